@@ -1,0 +1,53 @@
+/*
+ * A peer's address: IPv4 or IPv6, with a port. IPv4-mapped IPv6 addresses
+ * (::ffff:a.b.c.d) become IPv4 on the way in, so that one host is one key
+ * whatever socket it came through. Unused bytes are zero: two addresses are
+ * equal when their bytes are.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define HF_ADDR_TEXT 64 /* room for any text form below, with its NUL */
+
+struct hf_addr {
+	uint8_t ip[16]; /* IPv4 uses the first four */
+	uint32_t scope; /* interface of a link-local IPv6 address, else 0 */
+	uint16_t port;  /* host byte order */
+	uint8_t family; /* AF_INET, AF_INET6; 0: none */
+	uint8_t unused;
+};
+
+/* From and to the kernel's form */
+bool hf_addr_from_sockaddr(struct hf_addr *addr, const struct sockaddr *sa);
+socklen_t hf_addr_to_sockaddr(const struct hf_addr *addr, struct sockaddr_storage *ss);
+/* The same for a socket of @family: an IPv4 address becomes mapped on an AF_INET6 socket. */
+socklen_t hf_addr_to_sockaddr_on(const struct hf_addr *addr, int family, struct sockaddr_storage *ss);
+
+/* Text: "192.0.2.1", "2001:db8::1"; with port "192.0.2.1:2049", "[2001:db8::1]:2049". */
+bool hf_addr_parse(struct hf_addr *addr, const char *text);           /* an address, no port, no name */
+bool hf_addr_parse_with_port(struct hf_addr *addr, const char *text); /* host:port, [v6]:port */
+const char *hf_addr_format(const struct hf_addr *addr, char *out, size_t size);
+const char *hf_addr_format_with_port(const struct hf_addr *addr, char *out, size_t size);
+
+/* Questions */
+bool hf_addr_same_host(const struct hf_addr *a, const struct hf_addr *b); /* ports do not count */
+bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b);
+bool hf_addr_is_any(const struct hf_addr *addr);
+bool hf_addr_is_loopback(const struct hf_addr *addr);
+bool hf_addr_is_private(const struct hf_addr *addr); /* loopback, RFC 1918, unique local */
+/* May we call this address? Not unspecified, multicast, broadcast or IPv4 link-local, where cloud
+ * metadata services live. */
+bool hf_addr_is_callable(const struct hf_addr *addr);
+
+/* A network: an address and the number of its leading bits that count. */
+struct hf_network {
+	struct hf_addr addr;
+	uint8_t bits;
+};
+
+bool hf_network_parse(struct hf_network *network, const char *text); /* "10.0.0.0/8", "::1", "10.1.2.3" */
+bool hf_network_contains(const struct hf_network *network, const struct hf_addr *addr);

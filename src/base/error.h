@@ -1,0 +1,15 @@
+/*
+ * How functions report.
+ *
+ * 0 is done. A negative result is -errno: we are in trouble, and the caller
+ * passes it on with hf_trace(), which leaves a trail in the debug log. A
+ * positive result is an answer from an enum declared beside the function; the
+ * caller handles it and does not forward it.
+ */
+#pragma once
+
+#include <errno.h>
+
+#define hf_trace(r) hf_error_trace((r), __FILE__, __LINE__, __func__)
+
+int hf_error_trace(int r, const char *file, int line, const char *function);

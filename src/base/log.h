@@ -1,0 +1,51 @@
+/*
+ * The log: one sentence, then key=value pairs.
+ *
+ *	hf_log_warn("connection refused", "peer=%s limit=%d", peer, limit);
+ *
+ * The second argument is a printf format that yields "key=value key=value";
+ * pass "" where there are none. Values that come from a peer or an operator go
+ * through hf_log_quote() first: it escapes whatever could forge a line.
+ *
+ * Output goes to stderr, as text on a terminal or as one JSON object a line.
+ * A line is written with one write(2), so lines of several threads do not mix.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/macros.h"
+
+enum hf_log_level {
+	HF_LOG_ERROR,
+	HF_LOG_WARN,
+	HF_LOG_INFO,
+	HF_LOG_DEBUG,
+};
+
+enum hf_log_format {
+	HF_LOG_AUTO, /* text on a terminal or under no supervisor, JSON on request */
+	HF_LOG_TEXT,
+	HF_LOG_JSON,
+};
+
+void hf_log_configure(enum hf_log_level level, enum hf_log_format format);
+bool hf_log_is_on(enum hf_log_level level);
+
+void hf_log_write(enum hf_log_level level, const char *sentence, const char *format, ...) HF_PRINTF(3, 4);
+
+/* Copies @text to @out as a value: printable ASCII without blanks, '=' and quotes, the rest as \xNN;
+ * cut short with "..." where it does not fit. Returns @out. */
+const char *hf_log_quote(char *out, size_t size, const void *text, size_t len);
+
+#define hf_log_at(level, ...)                             \
+	do {                                              \
+		if (hf_log_is_on(level))                  \
+			hf_log_write(level, __VA_ARGS__); \
+	} while (0)
+
+#define hf_log_error(...) hf_log_at(HF_LOG_ERROR, __VA_ARGS__)
+#define hf_log_warn(...)  hf_log_at(HF_LOG_WARN, __VA_ARGS__)
+#define hf_log_info(...)  hf_log_at(HF_LOG_INFO, __VA_ARGS__)
+#define hf_log_debug(...) hf_log_at(HF_LOG_DEBUG, __VA_ARGS__)

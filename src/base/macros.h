@@ -1,0 +1,17 @@
+/* Small words of the language that C lacks. */
+#pragma once
+
+#include <stddef.h>
+
+#define HF_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define HF_MIN(a, b)     ((a) < (b) ? (a) : (b))
+#define HF_MAX(a, b)     ((a) > (b) ? (a) : (b))
+
+/* The object that embeds @member at @ptr. */
+#define hf_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define HF_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define HF_UNUSED            __attribute__((unused))
+#define HF_FALLTHROUGH       __attribute__((fallthrough))
+#define HF_LIKELY(x)         __builtin_expect(!!(x), 1)
+#define HF_UNLIKELY(x)       __builtin_expect(!!(x), 0)

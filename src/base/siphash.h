@@ -1,0 +1,15 @@
+/*
+ * SipHash-1-3: the keyed hash for tables whose keys a peer chooses, so that
+ * nobody who does not know the key can make them collide.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hf_siphash_key {
+	uint64_t k0;
+	uint64_t k1;
+};
+
+uint64_t hf_siphash(const struct hf_siphash_key *key, const void *data, size_t len);
