@@ -6,16 +6,38 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
+#define MAX_SENTENCE 256 /* bytes of a sentence that JSON takes: escaped they must fit a line */
+
+enum style {
+	STYLE_TEXT,
+	STYLE_COLOUR,  /* text on a terminal */
+	STYLE_JOURNAL, /* text to journald, which knows the time and reads <priority> */
+	STYLE_JSON,
+};
+
 /* The two settings may change at SIGHUP while other threads write lines. */
 static _Atomic int current_level = HF_LOG_INFO;
-static _Atomic bool as_json;
+static _Atomic int current_style = STYLE_TEXT;
 
-static const char *const level_names[] = { "error", "warn", "info", "debug" };
+static const struct {
+	const char *name;
+	const char *colour;
+	const char *priority; /* of sd-daemon(3) */
+} levels[] = {
+	[HF_LOG_ERROR] = { "error", "\033[1;31m", "<3>" },
+	[HF_LOG_WARN] = { "warn", "\033[33m", "<4>" },
+	[HF_LOG_INFO] = { "info", "\033[32m", "<6>" },
+	[HF_LOG_DEBUG] = { "debug", "\033[2m", "<7>" },
+};
 
 /* A line under construction; what does not fit is cut. */
 struct line {
@@ -23,10 +45,44 @@ struct line {
 	size_t len;
 };
 
+/* systemd names the socket it gave us in JOURNAL_STREAM=DEVICE:INODE; whoever redirects stderr since inherits
+ * the variable, but not the socket. */
+static bool is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char own[64];
+	struct stat st;
+
+	if (!stream || fstat(STDERR_FILENO, &st) < 0)
+		return false;
+	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return strcmp(stream, own) == 0;
+}
+
+/* no-color.org: set and not empty */
+static bool wants_colour(void)
+{
+	const char *no_color = getenv("NO_COLOR");
+
+	return (!no_color || *no_color == '\0') && isatty(STDERR_FILENO);
+}
+
+static enum style choose_style(enum hf_log_format format)
+{
+	if (format == HF_LOG_JSON)
+		return STYLE_JSON;
+	if (format == HF_LOG_AUTO && is_journal())
+		return STYLE_JOURNAL;
+	return wants_colour() ? STYLE_COLOUR : STYLE_TEXT;
+}
+
 void hf_log_configure(enum hf_log_level level, enum hf_log_format format)
 {
+	int saved_errno = errno; /* isatty() sets it */
+
 	atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
-	atomic_store_explicit(&as_json, format == HF_LOG_JSON, memory_order_relaxed);
+	atomic_store_explicit(&current_style, (int)choose_style(format), memory_order_relaxed);
+	errno = saved_errno;
 }
 
 bool hf_log_is_on(enum hf_log_level level)
@@ -51,21 +107,24 @@ static void put_str(struct line *line, const char *text)
 static void put_json_string(struct line *line, const char *text, size_t len)
 {
 	char escape[8];
+	uint32_t code;
 
 	put_str(line, "\"");
-	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)text[i];
+	for (size_t i = 0; i < len;) {
+		size_t n = hf_utf8_decode(text + i, len - i, &code);
 
-		if (c == '"' || c == '\\') {
-			escape[0] = '\\';
-			escape[1] = (char)c;
-			put(line, escape, 2);
-		} else if (c < 0x20 || c == 0x7f) {
-			snprintf(escape, sizeof(escape), "\\u%04x", c);
+		if (n == 0) {
+			put_str(line, "\\ufffd");
+		} else if (code == '"' || code == '\\') {
+			snprintf(escape, sizeof(escape), "\\%c", (char)code);
+			put_str(line, escape);
+		} else if (code < 0x20 || code == 0x7f) {
+			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned int)code);
 			put_str(line, escape);
 		} else {
-			put(line, &text[i], 1);
+			put(line, text + i, n);
 		}
+		i += n ? n : 1;
 	}
 	put_str(line, "\"");
 }
@@ -84,27 +143,85 @@ static void put_time(struct line *line)
 	put_str(line, text);
 }
 
-/* "a=1 b=2" becomes ,"a":"1","b":"2": values hold no blanks, hf_log_quote() saw to that. */
+static bool starts_pair(const char *text)
+{
+	size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	return len > 0 && text[len] == '=';
+}
+
+/* Bytes of "key=value", up to the blank before the next pair. A value may hold blanks where it is our own
+ * text, as strerror's; what peers say went through hf_log_quote() and holds neither blank nor '='. */
+static size_t pair_length(const char *pairs)
+{
+	size_t len = strcspn(pairs, " ");
+
+	while (pairs[len] && !starts_pair(pairs + len + 1))
+		len += 1 + strcspn(pairs + len + 1, " ");
+	return len;
+}
+
+/* Room for the end of an object, after the last pair that fitted */
+#define JSON_TAIL ",\"cut\":\"true\"}"
+
+/* "a=1 b=2" becomes ,"a":"1","b":"2". A pair that does not fit is left out whole: half a one is no JSON. */
 static void put_json_pairs(struct line *line, const char *pairs)
 {
-	while (*pairs) {
-		size_t len = strcspn(pairs, " ");
-		const char *equals = memchr(pairs, '=', len);
+	while (starts_pair(pairs)) {
+		size_t len = pair_length(pairs);
+		size_t key = strcspn(pairs, "=");
+		size_t before = line->len;
 
-		if (equals) {
-			put_str(line, ",");
-			put_json_string(line, pairs, (size_t)(equals - pairs));
-			put_str(line, ":");
-			put_json_string(line, equals + 1, len - (size_t)(equals + 1 - pairs));
+		put_str(line, ",");
+		put_json_string(line, pairs, key);
+		put_str(line, ":");
+		put_json_string(line, pairs + key + 1, len - key - 1);
+		if (line->len > sizeof(line->text) - sizeof(JSON_TAIL)) {
+			line->len = before;
+			put_str(line, JSON_TAIL);
+			return;
 		}
 		pairs += len;
 		pairs += strspn(pairs, " ");
+	}
+	put_str(line, "}");
+}
+
+static void put_json_line(struct line *line, enum hf_log_level level, const char *sentence, const char *pairs)
+{
+	put_str(line, "{\"time\":\"");
+	put_time(line);
+	put_str(line, "\",\"level\":\"");
+	put_str(line, levels[level].name);
+	put_str(line, "\",\"message\":");
+	put_json_string(line, sentence, strnlen(sentence, MAX_SENTENCE));
+	put_json_pairs(line, pairs);
+}
+
+static void put_text_line(struct line *line, enum style style, enum hf_log_level level, const char *sentence,
+			  const char *pairs)
+{
+	if (style == STYLE_JOURNAL) {
+		put_str(line, levels[level].priority);
+	} else {
+		put_time(line);
+		put_str(line, " ");
+	}
+	put_str(line, style == STYLE_COLOUR ? levels[level].colour : "");
+	put_str(line, levels[level].name);
+	put_str(line, style == STYLE_COLOUR ? "\033[0m" : "");
+	put_str(line, ": ");
+	put_str(line, sentence);
+	if (*pairs) {
+		put_str(line, " ");
+		put_str(line, pairs);
 	}
 }
 
 void hf_log_write(enum hf_log_level level, const char *sentence, const char *format, ...)
 {
-	struct line line = { .len = 0 };
+	enum style style = (enum style)atomic_load_explicit(&current_style, memory_order_relaxed);
+	struct line line;
 	char pairs[1536];
 	int saved_errno = errno;
 	va_list args;
@@ -113,31 +230,28 @@ void hf_log_write(enum hf_log_level level, const char *sentence, const char *for
 	vsnprintf(pairs, sizeof(pairs), format, args);
 	va_end(args);
 
-	if (atomic_load_explicit(&as_json, memory_order_relaxed)) {
-		put_str(&line, "{\"time\":\"");
-		put_time(&line);
-		put_str(&line, "\",\"level\":\"");
-		put_str(&line, level_names[level]);
-		put_str(&line, "\",\"message\":");
-		put_json_string(&line, sentence, strlen(sentence));
-		put_json_pairs(&line, pairs);
-		put_str(&line, "}");
-	} else {
-		put_time(&line);
-		put_str(&line, " ");
-		put_str(&line, level_names[level]);
-		put_str(&line, ": ");
-		put_str(&line, sentence);
-		if (*pairs) {
-			put_str(&line, " ");
-			put_str(&line, pairs);
-		}
-	}
+	line.len = 0;
+	if (style == STYLE_JSON)
+		put_json_line(&line, level, sentence, pairs);
+	else
+		put_text_line(&line, style, level, sentence, pairs);
 	line.text[line.len++] = '\n';
 	if (write(STDERR_FILENO, line.text, line.len) < 0) {
 		/* Nobody reads us; there is nowhere left to say so. */
 	}
 	errno = saved_errno;
+}
+
+bool hf_log_limit_allow(struct hf_log_limit *limit, uint64_t now_ns, uint64_t *n_suppressedp)
+{
+	if (now_ns < limit->until_ns) {
+		limit->n_suppressed++;
+		return false;
+	}
+	*n_suppressedp = limit->n_suppressed;
+	limit->n_suppressed = 0;
+	limit->until_ns = now_ns + limit->window_ns;
+	return true;
 }
 
 const char *hf_log_quote(char *out, size_t size, const void *text, size_t len)

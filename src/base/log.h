@@ -7,13 +7,15 @@
  * pass "" where there are none. Values that come from a peer or an operator go
  * through hf_log_quote() first: it escapes whatever could forge a line.
  *
- * Output goes to stderr, as text on a terminal or as one JSON object a line.
- * A line is written with one write(2), so lines of several threads do not mix.
+ * Output goes to stderr, as text or as one JSON object a line, whose values are
+ * all strings. On a terminal the level is coloured, unless NO_COLOR is set. A
+ * line is written with one write(2), so lines of several threads do not mix.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/macros.h"
 
@@ -25,11 +27,12 @@ enum hf_log_level {
 };
 
 enum hf_log_format {
-	HF_LOG_AUTO, /* text on a terminal or under no supervisor, JSON on request */
-	HF_LOG_TEXT,
+	HF_LOG_AUTO, /* text; to the systemd journal, which has its own, without time and with <priority> */
+	HF_LOG_TEXT, /* text with time, wherever it goes */
 	HF_LOG_JSON,
 };
 
+/* Looks at where stderr goes now, so call it again after that has changed. */
 void hf_log_configure(enum hf_log_level level, enum hf_log_format format);
 bool hf_log_is_on(enum hf_log_level level);
 
@@ -49,3 +52,23 @@ const char *hf_log_quote(char *out, size_t size, const void *text, size_t len);
 #define hf_log_warn(...)  hf_log_at(HF_LOG_WARN, __VA_ARGS__)
 #define hf_log_info(...)  hf_log_at(HF_LOG_INFO, __VA_ARGS__)
 #define hf_log_debug(...) hf_log_at(HF_LOG_DEBUG, __VA_ARGS__)
+
+/*
+ * A limit for lines that somebody else could make us write without end: one
+ * line a window, and with the next the number of those that were left out.
+ * Keep one for each source that must not silence another. The time is given,
+ * so that a simulation may have its own. Not for several threads at once.
+ */
+struct hf_log_limit {
+	uint64_t window_ns;    /* (c) */
+	uint64_t until_ns;     /* the window that a line has opened ends here */
+	uint64_t n_suppressed; /* since that line */
+};
+
+#define HF_LOG_LIMIT(seconds)                                         \
+	{                                                             \
+		.window_ns = (uint64_t)(seconds)*UINT64_C(1000000000) \
+	}
+
+/* May a line be written now? If so, *n_suppressedp lines were left out since the last. */
+bool hf_log_limit_allow(struct hf_log_limit *limit, uint64_t now_ns, uint64_t *n_suppressedp);

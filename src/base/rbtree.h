@@ -1,0 +1,97 @@
+/*
+ * Intrusive red-black tree, with a hook for augmentation.
+ *
+ * The tree knows no order: the caller walks down himself, which keeps
+ * comparisons inline, and links the new node where he ended:
+ *
+ *	struct hf_rb_node **link = &tree->root, *parent = NULL;
+ *
+ *	while (*link) {
+ *		parent = *link;
+ *		link = key < key_of(parent) ? &parent->left : &parent->right;
+ *	}
+ *	hf_rb_insert(tree, node, parent, link, update);
+ *
+ * Where a node caches something about its subtree, @update recomputes that of
+ * one node from itself and its two children, and says whether it changed. It
+ * is called bottom-up, on exactly the nodes whose subtree changed. Without
+ * augmentation pass NULL.
+ *
+ * left and right lie before the parent, so that an object may place its node
+ * with the two hot words at the end of a cache line.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+struct hf_rb_node {
+	struct hf_rb_node *left;
+	struct hf_rb_node *right;
+	uintptr_t parent_color; /* parent | 1 where black */
+};
+
+struct hf_rb_tree {
+	struct hf_rb_node *root;
+};
+
+typedef bool (*hf_rb_update_fn)(struct hf_rb_node *node);
+
+#define hf_rb_entry(node, type, member) hf_container_of(node, type, member)
+
+static inline struct hf_rb_node *hf_rb_parent(const struct hf_rb_node *node)
+{
+	return (struct hf_rb_node *)(node->parent_color & ~(uintptr_t)1);
+}
+
+static inline bool hf_rb_is_black(const struct hf_rb_node *node)
+{
+	return node->parent_color & 1;
+}
+
+static inline bool hf_rb_is_empty(const struct hf_rb_tree *tree)
+{
+	return !tree->root;
+}
+
+void hf_rb_insert_below(struct hf_rb_tree *tree, struct hf_rb_node *node, struct hf_rb_node *parent,
+			struct hf_rb_node **link, hf_rb_update_fn update);
+void hf_rb_erase_among(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_update_fn update);
+
+/* CHANGE: @node goes to *@link below @parent; @link must be empty. A tree of one node is done inline. */
+static inline void hf_rb_insert(struct hf_rb_tree *tree, struct hf_rb_node *node, struct hf_rb_node *parent,
+				struct hf_rb_node **link, hf_rb_update_fn update)
+{
+	if (parent) {
+		hf_rb_insert_below(tree, node, parent, link, update);
+		return;
+	}
+	node->left = node->right = NULL;
+	node->parent_color = 1;
+	tree->root = node;
+	if (update)
+		update(node);
+}
+
+static inline void hf_rb_erase(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_update_fn update)
+{
+	if (node->left || node->right || hf_rb_parent(node))
+		hf_rb_erase_among(tree, node, update);
+	else
+		tree->root = NULL;
+}
+
+/* Updates @node and, as long as something changes, what is above it. */
+void hf_rb_propagate(struct hf_rb_node *node, hf_rb_update_fn update);
+
+/* ORDER: NULL at either end. */
+struct hf_rb_node *hf_rb_first(const struct hf_rb_tree *tree);
+struct hf_rb_node *hf_rb_last(const struct hf_rb_tree *tree);
+struct hf_rb_node *hf_rb_next(const struct hf_rb_node *node);
+struct hf_rb_node *hf_rb_prev(const struct hf_rb_node *node);
+
+/* CHECK: colours, black heights and parents; for tests. Returns the number of nodes or -1. */
+long hf_rb_check(const struct hf_rb_tree *tree);
