@@ -1,0 +1,73 @@
+/*
+ * What a world must offer to carry a loop: the real one (loop/uv_*.c) and the
+ * simulated one implement this table; everybody else uses loop.h, timer.h and
+ * socket.h.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "loop/socket.h"
+#include "loop/timer_heap.h"
+#include "loop/work.h"
+
+struct hf_loop_ops {
+	void (*free)(struct hf_loop *loop);
+	int (*run)(struct hf_loop *loop);
+	void (*wake)(struct hf_loop *loop); /* from any thread: there are posts, or it shall stop */
+	uint64_t (*clock)(struct hf_loop *loop);
+	uint64_t (*wall)(struct hf_loop *loop);
+	void (*random)(struct hf_loop *loop, void *out, size_t len);
+	int (*on_signal)(struct hf_loop *loop, int signum, void (*fn)(void *user, int signum), void *user);
+
+	int (*tcp_listen)(struct hf_socket **socketp, struct hf_loop *loop,
+			  const struct hf_socket_bind *bind);
+	int (*tcp_accept)(struct hf_socket **socketp, struct hf_socket *listener, struct hf_addr *peerp);
+	int (*tcp_connect)(struct hf_socket **socketp, struct hf_loop *loop,
+			   const struct hf_socket_bind *bind, const struct hf_addr *remote);
+	int (*udp_open)(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
+	int (*adopt)(struct hf_socket **socketp, struct hf_loop *loop, int fd);
+	void (*close)(struct hf_socket *socket);
+	int (*watch)(struct hf_socket *socket, unsigned int events);
+	int (*move)(struct hf_socket **socketp, struct hf_loop *loop);
+	ssize_t (*read)(struct hf_socket *socket, void *data, size_t len);
+	ssize_t (*write)(struct hf_socket *socket, const struct iovec *iov, int n_iov);
+	int (*error)(struct hf_socket *socket);
+	int (*receive)(struct hf_socket *socket, struct hf_datagram *datagrams, int n);
+	int (*send)(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
+	void (*local)(struct hf_socket *socket, struct hf_addr *localp);
+
+	int (*work_submit)(struct hf_loop *loop, struct hf_work *work);
+	void (*work_cancel)(struct hf_work *work);
+};
+
+/* The common part of every loop; a backend embeds it. */
+struct hf_loop {
+	const struct hf_loop_ops *ops; /* (c) */
+	uint64_t now;                  /* 0: not read in this turn yet */
+	struct hf_timer_heap timers;
+	struct hf_list deferred;
+	_Atomic bool is_stopping;
+	pthread_mutex_t posts_lock;
+	struct hf_list posts; /* under posts_lock */
+};
+
+/* The common part of every socket; a backend embeds it. */
+struct hf_socket {
+	struct hf_loop *loop;
+	hf_socket_fn fn;
+	void *user;
+	unsigned int events; /* watched for */
+};
+
+void hf_loop_init(struct hf_loop *loop, const struct hf_loop_ops *ops);
+void hf_loop_deinit(struct hf_loop *loop);
+
+/* The parts of a turn, for the backend to call. */
+void hf_loop_new_turn(struct hf_loop *loop); /* the clock moves on */
+void hf_loop_run_posts(struct hf_loop *loop);
+void hf_loop_run_timers(struct hf_loop *loop);
+void hf_loop_run_deferred(struct hf_loop *loop);
+void hf_loop_drain(struct hf_loop *loop); /* for the end of a life: all of these, until none is left */

@@ -1,0 +1,50 @@
+/* The real world's private parts, shared by uv_loop.c and uv_socket.c. */
+#pragma once
+
+#include <uv.h>
+
+#include "loop/backend.h"
+
+#define UV_MAX_SIGNALS 8
+
+struct uv_signal_slot {
+	uv_signal_t handle;
+	void (*fn)(void *user, int signum);
+	void *user;
+};
+
+struct uv_world {
+	struct hf_loop loop;
+	uv_loop_t uv;
+	uv_prepare_t prepare;
+	uv_check_t check;
+	uv_timer_t timer;     /* armed for the earliest of ours */
+	uint64_t armed_until; /* its deadline; 0: not armed */
+	uv_async_t async;
+	struct uv_signal_slot signals[UV_MAX_SIGNALS];
+	size_t n_signals;
+};
+
+static inline struct uv_world *uv_world_of(struct hf_loop *loop)
+{
+	return (struct uv_world *)loop; /* its first member */
+}
+
+int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
+int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, struct hf_addr *peerp);
+int uv_tcp_connect_to(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
+		      const struct hf_addr *remote);
+int uv_udp_open_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
+int uv_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd);
+void uv_socket_close(struct hf_socket *socket);
+int uv_socket_watch(struct hf_socket *socket, unsigned int events);
+int uv_socket_move(struct hf_socket **socketp, struct hf_loop *loop);
+ssize_t uv_socket_read(struct hf_socket *socket, void *data, size_t len);
+ssize_t uv_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov);
+int uv_socket_error(struct hf_socket *socket);
+int uv_udp_receive_batch(struct hf_socket *socket, struct hf_datagram *datagrams, int n);
+int uv_udp_send_batch(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
+void uv_socket_local(struct hf_socket *socket, struct hf_addr *localp);
+
+int uv_work_submit_to(struct hf_loop *loop, struct hf_work *work);
+void uv_work_cancel_of(struct hf_work *work);

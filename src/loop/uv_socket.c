@@ -1,0 +1,437 @@
+/*
+ * Sockets of the real world: file descriptors of our own, watched by libuv's
+ * uv_poll. libuv's streams and UDP handles would not do: they cannot tell the
+ * address a datagram came to, cannot move to another loop, and choose when to
+ * allocate.
+ */
+#include "loop/socket.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/macros.h"
+#include "loop/loop.h"
+#include "loop/uv_internal.h"
+
+#define LISTEN_BACKLOG 4096
+
+/* Below 512 live the well-known services; rpc.statd and friends choose from here, too. */
+#define RESERVED_FIRST 600
+#define RESERVED_LAST  1023
+
+struct uv_socket {
+	struct hf_socket socket;
+	uv_poll_t *poll; /* NULL until first watched; freed by libuv's own time */
+	int fd;
+	int family;
+	bool is_foreign; /* somebody else closes fd */
+};
+
+static struct uv_socket *uv_socket_of(struct hf_socket *socket)
+{
+	return (struct uv_socket *)socket; /* its first member */
+}
+
+static void set_option(int fd, int level, int name, int value)
+{
+	/* Each is a wish: a socket without it still works. */
+	(void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+/* Opening */
+
+static int wrap(struct hf_socket **socketp, struct hf_loop *loop, int family, int *fdp)
+{
+	struct uv_socket *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return hf_trace(-ENOMEM);
+	s->socket.loop = loop;
+	s->family = family;
+	s->fd = *fdp;
+	*fdp = -1;
+	*socketp = &s->socket;
+	return 0;
+}
+
+static int bind_to(int fd, int family, const struct hf_addr *addr)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (addr->family && addr->family != family)
+		return -EAFNOSUPPORT;
+	len = hf_addr_to_sockaddr_on(addr, family, &ss);
+	return bind(fd, (struct sockaddr *)&ss, len) < 0 ? -errno : 0;
+}
+
+/* Starts at a random place, so that two servers on a host do not race for the same ports. */
+static int bind_reserved(struct hf_loop *loop, int fd, int family, const struct hf_addr *addr)
+{
+	const unsigned int n = RESERVED_LAST - RESERVED_FIRST + 1;
+	struct hf_addr try = *addr;
+	unsigned int start;
+	int r = -EADDRINUSE;
+
+	hf_loop_random(loop, &start, sizeof(start));
+	for (unsigned int i = 0; i < n; i++) {
+		try.port = (uint16_t)(RESERVED_FIRST + (start + i) % n);
+		r = bind_to(fd, family, &try);
+		if (r != -EADDRINUSE)
+			break;
+	}
+	return r;
+}
+
+static int bind_socket(struct hf_loop *loop, int fd, int family, const struct hf_socket_bind *bind)
+{
+	if (family == AF_INET6)
+		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	if (bind->reserved && bind->addr.port == 0) {
+		int r = bind_reserved(loop, fd, family, &bind->addr);
+
+		if (r != -EACCES && r != -EADDRINUSE)
+			return r;
+	}
+	return bind_to(fd, family, &bind->addr);
+}
+
+static int open_bound(struct hf_loop *loop, int type, int family, const struct hf_socket_bind *bind)
+{
+	hf_cleanup(hf_closep) int fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int open, r;
+
+	if (fd < 0)
+		return -errno;
+	if (type == SOCK_STREAM)
+		set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	r = bind_socket(loop, fd, family, bind);
+	if (r < 0)
+		return r;
+	open = fd;
+	fd = -1;
+	return open;
+}
+
+int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind)
+{
+	hf_cleanup(hf_closep) int fd = open_bound(loop, SOCK_STREAM, bind->addr.family, bind);
+
+	if (fd < 0)
+		return fd;
+	/* Accepted sockets inherit these. */
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	if (listen(fd, LISTEN_BACKLOG) < 0)
+		return -errno;
+	return wrap(socketp, loop, bind->addr.family, &fd);
+}
+
+int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, struct hf_addr *peerp)
+{
+	struct uv_socket *s = uv_socket_of(listener);
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	hf_cleanup(hf_closep) int fd =
+		accept4(s->fd, (struct sockaddr *)&ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (!hf_addr_from_sockaddr(peerp, (struct sockaddr *)&ss))
+		return -EAFNOSUPPORT;
+	return wrap(socketp, listener->loop, s->family, &fd);
+}
+
+int uv_tcp_connect_to(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
+		      const struct hf_addr *remote)
+{
+	hf_cleanup(hf_closep) int fd = open_bound(loop, SOCK_STREAM, remote->family, bind);
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (fd < 0)
+		return fd;
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	len = hf_addr_to_sockaddr(remote, &ss);
+	if (connect(fd, (struct sockaddr *)&ss, len) < 0 && errno != EINPROGRESS)
+		return -errno;
+	return wrap(socketp, loop, remote->family, &fd);
+}
+
+int uv_udp_open_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind)
+{
+	hf_cleanup(hf_closep) int fd = open_bound(loop, SOCK_DGRAM, bind->addr.family, bind);
+
+	if (fd < 0)
+		return fd;
+	if (bind->addr.family == AF_INET)
+		set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+	else
+		set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, 4 << 20);
+	set_option(fd, SOL_SOCKET, SO_SNDBUF, 4 << 20);
+	return wrap(socketp, loop, bind->addr.family, &fd);
+}
+
+int uv_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd)
+{
+	int r = wrap(socketp, loop, AF_UNSPEC, &fd);
+
+	if (r == 0)
+		uv_socket_of(*socketp)->is_foreign = true;
+	return r;
+}
+
+/* Closing and watching */
+
+static void free_poll(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+static void drop_poll(struct uv_socket *s)
+{
+	if (!s->poll)
+		return;
+	s->poll->data = NULL;
+	uv_poll_stop(s->poll);
+	uv_close((uv_handle_t *)s->poll, free_poll);
+	s->poll = NULL;
+}
+
+void uv_socket_close(struct hf_socket *socket)
+{
+	struct uv_socket *s = uv_socket_of(socket);
+
+	drop_poll(s);
+	if (!s->is_foreign)
+		close(s->fd);
+	free(s);
+}
+
+static void on_poll(uv_poll_t *handle, int status, int uv_events)
+{
+	struct uv_socket *s = handle->data;
+	unsigned int events = 0;
+
+	if (!s)
+		return;
+	if (uv_events & UV_READABLE)
+		events |= HF_SOCKET_READ;
+	if (uv_events & UV_WRITABLE)
+		events |= HF_SOCKET_WRITE;
+	if (status < 0)
+		events = s->socket.events; /* reading or writing will tell what it is */
+	s->socket.fn(s->socket.user, events & s->socket.events);
+	/* @s may be gone here */
+}
+
+static int make_poll(struct uv_socket *s)
+{
+	int r;
+
+	s->poll = malloc(sizeof(*s->poll));
+	if (!s->poll)
+		return hf_trace(-ENOMEM);
+	r = uv_poll_init(&uv_world_of(s->socket.loop)->uv, s->poll, s->fd);
+	if (r < 0) {
+		free(s->poll);
+		s->poll = NULL;
+		return hf_trace(r);
+	}
+	s->poll->data = s;
+	return 0;
+}
+
+int uv_socket_watch(struct hf_socket *socket, unsigned int events)
+{
+	struct uv_socket *s = uv_socket_of(socket);
+	int uv_events = 0, r;
+
+	if (!s->poll) {
+		r = make_poll(s);
+		if (r < 0)
+			return r;
+	}
+	if (events & HF_SOCKET_READ)
+		uv_events |= UV_READABLE;
+	if (events & HF_SOCKET_WRITE)
+		uv_events |= UV_WRITABLE;
+	return uv_events ? uv_poll_start(s->poll, uv_events, on_poll) : uv_poll_stop(s->poll);
+}
+
+int uv_socket_move(struct hf_socket **socketp, struct hf_loop *loop)
+{
+	struct uv_socket *s = uv_socket_of(*socketp);
+
+	/* Watching begins anew, and on the other loop's thread. */
+	drop_poll(s);
+	s->socket.loop = loop;
+	s->socket.events = 0;
+	return 0;
+}
+
+/* Connections */
+
+ssize_t uv_socket_read(struct hf_socket *socket, void *data, size_t len)
+{
+	ssize_t n = recv(uv_socket_of(socket)->fd, data, len, 0);
+
+	return n < 0 ? -errno : n;
+}
+
+ssize_t uv_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov)
+{
+	struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n_iov };
+	ssize_t n = sendmsg(uv_socket_of(socket)->fd, &message, MSG_NOSIGNAL);
+
+	return n < 0 ? -errno : n;
+}
+
+int uv_socket_error(struct hf_socket *socket)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	if (getsockopt(uv_socket_of(socket)->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+		return -errno;
+	return -error;
+}
+
+void uv_socket_local(struct hf_socket *socket, struct hf_addr *localp)
+{
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof(ss);
+
+	if (getsockname(uv_socket_of(socket)->fd, (struct sockaddr *)&ss, &len) < 0 ||
+	    !hf_addr_from_sockaddr(localp, (struct sockaddr *)&ss))
+		memset(localp, 0, sizeof(*localp));
+}
+
+/* Datagrams */
+
+union control {
+	char room[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+	struct cmsghdr align;
+};
+
+struct batch {
+	struct mmsghdr messages[HF_DATAGRAM_BATCH];
+	struct iovec iov[HF_DATAGRAM_BATCH];
+	struct sockaddr_storage peers[HF_DATAGRAM_BATCH];
+	union control controls[HF_DATAGRAM_BATCH];
+};
+
+static void point_at(struct batch *batch, int i, const struct hf_datagram *datagram)
+{
+	batch->iov[i] = (struct iovec){ datagram->data, datagram->len };
+	batch->messages[i].msg_hdr = (struct msghdr){
+		.msg_name = &batch->peers[i],
+		.msg_namelen = sizeof(batch->peers[i]),
+		.msg_iov = &batch->iov[i],
+		.msg_iovlen = 1,
+		.msg_control = &batch->controls[i],
+		.msg_controllen = sizeof(batch->controls[i]),
+	};
+}
+
+static void read_local(struct hf_addr *local, struct msghdr *message)
+{
+	memset(local, 0, sizeof(*local));
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			struct in_pktinfo info;
+
+			memcpy(&info, CMSG_DATA(c), sizeof(info));
+			local->family = AF_INET;
+			memcpy(local->ip, &info.ipi_spec_dst, 4);
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			struct in6_pktinfo info;
+
+			memcpy(&info, CMSG_DATA(c), sizeof(info));
+			local->family = AF_INET6;
+			memcpy(local->ip, &info.ipi6_addr, 16);
+			if (IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr))
+				local->scope = info.ipi6_ifindex;
+		}
+	}
+}
+
+int uv_udp_receive_batch(struct hf_socket *socket, struct hf_datagram *datagrams, int n)
+{
+	struct batch batch;
+	int got;
+
+	n = HF_MIN(n, HF_DATAGRAM_BATCH);
+	for (int i = 0; i < n; i++)
+		point_at(&batch, i, &datagrams[i]);
+	got = recvmmsg(uv_socket_of(socket)->fd, batch.messages, (unsigned int)n, 0, NULL);
+	if (got < 0)
+		return -errno;
+	for (int i = 0; i < got; i++) {
+		struct msghdr *message = &batch.messages[i].msg_hdr;
+		bool is_whole = !(message->msg_flags & MSG_TRUNC);
+
+		if (!hf_addr_from_sockaddr(&datagrams[i].peer, (struct sockaddr *)&batch.peers[i]))
+			is_whole = false;
+		datagrams[i].len = is_whole ? batch.messages[i].msg_len : 0;
+		read_local(&datagrams[i].local, message);
+	}
+	return got;
+}
+
+static void write_local(struct msghdr *message, const struct hf_addr *local)
+{
+	struct cmsghdr *c;
+
+	if (!local->family) {
+		message->msg_control = NULL;
+		message->msg_controllen = 0;
+		return;
+	}
+	memset(message->msg_control, 0, message->msg_controllen);
+	c = CMSG_FIRSTHDR(message);
+	if (local->family == AF_INET) {
+		struct in_pktinfo info = { 0 };
+
+		memcpy(&info.ipi_spec_dst, local->ip, 4);
+		c->cmsg_level = IPPROTO_IP;
+		c->cmsg_type = IP_PKTINFO;
+		c->cmsg_len = CMSG_LEN(sizeof(info));
+		memcpy(CMSG_DATA(c), &info, sizeof(info));
+		message->msg_controllen = CMSG_SPACE(sizeof(info));
+	} else {
+		struct in6_pktinfo info = { .ipi6_ifindex = local->scope };
+
+		memcpy(&info.ipi6_addr, local->ip, 16);
+		c->cmsg_level = IPPROTO_IPV6;
+		c->cmsg_type = IPV6_PKTINFO;
+		c->cmsg_len = CMSG_LEN(sizeof(info));
+		memcpy(CMSG_DATA(c), &info, sizeof(info));
+		message->msg_controllen = CMSG_SPACE(sizeof(info));
+	}
+}
+
+int uv_udp_send_batch(struct hf_socket *socket, const struct hf_datagram *datagrams, int n)
+{
+	struct uv_socket *s = uv_socket_of(socket);
+	struct batch batch;
+	int sent;
+
+	n = HF_MIN(n, HF_DATAGRAM_BATCH);
+	for (int i = 0; i < n; i++) {
+		point_at(&batch, i, &datagrams[i]);
+		batch.messages[i].msg_hdr.msg_namelen =
+			hf_addr_to_sockaddr_on(&datagrams[i].peer, s->family, &batch.peers[i]);
+		write_local(&batch.messages[i].msg_hdr, &datagrams[i].local);
+	}
+	sent = sendmmsg(s->fd, batch.messages, (unsigned int)n, MSG_NOSIGNAL);
+	return sent < 0 ? -errno : sent;
+}
