@@ -1,0 +1,372 @@
+#include "rpc/call.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "rpc/server_internal.h"
+
+#define MAX_FREE_CALLS 1024
+#define RECORD_MARK    4
+#define COPY_MAX       8192
+
+/* Pool */
+
+struct hf_rpc_call *hf_rpc_call_new(struct hf_rpc_lane *lane, struct hf_bytes message)
+{
+	struct hf_rpc_call *call = lane->free_calls;
+
+	if (call) {
+		lane->free_calls = call->next_free;
+		lane->n_free_calls--;
+	} else {
+		call = malloc(sizeof(*call));
+		if (!call)
+			return NULL;
+	}
+	call->message = message;
+	call->is_kept = call->is_replying = false;
+	call->lane = lane;
+	call->connection = NULL;
+	call->port = NULL;
+	call->own = call->reply = call->scratch = NULL;
+	call->apart = NULL;
+	call->replay = NULL;
+	call->told = (struct hf_bytes){ 0 };
+	call->begun = 0;
+	return call;
+}
+
+static void put_back(struct hf_rpc_call *call)
+{
+	struct hf_rpc_lane *lane = call->lane;
+
+	if (lane->n_free_calls >= MAX_FREE_CALLS) {
+		free(call);
+		return;
+	}
+	call->next_free = lane->free_calls;
+	lane->free_calls = call;
+	lane->n_free_calls++;
+}
+
+void hf_rpc_calls_deinit(struct hf_rpc_lane *lane)
+{
+	struct hf_rpc_call *call;
+
+	while ((call = lane->free_calls)) {
+		lane->free_calls = call->next_free;
+		free(call);
+	}
+}
+
+void hf_rpc_call_free(struct hf_rpc_call *call)
+{
+	if (call->begun)
+		hf_rpc_meter_end(call, "DROPPED");
+	if (call->replay)
+		hf_replay_forget(call->lane->server->replay, call->replay);
+	if (call->is_kept && call->connection)
+		hf_rpc_connection_release(call->connection, call->held);
+	if (call->is_kept && call->port)
+		hf_rpc_port_release(call->port, call->held);
+	free(call->own);
+	free(call->scratch);
+	hf_segment_free(call->apart);
+	put_back(call);
+}
+
+/* Questions */
+
+const struct hf_rpc_header *hf_rpc_call_header(const struct hf_rpc_call *call)
+{
+	return &call->header;
+}
+
+const struct hf_rpc_cred *hf_rpc_call_cred(const struct hf_rpc_call *call)
+{
+	return &call->header.cred;
+}
+
+const struct hf_addr *hf_rpc_call_peer(const struct hf_rpc_call *call)
+{
+	return call->connection ? &call->connection->peer : &call->peer;
+}
+
+const struct hf_addr *hf_rpc_call_local(const struct hf_rpc_call *call)
+{
+	return call->connection ? &call->connection->local : &call->local;
+}
+
+enum hf_rpc_transport hf_rpc_call_transport(const struct hf_rpc_call *call)
+{
+	return call->connection ? HF_RPC_TCP : HF_RPC_UDP;
+}
+
+struct hf_bytes hf_rpc_call_message(const struct hf_rpc_call *call)
+{
+	return call->message;
+}
+
+struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call)
+{
+	return call->lane->loop;
+}
+
+struct hf_xdr_in *hf_rpc_call_args(struct hf_rpc_call *call)
+{
+	return &call->args;
+}
+
+void hf_rpc_call_rewind(struct hf_rpc_call *call)
+{
+	hf_xdr_in_init(&call->args, call->message.data + call->args_at, call->message.len - call->args_at);
+}
+
+/* Staying */
+
+/* The machine name points into the message, which is about to move. */
+static void rebase(struct hf_rpc_call *call, const uint8_t *from)
+{
+	struct hf_bytes *machine = &call->header.cred.machine;
+
+	if (machine->data)
+		machine->data = call->message.data + (machine->data - from);
+	hf_rpc_call_rewind(call);
+}
+
+int hf_rpc_call_keep(struct hf_rpc_call *call)
+{
+	const uint8_t *from = call->message.data;
+
+	if (call->is_kept)
+		return 0;
+	if (call->connection)
+		call->own = hf_record_take_buffer(&call->connection->reader);
+	if (!call->own) {
+		call->own = malloc(call->message.len);
+		if (!call->own) {
+			hf_rpc_reply_error(call, HF_RPC_SYSTEM_ERR);
+			return hf_trace(-ENOMEM);
+		}
+		memcpy(call->own, from, call->message.len);
+	}
+	call->message.data = call->own;
+	rebase(call, from);
+	call->is_kept = true;
+	call->held = call->message.len;
+	if (call->connection) {
+		call->connection->n_kept++;
+		call->connection->kept_bytes += call->held;
+	} else {
+		hf_rpc_port_kept(call->port, call->message.len);
+	}
+	return 0;
+}
+
+void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
+{
+	assert(call->is_kept);
+	call->held += reply_len;
+	if (call->connection)
+		call->connection->kept_bytes += reply_len;
+	else
+		hf_rpc_port_expect(call->port, reply_len);
+}
+
+/* Replies: reserve, encode in place, commit */
+
+static size_t prefix_of(const struct hf_rpc_call *call)
+{
+	return call->connection ? RECORD_MARK : 0;
+}
+
+/* Room for the reply where it will be sent from; or nowhere, when there is nobody to send it to. */
+static uint8_t *reserve(struct hf_rpc_call *call, size_t len)
+{
+	struct hf_rpc_connection *connection = call->connection;
+
+	free(call->scratch);
+	call->scratch = NULL;
+	if (connection && connection->socket)
+		return hf_outqueue_reserve(&connection->out, &call->lane->segments, len);
+	if (call->port && hf_rpc_port_is_open(call->port))
+		return hf_rpc_port_reserve(call->port, len);
+	call->scratch = malloc(len);
+	return call->scratch;
+}
+
+/* A long reply goes out from where it is; a short one is cheaper to copy than a segment of its own. */
+static void commit_apart(struct hf_rpc_call *call, size_t len)
+{
+	struct hf_rpc_connection *connection = call->connection;
+	struct hf_segment *segment = call->apart;
+	uint8_t *room;
+
+	if (connection && !connection->socket)
+		return;
+	if (connection && len > COPY_MAX) {
+		call->apart = NULL;
+		hf_outqueue_append(&connection->out, segment, len);
+		hf_rpc_connection_replied(connection);
+		return;
+	}
+	room = reserve(call, len);
+	if (!room || call->scratch)
+		return; /* as if it were lost on the way */
+	memcpy(room, hf_segment_data(segment), len);
+	if (call->port) {
+		hf_rpc_port_commit(call->port, call, len);
+	} else {
+		hf_outqueue_commit(&connection->out, len);
+		hf_rpc_connection_replied(connection);
+	}
+}
+
+static void commit(struct hf_rpc_call *call, size_t len)
+{
+	struct hf_rpc_connection *connection = call->connection;
+	uint32_t mark = htobe32(HF_RECORD_LAST | (uint32_t)(len - RECORD_MARK));
+
+	if (call->scratch)
+		return;
+	if (call->connection)
+		memcpy(call->reply - RECORD_MARK, &mark, RECORD_MARK);
+	if (call->apart) {
+		commit_apart(call, len);
+		return;
+	}
+	if (call->port) {
+		hf_rpc_port_commit(call->port, call, len);
+		return;
+	}
+	hf_outqueue_commit(&connection->out, len);
+	hf_rpc_connection_replied(connection);
+}
+
+static bool begin_at(struct hf_rpc_call *call, uint8_t *room, size_t prefix, size_t max)
+{
+	assert(!call->is_replying);
+	if (!room)
+		return false;
+	call->reply = room + prefix;
+	call->is_replying = true;
+	hf_xdr_out_init(&call->out, call->reply, max);
+	return true;
+}
+
+static bool begin(struct hf_rpc_call *call, size_t max)
+{
+	size_t prefix = prefix_of(call);
+
+	hf_segment_free(call->apart);
+	call->apart = NULL;
+	return begin_at(call, reserve(call, prefix + max), prefix, max);
+}
+
+/* @call is gone afterwards. */
+static void end(struct hf_rpc_call *call)
+{
+	size_t len = (size_t)(call->out.p - call->reply);
+
+	commit(call, prefix_of(call) + len);
+	if (call->begun)
+		hf_rpc_meter_end(call, call->result);
+	call->is_replying = false;
+	if (call->replay) {
+		hf_replay_finish(call->lane->server->replay, call->replay,
+				 hf_bytes_of(call->reply, (uint32_t)len));
+		call->replay = NULL;
+	}
+	hf_rpc_call_free(call);
+}
+
+/* An encoder for results where there is no memory for any: whatever is put is refused. */
+struct hf_xdr_out *hf_rpc_reply_begin(struct hf_rpc_call *call, size_t max)
+{
+	if (begin(call, HF_RPC_REPLY_LEN + max))
+		hf_rpc_put_success(&call->out, call->header.xid);
+	else
+		call->out = (struct hf_xdr_out){ 0 };
+	return &call->out;
+}
+
+struct hf_xdr_out *hf_rpc_reply_begin_apart(struct hf_rpc_call *call, size_t max)
+{
+	size_t prefix = prefix_of(call);
+
+	assert(call->is_kept);
+	hf_segment_free(call->apart);
+	call->apart = hf_segment_new(prefix + HF_RPC_REPLY_LEN + max);
+	if (begin_at(call, call->apart ? hf_segment_data(call->apart) : NULL, prefix, HF_RPC_REPLY_LEN + max))
+		hf_rpc_put_success(&call->out, call->header.xid);
+	else
+		call->out = (struct hf_xdr_out){ 0 };
+	return &call->out;
+}
+
+void hf_rpc_reply_cancel(struct hf_rpc_call *call)
+{
+	call->is_replying = false;
+	/* An empty queue holds no memory. */
+	if (!call->apart && call->connection && call->connection->out.n_bytes == 0)
+		hf_outqueue_clear(&call->connection->out, &call->lane->segments);
+}
+
+void hf_rpc_reply_end(struct hf_rpc_call *call)
+{
+	if (HF_UNLIKELY(!hf_xdr_out_is_ok(&call->out))) {
+		call->is_replying = false;
+		hf_rpc_reply_error(call, HF_RPC_SYSTEM_ERR);
+		return;
+	}
+	end(call);
+}
+
+void hf_rpc_reply_void(struct hf_rpc_call *call)
+{
+	hf_rpc_reply_begin(call, 0);
+	hf_rpc_reply_end(call);
+}
+
+void hf_rpc_reply_error(struct hf_rpc_call *call, enum hf_rpc_accept stat)
+{
+	if (!begin(call, HF_RPC_REPLY_LEN)) {
+		hf_rpc_call_free(call);
+		return;
+	}
+	hf_rpc_put_accept_error(&call->out, call->header.xid, stat);
+	call->result = stat == HF_RPC_GARBAGE_ARGS ? "GARBAGE_ARGS" : "RPC_ERROR";
+	end(call);
+}
+
+void hf_rpc_reply_garbage(struct hf_rpc_call *call)
+{
+	hf_rpc_reply_error(call, HF_RPC_GARBAGE_ARGS);
+}
+
+void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat stat)
+{
+	if (!begin(call, HF_RPC_REPLY_LEN)) {
+		hf_rpc_call_free(call);
+		return;
+	}
+	hf_rpc_put_auth_error(&call->out, call->header.xid, stat);
+	end(call);
+}
+
+void hf_rpc_reply_bytes(struct hf_rpc_call *call, struct hf_bytes reply)
+{
+	if (!begin(call, reply.len)) {
+		hf_rpc_call_free(call);
+		return;
+	}
+	memcpy(hf_xdr_reserve(&call->out, reply.len), reply.data, reply.len);
+	end(call);
+}
+
+void hf_rpc_call_drop(struct hf_rpc_call *call)
+{
+	hf_rpc_call_free(call);
+}

@@ -1,0 +1,435 @@
+/*
+ * Calls: from the request to the one word that the caller gets.
+ *
+ * A call walks its path, one or two transports: for each it finds the port, asks,
+ * and either has its answer or learns why there is none. What ends a walk early
+ * and what moves it on is in after_failure().
+ */
+#include "rpc/client.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "rpc/client_internal.h"
+#include "rpc/lookup.h"
+#include "rpc/message.h"
+
+/* The header of a call with AUTH_SYS and the longest of names. */
+#define MAX_HEADER 320
+
+const struct hf_rpc_client_limits hf_rpc_client_default_limits = {
+	.max_calls = 65536,
+	.max_connections = 4096,
+	.max_args = 65536,
+	.max_reply = 65536,
+	.max_ports = 16384,
+	.port_age_ns = 60 * HF_NS_PER_S,
+	.idle_ns = 60 * HF_NS_PER_S,
+	.rpcbind_port = 111,
+};
+
+struct hf_rpc_pending {
+	struct hf_rpc_client *client;
+	struct hf_link link; /* of client->starting or ->running */
+	hf_rpc_done_fn done;
+	void *user;
+	hf_rpc_send_fn send;
+	void *send_user;
+	struct hf_timer deadline;
+	struct hf_rpc_exchange exchange;
+	struct hf_lookup_waiter waiter;
+	struct hf_lookup_key key;      /* of the port; its transport is the current one */
+	enum hf_rpc_transport path[2]; /* to be tried in this order */
+	uint8_t n_path;                /* still to be tried, the current one included */
+	bool is_port_given;            /* by the caller: no look-up */
+	bool is_port_old;              /* remembered, so it may be worth to ask again */
+	bool is_done;                  /* being told */
+	struct hf_rpc_result failure;  /* the one to report where the walk ends */
+	uint8_t message[];
+};
+
+static void walk(struct hf_rpc_pending *pending);
+
+/* Ends */
+
+static void release(struct hf_rpc_pending *pending, bool timed_out)
+{
+	hf_link_remove(&pending->link);
+	hf_timer_stop(&pending->deadline);
+	hf_lookup_leave(&pending->waiter);
+	hf_exchange_stop(&pending->exchange, timed_out);
+	pending->client->counts.calls--;
+}
+
+static void finish(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
+{
+	struct hf_rpc_client *client = pending->client;
+
+	release(pending, result->outcome == HF_RPC_OUTCOME_TIMEOUT);
+	pending->is_done = true;
+	client->n_telling++;
+	pending->done(pending->user, result);
+	client->n_telling--;
+	free(pending);
+}
+
+struct hf_rpc_pending *hf_rpc_pending_cancel(struct hf_rpc_pending *pending)
+{
+	if (pending && !pending->is_done) {
+		release(pending, false);
+		free(pending);
+	}
+	return NULL;
+}
+
+/* "Not registered" is the verdict only where every transport said so. */
+static void note_failure(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
+{
+	if (result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED && pending->failure.outcome != HF_RPC_OUTCOME_OK)
+		return;
+	pending->failure = *result;
+	pending->failure.results = NULL;
+}
+
+/* The port that we remembered may be that of an earlier life of the peer. */
+static bool is_wrong_port(const struct hf_rpc_result *result)
+{
+	return result->stage != HF_RPC_STAGE_LOOKUP &&
+	       (result->outcome == HF_RPC_OUTCOME_REFUSED || result->outcome == HF_RPC_OUTCOME_NO_PROGRAM ||
+		result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_BROKEN);
+}
+
+static bool may_other_transport_help(const struct hf_rpc_result *result)
+{
+	return result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED ||
+	       (result->outcome == HF_RPC_OUTCOME_REFUSED && result->stage != HF_RPC_STAGE_LOOKUP);
+}
+
+static void after_failure(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
+{
+	bool was_old = pending->is_port_old;
+
+	note_failure(pending, result);
+	if (!pending->is_port_given && is_wrong_port(result)) {
+		hf_lookup_forget(pending->client, &pending->key);
+		if (was_old) {
+			walk(pending);
+			return;
+		}
+	}
+	if (pending->n_path > 1 && may_other_transport_help(result)) {
+		pending->n_path--;
+		pending->path[0] = pending->path[1];
+		walk(pending);
+		return;
+	}
+	finish(pending, &pending->failure);
+	/* @pending is gone here */
+}
+
+static void on_deadline(struct hf_timer *timer)
+{
+	struct hf_rpc_pending *pending = hf_container_of(timer, struct hf_rpc_pending, deadline);
+	struct hf_rpc_result result;
+
+	if (pending->waiter.lookup)
+		result = hf_lookup_give_up(&pending->waiter);
+	else
+		result = hf_exchange_verdict(&pending->exchange);
+	if (!pending->is_port_given && is_wrong_port(&result))
+		hf_lookup_forget(pending->client, &pending->key);
+	finish(pending, &result);
+}
+
+/* The walk */
+
+/* The caller's own port is to be the sender. */
+static void hand_over(struct hf_rpc_pending *pending)
+{
+	struct hf_rpc_exchange *exchange = &pending->exchange;
+	uint8_t *message = pending->message + HF_EXCHANGE_MARK;
+	struct hf_rpc_result result = { .outcome = HF_RPC_OUTCOME_OK,
+					.stage = HF_RPC_STAGE_REPLY,
+					.transport = HF_RPC_UDP,
+					.remote = exchange->remote };
+
+	hf_loop_random(pending->client->loop, message, 4); /* the XID, which nobody will answer */
+	pending->send(pending->send_user, &exchange->local, &exchange->remote,
+		      hf_bytes_of(message, exchange->len));
+	finish(pending, &result);
+}
+
+static void ask(struct hf_rpc_pending *pending, uint16_t port)
+{
+	struct hf_rpc_exchange *exchange = &pending->exchange;
+	struct hf_rpc_result result;
+	int r;
+
+	exchange->transport = pending->path[0];
+	exchange->remote.port = port;
+	if (pending->send && exchange->transport == HF_RPC_UDP) {
+		hand_over(pending);
+		return;
+	}
+	r = hf_exchange_start(exchange);
+	if (r < 0) {
+		result = hf_exchange_not_started(exchange, r);
+		after_failure(pending, &result);
+	}
+}
+
+static void on_exchange_end(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *result)
+{
+	struct hf_rpc_pending *pending = hf_container_of(exchange, struct hf_rpc_pending, exchange);
+
+	if (result->outcome == HF_RPC_OUTCOME_OK)
+		finish(pending, result);
+	else
+		after_failure(pending, result);
+}
+
+static void on_port(struct hf_lookup_waiter *waiter, const struct hf_rpc_result *result, uint16_t port)
+{
+	struct hf_rpc_pending *pending = hf_container_of(waiter, struct hf_rpc_pending, waiter);
+	struct hf_rpc_result failure = *result;
+
+	if (result->outcome == HF_RPC_OUTCOME_OK && port) {
+		ask(pending, port);
+		return;
+	}
+	if (result->outcome == HF_RPC_OUTCOME_OK)
+		failure.outcome = HF_RPC_OUTCOME_NOT_REGISTERED;
+	after_failure(pending, &failure);
+}
+
+/* Not even the question could be put. */
+static void lookup_failed(struct hf_rpc_pending *pending, int error)
+{
+	struct hf_rpc_result result = hf_exchange_not_started(&pending->exchange, error);
+
+	result.stage = HF_RPC_STAGE_LOOKUP;
+	result.remote.port = pending->client->limits.rpcbind_port;
+	after_failure(pending, &result);
+}
+
+/* Tries the transport that is first in the path now. */
+static void walk(struct hf_rpc_pending *pending)
+{
+	struct hf_rpc_client *client = pending->client;
+	uint64_t now = hf_loop_now(client->loop);
+	uint64_t patience = pending->deadline.deadline > now ? pending->deadline.deadline - now : 0;
+	uint16_t port;
+	int r;
+
+	if (pending->is_port_given) {
+		ask(pending, pending->exchange.remote.port);
+		return;
+	}
+	pending->key.transport = pending->path[0];
+	r = hf_lookup_port(client, &pending->waiter, &pending->key, patience, &port);
+	pending->is_port_old = r == HF_LOOKUP_KNOWN;
+	if (r < 0)
+		lookup_failed(pending, r);
+	else if (r == HF_LOOKUP_KNOWN)
+		ask(pending, port);
+}
+
+/* Beginnings. All calls of a turn begin at its end: so done is never called from inside
+ * hf_rpc_client_call(), and they are sent together. */
+
+static void on_start(struct hf_task *task)
+{
+	struct hf_rpc_client *client = hf_container_of(task, struct hf_rpc_client, start);
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&client->starting))) {
+		hf_list_push_back(&client->running, link);
+		walk(hf_list_entry(link, struct hf_rpc_pending, link));
+	}
+}
+
+static int check(const struct hf_rpc_client *client, const struct hf_rpc_request *request)
+{
+	if (!hf_addr_is_callable(&request->remote))
+		return -EADDRNOTAVAIL;
+	if (request->local.family && request->local.family != request->remote.family)
+		return -EAFNOSUPPORT;
+	if (request->args_len > client->limits.max_args)
+		return -EMSGSIZE;
+	if (request->timeout_ns == 0 || request->args_len % 4 ||
+	    (request->machine && strlen(request->machine) > HF_RPC_MAX_NAME))
+		return -EINVAL;
+	return client->counts.calls >= client->limits.max_calls ? -EBUSY : 0;
+}
+
+static void set_path(struct hf_rpc_pending *pending, enum hf_rpc_path path)
+{
+	bool udp_first = path == HF_RPC_UDP_ONLY || path == HF_RPC_UDP_THEN_TCP;
+
+	pending->path[0] = udp_first ? HF_RPC_UDP : HF_RPC_TCP;
+	pending->path[1] = udp_first ? HF_RPC_TCP : HF_RPC_UDP;
+	pending->n_path = path == HF_RPC_UDP_THEN_TCP || path == HF_RPC_TCP_THEN_UDP ? 2 : 1;
+}
+
+static struct hf_addr without_port(struct hf_addr addr)
+{
+	addr.port = 0;
+	return addr;
+}
+
+static uint32_t put_message(uint8_t *message, size_t size, const struct hf_rpc_request *request)
+{
+	struct hf_rpc_outgoing call = {
+		.program = request->program,
+		.version = request->version,
+		.procedure = request->procedure,
+		.auth_sys = request->machine != NULL,
+		.machine = request->machine,
+	};
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, message, size);
+	hf_rpc_put_call(&out, &call);
+	hf_xdr_put_fixed(&out, request->args, (uint32_t)request->args_len);
+	assert(hf_xdr_out_is_ok(&out));
+	return (uint32_t)(out.p - message);
+}
+
+static void set_exchange(struct hf_rpc_pending *pending, const struct hf_rpc_request *request)
+{
+	struct hf_rpc_exchange *exchange = &pending->exchange;
+
+	hf_exchange_init(exchange, pending->client, on_exchange_end);
+	exchange->remote = request->remote;
+	exchange->local = without_port(request->local);
+	exchange->message = pending->message;
+	exchange->reserved = request->reserved_port;
+	exchange->fresh = request->fresh_connection;
+	exchange->one_way = request->one_way;
+	exchange->first_gap_ns = request->first_gap_ns;
+	exchange->transport = pending->path[0];
+}
+
+/* One block a call, its message included. */
+static struct hf_rpc_pending *pending_new(struct hf_rpc_client *client, const struct hf_rpc_request *request)
+{
+	uint8_t header[MAX_HEADER];
+	struct hf_rpc_request bare = *request;
+	struct hf_rpc_pending *pending;
+	size_t size;
+
+	bare.args_len = 0;
+	size = put_message(header, sizeof(header), &bare) + request->args_len;
+	pending = calloc(1, sizeof(*pending) + HF_EXCHANGE_MARK + size);
+	if (!pending)
+		return NULL;
+	pending->client = client;
+	hf_timer_init(&pending->deadline, client->loop, on_deadline);
+	hf_link_init(&pending->waiter.link);
+	pending->waiter.fn = on_port;
+	pending->is_port_given = request->remote.port != 0;
+	pending->key = (struct hf_lookup_key){ .remote = without_port(request->remote),
+					       .local = without_port(request->local),
+					       .program = request->program,
+					       .version = request->version };
+	set_path(pending, request->path);
+	set_exchange(pending, request);
+	pending->exchange.len = put_message(pending->message + HF_EXCHANGE_MARK, size, request);
+	return pending;
+}
+
+int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pendingp,
+		       const struct hf_rpc_request *request, hf_rpc_done_fn done, void *user)
+{
+	struct hf_rpc_pending *pending;
+	int r = check(client, request);
+
+	if (r < 0)
+		return r;
+	pending = pending_new(client, request);
+	if (!pending)
+		return hf_trace(-ENOMEM);
+	pending->done = done;
+	pending->user = user;
+	pending->send = request->one_way ? request->send : NULL;
+	pending->send_user = request->send_user;
+	r = hf_timer_start(&pending->deadline, request->timeout_ns);
+	if (r < 0) {
+		free(pending);
+		return hf_trace(r);
+	}
+	hf_list_push_back(&client->starting, &pending->link);
+	hf_loop_defer(client->loop, &client->start);
+	client->counts.calls++;
+	client->counts.started++;
+	if (pendingp)
+		*pendingp = pending;
+	return 0;
+}
+
+/* Life */
+
+static int init_tables(struct hf_rpc_client *client)
+{
+	if (hf_hashtable_init(&client->xids) < 0 || hf_hashtable_init(&client->connections) < 0 ||
+	    hf_hashtable_init(&client->lookups) < 0 || hf_hashtable_init(&client->ports) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int hf_rpc_client_new(struct hf_rpc_client **clientp, struct hf_loop *loop,
+		      const struct hf_rpc_client_limits *limits)
+{
+	hf_cleanup(hf_rpc_client_freep) struct hf_rpc_client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return hf_trace(-ENOMEM);
+	client->loop = loop;
+	client->limits = limits ? *limits : hf_rpc_client_default_limits;
+	hf_loop_random(loop, &client->key, sizeof(client->key));
+	hf_list_init(&client->starting);
+	hf_list_init(&client->running);
+	hf_list_init(&client->channels);
+	hf_list_init(&client->all_connections);
+	hf_list_init(&client->idle);
+	hf_list_init(&client->ports_by_age);
+	hf_task_init(&client->start, on_start);
+	if (init_tables(client) < 0)
+		return hf_trace(-ENOMEM);
+	*clientp = client;
+	client = NULL;
+	return 0;
+}
+
+static void cancel_all(struct hf_list *calls)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(calls)))
+		hf_rpc_pending_cancel(hf_list_entry(link, struct hf_rpc_pending, link));
+}
+
+struct hf_rpc_client *hf_rpc_client_free(struct hf_rpc_client *client)
+{
+	if (!client)
+		return NULL;
+	assert(client->n_telling == 0);
+	cancel_all(&client->starting);
+	cancel_all(&client->running);
+	hf_task_cancel(&client->start);
+	hf_lookup_deinit(client);
+	hf_rpc_client_udp_deinit(client);
+	hf_rpc_client_tcp_deinit(client);
+	assert(client->xids.n == 0 && client->counts.calls == 0);
+	hf_hashtable_deinit(&client->xids);
+	free(client);
+	return NULL;
+}
+
+void hf_rpc_client_set_rpcbind_port(struct hf_rpc_client *client, uint16_t port)
+{
+	client->limits.rpcbind_port = port;
+}

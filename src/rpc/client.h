@@ -1,0 +1,152 @@
+/*
+ * The RPC client: calls that we make, thousands at a time, on one loop.
+ *
+ * A call has one deadline for all of it: asking the peer's rpcbind for the port
+ * (rpc/lookup.h), connecting, sending, waiting for the reply. It ends in exactly
+ * one call of its done function, never from inside hf_rpc_client_call(), unless it
+ * is cancelled first or the client is freed; then done is never called.
+ *
+ * UDP calls share one socket for each (family, local address, reserved port or
+ * not), are told apart by XID and sent again with growing gaps. A reply counts
+ * only from the very address and port that were asked. The sockets are not
+ * connected, so an ICMP "port unreachable" is not seen: a dead UDP port is a
+ * time-out. A send that fails (no route, a firewall) is tried again like a lost
+ * datagram, since routes appear; at the deadline its error is what is reported.
+ *
+ * TCP calls to one peer share a connection, which is closed after a while with
+ * nothing to do, or have one of their own. Where a connection breaks, its
+ * unanswered calls are sent once more on a new one, with the same XID. So a call
+ * may be executed twice by the peer, over UDP and over TCP.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "rpc/call.h"
+#include "rpc/xdr.h"
+
+struct hf_loop;
+struct hf_rpc_client;
+struct hf_rpc_pending;
+
+/* How a call ended. With the stage it says to an operator what to look for. */
+enum hf_rpc_outcome {
+	HF_RPC_OUTCOME_OK = 0,
+	HF_RPC_OUTCOME_TIMEOUT,
+	HF_RPC_OUTCOME_NOT_REGISTERED, /* rpcbind knows no port, on any transport that was allowed */
+	HF_RPC_OUTCOME_REFUSED,        /* nobody listens at the port */
+	HF_RPC_OUTCOME_UNREACHABLE,    /* could not be sent: see the error */
+	HF_RPC_OUTCOME_BROKEN,         /* the connection was closed before the reply, twice */
+	HF_RPC_OUTCOME_DENIED,         /* RPC version or credentials rejected */
+	HF_RPC_OUTCOME_NO_PROGRAM,     /* PROG_UNAVAIL, PROG_MISMATCH */
+	HF_RPC_OUTCOME_NO_PROCEDURE,
+	HF_RPC_OUTCOME_NO_SENSE, /* GARBAGE_ARGS, SYSTEM_ERR */
+	HF_RPC_OUTCOME_GARBAGE,  /* the reply cannot be understood, or is too long */
+};
+
+enum hf_rpc_stage {
+	HF_RPC_STAGE_LOOKUP,
+	HF_RPC_STAGE_CONNECT,
+	HF_RPC_STAGE_SEND,
+	HF_RPC_STAGE_REPLY,
+};
+
+/* What a done function is told. */
+struct hf_rpc_result {
+	enum hf_rpc_outcome outcome;
+	enum hf_rpc_stage stage;         /* where it ended; REPLY where it was OK */
+	enum hf_rpc_transport transport; /* the last one tried; in stage LOOKUP, to ask rpcbind */
+	int error;                       /* UNREACHABLE, REFUSED, BROKEN: -errno; else 0 */
+	struct hf_addr remote;           /* who was asked last; in stage LOOKUP, his rpcbind */
+	struct hf_xdr_in *results; /* OK: valid until done returns. NULL otherwise, and for one-way calls */
+};
+
+typedef void (*hf_rpc_done_fn)(void *user, const struct hf_rpc_result *result);
+
+/* The second transport is tried where the first one is not registered or refused. */
+enum hf_rpc_path {
+	HF_RPC_UDP_ONLY,
+	HF_RPC_TCP_ONLY,
+	HF_RPC_UDP_THEN_TCP,
+	HF_RPC_TCP_THEN_UDP,
+};
+
+typedef void (*hf_rpc_send_fn)(void *user, const struct hf_addr *local, const struct hf_addr *to,
+			       struct hf_bytes message);
+
+struct hf_rpc_request {
+	struct hf_addr remote; /* port 0: the one that its rpcbind names */
+	struct hf_addr local;  /* the address to call from; family 0: any. Its port does not count */
+	uint32_t program;
+	uint32_t version;
+	uint32_t procedure;
+	enum hf_rpc_path path;
+	const void *args; /* XDR; copied */
+	size_t args_len;
+	const char *machine;   /* AUTH_SYS as uid 0 of this machine; NULL: AUTH_NONE. Copied */
+	uint64_t timeout_ns;   /* for everything */
+	uint64_t first_gap_ns; /* UDP: until it is first sent again, doubled each time; 0: 300 ms */
+	bool reserved_port;    /* from a port below 1024 where we are allowed to */
+	bool fresh_connection; /* TCP: one of its own, closed after the reply */
+	bool one_way;          /* no reply is expected: OK as soon as it is sent */
+	/* One-way over UDP: the datagram is handed to this, to be sent from another port than the client's
+	 * own. */
+	hf_rpc_send_fn send;
+	void *send_user;
+};
+
+struct hf_rpc_client_limits {
+	size_t max_calls;       /* in flight */
+	size_t max_connections; /* look-ups may take half of them */
+	size_t max_args;        /* bytes of arguments */
+	size_t max_reply;       /* bytes of a reply over TCP; over UDP it is HF_RPC_CLIENT_DATAGRAM */
+	size_t max_ports;       /* rpcbind's answers remembered */
+	uint64_t port_age_ns;   /* for so long */
+	uint64_t idle_ns;       /* until a connection with nothing to do is closed */
+	uint16_t rpcbind_port;
+};
+
+#define HF_RPC_CLIENT_DATAGRAM 9000 /* a longer reply by UDP is ignored */
+
+extern const struct hf_rpc_client_limits hf_rpc_client_default_limits;
+
+/* Life. @limits may be NULL. Not to be freed from inside a done function. */
+int hf_rpc_client_new(struct hf_rpc_client **clientp, struct hf_loop *loop,
+		      const struct hf_rpc_client_limits *limits);
+struct hf_rpc_client *hf_rpc_client_free(struct hf_rpc_client *client);
+void hf_rpc_client_set_rpcbind_port(struct hf_rpc_client *client, uint16_t port);
+
+HF_DEFINE_CLEANUP(struct hf_rpc_client *, hf_rpc_client_free)
+
+/*
+ * Calls. @pendingp may be NULL; else it is valid until done is called or the call
+ * is cancelled. -EADDRNOTAVAIL: not an address that may be called; -EAFNOSUPPORT:
+ * @local is of another family; -EMSGSIZE: too many arguments; -EBUSY: too many
+ * calls in flight; -EINVAL: no time, an argument length that is not XDR's, a machine
+ * name that is too long; -ENOMEM. After an error done is not called.
+ */
+int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pendingp,
+		       const struct hf_rpc_request *request, hf_rpc_done_fn done, void *user);
+/* NULL is fine, and so is a call that is being told to its done function. Returns NULL. */
+struct hf_rpc_pending *hf_rpc_pending_cancel(struct hf_rpc_pending *pending);
+
+/* Sight */
+struct hf_rpc_client_counts {
+	size_t calls; /* in flight */
+	size_t connections;
+	size_t ports;           /* remembered */
+	uint64_t started;       /* calls */
+	uint64_t retransmitted; /* datagrams */
+	uint64_t ignored;       /* replies that nobody waits for, or from the wrong peer */
+	uint64_t lookups;       /* that rpcbind was asked for */
+	uint64_t reconnected;   /* calls sent again because a connection broke */
+};
+
+void hf_rpc_client_counts(const struct hf_rpc_client *client, struct hf_rpc_client_counts *countsp);
+const char *hf_rpc_outcome_text(enum hf_rpc_outcome outcome); /* "no reply in time" */
+const char *hf_rpc_stage_text(enum hf_rpc_stage stage);       /* "lookup", "connect", "send", "reply" */

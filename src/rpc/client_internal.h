@@ -1,0 +1,113 @@
+/*
+ * The client's inner parts, shared by client*.c and lookup*.c.
+ *
+ *	client.c           calls: the deadline, which transport, which port, what is reported
+ *	lookup.c           ports: asks rpcbind, on behalf of calls
+ *	client_exchange.c  one message to one address and its reply; both of the above use it
+ *	client_udp.c, client_tcp.c  how the bytes of an exchange travel
+ *
+ * Rule: a _start function reports failure by its result and never by the
+ * call-back; call-backs come from the loop alone. Whoever walks a list that
+ * call-backs may change pops from its front.
+ */
+#pragma once
+
+#include "base/hashtable.h"
+#include "base/list.h"
+#include "base/siphash.h"
+#include "loop/loop.h"
+#include "loop/socket.h"
+#include "loop/timer.h"
+#include "rpc/client.h"
+
+#define HF_EXCHANGE_MARK      4 /* bytes before each message, for the record mark */
+#define HF_EXCHANGE_FIRST_GAP (300 * HF_NS_PER_MS)
+
+struct hf_rpc_channel;
+struct hf_rpc_client_connection;
+
+struct hf_rpc_client {
+	struct hf_loop *loop;               /* (c) */
+	struct hf_rpc_client_limits limits; /* (c) but for rpcbind_port */
+	struct hf_siphash_key key;          /* (c) of the tables by address */
+	struct hf_list starting;            /* calls made in this turn */
+	struct hf_list running;
+	struct hf_task start;
+	unsigned int n_telling; /* done functions on the stack */
+	struct hf_hashtable xids;
+
+	struct hf_list channels; /* client_udp.c */
+	size_t n_channels;
+	uint8_t *datagrams; /* receive buffers */
+
+	struct hf_hashtable connections; /* client_tcp.c: those that may be shared */
+	struct hf_list all_connections;
+	struct hf_list idle; /* of them, longest idle first */
+	size_t n_connections;
+	uint8_t *input; /* read buffer */
+
+	struct hf_hashtable lookups; /* lookup.c: under way */
+	struct hf_hashtable ports;   /* lookup_cache.c */
+	struct hf_list ports_by_age;
+
+	struct hf_rpc_client_counts counts;
+};
+
+/* Exchanges */
+
+/* Embedded in its owner, who sets all of the first part and then starts it. */
+struct hf_rpc_exchange {
+	struct hf_rpc_client *client;
+	/* It is over; @exchange may be started again or freed in here. */
+	void (*fn)(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *result);
+	struct hf_addr remote;
+	struct hf_addr local;
+	uint8_t *message; /* the owner's: room for the mark, then the call */
+	uint32_t len;     /* of the call */
+	enum hf_rpc_transport transport;
+	bool reserved;
+	bool fresh;
+	bool one_way;
+	bool is_modest;        /* leaves half of the connections to others */
+	uint64_t first_gap_ns; /* 0: the default */
+
+	bool is_started;
+	enum hf_rpc_stage stage;  /* REPLY: it was sent */
+	struct hf_hash_node node; /* in client->xids; its hash is the XID */
+	struct hf_link link;      /* of the queue it waits in */
+	union {
+		struct hf_rpc_channel *channel;
+		struct hf_rpc_client_connection *connection;
+	};
+	struct hf_timer timer; /* UDP: when to send it again */
+	uint64_t gap_ns;
+	int send_error;       /* UDP: of the last try */
+	bool is_reconnecting; /* TCP: its connection broke before */
+};
+
+void hf_exchange_init(struct hf_rpc_exchange *exchange, struct hf_rpc_client *client,
+		      void (*fn)(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *result));
+int hf_exchange_start(struct hf_rpc_exchange *exchange); /* -errno: it is as before */
+/* The call-back will not come. With @timed_out the connection is thought dead. */
+void hf_exchange_stop(struct hf_rpc_exchange *exchange, bool timed_out);
+/* What there is to say at this moment about an exchange that is given up. */
+struct hf_rpc_result hf_exchange_verdict(const struct hf_rpc_exchange *exchange);
+/* ... and about one that could not be started. */
+struct hf_rpc_result hf_exchange_not_started(const struct hf_rpc_exchange *exchange, int error);
+
+/* For the transports. After each of these the exchange may be gone. */
+struct hf_rpc_exchange *hf_exchange_find(struct hf_rpc_client *client, struct hf_bytes message);
+void hf_exchange_take_reply(struct hf_rpc_exchange *exchange, struct hf_bytes message);
+void hf_exchange_end_sent(struct hf_rpc_exchange *exchange); /* one-way */
+void hf_exchange_fail(struct hf_rpc_exchange *exchange, enum hf_rpc_outcome outcome, int error);
+
+enum hf_rpc_outcome hf_rpc_outcome_of_errno(int error);
+
+/* Transports */
+int hf_rpc_client_udp_start(struct hf_rpc_exchange *exchange);
+void hf_rpc_client_udp_detach(struct hf_rpc_exchange *exchange);
+void hf_rpc_client_udp_deinit(struct hf_rpc_client *client);
+
+int hf_rpc_client_tcp_start(struct hf_rpc_exchange *exchange);
+void hf_rpc_client_tcp_detach(struct hf_rpc_exchange *exchange, bool timed_out);
+void hf_rpc_client_tcp_deinit(struct hf_rpc_client *client);

@@ -1,0 +1,179 @@
+/* From a message to the handler it is for; or to the error that fits. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "rpc/server_internal.h"
+
+static const struct hf_rpc_entry *find_program(const struct hf_rpc_server *server, uint32_t program)
+{
+	for (size_t i = 0; i < server->n_entries; i++)
+		if (server->entries[i].program->program == program)
+			return &server->entries[i];
+	return NULL;
+}
+
+static const struct hf_rpc_version *find_version(const struct hf_rpc_program *program, uint32_t version)
+{
+	for (uint32_t i = 0; i < program->n_versions; i++)
+		if (program->versions[i].version == version)
+			return &program->versions[i];
+	return NULL;
+}
+
+static void reply_mismatch(struct hf_rpc_call *call, const struct hf_rpc_program *program)
+{
+	uint8_t reply[HF_RPC_REPLY_LEN + 8];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, reply, sizeof(reply));
+	hf_rpc_put_prog_mismatch(&out, call->header.xid, program->versions[0].version,
+				 program->versions[program->n_versions - 1].version);
+	hf_rpc_reply_bytes(call, hf_bytes_of(reply, (uint32_t)(out.p - reply)));
+}
+
+static void reply_rpc_mismatch(struct hf_rpc_call *call)
+{
+	uint8_t reply[HF_RPC_REPLY_LEN];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, reply, sizeof(reply));
+	hf_rpc_put_rpc_mismatch(&out, call->header.xid);
+	hf_rpc_reply_bytes(call, hf_bytes_of(reply, (uint32_t)(out.p - reply)));
+}
+
+/* Repeats */
+
+static void tell_follower(struct hf_task *task)
+{
+	struct hf_rpc_call *call = hf_container_of(task, struct hf_rpc_call, telling);
+	struct hf_bytes told = call->told;
+
+	if (told.len)
+		hf_rpc_reply_bytes(call, told);
+	else
+		hf_rpc_call_drop(call);
+	free((void *)(uintptr_t)told.data);
+}
+
+/* On the thread of the call that was served; the follower may live on another. */
+static void on_told(void *user, struct hf_bytes reply)
+{
+	struct hf_rpc_call *follower = user;
+	uint8_t *copy = reply.len ? malloc(reply.len) : NULL;
+
+	if (copy) {
+		memcpy(copy, reply.data, reply.len);
+		follower->told = hf_bytes_of(copy, reply.len);
+	}
+	hf_task_init(&follower->telling, tell_follower);
+	hf_loop_post(follower->lane->loop, &follower->telling);
+}
+
+static bool wants_replay(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
+{
+	return proc->replay == HF_RPC_REPLAY_ALWAYS || (proc->replay == HF_RPC_REPLAY_UDP && call->port);
+}
+
+static int begin_replay(struct hf_rpc_call *call, struct hf_rpc_call *follower, uint8_t *reply,
+			uint32_t *lenp)
+{
+	return hf_replay_begin(call->lane->server->replay, hf_loop_now(call->lane->loop),
+			       hf_rpc_call_peer(call), call->message, follower, on_told, reply, lenp,
+			       &call->replay);
+}
+
+/* True: the call has been dealt with. */
+static bool answer_repeat(struct hf_rpc_call *call)
+{
+	struct hf_rpc_lane *lane = call->lane;
+	uint8_t reply[HF_REPLAY_MAX_REPLY];
+	bool follows = false;
+	uint32_t len;
+	int r = begin_replay(call, NULL, reply, &len);
+
+	/* On a connection the reply may be on its way to one that is broken by now: this call shall get it,
+	 * too. */
+	if (r == HF_REPLAY_BUSY && call->connection) {
+		if (hf_rpc_call_keep(call) < 0)
+			return true;
+		follows = true;
+		r = begin_replay(call, call, reply, &len);
+	}
+	switch (r) {
+	case HF_REPLAY_DONE:
+		hf_rpc_count(&lane->n_replayed);
+		hf_rpc_call_note(call, "REPLAYED");
+		hf_rpc_reply_bytes(call, hf_bytes_of(reply, len));
+		return true;
+	case HF_REPLAY_BUSY:
+		hf_rpc_count(&lane->n_replayed);
+		if (!follows)
+			hf_rpc_call_drop(call);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Serving */
+
+static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
+{
+	const struct hf_rpc_entry *entry = find_program(call->lane->server, call->header.program);
+	const struct hf_rpc_version *version;
+	const struct hf_rpc_proc *proc;
+
+	if (entry && entry->program->at_home && !hf_rpc_lane_is_home(call->lane)) {
+		hf_rpc_call_free(call);
+		return HF_RPC_GOES_HOME;
+	}
+	hf_rpc_count(&call->lane->n_calls);
+	if (!entry) {
+		hf_rpc_reply_error(call, HF_RPC_PROG_UNAVAIL);
+		return HF_RPC_DISPATCHED;
+	}
+	version = find_version(entry->program, call->header.version);
+	if (!version) {
+		reply_mismatch(call, entry->program);
+		return HF_RPC_DISPATCHED;
+	}
+	proc = call->header.procedure < version->n_procs ? &version->procs[call->header.procedure] : NULL;
+	if (!proc || !proc->name) {
+		hf_rpc_reply_error(call, HF_RPC_PROC_UNAVAIL);
+		return HF_RPC_DISPATCHED;
+	}
+	if (HF_UNLIKELY(call->lane->meters))
+		hf_rpc_meter_begin(call, entry);
+	if (call->message.len > entry->program->max_request) {
+		hf_rpc_reply_garbage(call);
+		return HF_RPC_DISPATCHED;
+	}
+	if (wants_replay(call, proc) && answer_repeat(call))
+		return HF_RPC_DISPATCHED;
+	proc->handle(entry->service, call);
+	/* @call may be gone here */
+	return HF_RPC_DISPATCHED;
+}
+
+enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call)
+{
+	enum hf_rpc_auth_stat stat;
+
+	hf_xdr_in_init(&call->args, call->message.data, call->message.len);
+	switch (hf_rpc_parse_call(&call->header, &stat, &call->args)) {
+	case HF_RPC_CALL:
+		call->args_at = (uint32_t)(call->args.p - call->message.data);
+		return serve(call);
+	case HF_RPC_BAD_VERSION:
+		reply_rpc_mismatch(call);
+		return HF_RPC_DISPATCHED;
+	case HF_RPC_BAD_AUTH:
+		hf_rpc_reply_auth_error(call, stat);
+		return HF_RPC_DISPATCHED;
+	case HF_RPC_NOT_A_CALL:
+	case HF_RPC_BAD_HEADER:
+		break;
+	}
+	hf_rpc_call_free(call);
+	return HF_RPC_NONSENSE;
+}

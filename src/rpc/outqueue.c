@@ -1,0 +1,195 @@
+#include "rpc/outqueue.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+
+#include "loop/socket.h"
+
+#define SEGMENT_SIZE     32768
+#define POOL_MAX         64
+#define SEGMENTS_AT_ONCE 16
+
+struct hf_segment {
+	struct hf_link link;
+	size_t size;     /* of data, as it was allocated */
+	size_t capacity; /* how much of it the queue may fill */
+	size_t start;    /* bytes before it are out */
+	size_t end;
+	uint8_t data[];
+};
+
+static struct hf_segment *segment_of(struct hf_link *link)
+{
+	return hf_list_entry(link, struct hf_segment, link);
+}
+
+/* Segments */
+
+void hf_segment_pool_init(struct hf_segment_pool *pool)
+{
+	hf_list_init(&pool->free);
+	pool->n = 0;
+}
+
+void hf_segment_pool_deinit(struct hf_segment_pool *pool)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&pool->free)))
+		free(segment_of(link));
+}
+
+static struct hf_segment *segment_get(struct hf_segment_pool *pool, size_t len)
+{
+	struct hf_link *link = len <= SEGMENT_SIZE ? hf_list_pop_front(&pool->free) : NULL;
+	size_t capacity = len > SEGMENT_SIZE ? len : SEGMENT_SIZE;
+	struct hf_segment *segment;
+
+	if (link) {
+		pool->n--;
+		segment = segment_of(link);
+	} else {
+		segment = malloc(sizeof(*segment) + capacity);
+		if (!segment)
+			return NULL;
+		hf_link_init(&segment->link);
+		segment->size = segment->capacity = capacity;
+	}
+	segment->start = segment->end = 0;
+	return segment;
+}
+
+static void segment_put(struct hf_segment_pool *pool, struct hf_segment *segment)
+{
+	if (segment->size != SEGMENT_SIZE || segment->capacity != SEGMENT_SIZE || pool->n >= POOL_MAX) {
+		free(segment);
+		return;
+	}
+	hf_list_push_front(&pool->free, &segment->link);
+	pool->n++;
+}
+
+/* Queue */
+
+void hf_outqueue_init(struct hf_outqueue *queue)
+{
+	hf_list_init(&queue->segments);
+	queue->n_bytes = queue->n_held = 0;
+}
+
+void hf_outqueue_clear(struct hf_outqueue *queue, struct hf_segment_pool *pool)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&queue->segments)))
+		segment_put(pool, segment_of(link));
+	queue->n_bytes = queue->n_held = 0;
+}
+
+uint8_t *hf_outqueue_reserve(struct hf_outqueue *queue, struct hf_segment_pool *pool, size_t len)
+{
+	struct hf_link *last = hf_list_last(&queue->segments);
+	struct hf_segment *segment = last ? segment_of(last) : NULL;
+
+	if (!segment || segment->capacity - segment->end < len) {
+		segment = segment_get(pool, len);
+		if (!segment)
+			return NULL;
+		hf_list_push_back(&queue->segments, &segment->link);
+		queue->n_held += segment->size;
+	}
+	return segment->data + segment->end;
+}
+
+void hf_outqueue_commit(struct hf_outqueue *queue, size_t len)
+{
+	struct hf_segment *segment = segment_of(hf_list_last(&queue->segments));
+
+	assert(segment->capacity - segment->end >= len);
+	segment->end += len;
+	queue->n_bytes += len;
+}
+
+struct hf_segment *hf_segment_new(size_t len)
+{
+	struct hf_segment *segment = malloc(sizeof(*segment) + len);
+
+	if (!segment)
+		return NULL;
+	hf_link_init(&segment->link);
+	segment->size = segment->capacity = len;
+	segment->start = segment->end = 0;
+	return segment;
+}
+
+uint8_t *hf_segment_data(struct hf_segment *segment)
+{
+	return segment->data;
+}
+
+void hf_segment_free(struct hf_segment *segment)
+{
+	free(segment);
+}
+
+void hf_outqueue_append(struct hf_outqueue *queue, struct hf_segment *segment, size_t len)
+{
+	assert(len <= segment->capacity);
+	segment->end = len;
+	/* Full, whatever room it has: the queue only ever fills segments of its own. */
+	segment->capacity = len;
+	hf_list_push_back(&queue->segments, &segment->link);
+	queue->n_bytes += len;
+	queue->n_held += segment->size;
+}
+
+static int gather(struct hf_outqueue *queue, struct iovec iov[SEGMENTS_AT_ONCE])
+{
+	int n = 0;
+
+	hf_list_for_each(link, &queue->segments) {
+		struct hf_segment *segment = segment_of(link);
+
+		if (n == SEGMENTS_AT_ONCE)
+			break;
+		iov[n++] = (struct iovec){ segment->data + segment->start, segment->end - segment->start };
+	}
+	return n;
+}
+
+static void consume(struct hf_outqueue *queue, struct hf_segment_pool *pool, size_t len)
+{
+	queue->n_bytes -= len;
+	while (!hf_list_is_empty(&queue->segments)) {
+		struct hf_segment *segment = segment_of(hf_list_first(&queue->segments));
+		size_t held = segment->end - segment->start;
+
+		if (len < held) {
+			segment->start += len;
+			return;
+		}
+		len -= held;
+		hf_link_remove(&segment->link);
+		queue->n_held -= segment->size;
+		segment_put(pool, segment);
+	}
+}
+
+int hf_outqueue_write(struct hf_outqueue *queue, struct hf_segment_pool *pool, struct hf_socket *socket)
+{
+	struct iovec iov[SEGMENTS_AT_ONCE];
+
+	while (queue->n_bytes) {
+		ssize_t n = hf_socket_write(socket, iov, gather(queue, iov));
+
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return (int)n;
+		consume(queue, pool, (size_t)n);
+	}
+	hf_outqueue_clear(queue, pool); /* a segment reserved and never committed */
+	return 0;
+}

@@ -1,0 +1,43 @@
+/*
+ * What a program offers: constant tables of versions and procedures, written
+ * with designated initialisers, and the service object they are called with.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hf_rpc_call;
+
+/* Serves one call: decodes the arguments, does the work, and ends the call, now or later (rpc/call.h). */
+typedef void (*hf_rpc_handler_fn)(void *service, struct hf_rpc_call *call);
+
+/* A procedure whose effect must not happen twice has its replies kept for a while, and a repeated request
+ * gets the same reply again (rpc/replay.h). */
+enum hf_rpc_replay {
+	HF_RPC_REPLAY_NO = 0, /* may be done again */
+	HF_RPC_REPLAY_UDP,    /* only datagrams can be delayed and doubled on the way */
+	HF_RPC_REPLAY_ALWAYS, /* a client that reconnects sends its call again, too */
+};
+
+struct hf_rpc_proc {
+	const char *name; /* NULL: a hole, answered PROC_UNAVAIL */
+	hf_rpc_handler_fn handle;
+	enum hf_rpc_replay replay;
+};
+
+struct hf_rpc_version {
+	uint32_t version;
+	uint32_t n_procs;
+	const struct hf_rpc_proc *procs; /* by number */
+};
+
+struct hf_rpc_program {
+	uint32_t program;
+	const char *name;
+	uint32_t n_versions;
+	const struct hf_rpc_version *versions; /* ascending */
+	size_t max_request;                    /* bytes of a call, header and all; longer: GARBAGE_ARGS */
+	bool at_home;                          /* served on the one loop that owns the locks, nowhere else */
+};

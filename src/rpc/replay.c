@@ -1,0 +1,209 @@
+#include "rpc/replay.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/list.h"
+
+#define MAX_AGE_NS UINT64_C(120000000000)
+
+struct hf_replay_entry {
+	struct hf_replay_entry *next; /* in its bucket */
+	struct hf_link age;           /* in replay->done, oldest first; unlinked while under way */
+	struct hf_addr peer;          /* its port is 0 */
+	uint64_t checksum;
+	uint64_t since;
+	uint32_t xid;
+	uint32_t len;
+	uint8_t *reply; /* NULL: under way */
+	void *follower;
+	hf_replay_fn told;
+};
+
+struct hf_replay {
+	struct hf_siphash_key key; /* (c) */
+	size_t n_buckets;          /* (c) a power of two */
+	size_t max_entries;        /* (c) */
+	pthread_mutex_t lock;
+	struct hf_replay_entry **buckets; /* under lock, as all below */
+	struct hf_list done;
+	size_t n_entries;
+};
+
+int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, size_t max_entries)
+{
+	struct hf_replay *replay = calloc(1, sizeof(*replay));
+
+	if (!replay)
+		return hf_trace(-ENOMEM);
+	replay->key = *key;
+	replay->max_entries = max_entries;
+	replay->n_buckets = 64;
+	while (replay->n_buckets < max_entries)
+		replay->n_buckets *= 2;
+	hf_list_init(&replay->done);
+	pthread_mutex_init(&replay->lock, NULL);
+	replay->buckets = calloc(replay->n_buckets, sizeof(struct hf_replay_entry *));
+	if (!replay->buckets) {
+		hf_replay_free(replay);
+		return hf_trace(-ENOMEM);
+	}
+	*replayp = replay;
+	return 0;
+}
+
+static struct hf_replay_entry **bucket_of(struct hf_replay *replay, uint64_t checksum)
+{
+	return &replay->buckets[checksum & (replay->n_buckets - 1)];
+}
+
+static void entry_free(struct hf_replay *replay, struct hf_replay_entry *entry)
+{
+	struct hf_replay_entry **link = bucket_of(replay, entry->checksum);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	hf_link_remove(&entry->age);
+	free(entry->reply);
+	free(entry);
+	replay->n_entries--;
+}
+
+struct hf_replay *hf_replay_free(struct hf_replay *replay)
+{
+	struct hf_link *link;
+
+	if (!replay)
+		return NULL;
+	while ((link = hf_list_first(&replay->done)))
+		entry_free(replay, hf_list_entry(link, struct hf_replay_entry, age));
+	assert(replay->n_entries == 0); /* nothing is under way any more */
+	pthread_mutex_destroy(&replay->lock);
+	free(replay->buckets);
+	free(replay);
+	return NULL;
+}
+
+static struct hf_replay_entry *find(struct hf_replay *replay, const struct hf_replay_entry *like)
+{
+	struct hf_replay_entry *entry = *bucket_of(replay, like->checksum);
+
+	while (entry && !(entry->checksum == like->checksum && entry->xid == like->xid &&
+			  hf_addr_equal(&entry->peer, &like->peer)))
+		entry = entry->next;
+	return entry;
+}
+
+static struct hf_replay_entry *oldest(struct hf_replay *replay)
+{
+	struct hf_link *link = hf_list_first(&replay->done);
+
+	return link ? hf_list_entry(link, struct hf_replay_entry, age) : NULL;
+}
+
+/* Each lane has its own idea of now: an entry may come from a little later. */
+static void expire(struct hf_replay *replay, uint64_t now)
+{
+	struct hf_replay_entry *entry;
+
+	while ((entry = oldest(replay)) && now > entry->since + MAX_AGE_NS)
+		entry_free(replay, entry);
+}
+
+static int insert(struct hf_replay *replay, const struct hf_replay_entry *like,
+		  struct hf_replay_entry **entryp)
+{
+	struct hf_replay_entry **bucket, *entry;
+
+	if (replay->n_entries >= replay->max_entries && oldest(replay))
+		entry_free(replay, oldest(replay));
+	if (replay->n_entries >= replay->max_entries)
+		return HF_REPLAY_FULL;
+	entry = malloc(sizeof(*entry));
+	if (!entry)
+		return HF_REPLAY_FULL;
+	*entry = *like;
+	hf_link_init(&entry->age);
+	bucket = bucket_of(replay, entry->checksum);
+	entry->next = *bucket;
+	*bucket = entry;
+	replay->n_entries++;
+	*entryp = entry;
+	return HF_REPLAY_NEW;
+}
+
+/* The place of an earlier follower goes to a later one. */
+static void follow(struct hf_replay_entry *entry, void *follower, hf_replay_fn told)
+{
+	void *before = entry->follower;
+	hf_replay_fn before_told = entry->told;
+
+	entry->follower = follower;
+	entry->told = told;
+	if (before)
+		before_told(before, (struct hf_bytes){ 0 });
+}
+
+int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer,
+		    struct hf_bytes message, void *follower, hf_replay_fn told,
+		    uint8_t reply[HF_REPLAY_MAX_REPLY], uint32_t *lenp, struct hf_replay_entry **entryp)
+{
+	struct hf_replay_entry like = { .peer = *peer, .since = now }, *entry;
+	int r;
+
+	assert(message.len >= 4);
+	like.peer.port = 0;
+	memcpy(&like.xid, message.data, 4);
+	like.checksum = hf_siphash(&replay->key, message.data, message.len);
+
+	pthread_mutex_lock(&replay->lock);
+	expire(replay, now);
+	entry = find(replay, &like);
+	if (!entry) {
+		r = insert(replay, &like, entryp);
+	} else if (entry->reply) {
+		memcpy(reply, entry->reply, entry->len);
+		*lenp = entry->len;
+		r = HF_REPLAY_DONE;
+	} else {
+		if (follower)
+			follow(entry, follower, told);
+		r = HF_REPLAY_BUSY;
+	}
+	pthread_mutex_unlock(&replay->lock);
+	return r;
+}
+
+void hf_replay_finish(struct hf_replay *replay, struct hf_replay_entry *entry, struct hf_bytes reply)
+{
+	uint8_t *copy = reply.len <= HF_REPLAY_MAX_REPLY ? malloc(reply.len ? reply.len : 1) : NULL;
+
+	pthread_mutex_lock(&replay->lock);
+	if (entry->follower)
+		entry->told(entry->follower, reply);
+	entry->follower = NULL;
+	if (copy) {
+		if (reply.len)
+			memcpy(copy, reply.data, reply.len);
+		entry->reply = copy;
+		entry->len = reply.len;
+		hf_list_push_back(&replay->done, &entry->age);
+	} else {
+		entry_free(replay, entry);
+	}
+	pthread_mutex_unlock(&replay->lock);
+}
+
+void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry)
+{
+	pthread_mutex_lock(&replay->lock);
+	if (entry->follower)
+		entry->told(entry->follower, (struct hf_bytes){ 0 });
+	entry_free(replay, entry);
+	pthread_mutex_unlock(&replay->lock);
+}

@@ -1,0 +1,44 @@
+/*
+ * The replay cache: what was answered to calls that must not be done twice.
+ *
+ * A request is known by the peer's address, its xid and a keyed checksum over
+ * the whole message. The peer's port does not count: a client that reconnects
+ * repeats its call from another one. Entries live two minutes at most, and a
+ * fixed number of them: the oldest go first.
+ *
+ * A repeat of a call that is still being served becomes its follower and gets
+ * the same reply; a later repeat takes the place of an earlier one.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/bytes.h"
+#include "base/siphash.h"
+
+struct hf_replay;
+struct hf_replay_entry;
+
+#define HF_REPLAY_MAX_REPLY 1024 /* longer replies are not kept: nothing that changes a file has one */
+
+int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, size_t max_entries);
+struct hf_replay *hf_replay_free(struct hf_replay *replay);
+
+/* Answers of hf_replay_begin() */
+enum {
+	HF_REPLAY_NEW = 0, /* serve it, then say hf_replay_finish() or hf_replay_forget() of *entryp */
+	HF_REPLAY_DONE,    /* *replyp, of *lenp bytes, is the answer */
+	HF_REPLAY_BUSY,    /* @follower will be told, or was not wanted (NULL): drop this one */
+	HF_REPLAY_FULL,    /* every entry is under way: serve it uncached */
+};
+
+/* Somebody who waits for the same reply; the words are his own. */
+typedef void (*hf_replay_fn)(void *follower, struct hf_bytes reply); /* empty: there will be none */
+
+int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer,
+		    struct hf_bytes message, void *follower, hf_replay_fn told,
+		    uint8_t reply[HF_REPLAY_MAX_REPLY], uint32_t *lenp, struct hf_replay_entry **entryp);
+void hf_replay_finish(struct hf_replay *replay, struct hf_replay_entry *entry, struct hf_bytes reply);
+void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry);

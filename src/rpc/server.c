@@ -1,0 +1,159 @@
+#include "rpc/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "rpc/server_internal.h"
+
+#define READ_BUFFER    (256 * 1024)
+#define REPLAY_ENTRIES 16384
+#define REFUSAL_LOG_NS (10 * HF_NS_PER_S)
+
+const struct hf_rpc_limits hf_rpc_default_limits = {
+	.max_connections = 16384,
+	.max_connections_per_host = 2048,
+	.max_gathering = 256 << 20,
+	.max_unread = 256 << 10,
+	.max_kept_per_connection = 256,
+	.max_kept_bytes = 8 << 20,
+	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients hang up by themselves after 300 s */
+	.stall_ns = 120 * HF_NS_PER_S,
+};
+
+/* Server */
+
+int hf_rpc_server_new(struct hf_rpc_server **serverp, const struct hf_rpc_limits *limits)
+{
+	struct hf_rpc_server *server = calloc(1, sizeof(*server));
+
+	if (!server)
+		return hf_trace(-ENOMEM);
+	server->limits = *limits;
+	*serverp = server;
+	return 0;
+}
+
+/* The keys of the tables come from the first loop's randomness. */
+static int make_tables(struct hf_rpc_server *server, struct hf_loop *loop)
+{
+	struct hf_siphash_key keys[2];
+	int r;
+
+	hf_loop_random(loop, keys, sizeof(keys));
+	r = hf_hosts_new(&server->hosts, &keys[0]);
+	if (r < 0)
+		return hf_trace(r);
+	return hf_trace(hf_replay_new(&server->replay, &keys[1], REPLAY_ENTRIES));
+}
+
+static void lane_free(struct hf_rpc_lane *lane)
+{
+	if (!lane->is_closed)
+		hf_rpc_lane_close(lane);
+	hf_rpc_calls_deinit(lane);
+	hf_rpc_meters_free(lane);
+	hf_segment_pool_deinit(&lane->segments);
+	free(lane->read_buffer);
+	free(lane);
+}
+
+struct hf_rpc_server *hf_rpc_server_free(struct hf_rpc_server *server)
+{
+	if (!server)
+		return NULL;
+	for (size_t i = 0; i < server->n_lanes; i++)
+		lane_free(server->lanes[i]);
+	hf_hosts_free(server->hosts);
+	hf_replay_free(server->replay);
+	free(server);
+	return NULL;
+}
+
+int hf_rpc_server_add_program(struct hf_rpc_server *server, const struct hf_rpc_program *program,
+			      void *service)
+{
+	assert(server->n_entries < HF_RPC_MAX_PROGRAMS);
+	assert(program->n_versions > 0);
+	server->entries[server->n_entries++] = (struct hf_rpc_entry){ program, service };
+	server->max_record = HF_MAX(server->max_record, program->max_request);
+	return 0;
+}
+
+/* Lanes */
+
+int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, struct hf_rpc_lane **lanep)
+{
+	struct hf_rpc_lane *lane;
+	int r;
+
+	assert(server->n_lanes < HF_RPC_MAX_LANES);
+	if (!server->hosts) {
+		r = make_tables(server, loop);
+		if (r < 0)
+			return r;
+	}
+	lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return hf_trace(-ENOMEM);
+	lane->server = server;
+	lane->loop = loop;
+	hf_list_init(&lane->listeners);
+	hf_list_init(&lane->ports);
+	hf_list_init(&lane->idle);
+	hf_list_init(&lane->busy);
+	hf_list_init(&lane->flushable);
+	hf_task_init(&lane->flush, hf_rpc_flush_connections);
+	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
+	hf_segment_pool_init(&lane->segments);
+	lane->refusals.window_ns = REFUSAL_LOG_NS;
+	server->lanes[server->n_lanes++] = lane;
+	lane->read_buffer = malloc(READ_BUFFER);
+	if (!lane->read_buffer)
+		return hf_trace(-ENOMEM);
+	*lanep = lane;
+	return hf_trace(hf_timer_start(&lane->sweep, 0));
+}
+
+void hf_rpc_lane_stop_listening(struct hf_rpc_lane *lane)
+{
+	hf_rpc_listeners_close(lane);
+	hf_rpc_ports_close(lane);
+}
+
+static void close_all(struct hf_list *connections)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(connections)))
+		hf_rpc_connection_close(hf_list_entry(link, struct hf_rpc_connection, link));
+}
+
+void hf_rpc_lane_close(struct hf_rpc_lane *lane)
+{
+	lane->is_closed = true;
+	hf_rpc_listeners_close(lane);
+	hf_rpc_ports_close(lane);
+	close_all(&lane->idle);
+	close_all(&lane->busy);
+	hf_task_cancel(&lane->flush);
+	hf_timer_stop(&lane->sweep);
+}
+
+/* Sight */
+
+void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_counts *countsp)
+{
+	*countsp = (struct hf_rpc_counts){
+		.connections = atomic_load_explicit(&server->n_connections, memory_order_relaxed),
+	};
+	for (size_t i = 0; i < server->n_lanes; i++) {
+		const struct hf_rpc_lane *lane = server->lanes[i];
+
+		countsp->accepted += atomic_load_explicit(&lane->n_accepted, memory_order_relaxed);
+		countsp->refused += atomic_load_explicit(&lane->n_refused, memory_order_relaxed);
+		countsp->calls += atomic_load_explicit(&lane->n_calls, memory_order_relaxed);
+		countsp->replayed += atomic_load_explicit(&lane->n_replayed, memory_order_relaxed);
+	}
+}

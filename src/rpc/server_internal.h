@@ -1,0 +1,186 @@
+/*
+ * The inside of the RPC server: who holds what.
+ *
+ * server ── lanes ── connections ── calls
+ *               └─── datagram ports ── calls
+ *
+ * A call belongs to its lane's pool; while it is under way it points to the
+ * connection or the port it came from. A connection that breaks stays as a
+ * shell, without socket, until the last of its calls has ended.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "loop/loop.h"
+#include "loop/socket.h"
+#include "loop/timer.h"
+#include "rpc/call.h"
+#include "rpc/hosts.h"
+#include "rpc/outqueue.h"
+#include "rpc/program.h"
+#include "rpc/record.h"
+#include "rpc/replay.h"
+#include "rpc/server.h"
+
+#define HF_RPC_MAX_PROGRAMS 16
+#define HF_RPC_MAX_LANES    64
+
+struct hf_rpc_entry {
+	const struct hf_rpc_program *program;
+	void *service;
+};
+
+struct hf_rpc_server {
+	struct hf_rpc_limits limits;                      /* (c) */
+	struct hf_rpc_entry entries[HF_RPC_MAX_PROGRAMS]; /* (c) */
+	size_t n_entries;                                 /* (c) */
+	size_t max_record;                                /* (c) the longest call of any program */
+	struct hf_rpc_lane *lanes[HF_RPC_MAX_LANES];      /* (c) lanes[0] is home */
+	size_t n_lanes;                                   /* (c) */
+	size_t n_dealt;                                   /* connections, by home's thread */
+	struct hf_hosts *hosts;
+	struct hf_replay *replay;
+	_Atomic size_t n_connections;
+};
+
+struct hf_rpc_lane {
+	struct hf_rpc_server *server; /* (c) */
+	struct hf_loop *loop;         /* (c) */
+	struct hf_list listeners;
+	struct hf_list ports; /* for datagrams */
+	struct hf_list idle;  /* connections with nothing under way, the longest idle first */
+	struct hf_list
+		busy; /* those with an incomplete record or unsent replies, the longest stalled first */
+	struct hf_list flushable; /* connections with replies from outside their own reading */
+	struct hf_task flush;
+	struct hf_timer sweep;
+	struct hf_segment_pool segments;
+	struct hf_rpc_call *free_calls;
+	size_t n_free_calls;
+	uint8_t *read_buffer;
+	size_t n_gathering; /* bytes held by incomplete records */
+	bool is_closed;
+	struct hf_log_limit refusals;
+	struct hf_rpc_meters *meters; /* NULL: nobody wants to know */
+	uint64_t metered_at; /* when the last call ended, in this turn of a connection; 0: none did */
+	/* Counts are written by this lane alone and read by whoever wants to see. */
+	_Atomic uint64_t n_accepted;
+	_Atomic uint64_t n_refused;
+	_Atomic uint64_t n_calls;
+	_Atomic uint64_t n_replayed;
+};
+
+static inline bool hf_rpc_lane_is_home(const struct hf_rpc_lane *lane)
+{
+	return lane == lane->server->lanes[0];
+}
+
+static inline void hf_rpc_count(_Atomic uint64_t *counter)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}
+
+struct hf_rpc_connection {
+	struct hf_link link; /* in lane->idle or lane->busy */
+	struct hf_link flush_link;
+	struct hf_task arrival; /* at another lane */
+	struct hf_rpc_lane *lane;
+	struct hf_socket *socket; /* NULL: broken */
+	struct hf_addr peer;
+	struct hf_addr local;
+	struct hf_record_reader reader;
+	struct hf_outqueue out;
+	uint8_t *backlog; /* read, but not looked at yet: we are paused */
+	size_t backlog_len;
+	uint8_t *traveller; /* the call that sends us home, without its record mark */
+	uint32_t traveller_len;
+	uint64_t since;    /* last activity in idle, last progress in busy */
+	size_t n_kept;     /* calls begun and not ended */
+	size_t kept_bytes; /* of their messages */
+	bool is_busy;
+	bool is_reading; /* we are below on_readable(): whoever replies need not flush */
+	bool is_paused;
+	bool is_moving;
+};
+
+struct hf_rpc_port;
+
+struct hf_rpc_call {
+	struct hf_rpc_header header;
+	struct hf_xdr_in args;
+	struct hf_bytes message; /* all of it, as it came */
+	uint32_t args_at;        /* where the arguments begin */
+	bool is_kept;
+	bool is_replying; /* between begin and end */
+	struct hf_rpc_lane *lane;
+	struct hf_rpc_connection *connection; /* NULL: a datagram */
+	struct hf_rpc_port *port;             /* NULL: a connection */
+	struct hf_addr peer;
+	struct hf_addr local;
+	uint8_t *own; /* the message, if it is ours */
+	size_t held;  /* what a kept call counts for */
+	struct hf_xdr_out out;
+	uint8_t *reply;           /* where the reply begins, while it is made */
+	uint8_t *scratch;         /* the reply's place, where the connection has none */
+	struct hf_segment *apart; /* the reply's place, where it is made apart from the connection */
+	struct hf_replay_entry *replay;
+	struct hf_bytes told; /* the reply that another call like this one got; ours to free */
+	struct hf_task telling;
+	struct hf_rpc_call *next_free;
+	uint64_t begun; /* by the clock; 0: this call is not measured */
+	const char *result;
+	uint64_t n_read;
+	uint64_t n_written;
+	uint8_t entry;
+};
+
+/* call.c */
+struct hf_rpc_call *hf_rpc_call_new(struct hf_rpc_lane *lane, struct hf_bytes message);
+void hf_rpc_call_free(struct hf_rpc_call *call);                          /* ends it, unanswered */
+void hf_rpc_reply_bytes(struct hf_rpc_call *call, struct hf_bytes reply); /* a whole reply, as it is */
+void hf_rpc_calls_deinit(struct hf_rpc_lane *lane);
+
+/* dispatch.c */
+enum hf_rpc_dispatched {
+	HF_RPC_DISPATCHED = 0, /* the call is ended or kept */
+	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is gone */
+	HF_RPC_NONSENSE,       /* not a call, or one without end: hang up; the call is gone */
+};
+
+enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
+
+/* meter.c */
+void hf_rpc_meters_free(struct hf_rpc_lane *lane);
+void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* where lane->meters */
+void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; again does nothing */
+
+/* connection.c */
+void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer);
+void hf_rpc_connection_close(struct hf_rpc_connection *connection); /* @connection may be gone afterwards */
+/* One of its kept calls, of @len bytes, has ended. */
+void hf_rpc_connection_release(struct hf_rpc_connection *connection, size_t len);
+void hf_rpc_connection_replied(struct hf_rpc_connection *connection); /* there are bytes to send */
+void hf_rpc_flush_connections(struct hf_task *task);
+void hf_rpc_sweep_connections(struct hf_timer *timer);
+
+/* move.c */
+void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf_bytes record);
+bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: it is no longer ours */
+
+/* listener.c */
+void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
+
+/* port.c */
+bool hf_rpc_port_is_open(const struct hf_rpc_port *port);
+uint8_t *hf_rpc_port_reserve(struct hf_rpc_port *port, size_t len);
+void hf_rpc_port_commit(struct hf_rpc_port *port, struct hf_rpc_call *call, size_t len);
+bool hf_rpc_port_may_keep(struct hf_rpc_port *port);
+void hf_rpc_port_kept(struct hf_rpc_port *port, size_t len);
+void hf_rpc_port_expect(struct hf_rpc_port *port, size_t len);
+void hf_rpc_port_release(struct hf_rpc_port *port, size_t len);
+void hf_rpc_ports_close(struct hf_rpc_lane *lane);

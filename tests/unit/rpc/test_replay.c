@@ -1,0 +1,238 @@
+#include "../test.h"
+
+#include <string.h>
+
+#include "rpc/replay.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static struct hf_replay *replay;
+static uint8_t reply[HF_REPLAY_MAX_REPLY];
+static uint32_t reply_len;
+static struct hf_replay_entry *entry;
+
+static const struct hf_siphash_key key = { 1, 2 };
+
+static int set_up(void **state)
+{
+	return hf_replay_new(&replay, &key, 8);
+}
+
+static int tear_down(void **state)
+{
+	replay = hf_replay_free(replay);
+	assert_null(hf_replay_free(NULL));
+	return 0;
+}
+
+static struct hf_addr host(uint8_t n, uint16_t port)
+{
+	return (struct hf_addr){ .ip = { 10, 0, 0, n }, .family = AF_INET, .port = port };
+}
+
+/* A message is its xid and some bytes. */
+static struct hf_bytes message(uint32_t xid, uint8_t what)
+{
+	static uint8_t data[12];
+
+	memset(data, what, sizeof(data));
+	memcpy(data, &xid, 4);
+	return hf_bytes_of(data, sizeof(data));
+}
+
+struct follower {
+	int n_told;
+	char text[16];
+	uint32_t len;
+};
+
+static void on_told(void *user, struct hf_bytes told)
+{
+	struct follower *follower = user;
+
+	follower->n_told++;
+	follower->len = told.len;
+	memcpy(follower->text, told.len ? (const char *)told.data : "", told.len);
+}
+
+static int begin(uint64_t now, struct hf_addr peer, struct hf_bytes m, struct follower *follower)
+{
+	entry = NULL;
+	return hf_replay_begin(replay, now, &peer, m, follower, on_told, reply, &reply_len, &entry);
+}
+
+static void finish(const char *text)
+{
+	hf_replay_finish(replay, entry, hf_bytes_of_str(text));
+}
+
+static void test_new_then_done(void **state)
+{
+	assert_int_equal(begin(SECOND, host(1, 700), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	assert_non_null(entry);
+	finish("answer");
+	for (uint16_t port = 700; port < 710; port++) { /* whatever the port */
+		assert_int_equal(begin(2 * SECOND, host(1, port), message(1, 'a'), NULL), HF_REPLAY_DONE);
+		assert_int_equal(reply_len, 6);
+		assert_memory_equal(reply, "answer", 6);
+	}
+	/* another host, another xid, another message: each is new */
+	assert_int_equal(begin(2 * SECOND, host(2, 700), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("of host 2");
+	assert_int_equal(begin(2 * SECOND, host(1, 700), message(2, 'a'), NULL), HF_REPLAY_NEW);
+	finish("of xid 2");
+	assert_int_equal(begin(2 * SECOND, host(1, 700), message(1, 'b'), NULL), HF_REPLAY_NEW);
+	finish("of b");
+	assert_int_equal(begin(2 * SECOND, host(1, 700), message(1, 'a'), NULL), HF_REPLAY_DONE);
+	assert_memory_equal(reply, "answer", 6);
+	assert_int_equal(begin(2 * SECOND, host(2, 700), message(1, 'a'), NULL), HF_REPLAY_DONE);
+	assert_memory_equal(reply, "of host 2", 9);
+}
+
+static void test_busy(void **state)
+{
+	struct follower first = { 0 }, second = { 0 };
+	struct hf_replay_entry *mine;
+
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	mine = entry;
+	assert_int_equal(begin(SECOND, host(1, 2), message(1, 'a'), NULL), HF_REPLAY_BUSY);
+	assert_int_equal(begin(SECOND, host(1, 2), message(1, 'a'), &first), HF_REPLAY_BUSY);
+	assert_int_equal(first.n_told, 0);
+	/* without a follower of its own it leaves the one there is */
+	assert_int_equal(begin(SECOND, host(1, 2), message(1, 'a'), NULL), HF_REPLAY_BUSY);
+	assert_int_equal(first.n_told, 0);
+	assert_int_equal(begin(SECOND, host(1, 3), message(1, 'a'), &second), HF_REPLAY_BUSY);
+	assert_int_equal(first.n_told, 1); /* its place is taken */
+	assert_int_equal(first.len, 0);
+	entry = mine;
+	finish("answer");
+	assert_int_equal(first.n_told, 1);
+	assert_int_equal(second.n_told, 1);
+	assert_memory_equal(second.text, "answer", 6);
+	assert_int_equal(begin(SECOND, host(1, 3), message(1, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(second.n_told, 1);
+}
+
+static void test_forget(void **state)
+{
+	struct follower follower = { 0 };
+	struct hf_replay_entry *mine;
+
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	mine = entry;
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), &follower), HF_REPLAY_BUSY);
+	hf_replay_forget(replay, mine);
+	assert_int_equal(follower.n_told, 1);
+	assert_int_equal(follower.len, 0);
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	hf_replay_forget(replay, entry);
+}
+
+static void test_long_replies(void **state)
+{
+	static uint8_t big[HF_REPLAY_MAX_REPLY + 1];
+
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	hf_replay_finish(replay, entry, hf_bytes_of(big, HF_REPLAY_MAX_REPLY));
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(reply_len, HF_REPLAY_MAX_REPLY);
+	assert_int_equal(begin(SECOND, host(1, 1), message(2, 'a'), NULL), HF_REPLAY_NEW);
+	hf_replay_finish(replay, entry, hf_bytes_of(big, HF_REPLAY_MAX_REPLY + 1));
+	assert_int_equal(begin(SECOND, host(1, 1), message(2, 'a'), NULL), HF_REPLAY_NEW);
+	hf_replay_forget(replay, entry);
+}
+
+static void test_expiry(void **state)
+{
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("old");
+	assert_int_equal(begin(100 * SECOND, host(1, 1), message(2, 'a'), NULL), HF_REPLAY_NEW);
+	finish("young");
+	assert_int_equal(begin(121 * SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(begin(122 * SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("again");
+	assert_int_equal(begin(122 * SECOND, host(1, 1), message(2, 'a'), NULL), HF_REPLAY_DONE);
+	/* what is under way never expires */
+	assert_int_equal(begin(123 * SECOND, host(1, 1), message(3, 'a'), NULL), HF_REPLAY_NEW);
+	{
+		struct hf_replay_entry *mine = entry;
+
+		assert_int_equal(begin(1000 * SECOND, host(1, 1), message(3, 'a'), NULL), HF_REPLAY_BUSY);
+		hf_replay_forget(replay, mine);
+	}
+}
+
+/* Each lane reads its own clock: an entry may come from a moment that another has not reached yet. */
+static void test_clocks_differ(void **state)
+{
+	assert_int_equal(begin(2 * SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("from the future");
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_DONE);
+}
+
+static void test_full(void **state)
+{
+	struct hf_replay_entry *busy[8];
+
+	/* done ones make room, the oldest first */
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(begin(SECOND + i, host(1, 1), message(i, 'a'), NULL), HF_REPLAY_NEW);
+		finish("x");
+	}
+	assert_int_equal(begin(2 * SECOND, host(1, 1), message(19, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(begin(2 * SECOND, host(1, 1), message(13, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(begin(2 * SECOND, host(1, 1), message(11, 'a'), NULL), HF_REPLAY_NEW);
+	busy[0] = entry;
+	/* those under way do not */
+	for (uint32_t i = 1; i < 8; i++) {
+		assert_int_equal(begin(2 * SECOND, host(2, 1), message(i, 'a'), NULL), HF_REPLAY_NEW);
+		busy[i] = entry;
+	}
+	assert_int_equal(begin(2 * SECOND, host(3, 1), message(1, 'a'), NULL), HF_REPLAY_FULL);
+	assert_null(entry);
+	assert_int_equal(begin(2 * SECOND, host(2, 1), message(5, 'a'), NULL), HF_REPLAY_BUSY);
+	hf_replay_finish(replay, busy[3], hf_bytes_of_str("y"));
+	assert_int_equal(begin(2 * SECOND, host(3, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("z");
+	for (int i = 0; i < 8; i++)
+		if (i != 3)
+			hf_replay_forget(replay, busy[i]);
+}
+
+/* Many of them, so that buckets hold several. */
+static void test_many(void **state)
+{
+	struct hf_replay *many;
+	struct hf_addr peer = host(1, 1);
+
+	assert_int_equal(hf_replay_new(&many, &key, 5000), 0);
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 5000; i++) {
+			int r = hf_replay_begin(many, SECOND, &peer, message(i, (uint8_t)i), NULL, NULL,
+						reply, &reply_len, &entry);
+
+			assert_int_equal(r, round ? HF_REPLAY_DONE : HF_REPLAY_NEW);
+			if (round) {
+				assert_int_equal(reply_len, 4);
+				assert_memory_equal(reply, &i, 4);
+			} else {
+				hf_replay_finish(many, entry, hf_bytes_of(&i, 4));
+			}
+		}
+	}
+	hf_replay_free(many);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		TEST(test_new_then_done), TEST(test_busy),
+		TEST(test_forget),        TEST(test_long_replies),
+		TEST(test_expiry),        TEST(test_clocks_differ),
+		TEST(test_full),          cmocka_unit_test(test_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
