@@ -1,0 +1,225 @@
+#include "daemon/config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "daemon/args.h"
+#include "daemon/config_load.h"
+#include "daemon/config_value.h"
+
+static void clear_export(struct hf_config_export *export)
+{
+	for (size_t i = 0; i < hf_n_options; i++)
+		if (hf_option_is_per_export(&hf_options[i]))
+			hf_config_value_clear(hf_config_field(export, &hf_options[i]), &hf_options[i]);
+}
+
+void hf_config_free(struct hf_config *config)
+{
+	if (!config)
+		return;
+	for (size_t i = 0; i < hf_n_options; i++)
+		if (!hf_option_is_per_export(&hf_options[i]))
+			hf_config_value_clear(hf_config_field(config, &hf_options[i]), &hf_options[i]);
+	for (size_t i = 0; i < config->exports.n; i++)
+		clear_export(&config->exports.items[i]);
+	free(config->exports.items);
+	free(config);
+}
+
+static int set_preset(void *base, const struct hf_option *option)
+{
+	void *field = hf_config_field(base, option);
+	struct hf_config_why why;
+	int r;
+
+	/* A required text has no default; it is asked for when the entry is complete. */
+	if ((option->type == HF_OPTION_TEXT || option->type == HF_OPTION_PATH) && *option->preset == '\0') {
+		*(char **)field = strdup("");
+		return *(char **)field ? 0 : -ENOMEM;
+	}
+	r = hf_config_value_read(field, option, option->preset, &why);
+	assert(r <= 0); /* a default is within its own bounds */
+	return hf_trace(r);
+}
+
+static int set_presets(void *base, bool per_export)
+{
+	int r;
+
+	for (size_t i = 0; i < hf_n_options; i++) {
+		if (hf_option_is_per_export(&hf_options[i]) != per_export)
+			continue;
+		r = set_preset(base, &hf_options[i]);
+		if (r < 0)
+			return hf_trace(r);
+	}
+	return 0;
+}
+
+int hf_config_add_export(struct hf_config_load *load, const struct hf_config_source *source,
+			 struct hf_config_export **exportp)
+{
+	struct hf_config_exports *exports = &load->config->exports;
+	struct hf_config_export_source *sources;
+	struct hf_config_export *items;
+
+	if (exports->n == HF_CONFIG_MAX_EXPORTS)
+		return hf_config_complain(&load->error, source,
+					  "more than %d exports; share a directory above them",
+					  HF_CONFIG_MAX_EXPORTS);
+	items = reallocarray(exports->items, exports->n + 1, sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	exports->items = items;
+	sources = reallocarray(load->exports, exports->n + 1, sizeof(*sources));
+	if (!sources)
+		return -ENOMEM;
+	load->exports = sources;
+	items[exports->n] = (struct hf_config_export){ 0 };
+	sources[exports->n] = (struct hf_config_export_source){ .whole = *source };
+	*exportp = &items[exports->n++];
+	return set_presets(*exportp, true);
+}
+
+/* Runs after all sources were read, and gives the result or nothing. */
+static int finish(struct hf_config **configp, struct hf_config_load *load, int flags)
+{
+	int r;
+
+	r = hf_config_check(load);
+	if (r)
+		return r;
+	if (!(flags & HF_CONFIG_PURE)) {
+		r = hf_config_check_host(load);
+		if (r)
+			return r;
+	}
+	*configp = load->config;
+	load->config = NULL;
+	return 0;
+}
+
+static void deinit(struct hf_config_load *load)
+{
+	hf_config_free(load->config);
+	free(load->exports);
+}
+
+static int init(struct hf_config_load *load, char *error, size_t error_size)
+{
+	assert(error_size > 0);
+	error[0] = '\0';
+	*load = (struct hf_config_load){ .error = { error, error_size } };
+	load->config = calloc(1, sizeof(*load->config));
+	return load->config ? set_presets(load->config, false) : -ENOMEM;
+}
+
+/* Whoever prints the message must find one, also where it was our trouble and not the operator's mistake. */
+static int explain(int r, char *error, size_t error_size)
+{
+	if (r < 0)
+		snprintf(error, error_size, "the configuration could not be read: %s", strerror(-r));
+	return r;
+}
+
+int hf_config_load_text(struct hf_config **configp, const char *file, const void *text, size_t len, int flags,
+			char *error, size_t error_size)
+{
+	struct hf_config_load load;
+	int r;
+
+	r = init(&load, error, error_size);
+	if (r == 0)
+		r = hf_config_read_yaml(&load, file, text, len);
+	if (r == 0)
+		r = finish(configp, &load, flags);
+	deinit(&load);
+	return explain(r, error, error_size);
+}
+
+/* Reads at most one byte more than a configuration may have: enough to see that it is too long. */
+static int read_whole(int fd, char *text, size_t size, size_t *lenp)
+{
+	ssize_t n = 1;
+
+	for (*lenp = 0; n != 0 && *lenp < size;) {
+		n = read(fd, text + *lenp, size - *lenp);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		*lenp += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+static int read_file(struct hf_config_load *load, const char *file)
+{
+	hf_cleanup(hf_freep) char *text = malloc(HF_CONFIG_MAX_BYTES + 1);
+	hf_cleanup(hf_closep) int fd = open(file, O_RDONLY | O_CLOEXEC);
+	struct hf_config_source source = { .file = file };
+	size_t len = 0;
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	r = fd < 0 ? -errno : read_whole(fd, text, HF_CONFIG_MAX_BYTES + 1, &len);
+	if (r < 0)
+		return hf_config_complain(
+			&load->error, &source,
+			"cannot be read (%s); give a YAML file, or no --config for the defaults",
+			strerror(-r));
+	return hf_config_read_yaml(load, file, text, len);
+}
+
+static int read_args(struct hf_config_load *load, const struct hf_args *args)
+{
+	int r = 0;
+
+	if (args->config_file)
+		r = read_file(load, args->config_file);
+	for (size_t i = 0; r == 0 && i < args->n_sets; i++)
+		r = hf_config_read_set(load, args->sets[i]);
+	for (size_t i = 0; r == 0 && i < args->n_exports; i++)
+		r = hf_config_read_export(load, args->exports[i]);
+	return r;
+}
+
+int hf_config_load(struct hf_config **configp, const struct hf_args *args, char *error, size_t error_size)
+{
+	struct hf_config_load load;
+	int r;
+
+	r = init(&load, error, error_size);
+	if (r == 0)
+		r = read_args(&load, args);
+	if (r == 0)
+		r = finish(configp, &load, 0);
+	deinit(&load);
+	return explain(r, error, error_size);
+}
+
+size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_config *old,
+				    const struct hf_config *new)
+{
+	char name[HF_OPTION_NAME_SIZE];
+	size_t n = 0, used = 0;
+
+	assert(size > 0);
+	out[0] = '\0';
+	for (size_t i = 0; i < hf_n_options; i++) {
+		const struct hf_option *option = &hf_options[i];
+
+		if (option->is_live || hf_config_value_equal(hf_config_field_const(old, option),
+							     hf_config_field_const(new, option), option))
+			continue;
+		if (used < size)
+			used += (size_t)snprintf(out + used, size - used, "%s%s", n ? "," : "",
+						 hf_option_name(option, name));
+		n++;
+	}
+	return n;
+}

@@ -1,0 +1,193 @@
+/*
+ * The configuration: typed values of every key, made once from the embedded
+ * defaults, then a YAML file, then --set and --export, each overriding the one
+ * before. A hf_config that exists is valid: every value is within its bounds,
+ * every list entry parsed, every exported directory was there.
+ *
+ * Keys, types, defaults, bounds and texts stand in one table, options.c. A
+ * value is stored by its type there: a whole number as int64_t, a word as its
+ * enum, true or false as bool, a text as char * that is never NULL.
+ *
+ * SIGHUP loads a second hf_config beside the first; who swaps them takes over
+ * what may change while running and logs hf_config_list_fixed_changes().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/addr.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+struct hf_args;
+
+#define HF_CONFIG_ERROR_SIZE  1024    /* room for any message below */
+#define HF_CONFIG_MAX_BYTES   1048576 /* of a file */
+#define HF_CONFIG_MAX_EXPORTS 1000
+#define HF_CONFIG_MAX_ITEMS   256 /* of a list within: server.listen, exports.clients */
+
+enum hf_config_portmap {
+	HF_CONFIG_PORTMAP_AUTO,
+	HF_CONFIG_PORTMAP_EMBEDDED,
+	HF_CONFIG_PORTMAP_SYSTEM,
+	HF_CONFIG_PORTMAP_OFF,
+};
+
+enum hf_config_access {
+	HF_CONFIG_ACCESS_RW,
+	HF_CONFIG_ACCESS_RO,
+};
+
+enum hf_config_squash {
+	HF_CONFIG_SQUASH_NONE,
+	HF_CONFIG_SQUASH_ROOT,
+	HF_CONFIG_SQUASH_ALL,
+};
+
+enum hf_config_local_locks {
+	HF_CONFIG_LOCAL_LOCKS_AUTO,
+	HF_CONFIG_LOCAL_LOCKS_ON,
+	HF_CONFIG_LOCAL_LOCKS_OFF,
+};
+
+enum hf_config_backend {
+	HF_CONFIG_BACKEND_MEMORY,
+	HF_CONFIG_BACKEND_LMDB,
+	HF_CONFIG_BACKEND_POSTGRES,
+};
+
+enum hf_config_durability {
+	HF_CONFIG_DURABILITY_NONE,
+	HF_CONFIG_DURABILITY_PROCESS,
+	HF_CONFIG_DURABILITY_MACHINE,
+};
+
+enum hf_config_grace {
+	HF_CONFIG_GRACE_AUTO,
+	HF_CONFIG_GRACE_ALWAYS,
+	HF_CONFIG_GRACE_NEVER,
+};
+
+enum hf_config_allow_mon {
+	HF_CONFIG_ALLOW_MON_LOCAL,
+	HF_CONFIG_ALLOW_MON_EXPORTS,
+	HF_CONFIG_ALLOW_MON_ANY,
+};
+
+/* An address to listen on */
+struct hf_config_address {
+	char *text; /* as the operator wrote it */
+	struct hf_addr addr;
+};
+
+struct hf_config_addresses {
+	struct hf_config_address *items;
+	size_t n;
+};
+
+/* Who may use an export */
+enum hf_config_client_kind {
+	HF_CONFIG_CLIENT_NETWORK,
+	HF_CONFIG_CLIENT_PRIVATE, /* hf_addr_is_private() */
+	HF_CONFIG_CLIENT_ANY,
+};
+
+struct hf_config_client {
+	char *text; /* as the operator wrote it */
+	enum hf_config_client_kind kind;
+	struct hf_network network; /* of HF_CONFIG_CLIENT_NETWORK */
+};
+
+struct hf_config_clients {
+	struct hf_config_client *items;
+	size_t n;
+};
+
+struct hf_config_export {
+	char *path; /* absolute, no empty, "." or ".." parts, no slash at the end */
+	char *name; /* the same; never empty, the path where none was given */
+	struct hf_config_clients clients;
+	enum hf_config_access access;
+	enum hf_config_squash squash;
+	int64_t anon_uid;
+	int64_t anon_gid;
+	bool secure;
+	enum hf_config_local_locks local_locks;
+};
+
+struct hf_config_exports {
+	struct hf_config_export *items;
+	size_t n;
+};
+
+struct hf_config {
+	struct {
+		char *name; /* empty: the host's name */
+		struct hf_config_addresses listen;
+		int64_t port;
+		enum hf_config_portmap portmap;
+		int64_t portmap_port;
+		char *state_dir; /* absolute */
+		char *user;      /* empty: stay */
+		int64_t threads; /* 0: number of cores */
+	} server;
+	struct hf_config_exports exports;
+	struct {
+		enum hf_config_backend backend;
+		char *postgres;
+		enum hf_config_durability lock_durability;
+	} store;
+	struct {
+		int64_t window_seconds;
+		int64_t nlm_grace_seconds;   /* -1: window_seconds */
+		int64_t smb_durable_seconds; /* -1: window_seconds */
+		enum hf_config_grace grace;
+		bool early_end;
+		int64_t notify_timeout_ms;
+		int64_t notify_parallel;
+		int64_t notify_retry_seconds;
+		int64_t max_clients;
+	} recovery;
+	struct {
+		enum hf_config_allow_mon allow_mon;
+	} nsm;
+	struct {
+		char *listen; /* hf_endpoint_parse() reads it */
+		char *token_file;
+	} api;
+	struct {
+		bool enabled;
+	} metrics;
+	struct {
+		enum hf_log_level level;
+		enum hf_log_format format;
+	} log;
+};
+
+enum { /* answers of the loaders */
+	HF_CONFIG_OK = 0,
+	HF_CONFIG_E_WRONG, /* @error says in one line where, what is wrong and what would be right */
+};
+
+enum {                      /* flags of hf_config_load_text() */
+	HF_CONFIG_PURE = 1, /* do not ask this host: directories and users may be missing */
+};
+
+/* Life. The loaders give a new hf_config, or leave *configp alone and fill @error, without newline and
+ * without the program's name. They open nothing but the file, and change nothing. */
+int hf_config_load(struct hf_config **configp, const struct hf_args *args, char *error, size_t error_size);
+int hf_config_load_text(struct hf_config **configp, const char *file, const void *text, size_t len, int flags,
+			char *error, size_t error_size);
+void hf_config_free(struct hf_config *config);
+HF_DEFINE_CLEANUP(struct hf_config *, hf_config_free)
+
+/* Output: YAML that loads again to the same configuration. */
+void hf_config_print(const struct hf_config *config, FILE *out);
+
+/* Reload: the keys that differ but cannot change while running, as "server.port,server.user" for the log.
+ * Returns how many; @out is cut where it does not fit. */
+size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_config *old,
+				    const struct hf_config *new);

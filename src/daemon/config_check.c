@@ -1,0 +1,164 @@
+/* What no value can tell alone: the checks of values against each other and against this host. */
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/config_load.h"
+
+/* The source of a key of export @i: its line, or the entry's where the key was not given */
+static struct hf_config_source export_source(const struct hf_config_load *load, size_t i, const char *key)
+{
+	const struct hf_config_export_source *export = &load->exports[i];
+	unsigned int line = export->lines[hf_option_index(hf_option_find(HF_OPTION_LIST, key))];
+	struct hf_config_source source = export->whole;
+
+	if (line)
+		source.line = line;
+	return source;
+}
+
+static const struct hf_config_source *source_of(const struct hf_config_load *load, const char *name)
+{
+	return &load->sources[hf_option_index(hf_option_find_by_name(name))];
+}
+
+/* An export is mounted by its name, or by its path where it has none. */
+static int fill_names(struct hf_config *config)
+{
+	for (size_t i = 0; i < config->exports.n; i++) {
+		struct hf_config_export *export = &config->exports.items[i];
+
+		if (*export->name)
+			continue;
+		free(export->name);
+		export->name = strdup(export->path);
+		if (!export->name)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int name_taken(struct hf_config_load *load, size_t i, size_t other, const char *as)
+{
+	struct hf_config_source source = export_source(load, i, "name");
+	struct hf_config_source first = export_source(load, other, as);
+	char quoted[HF_CONFIG_QUOTE_SIZE], where[200];
+
+	return hf_config_complain(
+		&load->error, &source,
+		"exports.name '%s' is the %s of the export of %s already; give each its own",
+		hf_config_quote(quoted, sizeof(quoted), load->config->exports.items[i].name), as,
+		hf_config_source_format(&first, where, sizeof(where)));
+}
+
+/* One directory may be shared under several names. A name must not be the path of another directory, because
+ * that can be mounted by its path, too. */
+static int check_names(struct hf_config_load *load)
+{
+	const struct hf_config_exports *exports = &load->config->exports;
+
+	for (size_t i = 0; i < exports->n; i++) {
+		const struct hf_config_export *a = &exports->items[i];
+
+		for (size_t j = 0; j < exports->n; j++) {
+			const struct hf_config_export *b = &exports->items[j];
+
+			if (j < i && strcmp(a->name, b->name) == 0)
+				return name_taken(load, i, j, "name");
+			if (strcmp(a->path, b->path) != 0 && strcmp(a->name, b->path) == 0)
+				return name_taken(load, i, j, "path");
+		}
+	}
+	return 0;
+}
+
+int hf_config_check(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	int r;
+
+	r = fill_names(load->config);
+	if (r < 0)
+		return r;
+	r = check_names(load);
+	if (r)
+		return r;
+	if (config->store.backend == HF_CONFIG_BACKEND_POSTGRES && *config->store.postgres == '\0')
+		return hf_config_complain(
+			&load->error, source_of(load, "store.backend"),
+			"store.backend is postgres, but store.postgres is empty; give a connection "
+			"string, like host=db dbname=holdfast");
+	return 0;
+}
+
+static int check_directory(struct hf_config_load *load, const struct hf_config_export *export,
+			   const struct hf_config_source *source)
+{
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+	struct stat st;
+
+	hf_config_quote(quoted, sizeof(quoted), export->path);
+	if (stat(export->path, &st) < 0) {
+		if (errno == ENOENT)
+			return hf_config_complain(
+				&load->error, source,
+				"exports.path '%s' does not exist; make it, or give a directory that "
+				"does",
+				quoted);
+		return hf_config_complain(
+			&load->error, source,
+			"exports.path '%s' cannot be reached (%s); give a directory that can", quoted,
+			strerror(errno));
+	}
+	if (!S_ISDIR(st.st_mode))
+		return hf_config_complain(&load->error, source, "exports.path '%s' is no directory; give one",
+					  quoted);
+	return 0;
+}
+
+static int check_state_dir(struct hf_config_load *load)
+{
+	const char *path = load->config->server.state_dir;
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+	struct stat st;
+
+	/* It may be missing: the server makes it at the first start. */
+	if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
+		return 0;
+	return hf_config_complain(
+		&load->error, source_of(load, "server.state_dir"),
+		"server.state_dir '%s' is no directory; give one, or a path where one can be made",
+		hf_config_quote(quoted, sizeof(quoted), path));
+}
+
+static int check_user(struct hf_config_load *load)
+{
+	const char *user = load->config->server.user;
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+
+	if (*user == '\0' || getpwnam(user))
+		return 0;
+	return hf_config_complain(
+		&load->error, source_of(load, "server.user"),
+		"server.user '%s' is no user of this host; give one that 'getent passwd' lists, or \"\"",
+		hf_config_quote(quoted, sizeof(quoted), user));
+}
+
+int hf_config_check_host(struct hf_config_load *load)
+{
+	int r;
+
+	for (size_t i = 0; i < load->config->exports.n; i++) {
+		struct hf_config_source source = export_source(load, i, "path");
+
+		r = check_directory(load, &load->config->exports.items[i], &source);
+		if (r)
+			return r;
+	}
+	r = check_state_dir(load);
+	if (r)
+		return r;
+	return check_user(load);
+}

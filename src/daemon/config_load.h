@@ -1,0 +1,32 @@
+/*
+ * A configuration on its way in. Beside the values it knows where each came
+ * from, so that a check which sees two values together can still name a line.
+ */
+#pragma once
+
+#include "daemon/config.h"
+#include "daemon/config_error.h"
+#include "daemon/options.h"
+
+struct hf_config_export_source {
+	struct hf_config_source whole;     /* the entry, or --export */
+	unsigned int lines[HF_OPTION_MAX]; /* of its keys, by hf_option_index(); 0: not given */
+};
+
+struct hf_config_load {
+	struct hf_config *config;
+	struct hf_config_error error;
+	struct hf_config_source sources[HF_OPTION_MAX]; /* by hf_option_index() */
+	struct hf_config_export_source *exports;        /* one for each of config->exports */
+};
+
+/* The steps, in their order; each returns 0, HF_CONFIG_E_WRONG with a complaint, or -errno. */
+int hf_config_read_yaml(struct hf_config_load *load, const char *file, const void *text, size_t len);
+int hf_config_read_set(struct hf_config_load *load, const char *argument);    /* KEY=VALUE */
+int hf_config_read_export(struct hf_config_load *load, const char *argument); /* DIR[:NAME] */
+int hf_config_check(struct hf_config_load *load);                             /* values against each other */
+int hf_config_check_host(struct hf_config_load *load);                        /* values against this host */
+
+/* Adds an export with the defaults of its keys. */
+int hf_config_add_export(struct hf_config_load *load, const struct hf_config_source *source,
+			 struct hf_config_export **exportp);

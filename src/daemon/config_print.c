@@ -1,0 +1,121 @@
+/* --print-config: every key, its value, and its help as a comment. */
+#include <string.h>
+
+#include "daemon/config.h"
+#include "daemon/config_value.h"
+#include "daemon/options.h"
+
+#define WIDTH 96
+
+/* @text as comment lines of at most WIDTH columns */
+static void print_comment(FILE *out, const char *indent, const char *text)
+{
+	size_t column = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (column && column + 1 + len > WIDTH) {
+			putc('\n', out);
+			column = 0;
+		}
+		if (column)
+			column += (size_t)fprintf(out, " %.*s", (int)len, text);
+		else
+			column = (size_t)fprintf(out, "%s# %.*s", indent, (int)len, text);
+		text += len;
+		text += strspn(text, " ");
+	}
+	putc('\n', out);
+}
+
+static void print_help(FILE *out, const char *indent, const struct hf_option *option)
+{
+	char expected[HF_OPTION_TEXT_SIZE], help[768];
+
+	/* The help of the others says it all. */
+	if (option->type == HF_OPTION_NUMBER || option->type == HF_OPTION_WORD)
+		snprintf(help, sizeof(help), "%s Give %s.", option->help,
+			 hf_option_expects(option, expected));
+	else
+		snprintf(help, sizeof(help), "%s", option->help);
+	print_comment(out, indent, help);
+}
+
+static void print_section(FILE *out, const struct hf_option_section *section, const struct hf_config *config)
+{
+	fprintf(out, "%s:\n", section->name);
+	for (size_t i = 0; i < hf_n_options; i++) {
+		const struct hf_option *option = &hf_options[i];
+
+		if (!hf_option_in_section(option, section))
+			continue;
+		print_help(out, "  ", option);
+		fprintf(out, "  %s: ", option->key);
+		hf_config_value_print(hf_config_field_const(config, option), option, out);
+		putc('\n', out);
+	}
+}
+
+static void print_export(FILE *out, const struct hf_config_export *export, bool with_help)
+{
+	const char *lead = "  - ";
+
+	for (size_t i = 0; i < hf_n_options; i++) {
+		const struct hf_option *option = &hf_options[i];
+
+		if (!hf_option_is_per_export(option))
+			continue;
+		if (with_help)
+			print_help(out, "    ", option);
+		fprintf(out, "%s%s: ", lead, option->key);
+		hf_config_value_print(hf_config_field_const(export, option), option, out);
+		putc('\n', out);
+		lead = "    ";
+	}
+}
+
+/* Without exports there is no value to show, but there are still keys with defaults. */
+static void print_no_exports(FILE *out)
+{
+	const char *lead = "  # - ";
+
+	fprintf(out, "exports: []\n");
+	for (size_t i = 0; i < hf_n_options; i++) {
+		const struct hf_option *option = &hf_options[i];
+
+		if (!hf_option_is_per_export(option))
+			continue;
+		print_help(out, "  ", option);
+		if (strcmp(option->key, "path") == 0)
+			fprintf(out, "%s%s: /srv/data\n", lead, option->key);
+		else if (hf_option_is_list(option))
+			fprintf(out, "%s%s: [%s]\n", lead, option->key, option->preset);
+		else
+			fprintf(out, "%s%s: %s\n", lead, option->key,
+				*option->preset ? option->preset : "\"\"");
+		lead = "  #   ";
+	}
+}
+
+void hf_config_print(const struct hf_config *config, FILE *out)
+{
+	for (size_t i = 0; i < hf_n_option_sections; i++) {
+		const struct hf_option_section *section = &hf_option_sections[i];
+
+		if (i)
+			putc('\n', out);
+		print_comment(out, "", section->help);
+		if (strcmp(section->name, HF_OPTION_LIST) != 0) {
+			print_section(out, section, config);
+			continue;
+		}
+		if (config->exports.n == 0) {
+			print_no_exports(out);
+			continue;
+		}
+		fprintf(out, "%s:\n", section->name);
+		for (size_t j = 0; j < config->exports.n; j++)
+			print_export(out, &config->exports.items[j], j == 0);
+	}
+}

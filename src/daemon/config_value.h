@@ -1,0 +1,41 @@
+/*
+ * One value of the configuration, read, compared, printed and freed by the row
+ * of its option. @field points into struct hf_config or hf_config_export at
+ * the option's offset.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "daemon/config_text.h"
+#include "daemon/options.h"
+
+/* The field of @option in @base, a struct hf_config or, for options of exports, a struct hf_config_export */
+static inline void *hf_config_field(void *base, const struct hf_option *option)
+{
+	return (char *)base + option->offset;
+}
+
+static inline const void *hf_config_field_const(const void *base, const struct hf_option *option)
+{
+	return (const char *)base + option->offset;
+}
+
+/* Reading: 0, HF_CONFIG_E_WRONG with a reason to follow the option's name, or -ENOMEM. A value that was there
+ * is replaced. */
+int hf_config_value_set(void *field, const struct hf_option *option, const char *text,
+			struct hf_config_why *why);
+/* The same for a list: clear, add each, finish (which complains of an empty one). */
+int hf_config_value_add(void *field, const struct hf_option *option, const char *text,
+			struct hf_config_why *why);
+int hf_config_value_finish(const void *field, const struct hf_option *option, struct hf_config_why *why);
+/* Any type from the text of --set or of a default: a list as "a,b" or "[a, b]" */
+int hf_config_value_read(void *field, const struct hf_option *option, const char *text,
+			 struct hf_config_why *why);
+
+/* The rest of its life */
+bool hf_config_value_equal(const void *a, const void *b, const struct hf_option *option);
+void hf_config_value_print(const void *field, const struct hf_option *option, FILE *out); /* as YAML */
+void hf_config_value_clear(void *field, const struct hf_option *option);

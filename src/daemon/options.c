@@ -1,0 +1,257 @@
+#include "daemon/options.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/config.h"
+
+#define DAY 86400
+
+static const char *const portmap_words[] = { "auto", "embedded", "system", "off", NULL };
+static const char *const access_words[] = { "rw", "ro", NULL };
+static const char *const squash_words[] = { "none", "root", "all", NULL };
+static const char *const local_locks_words[] = { "auto", "on", "off", NULL };
+static const char *const backend_words[] = { "memory", "lmdb", "postgres", NULL };
+static const char *const durability_words[] = { "none", "process", "machine", NULL };
+static const char *const grace_words[] = { "auto", "always", "never", NULL };
+static const char *const allow_mon_words[] = { "local", "exports", "any", NULL };
+static const char *const log_level_words[] = { "error", "warn", "info", "debug", NULL };
+static const char *const log_format_words[] = { "auto", "text", "json", NULL };
+
+const struct hf_option_section hf_option_sections[] = {
+	{ "server", "Who we are, where we listen and where we keep what must last." },
+	{ "exports", "What is shared with whom; one entry for each directory." },
+	{ "store", "Where registrations and locks are kept through a crash." },
+	{ "recovery", "What happens after a restart, ours or a client's." },
+	{ "nsm", "The status monitor, rpc.statd elsewhere." },
+	{ "api", "REST, metrics and the dashboard." },
+	{ "metrics", "Numbers for Prometheus." },
+	{ "log", "What is written to stderr." },
+};
+
+const size_t hf_n_option_sections = HF_ARRAY_SIZE(hf_option_sections);
+
+#define AT(member)        .offset = offsetof(struct hf_config, member)
+#define EXPORT_AT(member) .offset = offsetof(struct hf_config_export, member)
+
+const struct hf_option hf_options[] = {
+	{ "server", "name", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(server.name),
+	  .help = "Our name in SM_NOTIFY and to peers; empty: the host's name." },
+	{ "server", "listen", HF_OPTION_ADDRESSES, .preset = "0.0.0.0,::", .min = 1,
+	  .max = HF_CONFIG_MAX_ITEMS, AT(server.listen), .help = "The addresses to serve on." },
+	{ "server", "port", HF_OPTION_NUMBER, .preset = "2049", .min = 0, .max = 65535, AT(server.port),
+	  .help = "The one port of NFS, MOUNT, NLM and NSM, on TCP and UDP; 0: any free port." },
+	{ "server", "portmap", HF_OPTION_WORD, .preset = "auto", .words = portmap_words, AT(server.portmap),
+	  .help = "Who answers port look-ups: a running rpcbind (system), ourselves (embedded), nobody "
+		  "(off); "
+		  "auto: register with a running rpcbind, else serve portmap_port ourselves." },
+	{ "server", "portmap_port", HF_OPTION_NUMBER, .preset = "111", .min = 0, .max = 65535,
+	  AT(server.portmap_port), .help = "The port of the embedded portmapper; 0: any free port." },
+	{ "server", "state_dir", HF_OPTION_PATH, .preset = "/var/lib/holdfast", .min = 1, .max = 1024,
+	  AT(server.state_dir),
+	  .help = "The directory for what must survive a restart, made where missing." },
+	{ "server", "user", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 255, AT(server.user),
+	  .help = "The user to become once the ports are bound; empty: stay." },
+	{ "server", "threads", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 1024, AT(server.threads),
+	  .help = "The number of workers for file I/O; 0: one for each core." },
+
+	{ "exports", "path", HF_OPTION_PATH, .preset = "", .min = 1, .max = 1024, EXPORT_AT(path),
+	  .is_live = true, .help = "The directory to share, which must exist; required." },
+	{ "exports", "name", HF_OPTION_TEXT, HF_OPTION_EXPORT_NAME, "", 0, 1024, EXPORT_AT(name),
+	  .is_live = true,
+	  .help = "What a client mounts; empty: the path, which can always be mounted, too." },
+	{ "exports", "clients", HF_OPTION_CLIENTS, .preset = "private", .min = 1, .max = HF_CONFIG_MAX_ITEMS,
+	  EXPORT_AT(clients), .is_live = true,
+	  .help = "Who may mount it: addresses, networks, or the words private (loopback, RFC 1918, unique "
+		  "local) "
+		  "and any." },
+	{ "exports", "access", HF_OPTION_WORD, .preset = "rw", .words = access_words, EXPORT_AT(access),
+	  .is_live = true, .help = "Whether clients may write (rw) or only read (ro)." },
+	{ "exports", "squash", HF_OPTION_WORD, .preset = "root", .words = squash_words, EXPORT_AT(squash),
+	  .is_live = true,
+	  .help = "Whose calls are served as the anonymous user: nobody's, root's, or all." },
+	{ "exports", "anon_uid", HF_OPTION_NUMBER, .preset = "65534", .min = 0, .max = UINT32_MAX - 1,
+	  EXPORT_AT(anon_uid), .is_live = true, .help = "The user id of the anonymous user." },
+	{ "exports", "anon_gid", HF_OPTION_NUMBER, .preset = "65534", .min = 0, .max = UINT32_MAX - 1,
+	  EXPORT_AT(anon_gid), .is_live = true, .help = "The group id of the anonymous user." },
+	{ "exports", "secure", HF_OPTION_BOOL, .preset = "false", EXPORT_AT(secure), .is_live = true,
+	  .help = "Serve only calls that come from a reserved source port (below 1024)." },
+	{ "exports", "local_locks", HF_OPTION_WORD, .preset = "auto", .words = local_locks_words,
+	  EXPORT_AT(local_locks), .is_live = true,
+	  .help = "Take locks in the kernel, too, so that local processes see them." },
+
+	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
+	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },
+	{ "store", "postgres", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 4096, AT(store.postgres),
+	  .help = "The libpq connection string; required where backend is postgres." },
+	{ "store", "lock_durability", HF_OPTION_WORD, .preset = "process", .words = durability_words,
+	  AT(store.lock_durability),
+	  .help = "What a granted lock survives: none, the death of the daemon (process), or power loss "
+		  "(machine: "
+		  "reply only after fsync)." },
+
+	{ "recovery", "window_seconds", HF_OPTION_NUMBER, .preset = "90", .min = 1, .max = DAY,
+	  AT(recovery.window_seconds),
+	  .help = "How long clients may reclaim after a restart, the shared default of every protocol." },
+	{ "recovery", "nlm_grace_seconds", HF_OPTION_NUMBER, .preset = "-1", .min = -1, .max = DAY,
+	  AT(recovery.nlm_grace_seconds), .help = "The same for NLM; -1: window_seconds." },
+	{ "recovery", "smb_durable_seconds", HF_OPTION_NUMBER, .preset = "-1", .min = -1, .max = DAY,
+	  AT(recovery.smb_durable_seconds), .help = "The same for SMB; -1: window_seconds." },
+	{ "recovery", "grace", HF_OPTION_WORD, .preset = "auto", .words = grace_words, AT(recovery.grace),
+	  .help = "When a start begins with a grace period: auto (only where something could be reclaimed), "
+		  "always or never." },
+	{ "recovery", "early_end", HF_OPTION_BOOL, .preset = "true", AT(recovery.early_end),
+	  .help = "End grace as soon as everything that could be reclaimed is accounted for, and only where "
+		  "that "
+		  "is provably safe." },
+	{ "recovery", "notify_timeout_ms", HF_OPTION_NUMBER, .preset = "5000", .min = 10, .max = 600000,
+	  AT(recovery.notify_timeout_ms),
+	  .help = "The total for notifying one client: port look-up, connect, send and reply." },
+	{ "recovery", "notify_parallel", HF_OPTION_NUMBER, .preset = "1024", .min = 1, .max = 65536,
+	  AT(recovery.notify_parallel), .help = "How many clients are notified at the same time." },
+	{ "recovery", "notify_retry_seconds", HF_OPTION_NUMBER, .preset = "900", .min = 0, .max = 7 * DAY,
+	  AT(recovery.notify_retry_seconds),
+	  .help = "How long a client that does not answer is notified again; 0: once only." },
+	{ "recovery", "max_clients", HF_OPTION_NUMBER, .preset = "10000", .min = 1, .max = 10000000,
+	  AT(recovery.max_clients), .help = "How many clients may be registered." },
+
+	{ "nsm", "allow_mon", HF_OPTION_WORD, .preset = "exports", .words = allow_mon_words,
+	  AT(nsm.allow_mon),
+	  .help = "Who may call SM_MON, SM_UNMON and SM_UNMON_ALL: this host (local), whoever may mount an "
+		  "export "
+		  "(exports), or any." },
+
+	{ "api", "listen", HF_OPTION_TEXT, HF_OPTION_ENDPOINT, "127.0.0.1:8049", 0, 255, AT(api.listen),
+	  .help = "Where HTTP is served, as host:port or unix:/path; port 0: any free port; empty: off." },
+	{ "api", "token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.token_file),
+	  .help = "The file with the bearer token of every call that changes something, and of all calls "
+		  "where "
+		  "listen is not loopback; empty: api.token in state_dir, made at the first start." },
+
+	{ "metrics", "enabled", HF_OPTION_BOOL, .preset = "true", AT(metrics.enabled),
+	  .help = "Count and time requests; false: the hot path does no metrics work at all." },
+
+	{ "log", "level", HF_OPTION_WORD, .preset = "info", .words = log_level_words, AT(log.level),
+	  .is_live = true, .help = "The least urgent lines that are written." },
+	{ "log", "format", HF_OPTION_WORD, .preset = "auto", .words = log_format_words, AT(log.format),
+	  .help = "How lines look: text, json (one object a line), or auto: text, without time where the "
+		  "systemd "
+		  "journal adds its own." },
+};
+
+const size_t hf_n_options = HF_ARRAY_SIZE(hf_options);
+
+static_assert(HF_ARRAY_SIZE(hf_options) <= HF_OPTION_MAX, "make HF_OPTION_MAX larger");
+
+const struct hf_option *hf_option_find(const char *section, const char *key)
+{
+	for (size_t i = 0; i < hf_n_options; i++)
+		if (strcmp(hf_options[i].section, section) == 0 && strcmp(hf_options[i].key, key) == 0)
+			return &hf_options[i];
+	return NULL;
+}
+
+const struct hf_option *hf_option_find_by_name(const char *name)
+{
+	char own[HF_OPTION_NAME_SIZE];
+
+	for (size_t i = 0; i < hf_n_options; i++)
+		if (strcmp(hf_option_name(&hf_options[i], own), name) == 0)
+			return &hf_options[i];
+	return NULL;
+}
+
+bool hf_option_is_section(const char *name)
+{
+	for (size_t i = 0; i < hf_n_option_sections; i++)
+		if (strcmp(hf_option_sections[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+bool hf_option_is_list(const struct hf_option *option)
+{
+	return option->type == HF_OPTION_ADDRESSES || option->type == HF_OPTION_CLIENTS;
+}
+
+bool hf_option_is_per_export(const struct hf_option *option)
+{
+	return strcmp(option->section, HF_OPTION_LIST) == 0;
+}
+
+bool hf_option_in_section(const struct hf_option *option, const struct hf_option_section *section)
+{
+	return strcmp(option->section, section->name) == 0;
+}
+
+size_t hf_option_index(const struct hf_option *option)
+{
+	assert(option >= hf_options && option < hf_options + hf_n_options);
+	return (size_t)(option - hf_options);
+}
+
+const char *hf_option_name(const struct hf_option *option, char out[HF_OPTION_NAME_SIZE])
+{
+	snprintf(out, HF_OPTION_NAME_SIZE, "%s.%s", option->section, option->key);
+	return out;
+}
+
+/* "auto, embedded, system or off" */
+static void list_words(const char *const *words, char out[HF_OPTION_TEXT_SIZE])
+{
+	size_t used = 0;
+
+	for (size_t i = 0; words[i]; i++) {
+		const char *join = i == 0 ? "" : words[i + 1] ? ", " : " or ";
+
+		used += (size_t)snprintf(out + used, HF_OPTION_TEXT_SIZE - used, "%s%s", join, words[i]);
+		assert(used < HF_OPTION_TEXT_SIZE);
+	}
+}
+
+static const char *expected_text(const struct hf_option *option)
+{
+	switch (option->check) {
+	case HF_OPTION_HOST_NAME:
+		return "a host name or nothing";
+	case HF_OPTION_ENDPOINT:
+		return "host:port, unix:/path or nothing";
+	case HF_OPTION_EXPORT_NAME:
+		return "a name that starts with '/', or nothing";
+	case HF_OPTION_ANY_TEXT:
+		break;
+	}
+	return "a text";
+}
+
+const char *hf_option_expects(const struct hf_option *option, char out[HF_OPTION_TEXT_SIZE])
+{
+	switch (option->type) {
+	case HF_OPTION_TEXT:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "%s", expected_text(option));
+		break;
+	case HF_OPTION_PATH:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "an absolute path%s", option->min ? "" : " or nothing");
+		break;
+	case HF_OPTION_NUMBER:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "a whole number from %" PRId64 " to %" PRId64, option->min,
+			 option->max);
+		break;
+	case HF_OPTION_BOOL:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "true or false");
+		break;
+	case HF_OPTION_WORD:
+		list_words(option->words, out);
+		break;
+	case HF_OPTION_ADDRESSES:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "a list of addresses, like [\"0.0.0.0\", \"::\"]");
+		break;
+	case HF_OPTION_CLIENTS:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "a list, like [private] or [192.0.2.7, 10.0.0.0/8]");
+		break;
+	}
+	return out;
+}
