@@ -1,0 +1,24 @@
+/* The embedded rpcbind on sockets of its own: an RPC server with one program, on one loop. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/cleanup.h"
+#include "proto/portmap/portmap.h"
+#include "proto/portmap/rpcbind.h"
+
+struct hf_embedded;
+struct hf_loop;
+
+/* Serves @offers, and itself, at all of the addresses, by TCP and UDP. *portp: in, the port wanted, 0 for
+ * any; out, the port got. -EADDRINUSE, -EACCES …: nothing was opened. */
+int hf_embedded_new(struct hf_embedded **embeddedp, struct hf_loop *loop, const struct hf_addr *listen,
+		    size_t n_listen, const struct hf_portmap_offer *offers, size_t n_offers, uint16_t *portp);
+struct hf_embedded *hf_embedded_free(struct hf_embedded *embedded);
+
+HF_DEFINE_CLEANUP(struct hf_embedded *, hf_embedded_free)
+
+void hf_embedded_close(struct hf_embedded *embedded); /* no more answers; counts stay */
+const struct hf_rpcbind *hf_embedded_rpcbind(const struct hf_embedded *embedded);

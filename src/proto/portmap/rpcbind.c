@@ -1,0 +1,206 @@
+#include "proto/portmap/rpcbind.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "loop/loop.h"
+#include "proto/portmap/rpcbind_procs.h"
+
+#define REFUSED_NS     (3600 * HF_NS_PER_S) /* a refused host is told of once an hour */
+#define RESERVED_PORTS 1024
+
+/* Life */
+
+void hf_rpcbind_init(struct hf_rpcbind *rpcbind)
+{
+	memset(rpcbind, 0, sizeof(*rpcbind));
+	hf_mappings_init(&rpcbind->mappings);
+}
+
+void hf_rpcbind_deinit(struct hf_rpcbind *rpcbind)
+{
+	hf_mappings_deinit(&rpcbind->mappings);
+}
+
+static int offer_version(struct hf_rpcbind *rpcbind, uint32_t program, uint32_t version, unsigned int netids,
+			 uint16_t port)
+{
+	for (int netid = 0; netid < HF_N_NETIDS; netid++) {
+		struct hf_mapping mapping = {
+			.program = program,
+			.version = version,
+			.netid = (enum hf_netid)netid,
+			.owner = HF_OWNER_US,
+			.addr = { .family = hf_netid_info((enum hf_netid)netid)->family, .port = port },
+		};
+		int r;
+
+		if (!(netids & HF_NETID_BIT(netid)))
+			continue;
+		r = hf_mappings_set(&rpcbind->mappings, &mapping);
+		if (r < 0)
+			return hf_trace(r);
+		assert(r == HF_MAPPINGS_OK); /* nobody else was asked yet */
+	}
+	return 0;
+}
+
+int hf_rpcbind_offer(struct hf_rpcbind *rpcbind, const struct hf_rpc_program *program, unsigned int netids,
+		     uint16_t port)
+{
+	for (uint32_t i = 0; i < program->n_versions; i++) {
+		uint32_t version = program->versions[i].version;
+		unsigned int offered = netids;
+		int r;
+
+		/* Version 2 of the port mapper knows IPv4 alone, and says so by not being there. */
+		if (program->program == HF_PORTMAP_PROGRAM && version == 2)
+			offered &= HF_NETIDS_IPV4;
+		r = offer_version(rpcbind, program->program, version, offered, port);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* What the procedures share */
+
+static struct hf_rpcbind_counts *counts_of(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
+{
+	uint32_t version = hf_rpc_call_header(call)->version;
+
+	assert(version >= 2 && version <= 4);
+	return &rpcbind->counts[version - 2];
+}
+
+void hf_rpcbind_count(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
+{
+	uint32_t procedure = hf_rpc_call_header(call)->procedure;
+
+	assert(procedure < HF_N_RPCB4PROCS);
+	counts_of(rpcbind, call)->calls[procedure]++;
+}
+
+/* Once an hour a host, and HF_RPCBIND_N_REFUSED lines an hour in all: whoever forges many source addresses
+ * cannot fill the log. */
+static bool is_refusal_news(struct hf_rpcbind *rpcbind, const struct hf_addr *peer, uint64_t now)
+{
+	size_t vacant = HF_RPCBIND_N_REFUSED;
+
+	for (size_t i = 0; i < HF_RPCBIND_N_REFUSED; i++) {
+		if (rpcbind->refused[i].until <= now)
+			vacant = i;
+		else if (hf_addr_same_host(&rpcbind->refused[i].host, peer))
+			return false;
+	}
+	if (vacant == HF_RPCBIND_N_REFUSED)
+		return false;
+	rpcbind->refused[vacant].host = *peer;
+	rpcbind->refused[vacant].until = now + REFUSED_NS;
+	return true;
+}
+
+bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	char text[HF_ADDR_TEXT];
+
+	/* The address called counts as well: some container hosts let loopback sources in from outside. */
+	if (hf_addr_is_loopback(peer) && hf_addr_is_loopback(hf_rpc_call_local(call)))
+		return true;
+	rpcbind->n_refused++;
+	if (is_refusal_news(rpcbind, peer, hf_loop_now(hf_rpc_call_loop(call))))
+		hf_log_warn("portmap SET or UNSET refused: it is for programs on this host only", "peer=%s",
+			    hf_addr_format_with_port(peer, text, sizeof(text)));
+	return false;
+}
+
+static enum hf_mapping_owner owner_of(const struct hf_rpc_call *call)
+{
+	return hf_rpc_call_peer(call)->port < RESERVED_PORTS ? HF_OWNER_SUPERUSER : HF_OWNER_UNKNOWN;
+}
+
+bool hf_rpcbind_set(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, uint32_t program,
+		    uint32_t version, enum hf_netid netid, const struct hf_addr *addr)
+{
+	struct hf_mapping mapping = {
+		.program = program,
+		.version = version,
+		.netid = netid,
+		.owner = owner_of(call),
+		.addr = *addr,
+	};
+
+	if (netid == HF_N_NETIDS || addr->port == 0 ||
+	    hf_mappings_set(&rpcbind->mappings, &mapping) != HF_MAPPINGS_OK)
+		return false;
+	counts_of(rpcbind, call)->n_set++;
+	return true;
+}
+
+bool hf_rpcbind_unset(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, uint32_t program,
+		      uint32_t version, unsigned int netids)
+{
+	if (hf_mappings_unset(&rpcbind->mappings, program, version, netids, owner_of(call)) != HF_MAPPINGS_OK)
+		return false;
+	counts_of(rpcbind, call)->n_unset++;
+	return true;
+}
+
+void hf_rpcbind_reply_bool(struct hf_rpc_call *call, bool value)
+{
+	hf_xdr_put_bool(hf_rpc_reply_begin(call, 4), value);
+	hf_rpc_reply_end(call);
+}
+
+size_t hf_rpcbind_list_room(const struct hf_rpc_call *call, size_t n, size_t element)
+{
+	size_t room = n * element + 4; /* and its end */
+
+	return hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MIN(room, HF_RPCBIND_MAX_UDP) : room;
+}
+
+/* The program */
+
+static const struct hf_rpc_proc procs2[] = {
+	[HF_PMAPPROC_NULL] = { .name = "NULL", .handle = hf_pmap_proc_null },
+	[HF_PMAPPROC_SET] = { .name = "SET", .handle = hf_pmap_proc_set },
+	[HF_PMAPPROC_UNSET] = { .name = "UNSET", .handle = hf_pmap_proc_unset },
+	[HF_PMAPPROC_GETPORT] = { .name = "GETPORT", .handle = hf_pmap_proc_getport },
+	[HF_PMAPPROC_DUMP] = { .name = "DUMP", .handle = hf_pmap_proc_dump },
+	/* no CALLIT */
+};
+
+static const struct hf_rpc_proc procs34[] = {
+	[HF_RPCBPROC_NULL] = { .name = "NULL", .handle = hf_pmap_proc_null },
+	[HF_RPCBPROC_SET] = { .name = "SET", .handle = hf_rpcb_proc_set },
+	[HF_RPCBPROC_UNSET] = { .name = "UNSET", .handle = hf_rpcb_proc_unset },
+	[HF_RPCBPROC_GETADDR] = { .name = "GETADDR", .handle = hf_rpcb_proc_getaddr },
+	[HF_RPCBPROC_DUMP] = { .name = "DUMP", .handle = hf_rpcb_proc_dump },
+	/* no CALLIT or BCAST */
+	[HF_RPCBPROC_GETTIME] = { .name = "GETTIME", .handle = hf_rpcb_proc_gettime },
+	[HF_RPCBPROC_UADDR2TADDR] = { .name = "UADDR2TADDR", .handle = hf_rpcb_proc_uaddr2taddr },
+	[HF_RPCBPROC_TADDR2UADDR] = { .name = "TADDR2UADDR", .handle = hf_rpcb_proc_taddr2uaddr },
+	[HF_RPCBPROC_GETVERSADDR] = { .name = "GETVERSADDR", .handle = hf_rpcb_proc_getversaddr },
+	/* no INDIRECT */
+	[HF_RPCBPROC_GETADDRLIST] = { .name = "GETADDRLIST", .handle = hf_rpcb_proc_getaddrlist },
+	[HF_RPCBPROC_GETSTAT] = { .name = "GETSTAT", .handle = hf_rpcb_proc_getstat },
+};
+
+static const struct hf_rpc_version versions[] = {
+	{ .version = 2, .n_procs = HF_ARRAY_SIZE(procs2), .procs = procs2 },
+	{ .version = 3, .n_procs = HF_N_RPCB3PROCS, .procs = procs34 },
+	{ .version = 4, .n_procs = HF_ARRAY_SIZE(procs34), .procs = procs34 },
+};
+
+const struct hf_rpc_program hf_rpcbind_program = {
+	.program = HF_PORTMAP_PROGRAM,
+	.name = "portmap",
+	.n_versions = HF_ARRAY_SIZE(versions),
+	.versions = versions,
+	.max_request = HF_RPCBIND_MAX_REQUEST,
+	.at_home = true,
+};
