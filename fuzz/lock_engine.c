@@ -1,0 +1,264 @@
+/*
+ * Random valid calls into the lock engine: each call takes a few bytes of the
+ * input, and every invariant is checked after it. What the engine told the
+ * store must be what it has.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lock/lock.h"
+
+enum {
+	CLIENTS = 3,
+	STEPS_MAX = 300,
+};
+
+struct input {
+	const uint8_t *data;
+	size_t len;
+};
+
+struct fuzz {
+	struct hf_locks *locks;
+	struct hf_lock_client clients[CLIENTS];
+	uint64_t grants[16]; /* the last ones in flight */
+	unsigned int n_grants;
+	int64_t n_records; /* added - removed + restored */
+	int64_t n_waiters; /* queued - gone */
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static uint8_t next(struct input *input)
+{
+	if (!input->len)
+		return 0;
+	input->len--;
+	return *input->data++;
+}
+
+static void die(const char *why)
+{
+	fprintf(stderr, "lock engine: %s\n", why);
+	abort();
+}
+
+/* EVENTS */
+
+static void on_added(void *context, const struct hf_lock_view *lock)
+{
+	((struct fuzz *)context)->n_records++;
+}
+
+static void on_removed(void *context, const struct hf_lock_view *lock)
+{
+	((struct fuzz *)context)->n_records--;
+}
+
+static void on_granted(void *context, const struct hf_lock_view *waiter)
+{
+	struct fuzz *fuzz = context;
+
+	fuzz->grants[fuzz->n_grants++ % HF_ARRAY_SIZE(fuzz->grants)] = waiter->id;
+}
+
+static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why)
+{
+	((struct fuzz *)context)->n_waiters--;
+}
+
+static const struct hf_lock_events events = {
+	.added = on_added,
+	.removed = on_removed,
+	.granted = on_granted,
+	.waiter_gone = on_waiter_gone,
+};
+
+/* CALLS */
+
+static struct hf_lock_target draw_target(struct fuzz *fuzz, struct input *input)
+{
+	static const char handles[2][8] = { "one", "another" };
+	static const uint8_t oh[HF_LOCK_OH_MAX];
+	uint8_t b = next(input);
+
+	return (struct hf_lock_target){
+		.handle = hf_bytes_of_str(handles[b & 1]),
+		.client = &fuzz->clients[(b >> 1) % CLIENTS],
+		.owner_id = (b >> 4) & 3,
+		.owner_kind = b >> 7,
+		.oh = hf_bytes_of(oh, b % 5 ? b % 8 : 100u + b),
+	};
+}
+
+static struct hf_range draw_range(struct input *input)
+{
+	uint8_t offset = next(input), len = next(input);
+	struct hf_range range;
+
+	/* Small ones meet; now and then at the end of all files. */
+	hf_range_from_offset_len(&range, offset & 0x80 ? HF_RANGE_EOF - (offset & 31) : offset & 31,
+				 len & 31);
+	return range;
+}
+
+static enum hf_lock_mode draw_mode(uint8_t b)
+{
+	return b & 1 ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+}
+
+static void acquire(struct fuzz *fuzz, struct input *input)
+{
+	struct hf_lock_request request = { .who = draw_target(fuzz, input), .range = draw_range(input) };
+	uint8_t b = next(input);
+	struct hf_lock_counters before, after;
+	struct hf_lock_view conflict;
+
+	request.mode = draw_mode(b);
+	request.reclaim = b & 2;
+	request.wait = !request.reclaim && b & 4;
+	request.backed_only = b & 8;
+	request.is_volatile = b & 16;
+	request.client_state = b >> 5;
+	hf_lock_count(fuzz->locks, &before);
+	if (hf_lock_acquire(fuzz->locks, &request, &conflict) == HF_LOCK_E_QUEUED) {
+		hf_lock_count(fuzz->locks, &after);
+		fuzz->n_waiters += (int64_t)(after.waiters - before.waiters);
+	}
+}
+
+static void give_back(struct fuzz *fuzz, struct input *input)
+{
+	struct hf_lock_target who = draw_target(fuzz, input);
+	struct hf_range range = draw_range(input);
+	uint8_t b = next(input);
+
+	if (b & 2)
+		hf_lock_release(fuzz->locks, &who, range);
+	else if (b & 4)
+		hf_lock_cancel(fuzz->locks, &who, range, draw_mode(b));
+	else
+		hf_lock_test(fuzz->locks, &who, range, draw_mode(b), NULL);
+}
+
+static void settle(struct fuzz *fuzz, struct input *input)
+{
+	uint8_t b = next(input);
+	uint64_t id = fuzz->grants[(b >> 1) % HF_ARRAY_SIZE(fuzz->grants)];
+
+	if (b & 1)
+		hf_lock_grant_confirm(fuzz->locks, id);
+	else
+		hf_lock_grant_refuse(fuzz->locks, id);
+}
+
+static void share(struct fuzz *fuzz, struct input *input)
+{
+	struct hf_lock_target who = draw_target(fuzz, input);
+	uint8_t b = next(input);
+
+	if (b & 1)
+		hf_lock_share(fuzz->locks, &who, b >> 1 & 3, b >> 3 & 3, b >> 5, b & 32);
+	else
+		hf_lock_unshare(fuzz->locks, &who, b >> 1 & 3, b >> 3 & 3);
+}
+
+static void restore(struct fuzz *fuzz, struct input *input)
+{
+	struct hf_lock_view lock = { .who = draw_target(fuzz, input), .range = draw_range(input) };
+	uint8_t b = next(input);
+
+	lock.mode = draw_mode(b);
+	lock.client_state = b >> 4;
+	if (hf_lock_restore(fuzz->locks, &lock) == HF_LOCK_OK)
+		fuzz->n_records++;
+}
+
+static void crash(struct fuzz *fuzz, struct input *input)
+{
+	uint8_t b = next(input);
+	struct hf_lock_client *client = &fuzz->clients[(b >> 2) % CLIENTS];
+
+	switch (b & 3) {
+	case 0:
+		hf_lock_client_purge(fuzz->locks, client);
+		break;
+	case 1:
+		hf_lock_client_purge_older(fuzz->locks, client, b >> 5);
+		break;
+	case 2:
+		hf_lock_client_release_reclaimable(fuzz->locks, client);
+		break;
+	default:
+		hf_lock_set_grace(fuzz->locks, b & 4);
+		break;
+	}
+}
+
+static void step(struct fuzz *fuzz, struct input *input)
+{
+	uint8_t b = next(input) & 15;
+
+	if (b < 7)
+		acquire(fuzz, input);
+	else if (b < 11)
+		give_back(fuzz, input);
+	else if (b < 13)
+		settle(fuzz, input);
+	else if (b < 14)
+		share(fuzz, input);
+	else if (b < 15)
+		restore(fuzz, input);
+	else
+		crash(fuzz, input);
+}
+
+static void check(struct fuzz *fuzz)
+{
+	const char *why = hf_locks_check(fuzz->locks);
+	struct hf_lock_counters n;
+
+	if (why)
+		die(why);
+	hf_lock_count(fuzz->locks, &n);
+	if (fuzz->n_records != (int64_t)(n.locks + n.ghosts))
+		die("the store has other records");
+	if (fuzz->n_waiters != (int64_t)(n.waiters + n.grants))
+		die("a waiter ended without a word, or twice");
+}
+
+static void end(struct fuzz *fuzz)
+{
+	struct hf_lock_counters n;
+
+	for (int c = 0; c < CLIENTS; c++)
+		hf_lock_client_purge(fuzz->locks, &fuzz->clients[c]);
+	hf_lock_count(fuzz->locks, &n);
+	if (n.locks || n.ghosts || n.waiters || n.grants || n.shares || n.files || n.owners)
+		die("something is left of purged clients");
+	check(fuzz);
+	hf_locks_free(fuzz->locks);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct fuzz fuzz = { 0 };
+	struct input input = { data, len };
+	struct hf_locks_options options = {
+		.key = { 1, 2 },
+		.events = &events,
+		.context = &fuzz,
+		.limits = { .locks_per_client = 20, .waiters_per_file = 8, .shares_per_file = 4 },
+	};
+
+	if (hf_locks_new(&fuzz.locks, &options) < 0)
+		return 0;
+	for (int c = 0; c < CLIENTS; c++)
+		hf_lock_client_init(fuzz.locks, &fuzz.clients[c]);
+	for (int i = 0; input.len && i < STEPS_MAX; i++) {
+		step(&fuzz, &input);
+		check(&fuzz);
+	}
+	end(&fuzz);
+	return 0;
+}

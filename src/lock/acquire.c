@@ -1,0 +1,326 @@
+/*
+ * May this owner have this range now?
+ *
+ * In this order: grace; is a reclaim backed; is it a repetition of what is
+ * granted, held or queued; who is in the way. Nobody: the range is taken.
+ * Somebody: the request is queued, if it wants to wait and that would not be
+ * for ever. All memory is reserved before the first change.
+ *
+ * Queued waiters are in the way, too, but not those that wait for the asking
+ * owner anyway. That needs no exception for what the owner already holds: who
+ * is queued and conflicts with that waits for the owner directly.
+ */
+#include "lock/internal.h"
+
+#include "base/error.h"
+
+/* A request under way. */
+struct attempt {
+	struct hf_locks *locks;
+	const struct hf_lock_request *request;
+	struct hf_place place;
+	struct hf_lock *holder;   /* one that conflicts */
+	struct hf_waiter *after;  /* the last queued one that it must not pass */
+	struct hf_waiter *before; /* the first queued one that it must pass */
+	bool is_deadlock;         /* if it were queued */
+};
+
+static bool is_valid_target(const struct hf_lock_target *who)
+{
+	return who->client && who->client->id && who->handle.len <= HF_LOCK_HANDLE_MAX &&
+	       who->oh.len <= HF_LOCK_OH_MAX;
+}
+
+static bool is_valid_mode(enum hf_lock_mode mode)
+{
+	return mode == HF_LOCK_SHARED || mode == HF_LOCK_EXCLUSIVE;
+}
+
+/* WHO IS IN THE WAY */
+
+/* Sorts the queued ones that conflict into those to stay behind and those to pass. */
+static void look_at_queue(struct attempt *try)
+{
+	const struct hf_lock_request *request = try->request;
+
+	hf_list_for_each(pos, &try->place.file->queue) {
+		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_queue);
+
+		if (waiter->holding == try->place.holding ||
+		    !hf_modes_conflict((enum hf_lock_mode)waiter->mode, request->mode) ||
+		    !hf_range_overlaps(hf_waiter_range(waiter), request->range))
+			continue;
+		if (!hf_deadlock_reached(try->locks, waiter)) {
+			try->after = waiter;
+			if (waiter->holding->owner->walk == try->locks->last_walk)
+				try->is_deadlock = true;
+		} else if (!try->before) {
+			try->before = waiter;
+		}
+	}
+}
+
+static void look(struct attempt *try)
+{
+	const struct hf_lock_request *request = try->request;
+	struct hf_file *file = try->place.file;
+	struct hf_owner *marked;
+	bool is_queued;
+
+	if (!file)
+		return;
+	try->holder = hf_tree_conflict(file, try->place.holding, request->range, request->mode);
+	if (try->holder && !request->wait)
+		return;
+	is_queued = file->n_waiters &&
+		    hf_waiters_conflict(file, try->place.holding, request->range, request->mode, UINT64_MAX);
+	if (!try->holder && !is_queued)
+		return;
+	marked = hf_deadlock_walk(try->locks, try->place.owner);
+	if (is_queued)
+		look_at_queue(try);
+	if (try->holder && hf_deadlock_holds(marked, file, request->range, request->mode))
+		try->is_deadlock = true;
+}
+
+static void show(const struct attempt *try, struct hf_lock_view *conflictp)
+{
+	if (!conflictp)
+		return;
+	if (try->holder)
+		hf_view_lock(try->holder, conflictp);
+	else if (try->after)
+		hf_view_waiter(try->after, conflictp);
+}
+
+/* LIMITS */
+
+static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
+		     const struct hf_lock_client *client, int growth)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+	uint64_t n = (uint64_t)growth;
+
+	if (growth <= 0)
+		return true;
+	return (uint64_t)client->n_locks + client->n_waiters + n <= limits->locks_per_client &&
+	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= limits->locks_per_file) &&
+	       locks->n.locks + locks->n.waiters + n <= limits->locks;
+}
+
+static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file *file,
+			     const struct hf_lock_client *client)
+{
+	return file->n_waiters < locks->limits.waiters_per_file &&
+	       client->n_waiters < locks->limits.waiters_per_client && has_room(locks, file, client, 1);
+}
+
+/* NOW */
+
+static int take(struct attempt *try)
+{
+	const struct hf_lock_request *request = try->request;
+	struct hf_locks *locks = try->locks;
+	struct hf_holding *holding = try->place.holding;
+	struct hf_lock_attrs attrs = {
+		.mode = (uint8_t)request->mode,
+		.state = request->client_state,
+		.epoch = locks->epoch,
+		.flags = request->is_volatile ? HF_LOCK_VOLATILE : 0,
+	};
+	int r, growth = holding ? hf_own_growth(holding, request->range, &attrs) : 1;
+
+	if (!has_room(locks, try->place.file, request->who.client, growth))
+		return HF_LOCK_E_LIMIT;
+	r = hf_place_reserve(locks, &request->who, &try->place);
+	if (!r)
+		r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE);
+	if (r < 0)
+		return hf_trace(r);
+	hf_place_make(locks, &request->who, &try->place);
+	hf_own_replace(locks, try->place.holding, request->range, &attrs);
+	hf_waiters_serve(locks);
+	return HF_LOCK_OK;
+}
+
+/* LATER */
+
+static int park(struct attempt *try)
+{
+	const struct hf_lock_request *request = try->request;
+	struct hf_locks *locks = try->locks;
+	struct hf_waiter *waiter;
+	int r;
+
+	if (try->is_deadlock)
+		return HF_LOCK_E_DEADLOCK;
+	if (!has_room_to_wait(locks, try->place.file, request->who.client))
+		return HF_LOCK_E_LIMIT;
+	r = hf_place_reserve(locks, &request->who, &try->place);
+	if (!r)
+		r = hf_pool_reserve(&locks->waiter_pool, 1);
+	if (r < 0)
+		return hf_trace(r);
+	hf_place_make(locks, &request->who, &try->place);
+	waiter = hf_pool_take(&locks->waiter_pool);
+	*waiter = (struct hf_waiter){
+		.start = request->range.start,
+		.end = request->range.end,
+		.holding = try->place.holding,
+		.id = ++locks->last_waiter,
+		.offset = request->offset,
+		.len = request->len,
+		.user = request->user,
+		.stamp = request->stamp,
+		.state = request->client_state,
+		.mode = (uint8_t)request->mode,
+		.is_volatile = request->is_volatile,
+	};
+	hf_waiters_insert(locks, waiter, try->after, try->before);
+	return HF_LOCK_E_QUEUED;
+}
+
+/* AGAIN */
+
+/* Makes a covered part of @lock as firm as the request; see lock.h. False: it is already. */
+static bool refresh_part(const struct attempt *try, const struct hf_lock *lock, struct hf_lock_attrs *attrs)
+{
+	*attrs = (struct hf_lock_attrs){
+		.mode = lock->mode,
+		.state = try->request->client_state ? try->request->client_state : lock->state,
+		.epoch = lock->flags & HF_LOCK_UNRECLAIMED ? try->locks->epoch : lock->epoch,
+		.flags = try->request->is_volatile ? lock->flags & HF_LOCK_VOLATILE : 0,
+	};
+	return attrs->state != lock->state || attrs->flags != lock->flags;
+}
+
+/* The whole range is held in that mode. Memory is reserved. */
+static void refresh(struct attempt *try)
+{
+	struct hf_holding *holding = try->place.holding;
+	struct hf_range range = try->request->range, part;
+	struct hf_lock_attrs attrs;
+
+	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
+		struct hf_lock *lock = hf_own_from(holding, pos);
+
+		part = (struct hf_range){ pos, HF_MIN(lock->end, range.end) };
+		if (refresh_part(try, lock, &attrs))
+			hf_own_replace(try->locks, holding, part, &attrs);
+	}
+	hf_oh_set(try->locks, &try->place.owner->oh, try->request->who.oh);
+}
+
+static int reserve_refresh(struct attempt *try)
+{
+	struct hf_range range = try->request->range;
+	struct hf_lock *lock = hf_own_from(try->place.holding, range.start);
+	size_t n = 0;
+	int r;
+
+	for (; lock && lock->start <= range.end; lock = hf_own_next(lock))
+		n++;
+	r = hf_oh_reserve(try->locks, try->request->who.oh);
+	if (!r)
+		r = hf_pool_reserve(&try->locks->lock_pool, 2 * n + 2 * HF_OWN_RESERVE);
+	return r;
+}
+
+/* Has the owner just this, granted and not yet acknowledged, or has it all of it anyway? */
+static int answer_held(struct attempt *try, bool *is_answeredp)
+{
+	const struct hf_lock_request *request = try->request;
+	struct hf_holding *holding = try->place.holding;
+	struct hf_waiter *grant = hf_grant_find(holding, request->range, request->mode);
+	int r;
+
+	if (grant && !hf_grant_is_whole(grant))
+		grant = NULL;
+	*is_answeredp = grant || hf_own_covers(holding, request->range, request->mode);
+	if (!*is_answeredp)
+		return HF_LOCK_OK;
+	r = reserve_refresh(try);
+	if (r < 0)
+		return hf_trace(r);
+	if (grant) {
+		hf_grant_confirm(try->locks, grant);
+		hf_grant_end(try->locks, grant, HF_LOCK_END_CONFIRMED);
+	}
+	refresh(try);
+	hf_waiters_serve(try->locks);
+	return HF_LOCK_OK;
+}
+
+static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct hf_lock_view *conflictp)
+{
+	const struct hf_lock_request *request = try->request;
+	int r;
+
+	try->holder = hf_tree_conflict(try->place.file, waiter->holding, request->range, request->mode);
+	try->after = hf_waiters_conflict(try->place.file, waiter->holding, request->range, request->mode,
+					 waiter->order);
+	show(try, conflictp);
+	r = hf_oh_reserve(try->locks, request->who.oh);
+	if (r < 0)
+		return hf_trace(r);
+	hf_oh_set(try->locks, &try->place.owner->oh, request->who.oh);
+	waiter->user = request->user;
+	waiter->offset = request->offset;
+	waiter->len = request->len;
+	waiter->is_volatile = waiter->is_volatile && request->is_volatile;
+	if (request->client_state)
+		waiter->state = request->client_state;
+	return HF_LOCK_E_QUEUED;
+}
+
+/* FACE */
+
+int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *request,
+		    struct hf_lock_view *conflictp)
+{
+	struct attempt try = { .locks = locks, .request = request };
+	struct hf_waiter *waiter;
+	bool is_answered;
+	int r;
+
+	assert(!locks->in_event && is_valid_target(&request->who) && is_valid_mode(request->mode) &&
+	       hf_range_is_valid(request->range));
+	assert(!(request->wait && request->reclaim));
+	if (locks->is_grace && !request->reclaim)
+		return HF_LOCK_E_GRACE;
+	hf_place_find(locks, &request->who, &try.place);
+	if (request->reclaim && request->backed_only &&
+	    !hf_reclaim_is_backed(try.place.holding, request->range, request->mode))
+		return HF_LOCK_E_NOT_BACKED;
+	if (try.place.holding) {
+		r = answer_held(&try, &is_answered);
+		if (r < 0 || is_answered)
+			return r;
+		waiter = hf_waiters_find(&try.place.holding->waiters, request->range, request->mode);
+		if (waiter && request->wait)
+			return answer_queued(&try, waiter, conflictp);
+	}
+	look(&try);
+	if (!try.holder && !try.after)
+		return take(&try);
+	show(&try, conflictp);
+	return request->wait ? park(&try) : HF_LOCK_E_CONFLICT;
+}
+
+int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		 enum hf_lock_mode mode, struct hf_lock_view *conflictp)
+{
+	struct hf_place place;
+	struct hf_lock *lock;
+
+	assert(is_valid_target(who) && is_valid_mode(mode) && hf_range_is_valid(range));
+	if (locks->is_grace)
+		return HF_LOCK_E_GRACE;
+	hf_place_find(locks, who, &place);
+	lock = place.file ? hf_tree_conflict(place.file, place.holding, range, mode) : NULL;
+	if (!lock)
+		return HF_LOCK_OK;
+	if (conflictp)
+		hf_view_lock(lock, conflictp);
+	return HF_LOCK_E_CONFLICT;
+}

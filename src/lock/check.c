@@ -1,0 +1,309 @@
+/*
+ * Every invariant of the engine, for tests and simulation: O(everything), and
+ * for small files also by brute force, so that a tree is not only compared
+ * with itself. The part about waiters is in check_waiters.c.
+ */
+#include "lock/check.h"
+
+enum {
+	SMALL = 64, /* locks in a file up to which pairs are compared */
+};
+
+static struct hf_lock *in_file(struct hf_rb_node *node)
+{
+	return node ? hf_rb_entry(node, struct hf_lock, in_file) : NULL;
+}
+
+static struct hf_lock *in_own(struct hf_rb_node *node)
+{
+	return node ? hf_rb_entry(node, struct hf_lock, in_own) : NULL;
+}
+
+/* FILES */
+
+/* The largest end + 1 in a subtree of a lock that is not of @except. */
+static uint64_t brute_max(struct hf_rb_node *node, const struct hf_holding *except)
+{
+	struct hf_lock *lock = in_file(node);
+	uint64_t max, below;
+
+	if (!node)
+		return 0;
+	max = lock->holding == except ? 0 : lock->end + 1;
+	below = brute_max(node->left, except);
+	max = HF_MAX(max, below);
+	below = brute_max(node->right, except);
+	return HF_MAX(max, below);
+}
+
+static const char *check_cache(struct hf_lock *lock, bool is_small)
+{
+	struct hf_lock copy = *lock;
+
+	/* Where two holdings have the largest end, either may be named. */
+	hf_tree_update(&copy.in_file);
+	FAIL_UNLESS(copy.max_end == lock->max_end && copy.other_end == lock->other_end);
+	FAIL_UNLESS(copy.max_holder == lock->max_holder || lock->other_end == lock->max_end);
+	if (!is_small)
+		return NULL;
+	FAIL_UNLESS(lock->max_end == brute_max(&lock->in_file, NULL));
+	FAIL_UNLESS(lock->other_end == brute_max(&lock->in_file, lock->max_holder));
+	return NULL;
+}
+
+static const char *check_lock(const struct hf_file *file, const struct hf_lock *lock, enum hf_lock_mode mode)
+{
+	FAIL_UNLESS(lock->mode == mode);
+	FAIL_UNLESS(hf_range_is_valid(hf_lock_range(lock)));
+	FAIL_UNLESS(lock->holding->file == file);
+	FAIL_UNLESS(hf_own_from(lock->holding, lock->start) == lock);
+	FAIL_UNLESS(!(lock->flags & HF_LOCK_GHOST) || lock->flags & HF_LOCK_UNRECLAIMED);
+	FAIL_UNLESS(!(lock->flags & HF_LOCK_KEPT) || lock->mode == HF_LOCK_EXCLUSIVE);
+	FAIL_UNLESS(!hf_tree_conflict(file, lock->holding, hf_lock_range(lock), mode));
+	return NULL;
+}
+
+static const char *check_against(const struct hf_file *file, const struct hf_lock *lock)
+{
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
+		struct hf_lock *other = in_file(hf_rb_first(&file->held[i]));
+
+		for (; other; other = in_file(hf_rb_next(&other->in_file)))
+			FAIL_UNLESS(other->holding == lock->holding ||
+				    !hf_modes_conflict((enum hf_lock_mode)other->mode,
+						       (enum hf_lock_mode)lock->mode) ||
+				    !hf_range_overlaps(hf_lock_range(lock), hf_lock_range(other)));
+	}
+	return NULL;
+}
+
+static const char *check_held(const struct hf_file *file, enum hf_lock_mode mode, struct hf_check *check)
+{
+	const struct hf_rb_tree *tree = &file->held[hf_mode_index(mode)];
+	bool is_small = file->n_locks + file->n_ghosts <= SMALL;
+	struct hf_lock *prev = NULL, *lock = in_file(hf_rb_first(tree));
+	long n = hf_rb_check(tree);
+
+	FAIL_UNLESS(n >= 0);
+	for (; lock; prev = lock, lock = in_file(hf_rb_next(&lock->in_file))) {
+		FAIL_UNLESS(!prev || prev->start < lock->start ||
+			    (prev->start == lock->start && prev->id < lock->id));
+		PASS_ON(check_cache(lock, is_small));
+		PASS_ON(check_lock(file, lock, mode));
+		if (is_small)
+			PASS_ON(check_against(file, lock));
+		check->n_file_locks += !(lock->flags & HF_LOCK_GHOST);
+		check->n_file_ghosts += !!(lock->flags & HF_LOCK_GHOST);
+		n--;
+	}
+	FAIL_UNLESS(n == 0);
+	return NULL;
+}
+
+static const char *check_shares(struct hf_file *file, struct hf_check *check)
+{
+	uint32_t n = 0, n_records = 0;
+
+	hf_list_for_each(pos, &file->shares) {
+		struct hf_share *share = hf_list_entry(pos, struct hf_share, in_file);
+		uint32_t sum = 0;
+
+		for (unsigned int i = 0; i < 16; i++)
+			sum += share->count[i / 4][i % 4];
+		FAIL_UNLESS(share->file == file && sum == share->n && sum > 0);
+		n += sum;
+		n_records++;
+	}
+	FAIL_UNLESS(n == file->n_shares && n_records == file->n_share_records);
+	check->n_shares += n;
+	return NULL;
+}
+
+static const char *check_file(struct hf_file *file, struct hf_check *check)
+{
+	struct hf_bytes handle = hf_bytes_of(file->handle, file->handle_len);
+	uint64_t hash = hf_file_hash(check->locks, file->share, handle);
+
+	FAIL_UNLESS(hf_file_find(check->locks, hash, file->share, handle) == file);
+	FAIL_UNLESS(file->n_holdings || file->n_share_records);
+	check->n_file_locks = check->n_file_ghosts = 0;
+	PASS_ON(check_held(file, HF_LOCK_SHARED, check));
+	PASS_ON(check_held(file, HF_LOCK_EXCLUSIVE, check));
+	FAIL_UNLESS(check->n_file_locks == file->n_locks && check->n_file_ghosts == file->n_ghosts);
+	check->n_locks += file->n_locks;
+	check->n_ghosts += file->n_ghosts;
+	check->n_file_holdings += file->n_holdings;
+	PASS_ON(check_shares(file, check));
+	return hf_check_queue(file, check);
+}
+
+static const char *check_files(struct hf_check *check)
+{
+	const struct hf_locks *locks = check->locks;
+	struct hf_rb_node *node = hf_rb_first(&locks->by_id);
+	uint64_t last = 0;
+
+	FAIL_UNLESS(hf_rb_check(&locks->by_id) == (long)locks->n.files);
+	FAIL_UNLESS(locks->files.n == locks->n.files);
+	for (; node; node = hf_rb_next(node)) {
+		struct hf_file *file = hf_rb_entry(node, struct hf_file, by_id);
+
+		FAIL_UNLESS(file->id > last);
+		last = file->id;
+		PASS_ON(check_file(file, check));
+	}
+	return NULL;
+}
+
+/* OWNERS */
+
+static const char *check_own(struct hf_holding *holding, struct hf_check *check)
+{
+	struct hf_lock *prev = NULL, *lock = in_own(hf_rb_first(&holding->own));
+	uint32_t n_exclusive = 0;
+
+	FAIL_UNLESS(hf_rb_check(&holding->own) == holding->n_locks);
+	for (; lock; prev = lock, lock = in_own(hf_rb_next(&lock->in_own))) {
+		struct hf_lock_attrs a, b;
+
+		FAIL_UNLESS(lock->holding == holding);
+		n_exclusive += lock->mode == HF_LOCK_EXCLUSIVE;
+		check->n_client_locks += !(lock->flags & HF_LOCK_GHOST);
+		check->n_client_ghosts += !!(lock->flags & HF_LOCK_GHOST);
+		check->n_client_unreclaimed +=
+			(lock->flags & (HF_LOCK_GHOST | HF_LOCK_UNRECLAIMED)) == HF_LOCK_UNRECLAIMED;
+		PASS_ON(hf_check_piece(lock));
+		if (!prev)
+			continue;
+		FAIL_UNLESS(prev->end < lock->start);
+		hf_own_attrs(prev, &a);
+		hf_own_attrs(lock, &b);
+		FAIL_UNLESS(prev->end + 1 < lock->start || !hf_own_is_mergeable(&a, &b));
+	}
+	FAIL_UNLESS(n_exclusive == holding->n_exclusive);
+	return NULL;
+}
+
+static const char *check_owner(struct hf_owner *owner, struct hf_check *check)
+{
+	struct hf_rb_node *node = hf_rb_first(&owner->holdings);
+	uint32_t n_waiters = 0;
+	uint64_t last = 0;
+
+	FAIL_UNLESS(hf_rb_check(&owner->holdings) == owner->n_holdings && owner->n_holdings > 0);
+	for (; node; node = hf_rb_next(node)) {
+		struct hf_holding *holding = hf_rb_entry(node, struct hf_holding, in_owner);
+
+		FAIL_UNLESS(holding->owner == owner && holding->file->id > last);
+		last = holding->file->id;
+		FAIL_UNLESS(holding->n_locks || !hf_list_is_empty(&holding->waiters) ||
+			    !hf_list_is_empty(&holding->grants));
+		PASS_ON(check_own(holding, check));
+		PASS_ON(hf_check_grants(holding, check));
+		hf_list_for_each(pos, &holding->waiters) {
+			FAIL_UNLESS(hf_list_entry(pos, struct hf_waiter, in_holding)->holding == holding);
+			n_waiters++;
+		}
+		check->n_holdings++;
+	}
+	FAIL_UNLESS(n_waiters == owner->n_waiters);
+	check->n_client_waiters += n_waiters;
+	check->n_owners++;
+	return NULL;
+}
+
+static const char *check_client(struct hf_lock_client *client, struct hf_check *check)
+{
+	struct hf_rb_node *node = hf_rb_first(&client->owners);
+	uint32_t n_shares = 0;
+	uint64_t last = 0;
+
+	check->n_client_locks = check->n_client_ghosts = check->n_client_unreclaimed = 0;
+	check->n_client_waiters = 0;
+	FAIL_UNLESS(hf_rb_check(&client->owners) >= 0);
+	for (; node; node = hf_rb_next(node)) {
+		struct hf_owner *owner = hf_rb_entry(node, struct hf_owner, in_client);
+
+		FAIL_UNLESS(owner->client == client && owner->seq > last);
+		last = owner->seq;
+		PASS_ON(check_owner(owner, check));
+	}
+	hf_list_for_each(pos, &client->shares)
+		n_shares += hf_list_entry(pos, struct hf_share, in_client)->n;
+	FAIL_UNLESS(check->n_client_locks == client->n_locks);
+	FAIL_UNLESS(check->n_client_ghosts == client->n_ghosts);
+	FAIL_UNLESS(check->n_client_unreclaimed == client->n_unreclaimed);
+	FAIL_UNLESS(check->n_client_waiters == client->n_waiters);
+	FAIL_UNLESS(hf_rb_check(&client->waiters) == client->n_waiters);
+	FAIL_UNLESS(n_shares == client->n_shares);
+	check->n_unreclaimed += client->n_unreclaimed;
+	return NULL;
+}
+
+/* Each client once: at its first owner. */
+static const char *check_chain(struct hf_hash_node *node, struct hf_check *check)
+{
+	for (; node; node = node->next) {
+		struct hf_owner *owner = hf_container_of(node, struct hf_owner, node);
+
+		if (hf_rb_first(&owner->client->owners) == &owner->in_client)
+			PASS_ON(check_client(owner->client, check));
+	}
+	return NULL;
+}
+
+static const char *check_owners(struct hf_check *check)
+{
+	const struct hf_hashtable *table = &check->locks->owners;
+
+	for (size_t i = 0; i <= table->mask; i++)
+		PASS_ON(check_chain(table->chains[i], check));
+	for (size_t i = table->n_moved; table->old && i <= table->old_mask; i++)
+		PASS_ON(check_chain(table->old[i], check));
+	FAIL_UNLESS(check->n_owners == check->locks->n.owners && table->n == check->n_owners);
+	FAIL_UNLESS(check->n_holdings == check->n_file_holdings);
+	return NULL;
+}
+
+/* TOTALS */
+
+static const char *check_unreclaimed(struct hf_locks *locks)
+{
+	uint64_t n = 0;
+
+	hf_list_for_each(pos, &locks->unreclaimed) {
+		FAIL_UNLESS(hf_list_entry(pos, struct hf_lock, unreclaimed)->flags & HF_LOCK_UNRECLAIMED);
+		n++;
+	}
+	FAIL_UNLESS(n == locks->n.unreclaimed + locks->n.ghosts);
+	return NULL;
+}
+
+static const char *check_totals(struct hf_check *check)
+{
+	struct hf_locks *locks = check->locks;
+
+	FAIL_UNLESS(check->n_locks == locks->n.locks);
+	FAIL_UNLESS(check->n_ghosts == locks->n.ghosts);
+	FAIL_UNLESS(check->n_unreclaimed == locks->n.unreclaimed);
+	FAIL_UNLESS(check->n_waiters == locks->n.waiters);
+	FAIL_UNLESS(check->n_grants == locks->n.grants);
+	FAIL_UNLESS(check->n_shares == locks->n.shares);
+	FAIL_UNLESS(locks->lock_pool.n_used == locks->n.locks + locks->n.ghosts);
+	FAIL_UNLESS(locks->waiter_pool.n_used == locks->n.waiters + locks->n.grants);
+	FAIL_UNLESS(locks->holding_pool.n_used == check->n_holdings);
+	FAIL_UNLESS(locks->owner_pool.n_used == locks->n.owners);
+	FAIL_UNLESS(locks->file_pool.n_used == locks->n.files);
+	return check_unreclaimed(locks);
+}
+
+const char *hf_locks_check(const struct hf_locks *locks)
+{
+	/* Nothing is changed but the marks of the walk for cycles. */
+	struct hf_check check = { .locks = (struct hf_locks *)(uintptr_t)locks };
+
+	PASS_ON(check_files(&check));
+	PASS_ON(check_owners(&check));
+	PASS_ON(hf_check_graph(&check));
+	return check_totals(&check);
+}

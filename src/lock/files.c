@@ -1,0 +1,73 @@
+/*
+ * File records: found by a keyed hash of share and handle, since peers choose
+ * handles; and by their order of creation, for walks. A record exists exactly
+ * while a holding or a share record refers to it.
+ */
+#include "lock/internal.h"
+
+#include <string.h>
+
+/* The share changes the key rather than the message: no copy of the handle is needed. */
+uint64_t hf_file_hash(const struct hf_locks *locks, uint32_t share, struct hf_bytes handle)
+{
+	struct hf_siphash_key key = { locks->key.k0 ^ share, locks->key.k1 };
+
+	return hf_siphash(&key, handle.data, handle.len);
+}
+
+struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, uint32_t share,
+			     struct hf_bytes handle)
+{
+	hf_hash_for_each(node, &locks->files, hash) {
+		struct hf_file *file = hf_container_of(node, struct hf_file, node);
+
+		if (file->share == share &&
+		    hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), handle))
+			return file;
+	}
+	return NULL;
+}
+
+static void insert_by_id(struct hf_rb_tree *tree, struct hf_file *file)
+{
+	struct hf_rb_node **link = &tree->root, *parent = NULL;
+
+	/* Ids rise: a new file is the last one. */
+	while (*link) {
+		parent = *link;
+		link = &parent->right;
+	}
+	hf_rb_insert(tree, &file->by_id, parent, link, NULL);
+}
+
+struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, uint32_t share, struct hf_bytes handle)
+{
+	struct hf_file *file = hf_pool_take(&locks->file_pool);
+
+	assert(handle.len <= HF_LOCK_HANDLE_MAX);
+	memset(file, 0, offsetof(struct hf_file, handle));
+	file->id = ++locks->last_file;
+	file->share = share;
+	file->handle_len = (uint8_t)handle.len;
+	if (handle.len)
+		memmove(file->handle, handle.data, handle.len); /* as in hf_oh_set() */
+	hf_list_init(&file->queue);
+	hf_list_init(&file->shares);
+	hf_link_init(&file->in_dirty);
+	hf_hashtable_insert(&locks->files, &file->node, hash);
+	insert_by_id(&locks->by_id, file);
+	locks->n.files++;
+	return file;
+}
+
+void hf_file_settle(struct hf_locks *locks, struct hf_file *file)
+{
+	if (file->n_holdings || file->n_share_records)
+		return;
+	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_shares);
+	hf_link_remove(&file->in_dirty);
+	hf_rb_erase(&locks->by_id, &file->by_id, NULL);
+	hf_hashtable_remove(&locks->files, &file->node);
+	hf_pool_give(&locks->file_pool, file);
+	locks->n.files--;
+}

@@ -1,0 +1,277 @@
+/*
+ * A grant in flight: a waiter that has its lock, but whose client has not yet
+ * acknowledged that it knows.
+ *
+ * The waiter record lives on as the grant. Its lock consists of pieces, locks
+ * of its holding that point to the grant; they always lie within its range.
+ *
+ *	PROVISIONAL  a piece that the owner did not hold, or held shared where it
+ *	             now has exclusive; prior_* say what it was.
+ *	KEPT         a piece that the owner holds exclusive, while the grant is
+ *	             shared. It becomes shared on confirmation only, for it could
+ *	             not be given back if others had got in meanwhile.
+ *
+ * What the owner held in the granted mode, or has from another grant in flight,
+ * is no piece and stays as it is. Whatever the owner does with the range in the
+ * meantime (unlock, another request) takes pieces away; confirming or refusing
+ * then applies to those that are left.
+ */
+#include "lock/internal.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+
+/* The part of the holding's range that begins at @pos: within @lock, or up to it. */
+static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock *lock)
+{
+	if (!lock || lock->start > end)
+		return (struct hf_range){ pos, end };
+	if (lock->start > pos)
+		return (struct hf_range){ pos, lock->start - 1 };
+	return (struct hf_range){ pos, HF_MIN(lock->end, end) };
+}
+
+static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
+{
+	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT) && lock->grant == grant;
+}
+
+/* GRANT */
+
+static void set_prior(struct hf_lock_attrs *attrs, const struct hf_lock *lock)
+{
+	if (!(lock->flags & HF_LOCK_PROVISIONAL)) {
+		attrs->prior_mode = lock->mode;
+		attrs->prior_state = lock->state;
+		attrs->prior_epoch = lock->epoch;
+		attrs->prior_flags = lock->flags;
+	} else if (lock->prior_mode) {
+		attrs->prior_mode = lock->prior_mode;
+		attrs->prior_state = lock->prior_state;
+		attrs->prior_epoch = lock->prior_epoch;
+		attrs->prior_flags = lock->prior_flags;
+	}
+}
+
+/* Makes @part, which is of @lock or of nobody if NULL, a piece of @grant, if it must be one. */
+static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range part,
+		       const struct hf_lock *lock)
+{
+	struct hf_lock_attrs attrs = {
+		.grant = grant,
+		.mode = grant->mode,
+		.state = grant->state,
+		.epoch = locks->epoch,
+		.flags = (uint8_t)(HF_LOCK_PROVISIONAL | (grant->is_volatile ? HF_LOCK_VOLATILE : 0)),
+	};
+
+	if (lock && lock->mode == grant->mode)
+		return;
+	if (lock && lock->mode > grant->mode) {
+		if (lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT))
+			return;
+		hf_own_attrs(lock, &attrs);
+		attrs.grant = grant;
+		attrs.flags |= HF_LOCK_KEPT;
+	} else if (lock) {
+		set_prior(&attrs, lock);
+	}
+	hf_own_replace(locks, grant->holding, part, &attrs);
+}
+
+static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
+{
+	struct hf_rb_node **link = &locks->grants.root, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = grant->id < hf_rb_entry(parent, struct hf_waiter, by_id)->id ? &parent->left
+										    : &parent->right;
+	}
+	hf_rb_insert(&locks->grants, &grant->by_id, parent, link, NULL);
+	locks->n.grants++;
+}
+
+int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
+{
+	struct hf_holding *holding = waiter->holding;
+	struct hf_lock *lock;
+	struct hf_range part;
+	size_t n = 0;
+	int r;
+
+	for (lock = hf_own_from(holding, waiter->start); lock && lock->start <= waiter->end;
+	     lock = hf_own_next(lock))
+		n++;
+	r = hf_pool_reserve(&locks->lock_pool, 2 * n + HF_OWN_RESERVE);
+	if (r < 0)
+		return hf_trace(r);
+	hf_waiters_remove(locks, waiter);
+	waiter->is_granted = true;
+	hf_list_push_back(&holding->grants, &waiter->in_holding);
+	insert_by_id(locks, waiter);
+	for (uint64_t pos = waiter->start; pos <= waiter->end; pos = part.end + 1) {
+		lock = hf_own_from(holding, pos);
+		part = part_at(pos, waiter->end, lock);
+		grant_part(locks, waiter, part, lock && lock->start <= pos ? lock : NULL);
+	}
+	hf_emit_granted(locks, waiter);
+	return 0;
+}
+
+/* LOOK */
+
+struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
+				enum hf_lock_mode mode)
+{
+	return hf_waiters_find(&holding->grants, range, mode);
+}
+
+bool hf_grant_is_whole(const struct hf_waiter *grant)
+{
+	uint64_t pos = grant->start;
+
+	for (struct hf_lock *lock = hf_own_from(grant->holding, pos); lock; lock = hf_own_next(lock)) {
+		if (lock->start > pos || (lock->mode != grant->mode && !is_piece(lock, grant)))
+			return false;
+		if (lock->end >= grant->end)
+			return true;
+		pos = lock->end + 1;
+	}
+	return false;
+}
+
+static struct hf_waiter *find_by_id(const struct hf_locks *locks, uint64_t id)
+{
+	struct hf_rb_node *node = locks->grants.root;
+
+	while (node) {
+		struct hf_waiter *grant = hf_rb_entry(node, struct hf_waiter, by_id);
+
+		if (grant->id == id)
+			return grant;
+		node = id < grant->id ? node->left : node->right;
+	}
+	return NULL;
+}
+
+/* SETTLE */
+
+/* The owner acknowledged the grant: what does it make of @lock, which is in its range? */
+static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock,
+			 struct hf_lock_attrs *attrs)
+{
+	hf_own_attrs(lock, attrs);
+	if (is_piece(lock, grant) || (lock->flags & HF_LOCK_PROVISIONAL && lock->mode == grant->mode)) {
+		*attrs = (struct hf_lock_attrs){
+			.mode = grant->mode,
+			.state = lock->state,
+			.epoch = lock->epoch,
+			.flags = lock->flags & HF_LOCK_VOLATILE,
+		};
+		return true;
+	}
+	/* Of a later exclusive grant, in flight, which would otherwise take this one along if refused. */
+	if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode < grant->mode) {
+		attrs->prior_mode = grant->mode;
+		attrs->prior_state = grant->state;
+		attrs->prior_epoch = lock->epoch;
+		attrs->prior_flags = grant->is_volatile ? HF_LOCK_VOLATILE : 0;
+		return true;
+	}
+	return false;
+}
+
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant)
+{
+	struct hf_holding *holding = grant->holding;
+	struct hf_lock_attrs attrs;
+	struct hf_range part;
+
+	for (uint64_t pos = grant->start; pos <= grant->end; pos = part.end + 1) {
+		struct hf_lock *lock = hf_own_from(holding, pos);
+
+		if (!lock || lock->start > grant->end)
+			break;
+		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
+		if (confirm_part(grant, lock, &attrs))
+			hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
+	}
+}
+
+void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
+{
+	struct hf_holding *holding = grant->holding;
+	struct hf_lock *lock = hf_own_from(holding, grant->start);
+
+	while (lock && lock->start <= grant->end) {
+		struct hf_range part = hf_lock_range(lock);
+		struct hf_lock_attrs attrs;
+
+		hf_own_attrs(lock, &attrs);
+		if (is_piece(lock, grant) && lock->flags & HF_LOCK_KEPT) {
+			attrs.grant = NULL;
+			attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
+			hf_own_replace(locks, holding, part, &attrs);
+		} else if (is_piece(lock, grant)) {
+			struct hf_lock_attrs prior = {
+				.mode = attrs.prior_mode,
+				.state = attrs.prior_state,
+				.epoch = attrs.prior_epoch,
+				.flags = attrs.prior_flags,
+			};
+
+			hf_own_replace(locks, holding, part, prior.mode ? &prior : NULL);
+		}
+		lock = hf_own_from(holding, part.end + 1);
+	}
+}
+
+void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why)
+{
+	assert(grant->is_granted);
+	hf_link_remove(&grant->in_holding);
+	hf_rb_erase(&locks->grants, &grant->by_id, NULL);
+	locks->n.grants--;
+	hf_emit_gone(locks, grant, why);
+	hf_pool_give(&locks->waiter_pool, grant);
+}
+
+/* FACE */
+
+int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
+{
+	struct hf_waiter *grant = find_by_id(locks, id);
+	struct hf_holding *holding;
+	int r;
+
+	assert(!locks->in_event);
+	if (!grant)
+		return HF_LOCK_E_NOTHING;
+	r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE + 2);
+	if (r < 0)
+		return hf_trace(r);
+	holding = grant->holding;
+	hf_grant_confirm(locks, grant);
+	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
+	hf_holding_settle(locks, holding);
+	hf_waiters_serve(locks);
+	return HF_LOCK_OK;
+}
+
+int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
+{
+	struct hf_waiter *grant = find_by_id(locks, id);
+	struct hf_holding *holding;
+
+	assert(!locks->in_event);
+	if (!grant)
+		return HF_LOCK_E_NOTHING;
+	holding = grant->holding;
+	hf_grant_undo(locks, grant);
+	hf_grant_end(locks, grant, HF_LOCK_END_REFUSED);
+	hf_holding_settle(locks, holding);
+	hf_waiters_serve(locks);
+	return HF_LOCK_OK;
+}

@@ -1,0 +1,336 @@
+/*
+ * Inside the lock engine: the records and what the files of this folder offer
+ * one another. The picture:
+ *
+ *	client --owners--> owner --holdings--> holding <---- file (by its trees)
+ *	                                        | own: its locks, disjoint, by start
+ *	                                        | waiters, grants
+ *	file: held[mode]     all locks of a mode, whoever holds them (tree.c)
+ *	      waiting[mode]  all waiters of a mode, by range; queue: in order
+ *
+ * A holding lives while it has a lock, a waiter or a grant; an owner while it
+ * has a holding; a file while it has a holding or a share record. Whoever takes
+ * something away calls hf_holding_settle(), which lets go of all three.
+ */
+#pragma once
+
+#include <assert.h>
+
+#include "base/hashtable.h"
+#include "base/pool.h"
+#include "lock/lock.h"
+
+enum {
+	/* Internal flag: exclusive, and to become shared when its (shared) grant is confirmed. */
+	HF_LOCK_KEPT = 1 << 4,
+	HF_LOCK_PUBLIC_FLAGS = HF_LOCK_KEPT - 1,
+};
+
+/* Index of a mode in the trees of a file. */
+static inline unsigned int hf_mode_index(enum hf_lock_mode mode)
+{
+	return mode - 1;
+}
+
+static inline bool hf_modes_conflict(enum hf_lock_mode a, enum hf_lock_mode b)
+{
+	return a == HF_LOCK_EXCLUSIVE || b == HF_LOCK_EXCLUSIVE;
+}
+
+/*
+ * One held range: two cache lines, of which a search in the file's tree touches the first only.
+ * max_end and other_end are ends + 1, so that 0 says none.
+ */
+struct hf_lock {
+	uint64_t start;
+	uint64_t end;
+	uint64_t max_end;              /* in the subtree of in_file */
+	struct hf_holding *max_holder; /* whose that is */
+	uint64_t other_end;            /* the largest in that subtree of any other holding */
+	struct hf_holding *holding;
+	struct hf_rb_node in_file; /* held[mode], by (start, id) */
+	struct hf_rb_node in_own;  /* by start */
+	union {
+		struct hf_link unreclaimed; /* if UNRECLAIMED */
+		struct {
+			struct hf_waiter *grant; /* if PROVISIONAL or KEPT: whose piece this is, else NULL */
+			uint32_t prior_state;    /* if PROVISIONAL: what a refusal restores */
+			uint32_t prior_epoch;
+		};
+	};
+	uint32_t state;
+	uint32_t epoch;
+	uint64_t id : 48;
+	uint64_t mode : 2;
+	uint64_t flags : 6;
+	uint64_t prior_mode : 2; /* NONE or SHARED */
+	uint64_t prior_flags : 6;
+};
+static_assert(sizeof(struct hf_lock) == 128, "a lock costs two cache lines");
+static_assert(offsetof(struct hf_lock, in_file.parent_color) == 64, "a search needs one cache line per lock");
+
+/* Everything of a lock but its place. */
+struct hf_lock_attrs {
+	struct hf_waiter *grant;
+	uint32_t state;
+	uint32_t epoch;
+	uint32_t prior_state;
+	uint32_t prior_epoch;
+	uint8_t mode;
+	uint8_t flags;
+	uint8_t prior_mode;
+	uint8_t prior_flags;
+};
+
+struct hf_waiter {
+	uint64_t start;
+	uint64_t end;
+	uint64_t max_end; /* in the subtree of in_file, + 1 */
+	struct hf_holding *holding;
+	struct hf_rb_node in_file; /* waiting[mode], by (start, id); while queued */
+	struct hf_rb_node by_id;   /* queued: in its client; granted: in locks->grants */
+	struct hf_link in_queue;   /* while queued */
+	struct hf_link in_holding; /* ->waiters while queued, then ->grants */
+	uint64_t id;
+	uint64_t order;              /* rises along the queue */
+	uint64_t walk;               /* deadlock.c: reached in this walk */
+	struct hf_waiter *scan_next; /* waiters.c: candidates of one scan */
+	uint64_t offset;
+	uint64_t len;
+	void *user;
+	uint64_t stamp;
+	uint32_t state;
+	uint8_t mode;
+	bool is_volatile;
+	bool is_granted;
+};
+
+struct hf_holding {
+	struct hf_owner *owner;
+	struct hf_file *file;
+	struct hf_rb_tree own;
+	uint32_t n_locks; /* with ghosts */
+	uint32_t n_exclusive;
+	struct hf_rb_node in_owner; /* by the file's id */
+	struct hf_list waiters;
+	struct hf_list grants;
+};
+
+/* Opaque bytes of an owner: short ones (all that we have seen) need no memory of their own. */
+struct hf_oh {
+	uint8_t *big; /* from oh_pool, if longer than @room */
+	uint16_t len;
+	uint8_t room[70];
+};
+
+struct hf_owner {
+	struct hf_hash_node node;
+	struct hf_lock_client *client;
+	uint64_t id;
+	uint64_t seq; /* order of creation */
+	uint8_t kind;
+	uint32_t n_holdings;
+	uint32_t n_waiters; /* queued, in all files */
+	struct hf_rb_tree holdings;
+	struct hf_rb_node in_client; /* by seq */
+	uint64_t walk;               /* deadlock.c */
+	struct hf_owner *walk_next;
+	struct hf_oh oh;
+};
+
+struct hf_file {
+	struct hf_hash_node node;
+	uint64_t id; /* order of creation */
+	struct hf_rb_tree held[2];
+	struct hf_rb_tree waiting[2];
+	struct hf_list queue;
+	uint32_t n_locks; /* without ghosts */
+	uint32_t n_ghosts;
+	uint32_t n_waiters;
+	uint32_t n_holdings;
+	uint32_t n_share_records;
+	uint32_t n_shares;
+	struct hf_list shares;
+	struct hf_rb_node by_id;      /* in locks->by_id */
+	struct hf_rb_node in_waiting; /* in locks->waiting; if n_waiters */
+	struct hf_link in_dirty;      /* in locks->dirty: somebody may run in dirty_range */
+	struct hf_range dirty_range;
+	uint64_t walk; /* deadlock.c: n_walked is of this walk */
+	uint32_t n_walked;
+	uint32_t share;
+	uint8_t handle_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+};
+
+struct hf_share {
+	struct hf_file *file;
+	struct hf_lock_client *client;
+	struct hf_link in_file;
+	struct hf_link in_client;
+	uint32_t state;
+	uint32_t n;           /* sum of count */
+	uint32_t count[4][4]; /* by access, deny */
+	struct hf_oh oh;
+};
+
+struct hf_locks {
+	struct hf_hashtable files;
+	struct hf_hashtable owners;
+	struct hf_rb_tree by_id;   /* all files */
+	struct hf_rb_tree waiting; /* files with waiters, by id */
+	size_t n_waiting;
+	struct hf_rb_tree grants;   /* in flight, by id */
+	struct hf_list unreclaimed; /* locks, with ghosts */
+	struct hf_list dirty;
+	struct hf_pool lock_pool;
+	struct hf_pool waiter_pool;
+	struct hf_pool holding_pool;
+	struct hf_pool owner_pool;
+	struct hf_pool file_pool;
+	struct hf_pool share_pool;
+	struct hf_pool oh_pool;
+	const struct hf_lock_events *events;
+	void *context;
+	struct hf_siphash_key key;
+	struct hf_lock_limits limits;
+	struct hf_lock_counters n;
+	uint64_t last_file;
+	uint64_t last_owner;
+	uint64_t last_client;
+	uint64_t last_lock;
+	uint64_t last_waiter;
+	uint64_t last_walk;
+	uint32_t epoch;
+	bool is_grace;
+	bool in_event; /* a call-back runs: nobody may call us */
+};
+
+static inline struct hf_range hf_lock_range(const struct hf_lock *lock)
+{
+	return (struct hf_range){ lock->start, lock->end };
+}
+
+static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
+{
+	return (struct hf_range){ waiter->start, waiter->end };
+}
+
+/* PLACE: where a target's records are, as far as they exist. (files.c, owners.c) */
+struct hf_place {
+	uint64_t file_hash;
+	uint64_t owner_hash;
+	struct hf_file *file;
+	struct hf_owner *owner;
+	struct hf_holding *holding;
+};
+
+void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep);
+/* Makes sure that hf_place_make() has memory; it cannot fail then. */
+int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
+/* Creates what is missing and notes the oh. */
+void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
+/* Frees @holding if it is empty, and then owner and file likewise. */
+void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
+struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file);
+
+uint64_t hf_file_hash(const struct hf_locks *locks, uint32_t share, struct hf_bytes handle);
+struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, uint32_t share,
+			     struct hf_bytes handle);
+struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, uint32_t share, struct hf_bytes handle);
+void hf_file_settle(struct hf_locks *locks, struct hf_file *file);
+
+int hf_oh_reserve(struct hf_locks *locks, struct hf_bytes bytes);
+void hf_oh_set(struct hf_locks *locks, struct hf_oh *oh, struct hf_bytes bytes);
+void hf_oh_deinit(struct hf_locks *locks, struct hf_oh *oh);
+struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
+
+/* TREE: the locks of a file. (tree.c) */
+void hf_tree_insert(struct hf_file *file, struct hf_lock *lock);
+void hf_tree_erase(struct hf_file *file, struct hf_lock *lock);
+/* A lock that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). */
+struct hf_lock *hf_tree_conflict(const struct hf_file *file, const struct hf_holding *me,
+				 struct hf_range range, enum hf_lock_mode mode);
+bool hf_tree_update(struct hf_rb_node *node);
+
+/* OWN: the locks of a holding. (own.c) */
+/* The first that ends at @pos or behind. */
+struct hf_lock *hf_own_from(const struct hf_holding *holding, uint64_t pos);
+struct hf_lock *hf_own_next(const struct hf_lock *lock);
+/* What a replacement of @range by @attrs (NULL: nothing) would add to the number of records. */
+int hf_own_growth(const struct hf_holding *holding, struct hf_range range, const struct hf_lock_attrs *attrs);
+/* Replaces what the owner holds in @range, merging at its edges. Needs HF_OWN_RESERVE free records. */
+enum {
+	HF_OWN_RESERVE = 3,
+};
+void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+		    const struct hf_lock_attrs *attrs);
+/* Takes away one whole lock. */
+void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock);
+/* Puts a lock where the owner has none, without merging and without an event. */
+void hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+		const struct hf_lock_attrs *attrs);
+bool hf_own_covers(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
+void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);
+/* A lock becomes a ghost: in the table as before, but out of lists and counts. */
+void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock);
+
+/* WAITERS: the queue of a file. (waiters.c) */
+struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range range, enum hf_lock_mode mode);
+/* A waiter queued before @order, not of @me, that conflicts, or NULL. */
+struct hf_waiter *hf_waiters_conflict(const struct hf_file *file, const struct hf_holding *me,
+				      struct hf_range range, enum hf_lock_mode mode, uint64_t order);
+/*
+ * Queues @waiter at the end or, with @before, before that one and every other that this deadlock walk has
+ * reached, but behind @after (if not NULL), which it must not pass.
+ */
+void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *after,
+		       struct hf_waiter *before);
+/* Out of the queue; @waiter still belongs to its holding and to the caller. */
+void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter);
+/* Removes, tells and frees; @waiter is gone. */
+void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lock_end why);
+/* Somebody may be able to run in @range of @file. */
+void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range);
+/* Grants whatever can run in all touched files. Each operation that gave something back ends with it. */
+void hf_waiters_serve(struct hf_locks *locks);
+bool hf_waiters_update(struct hf_rb_node *node);
+
+/* GRANT: between the grant and its acknowledgement. (grant.c) */
+int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter); /* 0 or -ENOMEM: nothing happened */
+struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
+				enum hf_lock_mode mode);
+/* Needs HF_OWN_RESERVE + 2 free records. */
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant);
+/* Needs no memory: each piece makes room for what it was before. */
+void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
+/* Is all that was granted still held? */
+bool hf_grant_is_whole(const struct hf_waiter *grant);
+/* Tells and frees; the pieces must have been settled. @grant is gone. */
+void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
+
+/* DEADLOCK (deadlock.c) */
+/* Marks every owner and waiter that waits, directly or not, for @owner, and returns the list of owners. */
+struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner);
+static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struct hf_waiter *waiter)
+{
+	return waiter->walk == locks->last_walk;
+}
+/* Would a request in @file for @range wait for one of the marked owners? */
+bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,
+		       enum hf_lock_mode mode);
+
+/* RECLAIM (reclaim.c): is every byte of the range held in that mode or more, reclaimed or not? */
+bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+
+/* SHARE (share.c) */
+void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state);
+
+/* VIEW and events. (lock.c) */
+void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
+void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
+void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
+void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);

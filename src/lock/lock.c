@@ -1,0 +1,205 @@
+/*
+ * The engine itself: creation, the clients' side of it, views and events. All
+ * memory is in its pools, so that freeing the engine frees everything, whoever
+ * still holds locks.
+ */
+#include "lock/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static const struct hf_lock_events no_events;
+
+static uint32_t limit(uint32_t given, uint32_t standard)
+{
+	return given ? given : standard;
+}
+
+static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limits *given)
+{
+	*limits = (struct hf_lock_limits){
+		.locks_per_client = limit(given->locks_per_client, 1 << 18),
+		.locks_per_file = limit(given->locks_per_file, 1 << 20),
+		.locks = limit(given->locks, 1 << 23),
+		.waiters_per_file = limit(given->waiters_per_file, 1 << 10),
+		.waiters_per_client = limit(given->waiters_per_client, 1 << 12),
+		.shares_per_client = limit(given->shares_per_client, 1 << 16),
+		.shares_per_file = limit(given->shares_per_file, 1 << 16),
+		.shares = limit(given->shares, 1 << 20),
+	};
+}
+
+static void init_pools(struct hf_locks *locks)
+{
+	hf_pool_init_huge(&locks->lock_pool, sizeof(struct hf_lock), 64);
+	hf_pool_init(&locks->waiter_pool, sizeof(struct hf_waiter), 8);
+	hf_pool_init(&locks->holding_pool, sizeof(struct hf_holding), 8);
+	hf_pool_init(&locks->owner_pool, sizeof(struct hf_owner), 8);
+	hf_pool_init(&locks->file_pool, sizeof(struct hf_file), 8);
+	hf_pool_init(&locks->share_pool, sizeof(struct hf_share), 8);
+	hf_pool_init(&locks->oh_pool, HF_LOCK_OH_MAX, 8);
+}
+
+int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *options)
+{
+	struct hf_locks *locks = calloc(1, sizeof(*locks));
+	int r;
+
+	if (!locks)
+		return hf_trace(-ENOMEM);
+	r = hf_hashtable_init(&locks->files);
+	if (!r)
+		r = hf_hashtable_init(&locks->owners);
+	if (r < 0) {
+		hf_hashtable_deinit(&locks->files);
+		free(locks);
+		return hf_trace(r);
+	}
+	hf_list_init(&locks->unreclaimed);
+	hf_list_init(&locks->dirty);
+	init_pools(locks);
+	set_limits(&locks->limits, &options->limits);
+	locks->key = options->key;
+	locks->epoch = options->epoch;
+	locks->events = options->events ? options->events : &no_events;
+	locks->context = options->context;
+	*locksp = locks;
+	return 0;
+}
+
+void hf_locks_free(struct hf_locks *locks)
+{
+	if (!locks)
+		return;
+	assert(!locks->in_event);
+	hf_pool_deinit(&locks->lock_pool);
+	hf_pool_deinit(&locks->waiter_pool);
+	hf_pool_deinit(&locks->holding_pool);
+	hf_pool_deinit(&locks->owner_pool);
+	hf_pool_deinit(&locks->file_pool);
+	hf_pool_deinit(&locks->share_pool);
+	hf_pool_deinit(&locks->oh_pool);
+	hf_hashtable_deinit(&locks->files);
+	hf_hashtable_deinit(&locks->owners);
+	free(locks);
+}
+
+void hf_lock_client_init(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	*client = (struct hf_lock_client){ .id = ++locks->last_client };
+	hf_list_init(&client->shares);
+}
+
+bool hf_lock_client_is_idle(const struct hf_lock_client *client)
+{
+	return hf_rb_is_empty(&client->owners) && hf_list_is_empty(&client->shares);
+}
+
+void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp)
+{
+	*countersp = locks->n;
+	countersp->bytes = hf_pool_bytes(&locks->lock_pool) + hf_pool_bytes(&locks->waiter_pool) +
+			   hf_pool_bytes(&locks->holding_pool) + hf_pool_bytes(&locks->owner_pool) +
+			   hf_pool_bytes(&locks->file_pool) + hf_pool_bytes(&locks->share_pool) +
+			   hf_pool_bytes(&locks->oh_pool);
+}
+
+/* VIEW */
+
+static void view_target(const struct hf_holding *holding, struct hf_lock_target *who)
+{
+	const struct hf_file *file = holding->file;
+	const struct hf_owner *owner = holding->owner;
+
+	*who = (struct hf_lock_target){
+		.share = file->share,
+		.handle = hf_bytes_of(file->handle, file->handle_len),
+		.client = owner->client,
+		.owner_id = owner->id,
+		.owner_kind = owner->kind,
+		.oh = hf_oh_bytes(&owner->oh),
+	};
+}
+
+void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp)
+{
+	*viewp = (struct hf_lock_view){
+		.id = lock->id,
+		.range = hf_lock_range(lock),
+		.mode = (enum hf_lock_mode)lock->mode,
+		.client_state = lock->state,
+		.epoch = lock->epoch,
+		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
+	};
+	view_target(lock->holding, &viewp->who);
+}
+
+void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
+{
+	*viewp = (struct hf_lock_view){
+		.id = waiter->id,
+		.range = hf_waiter_range(waiter),
+		.mode = (enum hf_lock_mode)waiter->mode,
+		.client_state = waiter->state,
+		.flags = (waiter->is_volatile ? HF_LOCK_VOLATILE : 0u) |
+			 (waiter->is_granted ? HF_LOCK_PROVISIONAL : 0u),
+		.waits = true,
+		.offset = waiter->offset,
+		.len = waiter->len,
+		.user = waiter->user,
+		.stamp = waiter->stamp,
+	};
+	view_target(waiter->holding, &viewp->who);
+}
+
+/* EVENTS */
+
+void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->added)
+		return;
+	hf_view_lock(lock, &view);
+	locks->in_event = true;
+	locks->events->added(locks->context, &view);
+	locks->in_event = false;
+}
+
+void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->removed)
+		return;
+	hf_view_lock(lock, &view);
+	locks->in_event = true;
+	locks->events->removed(locks->context, &view);
+	locks->in_event = false;
+}
+
+void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->granted)
+		return;
+	hf_view_waiter(waiter, &view);
+	locks->in_event = true;
+	locks->events->granted(locks->context, &view);
+	locks->in_event = false;
+}
+
+void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->waiter_gone)
+		return;
+	hf_view_waiter(waiter, &view);
+	locks->in_event = true;
+	locks->events->waiter_gone(locks->context, &view, why);
+	locks->in_event = false;
+}

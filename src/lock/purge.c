@@ -1,0 +1,114 @@
+/*
+ * A client has died: all that it has goes, or all that does not carry its new
+ * state number. The cost is that of what the client has; the waiters of each
+ * touched file are served once, after everything is gone.
+ *
+ * No step needs memory: a purge always finishes.
+ */
+#include "lock/internal.h"
+
+struct purge {
+	struct hf_locks *locks;
+	bool all;
+	uint32_t state;
+};
+
+static bool is_dead(const struct purge *purge, uint32_t state)
+{
+	return purge->all || state == 0 || state != purge->state;
+}
+
+static void purge_grants(const struct purge *purge, struct hf_holding *holding)
+{
+	hf_list_for_each_safe(pos, &holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (!is_dead(purge, grant->state))
+			continue;
+		/* What it restores is judged by its own state number, with the locks. */
+		if (!purge->all)
+			hf_grant_undo(purge->locks, grant);
+		hf_grant_end(purge->locks, grant, HF_LOCK_END_PURGED);
+	}
+}
+
+static void purge_waiters(const struct purge *purge, struct hf_holding *holding)
+{
+	hf_list_for_each_safe(pos, &holding->waiters) {
+		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (is_dead(purge, waiter->state))
+			hf_waiters_end(purge->locks, waiter, HF_LOCK_END_PURGED);
+	}
+}
+
+/* A live grant over a dead lock: it has nothing to restore any more. */
+static void forget_prior(const struct purge *purge, struct hf_lock *lock)
+{
+	struct hf_lock_attrs attrs;
+
+	hf_own_attrs(lock, &attrs);
+	attrs.prior_mode = HF_LOCK_NONE;
+	attrs.prior_state = attrs.prior_epoch = 0;
+	attrs.prior_flags = 0;
+	hf_own_replace(purge->locks, lock->holding, hf_lock_range(lock), &attrs);
+}
+
+static void purge_locks(const struct purge *purge, struct hf_holding *holding)
+{
+	struct hf_lock *lock = hf_own_from(holding, 0);
+	uint64_t end;
+
+	for (; lock; lock = hf_own_from(holding, end + 1)) {
+		end = lock->end;
+		if (is_dead(purge, lock->state))
+			hf_own_remove(purge->locks, lock);
+		else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
+			 is_dead(purge, lock->prior_state))
+			forget_prior(purge, lock);
+	}
+}
+
+static void purge_owner(const struct purge *purge, struct hf_owner *owner)
+{
+	struct hf_rb_node *node = hf_rb_first(&owner->holdings);
+
+	while (node) {
+		struct hf_holding *holding = hf_rb_entry(node, struct hf_holding, in_owner);
+
+		node = hf_rb_next(node);
+		purge_grants(purge, holding);
+		purge_waiters(purge, holding);
+		purge_locks(purge, holding);
+		hf_holding_settle(purge->locks, holding); /* with the last one @owner may be gone */
+	}
+}
+
+static void purge_client(const struct purge *purge, struct hf_lock_client *client)
+{
+	struct hf_rb_node *node = hf_rb_first(&client->owners);
+
+	assert(!purge->locks->in_event);
+	while (node) {
+		struct hf_owner *owner = hf_rb_entry(node, struct hf_owner, in_client);
+
+		node = hf_rb_next(node);
+		purge_owner(purge, owner);
+	}
+	hf_share_purge(purge->locks, client, purge->all, purge->state);
+	hf_waiters_serve(purge->locks);
+}
+
+void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	const struct purge purge = { .locks = locks, .all = true };
+
+	purge_client(&purge, client);
+}
+
+void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state)
+{
+	const struct purge purge = { .locks = locks, .state = state };
+
+	purge_client(&purge, client);
+}

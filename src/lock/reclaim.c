@@ -1,0 +1,155 @@
+/*
+ * After our own restart: locks restored from the store are unreclaimed until
+ * their owner asks for them again. They conflict as any other lock does, and
+ * are on one list, so that the end of grace costs what is left of them.
+ *
+ * Ghosts are unreclaimed locks of a client that could not be told of the
+ * restart: neither listed nor counted, but the client may still reclaim them,
+ * and until grace ends nobody else's reclaim gets them.
+ */
+#include "lock/internal.h"
+
+#include "base/error.h"
+
+bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
+{
+	uint64_t pos = range.start;
+
+	if (!holding)
+		return false;
+	/* What was held exclusive may be asked for as shared: nobody else can have had it. */
+	for (struct hf_lock *lock = hf_own_from(holding, pos); lock; lock = hf_own_next(lock)) {
+		if (lock->start > pos || lock->mode < mode)
+			return false;
+		if (lock->end >= range.end)
+			return true;
+		pos = lock->end + 1;
+	}
+	return false;
+}
+
+int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock)
+{
+	const struct hf_lock_attrs attrs = {
+		.mode = (uint8_t)lock->mode,
+		.state = lock->client_state,
+		.epoch = lock->epoch,
+		.flags = HF_LOCK_UNRECLAIMED,
+	};
+	struct hf_place place;
+	struct hf_lock *own;
+	int r;
+
+	assert(!locks->in_event && hf_range_is_valid(lock->range));
+	if (lock->flags & HF_LOCK_VOLATILE)
+		return HF_LOCK_OK;
+	hf_place_find(locks, &lock->who, &place);
+	if (place.file &&
+	    (hf_tree_conflict(place.file, place.holding, lock->range, lock->mode) ||
+	     hf_waiters_conflict(place.file, place.holding, lock->range, lock->mode, UINT64_MAX)))
+		return HF_LOCK_E_CONFLICT; /* queued ones, too: they must not begin to wait for somebody new
+					    */
+	own = place.holding ? hf_own_from(place.holding, lock->range.start) : NULL;
+	if (own && own->start <= lock->range.end)
+		return HF_LOCK_E_CONFLICT;
+	r = hf_place_reserve(locks, &lock->who, &place);
+	if (!r)
+		r = hf_pool_reserve(&locks->lock_pool, 1);
+	if (r < 0)
+		return hf_trace(r);
+	hf_place_make(locks, &lock->who, &place);
+	hf_own_put(locks, place.holding, lock->range, &attrs);
+	return HF_LOCK_OK;
+}
+
+uint64_t hf_lock_restored_id(const struct hf_locks *locks)
+{
+	return locks->last_lock;
+}
+
+void hf_lock_show_ghosts(const struct hf_locks *locks,
+			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context)
+{
+	struct hf_lock_view view;
+
+	hf_list_for_each(pos, &locks->unreclaimed) {
+		struct hf_lock *lock = hf_list_entry(pos, struct hf_lock, unreclaimed);
+
+		if (!(lock->flags & HF_LOCK_GHOST))
+			continue;
+		hf_view_lock(lock, &view);
+		fn(context, &view);
+	}
+}
+
+static void drop(struct hf_locks *locks, struct hf_lock *lock)
+{
+	struct hf_holding *holding = lock->holding;
+
+	hf_own_remove(locks, lock);
+	hf_holding_settle(locks, holding);
+}
+
+static void drop_unreclaimed(struct hf_locks *locks)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&locks->unreclaimed)))
+		drop(locks, hf_list_entry(link, struct hf_lock, unreclaimed));
+}
+
+void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
+{
+	bool was_on = locks->is_grace;
+
+	assert(!locks->in_event);
+	locks->is_grace = is_on;
+	if (!was_on || is_on)
+		return;
+	drop_unreclaimed(locks);
+	for (struct hf_rb_node *node = hf_rb_first(&locks->waiting); node; node = hf_rb_next(node))
+		hf_waiters_touch(locks, hf_rb_entry(node, struct hf_file, in_waiting),
+				 (struct hf_range){ 0, HF_RANGE_EOF });
+	hf_waiters_serve(locks);
+}
+
+bool hf_lock_in_grace(const struct hf_locks *locks)
+{
+	return locks->is_grace;
+}
+
+static void haunt_holding(struct hf_locks *locks, struct hf_holding *holding)
+{
+	struct hf_lock *lock, *next;
+
+	for (lock = hf_own_from(holding, 0); lock; lock = next) {
+		next = hf_own_next(lock);
+		if (!(lock->flags & HF_LOCK_UNRECLAIMED) || lock->flags & HF_LOCK_GHOST)
+			continue;
+		if (locks->is_grace)
+			hf_own_haunt(locks, lock);
+		else
+			hf_own_remove(locks, lock);
+	}
+	hf_holding_settle(locks, holding);
+}
+
+void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	struct hf_rb_node *node = hf_rb_first(&client->owners);
+
+	assert(!locks->in_event);
+	while (node) {
+		struct hf_owner *owner = hf_rb_entry(node, struct hf_owner, in_client);
+		struct hf_rb_node *at = hf_rb_first(&owner->holdings);
+
+		node = hf_rb_next(node);
+		while (at) {
+			struct hf_holding *holding = hf_rb_entry(at, struct hf_holding, in_owner);
+
+			at = hf_rb_next(at);
+			haunt_holding(locks, holding); /* with the last one @owner may be gone */
+		}
+	}
+	hf_waiters_serve(locks);
+}

@@ -1,0 +1,76 @@
+/*
+ * Giving back: unlock and cancel. Both serve whoever waited for it.
+ *
+ * Unlocking also ends the owner's waiters and grants in flight within the
+ * range: the answer to the grant may have been lost, and the client, which
+ * knows nothing of the lock, clears up like that. A waiter that sticks out of the
+ * range stays, and so does a grant, with what is left of its lock.
+ */
+#include "lock/internal.h"
+
+#include "base/error.h"
+
+static void end_waiters(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
+{
+	hf_list_for_each_safe(pos, &holding->waiters) {
+		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (hf_range_contains(range, hf_waiter_range(waiter)))
+			hf_waiters_end(locks, waiter, HF_LOCK_END_RELEASED);
+	}
+}
+
+static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
+{
+	hf_list_for_each_safe(pos, &holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (hf_range_contains(range, hf_waiter_range(grant)))
+			hf_grant_end(locks, grant, HF_LOCK_END_RELEASED);
+	}
+}
+
+int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	struct hf_place place;
+	int r;
+
+	assert(!locks->in_event && hf_range_is_valid(range));
+	hf_place_find(locks, who, &place);
+	if (place.holding) {
+		r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE);
+		if (r < 0)
+			return hf_trace(r);
+		hf_own_replace(locks, place.holding, range, NULL);
+		end_grants(locks, place.holding, range);
+		end_waiters(locks, place.holding, range);
+		hf_holding_settle(locks, place.holding);
+	}
+	hf_waiters_serve(locks);
+	return HF_LOCK_OK;
+}
+
+int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		   enum hf_lock_mode mode)
+{
+	struct hf_place place;
+	struct hf_waiter *waiter;
+
+	assert(!locks->in_event && hf_range_is_valid(range));
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return HF_LOCK_E_NOTHING;
+	waiter = hf_waiters_find(&place.holding->waiters, range, mode);
+	if (waiter) {
+		hf_waiters_end(locks, waiter, HF_LOCK_END_CANCELLED);
+	} else {
+		waiter = hf_grant_find(place.holding, range, mode);
+		if (!waiter)
+			return hf_own_covers(place.holding, range, mode) ? HF_LOCK_E_HELD : HF_LOCK_E_NOTHING;
+		hf_grant_undo(locks, waiter);
+		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);
+	}
+	hf_holding_settle(locks, place.holding);
+	hf_waiters_serve(locks);
+	return HF_LOCK_OK;
+}

@@ -1,0 +1,203 @@
+/*
+ * Share reservations (DOS deny modes). The owner is client and oh.
+ *
+ * Windows opens a file several times with one oh and closes it as often, so
+ * each owner has a multiset: a count for each pair (access, deny). Its own
+ * entries never conflict with one another. A record exists while its counts do
+ * not sum up to 0. Reservations affect neither locks nor reading and writing.
+ */
+#include "lock/internal.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+static struct hf_share *share_of(struct hf_link *link)
+{
+	return hf_list_entry(link, struct hf_share, in_file);
+}
+
+static bool is_owned_by(const struct hf_share *share, const struct hf_lock_target *who)
+{
+	return share->client == who->client && hf_bytes_equal(hf_oh_bytes(&share->oh), who->oh);
+}
+
+static struct hf_share *find(struct hf_file *file, const struct hf_lock_target *who)
+{
+	hf_list_for_each(pos, &file->shares)
+		if (is_owned_by(share_of(pos), who))
+			return share_of(pos);
+	return NULL;
+}
+
+static bool conflicts(const struct hf_share *share, uint8_t access, uint8_t deny)
+{
+	for (unsigned int a = 0; a < 4; a++)
+		for (unsigned int d = 0; d < 4; d++)
+			if (share->count[a][d] && ((access & d) || (deny & a)))
+				return true;
+	return false;
+}
+
+static bool conflicts_with_others(struct hf_file *file, const struct hf_share *own, uint8_t access,
+				  uint8_t deny)
+{
+	hf_list_for_each(pos, &file->shares)
+		if (share_of(pos) != own && conflicts(share_of(pos), access, deny))
+			return true;
+	return false;
+}
+
+static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
+		     const struct hf_lock_client *client)
+{
+	return client->n_shares < locks->limits.shares_per_client &&
+	       (!file || file->n_shares < locks->limits.shares_per_file) &&
+	       locks->n.shares < locks->limits.shares;
+}
+
+static void emit(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
+		 void (*event)(void *context, const struct hf_lock_share_view *share))
+{
+	const struct hf_lock_share_view view = {
+		.share = share->file->share,
+		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
+		.client = share->client,
+		.oh = hf_oh_bytes(&share->oh),
+		.client_state = share->state,
+		.access = access,
+		.deny = deny,
+		.count = share->count[access][deny],
+	};
+
+	if (!event)
+		return;
+	locks->in_event = true;
+	event(locks->context, &view);
+	locks->in_event = false;
+}
+
+static struct hf_share *make(struct hf_locks *locks, struct hf_file *file, const struct hf_lock_target *who)
+{
+	struct hf_share *share = hf_pool_take(&locks->share_pool);
+
+	memset(share, 0, sizeof(*share));
+	share->file = file;
+	share->client = who->client;
+	hf_oh_set(locks, &share->oh, who->oh);
+	hf_list_push_back(&file->shares, &share->in_file);
+	hf_list_push_back(&who->client->shares, &share->in_client);
+	file->n_share_records++;
+	return share;
+}
+
+/* Adds @n to a count, which may wrap around zero: 1 and -1 are what is asked for. */
+static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access, uint8_t deny, uint32_t n)
+{
+	share->count[access][deny] += n;
+	share->n += n;
+	share->file->n_shares += n;
+	share->client->n_shares += n;
+	locks->n.shares += (uint64_t)(int64_t)(int32_t)n;
+}
+
+/* @share may be gone here, and its file with it. */
+static void settle(struct hf_locks *locks, struct hf_share *share)
+{
+	struct hf_file *file = share->file;
+
+	if (share->n)
+		return;
+	hf_link_remove(&share->in_file);
+	hf_link_remove(&share->in_client);
+	hf_oh_deinit(locks, &share->oh);
+	hf_pool_give(&locks->share_pool, share);
+	file->n_share_records--;
+	hf_file_settle(locks, file);
+}
+
+static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, const struct hf_file *file,
+		   const struct hf_share *share)
+{
+	int r = 0;
+
+	if (!share)
+		r = hf_pool_reserve(&locks->share_pool, 1);
+	if (!r && !share)
+		r = hf_oh_reserve(locks, who->oh);
+	if (!r && !file)
+		r = hf_pool_reserve(&locks->file_pool, 1);
+	return r;
+}
+
+int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
+		  uint32_t client_state, bool reclaim)
+{
+	uint64_t hash = hf_file_hash(locks, who->share, who->handle);
+	struct hf_file *file;
+	struct hf_share *share;
+	int r;
+
+	assert(!locks->in_event && access < 4 && deny < 4 && who->client->id &&
+	       who->oh.len <= HF_LOCK_OH_MAX);
+	if (locks->is_grace && !reclaim)
+		return HF_LOCK_E_GRACE;
+	file = hf_file_find(locks, hash, who->share, who->handle);
+	share = file ? find(file, who) : NULL;
+	if (file && conflicts_with_others(file, share, access, deny))
+		return HF_LOCK_E_CONFLICT;
+	if (!has_room(locks, file, who->client))
+		return HF_LOCK_E_LIMIT;
+	r = reserve(locks, who, file, share);
+	if (r < 0)
+		return hf_trace(r);
+	if (!file)
+		file = hf_file_make(locks, hash, who->share, who->handle);
+	if (!share)
+		share = make(locks, file, who);
+	if (client_state)
+		share->state = client_state;
+	count(locks, share, access, deny, 1);
+	emit(locks, share, access, deny, locks->events->share_added);
+	return HF_LOCK_OK;
+}
+
+int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny)
+{
+	uint64_t hash = hf_file_hash(locks, who->share, who->handle);
+	struct hf_file *file = hf_file_find(locks, hash, who->share, who->handle);
+	struct hf_share *share = file ? find(file, who) : NULL;
+
+	assert(!locks->in_event && access < 4 && deny < 4);
+	if (!share || !share->count[access][deny])
+		return HF_LOCK_OK;
+	count(locks, share, access, deny, UINT32_MAX);
+	emit(locks, share, access, deny, locks->events->share_removed);
+	settle(locks, share);
+	return HF_LOCK_OK;
+}
+
+static void purge_share(struct hf_locks *locks, struct hf_share *share)
+{
+	for (uint8_t a = 0; a < 4; a++) {
+		for (uint8_t d = 0; d < 4; d++) {
+			uint32_t n = share->count[a][d];
+
+			if (!n)
+				continue;
+			count(locks, share, a, d, -n);
+			emit(locks, share, a, d, locks->events->share_removed);
+		}
+	}
+	settle(locks, share);
+}
+
+void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state)
+{
+	hf_list_for_each_safe(pos, &client->shares) {
+		struct hf_share *share = hf_list_entry(pos, struct hf_share, in_client);
+
+		if (all || share->state == 0 || share->state != state)
+			purge_share(locks, share);
+	}
+}

@@ -1,0 +1,356 @@
+/*
+ * Those who wait for a range of a file.
+ *
+ * Invariants: the queue is in order of waiter->order. A waiter is blocked by
+ * foreign locks that conflict with it and by foreign waiters before it that do.
+ * Outside grace every queued waiter is blocked (but for want of memory): who
+ * takes something away that could block says so with hf_waiters_touch(), and
+ * the operation ends with hf_waiters_serve().
+ *
+ * Each waiter is in waiting[mode], an interval tree by (start, id), too: only
+ * those that overlap what was given back are looked at, and only those that
+ * overlap a request can be in its way.
+ *
+ * To grant a waiter gives nobody else a chance: whatever conflicts with the
+ * waiter conflicts with its lock. So one pass in queue order is enough.
+ */
+#include "lock/internal.h"
+
+enum {
+	FEW = 32, /* candidates up to here are sorted, beyond that the whole queue is walked */
+};
+
+static struct hf_waiter *waiter_of(struct hf_rb_node *node)
+{
+	return node ? hf_rb_entry(node, struct hf_waiter, in_file) : NULL;
+}
+
+static struct hf_waiter *queued(struct hf_link *link)
+{
+	return hf_list_entry(link, struct hf_waiter, in_queue);
+}
+
+/* INTERVALS */
+
+bool hf_waiters_update(struct hf_rb_node *node)
+{
+	struct hf_waiter *waiter = waiter_of(node);
+	uint64_t max = waiter->end + 1;
+	bool is_changed;
+
+	if (node->left)
+		max = HF_MAX(max, waiter_of(node->left)->max_end);
+	if (node->right)
+		max = HF_MAX(max, waiter_of(node->right)->max_end);
+	is_changed = max != waiter->max_end;
+	waiter->max_end = max;
+	return is_changed;
+}
+
+/* The leftmost in the subtree of @node that overlaps @range. */
+static struct hf_waiter *first_in(struct hf_rb_node *node, struct hf_range range)
+{
+	while (node && waiter_of(node)->max_end > range.start) {
+		struct hf_waiter *waiter = waiter_of(node);
+
+		if (node->left && waiter_of(node->left)->max_end > range.start)
+			node = node->left;
+		else if (waiter->start > range.end)
+			return NULL;
+		else if (waiter->end >= range.start)
+			return waiter;
+		else
+			node = node->right;
+	}
+	return NULL;
+}
+
+static struct hf_waiter *next_in(const struct hf_waiter *waiter, struct hf_range range)
+{
+	const struct hf_rb_node *node = &waiter->in_file;
+
+	for (;;) {
+		struct hf_waiter *found = first_in(node->right, range);
+		const struct hf_rb_node *child;
+
+		if (found)
+			return found;
+		do {
+			child = node;
+			node = hf_rb_parent(node);
+			if (!node)
+				return NULL;
+		} while (child == node->right);
+		found = hf_rb_entry((uintptr_t)node, struct hf_waiter, in_file);
+		if (found->start > range.end)
+			return NULL;
+		if (found->end >= range.start)
+			return found;
+	}
+}
+
+static void insert_interval(struct hf_rb_tree *tree, struct hf_waiter *waiter)
+{
+	struct hf_rb_node **link = &tree->root, *parent = NULL;
+
+	/* The new one has the largest id: behind its equals. */
+	while (*link) {
+		parent = *link;
+		link = waiter->start < waiter_of(parent)->start ? &parent->left : &parent->right;
+	}
+	hf_rb_insert(tree, &waiter->in_file, parent, link, hf_waiters_update);
+}
+
+static struct hf_waiter *conflict_in(const struct hf_rb_tree *tree, const struct hf_holding *me,
+				     struct hf_range range, uint64_t order)
+{
+	struct hf_waiter *waiter = first_in(tree->root, range);
+
+	while (waiter && (waiter->holding == me || waiter->order >= order))
+		waiter = next_in(waiter, range);
+	return waiter;
+}
+
+struct hf_waiter *hf_waiters_conflict(const struct hf_file *file, const struct hf_holding *me,
+				      struct hf_range range, enum hf_lock_mode mode, uint64_t order)
+{
+	struct hf_waiter *waiter;
+
+	waiter = conflict_in(&file->waiting[hf_mode_index(HF_LOCK_EXCLUSIVE)], me, range, order);
+	if (!waiter && mode == HF_LOCK_EXCLUSIVE)
+		waiter = conflict_in(&file->waiting[hf_mode_index(HF_LOCK_SHARED)], me, range, order);
+	return waiter;
+}
+
+struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range range, enum hf_lock_mode mode)
+{
+	hf_list_for_each(pos, list) {
+		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (waiter->mode == mode && hf_range_equal(hf_waiter_range(waiter), range))
+			return waiter;
+	}
+	return NULL;
+}
+
+/* QUEUE */
+
+static void renumber(struct hf_file *file)
+{
+	uint64_t order = 0;
+
+	hf_list_for_each(pos, &file->queue)
+		queued(pos)->order = ++order;
+}
+
+/* Moves those between @from and @waiter that the deadlock walk has reached behind @waiter, in their order. */
+static void move_behind(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *from)
+{
+	struct hf_link *at = waiter->in_queue.next;
+	struct hf_link *pos = &from->in_queue;
+
+	while (pos != &waiter->in_queue) {
+		struct hf_link *next = pos->next;
+
+		if (hf_deadlock_reached(locks, queued(pos))) {
+			hf_link_remove(pos);
+			hf_link_insert_before(at, pos);
+		}
+		pos = next;
+	}
+}
+
+static void enqueue(struct hf_locks *locks, struct hf_file *file, struct hf_waiter *waiter,
+		    struct hf_waiter *after, struct hf_waiter *before)
+{
+	struct hf_waiter *last;
+
+	if (!before) {
+		last = hf_list_is_empty(&file->queue) ? NULL : queued(hf_list_last(&file->queue));
+		waiter->order = last ? last->order + 1 : 1;
+		hf_list_push_back(&file->queue, &waiter->in_queue);
+		return;
+	}
+	/*
+	 * Whoever is reached may go back behind those who are not: the two do not conflict, for what
+	 * stands behind a reached waiter and conflicts with it waits for it and so is reached itself.
+	 */
+	if (!after || after->order < before->order) {
+		hf_link_insert_before(&before->in_queue, &waiter->in_queue);
+	} else {
+		hf_link_insert_before(after->in_queue.next, &waiter->in_queue);
+		move_behind(locks, waiter, before);
+	}
+	renumber(file);
+}
+
+static void insert_file_by_id(struct hf_locks *locks, struct hf_file *file)
+{
+	struct hf_rb_node **link = &locks->waiting.root, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = file->id < hf_rb_entry(parent, struct hf_file, in_waiting)->id ? &parent->left
+										      : &parent->right;
+	}
+	hf_rb_insert(&locks->waiting, &file->in_waiting, parent, link, NULL);
+	locks->n_waiting++;
+}
+
+static void insert_client_by_id(struct hf_lock_client *client, struct hf_waiter *waiter)
+{
+	struct hf_rb_node **link = &client->waiters.root, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = &parent->right;
+	}
+	hf_rb_insert(&client->waiters, &waiter->by_id, parent, link, NULL);
+	client->n_waiters++;
+}
+
+void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *after,
+		       struct hf_waiter *before)
+{
+	struct hf_holding *holding = waiter->holding;
+	struct hf_file *file = holding->file;
+
+	enqueue(locks, file, waiter, after, before);
+	insert_interval(&file->waiting[hf_mode_index(waiter->mode)], waiter);
+	insert_client_by_id(holding->owner->client, waiter);
+	hf_list_push_back(&holding->waiters, &waiter->in_holding);
+	if (file->n_waiters++ == 0)
+		insert_file_by_id(locks, file);
+	holding->owner->n_waiters++;
+	locks->n.waiters++;
+}
+
+void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter)
+{
+	struct hf_holding *holding = waiter->holding;
+	struct hf_file *file = holding->file;
+
+	assert(!waiter->is_granted);
+	hf_link_remove(&waiter->in_queue);
+	hf_link_remove(&waiter->in_holding);
+	hf_rb_erase(&file->waiting[hf_mode_index(waiter->mode)], &waiter->in_file, hf_waiters_update);
+	hf_rb_erase(&holding->owner->client->waiters, &waiter->by_id, NULL);
+	holding->owner->client->n_waiters--;
+	if (--file->n_waiters == 0) {
+		hf_rb_erase(&locks->waiting, &file->in_waiting, NULL);
+		locks->n_waiting--;
+	}
+	holding->owner->n_waiters--;
+	locks->n.waiters--;
+}
+
+void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lock_end why)
+{
+	hf_waiters_remove(locks, waiter);
+	hf_waiters_touch(locks, waiter->holding->file, hf_waiter_range(waiter));
+	hf_emit_gone(locks, waiter, why);
+	hf_pool_give(&locks->waiter_pool, waiter);
+}
+
+/* SERVE */
+
+void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range)
+{
+	if (!file->n_waiters)
+		return;
+	if (hf_link_is_linked(&file->in_dirty)) {
+		file->dirty_range.start = HF_MIN(file->dirty_range.start, range.start);
+		file->dirty_range.end = HF_MAX(file->dirty_range.end, range.end);
+		return;
+	}
+	file->dirty_range = range;
+	hf_list_push_back(&locks->dirty, &file->in_dirty);
+}
+
+static bool can_run(const struct hf_waiter *waiter)
+{
+	const struct hf_file *file = waiter->holding->file;
+	struct hf_range range = hf_waiter_range(waiter);
+	enum hf_lock_mode mode = (enum hf_lock_mode)waiter->mode;
+
+	return !hf_tree_conflict(file, waiter->holding, range, mode) &&
+	       !hf_waiters_conflict(file, waiter->holding, range, mode, waiter->order);
+}
+
+/* Puts @waiter into @list, in queue order. */
+static void add_candidate(struct hf_waiter **list, struct hf_waiter *waiter)
+{
+	while (*list && (*list)->order < waiter->order)
+		list = &(*list)->scan_next;
+	waiter->scan_next = *list;
+	*list = waiter;
+}
+
+/* Those who overlap @range, in queue order; false if they are more than FEW. */
+static bool find_candidates(const struct hf_file *file, struct hf_range range, struct hf_waiter **listp)
+{
+	unsigned int n = 0;
+
+	*listp = NULL;
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->waiting); i++) {
+		struct hf_waiter *waiter = first_in(file->waiting[i].root, range);
+
+		for (; waiter; waiter = next_in(waiter, range)) {
+			if (n++ == FEW)
+				return false;
+			add_candidate(listp, waiter);
+		}
+	}
+	return true;
+}
+
+/*
+ * One waiter's chance. @donep: nobody behind has one, because this one, granted or not, wants the
+ * whole of @range for itself; unless there is another waiter of the same holding, whom it does not block.
+ */
+static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_range range, bool *donep)
+{
+	struct hf_holding *holding = waiter->holding;
+	bool is_alone = holding->waiters.head.next == holding->waiters.head.prev;
+
+	*donep = is_alone && waiter->mode == HF_LOCK_EXCLUSIVE &&
+		 hf_range_contains(hf_waiter_range(waiter), range);
+	return can_run(waiter) ? hf_grant_waiter(locks, waiter) : 0;
+}
+
+static int serve_file(struct hf_locks *locks, struct hf_file *file, struct hf_range range)
+{
+	struct hf_waiter *waiter, *next;
+	bool is_done = false;
+	int r = 0;
+
+	if (find_candidates(file, range, &waiter)) {
+		for (; waiter && !is_done && !r; waiter = next) {
+			next = waiter->scan_next;
+			r = serve_waiter(locks, waiter, range, &is_done);
+		}
+		return r;
+	}
+	hf_list_for_each_safe(pos, &file->queue) {
+		if (hf_range_overlaps(hf_waiter_range(queued(pos)), range))
+			r = serve_waiter(locks, queued(pos), range, &is_done);
+		if (is_done || r)
+			break;
+	}
+	return r;
+}
+
+void hf_waiters_serve(struct hf_locks *locks)
+{
+	struct hf_list starved = HF_LIST_INIT(starved);
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&locks->dirty))) {
+		struct hf_file *file = hf_list_entry(link, struct hf_file, in_dirty);
+
+		/* Without memory for the grant the file stays touched, and the next operation tries again. */
+		if (!locks->is_grace && serve_file(locks, file, file->dirty_range) < 0)
+			hf_list_push_back(&starved, link);
+	}
+	hf_list_splice(&locks->dirty, &starved);
+}

@@ -1,0 +1,293 @@
+/* Who may have what: conflicts, upgrades, limits, want of memory. */
+#include "bed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lock/internal.h"
+
+static void test_shared_beside_shared(void **state)
+{
+	assert_int_equal(bed_lock(*state, 1, S, 0, 9), HF_LOCK_OK);
+	assert_int_equal(bed_lock(*state, 11, S, 5, 14), HF_LOCK_OK);
+}
+
+static void test_exclusive_against_shared(void **state)
+{
+	bed_lock(*state, 1, S, 0, 9);
+	assert_int_equal(bed_lock(*state, 11, E, 9, 9), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_lock(*state, 11, E, 10, 10), HF_LOCK_OK);
+}
+
+static void test_shared_against_exclusive(void **state)
+{
+	bed_lock(*state, 1, E, 5, TO_EOF);
+	assert_int_equal(bed_lock(*state, 11, S, 0, 5), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_lock(*state, 11, S, TO_EOF, TO_EOF), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_lock(*state, 11, S, 0, 4), HF_LOCK_OK);
+}
+
+static void test_owners_of_one_client_conflict(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	assert_int_equal(bed_lock(*state, 2, E, 0, 9), HF_LOCK_E_CONFLICT);
+}
+
+static void test_conflict_shows_the_holder(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 3, TO_EOF);
+	bed_lock(bed, 11, E, 0, 9);
+	assert_int_equal(bed->conflict.who.owner_id, 1);
+	assert_true(bed->conflict.range.start == 3 && bed->conflict.range.end == TO_EOF);
+	assert_int_equal(bed->conflict.mode, E);
+	assert_int_equal(bed->conflict.epoch, 7);
+	assert_int_equal(bed->conflict.client_state, 1);
+	assert_false(bed->conflict.waits);
+}
+
+static void test_upgrade_by_the_only_reader(void **state)
+{
+	bed_lock(*state, 1, S, 0, 9);
+	assert_int_equal(bed_lock(*state, 1, E, 0, 9), HF_LOCK_OK);
+	assert_held(*state, 1, "E[0,9]");
+}
+
+static void test_refused_upgrade_keeps_the_shared_lock(void **state)
+{
+	bed_lock(*state, 1, S, 0, 9);
+	bed_lock(*state, 11, S, 5, 5);
+	assert_int_equal(bed_lock(*state, 1, E, 0, 9), HF_LOCK_E_CONFLICT);
+	assert_held(*state, 1, "S[0,9]");
+}
+
+static void test_foreign_lock_among_many_own_ones(void **state)
+{
+	for (uint64_t i = 0; i < 1000; i++) {
+		bed_lock(*state, 1, S, 2 * i, 2 * i);
+		bed_told(*state);
+	}
+	bed_lock(*state, 11, S, 1001, 1001);
+	assert_int_equal(bed_test(*state, 1, E, 0, 1000), HF_LOCK_OK);
+	assert_int_equal(bed_test(*state, 1, E, 0, 1001), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_test(*state, 1, E, 1001, TO_EOF), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_test(*state, 1, E, 1002, TO_EOF), HF_LOCK_OK);
+	((struct bed *)*state)->is_silent = true; /* the purge of them all */
+}
+
+static void test_test_shows_and_changes_nothing(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, S, 0, 9);
+	bed_told(bed);
+	assert_int_equal(bed_test(bed, 11, S, 0, 9), HF_LOCK_OK);
+	assert_int_equal(bed_test(bed, 1, E, 0, 9), HF_LOCK_OK);
+	assert_int_equal(bed_test(bed, 11, E, 9, 20), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed->conflict.who.owner_id, 1);
+	bed->file = 1;
+	assert_int_equal(bed_test(bed, 11, E, 9, 20), HF_LOCK_OK);
+	assert_int_equal(bed_count(bed).files, 1);
+	assert_told(bed, "");
+}
+
+static void test_involved_says_who_has_anything_in_a_file(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_target holder = bed_target(bed, 1), waiter = bed_target(bed, 11);
+
+	assert_false(hf_lock_is_involved(bed->locks, &holder));
+	bed_lock(bed, 1, E, 0, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	assert_true(hf_lock_is_involved(bed->locks, &holder));
+	assert_true(hf_lock_is_involved(bed->locks, &waiter));
+	bed_cancel(bed, 11, E, 0, 9);
+	assert_false(hf_lock_is_involved(bed->locks, &waiter));
+}
+
+/* LIMITS */
+
+static void test_limit_of_a_client(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .locks_per_client = 3 });
+	bed_lock(&bed, 1, E, 0, 0);
+	bed_lock(&bed, 2, E, 2, 2);
+	bed_lock(&bed, 3, E, 4, 4);
+	assert_int_equal(bed_lock(&bed, 1, E, 6, 6), HF_LOCK_E_LIMIT);
+	assert_int_equal(bed_lock(&bed, 1, E, 1, 1), HF_LOCK_OK); /* merges */
+	assert_int_equal(bed_lock(&bed, 11, E, 6, 6), HF_LOCK_OK);
+	bed_unlock(&bed, 1, 0, 9);
+	assert_int_equal(bed_lock(&bed, 1, E, 8, 8), HF_LOCK_OK);
+	bed_close(&bed);
+}
+
+static void test_limit_of_a_file(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .locks_per_file = 2 });
+	bed_lock(&bed, 1, E, 0, 0);
+	bed_lock(&bed, 11, E, 2, 2);
+	assert_int_equal(bed_lock(&bed, 21, E, 4, 4), HF_LOCK_E_LIMIT);
+	bed.file = 1;
+	assert_int_equal(bed_lock(&bed, 21, E, 4, 4), HF_LOCK_OK);
+	bed_close(&bed);
+}
+
+static void test_limit_in_all(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .locks = 2 });
+	bed_lock(&bed, 1, E, 0, 0);
+	bed.file = 1;
+	bed_lock(&bed, 11, E, 0, 0);
+	bed.file = 2;
+	assert_int_equal(bed_lock(&bed, 21, E, 0, 0), HF_LOCK_E_LIMIT);
+	bed_close(&bed);
+}
+
+static void test_split_counts_against_the_limit_but_unlock_does_not(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .locks_per_client = 2 });
+	bed_lock(&bed, 1, E, 0, 9);
+	assert_int_equal(bed_lock(&bed, 1, S, 3, 3), HF_LOCK_E_LIMIT); /* would be three */
+	assert_held(&bed, 1, "E[0,9]");
+	bed_unlock(&bed, 1, 3, 3);
+	bed_unlock(&bed, 1, 6, 6);
+	assert_held(&bed, 1, "E[0,2] E[4,5] E[7,9]");
+	bed_close(&bed);
+}
+
+static void test_limit_of_waiters(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .waiters_per_file = 2, .waiters_per_client = 1 });
+	bed_lock(&bed, 1, E, 0, 9);
+	assert_int_equal(bed_wait(&bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
+	assert_int_equal(bed_wait(&bed, 12, E, 0, 9), HF_LOCK_E_LIMIT);  /* of the client */
+	assert_int_equal(bed_wait(&bed, 11, E, 0, 9), HF_LOCK_E_QUEUED); /* a repetition */
+	assert_int_equal(bed_wait(&bed, 21, E, 0, 9), HF_LOCK_E_QUEUED);
+	assert_int_equal(bed_wait(&bed, 2, E, 0, 9), HF_LOCK_E_LIMIT); /* of the file */
+	bed_close(&bed);
+}
+
+static void test_waiter_counts_as_the_lock_it_will_become(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .locks_per_client = 1 });
+	bed_lock(&bed, 1, E, 0, 9);
+	assert_int_equal(bed_wait(&bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
+	assert_int_equal(bed_lock(&bed, 12, E, 20, 29), HF_LOCK_E_LIMIT);
+	bed_close(&bed);
+}
+
+/* MEMORY: no slab may be added any more. */
+
+static void starve(struct hf_pool *pool)
+{
+	assert_int_equal(hf_pool_reserve(pool, 1), 0); /* at least one slab: no limit is 0 */
+	while (pool->n_free)
+		hf_pool_take(pool);
+	pool->n_slabs_max = pool->n_slabs;
+}
+
+static void test_want_of_memory_changes_nothing(void **state)
+{
+	struct bed bed;
+	struct hf_lock_counters before, after;
+	static char oh[100];
+
+	for (int pool = 0; pool < 6; pool++) {
+		struct hf_lock_request request = { .range = { 0, 9 }, .mode = E };
+
+		bed_open(&bed);
+		bed_lock(&bed, 1, E, 0, 9);
+		bed_told(&bed);
+		before = bed_count(&bed);
+		request.who = bed_target(&bed, 11);
+		request.who.oh = hf_bytes_of(oh, sizeof(oh));
+		request.wait = pool == 1;
+		if (pool != 1)
+			request.who.handle = hf_bytes_of_str("another file");
+		struct hf_pool *const pools[] = { &bed.locks->lock_pool,  &bed.locks->waiter_pool,
+						  &bed.locks->owner_pool, &bed.locks->holding_pool,
+						  &bed.locks->file_pool,  &bed.locks->oh_pool };
+
+		starve(pools[pool]);
+		assert_int_equal(hf_lock_acquire(bed.locks, &request, NULL), -ENOMEM);
+		after = bed_count(&bed);
+		after.bytes = before.bytes;
+		assert_memory_equal(&before, &after, sizeof(before));
+		assert_told(&bed, "");
+		hf_locks_free(bed.locks);
+	}
+}
+
+static void test_unlock_without_memory_for_the_split(void **state)
+{
+	struct bed bed;
+	struct hf_lock_target who;
+
+	bed_open(&bed);
+	bed_lock(&bed, 1, E, 0, 9);
+	starve(&bed.locks->lock_pool);
+	who = bed_target(&bed, 1);
+	assert_int_equal(hf_lock_release(bed.locks, &who, (struct hf_range){ 3, 5 }), -ENOMEM);
+	assert_held(&bed, 1, "E[0,9]");
+	hf_locks_free(bed.locks);
+}
+
+/* The release itself succeeds; the grant follows as soon as there is memory. */
+static void test_grant_without_memory_comes_later(void **state)
+{
+	struct bed bed;
+
+	bed_open(&bed);
+	bed_lock(&bed, 1, E, 0, 9);
+	bed_lock(&bed, 2, E, 20, 20);
+	bed_wait(&bed, 11, E, 0, 9);
+	bed_told(&bed);
+	starve(&bed.locks->lock_pool);
+	hf_lock_client_purge_older(bed.locks, &bed.clients[0], 3);
+	assert_told(&bed, "-o1 E[0,9], -o2 E[20,20]");
+	assert_int_equal(bed_count(&bed).waiters, 1);
+	bed.locks->lock_pool.n_slabs_max = 0;
+	bed_unlock(&bed, 21, 0, 0); /* any operation */
+	assert_told(&bed, "+o11 E[0,9]?, grant o11");
+	hf_locks_free(bed.locks);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		bed_test_of(test_shared_beside_shared),
+		bed_test_of(test_exclusive_against_shared),
+		bed_test_of(test_shared_against_exclusive),
+		bed_test_of(test_owners_of_one_client_conflict),
+		bed_test_of(test_conflict_shows_the_holder),
+		bed_test_of(test_upgrade_by_the_only_reader),
+		bed_test_of(test_refused_upgrade_keeps_the_shared_lock),
+		bed_test_of(test_foreign_lock_among_many_own_ones),
+		bed_test_of(test_test_shows_and_changes_nothing),
+		bed_test_of(test_involved_says_who_has_anything_in_a_file),
+		cmocka_unit_test(test_limit_of_a_client),
+		cmocka_unit_test(test_limit_of_a_file),
+		cmocka_unit_test(test_limit_in_all),
+		cmocka_unit_test(test_split_counts_against_the_limit_but_unlock_does_not),
+		cmocka_unit_test(test_limit_of_waiters),
+		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),
+		cmocka_unit_test(test_want_of_memory_changes_nothing),
+		cmocka_unit_test(test_unlock_without_memory_for_the_split),
+		cmocka_unit_test(test_grant_without_memory_comes_later),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

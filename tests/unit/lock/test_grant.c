@@ -1,0 +1,301 @@
+/* Grants in flight: confirm, refuse, cancel, and what the owner does meanwhile. */
+#include "bed.h"
+
+/* 1 holds, 11 waits and gets it. */
+static void grant_to_11(struct bed *bed, enum hf_lock_mode mode)
+{
+	bed_lock(bed, 1, E, 0, 9);
+	assert_int_equal(bed_wait(bed, 11, mode, 0, 9), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 0, 9);
+	bed_told(bed);
+}
+
+/* 11 holds shared, and gets exclusive. */
+static void upgrade_for_11(struct bed *bed)
+{
+	bed_lock(bed, 11, S, 0, 9);
+	bed_lock(bed, 1, S, 5, 5);
+	assert_int_equal(bed_wait(bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 5, 5);
+	assert_held(bed, 11, "E[0,9]?");
+	bed_told(bed);
+}
+
+static void test_provisional_lock_conflicts_as_a_real_one(void **state)
+{
+	grant_to_11(*state, E);
+	assert_int_equal(bed_lock(*state, 21, S, 0, 0), HF_LOCK_E_CONFLICT);
+	assert_int_equal(((struct bed *)*state)->conflict.flags, HF_LOCK_PROVISIONAL);
+}
+
+static void test_confirm(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, E);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_told(bed, "-o11 E[0,9]?, +o11 E[0,9], gone o11 confirmed");
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_held(bed, 11, "E[0,9]");
+}
+
+static void test_confirmed_lock_merges(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 10, 19);
+	grant_to_11(bed, E);
+	assert_held(bed, 11, "E[0,9]? E[10,19]");
+	hf_lock_grant_confirm(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "E[0,19]");
+}
+
+static void test_refuse_releases_exactly_that_range_and_serves_the_next(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 10, 19);
+	grant_to_11(bed, E);
+	bed_wait(bed, 21, E, 5, 5);
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_told(bed, "-o11 E[0,9]?, gone o11 refused, +o21 E[5,5]?, grant o21");
+	assert_held(bed, 11, "E[10,19]");
+}
+
+static void test_refuse_restores_the_shared_lock_of_an_upgrade(void **state)
+{
+	struct bed *bed = *state;
+
+	upgrade_for_11(bed);
+	bed_wait(bed, 21, S, 3, 3);
+	hf_lock_grant_refuse(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "S[0,9]");
+	assert_held(bed, 21, "S[3,3]?");
+}
+
+static void test_refuse_restores_state_number_and_volatility(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->is_volatile = true;
+	bed_lock(bed, 11, S, 0, 9);
+	bed->is_volatile = false;
+	bed_lock(bed, 1, S, 5, 5);
+	bed->state = 3;
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 5, 5);
+	hf_lock_grant_refuse(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "S[0,9]!");
+	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 3);
+	assert_held(bed, 11, "");
+}
+
+/* Gaps become new, shared parts are upgraded, exclusive parts stay as they were; and back. */
+static void test_refuse_restores_a_patchwork(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, S, 2, 3);
+	bed_lock(bed, 11, E, 6, 7);
+	bed_lock(bed, 1, E, 9, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 9, 9);
+	assert_held(bed, 11, "E[0,1]? E[2,3]? E[4,5]? E[6,7] E[8,9]?");
+	hf_lock_grant_refuse(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "S[2,3] E[6,7]");
+}
+
+static void test_confirm_merges_a_patchwork(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, S, 2, 3);
+	bed_lock(bed, 11, E, 6, 7);
+	bed_lock(bed, 1, E, 9, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 9, 9);
+	hf_lock_grant_confirm(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "E[0,9]");
+}
+
+/* A shared request over an own exclusive lock, granted late: nothing is given up before it is confirmed. */
+static void test_grant_never_weakens_before_it_is_confirmed(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 0, 4);
+	bed_lock(bed, 1, E, 5, 9);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_wait(bed, 21, S, 0, 0);
+	bed_unlock(bed, 1, 5, 9);
+	assert_held(bed, 11, "E[0,4] S[5,9]?");
+	assert_held(bed, 21, "");
+	bed_told(bed);
+	hf_lock_grant_refuse(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "E[0,4]");
+}
+
+static void test_confirmed_downgrade_serves_others(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 0, 4);
+	bed_lock(bed, 1, E, 5, 9);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_wait(bed, 21, S, 0, 0);
+	bed_unlock(bed, 1, 5, 9);
+	hf_lock_grant_confirm(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "S[0,9]");
+	assert_held(bed, 21, "S[0,0]?");
+}
+
+static void test_repeated_request_confirms(void **state)
+{
+	grant_to_11(*state, E);
+	assert_int_equal(bed_wait(*state, 11, E, 0, 9), HF_LOCK_OK);
+	assert_told(*state, "-o11 E[0,9]?, +o11 E[0,9], gone o11 confirmed");
+}
+
+static void test_repeated_non_blocking_request_confirms(void **state)
+{
+	grant_to_11(*state, S);
+	assert_int_equal(bed_lock(*state, 11, S, 0, 9), HF_LOCK_OK);
+	assert_held(*state, 11, "S[0,9]");
+	assert_int_equal(bed_count(*state).grants, 0);
+}
+
+static void test_unlock_ends_a_grant_within_the_range(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, E);
+	bed_unlock(bed, 11, 0, TO_EOF);
+	assert_told(bed, "-o11 E[0,9]?, gone o11 released");
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_held(bed, 11, "");
+}
+
+static void test_partial_unlock_is_not_undone_by_a_late_confirmation(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, E);
+	bed_unlock(bed, 11, 3, 4);
+	hf_lock_grant_confirm(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "E[0,2] E[5,9]");
+}
+
+static void test_partial_unlock_of_an_upgrade_is_not_restored(void **state)
+{
+	struct bed *bed = *state;
+
+	upgrade_for_11(bed);
+	bed_unlock(bed, 11, 3, 4);
+	hf_lock_grant_refuse(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "S[0,2] S[5,9]");
+}
+
+static void test_request_over_a_grant_is_not_refused_with_it(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, E);
+	assert_int_equal(bed_lock(bed, 11, E, 2, 3), HF_LOCK_OK); /* by another thread */
+	hf_lock_grant_refuse(bed->locks, bed->last_grant);
+	assert_held(bed, 11, "E[2,3]");
+}
+
+/* CANCEL */
+
+static void test_cancel_of_a_waiter(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	bed_wait(*state, 11, E, 0, 9);
+	bed_told(*state);
+	assert_int_equal(bed_cancel(*state, 11, E, 0, 9), HF_LOCK_OK);
+	assert_told(*state, "gone o11 cancelled");
+	bed_unlock(*state, 1, 0, 9);
+	assert_held(*state, 11, "");
+}
+
+static void test_cancel_serves_who_stood_behind(void **state)
+{
+	bed_lock(*state, 1, S, 0, 9);
+	bed_wait(*state, 11, E, 0, 9);
+	bed_wait(*state, 21, S, 0, 9);
+	bed_cancel(*state, 11, E, 0, 9);
+	assert_held(*state, 21, "S[0,9]?");
+}
+
+static void test_cancel_beats_a_grant_in_flight(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, E);
+	assert_int_equal(bed_cancel(bed, 11, E, 0, 9), HF_LOCK_OK);
+	assert_told(bed, "-o11 E[0,9]?, gone o11 cancelled");
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+}
+
+static void test_cancel_of_an_upgrade_in_flight_restores(void **state)
+{
+	upgrade_for_11(*state);
+	assert_int_equal(bed_cancel(*state, 11, E, 0, 9), HF_LOCK_OK);
+	assert_held(*state, 11, "S[0,9]");
+}
+
+static void test_cancel_of_a_held_lock(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	assert_int_equal(bed_cancel(*state, 1, E, 0, 9), HF_LOCK_E_HELD);
+	assert_held(*state, 1, "E[0,9]");
+}
+
+static void test_cancel_of_nothing(void **state)
+{
+	assert_int_equal(bed_cancel(*state, 1, E, 0, 9), HF_LOCK_E_NOTHING);
+	bed_lock(*state, 1, E, 0, 9);
+	assert_int_equal(bed_cancel(*state, 11, E, 0, 9), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_cancel(*state, 1, S, 0, 9), HF_LOCK_E_NOTHING);
+}
+
+static void test_cancel_matches_range_and_mode(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	bed_wait(*state, 11, E, 0, 9);
+	assert_int_equal(bed_cancel(*state, 11, E, 0, 8), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_cancel(*state, 11, S, 0, 9), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_waiters(*state), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		bed_test_of(test_provisional_lock_conflicts_as_a_real_one),
+		bed_test_of(test_confirm),
+		bed_test_of(test_confirmed_lock_merges),
+		bed_test_of(test_refuse_releases_exactly_that_range_and_serves_the_next),
+		bed_test_of(test_refuse_restores_the_shared_lock_of_an_upgrade),
+		bed_test_of(test_refuse_restores_state_number_and_volatility),
+		bed_test_of(test_refuse_restores_a_patchwork),
+		bed_test_of(test_confirm_merges_a_patchwork),
+		bed_test_of(test_grant_never_weakens_before_it_is_confirmed),
+		bed_test_of(test_confirmed_downgrade_serves_others),
+		bed_test_of(test_repeated_request_confirms),
+		bed_test_of(test_repeated_non_blocking_request_confirms),
+		bed_test_of(test_unlock_ends_a_grant_within_the_range),
+		bed_test_of(test_partial_unlock_is_not_undone_by_a_late_confirmation),
+		bed_test_of(test_partial_unlock_of_an_upgrade_is_not_restored),
+		bed_test_of(test_request_over_a_grant_is_not_refused_with_it),
+		bed_test_of(test_cancel_of_a_waiter),
+		bed_test_of(test_cancel_serves_who_stood_behind),
+		bed_test_of(test_cancel_beats_a_grant_in_flight),
+		bed_test_of(test_cancel_of_an_upgrade_in_flight_restores),
+		bed_test_of(test_cancel_of_a_held_lock),
+		bed_test_of(test_cancel_of_nothing),
+		bed_test_of(test_cancel_matches_range_and_mode),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+/*
+ * The kernel as judge: the same random, non-blocking sequence of requests to
+ * the engine and to fcntl OFD locks on a file. An owner is an open file
+ * description. After each step the answers are compared, and now and then the
+ * whole table, byte by byte, by asking both who is in the way of a stranger.
+ *
+ *	test_kernel_oracle [seed [steps]]    or HF_SEED, HF_STEPS
+ *
+ * One difference is known and kept out: the kernel has no queue here, so
+ * nobody waits.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lock/lock.h"
+
+enum {
+	OWNERS = 6,
+	STRANGER = OWNERS, /* holds nothing */
+	BYTES = 40,
+};
+
+static const uint64_t far =
+	HF_RANGE_EOF - BYTES; /* every second time at the very end of what a file can be */
+
+struct oracle {
+	struct hf_locks *locks;
+	struct hf_lock_client client;
+	int fds[OWNERS + 1];
+	uint64_t random, seed;
+	long step;
+	long n_ok, n_conflict;
+};
+
+static struct oracle o;
+
+static void fail(const char *why)
+{
+	fprintf(stderr, "FAILED: %s\n  again: test_kernel_oracle %llu %ld\n", why, (unsigned long long)o.seed,
+		o.step + 1);
+	exit(1);
+}
+
+static uint32_t chance(uint32_t n)
+{
+	o.random ^= o.random >> 12;
+	o.random ^= o.random << 25;
+	o.random ^= o.random >> 27;
+	return (uint32_t)((o.random * UINT64_C(0x2545F4914F6CDD1D)) >> 33) % n;
+}
+
+static struct hf_lock_target target_of(int owner)
+{
+	return (struct hf_lock_target){
+		.handle = hf_bytes_of_str("the file"),
+		.client = &o.client,
+		.owner_id = (uint64_t)owner,
+	};
+}
+
+static struct flock flock_of(short type, struct hf_range range)
+{
+	return (struct flock){
+		.l_type = type,
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)range.start,
+		.l_len = (off_t)hf_range_len(range),
+	};
+}
+
+static short type_of(enum hf_lock_mode mode)
+{
+	return mode == HF_LOCK_EXCLUSIVE ? F_WRLCK : mode == HF_LOCK_SHARED ? F_RDLCK : F_UNLCK;
+}
+
+static bool kernel_set(int owner, enum hf_lock_mode mode, struct hf_range range)
+{
+	struct flock lock = flock_of(type_of(mode), range);
+
+	if (fcntl(o.fds[owner], F_OFD_SETLK, &lock) == 0)
+		return true;
+	if (errno != EAGAIN && errno != EACCES)
+		fail("fcntl");
+	return false;
+}
+
+static bool kernel_test(int owner, enum hf_lock_mode mode, struct hf_range range)
+{
+	struct flock lock = flock_of(type_of(mode), range);
+
+	if (fcntl(o.fds[owner], F_OFD_GETLK, &lock) != 0)
+		fail("fcntl");
+	return lock.l_type == F_UNLCK;
+}
+
+static struct hf_range draw_range(void)
+{
+	struct hf_range range;
+	uint64_t base = chance(2) ? far : 0;
+	uint64_t len = chance(8) == 0 ? 0 : 1 + chance(chance(2) ? 4 : BYTES);
+
+	if (hf_range_from_offset_len(&range, base + chance(BYTES), len))
+		fail("range");
+	return range;
+}
+
+static void do_lock(void)
+{
+	struct hf_lock_request request = { .range = draw_range(),
+					   .mode = (enum hf_lock_mode)(1 + chance(2)) };
+	int owner = (int)chance(OWNERS);
+	int answer;
+
+	request.who = target_of(owner);
+	answer = hf_lock_acquire(o.locks, &request, NULL);
+	if (answer != HF_LOCK_OK && answer != HF_LOCK_E_CONFLICT)
+		fail("answer");
+	if (kernel_set(owner, request.mode, request.range) != (answer == HF_LOCK_OK))
+		fail("lock");
+	o.n_ok += answer == HF_LOCK_OK;
+	o.n_conflict += answer != HF_LOCK_OK;
+}
+
+static void do_unlock(void)
+{
+	struct hf_range range = draw_range();
+	int owner = (int)chance(OWNERS);
+	struct hf_lock_target who = target_of(owner);
+
+	if (hf_lock_release(o.locks, &who, range) || !kernel_set(owner, HF_LOCK_NONE, range))
+		fail("unlock");
+}
+
+static void test(int owner, enum hf_lock_mode mode, struct hf_range range)
+{
+	struct hf_lock_target who = target_of(owner);
+
+	if (kernel_test(owner, mode, range) != (hf_lock_test(o.locks, &who, range, mode, NULL) == HF_LOCK_OK))
+		fail("test");
+}
+
+static void compare_bytes(uint64_t base)
+{
+	for (uint64_t at = base; at <= base + BYTES; at++) {
+		for (int owner = 0; owner <= STRANGER; owner++) {
+			test(owner, HF_LOCK_SHARED, (struct hf_range){ at, at });
+			test(owner, HF_LOCK_EXCLUSIVE, (struct hf_range){ at, at });
+		}
+	}
+}
+
+static void begin(void)
+{
+	struct hf_locks_options options = { .key = { o.seed, 1 } };
+	char name[] = "/tmp/hf-oracle-XXXXXX";
+	int fd = mkstemp(name);
+
+	if (fd < 0 || hf_locks_new(&o.locks, &options) < 0)
+		fail("begin");
+	hf_lock_client_init(o.locks, &o.client);
+	for (int i = 0; i <= STRANGER; i++) {
+		o.fds[i] = open(name, O_RDWR | O_CLOEXEC);
+		if (o.fds[i] < 0)
+			fail("open");
+	}
+	close(fd);
+	unlink(name);
+}
+
+static uint64_t setting(int argc, char **argv, int at, const char *name, uint64_t standard)
+{
+	if (argc > at)
+		return strtoull(argv[at], NULL, 0);
+	return getenv(name) ? strtoull(getenv(name), NULL, 0) : standard;
+}
+
+int main(int argc, char **argv)
+{
+	long steps;
+
+	o.seed = setting(argc, argv, 1, "HF_SEED", 20250101);
+	steps = (long)setting(argc, argv, 2, "HF_STEPS", 200000);
+	if (steps > 200000 && argc <= 2)
+		steps = 200000; /* system calls: HF_STEPS is meant for the property test, too */
+	o.random = o.seed * 2654435761u + 88172645463325252u;
+	begin();
+	for (o.step = 0; o.step < steps; o.step++) {
+		uint32_t n = chance(10);
+
+		if (n < 5)
+			do_lock();
+		else if (n < 8)
+			do_unlock();
+		else
+			test((int)chance(OWNERS + 1), (enum hf_lock_mode)(1 + chance(2)), draw_range());
+		if (o.step % 500 == 0) {
+			compare_bytes(0);
+			compare_bytes(far);
+			if (hf_locks_check(o.locks))
+				fail(hf_locks_check(o.locks));
+		}
+	}
+	printf("seed %llu, %ld steps: %ld granted, %ld refused, all as the kernel says\n",
+	       (unsigned long long)o.seed, steps, o.n_ok, o.n_conflict);
+	hf_locks_free(o.locks);
+	for (int i = 0; i <= STRANGER; i++)
+		close(o.fds[i]);
+	return 0;
+}

@@ -1,0 +1,144 @@
+/* Share reservations. */
+#include "bed.h"
+
+enum {
+	NONE = 0,
+	READ = 1,
+	WRITE = 2,
+	BOTH = 3,
+};
+
+/* The owner is the client of @owner, and @oh. */
+static int share(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	who.oh = hf_bytes_of_str(oh);
+	return hf_lock_share(bed->locks, &who, access, deny, bed->state, false);
+}
+
+static void unshare(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	who.oh = hf_bytes_of_str(oh);
+	assert_int_equal(hf_lock_unshare(bed->locks, &who, access, deny), HF_LOCK_OK);
+}
+
+static void test_my_access_against_their_deny(void **state)
+{
+	assert_int_equal(share(*state, 1, "a", READ, WRITE), HF_LOCK_OK);
+	assert_int_equal(share(*state, 11, "a", WRITE, NONE), HF_LOCK_E_CONFLICT);
+	assert_int_equal(share(*state, 11, "a", READ, NONE), HF_LOCK_OK);
+}
+
+static void test_my_deny_against_their_access(void **state)
+{
+	share(*state, 1, "a", READ, NONE);
+	assert_int_equal(share(*state, 11, "a", WRITE, READ), HF_LOCK_E_CONFLICT);
+	assert_int_equal(share(*state, 11, "a", WRITE, WRITE), HF_LOCK_OK);
+}
+
+static void test_owner_is_client_and_oh(void **state)
+{
+	share(*state, 1, "a", READ, BOTH);
+	assert_int_equal(share(*state, 2, "a", BOTH, BOTH), HF_LOCK_OK); /* the svid does not matter */
+	assert_int_equal(share(*state, 1, "b", READ, NONE), HF_LOCK_E_CONFLICT);
+}
+
+static void test_counted_as_a_multiset(void **state)
+{
+	share(*state, 1, "a", READ, WRITE);
+	share(*state, 1, "a", READ, WRITE);
+	assert_told(*state, "+share a1 d2 n1, +share a1 d2 n2");
+	unshare(*state, 1, "a", READ, WRITE);
+	assert_int_equal(share(*state, 11, "x", WRITE, NONE), HF_LOCK_E_CONFLICT);
+	unshare(*state, 1, "a", READ, WRITE);
+	assert_told(*state, "-share a1 d2 n1, -share a1 d2 n0");
+	assert_int_equal(share(*state, 11, "x", WRITE, NONE), HF_LOCK_OK);
+}
+
+static void test_unshare_without_a_match_is_ok(void **state)
+{
+	unshare(*state, 1, "a", READ, WRITE);
+	share(*state, 1, "a", READ, WRITE);
+	unshare(*state, 1, "a", READ, NONE);
+	unshare(*state, 1, "b", READ, WRITE);
+	assert_told(*state, "+share a1 d2 n1");
+	assert_int_equal(bed_count(*state).shares, 1);
+}
+
+static void test_shares_and_locks_do_not_meet(void **state)
+{
+	share(*state, 1, "a", BOTH, BOTH);
+	assert_int_equal(bed_lock(*state, 11, E, 0, TO_EOF), HF_LOCK_OK);
+}
+
+static void test_purge_takes_shares(void **state)
+{
+	struct bed *bed = *state;
+
+	share(bed, 1, "a", READ, WRITE);
+	share(bed, 1, "a", READ, WRITE);
+	share(bed, 1, "b", READ, NONE);
+	bed_told(bed);
+	hf_lock_client_purge(bed->locks, &bed->clients[0]);
+	assert_told(bed, "-share a1 d2 n0, -share a1 d0 n0");
+	assert_int_equal(bed->clients[0].n_shares, 0);
+	assert_int_equal(bed_count(bed).files, 0);
+}
+
+static void test_purge_by_state_keeps_the_new_ones(void **state)
+{
+	struct bed *bed = *state;
+
+	share(bed, 1, "old", READ, NONE);
+	bed->state = 0;
+	share(bed, 1, "unknown", READ, NONE);
+	bed->state = 3;
+	share(bed, 1, "new", READ, NONE);
+	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 3);
+	assert_int_equal(bed_count(bed).shares, 1);
+}
+
+static void test_limits(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .shares_per_client = 2, .shares_per_file = 3 });
+	share(&bed, 1, "a", READ, NONE);
+	share(&bed, 1, "a", READ, NONE);
+	assert_int_equal(share(&bed, 1, "a", READ, NONE), HF_LOCK_E_LIMIT);
+	assert_int_equal(share(&bed, 11, "a", READ, NONE), HF_LOCK_OK);
+	assert_int_equal(share(&bed, 21, "a", READ, NONE), HF_LOCK_E_LIMIT);
+	bed_close(&bed);
+}
+
+static void test_limit_in_all(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .shares = 1 });
+	share(&bed, 1, "a", READ, NONE);
+	bed.file = 1;
+	assert_int_equal(share(&bed, 11, "a", READ, NONE), HF_LOCK_E_LIMIT);
+	bed_close(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		bed_test_of(test_my_access_against_their_deny),
+		bed_test_of(test_my_deny_against_their_access),
+		bed_test_of(test_owner_is_client_and_oh),
+		bed_test_of(test_counted_as_a_multiset),
+		bed_test_of(test_unshare_without_a_match_is_ok),
+		bed_test_of(test_shares_and_locks_do_not_meet),
+		bed_test_of(test_purge_takes_shares),
+		bed_test_of(test_purge_by_state_keeps_the_new_ones),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limit_in_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
