@@ -1,0 +1,227 @@
+/*
+ * When the medium fails, and how the store comes back.
+ *
+ *	healthy -> failed -> trying -> asking -> resyncing -> healthy
+ *	              ^--------'----------'-----------'
+ *
+ * Whatever was under way or waiting when the failure came is given up: the grants
+ * behind it are undone by the caller, so writing them later would be wrong. The
+ * caller's own tables are the truth, and coming back means writing all of them.
+ */
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/backend.h"
+
+#define FIRST_GAP (100 * HF_NS_PER_MS)
+#define MAX_GAP   (10 * HF_NS_PER_S)
+#define CALM      (60 * HF_NS_PER_S) /* healthy for so long: the next failure is a new one */
+
+static void on_recover_timer(struct hf_timer *timer);
+
+void hf_store_init_health(struct hf_store *store)
+{
+	hf_batch_init(&store->resync, store, HF_STORE_ALL);
+	hf_timer_init(&store->recover_timer, store->loop, on_recover_timer);
+	store->recover_gap = FIRST_GAP;
+}
+
+void hf_store_deinit_health(struct hf_store *store)
+{
+	hf_timer_stop(&store->recover_timer);
+	hf_batch_deinit(&store->resync);
+}
+
+bool hf_store_is_healthy(const struct hf_store *store)
+{
+	return store->health == HF_STORE_HEALTHY;
+}
+
+/* Failing */
+
+static void try_later(struct hf_store *store)
+{
+	store->health = HF_STORE_FAILED;
+	/* Without memory for a timer there is nothing left to try with. */
+	if (hf_timer_start(&store->recover_timer, store->recover_gap) < 0)
+		hf_log_error("the store will not be tried again", "backend=%s", store->ops->name);
+	store->recover_gap = HF_MIN(store->recover_gap * 2, MAX_GAP);
+}
+
+/* Gives up what waits in @stream; the first ticket that is lost by that. */
+static uint64_t give_up(struct hf_store *store, struct hf_store_stream *stream, bool was_healthy)
+{
+	uint64_t first_lost = store->issued + 1;
+	bool is_lossy = !hf_store_stream_is_idle(stream);
+
+	for (int i = 0; i < 2; i++) {
+		if (stream->batches[i].is_lost)
+			is_lossy = true;
+		if (stream->batches[i].is_flying)
+			stream->batches[i].is_lost = true;
+		else
+			hf_batch_reset(&stream->batches[i], store->next_id);
+	}
+	if (is_lossy)
+		first_lost = stream->reached + 1;
+	else if (was_healthy)
+		stream->reached = store->issued;
+	stream->filling->last_ticket = stream->reached;
+	return first_lost;
+}
+
+void hf_store_fail(struct hf_store *store, int r)
+{
+	bool was_healthy = store->health == HF_STORE_HEALTHY;
+	uint64_t clients, locks;
+
+	if (!was_healthy && store->health != HF_STORE_RESYNCING)
+		return;
+	if (was_healthy && hf_loop_now(store->loop) - store->recovered_at > CALM) {
+		store->recover_gap = FIRST_GAP;
+		store->failure = 0;
+	}
+	if (r != store->failure)
+		hf_log_error("the store cannot write; nothing new is promised until it can",
+			     "backend=%s error=%s", store->ops->name, strerror(-r));
+	store->failure = r;
+	store->counts.n_failures++;
+	hf_task_cancel(&store->commit_task);
+	clients = give_up(store, &store->streams[HF_STORE_CLIENTS], was_healthy);
+	locks = give_up(store, &store->streams[HF_STORE_LOCKS], was_healthy);
+	try_later(store);
+	store->events->on_failed(store->user, HF_MIN(clients, locks));
+}
+
+void hf_store_lost(struct hf_store *store, int r)
+{
+	hf_store_fail(store, r);
+}
+
+/* Coming back */
+
+static bool is_flying(const struct hf_store *store)
+{
+	return store->resync.is_flying || hf_store_stream_is_flying(&store->streams[HF_STORE_CLIENTS]) ||
+	       hf_store_stream_is_flying(&store->streams[HF_STORE_LOCKS]);
+}
+
+static void on_recover_timer(struct hf_timer *timer)
+{
+	struct hf_store *store = hf_container_of(timer, struct hf_store, recover_timer);
+
+	if (is_flying(store)) {
+		try_later(store);
+		return;
+	}
+	store->health = HF_STORE_TRYING;
+	store->ops->recover(store);
+}
+
+static int add_state(struct hf_store *store)
+{
+	uint8_t *out = hf_batch_reserve(&store->resync);
+
+	if (!out)
+		return hf_trace(-ENOMEM);
+	hf_batch_add(&store->resync, hf_record_encode_state(out, &store->state));
+	return 0;
+}
+
+void hf_store_recover_done(struct hf_store *store, int r)
+{
+	assert(store->health == HF_STORE_TRYING);
+	if (r < 0) {
+		hf_log_debug("the store is not back yet", "backend=%s error=%s", store->ops->name,
+			     strerror(-r));
+		try_later(store);
+		return;
+	}
+	store->health = HF_STORE_ASKING;
+	store->resync_error = 0;
+	hf_batch_reset(&store->resync, UINT64_MAX);
+	store->resync_error = add_state(store);
+	if (store->resync_error == 0)
+		store->events->on_resync(store->user);
+	if (store->resync_error < 0) {
+		hf_batch_reset(&store->resync, UINT64_MAX);
+		try_later(store);
+		return;
+	}
+	/* From here on new writes are taken; they wait behind the resync and fall with it. */
+	store->health = HF_STORE_RESYNCING;
+	hf_store_reset_streams(store);
+	store->resync.is_flying = true;
+	store->ops->commit(store, &store->resync);
+}
+
+void hf_store_resync_done(struct hf_store *store, int r)
+{
+	hf_batch_reset(&store->resync, UINT64_MAX);
+	if (store->health != HF_STORE_RESYNCING)
+		return;
+	if (r < 0) {
+		hf_store_fail(store, r);
+		return;
+	}
+	store->health = HF_STORE_HEALTHY;
+	store->recovered_at = hf_loop_now(store->loop);
+	hf_log_info("the store is back; everything was written again", "backend=%s", store->ops->name);
+	hf_loop_defer(store->loop, &store->commit_task);
+	store->events->on_recovered(store->user);
+}
+
+/* The answer to on_resync */
+
+static int keep(struct hf_store *store, int length)
+{
+	if (length < 0) {
+		store->resync_error = length;
+		return hf_trace(length);
+	}
+	hf_batch_add(&store->resync, length);
+	return 0;
+}
+
+static uint8_t *reserve(struct hf_store *store)
+{
+	uint8_t *out;
+
+	assert(store->health == HF_STORE_ASKING);
+	out = hf_batch_reserve(&store->resync);
+	if (!out)
+		store->resync_error = -ENOMEM;
+	return out;
+}
+
+int hf_store_resync_client(struct hf_store *store, const struct hf_store_client *client)
+{
+	uint8_t *out = reserve(store);
+
+	return out ? keep(store, hf_record_encode_client(out, client)) : hf_trace(-ENOMEM);
+}
+
+int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *lock)
+{
+	uint8_t *out;
+
+	if (store->state.durability == HF_STORE_NONE)
+		return 0;
+	out = reserve(store);
+	return out ? keep(store, hf_record_encode_lock(out, lock)) : hf_trace(-ENOMEM);
+}
+
+int hf_store_resync_share(struct hf_store *store, const struct hf_store_share *share)
+{
+	uint8_t *out;
+
+	if (store->state.durability == HF_STORE_NONE)
+		return 0;
+	out = reserve(store);
+	return out ? keep(store, hf_record_encode_share(out, share)) : hf_trace(-ENOMEM);
+}

@@ -1,0 +1,270 @@
+/* The embedded store: LMDB with a journal in front. Its files and keys are told in internal.h. */
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/lmdb/internal.h"
+
+static void lmdb_free(struct hf_store *store)
+{
+	struct hf_lmdb *lmdb = hf_lmdb_of(store);
+
+	hf_lmdb_stop_work(lmdb);
+	hf_journal_close(&lmdb->journal);
+	hf_lmdb_close_file(lmdb);
+	hf_closep(&lmdb->lock_fd); /* last: another may come now */
+	hf_closep(&lmdb->dir_fd);
+	free(lmdb->path);
+}
+
+static int fold_all(struct hf_lmdb *lmdb)
+{
+	int segments[HF_LMDB_MAX_FOLD], r;
+	unsigned int n;
+
+	while ((n = hf_journal_oldest(&lmdb->journal, true, segments, HF_LMDB_MAX_FOLD)) > 0) {
+		r = hf_lmdb_fold(lmdb, segments, n);
+		if (r < 0)
+			return hf_trace(r);
+		for (unsigned int i = 0; i < n; i++)
+			hf_journal_release(&lmdb->journal, segments[i]);
+	}
+	return 0;
+}
+
+/* State */
+
+static int lmdb_load_state(struct hf_store *store, struct hf_store_state *statep)
+{
+	struct hf_lmdb *lmdb = hf_lmdb_of(store);
+	struct hf_record record;
+	struct hf_lmdb_key key;
+	struct hf_bytes value;
+	MDB_txn *txn;
+	int r;
+
+	r = hf_lmdb_error(mdb_txn_begin(lmdb->env, NULL, MDB_RDONLY, &txn));
+	if (r < 0)
+		return hf_trace(r);
+	hf_lmdb_key_of_text(&key, "server:state");
+	r = hf_lmdb_get(lmdb, txn, &key, &value);
+	if (r > 0) {
+		r = hf_record_decode(&record, HF_RECORD_STATE, value);
+		if (r == 0) {
+			*statep = record.state;
+			r = 1;
+		}
+	}
+	mdb_txn_abort(txn);
+	return hf_trace(r);
+}
+
+struct saving {
+	const struct hf_store_state *state;
+	bool drop_locks;
+	bool drop_clients;
+};
+
+static int write_state(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
+{
+	const struct saving *saving = user;
+	struct hf_record record = { .type = HF_RECORD_STATE };
+	uint8_t bytes[HF_RECORD_MAX];
+	int length, rc = 0;
+
+	if (saving->drop_clients)
+		rc = hf_lmdb_drop_clients(lmdb, txn);
+	if (rc == 0 && saving->drop_locks)
+		rc = hf_lmdb_drop_locks(lmdb, txn);
+	if (rc == 0 && saving->drop_locks)
+		rc = hf_lmdb_put_u64(lmdb, txn, "server:folded", lmdb->journal.next_sequence - 1);
+	if (rc || !saving->state)
+		return rc;
+	length = hf_record_encode_state(bytes, saving->state);
+	record.body = hf_bytes_of(bytes + HF_RECORD_HEADER, (uint32_t)length - HF_RECORD_HEADER);
+	return hf_lmdb_apply(lmdb, txn, &record);
+}
+
+static int save(struct hf_lmdb *lmdb, struct saving *saving)
+{
+	int r = 0;
+
+	hf_lmdb_stop_work(lmdb); /* at most a fold, which may be done again */
+	if (!saving->drop_locks)
+		r = fold_all(lmdb);
+	if (r == 0)
+		r = hf_lmdb_transact(lmdb, write_state, saving);
+	if (r == 0 && saving->drop_locks)
+		hf_journal_reset(&lmdb->journal);
+	return hf_trace(r);
+}
+
+static int lmdb_save_state(struct hf_store *store, const struct hf_store_state *state, bool drop_locks)
+{
+	struct saving saving = { .state = state, .drop_locks = drop_locks };
+
+	return save(hf_lmdb_of(store), &saving);
+}
+
+static int lmdb_clear(struct hf_store *store)
+{
+	struct saving saving = { .drop_locks = true, .drop_clients = true };
+
+	return save(hf_lmdb_of(store), &saving);
+}
+
+/* Loading */
+
+static const char *prefix_of(enum hf_record_type type)
+{
+	switch (type) {
+	case HF_RECORD_LOCK:
+		return "lock:";
+	case HF_RECORD_SHARE:
+		return "share:";
+	default:
+		return "nsm:client:";
+	}
+}
+
+/* The checksums were looked at when the file was opened. */
+static int load_from(MDB_cursor *cursor, enum hf_record_type type,
+		     int (*fn)(void *user, const struct hf_record *record), void *user)
+{
+	const char *prefix = prefix_of(type);
+	size_t len = strlen(prefix);
+	MDB_val k = { len, (void *)(uintptr_t)prefix }, v;
+	struct hf_record record;
+	int rc, r;
+
+	rc = mdb_cursor_get(cursor, &k, &v, MDB_SET_RANGE);
+	for (; rc == 0 && k.mv_size >= len && memcmp(k.mv_data, prefix, len) == 0;
+	     rc = mdb_cursor_get(cursor, &k, &v, MDB_NEXT)) {
+		if (v.mv_size < HF_LMDB_CHECKSUM)
+			return hf_trace(-EBADMSG);
+		r = hf_record_decode(&record, type,
+				     hf_bytes_of(v.mv_data, (uint32_t)(v.mv_size - HF_LMDB_CHECKSUM)));
+		if (r == 0)
+			r = fn(user, &record);
+		if (r)
+			return r;
+	}
+	return rc == MDB_NOTFOUND ? 0 : hf_trace(hf_lmdb_error(rc));
+}
+
+static int lmdb_load(struct hf_store *store, enum hf_record_type type,
+		     int (*fn)(void *user, const struct hf_record *record), void *user)
+{
+	struct hf_lmdb *lmdb = hf_lmdb_of(store);
+	MDB_cursor *cursor;
+	MDB_txn *txn;
+	int r;
+
+	r = hf_lmdb_error(mdb_txn_begin(lmdb->env, NULL, MDB_RDONLY, &txn));
+	if (r < 0)
+		return hf_trace(r);
+	r = hf_lmdb_error(
+		mdb_cursor_open(txn, type == HF_RECORD_LOCK ? lmdb->locks_dbi : lmdb->dbi, &cursor));
+	if (r == 0) {
+		r = load_from(cursor, type, fn, user);
+		mdb_cursor_close(cursor);
+	}
+	mdb_txn_abort(txn);
+	return r;
+}
+
+/* Life */
+
+static const struct hf_store_ops lmdb_ops = {
+	.name = "lmdb",
+	.free = lmdb_free,
+	.load_state = lmdb_load_state,
+	.save_state = lmdb_save_state,
+	.load = lmdb_load,
+	.clear = lmdb_clear,
+	.commit = hf_lmdb_commit,
+	.recover = hf_lmdb_recover,
+};
+
+static int read_folded(struct hf_lmdb *lmdb, uint64_t *foldedp)
+{
+	MDB_txn *txn;
+	int r = hf_lmdb_error(mdb_txn_begin(lmdb->env, NULL, MDB_RDONLY, &txn));
+
+	if (r < 0)
+		return hf_trace(r);
+	r = hf_lmdb_get_u64(lmdb, txn, "server:folded", foldedp);
+	mdb_txn_abort(txn);
+	return r;
+}
+
+static int open_journal(struct hf_lmdb *lmdb)
+{
+	struct hf_store_state before;
+	const char *wrong = NULL;
+	unsigned int segment = 0;
+	uint64_t folded = 0;
+	bool is_trusted;
+	int r;
+
+	r = lmdb_load_state(&lmdb->store, &before);
+	if (r < 0)
+		return r;
+	/* What the machine did not sync before it went down may be there in any mixture. */
+	is_trusted = r == 0 || hf_store_is_intact(&before, &lmdb->store.state);
+	r = read_folded(lmdb, &folded);
+	if (r < 0)
+		return r;
+	r = hf_journal_open(&lmdb->journal, lmdb->dir_fd, lmdb->instance, folded, is_trusted, &wrong,
+			    &segment);
+	if (r < 0)
+		hf_log_error(
+			"the store's journal is refused and left as it is; move it away to start without it",
+			"path=%s/journal.%u reason=%s", lmdb->path, segment, wrong ? wrong : strerror(-r));
+	return r < 0 ? r : fold_all(lmdb);
+}
+
+static int open_all(struct hf_lmdb *lmdb)
+{
+	int r;
+
+	r = hf_lmdb_lock_folder(lmdb);
+	if (r == 0)
+		r = hf_lmdb_open_file(lmdb);
+	if (r < 0)
+		return r; /* and has said why */
+	r = open_journal(lmdb);
+	if (r < 0)
+		hf_log_error("the store cannot be opened", "path=%s error=%s", lmdb->path, strerror(-r));
+	return r;
+}
+
+int hf_store_open_lmdb(struct hf_store **storep, struct hf_loop *loop, const struct hf_store_options *options)
+{
+	struct hf_lmdb *lmdb = calloc(1, sizeof(*lmdb));
+	int r;
+
+	if (!lmdb)
+		return hf_trace(-ENOMEM);
+	lmdb->dir_fd = lmdb->lock_fd = -1;
+	for (unsigned int i = 0; i < HF_JOURNAL_SEGMENTS; i++)
+		lmdb->journal.segments[i].fd = -1;
+	r = hf_store_init(&lmdb->store, loop, &lmdb_ops, options);
+	if (r < 0) {
+		free(lmdb);
+		return hf_trace(r);
+	}
+	lmdb->path = strdup(options->path);
+	r = lmdb->path ? open_all(lmdb) : -ENOMEM;
+	if (r < 0) {
+		hf_store_free(&lmdb->store);
+		return hf_trace(r);
+	}
+	*storep = &lmdb->store;
+	return 0;
+}

@@ -1,0 +1,112 @@
+/* From nothing to a connection that is ready for use. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/postgres/internal.h"
+
+/* Notices such as "table exists already" are nobody's business. */
+static void ignore_notice(void *user, const PGresult *result)
+{
+}
+
+static int await_connection(struct hf_loop *loop, PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	uint64_t deadline = hf_loop_clock(loop) + HF_PG_TIMEOUT;
+	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+
+	if (PQstatus(conn) == CONNECTION_BAD)
+		status = PGRES_POLLING_FAILED;
+	while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
+		struct pollfd pfd = { .fd = PQsocket(conn),
+				      .events = status == PGRES_POLLING_READING ? POLLIN : POLLOUT };
+		uint64_t at = hf_loop_clock(loop);
+
+		if (at >= deadline || poll(&pfd, 1, (int)((deadline - at) / HF_NS_PER_MS) + 1) <= 0) {
+			snprintf(message, HF_PG_MAX_MESSAGE, "no connection within %d s",
+				 (int)(HF_PG_TIMEOUT / HF_NS_PER_S));
+			return -ETIMEDOUT;
+		}
+		status = PQconnectPoll(conn);
+	}
+	if (status == PGRES_POLLING_OK)
+		return 0;
+	hf_pg_note_error(conn, message);
+	return -ENOTCONN;
+}
+
+/* The session's lock on the server's name. It waits a little: the session of a run that was killed may
+ * not have ended yet. */
+static int lock_server(PGconn *conn, const char *server, char message[HF_PG_MAX_MESSAGE])
+{
+	const char *params[] = { server };
+	PGresult *result =
+		hf_pg_query(conn, "SELECT pg_advisory_lock(hashtextextended('holdfast:' || $1, 0))", 1,
+			    params, false, message);
+
+	if (result) {
+		PQclear(result);
+		return 0;
+	}
+	if (strstr(message, "lock timeout"))
+		snprintf(message, HF_PG_MAX_MESSAGE, "another holdfastd of the same server.name uses it");
+	return -EBUSY;
+}
+
+/* Who keeps what is not synced: the server process, from its start to its crash. */
+static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char message[HF_PG_MAX_MESSAGE])
+{
+	hf_cleanup(hf_pg_clearp) PGresult *result =
+		hf_pg_query(conn, "SELECT extract(epoch FROM pg_postmaster_start_time())::text", 0, NULL,
+			    false, message);
+
+	if (!result)
+		return hf_trace(-EIO);
+	snprintf(medium, HF_STORE_MAX_BOOT_ID + 1, "%s", PQgetvalue(result, 0, 0));
+	return 0;
+}
+
+static int make_ready(struct hf_pg *pg, PGconn *conn)
+{
+	int r;
+
+	r = hf_pg_run(
+		conn,
+		"SET client_min_messages = error; SET lock_timeout = '5s'; SET statement_timeout = '15s';"
+		"SET idle_in_transaction_session_timeout = 0; SET standard_conforming_strings = on",
+		pg->message);
+	if (r == 0)
+		r = hf_pg_migrate(conn, -1, pg->message);
+	if (r == 0)
+		r = lock_server(conn, pg->server, pg->message);
+	if (r == 0)
+		r = read_medium(conn, pg->medium, pg->message);
+	if (r == 0)
+		r = hf_pg_prepare(conn, pg->message);
+	return r;
+}
+
+int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
+{
+	static const char *const keywords[] = { "dbname", "fallback_application_name", "client_encoding",
+						"tcp_user_timeout", NULL };
+	const char *const values[] = { pg->conninfo, "holdfastd", "UTF8", "15000", NULL };
+	PGconn *conn = PQconnectStartParams(keywords, values, 1);
+	int r;
+
+	if (!conn)
+		return hf_trace(-ENOMEM);
+	PQsetNoticeReceiver(conn, ignore_notice, NULL);
+	r = await_connection(pg->store.loop, conn, pg->message);
+	if (r == 0)
+		r = PQsetnonblocking(conn, 1) < 0 ? -EIO : make_ready(pg, conn);
+	if (r < 0) {
+		PQfinish(conn);
+		return hf_trace(r);
+	}
+	*connp = conn;
+	return 0;
+}

@@ -1,0 +1,79 @@
+/*
+ * The tables, step by step. A step that was released is never changed; a new one
+ * is added below. down undoes up.
+ *
+ * The indexes on names are hash indexes: they are asked for equality only, and
+ * take names of any length.
+ */
+#include "base/macros.h"
+#include "store/postgres/internal.h"
+
+const struct hf_pg_migration hf_pg_migrations[] = {
+	{
+		.name = "server state, registrations and locks",
+		.up = "CREATE TABLE holdfast_server_state ("
+		      " server text PRIMARY KEY,"
+		      " epoch bigint NOT NULL,"
+		      " sm_state integer NOT NULL,"
+		      " is_clean boolean NOT NULL,"
+		      " is_complete boolean NOT NULL,"
+		      " lock_durability smallint NOT NULL,"
+		      " boot_id text NOT NULL,"
+		      " medium text NOT NULL);"
+		      "CREATE TABLE nsm_client_registrations ("
+		      " server text NOT NULL,"
+		      " client_key text NOT NULL,"
+		      " client_id text NOT NULL,"
+		      " protocol text NOT NULL,"
+		      " mon_name text NOT NULL,"
+		      " address bytea NOT NULL,"
+		      " local_address bytea NOT NULL,"
+		      " address_text text NOT NULL,"
+		      " has_callback boolean NOT NULL,"
+		      " callback_host text NOT NULL,"
+		      " callback_program bigint NOT NULL,"
+		      " callback_version bigint NOT NULL,"
+		      " callback_procedure bigint NOT NULL,"
+		      " priv bytea NOT NULL,"
+		      " sm_state integer NOT NULL,"
+		      " registered_at timestamptz NOT NULL,"
+		      " last_seen timestamptz NOT NULL,"
+		      " PRIMARY KEY (server, client_key));"
+		      "CREATE INDEX nsm_client_registrations_callback_host"
+		      " ON nsm_client_registrations USING hash (callback_host);"
+		      "CREATE INDEX nsm_client_registrations_registered_at"
+		      " ON nsm_client_registrations (registered_at);"
+		      "CREATE INDEX nsm_client_registrations_mon_name"
+		      " ON nsm_client_registrations USING hash (mon_name);"
+		      "CREATE TABLE holdfast_locks ("
+		      " server text NOT NULL,"
+		      " lock_id bigint NOT NULL,"
+		      " share text NOT NULL,"
+		      " handle bytea NOT NULL,"
+		      " client_id text NOT NULL,"
+		      " oh bytea NOT NULL,"
+		      " owner bigint NOT NULL,"
+		      " range_start bigint NOT NULL,"
+		      " range_end bigint NOT NULL,"
+		      " epoch bigint NOT NULL,"
+		      " client_state integer NOT NULL,"
+		      " flags integer NOT NULL,"
+		      " kind smallint NOT NULL,"
+		      " mode smallint NOT NULL,"
+		      " PRIMARY KEY (server, lock_id))",
+		.down = "DROP TABLE holdfast_locks;"
+			"DROP TABLE nsm_client_registrations;"
+			"DROP TABLE holdfast_server_state",
+	},
+	{
+		.name = "share reservations",
+		.up = "CREATE TABLE holdfast_shares ("
+		      " server text NOT NULL,"
+		      " share_id bigint NOT NULL,"
+		      " reservation bytea NOT NULL,"
+		      " PRIMARY KEY (server, share_id))",
+		.down = "DROP TABLE holdfast_shares",
+	},
+};
+
+const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

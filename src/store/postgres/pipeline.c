@@ -1,0 +1,228 @@
+/*
+ * The connection in service: batches go out as transactions in a pipeline, and
+ * their results come back through the loop, in order. Whatever goes wrong, the
+ * connection is given up with all that was on its way; a worker thread makes
+ * another, since looking up and reaching a database may take its time.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "loop/socket.h"
+#include "store/postgres/internal.h"
+
+static void give_up(struct hf_pg *pg);
+
+static void on_silence(struct hf_timer *timer)
+{
+	struct hf_pg *pg = hf_container_of(timer, struct hf_pg, silence_timer);
+
+	snprintf(pg->message, sizeof(pg->message), "the database does not answer");
+	give_up(pg);
+}
+
+static void on_ready(void *user, unsigned int events);
+
+/* Sends what libpq has kept, and watches for what is needed next. */
+static bool flush(struct hf_pg *pg)
+{
+	int left = PQflush(pg->conn);
+
+	if (left < 0) {
+		hf_pg_note_error(pg->conn, pg->message);
+		return false;
+	}
+	return hf_socket_watch(pg->socket, left ? HF_SOCKET_READ | HF_SOCKET_WRITE : HF_SOCKET_READ, on_ready,
+			       pg) == 0;
+}
+
+/* Results */
+
+static void finish_first(struct hf_pg *pg)
+{
+	struct hf_store_batch *batch = pg->flying[0];
+
+	assert(pg->n_flying > 0);
+	pg->n_flying--;
+	memmove(pg->flying, pg->flying + 1, pg->n_flying * sizeof(pg->flying[0]));
+	if (pg->n_flying == 0)
+		hf_timer_stop(&pg->silence_timer);
+	hf_store_batch_done(batch, 0);
+}
+
+static bool is_good(struct hf_pg *pg, const PGresult *result)
+{
+	switch (PQresultStatus(result)) {
+	case PGRES_COMMAND_OK:
+	case PGRES_TUPLES_OK:
+	case PGRES_PIPELINE_SYNC:
+		return true;
+	default:
+		hf_pg_note(pg->message, PQresultErrorMessage(result));
+		return false;
+	}
+}
+
+/* Takes every result that is there. Between two statements libpq gives a NULL, and one more at the end. */
+static bool take_results(struct hf_pg *pg)
+{
+	int n_nothing = 0;
+
+	while (pg->n_flying && n_nothing < 2 && !PQisBusy(pg->conn)) {
+		hf_cleanup(hf_pg_clearp) PGresult *result = PQgetResult(pg->conn);
+
+		n_nothing = result ? 0 : n_nothing + 1;
+		if (!result)
+			continue;
+		if (!is_good(pg, result))
+			return false;
+		if (PQresultStatus(result) == PGRES_PIPELINE_SYNC)
+			finish_first(pg);
+	}
+	return true;
+}
+
+static void on_ready(void *user, unsigned int events)
+{
+	struct hf_pg *pg = user;
+
+	if (events & HF_SOCKET_READ && !PQconsumeInput(pg->conn)) {
+		hf_pg_note_error(pg->conn, pg->message);
+		give_up(pg);
+		return;
+	}
+	if (pg->n_flying)
+		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+	if (!take_results(pg) || !flush(pg))
+		give_up(pg);
+}
+
+/* Losing the connection */
+
+void hf_pg_disconnect(struct hf_pg *pg)
+{
+	hf_timer_stop(&pg->silence_timer);
+	hf_socket_close(pg->socket); /* before libpq closes what it watches */
+	pg->socket = NULL;
+	PQfinish(pg->conn);
+	pg->conn = NULL;
+	pg->is_pipelined = false;
+}
+
+static void give_up(struct hf_pg *pg)
+{
+	if (pg->store.health == HF_STORE_HEALTHY)
+		hf_log_warn("the connection to the database is given up", "reason=%s", pg->message);
+	hf_pg_disconnect(pg);
+	while (pg->n_flying) {
+		struct hf_store_batch *batch = pg->flying[--pg->n_flying];
+
+		hf_store_batch_done(batch, -ENOTCONN);
+	}
+	/* Also where nothing was on its way: what it did not sync may be lost with it. */
+	hf_store_lost(&pg->store, -ENOTCONN);
+}
+
+/* Sending */
+
+static int enter_pipeline(struct hf_pg *pg)
+{
+	if (pg->is_pipelined)
+		return 0;
+	if (!PQenterPipelineMode(pg->conn)) {
+		hf_pg_note_error(pg->conn, pg->message);
+		return hf_trace(-EIO);
+	}
+	pg->is_pipelined = true;
+	return 0;
+}
+
+int hf_pg_leave_pipeline(struct hf_pg *pg)
+{
+	if (!pg->conn)
+		return hf_trace(-ENOTCONN);
+	if (!pg->is_pipelined)
+		return 0;
+	assert(pg->n_flying == 0);
+	if (!PQexitPipelineMode(pg->conn)) {
+		hf_pg_note_error(pg->conn, pg->message);
+		return hf_trace(-EIO);
+	}
+	pg->is_pipelined = false;
+	return 0;
+}
+
+void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch)
+{
+	struct hf_pg *pg = hf_pg_of(store);
+	int r = -ENOTCONN;
+
+	if (!pg->conn) {
+		hf_store_batch_done(batch, r);
+		return;
+	}
+	assert(pg->n_flying < HF_PG_MAX_FLYING);
+	pg->flying[pg->n_flying++] = batch;
+	r = enter_pipeline(pg);
+	if (r == 0)
+		r = hf_pg_send_batch(pg, pg->conn, batch);
+	if (r < 0 && PQstatus(pg->conn) != CONNECTION_OK)
+		hf_pg_note_error(pg->conn, pg->message);
+	if (r == 0)
+		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+	if (r < 0 || !flush(pg))
+		give_up(pg);
+}
+
+/* Coming back */
+
+int hf_pg_adopt(struct hf_pg *pg, PGconn *conn)
+{
+	int r;
+
+	hf_timer_init(&pg->silence_timer, pg->store.loop, on_silence);
+	pg->conn = conn;
+	memcpy(pg->store.state.medium, pg->medium, sizeof(pg->medium));
+	r = hf_socket_adopt(&pg->socket, pg->store.loop, PQsocket(conn));
+	if (r == 0)
+		r = hf_socket_watch(pg->socket, HF_SOCKET_READ, on_ready, pg);
+	if (r < 0)
+		hf_pg_disconnect(pg);
+	return hf_trace(r);
+}
+
+static void run_connect(struct hf_work *work)
+{
+	struct hf_pg *pg = hf_container_of(work, struct hf_pg, connect_work);
+
+	pg->connect_result = hf_pg_connect(pg, &pg->fresh);
+}
+
+static void on_connected(struct hf_work *work)
+{
+	struct hf_pg *pg = hf_container_of(work, struct hf_pg, connect_work);
+	int r = pg->connect_result;
+
+	if (r == 0) {
+		r = hf_pg_adopt(pg, pg->fresh);
+		pg->fresh = NULL;
+	} else {
+		hf_log_debug("the database cannot be reached yet", "reason=%s", pg->message);
+	}
+	hf_store_recover_done(&pg->store, r);
+}
+
+void hf_pg_recover(struct hf_store *store)
+{
+	struct hf_pg *pg = hf_pg_of(store);
+	int r;
+
+	if (pg->conn)
+		hf_pg_disconnect(pg);
+	r = hf_work_submit(store->loop, &pg->connect_work, run_connect, on_connected);
+	if (r < 0)
+		hf_store_recover_done(store, r);
+}

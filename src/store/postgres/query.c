@@ -1,0 +1,97 @@
+/* Statements that block, with a bound: for the start, the stop, and the thread that reconnects. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/postgres/internal.h"
+
+/* The first line, as a value for the log: whatever could forge another is taken out. */
+void hf_pg_note(char message[HF_PG_MAX_MESSAGE], const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < HF_PG_MAX_MESSAGE - 1 && text[i] && text[i] != '\n'; i++)
+		message[i] = text[i] >= ' ' && text[i] <= '~' && text[i] != '=' ? text[i] : '?';
+	message[i] = '\0';
+}
+
+void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	hf_pg_note(message, conn ? PQerrorMessage(conn) : "no memory");
+}
+
+/* Until the whole result is there. The bound is on silence; the server bounds the statement itself. */
+static bool await_result(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	int flushed;
+
+	while ((flushed = PQflush(conn)) > 0 || PQisBusy(conn)) {
+		struct pollfd pfd = { .fd = PQsocket(conn),
+				      .events = flushed > 0 ? POLLIN | POLLOUT : POLLIN };
+
+		if (flushed < 0 || poll(&pfd, 1, (int)(HF_PG_TIMEOUT / HF_NS_PER_MS)) <= 0) {
+			snprintf(message, HF_PG_MAX_MESSAGE, "the database does not answer");
+			return false;
+		}
+		if (!PQconsumeInput(conn)) {
+			hf_pg_note_error(conn, message);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The last of the results; a failed one before it wins. */
+static PGresult *take_results(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	PGresult *result = NULL, *next;
+
+	while (await_result(conn, message) && (next = PQgetResult(conn))) {
+		if (result && PQresultStatus(result) == PGRES_FATAL_ERROR) {
+			PQclear(next);
+			continue;
+		}
+		PQclear(result);
+		result = next;
+	}
+	return result;
+}
+
+PGresult *hf_pg_query(PGconn *conn, const char *sql, int n_params, const char *const *params, bool is_binary,
+		      char message[HF_PG_MAX_MESSAGE])
+{
+	PGresult *result;
+	int sent;
+
+	message[0] = '\0';
+	/* Several statements at once are possible only without parameters. */
+	sent = n_params || is_binary
+		       ? PQsendQueryParams(conn, sql, n_params, NULL, params, NULL, NULL, is_binary)
+		       : PQsendQuery(conn, sql);
+	if (!sent) {
+		hf_pg_note_error(conn, message);
+		return NULL;
+	}
+	result = take_results(conn, message);
+	if (result && PQresultStatus(result) != PGRES_TUPLES_OK &&
+	    PQresultStatus(result) != PGRES_COMMAND_OK) {
+		hf_pg_note(message, PQresultErrorMessage(result));
+		PQclear(result);
+		return NULL;
+	}
+	if (!result && !message[0])
+		hf_pg_note_error(conn, message);
+	return result;
+}
+
+int hf_pg_run(PGconn *conn, const char *sql, char message[HF_PG_MAX_MESSAGE])
+{
+	PGresult *result = hf_pg_query(conn, sql, 0, NULL, false, message);
+
+	if (!result)
+		return hf_trace(-EIO);
+	PQclear(result);
+	return 0;
+}

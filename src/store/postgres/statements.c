@@ -1,0 +1,373 @@
+/*
+ * The statements of service: each takes the server's name and then one array a
+ * column, so that a batch costs a handful of statements however many rows it has.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+#include "store/postgres/array.h"
+#include "store/postgres/internal.h"
+
+#define MAX_COLUMNS 16
+#define MAX_ROWS    8192 /* of one statement */
+
+enum statement {
+	PUT_LOCKS,
+	PUT_SHARES,
+	PUT_CLIENTS,
+	PUT_STATE,
+	DELETE_LOCKS,
+	DELETE_SHARES,
+	DELETE_CLIENTS,
+	N_STATEMENTS,
+};
+
+struct column {
+	const char *name;
+	enum hf_pg_type type;
+};
+
+struct table {
+	const char *statement;
+	const char *table;
+	const char *key; /* beside the server */
+	bool deletes;
+	struct column columns[MAX_COLUMNS + 1];
+};
+
+static const struct table tables[N_STATEMENTS] = {
+	[PUT_LOCKS] = { "put_locks",
+			"holdfast_locks",
+			"lock_id",
+			false,
+			{ { "lock_id", HF_PG_INT8 },
+			  { "share", HF_PG_TEXT },
+			  { "handle", HF_PG_BYTEA },
+			  { "client_id", HF_PG_TEXT },
+			  { "oh", HF_PG_BYTEA },
+			  { "owner", HF_PG_INT8 },
+			  { "range_start", HF_PG_INT8 },
+			  { "range_end", HF_PG_INT8 },
+			  { "epoch", HF_PG_INT8 },
+			  { "client_state", HF_PG_INT4 },
+			  { "flags", HF_PG_INT4 },
+			  { "kind", HF_PG_INT2 },
+			  { "mode", HF_PG_INT2 } } },
+	[PUT_SHARES] = { "put_shares",
+			 "holdfast_shares",
+			 "share_id",
+			 false,
+			 { { "share_id", HF_PG_INT8 }, { "reservation", HF_PG_BYTEA } } },
+	[PUT_CLIENTS] = { "put_clients",
+			  "nsm_client_registrations",
+			  "client_key",
+			  false,
+			  { { "client_key", HF_PG_TEXT },
+			    { "client_id", HF_PG_TEXT },
+			    { "protocol", HF_PG_TEXT },
+			    { "mon_name", HF_PG_TEXT },
+			    { "address", HF_PG_BYTEA },
+			    { "local_address", HF_PG_BYTEA },
+			    { "address_text", HF_PG_TEXT },
+			    { "has_callback", HF_PG_BOOL },
+			    { "callback_host", HF_PG_TEXT },
+			    { "callback_program", HF_PG_INT8 },
+			    { "callback_version", HF_PG_INT8 },
+			    { "callback_procedure", HF_PG_INT8 },
+			    { "priv", HF_PG_BYTEA },
+			    { "sm_state", HF_PG_INT4 },
+			    { "registered_at", HF_PG_TIME },
+			    { "last_seen", HF_PG_TIME } } },
+	[PUT_STATE] = { "put_state",
+			"holdfast_server_state",
+			NULL,
+			false,
+			{ { "epoch", HF_PG_INT8 },
+			  { "sm_state", HF_PG_INT4 },
+			  { "is_clean", HF_PG_BOOL },
+			  { "is_complete", HF_PG_BOOL },
+			  { "lock_durability", HF_PG_INT2 },
+			  { "boot_id", HF_PG_TEXT },
+			  { "medium", HF_PG_TEXT } } },
+	[DELETE_LOCKS] = { "delete_locks", "holdfast_locks", "lock_id", true, { { "lock_id", HF_PG_INT8 } } },
+	[DELETE_SHARES] = { "delete_shares",
+			    "holdfast_shares",
+			    "share_id",
+			    true,
+			    { { "share_id", HF_PG_INT8 } } },
+	[DELETE_CLIENTS] = { "delete_clients",
+			     "nsm_client_registrations",
+			     "client_key",
+			     true,
+			     { { "client_key", HF_PG_TEXT } } },
+};
+
+/* Preparing */
+
+static const char *type_name(enum hf_pg_type type)
+{
+	switch (type) {
+	case HF_PG_BOOL:
+		return "bool";
+	case HF_PG_BYTEA:
+		return "bytea";
+	case HF_PG_INT8:
+		return "int8";
+	case HF_PG_INT2:
+		return "int2";
+	case HF_PG_INT4:
+		return "int4";
+	case HF_PG_TIME:
+		return "timestamptz";
+	case HF_PG_TEXT:
+		break;
+	}
+	return "text";
+}
+
+static void write_put(FILE *out, const struct table *table)
+{
+	fprintf(out, "INSERT INTO %s (server", table->table);
+	for (const struct column *c = table->columns; c->name; c++)
+		fprintf(out, ", %s", c->name);
+	fprintf(out, ") SELECT $1::text, * FROM unnest(");
+	for (const struct column *c = table->columns; c->name; c++)
+		fprintf(out, "%s$%d::%s[]", c == table->columns ? "" : ", ", (int)(c - table->columns) + 2,
+			type_name(c->type));
+	fprintf(out, ") ON CONFLICT (server%s%s) DO UPDATE SET ", table->key ? ", " : "",
+		table->key ? table->key : "");
+	for (const struct column *c = table->columns; c->name; c++)
+		fprintf(out, "%s%s = excluded.%s", c == table->columns ? "" : ", ", c->name, c->name);
+}
+
+static int prepare(PGconn *conn, const struct table *table, char message[HF_PG_MAX_MESSAGE])
+{
+	char sql[2048];
+	FILE *out = fmemopen(sql, sizeof(sql), "w");
+
+	if (!out)
+		return hf_trace(-errno);
+	fprintf(out, "PREPARE %s AS ", table->statement);
+	if (table->deletes)
+		fprintf(out, "DELETE FROM %s WHERE server = $1::text AND %s = ANY ($2::%s[])", table->table,
+			table->key, type_name(table->columns[0].type));
+	else
+		write_put(out, table);
+	if (fclose(out) != 0)
+		return hf_trace(-errno);
+	return hf_pg_run(conn, sql, message);
+}
+
+int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < N_STATEMENTS; i++)
+		r = prepare(conn, &tables[i], message);
+	return r;
+}
+
+/* Rows */
+
+static void add_lock(struct hf_pg_array *columns, const struct hf_store_lock *lock)
+{
+	struct hf_pg_array *c = columns;
+
+	hf_pg_array_add_int(c++, (int64_t)lock->id);
+	hf_pg_array_add_escaped(c++, lock->share);
+	hf_pg_array_add(c++, lock->handle.data, lock->handle.len);
+	hf_pg_array_add_escaped(c++, lock->client);
+	hf_pg_array_add(c++, lock->oh.data, lock->oh.len);
+	hf_pg_array_add_int(c++, (int64_t)lock->owner);
+	hf_pg_array_add_int(c++, (int64_t)lock->start);
+	hf_pg_array_add_int(c++, (int64_t)lock->end);
+	hf_pg_array_add_int(c++, (int64_t)lock->epoch);
+	hf_pg_array_add_int(c++, lock->client_state);
+	hf_pg_array_add_int(c++, lock->flags);
+	hf_pg_array_add_int(c++, lock->kind);
+	hf_pg_array_add_int(c++, lock->mode);
+}
+
+static void add_client(struct hf_pg_array *columns, const struct hf_store_client *client)
+{
+	char key[HF_PG_MAX_KEY], text[HF_ADDR_TEXT];
+	size_t key_len = hf_pg_client_key(key, client->id);
+	struct hf_pg_array *c = columns;
+	uint8_t addr[HF_PG_ADDR];
+
+	hf_pg_array_add(c++, key, key_len);
+	hf_pg_array_add_escaped(c++, client->id);
+	hf_pg_array_add_escaped(c++, client->protocol);
+	hf_pg_array_add_escaped(c++, client->mon_name);
+	hf_pg_addr_write(addr, &client->address);
+	hf_pg_array_add(c++, addr, sizeof(addr));
+	hf_pg_addr_write(addr, &client->local);
+	hf_pg_array_add(c++, addr, sizeof(addr));
+	if (client->address.family)
+		hf_addr_format(&client->address, text, sizeof(text));
+	else
+		text[0] = '\0';
+	hf_pg_array_add_escaped(c++, hf_bytes_of_str(text));
+	hf_pg_array_add_int(c++, client->has_callback);
+	hf_pg_array_add_escaped(c++, client->callback_host);
+	hf_pg_array_add_int(c++, client->callback_program);
+	hf_pg_array_add_int(c++, client->callback_version);
+	hf_pg_array_add_int(c++, client->callback_procedure);
+	hf_pg_array_add(c++, client->priv, sizeof(client->priv));
+	hf_pg_array_add_int(c++, client->sm_state);
+	hf_pg_array_add_time(c++, client->registered_at);
+	hf_pg_array_add_time(c++, client->last_seen);
+}
+
+static void add_state(struct hf_pg_array *columns, const struct hf_store_state *state)
+{
+	struct hf_pg_array *c = columns;
+
+	hf_pg_array_add_int(c++, (int64_t)state->epoch);
+	hf_pg_array_add_int(c++, state->sm_state);
+	hf_pg_array_add_int(c++, state->is_clean);
+	hf_pg_array_add_int(c++, state->is_complete);
+	hf_pg_array_add_int(c++, state->durability);
+	hf_pg_array_add_escaped(c++, hf_bytes_of_str(state->boot_id));
+	hf_pg_array_add_escaped(c++, hf_bytes_of_str(state->medium));
+}
+
+/* Adds the row where it belongs to @statement. */
+static bool add_row(struct hf_pg_array *columns, enum statement statement, const struct hf_last *last)
+{
+	static const enum hf_record_type types[N_STATEMENTS] = {
+		[PUT_LOCKS] = HF_RECORD_LOCK,
+		[PUT_SHARES] = HF_RECORD_SHARE,
+		[PUT_CLIENTS] = HF_RECORD_CLIENT,
+		[PUT_STATE] = HF_RECORD_STATE,
+		[DELETE_LOCKS] = HF_RECORD_LOCK_DELETE,
+		[DELETE_SHARES] = HF_RECORD_SHARE_DELETE,
+		[DELETE_CLIENTS] = HF_RECORD_CLIENT_DELETE,
+	};
+	struct hf_record decoded, *record = &decoded;
+	char key[HF_PG_MAX_KEY];
+
+	if (hf_record_type(last->record) != types[statement] || hf_last_decode(last, record) < 0)
+		return false;
+	switch (statement) {
+	case PUT_LOCKS:
+		add_lock(columns, &record->lock);
+		break;
+	case PUT_SHARES:
+		hf_pg_array_add_int(&columns[0], (int64_t)record->share.id);
+		hf_pg_array_add(&columns[1], record->share.blob.data, record->share.blob.len);
+		break;
+	case PUT_CLIENTS:
+		add_client(columns, &record->client);
+		break;
+	case PUT_STATE:
+		add_state(columns, &record->state);
+		break;
+	case DELETE_LOCKS:
+	case DELETE_SHARES:
+		hf_pg_array_add_int(columns, (int64_t)record->id);
+		break;
+	case DELETE_CLIENTS:
+		hf_pg_array_add(columns, key, hf_pg_client_key(key, record->name));
+		break;
+	case N_STATEMENTS:
+		break;
+	}
+	return true;
+}
+
+/* Sending */
+
+static int send_columns(PGconn *conn, const char *server, const struct table *table,
+			struct hf_pg_array *columns, uint32_t n_rows)
+{
+	const char *values[MAX_COLUMNS + 1] = { server };
+	int lengths[MAX_COLUMNS + 1] = { (int)strlen(server) };
+	int formats[MAX_COLUMNS + 1] = { 1 };
+	int n = 1;
+
+	for (const struct column *c = table->columns; c->name; c++, n++) {
+		struct hf_pg_array *array = &columns[n - 1];
+
+		hf_pg_array_end(array, n_rows);
+		if (array->is_broken)
+			return hf_trace(-ENOMEM);
+		values[n] = (const char *)array->data;
+		lengths[n] = (int)array->len;
+		formats[n] = 1;
+		hf_pg_array_begin(array, c->type); /* libpq copies below: the bytes stay until then */
+	}
+	if (!PQsendQueryPrepared(conn, table->statement, n, values, lengths, formats, 0))
+		return hf_trace(-EIO);
+	return 0;
+}
+
+static int send_statement(struct hf_pg *pg, PGconn *conn, enum statement statement,
+			  const struct hf_last_table *last)
+{
+	const struct table *table = &tables[statement];
+	struct hf_pg_array columns[MAX_COLUMNS] = { 0 };
+	uint32_t n_rows = 0;
+	int r = 0;
+
+	for (size_t i = 0; table->columns[i].name; i++)
+		hf_pg_array_begin(&columns[i], table->columns[i].type);
+	for (size_t i = 0; r == 0 && i < last->n_slots; i++) {
+		if (!last->slots[i].key || !add_row(columns, statement, &last->slots[i]))
+			continue;
+		if (++n_rows == MAX_ROWS) {
+			r = send_columns(conn, pg->server, table, columns, n_rows);
+			n_rows = 0;
+		}
+	}
+	if (r == 0 && n_rows)
+		r = send_columns(conn, pg->server, table, columns, n_rows);
+	for (size_t i = 0; i < MAX_COLUMNS; i++)
+		hf_pg_array_deinit(&columns[i]);
+	return r;
+}
+
+static int send_plain(PGconn *conn, const char *sql, const char *server)
+{
+	const char *values[] = { server };
+
+	return PQsendQueryParams(conn, sql, server ? 1 : 0, NULL, values, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
+}
+
+/* Where the death of the database's machine may lose it, its commit need not wait for the disk. */
+static bool needs_sync(const struct hf_pg *pg, const struct hf_store_batch *batch)
+{
+	return batch->kind != HF_STORE_LOCKS || pg->store.state.durability == HF_STORE_MACHINE;
+}
+
+int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batch)
+{
+	static const char *const wipes[] = {
+		"DELETE FROM holdfast_locks WHERE server = $1",
+		"DELETE FROM holdfast_shares WHERE server = $1",
+		"DELETE FROM nsm_client_registrations WHERE server = $1",
+	};
+	struct hf_last_table last = { 0 };
+	int r = hf_last_collect(&last, hf_batch_bytes(batch));
+
+	if (r == 0)
+		r = send_plain(conn, "BEGIN", NULL);
+	if (r == 0)
+		r = send_plain(conn,
+			       needs_sync(pg, batch) ? "SET LOCAL synchronous_commit = on"
+						     : "SET LOCAL synchronous_commit = off",
+			       NULL);
+	for (size_t i = 0; r == 0 && i < HF_ARRAY_SIZE(wipes) && batch->kind == HF_STORE_ALL; i++)
+		r = send_plain(conn, wipes[i], pg->server);
+	for (int i = 0; r == 0 && i < N_STATEMENTS; i++)
+		r = send_statement(pg, conn, (enum statement)i, &last);
+	if (r == 0)
+		r = send_plain(conn, "COMMIT", NULL);
+	if (r == 0 && !PQpipelineSync(conn))
+		r = -EIO;
+	hf_last_deinit(&last);
+	return r;
+}

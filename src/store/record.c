@@ -1,0 +1,435 @@
+#include "store/record.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#define LOCK_FIXED 50 /* bytes of a lock before its lengths */
+
+/* Writing: the bounds were checked before, so there is always room. */
+
+static uint8_t *put8(uint8_t *p, uint8_t x)
+{
+	*p = x;
+	return p + 1;
+}
+
+static uint8_t *put16(uint8_t *p, uint32_t x)
+{
+	uint16_t le = htole16((uint16_t)x);
+
+	memcpy(p, &le, sizeof(le));
+	return p + sizeof(le);
+}
+
+static uint8_t *put32(uint8_t *p, uint32_t x)
+{
+	x = htole32(x);
+	memcpy(p, &x, sizeof(x));
+	return p + sizeof(x);
+}
+
+static uint8_t *put64(uint8_t *p, uint64_t x)
+{
+	x = htole64(x);
+	memcpy(p, &x, sizeof(x));
+	return p + sizeof(x);
+}
+
+static uint8_t *put_bytes(uint8_t *p, struct hf_bytes bytes)
+{
+	if (bytes.len)
+		memcpy(p, bytes.data, bytes.len);
+	return p + bytes.len;
+}
+
+static uint8_t *put_addr(uint8_t *p, const struct hf_addr *addr)
+{
+	p = put8(p, addr->family);
+	memcpy(p, addr->ip, sizeof(addr->ip));
+	p = put16(p + sizeof(addr->ip), addr->port);
+	return put32(p, addr->scope);
+}
+
+/* Pads, and writes the header now that the length is known. */
+static int finish(uint8_t *out, uint8_t *p, enum hf_record_type type)
+{
+	size_t length = (size_t)(p - out);
+	size_t padded = (length + 7) & ~(size_t)7;
+
+	memset(p, 0, padded - length);
+	memset(out, 0, HF_RECORD_HEADER);
+	put32(out, (uint32_t)padded);
+	out[4] = (uint8_t)type;
+	return (int)padded;
+}
+
+int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
+{
+	uint8_t *p = out + HF_RECORD_HEADER;
+
+	if (lock->share.len > HF_STORE_MAX_SHARE || lock->handle.len > HF_STORE_MAX_HANDLE ||
+	    lock->client.len > HF_STORE_MAX_ID || lock->oh.len > HF_STORE_MAX_OH)
+		return -EINVAL;
+	p = put64(p, lock->id);
+	p = put64(p, lock->owner);
+	p = put64(p, lock->start);
+	p = put64(p, lock->end);
+	p = put64(p, lock->epoch);
+	p = put32(p, (uint32_t)lock->client_state);
+	p = put32(p, lock->flags);
+	p = put8(p, lock->kind);
+	p = put8(p, lock->mode);
+	p = put16(p, lock->share.len);
+	p = put16(p, lock->handle.len);
+	p = put16(p, lock->client.len);
+	p = put16(p, lock->oh.len);
+	p = put_bytes(p, lock->share);
+	p = put_bytes(p, lock->handle);
+	p = put_bytes(p, lock->client);
+	p = put_bytes(p, lock->oh);
+	return finish(out, p, HF_RECORD_LOCK);
+}
+
+int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share)
+{
+	uint8_t *p = out + HF_RECORD_HEADER;
+
+	if (share->blob.len > HF_STORE_MAX_BLOB)
+		return -EINVAL;
+	p = put64(p, share->id);
+	p = put16(p, share->blob.len);
+	p = put_bytes(p, share->blob);
+	return finish(out, p, HF_RECORD_SHARE);
+}
+
+int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
+{
+	uint8_t *p = out + HF_RECORD_HEADER;
+
+	if (client->id.len == 0 || client->id.len > HF_STORE_MAX_ID ||
+	    client->protocol.len > HF_STORE_MAX_PROTOCOL || client->mon_name.len > HF_STORE_MAX_NAME ||
+	    client->callback_host.len > HF_STORE_MAX_NAME)
+		return -EINVAL;
+	p = put64(p, client->registered_at);
+	p = put64(p, client->last_seen);
+	p = put32(p, (uint32_t)client->sm_state);
+	p = put32(p, client->callback_program);
+	p = put32(p, client->callback_version);
+	p = put32(p, client->callback_procedure);
+	p = put8(p, client->has_callback);
+	p = put_addr(p, &client->address);
+	p = put_addr(p, &client->local);
+	p = put_bytes(p, hf_bytes_of(client->priv, sizeof(client->priv)));
+	p = put16(p, client->id.len);
+	p = put16(p, client->protocol.len);
+	p = put16(p, client->mon_name.len);
+	p = put16(p, client->callback_host.len);
+	p = put_bytes(p, client->id);
+	p = put_bytes(p, client->protocol);
+	p = put_bytes(p, client->mon_name);
+	p = put_bytes(p, client->callback_host);
+	return finish(out, p, HF_RECORD_CLIENT);
+}
+
+int hf_record_encode_state(uint8_t *out, const struct hf_store_state *state)
+{
+	struct hf_bytes boot_id = hf_bytes_of_str(state->boot_id), medium = hf_bytes_of_str(state->medium);
+	uint8_t *p = out + HF_RECORD_HEADER;
+
+	p = put64(p, state->epoch);
+	p = put32(p, (uint32_t)state->sm_state);
+	p = put8(p, state->is_clean);
+	p = put8(p, state->is_complete);
+	p = put8(p, (uint8_t)state->durability);
+	p = put16(p, boot_id.len);
+	p = put16(p, medium.len);
+	p = put_bytes(p, boot_id);
+	p = put_bytes(p, medium);
+	return finish(out, p, HF_RECORD_STATE);
+}
+
+int hf_record_encode_delete(uint8_t *out, enum hf_record_type type, uint64_t id)
+{
+	return finish(out, put64(out + HF_RECORD_HEADER, id), type);
+}
+
+int hf_record_encode_client_delete(uint8_t *out, struct hf_bytes id)
+{
+	if (id.len == 0 || id.len > HF_STORE_MAX_ID)
+		return -EINVAL;
+	return finish(out, put_bytes(put16(out + HF_RECORD_HEADER, id.len), id), HF_RECORD_CLIENT_DELETE);
+}
+
+/* Reading: a reader that ran out of bytes stays so and gives zeros. */
+
+struct reader {
+	const uint8_t *p;
+	const uint8_t *end;
+	bool is_bad;
+};
+
+static const uint8_t *take(struct reader *in, size_t len)
+{
+	static const uint8_t zeros[16];
+	const uint8_t *p = in->p;
+
+	if ((size_t)(in->end - p) < len) {
+		in->is_bad = true;
+		return zeros;
+	}
+	in->p += len;
+	return p;
+}
+
+static uint8_t get8(struct reader *in)
+{
+	return *take(in, 1);
+}
+
+static bool get_bool(struct reader *in)
+{
+	uint8_t x = get8(in);
+
+	in->is_bad |= x > 1;
+	return x;
+}
+
+static uint16_t get16(struct reader *in)
+{
+	uint16_t x;
+
+	memcpy(&x, take(in, sizeof(x)), sizeof(x));
+	return le16toh(x);
+}
+
+static uint32_t load32(const uint8_t *p)
+{
+	uint32_t x;
+
+	memcpy(&x, p, sizeof(x));
+	return le32toh(x);
+}
+
+static uint64_t load64(const uint8_t *p)
+{
+	uint64_t x;
+
+	memcpy(&x, p, sizeof(x));
+	return le64toh(x);
+}
+
+static uint32_t get32(struct reader *in)
+{
+	return load32(take(in, 4));
+}
+
+static uint64_t get64(struct reader *in)
+{
+	return load64(take(in, 8));
+}
+
+static uint32_t get_length(struct reader *in, uint32_t max)
+{
+	uint32_t length = get16(in);
+
+	in->is_bad |= length > max;
+	return length;
+}
+
+static struct hf_bytes get_bytes(struct reader *in, uint32_t len)
+{
+	if (in->is_bad || (size_t)(in->end - in->p) < len) {
+		in->is_bad = true;
+		return (struct hf_bytes){ 0 };
+	}
+	return hf_bytes_of(take(in, len), len);
+}
+
+static void get_text(struct reader *in, uint32_t len, char *out)
+{
+	struct hf_bytes bytes = get_bytes(in, len);
+
+	if (bytes.len)
+		memcpy(out, bytes.data, bytes.len);
+	out[bytes.len] = '\0';
+	in->is_bad |= strlen(out) != len;
+}
+
+static struct hf_addr get_addr(struct reader *in)
+{
+	struct hf_addr addr = { .family = get8(in) };
+
+	memcpy(addr.ip, take(in, sizeof(addr.ip)), sizeof(addr.ip));
+	addr.port = get16(in);
+	addr.scope = get32(in);
+	in->is_bad |= addr.family != 0 && addr.family != AF_INET && addr.family != AF_INET6;
+	return addr;
+}
+
+static void get_lock(struct reader *in, struct hf_store_lock *lock)
+{
+	uint32_t share, handle, client, oh;
+
+	/* A million of these are read at a start: one bound for all that has a fixed place. */
+	if ((size_t)(in->end - in->p) < LOCK_FIXED) {
+		in->is_bad = true;
+		return;
+	}
+	lock->id = load64(in->p);
+	lock->owner = load64(in->p + 8);
+	lock->start = load64(in->p + 16);
+	lock->end = load64(in->p + 24);
+	lock->epoch = load64(in->p + 32);
+	lock->client_state = (int32_t)load32(in->p + 40);
+	lock->flags = load32(in->p + 44);
+	lock->kind = in->p[48];
+	lock->mode = in->p[49];
+	in->p += LOCK_FIXED;
+	share = get_length(in, HF_STORE_MAX_SHARE);
+	handle = get_length(in, HF_STORE_MAX_HANDLE);
+	client = get_length(in, HF_STORE_MAX_ID);
+	oh = get_length(in, HF_STORE_MAX_OH);
+	lock->share = get_bytes(in, share);
+	lock->handle = get_bytes(in, handle);
+	lock->client = get_bytes(in, client);
+	lock->oh = get_bytes(in, oh);
+}
+
+static void get_client(struct reader *in, struct hf_store_client *client)
+{
+	uint32_t id, protocol, mon_name, callback_host;
+
+	client->registered_at = get64(in);
+	client->last_seen = get64(in);
+	client->sm_state = (int32_t)get32(in);
+	client->callback_program = get32(in);
+	client->callback_version = get32(in);
+	client->callback_procedure = get32(in);
+	client->has_callback = get_bool(in);
+	client->address = get_addr(in);
+	client->local = get_addr(in);
+	memcpy(client->priv, take(in, sizeof(client->priv)), sizeof(client->priv));
+	id = get_length(in, HF_STORE_MAX_ID);
+	protocol = get_length(in, HF_STORE_MAX_PROTOCOL);
+	mon_name = get_length(in, HF_STORE_MAX_NAME);
+	callback_host = get_length(in, HF_STORE_MAX_NAME);
+	client->id = get_bytes(in, id);
+	client->protocol = get_bytes(in, protocol);
+	client->mon_name = get_bytes(in, mon_name);
+	client->callback_host = get_bytes(in, callback_host);
+	in->is_bad |= client->id.len == 0;
+}
+
+static void get_state(struct reader *in, struct hf_store_state *state)
+{
+	uint32_t boot_id, medium;
+	uint8_t durability;
+
+	state->epoch = get64(in);
+	state->sm_state = (int32_t)get32(in);
+	state->is_clean = get_bool(in);
+	state->is_complete = get_bool(in);
+	durability = get8(in);
+	in->is_bad |= durability > HF_STORE_MACHINE;
+	state->durability = in->is_bad ? HF_STORE_NONE : (enum hf_store_durability)durability;
+	boot_id = get_length(in, HF_STORE_MAX_BOOT_ID);
+	medium = get_length(in, HF_STORE_MAX_BOOT_ID);
+	get_text(in, boot_id, state->boot_id);
+	get_text(in, medium, state->medium);
+}
+
+/* What is left is padding, and nothing else. */
+static bool is_padding(const struct reader *in)
+{
+	if (in->end - in->p > 7)
+		return false;
+	for (const uint8_t *p = in->p; p < in->end; p++) {
+		if (*p)
+			return false;
+	}
+	return true;
+}
+
+int hf_record_decode(struct hf_record *record, enum hf_record_type type, struct hf_bytes body)
+{
+	struct reader in = { .p = body.data, .end = body.data + body.len };
+
+	memset(record, 0, sizeof(*record));
+	record->type = type;
+	record->body = body;
+	switch (type) {
+	case HF_RECORD_LOCK:
+		get_lock(&in, &record->lock);
+		break;
+	case HF_RECORD_SHARE:
+		record->share.id = get64(&in);
+		record->share.blob = get_bytes(&in, get_length(&in, HF_STORE_MAX_BLOB));
+		break;
+	case HF_RECORD_CLIENT:
+		get_client(&in, &record->client);
+		break;
+	case HF_RECORD_STATE:
+		get_state(&in, &record->state);
+		break;
+	case HF_RECORD_LOCK_DELETE:
+	case HF_RECORD_SHARE_DELETE:
+		record->id = get64(&in);
+		break;
+	case HF_RECORD_CLIENT_DELETE:
+		record->name = get_bytes(&in, get_length(&in, HF_STORE_MAX_ID));
+		in.is_bad |= record->name.len == 0;
+		break;
+	case HF_RECORD_VOID:
+	default:
+		return -EBADMSG;
+	}
+	return in.is_bad || !is_padding(&in) ? -EBADMSG : 0;
+}
+
+int hf_record_next(struct hf_record *record, struct hf_bytes *bytesp)
+{
+	struct reader in = { .p = bytesp->data, .end = bytesp->data + bytesp->len };
+	uint32_t length, type;
+	int r;
+
+	if (bytesp->len == 0)
+		return 0;
+	length = get32(&in);
+	type = get32(&in); /* the zeros after it included */
+	if (in.is_bad || length < HF_RECORD_HEADER || length % 8 || length > bytesp->len ||
+	    length > HF_RECORD_MAX || type > HF_RECORD_STATE)
+		return -EBADMSG;
+	r = hf_record_decode(record, (enum hf_record_type)type,
+			     hf_bytes_of(bytesp->data + HF_RECORD_HEADER, length - HF_RECORD_HEADER));
+	if (r < 0)
+		return r;
+	*bytesp = hf_bytes_of(bytesp->data + length, bytesp->len - length);
+	return 1;
+}
+
+uint32_t hf_record_length(const uint8_t *record)
+{
+	uint32_t length;
+
+	memcpy(&length, record, sizeof(length));
+	return le32toh(length);
+}
+
+enum hf_record_type hf_record_type(const uint8_t *record)
+{
+	return (enum hf_record_type)record[4];
+}
+
+uint64_t hf_record_id(const uint8_t *record)
+{
+	uint64_t id;
+
+	memcpy(&id, record + HF_RECORD_HEADER, sizeof(id));
+	return le64toh(id);
+}
+
+void hf_record_void(uint8_t *record)
+{
+	record[4] = HF_RECORD_VOID;
+}

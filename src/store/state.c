@@ -1,0 +1,70 @@
+/* What a start makes of what the last run has left. */
+#include "store/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/error.h"
+
+int32_t hf_store_next_sm_state(int32_t before)
+{
+	if (before <= 0)
+		return 3;
+	if (before > INT32_MAX - 2)
+		return 1;
+	return (before + 2) | 1;
+}
+
+bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_store_state *now)
+{
+	switch (before->durability) {
+	case HF_STORE_MACHINE:
+		return true;
+	case HF_STORE_PROCESS:
+		return strcmp(before->boot_id, now->boot_id) == 0 && strcmp(before->medium, now->medium) == 0;
+	case HF_STORE_NONE:
+		break;
+	}
+	return false;
+}
+
+void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next,
+		    struct hf_store_start *start)
+{
+	bool intact = before && hf_store_is_intact(before, next);
+
+	next->epoch = before ? before->epoch + 1 : 1;
+	next->sm_state = hf_store_next_sm_state(before ? before->sm_state : 0);
+	next->is_clean = false;
+	/* A list that was not complete stays so until a grace period has ended: a crash within it would
+	 * otherwise make a few reclaimed locks look like all there were. */
+	next->is_complete = intact && before->is_complete;
+
+	*start = (struct hf_store_start){
+		.epoch = next->epoch,
+		.sm_state = next->sm_state,
+		.is_first = !before,
+		.was_clean = before && before->is_clean,
+		.has_other_boot = before && strcmp(before->boot_id, next->boot_id) != 0,
+		.has_all_locks = next->is_complete && next->durability != HF_STORE_NONE,
+		/* Releases may be missing as well as grants: a lock that was given up would refuse the
+		 * reclaim of the one who got it next. And who stores no locks must not keep old ones. */
+		.dropped_locks = before && (!intact || next->durability == HF_STORE_NONE),
+	};
+}
+
+int hf_store_read_boot_id(char out[HF_STORE_MAX_BOOT_ID + 1])
+{
+	hf_cleanup(hf_closep) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return hf_trace(-errno);
+	n = read(fd, out, HF_STORE_MAX_BOOT_ID);
+	if (n < 0)
+		return hf_trace(-errno);
+	out[n] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	return 0;
+}

@@ -1,0 +1,178 @@
+/* The front of every store: life, start, stop and loading. Writing is in write.c, failure in health.c. */
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/backend.h"
+
+/* Ids of a run start with its epoch; 2^44 of them last for half a year at a million a second. */
+#define EPOCH_SHIFT 44
+
+#define SECONDS_TO_2020 UINT64_C(1577836800)
+
+int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_store_ops *ops,
+		  const struct hf_store_options *options)
+{
+	int r;
+
+	assert(options->events && options->events->on_reached && options->events->on_failed);
+	assert(options->events->on_resync && options->events->on_recovered);
+	store->ops = ops;
+	store->loop = loop;
+	store->events = options->events;
+	store->user = options->user;
+	store->state.durability = options->durability;
+	if (options->boot_id) {
+		snprintf(store->state.boot_id, sizeof(store->state.boot_id), "%s", options->boot_id);
+	} else {
+		r = hf_store_read_boot_id(store->state.boot_id);
+		if (r < 0)
+			return hf_trace(r);
+	}
+	hf_store_init_writing(store);
+	hf_store_init_health(store);
+	return 0;
+}
+
+struct hf_store *hf_store_free(struct hf_store *store)
+{
+	if (!store)
+		return NULL;
+	hf_store_deinit_health(store);
+	store->ops->free(store); /* nothing is under way after this */
+	hf_store_deinit_writing(store);
+	free(store);
+	return NULL;
+}
+
+/* Start */
+
+/* Who remembers no state number can still let it grow: by the clock, twice the seconds. */
+static int32_t clock_sm_state(struct hf_loop *loop)
+{
+	uint64_t seconds = hf_loop_wall(loop) / HF_NS_PER_S;
+
+	return (int32_t)(((seconds - SECONDS_TO_2020) << 1 & 0x7fffffff) | 1);
+}
+
+int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
+{
+	struct hf_store_state before = { 0 };
+	int r;
+
+	assert(!store->has_begun);
+	r = store->ops->load_state(store, &before);
+	if (r < 0)
+		return hf_trace(r);
+	hf_store_judge(r ? &before : NULL, &store->state, startp);
+	if (store->ops->is_volatile)
+		startp->sm_state = store->state.sm_state = clock_sm_state(store->loop);
+	r = store->ops->save_state(store, &store->state, startp->dropped_locks);
+	if (r < 0)
+		return hf_trace(r);
+	store->next_id = (store->state.epoch << EPOCH_SHIFT) + 1;
+	store->has_begun = true;
+	hf_store_reset_streams(store);
+	return 0;
+}
+
+int hf_store_clear(struct hf_store *store)
+{
+	assert(hf_store_is_idle(store));
+	return hf_trace(store->ops->clear(store));
+}
+
+int hf_store_mark_clean(struct hf_store *store)
+{
+	struct hf_store_state state = store->state;
+	int r;
+
+	assert(store->has_begun);
+	if (store->health != HF_STORE_HEALTHY)
+		return hf_trace(-EROFS);
+	if (!hf_store_is_idle(store))
+		return -EBUSY;
+	state.is_clean = true;
+	r = store->ops->save_state(store, &state, false);
+	if (r < 0)
+		return hf_trace(r);
+	store->state = state;
+	return 0;
+}
+
+/* Loading */
+
+struct loading {
+	int (*client)(void *user, const struct hf_store_client *client);
+	int (*lock)(void *user, const struct hf_store_lock *lock);
+	int (*share)(void *user, const struct hf_store_share *share);
+	void *user;
+};
+
+static int load_client(void *user, const struct hf_record *record)
+{
+	struct loading *loading = user;
+
+	return loading->client(loading->user, &record->client);
+}
+
+static int load_lock(void *user, const struct hf_record *record)
+{
+	struct loading *loading = user;
+
+	return loading->lock(loading->user, &record->lock);
+}
+
+static int load_share(void *user, const struct hf_record *record)
+{
+	struct loading *loading = user;
+
+	return loading->share(loading->user, &record->share);
+}
+
+int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const struct hf_store_client *client),
+			  void *user)
+{
+	struct loading loading = { .client = fn, .user = user };
+
+	return store->ops->load(store, HF_RECORD_CLIENT, load_client, &loading);
+}
+
+int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const struct hf_store_lock *lock),
+			void *user)
+{
+	struct loading loading = { .lock = fn, .user = user };
+
+	return store->ops->load(store, HF_RECORD_LOCK, load_lock, &loading);
+}
+
+int hf_store_load_shares(struct hf_store *store, int (*fn)(void *user, const struct hf_store_share *share),
+			 void *user)
+{
+	struct loading loading = { .share = fn, .user = user };
+
+	return store->ops->load(store, HF_RECORD_SHARE, load_share, &loading);
+}
+
+/* Questions */
+
+const char *hf_store_name(const struct hf_store *store)
+{
+	return store->ops->name;
+}
+
+enum hf_store_durability hf_store_durability(const struct hf_store *store)
+{
+	return store->state.durability;
+}
+
+void hf_store_counts(const struct hf_store *store, struct hf_store_counts *countsp)
+{
+	*countsp = store->counts;
+}

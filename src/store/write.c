@@ -1,0 +1,345 @@
+/* Writing: records into batches, batches to the backend at the end of the turn, tickets when it is done. */
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/error.h"
+#include "store/backend.h"
+
+/* What may wait for a slow medium. Deletes are let through: there are no more of them than things stored. */
+#define MAX_PENDING ((size_t)256 << 20)
+
+static void commit_stream(struct hf_store *store, struct hf_store_stream *stream);
+
+static void on_end_of_turn(struct hf_task *task)
+{
+	struct hf_store *store = hf_container_of(task, struct hf_store, commit_task);
+
+	commit_stream(store, &store->streams[HF_STORE_CLIENTS]);
+	commit_stream(store, &store->streams[HF_STORE_LOCKS]);
+}
+
+void hf_store_init_writing(struct hf_store *store)
+{
+	for (int kind = 0; kind < 2; kind++) {
+		struct hf_store_stream *stream = &store->streams[kind];
+
+		hf_batch_init(&stream->batches[0], store, (enum hf_store_kind)kind);
+		hf_batch_init(&stream->batches[1], store, (enum hf_store_kind)kind);
+		stream->filling = &stream->batches[0];
+	}
+	hf_task_init(&store->commit_task, on_end_of_turn);
+}
+
+void hf_store_deinit_writing(struct hf_store *store)
+{
+	hf_task_cancel(&store->commit_task);
+	for (int kind = 0; kind < 2; kind++) {
+		hf_batch_deinit(&store->streams[kind].batches[0]);
+		hf_batch_deinit(&store->streams[kind].batches[1]);
+	}
+}
+
+void hf_store_reset_streams(struct hf_store *store)
+{
+	for (int kind = 0; kind < 2; kind++) {
+		struct hf_store_stream *stream = &store->streams[kind];
+
+		hf_batch_reset(stream->filling, store->next_id);
+		stream->filling->last_ticket = stream->reached;
+	}
+}
+
+/* Committing */
+
+static void reach(struct hf_store *store, struct hf_store_batch *batch)
+{
+	struct hf_store_stream *stream = &store->streams[batch->kind];
+	enum hf_store_kind kind = batch->kind;
+
+	stream->reached = batch->last_ticket;
+	hf_batch_reset(batch, store->next_id);
+	if (stream->filling->last_ticket > stream->reached)
+		hf_loop_defer(store->loop, &store->commit_task);
+	store->events->on_reached(store->user, kind, hf_store_reached(store, kind));
+}
+
+static void commit_stream(struct hf_store *store, struct hf_store_stream *stream)
+{
+	struct hf_store_batch *batch = stream->filling;
+
+	if (store->health != HF_STORE_HEALTHY || hf_store_stream_is_flying(stream) ||
+	    batch->last_ticket <= stream->reached)
+		return;
+	store->counts.n_cancelled += batch->n_void;
+	if (hf_batch_is_empty(batch)) {
+		reach(store, batch);
+		return;
+	}
+	stream->filling = batch == &stream->batches[0] ? &stream->batches[1] : &stream->batches[0];
+	hf_batch_reset(stream->filling, store->next_id);
+	stream->filling->last_ticket = 0;
+	batch->is_flying = true;
+	if (store->events->on_commit)
+		batch->started_at = hf_loop_clock(store->loop);
+	store->ops->commit(store, batch);
+}
+
+void hf_store_batch_done(struct hf_store_batch *batch, int r)
+{
+	struct hf_store *store = batch->store;
+
+	assert(batch->is_flying);
+	batch->is_flying = false;
+	if (batch->kind == HF_STORE_ALL) {
+		hf_store_resync_done(store, r);
+		return;
+	}
+	if (batch->is_lost) {
+		hf_batch_reset(batch, store->next_id);
+		return;
+	}
+	if (r < 0) {
+		batch->is_lost = true;
+		hf_store_fail(store, r);
+		return;
+	}
+	store->counts.n_commits++;
+	store->counts.n_records += batch->n_records;
+	if (store->events->on_commit)
+		store->events->on_commit(store->user, batch->kind,
+					 hf_loop_clock(store->loop) - batch->started_at);
+	reach(store, batch);
+}
+
+/* Writes */
+
+static int can_write(const struct hf_store *store, const struct hf_store_batch *batch)
+{
+	assert(store->has_begun);
+	if (store->health != HF_STORE_HEALTHY && store->health != HF_STORE_RESYNCING)
+		return -EROFS;
+	return batch->len > MAX_PENDING ? -ENOBUFS : 0;
+}
+
+static void give_ticket(struct hf_store *store, struct hf_store_batch *batch, uint64_t *ticketp)
+{
+	uint64_t ticket = store->issued + 1;
+
+	if (batch) {
+		struct hf_store_stream *stream = &store->streams[batch->kind];
+
+		/* An idle stream has reached all that was issued; from here on it must remember. */
+		if (store->health == HF_STORE_HEALTHY && hf_store_stream_is_idle(stream))
+			stream->reached = store->issued;
+		batch->last_ticket = ticket;
+		hf_loop_defer(store->loop, &store->commit_task);
+	}
+	store->issued = ticket;
+	if (ticketp)
+		*ticketp = ticket;
+}
+
+static bool keeps_locks(const struct hf_store *store)
+{
+	return store->state.durability != HF_STORE_NONE && !store->ops->is_volatile;
+}
+
+uint64_t hf_store_new_id(struct hf_store *store)
+{
+	assert(store->has_begun);
+	return store->next_id++;
+}
+
+int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
+	uint8_t *out;
+	int r = can_write(store, batch);
+
+	if (r < 0)
+		return r;
+	if (!keeps_locks(store)) {
+		give_ticket(store, NULL, ticketp);
+		return 0;
+	}
+	out = hf_batch_reserve(batch);
+	if (!out)
+		return hf_trace(-ENOMEM);
+	r = hf_record_encode_lock(out, lock);
+	if (r < 0)
+		return hf_trace(r);
+	hf_batch_add_new(batch, r, lock->id);
+	give_ticket(store, batch, ticketp);
+	return 0;
+}
+
+int hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
+	uint8_t *out;
+	int r = can_write(store, batch);
+
+	if (r < 0)
+		return r;
+	if (!keeps_locks(store)) {
+		give_ticket(store, NULL, ticketp);
+		return 0;
+	}
+	out = hf_batch_reserve(batch);
+	if (!out)
+		return hf_trace(-ENOMEM);
+	r = hf_record_encode_share(out, share);
+	if (r < 0)
+		return hf_trace(r);
+	hf_batch_add_new(batch, r, share->id);
+	give_ticket(store, batch, ticketp);
+	return 0;
+}
+
+static int delete_id(struct hf_store *store, enum hf_record_type type, uint64_t id, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
+	uint8_t *out;
+	int r = can_write(store, batch);
+
+	if (r < 0 && r != -ENOBUFS)
+		return r;
+	if (!keeps_locks(store)) {
+		give_ticket(store, NULL, ticketp);
+		return 0;
+	}
+	if (!hf_batch_cancel(batch, id)) {
+		out = hf_batch_reserve(batch);
+		if (!out)
+			return hf_trace(-ENOMEM);
+		hf_batch_add(batch, hf_record_encode_delete(out, type, id));
+	}
+	give_ticket(store, batch, ticketp);
+	return 0;
+}
+
+int hf_store_delete_lock(struct hf_store *store, uint64_t id, uint64_t *ticketp)
+{
+	return delete_id(store, HF_RECORD_LOCK_DELETE, id, ticketp);
+}
+
+int hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp)
+{
+	return delete_id(store, HF_RECORD_SHARE_DELETE, id, ticketp);
+}
+
+int hf_store_put_client(struct hf_store *store, const struct hf_store_client *client, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
+	uint8_t *out;
+	int r = can_write(store, batch);
+
+	if (r < 0)
+		return r;
+	out = hf_batch_reserve(batch);
+	if (!out)
+		return hf_trace(-ENOMEM);
+	r = hf_record_encode_client(out, client);
+	if (r < 0)
+		return hf_trace(r);
+	if (store->ops->is_volatile) {
+		give_ticket(store, NULL, ticketp);
+		return 0;
+	}
+	hf_batch_add(batch, r);
+	give_ticket(store, batch, ticketp);
+	return 0;
+}
+
+int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
+	uint8_t *out;
+	int r = can_write(store, batch);
+
+	if (r < 0 && r != -ENOBUFS)
+		return r;
+	if (store->ops->is_volatile) {
+		give_ticket(store, NULL, ticketp);
+		return 0;
+	}
+	out = hf_batch_reserve(batch);
+	if (!out)
+		return hf_trace(-ENOMEM);
+	r = hf_record_encode_client_delete(out, id);
+	if (r < 0)
+		return hf_trace(r);
+	hf_batch_add(batch, r);
+	give_ticket(store, batch, ticketp);
+	return 0;
+}
+
+/* The state is kept in memory whether it can be written now or not: a resync brings it, too. */
+static int put_state(struct hf_store *store, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
+	uint8_t *out;
+	int r = can_write(store, batch);
+
+	if (r < 0 && r != -ENOBUFS)
+		return r;
+	if (store->ops->is_volatile) {
+		give_ticket(store, NULL, ticketp);
+		return 0;
+	}
+	out = hf_batch_reserve(batch);
+	if (!out)
+		return hf_trace(-ENOMEM);
+	hf_batch_add(batch, hf_record_encode_state(out, &store->state));
+	give_ticket(store, batch, ticketp);
+	return 0;
+}
+
+int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp)
+{
+	store->state.is_complete = keeps_locks(store);
+	return put_state(store, ticketp);
+}
+
+int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *ticketp)
+{
+	store->state.sm_state = hf_store_next_sm_state(store->state.sm_state);
+	*statep = store->state.sm_state;
+	return put_state(store, ticketp);
+}
+
+/* Tickets */
+
+static uint64_t reached_by(const struct hf_store *store, enum hf_store_kind kind)
+{
+	const struct hf_store_stream *stream = &store->streams[kind];
+
+	/* While something is lost only what was truly written counts. */
+	if (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream))
+		return stream->reached;
+	return store->issued;
+}
+
+uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind)
+{
+	uint64_t locks = keeps_locks(store) ? reached_by(store, HF_STORE_LOCKS) : store->issued;
+	uint64_t clients = store->ops->is_volatile ? store->issued : reached_by(store, HF_STORE_CLIENTS);
+
+	switch (kind) {
+	case HF_STORE_CLIENTS:
+		return clients;
+	case HF_STORE_LOCKS:
+		return locks;
+	case HF_STORE_ALL:
+		break;
+	}
+	return HF_MIN(clients, locks);
+}
+
+bool hf_store_is_idle(const struct hf_store *store)
+{
+	return !store->resync.is_flying && hf_store_stream_is_idle(&store->streams[HF_STORE_CLIENTS]) &&
+	       hf_store_stream_is_idle(&store->streams[HF_STORE_LOCKS]);
+}

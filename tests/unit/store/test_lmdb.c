@@ -1,0 +1,477 @@
+/* The embedded store's own promises: what it syncs, and which files it refuses. */
+#include "kit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <lmdb.h>
+
+#include "base/log.h"
+#include "base/macros.h"
+#include "store/checksum.h"
+#include "store/lmdb/check.h"
+#include "store/lmdb/journal.h"
+
+/* Helpers */
+
+static uint8_t *read_file(const char *folder, const char *name, size_t *sizep)
+{
+	char path[512];
+	struct stat st;
+	uint8_t *data;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	data = malloc((size_t)st.st_size + 1);
+	assert_non_null(data);
+	assert_int_equal(read(fd, data, (size_t)st.st_size), st.st_size);
+	close(fd);
+	*sizep = (size_t)st.st_size;
+	return data;
+}
+
+static void write_file(const char *folder, const char *name, const void *data, size_t size)
+{
+	char path[512];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, size), size);
+	close(fd);
+}
+
+static void expect_refused(struct kit *kit, const char *name)
+{
+	size_t before_size, after_size;
+	uint8_t *before = read_file(kit->path, name, &before_size), *after;
+
+	assert_true(hf_store_open_lmdb(&kit->store, kit->loop, &kit->options) < 0);
+	after = read_file(kit->path, name, &after_size);
+	assert_int_equal(after_size, before_size);
+	assert_memory_equal(after, before, before_size);
+	free(before);
+	free(after);
+}
+
+static void fill(struct kit *kit)
+{
+	kit_open(kit);
+	for (unsigned int i = 0; i < 300; i++) {
+		kit_put_lock(kit, hf_store_new_id(kit->store), i);
+		if (i % 5 == 0)
+			kit_put_client(kit, i, i);
+		if (i % 7 == 0)
+			kit_put_share(kit, hf_store_new_id(kit->store), i);
+	}
+	kit_settle(kit);
+}
+
+/* Syncing: ours stands before libc's, for our code and for LMDB's. */
+
+static _Atomic int n_syncs;
+
+int fdatasync(int fd)
+{
+	n_syncs++;
+	return (int)syscall(SYS_fdatasync, fd);
+}
+
+static void test_what_is_synced(void **state)
+{
+	struct kit kit;
+	int before;
+
+	for (int machine = 0; machine < 2; machine++) {
+		kit_init(&kit, &kit_lmdb, machine ? HF_STORE_MACHINE : HF_STORE_PROCESS);
+		kit_open(&kit);
+		before = n_syncs;
+		kit_put_lock(&kit, hf_store_new_id(kit.store), 1);
+		kit_settle(&kit);
+		assert_int_equal(n_syncs - before, machine);
+		before = n_syncs;
+		kit_put_client(&kit, 1, 1);
+		kit_settle(&kit);
+		assert_true(n_syncs > before);
+		before = n_syncs;
+		kit_delete_client(&kit, 1);
+		kit_settle(&kit);
+		assert_true(n_syncs > before);
+		before = n_syncs;
+		assert_int_equal(hf_store_mark_clean(kit.store), 0);
+		assert_true(n_syncs > before);
+		kit_close(&kit);
+		before = n_syncs;
+		kit_open(&kit); /* raises epoch and state number */
+		assert_true(n_syncs > before);
+		kit_deinit(&kit);
+	}
+}
+
+/* Refusing */
+
+static void test_foreign_files_are_refused(void **state)
+{
+	static const char text[] = "this is somebody's letter, and not a store at all\n";
+	char zeros[8192] = { 0 };
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	write_file(kit.path, "store.mdb", text, sizeof(text));
+	expect_refused(&kit, "store.mdb");
+	write_file(kit.path, "store.mdb", zeros, sizeof(zeros));
+	expect_refused(&kit, "store.mdb");
+	write_file(kit.path, "store.mdb", "", 0);
+	expect_refused(&kit, "store.mdb");
+	kit_deinit(&kit);
+}
+
+static void put_raw(struct kit *kit, const char *key, const char *value)
+{
+	MDB_val k = { strlen(key), (void *)(uintptr_t)key }, v = { strlen(value), (void *)(uintptr_t)value };
+	char path[512];
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+
+	snprintf(path, sizeof(path), "%s/store.mdb", kit->path);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_open(env, path, MDB_NOSUBDIR, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
+	assert_int_equal(mdb_put(txn, dbi, &k, &v, 0), 0);
+	assert_int_equal(mdb_txn_commit(txn), 0);
+	mdb_env_close(env);
+}
+
+static void test_other_databases_are_refused(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	put_raw(&kit, "mail:1", "a letter"); /* LMDB, but somebody else's */
+	expect_refused(&kit, "store.mdb");
+	kit_deinit(&kit);
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	fill(&kit);
+	kit_close(&kit);
+	put_raw(&kit, "lock:AAAAAAAA", "no record"); /* ours, with a rotten value */
+	expect_refused(&kit, "store.mdb");
+	kit_deinit(&kit);
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	fill(&kit);
+	kit_close(&kit);
+	put_raw(&kit, "server:format", "holdfast store 2 12345678"); /* newer */
+	put_raw(&kit, "brand:new", "of the future");
+	expect_refused(&kit, "store.mdb");
+	kit_deinit(&kit);
+}
+
+static void test_journals_of_others_are_refused(void **state)
+{
+	struct kit one, two;
+	size_t size;
+	uint8_t *data;
+
+	kit_init(&one, &kit_lmdb, HF_STORE_PROCESS);
+	kit_init(&two, &kit_lmdb, HF_STORE_PROCESS);
+	fill(&one);
+	fill(&two);
+	kit_close(&one);
+	kit_close(&two);
+	data = read_file(one.path, "journal.0", &size);
+	write_file(two.path, "journal.0", data, size);
+	expect_refused(&two, "journal.0");
+	write_file(two.path, "journal.0", "letter", 6);
+	expect_refused(&two, "journal.0");
+	data[16] = 9; /* a newer version */
+	write_file(one.path, "journal.0", data, size);
+	expect_refused(&one, "journal.0");
+	free(data);
+	kit_deinit(&one);
+	kit_deinit(&two);
+}
+
+static void test_the_second_daemon_is_refused(void **state)
+{
+	struct hf_store *second = NULL;
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	fill(&kit);
+	assert_int_equal(hf_store_open_lmdb(&second, kit.loop, &kit.options), -EBUSY);
+	assert_null(second);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 5); /* the first goes on */
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* Every single byte of the file may rot: whatever we make of it, we neither crash nor touch it. */
+static void test_rotten_files_are_refused_unchanged(void **state)
+{
+	size_t size, n_refused = 0;
+	unsigned int seed = 12345;
+	struct kit kit;
+	uint8_t *data;
+
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	fill(&kit);
+	assert_int_equal(hf_store_mark_clean(kit.store), 0);
+	kit_close(&kit);
+	data = read_file(kit.path, "store.mdb", &size);
+	for (unsigned int i = 0; i < 2000; i++) {
+		size_t at = (size_t)rand_r(&seed) % size;
+		uint8_t old = data[at];
+
+		data[at] ^= (uint8_t)(1u << rand_r(&seed) % 8);
+		write_file(kit.path, "store.mdb", data, size);
+		if (hf_store_open_lmdb(&kit.store, kit.loop, &kit.options) < 0) {
+			size_t after_size;
+			uint8_t *after = read_file(kit.path, "store.mdb", &after_size);
+
+			n_refused++;
+			assert_int_equal(after_size, size);
+			assert_memory_equal(after, data, size);
+			free(after);
+		} else { /* it rotted where nobody looks: then all is there */
+			struct kit_facts found = { 0 };
+
+			kit_load(&kit, &found);
+			assert_int_equal(found.n, kit.facts.n);
+			kit_facts_free(&found);
+		}
+		kit_close(&kit);
+		data[at] = old;
+	}
+	assert_true(n_refused > 500);
+	for (size_t cut = 1; cut < size; cut += size / 20) { /* cut short: refused, if that page was in use */
+		write_file(kit.path, "store.mdb", data, size - cut);
+		(void)hf_store_open_lmdb(&kit.store, kit.loop, &kit.options);
+		kit_close(&kit);
+	}
+	free(data);
+	kit_deinit(&kit);
+}
+
+/* Keys, as others may look for them */
+
+static void expect_key(struct kit *kit, const char *key, bool is_there)
+{
+	MDB_val k = { strlen(key), (void *)(uintptr_t)key }, v;
+	char path[512];
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+
+	snprintf(path, sizeof(path), "%s/store.mdb", kit->path);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
+	assert_int_equal(mdb_get(txn, dbi, &k, &v), is_there ? 0 : MDB_NOTFOUND);
+	mdb_txn_abort(txn);
+	mdb_env_close(env);
+}
+
+static void put_named(struct kit *kit, const char *name)
+{
+	struct hf_store_client client = kit_client(3, 3);
+
+	client.id = hf_bytes_of_str("nlm:192.0.2.3:one");
+	client.mon_name = hf_bytes_of_str(name);
+	assert_int_equal(hf_store_put_client(kit->store, &client, &kit->last_ticket), 0);
+	kit_settle(kit);
+	kit_close(kit);
+}
+
+static void test_keys_of_registrations(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	put_named(&kit, "one.example");
+	expect_key(&kit, "nsm:client:nlm:192.0.2.3:one", true);
+	expect_key(&kit, "nsm:monname:one.example:nlm:192.0.2.3:one", true);
+	kit_open(&kit);
+	put_named(&kit, "two.example");
+	expect_key(&kit, "nsm:monname:one.example:nlm:192.0.2.3:one", false);
+	expect_key(&kit, "nsm:monname:two.example:nlm:192.0.2.3:one", true);
+	kit_open(&kit);
+	assert_int_equal(hf_store_delete_client(kit.store, hf_bytes_of_str("nlm:192.0.2.3:one"),
+						&kit.last_ticket),
+			 0);
+	kit_settle(&kit);
+	kit_close(&kit);
+	expect_key(&kit, "nsm:client:nlm:192.0.2.3:one", false);
+	expect_key(&kit, "nsm:monname:two.example:nlm:192.0.2.3:one", false);
+	kit_deinit(&kit);
+}
+
+/* The journal */
+
+static void test_torn_tail_is_dropped(void **state)
+{
+	size_t size, whole;
+	struct kit kit;
+	uint8_t *data;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 1);
+	kit_settle(&kit);
+	data = read_file(kit.path, "journal.0", &whole);
+	free(data);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 2);
+	kit_settle(&kit);
+	kit_close(&kit);
+	data = read_file(kit.path, "journal.0", &size);
+	assert_true(size > whole);
+	write_file(kit.path, "journal.0", data, size - 8); /* as if killed within the last write */
+	kit_facts_delete(&kit.facts, HF_RECORD_LOCK, kit.facts.facts[1].key);
+	kit_open(&kit);
+	kit_expect(&kit);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 3);
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	free(data);
+	kit_deinit(&kit);
+}
+
+/* Behind the torn frame of a segment that is used again lie frames of its earlier use, whole and folded. */
+static void test_torn_frame_before_old_ones(void **state)
+{
+	struct kit kit;
+	uint8_t *data;
+	size_t size;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (unsigned int i = 0; i < 10; i++) {
+		kit_put_lock(&kit, hf_store_new_id(kit.store), i);
+		kit_settle(&kit);
+	}
+	kit_reopen(&kit); /* folded: the segment starts anew */
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 20);
+	kit_settle(&kit);
+	kit_close(&kit);
+	data = read_file(kit.path, "journal.0", &size);
+	data[64 + 40] ^= 1;
+	write_file(kit.path, "journal.0", data, size);
+	free(data);
+	kit_facts_delete(&kit.facts, HF_RECORD_LOCK, kit.facts.facts[10].key);
+	kit_open(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+static void test_damage_in_the_middle_is_refused(void **state)
+{
+	struct kit kit;
+	uint8_t *data;
+	size_t size;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (unsigned int i = 0; i < 10; i++) {
+		kit_put_lock(&kit, hf_store_new_id(kit.store), i);
+		kit_settle(&kit);
+	}
+	kit_close(&kit);
+	data = read_file(kit.path, "journal.0", &size);
+	data[size / 2] ^= 1;
+	write_file(kit.path, "journal.0", data, size);
+	expect_refused(&kit, "journal.0");
+	/* After a crash of the machine that is what must be expected: it was not synced. */
+	kit.options.boot_id = "boot-2";
+	kit_open(&kit);
+	assert_true(kit.start.dropped_locks);
+	kit_facts_drop(&kit.facts, true, false);
+	kit_expect(&kit);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 3);
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	free(data);
+	kit_deinit(&kit);
+}
+
+/* More than all segments hold: they are folded, and used again. */
+static void test_many_segments(void **state)
+{
+	const size_t n_live = 3000;
+	uint64_t *live = calloc(n_live, sizeof(*live));
+	struct kit kit;
+	size_t n = 0;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (size_t i = 0; i < 3 * HF_JOURNAL_SEGMENTS * HF_JOURNAL_SIZE / 160; i++) {
+		struct hf_store_lock lock = kit_lock(hf_store_new_id(kit.store), i % 96 + 1);
+		uint64_t *slot = &live[i % n_live];
+
+		if (*slot)
+			assert_int_equal(hf_store_delete_lock(kit.store, *slot, NULL), 0);
+		*slot = lock.id;
+		assert_int_equal(hf_store_put_lock(kit.store, &lock, &kit.last_ticket), 0);
+		if (i % 5000 == 0)
+			kit_settle(&kit);
+	}
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	for (size_t i = 0; i < n_live; i++)
+		n += live[i] != 0;
+	kit_load(&kit, &kit.facts);
+	assert_int_equal(kit.facts.n, n);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	free(live);
+	kit_deinit(&kit);
+}
+
+/* Known answers */
+
+static void test_checksum(void **state)
+{
+	static const char text[] = "Nobody inspects the spammish repetition";
+
+	assert_true(hf_checksum("", 0) == UINT64_C(0xef46db3751d8e999));
+	assert_true(hf_checksum("a", 1) == UINT64_C(0xd24ec4f1a98c6e5b));
+	assert_true(hf_checksum("abc", 3) == UINT64_C(0x44bc2cf5ad770999));
+	assert_true(hf_checksum(text, strlen(text)) == UINT64_C(0xfbcea83c8a378bf1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_checksum),
+		cmocka_unit_test(test_what_is_synced),
+		cmocka_unit_test(test_foreign_files_are_refused),
+		cmocka_unit_test(test_other_databases_are_refused),
+		cmocka_unit_test(test_journals_of_others_are_refused),
+		cmocka_unit_test(test_the_second_daemon_is_refused),
+		cmocka_unit_test(test_keys_of_registrations),
+		cmocka_unit_test(test_torn_tail_is_dropped),
+		cmocka_unit_test(test_torn_frame_before_old_ones),
+		cmocka_unit_test(test_damage_in_the_middle_is_refused),
+		cmocka_unit_test(test_many_segments),
+		cmocka_unit_test(test_rotten_files_are_refused_unchanged),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

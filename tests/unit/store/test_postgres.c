@@ -1,0 +1,297 @@
+/* What only PostgreSQL can do or suffer. */
+#include "kit.h"
+
+#include <errno.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+
+#include "cluster.h"
+#include "base/log.h"
+#include "store/postgres/internal.h"
+
+static void expect_answer(struct kit *kit, const char *sql, const char *expected)
+{
+	char found[256];
+
+	cluster_query(kit->path, sql, found, sizeof(found));
+	assert_string_equal(found, expected);
+}
+
+static void fill(struct kit *kit, unsigned int seed)
+{
+	for (unsigned int i = 0; i < 50; i++) {
+		kit_put_client(kit, i, i + seed);
+		kit_put_lock(kit, hf_store_new_id(kit->store), i + seed);
+		kit_put_share(kit, hf_store_new_id(kit->store), i + seed);
+	}
+	kit_settle(kit);
+}
+
+static void test_two_servers_do_not_mix(void **state)
+{
+	struct kit one, two;
+
+	kit_init(&one, &kit_postgres, HF_STORE_PROCESS);
+	kit_init(&two, &kit_postgres, HF_STORE_PROCESS);
+	two.options.postgres = one.path;
+	two.options.server = "server-2";
+	kit_open(&one);
+	kit_open(&two);
+	assert_true(two.start.is_first);
+	fill(&one, 0);
+	fill(&two, 100); /* the same client ids and lock ids */
+	kit_delete_client(&one, 7);
+	kit_settle(&one);
+	kit_reopen(&one);
+	kit_reopen(&two);
+	kit_expect(&one);
+	kit_expect(&two);
+	assert_int_equal(one.start.epoch, 2);
+	assert_int_equal(hf_store_clear(one.store), 0);
+	kit_facts_drop(&one.facts, true, true);
+	kit_reopen(&two);
+	assert_int_equal(two.start.epoch, 3);
+	kit_expect(&one);
+	kit_expect(&two);
+	kit_deinit(&two);
+	kit_deinit(&one);
+}
+
+static void test_the_second_of_a_name_is_refused(void **state)
+{
+	struct hf_store *second = NULL;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	assert_int_equal(hf_store_open_postgres(&second, kit.loop, &kit.options), -EBUSY);
+	assert_null(second);
+	fill(&kit, 0);
+	kit_deinit(&kit);
+}
+
+static void test_no_database_is_an_error_not_a_hang(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit.options.postgres = "host=/nowhere/at/all dbname=none";
+	assert_true(hf_store_open_postgres(&kit.store, kit.loop, &kit.options) < 0);
+	kit.options.postgres = "this is no connection string";
+	assert_true(hf_store_open_postgres(&kit.store, kit.loop, &kit.options) < 0);
+	kit_deinit(&kit);
+}
+
+static void test_tables_and_indexes(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	expect_answer(&kit,
+		      "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables"
+		      " WHERE schemaname = 'public'",
+		      "holdfast_locks holdfast_migrations holdfast_server_state holdfast_shares"
+		      " nsm_client_registrations");
+	expect_answer(&kit,
+		      "SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes"
+		      " WHERE tablename = 'nsm_client_registrations'",
+		      "nsm_client_registrations_callback_host nsm_client_registrations_mon_name"
+		      " nsm_client_registrations_pkey nsm_client_registrations_registered_at");
+	kit_deinit(&kit);
+}
+
+static void migrate(struct kit *kit, int target, int expected)
+{
+	char message[HF_PG_MAX_MESSAGE];
+	PGconn *conn = PQconnectdb(kit->path);
+
+	assert_int_equal(PQstatus(conn), CONNECTION_OK);
+	assert_int_equal(hf_pg_migrate(conn, target, message), expected);
+	PQfinish(conn);
+}
+
+static void test_migrations_down_and_up(void **state)
+{
+	struct kit kit;
+	char latest[16];
+
+	snprintf(latest, sizeof(latest), "%d", hf_pg_n_migrations);
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	kit_close(&kit);
+	for (int i = hf_pg_n_migrations - 1; i >= 0; i--) {
+		char number[16];
+
+		snprintf(number, sizeof(number), "%d", i);
+		migrate(&kit, i, 0);
+		expect_answer(&kit, "SELECT coalesce(max(version), 0) FROM holdfast_migrations", number);
+	}
+	expect_answer(&kit, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", "1");
+	kit_facts_drop(&kit.facts, true, true);
+	kit_open(&kit); /* and up again, by itself */
+	assert_true(kit.start.is_first);
+	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", latest);
+	fill(&kit, 3);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_close(&kit);
+
+	cluster_query(kit.path, "INSERT INTO holdfast_migrations (version) VALUES (99)", NULL, 0);
+	assert_true(hf_store_open_postgres(&kit.store, kit.loop, &kit.options) < 0); /* of a newer one */
+	migrate(&kit, -1, -EPROTO);
+	kit_deinit(&kit);
+}
+
+static bool has_failed_and_recovered(struct kit *kit)
+{
+	return kit->n_failed > 0 && kit->n_recovered > 0 && hf_store_is_idle(kit->store);
+}
+
+static void test_connection_cut_within_a_pipeline(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_MACHINE);
+	kit_open(&kit);
+	fill(&kit, 0);
+	for (int round = 0; round < 5; round++) {
+		kit.n_failed = kit.n_recovered = 0;
+		for (unsigned int i = 0; i < 2000; i++)
+			kit_put_lock(&kit, hf_store_new_id(kit.store), i);
+		kit_put_client(&kit, (unsigned int)round + 200, 1);
+		if (round)
+			kit_turn(&kit); /* some of it has left */
+		cluster_query(kit.path,
+			      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+			      " WHERE application_name = 'holdfastd'",
+			      NULL, 0);
+		kit_run_until(&kit, has_failed_and_recovered);
+	}
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+static bool has_failed(struct kit *kit)
+{
+	return kit->n_failed > 0;
+}
+
+/* An error of the database itself, on a connection that is whole. */
+static void test_refused_statement_is_a_failure(void **state)
+{
+	uint64_t ticket;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	cluster_query(kit.path, "ALTER TABLE holdfast_locks ADD CONSTRAINT never CHECK (false) NOT VALID",
+		      NULL, 0);
+	ticket = kit_put_lock(&kit, hf_store_new_id(kit.store), 5);
+	kit_run_until(&kit, has_failed);
+	assert_true(kit.first_lost <= ticket);
+	assert_true(hf_store_reached(kit.store, HF_STORE_LOCKS) < ticket);
+	cluster_query(kit.path, "ALTER TABLE holdfast_locks DROP CONSTRAINT never", NULL, 0);
+	kit_run_until(&kit, has_failed_and_recovered);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* The database died and came back while we lived: what it lost was written again, and it can be trusted. */
+static void test_database_killed_while_serving(void **state)
+{
+	uint64_t ticket;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	assert_int_equal(hf_store_mark_complete(kit.store, &ticket), 0);
+	kit.last_ticket = ticket;
+	for (int round = 0; round < 3; round++) {
+		fill(&kit, (unsigned int)round * 60);
+		kit.n_failed = kit.n_recovered = 0;
+		cluster_kill(cluster_get());
+		cluster_start(cluster_get());
+		kit_run_until(&kit, has_failed_and_recovered);
+	}
+	kit_reopen(&kit);
+	assert_true(kit.start.has_all_locks);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* Both died: what the database had not synced may be missing. */
+static void test_database_and_daemon_killed(void **state)
+{
+	uint64_t ticket;
+	struct kit kit;
+
+	for (int machine = 0; machine < 2; machine++) {
+		kit_init(&kit, &kit_postgres, machine ? HF_STORE_MACHINE : HF_STORE_PROCESS);
+		kit_open(&kit);
+		assert_int_equal(hf_store_mark_complete(kit.store, &ticket), 0);
+		kit.last_ticket = ticket;
+		fill(&kit, 0);
+		kit_close(&kit);
+		cluster_kill(cluster_get());
+		cluster_start(cluster_get());
+		kit_open(&kit);
+		assert_int_equal(kit.start.has_all_locks, machine);
+		assert_int_equal(kit.start.dropped_locks, !machine);
+		if (!machine)
+			kit_facts_drop(&kit.facts, true, false);
+		kit_expect(&kit);
+		kit_deinit(&kit);
+	}
+}
+
+/* No row may be refused for its contents: that would make the store fail for ever. */
+static void test_any_bytes_as_names(void **state)
+{
+	uint8_t bytes[HF_STORE_MAX_ID];
+	struct hf_record record = { .type = HF_RECORD_CLIENT };
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(255 - i % 251);
+	record.client = (struct hf_store_client){
+		.id = hf_bytes_of(bytes, HF_STORE_MAX_ID),
+		.protocol = hf_bytes_of(bytes + 1, HF_STORE_MAX_PROTOCOL),
+		.mon_name = hf_bytes_of(bytes + 2, HF_STORE_MAX_NAME),
+		.callback_host = hf_bytes_of(bytes + 3, HF_STORE_MAX_NAME),
+	};
+	record.client.registered_at = record.client.last_seen = UINT64_C(1700000000000000000);
+	assert_int_equal(hf_store_put_client(kit.store, &record.client, &kit.last_ticket), 0);
+	kit_settle(&kit);
+	assert_int_equal(kit.n_failed, 0);
+	kit_facts_set(&kit.facts, &record);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tables_and_indexes),
+		cmocka_unit_test(test_two_servers_do_not_mix),
+		cmocka_unit_test(test_the_second_of_a_name_is_refused),
+		cmocka_unit_test(test_no_database_is_an_error_not_a_hang),
+		cmocka_unit_test(test_migrations_down_and_up),
+		cmocka_unit_test(test_connection_cut_within_a_pipeline),
+		cmocka_unit_test(test_refused_statement_is_a_failure),
+		cmocka_unit_test(test_database_killed_while_serving),
+		cmocka_unit_test(test_database_and_daemon_killed),
+		cmocka_unit_test(test_any_bytes_as_names),
+	};
+
+	if (!cluster_is_possible())
+		return 77; /* skipped */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
