@@ -1,0 +1,183 @@
+#include "client/client.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/clients.h"
+#include "loop/loop.h"
+
+const char *hf_client_status_name(enum hf_client_status status)
+{
+	static const char *const names[] = {
+		[HF_CLIENT_ACTIVE] = "active",
+		[HF_CLIENT_NOTIFIED] = "notified",
+		[HF_CLIENT_UNREACHABLE] = "unreachable",
+		[HF_CLIENT_CRASHED] = "crashed",
+	};
+
+	return names[status];
+}
+
+bool hf_client_name_is_good(struct hf_bytes name)
+{
+	if (name.len == 0 || name.len > HF_CLIENT_MAX_NAME || name.data[0] == '.')
+		return false;
+	for (uint32_t i = 0; i < name.len; i++)
+		if (name.data[i] >= 0x7f || !isgraph(name.data[i]) || name.data[i] == '/')
+			return false;
+	return true;
+}
+
+/* References */
+
+struct hf_client *hf_client_ref(struct hf_client *client)
+{
+	client->n_refs++;
+	return client;
+}
+
+static bool is_needed(const struct hf_client *client)
+{
+	return client->n_refs || hf_client_is_registered(client) || !hf_lock_client_is_idle(&client->holds) ||
+	       client->is_disconnected;
+}
+
+struct hf_client *hf_client_unref(struct hf_client *client)
+{
+	if (!client)
+		return NULL;
+	assert(client->n_refs > 0);
+	client->n_refs--;
+	hf_clients_note_idle(client);
+	if (!is_needed(client))
+		hf_clients_forget(client);
+	return NULL;
+}
+
+/* Registering */
+
+int hf_client_register(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+	bool is_new = !hf_client_is_registered(client);
+	uint64_t now = hf_loop_wall(clients->options.loop);
+	uint64_t before = client->registered_at;
+	int r;
+
+	if (is_new && clients->n_registered >= clients->options.max_registered)
+		return HF_CLIENT_E_LIMIT;
+	client->last_seen = now;
+	if (is_new)
+		client->registered_at = now ? now : 1;
+	r = clients->options.events->registered(clients->options.user, client, &client->registration_ticket);
+	if (r < 0) {
+		client->registered_at = before;
+		return hf_trace(r);
+	}
+	client->registered_local = client->local;
+	if (is_new)
+		clients->n_registered++;
+	return HF_CLIENT_OK;
+}
+
+int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen)
+{
+	if (!hf_client_is_registered(client))
+		client->clients->n_registered++;
+	client->registered_at = registered_at ? registered_at : 1;
+	client->last_seen = last_seen;
+	client->registered_local = client->local;
+	return 0;
+}
+
+void hf_client_unregister(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+
+	if (!hf_client_is_registered(client))
+		return;
+	hf_client_ref(client);
+	clients->options.events->unregistered(clients->options.user, client);
+	client->registered_at = 0;
+	clients->n_registered--;
+	hf_client_unref(client);
+}
+
+/* Being */
+
+void hf_client_seen(struct hf_client *client, const struct hf_addr *local)
+{
+	struct hf_loop *loop = client->clients->options.loop;
+	uint64_t now = hf_loop_now(loop);
+
+	if (client->seen_at != now) { /* one look at the clock a turn is enough */
+		client->seen_at = now;
+		client->last_seen = hf_loop_wall(loop);
+	}
+	client->local = *local;
+	client->local.port = 0;
+	if (client->status != HF_CLIENT_ACTIVE)
+		client->status = HF_CLIENT_ACTIVE;
+}
+
+int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,
+			   uint32_t procedure)
+{
+	char *copy = strndup((const char *)host.data, host.len);
+
+	if (!copy)
+		return hf_trace(-ENOMEM);
+	hf_link_remove(&client->idle_link); /* who registered by himself stays until he says so */
+	free(client->callback.host);
+	client->callback = (struct hf_client_callback){ copy, program, version, procedure };
+	return 0;
+}
+
+int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name)
+{
+	char *copy = strndup((const char *)mon_name.data, mon_name.len);
+
+	if (!copy)
+		return hf_trace(-ENOMEM);
+	free(client->mon_name);
+	client->mon_name = copy;
+	return 0;
+}
+
+void hf_client_set_status(struct hf_client *client, enum hf_client_status status)
+{
+	client->status = status;
+}
+
+void hf_client_disconnected(struct hf_client *client)
+{
+	if (client->is_disconnected)
+		return;
+	client->is_disconnected = true;
+	if (hf_timer_start(&client->window, hf_clients_window(client->clients, client->protocol)) < 0)
+		hf_client_crash(client); /* no memory for a timer: nobody would end its window */
+}
+
+void hf_client_reconnected(struct hf_client *client)
+{
+	client->is_disconnected = false;
+	hf_timer_stop(&client->window);
+	client->status = HF_CLIENT_ACTIVE;
+}
+
+void hf_client_crash(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+
+	hf_client_ref(client);
+	client->is_disconnected = false;
+	hf_timer_stop(&client->window);
+	client->status = HF_CLIENT_CRASHED;
+	clients->options.events->crashed(clients->options.user, client);
+	hf_client_unref(client);
+}

@@ -1,0 +1,188 @@
+/*
+ * Who is out there: peers by a stable identity, whatever protocol they speak.
+ *
+ * A client is (protocol, address, name); its id is "protocol:address:name". The
+ * transport and the port it calls from never count. It is known while somebody
+ * holds a reference, while it is registered, or while it holds anything in the
+ * lock table. Registered means that it will be told of our restart: that is what
+ * max_clients bounds, and what the store keeps.
+ *
+ * A protocol whose clients live by a connection (SMB) says when one is
+ * disconnected and when it is back; in between it has its protocol's recovery
+ * window, after which it has crashed. For the others (NLM, NSM) a broken
+ * connection means nothing. Crash is the same path for all: the events table is
+ * told, and what the client held goes.
+ *
+ * Belongs to the home loop's thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "base/hashtable.h"
+#include "base/list.h"
+#include "base/rbtree.h"
+#include "base/siphash.h"
+#include "lock/lock.h"
+#include "loop/timer.h"
+
+struct hf_clients;
+struct hf_clients_host;
+struct hf_notice;
+
+#define HF_CLIENT_MAX_NAME 1024
+#define HF_CLIENT_PRIV     16
+#define HF_CLIENT_PAST     4
+
+enum hf_client_status {
+	HF_CLIENT_ACTIVE,
+	HF_CLIENT_NOTIFIED,    /* knows of our restart */
+	HF_CLIENT_UNREACHABLE, /* could not be told yet */
+	HF_CLIENT_CRASHED,
+};
+
+const char *hf_client_status_name(enum hf_client_status status);
+
+/* Whom to call when something happens; none: host is NULL. */
+struct hf_client_callback {
+	char *host;
+	uint32_t program;
+	uint32_t version;
+	uint32_t procedure;
+};
+
+/* A state number that it had, and until when (monotonic ns) a message with it is a straggler. */
+struct hf_client_past {
+	int32_t state;
+	uint64_t until;
+};
+
+/* To be read by anybody, written by this folder and by the setters below. */
+struct hf_client {
+	struct hf_clients *clients;
+	struct hf_lock_client holds; /* its part of the lock table */
+	const char *protocol;        /* a constant: "nlm", "nsm", "smb" */
+	char *id;
+	char *name;
+	char *mon_name;         /* whom it asked us to watch; NULL: nobody but itself */
+	struct hf_addr address; /* port 0 */
+	struct hf_addr local;   /* our address that it used last; port 0 */
+	struct hf_client_callback callback;
+	uint8_t priv[HF_CLIENT_PRIV];
+	int32_t sm_state;     /* its own, as it last told us; 0: unknown */
+	int32_t stored_state; /* what the registration says, while n_settling */
+	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
+			       */
+	struct hf_client_past past[HF_CLIENT_PAST];
+	enum hf_client_status status;
+	uint64_t registered_at;          /* wall ns; 0: it is not registered */
+	struct hf_addr registered_local; /* our address as it is stored */
+	uint64_t last_seen;              /* wall ns */
+	uint64_t seen_at;                /* monotonic ns, of the turn in which last_seen was set */
+	uint64_t registration_ticket;    /* of the store: what is promised to it waits for this */
+	struct hf_notice *notice;        /* of src/recovery: it is being told of our restart */
+	bool is_disconnected;
+	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart */
+	uint64_t serial; /* of being made: the order of lists */
+	/* Inside */
+	size_t n_refs;
+	struct hf_timer window;
+	struct hf_hash_node by_id;
+	struct hf_hash_node by_key; /* (protocol, address, name) */
+	struct hf_rb_node by_serial;
+	struct hf_clients_host *host;
+	struct hf_link host_link;
+	struct hf_link idle_link;
+	uint64_t idle_since; /* monotonic ns */
+};
+
+static inline bool hf_client_is_registered(const struct hf_client *client)
+{
+	return client->registered_at != 0;
+}
+
+/* What others do when something happens here. Not to change clients from within, but for `crashed`. */
+struct hf_client_events {
+	/* It is to be stored; gives the ticket. An error refuses the registration. */
+	int (*registered)(void *user, struct hf_client *client, uint64_t *ticketp);
+	void (*unregistered)(void *user, struct hf_client *client);
+	/* Its window is over, or somebody has evidence. Whoever gets this releases what it holds. */
+	void (*crashed)(void *user, struct hf_client *client);
+};
+
+struct hf_clients_options {
+	struct hf_loop *loop;
+	struct hf_locks *locks;
+	struct hf_siphash_key key;
+	size_t max_registered;
+	uint64_t window_ns; /* the shared default */
+	uint64_t idle_ns;   /* registered and holding nothing for so long: unregistered; 0: never */
+	const struct hf_client_events *events;
+	void *user;
+};
+
+/* Life */
+int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options *options);
+struct hf_clients *hf_clients_free(struct hf_clients *clients); /* after all references are gone */
+
+HF_DEFINE_CLEANUP(struct hf_clients *, hf_clients_free)
+
+/* An override of the window for one protocol, a constant. */
+int hf_clients_set_window(struct hf_clients *clients, const char *protocol, uint64_t window_ns);
+uint64_t hf_clients_window(const struct hf_clients *clients, const char *protocol);
+
+/* Is this a name that a peer may have? Printable, no blank, no '/', not first a '.', of 1 to
+ * HF_CLIENT_MAX_NAME bytes: it will be a key, part of an id, and in the log. */
+bool hf_client_name_is_good(struct hf_bytes name);
+
+/* Finding: a reference, to be given back, or NULL. */
+struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protocol,
+				  const struct hf_addr *address, struct hf_bytes name);
+struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes id);
+/* The next one at this address after @after (NULL: the first), whatever protocol; takes over the reference
+ * to @after. */
+struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf_addr *address,
+				     struct hf_client *after);
+bool hf_client_is_alone(const struct hf_client *client); /* nobody else is at its address */
+/* The next one of all with a serial above @serial, whatever has come and gone in between. */
+struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial);
+
+/* Found or made; -EINVAL: not a good name. */
+int hf_clients_get(struct hf_client **clientp, struct hf_clients *clients, const char *protocol,
+		   const struct hf_addr *address, struct hf_bytes name);
+struct hf_client *hf_client_ref(struct hf_client *client);
+struct hf_client *hf_client_unref(struct hf_client *client);
+
+HF_DEFINE_CLEANUP(struct hf_client *, hf_client_unref)
+
+/* Registering */
+enum { /* answers of hf_client_register() */
+	HF_CLIENT_OK = 0,
+	HF_CLIENT_E_LIMIT, /* max_clients */
+};
+
+/* New, or the same again with what has changed (local address, callback, priv, state: set them before). */
+int hf_client_register(struct hf_client *client);
+void hf_client_unregister(struct hf_client *client);
+/* From the store, at the start: registered, and not written again. */
+int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen);
+
+/* Being */
+void hf_client_seen(struct hf_client *client,
+		    const struct hf_addr *local); /* it called, at this address of ours */
+int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,
+			   uint32_t procedure);
+int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
+void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
+void hf_client_disconnected(struct hf_client *client); /* its window begins */
+void hf_client_reconnected(struct hf_client *client);
+void hf_client_crash(struct hf_client *client);
+
+/* Counting */
+size_t hf_clients_count(const struct hf_clients *clients);
+size_t hf_clients_count_registered(const struct hf_clients *clients);

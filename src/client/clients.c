@@ -1,0 +1,376 @@
+/*
+ * The set of clients. Three hash tables, all with a secret key since the names
+ * are chosen by peers: by (protocol, address, name), by the id, which is the
+ * same as text, and of addresses. Thousands of clients may share an address, so
+ * those of one hang in a list, and nobody but who wants them all walks it.
+ */
+#include "client/clients.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "loop/loop.h"
+
+#define SWEEP_NS (10 * HF_NS_PER_S)
+
+static struct hf_client *client_of(struct hf_rb_node *node)
+{
+	return hf_rb_entry(node, struct hf_client, by_serial);
+}
+
+/* Windows */
+
+int hf_clients_set_window(struct hf_clients *clients, const char *protocol, uint64_t window_ns)
+{
+	for (size_t i = 0; i < clients->n_windows; i++)
+		if (strcmp(clients->windows[i].protocol, protocol) == 0) {
+			clients->windows[i].window_ns = window_ns;
+			return 0;
+		}
+	if (clients->n_windows == HF_CLIENTS_MAX_WINDOWS)
+		return hf_trace(-ENOSPC);
+	clients->windows[clients->n_windows++] = (struct hf_clients_window_rule){ protocol, window_ns };
+	return 0;
+}
+
+uint64_t hf_clients_window(const struct hf_clients *clients, const char *protocol)
+{
+	for (size_t i = 0; i < clients->n_windows; i++)
+		if (strcmp(clients->windows[i].protocol, protocol) == 0)
+			return clients->windows[i].window_ns;
+	return clients->options.window_ns;
+}
+
+/* Keys */
+
+static uint64_t hash_id(const struct hf_clients *clients, struct hf_bytes id)
+{
+	return hf_siphash(&clients->options.key, id.data, id.len);
+}
+
+static struct hf_addr host_of(const struct hf_addr *address)
+{
+	struct hf_addr host = *address;
+
+	host.port = 0;
+	return host;
+}
+
+static uint64_t hash_address(const struct hf_clients *clients, const struct hf_addr *host)
+{
+	return hf_siphash(&clients->options.key, host, sizeof(*host));
+}
+
+static uint64_t hash_key(const struct hf_clients *clients, const struct hf_addr *host, struct hf_bytes name)
+{
+	uint64_t parts[2] = { hash_address(clients, host),
+			      hf_siphash(&clients->options.key, name.data, name.len) };
+
+	return hf_siphash(&clients->options.key, parts, sizeof(parts));
+}
+
+static char *make_id(const char *protocol, const struct hf_addr *address, struct hf_bytes name)
+{
+	char text[HF_ADDR_TEXT], *id;
+
+	hf_addr_format(address, text, sizeof(text));
+	if (asprintf(&id, "%s:%s:%.*s", protocol, text, (int)name.len, (const char *)name.data) < 0)
+		return NULL;
+	return id;
+}
+
+/* Finding */
+
+struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes id)
+{
+	hf_hash_for_each(node, &clients->by_id, hash_id(clients, id))
+	{
+		struct hf_client *client = hf_container_of(node, struct hf_client, by_id);
+
+		if (hf_bytes_equal(hf_bytes_of_str(client->id), id))
+			return hf_client_ref(client);
+	}
+	return NULL;
+}
+
+struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protocol,
+				  const struct hf_addr *address, struct hf_bytes name)
+{
+	struct hf_addr host = host_of(address);
+
+	hf_hash_for_each(node, &clients->by_key, hash_key(clients, &host, name))
+	{
+		struct hf_client *client = hf_container_of(node, struct hf_client, by_key);
+
+		if (strcmp(client->protocol, protocol) == 0 && hf_addr_equal(&client->address, &host) &&
+		    hf_bytes_equal(hf_bytes_of_str(client->name), name))
+			return hf_client_ref(client);
+	}
+	return NULL;
+}
+
+static struct hf_clients_host *find_host(const struct hf_clients *clients, const struct hf_addr *address,
+					 uint64_t hash)
+{
+	hf_hash_for_each(node, &clients->hosts, hash)
+	{
+		struct hf_clients_host *host = hf_container_of(node, struct hf_clients_host, node);
+
+		if (hf_addr_equal(&host->address, address))
+			return host;
+	}
+	return NULL;
+}
+
+bool hf_client_is_alone(const struct hf_client *client)
+{
+	const struct hf_list *at_host = &client->host->clients;
+
+	return at_host->head.next == at_host->head.prev;
+}
+
+struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf_addr *address,
+				     struct hf_client *after)
+{
+	struct hf_addr wanted = host_of(address);
+	struct hf_clients_host *host =
+		after ? after->host : find_host(clients, &wanted, hash_address(clients, &wanted));
+	struct hf_client *found = NULL;
+	struct hf_link *next;
+
+	if (host) {
+		next = after ? after->host_link.next : host->clients.head.next;
+		if (next != &host->clients.head)
+			found = hf_client_ref(hf_list_entry(next, struct hf_client, host_link));
+	}
+	hf_client_unref(after);
+	return found;
+}
+
+struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial)
+{
+	struct hf_rb_node *node = clients->all.root, *best = NULL;
+
+	while (node) {
+		if (client_of(node)->serial > serial) {
+			best = node;
+			node = node->left;
+		} else {
+			node = node->right;
+		}
+	}
+	return best ? hf_client_ref(client_of(best)) : NULL;
+}
+
+/* Making and forgetting */
+
+static void client_free(struct hf_client *client)
+{
+	free(client->callback.host);
+	free(client->mon_name);
+	free(client->id);
+	free(client->name);
+	free(client);
+}
+
+static void on_window_end(struct hf_timer *timer)
+{
+	hf_client_crash(hf_container_of(timer, struct hf_client, window));
+	/* the client may be gone here */
+}
+
+static struct hf_clients_host *get_host(struct hf_clients *clients, const struct hf_addr *address)
+{
+	uint64_t hash = hash_address(clients, address);
+	struct hf_clients_host *host = find_host(clients, address, hash);
+
+	if (host)
+		return host;
+	host = calloc(1, sizeof(*host));
+	if (!host)
+		return NULL;
+	host->address = *address;
+	hf_list_init(&host->clients);
+	hf_hashtable_insert(&clients->hosts, &host->node, hash);
+	return host;
+}
+
+static void put_host(struct hf_clients *clients, struct hf_clients_host *host)
+{
+	if (!hf_list_is_empty(&host->clients))
+		return;
+	hf_hashtable_remove(&clients->hosts, &host->node);
+	free(host);
+}
+
+/* The serial only rises, so the place is always the last. */
+static void insert_last(struct hf_clients *clients, struct hf_client *client)
+{
+	struct hf_rb_node *parent = NULL, **link = &clients->all.root;
+
+	while (*link) {
+		parent = *link;
+		link = &parent->right;
+	}
+	hf_rb_insert(&clients->all, &client->by_serial, parent, link, NULL);
+}
+
+static struct hf_client *client_new(struct hf_clients *clients, const char *protocol,
+				    const struct hf_addr *address, struct hf_bytes name)
+{
+	struct hf_client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return NULL;
+	client->clients = clients;
+	client->protocol = protocol;
+	client->address = host_of(address);
+	client->name = strndup((const char *)name.data, name.len);
+	client->id = make_id(protocol, &client->address, name);
+	client->host = get_host(clients, &client->address);
+	if (!client->name || !client->id || !client->host) {
+		if (client->host)
+			put_host(clients, client->host);
+		client_free(client);
+		return NULL;
+	}
+	client->serial = ++clients->serial;
+	hf_link_init(&client->idle_link);
+	hf_timer_init(&client->window, clients->options.loop, on_window_end);
+	hf_lock_client_init(clients->options.locks, &client->holds);
+	hf_hashtable_insert(&clients->by_id, &client->by_id, hash_id(clients, hf_bytes_of_str(client->id)));
+	hf_hashtable_insert(&clients->by_key, &client->by_key, hash_key(clients, &client->address, name));
+	hf_list_push_back(&client->host->clients, &client->host_link);
+	insert_last(clients, client);
+	clients->n++;
+	return client;
+}
+
+int hf_clients_get(struct hf_client **clientp, struct hf_clients *clients, const char *protocol,
+		   const struct hf_addr *address, struct hf_bytes name)
+{
+	struct hf_client *client;
+
+	if (!hf_client_name_is_good(name))
+		return -EINVAL;
+	client = hf_clients_find(clients, protocol, address, name);
+	if (!client) {
+		client = client_new(clients, protocol, address, name);
+		if (!client)
+			return hf_trace(-ENOMEM);
+		hf_client_ref(client);
+	}
+	*clientp = client;
+	return 0;
+}
+
+void hf_clients_forget(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+
+	hf_timer_stop(&client->window);
+	hf_link_remove(&client->idle_link);
+	hf_link_remove(&client->host_link);
+	put_host(clients, client->host);
+	hf_rb_erase(&clients->all, &client->by_serial, NULL);
+	hf_hashtable_remove(&clients->by_id, &client->by_id);
+	hf_hashtable_remove(&clients->by_key, &client->by_key);
+	clients->n--;
+	client_free(client);
+}
+
+/* Those who hold nothing are unregistered after a while, never in the path of a lock. */
+
+void hf_clients_note_idle(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+	bool is_idle = hf_client_is_registered(client) && hf_lock_client_is_idle(&client->holds);
+
+	if (!clients->options.idle_ns || client->callback.host)
+		return; /* who registered by himself stays until he says so */
+	if (!is_idle) {
+		hf_link_remove(&client->idle_link);
+	} else if (!hf_link_is_linked(&client->idle_link)) {
+		client->idle_since = hf_loop_now(clients->options.loop);
+		hf_list_push_back(&clients->idle, &client->idle_link);
+	}
+}
+
+static void on_sweep(struct hf_timer *timer)
+{
+	struct hf_clients *clients = hf_container_of(timer, struct hf_clients, sweep);
+	uint64_t now = hf_loop_now(clients->options.loop);
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&clients->idle))) {
+		struct hf_client *client = hf_list_entry(link, struct hf_client, idle_link);
+
+		if (now - client->idle_since < clients->options.idle_ns)
+			break;
+		hf_link_remove(link);
+		if (client->is_pinned) {
+			client->idle_since = now;
+			hf_list_push_back(&clients->idle, link);
+		} else if (hf_lock_client_is_idle(&client->holds)) {
+			hf_client_unregister(client);
+		}
+	}
+	hf_timer_start(timer, SWEEP_NS);
+}
+
+/* Life */
+
+int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options *options)
+{
+	struct hf_clients *clients = calloc(1, sizeof(*clients));
+	int r;
+
+	if (!clients)
+		return hf_trace(-ENOMEM);
+	clients->options = *options;
+	hf_list_init(&clients->idle);
+	hf_timer_init(&clients->sweep, options->loop, on_sweep);
+	r = hf_hashtable_init(&clients->by_id);
+	if (r == 0)
+		r = hf_hashtable_init(&clients->by_key);
+	if (r == 0)
+		r = hf_hashtable_init(&clients->hosts);
+	if (r == 0 && options->idle_ns)
+		r = hf_timer_start(&clients->sweep, SWEEP_NS);
+	if (r < 0) {
+		hf_clients_free(clients);
+		return hf_trace(r);
+	}
+	*clientsp = clients;
+	return 0;
+}
+
+struct hf_clients *hf_clients_free(struct hf_clients *clients)
+{
+	if (!clients)
+		return NULL;
+	hf_timer_stop(&clients->sweep);
+	while (clients->all.root) {
+		assert(client_of(clients->all.root)->n_refs == 0);
+		hf_clients_forget(client_of(clients->all.root));
+	}
+	hf_hashtable_deinit(&clients->by_id);
+	hf_hashtable_deinit(&clients->by_key);
+	hf_hashtable_deinit(&clients->hosts);
+	free(clients);
+	return NULL;
+}
+
+size_t hf_clients_count(const struct hf_clients *clients)
+{
+	return clients->n;
+}
+
+size_t hf_clients_count_registered(const struct hf_clients *clients)
+{
+	return clients->n_registered;
+}

@@ -1,0 +1,240 @@
+/* SM_MON, SM_UNMON and SM_UNMON_ALL: programs that want to hear of restarts. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "proto/nsm/internal.h"
+
+/* Programs that nobody has for a call-back, and that a forged SM_MON shall not make us call. */
+static const uint32_t never_called[] = { 100000, 100003, 100005, 100227 };
+
+static bool is_allowed(const struct hf_nsm *nsm, const struct hf_addr *peer)
+{
+	if (hf_addr_is_loopback(peer) || nsm->options.allow_mon == HF_NSM_ALLOW_ANY)
+		return true;
+	return nsm->options.allow_mon == HF_NSM_ALLOW_EXPORTS && nsm->options.is_export_client &&
+	       nsm->options.is_export_client(nsm->options.user, peer);
+}
+
+static bool is_sensible(const struct hf_nsm_mon *mon)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(never_called); i++)
+		if (mon->my_id.program == never_called[i])
+			return false;
+	return hf_client_name_is_good(mon->mon_name) && hf_client_name_is_good(mon->my_id.my_name);
+}
+
+static void log_refusal(struct hf_nsm *nsm, struct hf_rpc_call *call, const char *sentence)
+{
+	char peer[HF_ADDR_TEXT];
+
+	if (hf_nsm_is_stranger_new(nsm, hf_rpc_call_peer(call)))
+		hf_log_warn(sentence, "peer=%s",
+			    hf_addr_format_with_port(hf_rpc_call_peer(call), peer, sizeof(peer)));
+}
+
+static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_proc proc)
+{
+	bool is_fine = is_allowed(nsm, hf_rpc_call_peer(call));
+
+	hf_nsm_count(nsm, proc, !is_fine);
+	if (!is_fine)
+		log_refusal(nsm, call,
+			    "a registration by SM_MON is refused: nsm.allow_mon does not allow it");
+	return is_fine;
+}
+
+/* The key */
+
+/* The client of a registration is (nsm, address, name). The name is the one that is to be called back. The
+ * address is that of the caller; of a lock manager of this host, that of the peer it watches, so that it is
+ * found when a notice comes from there. */
+struct key {
+	struct hf_addr address;
+	struct hf_bytes name;
+	char both[2 * HF_NSM_MAX_NAME + 2];
+};
+
+static void set_key(const struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_mon *mon,
+		    struct key *key)
+{
+	char text[HF_ADDR_TEXT];
+	struct hf_addr peer;
+
+	key->address = *hf_rpc_call_peer(call);
+	key->name = mon->my_id.my_name;
+	if (!hf_addr_is_loopback(&key->address) ||
+	    hf_nsm_is_us(nsm, mon->mon_name, hf_rpc_call_local(call)) || mon->mon_name.len >= sizeof(text))
+		return;
+	memcpy(text, mon->mon_name.data, mon->mon_name.len);
+	text[mon->mon_name.len] = '\0';
+	if (hf_addr_parse(&peer, text))
+		key->address = peer;
+}
+
+static bool watches(const struct hf_client *client, struct hf_bytes mon_name)
+{
+	return hf_bytes_equal(hf_bytes_of_str(client->mon_name ? client->mon_name : client->name), mon_name);
+}
+
+/* A lock manager that watches several peers by their names has one key for all of them; from the second on
+ * the peer's name is added. */
+static struct hf_client *find(const struct hf_nsm *nsm, struct key *key, struct hf_bytes mon_name)
+{
+	struct hf_client *client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
+	int n;
+
+	if (!client || watches(client, mon_name) || !hf_addr_is_loopback(&key->address))
+		return client;
+	hf_client_unref(client);
+	n = snprintf(key->both, sizeof(key->both), "%.*s@%.*s", (int)key->name.len,
+		     (const char *)key->name.data, (int)mon_name.len, (const char *)mon_name.data);
+	key->name = hf_bytes_of(key->both, (uint32_t)n);
+	return hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
+}
+
+/* SM_MON */
+
+static int set_details(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
+		       const struct hf_nsm_mon *mon)
+{
+	const struct hf_nsm_my_id *my_id = &mon->my_id;
+	int r = hf_client_set_callback(client, my_id->my_name, my_id->program, my_id->version,
+				       my_id->procedure);
+
+	if (r == 0)
+		r = hf_client_set_mon_name(client, mon->mon_name);
+	memcpy(client->priv, mon->priv, sizeof(client->priv));
+	hf_client_seen(client, hf_rpc_call_local(call));
+	return r;
+}
+
+static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_mon *mon,
+		  struct hf_client **clientp)
+{
+	struct key key;
+	int r = 0;
+
+	set_key(nsm, call, mon, &key);
+	*clientp = find(nsm, &key, mon->mon_name);
+	if (!*clientp)
+		r = hf_clients_get(clientp, nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);
+	if (r < 0)
+		return r;
+	r = set_details(nsm, *clientp, call, mon);
+	if (r == 0)
+		r = hf_client_register(*clientp);
+	if (r == 0)
+		r = hf_nsm_watch(nsm, *clientp);
+	return r;
+}
+
+void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nsm *nsm = service;
+	struct hf_nsm_mon mon = hf_nsm_get_mon(hf_rpc_call_args(call));
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	int r;
+
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_nsm_count(nsm, HF_NSM_MON, true);
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	if (!is_sensible(&mon)) {
+		hf_nsm_count(nsm, HF_NSM_MON, true);
+		log_refusal(nsm, call,
+			    "a registration by SM_MON is refused: its names or program make no sense");
+		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
+		return;
+	}
+	if (!may_register(nsm, call, HF_NSM_MON)) {
+		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
+		return;
+	}
+	r = do_mon(nsm, call, &mon, &client);
+	if (r == 0) {
+		hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
+		return;
+	}
+	if (r == HF_CLIENT_E_LIMIT)
+		log_refusal(nsm, call,
+			    "a registration by SM_MON is refused: recovery.max_clients is reached");
+	hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
+}
+
+/* SM_UNMON, SM_UNMON_ALL */
+
+void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nsm *nsm = service;
+	struct hf_nsm_mon mon = hf_nsm_get_mon_id(hf_rpc_call_args(call));
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct key key;
+
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_nsm_count(nsm, HF_NSM_UNMON, true);
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	if (may_register(nsm, call, HF_NSM_UNMON)) {
+		set_key(nsm, call, &mon, &key);
+		client = find(nsm, &key, mon.mon_name);
+		if (client && watches(client, mon.mon_name))
+			hf_client_unregister(client);
+	}
+	hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STATE);
+}
+
+/* Whether the program that calls from @peer under this name is who made the registration. */
+static bool is_registrar(const struct hf_client *client, const struct hf_addr *peer, struct hf_bytes my_name)
+{
+	if (strcmp(client->protocol, HF_NSM_PROTOCOL) != 0 || !client->callback.host ||
+	    !hf_bytes_equal(hf_bytes_of_str(client->callback.host), my_name))
+		return false;
+	return hf_addr_is_loopback(peer)
+		       ? hf_addr_is_loopback(&client->local)
+		       : hf_addr_same_host(&client->address, peer) && !hf_addr_is_loopback(&client->local);
+}
+
+/* Gives the last one that went: a reference, or NULL. */
+static struct hf_client *unmon_all(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes my_name)
+{
+	struct hf_client *client, *last = NULL;
+	uint64_t serial = 0;
+
+	if (!hf_addr_is_loopback(peer)) {
+		client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, peer, my_name);
+		if (client && is_registrar(client, peer, my_name))
+			hf_client_unregister(client);
+		return client;
+	}
+	while ((client = hf_clients_next(nsm->clients, serial))) {
+		serial = client->serial;
+		if (!is_registrar(client, peer, my_name)) {
+			hf_client_unref(client);
+			continue;
+		}
+		hf_client_unregister(client);
+		hf_client_unref(last);
+		last = client;
+	}
+	return last;
+}
+
+void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nsm *nsm = service;
+	struct hf_nsm_my_id my_id = hf_nsm_get_my_id(hf_rpc_call_args(call));
+	hf_cleanup(hf_client_unrefp) struct hf_client *last = NULL;
+
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_nsm_count(nsm, HF_NSM_UNMON_ALL, true);
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	if (may_register(nsm, call, HF_NSM_UNMON_ALL))
+		last = unmon_all(nsm, hf_rpc_call_peer(call), my_id.my_name);
+	hf_nsm_reply_kept(nsm, call, last, HF_NSM_ANSWER_STATE);
+}

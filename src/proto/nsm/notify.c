@@ -1,0 +1,169 @@
+/*
+ * SM_NOTIFY: a peer says that it was restarted. No one proves anything in this
+ * protocol, so what counts is where it comes from; see nsm.h.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "proto/nsm/internal.h"
+
+/* Clients at one address beyond the one that is named exactly: hundreds of them behind one address is a
+ * matter of address translation, and then the name has to fit. */
+#define MAX_LOOKED_AT 256
+
+struct notice {
+	struct hf_nsm *nsm;
+	const struct hf_addr *peer;
+	struct hf_bytes name;
+	int32_t state;
+	struct hf_client *last; /* of those that it was about: a reference */
+	size_t n_matched;
+	size_t n_new;
+};
+
+static void believe(struct notice *notice, struct hf_client *client)
+{
+	notice->n_matched++;
+	if (hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state))
+		notice->n_new++;
+	hf_client_unref(notice->last);
+	notice->last = hf_client_ref(client);
+}
+
+/* A name that was registered with a port is the same host. */
+static bool fits(const struct notice *notice, const struct hf_client *client)
+{
+	const char *colon = strrchr(client->name, ':');
+
+	if (hf_nsm_names_match(hf_bytes_of_str(client->name), notice->name))
+		return true;
+	return colon && client->callback.host &&
+	       hf_nsm_names_match(hf_bytes_of(client->name, (uint32_t)(colon - client->name)), notice->name);
+}
+
+/* All at the sender's address: those whose name fits, who watch that address, or who are there alone. */
+static void match_address(struct notice *notice, const char *protocol)
+{
+	struct hf_nsm *nsm = notice->nsm;
+	struct hf_client *client = NULL, *only = NULL;
+	size_t n = 0, n_fitting = 0;
+	struct hf_client *exact = hf_clients_find(nsm->clients, protocol, notice->peer, notice->name);
+
+	if (exact && !hf_nsm_is_local_watch(nsm, exact)) {
+		n_fitting++;
+		believe(notice, exact);
+	}
+	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n < MAX_LOOKED_AT) {
+		if (strcmp(client->protocol, protocol) != 0 || client == exact ||
+		    hf_nsm_is_local_watch(nsm, client))
+			continue;
+		n++;
+		if (fits(notice, client)) {
+			n_fitting++;
+			believe(notice, client);
+		}
+		hf_client_unref(only);
+		only = hf_client_ref(client);
+	}
+	hf_client_unref(client);
+	if (n == 1 && n_fitting == 0)
+		believe(notice, only);
+	hf_client_unref(only);
+	hf_client_unref(exact);
+}
+
+void hf_nsm_tell_watchers(struct hf_nsm *nsm, const struct hf_addr *address, int32_t state)
+{
+	struct hf_client *client = NULL;
+	size_t n = 0;
+
+	while ((client = hf_clients_next_at(nsm->clients, address, client)) && n++ < MAX_LOOKED_AT)
+		if (hf_nsm_is_local_watch(nsm, client))
+			hf_recovery_client_rebooted(nsm->options.recovery, client, state);
+	hf_client_unref(client);
+}
+
+static void match_watchers(struct notice *notice)
+{
+	struct hf_nsm *nsm = notice->nsm;
+	struct hf_client *client = NULL;
+	size_t n = 0;
+
+	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n++ < MAX_LOOKED_AT)
+		if (hf_nsm_is_local_watch(nsm, client) && !hf_addr_is_loopback(&client->address))
+			believe(notice, client);
+	hf_client_unref(client);
+	client = NULL;
+	/* Nothing of ours is at stake: its lock manager asked to be told, by that name. */
+	while ((client = hf_nsm_next_watch(nsm, notice->name, client)))
+		believe(notice, client);
+}
+
+/* An operator's tool on this host (it can have any of our ports anyway) may speak for others. */
+static void match_name(struct notice *notice)
+{
+	struct hf_client *client;
+	uint64_t serial = 0;
+
+	if (!hf_addr_is_loopback(notice->peer) || notice->peer->port >= HF_NSM_RESERVED_PORT)
+		return;
+	while ((client = hf_clients_next(notice->nsm->clients, serial))) {
+		serial = client->serial;
+		if (!hf_nsm_is_local_watch(notice->nsm, client) && fits(notice, client))
+			believe(notice, client);
+		hf_client_unref(client);
+	}
+}
+
+static void log_ignored(struct notice *notice)
+{
+	char peer[HF_ADDR_TEXT], name[128];
+
+	if (hf_nsm_is_stranger_new(notice->nsm, notice->peer))
+		hf_log_warn(
+			"a notice of a restart is ignored: nobody by that name and address holds anything",
+			"peer=%s name=%s state=%d",
+			hf_addr_format_with_port(notice->peer, peer, sizeof(peer)),
+			hf_log_quote(name, sizeof(name), notice->name.data, notice->name.len), notice->state);
+}
+
+static void judge(struct notice *notice)
+{
+	struct hf_nsm_counts *counts = &notice->nsm->counts;
+
+	match_address(notice, "nlm");
+	match_address(notice, HF_NSM_PROTOCOL);
+	match_watchers(notice);
+	if (notice->n_matched == 0)
+		match_name(notice);
+	if (notice->n_matched == 0) {
+		counts->notices_ignored++;
+		log_ignored(notice);
+	} else if (notice->n_new) {
+		counts->notices_believed++;
+	} else {
+		counts->notices_repeated++;
+	}
+}
+
+void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nsm *nsm = service;
+	struct hf_nsm_status status = hf_nsm_get_stat_chge(hf_rpc_call_args(call));
+	struct notice notice = {
+		.nsm = nsm,
+		.peer = hf_rpc_call_peer(call),
+		.name = status.mon_name,
+		.state = status.state,
+	};
+	bool is_sense = hf_xdr_in_is_ok(hf_rpc_call_args(call));
+
+	hf_nsm_count(nsm, HF_NSM_NOTIFY, !is_sense);
+	if (!is_sense) {
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	judge(&notice);
+	hf_nsm_reply_kept(nsm, call, notice.last, HF_NSM_ANSWER_VOID);
+	hf_client_unref(notice.last);
+}

@@ -1,0 +1,125 @@
+#include "proto/nsm/nsm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "proto/nsm/internal.h"
+
+#define MAX_REQUEST 8192
+
+/* The small procedures */
+
+static void proc_null(void *service, struct hf_rpc_call *call)
+{
+	hf_nsm_count(service, HF_NSM_NULL, false);
+	hf_rpc_reply_void(call);
+}
+
+/* Would we watch this host? We look nothing up: it costs nothing to say so. */
+static void proc_stat(void *service, struct hf_rpc_call *call)
+{
+	struct hf_bytes name = hf_nsm_get_name(hf_rpc_call_args(call));
+	bool is_good = hf_client_name_is_good(name);
+
+	hf_nsm_count(service, HF_NSM_STAT, !is_good);
+	if (hf_xdr_in_is_ok(hf_rpc_call_args(call)))
+		hf_nsm_reply_stat_res(service, call, is_good ? HF_NSM_SUCC : HF_NSM_FAIL);
+	else
+		hf_rpc_reply_garbage(call);
+}
+
+static void proc_simu_crash(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nsm *nsm = service;
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	bool is_allowed = hf_addr_is_loopback(peer) && peer->port < HF_NSM_RESERVED_PORT;
+	char text[HF_ADDR_TEXT];
+
+	hf_nsm_count(nsm, HF_NSM_SIMU_CRASH, !is_allowed);
+	if (is_allowed)
+		hf_recovery_simulate_crash(nsm->options.recovery);
+	else if (hf_nsm_is_stranger_new(nsm, peer))
+		hf_log_warn("SM_SIMU_CRASH is ignored: it is for root on this host", "peer=%s",
+			    hf_addr_format_with_port(peer, text, sizeof(text)));
+	hf_rpc_reply_void(call);
+}
+
+static const struct hf_rpc_proc procs[] = {
+	[HF_NSM_NULL] = { .name = "NULL", .handle = proc_null },
+	[HF_NSM_STAT] = { .name = "STAT", .handle = proc_stat },
+	[HF_NSM_MON] = { .name = "MON", .handle = hf_nsm_proc_mon },
+	[HF_NSM_UNMON] = { .name = "UNMON", .handle = hf_nsm_proc_unmon },
+	[HF_NSM_UNMON_ALL] = { .name = "UNMON_ALL", .handle = hf_nsm_proc_unmon_all },
+	/* Twice is two restarts. */
+	[HF_NSM_SIMU_CRASH] = { .name = "SIMU_CRASH",
+				.handle = proc_simu_crash,
+				.replay = HF_RPC_REPLAY_ALWAYS },
+	[HF_NSM_NOTIFY] = { .name = "NOTIFY", .handle = hf_nsm_proc_notify },
+};
+
+static const struct hf_rpc_version versions[] = {
+	{ .version = 1, .n_procs = HF_ARRAY_SIZE(procs), .procs = procs },
+};
+
+const struct hf_rpc_program hf_nsm_program = {
+	.program = HF_NSM_PROGRAM,
+	.name = "status",
+	.n_versions = HF_ARRAY_SIZE(versions),
+	.versions = versions,
+	.max_request = MAX_REQUEST,
+	.at_home = true,
+};
+
+/* Life */
+
+int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
+{
+	hf_cleanup(hf_nsm_freep) struct hf_nsm *nsm = calloc(1, sizeof(*nsm));
+	struct hf_recovery_teller teller = hf_nsm_teller;
+	int r;
+
+	if (!nsm)
+		return hf_trace(-ENOMEM);
+	nsm->options = *options;
+	nsm->clients = hf_recovery_clients(options->recovery);
+	hf_loop_random(options->loop, &nsm->key, sizeof(nsm->key));
+	hf_list_init(&nsm->replies);
+	hf_list_init(&nsm->tellings);
+	hf_list_init(&nsm->callbacks);
+	nsm->server_name = strdup(options->server_name);
+	if (!nsm->server_name)
+		return hf_trace(-ENOMEM);
+	r = hf_nsm_watches_init(nsm);
+	if (r < 0)
+		return hf_trace(r);
+	teller.user = nsm;
+	hf_recovery_set_teller(options->recovery, &teller);
+	*nsmp = nsm;
+	nsm = NULL;
+	return 0;
+}
+
+struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
+{
+	if (!nsm)
+		return NULL;
+	hf_recovery_set_teller(nsm->options.recovery, NULL);
+	hf_nsm_replies_deinit(nsm);
+	hf_nsm_tellings_deinit(nsm);
+	hf_nsm_callbacks_deinit(nsm);
+	hf_nsm_watches_deinit(nsm);
+	free(nsm->server_name);
+	free(nsm);
+	return NULL;
+}
+
+/* Sight */
+
+void hf_nsm_counts(const struct hf_nsm *nsm, struct hf_nsm_counts *countsp)
+{
+	*countsp = nsm->counts;
+}

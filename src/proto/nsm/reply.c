@@ -1,0 +1,87 @@
+/* Replies, those that wait for the store included. */
+#include <stdlib.h>
+
+#include "proto/nsm/internal.h"
+
+struct reply {
+	struct hf_link link;
+	struct hf_promise promise;
+	struct hf_nsm *nsm;
+	struct hf_rpc_call *call;
+	enum hf_nsm_answer answer;
+};
+
+void hf_nsm_reply_stat_res(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_res res)
+{
+	int32_t state = res == HF_NSM_SUCC ? hf_recovery_state(nsm->options.recovery) : -1;
+
+	if (res != HF_NSM_SUCC)
+		hf_rpc_call_note(call, "FAIL");
+	hf_nsm_put_stat_res(hf_rpc_reply_begin(call, 8), res, state);
+	hf_rpc_reply_end(call);
+}
+
+static void reply_state(struct hf_nsm *nsm, struct hf_rpc_call *call)
+{
+	hf_xdr_put_i32(hf_rpc_reply_begin(call, 4), hf_recovery_state(nsm->options.recovery));
+	hf_rpc_reply_end(call);
+}
+
+static void finish(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_answer answer, bool kept)
+{
+	if (answer == HF_NSM_ANSWER_STAT_RES)
+		hf_nsm_reply_stat_res(nsm, call, kept ? HF_NSM_SUCC : HF_NSM_FAIL);
+	else if (answer == HF_NSM_ANSWER_STATE)
+		reply_state(nsm, call);
+	else if (kept)
+		hf_rpc_reply_void(call);
+	else
+		hf_rpc_call_drop(call);
+}
+
+static void on_promise(struct hf_promise *promise, bool kept)
+{
+	struct reply *reply = hf_container_of(promise, struct reply, promise);
+
+	hf_link_remove(&reply->link);
+	finish(reply->nsm, reply->call, reply->answer, kept);
+	free(reply);
+}
+
+void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
+		       enum hf_nsm_answer answer)
+{
+	struct reply *reply = calloc(1, sizeof(*reply));
+
+	if (!reply) {
+		finish(nsm, call, answer, false);
+		return;
+	}
+	if (hf_recovery_promise(nsm->options.recovery, &reply->promise, client, on_promise)) {
+		free(reply);
+		finish(nsm, call, answer, true);
+		return;
+	}
+	if (hf_rpc_call_keep(call) < 0) { /* which has ended it */
+		hf_promise_cancel(&reply->promise);
+		free(reply);
+		return;
+	}
+	reply->nsm = nsm;
+	reply->call = call;
+	reply->answer = answer;
+	hf_list_push_back(&nsm->replies, &reply->link);
+}
+
+void hf_nsm_replies_deinit(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&nsm->replies))) {
+		struct reply *reply = hf_list_entry(link, struct reply, link);
+
+		hf_promise_cancel(&reply->promise);
+		hf_rpc_call_drop(reply->call);
+		free(reply);
+	}
+}

@@ -1,0 +1,172 @@
+/*
+ * Tells one client of our restart: the recovery's teller.
+ *
+ * A statd gets SM_NOTIFY, from the address of ours that its host knows, first
+ * under our name and then under that address as text: some statds compare what
+ * they are told with what they were asked to watch, and nothing else. Whoever
+ * registered by himself gets the call that he asked for, on a connection of its
+ * own.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "proto/nsm/internal.h"
+
+/* The second name is a courtesy: whoever answered the first is told already. */
+#define SECOND_NAME_NS HF_NS_PER_S
+
+struct telling {
+	struct hf_link link;
+	struct hf_nsm *nsm;
+	struct hf_client *client; /* a reference */
+	struct hf_rpc_pending *pending;
+	int32_t state;
+	bool is_second;
+	void (*done)(void *context, bool was_told, const char *why_not);
+	void *context;
+};
+
+static void telling_free(struct telling *telling)
+{
+	hf_link_remove(&telling->link);
+	hf_client_unref(telling->client);
+	free(telling);
+}
+
+static void finish(struct telling *telling, bool was_told, const char *why_not)
+{
+	void (*done)(void *context, bool was_told, const char *why_not) = telling->done;
+	void *context = telling->context;
+
+	telling_free(telling);
+	done(context, was_told, why_not);
+}
+
+static void on_reply(void *user, const struct hf_rpc_result *result);
+
+static int notify(struct telling *telling, struct hf_bytes name, uint64_t timeout_ns)
+{
+	const struct hf_client *client = telling->client;
+	uint8_t args[HF_NSM_MAX_STATUS];
+	struct hf_rpc_request request = {
+		.remote = client->address,
+		.program = HF_NSM_PROGRAM,
+		.version = 1,
+		.procedure = HF_NSM_NOTIFY,
+		.path = HF_RPC_UDP_THEN_TCP,
+		.args = args,
+		.timeout_ns = timeout_ns,
+		.reserved_port = true,
+	};
+	struct hf_xdr_out out;
+
+	if (!hf_nsm_is_local_watch(telling->nsm, client))
+		request.local = client->local;
+	hf_xdr_out_init(&out, args, sizeof(args));
+	hf_nsm_put_stat_chge(&out, name, telling->state);
+	request.args_len = (size_t)(out.p - args);
+	return hf_rpc_client_call(telling->nsm->options.client, &telling->pending, &request, on_reply,
+				  telling);
+}
+
+static int call_program(struct telling *telling, uint64_t timeout_ns)
+{
+	const struct hf_client *client = telling->client;
+	uint8_t args[HF_NSM_MAX_STATUS];
+	struct hf_rpc_request request = {
+		.remote = client->address,
+		.local = client->local,
+		.program = client->callback.program,
+		.version = client->callback.version,
+		.procedure = client->callback.procedure,
+		.path = HF_RPC_TCP_ONLY,
+		.args = args,
+		.timeout_ns = timeout_ns,
+		.reserved_port = true,
+		.fresh_connection = true,
+	};
+	struct hf_xdr_out out;
+
+	request.remote.port = hf_nsm_port_in_name(client->callback.host, &client->address);
+	hf_xdr_out_init(&out, args, sizeof(args));
+	hf_nsm_put_status(&out, hf_bytes_of_str(telling->nsm->server_name), telling->state, client->priv);
+	request.args_len = (size_t)(out.p - args);
+	return hf_rpc_client_call(telling->nsm->options.client, &telling->pending, &request, on_reply,
+				  telling);
+}
+
+/* Our address as that host knows it, if it does. */
+static bool has_second_name(const struct telling *telling)
+{
+	return !telling->is_second && !telling->client->callback.host && telling->client->local.family;
+}
+
+static void on_reply(void *user, const struct hf_rpc_result *result)
+{
+	struct telling *telling = user;
+	char text[HF_ADDR_TEXT];
+
+	telling->pending = NULL;
+	if (telling->is_second || result->outcome != HF_RPC_OUTCOME_OK) {
+		finish(telling, telling->is_second || result->outcome == HF_RPC_OUTCOME_OK,
+		       hf_rpc_outcome_text(result->outcome));
+		return;
+	}
+	if (has_second_name(telling)) {
+		telling->is_second = true;
+		hf_addr_format(&telling->client->local, text, sizeof(text));
+		if (notify(telling, hf_bytes_of_str(text), SECOND_NAME_NS) == 0)
+			return;
+	}
+	finish(telling, true, NULL);
+}
+
+static int begin(struct telling *telling, uint64_t timeout_ns)
+{
+	struct hf_nsm *nsm = telling->nsm;
+	const struct hf_client *client = telling->client;
+
+	if (client->callback.host && !hf_nsm_is_local_watch(nsm, client))
+		return call_program(telling, timeout_ns);
+	if (client->callback.host && hf_addr_is_loopback(&client->address))
+		return -EADDRNOTAVAIL; /* a peer that we know the name of, and no more */
+	return notify(telling, hf_bytes_of_str(nsm->server_name), timeout_ns);
+}
+
+static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
+		void (*done)(void *context, bool was_told, const char *why_not), void *context)
+{
+	struct hf_nsm *nsm = user;
+	struct telling *telling = calloc(1, sizeof(*telling));
+	int r;
+
+	if (!telling)
+		return hf_trace(-ENOMEM);
+	telling->nsm = nsm;
+	telling->client = hf_client_ref(client);
+	telling->state = our_state;
+	telling->done = done;
+	telling->context = context;
+	hf_list_push_back(&nsm->tellings, &telling->link);
+	r = begin(telling, timeout_ns);
+	if (r < 0)
+		telling_free(telling);
+	return r;
+}
+
+const struct hf_recovery_teller hf_nsm_teller = { .tell = tell };
+
+void hf_nsm_tellings_deinit(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&nsm->tellings))) {
+		struct telling *telling = hf_list_entry(link, struct telling, link);
+
+		hf_rpc_pending_cancel(telling->pending);
+		telling_free(telling);
+	}
+}

@@ -1,0 +1,100 @@
+/* Who is meant: names, addresses, and the kinds of registration. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/nsm/internal.h"
+
+#define STRANGER_NS (600 * HF_NS_PER_S)
+
+bool hf_nsm_is_us(const struct hf_nsm *nsm, struct hf_bytes name, const struct hf_addr *local)
+{
+	char text[HF_ADDR_TEXT];
+
+	return hf_nsm_names_match(name, hf_bytes_of_str(nsm->server_name)) ||
+	       hf_nsm_names_match(name, hf_bytes_of_str("localhost")) ||
+	       hf_bytes_equal(name, hf_bytes_of_str(hf_addr_format(local, text, sizeof(text))));
+}
+
+bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *client)
+{
+	return strcmp(client->protocol, HF_NSM_PROTOCOL) == 0 && client->mon_name &&
+	       hf_addr_is_loopback(&client->local) &&
+	       !hf_nsm_is_us(nsm, hf_bytes_of_str(client->mon_name), &client->local);
+}
+
+/* Names */
+
+static bool is_address(struct hf_bytes name)
+{
+	char text[HF_ADDR_TEXT];
+	struct hf_addr addr;
+
+	if (name.len >= sizeof(text))
+		return false;
+	memcpy(text, name.data, name.len);
+	text[name.len] = '\0';
+	return hf_addr_parse(&addr, text);
+}
+
+static uint32_t first_part(struct hf_bytes name)
+{
+	const uint8_t *dot = name.len ? memchr(name.data, '.', name.len) : NULL;
+
+	return dot ? (uint32_t)(dot - name.data) : name.len;
+}
+
+static bool equal_but_case(struct hf_bytes a, struct hf_bytes b)
+{
+	return a.len == b.len && strncasecmp((const char *)a.data, (const char *)b.data, a.len) == 0;
+}
+
+bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b)
+{
+	uint32_t a_first = first_part(a), b_first = first_part(b);
+
+	if (equal_but_case(a, b))
+		return true;
+	/* Of two names with dots both are whole, and differ; and "10" is not short for "10.0.0.1". */
+	if ((a_first != a.len && b_first != b.len) || is_address(a) || is_address(b))
+		return false;
+	return equal_but_case(hf_bytes_of(a.data, a_first), hf_bytes_of(b.data, b_first));
+}
+
+uint64_t hf_nsm_hash_name(const struct hf_nsm *nsm, struct hf_bytes name)
+{
+	uint8_t lower[HF_NSM_MAX_NAME];
+	uint32_t len = HF_MIN(first_part(name), (uint32_t)sizeof(lower));
+
+	for (uint32_t i = 0; i < len; i++)
+		lower[i] = name.data[i] >= 'A' && name.data[i] <= 'Z' ? name.data[i] | 0x20 : name.data[i];
+	return hf_siphash(&nsm->key, lower, len);
+}
+
+uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address)
+{
+	struct hf_addr parsed;
+
+	if (!hf_addr_parse_with_port(&parsed, name) || !hf_addr_same_host(&parsed, address))
+		return 0;
+	return parsed.port;
+}
+
+/* Strangers: a place of one that has run out is taken; whoever forges many addresses cannot fill the log. */
+bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer)
+{
+	uint64_t now = hf_loop_now(nsm->options.loop);
+	struct hf_nsm_stranger *vacant = NULL;
+
+	for (size_t i = 0; i < HF_NSM_N_STRANGERS; i++) {
+		struct hf_nsm_stranger *known = &nsm->strangers[i];
+
+		if (known->until <= now)
+			vacant = known;
+		else if (hf_addr_same_host(&known->host, peer))
+			return false;
+	}
+	if (vacant)
+		*vacant = (struct hf_nsm_stranger){ *peer, now + STRANGER_NS };
+	return vacant != NULL;
+}

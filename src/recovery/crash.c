@@ -1,0 +1,229 @@
+/*
+ * Evidence that a client died, and what follows: everything of it goes, in all
+ * shares, at once. The lock table has what a client holds by client, so that the
+ * cost is that of what it holds; and it serves the waiters of every file that was
+ * touched.
+ *
+ * The registration stays: whoever was restarted will be back, and the state
+ * number in it is what tells its second notice (sm-notify sends two, and repeats
+ * them) from the next crash. A client that holds nothing is unregistered after a
+ * while by src/client. Those who registered by themselves stay, too, until they
+ * say otherwise, or an operator does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "recovery/internal.h"
+
+/* For so long a message may still be under way that was sent before the last reboot: sm-notify gives up
+ * after 15 minutes. */
+#define STRAGGLER_NS (15 * 60 * HF_NS_PER_S)
+
+/* What a client has, before and after */
+struct holdings {
+	size_t n_locks, n_waiters, n_shares;
+};
+
+static struct holdings holdings_of(const struct hf_client *client)
+{
+	return (struct holdings){
+		.n_locks = client->holds.n_locks + client->holds.n_ghosts,
+		.n_waiters = client->holds.n_waiters,
+		.n_shares = client->holds.n_shares,
+	};
+}
+
+static void report(struct hf_recovery *recovery, struct hf_client *client, const struct holdings *before,
+		   const char *reason)
+{
+	struct holdings after = holdings_of(client);
+	char quoted[256];
+	struct hf_recovery_event event = {
+		.kind = HF_EVENT_CLEANUP,
+		.client = client,
+		.reason = reason,
+		.state = client->sm_state,
+		.n_locks = before->n_locks - HF_MIN(after.n_locks, before->n_locks),
+		.n_waiters = before->n_waiters - HF_MIN(after.n_waiters, before->n_waiters),
+		.n_shares = before->n_shares - HF_MIN(after.n_shares, before->n_shares),
+	};
+
+	recovery->counts.cleanups++;
+	recovery->counts.locks_cleaned += event.n_locks;
+	hf_log_info("client crashed: what it had is released",
+		    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
+		    client->sm_state, event.n_locks, event.n_waiters, event.n_shares, after.n_locks);
+	hf_recovery_tell(recovery, &event);
+}
+
+static void tell_crash(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+{
+	recovery->counts.crashes++;
+	hf_recovery_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_CRASH,
+								.client = client,
+								.reason = reason,
+								.state = client->sm_state });
+}
+
+/* Everything goes */
+
+void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+{
+	struct holdings before = holdings_of(client);
+
+	tell_crash(recovery, client, reason);
+	hf_late_forget(recovery, client);
+	hf_reservations_drop(recovery, client, 0);
+	hf_lock_client_purge(recovery->locks, &client->holds);
+	report(recovery, client, &before, reason);
+	hf_grace_look(recovery);
+}
+
+size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+{
+	uint64_t before = recovery->counts.locks_cleaned;
+
+	hf_client_ref(client);
+	hf_client_set_status(client, HF_CLIENT_CRASHED);
+	hf_crash_clean_up(recovery, client, reason);
+	if (client->callback.host)
+		hf_client_unregister(client);
+	hf_client_unref(client);
+	return (size_t)(recovery->counts.locks_cleaned - before);
+}
+
+/* State numbers */
+
+static bool is_straggler(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+{
+	uint64_t now = hf_loop_now(recovery->loop);
+
+	for (size_t i = 0; i < HF_CLIENT_PAST; i++)
+		if (client->past[i].state == state && client->past[i].until > now)
+			return true;
+	return false;
+}
+
+static void become(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	if (client->sm_state) {
+		memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
+		client->past[0] = (struct hf_client_past){
+			.state = client->sm_state,
+			.until = hf_loop_now(recovery->loop) + STRAGGLER_NS,
+		};
+	}
+	if (!client->n_settling)
+		client->stored_state = client->sm_state;
+	client->sm_state = state;
+}
+
+/*
+ * The store shall know the new state number, or a repeated notice would be news after our next restart. But
+ * not before it has lost the old locks: if we were killed in between, the notice, which has not been answered
+ * and comes again, would be a repetition, and nobody would ever tell us again that those locks are dead.
+ */
+struct settling {
+	struct hf_link link;
+	struct hf_promise promise;
+	struct hf_recovery *recovery;
+	struct hf_client *client; /* a reference */
+};
+
+static void settling_free(struct settling *settling)
+{
+	hf_link_remove(&settling->link);
+	settling->client->n_settling--;
+	hf_client_unref(settling->client);
+	free(settling);
+}
+
+static void store_state(struct hf_client *client)
+{
+	if (hf_client_is_registered(client) && !client->n_settling && hf_client_register(client) < 0)
+		hf_log_debug("a client's new state number could not be stored", "client=%s", client->id);
+}
+
+static void on_settled(struct hf_promise *promise, bool kept)
+{
+	struct settling *settling = hf_container_of(promise, struct settling, promise);
+	struct hf_client *client = hf_client_ref(settling->client);
+
+	settling_free(settling);
+	if (kept) /* else everything will be written anew */
+		store_state(client);
+	hf_client_unref(client);
+}
+
+static void settle(struct hf_recovery *recovery, struct hf_client *client)
+{
+	struct settling *settling = calloc(1, sizeof(*settling));
+
+	if (!settling)
+		return; /* the old number stays stored: the notice will be news once too often */
+	settling->recovery = recovery;
+	settling->client = hf_client_ref(client);
+	client->n_settling++;
+	hf_list_push_back(&recovery->settlings, &settling->link);
+	if (hf_promises_await(recovery, &settling->promise, recovery->keeper.ticket, 0, on_settled))
+		on_settled(&settling->promise, true);
+}
+
+void hf_crash_deinit(struct hf_recovery *recovery)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&recovery->settlings)))
+		settling_free(hf_list_entry(link, struct settling, link));
+}
+
+static bool is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+{
+	if (state == 0 || state == client->sm_state)
+		return false;
+	if (!is_straggler(recovery, client, state))
+		return true;
+	recovery->counts.stragglers++;
+	return false;
+}
+
+static void purge_older(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+{
+	struct holdings before = holdings_of(client);
+
+	tell_crash(recovery, client, reason);
+	hf_late_forget(recovery, client);
+	hf_reservations_drop(recovery, client, client->sm_state);
+	hf_lock_client_purge_older(recovery->locks, &client->holds, (uint32_t)client->sm_state);
+	settle(recovery, client);
+	report(recovery, client, &before, reason);
+	hf_grace_look(recovery);
+}
+
+void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	bool was_known = client->sm_state != 0;
+
+	if (!is_news(recovery, client, state))
+		return;
+	hf_client_ref(client);
+	become(recovery, client, state);
+	if (was_known)
+		purge_older(recovery, client, "a lock request with a new state number");
+	else
+		store_state(client);
+	hf_client_unref(client);
+}
+
+bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	if (!is_news(recovery, client, state))
+		return false;
+	hf_client_ref(client);
+	become(recovery, client, state);
+	purge_older(recovery, client, "it told us of its restart");
+	hf_client_unref(client);
+	return true;
+}

@@ -1,0 +1,376 @@
+/*
+ * Every change of the lock table and of the registrations, to the store.
+ *
+ * The lock table numbers its records; an entry here maps that number to the
+ * store's id, one hash insertion and removal for a LOCK and its UNLOCK. Where
+ * locks are not stored (lock_durability none, or a store that forgets) there are
+ * no entries, and nothing is done.
+ *
+ * A write that is refused while the store is well (no memory, too much waiting)
+ * leaves a record without an entry. Nothing is promised then, and every second
+ * all records without one are written again. While the store is not well nothing
+ * is written at all: hf_keeper_resync() brings everything when it is back.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "recovery/internal.h"
+
+#define SAVE_AGAIN_NS HF_NS_PER_S
+#define MAX_UNDELETED 65536
+
+struct kept {
+	struct hf_hash_node
+		node; /* its hash is the table's id: they are counted up, so no two share a chain */
+	uint64_t store_id;
+};
+
+/* Entries */
+
+static struct kept *find(const struct hf_keeper *keeper, uint64_t id)
+{
+	struct hf_hash_node *node = hf_hash_match(*hf_hashtable_chain(&keeper->ids, id), id);
+
+	return node ? hf_container_of(node, struct kept, node) : NULL;
+}
+
+int hf_keeper_adopt(struct hf_recovery *recovery, uint64_t id, uint64_t store_id)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+	struct kept *kept;
+	int r = hf_pool_reserve(&keeper->pool, 1);
+
+	if (r < 0)
+		return hf_trace(r);
+	kept = hf_pool_take(&keeper->pool);
+	kept->store_id = store_id;
+	hf_hashtable_insert(&keeper->ids, &kept->node, id);
+	return 0;
+}
+
+/* Locks */
+
+static struct hf_store_lock fact_of(struct hf_recovery *recovery, const struct hf_lock_view *view)
+{
+	return (struct hf_store_lock){
+		.share = hf_recovery_share_name(recovery, view->who.share),
+		.handle = view->who.handle,
+		.client = hf_bytes_of_str(hf_client_of(view->who.client)->id),
+		.oh = view->who.oh,
+		.owner = view->who.owner_id,
+		.start = view->range.start,
+		.end = view->range.end,
+		.epoch = view->epoch,
+		.client_state = (int32_t)view->client_state,
+		.kind = view->who.owner_kind,
+		.mode = (uint8_t)view->mode,
+	};
+}
+
+static int save(struct hf_recovery *recovery, const struct hf_lock_view *view)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_store_lock fact = fact_of(recovery, view);
+	struct kept *kept;
+	int r = hf_pool_reserve(&keeper->pool, 1);
+
+	if (r < 0)
+		return hf_trace(r);
+	fact.id = hf_store_new_id(recovery->store);
+	r = hf_store_put_lock(recovery->store, &fact, &keeper->ticket);
+	if (r < 0)
+		return r;
+	kept = hf_pool_take(&keeper->pool);
+	kept->store_id = fact.id;
+	hf_hashtable_insert(&keeper->ids, &kept->node, view->id);
+	return 0;
+}
+
+static void note_unsaved(struct hf_recovery *recovery, int r)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+
+	if (!keeper->has_unsaved && r != -EROFS)
+		hf_log_error("a lock could not be stored; nothing new is promised until it is", "error=%s",
+			     strerror(-r));
+	keeper->has_unsaved = true;
+	if (r != -EROFS)
+		hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
+}
+
+static void on_added(void *context, const struct hf_lock_view *lock)
+{
+	struct hf_recovery *recovery = context;
+	int r;
+
+	hf_census_added(recovery, &lock->who);
+	if (recovery->late.n)
+		hf_late_granted(recovery, lock);
+	if (!recovery->keeper.keeps || lock->flags & HF_LOCK_VOLATILE)
+		return;
+	r = save(recovery, lock);
+	if (r < 0)
+		note_unsaved(recovery, r);
+}
+
+int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+	uint64_t *more;
+	int r = hf_store_delete_lock(recovery->store, store_id, &keeper->ticket);
+
+	if (r == 0 || r == -EROFS) /* the resync will not have it */
+		return 0;
+	/* A record that stays is a lock that comes back after a restart, until that grace ends: it is tried
+	 * again, but nobody needs to wait for it. */
+	if (keeper->n_undeleted >= MAX_UNDELETED)
+		return hf_trace(r);
+	more = realloc(keeper->undeleted, (keeper->n_undeleted + 1) * sizeof(*more));
+	if (!more)
+		return hf_trace(r);
+	keeper->undeleted = more;
+	keeper->undeleted[keeper->n_undeleted++] = store_id;
+	hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
+	return 0;
+}
+
+static void on_removed(void *context, const struct hf_lock_view *lock)
+{
+	struct hf_recovery *recovery = context;
+	struct hf_keeper *keeper = &recovery->keeper;
+	struct kept *kept;
+
+	keeper->n_removed++;
+	hf_census_removed(recovery, &lock->who);
+	if (lock->flags & HF_LOCK_UNRECLAIMED) {
+		hf_grace_look(recovery);
+		if (recovery->late.is_dropping)
+			hf_late_remember(recovery, lock);
+	}
+	kept = keeper->keeps ? find(keeper, lock->id) : NULL;
+	if (!kept)
+		return;
+	if (hf_keeper_delete_lock(recovery, kept->store_id) < 0)
+		hf_log_error("a lock that is released stays in the store", "client=%s",
+			     hf_client_of(lock->who.client)->id);
+	hf_hashtable_remove(&keeper->ids, &kept->node);
+	hf_pool_give(&keeper->pool, kept);
+}
+
+/* Waiters are nobody's business here, but the protocol's who has them. */
+
+static void on_granted(void *context, const struct hf_lock_view *waiter)
+{
+	struct hf_recovery *recovery = context;
+
+	if (hf_recovery_wants_locks(recovery))
+		hf_recovery_tell_lock(recovery, HF_EVENT_GRANTED, waiter);
+	if (recovery->waiter_events.granted)
+		recovery->waiter_events.granted(recovery->waiter_user, waiter);
+}
+
+static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why)
+{
+	struct hf_recovery *recovery = context;
+
+	if (recovery->waiter_events.waiter_gone)
+		recovery->waiter_events.waiter_gone(recovery->waiter_user, waiter, why);
+}
+
+static void on_share_added(void *context, const struct hf_lock_share_view *share)
+{
+	hf_reservations_added(context, share);
+}
+
+static void on_share_removed(void *context, const struct hf_lock_share_view *share)
+{
+	hf_reservations_removed(context, share);
+}
+
+const struct hf_lock_events hf_keeper_lock_events = {
+	.added = on_added,
+	.removed = on_removed,
+	.granted = on_granted,
+	.waiter_gone = on_waiter_gone,
+	.share_added = on_share_added,
+	.share_removed = on_share_removed,
+};
+
+/* Once more */
+
+static int save_all(struct hf_recovery *recovery)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view view;
+	int r;
+
+	while (keeper->n_undeleted) {
+		r = hf_store_delete_lock(recovery->store, keeper->undeleted[keeper->n_undeleted - 1],
+					 &keeper->ticket);
+		if (r < 0)
+			return r;
+		keeper->n_undeleted--;
+	}
+	while (keeper->has_unsaved && hf_lock_next_lock(recovery->locks, NULL, &cursor, &view)) {
+		if (view.flags & HF_LOCK_VOLATILE || find(keeper, view.id))
+			continue;
+		r = save(recovery, &view);
+		if (r < 0)
+			return r;
+	}
+	return hf_reservations_save(recovery);
+}
+
+static void on_save_timer(struct hf_timer *timer)
+{
+	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, keeper.save_timer);
+	int r = save_all(recovery);
+
+	if (r == 0)
+		recovery->keeper.has_unsaved = false;
+	else if (r != -EROFS)
+		hf_timer_start(timer, SAVE_AGAIN_NS);
+}
+
+/* Clients */
+
+static struct hf_store_client client_fact_of(const struct hf_client *client)
+{
+	const char *host = client->callback.host;
+	struct hf_store_client fact = {
+		.id = hf_bytes_of_str(client->id),
+		.protocol = hf_bytes_of_str(client->protocol),
+		.mon_name = hf_bytes_of_str(client->mon_name ? client->mon_name : client->name),
+		.address = client->address,
+		.local = client->local,
+		.has_callback = host != NULL,
+		.callback_host = host ? hf_bytes_of_str(host) : (struct hf_bytes){ 0 },
+		.callback_program = client->callback.program,
+		.callback_version = client->callback.version,
+		.callback_procedure = client->callback.procedure,
+		.sm_state = client->n_settling ? client->stored_state : client->sm_state,
+		.registered_at = client->registered_at,
+		.last_seen = client->last_seen,
+	};
+
+	memcpy(fact.priv, client->priv, sizeof(fact.priv));
+	return fact;
+}
+
+static int on_registered(void *user, struct hf_client *client, uint64_t *ticketp)
+{
+	struct hf_recovery *recovery = user;
+	struct hf_store_client fact = client_fact_of(client);
+	int r = hf_store_put_client(recovery->store, &fact, ticketp);
+
+	if (r < 0)
+		return r;
+	hf_recovery_tell(recovery,
+			 &(struct hf_recovery_event){ .kind = HF_EVENT_REGISTERED, .client = client });
+	return 0;
+}
+
+static void on_unregistered(void *user, struct hf_client *client)
+{
+	struct hf_recovery *recovery = user;
+
+	hf_notifier_forget(recovery, client);
+	hf_store_delete_client(recovery->store, hf_bytes_of_str(client->id), &client->registration_ticket);
+	hf_recovery_tell(recovery,
+			 &(struct hf_recovery_event){ .kind = HF_EVENT_UNREGISTERED, .client = client });
+}
+
+static void on_crashed(void *user, struct hf_client *client)
+{
+	hf_crash_clean_up(user, client, "its recovery window is over");
+}
+
+const struct hf_client_events hf_keeper_client_events = {
+	.registered = on_registered,
+	.unregistered = on_unregistered,
+	.crashed = on_crashed,
+};
+
+/* The store is back: all that is true */
+
+static void resync_lock(void *context, const struct hf_lock_view *view)
+{
+	struct hf_recovery *recovery = context;
+	struct hf_store_lock fact = fact_of(recovery, view);
+	struct kept *kept = find(&recovery->keeper, view->id);
+
+	if (view->flags & HF_LOCK_VOLATILE)
+		return;
+	fact.id = kept ? kept->store_id : hf_store_new_id(recovery->store);
+	if (!kept && hf_keeper_adopt(recovery, view->id, fact.id) < 0) {
+		note_unsaved(recovery, -ENOMEM);
+		return;
+	}
+	hf_store_resync_lock(recovery->store, &fact); /* the store knows of its own failures */
+}
+
+static void resync_clients(struct hf_recovery *recovery)
+{
+	struct hf_client *client = NULL;
+	uint64_t serial = 0;
+
+	while ((client = hf_clients_next(recovery->clients, serial))) {
+		struct hf_store_client fact = client_fact_of(client);
+
+		serial = client->serial;
+		if (hf_client_is_registered(client))
+			hf_store_resync_client(recovery->store, &fact);
+		hf_client_unref(client);
+	}
+}
+
+void hf_keeper_resync(struct hf_recovery *recovery)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view view;
+
+	keeper->has_unsaved = false;
+	keeper->n_undeleted = 0;
+	hf_timer_stop(&keeper->save_timer);
+	resync_clients(recovery);
+	hf_reservations_resync(recovery);
+	if (!keeper->keeps)
+		return;
+	while (hf_lock_next_lock(recovery->locks, NULL, &cursor, &view))
+		resync_lock(recovery, &view);
+	hf_lock_show_ghosts(recovery->locks, resync_lock, recovery);
+}
+
+/* Life */
+
+int hf_keeper_init(struct hf_recovery *recovery)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+
+	keeper->keeps =
+		recovery->options.durability != HF_STORE_NONE &&
+		(recovery->options.open_store || recovery->options.backend != HF_STORE_BACKEND_MEMORY);
+	hf_timer_init(&keeper->save_timer, recovery->loop, on_save_timer);
+	hf_pool_init(&keeper->pool, sizeof(struct kept), _Alignof(struct kept));
+	return hf_trace(hf_hashtable_init(&keeper->ids));
+}
+
+void hf_keeper_deinit(struct hf_recovery *recovery)
+{
+	struct hf_keeper *keeper = &recovery->keeper;
+
+	hf_timer_stop(&keeper->save_timer);
+	hf_hashtable_deinit(&keeper->ids);
+	hf_pool_deinit(&keeper->pool);
+	free(keeper->undeleted);
+}
+
+uint64_t hf_recovery_n_removed(const struct hf_recovery *recovery)
+{
+	return recovery->keeper.n_removed;
+}

@@ -1,0 +1,428 @@
+/*
+ * Tells every registered client of our restart.
+ *
+ * A notice stands for one client that is yet to be told. It waits in the queue,
+ * is given to the teller, and is young for a moment; notify_parallel bounds the
+ * young ones, so that what is sent at once is bounded. Whoever has not answered
+ * by then is most likely a black hole: it becomes old and takes nobody's place,
+ * so that 2,000 of them delay no other, and old ones cost memory only.
+ *
+ * A client that could not be told in time is taken for crashed: its unreclaimed
+ * locks are released, but stay reclaimable until grace ends. It is tried again in
+ * the background, with growing gaps, and stays registered for as long.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "recovery/internal.h"
+
+#define YOUNG_NS     (200 * HF_NS_PER_MS)
+#define FIRST_GAP_NS (2 * HF_NS_PER_S)
+#define MAX_GAP_NS   (60 * HF_NS_PER_S)
+#define MAX_OLD      32768 /* without an answer; below what the RPC client can have in flight */
+
+struct hf_notice {
+	struct hf_recovery *recovery;
+	struct hf_client *client; /* a reference; NULL: given up while the teller still has it */
+	struct hf_link link;
+	enum hf_notice_place place;
+	struct hf_timer timer; /* resting */
+	uint64_t began;        /* this try */
+	uint64_t give_up;      /* no try after this */
+	uint64_t gap;
+	int32_t state;   /* that it was told, or is being told */
+	bool by_hand;    /* a failure is no evidence of anything */
+	bool is_in_wave; /* counts for the first wave */
+	bool has_failed;
+};
+
+/* Places */
+
+static void take_out(struct hf_notice *notice)
+{
+	hf_link_remove(&notice->link);
+	notice->recovery->notifier.n[notice->place]--;
+}
+
+static void put_in(struct hf_notice *notice, enum hf_notice_place place)
+{
+	notice->place = place;
+	hf_list_push_back(&notice->recovery->notifier.notices[place], &notice->link);
+	notice->recovery->notifier.n[place]++;
+}
+
+static void move(struct hf_notice *notice, enum hf_notice_place place)
+{
+	take_out(notice);
+	put_in(notice, place);
+}
+
+static bool is_with_teller(const struct hf_notice *notice)
+{
+	return notice->place == HF_NOTICE_YOUNG || notice->place == HF_NOTICE_OLD;
+}
+
+static void pump_later(struct hf_recovery *recovery)
+{
+	hf_loop_defer(recovery->loop, &recovery->notifier.pump_task);
+}
+
+/* Counting the wave */
+
+static void leave_wave(struct hf_notice *notice, bool was_told)
+{
+	struct hf_notifier *notifier = &notice->recovery->notifier;
+
+	if (!notice->is_in_wave)
+		return;
+	notice->is_in_wave = false;
+	notifier->n_wave_told += was_told;
+	notifier->n_wave_failed += !was_told;
+	if (--notifier->n_wave_left)
+		return;
+	hf_log_at(notifier->n_wave_failed ? HF_LOG_WARN : HF_LOG_INFO,
+		  notifier->n_wave_failed
+			  ? "clients told of our restart; the others are taken for crashed, and tried again"
+			  : "clients told of our restart",
+		  "told=%zu failed=%zu ms=%llu state=%d", notifier->n_wave_told, notifier->n_wave_failed,
+		  (unsigned long long)((hf_loop_now(notice->recovery->loop) - notifier->wave_began) /
+				       HF_NS_PER_MS),
+		  notice->recovery->sm_state);
+}
+
+static void note_failed(struct hf_notice *notice, bool has_failed)
+{
+	if (notice->has_failed == has_failed)
+		return;
+	notice->has_failed = has_failed;
+	if (has_failed)
+		notice->recovery->counts.unreachable++;
+	else
+		notice->recovery->counts.unreachable--;
+}
+
+/* Ends */
+
+static void detach(struct hf_notice *notice)
+{
+	struct hf_client *client = notice->client;
+
+	notice->client = NULL;
+	client->notice = NULL;
+	client->is_pinned = false;
+	hf_client_unref(client);
+}
+
+static void notice_free(struct hf_notice *notice)
+{
+	leave_wave(notice, false);
+	note_failed(notice, false);
+	hf_timer_stop(&notice->timer);
+	take_out(notice);
+	if (notice->client)
+		detach(notice);
+	free(notice);
+}
+
+static void rest(struct hf_notice *notice)
+{
+	uint64_t now = hf_loop_now(notice->recovery->loop);
+
+	if (now + notice->gap > notice->give_up || hf_timer_start(&notice->timer, notice->gap) < 0) {
+		hf_log_debug("client not told of our restart: giving up", "client=%s", notice->client->id);
+		notice_free(notice);
+		return;
+	}
+	notice->gap = HF_MIN(notice->gap * 2, MAX_GAP_NS);
+	move(notice, HF_NOTICE_RESTS);
+}
+
+/* Whoever has called us since our restart is there, whatever became of our notice. */
+static bool was_seen(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	return client->last_seen > recovery->notifier.wave_wall;
+}
+
+static void not_told(struct hf_notice *notice, const char *why_not)
+{
+	struct hf_recovery *recovery = notice->recovery;
+	struct hf_client *client = notice->client;
+
+	hf_log_debug("client could not be told of our restart", "client=%s why=\"%s\"", client->id,
+		     why_not ? why_not : "");
+	recovery->counts.notifications_failed++;
+	note_failed(notice, true);
+	if (notice->by_hand || was_seen(recovery, client)) {
+		if (notice->by_hand && !was_seen(recovery, client))
+			hf_client_set_status(client, HF_CLIENT_UNREACHABLE);
+	} else if (client->status != HF_CLIENT_CRASHED) {
+		hf_client_set_status(client, HF_CLIENT_CRASHED);
+		recovery->late.is_dropping = true;
+		hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
+		recovery->late.is_dropping = false;
+	}
+	leave_wave(notice, false);
+	rest(notice);
+	/* @notice may be gone here */
+}
+
+static void told(struct hf_notice *notice)
+{
+	struct hf_recovery *recovery = notice->recovery;
+
+	recovery->counts.notifications_told++;
+	if (notice->client->status != HF_CLIENT_ACTIVE || !was_seen(recovery, notice->client))
+		hf_client_set_status(notice->client, HF_CLIENT_NOTIFIED);
+	leave_wave(notice, true);
+	note_failed(notice, false);
+	if (notice->state != recovery->sm_state)
+		move(notice, HF_NOTICE_QUEUE); /* it has changed meanwhile */
+	else
+		notice_free(notice);
+	hf_grace_look(recovery);
+}
+
+static void on_done(void *context, bool was_told, const char *why_not)
+{
+	struct hf_notice *notice = context;
+	struct hf_recovery *recovery = notice->recovery;
+
+	assert(is_with_teller(notice));
+	pump_later(recovery);
+	if (!notice->client) {
+		notice_free(notice);
+		return;
+	}
+	hf_recovery_tell(recovery, &(struct hf_recovery_event){
+					   .kind = HF_EVENT_NOTIFY,
+					   .client = notice->client,
+					   .reason = why_not,
+					   .state = notice->state,
+					   .was_told = was_told,
+					   .took_ns = hf_loop_now(recovery->loop) - notice->began,
+				   });
+	if (was_told)
+		told(notice);
+	else
+		not_told(notice, why_not);
+}
+
+/* Beginnings */
+
+/* False: nobody can be told now. */
+static bool begin(struct hf_notice *notice)
+{
+	struct hf_recovery *recovery = notice->recovery;
+	int r;
+
+	notice->state = recovery->sm_state;
+	notice->began = hf_loop_now(recovery->loop);
+	move(notice, HF_NOTICE_YOUNG);
+	recovery->counts.notifications_started++;
+	r = recovery->teller.tell(recovery->teller.user, notice->client, notice->state,
+				  recovery->options.notify_timeout_ns, on_done, notice);
+	if (r == -EBUSY || r == -ENOMEM) {
+		recovery->counts.notifications_started--;
+		move(notice, HF_NOTICE_QUEUE);
+		return false;
+	}
+	if (r < 0)
+		on_done(notice, false, strerror(-r));
+	return true;
+}
+
+static void watch_age(struct hf_notifier *notifier)
+{
+	struct hf_link *link = hf_list_first(&notifier->notices[HF_NOTICE_YOUNG]);
+
+	if (link && !hf_timer_is_running(&notifier->age_timer))
+		hf_timer_start_at(&notifier->age_timer,
+				  hf_list_entry(link, struct hf_notice, link)->began + YOUNG_NS);
+}
+
+static void pump(struct hf_recovery *recovery)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+	struct hf_link *link;
+
+	while (recovery->teller.tell && notifier->n[HF_NOTICE_YOUNG] < recovery->options.notify_parallel &&
+	       notifier->n[HF_NOTICE_OLD] < MAX_OLD &&
+	       (link = hf_list_first(&notifier->notices[HF_NOTICE_QUEUE])))
+		if (!begin(hf_list_entry(link, struct hf_notice, link)))
+			break;
+	watch_age(notifier);
+}
+
+static void on_pump(struct hf_task *task)
+{
+	pump(hf_container_of(task, struct hf_recovery, notifier.pump_task));
+}
+
+static void on_age(struct hf_timer *timer)
+{
+	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, notifier.age_timer);
+	struct hf_notifier *notifier = &recovery->notifier;
+	uint64_t now = hf_loop_now(recovery->loop);
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&notifier->notices[HF_NOTICE_YOUNG]))) {
+		struct hf_notice *notice = hf_list_entry(link, struct hf_notice, link);
+
+		if (notice->began + YOUNG_NS > now)
+			break;
+		move(notice, HF_NOTICE_OLD);
+	}
+	pump(recovery);
+}
+
+static void on_rested(struct hf_timer *timer)
+{
+	struct hf_notice *notice = hf_container_of(timer, struct hf_notice, timer);
+
+	move(notice, HF_NOTICE_QUEUE);
+	pump_later(notice->recovery);
+}
+
+static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_hand)
+{
+	struct hf_notice *notice = client->notice;
+
+	if (notice) {
+		notice->give_up = hf_loop_now(recovery->loop) + recovery->options.notify_retry_ns;
+		notice->gap = FIRST_GAP_NS;
+		if (notice->place == HF_NOTICE_RESTS) {
+			hf_timer_stop(&notice->timer);
+			move(notice, HF_NOTICE_QUEUE);
+		}
+		pump_later(recovery);
+		return 0;
+	}
+	notice = calloc(1, sizeof(*notice));
+	if (!notice)
+		return hf_trace(-ENOMEM);
+	notice->recovery = recovery;
+	notice->client = hf_client_ref(client);
+	notice->give_up = hf_loop_now(recovery->loop) + recovery->options.notify_retry_ns;
+	notice->gap = FIRST_GAP_NS;
+	notice->by_hand = by_hand;
+	hf_timer_init(&notice->timer, recovery->loop, on_rested);
+	put_in(notice, HF_NOTICE_QUEUE);
+	client->notice = notice;
+	client->is_pinned = true;
+	pump_later(recovery);
+	return 0;
+}
+
+static int add_all(struct hf_recovery *recovery, bool by_hand)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+	struct hf_client *client;
+	uint64_t serial = 0;
+	int r = 0;
+
+	while ((client = hf_clients_next(recovery->clients, serial))) {
+		serial = client->serial;
+		if (hf_client_is_registered(client))
+			r = add(recovery, client, by_hand);
+		if (client->notice && !by_hand && !client->notice->is_in_wave) {
+			client->notice->is_in_wave = true;
+			notifier->n_wave_left++;
+		}
+		hf_client_unref(client);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int hf_notifier_start(struct hf_recovery *recovery)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+
+	notifier->wave_began = hf_loop_now(recovery->loop);
+	notifier->wave_wall = hf_loop_wall(recovery->loop);
+	notifier->n_wave_told = notifier->n_wave_failed = 0;
+	return hf_trace(add_all(recovery, false));
+}
+
+int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *client)
+{
+	if (!client)
+		return hf_trace(add_all(recovery, true));
+	return hf_client_is_registered(client) ? hf_trace(add(recovery, client, true)) : -ENOENT;
+}
+
+/* It is not registered any more: nobody needs to tell it. */
+void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client)
+{
+	struct hf_notice *notice = client->notice;
+
+	if (!notice)
+		return;
+	if (!is_with_teller(notice)) {
+		notice_free(notice);
+		return;
+	}
+	leave_wave(notice, false);
+	note_failed(notice, false);
+	detach(notice); /* it goes when the teller is done with it */
+}
+
+/* Life */
+
+void hf_notifier_init(struct hf_recovery *recovery)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+
+	for (size_t i = 0; i < HF_N_NOTICE_PLACES; i++)
+		hf_list_init(&notifier->notices[i]);
+	hf_timer_init(&notifier->age_timer, recovery->loop, on_age);
+	hf_task_init(&notifier->pump_task, on_pump);
+}
+
+static void free_all(struct hf_notifier *notifier, enum hf_notice_place place)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&notifier->notices[place])))
+		notice_free(hf_list_entry(link, struct hf_notice, link));
+}
+
+static void detach_all(struct hf_notifier *notifier, enum hf_notice_place place)
+{
+	hf_list_for_each(pos, &notifier->notices[place]) {
+		struct hf_notice *notice = hf_list_entry(pos, struct hf_notice, link);
+
+		if (notice->client)
+			detach(notice);
+	}
+}
+
+/* Nobody is told any more; what the teller has it will give back. */
+void hf_notifier_stop(struct hf_recovery *recovery)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+
+	notifier->n_wave_left = SIZE_MAX; /* no report of a wave that was cut off */
+	free_all(notifier, HF_NOTICE_QUEUE);
+	free_all(notifier, HF_NOTICE_RESTS);
+	detach_all(notifier, HF_NOTICE_YOUNG);
+	detach_all(notifier, HF_NOTICE_OLD);
+	hf_task_cancel(&notifier->pump_task);
+}
+
+/* Whoever told for us is gone by now. */
+void hf_notifier_deinit(struct hf_recovery *recovery)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+
+	hf_notifier_stop(recovery);
+	free_all(notifier, HF_NOTICE_YOUNG);
+	free_all(notifier, HF_NOTICE_OLD);
+	hf_timer_stop(&notifier->age_timer);
+	hf_task_cancel(&notifier->pump_task);
+}

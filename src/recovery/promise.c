@@ -1,0 +1,163 @@
+/*
+ * Promises: whoever is to be told something waits here until the store has
+ * reached the registration and the lock that it stands on.
+ *
+ * Two queues, because a registration is synced and takes milliseconds, while a
+ * lock may need no more than a write to the page cache: who is registered already
+ * does not wait behind somebody who is not.
+ */
+#include <assert.h>
+
+#include "recovery/internal.h"
+
+bool hf_recovery_can_promise(const struct hf_recovery *recovery)
+{
+	return hf_store_is_healthy(recovery->store) && !recovery->keeper.has_unsaved;
+}
+
+static bool has_lock(struct hf_recovery *recovery, const struct hf_promise *promise)
+{
+	return promise->lock_ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+}
+
+static bool has_client(struct hf_recovery *recovery, const struct hf_promise *promise)
+{
+	return promise->client_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS);
+}
+
+static struct hf_promise *promise_of(struct hf_link *link)
+{
+	return hf_list_entry(link, struct hf_promise, link);
+}
+
+/* By ticket; as a rule it goes to the end. */
+static void queue_for_lock(struct hf_promises *promises, struct hf_promise *promise)
+{
+	struct hf_link *at = &promises->by_lock.head;
+
+	while (at->prev != &promises->by_lock.head &&
+	       promise_of(at->prev)->lock_ticket > promise->lock_ticket)
+		at = at->prev;
+	hf_link_insert_before(at, &promise->link);
+}
+
+bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
+		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool kept))
+{
+	struct hf_promises *promises = &recovery->promises;
+
+	*promise =
+		(struct hf_promise){ .lock_ticket = lock_ticket, .client_ticket = client_ticket, .fn = fn };
+	hf_link_init(&promise->link);
+	if (!has_client(recovery, promise)) {
+		hf_list_push_back(&promises->by_client, &promise->link);
+		return false;
+	}
+	if (has_lock(recovery, promise))
+		return true;
+	queue_for_lock(promises, promise);
+	return false;
+}
+
+bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	return !recovery->keeper.has_unsaved &&
+	       client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS) &&
+	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+}
+
+bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
+			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept))
+{
+	struct hf_promises *promises = &recovery->promises;
+
+	if (!recovery->keeper.has_unsaved)
+		return hf_promises_await(recovery, promise, recovery->keeper.ticket,
+					 client ? client->registration_ticket : 0, fn);
+	*promise = (struct hf_promise){ .fn = fn };
+	hf_list_push_back(&promises->broken, &promise->link);
+	hf_loop_defer(recovery->loop, &promises->break_task);
+	return false;
+}
+
+void hf_promise_cancel(struct hf_promise *promise)
+{
+	if (promise->link.next)
+		hf_link_remove(&promise->link);
+}
+
+static void tell(struct hf_promise *promise, bool kept)
+{
+	hf_link_remove(&promise->link);
+	promise->fn(promise, kept);
+	/* @promise may be gone here */
+}
+
+void hf_promises_reached(struct hf_recovery *recovery)
+{
+	struct hf_promises *promises = &recovery->promises;
+	struct hf_promise *promise;
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&promises->by_client))) {
+		promise = promise_of(link);
+		if (!has_client(recovery, promise))
+			break;
+		if (has_lock(recovery, promise)) {
+			tell(promise, true);
+		} else {
+			hf_link_remove(link);
+			queue_for_lock(promises, promise);
+		}
+	}
+	while ((link = hf_list_first(&promises->by_lock)) && has_lock(recovery, promise_of(link)))
+		tell(promise_of(link), true);
+}
+
+static void break_list(struct hf_recovery *recovery, struct hf_list *list)
+{
+	struct hf_list taken;
+	struct hf_link *link;
+
+	hf_list_init(&taken);
+	hf_list_splice(&taken, list); /* what is asked for meanwhile is for the next time */
+	while ((link = hf_list_first(&taken))) {
+		recovery->counts.promises_broken++;
+		tell(promise_of(link), false);
+	}
+}
+
+void hf_promises_break(struct hf_recovery *recovery)
+{
+	break_list(recovery, &recovery->promises.by_client);
+	break_list(recovery, &recovery->promises.by_lock);
+}
+
+static void on_break(struct hf_task *task)
+{
+	struct hf_recovery *recovery = hf_container_of(task, struct hf_recovery, promises.break_task);
+
+	break_list(recovery, &recovery->promises.broken);
+}
+
+void hf_promises_init(struct hf_recovery *recovery)
+{
+	struct hf_promises *promises = &recovery->promises;
+
+	hf_list_init(&promises->by_client);
+	hf_list_init(&promises->by_lock);
+	hf_list_init(&promises->broken);
+	hf_task_init(&promises->break_task, on_break);
+}
+
+/* Nobody is told any more, as if we had been killed. */
+void hf_promises_deinit(struct hf_recovery *recovery)
+{
+	struct hf_promises *promises = &recovery->promises;
+	struct hf_list *lists[] = { &promises->by_client, &promises->by_lock, &promises->broken };
+
+	hf_task_cancel(&promises->break_task);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(lists); i++)
+		while (hf_list_pop_front(lists[i]))
+			continue;
+}

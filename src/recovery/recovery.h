@@ -1,0 +1,252 @@
+/*
+ * The promise: what was granted holds through crashes, ours and the clients'.
+ *
+ * This folder owns the lock table and the clients, and stands between them and
+ * the store. It is the only writer of the restart story (state number, grace,
+ * notification, end of grace) and of the clean-up when a client has died.
+ *
+ *	keeper.c    every change of lock table and registrations -> store
+ *	reservations.c  the same for share reservations
+ *	promise.c   who may be told only when the store has reached what he is told
+ *	restart.c   what was stored -> unreclaimed locks; is there a grace?
+ *	grace.c     its end: deadline, by hand, or early where that is provably safe
+ *	late.c      what was dropped at its end, for reclaims that come late
+ *	notifier.c  tells every registered client of our restart
+ *	crash.c     evidence that a client died -> everything of it goes
+ *
+ * Protocols ask it three things: may I promise this now (hf_recovery_promise),
+ * is a reclaim in order (hf_recovery_reclaim), and here is evidence (below).
+ * Belongs to the home loop's thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/list.h"
+#include "client/client.h"
+#include "lock/lock.h"
+
+struct hf_histogram;
+struct hf_loop;
+struct hf_recovery;
+struct hf_store;
+struct hf_store_options;
+
+enum hf_recovery_grace_rule {
+	HF_RECOVERY_GRACE_AUTO, /* where something could be reclaimed */
+	HF_RECOVERY_GRACE_ALWAYS,
+	HF_RECOVERY_GRACE_NEVER,
+};
+
+enum hf_store_backend {
+	HF_STORE_BACKEND_MEMORY,
+	HF_STORE_BACKEND_LMDB,
+	HF_STORE_BACKEND_POSTGRES,
+};
+
+/* How a client is told of our restart; the protocol's business. done comes later, exactly once. */
+struct hf_recovery_teller {
+	int (*tell)(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
+		    void (*done)(void *context, bool was_told, const char *why_not), void *context);
+	void *user;
+};
+
+/* Those of the lock table's events that are a protocol's business. */
+struct hf_recovery_waiter_events {
+	void (*granted)(void *user, const struct hf_lock_view *waiter);
+	void (*waiter_gone)(void *user, const struct hf_lock_view *waiter, enum hf_lock_end why);
+};
+
+/* Shares have a number in the lock table and a name in the store; both ways. */
+struct hf_recovery_shares {
+	/* What stands for it in the store; empty: it is gone. Borrowed until the next call. */
+	struct hf_bytes (*name)(void *user, uint32_t share);
+	bool (*find)(void *user, struct hf_bytes name, uint32_t *sharep);
+	void *user;
+};
+
+struct hf_recovery_options {
+	struct hf_loop *loop;
+	enum hf_store_backend backend;
+	/* Instead of the backend: somebody else's store; NULL as a rule. */
+	int (*open_store)(struct hf_store **storep, struct hf_loop *loop,
+			  const struct hf_store_options *options);
+	const struct hf_recovery_shares *shares; /* copied; NULL: the number as text */
+	int durability;                          /* enum hf_store_durability */
+	const char *store_path;                  /* lmdb */
+	const char *postgres;                    /* postgres */
+	const char *server_name;
+	uint64_t window_ns;      /* recovery.window_seconds */
+	uint64_t nlm_grace_ns;   /* UINT64_MAX: window_ns */
+	uint64_t smb_durable_ns; /* UINT64_MAX: window_ns */
+	enum hf_recovery_grace_rule grace;
+	bool early_end;
+	uint64_t notify_timeout_ns;
+	size_t notify_parallel;
+	uint64_t notify_retry_ns;
+	size_t max_clients;
+	struct hf_lock_limits lock_limits;
+	bool clear_store; /* wipe registrations and locks first */
+	bool measures;    /* the time of commits is counted */
+};
+
+/* Life. new opens the store, raises and syncs epoch and state number, and loads everything; it blocks, and
+ * has logged what went wrong if it fails. start begins the notifications, when everything is served and
+ * registered. stop, in an orderly end: writes what is left and the clean-stop marker. */
+int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_options *options);
+struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery);
+void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
+				   const struct hf_recovery_waiter_events *events, void *user);
+void hf_recovery_set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller);
+int hf_recovery_start(struct hf_recovery *recovery);
+void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user);
+
+HF_DEFINE_CLEANUP(struct hf_recovery *, hf_recovery_free)
+
+/* What it owns */
+struct hf_locks *hf_recovery_locks(struct hf_recovery *recovery);
+struct hf_clients *hf_recovery_clients(struct hf_recovery *recovery);
+int32_t hf_recovery_state(const struct hf_recovery *recovery); /* our state number: odd */
+uint64_t hf_recovery_epoch(const struct hf_recovery *recovery);
+struct hf_store *hf_recovery_store(struct hf_recovery *recovery); /* for questions only */
+
+/*
+ * Promises. After a change to the lock table or a registration, and before the client hears of it: covers
+ * every write up to now. True: it is durable already, speak. False: fn is called later, with kept when it is
+ * durable, or with !kept when the store failed: then what was granted is to be taken back, and the client
+ * told that there are no locks now. A promise whose owner goes away is cancelled.
+ */
+struct hf_promise {
+	struct hf_link link;
+	uint64_t lock_ticket;
+	uint64_t client_ticket;
+	void (*fn)(struct hf_promise *promise, bool kept);
+};
+
+bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
+			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
+/* The same question without a promise: is everything that this client was given durable by now? */
+bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client);
+void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
+/* Is the store able to promise at all? If not, nothing new is granted. */
+bool hf_recovery_can_promise(const struct hf_recovery *recovery);
+/* How many lock records have been removed so far: if it stands still over an acquire, that took nothing from
+ * its owner, and releasing the range undoes it. */
+uint64_t hf_recovery_n_removed(const struct hf_recovery *recovery);
+
+/* Reclaims: how is this one to be served? */
+enum hf_recovery_reclaim {
+	HF_RECLAIM_NORMAL, /* in grace: request.reclaim, as it is */
+	/* In grace where what is stored is complete, or after it: request.reclaim and backed_only, so that
+	 * only what this owner has is granted again. */
+	HF_RECLAIM_BACKED,
+	HF_RECLAIM_LATE, /* after grace, but it was held before and nobody had it since: as a new lock */
+	HF_RECLAIM_REFUSED,
+};
+
+enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
+					     const struct hf_lock_request *request);
+
+/* Grace */
+struct hf_grace_info {
+	bool is_active;
+	uint64_t ends_in_ns;
+	const char *reason; /* why it is, or why it ended */
+	uint64_t n_unreclaimed;
+};
+
+void hf_recovery_grace_info(struct hf_recovery *recovery, struct hf_grace_info *infop);
+int hf_recovery_end_grace(struct hf_recovery *recovery); /* by hand; -ENOENT: there is none */
+
+/* Evidence, each acted on at once */
+/* A LOCK came with this state number: locks with another one go. 0 and the last one say nothing; nor do the
+ * ones before it, for a while: they are stragglers. The first one that we learn says that it has not changed
+ * since. */
+void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* It says that it was restarted, and has this state number now (SM_NOTIFY); as above, but where we knew none
+ * it has one now, and what it held before goes. False: it said nothing new. */
+bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* It is gone with all it has: FREE_ALL, an operator, the end of its window. Returns the locks released. */
+size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
+/* SM_SIMU_CRASH: as if we had been restarted: a new state number, a grace period, and everybody is told. What
+ * is held stays so. */
+int hf_recovery_simulate_crash(struct hf_recovery *recovery);
+/* Tells all registered clients again, or one; -ENOENT: it is not registered. */
+int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *client);
+
+/* Watching, for those who show it to others. */
+enum hf_recovery_event_kind {
+	HF_EVENT_REGISTERED,
+	HF_EVENT_UNREGISTERED,
+	HF_EVENT_CRASH,   /* evidence that a client died, or was restarted: state */
+	HF_EVENT_CLEANUP, /* what it held is gone: n_locks, n_waiters, n_shares */
+	HF_EVENT_NOTIFY,  /* one try to tell a client of our restart has ended: was_told, took_ns */
+	HF_EVENT_GRACE_STARTED,
+	HF_EVENT_GRACE_ENDED, /* n_locks: dropped as unreclaimed */
+	/* Single locks, each with lock, for those who want them */
+	HF_EVENT_LOCK,
+	HF_EVENT_UNLOCK,  /* the range that was asked for, whatever was held of it */
+	HF_EVENT_BLOCKED, /* he waits */
+	HF_EVENT_GRANTED, /* and has it now; he is still to be told */
+};
+
+struct hf_recovery_event {
+	enum hf_recovery_event_kind kind;
+	struct hf_client *client;        /* NULL with the grace events */
+	const struct hf_lock_view *lock; /* of the lock events, or NULL */
+	const char *reason;              /* or NULL */
+	int32_t state;
+	bool was_told;
+	uint64_t took_ns;
+	size_t n_locks;
+	size_t n_waiters;
+	size_t n_shares;
+};
+
+struct hf_recovery_observer {
+	struct hf_link link;
+	_Atomic bool wants_locks; /* the lock events, too; may be changed by any thread */
+	void (*fn)(struct hf_recovery_observer *observer, const struct hf_recovery_event *event);
+};
+
+/* An observer must not change what it sees from within, and may take itself away at any other time. */
+void hf_recovery_observe(struct hf_recovery *recovery, struct hf_recovery_observer *observer);
+/* For protocols, to make a lock event of @request only where somebody wants it. */
+bool hf_recovery_wants_locks(const struct hf_recovery *recovery);
+void hf_recovery_tell_lock(struct hf_recovery *recovery, enum hf_recovery_event_kind kind,
+			   const struct hf_lock_view *lock);
+
+/* Counting */
+struct hf_recovery_counts {
+	uint64_t notifications_started;
+	uint64_t notifications_told;
+	uint64_t notifications_failed;
+	uint64_t crashes;    /* evidence */
+	uint64_t stragglers; /* state numbers from before the last reboot */
+	uint64_t cleanups;   /* of which something had to go */
+	uint64_t locks_cleaned;
+	uint64_t promises_broken;
+	uint64_t late_reclaims; /* granted after grace */
+	size_t notices_waiting; /* clients that are still to be told */
+	size_t notices_in_flight;
+	size_t unreachable;  /* could not be told so far */
+	size_t late_records; /* remembered for reclaims after grace */
+};
+
+void hf_recovery_counts(const struct hf_recovery *recovery, struct hf_recovery_counts *countsp);
+const struct hf_histogram *hf_recovery_commits(const struct hf_recovery *recovery); /* for any thread */
+
+/* Shares: those in which there ever was a lock. */
+struct hf_recovery_share {
+	uint32_t number;
+	struct hf_bytes name; /* what stands for it in the store; borrowed for the call */
+	uint64_t n_locks;
+	uint64_t n_clients; /* that hold any of them */
+};
+
+void hf_recovery_show_shares(struct hf_recovery *recovery,
+			     void (*fn)(void *user, const struct hf_recovery_share *share), void *user);
+struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t share);

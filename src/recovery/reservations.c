@@ -1,0 +1,361 @@
+/*
+ * Share reservations in the store, and those that a restart has found there.
+ *
+ * The lock table does not know of loaded ones, since nobody gets a new one while
+ * grace lasts; they are kept here until they come back, so that grace does not
+ * end before. One record stands for all equal reservations of an owner (DOS
+ * programs open a file several times); it carries their number.
+ *
+ * In the store a record is:
+ *
+ *	u8 access deny   u16 lengths of share handle client oh   u32 count   i32 state   then those bytes
+ */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "recovery/internal.h"
+
+#define HEADER 18
+
+struct reservation {
+	struct hf_hash_node node;
+	struct hf_link link;        /* of all */
+	struct hf_link unreclaimed; /* while n_missing */
+	struct hf_client *client;   /* a reference */
+	uint64_t store_id;          /* 0: not stored */
+	uint32_t share;
+	uint32_t count;     /* in the lock table */
+	uint32_t n_missing; /* loaded, and not come back */
+	int32_t state;
+	uint8_t access, deny, handle_len;
+	uint16_t oh_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	uint8_t oh[];
+};
+
+/* Finding */
+
+static uint64_t hash_of(const struct hf_recovery *recovery, const struct hf_lock_share_view *view)
+{
+	uint64_t parts[4] = {
+		view->client->id,
+		(uint64_t)view->share << 16 | (uint64_t)view->access << 8 | view->deny,
+		hf_siphash(&recovery->key, view->handle.data, view->handle.len),
+		hf_siphash(&recovery->key, view->oh.data, view->oh.len),
+	};
+
+	return hf_siphash(&recovery->key, parts, sizeof(parts));
+}
+
+static bool is_same(const struct reservation *it, const struct hf_lock_share_view *view)
+{
+	return &it->client->holds == view->client && it->share == view->share && it->access == view->access &&
+	       it->deny == view->deny &&
+	       hf_bytes_equal(hf_bytes_of(it->handle, it->handle_len), view->handle) &&
+	       hf_bytes_equal(hf_bytes_of(it->oh, it->oh_len), view->oh);
+}
+
+static struct reservation *find(const struct hf_recovery *recovery, const struct hf_lock_share_view *view)
+{
+	hf_hash_for_each(node, &recovery->reservations.table, hash_of(recovery, view)) {
+		struct reservation *it = hf_container_of(node, struct reservation, node);
+
+		if (is_same(it, view))
+			return it;
+	}
+	return NULL;
+}
+
+static struct reservation *make(struct hf_recovery *recovery, const struct hf_lock_share_view *view)
+{
+	struct reservation *it = calloc(1, sizeof(*it) + view->oh.len);
+
+	if (!it)
+		return NULL;
+	assert(view->handle.len <= sizeof(it->handle) && view->oh.len <= HF_LOCK_OH_MAX);
+	it->client = hf_client_ref(hf_client_of(view->client));
+	it->share = view->share;
+	it->access = view->access;
+	it->deny = view->deny;
+	it->handle_len = (uint8_t)view->handle.len;
+	it->oh_len = (uint16_t)view->oh.len;
+	memcpy(it->handle, view->handle.data, view->handle.len);
+	if (view->oh.len)
+		memcpy(it->oh, view->oh.data, view->oh.len);
+	hf_link_init(&it->unreclaimed);
+	hf_list_push_back(&recovery->reservations.all, &it->link);
+	hf_hashtable_insert(&recovery->reservations.table, &it->node, hash_of(recovery, view));
+	return it;
+}
+
+static void forget(struct hf_recovery *recovery, struct reservation *it)
+{
+	hf_hashtable_remove(&recovery->reservations.table, &it->node);
+	hf_link_remove(&it->unreclaimed);
+	hf_link_remove(&it->link);
+	hf_client_unref(it->client);
+	free(it);
+}
+
+/* As bytes */
+
+static uint8_t *put16(uint8_t *p, size_t value)
+{
+	uint16_t le = htole16((uint16_t)value);
+
+	memcpy(p, &le, sizeof(le));
+	return p + sizeof(le);
+}
+
+static uint8_t *put32(uint8_t *p, uint32_t value)
+{
+	value = htole32(value);
+	memcpy(p, &value, sizeof(value));
+	return p + sizeof(value);
+}
+
+static uint8_t *put_bytes(uint8_t *p, struct hf_bytes bytes)
+{
+	if (bytes.len)
+		memcpy(p, bytes.data, bytes.len);
+	return p + bytes.len;
+}
+
+static uint32_t encode(struct hf_recovery *recovery, const struct reservation *it,
+		       uint8_t blob[HF_STORE_MAX_BLOB])
+{
+	struct hf_bytes parts[4] = {
+		hf_recovery_share_name(recovery, it->share),
+		hf_bytes_of(it->handle, it->handle_len),
+		hf_bytes_of_str(it->client->id),
+		hf_bytes_of(it->oh, it->oh_len),
+	};
+	uint8_t *p = blob;
+
+	*p++ = it->access;
+	*p++ = it->deny;
+	for (size_t i = 0; i < HF_ARRAY_SIZE(parts); i++)
+		p = put16(p, parts[i].len);
+	p = put32(p, it->count + it->n_missing);
+	p = put32(p, (uint32_t)it->state);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(parts); i++)
+		p = put_bytes(p, parts[i]);
+	return (uint32_t)(p - blob);
+}
+
+struct decoded {
+	uint8_t access, deny;
+	uint32_t count;
+	int32_t state;
+	struct hf_bytes parts[4]; /* share, handle, client, oh */
+};
+
+static uint32_t get32(const uint8_t *p)
+{
+	uint32_t value;
+
+	memcpy(&value, p, sizeof(value));
+	return le32toh(value);
+}
+
+static bool decode(struct decoded *out, struct hf_bytes blob)
+{
+	size_t at = HEADER;
+
+	if (blob.len < HEADER)
+		return false;
+	out->access = blob.data[0];
+	out->deny = blob.data[1];
+	for (size_t i = 0; i < 4; i++) {
+		uint32_t len = blob.data[2 + 2 * i] | (uint32_t)blob.data[3 + 2 * i] << 8;
+
+		if (len > blob.len - at)
+			return false;
+		out->parts[i] = hf_bytes_of(blob.data + at, len);
+		at += len;
+	}
+	out->count = get32(blob.data + 10);
+	out->state = (int32_t)get32(blob.data + 14);
+	return at == blob.len && out->access <= 3 && out->deny <= 3 && out->count > 0 &&
+	       out->parts[1].len <= HF_LOCK_HANDLE_MAX && out->parts[3].len <= HF_LOCK_OH_MAX;
+}
+
+/* Writing */
+
+static int save(struct hf_recovery *recovery, struct reservation *it)
+{
+	uint8_t blob[HF_STORE_MAX_BLOB];
+	struct hf_store_share fact = {
+		.id = it->store_id ? it->store_id : hf_store_new_id(recovery->store),
+		.blob = { blob, encode(recovery, it, blob) },
+	};
+	int r = hf_store_put_share(recovery->store, &fact, &recovery->keeper.ticket);
+
+	if (r == 0)
+		it->store_id = fact.id;
+	return r;
+}
+
+static void note_unsaved(struct hf_recovery *recovery, int r)
+{
+	recovery->keeper.has_unsaved = true;
+	if (r != -EROFS)
+		hf_timer_start(&recovery->keeper.save_timer, HF_NS_PER_S);
+}
+
+static void save_or_note(struct hf_recovery *recovery, struct reservation *it)
+{
+	int r = save(recovery, it);
+
+	if (r == 0)
+		return;
+	it->store_id = 0; /* an older state that stays stored is too much at worst */
+	note_unsaved(recovery, r);
+}
+
+static void settle(struct hf_recovery *recovery, struct reservation *it)
+{
+	if (it->count + it->n_missing) {
+		save_or_note(recovery, it);
+		return;
+	}
+	if (it->store_id)
+		hf_store_delete_share(recovery->store, it->store_id, &recovery->keeper.ticket);
+	forget(recovery, it);
+}
+
+static void came_back(struct hf_recovery *recovery, struct reservation *it, uint32_t n)
+{
+	if (it->n_missing == 0)
+		return;
+	it->n_missing -= HF_MIN(n, it->n_missing);
+	if (it->n_missing)
+		return;
+	hf_link_remove(&it->unreclaimed);
+	recovery->reservations.n_unreclaimed--;
+	hf_grace_look(recovery);
+}
+
+void hf_reservations_added(struct hf_recovery *recovery, const struct hf_lock_share_view *view)
+{
+	struct reservation *it;
+
+	if (!recovery->keeper.keeps)
+		return;
+	it = find(recovery, view);
+	if (!it)
+		it = make(recovery, view);
+	if (!it) {
+		note_unsaved(recovery, -ENOMEM);
+		return;
+	}
+	came_back(recovery, it, view->count > it->count ? view->count - it->count : 0);
+	it->count = view->count;
+	it->state = (int32_t)view->client_state;
+	save_or_note(recovery, it);
+}
+
+void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_share_view *view)
+{
+	struct reservation *it = recovery->keeper.keeps ? find(recovery, view) : NULL;
+
+	if (!it)
+		return;
+	it->count = view->count;
+	settle(recovery, it);
+}
+
+void hf_reservations_drop(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+{
+	hf_list_for_each_safe(pos, &recovery->reservations.unreclaimed) {
+		struct reservation *it = hf_list_entry(pos, struct reservation, unreclaimed);
+
+		if (client && (it->client != client || (state && it->state == state)))
+			continue;
+		came_back(recovery, it, it->n_missing);
+		settle(recovery, it);
+	}
+}
+
+int hf_reservations_save(struct hf_recovery *recovery)
+{
+	hf_list_for_each(pos, &recovery->reservations.all) {
+		struct reservation *it = hf_list_entry(pos, struct reservation, link);
+		int r = it->store_id ? 0 : save(recovery, it);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+void hf_reservations_resync(struct hf_recovery *recovery)
+{
+	uint8_t blob[HF_STORE_MAX_BLOB];
+
+	hf_list_for_each(pos, &recovery->reservations.all) {
+		struct reservation *it = hf_list_entry(pos, struct reservation, link);
+		struct hf_store_share fact = { .blob = { blob, encode(recovery, it, blob) } };
+
+		if (!it->store_id)
+			it->store_id = hf_store_new_id(recovery->store);
+		fact.id = it->store_id;
+		hf_store_resync_share(recovery->store, &fact); /* the store knows of its own failures */
+	}
+}
+
+/* Loading: 1 for one that nobody can claim any more. */
+
+int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_share *share)
+{
+	struct hf_reservations *reservations = &recovery->reservations;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_lock_share_view view = { 0 };
+	struct reservation *it;
+	struct decoded fact;
+
+	if (!decode(&fact, share->blob))
+		return 1;
+	client = hf_clients_find_id(recovery->clients, fact.parts[2]);
+	if (!client || !recovery->shares.find(recovery->shares.user, fact.parts[0], &view.share))
+		return 1;
+	view.client = &client->holds;
+	view.handle = fact.parts[1];
+	view.oh = fact.parts[3];
+	view.access = fact.access;
+	view.deny = fact.deny;
+	if (find(recovery, &view))
+		return 1;
+	it = make(recovery, &view);
+	if (!it)
+		return hf_trace(-ENOMEM);
+	it->store_id = share->id;
+	it->state = fact.state;
+	it->n_missing = fact.count;
+	hf_list_push_back(&reservations->unreclaimed, &it->unreclaimed);
+	reservations->n_unreclaimed++;
+	return 0;
+}
+
+/* Life */
+
+int hf_reservations_init(struct hf_recovery *recovery)
+{
+	hf_list_init(&recovery->reservations.all);
+	hf_list_init(&recovery->reservations.unreclaimed);
+	return hf_trace(hf_hashtable_init(&recovery->reservations.table));
+}
+
+void hf_reservations_deinit(struct hf_recovery *recovery)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&recovery->reservations.all)))
+		forget(recovery, hf_list_entry(link, struct reservation, link));
+	hf_hashtable_deinit(&recovery->reservations.table);
+}

@@ -1,0 +1,267 @@
+/*
+ * A restart: from what is stored to the tables of a running server.
+ *
+ * Every lock that is found is unreclaimed: it conflicts as before, and waits for
+ * its owner. Records that cannot be true (a conflict between two of them, a
+ * range that is none) are deleted; those of a share that is not exported now stay
+ * stored, since it may be tomorrow.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "recovery/internal.h"
+
+struct loading {
+	struct hf_recovery *recovery;
+	struct hf_client *last; /* a reference: most locks follow another one of their client */
+	uint64_t *wrong;        /* ids of records to be deleted */
+	size_t n_wrong, wrong_room;
+	size_t n_clients, n_locks, n_elsewhere, n_unknown, n_shares;
+};
+
+static const char *intern_protocol(struct hf_bytes protocol)
+{
+	static const char *const known[] = { "nlm", "nsm", "smb" };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(known); i++)
+		if (hf_bytes_equal(hf_bytes_of_str(known[i]), protocol))
+			return known[i];
+	return NULL;
+}
+
+/* Clients */
+
+/* An id is "protocol:address:name"; this cuts off the name, given the rest. */
+static bool name_in_id(struct hf_bytes id, const char *protocol, const struct hf_addr *address,
+		       struct hf_bytes *namep)
+{
+	char prefix[HF_ADDR_TEXT + 40], text[HF_ADDR_TEXT];
+	int n = snprintf(prefix, sizeof(prefix), "%s:%s:", protocol,
+			 hf_addr_format(address, text, sizeof(text)));
+
+	if (n < 0 || (uint32_t)n >= id.len || memcmp(id.data, prefix, (size_t)n) != 0)
+		return false;
+	*namep = hf_bytes_of(id.data + n, id.len - (uint32_t)n);
+	return true;
+}
+
+static int restore_client(struct hf_client *client, const struct hf_store_client *fact)
+{
+	int r = 0;
+
+	client->local = fact->local;
+	client->sm_state = fact->sm_state;
+	memcpy(client->priv, fact->priv, sizeof(client->priv));
+	if (fact->has_callback)
+		r = hf_client_set_callback(client, fact->callback_host, fact->callback_program,
+					   fact->callback_version, fact->callback_procedure);
+	if (r == 0 && !hf_bytes_equal(fact->mon_name, hf_bytes_of_str(client->name)))
+		r = hf_client_set_mon_name(client, fact->mon_name);
+	if (r == 0)
+		r = hf_client_restore(client, fact->registered_at, fact->last_seen);
+	return r;
+}
+
+static int load_client(void *user, const struct hf_store_client *fact)
+{
+	struct loading *loading = user;
+	const char *protocol = intern_protocol(fact->protocol);
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_bytes name;
+	char quoted[128];
+	int r = -EINVAL;
+
+	if (protocol && name_in_id(fact->id, protocol, &fact->address, &name))
+		r = hf_clients_get(&client, loading->recovery->clients, protocol, &fact->address, name);
+	if (r == -EINVAL) {
+		hf_log_warn("a stored registration makes no sense and is left out", "id=%s",
+			    hf_log_quote(quoted, sizeof(quoted), fact->id.data, fact->id.len));
+		return 0;
+	}
+	if (r == 0)
+		r = restore_client(client, fact);
+	loading->n_clients++;
+	return r;
+}
+
+/* The client of a lock that is not registered, as its id names it. An IPv6 address has colons, a host's
+ * name as a rule has none: the last colon with an address before it divides. */
+static int make_client(struct loading *loading, struct hf_bytes id, struct hf_client **clientp)
+{
+	char text[HF_STORE_MAX_ID + 1], *address, *divide;
+	struct hf_addr parsed;
+	const char *protocol;
+	int r;
+
+	if (id.len == 0 || id.len > HF_STORE_MAX_ID)
+		return -EINVAL;
+	memcpy(text, id.data, id.len);
+	text[id.len] = '\0';
+	address = strchr(text, ':');
+	if (!address)
+		return -EINVAL;
+	*address++ = '\0';
+	protocol = intern_protocol(hf_bytes_of_str(text));
+	for (divide = text + id.len; protocol && divide > address; divide--) {
+		if (*divide != ':')
+			continue;
+		*divide = '\0';
+		if (hf_addr_parse(&parsed, address)) {
+			r = hf_clients_get(clientp, loading->recovery->clients, protocol, &parsed,
+					   hf_bytes_of_str(divide + 1));
+			if (r == 0)
+				loading->n_unknown++;
+			return r;
+		}
+		*divide = ':';
+	}
+	return -EINVAL;
+}
+
+static int client_of_lock(struct loading *loading, struct hf_bytes id, struct hf_client **clientp)
+{
+	struct hf_client *client = loading->last;
+	int r;
+
+	if (!client || !hf_bytes_equal(hf_bytes_of_str(client->id), id)) {
+		client = hf_clients_find_id(loading->recovery->clients, id);
+		if (!client) {
+			r = make_client(loading, id, &client);
+			if (r < 0)
+				return r;
+			/* It must hear of our restart as anybody else; so it is registered now. */
+			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
+		}
+		hf_client_unref(loading->last);
+		loading->last = client;
+	}
+	*clientp = client;
+	return 0;
+}
+
+/* Locks */
+
+static int note_wrong(struct loading *loading, uint64_t id)
+{
+	if (loading->n_wrong == loading->wrong_room) {
+		size_t room = loading->wrong_room ? 2 * loading->wrong_room : 64;
+		uint64_t *wrong = realloc(loading->wrong, room * sizeof(*wrong));
+
+		if (!wrong)
+			return hf_trace(-ENOMEM);
+		loading->wrong = wrong;
+		loading->wrong_room = room;
+	}
+	loading->wrong[loading->n_wrong++] = id;
+	return 0;
+}
+
+static int load_lock(void *user, const struct hf_store_lock *fact)
+{
+	struct loading *loading = user;
+	struct hf_recovery *recovery = loading->recovery;
+	struct hf_client *client;
+	struct hf_lock_view view = {
+		.who = { .handle = fact->handle,
+			 .owner_id = fact->owner,
+			 .owner_kind = fact->kind,
+			 .oh = fact->oh },
+		.range = { fact->start, fact->end },
+		.mode = (enum hf_lock_mode)fact->mode,
+		.client_state = (uint32_t)fact->client_state,
+		.epoch = (uint32_t)fact->epoch,
+	};
+	int r;
+
+	if (!hf_range_is_valid(view.range) || fact->handle.len > HF_LOCK_HANDLE_MAX ||
+	    fact->oh.len > HF_LOCK_OH_MAX || (view.mode != HF_LOCK_SHARED && view.mode != HF_LOCK_EXCLUSIVE))
+		return note_wrong(loading, fact->id);
+	if (!recovery->shares.find(recovery->shares.user, fact->share, &view.who.share)) {
+		loading->n_elsewhere++;
+		return 0;
+	}
+	r = client_of_lock(loading, fact->client, &client);
+	if (r == -EINVAL)
+		return note_wrong(loading, fact->id);
+	if (r < 0)
+		return r;
+	view.who.client = &client->holds;
+	r = hf_lock_restore(recovery->locks, &view);
+	if (r == HF_LOCK_E_CONFLICT)
+		return note_wrong(loading, fact->id);
+	if (r < 0)
+		return hf_trace(r);
+	loading->n_locks++;
+	hf_census_added(recovery, &view.who);
+	return hf_keeper_adopt(recovery, hf_lock_restored_id(recovery->locks), fact->id);
+}
+
+static int load_share(void *user, const struct hf_store_share *fact)
+{
+	struct loading *loading = user;
+	int r = hf_reservations_load(loading->recovery, fact);
+
+	loading->n_shares += r == 0;
+	return r < 0 ? r : 0;
+}
+
+/* All of it */
+
+static void delete_wrong(struct loading *loading)
+{
+	for (size_t i = 0; i < loading->n_wrong; i++)
+		hf_keeper_delete_lock(loading->recovery, loading->wrong[i]);
+	if (loading->n_wrong)
+		hf_log_warn("stored locks that cannot be true are deleted", "n=%zu", loading->n_wrong);
+}
+
+static void register_unknown(struct loading *loading)
+{
+	struct hf_client *client;
+	uint64_t serial = 0;
+
+	if (!loading->n_unknown)
+		return;
+	hf_log_warn("stored locks of clients that are not registered: they are now", "clients=%zu",
+		    loading->n_unknown);
+	while ((client = hf_clients_next(loading->recovery->clients, serial))) {
+		serial = client->serial;
+		if (client->last_seen == 0)
+			hf_client_register(client);
+		hf_client_unref(client);
+	}
+}
+
+static int load_all(struct loading *loading)
+{
+	struct hf_recovery *recovery = loading->recovery;
+	int r = hf_store_load_clients(recovery->store, load_client, loading);
+
+	if (r == 0 && recovery->keeper.keeps)
+		r = hf_store_load_locks(recovery->store, load_lock, loading);
+	if (r == 0 && recovery->keeper.keeps)
+		r = hf_store_load_shares(recovery->store, load_share, loading);
+	return r;
+}
+
+int hf_restart_load(struct hf_recovery *recovery)
+{
+	struct loading loading = { .recovery = recovery };
+	int r = load_all(&loading);
+
+	if (r == 0) {
+		delete_wrong(&loading);
+		register_unknown(&loading);
+		hf_log_info("what was stored is loaded",
+			    "epoch=%llu state=%d clients=%zu locks=%zu shares=%zu not_exported=%zu",
+			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
+			    loading.n_locks, loading.n_shares, loading.n_elsewhere);
+	}
+	hf_client_unref(loading.last);
+	free(loading.wrong);
+	return r < 0 ? hf_trace(r) : 0;
+}

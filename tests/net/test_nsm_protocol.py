@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""The status monitor's procedures: what they answer, whom they refuse, and that nothing a peer says is believed to be
+more than a name."""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+import nsm
+from fakehost import NSM, Record
+from nsm import FAIL, SUCC, Host, Local
+from play import Play, main
+from rpc import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, PATIENCE, Refused, Service, call_message, exchange
+from xdr import In, Out
+
+BAD_NAMES = ("", ".", "..", "/etc/passwd", "../../x", "a/b", ".hidden", "a b", "a\tb", "a\nb", "a\x7f", "\xe4",
+             "%n%n%n%s /", "x" * 1025)  # fmt: skip
+
+
+class Protocol(Play):
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=3600", "nsm.allow_mon=any")
+
+    @classmethod
+    def add_host(cls, **how):
+        namespace, number = cls.network.add_client()
+        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
+        return cls.hosts[-1]
+
+    def setUp(self):
+        super().setUp()
+        for host in self.hosts:
+            host.told.items.clear()
+            host.statuses.items.clear()
+        self.local = Local(self.network.server)
+        self.addCleanup(self.local.close)
+
+    def tearDown(self):
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start(flags=["--clear-store"])
+        super().tearDown()
+
+    def restart(self):
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+
+    def until(self, test, what):
+        end = time.monotonic() + PATIENCE
+        while not test():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.01)
+
+    # Each procedure over each transport
+
+    def test_null(self):
+        for transport in ("udp", "tcp"):
+            self.assertEqual(self.a.nsm(nsm.NULL, transport=transport), b"")
+
+    def test_stat(self):
+        for transport in ("udp", "tcp"):
+            results = In(self.a.nsm(nsm.STAT, Out().string("anybody").bytes(), transport=transport))
+            self.assertEqual((results.u32(), results.i32()), (SUCC, self.local.state()))
+            results.end()
+        results = In(self.a.nsm(nsm.STAT, Out().string("a/b").bytes()))
+        self.assertEqual((results.u32(), results.i32()), (FAIL, -1))
+
+    def test_mon_and_unmon(self):
+        for transport in ("udp", "tcp"):
+            self.assertEqual(self.a.mon("server", transport=transport), (SUCC, self.local.state()))
+            args = nsm.mon_args("server", self.a.name, Host.PROGRAM, 7)
+            results = In(self.a.nsm(nsm.UNMON, args, transport=transport))
+            self.assertEqual(results.i32(), self.local.state())
+            results.end()
+        self.assertEqual(In(self.a.nsm(nsm.UNMON, args)).i32(), self.local.state(), "again is no error")
+        self.assertEqual(self.b.mon("server")[0], SUCC)
+        self.restart()
+        self.b.statuses.wait()
+        self.assertEqual(self.a.statuses.matching(), [])
+
+    def test_unmon_is_for_ones_own(self):
+        self.assertEqual(self.a.mon("server")[0], SUCC)
+        self.b.nsm(nsm.UNMON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7))
+        self.b.nsm(nsm.UNMON_ALL, Out().string(self.a.name).u32(Host.PROGRAM).u32(1).u32(7).bytes())
+        self.a.nsm(nsm.UNMON, nsm.mon_args("another", self.a.name, Host.PROGRAM, 7))
+        self.restart()
+        self.a.statuses.wait()
+
+    def test_unmon_all(self):
+        self.assertEqual(self.a.mon("server")[0], SUCC)
+        self.assertEqual(self.a.mon("server", "other-name")[0], SUCC)
+        args = Out().string(self.a.name).u32(Host.PROGRAM).u32(1).u32(7).bytes()
+        results = In(self.a.nsm(nsm.UNMON_ALL, args))
+        self.assertEqual(results.i32(), self.local.state())
+        results.end()
+        self.restart()
+        self.a.statuses.wait()
+        time.sleep(0.3)
+        self.assertEqual(len(self.a.statuses.matching()), 1)
+
+    def test_simu_crash(self):
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        state = self.local.state()
+        self.assertEqual(self.local.ask(nsm.SIMU_CRASH), b"")  # not from a reserved port
+        self.a.nsm(nsm.SIMU_CRASH)
+        self.a.nsm(nsm.SIMU_CRASH, reserved=True)
+        self.assertEqual(self.local.state(), state)
+        root = Local(self.network.server, reserved=True)
+        self.addCleanup(root.close)
+        self.assertEqual(root.ask(nsm.SIMU_CRASH), b"")
+        notice = self.a.told.wait()[0]
+        self.assertEqual((notice.name, notice.state), ("server", state + 2))
+        self.assertEqual(self.local.state(), state + 2)
+        self.assertEqual(self.b.lock(self.lock_of(self.b, fh=os.urandom(9))), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.restart()
+        self.assertEqual(self.local.state(), state + 4)
+
+    # Who is who
+
+    def test_names_that_are_none(self):
+        for name in BAD_NAMES:
+            for where in ("mon_name", "my_name"):
+                with self.subTest(name=name, where=where):
+                    names = {"mon_name": "server", "my_name": "me", where: name}
+                    try:
+                        self.assertEqual(self.a.mon(names["mon_name"], names["my_name"] or "\0")[0], FAIL)
+                    except Refused as error:
+                        self.assertEqual(error.stat, GARBAGE_ARGS)
+            self.a.notify(5, name=name[:1024])
+        state = os.path.join(self.daemon.state_dir, "state")
+        self.assertFalse([name for name in os.listdir(state) if "passwd" in name or name == "x"])
+
+    def test_programs_that_nobody_has_for_a_call_back(self):
+        for program in (100000, 100003, 100005):
+            self.assertEqual(self.a.mon("server", program=program)[0], FAIL)
+
+    def test_lock_manager_of_this_host_with_many_peers(self):
+        heard = Record()
+
+        def on_call(call):
+            heard.add(nsm.status_of(call))
+            call.answer()
+
+        registrar = Service(self.stage, on_call, ["127.0.0.1"], 0, self.network.server)
+        self.addCleanup(registrar.close)
+        my_name = f"127.0.0.1:{registrar.udp_port}"
+        for i, mon_name in enumerate((self.a.address, self.b.address, "by-name-1", "by-name-2.example.org")):
+            priv = bytes([i]) * 16
+            self.assertEqual(nsm.mon(self.local.ask, mon_name, my_name, 200300, 16, priv)[0], SUCC)
+        self.restart()
+        self.a.told.wait()
+        self.b.told.wait()
+        self.b.notify(11, name="whatever")
+        self.assertEqual([(s.name, s.state, s.priv[0]) for s in heard.wait()], [(self.b.address, 11, 1)])
+        self.c.notify(13, name="By-Name-2")
+        found = heard.wait(2)[1]
+        self.assertEqual((found.name, found.state, found.priv[0]), ("by-name-2.example.org", 13, 3))
+        args = Out().string(my_name).u32(200300).u32(1).u32(16).bytes()
+        local = Local(self.network.server)
+        local.ask(nsm.UNMON_ALL, args)
+        local.close()
+        self.b.notify(15)
+        self.c.notify(17, name="by-name-2")
+        time.sleep(0.3)
+        self.assertEqual(len(heard.matching()), 2)
+
+    def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
+        heard = Record()
+
+        def on_call(call):
+            heard.add(nsm.status_of(call))
+            call.answer()
+
+        registrar = Service(self.stage, on_call, ["127.0.0.1"], 0, self.network.server)
+        self.addCleanup(registrar.close)
+        my_name = f"127.0.0.1:{registrar.udp_port}"
+        self.assertEqual(nsm.mon(self.local.ask, self.a.address, my_name, 200300, 16, bytes(16))[0], SUCC)
+        self.assert_granted(self.a, self.lock_of(self.a, state=3))
+        self.assert_granted(self.a, self.lock_of(self.a, state=5))
+        self.assertEqual((heard.wait()[0].state), 5)
+
+    # Nonsense
+
+    def test_garbage(self):
+        cases = [(procedure, b"") for procedure in (nsm.STAT, nsm.MON, nsm.UNMON, nsm.UNMON_ALL, nsm.NOTIFY)]
+        whole = nsm.mon_args("server", "me", 1, 2, bytes(16))
+        cases += [(nsm.MON, whole[:n]) for n in range(0, len(whole), 4)]
+        cases += [(nsm.NOTIFY, Out().u32(0xFFFFFFFF).bytes()), (nsm.NOTIFY, Out().opaque(b"a\0b").i32(3).bytes())]
+        for procedure, args in cases:
+            with self.subTest(procedure=procedure, args=args):
+                with self.assertRaises(Refused) as caught:
+                    self.a.nsm(procedure, args)
+                self.assertEqual(caught.exception.stat, GARBAGE_ARGS)
+
+    def test_no_such_procedure_or_version(self):
+        with self.assertRaises(Refused) as caught:
+            self.a.nsm(7)
+        self.assertEqual(caught.exception.stat, PROC_UNAVAIL)
+        with self.assertRaises(Refused) as caught:
+            exchange(self.a.caller("udp"), call_message(NSM, 2, 0, b""))
+        self.assertEqual(caught.exception.stat, PROG_MISMATCH)
+
+    def test_many_notices_from_nobody(self):
+        before = len(self.daemon.log)
+        for i in range(500):
+            self.a.notify(i, name=f"nobody{i}")
+        self.assertEqual(self.daemon.log[before:].count("is ignored"), 1)
+
+
+if __name__ == "__main__":
+    main()

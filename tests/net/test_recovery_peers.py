@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Real peers: Debian's rpc.statd and sm-notify on the client's side.
+
+rpc.statd gets our SM_NOTIFY, and its call-back to the lock manager that registered with it shows that it accepted it;
+sm-notify frees what its host held. rpc.statd registers with a real rpcbind; then the fake host's portmap takes its
+place, so that a test can choose over which transport statd is found.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+import nsm
+from fakehost import NSM, Record
+from nsm import Host
+from play import Play, main
+from rpc import PATIENCE, UdpCaller, call_message, exchange
+from xdr import In
+
+STATD_PORT = 4045
+PROGRAMS = ("rpcbind", "rpc.statd", "sm-notify", "unshare")
+
+
+def find(program):
+    return shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+class RealHost(Host):
+    """Its statd is a real one; its lockd is ours and writes down what statd tells it."""
+
+    def __init__(self, *args, **how):
+        self.restarts = Record()
+        self.directory = tempfile.mkdtemp(prefix="hf-statd-")
+        self.processes = []
+        self.transports = ("udp", "tcp")
+        super().__init__(*args, portmap=False, **how)
+        self.prepare()
+        rpcbind = self.spawn("rpcbind", "-f", "-w")
+        self.wait_for(lambda: self.is_answered(100000, 2, 111), "rpcbind")
+        self.spawn("rpc.statd", "-F", "-d", "-P", self.directory, "-p", str(STATD_PORT), "-n", self.name)
+        self.wait_for(lambda: self.is_answered(NSM, 1, STATD_PORT), "rpc.statd")
+        self.end(rpcbind)
+        self.start_portmap()
+
+    def prepare(self):
+        """statd gives up root for whoever owns its directory."""
+        for name in ("sm", "sm.bak"):
+            os.mkdir(os.path.join(self.directory, name))
+        with open(os.path.join(self.directory, "state"), "wb") as state:
+            state.write((3).to_bytes(4, sys.byteorder))
+
+    def spawn(self, program, *words):
+        """With a /run and a host name of its own."""
+        script = f'mount -t tmpfs tmpfs /run && hostname {self.name} && exec "$@"'
+        with open(os.path.join(self.directory, "log"), "ab") as log, self.namespace:
+            process = subprocess.Popen(
+                [find("unshare"), "--mount", "--uts", "sh", "-c", script, "sh", find(program), *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def is_answered(self, program, version, port):
+        caller = UdpCaller(("127.0.0.1", port), ("127.0.0.1", 0), self.namespace)
+        try:
+            exchange(caller, call_message(program, version, 0), 0.1)
+            return True
+        except Exception:  # pylint: disable=broad-except
+            return False
+        finally:
+            caller.close()
+
+    def wait_for(self, test, what):
+        end = time.monotonic() + PATIENCE
+        while not test():
+            if time.monotonic() > end:
+                raise RuntimeError(f"{what} does not answer:\n{self.log}")
+            time.sleep(0.02)
+
+    @property
+    def log(self):
+        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def port_of(self, program, protocol):
+        if program == NSM:
+            return STATD_PORT if {6: "tcp", 17: "udp"}[protocol] in self.transports else 0
+        return super().port_of(program, protocol)
+
+    def _on_lockd(self, call):
+        if call.procedure == nlm.SM_NOTIFY:
+            self.restarts.add(nsm.status_of(call))
+            return call.answer()
+        return super()._on_lockd(call)
+
+    def monitor(self, server, priv):
+        """As its kernel does before the first lock: SM_MON to its own statd, by loopback, from a reserved port."""
+        caller = UdpCaller(("127.0.0.1", STATD_PORT), ("127.0.0.1", 0), self.namespace, reserved=True)
+        args = nsm.mon_args(server, self.name, nlm.PROGRAM, nlm.SM_NOTIFY, priv).replace(
+            # version 3, as Linux has it
+            (1).to_bytes(4, "big") + nlm.SM_NOTIFY.to_bytes(4, "big"),
+            (3).to_bytes(4, "big") + nlm.SM_NOTIFY.to_bytes(4, "big"),
+        )
+        results = In(exchange(caller, call_message(NSM, 1, nsm.MON, args)))
+        caller.close()
+        return results.u32(), results.i32()
+
+    def end(self, process):
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+    def close(self):
+        for process in self.processes:
+            self.end(process)
+        super().close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Peers(Play):
+    n_hosts = 0
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=3600")
+
+    @classmethod
+    def setUpClass(cls):
+        missing = [program for program in PROGRAMS if not find(program)]
+        if missing:
+            raise unittest.SkipTest(f"missing: {missing}")
+        super().setUpClass()
+        namespace, number = cls.network.add_client()
+        cls.hosts.append(RealHost(cls.stage, namespace, number, cls.network.SERVER[0]))
+        namespace, number = cls.network.add_client()
+        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0]))
+
+    def setUp(self):
+        super().setUp()
+        self.a.restarts.items.clear()
+        self.a.transports = ("udp", "tcp")
+
+    def tearDown(self):
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start(flags=["--clear-store"])
+        super().tearDown()
+
+    def restart_and_be_told(self):
+        priv = os.urandom(16)
+        self.assertEqual(self.a.monitor(self.network.SERVER[0], priv)[0], nsm.SUCC, self.a.log)
+        lock = self.lock_of(self.a, state=3)
+        self.assert_granted(self.a, lock)
+        self.a.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+        try:
+            restart = self.a.restarts.wait(test=lambda status: status.priv == priv)[0]
+        except AssertionError:
+            self.fail(f"statd did not take it:\n{self.a.log[-3000:]}\n{self.daemon.log[-2000:]}")
+        self.assertEqual(restart.name, self.network.SERVER[0])
+        self.assertEqual(restart.state % 2, 1)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_our_restart_reaches_statd_by_udp(self):
+        self.restart_and_be_told()
+
+    def test_our_restart_reaches_statd_by_tcp(self):
+        self.a.transports = ("tcp",)
+        self.restart_and_be_told()
+
+    def test_each_restart_is_news(self):
+        for _ in range(3):
+            self.restart_and_be_told()
+
+    def test_sm_notify_frees_what_its_host_held(self):
+        priv = os.urandom(16)
+        self.assertEqual(self.a.monitor(self.network.SERVER[0], priv)[0], nsm.SUCC, self.a.log)
+        lock = self.lock_of(self.a, state=3)
+        self.assert_granted(self.a, lock)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        notify = self.a.spawn("sm-notify", "-d", "-f", "-P", self.a.directory)
+        try:
+            self.b.wait_granted(lock)
+        except AssertionError:
+            self.fail(f"not granted:\n{self.a.log[-3000:]}\n{self.daemon.log[-2000:]}")
+        self.a.end(notify)
+        self.assertIn("it told us of its restart", self.daemon.log)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,527 @@
+#!/usr/bin/env python3
+"""Every row of the tables of the recovery model, over real sockets, with SIGKILL for the daemon, once for each store.
+
+What is remembered, the kinds of registration, the restart, and what is evidence that a client is dead.
+"""
+
+import os
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import cluster
+import nlm
+import nsm
+from fakehost import Record
+from nsm import FAIL, NOTIFY, SUCC, Host, Local
+from play import Play, main
+from rpc import PATIENCE, Service
+from xdr import Out
+
+NOTHING_NEW = 0.3  # for so long we listen where nothing is to be heard
+
+
+class Table(Play):
+    """One daemon over one store; each test begins with nothing held and no grace."""
+
+    backend = ()
+    settings = ()
+    n_hosts = 3
+
+    @classmethod
+    def setUpClass(cls):
+        cls.settings = (
+            *cls.backend,
+            "recovery.grace=auto",
+            "recovery.window_seconds=3600",
+            "recovery.notify_timeout_ms=1000",
+            "nsm.allow_mon=any",
+        )
+        super().setUpClass()
+
+    @classmethod
+    def add_host(cls, **how):
+        namespace, number = cls.network.add_client()
+        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
+        return cls.hosts[-1]
+
+    def setUp(self):
+        super().setUp()
+        self.log_began = len(self.daemon.log)
+        for host in self.hosts:
+            host.deaf = False
+            host.told.items.clear()
+            host.statuses.items.clear()
+
+    def tearDown(self):
+        # Nothing of this test's clients is left, and nobody is to be told at the next restart.
+        self.restart("--clear-store")
+        super().tearDown()
+
+    def restart(self, *flags, kill=True, **settings):
+        for host in self.hosts:
+            host.drop_callers()
+        if kill:
+            self.daemon.crash()
+        else:
+            self.daemon.stop()
+        self.daemon.start(*[f"{key.replace('__', '.')}={value}" for key, value in settings.items()], flags=flags)
+
+    @property
+    def log(self):
+        return self.daemon.log[self.log_began :]
+
+    def until(self, test, what):
+        end = time.monotonic() + PATIENCE
+        while not test():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.01)
+
+    def in_grace(self):
+        return self.hosts[-1].test(nlm.Lock(fh=os.urandom(16), name="stranger")).stat == nlm.S_GRACE
+
+    def state(self):
+        local = Local(self.network.server)
+        try:
+            return local.state()
+        finally:
+            local.close()
+
+    def held(self, host, **more):
+        lock = self.lock_of(host, **more)
+        self.assert_granted(host, lock)
+        return lock
+
+    def reclaim(self, host, lock):
+        return host.lock(lock.but(reclaim=True))
+
+    # What is remembered
+
+    def test_epoch_and_state_number(self):
+        before = self.state()
+        self.assertEqual(before % 2, 1)
+        for kill in (True, False, True):
+            self.restart(kill=kill)
+            self.assertEqual(self.state(), before + 2)
+            before += 2
+
+    def test_clean_stop_marker(self):
+        lock = self.held(self.a)
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.restart(kill=False)
+        self.assertFalse(self.in_grace())
+        self.held(self.a)
+        self.restart(kill=False)
+        self.assertTrue(self.in_grace(), "somebody could reclaim")
+
+    def test_registration_before_granted(self):
+        self.held(self.a)
+        self.restart()
+        self.a.told.wait()
+
+    def test_registration_before_blocked(self):
+        self.held(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.restart()
+        self.b.told.wait()
+
+    def test_registration_knows_the_address_that_was_used(self):
+        self.assert_granted(self.a, self.lock_of(self.a), server=self.network.SERVER[1])
+        self.restart()
+        notices = self.a.told.wait(2)
+        self.assertEqual({notice.source for notice in notices}, {self.network.SERVER[1]})
+        self.assertEqual([notice.name for notice in notices], ["server", self.network.SERVER[1]])
+        self.assertTrue(all(notice.port < 1024 for notice in notices))
+
+    def test_locks(self):
+        locks = [self.held(self.a, offset=10 * i, length=5, svid=i % 3, exclusive=i % 2 == 0) for i in range(9)]
+        self.restart()
+        self.assertTrue(self.in_grace())
+        for lock in locks:
+            self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_GRACE, "it is not his")
+        for lock in locks:
+            self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+        for lock in locks:
+            self.assert_held(lock, by=lock.svid)
+
+    def test_locks_with_machine_durability(self):
+        self.restart(store__lock_durability="machine")
+        lock = self.held(self.a)
+        self.restart(store__lock_durability="machine")
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+
+    def test_no_locks_with_durability_none(self):
+        self.restart(store__lock_durability="none")
+        lock = self.held(self.a)
+        self.restart(store__lock_durability="none")
+        self.assertTrue(self.in_grace())
+        self.a.told.wait()
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_DENIED, "it conflicts")
+        self.assertTrue(self.in_grace(), "the list is not known to be complete")
+
+    def test_waiters_are_not(self):
+        held = self.held(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.restart()
+        self.assertEqual(self.reclaim(self.a, held), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+        self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
+        self.assert_free(held)
+
+    def test_shares(self):
+        share = self.lock_of(self.a, access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
+
+    # Three kinds of registration
+
+    def test_kind_nlm(self):
+        self.held(self.a)
+        self.restart()
+        notice = self.a.told.wait()[0]
+        self.assertEqual((notice.name, notice.state), ("server", self.state()))
+
+    def test_kind_nlm_statd_by_tcp(self):
+        self.held(self.a)
+        udp = self.a.statd.udp_port
+        self.a.statd.udp_port = 0  # as its portmap has it
+        try:
+            self.restart()
+            self.assertEqual(self.a.told.wait()[0].transport, "tcp")
+        finally:
+            self.a.statd.udp_port = udp
+
+    def test_kind_nsm_local(self):
+        local, heard = Local(self.network.server), Record()
+
+        def on_call(call):
+            heard.add(nsm.status_of(call))
+            call.answer()
+
+        registrar = Service(self.stage, on_call, ["127.0.0.1"], 0, self.network.server)
+        my_name = f"127.0.0.1:{registrar.udp_port}"
+        answer = nsm.mon(local.ask, self.a.address, my_name, 200300, 16, b"0123456789abcdef")
+        self.assertEqual(answer[0], SUCC)
+        local.close()
+        self.restart()
+        self.assertEqual(self.a.told.wait()[0].name, "server")  # the peer hears of our restart
+        self.a.notify(5)  # and the lock manager of the peer's
+        status = heard.wait()[0]
+        self.assertEqual((status.name, status.state, status.priv), (self.a.address, 5, b"0123456789abcdef"))
+        self.assertEqual(status.procedure, (200300, 1, 16))
+        self.a.notify(5)
+        time.sleep(NOTHING_NEW)
+        self.assertEqual(len(heard.matching()), 1)
+        registrar.close()
+
+    def test_kind_nsm_remote(self):
+        state = self.state()
+        self.assertEqual(self.a.mon("server", priv=b"fedcba9876543210"), (SUCC, state))
+        n_before = self.a.own.n_connections
+        self.restart()
+        status = self.a.statuses.wait()[0]
+        self.assertEqual((status.name, status.state, status.priv), ("server", state + 2, b"fedcba9876543210"))
+        self.assertEqual((status.transport, status.source), ("tcp", self.network.SERVER[0]))
+        self.assertEqual(self.a.own.n_connections, n_before + 1, "a fresh connection")
+        self.assertEqual(self.a.told.matching(), [], "and no SM_NOTIFY")
+
+    def test_kind_nsm_remote_with_a_port_in_its_name(self):
+        other = self.registrar_at(self.a)
+        self.assertEqual(self.a.mon("server", f"{self.a.address}:{other.tcp_port}")[0], SUCC)
+        self.restart()
+        self.until(lambda: other.n_connections == 1, "called at the port that was given")
+        other.close()
+
+    def test_kind_nsm_remote_is_called_where_it_called_from(self):
+        self.assertEqual(self.a.mon("server", f"{self.b.address}:{self.b.own.tcp_port}")[0], SUCC)
+        self.restart()
+        self.a.statuses.wait()
+        self.assertEqual(self.b.statuses.matching(), [])
+
+    def registrar_at(self, host):
+        return Service(self.stage, lambda call: call.answer(), ["::"], 0, host.namespace)
+
+    def test_allow_mon(self):
+        self.restart(nsm__allow_mon="local")
+        self.assertEqual(self.a.mon("server")[0], FAIL)
+        self.restart(nsm__allow_mon="local")
+        time.sleep(NOTHING_NEW)
+        self.assertEqual(self.a.statuses.matching(), [])
+
+    def test_second_mon_updates(self):
+        self.assertEqual(self.a.mon("server", priv=b"a" * 16)[0], SUCC)
+        self.assertEqual(self.a.mon("server", priv=b"b" * 16, procedure=9)[0], SUCC)
+        self.restart()
+        status = self.a.statuses.wait()[0]
+        self.assertEqual((status.priv, status.procedure[2]), (b"b" * 16, 9))
+        time.sleep(NOTHING_NEW)
+        self.assertEqual(len(self.a.statuses.matching()), 1)
+
+    def test_max_clients(self):
+        self.restart(recovery__max_clients="2")
+        self.held(self.a, offset=0, length=1)
+        self.assertEqual(self.b.mon("server")[0], SUCC)
+        self.assertEqual(self.c.mon("server")[0], FAIL)
+        self.assertEqual(self.c.lock(self.lock_of(self.c, 5, 1)), nlm.S_NOLOCKS)
+        self.assert_free(self.lock_of(self.c, 5, 1))
+        self.held(self.a, offset=7, length=1)
+        self.restart()
+        self.a.told.wait()
+        self.b.statuses.wait()
+
+    # Restart
+
+    def test_unreclaimed_locks_conflict(self):
+        lock = self.held(self.a)
+        self.restart(recovery__window_seconds="1", recovery__early_end="false")
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.until(lambda: self.b.lock(self.lock_of(self.b)) == nlm.S_DENIED, "grace ends")
+
+    def test_grace_of_the_protocol(self):
+        self.held(self.a)
+        began = time.monotonic()
+        self.restart(recovery__nlm_grace_seconds="1")
+        self.assertTrue(self.in_grace())
+        self.until(lambda: not self.in_grace(), "its own window")
+        self.assertGreater(time.monotonic() - began, 0.9)
+
+    def test_grace_rules(self):
+        self.restart(recovery__grace="always")
+        self.assertTrue(self.in_grace())
+        self.restart(recovery__grace="auto")
+        self.assertFalse(self.in_grace())
+        self.held(self.a)
+        self.restart(recovery__grace="never")
+        self.assertFalse(self.in_grace())
+
+    def test_notified_when_everything_is_served(self):
+        lock = self.held(self.a)
+        self.restart()
+        self.a.told.wait()
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+
+    def test_serving_never_waits_for_notifications(self):
+        self.held(self.a)
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="5000")
+        began = time.monotonic()
+        self.assertTrue(self.in_grace())
+        self.assertLess(time.monotonic() - began, 1)
+
+    def test_unreachable_client_may_still_reclaim(self):
+        lock = self.held(self.a)
+        self.held(self.b, fh=os.urandom(8))
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="300")
+        self.until(lambda: "failed=1" in self.log, "the first wave is over")
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.assertTrue(self.in_grace())
+
+    def test_unreachable_client_is_tried_again(self):
+        self.held(self.a)
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="300")
+        self.until(lambda: "failed=1" in self.log, "the first wave is over")
+        self.a.deaf = False
+        n = len(self.a.told.matching())
+        self.a.told.wait(n + 1)
+
+    def test_during_grace(self):
+        held, other = self.held(self.a, offset=0, length=5), self.held(self.a, offset=10, length=5)
+        share = self.lock_of(self.a, access=1, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart()
+        new = self.lock_of(self.b, 100, 5)
+        self.assertEqual(self.b.lock(new), nlm.S_GRACE)
+        self.assertEqual(self.b.lock(new.but(block=True)), nlm.S_GRACE)
+        self.assertEqual(self.b.ask(nlm.NM_LOCK, new).stat, nlm.S_GRACE)
+        self.assertEqual(self.b.test(new).stat, nlm.S_GRACE)
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRACE)
+        self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
+        self.assertEqual(self.a.cancel(held), nlm.S_DENIED)  # not waiting, but holding
+        self.assertEqual(self.b.cancel(new), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, held), nlm.S_GRANTED)
+        self.assertEqual(self.a.unlock(other), nlm.S_GRANTED)
+        self.a.free_all()
+        self.until(lambda: not self.in_grace(), "everything is accounted for")
+
+    def test_reclaim_of_more_than_was_held(self):
+        lock = self.held(self.a, offset=10, length=5)
+        self.restart()
+        self.assertEqual(self.reclaim(self.a, lock.but(length=6)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, lock.but(svid=2)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+
+    def test_early_end_counts_locks(self):
+        first, second = self.held(self.a, offset=0, length=5), self.held(self.a, offset=10, length=5)
+        self.restart()
+        self.assertEqual(self.reclaim(self.a, first), nlm.S_GRANTED)
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.a.unlock(second), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "everything is accounted for")
+
+    def test_late_reclaim(self):
+        lock = self.held(self.a, offset=0, length=5)
+        taken = self.held(self.a, offset=10, length=5)
+        self.restart(recovery__window_seconds="1")
+        self.until(lambda: not self.in_grace(), "grace ends")
+        his = taken.but(name=self.b.name)
+        self.assert_granted(self.b, his)
+        self.assertEqual(self.b.unlock(his), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, taken), nlm.S_GRACE, "somebody had it in between")
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+
+    def test_second_crash_inside_grace(self):
+        first, second = self.held(self.a, offset=0, length=5), self.held(self.b, offset=10, length=5)
+        self.restart()
+        self.assertEqual(self.reclaim(self.a, first), nlm.S_GRANTED)
+        self.restart()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.reclaim(self.c, first.but(name=self.c.name)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, first), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.b, second), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+
+    # When is a client dead?
+
+    def test_evidence_notice(self):
+        lock = self.held(self.a, state=3)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.a.notify(5)
+        self.b.wait_granted(lock)
+
+    def test_evidence_survives_our_crash(self):
+        """The answer to SM_NOTIFY means that it need not be said again."""
+        lock = self.held(self.a, state=3)
+        self.a.notify(5)
+        self.restart()
+        self.assertFalse(self.in_grace())
+        self.assert_granted(self.b, lock.but(name=self.b.name))
+
+    def test_evidence_free_all(self):
+        self.held(self.a)
+        self.a.free_all()
+        self.assert_free(self.lock_of(self.a))
+
+    def test_evidence_newer_state(self):
+        self.held(self.a, offset=0, length=5, state=3)
+        new = self.held(self.a, offset=10, length=5, state=5)
+        self.assert_free(self.lock_of(self.a, 0, 5))
+        self.a.notify(5)  # the late notice of that same restart
+        self.assert_held(new)
+
+    def test_no_evidence_replay(self):
+        self.held(self.a, state=3)
+        self.a.notify(5)
+        lock = self.held(self.a, state=5)
+        self.a.notify(5)
+        self.a.notify(5, name=f"{self.a.name}.example.org")
+        self.a.notify(3)  # a straggler
+        self.assert_held(lock)
+        self.restart()
+        self.a.notify(5)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+
+    def test_no_evidence_from_elsewhere(self):
+        lock = self.held(self.a, state=3)
+        self.b.notify(5, name=self.a.name)
+        self.b.notify(7, name=self.a.name, reserved=True)
+        self.a.notify(9, name="somebody", local=self.a.other_address)
+        self.assert_held(lock)
+        self.assertEqual(self.log.count("a notice of a restart is ignored"), 2, "once a source")
+
+    def test_evidence_short_and_long_names(self):
+        self.held(self.a, state=3)
+        self.a.notify(5, name=f"{self.a.name.upper()}.example.org")
+        self.assert_free(self.lock_of(self.a))
+
+    def test_evidence_another_name_from_the_only_client_there(self):
+        self.held(self.a, state=3)
+        self.a.notify(5, name="renamed")
+        self.assert_free(self.lock_of(self.a))
+
+    def test_no_evidence_another_name_where_several_are(self):
+        lock = self.held(self.a, state=3)
+        self.held(self.a, name="twin", fh=os.urandom(8), state=3)
+        self.a.notify(5, name="renamed")
+        self.assert_held(lock)
+        self.a.notify(5)
+        self.assert_free(lock)
+
+    def test_no_evidence_broken_connection(self):
+        lock = self.held(self.a)
+        self.a.drop_callers()
+        self.assert_held(lock)
+
+    def test_operator_on_the_host(self):
+        self.held(self.a, state=3)
+        stranger = Local(self.network.server)
+        stranger.ask(NOTIFY, Out().string(self.a.name).i32(5).bytes())
+        self.assert_held(self.lock_of(self.a))
+        stranger.close()
+        root = Local(self.network.server, reserved=True)
+        root.ask(NOTIFY, Out().string(self.a.name).i32(5).bytes())
+        root.close()
+        self.assert_free(self.lock_of(self.a))
+
+
+class Lmdb(Table):
+    backend = ("store.backend=lmdb",)
+
+
+class Postgres(Table):
+    @classmethod
+    def setUpClass(cls):
+        if not cluster.programs():
+            raise unittest.SkipTest("no PostgreSQL here")
+        cls.cluster = cluster.Cluster().start()
+        cls.addClassCleanup(cls.cluster.close)
+        cls.backend = ("store.backend=postgres", f"store.postgres={cls.cluster.connection}")
+        super().setUpClass()
+
+    def test_database_killed(self):
+        """Nothing new is promised while it is away; then everything is as it was."""
+        lock = self.held(self.a, offset=0, length=5)
+        self.cluster.kill()
+        self.until(lambda: self.a.lock(self.lock_of(self.a, 10, 5)) == nlm.S_NOLOCKS, "no promise")
+        self.assertEqual(self.a.unlock(self.lock_of(self.a, 10, 5)), nlm.S_GRANTED)
+        self.cluster.start()
+        self.until(lambda: self.a.lock(self.lock_of(self.a, 10, 5)) == nlm.S_GRANTED, "service goes on")
+        self.restart()
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, self.lock_of(self.a, 10, 5)), nlm.S_GRANTED)
+
+
+class Memory(Play):
+    """A store that forgets: a restart knows nobody, and nothing could be reclaimed."""
+
+    settings = ("store.backend=memory", "recovery.grace=auto")
+
+    def test_restart(self):
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        self.daemon.crash()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+        self.assert_granted(self.b, self.lock_of(self.b))
+
+
+del Table  # it is played by its children only
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+/* The set of clients: finding, keeping, registering, windows, and the end of those who hold nothing. */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "loop/loop.h"
+
+#define MS HF_NS_PER_MS
+
+struct rig {
+	struct hf_loop *loop;
+	struct hf_locks *locks;
+	struct hf_clients *clients;
+	int n_registered, n_unregistered, n_crashed;
+	int refuse; /* -errno */
+	uint64_t ticket;
+};
+
+static struct rig rig;
+
+static int on_registered(void *user, struct hf_client *client, uint64_t *ticketp)
+{
+	if (rig.refuse)
+		return rig.refuse;
+	rig.n_registered++;
+	*ticketp = ++rig.ticket;
+	return 0;
+}
+
+static void on_unregistered(void *user, struct hf_client *client)
+{
+	rig.n_unregistered++;
+}
+
+static void on_crashed(void *user, struct hf_client *client)
+{
+	rig.n_crashed++;
+	hf_lock_client_purge(rig.locks, &client->holds);
+}
+
+static const struct hf_client_events events = { on_registered, on_unregistered, on_crashed };
+
+static void make(uint64_t idle_ns, size_t max)
+{
+	struct hf_clients_options options = {
+		.max_registered = max,
+		.window_ns = 40 * MS,
+		.idle_ns = idle_ns,
+		.events = &events,
+	};
+
+	rig = (struct rig){ 0 };
+	assert_int_equal(hf_loop_new(&rig.loop), 0);
+	assert_int_equal(hf_locks_new(&rig.locks, &(struct hf_locks_options){ .epoch = 1 }), 0);
+	options.loop = rig.loop;
+	options.locks = rig.locks;
+	assert_int_equal(hf_clients_new(&rig.clients, &options), 0);
+}
+
+static int setup(void **state)
+{
+	make(0, 3);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	hf_locks_free(rig.locks);
+	hf_clients_free(rig.clients);
+	hf_loop_free(rig.loop);
+	return 0;
+}
+
+static struct hf_client *get(const char *protocol, const char *address, const char *name)
+{
+	struct hf_client *client = NULL;
+	struct hf_addr addr;
+
+	assert_true(hf_addr_parse(&addr, address));
+	assert_int_equal(hf_clients_get(&client, rig.clients, protocol, &addr, hf_bytes_of_str(name)), 0);
+	return client;
+}
+
+static int lock(struct hf_client *client, uint64_t start)
+{
+	struct hf_lock_request request = {
+		.who = { .handle = hf_bytes_of_str("f"), .client = &client->holds },
+		.range = { start, start },
+		.mode = HF_LOCK_EXCLUSIVE,
+	};
+
+	return hf_lock_acquire(rig.locks, &request, NULL);
+}
+
+static void unlock(struct hf_client *client)
+{
+	struct hf_lock_target who = { .handle = hf_bytes_of_str("f"), .client = &client->holds };
+
+	hf_lock_release(rig.locks, &who, (struct hf_range){ 0, HF_RANGE_EOF });
+}
+
+static void on_tick(struct hf_timer *timer)
+{
+	hf_loop_stop(timer->loop);
+}
+
+static void wait_ms(uint64_t ms)
+{
+	struct hf_timer timer;
+
+	hf_timer_init(&timer, rig.loop, on_tick);
+	hf_timer_start(&timer, ms * MS);
+	hf_loop_run(rig.loop);
+}
+
+static void test_who_is_the_same(void **state)
+{
+	struct hf_client *a = get("nlm", "10.0.0.1", "a"), *again = get("nlm", "10.0.0.1", "a");
+	struct hf_client *others[] = { get("nsm", "10.0.0.1", "a"), get("nlm", "10.0.0.2", "a"),
+				       get("nlm", "10.0.0.1", "b"), get("nlm", "fd00::1", "a") };
+	struct hf_addr with_port = a->address;
+	struct hf_client *found;
+
+	assert_ptr_equal(a, again);
+	assert_string_equal(a->id, "nlm:10.0.0.1:a");
+	assert_string_equal(others[3]->id, "nlm:fd00::1:a");
+	for (size_t i = 0; i < 4; i++)
+		assert_ptr_not_equal(a, others[i]);
+	with_port.port = 1021; /* where it calls from does not count */
+	found = hf_clients_find(rig.clients, "nlm", &with_port, hf_bytes_of_str("a"));
+	assert_ptr_equal(found, a);
+	hf_client_unref(found);
+	found = hf_clients_find_id(rig.clients, hf_bytes_of_str("nlm:fd00::1:a"));
+	assert_ptr_equal(found, others[3]);
+	hf_client_unref(found);
+	assert_null(hf_clients_find_id(rig.clients, hf_bytes_of_str("nlm:fd00::1:b")));
+	assert_int_equal(hf_clients_count(rig.clients), 5);
+	for (size_t i = 0; i < 4; i++)
+		hf_client_unref(others[i]);
+	hf_client_unref(a);
+	hf_client_unref(again);
+	assert_int_equal(hf_clients_count(rig.clients), 0); /* nobody needs them */
+}
+
+static void test_names(void **state)
+{
+	static const char *const bad[] = { "", ".", ".a", "a/b", "a b", "a\n", "\x7f", "a\x80", "\x1b[m" };
+	char longest[HF_CLIENT_MAX_NAME + 2];
+
+	assert_true(hf_client_name_is_good(hf_bytes_of_str("a-1.example.org:5")));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(hf_client_name_is_good(hf_bytes_of_str(bad[i])));
+	assert_false(hf_client_name_is_good(hf_bytes_of("a\0b", 3)));
+	memset(longest, 'x', sizeof(longest));
+	assert_true(hf_client_name_is_good(hf_bytes_of(longest, HF_CLIENT_MAX_NAME)));
+	assert_false(hf_client_name_is_good(hf_bytes_of(longest, HF_CLIENT_MAX_NAME + 1)));
+}
+
+static void test_all_at_an_address_and_all(void **state)
+{
+	struct hf_client *clients[300], *client = NULL;
+	struct hf_addr addr;
+	uint64_t serial = 0;
+	char name[16];
+	int n = 0;
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "c%d", i);
+		clients[i] = get(i % 2 ? "nlm" : "nsm", i < 200 ? "10.0.0.1" : "10.0.0.2", name);
+	}
+	assert_true(hf_addr_parse(&addr, "10.0.0.1"));
+	while ((client = hf_clients_next_at(rig.clients, &addr, client)))
+		n++;
+	assert_int_equal(n, 200);
+	/* some go while we look */
+	n = 0;
+	while ((client = hf_clients_next(rig.clients, serial))) {
+		assert_true(client->serial > serial);
+		serial = client->serial;
+		hf_client_unref(client);
+		if (n == 10)
+			for (int i = 5; i < 50; i++)
+				clients[i] = hf_client_unref(clients[i]);
+		n++;
+	}
+	assert_int_equal(n, 11 + 250);
+	for (int i = 0; i < 300; i++)
+		hf_client_unref(clients[i]);
+	assert_true(hf_addr_parse(&addr, "10.0.0.9"));
+	assert_null(hf_clients_next_at(rig.clients, &addr, NULL));
+}
+
+static void test_what_keeps_a_client(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_int_equal(hf_client_register(client), 0);
+	hf_client_unref(client);
+	assert_int_equal(hf_clients_count(rig.clients), 1);
+	hf_client_ref(client);
+	assert_int_equal(lock(client, 1), HF_LOCK_OK);
+	hf_client_unregister(client);
+	hf_client_unref(client);
+	assert_int_equal(hf_clients_count(rig.clients), 1); /* it holds something */
+	hf_client_ref(client);
+	unlock(client);
+	hf_client_unref(client);
+	assert_int_equal(hf_clients_count(rig.clients), 0);
+}
+
+static void test_registering(void **state)
+{
+	struct hf_client *clients[4];
+	char name[2] = "a";
+
+	for (int i = 0; i < 4; i++, name[0]++)
+		clients[i] = get("nlm", "10.0.0.1", name);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(hf_client_register(clients[i]), HF_CLIENT_OK);
+	assert_int_equal(hf_client_register(clients[3]), HF_CLIENT_E_LIMIT);
+	assert_false(hf_client_is_registered(clients[3]));
+	assert_int_equal(hf_client_register(clients[0]), HF_CLIENT_OK); /* an update */
+	assert_int_equal(clients[0]->registration_ticket, 4);
+	hf_client_unregister(clients[1]);
+	hf_client_unregister(clients[1]);
+	assert_int_equal(rig.n_unregistered, 1);
+	rig.refuse = -EROFS;
+	assert_int_equal(hf_client_register(clients[3]), -EROFS);
+	assert_false(hf_client_is_registered(clients[3]));
+	assert_int_equal(hf_client_register(clients[0]), -EROFS);
+	assert_true(hf_client_is_registered(clients[0])); /* as it was */
+	assert_int_equal(hf_clients_count_registered(rig.clients), 2);
+	for (int i = 0; i < 4; i++)
+		hf_client_unref(clients[i]);
+	assert_int_equal(hf_clients_count(rig.clients), 2);
+}
+
+static void test_windows(void **state)
+{
+	assert_int_equal(hf_clients_window(rig.clients, "nlm"), 40 * MS);
+	assert_int_equal(hf_clients_set_window(rig.clients, "smb", 5), 0);
+	assert_int_equal(hf_clients_set_window(rig.clients, "smb", 6), 0);
+	assert_int_equal(hf_clients_window(rig.clients, "smb"), 6);
+	assert_int_equal(hf_clients_window(rig.clients, "nsm"), 40 * MS);
+}
+
+static void test_durable_handles(void **state)
+{
+	struct hf_client *client = get("smb", "10.0.0.1", "session");
+
+	assert_int_equal(lock(client, 1), HF_LOCK_OK);
+	hf_client_disconnected(client);
+	hf_client_disconnected(client);
+	hf_client_unref(client);
+	wait_ms(10);
+	client = get("smb", "10.0.0.1", "session"); /* still known, with what it holds */
+	assert_int_equal(client->holds.n_locks, 1);
+	hf_client_reconnected(client);
+	wait_ms(60);
+	assert_int_equal(rig.n_crashed, 0);
+	hf_client_disconnected(client);
+	hf_client_unref(client);
+	wait_ms(60);
+	assert_int_equal(rig.n_crashed, 1);
+	assert_int_equal(hf_clients_count(rig.clients), 0);
+}
+
+static void test_seen(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+	struct hf_addr local;
+
+	assert_true(hf_addr_parse_with_port(&local, "10.0.0.200:2049"));
+	hf_client_set_status(client, HF_CLIENT_CRASHED);
+	hf_client_seen(client, &local);
+	assert_int_equal(client->status, HF_CLIENT_ACTIVE);
+	assert_int_equal(client->local.port, 0);
+	assert_true(hf_addr_same_host(&client->local, &local));
+	assert_true(client->last_seen > 0);
+	hf_client_unref(client);
+}
+
+static void test_status_names(void **state)
+{
+	assert_string_equal(hf_client_status_name(HF_CLIENT_ACTIVE), "active");
+	assert_string_equal(hf_client_status_name(HF_CLIENT_NOTIFIED), "notified");
+	assert_string_equal(hf_client_status_name(HF_CLIENT_UNREACHABLE), "unreachable");
+	assert_string_equal(hf_client_status_name(HF_CLIENT_CRASHED), "crashed");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_who_is_the_same),     T(test_names),       T(test_all_at_an_address_and_all),
+		T(test_what_keeps_a_client), T(test_registering), T(test_windows),
+		T(test_durable_handles),     T(test_seen),        T(test_status_names),
+	};
+
+	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
+}

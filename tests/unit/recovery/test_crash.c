@@ -1,0 +1,245 @@
+/* Evidence that a client died, and what is none. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct world w;
+
+static int setup(void **state)
+{
+	world_init(&w);
+	world_up(&w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_deinit(&w);
+	return 0;
+}
+
+static struct hf_client *a(void)
+{
+	return world_client(&w, "10.0.0.11", "alpha");
+}
+
+static void wait_for(const char *file)
+{
+	struct hf_lock_request request = world_request(world_client(&w, "10.0.0.12", "carol"), 1, file, 0, 9);
+
+	request.wait = true;
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_E_QUEUED);
+}
+
+static void test_notice_frees_everything_and_serves_waiters(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	a()->sm_state = 3;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 2, "g", 0, 9), HF_LOCK_OK);
+	wait_for("f");
+	wait_for("g");
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(w.n_granted, 2);
+	assert_int_equal(w.n_events[HF_EVENT_CRASH], 1);
+	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 2);
+	assert_true(hf_lock_client_is_idle(&a()->holds));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2); /* carol's, the grants in flight */
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.crashes, 1);
+	assert_int_equal(counts.locks_cleaned, 2);
+	assert_true(hf_client_is_registered(a()));
+}
+
+static void test_equal_state_is_a_repetition(void **state)
+{
+	a()->sm_state = 5;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 0));
+	assert_int_equal(a()->holds.n_locks, 1);
+	/* and it is known after a restart, too */
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(a()->sm_state, 7);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 7));
+}
+
+/* Killed when the new state number could be stored, and the end of the locks could not: the notice comes
+ * again. */
+static void test_killed_in_the_midst_of_a_clean_up(void **state)
+{
+	a()->sm_state = 3;
+	assert_int_equal(hf_client_register(a()), 0);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.is_slow = true;
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(hf_client_register(a()), 0); /* for whatever other reason */
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	world_turn(&w);
+	w.disk.is_slow = false;
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(world_unreclaimed(&w), 0);
+}
+
+static void test_stragglers_from_before_the_reboot(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	a()->sm_state = 3;
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 3));
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->sm_state, 7);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.stragglers, 3);
+	/* a number that is lower, but new, is of a machine that forgot its own */
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 1));
+	assert_int_equal(a()->holds.n_locks, 0);
+}
+
+static void test_lock_with_a_new_state(void **state)
+{
+	hf_recovery_client_state(w.recovery, a(), 3);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_state(w.recovery, a(), 0);
+	hf_recovery_client_state(w.recovery, a(), 3);
+	assert_int_equal(a()->holds.n_locks, 1);
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_int_equal(a()->holds.n_locks, 0);
+	/* what is taken with the new one survives the late notice of the same reboot */
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(a()->holds.n_locks, 1);
+}
+
+static void test_first_state_that_we_learn_says_nothing_of_a_reboot(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* with state 0 */
+	hf_recovery_client_state(w.recovery, a(), 3);
+	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(w.n_events[HF_EVENT_CRASH], 0);
+}
+
+static void test_first_notice_that_we_get_does(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* with state 0 */
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 3));
+	assert_int_equal(a()->holds.n_locks, 0);
+}
+
+static void test_only_older_locks_go(void **state)
+{
+	struct hf_lock_request request = world_request(a(), 1, "f", 0, 9);
+
+	a()->sm_state = 3;
+	assert_int_equal(world_lock(&w, a(), 1, "g", 0, 9), HF_LOCK_OK);
+	request.client_state = 5; /* taken after the reboot, whose notice is late */
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 1);
+}
+
+static void test_nobody_elses_go(void **state)
+{
+	struct hf_client *twin = world_client(&w, "10.0.0.99", "alpha");
+
+	assert_int_equal(world_lock(&w, twin, 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.11", "other"), 1, "g", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_died(w.recovery, a(), "test");
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(twin->holds.n_locks, 1);
+	assert_int_equal(world_client(&w, "10.0.0.11", "other")->holds.n_locks, 1);
+}
+
+static void test_evidence_counts_in_grace(void **state)
+{
+	a()->sm_state = 3;
+	assert_int_equal(hf_client_register(a()), 0);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	assert_true(world_in_grace(&w));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_E_NOT_BACKED);
+	world_until(&w, !world_in_grace(&w));
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.12", "carol"), 1, "f", 0, 9), HF_LOCK_OK);
+}
+
+static void test_operator(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "an operator said so"), 2);
+	assert_int_equal(a()->status, HF_CLIENT_CRASHED);
+	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "an operator said so"), 0);
+}
+
+/* Another protocol, whose clients live by their connections: the same path. */
+static void test_durable_handles_of_another_protocol(void **state)
+{
+	struct hf_client *client;
+	struct hf_lock_request request;
+	struct hf_addr addr;
+
+	world_kill(&w);
+	w.options.smb_durable_ns = 500 * MS;
+	world_up(&w);
+	assert_true(hf_addr_parse(&addr, "10.0.0.50"));
+	assert_int_equal(hf_clients_get(&client, hf_recovery_clients(w.recovery), "smb", &addr,
+					hf_bytes_of_str("session-1")),
+			 0);
+	assert_int_equal(hf_client_register(client), 0);
+	request = world_request(client, 1, "doc", 0, 9);
+	request.who.owner_kind = 1;
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
+	wait_for("doc");
+	hf_client_disconnected(client);
+	for (int i = 0; i < 10; i++)
+		world_turn(&w);
+	assert_int_equal(client->holds.n_locks, 1); /* kept */
+	hf_client_reconnected(client);
+	for (uint64_t since = hf_loop_now(w.loop); hf_loop_now(w.loop) < since + 700 * MS;)
+		world_turn(&w);
+	assert_int_equal(client->holds.n_locks, 1); /* and given back */
+	hf_client_disconnected(client);
+	world_until(&w, client->holds.n_locks == 0); /* not this time */
+	assert_int_equal(client->status, HF_CLIENT_CRASHED);
+	assert_int_equal(w.n_granted, 1);
+	assert_int_equal(w.n_events[HF_EVENT_CLEANUP], 1);
+	hf_client_unref(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_notice_frees_everything_and_serves_waiters),
+		T(test_equal_state_is_a_repetition),
+		T(test_killed_in_the_midst_of_a_clean_up),
+		T(test_stragglers_from_before_the_reboot),
+		T(test_lock_with_a_new_state),
+		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
+		T(test_first_notice_that_we_get_does),
+		T(test_only_older_locks_go),
+		T(test_nobody_elses_go),
+		T(test_evidence_counts_in_grace),
+		T(test_operator),
+		T(test_durable_handles_of_another_protocol),
+	};
+
+	return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
+}

@@ -1,0 +1,252 @@
+/* Everybody hears of a restart; who cannot be told delays nobody, and loses nothing that he asks for in time.
+ */
+#include "world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct world w;
+
+static int setup(void **state)
+{
+	world_init(&w);
+	world_up(&w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_deinit(&w);
+	return 0;
+}
+
+static void fleet(const char *prefix, int n)
+{
+	char address[32], name[32];
+
+	for (int i = 0; i < n; i++) {
+		snprintf(address, sizeof(address), "10.%c.%d.%d", '0' + prefix[0] % 7, i / 256, i % 256);
+		snprintf(name, sizeof(name), "%s%d", prefix, i);
+		world_client(&w, address, name);
+	}
+	world_turn(&w);
+}
+
+static void test_all_are_told(void **state)
+{
+	fleet("fine", 500);
+	world_restart(&w);
+	world_until(&w, w.n_told == 500);
+	assert_true(w.max_in_flight <= 64);
+	assert_int_equal(world_client(&w, "10.4.0.7", "fine7")->status, HF_CLIENT_NOTIFIED);
+	assert_int_equal(w.n_events[HF_EVENT_NOTIFY], 500);
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	assert_int_equal(w.n_told, 500); /* once each */
+}
+
+static void test_black_holes_delay_nobody(void **state)
+{
+	uint64_t began;
+
+	w.options.notify_timeout_ns = 5 * HF_NS_PER_S;
+	fleet("black", 400);
+	fleet("fine", 100);
+	world_restart(&w);
+	began = hf_loop_now(w.loop);
+	world_until(&w, w.n_told == 100);
+	/* 400 of them with 64 at a time and 5 s each would be half a minute */
+	assert_true(w.told_at - began < 3 * HF_NS_PER_S);
+}
+
+static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **state)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.66", "refuses");
+	struct hf_recovery_counts counts;
+
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, client, 1, "f", 20, 29), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	client = world_client(&w, "10.0.0.66", "refuses");
+	world_until(&w, client->status == HF_CLIENT_CRASHED);
+	assert_int_equal(client->holds.n_locks, 0); /* released */
+	assert_true(world_in_grace(&w));            /* and grace does not end by that */
+	assert_int_equal(world_unreclaimed(&w), 2);
+	assert_int_equal(world_reclaim(&w, world_client(&w, "10.0.0.7", "thief"), 1, "f", 0, 9),
+			 HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, client, 1, "f", 20, 29), HF_LOCK_OK);
+	for (int i = 0; i < 5; i++)
+		world_turn(&w);
+	assert_true(world_in_grace(&w)); /* a client is unreachable: not early */
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.unreachable, 1);
+	assert_true(client->is_pinned);
+	hf_recovery_end_grace(w.recovery);
+	assert_int_equal(client->holds.n_locks, 2);
+}
+
+static void test_ghosts_survive_a_second_crash(void **state)
+{
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.66", "refuses"), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	world_until(&w, world_client(&w, "10.0.0.66", "refuses")->status == HF_CLIENT_CRASHED);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	world_until(&w, world_client(&w, "10.0.0.66", "refuses")->status == HF_CLIENT_CRASHED);
+	assert_int_equal(world_reclaim(&w, world_client(&w, "10.0.0.66", "refuses"), 1, "f", 0, 9),
+			 HF_LOCK_OK);
+}
+
+static void test_unreachable_after_grace_may_come_late(void **state)
+{
+	w.options.window_ns = 20 * MS;
+	w.options.notify_timeout_ns = 100 * MS;
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.66", "black"), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	world_until(&w, w.n_failed == 1);
+	assert_false(world_in_grace(&w));
+	assert_int_equal(world_reclaim(&w, world_client(&w, "10.0.0.66", "black"), 1, "f", 0, 9), HF_LOCK_OK);
+}
+
+static void test_tried_again_until_told(void **state)
+{
+	struct hf_recovery_counts counts;
+	struct hf_client *client;
+
+	w.options.notify_timeout_ns = 10 * MS;
+	world_client(&w, "10.0.0.66", "stubborn");
+	world_turn(&w);
+	world_restart(&w);
+	client = world_client(&w, "10.0.0.66", "stubborn");
+	world_until(&w, client->status == HF_CLIENT_CRASHED);
+	world_until(&w, client->status == HF_CLIENT_NOTIFIED);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.notifications_started, 2);
+	assert_int_equal(counts.notifications_failed, 1);
+	assert_int_equal(counts.notifications_told, 1);
+	assert_int_equal(counts.unreachable, 0);
+	assert_false(client->is_pinned);
+}
+
+static void test_retries_end(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	w.options.notify_retry_ns = 100 * MS;
+	world_client(&w, "10.0.0.66", "refuses");
+	world_turn(&w);
+	world_restart(&w);
+	world_until(&w, (hf_recovery_counts(w.recovery, &counts), counts.notifications_failed == 1));
+	world_turn(&w);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.notices_waiting + counts.notices_in_flight, 0);
+	assert_int_equal(world_client(&w, "10.0.0.66", "refuses")->status, HF_CLIENT_CRASHED);
+}
+
+static void test_unregistered_while_being_told(void **state)
+{
+	world_client(&w, "10.0.0.66", "black");
+	world_client(&w, "10.0.0.67", "refuses");
+	world_turn(&w);
+	world_restart(&w);
+	world_until(&w, w.n_in_flight == 1);
+	hf_client_unregister(world_client(&w, "10.0.0.66", "black"));
+	hf_client_unregister(world_client(&w, "10.0.0.67", "refuses"));
+	assert_int_equal(hf_clients_count(hf_recovery_clients(w.recovery)), 0);
+	world_until(&w, w.n_failed == 1);
+}
+
+static void on_stopped(void *user)
+{
+	*(bool *)user = true;
+}
+
+static void test_stopped_while_telling(void **state)
+{
+	bool is_stopped = false;
+
+	w.options.notify_timeout_ns = 20 * MS;
+	w.options.notify_parallel = 2;
+	fleet("black", 3);
+	fleet("fine", 3);
+	fleet("refuses", 3);
+	world_restart(&w);
+	world_until(&w, w.n_in_flight >= 2);
+	hf_recovery_stop(w.recovery, on_stopped, &is_stopped);
+	world_until(&w, is_stopped);
+	world_until(&w, w.n_in_flight == 0);
+	assert_true(w.disk.state.is_clean);
+}
+
+static void test_again_by_hand(void **state)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.65", "fine");
+
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(hf_recovery_notify_again(w.recovery, client), 0);
+	world_until(&w, w.n_told == 1);
+	assert_int_equal(hf_recovery_notify_again(w.recovery, NULL), 0);
+	world_until(&w, w.n_told == 2);
+	world_restart(&w);
+	client = world_client(&w, "10.0.0.65", "fine");
+	world_until(&w, w.n_told == 1);
+	w.all_deaf = true;
+	assert_int_equal(hf_recovery_notify_again(w.recovery, client), 0);
+	world_until(&w, client->status == HF_CLIENT_UNREACHABLE);
+	assert_int_equal(client->holds.n_locks, 1); /* it is no evidence of anything */
+	hf_client_unregister(client);
+	assert_int_equal(hf_recovery_notify_again(w.recovery, client), -ENOENT);
+}
+
+static void test_simulated_crash(void **state)
+{
+	int32_t before = hf_recovery_state(w.recovery);
+	struct hf_client *client = world_client(&w, "10.0.0.65", "fine");
+
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.is_slow = true;
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_turn(&w);
+	world_turn(&w);
+	assert_int_equal(w.n_in_flight + w.n_told, 0); /* nobody hears of it before it is stored */
+	assert_int_equal(hf_recovery_state(w.recovery), before);
+	disk_let_go(&w.disk);
+	w.disk.is_slow = false;
+	assert_int_equal(hf_recovery_state(w.recovery), before + 2);
+	assert_int_equal(w.disk.state.sm_state, before + 2);
+	assert_true(world_in_grace(&w));
+	world_until(&w, w.n_told == 1);
+	assert_int_equal(world_lock(&w, client, 1, "g", 0, 9), HF_LOCK_E_GRACE);
+	assert_int_equal(world_reclaim(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	assert_true(world_in_grace(&w));
+	world_restart(&w);
+	assert_true(hf_recovery_state(w.recovery) > before + 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_all_are_told),
+		T(test_black_holes_delay_nobody),
+		T(test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim),
+		T(test_ghosts_survive_a_second_crash),
+		T(test_unreachable_after_grace_may_come_late),
+		T(test_tried_again_until_told),
+		T(test_retries_end),
+		T(test_unregistered_while_being_told),
+		T(test_stopped_while_telling),
+		T(test_again_by_hand),
+		T(test_simulated_crash),
+	};
+
+	return cmocka_run_group_tests_name("notifier", tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* Promises: nobody is told before the store has reached it, and nobody at all when it cannot. */
+#include "world.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct world w;
+
+struct told {
+	struct hf_promise promise;
+	int n_kept, n_broken;
+	int order;
+};
+
+static int next_order;
+
+static void on_told(struct hf_promise *promise, bool kept)
+{
+	struct told *told = hf_container_of(promise, struct told, promise);
+
+	if (kept)
+		told->n_kept++;
+	else
+		told->n_broken++;
+	told->order = ++next_order;
+}
+
+static bool ask(struct told *told, struct hf_client *client)
+{
+	*told = (struct told){ 0 };
+	return hf_recovery_promise(w.recovery, &told->promise, client, on_told);
+}
+
+static int setup(void **state)
+{
+	next_order = 0;
+	world_init(&w);
+	world_up(&w);
+	world_turn(&w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	w.disk.is_slow = false;
+	world_deinit(&w);
+	return 0;
+}
+
+static struct hf_client *a(void)
+{
+	return world_client(&w, "10.0.0.11", "alpha");
+}
+
+static void test_told_when_the_store_has_it(void **state)
+{
+	struct told told;
+
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&told, a()));
+	world_turn(&w);
+	assert_int_equal(told.n_kept + told.n_broken, 0);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(told.n_kept, 0); /* the registration is not there yet */
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	assert_int_equal(told.n_kept, 1);
+	assert_true(ask(&told, a())); /* nothing new */
+}
+
+static void test_registration_first_lock_last(void **state)
+{
+	struct told told;
+
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&told, a()));
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	assert_int_equal(told.n_kept, 0);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(told.n_kept, 1);
+}
+
+static void test_who_is_registered_does_not_wait_for_who_is_not(void **state)
+{
+	struct told old, new;
+
+	a();
+	world_turn(&w);
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.12", "new"), 1, "g", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&new, world_client(&w, "10.0.0.12", "new")));
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&old, a()));
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(old.n_kept, 1);
+	assert_int_equal(new.n_kept, 0);
+	disk_let_go(&w.disk);
+	assert_int_equal(new.n_kept, 1);
+}
+
+static void test_who_was_first_is_not_behind_when_his_registration_is_there(void **state)
+{
+	struct told first, second;
+
+	a();
+	world_turn(&w);
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.12", "new"), 1, "g", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&first, world_client(&w, "10.0.0.12", "new")));
+	world_until(&w, w.disk.n_held == 2); /* his lock and his registration are under way */
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&second, a()));
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(first.n_kept, 1);
+	assert_int_equal(second.n_kept, 0);
+	world_until(&w, w.disk.n_held == 1);
+	disk_let_go(&w.disk);
+	assert_int_equal(second.n_kept, 1);
+}
+
+static void test_told_in_order(void **state)
+{
+	struct told told[20];
+
+	w.disk.is_slow = true;
+	for (uint64_t i = 0; i < 20; i++) {
+		assert_int_equal(world_lock(&w, a(), 1, "f", 10 * i, 10 * i + 5), HF_LOCK_OK);
+		assert_false(ask(&told[i], a()));
+	}
+	world_until(&w, w.disk.n_held == 2);
+	disk_let_go(&w.disk);
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(told[i].order, i + 1);
+}
+
+static void test_cancelled(void **state)
+{
+	struct told told = { 0 }, never = { 0 };
+
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&told, a()));
+	hf_promise_cancel(&told.promise);
+	hf_promise_cancel(&told.promise);
+	hf_promise_cancel(&never.promise);
+	world_turn(&w);
+	disk_let_go(&w.disk);
+	assert_int_equal(told.n_kept + told.n_broken, 0);
+}
+
+static void test_broken_when_the_store_fails_and_all_is_written_when_it_is_back(void **state)
+{
+	struct told told, later;
+	struct hf_client *client = a();
+
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.is_broken = true;
+	assert_int_equal(world_lock(&w, client, 1, "f", 20, 29), HF_LOCK_OK);
+	assert_false(ask(&told, client));
+	world_until(&w, told.n_broken == 1);
+	assert_int_equal(told.n_kept, 0);
+	assert_false(hf_recovery_can_promise(w.recovery));
+	/* The grant is taken back; somebody unlocks; what remains is true. */
+	world_unlock(&w, client, 1, "f", 20, 29);
+	world_unlock(&w, client, 1, "f", 3, 4);
+	assert_int_equal(world_lock(&w, client, 2, "g", 0, 0), HF_LOCK_OK);
+	assert_false(ask(&later, client));
+	world_until(&w, later.n_broken == 1);
+	w.disk.is_broken = false;
+	world_until(&w, hf_recovery_can_promise(w.recovery));
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 3);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_CLIENT), 1);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 3);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 2), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 5, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 2, "g", 0, 0), HF_LOCK_OK);
+}
+
+static void test_a_resync_has_unreclaimed_locks_and_ghosts(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.66", "refuses"), 1, "g", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	world_until(&w, world_client(&w, "10.0.0.66", "refuses")->status == HF_CLIENT_CRASHED);
+	w.disk.is_broken = true;
+	world_client(&w, "10.0.0.13", "makes a write fail" + 15);
+	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	w.disk.is_broken = false;
+	world_until(&w, hf_recovery_can_promise(w.recovery));
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 2);
+}
+
+static void test_put_and_deleted_in_one_turn_is_not_written(void **state)
+{
+	struct hf_store_counts before, after;
+
+	a();
+	world_turn(&w);
+	hf_store_counts(hf_recovery_store(w.recovery), &before);
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+		world_unlock(&w, a(), 1, "f", 0, 9);
+	}
+	world_turn(&w);
+	hf_store_counts(hf_recovery_store(w.recovery), &after);
+	assert_int_equal(after.n_records, before.n_records);
+}
+
+static void test_max_clients(void **state)
+{
+	struct hf_client *client;
+	struct hf_addr addr;
+
+	world_kill(&w);
+	w.options.max_clients = 2;
+	world_up(&w);
+	world_client(&w, "10.0.0.1", "one");
+	world_client(&w, "10.0.0.2", "two");
+	assert_true(hf_addr_parse(&addr, "10.0.0.3"));
+	assert_int_equal(hf_clients_get(&client, hf_recovery_clients(w.recovery), "nlm", &addr,
+					hf_bytes_of_str("three")),
+			 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_E_LIMIT);
+	hf_client_unref(client);
+	world_client(&w, "10.0.0.2", "two"); /* the same again is fine */
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_CLIENT), 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_told_when_the_store_has_it),
+		T(test_registration_first_lock_last),
+		T(test_who_is_registered_does_not_wait_for_who_is_not),
+		T(test_who_was_first_is_not_behind_when_his_registration_is_there),
+		T(test_told_in_order),
+		T(test_cancelled),
+		T(test_broken_when_the_store_fails_and_all_is_written_when_it_is_back),
+		T(test_a_resync_has_unreclaimed_locks_and_ghosts),
+		T(test_put_and_deleted_in_one_turn_is_not_written),
+		T(test_max_clients),
+	};
+
+	return cmocka_run_group_tests_name("promise", tests, NULL, NULL);
+}

@@ -1,0 +1,453 @@
+/* Restarts: what is loaded, whether there is a grace, how it ends, and what comes after. */
+#include "world.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct world w;
+
+static int setup(void **state)
+{
+	world_init(&w);
+	world_up(&w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_deinit(&w);
+	return 0;
+}
+
+static struct hf_client *a(void)
+{
+	return world_client(&w, "10.0.0.11", "alpha");
+}
+
+static struct hf_client *c(void)
+{
+	return world_client(&w, "10.0.0.12", "carol");
+}
+
+/* Two locks of alpha, one of carol, killed and up again. */
+static void three_locks_and_a_crash(void)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, c(), 1, "g", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+}
+
+static void test_first_start_has_no_grace_and_an_odd_state(void **state)
+{
+	assert_false(world_in_grace(&w));
+	assert_int_equal(hf_recovery_state(w.recovery) % 2, 1);
+	assert_int_equal(hf_recovery_epoch(w.recovery), 1);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+}
+
+static void test_state_grows_over_restarts(void **state)
+{
+	int32_t before = hf_recovery_state(w.recovery);
+
+	for (int i = 0; i < 5; i++) {
+		world_restart(&w);
+		assert_true(hf_recovery_state(w.recovery) == before + 2);
+		before = hf_recovery_state(w.recovery);
+	}
+}
+
+static void test_crash_with_locks_begins_grace(void **state)
+{
+	three_locks_and_a_crash();
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_unreclaimed(&w), 3);
+	assert_int_equal(world_lock(&w, c(), 5, "elsewhere", 0, 9), HF_LOCK_E_GRACE);
+	/* and a reclaim of another's lock is refused, for it is not backed */
+	assert_int_equal(world_reclaim(&w, c(), 1, "f", 0, 9), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* idempotently */
+	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
+}
+
+static void test_grace_ends_early_when_all_is_accounted_for(void **state)
+{
+	three_locks_and_a_crash();
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	assert_true(world_in_grace(&w)); /* locks are counted, not clients */
+	world_unlock(&w, a(), 1, "f", 20, 29);
+	world_turn(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(hf_recovery_client_died(w.recovery, c(), "test"), 1);
+	world_until(&w, !world_in_grace(&w));
+	assert_int_equal(w.n_events[HF_EVENT_GRACE_ENDED], 1);
+	assert_int_equal(world_lock(&w, c(), 5, "f", 0, 9), HF_LOCK_E_CONFLICT);
+	assert_int_equal(world_lock(&w, c(), 5, "f", 20, 29), HF_LOCK_OK);
+}
+
+static void test_early_end_can_be_off(void **state)
+{
+	w.options.early_end = false;
+	w.options.window_ns = 600 * MS;
+	three_locks_and_a_crash();
+	hf_recovery_client_died(w.recovery, a(), "test");
+	hf_recovery_client_died(w.recovery, c(), "test");
+	world_turn(&w);
+	world_turn(&w);
+	assert_true(world_in_grace(&w));
+	world_until(&w, !world_in_grace(&w));
+}
+
+static void test_grace_ends_at_its_deadline(void **state)
+{
+	w.options.window_ns = 300 * MS;
+	three_locks_and_a_crash();
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_until(&w, !world_in_grace(&w));
+	assert_int_equal(w.last[HF_EVENT_GRACE_ENDED].n_locks, 2);
+	assert_int_equal(world_unreclaimed(&w), 0);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
+}
+
+static void test_grace_is_as_long_as_the_protocol_says(void **state)
+{
+	struct hf_grace_info info;
+
+	w.options.window_ns = 60 * HF_NS_PER_S;
+	w.options.nlm_grace_ns = 7 * HF_NS_PER_S;
+	three_locks_and_a_crash();
+	hf_recovery_grace_info(w.recovery, &info);
+	assert_true(info.ends_in_ns > 6 * HF_NS_PER_S && info.ends_in_ns <= 7 * HF_NS_PER_S);
+}
+
+static void test_grace_ends_by_hand(void **state)
+{
+	three_locks_and_a_crash();
+	assert_int_equal(hf_recovery_end_grace(w.recovery), 0);
+	assert_false(world_in_grace(&w));
+	assert_int_equal(hf_recovery_end_grace(w.recovery), -ENOENT);
+}
+
+static void test_waiters_are_served_when_grace_ends(void **state)
+{
+	struct hf_lock_request request;
+
+	three_locks_and_a_crash();
+	hf_recovery_end_grace(w.recovery);
+	assert_int_equal(world_lock(&w, a(), 1, "h", 0, 9), HF_LOCK_OK);
+	request = world_request(c(), 3, "h", 0, 9);
+	request.wait = true;
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_E_QUEUED);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, world_in_grace(&w));
+	world_unlock(&w, a(), 1, "h", 0, 9);
+	assert_int_equal(w.n_granted, 0);
+	hf_recovery_end_grace(w.recovery);
+	assert_int_equal(w.n_granted, 1);
+}
+
+static void test_second_crash_inside_grace_loses_nothing(void **state)
+{
+	three_locks_and_a_crash();
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_unreclaimed(&w), 3);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, c(), 1, "g", 0, 9), HF_LOCK_OK);
+	world_until(&w, !world_in_grace(&w));
+}
+
+static void test_clean_stop_with_nothing_held_has_no_grace(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_unlock(&w, a(), 1, "f", 0, 9);
+	world_stop(&w);
+	assert_true(w.disk.state.is_clean);
+	world_up(&w);
+	assert_false(world_in_grace(&w));
+	assert_false(w.disk.state.is_clean);
+}
+
+static void test_clean_stop_with_locks_has_grace(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_stop(&w);
+	world_up(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_unreclaimed(&w), 1);
+}
+
+static void test_reboot_of_the_machine_trusts_registrations_only(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.boot_id = "boot-2";
+	w.options.window_ns = 600 * MS;
+	world_restart(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_unreclaimed(&w), 0);
+	/* whatever does not conflict is granted, and grace does not end early */
+	assert_int_equal(world_reclaim(&w, c(), 9, "x", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "x", 5, 6), HF_LOCK_E_CONFLICT);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_until(&w, w.n_told == 1);
+	world_turn(&w);
+	assert_true(world_in_grace(&w));
+	/* a crash in here: what was reclaimed is not all that there was */
+	world_restart(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_reclaim(&w, c(), 9, "y", 0, 9), HF_LOCK_OK);
+	world_until(&w, !world_in_grace(&w));
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(world_reclaim(&w, c(), 9, "z", 0, 9), HF_LOCK_E_NOT_BACKED);
+}
+
+static void test_durability_none_stores_no_locks(void **state)
+{
+	world_kill(&w);
+	disk_wipe(&w.disk);
+	w.options.durability = HF_STORE_NONE;
+	world_up(&w);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_CLIENT), 1);
+	world_restart(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+}
+
+static void test_grace_rules(void **state)
+{
+	w.options.grace = HF_RECOVERY_GRACE_ALWAYS;
+	world_restart(&w);
+	world_turn(&w);
+	world_turn(&w);
+	assert_true(world_in_grace(&w)); /* although there was nothing */
+	hf_recovery_end_grace(w.recovery);
+	three_locks_and_a_crash();
+	assert_true(world_in_grace(&w));
+	w.options.grace = HF_RECOVERY_GRACE_NEVER;
+	world_restart(&w);
+	assert_false(world_in_grace(&w));
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* late, but his */
+}
+
+static void test_late_reclaim_of_what_nobody_had(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	three_locks_and_a_crash();
+	hf_recovery_end_grace(w.recovery);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 29), HF_LOCK_E_NOT_BACKED); /* more than he had */
+	assert_int_equal(world_reclaim(&w, c(), 1, "f", 20, 29), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 2, "f", 20, 29), HF_LOCK_E_NOT_BACKED); /* another owner */
+	/* somebody else had it in between, and gave it back */
+	assert_int_equal(world_lock(&w, a(), 1, "g", 5, 5), HF_LOCK_OK);
+	world_unlock(&w, a(), 1, "g", 5, 5);
+	assert_int_equal(world_reclaim(&w, c(), 1, "g", 0, 9), HF_LOCK_E_NOT_BACKED);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.late_reclaims, 2);
+	assert_int_equal(counts.late_records, 2);
+}
+
+static void test_late_records_are_forgotten(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	w.options.notify_retry_ns = 30 * MS;
+	three_locks_and_a_crash();
+	hf_recovery_end_grace(w.recovery);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.late_records, 3);
+	hf_recovery_client_died(w.recovery, c(), "test");
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.late_records, 2);
+	world_until(&w, (hf_recovery_counts(w.recovery, &counts), counts.late_records == 0));
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_E_NOT_BACKED);
+}
+
+static void test_reclaim_repeated_after_grace(void **state)
+{
+	three_locks_and_a_crash();
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_end_grace(w.recovery);
+	/* its reply was lost */
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+}
+
+static void test_partial_unlock_in_grace_is_stored(void **state)
+{
+	three_locks_and_a_crash();
+	world_unlock(&w, a(), 1, "f", 3, 5);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 4);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 2), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 4, 4), HF_LOCK_E_NOT_BACKED);
+}
+
+static void test_what_was_registered_comes_back(void **state)
+{
+	struct hf_client *client = a();
+	struct hf_addr local;
+
+	client->sm_state = 77;
+	memcpy(client->priv, "0123456789abcdef", 16);
+	assert_int_equal(hf_client_set_callback(client, hf_bytes_of_str("cb.host"), 1, 2, 3), 0);
+	assert_int_equal(hf_client_set_mon_name(client, hf_bytes_of_str("watched")), 0);
+	assert_int_equal(hf_client_register(client), 0);
+	world_client(&w, "fd00::5", "six");
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(hf_clients_count_registered(hf_recovery_clients(w.recovery)), 2);
+	client = a();
+	assert_int_equal(client->sm_state, 77);
+	assert_memory_equal(client->priv, "0123456789abcdef", 16);
+	assert_string_equal(client->callback.host, "cb.host");
+	assert_int_equal(client->callback.procedure, 3);
+	assert_string_equal(client->mon_name, "watched");
+	assert_true(hf_addr_parse(&local, "10.0.0.1") && hf_addr_same_host(&client->local, &local));
+	assert_string_equal(world_client(&w, "fd00::5", "six")->id, "nlm:fd00::5:six");
+}
+
+static void put_lock(const char *client, const char *share, uint64_t id, uint64_t start, uint64_t end)
+{
+	uint8_t out[HF_RECORD_MAX];
+	struct hf_store_lock fact = {
+		.id = id,
+		.share = hf_bytes_of_str(share),
+		.handle = hf_bytes_of_str("f"),
+		.client = hf_bytes_of_str(client),
+		.owner = 1,
+		.start = start,
+		.end = end,
+		.mode = HF_LOCK_EXCLUSIVE,
+	};
+	int len = hf_record_encode_lock(out, &fact);
+
+	w.disk.records = realloc(w.disk.records, (w.disk.n + 1) * sizeof(*w.disk.records));
+	w.disk.room = w.disk.n + 1;
+	w.disk.records[w.disk.n] =
+		(struct disk_record){ .type = HF_RECORD_LOCK, .id = id, .len = (size_t)len };
+	w.disk.records[w.disk.n].bytes = malloc((size_t)len);
+	memcpy(w.disk.records[w.disk.n++].bytes, out, (size_t)len);
+}
+
+static void test_records_that_cannot_be_true(void **state)
+{
+	struct hf_client *client;
+
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:fd00::9:unknown", "7", 1, 0, 9);
+	put_lock("nlm:10.0.0.9:other", "7", 2, 5, 12);   /* conflicts */
+	put_lock("nonsense", "7", 3, 100, 109);          /* whose? */
+	put_lock("nlm:10.0.0.9:other", "7", 4, 30, 20);  /* no range */
+	put_lock("nlm:10.0.0.9:other", "gone", 5, 0, 9); /* not exported now */
+	world_up(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+	client = hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:fd00::9:unknown"));
+	assert_non_null(client);
+	assert_true(hf_client_is_registered(client));
+	assert_string_equal(client->name, "unknown");
+	hf_client_unref(client);
+	assert_true(disk_count(&w.disk, HF_RECORD_CLIENT) >= 1);
+}
+
+static void test_clear_store(void **state)
+{
+	three_locks_and_a_crash();
+	w.options.clear_store = true;
+	world_restart(&w);
+	assert_false(world_in_grace(&w));
+	assert_int_equal(hf_clients_count_registered(hf_recovery_clients(w.recovery)), 0);
+}
+
+static int share(struct hf_client *client, uint8_t access, uint8_t deny, bool reclaim)
+{
+	struct hf_lock_request request = world_request(client, 0, "s", 0, 0);
+
+	return hf_lock_share(hf_recovery_locks(w.recovery), &request.who, access, deny, 5, reclaim);
+}
+
+static void test_reservations_hold_grace_until_they_are_back(void **state)
+{
+	assert_int_equal(share(a(), 1, 2, false), HF_LOCK_OK);
+	assert_int_equal(share(a(), 1, 2, false), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_int_equal(share(a(), 1, 2, true), HF_LOCK_OK);
+	world_turn(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(share(a(), 1, 2, true), HF_LOCK_OK);
+	world_until(&w, !world_in_grace(&w));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	world_restart(&w);
+	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "test"), 0);
+	world_until(&w, !world_in_grace(&w));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+}
+
+static void test_volatile_locks_are_not_stored(void **state)
+{
+	struct hf_lock_request request = world_request(a(), 1, "f", 0, 9);
+
+	request.is_volatile = true;
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
+	/* asked for again, and monitored this time, it is */
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_first_start_has_no_grace_and_an_odd_state),
+		T(test_state_grows_over_restarts),
+		T(test_crash_with_locks_begins_grace),
+		T(test_grace_ends_early_when_all_is_accounted_for),
+		T(test_early_end_can_be_off),
+		T(test_grace_ends_at_its_deadline),
+		T(test_grace_is_as_long_as_the_protocol_says),
+		T(test_grace_ends_by_hand),
+		T(test_waiters_are_served_when_grace_ends),
+		T(test_second_crash_inside_grace_loses_nothing),
+		T(test_clean_stop_with_nothing_held_has_no_grace),
+		T(test_clean_stop_with_locks_has_grace),
+		T(test_reboot_of_the_machine_trusts_registrations_only),
+		T(test_durability_none_stores_no_locks),
+		T(test_grace_rules),
+		T(test_late_reclaim_of_what_nobody_had),
+		T(test_late_records_are_forgotten),
+		T(test_reclaim_repeated_after_grace),
+		T(test_partial_unlock_in_grace_is_stored),
+		T(test_what_was_registered_comes_back),
+		T(test_records_that_cannot_be_true),
+		T(test_clear_store),
+		T(test_reservations_hold_grace_until_they_are_back),
+		T(test_volatile_locks_are_not_stored),
+	};
+
+	return cmocka_run_group_tests_name("restart", tests, NULL, NULL);
+}
