@@ -1,0 +1,174 @@
+/*
+ * What a lock is about: the export and the file behind a handle, and whether
+ * the caller has a right to it.
+ *
+ * The right is asked of the kernel, with the caller's identity, on a thread that
+ * may wait for a disk; the call is kept and its handler called again with the
+ * answer. Answers are remembered for a second, so that a client that locks and
+ * unlocks the same file is not asked for each time; a direct-mapped table is
+ * enough for that.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "export/export.h"
+#include "proto/nlm/internal.h"
+#include "vfs/jobs.h"
+
+#define N_VERDICTS 4096 /* a power of two */
+#define VERDICT_NS (1 * HF_NS_PER_S)
+
+struct hf_nlm_verdict {
+	uint64_t key; /* 0: none */
+	uint64_t until;
+	enum hf_nlm_stat stat;
+};
+
+/* What decides, as one block without gaps, to be hashed. */
+struct question {
+	struct hf_addr peer; /* its port counts as reserved or not */
+	uint32_t flavor;
+	uint32_t for_writing;
+	struct hf_identity identity;
+	uint32_t handle_len;
+	uint8_t handle[HF_NLM_MAX_HANDLE];
+};
+
+/* A question that is being asked. */
+struct inquiry {
+	struct hf_job job;
+	struct hf_nlm *nlm;
+	struct hf_rpc_call *call;
+	hf_rpc_handler_fn again;
+	uint64_t key;
+	struct question question;
+	enum hf_nlm_stat stat;
+};
+
+/* Life */
+
+int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files)
+{
+	if (!files)
+		return 0;
+	nlm->files = *files;
+	nlm->verdicts = calloc(N_VERDICTS, sizeof(*nlm->verdicts));
+	return nlm->verdicts ? 0 : hf_trace(-ENOMEM);
+}
+
+void hf_nlm_files_deinit(struct hf_nlm *nlm)
+{
+	free(nlm->verdicts);
+	nlm->verdicts = NULL;
+}
+
+bool hf_nlm_files_share(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep)
+{
+	uint64_t export_id;
+
+	*sharep = 0;
+	if (!nlm->files.exports)
+		return true;
+	if (!hf_exports_read_handle(nlm->files.exports, handle, &export_id))
+		return false;
+	*sharep = nlm->files.share_of(nlm->files.user, export_id);
+	return true;
+}
+
+/* Asking */
+
+static void make_question(struct question *question, const struct hf_rpc_call *call, struct hf_bytes handle,
+			  bool for_writing)
+{
+	const struct hf_rpc_cred *cred = hf_rpc_call_cred(call);
+
+	memset(question, 0, sizeof(*question));
+	question->peer = *hf_rpc_call_peer(call);
+	question->peer.port = question->peer.port < 1024 ? 1 : 1024;
+	question->flavor = cred->flavor;
+	question->for_writing = for_writing;
+	question->identity.uid = cred->uid;
+	question->identity.gid = cred->gid;
+	question->identity.n_gids = cred->n_gids;
+	memcpy(question->identity.gids, cred->gids, cred->n_gids * sizeof(cred->gids[0]));
+	question->handle_len = handle.len;
+	memcpy(question->handle, handle.data, handle.len);
+}
+
+static enum hf_nlm_stat stat_from_check(int answer)
+{
+	switch (answer) {
+	case HF_CHECK_OK:
+		return HF_NLM_GRANTED_STAT;
+	case HF_CHECK_STALE:
+		return HF_NLM_STALE_FH;
+	case HF_CHECK_READ_ONLY:
+		return HF_NLM_ROFS;
+	default:
+		return HF_NLM_FAILED; /* no right, nothing that can be locked, or trouble: not a conflict,
+					 which would pass */
+	}
+}
+
+/* On a thread that may wait. */
+static void run_inquiry(struct hf_job *job)
+{
+	struct inquiry *inquiry = hf_container_of(job, struct inquiry, job);
+	struct question *question = &inquiry->question;
+
+	inquiry->stat = stat_from_check(
+		hf_export_check_handle(inquiry->nlm->files.exports,
+				       hf_bytes_of(question->handle, question->handle_len), &question->peer,
+				       question->flavor == HF_RPC_AUTH_SYS ? &question->identity : NULL,
+				       question->for_writing, NULL, NULL));
+}
+
+static void end_inquiry(struct hf_job *job)
+{
+	struct inquiry *inquiry = hf_container_of(job, struct inquiry, job);
+	struct hf_nlm *nlm = inquiry->nlm;
+
+	nlm->verdicts[inquiry->key % N_VERDICTS] = (struct hf_nlm_verdict){
+		.key = inquiry->key,
+		.until = hf_loop_now(nlm->options.loop) + VERDICT_NS,
+		.stat = inquiry->stat,
+	};
+	hf_rpc_call_rewind(inquiry->call);
+	inquiry->again(nlm, inquiry->call);
+	free(inquiry);
+}
+
+static enum hf_nlm_stat inquire(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct question *question,
+				uint64_t key, hf_rpc_handler_fn again)
+{
+	struct inquiry *inquiry = malloc(sizeof(*inquiry));
+
+	if (!inquiry)
+		return HF_NLM_DENIED_NOLOCKS;
+	*inquiry = (struct inquiry){
+		.nlm = nlm, .call = call, .again = again, .key = key, .question = *question
+	};
+	if (hf_rpc_call_keep(call) < 0) {
+		free(inquiry);
+		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
+	}
+	hf_jobs_submit(nlm->files.jobs, nlm->options.loop, &inquiry->job, run_inquiry, end_inquiry);
+	return HF_NLM_LATER;
+}
+
+enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes handle,
+				    bool for_writing, hf_rpc_handler_fn again)
+{
+	const struct hf_nlm_verdict *verdict;
+	struct question question;
+	uint64_t key;
+
+	if (!nlm->files.exports)
+		return HF_NLM_GRANTED_STAT;
+	make_question(&question, call, handle, for_writing);
+	key = hf_siphash(&nlm->key, &question, sizeof(question)) | 1;
+	verdict = &nlm->verdicts[key % N_VERDICTS];
+	if (verdict->key == key && verdict->until > hf_loop_now(nlm->options.loop))
+		return verdict->stat;
+	return inquire(nlm, call, &question, key, again);
+}

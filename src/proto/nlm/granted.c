@@ -1,0 +1,389 @@
+/*
+ * Telling a waiter that it has its lock.
+ *
+ * The lock is in the table, provisionally, before anybody is told, and stays so
+ * until the client has answered. A grant is told at the end of a turn, after the
+ * BLOCKED reply it follows has left, and only once it is durable. Each try has
+ * its own time; tries go on with growing gaps until grant_give_up_ns, then the
+ * lock goes to the next: a client that is still there asks again by itself.
+ * Every grant runs for itself, so a silent client delays nobody.
+ *
+ * A LOCK that came synchronously is told by GRANTED, which is one exchange; a
+ * LOCK_MSG by GRANTED_MSG, whose answer is a call to us, GRANTED_RES, known by our
+ * cookie. Some systems know only one of them: a try that failed is followed by
+ * one of the other kind.
+ *
+ * A grant lives until the lock table says waiter_gone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "loop/timer.h"
+#include "proto/nlm/internal.h"
+#include "rpc/client.h"
+
+#define TRY_NS     (5 * HF_NS_PER_S)
+#define GIVE_UP_NS (30 * HF_NS_PER_S)
+#define FIRST_GAP  (1 * HF_NS_PER_S)
+#define MOST_GAP   (10 * HF_NS_PER_S)
+
+struct grant {
+	struct hf_hash_node by_id;
+	struct hf_hash_node by_cookie;
+	struct hf_link link; /* in nlm->starting */
+	struct hf_link all;  /* in nlm->grants */
+	struct hf_nlm *nlm;
+	struct hf_client *client;
+	struct hf_promise promise;
+	struct hf_timer timer; /* the next try, or the end of waiting for GRANTED_RES */
+	struct hf_rpc_pending *pending;
+	uint64_t id; /* the lock table's */
+	uint64_t cookie;
+	uint64_t began;
+	uint64_t gap_ns;
+	struct hf_nlm_way way;
+	bool by_msg;
+	bool is_exclusive;
+	int32_t svid;
+	uint64_t offset;
+	uint64_t len;
+	uint32_t handle_len;
+	uint32_t oh_len;
+	uint8_t handle[HF_NLM_MAX_HANDLE];
+	uint8_t oh[]; /* as long as it is */
+};
+
+static void tell(struct grant *grant);
+
+/* Finding */
+
+static uint64_t hash_of(const struct hf_nlm *nlm, uint64_t number)
+{
+	return hf_siphash(&nlm->key, &number, sizeof(number));
+}
+
+static struct grant *find_by_id(struct hf_nlm *nlm, uint64_t id)
+{
+	hf_hash_for_each(node, &nlm->grants_by_id, hash_of(nlm, id)) {
+		struct grant *grant = hf_container_of(node, struct grant, by_id);
+
+		if (grant->id == id)
+			return grant;
+	}
+	return NULL;
+}
+
+static struct grant *find_by_cookie(struct hf_nlm *nlm, struct hf_bytes bytes)
+{
+	uint64_t cookie;
+
+	if (bytes.len != HF_NLM_COOKIE)
+		return NULL;
+	memcpy(&cookie, bytes.data, HF_NLM_COOKIE);
+	hf_hash_for_each(node, &nlm->grants_by_cookie, hash_of(nlm, cookie)) {
+		struct grant *grant = hf_container_of(node, struct grant, by_cookie);
+
+		if (grant->cookie == cookie)
+			return grant;
+	}
+	return NULL;
+}
+
+/* Answers; @grant is gone after each of them */
+
+static void take_back(struct grant *grant)
+{
+	hf_lock_grant_refuse(grant->nlm->locks, grant->id);
+}
+
+static void abandon(struct grant *grant)
+{
+	grant->nlm->counts.grants_abandoned++;
+	hf_log_info("a waiter could not be told of its lock, the next one gets it", "client=%s",
+		    grant->client->id);
+	take_back(grant);
+}
+
+static void retry_later(struct grant *grant, uint64_t gap_ns)
+{
+	uint64_t give_up = grant->nlm->options.grant_give_up_ns;
+
+	if (hf_loop_now(grant->nlm->options.loop) + gap_ns - grant->began >= give_up ||
+	    hf_timer_start(&grant->timer, gap_ns) < 0) {
+		abandon(grant);
+		return;
+	}
+	grant->nlm->counts.grants_retried++;
+	grant->gap_ns = HF_MIN(2 * gap_ns, MOST_GAP);
+}
+
+static void answer(struct grant *grant, enum hf_nlm_stat stat)
+{
+	struct hf_nlm *nlm = grant->nlm;
+
+	switch (stat) {
+	case HF_NLM_GRANTED_STAT:
+		nlm->counts.grants_told++;
+		hf_lock_grant_confirm(nlm->locks, grant->id);
+		break;
+	case HF_NLM_DENIED_GRACE_PERIOD:
+		retry_later(grant, MOST_GAP); /* it is in a grace of its own */
+		break;
+	default:
+		nlm->counts.grants_refused++;
+		take_back(grant);
+		break;
+	}
+}
+
+/* Tries */
+
+static void on_told(void *user, const struct hf_rpc_result *result)
+{
+	struct grant *grant = user;
+	struct hf_nlm_res res;
+
+	grant->pending = NULL;
+	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
+		hf_timer_start(&grant->timer, grant->nlm->options.grant_try_ns); /* for GRANTED_RES */
+		return;
+	}
+	if (result->outcome == HF_RPC_OUTCOME_OK) {
+		hf_nlm_get_res(&res, result->results);
+		if (hf_xdr_in_is_ok(result->results)) {
+			answer(grant, res.stat);
+			return;
+		}
+	}
+	hf_log_debug("telling a waiter of its lock failed", "client=%s stage=%s outcome=%s",
+		     grant->client->id, hf_rpc_stage_text(result->stage),
+		     hf_rpc_outcome_text(result->outcome));
+	grant->by_msg = !grant->by_msg;
+	retry_later(grant, grant->gap_ns);
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+	struct grant *grant = hf_container_of(timer, struct grant, timer);
+
+	if (hf_loop_now(grant->nlm->options.loop) - grant->began >= grant->nlm->options.grant_give_up_ns)
+		abandon(grant);
+	else
+		tell(grant);
+}
+
+static size_t encode(const struct grant *grant, uint8_t *data, size_t size)
+{
+	const struct hf_nlm_args args = {
+		.cookie = hf_bytes_of(&grant->cookie, HF_NLM_COOKIE),
+		.exclusive = grant->is_exclusive,
+		.caller = hf_bytes_of_str(grant->client->name),
+		.handle = hf_bytes_of(grant->handle, grant->handle_len),
+		.oh = hf_bytes_of(grant->oh, grant->oh_len),
+		.svid = grant->svid,
+		.offset = grant->offset,
+		.len = grant->len,
+	};
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, data, size);
+	hf_nlm_put_granted(&out, grant->way.version, &args);
+	return (size_t)(out.p - data);
+}
+
+static void tell(struct grant *grant)
+{
+	struct hf_nlm *nlm = grant->nlm;
+	const struct hf_addr *local = hf_nlm_way_local(&nlm->locals, grant->way);
+	uint8_t args[HF_NLM_MAX_CALL];
+	struct hf_rpc_request request = {
+		.remote = grant->client->address,
+		.local = local ? *local : grant->client->local,
+		.program = HF_NLM_PROGRAM,
+		.version = grant->way.version,
+		.procedure = grant->by_msg ? HF_NLM_GRANTED_MSG : HF_NLM_GRANTED,
+		.path = grant->way.is_tcp ? HF_RPC_TCP_THEN_UDP : HF_RPC_UDP_THEN_TCP,
+		.args = args,
+		.args_len = encode(grant, args, sizeof(args)),
+		.machine = nlm->server_name,
+		.timeout_ns = nlm->options.grant_try_ns,
+		.reserved_port = true,
+		.one_way = grant->by_msg,
+	};
+	int r = hf_rpc_client_call(nlm->options.client, &grant->pending, &request, on_told, grant);
+
+	if (r < 0) {
+		hf_trace(r);
+		grant->pending = NULL;
+		retry_later(grant, grant->gap_ns);
+	}
+}
+
+/* Life */
+
+static void start_grants(struct hf_task *task)
+{
+	struct hf_nlm *nlm = hf_container_of(task, struct hf_nlm, start_grants);
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&nlm->starting)))
+		tell(hf_list_entry(link, struct grant, link));
+}
+
+static void start_soon(struct grant *grant)
+{
+	hf_list_push_back(&grant->nlm->starting, &grant->link);
+	hf_loop_defer(grant->nlm->options.loop, &grant->nlm->start_grants);
+}
+
+static void on_promise(struct hf_promise *promise, bool kept)
+{
+	struct grant *grant = hf_container_of(promise, struct grant, promise);
+
+	if (kept)
+		start_soon(grant);
+	else
+		take_back(grant);
+}
+
+static void grant_free(struct grant *grant)
+{
+	struct hf_nlm *nlm = grant->nlm;
+
+	hf_hashtable_remove(&nlm->grants_by_id, &grant->by_id);
+	hf_hashtable_remove(&nlm->grants_by_cookie, &grant->by_cookie);
+	hf_link_remove(&grant->link);
+	hf_link_remove(&grant->all);
+	hf_timer_stop(&grant->timer);
+	hf_promise_cancel(&grant->promise);
+	hf_rpc_pending_cancel(grant->pending);
+	hf_client_unref(grant->client);
+	nlm->counts.grants_in_flight--;
+	free(grant);
+}
+
+static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *waiter)
+{
+	struct grant *grant = calloc(1, sizeof(*grant) + waiter->who.oh.len);
+
+	if (!grant)
+		return NULL;
+	grant->nlm = nlm;
+	grant->client = hf_client_ref(hf_container_of(waiter->who.client, struct hf_client, holds));
+	grant->id = waiter->id;
+	hf_loop_random(nlm->options.loop, &grant->cookie, sizeof(grant->cookie));
+	grant->began = hf_loop_now(nlm->options.loop);
+	grant->gap_ns = FIRST_GAP;
+	grant->way = hf_nlm_way_unpack(waiter->user);
+	grant->by_msg = grant->way.is_msg;
+	grant->is_exclusive = waiter->mode == HF_LOCK_EXCLUSIVE;
+	grant->svid = (int32_t)waiter->who.owner_id;
+	grant->offset = waiter->offset;
+	grant->len = waiter->len;
+	grant->handle_len = waiter->who.handle.len;
+	memcpy(grant->handle, waiter->who.handle.data, waiter->who.handle.len);
+	grant->oh_len = waiter->who.oh.len;
+	if (grant->oh_len)
+		memcpy(grant->oh, waiter->who.oh.data, grant->oh_len);
+	hf_link_init(&grant->link);
+	hf_list_push_back(&nlm->grants, &grant->all);
+	hf_link_init(&grant->promise.link);
+	hf_timer_init(&grant->timer, nlm->options.loop, on_timer);
+	hf_hashtable_insert(&nlm->grants_by_id, &grant->by_id, hash_of(nlm, grant->id));
+	hf_hashtable_insert(&nlm->grants_by_cookie, &grant->by_cookie, hash_of(nlm, grant->cookie));
+	nlm->counts.grants_in_flight++;
+	return grant;
+}
+
+/* From inside the lock table: nothing of it may be called here. */
+static void on_granted(void *user, const struct hf_lock_view *waiter)
+{
+	struct hf_nlm *nlm = user;
+	struct grant *grant = grant_new(nlm, waiter);
+
+	if (!grant) {
+		hf_log_error("no memory to tell a waiter of its lock; it will find it when it asks again",
+			     "%s", "");
+		return;
+	}
+	if (hf_recovery_promise(nlm->options.recovery, &grant->promise, grant->client, on_promise))
+		start_soon(grant);
+}
+
+static void on_waiter_gone(void *user, const struct hf_lock_view *waiter, enum hf_lock_end why)
+{
+	struct grant *grant = find_by_id(user, waiter->id);
+
+	if (grant)
+		grant_free(grant);
+}
+
+static const struct hf_recovery_waiter_events waiter_events = {
+	.granted = on_granted,
+	.waiter_gone = on_waiter_gone,
+};
+
+int hf_nlm_grants_init(struct hf_nlm *nlm)
+{
+	int r = hf_hashtable_init(&nlm->grants_by_id);
+
+	if (r == 0)
+		r = hf_hashtable_init(&nlm->grants_by_cookie);
+	if (r < 0)
+		return hf_trace(r);
+	hf_list_init(&nlm->starting);
+	hf_list_init(&nlm->grants);
+	hf_task_init(&nlm->start_grants, start_grants);
+	if (!nlm->options.grant_try_ns)
+		nlm->options.grant_try_ns = TRY_NS;
+	if (!nlm->options.grant_give_up_ns)
+		nlm->options.grant_give_up_ns = GIVE_UP_NS;
+	hf_recovery_set_waiter_events(nlm->options.recovery, &waiter_events, nlm);
+	return 0;
+}
+
+void hf_nlm_grants_deinit(struct hf_nlm *nlm)
+{
+	struct hf_link *link;
+
+	hf_recovery_set_waiter_events(nlm->options.recovery, NULL, NULL);
+	hf_task_cancel(&nlm->start_grants);
+	while ((link = hf_list_first(&nlm->grants)))
+		grant_free(hf_list_entry(link, struct grant, all));
+	hf_hashtable_deinit(&nlm->grants_by_id);
+	hf_hashtable_deinit(&nlm->grants_by_cookie);
+}
+
+/* The client's answer to GRANTED_MSG. Our cookie is a secret between it and us; the address must fit, too. */
+void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm *nlm = service;
+	struct hf_nlm_res res;
+	struct grant *grant;
+
+	hf_nlm_get_res(&res, hf_rpc_call_args(call));
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	grant = find_by_cookie(nlm, res.cookie);
+	if (grant && hf_addr_same_host(&grant->client->address, hf_rpc_call_peer(call)))
+		answer(grant, res.stat);
+	hf_rpc_reply_void(call);
+}
+
+/* We never wait for anybody's lock: who tells us that we have one is mistaken, and must take it back. */
+void hf_nlm_proc_granted(void *service, struct hf_rpc_call *call)
+{
+	struct hf_xdr_in *in = hf_rpc_call_args(call);
+	struct hf_nlm_args args;
+
+	hf_nlm_get_test(&args, hf_rpc_call_header(call)->version, in);
+	if (!hf_xdr_in_is_ok(in))
+		hf_rpc_reply_garbage(call);
+	else
+		hf_nlm_reply(service, call, args.cookie, HF_NLM_DENIED);
+}

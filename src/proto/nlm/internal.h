@@ -1,0 +1,114 @@
+/* The inside of the lock manager. */
+#pragma once
+
+#include "base/hashtable.h"
+#include "base/list.h"
+#include "base/siphash.h"
+#include "client/client.h"
+#include "lock/lock.h"
+#include "loop/loop.h"
+#include "proto/nlm/nlm.h"
+#include "proto/nlm/way.h"
+#include "proto/nlm/wire.h"
+#include "recovery/recovery.h"
+#include "rpc/call.h"
+#include "rpc/replay.h"
+
+struct hf_nlm {
+	struct hf_nlm_options options;
+	char *server_name;
+	struct hf_locks *locks;
+	struct hf_clients *clients;
+	struct hf_lock_client stranger; /* who only asks (TEST) and is not known */
+	struct hf_client *recent;       /* the last one found: the next call is often his, too */
+	struct hf_hashtable grants_by_id;
+	struct hf_hashtable grants_by_cookie;
+	struct hf_list grants;
+	struct hf_list starting; /* those to be told at the end of this turn */
+	struct hf_task start_grants;
+	struct hf_siphash_key key;
+	struct hf_nlm_locals locals;
+	struct hf_nlm_files files;       /* exports is NULL: handles are opaque */
+	struct hf_nlm_verdict *verdicts; /* files.c */
+	struct hf_replay *repeats;       /* the _RES of _MSGs, by what they looked like */
+	struct hf_list messages;         /* _MSGs under way */
+	struct hf_nlm_counts counts;
+};
+
+/* request.c: a call, decoded, and whom it is about */
+struct hf_nlm_request {
+	struct hf_nlm *nlm;
+	struct hf_rpc_call *call;
+	uint32_t version;
+	struct hf_nlm_args args;
+	struct hf_client *client; /* a reference, or NULL */
+	struct hf_lock_target target;
+	struct hf_range range;
+};
+
+void hf_nlm_request_init(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call);
+/* The beginning of a handler: false where the call was a repeat or made no sense, and has been dealt with. */
+bool hf_nlm_request_begin(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call,
+			  void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in));
+void hf_nlm_request_deinit(struct hf_nlm_request *request);
+bool hf_nlm_is_msg(const struct hf_rpc_call *call);
+
+/* Each answers a status: GRANTED to go on, else what to reply. */
+/* Which file, for those who take nothing: whatever became of it. */
+enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_request *request);
+/* Which file, and may the caller lock it? */
+#define HF_NLM_LATER                                                                           \
+	((enum hf_nlm_stat)0x7fffffff) /* asked in the background: the handler is called again \
+					*/
+enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again);
+enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request); /* known or made, seen, its state noted */
+/* The client who has something of this owner in this file; NULL when nobody has. */
+void hf_nlm_find_holder(struct hf_nlm_request *request);
+/* GRANTED and BLOCKED may only be said to a client who will be told of our restart. */
+enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request);
+enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
+
+/* reply.c */
+/* At once. */
+void hf_nlm_reply(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes cookie,
+		  enum hf_nlm_stat stat);
+void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
+		       const struct hf_nlm_holder *holder);
+/* When all that was written so far is durable; what to undo if it cannot be. */
+typedef void (*hf_nlm_undo_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call);
+void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo);
+
+/* files.c */
+int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);
+void hf_nlm_files_deinit(struct hf_nlm *nlm);
+/* Which share a handle is of; false: it is not one of ours. */
+bool hf_nlm_files_share(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep);
+enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes handle,
+				    bool for_writing, hf_rpc_handler_fn again);
+
+/* msg.c */
+int hf_nlm_msgs_init(struct hf_nlm *nlm);
+void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
+bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call); /* true: dealt with */
+void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results);
+void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call); /* of any call that makes no sense */
+
+/* sight.c */
+const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
+void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind);
+
+/* granted.c */
+int hf_nlm_grants_init(struct hf_nlm *nlm);
+void hf_nlm_grants_deinit(struct hf_nlm *nlm);
+
+/* Handlers, by file */
+void hf_nlm_proc_test(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_lock(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_granted(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_share(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call);
+void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call);

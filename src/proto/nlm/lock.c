@@ -1,0 +1,107 @@
+/* LOCK and NM_LOCK, synchronous and _MSG. */
+#include "proto/nlm/internal.h"
+
+/* What cannot be made durable is not granted. Where the grant took nothing from its owner, releasing the
+ * range undoes it; else the owner is left with more than he knows of, until he unlocks: safe, and rare. */
+static void undo_lock(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	struct hf_nlm_request request;
+
+	hf_nlm_request_init(&request, nlm, call);
+	hf_nlm_get_lock(&request.args, request.version, hf_rpc_call_args(call));
+	hf_nlm_find_file(&request);
+	hf_nlm_find_holder(&request);
+	if (request.target.client)
+		hf_lock_release(nlm->locks, &request.target, request.range);
+	hf_nlm_request_deinit(&request);
+}
+
+static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *request)
+{
+	switch (hf_recovery_reclaim(recovery, request)) {
+	case HF_RECLAIM_NORMAL:
+		return true;
+	case HF_RECLAIM_BACKED:
+		request->backed_only = true;
+		return true;
+	case HF_RECLAIM_LATE:
+		request->reclaim = false;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void serve(struct hf_nlm_request *request, bool is_monitored)
+{
+	struct hf_nlm *nlm = request->nlm;
+	const struct hf_nlm_args *args = &request->args;
+	struct hf_recovery *recovery = nlm->options.recovery;
+	struct hf_lock_request lock = {
+		.who = request->target,
+		.range = request->range,
+		.offset = args->offset,
+		.len = args->len,
+		.mode = args->exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
+		.client_state = (uint32_t)(args->state ? args->state : request->client->sm_state),
+		.wait = args->block && is_monitored && !args->reclaim,
+		.reclaim = args->reclaim,
+		.is_volatile = !is_monitored,
+		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call)),
+		.stamp = hf_loop_now(nlm->options.loop),
+	};
+	uint64_t n_removed = hf_recovery_n_removed(recovery);
+	enum hf_nlm_stat stat;
+	int answer;
+
+	if (lock.reclaim && !apply_reclaim(recovery, &lock)) {
+		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_GRACE_PERIOD);
+		return;
+	}
+	answer = hf_lock_acquire(nlm->locks, &lock, NULL);
+	stat = hf_nlm_stat_from_lock(answer);
+	if (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED) {
+		hf_nlm_reply(nlm, request->call, args->cookie, stat);
+		return;
+	}
+	if (is_monitored && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
+		hf_lock_release(nlm->locks, &request->target, request->range);
+		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_NOLOCKS);
+		return;
+	}
+	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
+	hf_nlm_reply_kept(request, stat, hf_recovery_n_removed(recovery) == n_removed ? undo_lock : NULL);
+}
+
+/* Called again where the file had to be asked for first. */
+static void handle_lock(void *service, struct hf_rpc_call *call)
+{
+	struct hf_xdr_in *in = hf_rpc_call_args(call);
+	struct hf_nlm_request request;
+	enum hf_nlm_stat stat;
+
+	hf_nlm_request_init(&request, service, call);
+	hf_nlm_get_lock(&request.args, request.version, in);
+	if (!hf_xdr_in_is_ok(in)) {
+		hf_nlm_msg_garbage(request.nlm, call);
+		return;
+	}
+	stat = hf_nlm_check_file(&request, request.args.exclusive, handle_lock);
+	if (stat == HF_NLM_LATER)
+		return;
+	if (stat == HF_NLM_GRANTED_STAT && !hf_recovery_can_promise(request.nlm->options.recovery))
+		stat = HF_NLM_DENIED_NOLOCKS;
+	if (stat == HF_NLM_GRANTED_STAT)
+		stat = hf_nlm_get_client(&request);
+	if (stat == HF_NLM_GRANTED_STAT)
+		serve(&request, hf_rpc_call_header(call)->procedure != HF_NLM_NM_LOCK);
+	else
+		hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
+	hf_nlm_request_deinit(&request);
+}
+
+void hf_nlm_proc_lock(void *service, struct hf_rpc_call *call)
+{
+	if (!hf_nlm_msg_is_repeat(service, call))
+		handle_lock(service, call);
+}

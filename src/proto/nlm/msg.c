@@ -1,0 +1,154 @@
+/*
+ * The _MSG family: the call gets an empty reply, its result goes out as a call
+ * of ours, the _RES, to the lock manager of the host that asked.
+ *
+ * By UDP a _MSG may be doubled or delayed on its way. Its _RES is kept for a
+ * while: a repeat is told the same again, and nothing is done again.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "proto/nlm/internal.h"
+#include "rpc/client.h"
+
+#define RES_TIMEOUT_NS (5 * HF_NS_PER_S)
+#define MAX_REPEATS    4096
+
+/* A _MSG under way whose _RES is to be kept. */
+struct message {
+	struct hf_link link;
+	struct hf_rpc_call *call;
+	struct hf_replay_entry *entry;
+};
+
+static bool is_udp(const struct hf_rpc_call *call)
+{
+	return hf_rpc_call_transport(call) == HF_RPC_UDP;
+}
+
+static void on_res_sent(void *user, const struct hf_rpc_result *result)
+{
+	/* A _RES that did not arrive is asked for again. */
+}
+
+static void send_res(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results)
+{
+	const struct hf_rpc_header *header = hf_rpc_call_header(call);
+	struct hf_rpc_request request = {
+		.remote = *hf_rpc_call_peer(call),
+		.local = *hf_rpc_call_local(call),
+		.program = HF_NLM_PROGRAM,
+		.version = header->version,
+		.procedure = header->procedure + (HF_NLM_TEST_RES - HF_NLM_TEST_MSG),
+		.path = is_udp(call) ? HF_RPC_UDP_THEN_TCP : HF_RPC_TCP_THEN_UDP,
+		.args = results.data,
+		.args_len = results.len,
+		.timeout_ns = RES_TIMEOUT_NS,
+		.reserved_port = true,
+		.one_way = true,
+		.send = nlm->options.send,
+		.send_user = nlm->options.send_user,
+	};
+	int r;
+
+	request.remote.port = 0;
+	r = hf_rpc_client_call(nlm->options.client, NULL, &request, on_res_sent, NULL);
+	if (r < 0)
+		hf_trace(r);
+}
+
+int hf_nlm_msgs_init(struct hf_nlm *nlm)
+{
+	hf_list_init(&nlm->messages);
+	return hf_trace(hf_replay_new(&nlm->repeats, &nlm->key, MAX_REPEATS));
+}
+
+static struct message *find(struct hf_nlm *nlm, const struct hf_rpc_call *call)
+{
+	hf_list_for_each(link, &nlm->messages) {
+		struct message *message = hf_list_entry(link, struct message, link);
+
+		if (message->call == call)
+			return message;
+	}
+	return NULL;
+}
+
+static void message_free(struct message *message)
+{
+	hf_link_remove(&message->link);
+	free(message);
+}
+
+void hf_nlm_msgs_deinit(struct hf_nlm *nlm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&nlm->messages))) {
+		struct message *message = hf_list_entry(link, struct message, link);
+
+		hf_replay_forget(nlm->repeats, message->entry);
+		message_free(message);
+	}
+	nlm->repeats = hf_replay_free(nlm->repeats);
+}
+
+static void remember(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry *entry)
+{
+	struct message *message = malloc(sizeof(*message));
+
+	if (!message) {
+		hf_replay_forget(nlm->repeats, entry);
+		return;
+	}
+	*message = (struct message){ .call = call, .entry = entry };
+	hf_list_push_back(&nlm->messages, &message->link);
+}
+
+bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	uint8_t results[HF_REPLAY_MAX_REPLY];
+	struct hf_replay_entry *entry;
+	uint32_t len;
+
+	if (!hf_nlm_is_msg(call) || !is_udp(call))
+		return false;
+	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(call),
+				hf_rpc_call_message(call), NULL, NULL, results, &len, &entry)) {
+	case HF_REPLAY_NEW:
+		remember(nlm, call, entry);
+		return false;
+	case HF_REPLAY_DONE:
+		send_res(nlm, call, hf_bytes_of(results, len));
+		hf_rpc_reply_void(call);
+		return true;
+	case HF_REPLAY_BUSY:
+		hf_rpc_reply_void(call);
+		return true;
+	default:
+		return false;
+	}
+}
+
+void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results)
+{
+	struct message *message = is_udp(call) ? find(nlm, call) : NULL;
+
+	if (message) {
+		hf_replay_finish(nlm->repeats, message->entry, results);
+		message_free(message);
+	}
+	send_res(nlm, call, results);
+	hf_rpc_reply_void(call);
+}
+
+void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	struct message *message = find(nlm, call);
+
+	if (message) {
+		hf_replay_forget(nlm->repeats, message->entry);
+		message_free(message);
+	}
+	hf_rpc_reply_garbage(call);
+}

@@ -1,0 +1,117 @@
+#include "proto/nlm/nlm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+#include "proto/nlm/internal.h"
+
+#define MAX_REQUEST 8192
+
+/* The tables */
+
+static void proc_null(void *service, struct hf_rpc_call *call)
+{
+	hf_rpc_reply_void(call);
+}
+
+/* Results of _MSG calls: we never make any. */
+static void proc_ignore(void *service, struct hf_rpc_call *call)
+{
+	hf_rpc_reply_void(call);
+}
+
+/* A LOCK that was delayed on its way must not lock again after the UNLOCK. Over TCP there is no such delay.
+ */
+#define COMMON_PROCS                                                                                       \
+	[HF_NLM_NULL] = { .name = "NULL", .handle = proc_null },                                           \
+	[HF_NLM_TEST] = { .name = "TEST", .handle = hf_nlm_proc_test },                                    \
+	[HF_NLM_LOCK] = { .name = "LOCK", .handle = hf_nlm_proc_lock, .replay = HF_RPC_REPLAY_UDP },       \
+	[HF_NLM_CANCEL] = { .name = "CANCEL", .handle = hf_nlm_proc_cancel, .replay = HF_RPC_REPLAY_UDP }, \
+	[HF_NLM_UNLOCK] = { .name = "UNLOCK", .handle = hf_nlm_proc_unlock, .replay = HF_RPC_REPLAY_UDP }, \
+	[HF_NLM_GRANTED] = { .name = "GRANTED", .handle = hf_nlm_proc_granted },                           \
+	[HF_NLM_TEST_MSG] = { .name = "TEST_MSG", .handle = hf_nlm_proc_test },                            \
+	[HF_NLM_LOCK_MSG] = { .name = "LOCK_MSG", .handle = hf_nlm_proc_lock },                            \
+	[HF_NLM_CANCEL_MSG] = { .name = "CANCEL_MSG", .handle = hf_nlm_proc_cancel },                      \
+	[HF_NLM_UNLOCK_MSG] = { .name = "UNLOCK_MSG", .handle = hf_nlm_proc_unlock },                      \
+	[HF_NLM_GRANTED_MSG] = { .name = "GRANTED_MSG", .handle = hf_nlm_proc_granted },                   \
+	[HF_NLM_TEST_RES] = { .name = "TEST_RES", .handle = proc_ignore },                                 \
+	[HF_NLM_LOCK_RES] = { .name = "LOCK_RES", .handle = proc_ignore },                                 \
+	[HF_NLM_CANCEL_RES] = { .name = "CANCEL_RES", .handle = proc_ignore },                             \
+	[HF_NLM_UNLOCK_RES] = { .name = "UNLOCK_RES", .handle = proc_ignore },                             \
+	[HF_NLM_GRANTED_RES] = { .name = "GRANTED_RES", .handle = hf_nlm_proc_granted_res },               \
+	[HF_NLM_SM_NOTIFY] = { .name = "SM_NOTIFY", .handle = hf_nlm_proc_sm_notify }
+
+static const struct hf_rpc_proc old_procs[] = {
+	COMMON_PROCS,
+};
+
+static const struct hf_rpc_proc procs[] = {
+	COMMON_PROCS,
+	[HF_NLM_SHARE] = { .name = "SHARE", .handle = hf_nlm_proc_share, .replay = HF_RPC_REPLAY_ALWAYS },
+	[HF_NLM_UNSHARE] = { .name = "UNSHARE",
+			     .handle = hf_nlm_proc_unshare,
+			     .replay = HF_RPC_REPLAY_ALWAYS },
+	[HF_NLM_NM_LOCK] = { .name = "NM_LOCK", .handle = hf_nlm_proc_lock, .replay = HF_RPC_REPLAY_UDP },
+	[HF_NLM_FREE_ALL] = { .name = "FREE_ALL", .handle = hf_nlm_proc_free_all },
+};
+
+static const struct hf_rpc_version versions[] = {
+	{ .version = 1, .n_procs = HF_ARRAY_SIZE(old_procs), .procs = old_procs },
+	{ .version = 3, .n_procs = HF_ARRAY_SIZE(procs), .procs = procs },
+	{ .version = 4, .n_procs = HF_ARRAY_SIZE(procs), .procs = procs },
+};
+
+const struct hf_rpc_program hf_nlm_program = {
+	.program = HF_NLM_PROGRAM,
+	.name = "nlockmgr",
+	.n_versions = HF_ARRAY_SIZE(versions),
+	.versions = versions,
+	.max_request = MAX_REQUEST,
+	.at_home = true,
+};
+
+/* Life */
+
+int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
+{
+	hf_cleanup(hf_nlm_freep) struct hf_nlm *nlm = calloc(1, sizeof(*nlm));
+	int r;
+
+	if (!nlm)
+		return hf_trace(-ENOMEM);
+	nlm->options = *options;
+	nlm->locks = hf_recovery_locks(options->recovery);
+	nlm->clients = hf_recovery_clients(options->recovery);
+	nlm->server_name = strdup(options->server_name);
+	hf_list_init(&nlm->grants);
+	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
+	hf_lock_client_init(nlm->locks, &nlm->stranger);
+	r = nlm->server_name ? hf_nlm_files_init(nlm, options->files) : -ENOMEM;
+	if (r == 0)
+		r = hf_nlm_msgs_init(nlm);
+	if (r == 0)
+		r = hf_nlm_grants_init(nlm);
+	if (r < 0)
+		return hf_trace(r);
+	*nlmp = nlm;
+	nlm = NULL;
+	return 0;
+}
+
+struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
+{
+	if (!nlm)
+		return NULL;
+	hf_nlm_grants_deinit(nlm);
+	if (nlm->repeats)
+		hf_nlm_msgs_deinit(nlm);
+	hf_nlm_locals_deinit(&nlm->locals);
+	hf_nlm_files_deinit(nlm);
+	hf_client_unref(nlm->recent);
+	free(nlm->server_name);
+	free(nlm);
+	return NULL;
+}

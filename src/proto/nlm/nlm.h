@@ -1,0 +1,70 @@
+/*
+ * The lock manager: program 100021, versions 1, 3 and 4, over the lock table.
+ *
+ * A handler decodes (wire.c), finds out who calls and about which file
+ * (request.c), asks the lock table one thing, and replies when what it promises
+ * is durable (reply.c). A waiter that gets its lock is called back (granted.c).
+ *
+ * Who: a client is (source address, caller_name), an owner that and svid. The
+ * transport, the version and the cookie never count. A host that was renamed
+ * while it held locks is still found when it unlocks; nobody is believed to be
+ * another because of the name he gives.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "rpc/program.h"
+
+struct hf_exports;
+struct hf_jobs;
+struct hf_loop;
+struct hf_nlm;
+struct hf_recovery;
+struct hf_rpc_client;
+
+/* What file handles stand for. */
+struct hf_nlm_files {
+	struct hf_exports *exports;
+	struct hf_jobs *jobs; /* for what may wait for a disk */
+	/* The lock table's number for an export. */
+	uint32_t (*share_of)(void *user, uint64_t export_id);
+	void *user;
+};
+
+struct hf_nlm_options {
+	struct hf_loop *loop;
+	struct hf_recovery *recovery;
+	struct hf_rpc_client *client; /* for call-backs */
+	const struct hf_nlm_files
+		*files; /* NULL: handles are opaque, another server's; each is a file of share 0 */
+	const char *server_name;
+	/* Sends a datagram from the port that we listen on: BSD and macOS take a _RES from nowhere else. */
+	void (*send)(void *user, const struct hf_addr *local, const struct hf_addr *to,
+		     struct hf_bytes message);
+	void *send_user;
+	uint64_t grant_try_ns;     /* for one try to tell a waiter; 0: 5 s */
+	uint64_t grant_give_up_ns; /* for all of them; 0: 30 s */
+};
+
+extern const struct hf_rpc_program hf_nlm_program; /* its service is a struct hf_nlm */
+
+int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options);
+struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm);
+
+HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
+
+/* Sight */
+struct hf_nlm_counts {
+	uint64_t grants_told;      /* and taken */
+	uint64_t grants_refused;   /* by the client */
+	uint64_t grants_abandoned; /* nobody answered in time */
+	uint64_t grants_retried;   /* tries beyond the first */
+	size_t grants_in_flight;
+};
+
+void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp);

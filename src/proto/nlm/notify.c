@@ -1,0 +1,79 @@
+/*
+ * FREE_ALL, by which a client says that it has started anew and holds nothing;
+ * and the private procedure 16, by which a statd on this host says that of
+ * another. Only a client's own address, or this host, is believed.
+ */
+#include <string.h>
+
+#include "proto/nlm/internal.h"
+
+#define PROTOCOL       "nlm"
+#define RESERVED_PORTS 1024
+
+static bool is_named(const struct hf_client *client, struct hf_bytes name)
+{
+	return strcmp(client->protocol, PROTOCOL) == 0 && hf_bytes_equal(hf_bytes_of_str(client->name), name);
+}
+
+void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm *nlm = service;
+	struct hf_client *client = NULL;
+	struct hf_nlm_notify notify;
+
+	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(call), client)))
+		if (is_named(client, notify.name))
+			hf_recovery_client_died(nlm->options.recovery, client, "free_all");
+	hf_rpc_reply_void(call);
+}
+
+static bool is_from_this_host(const struct hf_rpc_call *call)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+
+	return hf_addr_is_loopback(peer) && peer->port < RESERVED_PORTS;
+}
+
+/* The name is what the statd was asked to watch: an address, or a caller_name. */
+static void note_reboot(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
+{
+	struct hf_client *client;
+	struct hf_addr address;
+	char text[HF_ADDR_TEXT];
+	bool is_address = false;
+
+	if (notify->name.len < sizeof(text)) {
+		memcpy(text, notify->name.data, notify->name.len);
+		text[notify->name.len] = '\0';
+		is_address = hf_addr_parse(&address, text);
+	}
+	for (uint64_t serial = 0; (client = hf_clients_next(nlm->clients, serial)); hf_client_unref(client)) {
+		serial = client->serial;
+		if (is_named(client, notify->name) ||
+		    (is_address && strcmp(client->protocol, PROTOCOL) == 0 &&
+		     hf_addr_same_host(&client->address, &address)))
+			hf_recovery_client_state(nlm->options.recovery, client, notify->state);
+	}
+}
+
+void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm_notify notify;
+
+	hf_nlm_get_sm_notify(&notify, hf_rpc_call_args(call));
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	if (!is_from_this_host(call)) {
+		hf_rpc_reply_auth_error(call, HF_RPC_AUTH_TOOWEAK);
+		return;
+	}
+	note_reboot(service, &notify);
+	hf_rpc_reply_void(call);
+}

@@ -1,0 +1,110 @@
+/* Replies: at once, or when the store has what they promise. */
+#include <stdlib.h>
+
+#include "proto/nlm/internal.h"
+
+static void put_results(struct hf_xdr_out *out, const struct hf_rpc_header *header, struct hf_bytes cookie,
+			enum hf_nlm_stat stat)
+{
+	if (header->procedure == HF_NLM_SHARE || header->procedure == HF_NLM_UNSHARE)
+		hf_nlm_put_share_res(out, header->version, cookie, stat);
+	else
+		hf_nlm_put_res(out, header->version, cookie, stat);
+}
+
+void hf_nlm_reply(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes cookie, enum hf_nlm_stat stat)
+{
+	const struct hf_rpc_header *header = hf_rpc_call_header(call);
+	uint8_t results[HF_NLM_MAX_RES];
+	struct hf_xdr_out out;
+
+	hf_rpc_call_note(call, hf_nlm_stat_name(stat));
+	if (!hf_nlm_is_msg(call)) {
+		put_results(hf_rpc_reply_begin(call, 16 + cookie.len), header, cookie, stat);
+		hf_rpc_reply_end(call);
+		return;
+	}
+	hf_xdr_out_init(&out, results, sizeof(results));
+	put_results(&out, header, cookie, stat);
+	hf_nlm_msg_answer(nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
+}
+
+void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
+		       const struct hf_nlm_holder *holder)
+{
+	struct hf_rpc_call *call = request->call;
+	uint8_t results[HF_NLM_MAX_RES];
+	struct hf_xdr_out out;
+
+	hf_rpc_call_note(call, hf_nlm_stat_name(stat));
+	if (!hf_nlm_is_msg(call)) {
+		hf_nlm_put_test_res(hf_rpc_reply_begin(call, HF_NLM_MAX_RES), request->version,
+				    request->args.cookie, stat, holder);
+		hf_rpc_reply_end(call);
+		return;
+	}
+	hf_xdr_out_init(&out, results, sizeof(results));
+	hf_nlm_put_test_res(&out, request->version, request->args.cookie, stat, holder);
+	hf_nlm_msg_answer(request->nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
+}
+
+/* Replies that wait for the store */
+
+struct kept_reply {
+	struct hf_promise promise;
+	struct hf_nlm *nlm;
+	struct hf_rpc_call *call;
+	enum hf_nlm_stat stat;
+	hf_nlm_undo_fn undo;
+};
+
+static void on_promise(struct hf_promise *promise, bool kept)
+{
+	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
+	struct hf_bytes cookie;
+
+	if (!kept) {
+		if (reply->undo)
+			reply->undo(reply->nlm, reply->call);
+		reply->stat = HF_NLM_DENIED_NOLOCKS;
+	}
+	hf_rpc_call_rewind(reply->call);
+	cookie = hf_xdr_get_opaque(hf_rpc_call_args(reply->call),
+				   HF_NLM_MAX_NETOBJ); /* first in all arguments */
+	hf_nlm_reply(reply->nlm, reply->call, cookie, reply->stat);
+	free(reply);
+}
+
+static void give_up(struct hf_nlm_request *request, hf_nlm_undo_fn undo)
+{
+	if (undo) {
+		hf_rpc_call_rewind(request->call);
+		undo(request->nlm, request->call);
+	}
+	hf_nlm_reply(request->nlm, request->call, request->args.cookie, HF_NLM_DENIED_NOLOCKS);
+}
+
+void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo)
+{
+	struct hf_recovery *recovery = request->nlm->options.recovery;
+	struct kept_reply *reply;
+
+	if (hf_recovery_is_kept(recovery, request->client)) {
+		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+		return;
+	}
+	reply = malloc(sizeof(*reply));
+	if (!reply) {
+		give_up(request, undo);
+		return;
+	}
+	*reply =
+		(struct kept_reply){ .nlm = request->nlm, .call = request->call, .stat = stat, .undo = undo };
+	if (hf_rpc_call_keep(request->call) < 0) {
+		/* The call has been answered SYSTEM_ERR; the client asks again. */
+		free(reply);
+		return;
+	}
+	if (hf_recovery_promise(recovery, &reply->promise, request->client, on_promise))
+		on_promise(&reply->promise, true);
+}

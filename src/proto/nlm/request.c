@@ -1,0 +1,189 @@
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "proto/nlm/internal.h"
+
+#define PROTOCOL "nlm"
+
+bool hf_nlm_is_msg(const struct hf_rpc_call *call)
+{
+	uint32_t procedure = hf_rpc_call_header(call)->procedure;
+
+	return procedure >= HF_NLM_TEST_MSG && procedure <= HF_NLM_GRANTED_MSG;
+}
+
+void hf_nlm_request_init(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	request->nlm = nlm;
+	request->call = call;
+	request->version = hf_rpc_call_header(call)->version;
+	request->client = NULL;
+}
+
+bool hf_nlm_request_begin(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call,
+			  void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in))
+{
+	struct hf_xdr_in *in = hf_rpc_call_args(call);
+
+	if (hf_nlm_msg_is_repeat(nlm, call))
+		return false;
+	hf_nlm_request_init(request, nlm, call);
+	get(&request->args, request->version, in);
+	if (hf_xdr_in_is_ok(in))
+		return true;
+	hf_nlm_msg_garbage(nlm, call);
+	return false;
+}
+
+void hf_nlm_request_deinit(struct hf_nlm_request *request)
+{
+	request->client = hf_client_unref(request->client);
+}
+
+enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_request *request)
+{
+	const struct hf_nlm_args *args = &request->args;
+	uint32_t share = 0;
+	bool is_ours = hf_nlm_files_share(request->nlm, args->handle, &share);
+
+	request->target = (struct hf_lock_target){
+		.share = share,
+		.handle = args->handle,
+		.owner_id = (uint32_t)args->svid,
+		.oh = args->oh,
+	};
+	if (hf_nlm_range_of(&request->range, request->version, args))
+		return HF_NLM_FBIG;
+	return is_ours ? HF_NLM_GRANTED_STAT : HF_NLM_STALE_FH;
+}
+
+enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+{
+	enum hf_nlm_stat stat = hf_nlm_find_file(request);
+
+	if (stat == HF_NLM_GRANTED_STAT)
+		stat = hf_nlm_files_check(request->nlm, request->call, request->args.handle, for_writing,
+					  again);
+	return stat;
+}
+
+static void use_client(struct hf_nlm_request *request, struct hf_client *client)
+{
+	request->client = client;
+	request->target.client = &client->holds;
+}
+
+static bool is_recent(const struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name)
+{
+	return nlm->recent && hf_addr_same_host(&nlm->recent->address, peer) &&
+	       hf_bytes_equal(hf_bytes_of_str(nlm->recent->name), name);
+}
+
+static void make_recent(struct hf_nlm *nlm, struct hf_client *client)
+{
+	hf_client_unref(nlm->recent);
+	nlm->recent = hf_client_ref(client);
+}
+
+static struct hf_client *find_exact(struct hf_nlm_request *request)
+{
+	struct hf_nlm *nlm = request->nlm;
+	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
+
+	if (is_recent(nlm, peer, request->args.caller))
+		return hf_client_ref(nlm->recent);
+	return hf_clients_find(nlm->clients, PROTOCOL, peer, request->args.caller);
+}
+
+/* A state number that is newer than the last one is evidence of a reboot. An older one is a straggler from
+ * before it, and 0 is what Linux says when it reclaims or does not know yet. */
+static void note_state(struct hf_nlm_request *request)
+{
+	struct hf_client *client = request->client;
+	int32_t state = request->args.state;
+
+	if (state == 0 || state == client->sm_state)
+		return;
+	if (client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0)
+		hf_recovery_client_state(request->nlm->options.recovery, client, state);
+}
+
+enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
+{
+	struct hf_nlm *nlm = request->nlm;
+	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
+	struct hf_client *client = NULL;
+
+	if (is_recent(nlm, peer, request->args.caller)) {
+		client = hf_client_ref(nlm->recent);
+	} else if (hf_clients_get(&client, nlm->clients, PROTOCOL, peer, request->args.caller) < 0) {
+		return HF_NLM_DENIED_NOLOCKS; /* a name that nobody may have, or no memory */
+	} else {
+		make_recent(nlm, client);
+	}
+	use_client(request, client);
+	hf_client_seen(client, hf_rpc_call_local(request->call));
+	note_state(request);
+	return HF_NLM_GRANTED_STAT;
+}
+
+void hf_nlm_find_holder(struct hf_nlm_request *request)
+{
+	struct hf_nlm *nlm = request->nlm;
+	struct hf_client *exact = find_exact(request), *client = NULL, *other = NULL;
+	size_t n = 0;
+
+	if (exact) {
+		use_client(request, exact);
+		hf_client_seen(exact, hf_rpc_call_local(request->call));
+		if (hf_client_is_alone(exact) || hf_lock_is_involved(nlm->locks, &request->target))
+			return;
+	}
+	/* Renamed since? Then one, and only one, of those at this address has this owner in this file. */
+	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(request->call), client))) {
+		request->target.client = &client->holds;
+		if (client == exact || strcmp(client->protocol, PROTOCOL) != 0 ||
+		    !hf_lock_is_involved(nlm->locks, &request->target))
+			continue;
+		n++;
+		hf_client_unref(other);
+		other = hf_client_ref(client);
+	}
+	if (n == 1) {
+		hf_client_unref(exact);
+		use_client(request, other);
+		return;
+	}
+	hf_client_unref(other);
+	request->target.client = exact ? &exact->holds : NULL;
+}
+
+enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request)
+{
+	struct hf_client *client = request->client;
+	const struct hf_addr *local = hf_rpc_call_local(request->call);
+
+	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
+		return HF_NLM_GRANTED_STAT;
+	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;
+}
+
+enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)
+{
+	switch (answer) {
+	case HF_LOCK_OK:
+		return HF_NLM_GRANTED_STAT;
+	case HF_LOCK_E_CONFLICT:
+		return HF_NLM_DENIED;
+	case HF_LOCK_E_QUEUED:
+		return HF_NLM_BLOCKED;
+	case HF_LOCK_E_GRACE:
+	case HF_LOCK_E_NOT_BACKED:
+		return HF_NLM_DENIED_GRACE_PERIOD;
+	case HF_LOCK_E_DEADLOCK:
+		return HF_NLM_DEADLCK;
+	default:
+		return HF_NLM_DENIED_NOLOCKS; /* limits, memory, a store that cannot write */
+	}
+}

@@ -1,0 +1,39 @@
+/* For those who watch and count. */
+#include "base/macros.h"
+#include "proto/nlm/internal.h"
+
+const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
+{
+	static const char *const names[] = {
+		[HF_NLM_GRANTED_STAT] = "GRANTED",
+		[HF_NLM_DENIED] = "DENIED",
+		[HF_NLM_DENIED_NOLOCKS] = "DENIED_NOLOCKS",
+		[HF_NLM_BLOCKED] = "BLOCKED",
+		[HF_NLM_DENIED_GRACE_PERIOD] = "DENIED_GRACE_PERIOD",
+		[HF_NLM_DEADLCK] = "DEADLCK",
+		[HF_NLM_ROFS] = "ROFS",
+		[HF_NLM_STALE_FH] = "STALE_FH",
+		[HF_NLM_FBIG] = "FBIG",
+		[HF_NLM_FAILED] = "FAILED",
+	};
+
+	return (size_t)stat < HF_ARRAY_SIZE(names) ? names[stat] : "FAILED";
+}
+
+void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
+{
+	struct hf_recovery *recovery = request->nlm->options.recovery;
+	const struct hf_lock_view view = {
+		.who = request->target,
+		.range = request->range,
+		.mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
+	};
+
+	if (HF_UNLIKELY(hf_recovery_wants_locks(recovery)))
+		hf_recovery_tell_lock(recovery, kind, &view);
+}
+
+void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)
+{
+	*countsp = nlm->counts;
+}

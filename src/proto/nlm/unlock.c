@@ -1,0 +1,83 @@
+/* TEST, UNLOCK and CANCEL, synchronous and _MSG: what takes nothing, and needs no registration. */
+#include "proto/nlm/internal.h"
+
+/* UNLOCK: always granted, whatever it covers, and whether or not the file is still there. */
+void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm_request request;
+	enum hf_nlm_stat stat;
+
+	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_unlock))
+		return;
+	stat = hf_nlm_find_file(&request);
+	if (stat != HF_NLM_FBIG) {
+		hf_nlm_find_holder(&request);
+		stat = HF_NLM_GRANTED_STAT;
+		if (request.target.client &&
+		    hf_lock_release(request.nlm->locks, &request.target, request.range) < 0)
+			stat = HF_NLM_DENIED_NOLOCKS; /* no memory to split a lock */
+		else if (request.target.client)
+			hf_nlm_tell(&request, HF_EVENT_UNLOCK);
+	}
+	hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
+	hf_nlm_request_deinit(&request);
+}
+
+/* CANCEL: by owner, file, range and mode; a grant that is on its way is taken back. */
+void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm_request request;
+	enum hf_nlm_stat stat;
+
+	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_cancel))
+		return;
+	stat = hf_nlm_find_file(&request);
+	if (stat != HF_NLM_FBIG) {
+		enum hf_lock_mode mode = request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+
+		hf_nlm_find_holder(&request);
+		stat = HF_NLM_GRANTED_STAT;
+		/* He has it by now, firmly: denied, and the client unlocks it. */
+		if (request.target.client && hf_lock_cancel(request.nlm->locks, &request.target,
+							    request.range, mode) == HF_LOCK_E_HELD)
+			stat = HF_NLM_DENIED;
+	}
+	hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
+	hf_nlm_request_deinit(&request);
+}
+
+static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
+{
+	return (struct hf_nlm_holder){
+		.exclusive = lock->mode == HF_LOCK_EXCLUSIVE,
+		.svid = (int32_t)lock->who.owner_id,
+		.oh = lock->who.oh,
+		.offset = lock->range.start,
+		.len = hf_range_len(lock->range),
+	};
+}
+
+/* TEST: shows one of those in the way. Who only asks is not registered. */
+void hf_nlm_proc_test(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm_holder holder = { 0 };
+	struct hf_nlm_request request;
+	struct hf_lock_view conflict;
+	enum hf_nlm_stat stat;
+
+	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_test))
+		return;
+	stat = hf_nlm_find_file(&request);
+	if (stat == HF_NLM_GRANTED_STAT) {
+		hf_nlm_find_holder(&request);
+		if (!request.target.client)
+			request.target.client = &request.nlm->stranger;
+		stat = hf_nlm_stat_from_lock(
+			hf_lock_test(request.nlm->locks, &request.target, request.range,
+				     request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED, &conflict));
+		if (stat == HF_NLM_DENIED)
+			holder = holder_of(&conflict);
+	}
+	hf_nlm_reply_test(&request, stat, &holder);
+	hf_nlm_request_deinit(&request);
+}

@@ -1,0 +1,35 @@
+/*
+ * How a LOCK came: remembered for each waiter, because its GRANTED must go back
+ * the same way, in the same version and from the same address of ours. It fits
+ * into the waiter's user pointer: our addresses are few, and kept once each.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+
+struct hf_rpc_call;
+
+#define HF_NLM_MAX_LOCALS 1024 /* addresses of ours; beyond, the client's last one is taken */
+
+struct hf_nlm_locals {
+	struct hf_addr *all; /* their ports are 0 */
+	size_t n;
+};
+
+struct hf_nlm_way {
+	uint8_t version;
+	bool is_tcp;
+	bool is_msg;
+	uint16_t local; /* its place in hf_nlm_locals, from 1; 0: not remembered */
+};
+
+void hf_nlm_locals_deinit(struct hf_nlm_locals *locals);
+struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call);
+void *hf_nlm_way_pack(struct hf_nlm_way way);
+struct hf_nlm_way hf_nlm_way_unpack(const void *user);
+/* NULL where it was not remembered. */
+const struct hf_addr *hf_nlm_way_local(const struct hf_nlm_locals *locals, struct hf_nlm_way way);

@@ -1,0 +1,165 @@
+#include "proto/nlm/wire.h"
+
+#define OLD_MAX ((uint64_t)INT32_MAX) /* the last byte that versions 1 and 3 know */
+
+static bool is_old(uint32_t version)
+{
+	return version < 4;
+}
+
+/* Decoding */
+
+static void get_cookie(struct hf_nlm_args *args, struct hf_xdr_in *in)
+{
+	*args = (struct hf_nlm_args){ .cookie = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ) };
+}
+
+static void get_alock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	args->caller = hf_xdr_get_string(in, HF_NLM_MAX_STRING);
+	args->handle = hf_xdr_get_opaque(in, HF_NLM_MAX_HANDLE);
+	args->oh = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ);
+	args->svid = hf_xdr_get_i32(in);
+	if (is_old(version)) {
+		args->offset = hf_xdr_get_u32(in);
+		args->len = hf_xdr_get_u32(in);
+	} else {
+		args->offset = hf_xdr_get_u64(in);
+		args->len = hf_xdr_get_u64(in);
+	}
+}
+
+void hf_nlm_get_test(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	get_cookie(args, in);
+	args->exclusive = hf_xdr_get_bool(in);
+	get_alock(args, version, in);
+}
+
+void hf_nlm_get_lock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	hf_nlm_get_cancel(args, version, in);
+	args->reclaim = hf_xdr_get_bool(in);
+	args->state = hf_xdr_get_i32(in);
+}
+
+void hf_nlm_get_cancel(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	get_cookie(args, in);
+	args->block = hf_xdr_get_bool(in);
+	args->exclusive = hf_xdr_get_bool(in);
+	get_alock(args, version, in);
+}
+
+void hf_nlm_get_unlock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	get_cookie(args, in);
+	get_alock(args, version, in);
+}
+
+void hf_nlm_get_share(struct hf_nlm_args *args, struct hf_xdr_in *in)
+{
+	get_cookie(args, in);
+	args->caller = hf_xdr_get_string(in, HF_NLM_MAX_STRING);
+	args->handle = hf_xdr_get_opaque(in, HF_NLM_MAX_HANDLE);
+	args->oh = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ);
+	args->share_mode = hf_xdr_get_u32(in);
+	args->share_access = hf_xdr_get_u32(in);
+	if (hf_xdr_in_left(in)) /* some clients leave it out */
+		args->reclaim = hf_xdr_get_bool(in);
+	if (args->share_mode > 3 || args->share_access > 3)
+		hf_xdr_in_fail(in);
+}
+
+void hf_nlm_get_res(struct hf_nlm_res *res, struct hf_xdr_in *in)
+{
+	res->cookie = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ);
+	res->stat = (enum hf_nlm_stat)hf_xdr_get_u32(in);
+}
+
+void hf_nlm_get_notify(struct hf_nlm_notify *notify, struct hf_xdr_in *in)
+{
+	notify->name = hf_xdr_get_string(in, HF_NLM_MAX_STRING);
+	notify->state = hf_xdr_get_i32(in);
+}
+
+void hf_nlm_get_sm_notify(struct hf_nlm_notify *notify, struct hf_xdr_in *in)
+{
+	hf_nlm_get_notify(notify, in);
+	hf_xdr_get_fixed(in, 16); /* priv: the cookie of a registration with a statd that we do not use */
+}
+
+/* A range of the old versions that ends beyond what they can say goes to the end, as Linux reads it. */
+int hf_nlm_range_of(struct hf_range *rangep, uint32_t version, const struct hf_nlm_args *args)
+{
+	bool is_beyond = is_old(version) && args->len && args->offset + args->len - 1 > OLD_MAX;
+
+	return hf_range_from_offset_len(rangep, args->offset, is_beyond ? 0 : args->len);
+}
+
+/* Encoding */
+
+/* What the old versions have no word for. */
+static enum hf_nlm_stat narrow_stat(uint32_t version, enum hf_nlm_stat stat)
+{
+	if (!is_old(version) || stat < HF_NLM_DEADLCK)
+		return stat;
+	return stat == HF_NLM_DEADLCK ? HF_NLM_DENIED : HF_NLM_DENIED_NOLOCKS;
+}
+
+void hf_nlm_put_res(struct hf_xdr_out *out, uint32_t version, struct hf_bytes cookie, enum hf_nlm_stat stat)
+{
+	hf_xdr_put_opaque(out, cookie);
+	hf_xdr_put_u32(out, narrow_stat(version, stat));
+}
+
+static void put_range(struct hf_xdr_out *out, uint32_t version, uint64_t offset, uint64_t len)
+{
+	if (is_old(version)) {
+		hf_xdr_put_u32(out, (uint32_t)offset);
+		hf_xdr_put_u32(out, (uint32_t)len);
+	} else {
+		hf_xdr_put_u64(out, offset);
+		hf_xdr_put_u64(out, len);
+	}
+}
+
+/* Somebody else's range, which may be one that the old versions cannot say: as much of it as they can. */
+static void put_holder_range(struct hf_xdr_out *out, uint32_t version, uint64_t offset, uint64_t len)
+{
+	if (is_old(version) && offset > OLD_MAX)
+		offset = OLD_MAX;
+	if (is_old(version) && len && len - 1 > OLD_MAX - offset)
+		len = 0;
+	put_range(out, version, offset, len);
+}
+
+void hf_nlm_put_test_res(struct hf_xdr_out *out, uint32_t version, struct hf_bytes cookie,
+			 enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)
+{
+	hf_nlm_put_res(out, version, cookie, stat);
+	if (narrow_stat(version, stat) != HF_NLM_DENIED)
+		return;
+	hf_xdr_put_bool(out, holder->exclusive);
+	hf_xdr_put_i32(out, holder->svid);
+	hf_xdr_put_opaque(out, holder->oh);
+	put_holder_range(out, version, holder->offset, holder->len);
+}
+
+void hf_nlm_put_share_res(struct hf_xdr_out *out, uint32_t version, struct hf_bytes cookie,
+			  enum hf_nlm_stat stat)
+{
+	hf_nlm_put_res(out, version, cookie, stat);
+	hf_xdr_put_u32(out, 0); /* sequence: nobody uses it */
+}
+
+void hf_nlm_put_granted(struct hf_xdr_out *out, uint32_t version, const struct hf_nlm_args *args)
+{
+	hf_xdr_put_opaque(out, args->cookie);
+	hf_xdr_put_bool(out, args->exclusive);
+	hf_xdr_put_opaque(out, args->caller);
+	hf_xdr_put_opaque(out, args->handle);
+	hf_xdr_put_opaque(out, args->oh);
+	hf_xdr_put_i32(out, args->svid);
+	put_range(out, version, args->offset, args->len);
+}

@@ -1,0 +1,75 @@
+"""A PostgreSQL of the test's own: a private cluster in a temporary directory, reached by its Unix socket."""
+
+import glob
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+
+from rpc import PATIENCE
+
+
+def programs():
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+    return found[-1] if found and os.path.exists(os.path.join(found[-1], "initdb")) else None
+
+
+class Cluster:
+    def __init__(self):
+        self.bin = programs()
+        self.path = tempfile.mkdtemp(prefix="hf-pg-")
+        self.user = self._user()
+        if self.user:
+            os.chown(self.path, self.user.pw_uid, self.user.pw_gid)
+        self._run("initdb", "-A", "trust", "-U", "postgres", "-N", "--locale=C", "-E", "UTF8").wait()
+        self.server = None
+
+    @staticmethod
+    def _user():
+        """PostgreSQL refuses to run as root."""
+        if os.geteuid() != 0:
+            return None
+        for name in ("postgres", "nobody"):
+            try:
+                return pwd.getpwnam(name)
+            except KeyError:
+                continue
+        return None
+
+    @property
+    def connection(self):
+        return f"host={self.path} user=postgres dbname=postgres"
+
+    def _run(self, program, *words):
+        as_user = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
+        with open(os.path.join(self.path, "log"), "ab") as log:
+            return subprocess.Popen(
+                [os.path.join(self.bin, program), "-D", os.path.join(self.path, "data"), *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path, **as_user,
+            )  # fmt: skip
+
+    def start(self):
+        self.server = self._run("postgres", "-k", self.path, "-c", "listen_addresses=", "-c", "shared_buffers=16MB")
+        ask = [os.path.join(self.bin, "pg_isready"), "-h", self.path, "-q"]
+        end = time.monotonic() + PATIENCE
+        while subprocess.run(ask, check=False).returncode != 0:
+            if self.server.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("PostgreSQL does not start")
+            time.sleep(0.02)
+        return self
+
+    def kill(self):
+        """SIGKILL, and whatever it started notices and ends."""
+        self.server.kill()
+        self.server.wait()
+
+    def close(self):
+        if self.server and self.server.poll() is None:
+            self.server.terminate()  # waits for nobody: there are no other clients left
+            try:
+                self.server.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        shutil.rmtree(self.path, ignore_errors=True)

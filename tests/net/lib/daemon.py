@@ -1,0 +1,84 @@
+"""The real holdfastd, in a namespace, with a state directory of its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from rpc import PATIENCE
+
+# What a sanitizer or an assertion leaves behind.
+SCARS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion")
+
+
+class Failed(Exception):
+    pass
+
+
+class Daemon:
+    """@program with `KEY=VALUE` @settings. start() and crash() may be repeated: the state directory stays."""
+
+    def __init__(self, program, namespace, settings=()):
+        self.program = program
+        self.namespace = namespace
+        self.settings = list(settings)
+        self.state_dir = tempfile.mkdtemp(prefix="hf-net-")
+        self.log_path = os.path.join(self.state_dir, "log")
+        self.process = None
+
+    @property
+    def ports_file(self):
+        return os.path.join(self.state_dir, "state", "ports.json")
+
+    @property
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def start(self, *more, flags=()):
+        words = [self.program, *flags, "--set", f"server.state_dir={self.state_dir}/state"]
+        for setting in [*self.settings, *more]:
+            words += ["--set", setting]
+        with open(self.log_path, "ab") as log, self.namespace:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        end = time.monotonic() + PATIENCE
+        while not self._is_ready():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise Failed(f"holdfastd did not start:\n{self.log}")
+            time.sleep(0.005)
+        return self
+
+    def _is_ready(self):
+        try:
+            with open(self.ports_file, encoding="utf-8") as ports:
+                return json.load(ports)["pid"] == self.process.pid
+        except (OSError, ValueError):
+            return False
+
+    def crash(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """SIGTERM; it must end with 0 and leave no scars in its log."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise Failed(f"holdfastd does not stop:\n{self.log}") from None
+        log = self.log
+        if self.process and self.process.returncode != 0 or any(scar in log for scar in SCARS):
+            raise Failed(f"holdfastd ended with {self.process.returncode}:\n{log}")
+
+    def close(self):
+        """Takes it down and removes what it left, whatever happened."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.state_dir, ignore_errors=True)

@@ -1,0 +1,43 @@
+"""What went over a host's wire, in the kernel's order."""
+
+import socket
+import time
+
+ETH_P_ALL = 3
+
+
+class Sniffer:
+    def __init__(self, namespace, interface="eth0"):
+        with namespace:
+            self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.sock.bind((interface, 0))
+        self.sock.setblocking(False)
+        self.frames = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def _drain(self):
+        while True:
+            try:
+                frame, where = self.sock.recvfrom(65536)
+            except BlockingIOError:
+                return
+            if where[2] != socket.PACKET_OUTGOING:
+                self.frames.append(frame)
+
+    def find(self, needle, timeout=2):
+        """The number of the first frame that came in with @needle."""
+        end = time.monotonic() + timeout
+        while True:
+            self._drain()
+            for number, frame in enumerate(self.frames):
+                if needle in frame:
+                    return number
+            if time.monotonic() > end:
+                raise AssertionError(f"{needle!r} was never on the wire")
+            time.sleep(0.001)

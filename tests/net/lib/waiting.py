@@ -1,0 +1,43 @@
+"""Plays about those who wait for a lock."""
+
+import time
+
+import nlm
+from play import Play
+
+
+class Waiting(Play):
+    n_hosts = 5
+
+    def setUp(self):
+        super().setUp()
+        for host in self.hosts:
+            host.grants.items.clear()
+            host.lookups.items.clear()
+
+    def hold(self, host=None, **more):
+        """Somebody has the whole file."""
+        lock = self.lock_of(host or self.a, **more)
+        self.assert_granted(host or self.a, lock)
+        return lock
+
+    def waits(self, host, offset=0, length=0, **more):
+        lock = self.lock_of(host, offset, length, block=True, **more)
+        self.assert_blocked(host, lock)
+        return lock
+
+    def release(self, lock, host=None, **how):
+        self.assertEqual((host or self.a).unlock(lock, **how), nlm.S_GRANTED)
+
+    def await_free(self, lock, timeout=8):
+        self.await_stat(lambda: self.c.test(lock).stat, timeout)
+
+    def await_granted(self, host, lock, timeout=8):
+        self.await_stat(lambda: host.lock(lock), timeout)
+
+    def await_stat(self, ask, timeout):
+        """What a client sees who asks again and again."""
+        end = time.monotonic() + timeout
+        while ask() != nlm.S_GRANTED:
+            self.assertLess(time.monotonic(), end, "not in time")
+            time.sleep(0.01)

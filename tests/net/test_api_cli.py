@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""holdfast, the command line: as a script runs it, in a pipe, and as a person does, on a terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+from play import Play, main
+from rpc import PATIENCE
+
+HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(os.path.dirname(os.environ.get("HOLDFASTD", "")), "holdfast")
+OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND = range(6)
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, words, namespace, rows=24, columns=80):
+        self.master, slave = pty.openpty()
+        self.resize(rows, columns)
+        with namespace:
+            self.process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        self.text = ""
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def write(self, text):
+        os.write(self.master, text.encode())
+
+    def wait(self, text):
+        end = time.monotonic() + PATIENCE
+        while text not in self.text:
+            assert time.monotonic() < end, f"no {text!r} in {self.text!r}"
+            if select.select([self.master], [], [], 0.1)[0]:
+                try:
+                    self.text += os.read(self.master, 65536).decode(errors="replace")
+                except OSError:
+                    assert text in self.text, f"it ended: {self.text!r}"
+
+    def end(self):
+        try:
+            return self.process.wait(PATIENCE)
+        finally:
+            os.close(self.master)
+
+
+class Cli(Play):
+    settings = ("api.listen=127.0.0.1:0",)
+
+    def words(self, *words):
+        return [HOLDFAST, "--state-dir", f"{self.daemon.state_dir}/state", *words]
+
+    def run_cli(self, *words, code=OK, env=None):
+        with self.daemon.namespace:
+            done = subprocess.run(self.words(*words), capture_output=True, text=True, timeout=PATIENCE, check=False,
+                                  stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})  # fmt: skip
+        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        return done
+
+    def id_of(self, host):
+        return f"nlm:{host.address}:{host.name}"
+
+    def test_tables_and_json(self):
+        self.assert_granted(self.a, self.lock_of(self.a, 3, 4))
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        for command in ("status", "clients", "locks", "waiters", "shares", "grace"):
+            text = self.run_cli(command).stdout
+            self.assertNotIn("\033", text, "no colours in a pipe")
+            self.assertTrue(text)
+            json.loads(self.run_cli("--json", command).stdout)
+        locks = self.run_cli("locks", "--client", self.id_of(self.a)).stdout.splitlines()
+        self.assertTrue(locks[0].startswith("SHARE"))
+        self.assertTrue(any("3+4" in line and self.id_of(self.a) in line for line in locks[1:]))
+        line = next(l for l in self.run_cli("waiters").stdout.splitlines() if self.id_of(self.b) in l)
+        self.assertTrue(line.rstrip().endswith(self.id_of(self.a)), "blocked by the right one")
+        one = json.loads(self.run_cli("--json", "clients", self.id_of(self.a)).stdout)
+        self.assertEqual(one["id"], self.id_of(self.a))
+        self.assertIn("handle:", self.run_cli("clients", self.id_of(self.a)).stdout)
+
+    def test_exit_codes(self):
+        self.run_cli(code=USAGE)
+        self.run_cli("nonsense", code=USAGE)
+        self.run_cli("--nonsense", code=USAGE)
+        self.run_cli("locks", "too", code=USAGE)
+        self.run_cli("release", code=USAGE)
+        self.run_cli("grace", "begin", code=USAGE)
+        self.run_cli("top", code=USAGE)
+        self.run_cli("clients", "nlm:1.2.3.4:nobody", code=NOT_FOUND)
+        self.run_cli("grace", "end", code=FAILED)
+        self.run_cli("status", "--server", "127.0.0.1:1", code=UNREACHABLE)
+        self.run_cli("notify", "--token-file", "/dev/null", code=DENIED)
+        self.run_cli("notify", code=DENIED, env={"HOLDFAST_TOKEN": "wrong"})
+        self.assertIn("usage", self.run_cli("--help").stdout)
+        self.assertIn("holdfast ", self.run_cli("--version").stdout)
+
+    def test_orders(self):
+        self.assert_granted(self.c, self.lock_of(self.c))
+        self.run_cli("notify", self.id_of(self.c))
+        self.c.notices.wait()
+        self.run_cli("release", self.id_of(self.c), code=USAGE)  # nobody to ask
+        self.assertIn("locks released", self.run_cli("release", "--yes", self.id_of(self.c)).stdout)
+        self.assertEqual(json.loads(self.run_cli("--json", "locks", "--client", self.id_of(self.c)).stdout), [])
+
+    def test_release_asks(self):
+        self.assert_granted(self.c, self.lock_of(self.c))
+        terminal = Terminal(self.words("release", self.id_of(self.c)), self.daemon.namespace)
+        terminal.wait("Go on?")
+        terminal.write("no\n")
+        terminal.wait("Nothing was done.")
+        self.assertEqual(terminal.end(), FAILED)
+        self.assert_held(self.lock_of(self.c))
+        terminal = Terminal(self.words("release", self.id_of(self.c)), self.daemon.namespace)
+        terminal.wait("Go on?")
+        terminal.write("yes\n")
+        terminal.wait("locks released")
+        self.assertEqual(terminal.end(), OK)
+        self.assert_free(self.lock_of(self.c))
+
+    def test_events(self):
+        with self.daemon.namespace:
+            process = subprocess.Popen(self.words("--json", "events"), stdout=subprocess.PIPE)
+        try:
+            end, lock, text = time.monotonic() + PATIENCE, self.lock_of(self.a), b""
+            while self.fh.hex().encode() not in text[: text.rfind(b"\n") + 1]:
+                self.assertLess(time.monotonic(), end, text)
+                self.assert_granted(self.a, lock)  # again and again, until it listens
+                self.a.unlock(lock)
+                if select.select([process.stdout], [], [], 0.05)[0]:
+                    text += os.read(process.stdout.fileno(), 65536)
+            told = [json.loads(line) for line in text[: text.rfind(b"\n")].split(b"\n")]
+            ours = {event["event"] for event in told if event.get("handle") == self.fh.hex()}
+            self.assertTrue(ours and ours <= {"lock", "unlock"}, told)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+            process.stdout.close()
+
+    def test_dashboard(self):
+        with open(f"{self.daemon.state_dir}/state/api.token", encoding="utf-8") as token:
+            self.assertTrue(self.run_cli("dashboard").stdout.endswith(f"/#token={token.read().strip()}\n"))
+
+    def test_top_follows_its_window(self):
+        self.assert_granted(self.a, self.lock_of(self.a))
+        terminal = Terminal(self.words("top"), self.daemon.namespace, 20, 100)
+        terminal.wait(self.id_of(self.a))
+        terminal.wait("\033[20;1H")
+        terminal.resize(12, 60)
+        terminal.process.send_signal(signal.SIGWINCH)
+        terminal.wait("\033[12;1H")
+        screen = terminal.text[terminal.text.rindex("\033[H\033[J") :]
+        plain = screen.replace("\033[1m", "").replace("\033[0m", "").replace("\033[H\033[J", "")
+        self.assertLessEqual(max(len(line.rstrip("\r")) for line in plain.split("\n")[:-1]), 60)
+        terminal.write("q")
+        self.assertEqual(terminal.end(), OK)
+
+    def test_doctor(self):
+        findings = json.loads(self.run_any("--json", "doctor"))
+        self.assertTrue(any("server answers" in f["what"] and f["level"] == "ok" for f in findings))
+        self.assertTrue(any("port 111 belongs to holdfastd" in f["what"] for f in findings), findings)
+        self.assertTrue(all(f["mend"] for f in findings if f["level"] == "bad"))
+
+    def test_doctor_of_a_client(self):
+        findings = json.loads(self.run_any("--json", "doctor", self.a.address))
+        fine = [f["what"] for f in findings if f["level"] == "ok"]
+        for service in ("rpcbind", "statd", "lockd"):
+            for transport in ("UDP", "TCP"):
+                self.assertTrue(any(w.startswith(f"{service} answers over {transport}") for w in fine), findings)
+        self.b.stop_portmap()
+        findings = json.loads(self.run_any("--json", "doctor", self.b.address))
+        self.assertTrue(all(f["level"] == "bad" and f["breaks"] and f["mend"] for f in findings), findings)
+        self.b.start_portmap()
+
+    def run_any(self, *words):
+        with self.daemon.namespace:
+            return subprocess.run(self.words(*words), capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
+                                  stdin=subprocess.DEVNULL).stdout  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

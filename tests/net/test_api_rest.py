@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""REST as the contract has it: fields, pages, errors, who may, and what an operator may order."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
+
+# pylint: disable=wrong-import-position
+import nfs
+import nlm
+from play import Play, main
+from rest import Rest
+
+CLIENT_FIELDS = {
+    "id", "protocol", "mon_name", "address", "callback", "sm_state", "status", "locks", "waiters",
+    "registered_at", "last_seen",
+}  # fmt: skip
+LOCK_FIELDS = {"share", "file", "handle", "client", "owner", "offset", "length", "mode", "state"}
+WAITER_FIELDS = {"share", "file", "client", "owner", "offset", "length", "mode", "waiting_seconds", "blocked_by"}
+
+
+def quote(text):
+    return urllib.parse.quote(text, safe="")
+
+
+class RestPlay(Play):
+    settings = ("api.listen=127.0.0.1:0",)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.rest = Rest(cls.daemon)
+
+    def id_of(self, host):
+        return f"nlm:{host.address}:{host.name}"
+
+    def owner_of(self, lock):
+        return f"nlm:{lock.name}:{lock.svid}:{lock.owner.hex()}"
+
+
+class Shows(RestPlay):
+    def test_health(self):
+        for path in ("/healthz", "/readyz"):
+            answer = self.rest.get(path)
+            self.assertEqual((answer.status, answer.json), (200, {"status": "ok"}))
+
+    def test_status(self):
+        status = self.rest.get("/api/v1/status").json
+        self.assertLessEqual(
+            {"name", "version", "uptime_seconds", "epoch", "sm_state", "store", "grace", "clients", "locks", "waiters"},
+            set(status),
+        )
+        self.assertEqual(status["name"], "server")
+        self.assertEqual((status["store"]["backend"], status["store"]["lock_durability"]), ("memory", "process"))
+        self.assertEqual(set(status["grace"]), {"active", "ends_in_seconds", "reason", "unreclaimed"})
+        self.assertFalse(status["grace"]["active"])
+        self.assertEqual(status["sm_state"] % 2, 1)
+
+    def test_a_lock_is_shown(self):
+        before = self.rest.get("/api/v1/status").json
+        lock = self.lock_of(self.a, 100, 17, svid=7, oh=b"\xff\0 oh")
+        self.assert_granted(self.a, lock)
+        after = self.rest.get("/api/v1/status").json
+        self.assertEqual(after["locks"], before["locks"] + 1)
+        shown = [l for l in self.rest.get(f"/api/v1/locks?client={quote(self.id_of(self.a))}").json["locks"]
+                 if l["handle"] == self.fh.hex()]
+        self.assertEqual(len(shown), 1)
+        self.assertEqual(set(shown[0]), LOCK_FIELDS)
+        self.assertEqual(
+            {k: shown[0][k] for k in ("client", "owner", "offset", "length", "mode", "state", "file")},
+            {"client": self.id_of(self.a), "owner": self.owner_of(lock), "offset": 100, "length": 17,
+             "mode": "exclusive", "state": "held", "file": None},
+        )  # fmt: skip
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.assertEqual(self.rest.get("/api/v1/status").json["locks"], before["locks"])
+
+    def test_to_the_end_is_length_0_and_readers_share(self):
+        self.assert_granted(self.a, self.lock_of(self.a, 5, 0, exclusive=False))
+        shown = [l for l in self.rest.get("/api/v1/locks?limit=1000").json["locks"] if l["handle"] == self.fh.hex()]
+        self.assertEqual([(l["offset"], l["length"], l["mode"]) for l in shown], [(5, 0, "shared")])
+
+    def test_a_client_is_shown(self):
+        self.assert_granted(self.b, self.lock_of(self.b))
+        client = next(c for c in self.rest.get("/api/v1/clients?protocol=nlm").json["clients"]
+                      if c["id"] == self.id_of(self.b))  # fmt: skip
+        self.assertEqual(set(client), CLIENT_FIELDS)
+        self.assertEqual((client["address"], client["status"], client["callback"]), (self.b.address, "active", None))
+        self.assertGreaterEqual(client["locks"], 1)
+        self.assertRegex(client["registered_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        one = self.rest.get(f"/api/v1/clients/{quote(self.id_of(self.b))}").json
+        self.assertIn(self.fh.hex(), [lock["handle"] for lock in one["locks"]])
+        self.assertEqual(self.rest.get("/api/v1/clients?status=crashed").json["clients"], [])
+
+    def test_a_waiter_is_shown_with_who_blocks_it(self):
+        held = self.lock_of(self.a)
+        self.assert_granted(self.a, held)
+        wanted = self.lock_of(self.b, 10, 5, svid=9)
+        self.assert_blocked(self.b, wanted)
+        waiter = next(w for w in self.rest.get("/api/v1/waiters").json["waiters"] if w["handle"] == self.fh.hex())
+        self.assertLessEqual(WAITER_FIELDS, set(waiter))
+        self.assertEqual(waiter["owner"], self.owner_of(wanted))
+        self.assertEqual(waiter["blocked_by"], [self.owner_of(held)])
+        self.assertEqual(waiter["blocked_by_clients"], [self.id_of(self.a)])
+        self.assertGreaterEqual(waiter["waiting_seconds"], 0)
+        # Asking again is not a new wait.
+        self.rest.wait("/api/v1/waiters", lambda all: any(
+            w["handle"] == self.fh.hex() and w["waiting_seconds"] >= 0.05 for w in all["waiters"]))  # fmt: skip
+        self.assert_blocked(self.b, wanted)
+        again = [w for w in self.rest.get("/api/v1/waiters").json["waiters"] if w["handle"] == self.fh.hex()]
+        self.assertEqual(len(again), 1)
+        self.assertGreaterEqual(again[0]["waiting_seconds"], 0.05)
+        self.a.unlock(held)
+        self.rest.wait("/api/v1/waiters", lambda all: self.fh.hex() not in [w["handle"] for w in all["waiters"]])
+
+    def test_shares_count(self):
+        before = self.rest.get("/api/v1/shares").json["shares"]
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        after = self.rest.get("/api/v1/shares").json["shares"]
+        self.assertLessEqual({"name", "path", "clients", "locks", "waiters"}, set(after[0]))
+        count = lambda shares, key: sum(share[key] for share in shares)
+        self.assertEqual(count(after, "locks"), count(before, "locks") + 1)
+        self.assertEqual(count(after, "waiters"), count(before, "waiters") + 1)
+        self.assertGreaterEqual(count(after, "clients"), 1)
+        self.a.unlock(lock)
+
+    def test_pages_are_stable_under_change(self):
+        locks = [self.lock_of(self.c, 10 * i, 5, svid=i + 1) for i in range(25)]
+        for lock in locks:
+            self.assert_granted(self.c, lock)
+        seen, cursor, pages = [], "", 0
+        scope = f"/api/v1/locks?client={quote(self.id_of(self.c))}&limit=4"
+        while cursor is not None:
+            page = self.rest.get(scope + (f"&cursor={quote(cursor)}" if cursor else "")).json
+            self.assertLessEqual(len(page["locks"]), 4)
+            seen += [l["owner"] for l in page["locks"] if l["handle"] == self.fh.hex()]
+            cursor = page["next"]
+            pages += 1
+            if pages == 2:  # what was seen goes, and something new comes
+                self.c.unlock(locks[0])
+                self.assert_granted(self.c, self.lock_of(self.c, 5000, 5, svid=1))
+        self.assertGreater(pages, 6)
+        for lock in locks[1:]:
+            self.assertEqual(seen.count(self.owner_of(lock)), 1, "exactly once")
+
+
+class Refuses(RestPlay):
+    n_hosts = 1
+
+    def assert_refused(self, answer, status, code):
+        self.assertEqual((answer.status, answer.code), (status, code))
+        self.assertEqual(answer.headers["Content-Type"], "application/json")
+
+    def test_what_is_not_there(self):
+        for target in ("/nowhere", "/api/v1", "/api/v1/clients/nlm:10.0.0.1:nobody", "/api/v2/status", "/api/v1/locks/x"):
+            self.assert_refused(self.rest.get(target), 404, "not_found")
+
+    def test_wrong_methods(self):
+        for method, target in (("POST", "/api/v1/status"), ("DELETE", "/api/v1/clients"), ("GET", "/api/v1/notify"),
+                               ("PUT", "/"), ("OPTIONS", "/api/v1/locks")):  # fmt: skip
+            self.assert_refused(self.rest.call(method, target, token=True), 405, "method_not_allowed")
+
+    def test_bad_queries(self):
+        for query in ("limit=0", "limit=-1", "limit=x", "limit=", "limit=1&limit=2", "cursor=zz", "cursor=1.2",
+                      "cursor=" + "f" * 200, "unknown=1", "client=%zz", "client=%00", "client=%ff", "share=%"):  # fmt: skip
+            self.assert_refused(self.rest.get(f"/api/v1/locks?{query}"), 400, "bad_request")
+        self.assert_refused(self.rest.get("/api/v1/clients?status=happy"), 400, "bad_request")
+        for target in ("/api//v1/status", "/api/v1/clients/%00", "/a/b/c/d/e/f/g/h/i/j"):
+            self.assert_refused(self.rest.get(target), 400, "bad_request")
+
+    def test_forged_cursors_harm_nobody(self):
+        for cursor in ("ffffffffffffffff." * 5 + "1", "0.0.0.0.0.0", "1.ffffffffffffffff.0.0.ff.1"):
+            for kind in ("locks", "waiters", "clients", "shares"):
+                self.assertEqual(self.rest.get(f"/api/v1/{kind}?cursor={cursor}").status, 200)
+
+    def test_a_large_limit_is_the_largest(self):
+        self.assertEqual(self.rest.get("/api/v1/locks?limit=99999999999999999999").status, 200)
+
+    def test_long_things(self):
+        self.assertIn(self.rest.get("/" + "x" * 9000).status, (400, 414, 431))
+        self.assertIn(self.rest.get("/healthz", headers={"X-Long": "x" * 40000}).status, (413, 431))
+        self.assert_refused(self.rest.call("POST", "/api/v1/notify", token=True, body=b"x" * 5000), 413, "too_large")
+
+    def test_changes_need_the_token(self):
+        changes = (("DELETE", "/api/v1/clients/nlm:10.0.0.1:x"), ("POST", "/api/v1/grace/end"), ("POST", "/api/v1/notify"))
+        token = self.rest.token
+        for method, target in changes:
+            self.assert_refused(self.rest.call(method, target), 401, "no_token")
+            for wrong in (token[:-1], token + "0", token[:-1] + ("1" if token[-1] == "0" else "0"), "", token.swapcase() + "x", "x" * 64):
+                answer = self.rest.call(method, target, headers={"Authorization": f"Bearer {wrong}"})
+                self.assert_refused(answer, 401, "wrong_token")
+            self.assert_refused(self.rest.call(method, target, headers={"Authorization": f"Basic {token}"}), 401, "no_token")
+        self.assertIn("a call that changes something was refused", self.daemon.log)
+
+    def test_the_token_is_ours_alone(self):
+        path = os.path.join(self.daemon.state_dir, "state", "api.token")
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+        self.assertRegex(self.rest.token, r"^[0-9a-f]{64}$")
+
+    def test_foreign_hosts_and_pages(self):
+        for host in ("evil.example", "10.98.0.1", "127.0.0.1.evil.example", "localhost.evil.example:80", ""):
+            self.assert_refused(self.rest.get("/api/v1/status", headers={"Host": host}), 421, "wrong_host")
+        for host in ("localhost", f"127.0.0.1:{self.rest.port}", "[::1]:80", "LOCALHOST:1"):
+            self.assertEqual(self.rest.get("/api/v1/status", headers={"Host": host}).status, 200)
+        here = f"127.0.0.1:{self.rest.port}"
+        for origin in ("http://evil.example", "null", f"https://{here}", f"http://{here}.evil.example", "http://localhost"):
+            self.assert_refused(self.rest.get("/api/v1/status", headers={"Origin": origin}), 403, "wrong_origin")
+        self.assertEqual(self.rest.get("/api/v1/status", headers={"Origin": f"http://{here}"}).status, 200)
+        answer = self.rest.get("/api/v1/status", headers={"Sec-Fetch-Site": "cross-site"})
+        self.assert_refused(answer, 403, "wrong_origin")
+
+    def test_headers_keep_browsers_out(self):
+        for target in ("/", "/api/v1/status", "/metrics", "/nowhere"):
+            headers = self.rest.get(target).headers
+            self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+            self.assertIn("frame-ancestors 'none'", headers["Content-Security-Policy"])
+            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+            self.assertEqual(headers["Cache-Control"], "no-store")
+            self.assertNotIn("Access-Control-Allow-Origin", headers)
+
+    def test_a_host_header_sent_twice(self):
+        with self.rest.raw() as s:
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+            self.assertRegex(s.recv(100), rb"^HTTP/1.1 4(00|21)")
+
+    def test_nonsense_on_the_wire(self):
+        for bytes_ in (b"\0" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTTP/9.9\r\n\r\n", b"\r\n" * 50):
+            with self.rest.raw() as s:
+                s.settimeout(30)  # the library may miss that we are done; then the connection's time ends
+                s.sendall(bytes_)
+                s.shutdown(socket.SHUT_WR)
+                while s.recv(4096):
+                    pass
+        self.assertEqual(self.rest.get("/healthz").status, 200)
+
+    def test_head_is_a_get_without_a_body(self):
+        answer = self.rest.call("HEAD", "/api/v1/status")
+        self.assertEqual((answer.status, answer.body), (200, b""))
+
+    def test_who_drips_is_hung_up_on(self):
+        """A byte now and then does not hold a connection for ever."""
+        with self.rest.raw() as s:
+            s.settimeout(1)
+            s.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+            for _ in range(40):
+                try:
+                    s.sendall(b"x")
+                    if s.recv(1) == b"":
+                        return
+                except TimeoutError:
+                    continue
+                except OSError:
+                    return
+            self.fail("it is still open")
+
+
+class Orders(RestPlay):
+    def test_release(self):
+        held = self.lock_of(self.a)
+        self.assert_granted(self.a, held)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        answer = self.rest.call("DELETE", f"/api/v1/clients/{quote(self.id_of(self.a))}", token=True)
+        self.assertEqual(answer.status, 200)
+        self.assertGreaterEqual(answer.json["locks_released"], 1)
+        self.b.wait_granted(held)
+        self.assertEqual(self.rest.get(f"/api/v1/locks?client={quote(self.id_of(self.a))}").json["locks"], [])
+        self.assertRegex(self.daemon.log, r"an operator declares a client crashed.*peer=127\.0\.0\.1:\d+ client=nlm:10")
+
+    def test_release_of_nobody(self):
+        answer = self.rest.call("DELETE", "/api/v1/clients/nlm:10.0.0.1:nobody", token=True)
+        self.assertEqual((answer.status, answer.code), (404, "not_found"))
+
+    def test_no_grace_to_end(self):
+        answer = self.rest.call("POST", "/api/v1/grace/end", token=True)
+        self.assertEqual((answer.status, answer.code), (409, "not_in_grace"))
+
+    def test_notify(self):
+        self.assert_granted(self.c, self.lock_of(self.c))
+        answer = self.rest.call("POST", f"/api/v1/notify?client={quote(self.id_of(self.c))}", token=True)
+        self.assertEqual(answer.status, 202)
+        self.c.notices.wait()
+        answer = self.rest.call("POST", "/api/v1/notify?client=nlm:10.0.0.1:nobody", token=True)
+        self.assertEqual((answer.status, answer.code), (404, "not_found"))
+        self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
+        self.assertEqual(len(re.findall("told of our restart again", self.daemon.log)), 2)
+
+
+class Grace(RestPlay):
+    settings = ("api.listen=127.0.0.1:0", "recovery.grace=always", "recovery.early_end=false")
+    n_hosts = 1
+
+    def test_grace_is_shown_and_ended(self):
+        grace = self.rest.get("/api/v1/grace").json
+        self.assertTrue(grace["active"])
+        self.assertTrue(0 < grace["ends_in_seconds"] <= 90)
+        self.assertEqual(self.rest.get("/api/v1/status").json["grace"]["active"], True)
+        answer = self.rest.call("POST", "/api/v1/grace/end", token=True)
+        self.assertEqual((answer.status, answer.json["active"]), (200, False))
+        self.assertIn("an operator ends grace", self.daemon.log)
+
+
+class Beyond(RestPlay):
+    """Not on loopback: everything needs the token, but for the page, which shows nothing without it."""
+
+    settings = ("api.listen=10.98.0.1:0",)
+    n_hosts = 1
+
+    def test_everything_needs_the_token(self):
+        rest = Rest(self.daemon, "10.98.0.1", self.hosts[0].namespace)
+        for target in ("/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/events", "/api/v1/openapi.json", "/x"):
+            self.assertEqual(rest.get(target).status, 401, target)
+        self.assertEqual(rest.get("/").status, 200)
+        self.assertEqual(rest.get("/api/v1/status", token=True).status, 200)
+
+
+class Files(RestPlay):
+    """With an export: paths where they can be known, shares by their name, and NFS that is counted."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="hf-export-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        os.mkdir(f"{cls.folder}/data")
+        os.chmod(f"{cls.folder}/data", 0o777)
+        # The play knows settings alone, and an export is none.
+        wrapper = f"{cls.folder}/holdfastd"
+        with open(wrapper, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec "{Play.program}" --export "{cls.folder}/data:/data" "$@"\n')
+        os.chmod(wrapper, 0o755)
+        cls.program = wrapper
+        super().setUpClass()
+        with open(cls.daemon.ports_file, encoding="utf-8") as ports, cls.daemon.namespace:
+            cls.nfs = nfs.Client(json.load(ports)["rpc"])
+        cls.addClassCleanup(cls.nfs.close)
+
+    def test_files_shares_and_bytes(self):
+        root = self.nfs.root("/data")
+        name = "a \u00e4 \"file\""
+        made = self.nfs.create(root, name.encode(), mode=0o666)
+        self.assertEqual(made.stat, 0)
+        self.fh = made.fh
+        before = self.rest.metrics()
+        self.nfs.write(self.fh, b"x" * 1000)
+        self.nfs.read(self.fh, 0, 400)
+        after = self.rest.metrics()
+        change = lambda key: after[key] - before.get(key, 0)
+        self.assertEqual(change('nfs_bytes_total{direction="written"}'), 1000)
+        self.assertEqual(change('nfs_bytes_total{direction="read"}'), 400)
+        self.assertEqual(change('nfs_requests_total{procedure="WRITE",result="OK"}'), 1)
+        self.assertEqual(change('nfs_request_duration_seconds_count{procedure="READ"}'), 1)
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        shown = self.rest.get("/api/v1/locks?share=/data").json["locks"]
+        self.assertEqual([(l["share"], l["file"], l["handle"]) for l in shown],
+                         [("/data", f"{self.folder}/data/{name}", self.fh.hex())])  # fmt: skip
+        self.assertEqual(self.rest.get("/api/v1/locks?share=/other").json["locks"], [])
+        share = self.rest.get("/api/v1/shares").json["shares"]
+        self.assertEqual([(s["name"], s["path"], s["clients"], s["locks"], s["access"], s["allowed"]) for s in share],
+                         [("/data", f"{self.folder}/data", 1, 1, "rw", ["private"])])  # fmt: skip
+        self.assertEqual(self.rest.metrics()['nlm_locks_held{share="/data"}'], 1)
+        self.nfs.remove(root, name.encode())
+        self.assertIsNone(self.rest.get("/api/v1/locks").json["locks"][0]["file"], "it has no name any more")
+
+
+class Unix(RestPlay):
+    settings = ("api.listen=unix:/tmp/hf-api-test.sock",)
+    n_hosts = 1
+
+    def test_over_a_socket(self):
+        rest = Rest(self.daemon, path="/tmp/hf-api-test.sock")
+        self.assertEqual(rest.get("/healthz").json, {"status": "ok"})
+        self.assertEqual(rest.call("POST", "/api/v1/notify").status, 401)
+        self.assertEqual(rest.call("POST", "/api/v1/notify", token=True).status, 202)
+        self.assertEqual(stat.S_IMODE(os.stat("/tmp/hf-api-test.sock").st_mode), 0o660)
+        self.assertRegex(self.daemon.log, "peer=unix")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""How long a waiter that does not answer is told of its lock: tries of 5 s, growing gaps, 30 s in all.
+
+All scenes begin at once and run side by side; the tests look at each when it is over. Takes about 40 s, nearly all of
+it waiting.
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from fakehost import FakeHost
+from play import Play, main
+from rpc import call_message
+
+TRY = 5
+BOUND = 30
+SLACK = 3  # of a busy machine
+
+
+class Scene:
+    """One host waits for a lock of host a's, which is then released."""
+
+    def __init__(self, play, script, procedure=nlm.LOCK, transport="tcp"):
+        self.fh = os.urandom(20)
+        self.host = play.add_host()
+        self.host.script = script
+        self.holder = play.hosts[0]
+        self.held = self.holder.lock_of(self.fh)
+        self.wanted = self.host.lock_of(self.fh, block=True, svid=7)
+        assert self.holder.lock(self.held) == nlm.S_GRANTED
+        if procedure == nlm.LOCK:
+            assert self.host.lock(self.wanted, transport=transport) == nlm.S_BLOCKED
+        else:
+            args = self.wanted.args(procedure)
+            self.host.caller(transport).send(call_message(nlm.PROGRAM, 4, procedure, args))
+            assert self.host.answers.wait()[0][1].stat == nlm.S_BLOCKED
+
+    def begin(self):
+        assert self.holder.unlock(self.held) == nlm.S_GRANTED
+        self.began = time.monotonic()
+
+    @property
+    def tries(self):
+        """When it was told, in seconds from the release."""
+        return [heard.call.when - self.began for heard in self.host.grants.matching()]
+
+
+class Patience(Play):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.silent = Scene(cls, FakeHost.SILENT)
+        cls.silent_msg = Scene(cls, FakeHost.SILENT, nlm.LOCK_MSG, "udp")
+        answers = iter([nlm.S_GRACE])  # a client in a grace of its own the first time
+        cls.in_grace = Scene(cls, lambda heard: next(answers, nlm.S_GRANTED))
+        cls.moved = Scene(cls, nlm.S_GRANTED, transport="udp")
+        cls.cut_off = Scene(cls, nlm.S_GRANTED)
+        cls.no_rpcbind = Scene(cls, nlm.S_GRANTED)
+        scenes = [cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind]
+        # Next in the silent ones' queues stands a healthy one.
+        cls.next = {}
+        for scene in (cls.silent, cls.silent_msg, cls.no_rpcbind):
+            cls.next[scene] = cls.add_host()
+            wanted = cls.next[scene].lock_of(scene.fh, block=True, svid=8)
+            assert cls.next[scene].lock(wanted) == nlm.S_BLOCKED
+        cls.move(cls.moved.host)
+        cls.cut_off.host.namespace.run("link", "set", "eth0", "down")
+        cls.no_rpcbind.host.stop_portmap()
+        for scene in scenes:
+            scene.begin()
+
+    @staticmethod
+    def move(host):
+        """Its lockd was known at another port: a first grant told the server of it."""
+        fh = os.urandom(20)
+        held, wanted = host.lock_of(fh, svid=1), host.lock_of(fh, svid=2, block=True)
+        assert host.lock(held) == nlm.S_GRANTED
+        assert host.lock(wanted, transport="udp") == nlm.S_BLOCKED
+        assert host.unlock(held) == nlm.S_GRANTED
+        host.wait_granted(wanted)
+        host.grants.items.clear()
+        host.start_lockd()
+
+    def setUp(self):
+        """The scenes go on: their scripts stay."""
+
+    def tearDown(self):
+        """The scenes go on: nothing is freed in between."""
+        self.assertIsNone(self.daemon.process.poll(), "holdfastd is gone")
+
+    def holder(self, scene):
+        stranger = nlm.Lock(fh=scene.fh, name="stranger", svid=99, oh=b"")
+        return self.hosts[0].test(stranger).holder
+
+    def test_1_lockd_that_moved_over_udp(self):
+        """Nobody answers at the old port: rpcbind is asked again, and the next try arrives."""
+        heard = self.moved.host.wait_granted(self.moved.wanted, timeout=TRY + 2 + SLACK)
+        self.assertEqual(heard.call.transport, "udp")
+        self.assertEqual(self.holder(self.moved).svid, 7)
+
+    def test_2_host_that_was_cut_off(self):
+        """The wire comes back after the first try: its turn was not lost."""
+        time.sleep(max(0, self.cut_off.began + TRY + 0.5 - time.monotonic()))
+        self.cut_off.host.namespace.run("link", "set", "eth0", "up")
+        self.cut_off.host.wait_granted(self.cut_off.wanted, timeout=BOUND)
+        self.assertEqual(self.holder(self.cut_off).svid, 7)
+
+    def test_3_client_in_grace_is_told_again(self):
+        self.in_grace.host.grants.wait(2, timeout=15 + SLACK)
+        first, second = self.in_grace.tries[:2]
+        self.assertGreater(second - first, 4)
+        self.assertEqual(self.holder(self.in_grace).svid, 7)
+
+    def test_4_silent_lockd_is_told_again_and_then_no_more(self):
+        """One try is 5 s at most, the next one comes soon after; in all 30 s, then the next waiter has it."""
+        self.next[self.silent].grants.wait(1, timeout=BOUND + SLACK)
+        self.assertEqual(self.holder(self.silent).svid, 8)
+        told = self.next[self.silent].grants.items[0].call.when - self.silent.began
+        self.assertGreater(told, BOUND / 2, "given up too early: one lost packet loses the turn")
+        tries = self.silent.tries
+        self.assertGreaterEqual(len(tries), 3)
+        self.assertLess(tries[0], 1 + SLACK)
+        self.assertTrue(TRY - 1 < tries[1] - tries[0] < TRY + 2 + SLACK, tries)
+        self.assertLess(tries[-1], BOUND + SLACK)
+
+    def test_4_silent_lockd_hears_both_kinds(self):
+        """Some systems know only one of GRANTED and GRANTED_MSG."""
+        self.silent.host.grants.wait(2, timeout=BOUND)
+        self.assertEqual({heard.is_msg for heard in self.silent.host.grants.items}, {False, True})
+
+    def test_5_granted_msg_without_granted_res_is_told_again(self):
+        self.next[self.silent_msg].grants.wait(1, timeout=BOUND + SLACK)
+        self.assertEqual(self.holder(self.silent_msg).svid, 8)
+        self.assertGreaterEqual(len(self.silent_msg.tries), 2)
+
+    def test_6_host_without_rpcbind_is_given_up(self):
+        self.next[self.no_rpcbind].grants.wait(1, timeout=BOUND + SLACK)
+        self.assertEqual(self.holder(self.no_rpcbind).svid, 8)
+
+    def test_7_who_was_given_up_is_not_dead(self):
+        """A failed GRANTED is no evidence of a crash: the poll queues it again, and its other locks are its own."""
+        self.next[self.silent].grants.wait(1, timeout=BOUND + SLACK)
+        host = self.silent.host
+        other = host.lock_of(os.urandom(20), svid=1)
+        self.assertEqual(host.lock(other), nlm.S_GRANTED)
+        self.assertEqual(host.lock(self.silent.wanted), nlm.S_BLOCKED)
+        self.assertEqual(host.test(other.but(name="stranger", svid=2)).holder.svid, 1)
+
+
+if __name__ == "__main__":
+    main()
