@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""NFSv3 beside nfs-ganesha on the same directory in the same run, and beside a plain file and socket as the limit.
+
+    files.py BUILD_DIR [--seconds S] [--dir DIR] [--lanes N] [--only WORKLOAD]... [--async]
+
+BUILD_DIR has files_serve, bench_files and bench_files_plain. Runs in a network namespace of its own; needs root, and
+nfs-ganesha with nfs-ganesha-vfs for the comparison. Prints a table to stderr and JSON to stdout. With --async our
+server, like ganesha always, answers before names are on stable storage.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+WORKLOADS = ("getattr", "lookup", "create-remove", "readdirplus", "read-64k", "read-1m", "write-64k", "write-1m")
+PATIENCE = 60
+
+GANESHA = """
+NFS_CORE_PARAM {{ NFS_Port = 12049; MNT_Port = 12050; NLM_Port = 12051; Rquota_Port = 12052; Protocols = 3;
+  Enable_NLM = false; Enable_RQUOTA = false; mount_path_pseudo = false; }}
+NFS_KRB5 {{ Active_krb5 = false; }}
+LOG {{ Default_Log_Level = EVENT; }}
+EXPORT {{ Export_Id = 1; Path = {path}; Pseudo = /bench; Access_Type = RW; Squash = No_Root_Squash; Protocols = 3;
+  SecType = sys; FSAL {{ Name = VFS; }} }}
+"""
+
+
+def in_namespace():
+    if os.environ.get("HF_BENCH_INSIDE"):
+        return
+    os.environ["HF_BENCH_INSIDE"] = "1"
+    os.execvp("unshare", ["unshare", "-n", "-m", "--", sys.executable, *sys.argv])
+
+
+def prepare(base):
+    data = os.path.join(base, "export")
+    os.makedirs(os.path.join(data, "small"))
+    os.makedirs(os.path.join(data, "listed"))
+    for i in range(1000):
+        with open(os.path.join(data, "small", f"f{i}"), "wb") as out:
+            out.write(b"x" * 100)
+    for i in range(10000):
+        os.close(os.open(os.path.join(data, "listed", f"name-{i}"), os.O_CREAT | os.O_WRONLY))
+    with open(os.path.join(data, "data"), "wb") as out:
+        for _ in range(256):
+            out.write(os.urandom(1 << 20))
+    os.sync()
+    return data
+
+
+class Ours:
+    def __init__(self, args, base, data):
+        state = os.path.join(base, "state")
+        os.makedirs(state, exist_ok=True)
+        export = f"{data},/bench,squash=none" + (",async" if args.is_async else "")
+        program = os.path.join(args.build, "tests/files/files_serve")
+        self.process = subprocess.Popen(
+            [program, state, "0", f"lanes={args.lanes}", f"threads={args.threads}", export],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        self.where = ["127.0.0.1", *[str(int(self.process.stdout.readline()))] * 2, "/bench"]
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+class Ganesha:
+    def __init__(self, base, data):
+        config = os.path.join(base, "ganesha.conf")
+        with open(config, "w", encoding="ascii") as out:
+            out.write(GANESHA.format(path=data))
+        os.makedirs("/var/run/ganesha", exist_ok=True)
+        self.rpcbind = subprocess.Popen(["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL)
+        self.log = os.path.join(base, "ganesha.log")
+        self.process = subprocess.Popen(
+            ["ganesha.nfsd", "-F", "-f", config, "-L", self.log, "-p", os.path.join(base, "ganesha.pid")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        self.where = ["127.0.0.1", "12049", "12050", data]
+
+    def close(self):
+        for process in (self.process, self.rpcbind):
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Plain:
+    def __init__(self, args, data):
+        self.process = subprocess.Popen(
+            [os.path.join(args.build, "bench/bench_files_plain"), os.path.join(data, "data")], stdout=subprocess.PIPE)
+        self.where = ["127.0.0.1", *[str(int(self.process.stdout.readline()))] * 2, "-"]
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def measure(args, where, workload, seconds):
+    words = [os.path.join(args.build, "bench/bench_files"), *where, workload, str(args.connections), str(args.depth)]
+    done = subprocess.run([*words, str(seconds)], capture_output=True, timeout=PATIENCE + seconds, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{workload}: {done.stderr.decode()}")
+    return json.loads(done.stdout)
+
+
+def wait_for(args, where):
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return measure(args, where, "getattr", 0.1)
+        except RuntimeError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
+def rate_of(result):
+    if result["workload"] == "readdirplus":
+        return result["entries_per_second"]
+    return result["mib_per_second"] or result["calls_per_second"]
+
+
+def cpu_of(process):
+    """Seconds that the server has computed so far, in and out of the kernel."""
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def best(args, held, workload):
+    """The better of two, so that one hiccup of the machine does not count; with the processor time of a unit (an
+    operation, an entry, a MiB), which does not hang on what else the machine does."""
+    results = []
+    for _ in range(2):
+        before, begun = cpu_of(held.process), time.monotonic()
+        result = measure(args, held.where, workload, args.seconds)
+        n_units = rate_of(result) * (time.monotonic() - begun)
+        result["cpu_us"] = round((cpu_of(held.process) - before) * 1e6 / max(1, n_units), 2)
+        results.append(result)
+    if any(result["errors"] for result in results):
+        raise RuntimeError(f"errors: {results}")
+    return max(results, key=rate_of)
+
+
+def compare(args, servers, workload):
+    row = {}
+    for name, held in servers.items():
+        if name == "plain" and not workload.startswith(("read-", "write-")):
+            continue
+        result = best(args, held, "plain-" + workload if name == "plain" else workload)
+        row[name] = rate_of(result)
+        row[name + "_cpu_us"] = result["cpu_us"]
+    return row
+
+
+def line_of(workload, row):
+    cells = [f"{workload:14}"]
+    for name in ("ours", "ganesha", "plain"):
+        cells.append(f"{row[name]:10.0f}{row[name + '_cpu_us']:8.1f}" if name in row else " " * 18)
+    cells.append(f"{row['ours'] / row['ganesha']:10.2f}" if row.get("ganesha") else " " * 10)
+    cells.append(f"{100 * row['ours'] / row['plain']:8.0f} %" if row.get("plain") else "")
+    return "".join(cells)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--dir", default=tempfile.gettempdir())
+    parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--connections", type=int, default=2)
+    parser.add_argument("--depth", type=int, default=16)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--async", dest="is_async", action="store_true")
+    args = parser.parse_args()
+    args.build = os.path.abspath(args.build)
+    in_namespace()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    base = tempfile.mkdtemp(prefix="hf-bench-files-", dir=args.dir)
+    servers, rows = {}, {}
+    try:
+        data = prepare(base)
+        servers["ours"] = Ours(args, base, data)
+        if shutil.which("ganesha.nfsd"):
+            servers["ganesha"] = Ganesha(base, data)
+        servers["plain"] = Plain(args, data)
+        for name in ("ours", "ganesha"):
+            if name in servers:
+                wait_for(args, servers[name].where)
+        print(f"{'':14}{'ours':>10}{'cpu us':>8}{'ganesha':>10}{'cpu us':>8}{'limit':>10}{'cpu us':>8}{'x ganesha':>10}"
+              f"{'of limit':>10}", file=sys.stderr)  # fmt: skip
+        for workload in args.only or WORKLOADS:
+            rows[workload] = compare(args, servers, workload)
+            print(line_of(workload, rows[workload]), file=sys.stderr, flush=True)
+        print(json.dumps({"files": rows, "async": args.is_async}))
+    finally:
+        for held in servers.values():
+            held.close()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+main()

@@ -1,0 +1,108 @@
+/* Who may use an export, and as whom. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/macros.h"
+#include "export/exports_internal.h"
+#include "loop/loop.h"
+
+#define RESERVED_PORTS 1024
+#define REFUSAL_NS     (600 * HF_NS_PER_S) /* one line for a host, export and rule in this time */
+
+static bool rule_matches(const struct hf_client_rule *rule, const struct hf_addr *peer)
+{
+	switch (rule->kind) {
+	case HF_CLIENT_NETWORK:
+		return hf_network_contains(&rule->network, peer);
+	case HF_CLIENT_PRIVATE:
+		return hf_addr_is_private(peer);
+	case HF_CLIENT_ANY:
+		break;
+	}
+	return true;
+}
+
+int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer)
+{
+	const struct hf_export_settings *settings = &export->settings;
+	bool is_client = false;
+
+	for (size_t i = 0; i < settings->n_clients && !is_client; i++)
+		is_client = rule_matches(&settings->clients[i], peer);
+	if (!is_client)
+		return HF_REFUSED_ADDRESS;
+	if (settings->secure && peer->port >= RESERVED_PORTS)
+		return HF_REFUSED_PORT;
+	return HF_ADMITTED;
+}
+
+/* A place of one that has run out is taken; whoever forges many addresses cannot fill the log. */
+static bool is_news(struct hf_exports *exports, const struct hf_refusal *refusal, uint64_t now)
+{
+	struct hf_refusal *vacant = NULL;
+
+	for (size_t i = 0; i < HF_N_REFUSALS; i++) {
+		struct hf_refusal *known = &exports->refusals[i];
+
+		if (known->until <= now)
+			vacant = known;
+		else if (known->export == refusal->export && known->rule == refusal->rule &&
+			 hf_addr_same_host(&known->host, &refusal->host))
+			return false;
+	}
+	if (vacant)
+		*vacant = *refusal;
+	return vacant != NULL;
+}
+
+void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,
+			    const struct hf_addr *peer, int rule, const char *program, uint64_t now)
+{
+	struct hf_refusal refusal = { now + REFUSAL_NS, *peer, export->id, rule };
+	char name[256], host[HF_ADDR_TEXT];
+	bool news;
+
+	pthread_mutex_lock(&exports->refusals_lock);
+	news = is_news(exports, &refusal, now);
+	pthread_mutex_unlock(&exports->refusals_lock);
+	if (!news)
+		return;
+	hf_log_warn(rule == HF_REFUSED_PORT ? "client refused: the export wants a source port below 1024"
+					    : "client refused: its address is not among the export's clients",
+		    "peer=%s export=%s rule=%s program=%s",
+		    hf_addr_format_with_port(peer, host, sizeof(host)),
+		    hf_log_quote(name, sizeof(name), export->settings.name, strlen(export->settings.name)),
+		    rule == HF_REFUSED_PORT ? "secure" : "clients", program);
+}
+
+/* Squashing */
+
+static void become_anonymous(const struct hf_export *export, struct hf_identity *identity)
+{
+	*identity =
+		(struct hf_identity){ .uid = export->settings.anon_uid, .gid = export->settings.anon_gid };
+}
+
+/* The group 0 opens as many doors as the user 0. */
+static void squash_groups(const struct hf_export *export, struct hf_identity *identity)
+{
+	if (identity->gid == 0)
+		identity->gid = export->settings.anon_gid;
+	for (uint32_t i = 0; i < identity->n_gids; i++)
+		if (identity->gids[i] == 0)
+			identity->gids[i] = export->settings.anon_gid;
+}
+
+void hf_export_squash(const struct hf_export *export, const struct hf_identity *claimed,
+		      struct hf_identity *identityp)
+{
+	enum hf_squash squash = export->settings.squash;
+
+	if (!claimed || squash == HF_SQUASH_ALL || (squash == HF_SQUASH_ROOT && claimed->uid == 0)) {
+		become_anonymous(export, identityp);
+		return;
+	}
+	*identityp = *claimed;
+	if (squash == HF_SQUASH_ROOT)
+		squash_groups(export, identityp);
+}

@@ -1,0 +1,321 @@
+/* The list of exports: made from settings, replaced on reload, looked up by number and by path. */
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "export/exports_internal.h"
+
+#define LEAST_FDS 64
+#define MOST_FDS  131072
+
+/* One export */
+
+struct hf_export *hf_export_ref(struct hf_export *export)
+{
+	atomic_fetch_add_explicit(&export->n_refs, 1, memory_order_relaxed);
+	return export;
+}
+
+static void free_text(const char *text)
+{
+	free((void *)(uintptr_t)text);
+}
+
+static void clear_settings(struct hf_export_settings *settings)
+{
+	for (size_t i = 0; settings->clients && i < settings->n_clients; i++)
+		free_text(settings->clients[i].text);
+	free((void *)(uintptr_t)settings->clients);
+	free_text(settings->path);
+	free_text(settings->name);
+}
+
+struct hf_export *hf_export_unref(struct hf_export *export)
+{
+	if (!export || atomic_fetch_sub_explicit(&export->n_refs, 1, memory_order_acq_rel) > 1)
+		return NULL;
+	clear_settings(&export->settings);
+	hf_volume_unref(export->volume);
+	free(export);
+	return NULL;
+}
+
+static int copy_clients(struct hf_export_settings *to, const struct hf_export_settings *from)
+{
+	struct hf_client_rule *rules = calloc(from->n_clients ? from->n_clients : 1, sizeof(*rules));
+
+	to->clients = rules;
+	to->n_clients = rules ? from->n_clients : 0;
+	for (size_t i = 0; i < to->n_clients; i++) {
+		rules[i] = from->clients[i];
+		rules[i].text = strdup(from->clients[i].text);
+		if (!rules[i].text) {
+			to->n_clients = i;
+			return -ENOMEM;
+		}
+	}
+	return rules ? 0 : -ENOMEM;
+}
+
+/* Nobody chooses what is hashed but the operator, so a fixed key will do; it must never change. */
+static uint64_t id_of(const struct hf_export_settings *settings)
+{
+	static const struct hf_seal_key fixed = { "holdfast exports" };
+
+	return hf_seal(&fixed, settings->path, strlen(settings->path) + 1) ^
+	       hf_seal(&fixed, settings->name, strlen(settings->name)) * 3;
+}
+
+/* The directory as it is open already, so that its files stay open, too. */
+static struct hf_volume *find_open(const struct hf_export_list *list,
+				   const struct hf_export_settings *settings)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct hf_export *old = list->items[i];
+
+		if (strcmp(old->settings.path, settings->path) == 0 &&
+		    strcmp(old->settings.name, settings->name) == 0 &&
+		    hf_volume_is_at(old->volume, settings->path))
+			return hf_volume_ref(old->volume);
+	}
+	return NULL;
+}
+
+static int export_new(struct hf_export **exportp, const struct hf_export_settings *settings,
+		      const struct hf_export_list *before)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = calloc(1, sizeof(*export));
+	int r;
+
+	if (!export)
+		return hf_trace(-ENOMEM);
+	export->n_refs = 1;
+	export->id = id_of(settings);
+	export->settings = *settings;
+	export->settings.clients = NULL;
+	export->settings.path = strdup(settings->path);
+	export->settings.name = strdup(settings->name);
+	r = copy_clients(&export->settings, settings);
+	if (r < 0 || !export->settings.path || !export->settings.name)
+		return hf_trace(-ENOMEM);
+	export->volume = find_open(before, settings);
+	r = export->volume ? 0 : hf_volume_new(&export->volume, settings->path);
+	if (r < 0)
+		return r; /* the caller says which it was */
+	*exportp = export;
+	export = NULL;
+	return 0;
+}
+
+/* Loading */
+
+static void log_loaded(const struct hf_export *export)
+{
+	const struct hf_export_settings *s = &export->settings;
+	const struct hf_volume *volume = export->volume;
+	char path[256], name[256];
+
+	hf_log_info("sharing a directory", "path=%s name=%s access=%s handles=%s identity=%s",
+		    hf_log_quote(path, sizeof(path), s->path, strlen(s->path)),
+		    hf_log_quote(name, sizeof(name), s->name, strlen(s->name)), s->read_only ? "ro" : "rw",
+		    volume->has_ids ? "kernel" : "finder", hf_identity_can_switch() ? "callers" : "own");
+}
+
+static void log_failed(const struct hf_export_settings *settings, int error)
+{
+	char path[256];
+
+	hf_log_error("cannot share a directory", "path=%s error=%s",
+		     hf_log_quote(path, sizeof(path), settings->path, strlen(settings->path)),
+		     strerrorname_np(-error));
+}
+
+void hf_export_list_clear(struct hf_export_list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		hf_export_unref(list->items[i]);
+	free(list->items);
+	*list = (struct hf_export_list){ 0 };
+}
+
+static int make_list(struct hf_export_list *list, const struct hf_export_settings *settings, size_t n,
+		     const struct hf_export_list *before, size_t *n_failedp)
+{
+	list->items = calloc(n ? n : 1, sizeof(struct hf_export *));
+	if (!list->items)
+		return hf_trace(-ENOMEM);
+	for (size_t i = 0; i < n; i++) {
+		int r = export_new(&list->items[list->n], &settings[i], before);
+
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0) {
+			log_failed(&settings[i], r);
+			(*n_failedp)++;
+			continue;
+		}
+		log_loaded(list->items[list->n++]);
+	}
+	return 0;
+}
+
+/* What nobody shares any more need not stay open. */
+static void forget_unless_shared(struct hf_exports *exports, const struct hf_volume *volume)
+{
+	bool is_shared = false;
+
+	pthread_rwlock_rdlock(&exports->lock);
+	for (size_t i = 0; i < exports->list.n; i++)
+		is_shared |= exports->list.items[i]->volume == volume;
+	pthread_rwlock_unlock(&exports->lock);
+	if (!is_shared)
+		hf_files_forget_volume(exports->files, volume);
+}
+
+int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
+		    size_t *n_failedp)
+{
+	hf_cleanup(hf_export_list_clear) struct hf_export_list before = { 0 };
+	hf_cleanup(hf_export_list_clear) struct hf_export_list now = { 0 };
+	struct hf_export_list swapped;
+	int r;
+
+	*n_failedp = 0;
+	r = hf_exports_list(exports, &before);
+	if (r == 0)
+		r = make_list(&now, settings, n, &before, n_failedp);
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&exports->lock);
+	swapped = exports->list;
+	exports->list = now;
+	pthread_rwlock_unlock(&exports->lock);
+	now = swapped; /* and cleared, with the references that it had */
+	for (size_t i = 0; i < before.n; i++)
+		forget_unless_shared(exports, before.items[i]->volume);
+	return 0;
+}
+
+/* Finding */
+
+int hf_exports_list(struct hf_exports *exports, struct hf_export_list *listp)
+{
+	pthread_rwlock_rdlock(&exports->lock);
+	listp->n = exports->list.n;
+	listp->items = calloc(listp->n ? listp->n : 1, sizeof(struct hf_export *));
+	if (!listp->items)
+		listp->n = 0;
+	for (size_t i = 0; i < listp->n; i++)
+		listp->items[i] = hf_export_ref(exports->list.items[i]);
+	pthread_rwlock_unlock(&exports->lock);
+	return listp->items ? 0 : hf_trace(-ENOMEM);
+}
+
+struct hf_export *hf_exports_by_id(struct hf_exports *exports, uint64_t id)
+{
+	struct hf_export *found = NULL;
+
+	pthread_rwlock_rdlock(&exports->lock);
+	for (size_t i = 0; i < exports->list.n && !found; i++)
+		if (exports->list.items[i]->id == id)
+			found = hf_export_ref(exports->list.items[i]);
+	pthread_rwlock_unlock(&exports->lock);
+	return found;
+}
+
+/* How much of @path is @prefix, as whole components; 0: it does not begin so. */
+static size_t match(const char *prefix, const char *path)
+{
+	size_t len = strlen(prefix);
+
+	if (strcmp(prefix, "/") == 0)
+		return 1;
+	if (strncmp(path, prefix, len) != 0 || (path[len] != '\0' && path[len] != '/'))
+		return 0;
+	return len;
+}
+
+struct hf_export *hf_exports_find(struct hf_exports *exports, const char *path, const char **restp)
+{
+	struct hf_export *best = NULL;
+	size_t best_len = 0;
+
+	pthread_rwlock_rdlock(&exports->lock);
+	for (size_t i = 0; i < exports->list.n; i++) {
+		struct hf_export *export = exports->list.items[i];
+		size_t len = HF_MAX(match(export->settings.name, path), match(export->settings.path, path));
+
+		/* Of several with one path the first is meant. */
+		if (len > best_len) {
+			best = export;
+			best_len = len;
+		}
+	}
+	if (best)
+		hf_export_ref(best);
+	pthread_rwlock_unlock(&exports->lock);
+	if (best) {
+		path += best_len;
+		*restp = path + strspn(path, "/");
+	}
+	return best;
+}
+
+/* Life */
+
+static size_t default_fds(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return LEAST_FDS;
+	return HF_MAX((size_t)LEAST_FDS, HF_MIN((size_t)limit.rlim_cur / 2, (size_t)MOST_FDS));
+}
+
+int hf_exports_new(struct hf_exports **exportsp, const struct hf_exports_options *options)
+{
+	hf_cleanup(hf_exports_freep) struct hf_exports *exports = calloc(1, sizeof(*exports));
+	int r;
+
+	if (!exports)
+		return hf_trace(-ENOMEM);
+	pthread_rwlock_init(&exports->lock, NULL);
+	pthread_mutex_init(&exports->refusals_lock, NULL);
+	r = hf_seal_key_load(&exports->key, options->state_dir, options->loop);
+	if (r == 0)
+		r = hf_files_new(&exports->files,
+				 options->max_open_fds ? options->max_open_fds : default_fds());
+	if (r < 0)
+		return r;
+	*exportsp = exports;
+	exports = NULL;
+	return 0;
+}
+
+struct hf_exports *hf_exports_free(struct hf_exports *exports)
+{
+	if (!exports)
+		return NULL;
+	hf_files_free(exports->files);
+	hf_export_list_clear(&exports->list);
+	pthread_mutex_destroy(&exports->refusals_lock);
+	pthread_rwlock_destroy(&exports->lock);
+	free(exports);
+	return NULL;
+}
+
+void hf_exports_sweep(struct hf_exports *exports)
+{
+	hf_files_sweep(exports->files);
+}
+
+struct hf_files *hf_exports_files(struct hf_exports *exports)
+{
+	return exports->files;
+}

@@ -1,0 +1,29 @@
+/* The inside of hf_exports: exports.c, admit.c and handle.c. */
+#pragma once
+
+#include <pthread.h>
+
+#include "export/export.h"
+#include "export/seal.h"
+
+#define HF_N_REFUSALS 64
+
+/* A refusal that is in the log already. */
+struct hf_refusal {
+	uint64_t until; /* 0: none */
+	struct hf_addr host;
+	uint64_t export;
+	int rule;
+};
+
+struct hf_exports {
+	struct hf_seal_key key; /* (c) */
+	struct hf_files *files; /* (c) */
+	pthread_rwlock_t lock;
+	struct hf_export_list list; /* under lock */
+	pthread_mutex_t refusals_lock;
+	struct hf_refusal refusals[HF_N_REFUSALS]; /* under refusals_lock */
+};
+
+/* A reference, or NULL. */
+struct hf_export *hf_exports_by_id(struct hf_exports *exports, uint64_t id);

@@ -1,0 +1,172 @@
+/*
+ * Handles: what a client holds of a file.
+ *
+ *	 0  u8   version, 1
+ *	 1  u8   kind of the id (enum hf_file_id_kind)
+ *	 2  u8   type of the id, the kernel's
+ *	 3  u8   length of the id, 0 to 36
+ *	 4  u64  the export's number
+ *	12  u64  inode number
+ *	20  u64  seal over all the rest
+ *	28  id
+ *
+ * Numbers are little endian. The same file has the same handle as long as it
+ * exists, whatever it is called: clients and the lock manager compare them.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "export/exports_internal.h"
+#include "vfs/access.h"
+
+#define VERSION 1
+
+struct wire {
+	uint8_t version;
+	uint8_t kind;
+	uint8_t type;
+	uint8_t len;
+	uint8_t export[8];
+	uint8_t inode[8];
+	uint8_t seal[8];
+	uint8_t id[HF_FILE_ID_MAX];
+};
+
+#define WIRE_HEAD offsetof(struct wire, id)
+
+_Static_assert(sizeof(struct wire) == HF_HANDLE_MAX, "a handle of NFSv3");
+
+static void put_u64(uint8_t out[8], uint64_t value)
+{
+	value = htole64(value);
+	memcpy(out, &value, 8);
+}
+
+static uint64_t get_u64(const uint8_t in[8])
+{
+	uint64_t value;
+
+	memcpy(&value, in, 8);
+	return le64toh(value);
+}
+
+static uint64_t seal_of(const struct hf_exports *exports, const struct wire *wire)
+{
+	struct wire copy = *wire;
+
+	memset(copy.seal, 0, sizeof(copy.seal));
+	return hf_seal(&exports->key, &copy, WIRE_HEAD + wire->len);
+}
+
+void hf_exports_make_handle(struct hf_exports *exports, const struct hf_export *export,
+			    const struct hf_file_id *id, struct hf_handle *handlep)
+{
+	struct wire wire = { .version = VERSION, .kind = id->kind, .type = id->type, .len = id->len };
+
+	put_u64(wire.export, export->id);
+	put_u64(wire.inode, id->inode);
+	memcpy(wire.id, id->bytes, id->len);
+	put_u64(wire.seal, seal_of(exports, &wire));
+	handlep->len = (uint8_t)(WIRE_HEAD + wire.len);
+	memcpy(handlep->bytes, &wire, handlep->len);
+}
+
+/* False: not made by us. */
+static bool parse(const struct hf_exports *exports, struct hf_bytes handle, struct wire *wire)
+{
+	if (handle.len < WIRE_HEAD || handle.len > sizeof(*wire))
+		return false;
+	memset(wire, 0, sizeof(*wire));
+	memcpy(wire, handle.data, handle.len);
+	return wire->version == VERSION && handle.len == WIRE_HEAD + wire->len &&
+	       get_u64(wire->seal) == seal_of(exports, wire);
+}
+
+bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t *export_idp)
+{
+	struct wire wire;
+
+	if (!parse(exports, handle, &wire))
+		return false;
+	*export_idp = get_u64(wire.export);
+	return true;
+}
+
+int hf_exports_resolve(struct hf_exports *exports, struct hf_bytes handle, bool cached,
+		       struct hf_export **exportp, struct hf_file **filep)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	struct hf_file_id id = { 0 };
+	struct wire wire;
+	int r;
+
+	if (!parse(exports, handle, &wire))
+		return HF_HANDLE_BAD;
+	export = hf_exports_by_id(exports, get_u64(wire.export));
+	if (!export)
+		return HF_HANDLE_STALE;
+	id.inode = get_u64(wire.inode);
+	id.kind = wire.kind;
+	id.type = wire.type;
+	id.len = wire.len;
+	memcpy(id.bytes, wire.id, wire.len);
+	r = hf_files_get(exports->files, export->volume, &id, cached, filep);
+	if (r == -ESTALE)
+		return HF_HANDLE_STALE;
+	if (r < 0)
+		return r;
+	*exportp = export;
+	export = NULL;
+	return HF_RESOLVED;
+}
+
+/* For the lock manager */
+
+static int check_file(struct hf_file *file, const struct hf_identity *identity, bool want_write)
+{
+	struct stat st;
+	int r;
+
+	if (!S_ISREG(file->type))
+		return HF_CHECK_NOT_REGULAR;
+	r = hf_file_stat(file, &st);
+	if (r < 0)
+		return r == -ESTALE ? HF_CHECK_STALE : r;
+	/* A lock is for who has the file open: reading is enough for a shared one, and as with data the owner
+	 * may always. */
+	r = hf_file_may(file, identity, &st, want_write ? W_OK : R_OK);
+	if (r == -EACCES && !want_write)
+		r = hf_file_may(file, identity, &st, W_OK);
+	return r == -EACCES ? HF_CHECK_ACCESS : r;
+}
+
+int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, const struct hf_addr *peer,
+			   const struct hf_identity *claimed, bool want_write, struct hf_export **exportp,
+			   struct hf_file **filep)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	struct hf_identity identity;
+	int r = hf_exports_resolve(exports, handle, false, &export, &file);
+
+	if (r != HF_RESOLVED)
+		return r < 0 ? r : HF_CHECK_STALE;
+	if (hf_export_admit(export, peer) != HF_ADMITTED)
+		return HF_CHECK_ACCESS;
+	if (want_write && export->settings.read_only)
+		return HF_CHECK_READ_ONLY;
+	hf_export_squash(export, claimed, &identity);
+	r = check_file(file, &identity, want_write);
+	if (r != HF_CHECK_OK)
+		return r;
+	if (exportp) {
+		*exportp = export;
+		export = NULL;
+	}
+	if (filep) {
+		*filep = file;
+		file = NULL;
+	}
+	return HF_CHECK_OK;
+}

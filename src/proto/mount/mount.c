@@ -1,0 +1,151 @@
+/* The table of the program, and the procedures that are lists. */
+#include "proto/mount/mount.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "proto/mount/mounted.h"
+#include "proto/mount/procs.h"
+#include "proto/mount/wire.h"
+
+/* A list must fit into what carries it. */
+static size_t limit(const struct hf_rpc_call *call, size_t room)
+{
+	return hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MIN(room, (size_t)HF_MOUNT_MAX_UDP) : room;
+}
+
+static void proc_null(void *service, struct hf_rpc_call *call)
+{
+	hf_rpc_reply_void(call);
+}
+
+static void proc_dump(void *service, struct hf_rpc_call *call)
+{
+	struct hf_mount *mount = service;
+
+	hf_mounted_put(mount, hf_rpc_reply_begin(call, limit(call, hf_mounted_room(mount))));
+	hf_rpc_reply_end(call);
+}
+
+static void proc_umnt(void *service, struct hf_rpc_call *call)
+{
+	struct hf_bytes path = hf_xdr_get_string(hf_rpc_call_args(call), MNTPATHLEN);
+	char text[MNTPATHLEN + 1] = "";
+
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	if (path.len)
+		memcpy(text, path.data, path.len);
+	hf_mount_tidy(text);
+	hf_mounted_remove(service, hf_rpc_call_peer(call), text);
+	hf_rpc_reply_void(call);
+}
+
+static void proc_umntall(void *service, struct hf_rpc_call *call)
+{
+	hf_mounted_remove(service, hf_rpc_call_peer(call), NULL);
+	hf_rpc_reply_void(call);
+}
+
+/* EXPORT */
+
+static size_t text_room(const char *text)
+{
+	return 4 + HF_MIN((strlen(text) + 3) & ~(size_t)3, (size_t)MNTPATHLEN);
+}
+
+static size_t export_room(const struct hf_export *export)
+{
+	size_t room = 4 + text_room(export->settings.name) + 4;
+
+	for (size_t i = 0; i < export->settings.n_clients; i++)
+		room += 4 + text_room(export->settings.clients[i].text);
+	return room;
+}
+
+static void put_text(struct hf_xdr_out *out, const char *text, size_t max)
+{
+	hf_xdr_put_opaque(out, hf_bytes_of(text, (uint32_t)HF_MIN(strlen(text), max)));
+}
+
+static void put_export(struct hf_xdr_out *out, const struct hf_export *export)
+{
+	hf_xdr_put_bool(out, true);
+	put_text(out, export->settings.name, MNTPATHLEN);
+	for (size_t i = 0; i < export->settings.n_clients; i++) {
+		const struct hf_client_rule *rule = &export->settings.clients[i];
+
+		if (rule->kind == HF_CLIENT_ANY)
+			continue; /* an empty list is everybody, and what showmount makes of that is right */
+		hf_xdr_put_bool(out, true);
+		put_text(out, rule->text, MNTNAMLEN);
+	}
+	hf_xdr_put_bool(out, false);
+}
+
+static void proc_export(void *service, struct hf_rpc_call *call)
+{
+	hf_cleanup(hf_export_list_clear) struct hf_export_list list = { 0 };
+	struct hf_mount *mount = service;
+	struct hf_xdr_out *out;
+	size_t room = 4;
+
+	if (hf_exports_list(mount->exports, &list) < 0) {
+		hf_rpc_reply_error(call, HF_RPC_SYSTEM_ERR);
+		return;
+	}
+	for (size_t i = 0; i < list.n; i++)
+		room += export_room(list.items[i]);
+	out = hf_rpc_reply_begin(call, limit(call, room));
+	for (size_t i = 0; i < list.n && hf_xdr_out_left(out) >= export_room(list.items[i]) + 4; i++)
+		put_export(out, list.items[i]);
+	hf_xdr_put_bool(out, false);
+	hf_rpc_reply_end(call);
+}
+
+/* Tables */
+
+static const struct hf_rpc_proc procs[] = {
+	[MOUNTPROC_NULL] = { .name = "NULL", .handle = proc_null },
+	[MOUNTPROC_MNT] = { .name = "MNT", .handle = hf_mount_proc_mnt },
+	[MOUNTPROC_DUMP] = { .name = "DUMP", .handle = proc_dump },
+	[MOUNTPROC_UMNT] = { .name = "UMNT", .handle = proc_umnt },
+	[MOUNTPROC_UMNTALL] = { .name = "UMNTALL", .handle = proc_umntall },
+	[MOUNTPROC_EXPORT] = { .name = "EXPORT", .handle = proc_export },
+	[MOUNTPROC_EXPORTALL] = { .name = "EXPORTALL", .handle = proc_export },
+};
+
+static const struct hf_rpc_version versions[] = {
+	{ .version = 1, .n_procs = MOUNTPROC_EXPORTALL + 1, .procs = procs },
+	{ .version = 3, .n_procs = MOUNTPROC_EXPORT + 1, .procs = procs },
+};
+
+const struct hf_rpc_program hf_mount_program = {
+	.program = HF_MOUNT_PROGRAM,
+	.name = "mountd",
+	.n_versions = HF_ARRAY_SIZE(versions),
+	.versions = versions,
+	.max_request = HF_MOUNT_MAX_REQUEST,
+	.at_home = false,
+};
+
+/* Life */
+
+void hf_mount_init(struct hf_mount *mount, struct hf_exports *exports, struct hf_jobs *jobs)
+{
+	*mount = (struct hf_mount){ .exports = exports, .jobs = jobs };
+	pthread_mutex_init(&mount->lock, NULL);
+	hf_list_init(&mount->mounted);
+}
+
+void hf_mount_deinit(struct hf_mount *mount)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&mount->mounted)))
+		free(hf_list_entry(link, struct hf_mounted, link));
+	pthread_mutex_destroy(&mount->lock);
+}

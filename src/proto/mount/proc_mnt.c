@@ -1,0 +1,179 @@
+/*
+ * MNT: from a path to a handle.
+ *
+ * A path is an export's name or its directory, and what follows it leads to a
+ * directory below, never out of the export.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/macros.h"
+#include "proto/mount/mounted.h"
+#include "proto/mount/procs.h"
+
+struct mnt {
+	struct hf_job job;
+	struct hf_mount *mount;
+	struct hf_rpc_call *call;
+	uint64_t begun;
+	enum mountstat3 stat;
+	struct hf_handle handle;
+	char path[MNTPATHLEN + 1];
+};
+
+static enum mountstat3 stat_of(int r)
+{
+	switch (-r) {
+	case 0:
+		return MNT3_OK;
+	case EPERM:
+		return MNT3ERR_PERM;
+	case ENOENT:
+	case ESTALE:
+		return MNT3ERR_NOENT;
+	case EACCES:
+	case EXDEV: /* the path leads out */
+	case ELOOP:
+		return MNT3ERR_ACCES;
+	case ENOTDIR:
+		return MNT3ERR_NOTDIR;
+	case EINVAL:
+		return MNT3ERR_INVAL;
+	case ENAMETOOLONG:
+		return MNT3ERR_NAMETOOLONG;
+	case EIO:
+		return MNT3ERR_IO;
+	default:
+		return MNT3ERR_SERVERFAULT;
+	}
+}
+
+static int open_dir(const struct hf_volume *volume, const char *path, int *fdp)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+	};
+	int fd = (int)syscall(SYS_openat2, volume->root, *path ? path : ".", &how, sizeof(how));
+
+	if (fd < 0)
+		return -errno;
+	*fdp = fd;
+	return 0;
+}
+
+/* With our own rights: a client's machine asks, before any user of it is there. What they may then do with
+ * the directory is decided at every call. */
+static int find_dir(struct mnt *mnt, const struct hf_export *export, const char *rest)
+{
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	struct hf_volume *volume = export->volume;
+	struct stat st;
+	int fd = -1, r;
+
+	r = open_dir(volume, rest, &fd);
+	if (r < 0)
+		return r;
+	r = hf_files_take(hf_exports_files(mnt->mount->exports), volume, fd, &file, &st);
+	if (r < 0)
+		return r;
+	if (!hf_volume_holds(volume, file->fd))
+		return -EXDEV;
+	hf_exports_make_handle(mnt->mount->exports, export, &file->id, &mnt->handle);
+	return 0;
+}
+
+static enum mountstat3 refuse(struct mnt *mnt, const struct hf_export *export, int refusal)
+{
+	hf_exports_log_refusal(mnt->mount->exports, export, hf_rpc_call_peer(mnt->call), refusal, "mount",
+			       mnt->begun);
+	return refusal == HF_REFUSED_PORT ? MNT3ERR_PERM : MNT3ERR_ACCES;
+}
+
+static enum mountstat3 serve(struct mnt *mnt)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	const char *rest;
+	int refusal;
+
+	hf_mount_tidy(mnt->path);
+	export = hf_exports_find(mnt->mount->exports, mnt->path, &rest);
+	if (!export)
+		return MNT3ERR_NOENT;
+	refusal = hf_export_admit(export, hf_rpc_call_peer(mnt->call));
+	if (refusal != HF_ADMITTED)
+		return refuse(mnt, export, refusal);
+	return stat_of(find_dir(mnt, export, rest));
+}
+
+static void run(struct hf_job *job)
+{
+	struct mnt *mnt = hf_container_of(job, struct mnt, job);
+
+	mnt->stat = serve(mnt);
+}
+
+static void reply(struct mnt *mnt)
+{
+	bool is_v1 = hf_rpc_call_header(mnt->call)->version == 1;
+	struct hf_xdr_out *out = hf_rpc_reply_begin(mnt->call, 4 + 4 + HF_HANDLE_MAX + 8);
+
+	if (is_v1 && mnt->stat == MNT3_OK && mnt->handle.len > FHSIZE)
+		mnt->stat = MNT3ERR_ACCES; /* the nearest that version 1 has */
+	hf_xdr_put_u32(out, mnt->stat);
+	if (mnt->stat == MNT3_OK && is_v1) {
+		memset(mnt->handle.bytes + mnt->handle.len, 0, sizeof(mnt->handle.bytes) - mnt->handle.len);
+		hf_xdr_put_fixed(out, mnt->handle.bytes, FHSIZE);
+	} else if (mnt->stat == MNT3_OK) {
+		hf_xdr_put_opaque(out, hf_bytes_of(mnt->handle.bytes, mnt->handle.len));
+		hf_xdr_put_u32(out, 1); /* one flavour */
+		hf_xdr_put_u32(out, HF_RPC_AUTH_SYS);
+	}
+	hf_rpc_reply_end(mnt->call);
+}
+
+static void on_ran(struct hf_job *job)
+{
+	struct mnt *mnt = hf_container_of(job, struct mnt, job);
+	const struct hf_addr *peer = hf_rpc_call_peer(mnt->call);
+	char path[256], host[HF_ADDR_TEXT];
+
+	hf_log_debug("mount asked for", "peer=%s path=%s answer=%d", hf_addr_format(peer, host, sizeof(host)),
+		     hf_log_quote(path, sizeof(path), mnt->path, strlen(mnt->path)), (int)mnt->stat);
+	if (mnt->stat == MNT3_OK)
+		hf_mounted_add(mnt->mount, peer, mnt->path);
+	reply(mnt);
+	free(mnt);
+}
+
+void hf_mount_proc_mnt(void *service, struct hf_rpc_call *call)
+{
+	struct hf_bytes path = hf_xdr_get_string(hf_rpc_call_args(call), MNTPATHLEN);
+	struct mnt *mnt;
+
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	mnt = calloc(1, sizeof(*mnt));
+	if (!mnt) {
+		hf_rpc_reply_error(call, HF_RPC_SYSTEM_ERR);
+		return;
+	}
+	if (path.len)
+		memcpy(mnt->path, path.data, path.len);
+	mnt->mount = service;
+	mnt->call = call;
+	mnt->begun = hf_loop_now(hf_rpc_call_loop(call));
+	if (hf_rpc_call_keep(call) < 0) {
+		free(mnt);
+		return;
+	}
+	hf_jobs_submit(mnt->mount->jobs, hf_rpc_call_loop(call), &mnt->job, run, on_ran);
+}

@@ -1,0 +1,37 @@
+/*
+ * The file service: program 100003 version 3 over the exports.
+ *
+ * What the kernel has in memory is answered on the loop at once; everything
+ * that may wait for a disk, and every change, goes to the files' threads
+ * (vfs/jobs.h) and is answered when it comes back. Both ways run the same
+ * procedures (op.h).
+ *
+ * One hf_nfs3 serves on all lanes. It is made before they run, and goes after
+ * all calls have ended.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "export/export.h"
+#include "rpc/program.h"
+#include "vfs/jobs.h"
+
+#define HF_NFS3_MAX_REQUEST ((1 << 20) + 4096)
+#define HF_NFS3_MAX_UDP     32768 /* bytes of data or of a listing in a datagram */
+
+struct hf_nfs3 {
+	struct hf_exports *exports; /* (c) */
+	struct hf_jobs *jobs;       /* (c) */
+	_Atomic uint64_t verifier;  /* of writes: changes when something that was not committed may be lost */
+};
+
+/* The service object of this program is a struct hf_nfs3. */
+extern const struct hf_rpc_program hf_nfs3_program;
+
+/* Both are borrowed. @loop gives the randomness of the first verifier. */
+void hf_nfs3_init(struct hf_nfs3 *nfs, struct hf_exports *exports, struct hf_jobs *jobs,
+		  struct hf_loop *loop);

@@ -1,0 +1,243 @@
+#include "proto/nfs3/op.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/macros.h"
+#include "loop/loop.h"
+
+static const struct hf_nfs3_proc procs[HF_N_NFSPROC3] = {
+	[NFSPROC3_GETATTR] = { "GETATTR", hf_nfs3_proc_getattr, .on_loop = true },
+	[NFSPROC3_SETATTR] = { "SETATTR", hf_nfs3_proc_setattr, .n_unknown = 2 },
+	[NFSPROC3_LOOKUP] = { "LOOKUP", hf_nfs3_proc_lookup, .on_loop = true },
+	[NFSPROC3_ACCESS] = { "ACCESS", hf_nfs3_proc_access, .on_loop = true },
+	[NFSPROC3_READLINK] = { "READLINK", hf_nfs3_proc_readlink },
+	[NFSPROC3_READ] = { "READ", hf_nfs3_proc_read, .on_loop = true },
+	[NFSPROC3_WRITE] = { "WRITE", hf_nfs3_proc_write },
+	[NFSPROC3_CREATE] = { "CREATE", hf_nfs3_proc_create, .n_unknown = 2 },
+	[NFSPROC3_MKDIR] = { "MKDIR", hf_nfs3_proc_mkdir, .n_unknown = 2 },
+	[NFSPROC3_SYMLINK] = { "SYMLINK", hf_nfs3_proc_symlink, .n_unknown = 2 },
+	[NFSPROC3_MKNOD] = { "MKNOD", hf_nfs3_proc_mknod, .n_unknown = 2 },
+	[NFSPROC3_REMOVE] = { "REMOVE", hf_nfs3_proc_remove, .n_unknown = 2 },
+	[NFSPROC3_RMDIR] = { "RMDIR", hf_nfs3_proc_rmdir, .n_unknown = 2 },
+	[NFSPROC3_RENAME] = { "RENAME", hf_nfs3_proc_rename, .n_unknown = 4 },
+	[NFSPROC3_LINK] = { "LINK", hf_nfs3_proc_link, .n_unknown = 3 },
+	[NFSPROC3_READDIR] = { "READDIR", hf_nfs3_proc_readdir, .on_loop = true },
+	[NFSPROC3_READDIRPLUS] = { "READDIRPLUS", hf_nfs3_proc_readdirplus, .on_loop = true },
+	[NFSPROC3_FSSTAT] = { "FSSTAT", hf_nfs3_proc_fsstat },
+	[NFSPROC3_FSINFO] = { "FSINFO", hf_nfs3_proc_fsinfo, .on_loop = true },
+	[NFSPROC3_PATHCONF] = { "PATHCONF", hf_nfs3_proc_pathconf },
+	[NFSPROC3_COMMIT] = { "COMMIT", hf_nfs3_proc_commit },
+};
+
+/* Serving */
+
+/* What the procedure has said is not so: the disk did not take it. */
+static void reply_unsynced(struct hf_nfs3_op *op)
+{
+	struct hf_xdr_out *out;
+
+	hf_rpc_reply_cancel(op->call);
+	out = hf_nfs3_reply(op, hf_nfsstat3_of(op->sync.result), 4 * (size_t)op->proc->n_unknown);
+	for (size_t i = 0; i < op->proc->n_unknown; i++)
+		hf_xdr_put_bool(out, false);
+}
+
+/* On the loop, when the procedure has answered. */
+static void finish(struct hf_nfs3_op *op)
+{
+	if (op->sync.result < 0)
+		reply_unsynced(op);
+	if (op->result == HF_NFS3_GARBAGE) {
+		hf_rpc_reply_garbage(op->call);
+		return;
+	}
+	assert(op->result == HF_NFS3_DONE);
+	if (hf_rpc_call_is_measured(op->call)) {
+		hf_rpc_call_note(op->call, hf_nfsstat3_name(op->stat));
+		hf_rpc_call_note_data(op->call, op->n_read, op->n_written);
+	}
+	hf_rpc_reply_end(op->call);
+}
+
+static void on_synced(struct hf_sync *sync)
+{
+	struct hf_nfs3_op *op = hf_container_of(sync, struct hf_nfs3_op, sync);
+
+	for (size_t i = 0; i < HF_SYNC_FILES; i++)
+		hf_file_unref(sync->files[i]);
+	hf_job_complete(&op->job);
+}
+
+void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *export, struct hf_file *file)
+{
+	size_t at = op->sync.files[0] ? 1 : 0;
+
+	assert(op->may_block && !op->sync.files[at]);
+	if (!export->settings.async)
+		op->sync.files[at] = hf_file_ref(file);
+}
+
+static void run_apart(struct hf_job *job)
+{
+	struct hf_nfs3_op *op = hf_container_of(job, struct hf_nfs3_op, job);
+	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = NULL;
+
+	op->result = op->proc->fn(op);
+	if (!op->sync.files[0]) {
+		hf_job_complete(job);
+		return;
+	}
+	hf_link_init(&op->sync.link);
+	op->sync.told = on_synced;
+	volume = hf_volume_ref(op->sync.files[0]->volume);
+	hf_syncer_submit(&volume->syncer, &op->sync);
+	/* @op may be gone here */
+}
+
+static void on_ran(struct hf_job *job)
+{
+	struct hf_nfs3_op *op = hf_container_of(job, struct hf_nfs3_op, job);
+
+	finish(op);
+	free(op);
+}
+
+static void hand_over(const struct hf_nfs3_op *begun)
+{
+	struct hf_loop *loop = hf_rpc_call_loop(begun->call);
+	struct hf_nfs3_op *op;
+
+	if (hf_rpc_call_keep(begun->call) < 0)
+		return;
+	op = malloc(sizeof(*op));
+	if (!op) {
+		hf_rpc_reply_error(begun->call, HF_RPC_SYSTEM_ERR);
+		return;
+	}
+	*op = *begun;
+	op->may_block = true;
+	if (op->reply_len)
+		hf_rpc_call_expect(op->call, op->reply_len);
+	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, run_apart, on_ran);
+}
+
+void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number)
+{
+	struct hf_nfs3_op op;
+
+	op.nfs = nfs;
+	op.call = call;
+	op.proc = &procs[number];
+	op.may_block = false;
+	op.stat = NFS3_OK;
+	op.begun = hf_loop_now(hf_rpc_call_loop(call));
+	op.reply_len = 0;
+	op.n_read = op.n_written = 0;
+	op.sync = (struct hf_sync){ 0 };
+	op.result = op.proc->on_loop ? op.proc->fn(&op) : -EAGAIN;
+	if (op.result == -EAGAIN)
+		hand_over(&op);
+	else
+		finish(&op);
+}
+
+/* Shared */
+
+struct hf_xdr_in *hf_nfs3_args(struct hf_nfs3_op *op)
+{
+	return hf_rpc_call_args(op->call);
+}
+
+struct hf_xdr_out *hf_nfs3_reply(struct hf_nfs3_op *op, enum nfsstat3 stat, size_t max)
+{
+	struct hf_xdr_out *out = op->may_block ? hf_rpc_reply_begin_apart(op->call, 4 + max)
+					       : hf_rpc_reply_begin(op->call, 4 + max);
+
+	op->stat = stat;
+	hf_xdr_put_u32(out, stat);
+	return out;
+}
+
+uint32_t hf_nfs3_max_io(const struct hf_nfs3_op *op)
+{
+	return hf_rpc_call_transport(op->call) == HF_RPC_UDP ? HF_NFS3_MAX_UDP : HF_NFS3_MAX_IO;
+}
+
+void hf_nfs3_object_clear(struct hf_nfs3_object *object)
+{
+	hf_file_unref(object->file);
+	hf_export_unref(object->export);
+	object->file = NULL;
+	object->export = NULL;
+}
+
+static void identify(const struct hf_rpc_cred *cred, const struct hf_export *export,
+		     struct hf_identity *identityp)
+{
+	struct hf_identity claimed;
+
+	if (cred->flavor != HF_RPC_AUTH_SYS) {
+		hf_export_squash(export, NULL, identityp);
+		return;
+	}
+	claimed.uid = cred->uid;
+	claimed.gid = cred->gid;
+	claimed.n_gids = HF_MIN(cred->n_gids, (uint32_t)HF_IDENTITY_MAX_GIDS);
+	memcpy(claimed.gids, cred->gids, claimed.n_gids * sizeof(claimed.gids[0]));
+	hf_export_squash(export, &claimed, identityp);
+}
+
+static enum nfsstat3 refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
+{
+	hf_exports_log_refusal(op->nfs->exports, object->export, hf_rpc_call_peer(op->call), refusal, "nfs",
+			       op->begun);
+	hf_nfs3_object_clear(object);
+	return refusal == HF_REFUSED_PORT ? NFS3ERR_PERM : NFS3ERR_ACCES;
+}
+
+int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_want want,
+		 struct hf_nfs3_object *objectp)
+{
+	int r = hf_exports_resolve(op->nfs->exports, handle, !op->may_block, &objectp->export,
+				   &objectp->file);
+
+	if (hf_nfs3_must_wait(op, r))
+		return r;
+	if (r == HF_HANDLE_BAD)
+		return NFS3ERR_BADHANDLE;
+	if (r == HF_HANDLE_STALE)
+		return NFS3ERR_STALE;
+	if (r < 0)
+		return hf_nfsstat3_of(r);
+	r = hf_export_admit(objectp->export, hf_rpc_call_peer(op->call));
+	if (r != HF_ADMITTED)
+		return refuse(op, objectp, r);
+	if (!op->may_block && !objectp->export->volume->is_local) {
+		hf_nfs3_object_clear(objectp);
+		return -EAGAIN;
+	}
+	identify(hf_rpc_call_cred(op->call), objectp->export, &objectp->caller);
+	return want == HF_NFS3_CHANGES && objectp->export->settings.read_only ? NFS3ERR_ROFS : NFS3_OK;
+}
+
+const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat *st)
+{
+	return object->file && hf_file_stat(object->file, st) == 0 ? st : NULL;
+}
+
+/* post_op_fh3 and post_op_attr of what was made */
+void hf_nfs3_put_file(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
+		      struct hf_file *file)
+{
+	struct hf_handle handle;
+	struct stat st;
+
+	hf_exports_make_handle(op->nfs->exports, dir->export, &file->id, &handle);
+	hf_xdr_put_bool(out, true);
+	hf_nfs3_put_fh(out, &handle);
+	hf_nfs3_put_post_op_attr(out, dir->export, fstat(file->fd, &st) == 0 ? &st : NULL);
+}

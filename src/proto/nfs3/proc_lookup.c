@@ -1,0 +1,77 @@
+/* LOOKUP, READLINK. */
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "proto/nfs3/op.h"
+#include "vfs/access.h"
+#include "vfs/tree.h"
+
+static int lookup(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_bytes bytes,
+		  struct hf_file **filep, struct stat *stp)
+{
+	struct hf_name name;
+	int r = hf_name_get(&name, bytes);
+
+	/* Whoever asks for a name in a file must hear that, not what is wrong with the name. */
+	if (!S_ISDIR(dir->file->type))
+		return -ENOTDIR;
+	return r < 0 ? r : hf_dir_lookup(dir->file, &dir->caller, &name, !op->may_block, filep, stp);
+}
+
+int hf_nfs3_proc_lookup(struct hf_nfs3_op *op)
+{
+	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object dir = { 0 };
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_bytes handle = hf_nfs3_get_fh(in);
+	struct hf_bytes name = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+	struct hf_handle found;
+	struct hf_xdr_out *out;
+	struct stat st;
+	int stat, r;
+
+	if (!hf_xdr_in_is_ok(in))
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &dir);
+	if (stat < 0)
+		return stat;
+	if (stat == NFS3_OK) {
+		r = lookup(op, &dir, name, &file, &st);
+		if (hf_nfs3_must_wait(op, r))
+			return r;
+		stat = hf_nfsstat3_of(r);
+	}
+	out = hf_nfs3_reply(op, stat, HF_FH3_LEN + 2 * HF_POST_OP_ATTR_LEN);
+	if (stat == NFS3_OK) {
+		hf_exports_make_handle(op->nfs->exports, dir.export, &file->id, &found);
+		hf_nfs3_put_fh(out, &found);
+		hf_nfs3_put_post_op_attr(out, dir.export, &st);
+	}
+	hf_nfs3_put_post_op_attr(out, dir.export, hf_nfs3_stat(&dir, &st));
+	return HF_NFS3_DONE;
+}
+
+int hf_nfs3_proc_readlink(struct hf_nfs3_op *op)
+{
+	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_bytes handle = hf_nfs3_get_fh(in);
+	char text[HF_NFS3_MAX_PATH + 1];
+	size_t len = sizeof(text);
+	struct hf_xdr_out *out;
+	struct stat st;
+	int stat;
+
+	if (!hf_xdr_in_is_ok(in))
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
+	if (stat < 0)
+		return stat;
+	if (stat == NFS3_OK)
+		stat = hf_nfsstat3_of(hf_file_readlink(object.file, text, &len));
+	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + 4 + sizeof(text));
+	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
+	if (stat == NFS3_OK)
+		hf_xdr_put_opaque(out, hf_bytes_of(text, (uint32_t)len));
+	return HF_NFS3_DONE;
+}

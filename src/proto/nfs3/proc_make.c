@@ -1,0 +1,231 @@
+/* CREATE, MKDIR, SYMLINK, MKNOD: a name in a directory, and what it is to be. */
+#include <errno.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "base/cleanup.h"
+#include "proto/nfs3/op.h"
+#include "vfs/tree.h"
+
+struct make {
+	struct hf_bytes handle; /* of the directory */
+	struct hf_bytes name_bytes;
+	struct hf_name name;
+	struct hf_setattr set;
+	uint32_t how;
+	uint8_t verifier[NFS3_CREATEVERFSIZE];
+	uint32_t type;
+	dev_t device;
+	char target[HF_NFS3_MAX_PATH + 1];
+	size_t target_len;
+	bool makes_sense;
+};
+
+/* Makes it; what each of the procedures is about. */
+typedef int (*make_fn)(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
+		       struct hf_file **filep);
+
+static void get_where(struct hf_xdr_in *in, struct make *make)
+{
+	memset(&make->set, 0, sizeof(make->set));
+	make->set.atime.tv_nsec = make->set.mtime.tv_nsec = UTIME_OMIT;
+	make->makes_sense = true;
+	make->handle = hf_nfs3_get_fh(in);
+	make->name_bytes = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+}
+
+static int check_and_make(struct hf_nfs3_object *dir, struct make *make, make_fn fn, struct hf_change *change,
+			  struct hf_file **filep)
+{
+	int r = hf_name_get(&make->name, make->name_bytes);
+
+	if (!S_ISDIR(dir->file->type))
+		r = -ENOTDIR;
+	if (r == 0)
+		return fn(dir, make, change, filep);
+	hf_change_before(change, dir->file);
+	hf_change_after(change, dir->file);
+	return r;
+}
+
+/* A new file is safe with its directory; what was set of it afterwards is another change. */
+static void sync_made(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_file *file,
+		      const struct hf_setattr *set)
+{
+	hf_nfs3_sync_before_reply(op, dir->export, dir->file);
+	if (set->set_uid || set->set_gid || set->set_size || (set->set_mode && set->mode & 07000) ||
+	    set->atime.tv_nsec != UTIME_OMIT || set->mtime.tv_nsec != UTIME_OMIT)
+		hf_nfs3_sync_before_reply(op, dir->export, file);
+}
+
+static int make_and_reply(struct hf_nfs3_op *op, struct make *make, make_fn fn)
+{
+	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object dir = { 0 };
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	struct hf_change change = { 0 };
+	struct hf_xdr_out *out;
+	int stat;
+
+	if (!hf_xdr_in_is_ok(hf_nfs3_args(op)) || !make->makes_sense)
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, make->handle, HF_NFS3_CHANGES, &dir);
+	if (stat < 0)
+		return stat;
+	if (stat == NFS3_OK)
+		stat = hf_nfsstat3_of(check_and_make(&dir, make, fn, &change, &file));
+	else if (dir.file)
+		hf_change_after(&change, dir.file);
+	if (stat == NFS3_OK)
+		sync_made(op, &dir, file, &make->set);
+	out = hf_nfs3_reply(op, stat, HF_POST_OP_FH3_LEN + HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);
+	if (stat == NFS3_OK)
+		hf_nfs3_put_file(op, out, &dir, file);
+	hf_nfs3_put_wcc(out, dir.export, &change);
+	return HF_NFS3_DONE;
+}
+
+/* CREATE */
+
+static int create(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
+		  struct hf_file **filep)
+{
+	static const enum hf_create_how hows[] = {
+		[UNCHECKED] = HF_CREATE_UNCHECKED,
+		[GUARDED] = HF_CREATE_GUARDED,
+		[EXCLUSIVE] = HF_CREATE_EXCLUSIVE,
+	};
+
+	return hf_dir_create(dir->file, &dir->caller, &make->name, hows[make->how], &make->set,
+			     make->verifier, change, filep);
+}
+
+int hf_nfs3_proc_create(struct hf_nfs3_op *op)
+{
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_bytes verifier;
+	struct make make;
+
+	get_where(in, &make);
+	make.how = hf_xdr_get_u32(in);
+	if (make.how == EXCLUSIVE) {
+		verifier = hf_xdr_get_fixed(in, NFS3_CREATEVERFSIZE);
+		if (verifier.data)
+			memcpy(make.verifier, verifier.data, sizeof(make.verifier));
+	} else {
+		make.makes_sense = make.how <= EXCLUSIVE && hf_nfs3_get_sattr(in, &make.set);
+	}
+	return make_and_reply(op, &make, create);
+}
+
+/* MKDIR */
+
+static int make_dir(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
+		    struct hf_file **filep)
+{
+	return hf_dir_mkdir(dir->file, &dir->caller, &make->name, &make->set, change, filep);
+}
+
+int hf_nfs3_proc_mkdir(struct hf_nfs3_op *op)
+{
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct make make;
+
+	get_where(in, &make);
+	make.makes_sense = hf_nfs3_get_sattr(in, &make.set);
+	return make_and_reply(op, &make, make_dir);
+}
+
+/* SYMLINK */
+
+static int make_symlink(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
+			struct hf_file **filep)
+{
+	/* The kernel's own words for these would be others. */
+	int r = make->target_len == 0 || strlen(make->target) != make->target_len ? -EINVAL : 0;
+
+	if (r == 0)
+		return hf_dir_symlink(dir->file, &dir->caller, &make->name, make->target, &make->set, change,
+				      filep);
+	hf_change_before(change, dir->file);
+	hf_change_after(change, dir->file);
+	return r;
+}
+
+int hf_nfs3_proc_symlink(struct hf_nfs3_op *op)
+{
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_bytes target;
+	struct make make;
+
+	get_where(in, &make);
+	make.makes_sense = hf_nfs3_get_sattr(in, &make.set);
+	target = hf_xdr_get_opaque(in, HF_NFS3_MAX_PATH);
+	if (target.len)
+		memcpy(make.target, target.data, target.len);
+	make.target[target.len] = '\0';
+	make.target_len = target.len;
+	return make_and_reply(op, &make, make_symlink);
+}
+
+/* MKNOD */
+
+static mode_t mode_of_type(uint32_t type)
+{
+	switch (type) {
+	case NF3CHR:
+		return S_IFCHR;
+	case NF3BLK:
+		return S_IFBLK;
+	case NF3SOCK:
+		return S_IFSOCK;
+	case NF3FIFO:
+		return S_IFIFO;
+	default:
+		return 0;
+	}
+}
+
+static int make_node(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
+		     struct hf_file **filep)
+{
+	return hf_dir_mknod(dir->file, &dir->caller, &make->name, mode_of_type(make->type), make->device,
+			    &make->set, change, filep);
+}
+
+static int reply_bad_type(struct hf_nfs3_op *op, const struct make *make)
+{
+	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object dir = { 0 };
+	struct hf_change change = { 0 };
+	int stat;
+
+	if (!hf_xdr_in_is_ok(hf_nfs3_args(op)))
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, make->handle, HF_NFS3_CHANGES, &dir);
+	if (stat < 0)
+		return stat;
+	if (dir.file)
+		hf_change_after(&change, dir.file);
+	hf_nfs3_put_wcc(hf_nfs3_reply(op, stat == NFS3_OK ? NFS3ERR_BADTYPE : stat, HF_WCC_DATA_LEN),
+			dir.export, &change);
+	return HF_NFS3_DONE;
+}
+
+int hf_nfs3_proc_mknod(struct hf_nfs3_op *op)
+{
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct make make;
+	uint32_t major_number, minor_number;
+
+	get_where(in, &make);
+	make.type = hf_xdr_get_u32(in);
+	make.device = 0;
+	if (!mode_of_type(make.type))
+		return reply_bad_type(op, &make);
+	make.makes_sense = hf_nfs3_get_sattr(in, &make.set);
+	if (make.type == NF3CHR || make.type == NF3BLK) {
+		major_number = hf_xdr_get_u32(in);
+		minor_number = hf_xdr_get_u32(in);
+		make.device = makedev(major_number, minor_number);
+	}
+	return make_and_reply(op, &make, make_node);
+}

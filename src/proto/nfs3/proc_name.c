@@ -1,0 +1,169 @@
+/* REMOVE, RMDIR, RENAME, LINK. */
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "proto/nfs3/op.h"
+#include "vfs/tree.h"
+
+/* REMOVE, RMDIR */
+
+typedef int (*remove_fn)(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+			 struct hf_change *change);
+
+static int remove_and_reply(struct hf_nfs3_op *op, remove_fn fn)
+{
+	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object dir = { 0 };
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_bytes handle = hf_nfs3_get_fh(in);
+	struct hf_bytes bytes = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+	struct hf_change change = { 0 };
+	struct hf_name name;
+	int stat, r;
+
+	if (!hf_xdr_in_is_ok(in))
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &dir);
+	if (stat < 0)
+		return stat;
+	if (stat == NFS3_OK) {
+		r = hf_name_get(&name, bytes);
+		stat = hf_nfsstat3_of(r < 0 ? r : fn(dir.file, &dir.caller, &name, &change));
+		if (stat == NFS3_OK)
+			hf_nfs3_sync_before_reply(op, dir.export, dir.file);
+	}
+	if (dir.file && !change.has_after)
+		hf_change_after(&change, dir.file);
+	hf_nfs3_put_wcc(hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN), dir.export, &change);
+	return HF_NFS3_DONE;
+}
+
+int hf_nfs3_proc_remove(struct hf_nfs3_op *op)
+{
+	return remove_and_reply(op, hf_dir_remove);
+}
+
+int hf_nfs3_proc_rmdir(struct hf_nfs3_op *op)
+{
+	return remove_and_reply(op, hf_dir_rmdir);
+}
+
+/* RENAME */
+
+struct side {
+	struct hf_bytes handle;
+	struct hf_bytes bytes;
+	struct hf_name name;
+	struct hf_nfs3_object dir;
+	struct hf_change change;
+};
+
+static void side_clear(struct side *side)
+{
+	hf_nfs3_object_clear(&side->dir);
+}
+
+static void get_side(struct hf_xdr_in *in, struct side *side)
+{
+	side->handle = hf_nfs3_get_fh(in);
+	side->bytes = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+}
+
+static int rename_sides(struct side *from, struct side *to)
+{
+	int r = hf_name_get(&from->name, from->bytes);
+
+	if (r == 0)
+		r = hf_name_get(&to->name, to->bytes);
+	if (r == 0 && from->dir.export != to->dir.export)
+		r = -EXDEV;
+	if (r == 0)
+		r = hf_dir_rename(from->dir.file, &from->name, to->dir.file, &to->name, &from->dir.caller,
+				  &from->change, &to->change);
+	return r;
+}
+
+static enum nfsstat3 rename_and_sync(struct hf_nfs3_op *op, struct side *from, struct side *to)
+{
+	int r = rename_sides(from, to);
+
+	if (r < 0)
+		return hf_nfsstat3_of(r);
+	hf_nfs3_sync_before_reply(op, to->dir.export, to->dir.file);
+	if (from->dir.file != to->dir.file)
+		hf_nfs3_sync_before_reply(op, from->dir.export, from->dir.file);
+	return NFS3_OK;
+}
+
+static void put_side(struct hf_xdr_out *out, struct side *side)
+{
+	if (side->dir.file && !side->change.has_after)
+		hf_change_after(&side->change, side->dir.file);
+	hf_nfs3_put_wcc(out, side->dir.export, &side->change);
+}
+
+int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
+{
+	hf_cleanup(side_clear) struct side from = { 0 };
+	hf_cleanup(side_clear) struct side to = { 0 };
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_xdr_out *out;
+	int stat, to_stat;
+
+	get_side(in, &from);
+	get_side(in, &to);
+	if (!hf_xdr_in_is_ok(in))
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, from.handle, HF_NFS3_CHANGES, &from.dir);
+	if (stat < 0)
+		return stat;
+	to_stat = hf_nfs3_find(op, to.handle, HF_NFS3_CHANGES, &to.dir);
+	if (to_stat < 0)
+		return to_stat;
+	if (stat == NFS3_OK)
+		stat = to_stat;
+	if (stat == NFS3_OK)
+		stat = rename_and_sync(op, &from, &to);
+	out = hf_nfs3_reply(op, stat, 2 * HF_WCC_DATA_LEN);
+	put_side(out, &from);
+	put_side(out, &to);
+	return HF_NFS3_DONE;
+}
+
+/* LINK */
+
+int hf_nfs3_proc_link(struct hf_nfs3_op *op)
+{
+	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
+	hf_cleanup(side_clear) struct side to = { 0 };
+	struct hf_xdr_in *in = hf_nfs3_args(op);
+	struct hf_bytes handle = hf_nfs3_get_fh(in);
+	struct hf_xdr_out *out;
+	struct stat st;
+	int stat, to_stat, r;
+
+	get_side(in, &to);
+	if (!hf_xdr_in_is_ok(in))
+		return HF_NFS3_GARBAGE;
+	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &object);
+	if (stat < 0)
+		return stat;
+	to_stat = hf_nfs3_find(op, to.handle, HF_NFS3_CHANGES, &to.dir);
+	if (to_stat < 0)
+		return to_stat;
+	if (stat == NFS3_OK)
+		stat = to_stat;
+	if (stat == NFS3_OK) {
+		r = hf_name_get(&to.name, to.bytes);
+		if (r == 0 && object.export != to.dir.export)
+			r = -EXDEV;
+		if (r == 0)
+			r = hf_dir_link(to.dir.file, &to.dir.caller, &to.name, object.file, &to.change);
+		if (r == 0)
+			hf_nfs3_sync_before_reply(op, to.dir.export, to.dir.file);
+		stat = hf_nfsstat3_of(r);
+	}
+	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);
+	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
+	put_side(out, &to);
+	return HF_NFS3_DONE;
+}

@@ -1,0 +1,62 @@
+/* The table of the program. Calls whose effect must not happen twice have their replies kept. */
+#include "base/macros.h"
+#include "loop/loop.h"
+#include "proto/nfs3/nfs3.h"
+#include "proto/nfs3/op.h"
+
+static void handle_null(void *service, struct hf_rpc_call *call)
+{
+	hf_rpc_reply_void(call);
+}
+
+static void handle_call(void *service, struct hf_rpc_call *call)
+{
+	hf_nfs3_serve(service, call, (enum nfsproc3)hf_rpc_call_header(call)->procedure);
+}
+
+static const struct hf_rpc_proc procs3[] = {
+	[NFSPROC3_NULL] = { "NULL", handle_null },
+	[NFSPROC3_GETATTR] = { "GETATTR", handle_call },
+	[NFSPROC3_SETATTR] = { "SETATTR", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_LOOKUP] = { "LOOKUP", handle_call },
+	[NFSPROC3_ACCESS] = { "ACCESS", handle_call },
+	[NFSPROC3_READLINK] = { "READLINK", handle_call },
+	[NFSPROC3_READ] = { "READ", handle_call },
+	[NFSPROC3_WRITE] = { "WRITE", handle_call },
+	[NFSPROC3_CREATE] = { "CREATE", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_MKDIR] = { "MKDIR", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_SYMLINK] = { "SYMLINK", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_MKNOD] = { "MKNOD", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_REMOVE] = { "REMOVE", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_RMDIR] = { "RMDIR", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_RENAME] = { "RENAME", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_LINK] = { "LINK", handle_call, HF_RPC_REPLAY_ALWAYS },
+	[NFSPROC3_READDIR] = { "READDIR", handle_call },
+	[NFSPROC3_READDIRPLUS] = { "READDIRPLUS", handle_call },
+	[NFSPROC3_FSSTAT] = { "FSSTAT", handle_call },
+	[NFSPROC3_FSINFO] = { "FSINFO", handle_call },
+	[NFSPROC3_PATHCONF] = { "PATHCONF", handle_call },
+	[NFSPROC3_COMMIT] = { "COMMIT", handle_call },
+};
+
+static const struct hf_rpc_version versions[] = {
+	{ .version = 3, .n_procs = HF_ARRAY_SIZE(procs3), .procs = procs3 },
+};
+
+const struct hf_rpc_program hf_nfs3_program = {
+	.program = HF_NFS_PROGRAM,
+	.name = "nfs",
+	.n_versions = HF_ARRAY_SIZE(versions),
+	.versions = versions,
+	.max_request = HF_NFS3_MAX_REQUEST,
+	.at_home = false,
+};
+
+void hf_nfs3_init(struct hf_nfs3 *nfs, struct hf_exports *exports, struct hf_jobs *jobs, struct hf_loop *loop)
+{
+	uint64_t verifier;
+
+	hf_loop_random(loop, &verifier, sizeof(verifier));
+	*nfs = (struct hf_nfs3){ .exports = exports, .jobs = jobs };
+	atomic_store(&nfs->verifier, verifier);
+}

@@ -1,0 +1,135 @@
+#include "vfs/attr.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "vfs/access.h"
+
+/* With the caller's identity on, each step as the kernel allows it. Size first: it is what fails most, and
+ * before a new mode could forbid it. Mode after owner: changing that takes set-user-id away. */
+
+static int set_owner(struct hf_file *file, const struct hf_setattr *set)
+{
+	uid_t uid = set->set_uid ? set->uid : (uid_t)-1;
+	gid_t gid = set->set_gid ? set->gid : (gid_t)-1;
+
+	if (!set->set_uid && !set->set_gid)
+		return 0;
+	return fchownat(file->fd, "", uid, gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int set_mode(struct hf_file *file, const struct hf_setattr *set)
+{
+	char path[40];
+
+	if (!set->set_mode || S_ISLNK(file->type)) /* a link has no mode of its own */
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	return chmod(path, set->mode & 07777) < 0 ? -errno : 0;
+}
+
+static int set_times(struct hf_file *file, const struct hf_setattr *set)
+{
+	struct timespec times[2] = { set->atime, set->mtime };
+
+	if (set->atime.tv_nsec == UTIME_OMIT && set->mtime.tv_nsec == UTIME_OMIT)
+		return 0;
+	return utimensat(file->fd, "", times, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int set_size(int fd, uint64_t size)
+{
+	if (size > INT64_MAX)
+		return -EFBIG;
+	return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+}
+
+static int set_all(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set,
+		   int write_fd)
+{
+	int r = 0;
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	if (set->set_size)
+		r = set_size(write_fd, set->size);
+	if (r == 0)
+		r = set_owner(file, set);
+	if (r == 0)
+		r = set_mode(file, set);
+	if (r == 0)
+		r = set_times(file, set);
+	return r;
+}
+
+/* A descriptor to cut the file with, opened before the identity: the owner may, whatever the mode. */
+static int prepare_size(struct hf_file *file, const struct hf_identity *caller, const struct stat *st,
+			int *write_fdp)
+{
+	int r;
+
+	if (!S_ISREG(file->type))
+		return S_ISDIR(file->type) ? -EISDIR : -EINVAL;
+	r = hf_file_may(file, caller, st, W_OK);
+	if (r < 0)
+		return r;
+	*write_fdp = hf_file_write_fd(file, false);
+	return *write_fdp < 0 ? *write_fdp : 0;
+}
+
+static int setattr_checked(struct hf_file *file, const struct hf_identity *caller,
+			   const struct hf_setattr *set, const struct timespec *guard,
+			   const struct hf_change *change)
+{
+	int write_fd = -1, r;
+
+	if (!change->has_before || change->before.st_nlink == 0)
+		return -ESTALE;
+	if (guard && (guard->tv_sec != change->before.st_ctim.tv_sec ||
+		      guard->tv_nsec != change->before.st_ctim.tv_nsec))
+		return HF_SETATTR_E_NOT_SYNC;
+	if (set->set_size) {
+		r = prepare_size(file, caller, &change->before, &write_fd);
+		if (r < 0)
+			return r;
+	}
+	return set_all(file, caller, set, write_fd);
+}
+
+int hf_file_setattr(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set,
+		    const struct timespec *guard, struct hf_change *change)
+{
+	int r = 0;
+
+	HF_WITH_CHANGE(change, file)
+	r = setattr_checked(file, caller, set, guard, change);
+	return r;
+}
+
+int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set)
+{
+	struct hf_setattr rest = *set;
+	int write_fd = -1;
+	struct stat st;
+	int r;
+
+	if (!hf_identity_is_superuser(caller))
+		rest.set_uid = rest.set_gid = false;
+	if (!S_ISREG(file->type))
+		rest.set_size = false;
+	/* Creating takes the permissions as they are, but drops some of the other bits. */
+	if (!rest.set_uid && !rest.set_gid && !(rest.mode & 07000))
+		rest.set_mode = false;
+	if (rest.set_size) {
+		if (fstat(file->fd, &st) < 0)
+			return -errno;
+		r = prepare_size(file, caller, &st, &write_fd);
+		if (r < 0)
+			return r;
+	}
+	return set_all(file, caller, &rest, write_fd);
+}

@@ -1,0 +1,188 @@
+#include "vfs/data.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "vfs/access.h"
+
+#define MAX_OFFSET ((uint64_t)INT64_MAX)
+
+/* Regular files only; the word for the others. */
+static int check_type(const struct hf_file *file)
+{
+	if (S_ISREG(file->type))
+		return 0;
+	return S_ISDIR(file->type) ? -EISDIR : -EINVAL;
+}
+
+/* Reading */
+
+static ssize_t read_all(int fd, char *data, size_t len, uint64_t offset, int flags)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		struct iovec iov = { data + done, len - done };
+		ssize_t n = preadv2(fd, &iov, 1, (off_t)(offset + done), flags);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return done ? (ssize_t)done : -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+static int read_from(int fd, uint64_t offset, void *data, size_t len, bool cached, size_t *np)
+{
+	ssize_t n;
+
+	if (offset > MAX_OFFSET) { /* beyond the end of any file */
+		*np = 0;
+		return 0;
+	}
+	len = HF_MIN(len, MAX_OFFSET - offset);
+	n = read_all(fd, data, len, offset, cached ? RWF_NOWAIT : 0);
+	/* A file system that does not know the flag could wait. */
+	if (n < 0)
+		return cached && n == -EOPNOTSUPP ? -EAGAIN : (int)n;
+	*np = (size_t)n;
+	return 0;
+}
+
+int hf_file_read(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, void *data,
+		 size_t len, bool cached, size_t *np, struct stat *stp)
+{
+	int r = check_type(file), fd;
+
+	if (r < 0)
+		return r;
+	r = hf_file_stat(file, stp);
+	if (r < 0)
+		return r;
+	r = hf_file_may(file, caller, stp, R_OK);
+	if (r < 0)
+		return r;
+	fd = hf_file_read_fd(file, cached);
+	if (fd < 0)
+		return fd;
+	r = read_from(fd, offset, data, len, cached, np);
+	if (r < 0)
+		return r;
+	r = hf_file_stat(file, stp);
+	if (r < 0)
+		return r;
+	if (cached && *np < len && offset + *np < (uint64_t)stp->st_size)
+		return -EAGAIN; /* the rest is on the disk */
+	return 0;
+}
+
+/* Writing */
+
+static ssize_t write_all(int fd, const char *data, size_t len, uint64_t offset, int flags)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		struct iovec iov = { (char *)(uintptr_t)data + done, len - done };
+		ssize_t n = pwritev2(fd, &iov, 1, (off_t)(offset + done), flags);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return done ? (ssize_t)done : -errno;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+static int flags_of(enum hf_stability stability)
+{
+	switch (stability) {
+	case HF_UNSTABLE:
+		return 0;
+	case HF_DATA_SYNC:
+		return RWF_DSYNC;
+	case HF_FILE_SYNC:
+		break;
+	}
+	return RWF_SYNC;
+}
+
+static int write_as(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
+		    size_t len, enum hf_stability stability, size_t *np)
+{
+	int fd = hf_file_write_fd(file,
+				  false); /* before the identity: the owner may write a file of mode 0444 */
+	ssize_t n;
+	HF_AS(as, caller);
+
+	if (fd < 0)
+		return fd;
+	if (as.result < 0)
+		return as.result;
+	n = write_all(fd, data, len, offset, flags_of(stability));
+	if (n < 0)
+		return (int)n;
+	*np = (size_t)n;
+	return 0;
+}
+
+static int write_checked(struct hf_file *file, const struct hf_identity *caller, uint64_t offset,
+			 const void *data, size_t len, enum hf_stability stability, struct hf_change *change,
+			 size_t *np)
+{
+	int r = check_type(file);
+
+	*np = 0;
+	if (r < 0)
+		return r;
+	if (!change->has_before || change->before.st_nlink == 0)
+		return -ESTALE;
+	r = hf_file_may(file, caller, &change->before, W_OK);
+	if (r < 0)
+		return r;
+	if (offset > MAX_OFFSET || len > MAX_OFFSET - offset)
+		return -EFBIG;
+	return len ? write_as(file, caller, offset, data, len, stability, np) : 0;
+}
+
+int hf_file_write(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
+		  size_t len, enum hf_stability stability, struct hf_change *change, size_t *np)
+{
+	int r = 0;
+
+	if (stability == HF_UNSTABLE) {
+		HF_WITH_CHANGE(change, file)
+		r = write_checked(file, caller, offset, data, len, stability, change, np);
+		return r;
+	}
+	/* Waiting for the disk must not keep others from the file; at worst the client sees a change between
+	 * and reads again. */
+	hf_change_before(change, file);
+	r = write_checked(file, caller, offset, data, len, stability, change, np);
+	hf_change_after(change, file);
+	return r;
+}
+
+int hf_file_commit(struct hf_file *file, const struct hf_identity *caller, struct hf_change *change)
+{
+	int r = check_type(file);
+
+	hf_change_before(change,
+			 file); /* nothing is changed: no need to keep others out while the disk works */
+	if (r == 0 && !change->has_before)
+		r = -ESTALE;
+	if (r == 0)
+		r = hf_file_may(file, caller, &change->before, W_OK);
+	if (r == 0)
+		r = hf_file_sync(file);
+	hf_change_after(change, file);
+	return r;
+}

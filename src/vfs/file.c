@@ -1,0 +1,204 @@
+/* One open file: its descriptors, and its attributes. The cache is in files.c. */
+#include "vfs/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "vfs/files_internal.h"
+
+/* Life */
+
+int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
+		const struct hf_file_id *id, int fd)
+{
+	struct hf_file *file;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return hf_trace(-ENOMEM);
+	hf_link_init(&file->lru);
+	file->files = files;
+	file->volume = hf_volume_ref(volume);
+	file->id = *id;
+	file->fd = fd;
+	file->type = st.st_mode & S_IFMT;
+	file->n_refs = 1;
+	file->read_fd = file->write_fd = file->lock_fd = -1;
+	pthread_mutex_init(&file->change_lock, NULL);
+	pthread_mutex_init(&file->lock, NULL);
+	hf_files_count(files, 1);
+	*filep = file;
+	return 0;
+}
+
+static void close_counted(struct hf_files *files, int fd)
+{
+	if (fd < 0)
+		return;
+	close(fd);
+	hf_files_count(files, -1);
+}
+
+static void file_free(struct hf_file *file)
+{
+	assert(file->n_pins == 0);
+	close_counted(file->files, file->fd);
+	close_counted(file->files, file->read_fd);
+	close_counted(file->files, file->write_fd);
+	close_counted(file->files, file->lock_fd);
+	pthread_mutex_destroy(&file->change_lock);
+	pthread_mutex_destroy(&file->lock);
+	hf_volume_unref(file->volume);
+	free(file);
+}
+
+struct hf_file *hf_file_ref(struct hf_file *file)
+{
+	atomic_fetch_add_explicit(&file->n_refs, 1, memory_order_relaxed);
+	return file;
+}
+
+struct hf_file *hf_file_unref(struct hf_file *file)
+{
+	if (file && atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) == 1)
+		file_free(file);
+	return NULL;
+}
+
+/* Descriptors */
+
+/* Through /proc it is this very file, whatever has become of its name. */
+static int reopen(int fd, int flags)
+{
+	char path[40];
+	int opened;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	opened = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return opened < 0 ? -errno : opened;
+}
+
+/* Under file->lock */
+static int open_slot(struct hf_file *file, _Atomic int *slot, int flags)
+{
+	int fd = *slot;
+
+	if (fd >= 0)
+		return fd;
+	fd = reopen(file->fd, flags);
+	if (fd < 0)
+		return fd;
+	hf_files_count(file->files, 1);
+	atomic_store_explicit(slot, fd, memory_order_release);
+	return fd;
+}
+
+static int open_once(struct hf_file *file, _Atomic int *slot, int flags, bool cached)
+{
+	int fd = atomic_load_explicit(slot, memory_order_acquire);
+
+	if (fd >= 0)
+		return fd;
+	if (!S_ISREG(file->type)) /* opening anything else has effects of its own */
+		return S_ISDIR(file->type) ? -EISDIR : -EINVAL;
+	if (cached)
+		return -EAGAIN;
+	pthread_mutex_lock(&file->lock);
+	fd = open_slot(file, slot, flags);
+	pthread_mutex_unlock(&file->lock);
+	return fd;
+}
+
+int hf_file_read_fd(struct hf_file *file, bool cached)
+{
+	return open_once(file, &file->read_fd, O_RDONLY, cached);
+}
+
+int hf_file_write_fd(struct hf_file *file, bool cached)
+{
+	return open_once(file, &file->write_fd, O_WRONLY, cached);
+}
+
+void hf_file_give_write_fd(struct hf_file *file, int fd)
+{
+	pthread_mutex_lock(&file->lock);
+	if (file->write_fd < 0 && S_ISREG(file->type)) {
+		hf_files_count(file->files, 1);
+		atomic_store_explicit(&file->write_fd, fd, memory_order_release);
+		fd = -1;
+	}
+	pthread_mutex_unlock(&file->lock);
+	hf_closep(&fd);
+}
+
+int hf_file_sync(struct hf_file *file)
+{
+	int fd = -1, r;
+
+	if (S_ISREG(file->type) || S_ISDIR(file->type)) {
+		pthread_mutex_lock(&file->lock);
+		fd = file->write_fd >= 0 ? file->write_fd : open_slot(file, &file->read_fd, O_RDONLY);
+		pthread_mutex_unlock(&file->lock);
+		if (fd < 0)
+			return fd;
+	}
+	/* Links and devices cannot be opened: with all the rest of the file system, then. */
+	r = fd >= 0 ? fsync(fd) : syncfs(file->volume->mount);
+	return r < 0 ? -errno : 0;
+}
+
+/* Locks */
+
+int hf_file_pin(struct hf_file *file, int *lock_fdp)
+{
+	int fd;
+
+	if (!S_ISREG(file->type))
+		return -EINVAL;
+	pthread_mutex_lock(&file->lock);
+	fd = open_slot(file, &file->lock_fd, O_RDWR);
+	if (fd == -EACCES || fd == -EROFS || fd == -EPERM || fd == -ETXTBSY)
+		fd = open_slot(file, &file->lock_fd, O_RDONLY);
+	if (fd >= 0) {
+		hf_file_ref(file);
+		file->n_pins++;
+	}
+	pthread_mutex_unlock(&file->lock);
+	if (fd < 0)
+		return hf_trace(fd);
+	*lock_fdp = fd;
+	return 0;
+}
+
+void hf_file_unpin(struct hf_file *file)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&file->lock);
+	assert(file->n_pins > 0);
+	if (--file->n_pins == 0)
+		fd = atomic_exchange(&file->lock_fd, -1);
+	pthread_mutex_unlock(&file->lock);
+	close_counted(file->files, fd);
+	hf_file_unref(file);
+}
+
+/* Attributes */
+
+int hf_file_stat(struct hf_file *file, struct stat *stp)
+{
+	if (fstat(file->fd, stp) < 0)
+		return -errno;
+	if (stp->st_nlink == 0) {
+		hf_file_forget(file);
+		return -ESTALE;
+	}
+	return 0;
+}

@@ -1,0 +1,321 @@
+/*
+ * The cache of open files: a hash table in shards, each with its lock and its
+ * list of use, the least used first. The cache holds one reference of each
+ * file in it; who else has one keeps the file past its eviction.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+#include "vfs/files_internal.h"
+
+#define N_SHARDS    32
+#define IDLE_SWEEPS 10
+
+struct shard {
+	pthread_mutex_t lock;
+	struct hf_file **buckets; /* under lock, as all below */
+	size_t n_buckets;
+	struct hf_list lru;
+} __attribute__((aligned(64)));
+
+struct hf_files {
+	size_t max_fds; /* (c) */
+	_Atomic size_t n_fds;
+	_Atomic uint32_t sweep;
+	struct shard shards[N_SHARDS];
+};
+
+void hf_files_count(struct hf_files *files, int n_fds)
+{
+	atomic_fetch_add_explicit(&files->n_fds, (size_t)n_fds, memory_order_relaxed);
+}
+
+size_t hf_files_count_fds(const struct hf_files *files)
+{
+	return atomic_load_explicit(&files->n_fds, memory_order_relaxed);
+}
+
+/* Ids come to us only under our own seal (export/handle.h), so nobody chooses them to collide. */
+static uint64_t hash_of(const struct hf_volume *volume, const struct hf_file_id *id)
+{
+	uint64_t h = (uint64_t)(uintptr_t)volume ^ id->inode * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (h ^ h >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+static struct shard *shard_of(struct hf_files *files, uint64_t hash)
+{
+	return &files->shards[hash >> 59];
+}
+
+static struct hf_file **place_of(struct shard *shard, uint64_t hash, const struct hf_volume *volume,
+				 const struct hf_file_id *id)
+{
+	struct hf_file **place = &shard->buckets[hash & (shard->n_buckets - 1)];
+
+	while (*place &&
+	       !((*place)->hash == hash && (*place)->volume == volume && hf_file_id_equal(&(*place)->id, id)))
+		place = &(*place)->next;
+	return place;
+}
+
+static void touch(struct shard *shard, struct hf_file *file)
+{
+	atomic_store_explicit(&file->used, atomic_load_explicit(&file->files->sweep, memory_order_relaxed),
+			      memory_order_relaxed);
+	hf_link_remove(&file->lru);
+	hf_list_push_back(&shard->lru, &file->lru);
+}
+
+/* The cache's reference is the caller's to drop, outside the lock: closing may take its time. */
+static void take_out(struct shard *shard, struct hf_file *file)
+{
+	*place_of(shard, file->hash, file->volume, &file->id) = file->next;
+	hf_link_remove(&file->lru);
+	file->is_forgotten = true;
+}
+
+static struct hf_file *find(struct hf_files *files, const struct hf_volume *volume,
+			    const struct hf_file_id *id)
+{
+	uint64_t hash = hash_of(volume, id);
+	struct shard *shard = shard_of(files, hash);
+	struct hf_file *file;
+
+	pthread_mutex_lock(&shard->lock);
+	file = *place_of(shard, hash, volume, id);
+	if (file) {
+		touch(shard, file);
+		hf_file_ref(file);
+	}
+	pthread_mutex_unlock(&shard->lock);
+	return file;
+}
+
+/* Eviction */
+
+static struct hf_file *pick_victim(struct shard *shard)
+{
+	hf_list_for_each(link, &shard->lru) {
+		struct hf_file *file = hf_list_entry(link, struct hf_file, lru);
+
+		if (file->n_pins == 0 && file->n_refs == 1)
+			return file;
+	}
+	return NULL;
+}
+
+/* Close to the limit the shard at hand gives one of its own; in the long run all do. */
+static void make_room(struct hf_files *files, struct shard *shard)
+{
+	while (hf_files_count_fds(files) >= files->max_fds) {
+		struct hf_file *victim;
+
+		pthread_mutex_lock(&shard->lock);
+		victim = pick_victim(shard);
+		if (victim)
+			take_out(shard, victim);
+		pthread_mutex_unlock(&shard->lock);
+		if (!victim)
+			return;
+		hf_file_unref(victim);
+	}
+}
+
+static struct hf_file *pick_idle(struct shard *shard, uint32_t sweep)
+{
+	hf_list_for_each(link, &shard->lru) {
+		struct hf_file *file = hf_list_entry(link, struct hf_file, lru);
+
+		if (sweep - file->used < IDLE_SWEEPS)
+			return NULL;
+		if (file->n_pins == 0 && file->n_refs == 1)
+			return file;
+	}
+	return NULL;
+}
+
+void hf_files_sweep(struct hf_files *files)
+{
+	uint32_t sweep = atomic_fetch_add_explicit(&files->sweep, 1, memory_order_relaxed) + 1;
+
+	for (size_t i = 0; i < N_SHARDS; i++) {
+		struct shard *shard = &files->shards[i];
+		struct hf_file *idle;
+
+		do {
+			pthread_mutex_lock(&shard->lock);
+			idle = pick_idle(shard, sweep);
+			if (idle)
+				take_out(shard, idle);
+			pthread_mutex_unlock(&shard->lock);
+			hf_file_unref(idle);
+		} while (idle);
+	}
+}
+
+void hf_file_forget(struct hf_file *file)
+{
+	struct shard *shard = shard_of(file->files, file->hash);
+	bool was_in;
+
+	pthread_mutex_lock(&shard->lock);
+	was_in = !file->is_forgotten;
+	if (was_in)
+		take_out(shard, file);
+	pthread_mutex_unlock(&shard->lock);
+	if (was_in)
+		hf_file_unref(file);
+}
+
+void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume)
+{
+	for (size_t i = 0; i < N_SHARDS; i++) {
+		struct shard *shard = &files->shards[i];
+		struct hf_list gone = HF_LIST_INIT(gone);
+		struct hf_link *link;
+
+		pthread_mutex_lock(&shard->lock);
+		hf_list_for_each_safe(each, &shard->lru) {
+			struct hf_file *file = hf_list_entry(each, struct hf_file, lru);
+
+			if (file->volume != volume)
+				continue;
+			take_out(shard, file);
+			hf_list_push_back(&gone, &file->lru);
+		}
+		pthread_mutex_unlock(&shard->lock);
+		while ((link = hf_list_pop_front(&gone)))
+			hf_file_unref(hf_list_entry(link, struct hf_file, lru));
+	}
+}
+
+/* Finding */
+
+/* Puts @file, which is not known yet, in; or gives the one that somebody else put in first. */
+static struct hf_file *insert(struct shard *shard, struct hf_file *file)
+{
+	struct hf_file **place, *other;
+
+	pthread_mutex_lock(&shard->lock);
+	place = place_of(shard, file->hash, file->volume, &file->id);
+	other = *place;
+	if (other) {
+		hf_file_ref(other);
+	} else {
+		file->next = NULL;
+		*place = file;
+		hf_file_ref(file);
+	}
+	touch(shard, other ? other : file);
+	pthread_mutex_unlock(&shard->lock);
+	if (!other)
+		return file;
+	hf_file_unref(file);
+	return other;
+}
+
+static int add(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, int fd,
+	       struct hf_file **filep)
+{
+	struct hf_file *file;
+	uint64_t hash = hash_of(volume, id);
+	struct shard *shard = shard_of(files, hash);
+	int r;
+
+	make_room(files, shard);
+	r = hf_file_new(&file, files, volume, id, fd);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	file->hash = hash;
+	*filep = insert(shard, file);
+	return 0;
+}
+
+int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, bool cached,
+		 struct hf_file **filep)
+{
+	int fd = -1, r;
+
+	*filep = find(files, volume, id);
+	if (*filep)
+		return 0;
+	if (cached)
+		return -EAGAIN;
+	r = hf_volume_open_id(volume, id, &fd);
+	if (r < 0)
+		return r;
+	return add(files, volume, id, fd, filep);
+}
+
+int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
+		  struct stat *stp)
+{
+	struct hf_file_id id;
+	int r = hf_volume_identify(volume, fd, &id, stp);
+
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	*filep = find(files, volume, &id);
+	if (*filep) {
+		close(fd);
+		return 0;
+	}
+	return add(files, volume, &id, fd, filep);
+}
+
+/* Life */
+
+int hf_files_new(struct hf_files **filesp, size_t max_fds)
+{
+	struct hf_files *files = aligned_alloc(64, sizeof(*files));
+
+	if (!files)
+		return hf_trace(-ENOMEM);
+	memset(files, 0, sizeof(*files));
+	files->max_fds = max_fds;
+	for (size_t i = 0; i < N_SHARDS; i++) {
+		struct shard *shard = &files->shards[i];
+
+		pthread_mutex_init(&shard->lock, NULL);
+		hf_list_init(&shard->lru);
+		shard->n_buckets = 64;
+		while (shard->n_buckets * N_SHARDS < max_fds)
+			shard->n_buckets *= 2;
+		shard->buckets = calloc(shard->n_buckets, sizeof(struct hf_file *));
+		if (!shard->buckets) {
+			hf_files_free(files);
+			return hf_trace(-ENOMEM);
+		}
+	}
+	*filesp = files;
+	return 0;
+}
+
+struct hf_files *hf_files_free(struct hf_files *files)
+{
+	if (!files)
+		return NULL;
+	for (size_t i = 0; i < N_SHARDS; i++) {
+		struct shard *shard = &files->shards[i];
+		struct hf_link *link;
+
+		while (shard->buckets && (link = hf_list_first(&shard->lru))) {
+			struct hf_file *file = hf_list_entry(link, struct hf_file, lru);
+
+			take_out(shard, file);
+			hf_file_unref(file);
+		}
+		free(shard->buckets);
+		pthread_mutex_destroy(&shard->lock);
+	}
+	free(files);
+	return NULL;
+}

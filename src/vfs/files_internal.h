@@ -1,0 +1,9 @@
+/* Between file.c and files.c. */
+#pragma once
+
+#include "vfs/file.h"
+
+/* Takes @fd if it succeeds. */
+int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
+		const struct hf_file_id *id, int fd);
+void hf_files_count(struct hf_files *files, int n_fds);

@@ -1,0 +1,331 @@
+#include "vfs/finder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "vfs/volume.h"
+
+#define FIRST_BUCKETS 1024
+#define MAX_DEPTH     1024
+
+struct node {
+	struct node *next; /* in its bucket */
+	uint64_t inode;
+	uint64_t dir; /* inode number of the directory it was seen in */
+	char name[];
+};
+
+struct hf_finder {
+	uint64_t root;             /* (c) */
+	pthread_mutex_t walk_lock; /* one walk at a time; taken before lock */
+	pthread_mutex_t lock;
+	struct node **buckets; /* under lock, as the next two */
+	size_t n_buckets;
+	size_t n_nodes;
+	uint64_t n_walks;  /* under lock */
+	time_t walk_ended; /* under walk_lock; 0: never */
+};
+
+/* What was seen */
+
+static struct node **place_of(struct hf_finder *finder, uint64_t inode)
+{
+	struct node **place =
+		&finder->buckets[(inode * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (finder->n_buckets - 1)];
+
+	while (*place && (*place)->inode != inode)
+		place = &(*place)->next;
+	return place;
+}
+
+static void grow(struct hf_finder *finder)
+{
+	struct node **old = finder->buckets;
+	size_t n_old = finder->n_buckets;
+	struct node **buckets = calloc(2 * n_old, sizeof(struct node *));
+
+	if (!buckets)
+		return; /* longer chains, then */
+	finder->buckets = buckets;
+	finder->n_buckets = 2 * n_old;
+	for (size_t i = 0; i < n_old; i++) {
+		struct node *node = old[i], *next;
+
+		for (; node; node = next) {
+			struct node **place = place_of(finder, node->inode);
+
+			next = node->next;
+			node->next = NULL;
+			*place = node;
+		}
+	}
+	free(old);
+}
+
+void hf_finder_learn(struct hf_finder *finder, uint64_t dir_inode, const char *name, uint64_t inode)
+{
+	size_t size = strlen(name) + 1;
+	struct node **place, *node;
+
+	if (inode == finder->root)
+		return;
+	pthread_mutex_lock(&finder->lock);
+	place = place_of(finder, inode);
+	node = *place;
+	if (node && node->dir == dir_inode && strcmp(node->name, name) == 0)
+		goto out;
+	if (node) {
+		*place = node->next;
+		free(node);
+		finder->n_nodes--;
+	}
+	if (finder->n_nodes >= HF_FINDER_MAX_FILES)
+		goto out;
+	if (finder->n_nodes >= finder->n_buckets)
+		grow(finder);
+	node = malloc(sizeof(*node) + size);
+	if (!node)
+		goto out;
+	node->inode = inode;
+	node->dir = dir_inode;
+	memcpy(node->name, name, size);
+	place = place_of(finder, inode);
+	node->next = NULL;
+	*place = node;
+	finder->n_nodes++;
+out:
+	pthread_mutex_unlock(&finder->lock);
+}
+
+/* The path from the root, written from its end; NULL where some step is not known. */
+static const char *path_of(struct hf_finder *finder, uint64_t inode, char room[PATH_MAX])
+{
+	char *p = room + PATH_MAX - 1;
+
+	*p = '\0';
+	for (int depth = 0; inode != finder->root; depth++) {
+		struct node *node = *place_of(finder, inode);
+		size_t len;
+
+		if (!node || depth == MAX_DEPTH)
+			return NULL;
+		len = strlen(node->name);
+		if ((size_t)(p - room) < len + 1)
+			return NULL;
+		if (*p)
+			*--p = '/';
+		p -= len;
+		memcpy(p, node->name, len);
+		inode = node->dir;
+	}
+	return *p ? p : ".";
+}
+
+static int open_beneath(const struct hf_volume *volume, const char *path, uint64_t flags)
+{
+	struct open_how how = {
+		.flags = flags | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+	};
+	int fd = (int)syscall(SYS_openat2, volume->root, path, &how, sizeof(how));
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Where it was seen; *n_walksp says how much was known then. */
+static int open_seen(struct hf_finder *finder, const struct hf_volume *volume, const struct hf_file_id *id,
+		     uint64_t *n_walksp)
+{
+	hf_cleanup(hf_closep) int fd = -1;
+	struct hf_file_id found;
+	struct stat st;
+	char room[PATH_MAX];
+	const char *path;
+	int r;
+
+	pthread_mutex_lock(&finder->lock);
+	path = path_of(finder, id->inode, room);
+	*n_walksp = finder->n_walks;
+	pthread_mutex_unlock(&finder->lock);
+	if (!path)
+		return -ESTALE;
+	fd = open_beneath(volume, path, O_PATH);
+	if (fd < 0)
+		return -ESTALE;
+	if (hf_volume_identify(volume, fd, &found, &st) < 0 || !hf_file_id_equal(&found, id))
+		return -ESTALE;
+	r = fd;
+	fd = -1;
+	return r;
+}
+
+/* The walk: directories by the queue, as paths from the root */
+
+struct queued {
+	struct queued *next;
+	uint64_t inode;
+	char path[];
+};
+
+static struct queued *queued_new(const char *dir, const char *name, uint64_t inode)
+{
+	bool is_top = strcmp(dir, ".") == 0;
+	size_t size = strlen(dir) + strlen(name) + 2;
+	struct queued *queued = malloc(sizeof(*queued) + size);
+
+	if (!queued)
+		return NULL;
+	queued->next = NULL;
+	queued->inode = inode;
+	queued->path[0] = '\0';
+	if (!is_top) {
+		strcpy(queued->path, dir);
+		strcat(queued->path, "/");
+	}
+	strcat(queued->path, name);
+	return queued;
+}
+
+static bool is_dir(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_DIR;
+	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+	       S_ISDIR(st.st_mode);
+}
+
+static void walk_dir(struct hf_finder *finder, const struct hf_volume *volume, const struct queued *at,
+		     struct queued ***tailp)
+{
+	int fd = open_beneath(volume, at->path, O_RDONLY | O_DIRECTORY);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+
+	if (!dir) {
+		hf_closep(&fd);
+		return;
+	}
+	while ((entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		hf_finder_learn(finder, at->inode, entry->d_name, entry->d_ino);
+		if (!is_dir(fd, entry))
+			continue;
+		**tailp = queued_new(at->path, entry->d_name, entry->d_ino);
+		if (**tailp)
+			*tailp = &(**tailp)->next;
+	}
+	closedir(dir);
+}
+
+static void walk(struct hf_finder *finder, const struct hf_volume *volume)
+{
+	struct queued *first = queued_new(".", ".", finder->root), **tail;
+
+	if (!first)
+		return;
+	tail = &first->next;
+	while (first) {
+		struct queued *at = first;
+
+		walk_dir(finder, volume, at, &tail);
+		first = at->next;
+		free(at);
+	}
+	pthread_mutex_lock(&finder->lock);
+	finder->n_walks++;
+	hf_log_info("walked over an export to find a file by its number", "files=%zu", finder->n_nodes);
+	pthread_mutex_unlock(&finder->lock);
+}
+
+/* Files are of the real world, and so is this pause; no decision of a protocol hangs on it. */
+static time_t seconds_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_sec + 1; /* never 0 */
+}
+
+static int walk_and_open(struct hf_finder *finder, const struct hf_volume *volume,
+			 const struct hf_file_id *id, uint64_t n_walks_before)
+{
+	uint64_t n_walks;
+	int fd;
+
+	pthread_mutex_lock(&finder->walk_lock);
+	fd = open_seen(finder, volume, id, &n_walks);
+	if (fd == -ESTALE && n_walks == n_walks_before) {
+		if (finder->walk_ended && seconds_now() - finder->walk_ended < HF_FINDER_PAUSE_S) {
+			fd = -EAGAIN;
+		} else {
+			walk(finder, volume);
+			finder->walk_ended = seconds_now();
+			fd = open_seen(finder, volume, id, &n_walks);
+		}
+	}
+	pthread_mutex_unlock(&finder->walk_lock);
+	return fd;
+}
+
+int hf_finder_open(struct hf_finder *finder, const struct hf_volume *volume, const struct hf_file_id *id)
+{
+	uint64_t n_walks;
+	int fd = open_seen(finder, volume, id, &n_walks);
+
+	return fd == -ESTALE ? walk_and_open(finder, volume, id, n_walks) : fd;
+}
+
+/* Life */
+
+int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode)
+{
+	struct hf_finder *finder = calloc(1, sizeof(*finder));
+
+	if (!finder)
+		return hf_trace(-ENOMEM);
+	finder->root = root_inode;
+	pthread_mutex_init(&finder->lock, NULL);
+	pthread_mutex_init(&finder->walk_lock, NULL);
+	finder->n_buckets = FIRST_BUCKETS;
+	finder->buckets = calloc(finder->n_buckets, sizeof(struct node *));
+	if (!finder->buckets) {
+		hf_finder_free(finder);
+		return hf_trace(-ENOMEM);
+	}
+	*finderp = finder;
+	return 0;
+}
+
+struct hf_finder *hf_finder_free(struct hf_finder *finder)
+{
+	if (!finder)
+		return NULL;
+	for (size_t i = 0; finder->buckets && i < finder->n_buckets; i++) {
+		struct node *node = finder->buckets[i], *next;
+
+		for (; node; node = next) {
+			next = node->next;
+			free(node);
+		}
+	}
+	free(finder->buckets);
+	pthread_mutex_destroy(&finder->walk_lock);
+	pthread_mutex_destroy(&finder->lock);
+	free(finder);
+	return NULL;
+}

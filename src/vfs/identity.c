@@ -1,0 +1,151 @@
+#include "vfs/identity.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+
+/* What the kernel has for this thread; the raw calls are used because libc's would change all threads. */
+struct thread_state {
+	bool is_known;
+	bool can_switch;
+	bool is_on;
+	bool is_changed; /* the ids are not our own */
+	uint32_t own_uid;
+	uint32_t own_gid;
+	uint32_t n_gids; /* the groups that are on; left on between calls, since only the superuser's own
+			    work runs then, which no group restricts */
+	uint32_t gids[HF_IDENTITY_MAX_GIDS];
+	bool has_groups;
+};
+
+static _Thread_local struct thread_state thread;
+
+#define CAP_BIT(cap) (UINT64_C(1) << (cap))
+
+static uint64_t effective_caps(struct __user_cap_data_struct data[2])
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return 0;
+	return (uint64_t)data[1].effective << 32 | data[0].effective;
+}
+
+static void drop_resource_cap(struct __user_cap_data_struct data[2])
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	data[0].effective &= ~(uint32_t)CAP_BIT(CAP_SYS_RESOURCE);
+	syscall(SYS_capset, &header, data); /* taking away is always allowed */
+}
+
+static void learn(void)
+{
+	struct __user_cap_data_struct data[2] = { 0 };
+	uint64_t caps = effective_caps(data);
+
+	/* The umask belongs to what threads share (CLONE_FS); this one goes its own way. */
+	if (unshare(CLONE_FS) == 0)
+		umask(0);
+	thread.own_uid = (uint32_t)geteuid();
+	thread.own_gid = (uint32_t)getegid();
+	thread.can_switch = thread.own_uid == 0 && (caps & CAP_BIT(CAP_SETUID)) &&
+			    (caps & CAP_BIT(CAP_SETGID)) && (caps & CAP_BIT(CAP_DAC_OVERRIDE));
+	if (caps & CAP_BIT(CAP_SYS_RESOURCE))
+		drop_resource_cap(data);
+	thread.is_known = true;
+}
+
+bool hf_identity_can_switch(void)
+{
+	if (!thread.is_known)
+		learn();
+	return thread.can_switch;
+}
+
+uint32_t hf_identity_acting_uid(const struct hf_identity *identity)
+{
+	return hf_identity_can_switch() ? identity->uid : thread.own_uid;
+}
+
+static int set_groups(const struct hf_identity *identity)
+{
+	size_t size = identity->n_gids * sizeof(identity->gids[0]);
+
+	if (thread.has_groups && thread.n_gids == identity->n_gids &&
+	    memcmp(thread.gids, identity->gids, size) == 0)
+		return 0;
+	if (syscall(SYS_setgroups, (size_t)identity->n_gids, identity->gids) < 0)
+		return hf_trace(-EPERM);
+	memcpy(thread.gids, identity->gids, size);
+	thread.n_gids = identity->n_gids;
+	thread.has_groups = true;
+	return 0;
+}
+
+/* These two calls never fail: they answer the id before, and leave it where the new one does not exist. */
+static bool set_fsgid(uint32_t gid)
+{
+	syscall(SYS_setfsgid, gid);
+	return (uint32_t)syscall(SYS_setfsgid, UINT32_MAX) == gid;
+}
+
+static bool set_fsuid(uint32_t uid)
+{
+	syscall(SYS_setfsuid, uid);
+	return (uint32_t)syscall(SYS_setfsuid, UINT32_MAX) == uid;
+}
+
+/* What the thread has already need not be set, as for the superuser; whose groups restrict nothing, either.
+ */
+static int put_on(const struct hf_identity *identity)
+{
+	int r;
+
+	if (identity->uid == thread.own_uid && identity->gid == thread.own_gid)
+		return 0;
+	r = identity->uid == thread.own_uid ? 0 : set_groups(identity);
+	if (r < 0)
+		return r;
+	thread.is_changed = true;
+	return set_fsgid(identity->gid) && set_fsuid(identity->uid) ? 0 : hf_trace(-EPERM);
+}
+
+static void put_off(void)
+{
+	if (!thread.is_changed)
+		return;
+	syscall(SYS_setfsuid, thread.own_uid);
+	syscall(SYS_setfsgid, thread.own_gid);
+	thread.is_changed = false;
+}
+
+int hf_identity_enter(const struct hf_identity *identity)
+{
+	int r;
+
+	assert(identity->n_gids <= HF_IDENTITY_MAX_GIDS);
+	assert(!thread.is_on);
+	r = hf_identity_can_switch() ? put_on(identity) : 0;
+	if (r < 0) {
+		put_off();
+		return r;
+	}
+	thread.is_on = true;
+	return 0;
+}
+
+void hf_identity_leave(void)
+{
+	assert(thread.is_on);
+	thread.is_on = false;
+	put_off();
+}

@@ -1,0 +1,184 @@
+#include "vfs/jobs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "loop/work.h"
+
+#define JOBS_A_RUN 64 /* then others who use the pool have their turn */
+
+struct runner {
+	struct hf_work work;
+	struct hf_jobs *jobs;
+	struct hf_link link; /* in jobs->idle */
+};
+
+struct hf_jobs {
+	pthread_mutex_t lock;
+	struct hf_list queue; /* under lock */
+	struct hf_list idle;  /* under lock: runners */
+	size_t n_jobs;        /* under lock: submitted, and not yet on their way back */
+	pthread_cond_t none_left;
+	size_t n_runners; /* (c) */
+	struct runner runners[];
+};
+
+static struct hf_job *take_job(struct hf_jobs *jobs)
+{
+	struct hf_link *link;
+
+	pthread_mutex_lock(&jobs->lock);
+	link = hf_list_pop_front(&jobs->queue);
+	pthread_mutex_unlock(&jobs->lock);
+	return link ? hf_list_entry(link, struct hf_job, link) : NULL;
+}
+
+static void on_job_done(struct hf_task *task)
+{
+	struct hf_job *job = hf_container_of(task, struct hf_job, task);
+
+	job->done(job);
+	/* @job may be gone here */
+}
+
+void hf_job_complete(struct hf_job *job)
+{
+	struct hf_jobs *jobs = job->jobs;
+
+	hf_loop_post(job->loop, &job->task);
+	/* @job may be gone here */
+	pthread_mutex_lock(&jobs->lock);
+	if (--jobs->n_jobs == 0)
+		pthread_cond_broadcast(&jobs->none_left);
+	pthread_mutex_unlock(&jobs->lock);
+}
+
+static void run_job(struct hf_job *job)
+{
+	bool is_open = job->completes_itself;
+
+	job->run(job);
+	/* @job may be gone here if it is open */
+	if (!is_open)
+		hf_job_complete(job);
+}
+
+static void run_jobs(struct hf_work *work)
+{
+	struct runner *runner = hf_container_of(work, struct runner, work);
+	struct hf_jobs *jobs = runner->jobs;
+	struct hf_job *job;
+
+	for (int i = 0; i < JOBS_A_RUN && (job = take_job(jobs)); i++)
+		run_job(job);
+}
+
+/* A job that came after the last look into the queue finds no idle runner, so this one must look again. */
+static void on_run_over(struct hf_work *work)
+{
+	struct runner *runner = hf_container_of(work, struct runner, work);
+	struct hf_jobs *jobs = runner->jobs;
+	bool is_needed;
+
+	pthread_mutex_lock(&jobs->lock);
+	is_needed = !hf_list_is_empty(&jobs->queue);
+	if (!is_needed)
+		hf_list_push_back(&jobs->idle, &runner->link);
+	pthread_mutex_unlock(&jobs->lock);
+	if (is_needed && hf_work_submit(work->loop, work, run_jobs, on_run_over) < 0) {
+		run_jobs(work); /* no memory: the loop has to do it itself */
+		on_run_over(work);
+	}
+}
+
+static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+		   void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+{
+	struct runner *runner;
+	struct hf_link *link;
+
+	hf_link_init(&job->link);
+	hf_task_init(&job->task, on_job_done);
+	job->loop = loop;
+	job->jobs = jobs;
+	job->run = run;
+	job->done = done;
+	pthread_mutex_lock(&jobs->lock);
+	jobs->n_jobs++;
+	hf_list_push_back(&jobs->queue, &job->link);
+	link = hf_list_pop_front(&jobs->idle);
+	pthread_mutex_unlock(&jobs->lock);
+	if (!link)
+		return;
+	runner = hf_list_entry(link, struct runner, link);
+	if (hf_work_submit(loop, &runner->work, run_jobs, on_run_over) < 0) {
+		runner->work.loop = loop;
+		run_jobs(&runner->work);
+		on_run_over(&runner->work);
+	}
+}
+
+void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+{
+	job->completes_itself = false;
+	submit(jobs, loop, job, run, done);
+}
+
+void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+{
+	job->completes_itself = true;
+	submit(jobs, loop, job, run, done);
+}
+
+/* Work that the pool has not begun yet is done here, by the one who waits; nobody else may be there to do it.
+ */
+void hf_jobs_wait(struct hf_jobs *jobs)
+{
+	struct hf_job *job;
+
+	while ((job = take_job(jobs)))
+		run_job(job);
+	pthread_mutex_lock(&jobs->lock);
+	while (jobs->n_jobs)
+		pthread_cond_wait(&jobs->none_left, &jobs->lock);
+	pthread_mutex_unlock(&jobs->lock);
+}
+
+int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
+{
+	struct hf_jobs *jobs = calloc(1, sizeof(*jobs) + n_at_once * sizeof(jobs->runners[0]));
+
+	assert(n_at_once > 0);
+	if (!jobs)
+		return hf_trace(-ENOMEM);
+	pthread_mutex_init(&jobs->lock, NULL);
+	pthread_cond_init(&jobs->none_left, NULL);
+	hf_list_init(&jobs->queue);
+	hf_list_init(&jobs->idle);
+	jobs->n_runners = n_at_once;
+	for (size_t i = 0; i < n_at_once; i++) {
+		jobs->runners[i].jobs = jobs;
+		hf_list_push_back(&jobs->idle, &jobs->runners[i].link);
+	}
+	*jobsp = jobs;
+	return 0;
+}
+
+struct hf_jobs *hf_jobs_free(struct hf_jobs *jobs)
+{
+	if (!jobs)
+		return NULL;
+	assert(hf_list_is_empty(&jobs->queue));
+	/* A run that found nothing more may still be on its way back. */
+	for (size_t i = 0; i < jobs->n_runners; i++)
+		hf_work_cancel(&jobs->runners[i].work);
+	pthread_cond_destroy(&jobs->none_left);
+	pthread_mutex_destroy(&jobs->lock);
+	free(jobs);
+	return NULL;
+}

@@ -1,0 +1,46 @@
+/*
+ * Jobs for the files' threads: a queue, and a bounded number of works of the
+ * loop's pool (loop/work.h) that empty it.
+ *
+ * A work that is running takes job after job, so that a busy server hands work
+ * over without waking anybody; and no more than the given number of the pool's
+ * threads are taken at a time, so that others who need the pool, the store
+ * above all, wait for one job at most. Loops may share one hf_jobs.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/cleanup.h"
+#include "base/list.h"
+#include "loop/loop.h"
+
+struct hf_jobs;
+
+struct hf_job {
+	struct hf_link link;
+	struct hf_loop *loop;
+	struct hf_task task;
+	struct hf_jobs *jobs;
+	bool completes_itself;
+	void (*run)(struct hf_job *job);  /* on a thread of the pool */
+	void (*done)(struct hf_job *job); /* on the loop that submitted it; may free it */
+};
+
+int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once);
+/* To stop: when nothing is submitted any more, waits until all are complete. Their done() calls are then with
+ * the loops, which must go on until they are made. Then it can be freed, before the loops. */
+void hf_jobs_wait(struct hf_jobs *jobs);
+struct hf_jobs *hf_jobs_free(struct hf_jobs *jobs);
+
+HF_DEFINE_CLEANUP(struct hf_jobs *, hf_jobs_free)
+
+/* On @loop's thread. run() and done() are always called, in this order. */
+void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
+/* The same for one that is not over when run() returns: done() is called after hf_job_complete(), which may
+ * come from any thread. */
+void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
+void hf_job_complete(struct hf_job *job);

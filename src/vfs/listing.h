@@ -1,0 +1,45 @@
+/*
+ * Reading a directory from any place in it.
+ *
+ * A cookie is the kernel's own position after an entry (d_off), which file
+ * systems keep stable while names come and go, over restarts, too. So nothing
+ * is remembered between two calls, and a directory of a million names costs no
+ * more than the part that is read.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vfs/file.h"
+#include "vfs/identity.h"
+
+#define HF_LISTING_MAX 32768
+
+struct hf_entry {
+	uint64_t inode;
+	uint64_t cookie; /* of the place after it */
+	const char *name;
+};
+
+struct hf_listing {
+	int fd;
+	size_t at;
+	size_t len;
+	size_t room; /* how much to ask the kernel for at once */
+	_Alignas(8) char buffer[HF_LISTING_MAX];
+};
+
+enum { /* answers of hf_listing_open() and hf_listing_next() */
+	HF_LISTING_OK = 0,
+	HF_LISTING_END,
+	HF_LISTING_BAD_COOKIE,
+};
+
+/* Opens it with the rights that are on (vfs/identity.h), at @cookie, 0 for the start. @hint: how many bytes
+ * of names will be wanted, about. */
+int hf_listing_open(struct hf_listing *listing, const struct hf_file *dir, uint64_t cookie, size_t hint);
+void hf_listing_close(struct hf_listing *listing);
+/* The entry's name is valid until the next call. */
+int hf_listing_next(struct hf_listing *listing, struct hf_entry *entryp);

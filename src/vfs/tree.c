@@ -1,0 +1,264 @@
+/* Looking up names, and making and removing those that carry no data; files are made in create.c. */
+#include "vfs/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "vfs/access.h"
+#include "vfs/tree_internal.h"
+
+int hf_name_get(struct hf_name *name, struct hf_bytes bytes)
+{
+	if (bytes.len > HF_NAME_MAX)
+		return -ENAMETOOLONG;
+	if (bytes.len == 0 || memchr(bytes.data, '\0', bytes.len))
+		return -EINVAL;
+	if (memchr(bytes.data, '/', bytes.len))
+		return -EACCES;
+	memcpy(name->text, bytes.data, bytes.len);
+	name->text[bytes.len] = '\0';
+	return 0;
+}
+
+bool hf_name_is_dots(const struct hf_name *name)
+{
+	return strcmp(name->text, ".") == 0 || strcmp(name->text, "..") == 0;
+}
+
+int hf_dir_check(struct hf_file *dir, struct stat *stp)
+{
+	int r;
+
+	if (!S_ISDIR(dir->type))
+		return -ENOTDIR;
+	r = hf_file_stat(dir, stp);
+	if (r < 0)
+		return r;
+	if (!hf_volume_holds(dir->volume, dir->fd)) {
+		hf_file_forget(dir);
+		return -ESTALE;
+	}
+	return 0;
+}
+
+/* Finding */
+
+static bool is_root(const struct hf_file *dir)
+{
+	return hf_file_id_equal(&dir->id, &dir->volume->root_id);
+}
+
+static int open_parent(struct hf_file *dir, int *fdp)
+{
+	int fd = openat(dir->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	if (!hf_volume_holds(dir->volume, fd)) {
+		close(fd);
+		return -ESTALE;
+	}
+	*fdp = fd;
+	return 0;
+}
+
+static int open_entry(struct hf_file *dir, const struct hf_name *name, bool cached, int *fdp)
+{
+	if (strcmp(name->text, "..") == 0)
+		return open_parent(dir, fdp);
+	return hf_volume_step(dir->volume, dir->fd, name->text, cached, fdp);
+}
+
+int hf_dir_open_entry(struct hf_file *dir, const struct hf_name *name, bool cached, struct hf_file **filep,
+		      struct stat *stp)
+{
+	int fd = -1, r;
+
+	r = open_entry(dir, name, cached, &fd);
+	if (r < 0)
+		return r;
+	r = hf_files_take(dir->files, dir->volume, fd, filep, stp);
+	if (r < 0)
+		return r;
+	if (strcmp(name->text, "..") != 0)
+		hf_volume_saw(dir->volume, dir->id.inode, name->text, (*filep)->id.inode);
+	return 0;
+}
+
+/* With our own rights once the kernel has said that the caller may search the directory: that is remembered
+ * as a rule, so that his identity need not be put on. */
+int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		  bool cached, struct hf_file **filep, struct stat *stp)
+{
+	int r = hf_dir_check(dir, stp);
+
+	if (r < 0)
+		return r;
+	r = hf_file_access(dir, caller, stp);
+	if (r < 0)
+		return r;
+	if (!(r & X_OK))
+		return -EACCES;
+	if (strcmp(name->text, ".") == 0 || (strcmp(name->text, "..") == 0 && is_root(dir))) {
+		*filep = hf_file_ref(dir);
+		return 0;
+	}
+	return hf_dir_open_entry(dir, name, cached, filep, stp);
+}
+
+int hf_file_readlink(struct hf_file *file, char *text, size_t *lenp)
+{
+	ssize_t n;
+
+	if (!S_ISLNK(file->type))
+		return -EINVAL;
+	n = readlinkat(file->fd, "", text, *lenp);
+	if (n < 0)
+		return -errno;
+	*lenp = (size_t)n;
+	return 0;
+}
+
+/* Making */
+
+/* After a name was made: the file, with the rest of its attributes. */
+static int finish_making(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+			 const struct hf_setattr *set, struct hf_file **filep)
+{
+	struct stat st;
+	int r = hf_dir_open_entry(dir, name, false, filep, &st);
+
+	return r == 0 ? hf_file_setattr_new(*filep, caller, set) : r;
+}
+
+static mode_t mode_of(const struct hf_setattr *set, mode_t otherwise)
+{
+	return set->set_mode ? set->mode & 07777 : otherwise;
+}
+
+int hf_dir_check_name(struct hf_file *dir, const struct hf_name *name)
+{
+	struct stat st;
+
+	return hf_name_is_dots(name) ? -EEXIST : hf_dir_check(dir, &st);
+}
+
+static int mkdir_as(struct hf_file *dir, const struct hf_identity *caller, const char *name, mode_t mode)
+{
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	return mkdirat(dir->fd, name, mode) < 0 ? -errno : 0;
+}
+
+int hf_dir_mkdir(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		 const struct hf_setattr *set, struct hf_change *change, struct hf_file **filep)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = hf_dir_check_name(dir, name);
+		if (r == 0)
+			r = mkdir_as(dir, caller, name->text, mode_of(set, 0777));
+		if (r == 0)
+			r = finish_making(dir, caller, name, set, filep);
+	}
+	return r;
+}
+
+static int symlink_as(struct hf_file *dir, const struct hf_identity *caller, const char *name,
+		      const char *target)
+{
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	return symlinkat(target, dir->fd, name) < 0 ? -errno : 0;
+}
+
+int hf_dir_symlink(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		   const char *target, const struct hf_setattr *set, struct hf_change *change,
+		   struct hf_file **filep)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = hf_dir_check_name(dir, name);
+		if (r == 0)
+			r = symlink_as(dir, caller, name->text, target);
+		if (r == 0)
+			r = finish_making(dir, caller, name, set, filep);
+	}
+	return r;
+}
+
+static int mknod_as(struct hf_file *dir, const struct hf_identity *caller, const char *name, mode_t mode,
+		    dev_t device)
+{
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	return mknodat(dir->fd, name, mode, device) < 0 ? -errno : 0;
+}
+
+int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		 mode_t type, dev_t device, const struct hf_setattr *set, struct hf_change *change,
+		 struct hf_file **filep)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = hf_dir_check_name(dir, name);
+		if (r == 0)
+			r = mknod_as(dir, caller, name->text, type | mode_of(set, 0666), device);
+		if (r == 0)
+			r = finish_making(dir, caller, name, set, filep);
+	}
+	return r;
+}
+
+/* The kernel links a file given by its descriptor for the superuser alone, so by /proc. */
+int hf_link_fd(int fd, int dir, const char *name)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int link_as(struct hf_file *dir, const struct hf_identity *caller, const char *name,
+		   struct hf_file *file)
+{
+	HF_AS(as, caller);
+
+	return as.result < 0 ? as.result : hf_link_fd(file->fd, dir->fd, name);
+}
+
+int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		struct hf_file *file, struct hf_change *change)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = hf_dir_check_name(dir, name);
+		if (r == 0 && S_ISDIR(file->type))
+			r = -EISDIR;
+		if (r == 0)
+			r = link_as(dir, caller, name->text, file);
+	}
+	if (r < 0)
+		return r;
+	hf_volume_saw(dir->volume, dir->id.inode, name->text, file->id.inode);
+	return 0;
+}

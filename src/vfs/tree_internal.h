@@ -1,0 +1,10 @@
+/* Shared by tree.c, create.c and remove.c. */
+#pragma once
+
+#include "vfs/tree.h"
+
+/* With our own rights */
+int hf_dir_open_entry(struct hf_file *dir, const struct hf_name *name, bool cached, struct hf_file **filep,
+		      struct stat *stp);
+int hf_dir_check_name(struct hf_file *dir, const struct hf_name *name); /* for one that is to be made */
+int hf_link_fd(int fd, int dir, const char *name);

@@ -1,0 +1,296 @@
+#include "vfs/volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+#include "vfs/finder.h"
+
+#define MAX_DEPTH 4096 /* of directories, for a walk up */
+
+/* Magic numbers that <linux/magic.h> of Debian 12 lacks */
+#define HF_MAGIC_ZFS 0x2fc12fc1
+
+union kernel_handle {
+	struct file_handle h;
+	uint8_t room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+};
+
+/* Ids */
+
+bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b)
+{
+	return a->inode == b->inode && a->kind == b->kind && a->type == b->type && a->len == b->len &&
+	       memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
+/* The time of birth tells a file from a later one with its inode number, where the file system keeps it. */
+static int identify_by_inode(int fd, struct hf_file_id *id)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_INO | STATX_BTIME, &stx) < 0)
+		return -errno;
+	id->kind = HF_FILE_ID_INODE;
+	id->inode = stx.stx_ino;
+	if (stx.stx_mask & STATX_BTIME) {
+		memcpy(id->bytes, &stx.stx_btime.tv_sec, 8);
+		memcpy(id->bytes + 8, &stx.stx_btime.tv_nsec, 4);
+		id->len = 12;
+	}
+	return 0;
+}
+
+static int identify_by_kernel(int fd, const char *name, struct hf_file_id *id, uint64_t *mount_idp)
+{
+	union kernel_handle handle = { .h.handle_bytes = HF_FILE_ID_MAX };
+	int mount_id;
+
+	if (name_to_handle_at(fd, name, &handle.h, &mount_id, *name ? 0 : AT_EMPTY_PATH) < 0)
+		return -errno;
+	if (handle.h.handle_type < 0 || handle.h.handle_type > UINT8_MAX)
+		return -EOPNOTSUPP;
+	id->kind = HF_FILE_ID_KERNEL;
+	id->type = (uint8_t)handle.h.handle_type;
+	id->len = (uint8_t)handle.h.handle_bytes;
+	memcpy(id->bytes, handle.h.f_handle, id->len);
+	*mount_idp = (uint64_t)mount_id;
+	return 0;
+}
+
+int hf_volume_identify(const struct hf_volume *volume, int fd, struct hf_file_id *idp, struct stat *stp)
+{
+	uint64_t mount_id = volume->mount_id;
+	int r;
+
+	memset(idp, 0, sizeof(*idp));
+	if (fstat(fd, stp) < 0)
+		return -errno;
+	if (volume->root_id.kind == HF_FILE_ID_INODE)
+		return identify_by_inode(fd, idp);
+	r = identify_by_kernel(fd, "", idp, &mount_id);
+	idp->inode = stp->st_ino;
+	if (r == 0 && mount_id != volume->mount_id)
+		return -EXDEV;
+	return r;
+}
+
+int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char *name,
+			     struct hf_file_id *idp, struct stat *stp)
+{
+	uint64_t mount_id;
+	int r;
+
+	if (volume->root_id.kind != HF_FILE_ID_KERNEL || volume->finder)
+		return -EAGAIN;
+	memset(idp, 0, sizeof(*idp));
+	r = identify_by_kernel(dir, name, idp, &mount_id);
+	if (r < 0)
+		return r;
+	if (mount_id != volume->mount_id)
+		return -EXDEV;
+	if (fstatat(dir, name, stp, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+		return -errno;
+	idp->inode = stp->st_ino;
+	return 0;
+}
+
+static int open_by_kernel(const struct hf_volume *volume, const struct hf_file_id *id)
+{
+	union kernel_handle handle = { .h.handle_bytes = id->len, .h.handle_type = id->type };
+	int fd;
+
+	memcpy(handle.h.f_handle, id->bytes, id->len);
+	fd = open_by_handle_at(volume->mount, &handle.h, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp)
+{
+	hf_cleanup(hf_closep) int fd = -1;
+	struct stat st;
+
+	if (id->kind != volume->root_id.kind)
+		return -ESTALE;
+	fd = volume->has_ids ? open_by_kernel(volume, id) : hf_finder_open(volume->finder, volume, id);
+	if (fd < 0) /* a handle that the file system cannot read is of a file system that was here before */
+		return fd == -EINVAL || fd == -ENOENT ? -ESTALE : fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_ino != id->inode || st.st_nlink == 0)
+		return -ESTALE;
+	if (S_ISDIR(st.st_mode) && !hf_volume_holds(volume, fd))
+		return -ESTALE;
+	*fdp = fd;
+	fd = -1;
+	return 0;
+}
+
+void hf_volume_saw(struct hf_volume *volume, uint64_t dir_inode, const char *name, uint64_t inode)
+{
+	if (volume->finder)
+		hf_finder_learn(volume->finder, dir_inode, name, inode);
+}
+
+/* The tree */
+
+static bool is_root(const struct hf_volume *volume, const struct stat *st)
+{
+	return st->st_ino == volume->root_stat.st_ino && st->st_dev == volume->root_stat.st_dev;
+}
+
+/* Up to the root of the tree, or of everything. */
+static bool walk_up(const struct hf_volume *volume, int from)
+{
+	hf_cleanup(hf_closep) int fd = -1;
+	struct stat st, above;
+
+	if (fstat(from, &st) < 0)
+		return false;
+	for (int depth = 0; depth < MAX_DEPTH; depth++) {
+		int up;
+
+		if (is_root(volume, &st))
+			return true;
+		up = openat(fd >= 0 ? fd : from, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (up < 0)
+			return false;
+		hf_closep(&fd);
+		fd = up;
+		if (fstat(fd, &above) < 0 || (above.st_ino == st.st_ino && above.st_dev == st.st_dev))
+			return false;
+		st = above;
+	}
+	return false;
+}
+
+bool hf_volume_holds(const struct hf_volume *volume, int fd)
+{
+	struct stat st;
+
+	if (!volume->is_clone)
+		return walk_up(volume, fd);
+	return fstatat(fd, "..", &st, AT_NO_AUTOMOUNT) == 0;
+}
+
+int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bool cached, int *fdp)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+	};
+	int fd;
+
+	if (cached)
+		how.resolve |= RESOLVE_CACHED;
+	fd = (int)syscall(SYS_openat2, dir, name, &how, sizeof(how));
+	if (fd < 0)
+		return errno == EXDEV ? -EACCES : -errno;
+	*fdp = fd;
+	return 0;
+}
+
+/* Life */
+
+static bool is_local_magic(uint64_t magic)
+{
+	static const uint64_t local[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC,
+					  TMPFS_MAGIC,      F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC,
+					  RAMFS_MAGIC,      HF_MAGIC_ZFS };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(local); i++)
+		if (local[i] == magic)
+			return true;
+	return false;
+}
+
+static int open_root(struct hf_volume *volume, const char *path)
+{
+	volume->anchor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (volume->anchor < 0)
+		return -errno;
+	volume->root = (int)syscall(SYS_open_tree, volume->anchor, "",
+				    AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	volume->is_clone = volume->root >= 0;
+	if (!volume->is_clone)
+		volume->root = openat(volume->anchor, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	volume->mount = openat(volume->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return volume->root < 0 || volume->mount < 0 ? -errno : 0;
+}
+
+static int learn_about_root(struct hf_volume *volume)
+{
+	struct statfs fs;
+	int fd = -1, r;
+
+	if (fstat(volume->root, &volume->root_stat) < 0 || fstatfs(volume->root, &fs) < 0)
+		return -errno;
+	volume->magic = (uint64_t)(uint32_t)fs.f_type;
+	volume->is_local = is_local_magic(volume->magic);
+	r = identify_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
+	volume->root_id.inode = volume->root_stat.st_ino;
+	if (r < 0)
+		return identify_by_inode(volume->root, &volume->root_id);
+	fd = open_by_kernel(volume, &volume->root_id);
+	volume->has_ids = fd >= 0;
+	hf_closep(&fd);
+	return 0;
+}
+
+int hf_volume_new(struct hf_volume **volumep, const char *path)
+{
+	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = calloc(1, sizeof(*volume));
+	int r;
+
+	if (!volume)
+		return hf_trace(-ENOMEM);
+	volume->n_refs = 1;
+	hf_syncer_init(&volume->syncer);
+	volume->root = volume->mount = volume->anchor = -1;
+	r = open_root(volume, path);
+	if (r == 0)
+		r = learn_about_root(volume);
+	if (r == 0 && !volume->has_ids)
+		r = hf_finder_new(&volume->finder, volume->root_stat.st_ino);
+	if (r < 0)
+		return r; /* the caller says which export it was */
+	*volumep = volume;
+	volume = NULL;
+	return 0;
+}
+
+struct hf_volume *hf_volume_ref(struct hf_volume *volume)
+{
+	atomic_fetch_add_explicit(&volume->n_refs, 1, memory_order_relaxed);
+	return volume;
+}
+
+struct hf_volume *hf_volume_unref(struct hf_volume *volume)
+{
+	if (!volume || atomic_fetch_sub_explicit(&volume->n_refs, 1, memory_order_acq_rel) > 1)
+		return NULL;
+	hf_syncer_deinit(&volume->syncer);
+	hf_finder_free(volume->finder);
+	hf_closep(&volume->mount);
+	hf_closep(&volume->root);
+	hf_closep(&volume->anchor);
+	free(volume);
+	return NULL;
+}
+
+bool hf_volume_is_at(const struct hf_volume *volume, const char *path)
+{
+	struct stat st, own;
+
+	return stat(path, &st) == 0 && fstat(volume->root, &own) == 0 && own.st_nlink > 0 &&
+	       is_root(volume, &st);
+}

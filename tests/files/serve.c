@@ -1,0 +1,237 @@
+/*
+ * The file service alone, for its tests and benchmarks: MOUNT and NFS on one
+ * port of the loopback address, over TCP and UDP.
+ *
+ *	files_serve STATE_DIR PORT [lanes=N] [threads=N] EXPORT...
+ *
+ * EXPORT is PATH,NAME followed by any of ,ro ,squash=none|root|all ,secure
+ * ,async ,client=NETWORK. The first line on stdout is the port. SIGHUP loads
+ * the exports again, SIGTERM ends it.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/heap.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "export/export.h"
+#include "loop/backend.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+#include "proto/mount/mount.h"
+#include "proto/nfs3/nfs3.h"
+#include "rpc/server.h"
+#include "vfs/jobs.h"
+
+#define MAX_EXPORTS 64
+#define MAX_LANES   16
+
+struct options {
+	const char *state_dir;
+	uint16_t port;
+	size_t n_lanes;
+	size_t n_threads;
+	struct hf_export_settings settings[MAX_EXPORTS];
+	struct hf_client_rule rules[MAX_EXPORTS];
+	size_t n_exports;
+};
+
+struct serving {
+	struct options options;
+	struct hf_loop *loops[MAX_LANES];
+	struct hf_rpc_lane *lanes[MAX_LANES];
+	pthread_t threads[MAX_LANES];
+	struct hf_exports *exports;
+	struct hf_timer sweep;
+};
+
+static void die(const char *what, int r)
+{
+	fprintf(stderr, "files_serve: %s: %s\n", what, strerror(-r));
+	exit(1);
+}
+
+/* Options */
+
+static void parse_word(struct hf_export_settings *settings, struct hf_client_rule *rule, char *word)
+{
+	if (strcmp(word, "ro") == 0)
+		settings->read_only = true;
+	else if (strcmp(word, "secure") == 0)
+		settings->secure = true;
+	else if (strcmp(word, "async") == 0)
+		settings->async = true;
+	else if (strcmp(word, "squash=none") == 0)
+		settings->squash = HF_SQUASH_NONE;
+	else if (strcmp(word, "squash=root") == 0)
+		settings->squash = HF_SQUASH_ROOT;
+	else if (strcmp(word, "squash=all") == 0)
+		settings->squash = HF_SQUASH_ALL;
+	else if (strncmp(word, "client=", 7) == 0 && hf_network_parse(&rule->network, word + 7)) {
+		rule->kind = HF_CLIENT_NETWORK;
+		rule->text = word + 7;
+	} else
+		die(word, -EINVAL);
+}
+
+static void parse_export(struct options *options, char *text)
+{
+	struct hf_export_settings *settings = &options->settings[options->n_exports];
+	struct hf_client_rule *rule = &options->rules[options->n_exports++];
+	char *save, *word;
+
+	*rule = (struct hf_client_rule){ .text = "*", .kind = HF_CLIENT_ANY };
+	*settings = (struct hf_export_settings){ .clients = rule, .n_clients = 1, .squash = HF_SQUASH_ROOT };
+	settings->anon_uid = settings->anon_gid = 65534;
+	settings->path = strtok_r(text, ",", &save);
+	settings->name = strtok_r(NULL, ",", &save);
+	if (!settings->name)
+		die(text, -EINVAL);
+	while ((word = strtok_r(NULL, ",", &save)))
+		parse_word(settings, rule, word);
+}
+
+static void parse_options(struct options *options, int argc, char **argv)
+{
+	if (argc < 3)
+		die("files_serve STATE_DIR PORT [lanes=N] [threads=N] EXPORT...", -EINVAL);
+	options->state_dir = argv[1];
+	options->port = (uint16_t)atoi(argv[2]);
+	options->n_lanes = 1;
+	options->n_threads = 2;
+	for (int i = 3; i < argc; i++) {
+		if (strncmp(argv[i], "lanes=", 6) == 0)
+			options->n_lanes = (size_t)atoi(argv[i] + 6);
+		else if (strncmp(argv[i], "threads=", 8) == 0)
+			options->n_threads = (size_t)atoi(argv[i] + 8);
+		else if (options->n_exports < MAX_EXPORTS)
+			parse_export(options, argv[i]);
+	}
+	if (options->n_lanes < 1 || options->n_lanes > MAX_LANES)
+		die("lanes", -EINVAL);
+}
+
+/* Running */
+
+static void load(struct serving *serving)
+{
+	size_t n_failed;
+	int r = hf_exports_load(serving->exports, serving->options.settings, serving->options.n_exports,
+				&n_failed);
+
+	if (r < 0)
+		die("exports", r);
+}
+
+static void on_signal(void *user, int signum)
+{
+	struct serving *serving = user;
+
+	if (signum == SIGHUP)
+		load(serving);
+	else
+		hf_loop_stop(serving->loops[0]);
+}
+
+static void on_sweep(struct hf_timer *timer)
+{
+	struct serving *serving = hf_container_of(timer, struct serving, sweep);
+
+	hf_exports_sweep(serving->exports);
+	hf_timer_start(timer, HF_NS_PER_S);
+}
+
+static void *run_lane(void *loop)
+{
+	hf_loop_run(loop);
+	return NULL;
+}
+
+static void listen_all(struct serving *serving, struct hf_rpc_server *server)
+{
+	struct hf_addr addr = { .family = AF_INET, .ip = { 127, 0, 0, 1 } };
+	uint16_t port = serving->options.port;
+	int r = hf_rpc_server_listen_tcp(server, &addr, &port);
+
+	if (r == 0)
+		r = hf_rpc_server_listen_udp(server, &addr, &port);
+	if (r < 0)
+		die("listen", r);
+	printf("%u\n", port);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	static struct serving serving;
+	struct options *options = &serving.options;
+	struct rlimit limit;
+	struct hf_rpc_server *server;
+	struct hf_jobs *jobs;
+	struct hf_mount mount;
+	struct hf_nfs3 nfs;
+	char threads[16];
+	int r;
+
+	hf_heap_prepare();
+	parse_options(options, argc, argv);
+	hf_log_configure(getenv("HF_DEBUG") ? HF_LOG_DEBUG : HF_LOG_INFO, HF_LOG_TEXT);
+	snprintf(threads, sizeof(threads), "%zu", options->n_threads);
+	setenv("UV_THREADPOOL_SIZE", threads, 1);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	r = hf_rpc_server_new(&server, &hf_rpc_default_limits);
+	for (size_t i = 0; i < options->n_lanes && r == 0; i++) {
+		r = hf_loop_new(&serving.loops[i]);
+		if (r == 0)
+			r = hf_rpc_server_add_lane(server, serving.loops[i], &serving.lanes[i]);
+	}
+	if (r == 0)
+		r = hf_exports_new(&serving.exports,
+				   &(struct hf_exports_options){ .state_dir = options->state_dir,
+								 .loop = serving.loops[0] });
+	if (r == 0)
+		r = hf_jobs_new(&jobs, options->n_threads);
+	if (r < 0)
+		die("start", r);
+	load(&serving);
+	hf_mount_init(&mount, serving.exports, jobs);
+	hf_nfs3_init(&nfs, serving.exports, jobs, serving.loops[0]);
+	hf_rpc_server_add_program(server, &hf_mount_program, &mount);
+	hf_rpc_server_add_program(server, &hf_nfs3_program, &nfs);
+	hf_loop_on_signal(serving.loops[0], SIGTERM, on_signal, &serving);
+	hf_loop_on_signal(serving.loops[0], SIGINT, on_signal, &serving);
+	hf_loop_on_signal(serving.loops[0], SIGHUP, on_signal, &serving);
+	hf_timer_init(&serving.sweep, serving.loops[0], on_sweep);
+	hf_timer_start(&serving.sweep, HF_NS_PER_S);
+	listen_all(&serving, server);
+	for (size_t i = 1; i < options->n_lanes; i++)
+		pthread_create(&serving.threads[i], NULL, run_lane, serving.loops[i]);
+	hf_loop_run(serving.loops[0]);
+
+	for (size_t i = 1; i < options->n_lanes; i++) {
+		hf_loop_stop(serving.loops[i]);
+		pthread_join(serving.threads[i], NULL);
+	}
+	hf_timer_stop(&serving.sweep);
+	for (size_t i = 0; i < options->n_lanes; i++)
+		hf_rpc_lane_close(serving.lanes[i]);
+	hf_jobs_wait(jobs);
+	for (size_t i = 0; i < options->n_lanes; i++)
+		hf_loop_drain(serving.loops[i]);
+	hf_jobs_free(jobs);
+	hf_rpc_server_free(server);
+	hf_mount_deinit(&mount);
+	hf_exports_free(serving.exports);
+	for (size_t i = 0; i < options->n_lanes; i++)
+		hf_loop_free(serving.loops[i]);
+	return 0;
+}

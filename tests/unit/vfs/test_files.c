@@ -1,0 +1,222 @@
+#include "../test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "vfs/file.h"
+
+static char base[64];
+static struct hf_volume *volume;
+static struct hf_files *files;
+
+static const char *path_of(const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", base, name);
+	return path;
+}
+
+static int set_up(void **state)
+{
+	strcpy(base, "/tmp/hf-vfs-XXXXXX");
+	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0)
+		return -1;
+	return hf_files_new(&files, 100);
+}
+
+static int tear_down(void **state)
+{
+	char command[128];
+
+	hf_files_free(files);
+	hf_volume_unref(volume);
+	snprintf(command, sizeof(command), "rm -r %s", base);
+	return system(command);
+}
+
+static struct hf_file *open_file(const char *name)
+{
+	struct hf_file *file;
+	struct stat st;
+	int fd;
+
+	close(open(path_of(name), O_CREAT | O_WRONLY, 0644));
+	fd = openat(volume->root, name, O_PATH | O_NOFOLLOW);
+	assert_true(fd >= 0);
+	assert_int_equal(hf_files_take(files, volume, fd, &file, &st), 0);
+	return file;
+}
+
+static size_t count_own_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static void test_one_object_a_file(void **state)
+{
+	struct hf_file *a = open_file("f"), *b = open_file("f"), *c = NULL;
+
+	assert_ptr_equal(a, b);
+	assert_int_equal(hf_files_get(files, volume, &a->id, true, &c), 0);
+	assert_ptr_equal(a, c);
+	hf_file_unref(a);
+	hf_file_unref(b);
+	hf_file_unref(c);
+}
+
+static void test_descriptors_keep_to_the_limit(void **state)
+{
+	size_t before = count_own_fds();
+	struct hf_file *held = open_file("held");
+	char name[16];
+
+	for (int i = 0; i < 1000; i++) {
+		struct hf_file *file;
+
+		snprintf(name, sizeof(name), "f%d", i);
+		file = open_file(name);
+		assert_true(hf_file_read_fd(file, false) >= 0);
+		assert_true(hf_file_write_fd(file, false) >= 0);
+		hf_file_unref(file);
+		assert_true(hf_files_count_fds(files) <
+			    200); /* each shard gives its own, so not to the one */
+		assert_true(count_own_fds() < before + 210);
+	}
+	assert_true(fcntl(held->fd, F_GETFD) >= 0);
+	hf_file_unref(held);
+}
+
+static void test_sweep_closes_the_idle(void **state)
+{
+	struct hf_file *used = open_file("used"), *idle = open_file("idle"), *again = NULL;
+	struct hf_file_id idle_id = idle->id;
+
+	hf_file_unref(idle);
+	for (int i = 0; i < 12; i++) {
+		hf_files_sweep(files);
+		assert_int_equal(hf_files_get(files, volume, &used->id, true, &again), 0);
+		hf_file_unref(again);
+	}
+	assert_int_equal(hf_files_get(files, volume, &idle_id, true, &again), -EAGAIN);
+	hf_file_unref(used);
+	for (int i = 0; i < 12; i++)
+		hf_files_sweep(files);
+	assert_int_equal(hf_files_count_fds(files), 0);
+}
+
+static void test_removed_is_forgotten(void **state)
+{
+	struct hf_file *file = open_file("f"), *again;
+	struct hf_file_id id = file->id;
+	struct stat st;
+
+	unlink(path_of("f"));
+	assert_int_equal(hf_file_stat(file, &st), -ESTALE);
+	assert_int_equal(hf_files_get(files, volume, &id, true, &again), -EAGAIN);
+	hf_file_unref(file);
+	assert_int_equal(hf_files_count_fds(files), 0);
+	assert_int_equal(hf_files_get(files, volume, &id, false, &again), -ESTALE);
+}
+
+static void test_pins_hold_the_lock_description(void **state)
+{
+	struct hf_file *file = open_file("f");
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock probe = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int first, second, other;
+
+	assert_int_equal(hf_file_pin(file, &first), 0);
+	assert_int_equal(hf_file_pin(file, &second), 0);
+	assert_int_equal(first, second);
+	assert_int_equal(fcntl(first, F_OFD_SETLK, &lock), 0);
+	hf_file_read_fd(file, false);
+	hf_file_unref(file);
+	for (int i = 0; i < 30; i++)
+		hf_files_sweep(files);
+	hf_file_unpin(file);
+	for (int i = 0; i < 30; i++)
+		hf_files_sweep(files);
+	other = open(path_of("f"), O_RDWR);
+	assert_int_equal(fcntl(other, F_OFD_GETLK, &probe), 0);
+	assert_int_equal(probe.l_type, F_WRLCK); /* still held */
+	hf_file_unpin(file);
+	probe = (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	assert_int_equal(fcntl(other, F_OFD_GETLK, &probe), 0);
+	assert_int_equal(probe.l_type, F_UNLCK);
+	close(other);
+}
+
+/* Whatever else is opened: another object would be another description, and its locks would be strangers. */
+static void test_pinned_stays_the_one_object(void **state)
+{
+	struct hf_file *file = open_file("pinned"), *again;
+	struct hf_file_id id = file->id;
+	char name[16];
+	int fd;
+
+	assert_int_equal(hf_file_pin(file, &fd), 0);
+	hf_file_unref(file);
+	for (int i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		hf_file_unref(open_file(name));
+	}
+	assert_int_equal(hf_files_get(files, volume, &id, true, &again), 0);
+	assert_ptr_equal(again, file);
+	hf_file_unref(again);
+	hf_file_unpin(file);
+}
+
+static void test_only_regular_files_are_opened(void **state)
+{
+	struct hf_file *file;
+	struct stat st;
+	int fd;
+
+	mkfifo(path_of("p"), 0666);
+	fd = openat(volume->root, "p", O_PATH | O_NOFOLLOW);
+	assert_int_equal(hf_files_take(files, volume, fd, &file, &st), 0);
+	assert_int_equal(hf_file_read_fd(file, false), -EINVAL);
+	assert_int_equal(hf_file_write_fd(file, false), -EINVAL);
+	assert_int_equal(hf_file_pin(file, &fd), -EINVAL);
+	hf_file_unref(file);
+}
+
+static void test_a_volume_goes_with_its_files(void **state)
+{
+	struct hf_file *file = open_file("f");
+
+	hf_file_unref(file);
+	assert_int_equal(hf_files_count_fds(files), 1);
+	hf_files_forget_volume(files, volume);
+	assert_int_equal(hf_files_count_fds(files), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_one_object_a_file, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_descriptors_keep_to_the_limit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_sweep_closes_the_idle, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_removed_is_forgotten, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pins_hold_the_lock_description, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pinned_stays_the_one_object, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_only_regular_files_are_opened, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_volume_goes_with_its_files, set_up, tear_down),
+	};
+
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

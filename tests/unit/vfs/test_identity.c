@@ -1,0 +1,116 @@
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "vfs/identity.h"
+
+static int set_up(void **state)
+{
+	umask(077); /* must not show in what clients make */
+	return 0;
+}
+
+static void test_files_belong_to_the_caller(void **state)
+{
+	struct hf_identity who = { .uid = 1234, .gid = 4321, .n_gids = 2, .gids = { 5, 6 } };
+	char dir[] = "/tmp/hf-identity-XXXXXX", path[64];
+	struct stat st;
+
+	if (!hf_identity_can_switch())
+		skip();
+	assert_non_null(mkdtemp(dir));
+	chmod(dir, 0777);
+	snprintf(path, sizeof(path), "%s/f", dir);
+	assert_int_equal(hf_identity_enter(&who), 0);
+	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0666));
+	hf_identity_leave();
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_uid, 1234);
+	assert_int_equal(st.st_gid, 4321);
+	assert_int_equal(st.st_mode & 0777, 0666);
+	unlink(path);
+	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0666));
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_uid, 0);
+	assert_int_equal(st.st_gid, 0);
+	unlink(path);
+	rmdir(dir);
+}
+
+static bool can_read(const char *path, uint32_t gid, uint32_t other_gid)
+{
+	struct hf_identity who = { .uid = 1234, .gid = gid, .n_gids = 1, .gids = { other_gid } };
+	int fd;
+
+	assert_int_equal(hf_identity_enter(&who), 0);
+	fd = open(path, O_RDONLY);
+	hf_identity_leave();
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void test_groups_are_those_of_this_call(void **state)
+{
+	char path[] = "/tmp/hf-identity-XXXXXX";
+	int fd;
+
+	if (!hf_identity_can_switch())
+		skip();
+	fd = mkstemp(path);
+	fchown(fd, 0, 777);
+	fchmod(fd, 0640);
+	assert_true(can_read(path, 777, 5));
+	assert_true(can_read(path, 5, 777));
+	assert_false(can_read(path, 5, 6)); /* the groups before are gone */
+	assert_true(can_read(path, 5, 777));
+	assert_false(can_read(path, 5, 6));
+	close(fd);
+	unlink(path);
+}
+
+/* setfsuid() of what is no user changes nothing and says nothing: we must not go on as the superuser. */
+static void test_nobody_is_refused(void **state)
+{
+	struct hf_identity who = { .uid = UINT32_MAX, .gid = 5 };
+
+	if (!hf_identity_can_switch())
+		skip();
+	assert_int_equal(hf_identity_enter(&who), -EPERM);
+	who = (struct hf_identity){ .uid = 5, .gid = UINT32_MAX };
+	assert_int_equal(hf_identity_enter(&who), -EPERM);
+	assert_int_equal(syscall(SYS_setfsuid, UINT32_MAX), 0);
+	assert_int_equal(syscall(SYS_setfsgid, UINT32_MAX), 0);
+}
+
+static void test_quotas_are_not_overlooked(void **state)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	hf_identity_can_switch();
+	assert_int_equal(syscall(SYS_capget, &header, data), 0);
+	assert_int_equal(data[0].effective & (1u << CAP_SYS_RESOURCE), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_files_belong_to_the_caller),
+		cmocka_unit_test(test_groups_are_those_of_this_call),
+		cmocka_unit_test(test_nobody_is_refused),
+		cmocka_unit_test(test_quotas_are_not_overlooked),
+	};
+
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	return cmocka_run_group_tests(tests, set_up, NULL);
+}
