@@ -1,0 +1,266 @@
+/* What shows something: status, clients, locks, waiters, shares. */
+#include <string.h>
+
+#include "base/macros.h"
+#include "cli/cli.h"
+
+#define NO_LIMIT ((size_t)1 << 30)
+
+static const char *text(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+static long long number(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static const char *count(char out[32], const json_t *object, const char *key)
+{
+	snprintf(out, 32, "%lld", number(object, key));
+	return out;
+}
+
+/* Where its path is not known, the handle's beginning tells files apart. */
+static const char *file_of(char *out, size_t size, const json_t *lock)
+{
+	const char *path = text(lock, "file"), *handle = text(lock, "handle");
+
+	if (path)
+		snprintf(out, size, "%s", path);
+	else
+		snprintf(out, size, "handle:%.16s%s", handle ? handle : "",
+			 handle && strlen(handle) > 16 ? "..." : "");
+	return out;
+}
+
+/* Status */
+
+static void print_grace(const struct cli *cli, const json_t *grace)
+{
+	char left[32], reason[256];
+	const char *why = text(grace, "reason");
+
+	cli_clean(reason, sizeof(reason), why ? why : "");
+	if (!json_is_true(json_object_get(grace, "active"))) {
+		printf("grace      no%s%s\n", *reason ? ": " : "", reason);
+		return;
+	}
+	cli_duration(left, sizeof(left), json_number_value(json_object_get(grace, "ends_in_seconds")));
+	printf("grace      %sactive, ends in %s%s, %lld locks unreclaimed%s%s\n", cli_yellow(cli), left,
+	       cli_plain(cli), number(grace, "unreclaimed"), *reason ? ": " : "", reason);
+}
+
+static void print_status(const struct cli *cli, const json_t *status)
+{
+	const json_t *store = json_object_get(status, "store");
+	bool is_healthy = json_is_true(json_object_get(store, "healthy"));
+	char up[32], name[256];
+
+	printf("server     %s%s%s, version %s, up %s, at %s\n", cli_bold(cli),
+	       cli_clean(name, sizeof(name), text(status, "name")), cli_plain(cli), text(status, "version"),
+	       cli_duration(up, sizeof(up), json_number_value(json_object_get(status, "uptime_seconds"))),
+	       cli->endpoint);
+	printf("state      %lld, epoch %lld\n", number(status, "sm_state"), number(status, "epoch"));
+	printf("store      %s, durability %s, %s%s%s\n", text(store, "backend"),
+	       text(store, "lock_durability"), is_healthy ? cli_green(cli) : cli_red(cli),
+	       is_healthy ? "healthy" : "FAILING: no lock is granted", cli_plain(cli));
+	print_grace(cli, json_object_get(status, "grace"));
+	printf("clients    %lld\nlocks      %lld\nwaiters    %lld\n", number(status, "clients"),
+	       number(status, "locks"), number(status, "waiters"));
+}
+
+int cli_status(struct cli *cli, const char *argument)
+{
+	int code;
+	json_t *status = cli_ask(cli, "GET", "/api/v1/status", &code);
+
+	if (status && cli->is_json)
+		cli_print_json(status);
+	else if (status)
+		print_status(cli, status);
+	json_decref(status);
+	return code;
+}
+
+/* Lists */
+
+static void add_filter(char *target, size_t size, const char *name, const char *value)
+{
+	char escaped[4096];
+	size_t len = strlen(target);
+
+	if (!value)
+		return;
+	cli_escape(escaped, sizeof(escaped), value);
+	snprintf(target + len, size - len, "%c%s=%s", strchr(target, '?') ? '&' : '?', name, escaped);
+}
+
+static void print_list(struct cli *cli, const json_t *items, struct cli_table *table, const char *none)
+{
+	if (cli->is_json)
+		cli_print_json(items);
+	else if (json_array_size(items) == 0)
+		puts(none);
+	else
+		cli_table_print(table, stdout, cli->has_colour, NO_LIMIT, NO_LIMIT);
+	cli_table_free(table);
+}
+
+static struct cli_table *lock_table(const json_t *locks)
+{
+	static const char *const titles[] = { "SHARE", "FILE", "RANGE", "MODE", "STATE", "CLIENT", "OWNER" };
+	struct cli_table *table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
+	const json_t *lock;
+	size_t i;
+
+	json_array_foreach(locks, i, lock)
+	{
+		char range[64], file[4096];
+
+		cli_table_add(table, (const char *[]){ text(lock, "share"), file_of(file, sizeof(file), lock),
+						       cli_range(range, sizeof(range), lock),
+						       text(lock, "mode"), text(lock, "state"),
+						       text(lock, "client"), text(lock, "owner") });
+	}
+	return table;
+}
+
+static int show_client(struct cli *cli, const char *id)
+{
+	char target[8192], escaped[4096];
+	json_t *client;
+	int code;
+
+	cli_escape(escaped, sizeof(escaped), id);
+	snprintf(target, sizeof(target), "/api/v1/clients/%s", escaped);
+	client = cli_ask(cli, "GET", target, &code);
+	if (!client)
+		return code;
+	if (cli->is_json) {
+		cli_print_json(client);
+	} else {
+		char clean[2048];
+		const char *seen = text(client, "last_seen");
+
+		printf("client     %s%s%s\n", cli_bold(cli),
+		       cli_clean(clean, sizeof(clean), text(client, "id")), cli_plain(cli));
+		printf("status     %s, state number %lld, last seen %s\n", text(client, "status"),
+		       number(client, "sm_state"), seen ? seen : "never");
+		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
+		       number(client, "waiters"));
+		print_list(cli, json_object_get(client, "locks"),
+			   lock_table(json_object_get(client, "locks")), "It holds no locks.");
+	}
+	json_decref(client);
+	return code;
+}
+
+int cli_clients(struct cli *cli, const char *argument)
+{
+	static const char *const titles[] = { "ID", "STATUS", "STATE", "LOCKS", "WAITERS", "LAST SEEN" };
+	char target[8192] = "/api/v1/clients";
+	struct cli_table *table;
+	const json_t *client;
+	json_t *clients;
+	size_t i;
+	int code;
+
+	if (argument)
+		return show_client(cli, argument);
+	add_filter(target, sizeof(target), "status", cli->status);
+	add_filter(target, sizeof(target), "protocol", cli->protocol);
+	clients = cli_ask_all(cli, target, "clients", &code);
+	if (!clients)
+		return code;
+	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
+	json_array_foreach(clients, i, client)
+	{
+		char state[32], locks[32], waiters[32];
+
+		cli_table_add(table, (const char *[]){
+					     text(client, "id"), text(client, "status"),
+					     count(state, client, "sm_state"), count(locks, client, "locks"),
+					     count(waiters, client, "waiters"), text(client, "last_seen") });
+	}
+	print_list(cli, clients, table, "There are no clients.");
+	json_decref(clients);
+	return code;
+}
+
+int cli_locks(struct cli *cli, const char *argument)
+{
+	char target[8192] = "/api/v1/locks";
+	json_t *locks;
+	int code;
+
+	add_filter(target, sizeof(target), "client", cli->client);
+	add_filter(target, sizeof(target), "share", cli->share);
+	locks = cli_ask_all(cli, target, "locks", &code);
+	if (locks)
+		print_list(cli, locks, lock_table(locks), "There are no locks.");
+	json_decref(locks);
+	return code;
+}
+
+int cli_waiters(struct cli *cli, const char *argument)
+{
+	static const char *const titles[] = { "WAITING", "FILE", "RANGE", "MODE", "CLIENT", "BLOCKED BY" };
+	char target[8192] = "/api/v1/waiters";
+	struct cli_table *table;
+	const json_t *waiter;
+	json_t *waiters;
+	size_t i;
+	int code;
+
+	add_filter(target, sizeof(target), "client", cli->client);
+	add_filter(target, sizeof(target), "share", cli->share);
+	waiters = cli_ask_all(cli, target, "waiters", &code);
+	if (!waiters)
+		return code;
+	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
+	json_array_foreach(waiters, i, waiter)
+	{
+		char range[64], file[4096], since[32];
+		double seconds = json_number_value(json_object_get(waiter, "waiting_seconds"));
+
+		cli_table_add(table,
+			      (const char *[]){ cli_duration(since, sizeof(since), seconds),
+						file_of(file, sizeof(file), waiter),
+						cli_range(range, sizeof(range), waiter), text(waiter, "mode"),
+						text(waiter, "client"),
+						json_string_value(json_array_get(
+							json_object_get(waiter, "blocked_by_clients"), 0)) });
+	}
+	print_list(cli, waiters, table, "Nobody waits.");
+	json_decref(waiters);
+	return code;
+}
+
+int cli_shares(struct cli *cli, const char *argument)
+{
+	static const char *const titles[] = { "NAME", "PATH", "CLIENTS", "LOCKS", "WAITERS" };
+	struct cli_table *table;
+	const json_t *share;
+	json_t *shares;
+	size_t i;
+	int code;
+
+	shares = cli_ask_all(cli, "/api/v1/shares", "shares", &code);
+	if (!shares)
+		return code;
+	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
+	json_array_foreach(shares, i, share)
+	{
+		char clients[32], locks[32], waiters[32];
+
+		cli_table_add(table, (const char *[]){ text(share, "name"), text(share, "path"),
+						       count(clients, share, "clients"),
+						       count(locks, share, "locks"),
+						       count(waiters, share, "waiters") });
+	}
+	print_list(cli, shares, table, "Nothing is shared.");
+	json_decref(shares);
+	return code;
+}

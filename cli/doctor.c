@@ -1,0 +1,340 @@
+/* What could be wrong on this host. Each finding says what it breaks and how to mend it. */
+#include <dirent.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "cli/cli.h"
+
+#define PORTMAP_PORT 111
+#define MIN_FILES    4096
+#define MIN_FREE     (64u << 20)
+
+void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *what, const char *breaks,
+	      const char *mend)
+{
+	static const char *const words[] = { "ok", "note", "BAD" };
+	struct cli *cli = findings->cli;
+	const char *colour = kind == CLI_FINE   ? cli_green(cli)
+			     : kind == CLI_NOTE ? cli_yellow(cli)
+						: cli_red(cli);
+	char clean[1024];
+
+	findings->n_bad += kind == CLI_BAD;
+	json_array_append_new(findings->items,
+			      json_pack("{s:s,s:s,s:s?,s:s?}", "level", kind == CLI_BAD ? "bad" : words[kind],
+					"what", what, "breaks", breaks, "mend", mend));
+	if (cli->is_json)
+		return;
+	printf("%s%-4s%s  %s\n", colour, words[kind], cli_plain(cli), cli_clean(clean, sizeof(clean), what));
+	if (breaks)
+		printf("      breaks: %s\n", cli_clean(clean, sizeof(clean), breaks));
+	if (mend)
+		printf("      mend:   %s\n", cli_clean(clean, sizeof(clean), mend));
+}
+
+/* The server */
+
+static json_t *ports_of(const struct cli *cli)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/ports.json", cli->state_dir);
+	return json_load_file(path, 0, NULL);
+}
+
+static void check_server(struct cli_findings *findings)
+{
+	struct cli_response response;
+	char what[512];
+	json_t *status = NULL;
+	int r = cli_request(findings->cli, "GET", "/api/v1/status", &response);
+
+	if (r == 0)
+		status = json_loadb(response.body, response.len, 0, NULL);
+	if (r < 0 || response.status != 200) {
+		snprintf(what, sizeof(what), "no server answers at %s: %s", findings->cli->endpoint,
+			 r < 0 ? strerror(-r) : "it refuses");
+		cli_find(findings, CLI_BAD, what, "nothing is served, or nobody can see what is",
+			 "start holdfastd, or name the right one with --server or --state-dir");
+	} else if (!json_is_true(json_object_get(json_object_get(status, "store"), "healthy"))) {
+		cli_find(findings, CLI_BAD, "the store is failing",
+			 "no lock is granted, because it could not be kept over a restart",
+			 "look for `store` in the server's log: most often a full or failed disk");
+	} else {
+		cli_find(findings, CLI_FINE, "the server answers, and its store is healthy", NULL, NULL);
+	}
+	json_decref(status);
+	free(response.body);
+}
+
+/* Processes */
+
+/* The inode of the socket that listens at this port; 0: nobody. */
+static unsigned long listener_inode(const char *table, unsigned int port)
+{
+	FILE *file = fopen(table, "re");
+	unsigned long found = 0;
+	char line[512];
+
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		unsigned int local, state;
+		unsigned long inode;
+
+		if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*s %*s %lu", &local, &state,
+			   &inode) == 3 &&
+		    local == port && state == 0x0a)
+			found = inode;
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static bool has_socket(const char *pid, unsigned long inode)
+{
+	char path[300], wanted[64], link[64];
+	struct dirent *entry;
+	bool is_found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
+	snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+	dir = opendir(path);
+	while (dir && !is_found && (entry = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+
+		if (n <= 0)
+			continue;
+		link[n] = '\0';
+		is_found = strcmp(link, wanted) == 0;
+	}
+	if (dir)
+		closedir(dir);
+	return is_found;
+}
+
+/* The first process for which @test is true: its name in @out, and its number. */
+static long find_process(bool (*test)(const char *pid, const char *name, const void *user), const void *user,
+			 char out[64])
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	long found = 0;
+
+	while (dir && !found && (entry = readdir(dir))) {
+		char path[300];
+		FILE *file;
+
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/comm", entry->d_name);
+		file = fopen(path, "re");
+		if (file && fgets(out, 64, file)) {
+			out[strcspn(out, "\n")] = '\0';
+			if (test(entry->d_name, out, user))
+				found = strtol(entry->d_name, NULL, 10);
+		}
+		if (file)
+			fclose(file);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static bool owns_socket(const char *pid, const char *name, const void *user)
+{
+	return has_socket(pid, *(const unsigned long *)user);
+}
+
+static bool has_name(const char *pid, const char *name, const void *user)
+{
+	return strcmp(name, user) == 0;
+}
+
+static void check_portmap(struct cli_findings *findings)
+{
+	unsigned long inode = listener_inode("/proc/net/tcp", PORTMAP_PORT);
+	char name[64] = "", what[256];
+	long pid;
+
+	if (!inode)
+		inode = listener_inode("/proc/net/tcp6", PORTMAP_PORT);
+	if (!inode) {
+		cli_find(findings, CLI_BAD, "nobody listens at port 111",
+			 "clients cannot find the lock manager and the status monitor",
+			 "start holdfastd as root with server.portmap: auto, or start rpcbind");
+		return;
+	}
+	pid = find_process(owns_socket, &inode, name);
+	snprintf(what, sizeof(what), "port 111 belongs to %s (pid %ld)",
+		 pid ? name : "a process we may not see", pid);
+	cli_find(findings, CLI_FINE, what, NULL, NULL);
+}
+
+static void check_rivals(struct cli_findings *findings)
+{
+	static const struct {
+		const char *name, *breaks, *mend;
+	} rivals[] = {
+		{ "rpc.statd",
+		  "two status monitors fight for one registration; reboots of clients may be missed",
+		  "systemctl disable --now rpc-statd.service" },
+		{ "lockd",
+		  "the kernel's lock manager may take our place at the port mapper, and grants other locks",
+		  "unmount NFS mounts without -o nolock, and stop nfs-server.service" },
+		{ "nfsd", "the kernel's NFS server holds port 2049",
+		  "systemctl disable --now nfs-server.service" },
+	};
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(rivals) / sizeof(rivals[0]); i++) {
+		char name[64], what[128];
+		long pid = find_process(has_name, rivals[i].name, name);
+
+		if (!pid)
+			continue;
+		snprintf(what, sizeof(what), "%s runs here (pid %ld)", rivals[i].name, pid);
+		cli_find(findings, CLI_BAD, what, rivals[i].breaks, rivals[i].mend);
+		n++;
+	}
+	if (n == 0)
+		cli_find(findings, CLI_FINE, "no rpc.statd, lockd or nfsd runs beside us", NULL, NULL);
+}
+
+/* The host */
+
+static void check_name(struct cli_findings *findings)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+	char name[256] = "", what[512], text[HF_ADDR_TEXT];
+	struct hf_addr addr;
+	int r;
+
+	gethostname(name, sizeof(name) - 1);
+	r = getaddrinfo(name, NULL, &hints, &found);
+	if (r != 0 || !hf_addr_from_sockaddr(&addr, found->ai_addr)) {
+		snprintf(what, sizeof(what), "our name %s cannot be resolved: %s", name, gai_strerror(r));
+		cli_find(findings, CLI_BAD, what,
+			 "some clients resolve the name in our SM_NOTIFY, and will not reclaim their locks",
+			 "add it to DNS or to /etc/hosts, there and here, or set server.name");
+	} else if (hf_addr_is_loopback(&addr)) {
+		snprintf(what, sizeof(what), "our name %s resolves to %s", name,
+			 hf_addr_format(&addr, text, sizeof(text)));
+		cli_find(findings, CLI_NOTE, what,
+			 "nothing here; clients must resolve it to our real address",
+			 "check with `getent hosts NAME` on a client");
+	} else {
+		snprintf(what, sizeof(what), "our name %s resolves to %s", name,
+			 hf_addr_format(&addr, text, sizeof(text)));
+		cli_find(findings, CLI_FINE, what, NULL, NULL);
+	}
+	if (found)
+		freeaddrinfo(found);
+}
+
+static void check_state_dir(struct cli_findings *findings)
+{
+	const char *path = findings->cli->state_dir;
+	char what[512], mend[512];
+	struct statvfs fs;
+	struct stat st;
+
+	if (stat(path, &st) < 0) {
+		snprintf(what, sizeof(what), "the state directory %s cannot be seen: %s", path,
+			 strerror(errno));
+		cli_find(findings, CLI_NOTE, what, NULL, "name it with --state-dir, and run this as root");
+		return;
+	}
+	if (st.st_mode & 077) {
+		snprintf(what, sizeof(what), "others may look into %s", path);
+		snprintf(mend, sizeof(mend), "chmod 700 %s", path);
+		cli_find(findings, CLI_BAD, what, "they may learn the token and the key of file handles",
+			 mend);
+	} else if (statvfs(path, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < MIN_FREE) {
+		snprintf(what, sizeof(what), "less than 64 MB are free at %s", path);
+		cli_find(findings, CLI_BAD, what, "locks cannot be kept, and then none is granted",
+			 "make room");
+	} else {
+		snprintf(what, sizeof(what), "the state directory %s is ours alone and has room", path);
+		cli_find(findings, CLI_FINE, what, NULL, NULL);
+	}
+}
+
+static void check_clock(struct cli_findings *findings)
+{
+	struct timex timex = { 0 };
+
+	if (adjtimex(&timex) == TIME_ERROR)
+		cli_find(findings, CLI_NOTE, "the clock is not synchronised",
+			 "times in lists and logs; locks and grace do not depend on it",
+			 "run chrony or systemd-timesyncd");
+	else
+		cli_find(findings, CLI_FINE, "the clock is synchronised", NULL, NULL);
+}
+
+static void check_limits(struct cli_findings *findings, const json_t *ports)
+{
+	long pid = (long)json_integer_value(json_object_get(ports, "pid"));
+	char path[64], line[256], what[256];
+	unsigned long files = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%ld/limits", pid);
+	file = pid ? fopen(path, "re") : NULL;
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Max open files %lu", &files) == 1)
+			break;
+	if (file)
+		fclose(file);
+	if (!files)
+		return;
+	snprintf(what, sizeof(what), "the server may open %lu files", files);
+	cli_find(findings, files < MIN_FILES ? CLI_BAD : CLI_FINE, what,
+		 files < MIN_FILES ? "connections are refused beyond about as many clients" : NULL,
+		 files < MIN_FILES ? "LimitNOFILE=65536 in the service's unit" : NULL);
+}
+
+static void say_ports(struct cli_findings *findings, const json_t *ports)
+{
+	long long rpc = json_integer_value(json_object_get(ports, "rpc"));
+	char what[256];
+
+	snprintf(what, sizeof(what),
+		 "a firewall must let in TCP and UDP %lld and 111, and let out to any port of the clients",
+		 rpc ? rpc : 2049);
+	cli_find(findings, CLI_NOTE, what, NULL, NULL);
+}
+
+int cli_doctor(struct cli *cli, const char *argument)
+{
+	struct cli_findings findings = { .cli = cli, .items = json_array() };
+	json_t *ports = ports_of(cli);
+
+	if (argument) {
+		cli_doctor_host(&findings, argument);
+	} else {
+		check_server(&findings);
+		check_portmap(&findings);
+		check_rivals(&findings);
+		check_name(&findings);
+		check_state_dir(&findings);
+		check_clock(&findings);
+		check_limits(&findings, ports);
+		say_ports(&findings, ports);
+	}
+	if (cli->is_json)
+		cli_print_json(findings.items);
+	json_decref(ports);
+	json_decref(findings.items);
+	return findings.n_bad ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,253 @@
+/* One HTTP/1.1 request, over TCP or a Unix socket; every answer is bounded in time and size. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/cli.h"
+
+#define TIMEOUT_SECONDS 30
+#define MAX_ANSWER      (64u << 20)
+#define MAX_LINE        65536
+
+/* Connecting */
+
+static int connect_unix(const char *path)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int fd;
+
+	if (strlen(path) >= sizeof(sun.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(sun.sun_path, path, strlen(path) + 1);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0) {
+		int r = -errno;
+
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+/* "host:port", "[v6]:port" */
+static bool split(const char *endpoint, char *host, size_t size, const char **portp)
+{
+	const char *colon = strrchr(endpoint, ':');
+	size_t len;
+
+	if (!colon)
+		return false;
+	*portp = colon + 1;
+	if (*endpoint == '[') {
+		endpoint++;
+		colon--;
+		if (*colon != ']')
+			return false;
+	}
+	len = (size_t)(colon - endpoint);
+	if (len >= size)
+		return false;
+	memcpy(host, endpoint, len);
+	host[len] = '\0';
+	return true;
+}
+
+static int connect_tcp(const char *endpoint)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+	char host[256];
+	const char *port;
+	int fd = -EHOSTUNREACH;
+
+	if (!split(endpoint, host, sizeof(host), &port))
+		return -EINVAL;
+	if (getaddrinfo(host, port, &hints, &found) != 0)
+		return -EHOSTUNREACH;
+	for (struct addrinfo *at = found; at; at = at->ai_next) {
+		fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0)
+			break;
+		if (fd >= 0)
+			close(fd);
+		fd = -errno;
+	}
+	freeaddrinfo(found);
+	return fd;
+}
+
+static FILE *open_connection(const struct cli *cli)
+{
+	struct timeval patience = { .tv_sec = TIMEOUT_SECONDS };
+	int fd = strncmp(cli->endpoint, "unix:", 5) == 0 ? connect_unix(cli->endpoint + 5)
+							 : connect_tcp(cli->endpoint);
+	FILE *stream;
+
+	if (fd < 0) {
+		errno = -fd;
+		return NULL;
+	}
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	stream = fdopen(fd, "r+");
+	if (!stream)
+		close(fd);
+	return stream;
+}
+
+static void closep(FILE **stream)
+{
+	if (*stream)
+		fclose(*stream);
+}
+
+/* Asking */
+
+static int send_request(const struct cli *cli, FILE *stream, const char *method, const char *target)
+{
+	bool is_unix = strncmp(cli->endpoint, "unix:", 5) == 0;
+
+	fprintf(stream, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", method, target,
+		is_unix ? "localhost" : cli->endpoint);
+	if (*cli->token)
+		fprintf(stream, "Authorization: Bearer %s\r\n", cli->token);
+	if (strcmp(method, "GET") != 0)
+		fputs("Content-Length: 0\r\n", stream);
+	fputs("\r\n", stream);
+	return fflush(stream) == 0 ? 0 : -errno;
+}
+
+/* The head of the answer. */
+static int read_head(FILE *stream, int *statusp, bool *is_chunkedp)
+{
+	char line[MAX_LINE];
+
+	*is_chunkedp = false;
+	errno = 0;
+	if (!fgets(line, sizeof(line), stream))
+		return errno ? -errno : -ECONNRESET;
+	if (sscanf(line, "HTTP/1.%*d %d", statusp) != 1)
+		return -EPROTO;
+	while (fgets(line, sizeof(line), stream)) {
+		if (line[0] == '\r' || line[0] == '\n')
+			return 0;
+		*is_chunkedp |= strncasecmp(line, "Transfer-Encoding: chunked", 26) == 0;
+	}
+	return -EPROTO;
+}
+
+static int read_all(FILE *stream, struct cli_response *response)
+{
+	size_t size = 65536, n;
+
+	response->body = malloc(size + 1);
+	while (response->body) {
+		n = fread(response->body + response->len, 1, size - response->len, stream);
+		response->len += n;
+		if (n == 0)
+			break;
+		if (response->len == size) {
+			char *more = size < MAX_ANSWER ? realloc(response->body, 2 * size + 1) : NULL;
+
+			if (!more)
+				return -EFBIG;
+			response->body = more;
+			size *= 2;
+		}
+	}
+	if (!response->body)
+		return -ENOMEM;
+	response->body[response->len] = '\0';
+	return ferror(stream) ? -EIO : 0;
+}
+
+int cli_request(const struct cli *cli, const char *method, const char *target, struct cli_response *response)
+{
+	hf_cleanup(closep) FILE *stream = open_connection(cli);
+	bool is_chunked;
+	int r;
+
+	*response = (struct cli_response){ 0 };
+	if (!stream)
+		return errno ? -errno : -EIO;
+	r = send_request(cli, stream, method, target);
+	if (r == 0)
+		r = read_head(stream, &response->status, &is_chunked);
+	if (r == 0)
+		r = is_chunked ? -EPROTO : read_all(stream, response);
+	return r;
+}
+
+/* A stream comes in chunks, and a line may be in two of them. */
+
+struct line {
+	char text[MAX_LINE];
+	size_t len;
+};
+
+static bool add_bytes(struct line *line, const char *data, size_t n, bool (*fn)(void *user, const char *line),
+		      void *user)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (data[i] != '\n') {
+			if (line->len < sizeof(line->text) - 1)
+				line->text[line->len++] = data[i];
+			continue;
+		}
+		line->text[line->len] = '\0';
+		line->len = 0;
+		if (!fn(user, line->text))
+			return false;
+	}
+	return true;
+}
+
+static int read_chunks(FILE *stream, bool (*fn)(void *user, const char *line), void *user)
+{
+	struct line line = { .len = 0 };
+	char size[64], data[4096];
+
+	while (fgets(size, sizeof(size), stream)) {
+		size_t left = strtoul(size, NULL, 16);
+
+		if (left == 0)
+			return 0;
+		while (left) {
+			size_t n = fread(data, 1, left < sizeof(data) ? left : sizeof(data), stream);
+
+			if (n == 0)
+				return -ECONNRESET;
+			left -= n;
+			if (!add_bytes(&line, data, n, fn, user))
+				return 0;
+		}
+		if (!fgets(size, sizeof(size), stream)) /* the end of the line */
+			return -ECONNRESET;
+	}
+	return -ECONNRESET;
+}
+
+int cli_stream(const struct cli *cli, const char *target, bool (*fn)(void *user, const char *line),
+	       void *user, int *statusp)
+{
+	hf_cleanup(closep) FILE *stream = open_connection(cli);
+	bool is_chunked;
+	int r;
+
+	*statusp = 0;
+	if (!stream)
+		return errno ? -errno : -EIO;
+	r = send_request(cli, stream, "GET", target);
+	if (r == 0)
+		r = read_head(stream, statusp, &is_chunked);
+	if (r < 0 || *statusp != 200 || !is_chunked)
+		return r;
+	return read_chunks(stream, fn, user);
+}

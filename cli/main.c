@@ -1,0 +1,169 @@
+/* Words and options. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "cli/cli.h"
+
+#define DEFAULT_STATE_DIR "/var/lib/holdfast"
+
+struct command {
+	const char *name;
+	const char *argument; /* its name; NULL: it takes none */
+	int (*run)(struct cli *cli, const char *argument);
+	const char *help;
+};
+
+static const struct command commands[] = {
+	{ "status", NULL, cli_status, "the server at a glance" },
+	{ "clients", "[ID]", cli_clients, "who is out there; with ID, one client and its locks" },
+	{ "locks", NULL, cli_locks, "what is held, and by whom" },
+	{ "waiters", NULL, cli_waiters, "who waits, for how long, and who is in the way" },
+	{ "shares", NULL, cli_shares, "what is shared" },
+	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
+	{ "notify", "[ID]", cli_notify, "tell clients, or one, of our restart again" },
+	{ "release", "ID", cli_release, "declare a client crashed: its locks are released" },
+	{ "events", NULL, cli_events, "what happens, as it happens" },
+	{ "top", NULL, cli_top, "all of it live, full screen" },
+	{ "doctor", "[HOST]", cli_doctor, "what could be wrong on this host; with HOST, with that client" },
+	{ "dashboard", NULL, cli_dashboard, "the address of the page, with the token" },
+};
+
+static void print_usage(FILE *out)
+{
+	fputs("usage: holdfast [OPTION...] COMMAND [ARGUMENT]\n\ncommands:\n", out);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(commands); i++)
+		fprintf(out, "  %-9s %-7s  %s\n", commands[i].name,
+			commands[i].argument ? commands[i].argument : "", commands[i].help);
+	fputs("\noptions:\n"
+	      "  --json              JSON, for scripts\n"
+	      "  --server ADDRESS    host:port or unix:/path of the API (default: as ports.json says)\n"
+	      "  --state-dir DIR     the server's state directory (default: " DEFAULT_STATE_DIR ")\n"
+	      "  --token-file FILE   the token (default: api.token in the state directory)\n"
+	      "  --client ID, --share NAME           only these locks and waiters\n"
+	      "  --status STATUS, --protocol NAME    only these clients\n"
+	      "  --yes               do not ask before a release\n"
+	      "  --help, --version\n\n"
+	      "See holdfast(1) for exit codes and the environment.\n",
+	      out);
+}
+
+enum {
+	OPT_JSON = 256,
+	OPT_SERVER,
+	OPT_STATE_DIR,
+	OPT_TOKEN_FILE,
+	OPT_CLIENT,
+	OPT_SHARE,
+	OPT_STATUS,
+	OPT_PROTOCOL,
+	OPT_YES,
+	OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "server", required_argument, NULL, OPT_SERVER },
+	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
+	{ "token-file", required_argument, NULL, OPT_TOKEN_FILE },
+	{ "client", required_argument, NULL, OPT_CLIENT },
+	{ "share", required_argument, NULL, OPT_SHARE },
+	{ "status", required_argument, NULL, OPT_STATUS },
+	{ "protocol", required_argument, NULL, OPT_PROTOCOL },
+	{ "yes", no_argument, NULL, OPT_YES },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ "help", no_argument, NULL, 'h' },
+	{ 0 },
+};
+
+/* -1: go on; else the exit code. */
+static int take_option(struct cli *cli, int option)
+{
+	switch (option) {
+	case OPT_JSON:
+		cli->is_json = true;
+		return -1;
+	case OPT_SERVER:
+		cli->server = optarg;
+		return -1;
+	case OPT_STATE_DIR:
+		cli->state_dir = optarg;
+		return -1;
+	case OPT_TOKEN_FILE:
+		cli->token_file = optarg;
+		return -1;
+	case OPT_CLIENT:
+		cli->client = optarg;
+		return -1;
+	case OPT_SHARE:
+		cli->share = optarg;
+		return -1;
+	case OPT_STATUS:
+		cli->status = optarg;
+		return -1;
+	case OPT_PROTOCOL:
+		cli->protocol = optarg;
+		return -1;
+	case OPT_YES:
+		cli->is_yes = true;
+		return -1;
+	case OPT_VERSION:
+		puts("holdfast " HF_VERSION);
+		return CLI_OK;
+	case 'h':
+		print_usage(stdout);
+		return CLI_OK;
+	default:
+		fputs("Try `holdfast --help`.\n", stderr);
+		return CLI_USAGE;
+	}
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static int run(struct cli *cli, char **words, int n)
+{
+	const struct command *command = n ? find_command(words[0]) : NULL;
+
+	if (n == 0) {
+		print_usage(stderr);
+		return CLI_USAGE;
+	}
+	if (!command) {
+		fprintf(stderr, "holdfast: there is no command %s; try `holdfast --help`\n", words[0]);
+		return CLI_USAGE;
+	}
+	if (n > (command->argument ? 2 : 1)) {
+		fprintf(stderr, "holdfast: %s takes %s\n", command->name,
+			command->argument ? "one argument" : "no arguments");
+		return CLI_USAGE;
+	}
+	cli_find_server(cli);
+	return command->run(cli, n > 1 ? words[1] : NULL);
+}
+
+int main(int argc, char **argv)
+{
+	const char *state_dir = getenv("HOLDFAST_STATE_DIR");
+	struct cli cli = { .state_dir = state_dir && *state_dir ? state_dir : DEFAULT_STATE_DIR };
+	int option, code;
+
+	signal(SIGPIPE, SIG_IGN);
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		code = take_option(&cli, option);
+		if (code >= 0)
+			return code;
+	}
+	cli.has_colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && !cli.is_json;
+	code = run(&cli, argv + optind, argc - optind);
+	return fflush(stdout) == 0 || code != CLI_OK ? code : CLI_FAILED;
+}

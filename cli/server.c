@@ -1,0 +1,87 @@
+/*
+ * Which server, and its token. In this order: --server, HOLDFAST_SERVER, what the
+ * server wrote to ports.json in its state directory, and 127.0.0.1:8049. The token
+ * is in --token-file, HOLDFAST_TOKEN, or api.token in the state directory.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define DEFAULT_ENDPOINT "127.0.0.1:8049"
+
+static bool read_line(const char *path, char *out, size_t size)
+{
+	FILE *file = fopen(path, "re");
+	bool is_read = file && fgets(out, (int)size, file);
+
+	if (is_read)
+		out[strcspn(out, " \t\r\n")] = '\0';
+	if (file)
+		fclose(file);
+	return is_read && *out;
+}
+
+/* 0: there is none. */
+static unsigned int port_of(const char *state_dir)
+{
+	char path[4096];
+	json_t *ports;
+	json_int_t port;
+
+	snprintf(path, sizeof(path), "%s/ports.json", state_dir);
+	ports = json_load_file(path, 0, NULL);
+	port = json_integer_value(json_object_get(ports, "api"));
+	json_decref(ports);
+	return port > 0 && port < 65536 ? (unsigned int)port : 0;
+}
+
+static void find_token(struct cli *cli)
+{
+	const char *given = getenv("HOLDFAST_TOKEN");
+	char path[4096];
+
+	if (cli->token_file) {
+		if (!read_line(cli->token_file, cli->token, sizeof(cli->token)))
+			fprintf(stderr, "holdfast: %s: no token can be read there\n", cli->token_file);
+		return;
+	}
+	if (given && *given) {
+		snprintf(cli->token, sizeof(cli->token), "%s", given);
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/api.token", cli->state_dir);
+	if (!read_line(path, cli->token, sizeof(cli->token)))
+		*cli->token = '\0';
+}
+
+/* "http://host:port/" is as good as "host:port", and the port may be left out. */
+static void take_endpoint(struct cli *cli, const char *given)
+{
+	bool is_unix = strncmp(given, "unix:", 5) == 0;
+	size_t len = is_unix ? strlen(given) : strcspn(given, "/");
+	bool has_port = is_unix || memchr(given, ':', len);
+
+	snprintf(cli->endpoint, sizeof(cli->endpoint), "%.*s%s", (int)len, given, has_port ? "" : ":8049");
+}
+
+int cli_find_server(struct cli *cli)
+{
+	const char *given = cli->server ? cli->server : getenv("HOLDFAST_SERVER");
+	unsigned int port;
+
+	find_token(cli);
+	if (given && *given) {
+		if (strncmp(given, "http://", 7) == 0)
+			given += 7;
+		take_endpoint(cli, given);
+		return CLI_OK;
+	}
+	port = port_of(cli->state_dir);
+	if (port)
+		snprintf(cli->endpoint, sizeof(cli->endpoint), "127.0.0.1:%u", port);
+	else
+		snprintf(cli->endpoint, sizeof(cli->endpoint), "%s", DEFAULT_ENDPOINT);
+	return CLI_OK;
+}

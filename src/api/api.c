@@ -1,0 +1,181 @@
+/* Its life, and the way of a request to the loop and back. */
+#include "api/api.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "api/internal.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define SWEEP_NS HF_NS_PER_S
+
+/* Requests, on the loop: a slice of the first one, then it stands behind the others */
+
+static struct hf_api_request *take(struct hf_api *api)
+{
+	struct hf_link *link;
+
+	pthread_mutex_lock(&api->lock);
+	link = hf_list_pop_front(&api->waiting);
+	pthread_mutex_unlock(&api->lock);
+	return link ? hf_list_entry(link, struct hf_api_request, link) : NULL;
+}
+
+static void put_back(struct hf_api *api, struct hf_api_request *request)
+{
+	bool is_more;
+
+	pthread_mutex_lock(&api->lock);
+	if (request)
+		hf_list_push_back(&api->waiting, &request->link);
+	is_more = api->is_posted = !hf_list_is_empty(&api->waiting);
+	pthread_mutex_unlock(&api->lock);
+	if (is_more)
+		hf_loop_post(api->options.loop, &api->task);
+}
+
+static void run(struct hf_task *task)
+{
+	struct hf_api *api = hf_container_of(task, struct hf_api, task);
+	struct hf_api_request *request;
+
+	if (atomic_load(&api->is_stopping))
+		return;
+	request = take(api);
+	if (request && request->route->look(request) == HF_API_DONE) {
+		hf_api_resume(request);
+		request = NULL;
+	}
+	put_back(api, request);
+}
+
+/* On the HTTP thread, which has suspended the connection. */
+void hf_api_wait_for_loop(struct hf_api_request *request)
+{
+	struct hf_api *api = request->api;
+	bool is_first;
+
+	pthread_mutex_lock(&api->lock);
+	hf_list_push_back(&api->waiting, &request->link);
+	is_first = !api->is_posted;
+	api->is_posted = true;
+	pthread_mutex_unlock(&api->lock);
+	if (is_first)
+		hf_loop_post(api->options.loop, &api->task);
+}
+
+static void on_sweep(struct hf_timer *timer)
+{
+	struct hf_api *api = hf_container_of(timer, struct hf_api, sweep);
+
+	hf_api_sweep_doors(api, hf_loop_clock(api->options.loop));
+	hf_timer_start(timer, SWEEP_NS);
+}
+
+/* Life */
+
+static int copy_texts(struct hf_api *api)
+{
+	struct hf_api_options *options = &api->options;
+	char *token_file;
+
+	options->state_dir = strdup(options->state_dir);
+	options->server_name = strdup(options->server_name);
+	options->path = options->path ? strdup(options->path) : NULL;
+	if (options->token_file && *options->token_file)
+		token_file = strdup(options->token_file);
+	else if (!options->state_dir || asprintf(&token_file, "%s/api.token", options->state_dir) < 0)
+		token_file = NULL;
+	options->token_file = token_file;
+	return options->state_dir && options->server_name && token_file ? 0 : hf_trace(-ENOMEM);
+}
+
+int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
+{
+	hf_cleanup(hf_api_freep) struct hf_api *api = calloc(1, sizeof(*api));
+	int r;
+
+	if (!api)
+		return hf_trace(-ENOMEM);
+	api->options = *options;
+	api->fd = -1;
+	pthread_mutex_init(&api->lock, NULL);
+	hf_list_init(&api->waiting);
+	hf_list_init(&api->doors);
+	hf_link_init(&api->observer.link);
+	hf_task_init(&api->task, run);
+	hf_timer_init(&api->sweep, options->loop, on_sweep);
+	hf_events_init(&api->events, options->loop, &api->observer.wants_locks);
+	api->started = hf_loop_now(options->loop);
+	api->started_wall = hf_loop_wall(options->loop);
+	r = copy_texts(api);
+	if (r == 0)
+		r = hf_api_token_load(api->guard.token, api->options.token_file, options->loop);
+	if (r == 0)
+		r = hf_api_listen(api);
+	if (r < 0)
+		return r;
+	api->guard.is_loopback = !options->path && hf_addr_is_loopback(&options->listen);
+	api->guard.needs_token = !options->path && !api->guard.is_loopback;
+	*apip = api;
+	api = NULL;
+	return 0;
+}
+
+int hf_api_start(struct hf_api *api)
+{
+	int r;
+
+	hf_api_watch(api);
+	r = hf_api_http_start(api);
+	if (r < 0) {
+		hf_log_error("cannot serve the API", "error=%s", strerror(-r));
+		return r;
+	}
+	hf_events_start(&api->events);
+	return hf_trace(hf_timer_start(&api->sweep, SWEEP_NS));
+}
+
+void hf_api_stop(struct hf_api *api)
+{
+	if (!api || atomic_exchange(&api->is_stopping, true))
+		return;
+	hf_timer_stop(&api->sweep);
+	hf_link_remove(&api->observer.link);
+	hf_events_close(&api->events);
+	hf_api_http_stop(api);
+	if (api->options.path)
+		unlink(api->options.path);
+}
+
+struct hf_api *hf_api_free(struct hf_api *api)
+{
+	if (!api)
+		return NULL;
+	assert(!api->http);
+	if (api->fd >= 0)
+		close(api->fd);
+	hf_events_deinit(&api->events);
+	pthread_mutex_destroy(&api->lock);
+	free((void *)(uintptr_t)api->options.state_dir);
+	free((void *)(uintptr_t)api->options.server_name);
+	free((void *)(uintptr_t)api->options.path);
+	free((void *)(uintptr_t)api->options.token_file);
+	free(api);
+	return NULL;
+}
+
+uint16_t hf_api_port(const struct hf_api *api)
+{
+	return api->port;
+}
+
+void hf_api_set_ready(struct hf_api *api)
+{
+	atomic_store(&api->is_ready, true);
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Makes a C file of files that are part of the program.
+
+    embed.py OUT.c NAME=FILE…
+
+A page's content security policy allows its own inline scripts and styles, by their hash, and nothing else.
+"""
+import base64
+import hashlib
+import pathlib
+import re
+import sys
+
+TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
+
+
+def hashes(text, tag):
+    for body in re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", text, re.S):
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        yield f"'sha256-{digest}'"
+
+
+def policy(path, text):
+    if path.suffix != ".html":
+        return "default-src 'none'; frame-ancestors 'none'"
+    scripts, styles = (" ".join(hashes(text, tag)) for tag in ("script", "style"))
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def main():
+    parts = ['#include "api/assets.h"\n']
+    for name, file in (word.split("=", 1) for word in sys.argv[2:]):
+        path = pathlib.Path(file)
+        data = path.read_bytes()
+        rows = [", ".join(map(str, data[i : i + 24])) for i in range(0, len(data), 24)]
+        parts.append(f"static const unsigned char {name}_bytes[] = {{\n\t" + ",\n\t".join(rows) + "\n};\n")
+        parts.append(
+            f"const struct hf_api_asset {name} = {{\n\t(const char *){name}_bytes, sizeof({name}_bytes),\n"
+            f'\t"{TYPES[path.suffix]}",\n\t"{policy(path, data.decode())}"\n}};\n'
+        )
+    pathlib.Path(sys.argv[1]).write_text("\n".join(parts))
+
+
+main()

@@ -1,0 +1,64 @@
+/*
+ * Events: a ring that the loop fills and readers empty, each at his own pace.
+ *
+ * The loop never waits: what happens goes to a list of its own, and from there
+ * into the ring at most fifty times a second, and only when nobody else is at
+ * it. The ring is bounded in number and bytes. A reader that was too slow finds
+ * that the oldest are gone, and gets one `lost` event that says how many.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "loop/timer.h"
+
+struct MHD_Connection;
+struct MHD_Response;
+struct hf_loop;
+
+#define HF_EVENTS_RING        4096
+#define HF_EVENTS_MAX_BYTES   (2 << 20)
+#define HF_EVENTS_MAX_READERS 64
+
+struct hf_event_text {
+	struct hf_link link;
+	size_t len;
+	char text[]; /* as it is sent: "event: …\ndata: …\n" */
+};
+
+struct hf_events {
+	struct hf_loop *loop;
+	pthread_mutex_t lock;
+	struct hf_event_text *ring[HF_EVENTS_RING]; /* (q) by number */
+	uint64_t first, next;                       /* (q) numbers in the ring */
+	size_t n_bytes;                             /* (q) */
+	struct hf_list readers;                     /* (q) */
+	size_t n_readers;                           /* (q) */
+	bool is_closed;                             /* (q) */
+	struct hf_list pending;                     /* (l) not in the ring yet */
+	size_t n_pending, n_pending_bytes;          /* (l) */
+	uint64_t n_dropped; /* (l) before they came into the ring: it was busy for long */
+	uint64_t pinged;    /* (l) */
+	uint64_t looked;    /* (l) for those who are gone */
+	struct hf_timer timer;
+	_Atomic uint64_t n_lost; /* over all readers */
+	_Atomic bool *wanted;    /* is there a reader? Told to who makes the events */
+};
+
+void hf_events_init(struct hf_events *events, struct hf_loop *loop, _Atomic bool *wanted);
+void hf_events_start(struct hf_events *events);
+void hf_events_close(struct hf_events *events); /* readers come to an end */
+void hf_events_deinit(struct hf_events *events);
+
+/* On the loop. @data is one line of JSON. */
+void hf_events_add(struct hf_events *events, const char *kind, const char *data, size_t len);
+
+/* On the HTTP thread: a stream for one more reader, from event @since on (UINT64_MAX: from now on). NULL: too
+ * many of them, or no memory. */
+struct MHD_Response *hf_events_stream(struct hf_events *events, struct MHD_Connection *connection,
+				      uint64_t since);

@@ -1,0 +1,113 @@
+#include "api/files.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "api/internal.h"
+#include "base/utf8.h"
+#include "export/export.h"
+#include "vfs/file.h"
+
+/* JSON is UTF-8; a name need not be. */
+static void replace_non_utf8(char *text)
+{
+	uint32_t code;
+	size_t n;
+
+	for (size_t len = strlen(text); len; text += n, len -= n) {
+		n = hf_utf8_decode(text, len, &code);
+		if (n == 0) {
+			*text = '?';
+			n = 1;
+		}
+	}
+}
+
+static bool is_within(const char *path, const char *folder)
+{
+	size_t len = strlen(folder);
+
+	return strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
+bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *out, size_t size)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	char link[64], found[HF_API_MAX_PATH];
+	struct stat is, named;
+	const char *base;
+	ssize_t n;
+	int len;
+
+	if (!exports || hf_exports_resolve(exports, handle, false, &export, &file) != 0)
+		return false;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
+	n = readlink(link, found, sizeof(found) - 1);
+	if (n <= 0)
+		return false;
+	found[n] = '\0';
+	/* From the root of the volume, or of the host, as the volume was opened. What the kernel says of a
+	 * file that it knows by its handle alone, or that has no name any more, does not lead back to the
+	 * file. */
+	base = is_within(found, export->settings.path) ? "" : export->settings.path;
+	len = snprintf(out, size, "%s%s", base, found);
+	if ((size_t)len >= size || fstat(file->fd, &is) < 0 || lstat(out, &named) < 0 ||
+	    is.st_ino != named.st_ino || is.st_dev != named.st_dev)
+		return false;
+	replace_non_utf8(out);
+	return true;
+}
+
+static const struct hf_api_share_row *row_of(const struct hf_api_share_row *rows, size_t n,
+					     const struct hf_export *export)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(rows[i].name, export->settings.name) == 0 ||
+		    strcmp(rows[i].name, export->settings.path) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+static json_t *share_of(const char *name, const char *path, const struct hf_api_share_row *row)
+{
+	return json_pack("{s:s,s:s?,s:I,s:I,s:I}", "name", name, "path", path, "clients",
+			 (json_int_t)(row ? row->n_clients : 0), "locks",
+			 (json_int_t)(row ? row->n_locks : 0), "waiters",
+			 (json_int_t)(row ? row->n_waiters : 0));
+}
+
+static json_t *export_of(const struct hf_export *export, const struct hf_api_share_row *row)
+{
+	json_t *share = share_of(export->settings.name, export->settings.path, row);
+	json_t *allowed = json_array();
+
+	for (size_t i = 0; i < export->settings.n_clients; i++)
+		json_array_append_new(allowed, json_string(export->settings.clients[i].text));
+	json_object_set_new(share, "allowed", allowed);
+	json_object_set_new(share, "access", json_string(export->settings.read_only ? "ro" : "rw"));
+	return share;
+}
+
+json_t *hf_api_shares_of(struct hf_exports *exports, const struct hf_api_share_row *rows, size_t n_rows)
+{
+	struct hf_export_list list = { 0 };
+	json_t *items = json_array();
+
+	if (exports && hf_exports_list(exports, &list) < 0)
+		list = (struct hf_export_list){ 0 };
+	for (size_t i = 0; i < list.n; i++)
+		json_array_append_new(items, export_of(list.items[i], row_of(rows, n_rows, list.items[i])));
+	for (size_t i = 0; i < n_rows; i++) {
+		bool is_export = false;
+
+		for (size_t j = 0; j < list.n; j++)
+			is_export |= row_of(&rows[i], 1, list.items[j]) != NULL;
+		if (!is_export && (rows[i].n_locks || rows[i].n_waiters || !exports))
+			json_array_append_new(items, share_of(rows[i].name, NULL, &rows[i]));
+	}
+	if (list.n)
+		hf_export_list_clear(&list);
+	return items;
+}

@@ -1,0 +1,304 @@
+/*
+ * libmicrohttpd: one thread of its own serves all connections, and suspends those
+ * that wait for the loop. A request is made when its line has come, checked when
+ * its headers have, and served when its body has: nobody wants one, so a few
+ * bytes are allowed and ignored.
+ *
+ * A connection has a time: from being accepted, or from the last answer, to the
+ * whole of the next request. The library bounds silence alone, and a byte now and
+ * then would hold a connection for ever.
+ */
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "api/answer.h"
+#include "api/internal.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define MAX_CONNECTIONS 256
+#define MAX_HEADERS     32768 /* with the target; MHD answers 431 beyond */
+#define MAX_BODY        4096
+#define SILENCE_SECONDS 30u
+#define REQUEST_TIME_NS (15 * HF_NS_PER_S)
+
+/* Doors: connections and their time */
+
+static void on_connection(void *user, struct MHD_Connection *connection, void **contextp,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct hf_api *api = user;
+	struct hf_api_door *door = *contextp;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		const union MHD_ConnectionInfo *info =
+			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+		door = info ? calloc(1, sizeof(*door)) : NULL;
+		if (!door)
+			return;
+		door->fd = info->connect_fd;
+		door->since = hf_loop_clock(api->options.loop);
+		*contextp = door;
+		pthread_mutex_lock(&api->lock);
+		hf_list_push_back(&api->doors, &door->link);
+		pthread_mutex_unlock(&api->lock);
+		return;
+	}
+	if (!door)
+		return;
+	pthread_mutex_lock(&api->lock);
+	hf_link_remove(&door->link);
+	pthread_mutex_unlock(&api->lock);
+	free(door);
+	*contextp = NULL;
+}
+
+static void set_door(struct hf_api *api, struct MHD_Connection *connection, uint64_t since)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct hf_api_door *door = info ? info->socket_context : NULL;
+
+	if (!door)
+		return;
+	pthread_mutex_lock(&api->lock);
+	door->since = since;
+	pthread_mutex_unlock(&api->lock);
+}
+
+void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
+{
+	/* Who holds the lock holds it for a moment; but the loop need not wait even for that. */
+	if (pthread_mutex_trylock(&api->lock) != 0)
+		return;
+	hf_list_for_each(pos, &api->doors) {
+		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
+
+		if (door->since && now > door->since + REQUEST_TIME_NS)
+			shutdown(door->fd, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&api->lock);
+}
+
+/* Requests */
+
+static void *on_target(void *user, const char *uri, struct MHD_Connection *connection)
+{
+	struct hf_api_request *request = hf_api_request_new(user);
+
+	if (request)
+		request->wrong = hf_api_target_parse(&request->target, uri);
+	return request;
+}
+
+static void on_completed(void *user, struct MHD_Connection *connection, void **contextp,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct hf_api *api = user;
+
+	hf_api_request_free(*contextp);
+	*contextp = NULL;
+	set_door(api, connection, hf_loop_clock(api->options.loop));
+}
+
+static void name_peer(struct hf_api_request *request)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	struct hf_addr addr;
+
+	if (info && info->client_addr && hf_addr_from_sockaddr(&addr, info->client_addr))
+		hf_addr_format_with_port(&addr, request->peer, sizeof(request->peer));
+	else
+		snprintf(request->peer, sizeof(request->peer), "unix");
+}
+
+struct header_search {
+	struct hf_api_caller *caller;
+	size_t n[4];
+};
+
+static enum MHD_Result on_header(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct header_search *search = user;
+	struct hf_api_caller *caller = search->caller;
+	static const char *const names[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization" };
+	const char **const fields[] = { &caller->host, &caller->origin, &caller->fetch_site,
+					&caller->authorization };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(names); i++) {
+		if (strcasecmp(name, names[i]) != 0)
+			continue;
+		caller->is_sent_twice |= search->n[i]++ > 0;
+		*fields[i] = value ? value : "";
+	}
+	return MHD_YES;
+}
+
+static void ask_guard(struct hf_api_request *request)
+{
+	const struct hf_api_guard *guard = &request->api->guard;
+	const struct hf_api_route *route = request->route;
+	bool wants_token =
+		route ? route->changes || (guard->needs_token && !route->is_open) : guard->needs_token;
+	struct hf_api_caller caller = { 0 };
+	struct header_search search = { .caller = &caller };
+
+	MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &search);
+	switch (hf_api_guard_ask(guard, &caller, wants_token)) {
+	case HF_API_BAD_HOST:
+		hf_api_fail(request, 421, "wrong_host",
+			    "This host is not ours; call it by a loopback address.");
+		break;
+	case HF_API_BAD_ORIGIN:
+		hf_api_fail(request, 403, "wrong_origin", "Pages of other sites may not call this.");
+		break;
+	case HF_API_NO_TOKEN:
+		hf_api_fail(
+			request, 401, "no_token",
+			"This needs the header Authorization: Bearer TOKEN, with the token in the server's "
+			"token file.");
+		break;
+	case HF_API_BAD_TOKEN:
+		hf_api_fail(request, 401, "wrong_token", "This is not the token.");
+		break;
+	case HF_API_MAY:
+		return;
+	}
+	if (route && route->changes)
+		hf_log_warn("a call that changes something was refused",
+			    "peer=%s method=%s path=%s reason=%s", request->peer, route->method,
+			    route->pattern, request->error);
+}
+
+static bool is_body_too_long(struct MHD_Connection *connection)
+{
+	const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+	uint64_t value;
+
+	return length && (!hf_api_parse_number(length, 0, UINT32_MAX, &value) || value > MAX_BODY);
+}
+
+/* The headers are there. Who asks for too much is told so before he sends it. */
+static enum MHD_Result accept_request(struct hf_api_request *request, const char *method)
+{
+	name_peer(request);
+	hf_api_request_route(request, method);
+	request->stage = HF_API_ACCEPTED;
+	if (request->code != 400 && request->code != 431)
+		ask_guard(request);
+	if (is_body_too_long(request->connection)) {
+		hf_api_fail(request, 413, "too_large", "No call here needs so long a body.");
+		request->is_answered = true;
+		return hf_api_answer(request);
+	}
+	return MHD_YES;
+}
+
+static enum MHD_Result serve(struct hf_api_request *request)
+{
+	struct hf_api *api = request->api;
+
+	set_door(api, request->connection, 0);
+	if (atomic_load(&api->is_stopping))
+		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
+	if (request->code || !request->route->look) {
+		request->stage = HF_API_LOOKED;
+		return hf_api_answer(request);
+	}
+	request->stage = HF_API_WAITS;
+	MHD_suspend_connection(request->connection);
+	hf_api_wait_for_loop(request);
+	return MHD_YES;
+}
+
+void hf_api_resume(struct hf_api_request *request)
+{
+	request->stage = HF_API_LOOKED;
+	MHD_resume_connection(request->connection);
+	/* @request may be gone here */
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_len, void **contextp)
+{
+	struct hf_api_request *request = *contextp;
+
+	if (!request)
+		return MHD_NO; /* no memory: the connection is closed */
+	switch (request->stage) {
+	case HF_API_FRESH:
+		request->connection = connection;
+		return accept_request(request, method);
+	case HF_API_ACCEPTED:
+		if (*upload_len) {
+			request->n_body += *upload_len;
+			*upload_len = 0;
+			/* Without a length announced. */
+			return request->n_body > MAX_BODY ? MHD_NO : MHD_YES;
+		}
+		return request->is_answered ? MHD_YES : serve(request);
+	case HF_API_WAITS:
+		return MHD_YES;
+	case HF_API_LOOKED:
+		break;
+	}
+	return hf_api_answer(request);
+}
+
+/* Life */
+
+static size_t leave_escaped(void *user, struct MHD_Connection *connection, char *text)
+{
+	return strlen(text);
+}
+
+static void log_nothing(void *user, const char *format, va_list args)
+{
+	/* The library reports what peers do wrong, in lines that they may forge. */
+}
+
+int hf_api_http_start(struct hf_api *api)
+{
+	api->http =
+		MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
+					 MHD_USE_ERROR_LOG,
+				 0, NULL, NULL, on_request, api, MHD_OPTION_EXTERNAL_LOGGER, log_nothing,
+				 NULL, MHD_OPTION_LISTEN_SOCKET, api->fd, MHD_OPTION_URI_LOG_CALLBACK,
+				 on_target, api, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
+				 MHD_OPTION_NOTIFY_COMPLETED, on_completed, api, MHD_OPTION_NOTIFY_CONNECTION,
+				 on_connection, api, MHD_OPTION_CONNECTION_LIMIT,
+				 (unsigned int)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				 (size_t)MAX_HEADERS, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_SECONDS,
+				 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	if (!api->http)
+		return hf_trace(-EIO);
+	return 0;
+}
+
+void hf_api_http_stop(struct hf_api *api)
+{
+	struct hf_link *link;
+
+	if (!api->http)
+		return;
+	/* Those who wait for the loop wait in vain; suspended connections must go on before the end. */
+	pthread_mutex_lock(&api->lock);
+	while ((link = hf_list_pop_front(&api->waiting))) {
+		struct hf_api_request *request = hf_list_entry(link, struct hf_api_request, link);
+
+		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
+		hf_api_resume(request);
+	}
+	pthread_mutex_unlock(&api->lock);
+	MHD_stop_daemon(api->http); /* closes the socket that we listened on, too */
+	api->fd = -1;
+	api->http = NULL;
+}

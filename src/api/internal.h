@@ -1,0 +1,219 @@
+/* The inside of src/api: one object, its requests, and who may touch what. */
+#pragma once
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/api.h"
+#include "api/events.h"
+#include "api/guard.h"
+#include "api/target.h"
+#include "base/bytes.h"
+#include "base/list.h"
+#include "base/metric.h"
+#include "lock/lock.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+#include "recovery/recovery.h"
+
+struct MHD_Connection;
+struct MHD_Daemon;
+struct hf_api_request;
+
+#define HF_API_SLICE         64    /* records that the loop looks at in one turn */
+#define HF_API_MAX_SCAN      65536 /* records that it looks at for one page */
+#define HF_API_DEFAULT_LIMIT 100
+#define HF_API_MAX_LIMIT     1000
+
+/* Routes: what there is. look runs on the loop, once for each turn, until it answers HF_API_DONE; show then
+ * on the HTTP thread, and gives a new reference. */
+enum {
+	HF_API_DONE = 0,
+	HF_API_MORE,
+};
+
+struct hf_api_route {
+	const char *method;
+	const char *pattern;
+	const char *params[5]; /* that it knows; the rest is NULL */
+	int (*look)(struct hf_api_request *request);
+	json_t *(*show)(struct hf_api_request *request);
+	unsigned int status; /* where all went well; 0: 200 */
+	bool changes;        /* needs the token, and is logged */
+	bool is_open;        /* never needs the token: it shows nothing of ours */
+};
+
+extern const struct hf_api_route hf_api_routes[];
+extern const size_t hf_api_n_routes;
+
+/* Rows: what the loop copies. Texts are in the request's own memory. */
+
+struct hf_api_client_row {
+	const char *id, *protocol, *mon_name, *callback_host;
+	struct hf_addr address;
+	uint32_t program, version, procedure;
+	int32_t sm_state;
+	enum hf_client_status status;
+	uint32_t n_locks, n_waiters;
+	uint64_t registered_at, last_seen;
+};
+
+struct hf_api_lock_row {
+	const char *share, *client, *owner;
+	const char *blocker, *blocking_client; /* of a waiter; NULL: nobody that holds */
+	struct hf_range range;
+	enum hf_lock_mode mode;
+	uint32_t flags;
+	uint64_t waits_ns;
+	uint32_t handle_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+};
+
+struct hf_api_share_row {
+	const char *name;
+	uint64_t n_locks, n_clients, n_waiters;
+};
+
+struct hf_api_status {
+	struct hf_grace_info grace;
+	struct hf_lock_counters locks;
+	struct hf_recovery_counts recovery;
+	uint64_t epoch;
+	int32_t sm_state;
+	size_t n_clients, n_registered;
+	const char *backend;
+	const char *durability;
+	bool store_is_healthy;
+	uint64_t store_failures;
+	uint64_t uptime_ns;
+	uint64_t grants_told, grants_refused, grants_abandoned, grants_retried;
+};
+
+struct hf_api_block;
+
+struct hf_api_request {
+	struct hf_link link; /* (q) in api->waiting */
+	struct hf_api *api;
+	struct MHD_Connection *connection;
+	const struct hf_api_route *route;
+	const char *id;    /* of the path */
+	const char *wrong; /* the target makes no sense */
+	struct hf_api_target target;
+	size_t n_body;
+	char peer[HF_ADDR_TEXT];
+	enum {
+		HF_API_FRESH,
+		HF_API_ACCEPTED, /* the body is coming */
+		HF_API_WAITS,    /* for the loop, which alone may touch what follows */
+		HF_API_LOOKED,
+	} stage;
+	bool is_answered; /* before its body came */
+
+	/* Query, read before the loop sees it */
+	size_t limit;
+	bool has_cursor;
+	uint64_t cursor[HF_API_CURSOR_WORDS];
+	int status_filter; /* enum hf_client_status; -1: any */
+
+	/* What the loop found */
+	bool has_begun;
+	unsigned int code; /* 0: fine; else the HTTP status of the error */
+	const char *error, *message;
+	struct hf_api_block *memory;
+	size_t n_scanned;
+	size_t n_rows;
+	void *rows; /* of the route's kind */
+	size_t rows_size;
+	bool has_next;
+	uint64_t next[HF_API_CURSOR_WORDS];
+	struct hf_lock_cursor at;
+	struct hf_api_client_row client;
+	struct hf_api_status status;
+	size_t n_released;
+};
+
+/* A connection, for the time that it may take */
+struct hf_api_door {
+	struct hf_link link; /* (q) in api->doors */
+	int fd;
+	uint64_t since; /* of accepting it, or of the last answer; 0: a request is being served */
+};
+
+/*
+ * (c) constant after creation, (l) the loop's thread alone, (h) the HTTP thread alone, (q) under api->lock
+ */
+struct hf_api {
+	struct hf_api_options options; /* (c) its texts are copies */
+	struct hf_api_guard guard;     /* (c) */
+	int fd;                        /* (c) listens */
+	uint16_t port;                 /* (c) */
+	uint64_t started;              /* (c) monotonic ns */
+	uint64_t started_wall;         /* (c) */
+	struct MHD_Daemon *http;       /* (c) while it runs */
+	_Atomic bool is_ready;
+	_Atomic bool is_stopping;
+	pthread_mutex_t lock;
+	struct hf_list waiting; /* (q) requests for the loop */
+	bool is_posted;         /* (q) */
+	struct hf_list doors;   /* (q) */
+	struct hf_task task;
+	struct hf_timer sweep; /* (l) */
+	struct hf_recovery_observer observer;
+	struct hf_histogram notices; /* duration of notifications */
+	struct hf_events events;
+};
+
+/* http.c */
+int hf_api_http_start(struct hf_api *api);
+void hf_api_http_stop(struct hf_api *api);
+void hf_api_resume(struct hf_api_request *request); /* from the loop: it has looked */
+void hf_api_sweep_doors(struct hf_api *api, uint64_t now);
+
+/* listen.c: sets api->fd and api->port. What is wrong is in the log. */
+int hf_api_listen(struct hf_api *api);
+
+/* api.c */
+void hf_api_wait_for_loop(struct hf_api_request *request); /* as many as there are connections */
+
+/* request.c */
+struct hf_api_request *hf_api_request_new(struct hf_api *api);
+void hf_api_request_free(struct hf_api_request *request);
+/* Finds the route and reads its parameters; else sets code, error and message. */
+void hf_api_request_route(struct hf_api_request *request, const char *method);
+void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message);
+/* Memory that goes with the request; NULL: there is none, and the request has failed. */
+char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len);
+void *hf_api_add_row(struct hf_api_request *request, size_t size);
+
+/* look.c, look_lists.c: on the loop */
+int hf_api_look_status(struct hf_api_request *request);
+int hf_api_look_clients(struct hf_api_request *request);
+int hf_api_look_client(struct hf_api_request *request);
+int hf_api_look_release(struct hf_api_request *request);
+int hf_api_look_locks(struct hf_api_request *request);
+int hf_api_look_waiters(struct hf_api_request *request);
+int hf_api_look_shares(struct hf_api_request *request);
+int hf_api_look_end_grace(struct hf_api_request *request);
+int hf_api_look_notify(struct hf_api_request *request);
+const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
+#define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
+
+/* show.c: on the HTTP thread */
+json_t *hf_api_show_health(struct hf_api_request *request);
+json_t *hf_api_show_status(struct hf_api_request *request);
+json_t *hf_api_show_grace(struct hf_api_request *request);
+json_t *hf_api_show_clients(struct hf_api_request *request);
+json_t *hf_api_show_client(struct hf_api_request *request);
+json_t *hf_api_show_released(struct hf_api_request *request);
+json_t *hf_api_show_locks(struct hf_api_request *request);
+json_t *hf_api_show_waiters(struct hf_api_request *request);
+json_t *hf_api_show_shares(struct hf_api_request *request);
+json_t *hf_api_show_notify(struct hf_api_request *request);
+json_t *hf_api_show_error(const char *error, const char *message);
+
+/* metrics.c: Prometheus' text, to be freed; NULL: no memory */
+char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp);
+
+/* watch.c: from the domain's events to the ring */
+void hf_api_watch(struct hf_api *api);

@@ -1,0 +1,174 @@
+/* On the loop: the state as a whole, and an operator's orders. */
+#include <errno.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/log.h"
+#include "client/client.h"
+#include "proto/nlm/nlm.h"
+#include "store/store.h"
+
+/* Status */
+
+static void look_at_store(struct hf_api_status *status, struct hf_store *store)
+{
+	static const char *const durabilities[] = {
+		[HF_STORE_NONE] = "none",
+		[HF_STORE_PROCESS] = "process",
+		[HF_STORE_MACHINE] = "machine",
+	};
+	struct hf_store_counts counts;
+
+	hf_store_counts(store, &counts);
+	status->backend = hf_store_name(store);
+	status->durability = durabilities[hf_store_durability(store)];
+	status->store_is_healthy = hf_store_is_healthy(store);
+	status->store_failures = counts.n_failures;
+}
+
+static void look_at_grants(struct hf_api_status *status, const struct hf_nlm *nlm)
+{
+	struct hf_nlm_counts counts;
+
+	hf_nlm_counts(nlm, &counts);
+	status->grants_told = counts.grants_told;
+	status->grants_refused = counts.grants_refused;
+	status->grants_abandoned = counts.grants_abandoned;
+	status->grants_retried = counts.grants_retried;
+}
+
+static void add_share(void *user, const struct hf_recovery_share *share)
+{
+	struct hf_api_request *request = user;
+	struct hf_api_share_row *row = hf_api_add_row(request, sizeof(*row));
+
+	if (!row)
+		return;
+	row->name = hf_api_keep(request, share->name.data, share->name.len);
+	row->n_locks = share->n_locks;
+	row->n_clients = share->n_clients;
+}
+
+int hf_api_look_status(struct hf_api_request *request)
+{
+	const struct hf_api_options *options = &request->api->options;
+	struct hf_recovery *recovery = options->recovery;
+	struct hf_clients *clients = hf_recovery_clients(recovery);
+	struct hf_api_status *status = &request->status;
+	const char *reason;
+
+	hf_recovery_grace_info(recovery, &status->grace);
+	/* It is a constant where it comes from, but who knows for how long. */
+	reason = status->grace.reason ? status->grace.reason : "";
+	status->grace.reason = hf_api_keep(request, reason, strlen(reason));
+	hf_lock_count(hf_recovery_locks(recovery), &status->locks);
+	hf_recovery_counts(recovery, &status->recovery);
+	status->epoch = hf_recovery_epoch(recovery);
+	status->sm_state = hf_recovery_state(recovery);
+	status->n_clients = hf_clients_count(clients);
+	status->n_registered = hf_clients_count_registered(clients);
+	status->uptime_ns = hf_loop_now(options->loop) - request->api->started;
+	look_at_store(status, hf_recovery_store(recovery));
+	if (options->nlm)
+		look_at_grants(status, options->nlm);
+	hf_recovery_show_shares(recovery, add_share, request);
+	return HF_API_DONE;
+}
+
+/* Shares: few, and counted already; only the waiters are walked, and not without end. */
+
+static struct hf_api_share_row *share_named(struct hf_api_request *request, struct hf_bytes name)
+{
+	struct hf_api_share_row *rows = request->rows;
+
+	for (size_t i = 0; i < request->n_rows; i++)
+		if (hf_bytes_equal(hf_bytes_of_str(rows[i].name), name))
+			return &rows[i];
+	return NULL;
+}
+
+int hf_api_look_shares(struct hf_api_request *request)
+{
+	struct hf_recovery *recovery = request->api->options.recovery;
+	struct hf_lock_view view;
+
+	if (!request->has_begun) {
+		hf_recovery_show_shares(recovery, add_share, request);
+		request->has_begun = true;
+	}
+	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
+		struct hf_api_share_row *row;
+
+		if (request->n_scanned++ == HF_API_MAX_SCAN ||
+		    !hf_lock_next_waiter(hf_recovery_locks(recovery), NULL, &request->at, &view))
+			return HF_API_DONE;
+		row = share_named(request, hf_recovery_share_name(recovery, view.who.share));
+		if (row)
+			row->n_waiters++;
+	}
+	return request->code ? HF_API_DONE : HF_API_MORE;
+}
+
+/* Orders, each in the log with who asked */
+
+int hf_api_look_end_grace(struct hf_api_request *request)
+{
+	int r = hf_recovery_end_grace(request->api->options.recovery);
+
+	hf_log_info("an operator ends grace", "peer=%s answer=%s", request->peer,
+		    r < 0 ? strerror(-r) : "done");
+	if (r == -ENOENT)
+		hf_api_fail(request, 409, "not_in_grace", "There is no grace period now.");
+	else if (r < 0)
+		hf_api_fail(request, 500, "failed", "Grace could not be ended; the log says why.");
+	return hf_api_look_status(request);
+}
+
+static struct hf_client *find_client(struct hf_api_request *request, const char *id)
+{
+	struct hf_clients *clients = hf_recovery_clients(request->api->options.recovery);
+	struct hf_client *client = hf_clients_find_id(clients, hf_bytes_of_str(id));
+
+	if (!client)
+		hf_api_fail(request, 404, "not_found", "There is no client with this id.");
+	return client;
+}
+
+int hf_api_look_notify(struct hf_api_request *request)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	const char *id = hf_api_target_param(&request->target, "client");
+	char quoted[256];
+	int r;
+
+	if (id) {
+		client = find_client(request, id);
+		if (!client)
+			return HF_API_DONE;
+	}
+	r = hf_recovery_notify_again(request->api->options.recovery, client);
+	hf_log_info("an operator has clients told of our restart again", "peer=%s client=%s answer=%s",
+		    request->peer, id ? hf_log_quote(quoted, sizeof(quoted), id, strlen(id)) : "all",
+		    r < 0 ? strerror(-r) : "done");
+	if (r == -ENOENT)
+		hf_api_fail(request, 409, "not_registered",
+			    "This client is not registered: nobody is to tell.");
+	else if (r < 0)
+		hf_api_fail(request, 503, "failed", "Nobody could be told now; the log says why.");
+	return HF_API_DONE;
+}
+
+int hf_api_look_release(struct hf_api_request *request)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = find_client(request, request->id);
+	char quoted[256];
+
+	if (!client)
+		return HF_API_DONE;
+	hf_log_info("an operator declares a client crashed", "peer=%s client=%s locks=%u waiters=%u",
+		    request->peer, hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
+		    client->holds.n_locks, client->holds.n_waiters);
+	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
+						      "an operator declared it crashed");
+	return HF_API_DONE;
+}

@@ -1,0 +1,236 @@
+/*
+ * On the loop: clients, locks and waiters, a slice a turn. A place in a list is
+ * a number that only rises, so what is there from the first page to the last is
+ * seen once, whatever comes and goes in between.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "client/client.h"
+
+/* Texts */
+
+const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size)
+{
+	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, holds);
+	size_t len = (size_t)snprintf(out, size, "%s:%s:%d:", client->protocol, client->name,
+				      (int32_t)view->who.owner_id);
+
+	for (uint32_t i = 0; i < view->who.oh.len && len + 3 <= size; i++)
+		len += (size_t)snprintf(out + len, size - len, "%02x", view->who.oh.data[i]);
+	return out;
+}
+
+static const char *keep_owner(struct hf_api_request *request, const struct hf_lock_view *view)
+{
+	char text[HF_API_OWNER_TEXT];
+
+	hf_api_owner_text(view, text, sizeof(text));
+	return hf_api_keep(request, text, strlen(text));
+}
+
+static const char *keep_text(struct hf_api_request *request, const char *text)
+{
+	return text ? hf_api_keep(request, text, strlen(text)) : NULL;
+}
+
+/* Clients */
+
+static void copy_client(struct hf_api_request *request, struct hf_api_client_row *row,
+			const struct hf_client *client)
+{
+	*row = (struct hf_api_client_row){
+		.id = keep_text(request, client->id),
+		.protocol = client->protocol,
+		.mon_name = keep_text(request, client->mon_name ? client->mon_name : client->name),
+		.callback_host = keep_text(request, client->callback.host),
+		.address = client->address,
+		.program = client->callback.program,
+		.version = client->callback.version,
+		.procedure = client->callback.procedure,
+		.sm_state = client->sm_state,
+		.status = client->status,
+		.n_locks = client->holds.n_locks,
+		.n_waiters = client->holds.n_waiters,
+		.registered_at = client->registered_at,
+		.last_seen = client->last_seen,
+	};
+}
+
+static bool is_client_wanted(const struct hf_api_request *request, const struct hf_client *client)
+{
+	const char *protocol = hf_api_target_param(&request->target, "protocol");
+
+	if (protocol && strcmp(protocol, client->protocol) != 0)
+		return false;
+	return request->status_filter < 0 || client->status == (enum hf_client_status)request->status_filter;
+}
+
+/* True: the page is full, and goes on behind what came before. */
+static bool is_page_full(struct hf_api_request *request)
+{
+	request->has_next = request->n_rows == request->limit || request->n_scanned >= HF_API_MAX_SCAN;
+	return request->has_next;
+}
+
+int hf_api_look_clients(struct hf_api_request *request)
+{
+	struct hf_clients *clients = hf_recovery_clients(request->api->options.recovery);
+
+	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
+		hf_cleanup(hf_client_unrefp) struct hf_client *client =
+			hf_clients_next(clients, request->cursor[0]);
+		struct hf_api_client_row *row;
+
+		if (!client)
+			return HF_API_DONE;
+		if (is_client_wanted(request, client)) {
+			if (is_page_full(request)) {
+				request->next[0] = request->cursor[0];
+				return HF_API_DONE;
+			}
+			row = hf_api_add_row(request, sizeof(*row));
+			if (row)
+				copy_client(request, row, client);
+		}
+		request->cursor[0] = client->serial;
+		request->n_scanned++;
+	}
+	return request->code ? HF_API_DONE : HF_API_MORE;
+}
+
+/* Locks and waiters */
+
+static void begin_walk(struct hf_api_request *request)
+{
+	const uint64_t *words = request->cursor;
+
+	request->has_begun = true;
+	if (request->has_cursor)
+		request->at = (struct hf_lock_cursor){ .owner = words[0],
+						       .file = words[1],
+						       .start = words[2],
+						       .id = words[3],
+						       .mode = (uint8_t)words[4],
+						       .begun = words[5] != 0 };
+}
+
+static void end_page(struct hf_api_request *request, const struct hf_lock_cursor *before)
+{
+	const uint64_t words[HF_API_CURSOR_WORDS] = { before->owner, before->file, before->start,
+						      before->id,    before->mode, before->begun };
+
+	memcpy(request->next, words, sizeof(words));
+}
+
+static bool is_share_wanted(const struct hf_api_request *request, uint32_t share)
+{
+	const char *wanted = hf_api_target_param(&request->target, "share");
+
+	return !wanted || hf_bytes_equal(hf_bytes_of_str(wanted),
+					 hf_recovery_share_name(request->api->options.recovery, share));
+}
+
+static void find_blocker(struct hf_api_request *request, struct hf_api_lock_row *row,
+			 const struct hf_lock_view *waiter)
+{
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	struct hf_lock_view holder;
+
+	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &holder) != HF_LOCK_E_CONFLICT)
+		return;
+	row->blocker = keep_owner(request, &holder);
+	row->blocking_client =
+		keep_text(request, hf_container_of(holder.who.client, struct hf_client, holds)->id);
+}
+
+static void copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
+{
+	struct hf_api_lock_row *row = hf_api_add_row(request, sizeof(*row));
+	struct hf_bytes share = hf_recovery_share_name(request->api->options.recovery, view->who.share);
+	uint64_t now = hf_loop_now(request->api->options.loop);
+
+	if (!row)
+		return;
+	row->share = hf_api_keep(request, share.data, share.len);
+	row->client = keep_text(request, hf_container_of(view->who.client, struct hf_client, holds)->id);
+	row->owner = keep_owner(request, view);
+	row->range = view->range;
+	row->mode = view->mode;
+	row->flags = view->flags;
+	row->handle_len = view->who.handle.len;
+	memcpy(row->handle, view->who.handle.data, view->who.handle.len);
+	if (!view->waits)
+		return;
+	row->waits_ns = view->stamp && now > view->stamp ? now - view->stamp : 0;
+	find_blocker(request, row, view);
+}
+
+typedef bool (*next_fn)(const struct hf_locks *locks, const struct hf_lock_scope *scope,
+			struct hf_lock_cursor *cursor, struct hf_lock_view *viewp);
+
+static int walk(struct hf_api_request *request, const struct hf_client *client, next_fn next)
+{
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	struct hf_lock_scope scope = { .client = client ? &client->holds : NULL };
+	struct hf_lock_view view;
+
+	if (!request->has_begun)
+		begin_walk(request);
+	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
+		struct hf_lock_cursor before = request->at;
+
+		if (!next(locks, &scope, &request->at, &view))
+			return HF_API_DONE;
+		request->n_scanned++;
+		if (!is_share_wanted(request, view.who.share) && request->n_scanned < HF_API_MAX_SCAN)
+			continue;
+		if (is_page_full(request)) {
+			end_page(request, &before);
+			return HF_API_DONE;
+		}
+		copy_lock(request, &view);
+	}
+	return request->code ? HF_API_DONE : HF_API_MORE;
+}
+
+static int walk_of(struct hf_api_request *request, const char *id, next_fn next)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+
+	if (id) {
+		client = hf_clients_find_id(hf_recovery_clients(request->api->options.recovery),
+					    hf_bytes_of_str(id));
+		if (!client)
+			return HF_API_DONE; /* who is gone has nothing */
+	}
+	return walk(request, client, next);
+}
+
+int hf_api_look_locks(struct hf_api_request *request)
+{
+	return walk_of(request, hf_api_target_param(&request->target, "client"), hf_lock_next_lock);
+}
+
+int hf_api_look_waiters(struct hf_api_request *request)
+{
+	return walk_of(request, hf_api_target_param(&request->target, "client"), hf_lock_next_waiter);
+}
+
+int hf_api_look_client(struct hf_api_request *request)
+{
+	if (!request->has_begun) {
+		hf_cleanup(hf_client_unrefp) struct hf_client *client =
+			hf_clients_find_id(hf_recovery_clients(request->api->options.recovery),
+					   hf_bytes_of_str(request->id));
+
+		if (!client) {
+			hf_api_fail(request, 404, "not_found", "There is no client with this id.");
+			return HF_API_DONE;
+		}
+		copy_client(request, &request->client, client);
+		request->limit = HF_API_MAX_LIMIT;
+	}
+	return walk_of(request, request->id, hf_lock_next_lock);
+}

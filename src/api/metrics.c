@@ -1,0 +1,229 @@
+/* GET /metrics: the table of metrics with their values, in Prometheus' text format. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/macros.h"
+
+#define MAX_PROGRAMS 4
+#define MAX_PROCS    64
+
+/* Calls of one procedure, over all loops */
+struct calls {
+	const char *procedure;
+	struct hf_call_meter sum;
+};
+
+struct program {
+	uint32_t number;
+	enum hf_metric requests, duration;
+	struct calls procs[MAX_PROCS];
+};
+
+static void begin(FILE *out, enum hf_metric metric)
+{
+	static const char *const kinds[] = { "counter", "gauge", "histogram" };
+	const struct hf_metric_row *row = &hf_metrics[metric];
+
+	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name, kinds[row->kind]);
+}
+
+static void put_value(FILE *out, enum hf_metric metric, uint64_t value)
+{
+	begin(out, metric);
+	fprintf(out, "%s %llu\n", hf_metrics[metric].name, (unsigned long long)value);
+}
+
+static void put_label(FILE *out, enum hf_metric metric, const char *label, const char *text, uint64_t value)
+{
+	fprintf(out, "%s{%s=\"", hf_metrics[metric].name, label);
+	for (; *text; text++) {
+		if (*text == '\n')
+			fputs("\\n", out);
+		else if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else
+			fputc(*text, out);
+	}
+	fprintf(out, "\"} %llu\n", (unsigned long long)value);
+}
+
+/* @labels: "" or "name=\"value\"," */
+static void put_histogram(FILE *out, enum hf_metric metric, const char *labels,
+			  const struct hf_histogram *histogram)
+{
+	const char *name = hf_metrics[metric].name;
+	int n = (int)strlen(labels);
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < HF_METRIC_N_BOUNDS; i++) {
+		sum += hf_metric_read(&histogram->counts[i]);
+		fprintf(out, "%s_bucket{%sle=\"%g\"} %llu\n", name, labels,
+			(double)hf_metric_bounds_ns[i] / 1e9, (unsigned long long)sum);
+	}
+	sum += hf_metric_read(&histogram->counts[HF_METRIC_N_BOUNDS]);
+	fprintf(out, "%s_bucket{%sle=\"+Inf\"} %llu\n", name, labels, (unsigned long long)sum);
+	fprintf(out, n ? "%s_sum{%.*s} %.9g\n" : "%s_sum%.*s %.9g\n", name, n ? n - 1 : 0, labels,
+		(double)hf_metric_read(&histogram->sum_ns) / 1e9);
+	fprintf(out, n ? "%s_count{%.*s} %llu\n" : "%s_count%.*s %llu\n", name, n ? n - 1 : 0, labels,
+		(unsigned long long)sum);
+}
+
+/* Calls */
+
+static void merge_results(struct hf_call_meter *sum, const struct hf_call_meter *meter)
+{
+	for (size_t i = 0; i < HF_METER_N_RESULTS; i++) {
+		const char *name = atomic_load_explicit(&meter->results[i].name, memory_order_acquire);
+		size_t j = 0;
+
+		if (!name)
+			continue;
+		while (j < HF_METER_N_RESULTS - 1 && sum->results[j].name &&
+		       strcmp(sum->results[j].name, name) != 0)
+			j++;
+		if (!sum->results[j].name)
+			sum->results[j].name = name;
+		hf_metric_add(&sum->results[j].n, hf_metric_read(&meter->results[i].n));
+	}
+}
+
+static void on_meter(void *context, uint32_t number, uint32_t procedure, const char *name,
+		     const struct hf_call_meter *meter)
+{
+	struct program *programs = context;
+
+	for (size_t i = 0; i < MAX_PROGRAMS; i++) {
+		struct calls *calls = &programs[i].procs[procedure];
+
+		if (programs[i].number != number || procedure >= MAX_PROCS)
+			continue;
+		calls->procedure = name;
+		merge_results(&calls->sum, meter);
+		hf_histogram_merge(&calls->sum.duration, &meter->duration);
+	}
+}
+
+static void put_program(FILE *out, const struct program *program)
+{
+	char labels[128];
+
+	begin(out, program->requests);
+	for (size_t i = 0; i < MAX_PROCS; i++) {
+		const struct calls *calls = &program->procs[i];
+
+		for (size_t j = 0; j < HF_METER_N_RESULTS && calls->sum.results[j].name; j++)
+			fprintf(out, "%s{procedure=\"%s\",result=\"%s\"} %llu\n",
+				hf_metrics[program->requests].name, calls->procedure,
+				(const char *)calls->sum.results[j].name,
+				(unsigned long long)hf_metric_read(&calls->sum.results[j].n));
+	}
+	begin(out, program->duration);
+	for (size_t i = 0; i < MAX_PROCS; i++) {
+		const struct calls *calls = &program->procs[i];
+
+		if (!calls->procedure || !calls->sum.results[0].name)
+			continue; /* a procedure that nobody called says nothing */
+		snprintf(labels, sizeof(labels), "procedure=\"%s\",", calls->procedure);
+		put_histogram(out, program->duration, labels, &calls->sum.duration);
+	}
+}
+
+static void put_calls(FILE *out, const struct hf_api_rpc *rpc)
+{
+	struct program *programs = calloc(MAX_PROGRAMS, sizeof(*programs));
+
+	if (!programs)
+		return;
+	programs[0] = (struct program){ 100024, HF_METRIC_NSM_REQUESTS, HF_METRIC_NSM_DURATION };
+	programs[1] = (struct program){ 100021, HF_METRIC_NLM_REQUESTS, HF_METRIC_NLM_DURATION };
+	programs[2] = (struct program){ 100003, HF_METRIC_NFS_REQUESTS, HF_METRIC_NFS_DURATION };
+	programs[3] = (struct program){ 100005, HF_METRIC_MOUNT_REQUESTS, HF_METRIC_MOUNT_DURATION };
+	if (rpc->meters)
+		rpc->meters(rpc->user, on_meter, programs);
+	for (size_t i = 0; i < MAX_PROGRAMS; i++)
+		put_program(out, &programs[i]);
+	free(programs);
+}
+
+/* The rest */
+
+static void put_nsm(FILE *out, const struct hf_api_status *status, const struct hf_histogram *notices)
+{
+	const struct hf_recovery_counts *counts = &status->recovery;
+
+	put_value(out, HF_METRIC_NSM_CLIENTS, status->n_registered);
+	begin(out, HF_METRIC_NSM_NOTIFICATIONS);
+	put_label(out, HF_METRIC_NSM_NOTIFICATIONS, "result", "started", counts->notifications_started);
+	put_label(out, HF_METRIC_NSM_NOTIFICATIONS, "result", "success", counts->notifications_told);
+	put_label(out, HF_METRIC_NSM_NOTIFICATIONS, "result", "failed", counts->notifications_failed);
+	begin(out, HF_METRIC_NSM_NOTIFICATION_DURATION);
+	put_histogram(out, HF_METRIC_NSM_NOTIFICATION_DURATION, "", notices);
+	put_value(out, HF_METRIC_NSM_CRASHES, counts->crashes);
+	put_value(out, HF_METRIC_NSM_CLEANUPS, counts->cleanups);
+	put_value(out, HF_METRIC_NSM_LOCKS_CLEANED, counts->locks_cleaned);
+}
+
+static void put_nlm(FILE *out, const struct hf_api_request *request)
+{
+	const struct hf_api_status *status = &request->status;
+	const struct hf_api_share_row *shares = request->rows;
+
+	begin(out, HF_METRIC_NLM_LOCKS);
+	for (size_t i = 0; i < request->n_rows; i++)
+		put_label(out, HF_METRIC_NLM_LOCKS, "share", shares[i].name, shares[i].n_locks);
+	put_value(out, HF_METRIC_NLM_WAITERS, status->locks.waiters);
+	begin(out, HF_METRIC_NLM_GRANTS);
+	put_label(out, HF_METRIC_NLM_GRANTS, "result", "told", status->grants_told);
+	put_label(out, HF_METRIC_NLM_GRANTS, "result", "refused", status->grants_refused);
+	put_label(out, HF_METRIC_NLM_GRANTS, "result", "abandoned", status->grants_abandoned);
+	put_label(out, HF_METRIC_NLM_GRANTS, "result", "retried", status->grants_retried);
+}
+
+static void put_server(FILE *out, const struct hf_api_request *request)
+{
+	const struct hf_api_status *status = &request->status;
+	const struct hf_api *api = request->api;
+	struct hf_api_rpc_counts counts = { 0 };
+
+	if (api->options.rpc.counts)
+		api->options.rpc.counts(api->options.rpc.user, &counts);
+	begin(out, HF_METRIC_NFS_BYTES);
+	put_label(out, HF_METRIC_NFS_BYTES, "direction", "read", counts.n_read);
+	put_label(out, HF_METRIC_NFS_BYTES, "direction", "written", counts.n_written);
+	put_value(out, HF_METRIC_GRACE, status->grace.is_active);
+	put_value(out, HF_METRIC_UNRECLAIMED, status->locks.unreclaimed);
+	put_value(out, HF_METRIC_STORE_HEALTHY, status->store_is_healthy);
+	put_value(out, HF_METRIC_STORE_FAILURES, status->store_failures);
+	begin(out, HF_METRIC_STORE_COMMIT);
+	put_histogram(out, HF_METRIC_STORE_COMMIT, "", hf_recovery_commits(api->options.recovery));
+	begin(out, HF_METRIC_CONNECTIONS);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tcp", counts.connections);
+	put_value(out, HF_METRIC_CONNECTIONS_REFUSED, counts.refused);
+	put_value(out, HF_METRIC_CALLS_REPLAYED, counts.replayed);
+	put_value(out, HF_METRIC_LOCK_BYTES, status->locks.bytes);
+	put_value(out, HF_METRIC_EVENTS_LOST, hf_metric_read(&api->events.n_lost));
+	put_value(out, HF_METRIC_START_TIME, api->started_wall / HF_NS_PER_S);
+	begin(out, HF_METRIC_BUILD);
+	put_label(out, HF_METRIC_BUILD, "version", HF_VERSION, 1);
+}
+
+char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
+{
+	char *text = NULL;
+	FILE *out = open_memstream(&text, lenp);
+
+	if (!out)
+		return NULL;
+	put_calls(out, &request->api->options.rpc);
+	put_nsm(out, &request->status, &request->api->notices);
+	put_nlm(out, request);
+	put_server(out, request);
+	if (ferror(out) | fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

@@ -1,0 +1,172 @@
+/* One request: its memory, its route and its parameters. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+
+#define BLOCK_SIZE 16384
+#define MAX_MEMORY (8 << 20) /* a page of 1,000 with the longest names there can be */
+
+struct hf_api_block {
+	struct hf_api_block *next;
+	size_t used, size;
+	size_t total; /* of this and all before it */
+	char data[];
+};
+
+/* Memory */
+
+struct hf_api_request *hf_api_request_new(struct hf_api *api)
+{
+	struct hf_api_request *request = calloc(1, sizeof(*request));
+
+	if (!request)
+		return NULL;
+	request->api = api;
+	hf_link_init(&request->link);
+	return request;
+}
+
+void hf_api_request_free(struct hf_api_request *request)
+{
+	if (!request)
+		return;
+	while (request->memory) {
+		struct hf_api_block *block = request->memory;
+
+		request->memory = block->next;
+		free(block);
+	}
+	free(request->rows);
+	free(request);
+}
+
+void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message)
+{
+	request->code = code;
+	request->error = error;
+	request->message = message;
+}
+
+static void fail_memory(struct hf_api_request *request)
+{
+	hf_api_fail(request, 503, "no_memory", "There is not enough memory for this now.");
+}
+
+char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len)
+{
+	struct hf_api_block *block = request->memory;
+	char *copy;
+
+	if (!block || block->size - block->used < len + 1) {
+		size_t size = HF_MAX((size_t)BLOCK_SIZE, len + 1);
+		size_t total = size + (block ? block->total : 0);
+
+		block = total <= MAX_MEMORY ? malloc(sizeof(*block) + size) : NULL;
+		if (!block) {
+			fail_memory(request);
+			return NULL;
+		}
+		*block = (struct hf_api_block){ .next = request->memory, .size = size, .total = total };
+		request->memory = block;
+	}
+	copy = block->data + block->used;
+	if (len)
+		memcpy(copy, data, len);
+	copy[len] = '\0';
+	block->used += len + 1;
+	return copy;
+}
+
+void *hf_api_add_row(struct hf_api_request *request, size_t size)
+{
+	size_t wanted = (request->n_rows + 1) * size;
+	char *row;
+
+	if (wanted > request->rows_size) {
+		size_t room = HF_MAX(wanted, 2 * request->rows_size);
+		void *rows = realloc(request->rows, room);
+
+		if (!rows) {
+			fail_memory(request);
+			return NULL;
+		}
+		request->rows = rows;
+		request->rows_size = room;
+	}
+	row = (char *)request->rows + request->n_rows++ * size;
+	memset(row, 0, size);
+	return row;
+}
+
+/* Parameters */
+
+static bool knows(const struct hf_api_route *route, const char *name)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(route->params) && route->params[i]; i++)
+		if (strcmp(route->params[i], name) == 0)
+			return true;
+	return false;
+}
+
+static int parse_status(const char *text)
+{
+	for (int status = HF_CLIENT_ACTIVE; status <= HF_CLIENT_CRASHED; status++)
+		if (strcmp(text, hf_client_status_name((enum hf_client_status)status)) == 0)
+			return status;
+	return -1;
+}
+
+static const char *read_params(struct hf_api_request *request)
+{
+	const struct hf_api_target *target = &request->target;
+	const char *limit = hf_api_target_param(target, "limit");
+	const char *cursor = hf_api_target_param(target, "cursor");
+	const char *status = hf_api_target_param(target, "status");
+	uint64_t value = HF_API_DEFAULT_LIMIT;
+
+	for (size_t i = 0; i < target->n_params; i++)
+		if (!knows(request->route, target->params[i].name))
+			return "The query has a parameter that is not known here; see /api/v1/openapi.json.";
+	if (limit && !hf_api_parse_number(limit, 1, HF_API_MAX_LIMIT, &value))
+		return "limit must be a whole number from 1 to 1000.";
+	request->limit = (size_t)value;
+	if (cursor && !hf_api_cursor_parse(cursor, request->cursor, HF_API_CURSOR_WORDS))
+		return "cursor must be what the page before gave as next.";
+	request->has_cursor = cursor != NULL;
+	request->status_filter = status ? parse_status(status) : -1;
+	if (status && request->status_filter < 0)
+		return "status must be active, notified, unreachable or crashed.";
+	return NULL;
+}
+
+/* Route */
+
+void hf_api_request_route(struct hf_api_request *request, const char *method)
+{
+	const char *wrong = request->wrong;
+	bool is_path = false;
+
+	/* A HEAD is a GET whose answer has no body. */
+	if (strcmp(method, "HEAD") == 0)
+		method = "GET";
+	for (size_t i = 0; i < hf_api_n_routes && !wrong && !request->route; i++) {
+		const struct hf_api_route *route = &hf_api_routes[i];
+
+		if (!hf_api_target_matches(&request->target, route->pattern, &request->id))
+			continue;
+		is_path = true;
+		if (strcmp(route->method, method) == 0)
+			request->route = route;
+	}
+	if (wrong)
+		hf_api_fail(request, 400, "bad_request", wrong);
+	else if (!is_path)
+		hf_api_fail(request, 404, "not_found", "There is nothing here; see /api/v1/openapi.json.");
+	else if (!request->route)
+		hf_api_fail(request, 405, "method_not_allowed",
+			    "This can be asked for, but not in this way.");
+	else if ((wrong = read_params(request)))
+		hf_api_fail(request, 400, "bad_request", wrong);
+}

@@ -1,0 +1,213 @@
+/* On the HTTP thread: JSON of what the loop has copied. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/files.h"
+#include "api/internal.h"
+
+static json_t *text_of(const char *text)
+{
+	return text ? json_string(text) : json_null();
+}
+
+static json_t *time_of(uint64_t wall_ns)
+{
+	time_t seconds = (time_t)(wall_ns / HF_NS_PER_S);
+	char text[64];
+	struct tm tm;
+	size_t len;
+
+	if (!wall_ns || !gmtime_r(&seconds, &tm))
+		return json_null();
+	len = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text + len, sizeof(text) - len, ".%03uZ",
+		 (unsigned int)(wall_ns % HF_NS_PER_S / HF_NS_PER_MS));
+	return json_string(text);
+}
+
+static json_t *seconds_of(uint64_t ns)
+{
+	return json_real((double)(ns / HF_NS_PER_MS) / 1000.0);
+}
+
+json_t *hf_api_show_error(const char *error, const char *message)
+{
+	return json_pack("{s:{s:s,s:s}}", "error", "code", error, "message", message);
+}
+
+json_t *hf_api_show_health(struct hf_api_request *request)
+{
+	return json_pack("{s:s}", "status", "ok");
+}
+
+/* The whole */
+
+json_t *hf_api_show_grace(struct hf_api_request *request)
+{
+	const struct hf_grace_info *grace = &request->status.grace;
+
+	return json_pack("{s:b,s:o,s:s,s:I}", "active", grace->is_active, "ends_in_seconds",
+			 seconds_of(grace->is_active ? grace->ends_in_ns : 0), "reason", grace->reason,
+			 "unreclaimed", (json_int_t)grace->n_unreclaimed);
+}
+
+json_t *hf_api_show_status(struct hf_api_request *request)
+{
+	const struct hf_api_status *status = &request->status;
+	const struct hf_recovery_counts *counts = &status->recovery;
+
+	return json_pack("{s:s,s:s,s:o,s:I,s:i,s:{s:s,s:s,s:b},s:o,s:I,s:I,s:I,s:{s:I,s:I,s:I}}", "name",
+			 request->api->options.server_name, "version", HF_VERSION, "uptime_seconds",
+			 seconds_of(status->uptime_ns), "epoch", (json_int_t)status->epoch, "sm_state",
+			 status->sm_state, "store", "backend", status->backend, "lock_durability",
+			 status->durability, "healthy", status->store_is_healthy, "grace",
+			 hf_api_show_grace(request), "clients", (json_int_t)status->n_clients, "locks",
+			 (json_int_t)status->locks.locks, "waiters", (json_int_t)status->locks.waiters,
+			 "notifications", "waiting", (json_int_t)counts->notices_waiting, "in_flight",
+			 (json_int_t)counts->notices_in_flight, "unreachable",
+			 (json_int_t)counts->unreachable);
+}
+
+/* Lists */
+
+static json_t *page_of(const char *name, json_t *items, const struct hf_api_request *request)
+{
+	char text[HF_API_CURSOR_TEXT];
+	json_t *next = json_null();
+
+	if (request->has_next) {
+		hf_api_cursor_format(request->next, HF_API_CURSOR_WORDS, text);
+		next = json_string(text);
+	}
+	return json_pack("{s:o,s:o}", name, items, "next", next);
+}
+
+static json_t *client_of(const struct hf_api_client_row *row)
+{
+	char address[HF_ADDR_TEXT];
+	json_t *callback = json_null();
+
+	if (row->callback_host)
+		callback = json_pack("{s:s,s:I,s:I,s:I}", "host", row->callback_host, "program",
+				     (json_int_t)row->program, "version", (json_int_t)row->version,
+				     "procedure", (json_int_t)row->procedure);
+	return json_pack("{s:s,s:s,s:o,s:s,s:o,s:i,s:s,s:I,s:I,s:o,s:o}", "id", row->id, "protocol",
+			 row->protocol, "mon_name", text_of(row->mon_name), "address",
+			 hf_addr_format(&row->address, address, sizeof(address)), "callback", callback,
+			 "sm_state", row->sm_state, "status", hf_client_status_name(row->status), "locks",
+			 (json_int_t)row->n_locks, "waiters", (json_int_t)row->n_waiters, "registered_at",
+			 time_of(row->registered_at), "last_seen", time_of(row->last_seen));
+}
+
+json_t *hf_api_show_clients(struct hf_api_request *request)
+{
+	const struct hf_api_client_row *rows = request->rows;
+	json_t *items = json_array();
+
+	for (size_t i = 0; i < request->n_rows; i++)
+		json_array_append_new(items, client_of(&rows[i]));
+	return page_of("clients", items, request);
+}
+
+static json_t *handle_of(const struct hf_api_lock_row *row)
+{
+	char text[2 * HF_LOCK_HANDLE_MAX + 1] = "";
+
+	for (uint32_t i = 0; i < row->handle_len; i++)
+		snprintf(text + 2 * i, 3, "%02x", row->handle[i]);
+	return json_string(text);
+}
+
+/* What locks and waiters have in common */
+static json_t *range_of(struct hf_api_request *request, const struct hf_api_lock_row *row)
+{
+	char path[HF_API_MAX_PATH];
+	struct hf_bytes handle = hf_bytes_of(row->handle, row->handle_len);
+	bool is_known = hf_api_file_path(request->api->options.exports, handle, path, sizeof(path));
+
+	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->share, "file",
+			 text_of(is_known ? path : NULL), "handle", handle_of(row), "client", row->client,
+			 "owner", row->owner, "offset", (json_int_t)row->range.start, "length",
+			 (json_int_t)hf_range_len(row->range), "mode",
+			 row->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
+}
+
+static json_t *locks_of(struct hf_api_request *request)
+{
+	const struct hf_api_lock_row *rows = request->rows;
+	json_t *items = json_array();
+
+	for (size_t i = 0; i < request->n_rows; i++) {
+		json_t *lock = range_of(request, &rows[i]);
+
+		json_object_set_new(lock, "state",
+				    json_string(rows[i].flags & HF_LOCK_UNRECLAIMED ? "unreclaimed"
+										    : "held"));
+		json_array_append_new(items, lock);
+	}
+	return items;
+}
+
+json_t *hf_api_show_locks(struct hf_api_request *request)
+{
+	return page_of("locks", locks_of(request), request);
+}
+
+json_t *hf_api_show_client(struct hf_api_request *request)
+{
+	json_t *client = client_of(&request->client);
+
+	json_object_set_new(client, "lock_count", json_integer(request->client.n_locks));
+	json_object_set_new(client, "locks", locks_of(request)); /* in place of their number */
+	json_object_set_new(client, "has_more_locks", json_boolean(request->has_next));
+	return client;
+}
+
+json_t *hf_api_show_waiters(struct hf_api_request *request)
+{
+	const struct hf_api_lock_row *rows = request->rows;
+	json_t *items = json_array();
+
+	for (size_t i = 0; i < request->n_rows; i++) {
+		json_t *waiter = range_of(request, &rows[i]);
+		json_t *owners = json_array(), *clients = json_array();
+
+		if (rows[i].blocker) {
+			json_array_append_new(owners, json_string(rows[i].blocker));
+			json_array_append_new(clients, text_of(rows[i].blocking_client));
+		}
+		json_object_set_new(waiter, "waiting_seconds", seconds_of(rows[i].waits_ns));
+		json_object_set_new(waiter, "blocked_by", owners);
+		json_object_set_new(waiter, "blocked_by_clients", clients);
+		json_array_append_new(items, waiter);
+	}
+	return page_of("waiters", items, request);
+}
+
+json_t *hf_api_show_shares(struct hf_api_request *request)
+{
+	const struct hf_api_share_row *rows = request->rows;
+	json_t *items = hf_api_shares_of(request->api->options.exports, rows, request->n_rows);
+	size_t n = json_array_size(items), from = HF_MIN((size_t)request->cursor[0], n);
+	json_t *page = json_array();
+
+	for (size_t i = from; i < n && i < from + request->limit; i++)
+		json_array_append(page, json_array_get(items, i));
+	request->has_next = from + request->limit < n;
+	request->next[0] = from + request->limit;
+	json_decref(items);
+	return page_of("shares", page, request);
+}
+
+/* Orders */
+
+json_t *hf_api_show_released(struct hf_api_request *request)
+{
+	return json_pack("{s:I}", "locks_released", (json_int_t)request->n_released);
+}
+
+json_t *hf_api_show_notify(struct hf_api_request *request)
+{
+	return json_pack("{s:s}", "status", "accepted");
+}

@@ -1,0 +1,93 @@
+/* The bearer token: one line of a file that only our user can read; made at the first start. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "api/guard.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "loop/loop.h"
+
+#define MIN_TOKEN 16
+
+static int fail(const char *path, const char *what, int r)
+{
+	char quoted[512];
+
+	hf_log_error(what, "file=%s error=%s", hf_log_quote(quoted, sizeof(quoted), path, strlen(path)),
+		     strerror(-r));
+	return r;
+}
+
+static void make_token(char *out, struct hf_loop *loop)
+{
+	uint8_t bytes[HF_API_TOKEN_HEX / 2];
+
+	hf_loop_random(loop, bytes, sizeof(bytes));
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Complete under its name or not there: a start that is killed in between leaves no half token. */
+static int write_token(const char *path, const char *token)
+{
+	hf_cleanup(hf_closep) int fd = -1;
+	char temporary[4096], line[HF_API_TOKEN_HEX + 2];
+	int n = snprintf(temporary, sizeof(temporary), "%s.new", path);
+	int r = 0;
+
+	if ((size_t)n >= sizeof(temporary))
+		return -ENAMETOOLONG;
+	n = snprintf(line, sizeof(line), "%s\n", token);
+	unlink(temporary);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, line, (size_t)n) != n || fsync(fd) < 0 || rename(temporary, path) < 0)
+		r = errno ? -errno : -EIO;
+	if (r < 0)
+		unlink(temporary);
+	return r;
+}
+
+static int read_token(char *out, const char *path)
+{
+	hf_cleanup(hf_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) == 0 && st.st_mode & 077) {
+		char quoted[512];
+
+		hf_log_warn("others can read the token of the API; mend it with chmod 600", "file=%s",
+			    hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
+	}
+	n = read(fd, out, HF_API_TOKEN_MAX);
+	if (n < 0)
+		return -errno;
+	out[n] = '\0';
+	out[strcspn(out, " \t\r\n")] = '\0';
+	return strlen(out) < MIN_TOKEN ? -EINVAL : 0;
+}
+
+int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop)
+{
+	int r = read_token(out, path);
+
+	if (r == -EINVAL)
+		return fail(path,
+			    "the token of the API has fewer than 16 characters; remove it for a new one", r);
+	if (r != -ENOENT)
+		return r < 0 ? fail(path, "cannot read the token of the API", r) : 0;
+	make_token(out, loop);
+	r = write_token(path, out);
+	if (r < 0)
+		return fail(path, "cannot write the token of the API", r);
+	hf_log_info("made a token for the API", "file=%s", path);
+	return 0;
+}

@@ -1,0 +1,50 @@
+// One page, driven by lines of JSON on stdin: {"do": ..., ...} -> {"ok": ...} or {"error": ...} on stdout.
+"use strict";
+const { chromium } = require("playwright-core");
+const readline = require("readline");
+
+async function main() {
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  let page = null;
+  const faults = [];
+  // Not page.waitForFunction(): that needs eval() in the page, which its policy forbids.
+  const has = (selector, text) => page.evaluate(([s, t]) =>
+    [...document.querySelectorAll(s)].some(n => n.textContent.includes(t)), [selector, text]);
+  const until = async (test, what) => {
+    for (const end = Date.now() + 15000; !(await test()); await new Promise(done => setTimeout(done, 25)))
+      if (Date.now() > end) throw new Error(`does not come: ${what}`);
+  };
+  const verbs = {
+    async open({ url, width = 1280, height = 900, dark = false }) {
+      const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light" });
+      page = await context.newPage();
+      page.on("console", m => { if (m.type() === "error") faults.push(m.text()); });
+      page.on("pageerror", e => faults.push(String(e)));
+      page.on("request", r => { if (!r.url().startsWith(new URL(url).origin) && !r.url().startsWith("data:"))
+        faults.push(`foreign request: ${r.url()}`); });
+      await page.goto(url);
+    },
+    async wait({ selector, text }) { await until(() => has(selector, text), `${text} in ${selector}`); },
+    async gone({ selector, text }) { await until(async () => !(await has(selector, text)), `no ${text} in ${selector}`); },
+    async text({ selector }) { return page.locator(selector).first().innerText(); },
+    async click({ selector }) { await page.locator(selector).first().click({ timeout: 15000 }); },
+    async fill({ selector, text }) { await page.locator(selector).fill(text); },
+    async press({ key }) { await page.keyboard.press(key); },
+    async focused() { return page.evaluate(() => document.activeElement.outerHTML.slice(0, 200)); },
+    async evaluate({ code }) { return page.evaluate(code); },
+    async shot({ path }) { await page.screenshot({ path, fullPage: true }); },
+    async faults() { return faults.splice(0); },
+  };
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const order = JSON.parse(line);
+    try {
+      console.log(JSON.stringify({ ok: (await verbs[order.do](order)) ?? null }));
+    } catch (error) {
+      console.log(JSON.stringify({ error: String(error) }));
+    }
+  }
+  await browser.close();
+}
+
+main();

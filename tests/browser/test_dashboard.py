@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The dashboard in real Chromium: a lock, a waiter, a release from the page, grace after a restart; screenshots.
+
+    test_dashboard.py PATH/holdfastd; SCREENSHOTS=DIR keeps the pictures
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "net", "lib"))
+
+# pylint: disable=wrong-import-position
+import play
+from play import Play
+from rest import Rest
+
+MODULES = os.environ.get("NODE_PATH") or os.path.join(HERE, "node_modules")
+
+
+class Page:
+    def __init__(self, namespace):
+        with namespace:
+            self.process = subprocess.Popen(["node", os.path.join(HERE, "page.js")], stdin=subprocess.PIPE, text=True,
+                                            stdout=subprocess.PIPE, env={**os.environ, "NODE_PATH": MODULES})  # fmt: skip
+
+    def __getattr__(self, verb):
+        def act(**order):
+            self.process.stdin.write(json.dumps({"do": verb, **order}) + "\n")
+            self.process.stdin.flush()
+            answer = json.loads(self.process.stdout.readline())
+            assert "error" not in answer, f"{verb} {order}: {answer}"
+            return answer["ok"]
+
+        return act
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Dashboard(Play):
+    settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb", "recovery.grace=auto", "recovery.early_end=false",
+                "recovery.window_seconds=30")  # fmt: skip
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.rest = Rest(cls.daemon)
+        cls.page = Page(cls.daemon.namespace)
+        cls.addClassCleanup(cls.page.close)
+
+    def id_of(self, host):
+        return f"nlm:{host.address}:{host.name}"
+
+    def url(self, token=True):
+        return f"http://127.0.0.1:{self.rest.port}/" + (f"#token={self.rest.token}" if token else "")
+
+    def shoot(self, name):
+        folder = os.environ.get("SCREENSHOTS")
+        if folder:
+            self.page.shot(path=os.path.join(folder, f"dashboard-{name}.png"))
+
+    def test_a_night_at_the_desk(self):
+        page, a, b = self.page, self.id_of(self.a), self.id_of(self.b)
+        page.open(url=self.url())
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#state", text="serving")
+        self.assertNotIn("token", page.evaluate(code="location.href"), "it leaves the address bar")
+
+        # A lock, and a waiter, without a reload
+        self.assert_granted(self.a, self.lock_of(self.a))
+        page.wait(selector="#clients td", text=a)
+        page.wait(selector="#locks td", text=a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        page.wait(selector="#waiters td", text=b)
+        page.wait(selector="#graph title", text=a)
+        self.assertIn(f"{b} waits for {a}", page.evaluate(code="document.querySelector('#graph svg').getAttribute('aria-label')"))
+        self.shoot("light")
+
+        # Filter and sort
+        page.fill(selector="#clients-filter", text=self.b.name)
+        page.gone(selector="#clients td", text=a)
+        page.fill(selector="#clients-filter", text="")
+        page.click(selector="#clients th button[data-key=id]")
+        self.assertEqual(page.evaluate(code="document.querySelector('#clients th[aria-sort]').getAttribute('aria-sort')"), "ascending")
+
+        # By keyboard: open the dialog, change one's mind
+        button = f'#clients button[aria-label="Release the locks of {a}"]'
+        page.evaluate(code=f"document.querySelector({json.dumps(button)}).focus()")
+        page.press(key="Enter")
+        page.wait(selector="#ask[open] p", text="1 lock released")
+        self.assertIn("ask-no", page.focused(), "the safe answer is the first")
+        page.press(key="Escape")
+        self.assertFalse(page.evaluate(code="document.querySelector('#ask').open"))
+        self.assert_held(self.lock_of(self.a), by=1)
+
+        # And do it
+        page.click(selector=button)
+        page.click(selector="#ask-yes")
+        page.wait(selector="#events li", text=f"{a} cleaned up")
+        self.b.wait_granted(self.lock_of(self.b))
+        page.wait(selector="#locks td", text=b)
+        page.gone(selector="#waiters td", text=b)
+        page.wait(selector="#graph", text="Nobody waits")
+        self.assertEqual(page.faults(), [])
+
+        # A restart: the page comes back by itself, and counts
+        port = self.rest.port
+        self.daemon.crash()
+        self.daemon.start(f"api.listen=127.0.0.1:{port}")
+        for host in self.hosts:
+            host.drop_callers()
+        page.wait(selector="#state", text="grace")
+        page.wait(selector="#state-why", text="1 lock still to be reclaimed")
+        first = int(page.text(selector="#state").split()[1])
+        page.evaluate(code=f"new Promise(done => {{ const look = () => parseInt(document.querySelector('#state').textContent.split(' ')[1]) < {first} ? done() : setTimeout(look, 50); look(); }})")
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#events li", text="grace has begun")
+        page.wait(selector="#locks td", text="unreclaimed")
+        self.shoot("grace")
+        self.rest.call("POST", "/api/v1/grace/end", token=True)
+        page.wait(selector="#state", text="serving")
+        page.wait(selector="#events li", text="grace has ended")
+        page.faults()  # the connections that broke
+
+        page.open(url=self.url(), dark=True)
+        page.wait(selector="#live", text="live")
+        self.shoot("dark")
+        page.open(url=self.url(), width=390, height=844)
+        page.wait(selector="#live", text="live")
+        self.assertLessEqual(page.evaluate(code="document.documentElement.scrollWidth"), 390, "no sideways scrolling")
+        self.shoot("phone")
+        self.assertEqual(page.faults(), [])
+
+        # Without the token the page looks, and may not touch
+        page.open(url=self.url(token=False))
+        self.assert_granted(self.c, self.lock_of(self.c, fh=os.urandom(12)))
+        page.wait(selector="#clients td", text=self.id_of(self.c))
+        page.click(selector=f'#clients button[aria-label="Release the locks of {self.id_of(self.c)}"]')
+        page.click(selector="#ask-yes")
+        page.wait(selector="#banner", text="Nothing was released")
+
+
+if __name__ == "__main__":
+    for what, is_there in (("node", shutil.which("node")), ("Chromium", shutil.which("chromium")),
+                           ("playwright-core", os.path.isdir(os.path.join(MODULES, "playwright-core")))):  # fmt: skip
+        if not is_there:
+            print(f"skipped: no {what}")
+            sys.exit(play.SKIPPED)
+    play.main()
