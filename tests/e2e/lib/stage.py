@@ -1,0 +1,188 @@
+"""The stage: a wire with our server and two client machines, and the plays on it.
+
+The machines live as long as the run; a play finds them as after a boot, or they are booted for it. The server is
+new for each play. Of a play that fails, everything said and sent is kept.
+"""
+
+import os
+import shutil
+import time
+import unittest
+
+import netns
+from guest import Gone, Guest, find_accelerator
+from process import Process
+from server import Capture, Server
+
+MOUNT = "/mnt"
+
+
+class Stage:
+    """What all plays of a run share."""
+
+    def __init__(self, program, image, records):
+        self.program = program
+        self.image = image
+        self.records = records
+        self.accelerator = os.environ.get("HF_E2E_ACCELERATOR") or find_accelerator(image)
+        self.network = netns.Network()
+        self.guests = {}
+        self.times = []
+
+    def guest(self, letter):
+        """A machine that answers and has nothing mounted; it may still be booting."""
+        guest = self.guests.get(letter)
+        if guest is None:
+            directory = os.path.join(self.records, "machine-" + letter)
+            guest = self.guests[letter] = Guest(letter, self.network, self.image, self.accelerator, directory)
+        if guest.is_gone:
+            guest.crash()
+            guest.boot(fresh=True)
+        return guest
+
+    def close(self):
+        for guest in self.guests.values():
+            guest.crash()
+        self.network.close()
+
+
+class Client:
+    """What the plays say about a machine, in their own words."""
+
+    def __init__(self, guest, note):
+        self.guest = guest
+        self.note = note
+        self.processes = []
+        self.name = guest.name
+        self.address = guest.address
+
+    def does(self, text, **how):
+        self.note(f"{self.name}: {text}")
+        try:
+            said = self.guest.run(text, **how)
+        except AssertionError as failure:
+            self.note(str(failure))
+            raise
+        if said:
+            self.note(f"{self.name}: -> {said[:2000]}")
+        return said
+
+    def mounts(self, source="server:/data", options="vers=3", at=MOUNT):
+        # busybox has a mount of its own, which is not what a user has
+        self.does(f"mkdir -p {at} && /bin/mount -t nfs {'-o ' + options if options else ''} {source} {at}")
+
+    def unmounts(self, at=MOUNT):
+        self.does(f"/bin/umount {at}")
+
+    def opens(self, name, at=MOUNT):
+        """A new process with the file open."""
+        process = Process(self.guest, f"{at}/{name}", self.note)
+        self.processes.append(process)
+        return process
+
+    def crashes(self):
+        self.note(f"{self.name}: loses power")
+        self.guest.crash()
+
+    def boots(self, **how):
+        self.note(f"{self.name}: boots")
+        self.guest.boot(**how)
+        self.guest.wait_ready()
+
+    def is_cut_off(self):
+        self.note(f"{self.name}: is cut off")
+        self.guest.unplug()
+
+    def is_back(self):
+        self.note(f"{self.name}: is back on the wire")
+        self.guest.plug()
+
+    def tidy(self):
+        """Leaves the machine as after a boot, or powers it off."""
+        if self.guest.is_gone:
+            return
+        try:
+            self.guest.plug()
+            self.guest.run(f"killall -9 locker; hostname {self.name}; grep -q nfs /proc/mounts || exit 0; "
+                           "for m in $(awk '$3 ~ /^nfs/ { print $2 }' /proc/mounts); do /bin/umount $m || exit 1; done",
+                           timeout=8)  # fmt: skip
+            if self.guest.commands:
+                raise Gone("something still runs there")
+        except (AssertionError, Gone) as error:
+            self.note(f"{self.name}: is powered off: {str(error).splitlines()[0]}")
+            self.guest.crash()
+
+
+class Play(unittest.TestCase):
+    """A play. Its actors: self.server, and the clients self.a and self.b, with the export mounted unless
+    @is_mounted says otherwise."""
+
+    stage = None
+    settings = ()  # of holdfastd, KEY=VALUE
+    is_mounted = True
+
+    def note(self, text):
+        self.transcript.append(f"{time.monotonic() - self.begun:8.3f} {text}")
+
+    def setUp(self):
+        self.transcript = []
+        self.begun = time.monotonic()
+        self.records = os.path.join(self.stage.records, self.id().removeprefix("play_"))
+        shutil.rmtree(self.records, ignore_errors=True)
+        os.makedirs(self.records)
+        self.addCleanup(self._keep_records)
+        guests = [self.stage.guest(letter) for letter in "ab"]
+        self.capture = Capture(self.stage.network.server, os.path.join(self.records, "wire.pcap"))
+        self.addCleanup(self.capture.stop)
+        self.server = Server(self.stage.program, self.stage.network.server, self.settings, self.note)
+        self.addCleanup(self.server.close)
+        self.addCleanup(self._copy_log)
+        self.server.starts()
+        try:
+            self.a, self.b = (Client(guest.wait_ready(), self.note) for guest in guests)
+        except Gone:
+            self._outcome.result.stop()  # no other play would have better machines
+            raise
+        self.addCleanup(lambda: [client.tidy() for client in (self.a, self.b)])
+        if self.is_mounted:
+            self.a.mounts()
+            self.b.mounts()
+        self.note("-- the play begins")
+
+    def tearDown(self):
+        self.note("-- the play is over")
+        self.assertIsNone(self.server.daemon.process.poll(), "holdfastd is gone")
+        for client in (self.a, self.b):
+            client.tidy()
+        self.server.stops()
+
+    def _copy_log(self):
+        shutil.copy(self.server.daemon.log_path, os.path.join(self.records, "holdfastd.log"))
+
+    def _keep_records(self):
+        result = self._outcome.result
+        went_wrong = any(test is self for test, _ in result.failures + result.errors) or not self._outcome.success
+        self.stage.times.append((self.id(), time.monotonic() - self.begun, not went_wrong))
+        if not went_wrong:
+            shutil.rmtree(self.records)
+            return
+        with open(os.path.join(self.records, "transcript"), "w", encoding="utf-8") as file:
+            file.write("\n".join(self.transcript) + "\n")
+        for guest in self.stage.guests.values():
+            console = os.path.join(guest.directory, "console")
+            if os.path.exists(console):
+                shutil.copy(console, os.path.join(self.records, f"{guest.name}.console"))
+        self.capture.decode()
+        print(f"\n    see {self.records}")
+
+    def report(self, text):
+        """A measurement, for the reader of the run."""
+        self.note(text)
+        print(f"\n    {text} ", end="", flush=True)
+
+    def third_host(self):
+        """A third host on the wire: its namespace and address."""
+        namespace, number = self.stage.network.add_client()
+        return namespace, f"10.98.0.{10 + number}"
+
+

@@ -1,0 +1,108 @@
+"""The server dies and comes back while locks are held and waited for: nobody loses one, nobody steals one."""
+
+import time
+
+from stage import Play
+
+
+class Kill(Play):
+    def test_held_locks_are_reclaimed_and_nobody_steals(self):
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(0, 10)
+        bob.locks(10, 10)
+        self.server.is_killed_and_starts()
+        self.server.ends_grace(timeout=30)
+        self.server.has(locks=2)
+        self.assertEqual({lock["state"] for lock in self.server.locks}, {"held"})
+        bob.is_denied(0, 1)
+        ada.is_denied(10, 1)
+
+    def test_one_who_waits_is_granted_afterwards(self):
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks()
+        bob.waits()
+        self.server.has(waiters=1)
+        self.server.is_killed_and_starts()
+        self.server.ends_grace(timeout=30)
+        self.server.has(locks=1, waiters=1)
+        bob.still_waits()
+        ada.unlocks()
+        bob.gets()
+
+    def test_time_to_the_first_new_lock(self):
+        """Grace is 90 seconds; with everything accounted for it ends at once."""
+        ada, bob = self.a.opens("f"), self.b.opens("g")
+        ada.locks()
+        self.server.is_killed_and_starts()
+        self.server.ends_grace(timeout=30)
+        over = time.monotonic() - self.server.killed_at
+        bob.locks(timeout=30)
+        seconds = time.monotonic() - self.server.killed_at
+        self.report(f"grace over {over:.1f} s after the kill, first new lock {seconds:.1f} s after it")
+        self.assertLess(seconds, 20)
+
+    def test_with_nothing_held_there_is_no_grace(self):
+        ada = self.a.opens("f")
+        self.server.is_killed_and_starts()
+        self.assertFalse(self.server.status["grace"]["active"])
+        ada.locks()
+        self.report(f"first new lock {time.monotonic() - self.server.killed_at:.1f} s after the kill")
+
+    def test_an_asker_during_grace_is_served_after_it(self):
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(0, 10)
+        self.server.is_killed()
+        bob.command.type("set w 0 10\n")
+        self.server.starts()
+        bob.gets("denied", timeout=40)
+
+    def test_a_lock_given_back_while_the_server_is_down(self):
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks()
+        self.server.is_killed()
+        ada.command.type("unset 0 0\n")
+        self.server.starts()
+        ada.gets("unlocked", timeout=40)
+        self.server.ends_grace(timeout=30)
+        bob.locks(timeout=30)
+
+
+class KilledTwice(Play):
+    def test_the_second_time_inside_grace(self):
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(0, 10)
+        bob.waits(0, 10)
+        self.server.has(locks=1, waiters=1)
+        self.a.is_cut_off()
+        self.server.is_killed_and_starts()
+        self.assertTrue(self.server.status["grace"]["active"])
+        self.server.is_killed()
+        self.a.is_back()
+        self.server.starts()
+        self.server.ends_grace(timeout=30)
+        self.server.has(locks=1, timeout=30)
+        bob.still_waits()
+        self.b.opens("f").is_denied(5, 1)
+        ada.unlocks(0, 10)
+        bob.gets()
+
+
+class CleanRestart(Play):
+    def test_locks_are_reclaimed(self):
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(0, 10)
+        self.server.stops()
+        self.server.starts()
+        self.server.ends_grace(timeout=30)
+        self.server.has(locks=1)
+        bob.is_denied(0, 1)
+        bob.locks(10, 1)
+
+    def test_with_nothing_held_there_is_no_grace(self):
+        ada = self.a.opens("f")
+        ada.locks()
+        ada.unlocks()
+        self.server.stops()
+        self.server.starts()
+        self.assertFalse(self.server.status["grace"]["active"])
+        ada.locks()
