@@ -1,0 +1,95 @@
+#include "daemon/crew.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "loop/loop.h"
+
+struct member {
+	struct hf_loop *loop;
+	pthread_t thread;
+};
+
+struct hf_crew {
+	size_t n;
+	size_t n_running;
+	struct member members[];
+};
+
+int hf_crew_new(struct hf_crew **crewp, size_t n)
+{
+	hf_cleanup(hf_crew_freep) struct hf_crew *crew =
+		calloc(1, sizeof(*crew) + n * sizeof(crew->members[0]));
+	int r;
+
+	if (!crew)
+		return hf_trace(-ENOMEM);
+	for (; crew->n < n; crew->n++) {
+		r = hf_loop_new(&crew->members[crew->n].loop);
+		if (r < 0)
+			return hf_trace(r);
+	}
+	*crewp = crew;
+	crew = NULL;
+	return 0;
+}
+
+struct hf_crew *hf_crew_free(struct hf_crew *crew)
+{
+	if (!crew)
+		return NULL;
+	hf_crew_stop(crew);
+	for (size_t i = 0; i < crew->n; i++)
+		hf_loop_free(crew->members[i].loop);
+	free(crew);
+	return NULL;
+}
+
+size_t hf_crew_size(const struct hf_crew *crew)
+{
+	return crew->n;
+}
+
+struct hf_loop *hf_crew_loop(const struct hf_crew *crew, size_t i)
+{
+	return crew->members[i].loop;
+}
+
+static void *run(void *user)
+{
+	struct member *member = user;
+
+	hf_loop_run(member->loop);
+	return NULL;
+}
+
+int hf_crew_start(struct hf_crew *crew)
+{
+	sigset_t all, before;
+	int r = 0;
+
+	/* Signals are the home loop's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (crew->n_running < crew->n && r == 0) {
+		struct member *member = &crew->members[crew->n_running];
+
+		r = -pthread_create(&member->thread, NULL, run, member);
+		if (r == 0)
+			crew->n_running++;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return hf_trace(r);
+}
+
+void hf_crew_stop(struct hf_crew *crew)
+{
+	for (size_t i = 0; i < crew->n_running; i++)
+		hf_loop_stop(crew->members[i].loop);
+	for (size_t i = 0; i < crew->n_running; i++)
+		pthread_join(crew->members[i].thread, NULL);
+	crew->n_running = 0;
+}

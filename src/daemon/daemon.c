@@ -1,0 +1,403 @@
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/args.h"
+#include "daemon/config.h"
+#include "daemon/crew.h"
+#include "daemon/files.h"
+#include "daemon/listen.h"
+#include "daemon/operator.h"
+#include "daemon/ports_file.h"
+#include "daemon/process.h"
+#include "daemon/setup.h"
+#include "daemon/state_dir.h"
+#include "loop/loop.h"
+#include "proto/nlm/nlm.h"
+#include "proto/nsm/nsm.h"
+#include "proto/portmap/portmap.h"
+#include "recovery/recovery.h"
+#include "rpc/client.h"
+#include "rpc/server.h"
+
+#define MAX_LOOPS    16
+#define MAX_PROGRAMS 8
+#define OTHER_FILES  256 /* descriptors that are not connections */
+#define ERROR_SIZE   512
+
+struct daemon {
+	struct hf_config *started; /* what we run with; a reload changes what may change */
+	struct hf_config *config;  /* the last one loaded */
+	const struct hf_args *args;
+	struct hf_state_dir *state_dir;
+	struct hf_loop *loop; /* home */
+	struct hf_crew *crew;
+	char name[HF_SETUP_NAME]; /* ours, to peers */
+	struct hf_rpc_client *client;
+	struct hf_file_service *files;
+	struct hf_recovery *recovery;
+	struct hf_nlm *nlm;
+	struct hf_nsm *nsm;
+	struct hf_rpc_server *rpc;
+	struct hf_rpc_lane *home;
+	struct hf_portmap *portmap;
+	struct hf_api *api;                                  /* NULL: off */
+	const struct hf_rpc_program *programs[MAX_PROGRAMS]; /* those that are served, for the port mapper */
+	size_t n_programs;
+	struct hf_ports ports;
+	int result;
+	bool is_stopping;
+};
+
+/* Stopping: what others know of us is withdrawn first, then the loop ends */
+
+static void on_saved(void *user)
+{
+	struct daemon *d = user;
+
+	hf_loop_stop(d->loop);
+}
+
+static void on_withdrawn(void *user)
+{
+	struct daemon *d = user;
+
+	hf_rpc_lane_close(d->home);
+	hf_recovery_stop(d->recovery, on_saved, d);
+}
+
+static void begin_stop(struct daemon *d)
+{
+	if (d->is_stopping) {
+		hf_loop_stop(d->loop); /* asked twice: at once */
+		return;
+	}
+	d->is_stopping = true;
+	hf_process_tell_stopping();
+	hf_api_stop(d->api);
+	hf_portmap_stop(d->portmap, on_withdrawn, d);
+}
+
+/* Signals */
+
+static void on_stop(void *user, int signum)
+{
+	hf_log_info("stopping", "signal=%s", sigabbrev_np(signum));
+	begin_stop(user);
+}
+
+static void apply(struct daemon *d, struct hf_config *config)
+{
+	char fixed[512];
+
+	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), d->started, config))
+		hf_log_warn("these keys take effect at the next start only", "keys=%s", fixed);
+	hf_log_configure(config->log.level, d->started->log.format);
+	if (hf_file_service_load(d->files, config) < 0)
+		hf_log_error("no memory for the new exports, the old ones stay", "%s", "");
+	if (d->config != d->started)
+		hf_config_free(d->config);
+	d->config = config;
+	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
+}
+
+static void on_reload(void *user, int signum)
+{
+	struct daemon *d = user;
+	char error[HF_CONFIG_ERROR_SIZE];
+	struct hf_config *config = NULL;
+	int r;
+
+	hf_process_tell_reloading();
+	r = hf_config_load(&config, d->args, error, sizeof(error));
+	if (r == 0)
+		apply(d, config);
+	else
+		hf_log_error("configuration not loaded, the old one stays", "error=%s",
+			     r < 0 ? strerror(-r) : error);
+	hf_portmap_check(d->portmap);
+	hf_process_tell_ready("serving");
+}
+
+static int catch_signals(struct daemon *d)
+{
+	int r;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing, not our end */
+	r = hf_loop_on_signal(d->loop, SIGTERM, on_stop, d);
+	if (r == 0)
+		r = hf_loop_on_signal(d->loop, SIGINT, on_stop, d);
+	if (r == 0)
+		r = hf_loop_on_signal(d->loop, SIGHUP, on_reload, d);
+	return hf_trace(r);
+}
+
+/* Loops and the RPC server on them */
+
+static int make_loops(struct daemon *d)
+{
+	size_t n = HF_MIN(hf_process_count_cores(), (size_t)MAX_LOOPS);
+	int r = hf_loop_new(&d->loop);
+
+	if (r < 0)
+		return hf_trace(r);
+	r = hf_crew_new(&d->crew, n - 1);
+	if (r < 0)
+		return hf_trace(r);
+	return hf_trace(hf_rpc_client_new(&d->client, d->loop, NULL));
+}
+
+/* Locks and recovery: the store is read, and the state number durable, before anybody can call */
+
+static void send_datagram(void *user, const struct hf_addr *local, const struct hf_addr *to,
+			  struct hf_bytes message)
+{
+	struct daemon *d = user;
+
+	hf_rpc_server_send(d->rpc, local, to, message);
+}
+
+static int make_locks(struct daemon *d)
+{
+	struct hf_recovery_options options;
+	struct hf_recovery_shares shares = hf_file_service_shares(d->files);
+	struct hf_nlm_files files = hf_file_service_nlm(d->files);
+	struct hf_nlm_options nlm = { .loop = d->loop, .client = d->client, .server_name = d->name };
+	struct hf_nsm_options nsm = { .loop = d->loop, .client = d->client, .server_name = d->name };
+	int r;
+
+	hf_setup_server_name(d->config, d->name);
+	hf_setup_recovery(&options, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
+	/* Without exports the handles are another server's: this is its lock and status service. */
+	if (d->config->exports.n) {
+		options.shares = &shares;
+		nlm.files = &files;
+	}
+	r = hf_recovery_new(&d->recovery, &options);
+	if (r < 0)
+		return r;
+	nlm.recovery = nsm.recovery = d->recovery;
+	nlm.send = send_datagram;
+	nlm.send_user = d;
+	nsm.allow_mon = (enum hf_nsm_allow)d->config->nsm.allow_mon;
+	nsm.is_export_client = hf_file_service_is_client;
+	nsm.user = d->files;
+	r = hf_nlm_new(&d->nlm, &nlm);
+	if (r == 0)
+		r = hf_nsm_new(&d->nsm, &nsm);
+	return hf_trace(r);
+}
+
+static int serve(void *user, const struct hf_rpc_program *program, void *service)
+{
+	struct daemon *d = user;
+
+	d->programs[d->n_programs++] = program;
+	return hf_rpc_server_add_program(d->rpc, program, service);
+}
+
+static int make_rpc(struct daemon *d)
+{
+	struct hf_rpc_limits limits = hf_rpc_default_limits;
+	size_t files = hf_process_raise_file_limit();
+	struct hf_rpc_lane *lane;
+	int r;
+
+	limits.max_connections =
+		HF_MIN(limits.max_connections, files > 2 * OTHER_FILES ? files - OTHER_FILES : files / 2);
+	r = hf_rpc_server_new(&d->rpc, &limits);
+	if (r == 0)
+		r = hf_file_service_serve(d->files, serve, d);
+	if (r == 0)
+		r = serve(d, &hf_nlm_program, d->nlm);
+	if (r == 0)
+		r = serve(d, &hf_nsm_program, d->nsm);
+	if (r == 0)
+		r = hf_rpc_server_add_lane(d->rpc, d->loop, &d->home);
+	for (size_t i = 0; i < hf_crew_size(d->crew) && r == 0; i++)
+		r = hf_rpc_server_add_lane(d->rpc, hf_crew_loop(d->crew, i), &lane);
+	return hf_trace(r);
+}
+
+/* The operator's interface */
+
+static int make_api(struct daemon *d)
+{
+	struct hf_operator_parts parts = {
+		.loop = d->loop,
+		.recovery = d->recovery,
+		.nlm = d->nlm,
+		.rpc = d->rpc,
+		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
+		.server_name = d->name,
+	};
+	int r = d->config->metrics.enabled ? hf_rpc_server_measure(d->rpc) : 0;
+
+	if (r == 0)
+		r = hf_operator_new(&d->api, d->config, &parts);
+	if (r == 0 && d->api)
+		d->ports.api = hf_api_port(d->api);
+	return r;
+}
+
+/* The port mapper */
+
+static int make_portmap(struct daemon *d)
+{
+	static const enum hf_portmap_mode modes[] = {
+		[HF_CONFIG_PORTMAP_AUTO] = HF_PORTMAP_AUTO,
+		[HF_CONFIG_PORTMAP_EMBEDDED] = HF_PORTMAP_EMBEDDED,
+		[HF_CONFIG_PORTMAP_SYSTEM] = HF_PORTMAP_SYSTEM,
+		[HF_CONFIG_PORTMAP_OFF] = HF_PORTMAP_OFF,
+	};
+	const struct hf_config_addresses *addresses = &d->config->server.listen;
+	struct hf_portmap_offer offers[MAX_PROGRAMS];
+	struct hf_addr listen[HF_CONFIG_MAX_ITEMS];
+
+	for (size_t i = 0; i < d->n_programs; i++)
+		offers[i] = (struct hf_portmap_offer){ d->programs[i], d->ports.rpc,
+						       hf_listen_netids(d->config) };
+	for (size_t i = 0; i < addresses->n; i++)
+		listen[i] = addresses->items[i].addr;
+	const struct hf_portmap_config config = {
+		.mode = modes[d->config->server.portmap],
+		.port = (uint16_t)d->config->server.portmap_port,
+		.listen = listen,
+		.n_listen = addresses->n,
+		.offers = offers,
+		.n_offers = d->n_programs,
+	};
+	return hf_portmap_new(&d->portmap, d->loop, d->client, &config);
+}
+
+/* Life */
+
+static void on_found(void *user)
+{
+	struct daemon *d = user;
+
+	if (d->is_stopping)
+		return;
+	d->ports.portmap = hf_portmap_role(d->portmap) == HF_PORTMAP_SERVES ? hf_portmap_port(d->portmap) : 0;
+	d->result = hf_ports_file_write(d->state_dir, &d->ports);
+	if (d->result < 0) {
+		hf_log_error("cannot write ports.json", "state_dir=%s error=%s", d->config->server.state_dir,
+			     strerror(-d->result));
+		begin_stop(d);
+		return;
+	}
+	hf_recovery_start(d->recovery);
+	if (d->api)
+		hf_api_set_ready(d->api);
+	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
+		    d->config->exports.n);
+	hf_process_tell_ready("serving");
+}
+
+static int open_state_dir(struct daemon *d)
+{
+	char error[ERROR_SIZE];
+	int r = hf_state_dir_open(&d->state_dir, d->config->server.state_dir, error, sizeof(error));
+
+	if (r < 0)
+		hf_log_error(error, "%s", "");
+	return r;
+}
+
+static int drop_privileges(struct daemon *d)
+{
+	char error[ERROR_SIZE];
+	int r = hf_process_become(d->config->server.user, d->state_dir, error, sizeof(error));
+
+	if (r < 0)
+		hf_log_error(error, "%s", "");
+	return r;
+}
+
+static int start(struct daemon *d)
+{
+	int r = open_state_dir(d);
+
+	if (r == 0)
+		r = make_loops(d);
+	if (r == 0)
+		r = hf_file_service_new(&d->files, d->loop, d->config);
+	if (r == 0)
+		r = make_locks(d);
+	if (r == 0)
+		r = make_rpc(d);
+	if (r == 0)
+		r = hf_listen_all(d->rpc, d->home, d->config, &d->ports.rpc);
+	if (r == 0)
+		r = make_api(d);
+	if (r == 0)
+		r = make_portmap(d);
+	if (r == 0)
+		r = hf_portmap_start(d->portmap, on_found, d);
+	if (r == 0)
+		r = drop_privileges(d);
+	if (r == 0)
+		r = catch_signals(d);
+	if (r == 0)
+		r = hf_crew_start(d->crew);
+	if (r == 0 && d->api)
+		r = hf_api_start(d->api);
+	return hf_trace(r);
+}
+
+/* The loops have ended, the files' threads may still be at work for their calls. */
+static void finish_calls(struct daemon *d)
+{
+	if (d->files)
+		hf_file_service_wait(d->files);
+	for (size_t i = 0; d->crew && i < hf_crew_size(d->crew); i++)
+		hf_loop_drain(hf_crew_loop(d->crew, i));
+	if (d->loop)
+		hf_loop_drain(d->loop);
+}
+
+static void take_down(struct daemon *d)
+{
+	hf_api_stop(d->api);
+	if (d->crew)
+		hf_crew_stop(d->crew);
+	hf_portmap_free(d->portmap);
+	finish_calls(d);
+	hf_nsm_free(d->nsm); /* calls that they keep are the server's */
+	hf_nlm_free(d->nlm);
+	hf_rpc_server_free(d->rpc);
+	hf_recovery_free(d->recovery);
+	hf_file_service_free(d->files);
+	hf_rpc_client_free(d->client);
+	hf_crew_free(d->crew);
+	hf_loop_free(d->loop);
+	hf_api_free(d->api);
+	if (d->state_dir)
+		hf_ports_file_remove(d->state_dir);
+	hf_state_dir_close(d->state_dir);
+	if (d->config != d->started)
+		hf_config_free(d->config);
+	hf_config_free(d->started);
+}
+
+int hf_daemon_run(struct hf_config *config, const struct hf_args *args)
+{
+	struct daemon d = { .started = config, .config = config, .args = args };
+
+	d.result = start(&d);
+	if (d.result == 0) {
+		hf_loop_run(d.loop);
+		hf_log_info("stopped", "%s", "");
+	} else {
+		hf_log_error("could not start", "error=%s", strerror(-d.result));
+	}
+	take_down(&d);
+	return d.result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,236 @@
+#include "daemon/files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/config.h"
+#include "daemon/process.h"
+#include "daemon/shares.h"
+#include "export/export.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+#include "proto/mount/mount.h"
+#include "proto/nfs3/nfs3.h"
+#include "vfs/jobs.h"
+
+struct hf_file_service {
+	struct hf_exports *exports;
+	struct hf_jobs *jobs;
+	struct hf_nfs3 nfs;
+	struct hf_mount mount;
+	bool has_mount; /* it is to be deinitialised */
+	struct hf_timer sweep;
+	struct hf_share_table shares;
+};
+
+/* From the configuration */
+
+static enum hf_squash squash_of(enum hf_config_squash squash)
+{
+	switch (squash) {
+	case HF_CONFIG_SQUASH_NONE:
+		return HF_SQUASH_NONE;
+	case HF_CONFIG_SQUASH_ALL:
+		return HF_SQUASH_ALL;
+	default:
+		return HF_SQUASH_ROOT;
+	}
+}
+
+static void set_rules(struct hf_client_rule *rules, const struct hf_config_clients *clients)
+{
+	static const enum hf_client_rule_kind kinds[] = {
+		[HF_CONFIG_CLIENT_NETWORK] = HF_CLIENT_NETWORK,
+		[HF_CONFIG_CLIENT_PRIVATE] = HF_CLIENT_PRIVATE,
+		[HF_CONFIG_CLIENT_ANY] = HF_CLIENT_ANY,
+	};
+
+	for (size_t i = 0; i < clients->n; i++)
+		rules[i] = (struct hf_client_rule){
+			.text = clients->items[i].text,
+			.kind = kinds[clients->items[i].kind],
+			.network = clients->items[i].network,
+		};
+}
+
+static void set_export(struct hf_export_settings *settings, const struct hf_config_export *export,
+		       const struct hf_client_rule *rules)
+{
+	static const enum hf_local_locks local_locks[] = {
+		[HF_CONFIG_LOCAL_LOCKS_AUTO] = HF_LOCAL_LOCKS_AUTO,
+		[HF_CONFIG_LOCAL_LOCKS_ON] = HF_LOCAL_LOCKS_ON,
+		[HF_CONFIG_LOCAL_LOCKS_OFF] = HF_LOCAL_LOCKS_OFF,
+	};
+
+	*settings = (struct hf_export_settings){
+		.path = export->path,
+		.name = export->name,
+		.clients = rules,
+		.n_clients = export->clients.n,
+		.read_only = export->access == HF_CONFIG_ACCESS_RO,
+		.squash = squash_of(export->squash),
+		.anon_uid = (uint32_t) export->anon_uid,
+		.anon_gid = (uint32_t) export->anon_gid,
+		.secure = export->secure,
+		.local_locks = local_locks[export->local_locks],
+	};
+}
+
+static int number_shares(struct hf_file_service *service)
+{
+	struct hf_export_list list;
+	int r = hf_exports_list(service->exports, &list);
+
+	if (r < 0)
+		return hf_trace(r);
+	for (size_t i = 0; i < list.n && r == 0; i++)
+		r = hf_share_table_add(&service->shares, list.items[i]->id, list.items[i]->settings.name);
+	hf_export_list_clear(&list);
+	return hf_trace(r);
+}
+
+int hf_file_service_load(struct hf_file_service *service, const struct hf_config *config)
+{
+	const struct hf_config_exports *exports = &config->exports;
+	hf_cleanup(hf_freep) struct hf_export_settings *settings = calloc(exports->n + 1, sizeof(*settings));
+	hf_cleanup(hf_freep) struct hf_client_rule *rules = NULL;
+	size_t n_rules = 0, n_failed;
+	int r;
+
+	for (size_t i = 0; i < exports->n; i++)
+		n_rules += exports->items[i].clients.n;
+	rules = calloc(n_rules + 1, sizeof(*rules));
+	if (!settings || !rules)
+		return hf_trace(-ENOMEM);
+	n_rules = 0;
+	for (size_t i = 0; i < exports->n; i++) {
+		set_rules(rules + n_rules, &exports->items[i].clients);
+		set_export(&settings[i], &exports->items[i], rules + n_rules);
+		n_rules += exports->items[i].clients.n;
+	}
+	r = hf_exports_load(service->exports, settings, exports->n, &n_failed);
+	if (r < 0)
+		return hf_trace(r);
+	return number_shares(service);
+}
+
+/* Life */
+
+static void on_sweep(struct hf_timer *timer)
+{
+	struct hf_file_service *service = hf_container_of(timer, struct hf_file_service, sweep);
+
+	hf_exports_sweep(service->exports);
+	hf_timer_start(timer, HF_NS_PER_S);
+}
+
+int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
+			const struct hf_config *config)
+{
+	hf_cleanup(hf_file_service_freep) struct hf_file_service *service = calloc(1, sizeof(*service));
+	const struct hf_exports_options options = { .state_dir = config->server.state_dir, .loop = loop };
+	size_t threads = config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
+	int r;
+
+	if (!service)
+		return hf_trace(-ENOMEM);
+	hf_timer_init(&service->sweep, loop, on_sweep);
+	r = hf_exports_new(&service->exports, &options);
+	if (r == 0)
+		r = hf_jobs_new(&service->jobs, threads);
+	if (r == 0)
+		r = hf_file_service_load(service, config);
+	if (r < 0)
+		return hf_trace(r);
+	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
+	hf_mount_init(&service->mount, service->exports, service->jobs);
+	service->has_mount = true;
+	r = hf_timer_start(&service->sweep, HF_NS_PER_S);
+	if (r < 0)
+		return hf_trace(r);
+	*servicep = service;
+	service = NULL;
+	return 0;
+}
+
+struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
+{
+	if (!service)
+		return NULL;
+	hf_timer_stop(&service->sweep);
+	if (service->has_mount)
+		hf_mount_deinit(&service->mount);
+	hf_jobs_free(service->jobs);
+	hf_exports_free(service->exports);
+	hf_share_table_deinit(&service->shares);
+	free(service);
+	return NULL;
+}
+
+int hf_file_service_serve(struct hf_file_service *service,
+			  int (*serve)(void *user, const struct hf_rpc_program *program, void *object),
+			  void *user)
+{
+	int r = serve(user, &hf_nfs3_program, &service->nfs);
+
+	if (r == 0)
+		r = serve(user, &hf_mount_program, &service->mount);
+	return r;
+}
+
+void hf_file_service_wait(struct hf_file_service *service)
+{
+	hf_jobs_wait(service->jobs);
+}
+
+/* For the others */
+
+static uint32_t share_of(void *user, uint64_t export_id)
+{
+	struct hf_file_service *service = user;
+
+	return hf_share_table_number(&service->shares, export_id);
+}
+
+struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
+{
+	return (struct hf_nlm_files){
+		.exports = service->exports, .jobs = service->jobs, .share_of = share_of, .user = service
+	};
+}
+
+static struct hf_bytes share_name(void *user, uint32_t share)
+{
+	struct hf_file_service *service = user;
+
+	return hf_bytes_of_str(hf_share_table_name(&service->shares, share));
+}
+
+static bool share_find(void *user, struct hf_bytes name, uint32_t *sharep)
+{
+	struct hf_file_service *service = user;
+
+	return hf_share_table_find(&service->shares, name, sharep);
+}
+
+struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service)
+{
+	return (struct hf_recovery_shares){ .name = share_name, .find = share_find, .user = service };
+}
+
+bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
+{
+	struct hf_file_service *service = user;
+	struct hf_export_list list;
+	bool is_client = false;
+
+	if (hf_exports_list(service->exports, &list) < 0)
+		return false;
+	for (size_t i = 0; i < list.n && !is_client; i++)
+		is_client = hf_export_admit(list.items[i], peer) != HF_REFUSED_ADDRESS;
+	hf_export_list_clear(&list);
+	return is_client;
+}

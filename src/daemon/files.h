@@ -1,0 +1,40 @@
+/*
+ * The file service as a whole: exports, the threads for files, NFS and MOUNT; and
+ * what the others want to know of exports: the lock table's number of a share and
+ * its name in the store, and who may use any of them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/cleanup.h"
+#include "proto/nlm/nlm.h"
+#include "recovery/recovery.h"
+
+struct hf_config;
+struct hf_file_service;
+struct hf_loop;
+struct hf_rpc_server;
+
+int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
+			const struct hf_config *config);
+struct hf_file_service *hf_file_service_free(struct hf_file_service *service);
+
+HF_DEFINE_CLEANUP(struct hf_file_service *, hf_file_service_free)
+
+/* Adds NFS and MOUNT. */
+int hf_file_service_serve(struct hf_file_service *service,
+			  int (*serve)(void *user, const struct hf_rpc_program *program, void *object),
+			  void *user);
+/* The exports of another configuration, from now on. */
+int hf_file_service_load(struct hf_file_service *service, const struct hf_config *config);
+/* To stop: no calls come any more; waits until those on the files' threads are done. Their answers are with
+ * the loops then. */
+void hf_file_service_wait(struct hf_file_service *service);
+
+/* For the others; each borrows @service. */
+struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
+struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
+bool hf_file_service_is_client(void *service, const struct hf_addr *peer);

@@ -1,0 +1,23 @@
+/* From the configuration to the operator's interface, src/api. */
+#pragma once
+
+struct hf_api;
+struct hf_config;
+struct hf_exports;
+struct hf_loop;
+struct hf_nlm;
+struct hf_recovery;
+struct hf_rpc_server;
+
+struct hf_operator_parts {
+	struct hf_loop *loop;
+	struct hf_recovery *recovery;
+	struct hf_nlm *nlm;
+	struct hf_rpc_server *rpc;
+	struct hf_exports *exports; /* or NULL */
+	const char *server_name;
+};
+
+/* Leaves *apip NULL where api.listen is empty. */
+int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
+		    const struct hf_operator_parts *parts);

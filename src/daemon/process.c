@@ -1,0 +1,88 @@
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "daemon/state_dir.h"
+
+size_t hf_process_raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 1024;
+	if (limit.rlim_cur < limit.rlim_max) {
+		rlim_t before = limit.rlim_cur;
+
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+			limit.rlim_cur = before;
+	}
+	return limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : (size_t)limit.rlim_cur;
+}
+
+int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size)
+{
+	struct passwd *entry;
+	int r;
+
+	if (!*user)
+		return 0;
+	errno = 0;
+	entry = getpwnam(user);
+	if (!entry) {
+		snprintf(error, error_size, "server.user: there is no user %s on this host", user);
+		return -ENOENT;
+	}
+	if (entry->pw_uid == geteuid())
+		return 0;
+	r = hf_state_dir_give(dir, entry->pw_uid, entry->pw_gid);
+	if (r == 0 &&
+	    (initgroups(user, entry->pw_gid) < 0 || setgid(entry->pw_gid) < 0 || setuid(entry->pw_uid) < 0))
+		r = -errno;
+	if (r < 0)
+		snprintf(error, error_size,
+			 "cannot become the user %s: %s; start as root, or leave server.user empty", user,
+			 strerror(-r));
+	return r;
+}
+
+size_t hf_process_count_cores(void)
+{
+	cpu_set_t set;
+	int n;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return 1;
+	n = CPU_COUNT(&set);
+	return n > 0 ? (size_t)n : 1;
+}
+
+void hf_process_tell_ready(const char *status)
+{
+	sd_notifyf(0, "READY=1\nSTATUS=%s\nMAINPID=%ld", status, (long)getpid());
+}
+
+void hf_process_tell_reloading(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+		   (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000);
+}
+
+void hf_process_tell_stopping(void)
+{
+	sd_notify(0, "STOPPING=1");
+}

@@ -1,0 +1,67 @@
+#include "daemon/setup.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "daemon/args.h"
+#include "daemon/config.h"
+#include "loop/loop.h"
+#include "recovery/recovery.h"
+#include "store/store.h"
+
+const char *hf_setup_server_name(const struct hf_config *config, char out[static HF_SETUP_NAME])
+{
+	if (*config->server.name)
+		snprintf(out, HF_SETUP_NAME, "%s", config->server.name);
+	else if (gethostname(out, HF_SETUP_NAME) < 0 || !*out)
+		snprintf(out, HF_SETUP_NAME, "holdfast");
+	out[HF_SETUP_NAME - 1] = '\0';
+	return out;
+}
+
+/* -1: the shared default. */
+static uint64_t window_of(int64_t seconds)
+{
+	return seconds < 0 ? UINT64_MAX : (uint64_t)seconds * HF_NS_PER_S;
+}
+
+void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_config *config,
+		       const struct hf_args *args, struct hf_loop *loop, const char *name,
+		       const char *store_path)
+{
+	static const enum hf_store_backend backends[] = {
+		[HF_CONFIG_BACKEND_MEMORY] = HF_STORE_BACKEND_MEMORY,
+		[HF_CONFIG_BACKEND_LMDB] = HF_STORE_BACKEND_LMDB,
+		[HF_CONFIG_BACKEND_POSTGRES] = HF_STORE_BACKEND_POSTGRES,
+	};
+	static const enum hf_store_durability durabilities[] = {
+		[HF_CONFIG_DURABILITY_NONE] = HF_STORE_NONE,
+		[HF_CONFIG_DURABILITY_PROCESS] = HF_STORE_PROCESS,
+		[HF_CONFIG_DURABILITY_MACHINE] = HF_STORE_MACHINE,
+	};
+	static const enum hf_recovery_grace_rule graces[] = {
+		[HF_CONFIG_GRACE_AUTO] = HF_RECOVERY_GRACE_AUTO,
+		[HF_CONFIG_GRACE_ALWAYS] = HF_RECOVERY_GRACE_ALWAYS,
+		[HF_CONFIG_GRACE_NEVER] = HF_RECOVERY_GRACE_NEVER,
+	};
+
+	*options = (struct hf_recovery_options){
+		.loop = loop,
+		.backend = backends[config->store.backend],
+		.durability = durabilities[config->store.lock_durability],
+		.store_path = store_path,
+		.postgres = config->store.postgres,
+		.server_name = name,
+		.window_ns = window_of(config->recovery.window_seconds),
+		.nlm_grace_ns = window_of(config->recovery.nlm_grace_seconds),
+		.smb_durable_ns = window_of(config->recovery.smb_durable_seconds),
+		.grace = graces[config->recovery.grace],
+		.early_end = config->recovery.early_end,
+		.notify_timeout_ns = (uint64_t)config->recovery.notify_timeout_ms * HF_NS_PER_MS,
+		.notify_parallel = (size_t)config->recovery.notify_parallel,
+		.notify_retry_ns = (uint64_t)config->recovery.notify_retry_seconds * HF_NS_PER_S,
+		.max_clients = (size_t)config->recovery.max_clients,
+		.clear_store = args->clear_store,
+		.measures = config->metrics.enabled,
+	};
+}

@@ -1,0 +1,19 @@
+/* From the configuration to the options of the parts: plain translation, each its own function. */
+#pragma once
+
+#include <stddef.h>
+
+struct hf_args;
+struct hf_config;
+struct hf_loop;
+struct hf_recovery_options;
+
+#define HF_SETUP_NAME 256
+
+/* Our name to peers: server.name, or the host's. */
+const char *hf_setup_server_name(const struct hf_config *config, char out[static HF_SETUP_NAME]);
+
+/* What @options points to is borrowed from @config, @name and @store_path. */
+void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_config *config,
+		       const struct hf_args *args, struct hf_loop *loop, const char *name,
+		       const char *store_path);

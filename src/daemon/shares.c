@@ -1,0 +1,56 @@
+#include "daemon/shares.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void hf_share_table_deinit(struct hf_share_table *table)
+{
+	for (size_t i = 0; i < table->n; i++)
+		free(table->entries[i].name);
+	free(table->entries);
+	*table = (struct hf_share_table){ 0 };
+}
+
+int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const char *name)
+{
+	struct hf_share_entry *entries;
+	char *copy;
+
+	if (hf_share_table_number(table, export_id))
+		return 0;
+	entries = realloc(table->entries, (table->n + 1) * sizeof(*entries));
+	if (!entries)
+		return hf_trace(-ENOMEM);
+	table->entries = entries;
+	copy = strdup(name);
+	if (!copy)
+		return hf_trace(-ENOMEM);
+	entries[table->n++] = (struct hf_share_entry){ export_id, copy };
+	return 0;
+}
+
+uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (table->entries[i].export_id == export_id)
+			return (uint32_t)(i + 1);
+	return 0;
+}
+
+bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (hf_bytes_equal(hf_bytes_of_str(table->entries[i].name), name)) {
+			*numberp = (uint32_t)(i + 1);
+			return true;
+		}
+	return false;
+}
+
+const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number)
+{
+	return number >= 1 && number <= table->n ? table->entries[number - 1].name : "";
+}

@@ -1,0 +1,163 @@
+#include "daemon/state_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define LOCK_FILE "lock"
+
+struct hf_state_dir {
+	int fd;
+	int lock_fd;
+};
+
+/* mkdir -p: only the last part is ours alone. */
+static int make_path(const char *path)
+{
+	char part[4096];
+	size_t len = strlen(path);
+
+	if (len >= sizeof(part))
+		return -ENAMETOOLONG;
+	for (size_t i = 1; i <= len; i++) {
+		bool is_last = i == len;
+
+		if (path[i] != '/' && !is_last)
+			continue;
+		memcpy(part, path, i);
+		part[i] = '\0';
+		if (mkdir(part, is_last ? 0700 : 0755) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+static long read_pid(int fd)
+{
+	char text[32] = "";
+
+	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
+		return 0;
+	return strtol(text, NULL, 10);
+}
+
+static int take_lock(struct hf_state_dir *dir, const char *path, char *error, size_t error_size)
+{
+	dir->lock_fd = openat(dir->fd, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (dir->lock_fd < 0) {
+		int saved = errno;
+
+		snprintf(error, error_size,
+			 "cannot write to the state directory %s: %s; choose another with --set "
+			 "server.state_dir=DIR",
+			 path, strerror(saved));
+		return -saved;
+	}
+	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		snprintf(error, error_size,
+			 "the state directory %s is in use by another holdfastd (pid %ld); stop it, or "
+			 "choose another with --set server.state_dir=DIR",
+			 path, read_pid(dir->lock_fd));
+		return -EBUSY;
+	}
+	if (ftruncate(dir->lock_fd, 0) < 0 || dprintf(dir->lock_fd, "%ld\n", (long)getpid()) < 0) {
+		snprintf(error, error_size, "cannot write to the state directory %s: %s", path,
+			 strerror(errno));
+		return -EIO;
+	}
+	return 0;
+}
+
+int hf_state_dir_open(struct hf_state_dir **dirp, const char *path, char *error, size_t error_size)
+{
+	hf_cleanup(hf_state_dir_closep) struct hf_state_dir *dir = calloc(1, sizeof(*dir));
+	int r;
+
+	if (!dir)
+		return hf_trace(-ENOMEM);
+	dir->fd = dir->lock_fd = -1;
+	r = make_path(path);
+	if (r == 0) {
+		dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = dir->fd < 0 ? -errno : 0;
+	}
+	if (r < 0) {
+		snprintf(error, error_size,
+			 "cannot open the state directory %s: %s; choose another with --set "
+			 "server.state_dir=DIR",
+			 path, strerror(-r));
+		return r;
+	}
+	r = take_lock(dir, path, error, error_size);
+	if (r < 0)
+		return r;
+	*dirp = dir;
+	dir = NULL;
+	return 0;
+}
+
+struct hf_state_dir *hf_state_dir_close(struct hf_state_dir *dir)
+{
+	if (!dir)
+		return NULL;
+	if (dir->lock_fd >= 0)
+		close(dir->lock_fd);
+	if (dir->fd >= 0)
+		close(dir->fd);
+	free(dir);
+	return NULL;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			data += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len)
+{
+	char temporary[256];
+	int fd, r;
+
+	snprintf(temporary, sizeof(temporary), "%s.new", name);
+	fd = openat(dir->fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, data, len);
+	if (close(fd) < 0 && r == 0)
+		r = -errno;
+	if (r == 0 && renameat(dir->fd, temporary, dir->fd, name) < 0)
+		r = -errno;
+	if (r < 0)
+		unlinkat(dir->fd, temporary, 0);
+	return r;
+}
+
+int hf_state_dir_remove(struct hf_state_dir *dir, const char *name)
+{
+	return unlinkat(dir->fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid)
+{
+	if (fchown(dir->fd, uid, gid) < 0 || fchown(dir->lock_fd, uid, gid) < 0)
+		return -errno;
+	return 0;
+}

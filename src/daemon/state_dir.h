@@ -1,0 +1,23 @@
+/*
+ * The state directory: made if it is missing, readable by us alone, and locked,
+ * so that two servers never write to the same one.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/cleanup.h"
+
+struct hf_state_dir;
+
+/* On failure @error says in one line what is wrong and what to do. */
+int hf_state_dir_open(struct hf_state_dir **dirp, const char *path, char *error, size_t error_size);
+struct hf_state_dir *hf_state_dir_close(struct hf_state_dir *dir);
+
+HF_DEFINE_CLEANUP(struct hf_state_dir *, hf_state_dir_close)
+
+/* Replaces a file in it as a whole, or leaves it as it was. */
+int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len);
+int hf_state_dir_remove(struct hf_state_dir *dir, const char *name); /* one that is not there is fine */
+/* Gives it to another user, before we become him. */
+int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid);
