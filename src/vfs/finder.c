@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -189,12 +190,7 @@ static struct queued *queued_new(const char *dir, const char *name, uint64_t ino
 		return NULL;
 	queued->next = NULL;
 	queued->inode = inode;
-	queued->path[0] = '\0';
-	if (!is_top) {
-		strcpy(queued->path, dir);
-		strcat(queued->path, "/");
-	}
-	strcat(queued->path, name);
+	snprintf(queued->path, size, "%s%s%s", is_top ? "" : dir, is_top ? "" : "/", name);
 	return queued;
 }
 

@@ -20,7 +20,7 @@ static int read_version(PGconn *conn, int *versionp, char message[HF_PG_MAX_MESS
 
 	if (!result)
 		return hf_trace(-EIO);
-	*versionp = atoi(PQgetvalue(result, 0, 0));
+	*versionp = (int)strtol(PQgetvalue(result, 0, 0), NULL, 10);
 	return 0;
 }
 
