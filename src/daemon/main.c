@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/heap.h"
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
@@ -40,6 +41,7 @@ int main(int argc, char *argv[])
 	struct hf_args args;
 	int status;
 
+	hf_heap_prepare();
 	if (hf_args_init(&args, argc, argv, error, sizeof(error))) {
 		status = fail(error);
 	} else if (args.help) {
