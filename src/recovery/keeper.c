@@ -106,6 +106,7 @@ static void on_added(void *context, const struct hf_lock_view *lock)
 	struct hf_recovery *recovery = context;
 	int r;
 
+	recovery->keeper.n_added++;
 	hf_census_added(recovery, &lock->who);
 	if (recovery->late.n)
 		hf_late_granted(recovery, lock);
@@ -368,6 +369,11 @@ void hf_keeper_deinit(struct hf_recovery *recovery)
 	hf_hashtable_deinit(&keeper->ids);
 	hf_pool_deinit(&keeper->pool);
 	free(keeper->undeleted);
+}
+
+uint64_t hf_recovery_n_added(const struct hf_recovery *recovery)
+{
+	return recovery->keeper.n_added;
 }
 
 uint64_t hf_recovery_n_removed(const struct hf_recovery *recovery)

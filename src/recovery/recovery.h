@@ -133,8 +133,9 @@ bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_cli
 void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */
 bool hf_recovery_can_promise(const struct hf_recovery *recovery);
-/* How many lock records have been removed so far: if it stands still over an acquire, that took nothing from
- * its owner, and releasing the range undoes it. */
+/* How many lock records have been added and removed so far: an acquire that added some and removed none gave
+ * its owner something new and took nothing from him, so releasing the range undoes it. */
+uint64_t hf_recovery_n_added(const struct hf_recovery *recovery);
 uint64_t hf_recovery_n_removed(const struct hf_recovery *recovery);
 
 /* Reclaims: how is this one to be served? */

@@ -1,9 +1,12 @@
 /* LOCK and NM_LOCK, synchronous and _MSG. */
 #include "proto/nlm/internal.h"
 
-/* What cannot be made durable is not granted. Where the grant took nothing from its owner, releasing the
- * range undoes it; else the owner is left with more than he knows of, until he unlocks: safe, and rare. */
-static void undo_lock(struct hf_nlm *nlm, struct hf_rpc_call *call)
+/*
+ * What cannot be made durable is not granted. A wait is cancelled. A grant that only gave its owner something
+ * new is released; one that repeated or replaced what he held is left, or he would lose what he was promised
+ * before: he may have more than he knows of then, until he unlocks.
+ */
+static void undo(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_wait)
 {
 	struct hf_nlm_request request;
 
@@ -11,9 +14,22 @@ static void undo_lock(struct hf_nlm *nlm, struct hf_rpc_call *call)
 	hf_nlm_get_lock(&request.args, request.version, hf_rpc_call_args(call));
 	hf_nlm_find_file(&request);
 	hf_nlm_find_holder(&request);
-	if (request.target.client)
+	if (request.target.client && is_wait)
+		hf_lock_cancel(nlm->locks, &request.target, request.range,
+			       request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED);
+	else if (request.target.client)
 		hf_lock_release(nlm->locks, &request.target, request.range);
 	hf_nlm_request_deinit(&request);
+}
+
+static void undo_lock(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	undo(nlm, call, false);
+}
+
+static void undo_wait(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	undo(nlm, call, true);
 }
 
 static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *request)
@@ -50,7 +66,8 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
-	uint64_t n_removed = hf_recovery_n_removed(recovery);
+	uint64_t n_added = hf_recovery_n_added(recovery), n_removed = hf_recovery_n_removed(recovery);
+	bool was_registered = hf_client_is_registered(request->client), is_new;
 	enum hf_nlm_stat stat;
 	int answer;
 
@@ -65,12 +82,14 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		return;
 	}
 	if (is_monitored && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
-		hf_lock_release(nlm->locks, &request->target, request->range);
+		if (!was_registered) /* so it held nothing before */
+			hf_lock_release(nlm->locks, &request->target, request->range);
 		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_NOLOCKS);
 		return;
 	}
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
-	hf_nlm_reply_kept(request, stat, hf_recovery_n_removed(recovery) == n_removed ? undo_lock : NULL);
+	is_new = hf_recovery_n_added(recovery) != n_added && hf_recovery_n_removed(recovery) == n_removed;
+	hf_nlm_reply_kept(request, stat, stat == HF_NLM_BLOCKED ? undo_wait : is_new ? undo_lock : NULL);
 }
 
 /* Called again where the file had to be asked for first. */
