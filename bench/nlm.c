@@ -2,10 +2,10 @@
  * LOCK and UNLOCK in pairs a second, over TCP: beside our own NULL calls, which
  * is what the RPC layer alone can do, and beside nfs-ganesha, in the same run.
  *
- *	nlm PATH/holdfastd [SECONDS]
+ *	nlm PATH/holdfastd [SECONDS [CONNECTIONS DEPTH FILES]]
  *
- * Each row has the best rate of some rounds, and the CPU time of the server for
- * one call over all of them, which is what remains true on a busy machine.
+ * Each row has the best rate of many short rounds, and the least CPU time of the
+ * server for a call in any of them: what remains true on a busy machine.
  *
  * Every call under way has a range of its own, so that nobody waits for anybody.
  * The client holds one more lock all the time: ganesha registers a client with
@@ -28,7 +28,7 @@
 #define N_FILES     1000
 #define MAX_LANES   64 /* ranges of one connection */
 #define RANGE       4096
-#define N_ROUNDS    3        /* of each measurement; the best counts, because others use the machine, too */
+#define N_ROUNDS    20       /* of each measurement; the best counts, because others use the machine, too */
 #define STAT_OFFSET (24 + 8) /* in the reply: its header, a cookie of 4 bytes */
 
 static const int connection_counts[] = { 1, 8, 64 };
@@ -70,7 +70,7 @@ struct row {
 	int depth;
 	size_t n_files;
 	struct load_result results[N_SERVERS]; /* of the best round; n_calls and n_wrong of all */
-	double cpu[N_SERVERS];                 /* seconds, of all rounds */
+	double cpu_us[N_SERVERS];              /* a call, in the best round */
 };
 
 /* Messages */
@@ -202,7 +202,9 @@ static int measure(struct target *target, struct row *row, int server, double se
 	r = load_run(&setup, &result);
 	if (r < 0)
 		return r;
-	row->cpu[server] += load_cpu(target->pid) - cpu;
+	cpu = 1e6 * (load_cpu(target->pid) - cpu) / (double)result.n_calls;
+	if (row->cpu_us[server] == 0 || cpu < row->cpu_us[server])
+		row->cpu_us[server] = cpu;
 	result.n_calls += best->n_calls;
 	result.n_wrong += best->n_wrong;
 	if (result.rate > best->rate)
@@ -212,24 +214,19 @@ static int measure(struct target *target, struct row *row, int server, double se
 	return 0;
 }
 
-static double cpu_us(const struct row *row, int server)
-{
-	return 1e6 * row->cpu[server] / (double)row->results[server].n_calls;
-}
-
 static void print_server(const struct row *row, int server)
 {
 	const struct load_result *result = &row->results[server];
 
 	printf(",\"%s\":{\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"cpu_us\":%.2f,\"wrong\":%llu}",
-	       server_names[server], result->rate, result->p50_us, result->p99_us, cpu_us(row, server),
+	       server_names[server], result->rate, result->p50_us, result->p99_us, row->cpu_us[server],
 	       (unsigned long long)result->n_wrong);
 }
 
 static void print_ratio(const struct row *row, int ours, int other)
 {
 	printf(",\"%s_by_%s\":{\"rate\":%.2f,\"cpu\":%.2f}", server_names[ours], server_names[other],
-	       row->results[ours].rate / row->results[other].rate, cpu_us(row, other) / cpu_us(row, ours));
+	       row->results[ours].rate / row->results[other].rate, row->cpu_us[other] / row->cpu_us[ours]);
 }
 
 static void print_row(const struct row *row, bool has_ganesha, bool is_last)
@@ -262,12 +259,17 @@ static int measure_row(struct target *const *targets, struct row *row, double se
 	return 0;
 }
 
-static int measure_all(struct target *const *targets, double seconds)
+static int measure_all(struct target *const *targets, double seconds, struct row *only)
 {
 	const size_t n_counts = sizeof(connection_counts) / sizeof(*connection_counts);
 	int r = 0;
 
 	printf("{\"bench\":\"nlm\",\"unit\":\"calls a second\",\"rows\":[\n");
+	if (only) {
+		r = measure_row(targets, only, seconds, true);
+		printf("]}\n");
+		return r;
+	}
 	for (size_t i = 0; i < n_counts * 4 && r == 0; i++) {
 		struct row row = { .n_connections = connection_counts[i / 4],
 				   .depth = depths[i / 2 % 2],
@@ -285,7 +287,7 @@ static int start_ours(const char *program, const char *durability, struct target
 		      struct load_daemon **daemonp)
 {
 	char setting[64];
-	const char *const settings[] = { setting, "recovery.grace=never", "api.listen=", NULL };
+	const char *const settings[] = { setting, "recovery.grace=never", "api.listen=127.0.0.1:0", NULL };
 	int r;
 
 	snprintf(setting, sizeof(setting), "store.lock_durability=%s", durability);
@@ -321,10 +323,21 @@ int main(int argc, char *argv[])
 	struct target *targets[N_SERVERS] = { [NONE] = &none, [PROCESS] = &process };
 	struct load_daemon *daemons[2] = { NULL };
 	struct peer *peer = NULL;
+	struct row only = { 0 };
 	int r;
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: nlm PATH/holdfastd [SECONDS]\n");
+		fprintf(stderr, "usage: nlm PATH/holdfastd [SECONDS [CONNECTIONS DEPTH FILES]]\n");
+		return 2;
+	}
+	if (argc > 5)
+		only = (struct row){ .n_connections = atoi(argv[3]),
+				     .depth = atoi(argv[4]),
+				     .n_files = strtoul(argv[5], NULL, 10) };
+	if (argc > 5 && (only.n_connections < 1 || only.n_connections > MAX_LANES || only.depth < 1 ||
+			 only.depth > MAX_LANES || only.n_files < 1 || only.n_files > N_FILES)) {
+		fprintf(stderr, "nlm: up to %d connections, depth %d, %d files\n", MAX_LANES, MAX_LANES,
+			N_FILES);
 		return 2;
 	}
 	start_ganesha(&targets[GANESHA], &ganesha, &peer);
@@ -332,7 +345,7 @@ int main(int argc, char *argv[])
 	if (r == 0)
 		r = start_ours(argv[1], "process", &process, &daemons[1]);
 	if (r == 0)
-		r = measure_all(targets, argc > 2 ? strtod(argv[2], NULL) : 2);
+		r = measure_all(targets, argc > 2 ? strtod(argv[2], NULL) : 2, argc > 5 ? &only : NULL);
 	for (int i = 0; i < 2; i++)
 		if (daemons[i])
 			load_daemon_stop(daemons[i]);

@@ -10,6 +10,8 @@
 
 #include "load.h"
 
+#define N_ROUNDS 20
+
 static const struct {
 	bool udp;
 	int n_connections;
@@ -24,46 +26,78 @@ static const struct load_message *same_message(void *user, int connection, uint6
 	return user;
 }
 
+static int take_best(const struct load_setup *setup, struct load_result *best)
+{
+	struct load_result result;
+	int r = load_run(setup, &result);
+
+	if (r < 0)
+		return r;
+	result.n_wrong += best->n_wrong;
+	if (result.rate > best->rate)
+		*best = result;
+	best->n_wrong = result.n_wrong;
+	return 0;
+}
+
+/* Both in turn, many times; of each the best, because others use the machine, too. */
+static int compare(struct load_setup ours, struct load_setup echo, struct load_result bests[2])
+{
+	ours.seconds /= N_ROUNDS;
+	echo.seconds /= N_ROUNDS;
+	for (int i = 0; i < N_ROUNDS; i++) {
+		int r = take_best(&echo, &bests[1]);
+
+		if (r == 0)
+			r = take_best(&ours, &bests[0]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void print_row(size_t i, const struct load_result *ours, const struct load_result *limit, bool is_last)
+{
+	printf("  {\"transport\":\"%s\",\"connections\":%d,\"depth\":%d,\"calls_per_second\":%.0f,",
+	       rows[i].udp ? "udp" : "tcp", rows[i].n_connections, rows[i].depth, ours->rate);
+	printf("\"p50_us\":%.1f,\"p99_us\":%.1f,\"wrong\":%llu,", ours->p50_us, ours->p99_us,
+	       (unsigned long long)ours->n_wrong);
+	printf("\"echo_per_second\":%.0f,\"echo_p50_us\":%.1f,\"ratio\":%.2f}%s\n", limit->rate,
+	       limit->p50_us, ours->rate / limit->rate, is_last ? "" : ",");
+	fflush(stdout);
+}
+
 static int measure(const char *program, size_t i, double seconds, bool is_last)
 {
 	struct load_message null = { .len = 0 };
-	struct load_setup setup = { .address = "127.0.0.1",
-				    .udp = rows[i].udp,
-				    .n_connections = rows[i].n_connections,
-				    .depth = rows[i].depth,
-				    .message = same_message,
-				    .user = &null,
-				    .seconds = seconds };
-	struct load_result ours, limit;
+	struct load_setup ours = { .address = "127.0.0.1",
+				   .udp = rows[i].udp,
+				   .n_connections = rows[i].n_connections,
+				   .depth = rows[i].depth,
+				   .message = same_message,
+				   .user = &null,
+				   .reply_offset = 20, /* the accept status */
+				   .seconds = seconds };
+	struct load_setup echo = ours;
+	struct load_result bests[2] = { { 0 } };
 	struct load_daemon *daemon;
-	struct load_echo *echo;
+	struct load_echo *limit;
 	int r;
 
 	null.len = load_put_header(null.data, 100021, 4, 0);
-	r = load_echo_start(&echo, setup.udp, &setup.port);
+	echo.is_echo = true;
+	echo.reply_offset = 0;
+	r = load_echo_start(&limit, echo.udp, &echo.port);
 	if (r < 0)
 		return r;
-	setup.is_echo = true;
-	r = load_run(&setup, &limit);
-	load_echo_stop(echo);
-	if (r < 0)
-		return r;
-	r = load_daemon_start(&daemon, program, NULL, &setup.port);
-	if (r < 0)
-		return r;
-	setup.is_echo = false;
-	setup.reply_offset = 20; /* the accept status */
-	r = load_run(&setup, &ours);
-	load_daemon_stop(daemon);
-	printf("  "
-	       "{\"transport\":\"%s\",\"connections\":%d,\"depth\":%d,\"calls_per_second\":%.0f,\"p50_us\":%."
-	       "1f,"
-	       "\"p99_us\":%.1f,\"wrong\":%llu,\"echo_per_second\":%.0f,\"echo_p50_us\":%.1f,\"ratio\":%.2f}%"
-	       "s\n",
-	       rows[i].udp ? "udp" : "tcp", rows[i].n_connections, rows[i].depth, ours.rate, ours.p50_us,
-	       ours.p99_us, (unsigned long long)ours.n_wrong, limit.rate, limit.p50_us,
-	       ours.rate / limit.rate, is_last ? "" : ",");
-	fflush(stdout);
+	r = load_daemon_start(&daemon, program, NULL, &ours.port);
+	if (r == 0) {
+		r = compare(ours, echo, bests);
+		load_daemon_stop(daemon);
+	}
+	load_echo_stop(limit);
+	if (r == 0)
+		print_row(i, &bests[0], &bests[1], is_last);
 	return r;
 }
 
