@@ -96,7 +96,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 	struct text text;
 
 	if (event->kind == HF_EVENT_NOTIFY && api->options.measures)
-		hf_histogram_add(&api->notices, event->took_ns);
+		hf_histogram_add(&api->notices, event->took_ns, 1);
 	text.len = 0;
 	add(&text, "{\"time\":%.3f", (double)(hf_loop_wall(api->options.loop) / HF_NS_PER_MS) / 1000.0);
 	if (event->client)

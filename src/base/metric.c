@@ -80,14 +80,14 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_BUILD] = { "holdfast_build_info", HF_METRIC_GAUGE, "version", "Always 1." },
 };
 
-void hf_histogram_add(struct hf_histogram *histogram, uint64_t ns)
+void hf_histogram_add(struct hf_histogram *histogram, uint64_t ns, uint64_t n)
 {
 	size_t i = 0;
 
 	while (i < HF_METRIC_N_BOUNDS && ns > hf_metric_bounds_ns[i])
 		i++;
-	hf_metric_add(&histogram->counts[i], 1);
-	hf_metric_add(&histogram->sum_ns, ns);
+	hf_metric_add(&histogram->counts[i], n);
+	hf_metric_add(&histogram->sum_ns, ns * n);
 }
 
 void hf_histogram_merge(struct hf_histogram *to, const struct hf_histogram *from)
@@ -97,7 +97,7 @@ void hf_histogram_merge(struct hf_histogram *to, const struct hf_histogram *from
 	hf_metric_add(&to->sum_ns, hf_metric_read(&from->sum_ns));
 }
 
-void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t ns)
+void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t ns, uint64_t n)
 {
 	size_t i;
 
@@ -113,6 +113,6 @@ void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t
 	}
 	if (i == HF_METER_N_RESULTS - 1)
 		atomic_store_explicit(&meter->results[i].name, "other", memory_order_release);
-	hf_metric_add(&meter->results[i].n, 1);
-	hf_histogram_add(&meter->duration, ns);
+	hf_metric_add(&meter->results[i].n, n);
+	hf_histogram_add(&meter->duration, ns, n);
 }

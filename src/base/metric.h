@@ -88,7 +88,7 @@ struct hf_histogram {
 	_Atomic uint64_t sum_ns;
 };
 
-void hf_histogram_add(struct hf_histogram *histogram, uint64_t ns);
+void hf_histogram_add(struct hf_histogram *histogram, uint64_t ns, uint64_t n); /* n times */
 /* Adds what is in @from to @to, which nobody else uses. */
 void hf_histogram_merge(struct hf_histogram *to, const struct hf_histogram *from);
 
@@ -104,6 +104,6 @@ struct hf_call_meter {
 	struct hf_histogram duration;
 };
 
-/* @result is a constant: the same text always has the same address. Beyond HF_METER_N_RESULTS different ones
+/* @n calls of @ns each. @result is a constant: the same text always has the same address. Beyond HF_METER_N_RESULTS different ones
  * they count as the last. */
-void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t ns);
+void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t ns, uint64_t n);

@@ -124,7 +124,7 @@ static void on_commit(void *user, enum hf_store_kind kind, uint64_t ns)
 {
 	struct hf_recovery *recovery = user;
 
-	hf_histogram_add(&recovery->commits, ns);
+	hf_histogram_add(&recovery->commits, ns, 1);
 }
 
 static const struct hf_store_events measured_events = {

@@ -122,7 +122,10 @@ static void update_watch(struct hf_rpc_connection *c)
 static bool flush(struct hf_rpc_connection *c, bool *progressp)
 {
 	size_t before = c->out.n_bytes;
-	int r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
+	int r;
+
+	hf_rpc_meters_settle(c->lane);
+	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
 
 	*progressp |= c->out.n_bytes < before;
 	return r == 0 || r == -EAGAIN;
@@ -301,7 +304,7 @@ static void turn(struct hf_rpc_connection *c, bool can_read)
 	bool progress = false;
 	bool ok = true;
 
-	c->lane->metered_at = 0;
+	hf_rpc_meters_settle(c->lane); /* a group has the time of one turn */
 	c->is_reading = true;
 	if (c->out.n_bytes)
 		ok = flush(c, &progress);

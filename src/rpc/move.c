@@ -49,7 +49,7 @@ static void arrive(struct hf_task *task)
 	c->is_busy = true;
 	c->since = hf_loop_now(lane->loop);
 	c->is_moving = false;
-	lane->metered_at = 0;
+	hf_rpc_meters_settle(lane);
 	c->is_reading = true;
 	if (lane->is_closed || !serve_traveller(c)) {
 		c->is_reading = false;

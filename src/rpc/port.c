@@ -34,6 +34,7 @@ static void send_all(struct hf_rpc_port *port)
 {
 	int sent = 0;
 
+	hf_rpc_meters_settle(port->lane);
 	while (sent < port->n_out) {
 		int r = hf_udp_send(port->socket, port->out + sent, port->n_out - sent);
 
@@ -174,7 +175,7 @@ static void on_datagrams(void *user, unsigned int events)
 	struct hf_rpc_port *port = user;
 	struct hf_datagram in[HF_DATAGRAM_BATCH];
 
-	port->lane->metered_at = 0;
+	hf_rpc_meters_settle(port->lane);
 	port->is_reading = true;
 	for (int turn = 0; turn < BATCHES_A_TURN; turn++) {
 		int n;

@@ -32,6 +32,7 @@
 struct hf_rpc_entry {
 	const struct hf_rpc_program *program;
 	void *service;
+	uint32_t n_procs; /* that are measured: of all versions */
 };
 
 struct hf_rpc_server {
@@ -66,7 +67,10 @@ struct hf_rpc_lane {
 	bool is_closed;
 	struct hf_log_limit refusals;
 	struct hf_rpc_meters *meters; /* NULL: nobody wants to know */
-	uint64_t metered_at; /* when the last call ended, in this turn of a connection; 0: none did */
+	struct hf_task settle;        /* the meters */
+	/* Most calls are for the same version of the same program as the one before. */
+	const struct hf_rpc_entry *last_entry;
+	const struct hf_rpc_version *last_version;
 	/* Counts are written by this lane alone and read by whoever wants to see. */
 	_Atomic uint64_t n_accepted;
 	_Atomic uint64_t n_refused;
@@ -155,9 +159,11 @@ enum hf_rpc_dispatched {
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 
 /* meter.c */
+uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program);
 void hf_rpc_meters_free(struct hf_rpc_lane *lane);
 void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* where lane->meters */
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; again does nothing */
+void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
 
 /* connection.c */
 void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer);

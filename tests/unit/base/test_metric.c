@@ -11,8 +11,8 @@ static void test_buckets(void **state)
 	struct hf_histogram histogram = { 0 }, sum = { 0 };
 
 	for (size_t i = 0; i < HF_METRIC_N_BOUNDS; i++) {
-		hf_histogram_add(&histogram, hf_metric_bounds_ns[i]);     /* the bound itself is within */
-		hf_histogram_add(&histogram, hf_metric_bounds_ns[i] + 1); /* above it is in the next */
+		hf_histogram_add(&histogram, hf_metric_bounds_ns[i], 1);     /* the bound itself is within */
+		hf_histogram_add(&histogram, hf_metric_bounds_ns[i] + 1, 1); /* above it is in the next */
 	}
 	assert_int_equal(histogram.counts[0], 1);
 	for (size_t i = 1; i < HF_METRIC_N_BOUNDS; i++)
@@ -31,13 +31,13 @@ static void test_results(void **state)
 	static char names[HF_METER_N_RESULTS + 8][16];
 	struct hf_call_meter meter = { 0 };
 
-	hf_call_meter_add(&meter, "OK", 5);
-	hf_call_meter_add(&meter, "OK", 5);
+	hf_call_meter_add(&meter, "OK", 5, 1);
+	hf_call_meter_add(&meter, "OK", 5, 1);
 	assert_int_equal(meter.results[0].n, 2);
 	assert_null(meter.results[1].name);
 	for (size_t i = 0; i < HF_METER_N_RESULTS + 8; i++) {
 		snprintf(names[i], sizeof(names[i]), "%zu", i);
-		hf_call_meter_add(&meter, names[i], 5);
+		hf_call_meter_add(&meter, names[i], 5, 1);
 	}
 	assert_string_equal(meter.results[HF_METER_N_RESULTS - 1].name, "other");
 	assert_int_equal(meter.results[HF_METER_N_RESULTS - 1].n, 10);

@@ -1,0 +1,164 @@
+/* Counting calls: each once, before its reply leaves, and with a time that can be true. */
+#include "../test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define HOME   "127.0.0.1"
+#define N_MANY 100 /* some groups, the last one not full */
+
+static struct rig rig;
+static uint8_t bytes[64 * 1024];
+
+static void measure(struct rig *r, void *arg)
+{
+	assert_int_equal(hf_rpc_server_measure(r->server), 0);
+}
+
+static void start(void)
+{
+	rig_start(&rig, &rig_limits, 1, HOME);
+	rig_run_on(&rig, 0, measure, NULL); /* nobody has called yet */
+}
+
+struct sum {
+	uint32_t proc;
+	const char *result;
+	uint64_t n_results;
+	uint64_t n_durations;
+	uint64_t ns;
+};
+
+static void add_up(void *user, uint32_t program, uint32_t number, const char *procedure,
+		   const struct hf_call_meter *meter)
+{
+	struct sum *sum = user;
+
+	if (program != RIG_PROGRAM || number != sum->proc)
+		return;
+	for (size_t i = 0; i < HF_METER_N_RESULTS && meter->results[i].name; i++)
+		if (strcmp(meter->results[i].name, sum->result) == 0)
+			sum->n_results += hf_metric_read(&meter->results[i].n);
+	for (size_t i = 0; i <= HF_METRIC_N_BOUNDS; i++)
+		sum->n_durations += hf_metric_read(&meter->duration.counts[i]);
+	sum->ns += hf_metric_read(&meter->duration.sum_ns);
+}
+
+static struct sum sum_of(uint32_t proc, const char *result)
+{
+	struct sum sum = { .proc = proc, .result = result };
+
+	hf_rpc_server_show_meters(rig.server, add_up, &sum);
+	return sum;
+}
+
+static void test_many_at_once(void **state)
+{
+	uint64_t began = rig_ms();
+	uint8_t *p = bytes, reply[256];
+	struct sum voids, echoes;
+	int fd;
+
+	start();
+	fd = rig_connect(HOME, rig.tcp, NULL);
+	for (uint32_t i = 0; i < N_MANY; i++) {
+		size_t len = i % 3 ? rig_call(p + 4, i, RIG_PROGRAM, RIG_VOID, NULL, 0)
+				   : rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_ECHO, "x", 1);
+
+		rig_put(p, HF_RECORD_LAST | (uint32_t)len);
+		p += 4 + len;
+	}
+	rig_send_all(fd, bytes, (size_t)(p - bytes));
+	for (uint32_t i = 0; i < N_MANY; i++)
+		rig_expect_success(fd, i, reply, sizeof(reply));
+	/* Whoever has his reply is counted. */
+	voids = sum_of(RIG_VOID, "OK");
+	echoes = sum_of(RIG_ECHO, "OK");
+	assert_int_equal(voids.n_results + echoes.n_results, N_MANY);
+	assert_int_equal(echoes.n_results, (N_MANY + 2) / 3);
+	assert_int_equal(voids.n_durations, voids.n_results);
+	assert_int_equal(echoes.n_durations, echoes.n_results);
+	/* One thread served them all, one after the other. */
+	assert_in_range(voids.ns + echoes.ns, 1, (rig_ms() - began + 1) * 1000000);
+	close(fd);
+	rig_stop(&rig);
+}
+
+static void test_kept(void **state)
+{
+	uint8_t reply[256];
+	uint64_t began;
+	struct sum sum;
+	int fd;
+
+	start();
+	fd = rig_connect(HOME, rig.tcp, NULL);
+	for (uint32_t i = 0; i < 3; i++)
+		rig_send_record(fd, bytes, rig_call_opaque(bytes, i, RIG_PROGRAM, RIG_KEEP, "x", 1));
+	rig_wait_kept(&rig, 3);
+	began = rig_ms();
+	while (rig_ms() - began < 20) { /* time passes, and others are served */
+		rig_send_record(fd, bytes, rig_call(bytes, 9, RIG_PROGRAM, RIG_VOID, NULL, 0));
+		rig_expect_success(fd, 9, reply, sizeof(reply));
+	}
+	assert_int_equal(sum_of(RIG_KEEP, "OK").n_results, 0);
+	rig_release(&rig, 2);
+	for (uint32_t i = 0; i < 2; i++)
+		rig_expect_success(fd, i, reply, sizeof(reply));
+	sum = sum_of(RIG_KEEP, "OK");
+	assert_int_equal(sum.n_results, 2);
+	assert_in_range(sum.ns, 2 * 18 * 1000000ull, UINT64_MAX); /* each as long as it was kept */
+	rig_drop(&rig, 1);
+	rig_send_record(fd, bytes, rig_call(bytes, 10, RIG_PROGRAM, RIG_VOID, NULL, 0));
+	rig_expect_success(fd, 10, reply, sizeof(reply));
+	assert_int_equal(sum_of(RIG_KEEP, "DROPPED").n_results, 1);
+	close(fd);
+	rig_stop(&rig);
+}
+
+static void test_datagrams(void **state)
+{
+	struct sockaddr_storage from;
+	uint8_t reply[256];
+	int fd;
+
+	start();
+	fd = rig_udp(HOME);
+	for (uint32_t i = 0; i < 5; i++) {
+		rig_sendto(fd, HOME, rig.udp, bytes, rig_call(bytes, i, RIG_PROGRAM, RIG_VOID, NULL, 0));
+		rig_check_success(reply, rig_recvfrom(fd, reply, sizeof(reply), &from), i);
+		assert_int_equal(sum_of(RIG_VOID, "OK").n_results, i + 1);
+	}
+	close(fd);
+	rig_stop(&rig);
+}
+
+static void test_results(void **state)
+{
+	uint32_t garbage[] = { 10, 1, 0, 0, 0, 4 };
+	int fd;
+
+	start();
+	fd = rig_connect(HOME, rig.tcp, NULL);
+	rig_send_record(fd, bytes, rig_call(bytes, 10, RIG_PROGRAM, RIG_ECHO, NULL, 0));
+	rig_expect_words(fd, garbage, HF_ARRAY_SIZE(garbage));
+	assert_int_equal(sum_of(RIG_ECHO, "GARBAGE_ARGS").n_results, 1);
+	assert_int_equal(sum_of(RIG_ECHO, "OK").n_results, 0);
+	close(fd);
+	rig_stop(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_many_at_once),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_datagrams),
+		cmocka_unit_test(test_results),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
