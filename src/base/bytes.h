@@ -1,23 +1,29 @@
-/* A view of bytes that somebody else owns. */
+/*
+ * A view of bytes that somebody else owns.
+ *
+ * The length fills its half of the struct although no view is that long: a
+ * register of 64 bits read where 32 were just written waits for the store.
+ */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 struct hf_bytes {
 	const uint8_t *data;
-	uint32_t len;
+	size_t len;
 };
 
-static inline struct hf_bytes hf_bytes_of(const void *data, uint32_t len)
+static inline struct hf_bytes hf_bytes_of(const void *data, size_t len)
 {
 	return (struct hf_bytes){ data, len };
 }
 
 static inline struct hf_bytes hf_bytes_of_str(const char *text)
 {
-	return (struct hf_bytes){ (const uint8_t *)text, (uint32_t)strlen(text) };
+	return (struct hf_bytes){ (const uint8_t *)text, strlen(text) };
 }
 
 static inline bool hf_bytes_equal(struct hf_bytes a, struct hf_bytes b)

@@ -71,9 +71,12 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 		hf_rpc_connection_release(call->connection, call->held);
 	if (call->is_kept && call->port)
 		hf_rpc_port_release(call->port, call->held);
-	free(call->own);
-	free(call->scratch);
-	hf_segment_free(call->apart);
+	if (call->own)
+		free(call->own);
+	if (HF_UNLIKELY(call->scratch))
+		free(call->scratch);
+	if (call->apart)
+		hf_segment_free(call->apart);
 	put_back(call);
 }
 

@@ -4,19 +4,30 @@
 
 #include "rpc/server_internal.h"
 
-static const struct hf_rpc_entry *find_program(const struct hf_rpc_server *server, uint32_t program)
+static const struct hf_rpc_entry *find_program(struct hf_rpc_lane *lane, uint32_t program)
 {
+	const struct hf_rpc_server *server = lane->server;
+
+	if (HF_LIKELY(lane->last_entry && lane->last_entry->program->program == program))
+		return lane->last_entry;
 	for (size_t i = 0; i < server->n_entries; i++)
-		if (server->entries[i].program->program == program)
-			return &server->entries[i];
+		if (server->entries[i].program->program == program) {
+			lane->last_version = NULL;
+			return lane->last_entry = &server->entries[i];
+		}
 	return NULL;
 }
 
-static const struct hf_rpc_version *find_version(const struct hf_rpc_program *program, uint32_t version)
+/* Of the last entry that was found. */
+static const struct hf_rpc_version *find_version(struct hf_rpc_lane *lane, uint32_t version)
 {
+	const struct hf_rpc_program *program = lane->last_entry->program;
+
+	if (HF_LIKELY(lane->last_version && lane->last_version->version == version))
+		return lane->last_version;
 	for (uint32_t i = 0; i < program->n_versions; i++)
 		if (program->versions[i].version == version)
-			return &program->versions[i];
+			return lane->last_version = &program->versions[i];
 	return NULL;
 }
 
@@ -119,7 +130,7 @@ static bool answer_repeat(struct hf_rpc_call *call)
 
 static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 {
-	const struct hf_rpc_entry *entry = find_program(call->lane->server, call->header.program);
+	const struct hf_rpc_entry *entry = find_program(call->lane, call->header.program);
 	const struct hf_rpc_version *version;
 	const struct hf_rpc_proc *proc;
 
@@ -132,7 +143,7 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 		hf_rpc_reply_error(call, HF_RPC_PROG_UNAVAIL);
 		return HF_RPC_DISPATCHED;
 	}
-	version = find_version(entry->program, call->header.version);
+	version = find_version(call->lane, call->header.version);
 	if (!version) {
 		reply_mismatch(call, entry->program);
 		return HF_RPC_DISPATCHED;
@@ -142,7 +153,7 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 		hf_rpc_reply_error(call, HF_RPC_PROC_UNAVAIL);
 		return HF_RPC_DISPATCHED;
 	}
-	if (HF_UNLIKELY(call->lane->meters))
+	if (call->lane->meters)
 		hf_rpc_meter_begin(call, entry);
 	if (call->message.len > entry->program->max_request) {
 		hf_rpc_reply_garbage(call);

@@ -55,7 +55,7 @@ static uint32_t word_at(const uint8_t *p, size_t i)
 }
 
 /* Flavour and body, of a credential or a verifier. */
-static struct hf_bytes get_auth(struct hf_xdr_in *in, uint32_t *flavorp)
+static inline struct hf_bytes get_auth(struct hf_xdr_in *in, uint32_t *flavorp)
 {
 	const uint8_t *p = hf_xdr_take(in, 8);
 	uint32_t len = p ? word_at(p, 1) : 0;
@@ -66,12 +66,23 @@ static struct hf_bytes get_auth(struct hf_xdr_in *in, uint32_t *flavorp)
 	return hf_xdr_get_fixed(in, len);
 }
 
+static enum hf_rpc_parse parse_auth(struct hf_rpc_header *header, enum hf_rpc_auth_stat *statp,
+				    struct hf_xdr_in *in)
+{
+	uint32_t flavor, ignored;
+	struct hf_bytes body = get_auth(in, &flavor);
+
+	get_auth(in, &ignored); /* a verifier means nothing with our flavours */
+	if (!hf_xdr_in_is_ok(in))
+		return HF_RPC_BAD_HEADER;
+	*statp = parse_cred(&header->cred, flavor, body);
+	return *statp == HF_RPC_AUTH_OK ? HF_RPC_CALL : HF_RPC_BAD_AUTH;
+}
+
 enum hf_rpc_parse hf_rpc_parse_call(struct hf_rpc_header *header, enum hf_rpc_auth_stat *statp,
 				    struct hf_xdr_in *in)
 {
 	const uint8_t *p = hf_xdr_take(in, 8);
-	uint32_t flavor, ignored;
-	struct hf_bytes body;
 
 	if (!p || word_at(p, 1) != MSG_CALL)
 		return HF_RPC_NOT_A_CALL;
@@ -87,25 +98,29 @@ enum hf_rpc_parse hf_rpc_parse_call(struct hf_rpc_header *header, enum hf_rpc_au
 	header->program = word_at(p, 0);
 	header->version = word_at(p, 1);
 	header->procedure = word_at(p, 2);
-	body = get_auth(in, &flavor);
-	get_auth(in, &ignored); /* a verifier means nothing with our flavours */
-	if (!hf_xdr_in_is_ok(in))
-		return HF_RPC_BAD_HEADER;
-	*statp = parse_cred(&header->cred, flavor, body);
-	return *statp == HF_RPC_AUTH_OK ? HF_RPC_CALL : HF_RPC_BAD_AUTH;
+	return parse_auth(header, statp, in);
 }
 
 /* Replies */
 
+static void put_word(uint8_t *p, size_t i, uint32_t word)
+{
+	word = htobe32(word);
+	memcpy(p + 4 * i, &word, 4);
+}
+
 static void put_accepted(struct hf_xdr_out *out, uint32_t xid, enum hf_rpc_accept stat)
 {
-	/* The verifier is AUTH_NONE, empty. */
-	const uint32_t words[] = { htobe32(xid), htobe32(MSG_REPLY), htobe32(REPLY_ACCEPTED), 0, 0,
-				   htobe32(stat) };
-	uint8_t *p = hf_xdr_reserve(out, sizeof(words));
+	uint8_t *p = hf_xdr_reserve(out, 6 * 4);
 
-	if (p)
-		memcpy(p, words, sizeof(words));
+	if (!p)
+		return;
+	put_word(p, 0, xid);
+	put_word(p, 1, MSG_REPLY);
+	put_word(p, 2, REPLY_ACCEPTED);
+	put_word(p, 3, HF_RPC_AUTH_NONE); /* the verifier, empty */
+	put_word(p, 4, 0);
+	put_word(p, 5, stat);
 }
 
 void hf_rpc_put_success(struct hf_xdr_out *out, uint32_t xid)

@@ -73,7 +73,7 @@ static int begin_fragment(struct hf_record_reader *reader)
 static void skip(struct hf_bytes *input, size_t len)
 {
 	input->data += len;
-	input->len -= (uint32_t)len;
+	input->len -= len;
 }
 
 /* Collects the four bytes; true once they are there. */
@@ -116,11 +116,30 @@ static int end_fragment(struct hf_record_reader *reader, struct hf_bytes *record
 	return HF_RECORD_READY;
 }
 
+/* The common case: nothing begun, and all of a record in one fragment here. */
+static bool take_whole(struct hf_record_reader *reader, struct hf_bytes *input, struct hf_bytes *recordp)
+{
+	uint32_t word, len;
+
+	if (hf_record_is_partial(reader) || input->len < 4)
+		return false;
+	memcpy(&word, input->data, 4);
+	word = be32toh(word);
+	len = word & ~HF_RECORD_LAST;
+	if (!(word & HF_RECORD_LAST) || len > input->len - 4 || len > reader->max)
+		return false;
+	*recordp = hf_bytes_of(input->data + 4, len);
+	skip(input, 4 + (size_t)len);
+	return true;
+}
+
 int hf_record_read(struct hf_record_reader *reader, struct hf_bytes *input, struct hf_bytes *recordp)
 {
 	int r;
 
 	hf_record_release(reader);
+	if (HF_LIKELY(take_whole(reader, input, recordp)))
+		return HF_RECORD_READY;
 	while (input->len) {
 		if (!reader->in_fragment) {
 			if (!read_header(reader, input))

@@ -23,14 +23,16 @@ const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
 void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
 {
 	struct hf_recovery *recovery = request->nlm->options.recovery;
-	const struct hf_lock_view view = {
+	struct hf_lock_view view;
+
+	if (HF_LIKELY(!hf_recovery_wants_locks(recovery)))
+		return;
+	view = (struct hf_lock_view){
 		.who = request->target,
 		.range = request->range,
 		.mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
 	};
-
-	if (HF_UNLIKELY(hf_recovery_wants_locks(recovery)))
-		hf_recovery_tell_lock(recovery, kind, &view);
+	hf_recovery_tell_lock(recovery, kind, &view);
 }
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)
