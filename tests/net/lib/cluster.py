@@ -4,6 +4,7 @@ import glob
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -60,9 +61,18 @@ class Cluster:
             time.sleep(0.02)
         return self
 
+    def signal(self, number):
+        """To all its processes."""
+        children = subprocess.run(["pgrep", "-P", str(self.server.pid)], check=False, capture_output=True).stdout
+        for pid in (self.server.pid, *map(int, children.split())):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
     def kill(self):
-        """SIGKILL, and whatever it started notices and ends."""
-        self.server.kill()
+        """SIGKILL for all its processes, as the kernel does when memory is short."""
+        self.signal(signal.SIGKILL)
         self.server.wait()
 
     def close(self):

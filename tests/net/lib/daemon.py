@@ -42,7 +42,7 @@ class Daemon:
         words = [self.program, *flags, "--set", f"server.state_dir={self.state_dir}/state"]
         for setting in [*self.settings, *more]:
             words += ["--set", setting]
-        with open(self.log_path, "ab") as log, self.namespace:
+        with self.open_log() as log, self.namespace:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + PATIENCE
         while not self._is_ready():
@@ -50,6 +50,9 @@ class Daemon:
                 raise Failed(f"holdfastd did not start:\n{self.log}")
             time.sleep(0.005)
         return self
+
+    def open_log(self):
+        return open(self.log_path, "ab")
 
     def _is_ready(self):
         try:
@@ -60,6 +63,10 @@ class Daemon:
 
     def crash(self):
         self.process.kill()
+        self.reap()
+
+    def reap(self):
+        """Waits until it is gone, and what it logged is there."""
         self.process.wait()
 
     def stop(self):
@@ -69,9 +76,9 @@ class Daemon:
             try:
                 self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+                self.crash()
                 raise Failed(f"holdfastd does not stop:\n{self.log}") from None
+            self.reap()
         log = self.log
         if self.process and self.process.returncode != 0 or any(scar in log for scar in SCARS):
             raise Failed(f"holdfastd ended with {self.process.returncode}:\n{log}")
@@ -79,6 +86,5 @@ class Daemon:
     def close(self):
         """Takes it down and removes what it left, whatever happened."""
         if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            self.crash()
         shutil.rmtree(self.state_dir, ignore_errors=True)

@@ -47,6 +47,7 @@ class Play(unittest.TestCase):
     settings = ()  # over those above
     n_hosts = 3
     program = None
+    daemon_class = Daemon
 
     @classmethod
     def setUpClass(cls):
@@ -55,7 +56,7 @@ class Play(unittest.TestCase):
         cls.addClassCleanup(cls.network.close)
         cls.stage = Stage()
         cls.addClassCleanup(cls.stage.close)
-        cls.daemon = Daemon(cls.program, cls.network.server, [*SETTINGS, *cls.settings])
+        cls.daemon = cls.make_daemon([*SETTINGS, *cls.settings])
         cls.addClassCleanup(cls.daemon.close)
         cls.hosts = []
         cls.addClassCleanup(lambda: [host.close() for host in cls.hosts])
@@ -66,6 +67,10 @@ class Play(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.daemon.stop()
+
+    @classmethod
+    def make_daemon(cls, settings):
+        return cls.daemon_class(cls.program, cls.network.server, settings)
 
     @classmethod
     def add_host(cls, **how):

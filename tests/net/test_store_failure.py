@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""A store that cannot write: nothing new is promised, nothing promised is lost, and service goes on when it can again.
+
+The store is made to fail under a running daemon: by a limit on the size of its files, by a full disk, and by a
+database that hangs and is killed while a commit is on its way.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import cluster
+import nlm
+from daemon import Daemon
+from nsm import Host
+from play import Play, main
+from rpc import PATIENCE, call_message, record, result_of
+
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
+CANNOT = "the store cannot write; nothing new is promised until it can"
+NOT_YET = "the store is not back yet"
+BACK = "the store is back; everything was written again"
+LONG = b"x" * 1000  # an owner handle: a few locks with it do not fit into what is left of a page
+
+
+class PipedDaemon(Daemon):
+    """Its log goes through a pipe, which no limit on files concerns."""
+
+    def start(self, *more, flags=()):
+        with open(self.log_path, "ab") as log:
+            self.writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+        try:
+            return super().start(*more, flags=flags)
+        finally:
+            self.writer.stdin.close()
+
+    def open_log(self):
+        return os.fdopen(os.dup(self.writer.stdin.fileno()), "wb")
+
+    def reap(self):
+        super().reap()
+        self.writer.wait()
+
+
+class Failing(Play):
+    """One daemon over one store; break_store() and mend_store() are the children's business."""
+
+    backend = ()
+    daemon_class = PipedDaemon
+    stays_broken = True  # until it is mended
+    is_complete = True  # what is found after a crash in the outage
+
+    @classmethod
+    def setUpClass(cls):
+        cls.settings = (*cls.backend, "recovery.grace=auto", "recovery.window_seconds=3600",
+                        "nsm.allow_mon=any")  # fmt: skip
+        super().setUpClass()
+
+    @classmethod
+    def add_host(cls, **how):
+        namespace, number = cls.network.add_client()
+        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
+        return cls.hosts[-1]
+
+    def setUp(self):
+        super().setUp()
+        self.log_began = len(self.daemon.log)
+
+    def tearDown(self):
+        self.mend_store()
+        super().tearDown()
+
+    def restart(self, *flags):
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start(flags=flags)
+
+    @property
+    def log(self):
+        return self.daemon.log[self.log_began :]
+
+    def until(self, test, what):
+        end = time.monotonic() + PATIENCE
+        while not test():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.01)
+
+    def break_store(self):
+        """From now on it cannot write."""
+
+    def pull(self):
+        """Where break_store() alone makes it wait, not fail: now it fails."""
+
+    def mend_store(self):
+        """Again and again harmless."""
+
+    def held(self, host, *where, **more):
+        lock = self.lock_of(host, *where, **more)
+        self.assert_granted(host, lock)
+        return lock
+
+    def in_one_go(self, host, *locks):
+        """LOCKs in one write, so in one turn and one commit, which fails: their answers, in order."""
+        messages = [call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)) for lock in locks]
+        caller = host.caller()
+        self.break_store()
+        caller.sock.sendall(b"".join(record(message) for message in messages))
+        self.pull()
+        replies = [caller.receive() for _ in messages]
+        by_xid = {reply[:4]: nlm.res_of(nlm.LOCK, result_of(reply)).stat for reply in replies}
+        return [by_xid[message[:4]] for message in messages]
+
+    def bulky(self, host):
+        """Locks that do not fit anywhere any more, and go first."""
+        return [self.lock_of(host, 1000 + i, 1, svid=100 + i, oh=LONG) for i in range(6)]
+
+    def fail_with(self, host, lock):
+        """@lock, asked for in the turn whose commit fails; it must not be granted."""
+        answers = self.in_one_go(host, *self.bulky(host), lock)
+        self.assertEqual(answers, [nlm.S_NOLOCKS] * 7)
+        for other in self.bulky(host):
+            self.assert_free(other)
+
+    def back(self):
+        self.mend_store()
+        self.until(lambda: BACK in self.log, "it comes back")
+
+    # What was promised stays
+
+    def test_repeat_of_a_held_range(self):
+        lock = self.held(self.a, 0, 5)
+        self.fail_with(self.a, lock)
+        self.assert_held(lock, by=lock.svid)
+        self.back()
+        self.assert_held(lock, by=lock.svid)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_wider_repeat(self):
+        lock = self.held(self.a, 0, 5)
+        self.fail_with(self.a, lock.but(length=8))
+        self.assert_held(lock, by=lock.svid)
+        self.back()
+        self.assertEqual(self.a.unlock(lock.but(length=8)), nlm.S_GRANTED)
+        self.assert_free(lock.but(length=8))
+
+    def test_other_mode_of_a_held_range(self):
+        lock = self.held(self.a, 0, 5, exclusive=False)
+        self.fail_with(self.a, lock.but(exclusive=True))
+        self.assert_held(lock, by=lock.svid)
+
+    def test_new_range_beside_a_held_one(self):
+        lock = self.held(self.a, 0, 5)
+        self.fail_with(self.a, lock.but(offset=20))
+        self.assert_held(lock)
+        self.assert_free(lock.but(offset=20))
+
+    def test_blocked_upgrade_keeps_the_shared_lock(self):
+        mine, his = self.held(self.a, 0, 5, exclusive=False), self.held(self.b, 0, 5, exclusive=False)
+        self.fail_with(self.a, mine.but(exclusive=True, block=True))
+        self.assertEqual(self.b.unlock(his), nlm.S_GRANTED)
+        holder = self.assert_held(mine, by=mine.svid)
+        self.assertFalse(holder.exclusive, "nobody waits for the upgrade")
+        self.back()
+        self.assert_granted(self.b, his)
+        self.assertEqual(self.a.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
+
+    def test_share_reservation(self):
+        share = self.lock_of(self.a, access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.fail_with(self.a, self.lock_of(self.a, 0, 5))
+        self.assertEqual(self.a.share(share), nlm.S_NOLOCKS)
+        self.back()
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
+
+    # Nothing new is
+
+    def test_waiter_is_not_told(self):
+        """It would be told of a lock that nothing but memory knows."""
+        lock = self.held(self.a, 0, 5)
+        self.assert_blocked(self.b, self.lock_of(self.b, 0, 5))
+        self.fail_with(self.a, self.lock_of(self.a, 20, 5))
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.until(lambda: self.holder_of(lock) is None, "what nobody can be told of is given back")
+        self.assertEqual(self.b.lock(self.lock_of(self.b, 0, 5)), nlm.S_NOLOCKS)
+        self.back()
+        self.assertEqual(self.b.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
+        self.assert_granted(self.b, self.lock_of(self.b, 0, 5))
+
+    def test_registration(self):
+        """Who is not registered yet gets nothing at all."""
+        self.held(self.a, 0, 5)
+        self.fail_with(self.b, self.lock_of(self.b, 20, 5))
+        self.assertEqual(self.c.mon("server", transport="tcp")[0], 1)
+        self.back()
+        self.assertEqual(self.c.mon("server", transport="tcp")[0], 0)
+
+    def test_outage(self):
+        kept, gone = self.held(self.a, 0, 5), self.held(self.a, 10, 5)
+        self.fail_with(self.a, self.lock_of(self.a, 20, 5))
+        self.assertEqual(self.b.lock(self.lock_of(self.b, 30, 5)), nlm.S_NOLOCKS)
+        self.assertEqual(self.a.unlock(gone), nlm.S_GRANTED, "what frees is served")
+        self.assertEqual(self.a.test(self.lock_of(self.a, 30, 5)).stat, nlm.S_GRANTED)
+        self.until(lambda: not self.stays_broken or self.log.count(NOT_YET) >= 2, "it tries again")
+        self.back()
+        self.assertEqual((self.log.count(CANNOT), self.log.count(BACK)), (1, 1), "one line each")
+        new = self.held(self.b, 30, 5)
+        self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.c.lock(self.lock_of(self.c, 40, 5)), nlm.S_GRACE)
+        self.assertEqual(self.b.lock(new.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: self.c.lock(self.lock_of(self.c, 40, 5)) == nlm.S_GRANTED, "there was nothing else")
+
+    def test_killed_in_the_outage(self):
+        kept = self.held(self.a, 0, 5)
+        undone = self.lock_of(self.a, 20, 5)
+        self.fail_with(self.a, undone)
+        self.daemon.crash()
+        self.mend_store()
+        self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
+        if self.is_complete:
+            self.assertEqual(self.a.lock(undone.but(reclaim=True)), nlm.S_GRACE, "it was never his")
+
+
+class FileLimit(Failing):
+    """No file may grow, nor be written beyond its first byte."""
+
+    backend = ("store.backend=lmdb",)
+
+    def set_limit(self, limit):
+        if self.daemon.process.poll() is None:
+            resource.prlimit(self.daemon.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    def break_store(self):
+        self.set_limit(1)
+
+    def mend_store(self):
+        self.set_limit(resource.RLIM_INFINITY)
+
+
+class FileLimitOfTheMachine(FileLimit):
+    """The same, with locks that are synced."""
+
+    backend = ("store.backend=lmdb", "store.lock_durability=machine")
+
+
+class FullDisk(Failing):
+    """A small disk in memory, which somebody else fills."""
+
+    backend = ("store.backend=lmdb",)
+    stays_broken = False  # what is already the files' own may be enough for all that is held
+
+    @classmethod
+    def setUpClass(cls):
+        # In a mount namespace of this thread's own, so that the disk goes with it, whatever happens.
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWNS) < 0 or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) < 0:
+            raise unittest.SkipTest("no mount namespaces here")
+        super().setUpClass()
+
+    @classmethod
+    def make_daemon(cls, settings):
+        daemon = super().make_daemon(settings)
+        cls.state = os.path.join(daemon.state_dir, "state")
+        os.mkdir(cls.state)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", cls.state], check=True)
+        cls.addClassCleanup(subprocess.run, ["umount", "-l", cls.state], check=True)
+        return daemon
+
+    @property
+    def filler(self):
+        return os.path.join(self.state, "filler")
+
+    def break_store(self):
+        with open(self.filler, "wb", buffering=0) as filler:
+            try:
+                while filler.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+
+    def mend_store(self):
+        if os.path.exists(self.filler):
+            os.unlink(self.filler)
+
+
+class Postgres(Failing):
+    """The server's processes hang, and are killed while they have something of ours."""
+
+    is_complete = False  # the last commits of a database that crashed may be gone, unless they were synced
+
+    @classmethod
+    def setUpClass(cls):
+        if not cluster.programs():
+            raise unittest.SkipTest("no PostgreSQL here")
+        cls.cluster = cluster.Cluster().start()
+        cls.addClassCleanup(cls.cluster.close)
+        cls.backend = ("store.backend=postgres", f"store.postgres={cls.cluster.connection}")
+        super().setUpClass()
+
+    def break_store(self):
+        self.cluster.signal(signal.SIGSTOP)
+
+    def pull(self):
+        self.cluster.kill()
+
+    def mend_store(self):
+        if self.cluster.server.poll() is not None:
+            self.cluster.start()
+
+
+del Failing  # it is played by its children only
+
+if __name__ == "__main__":
+    main()
