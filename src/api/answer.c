@@ -103,9 +103,6 @@ enum MHD_Result hf_api_answer(struct hf_api_request *request)
 
 	if (request->code)
 		return send_json(request, request->code, hf_api_show_error(request->error, request->message));
-	if (strcmp(pattern, "/readyz") == 0 && !atomic_load(&request->api->is_ready))
-		return send_json(request, 503,
-				 hf_api_show_error("not_ready", "The server is being started."));
 	if (strcmp(pattern, "/") == 0)
 		return send_asset(request, &hf_api_dashboard);
 	if (strcmp(pattern, "/api/v1/openapi.json") == 0)

@@ -208,6 +208,9 @@ static enum MHD_Result serve(struct hf_api_request *request)
 	set_door(api, request->connection, 0);
 	if (atomic_load(&api->is_stopping))
 		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
+	/* Not a question for the loop, which may not run yet. */
+	else if (!request->code && request->route->look == hf_api_look_ready && !atomic_load(&api->is_ready))
+		hf_api_fail(request, 503, "not_ready", "The server is being started.");
 	if (request->code || !request->route->look) {
 		request->stage = HF_API_LOOKED;
 		return hf_api_answer(request);

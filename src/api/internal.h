@@ -187,6 +187,7 @@ char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len);
 void *hf_api_add_row(struct hf_api_request *request, size_t size);
 
 /* look.c, look_lists.c: on the loop */
+int hf_api_look_ready(struct hf_api_request *request);
 int hf_api_look_status(struct hf_api_request *request);
 int hf_api_look_clients(struct hf_api_request *request);
 int hf_api_look_client(struct hf_api_request *request);

@@ -49,6 +49,15 @@ static void add_share(void *user, const struct hf_recovery_share *share)
 	row->n_clients = share->n_clients;
 }
 
+/* Who sends clients here must know when they would be refused. */
+int hf_api_look_ready(struct hf_api_request *request)
+{
+	if (!hf_recovery_can_promise(request->api->options.recovery))
+		hf_api_fail(request, 503, "store_failed",
+			    "The store cannot write, so no lock is granted; the log says why.");
+	return HF_API_DONE;
+}
+
 int hf_api_look_status(struct hf_api_request *request)
 {
 	const struct hf_api_options *options = &request->api->options;

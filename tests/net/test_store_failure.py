@@ -22,6 +22,7 @@ import nlm
 from daemon import Daemon
 from nsm import Host
 from play import Play, main
+from rest import Rest
 from rpc import PATIENCE, call_message, record, result_of
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
@@ -60,9 +61,10 @@ class Failing(Play):
 
     @classmethod
     def setUpClass(cls):
-        cls.settings = (*cls.backend, "recovery.grace=auto", "recovery.window_seconds=3600",
+        cls.settings = (*cls.backend, "api.listen=127.0.0.1:0", "recovery.grace=auto", "recovery.window_seconds=3600",
                         "nsm.allow_mon=any")  # fmt: skip
         super().setUpClass()
+        cls.rest = Rest(cls.daemon)
 
     @classmethod
     def add_host(cls, **how):
@@ -76,6 +78,7 @@ class Failing(Play):
 
     def tearDown(self):
         self.mend_store()
+        self.restart("--clear-store")
         super().tearDown()
 
     def restart(self, *flags):
@@ -142,6 +145,7 @@ class Failing(Play):
         self.assert_held(lock, by=lock.svid)
         self.back()
         self.assert_held(lock, by=lock.svid)
+        self.restart()
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
     def test_wider_repeat(self):
@@ -205,14 +209,20 @@ class Failing(Play):
 
     def test_outage(self):
         kept, gone = self.held(self.a, 0, 5), self.held(self.a, 10, 5)
+        self.assertEqual(self.rest.get("/readyz").status, 200)
         self.fail_with(self.a, self.lock_of(self.a, 20, 5))
+        answer = self.rest.get("/readyz")
+        self.assertEqual((answer.status, answer.json["error"]["code"]), (503, "store_failed"))
+        self.assertEqual(self.rest.get("/healthz").status, 200)
         self.assertEqual(self.b.lock(self.lock_of(self.b, 30, 5)), nlm.S_NOLOCKS)
         self.assertEqual(self.a.unlock(gone), nlm.S_GRANTED, "what frees is served")
         self.assertEqual(self.a.test(self.lock_of(self.a, 30, 5)).stat, nlm.S_GRANTED)
         self.until(lambda: not self.stays_broken or self.log.count(NOT_YET) >= 2, "it tries again")
         self.back()
+        self.assertEqual(self.rest.get("/readyz").status, 200)
         self.assertEqual((self.log.count(CANNOT), self.log.count(BACK)), (1, 1), "one line each")
         new = self.held(self.b, 30, 5)
+        self.restart()
         self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
         self.assertEqual(self.c.lock(self.lock_of(self.c, 40, 5)), nlm.S_GRACE)
         self.assertEqual(self.b.lock(new.but(reclaim=True)), nlm.S_GRANTED)
@@ -224,6 +234,7 @@ class Failing(Play):
         self.fail_with(self.a, undone)
         self.daemon.crash()
         self.mend_store()
+        self.restart()
         self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
         if self.is_complete:
             self.assertEqual(self.a.lock(undone.but(reclaim=True)), nlm.S_GRACE, "it was never his")
