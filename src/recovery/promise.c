@@ -62,7 +62,8 @@ bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise,
 bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client)
 {
 	return !recovery->keeper.has_unsaved &&
-	       client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS) &&
+	       (!client ||
+		client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS)) &&
 	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
 }
 

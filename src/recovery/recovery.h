@@ -128,7 +128,8 @@ struct hf_promise {
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
 			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
-/* The same question without a promise: is everything that this client was given durable by now? */
+/* The same question without a promise: is everything that this client was given durable by now? NULL: the
+ * locks alone. */
 bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client);
 void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */

@@ -5,6 +5,7 @@ What is remembered, the kinds of registration, the restart, and what is evidence
 """
 
 import os
+import signal
 import sys
 import time
 import unittest
@@ -18,7 +19,7 @@ import nsm
 from fakehost import Record
 from nsm import FAIL, NOTIFY, SUCC, Host, Local
 from play import Play, main
-from rpc import PATIENCE, Service
+from rpc import PATIENCE, NoReply, Service, call_message, result_of
 from xdr import Out
 
 NOTHING_NEW = 0.3  # for so long we listen where nothing is to be heard
@@ -182,6 +183,35 @@ class Table(Play):
         self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
         self.until(lambda: not self.in_grace(), "all is reclaimed")
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
+
+    def let_go(self, how):
+        """Something is held and given up again; the answer has come when this returns."""
+        if how == "unshare":
+            share = self.lock_of(self.a, access=2, deny=1)
+            self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+            self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
+            return
+        lock = self.held(self.a)
+        if how == "unlock":
+            self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        elif how == "free_all":
+            self.a.free_all()
+        else:  # cancel: of a grant that is on its way
+            his = self.lock_of(self.b, block=True)
+            self.b.script = self.b.SILENT
+            self.assert_blocked(self.b, his)
+            self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+            self.b.wait_granted(his)
+            self.assertEqual(self.b.cancel(his), nlm.S_GRANTED)
+
+    def test_what_was_given_up_stays_so(self):
+        """The answer means that it is gone: after a crash nobody waits for a reclaim that never comes."""
+        for durability in ("process", "machine"):
+            for how in 2 * ("unlock", "unshare", "free_all", "cancel"):
+                with self.subTest(durability=durability, how=how):
+                    self.let_go(how)
+                    self.restart(store__lock_durability=durability)
+                    self.assertFalse(self.in_grace())
 
     # Three kinds of registration
 
@@ -492,6 +522,32 @@ class Postgres(Table):
         cls.addClassCleanup(cls.cluster.close)
         cls.backend = ("store.backend=postgres", f"store.postgres={cls.cluster.connection}")
         super().setUpClass()
+
+    def test_given_up_is_said_when_it_is_stored(self):
+        for procedure in (nlm.UNLOCK, nlm.UNSHARE, nlm.FREE_ALL):
+            with self.subTest(procedure=procedure):
+                lock = self.held(self.a, access=2, deny=1)
+                self.assertEqual(self.a.share(lock), nlm.S_GRANTED)
+                self.cluster.signal(signal.SIGSTOP)
+                caller = self.a.caller()
+                try:
+                    caller.send(call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure)))
+                    # A turn in which it is done is one in which it would have been said.
+                    if procedure == nlm.UNSHARE:
+                        self.until_heard()
+                    else:
+                        self.until(lambda: self.holder_of(lock) is None, "it is done")
+                    with self.assertRaises(NoReply):
+                        caller.receive(0.01)
+                finally:
+                    self.cluster.signal(signal.SIGCONT)
+                result_of(caller.receive())
+                self.a.free_all()
+
+    def until_heard(self):
+        """What came before on another connection has been read: turns have gone by since."""
+        for _ in range(3):
+            self.in_grace()
 
     def test_database_killed(self):
         """Nothing new is promised while it is away; then everything is as it was."""

@@ -77,6 +77,8 @@ void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
 /* When all that was written so far is durable; what to undo if it cannot be. */
 typedef void (*hf_nlm_undo_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call);
 void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo);
+/* The same after something was given up: else a lock that nobody reclaims would come back after a crash. */
+void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);
 
 /* files.c */
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);

@@ -19,6 +19,7 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
 	struct hf_client *client = NULL;
+	struct hf_nlm_request request;
 	struct hf_nlm_notify notify;
 
 	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
@@ -29,7 +30,10 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(call), client)))
 		if (is_named(client, notify.name))
 			hf_recovery_client_died(nlm->options.recovery, client, "free_all");
-	hf_rpc_reply_void(call);
+	hf_nlm_request_init(&request, nlm, call);
+	request.args.cookie = (struct hf_bytes){ 0 };
+	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
+	hf_nlm_request_deinit(&request);
 }
 
 static bool is_from_this_host(const struct hf_rpc_call *call)

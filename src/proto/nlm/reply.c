@@ -8,7 +8,7 @@ static void put_results(struct hf_xdr_out *out, const struct hf_rpc_header *head
 {
 	if (header->procedure == HF_NLM_SHARE || header->procedure == HF_NLM_UNSHARE)
 		hf_nlm_put_share_res(out, header->version, cookie, stat);
-	else
+	else if (header->procedure != HF_NLM_FREE_ALL) /* which has no results */
 		hf_nlm_put_res(out, header->version, cookie, stat);
 }
 
@@ -56,6 +56,7 @@ struct kept_reply {
 	struct hf_rpc_call *call;
 	enum hf_nlm_stat stat;
 	hf_nlm_undo_fn undo;
+	bool is_release; /* true whether it could be written or not */
 };
 
 static void on_promise(struct hf_promise *promise, bool kept)
@@ -63,7 +64,7 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
 	struct hf_bytes cookie;
 
-	if (!kept) {
+	if (!kept && !reply->is_release) {
 		if (reply->undo)
 			reply->undo(reply->nlm, reply->call);
 		reply->stat = HF_NLM_DENIED_NOLOCKS;
@@ -106,5 +107,28 @@ void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf
 		return;
 	}
 	if (hf_recovery_promise(recovery, &reply->promise, request->client, on_promise))
+		on_promise(&reply->promise, true);
+}
+
+/* He has let go whatever comes; where the store cannot write, it will when it can, and he is told at once. */
+void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat)
+{
+	struct hf_recovery *recovery = request->nlm->options.recovery;
+	struct kept_reply *reply = NULL;
+
+	if (hf_recovery_can_promise(recovery) && !hf_recovery_is_kept(recovery, NULL))
+		reply = malloc(sizeof(*reply));
+	if (!reply) {
+		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+		return;
+	}
+	*reply = (struct kept_reply){
+		.nlm = request->nlm, .call = request->call, .stat = stat, .is_release = true
+	};
+	if (hf_rpc_call_keep(request->call) < 0) {
+		free(reply);
+		return;
+	}
+	if (hf_recovery_promise(recovery, &reply->promise, NULL, on_promise))
 		on_promise(&reply->promise, true);
 }

@@ -71,6 +71,6 @@ void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call)
 		hf_lock_unshare(request.nlm->locks, &request.target, (uint8_t)request.args.share_access,
 				(uint8_t)request.args.share_mode);
 	}
-	hf_nlm_reply(request.nlm, call, request.args.cookie, HF_NLM_GRANTED_STAT);
+	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
 	hf_nlm_request_deinit(&request);
 }

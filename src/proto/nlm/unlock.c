@@ -19,7 +19,7 @@ void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 		else if (request.target.client)
 			hf_nlm_tell(&request, HF_EVENT_UNLOCK);
 	}
-	hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
+	hf_nlm_reply_released(&request, stat);
 	hf_nlm_request_deinit(&request);
 }
 
@@ -42,7 +42,7 @@ void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
 							    request.range, mode) == HF_LOCK_E_HELD)
 			stat = HF_NLM_DENIED;
 	}
-	hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
+	hf_nlm_reply_released(&request, stat);
 	hf_nlm_request_deinit(&request);
 }
 
