@@ -152,50 +152,48 @@ uint64_t hf_store_new_id(struct hf_store *store)
 	return store->next_id++;
 }
 
-int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp)
+/* Room for a new lock or share. NULL in @outp: nothing is to be written, and the ticket is given. */
+static int reserve_new(struct hf_store *store, uint8_t **outp, uint64_t *ticketp)
 {
 	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
-	uint8_t *out;
 	int r = can_write(store, batch);
 
+	*outp = NULL;
 	if (r < 0)
 		return r;
 	if (!keeps_locks(store)) {
 		give_ticket(store, NULL, ticketp);
 		return 0;
 	}
-	out = hf_batch_reserve(batch);
-	if (!out)
-		return hf_trace(-ENOMEM);
-	r = hf_record_encode_lock(out, lock);
-	if (r < 0)
-		return hf_trace(r);
-	hf_batch_add_new(batch, r, lock->id);
+	*outp = hf_batch_reserve(batch);
+	return *outp ? 0 : hf_trace(-ENOMEM);
+}
+
+static int add_new(struct hf_store *store, int length, uint64_t id, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
+
+	if (length < 0)
+		return hf_trace(length);
+	hf_batch_add_new(batch, length, id);
 	give_ticket(store, batch, ticketp);
 	return 0;
 }
 
+int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp)
+{
+	uint8_t *out;
+	int r = reserve_new(store, &out, ticketp);
+
+	return out ? add_new(store, hf_record_encode_lock(out, lock), lock->id, ticketp) : r;
+}
+
 int hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp)
 {
-	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
 	uint8_t *out;
-	int r = can_write(store, batch);
+	int r = reserve_new(store, &out, ticketp);
 
-	if (r < 0)
-		return r;
-	if (!keeps_locks(store)) {
-		give_ticket(store, NULL, ticketp);
-		return 0;
-	}
-	out = hf_batch_reserve(batch);
-	if (!out)
-		return hf_trace(-ENOMEM);
-	r = hf_record_encode_share(out, share);
-	if (r < 0)
-		return hf_trace(r);
-	hf_batch_add_new(batch, r, share->id);
-	give_ticket(store, batch, ticketp);
-	return 0;
+	return out ? add_new(store, hf_record_encode_share(out, share), share->id, ticketp) : r;
 }
 
 static int delete_id(struct hf_store *store, enum hf_record_type type, uint64_t id, uint64_t *ticketp)
