@@ -81,6 +81,11 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
 	return false;
 }
 
+void hf_recovery_hurry(struct hf_recovery *recovery)
+{
+	hf_store_hurry(recovery->store);
+}
+
 void hf_promise_cancel(struct hf_promise *promise)
 {
 	if (promise->link.next)

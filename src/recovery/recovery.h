@@ -128,6 +128,9 @@ struct hf_promise {
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
 			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
+/* Whoever has queued a promise, and has nothing more to do: many that wait need not wait for the end of the
+ * turn. */
+void hf_recovery_hurry(struct hf_recovery *recovery);
 /* The same question without a promise: is everything that this client was given durable by now? NULL: the
  * locks alone. */
 bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client);

@@ -139,6 +139,18 @@ static void rebase(struct hf_rpc_call *call, const uint8_t *from)
 	hf_rpc_call_rewind(call);
 }
 
+/* A short one has its place in the call: most that are kept are short, and many are kept for a moment. */
+static uint8_t *copy_message(struct hf_rpc_call *call)
+{
+	uint8_t *copy = call->small;
+
+	if (call->message.len > sizeof(call->small))
+		copy = call->own = malloc(call->message.len);
+	if (copy)
+		memcpy(copy, call->message.data, call->message.len);
+	return copy;
+}
+
 int hf_rpc_call_keep(struct hf_rpc_call *call)
 {
 	const uint8_t *from = call->message.data;
@@ -148,14 +160,16 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	if (call->connection)
 		call->own = hf_record_take_buffer(&call->connection->reader);
 	if (!call->own) {
-		call->own = malloc(call->message.len);
-		if (!call->own) {
+		uint8_t *copy = copy_message(call);
+
+		if (!copy) {
 			hf_rpc_reply_error(call, HF_RPC_SYSTEM_ERR);
 			return hf_trace(-ENOMEM);
 		}
-		memcpy(call->own, from, call->message.len);
+		call->message.data = copy;
+	} else {
+		call->message.data = call->own;
 	}
-	call->message.data = call->own;
 	rebase(call, from);
 	call->is_kept = true;
 	call->held = call->message.len;
@@ -166,6 +180,12 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 		hf_rpc_port_kept(call->port, call->message.len);
 	}
 	return 0;
+}
+
+void *hf_rpc_call_room(struct hf_rpc_call *call)
+{
+	assert(call->is_kept);
+	return call->room;
 }
 
 void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)

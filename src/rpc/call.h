@@ -41,6 +41,9 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call); /* they begin anew */
 /* Staying: afterwards views of the arguments that were taken before are void; read them again from the
  * start. -ENOMEM: the call was ended with SYSTEM_ERR. */
 int hf_rpc_call_keep(struct hf_rpc_call *call);
+/* Room in a kept call for what its handler must remember until it is ended; nobody clears it. */
+#define HF_RPC_CALL_ROOM 96
+void *hf_rpc_call_room(struct hf_rpc_call *call);
 /* A kept call whose reply will be this long: it counts among what its caller makes us hold. Once at most. */
 void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len);
 

@@ -29,6 +29,8 @@
 #define HF_RPC_MAX_PROGRAMS 16
 #define HF_RPC_MAX_LANES    64
 
+#define HF_RPC_SMALL_MESSAGE 384 /* a LOCK with a long name and sixteen groups */
+
 struct hf_rpc_entry {
 	const struct hf_rpc_program *program;
 	void *service;
@@ -126,7 +128,7 @@ struct hf_rpc_call {
 	struct hf_rpc_port *port;             /* NULL: a connection */
 	struct hf_addr peer;
 	struct hf_addr local;
-	uint8_t *own; /* the message, if it is ours */
+	uint8_t *own; /* the message, if it is ours and not in @small */
 	size_t held;  /* what a kept call counts for */
 	struct hf_xdr_out out;
 	uint8_t *reply;           /* where the reply begins, while it is made */
@@ -141,6 +143,8 @@ struct hf_rpc_call {
 	uint64_t n_read;
 	uint64_t n_written;
 	uint8_t entry;
+	_Alignas(16) uint8_t room[HF_RPC_CALL_ROOM]; /* the handler's */
+	uint8_t small[HF_RPC_SMALL_MESSAGE];
 };
 
 /* call.c */

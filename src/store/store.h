@@ -176,6 +176,9 @@ int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp);
 /* The next state number, as a restart would have it; reached with HF_STORE_CLIENTS. */
 int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *ticketp);
 
+/* Commits before the end of the turn if many writes wait and that takes a moment only, so that those who wait
+ * for them are still in the cache. on_reached or on_failed may be called from here. */
+void hf_store_hurry(struct hf_store *store);
 /* Every write of @kind up to this ticket is as durable as promised. */
 uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind);
 bool hf_store_is_healthy(const struct hf_store *store);

@@ -10,6 +10,8 @@
 /* What may wait for a slow medium. Deletes are let through: there are no more of them than things stored. */
 #define MAX_PENDING ((size_t)256 << 20)
 
+#define MANY 64 /* writes */
+
 static void commit_stream(struct hf_store *store, struct hf_store_stream *stream);
 
 static void on_end_of_turn(struct hf_task *task)
@@ -84,6 +86,17 @@ static void commit_stream(struct hf_store *store, struct hf_store_stream *stream
 	if (store->events->on_commit)
 		batch->started_at = hf_loop_clock(store->loop);
 	store->ops->commit(store, batch);
+}
+
+/* Only where a commit is no more than a write to the page cache: whatever takes longer shall have as much as
+ * there is. */
+void hf_store_hurry(struct hf_store *store)
+{
+	struct hf_store_stream *stream = &store->streams[HF_STORE_LOCKS];
+
+	if (store->state.durability == HF_STORE_PROCESS &&
+	    stream->filling->n_records + stream->filling->n_void >= MANY)
+		commit_stream(store, stream);
 }
 
 void hf_store_batch_done(struct hf_store_batch *batch, int r)

@@ -1,6 +1,4 @@
 /* Replies: at once, or when the store has what they promise. */
-#include <stdlib.h>
-
 #include "proto/nlm/internal.h"
 
 static void put_results(struct hf_xdr_out *out, const struct hf_rpc_header *header, struct hf_bytes cookie,
@@ -50,6 +48,7 @@ void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
 
 /* Replies that wait for the store */
 
+/* In the room of the call. */
 struct kept_reply {
 	struct hf_promise promise;
 	struct hf_nlm *nlm;
@@ -58,6 +57,7 @@ struct kept_reply {
 	hf_nlm_undo_fn undo;
 	bool is_release; /* true whether it could be written or not */
 };
+_Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
 
 static void on_promise(struct hf_promise *promise, bool kept)
 {
@@ -73,62 +73,41 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	cookie = hf_xdr_get_opaque(hf_rpc_call_args(reply->call),
 				   HF_NLM_MAX_NETOBJ); /* first in all arguments */
 	hf_nlm_reply(reply->nlm, reply->call, cookie, reply->stat);
-	free(reply);
+	/* The call is gone, and @reply with it. */
 }
 
-static void give_up(struct hf_nlm_request *request, hf_nlm_undo_fn undo)
-{
-	if (undo) {
-		hf_rpc_call_rewind(request->call);
-		undo(request->nlm, request->call);
-	}
-	hf_nlm_reply(request->nlm, request->call, request->args.cookie, HF_NLM_DENIED_NOLOCKS);
-}
-
-void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo)
+static void keep(struct hf_nlm_request *request, struct kept_reply how, const struct hf_client *client)
 {
 	struct hf_recovery *recovery = request->nlm->options.recovery;
 	struct kept_reply *reply;
 
-	if (hf_recovery_is_kept(recovery, request->client)) {
-		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
-		return;
-	}
-	reply = malloc(sizeof(*reply));
-	if (!reply) {
-		give_up(request, undo);
-		return;
-	}
-	*reply =
-		(struct kept_reply){ .nlm = request->nlm, .call = request->call, .stat = stat, .undo = undo };
-	if (hf_rpc_call_keep(request->call) < 0) {
-		/* The call has been answered SYSTEM_ERR; the client asks again. */
-		free(reply);
-		return;
-	}
-	if (hf_recovery_promise(recovery, &reply->promise, request->client, on_promise))
+	if (hf_rpc_call_keep(request->call) < 0)
+		return; /* it has been answered SYSTEM_ERR; the client asks again */
+	reply = hf_rpc_call_room(request->call);
+	*reply = how;
+	reply->nlm = request->nlm;
+	reply->call = request->call;
+	if (hf_recovery_promise(recovery, &reply->promise, client, on_promise))
 		on_promise(&reply->promise, true);
+	else
+		hf_recovery_hurry(recovery);
+}
+
+void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo)
+{
+	if (hf_recovery_is_kept(request->nlm->options.recovery, request->client))
+		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+	else
+		keep(request, (struct kept_reply){ .stat = stat, .undo = undo }, request->client);
 }
 
 /* He has let go whatever comes; where the store cannot write, it will when it can, and he is told at once. */
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 {
 	struct hf_recovery *recovery = request->nlm->options.recovery;
-	struct kept_reply *reply = NULL;
 
 	if (hf_recovery_can_promise(recovery) && !hf_recovery_is_kept(recovery, NULL))
-		reply = malloc(sizeof(*reply));
-	if (!reply) {
+		keep(request, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
+	else
 		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
-		return;
-	}
-	*reply = (struct kept_reply){
-		.nlm = request->nlm, .call = request->call, .stat = stat, .is_release = true
-	};
-	if (hf_rpc_call_keep(request->call) < 0) {
-		free(reply);
-		return;
-	}
-	if (hf_recovery_promise(recovery, &reply->promise, NULL, on_promise))
-		on_promise(&reply->promise, true);
 }
