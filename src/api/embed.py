@@ -3,7 +3,8 @@
 
     embed.py OUT.c NAME=FILE…
 
-A page's content security policy allows its own inline scripts and styles, by their hash, and nothing else.
+A page's own styles and scripts, files beside it, become part of it: it is one file, and asks for nothing. Its content
+security policy allows these, by their hash, and nothing else.
 """
 import base64
 import hashlib
@@ -12,6 +13,13 @@ import re
 import sys
 
 TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
+
+
+def inline(path, text):
+    """The page with what stands beside it."""
+    beside = lambda name: (path.parent / name).read_text()
+    text = re.sub(r'<link rel="stylesheet" href="([^":]+)">', lambda m: f"<style>\n{beside(m[1])}</style>", text)
+    return re.sub(r'<script src="([^":]+)"></script>', lambda m: f"<script>\n{beside(m[1])}</script>", text)
 
 
 def hashes(text, tag):
@@ -34,7 +42,8 @@ def main():
     parts = ['#include "api/assets.h"\n']
     for name, file in (word.split("=", 1) for word in sys.argv[2:]):
         path = pathlib.Path(file)
-        data = path.read_bytes()
+        text = path.read_text()
+        data = (inline(path, text) if path.suffix == ".html" else text).encode()
         rows = [", ".join(map(str, data[i : i + 24])) for i in range(0, len(data), 24)]
         parts.append(f"static const unsigned char {name}_bytes[] = {{\n\t" + ",\n\t".join(rows) + "\n};\n")
         parts.append(

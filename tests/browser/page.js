@@ -6,8 +6,8 @@ const readline = require("readline");
 async function main() {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-dev-shm-usage"] });
-  let page = null;
-  const faults = [];
+  let page = null, devtools = null;
+  const faults = [], requests = [];
   // Not page.waitForFunction(): that needs eval() in the page, which its policy forbids.
   const has = (selector, text) => page.evaluate(([s, t]) =>
     [...document.querySelectorAll(s)].some(n => n.textContent.includes(t)), [selector, text]);
@@ -21,8 +21,11 @@ async function main() {
       page = await context.newPage();
       page.on("console", m => { if (m.type() === "error") faults.push(m.text()); });
       page.on("pageerror", e => faults.push(String(e)));
+      page.on("request", r => requests.push(r.url().slice(new URL(url).origin.length)));
       page.on("request", r => { if (!r.url().startsWith(new URL(url).origin) && !r.url().startsWith("data:"))
         faults.push(`foreign request: ${r.url()}`); });
+      devtools = await context.newCDPSession(page);
+      await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
       await page.goto(url);
     },
     async wait({ selector, text }) { await until(() => has(selector, text), `${text} in ${selector}`); },
@@ -34,6 +37,14 @@ async function main() {
     async focused() { return page.evaluate(() => document.activeElement.outerHTML.slice(0, 200)); },
     async evaluate({ code }) { return page.evaluate(code); },
     async shot({ path }) { await page.screenshot({ path, fullPage: true }); },
+    // What it cost so far: CPU seconds of its main thread; nodes that are alive, after a collection.
+    async cost() {
+      await devtools.send("HeapProfiler.collectGarbage");
+      const { metrics } = await devtools.send("Performance.getMetrics");
+      return Object.fromEntries(metrics.map(m => [m.name, m.value]));
+    },
+    async tree() { return (await devtools.send("Accessibility.getFullAXTree")).nodes; },
+    async requests() { return requests.splice(0); },
     async faults() { return faults.splice(0); },
   };
   for await (const line of readline.createInterface({ input: process.stdin })) {

@@ -6,68 +6,29 @@
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "net", "lib"))
-
-# pylint: disable=wrong-import-position
-import play
-from play import Play
-from rest import Rest
-
-MODULES = os.environ.get("NODE_PATH") or os.path.join(HERE, "node_modules")
+import chromium
+from chromium import PagePlay
 
 
-class Page:
-    def __init__(self, namespace):
-        with namespace:
-            self.process = subprocess.Popen(["node", os.path.join(HERE, "page.js")], stdin=subprocess.PIPE, text=True,
-                                            stdout=subprocess.PIPE, env={**os.environ, "NODE_PATH": MODULES})  # fmt: skip
-
-    def __getattr__(self, verb):
-        def act(**order):
-            self.process.stdin.write(json.dumps({"do": verb, **order}) + "\n")
-            self.process.stdin.flush()
-            answer = json.loads(self.process.stdout.readline())
-            assert "error" not in answer, f"{verb} {order}: {answer}"
-            return answer["ok"]
-
-        return act
-
-    def close(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-
-
-class Dashboard(Play):
+class Dashboard(PagePlay):
     settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb", "recovery.grace=auto", "recovery.early_end=false",
                 "recovery.window_seconds=30")  # fmt: skip
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.rest = Rest(cls.daemon)
-        cls.page = Page(cls.daemon.namespace)
-        cls.addClassCleanup(cls.page.close)
-
-    def id_of(self, host):
-        return f"nlm:{host.address}:{host.name}"
-
-    def url(self, token=True):
-        return f"http://127.0.0.1:{self.rest.port}/" + (f"#token={self.rest.token}" if token else "")
-
-    def shoot(self, name):
-        folder = os.environ.get("SCREENSHOTS")
-        if folder:
-            self.page.shot(path=os.path.join(folder, f"dashboard-{name}.png"))
+    def show_it_everywhere(self):
+        """In the light, in the dark and on a phone; and back where we were."""
+        page, lock = self.page, self.lock_of(self.c, fh=os.urandom(12))
+        for name, how in (("dark", {"dark": True}), ("phone", {"width": 390, "height": 844}), ("light", {})):
+            page.open(url=self.url(), **how)
+            page.wait(selector="#waiters td", text=self.id_of(self.b))
+            if "SCREENSHOTS" in os.environ:  # a load to be seen
+                page.wait(selector="#rate", text="0")
+                self.assert_granted(self.c, lock)
+                self.c.unlock(lock)
+                page.wait(selector="#latency", text="µs")
+            self.shoot(name)
+        page.wait(selector="#live", text="live")
+        self.assertEqual(page.faults(), [])
 
     def test_a_night_at_the_desk(self):
         page, a, b = self.page, self.id_of(self.a), self.id_of(self.b)
@@ -84,7 +45,7 @@ class Dashboard(Play):
         page.wait(selector="#waiters td", text=b)
         page.wait(selector="#graph title", text=a)
         self.assertIn(f"{b} waits for {a}", page.evaluate(code="document.querySelector('#graph svg').getAttribute('aria-label')"))
-        self.shoot("light")
+        self.show_it_everywhere()
 
         # Filter and sort
         page.fill(selector="#clients-filter", text=self.b.name)
@@ -132,15 +93,6 @@ class Dashboard(Play):
         page.wait(selector="#events li", text="grace has ended")
         page.faults()  # the connections that broke
 
-        page.open(url=self.url(), dark=True)
-        page.wait(selector="#live", text="live")
-        self.shoot("dark")
-        page.open(url=self.url(), width=390, height=844)
-        page.wait(selector="#live", text="live")
-        self.assertLessEqual(page.evaluate(code="document.documentElement.scrollWidth"), 390, "no sideways scrolling")
-        self.shoot("phone")
-        self.assertEqual(page.faults(), [])
-
         # Without the token the page looks, and may not touch
         page.open(url=self.url(token=False))
         self.assert_granted(self.c, self.lock_of(self.c, fh=os.urandom(12)))
@@ -151,9 +103,4 @@ class Dashboard(Play):
 
 
 if __name__ == "__main__":
-    for what, is_there in (("node", shutil.which("node")), ("Chromium", shutil.which("chromium")),
-                           ("playwright-core", os.path.isdir(os.path.join(MODULES, "playwright-core")))):  # fmt: skip
-        if not is_there:
-            print(f"skipped: no {what}")
-            sys.exit(play.SKIPPED)
-    play.main()
+    chromium.main()

@@ -1,0 +1,90 @@
+/* What every other part uses: nodes, texts, the token, and calls to the server. */
+"use strict";
+
+const $ = id => document.getElementById(id);
+
+function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "onclick") node.addEventListener("click", value);
+    else if (value !== null && value !== undefined) node.setAttribute(key, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+/* A text node that does not change costs nothing to keep. */
+function put(id, text, kind) {
+  const node = $(id);
+  if (node.textContent !== text) node.textContent = text;
+  if (kind !== undefined && node.className !== kind) node.className = kind;
+}
+
+/* For those who do not see the page: few words, and only about what matters. */
+let sayLater = 0;
+function say(text) {
+  clearTimeout(sayLater);
+  sayLater = setTimeout(() => put("say", text), 500);
+}
+
+/* Texts */
+
+const count = new Intl.NumberFormat("en");
+const some = (n, noun) => `${count.format(n)} ${noun}${n === 1 ? "" : "s"}`;
+
+function age(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+const since = text => text ? age(Math.max(0, (Date.now() - Date.parse(text)) / 1000)) : "–";
+
+function range(lock) {
+  if (lock.length === 0) return lock.offset === 0 ? "all" : `${lock.offset} to end`;
+  return `${lock.offset} + ${lock.length}`;
+}
+
+const file = lock => lock.file || `handle ${lock.handle.slice(0, 16)}…`;
+
+/* The token comes in the fragment, which is sent to nobody, and leaves the address bar at once. */
+
+let token = sessionStorage.getItem("token") || "";
+
+function takeFragment() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!given) return;
+  token = given;
+  sessionStorage.setItem("token", token);
+  history.replaceState(null, "", location.pathname);
+}
+takeFragment();
+addEventListener("hashchange", takeFragment);
+
+/* Calls */
+
+const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
+
+async function call(method, path) {
+  const response = await fetch(path, { method, headers: headers(), cache: "no-store" });
+  if (path === "/metrics" && response.ok) return response.text();
+  const answer = await response.json();
+  if (response.ok) return answer;
+  const error = new Error(answer.error.message);
+  error.status = response.status;
+  throw error;
+}
+
+function warn(text, wantsToken) {
+  $("banner").hidden = !text;
+  put("banner-text", text || "");
+  $("token-form").hidden = !wantsToken;
+}

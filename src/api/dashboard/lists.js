@@ -1,0 +1,104 @@
+/*
+ * Clients, locks and waiters as the server has them, without asking for all of it all the time.
+ *
+ * An event names a client: that client is asked for again, with its locks. Where too many changed for that, or events
+ * were lost, and from time to time, everything is loaded. Each is done at most so often that it takes a tenth of the
+ * time, so the more there is, the calmer the page.
+ */
+"use strict";
+
+const PAGES = 20, AT_ONCE = 32;
+const statusKind = { active: "good", notified: "good", unreachable: "warn", crashed: "bad" };
+
+const tables = {
+  clients: new Table("clients", { noun: "client", sort: "locks", down: true, keyOf: c => c.id, columns: [
+    { key: "id", title: "Client", kind: "id" },
+    { key: null, title: "Action", act: c => make("button", { class: "act", "aria-label": `Release the locks of ${c.id}`,
+      onclick: () => askRelease(c.id) }, "Release…") },
+    { key: "status", title: "Status", mark: c => statusKind[c.status] },
+    { key: "locks", title: "Locks", kind: "n" }, { key: "waiters", title: "Waiters", kind: "n" },
+    { key: "sm_state", title: "State number", kind: "n" },
+    { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
+    { key: "last_seen", title: "Last seen", kind: "n", text: c => since(c.last_seen) }] }),
+  locks: new Table("locks", { noun: "lock", sort: "client", down: false,
+    keyOf: l => `${l.owner} ${l.handle} ${l.offset} ${l.mode}`, columns: [
+      { key: "share", title: "Share" }, { key: "file", title: "File", kind: "id", text: file },
+      { key: "offset", title: "Range", text: range }, { key: "mode", title: "Mode" },
+      { key: "state", title: "State", mark: l => (l.state === "held" ? "" : "warn") },
+      { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),
+  waiters: new Table("waiters", { noun: "waiter", sort: "waiting_seconds", down: true,
+    keyOf: w => `${w.owner} ${w.handle} ${w.offset} ${w.length}`, columns: [
+      { key: "waiting_seconds", title: "Waiting", kind: "n", text: w => age((performance.now() - w.began) / 1000) },
+      { key: "file", title: "File", kind: "id", text: file }, { key: "offset", title: "Range", text: range },
+      { key: "mode", title: "Mode" }, { key: "client", title: "Client", kind: "id" },
+      { key: "blocked_by_clients", title: "Blocked by", kind: "id",
+        text: w => w.blocked_by_clients[0] || "another waiter" }] }),
+};
+
+const clients = new Map(); /* by id */
+const locks = new Map(); /* by client: its locks */
+const changed = new Set(); /* ids that an event named */
+let isCut = { clients: false, locks: false };
+
+function showLists() {
+  tables.clients.set([...clients.values()], isCut.clients);
+  tables.locks.set([...locks.values()].flat(), isCut.locks);
+}
+
+async function loadAll(name) {
+  const items = [];
+  let cursor = null, page = 0;
+  do {
+    const answer = await call("GET", `/api/v1/${name}?limit=1000${cursor ? `&cursor=${cursor}` : ""}`);
+    items.push(...answer[name]);
+    cursor = answer.next;
+  } while (cursor && ++page < PAGES);
+  return { items, isCut: Boolean(cursor) };
+}
+
+async function loadWaiters() {
+  const { items, isCut } = await loadAll("waiters");
+  for (const waiter of items) waiter.began = performance.now() - 1000 * waiter.waiting_seconds;
+  tables.waiters.set(items, isCut);
+  drawGraph(items);
+}
+
+async function loadLists() {
+  changed.clear(); /* what changes from now on is asked for again */
+  const found = { clients: await loadAll("clients"), locks: await loadAll("locks") };
+  clients.clear();
+  locks.clear();
+  for (const client of found.clients.items) clients.set(client.id, client);
+  for (const lock of found.locks.items)
+    if (locks.has(lock.client)) locks.get(lock.client).push(lock);
+    else locks.set(lock.client, [lock]);
+  isCut = { clients: found.clients.isCut, locks: found.locks.isCut };
+  showLists();
+}
+
+async function loadClient(id) {
+  try {
+    const answer = await call("GET", `/api/v1/clients/${encodeURIComponent(id)}`);
+    clients.set(id, { ...answer, locks: answer.lock_count });
+    if (!answer.has_more_locks) locks.set(id, answer.locks);
+    else return false;
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    clients.delete(id);
+    locks.delete(id);
+  }
+  return true;
+}
+
+/* A few of those that changed, those on the page first. True: all of them are as they are on the server. */
+async function loadChanged() {
+  const seen = [...tables.clients.shown().map(c => c.id), ...tables.locks.shown().map(l => l.client)];
+  const order = [...new Set([...seen.filter(id => changed.has(id)), ...changed])].slice(0, AT_ONCE);
+  let isAll = true;
+  for (const id of order) {
+    changed.delete(id);
+    isAll = await loadClient(id) && isAll;
+  }
+  if (order.length) showLists();
+  return isAll && changed.size === 0;
+}

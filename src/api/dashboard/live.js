@@ -1,0 +1,138 @@
+/* What happens, as it happens; and when to look again. */
+"use strict";
+
+const TOLD = { registered: "registered", unregistered: "unregistered", crash: "crashed", cleanup: "cleaned up",
+  notify: "told of our restart", grace_started: "grace has begun", grace_ended: "grace has ended", lost: "events were lost" };
+const LINES = 200, FLOOD = 1000;
+
+/* Looking: at what changed, soon; at all of it, seldom. Each may take a tenth of the time, but waits no longer than most. */
+
+const TENTH = 10, SOON = 200, LATE = 2000, STATUS = 1000, ALL = 5000, SELDOM = 30000;
+const due = { changed: 0, all: 0, status: 0, wantsAll: true };
+let isBusy = false;
+
+async function timed(act, most, what) {
+  const began = performance.now();
+  const answer = await act();
+  const now = performance.now();
+  due[what] = now + Math.min(most, Math.max(SOON, TENTH * (now - began)));
+  return answer;
+}
+
+async function lookAtAll() {
+  due.wantsAll = false;
+  await timed(async () => { await loadStatus(); await loadWaiters(); await loadLists(); }, SELDOM, "all");
+  due.changed = performance.now() + SOON;
+  due.next = performance.now() + Math.max(ALL, 2 * (due.all - performance.now()));
+}
+
+async function lookAtChanged() {
+  const isAll = await timed(async () => {
+    await loadStatus();
+    await loadWaiters();
+    return loadChanged();
+  }, LATE, "changed");
+  due.wantsAll ||= !isAll;
+}
+
+/* The lists are as they were, but what they hold grows older. */
+async function lookAtStatus() {
+  await loadStatus();
+  tables.clients.drawSoon();
+  tables.waiters.drawSoon();
+}
+
+/* A function to call: it does nothing, the one thing that is due, or waits for the time. */
+async function look() {
+  const now = performance.now();
+  if (isBusy || document.hidden) return;
+  const act = (due.wantsAll || now > due.next) && now >= due.all ? lookAtAll
+    : changed.size && now >= due.changed ? lookAtChanged
+    : now >= due.status ? lookAtStatus : null;
+  if (!act) return;
+  isBusy = true;
+  due.status = now + STATUS;
+  try {
+    await act();
+    if (!$("banner").dataset.order) warn("");
+  } catch (error) {
+    due.wantsAll = true;
+    due.all = performance.now() + STATUS;
+    warn(error.status === 401 ? "The server wants its token: `holdfast dashboard` prints an address that has it."
+      : `The server does not answer: ${error.message}`, error.status === 401);
+  }
+  isBusy = false;
+}
+setInterval(look, 100);
+setInterval(() => { if (!document.hidden) loadMetrics().catch(() => {}); }, 2000);
+document.addEventListener("visibilitychange", () => { due.wantsAll = true; look(); });
+$("token-form").addEventListener("submit", event => {
+  event.preventDefault();
+  token = $("token").value.trim();
+  sessionStorage.setItem("token", token);
+  due.wantsAll = true;
+  due.all = 0;
+  look();
+});
+
+/* Events, over fetch(), because EventSource cannot send the token */
+
+function lineOf(kind, data) {
+  const when = data.time ? new Date(data.time * 1000) : new Date();
+  const parts = [data.client, TOLD[kind], data.result === "failed" ? "failed" : "", data.reason && `(${data.reason})`,
+    data.locks !== undefined ? some(data.locks, "lock") : "", data.lost ? `${data.lost}` : ""].filter(Boolean);
+  const isBad = kind === "crash" || kind === "lost" || data.result === "failed";
+  return make("li", { class: isBad ? "bad" : null },
+    make("time", { datetime: when.toISOString() }, when.toLocaleTimeString()), parts.join(" "));
+}
+
+function take(events) {
+  const lines = [];
+  for (const { kind, text } of events) {
+    /* So many that the lists are loaded whole anyway: then only what is told is worth reading. */
+    if (events.length > FLOOD && !(kind in TOLD)) { due.wantsAll = true; continue; }
+    const data = JSON.parse(text);
+    if (data.client) changed.add(data.client);
+    if (kind === "lost" || kind === "grace_ended" || changed.size > FLOOD) due.wantsAll = true;
+    if (kind in TOLD) lines.push([kind, data]);
+    if (kind === "crash") say(`${data.client} crashed`);
+  }
+  $("events").prepend(...lines.slice(-LINES).reverse().map(([kind, data]) => lineOf(kind, data)));
+  while ($("events").children.length > LINES) $("events").lastChild.remove();
+}
+
+function eventOf(part) {
+  const fields = Object.fromEntries(part.split("\n").map(line => line.split(/: (.*)/s).slice(0, 2)));
+  return { id: Number(fields.id), kind: fields.event, text: fields.data };
+}
+
+let last = 0;
+async function listen() {
+  const s = await loadStatus();
+  if (epoch !== s.epoch) last = 0; /* another life, other numbers */
+  epoch = s.epoch;
+  const response = await fetch(`/api/v1/events?since=${last}`, { headers: headers(), cache: "no-store" });
+  if (!response.ok) throw new Error("no events");
+  put("live", "live", "good");
+  due.wantsAll = true;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    const events = parts.map(eventOf).filter(event => event.kind);
+    if (!events.length) continue;
+    last = (events.findLast(event => event.id)?.id ?? last - 1) + 1;
+    take(events);
+    look();
+  }
+}
+
+(async () => {
+  for (;;) {
+    try { await listen(); } catch { /* tried again below */ }
+    put("live", "not connected, trying again", "bad");
+    await new Promise(done => setTimeout(done, 2000));
+  }
+})();

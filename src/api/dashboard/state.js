@@ -1,0 +1,66 @@
+/* The server at a glance: serving or in grace, its store, its load. */
+"use strict";
+
+const POINTS = 120;
+let graceEnds = 0, isInGrace = null, epoch = null;
+
+function showGrace() {
+  if (graceEnds) put("state", `grace ${Math.max(0, Math.ceil((graceEnds - performance.now()) / 1000))} s`);
+}
+setInterval(showGrace, 250);
+
+async function loadStatus() {
+  const s = await call("GET", "/api/v1/status");
+  put("name", s.name);
+  document.title = `${s.name} – Holdfast`;
+  put("about", `version ${s.version} · up ${age(s.uptime_seconds)} · state number ${s.sm_state}`);
+  graceEnds = s.grace.active ? performance.now() + 1000 * s.grace.ends_in_seconds : 0;
+  $("state").className = s.grace.active ? "warn" : "good";
+  if (s.grace.active) showGrace(); else put("state", "serving");
+  put("state-why", s.grace.active ? `${some(s.grace.unreclaimed, "lock")} still to be reclaimed` : s.grace.reason);
+  if (isInGrace !== null && isInGrace !== s.grace.active)
+    say(s.grace.active ? `The server was restarted; grace ends in ${age(s.grace.ends_in_seconds)}` : "Grace has ended");
+  isInGrace = s.grace.active;
+  put("store", s.store.healthy ? "healthy" : "failing", s.store.healthy ? "good" : "bad");
+  put("store-what", `${s.store.backend}, ${s.store.lock_durability}`);
+  for (const key of ["clients", "locks", "waiters"]) put(`n-${key}`, count.format(s[key]));
+  return s;
+}
+
+/* Load: the difference of two looks at /metrics */
+
+const series = { rate: [], latency: [] };
+let before = null;
+
+function plot(id, values) {
+  const top = Math.max(...values, 1e-9), step = 400 / (POINTS - 1);
+  const points = values.map((v, i) => `${((POINTS - values.length + i) * step).toFixed(1)},${(58 - 54 * v / top).toFixed(1)}`);
+  $(id).replaceChildren(svg("svg", { viewBox: "0 0 400 60", "aria-hidden": "true" },
+    svg("line", { x1: 0, y1: 59, x2: 400, y2: 59, class: "base" }), svg("polyline", { class: "plot", points: points.join(" ") })));
+}
+
+function sumsOf(text) {
+  const sums = { at: performance.now(), calls: 0, n: 0, sum: 0 };
+  for (const line of text.split("\n")) {
+    const value = Number(line.slice(line.lastIndexOf(" ") + 1));
+    if (/^(nsm|nlm|nfs|mount)_requests_total\{/.test(line)) sums.calls += value;
+    if (line.startsWith("nlm_request_duration_seconds_count")) sums.n += value;
+    if (line.startsWith("nlm_request_duration_seconds_sum")) sums.sum += value;
+  }
+  return sums;
+}
+
+async function loadMetrics() {
+  const now = sumsOf(await call("GET", "/metrics"));
+  if (before && now.calls >= before.calls) { /* less than before: the server was restarted */
+    const rate = (now.calls - before.calls) / ((now.at - before.at) / 1000), n = now.n - before.n;
+    const latency = n > 0 ? (now.sum - before.sum) / n : 0;
+    for (const [name, value] of [["rate", rate], ["latency", latency]])
+      series[name] = [...series[name], Math.max(0, value)].slice(-POINTS);
+    put("rate", rate.toFixed(rate < 10 ? 1 : 0));
+    put("latency", n > 0 ? `${(latency * 1e6).toFixed(0)} µs` : "–");
+    plot("rate-plot", series.rate);
+    plot("latency-plot", series.latency);
+  }
+  before = now;
+}
