@@ -35,6 +35,7 @@ typedef void (*hf_api_meter_fn)(void *context, uint32_t program, uint32_t number
 
 struct hf_api_rpc_counts {
 	size_t connections;
+	size_t datagrams; /* calls over UDP that are being served */
 	uint64_t refused;
 	uint64_t replayed;
 	uint64_t n_read;

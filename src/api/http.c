@@ -47,6 +47,7 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
 		*contextp = door;
 		pthread_mutex_lock(&api->lock);
 		hf_list_push_back(&api->doors, &door->link);
+		api->n_doors++;
 		pthread_mutex_unlock(&api->lock);
 		return;
 	}
@@ -54,6 +55,7 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
 		return;
 	pthread_mutex_lock(&api->lock);
 	hf_link_remove(&door->link);
+	api->n_doors--;
 	pthread_mutex_unlock(&api->lock);
 	free(door);
 	*contextp = NULL;
@@ -84,6 +86,16 @@ void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 			shutdown(door->fd, SHUT_RDWR);
 	}
 	pthread_mutex_unlock(&api->lock);
+}
+
+size_t hf_api_count_doors(struct hf_api *api)
+{
+	size_t n;
+
+	pthread_mutex_lock(&api->lock);
+	n = api->n_doors;
+	pthread_mutex_unlock(&api->lock);
+	return n;
 }
 
 /* Requests */

@@ -157,6 +157,7 @@ struct hf_api {
 	struct hf_list waiting; /* (q) requests for the loop */
 	bool is_posted;         /* (q) */
 	struct hf_list doors;   /* (q) */
+	size_t n_doors;         /* (q) */
 	struct hf_task task;
 	struct hf_timer sweep; /* (l) */
 	struct hf_recovery_observer observer;
@@ -169,6 +170,7 @@ int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
 void hf_api_resume(struct hf_api_request *request); /* from the loop: it has looked */
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now);
+size_t hf_api_count_doors(struct hf_api *api);
 
 /* listen.c: sets api->fd and api->port. What is wrong is in the log. */
 int hf_api_listen(struct hf_api *api);

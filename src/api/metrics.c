@@ -201,6 +201,8 @@ static void put_server(FILE *out, const struct hf_api_request *request)
 	put_histogram(out, HF_METRIC_STORE_COMMIT, "", hf_recovery_commits(api->options.recovery));
 	begin(out, HF_METRIC_CONNECTIONS);
 	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tcp", counts.connections);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "udp", counts.datagrams);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "http", hf_api_count_doors(request->api));
 	put_value(out, HF_METRIC_CONNECTIONS_REFUSED, counts.refused);
 	put_value(out, HF_METRIC_CALLS_REPLAYED, counts.replayed);
 	put_value(out, HF_METRIC_LOCK_BYTES, status->locks.bytes);

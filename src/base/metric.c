@@ -65,8 +65,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				     "Time that one commit of the store took." },
 	[HF_METRIC_STORE_FAILURES] = { "holdfast_store_failures_total", HF_METRIC_COUNTER, "",
 				       "Writes of the store that could not be made durable." },
-	[HF_METRIC_CONNECTIONS] = { "holdfast_connections", HF_METRIC_GAUGE, "transport: tcp",
-				    "Connections that are open." },
+	[HF_METRIC_CONNECTIONS] = { "holdfast_connections", HF_METRIC_GAUGE, "transport: tcp, udp, http",
+				    "Connections that are open: of clients, and of operators (http). UDP "
+				    "has none; there it is calls that are being served." },
 	[HF_METRIC_CONNECTIONS_REFUSED] = { "holdfast_connections_refused_total", HF_METRIC_COUNTER, "",
 					    "Connections that were over a limit." },
 	[HF_METRIC_CALLS_REPLAYED] = { "holdfast_calls_replayed_total", HF_METRIC_COUNTER, "",

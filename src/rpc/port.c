@@ -120,6 +120,7 @@ void hf_rpc_port_kept(struct hf_rpc_port *port, size_t len)
 {
 	port->n_kept++;
 	port->kept_bytes += len;
+	atomic_fetch_add_explicit(&port->lane->server->n_datagrams, 1, memory_order_relaxed);
 }
 
 void hf_rpc_port_expect(struct hf_rpc_port *port, size_t len)
@@ -147,6 +148,7 @@ void hf_rpc_port_release(struct hf_rpc_port *port, size_t len)
 {
 	assert(port->n_kept > 0);
 	port->n_kept--;
+	atomic_fetch_sub_explicit(&port->lane->server->n_datagrams, 1, memory_order_relaxed);
 	port->kept_bytes -= len;
 	if (!port->socket && port->n_kept == 0)
 		port_free(port);

@@ -148,6 +148,7 @@ void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_coun
 {
 	*countsp = (struct hf_rpc_counts){
 		.connections = atomic_load_explicit(&server->n_connections, memory_order_relaxed),
+		.datagrams = atomic_load_explicit(&server->n_datagrams, memory_order_relaxed),
 	};
 	for (size_t i = 0; i < server->n_lanes; i++) {
 		const struct hf_rpc_lane *lane = server->lanes[i];

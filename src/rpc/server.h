@@ -70,6 +70,7 @@ void hf_rpc_lane_close(struct hf_rpc_lane *lane);
 /* Sight */
 struct hf_rpc_counts {
 	size_t connections;
+	size_t datagrams; /* calls over UDP, begun and not ended */
 	uint64_t accepted;
 	uint64_t refused; /* over a limit */
 	uint64_t calls;

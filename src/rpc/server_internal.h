@@ -48,6 +48,7 @@ struct hf_rpc_server {
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
 	_Atomic size_t n_connections;
+	_Atomic size_t n_datagrams; /* calls that came so, begun and not ended */
 };
 
 struct hf_rpc_lane {

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""Events and metrics: each is told and counted when it happens and only then; who does not read delays nobody."""
+"""Events: each is told when it happens and only then; who does not read delays nobody."""
 
 import os
-import shutil
-import subprocess
 import sys
 import time
 
@@ -109,99 +107,6 @@ class Told(ApiPlay):
         while readers:
             readers.pop().close()
         Events(self.rest).close()  # those who hung up are forgotten
-
-
-class Counted(ApiPlay):
-    def change(self, act):
-        before = self.rest.metrics()
-        act()
-        after = self.rest.metrics()
-        return {key: after[key] - before.get(key, 0) for key in after if after[key] != before.get(key, 0)
-                and "_bucket" not in key and "_seconds_sum" not in key}  # fmt: skip
-
-    def test_a_lock_moves_what_it_should(self):
-        lock = self.lock_of(self.a)
-        self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(8)))  # known and registered
-        change = self.change(lambda: self.assert_granted(self.a, lock))
-        change.pop("holdfast_lock_table_bytes", None)
-        change = {key: value for key, value in change.items() if "holdfast_store_commit" not in key}
-        self.assertEqual(
-            change,
-            {'nlm_requests_total{procedure="LOCK",result="GRANTED"}': 1,
-             'nlm_request_duration_seconds_count{procedure="LOCK"}': 1,
-             'nlm_locks_held{share="0"}': 1},
-        )  # fmt: skip
-        change = self.change(lambda: self.assert_denied(self.b, self.lock_of(self.b)))
-        self.assertEqual(change['nlm_requests_total{procedure="LOCK",result="DENIED"}'], 1)
-        change = self.change(lambda: self.assert_blocked(self.b, self.lock_of(self.b)))
-        self.assertEqual(change["nlm_waiters"], 1)
-        self.assertEqual(change['nlm_requests_total{procedure="LOCK",result="BLOCKED"}'], 1)
-        self.assertEqual(change["nsm_clients_registered"], 1)
-
-        def hand_over():
-            self.a.unlock(lock)
-            self.b.wait_granted(lock)
-            end = time.monotonic() + 5
-            while self.rest.metrics()['nlm_grants_total{result="told"}'] == told and time.monotonic() < end:
-                time.sleep(0.01)
-
-        told = self.rest.metrics()['nlm_grants_total{result="told"}']
-        change = self.change(hand_over)
-        self.assertEqual(change['nlm_grants_total{result="told"}'], 1)
-        self.assertEqual(change["nlm_waiters"], -1)
-        self.assertNotIn('nlm_locks_held{share="0"}', change, "one goes, one comes")
-
-    def test_a_crash_and_a_notice(self):
-        self.assert_granted(self.c, self.lock_of(self.c))
-        client = self.id_of(self.c)
-        locks = self.rest.get(f"/api/v1/clients/{client}").json["lock_count"]
-
-        def notify():
-            self.c.notices.items.clear()
-            self.rest.call("POST", f"/api/v1/notify?client={client}", token=True)
-            self.c.notices.wait()
-            self.rest.wait("/api/v1/status", lambda s: s["notifications"]["in_flight"] == 0)
-
-        change = self.change(notify)
-        self.assertEqual(change['nsm_notifications_total{result="started"}'], 1)
-        self.assertEqual(change['nsm_notifications_total{result="success"}'], 1)
-        self.assertEqual(change["nsm_notification_duration_seconds_count"], 1)
-        change = self.change(lambda: self.rest.call("DELETE", f"/api/v1/clients/{client}", token=True))
-        self.assertEqual(change["nsm_crashes_detected_total"], 1)
-        self.assertEqual(change["nsm_crash_cleanups_total"], 1)
-        self.assertEqual(change["nsm_locks_cleaned_on_crash_total"], locks)
-
-    def test_connections(self):
-        self.assertGreaterEqual(self.rest.metrics()['holdfast_connections{transport="tcp"}'], 0)
-
-    def test_every_metric_of_the_contract_is_there(self):
-        text = self.rest.get("/metrics").body.decode()
-        for name in ("nsm_requests_total nsm_request_duration_seconds nsm_clients_registered nsm_notifications_total "
-                     "nsm_notification_duration_seconds nsm_crashes_detected_total nsm_crash_cleanups_total "
-                     "nsm_locks_cleaned_on_crash_total nlm_requests_total nlm_request_duration_seconds nlm_locks_held "
-                     "nlm_waiters nlm_grants_total nfs_requests_total nfs_request_duration_seconds nfs_bytes_total "
-                     "holdfast_grace_active holdfast_store_commit_seconds holdfast_connections").split():  # fmt: skip
-            self.assertIn(f"# TYPE {name} ", text)
-            self.assertIn(f"# HELP {name} ", text)
-
-    def test_promtool_takes_it(self):
-        promtool = shutil.which("promtool")
-        if not promtool:
-            self.skipTest("no promtool (Debian package prometheus)")
-        self.assert_granted(self.a, self.lock_of(self.a))
-        text = self.rest.get("/metrics").body
-        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, b""), done.stdout)
-
-
-class Uncounted(ApiPlay):
-    settings = ("api.listen=127.0.0.1:0", "metrics.enabled=false")
-    n_hosts = 1
-
-    def test_nothing_is_counted(self):
-        self.assert_granted(self.a, self.lock_of(self.a))
-        answer = self.rest.get("/metrics")
-        self.assertEqual((answer.status, answer.code), (404, "not_found"))
 
 
 if __name__ == "__main__":

@@ -730,6 +730,7 @@ static void test_kept_limit_udp(void **state)
 		rig_sendto(udp, HOME, rig.udp, buffer,
 			   rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, &i, 4));
 	rig_wait_kept(&rig, 32);
+	assert_int_equal(rig_counts(&rig).datagrams, 32);
 	rig_sendto(udp, HOME, rig.udp, buffer, rig_call(buffer, 100, RIG_PROGRAM, RIG_VOID, NULL, 0));
 	rig_release(&rig, 32);
 	for (uint32_t i = 0; i < 32; i++) {
@@ -742,6 +743,7 @@ static void test_kept_limit_udp(void **state)
 	}
 	rig_sendto(udp, HOME, rig.udp, buffer, rig_call(buffer, 101, RIG_PROGRAM, RIG_VOID, NULL, 0));
 	rig_expect_words(udp, (uint32_t[]){ 101, 1, 0, 0, 0, 0 }, 6);
+	assert_int_equal(rig_counts(&rig).datagrams, 0);
 	close(udp);
 	rig_stop(&rig);
 }
