@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "daemon/config.h"
+#include "daemon/config_secret.h"
 #include "daemon/config_value.h"
 #include "daemon/options.h"
 
@@ -42,6 +43,21 @@ static void print_help(FILE *out, const char *indent, const struct hf_option *op
 	print_comment(out, indent, help);
 }
 
+/* What is printed ends up in tickets and chats. */
+static void print_value(FILE *out, const void *field, const struct hf_option *option)
+{
+	char shown[8192]; /* the longest value, and more stars than it has room for */
+	const char *text = shown;
+
+	if (option->has_secrets && hf_config_hide_secrets(*(char *const *)field, shown, sizeof(shown))) {
+		fprintf(out, "  # The password is hidden; put it back before you use this.\n");
+		field = &text;
+	}
+	fprintf(out, "  %s: ", option->key);
+	hf_config_value_print(field, option, out);
+	putc('\n', out);
+}
+
 static void print_section(FILE *out, const struct hf_option_section *section, const struct hf_config *config)
 {
 	fprintf(out, "%s:\n", section->name);
@@ -51,9 +67,7 @@ static void print_section(FILE *out, const struct hf_option_section *section, co
 		if (!hf_option_in_section(option, section))
 			continue;
 		print_help(out, "  ", option);
-		fprintf(out, "  %s: ", option->key);
-		hf_config_value_print(hf_config_field_const(config, option), option, out);
-		putc('\n', out);
+		print_value(out, hf_config_field_const(config, option), option);
 	}
 }
 

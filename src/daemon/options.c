@@ -86,7 +86,10 @@ const struct hf_option hf_options[] = {
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },
 	{ "store", "postgres", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 4096, AT(store.postgres),
-	  .help = "The libpq connection string; required where backend is postgres." },
+	  .has_secrets = true,
+	  .help = "The libpq connection string; required where backend is postgres. A password is better "
+		  "kept "
+		  "in a passfile." },
 	{ "store", "lock_durability", HF_OPTION_WORD, .preset = "process", .words = durability_words,
 	  AT(store.lock_durability),
 	  .help = "What a granted lock survives: none, the death of the daemon (process), or power loss "

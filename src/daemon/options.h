@@ -38,6 +38,7 @@ struct hf_option {
 	const char *const *words; /* ends with NULL */
 	size_t offset;            /* in struct hf_config; of "exports" in struct hf_config_export */
 	bool is_live;             /* SIGHUP may change it */
+	bool has_secrets;         /* a connection string: shown without its passwords */
 	const char *help;         /* one sentence */
 };
 

@@ -564,7 +564,7 @@ static void test_print_loads_again(void **state)
 		"exports:\n"
 		"- {path: /tmp, clients: [any, 10.1.2.3/8], local_locks: on, anon_uid: 4294967294}\n"
 		"- {path: /usr, name: \"/u: - # 'x' \\\"y\\\"\", access: ro, squash: none, secure: yes}\n"
-		"store: {postgres: \"host=db password='*&!%@`'\", lock_durability: machine}\n"
+		"store: {postgres: \"host=db user='*&!%@`'\", lock_durability: machine}\n"
 		"recovery: {early_end: no, grace: never}\n"
 		"api: {listen: ''}\n");
 	char *first = print(config), *second;
@@ -586,6 +586,19 @@ static void test_print_loads_again(void **state)
 	free(second);
 	hf_config_free(config);
 	hf_config_free(again);
+}
+
+static void test_print_hides_passwords(void **state)
+{
+	struct hf_config *config = load_good("store: {postgres: 'host=db password=hunter2 dbname=locks'}\n");
+	char *text = print(config);
+
+	assert_null(strstr(text, "hunter2"));
+	assert_non_null(strstr(text, "postgres: \"host=db password=*** dbname=locks\""));
+	assert_non_null(strstr(text, "  # The password is hidden;"));
+	assert_string_equal(config->store.postgres, "host=db password=hunter2 dbname=locks");
+	free(text);
+	hf_config_free(config);
 }
 
 static void test_print_shows_every_key(void **state)
@@ -654,6 +667,7 @@ int main(void)
 		cmocka_unit_test(test_file_that_cannot_be_read),
 		cmocka_unit_test(test_error_that_does_not_fit_is_cut),
 		cmocka_unit_test(test_print_loads_again),
+		cmocka_unit_test(test_print_hides_passwords),
 		cmocka_unit_test(test_print_shows_every_key),
 		cmocka_unit_test(test_fixed_changes),
 		cmocka_unit_test(test_free_of_nothing),
