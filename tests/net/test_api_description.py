@@ -1,14 +1,10 @@
 #!/usr/bin/env python3
-"""openapi.json against the real routes and answers; contrib/ against the real metrics; a scrape by a real Prometheus."""
+"""openapi.json against the real routes and answers."""
 
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -76,58 +72,6 @@ class Described(Play):
             self.assertEqual(answer.status, 200, path)
             self.check(content["application/json"]["schema"], answer.json, path)
         self.check({"$ref": "#/components/schemas/Error"}, self.rest.get("/nowhere").json, "error")
-
-    def test_contrib_knows_only_real_metrics(self):
-        names = set(re.findall(r"^# TYPE (\S+) ", self.rest.get("/metrics").body.decode(), re.M))
-        for path in ("contrib/prometheus/holdfast.rules.yml", "contrib/grafana/holdfast.json"):
-            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-                used = set(re.findall(r"\b((?:nsm|nlm|nfs|mount|holdfast)_[a-z_]+[a-z])\{?", file.read()))
-            used = {re.sub("_bucket$", "", name) for name in used}
-            self.assertTrue(used)
-            self.assertLessEqual(used, names, path)
-
-    def test_promtool_takes_the_rules(self):
-        promtool = shutil.which("promtool")
-        if not promtool:
-            self.skipTest("no promtool")
-        folder = os.path.join(ROOT, "contrib/prometheus")
-        for words in (["check", "rules", "holdfast.rules.yml"], ["test", "rules", "holdfast.rules.test.yml"]):
-            done = subprocess.run([promtool, *words], cwd=folder, capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-    def test_a_real_prometheus_scrapes_it(self):
-        prometheus = shutil.which("prometheus")
-        if not prometheus:
-            self.skipTest("no prometheus")
-        self.assert_granted(self.a, self.lock_of(self.a))
-        with tempfile.TemporaryDirectory(prefix="hf-prom-") as folder:
-            with open(f"{folder}/p.yml", "w", encoding="utf-8") as file:
-                json.dump({"scrape_configs": [{"job_name": "holdfast", "scrape_interval": "1s", "scrape_timeout": "1s",
-                           "static_configs": [{"targets": [f"127.0.0.1:{self.rest.port}"]}]}]}, file)  # fmt: skip
-            with self.daemon.namespace:
-                process = subprocess.Popen(
-                    [prometheus, f"--config.file={folder}/p.yml", f"--storage.tsdb.path={folder}/data",
-                     "--web.listen-address=127.0.0.1:9090"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-            try:
-                self.assertGreaterEqual(self.ask_prometheus('sum(nlm_requests_total{procedure="LOCK"})'), 1)
-                self.assertEqual(self.ask_prometheus('up{job="holdfast"}'), 1)
-            finally:
-                process.terminate()
-                process.wait()
-
-    def ask_prometheus(self, query):
-        prometheus = Rest(self.daemon)
-        prometheus.__class__ = type("Prometheus", (Rest,), {"port": 9090})
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            try:
-                found = prometheus.get("/api/v1/query?query=" + urllib.parse.quote(query)).json["data"]["result"]
-                if found:
-                    return float(found[0]["value"][1])
-            except (OSError, ValueError, KeyError):
-                pass
-            time.sleep(0.2)
-        self.fail(f"Prometheus knows nothing of {query}")
 
 
 if __name__ == "__main__":
