@@ -1,45 +1,54 @@
 # bash completion for holdfast(1)
 
+# _holdfast_ask COMMAND KEY: one value a line, of the server that the words so far name
+_holdfast_ask() {
+	local i which=()
+	for ((i = 1; i < cword; i++)); do
+		case ${words[i]} in
+		--server | --state-dir | --token-file) which+=("${words[i]}" "${words[i + 1]}") ;;
+		--server=* | --state-dir=* | --token-file=*) which+=("${words[i]}") ;;
+		esac
+	done
+	holdfast "${which[@]}" --json "$1" 2>/dev/null | sed -n 's/^ *"'"$2"'": "\(.*\)",\{0,1\}$/\1/p'
+}
+
+_holdfast_offer() {
+	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+
 _holdfast_ids() {
-	holdfast --json clients 2>/dev/null | sed -n 's/^ *"id": "\(.*\)",\{0,1\}$/\1/p'
+	_holdfast_offer "$(_holdfast_ask clients id)"
+	__ltrim_colon_completions "$cur"
 }
 
 _holdfast() {
-	local cur prev words cword command='' word
-	_init_completion -n : || return
-	for word in "${words[@]:1:cword-1}"; do
-		case $word in
-		status | clients | locks | waiters | shares | grace | notify | release | events | top | doctor | dashboard)
-			command=$word
-			;;
-		esac
-	done
+	local cur prev words cword split command='' n=0 i
+	_init_completion -s -n : || return
 	case $prev in
 	--state-dir) _filedir -d; return ;;
 	--token-file) _filedir; return ;;
-	--status) mapfile -t COMPREPLY < <(compgen -W 'active notified unreachable crashed' -- "$cur"); return ;;
-	--protocol) mapfile -t COMPREPLY < <(compgen -W 'nlm nsm' -- "$cur"); return ;;
-	--client)
-		mapfile -t COMPREPLY < <(compgen -W "$(_holdfast_ids)" -- "$cur")
-		__ltrim_colon_completions "$cur"
-		return
-		;;
-	--server | --share) return ;;
+	--status) _holdfast_offer 'active notified unreachable crashed'; return ;;
+	--protocol) _holdfast_offer 'nlm nsm'; return ;;
+	--client) _holdfast_ids; return ;;
+	--share) _holdfast_offer "$(_holdfast_ask shares name)"; return ;;
+	--server) return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W '--json --server --state-dir --token-file --client --share --status
-			--protocol --yes --help --version' -- "$cur")
+		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --yes --help --version'
 		return
 	fi
-	case $command in
-	'') mapfile -t COMPREPLY < <(compgen -W 'status clients locks waiters shares grace notify release events top
-		doctor dashboard' -- "$cur") ;;
-	clients | notify | release)
-		mapfile -t COMPREPLY < <(compgen -W "$(_holdfast_ids)" -- "$cur")
-		__ltrim_colon_completions "$cur"
-		;;
-	grace) mapfile -t COMPREPLY < <(compgen -W 'end' -- "$cur") ;;
-	doctor) _known_hosts_real -- "$cur" ;;
+	for ((i = 1; i < cword; i++)); do
+		case ${words[i]} in
+		--server | --state-dir | --token-file | --client | --share | --status | --protocol) ((i++)) ;;
+		-*) ;;
+		*) ((n++)) || command=${words[i]} ;;
+		esac
+	done
+	case $n$command in
+	0) _holdfast_offer 'status clients locks waiters shares grace notify release events top doctor dashboard' ;;
+	1clients | 1notify | 1release) _holdfast_ids ;;
+	1grace) _holdfast_offer end ;;
+	1doctor) _known_hosts_real -- "$cur" ;;
 	esac
 }
 

@@ -1,23 +1,67 @@
 # fish completion for holdfast(1)
-set -l commands status clients locks waiters shares grace notify release events top doctor dashboard
 
-function __holdfast_ids
-    holdfast --json clients 2>/dev/null | string replace -rf '^ *"id": "(.*)",?$' '$1'
+# The words without options and their values: holdfast itself, a command, its argument
+function __holdfast_words
+    set -l skip 0
+    for word in (commandline -opc)
+        if test $skip = 1
+            set skip 0
+        else if contains -- $word --server --state-dir --token-file --client --share --status --protocol
+            set skip 1
+        else if not string match -q -- '-*' $word
+            echo -- $word
+        end
+    end
+end
+
+function __holdfast_wants_command
+    test (count (__holdfast_words)) -eq 1
+end
+
+function __holdfast_wants_argument
+    set -l words (__holdfast_words)
+    test (count $words) -eq 2; and contains -- $words[2] $argv
+end
+
+# __holdfast_ask COMMAND KEY: the values, of the server that the words so far name
+function __holdfast_ask
+    set -l which
+    set -l words (commandline -opc)
+    for i in (seq (count $words))
+        switch $words[$i]
+            case --server --state-dir --token-file
+                set -a which $words[$i] $words[(math $i + 1)]
+            case '--server=*' '--state-dir=*' '--token-file=*'
+                set -a which $words[$i]
+        end
+    end
+    holdfast $which --json $argv[1] 2>/dev/null | string replace -rf '^ *"'$argv[2]'": "(.*)",?$' '$1'
 end
 
 complete -c holdfast -f
-complete -c holdfast -n "not __fish_seen_subcommand_from $commands" -a "$commands"
-complete -c holdfast -n "__fish_seen_subcommand_from clients notify release" -a "(__holdfast_ids)"
-complete -c holdfast -n "__fish_seen_subcommand_from grace" -a end
-complete -c holdfast -n "__fish_seen_subcommand_from doctor" -a "(__fish_print_hostnames)"
+complete -c holdfast -n __holdfast_wants_command -a status -d "the server at a glance"
+complete -c holdfast -n __holdfast_wants_command -a clients -d "who is out there"
+complete -c holdfast -n __holdfast_wants_command -a locks -d "what is held, and by whom"
+complete -c holdfast -n __holdfast_wants_command -a waiters -d "who waits, and who is in the way"
+complete -c holdfast -n __holdfast_wants_command -a shares -d "what is shared"
+complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period after a restart"
+complete -c holdfast -n __holdfast_wants_command -a notify -d "tell clients of our restart again"
+complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"
+complete -c holdfast -n __holdfast_wants_command -a events -d "what happens, as it happens"
+complete -c holdfast -n __holdfast_wants_command -a top -d "all of it live"
+complete -c holdfast -n __holdfast_wants_command -a doctor -d "what could be wrong"
+complete -c holdfast -n __holdfast_wants_command -a dashboard -d "the address of the page"
+complete -c holdfast -n "__holdfast_wants_argument clients notify release" -a "(__holdfast_ask clients id)"
+complete -c holdfast -n "__holdfast_wants_argument grace" -a end
+complete -c holdfast -n "__holdfast_wants_argument doctor" -a "(__fish_print_hostnames)"
 complete -c holdfast -l json -d "JSON, for scripts"
 complete -c holdfast -l server -x -d "the API"
 complete -c holdfast -l state-dir -x -a "(__fish_complete_directories)" -d "the state directory"
 complete -c holdfast -l token-file -r -F -d "the token"
-complete -c holdfast -l client -x -a "(__holdfast_ids)" -d "only of this client"
-complete -c holdfast -l share -x -d "only in this share"
+complete -c holdfast -l client -x -a "(__holdfast_ask clients id)" -d "only of this client"
+complete -c holdfast -l share -x -a "(__holdfast_ask shares name)" -d "only in this share"
 complete -c holdfast -l status -x -a "active notified unreachable crashed" -d "only these clients"
 complete -c holdfast -l protocol -x -a "nlm nsm" -d "only these clients"
 complete -c holdfast -l yes -d "do not ask"
-complete -c holdfast -l help
-complete -c holdfast -l version
+complete -c holdfast -l help -d "how to call it"
+complete -c holdfast -l version -d "which one it is"

@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 """holdfast, the command line: as a script runs it, in a pipe, and as a person does, on a terminal."""
 
-import fcntl
 import json
 import os
-import pty
 import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -18,43 +14,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 from play import Play, main
 from rpc import PATIENCE
+from terminal import Terminal
 
 HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(os.path.dirname(os.environ.get("HOLDFASTD", "")), "holdfast")
 OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND = range(6)
-
-
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, words, namespace, rows=24, columns=80):
-        self.master, slave = pty.openpty()
-        self.resize(rows, columns)
-        with namespace:
-            self.process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
-        os.close(slave)
-        self.text = ""
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def write(self, text):
-        os.write(self.master, text.encode())
-
-    def wait(self, text):
-        end = time.monotonic() + PATIENCE
-        while text not in self.text:
-            assert time.monotonic() < end, f"no {text!r} in {self.text!r}"
-            if select.select([self.master], [], [], 0.1)[0]:
-                try:
-                    self.text += os.read(self.master, 65536).decode(errors="replace")
-                except OSError:
-                    assert text in self.text, f"it ended: {self.text!r}"
-
-    def end(self):
-        try:
-            return self.process.wait(PATIENCE)
-        finally:
-            os.close(self.master)
 
 
 class Cli(Play):
