@@ -126,6 +126,16 @@ static void obey(int fd, char *line)
 	}
 }
 
+/* A signal that comes when the wait is over already must not be the end of us. */
+static char *next_line(char *line, int size)
+{
+	char *got;
+
+	while (!(got = fgets(line, size, stdin)) && errno == EINTR && !feof(stdin))
+		clearerr(stdin);
+	return got;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction interrupt = { .sa_handler = on_interrupt }; /* no SA_RESTART: the wait ends */
@@ -138,7 +148,7 @@ int main(int argc, char **argv)
 	sigaction(SIGUSR1, &interrupt, NULL);
 	fd = open(argv[1], O_RDWR | O_CREAT, 0666);
 	puts(fd < 0 ? strerrorname_np(errno) : "open");
-	while (fd >= 0 && fgets(line, sizeof(line), stdin)) {
+	while (fd >= 0 && next_line(line, sizeof(line))) {
 		if (!strcmp(line, "close\n")) {
 			close(fd);
 			puts("closed");

@@ -1,6 +1,7 @@
 """A process on a client machine that has one file of the mount open (guest/locker.c), and what it can do."""
 
 import signal
+import time
 
 from guest import PATIENCE
 
@@ -45,6 +46,10 @@ class Process:
         """@what: free, or held MODE START LENGTH."""
         self._expect(what, f"test {mode} {start} {length}")
 
+    def begins(self, order):
+        """Asks, and does not wait for the answer, which is had by gets."""
+        self._tell(order)
+
     def waits(self, start=0, length=0, mode="w"):
         """Begins to wait; its end is had by gets, or interrupts."""
         self._tell(f"wait {mode} {start} {length}")
@@ -52,6 +57,18 @@ class Process:
     def gets(self, what="granted", timeout=PATIENCE):
         answer = self._answer(timeout)
         assert answer == what, f"{self.name}: the wait ended with {answer} instead of {what}"
+
+    def gets_any(self):
+        return self._answer()
+
+    def ends_wait(self):
+        """Interrupts a wait unless it is over by now: granted, or interrupted. Again if need be: a signal that comes before
+        the wait has begun is none."""
+        end = time.monotonic() + PATIENCE
+        while not self.command.has_line() and time.monotonic() < end:
+            self.command.signal(signal.SIGUSR1)
+            self.command.wait_line(1)
+        return self._answer(1)
 
     def still_waits(self):
         assert not self.command.has_line(), f"{self.name}: the wait is over: {self.command.output!r}"

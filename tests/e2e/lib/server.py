@@ -1,13 +1,14 @@
-"""Our side of a play: holdfastd with one export, its API, and what travels on the wire."""
+"""Our side of a play: holdfastd with one export, what its API says, and its machine."""
 
 import os
 import shutil
 import signal
 import subprocess
 import time
+import uuid
 
-from daemon import Daemon, Failed
-from guest import PATIENCE, die_with_parent
+from daemon import Daemon
+from guest import PATIENCE
 from rest import Rest
 
 SETTINGS = (
@@ -16,12 +17,19 @@ SETTINGS = (
     "api.listen=127.0.0.1:0",
     "log.level=debug",
 )
+# No holdfastd outlives its play.
+LEASH = ["setpriv", "--pdeathsig", "KILL"]
+# Another boot of the machine is another boot id to whoever asks the kernel.
+OTHER_BOOT = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+              'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"']  # fmt: skip
 
 
 class Server:
     def __init__(self, program, namespace, settings, note):
         self.note = note
+        self.namespace = namespace
         self.daemon = Daemon(program, namespace, [*SETTINGS, *settings])
+        self.daemon.launcher = LEASH
         self.rest = Rest(self.daemon)
         self.export = os.path.join(self.daemon.state_dir, "export")
         os.mkdir(self.export)
@@ -56,6 +64,38 @@ class Server:
     def close(self):
         self.daemon.close()
 
+    # ---- its machine
+
+    @property
+    def store(self):
+        return os.path.join(self.daemon.state_dir, "state")
+
+    def syncs(self):
+        """What is in the store now is on the disk; what comes later is not, unless holdfastd sees to it."""
+        shutil.rmtree(self.store + ".disk", ignore_errors=True)
+        shutil.copytree(self.store, self.store + ".disk")
+        self.note("server: its machine has written everything back")
+
+    def loses_power(self):
+        """The last state that was synced is all that the next boot finds."""
+        self.is_killed()
+        self.note("server: its machine boots")
+        if os.path.exists(self.store + ".disk"):
+            shutil.rmtree(self.store)
+            os.rename(self.store + ".disk", self.store)
+        path = os.path.join(self.daemon.state_dir, "boot_id")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"{uuid.uuid4()}\n")
+        self.daemon.launcher = [*LEASH, *OTHER_BOOT, path]
+
+    def breaks_connections_of(self, client):
+        """As a reset would, or a router that has lost them."""
+        before = self.rest.metrics()['holdfast_connections{transport="tcp"}']
+        with self.namespace:
+            subprocess.run(["ss", "-tK", "dst", client.address], check=True, stdout=subprocess.DEVNULL)
+        self.wait(f"the connections of {client.name} are broken",
+                  lambda _: self.rest.metrics()['holdfast_connections{transport="tcp"}'] < before)  # fmt: skip
+
     # ---- what the API says
 
     def get(self, what):
@@ -69,7 +109,21 @@ class Server:
 
     @property
     def locks(self):
-        return self.get("locks")["locks"]
+        return self.get("locks?limit=1000")["locks"]
+
+    @property
+    def clients(self):
+        return self.get("clients?limit=1000")["clients"]
+
+    def client(self, address):
+        """The one there, as a client of the lock manager."""
+        (found,) = [one for one in self.clients if one["id"].startswith(f"nlm:{address}:")]
+        return found
+
+    def answers(self, result, program="nlm", procedure="LOCK"):
+        """How many such answers there have been since it started."""
+        name = f'{program}_requests_total{{procedure="{procedure}",result="{result}"}}'
+        return self.rest.metrics().get(name, 0)
 
     def wait(self, what, test, timeout=PATIENCE):
         """Waits until test(self) holds."""
@@ -87,43 +141,18 @@ class Server:
 
         self.wait(f"locks={locks} waiters={waiters}", is_so, timeout)
 
+    def refuses_for_grace(self):
+        """Waits until somebody was."""
+        self.wait("somebody is refused in grace", lambda _: self.answers("DENIED_GRACE_PERIOD") > 0)
+        assert self.status["grace"]["active"], "grace is over already"
+
     def ends_grace(self, timeout=PATIENCE):
         self.wait("grace is over", lambda _: not self.status["grace"]["active"], timeout)
 
     def declares_dead(self, guest):
         """As an operator does, by the API; gives the number of locks that it released."""
-        (client,) = [one for one in self.get("clients")["clients"] if one["address"].startswith(guest.address)]
+        client = self.client(guest.address)
         answer = self.rest.call("DELETE", f"/api/v1/clients/{client['id']}", token=True)
         assert answer.status == 200, f"{answer.status} {answer.body!r}"
         self.note(f"server: DELETE {client['id']}: {answer.json}")
         return answer.json["locks_released"]
-
-
-class Capture:
-    """Everything on the wire, into a file."""
-
-    def __init__(self, namespace, path):
-        self.path = path
-        with namespace, open(os.devnull, "wb") as nothing:
-            self.tcpdump = subprocess.Popen(
-                ["tcpdump", "-i", "wire", "-s", "0", "-U", "--immediate-mode", "-w", path],
-                stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing, preexec_fn=die_with_parent,
-            )  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not os.path.exists(path) or os.path.getsize(path) == 0:
-            if self.tcpdump.poll() is not None or time.monotonic() > end:
-                raise Failed("tcpdump does not start")
-            time.sleep(0.005)
-
-    def stop(self):
-        if self.tcpdump.poll() is None:
-            self.tcpdump.terminate()
-        self.tcpdump.wait()
-
-    def decode(self):
-        """The list of RPC messages, beside it."""
-        if not shutil.which("tshark"):
-            return
-        with open(self.path + ".txt", "wb") as text:
-            subprocess.run(["tshark", "-r", self.path, "-Y", "rpc", "-t", "r"], stdout=text,
-                           stderr=subprocess.DEVNULL, check=False)  # fmt: skip

@@ -6,39 +6,85 @@ new for each play. Of a play that fails, everything said and sent is kept.
 
 import os
 import shutil
+import subprocess
 import time
 import unittest
 
 import netns
-from guest import Gone, Guest, find_accelerator
+from capture import Capture
+from guest import Gone, Guest
 from process import Process
-from server import Capture, Server
+from server import Server
 
 MOUNT = "/mnt"
+IS_LONG = "HF_E2E_LONG" in os.environ
+ROUTER = "10.97.0.1"
+MASQUERADE = b"""
+table ip nat {
+	chain after {
+		type nat hook postrouting priority 100
+		oifname "eth0" masquerade
+	}
+}
+"""
 
 
 class Stage:
-    """What all plays of a run share."""
+    """What all plays of a world share. @machines: the directory of theirs."""
 
-    def __init__(self, program, image, records):
+    def __init__(self, program, image, accelerator, records, machines):
         self.program = program
         self.image = image
+        self.accelerator = accelerator
         self.records = records
-        self.accelerator = os.environ.get("HF_E2E_ACCELERATOR") or find_accelerator(image)
+        self.machines = machines
         self.network = netns.Network()
         self.guests = {}
-        self.times = []
+        self.hosts = {}
+        self.router = None
+        self.reports = []
 
     def guest(self, letter):
         """A machine that answers and has nothing mounted; it may still be booting."""
         guest = self.guests.get(letter)
         if guest is None:
-            directory = os.path.join(self.records, "machine-" + letter)
-            guest = self.guests[letter] = Guest(letter, self.network, self.image, self.accelerator, directory)
+            directory = os.path.join(self.machines, letter)
+            guest = Guest(letter, self.network.server, self.image, self.accelerator, directory)
+            self.guests[letter] = guest
         if guest.is_gone:
             guest.crash()
+            guest.lives_at("wire", f"10.98.0.{guest.number}")
             guest.boot(fresh=True)
         return guest
+
+    def host(self, key):
+        """Another host on the wire, the same one for the same @key: its namespace and number."""
+        if key not in self.hosts:
+            self.hosts[key] = self.network.add_client()
+        return self.hosts[key]
+
+    def make_router(self):
+        """Between the wire and a second one, `lan`, whose hosts all have the router's address outside."""
+        if self.router:
+            return self.router
+        namespace, number = self.host("router")
+        self.network.server.batch(
+            [
+                "link add lan type bridge",
+                "link set lan up",
+                f"link add lan0 type veth peer name lan0 netns {namespace.path}",
+                "link set lan0 master lan up",
+            ]
+        )
+        namespace.batch([f"addr add {ROUTER}/16 dev lan0", "link set lan0 up"])
+        with namespace:
+            with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="ascii") as file:
+                file.write("1")
+            made = subprocess.run(["nft", "-f", "-"], input=MASQUERADE, capture_output=True, check=False)
+        if made.returncode != 0:
+            raise unittest.SkipTest(f"no address translation here: {made.stderr.decode().splitlines()[0]}")
+        self.router = f"10.98.0.{10 + number}"
+        return self.router
 
     def close(self):
         for guest in self.guests.values():
@@ -54,7 +100,7 @@ class Client:
         self.note = note
         self.processes = []
         self.name = guest.name
-        self.address = guest.address
+        self.address = guest.address  # as the server sees it
 
     def does(self, text, **how):
         self.note(f"{self.name}: {text}")
@@ -97,9 +143,20 @@ class Client:
         self.note(f"{self.name}: is back on the wire")
         self.guest.plug()
 
+    def moves_behind(self, router):
+        """To the other wire, where nobody outside can call it."""
+        self.note(f"{self.name}: moves behind {router}")
+        address = f"10.97.0.{self.guest.number}"
+        self.guest.lives_at("lan", address, ROUTER)
+        self.does(f"ip addr flush dev eth0 && ip addr add {address}/16 dev eth0 && ip route add default via {ROUTER}")
+        self.address = router
+
     def tidy(self):
         """Leaves the machine as after a boot, or powers it off."""
         if self.guest.is_gone:
+            return
+        if self.guest.gateway:
+            self.crashes()
             return
         try:
             self.guest.plug()
@@ -120,6 +177,9 @@ class Play(unittest.TestCase):
     stage = None
     settings = ()  # of holdfastd, KEY=VALUE
     is_mounted = True
+    captured = 0  # bytes of each packet, 0: all
+    weight = 1  # the heavy ones come first
+    is_long = False  # not played unless asked for
 
     def note(self, text):
         self.transcript.append(f"{time.monotonic() - self.begun:8.3f} {text}")
@@ -132,7 +192,7 @@ class Play(unittest.TestCase):
         os.makedirs(self.records)
         self.addCleanup(self._keep_records)
         guests = [self.stage.guest(letter) for letter in "ab"]
-        self.capture = Capture(self.stage.network.server, os.path.join(self.records, "wire.pcap"))
+        self.capture = Capture(self.stage.network.server, os.path.join(self.records, "wire.pcap"), self.captured)
         self.addCleanup(self.capture.stop)
         self.server = Server(self.stage.program, self.stage.network.server, self.settings, self.note)
         self.addCleanup(self.server.close)
@@ -162,7 +222,6 @@ class Play(unittest.TestCase):
     def _keep_records(self):
         result = self._outcome.result
         went_wrong = any(test is self for test, _ in result.failures + result.errors) or not self._outcome.success
-        self.stage.times.append((self.id(), time.monotonic() - self.begun, not went_wrong))
         if not went_wrong:
             shutil.rmtree(self.records)
             return
@@ -173,16 +232,14 @@ class Play(unittest.TestCase):
             if os.path.exists(console):
                 shutil.copy(console, os.path.join(self.records, f"{guest.name}.console"))
         self.capture.decode()
-        print(f"\n    see {self.records}")
+        self.stage.reports.append(f"see {self.records}")
 
     def report(self, text):
         """A measurement, for the reader of the run."""
         self.note(text)
-        print(f"\n    {text} ", end="", flush=True)
+        self.stage.reports.append(text)
 
     def third_host(self):
         """A third host on the wire: its namespace and address."""
-        namespace, number = self.stage.network.add_client()
+        namespace, number = self.stage.host("third")
         return namespace, f"10.98.0.{10 + number}"
-
-

@@ -28,6 +28,7 @@ class Daemon:
         self.state_dir = tempfile.mkdtemp(prefix="hf-net-")
         self.log_path = os.path.join(self.state_dir, "log")
         self.process = None
+        self.launcher = []  # words before the program, which they exec
 
     @property
     def ports_file(self):
@@ -39,7 +40,7 @@ class Daemon:
             return log.read()
 
     def start(self, *more, flags=()):
-        words = [self.program, *flags, "--set", f"server.state_dir={self.state_dir}/state"]
+        words = [*self.launcher, self.program, *flags, "--set", f"server.state_dir={self.state_dir}/state"]
         for setting in [*self.settings, *more]:
             words += ["--set", setting]
         with self.open_log() as log, self.namespace:

@@ -1,0 +1,39 @@
+"""What travels on the wire of a play."""
+
+import os
+import shutil
+import subprocess
+import time
+
+from daemon import Failed
+from guest import PATIENCE, die_with_parent
+
+
+class Capture:
+    """Everything on the wire, into a file; @size: so much of each packet, 0 for all."""
+
+    def __init__(self, namespace, path, size=0):
+        self.path = path
+        with namespace, open(os.devnull, "wb") as nothing:
+            self.tcpdump = subprocess.Popen(
+                ["tcpdump", "-i", "wire", "-s", str(size), "-U", "--immediate-mode", "-w", path],
+                stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing, preexec_fn=die_with_parent,
+            )  # fmt: skip
+        end = time.monotonic() + PATIENCE
+        while not os.path.exists(path) or os.path.getsize(path) == 0:
+            if self.tcpdump.poll() is not None or time.monotonic() > end:
+                raise Failed("tcpdump does not start")
+            time.sleep(0.005)
+
+    def stop(self):
+        if self.tcpdump.poll() is None:
+            self.tcpdump.terminate()
+        self.tcpdump.wait()
+
+    def decode(self):
+        """The list of RPC messages, beside it."""
+        if not shutil.which("tshark"):
+            return
+        with open(self.path + ".txt", "wb") as text:
+            subprocess.run(["tshark", "-r", self.path, "-Y", "rpc", "-t", "r"], stdout=text,
+                           stderr=subprocess.DEVNULL, check=False)  # fmt: skip
