@@ -15,7 +15,7 @@ class Hostname(Play):
         bob.locks(0, 10)
         bob.is_denied(20, 1)
         self.server.is_killed_and_starts()
-        self.server.ends_grace(timeout=30)
+        self.server.ends_grace()
         self.server.has(locks=2)
         bob.is_denied(20, 1)
         eve.closes()
@@ -58,7 +58,7 @@ class OneName(Play):
         self.ada.locks(0, 10)
         self.bob.locks(10, 10)
         self.server.is_killed_and_starts()
-        self.server.ends_grace(timeout=30)
+        self.server.ends_grace()
         self.server.has(locks=2)
         self.ada.is_denied(10, 1)
         self.bob.is_denied(0, 1)
@@ -95,7 +95,7 @@ class Ipv6(Play):
     def test_reclaim(self):
         self.ada.locks()
         self.server.is_killed_and_starts()
-        self.server.ends_grace(timeout=30)
+        self.server.ends_grace()
         self.server.has(locks=1)
         self.bob.is_denied()
 
