@@ -1,11 +1,7 @@
 """What people run on a mount: a repository and a build in it, a database that two machines write to at once."""
 
-import os
-
-from stage import MOUNT, Play
-
-# The tools are on a disk of their own, read-only, in a root that a program needs to find its parts.
-IN = "chroot /tools"
+from stage import MOUNT
+from tools import IN, ToolPlay
 
 AUTHOR = r"""
 git init -q --bare bare.git
@@ -33,21 +29,12 @@ git status --short | wc -l
 """
 
 
-class Programs(Play):
-    def setUp(self):
-        super().setUp()
-        for client in (self.a, self.b):
-            client.does(f"/bin/mount --bind {MOUNT} /tools{MOUNT} && /bin/mount --bind /dev /tools/dev")
-
-    def runs(self, client, name, script, **how):
-        """A script, which it finds in the export."""
-        with open(os.path.join(self.server.export, name), "w", encoding="utf-8") as file:
-            file.write(f"set -e\nexport HOME=/tmp GIT_TEMPLATE_DIR=\ncd {MOUNT}\n{script}")
-        return client.does(f"{IN} sh {MOUNT}/{name}", **how)
+class Programs(ToolPlay):
+    weight = 5
 
     def test_git_clone_and_build(self):
-        self.runs(self.a, "author", AUTHOR, timeout=150)
-        said = self.runs(self.b, "builder", BUILDER, timeout=150)
+        self.a.does(self.script("author", AUTHOR), timeout=240)
+        said = self.b.does(self.script("builder", BUILDER), timeout=240)
         self.assertEqual(said.splitlines()[-1].strip(), "42", "41 objects and the program are new, and nothing else")
 
     def test_sqlite_from_two_clients(self):
@@ -55,15 +42,11 @@ class Programs(Play):
         database = f"{MOUNT}/base"
         rounds = 15
         self.a.does(f"{IN} sqlite3 {database} 'PRAGMA journal_mode=DELETE; CREATE TABLE t (who TEXT, n INTEGER)'")
-        writers = [
-            client.guest.start(
-                f"for i in $(seq {rounds}); do {IN} sqlite3 {database} "
-                f"\".timeout 60000\" \"INSERT INTO t VALUES ('{client.name}', $i)\" || exit 1; done"
-            )
-            for client in (self.a, self.b)
-        ]
-        for writer in writers:
-            self.assertEqual(writer.end(timeout=150), 0, writer.output)
+        self.together(**{
+            who: f"for i in $(seq {rounds}); do {IN} sqlite3 {database} "
+                 f"'.timeout 120000' \"INSERT INTO t VALUES ('{who}', $i)\" || exit 1; done"
+            for who in ("a", "b")
+        })  # fmt: skip
         for client in (self.a, self.b):
             said = client.does(f"{IN} sqlite3 {database} 'PRAGMA integrity_check; SELECT who, count(*) FROM t GROUP BY 1'")
-            self.assertEqual(said.split(), ["ok", f"clienta|{rounds}", f"clientb|{rounds}"])
+            self.assertEqual(said.split(), ["ok", f"a|{rounds}", f"b|{rounds}"])
