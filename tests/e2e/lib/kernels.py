@@ -1,0 +1,73 @@
+"""A kernel client of a storm: a few processes on it that lock and wait."""
+
+import time
+
+from guest import Gone
+from ledger import FILES, SLOT, Actor
+
+N_PROCESSES = 2  # for each file
+
+
+class Kernel(Actor):
+    def __init__(self, client, ledger, seed):
+        super().__init__(client.name, ledger, seed)
+        self.client = client
+        self.counts = {"locked": 0, "granted": 0, "refused": 0, "interrupted": 0, "reboots": 0}
+        self.shall_reboot = False
+        self.open_all()
+
+    def open_all(self):
+        self.processes = {
+            f"{self.name}/{file}.{n}": (file, self.client.opens(file)) for file in FILES for n in range(N_PROCESSES)
+        }
+
+    def act(self):
+        owner = self.random.choice(list(self.processes))
+        file, process = self.processes[owner]
+        mine = self.ledger.of(owner)
+        key = (file, self.pick()[1])
+        if mine and self.random.random() < 0.45:
+            key = self.random.choice(list(mine))
+            self.ledger.give(owner, key)
+            process.unlocks(key[1] * SLOT, SLOT)
+        elif key not in mine:
+            exclusive = self.random.random() < 0.6
+            self.asks(owner, process, key, exclusive)
+        time.sleep(self.random.uniform(0, 0.05))
+
+    def asks(self, owner, process, key, exclusive):
+        may_wait = self.random.random() < 0.5
+        process.begins(f"{'wait' if may_wait else 'set'} {'w' if exclusive else 'r'} {key[1] * SLOT} {SLOT}")
+        end = time.monotonic() + self.random.uniform(0.2, 4)
+        # Interrupted at the end; only if somebody waits: a signal changes nothing for one who was told to ask later.
+        while may_wait and time.monotonic() < end and not process.command.has_line():
+            time.sleep(0.01)
+        answer = process.ends_wait() if may_wait else process.gets_any()
+        if answer == "granted":
+            self.ledger.take(owner, key, exclusive)
+            self.counts["granted" if may_wait else "locked"] += 1
+        elif answer in ("denied", "interrupted", "EDEADLK"):
+            self.counts["interrupted" if answer == "interrupted" else "refused"] += 1
+        else:
+            self.ledger.wrong(f"{owner}: {key}: {answer}")
+
+    # ---- what must be done
+
+    def reboot(self):
+        self.shall_reboot = True
+
+    def attend(self):
+        if not self.shall_reboot:
+            return False
+        self.shall_reboot = False
+        self.ledger.give_all(lambda owner: owner.startswith(self.name + "/"))
+        self.client.crashes()
+        try:
+            self.client.boots()
+        except Gone:
+            if not self.is_over:
+                raise
+        self.client.mounts()
+        self.open_all()
+        self.counts["reboots"] += 1
+        return True
