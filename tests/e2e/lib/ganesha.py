@@ -1,0 +1,81 @@
+"""nfs-ganesha with what it needs beside it, as a host that is killed and started as a whole."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+from guest import PATIENCE, die_with_parent
+
+CONFIG = """
+NFS_CORE_PARAM {{ Protocols = 3; Enable_NLM = true; Enable_RQUOTA = false; mount_path_pseudo = true; }}
+NFSv4 {{ RecoveryBackend = fs; RecoveryRoot = /var/lib/nfs/ganesha; }}
+EXPORT {{ Export_Id = 1; Path = {export}; Pseudo = /data; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
+  Protocols = 3; FSAL {{ Name = VFS; }} }}
+LOG {{ Default_Log_Level = EVENT; }}
+"""
+HOST = """
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /run
+mkdir /run/rpcbind /run/ganesha
+mount --bind {base}/nfs /var/lib/nfs
+rpcbind -f -w &
+until rpcinfo -p 127.0.0.1 >/dev/null 2>&1; do sleep 0.05; done
+rpc.statd -F --no-notify &
+until rpcinfo -u 127.0.0.1 100024 1 >/dev/null 2>&1; do sleep 0.05; done
+sm-notify
+exec ganesha.nfsd -F -f {base}/conf -L {base}/log -p /run/ganesha/pid
+"""
+
+
+def why_not():
+    return None if shutil.which("ganesha.nfsd") else "nfs-ganesha is not installed"
+
+
+class Ganesha:
+    def __init__(self, namespace, note):
+        self.namespace = namespace
+        self.note = note
+        self.base = tempfile.mkdtemp(prefix="hf-ganesha-")
+        os.chmod(self.base, 0o755)
+        for name in ("export", "nfs", "nfs/sm", "nfs/sm.bak", "nfs/ganesha"):
+            os.mkdir(os.path.join(self.base, name))
+        os.chmod(os.path.join(self.base, "export"), 0o1777)
+        for name in ("nfs", "nfs/sm", "nfs/sm.bak"):
+            shutil.chown(os.path.join(self.base, name), "statd", "nogroup")
+        with open(os.path.join(self.base, "conf"), "w", encoding="utf-8") as file:
+            file.write(CONFIG.format(export=os.path.join(self.base, "export")))
+        self.process = None
+        self.killed_at = None
+
+    def starts(self):
+        self.note("ganesha: starts")
+        with self.namespace, open(os.devnull, "wb") as nothing:
+            self.process = subprocess.Popen(
+                ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c",
+                 HOST.format(base=self.base)],
+                stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing, preexec_fn=die_with_parent,
+            )  # fmt: skip
+        end = time.monotonic() + PATIENCE
+        while not self._serves():
+            assert self.process.poll() is None and time.monotonic() < end, "ganesha does not start"
+            time.sleep(0.02)
+
+    def _serves(self):
+        with self.namespace:
+            return subprocess.run(["rpcinfo", "-t", "127.0.0.1", "100021", "4"], check=False, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL).returncode == 0  # fmt: skip
+
+    def is_killed(self):
+        if self.process and self.process.poll() is None:
+            self.note("ganesha: SIGKILL")
+            self.process.kill()
+            self.process.wait()
+        while self._serves():
+            time.sleep(0.005)
+        self.killed_at = time.monotonic()
+
+    def close(self):
+        self.is_killed()
+        shutil.rmtree(self.base, ignore_errors=True)
