@@ -5,8 +5,8 @@ from stage import Play
 
 class Nat(Play):
     def setUp(self):
-        super().setUp()
         router = self.stage.make_router()
+        super().setUp()
         for client in (self.a, self.b):
             client.unmounts()
             client.moves_behind(router)

@@ -220,6 +220,10 @@ class Play(unittest.TestCase):
         shutil.copy(self.server.daemon.log_path, os.path.join(self.records, "holdfastd.log"))
 
     def _keep_records(self):
+        for guest in self.stage.guests.values():
+            if guest.failed_boots:
+                self.report(f"{guest.name} came up at the {guest.failed_boots + 1}. try")
+                guest.failed_boots = 0
         result = self._outcome.result
         went_wrong = any(test is self for test, _ in result.failures + result.errors) or not self._outcome.success
         if not went_wrong:
@@ -228,9 +232,9 @@ class Play(unittest.TestCase):
         with open(os.path.join(self.records, "transcript"), "w", encoding="utf-8") as file:
             file.write("\n".join(self.transcript) + "\n")
         for guest in self.stage.guests.values():
-            console = os.path.join(guest.directory, "console")
-            if os.path.exists(console):
-                shutil.copy(console, os.path.join(self.records, f"{guest.name}.console"))
+            for console in ("console", "console.failed"):
+                if os.path.exists(os.path.join(guest.directory, console)):
+                    shutil.copy(os.path.join(guest.directory, console), os.path.join(self.records, f"{guest.name}.{console}"))
         self.capture.decode()
         self.stage.reports.append(f"see {self.records}")
 
