@@ -148,15 +148,16 @@ class Client:
         self.note(f"{self.name}: moves behind {router}")
         address = f"10.97.0.{self.guest.number}"
         self.guest.lives_at("lan", address, ROUTER)
-        self.does(f"ip addr flush dev eth0 && ip addr add {address}/16 dev eth0 && ip route add default via {ROUTER}")
+        self.does(f"ip -4 addr flush dev eth0 && ip addr add {address}/16 dev eth0 && ip route add default via {ROUTER}")
         self.address = router
+
+    def moves_back(self):
+        self.guest.lives_at("wire", f"10.98.0.{self.guest.number}")
+        self.guest.run(f"ip -4 addr flush dev eth0 && ip addr add {self.guest.address}/16 dev eth0")
 
     def tidy(self):
         """Leaves the machine as after a boot, or powers it off."""
         if self.guest.is_gone:
-            return
-        if self.guest.gateway:
-            self.crashes()
             return
         try:
             self.guest.plug()
@@ -165,6 +166,8 @@ class Client:
                            timeout=8)  # fmt: skip
             if self.guest.commands:
                 raise Gone("something still runs there")
+            if self.guest.gateway:
+                self.moves_back()
         except (AssertionError, Gone) as error:
             self.note(f"{self.name}: is powered off: {str(error).splitlines()[0]}")
             self.guest.crash()
