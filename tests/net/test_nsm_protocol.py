@@ -49,6 +49,7 @@ class Protocol(Play):
         for host in self.hosts:
             host.drop_callers()
         self.daemon.crash()
+        self.log_restarted = len(self.daemon.log)
         self.daemon.start()
 
     def until(self, test, what):
@@ -56,6 +57,12 @@ class Protocol(Play):
         while not test():
             self.assertLess(time.monotonic(), end, what)
             time.sleep(0.01)
+
+    def local_again(self):
+        """After a restart."""
+        local = Local(self.network.server)
+        self.addCleanup(local.close)
+        return local
 
     # Each procedure over each transport
 
@@ -101,7 +108,8 @@ class Protocol(Play):
         results.end()
         self.restart()
         self.a.statuses.wait()
-        time.sleep(0.3)
+        self.until(lambda: "clients told of our restart" in self.daemon.log[self.log_restarted :], "all are told")
+        self.stage.settle()
         self.assertEqual(len(self.a.statuses.matching()), 1)
 
     def test_simu_crash(self):
@@ -164,13 +172,13 @@ class Protocol(Play):
         found = heard.wait(2)[1]
         self.assertEqual((found.name, found.state, found.priv[0]), ("by-name-2.example.org", 13, 3))
         args = Out().string(my_name).u32(200300).u32(1).u32(16).bytes()
-        local = Local(self.network.server)
-        local.ask(nsm.UNMON_ALL, args)
-        local.close()
+        self.local_again().ask(nsm.UNMON_ALL, args)
         self.b.notify(15)
         self.c.notify(17, name="by-name-2")
-        time.sleep(0.3)
-        self.assertEqual(len(heard.matching()), 2)
+        # What is told to somebody else afterwards shows that these were dealt with.
+        self.assertEqual(nsm.mon(self.local_again().ask, self.a.address, my_name, 200300, 17, bytes(16))[0], SUCC)
+        self.a.notify(19)
+        self.assertEqual([status.state for status in heard.wait(3)], [11, 13, 19])
 
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
         heard = Record()
