@@ -6,11 +6,14 @@ was made inside stays inside.
 """
 
 import ctypes
+import fcntl
 import os
+import struct
 import subprocess
 import threading
 
 CLONE_NEWNET = 0x40000000
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -79,6 +82,15 @@ class Namespace:
             self.fd = -1
 
 
+def tap(namespace, name):
+    """An interface whose other end is in our hands: what is written to it arrives there."""
+    with namespace:
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI))
+    os.set_blocking(fd, False)
+    return fd
+
+
 class Network:
     """A server and its clients on one wire: the server has 10.98.0.1, 10.98.0.2 and fd98::1, fd98::2; client N has
     10.98.0.(10+N) and fd98::(10+N), and the second addresses 10.98.1.(10+N)."""
@@ -95,17 +107,16 @@ class Network:
         lines += [f"addr add {address}/64 dev wire nodad" for address in self.SERVER6]
         self.server.batch(lines)
 
-    def add_client(self):
+    def add_client(self, wire=None):
+        """@wire: a BadWire that carries what goes to and from this client."""
         number = len(self.clients)
         client = Namespace(f"client{number}")
         self.clients.append(client)
-        self.server.batch(
-            [
-                f"link add p{number} type veth peer name eth0 netns {client.path}",
-                f"link set p{number} master wire",
-                f"link set p{number} up",
-            ]
-        )
+        if wire:
+            wire.connect(tap(self.server, f"p{number}"), tap(client, "eth0"))
+        else:
+            self.server.batch([f"link add p{number} type veth peer name eth0 netns {client.path}"])
+        self.server.batch([f"link set p{number} master wire", f"link set p{number} up"])
         client.batch(
             [
                 f"addr add 10.98.0.{10 + number}/16 dev eth0",

@@ -216,18 +216,32 @@ class Stage(threading.Thread):
         self.lock = threading.RLock()
         self.wakers = socket.socketpair()
         self.is_over = False
+        self.settling = []  # who waits until nothing is left to be handled
         self.broken = []  # exceptions in handlers; the play fails with them
         self.selector.register(self.wakers[0], selectors.EVENT_READ, lambda: self.wakers[0].recv(1))
         self.start()
 
     def run(self):
         while not self.is_over:
-            for key, _ in self.selector.select():
+            settling = list(self.settling)
+            ready = self.selector.select(0 if settling else None)
+            if not ready:
+                for event in settling:
+                    self.settling.remove(event)
+                    event.set()
+            for key, _ in ready:
                 with self.lock:
                     try:
                         key.data()
                     except Exception as error:  # pylint: disable=broad-except
                         self.broken.append(error)
+
+    def settle(self):
+        """Returns when all that has arrived so far, at any service, has been handled."""
+        event = threading.Event()
+        self.settling.append(event)
+        self.wakers[1].send(b"x")
+        event.wait(PATIENCE)
 
     def watch(self, sock, on_readable):
         with self.lock:

@@ -1,0 +1,250 @@
+"""A client host of the torture, that locks, unlocks, waits, reclaims and is restarted; and what all of them believe."""
+
+import random
+import threading
+import time
+
+import nlm
+from rpc import NoReply, Refused, call_message, exchange
+
+N_FILES, N_UNITS, UNIT = 3, 6, 10
+SVID = 7
+
+
+class Violation(Exception):
+    pass
+
+
+class Lost(Exception):
+    """No answer: it may have been done or not."""
+
+
+class World:
+    """What the players believe, all of them at one glance."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.held = {}  # (file, unit) -> {player: (exclusive, svid)}
+        self.violations = []
+
+    def take(self, player, key, exclusive, svid):
+        with self.lock:
+            others = {p: x for p, (x, _) in self.held.setdefault(key, {}).items() if p is not player}
+            if others and (exclusive or any(others.values())):
+                self.violations.append(f"I1: {player.host.name} got {key}, which {[p.host.name for p in others]} has")
+            self.held[key][player] = exclusive, svid
+
+    def give(self, player, key):
+        with self.lock:
+            self.held.get(key, {}).pop(player, None)
+
+    def of(self, player):
+        with self.lock:
+            return {key: players[player] for key, players in self.held.items() if player in players}
+
+    def fail(self, text):
+        with self.lock:
+            self.violations.append(text)
+
+
+class Player(threading.Thread):
+    """One client host. Only its own thread sends; grants come in on the stage's.
+
+    A GRANTED is matched as Linux does it: by file, range and owner, among what is waited for now; any other one is
+    denied. Nothing in the protocol tells a GRANTED of an earlier wait, given up meanwhile, from one of this wait. So
+    a host must have dealt with what arrived at its lockd before it goes on after having given up: lockd of Linux is
+    woken as its caller is; here the stage is waited for. On a wire that delays single packets not even that helps,
+    and each request has an owner of its own (@is_wire_bad).
+    """
+
+    def __init__(self, world, host, files, seed, is_wire_bad=False):
+        super().__init__(daemon=True)
+        self.world, self.host, self.files, self.is_wire_bad = world, host, files, is_wire_bad
+        self.random = random.Random(seed)
+        self.state = 3
+        self.was_promised = False
+        self.reclaimed_state = 0  # of the server: all is reclaimed that was held before
+        self.waiting = None  # (key, exclusive, svid), while a grant may come
+        self.is_letting_go = False  # a grant that comes now has crossed with that
+        self.accepted = None  # the last grant, by its cookie
+        self.wants_new_connection = self.has_to_restart = False  # at the next opportunity
+        self.svid = SVID
+        self.guard = threading.Lock()
+        self.pause, self.paused, self.is_over = threading.Event(), threading.Event(), False
+        self.n = dict.fromkeys(("locked", "granted", "reclaimed", "restarts", "refused", "lost", "replays"), 0)
+        host.script = self.on_granted
+
+    # Asking
+
+    def lock_of(self, key, exclusive, svid, **more):
+        file, unit = key
+        return self.host.lock_of(
+            self.files[file], unit * UNIT, UNIT, svid, exclusive=exclusive, state=self.state, **more
+        )  # fmt: skip
+
+    def ask(self, procedure, lock):
+        """One try; Lost where nobody answers, or without a result."""
+        try:
+            message = call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure))
+            return nlm.res_of(procedure, exchange(self.host.caller("tcp"), message, 2)).stat
+        except (OSError, EOFError, NoReply, Refused):
+            self.host.drop_callers()
+            self.n["lost"] += 1
+            raise Lost from None
+
+    def insist(self, procedure, lock):
+        """Until somebody answers; for what may be done twice."""
+        while not self.is_over:
+            try:
+                return self.ask(procedure, lock)
+            except Lost:
+                time.sleep(0.002)
+        return None
+
+    # Doing
+
+    def on_granted(self, heard):
+        key = self.files.index(heard.grant.fh), heard.grant.offset // UNIT
+        with self.guard:
+            if heard.grant.cookie == self.accepted and key in self.world.of(self):
+                return nlm.S_GRANTED  # our answer was lost
+            if not self.waiting or (self.waiting[0], self.waiting[2]) != (key, heard.grant.svid):
+                if not self.is_letting_go and not self.is_wire_bad:
+                    self.world.fail(f"I8: {self.host.name} is told of {key}, for which it does not wait")
+                return nlm.S_DENIED
+            self.world.take(self, *self.waiting)
+            self.waiting, self.accepted = None, heard.grant.cookie
+            self.n["granted"] += 1
+            return nlm.S_GRANTED
+
+    def try_lock(self, block):
+        mine = self.world.of(self)
+        key = self.random.randrange(N_FILES), self.random.randrange(N_UNITS)
+        if key in mine:
+            return
+        exclusive = self.random.random() < 0.7
+        self.svid += self.is_wire_bad
+        svid = self.svid
+        lock = self.lock_of(key, exclusive, svid, block=block)
+        with self.guard:
+            self.waiting = (key, exclusive, svid) if block else None
+        try:
+            stat = self.ask(nlm.LOCK, lock)
+        except Lost:
+            self.give_back(key, svid)
+            return
+        if stat == nlm.S_GRANTED:
+            self.was_promised = True
+            with self.guard:
+                if key not in self.world.of(self):
+                    self.world.take(self, key, exclusive, svid)
+                self.waiting = None
+            self.n["locked"] += 1
+        elif stat == nlm.S_BLOCKED:
+            self.was_promised = True
+            self.wait_for(key, svid)
+        else:
+            with self.guard:
+                self.waiting = None
+            if stat in (nlm.S_GRACE, nlm.S_NOLOCKS):
+                time.sleep(0.003)
+            self.n["refused"] += 1
+
+    def wait_for(self, key, svid):
+        end = time.monotonic() + self.random.uniform(0.001, 0.1)
+        while time.monotonic() < end and self.waiting and not self.is_told():
+            time.sleep(0.001)
+        with self.guard:
+            gave_up = self.waiting is not None
+            self.is_letting_go = gave_up
+            self.waiting = None
+        if gave_up:
+            self.give_back(key, svid)
+
+    def give_back(self, key, svid):
+        """Whether it is held, waited for or neither: afterwards it is neither."""
+        with self.guard:
+            self.waiting, self.is_letting_go = None, True
+        self.world.give(self, key)
+        self.insist(nlm.UNLOCK, self.lock_of(key, True, svid))
+        self.host.stage.settle()
+        self.is_letting_go = False
+
+    def notify(self):
+        while not self.is_over:
+            try:
+                self.host.notify(self.state, transport="tcp", timeout=1)
+                break
+            except (OSError, EOFError, NoReply, Refused):
+                self.host.drop_callers()
+                time.sleep(0.002)
+
+    def restart(self):
+        """The host goes down and comes up again with a new state number, and its sm-notify says so."""
+        with self.guard:
+            self.waiting, self.is_letting_go = None, True
+            for key in self.world.of(self):
+                self.world.give(self, key)
+        self.state += 2
+        self.notify()
+        self.host.stage.settle()
+        self.is_letting_go = False
+        self.n["restarts"] += 1
+
+    def repeat_notice(self):
+        """A replay: it may take nothing."""
+        self.notify()
+        self.n["replays"] += 1
+
+    # Our restart
+
+    def told_state(self):
+        items = self.host.told.matching()
+        return items[-1].state if items else 0
+
+    def is_told(self):
+        return self.told_state() > self.reclaimed_state
+
+    def reclaim(self):
+        state = self.told_state()
+        for key, (exclusive, svid) in self.world.of(self).items():
+            stat = nlm.S_NOLOCKS
+            while stat == nlm.S_NOLOCKS:  # the store cannot write: it will
+                stat = self.insist(nlm.LOCK, self.lock_of(key, exclusive, svid, reclaim=True))
+                if self.told_state() != state or self.is_over:
+                    return  # it was killed again: from the start
+            if stat != nlm.S_GRANTED:
+                self.world.fail(f"I4: {self.host.name} may not have {key} again: {stat}")
+                self.world.give(self, key)
+            self.n["reclaimed"] += 1
+        self.reclaimed_state = state
+
+    def run(self):
+        try:
+            while not self.is_over:
+                if self.is_told():
+                    self.reclaim()
+                elif self.pause.is_set():
+                    self.paused.set()
+                    time.sleep(0.002)
+                else:
+                    self.paused.clear()
+                    self.act()
+        except Exception as error:  # pylint: disable=broad-except
+            self.world.fail(f"{self.host.name}: {error!r}")
+
+    def act(self):
+        dice, mine = self.random.random(), self.world.of(self)
+        if self.wants_new_connection:
+            self.wants_new_connection = False
+            self.host.drop_callers()
+        if dice < 0.02 or self.has_to_restart:
+            self.restart()
+            self.has_to_restart = False
+        elif dice < 0.03 and self.state > 3:
+            self.repeat_notice()
+        elif dice < 0.4 and mine:
+            key = self.random.choice(list(mine))
+            self.give_back(key, mine[key][1])
+        else:
+            self.try_lock(block=self.random.random() < 0.4)
