@@ -150,6 +150,8 @@ static void copy_lock(struct hf_api_request *request, const struct hf_lock_view 
 	struct hf_api_lock_row *row = hf_api_add_row(request, sizeof(*row));
 	struct hf_bytes share = hf_recovery_share_name(request->api->options.recovery, view->who.share);
 	uint64_t now = hf_loop_now(request->api->options.loop);
+	uint8_t room[HF_LOCK_HANDLE_MAX];
+	struct hf_bytes handle;
 
 	if (!row)
 		return;
@@ -159,8 +161,10 @@ static void copy_lock(struct hf_api_request *request, const struct hf_lock_view 
 	row->range = view->range;
 	row->mode = view->mode;
 	row->flags = view->flags;
-	row->handle_len = view->who.handle.len;
-	memcpy(row->handle, view->who.handle.data, view->who.handle.len);
+	handle = hf_recovery_handle_of(request->api->options.recovery, view->who.share, view->who.handle,
+				       room);
+	row->handle_len = handle.len;
+	memcpy(row->handle, handle.data, handle.len);
 	if (!view->waits)
 		return;
 	row->waits_ns = view->stamp && now > view->stamp ? now - view->stamp : 0;

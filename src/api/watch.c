@@ -49,13 +49,16 @@ static void add_lock(struct text *text, struct hf_api *api, const struct hf_lock
 {
 	struct hf_bytes share = hf_recovery_share_name(api->options.recovery, lock->who.share);
 	char owner[HF_API_OWNER_TEXT], name[1025];
+	uint8_t room[HF_LOCK_HANDLE_MAX];
+	struct hf_bytes handle =
+		hf_recovery_handle_of(api->options.recovery, lock->who.share, lock->who.handle, room);
 
 	snprintf(name, sizeof(name), "%.*s", (int)share.len, (const char *)share.data);
 	add_string(text, "share", name);
 	add_string(text, "owner", hf_api_owner_text(lock, owner, sizeof(owner)));
 	add(text, ",\"handle\":\"");
-	for (uint32_t i = 0; i < lock->who.handle.len; i++)
-		add(text, "%02x", lock->who.handle.data[i]);
+	for (uint32_t i = 0; i < handle.len; i++)
+		add(text, "%02x", handle.data[i]);
 	add(text, "\",\"offset\":%llu,\"length\":%llu,\"mode\":\"%s\"", (unsigned long long)lock->range.start,
 	    (unsigned long long)hf_range_len(lock->range),
 	    lock->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");

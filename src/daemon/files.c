@@ -87,7 +87,8 @@ static int number_shares(struct hf_file_service *service)
 	if (r < 0)
 		return hf_trace(r);
 	for (size_t i = 0; i < list.n && r == 0; i++)
-		r = hf_share_table_add(&service->shares, list.items[i]->id, list.items[i]->settings.name);
+		r = hf_share_table_add(&service->shares, list.items[i]->id, list.items[i]->settings.name,
+				       list.items[i]->volume->root_stat.st_dev);
 	hf_export_list_clear(&list);
 	return hf_trace(r);
 }
@@ -188,17 +189,32 @@ void hf_file_service_wait(struct hf_file_service *service)
 
 /* For the others */
 
-static uint32_t share_of(void *user, uint64_t export_id)
+static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
 {
 	struct hf_file_service *service = user;
+	uint32_t share = hf_share_table_number(&service->shares, export_id);
+	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
 
-	return hf_share_table_number(&service->shares, export_id);
+	*homep = entry ? entry->home : export_id;
+	return share;
+}
+
+static uint64_t export_of(void *user, uint32_t share)
+{
+	struct hf_file_service *service = user;
+	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+
+	return entry ? entry->export_id : 0;
 }
 
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 {
 	return (struct hf_nlm_files){
-		.exports = service->exports, .jobs = service->jobs, .share_of = share_of, .user = service
+		.exports = service->exports,
+		.jobs = service->jobs,
+		.share_of = share_of,
+		.export_of = export_of,
+		.user = service,
 	};
 }
 
@@ -216,9 +232,47 @@ static bool share_find(void *user, struct hf_bytes name, uint32_t *sharep)
 	return hf_share_table_find(&service->shares, name, sharep);
 }
 
+/* A handle that was sealed with another key stays what it is: nobody will ask for it. */
+static struct hf_bytes rehandle(const struct hf_file_service *service, struct hf_bytes handle,
+				uint64_t export_id, uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	struct hf_handle made;
+
+	if (!hf_exports_rehandle(service->exports, handle, export_id, &made))
+		return handle;
+	memcpy(room, made.bytes, made.len);
+	return hf_bytes_of(room, made.len);
+}
+
+static struct hf_bytes share_key(void *user, uint32_t share, struct hf_bytes handle,
+				 uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	struct hf_file_service *service = user;
+	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+
+	return entry ? rehandle(service, handle, entry->home, room) : handle;
+}
+
+static struct hf_bytes share_handle(void *user, uint32_t share, struct hf_bytes key,
+				    uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	struct hf_file_service *service = user;
+	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+
+	if (!entry || entry->home == entry->export_id)
+		return key;
+	return rehandle(service, key, entry->export_id, room);
+}
+
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service)
 {
-	return (struct hf_recovery_shares){ .name = share_name, .find = share_find, .user = service };
+	return (struct hf_recovery_shares){
+		.name = share_name,
+		.find = share_find,
+		.key = share_key,
+		.handle = share_handle,
+		.user = service,
+	};
 }
 
 bool hf_file_service_is_client(void *user, const struct hf_addr *peer)

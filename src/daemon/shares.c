@@ -14,13 +14,32 @@ void hf_share_table_deinit(struct hf_share_table *table)
 	*table = (struct hf_share_table){ 0 };
 }
 
-int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const char *name)
+static uint64_t home_on(const struct hf_share_table *table, dev_t device, uint64_t otherwise)
 {
+	for (size_t i = 0; i < table->n; i++)
+		if (table->entries[i].device == device)
+			return table->entries[i].home;
+	return otherwise;
+}
+
+static void move(struct hf_share_table *table, struct hf_share_entry *entry, dev_t device)
+{
+	if (entry->device == device)
+		return;
+	entry->home = home_on(table, device, entry->export_id);
+	entry->device = device;
+}
+
+int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const char *name, dev_t device)
+{
+	uint32_t number = hf_share_table_number(table, export_id);
 	struct hf_share_entry *entries;
 	char *copy;
 
-	if (hf_share_table_number(table, export_id))
+	if (number) {
+		move(table, &table->entries[number - 1], device);
 		return 0;
+	}
 	entries = realloc(table->entries, (table->n + 1) * sizeof(*entries));
 	if (!entries)
 		return hf_trace(-ENOMEM);
@@ -28,7 +47,13 @@ int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const c
 	copy = strdup(name);
 	if (!copy)
 		return hf_trace(-ENOMEM);
-	entries[table->n++] = (struct hf_share_entry){ export_id, copy };
+	entries[table->n] = (struct hf_share_entry){
+		.export_id = export_id,
+		.home = home_on(table, device, export_id),
+		.device = device,
+		.name = copy,
+	};
+	table->n++;
 	return 0;
 }
 
@@ -52,5 +77,12 @@ bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes nam
 
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number)
 {
-	return number >= 1 && number <= table->n ? table->entries[number - 1].name : "";
+	const struct hf_share_entry *entry = hf_share_table_at(table, number);
+
+	return entry ? entry->name : "";
+}
+
+const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table, uint32_t number)
+{
+	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
 }

@@ -2,17 +2,26 @@
  * Shares by number. The lock table knows a share by a small number, a handle by
  * its export's id, the store by the export's name. A number, once given, stays:
  * locks may outlive an export that a reload took away.
+ *
+ * A file may be in several shares: one directory under two names, one within the
+ * other, two with a hard link between. It is one file for the lock table if they
+ * are on one file system; so all shares there have one home, the first of them,
+ * and a file is known by its handle in that one. A home stays as long as we run,
+ * whatever a reload takes away. It is nowhere stored.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/bytes.h"
 
 struct hf_share_entry {
 	uint64_t export_id;
+	uint64_t home; /* the id of an export */
+	dev_t device;  /* of the file system */
 	char *name;
 };
 
@@ -22,8 +31,10 @@ struct hf_share_table {
 };
 
 void hf_share_table_deinit(struct hf_share_table *table);
-int hf_share_table_add(struct hf_share_table *table, uint64_t export_id,
-		       const char *name);                                               /* again is fine */
+/* Again is fine, and where another file system is there now that is noted. */
+int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const char *name, dev_t device);
 uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id); /* 0: none */
 bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp);
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */
+const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table,
+					       uint32_t number); /* or NULL */

@@ -150,6 +150,10 @@ void hf_exports_make_handle(struct hf_exports *exports, const struct hf_export *
 /* Did we make it, and for which export? Asks nothing of the file, nor whether there still is one. */
 bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t *export_idp);
 
+/* The handle by which clients of another export know the same file. False: it is not one of ours. */
+bool hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,
+			 struct hf_handle *handlep);
+
 enum { /* answers of hf_exports_resolve() */
 	HF_RESOLVED = 0,
 	HF_HANDLE_BAD,   /* not one of ours */

@@ -59,17 +59,23 @@ static uint64_t seal_of(const struct hf_exports *exports, const struct wire *wir
 	return hf_seal(&exports->key, &copy, WIRE_HEAD + wire->len);
 }
 
+static void finish(const struct hf_exports *exports, struct wire *wire, uint64_t export_id,
+		   struct hf_handle *handlep)
+{
+	put_u64(wire->export, export_id);
+	put_u64(wire->seal, seal_of(exports, wire));
+	handlep->len = (uint8_t)(WIRE_HEAD + wire->len);
+	memcpy(handlep->bytes, wire, handlep->len);
+}
+
 void hf_exports_make_handle(struct hf_exports *exports, const struct hf_export *export,
 			    const struct hf_file_id *id, struct hf_handle *handlep)
 {
 	struct wire wire = { .version = VERSION, .kind = id->kind, .type = id->type, .len = id->len };
 
-	put_u64(wire.export, export->id);
 	put_u64(wire.inode, id->inode);
 	memcpy(wire.id, id->bytes, id->len);
-	put_u64(wire.seal, seal_of(exports, &wire));
-	handlep->len = (uint8_t)(WIRE_HEAD + wire.len);
-	memcpy(handlep->bytes, &wire, handlep->len);
+	finish(exports, &wire, export->id, handlep);
 }
 
 /* False: not made by us. */
@@ -90,6 +96,17 @@ bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes ha
 	if (!parse(exports, handle, &wire))
 		return false;
 	*export_idp = get_u64(wire.export);
+	return true;
+}
+
+bool hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,
+			 struct hf_handle *handlep)
+{
+	struct wire wire;
+
+	if (!parse(exports, handle, &wire))
+		return false;
+	finish(exports, &wire, export_id, handlep);
 	return true;
 }
 

@@ -122,9 +122,9 @@ static const char *check_shares(struct hf_file *file, struct hf_check *check)
 static const char *check_file(struct hf_file *file, struct hf_check *check)
 {
 	struct hf_bytes handle = hf_bytes_of(file->handle, file->handle_len);
-	uint64_t hash = hf_file_hash(check->locks, file->share, handle);
+	uint64_t hash = hf_file_hash(check->locks, handle);
 
-	FAIL_UNLESS(hf_file_find(check->locks, hash, file->share, handle) == file);
+	FAIL_UNLESS(hf_file_find(check->locks, hash, handle) == file);
 	FAIL_UNLESS(file->n_holdings || file->n_share_records);
 	check->n_file_locks = check->n_file_ghosts = 0;
 	PASS_ON(check_held(file, HF_LOCK_SHARED, check));

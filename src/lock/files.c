@@ -1,5 +1,5 @@
 /*
- * File records: found by a keyed hash of share and handle, since peers choose
+ * File records: found by a keyed hash of the handle, since peers choose
  * handles; and by their order of creation, for walks. A record exists exactly
  * while a holding or a share record refers to it.
  */
@@ -7,22 +7,17 @@
 
 #include <string.h>
 
-/* The share changes the key rather than the message: no copy of the handle is needed. */
-uint64_t hf_file_hash(const struct hf_locks *locks, uint32_t share, struct hf_bytes handle)
+uint64_t hf_file_hash(const struct hf_locks *locks, struct hf_bytes handle)
 {
-	struct hf_siphash_key key = { locks->key.k0 ^ share, locks->key.k1 };
-
-	return hf_siphash(&key, handle.data, handle.len);
+	return hf_siphash(&locks->key, handle.data, handle.len);
 }
 
-struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, uint32_t share,
-			     struct hf_bytes handle)
+struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
 {
 	hf_hash_for_each(node, &locks->files, hash) {
 		struct hf_file *file = hf_container_of(node, struct hf_file, node);
 
-		if (file->share == share &&
-		    hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), handle))
+		if (hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), handle))
 			return file;
 	}
 	return NULL;
@@ -40,14 +35,13 @@ static void insert_by_id(struct hf_rb_tree *tree, struct hf_file *file)
 	hf_rb_insert(tree, &file->by_id, parent, link, NULL);
 }
 
-struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, uint32_t share, struct hf_bytes handle)
+struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
 {
 	struct hf_file *file = hf_pool_take(&locks->file_pool);
 
 	assert(handle.len <= HF_LOCK_HANDLE_MAX);
 	memset(file, 0, offsetof(struct hf_file, handle));
 	file->id = ++locks->last_file;
-	file->share = share;
 	file->handle_len = (uint8_t)handle.len;
 	if (handle.len)
 		memmove(file->handle, handle.data, handle.len); /* as in hf_oh_set() */

@@ -111,6 +111,7 @@ struct hf_holding {
 	struct hf_rb_tree own;
 	uint32_t n_locks; /* with ghosts */
 	uint32_t n_exclusive;
+	uint32_t share;             /* by which the owner came to the file first */
 	struct hf_rb_node in_owner; /* by the file's id */
 	struct hf_list waiters;
 	struct hf_list grants;
@@ -157,7 +158,6 @@ struct hf_file {
 	struct hf_range dirty_range;
 	uint64_t walk; /* deadlock.c: n_walked is of this walk */
 	uint32_t n_walked;
-	uint32_t share;
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
@@ -167,6 +167,7 @@ struct hf_share {
 	struct hf_lock_client *client;
 	struct hf_link in_file;
 	struct hf_link in_client;
+	uint32_t share;
 	uint32_t state;
 	uint32_t n;           /* sum of count */
 	uint32_t count[4][4]; /* by access, deny */
@@ -233,10 +234,9 @@ void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, str
 void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
 struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file);
 
-uint64_t hf_file_hash(const struct hf_locks *locks, uint32_t share, struct hf_bytes handle);
-struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, uint32_t share,
-			     struct hf_bytes handle);
-struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, uint32_t share, struct hf_bytes handle);
+uint64_t hf_file_hash(const struct hf_locks *locks, struct hf_bytes handle);
+struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
+struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
 void hf_file_settle(struct hf_locks *locks, struct hf_file *file);
 
 int hf_oh_reserve(struct hf_locks *locks, struct hf_bytes bytes);

@@ -114,7 +114,7 @@ static void view_target(const struct hf_holding *holding, struct hf_lock_target 
 	const struct hf_owner *owner = holding->owner;
 
 	*who = (struct hf_lock_target){
-		.share = file->share,
+		.share = holding->share,
 		.handle = hf_bytes_of(file->handle, file->handle_len),
 		.client = owner->client,
 		.owner_id = owner->id,

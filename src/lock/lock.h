@@ -5,7 +5,8 @@
  * It knows no protocol, no clock, no socket and no store; it has no threads and
  * no globals. The same calls in the same order always give the same answers.
  *
- * HOW TO READ THE CODE. A *file* is a share id and the bytes of a file handle.
+ * HOW TO READ THE CODE. A *file* is the bytes of a file handle; by
+ * which share its owner came to it is only for those who look.
  * An *owner* is a client and an id with a kind (NLM: the svid). A *holding* is
  * what one owner has in one file: its locks, its waiters, its grants in flight.
  *
@@ -126,8 +127,8 @@ struct hf_lock_client {
 
 /* Whose locks in which file. */
 struct hf_lock_target {
-	uint32_t share;
-	struct hf_bytes handle; /* at most HF_LOCK_HANDLE_MAX bytes */
+	uint32_t share; /* shown as it was in the owner's first request for this file; not part of the key */
+	struct hf_bytes handle; /* the file: at most HF_LOCK_HANDLE_MAX bytes */
 	struct hf_lock_client *client;
 	uint64_t owner_id;
 	uint8_t owner_kind;
@@ -300,7 +301,7 @@ struct hf_lock_cursor {
 
 struct hf_lock_scope {
 	const struct hf_lock_client *client;
-	const struct hf_lock_target *file; /* its share and handle */
+	const struct hf_lock_target *file; /* its handle */
 };
 
 bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope *scope,

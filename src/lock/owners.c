@@ -118,12 +118,13 @@ struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf
 	return NULL;
 }
 
-static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file)
+static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
+				       uint32_t share)
 {
 	struct hf_holding *holding = hf_pool_take(&locks->holding_pool);
 	struct hf_rb_node **link = &owner->holdings.root, *parent = NULL;
 
-	*holding = (struct hf_holding){ .owner = owner, .file = file };
+	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share };
 	hf_list_init(&holding->waiters);
 	hf_list_init(&holding->grants);
 	while (*link) {
@@ -155,9 +156,9 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 
 void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep)
 {
-	placep->file_hash = hf_file_hash(locks, who->share, who->handle);
+	placep->file_hash = hf_file_hash(locks, who->handle);
 	placep->owner_hash = owner_hash(locks, who);
-	placep->file = hf_file_find(locks, placep->file_hash, who->share, who->handle);
+	placep->file = hf_file_find(locks, placep->file_hash, who->handle);
 	placep->owner = owner_find(locks, placep->owner_hash, who);
 	placep->holding = NULL;
 	if (placep->file && placep->owner)
@@ -180,10 +181,10 @@ int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, s
 void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
 {
 	if (!place->file)
-		place->file = hf_file_make(locks, place->file_hash, who->share, who->handle);
+		place->file = hf_file_make(locks, place->file_hash, who->handle);
 	if (!place->owner)
 		place->owner = owner_make(locks, place->owner_hash, who);
 	if (!place->holding)
-		place->holding = holding_make(locks, place->owner, place->file);
+		place->holding = holding_make(locks, place->owner, place->file, who->share);
 	hf_oh_set(locks, &place->owner->oh, who->oh);
 }

@@ -60,7 +60,7 @@ static void emit(struct hf_locks *locks, const struct hf_share *share, uint8_t a
 		 void (*event)(void *context, const struct hf_lock_share_view *share))
 {
 	const struct hf_lock_share_view view = {
-		.share = share->file->share,
+		.share = share->share,
 		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
 		.client = share->client,
 		.oh = hf_oh_bytes(&share->oh),
@@ -83,6 +83,7 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_file *file, const
 
 	memset(share, 0, sizeof(*share));
 	share->file = file;
+	share->share = who->share;
 	share->client = who->client;
 	hf_oh_set(locks, &share->oh, who->oh);
 	hf_list_push_back(&file->shares, &share->in_file);
@@ -133,7 +134,7 @@ static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, con
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim)
 {
-	uint64_t hash = hf_file_hash(locks, who->share, who->handle);
+	uint64_t hash = hf_file_hash(locks, who->handle);
 	struct hf_file *file;
 	struct hf_share *share;
 	int r;
@@ -142,7 +143,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	       who->oh.len <= HF_LOCK_OH_MAX);
 	if (locks->is_grace && !reclaim)
 		return HF_LOCK_E_GRACE;
-	file = hf_file_find(locks, hash, who->share, who->handle);
+	file = hf_file_find(locks, hash, who->handle);
 	share = file ? find(file, who) : NULL;
 	if (file && conflicts_with_others(file, share, access, deny))
 		return HF_LOCK_E_CONFLICT;
@@ -152,7 +153,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (r < 0)
 		return hf_trace(r);
 	if (!file)
-		file = hf_file_make(locks, hash, who->share, who->handle);
+		file = hf_file_make(locks, hash, who->handle);
 	if (!share)
 		share = make(locks, file, who);
 	if (client_state)
@@ -164,8 +165,8 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
-	uint64_t hash = hf_file_hash(locks, who->share, who->handle);
-	struct hf_file *file = hf_file_find(locks, hash, who->share, who->handle);
+	uint64_t hash = hf_file_hash(locks, who->handle);
+	struct hf_file *file = hf_file_find(locks, hash, who->handle);
 	struct hf_share *share = file ? find(file, who) : NULL;
 
 	assert(!locks->in_event && access < 4 && deny < 4);

@@ -39,9 +39,9 @@ static struct hf_file *file_from(const struct hf_rb_tree *tree, uint64_t id,
 static struct hf_file *scope_file(const struct hf_locks *locks, const struct hf_lock_scope *scope)
 {
 	const struct hf_lock_target *who = scope->file;
-	uint64_t hash = hf_file_hash(locks, who->share, who->handle);
+	uint64_t hash = hf_file_hash(locks, who->handle);
 
-	return hf_file_find(locks, hash, who->share, who->handle);
+	return hf_file_find(locks, hash, who->handle);
 }
 
 /* LOCKS OF A FILE */

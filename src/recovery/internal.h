@@ -132,6 +132,8 @@ static inline struct hf_client *hf_client_of(struct hf_lock_client *holds)
 /* LIFE (recovery.c) */
 void hf_recovery_tell(struct hf_recovery *recovery, const struct hf_recovery_event *event);
 struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t share);
+struct hf_bytes hf_recovery_key_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes handle,
+				   uint8_t room[HF_LOCK_HANDLE_MAX]);
 
 /* KEEPER */
 extern const struct hf_lock_events hf_keeper_lock_events;

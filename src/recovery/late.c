@@ -23,7 +23,6 @@ struct late_file {
 	struct hf_hash_node node;
 	struct hf_list records;
 	size_t n;
-	uint32_t share;
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
@@ -42,7 +41,7 @@ struct late {
 
 static uint64_t hash_of(const struct hf_recovery *recovery, const struct hf_lock_target *who)
 {
-	return hf_siphash(&recovery->key, who->handle.data, who->handle.len) + who->share;
+	return hf_siphash(&recovery->key, who->handle.data, who->handle.len);
 }
 
 static struct late_file *find_file(const struct hf_recovery *recovery, const struct hf_lock_target *who)
@@ -50,8 +49,7 @@ static struct late_file *find_file(const struct hf_recovery *recovery, const str
 	hf_hash_for_each(node, &recovery->late.files, hash_of(recovery, who)) {
 		struct late_file *file = hf_container_of(node, struct late_file, node);
 
-		if (file->share == who->share &&
-		    hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), who->handle))
+		if (hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), who->handle))
 			return file;
 	}
 	return NULL;
@@ -68,7 +66,6 @@ static struct late_file *get_file(struct hf_recovery *recovery, const struct hf_
 		return NULL;
 	assert(who->handle.len <= sizeof(file->handle));
 	hf_list_init(&file->records);
-	file->share = who->share;
 	file->handle_len = (uint8_t)who->handle.len;
 	memcpy(file->handle, who->handle.data, who->handle.len);
 	hf_hashtable_insert(&recovery->late.files, &file->node, hash_of(recovery, who));

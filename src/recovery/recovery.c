@@ -97,6 +97,22 @@ struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t sh
 	return recovery->shares.name(recovery->shares.user, share);
 }
 
+struct hf_bytes hf_recovery_key_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes handle,
+				   uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	if (!recovery->shares.key)
+		return handle;
+	return recovery->shares.key(recovery->shares.user, share, handle, room);
+}
+
+struct hf_bytes hf_recovery_handle_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes key,
+				      uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	if (!recovery->shares.handle)
+		return key;
+	return recovery->shares.handle(recovery->shares.user, share, key, room);
+}
+
 /* The store speaks */
 
 static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
@@ -230,7 +246,9 @@ static void init_shares(struct hf_recovery *recovery)
 	if (recovery->options.shares)
 		recovery->shares = *recovery->options.shares;
 	else
-		recovery->shares = (struct hf_recovery_shares){ number_name, find_number, recovery };
+		recovery->shares = (struct hf_recovery_shares){ .name = number_name,
+								.find = find_number,
+								.user = recovery };
 }
 
 int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_options *options)

@@ -65,6 +65,12 @@ struct hf_recovery_shares {
 	/* What stands for it in the store; empty: it is gone. Borrowed until the next call. */
 	struct hf_bytes (*name)(void *user, uint32_t share);
 	bool (*find)(void *user, struct hf_bytes name, uint32_t *sharep);
+	/* What the lock table knows the file of a handle by, and the handle of such a file in this share; in
+	 * @room where they are not the same. NULL: they always are. */
+	struct hf_bytes (*key)(void *user, uint32_t share, struct hf_bytes handle,
+			       uint8_t room[HF_LOCK_HANDLE_MAX]);
+	struct hf_bytes (*handle)(void *user, uint32_t share, struct hf_bytes key,
+				  uint8_t room[HF_LOCK_HANDLE_MAX]);
 	void *user;
 };
 
@@ -255,3 +261,6 @@ struct hf_recovery_share {
 void hf_recovery_show_shares(struct hf_recovery *recovery,
 			     void (*fn)(void *user, const struct hf_recovery_share *share), void *user);
 struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t share);
+/* The handle that clients of this share have for a file of the lock table's; in @room, or @key itself. */
+struct hf_bytes hf_recovery_handle_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes key,
+				      uint8_t room[HF_LOCK_HANDLE_MAX]);

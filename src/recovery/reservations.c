@@ -44,7 +44,7 @@ static uint64_t hash_of(const struct hf_recovery *recovery, const struct hf_lock
 {
 	uint64_t parts[4] = {
 		view->client->id,
-		(uint64_t)view->share << 16 | (uint64_t)view->access << 8 | view->deny,
+		(uint64_t)view->access << 8 | view->deny,
 		hf_siphash(&recovery->key, view->handle.data, view->handle.len),
 		hf_siphash(&recovery->key, view->oh.data, view->oh.len),
 	};
@@ -54,8 +54,7 @@ static uint64_t hash_of(const struct hf_recovery *recovery, const struct hf_lock
 
 static bool is_same(const struct reservation *it, const struct hf_lock_share_view *view)
 {
-	return &it->client->holds == view->client && it->share == view->share && it->access == view->access &&
-	       it->deny == view->deny &&
+	return &it->client->holds == view->client && it->access == view->access && it->deny == view->deny &&
 	       hf_bytes_equal(hf_bytes_of(it->handle, it->handle_len), view->handle) &&
 	       hf_bytes_equal(hf_bytes_of(it->oh, it->oh_len), view->oh);
 }
@@ -316,6 +315,7 @@ int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_sha
 	struct hf_reservations *reservations = &recovery->reservations;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_lock_share_view view = { 0 };
+	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct reservation *it;
 	struct decoded fact;
 
@@ -325,7 +325,7 @@ int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_sha
 	if (!client || !recovery->shares.find(recovery->shares.user, fact.parts[0], &view.share))
 		return 1;
 	view.client = &client->holds;
-	view.handle = fact.parts[1];
+	view.handle = hf_recovery_key_of(recovery, view.share, fact.parts[1], room);
 	view.oh = fact.parts[3];
 	view.access = fact.access;
 	view.deny = fact.deny;

@@ -175,6 +175,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		.client_state = (uint32_t)fact->client_state,
 		.epoch = (uint32_t)fact->epoch,
 	};
+	uint8_t room[HF_LOCK_HANDLE_MAX];
 	int r;
 
 	if (!hf_range_is_valid(view.range) || fact->handle.len > HF_LOCK_HANDLE_MAX ||
@@ -184,6 +185,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		loading->n_elsewhere++;
 		return 0;
 	}
+	view.who.handle = hf_recovery_key_of(recovery, view.who.share, fact->handle, room);
 	r = client_of_lock(loading, fact->client, &client);
 	if (r == -EINVAL)
 		return note_wrong(loading, fact->id);

@@ -62,17 +62,30 @@ void hf_nlm_files_deinit(struct hf_nlm *nlm)
 	nlm->verdicts = NULL;
 }
 
-bool hf_nlm_files_share(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep)
+bool hf_nlm_files_find(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep,
+		       struct hf_bytes *keyp, struct hf_handle *room)
 {
-	uint64_t export_id;
+	uint64_t export_id, home;
 
 	*sharep = 0;
+	*keyp = handle;
 	if (!nlm->files.exports)
 		return true;
 	if (!hf_exports_read_handle(nlm->files.exports, handle, &export_id))
 		return false;
-	*sharep = nlm->files.share_of(nlm->files.user, export_id);
+	*sharep = nlm->files.share_of(nlm->files.user, export_id, &home);
+	if (home != export_id && hf_exports_rehandle(nlm->files.exports, handle, home, room))
+		*keyp = hf_bytes_of(room->bytes, room->len);
 	return true;
+}
+
+struct hf_bytes hf_nlm_files_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
+				    struct hf_handle *room)
+{
+	if (!nlm->files.exports ||
+	    !hf_exports_rehandle(nlm->files.exports, key, nlm->files.export_of(nlm->files.user, share), room))
+		return key;
+	return hf_bytes_of(room->bytes, room->len);
 }
 
 /* Asking */

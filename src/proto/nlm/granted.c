@@ -268,6 +268,8 @@ static void grant_free(struct grant *grant)
 static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *waiter)
 {
 	struct grant *grant = calloc(1, sizeof(*grant) + waiter->who.oh.len);
+	struct hf_handle room;
+	struct hf_bytes handle;
 
 	if (!grant)
 		return NULL;
@@ -283,8 +285,10 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->svid = (int32_t)waiter->who.owner_id;
 	grant->offset = waiter->offset;
 	grant->len = waiter->len;
-	grant->handle_len = waiter->who.handle.len;
-	memcpy(grant->handle, waiter->who.handle.data, waiter->who.handle.len);
+	handle = hf_nlm_files_handle(nlm, grant->way.share ? grant->way.share : waiter->who.share,
+				     waiter->who.handle, &room);
+	grant->handle_len = handle.len;
+	memcpy(grant->handle, handle.data, handle.len);
 	grant->oh_len = waiter->who.oh.len;
 	if (grant->oh_len)
 		memcpy(grant->oh, waiter->who.oh.data, grant->oh_len);

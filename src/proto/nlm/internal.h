@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/siphash.h"
 #include "client/client.h"
+#include "export/export.h"
 #include "lock/lock.h"
 #include "loop/loop.h"
 #include "proto/nlm/nlm.h"
@@ -43,6 +44,7 @@ struct hf_nlm_request {
 	struct hf_nlm_args args;
 	struct hf_client *client; /* a reference, or NULL */
 	struct hf_lock_target target;
+	struct hf_handle key; /* where the target's handle is not that of the arguments */
 	struct hf_range range;
 };
 
@@ -83,8 +85,13 @@ void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat
 /* files.c */
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);
 void hf_nlm_files_deinit(struct hf_nlm *nlm);
-/* Which share a handle is of; false: it is not one of ours. */
-bool hf_nlm_files_share(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep);
+/* Which share a handle is of, and what the lock table knows the file by: the same for all handles of one
+ * file. False: it is not one of ours. @room: where the key is not the handle itself. */
+bool hf_nlm_files_find(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep,
+		       struct hf_bytes *keyp, struct hf_handle *room);
+/* The way back: the handle that clients of this share have for the file. */
+struct hf_bytes hf_nlm_files_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
+				    struct hf_handle *room);
 enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes handle,
 				    bool for_writing, hf_rpc_handler_fn again);
 

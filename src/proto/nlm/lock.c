@@ -63,7 +63,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.wait = args->block && is_monitored && !args->reclaim,
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
-		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call)),
+		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
 	uint64_t n_added = hf_recovery_n_added(recovery), n_removed = hf_recovery_n_removed(recovery);

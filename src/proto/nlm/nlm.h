@@ -31,8 +31,10 @@ struct hf_rpc_client;
 struct hf_nlm_files {
 	struct hf_exports *exports;
 	struct hf_jobs *jobs; /* for what may wait for a disk */
-	/* The lock table's number for an export. */
-	uint32_t (*share_of)(void *user, uint64_t export_id);
+	/* The lock table's number for an export, 0 if there is none, and the export whose handles are the
+	 * lock table's keys for all files of that file system; and the export of a number. */
+	uint32_t (*share_of)(void *user, uint64_t export_id, uint64_t *homep);
+	uint64_t (*export_of)(void *user, uint32_t share);
 	void *user;
 };
 

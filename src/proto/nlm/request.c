@@ -44,12 +44,13 @@ void hf_nlm_request_deinit(struct hf_nlm_request *request)
 enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_request *request)
 {
 	const struct hf_nlm_args *args = &request->args;
-	uint32_t share = 0;
-	bool is_ours = hf_nlm_files_share(request->nlm, args->handle, &share);
+	struct hf_bytes key;
+	uint32_t share;
+	bool is_ours = hf_nlm_files_find(request->nlm, args->handle, &share, &key, &request->key);
 
 	request->target = (struct hf_lock_target){
 		.share = share,
-		.handle = args->handle,
+		.handle = key,
 		.owner_id = (uint32_t)args->svid,
 		.oh = args->oh,
 	};

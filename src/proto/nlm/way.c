@@ -29,7 +29,7 @@ static uint16_t find_or_add(struct hf_nlm_locals *locals, const struct hf_addr *
 	return (uint16_t)++locals->n;
 }
 
-struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call)
+struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call, uint32_t share)
 {
 	const struct hf_rpc_header *header = hf_rpc_call_header(call);
 
@@ -38,13 +38,14 @@ struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rp
 		.is_tcp = hf_rpc_call_transport(call) == HF_RPC_TCP,
 		.is_msg = header->procedure == HF_NLM_LOCK_MSG,
 		.local = find_or_add(locals, hf_rpc_call_local(call)),
+		.share = (uint16_t)(share <= HF_NLM_MAX_SHARES ? share : 0),
 	};
 }
 
 void *hf_nlm_way_pack(struct hf_nlm_way way)
 {
-	return (void *)((uintptr_t)way.local << 5 | (uintptr_t)way.version << 2 | (uintptr_t)way.is_tcp << 1 |
-			(uintptr_t)way.is_msg);
+	return (void *)((uintptr_t)way.share << 21 | (uintptr_t)way.local << 5 | (uintptr_t)way.version << 2 |
+			(uintptr_t)way.is_tcp << 1 | (uintptr_t)way.is_msg);
 }
 
 struct hf_nlm_way hf_nlm_way_unpack(const void *user)
@@ -54,7 +55,8 @@ struct hf_nlm_way hf_nlm_way_unpack(const void *user)
 	return (struct hf_nlm_way){ .version = bits >> 2 & 7,
 				    .is_tcp = bits >> 1 & 1,
 				    .is_msg = bits & 1,
-				    .local = (uint16_t)(bits >> 5) };
+				    .local = (uint16_t)(bits >> 5),
+				    .share = bits >> 21 & HF_NLM_MAX_SHARES };
 }
 
 const struct hf_addr *hf_nlm_way_local(const struct hf_nlm_locals *locals, struct hf_nlm_way way)

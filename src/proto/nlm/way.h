@@ -14,6 +14,8 @@
 struct hf_rpc_call;
 
 #define HF_NLM_MAX_LOCALS 1024 /* addresses of ours; beyond, the client's last one is taken */
+#define HF_NLM_MAX_SHARES \
+	2047 /* that are remembered; beyond, the one by which the owner came first is taken */
 
 struct hf_nlm_locals {
 	struct hf_addr *all; /* their ports are 0 */
@@ -25,10 +27,11 @@ struct hf_nlm_way {
 	bool is_tcp;
 	bool is_msg;
 	uint16_t local; /* its place in hf_nlm_locals, from 1; 0: not remembered */
+	uint16_t share; /* whose handle the client has; 0: not remembered */
 };
 
 void hf_nlm_locals_deinit(struct hf_nlm_locals *locals);
-struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call);
+struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call, uint32_t share);
 void *hf_nlm_way_pack(struct hf_nlm_way way);
 struct hf_nlm_way hf_nlm_way_unpack(const void *user);
 /* NULL where it was not remembered. */

@@ -21,10 +21,11 @@ class Failed(Exception):
 class Daemon:
     """@program with `KEY=VALUE` @settings. start() and crash() may be repeated: the state directory stays."""
 
-    def __init__(self, program, namespace, settings=()):
+    def __init__(self, program, namespace, settings=(), flags=()):
         self.program = program
         self.namespace = namespace
         self.settings = list(settings)
+        self.flags = list(flags)
         self.state_dir = tempfile.mkdtemp(prefix="hf-net-")
         self.log_path = os.path.join(self.state_dir, "log")
         self.process = None
@@ -40,7 +41,8 @@ class Daemon:
             return log.read()
 
     def start(self, *more, flags=()):
-        words = [*self.launcher, self.program, *flags, "--set", f"server.state_dir={self.state_dir}/state"]
+        words = [*self.launcher, self.program, *self.flags, *flags]
+        words += ["--set", f"server.state_dir={self.state_dir}/state"]
         for setting in [*self.settings, *more]:
             words += ["--set", setting]
         with self.open_log() as log, self.namespace:

@@ -45,6 +45,7 @@ def each(versions=nlm.VERSIONS, transports=("tcp", "udp")):
 
 class Play(unittest.TestCase):
     settings = ()  # over those above
+    flags = ()
     n_hosts = 3
     program = None
     daemon_class = Daemon
@@ -70,7 +71,7 @@ class Play(unittest.TestCase):
 
     @classmethod
     def make_daemon(cls, settings):
-        return cls.daemon_class(cls.program, cls.network.server, settings)
+        return cls.daemon_class(cls.program, cls.network.server, settings, cls.flags)
 
     @classmethod
     def add_host(cls, **how):

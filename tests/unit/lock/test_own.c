@@ -199,14 +199,26 @@ static void test_records_vanish_with_the_last_lock(void **state)
 	assert_int_equal(bed_count(bed).locks, 0);
 }
 
-static void test_share_id_is_part_of_the_file(void **state)
+/* A file is one, whichever share it was reached by; each owner's locks are shown in the share it came by
+ * first. */
+static void test_share_is_not_part_of_the_file(void **state)
 {
 	struct bed *bed = *state;
 	struct hf_lock_request request = { .who = bed_target(bed, 2), .range = { 0, 9 }, .mode = E };
 
 	bed_lock(bed, 1, E, 0, 9);
 	request.who.share = 2;
+	assert_int_equal(hf_lock_acquire(bed->locks, &request, &bed->conflict), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed->conflict.who.share, 1);
+	request.range = (struct hf_range){ 10, 19 };
 	assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_OK);
+	assert_int_equal(bed_test(bed, 1, E, 10, 10), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed->conflict.who.share, 2);
+	request.who.share = 3;
+	request.range = (struct hf_range){ 20, 29 };
+	assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_OK);
+	assert_int_equal(bed_test(bed, 1, E, 25, 25), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed->conflict.who.share, 2);
 }
 
 static void test_oh_of_any_length_is_echoed_as_last_seen(void **state)
@@ -249,7 +261,7 @@ int main(void)
 		bed_test_of(test_volatile_does_not_merge),
 		bed_test_of(test_repeat_makes_volatile_firm_but_not_back),
 		bed_test_of(test_records_vanish_with_the_last_lock),
-		bed_test_of(test_share_id_is_part_of_the_file),
+		bed_test_of(test_share_is_not_part_of_the_file),
 		bed_test_of(test_oh_of_any_length_is_echoed_as_last_seen),
 	};
 
