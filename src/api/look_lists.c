@@ -137,9 +137,15 @@ static void find_blocker(struct hf_api_request *request, struct hf_api_lock_row 
 {
 	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
 	struct hf_lock_view holder;
+	char local[32];
 
 	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &holder) != HF_LOCK_E_CONFLICT)
 		return;
+	if (!holder.who.client) {
+		snprintf(local, sizeof(local), "local:%lld", (long long)holder.who.owner_id);
+		row->blocker = row->blocking_client = keep_text(request, local);
+		return;
+	}
 	row->blocker = keep_owner(request, &holder);
 	row->blocking_client =
 		keep_text(request, hf_container_of(holder.who.client, struct hf_client, holds)->id);

@@ -18,6 +18,7 @@
 #include "daemon/process.h"
 #include "daemon/setup.h"
 #include "daemon/state_dir.h"
+#include "export/local.h"
 #include "loop/loop.h"
 #include "proto/nlm/nlm.h"
 #include "proto/nsm/nsm.h"
@@ -178,11 +179,15 @@ static int make_locks(struct daemon *d)
 	/* Without exports the handles are another server's: this is its lock and status service. */
 	if (d->config->exports.n) {
 		options.shares = &shares;
+		options.outside = &hf_local_outside;
+		options.outside_context = hf_file_service_local(d->files);
 		nlm.files = &files;
 	}
 	r = hf_recovery_new(&d->recovery, &options);
 	if (r < 0)
 		return r;
+	hf_local_set_locks(hf_file_service_local(d->files), hf_recovery_locks(d->recovery));
+	hf_local_restore(hf_file_service_local(d->files));
 	nlm.recovery = nsm.recovery = d->recovery;
 	nlm.send = send_datagram;
 	nlm.send_user = d;

@@ -10,6 +10,7 @@
 #include "daemon/process.h"
 #include "daemon/shares.h"
 #include "export/export.h"
+#include "export/local.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "proto/mount/mount.h"
@@ -24,6 +25,7 @@ struct hf_file_service {
 	bool has_mount; /* it is to be deinitialised */
 	struct hf_timer sweep;
 	struct hf_share_table shares;
+	struct hf_local *local;
 };
 
 /* From the configuration */
@@ -87,8 +89,7 @@ static int number_shares(struct hf_file_service *service)
 	if (r < 0)
 		return hf_trace(r);
 	for (size_t i = 0; i < list.n && r == 0; i++)
-		r = hf_share_table_add(&service->shares, list.items[i]->id, list.items[i]->settings.name,
-				       list.items[i]->volume->root_stat.st_dev);
+		r = hf_share_table_add(&service->shares, list.items[i]);
 	hf_export_list_clear(&list);
 	return hf_trace(r);
 }
@@ -118,75 +119,6 @@ int hf_file_service_load(struct hf_file_service *service, const struct hf_config
 	return number_shares(service);
 }
 
-/* Life */
-
-static void on_sweep(struct hf_timer *timer)
-{
-	struct hf_file_service *service = hf_container_of(timer, struct hf_file_service, sweep);
-
-	hf_exports_sweep(service->exports);
-	hf_timer_start(timer, HF_NS_PER_S);
-}
-
-int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
-			const struct hf_config *config)
-{
-	hf_cleanup(hf_file_service_freep) struct hf_file_service *service = calloc(1, sizeof(*service));
-	const struct hf_exports_options options = { .state_dir = config->server.state_dir, .loop = loop };
-	size_t threads = config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
-	int r;
-
-	if (!service)
-		return hf_trace(-ENOMEM);
-	hf_timer_init(&service->sweep, loop, on_sweep);
-	r = hf_exports_new(&service->exports, &options);
-	if (r == 0)
-		r = hf_jobs_new(&service->jobs, threads);
-	if (r == 0)
-		r = hf_file_service_load(service, config);
-	if (r < 0)
-		return hf_trace(r);
-	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
-	hf_mount_init(&service->mount, service->exports, service->jobs);
-	service->has_mount = true;
-	r = hf_timer_start(&service->sweep, HF_NS_PER_S);
-	if (r < 0)
-		return hf_trace(r);
-	*servicep = service;
-	service = NULL;
-	return 0;
-}
-
-struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
-{
-	if (!service)
-		return NULL;
-	hf_timer_stop(&service->sweep);
-	if (service->has_mount)
-		hf_mount_deinit(&service->mount);
-	hf_jobs_free(service->jobs);
-	hf_exports_free(service->exports);
-	hf_share_table_deinit(&service->shares);
-	free(service);
-	return NULL;
-}
-
-int hf_file_service_serve(struct hf_file_service *service,
-			  int (*serve)(void *user, const struct hf_rpc_program *program, void *object),
-			  void *user)
-{
-	int r = serve(user, &hf_nfs3_program, &service->nfs);
-
-	if (r == 0)
-		r = serve(user, &hf_mount_program, &service->mount);
-	return r;
-}
-
-void hf_file_service_wait(struct hf_file_service *service)
-{
-	hf_jobs_wait(service->jobs);
-}
-
 /* For the others */
 
 static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
@@ -212,6 +144,7 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 	return (struct hf_nlm_files){
 		.exports = service->exports,
 		.jobs = service->jobs,
+		.local = service->local,
 		.share_of = share_of,
 		.export_of = export_of,
 		.user = service,
@@ -275,6 +208,34 @@ struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service
 	};
 }
 
+/* Locks in the kernel */
+
+static enum hf_local_locks local_policy(void *user, uint32_t share)
+{
+	struct hf_file_service *service = user;
+	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+
+	return entry ? entry->local_locks : HF_LOCAL_LOCKS_OFF;
+}
+
+static int make_local(struct hf_file_service *service, struct hf_loop *loop)
+{
+	const struct hf_local_options options = {
+		.loop = loop,
+		.exports = service->exports,
+		.policy = local_policy,
+		.handle = share_handle,
+		.user = service,
+	};
+
+	return hf_local_new(&service->local, &options);
+}
+
+struct hf_local *hf_file_service_local(struct hf_file_service *service)
+{
+	return service->local;
+}
+
 bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 {
 	struct hf_file_service *service = user;
@@ -287,4 +248,76 @@ bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 		is_client = hf_export_admit(list.items[i], peer) != HF_REFUSED_ADDRESS;
 	hf_export_list_clear(&list);
 	return is_client;
+}
+
+/* Life */
+
+static void on_sweep(struct hf_timer *timer)
+{
+	struct hf_file_service *service = hf_container_of(timer, struct hf_file_service, sweep);
+
+	hf_exports_sweep(service->exports);
+	hf_timer_start(timer, HF_NS_PER_S);
+}
+
+int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
+			const struct hf_config *config)
+{
+	hf_cleanup(hf_file_service_freep) struct hf_file_service *service = calloc(1, sizeof(*service));
+	const struct hf_exports_options options = { .state_dir = config->server.state_dir, .loop = loop };
+	size_t threads = config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
+	int r;
+
+	if (!service)
+		return hf_trace(-ENOMEM);
+	hf_timer_init(&service->sweep, loop, on_sweep);
+	r = hf_exports_new(&service->exports, &options);
+	if (r == 0)
+		r = hf_jobs_new(&service->jobs, threads);
+	if (r == 0)
+		r = hf_file_service_load(service, config);
+	if (r == 0)
+		r = make_local(service, loop);
+	if (r < 0)
+		return hf_trace(r);
+	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
+	hf_mount_init(&service->mount, service->exports, service->jobs);
+	service->has_mount = true;
+	r = hf_timer_start(&service->sweep, HF_NS_PER_S);
+	if (r < 0)
+		return hf_trace(r);
+	*servicep = service;
+	service = NULL;
+	return 0;
+}
+
+struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
+{
+	if (!service)
+		return NULL;
+	hf_timer_stop(&service->sweep);
+	if (service->has_mount)
+		hf_mount_deinit(&service->mount);
+	hf_local_free(service->local);
+	hf_jobs_free(service->jobs);
+	hf_exports_free(service->exports);
+	hf_share_table_deinit(&service->shares);
+	free(service);
+	return NULL;
+}
+
+int hf_file_service_serve(struct hf_file_service *service,
+			  int (*serve)(void *user, const struct hf_rpc_program *program, void *object),
+			  void *user)
+{
+	int r = serve(user, &hf_nfs3_program, &service->nfs);
+
+	if (r == 0)
+		r = serve(user, &hf_mount_program, &service->mount);
+	return r;
+}
+
+void hf_file_service_wait(struct hf_file_service *service)
+{
+	hf_jobs_wait(service->jobs);
 }

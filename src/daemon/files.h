@@ -15,6 +15,7 @@
 
 struct hf_config;
 struct hf_file_service;
+struct hf_local;
 struct hf_loop;
 struct hf_rpc_server;
 
@@ -37,4 +38,5 @@ void hf_file_service_wait(struct hf_file_service *service);
 /* For the others; each borrows @service. */
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
+struct hf_local *hf_file_service_local(struct hf_file_service *service);
 bool hf_file_service_is_client(void *service, const struct hf_addr *peer);

@@ -81,7 +81,9 @@ const struct hf_option hf_options[] = {
 	  .help = "Serve only calls that come from a reserved source port (below 1024)." },
 	{ "exports", "local_locks", HF_OPTION_WORD, .preset = "auto", .words = local_locks_words,
 	  EXPORT_AT(local_locks), .is_live = true,
-	  .help = "Take locks in the kernel, too, so that local processes see them." },
+	  .help = "Take locks in the kernel, too, so that they and those of local processes are in each "
+		  "other's way. auto: where the file system is local; on: always, and no lock without "
+		  "it; off: never." },
 
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },

@@ -22,7 +22,7 @@ static uint64_t home_on(const struct hf_share_table *table, dev_t device, uint64
 	return otherwise;
 }
 
-static void move(struct hf_share_table *table, struct hf_share_entry *entry, dev_t device)
+static void update(struct hf_share_table *table, struct hf_share_entry *entry, dev_t device)
 {
 	if (entry->device == device)
 		return;
@@ -30,27 +30,30 @@ static void move(struct hf_share_table *table, struct hf_share_entry *entry, dev
 	entry->device = device;
 }
 
-int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const char *name, dev_t device)
+int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export)
 {
-	uint32_t number = hf_share_table_number(table, export_id);
+	dev_t device = export->volume->root_stat.st_dev;
+	uint32_t number = hf_share_table_number(table, export->id);
 	struct hf_share_entry *entries;
 	char *copy;
 
 	if (number) {
-		move(table, &table->entries[number - 1], device);
+		update(table, &table->entries[number - 1], device);
+		table->entries[number - 1].local_locks = hf_export_local_locks(export);
 		return 0;
 	}
 	entries = realloc(table->entries, (table->n + 1) * sizeof(*entries));
 	if (!entries)
 		return hf_trace(-ENOMEM);
 	table->entries = entries;
-	copy = strdup(name);
+	copy = strdup(export->settings.name);
 	if (!copy)
 		return hf_trace(-ENOMEM);
 	entries[table->n] = (struct hf_share_entry){
-		.export_id = export_id,
-		.home = home_on(table, device, export_id),
+		.export_id = export->id,
+		.home = home_on(table, device, export->id),
 		.device = device,
+		.local_locks = hf_export_local_locks(export),
 		.name = copy,
 	};
 	table->n++;

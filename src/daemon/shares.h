@@ -17,11 +17,13 @@
 #include <sys/types.h>
 
 #include "base/bytes.h"
+#include "export/export.h"
 
 struct hf_share_entry {
 	uint64_t export_id;
-	uint64_t home; /* the id of an export */
-	dev_t device;  /* of the file system */
+	uint64_t home;                   /* the id of an export */
+	dev_t device;                    /* of the file system */
+	enum hf_local_locks local_locks; /* OFF, or as it was set */
 	char *name;
 };
 
@@ -31,8 +33,8 @@ struct hf_share_table {
 };
 
 void hf_share_table_deinit(struct hf_share_table *table);
-/* Again is fine, and where another file system is there now that is noted. */
-int hf_share_table_add(struct hf_share_table *table, uint64_t export_id, const char *name, dev_t device);
+/* Again is fine, and what is different now is noted. */
+int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export);
 uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id); /* 0: none */
 bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp);
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */

@@ -79,6 +79,9 @@ struct hf_export *hf_export_unref(struct hf_export *export);
 
 HF_DEFINE_CLEANUP(struct hf_export *, hf_export_unref)
 
+/* Where they are automatic: OFF where asking the kernel for a lock may have to wait for somebody else. */
+enum hf_local_locks hf_export_local_locks(const struct hf_export *export);
+
 /* All of them */
 
 struct hf_exports;

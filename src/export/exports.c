@@ -113,6 +113,13 @@ static int export_new(struct hf_export **exportp, const struct hf_export_setting
 	return 0;
 }
 
+enum hf_local_locks hf_export_local_locks(const struct hf_export *export)
+{
+	if (export->settings.local_locks == HF_LOCAL_LOCKS_AUTO && !export->volume->is_local)
+		return HF_LOCAL_LOCKS_OFF;
+	return export->settings.local_locks;
+}
+
 /* Loading */
 
 static void log_loaded(const struct hf_export *export)
@@ -121,10 +128,13 @@ static void log_loaded(const struct hf_export *export)
 	const struct hf_volume *volume = export->volume;
 	char path[256], name[256];
 
-	hf_log_info("sharing a directory", "path=%s name=%s access=%s handles=%s identity=%s",
+	hf_log_info("sharing a directory", "path=%s name=%s access=%s handles=%s identity=%s local_locks=%s",
 		    hf_log_quote(path, sizeof(path), s->path, strlen(s->path)),
 		    hf_log_quote(name, sizeof(name), s->name, strlen(s->name)), s->read_only ? "ro" : "rw",
-		    volume->has_ids ? "kernel" : "finder", hf_identity_can_switch() ? "callers" : "own");
+		    volume->has_ids ? "kernel" : "finder", hf_identity_can_switch() ? "callers" : "own",
+		    hf_export_local_locks(export) == HF_LOCAL_LOCKS_OFF ? "off" : "on");
+	if (s->local_locks == HF_LOCAL_LOCKS_ON && !volume->is_local)
+		hf_log_warn("locks wait for a file system that is not local, as configured", "path=%s", path);
 }
 
 static void log_failed(const struct hf_export_settings *settings, int error)

@@ -111,7 +111,7 @@ static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
 static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file *file,
 			     const struct hf_lock_client *client)
 {
-	return file->n_waiters < locks->limits.waiters_per_file &&
+	return (!file || file->n_waiters < locks->limits.waiters_per_file) &&
 	       client->n_waiters < locks->limits.waiters_per_client && has_room(locks, file, client, 1);
 }
 
@@ -137,6 +137,9 @@ static int take(struct attempt *try)
 		r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE);
 	if (r < 0)
 		return hf_trace(r);
+	r = hf_outside_take(locks, &request->who, request->range, request->mode);
+	if (r)
+		return r;
 	hf_place_make(locks, &request->who, &try->place);
 	hf_own_replace(locks, try->place.holding, request->range, &attrs);
 	hf_waiters_serve(locks);
@@ -242,6 +245,10 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 	r = reserve_refresh(try);
 	if (r < 0)
 		return hf_trace(r);
+	/* As a rule it is held there, too; not when it was lost in a restart. */
+	r = hf_outside_take(try->locks, &request->who, request->range, request->mode);
+	if (r)
+		return r;
 	if (grant) {
 		hf_grant_confirm(try->locks, grant);
 		hf_grant_end(try->locks, grant, HF_LOCK_END_CONFIRMED);
@@ -301,9 +308,15 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 			return answer_queued(&try, waiter, conflictp);
 	}
 	look(&try);
-	if (!try.holder && !try.after)
-		return take(&try);
-	show(&try, conflictp);
+	if (!try.holder && !try.after) {
+		r = take(&try);
+		if (r != HF_LOCK_E_CONFLICT)
+			return r;
+		if (conflictp)
+			hf_outside_test(locks, &request->who, request->range, request->mode, conflictp);
+	} else {
+		show(&try, conflictp);
+	}
 	return request->wait ? park(&try) : HF_LOCK_E_CONFLICT;
 }
 
@@ -319,7 +332,7 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 	hf_place_find(locks, who, &place);
 	lock = place.file ? hf_tree_conflict(place.file, place.holding, range, mode) : NULL;
 	if (!lock)
-		return HF_LOCK_OK;
+		return hf_outside_test(locks, who, range, mode, conflictp);
 	if (conflictp)
 		hf_view_lock(lock, conflictp);
 	return HF_LOCK_E_CONFLICT;

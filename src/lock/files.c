@@ -60,6 +60,7 @@ void hf_file_settle(struct hf_locks *locks, struct hf_file *file)
 		return;
 	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_shares);
 	hf_link_remove(&file->in_dirty);
+	hf_outside_settle(locks, file, (struct hf_range){ 0, HF_RANGE_EOF });
 	hf_rb_erase(&locks->by_id, &file->by_id, NULL);
 	hf_hashtable_remove(&locks->files, &file->node);
 	hf_pool_give(&locks->file_pool, file);

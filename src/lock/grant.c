@@ -96,6 +96,7 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
 int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
+	struct hf_lock_target who;
 	struct hf_lock *lock;
 	struct hf_range part;
 	size_t n = 0;
@@ -107,6 +108,10 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	r = hf_pool_reserve(&locks->lock_pool, 2 * n + HF_OWN_RESERVE);
 	if (r < 0)
 		return hf_trace(r);
+	hf_view_target(holding, &who);
+	r = hf_outside_take(locks, &who, hf_waiter_range(waiter), (enum hf_lock_mode)waiter->mode);
+	if (r)
+		return r;
 	hf_waiters_remove(locks, waiter);
 	waiter->is_granted = true;
 	hf_list_push_back(&holding->grants, &waiter->in_holding);

@@ -192,6 +192,8 @@ struct hf_locks {
 	struct hf_pool oh_pool;
 	const struct hf_lock_events *events;
 	void *context;
+	const struct hf_lock_outside *outside;
+	void *outside_context;
 	struct hf_siphash_key key;
 	struct hf_lock_limits limits;
 	struct hf_lock_counters n;
@@ -247,6 +249,8 @@ struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
 /* TREE: the locks of a file. (tree.c) */
 void hf_tree_insert(struct hf_file *file, struct hf_lock *lock);
 void hf_tree_erase(struct hf_file *file, struct hf_lock *lock);
+/* The first lock that ends at @pos or behind, whosoever, or NULL. */
+struct hf_lock *hf_tree_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode);
 /* A lock that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). */
 struct hf_lock *hf_tree_conflict(const struct hf_file *file, const struct hf_holding *me,
 				 struct hf_range range, enum hf_lock_mode mode);
@@ -298,7 +302,8 @@ void hf_waiters_serve(struct hf_locks *locks);
 bool hf_waiters_update(struct hf_rb_node *node);
 
 /* GRANT: between the grant and its acknowledgement. (grant.c) */
-int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter); /* 0 or -ENOMEM: nothing happened */
+int hf_grant_waiter(struct hf_locks *locks,
+		    struct hf_waiter *waiter); /* OK, or as outside, or -ENOMEM: nothing happened */
 struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode);
 /* Needs HF_OWN_RESERVE + 2 free records. */
@@ -321,6 +326,13 @@ static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struc
 bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,
 		       enum hf_lock_mode mode);
 
+/* OUTSIDE (outside.c): OK where there is none. */
+int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode);
+int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
+void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struct hf_range range);
+
 /* RECLAIM (reclaim.c): is every byte of the range held in that mode or more, reclaimed or not? */
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 
@@ -328,6 +340,7 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state);
 
 /* VIEW and events. (lock.c) */
+void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);
 void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
 void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock);

@@ -65,6 +65,8 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 	locks->epoch = options->epoch;
 	locks->events = options->events ? options->events : &no_events;
 	locks->context = options->context;
+	locks->outside = options->outside;
+	locks->outside_context = options->outside_context;
 	*locksp = locks;
 	return 0;
 }
@@ -108,7 +110,7 @@ void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *counte
 
 /* VIEW */
 
-static void view_target(const struct hf_holding *holding, struct hf_lock_target *who)
+void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who)
 {
 	const struct hf_file *file = holding->file;
 	const struct hf_owner *owner = holding->owner;
@@ -133,7 +135,7 @@ void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp)
 		.epoch = lock->epoch,
 		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
 	};
-	view_target(lock->holding, &viewp->who);
+	hf_view_target(lock->holding, &viewp->who);
 }
 
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
@@ -151,7 +153,7 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 		.user = waiter->user,
 		.stamp = waiter->stamp,
 	};
-	view_target(waiter->holding, &viewp->who);
+	hf_view_target(waiter->holding, &viewp->who);
 }
 
 /* EVENTS */

@@ -18,6 +18,7 @@
  *	waiters.c  the order of those who wait, and whose turn it is
  *	grant.c    a waiter gets its lock, provisionally until it is told
  *	deadlock.c who waits, directly or not, for whom
+ *	outside.c  the table beside ours
  *	walk.c     lists for people          check.c    every invariant
  *
  * LOCKS. For each owner and file the held locks are disjoint ranges with a
@@ -54,6 +55,12 @@
  * one waiter_gone, be it granted in between or not; its user data belong to the
  * protocol again then. A call-back must not call the engine (asserted), and
  * views are valid for its time only.
+ *
+ * OUTSIDE. The same files may be locked in a table that is not ours: the
+ * kernel's, by local processes. A range is granted here only if it could be
+ * taken there, too, where we are one holder with the union of what is held
+ * here. A waiter that is blocked outside alone is served when whoever stands
+ * there says so. Nobody looks for deadlocks that lead through the outside.
  *
  * ANSWERS. 0 or an answer of enum hf_lock_answer; < 0 is -errno. -ENOMEM leaves
  * everything as it was, but for hf_lock_client_purge*(), which always finish.
@@ -187,6 +194,22 @@ struct hf_lock_events {
 };
 
 /*
+ * The table beside ours. Its functions are called in the midst of changes, and must not change anything here;
+ * they may ask hf_lock_next_held() and hf_lock_knows_file().
+ */
+struct hf_lock_outside {
+	/* Takes what is not held there already: OK, CONFLICT, LIMIT or < 0, and then nothing has changed. */
+	int (*take)(void *context, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode);
+	/* OK, or CONFLICT and who it is: range, mode and owner_id; his client is NULL. */
+	int (*test)(void *context, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
+	/* Less than before may be held in @range: what is not any more is to be given back. @n_locks: how
+	 * many there are in the whole file now. */
+	void (*settle)(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks);
+};
+
+/*
  * 0 stands for the default. A waiter counts as the lock that it will become. Only what adds records is
  * refused; an unlock may split a lock beyond the limit, and a grant may need several records.
  */
@@ -218,6 +241,8 @@ struct hf_locks_options {
 	struct hf_lock_limits limits;
 	const struct hf_lock_events *events; /* borrowed; any member and the whole may be NULL */
 	void *context;
+	const struct hf_lock_outside *outside; /* borrowed; NULL: there is none */
+	void *outside_context;
 	uint32_t epoch;
 };
 
@@ -234,7 +259,7 @@ bool hf_lock_client_is_idle(const struct hf_lock_client *client);
  */
 int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *request,
 		    struct hf_lock_view *conflictp);
-/* OK, CONFLICT or GRACE; looks at holders only. */
+/* OK, CONFLICT or GRACE; looks at holders only, those outside last: *conflictp has no client then. */
 int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
@@ -283,6 +308,15 @@ void hf_lock_show_ghosts(const struct hf_locks *locks,
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim);
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
+
+/* OUTSIDE: for whoever stands there. */
+/* The first piece from @pos on that anybody holds, and the most that is held of it. False: there is none. */
+bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
+		       struct hf_range *rangep, enum hf_lock_mode *modep);
+/* Does anybody hold anything in this file, or wait for it? */
+bool hf_lock_knows_file(const struct hf_locks *locks, struct hf_bytes handle);
+/* Somebody outside may have let go: those who wait for this file have their chance. */
+void hf_lock_serve_file(struct hf_locks *locks, struct hf_bytes handle);
 
 /*
  * WALK. One element a call; false at the end. A cursor begins as { 0 } and may be kept and copied over any

@@ -118,6 +118,11 @@ static struct hf_lock *find_foreign(const struct hf_rb_tree *tree, const struct 
 	return NULL;
 }
 
+struct hf_lock *hf_tree_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode)
+{
+	return find_foreign(&file->held[hf_mode_index(mode)], NULL, (struct hf_range){ pos, HF_RANGE_EOF });
+}
+
 struct hf_lock *hf_tree_conflict(const struct hf_file *file, const struct hf_holding *me,
 				 struct hf_range range, enum hf_lock_mode mode)
 {

@@ -3,7 +3,8 @@
  *
  * Invariants: the queue is in order of waiter->order. A waiter is blocked by
  * foreign locks that conflict with it and by foreign waiters before it that do.
- * Outside grace every queued waiter is blocked (but for want of memory): who
+ * Outside grace every queued waiter is blocked (but for want of memory, or where
+ * somebody outside is in its way): who
  * takes something away that could block says so with hf_waiters_touch(), and
  * the operation ends with hf_waiters_serve().
  *
@@ -256,7 +257,7 @@ void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lo
 
 void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range)
 {
-	if (!file->n_waiters)
+	if (!file->n_waiters && !locks->outside)
 		return;
 	if (hf_link_is_linked(&file->in_dirty)) {
 		file->dirty_range.start = HF_MIN(file->dirty_range.start, range.start);
@@ -312,10 +313,12 @@ static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct
 {
 	struct hf_holding *holding = waiter->holding;
 	bool is_alone = holding->waiters.head.next == holding->waiters.head.prev;
+	int r;
 
 	*donep = is_alone && waiter->mode == HF_LOCK_EXCLUSIVE &&
 		 hf_range_contains(hf_waiter_range(waiter), range);
-	return can_run(waiter) ? hf_grant_waiter(locks, waiter) : 0;
+	r = can_run(waiter) ? hf_grant_waiter(locks, waiter) : 0;
+	return r < 0 ? r : 0; /* blocked outside: as anybody who is blocked */
 }
 
 static int serve_file(struct hf_locks *locks, struct hf_file *file, struct hf_range range)
@@ -351,6 +354,7 @@ void hf_waiters_serve(struct hf_locks *locks)
 		/* Without memory for the grant the file stays touched, and the next operation tries again. */
 		if (!locks->is_grace && serve_file(locks, file, file->dirty_range) < 0)
 			hf_list_push_back(&starved, link);
+		hf_outside_settle(locks, file, file->dirty_range);
 	}
 	hf_list_splice(&locks->dirty, &starved);
 }

@@ -193,6 +193,8 @@ static int make_tables(struct hf_recovery *recovery)
 		.limits = options->lock_limits,
 		.events = &hf_keeper_lock_events,
 		.context = recovery,
+		.outside = options->outside,
+		.outside_context = options->outside_context,
 		.epoch = (uint32_t)recovery->start.epoch,
 	};
 	struct hf_clients_options clients = {

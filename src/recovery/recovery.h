@@ -95,6 +95,8 @@ struct hf_recovery_options {
 	uint64_t notify_retry_ns;
 	size_t max_clients;
 	struct hf_lock_limits lock_limits;
+	const struct hf_lock_outside *outside; /* of the lock table; NULL: there is none */
+	void *outside_context;
 	bool clear_store; /* wipe registrations and locks first */
 	bool measures;    /* the time of commits is counted */
 };

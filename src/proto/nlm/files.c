@@ -6,12 +6,14 @@
  * may wait for a disk; the call is kept and its handler called again with the
  * answer. Answers are remembered for a second, so that a client that locks and
  * unlocks the same file is not asked for each time; a direct-mapped table is
- * enough for that.
+ * enough for that. Where locks are taken in the kernel, too, the file is opened
+ * on that same way (export/local.h).
  */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "export/export.h"
+#include "export/local.h"
 #include "proto/nlm/internal.h"
 #include "vfs/jobs.h"
 
@@ -43,6 +45,10 @@ struct inquiry {
 	uint64_t key;
 	struct question question;
 	enum hf_nlm_stat stat;
+	bool asks;             /* for the right to the file */
+	bool opens;            /* it, for the kernel's locks */
+	struct hf_handle file; /* the lock table's key for it */
+	struct hf_local_opened opened;
 };
 
 /* Life */
@@ -129,11 +135,30 @@ static void run_inquiry(struct hf_job *job)
 	struct inquiry *inquiry = hf_container_of(job, struct inquiry, job);
 	struct question *question = &inquiry->question;
 
-	inquiry->stat = stat_from_check(
-		hf_export_check_handle(inquiry->nlm->files.exports,
-				       hf_bytes_of(question->handle, question->handle_len), &question->peer,
-				       question->flavor == HF_RPC_AUTH_SYS ? &question->identity : NULL,
-				       question->for_writing, NULL, NULL));
+	struct hf_exports *exports = inquiry->nlm->files.exports;
+	struct hf_bytes handle = hf_bytes_of(question->handle, question->handle_len);
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	int r;
+
+	if (inquiry->asks) {
+		r = hf_export_check_handle(exports, handle, &question->peer,
+					   question->flavor == HF_RPC_AUTH_SYS ? &question->identity : NULL,
+					   question->for_writing, NULL, &file);
+		inquiry->stat = stat_from_check(r);
+	} else {
+		r = hf_exports_resolve(exports, handle, false, &export, &file);
+	}
+	inquiry->opened = (struct hf_local_opened){ .error = r < 0 ? r : -ESTALE };
+	if (inquiry->opens && file)
+		inquiry->opened = hf_local_open(file);
+}
+
+/* The call was kept, so what it was is read again; the cookie is first in all arguments. */
+static void refuse(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	hf_nlm_reply(nlm, call, hf_xdr_get_opaque(hf_rpc_call_args(call), HF_NLM_MAX_NETOBJ),
+		     HF_NLM_DENIED_NOLOCKS);
 }
 
 static void end_inquiry(struct hf_job *job)
@@ -141,27 +166,38 @@ static void end_inquiry(struct hf_job *job)
 	struct inquiry *inquiry = hf_container_of(job, struct inquiry, job);
 	struct hf_nlm *nlm = inquiry->nlm;
 
-	nlm->verdicts[inquiry->key % N_VERDICTS] = (struct hf_nlm_verdict){
-		.key = inquiry->key,
-		.until = hf_loop_now(nlm->options.loop) + VERDICT_NS,
-		.stat = inquiry->stat,
-	};
+	int r = 0;
+
+	if (inquiry->asks)
+		nlm->verdicts[inquiry->key % N_VERDICTS] = (struct hf_nlm_verdict){
+			.key = inquiry->key,
+			.until = hf_loop_now(nlm->options.loop) + VERDICT_NS,
+			.stat = inquiry->stat,
+		};
+	if (inquiry->opens)
+		r = hf_local_adopt(nlm->files.local, hf_bytes_of(inquiry->file.bytes, inquiry->file.len),
+				   inquiry->opened);
 	hf_rpc_call_rewind(inquiry->call);
-	inquiry->again(nlm, inquiry->call);
+	if (r < 0)
+		refuse(nlm, inquiry->call);
+	else
+		inquiry->again(nlm, inquiry->call);
 	free(inquiry);
 }
 
-static enum hf_nlm_stat inquire(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct question *question,
-				uint64_t key, hf_rpc_handler_fn again)
+static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inquiry *what)
 {
 	struct inquiry *inquiry = malloc(sizeof(*inquiry));
+	struct hf_nlm *nlm = request->nlm;
 
 	if (!inquiry)
 		return HF_NLM_DENIED_NOLOCKS;
-	*inquiry = (struct inquiry){
-		.nlm = nlm, .call = call, .again = again, .key = key, .question = *question
-	};
-	if (hf_rpc_call_keep(call) < 0) {
+	*inquiry = *what;
+	inquiry->nlm = nlm;
+	inquiry->call = request->call;
+	inquiry->file.len = (uint8_t)request->target.handle.len;
+	memcpy(inquiry->file.bytes, request->target.handle.data, request->target.handle.len);
+	if (hf_rpc_call_keep(request->call) < 0) {
 		free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
@@ -169,19 +205,36 @@ static enum hf_nlm_stat inquire(struct hf_nlm *nlm, struct hf_rpc_call *call, co
 	return HF_NLM_LATER;
 }
 
-enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes handle,
-				    bool for_writing, hf_rpc_handler_fn again)
+static bool needs_opening(const struct hf_nlm_request *request)
 {
+	return request->nlm->files.local &&
+	       hf_local_needs(request->nlm->files.local, request->target.share, request->target.handle);
+}
+
+enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+{
+	struct hf_nlm *nlm = request->nlm;
+	struct inquiry what = { .again = again, .asks = true };
 	const struct hf_nlm_verdict *verdict;
-	struct question question;
-	uint64_t key;
 
 	if (!nlm->files.exports)
 		return HF_NLM_GRANTED_STAT;
-	make_question(&question, call, handle, for_writing);
-	key = hf_siphash(&nlm->key, &question, sizeof(question)) | 1;
-	verdict = &nlm->verdicts[key % N_VERDICTS];
-	if (verdict->key == key && verdict->until > hf_loop_now(nlm->options.loop))
+	make_question(&what.question, request->call, request->args.handle, for_writing);
+	what.key = hf_siphash(&nlm->key, &what.question, sizeof(what.question)) | 1;
+	what.opens = needs_opening(request);
+	verdict = &nlm->verdicts[what.key % N_VERDICTS];
+	if (verdict->key == what.key && verdict->until > hf_loop_now(nlm->options.loop) &&
+	    (!what.opens || verdict->stat != HF_NLM_GRANTED_STAT))
 		return verdict->stat;
-	return inquire(nlm, call, &question, key, again);
+	return inquire(request, &what);
+}
+
+enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+{
+	struct inquiry what = { .again = again, .opens = true };
+
+	if (!needs_opening(request))
+		return HF_NLM_GRANTED_STAT;
+	make_question(&what.question, request->call, request->args.handle, false);
+	return inquire(request, &what);
 }

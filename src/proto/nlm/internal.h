@@ -92,8 +92,10 @@ bool hf_nlm_files_find(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_
 /* The way back: the handle that clients of this share have for the file. */
 struct hf_bytes hf_nlm_files_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
 				    struct hf_handle *room);
-enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes handle,
-				    bool for_writing, hf_rpc_handler_fn again);
+enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing,
+				    hf_rpc_handler_fn again);
+/* Opens the file, where the kernel is to be asked about it; GRANTED or LATER. */
+enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again);
 
 /* msg.c */
 int hf_nlm_msgs_init(struct hf_nlm *nlm);

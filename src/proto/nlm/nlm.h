@@ -22,6 +22,7 @@
 
 struct hf_exports;
 struct hf_jobs;
+struct hf_local;
 struct hf_loop;
 struct hf_nlm;
 struct hf_recovery;
@@ -30,7 +31,8 @@ struct hf_rpc_client;
 /* What file handles stand for. */
 struct hf_nlm_files {
 	struct hf_exports *exports;
-	struct hf_jobs *jobs; /* for what may wait for a disk */
+	struct hf_jobs *jobs;   /* for what may wait for a disk */
+	struct hf_local *local; /* where locks are taken in the kernel, too; or NULL */
 	/* The lock table's number for an export, 0 if there is none, and the export whose handles are the
 	 * lock table's keys for all files of that file system; and the export of a number. */
 	uint32_t (*share_of)(void *user, uint64_t export_id, uint64_t *homep);

@@ -64,8 +64,7 @@ enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writ
 	enum hf_nlm_stat stat = hf_nlm_find_file(request);
 
 	if (stat == HF_NLM_GRANTED_STAT)
-		stat = hf_nlm_files_check(request->nlm, request->call, request->args.handle, for_writing,
-					  again);
+		stat = hf_nlm_files_check(request, for_writing, again);
 	return stat;
 }
 

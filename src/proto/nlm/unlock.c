@@ -57,17 +57,25 @@ static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
 	};
 }
 
-/* TEST: shows one of those in the way. Who only asks is not registered. */
-void hf_nlm_proc_test(void *service, struct hf_rpc_call *call)
+/* Called again where the file had to be opened first. */
+static void handle_test(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_holder holder = { 0 };
 	struct hf_nlm_request request;
 	struct hf_lock_view conflict;
 	enum hf_nlm_stat stat;
 
-	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_test))
+	hf_nlm_request_init(&request, service, call);
+	hf_nlm_get_test(&request.args, request.version, hf_rpc_call_args(call));
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_nlm_msg_garbage(request.nlm, call);
 		return;
+	}
 	stat = hf_nlm_find_file(&request);
+	if (stat == HF_NLM_GRANTED_STAT)
+		stat = hf_nlm_files_open(&request, handle_test);
+	if (stat == HF_NLM_LATER)
+		return;
 	if (stat == HF_NLM_GRANTED_STAT) {
 		hf_nlm_find_holder(&request);
 		if (!request.target.client)
@@ -80,4 +88,11 @@ void hf_nlm_proc_test(void *service, struct hf_rpc_call *call)
 	}
 	hf_nlm_reply_test(&request, stat, &holder);
 	hf_nlm_request_deinit(&request);
+}
+
+/* TEST: shows one of those in the way. Who only asks is not registered. */
+void hf_nlm_proc_test(void *service, struct hf_rpc_call *call)
+{
+	if (!hf_nlm_msg_is_repeat(service, call))
+		handle_test(service, call);
 }

@@ -1,0 +1,414 @@
+#include "export/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/error.h"
+#include "base/hashtable.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "base/siphash.h"
+#include "export/local_file.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+#include "vfs/file.h"
+
+#define IDLE_NS        (3 * HF_NS_PER_S) /* longer than a verdict of the lock manager lives */
+#define FIRST_GAP      (5 * HF_NS_PER_MS)
+#define MOST_GAP       (100 * HF_NS_PER_MS)
+#define LEAST_FILES    16
+#define LOG_WINDOW_S   60
+#define FALLBACK_FILES 256
+
+struct entry {
+	struct hf_hash_node node;
+	struct hf_local *local;
+	struct hf_link all;
+	struct hf_link idle; /* while nothing is held */
+	uint64_t idle_since;
+	struct hf_timer retry; /* while a local process was in somebody's way */
+	uint64_t gap_ns;
+	struct hf_file *file; /* pinned, or NULL */
+	int error;            /* why it is NULL */
+	struct hf_local_file held;
+	uint8_t key_len;
+	uint8_t key[HF_LOCK_HANDLE_MAX];
+};
+
+struct hf_local {
+	struct hf_local_options options;
+	struct hf_locks *locks;
+	struct hf_siphash_key key;
+	struct hf_hashtable entries;
+	struct hf_list all;
+	size_t n_open;
+	struct hf_list idle; /* the longest first */
+	struct hf_timer idle_timer;
+	struct hf_log_limit log_limit;
+};
+
+static struct hf_bytes key_of(const struct entry *entry)
+{
+	return hf_bytes_of(entry->key, entry->key_len);
+}
+
+/* Entries */
+
+static struct entry *find(const struct hf_local *local, struct hf_bytes key)
+{
+	hf_hash_for_each(node, &local->entries, hf_siphash(&local->key, key.data, key.len)) {
+		struct entry *entry = hf_container_of(node, struct entry, node);
+
+		if (hf_bytes_equal(key_of(entry), key))
+			return entry;
+	}
+	return NULL;
+}
+
+static void close_entry(struct entry *entry)
+{
+	if (!entry->file)
+		return;
+	hf_file_unpin(entry->file);
+	entry->file = NULL;
+	entry->local->n_open--;
+}
+
+static void entry_free(struct entry *entry)
+{
+	close_entry(entry);
+	hf_timer_stop(&entry->retry);
+	hf_link_remove(&entry->idle);
+	hf_link_remove(&entry->all);
+	hf_hashtable_remove(&entry->local->entries, &entry->node);
+	hf_local_file_deinit(&entry->held);
+	free(entry);
+}
+
+static void make_idle(struct entry *entry)
+{
+	struct hf_local *local = entry->local;
+
+	hf_link_remove(&entry->idle);
+	hf_list_push_back(&local->idle, &entry->idle);
+	entry->idle_since = hf_loop_now(local->options.loop);
+	if (!hf_timer_is_running(&local->idle_timer))
+		hf_timer_start(&local->idle_timer, IDLE_NS);
+}
+
+static void on_idle(struct hf_timer *timer)
+{
+	struct hf_local *local = hf_container_of(timer, struct hf_local, idle_timer);
+	uint64_t now = hf_loop_now(local->options.loop);
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&local->idle))) {
+		struct entry *entry = hf_list_entry(link, struct entry, idle);
+
+		if (entry->idle_since + IDLE_NS > now) {
+			hf_timer_start_at(timer, entry->idle_since + IDLE_NS);
+			return;
+		}
+		if (hf_lock_knows_file(local->locks, key_of(entry)))
+			make_idle(entry); /* somebody waits, or it could not be taken */
+		else
+			entry_free(entry);
+	}
+}
+
+static void on_retry(struct hf_timer *timer)
+{
+	struct entry *entry = hf_container_of(timer, struct entry, retry);
+
+	entry->gap_ns = HF_MIN(2 * entry->gap_ns, MOST_GAP);
+	hf_lock_serve_file(entry->local->locks, key_of(entry));
+}
+
+static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
+{
+	struct entry *entry = calloc(1, sizeof(*entry));
+
+	if (!entry)
+		return NULL;
+	entry->local = local;
+	entry->gap_ns = FIRST_GAP;
+	hf_link_init(&entry->idle);
+	hf_list_push_back(&local->all, &entry->all);
+	hf_timer_init(&entry->retry, local->options.loop, on_retry);
+	entry->key_len = (uint8_t)key.len;
+	memcpy(entry->key, key.data, key.len);
+	hf_hashtable_insert(&local->entries, &entry->node, hf_siphash(&local->key, key.data, key.len));
+	return entry;
+}
+
+/* Opening */
+
+bool hf_local_needs(const struct hf_local *local, uint32_t share, struct hf_bytes key)
+{
+	return local->options.policy(local->options.user, share) != HF_LOCAL_LOCKS_OFF && !find(local, key);
+}
+
+struct hf_local_opened hf_local_open(struct hf_file *file)
+{
+	struct hf_local_opened opened = { .fd = -1 };
+
+	opened.error = hf_file_pin(file, &opened.fd);
+	if (opened.error == 0)
+		opened.file = file;
+	return opened;
+}
+
+/* One that nobody holds anything in goes, if there is any. */
+static void make_room(struct hf_local *local)
+{
+	hf_list_for_each_safe(pos, &local->idle) {
+		struct entry *entry = hf_list_entry(pos, struct entry, idle);
+
+		if (local->n_open < local->options.max_files)
+			return;
+		if (entry->file && !hf_lock_knows_file(local->locks, key_of(entry)))
+			entry_free(entry);
+	}
+}
+
+int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_opened opened)
+{
+	struct entry *entry = find(local, key);
+
+	if (entry && (entry->file || !opened.file)) {
+		if (opened.file)
+			hf_file_unpin(opened.file);
+		return 0;
+	}
+	if (opened.file && local->n_open >= local->options.max_files)
+		make_room(local);
+	if (opened.file && local->n_open >= local->options.max_files) {
+		hf_file_unpin(opened.file);
+		opened = (struct hf_local_opened){ .error = -EMFILE };
+	}
+	if (!entry)
+		entry = entry_new(local, key);
+	if (!entry) {
+		if (opened.file)
+			hf_file_unpin(opened.file);
+		return hf_trace(-ENOMEM);
+	}
+	entry->file = opened.file;
+	entry->error = opened.error;
+	if (entry->file) {
+		local->n_open++;
+		hf_local_file_init(&entry->held, opened.fd);
+	}
+	make_idle(entry);
+	return 0;
+}
+
+/* The outside of the lock table */
+
+static void log_untaken(struct hf_local *local, int error)
+{
+	uint64_t n;
+
+	if (hf_log_limit_allow(&local->log_limit, hf_loop_now(local->options.loop), &n))
+		hf_log_warn("a lock could not be taken in the kernel", "error=%s more=%llu",
+			    strerrorname_np(-error), (unsigned long long)n);
+}
+
+/* Whatever it is, it is not a conflict. */
+static int untaken(struct hf_local *local, uint32_t share, int error)
+{
+	log_untaken(local, error);
+	return local->options.policy(local->options.user, share) == HF_LOCAL_LOCKS_ON ? HF_LOCK_E_LIMIT
+										      : HF_LOCK_OK;
+}
+
+static void try_again_later(struct entry *entry)
+{
+	if (!hf_timer_is_running(&entry->retry))
+		hf_timer_start(&entry->retry, entry->gap_ns);
+}
+
+static int take_in(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)
+{
+	int r = hf_local_file_take(&entry->held, range, mode);
+
+	if (r == HF_LOCK_OK) {
+		entry->gap_ns = FIRST_GAP;
+		hf_link_remove(&entry->idle);
+	} else {
+		try_again_later(entry);
+	}
+	return r;
+}
+
+static int take(void *context, const struct hf_lock_target *who, struct hf_range range,
+		enum hf_lock_mode mode)
+{
+	struct hf_local *local = context;
+	struct entry *entry;
+	int r;
+
+	if (local->options.policy(local->options.user, who->share) == HF_LOCAL_LOCKS_OFF)
+		return HF_LOCK_OK;
+	entry = find(local, who->handle);
+	if (!entry || !entry->file)
+		return untaken(local, who->share, entry ? entry->error : -ENOMEM);
+	r = take_in(entry, range, mode);
+	if (r < 0 || r == HF_LOCK_E_LIMIT)
+		return untaken(local, who->share, r < 0 ? r : -ENOLCK);
+	return r;
+}
+
+static int test(void *context, const struct hf_lock_target *who, struct hf_range range,
+		enum hf_lock_mode mode, struct hf_lock_view *conflictp)
+{
+	struct hf_local *local = context;
+	struct entry *entry;
+	int r;
+
+	if (local->options.policy(local->options.user, who->share) == HF_LOCAL_LOCKS_OFF)
+		return HF_LOCK_OK;
+	entry = find(local, who->handle);
+	r = entry && entry->file ? hf_local_file_test(&entry->held, range, mode, conflictp) : HF_LOCK_OK;
+	if (r == HF_LOCK_E_CONFLICT) {
+		conflictp->who.share = who->share;
+		conflictp->who.handle = who->handle;
+	}
+	return r;
+}
+
+static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lock_mode *modep)
+{
+	const struct entry *entry = user;
+
+	return hf_lock_next_held(entry->local->locks, key_of(entry), pos, rangep, modep);
+}
+
+static void settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
+{
+	struct hf_local *local = context;
+	struct entry *entry = find(local, handle);
+	int r;
+
+	if (!entry || !entry->file || entry->held.ranges.n == 0)
+		return;
+	r = hf_local_file_settle(&entry->held, range, n_locks, needed, entry);
+	if (r && n_locks == 0)
+		close_entry(entry); /* then the kernel does it */
+	if (r)
+		log_untaken(local, r < 0 ? r : -ENOLCK);
+	if (n_locks == 0)
+		make_idle(entry);
+}
+
+const struct hf_lock_outside hf_local_outside = {
+	.take = take,
+	.test = test,
+	.settle = settle,
+};
+
+/* A restart */
+
+static struct entry *open_again(struct hf_local *local, const struct hf_lock_target *who)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	struct hf_local_opened opened = { .error = -ESTALE };
+	struct entry *entry = find(local, who->handle);
+	uint8_t room[HF_LOCK_HANDLE_MAX];
+	struct hf_bytes handle;
+
+	if (entry)
+		return entry;
+	handle = local->options.handle(local->options.user, who->share, who->handle, room);
+	if (hf_exports_resolve(local->options.exports, handle, false, &export, &file) == HF_RESOLVED)
+		opened = hf_local_open(file);
+	hf_local_adopt(local, who->handle, opened);
+	return find(local, who->handle);
+}
+
+void hf_local_restore(struct hf_local *local)
+{
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+	size_t n_taken = 0, n_lost = 0, n_failed = 0;
+
+	while (hf_lock_next_lock(local->locks, NULL, &cursor, &lock)) {
+		struct entry *entry;
+		int r;
+
+		if (local->options.policy(local->options.user, lock.who.share) == HF_LOCAL_LOCKS_OFF)
+			continue;
+		entry = open_again(local, &lock.who);
+		r = entry && entry->file ? take_in(entry, lock.range, lock.mode) : -ESTALE;
+		if (r == HF_LOCK_OK)
+			n_taken++;
+		else if (r == HF_LOCK_E_CONFLICT)
+			n_lost++;
+		else
+			n_failed++;
+	}
+	if (n_lost)
+		hf_log_warn(
+			"a local process took what a client held before our restart: it cannot be reclaimed",
+			"locks=%zu", n_lost);
+	if (n_taken || n_failed)
+		hf_log_info("what was loaded is taken in the kernel again", "locks=%zu not_taken=%zu",
+			    n_taken, n_failed);
+}
+
+/* Life */
+
+static size_t default_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return FALLBACK_FILES;
+	return HF_MAX((size_t)LEAST_FILES, (size_t)limit.rlim_cur / 4);
+}
+
+int hf_local_new(struct hf_local **localp, const struct hf_local_options *options)
+{
+	struct hf_local *local = calloc(1, sizeof(*local));
+	int r;
+
+	if (!local)
+		return hf_trace(-ENOMEM);
+	local->options = *options;
+	if (!local->options.max_files)
+		local->options.max_files = default_files();
+	local->log_limit = (struct hf_log_limit)HF_LOG_LIMIT(LOG_WINDOW_S);
+	hf_loop_random(options->loop, &local->key, sizeof(local->key));
+	hf_list_init(&local->all);
+	hf_list_init(&local->idle);
+	hf_timer_init(&local->idle_timer, options->loop, on_idle);
+	r = hf_hashtable_init(&local->entries);
+	if (r < 0) {
+		free(local);
+		return hf_trace(r);
+	}
+	*localp = local;
+	return 0;
+}
+
+void hf_local_set_locks(struct hf_local *local, struct hf_locks *locks)
+{
+	local->locks = locks;
+}
+
+struct hf_local *hf_local_free(struct hf_local *local)
+{
+	struct hf_link *link;
+
+	if (!local)
+		return NULL;
+	while ((link = hf_list_first(&local->all)))
+		entry_free(hf_list_entry(link, struct entry, all));
+	hf_timer_stop(&local->idle_timer);
+	hf_hashtable_deinit(&local->entries);
+	free(local);
+	return NULL;
+}

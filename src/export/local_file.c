@@ -1,0 +1,254 @@
+#include "export/local_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+
+static const struct hf_range whole = { 0, HF_RANGE_EOF };
+
+void hf_local_file_init(struct hf_local_file *file, int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	*file = (struct hf_local_file){ .fd = fd, .whole_at = HF_LOCAL_MAX_RANGES };
+	file->is_read_only = flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
+}
+
+void hf_local_file_deinit(struct hf_local_file *file)
+{
+	hf_local_ranges_deinit(&file->ranges);
+}
+
+/* The kernel */
+
+static short type_of(enum hf_lock_mode mode)
+{
+	static const short types[] = {
+		[HF_LOCK_NONE] = F_UNLCK,
+		[HF_LOCK_SHARED] = F_RDLCK,
+		[HF_LOCK_EXCLUSIVE] = F_WRLCK,
+	};
+
+	return types[mode];
+}
+
+static struct flock flock_of(struct hf_range range, enum hf_lock_mode mode)
+{
+	return (struct flock){
+		.l_type = type_of(mode),
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)range.start,
+		.l_len = (off_t)hf_range_len(range), /* 0: to the end, with both */
+	};
+}
+
+/* Never waits: F_OFD_SETLK answers at once, on a local file system. */
+static int set(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
+{
+	struct flock lock = flock_of(range, mode);
+
+	if (fcntl(file->fd, F_OFD_SETLK, &lock) == 0)
+		return HF_LOCK_OK;
+	return errno == EAGAIN || errno == EACCES ? HF_LOCK_E_CONFLICT : -errno;
+}
+
+int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode,
+		       struct hf_lock_view *conflictp)
+{
+	struct flock lock = flock_of(range, mode);
+
+	if (fcntl(file->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
+		return HF_LOCK_OK;
+	*conflictp = (struct hf_lock_view){
+		.mode = lock.l_type == F_WRLCK ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
+		/* -1: of an open file description; 0: of a process that we cannot see. */
+		.who.owner_id = (uint64_t)lock.l_pid,
+	};
+	if (hf_range_from_offset_len(&conflictp->range, (uint64_t)lock.l_start, (uint64_t)lock.l_len))
+		conflictp->range = range;
+	return HF_LOCK_E_CONFLICT;
+}
+
+/* Taking */
+
+/* What nobody of ours has in @range up to @end, as long as the kernel gives it; *stopp: where it did not. */
+static int take_gaps(struct hf_local_file *file, struct hf_range range, uint64_t *stopp)
+{
+	uint64_t end;
+	int r = HF_LOCK_OK;
+
+	for (uint64_t pos = range.start; pos <= range.end; pos = end + 1) {
+		bool is_gap = hf_local_ranges_at(&file->ranges, pos, &end) == HF_LOCK_NONE;
+
+		end = HF_MIN(end, range.end);
+		if (is_gap)
+			r = set(file, (struct hf_range){ pos, end }, HF_LOCK_SHARED);
+		if (r) {
+			*stopp = pos;
+			return r;
+		}
+	}
+	return HF_LOCK_OK;
+}
+
+static void give_gaps(struct hf_local_file *file, struct hf_range range, uint64_t stop)
+{
+	uint64_t end;
+
+	for (uint64_t pos = range.start; pos < stop; pos = end + 1)
+		if (hf_local_ranges_at(&file->ranges, pos, &end) == HF_LOCK_NONE)
+			set(file, (struct hf_range){ pos, HF_MIN(end, stop - 1) }, HF_LOCK_NONE);
+}
+
+static void note_gaps(struct hf_local_file *file, struct hf_range range)
+{
+	uint64_t end;
+
+	for (uint64_t pos = range.start; pos <= range.end; pos = end + 1) {
+		bool is_gap = hf_local_ranges_at(&file->ranges, pos, &end) == HF_LOCK_NONE;
+
+		end = HF_MIN(end, range.end);
+		if (is_gap)
+			hf_local_ranges_set(&file->ranges, (struct hf_range){ pos, end }, HF_LOCK_SHARED);
+	}
+}
+
+/* A shared lock must not weaken what somebody holds exclusive: a grant that is still to be confirmed does. */
+static int take_shared(struct hf_local_file *file, struct hf_range range)
+{
+	uint64_t stop = 0;
+	int r = take_gaps(file, range, &stop);
+
+	if (r)
+		give_gaps(file, range, stop);
+	else
+		note_gaps(file, range);
+	return r;
+}
+
+/* Nobody else of ours has any of it, or it would not be asked for: in one piece, and all or nothing. */
+static int take_exclusive(struct hf_local_file *file, struct hf_range range)
+{
+	int r = set(file, range, HF_LOCK_EXCLUSIVE);
+
+	if (r == HF_LOCK_OK)
+		hf_local_ranges_set(&file->ranges, range, HF_LOCK_EXCLUSIVE);
+	return r;
+}
+
+static enum hf_lock_mode strongest(const struct hf_local_file *file, enum hf_lock_mode mode)
+{
+	for (size_t i = 0; i < file->ranges.n; i++)
+		mode = HF_MAX(mode, file->ranges.items[i].mode);
+	return mode;
+}
+
+/* False: a local process is in the way, and it has to go on piece by piece. */
+static bool take_whole(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
+{
+	const struct hf_local_range *items = file->ranges.items;
+	struct hf_range hull = { HF_MIN(range.start, items[0].range.start),
+				 HF_MAX(range.end, items[file->ranges.n - 1].range.end) };
+
+	mode = strongest(file, mode);
+	if (set(file, hull, mode)) {
+		file->whole_at *= 2;
+		return false;
+	}
+	hf_local_ranges_set(&file->ranges, hull, mode);
+	file->is_whole = true;
+	file->whole_at = HF_LOCAL_MAX_RANGES;
+	return true;
+}
+
+int hf_local_file_take(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
+{
+	struct hf_lock_view unwanted;
+	int r;
+
+	if (hf_local_ranges_cover(&file->ranges, range, mode))
+		return HF_LOCK_OK;
+	if (file->is_read_only && mode == HF_LOCK_EXCLUSIVE) {
+		if (hf_local_file_test(file, range, mode, &unwanted))
+			return HF_LOCK_E_CONFLICT;
+		mode = HF_LOCK_SHARED;
+	}
+	if (file->ranges.n >= HF_LOCAL_MOST_RANGES)
+		return HF_LOCK_E_LIMIT;
+	r = hf_local_ranges_reserve(&file->ranges, file->ranges.n + 1);
+	if (r < 0)
+		return hf_trace(r);
+	if (file->ranges.n >= file->whole_at && take_whole(file, range, mode))
+		return HF_LOCK_OK;
+	return mode == HF_LOCK_EXCLUSIVE ? take_exclusive(file, range) : take_shared(file, range);
+}
+
+/* Giving back */
+
+static int lower(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
+{
+	uint64_t end;
+	int r;
+
+	for (uint64_t pos = range.start; pos <= range.end; pos = end + 1) {
+		bool is_more = hf_local_ranges_at(&file->ranges, pos, &end) > mode;
+		struct hf_range part = { pos, end = HF_MIN(end, range.end) };
+
+		if (!is_more)
+			continue;
+		r = hf_local_ranges_reserve(&file->ranges, 1);
+		if (r == 0)
+			r = set(file, part, mode);
+		if (r)
+			return r; /* it stays as it is: too much, but not too little */
+		hf_local_ranges_set(&file->ranges, part, mode);
+	}
+	return 0;
+}
+
+static int lower_to_need(struct hf_local_file *file, struct hf_range range, hf_local_needed_fn needed,
+			 void *user)
+{
+	struct hf_range piece;
+	enum hf_lock_mode mode;
+	uint64_t pos = range.start;
+	int r = 0;
+
+	while (r == 0 && pos <= range.end) {
+		if (!needed(user, pos, &piece, &mode) || piece.start > range.end)
+			return lower(file, (struct hf_range){ pos, range.end }, HF_LOCK_NONE);
+		if (piece.start > pos)
+			r = lower(file, (struct hf_range){ pos, piece.start - 1 }, HF_LOCK_NONE);
+		piece.end = HF_MIN(piece.end, range.end);
+		if (r == 0)
+			r = lower(file, piece, mode);
+		pos = piece.end + 1;
+	}
+	return r;
+}
+
+static int give_all(struct hf_local_file *file)
+{
+	int r = file->ranges.n ? set(file, whole, HF_LOCK_NONE) : 0;
+
+	if (r == 0)
+		file->ranges.n = 0;
+	file->is_whole = false;
+	file->whole_at = HF_LOCAL_MAX_RANGES;
+	return r;
+}
+
+int hf_local_file_settle(struct hf_local_file *file, struct hf_range range, size_t n_needed,
+			 hf_local_needed_fn needed, void *user)
+{
+	if (n_needed == 0)
+		return give_all(file);
+	if (!file->is_whole)
+		return lower_to_need(file, range, needed, user);
+	if (n_needed > HF_LOCAL_MAX_RANGES / 2)
+		return 0;
+	file->is_whole = false;
+	return lower_to_need(file, whole, needed, user);
+}
