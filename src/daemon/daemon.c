@@ -330,6 +330,7 @@ static int start(struct daemon *d)
 {
 	int r = open_state_dir(d);
 
+	hf_process_raise_file_limit(); /* before anybody plans with what there is */
 	if (r == 0)
 		r = make_loops(d);
 	if (r == 0)

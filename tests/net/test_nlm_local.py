@@ -383,6 +383,18 @@ class FewDescriptors(Local):
         self.assertIn("a lock could not be taken in the kernel", self.daemon.log)
 
 
+class AllDescriptors(FewDescriptors):
+    """What the daemon may have it asks for, before anybody plans with it."""
+
+    hard = 4096
+
+    def test_no_more_than_there_are(self):
+        self.assertEqual(set(self.lock_files(80)), {nlm.S_GRANTED})
+
+    def test_auto_goes_on_without(self):
+        pass
+
+
 class TwoExports(Local):
     """One file by two ways is one holder for the kernel."""
 
