@@ -92,48 +92,66 @@ static bool is_numeric(const struct cli_table *table, size_t column)
 	return table->n_rows > 1;
 }
 
-static void print_row(const struct cli_table *table, FILE *out, size_t row, const size_t *widths,
-		      size_t max_width)
+/* At most *leftp columns of it, whole characters. */
+static void put(FILE *out, const char *text, size_t *leftp)
 {
-	size_t used = 0;
+	size_t len = 0;
 
-	for (size_t i = 0; i < table->n_columns && used < max_width; i++) {
+	while (text[len] && *leftp) {
+		do
+			len++;
+		while (((unsigned char)text[len] & 0xc0) == 0x80);
+		--*leftp;
+	}
+	fwrite(text, 1, len, out);
+}
+
+static void put_blanks(FILE *out, size_t n, size_t *leftp)
+{
+	n = n < *leftp ? n : *leftp;
+	fprintf(out, "%*s", (int)n, "");
+	*leftp -= n;
+}
+
+struct column {
+	size_t width;
+	bool is_right;
+};
+
+static void print_row(const struct cli_table *table, FILE *out, size_t row, const struct column *columns,
+		      size_t left)
+{
+	for (size_t i = 0; i < table->n_columns; i++) {
 		const char *cell = table->cells[row * table->n_columns + i];
-		size_t pad = widths[i] - width_of(cell), width = width_of(cell);
-		bool is_right = is_numeric(table, i);
+		size_t pad = columns[i].width - width_of(cell);
 
-		if (used)
-			used += (size_t)fprintf(out, "  ");
-		if (is_right)
-			used += (size_t)fprintf(out, "%*s", (int)pad, "");
-		if (used + width > max_width) /* cut at the edge of the screen; bytes are good enough there */
-			fprintf(out, "%.*s", (int)(max_width - (used < max_width ? used : max_width)), cell);
-		else
-			fputs(cell, out);
-		used += width;
-		if (!is_right && i + 1 < table->n_columns)
-			used += (size_t)fprintf(out, "%*s", (int)pad, "");
+		put_blanks(out, (i ? 2 : 0) + (columns[i].is_right ? pad : 0), &left);
+		put(out, cell, &left);
+		if (!columns[i].is_right && i + 1 < table->n_columns)
+			put_blanks(out, pad, &left);
 	}
 }
 
 void cli_table_print(const struct cli_table *table, FILE *out, bool has_colour, size_t max_rows, size_t width)
 {
-	size_t *widths = calloc(table->n_columns, sizeof(*widths));
+	struct column *columns = calloc(table->n_columns, sizeof(*columns));
 
-	if (!widths)
+	if (!columns)
 		return;
 	for (size_t i = 0; i < table->n_rows * table->n_columns; i++) {
-		size_t cell = width_of(table->cells[i]), *column = &widths[i % table->n_columns];
+		size_t cell = width_of(table->cells[i]), *column = &columns[i % table->n_columns].width;
 
 		*column = cell > *column ? cell : *column;
 	}
+	for (size_t i = 0; i < table->n_columns; i++)
+		columns[i].is_right = is_numeric(table, i);
 	for (size_t row = 0; row < table->n_rows && row <= max_rows; row++) {
 		if (row == 0 && has_colour)
 			fputs("\033[1m", out);
-		print_row(table, out, row, widths, width);
+		print_row(table, out, row, columns, width);
 		fputs(row == 0 && has_colour ? "\033[0m\n" : "\n", out);
 	}
-	free(widths);
+	free(columns);
 }
 
 void cli_table_free(struct cli_table *table)

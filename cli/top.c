@@ -70,11 +70,10 @@ static void put_waiters(FILE *out, struct cli *cli, const json_t *page, size_t r
 	cli_table_free(table);
 }
 
-static void put_clients(FILE *out, struct cli *cli, const json_t *page, size_t room, size_t columns)
+static void put_clients(FILE *out, struct cli *cli, const json_t *clients, size_t room, size_t columns)
 {
 	static const char *const titles[] = { "CLIENT", "STATUS", "LOCKS", "WAITERS", "LAST SEEN" };
 	struct cli_table *table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
-	const json_t *clients = json_object_get(page, "clients");
 	size_t n = json_array_size(clients);
 	json_t **sorted = calloc(n + 1, sizeof(json_t *));
 
@@ -127,7 +126,7 @@ static int draw(struct cli *cli)
 	int code;
 	json_t *status = cli_ask(cli, "GET", "/api/v1/status", &code);
 	json_t *waiters = status ? cli_ask(cli, "GET", "/api/v1/waiters?limit=100", &code) : NULL;
-	json_t *clients = waiters ? cli_ask(cli, "GET", "/api/v1/clients?limit=1000", &code) : NULL;
+	json_t *clients = waiters ? cli_ask_all(cli, "/api/v1/clients", "clients", &code) : NULL;
 	size_t room = window.rows > 8 ? window.rows - 7 : 1;
 
 	if (clients && out) {

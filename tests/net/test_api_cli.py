@@ -4,6 +4,7 @@
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,27 +130,53 @@ class Cli(Play):
         terminal.write("q")
         self.assertEqual(terminal.end(), OK)
 
-    def test_doctor(self):
-        findings = json.loads(self.run_any("--json", "doctor"))
-        self.assertTrue(any("server answers" in f["what"] and f["level"] == "ok" for f in findings))
-        self.assertTrue(any("port 111 belongs to holdfastd" in f["what"] for f in findings), findings)
-        self.assertTrue(all(f["mend"] for f in findings if f["level"] == "bad"))
+    def test_more_clients_than_a_page_has(self):
+        for i in range(1100):
+            self.assert_granted(self.a, self.lock_of(self.a, name=f"node-{i:04d}", svid=i + 1, exclusive=False))
+        busiest = f"nlm:{self.a.address}:node-1099"
+        for i in range(5):
+            self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(8), name="node-1099", svid=i + 1))
+        rows = self.run_cli("clients").stdout.splitlines()
+        self.assertGreater(len(rows), 1100)
+        self.assertEqual(len(set(rows)), len(rows))
+        terminal = Terminal(self.words("top"), self.daemon.namespace, 10, 100)
+        terminal.wait("q\033[0m ends")
+        self.assertRegex(terminal.text, rf"CLIENT .*\r?\n(\033\[0m)?{busiest} ")
+        terminal.write("q")
+        self.assertEqual(terminal.end(), OK)
+        for i in range(1100):
+            self.a.free_all(name=f"node-{i:04d}")
 
-    def test_doctor_of_a_client(self):
-        findings = json.loads(self.run_any("--json", "doctor", self.a.address))
-        fine = [f["what"] for f in findings if f["level"] == "ok"]
-        for service in ("rpcbind", "statd", "lockd"):
-            for transport in ("UDP", "TCP"):
-                self.assertTrue(any(w.startswith(f"{service} answers over {transport}") for w in fine), findings)
-        self.b.stop_portmap()
-        findings = json.loads(self.run_any("--json", "doctor", self.b.address))
-        self.assertTrue(all(f["level"] == "bad" and f["breaks"] and f["mend"] for f in findings), findings)
-        self.b.start_portmap()
+    def test_in_tmux(self):
+        """A real terminal: full screen, another size, and what was there before comes back."""
+        if not shutil.which("tmux"):
+            self.skipTest("no tmux")
+        server = f"hf-{os.getpid()}"
+        self.assert_granted(self.a, self.lock_of(self.a))
+        self.assert_blocked(self.b, self.lock_of(self.b))
 
-    def run_any(self, *words):
-        with self.daemon.namespace:
-            return subprocess.run(self.words(*words), capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
-                                  stdin=subprocess.DEVNULL).stdout  # fmt: skip
+        def tmux(*words):
+            with self.daemon.namespace:
+                return subprocess.run(["tmux", "-L", server, "-f", "/dev/null", *words], text=True, check=True,
+                                      capture_output=True).stdout  # fmt: skip
+
+        def until(test):
+            end = time.monotonic() + PATIENCE
+            while not test(screen := tmux("capture-pane", "-p", "-t", "top").rstrip("\n").split("\n")):
+                self.assertLess(time.monotonic(), end, "\n".join(screen))
+                time.sleep(0.05)
+
+        tmux("new-session", "-d", "-s", "top", "-x", "120", "-y", "30", "env PS1='before$ ' sh")
+        self.addCleanup(tmux, "kill-server")
+        tmux("set-option", "-t", "top", "status", "off")
+        until(lambda screen: screen[0].startswith("before$"))
+        tmux("send-keys", "-t", "top", " ".join(self.words("top")), "Enter")
+        until(lambda screen: any(self.id_of(self.a) in line for line in screen) and screen[-1] == "q ends" and len(screen) == 30)
+        for columns, rows in ((60, 12), (40, 9), (200, 50)):
+            tmux("resize-window", "-t", "top", "-x", str(columns), "-y", str(rows))
+            until(lambda screen, rows=rows: len(screen) == rows and screen[-1] == "q ends" and screen[0].startswith("server"))
+        tmux("send-keys", "-t", "top", "q")
+        until(lambda screen: screen[0].startswith("before$") and not any("q ends" in line for line in screen))
 
 
 if __name__ == "__main__":
