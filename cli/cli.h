@@ -6,13 +6,14 @@
  *	http.c     one request over TCP or a Unix socket
  *	table.c    aligned columns          commands.c, orders.c   what there is
  *	events.c   the stream               top.c      full screen, live
- *	doctor.c, doctor_host.c   what could be wrong here, and with a client
+ *	doctor*.c  what could be wrong here, and with a client
  */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum { /* exit codes, as in holdfast(1) */
@@ -112,3 +113,5 @@ enum cli_finding {
 void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *what, const char *breaks,
 	      const char *mend);
 void cli_doctor_host(struct cli_findings *findings, const char *host);
+/* Port 111, and who else wants it. @port: of our RPC; 0: not known. */
+void cli_doctor_port(struct cli_findings *findings, uint16_t port);

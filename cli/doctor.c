@@ -1,6 +1,7 @@
 /* What could be wrong on this host. Each finding says what it breaks and how to mend it. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -9,14 +10,15 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/addr.h"
 #include "cli/cli.h"
 
-#define PORTMAP_PORT 111
-#define MIN_FILES    4096
-#define MIN_FREE     (64u << 20)
+#define MIN_FILES     4096
+#define MIN_FREE      (64u << 20)
+#define CLOCK_SLACK_S 60
 
 void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *what, const char *breaks,
 	      const char *mend)
@@ -51,9 +53,11 @@ static json_t *ports_of(const struct cli *cli)
 	return json_load_file(path, 0, NULL);
 }
 
-static void check_server(struct cli_findings *findings)
+/* Its name to clients, in @name, where it says so. */
+static void check_server(struct cli_findings *findings, char *name, size_t size)
 {
 	struct cli_response response;
+	const char *called;
 	char what[512];
 	json_t *status = NULL;
 	int r = cli_request(findings->cli, "GET", "/api/v1/status", &response);
@@ -72,155 +76,24 @@ static void check_server(struct cli_findings *findings)
 	} else {
 		cli_find(findings, CLI_FINE, "the server answers, and its store is healthy", NULL, NULL);
 	}
+	called = json_string_value(json_object_get(status, "name"));
+	snprintf(name, size, "%s", called ? called : "");
 	json_decref(status);
 	free(response.body);
 }
 
-/* Processes */
-
-/* The inode of the socket that listens at this port; 0: nobody. */
-static unsigned long listener_inode(const char *table, unsigned int port)
-{
-	FILE *file = fopen(table, "re");
-	unsigned long found = 0;
-	char line[512];
-
-	while (file && !found && fgets(line, sizeof(line), file)) {
-		unsigned int local, state;
-		unsigned long inode;
-
-		if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*s %*s %lu", &local, &state,
-			   &inode) == 3 &&
-		    local == port && state == 0x0a)
-			found = inode;
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
-
-static bool has_socket(const char *pid, unsigned long inode)
-{
-	char path[300], wanted[64], link[64];
-	struct dirent *entry;
-	bool is_found = false;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
-	snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
-	dir = opendir(path);
-	while (dir && !is_found && (entry = readdir(dir))) {
-		ssize_t n = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
-
-		if (n <= 0)
-			continue;
-		link[n] = '\0';
-		is_found = strcmp(link, wanted) == 0;
-	}
-	if (dir)
-		closedir(dir);
-	return is_found;
-}
-
-/* The first process for which @test is true: its name in @out, and its number. */
-static long find_process(bool (*test)(const char *pid, const char *name, const void *user), const void *user,
-			 char out[64])
-{
-	DIR *dir = opendir("/proc");
-	struct dirent *entry;
-	long found = 0;
-
-	while (dir && !found && (entry = readdir(dir))) {
-		char path[300];
-		FILE *file;
-
-		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%.20s/comm", entry->d_name);
-		file = fopen(path, "re");
-		if (file && fgets(out, 64, file)) {
-			out[strcspn(out, "\n")] = '\0';
-			if (test(entry->d_name, out, user))
-				found = strtol(entry->d_name, NULL, 10);
-		}
-		if (file)
-			fclose(file);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-static bool owns_socket(const char *pid, const char *name, const void *user)
-{
-	return has_socket(pid, *(const unsigned long *)user);
-}
-
-static bool has_name(const char *pid, const char *name, const void *user)
-{
-	return strcmp(name, user) == 0;
-}
-
-static void check_portmap(struct cli_findings *findings)
-{
-	unsigned long inode = listener_inode("/proc/net/tcp", PORTMAP_PORT);
-	char name[64] = "", what[256];
-	long pid;
-
-	if (!inode)
-		inode = listener_inode("/proc/net/tcp6", PORTMAP_PORT);
-	if (!inode) {
-		cli_find(findings, CLI_BAD, "nobody listens at port 111",
-			 "clients cannot find the lock manager and the status monitor",
-			 "start holdfastd as root with server.portmap: auto, or start rpcbind");
-		return;
-	}
-	pid = find_process(owns_socket, &inode, name);
-	snprintf(what, sizeof(what), "port 111 belongs to %s (pid %ld)",
-		 pid ? name : "a process we may not see", pid);
-	cli_find(findings, CLI_FINE, what, NULL, NULL);
-}
-
-static void check_rivals(struct cli_findings *findings)
-{
-	static const struct {
-		const char *name, *breaks, *mend;
-	} rivals[] = {
-		{ "rpc.statd",
-		  "two status monitors fight for one registration; reboots of clients may be missed",
-		  "systemctl disable --now rpc-statd.service" },
-		{ "lockd",
-		  "the kernel's lock manager may take our place at the port mapper, and grants other locks",
-		  "unmount NFS mounts without -o nolock, and stop nfs-server.service" },
-		{ "nfsd", "the kernel's NFS server holds port 2049",
-		  "systemctl disable --now nfs-server.service" },
-	};
-	size_t n = 0;
-
-	for (size_t i = 0; i < sizeof(rivals) / sizeof(rivals[0]); i++) {
-		char name[64], what[128];
-		long pid = find_process(has_name, rivals[i].name, name);
-
-		if (!pid)
-			continue;
-		snprintf(what, sizeof(what), "%s runs here (pid %ld)", rivals[i].name, pid);
-		cli_find(findings, CLI_BAD, what, rivals[i].breaks, rivals[i].mend);
-		n++;
-	}
-	if (n == 0)
-		cli_find(findings, CLI_FINE, "no rpc.statd, lockd or nfsd runs beside us", NULL, NULL);
-}
-
 /* The host */
 
-static void check_name(struct cli_findings *findings)
+/* @name: as the server calls itself; empty: nobody answers, so the host's. */
+static void check_name(struct cli_findings *findings, char name[static 256])
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
-	char name[256] = "", what[512], text[HF_ADDR_TEXT];
+	char what[512], text[HF_ADDR_TEXT];
 	struct hf_addr addr;
 	int r;
 
-	gethostname(name, sizeof(name) - 1);
+	if (!*name)
+		gethostname(name, 255);
 	r = getaddrinfo(name, NULL, &hints, &found);
 	if (r != 0 || !hf_addr_from_sockaddr(&addr, found->ai_addr)) {
 		snprintf(what, sizeof(what), "our name %s cannot be resolved: %s", name, gai_strerror(r));
@@ -270,13 +143,33 @@ static void check_state_dir(struct cli_findings *findings)
 	}
 }
 
+/* When something in the state directory was last written; 0: that cannot be seen. */
+static time_t last_written(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	time_t last = 0;
+	struct stat st;
+
+	while (dir && (entry = readdir(dir)))
+		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime > last)
+			last = st.st_mtime;
+	if (dir)
+		closedir(dir);
+	return last;
+}
+
 static void check_clock(struct cli_findings *findings)
 {
+	static const char breaks[] = "times in lists and logs; locks and grace do not depend on it";
 	struct timex timex = { 0 };
 
-	if (adjtimex(&timex) == TIME_ERROR)
-		cli_find(findings, CLI_NOTE, "the clock is not synchronised",
-			 "times in lists and logs; locks and grace do not depend on it",
+	if (last_written(findings->cli->state_dir) > time(NULL) + CLOCK_SLACK_S)
+		cli_find(findings, CLI_NOTE,
+			 "the clock went back: the server's state was written in the future", breaks,
+			 "look at the clock (`timedatectl`), and run chrony or systemd-timesyncd");
+	else if (adjtimex(&timex) == TIME_ERROR)
+		cli_find(findings, CLI_NOTE, "the clock is not synchronised", breaks,
 			 "run chrony or systemd-timesyncd");
 	else
 		cli_find(findings, CLI_FINE, "the clock is synchronised", NULL, NULL);
@@ -319,14 +212,14 @@ int cli_doctor(struct cli *cli, const char *argument)
 {
 	struct cli_findings findings = { .cli = cli, .items = json_array() };
 	json_t *ports = ports_of(cli);
+	char name[256] = "";
 
 	if (argument) {
 		cli_doctor_host(&findings, argument);
 	} else {
-		check_server(&findings);
-		check_portmap(&findings);
-		check_rivals(&findings);
-		check_name(&findings);
+		check_server(&findings, name, sizeof(name));
+		cli_doctor_port(&findings, (uint16_t)json_integer_value(json_object_get(ports, "rpc")));
+		check_name(&findings, name);
 		check_state_dir(&findings);
 		check_clock(&findings);
 		check_limits(&findings, ports);

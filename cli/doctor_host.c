@@ -1,46 +1,24 @@
 /* A client as seen from here: what our notifier and our GRANTED would ask it, over UDP and TCP. */
 #include <netdb.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/addr.h"
 #include "base/macros.h"
 #include "cli/cli.h"
-#include "loop/loop.h"
-#include "rpc/client.h"
-#include "rpc/lookup.h"
+#include "cli/doctor_ask.h"
 
-#define TIMEOUT_NS   (5 * HF_NS_PER_S)
-#define PORTMAP_PORT 111
-
-struct question {
-	const char *service;
-	uint32_t program, version;
-	uint16_t port; /* 0: ask its rpcbind */
-	enum hf_rpc_path path;
-	const char *breaks, *mend;
-	struct examination *examination;
-	char what[256];
-	enum cli_finding finding;
-};
-
-struct examination {
-	struct hf_loop *loop;
-	size_t n_left;
-};
-
-static const struct question questions_asked[] = {
-	{ "rpcbind", 100000, 2, PORTMAP_PORT, HF_RPC_UDP_ONLY,
+/* Each service over UDP, and then over TCP */
+static const struct cli_question questions_asked[] = {
+	{ "rpcbind", 100000, 2, CLI_PORTMAP_PORT, HF_RPC_UDP_ONLY,
 	  "we cannot find its lock manager and its status monitor over UDP",
 	  "start rpcbind there; open UDP 111" },
-	{ "rpcbind", 100000, 2, PORTMAP_PORT, HF_RPC_TCP_ONLY,
+	{ "rpcbind", 100000, 2, CLI_PORTMAP_PORT, HF_RPC_TCP_ONLY,
 	  "we cannot find its lock manager and its status monitor over TCP",
 	  "start rpcbind there; open TCP 111" },
 	{ "statd", 100024, 1, 0, HF_RPC_UDP_ONLY,
 	  "it is not told of our restart, and loses its locks when grace ends",
 	  "start rpc.statd there; let our UDP to its port in (statd -p fixes the port)" },
-	{ "statd", 100024, 1, 0, HF_RPC_TCP_ONLY, "nothing by itself: we tell it over UDP first",
+	{ "statd", 100024, 1, 0, HF_RPC_TCP_ONLY, "it is not told of our restart where UDP does not reach it",
 	  "start rpc.statd there" },
 	{ "lockd", 100021, 4, 0, HF_RPC_UDP_ONLY,
 	  "who waits for a lock there over UDP is not told when it has it, and asks again every 30 seconds",
@@ -49,26 +27,6 @@ static const struct question questions_asked[] = {
 	  "who waits for a lock there is not told when it has it, and asks again every 30 seconds",
 	  "mount an NFS file system there, which starts lockd; fix its port (nlm_tcpport) and let us in" },
 };
-
-static void on_done(void *user, const struct hf_rpc_result *result)
-{
-	struct question *question = user;
-	const char *transport = question->path == HF_RPC_UDP_ONLY ? "UDP" : "TCP";
-	bool is_fine = result->outcome == HF_RPC_OUTCOME_OK;
-	char address[HF_ADDR_TEXT];
-
-	hf_addr_format_with_port(&result->remote, address, sizeof(address));
-	if (is_fine)
-		snprintf(question->what, sizeof(question->what), "%s answers over %s at %s",
-			 question->service, transport, address);
-	else
-		snprintf(question->what, sizeof(question->what), "%s does not answer over %s: %s: %s",
-			 question->service, transport, hf_rpc_stage_text(result->stage),
-			 hf_rpc_outcome_text(result->outcome));
-	question->finding = is_fine ? CLI_FINE : CLI_BAD;
-	if (--question->examination->n_left == 0)
-		hf_loop_stop(question->examination->loop);
-}
 
 static bool resolve(const char *host, struct hf_addr *addr)
 {
@@ -82,33 +40,37 @@ static bool resolve(const char *host, struct hf_addr *addr)
 	return is_found;
 }
 
-static void ask(struct hf_rpc_client *client, struct question *question, const struct hf_addr *addr)
+/* We turn to the other transport where this one is not registered or refused; not where nobody answers. */
+static bool is_made_up_for(const struct cli_question *question, const struct cli_question *other)
 {
-	struct hf_rpc_request request = {
-		.remote = *addr,
-		.program = question->program,
-		.version = question->version,
-		.path = question->path,
-		.timeout_ns = TIMEOUT_NS,
-		.reserved_port = true,
-		.fresh_connection = true,
-	};
+	return other->outcome == HF_RPC_OUTCOME_OK && (question->outcome == HF_RPC_OUTCOME_NOT_REGISTERED ||
+						       question->outcome == HF_RPC_OUTCOME_REFUSED);
+}
 
-	request.remote.port = question->port;
-	if (hf_rpc_client_call(client, NULL, &request, on_done, question) == 0) {
-		question->examination->n_left++;
+static void tell(struct cli_findings *findings, const struct cli_question *question,
+		 const struct cli_question *other)
+{
+	const char *transport = question->path == HF_RPC_UDP_ONLY ? "UDP" : "TCP";
+	char what[512], address[HF_ADDR_TEXT];
+
+	if (question->outcome == HF_RPC_OUTCOME_OK) {
+		snprintf(what, sizeof(what), "%s answers over %s at %s", question->service, transport,
+			 hf_addr_format_with_port(&question->remote, address, sizeof(address)));
+		cli_find(findings, CLI_FINE, what, NULL, NULL);
 		return;
 	}
-	question->finding = CLI_BAD;
-	snprintf(question->what, sizeof(question->what), "%s cannot be asked at this address",
-		 question->service);
+	snprintf(what, sizeof(what), "%s does not answer over %s: %s: %s", question->service, transport,
+		 hf_rpc_stage_text(question->stage), hf_rpc_outcome_text(question->outcome));
+	if (is_made_up_for(question, other))
+		cli_find(findings, CLI_NOTE, what, "nothing: we ask over the other transport then",
+			 question->mend);
+	else
+		cli_find(findings, CLI_BAD, what, question->breaks, question->mend);
 }
 
 void cli_doctor_host(struct cli_findings *findings, const char *host)
 {
-	struct question questions[HF_ARRAY_SIZE(questions_asked)];
-	struct examination examination = { 0 };
-	struct hf_rpc_client *client = NULL;
+	struct cli_question questions[HF_ARRAY_SIZE(questions_asked)];
 	struct hf_addr addr;
 	char what[512];
 
@@ -119,24 +81,12 @@ void cli_doctor_host(struct cli_findings *findings, const char *host)
 			 "give its address");
 		return;
 	}
-	if (hf_loop_new(&examination.loop) < 0 || hf_rpc_client_new(&client, examination.loop, NULL) < 0) {
-		hf_loop_free(examination.loop);
-		cli_find(findings, CLI_BAD, "there is no memory for this", NULL, NULL);
+	memcpy(questions, questions_asked, sizeof(questions));
+	if (cli_doctor_ask(questions, HF_ARRAY_SIZE(questions), &addr) < 0) {
+		cli_find(findings, CLI_BAD, "it cannot be asked from here", "nothing is known of this client",
+			 "look at the memory and the limits of this shell");
 		return;
 	}
-	memcpy(questions, questions_asked, sizeof(questions));
-	for (size_t i = 0; i < HF_ARRAY_SIZE(questions); i++) {
-		questions[i].examination = &examination;
-		ask(client, &questions[i], &addr);
-	}
-	if (examination.n_left)
-		hf_loop_run(examination.loop);
-	for (size_t i = 0; i < HF_ARRAY_SIZE(questions); i++) {
-		bool is_bad = questions[i].finding == CLI_BAD;
-
-		cli_find(findings, questions[i].finding, questions[i].what,
-			 is_bad ? questions[i].breaks : NULL, is_bad ? questions[i].mend : NULL);
-	}
-	hf_rpc_client_free(client);
-	hf_loop_free(examination.loop);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(questions); i++)
+		tell(findings, &questions[i], &questions[i ^ 1]);
 }
