@@ -1,10 +1,6 @@
 /* Connection strings as --print-config shows them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "../test.h"
 
-#include <cmocka.h>
 #include <string.h>
 
 #include "daemon/config_secret.h"
