@@ -119,6 +119,20 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **c
 	set_door(api, connection, hf_loop_clock(api->options.loop));
 }
 
+/* Over a Unix socket the kernel says who it is. */
+static void name_local_peer(struct hf_api_request *request)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (info && getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0)
+		snprintf(request->peer, sizeof(request->peer), "unix,uid=%u,pid=%d", who.uid, who.pid);
+	else
+		snprintf(request->peer, sizeof(request->peer), "unix");
+}
+
 static void name_peer(struct hf_api_request *request)
 {
 	const union MHD_ConnectionInfo *info =
@@ -128,7 +142,7 @@ static void name_peer(struct hf_api_request *request)
 	if (info && info->client_addr && hf_addr_from_sockaddr(&addr, info->client_addr))
 		hf_addr_format_with_port(&addr, request->peer, sizeof(request->peer));
 	else
-		snprintf(request->peer, sizeof(request->peer), "unix");
+		name_local_peer(request);
 }
 
 struct header_search {

@@ -264,6 +264,31 @@ class Refuses(RestPlay):
             self.fail("it is still open")
 
 
+class Crowded(RestPlay):
+    n_hosts = 1
+
+    def test_not_more_connections_than_there_is_room_for(self):
+        """Those who came first are served, locks are not delayed, and those who only hold on are hung up on."""
+        crowd = []
+        self.addCleanup(lambda: [s.close() for s in crowd])
+        for _ in range(300):
+            crowd.append(self.rest.raw())
+        crowd[0].sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        text = b""
+        while b"holdfast_build_info{" not in text:
+            text += crowd[0].recv(65536)
+        self.assertEqual(re.search(rb'holdfast_connections\{transport="http"\} (\d+)', text)[1], b"256")
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        crowd[-1].settimeout(60)
+        try:  # his turn comes when the others' time is over, or he is told at once that there is no room
+            self.assertIn(crowd[-1].recv(100)[:12], (b"HTTP/1.1 200", b""))
+        except ConnectionError:
+            pass
+        self.rest.wait("/healthz", lambda answer: answer == {"status": "ok"})
+
+
 class Orders(RestPlay):
     def test_release(self):
         held = self.lock_of(self.a)
@@ -382,7 +407,7 @@ class Unix(RestPlay):
         self.assertEqual(rest.call("POST", "/api/v1/notify").status, 401)
         self.assertEqual(rest.call("POST", "/api/v1/notify", token=True).status, 202)
         self.assertEqual(stat.S_IMODE(os.stat("/tmp/hf-api-test.sock").st_mode), 0o660)
-        self.assertRegex(self.daemon.log, "peer=unix")
+        self.assertRegex(self.daemon.log, f"peer=unix,uid={os.getuid()},pid={os.getpid()} ")
 
 
 if __name__ == "__main__":
