@@ -39,7 +39,7 @@ static const struct flag flags[] = {
 			 "with 0 or 2" },
 	[FLAG_PRINT_CONFIG] = { "print-config", 0, NULL,
 				"print the effective configuration, every key explained, as YAML\n"
-				"that --config takes" },
+				"that --config takes, but for passwords, which are hidden" },
 	[FLAG_CLEAR_STORE] = { "clear-store", 0, NULL,
 			       "forget every lock and registration in the store, then start" },
 	[FLAG_VERSION] = { "version", 'V', NULL, "print the version" },
