@@ -102,5 +102,25 @@ class Dashboard(PagePlay):
         page.wait(selector="#banner", text="Nothing was released")
 
 
+class Beyond(PagePlay):
+    """Not on loopback: the page itself needs no token, and asks for it."""
+
+    settings = ("api.listen=10.98.0.1:0",)
+    n_hosts = 1
+
+    def test_it_asks_for_the_token(self):
+        page = self.page
+        page.open(url=f"http://10.98.0.1:{self.rest.port}/")
+        page.wait(selector="#banner:not([hidden])", text="The server wants its token")
+        page.fill(selector="#token", text="wrong")
+        page.press(key="Enter")
+        page.wait(selector="#live", text="not connected")
+        page.fill(selector="#token", text=self.rest.token)
+        page.press(key="Enter")
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#state", text="serving")
+        page.wait(selector="#banner[hidden]", text="")
+
+
 if __name__ == "__main__":
     chromium.main()
