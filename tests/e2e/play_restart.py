@@ -73,6 +73,26 @@ class Kill(Play):
         self.server.ends_grace()
         bob.locks()
 
+    def test_a_grant_that_nobody_heard_of(self):
+        """The lock is stored, and its client repeats the request: to the server it is unreclaimed, to the client it is new.
+        Both are served by the end of grace, which cannot be early then."""
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(20, 1)
+        self.server.is_not_heard_by(self.a)
+        ada.begins("set w 0 10")
+        self.server.has(locks=2)
+        self.server.is_killed()
+        self.server.is_heard_again()
+        self.server.starts("recovery.window_seconds=10")
+        bob.begins("set w 0 10")
+        self.server.wait("both are told to ask later", lambda server: server.answers("DENIED_GRACE_PERIOD") >= 2)
+        bob.still_waits()
+        self.server.ends_grace()
+        self.report(f"grace over {time.monotonic() - self.server.killed_at:.1f} s after the kill, of a window of 10 s")
+        answers = {ada.gets_any(), bob.gets_any()}
+        self.assertEqual(answers, {"granted", "denied"})
+        self.server.has(locks=2)
+
 
 class KilledTwice(Play):
     def test_the_second_time_inside_grace(self):

@@ -94,11 +94,16 @@ class Host(FakeHost):
         assert results.u32() == nsm.SUCC, f"{self.name}: statd does not watch the server"
 
     def reboots(self):
-        """All but rpcbind starts anew, in the order of a boot: statd must not have the state of the boot before."""
+        """All but rpcbind starts anew, in the order of a boot: statd must not have the state of the boot before. The one
+        that tells the server, for the caller to wait for."""
         self.watcher.kill()
         self.watcher.wait()
-        notify = self._spawn("sm-notify", "-f", "-d", "-P", self.directory, "-m", "1", "-v", self.name)
-        return notify
+        return self._spawn("sm-notify", "-f", "-d", "-P", self.directory)
+
+    @property
+    def log(self):
+        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as log:
+            return log.read()
 
     def _on_lockd(self, call):
         if call.program == nlm.PROGRAM and call.procedure == nlm.SM_NOTIFY:
@@ -281,11 +286,13 @@ class Scripted(Actor):
             self.svids.clear()
             self.ledger.give_all(lambda owner: owner.startswith(self.name + "/"))
         self.host.drop_callers()
+        seen = len(self.host.log)
         notify = self.host.reboots()
         end = time.monotonic() + PATIENCE
         while notify.poll() is None:
-            assert time.monotonic() < end, "sm-notify does not come to an end"
+            assert time.monotonic() < end, f"sm-notify does not come to an end: {self.host.log[-500:]}"
             time.sleep(0.02)
+        assert f"Host {self.host.server} notified successfully" in self.host.log[seen:], self.host.log[seen:]
         self.state = self.host.state
         self.host.start_statd()
         self.host.monitor()

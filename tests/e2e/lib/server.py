@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+import unittest
 import uuid
 
 from daemon import Daemon
@@ -96,6 +97,22 @@ class Server:
         self.wait(f"the connections of {client.name} are broken",
                   lambda _: self.rest.metrics()['holdfast_connections{transport="tcp"}'] < before)  # fmt: skip
 
+    def is_not_heard_by(self, client):
+        """It hears the client, and all that it answers is lost; until is_heard_again."""
+        self.note(f"server: is not heard by {client.name}")
+        self._nft(f"add table ip mute; add chain ip mute out {{ type filter hook output priority 0; }}; "
+                  f"add rule ip mute out ip daddr {client.address} drop")  # fmt: skip
+
+    def is_heard_again(self):
+        self.note("server: is heard again")
+        self._nft("delete table ip mute")
+
+    def _nft(self, rules):
+        with self.namespace:
+            done = subprocess.run(["nft", rules], capture_output=True, check=False, text=True)
+        if done.returncode != 0:
+            raise unittest.SkipTest(f"no packet filter here: {done.stderr.splitlines()[0]}")
+
     # ---- what the API says
 
     def get(self, what):
@@ -129,7 +146,9 @@ class Server:
         """Waits until test(self) holds."""
         end = time.monotonic() + timeout
         while not test(self):
-            assert time.monotonic() < end, f"not within {timeout} s: {what}; status {self.status}"
+            assert time.monotonic() < end, (
+                f"not within {timeout} s: {what}; status {self.status}, waiters {self.get('waiters')['waiters']}"
+            )
             time.sleep(0.01)
         self.note(f"server: {what}")
 
