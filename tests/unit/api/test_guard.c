@@ -85,12 +85,12 @@ static uint64_t time_of(const char *ours, const char *theirs)
 {
 	uint64_t best = UINT64_MAX;
 
-	for (int try = 0; try < 7; try++) {
+	for (int try = 0; try < 15; try++) {
 		struct timespec from, to;
 		uint64_t took;
 
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-		for (int i = 0; i < 2000; i++)
+		for (int i = 0; i < 20; i++)
 			assert_false(hf_api_token_equal(ours, theirs));
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
 		took = (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000u + (uint64_t)to.tv_nsec -
@@ -100,21 +100,19 @@ static uint64_t time_of(const char *ours, const char *theirs)
 	return best;
 }
 
-/* Where they differ does not show in the time. With a comparison that ends there it is a factor of hundreds.
- */
+/* Where they differ does not show in the time. So long that a fast memcmp() is seen, too, beside the rest. */
 static void test_time_tells_nothing(void **state)
 {
-	char ours[HF_API_TOKEN_MAX + 1], first[HF_API_TOKEN_MAX + 1], last[HF_API_TOKEN_MAX + 1];
+	static char ours[65536], first[sizeof(ours)], last[sizeof(ours)];
 	uint64_t early, late;
 
-	memset(ours, 'a', HF_API_TOKEN_MAX);
-	ours[HF_API_TOKEN_MAX] = '\0';
+	memset(ours, 'a', sizeof(ours) - 1);
 	memcpy(first, ours, sizeof(ours));
 	memcpy(last, ours, sizeof(ours));
-	first[0] = last[HF_API_TOKEN_MAX - 1] = 'b';
+	first[0] = last[sizeof(ours) - 2] = 'b';
 	early = time_of(ours, first);
 	late = time_of(ours, last);
-	assert_in_range(100 * late / early, 50, 200);
+	assert_in_range(100 * late / early, 77, 130);
 }
 
 static void test_sent_twice(void **state)
