@@ -128,6 +128,7 @@ static int write_as(struct hf_file *file, const struct hf_identity *caller, uint
 	if (as.result < 0)
 		return as.result;
 	n = write_all(fd, data, len, offset, flags_of(stability));
+	hf_file_changed(file);
 	if (n < 0)
 		return (int)n;
 	*np = (size_t)n;

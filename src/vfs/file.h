@@ -39,6 +39,7 @@ struct hf_verdict {
 };
 
 struct hf_files;
+struct hf_pages;
 
 struct hf_file {
 	struct hf_file *next; /* in its bucket */
@@ -72,6 +73,7 @@ void hf_files_sweep(struct hf_files *files);
 /* Everything of a volume that is no longer shared goes. */
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume);
 size_t hf_files_count_fds(const struct hf_files *files);
+struct hf_pages *hf_files_pages(struct hf_files *files);
 
 HF_DEFINE_CLEANUP(struct hf_files *, hf_files_free)
 
@@ -102,6 +104,9 @@ int hf_file_sync(struct hf_file *file);
  * fcntl(2). Unpinning the last time closes it, and the kernel drops all its locks. */
 int hf_file_pin(struct hf_file *file, int *lock_fdp);
 void hf_file_unpin(struct hf_file *file);
+
+/* We have changed its data or attributes: what was kept of them is not true any more. */
+void hf_file_changed(struct hf_file *file);
 
 /* Attributes; -ESTALE where it has no name left. */
 int hf_file_stat(struct hf_file *file, struct stat *stp);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/macros.h"
 #include "vfs/files_internal.h"
+#include "vfs/pages.h"
 
 #define N_SHARDS    32
 #define IDLE_SWEEPS 10
@@ -25,12 +26,23 @@ struct hf_files {
 	size_t max_fds; /* (c) */
 	_Atomic size_t n_fds;
 	_Atomic uint32_t sweep;
+	struct hf_pages *pages; /* (c) */
 	struct shard shards[N_SHARDS];
 };
 
 void hf_files_count(struct hf_files *files, int n_fds)
 {
 	atomic_fetch_add_explicit(&files->n_fds, (size_t)n_fds, memory_order_relaxed);
+}
+
+struct hf_pages *hf_files_pages(struct hf_files *files)
+{
+	return files->pages;
+}
+
+void hf_file_changed(struct hf_file *file)
+{
+	hf_pages_mark(file->files->pages, file->id.inode);
 }
 
 size_t hf_files_count_fds(const struct hf_files *files)
@@ -142,6 +154,7 @@ void hf_files_sweep(struct hf_files *files)
 {
 	uint32_t sweep = atomic_fetch_add_explicit(&files->sweep, 1, memory_order_relaxed) + 1;
 
+	hf_pages_sweep(files->pages);
 	for (size_t i = 0; i < N_SHARDS; i++) {
 		struct shard *shard = &files->shards[i];
 		struct hf_file *idle;
@@ -173,6 +186,7 @@ void hf_file_forget(struct hf_file *file)
 
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume)
 {
+	hf_pages_clear(files->pages);
 	for (size_t i = 0; i < N_SHARDS; i++) {
 		struct shard *shard = &files->shards[i];
 		struct hf_list gone = HF_LIST_INIT(gone);
@@ -281,6 +295,10 @@ int hf_files_new(struct hf_files **filesp, size_t max_fds)
 		return hf_trace(-ENOMEM);
 	memset(files, 0, sizeof(*files));
 	files->max_fds = max_fds;
+	if (hf_pages_new(&files->pages) < 0) {
+		free(files);
+		return hf_trace(-ENOMEM);
+	}
 	for (size_t i = 0; i < N_SHARDS; i++) {
 		struct shard *shard = &files->shards[i];
 
@@ -316,6 +334,7 @@ struct hf_files *hf_files_free(struct hf_files *files)
 		free(shard->buckets);
 		pthread_mutex_destroy(&shard->lock);
 	}
+	hf_pages_free(files->pages);
 	free(files);
 	return NULL;
 }

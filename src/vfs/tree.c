@@ -259,6 +259,7 @@ int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const str
 	}
 	if (r < 0)
 		return r;
+	hf_file_changed(file);
 	hf_volume_saw(dir->volume, dir->id.inode, name->text, file->id.inode);
 	return 0;
 }

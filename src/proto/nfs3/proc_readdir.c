@@ -4,8 +4,13 @@
  * Cookies are the kernel's positions and hold while the directory changes
  * (vfs/listing.h). So the verifier stands for the kind of cookie only, and
  * changes when an export's file system is replaced by one of another type.
+ *
+ * A page of READDIRPLUS that was made before and is still true (vfs/pages.h) is
+ * given again, on the loop as a rule.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -13,6 +18,7 @@
 #include "proto/nfs3/op.h"
 #include "vfs/access.h"
 #include "vfs/listing.h"
+#include "vfs/pages.h"
 #include "vfs/tree.h"
 
 #define HEAD        (HF_POST_OP_ATTR_LEN + NFS3_COOKIEVERFSIZE)
@@ -20,6 +26,16 @@
 #define ENTRY       24 /* and the name */
 #define ENTRY_PLUS  (ENTRY + HF_POST_OP_ATTR_LEN + HF_POST_OP_FH3_LEN)
 #define RESULT_STAT 4
+#define COOKIE      8
+
+/* A page in the making. */
+struct making {
+	struct hf_page_part *parts; /* NULL: it is not to be kept */
+	size_t n;
+	size_t room;
+	const uint8_t *begin; /* where its first entry is */
+	bool is_spoiled;      /* something in it could not be known */
+};
 
 struct readdir_args {
 	struct hf_bytes handle;
@@ -29,6 +45,7 @@ struct readdir_args {
 	uint32_t max;   /* bytes of results, the status included */
 	bool plus;
 	bool quick; /* see identify() */
+	struct making making;
 };
 
 static uint64_t verifier_of(const struct hf_volume *volume)
@@ -39,6 +56,11 @@ static uint64_t verifier_of(const struct hf_volume *volume)
 static size_t padded(size_t len)
 {
 	return (len + 3) & ~(size_t)3;
+}
+
+static struct hf_pages *pages_of(const struct hf_nfs3_object *dir)
+{
+	return hf_files_pages(dir->file->files);
 }
 
 static bool is_dots(const char *name)
@@ -65,15 +87,42 @@ static int identify(const struct hf_nfs3_object *dir, const struct hf_entry *ent
 	return r;
 }
 
+static void note_part(struct making *making, const struct hf_entry *entry, uint32_t stamp,
+		      const struct stat *st, const uint8_t *attr)
+{
+	size_t name_len = strlen(entry->name);
+
+	if (!making->parts)
+		return;
+	if (!st || st->st_ino != entry->inode || making->n == making->room) {
+		making->is_spoiled = true;
+		return;
+	}
+	making->parts[making->n++] = (struct hf_page_part){
+		.inode = entry->inode,
+		.stamp = stamp,
+		.name_at = (uint32_t)(attr - making->begin - COOKIE - padded(name_len)),
+		.attr_at = (uint32_t)(attr - making->begin),
+		.name_len = (uint16_t)name_len,
+		.is_fluid = S_ISDIR(st->st_mode) || st->st_nlink > 1,
+	};
+}
+
 /* Both are optional, and what cannot be had is left out. */
 static void put_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
-		     const struct hf_entry *entry, bool quick)
+		     const struct hf_entry *entry, struct readdir_args *args)
 {
+	bool is_known = false, has_dots = is_dots(entry->name);
+	uint32_t stamp = hf_pages_stamp(pages_of(dir), entry->inode);
 	struct hf_handle handle;
 	struct hf_file_id id;
 	struct stat st;
 
-	if (is_dots(entry->name) || identify(dir, entry, quick, &id, &st) < 0) {
+	if (!has_dots)
+		is_known = identify(dir, entry, args->quick, &id, &st) == 0;
+	if (!has_dots)
+		note_part(&args->making, entry, stamp, is_known ? &st : NULL, out->p);
+	if (!is_known) {
 		hf_xdr_put_bool(out, false);
 		hf_xdr_put_bool(out, false);
 		return;
@@ -85,7 +134,7 @@ static void put_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct
 }
 
 static void put_entry(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
-		      const struct hf_entry *entry, const struct readdir_args *args)
+		      const struct hf_entry *entry, struct readdir_args *args)
 {
 	bool is_above_root = strcmp(entry->name, "..") == 0 &&
 			     hf_file_id_equal(&dir->file->id, &dir->export->volume->root_id);
@@ -96,12 +145,12 @@ static void put_entry(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struc
 	hf_xdr_put_string(out, entry->name);
 	hf_xdr_put_u64(out, entry->cookie);
 	if (args->plus)
-		put_plus(op, out, dir, entry, args->quick);
+		put_plus(op, out, dir, entry, args);
 }
 
 /* Entries until the room, the names or the directory are used up. A status. */
 static int put_entries(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
-		       const struct readdir_args *args, struct hf_listing *listing)
+		       struct readdir_args *args, struct hf_listing *listing)
 {
 	size_t n_names = 0, n_entries = 0;
 	struct hf_entry entry;
@@ -129,8 +178,49 @@ static int put_entries(struct hf_nfs3_op *op, struct hf_xdr_out *out, const stru
 	return NFS3_OK;
 }
 
+/* Pages */
+
+/* What a listing needs: to open the directory, and to look at what is in it. */
+static bool may_list(const struct hf_nfs3_object *dir, const struct stat *st)
+{
+	int allowed = hf_file_access(dir->file, &dir->caller, st);
+
+	return allowed >= 0 && (allowed & (R_OK | X_OK)) == (R_OK | X_OK);
+}
+
+static struct hf_page_key key_of(const struct hf_nfs3_object *dir, const struct readdir_args *args)
+{
+	return (struct hf_page_key){
+		.export = dir->export->id, .cookie = args->cookie, .names = args->names, .max = args->max
+	};
+}
+
+static void begin_page(struct making *making, const uint8_t *begin, uint32_t max)
+{
+	making->room = max / (ENTRY + HF_POST_OP_ATTR_LEN) + 1;
+	making->parts = malloc(making->room * sizeof(*making->parts));
+	making->begin = begin;
+}
+
+static void keep_page(const struct hf_nfs3_object *dir, const struct readdir_args *args,
+		      struct hf_page_watch watch, const struct stat *st, const uint8_t *end)
+{
+	const struct making *making = &args->making;
+	struct hf_page_key key = key_of(dir, args);
+	struct hf_page page = { .n_parts = making->n, .parts = making->parts, .bytes = making->begin };
+
+	if (!making->parts || making->is_spoiled || !may_list(dir, st))
+		return;
+	page.len = (size_t)(end - making->begin);
+	for (size_t i = 0; i < page.n_parts; i++)
+		page.n_fluid += page.parts[i].is_fluid;
+	hf_pages_put(pages_of(dir), dir->file, &key, watch, st, &page);
+}
+
+/* Listing */
+
 static int list(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
-		const struct readdir_args *args)
+		struct readdir_args *args)
 {
 	struct hf_listing listing;
 	int r;
@@ -158,24 +248,73 @@ static int list_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct
 		     struct readdir_args *args)
 {
 	const struct hf_volume *volume = dir->export->volume;
+	struct hf_page_watch watch = { .slot = -1 };
 	uint8_t *begin = out->p;
 	struct stat before, after;
 	int stat;
 
+	if (begin && volume->is_local && !volume->finder)
+		watch = hf_pages_watch(pages_of(dir), dir->file);
 	args->quick = !volume->finder && fstat(dir->file->fd, &before) == 0 && hf_stat_is_settled(&before);
+	if (args->quick && watch.slot >= 0)
+		begin_page(&args->making, begin, args->max);
 	stat = list(op, out, dir, args);
-	if (!args->quick || (fstat(dir->file->fd, &after) == 0 && is_same(&before, &after)))
+	if (!args->quick)
 		return stat;
+	if (fstat(dir->file->fd, &after) == 0 && is_same(&before, &after)) {
+		if (stat == NFS3_OK)
+			keep_page(dir, args, watch, &before, out->p);
+		return stat;
+	}
 	args->quick = false;
+	args->making.is_spoiled = true;
 	if (begin)
 		out->p = begin;
 	return list(op, out, dir, args);
 }
 
-static int check(const struct hf_nfs3_object *dir, const struct readdir_args *args)
+/* A page that is still true: its bytes, and what is fluid in it anew. A status; -EAGAIN where that has
+ * changed too much. */
+static int put_page(struct hf_xdr_out *out, const struct hf_nfs3_object *dir, const struct hf_page *page)
 {
+	uint8_t *bytes = out->p;
+	char name[HF_NAME_MAX + 1];
+	struct hf_xdr_out at;
 	struct stat st;
-	int r = hf_dir_check(dir->file, &st);
+
+	hf_xdr_put_fixed(out, page->bytes, (uint32_t)page->len);
+	for (size_t i = 0; page->n_fluid && i < page->n_parts; i++) {
+		const struct hf_page_part *part = &page->parts[i];
+
+		if (!part->is_fluid)
+			continue;
+		memcpy(name, page->bytes + part->name_at, part->name_len);
+		name[part->name_len] = '\0';
+		if (fstatat(dir->file->fd, name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+		    st.st_ino != part->inode)
+			return -EAGAIN;
+		hf_xdr_out_init(&at, bytes + part->attr_at, HF_POST_OP_ATTR_LEN);
+		hf_nfs3_put_post_op_attr(&at, dir->export, &st);
+	}
+	return NFS3_OK;
+}
+
+static struct hf_page *find_page(const struct hf_nfs3_op *op, const struct hf_nfs3_object *dir,
+				 const struct readdir_args *args, const struct stat *st)
+{
+	struct hf_page_key key = key_of(dir, args);
+	struct hf_page *page;
+
+	if (!args->plus || !may_list(dir, st))
+		return NULL;
+	page = hf_pages_find(pages_of(dir), dir->file, &key, st);
+	/* Attributes may have to come from the disk. */
+	return page && page->n_fluid && !op->may_block ? hf_page_unref(page) : page;
+}
+
+static int check(const struct hf_nfs3_object *dir, const struct readdir_args *args, struct stat *stp)
+{
+	int r = hf_dir_check(dir->file, stp);
 
 	if (r < 0)
 		return hf_nfsstat3_of(r);
@@ -188,27 +327,36 @@ static int check(const struct hf_nfs3_object *dir, const struct readdir_args *ar
 static int readdir_and_reply(struct hf_nfs3_op *op, struct readdir_args *args)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object dir = { 0 };
+	hf_cleanup(hf_page_unrefp) struct hf_page *page = NULL;
 	struct hf_xdr_out *out;
 	struct stat st;
-	uint8_t *begin;
+	uint8_t *begin, *entries;
 	int stat;
 
-	if (!op->may_block) { /* only to see how much it will be */
-		op->reply_len = args->max;
+	op->reply_len = args->max;
+	if (!op->may_block && !args->plus)
 		return -EAGAIN;
-	}
 	stat = hf_nfs3_find(op, args->handle, HF_NFS3_READS, &dir);
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
-		stat = check(&dir, args);
+		stat = check(&dir, args, &st);
+	if (stat == NFS3_OK)
+		page = find_page(op, &dir, args, &st);
+	if (!page && !op->may_block)
+		return -EAGAIN;
 	out = hf_nfs3_reply(op, stat, stat == NFS3_OK ? args->max - RESULT_STAT : HF_POST_OP_ATTR_LEN);
 	begin = out->p;
 	hf_nfs3_put_post_op_attr(out, dir.export, hf_nfs3_stat(&dir, &st));
 	if (stat != NFS3_OK)
 		return HF_NFS3_DONE;
 	hf_xdr_put_u64(out, verifier_of(dir.export->volume));
+	entries = out->p;
+	if (page && put_page(out, &dir, page) == NFS3_OK)
+		return HF_NFS3_DONE;
+	out->p = entries; /* over what was written */
 	stat = args->plus ? list_plus(op, out, &dir, args) : list(op, out, &dir, args);
+	free(args->making.parts);
 	if (stat == NFS3_OK || !begin)
 		return HF_NFS3_DONE;
 	op->stat = (enum nfsstat3)stat;

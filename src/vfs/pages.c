@@ -1,0 +1,385 @@
+/*
+ * A slot is a directory that is watched; its epoch counts the watches. A page
+ * belongs to a slot and an epoch, so one event, or another directory that takes
+ * the slot, makes all pages of it worthless at once; they are freed when somebody
+ * comes across them, or by the next sweep. The watch is for one event: after it
+ * a busy directory costs nothing until it is listed again.
+ */
+#include "vfs/pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+#include "vfs/file.h"
+
+#define N_BUCKETS  1024
+#define N_STAMPS   65536
+#define MAX_SWEEPS 2
+#define EVENTS     (IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVE | IN_DELETE_SELF | IN_MOVE_SELF)
+
+struct slot {
+	int watch; /* -1: none */
+	uint64_t epoch;
+	uint64_t used; /* when: the largest is the latest */
+	const struct hf_volume *volume;
+	struct hf_file_id dir;
+};
+
+struct kept {
+	struct hf_page page;
+	struct kept *next; /* in its bucket */
+	struct hf_page_key key;
+	int slot;
+	uint64_t epoch;
+	uint32_t sweep;
+	struct timespec ctime; /* of the directory */
+	size_t size;
+	uint8_t room[]; /* the parts, then the bytes */
+};
+
+struct hf_pages {
+	int inotify; /* (c) -1: there is none, and nothing is ever kept */
+	pthread_mutex_t lock;
+	struct slot slots[HF_PAGES_MAX_DIRS]; /* under lock, as all below */
+	struct kept *buckets[N_BUCKETS];
+	size_t n_bytes;
+	uint32_t sweep;
+	uint64_t clock; /* of slot->used */
+	_Atomic uint32_t stamps[N_STAMPS];
+};
+
+/* Stamps */
+
+static size_t stamp_at(uint64_t inode)
+{
+	return (inode * UINT64_C(0x9e3779b97f4a7c15)) >> 48;
+}
+
+_Static_assert(N_STAMPS == 1 << 16, "stamp_at() gives 16 bits");
+
+uint32_t hf_pages_stamp(const struct hf_pages *pages, uint64_t inode)
+{
+	return atomic_load_explicit(&pages->stamps[stamp_at(inode)], memory_order_acquire);
+}
+
+void hf_pages_mark(struct hf_pages *pages, uint64_t inode)
+{
+	atomic_fetch_add_explicit(&pages->stamps[stamp_at(inode)], 1, memory_order_release);
+}
+
+/* Pages */
+
+struct hf_page *hf_page_unref(struct hf_page *page)
+{
+	if (page && atomic_fetch_sub_explicit(&page->n_refs, 1, memory_order_acq_rel) == 1)
+		free(hf_container_of(page, struct kept, page));
+	return NULL;
+}
+
+static struct kept **bucket_of(struct hf_pages *pages, int slot, const struct hf_page_key *key)
+{
+	uint64_t h =
+		key->cookie * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)slot << 32 ^ key->max ^ key->export;
+
+	return &pages->buckets[(h ^ h >> 29) % N_BUCKETS];
+}
+
+static bool is_alive(const struct hf_pages *pages, const struct kept *kept)
+{
+	const struct slot *slot = &pages->slots[kept->slot];
+
+	return slot->watch >= 0 && slot->epoch == kept->epoch && pages->sweep - kept->sweep < MAX_SWEEPS;
+}
+
+static void drop(struct hf_pages *pages, struct kept **place)
+{
+	struct kept *kept = *place;
+
+	*place = kept->next;
+	pages->n_bytes -= kept->size;
+	hf_page_unref(&kept->page);
+}
+
+static void drop_dead(struct hf_pages *pages, struct kept **place)
+{
+	while (*place) {
+		if (is_alive(pages, *place))
+			place = &(*place)->next;
+		else
+			drop(pages, place);
+	}
+}
+
+/* Watches; under the lock */
+
+static void end_watch(struct slot *slot)
+{
+	slot->watch = -1;
+	slot->epoch++;
+}
+
+static void end_all(struct hf_pages *pages)
+{
+	for (size_t i = 0; i < HF_PAGES_MAX_DIRS; i++) {
+		if (pages->slots[i].watch >= 0)
+			inotify_rm_watch(pages->inotify, pages->slots[i].watch);
+		end_watch(&pages->slots[i]);
+	}
+}
+
+static void on_event(struct hf_pages *pages, const struct inotify_event *event)
+{
+	if (event->mask & IN_Q_OVERFLOW) {
+		end_all(pages);
+		return;
+	}
+	for (size_t i = 0; i < HF_PAGES_MAX_DIRS; i++)
+		if (pages->slots[i].watch == event->wd)
+			end_watch(&pages->slots[i]);
+}
+
+/* All that the kernel has told: it does so before whoever made the change goes on. */
+static void listen(struct hf_pages *pages)
+{
+	_Alignas(struct inotify_event) char buffer[4096];
+	ssize_t n;
+
+	while ((n = read(pages->inotify, buffer, sizeof(buffer))) > 0) {
+		const struct inotify_event *event;
+
+		for (char *p = buffer; p < buffer + n; p += sizeof(*event) + event->len) {
+			event = (const struct inotify_event *)(void *)p;
+			on_event(pages, event);
+		}
+	}
+}
+
+static int find_slot(const struct hf_pages *pages, const struct hf_file *dir)
+{
+	for (int i = 0; i < HF_PAGES_MAX_DIRS; i++) {
+		const struct slot *slot = &pages->slots[i];
+
+		if (slot->watch >= 0 && slot->volume == dir->volume && hf_file_id_equal(&slot->dir, &dir->id))
+			return i;
+	}
+	return -1;
+}
+
+/* A free one, or the one that was not used for longest. */
+static struct slot *free_slot(struct hf_pages *pages)
+{
+	struct slot *best = &pages->slots[0];
+
+	for (size_t i = 1; i < HF_PAGES_MAX_DIRS && best->watch >= 0; i++) {
+		struct slot *slot = &pages->slots[i];
+
+		if (slot->watch < 0 || slot->used < best->used)
+			best = slot;
+	}
+	if (best->watch >= 0) {
+		inotify_rm_watch(pages->inotify, best->watch);
+		end_watch(best);
+	}
+	return best;
+}
+
+static int add_watch(struct hf_pages *pages, const struct hf_file *dir)
+{
+	struct slot *slot = free_slot(pages);
+	char path[40];
+	int watch;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
+	watch = inotify_add_watch(pages->inotify, path, EVENTS | IN_ONESHOT | IN_ONLYDIR);
+	if (watch < 0)
+		return -1;
+	/* One directory may have two names here, in two exports: to the kernel it is one. */
+	for (int i = 0; i < HF_PAGES_MAX_DIRS; i++)
+		if (pages->slots[i].watch == watch)
+			end_watch(&pages->slots[i]);
+	slot->watch = watch;
+	slot->volume = dir->volume;
+	slot->dir = dir->id;
+	return (int)(slot - pages->slots);
+}
+
+struct hf_page_watch hf_pages_watch(struct hf_pages *pages, const struct hf_file *dir)
+{
+	struct hf_page_watch watch = { .slot = -1 };
+
+	if (pages->inotify < 0)
+		return watch;
+	pthread_mutex_lock(&pages->lock);
+	listen(pages);
+	watch.slot = find_slot(pages, dir);
+	if (watch.slot < 0)
+		watch.slot = add_watch(pages, dir);
+	if (watch.slot >= 0) {
+		watch.epoch = pages->slots[watch.slot].epoch;
+		pages->slots[watch.slot].used = ++pages->clock;
+	}
+	pthread_mutex_unlock(&pages->lock);
+	return watch;
+}
+
+/* Finding and keeping */
+
+static bool has_changed(const struct hf_pages *pages, const struct hf_page *page)
+{
+	for (size_t i = 0; i < page->n_parts; i++)
+		if (hf_pages_stamp(pages, page->parts[i].inode) != page->parts[i].stamp)
+			return true;
+	return false;
+}
+
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static bool is_key(const struct kept *kept, int slot, const struct hf_page_key *key)
+{
+	return kept->slot == slot && kept->key.export == key->export && kept->key.cookie == key->cookie &&
+	       kept->key.names == key->names && kept->key.max == key->max;
+}
+
+static struct hf_page *find_locked(struct hf_pages *pages, const struct hf_file *dir,
+				   const struct hf_page_key *key, const struct stat *st)
+{
+	struct kept **place;
+	int slot;
+
+	listen(pages);
+	slot = find_slot(pages, dir);
+	if (slot < 0)
+		return NULL;
+	place = bucket_of(pages, slot, key);
+	drop_dead(pages, place);
+	while (*place && !is_key(*place, slot, key))
+		place = &(*place)->next;
+	if (!*place)
+		return NULL;
+	if (!is_same_time(&(*place)->ctime, &st->st_ctim) || has_changed(pages, &(*place)->page)) {
+		drop(pages, place);
+		return NULL;
+	}
+	pages->slots[slot].used = ++pages->clock;
+	atomic_fetch_add_explicit(&(*place)->page.n_refs, 1, memory_order_relaxed);
+	return &(*place)->page;
+}
+
+struct hf_page *hf_pages_find(struct hf_pages *pages, const struct hf_file *dir,
+			      const struct hf_page_key *key, const struct stat *st)
+{
+	struct hf_page *page;
+
+	if (pages->inotify < 0)
+		return NULL;
+	pthread_mutex_lock(&pages->lock);
+	page = find_locked(pages, dir, key, st);
+	pthread_mutex_unlock(&pages->lock);
+	return page;
+}
+
+static struct kept *copy_of(const struct hf_page *page)
+{
+	size_t parts_size = page->n_parts * sizeof(*page->parts);
+	size_t size = sizeof(struct kept) + parts_size + page->len;
+	struct kept *kept = malloc(size);
+
+	if (!kept)
+		return NULL;
+	*kept = (struct kept){ .page = *page, .size = size };
+	kept->page.n_refs = 1;
+	memcpy(kept->room, page->parts, parts_size);
+	memcpy(kept->room + parts_size, page->bytes, page->len);
+	kept->page.parts = (const struct hf_page_part *)(void *)kept->room;
+	kept->page.bytes = kept->room + parts_size;
+	return kept;
+}
+
+void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struct hf_page_key *key,
+		  struct hf_page_watch watch, const struct stat *st, const struct hf_page *page)
+{
+	struct kept *kept = copy_of(page), **place;
+
+	if (!kept)
+		return;
+	kept->key = *key;
+	kept->slot = watch.slot;
+	kept->epoch = watch.epoch;
+	kept->ctime = st->st_ctim;
+	pthread_mutex_lock(&pages->lock);
+	kept->sweep = pages->sweep;
+	listen(pages);
+	place = bucket_of(pages, watch.slot, key);
+	drop_dead(pages, place);
+	while (*place && !is_key(*place, watch.slot, key))
+		place = &(*place)->next;
+	if (*place) /* two made it at once, or it has changed since */
+		drop(pages, place);
+	if (is_alive(pages, kept) && pages->n_bytes + kept->size <= HF_PAGES_MAX_BYTES) {
+		kept->next = *place;
+		*place = kept;
+		pages->n_bytes += kept->size;
+		kept = NULL;
+	}
+	pthread_mutex_unlock(&pages->lock);
+	free(kept);
+}
+
+/* Life */
+
+void hf_pages_sweep(struct hf_pages *pages)
+{
+	pthread_mutex_lock(&pages->lock);
+	pages->sweep++;
+	for (size_t i = 0; i < N_BUCKETS && pages->n_bytes; i++)
+		drop_dead(pages, &pages->buckets[i]);
+	if (!pages->n_bytes && pages->inotify >= 0)
+		end_all(pages);
+	pthread_mutex_unlock(&pages->lock);
+}
+
+void hf_pages_clear(struct hf_pages *pages)
+{
+	pthread_mutex_lock(&pages->lock);
+	end_all(pages);
+	for (size_t i = 0; i < N_BUCKETS; i++)
+		drop_dead(pages, &pages->buckets[i]);
+	pthread_mutex_unlock(&pages->lock);
+}
+
+int hf_pages_new(struct hf_pages **pagesp)
+{
+	struct hf_pages *pages = calloc(1, sizeof(*pages));
+
+	if (!pages)
+		return hf_trace(-ENOMEM);
+	for (size_t i = 0; i < HF_PAGES_MAX_DIRS; i++)
+		pages->slots[i].watch = -1;
+	pthread_mutex_init(&pages->lock, NULL);
+	pages->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	*pagesp = pages;
+	return 0;
+}
+
+struct hf_pages *hf_pages_free(struct hf_pages *pages)
+{
+	if (!pages)
+		return NULL;
+	hf_pages_clear(pages);
+	hf_closep(&pages->inotify);
+	pthread_mutex_destroy(&pages->lock);
+	free(pages);
+	return NULL;
+}
