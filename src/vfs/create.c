@@ -131,10 +131,10 @@ static int use_existing(struct hf_file *dir, const struct hf_identity *caller, c
 
 static int create(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  enum hf_create_how how, const struct hf_setattr *set, const struct mark *mark,
-		  struct hf_file **filep)
+		  const struct hf_change *change, struct hf_file **filep)
 {
 	struct stat st;
-	int fd, r = hf_dir_check_name(dir, name);
+	int fd, r = hf_dir_check_name(dir, change, name);
 
 	if (r < 0)
 		return r;
@@ -162,6 +162,6 @@ int hf_dir_create(struct hf_file *dir, const struct hf_identity *caller, const s
 	if (how == HF_CREATE_EXCLUSIVE)
 		mark = mark_of(verifier);
 	HF_WITH_CHANGE(change, dir)
-	r = create(dir, caller, name, how, set, &mark, filep);
+	r = create(dir, caller, name, how, set, &mark, change, filep);
 	return r;
 }

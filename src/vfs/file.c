@@ -13,14 +13,10 @@
 /* Life */
 
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
-		const struct hf_file_id *id, int fd)
+		const struct hf_file_id *id, int fd, mode_t mode)
 {
-	struct hf_file *file;
-	struct stat st;
+	struct hf_file *file = calloc(1, sizeof(*file));
 
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	file = calloc(1, sizeof(*file));
 	if (!file)
 		return hf_trace(-ENOMEM);
 	hf_link_init(&file->lru);
@@ -28,7 +24,7 @@ int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume
 	file->volume = hf_volume_ref(volume);
 	file->id = *id;
 	file->fd = fd;
-	file->type = st.st_mode & S_IFMT;
+	file->type = mode & S_IFMT;
 	file->n_refs = 1;
 	file->read_fd = file->write_fd = file->lock_fd = -1;
 	pthread_mutex_init(&file->change_lock, NULL);

@@ -80,6 +80,9 @@ HF_DEFINE_CLEANUP(struct hf_files *, hf_files_free)
 /* Finding: the file of an id. With @cached: -EAGAIN if it is not open already. -ESTALE if it is gone. */
 int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, bool cached,
 		 struct hf_file **filep);
+/* The same without opening anything: a reference, or NULL. */
+struct hf_file *hf_files_find(struct hf_files *files, const struct hf_volume *volume,
+			      const struct hf_file_id *id);
 /* The file that @fd, an O_PATH descriptor, has open, and its attributes. Takes @fd in any case. */
 int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
 		  struct stat *stp);

@@ -233,7 +233,7 @@ static struct hf_file *insert(struct shard *shard, struct hf_file *file)
 }
 
 static int add(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, int fd,
-	       struct hf_file **filep)
+	       mode_t mode, struct hf_file **filep)
 {
 	struct hf_file *file;
 	uint64_t hash = hash_of(volume, id);
@@ -241,7 +241,7 @@ static int add(struct hf_files *files, struct hf_volume *volume, const struct hf
 	int r;
 
 	make_room(files, shard);
-	r = hf_file_new(&file, files, volume, id, fd);
+	r = hf_file_new(&file, files, volume, id, fd, mode);
 	if (r < 0) {
 		close(fd);
 		return r;
@@ -251,9 +251,16 @@ static int add(struct hf_files *files, struct hf_volume *volume, const struct hf
 	return 0;
 }
 
+struct hf_file *hf_files_find(struct hf_files *files, const struct hf_volume *volume,
+			      const struct hf_file_id *id)
+{
+	return find(files, volume, id);
+}
+
 int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, bool cached,
 		 struct hf_file **filep)
 {
+	struct stat st;
 	int fd = -1, r;
 
 	*filep = find(files, volume, id);
@@ -261,10 +268,10 @@ int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct 
 		return 0;
 	if (cached)
 		return -EAGAIN;
-	r = hf_volume_open_id(volume, id, &fd);
+	r = hf_volume_open_id(volume, id, &fd, &st);
 	if (r < 0)
 		return r;
-	return add(files, volume, id, fd, filep);
+	return add(files, volume, id, fd, st.st_mode, filep);
 }
 
 int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
@@ -282,7 +289,7 @@ int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, stru
 		close(fd);
 		return 0;
 	}
-	return add(files, volume, &id, fd, filep);
+	return add(files, volume, &id, fd, stp->st_mode, filep);
 }
 
 /* Life */

@@ -3,7 +3,7 @@
 
 #include "vfs/file.h"
 
-/* Takes @fd if it succeeds. */
+/* Takes @fd if it succeeds. @mode: st_mode, for its type. */
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
-		const struct hf_file_id *id, int fd);
+		const struct hf_file_id *id, int fd, mode_t mode);
 void hf_files_count(struct hf_files *files, int n_fds);

@@ -16,13 +16,17 @@ static void let_go(struct hf_file *file)
 		hf_file_stat(file, &st); /* forgets it if so */
 }
 
-/* The file of a name that is about to go, if there is one. */
+/* The file of a name that is about to go, if there is one and we have it open. */
 static struct hf_file *find_victim(struct hf_file *dir, const struct hf_name *name)
 {
 	struct hf_file *file = NULL;
+	struct hf_file_id id;
 	struct stat st;
+	int r = hf_volume_identify_entry(dir->volume, dir->fd, name->text, &id, &st);
 
-	return hf_dir_open_entry(dir, name, false, &file, &st) == 0 ? file : NULL;
+	if (r == 0)
+		return hf_files_find(dir->files, dir->volume, &id);
+	return r == -EAGAIN && hf_dir_open_entry(dir, name, false, &file, &st) == 0 ? file : NULL;
 }
 
 static int unlink_as(struct hf_file *dir, const struct hf_identity *caller, const char *name, int flags)
@@ -38,12 +42,11 @@ int hf_dir_remove(struct hf_file *dir, const struct hf_identity *caller, const s
 		  struct hf_change *change)
 {
 	hf_cleanup(hf_file_unrefp) struct hf_file *victim = NULL;
-	struct stat st;
 	int r;
 
 	HF_WITH_CHANGE(change, dir)
 	{
-		r = hf_name_is_dots(name) ? -EISDIR : hf_dir_check(dir, &st);
+		r = hf_name_is_dots(name) ? -EISDIR : hf_dir_check_begun(dir, change);
 		if (r == 0) {
 			victim = find_victim(dir, name);
 			r = unlink_as(dir, caller, name->text, 0);
@@ -59,12 +62,11 @@ int hf_dir_rmdir(struct hf_file *dir, const struct hf_identity *caller, const st
 		 struct hf_change *change)
 {
 	hf_cleanup(hf_file_unrefp) struct hf_file *victim = NULL;
-	struct stat st;
 	int r;
 
 	HF_WITH_CHANGE(change, dir)
 	{
-		r = hf_dir_check(dir, &st);
+		r = hf_dir_check_begun(dir, change);
 		if (r == 0 && hf_name_is_dots(name)) /* as RFC 1813 has it, 3.3.13 */
 			r = name->text[1] ? -EEXIST : -EINVAL;
 		if (r == 0) {

@@ -30,6 +30,14 @@ bool hf_name_is_dots(const struct hf_name *name)
 	return strcmp(name->text, ".") == 0 || strcmp(name->text, "..") == 0;
 }
 
+static int check_place(struct hf_file *dir)
+{
+	if (hf_volume_holds(dir->volume, dir->fd))
+		return 0;
+	hf_file_forget(dir);
+	return -ESTALE;
+}
+
 int hf_dir_check(struct hf_file *dir, struct stat *stp)
 {
 	int r;
@@ -37,13 +45,18 @@ int hf_dir_check(struct hf_file *dir, struct stat *stp)
 	if (!S_ISDIR(dir->type))
 		return -ENOTDIR;
 	r = hf_file_stat(dir, stp);
-	if (r < 0)
-		return r;
-	if (!hf_volume_holds(dir->volume, dir->fd)) {
-		hf_file_forget(dir);
-		return -ESTALE;
-	}
-	return 0;
+	return r < 0 ? r : check_place(dir);
+}
+
+int hf_dir_check_begun(struct hf_file *dir, const struct hf_change *change)
+{
+	struct stat st;
+
+	if (!S_ISDIR(dir->type))
+		return -ENOTDIR;
+	if (!change->has_before || change->before.st_nlink == 0)
+		return hf_dir_check(dir, &st); /* which says what is wrong */
+	return check_place(dir);
 }
 
 /* Finding */
@@ -141,11 +154,9 @@ static mode_t mode_of(const struct hf_setattr *set, mode_t otherwise)
 	return set->set_mode ? set->mode & 07777 : otherwise;
 }
 
-int hf_dir_check_name(struct hf_file *dir, const struct hf_name *name)
+int hf_dir_check_name(struct hf_file *dir, const struct hf_change *change, const struct hf_name *name)
 {
-	struct stat st;
-
-	return hf_name_is_dots(name) ? -EEXIST : hf_dir_check(dir, &st);
+	return hf_name_is_dots(name) ? -EEXIST : hf_dir_check_begun(dir, change);
 }
 
 static int mkdir_as(struct hf_file *dir, const struct hf_identity *caller, const char *name, mode_t mode)
@@ -164,7 +175,7 @@ int hf_dir_mkdir(struct hf_file *dir, const struct hf_identity *caller, const st
 
 	HF_WITH_CHANGE(change, dir)
 	{
-		r = hf_dir_check_name(dir, name);
+		r = hf_dir_check_name(dir, change, name);
 		if (r == 0)
 			r = mkdir_as(dir, caller, name->text, mode_of(set, 0777));
 		if (r == 0)
@@ -191,7 +202,7 @@ int hf_dir_symlink(struct hf_file *dir, const struct hf_identity *caller, const 
 
 	HF_WITH_CHANGE(change, dir)
 	{
-		r = hf_dir_check_name(dir, name);
+		r = hf_dir_check_name(dir, change, name);
 		if (r == 0)
 			r = symlink_as(dir, caller, name->text, target);
 		if (r == 0)
@@ -218,7 +229,7 @@ int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const st
 
 	HF_WITH_CHANGE(change, dir)
 	{
-		r = hf_dir_check_name(dir, name);
+		r = hf_dir_check_name(dir, change, name);
 		if (r == 0)
 			r = mknod_as(dir, caller, name->text, type | mode_of(set, 0666), device);
 		if (r == 0)
@@ -251,7 +262,7 @@ int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const str
 
 	HF_WITH_CHANGE(change, dir)
 	{
-		r = hf_dir_check_name(dir, name);
+		r = hf_dir_check_name(dir, change, name);
 		if (r == 0 && S_ISDIR(file->type))
 			r = -EISDIR;
 		if (r == 0)

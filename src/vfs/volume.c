@@ -114,21 +114,20 @@ static int open_by_kernel(const struct hf_volume *volume, const struct hf_file_i
 	return fd < 0 ? -errno : fd;
 }
 
-int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp)
+int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp)
 {
 	hf_cleanup(hf_closep) int fd = -1;
-	struct stat st;
 
 	if (id->kind != volume->root_id.kind)
 		return -ESTALE;
 	fd = volume->has_ids ? open_by_kernel(volume, id) : hf_finder_open(volume->finder, volume, id);
 	if (fd < 0) /* a handle that the file system cannot read is of a file system that was here before */
 		return fd == -EINVAL || fd == -ENOENT ? -ESTALE : fd;
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, stp) < 0)
 		return -errno;
-	if (st.st_ino != id->inode || st.st_nlink == 0)
+	if (stp->st_ino != id->inode || stp->st_nlink == 0)
 		return -ESTALE;
-	if (S_ISDIR(st.st_mode) && !hf_volume_holds(volume, fd))
+	if (S_ISDIR(stp->st_mode) && !hf_volume_holds(volume, fd))
 		return -ESTALE;
 	*fdp = fd;
 	fd = -1;

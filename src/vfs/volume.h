@@ -75,8 +75,8 @@ int hf_volume_identify(const struct hf_volume *volume, int fd, struct hf_file_id
  * only if the name was not changed meanwhile: the caller sees to that. -EAGAIN: this volume cannot. */
 int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char *name,
 			     struct hf_file_id *idp, struct stat *stp);
-/* Gives an O_PATH descriptor. -ESTALE: there is no such file any more, or it is outside. */
-int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp);
+/* Gives an O_PATH descriptor, and attributes. -ESTALE: there is no such file any more, or it is outside. */
+int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp);
 bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b);
 
 /* Is the directory @fd in the tree, now? */
