@@ -14,7 +14,7 @@ class Public(ToolPlay):
         """Its lock stressors, on both clients at once; each works on files of its own."""
         for who in "ab":
             self.a.does(f"mkdir -m 777 {MOUNT}/{who}")
-        command = IN + " stress-ng --flock 1 --lockf 1 --lockf-nonblock --fcntl 1 --temp-path {} --timeout 8 --metrics-brief 2>&1"
+        command = IN + " stress-ng --flock 1 --lockf 1 --lockf-nonblock --fcntl 1 --temp-path {} --timeout 8 2>&1"
         said = self.together(a=command.format(f"{MOUNT}/a"), b=command.format(f"{MOUNT}/b"))
         for text in said.values():
             self.assertIn("successful run completed", text)

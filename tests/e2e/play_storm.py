@@ -132,7 +132,8 @@ class Storm(Play):
         for actor in self.actors:
             for key, count in actor.counts.items():
                 totals[key] = totals.get(key, 0) + count
-        self.report(f"seed {self.seed}, {n} events, {totals}, grace over {max(self.graces):.1f} s after a kill at the latest")
+        grace = f"grace over {max(self.graces):.1f} s after a kill at the latest"
+        self.report(f"seed {self.seed}, {n} events, {totals}, {grace}")
         self.assertEqual(self.ledger.wrongs, [])
         self.all_agree()
 

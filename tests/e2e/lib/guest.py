@@ -20,7 +20,8 @@ MACHINES = {
     "aarch64": ("qemu-system-aarch64", ["-M", "virt,gic-version=3", "-cpu", "cortex-a72"], "ttyAMA0"),
 }
 # no_timer_check: on a busy machine an emulated timer may be late for the kernel's check of it, which then panics.
-KERNEL = "no_timer_check quiet loglevel=4 panic=-1 audit=0 cryptomgr.notests random.trust_bootloader=on mitigations=off nokaslr"
+KERNEL = ("no_timer_check quiet loglevel=4 panic=-1 audit=0 cryptomgr.notests random.trust_bootloader=on mitigations=off "
+          "nokaslr")  # fmt: skip
 
 
 def die_with_parent():

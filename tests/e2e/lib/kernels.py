@@ -13,7 +13,6 @@ class Kernel(Actor):
         super().__init__(client.name, ledger, seed)
         self.client = client
         self.counts = {"locked": 0, "granted": 0, "refused": 0, "interrupted": 0, "reboots": 0}
-        self.shall_reboot = False
         self.open_all()
 
     def open_all(self):
@@ -51,16 +50,7 @@ class Kernel(Actor):
         else:
             self.ledger.wrong(f"{owner}: {key}: {answer}")
 
-    # ---- what must be done
-
-    def reboot(self):
-        self.shall_reboot = True
-
-    def attend(self):
-        if not self.shall_reboot:
-            return False
-        self.shall_reboot = False
-        self.ledger.give_all(lambda owner: owner.startswith(self.name + "/"))
+    def go_down_and_up(self):
         self.client.crashes()
         try:
             self.client.boots()
@@ -70,4 +60,3 @@ class Kernel(Actor):
         self.client.mounts()
         self.open_all()
         self.counts["reboots"] += 1
-        return True

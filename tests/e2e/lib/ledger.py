@@ -6,6 +6,7 @@ stand here for the same slot prove that the server gave it to both.
 
 import random
 import threading
+import time
 
 FILES = ("storm0", "storm1", "storm2")
 SLOTS = 12
@@ -65,17 +66,30 @@ class Actor(threading.Thread):
         self.ledger = ledger
         self.random = random.Random(seed)
         self.is_over = False
+        self.shall_reboot = False
         self.shall_rest, self.rests = threading.Event(), threading.Event()
 
     def pick(self):
         return self.random.choice(FILES), self.random.randrange(SLOTS)
 
+    def reboot(self):
+        """From another thread: it does so at the next occasion."""
+        self.shall_reboot = True
+
     def act(self):
+        raise NotImplementedError
+
+    def go_down_and_up(self):
         raise NotImplementedError
 
     def attend(self):
         """What has to be done even at rest. True: something was."""
-        return False
+        if not self.shall_reboot:
+            return False
+        self.shall_reboot = False
+        self.ledger.give_all(lambda owner: owner.startswith(self.name + "/"))
+        self.go_down_and_up()
+        return True
 
     def run(self):
         try:
@@ -84,8 +98,7 @@ class Actor(threading.Thread):
                     continue
                 if self.shall_rest.is_set():
                     self.rests.set()
-                    self.shall_rest.wait(0.05)
-                    threading.Event().wait(0.02)
+                    time.sleep(0.02)
                 else:
                     self.rests.clear()
                     self.act()

@@ -17,10 +17,11 @@ import nsm
 from fakehost import FakeHost, NSM, Record
 from guest import PATIENCE, die_with_parent
 from ledger import FILES, SLOT, Actor
+from rpcbind import Rpcbind
 from rpc import NoReply, Refused, UdpCaller, call_message, exchange
 from xdr import In, Out
 
-WITH_OWN_RUN = 'mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && hostname "$0" && exec "$@"'
+WITH_OWN_NAME = 'mount -t tmpfs tmpfs /run && hostname "$0" && exec "$@"'
 STATD_PORT = 4045
 TCP, UDP = 6, 17
 
@@ -41,8 +42,8 @@ class Host(FakeHost):
             os.mkdir(os.path.join(self.directory, name))
         with open(os.path.join(self.directory, "state"), "wb") as state:
             state.write((3).to_bytes(4, sys.byteorder))
-        self._spawn("rpcbind", "-f", "-w")
-        self._wait(100000, 2, 111)
+        self.rpcbind = Rpcbind(namespace, lambda text: None)
+        self.rpcbind.starts()
         self._register()
         self.watcher = None
         self.start_statd()
@@ -50,19 +51,11 @@ class Host(FakeHost):
     def _spawn(self, program, *words):
         with open(os.path.join(self.directory, "log"), "ab") as log, self.namespace:
             process = subprocess.Popen(
-                ["unshare", "--mount", "--uts", "sh", "-c", WITH_OWN_RUN, self.name, program, *words],
+                ["unshare", "--mount", "--uts", "sh", "-c", WITH_OWN_NAME, self.name, program, *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent,
             )  # fmt: skip
         self.processes.append(process)
         return process
-
-    def _wait(self, program, version, port):
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return self._local(port, program, version, 0, timeout=0.1)
-            except (NoReply, OSError):
-                assert time.monotonic() < end, f"{self.name}: program {program} does not answer"
 
     def _local(self, port, program, version, procedure, args=b"", timeout=PATIENCE):
         caller = UdpCaller(("127.0.0.1", port), ("127.0.0.1", 0), self.namespace, reserved=True)
@@ -80,7 +73,16 @@ class Host(FakeHost):
     def start_statd(self):
         self.watcher = self._spawn("rpc.statd", "-F", "-d", "--no-notify", "-P", self.directory, "-p", str(STATD_PORT),
                                    "-n", self.name)  # fmt: skip
-        self._wait(NSM, 1, STATD_PORT)
+        end = time.monotonic() + PATIENCE
+        while not self._is_watching():
+            assert time.monotonic() < end, f"{self.name}: statd does not start: {self.log[-500:]}"
+
+    def _is_watching(self):
+        try:
+            self._local(STATD_PORT, NSM, 1, 0, timeout=0.1)
+            return True
+        except (NoReply, OSError):
+            return False
 
     @property
     def state(self):
@@ -116,6 +118,7 @@ class Host(FakeHost):
             if process.poll() is None:
                 process.kill()
             process.wait()
+        self.rpcbind.is_killed()
         super().close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -138,7 +141,8 @@ class Scripted(Actor):
     # ---- asking
 
     def lock_of(self, key, exclusive, svid, **more):
-        return self.host.lock_of(self.handles[key[0]], key[1] * SLOT, SLOT, svid, exclusive=exclusive, state=self.state, **more)
+        more = {"exclusive": exclusive, "state": self.state, **more}
+        return self.host.lock_of(self.handles[key[0]], key[1] * SLOT, SLOT, svid, **more)
 
     def ask(self, procedure, lock):
         try:
@@ -248,18 +252,10 @@ class Scripted(Actor):
     def give_back(self, key):
         self.forget(key, self.svids[key])
 
-    def reboot(self):
-        """From another thread: done by our own at the next occasion."""
-        self.shall_reboot = True
-
-    shall_reboot = False
-
     # ---- what must be done
 
     def attend(self):
-        if self.shall_reboot:
-            self.shall_reboot = False
-            self.go_down_and_up()
+        if super().attend():
             return True
         n = len(self.host.restarts.items)
         if n == self.seen_restarts:
@@ -283,8 +279,9 @@ class Scripted(Actor):
     def go_down_and_up(self):
         with self.guard:
             self.waiting = None
+            for key, svid in self.svids.items():
+                self.ledger.give(self.owner(svid), key)
             self.svids.clear()
-            self.ledger.give_all(lambda owner: owner.startswith(self.name + "/"))
         self.host.drop_callers()
         seen = len(self.host.log)
         notify = self.host.reboots()

@@ -235,9 +235,10 @@ class Play(unittest.TestCase):
         with open(os.path.join(self.records, "transcript"), "w", encoding="utf-8") as file:
             file.write("\n".join(self.transcript) + "\n")
         for guest in self.stage.guests.values():
-            for console in ("console", "console.failed"):
-                if os.path.exists(os.path.join(guest.directory, console)):
-                    shutil.copy(os.path.join(guest.directory, console), os.path.join(self.records, f"{guest.name}.{console}"))
+            for name in ("console", "console.failed"):
+                console = os.path.join(guest.directory, name)
+                if os.path.exists(console):
+                    shutil.copy(console, os.path.join(self.records, f"{guest.name}.{name}"))
         self.capture.decode()
         self.stage.reports.append(f"see {self.records}")
 
