@@ -39,7 +39,7 @@ class Crash(Play):
         self.a.crashes()
         self.assert_the_lock_stays()
         self.assertEqual(self.server.declares_dead(self.a), 1)
-        self.bob.gets(timeout=5)
+        self.bob.gets(timeout=20)  # by GRANTED: it asks again after 30 seconds
         self.server.has(locks=1, waiters=0)
 
     def test_a_grant_that_fails_is_no_evidence(self):
@@ -71,7 +71,7 @@ class Crash(Play):
         new = self.a.opens("g")
         new.locks(0, 5)
         # The new state number in that LOCK is evidence enough.
-        self.bob.gets(timeout=5)
+        self.bob.gets(timeout=20)
         self.server.has(locks=2, waiters=0)
         heard = self.server.answers("OK", "nsm", "NOTIFY")
         self.a.does("killall -CONT sm-notify; while pidof sm-notify >/dev/null; do sleep 0.1; done")

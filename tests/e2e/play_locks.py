@@ -59,7 +59,7 @@ class Fcntl(Play):
         freed = time.monotonic()
         bob.gets()
         self.report(f"granted {1000 * (time.monotonic() - freed):.0f} ms after the unlock")
-        self.assertLess(time.monotonic() - freed, 2)
+        self.assertLess(time.monotonic() - freed, 20, "the client had to ask again")
         ada.is_denied(0, 10)
 
     def test_those_who_wait_have_their_turn_in_order(self):

@@ -45,13 +45,12 @@ class Nat(Play):
         """No notice reaches them, so they cannot know that they are to reclaim: nobody gets their locks in grace; after it
         they are free, and the server says of whom it could not tell."""
         self.ada.locks(0, 10)
-        self.server.is_killed_and_starts("recovery.window_seconds=10")
+        self.server.is_killed_and_starts("recovery.window_seconds=3600")
         self.bob.begins("set w 0 10")
         self.server.refuses_for_grace()
         self.server.wait("clienta could not be told", lambda server: "crashed" in [c["status"] for c in server.clients])
-        self.assertTrue(self.server.status["grace"]["active"])
         self.bob.still_waits()
-        self.server.ends_grace()
+        self.server.is_told_to_end_grace()
         self.bob.gets("granted")
         (lock,) = self.server.locks
         self.assertIn("clientb", lock["owner"])

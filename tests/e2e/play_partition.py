@@ -14,12 +14,12 @@ class Partition(Play):
         return any(client["status"] in ("unreachable", "crashed") for client in server.get("clients")["clients"])
 
     def test_healed_inside_grace_it_reclaims(self):
-        self.server.is_killed_and_starts("recovery.window_seconds=60")
+        self.server.is_killed_and_starts("recovery.window_seconds=3600")
         self.server.wait("clienta could not be told", self.is_unreachable)
         self.assertTrue(self.server.status["grace"]["active"])
         self.a.is_back()
         self.server.wait("the lock is held again",
-                         lambda server: [lock["state"] for lock in server.locks] == ["held"], 50)  # fmt: skip
+                         lambda server: [lock["state"] for lock in server.locks] == ["held"], 120)  # fmt: skip
         self.server.ends_grace()
         self.bob.is_denied(0, 10)
 

@@ -39,7 +39,7 @@ class Kill(Play):
         bob.locks()
         seconds = time.monotonic() - self.server.killed_at
         self.report(f"grace over {over:.1f} s after the kill, first new lock {seconds:.1f} s after it")
-        self.assertLess(seconds, 20)
+        self.assertLess(seconds, 80)
 
     def test_with_nothing_held_there_is_no_grace(self):
         ada = self.a.opens("f")
@@ -52,14 +52,14 @@ class Kill(Play):
         """Whoever asks for a lock that was not his hears nothing but "later", even if nobody has it."""
         ada, bob, eve = self.a.opens("f"), self.b.opens("f"), self.b.opens("g")
         ada.locks(0, 10)
-        self.server.is_killed_and_starts("recovery.early_end=false", "recovery.window_seconds=8")
+        self.server.is_killed_and_starts("recovery.early_end=false", "recovery.window_seconds=3600")
         bob.begins("set w 0 10")
         eve.begins("set w 0 10")
         self.server.wait("both are told to ask later", lambda server: server.answers("DENIED_GRACE_PERIOD") >= 2)
-        self.assertTrue(self.server.status["grace"]["active"])
+        self.server.wait("ada has reclaimed", lambda server: server.status["grace"]["unreclaimed"] == 0)
         bob.still_waits()
         eve.still_waits()
-        self.server.ends_grace()
+        self.server.is_told_to_end_grace()
         bob.gets("denied")
         eve.gets("granted")
 
@@ -75,20 +75,21 @@ class Kill(Play):
 
     def test_a_grant_that_nobody_heard_of(self):
         """The lock is stored, and its client repeats the request: to the server it is unreclaimed, to the client it is new.
-        Both are served by the end of grace, which cannot be early then."""
+        Both are served at the end of grace, which cannot be early then."""
         ada, bob = self.a.opens("f"), self.b.opens("f")
         ada.locks(20, 1)
         self.server.is_not_heard_by(self.a)
         ada.begins("set w 0 10")
         self.server.has(locks=2)
         self.server.is_killed()
-        self.server.is_heard_again()
-        self.server.starts("recovery.window_seconds=10")
+        self.server.is_heard_again(self.a)
+        self.server.starts("recovery.window_seconds=3600")
         bob.begins("set w 0 10")
         self.server.wait("both are told to ask later", lambda server: server.answers("DENIED_GRACE_PERIOD") >= 2)
+        self.server.wait("the other lock is reclaimed", lambda server: server.status["grace"]["unreclaimed"] == 1)
+        ada.still_waits()
         bob.still_waits()
-        self.server.ends_grace()
-        self.report(f"grace over {time.monotonic() - self.server.killed_at:.1f} s after the kill, of a window of 10 s")
+        self.server.is_told_to_end_grace()
         answers = {ada.gets_any(), bob.gets_any()}
         self.assertEqual(answers, {"granted", "denied"})
         self.server.has(locks=2)

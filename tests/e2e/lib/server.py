@@ -92,18 +92,22 @@ class Server:
     def breaks_connections_of(self, client):
         """As a reset would, or a router that has lost them."""
         before = self.rest.metrics()['holdfast_connections{transport="tcp"}']
-        with self.namespace:
-            subprocess.run(["ss", "-tK", "dst", client.address], check=True, stdout=subprocess.DEVNULL)
+        self._reset(client)
         self.wait(f"the connections of {client.name} are broken",
                   lambda _: self.rest.metrics()['holdfast_connections{transport="tcp"}'] < before)  # fmt: skip
 
+    def _reset(self, client):
+        with self.namespace:
+            subprocess.run(["ss", "-tK", "dst", client.address], check=True, stdout=subprocess.DEVNULL)
+
     def is_not_heard_by(self, client):
-        """It hears the client, and all that it answers is lost; until is_heard_again."""
+        """It hears the client, and all that it answers is lost; until it was killed and is_heard_again."""
         self.note(f"server: is not heard by {client.name}")
         self._nft(f"add table ip mute; add chain ip mute out {{ type filter hook output priority 0; }}; "
                   f"add rule ip mute out ip daddr {client.address} drop")  # fmt: skip
 
-    def is_heard_again(self):
+    def is_heard_again(self, client):
+        self._reset(client)  # else its kernel would repeat the last words of the dead
         self.note("server: is heard again")
         self._nft("delete table ip mute")
 
@@ -167,6 +171,13 @@ class Server:
 
     def ends_grace(self, timeout=PATIENCE):
         self.wait("grace is over", lambda _: not self.status["grace"]["active"], timeout)
+
+    def is_told_to_end_grace(self):
+        """By an operator: so a play need not wait for the end, nor hurry before it."""
+        assert self.status["grace"]["active"], "grace is over already"
+        answer = self.rest.call("POST", "/api/v1/grace/end", token=True)
+        assert answer.status == 200, f"{answer.status} {answer.body!r}"
+        self.note("server: is told to end grace")
 
     def declares_dead(self, guest):
         """As an operator does, by the API; gives the number of locks that it released."""
