@@ -111,6 +111,10 @@ int hf_lmdb_drop_locks(struct hf_lmdb *lmdb, MDB_txn *txn); /* and shares */
 int hf_lmdb_drop_clients(struct hf_lmdb *lmdb, MDB_txn *txn);
 const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value); /* NULL: sound */
 
+/* load.c */
+int hf_lmdb_load(struct hf_store *store, enum hf_record_type type,
+		 int (*fn)(void *user, const struct hf_record *record), void *user);
+
 /* fold.c */
 /* Blocks; the segments stay for the loop to release. */
 int hf_lmdb_fold(struct hf_lmdb *lmdb, const int *segments, unsigned int n);

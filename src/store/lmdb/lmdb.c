@@ -118,66 +118,6 @@ static int lmdb_clear(struct hf_store *store)
 	return save(hf_lmdb_of(store), &saving);
 }
 
-/* Loading */
-
-static const char *prefix_of(enum hf_record_type type)
-{
-	switch (type) {
-	case HF_RECORD_LOCK:
-		return "lock:";
-	case HF_RECORD_SHARE:
-		return "share:";
-	default:
-		return "nsm:client:";
-	}
-}
-
-/* The checksums were looked at when the file was opened. */
-static int load_from(MDB_cursor *cursor, enum hf_record_type type,
-		     int (*fn)(void *user, const struct hf_record *record), void *user)
-{
-	const char *prefix = prefix_of(type);
-	size_t len = strlen(prefix);
-	MDB_val k = { len, (void *)(uintptr_t)prefix }, v;
-	struct hf_record record;
-	int rc, r;
-
-	rc = mdb_cursor_get(cursor, &k, &v, MDB_SET_RANGE);
-	for (; rc == 0 && k.mv_size >= len && memcmp(k.mv_data, prefix, len) == 0;
-	     rc = mdb_cursor_get(cursor, &k, &v, MDB_NEXT)) {
-		if (v.mv_size < HF_LMDB_CHECKSUM)
-			return hf_trace(-EBADMSG);
-		r = hf_record_decode(&record, type,
-				     hf_bytes_of(v.mv_data, (uint32_t)(v.mv_size - HF_LMDB_CHECKSUM)));
-		if (r == 0)
-			r = fn(user, &record);
-		if (r)
-			return r;
-	}
-	return rc == MDB_NOTFOUND ? 0 : hf_trace(hf_lmdb_error(rc));
-}
-
-static int lmdb_load(struct hf_store *store, enum hf_record_type type,
-		     int (*fn)(void *user, const struct hf_record *record), void *user)
-{
-	struct hf_lmdb *lmdb = hf_lmdb_of(store);
-	MDB_cursor *cursor;
-	MDB_txn *txn;
-	int r;
-
-	r = hf_lmdb_error(mdb_txn_begin(lmdb->env, NULL, MDB_RDONLY, &txn));
-	if (r < 0)
-		return hf_trace(r);
-	r = hf_lmdb_error(
-		mdb_cursor_open(txn, type == HF_RECORD_LOCK ? lmdb->locks_dbi : lmdb->dbi, &cursor));
-	if (r == 0) {
-		r = load_from(cursor, type, fn, user);
-		mdb_cursor_close(cursor);
-	}
-	mdb_txn_abort(txn);
-	return r;
-}
-
 /* Life */
 
 static const struct hf_store_ops lmdb_ops = {
@@ -185,7 +125,7 @@ static const struct hf_store_ops lmdb_ops = {
 	.free = lmdb_free,
 	.load_state = lmdb_load_state,
 	.save_state = lmdb_save_state,
-	.load = lmdb_load,
+	.load = hf_lmdb_load,
 	.clear = lmdb_clear,
 	.commit = hf_lmdb_commit,
 	.recover = hf_lmdb_recover,

@@ -446,6 +446,59 @@ static void test_many_segments(void **state)
 
 /* Known answers */
 
+/* Locks come back file by file, and those of a file in the order in which they were taken. */
+
+enum {
+	ORDER_FILES = 7,
+	ORDER_LOCKS = 700,
+};
+
+struct order {
+	uint8_t file;              /* the last one seen */
+	bool is_done[ORDER_FILES]; /* its turn is over */
+	uint64_t last_id;
+	size_t n;
+};
+
+static int look_at_order(void *user, const struct hf_store_lock *lock)
+{
+	struct order *order = user;
+	uint8_t file = lock->handle.data[0];
+
+	if (order->n && file != order->file) {
+		order->is_done[order->file] = true;
+		order->last_id = 0;
+	}
+	assert_false(order->is_done[file]);
+	assert_true(lock->id > order->last_id);
+	order->file = file;
+	order->last_id = lock->id;
+	order->n++;
+	return 0;
+}
+
+static void test_locks_are_loaded_by_file(void **state)
+{
+	struct order order = { 0 };
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (unsigned int i = 0; i < ORDER_LOCKS; i++) {
+		struct hf_store_lock lock = kit_lock(hf_store_new_id(kit.store), i);
+		uint8_t handle = (uint8_t)(i * 5 % ORDER_FILES);
+
+		lock.handle = hf_bytes_of(&handle, 1);
+		assert_int_equal(hf_store_put_lock(kit.store, &lock, &kit.last_ticket), 0);
+	}
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	assert_int_equal(hf_store_load_locks(kit.store, look_at_order, &order), 0);
+	assert_int_equal(order.n, ORDER_LOCKS);
+	kit_close(&kit);
+	kit_deinit(&kit);
+}
+
 static void test_checksum(void **state)
 {
 	static const char text[] = "Nobody inspects the spammish repetition";
@@ -470,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_torn_frame_before_old_ones),
 		cmocka_unit_test(test_damage_in_the_middle_is_refused),
 		cmocka_unit_test(test_many_segments),
+		cmocka_unit_test(test_locks_are_loaded_by_file),
 		cmocka_unit_test(test_rotten_files_are_refused_unchanged),
 	};
 
