@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """How long until a fleet of clients has been told of a restart, beside sm-notify with the same fleet in the same run.
 
-    notify.py HOLDFASTD FLEET [--clients N] [--holes N] [--patience S]
+    notify.py BUILD_DIR [--clients N] [--holes N] [--patience S] [--limit S] [--ours-only]
 
-Everything happens in a network namespace of its own. The clients are registered by taking a lock each. One line of
+BUILD_DIR has holdfastd and bench/bench_notify_fleet. sm-notify takes a quarter of an hour for 10,000 clients: it is
+stopped after --limit seconds, and what is said then is by how much we are faster at least. Everything happens in a network namespace of its own. The clients are registered by taking a lock each. One line of
 JSON on standard output.
 """
 
@@ -49,10 +50,11 @@ class Fleet:
                 time.sleep(0.02)
         raise RuntimeError("the fleet does not answer")
 
-    def wait(self, count, patience):
-        """Until @count were told, or nobody new for @patience seconds."""
+    def wait(self, count, patience, limit):
+        """Until @count were told, or nobody new for @patience seconds, or for @limit seconds."""
         told, since = -1, time.monotonic()
-        while time.monotonic() - since < patience:
+        end = since + limit
+        while time.monotonic() < min(since + patience, end):
             n, _, last = self.ask("told")
             if n >= count:
                 return n, last
@@ -101,7 +103,7 @@ def measure_ours(args, namespace, fleet):
         began = time.monotonic()
         daemon.start()
         serving = time.monotonic() - began
-        told, last = fleet.wait(args.clients, args.patience)
+        told, last = fleet.wait(args.clients, args.patience, args.limit)
         return {"told": told, "seconds": round(last - began, 3), "serving_after": round(serving, 3),
                 "registering_seconds": round(registering, 2)}  # fmt: skip
     finally:
@@ -129,23 +131,26 @@ def measure_theirs(args, namespace, fleet):
                 ["unshare", "--mount", "sh", "-c", script, "sh", program, "-d", "-f", "-P", directory],
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
-        told, last = fleet.wait(args.clients, args.patience)
+        told, last = fleet.wait(args.clients, args.patience, args.limit)
         process.kill()
         process.wait()
-        return {"told": told, "seconds": round(last - began, 3)}
+        seconds = last - began if told >= args.clients else time.monotonic() - began
+        return {"told": told, "seconds": round(seconds, 3)}
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("fleet")
+    parser.add_argument("build")
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--holes", type=int, default=0)
     parser.add_argument("--patience", type=float, default=8)
+    parser.add_argument("--limit", type=float, default=120)
     parser.add_argument("--ours-only", action="store_true")
     args = parser.parse_args()
+    args.program = os.path.join(args.build, "holdfastd")
+    args.fleet = os.path.join(args.build, "bench", "bench_notify_fleet")
     reason = is_possible()
     if reason:
         sys.exit(f"skipped: {reason}")
@@ -161,7 +166,8 @@ def main():
         fleet.process.wait()
     result = {"bench": "notify", "clients": args.clients, "holes": args.holes, "holdfastd": ours, "sm-notify": theirs}
     if theirs and ours["seconds"]:
-        result["times_faster"] = round(theirs["seconds"] / ours["seconds"], 1)
+        is_all = theirs["told"] >= args.clients
+        result["times_faster" if is_all else "times_faster_at_least"] = round(theirs["seconds"] / ours["seconds"], 1)
     print(json.dumps(result))
 
 
