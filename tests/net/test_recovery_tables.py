@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 import unittest
+import uuid
+from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -19,13 +21,14 @@ import nsm
 from fakehost import Record
 from nsm import FAIL, NOTIFY, SUCC, Host, Local
 from play import Play, main
+from rest import Rest
 from rpc import PATIENCE, NoReply, Service, call_message, result_of
 from xdr import Out
 
 EVERYBODY = "clients told of our restart"
 
 
-class Table(Play):
+class Base(Play):
     """One daemon over one store; each test begins with nothing held and no grace."""
 
     backend = ()
@@ -40,8 +43,10 @@ class Table(Play):
             "recovery.window_seconds=3600",
             "recovery.notify_timeout_ms=1000",
             "nsm.allow_mon=any",
+            "api.listen=127.0.0.1:0",
         )
         super().setUpClass()
+        cls.rest = Rest(cls.daemon)
 
     @classmethod
     def add_host(cls, **how):
@@ -54,6 +59,7 @@ class Table(Play):
         self.log_began = len(self.daemon.log)
         for host in self.hosts:
             host.deaf = False
+            host.grants.items.clear()
             host.told.items.clear()
             host.statuses.items.clear()
 
@@ -97,13 +103,122 @@ class Table(Play):
         finally:
             local.close()
 
-    def held(self, host, **more):
-        lock = self.lock_of(host, **more)
+    def held(self, host, *where, **more):
+        lock = self.lock_of(host, *where, **more)
         self.assert_granted(host, lock)
         return lock
 
     def reclaim(self, host, lock):
         return host.lock(lock.but(reclaim=True))
+
+
+class Evidence(Base):
+    """When is a client dead? The same for every store."""
+
+    def test_evidence_notice(self):
+        lock = self.held(self.a, state=3)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.a.notify(5)
+        self.b.wait_granted(lock)
+
+    def test_evidence_free_all(self):
+        self.held(self.a)
+        self.a.free_all()
+        self.assert_free(self.lock_of(self.a))
+
+    def test_evidence_newer_state(self):
+        self.held(self.a, offset=0, length=5, state=3)
+        new = self.held(self.a, offset=10, length=5, state=5)
+        self.assert_free(self.lock_of(self.a, 0, 5))
+        self.a.notify(5)  # the late notice of that same restart
+        self.assert_held(new)
+
+    def test_no_evidence_from_elsewhere(self):
+        lock = self.held(self.a, state=3)
+        self.b.notify(5, name=self.a.name)
+        self.b.notify(7, name=self.a.name, reserved=True)
+        self.a.notify(9, name="somebody", local=self.a.other_address)
+        self.assert_held(lock)
+        self.assertEqual(self.log.count("a notice of a restart is ignored"), 2, "once a source")
+
+    def test_evidence_short_and_long_names(self):
+        self.held(self.a, state=3)
+        self.a.notify(5, name=f"{self.a.name.upper()}.example.org")
+        self.assert_free(self.lock_of(self.a))
+
+    def test_evidence_another_name_from_the_only_client_there(self):
+        self.held(self.a, state=3)
+        self.a.notify(5, name="renamed")
+        self.assert_free(self.lock_of(self.a))
+
+    def test_no_evidence_another_name_where_several_are(self):
+        lock = self.held(self.a, state=3)
+        self.held(self.a, name="twin", fh=os.urandom(8), state=3)
+        self.a.notify(5, name="renamed")
+        self.assert_held(lock)
+        self.a.notify(5)
+        self.assert_free(lock)
+
+    def test_no_evidence_broken_connection(self):
+        lock = self.held(self.a)
+        self.a.drop_callers()
+        self.assert_held(lock)
+
+    def test_operator_on_the_host(self):
+        self.held(self.a, state=3)
+        stranger = Local(self.network.server)
+        stranger.ask(NOTIFY, Out().string(self.a.name).i32(5).bytes())
+        self.assert_held(self.lock_of(self.a))
+        stranger.close()
+        root = Local(self.network.server, reserved=True)
+        root.ask(NOTIFY, Out().string(self.a.name).i32(5).bytes())
+        root.close()
+        self.assert_free(self.lock_of(self.a))
+
+    def test_evidence_operator(self):
+        lock = self.held(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        answer = self.rest.call("DELETE", f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}", token=True)
+        self.assertEqual((answer.status, answer.json), (200, {"locks_released": 1}))
+        self.b.wait_granted(lock)
+
+    def test_evidence_takes_everything(self):
+        """Locks in several files, a reservation, a place in the queue and a grant on its way; others keep theirs."""
+        files = [os.urandom(20) for _ in range(5)]
+        for fh in files:
+            self.held(self.a, fh=fh, state=3)
+        waiters = [self.lock_of(self.b, fh=fh) for fh in files]
+        for waiter in waiters:
+            self.assert_blocked(self.b, waiter)
+        self.assertEqual(self.a.share(self.lock_of(self.a, access=1, deny=3)), nlm.S_GRANTED)
+        his = self.held(self.c, 100, 5)
+        self.assert_blocked(self.a, self.lock_of(self.a, 100, 5, svid=9, state=3))
+        first = self.held(self.c, 200, 5)
+        self.a.script = self.a.SILENT
+        self.assert_blocked(self.a, self.lock_of(self.a, 200, 5, svid=10, state=3))
+        self.assertEqual(self.c.unlock(first), nlm.S_GRANTED)
+        self.a.grants.wait(1, lambda heard: heard.grant.svid == 10)
+        self.a.notify(5)
+        for waiter in waiters:
+            self.b.grants.wait(1, lambda heard, fh=waiter.fh: heard.grant.fh == fh)
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=3)), nlm.S_GRANTED)
+        self.assert_free(first)
+        self.assertEqual(self.c.unlock(his), nlm.S_GRANTED)
+        self.assert_free(his)
+
+    def test_no_evidence_refused_grant(self):
+        lock = self.held(self.b, 0, 5)
+        his = self.held(self.a, 10, 5)
+        self.b.script = nlm.S_DENIED
+        self.assert_blocked(self.b, self.lock_of(self.b, 10, 5))
+        self.assertEqual(self.a.unlock(his), nlm.S_GRANTED)
+        self.b.wait_granted(his)
+        self.until(lambda: self.holder_of(his) is None, "he does not want it")
+        self.assert_held(lock)
+
+
+class Table(Evidence):
+    """What a store that remembers is for."""
 
     # What is remembered
 
@@ -433,13 +548,88 @@ class Table(Play):
         self.assertEqual(self.reclaim(self.b, second), nlm.S_GRANTED)
         self.until(lambda: not self.in_grace(), "all is reclaimed")
 
-    # When is a client dead?
+    def test_registration_keeps_its_times(self):
+        self.held(self.a, state=3)
+        path = f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}"
+        before = self.rest.get(path).json
+        self.restart()
+        after = self.rest.get(path).json
+        for key in ("registered_at", "sm_state", "mon_name", "address"):
+            self.assertEqual(after[key], before[key])
 
-    def test_evidence_notice(self):
+    def test_grants_on_their_way_are_his(self):
+        """The waiter's place is gone; but what he was told of, whether we heard his answer or not, he may reclaim."""
+        held, his = self.held(self.a), self.lock_of(self.b)
+        self.b.script = self.b.SILENT
+        self.assert_blocked(self.b, his)
+        self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
+        self.b.wait_granted(his)
+        self.restart()
+        self.assertEqual(self.reclaim(self.c, his.but(name=self.c.name)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.b, his), nlm.S_GRANTED)
+
+    def test_state_number_of_a_lock(self):
+        """After our restart a lock from before its client's restart is known as that."""
         lock = self.held(self.a, state=3)
-        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.restart()
         self.a.notify(5)
-        self.b.wait_granted(lock)
+        self.until(lambda: not self.in_grace(), "nothing is left to be reclaimed")
+        self.assert_granted(self.b, lock.but(name=self.b.name))
+
+    def reboot(self, **settings):
+        """As if the machine had been started anew: another boot id."""
+        with open(os.path.join(self.daemon.state_dir, "boot_id"), "w", encoding="ascii") as file:
+            file.write(f"{uuid.uuid4()}\n")
+        self.daemon.over = {"/proc/sys/kernel/random/boot_id": file.name}
+        try:
+            self.restart(**settings)
+        finally:
+            self.daemon.over = {}
+
+    def test_reboot_of_the_machine(self):
+        """What was not synced may be there in part: registrations are trusted, locks are not."""
+        lock = self.held(self.a, 0, 5)
+        self.reboot()
+        self.a.told.wait()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name, offset=10)), nlm.S_GRANTED, "who knows")
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_DENIED, "it conflicts")
+        self.assertTrue(self.in_grace(), "there may be others")
+
+    def test_reboot_of_the_machine_with_synced_locks(self):
+        self.restart(store__lock_durability="machine")
+        lock = self.held(self.a, 0, 5)
+        self.reboot(store__lock_durability="machine")
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name, offset=10)), nlm.S_GRACE, "he had none")
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+
+    def test_grace_ended_by_hand(self):
+        lock = self.held(self.a)
+        self.restart()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.rest.call("POST", "/api/v1/grace/end", token=True).status, 200)
+        self.assertFalse(self.in_grace())
+        self.assert_granted(self.b, lock.but(name=self.b.name))
+
+    def test_unreachable_client_is_shown_as_crashed(self):
+        self.held(self.a)
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="300")
+        self.until(lambda: "failed=1" in self.log, "the first wave is over")
+        path = f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}"
+        self.assertEqual(self.rest.get(path).json["status"], "crashed")
+        self.assertEqual(self.rest.get("/api/v1/status").json["locks"], 0, "its locks are released")
+
+    def test_evidence_operator_survives_our_crash(self):
+        lock = self.held(self.a)
+        self.rest.call("DELETE", f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}", token=True)
+        self.restart()
+        self.assertFalse(self.in_grace())
+        self.assert_granted(self.b, lock.but(name=self.b.name))
+
+    # Evidence, through a crash of ours
 
     def test_evidence_survives_our_crash(self):
         """The answer to SM_NOTIFY means that it need not be said again."""
@@ -448,18 +638,6 @@ class Table(Play):
         self.restart()
         self.assertFalse(self.in_grace())
         self.assert_granted(self.b, lock.but(name=self.b.name))
-
-    def test_evidence_free_all(self):
-        self.held(self.a)
-        self.a.free_all()
-        self.assert_free(self.lock_of(self.a))
-
-    def test_evidence_newer_state(self):
-        self.held(self.a, offset=0, length=5, state=3)
-        new = self.held(self.a, offset=10, length=5, state=5)
-        self.assert_free(self.lock_of(self.a, 0, 5))
-        self.a.notify(5)  # the late notice of that same restart
-        self.assert_held(new)
 
     def test_no_evidence_replay(self):
         self.held(self.a, state=3)
@@ -472,48 +650,6 @@ class Table(Play):
         self.restart()
         self.a.notify(5)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
-
-    def test_no_evidence_from_elsewhere(self):
-        lock = self.held(self.a, state=3)
-        self.b.notify(5, name=self.a.name)
-        self.b.notify(7, name=self.a.name, reserved=True)
-        self.a.notify(9, name="somebody", local=self.a.other_address)
-        self.assert_held(lock)
-        self.assertEqual(self.log.count("a notice of a restart is ignored"), 2, "once a source")
-
-    def test_evidence_short_and_long_names(self):
-        self.held(self.a, state=3)
-        self.a.notify(5, name=f"{self.a.name.upper()}.example.org")
-        self.assert_free(self.lock_of(self.a))
-
-    def test_evidence_another_name_from_the_only_client_there(self):
-        self.held(self.a, state=3)
-        self.a.notify(5, name="renamed")
-        self.assert_free(self.lock_of(self.a))
-
-    def test_no_evidence_another_name_where_several_are(self):
-        lock = self.held(self.a, state=3)
-        self.held(self.a, name="twin", fh=os.urandom(8), state=3)
-        self.a.notify(5, name="renamed")
-        self.assert_held(lock)
-        self.a.notify(5)
-        self.assert_free(lock)
-
-    def test_no_evidence_broken_connection(self):
-        lock = self.held(self.a)
-        self.a.drop_callers()
-        self.assert_held(lock)
-
-    def test_operator_on_the_host(self):
-        self.held(self.a, state=3)
-        stranger = Local(self.network.server)
-        stranger.ask(NOTIFY, Out().string(self.a.name).i32(5).bytes())
-        self.assert_held(self.lock_of(self.a))
-        stranger.close()
-        root = Local(self.network.server, reserved=True)
-        root.ask(NOTIFY, Out().string(self.a.name).i32(5).bytes())
-        root.close()
-        self.assert_free(self.lock_of(self.a))
 
 
 class Lmdb(Table):
@@ -569,22 +705,31 @@ class Postgres(Table):
         self.assertEqual(self.reclaim(self.a, self.lock_of(self.a, 10, 5)), nlm.S_GRANTED)
 
 
-class Memory(Play):
+class Memory(Evidence):
     """A store that forgets: a restart knows nobody, and nothing could be reclaimed."""
 
-    settings = ("store.backend=memory", "recovery.grace=auto")
+    backend = ("store.backend=memory",)
 
     def test_restart(self):
+        lock = self.held(self.a)
+        self.assertEqual(self.b.mon("server")[0], SUCC)
+        for kill in (True, False):
+            self.restart(kill=kill)
+            self.assertEqual(self.state() % 2, 1)
+            self.assertFalse(self.in_grace())
+            self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRACE, "it may have been another's since")
+            self.held(self.c)
+        self.assertEqual((self.a.told.matching(), self.b.statuses.matching()), ([], []))
+
+    def test_grace_rules(self):
+        self.restart(recovery__grace="always")
+        self.assertTrue(self.in_grace())
         lock = self.lock_of(self.a)
-        self.assert_granted(self.a, lock)
-        self.daemon.crash()
-        for host in self.hosts:
-            host.drop_callers()
-        self.daemon.start()
-        self.assert_granted(self.b, self.lock_of(self.b))
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED, "the list is not known to be complete")
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_DENIED)
 
 
-del Table  # it is played by its children only
+del Base, Evidence, Table  # they are played by their children only
 
 if __name__ == "__main__":
     main()

@@ -28,6 +28,7 @@ class Daemon:
         self.flags = list(flags)
         self.state_dir = tempfile.mkdtemp(prefix="hf-net-")
         self.log_path = os.path.join(self.state_dir, "log")
+        self.over = {}  # paths that it is to see other files at
         self.process = None
         self.launcher = []  # words before the program, which they exec
 
@@ -45,6 +46,10 @@ class Daemon:
         words += ["--set", f"server.state_dir={self.state_dir}/state"]
         for setting in [*self.settings, *more]:
             words += ["--set", setting]
+        if self.over:
+            # In a mount namespace that ends with it; each word is exec'ed, so its pid is ours to know.
+            script = "".join(f"mount --bind '{file}' '{path}' && " for path, file in self.over.items()) + 'exec "$@"'
+            words = ["unshare", "--mount", "sh", "-c", script, "sh", *words]
         with self.open_log() as log, self.namespace:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + PATIENCE
