@@ -132,6 +132,8 @@ static int catch_signals(struct daemon *d)
 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing, not our end */
+	/* A worker that looks up a name is waited for when we stop. */
+	setenv("RES_OPTIONS", "timeout:2 attempts:1", 0);
 	r = hf_loop_on_signal(d->loop, SIGTERM, on_stop, d);
 	if (r == 0)
 		r = hf_loop_on_signal(d->loop, SIGINT, on_stop, d);

@@ -180,6 +180,28 @@ class Protocol(Play):
         self.a.notify(19)
         self.assertEqual([status.state for status in heard.wait(3)], [11, 13, 19])
 
+    def test_peers_by_name_are_told_of_our_restart(self):
+        """Those whose name has an address, whatever becomes of the others, which are looked up two at a time."""
+        hosts = os.path.join(self.daemon.state_dir, "hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write(f"127.0.0.1 localhost self-by-name\n{self.a.address} peer-by-name peer-by-name.example.org\n")
+            file.write(f"{self.b.address} other-by-name\n")
+        names = ["peer-by-name.example.org", "other-by-name", "self-by-name", *[f"nobody{i}.invalid" for i in range(9)]]
+        for name in names:
+            self.assertEqual(nsm.mon(self.local.ask, name, "localhost", 200300, 16, bytes(16))[0], SUCC)
+        self.daemon.over = {"/etc/hosts": hosts}
+        self.addCleanup(self.daemon.over.clear)
+        self.restart()
+        state = self.local_again().state()
+        for host in (self.a, self.b):
+            notice = host.told.wait()[0]
+            self.assertEqual((notice.name, notice.state), ("server", state))
+            self.assertLess(notice.port, 1024)
+        self.until(lambda: "told=2 failed=10" in self.daemon.log[self.log_restarted :], "the others have no address")
+        self.daemon.over.clear()
+        self.restart()
+        self.until(lambda: "told=0 failed=12" in self.daemon.log[self.log_restarted :], "now nobody has one")
+
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
         heard = Record()
 

@@ -39,7 +39,9 @@ struct hf_nsm {
 	struct hf_hashtable watches; /* local registrations that name a peer, not its address; by name */
 	struct hf_list replies;      /* calls that wait for the store */
 	struct hf_list tellings;     /* clients that are being told of our restart */
-	struct hf_list callbacks;    /* lock managers that are being told of a peer's */
+	struct hf_list lookups;      /* names that are being looked up, or are to be */
+	size_t n_looking_up;
+	struct hf_list callbacks; /* lock managers that are being told of a peer's */
 	struct hf_nsm_stranger strangers[HF_NSM_N_STRANGERS];
 	struct hf_nsm_witnessed witnessed[HF_NSM_N_WITNESSED];
 	size_t n_witnessed;
@@ -78,6 +80,13 @@ void hf_nsm_watches_deinit(struct hf_nsm *nsm);
 int hf_nsm_watch(struct hf_nsm *nsm, struct hf_client *client); /* if it is one of those */
 /* The next one after @after that watches @name, a reference; takes over that to @after. */
 struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, struct hf_client *after);
+
+/* LOOKUP (lookup.c): the address of a peer by its name. @fn gets NULL where it has none. */
+struct hf_nsm_lookup;
+typedef void (*hf_nsm_found_fn)(void *user, const struct hf_addr *address);
+struct hf_nsm_lookup *hf_nsm_look_up(struct hf_nsm *nsm, const char *name, hf_nsm_found_fn fn, void *user);
+void hf_nsm_lookup_abandon(struct hf_nsm_lookup *lookup); /* @fn is not called any more */
+void hf_nsm_lookups_deinit(struct hf_nsm *nsm);
 
 /* TELL (tell.c): the recovery's teller. */
 extern const struct hf_recovery_teller hf_nsm_teller;

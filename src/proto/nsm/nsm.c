@@ -89,6 +89,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_loop_random(options->loop, &nsm->key, sizeof(nsm->key));
 	hf_list_init(&nsm->replies);
 	hf_list_init(&nsm->tellings);
+	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);
 	nsm->server_name = strdup(options->server_name);
 	if (!nsm->server_name)
@@ -110,6 +111,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	hf_recovery_set_teller(nsm->options.recovery, NULL);
 	hf_nsm_replies_deinit(nsm);
 	hf_nsm_tellings_deinit(nsm);
+	hf_nsm_lookups_deinit(nsm);
 	hf_nsm_callbacks_deinit(nsm);
 	hf_nsm_watches_deinit(nsm);
 	free(nsm->server_name);

@@ -5,7 +5,8 @@
  * under our name and then under that address as text: some statds compare what
  * they are told with what they were asked to watch, and nothing else. Whoever
  * registered by himself gets the call that he asked for, on a connection of its
- * own.
+ * own. A peer that a lock manager of this host watches by its name is looked up
+ * first, each time, since names move; that is part of its time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "loop/timer.h"
 #include "proto/nsm/internal.h"
 
 /* The second name is a courtesy: whoever answered the first is told already. */
@@ -22,6 +24,10 @@ struct telling {
 	struct hf_link link;
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
+	struct hf_addr remote;
+	struct hf_nsm_lookup *lookup;
+	struct hf_timer timer; /* of the look-up */
+	uint64_t deadline;
 	struct hf_rpc_pending *pending;
 	int32_t state;
 	bool is_second;
@@ -32,6 +38,8 @@ struct telling {
 static void telling_free(struct telling *telling)
 {
 	hf_link_remove(&telling->link);
+	hf_timer_stop(&telling->timer);
+	hf_nsm_lookup_abandon(telling->lookup);
 	hf_client_unref(telling->client);
 	free(telling);
 }
@@ -52,7 +60,7 @@ static int notify(struct telling *telling, struct hf_bytes name, uint64_t timeou
 	const struct hf_client *client = telling->client;
 	uint8_t args[HF_NSM_MAX_STATUS];
 	struct hf_rpc_request request = {
-		.remote = client->address,
+		.remote = telling->remote,
 		.program = HF_NSM_PROGRAM,
 		.version = 1,
 		.procedure = HF_NSM_NOTIFY,
@@ -124,6 +132,42 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 	finish(telling, true, NULL);
 }
 
+/* Peers by name */
+
+static void on_found(void *user, const struct hf_addr *address)
+{
+	struct telling *telling = user;
+	struct hf_nsm *nsm = telling->nsm;
+	uint64_t now = hf_loop_now(nsm->options.loop);
+
+	telling->lookup = NULL;
+	hf_timer_stop(&telling->timer);
+	if (!address) {
+		finish(telling, false, "its name has no address");
+		return;
+	}
+	telling->remote = *address;
+	if (now >= telling->deadline ||
+	    notify(telling, hf_bytes_of_str(nsm->server_name), telling->deadline - now) < 0)
+		finish(telling, false, "it could not be called");
+}
+
+static void on_late(struct hf_timer *timer)
+{
+	finish(hf_container_of(timer, struct telling, timer), false, "its name was not found in time");
+}
+
+static int look_up(struct telling *telling, uint64_t timeout_ns)
+{
+	int r = hf_timer_start(&telling->timer, timeout_ns);
+
+	if (r < 0)
+		return hf_trace(r);
+	telling->deadline = hf_loop_now(telling->nsm->options.loop) + timeout_ns;
+	telling->lookup = hf_nsm_look_up(telling->nsm, telling->client->mon_name, on_found, telling);
+	return telling->lookup ? 0 : hf_trace(-ENOMEM);
+}
+
 static int begin(struct telling *telling, uint64_t timeout_ns)
 {
 	struct hf_nsm *nsm = telling->nsm;
@@ -132,7 +176,7 @@ static int begin(struct telling *telling, uint64_t timeout_ns)
 	if (client->callback.host && !hf_nsm_is_local_watch(nsm, client))
 		return call_program(telling, timeout_ns);
 	if (client->callback.host && hf_addr_is_loopback(&client->address))
-		return -EADDRNOTAVAIL; /* a peer that we know the name of, and no more */
+		return look_up(telling, timeout_ns); /* a peer that we know the name of, and no more */
 	return notify(telling, hf_bytes_of_str(nsm->server_name), timeout_ns);
 }
 
@@ -147,6 +191,8 @@ static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_
 		return hf_trace(-ENOMEM);
 	telling->nsm = nsm;
 	telling->client = hf_client_ref(client);
+	telling->remote = client->address;
+	hf_timer_init(&telling->timer, nsm->options.loop, on_late);
 	telling->state = our_state;
 	telling->done = done;
 	telling->context = context;
