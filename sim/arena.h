@@ -1,0 +1,22 @@
+/*
+ * Memory that can be thrown away as a whole.
+ *
+ * The program is linked so that malloc() and its kin come to arena.c. While the
+ * server's code runs they take memory from one arena, its process: to kill it is
+ * to forget the arena, wherever the code was at that moment. The world outside
+ * has an arena of its own, which ends with the schedule.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The process */
+void sim_arena_enter(void); /* what is allocated from now on belongs to the process */
+void sim_arena_leave(void);
+void sim_arena_kill(void); /* all of it is gone */
+
+/* The world outside: zeroed memory, until the next sim_outside_reset(). */
+void *sim_alloc(size_t size);
+void sim_free(void *p);
+void sim_outside_reset(void);

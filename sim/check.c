@@ -1,0 +1,329 @@
+/*
+ * What must be true after every step, seen from both sides: what clients were
+ * told against what the server has, and what the server has against the disk.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "lock/lock.h"
+#include "sim.h"
+#include "store/backend.h"
+
+/* The lock table, as everybody sees it. */
+struct table {
+	struct world *world;
+	uint8_t has[MAX_HOSTS][MAX_PROCS][MAX_FILES][N_UNITS];
+	uint32_t n, n_ghosts;
+	uint32_t n_stored; /* records that the store should have */
+};
+
+static struct proc *owner_of(struct world *world, const struct hf_lock_view *view)
+{
+	struct host *host =
+		net_host(world, &hf_container_of(view->who.client, struct hf_client, holds)->address);
+
+	for (uint32_t i = 0; host && i < host->n_procs; i++)
+		if (host->procs[i].svid == view->who.owner_id)
+			return &host->procs[i];
+	return NULL;
+}
+
+/* I5: nothing of a life that the server knows to be over. */
+static void check_dead(struct world *world, const struct hf_lock_view *view, const char *what)
+{
+	struct host *host =
+		net_host(world, &hf_container_of(view->who.client, struct hf_client, holds)->address);
+
+	if (host && view->who.owner_id / 100 < host->told_life)
+		world_fail(world, "I5", "host %u was restarted and said so, and %u still has a %s",
+			   host->index, (unsigned int)view->who.owner_id, what);
+}
+
+static void see(void *user, const struct hf_lock_view *view)
+{
+	struct table *table = user;
+	struct proc *proc = owner_of(table->world, view);
+	uint8_t file = view->who.handle.data[0];
+	struct span span;
+
+	if (!span_of_range(&span, view->range)) {
+		world_fail(table->world, "I1", "nobody asked for the range %llu-%llu",
+			   (unsigned long long)view->range.start, (unsigned long long)view->range.end);
+		return;
+	}
+	if (view->flags & HF_LOCK_GHOST)
+		table->n_ghosts++;
+	else
+		table->n++;
+	table->n_stored += !(view->flags & HF_LOCK_VOLATILE);
+	if (!(view->flags & (HF_LOCK_GHOST | HF_LOCK_UNRECLAIMED)))
+		check_dead(table->world, view, "lock");
+	if (proc)
+		for (int unit = span.first; unit <= span.last; unit++)
+			table->has[proc->host->index][proc - proc->host->procs][file][unit] =
+				(uint8_t)view->mode;
+}
+
+static void read_table(struct table *table, struct world *world)
+{
+	struct hf_locks *locks = hf_recovery_locks(world->server.recovery);
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view view;
+
+	memset(table, 0, sizeof(*table));
+	table->world = world;
+	while (hf_lock_next_lock(locks, NULL, &cursor, &view))
+		see(table, &view);
+	hf_lock_show_ghosts(locks, see, table);
+	cursor = (struct hf_lock_cursor){ 0 };
+	while (hf_lock_next_waiter(locks, NULL, &cursor, &view))
+		check_dead(world, &view, "wait");
+}
+
+void check_read_table(struct world *world, const struct host *host, uint32_t svid,
+		      uint8_t has[MAX_FILES][N_UNITS])
+{
+	struct table table;
+
+	read_table(&table, world);
+	memset(has, 0, MAX_FILES * N_UNITS);
+	for (uint32_t i = 0; i < host->n_procs; i++)
+		if (host->procs[i].svid == svid)
+			memcpy(has, table.has[host->index][i], MAX_FILES * N_UNITS);
+}
+
+/* I3, I6: what a client was told that it has, it has. */
+
+static void check_unit(struct world *world, struct proc *proc, int file, int unit, uint8_t in_table,
+		       bool may_forfeit)
+{
+	struct server *server = &world->server;
+	uint8_t has = proc->has[file][unit];
+
+	if (has <= in_table)
+		return;
+	if (!proc->firm[file][unit]) {
+		if (server->grace_is_on && !server->is_complete)
+			return; /* it is to be reclaimed, and nobody knows of it before */
+		if (may_forfeit) {
+			proc->phantom[file][unit] = has;
+			proc->has[file][unit] = 0;
+			world->counts->forfeits++;
+			return;
+		}
+	}
+	world_fail(world, proc->firm[file][unit] ? "I6" : "I3",
+		   "%u of host %u was told that it has file %u unit %d in mode %u, the server has %u%s",
+		   proc->svid, proc->host->index, (unsigned int)file, unit, has, in_table,
+		   server->grace_is_on ? ", in grace" : (server->grace_over ? ", grace is over" : ""));
+}
+
+static void check_told(struct world *world, const struct table *table)
+{
+	struct server *server = &world->server;
+	bool may_forfeit = server->grace_over &&
+			   (server->grace_by_hand || world->now >= server->started_at + server->window_ns);
+
+	for (uint32_t i = 0; i < world->n_hosts; i++) {
+		struct host *host = &world->hosts[i];
+
+		for (uint32_t j = 0; j < host->n_procs && host->is_up; j++)
+			for (int file = 0; file < MAX_FILES; file++)
+				for (int unit = 0; unit < N_UNITS; unit++)
+					check_unit(world, &host->procs[j], file, unit,
+						   table->has[i][j][file][unit], may_forfeit);
+	}
+	if (server->grace_over) {
+		server->grace_over = false;
+		server->is_complete = true;
+	}
+}
+
+/* I1: no two of them. */
+
+static void check_pair(struct world *world, const struct proc *a, const struct proc *b)
+{
+	for (int file = 0; file < MAX_FILES; file++)
+		for (int unit = 0; unit < N_UNITS; unit++)
+			if (a->has[file][unit] + b->has[file][unit] > 2 && a->has[file][unit] &&
+			    b->has[file][unit])
+				world_fail(world, "I1",
+					   "%u of host %u and %u of host %u both have file %d unit %d",
+					   a->svid, a->host->index, b->svid, b->host->index, file, unit);
+}
+
+static void check_conflicts(struct world *world)
+{
+	struct proc *all[MAX_HOSTS * MAX_PROCS];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs && world->hosts[i].is_up; j++)
+			all[n++] = &world->hosts[i].procs[j];
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = i + 1; j < n; j++)
+			check_pair(world, all[i], all[j]);
+}
+
+/* I10: the store has what the table has, whenever nothing is under way. */
+
+struct matching {
+	const struct disk_view *view;
+	bool is_used[DISK_RECORDS];
+	uint32_t n_missing;
+};
+
+static bool is_record_of(const struct disk_record *mine, const struct hf_lock_view *view)
+{
+	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, holds);
+	struct hf_record record;
+
+	if (mine->type != HF_RECORD_LOCK ||
+	    hf_record_decode(&record, HF_RECORD_LOCK,
+			     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+					 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
+		return false;
+	return record.lock.owner == view->who.owner_id && record.lock.start == view->range.start &&
+	       record.lock.end == view->range.end && record.lock.mode == view->mode &&
+	       hf_bytes_equal(record.lock.handle, view->who.handle) &&
+	       hf_bytes_equal(record.lock.client, hf_bytes_of_str(client->id));
+}
+
+static void match(void *user, const struct hf_lock_view *view)
+{
+	struct matching *matching = user;
+
+	if (view->flags & HF_LOCK_VOLATILE)
+		return;
+	for (uint32_t i = 0; i < matching->view->n; i++)
+		if (!matching->is_used[i] && is_record_of(&matching->view->records[i], view)) {
+			matching->is_used[i] = true;
+			return;
+		}
+	matching->n_missing++;
+}
+
+static void check_locks_stored(struct world *world)
+{
+	struct hf_locks *locks = hf_recovery_locks(world->server.recovery);
+	struct matching matching = { .view = &world->disk.cached };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view view;
+	uint32_t n_more = 0;
+
+	while (hf_lock_next_lock(locks, NULL, &cursor, &view))
+		match(&matching, &view);
+	hf_lock_show_ghosts(locks, match, &matching);
+	for (uint32_t i = 0; i < matching.view->n; i++)
+		n_more += matching.view->records[i].type == HF_RECORD_LOCK && !matching.is_used[i];
+	if (matching.n_missing || n_more)
+		world_fail(world, "I10", "the store lacks %u locks and has %u that are none",
+			   matching.n_missing, n_more);
+}
+
+static void check_clients_stored(struct world *world)
+{
+	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	struct hf_client *client;
+	uint64_t serial = 0;
+	uint32_t n = 0;
+
+	while ((client = hf_clients_next(clients, serial))) {
+		serial = client->serial;
+		if (hf_client_is_registered(client) && !disk_has_client(world, client->id))
+			world_fail(world, "I2", "%s is registered and not in the store", client->id);
+		n += hf_client_is_registered(client);
+		hf_client_unref(client);
+	}
+	for (uint32_t i = 0; i < world->disk.synced.n; i++)
+		n -= world->disk.synced.records[i].type == HF_RECORD_CLIENT;
+	if (n)
+		world_fail(world, "I10", "the store has other registrations than the server");
+}
+
+static void check_store(struct world *world)
+{
+	struct hf_store *store = hf_recovery_store(world->server.recovery);
+
+	if (!hf_store_is_healthy(store) || !hf_store_is_idle(store) ||
+	    !hf_recovery_can_promise(world->server.recovery))
+		return;
+	if (world->server.durability != HF_STORE_NONE)
+		check_locks_stored(world);
+	check_clients_stored(world);
+}
+
+static void check_counts(struct world *world, const struct table *table)
+{
+	struct hf_lock_counters counters;
+
+	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	if (counters.locks != table->n || counters.ghosts != table->n_ghosts)
+		world_fail(world, "I10", "there are %u locks and %u ghosts, and %llu and %llu are counted",
+			   table->n, table->n_ghosts, (unsigned long long)counters.locks,
+			   (unsigned long long)counters.ghosts);
+}
+
+void check_turn(struct world *world)
+{
+	struct server *server = &world->server;
+	struct table table;
+	const char *broken;
+
+	if (!server->recovery || world->has_failed)
+		return;
+	broken = hf_locks_check(hf_recovery_locks(server->recovery));
+	if (broken)
+		world_fail(world, "I1", "the lock table is broken: %s", broken);
+	read_table(&table, world);
+	check_told(world, &table);
+	check_conflicts(world);
+	check_counts(world, &table);
+	check_store(world);
+}
+
+/* Starts: I7 */
+
+void check_started(struct world *world)
+{
+	struct server *server = &world->server;
+	int32_t state = hf_recovery_state(server->recovery);
+	struct hf_grace_info grace;
+
+	if (state % 2 != 1 || state <= server->state)
+		world_fail(world, "I7", "the state number is %d after %d", state, server->state);
+	server->state = state;
+	if (world->disk.synced.state.sm_state != state)
+		world_fail(world, "I7", "the state number %d is not stored", state);
+	hf_recovery_grace_info(server->recovery, &grace);
+	server->grace_is_on = grace.is_active;
+	server->grace_over = !grace.is_active;
+	SAY(world, "server  serves, state %d, %s", state, grace.is_active ? "in grace" : "no grace");
+}
+
+/* What the server's own events tell */
+
+void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
+{
+	struct server *server = hf_container_of(observer, struct server, observer);
+	struct world *world = hf_container_of(server, struct world, server);
+
+	switch (event->kind) {
+	case HF_EVENT_GRACE_STARTED:
+		server->grace_is_on = true;
+		break;
+	case HF_EVENT_GRACE_ENDED:
+		SAY(world, "server  grace ends: %s", event->reason);
+		server->grace_is_on = false;
+		server->grace_over = true;
+		break;
+	case HF_EVENT_CLEANUP:
+		SAY(world, "server  cleans up after %s: %s, %zu locks", event->client->id, event->reason,
+		    event->n_locks);
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,477 @@
+/*
+ * The store backend: a disk that may be slow, fail, or lose what was not synced.
+ *
+ * Two views: what the page cache has, which survives the process, and what is
+ * synced, which survives the machine. A batch is there as a whole or not at all,
+ * as the checksums of the journal and the transactions of a database have it. A
+ * write that is under way at a crash may be there or not; so may one that failed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "sim.h"
+#include "store/backend.h"
+
+#define WRITEBACKS 50 /* in a thousand: by itself the kernel syncs what it has */
+#define FAILED_YET 300
+
+struct sim_store {
+	struct hf_store store; /* first */
+	struct world *world;
+};
+
+static struct world *world_of(struct hf_store *store)
+{
+	return ((struct sim_store *)store)->world;
+}
+
+/* Views */
+
+static bool is_same_key(const struct disk_record *record, const struct hf_record *other)
+{
+	struct hf_record mine;
+
+	if (hf_record_decode(&mine, (enum hf_record_type)record->type,
+			     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
+					 (uint32_t)(record->len - HF_RECORD_HEADER))) < 0)
+		abort();
+	switch (other->type) {
+	case HF_RECORD_LOCK:
+		return mine.type == HF_RECORD_LOCK && mine.lock.id == other->lock.id;
+	case HF_RECORD_LOCK_DELETE:
+		return mine.type == HF_RECORD_LOCK && mine.lock.id == other->id;
+	case HF_RECORD_SHARE:
+		return mine.type == HF_RECORD_SHARE && mine.share.id == other->share.id;
+	case HF_RECORD_SHARE_DELETE:
+		return mine.type == HF_RECORD_SHARE && mine.share.id == other->id;
+	case HF_RECORD_CLIENT:
+		return mine.type == HF_RECORD_CLIENT && hf_bytes_equal(mine.client.id, other->client.id);
+	case HF_RECORD_CLIENT_DELETE:
+		return mine.type == HF_RECORD_CLIENT && hf_bytes_equal(mine.client.id, other->name);
+	default:
+		return false;
+	}
+}
+
+static void take_out(struct disk_view *view, const struct hf_record *record)
+{
+	for (uint32_t i = 0; i < view->n; i++) {
+		if (!is_same_key(&view->records[i], record))
+			continue;
+		memmove(&view->records[i], &view->records[i + 1],
+			(view->n - i - 1) * sizeof(view->records[0]));
+		view->n--;
+		return;
+	}
+}
+
+static void put_in(struct disk_view *view, const struct hf_record *record)
+{
+	struct disk_record *mine = &view->records[view->n];
+
+	if (view->n == DISK_RECORDS || record->body.len + HF_RECORD_HEADER > DISK_BYTES)
+		abort();
+	mine->type = (uint8_t)record->type;
+	mine->len = (uint16_t)(record->body.len + HF_RECORD_HEADER);
+	memcpy(mine->bytes + HF_RECORD_HEADER, record->body.data, record->body.len);
+	view->n++;
+}
+
+static void apply(struct disk_view *view, const uint8_t *bytes, uint32_t len, int kind)
+{
+	struct hf_bytes rest = hf_bytes_of(bytes, len);
+	struct hf_record record;
+
+	if (kind == HF_STORE_ALL)
+		view->n = 0;
+	while (hf_record_next(&record, &rest) > 0) {
+		switch (record.type) {
+		case HF_RECORD_STATE:
+			view->state = record.state;
+			view->has_state = true;
+			break;
+		case HF_RECORD_LOCK:
+		case HF_RECORD_SHARE:
+		case HF_RECORD_CLIENT:
+			take_out(view, &record);
+			put_in(view, &record);
+			break;
+		default:
+			take_out(view, &record);
+			break;
+		}
+	}
+}
+
+static void drop_locks(struct disk_view *view)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (view->records[i].type == HF_RECORD_CLIENT)
+			view->records[n++] = view->records[i];
+	view->n = n;
+}
+
+/* Syncing */
+
+static void forget_unsynced(struct disk *disk)
+{
+	for (uint32_t i = 0; i < disk->n_unsynced; i++)
+		sim_free(disk->unsynced[i]);
+	disk->n_unsynced = 0;
+}
+
+static void sync_first(struct disk *disk, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		apply(&disk->synced, disk->unsynced[i], disk->unsynced_len[i], HF_STORE_LOCKS);
+}
+
+static void sync_all(struct disk *disk)
+{
+	sync_first(disk, disk->n_unsynced);
+	forget_unsynced(disk);
+}
+
+static void keep_unsynced(struct disk *disk, const uint8_t *bytes, uint32_t len)
+{
+	if (disk->n_unsynced == MAX_UNSYNCED)
+		sync_all(disk);
+	disk->unsynced[disk->n_unsynced] = sim_alloc(len);
+	memcpy(disk->unsynced[disk->n_unsynced], bytes, len);
+	disk->unsynced_len[disk->n_unsynced++] = len;
+}
+
+static void carry_out(struct world *world, struct disk_write *write)
+{
+	struct disk *disk = &world->disk;
+
+	if (write->is_applied)
+		return;
+	write->is_applied = true;
+	apply(&disk->cached, write->bytes, write->len, write->kind);
+	if (write->kind == HF_STORE_LOCKS && world->server.durability == HF_STORE_PROCESS) {
+		keep_unsynced(disk, write->bytes, write->len);
+		if (rng_chance(&world->disk_rng, WRITEBACKS))
+			sync_all(disk);
+		return;
+	}
+	if (write->kind == HF_STORE_ALL)
+		forget_unsynced(disk);
+	apply(&disk->synced, write->bytes, write->len, write->kind);
+}
+
+/* Writing */
+
+static bool fails(struct world *world)
+{
+	return !world->is_calm &&
+	       (world->disk.fails_until > world->now || rng_chance(&world->disk_rng, world->knobs.fail));
+}
+
+static uint64_t delay(struct world *world)
+{
+	struct rng *rng = &world->disk_rng;
+
+	if (omits(world, OMIT_SLOW_DISK) || rng_chance(rng, 300))
+		return 0;
+	if (!world->is_calm && world->disk.slow_until > world->now)
+		return rng_between(rng, 100 * MS, 3 * SECOND);
+	return rng_between(rng, MS / 10, 8 * MS);
+}
+
+static void on_written(struct hf_timer *timer)
+{
+	struct disk_write *write = hf_container_of(timer, struct disk_write, timer);
+
+	if (write->result == 0)
+		carry_out(write->world, write);
+	write->is_over = true;
+	server_wake(write->world);
+}
+
+static void finish(struct disk_write *write)
+{
+	struct hf_store_batch *batch = write->batch;
+
+	write->batch = NULL;
+	sim_free(write->bytes);
+	write->bytes = NULL;
+	hf_store_batch_done(batch, write->result);
+}
+
+static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
+{
+	struct world *world = world_of(store);
+	struct disk_write *write = &world->disk.writes[batch->kind];
+	struct hf_bytes bytes = hf_batch_bytes(batch);
+	struct rng *rng = &world->disk_rng;
+	uint64_t takes;
+
+	server_tick(world);
+	*write = (struct disk_write){ .world = world, .kind = (int)batch->kind };
+	write->bytes = sim_alloc(bytes.len);
+	memcpy(write->bytes, bytes.data, bytes.len);
+	write->len = (uint32_t)bytes.len;
+	write->batch = batch;
+	world_note_bytes(world, bytes.data, bytes.len);
+	write->result = fails(world) ? (rng_chance(rng, 500) ? -EIO : -ENOSPC) : 0;
+	takes = delay(world);
+	if (write->result == 0 ? rng_chance(rng, 300) : rng_chance(rng, FAILED_YET))
+		carry_out(world, write);
+	SAY(world, "disk    write of %s, %u bytes, takes %.3f ms%s",
+	    batch->kind == HF_STORE_LOCKS ? "locks"
+					  : (batch->kind == HF_STORE_ALL ? "everything" : "clients"),
+	    (unsigned int)bytes.len, (double)takes / 1e6, write->result ? ", fails" : "");
+	if (write->result)
+		world->counts->store_failures++;
+	if (takes) {
+		world_timer(world, &write->timer, on_written);
+		hf_timer_start(&write->timer, takes);
+		return;
+	}
+	if (write->result == 0)
+		carry_out(world, write);
+	server_tick(world);
+	finish(write);
+}
+
+static void on_recovered(struct hf_timer *timer)
+{
+	struct disk *disk = hf_container_of(timer, struct disk, recover_timer);
+	struct world *world = hf_container_of(disk, struct world, disk);
+
+	disk->is_recovered = true;
+	server_wake(world);
+}
+
+static void op_recover(struct hf_store *store)
+{
+	struct world *world = world_of(store);
+
+	server_tick(world);
+	world->disk.recovering = store;
+	world->disk.is_recovered = false;
+	world_timer(world, &world->disk.recover_timer, on_recovered);
+	hf_timer_start(&world->disk.recover_timer, delay(world) + 1);
+}
+
+bool disk_has_completed(const struct world *world)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(world->disk.writes); i++)
+		if (world->disk.writes[i].batch && world->disk.writes[i].is_over)
+			return true;
+	return world->disk.recovering && world->disk.is_recovered;
+}
+
+void disk_complete(struct world *world)
+{
+	struct disk *disk = &world->disk;
+	struct hf_store *store = disk->recovering;
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++)
+		if (disk->writes[i].batch && disk->writes[i].is_over)
+			finish(&disk->writes[i]);
+	if (!store || !disk->is_recovered)
+		return;
+	disk->recovering = NULL;
+	hf_store_recover_done(store, fails(world) ? -EIO : 0);
+}
+
+/* Starting and stopping */
+
+static int op_load_state(struct hf_store *store, struct hf_store_state *statep)
+{
+	struct world *world = world_of(store);
+
+	server_tick(world);
+	if (fails(world))
+		return -EIO;
+	*statep = world->disk.cached.state;
+	return world->disk.cached.has_state;
+}
+
+static int op_save_state(struct hf_store *store, const struct hf_store_state *state, bool drop)
+{
+	struct world *world = world_of(store);
+	struct disk_view *views[] = { &world->disk.cached, &world->disk.synced };
+
+	server_tick(world);
+	if (fails(world))
+		return -EIO;
+	sync_all(&world->disk);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(views); i++) {
+		views[i]->state = *state;
+		views[i]->has_state = true;
+		if (drop)
+			drop_locks(views[i]);
+	}
+	server_tick(world);
+	return 0;
+}
+
+static int op_load(struct hf_store *store, enum hf_record_type type,
+		   int (*fn)(void *user, const struct hf_record *record), void *user)
+{
+	struct world *world = world_of(store);
+	const struct disk_view *view = &world->disk.cached;
+
+	server_tick(world);
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct disk_record *mine = &view->records[i];
+		struct hf_record record;
+		int r;
+
+		if (mine->type != type)
+			continue;
+		r = hf_record_decode(&record, type,
+				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+						 (uint32_t)(mine->len - HF_RECORD_HEADER)));
+		if (r == 0)
+			r = fn(user, &record);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int op_clear(struct hf_store *store)
+{
+	return -ENOTSUP; /* nobody asks for it here */
+}
+
+static void op_free(struct hf_store *store)
+{
+	struct world *world = world_of(store);
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(world->disk.writes); i++)
+		world->disk.writes[i].batch = NULL;
+	world->disk.recovering = NULL;
+}
+
+static const struct hf_store_ops ops = {
+	.name = "simulated",
+	.free = op_free,
+	.load_state = op_load_state,
+	.save_state = op_save_state,
+	.load = op_load,
+	.clear = op_clear,
+	.commit = op_commit,
+	.recover = op_recover,
+};
+
+int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_store_options *options)
+{
+	struct world *world = ((struct sim_loop *)loop)->world;
+	struct sim_store *mine = calloc(1, sizeof(*mine));
+	struct hf_store_options changed = *options;
+	char boot[32];
+	int r;
+
+	snprintf(boot, sizeof(boot), "boot-%u", world->server.boot);
+	changed.boot_id = boot;
+	mine->world = world;
+	r = hf_store_init(&mine->store, loop, &ops, &changed);
+	*storep = &mine->store;
+	return r;
+}
+
+/* Crashes */
+
+void disk_crash(struct world *world, bool is_machine)
+{
+	struct disk *disk = &world->disk;
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++) {
+		struct disk_write *write = &disk->writes[i];
+
+		if (!write->batch)
+			continue;
+		hf_timer_stop(&write->timer);
+		if (rng_chance(&world->disk_rng, 500))
+			carry_out(world, write);
+		sim_free(write->bytes);
+		*write = (struct disk_write){ 0 };
+	}
+	if (disk->recovering)
+		hf_timer_stop(&disk->recover_timer);
+	disk->recovering = NULL;
+	if (!is_machine)
+		return;
+	sync_first(disk, (uint32_t)rng_below(&world->disk_rng, disk->n_unsynced + 1));
+	forget_unsynced(disk);
+	disk->cached = disk->synced;
+}
+
+void disk_init(struct world *world)
+{
+	struct disk *disk = &world->disk;
+
+	/* The records are not touched before they are used: there is room for many. */
+	memset(&disk->cached, 0, offsetof(struct disk_view, records));
+	memset(&disk->synced, 0, offsetof(struct disk_view, records));
+	memset(&disk->writes, 0, sizeof(*disk) - offsetof(struct disk, writes));
+}
+
+/* Questions */
+
+static bool is_client(const struct disk_record *record, const char *id)
+{
+	struct hf_record mine;
+
+	if (record->type != HF_RECORD_CLIENT ||
+	    hf_record_decode(&mine, HF_RECORD_CLIENT,
+			     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
+					 (uint32_t)(record->len - HF_RECORD_HEADER))) < 0)
+		return false;
+	return hf_bytes_equal(mine.client.id, hf_bytes_of_str(id));
+}
+
+bool disk_has_client(const struct world *world, const char *id)
+{
+	const struct disk_view *view = &world->disk.synced;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (is_client(&view->records[i], id))
+			return true;
+	return false;
+}
+
+const struct disk_view *disk_promised(const struct world *world)
+{
+	return world->server.durability == HF_STORE_MACHINE ? &world->disk.synced : &world->disk.cached;
+}
+
+static bool is_at(struct hf_bytes client, const struct host *host)
+{
+	char prefix[HF_ADDR_TEXT + 8], text[HF_ADDR_TEXT];
+	int n = snprintf(prefix, sizeof(prefix), "nlm:%s:", hf_addr_format(&host->addr, text, sizeof(text)));
+
+	return client.len >= (uint32_t)n && memcmp(client.data, prefix, (size_t)n) == 0;
+}
+
+void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
+		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS])
+{
+	memset(has, 0, MAX_FILES * N_UNITS);
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct disk_record *mine = &view->records[i];
+		struct hf_record record;
+		struct span span;
+
+		if (mine->type != HF_RECORD_LOCK ||
+		    hf_record_decode(&record, HF_RECORD_LOCK,
+				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+						 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
+			continue;
+		if (record.lock.owner != svid || !is_at(record.lock.client, host) ||
+		    !span_of_range(&span, (struct hf_range){ record.lock.start, record.lock.end }))
+			continue;
+		for (int unit = span.first; unit <= span.last; unit++)
+			has[record.lock.handle.data[0]][unit] = record.lock.mode;
+	}
+}

@@ -1,0 +1,132 @@
+/*
+ * Datagrams on their way: lost, doubled, late, out of order, or stopped by a
+ * partition, in each direction by itself.
+ *
+ * One thing the network here does not do: bring a datagram after a restart of
+ * the server whose call the client has an answer to already. A server that
+ * forgets what it has answered cannot tell such a copy from a new call, and no
+ * NLM server remembers that over a restart.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "arena.h"
+#include "sim.h"
+
+#define FAST_NS   (200 * UINT64_C(1000))
+#define NORMAL_NS (2 * MS)
+
+struct host *net_host(struct world *world, const struct hf_addr *addr)
+{
+	uint32_t slot = addr->ip[3];
+
+	return addr->ip[2] == 0 && slot < N_SLOTS ? world->by_slot[slot] : NULL;
+}
+
+bool net_is_server(const struct world *world, const struct hf_addr *addr)
+{
+	return hf_addr_same_host(addr, &world->server_addrs[0]) ||
+	       hf_addr_same_host(addr, &world->server_addrs[1]);
+}
+
+uint64_t net_delay(struct world *world)
+{
+	struct rng *rng = &world->net_rng;
+
+	if (!world->is_calm && !omits(world, OMIT_DELAYS) && rng_chance(rng, world->knobs.slow))
+		return rng_between(rng, NORMAL_NS, world->knobs.longest_ns);
+	return rng_between(rng, FAST_NS, NORMAL_NS);
+}
+
+/* Is this a copy of a call that belongs to the server's last life, and is answered? */
+static bool is_leftover(struct world *world, const struct packet *packet)
+{
+	struct host *host = net_host(world, &packet->from);
+	uint32_t xid;
+
+	if (packet->server_life == world->server.life)
+		return false;
+	memcpy(&xid, packet->bytes, sizeof(xid));
+	return !host || !talk_find_xid(host, ntohl(xid));
+}
+
+static void to_server(struct world *world, struct packet *packet)
+{
+	struct sock *sock = world->server.is_up ? sock_find(world, SOCK_DATAGRAMS, &packet->to) : NULL;
+
+	if (!sock || is_leftover(world, packet)) {
+		sim_free(packet);
+		return;
+	}
+	world_note_bytes(world, packet->bytes, packet->len);
+	rogue_capture(world, packet);
+	hf_list_push_back(&sock->queue, &packet->link);
+	server_wake(world);
+}
+
+static void arrive(struct hf_timer *timer)
+{
+	struct packet *packet = hf_container_of(timer, struct packet, timer);
+	struct world *world = packet->world;
+	bool is_up = net_is_server(world, &packet->to);
+	struct host *host = net_host(world, is_up ? &packet->from : &packet->to);
+
+	if (host && (is_up ? host->cut_in : host->cut_out)) {
+		world->counts->lost++;
+		sim_free(packet);
+	} else if (is_up) {
+		to_server(world, packet);
+	} else {
+		if (host && host->is_up && host_listens(host, packet->to.port, false)) {
+			world_note_bytes(world, packet->bytes, packet->len);
+			host_message(host, &packet->from, packet->to.port, NULL, packet->bytes, packet->len,
+				     packet->sent_at);
+		}
+		sim_free(packet);
+	}
+}
+
+static void send_one(struct world *world, const struct hf_addr *from, const struct hf_addr *to,
+		     const void *data, size_t len)
+{
+	struct packet *packet = sim_alloc(sizeof(*packet) + len);
+
+	packet->world = world;
+	packet->from = *from;
+	packet->to = *to;
+	packet->sent_at = world->now;
+	packet->server_life = world->server.life;
+	packet->len = (uint16_t)len;
+	memcpy(packet->bytes, data, len);
+	hf_link_init(&packet->link);
+	world_timer(world, &packet->timer, arrive);
+	hf_timer_start(&packet->timer, net_delay(world));
+}
+
+/* To a client's lockd. It answers GRANTED to the first of two copies and DENIED to the second, and where the
+ * first answer is lost nothing tells a server that there were two: it sent one. */
+static bool is_callback(struct world *world, const struct hf_addr *to)
+{
+	const struct host *host = net_is_server(world, to) ? NULL : net_host(world, to);
+
+	return host && to->port == host->lockd_port;
+}
+
+void net_send(struct world *world, const struct hf_addr *from, const struct hf_addr *to, const void *data,
+	      size_t len)
+{
+	struct rng *rng = &world->net_rng;
+	bool is_lost = !omits(world, OMIT_LOSS) && rng_chance(rng, world->knobs.loss);
+	bool is_doubled = !omits(world, OMIT_DOUBLES) && rng_chance(rng, world->knobs.doubles);
+
+	world->counts->datagrams++;
+	if (is_lost && !world->is_calm) {
+		world->counts->lost++;
+		return;
+	}
+	send_one(world, from, to, data, len);
+	if (is_doubled && !world->is_calm && !is_callback(world, to)) {
+		world->counts->doubled++;
+		send_one(world, from, to, data, len);
+	}
+}

@@ -1,0 +1,242 @@
+/* What a seed means: how the server is configured, who is there, how bad the network and the disk are, and
+ * what goes wrong when. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+static const char *const fault_names[N_FAULT_KINDS] = {
+	[FAULT_DAEMON] = "the daemon is killed",
+	[FAULT_MACHINE] = "the machine crashes",
+	[FAULT_RESTART] = "the daemon is restarted in order",
+	[FAULT_CUT] = "partition",
+	[FAULT_HOST] = "a client crashes",
+	[FAULT_HOST_MOVES] = "a client crashes and comes back elsewhere",
+	[FAULT_STORE] = "the store fails",
+	[FAULT_SLOW] = "the store is slow",
+	[FAULT_RESET] = "connections break",
+	[FAULT_RENAME] = "a client gets another name",
+	[FAULT_GRACE_END] = "an operator ends grace",
+	[FAULT_NOTIFY] = "an operator has everybody told again",
+	[FAULT_ROGUE] = "the rogue strikes",
+};
+
+/* How often each happens, relative to the others. */
+static const uint8_t weights[N_FAULT_KINDS] = {
+	[FAULT_DAEMON] = 30, [FAULT_MACHINE] = 10,   [FAULT_RESTART] = 5,   [FAULT_CUT] = 18,
+	[FAULT_HOST] = 18,   [FAULT_HOST_MOVES] = 2, [FAULT_STORE] = 5,     [FAULT_SLOW] = 5,
+	[FAULT_RESET] = 6,   [FAULT_RENAME] = 2,     [FAULT_GRACE_END] = 2, [FAULT_NOTIFY] = 2,
+	[FAULT_ROGUE] = 14,
+};
+
+/* Acts */
+
+static void break_connections(struct world *world, struct host *host)
+{
+	hf_list_for_each_safe(link, &world->conns) {
+		struct conn *conn = hf_list_entry(link, struct conn, link);
+
+		if (conn->host == host && conn->is_open)
+			stream_reset(conn);
+	}
+}
+
+static void end_grace(struct world *world, void *user)
+{
+	struct server *server = &world->server;
+
+	server->grace_by_hand = true;
+	hf_recovery_end_grace(server->recovery);
+	hf_loop_run_deferred(&server->loop->loop);
+}
+
+static void notify_again(struct world *world, void *user)
+{
+	hf_recovery_notify_again(world->server.recovery, NULL);
+	hf_loop_run_deferred(&world->server.loop->loop);
+}
+
+static void crash(struct world *world, const struct fault *fault)
+{
+	enum crash_kind kind = fault->kind == FAULT_MACHINE ? CRASH_MACHINE : CRASH_DAEMON;
+
+	if (fault->number && world->server.is_up)
+		server_arm(world, kind, fault->number);
+	else
+		server_crash(world, kind);
+}
+
+static void act(struct fault *fault)
+{
+	struct world *world = fault->world;
+	struct host *host = &world->hosts[fault->host];
+	bool is_serving = world->server.is_up && !world->server.is_stopping;
+
+	switch (fault->kind) {
+	case FAULT_DAEMON:
+	case FAULT_MACHINE:
+		crash(world, fault);
+		break;
+	case FAULT_RESTART:
+		server_stop(world);
+		break;
+	case FAULT_CUT:
+		world->counts->partitions++;
+		host_set_cut(host, fault->number != 1, fault->number != 2, fault->lasts);
+		break;
+	case FAULT_HOST:
+	case FAULT_HOST_MOVES:
+		host_die(host, fault->kind == FAULT_HOST_MOVES, fault->lasts);
+		break;
+	case FAULT_STORE:
+		world->disk.fails_until = world->now + fault->lasts;
+		break;
+	case FAULT_SLOW:
+		world->disk.slow_until = world->now + fault->lasts;
+		break;
+	case FAULT_RESET:
+		break_connections(world, host);
+		break;
+	case FAULT_RENAME:
+		host_rename(host);
+		break;
+	case FAULT_GRACE_END:
+		if (is_serving && world->server.grace_is_on)
+			server_do(world, end_grace, NULL);
+		break;
+	case FAULT_NOTIFY:
+		if (is_serving)
+			server_do(world, notify_again, NULL);
+		break;
+	case FAULT_ROGUE:
+		rogue_act(world, fault->number);
+		break;
+	case N_FAULT_KINDS:
+		break;
+	}
+	if (world->server.is_up)
+		check_turn(world);
+}
+
+static void on_fault(struct hf_timer *timer)
+{
+	struct fault *fault = hf_container_of(timer, struct fault, timer);
+
+	SAY(fault->world, "FAULT %u: %s (host %u, %.1f s, %u)", fault->index, fault_names[fault->kind],
+	    fault->host, (double)fault->lasts / 1e9, fault->number);
+	world_note(fault->world, 4, fault->index);
+	act(fault);
+}
+
+/* Making */
+
+static enum fault_kind choose_kind(struct world *world)
+{
+	unsigned int sum = 0, n;
+
+	for (int i = 0; i < N_FAULT_KINDS; i++)
+		sum += weights[i];
+	n = (unsigned int)rng_below(&world->plan_rng, sum);
+	for (int i = 0; i < N_FAULT_KINDS; i++) {
+		if (n < weights[i])
+			return (enum fault_kind)i;
+		n -= weights[i];
+	}
+	return FAULT_DAEMON;
+}
+
+static void make_fault(struct world *world, struct fault *fault, uint32_t index)
+{
+	struct rng *rng = &world->plan_rng;
+
+	fault->world = world;
+	fault->index = index;
+	fault->kind = choose_kind(world);
+	fault->at = rng_below(rng, world->knobs.trouble_ns);
+	fault->host = (uint32_t)rng_below(rng, world->n_hosts);
+	fault->lasts = rng_between(rng, 1 * SECOND, rng_chance(rng, 300) ? 60 * SECOND : 12 * SECOND);
+	fault->number = (uint32_t)rng_below(rng, 80);
+	switch (fault->kind) {
+	case FAULT_CUT:
+		fault->number = (uint32_t)rng_below(rng, 6); /* 1 and 2: one way only */
+		break;
+	case FAULT_HOST:
+	case FAULT_HOST_MOVES:
+		fault->lasts = rng_between(rng, 5 * SECOND, 20 * SECOND);
+		break;
+	case FAULT_ROGUE:
+		fault->number = (uint32_t)rng_between(rng, 1, 8);
+		break;
+	default:
+		break;
+	}
+	world_timer(world, &fault->timer, on_fault);
+	if (!(world->options.omit_faults >> index & 1) &&
+	    !(fault->kind == FAULT_ROGUE && omits(world, OMIT_ROGUE)))
+		hf_timer_start(&fault->timer, fault->at);
+}
+
+static void make_knobs(struct world *world)
+{
+	struct rng *rng = &world->plan_rng;
+	struct knobs *knobs = &world->knobs;
+
+	knobs->loss = rng_chance(rng, 600) ? (unsigned int)rng_below(rng, 150) : 0;
+	knobs->doubles = rng_chance(rng, 500) ? (unsigned int)rng_below(rng, 150) : 0;
+	knobs->slow = rng_chance(rng, 600) ? (unsigned int)rng_below(rng, 200) : 0;
+	knobs->longest_ns = rng_between(rng, 10 * MS, 4 * SECOND);
+	knobs->lazy = rng_chance(rng, 500) ? 300 : 0;
+	knobs->fail = rng_chance(rng, 200) ? (unsigned int)rng_below(rng, 60) : 0;
+	knobs->think_ns = rng_between(rng, 50 * MS, 5 * SECOND);
+	knobs->trouble_ns = rng_between(rng, 15 * SECOND, 90 * SECOND);
+}
+
+static void configure(struct world *world)
+{
+	struct rng *rng = &world->plan_rng;
+	struct server *server = &world->server;
+	uint64_t dice = rng_below(rng, 100);
+
+	server->durability = dice < 50 ? HF_STORE_PROCESS : (dice < 88 ? HF_STORE_MACHINE : HF_STORE_NONE);
+	server->window_ns = rng_between(rng, 5, 25) * SECOND;
+	server->notify_retry_ns = rng_between(rng, 20, 120) * SECOND;
+	server->notify_parallel = rng_chance(rng, 500) ? 1024 : rng_between(rng, 1, 3);
+	server->max_clients = rng_chance(rng, 120) ? rng_between(rng, 1, 3) : 100;
+	server->early_end = rng_chance(rng, 850);
+}
+
+void plan_make(struct world *world)
+{
+	struct rng *rng = &world->plan_rng;
+	uint32_t n = (uint32_t)rng_between(rng, 2, 14);
+
+	configure(world);
+	make_knobs(world);
+	world->n_files = (uint32_t)rng_between(rng, 1, MAX_FILES);
+	world->n_hosts = (uint32_t)rng_between(rng, 2, MAX_HOSTS);
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		host_init(world, i);
+	world->n_faults = n;
+	for (uint32_t i = 0; i < n; i++)
+		make_fault(world, &world->faults[i], i);
+	SAY(world,
+	    "plan    %u hosts, %u files, %u faults; durability %d, window %.0f s, retry %.0f s, "
+	    "parallel %zu, max_clients %zu, early end %d",
+	    world->n_hosts, world->n_files, n, world->server.durability,
+	    (double)world->server.window_ns / 1e9, (double)world->server.notify_retry_ns / 1e9,
+	    world->server.notify_parallel, world->server.max_clients, world->server.early_end);
+	SAY(world, "plan    loss %u, doubles %u, slow %u up to %.3f s, lazy %u, failing writes %u (of 1000)",
+	    world->knobs.loss, world->knobs.doubles, world->knobs.slow, (double)world->knobs.longest_ns / 1e9,
+	    world->knobs.lazy, world->knobs.fail);
+}
+
+void plan_stop(struct world *world)
+{
+	world->is_calm = true;
+	for (uint32_t i = 0; i < world->n_faults; i++)
+		hf_timer_stop(&world->faults[i].timer);
+	world->server.crash_in = 0;
+	world->disk.fails_until = world->disk.slow_until = 0;
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		host_set_cut(&world->hosts[i], false, false, 0);
+}

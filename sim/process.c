@@ -1,0 +1,388 @@
+/*
+ * A program that locks, waits, gives up, unlocks and locks again, and its host's
+ * lockd as it does that for it. What it was told that it has is what it relies
+ * on: from the moment it learns of the grant until the moment it begins to
+ * unlock.
+ */
+#include <string.h>
+
+#include "proto/nlm/wire.h"
+#include "sim.h"
+
+#define GRACE_PAUSE (5 * SECOND) /* as Linux has it */
+#define RETRY_PAUSE (1 * SECOND)
+
+static void on_timer(struct hf_timer *timer);
+
+static void think(struct proc *proc, uint64_t most_ns)
+{
+	proc->phase = IDLE;
+	hf_timer_start(&proc->timer, rng_between(&proc->host->rng, MS, HF_MAX(most_ns, 2 * MS)));
+}
+
+static void think_again(struct proc *proc)
+{
+	think(proc, proc->host->world->knobs.think_ns);
+}
+
+void proc_init(struct proc *proc, struct host *host, uint32_t number)
+{
+	memset(proc, 0, sizeof(*proc));
+	proc->host = host;
+	proc->svid = host->life * 100 + number;
+	world_timer(host->world, &proc->timer, on_timer);
+	think_again(proc);
+}
+
+/* Having */
+
+/* Told by a life of the server that is over, it has what it would have to reclaim; or, too late, nothing. */
+void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
+{
+	struct world *world = proc->host->world;
+	const struct server *server = &world->server;
+	bool is_firm = server->is_up && sent_at >= server->started_at;
+	bool is_late = !is_firm && server->is_up && !server->grace_is_on;
+
+	for (int unit = span->first; unit <= span->last; unit++) {
+		proc->has[span->file][unit] = is_late ? 0 : span->mode;
+		proc->firm[span->file][unit] = is_firm;
+		proc->phantom[span->file][unit] = is_late ? span->mode : 0;
+	}
+	SAY(world, "%s  %u: has file %u, %u-%u %s", proc->host->name, proc->svid, span->file, span->first,
+	    span->last, span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
+}
+
+static void give_up(struct proc *proc, const struct span *span)
+{
+	for (int unit = span->first; unit <= span->last; unit++)
+		proc->has[span->file][unit] = proc->firm[span->file][unit] = proc->phantom[span->file][unit] =
+			0;
+}
+
+/* Who asks for less than he has must be content with that from now on, until he is refused. */
+static void lower(struct proc *proc, const struct span *span)
+{
+	memset(proc->downgraded, 0, sizeof(proc->downgraded));
+	for (int unit = span->first; unit <= span->last; unit++) {
+		uint8_t *has = &proc->has[span->file][unit];
+
+		if (*has <= span->mode)
+			continue;
+		proc->downgraded[unit] = *has;
+		*has = span->mode;
+	}
+}
+
+static void raise_again(struct proc *proc)
+{
+	const struct span *span = &proc->span;
+
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (proc->downgraded[unit] && proc->has[span->file][unit])
+			proc->has[span->file][unit] = proc->downgraded[unit];
+	memset(proc->downgraded, 0, sizeof(proc->downgraded));
+}
+
+static bool has_anything(const struct proc *proc)
+{
+	for (int file = 0; file < MAX_FILES; file++)
+		for (int unit = 0; unit < N_UNITS; unit++)
+			if (proc->has[file][unit] || proc->phantom[file][unit])
+				return true;
+	return false;
+}
+
+/* Acting */
+
+static void choose_span(struct proc *proc, struct span *span)
+{
+	struct rng *rng = &proc->host->rng;
+
+	span->file = (uint8_t)rng_below(rng, proc->host->world->n_files);
+	span->first = (uint8_t)rng_below(rng, N_UNITS);
+	span->last = span->first;
+	if (rng_chance(rng, 500))
+		span->last = (uint8_t)rng_between(rng, span->first, HF_MIN(span->first + 3, N_UNITS - 1));
+	if (rng_chance(rng, 100)) {
+		span->first = 0;
+		span->last = N_UNITS - 1;
+	}
+	span->mode = rng_chance(rng, 600) ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+}
+
+static void send_lock(struct proc *proc)
+{
+	proc->phase = LOCKING;
+	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);
+}
+
+static void lock(struct proc *proc)
+{
+	choose_span(proc, &proc->span);
+	proc->blocks = rng_chance(&proc->host->rng, 650);
+	proc->files_touched |= (uint8_t)(1 << proc->span.file);
+	proc->waits_since = proc->host->world->now;
+	lower(proc, &proc->span);
+	send_lock(proc);
+}
+
+static void unlock(struct proc *proc, const struct span *span)
+{
+	proc->phase = UNLOCKING;
+	proc->span = *span;
+	give_up(proc, span);
+	talk_call(proc->host, proc, CALL_UNLOCK, span, false);
+}
+
+static void unlock_file(struct proc *proc, uint8_t file)
+{
+	unlock(proc, &(struct span){ .file = file, .first = 0, .last = N_UNITS - 1, .mode = HF_LOCK_SHARED });
+}
+
+static void cancel(struct proc *proc)
+{
+	if (proc->call)
+		talk_drop(proc->call);
+	proc->phase = CANCELLING;
+	talk_call(proc->host, proc, CALL_CANCEL, &proc->span, true);
+}
+
+static void leave(struct proc *proc)
+{
+	for (uint8_t file = 0; file < MAX_FILES; file++)
+		if (proc->files_touched >> file & 1) {
+			unlock_file(proc, file);
+			return;
+		}
+	proc->wants_out = false;
+	if (proc->host->world->is_ending)
+		proc->phase = DONE;
+	else
+		think_again(proc);
+}
+
+static void act(struct proc *proc)
+{
+	struct rng *rng = &proc->host->rng;
+	uint64_t dice = rng_below(rng, 100);
+	struct span span;
+
+	if (proc->host->world->is_ending || proc->wants_out) {
+		leave(proc);
+		return;
+	}
+	choose_span(proc, &span);
+	if (dice < 55 || !has_anything(proc)) {
+		lock(proc);
+	} else if (dice < 80) {
+		unlock(proc, &span);
+	} else if (dice < 90) {
+		unlock_file(proc, span.file);
+	} else if (dice < 95) {
+		proc->span = span;
+		proc->phase = TESTING;
+		talk_call(proc->host, proc, CALL_TEST, &span, false);
+	} else {
+		proc->wants_out = true;
+		leave(proc);
+	}
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+	struct proc *proc = hf_container_of(timer, struct proc, timer);
+
+	const struct host *host = proc->host;
+
+	/* Everybody waits for the reclaims. And whoever does not say in its LOCKs which life they are of has
+	 * to announce it first: its new locks could not be told from the old ones. */
+	if (host->is_reclaiming ||
+	    ((host->hides_state || host->awakening == BY_FREE_ALL) && host->told_life != host->life)) {
+		hf_timer_start(timer, 100 * MS);
+		return;
+	}
+	switch (proc->phase) {
+	case IDLE:
+		act(proc);
+		break;
+	case WAITING: /* a poll, or a signal */
+		if (proc->wants_out || (!host->world->is_ending && rng_chance(&proc->host->rng, 250)))
+			cancel(proc);
+		else
+			send_lock(proc);
+		break;
+	case PAUSING:
+		if (!proc->wants_out) {
+			send_lock(proc);
+			break;
+		}
+		raise_again(proc);
+		think_again(proc);
+		break;
+	case UNLOCKING:
+		talk_call(proc->host, proc, CALL_UNLOCK, &proc->span, false);
+		break;
+	case CANCELLING:
+		cancel(proc);
+		break;
+	default:
+		break;
+	}
+}
+
+void proc_nudge(struct proc *proc)
+{
+	if (proc->phase == IDLE || proc->phase == DONE || proc->phase == WAITING)
+		hf_timer_start(&proc->timer, MS);
+	if (proc->phase == DONE)
+		proc->phase = IDLE;
+}
+
+bool proc_is_at_rest(const struct proc *proc)
+{
+	return proc->phase == DONE;
+}
+
+/* Answers */
+
+static void pause_for(struct proc *proc, enum phase phase, uint64_t ns)
+{
+	proc->phase = phase;
+	hf_timer_start(&proc->timer, ns);
+}
+
+static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
+{
+	struct host *host = proc->host;
+	bool is_outdated = call->server_state != host->server_state;
+
+	switch (stat) {
+	case HF_NLM_GRANTED_STAT:
+		/* Of the server's last life: nobody knows of it any more. Or it crosses a reclaim of the same
+		 * program, and who can say which of them was first? */
+		if (is_outdated || host->is_reclaiming) {
+			pause_for(proc, PAUSING, MS);
+			break;
+		}
+		proc_take(proc, &proc->span, sent_at);
+		proc->host->world->counts->granted++;
+		think_again(proc);
+		break;
+	case HF_NLM_BLOCKED:
+		if (!proc->blocks)
+			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
+				   proc->svid, host->index);
+		pause_for(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
+		break;
+	case HF_NLM_DENIED_GRACE_PERIOD:
+		pause_for(proc, PAUSING, GRACE_PAUSE);
+		break;
+	default:
+		raise_again(proc);
+		think_again(proc);
+		break;
+	}
+}
+
+static void on_unlock_answer(struct proc *proc, uint32_t stat)
+{
+	if (stat == HF_NLM_DENIED_NOLOCKS) {
+		pause_for(proc, UNLOCKING, RETRY_PAUSE);
+		return;
+	}
+	if (stat != HF_NLM_GRANTED_STAT)
+		world_fail(proc->host->world, "I6", "an UNLOCK of host %u is answered %u", proc->host->index,
+			   stat);
+	if (proc->span.first == 0 && proc->span.last == N_UNITS - 1)
+		proc->files_touched &= (uint8_t) ~(1 << proc->span.file);
+	think_again(proc);
+}
+
+static void on_cancel_answer(struct proc *proc, uint32_t stat)
+{
+	struct span span = proc->span;
+
+	switch (stat) {
+	case HF_NLM_GRANTED_STAT:
+		raise_again(proc);
+		think_again(proc);
+		break;
+	case HF_NLM_DENIED: /* it was faster: what is not wanted goes */
+		unlock(proc, &span);
+		break;
+	default:
+		pause_for(proc, CANCELLING, RETRY_PAUSE);
+		break;
+	}
+}
+
+void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
+{
+	struct call copy = *call;
+
+	SAY(call->host->world, "%s  xid %u is answered %u", call->host->name, call->xid, stat);
+	talk_drop(call);
+	switch (copy.kind) {
+	case CALL_LOCK:
+		on_lock_answer(proc, &copy, stat, sent_at);
+		break;
+	case CALL_UNLOCK:
+		on_unlock_answer(proc, stat);
+		break;
+	case CALL_CANCEL:
+		on_cancel_answer(proc, stat);
+		break;
+	case CALL_RECLAIM:
+		reclaim_answer(copy.host, &copy, stat, sent_at);
+		break;
+	default:
+		think_again(proc);
+		break;
+	}
+}
+
+static bool awaits(const struct proc *proc, uint32_t svid, const struct span *span)
+{
+	bool waits = proc->phase == WAITING || (proc->phase == LOCKING && proc->blocks);
+
+	return proc->svid == svid && waits && proc->span.file == span->file &&
+	       proc->span.first == span->first && proc->span.last == span->last;
+}
+
+bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span)
+{
+	for (uint32_t i = 0; i < host->n_procs && host->is_up; i++)
+		if (awaits(&host->procs[i], svid, span))
+			return true;
+	return false;
+}
+
+/* As Linux does it: whoever waits for this range gets it; if nobody does, no. */
+uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at)
+{
+	for (uint32_t i = 0; i < host->n_procs; i++) {
+		struct proc *proc = &host->procs[i];
+
+		if (!awaits(proc, svid, span))
+			continue;
+		/* Linux could not tell: this one is about a wait that it has given up. Whoever sends LOCK for
+		 * the same range again while a call-back for the last one is on its way has that risk with
+		 * every server. */
+		if (sent_at < proc->waits_since) {
+			host->world->counts->stale_grants++;
+			return HF_NLM_DENIED;
+		}
+		if (host->is_reclaiming)
+			return HF_NLM_DENIED_GRACE_PERIOD; /* not now */
+		if (proc->call)
+			talk_drop(proc->call);
+		hf_timer_stop(&proc->timer);
+		host->world->counts->callbacks++;
+		proc_take(proc, &proc->span, sent_at);
+		proc->host->world->counts->granted++;
+		think_again(proc);
+		return HF_NLM_GRANTED_STAT;
+	}
+	return HF_NLM_DENIED;
+}

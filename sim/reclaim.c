@@ -1,0 +1,117 @@
+/* After the server's restart: one lock after the other, what the host's programs believe to have. */
+#include <string.h>
+
+#include "proto/nlm/wire.h"
+#include "sim.h"
+
+#define RETRY_NS (500 * MS)
+#define N_PLACES (MAX_PROCS * MAX_FILES * N_UNITS)
+
+static uint8_t value_at(struct host *host, uint32_t place, struct proc **procp, struct span *span)
+{
+	struct proc *proc = &host->procs[place / (MAX_FILES * N_UNITS)];
+	uint32_t file = place / N_UNITS % MAX_FILES, unit = place % N_UNITS;
+
+	if (place / (MAX_FILES * N_UNITS) >= host->n_procs)
+		return 0;
+	*procp = proc;
+	span->file = (uint8_t)file;
+	span->last = (uint8_t)unit;
+	return proc->has[file][unit] ? proc->has[file][unit] : proc->phantom[file][unit];
+}
+
+static void end(struct host *host)
+{
+	host->is_reclaiming = false;
+	SAY(host->world, "%s  has reclaimed", host->name);
+}
+
+static void next(struct host *host)
+{
+	struct proc *proc = NULL, *other;
+	struct span span = { 0 }, look;
+	uint8_t value = 0;
+
+	while (host->reclaim_at < N_PLACES && !(value = value_at(host, host->reclaim_at, &proc, &span)))
+		host->reclaim_at++;
+	if (host->reclaim_at >= N_PLACES) {
+		end(host);
+		return;
+	}
+	span.first = span.last;
+	span.mode = value;
+	while (++host->reclaim_at % N_UNITS && value_at(host, host->reclaim_at, &other, &look) == value)
+		span.last++;
+	talk_call(host, proc, CALL_RECLAIM, &span, false);
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+	struct host *host = hf_container_of(timer, struct host, reclaim_timer);
+
+	if (host->is_up && host->is_reclaiming)
+		next(host);
+}
+
+void reclaim_init(struct host *host)
+{
+	world_timer(host->world, &host->reclaim_timer, on_timer);
+}
+
+void reclaim_begin(struct host *host, int32_t state)
+{
+	hf_list_for_each_safe(link, &host->calls) {
+		struct call *call = hf_list_entry(link, struct call, link);
+
+		if (call->kind == CALL_RECLAIM)
+			talk_drop(call);
+	}
+	for (uint32_t i = 0; i < host->n_procs; i++)
+		memset(host->procs[i].downgraded, 0, sizeof(host->procs[i].downgraded));
+	hf_timer_stop(&host->reclaim_timer);
+	host->is_reclaiming = true;
+	host->reclaim_at = 0;
+	next(host);
+}
+
+/* Refused although it is, or should be, ours? */
+static void check_refusal(struct host *host, const struct call *call, uint32_t stat)
+{
+	const struct proc *proc = call->proc;
+	const struct span *span = &call->span;
+
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (proc->has[span->file][unit] < span->mode)
+			return;
+	if (host->world->server.is_up && host->world->server.life == call->server_life)
+		world_fail(host->world, "I4", "%u of host %u may not reclaim file %u, %u-%u: %u", proc->svid,
+			   host->index, span->file, span->first, span->last, stat);
+}
+
+static void lose(struct proc *proc, const struct span *span)
+{
+	for (int unit = span->first; unit <= span->last; unit++)
+		proc->has[span->file][unit] = proc->firm[span->file][unit] = proc->phantom[span->file][unit] =
+			0;
+}
+
+void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at)
+{
+	const struct span *span = &call->span;
+
+	switch (stat) {
+	case HF_NLM_DENIED_NOLOCKS: /* it cannot promise anything just now */
+		host->reclaim_at -= span->last - span->first + 1u;
+		hf_timer_start(&host->reclaim_timer, RETRY_NS);
+		return;
+	case HF_NLM_GRANTED_STAT:
+		proc_take(call->proc, span, sent_at);
+		host->world->counts->reclaimed++;
+		break;
+	default:
+		check_refusal(host, call, stat);
+		lose(call->proc, span);
+		break;
+	}
+	next(host);
+}

@@ -1,0 +1,196 @@
+/*
+ * The end of a schedule: nothing goes wrong any more, and everything has to come
+ * to rest. Everybody who can be reached hears of a last restart at once, although
+ * one cannot; every program gets what it waits for, and unlocks; whoever died
+ * silently is declared dead by an operator; then nothing is left of anybody.
+ */
+#include <string.h>
+
+#include "client/client.h"
+#include "sim.h"
+#include "store/backend.h"
+#include "store/store.h"
+
+#define PATIENCE     (900 * SECOND)
+#define HEARING_NS   (6 * SECOND)
+#define STRAGGLER_NS (6 * SECOND) /* no datagram is on its way for longer */
+
+static void run_until(struct world *world, uint64_t until)
+{
+	while (!world->has_failed && world->now < until)
+		world_step(world);
+}
+
+static bool is_serving(const struct world *world)
+{
+	return world->server.is_up && !world->server.is_stopping;
+}
+
+static void run_until_serving(struct world *world)
+{
+	uint64_t until = world->now + PATIENCE;
+
+	while (!world->has_failed && world->now < until && !is_serving(world))
+		world_step(world);
+	if (!world->has_failed && !is_serving(world))
+		world_fail(world, "REST", "the server does not start");
+}
+
+/* I9 */
+
+static bool is_registered(struct world *world, const struct host *host)
+{
+	for (uint32_t i = 0; i < world->disk.synced.n; i++) {
+		const struct disk_record *mine = &world->disk.synced.records[i];
+		struct hf_record record;
+
+		if (mine->type == HF_RECORD_CLIENT &&
+		    hf_record_decode(&record, HF_RECORD_CLIENT,
+				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+						 (uint32_t)(mine->len - HF_RECORD_HEADER))) == 0 &&
+		    hf_addr_same_host(&record.client.address, &host->addr))
+			return true;
+	}
+	return false;
+}
+
+static void check_hearing(struct world *world)
+{
+	struct host *deaf = &world->hosts[rng_below(&world->plan_rng, world->n_hosts)];
+	bool must_hear[MAX_HOSTS];
+
+	host_set_cut(deaf, true, true, 2 * HEARING_NS);
+	server_crash(world, CRASH_DAEMON);
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		must_hear[i] = &world->hosts[i] != deaf && world->hosts[i].is_up &&
+			       is_registered(world, &world->hosts[i]);
+	run_until_serving(world);
+	run_until(world, world->server.started_at + HEARING_NS);
+	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
+		if (must_hear[i] && world->hosts[i].server_state != world->server.state)
+			world_fail(world, "I9", "host %u has not heard of the restart", i);
+	host_set_cut(deaf, false, false, 0);
+}
+
+/* Those who are not there any more, and never said so */
+
+static void declare_dead(struct world *world, void *user)
+{
+	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	struct hf_client *client;
+	uint64_t serial = 0;
+
+	while ((client = hf_clients_next(clients, serial))) {
+		serial = client->serial;
+		if (!net_host(world, &client->address))
+			hf_recovery_client_died(world->server.recovery, client, "operator");
+		hf_client_unref(client);
+	}
+	hf_loop_run_deferred(&world->server.loop->loop);
+}
+
+static bool all_at_rest(struct world *world)
+{
+	for (uint32_t i = 0; i < world->n_hosts; i++) {
+		const struct host *host = &world->hosts[i];
+
+		if (!host->is_up || host->is_reclaiming || host->told_life != host->life)
+			return false;
+		for (uint32_t j = 0; j < host->n_procs; j++)
+			if (!proc_is_at_rest(&host->procs[j]))
+				return false;
+	}
+	return !world->server.grace_is_on;
+}
+
+static void announce_all(struct world *world)
+{
+	for (uint32_t i = 0; i < world->n_hosts; i++) {
+		struct host *host = &world->hosts[i];
+
+		if (host->is_up && host->told_life != host->life && !host->n_evidence) {
+			host->awakening = BY_NOTIFY;
+			host_announce(host);
+		}
+	}
+}
+
+static void nudge_all(struct world *world, bool unlocks_all)
+{
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
+			struct proc *proc = &world->hosts[i].procs[j];
+
+			if (unlocks_all)
+				proc->files_touched = (uint8_t)((1 << world->n_files) - 1);
+			if (world->hosts[i].is_up)
+				proc_nudge(proc);
+		}
+}
+
+static void come_to_rest(struct world *world)
+{
+	uint64_t until = world->now + PATIENCE, look_at = 0;
+
+	while (!world->has_failed && world->now < until) {
+		if (world->now >= look_at) {
+			look_at = world->now + 5 * SECOND;
+			announce_all(world);
+			server_do(world, declare_dead, NULL);
+			if (all_at_rest(world))
+				return;
+		}
+		world_step(world);
+	}
+	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++)
+			if (!proc_is_at_rest(&world->hosts[i].procs[j]))
+				world_fail(world, "REST", "%u of host %u is still in phase %d",
+					   world->hosts[i].procs[j].svid, i,
+					   (int)world->hosts[i].procs[j].phase);
+	if (!world->has_failed)
+		world_fail(world, "REST", "grace does not end, or a host is not heard");
+}
+
+static void check_nothing_left(struct world *world)
+{
+	struct hf_store *store = hf_recovery_store(world->server.recovery);
+	struct hf_lock_counters counters;
+	uint32_t n_stored = 0;
+
+	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	if (counters.locks || counters.waiters || counters.grants || counters.ghosts || counters.shares ||
+	    counters.unreclaimed)
+		world_fail(world, "REST",
+			   "%llu locks, %llu waiters, %llu grants, %llu ghosts, %llu shares are left",
+			   (unsigned long long)counters.locks, (unsigned long long)counters.waiters,
+			   (unsigned long long)counters.grants, (unsigned long long)counters.ghosts,
+			   (unsigned long long)counters.shares);
+	if (!hf_store_is_healthy(store) || !hf_store_is_idle(store))
+		world_fail(world, "REST", "the store is not at rest");
+	for (uint32_t i = 0; i < world->disk.cached.n; i++)
+		n_stored += world->disk.cached.records[i].type != HF_RECORD_CLIENT;
+	if (n_stored)
+		world_fail(world, "REST", "%u locks are stored, and nobody has any", n_stored);
+}
+
+void rest_run(struct world *world)
+{
+	SAY(world, "rest    nothing goes wrong any more");
+	plan_stop(world);
+	run_until_serving(world);
+	run_until(world, world->now + 2 * SECOND);
+	run_until_serving(world);
+	if (!world->has_failed)
+		check_hearing(world);
+	SAY(world, "rest    everybody finishes");
+	world->is_ending = true;
+	nudge_all(world, false);
+	come_to_rest(world);
+	run_until(world, world->now + STRAGGLER_NS);
+	nudge_all(world, true); /* late copies of LOCKs that were given up may have come meanwhile */
+	come_to_rest(world);
+	run_until(world, world->now + 2 * SECOND);
+	if (!world->has_failed)
+		check_nothing_left(world);
+}

@@ -1,0 +1,42 @@
+/* Chance: splitmix64. Everybody in the world has a stream of his own, so that one who is left out changes
+ * nobody else's luck. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rng {
+	uint64_t state;
+};
+
+static inline uint64_t rng_next(struct rng *rng)
+{
+	uint64_t z = rng->state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+static inline void rng_init(struct rng *rng, uint64_t seed, uint64_t stream)
+{
+	struct rng mix = { seed };
+
+	rng->state = rng_next(&mix) ^ (stream * UINT64_C(0xd1342543de82ef95));
+	rng_next(rng);
+}
+
+static inline uint64_t rng_below(struct rng *rng, uint64_t n) /* n > 0 */
+{
+	return (uint64_t)(((unsigned __int128)rng_next(rng) * n) >> 64);
+}
+
+static inline uint64_t rng_between(struct rng *rng, uint64_t least, uint64_t most)
+{
+	return least + rng_below(rng, most - least + 1);
+}
+
+static inline bool rng_chance(struct rng *rng, unsigned int permille)
+{
+	return rng_below(rng, 1000) < permille;
+}

@@ -1,0 +1,141 @@
+/*
+ * One who means harm. He has an address of his own, sees what goes to the server,
+ * and may send it again as it was, sender and all, within the two minutes for
+ * which the server remembers what it has answered, and within one life of it.
+ * He cannot make up a message in another's name: nobody who believes addresses
+ * could resist that.
+ */
+#include <string.h>
+
+#include "proto/nlm/wire.h"
+#include "rpc/xdr.h"
+#include "sim.h"
+
+#define ADDRESS       200
+#define PROGRAM_STATD 100024
+#define FORGETS_NS    (100 * SECOND)
+
+void rogue_capture(struct world *world, const struct packet *packet)
+{
+	struct capture *capture = &world->captures[world->n_captures++ % N_CAPTURES];
+
+	if (packet->len > sizeof(capture->bytes))
+		return;
+	capture->from = packet->from;
+	capture->to = packet->to;
+	capture->server_life = packet->server_life;
+	capture->at = world->now;
+	capture->len = packet->len;
+	memcpy(capture->bytes, packet->bytes, packet->len);
+}
+
+static void replay(struct world *world)
+{
+	uint32_t n = HF_MIN(world->n_captures, (uint32_t)N_CAPTURES);
+	const struct capture *capture;
+
+	if (!n)
+		return;
+	capture = &world->captures[rng_below(&world->rogue_rng, n)];
+	if (capture->len && capture->server_life == world->server.life &&
+	    world->now - capture->at < FORGETS_NS)
+		net_send(world, &capture->from, &capture->to, capture->bytes, capture->len);
+}
+
+static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t program, uint32_t version,
+		       uint32_t procedure)
+{
+	hf_xdr_put_u32(out, world->next_xid++);
+	hf_xdr_put_u32(out, 0);
+	hf_xdr_put_u32(out, 2);
+	hf_xdr_put_u32(out, program);
+	hf_xdr_put_u32(out, version);
+	hf_xdr_put_u32(out, procedure);
+	for (int i = 0; i < 4; i++)
+		hf_xdr_put_u32(out, 0);
+}
+
+/* All of what the victim's program has in a file, if it had been he who asked. */
+static void put_lock(struct hf_xdr_out *out, struct world *world, const struct host *victim)
+{
+	struct rng *rng = &world->rogue_rng;
+	uint8_t handle[HANDLE_LEN];
+
+	talk_handle(handle, (uint8_t)rng_below(rng, world->n_files));
+	hf_xdr_put_string(out, victim->name);
+	hf_xdr_put_opaque(out, hf_bytes_of(handle, sizeof(handle)));
+	hf_xdr_put_string(out, "rogue");
+	hf_xdr_put_u32(out, victim->life * 100 + (uint32_t)rng_below(rng, MAX_PROCS));
+	hf_xdr_put_u64(out, 0);
+	hf_xdr_put_u64(out, 0);
+}
+
+static void forge(struct world *world, const struct host *victim)
+{
+	struct rng *rng = &world->rogue_rng;
+	struct hf_addr from = { .family = AF_INET, .ip = { 10, 0, 0, ADDRESS }, .port = 600 };
+	struct hf_addr to = world->server_addrs[rng_below(rng, 2)];
+	uint64_t cookie = rng_next(rng);
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	to.port = SERVER_PORT;
+	hf_xdr_out_init(&out, message, sizeof(message));
+	switch (rng_below(rng, 8)) {
+	case 0:
+		put_header(&out, world, PROGRAM_STATD, 1, 6);
+		hf_xdr_put_string(&out, victim->name);
+		hf_xdr_put_i32(&out, victim->state + 2);
+		break;
+	case 1:
+		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_UNLOCK);
+		hf_xdr_put_opaque(&out, hf_bytes_of(&cookie, 8));
+		put_lock(&out, world, victim);
+		break;
+	case 2:
+		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_CANCEL);
+		hf_xdr_put_opaque(&out, hf_bytes_of(&cookie, 8));
+		hf_xdr_put_bool(&out, true);
+		hf_xdr_put_bool(&out, true);
+		put_lock(&out, world, victim);
+		break;
+	case 3:
+		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_FREE_ALL);
+		hf_xdr_put_string(&out, victim->name);
+		hf_xdr_put_i32(&out, victim->state + 2);
+		break;
+	case 4:
+		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_GRANTED_RES);
+		hf_xdr_put_opaque(&out, hf_bytes_of(&cookie, 8));
+		hf_xdr_put_u32(&out, HF_NLM_DENIED);
+		break;
+	case 5:
+		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_SM_NOTIFY);
+		hf_xdr_put_string(&out, victim->name);
+		hf_xdr_put_i32(&out, victim->state + 2);
+		hf_xdr_put_u64(&out, 0);
+		hf_xdr_put_u64(&out, 0);
+		break;
+	case 6: /* SM_SIMU_CRASH */
+		put_header(&out, world, PROGRAM_STATD, 1, 5);
+		break;
+	default:
+		for (int i = 0; i < 24; i++)
+			hf_xdr_put_u32(&out, (uint32_t)rng_next(rng));
+		break;
+	}
+	net_send(world, &from, &to, message, (size_t)(out.p - message));
+}
+
+void rogue_act(struct world *world, uint32_t n)
+{
+	struct rng *rng = &world->rogue_rng;
+
+	while (n--) {
+		world->counts->forgeries++;
+		if (rng_chance(rng, 500))
+			replay(world);
+		else
+			forge(world, &world->hosts[rng_below(rng, world->n_hosts)]);
+	}
+}

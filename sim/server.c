@@ -1,0 +1,405 @@
+/*
+ * The server's life: the product's objects, put together as src/daemon does it,
+ * but for files, port mapper and HTTP. And its death: its stack is left, its
+ * memory forgotten, its sockets closed by the kernel or, where the machine dies,
+ * by nobody; the disk has what it has.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "proto/nlm/nlm.h"
+#include "proto/nsm/nsm.h"
+#include "rpc/client.h"
+#include "rpc/server.h"
+#include "sim.h"
+
+#define NAME      "holdfast"
+#define TRY_AGAIN (2 * SECOND)
+#define LATE_TURN (60 * MS)
+#define PROMPT_NS (200 * UINT64_C(1000))
+
+/* Operations and crashes */
+
+void server_tick(struct world *world)
+{
+	struct server *server = &world->server;
+
+	if (server->is_running && server->crash_in && --server->crash_in == 0) {
+		world->counts->amid_crashes++;
+		longjmp(server->death, 1);
+	}
+}
+
+void server_wake(struct world *world)
+{
+	struct server *server = &world->server;
+	struct rng *rng = &world->server_rng;
+	uint64_t at = world->now;
+
+	if (!server->is_up || server->turn_at <= at)
+		return;
+	if (!omits(world, OMIT_LATENCY)) {
+		bool is_late = !world->is_calm && rng_chance(rng, world->knobs.lazy);
+
+		at += rng_below(rng, is_late ? LATE_TURN : PROMPT_NS);
+	}
+	server->turn_at = HF_MIN(server->turn_at, at);
+}
+
+uint64_t server_next(struct world *world)
+{
+	struct server *server = &world->server;
+	const struct hf_timer *first;
+	uint64_t at = server->turn_at;
+
+	if (!server->is_up)
+		return UINT64_MAX;
+	first = hf_timer_heap_first(&server->loop->loop.timers);
+	if (first)
+		at = HF_MIN(at, HF_MAX(first->deadline, world->now));
+	return at;
+}
+
+/* It died in the turn in which grace was over: whether that is stored, and what had not come back is lost, is
+ * open. */
+static void forfeit(struct proc *proc)
+{
+	for (int file = 0; file < MAX_FILES; file++)
+		for (int unit = 0; unit < N_UNITS; unit++) {
+			if (proc->firm[file][unit] || !proc->has[file][unit])
+				continue;
+			proc->phantom[file][unit] = proc->has[file][unit];
+			proc->has[file][unit] = 0;
+		}
+}
+
+/* What its death means for those who hold something: nothing yet; but it has to tell them anew. */
+static void loosen(struct world *world)
+{
+	struct server *server = &world->server;
+	bool was_over = server->grace_over &&
+			(server->grace_by_hand || world->now >= server->started_at + server->window_ns);
+
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
+			struct proc *proc = &world->hosts[i].procs[j];
+
+			if (was_over)
+				forfeit(proc);
+			memset(proc->firm, 0, sizeof(proc->firm));
+			memset(proc->share_firm, 0, sizeof(proc->share_firm));
+		}
+}
+
+static void close_sockets(struct world *world)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&world->socks)))
+		sock_free(hf_list_entry(link, struct sock, link));
+}
+
+static void vanish(struct world *world, bool is_machine)
+{
+	struct server *server = &world->server;
+
+	server->is_running = server->is_up = server->is_stopping = false;
+	server->crash_in = 0;
+	server->turn_at = UINT64_MAX;
+	server->has_machine = !is_machine;
+	sim_arena_kill();
+	stream_server_died(world, is_machine);
+	close_sockets(world);
+	loosen(world);
+}
+
+static void start_later(struct world *world, uint64_t delay_ns)
+{
+	hf_timer_start(&world->server.start_timer, delay_ns);
+}
+
+void server_crash(struct world *world, enum crash_kind kind)
+{
+	struct server *server = &world->server;
+	bool is_machine = kind == CRASH_MACHINE;
+	struct rng *rng = &world->server_rng;
+
+	if (!server->is_up) {
+		if (!is_machine || !server->has_machine)
+			return;
+		hf_timer_stop(&server->start_timer);
+	}
+	SAY(world, "server  %s%s", is_machine ? "THE MACHINE CRASHES" : "THE DAEMON IS KILLED",
+	    server->is_running ? ", in the middle of a turn" : "");
+	world_note(world, 1000 + (uint64_t)kind, server->life);
+	if (is_machine)
+		world->counts->machine_crashes++;
+	else
+		world->counts->daemon_crashes++;
+	vanish(world, is_machine);
+	disk_crash(world, is_machine);
+	if (is_machine) {
+		server->boot++;
+		if (server->durability != HF_STORE_MACHINE)
+			server->is_complete = false;
+	}
+	if (server->durability == HF_STORE_NONE)
+		server->is_complete = false;
+	start_later(world, is_machine ? rng_between(rng, 3 * SECOND, 30 * SECOND)
+				      : rng_between(rng, 100 * MS, 5 * SECOND));
+}
+
+void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations)
+{
+	world->server.kind = kind;
+	world->server.crash_in = n_operations;
+}
+
+/* Running its code */
+
+void server_do(struct world *world, void (*fn)(struct world *world, void *user), void *user)
+{
+	struct server *server = &world->server;
+
+	if (!server->is_up)
+		return;
+	if (setjmp(server->death)) {
+		server_crash(world, server->kind);
+		return;
+	}
+	server->is_running = true;
+	sim_arena_enter();
+	fn(world, user);
+	sim_arena_leave();
+	server->is_running = false;
+}
+
+static void turn(struct world *world, void *user)
+{
+	sim_loop_turn(world);
+}
+
+static void look_again(struct world *world)
+{
+	struct server *server = &world->server;
+
+	server->turn_at = UINT64_MAX;
+	if (server->is_up && (sim_loop_has_work(world) || disk_has_completed(world)))
+		server_wake(world);
+}
+
+static void finish_stop(struct world *world);
+
+void server_turn(struct world *world)
+{
+	struct server *server = &world->server;
+
+	world->counts->turns++;
+	world_note(world, 1, server->life);
+	server_do(world, turn, NULL);
+	if (server->is_up && server->is_stopping && !server->recovery)
+		finish_stop(world);
+	look_again(world);
+	if (server->is_up)
+		check_turn(world);
+}
+
+/* Birth */
+
+static void send_datagram(void *user, const struct hf_addr *local, const struct hf_addr *to,
+			  struct hf_bytes message)
+{
+	struct world *world = user;
+
+	hf_rpc_server_send(world->server.rpc, local, to, message);
+}
+
+static bool is_export_client(void *user, const struct hf_addr *peer)
+{
+	return true;
+}
+
+static int make_locks(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_loop *loop = &server->loop->loop;
+	struct hf_recovery_options options = {
+		.loop = loop,
+		.open_store = disk_open,
+		.durability = server->durability,
+		.server_name = NAME,
+		.window_ns = server->window_ns,
+		.nlm_grace_ns = UINT64_MAX,
+		.smb_durable_ns = UINT64_MAX,
+		.grace = HF_RECOVERY_GRACE_AUTO,
+		.early_end = server->early_end,
+		.notify_timeout_ns = 5 * SECOND,
+		.notify_parallel = server->notify_parallel,
+		.notify_retry_ns = server->notify_retry_ns,
+		.max_clients = server->max_clients,
+	};
+	struct hf_nlm_options nlm = { .loop = loop, .server_name = NAME };
+	struct hf_nsm_options nsm = { .loop = loop, .server_name = NAME };
+	int r = hf_rpc_client_new(&server->client, loop, NULL);
+
+	if (r == 0)
+		r = hf_recovery_new(&server->recovery, &options);
+	if (r < 0)
+		return r;
+	nlm.recovery = nsm.recovery = server->recovery;
+	nlm.client = nsm.client = server->client;
+	nlm.send = send_datagram;
+	nlm.send_user = world;
+	nsm.allow_mon = HF_NSM_ALLOW_EXPORTS;
+	nsm.is_export_client = is_export_client;
+	r = hf_nlm_new(&server->nlm, &nlm);
+	return r == 0 ? hf_nsm_new(&server->nsm, &nsm) : r;
+}
+
+static int make_rpc(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_addr any = { .family = AF_INET };
+	uint16_t port = SERVER_PORT;
+	int r = hf_rpc_server_new(&server->rpc, &hf_rpc_default_limits);
+
+	if (r == 0)
+		r = hf_rpc_server_add_program(server->rpc, &hf_nlm_program, server->nlm);
+	if (r == 0)
+		r = hf_rpc_server_add_program(server->rpc, &hf_nsm_program, server->nsm);
+	if (r == 0)
+		r = hf_rpc_server_add_lane(server->rpc, &server->loop->loop, &server->lane);
+	if (r == 0)
+		r = hf_rpc_server_listen_tcp(server->rpc, &any, &port);
+	if (r == 0)
+		r = hf_rpc_server_listen_udp(server->rpc, &any, &port);
+	return r;
+}
+
+static void observe(struct server *server)
+{
+	memset(&server->observer, 0, sizeof(server->observer));
+	server->observer.fn = check_event;
+	server->observer.wants_locks = true;
+	hf_recovery_observe(server->recovery, &server->observer);
+}
+
+static void begin(struct world *world, void *user)
+{
+	struct server *server = &world->server;
+	int *r = user;
+
+	server->loop = sim_loop_new(world);
+	*r = make_locks(world);
+	if (*r == 0)
+		*r = make_rpc(world);
+	if (*r < 0)
+		return;
+	observe(server);
+	hf_recovery_start(server->recovery);
+	hf_loop_run_deferred(&server->loop->loop);
+}
+
+void server_start(struct world *world)
+{
+	struct server *server = &world->server;
+	uint32_t life = ++server->life;
+	int r = 0;
+
+	server->has_machine = server->is_up = true;
+	server->turn_at = UINT64_MAX;
+	server->started_at = world->now;
+	server->recovery = NULL;
+	server->grace_over = server->grace_by_hand = false;
+	SAY(world, "server  starts, life %u", life);
+	world_note(world, 2, life);
+	server_do(world, begin, &r);
+	if (!server->is_up || server->life != life)
+		return; /* it did not live for long */
+	if (r < 0) {
+		SAY(world, "server  cannot start: %s", strerror(-r));
+		vanish(world, false);
+		disk_crash(world, false);
+		start_later(world, TRY_AGAIN);
+		return;
+	}
+	check_started(world);
+	look_again(world);
+	check_turn(world);
+}
+
+static void on_start(struct hf_timer *timer)
+{
+	server_start(hf_container_of(timer, struct world, server.start_timer));
+}
+
+void server_init(struct world *world)
+{
+	world->server.turn_at = UINT64_MAX;
+	world->server.has_machine = true;
+	world->server.is_complete = true;
+	world_timer(world, &world->server.start_timer, on_start);
+}
+
+/* An end in order */
+
+static void take_down(struct world *world, void *user)
+{
+	struct server *server = &world->server;
+
+	hf_nsm_free(server->nsm);
+	hf_nlm_free(server->nlm);
+	hf_rpc_server_free(server->rpc);
+	hf_link_remove(&server->observer.link);
+	hf_recovery_free(user);
+	hf_rpc_client_free(server->client);
+	hf_loop_free(&server->loop->loop);
+}
+
+/* For the time in between @recovery is not in its place. */
+static void on_stopped(void *user)
+{
+	struct world *world = user;
+
+	world->server.recovery = NULL;
+}
+
+static void begin_stop(struct world *world, void *user)
+{
+	struct server *server = &world->server;
+
+	hf_rpc_lane_close(server->lane);
+	hf_recovery_stop(server->recovery, on_stopped, world);
+}
+
+static void finish_stop(struct world *world)
+{
+	struct server *server = &world->server;
+	struct rng *rng = &world->server_rng;
+
+	SAY(world, "server  stopped in order");
+	world->counts->clean_stops++;
+	server_do(world, take_down, server->stopping);
+	if (!server->is_up)
+		return; /* killed at the last moment */
+	vanish(world, false);
+	disk_crash(world, false);
+	if (server->durability == HF_STORE_NONE)
+		server->is_complete = false;
+	start_later(world, rng_between(rng, 100 * MS, 5 * SECOND));
+}
+
+void server_stop(struct world *world)
+{
+	struct server *server = &world->server;
+
+	if (!server->is_up || server->is_stopping)
+		return;
+	SAY(world, "server  is told to stop");
+	world_note(world, 3, server->life);
+	server->is_stopping = true;
+	server->stopping = server->recovery;
+	server_do(world, begin_stop, NULL);
+	look_again(world);
+}

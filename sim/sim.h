@@ -1,0 +1,611 @@
+/*
+ * The simulated world: one server, the product's own code, among clients, a
+ * network, a disk and bad luck, all decided by one number.
+ *
+ *	arena.c    memory that dies with the process     rng.h     chance
+ *	world.c    time, the order of events, the trace
+ *	loop.c     the loop backend: what the server's code stands on
+ *	net.c      datagrams and what happens to them     stream.c  connections
+ *	disk.c     the store backend: what a crash leaves
+ *	server.c   the server's life and death
+ *	plan.c     what goes wrong, and when
+ *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
+ *	process.c  programs that lock                     reclaim.c after our restart
+ *	rogue.c    one who means harm
+ *	tap.c      what leaves the server, looked at as it leaves
+ *	check.c    what must be true, after every step    rest.c    and at the end
+ *	run.c      one schedule                           main.c    many of them
+ */
+#pragma once
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/list.h"
+#include "lock/lock.h"
+#include "loop/backend.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+#include "recovery/recovery.h"
+#include "rng.h"
+#include "store/state.h"
+
+#define MAX_HOSTS  5
+#define MAX_PROCS  3
+#define MAX_FILES  3
+#define N_UNITS    8   /* of a file: whatever is locked is some of these, side by side */
+#define UNIT_BYTES 100 /* the last one goes to the end of the file */
+#define MAX_FAULTS 40
+#define N_SLOTS    64 /* addresses that hosts ever have */
+#define HANDLE_LEN 32
+
+#define SERVER_PORT 2049
+#define MS          HF_NS_PER_MS
+#define SECOND      HF_NS_PER_S
+
+struct world;
+struct host;
+struct conn;
+struct sock;
+
+/* What can be left out of a schedule to make it smaller. */
+enum {
+	OMIT_LOSS = 1 << 0,
+	OMIT_DOUBLES = 1 << 1,
+	OMIT_DELAYS = 1 << 2,
+	OMIT_ROGUE = 1 << 3,
+	OMIT_SLOW_DISK = 1 << 4,
+	OMIT_LATENCY = 1 << 5,
+	OMIT_HOST_0 = 1 << 8, /* and so on for the others */
+};
+
+struct sim_options {
+	uint64_t seed;
+	uint32_t omit;
+	uint64_t omit_faults; /* by index */
+	uint32_t n_steps;     /* of the troubled part, at most; 0: as the seed has it */
+	bool is_verbose;
+};
+
+struct sim_counts {
+	uint64_t schedules;
+	uint64_t virtual_ns;
+	uint64_t steps; /* turns of the server and events outside */
+	uint64_t turns;
+	uint64_t calls; /* of clients */
+	uint64_t granted;
+	uint64_t reclaimed;
+	uint64_t callbacks;      /* GRANTED that a client took */
+	uint64_t daemon_crashes; /* of which in the middle of a turn: */
+	uint64_t amid_crashes;
+	uint64_t machine_crashes;
+	uint64_t clean_stops;
+	uint64_t host_crashes;
+	uint64_t partitions;
+	uint64_t store_failures;
+	uint64_t datagrams, lost, doubled;
+	uint64_t forgeries; /* of the rogue */
+	uint64_t forfeits;  /* locks that a client had no chance to reclaim in time */
+	uint64_t stale_grants;
+	uint64_t violations;
+};
+
+struct sim_result {
+	uint64_t digest;
+	bool has_failed;
+	char rule[8];
+	char what[400];
+	uint64_t n_faults; /* that there were */
+	uint32_t n_steps;
+	uint32_t n_hosts;
+	struct sim_counts counts;
+};
+
+/* Some units of a file. */
+struct span {
+	uint8_t file;
+	uint8_t first;
+	uint8_t last;
+	uint8_t mode; /* enum hf_lock_mode */
+};
+
+/* DISK */
+#define DISK_RECORDS 256
+#define DISK_BYTES   256
+
+struct disk_record {
+	uint8_t type; /* enum hf_record_type */
+	uint16_t len;
+	uint8_t bytes[DISK_BYTES];
+};
+
+struct disk_view {
+	bool has_state;
+	struct hf_store_state state;
+	uint32_t n;
+	struct disk_record records[DISK_RECORDS];
+};
+
+struct disk_write {
+	struct hf_store_batch *batch; /* of the process that wrote it; NULL: none under way */
+	struct world *world;
+	struct hf_timer timer;
+	uint8_t *bytes;
+	uint32_t len;
+	int kind;
+	int result;
+	bool is_applied;
+	bool is_over;
+};
+
+#define MAX_UNSYNCED 128
+
+struct disk {
+	struct disk_view cached; /* survives the process */
+	struct disk_view synced; /* survives the machine */
+	struct disk_write writes[3];
+	struct hf_store *recovering;
+	struct hf_timer recover_timer;
+	bool is_recovered;
+	uint8_t *unsynced[MAX_UNSYNCED]; /* batches in the cache only */
+	uint32_t unsynced_len[MAX_UNSYNCED];
+	uint32_t n_unsynced;
+	uint64_t fails_until;
+	uint64_t slow_until;
+};
+
+/* SERVER */
+struct sim_loop {
+	struct hf_loop loop; /* first */
+	struct world *world;
+};
+
+enum crash_kind {
+	CRASH_NONE,
+	CRASH_DAEMON,
+	CRASH_MACHINE,
+};
+
+struct server {
+	struct sim_loop *loop;
+	struct hf_rpc_client *client;
+	struct hf_recovery *recovery; /* NULL: it has stopped in order */
+	struct hf_recovery *stopping;
+	struct hf_nlm *nlm;
+	struct hf_nsm *nsm;
+	struct hf_rpc_server *rpc;
+	struct hf_rpc_lane *lane;
+	struct hf_recovery_observer observer;
+
+	bool is_up;        /* the process runs */
+	bool has_machine;  /* it has power */
+	bool is_running;   /* its code is on the stack */
+	bool is_stopping;  /* in order */
+	jmp_buf death;     /* where to go from the middle of a turn */
+	uint32_t crash_in; /* this many operations from now; 0: not armed */
+	enum crash_kind kind;
+	uint64_t turn_at; /* when it will look; UINT64_MAX: it sleeps */
+	uint32_t life;
+	uint32_t boot;
+	uint64_t started_at;
+	int32_t state; /* the last one seen */
+	struct hf_timer start_timer;
+	bool grace_is_on;
+	bool grace_began; /* in this life */
+	bool grace_over;  /* just now */
+	bool grace_by_hand;
+	bool is_complete; /* what it has loaded is all that was held */
+
+	/* As configured, for all its lives */
+	int durability;
+	uint64_t window_ns;
+	uint64_t notify_retry_ns;
+	size_t notify_parallel;
+	size_t max_clients;
+	bool early_end;
+};
+
+/* HOSTS */
+enum flavour {
+	LINUX_TCP, /* synchronous calls, polls, both kinds of call-back */
+	LINUX_UDP,
+	BSD, /* _MSG and _RES by UDP */
+};
+
+enum awakening { /* how a host says that it was restarted */
+	BY_NOTIFY,
+	BY_FREE_ALL,
+	BY_STATE, /* only by the state number of its next LOCK */
+};
+
+enum call_kind {
+	CALL_LOCK,
+	CALL_UNLOCK,
+	CALL_CANCEL,
+	CALL_TEST,
+	CALL_RECLAIM,
+	CALL_SHARE,
+	CALL_UNSHARE,
+	CALL_NOTIFY,   /* SM_NOTIFY */
+	CALL_FREE_ALL, /* likewise */
+	CALL_RES,      /* GRANTED_RES: nobody waits for its answer */
+};
+
+#define MAX_MESSAGE 512
+
+struct call {
+	struct hf_link link; /* of host->calls */
+	struct hf_timer timer;
+	struct host *host;
+	struct proc *proc; /* or NULL */
+	enum call_kind kind;
+	struct span span;
+	bool blocks;
+	bool by_tcp;
+	bool is_sent; /* on the connection that there is */
+	uint32_t xid;
+	uint64_t cookie;
+	int32_t server_state; /* as the client knew it */
+	uint32_t server_life; /* as it was */
+	uint32_t tries;
+	uint64_t gap;
+	uint16_t len;
+	uint8_t bytes[MAX_MESSAGE];
+};
+
+enum phase {
+	IDLE,
+	LOCKING, /* the LOCK is under way */
+	WAITING, /* BLOCKED: the call-back, or the next poll */
+	CANCELLING,
+	UNLOCKING,
+	TESTING,
+	SHARING,
+	PAUSING, /* told of a grace period */
+	DONE,
+};
+
+struct proc {
+	struct host *host;
+	struct hf_timer timer;
+	uint32_t svid;
+	enum phase phase;
+	struct span span; /* what it is about */
+	bool blocks;
+	bool wants_out;       /* to unlock everything before it goes on */
+	uint64_t waits_since; /* its first LOCK for this was sent then */
+	struct call *call;    /* under way, or NULL */
+	uint8_t downgraded[N_UNITS];
+	uint8_t files_touched;
+	/* What it was told that it has, by unit. */
+	uint8_t has[MAX_FILES][N_UNITS];
+	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
+	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
+	uint8_t share_access[MAX_FILES], share_deny[MAX_FILES], share_has[MAX_FILES];
+	uint8_t share_firm[MAX_FILES];
+};
+
+struct host {
+	struct world *world;
+	struct rng rng;
+	uint32_t index;
+	uint32_t slot; /* its address */
+	bool is_up;
+	uint32_t life;
+	char name[24];
+	char old_name[24]; /* "": none */
+	struct hf_addr addr;
+	struct hf_addr server;
+	enum flavour flavour;
+	enum awakening awakening;
+	uint32_t version; /* of NLM */
+	int32_t state;
+	bool hides_state; /* sends 0 */
+	bool has_udp, has_tcp;
+	uint16_t lockd_port, statd_port;
+	bool cut_in, cut_out; /* to and from the server */
+	struct hf_timer boot_timer;
+	struct hf_timer cut_timer;
+	struct hf_list calls;
+	struct conn *conn;
+	struct hf_timer connect_timer;
+	int32_t server_state; /* that its statd has heard of */
+	uint64_t heard_at;
+	bool is_reclaiming;
+	uint32_t reclaim_at; /* how far it has come */
+	struct hf_timer reclaim_timer;
+	uint32_t told_life;  /* the server has acknowledged that this life began */
+	uint32_t n_evidence; /* messages that say so and are under way */
+	struct proc procs[MAX_PROCS];
+	uint32_t n_procs;
+};
+
+/* FAULTS */
+enum fault_kind {
+	FAULT_DAEMON,
+	FAULT_MACHINE,
+	FAULT_RESTART, /* in order */
+	FAULT_CUT,
+	FAULT_HOST,
+	FAULT_HOST_MOVES, /* crashes, and has another address afterwards */
+	FAULT_STORE,
+	FAULT_SLOW,
+	FAULT_RESET,
+	FAULT_RENAME,
+	FAULT_GRACE_END,
+	FAULT_NOTIFY,
+	FAULT_ROGUE,
+	N_FAULT_KINDS,
+};
+
+struct fault {
+	enum fault_kind kind;
+	struct hf_timer timer;
+	struct world *world;
+	uint32_t index;
+	uint32_t host;
+	uint64_t at;
+	uint64_t lasts;
+	uint32_t number; /* as the kind has it */
+};
+
+struct knobs {
+	unsigned int loss, doubles, slow; /* in a thousand */
+	uint64_t longest_ns;              /* delay of a slow datagram */
+	unsigned int lazy;                /* server's turns that come late */
+	unsigned int fail;                /* single writes */
+	uint64_t think_ns;
+	uint64_t trouble_ns; /* how long */
+	bool has_rogue;
+};
+
+struct capture {
+	struct hf_addr from, to;
+	uint64_t at;
+	uint32_t server_life;
+	uint16_t len;
+	uint8_t bytes[MAX_MESSAGE];
+};
+
+#define N_CAPTURES 32
+
+struct world {
+	struct sim_options options;
+	struct sim_counts *counts;
+	struct rng net_rng, disk_rng, plan_rng, server_rng, rogue_rng;
+	struct hf_loop outside; /* clock and timers of everything but the server */
+	uint64_t now;
+	uint64_t digest;
+	uint32_t n_steps;
+	struct knobs knobs;
+	struct server server;
+	struct disk disk;
+	struct hf_list socks;
+	struct hf_list conns;
+	struct host hosts[MAX_HOSTS];
+	uint32_t n_hosts;
+	uint32_t n_files;
+	struct host *by_slot[N_SLOTS];
+	uint32_t n_slots;
+	struct hf_addr server_addrs[2];
+	uint32_t next_xid;
+	uint16_t next_port;
+	struct fault faults[MAX_FAULTS];
+	uint32_t n_faults;
+	struct capture captures[N_CAPTURES];
+	uint32_t n_captures;
+	uint32_t n_trouble; /* steps until nothing went wrong any more */
+	bool is_calm;       /* nothing goes wrong any more */
+	bool is_ending;
+	bool has_failed;
+	char rule[8];
+	char what[400];
+};
+
+/* WORLD (world.c) */
+void world_note(struct world *world, uint64_t a, uint64_t b); /* into the digest */
+void world_note_bytes(struct world *world, const void *data, size_t len);
+void world_say(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world_fail(struct world *world, const char *rule, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void world_timer(struct world *world, struct hf_timer *timer, void (*fn)(struct hf_timer *timer));
+void world_step(struct world *world); /* the next thing that happens */
+static inline bool omits(const struct world *world, uint32_t what)
+{
+	return (world->options.omit & what) != 0;
+}
+/* Whatever is printed when nobody reads it costs time: */
+#define SAY(world, ...)                                \
+	do {                                           \
+		if ((world)->options.is_verbose)       \
+			world_say(world, __VA_ARGS__); \
+	} while (0)
+
+/* LOOP (loop.c) */
+struct sim_loop *sim_loop_new(struct world *world);
+bool sim_loop_has_work(struct world *world); /* is a socket ready? */
+void sim_loop_turn(struct world *world);
+
+/* SOCKETS, as loop.c and net.c see them */
+enum sock_kind {
+	SOCK_LISTENER,
+	SOCK_BYTES,
+	SOCK_DATAGRAMS,
+};
+
+struct sock {
+	struct hf_socket socket; /* first */
+	struct hf_link link;     /* of world->socks */
+	struct hf_link waiting;  /* of a listener's queue */
+	struct world *world;
+	enum sock_kind kind;
+	bool is_closed;
+	struct hf_addr local;
+	struct conn *conn;
+	struct hf_list queue; /* LISTENER: socks; DATAGRAMS: packets */
+};
+
+struct sock *sock_new(struct world *world, enum sock_kind kind, const struct hf_addr *local);
+struct sock *sock_find(struct world *world, enum sock_kind kind, const struct hf_addr *to);
+void sock_free(struct sock *sock);
+
+/* NET (net.c) */
+struct packet {
+	struct hf_link link; /* of a socket's queue */
+	struct hf_timer timer;
+	struct world *world;
+	struct hf_addr from, to;
+	uint64_t sent_at;
+	uint32_t server_life;
+	uint16_t len;
+	uint8_t bytes[];
+};
+
+void net_send(struct world *world, const struct hf_addr *from, const struct hf_addr *to, const void *data,
+	      size_t len);
+struct host *net_host(struct world *world, const struct hf_addr *addr);
+bool net_is_server(const struct world *world, const struct hf_addr *addr);
+uint64_t net_delay(struct world *world);
+
+/* STREAMS (stream.c) */
+struct chunk {
+	struct hf_link link;
+	uint64_t sent_at;
+	uint32_t len;
+	uint8_t bytes[];
+};
+
+struct way {
+	struct conn *conn;
+	struct hf_list chunks;
+	struct hf_timer timer; /* runs while there are chunks */
+	bool has_end;          /* after them */
+	uint32_t tries;
+};
+
+#define STREAM_ROOM 16384
+
+struct conn {
+	struct hf_link link;
+	struct world *world;
+	struct host *host;
+	uint32_t host_life;
+	uint32_t machine; /* the server's boot */
+	struct hf_addr server_end, client_end;
+	struct hf_timer timer; /* while it opens */
+	struct way up, down;   /* to the server, to the client */
+	struct sock *sock;     /* the server's end, or NULL */
+	bool has_client;       /* the client's end is there */
+	bool is_open;
+	int error; /* the server's end: -errno */
+	bool is_ended;
+	uint32_t tries;
+	uint32_t in_len, record_len;
+	uint32_t tap_ahead;          /* bytes yet to be written that were looked at */
+	uint8_t in[STREAM_ROOM];     /* arrived at the server */
+	uint8_t record[STREAM_ROOM]; /* arrived at the client */
+};
+
+struct conn *stream_connect(struct world *world, struct host *host, struct sock *sock,
+			    const struct hf_addr *server_end, const struct hf_addr *client_end);
+void stream_send(struct conn *conn, bool to_server, const void *data, size_t len);
+void stream_close(struct conn *conn, bool by_server);
+void stream_reset(struct conn *conn);     /* both ends know */
+void stream_host_died(struct host *host); /* its ends are gone, and nobody is told */
+void stream_server_died(struct world *world, bool is_machine);
+
+/* DISK (disk.c) */
+int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_store_options *options);
+void disk_init(struct world *world);
+void disk_complete(struct world *world); /* inside the server: what is over */
+bool disk_has_completed(const struct world *world);
+void disk_crash(struct world *world, bool is_machine);
+bool disk_has_client(const struct world *world, const char *id);
+/* What the disk knows of this owner, by unit; what a crash of the promised kind leaves. */
+void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
+		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
+const struct disk_view *disk_promised(const struct world *world);
+
+/* SERVER (server.c) */
+void server_init(struct world *world);
+void server_start(struct world *world);
+void server_turn(struct world *world);
+void server_wake(struct world *world); /* there is something for it to look at */
+void server_tick(struct world *world); /* one operation: may not return */
+void server_crash(struct world *world, enum crash_kind kind);
+void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations);
+void server_stop(struct world *world);
+uint64_t server_next(struct world *world); /* when it will do something */
+/* Calls @fn as the server's own code. */
+void server_do(struct world *world, void (*fn)(struct world *world, void *user), void *user);
+
+/* PLAN (plan.c) */
+void plan_make(struct world *world);
+void plan_stop(struct world *world); /* what is still to come does not */
+
+/* HOST (host.c) */
+void host_init(struct world *world, uint32_t index);
+void host_die(struct host *host, bool moves, uint64_t downtime_ns);
+void host_rename(struct host *host);
+void host_set_cut(struct host *host, bool in, bool out, uint64_t lasts_ns);
+bool host_listens(const struct host *host, uint16_t port, bool by_tcp);
+/* A message came, by datagram or on @conn. */
+void host_message(struct host *host, const struct hf_addr *from, uint16_t port, struct conn *conn,
+		  const uint8_t *data, size_t len, uint64_t sent_at);
+void host_connected(struct host *host);
+void host_disconnected(struct host *host, struct conn *conn);
+void host_announce(struct host *host); /* says that it was restarted */
+
+/* TALK (talk.c) */
+struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind, const struct span *span,
+		       bool blocks);
+void talk_share(struct proc *proc, bool shares, uint8_t file, uint8_t access, uint8_t deny, bool reclaim);
+void talk_granted_res(struct host *host, const uint8_t *cookie, uint32_t cookie_len, uint32_t stat);
+void talk_drop(struct call *call);
+void talk_resend_all(struct host *host); /* the connection is new */
+struct call *talk_find_xid(struct host *host, uint32_t xid);
+struct call *talk_find_cookie(struct host *host, uint64_t cookie);
+void talk_handle(uint8_t handle[HANDLE_LEN], uint8_t file);
+uint64_t span_offset(const struct span *span);
+uint64_t span_len(const struct span *span);
+
+/* PROCESS (process.c) */
+void proc_init(struct proc *proc, struct host *host, uint32_t number);
+void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
+/* A call-back; what to answer. */
+uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at);
+void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
+bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span);
+void proc_nudge(struct proc *proc); /* it may go on */
+bool proc_is_at_rest(const struct proc *proc);
+
+/* RECLAIM (reclaim.c) */
+void reclaim_begin(struct host *host, int32_t state);
+void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
+void reclaim_init(struct host *host);
+
+/* ROGUE (rogue.c) */
+void rogue_capture(struct world *world, const struct packet *packet);
+void rogue_act(struct world *world, uint32_t n);
+
+/* TAP (tap.c) */
+void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *data, size_t len);
+void tap_stream(struct conn *conn, const uint8_t *data, size_t len);
+
+/* CHECK (check.c) */
+void check_turn(struct world *world); /* after a turn of the server */
+void check_started(struct world *world);
+void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event);
+/* What the server has for an owner, by unit. */
+void check_read_table(struct world *world, const struct host *host, uint32_t svid,
+		      uint8_t has[MAX_FILES][N_UNITS]);
+bool span_of_range(struct span *span, struct hf_range range);
+
+/* REST (rest.c) */
+void rest_run(struct world *world);
+
+/* RUN (run.c) */
+void sim_run(const struct sim_options *options, struct sim_result *result);

@@ -1,0 +1,352 @@
+/*
+ * Connections: bytes in order, or an end. A partition only delays them, as the
+ * kernels send again; an end that is gone, with its host or its process, is
+ * noticed when something is sent to it; until then the other end is half open.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "arena.h"
+#include "sim.h"
+
+#define AGAIN_NS  (1 * SECOND) /* until something is sent again that did not get through */
+#define MAX_TRIES 40
+
+static void on_way(struct hf_timer *timer);
+static void on_opening(struct hf_timer *timer);
+
+static void way_init(struct way *way, struct conn *conn)
+{
+	way->conn = conn;
+	hf_list_init(&way->chunks);
+	world_timer(conn->world, &way->timer, on_way);
+}
+
+static void way_clear(struct way *way)
+{
+	struct hf_link *link;
+
+	hf_timer_stop(&way->timer);
+	while ((link = hf_list_pop_front(&way->chunks)))
+		sim_free(hf_list_entry(link, struct chunk, link));
+	way->has_end = false;
+}
+
+/* Gone when neither end is there. */
+static void release(struct conn *conn)
+{
+	if (conn->sock || conn->has_client)
+		return;
+	way_clear(&conn->up);
+	way_clear(&conn->down);
+	hf_timer_stop(&conn->timer);
+	hf_link_remove(&conn->link);
+	sim_free(conn);
+}
+
+/* The ends learn of it */
+
+static void server_learns(struct conn *conn, int error)
+{
+	conn->error = error;
+	way_clear(&conn->down);
+	server_wake(conn->world);
+}
+
+static void client_learns(struct conn *conn)
+{
+	struct host *host = conn->host;
+
+	if (!conn->has_client)
+		return;
+	conn->has_client = false;
+	way_clear(&conn->up);
+	host_disconnected(host, conn);
+}
+
+void stream_reset(struct conn *conn)
+{
+	if (conn->sock)
+		server_learns(conn, -ECONNRESET);
+	client_learns(conn);
+	release(conn);
+}
+
+/* Opening */
+
+struct conn *stream_connect(struct world *world, struct host *host, struct sock *sock,
+			    const struct hf_addr *server_end, const struct hf_addr *client_end)
+{
+	struct conn *conn = sim_alloc(sizeof(*conn));
+
+	conn->world = world;
+	conn->host = host;
+	conn->host_life = host ? host->life : 0;
+	conn->machine = world->server.boot;
+	conn->server_end = *server_end;
+	conn->client_end = *client_end;
+	conn->sock = sock;
+	conn->has_client = !sock;
+	way_init(&conn->up, conn);
+	way_init(&conn->down, conn);
+	hf_list_push_back(&world->conns, &conn->link);
+	world_timer(world, &conn->timer, on_opening);
+	hf_timer_start(&conn->timer, net_delay(world));
+	return conn;
+}
+
+static bool is_cut(const struct conn *conn)
+{
+	return !conn->host || conn->host->cut_in || conn->host->cut_out;
+}
+
+static void open_by_server(struct conn *conn)
+{
+	struct host *host = conn->host;
+
+	if (is_cut(conn) || !host->is_up) {
+		if (++conn->tries < MAX_TRIES)
+			hf_timer_start(&conn->timer, AGAIN_NS);
+		else
+			server_learns(conn, -ETIMEDOUT);
+		return;
+	}
+	conn->host_life = host->life;
+	if (!host_listens(host, conn->client_end.port, true)) {
+		server_learns(conn, -ECONNREFUSED);
+		return;
+	}
+	conn->is_open = conn->has_client = true;
+	server_wake(conn->world);
+}
+
+static void open_by_client(struct conn *conn)
+{
+	struct world *world = conn->world;
+	struct sock *listener;
+
+	if (is_cut(conn) || !world->server.has_machine) {
+		if (++conn->tries < MAX_TRIES) {
+			hf_timer_start(&conn->timer, AGAIN_NS);
+			return;
+		}
+		client_learns(conn);
+		release(conn);
+		return;
+	}
+	listener = world->server.is_up ? sock_find(world, SOCK_LISTENER, &conn->server_end) : NULL;
+	if (!listener) {
+		client_learns(conn);
+		release(conn);
+		return;
+	}
+	conn->machine = world->server.boot;
+	conn->sock = sock_new(world, SOCK_BYTES, &conn->server_end);
+	conn->sock->conn = conn;
+	conn->is_open = true;
+	hf_list_push_back(&listener->queue, &conn->sock->waiting);
+	server_wake(world);
+	host_connected(conn->host);
+}
+
+static void on_opening(struct hf_timer *timer)
+{
+	struct conn *conn = hf_container_of(timer, struct conn, timer);
+
+	if (conn->sock)
+		open_by_server(conn);
+	else
+		open_by_client(conn);
+}
+
+/* Bytes */
+
+static void queue_chunk(struct way *way, const void *data, size_t len)
+{
+	struct chunk *chunk = sim_alloc(sizeof(*chunk) + len);
+
+	chunk->sent_at = way->conn->world->now;
+	chunk->len = (uint32_t)len;
+	memcpy(chunk->bytes, data, len);
+	hf_list_push_back(&way->chunks, &chunk->link);
+	if (!hf_timer_is_running(&way->timer))
+		hf_timer_start(&way->timer, net_delay(way->conn->world));
+}
+
+void stream_send(struct conn *conn, bool to_server, const void *data, size_t len)
+{
+	queue_chunk(to_server ? &conn->up : &conn->down, data, len);
+}
+
+static void take_at_server(struct conn *conn, const struct chunk *chunk)
+{
+	if (conn->in_len + chunk->len > sizeof(conn->in))
+		return; /* far more than any of our clients ever has under way */
+	memcpy(conn->in + conn->in_len, chunk->bytes, chunk->len);
+	conn->in_len += chunk->len;
+	world_note_bytes(conn->world, chunk->bytes, chunk->len);
+	server_wake(conn->world);
+}
+
+/* Whole records, of one fragment each, as the server makes them. */
+static void take_at_client(struct conn *conn, const struct chunk *chunk)
+{
+	uint32_t len;
+
+	if (conn->record_len + chunk->len > sizeof(conn->record))
+		return;
+	memcpy(conn->record + conn->record_len, chunk->bytes, chunk->len);
+	conn->record_len += chunk->len;
+	world_note_bytes(conn->world, chunk->bytes, chunk->len);
+	while (conn->has_client && conn->record_len >= 4) {
+		uint8_t record[STREAM_ROOM];
+
+		len = (uint32_t)(conn->record[0] & 0x7f) << 24 | (uint32_t)conn->record[1] << 16 |
+		      (uint32_t)conn->record[2] << 8 | conn->record[3];
+		if (conn->record_len < 4 + len)
+			break;
+		memcpy(record, conn->record + 4, len);
+		conn->record_len -= 4 + len;
+		memmove(conn->record, conn->record + 4 + len, conn->record_len);
+		host_message(conn->host, &conn->server_end, conn->client_end.port, conn, record, len,
+			     chunk->sent_at);
+	}
+}
+
+static bool is_other_end_there(const struct way *way)
+{
+	const struct conn *conn = way->conn;
+
+	if (way == &conn->up)
+		return conn->sock != NULL;
+	return conn->has_client && conn->host->is_up && conn->host->life == conn->host_life;
+}
+
+/* Nobody is there any more, and the other kernel, if there is one, says so. */
+static void refuse(struct way *way)
+{
+	struct conn *conn = way->conn;
+
+	if (way == &conn->up) {
+		client_learns(conn);
+	} else {
+		conn->has_client = false;
+		server_learns(conn, -ECONNRESET);
+	}
+	release(conn);
+}
+
+static void end_way(struct way *way)
+{
+	struct conn *conn = way->conn;
+
+	if (way == &conn->up) {
+		conn->is_ended = true;
+		server_wake(conn->world);
+	} else {
+		client_learns(conn);
+		release(conn);
+	}
+}
+
+static bool is_blocked(const struct way *way)
+{
+	const struct conn *conn = way->conn;
+
+	if (way == &conn->up)
+		return conn->host->cut_in || !conn->world->server.has_machine;
+	return conn->host->cut_out || !conn->host->is_up;
+}
+
+static void on_way(struct hf_timer *timer)
+{
+	struct way *way = hf_container_of(timer, struct way, timer);
+	struct conn *conn = way->conn;
+	struct hf_link *link;
+	struct chunk *chunk;
+
+	if (is_blocked(way)) {
+		if (++way->tries < MAX_TRIES)
+			hf_timer_start(timer, AGAIN_NS);
+		else
+			stream_reset(conn);
+		return;
+	}
+	way->tries = 0;
+	if (!is_other_end_there(way)) {
+		refuse(way);
+		return;
+	}
+	link = hf_list_pop_front(&way->chunks);
+	if (!link) {
+		if (way->has_end)
+			end_way(way);
+		return;
+	}
+	if (!hf_list_is_empty(&way->chunks) || way->has_end)
+		hf_timer_start(timer, net_delay(conn->world));
+	chunk = hf_list_entry(link, struct chunk, link);
+	if (way == &conn->up)
+		take_at_server(conn, chunk);
+	else
+		take_at_client(conn, chunk);
+	sim_free(chunk);
+	/* @conn may be gone here */
+}
+
+/* Ends */
+
+void stream_close(struct conn *conn, bool by_server)
+{
+	struct way *way = by_server ? &conn->down : &conn->up;
+	bool is_other_there = by_server ? conn->has_client : conn->sock != NULL;
+
+	if (by_server) {
+		conn->sock = NULL;
+		hf_timer_stop(&conn->timer);
+	} else {
+		conn->has_client = false;
+	}
+	if (is_other_there && conn->is_open) {
+		way->has_end = true;
+		if (!hf_timer_is_running(&way->timer))
+			hf_timer_start(&way->timer, net_delay(conn->world));
+	} else {
+		release(conn);
+	}
+}
+
+void stream_host_died(struct host *host)
+{
+	hf_list_for_each_safe(link, &host->world->conns) {
+		struct conn *conn = hf_list_entry(link, struct conn, link);
+
+		if (conn->host != host || !conn->has_client)
+			continue;
+		conn->has_client = false;
+		way_clear(&conn->up);
+		release(conn);
+	}
+	host->conn = NULL;
+}
+
+/* A process that dies has its connections closed by its kernel; a machine that dies says nothing. */
+void stream_server_died(struct world *world, bool is_machine)
+{
+	hf_list_for_each_safe(link, &world->conns) {
+		struct conn *conn = hf_list_entry(link, struct conn, link);
+
+		if (!conn->sock)
+			continue;
+		conn->sock = NULL;
+		hf_timer_stop(&conn->timer);
+		if (is_machine || !conn->is_open) {
+			way_clear(&conn->down);
+			release(conn);
+			continue;
+		}
+		conn->down.has_end = true;
+		if (!hf_timer_is_running(&conn->down.timer))
+			hf_timer_start(&conn->down.timer, net_delay(world));
+	}
+}

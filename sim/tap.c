@@ -1,0 +1,175 @@
+/*
+ * What leaves the server, looked at as it leaves: nobody is told anything that a
+ * crash in this very moment would make untrue.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/nlm/wire.h"
+#include "rpc/xdr.h"
+#include "sim.h"
+
+/* I2 */
+static void check_registered(struct world *world, const struct host *host, const char *what)
+{
+	char id[96], old_id[96], text[HF_ADDR_TEXT];
+
+	hf_addr_format(&host->addr, text, sizeof(text));
+	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
+	snprintf(old_id, sizeof(old_id), "nlm:%s:%s", text, host->old_name);
+	if (!disk_has_client(world, id) && !disk_has_client(world, old_id))
+		world_fail(world, "I2", "host %u is told %s, and its registration is not stored", host->index,
+			   what);
+}
+
+/* I3: it would be there after a crash. */
+static void check_stored(struct world *world, const struct host *host, uint32_t svid, const struct span *span,
+			 const char *what)
+{
+	uint8_t has[MAX_FILES][N_UNITS];
+
+	if (world->server.durability == HF_STORE_NONE)
+		return;
+	disk_read_locks(world, disk_promised(world), host, svid, has);
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (has[span->file][unit] < span->mode)
+			world_fail(world, "I3",
+				   "%u of host %u is told %s for file %u, %u-%u, which is not stored", svid,
+				   host->index, what, span->file, span->first, span->last);
+}
+
+static void look_at_answer(struct world *world, struct host *host, const struct call *call, uint32_t stat)
+{
+	bool is_lock = call->kind == CALL_LOCK || call->kind == CALL_RECLAIM;
+
+	if (!is_lock || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
+		return;
+	if (call->kind == CALL_LOCK && call->server_state != host->server_state)
+		return; /* it has reclaimed what it had since, and will not take this for an answer */
+	check_registered(world, host, stat == HF_NLM_BLOCKED ? "BLOCKED" : "GRANTED");
+	if (stat == HF_NLM_BLOCKED)
+		return;
+	check_stored(world, host, call->proc->svid, &call->span, "GRANTED");
+	if (call->kind == CALL_LOCK && world->server.grace_is_on)
+		world_fail(world, "I3", "%u of host %u gets something new in grace", call->proc->svid,
+			   host->index);
+}
+
+static void look_at_reply(struct world *world, struct host *host, uint32_t xid, struct hf_xdr_in *in)
+{
+	const struct call *call = talk_find_xid(host, xid);
+	uint32_t stat;
+
+	if (!call || !call->proc || (host->flavour == BSD && call->kind <= CALL_TEST))
+		return;
+	hf_xdr_get_u32(in);
+	hf_xdr_get_u32(in);
+	hf_xdr_get_opaque(in, 400);
+	hf_xdr_get_u32(in);
+	hf_xdr_get_opaque(in, 1024);
+	stat = hf_xdr_get_u32(in);
+	if (hf_xdr_in_is_ok(in))
+		look_at_answer(world, host, call, stat);
+}
+
+static void look_at_granted(struct world *world, struct host *host, uint32_t version, struct hf_xdr_in *in)
+{
+	uint8_t has[MAX_FILES][N_UNITS];
+	struct hf_bytes handle;
+	struct span span = { 0 };
+	struct hf_range range;
+	uint64_t offset, len;
+	uint32_t svid;
+
+	hf_xdr_get_opaque(in, 1024);
+	span.mode = hf_xdr_get_bool(in) ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+	hf_xdr_get_opaque(in, 1024);
+	handle = hf_xdr_get_opaque(in, 64);
+	hf_xdr_get_opaque(in, 1024);
+	svid = hf_xdr_get_u32(in);
+	offset = version == 4 ? hf_xdr_get_u64(in) : hf_xdr_get_u32(in);
+	len = version == 4 ? hf_xdr_get_u64(in) : hf_xdr_get_u32(in);
+	if (!hf_xdr_in_is_ok(in) || hf_range_from_offset_len(&range, offset, len) ||
+	    !span_of_range(&span, range))
+		return;
+	span.file = handle.data[0];
+	if (!proc_awaits(host, svid, &span))
+		return; /* it is dead, and nobody knows; or it has it already, and its answer was lost */
+	check_registered(world, host, "GRANTED by call-back");
+	check_stored(world, host, svid, &span, "GRANTED by call-back");
+	check_read_table(world, host, svid, has);
+	for (int unit = span.first; unit <= span.last; unit++)
+		if (has[span.file][unit] < span.mode)
+			world_fail(world, "I8", "%u of host %u is called back for what it has not", svid,
+				   host->index);
+}
+
+static void look_at_res(struct world *world, struct host *host, struct hf_xdr_in *in)
+{
+	struct hf_bytes cookie = hf_xdr_get_opaque(in, 1024);
+	const struct call *call = NULL;
+	uint64_t number;
+	uint32_t stat = hf_xdr_get_u32(in);
+
+	if (cookie.len == sizeof(number)) {
+		memcpy(&number, cookie.data, sizeof(number));
+		call = talk_find_cookie(host, number);
+	}
+	if (call && call->proc && hf_xdr_in_is_ok(in))
+		look_at_answer(world, host, call, stat);
+}
+
+static void look_at_call(struct world *world, struct host *host, struct hf_xdr_in *in)
+{
+	uint32_t program, version, procedure;
+
+	hf_xdr_get_u32(in);
+	program = hf_xdr_get_u32(in);
+	version = hf_xdr_get_u32(in);
+	procedure = hf_xdr_get_u32(in);
+	for (int i = 0; i < 2; i++) {
+		hf_xdr_get_u32(in);
+		hf_xdr_get_opaque(in, 400);
+	}
+	if (program != HF_NLM_PROGRAM)
+		return;
+	if (procedure == HF_NLM_GRANTED || procedure == HF_NLM_GRANTED_MSG)
+		look_at_granted(world, host, version, in);
+	else if (procedure == HF_NLM_LOCK_RES)
+		look_at_res(world, host, in);
+}
+
+void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *data, size_t len)
+{
+	struct host *host = net_host(world, to);
+	struct hf_xdr_in in;
+	uint32_t xid;
+
+	if (!host)
+		return;
+	hf_xdr_in_init(&in, data, len);
+	xid = hf_xdr_get_u32(&in);
+	if (hf_xdr_get_u32(&in) == 1)
+		look_at_reply(world, host, xid, &in);
+	else
+		look_at_call(world, host, &in);
+}
+
+/* Records, as the server means to write them; what a short write left over was looked at already. */
+void tap_stream(struct conn *conn, const uint8_t *data, size_t len)
+{
+	size_t at = conn->tap_ahead;
+
+	while (at + 4 <= len) {
+		uint32_t mark, record;
+
+		memcpy(&mark, data + at, 4);
+		record = ntohl(mark) & 0x7fffffffu;
+		at += 4;
+		if (conn->host)
+			tap_datagram(conn->world, &conn->client_end, data + at,
+				     HF_MIN((size_t)record, len - at));
+		at += HF_MIN((size_t)record, len - at);
+	}
+}
