@@ -87,7 +87,7 @@ struct hf_api_status {
 	bool store_is_healthy;
 	uint64_t store_failures;
 	uint64_t uptime_ns;
-	uint64_t grants_told, grants_refused, grants_abandoned, grants_retried;
+	uint64_t grants_told, grants_refused, grants_abandoned, grants_kept, grants_retried;
 };
 
 struct hf_api_block;

@@ -34,6 +34,7 @@ static void look_at_grants(struct hf_api_status *status, const struct hf_nlm *nl
 	status->grants_told = counts.grants_told;
 	status->grants_refused = counts.grants_refused;
 	status->grants_abandoned = counts.grants_abandoned;
+	status->grants_kept = counts.grants_kept;
 	status->grants_retried = counts.grants_retried;
 }
 

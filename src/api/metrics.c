@@ -179,6 +179,7 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "told", status->grants_told);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "refused", status->grants_refused);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "abandoned", status->grants_abandoned);
+	put_label(out, HF_METRIC_NLM_GRANTS, "result", "kept", status->grants_kept);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "retried", status->grants_retried);
 }
 

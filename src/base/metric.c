@@ -39,7 +39,7 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				  "Byte-range locks that are held, those not yet reclaimed included." },
 	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "", "Requests that wait for a lock." },
 	[HF_METRIC_NLM_GRANTS] = { "nlm_grants_total", HF_METRIC_COUNTER,
-				   "result: told, refused, abandoned, retried",
+				   "result: told, refused, abandoned, kept, retried",
 				   "Waiters that got their lock: the client took it, refused it, or could "
 				   "not be "
 				   "told; and tries beyond the first." },

@@ -67,11 +67,13 @@ static void release(struct hf_rpc_pending *pending, bool timed_out)
 static void finish(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
 {
 	struct hf_rpc_client *client = pending->client;
+	struct hf_rpc_result told = *result;
 
+	told.n_sent = pending->exchange.n_sent;
 	release(pending, result->outcome == HF_RPC_OUTCOME_TIMEOUT);
 	pending->is_done = true;
 	client->n_telling++;
-	pending->done(pending->user, result);
+	pending->done(pending->user, &told);
 	client->n_telling--;
 	free(pending);
 }
@@ -159,6 +161,7 @@ static void hand_over(struct hf_rpc_pending *pending)
 	hf_loop_random(pending->client->loop, message, 4); /* the XID, which nobody will answer */
 	pending->send(pending->send_user, &exchange->local, &exchange->remote,
 		      hf_bytes_of(message, exchange->len));
+	exchange->n_sent++;
 	finish(pending, &result);
 }
 

@@ -83,6 +83,7 @@ struct hf_rpc_exchange {
 	uint64_t gap_ns;
 	int send_error;       /* UDP: of the last try */
 	bool is_reconnecting; /* TCP: its connection broke before */
+	unsigned int n_sent;  /* since it was initialised, however often it was started */
 };
 
 void hf_exchange_init(struct hf_rpc_exchange *exchange, struct hf_rpc_client *client,

@@ -74,6 +74,7 @@ static int note_written(struct hf_rpc_client_connection *connection, size_t n, s
 		size_t size = HF_EXCHANGE_MARK + exchange->len;
 
 		exchange->stage = HF_RPC_STAGE_REPLY;
+		exchange->n_sent++;
 		if (n < size) {
 			hf_list_push_back(&connection->sent, &exchange->link);
 			return keep_rest(connection, exchange, n);

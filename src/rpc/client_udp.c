@@ -176,6 +176,7 @@ static void note_sent(struct hf_rpc_channel *channel, int n)
 			hf_list_entry(hf_list_first(&channel->queue), struct hf_rpc_exchange, link);
 
 		exchange->stage = HF_RPC_STAGE_REPLY;
+		exchange->n_sent++;
 		exchange->send_error = 0;
 		send_again_later(exchange);
 		if (exchange->one_way)

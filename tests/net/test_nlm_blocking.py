@@ -246,6 +246,20 @@ class Blocking(Waiting):
         self.release(held)
         self.c.wait_granted(wanted)
 
+    def test_denied_after_a_lost_answer_does_not_take_the_lock_away(self):
+        """Linux took it the first time; the answer was lost; nobody waits when it is told again, so it says DENIED."""
+        held = self.hold()
+        answers = iter([FakeHost.DEFER, FakeHost.DEFER])
+        self.b.script = lambda heard: next(answers, nlm.S_DENIED)
+        wanted = self.lock_of(self.b, block=True)
+        self.assert_blocked(self.b, wanted, transport="udp")
+        self.waits(self.c)
+        self.release(held)
+        self.b.wait_granted(wanted, count=3)
+        self.assertEqual(self.b.test(self.lock_of(self.b, svid=99)).holder.svid, wanted.svid)
+        self.assert_denied(self.a, self.lock_of(self.a))
+        self.assert_held(wanted, by=wanted.svid)
+
     def test_granted_is_retried_where_lockd_was_not_there(self):
         """lockd is not there at all at first (the port is refused): the turn is not lost."""
         host = self.add_host(lockd=("tcp",))

@@ -97,6 +97,10 @@ class Patience(Play):
         stranger = nlm.Lock(fh=scene.fh, name="stranger", svid=99, oh=b"")
         return self.hosts[0].test(stranger).holder
 
+    @staticmethod
+    def until_given_up(scene):
+        time.sleep(max(0, scene.began + BOUND + SLACK - time.monotonic()))
+
     def test_1_lockd_that_moved_over_udp(self):
         """Nobody answers at the old port: rpcbind is asked again, and the next try arrives."""
         heard = self.moved.host.wait_granted(self.moved.wanted, timeout=TRY + 2 + SLACK)
@@ -117,11 +121,11 @@ class Patience(Play):
         self.assertEqual(self.holder(self.in_grace).svid, 7)
 
     def test_4_silent_lockd_is_told_again_and_then_no_more(self):
-        """One try is 5 s at most, the next one comes soon after; in all 30 s, then the next waiter has it."""
-        self.next[self.silent].grants.wait(1, timeout=BOUND + SLACK)
-        self.assertEqual(self.holder(self.silent).svid, 8)
-        told = self.next[self.silent].grants.items[0].call.when - self.silent.began
-        self.assertGreater(told, BOUND / 2, "given up too early: one lost packet loses the turn")
+        """One try is 5 s at most, the next one comes soon after; in all 30 s. It may have taken the lock, and its
+        answer be lost: so the lock stays its own."""
+        self.until_given_up(self.silent)
+        self.assertEqual(self.holder(self.silent).svid, 7)
+        self.assertEqual(self.next[self.silent].grants.items, [])
         tries = self.silent.tries
         self.assertGreaterEqual(len(tries), 3)
         self.assertLess(tries[0], 1 + SLACK)
@@ -134,21 +138,24 @@ class Patience(Play):
         self.assertEqual({heard.is_msg for heard in self.silent.host.grants.items}, {False, True})
 
     def test_5_granted_msg_without_granted_res_is_told_again(self):
-        self.next[self.silent_msg].grants.wait(1, timeout=BOUND + SLACK)
-        self.assertEqual(self.holder(self.silent_msg).svid, 8)
+        self.until_given_up(self.silent_msg)
+        self.assertEqual(self.holder(self.silent_msg).svid, 7)
         self.assertGreaterEqual(len(self.silent_msg.tries), 2)
 
     def test_6_host_without_rpcbind_is_given_up(self):
+        """It cannot have heard: the next waiter has it."""
         self.next[self.no_rpcbind].grants.wait(1, timeout=BOUND + SLACK)
         self.assertEqual(self.holder(self.no_rpcbind).svid, 8)
+        told = self.next[self.no_rpcbind].grants.items[0].call.when - self.no_rpcbind.began
+        self.assertGreater(told, BOUND / 2, "given up too early: one lost packet loses the turn")
 
     def test_7_who_was_given_up_is_not_dead(self):
         """A failed GRANTED is no evidence of a crash: the poll queues it again, and its other locks are its own."""
-        self.next[self.silent].grants.wait(1, timeout=BOUND + SLACK)
-        host = self.silent.host
+        self.next[self.no_rpcbind].grants.wait(1, timeout=BOUND + SLACK)
+        host = self.no_rpcbind.host
         other = host.lock_of(os.urandom(20), svid=1)
         self.assertEqual(host.lock(other), nlm.S_GRANTED)
-        self.assertEqual(host.lock(self.silent.wanted), nlm.S_BLOCKED)
+        self.assertEqual(host.lock(self.no_rpcbind.wanted), nlm.S_BLOCKED)
         self.assertEqual(host.test(other.but(name="stranger", svid=2)).holder.svid, 1)
 
 

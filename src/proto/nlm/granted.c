@@ -4,9 +4,16 @@
  * The lock is in the table, provisionally, before anybody is told, and stays so
  * until the client has answered. A grant is told at the end of a turn, after the
  * BLOCKED reply it follows has left, and only once it is durable. Each try has
- * its own time; tries go on with growing gaps until grant_give_up_ns, then the
- * lock goes to the next: a client that is still there asks again by itself.
- * Every grant runs for itself, so a silent client delays nobody.
+ * its own time; tries go on with growing gaps until grant_give_up_ns. Then, if none
+ * of them can have reached the client, the lock goes to the next: a client that is
+ * still there asks again by itself. Every grant runs for itself, so a silent client
+ * delays nobody.
+ *
+ * A client that has taken its lock answers GRANTED once, and DENIED from then on,
+ * since nobody waits any more. So where the call left us more than once, a DENIED
+ * may be that to a repetition, and where it left us and nobody answers, the answer
+ * may be lost: in both cases the client may rely on the lock, and keeps it. If it
+ * does not want it, it says so by CANCEL or UNLOCK.
  *
  * A LOCK that came synchronously is told by GRANTED, which is one exchange; a
  * LOCK_MSG by GRANTED_MSG, whose answer is a call to us, GRANTED_RES, known by our
@@ -44,6 +51,7 @@ struct grant {
 	uint64_t cookie;
 	uint64_t began;
 	uint64_t gap_ns;
+	unsigned int n_sent; /* of the tries that are over */
 	struct hf_nlm_way way;
 	bool by_msg;
 	bool is_exclusive;
@@ -99,8 +107,19 @@ static void take_back(struct grant *grant)
 	hf_lock_grant_refuse(grant->nlm->locks, grant->id);
 }
 
+static void keep(struct grant *grant)
+{
+	grant->nlm->counts.grants_kept++;
+	hf_log_info("a waiter may know of its lock or not, and keeps it", "client=%s", grant->client->id);
+	hf_lock_grant_confirm(grant->nlm->locks, grant->id);
+}
+
 static void abandon(struct grant *grant)
 {
+	if (grant->n_sent) {
+		keep(grant);
+		return;
+	}
 	grant->nlm->counts.grants_abandoned++;
 	hf_log_info("a waiter could not be told of its lock, the next one gets it", "client=%s",
 		    grant->client->id);
@@ -133,6 +152,10 @@ static void answer(struct grant *grant, enum hf_nlm_stat stat)
 		retry_later(grant, MOST_GAP); /* it is in a grace of its own */
 		break;
 	default:
+		if (grant->n_sent + (grant->pending != NULL) > 1) {
+			keep(grant);
+			break;
+		}
 		nlm->counts.grants_refused++;
 		take_back(grant);
 		break;
@@ -147,6 +170,7 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	struct hf_nlm_res res;
 
 	grant->pending = NULL;
+	grant->n_sent += result->n_sent;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
 		hf_timer_start(&grant->timer, grant->nlm->options.grant_try_ns); /* for GRANTED_RES */
 		return;

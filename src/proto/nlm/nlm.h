@@ -66,7 +66,8 @@ HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
 struct hf_nlm_counts {
 	uint64_t grants_told;      /* and taken */
 	uint64_t grants_refused;   /* by the client */
-	uint64_t grants_abandoned; /* nobody answered in time */
+	uint64_t grants_abandoned; /* the client could not be reached in time */
+	uint64_t grants_kept;      /* it may have taken it, or not */
 	uint64_t grants_retried;   /* tries beyond the first */
 	size_t grants_in_flight;
 };
