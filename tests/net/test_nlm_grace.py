@@ -121,6 +121,18 @@ class AfterCrash(Play):
             self.assertLess(time.monotonic(), end, what)
             time.sleep(0.01)
 
+    def test_a_host_that_was_renamed_reclaims(self):
+        """DHCP, cloud-init: what it held under its old name is still its own."""
+        lock = self.lock_of(self.a, 0, 10, name="before", svid=31)
+        self.assert_granted(self.a, lock)
+        self.restart()
+        renamed = lock.but(name="after", reclaim=True)
+        self.assert_granted(self.a, renamed)
+        self.assertNotEqual(self.a.lock(renamed.but(svid=32)), nlm.S_GRANTED)
+        self.assertNotEqual(self.b.lock(renamed), nlm.S_GRANTED)
+        self.assertEqual(self.a.unlock(renamed), nlm.S_GRANTED)
+        self.a.free_all("before")
+
     def test_a_lock_is_reclaimed_and_nobody_else_gets_it(self):
         lock = self.lock_of(self.a, 0, 10, state=3)
         self.assert_granted(self.a, lock)

@@ -64,6 +64,8 @@ enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_request *request);
 					*/
 enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again);
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request); /* known or made, seen, its state noted */
+/* The same for a reclaim: whoever was renamed since holds what he held. */
+enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request);
 /* The client who has something of this owner in this file; NULL when nobody has. */
 void hf_nlm_find_holder(struct hf_nlm_request *request);
 /* GRANTED and BLOCKED may only be said to a client who will be told of our restart. */

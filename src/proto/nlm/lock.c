@@ -111,7 +111,7 @@ static void handle_lock(void *service, struct hf_rpc_call *call)
 	if (stat == HF_NLM_GRANTED_STAT && !hf_recovery_can_promise(request.nlm->options.recovery))
 		stat = HF_NLM_DENIED_NOLOCKS;
 	if (stat == HF_NLM_GRANTED_STAT)
-		stat = hf_nlm_get_client(&request);
+		stat = request.args.reclaim ? hf_nlm_get_reclaimer(&request) : hf_nlm_get_client(&request);
 	if (stat == HF_NLM_GRANTED_STAT)
 		serve(&request, hf_rpc_call_header(call)->procedure != HF_NLM_NM_LOCK);
 	else

@@ -109,6 +109,16 @@ static void note_state(struct hf_nlm_request *request)
 		hf_recovery_client_state(request->nlm->options.recovery, client, state);
 }
 
+enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request)
+{
+	hf_nlm_find_holder(request);
+	if (!request->client)
+		return hf_nlm_get_client(request);
+	hf_client_seen(request->client, hf_rpc_call_local(request->call));
+	note_state(request);
+	return HF_NLM_GRANTED_STAT;
+}
+
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
