@@ -356,6 +356,18 @@ class Duplicates(Play):
         exchange(caller, message)
         self.assert_held(lock, by=1)
 
+    def test_udp_duplicate_of_free_all_after_a_new_lock(self):
+        """A client that starts anew frees all and locks; a copy of the first that was delayed frees nothing."""
+        lock = self.lock_of(self.a, name="anew")
+        caller = self.a.caller("udp")
+        message = call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, nlm.Lock(name="anew", state=7).args(nlm.FREE_ALL))
+        self.assert_granted(self.a, lock)
+        exchange(caller, message)
+        self.assert_free(lock)
+        self.assert_granted(self.a, lock, transport="udp")
+        exchange(caller, message)
+        self.assert_held(lock, by=1)
+
     def test_udp_same_xid_for_another_call_is_another_call(self):
         caller = self.a.caller("udp")
         for offset in (0, 10):

@@ -55,7 +55,10 @@ static const struct hf_rpc_proc procs[] = {
 			     .handle = hf_nlm_proc_unshare,
 			     .replay = HF_RPC_REPLAY_ALWAYS },
 	[HF_NLM_NM_LOCK] = { .name = "NM_LOCK", .handle = hf_nlm_proc_lock, .replay = HF_RPC_REPLAY_UDP },
-	[HF_NLM_FREE_ALL] = { .name = "FREE_ALL", .handle = hf_nlm_proc_free_all },
+	/* A copy that comes late must not free what was taken since. */
+	[HF_NLM_FREE_ALL] = { .name = "FREE_ALL",
+			      .handle = hf_nlm_proc_free_all,
+			      .replay = HF_RPC_REPLAY_UDP },
 };
 
 static const struct hf_rpc_version versions[] = {
