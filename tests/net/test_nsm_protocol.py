@@ -238,6 +238,16 @@ class Protocol(Play):
             exchange(self.a.caller("udp"), call_message(NSM, 2, 0, b""))
         self.assertEqual(caught.exception.stat, PROG_MISMATCH)
 
+    def test_second_copy_of_a_notice_that_came_too_early(self):
+        """Nobody knew the host when it was restarted; its first lock, without a state number, outlives the copy."""
+        lock = self.lock_of(self.c, name="early", state=0)
+        self.c.notify(77, name="early")
+        self.assert_granted(self.c, lock)
+        self.c.notify(77, name="early")
+        self.assert_held(lock, by=lock.svid)
+        self.c.notify(79, name="early")
+        self.assert_free(lock)
+
     def test_many_notices_from_nobody(self):
         before = len(self.daemon.log)
         for i in range(500):

@@ -14,12 +14,20 @@
 
 #define HF_NSM_PROTOCOL      "nsm"
 #define HF_NSM_N_STRANGERS   64
+#define HF_NSM_N_EARLY       64
 #define HF_NSM_N_WITNESSED   64
 #define HF_NSM_RESERVED_PORT 1024
 
 /* Somebody whose notice was ignored: one line for him in this time. */
 struct hf_nsm_stranger {
 	struct hf_addr host;
+	uint64_t until;
+};
+
+/* A notice from a host that we knew nothing of. */
+struct hf_nsm_early {
+	struct hf_addr host;
+	int32_t state;
 	uint64_t until;
 };
 
@@ -43,6 +51,8 @@ struct hf_nsm {
 	size_t n_looking_up;
 	struct hf_list callbacks; /* lock managers that are being told of a peer's */
 	struct hf_nsm_stranger strangers[HF_NSM_N_STRANGERS];
+	struct hf_nsm_early early[HF_NSM_N_EARLY]; /* the oldest makes room */
+	size_t n_early;
 	struct hf_nsm_witnessed witnessed[HF_NSM_N_WITNESSED];
 	size_t n_witnessed;
 	struct hf_task witness_task;

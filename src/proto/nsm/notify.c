@@ -10,6 +10,7 @@
 /* Clients at one address beyond the one that is named exactly: hundreds of them behind one address is a
  * matter of address translation, and then the name has to fit. */
 #define MAX_LOOKED_AT 256
+#define EARLY_NS      (15 * 60 * HF_NS_PER_S)
 
 struct notice {
 	struct hf_nsm *nsm;
@@ -21,10 +22,43 @@ struct notice {
 	size_t n_new;
 };
 
+/* A notice may be sent twice, and the second come when its sender holds something. For as long as sm-notify
+ * tries we remember whom we had nothing of when the first came. */
+
+static void note_early(const struct notice *notice)
+{
+	struct hf_nsm *nsm = notice->nsm;
+
+	nsm->early[nsm->n_early++ % HF_NSM_N_EARLY] = (struct hf_nsm_early){
+		.host = *notice->peer,
+		.state = notice->state,
+		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
+	};
+}
+
+static bool was_early(const struct notice *notice)
+{
+	uint64_t now = hf_loop_now(notice->nsm->options.loop);
+
+	for (size_t i = 0; i < HF_NSM_N_EARLY; i++) {
+		const struct hf_nsm_early *early = &notice->nsm->early[i];
+
+		if (early->until > now && early->state == notice->state &&
+		    hf_addr_same_host(&early->host, notice->peer))
+			return true;
+	}
+	return false;
+}
+
 static void believe(struct notice *notice, struct hf_client *client)
 {
+	struct hf_recovery *recovery = notice->nsm->options.recovery;
+
 	notice->n_matched++;
-	if (hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state))
+	/* The first copy of this notice came when he held nothing: what he holds he has taken since. */
+	if (client->sm_state == 0 && was_early(notice))
+		hf_recovery_client_state(recovery, client, notice->state);
+	else if (hf_recovery_client_rebooted(recovery, client, notice->state))
 		notice->n_new++;
 	hf_client_unref(notice->last);
 	notice->last = hf_client_ref(client);
@@ -138,6 +172,7 @@ static void judge(struct notice *notice)
 		match_name(notice);
 	if (notice->n_matched == 0) {
 		counts->notices_ignored++;
+		note_early(notice);
 		log_ignored(notice);
 	} else if (notice->n_new) {
 		counts->notices_believed++;
