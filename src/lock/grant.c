@@ -12,9 +12,9 @@
  *	             not be given back if others had got in meanwhile.
  *
  * What the owner held in the granted mode, or has from another grant in flight,
- * is no piece and stays as it is. Whatever the owner does with the range in the
- * meantime (unlock, another request) takes pieces away; confirming or refusing
- * then applies to those that are left.
+ * is no piece and stays as it is; when that other grant is undone, it becomes one.
+ * Whatever the owner does with the range in the meantime (unlock, another request)
+ * takes pieces away; confirming or refusing then applies to those that are left.
  */
 #include "lock/internal.h"
 
@@ -80,6 +80,19 @@ static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct h
 	hf_own_replace(locks, grant->holding, part, &attrs);
 }
 
+/* Lays the grant over @range of what the owner has. */
+static void lay(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range range)
+{
+	struct hf_range part;
+
+	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
+		struct hf_lock *lock = hf_own_from(grant->holding, pos);
+
+		part = part_at(pos, range.end, lock);
+		grant_part(locks, grant, part, lock && lock->start <= pos ? lock : NULL);
+	}
+}
+
 static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	struct hf_rb_node **link = &locks->grants.root, *parent = NULL;
@@ -98,7 +111,6 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	struct hf_holding *holding = waiter->holding;
 	struct hf_lock_target who;
 	struct hf_lock *lock;
-	struct hf_range part;
 	size_t n = 0;
 	int r;
 
@@ -116,11 +128,7 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	waiter->is_granted = true;
 	hf_list_push_back(&holding->grants, &waiter->in_holding);
 	insert_by_id(locks, waiter);
-	for (uint64_t pos = waiter->start; pos <= waiter->end; pos = part.end + 1) {
-		lock = hf_own_from(holding, pos);
-		part = part_at(pos, waiter->end, lock);
-		grant_part(locks, waiter, part, lock && lock->start <= pos ? lock : NULL);
-	}
+	lay(locks, waiter, hf_waiter_range(waiter));
 	hf_emit_granted(locks, waiter);
 	return 0;
 }
@@ -205,10 +213,45 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant)
 	}
 }
 
+/* Others of the owner's grants in flight have a part of this one: its pieces there become theirs. */
+
+static bool has_others(const struct hf_waiter *grant)
+{
+	return hf_list_first(&grant->holding->grants) != &grant->in_holding ||
+	       grant->in_holding.next != &grant->holding->grants.head;
+}
+
+static bool reserve_for_others(struct hf_locks *locks, const struct hf_waiter *grant)
+{
+	struct hf_lock *lock = hf_own_from(grant->holding, grant->start);
+	size_t n = 0;
+
+	if (!has_others(grant))
+		return false;
+	for (; lock && lock->start <= grant->end; lock = hf_own_next(lock))
+		n++;
+	hf_list_for_each(pos, &grant->holding->grants)
+		n++;
+	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
+	return hf_pool_reserve(&locks->lock_pool, 4 * n + HF_OWN_RESERVE) == 0;
+}
+
+static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, struct hf_range part)
+{
+	hf_list_for_each(pos, &grant->holding->grants) {
+		struct hf_waiter *other = hf_list_entry(pos, struct hf_waiter, in_holding);
+		struct hf_range both = { HF_MAX(other->start, part.start), HF_MIN(other->end, part.end) };
+
+		if (other != grant && both.start <= both.end)
+			lay(locks, other, both);
+	}
+}
+
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	struct hf_holding *holding = grant->holding;
 	struct hf_lock *lock = hf_own_from(holding, grant->start);
+	bool lays_others = reserve_for_others(locks, grant);
 
 	while (lock && lock->start <= grant->end) {
 		struct hf_range part = hf_lock_range(lock);
@@ -219,6 +262,8 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 			attrs.grant = NULL;
 			attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
 			hf_own_replace(locks, holding, part, &attrs);
+			if (lays_others)
+				lay_others(locks, grant, part);
 		} else if (is_piece(lock, grant)) {
 			struct hf_lock_attrs prior = {
 				.mode = attrs.prior_mode,
@@ -228,6 +273,8 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 			};
 
 			hf_own_replace(locks, holding, part, prior.mode ? &prior : NULL);
+			if (lays_others)
+				lay_others(locks, grant, part);
 		}
 		lock = hf_own_from(holding, part.end + 1);
 	}

@@ -308,7 +308,7 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 				enum hf_lock_mode mode);
 /* Needs HF_OWN_RESERVE + 2 free records. */
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant);
-/* Needs no memory: each piece makes room for what it was before. */
+/* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
 /* Is all that was granted still held? */
 bool hf_grant_is_whole(const struct hf_waiter *grant);

@@ -225,6 +225,13 @@ static void undo(struct model *m, int at, int why)
 		} else {
 			*cell = (struct cell){ 0 };
 		}
+		for (int i = 0; i < m->grants.n; i++) {
+			const struct model_waiter *other = &m->grants.at[i];
+
+			if (other->file == g.file && other->owner == g.owner && other->from <= b &&
+			    other->to >= b)
+				grant_cell(cell, other);
+		}
 	}
 	happen(m, &g, why);
 }

@@ -260,6 +260,41 @@ static void test_cancel_of_nothing(void **state)
 	assert_int_equal(bed_cancel(*state, 1, S, 0, 9), HF_LOCK_E_NOTHING);
 }
 
+/* Two of its threads wait, and both are told; one of them does not want it any more. */
+static void test_undone_grant_leaves_what_another_one_has(void **state)
+{
+	struct bed *bed = *state;
+	uint64_t first;
+
+	bed_lock(bed, 1, E, 0, 9);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_wait(bed, 11, S, 5, 6);
+	bed_unlock(bed, 1, 0, 9);
+	assert_held(bed, 11, "S[0,9]?");
+	first = bed->last_grant - 1;
+	bed_wait(bed, 21, E, 6, 7);
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, first), HF_LOCK_OK);
+	assert_held(bed, 11, "S[5,6]?");
+	assert_held(bed, 21, "");
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, first + 1), HF_LOCK_OK);
+	assert_held(bed, 11, "S[5,6]");
+}
+
+static void test_cancelled_grant_leaves_what_another_one_has(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, S, 3, 4);
+	bed_lock(bed, 1, S, 0, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_wait(bed, 11, E, 4, 6);
+	bed_unlock(bed, 1, 0, 9);
+	assert_int_equal(bed_cancel(bed, 11, E, 0, 9), HF_LOCK_OK);
+	assert_held(bed, 11, "S[3,3] E[4,4]? E[5,6]?");
+	assert_int_equal(bed_cancel(bed, 11, E, 4, 6), HF_LOCK_OK);
+	assert_held(bed, 11, "S[3,4]");
+}
+
 static void test_cancel_matches_range_and_mode(void **state)
 {
 	bed_lock(*state, 1, E, 0, 9);
@@ -294,6 +329,8 @@ int main(void)
 		bed_test_of(test_cancel_of_an_upgrade_in_flight_restores),
 		bed_test_of(test_cancel_of_a_held_lock),
 		bed_test_of(test_cancel_of_nothing),
+		bed_test_of(test_undone_grant_leaves_what_another_one_has),
+		bed_test_of(test_cancelled_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancel_matches_range_and_mode),
 	};
 
