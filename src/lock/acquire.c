@@ -117,6 +117,33 @@ static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file 
 
 /* NOW */
 
+/* Takes the range but for those parts of which the owner has more than that. */
+static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs)
+{
+	struct hf_range range = try->request->range, part;
+
+	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
+		struct hf_lock *lock = hf_own_from(try->place.holding, pos);
+		bool is_held = lock && lock->start <= pos;
+		uint64_t end = !lock ? range.end : is_held ? lock->end : lock->start - 1;
+
+		part = (struct hf_range){ pos, HF_MIN(end, range.end) };
+		if (!is_held || lock->mode <= attrs->mode)
+			hf_own_replace(try->locks, try->place.holding, part, attrs);
+	}
+}
+
+static size_t count_held(const struct attempt *try)
+{
+	const struct hf_holding *holding = try->place.holding;
+	struct hf_lock *lock = holding ? hf_own_from(holding, try->request->range.start) : NULL;
+	size_t n = 0;
+
+	for (; lock && lock->start <= try->request->range.end; lock = hf_own_next(lock))
+		n++;
+	return n;
+}
+
 static int take(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
@@ -134,14 +161,18 @@ static int take(struct attempt *try)
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
-		r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE);
+		r = hf_pool_reserve(&locks->lock_pool,
+				    HF_OWN_RESERVE + (request->keeps ? 2 * count_held(try) : 0));
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
 	if (r)
 		return r;
 	hf_place_make(locks, &request->who, &try->place);
-	hf_own_replace(locks, try->place.holding, request->range, &attrs);
+	if (request->keeps)
+		take_the_rest(try, &attrs);
+	else
+		hf_own_replace(locks, try->place.holding, request->range, &attrs);
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;
 }

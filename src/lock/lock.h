@@ -153,6 +153,7 @@ struct hf_lock_request {
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
 	bool is_volatile;
+	bool keeps;     /* what the owner holds exclusively stays so, though the request is shared */
 	void *user;     /* of the waiter, for the protocol; a repeated request replaces it */
 	uint64_t stamp; /* of the waiter, for people: when it began; that of the first request stays */
 };
@@ -264,6 +265,9 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
+/* Has it any of this exclusively? */
+bool hf_lock_has_exclusive(const struct hf_locks *locks, const struct hf_lock_target *who,
+			   struct hf_range range);
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */

@@ -78,9 +78,10 @@ void hf_nlm_reply(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes 
 		  enum hf_nlm_stat stat);
 void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
 		       const struct hf_nlm_holder *holder);
-/* When all that was written so far is durable; what to undo if it cannot be. */
-typedef void (*hf_nlm_undo_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call);
-void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo);
+/* When all that was written so far is durable; what is to be done then, before the reply, or undone if it
+ * cannot be. */
+typedef void (*hf_nlm_end_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept);
+void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end);
 /* The same after something was given up: else a lock that nobody reclaims would come back after a crash. */
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);
 

@@ -4,9 +4,40 @@
 /*
  * What cannot be made durable is not granted. A wait is cancelled. A grant that only gave its owner something
  * new is released; one that repeated or replaced what he held is left, or he would lose what he was promised
- * before: he may have more than he knows of then, until he unlocks.
+ * before: he may have more than he knows of then, until he unlocks. For the same reason an exclusive lock
+ * becomes a shared one only when that can be said: he must never have less.
  */
-static void undo(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_wait)
+enum ending {
+	END_LOCK,
+	END_WAIT,
+	END_LOWERING,
+};
+
+static enum hf_lock_mode mode_of(const struct hf_nlm_args *args)
+{
+	return args->exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+}
+
+static uint32_t state_of(const struct hf_nlm_request *request)
+{
+	return (uint32_t)(request->args.state ? request->args.state : request->client->sm_state);
+}
+
+static void lower(struct hf_nlm_request *request)
+{
+	struct hf_lock_request lock = {
+		.who = request->target,
+		.range = request->range,
+		.mode = HF_LOCK_SHARED,
+		.client_state = state_of(request),
+		.reclaim = request->args.reclaim && hf_lock_in_grace(request->nlm->locks),
+		.is_volatile = hf_rpc_call_header(request->call)->procedure == HF_NLM_NM_LOCK,
+	};
+
+	hf_lock_acquire(request->nlm->locks, &lock, NULL);
+}
+
+static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
 {
 	struct hf_nlm_request request;
 
@@ -14,22 +45,38 @@ static void undo(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_wait)
 	hf_nlm_get_lock(&request.args, request.version, hf_rpc_call_args(call));
 	hf_nlm_find_file(&request);
 	hf_nlm_find_holder(&request);
-	if (request.target.client && is_wait)
-		hf_lock_cancel(nlm->locks, &request.target, request.range,
-			       request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED);
-	else if (request.target.client)
+	if (request.target.client && what == END_WAIT)
+		hf_lock_cancel(nlm->locks, &request.target, request.range, mode_of(&request.args));
+	else if (request.target.client && what == END_LOCK)
 		hf_lock_release(nlm->locks, &request.target, request.range);
+	else if (request.target.client)
+		lower(&request);
 	hf_nlm_request_deinit(&request);
 }
 
-static void undo_lock(struct hf_nlm *nlm, struct hf_rpc_call *call)
+static void undo_lock(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 {
-	undo(nlm, call, false);
+	if (!kept)
+		end(nlm, call, END_LOCK);
 }
 
-static void undo_wait(struct hf_nlm *nlm, struct hf_rpc_call *call)
+static void undo_wait(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 {
-	undo(nlm, call, true);
+	if (!kept)
+		end(nlm, call, END_WAIT);
+}
+
+static void lower_if_kept(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
+{
+	if (kept)
+		end(nlm, call, END_LOWERING);
+}
+
+/* Would it make an exclusive lock of this owner shared? */
+static bool is_lowering(const struct hf_nlm_request *request)
+{
+	return !request->args.exclusive &&
+	       hf_lock_has_exclusive(request->nlm->locks, &request->target, request->range);
 }
 
 static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *request)
@@ -58,11 +105,12 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.range = request->range,
 		.offset = args->offset,
 		.len = args->len,
-		.mode = args->exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
-		.client_state = (uint32_t)(args->state ? args->state : request->client->sm_state),
+		.mode = mode_of(args),
+		.client_state = state_of(request),
 		.wait = args->block && is_monitored && !args->reclaim,
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
+		.keeps = is_lowering(request),
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
@@ -89,7 +137,11 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	}
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	is_new = hf_recovery_n_added(recovery) != n_added && hf_recovery_n_removed(recovery) == n_removed;
-	hf_nlm_reply_kept(request, stat, stat == HF_NLM_BLOCKED ? undo_wait : is_new ? undo_lock : NULL);
+	hf_nlm_reply_kept(request, stat,
+			  stat == HF_NLM_BLOCKED ? undo_wait
+			  : lock.keeps           ? lower_if_kept
+			  : is_new               ? undo_lock
+						 : NULL);
 }
 
 /* Called again where the file had to be asked for first. */

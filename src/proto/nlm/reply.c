@@ -54,7 +54,7 @@ struct kept_reply {
 	struct hf_nlm *nlm;
 	struct hf_rpc_call *call;
 	enum hf_nlm_stat stat;
-	hf_nlm_undo_fn undo;
+	hf_nlm_end_fn end;
 	bool is_release; /* true whether it could be written or not */
 };
 _Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
@@ -64,10 +64,11 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
 	struct hf_bytes cookie;
 
-	if (!kept && !reply->is_release) {
-		if (reply->undo)
-			reply->undo(reply->nlm, reply->call);
+	if (!kept && !reply->is_release)
 		reply->stat = HF_NLM_DENIED_NOLOCKS;
+	if (reply->end) {
+		hf_rpc_call_rewind(reply->call);
+		reply->end(reply->nlm, reply->call, kept);
 	}
 	hf_rpc_call_rewind(reply->call);
 	cookie = hf_xdr_get_opaque(hf_rpc_call_args(reply->call),
@@ -93,12 +94,17 @@ static void keep(struct hf_nlm_request *request, struct kept_reply how, const st
 		hf_recovery_hurry(recovery);
 }
 
-void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_undo_fn undo)
+void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end)
 {
-	if (hf_recovery_is_kept(request->nlm->options.recovery, request->client))
-		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
-	else
-		keep(request, (struct kept_reply){ .stat = stat, .undo = undo }, request->client);
+	if (!hf_recovery_is_kept(request->nlm->options.recovery, request->client)) {
+		keep(request, (struct kept_reply){ .stat = stat, .end = end }, request->client);
+		return;
+	}
+	if (end) {
+		hf_rpc_call_rewind(request->call);
+		end(request->nlm, request->call, true);
+	}
+	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
 }
 
 /* He has let go whatever comes; where the store cannot write, it will when it can, and he is told at once. */

@@ -28,6 +28,7 @@ struct bed {
 	uint32_t state; /* of the following requests */
 	int file;       /* likewise */
 	bool is_volatile;
+	bool keeps;
 	bool is_silent;      /* no diary */
 	uint64_t last_grant; /* id of the last granted event */
 	char diary[4096];

@@ -265,6 +265,22 @@ static void test_grant_without_memory_comes_later(void **state)
 	hf_locks_free(bed.locks);
 }
 
+/* What is exclusive stays so, what is missing is taken; for those who lower it later. */
+static void test_keeping_request_lowers_nothing(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 2, 4);
+	bed_lock(bed, 1, S, 6, 6);
+	bed->keeps = true;
+	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
+	assert_held(bed, 1, "S[0,1] E[2,4] S[5,9]");
+	assert_int_equal(bed_lock(bed, 11, S, 3, 3), HF_LOCK_E_CONFLICT);
+	bed->keeps = false;
+	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
+	assert_held(bed, 1, "S[0,9]");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +294,7 @@ int main(void)
 		bed_test_of(test_foreign_lock_among_many_own_ones),
 		bed_test_of(test_test_shows_and_changes_nothing),
 		bed_test_of(test_involved_says_who_has_anything_in_a_file),
+		bed_test_of(test_keeping_request_lowers_nothing),
 		cmocka_unit_test(test_limit_of_a_client),
 		cmocka_unit_test(test_limit_of_a_file),
 		cmocka_unit_test(test_limit_in_all),
