@@ -160,7 +160,7 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	if (state == host->server_state)
 		return;
 	host->server_state = state;
-	host->heard_at = world->now;
+	host->newest_heard = HF_MAX(host->newest_heard, state);
 	reclaim_begin(host, state);
 }
 
@@ -333,7 +333,7 @@ static void settle_in(struct host *host)
 {
 	host->lockd_port = (uint16_t)(LOCKD_PORT + host->life);
 	host->statd_port = (uint16_t)(STATD_PORT + host->life);
-	host->server_state = 0;
+	host->server_state = host->newest_heard = 0;
 	host->is_reclaiming = false;
 	for (uint32_t i = 0; i < host->n_procs; i++)
 		proc_init(&host->procs[i], host, i);

@@ -220,9 +220,12 @@ static void on_timer(struct hf_timer *timer)
 		raise_again(proc);
 		think_again(proc);
 		break;
-	case UNLOCKING:
-		talk_call(proc->host, proc, CALL_UNLOCK, &proc->span, false);
+	case UNLOCKING: {
+		struct span span = proc->span;
+
+		unlock(proc, &span);
 		break;
+	}
 	case CANCELLING:
 		cancel(proc);
 		break;
@@ -279,7 +282,10 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		pause_for(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:
-		raise_again(proc);
+		/* Where the call was repeated, the first may have been granted and its answer lost: then it has
+		 * less now, and cannot know. */
+		if (call->n_sent == 1)
+			raise_again(proc);
 		think_again(proc);
 		break;
 	}
@@ -301,15 +307,13 @@ static void on_unlock_answer(struct proc *proc, uint32_t stat)
 
 static void on_cancel_answer(struct proc *proc, uint32_t stat)
 {
-	struct span span = proc->span;
-
 	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
 		raise_again(proc);
 		think_again(proc);
 		break;
 	case HF_NLM_DENIED: /* it was faster: what is not wanted goes */
-		unlock(proc, &span);
+		pause_for(proc, UNLOCKING, MS);
 		break;
 	default:
 		pause_for(proc, CANCELLING, RETRY_PAUSE);
@@ -346,8 +350,10 @@ static bool awaits(const struct proc *proc, uint32_t svid, const struct span *sp
 {
 	bool waits = proc->phase == WAITING || (proc->phase == LOCKING && proc->blocks);
 
+	/* Linux does not look at the mode, and so takes a late copy of a shared grant for an exclusive one. */
 	return proc->svid == svid && waits && proc->span.file == span->file &&
-	       proc->span.first == span->first && proc->span.last == span->last;
+	       proc->span.first == span->first && proc->span.last == span->last &&
+	       proc->span.mode == span->mode;
 }
 
 bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span)

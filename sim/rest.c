@@ -67,7 +67,7 @@ static void check_hearing(struct world *world)
 	run_until_serving(world);
 	run_until(world, world->server.started_at + HEARING_NS);
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
-		if (must_hear[i] && world->hosts[i].server_state != world->server.state)
+		if (must_hear[i] && world->hosts[i].newest_heard != world->server.state)
 			world_fail(world, "I9", "host %u has not heard of the restart", i);
 	host_set_cut(deaf, false, false, 0);
 }

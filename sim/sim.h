@@ -251,6 +251,7 @@ struct call {
 	int32_t server_state; /* as the client knew it */
 	uint32_t server_life; /* as it was */
 	uint32_t tries;
+	uint32_t n_sent;
 	uint64_t gap;
 	uint16_t len;
 	uint8_t bytes[MAX_MESSAGE];
@@ -313,7 +314,7 @@ struct host {
 	struct conn *conn;
 	struct hf_timer connect_timer;
 	int32_t server_state; /* that its statd has heard of */
-	uint64_t heard_at;
+	int32_t newest_heard; /* a late notice may come after a newer one */
 	bool is_reclaiming;
 	uint32_t reclaim_at; /* how far it has come */
 	struct hf_timer reclaim_timer;

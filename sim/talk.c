@@ -180,6 +180,7 @@ static void send_by_tcp(struct call *call)
 	if (call->is_sent)
 		return;
 	call->is_sent = true;
+	call->n_sent++;
 	memcpy(record, &mark, 4);
 	memcpy(record + 4, call->bytes, call->len);
 	stream_send(host->conn, true, record, call->len + 4u);
@@ -187,6 +188,7 @@ static void send_by_tcp(struct call *call)
 
 static void send_by_udp(struct call *call)
 {
+	call->n_sent++;
 	net_send(call->host->world, &call->host->addr, &call->host->server, call->bytes, call->len);
 	hf_timer_start(&call->timer, call->gap);
 	call->gap = HF_MIN(2 * call->gap, LONGEST_GAP);
