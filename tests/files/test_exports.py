@@ -72,10 +72,13 @@ class Mount(server.Case):
         self.assertEqual(udp.root("/data"), self.data)
         self.assertIn("/data", udp.exports())
 
-    def test_version_1_handles(self):
-        answer = self.nfs.mnt("/data", 1)
-        self.assertIn(answer.stat, (0, 13))  # 13: ours are longer on this file system
-        self.assertEqual(self.nfs.mnt("/none", 1).stat, 2)
+    def test_old_versions(self):
+        for version in (1, 2):
+            answer = self.nfs.mnt("/data", version)
+            self.assertIn(answer.stat, (0, 13))  # 13: ours are longer on this file system
+            self.assertEqual(self.nfs.mnt("/none", version).stat, 2)
+            self.assertEqual(self.nfs.exports(version), self.nfs.exports(3))
+            self.nfs.umnt("/data", version)
 
     def test_address_rule(self):
         self.assertEqual(self.nfs.mnt("/far").stat, 13)

@@ -151,7 +151,7 @@ versions_of() {
 	case $1 in
 	100000) echo 2 3 4 ;;
 	100003) echo 3 ;;
-	100005) echo 1 3 ;;
+	100005) echo 1 2 3 ;;
 	100021) echo 1 3 4 ;;
 	100024) echo 1 ;;
 	esac

@@ -1,5 +1,5 @@
 /*
- * The MOUNT service: program 100005 versions 1 and 3 (RFC 1094, RFC 1813). It
+ * The MOUNT service: program 100005 versions 1, 2 and 3 (RFC 1094, RFC 1813). It
  * gives the first handle, and keeps the list of who has mounted what, which is
  * for people only (showmount -a): it forgets with a restart, and holds at most
  * HF_MOUNT_MAX_ENTRIES.

@@ -121,13 +121,13 @@ static void run(struct hf_job *job)
 
 static void reply(struct mnt *mnt)
 {
-	bool is_v1 = hf_rpc_call_header(mnt->call)->version == 1;
+	bool is_old = hf_rpc_call_header(mnt->call)->version < 3;
 	struct hf_xdr_out *out = hf_rpc_reply_begin(mnt->call, 4 + 4 + HF_HANDLE_MAX + 8);
 
-	if (is_v1 && mnt->stat == MNT3_OK && mnt->handle.len > FHSIZE)
-		mnt->stat = MNT3ERR_ACCES; /* the nearest that version 1 has */
+	if (is_old && mnt->stat == MNT3_OK && mnt->handle.len > FHSIZE)
+		mnt->stat = MNT3ERR_ACCES; /* the nearest that the old versions have */
 	hf_xdr_put_u32(out, mnt->stat);
-	if (mnt->stat == MNT3_OK && is_v1) {
+	if (mnt->stat == MNT3_OK && is_old) {
 		memset(mnt->handle.bytes + mnt->handle.len, 0, sizeof(mnt->handle.bytes) - mnt->handle.len);
 		hf_xdr_put_fixed(out, mnt->handle.bytes, FHSIZE);
 	} else if (mnt->stat == MNT3_OK) {
