@@ -202,9 +202,11 @@ static enum nfsstat3 refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object
 int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_want want,
 		 struct hf_nfs3_object *objectp)
 {
-	int r = hf_exports_resolve(op->nfs->exports, handle, !op->may_block, &objectp->export,
-				   &objectp->file);
+	int r;
 
+	if (!hf_xdr_in_is_ok(hf_nfs3_args(op)))
+		return HF_NFS3_GARBAGE;
+	r = hf_exports_resolve(op->nfs->exports, handle, !op->may_block, &objectp->export, &objectp->file);
 	if (hf_nfs3_must_wait(op, r))
 		return r;
 	if (r == HF_HANDLE_BAD)

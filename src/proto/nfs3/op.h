@@ -25,7 +25,7 @@ struct hf_nfs3_op;
 
 enum { /* answers of a procedure; or -EAGAIN */
 	HF_NFS3_DONE = 0,
-	HF_NFS3_GARBAGE, /* the arguments make no sense */
+	HF_NFS3_GARBAGE = -EBADMSG, /* the arguments make no sense */
 };
 
 typedef int (*hf_nfs3_fn)(struct hf_nfs3_op *op);
@@ -70,7 +70,8 @@ enum hf_nfs3_want {
 	HF_NFS3_CHANGES, /* ROFS on an export that is read only */
 };
 
-/* A status (of which NFS3_OK fills *objectp) or -EAGAIN. With any other status than NFS3_OK and NFS3ERR_ROFS
+/* To be called when the arguments have been read: GARBAGE if they could not be. Else a status (of which
+ * NFS3_OK fills *objectp) or -EAGAIN. With any other status than NFS3_OK and NFS3ERR_ROFS
  * there is no export to speak of, so no attributes can be given. */
 int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_want want,
 		 struct hf_nfs3_object *objectp);

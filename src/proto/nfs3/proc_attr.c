@@ -15,8 +15,6 @@ int hf_nfs3_proc_getattr(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;
@@ -101,8 +99,6 @@ int hf_nfs3_proc_access(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat, allowed = 0;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;

@@ -21,8 +21,6 @@ int hf_nfs3_proc_fsstat(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;
@@ -64,8 +62,6 @@ int hf_nfs3_proc_fsinfo(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;
@@ -130,8 +126,6 @@ int hf_nfs3_proc_pathconf(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;

@@ -66,8 +66,6 @@ int hf_nfs3_proc_read(struct hf_nfs3_op *op)
 	args.handle = hf_nfs3_get_fh(in);
 	args.offset = hf_xdr_get_u64(in);
 	args.count = hf_nfs3_clip(op, hf_xdr_get_u32(in));
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	op->reply_len = args.count;
 	stat = hf_nfs3_find(op, args.handle, HF_NFS3_READS, &object);
 	if (stat < 0)
@@ -164,8 +162,6 @@ int hf_nfs3_proc_commit(struct hf_nfs3_op *op)
 
 	hf_xdr_get_u64(in); /* offset */
 	hf_xdr_get_u32(in); /* count */
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &object);
 	if (stat < 0)
 		return stat;

@@ -30,8 +30,6 @@ int hf_nfs3_proc_lookup(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat, r;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &dir);
 	if (stat < 0)
 		return stat;
@@ -62,8 +60,6 @@ int hf_nfs3_proc_readlink(struct hf_nfs3_op *op)
 	struct stat st;
 	int stat;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;

@@ -198,8 +198,6 @@ static int reply_bad_type(struct hf_nfs3_op *op, const struct make *make)
 	struct hf_change change = { 0 };
 	int stat;
 
-	if (!hf_xdr_in_is_ok(hf_nfs3_args(op)))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, make->handle, HF_NFS3_CHANGES, &dir);
 	if (stat < 0)
 		return stat;

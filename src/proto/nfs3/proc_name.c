@@ -20,8 +20,6 @@ static int remove_and_reply(struct hf_nfs3_op *op, remove_fn fn)
 	struct hf_name name;
 	int stat, r;
 
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &dir);
 	if (stat < 0)
 		return stat;
@@ -111,8 +109,6 @@ int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
 
 	get_side(in, &from);
 	get_side(in, &to);
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, from.handle, HF_NFS3_CHANGES, &from.dir);
 	if (stat < 0)
 		return stat;
@@ -142,8 +138,6 @@ int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 	int stat, to_stat, r;
 
 	get_side(in, &to);
-	if (!hf_xdr_in_is_ok(in))
-		return HF_NFS3_GARBAGE;
 	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &object);
 	if (stat < 0)
 		return stat;

@@ -376,7 +376,7 @@ int hf_nfs3_proc_readdir(struct hf_nfs3_op *op)
 	args.verifier = hf_xdr_get_u64(in);
 	args.max = hf_nfs3_clip(op, hf_xdr_get_u32(in));
 	args.names = args.max;
-	return hf_xdr_in_is_ok(in) ? readdir_and_reply(op, &args) : HF_NFS3_GARBAGE;
+	return readdir_and_reply(op, &args);
 }
 
 int hf_nfs3_proc_readdirplus(struct hf_nfs3_op *op)
@@ -389,5 +389,5 @@ int hf_nfs3_proc_readdirplus(struct hf_nfs3_op *op)
 	args.verifier = hf_xdr_get_u64(in);
 	args.names = hf_xdr_get_u32(in);
 	args.max = hf_nfs3_clip(op, hf_xdr_get_u32(in));
-	return hf_xdr_in_is_ok(in) ? readdir_and_reply(op, &args) : HF_NFS3_GARBAGE;
+	return readdir_and_reply(op, &args);
 }
