@@ -3,7 +3,7 @@
 
     files.py BUILD_DIR [--seconds S] [--dir DIR] [--lanes N] [--only WORKLOAD]... [--async]
 
-BUILD_DIR has files_serve, bench_files and bench_files_plain. Runs in a network namespace of its own; needs root, and
+BUILD_DIR has bench_files, bench_files_serve and bench_files_plain (-Dbench=true). Runs in a network namespace of its own; needs root, and
 nfs-ganesha with nfs-ganesha-vfs for the comparison. Prints a table to stderr and JSON to stdout. With --async our
 server, like ganesha always, answers before names are on stable storage.
 """
@@ -59,7 +59,7 @@ class Ours:
         state = os.path.join(base, "state")
         os.makedirs(state, exist_ok=True)
         export = f"{data},/bench,squash=none" + (",async" if args.is_async else "")
-        program = os.path.join(args.build, "tests/files/files_serve")
+        program = os.path.join(args.build, "bench/bench_files_serve")
         self.process = subprocess.Popen(
             [program, state, "0", f"lanes={args.lanes}", f"threads={args.threads}", export],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
