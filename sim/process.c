@@ -282,8 +282,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		pause_for(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:
-		/* Where the call was repeated, the first may have been granted and its answer lost: then it has
-		 * less now, and cannot know. */
+		/* Where the call was repeated, the first may have been granted and its answer lost: then it
+		 * has less now, and cannot know. */
 		if (call->n_sent == 1)
 			raise_again(proc);
 		think_again(proc);
@@ -309,6 +309,8 @@ static void on_cancel_answer(struct proc *proc, uint32_t stat)
 {
 	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
+		if (proc->host->flavour == LINUX_TCP) /* else a late copy of the LOCK may be behind it */
+			check_cancelled(proc, &proc->span);
 		raise_again(proc);
 		think_again(proc);
 		break;
@@ -350,7 +352,8 @@ static bool awaits(const struct proc *proc, uint32_t svid, const struct span *sp
 {
 	bool waits = proc->phase == WAITING || (proc->phase == LOCKING && proc->blocks);
 
-	/* Linux does not look at the mode, and so takes a late copy of a shared grant for an exclusive one. */
+	/* Linux does not look at the mode, and so takes a late copy of a shared grant for an exclusive one.
+	 */
 	return proc->svid == svid && waits && proc->span.file == span->file &&
 	       proc->span.first == span->first && proc->span.last == span->last &&
 	       proc->span.mode == span->mode;

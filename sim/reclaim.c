@@ -66,8 +66,16 @@ void reclaim_begin(struct host *host, int32_t state)
 		if (call->kind == CALL_RECLAIM)
 			talk_drop(call);
 	}
-	for (uint32_t i = 0; i < host->n_procs; i++)
-		memset(host->procs[i].downgraded, 0, sizeof(host->procs[i].downgraded));
+	for (uint32_t i = 0; i < host->n_procs; i++) {
+		struct proc *proc = &host->procs[i];
+
+		memset(proc->downgraded, 0, sizeof(proc->downgraded));
+		/* Lost in an earlier life of the server, and claimed in this one, in which it knows nothing
+		 * of what others got in between: only a server that has all locks in its store can refuse
+		 * that. */
+		if (!host->world->server.is_complete)
+			memset(proc->phantom, 0, sizeof(proc->phantom));
+	}
 	hf_timer_stop(&host->reclaim_timer);
 	host->is_reclaiming = true;
 	host->reclaim_at = 0;

@@ -312,6 +312,8 @@ void server_start(struct world *world)
 	server->started_at = world->now;
 	server->recovery = NULL;
 	server->grace_over = server->grace_by_hand = false;
+	server->n_grants = server->n_grants_checked = 0;
+	memset(server->waiters, 0, sizeof(server->waiters));
 	SAY(world, "server  starts, life %u", life);
 	world_note(world, 2, life);
 	server_do(world, begin, &r);

@@ -163,6 +163,23 @@ struct sim_loop {
 	struct world *world;
 };
 
+/* A waiter that was granted its lock. */
+struct grant_seen {
+	uint64_t id;
+	const struct hf_lock_client *client;
+	uint64_t owner;
+	struct hf_range range;
+	uint8_t file;
+	uint8_t mode;
+};
+
+struct waiter_seen {
+	uint64_t id;
+	bool had_nothing; /* its client, when it began to wait */
+};
+
+#define MAX_SEEN 128
+
 enum crash_kind {
 	CRASH_NONE,
 	CRASH_DAEMON,
@@ -197,6 +214,9 @@ struct server {
 	bool grace_began; /* in this life */
 	bool grace_over;  /* just now */
 	bool grace_by_hand;
+	struct grant_seen grants[MAX_SEEN]; /* events of this life, the newest ones */
+	uint32_t n_grants, n_grants_checked;
+	struct waiter_seen waiters[MAX_SEEN];
 	bool is_complete; /* what it has loaded is all that was held */
 
 	/* As configured, for all its lives */
@@ -306,6 +326,7 @@ struct host {
 	int32_t state;
 	bool hides_state; /* sends 0 */
 	bool has_udp, has_tcp;
+	bool is_promised; /* was told GRANTED or BLOCKED once: the server knows how it knows it */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
 	struct hf_timer boot_timer;
@@ -603,6 +624,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 /* What the server has for an owner, by unit. */
 void check_read_table(struct world *world, const struct host *host, uint32_t svid,
 		      uint8_t has[MAX_FILES][N_UNITS]);
+void check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */
 bool span_of_range(struct span *span, struct hf_range range);
 
 /* REST (rest.c) */

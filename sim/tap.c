@@ -11,10 +11,11 @@
 #include "sim.h"
 
 /* I2 */
-static void check_registered(struct world *world, const struct host *host, const char *what)
+static void check_registered(struct world *world, struct host *host, const char *what)
 {
 	char id[96], old_id[96], text[HF_ADDR_TEXT];
 
+	host->is_promised = true;
 	hf_addr_format(&host->addr, text, sizeof(text));
 	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
 	snprintf(old_id, sizeof(old_id), "nlm:%s:%s", text, host->old_name);

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
+
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME]
+
+Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+
+# pylint: disable=wrong-import-position
+from mutations import MUTATIONS
+
+COPIED = ("src", "sim", "cli", "man", "meson.build", "meson_options.txt")
+
+
+def run(*command, **how):
+    return subprocess.run(command, text=True, capture_output=True, check=False, **how)
+
+
+def copy_tree(tree):
+    """Only what differs is written, so that a second run builds little."""
+    os.makedirs(tree, exist_ok=True)
+    for name in COPIED:
+        source = os.path.join(ROOT, name)
+        folders = os.walk(source) if os.path.isdir(source) else [(ROOT, [], [name])]
+        for folder, _, files in folders:
+            for file in files:
+                copy_file(os.path.join(folder, file), os.path.join(tree, os.path.relpath(folder, ROOT), file))
+
+
+def copy_file(source, target):
+    with open(source, "rb") as file:
+        content = file.read()
+    if os.path.exists(target):
+        with open(target, "rb") as file:
+            if file.read() == content:
+                return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def build(tree, folder):
+    if not os.path.exists(os.path.join(folder, "build.ninja")):
+        made = run("meson", "setup", folder, tree, "-Dsim=true", "-Dbuildtype=debugoptimized", "-Dwerror=false")
+        if made.returncode:
+            sys.exit(made.stdout + made.stderr)
+    return run("ninja", "-C", folder, "sim/holdfast-sim")
+
+
+def play(folder, count):
+    """The first seed that fails, and what it says; (0, "") if none does."""
+    program = os.path.join(folder, "sim", "holdfast-sim")
+    found = run(program, "--quiet", "--jobs", "1", "--start", "1", "--count", str(count))
+    match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
+    if not match:
+        return 0, found.stdout[-200:] if found.returncode else ""
+    again = run(program, "--quiet", "--seed", match[1])
+    said = re.search(r": (\w+)(?:: .*)?$", again.stdout.strip())
+    return int(match[1]), said[1] if said else "CRASH"
+
+
+def try_one(mutation, tree, folder, count):
+    _, file, before, after = mutation
+    path = os.path.join(tree, file)
+    with open(path, encoding="utf-8") as opened:
+        original = opened.read()
+    if original.count(before) != 1:
+        return None, f"does not apply any more: found {original.count(before)} times in {file}"
+    with open(path, "w", encoding="utf-8") as opened:
+        opened.write(original.replace(before, after))
+    try:
+        built = build(tree, folder)
+        if built.returncode:
+            return None, "does not build:\n" + built.stdout[-2000:]
+        return play(folder, count)
+    finally:
+        with open(path, "w", encoding="utf-8") as opened:
+            opened.write(original)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scratch")
+    parser.add_argument("--count", type=int, default=20000)
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    tree, folder = os.path.join(args.scratch, "tree"), os.path.join(args.scratch, "build")
+    copy_tree(tree)
+    built = build(tree, folder)
+    if built.returncode:
+        sys.exit(built.stdout)
+    n_bad = 0
+    print("| bug put in | file | found by seed | as |\n|---|---|---|---|")
+    for mutation in MUTATIONS:
+        name, file = mutation[:2]
+        if args.only not in name:
+            continue
+        seed, rule = try_one(mutation, tree, folder, args.count)
+        n_bad += not seed
+        print(f"| {name} | `{file[4:]}` | {seed if seed else '**not found**'} | {rule} |", flush=True)
+    print(f"\n{n_bad} not found" if n_bad else "\nall found")
+    return 1 if n_bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
