@@ -47,9 +47,14 @@ static void run(struct hf_task *task)
 	if (atomic_load(&api->is_stopping))
 		return;
 	request = take(api);
-	if (request && request->route->look(request) == HF_API_DONE) {
+	switch (request ? request->route->look(request) : HF_API_LATER) {
+	case HF_API_DONE:
 		hf_api_resume(request);
 		request = NULL;
+		break;
+	case HF_API_LATER:
+		request = NULL;
+		break;
 	}
 	put_back(api, request);
 }
@@ -106,6 +111,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	api->fd = -1;
 	pthread_mutex_init(&api->lock, NULL);
 	hf_list_init(&api->waiting);
+	hf_list_init(&api->promised);
 	hf_list_init(&api->doors);
 	hf_link_init(&api->observer.link);
 	hf_task_init(&api->task, run);

@@ -327,6 +327,12 @@ void hf_api_http_stop(struct hf_api *api)
 		hf_api_resume(request);
 	}
 	pthread_mutex_unlock(&api->lock);
+	while ((link = hf_list_pop_front(&api->promised))) {
+		struct hf_api_request *request = hf_list_entry(link, struct hf_api_request, link);
+
+		hf_promise_cancel(&request->promise);
+		hf_api_resume(request); /* it has been done; the stop writes it */
+	}
 	MHD_stop_daemon(api->http); /* closes the socket that we listened on, too */
 	api->fd = -1;
 	api->http = NULL;

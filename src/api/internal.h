@@ -31,6 +31,7 @@ struct hf_api_request;
 enum {
 	HF_API_DONE = 0,
 	HF_API_MORE,
+	HF_API_LATER, /* it resumes the request itself */
 };
 
 struct hf_api_route {
@@ -93,7 +94,8 @@ struct hf_api_status {
 struct hf_api_block;
 
 struct hf_api_request {
-	struct hf_link link; /* (q) in api->waiting */
+	struct hf_link link; /* (q) in api->waiting; or in api->promised */
+	struct hf_promise promise;
 	struct hf_api *api;
 	struct MHD_Connection *connection;
 	const struct hf_api_route *route;
@@ -154,10 +156,11 @@ struct hf_api {
 	_Atomic bool is_ready;
 	_Atomic bool is_stopping;
 	pthread_mutex_t lock;
-	struct hf_list waiting; /* (q) requests for the loop */
-	bool is_posted;         /* (q) */
-	struct hf_list doors;   /* (q) */
-	size_t n_doors;         /* (q) */
+	struct hf_list waiting;  /* (q) requests for the loop */
+	struct hf_list promised; /* on the loop: requests that wait for the store */
+	bool is_posted;          /* (q) */
+	struct hf_list doors;    /* (q) */
+	size_t n_doors;          /* (q) */
 	struct hf_task task;
 	struct hf_timer sweep; /* (l) */
 	struct hf_recovery_observer observer;

@@ -168,6 +168,27 @@ int hf_api_look_notify(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
+/* It is released whether that could be written or not; the store will have it when it is back. */
+static void on_promise(struct hf_promise *promise, bool kept)
+{
+	struct hf_api_request *request = hf_container_of(promise, struct hf_api_request, promise);
+
+	hf_link_remove(&request->link);
+	hf_api_resume(request);
+}
+
+/* Who is told that something is gone must not see it again after a crash of ours. */
+static int answer_when_kept(struct hf_api_request *request, const struct hf_client *client)
+{
+	struct hf_recovery *recovery = request->api->options.recovery;
+
+	if (!hf_recovery_can_promise(recovery) || hf_recovery_is_kept(recovery, client) ||
+	    hf_recovery_promise(recovery, &request->promise, client, on_promise))
+		return HF_API_DONE;
+	hf_list_push_back(&request->api->promised, &request->link);
+	return HF_API_LATER;
+}
+
 int hf_api_look_release(struct hf_api_request *request)
 {
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = find_client(request, request->id);
@@ -180,5 +201,5 @@ int hf_api_look_release(struct hf_api_request *request)
 		    client->holds.n_locks, client->holds.n_waiters);
 	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
 						      "an operator declared it crashed");
-	return HF_API_DONE;
+	return answer_when_kept(request, client);
 }

@@ -300,8 +300,10 @@ static struct kept *copy_of(const struct hf_page *page)
 		return NULL;
 	*kept = (struct kept){ .page = *page, .size = size };
 	kept->page.n_refs = 1;
-	memcpy(kept->room, page->parts, parts_size);
-	memcpy(kept->room + parts_size, page->bytes, page->len);
+	if (parts_size)
+		memcpy(kept->room, page->parts, parts_size);
+	if (page->len)
+		memcpy(kept->room + parts_size, page->bytes, page->len);
 	kept->page.parts = (const struct hf_page_part *)(void *)kept->room;
 	kept->page.bytes = kept->room + parts_size;
 	return kept;
