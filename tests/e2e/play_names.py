@@ -106,6 +106,8 @@ class Ipv6(Play):
         self.ada.locks()
         self.bob.waits()
         self.server.has(waiters=1)
+        addresses = {client.guest.address6 for client in (self.a, self.b)}
+        self.assertEqual({one["address"] for one in self.server.clients}, addresses)
         self.ada.unlocks()
         self.bob.gets()
 
