@@ -1,6 +1,6 @@
 """Tests that others wrote, as Debian packages them, on the mount."""
 
-from stage import IS_LONG, MOUNT
+from stage import MOUNT
 from tools import IN, ToolPlay
 
 FIO = "fio --directory={where} --size=3m --bs=4k --ioengine=psync --thread --fallocate=none --verify=crc32c " \
@@ -35,7 +35,7 @@ class Public(ToolPlay):
     def test_bonnie(self):
         """Blocks and seeks, and in a long run a thousand small files; it fails by itself where something does."""
         self.a.does(f"mkdir -m 777 {MOUNT}/a {MOUNT}/b")
-        command = IN + f" bonnie++ -q -d {{}} -f -s 8:8k -r 4 -n {1 if IS_LONG else 0} -u 65534:65534 -x 1 2>&1"
+        command = IN + f" bonnie++ -q -d {{}} -f -s 8:8k -r 4 -n {int(self.is_long_run)} -u 65534:65534 -x 1 2>&1"
         said = self.together(600, a=command.format(f"{MOUNT}/a"), b=command.format(f"{MOUNT}/b"))
         for text in said.values():
             self.assertNotIn("Can't", text)

@@ -17,7 +17,6 @@ from process import Process
 from server import Server
 
 MOUNT = "/mnt"
-IS_LONG = "HF_E2E_LONG" in os.environ
 ROUTER = "10.97.0.1"
 MASQUERADE = b"""
 table ip nat {
@@ -183,6 +182,7 @@ class Play(unittest.TestCase):
     captured = 0  # bytes of each packet, 0: all
     weight = 1  # the heavy ones come first
     is_long = False  # not played unless asked for
+    is_long_run = False  # it was
 
     def note(self, text):
         self.transcript.append(f"{time.monotonic() - self.begun:8.3f} {text}")
