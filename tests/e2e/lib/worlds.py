@@ -11,6 +11,8 @@ import unittest
 from guest import die_with_parent
 from stage import Play, Stage
 
+MOST_SECONDS = 900  # of a play: whatever hangs must not hang the run
+
 
 class Worlds:
     def __init__(self, program, image, accelerator, directory):
@@ -93,11 +95,18 @@ def line_of(result):
     return line
 
 
+def give_up(*_):
+    raise TimeoutError(f"the play is not over after {MOST_SECONDS} s")
+
+
 def play_one(name, stage):
     begun = time.monotonic()
     stage.reports = []
     result = unittest.TextTestResult(unittest.runner._WritelnDecorator(io.StringIO()), True, 0)
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(MOST_SECONDS)
     unittest.TestLoader().loadTestsFromName(name).run(result)
+    signal.alarm(0)
     says = [*stage.reports, *(reason for _, reason in result.skipped)]
     for _, trace in result.errors + result.failures:
         says += trace.strip().splitlines()[-12:]
