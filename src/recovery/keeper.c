@@ -144,7 +144,7 @@ static void on_removed(void *context, const struct hf_lock_view *lock)
 	struct hf_keeper *keeper = &recovery->keeper;
 	struct kept *kept;
 
-	keeper->n_removed++;
+	keeper->n_removed += hf_range_overlaps(lock->range, keeper->watched);
 	hf_census_removed(recovery, &lock->who);
 	if (lock->flags & HF_LOCK_UNRECLAIMED) {
 		hf_grace_look(recovery);
@@ -376,7 +376,8 @@ uint64_t hf_recovery_n_added(const struct hf_recovery *recovery)
 	return recovery->keeper.n_added;
 }
 
-uint64_t hf_recovery_n_removed(const struct hf_recovery *recovery)
+uint64_t hf_recovery_n_removed(struct hf_recovery *recovery, struct hf_range range)
 {
+	recovery->keeper.watched = range;
 	return recovery->keeper.n_removed;
 }

@@ -167,6 +167,17 @@ class Failing(Play):
         self.assert_held(lock)
         self.assert_free(lock.but(offset=20))
 
+    def test_new_range_that_touches_held_ones(self):
+        """In the table they are one; what is undone is the new part alone."""
+        before, after = self.held(self.a, 0, 5), self.held(self.a, 10, 5)
+        between = before.but(offset=5)
+        self.fail_with(self.a, between)
+        self.assert_free(between)
+        self.assert_held(before)
+        self.assert_held(after)
+        self.back()
+        self.assert_granted(self.b, between.but(name=self.b.name))
+
     def test_blocked_upgrade_keeps_the_shared_lock(self):
         mine, his = self.held(self.a, 0, 5, exclusive=False), self.held(self.b, 0, 5, exclusive=False)
         self.fail_with(self.a, mine.but(exclusive=True, block=True))

@@ -114,7 +114,8 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
-	uint64_t n_added = hf_recovery_n_added(recovery), n_removed = hf_recovery_n_removed(recovery);
+	uint64_t n_added = hf_recovery_n_added(recovery);
+	uint64_t n_removed = hf_recovery_n_removed(recovery, request->range);
 	bool was_registered = hf_client_is_registered(request->client), is_new;
 	enum hf_nlm_stat stat;
 	int answer;
@@ -136,7 +137,8 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		return;
 	}
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
-	is_new = hf_recovery_n_added(recovery) != n_added && hf_recovery_n_removed(recovery) == n_removed;
+	is_new = hf_recovery_n_added(recovery) != n_added &&
+		 hf_recovery_n_removed(recovery, request->range) == n_removed;
 	hf_nlm_reply_kept(request, stat,
 			  stat == HF_NLM_BLOCKED ? undo_wait
 			  : lock.keeps           ? lower_if_kept
