@@ -172,10 +172,15 @@ static struct hf_waiter *find_by_id(const struct hf_locks *locks, uint64_t id)
 /* SETTLE */
 
 /* The owner acknowledged the grant: what does it make of @lock, which is in its range? */
-static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock,
+static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock, bool lowers,
 			 struct hf_lock_attrs *attrs)
 {
 	hf_own_attrs(lock, attrs);
+	if (is_piece(lock, grant) && lock->flags & HF_LOCK_KEPT && !lowers) {
+		attrs->grant = NULL;
+		attrs->flags &= (uint8_t)~HF_LOCK_KEPT;
+		return true;
+	}
 	if (is_piece(lock, grant) || (lock->flags & HF_LOCK_PROVISIONAL && lock->mode == grant->mode)) {
 		*attrs = (struct hf_lock_attrs){
 			.mode = grant->mode,
@@ -196,7 +201,7 @@ static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lo
 	return false;
 }
 
-void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant)
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers)
 {
 	struct hf_holding *holding = grant->holding;
 	struct hf_lock_attrs attrs;
@@ -208,7 +213,7 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant)
 		if (!lock || lock->start > grant->end)
 			break;
 		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
-		if (confirm_part(grant, lock, &attrs))
+		if (confirm_part(grant, lock, lowers, &attrs))
 			hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
 	}
 }
@@ -292,7 +297,7 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 
 /* FACE */
 
-int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
+static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 {
 	struct hf_waiter *grant = find_by_id(locks, id);
 	struct hf_holding *holding;
@@ -305,11 +310,21 @@ int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
 	if (r < 0)
 		return hf_trace(r);
 	holding = grant->holding;
-	hf_grant_confirm(locks, grant);
+	hf_grant_confirm(locks, grant, lowers);
 	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
 	hf_holding_settle(locks, holding);
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;
+}
+
+int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
+{
+	return settle(locks, id, true);
+}
+
+int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id)
+{
+	return settle(locks, id, false);
 }
 
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)

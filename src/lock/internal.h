@@ -307,7 +307,7 @@ int hf_grant_waiter(struct hf_locks *locks,
 struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode);
 /* Needs HF_OWN_RESERVE + 2 free records. */
-void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant);
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
 /* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
 /* Is all that was granted still held? */

@@ -277,6 +277,8 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 /* GRANT: @id of the granted event. OK or NOTHING. */
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id);
+/* The client may know of it or not: it has the lock, and where it had more than that it keeps it. */
+int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id);
 
 /* CRASH: of a client. Everything of it, or what does not carry @state; state number 0 never matches. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);

@@ -111,7 +111,7 @@ static void keep(struct grant *grant)
 {
 	grant->nlm->counts.grants_kept++;
 	hf_log_info("a waiter may know of its lock or not, and keeps it", "client=%s", grant->client->id);
-	hf_lock_grant_confirm(grant->nlm->locks, grant->id);
+	hf_lock_grant_keep(grant->nlm->locks, grant->id);
 }
 
 static void abandon(struct grant *grant)

@@ -150,6 +150,20 @@ static void test_confirmed_downgrade_serves_others(void **state)
 	assert_held(bed, 21, "S[0,0]?");
 }
 
+/* It has the lock if it took it, and what it had if it did not. */
+static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 2, 3);
+	bed_lock(bed, 1, E, 8, 8);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_unlock(bed, 1, 8, 8);
+	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
+	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+}
+
 static void test_repeated_request_confirms(void **state)
 {
 	grant_to_11(*state, E);
@@ -317,6 +331,7 @@ int main(void)
 		bed_test_of(test_confirm_merges_a_patchwork),
 		bed_test_of(test_grant_never_weakens_before_it_is_confirmed),
 		bed_test_of(test_confirmed_downgrade_serves_others),
+		bed_test_of(test_doubtful_grant_is_kept_and_weakens_nothing),
 		bed_test_of(test_repeated_request_confirms),
 		bed_test_of(test_repeated_non_blocking_request_confirms),
 		bed_test_of(test_unlock_ends_a_grant_within_the_range),
