@@ -296,7 +296,8 @@ static bool is_in_the_way(const struct grant_seen *grant, const struct hf_lock_v
 	       (waiter->mode == HF_LOCK_EXCLUSIVE || grant->mode == HF_LOCK_EXCLUSIVE);
 }
 
-/* Who held something when he began to wait may have been let pass, or there would have been a deadlock. */
+/* Who held something, or waited for something else, when he began to wait may have been let pass, or there
+ * would have been a deadlock. */
 static void note_waiters(struct world *world)
 {
 	struct server *server = &world->server;
@@ -307,7 +308,8 @@ static void note_waiters(struct world *world)
 		struct waiter_seen *seen = &server->waiters[waiter.id % MAX_SEEN];
 
 		if (seen->id != waiter.id)
-			*seen = (struct waiter_seen){ waiter.id, waiter.who.client->n_locks == 0 };
+			*seen = (struct waiter_seen){ waiter.id, waiter.who.client->n_locks == 0 &&
+									 waiter.who.client->n_waiters == 1 };
 	}
 }
 

@@ -181,7 +181,7 @@ static int run_many(const struct settings *settings)
 		pids[job] = fork();
 		if (pids[job] == 0) {
 			work(board, settings, job);
-			_exit(0);
+			exit(0);
 		}
 	}
 	signal(SIGINT, on_interrupt);

@@ -158,7 +158,9 @@ static void make_fault(struct world *world, struct fault *fault, uint32_t index)
 	fault->number = (uint32_t)rng_below(rng, 80);
 	switch (fault->kind) {
 	case FAULT_CUT:
-		fault->number = (uint32_t)rng_below(rng, 6); /* 1 and 2: one way only */
+		fault->number = (uint32_t)rng_below(rng, 5); /* 1 and 2: one way only */
+		if (fault->number == 2) /* so that nobody hears the client's answers to all that it is told */
+			fault->lasts = rng_between(rng, 20 * SECOND, 70 * SECOND);
 		break;
 	case FAULT_HOST:
 	case FAULT_HOST_MOVES:

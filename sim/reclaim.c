@@ -45,6 +45,13 @@ static void next(struct host *host)
 	talk_call(host, proc, CALL_RECLAIM, &span, false);
 }
 
+static void lose(struct proc *proc, const struct span *span)
+{
+	for (int unit = span->first; unit <= span->last; unit++)
+		proc->has[span->file][unit] = proc->firm[span->file][unit] = proc->phantom[span->file][unit] =
+			0;
+}
+
 static void on_timer(struct hf_timer *timer)
 {
 	struct host *host = hf_container_of(timer, struct host, reclaim_timer);
@@ -70,6 +77,9 @@ void reclaim_begin(struct host *host, int32_t state)
 		struct proc *proc = &host->procs[i];
 
 		memset(proc->downgraded, 0, sizeof(proc->downgraded));
+		/* What it wants to change it does not reclaim: the two would cross. */
+		if (proc->blocks && (proc->phase == LOCKING || proc->phase == WAITING))
+			lose(proc, &proc->span);
 		/* Lost in an earlier life of the server, and claimed in this one, in which it knows nothing
 		 * of what others got in between: only a server that has all locks in its store can refuse
 		 * that. */
@@ -94,13 +104,6 @@ static void check_refusal(struct host *host, const struct call *call, uint32_t s
 	if (host->world->server.is_up && host->world->server.life == call->server_life)
 		world_fail(host->world, "I4", "%u of host %u may not reclaim file %u, %u-%u: %u", proc->svid,
 			   host->index, span->file, span->first, span->last, stat);
-}
-
-static void lose(struct proc *proc, const struct span *span)
-{
-	for (int unit = span->first; unit <= span->last; unit++)
-		proc->has[span->file][unit] = proc->firm[span->file][unit] = proc->phantom[span->file][unit] =
-			0;
 }
 
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at)

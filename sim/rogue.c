@@ -5,6 +5,7 @@
  * He cannot make up a message in another's name: nobody who believes addresses
  * could resist that.
  */
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "proto/nlm/wire.h"
@@ -15,9 +16,20 @@
 #define PROGRAM_STATD 100024
 #define FORGETS_NS    (100 * SECOND)
 
+static bool is_notice(const struct packet *packet)
+{
+	uint32_t words[6];
+
+	if (packet->len < sizeof(words))
+		return false;
+	memcpy(words, packet->bytes, sizeof(words));
+	return ntohl(words[3]) == PROGRAM_STATD || ntohl(words[5]) == HF_NLM_FREE_ALL;
+}
+
 void rogue_capture(struct world *world, const struct packet *packet)
 {
-	struct capture *capture = &world->captures[world->n_captures++ % N_CAPTURES];
+	struct capture *capture = is_notice(packet) ? &world->notices[world->n_notices++ % N_NOTICES]
+						    : &world->captures[world->n_captures++ % N_CAPTURES];
 
 	if (packet->len > sizeof(capture->bytes))
 		return;
@@ -31,12 +43,15 @@ void rogue_capture(struct world *world, const struct packet *packet)
 
 static void replay(struct world *world)
 {
-	uint32_t n = HF_MIN(world->n_captures, (uint32_t)N_CAPTURES);
+	bool is_of_notices = rng_chance(&world->rogue_rng, 500);
+	const struct capture *all = is_of_notices ? world->notices : world->captures;
+	uint32_t n = is_of_notices ? HF_MIN(world->n_notices, (uint32_t)N_NOTICES)
+				   : HF_MIN(world->n_captures, (uint32_t)N_CAPTURES);
 	const struct capture *capture;
 
 	if (!n)
 		return;
-	capture = &world->captures[rng_below(&world->rogue_rng, n)];
+	capture = &all[rng_below(&world->rogue_rng, n)];
 	if (capture->len && capture->server_life == world->server.life &&
 	    world->now - capture->at < FORGETS_NS)
 		net_send(world, &capture->from, &capture->to, capture->bytes, capture->len);

@@ -393,6 +393,7 @@ struct capture {
 };
 
 #define N_CAPTURES 32
+#define N_NOTICES  8
 
 struct world {
 	struct sim_options options;
@@ -419,6 +420,8 @@ struct world {
 	uint32_t n_faults;
 	struct capture captures[N_CAPTURES];
 	uint32_t n_captures;
+	struct capture notices[N_NOTICES]; /* of restarts: there are few of them, and they are worth most */
+	uint32_t n_notices;
 	uint32_t n_trouble; /* steps until nothing went wrong any more */
 	bool is_calm;       /* nothing goes wrong any more */
 	bool is_ending;
