@@ -112,9 +112,9 @@ static int add_slab(struct hf_pool *pool)
 	return 0;
 }
 
-int hf_pool_reserve(struct hf_pool *pool, size_t n)
+int hf_pool_reserve_more(struct hf_pool *pool, size_t n)
 {
-	while (HF_UNLIKELY(pool->n_free < n)) {
+	while (pool->n_free < n) {
 		int r = add_slab(pool);
 
 		if (r < 0)

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/macros.h"
 
 #define HF_POOL_SLAB      ((size_t)64 * 1024)
 #define HF_POOL_SLAB_HUGE ((size_t)2048 * 1024)
@@ -49,7 +50,14 @@ void hf_pool_init_huge(struct hf_pool *pool, size_t size, size_t align);
 void hf_pool_deinit(struct hf_pool *pool); /* frees what is still taken, too */
 
 /* 0 or -ENOMEM: the next @n calls of hf_pool_take() cannot fail, whatever is given back in between. */
-int hf_pool_reserve(struct hf_pool *pool, size_t n);
+int hf_pool_reserve_more(struct hf_pool *pool, size_t n);
+static inline int hf_pool_reserve(struct hf_pool *pool, size_t n)
+{
+	if (HF_UNLIKELY(pool->n_free < n))
+		return hf_pool_reserve_more(pool, n);
+	pool->n_reserved = n;
+	return 0;
+}
 
 /* Not cleared. Must have been reserved. */
 void *hf_pool_take(struct hf_pool *pool);
