@@ -59,6 +59,8 @@ void hf_file_settle(struct hf_locks *locks, struct hf_file *file)
 	if (file->n_holdings || file->n_share_records)
 		return;
 	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_shares);
+	if (locks->recent->file == file)
+		locks->recent->file = NULL;
 	hf_link_remove(&file->in_dirty);
 	hf_outside_settle(locks, file, (struct hf_range){ 0, HF_RANGE_EOF });
 	hf_rb_erase(&locks->by_id, &file->by_id, NULL);

@@ -174,6 +174,23 @@ struct hf_share {
 	struct hf_oh oh;
 };
 
+/*
+ * Whom the call before was about. The next one is often about the same file, the same owner or both (a lock
+ * and its unlock), and to compare costs less than to hash. A pointer is NULL if there is no such record.
+ */
+struct hf_recent {
+	uint64_t file_hash;
+	struct hf_file *file;
+	uint16_t handle_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	uint64_t owner_hash;
+	struct hf_owner *owner;
+	uint64_t client_id;
+	uint64_t owner_id;
+	uint8_t owner_kind;
+	struct hf_holding *holding; /* of some file and owner; NULL: unknown */
+};
+
 struct hf_locks {
 	struct hf_hashtable files;
 	struct hf_hashtable owners;
@@ -190,6 +207,7 @@ struct hf_locks {
 	struct hf_pool file_pool;
 	struct hf_pool share_pool;
 	struct hf_pool oh_pool;
+	struct hf_recent *recent;
 	const struct hf_lock_events *events;
 	void *context;
 	const struct hf_lock_outside *outside;
@@ -227,6 +245,7 @@ struct hf_place {
 	struct hf_holding *holding;
 };
 
+void hf_recent_init(struct hf_recent *recent);
 void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep);
 /* Makes sure that hf_place_make() has memory; it cannot fail then. */
 int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);

@@ -49,14 +49,19 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 
 	if (!locks)
 		return hf_trace(-ENOMEM);
-	r = hf_hashtable_init(&locks->files);
+	locks->recent = malloc(sizeof(*locks->recent));
+	r = locks->recent ? 0 : -ENOMEM;
+	if (!r)
+		r = hf_hashtable_init(&locks->files);
 	if (!r)
 		r = hf_hashtable_init(&locks->owners);
 	if (r < 0) {
 		hf_hashtable_deinit(&locks->files);
+		free(locks->recent);
 		free(locks);
 		return hf_trace(r);
 	}
+	hf_recent_init(locks->recent);
 	hf_list_init(&locks->unreclaimed);
 	hf_list_init(&locks->dirty);
 	init_pools(locks);
@@ -85,6 +90,7 @@ void hf_locks_free(struct hf_locks *locks)
 	hf_pool_deinit(&locks->oh_pool);
 	hf_hashtable_deinit(&locks->files);
 	hf_hashtable_deinit(&locks->owners);
+	free(locks->recent);
 	free(locks);
 }
 

@@ -90,6 +90,8 @@ static void owner_settle(struct hf_locks *locks, struct hf_owner *owner)
 	if (owner->n_holdings)
 		return;
 	assert(!owner->n_waiters);
+	if (locks->recent->owner == owner)
+		locks->recent->owner = NULL;
 	hf_oh_deinit(locks, &owner->oh);
 	hf_rb_erase(&owner->client->owners, &owner->in_client, NULL);
 	hf_hashtable_remove(&locks->owners, &owner->node);
@@ -144,6 +146,8 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 
 	if (holding->n_locks || !hf_list_is_empty(&holding->waiters) || !hf_list_is_empty(&holding->grants))
 		return;
+	if (locks->recent->holding == holding)
+		locks->recent->holding = NULL;
 	hf_rb_erase(&owner->holdings, &holding->in_owner, NULL);
 	hf_pool_give(&locks->holding_pool, holding);
 	owner->n_holdings--;
@@ -154,15 +158,65 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 
 /* PLACE */
 
+void hf_recent_init(struct hf_recent *recent)
+{
+	/* No file and no client is like these. */
+	*recent = (struct hf_recent){ .handle_len = UINT16_MAX, .client_id = UINT64_MAX };
+}
+
+static void find_file(const struct hf_locks *locks, const struct hf_lock_target *who,
+		      struct hf_recent *recent)
+{
+	struct hf_bytes handle = hf_bytes_of(recent->handle, recent->handle_len);
+
+	if (!hf_bytes_equal(handle, who->handle)) {
+		recent->file_hash = hf_file_hash(locks, who->handle);
+		recent->file = NULL;
+		recent->handle_len = (uint16_t)who->handle.len;
+		if (who->handle.len)
+			memmove(recent->handle, who->handle.data, who->handle.len);
+	}
+	if (!recent->file)
+		recent->file = hf_file_find(locks, recent->file_hash, who->handle);
+}
+
+/* Lets the owner's record come while the file is looked for. */
+static void aim_at_owner(const struct hf_locks *locks, const struct hf_lock_target *who,
+			 struct hf_recent *recent)
+{
+	if (recent->client_id == who->client->id && recent->owner_id == who->owner_id &&
+	    recent->owner_kind == who->owner_kind)
+		return;
+	recent->owner_hash = owner_hash(locks, who);
+	recent->owner = NULL;
+	recent->client_id = who->client->id;
+	recent->owner_id = who->owner_id;
+	recent->owner_kind = who->owner_kind;
+	__builtin_prefetch(*hf_hashtable_chain(&locks->owners, recent->owner_hash));
+}
+
 void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep)
 {
-	placep->file_hash = hf_file_hash(locks, who->handle);
-	placep->owner_hash = owner_hash(locks, who);
-	placep->file = hf_file_find(locks, placep->file_hash, who->handle);
-	placep->owner = owner_find(locks, placep->owner_hash, who);
-	placep->holding = NULL;
-	if (placep->file && placep->owner)
-		placep->holding = hf_holding_find(placep->owner, placep->file);
+	struct hf_recent *recent = locks->recent;
+	struct hf_holding *holding;
+
+	assert(who->handle.len <= HF_LOCK_HANDLE_MAX);
+	aim_at_owner(locks, who, recent);
+	find_file(locks, who, recent);
+	if (!recent->owner)
+		recent->owner = owner_find(locks, recent->owner_hash, who);
+	holding = recent->holding;
+	if (!recent->file || !recent->owner)
+		holding = NULL;
+	else if (!holding || holding->file != recent->file || holding->owner != recent->owner)
+		holding = recent->holding = hf_holding_find(recent->owner, recent->file);
+	*placep = (struct hf_place){
+		.file_hash = recent->file_hash,
+		.owner_hash = recent->owner_hash,
+		.file = recent->file,
+		.owner = recent->owner,
+		.holding = holding,
+	};
 }
 
 int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
@@ -187,4 +241,7 @@ void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, str
 	if (!place->holding)
 		place->holding = holding_make(locks, place->owner, place->file, who->share);
 	hf_oh_set(locks, &place->owner->oh, who->oh);
+	locks->recent->file = place->file; /* it is about this place since hf_place_find() */
+	locks->recent->owner = place->owner;
+	locks->recent->holding = place->holding;
 }
