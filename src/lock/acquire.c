@@ -19,6 +19,8 @@ struct attempt {
 	struct hf_locks *locks;
 	const struct hf_lock_request *request;
 	struct hf_place place;
+	struct hf_aim aim;        /* at what others have there */
+	struct hf_spot own;       /* what the owner has around the range */
 	struct hf_lock *holder;   /* one that conflicts */
 	struct hf_waiter *after;  /* the last queued one that it must not pass */
 	struct hf_waiter *before; /* the first queued one that it must pass */
@@ -69,7 +71,7 @@ static void look(struct attempt *try)
 
 	if (!file)
 		return;
-	try->holder = hf_tree_conflict(file, try->place.holding, request->range, request->mode);
+	try->holder = hf_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
 	if (try->holder && !request->wait)
 		return;
 	is_queued = file->n_waiters &&
@@ -123,7 +125,8 @@ static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs
 	struct hf_range range = try->request->range, part;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_lock *lock = hf_own_from(try->place.holding, pos);
+		struct hf_spot spot = hf_own_from(try->place.holding, pos);
+		struct hf_lock *lock = hf_spot_lock(&spot);
 		bool is_held = lock && lock->start <= pos;
 		uint64_t end = !lock ? range.end : is_held ? lock->end : lock->start - 1;
 
@@ -135,11 +138,11 @@ static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs
 
 static size_t count_held(const struct attempt *try)
 {
-	const struct hf_holding *holding = try->place.holding;
-	struct hf_lock *lock = holding ? hf_own_from(holding, try->request->range.start) : NULL;
+	struct hf_spot spot = try->own;
 	size_t n = 0;
 
-	for (; lock && lock->start <= try->request->range.end; lock = hf_own_next(lock))
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= try->request->range.end;
+	     hf_spot_next(&spot))
 		n++;
 	return n;
 }
@@ -148,21 +151,19 @@ static int take(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 	struct hf_locks *locks = try->locks;
-	struct hf_holding *holding = try->place.holding;
 	struct hf_lock_attrs attrs = {
 		.mode = (uint8_t)request->mode,
 		.state = request->client_state,
 		.epoch = locks->epoch,
 		.flags = request->is_volatile ? HF_LOCK_VOLATILE : 0,
 	};
-	int r, growth = holding ? hf_own_growth(holding, request->range, &attrs) : 1;
+	int r, growth = hf_own_growth(try->own, request->range, &attrs);
 
 	if (!has_room(locks, try->place.file, request->who.client, growth))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
-		r = hf_pool_reserve(&locks->lock_pool,
-				    HF_OWN_RESERVE + (request->keeps ? 2 * count_held(try) : 0));
+		r = hf_own_reserve(locks, HF_OWN_RESERVE + (request->keeps ? 2 * count_held(try) : 0));
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
@@ -172,7 +173,7 @@ static int take(struct attempt *try)
 	if (request->keeps)
 		take_the_rest(try, &attrs);
 	else
-		hf_own_replace(locks, try->place.holding, request->range, &attrs);
+		hf_own_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;
 }
@@ -236,7 +237,8 @@ static void refresh(struct attempt *try)
 	struct hf_lock_attrs attrs;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_lock *lock = hf_own_from(holding, pos);
+		struct hf_spot spot = hf_own_from(holding, pos);
+		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		part = (struct hf_range){ pos, HF_MIN(lock->end, range.end) };
 		if (refresh_part(try, lock, &attrs))
@@ -247,16 +249,11 @@ static void refresh(struct attempt *try)
 
 static int reserve_refresh(struct attempt *try)
 {
-	struct hf_range range = try->request->range;
-	struct hf_lock *lock = hf_own_from(try->place.holding, range.start);
-	size_t n = 0;
 	int r;
 
-	for (; lock && lock->start <= range.end; lock = hf_own_next(lock))
-		n++;
 	r = hf_oh_reserve(try->locks, try->request->who.oh);
 	if (!r)
-		r = hf_pool_reserve(&try->locks->lock_pool, 2 * n + 2 * HF_OWN_RESERVE);
+		r = hf_own_reserve(try->locks, 2 * count_held(try) + 2 * HF_OWN_RESERVE);
 	return r;
 }
 
@@ -270,7 +267,7 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 
 	if (grant && !hf_grant_is_whole(grant))
 		grant = NULL;
-	*is_answeredp = grant || hf_own_covers(holding, request->range, request->mode);
+	*is_answeredp = grant || hf_own_covers(try->own, request->range, request->mode);
 	if (!*is_answeredp)
 		return HF_LOCK_OK;
 	r = reserve_refresh(try);
@@ -294,7 +291,7 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	const struct hf_lock_request *request = try->request;
 	int r;
 
-	try->holder = hf_tree_conflict(try->place.file, waiter->holding, request->range, request->mode);
+	try->holder = hf_file_conflict(try->place.file, waiter->holding, request->range, request->mode);
 	try->after = hf_waiters_conflict(try->place.file, waiter->holding, request->range, request->mode,
 					 waiter->order);
 	show(try, conflictp);
@@ -330,6 +327,9 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 	if (request->reclaim && request->backed_only &&
 	    !hf_reclaim_is_backed(try.place.holding, request->range, request->mode))
 		return HF_LOCK_E_NOT_BACKED;
+	if (try.place.file)
+		hf_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
+	try.own = hf_own_around(try.place.holding, request->range);
 	if (try.place.holding) {
 		r = answer_held(&try, &is_answered);
 		if (r < 0 || is_answered)
@@ -361,7 +361,7 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 	if (locks->is_grace)
 		return HF_LOCK_E_GRACE;
 	hf_place_find(locks, who, &place);
-	lock = place.file ? hf_tree_conflict(place.file, place.holding, range, mode) : NULL;
+	lock = place.file ? hf_file_conflict(place.file, place.holding, range, mode) : NULL;
 	if (!lock)
 		return hf_outside_test(locks, who, range, mode, conflictp);
 	if (conflictp)

@@ -9,66 +9,29 @@ enum {
 	SMALL = 64, /* locks in a file up to which pairs are compared */
 };
 
-static struct hf_lock *in_file(struct hf_rb_node *node)
-{
-	return node ? hf_rb_entry(node, struct hf_lock, in_file) : NULL;
-}
-
-static struct hf_lock *in_own(struct hf_rb_node *node)
-{
-	return node ? hf_rb_entry(node, struct hf_lock, in_own) : NULL;
-}
-
 /* FILES */
-
-/* The largest end + 1 in a subtree of a lock that is not of @except. */
-static uint64_t brute_max(struct hf_rb_node *node, const struct hf_holding *except)
-{
-	struct hf_lock *lock = in_file(node);
-	uint64_t max, below;
-
-	if (!node)
-		return 0;
-	max = lock->holding == except ? 0 : lock->end + 1;
-	below = brute_max(node->left, except);
-	max = HF_MAX(max, below);
-	below = brute_max(node->right, except);
-	return HF_MAX(max, below);
-}
-
-static const char *check_cache(struct hf_lock *lock, bool is_small)
-{
-	struct hf_lock copy = *lock;
-
-	/* Where two holdings have the largest end, either may be named. */
-	hf_tree_update(&copy.in_file);
-	FAIL_UNLESS(copy.max_end == lock->max_end && copy.other_end == lock->other_end);
-	FAIL_UNLESS(copy.max_holder == lock->max_holder || lock->other_end == lock->max_end);
-	if (!is_small)
-		return NULL;
-	FAIL_UNLESS(lock->max_end == brute_max(&lock->in_file, NULL));
-	FAIL_UNLESS(lock->other_end == brute_max(&lock->in_file, lock->max_holder));
-	return NULL;
-}
 
 static const char *check_lock(const struct hf_file *file, const struct hf_lock *lock, enum hf_lock_mode mode)
 {
+	struct hf_spot own = hf_own_from(lock->holding, lock->start);
+
 	FAIL_UNLESS(lock->mode == mode);
 	FAIL_UNLESS(hf_range_is_valid(hf_lock_range(lock)));
 	FAIL_UNLESS(lock->holding->file == file);
-	FAIL_UNLESS(hf_own_from(lock->holding, lock->start) == lock);
+	FAIL_UNLESS(hf_spot_lock(&own) == lock);
 	FAIL_UNLESS(!(lock->flags & HF_LOCK_GHOST) || lock->flags & HF_LOCK_UNRECLAIMED);
 	FAIL_UNLESS(!(lock->flags & HF_LOCK_KEPT) || lock->mode == HF_LOCK_EXCLUSIVE);
-	FAIL_UNLESS(!hf_tree_conflict(file, lock->holding, hf_lock_range(lock), mode));
+	FAIL_UNLESS(!hf_file_conflict(file, lock->holding, hf_lock_range(lock), mode));
 	return NULL;
 }
 
 static const char *check_against(const struct hf_file *file, const struct hf_lock *lock)
 {
 	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
-		struct hf_lock *other = in_file(hf_rb_first(&file->held[i]));
+		struct hf_spot spot = hf_tree_begin(&file->held[i]);
+		struct hf_lock *other;
 
-		for (; other; other = in_file(hf_rb_next(&other->in_file)))
+		for (; (other = hf_spot_lock(&spot)); hf_spot_next(&spot))
 			FAIL_UNLESS(other->holding == lock->holding ||
 				    !hf_modes_conflict((enum hf_lock_mode)other->mode,
 						       (enum hf_lock_mode)lock->mode) ||
@@ -79,24 +42,20 @@ static const char *check_against(const struct hf_file *file, const struct hf_loc
 
 static const char *check_held(const struct hf_file *file, enum hf_lock_mode mode, struct hf_check *check)
 {
-	const struct hf_rb_tree *tree = &file->held[hf_mode_index(mode)];
+	const struct hf_tree *tree = &file->held[hf_mode_index(mode)];
 	bool is_small = file->n_locks + file->n_ghosts <= SMALL;
-	struct hf_lock *prev = NULL, *lock = in_file(hf_rb_first(tree));
-	long n = hf_rb_check(tree);
+	struct hf_spot spot = hf_tree_begin(tree);
+	struct hf_lock *lock;
 
-	FAIL_UNLESS(n >= 0);
-	for (; lock; prev = lock, lock = in_file(hf_rb_next(&lock->in_file))) {
-		FAIL_UNLESS(!prev || prev->start < lock->start ||
-			    (prev->start == lock->start && prev->id < lock->id));
-		PASS_ON(check_cache(lock, is_small));
+	FAIL_UNLESS(!tree->of_one);
+	PASS_ON(hf_tree_check(tree));
+	for (; (lock = hf_spot_lock(&spot)); hf_spot_next(&spot)) {
 		PASS_ON(check_lock(file, lock, mode));
 		if (is_small)
 			PASS_ON(check_against(file, lock));
 		check->n_file_locks += !(lock->flags & HF_LOCK_GHOST);
 		check->n_file_ghosts += !!(lock->flags & HF_LOCK_GHOST);
-		n--;
 	}
-	FAIL_UNLESS(n == 0);
 	return NULL;
 }
 
@@ -159,11 +118,13 @@ static const char *check_files(struct hf_check *check)
 
 static const char *check_own(struct hf_holding *holding, struct hf_check *check)
 {
-	struct hf_lock *prev = NULL, *lock = in_own(hf_rb_first(&holding->own));
+	struct hf_spot spot = hf_tree_begin(&holding->own);
+	struct hf_lock *prev = NULL, *lock;
 	uint32_t n_exclusive = 0;
 
-	FAIL_UNLESS(hf_rb_check(&holding->own) == holding->n_locks);
-	for (; lock; prev = lock, lock = in_own(hf_rb_next(&lock->in_own))) {
+	FAIL_UNLESS(holding->own.of_one);
+	PASS_ON(hf_tree_check(&holding->own));
+	for (; (lock = hf_spot_lock(&spot)); prev = lock, hf_spot_next(&spot)) {
 		struct hf_lock_attrs a, b;
 
 		FAIL_UNLESS(lock->holding == holding);
@@ -172,6 +133,8 @@ static const char *check_own(struct hf_holding *holding, struct hf_check *check)
 		check->n_client_ghosts += !!(lock->flags & HF_LOCK_GHOST);
 		check->n_client_unreclaimed +=
 			(lock->flags & (HF_LOCK_GHOST | HF_LOCK_UNRECLAIMED)) == HF_LOCK_UNRECLAIMED;
+		check->n_owed +=
+			lock->flags & HF_LOCK_KEPT || (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
 		PASS_ON(hf_check_piece(lock));
 		if (!prev)
 			continue;
@@ -196,7 +159,7 @@ static const char *check_owner(struct hf_owner *owner, struct hf_check *check)
 
 		FAIL_UNLESS(holding->owner == owner && holding->file->id > last);
 		last = holding->file->id;
-		FAIL_UNLESS(holding->n_locks || !hf_list_is_empty(&holding->waiters) ||
+		FAIL_UNLESS(holding->own.n || !hf_list_is_empty(&holding->waiters) ||
 			    !hf_list_is_empty(&holding->grants));
 		PASS_ON(check_own(holding, check));
 		PASS_ON(hf_check_grants(holding, check));
@@ -289,6 +252,7 @@ static const char *check_totals(struct hf_check *check)
 	FAIL_UNLESS(check->n_waiters == locks->n.waiters);
 	FAIL_UNLESS(check->n_grants == locks->n.grants);
 	FAIL_UNLESS(check->n_shares == locks->n.shares);
+	FAIL_UNLESS(check->n_owed == locks->n_owed);
 	FAIL_UNLESS(locks->lock_pool.n_used == locks->n.locks + locks->n.ghosts);
 	FAIL_UNLESS(locks->waiter_pool.n_used == locks->n.waiters + locks->n.grants);
 	FAIL_UNLESS(locks->holding_pool.n_used == check->n_holdings);

@@ -28,9 +28,10 @@ static bool conflict(const struct hf_waiter *a, const struct hf_waiter *b)
 
 static bool is_blocked_by_lock(const struct hf_waiter *waiter, const struct hf_holding *holding)
 {
-	for (struct hf_rb_node *node = hf_rb_first(&holding->own); node; node = hf_rb_next(node)) {
-		const struct hf_lock *lock = hf_rb_entry(node, struct hf_lock, in_own);
+	struct hf_spot spot = hf_tree_begin(&holding->own);
+	const struct hf_lock *lock;
 
+	for (; (lock = hf_spot_lock(&spot)); hf_spot_next(&spot)) {
 		if ((lock->mode == HF_LOCK_EXCLUSIVE || waiter->mode == HF_LOCK_EXCLUSIVE) &&
 		    lock->start <= waiter->end && waiter->start <= lock->end)
 			return true;
@@ -45,7 +46,7 @@ static bool is_blocked(const struct hf_waiter *waiter)
 	for (struct hf_link *pos = waiter->in_queue.prev; pos != &file->queue.head; pos = pos->prev)
 		if (conflict(queued(pos), waiter))
 			return true;
-	return hf_tree_conflict(file, waiter->holding, hf_waiter_range(waiter),
+	return hf_file_conflict(file, waiter->holding, hf_waiter_range(waiter),
 				(enum hf_lock_mode)waiter->mode);
 }
 

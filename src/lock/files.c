@@ -23,6 +23,44 @@ struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct
 	return NULL;
 }
 
+struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode)
+{
+	struct hf_spot spot =
+		hf_tree_first(&file->held[hf_mode_index(mode)], NULL, (struct hf_range){ pos, HF_RANGE_EOF });
+
+	return hf_spot_lock(&spot);
+}
+
+void hf_file_aim(const struct hf_file *file, const struct hf_holding *me, struct hf_range range,
+		 struct hf_aim *aimp)
+{
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++)
+		aimp->leaf[i] = hf_tree_aim(&file->held[i], me, range);
+}
+
+struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_aim *aim,
+				    const struct hf_holding *me, struct hf_range range,
+				    enum hf_lock_mode mode)
+{
+	unsigned int i = hf_mode_index(HF_LOCK_EXCLUSIVE);
+	struct hf_spot spot = hf_tree_hit(&file->held[i], aim->leaf[i], me, range);
+
+	if (!hf_spot_lock(&spot) && mode == HF_LOCK_EXCLUSIVE) {
+		i = hf_mode_index(HF_LOCK_SHARED);
+		spot = hf_tree_hit(&file->held[i], aim->leaf[i], me, range);
+	}
+	return hf_spot_lock(&spot);
+}
+
+struct hf_lock *hf_file_conflict(const struct hf_file *file, const struct hf_holding *me,
+				 struct hf_range range, enum hf_lock_mode mode)
+{
+	struct hf_aim aim;
+
+	hf_file_aim(file, me, range, &aim);
+	return hf_file_conflict_at(file, &aim, me, range, mode);
+}
+
 static void insert_by_id(struct hf_rb_tree *tree, struct hf_file *file)
 {
 	struct hf_rb_node **link = &tree->root, *parent = NULL;

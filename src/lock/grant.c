@@ -86,7 +86,8 @@ static void lay(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range
 	struct hf_range part;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_lock *lock = hf_own_from(grant->holding, pos);
+		struct hf_spot spot = hf_own_from(grant->holding, pos);
+		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		part = part_at(pos, range.end, lock);
 		grant_part(locks, grant, part, lock && lock->start <= pos ? lock : NULL);
@@ -109,15 +110,14 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
 int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
+	struct hf_spot spot = hf_own_from(holding, waiter->start);
 	struct hf_lock_target who;
-	struct hf_lock *lock;
 	size_t n = 0;
 	int r;
 
-	for (lock = hf_own_from(holding, waiter->start); lock && lock->start <= waiter->end;
-	     lock = hf_own_next(lock))
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end; hf_spot_next(&spot))
 		n++;
-	r = hf_pool_reserve(&locks->lock_pool, 2 * n + HF_OWN_RESERVE);
+	r = hf_own_reserve(locks, 2 * n + HF_OWN_RESERVE);
 	if (r < 0)
 		return hf_trace(r);
 	hf_view_target(holding, &who);
@@ -143,9 +143,11 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 
 bool hf_grant_is_whole(const struct hf_waiter *grant)
 {
+	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
 	uint64_t pos = grant->start;
+	struct hf_lock *lock;
 
-	for (struct hf_lock *lock = hf_own_from(grant->holding, pos); lock; lock = hf_own_next(lock)) {
+	for (; (lock = hf_spot_lock(&spot)); hf_spot_next(&spot)) {
 		if (lock->start > pos || (lock->mode != grant->mode && !is_piece(lock, grant)))
 			return false;
 		if (lock->end >= grant->end)
@@ -208,7 +210,8 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowe
 	struct hf_range part;
 
 	for (uint64_t pos = grant->start; pos <= grant->end; pos = part.end + 1) {
-		struct hf_lock *lock = hf_own_from(holding, pos);
+		struct hf_spot spot = hf_own_from(holding, pos);
+		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		if (!lock || lock->start > grant->end)
 			break;
@@ -228,17 +231,17 @@ static bool has_others(const struct hf_waiter *grant)
 
 static bool reserve_for_others(struct hf_locks *locks, const struct hf_waiter *grant)
 {
-	struct hf_lock *lock = hf_own_from(grant->holding, grant->start);
+	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
 	size_t n = 0;
 
 	if (!has_others(grant))
 		return false;
-	for (; lock && lock->start <= grant->end; lock = hf_own_next(lock))
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= grant->end; hf_spot_next(&spot))
 		n++;
 	hf_list_for_each(pos, &grant->holding->grants)
 		n++;
 	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
-	return hf_pool_reserve(&locks->lock_pool, 4 * n + HF_OWN_RESERVE) == 0;
+	return hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE) == 0;
 }
 
 static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, struct hf_range part)
@@ -255,10 +258,11 @@ static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, st
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	struct hf_holding *holding = grant->holding;
-	struct hf_lock *lock = hf_own_from(holding, grant->start);
+	struct hf_spot spot = hf_own_from(holding, grant->start);
+	struct hf_lock *lock;
 	bool lays_others = reserve_for_others(locks, grant);
 
-	while (lock && lock->start <= grant->end) {
+	while ((lock = hf_spot_lock(&spot)) && lock->start <= grant->end) {
 		struct hf_range part = hf_lock_range(lock);
 		struct hf_lock_attrs attrs;
 
@@ -281,7 +285,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 			if (lays_others)
 				lay_others(locks, grant, part);
 		}
-		lock = hf_own_from(holding, part.end + 1);
+		spot = hf_own_from(holding, part.end + 1);
 	}
 }
 
@@ -306,7 +310,7 @@ static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 	assert(!locks->in_event);
 	if (!grant)
 		return HF_LOCK_E_NOTHING;
-	r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE + 2);
+	r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
 	if (r < 0)
 		return hf_trace(r);
 	holding = grant->holding;

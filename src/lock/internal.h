@@ -2,10 +2,10 @@
  * Inside the lock engine: the records and what the files of this folder offer
  * one another. The picture:
  *
- *	client --owners--> owner --holdings--> holding <---- file (by its trees)
+ *	client --owners--> owner --holdings--> holding <---- file (by its locks)
  *	                                        | own: its locks, disjoint, by start
  *	                                        | waiters, grants
- *	file: held[mode]     all locks of a mode, whoever holds them (tree.c)
+ *	file: held[mode]     all locks of a mode, whoever holds them (tree.h)
  *	      waiting[mode]  all waiters of a mode, by range; queue: in order
  *
  * A holding lives while it has a lock, a waiter or a grant; an owner while it
@@ -19,6 +19,7 @@
 #include "base/hashtable.h"
 #include "base/pool.h"
 #include "lock/lock.h"
+#include "lock/tree.h"
 
 enum {
 	/* Internal flag: exclusive, and to become shared when its (shared) grant is confirmed. */
@@ -37,19 +38,11 @@ static inline bool hf_modes_conflict(enum hf_lock_mode a, enum hf_lock_mode b)
 	return a == HF_LOCK_EXCLUSIVE || b == HF_LOCK_EXCLUSIVE;
 }
 
-/*
- * One held range: two cache lines, of which a search in the file's tree touches the first only.
- * max_end and other_end are ends + 1, so that 0 says none.
- */
+/* One held range: one cache line. It is in held[mode] of its file and in the own set of its holding. */
 struct hf_lock {
 	uint64_t start;
 	uint64_t end;
-	uint64_t max_end;              /* in the subtree of in_file */
-	struct hf_holding *max_holder; /* whose that is */
-	uint64_t other_end;            /* the largest in that subtree of any other holding */
 	struct hf_holding *holding;
-	struct hf_rb_node in_file; /* held[mode], by (start, id) */
-	struct hf_rb_node in_own;  /* by start */
 	union {
 		struct hf_link unreclaimed; /* if UNRECLAIMED */
 		struct {
@@ -66,8 +59,7 @@ struct hf_lock {
 	uint64_t prior_mode : 2; /* NONE or SHARED */
 	uint64_t prior_flags : 6;
 };
-static_assert(sizeof(struct hf_lock) == 128, "a lock costs two cache lines");
-static_assert(offsetof(struct hf_lock, in_file.parent_color) == 64, "a search needs one cache line per lock");
+static_assert(sizeof(struct hf_lock) <= 64, "a lock is one cache line");
 
 /* Everything of a lock but its place. */
 struct hf_lock_attrs {
@@ -108,8 +100,7 @@ struct hf_waiter {
 struct hf_holding {
 	struct hf_owner *owner;
 	struct hf_file *file;
-	struct hf_rb_tree own;
-	uint32_t n_locks; /* with ghosts */
+	struct hf_tree own; /* with ghosts */
 	uint32_t n_exclusive;
 	uint32_t share;             /* by which the owner came to the file first */
 	struct hf_rb_node in_owner; /* by the file's id */
@@ -142,7 +133,7 @@ struct hf_owner {
 struct hf_file {
 	struct hf_hash_node node;
 	uint64_t id; /* order of creation */
-	struct hf_rb_tree held[2];
+	struct hf_tree held[2];
 	struct hf_rb_tree waiting[2];
 	struct hf_list queue;
 	uint32_t n_locks; /* without ghosts */
@@ -201,6 +192,9 @@ struct hf_locks {
 	struct hf_list unreclaimed; /* locks, with ghosts */
 	struct hf_list dirty;
 	struct hf_pool lock_pool;
+	struct hf_tree_pools trees;
+	size_t n_owed; /* locks that will be replaced by another without a reservation: see hf_own_reserve()
+			*/
 	struct hf_pool waiter_pool;
 	struct hf_pool holding_pool;
 	struct hf_pool owner_pool;
@@ -229,6 +223,14 @@ struct hf_locks {
 static inline struct hf_range hf_lock_range(const struct hf_lock *lock)
 {
 	return (struct hf_range){ lock->start, lock->end };
+}
+
+/* Without reading the lock where that can be helped. Not at the end. */
+static inline struct hf_range hf_spot_range(const struct hf_spot *spot)
+{
+	if (spot->leaf)
+		return (struct hf_range){ spot->leaf->start[spot->at], spot->leaf->end[spot->at] };
+	return hf_lock_range(spot->locks[spot->at]);
 }
 
 static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
@@ -265,34 +267,59 @@ void hf_oh_set(struct hf_locks *locks, struct hf_oh *oh, struct hf_bytes bytes);
 void hf_oh_deinit(struct hf_locks *locks, struct hf_oh *oh);
 struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
 
-/* TREE: the locks of a file. (tree.c) */
-void hf_tree_insert(struct hf_file *file, struct hf_lock *lock);
-void hf_tree_erase(struct hf_file *file, struct hf_lock *lock);
-/* The first lock that ends at @pos or behind, whosoever, or NULL. */
-struct hf_lock *hf_tree_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode);
-/* A lock that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). */
-struct hf_lock *hf_tree_conflict(const struct hf_file *file, const struct hf_holding *me,
+/* The first lock of @file that ends at @pos or behind, whosoever, or NULL. (files.c) */
+struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode);
+/* Lets what hf_file_conflict_at() will read come, while the caller looks at something else. (files.c) */
+struct hf_aim {
+	struct hf_tree_leaf *leaf[2];
+};
+void hf_file_aim(const struct hf_file *file, const struct hf_holding *me, struct hf_range range,
+		 struct hf_aim *aimp);
+struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_aim *aim,
+				    const struct hf_holding *me, struct hf_range range,
+				    enum hf_lock_mode mode);
+/* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). (files.c) */
+struct hf_lock *hf_file_conflict(const struct hf_file *file, const struct hf_holding *me,
 				 struct hf_range range, enum hf_lock_mode mode);
-bool hf_tree_update(struct hf_rb_node *node);
 
-/* OWN: the locks of a holding. (own.c) */
+/* OWN: the locks of a holding. (own.c, replace.c) */
 /* The first that ends at @pos or behind. */
-struct hf_lock *hf_own_from(const struct hf_holding *holding, uint64_t pos);
-struct hf_lock *hf_own_next(const struct hf_lock *lock);
-/* What a replacement of @range by @attrs (NULL: nothing) would add to the number of records. */
-int hf_own_growth(const struct hf_holding *holding, struct hf_range range, const struct hf_lock_attrs *attrs);
+struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos);
+/* The first that overlaps or touches @range: where a request for @range begins. @holding may be NULL. */
+struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range range);
+/*
+ * 0 or -ENOMEM: @n more records can be put. What a grant in flight has replaced can be put back at any time
+ * without a reservation (a client's death and a refusal always finish), so there is always memory for that.
+ */
+int hf_own_reserve(struct hf_locks *locks, size_t n);
+/*
+ * What a replacement of @range by @attrs would add to the number of records. @around is where
+ * hf_own_around() was.
+ */
+int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs);
 /* Replaces what the owner holds in @range, merging at its edges. Needs HF_OWN_RESERVE free records. */
 enum {
 	HF_OWN_RESERVE = 3,
 };
 void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 		    const struct hf_lock_attrs *attrs);
+/* Likewise, by somebody who has been there; without @attrs @around may be hf_own_from(). */
+void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot around,
+		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs);
+/* Where a lock may belong in its two sets, as found since they last changed. */
+struct hf_hint {
+	struct hf_tree_leaf *own;
+	struct hf_aim file;
+};
 /* Takes away one whole lock. */
 void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock);
+/* The same, for those who say themselves whom that lets run. */
+void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
 /* Puts a lock where the owner has none, without merging and without an event. */
-void hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		const struct hf_lock_attrs *attrs);
-bool hf_own_covers(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
+/* @from: hf_own_from() of the range's start, or hf_own_around(). */
+bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
 bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
 void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);

@@ -33,7 +33,8 @@ static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limit
 
 static void init_pools(struct hf_locks *locks)
 {
-	hf_pool_init_huge(&locks->lock_pool, sizeof(struct hf_lock), 64);
+	hf_pool_init(&locks->lock_pool, sizeof(struct hf_lock), 64);
+	hf_tree_pools_init(&locks->trees);
 	hf_pool_init(&locks->waiter_pool, sizeof(struct hf_waiter), 8);
 	hf_pool_init(&locks->holding_pool, sizeof(struct hf_holding), 8);
 	hf_pool_init(&locks->owner_pool, sizeof(struct hf_owner), 8);
@@ -82,6 +83,7 @@ void hf_locks_free(struct hf_locks *locks)
 		return;
 	assert(!locks->in_event);
 	hf_pool_deinit(&locks->lock_pool);
+	hf_tree_pools_deinit(&locks->trees);
 	hf_pool_deinit(&locks->waiter_pool);
 	hf_pool_deinit(&locks->holding_pool);
 	hf_pool_deinit(&locks->owner_pool);
@@ -111,7 +113,7 @@ void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *counte
 	countersp->bytes = hf_pool_bytes(&locks->lock_pool) + hf_pool_bytes(&locks->waiter_pool) +
 			   hf_pool_bytes(&locks->holding_pool) + hf_pool_bytes(&locks->owner_pool) +
 			   hf_pool_bytes(&locks->file_pool) + hf_pool_bytes(&locks->share_pool) +
-			   hf_pool_bytes(&locks->oh_pool);
+			   hf_pool_bytes(&locks->oh_pool) + hf_tree_pools_bytes(&locks->trees);
 }
 
 /* VIEW */

@@ -12,8 +12,9 @@
  *
  *	range.c    offset and length -> inclusive range
  *	files.c    file records              owners.c   owners and holdings
- *	tree.c     who else holds this range, in O(log n)
- *	own.c      the locks of one holding: merge, split, replace     lock.c  the engine itself
+ *	tree.h     sets of locks by place: who else holds this range, in O(log n)
+ *	own.c      the locks of one holding     replace.c  merge, split
+ *	lock.c     the engine itself
  *	acquire.c  release.c  purge.c  reclaim.c  share.c
  *	waiters.c  the order of those who wait, and whose turn it is
  *	grant.c    a waiter gets its lock, provisionally until it is told

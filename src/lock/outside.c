@@ -53,8 +53,8 @@ bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uin
 		       struct hf_range *rangep, enum hf_lock_mode *modep)
 {
 	const struct hf_file *file = pos <= HF_RANGE_EOF ? find(locks, handle) : NULL;
-	const struct hf_lock *exclusive = file ? hf_tree_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
-	const struct hf_lock *shared = file ? hf_tree_from(file, pos, HF_LOCK_SHARED) : NULL;
+	const struct hf_lock *exclusive = file ? hf_file_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
+	const struct hf_lock *shared = file ? hf_file_from(file, pos, HF_LOCK_SHARED) : NULL;
 
 	if (exclusive && (exclusive->start <= pos || !shared || exclusive->start <= shared->start)) {
 		*rangep = (struct hf_range){ HF_MAX(exclusive->start, pos), exclusive->end };

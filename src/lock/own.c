@@ -1,44 +1,29 @@
 /*
- * The locks of one holding, in a tree by start.
+ * The locks of one holding.
  *
  * Invariants: the ranges are disjoint; two that touch differ in something that
  * forbids merging (hf_own_is_mergeable); each lock is also in held[mode] of the
  * file, and in locks->unreclaimed if it is that; the counters of file, client
- * and engine follow. Everything that changes a lock goes through put() and
- * take_out(), which keep all that and tell the store. A lock never changes in
- * place: what is different is another record.
+ * and engine follow. Everything that changes a lock goes through hf_own_put() and
+ * hf_own_take_out(), which keep all that. A lock never changes in place: what is
+ * different is another record.
  */
 #include "lock/internal.h"
 
-static struct hf_lock *lock_of(struct hf_rb_node *node)
-{
-	return node ? hf_rb_entry(node, struct hf_lock, in_own) : NULL;
-}
+#include "base/error.h"
 
 /* LOOK */
 
-struct hf_lock *hf_own_from(const struct hf_holding *holding, uint64_t pos)
+struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos)
 {
-	struct hf_rb_node *node = holding->own.root;
-	struct hf_lock *found = NULL;
-
-	/* Disjoint ranges are in order of their ends, too. */
-	while (node) {
-		struct hf_lock *lock = lock_of(node);
-
-		if (lock->end >= pos) {
-			found = lock;
-			node = node->left;
-		} else {
-			node = node->right;
-		}
-	}
-	return found;
+	return hf_tree_first(&holding->own, NULL, (struct hf_range){ pos, HF_RANGE_EOF });
 }
 
-struct hf_lock *hf_own_next(const struct hf_lock *lock)
+struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range range)
 {
-	return lock_of(hf_rb_next(&lock->in_own));
+	if (!holding)
+		return (struct hf_spot){ 0 };
+	return hf_own_from(holding, range.start ? range.start - 1 : 0);
 }
 
 void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp)
@@ -67,12 +52,15 @@ bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_att
 	       !(a->flags & HF_LOCK_UNRECLAIMED);
 }
 
-bool hf_own_covers(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
+bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode)
 {
 	uint64_t pos = range.start;
+	struct hf_lock *lock;
 
-	for (struct hf_lock *lock = hf_own_from(holding, pos); lock; lock = hf_own_next(lock)) {
-		if (lock->start > pos || lock->mode != mode)
+	for (; (lock = hf_spot_lock(&from)) && hf_spot_range(&from).start <= pos; hf_spot_next(&from)) {
+		if (hf_spot_range(&from).end < pos)
+			continue; /* touches it only */
+		if (lock->mode != mode)
 			return false;
 		if (lock->end >= range.end)
 			return true;
@@ -83,17 +71,37 @@ bool hf_own_covers(const struct hf_holding *holding, struct hf_range range, enum
 
 bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
+	struct hf_spot spot;
+
 	if (mode == HF_LOCK_SHARED && !holding->n_exclusive)
 		return false;
-	for (struct hf_lock *lock = hf_own_from(holding, range.start); lock && lock->start <= range.end;
-	     lock = hf_own_next(lock)) {
-		if (hf_modes_conflict(lock->mode, mode))
+	spot = hf_tree_first(&holding->own, NULL, range);
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= range.end; hf_spot_next(&spot))
+		if (hf_modes_conflict((enum hf_lock_mode)hf_spot_lock(&spot)->mode, mode))
 			return true;
-	}
 	return false;
 }
 
 /* CHANGE */
+
+/* Will something else be put in its place when its grant is undone? */
+static bool is_owed(const struct hf_lock *lock)
+{
+	return lock->flags & HF_LOCK_KEPT || (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
+}
+
+int hf_own_reserve(struct hf_locks *locks, size_t n)
+{
+	/* Each of @n may be owed itself. Each is in two sets, of a file and of a holding. */
+	size_t n_puts = 2 * n + locks->n_owed;
+	size_t n_locks = locks->n.locks + locks->n.ghosts + n_puts;
+	size_t n_sets = 2 * locks->n.files + locks->holding_pool.n_used + 3;
+	int r = hf_pool_reserve(&locks->lock_pool, n);
+
+	if (!r)
+		r = hf_tree_reserve(&locks->trees, 2 * n_puts, n_sets, 2 * n_locks);
+	return r < 0 ? hf_trace(r) : 0;
+}
 
 /* Adds @n, 1 or -1, wherever a lock with @flags is counted. */
 static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
@@ -103,9 +111,10 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 	uint32_t n32 = (uint32_t)n;
 	uint64_t n64 = (uint64_t)(int64_t)n;
 
-	holding->n_locks += n32;
 	if (lock->mode == HF_LOCK_EXCLUSIVE)
 		holding->n_exclusive += n32;
+	if (is_owed(lock))
+		locks->n_owed += (size_t)n64;
 	if (lock->flags & HF_LOCK_GHOST) {
 		holding->file->n_ghosts += n32;
 		client->n_ghosts += n32;
@@ -121,22 +130,11 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 	}
 }
 
-static void insert_own(struct hf_lock *lock)
-{
-	struct hf_rb_tree *tree = &lock->holding->own;
-	struct hf_rb_node **link = &tree->root, *parent = NULL;
-
-	while (*link) {
-		parent = *link;
-		link = lock->start < lock_of(parent)->start ? &parent->left : &parent->right;
-	}
-	hf_rb_insert(tree, &lock->in_own, parent, link, NULL);
-}
-
-static struct hf_lock *put_quietly(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-				   const struct hf_lock_attrs *attrs)
+struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
 {
 	struct hf_lock *lock = hf_pool_take(&locks->lock_pool);
+	unsigned int i = hf_mode_index((enum hf_lock_mode)attrs->mode);
 
 	lock->start = range.start;
 	lock->end = range.end;
@@ -155,39 +153,30 @@ static struct hf_lock *put_quietly(struct hf_locks *locks, struct hf_holding *ho
 		lock->prior_state = attrs->prior_state;
 		lock->prior_epoch = attrs->prior_epoch;
 	}
-	insert_own(lock);
-	hf_tree_insert(holding->file, lock);
+	hf_tree_insert(&locks->trees, &holding->own, hint->own, lock);
+	hf_tree_insert(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
 	count(locks, lock, 1);
 	return lock;
 }
 
-static void put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		const struct hf_lock_attrs *attrs)
+void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint)
 {
-	hf_emit_added(locks, put_quietly(locks, holding, range, attrs));
-}
+	struct hf_holding *holding = lock->holding;
+	unsigned int i = hf_mode_index((enum hf_lock_mode)lock->mode);
 
-static void take_out(struct hf_locks *locks, struct hf_lock *lock)
-{
 	count(locks, lock, -1);
 	if (lock->flags & HF_LOCK_UNRECLAIMED)
 		hf_link_remove(&lock->unreclaimed);
-	hf_tree_erase(lock->holding->file, lock);
-	hf_rb_erase(&lock->holding->own, &lock->in_own, NULL);
+	hf_tree_erase(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
+	hf_tree_erase(&locks->trees, &holding->own, hint->own, lock);
 	hf_emit_removed(locks, lock);
 	hf_pool_give(&locks->lock_pool, lock);
-}
-
-void hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		const struct hf_lock_attrs *attrs)
-{
-	put_quietly(locks, holding, range, attrs);
 }
 
 void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock)
 {
 	hf_waiters_touch(locks, lock->holding->file, hf_lock_range(lock));
-	take_out(locks, lock);
+	hf_own_take_out(locks, lock, &(struct hf_hint){ 0 });
 }
 
 void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock)
@@ -196,112 +185,4 @@ void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock)
 	count(locks, lock, -1);
 	lock->flags |= HF_LOCK_GHOST;
 	count(locks, lock, 1);
-}
-
-/* What a replacement leaves of the locks in its way. */
-struct rest {
-	struct hf_range range; /* of the new lock, grown by those that merge */
-	struct hf_range left;  /* empty if start > end */
-	struct hf_range right;
-	struct hf_lock_attrs left_attrs;
-	struct hf_lock_attrs right_attrs;
-};
-
-static const struct hf_range nothing = { 1, 0 };
-
-static bool is_empty(struct hf_range range)
-{
-	return range.start > range.end;
-}
-
-/* The attrs are set with their ranges: most requests meet nothing. */
-static void begin_rest(struct rest *rest, struct hf_range range)
-{
-	rest->range = range;
-	rest->left = nothing;
-	rest->right = nothing;
-}
-
-/* The range in which locks matter for a replacement: with merging also those that touch it. */
-static struct hf_range neighbourhood(struct hf_range range, const struct hf_lock_attrs *attrs)
-{
-	if (attrs && range.start > 0)
-		range.start--;
-	if (attrs && range.end < HF_RANGE_EOF)
-		range.end++;
-	return range;
-}
-
-/* Notes what remains of @lock. False: it is in nobody's way and stays. */
-static bool cut(struct rest *rest, const struct hf_lock *lock, struct hf_range range,
-		const struct hf_lock_attrs *attrs)
-{
-	struct hf_lock_attrs its;
-
-	hf_own_attrs(lock, &its);
-	if (attrs && hf_own_is_mergeable(attrs, &its)) {
-		rest->range.start = HF_MIN(rest->range.start, lock->start);
-		rest->range.end = HF_MAX(rest->range.end, lock->end);
-		return true;
-	}
-	if (!hf_range_overlaps(hf_lock_range(lock), range))
-		return false;
-	if (lock->start < range.start) {
-		rest->left = (struct hf_range){ lock->start, range.start - 1 };
-		rest->left_attrs = its;
-	}
-	if (lock->end > range.end) {
-		rest->right = (struct hf_range){ range.end + 1, lock->end };
-		rest->right_attrs = its;
-	}
-	return true;
-}
-
-int hf_own_growth(const struct hf_holding *holding, struct hf_range range, const struct hf_lock_attrs *attrs)
-{
-	struct hf_range around = neighbourhood(range, attrs);
-	struct rest rest;
-	int growth = attrs ? 1 : 0;
-
-	begin_rest(&rest, range);
-	for (struct hf_lock *lock = hf_own_from(holding, around.start); lock && lock->start <= around.end;
-	     lock = hf_own_next(lock)) {
-		if (cut(&rest, lock, range, attrs))
-			growth--;
-	}
-	return growth + !is_empty(rest.left) + !is_empty(rest.right);
-}
-
-static void touch_weakened(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range range,
-			   const struct hf_lock_attrs *attrs)
-{
-	struct hf_range part = { HF_MAX(lock->start, range.start), HF_MIN(lock->end, range.end) };
-
-	if (!is_empty(part) && (!attrs || attrs->mode < lock->mode))
-		hf_waiters_touch(locks, lock->holding->file, part);
-}
-
-void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		    const struct hf_lock_attrs *attrs)
-{
-	struct hf_range around = neighbourhood(range, attrs);
-	struct rest rest;
-	struct hf_lock *lock = hf_own_from(holding, around.start);
-
-	begin_rest(&rest, range);
-	while (lock && lock->start <= around.end) {
-		struct hf_lock *next = hf_own_next(lock);
-
-		if (cut(&rest, lock, range, attrs)) {
-			touch_weakened(locks, lock, range, attrs);
-			take_out(locks, lock);
-		}
-		lock = next;
-	}
-	if (!is_empty(rest.left))
-		put(locks, holding, rest.left, &rest.left_attrs);
-	if (attrs)
-		put(locks, holding, rest.range, attrs);
-	if (!is_empty(rest.right))
-		put(locks, holding, rest.right, &rest.right_attrs);
 }

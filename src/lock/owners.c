@@ -126,7 +126,7 @@ static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *
 	struct hf_holding *holding = hf_pool_take(&locks->holding_pool);
 	struct hf_rb_node **link = &owner->holdings.root, *parent = NULL;
 
-	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share };
+	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share, .own.of_one = true };
 	hf_list_init(&holding->waiters);
 	hf_list_init(&holding->grants);
 	while (*link) {
@@ -144,7 +144,7 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 	struct hf_owner *owner = holding->owner;
 	struct hf_file *file = holding->file;
 
-	if (holding->n_locks || !hf_list_is_empty(&holding->waiters) || !hf_list_is_empty(&holding->grants))
+	if (holding->own.n || !hf_list_is_empty(&holding->waiters) || !hf_list_is_empty(&holding->grants))
 		return;
 	if (locks->recent->holding == holding)
 		locks->recent->holding = NULL;

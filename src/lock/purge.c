@@ -56,10 +56,11 @@ static void forget_prior(const struct purge *purge, struct hf_lock *lock)
 
 static void purge_locks(const struct purge *purge, struct hf_holding *holding)
 {
-	struct hf_lock *lock = hf_own_from(holding, 0);
+	struct hf_spot spot = hf_tree_begin(&holding->own);
+	struct hf_lock *lock;
 	uint64_t end;
 
-	for (; lock; lock = hf_own_from(holding, end + 1)) {
+	for (; (lock = hf_spot_lock(&spot)); spot = hf_own_from(holding, end + 1)) {
 		end = lock->end;
 		if (is_dead(purge, lock->state))
 			hf_own_remove(purge->locks, lock);

@@ -14,11 +14,13 @@
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
 	uint64_t pos = range.start;
+	struct hf_lock *lock;
 
 	if (!holding)
 		return false;
 	/* What was held exclusive may be asked for as shared: nobody else can have had it. */
-	for (struct hf_lock *lock = hf_own_from(holding, pos); lock; lock = hf_own_next(lock)) {
+	for (struct hf_spot spot = hf_own_from(holding, pos); (lock = hf_spot_lock(&spot));
+	     hf_spot_next(&spot)) {
 		if (lock->start > pos || lock->mode < mode)
 			return false;
 		if (lock->end >= range.end)
@@ -37,7 +39,7 @@ int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock)
 		.flags = HF_LOCK_UNRECLAIMED,
 	};
 	struct hf_place place;
-	struct hf_lock *own;
+	struct hf_spot own;
 	int r;
 
 	assert(!locks->in_event && hf_range_is_valid(lock->range));
@@ -45,20 +47,20 @@ int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock)
 		return HF_LOCK_OK;
 	hf_place_find(locks, &lock->who, &place);
 	if (place.file &&
-	    (hf_tree_conflict(place.file, place.holding, lock->range, lock->mode) ||
+	    (hf_file_conflict(place.file, place.holding, lock->range, lock->mode) ||
 	     hf_waiters_conflict(place.file, place.holding, lock->range, lock->mode, UINT64_MAX)))
 		return HF_LOCK_E_CONFLICT; /* queued ones, too: they must not begin to wait for somebody new
 					    */
-	own = place.holding ? hf_own_from(place.holding, lock->range.start) : NULL;
-	if (own && own->start <= lock->range.end)
+	own = place.holding ? hf_own_from(place.holding, lock->range.start) : (struct hf_spot){ 0 };
+	if (hf_spot_lock(&own) && hf_spot_range(&own).start <= lock->range.end)
 		return HF_LOCK_E_CONFLICT;
 	r = hf_place_reserve(locks, &lock->who, &place);
 	if (!r)
-		r = hf_pool_reserve(&locks->lock_pool, 1);
+		r = hf_own_reserve(locks, 1);
 	if (r < 0)
 		return hf_trace(r);
 	hf_place_make(locks, &lock->who, &place);
-	hf_own_put(locks, place.holding, lock->range, &attrs);
+	hf_own_put(locks, place.holding, lock->range, &attrs, &(struct hf_hint){ 0 });
 	return HF_LOCK_OK;
 }
 
@@ -120,16 +122,21 @@ bool hf_lock_in_grace(const struct hf_locks *locks)
 
 static void haunt_holding(struct hf_locks *locks, struct hf_holding *holding)
 {
-	struct hf_lock *lock, *next;
+	struct hf_spot spot = hf_tree_begin(&holding->own);
+	struct hf_lock *lock;
 
-	for (lock = hf_own_from(holding, 0); lock; lock = next) {
-		next = hf_own_next(lock);
-		if (!(lock->flags & HF_LOCK_UNRECLAIMED) || lock->flags & HF_LOCK_GHOST)
-			continue;
-		if (locks->is_grace)
+	while ((lock = hf_spot_lock(&spot))) {
+		uint64_t end = lock->end;
+
+		if (!(lock->flags & HF_LOCK_UNRECLAIMED) || lock->flags & HF_LOCK_GHOST) {
+			hf_spot_next(&spot);
+		} else if (locks->is_grace) {
 			hf_own_haunt(locks, lock);
-		else
+			hf_spot_next(&spot);
+		} else {
 			hf_own_remove(locks, lock);
+			spot = hf_own_from(holding, end + 1);
+		}
 	}
 	hf_holding_settle(locks, holding);
 }

@@ -33,15 +33,19 @@ static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struc
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
 	struct hf_place place;
+	struct hf_aim aim;
+	struct hf_spot own;
 	int r;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
 	hf_place_find(locks, who, &place);
 	if (place.holding) {
-		r = hf_pool_reserve(&locks->lock_pool, HF_OWN_RESERVE);
+		hf_file_aim(place.file, NULL, range, &aim);
+		own = hf_own_from(place.holding, range.start);
+		r = hf_own_reserve(locks, HF_OWN_RESERVE);
 		if (r < 0)
 			return hf_trace(r);
-		hf_own_replace(locks, place.holding, range, NULL);
+		hf_own_replace_at(locks, place.holding, own, &aim, range, NULL);
 		end_grants(locks, place.holding, range);
 		end_waiters(locks, place.holding, range);
 		hf_holding_settle(locks, place.holding);
@@ -66,7 +70,9 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 	} else {
 		waiter = hf_grant_find(place.holding, range, mode);
 		if (!waiter)
-			return hf_own_covers(place.holding, range, mode) ? HF_LOCK_E_HELD : HF_LOCK_E_NOTHING;
+			return hf_own_covers(hf_own_from(place.holding, range.start), range, mode)
+				       ? HF_LOCK_E_HELD
+				       : HF_LOCK_E_NOTHING;
 		hf_grant_undo(locks, waiter);
 		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);
 	}

@@ -1,135 +1,286 @@
 /*
- * The locks of a file, whoever holds them: for each mode an interval tree by
- * (start, id). Each node knows of its subtree
+ * Sets of locks: the small forms, searching, and memory. See tree.h; the nodes
+ * of the wide form change in tree_node.c.
  *
- *	max_end, max_holder  the largest end and a holding (one of several) that has it
- *	other_end            the largest end among all other holdings' locks
- *
- * so that "the largest end of a lock that is not mine" is one comparison, and a
- * foreign lock that overlaps a range is found in O(log n) even if a million
- * locks of my own overlap it.
- *
- * Why the search is right: let the left subtree have a foreign lock that ends
- * at or behind the range's start. If that lock begins at or before the range's
- * end, it overlaps. If not, everything further right begins even later, so an
- * overlap can only be in that left subtree. Either way the search may forget
- * the rest.
+ * Why a search needs one way down: it looks for the first lock, in order, that
+ * is not mine and ends at the range's start or behind. If that one begins
+ * behind the range's end, so does all that follows, and nothing overlaps.
+ * Before it there is nothing that reaches the range. So at each node the first
+ * child that reaches far enough is the only one that matters.
  */
-#include "lock/internal.h"
+#include "lock/tree_node.h"
 
-static struct hf_lock *lock_of(struct hf_rb_node *node)
+#include "base/error.h"
+
+static const uint8_t few_room[HF_TREE_FEW_SIZES + 1] = { 1, 4, HF_TREE_FEW_MAX };
+
+/* MEMORY */
+
+void hf_tree_pools_init(struct hf_tree_pools *pools)
 {
-	return hf_rb_entry(node, struct hf_lock, in_file);
+	for (unsigned int i = 0; i < HF_TREE_FEW_SIZES; i++)
+		hf_pool_init(&pools->few[i], few_room[i + 1] * sizeof(struct hf_lock *), 8);
+	hf_pool_init_huge(&pools->nodes, HF_TREE_NODE_BYTES, 64);
 }
 
-/* Adds what is known of a subtree to (max, holder, other). */
-static inline void fold(uint64_t *max, struct hf_holding **holder, uint64_t *rest, uint64_t max2,
-			struct hf_holding *holder2, uint64_t rest2)
+void hf_tree_pools_deinit(struct hf_tree_pools *pools)
 {
-	if (*holder == holder2) {
-		*max = HF_MAX(*max, max2);
-		*rest = HF_MAX(*rest, rest2);
-	} else if (*max >= max2) {
-		*rest = HF_MAX(*rest, max2);
+	for (unsigned int i = 0; i < HF_TREE_FEW_SIZES; i++)
+		hf_pool_deinit(&pools->few[i]);
+	hf_pool_deinit(&pools->nodes);
+}
+
+size_t hf_tree_pools_bytes(const struct hf_tree_pools *pools)
+{
+	size_t bytes = hf_pool_bytes(&pools->nodes);
+
+	for (unsigned int i = 0; i < HF_TREE_FEW_SIZES; i++)
+		bytes += hf_pool_bytes(&pools->few[i]);
+	return bytes;
+}
+
+/*
+ * How many nodes @n insertions may take: at each level as many as nodes there can split, which is at most
+ * @n and at most as many as there can be. A new root is one of the level above.
+ */
+static size_t nodes_needed(size_t n, size_t n_locks)
+{
+	size_t n_nodes = n_locks / HF_TREE_LEAF_MIN, sum = 0;
+
+	if (n_locks <= HF_TREE_FEW_MAX)
+		return 0;
+	for (; n_nodes > 0; n_nodes /= HF_TREE_INNER_MIN)
+		sum += HF_MIN(n, n_nodes + 1);
+	return sum + 1;
+}
+
+int hf_tree_reserve(struct hf_tree_pools *pools, size_t n, size_t n_sets, size_t n_locks)
+{
+	size_t n_few = HF_MIN(n, n_sets), n_nodes = n * HF_TREE_LEVELS_MAX;
+	int r = 0;
+
+	/* Mostly there is plenty. */
+	if (HF_UNLIKELY(pools->nodes.n_free < n_nodes))
+		n_nodes = nodes_needed(n, n_locks);
+	for (unsigned int i = 0; !r && i < HF_TREE_FEW_SIZES; i++)
+		r = hf_pool_reserve(&pools->few[i], n_few);
+	if (!r)
+		r = hf_pool_reserve(&pools->nodes, n_nodes);
+	return r < 0 ? hf_trace(r) : 0;
+}
+
+/* ONE AND FEW */
+
+static struct hf_lock **few_locks(struct hf_tree *tree)
+{
+	return tree->few_size ? tree->few : &tree->one;
+}
+
+/* The next larger array, or the wide form. */
+static void grow_few(struct hf_tree_pools *pools, struct hf_tree *tree)
+{
+	unsigned int size = tree->few_size;
+	struct hf_lock **locks = tree->few, **more;
+
+	if (size == HF_TREE_FEW_SIZES) {
+		hf_tree_widen(pools, tree);
 	} else {
-		*rest = HF_MAX(*max, rest2);
-		*max = max2;
-		*holder = holder2;
+		more = hf_pool_take(&pools->few[size]);
+		for (unsigned int i = 0; i < tree->n; i++)
+			more[i] = size ? locks[i] : tree->one;
+		tree->few = more;
+		tree->few_size++;
+	}
+	if (size)
+		hf_pool_give(&pools->few[size - 1], locks);
+}
+
+static void few_insert(struct hf_tree *tree, struct hf_lock *lock)
+{
+	struct hf_lock **locks = few_locks(tree);
+	unsigned int at = tree->n;
+
+	for (; at > 0 && locks[at - 1]->start > lock->start; at--)
+		locks[at] = locks[at - 1];
+	locks[at] = lock;
+}
+
+static void few_erase(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_lock *lock)
+{
+	struct hf_lock **locks = few_locks(tree);
+	unsigned int at = 0;
+
+	while (locks[at] != lock) {
+		at++;
+		assert(at <= tree->n);
+	}
+	for (; at < tree->n; at++)
+		locks[at] = locks[at + 1];
+	if (tree->n == 1 && tree->few_size) {
+		tree->one = locks[0];
+		hf_pool_give(&pools->few[tree->few_size - 1], locks);
+		tree->few_size = 0;
 	}
 }
 
-bool hf_tree_update(struct hf_rb_node *node)
+/* CHANGE */
+
+void hf_tree_insert(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_tree_leaf *hint,
+		    struct hf_lock *lock)
 {
-	struct hf_lock *lock = lock_of(node);
-	uint64_t max = lock->end + 1, rest = 0;
-	struct hf_holding *holder = lock->holding;
-	bool is_changed;
+	if (!tree->height && tree->n == few_room[tree->few_size])
+		grow_few(pools, tree);
+	if (!tree->height)
+		few_insert(tree, lock);
+	else if (!hint || !hf_tree_node_insert_at(tree, hint, lock))
+		hf_tree_node_insert(pools, tree, lock);
+	tree->n++;
+}
 
-	if (node->left) {
-		const struct hf_lock *left = lock_of(node->left);
+void hf_tree_erase(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_tree_leaf *hint,
+		   struct hf_lock *lock)
+{
+	tree->n--;
+	if (!tree->height)
+		few_erase(pools, tree, lock);
+	else if (!hint || !hf_tree_node_erase_at(tree, hint, lock))
+		hf_tree_node_erase(pools, tree, lock);
+}
 
-		fold(&max, &holder, &rest, left->max_end, left->max_holder, left->other_end);
+/* LOOK */
+
+static const struct hf_spot nowhere;
+
+static inline struct hf_spot spot_in_few(const struct hf_tree *tree, unsigned int at)
+{
+	return (struct hf_spot){ .locks = tree->few_size ? tree->few : &tree->one, .at = at, .n = tree->n };
+}
+
+static inline struct hf_spot spot_in_leaf(struct hf_tree_leaf *leaf, unsigned int at)
+{
+	return (struct hf_spot){ .locks = leaf->lock, .leaf = leaf, .at = at, .n = leaf->n };
+}
+
+/* The first child that has a lock that is not of @me and ends at @start or behind; n if there is none. */
+static inline unsigned int reaching_child(const struct hf_tree_inner *inner, const struct hf_holding *me,
+					  bool of_one, uint64_t start)
+{
+	unsigned int i = 0;
+
+	if (of_one || !me) {
+		while (i < inner->n && inner->max_end[i] <= start)
+			i++;
+		return i;
 	}
-	if (node->right) {
-		const struct hf_lock *right = lock_of(node->right);
+	while (i < inner->n &&
+	       (inner->max_end[i] <= start || (inner->max_holder[i] == me && inner->other_end[i] <= start)))
+		i++;
+	return i;
+}
 
-		fold(&max, &holder, &rest, right->max_end, right->max_holder, right->other_end);
+/* The leaf that has what is sought, if there is such a thing. */
+static inline struct hf_tree_leaf *aim(const struct hf_tree *tree, const struct hf_holding *me,
+				       struct hf_range range, unsigned int *steps)
+{
+	void *node = tree->root;
+
+	for (unsigned int level = tree->height; level > 1; level--) {
+		const struct hf_tree_inner *inner = node;
+		unsigned int i = reaching_child(inner, me, tree->of_one, range.start);
+
+		*steps += i + 1;
+		if (i == inner->n)
+			return NULL;
+		node = inner->child[i];
+		if (level > 2)
+			hf_tree_prefetch(node, offsetof(struct hf_tree_inner, max_holder));
+		else
+			hf_tree_prefetch(node, sizeof(struct hf_tree_leaf));
 	}
-	is_changed = max != lock->max_end || holder != lock->max_holder || rest != lock->other_end;
-	lock->max_end = max;
-	lock->max_holder = holder;
-	lock->other_end = rest;
-	return is_changed;
+	return node;
 }
 
-static bool is_before(const struct hf_lock *a, const struct hf_lock *b)
+static inline struct hf_spot hit(struct hf_tree_leaf *leaf, const struct hf_holding *me,
+				 struct hf_range range, unsigned int *steps)
 {
-	return a->start != b->start ? a->start < b->start : a->id < b->id;
-}
-
-void hf_tree_insert(struct hf_file *file, struct hf_lock *lock)
-{
-	struct hf_rb_tree *tree = &file->held[hf_mode_index(lock->mode)];
-	struct hf_rb_node **link = &tree->root, *parent = NULL;
-
-	while (*link) {
-		parent = *link;
-		link = is_before(lock, lock_of(parent)) ? &parent->left : &parent->right;
-	}
-	hf_rb_insert(tree, &lock->in_file, parent, link, hf_tree_update);
-}
-
-void hf_tree_erase(struct hf_file *file, struct hf_lock *lock)
-{
-	hf_rb_erase(&file->held[hf_mode_index(lock->mode)], &lock->in_file, hf_tree_update);
-}
-
-/* Does a foreign lock in this subtree end at @start or behind? Ends are kept + 1. */
-static inline bool reaches(struct hf_rb_node *node, const struct hf_holding *me, uint64_t start)
-{
-	const struct hf_lock *lock = lock_of(node);
-
-	return (lock->max_holder != me ? lock->max_end : lock->other_end) > start;
-}
-
-static struct hf_lock *find_foreign(const struct hf_rb_tree *tree, const struct hf_holding *me,
-				    struct hf_range range)
-{
-	struct hf_rb_node *node = tree->root;
-
-	if (!node || !reaches(node, me, range.start))
-		return NULL;
-	while (node) {
-		struct hf_lock *lock = lock_of(node);
-
-		__builtin_prefetch(node->right);
-		if (node->left && reaches(node->left, me, range.start)) {
-			node = node->left;
+	for (unsigned int i = 0; leaf && i < leaf->n; i++) {
+		++*steps;
+		if (leaf->end[i] < range.start)
 			continue;
-		}
-		if (lock->start > range.end)
-			return NULL;
-		if (lock->end >= range.start && lock->holding != me)
-			return lock;
-		node = node->right;
-		if (node && !reaches(node, me, range.start))
-			return NULL;
+		if (leaf->start[i] > range.end)
+			break;
+		if (!me || leaf->lock[i]->holding != me)
+			return spot_in_leaf(leaf, i);
 	}
-	return NULL;
+	return nowhere;
 }
 
-struct hf_lock *hf_tree_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode)
+static struct hf_spot first_few(const struct hf_tree *tree, const struct hf_holding *me,
+				struct hf_range range)
 {
-	return find_foreign(&file->held[hf_mode_index(mode)], NULL, (struct hf_range){ pos, HF_RANGE_EOF });
+	struct hf_lock *const *locks = tree->few_size ? tree->few : &tree->one;
+
+	for (unsigned int i = 0; i < tree->n && locks[i]->start <= range.end; i++)
+		if (locks[i]->end >= range.start && (!me || locks[i]->holding != me))
+			return spot_in_few(tree, i);
+	return nowhere;
 }
 
-struct hf_lock *hf_tree_conflict(const struct hf_file *file, const struct hf_holding *me,
-				 struct hf_range range, enum hf_lock_mode mode)
+struct hf_tree_leaf *hf_tree_aim(const struct hf_tree *tree, const struct hf_holding *me,
+				 struct hf_range range)
 {
-	struct hf_lock *lock;
+	unsigned int steps = 0;
 
-	lock = find_foreign(&file->held[hf_mode_index(HF_LOCK_EXCLUSIVE)], me, range);
-	if (!lock && mode == HF_LOCK_EXCLUSIVE)
-		lock = find_foreign(&file->held[hf_mode_index(HF_LOCK_SHARED)], me, range);
-	return lock;
+	return tree->height ? aim(tree, me, range, &steps) : NULL;
+}
+
+struct hf_spot hf_tree_hit(const struct hf_tree *tree, struct hf_tree_leaf *leaf, const struct hf_holding *me,
+			   struct hf_range range)
+{
+	unsigned int steps = 0;
+
+	return tree->height ? hit(leaf, me, range, &steps) : first_few(tree, me, range);
+}
+
+struct hf_spot hf_tree_first(const struct hf_tree *tree, const struct hf_holding *me, struct hf_range range)
+{
+	return hf_tree_hit(tree, hf_tree_aim(tree, me, range), me, range);
+}
+
+unsigned int hf_tree_steps(const struct hf_tree *tree, const struct hf_holding *me, struct hf_range range)
+{
+	unsigned int steps = 0;
+
+	if (!tree->height)
+		return tree->n;
+	hit(aim(tree, me, range, &steps), me, range, &steps);
+	return steps;
+}
+
+struct hf_spot hf_tree_begin(const struct hf_tree *tree)
+{
+	void *node = tree->root;
+
+	if (!tree->height)
+		return spot_in_few(tree, 0);
+	for (unsigned int level = tree->height; level > 1; level--)
+		node = ((const struct hf_tree_inner *)node)->child[0];
+	return spot_in_leaf(node, 0);
+}
+
+struct hf_spot hf_tree_behind(const struct hf_tree *tree, uint64_t start, uint64_t id)
+{
+	void *node = tree->root;
+	struct hf_spot spot;
+
+	for (unsigned int level = tree->height; level > 1; level--) {
+		const struct hf_tree_inner *inner = node;
+
+		node = inner->child[hf_tree_child_at(inner, start, id)];
+	}
+	spot = tree->height ? spot_in_leaf(node, 0) : spot_in_few(tree, 0);
+	while (spot.at < spot.n && (spot.locks[spot.at]->start < start ||
+				    (spot.locks[spot.at]->start == start && spot.locks[spot.at]->id <= id)))
+		hf_spot_next(&spot);
+	return spot;
 }

@@ -274,7 +274,7 @@ static bool can_run(const struct hf_waiter *waiter)
 	struct hf_range range = hf_waiter_range(waiter);
 	enum hf_lock_mode mode = (enum hf_lock_mode)waiter->mode;
 
-	return !hf_tree_conflict(file, waiter->holding, range, mode) &&
+	return !hf_file_conflict(file, waiter->holding, range, mode) &&
 	       !hf_waiters_conflict(file, waiter->holding, range, mode, waiter->order);
 }
 

@@ -46,30 +46,14 @@ static struct hf_file *scope_file(const struct hf_locks *locks, const struct hf_
 
 /* LOCKS OF A FILE */
 
-static bool is_behind(const struct hf_lock *lock, const struct hf_lock_cursor *cursor)
+static struct hf_lock *lock_behind(const struct hf_tree *tree, const struct hf_lock_cursor *cursor)
 {
-	if (!cursor->begun)
-		return true;
-	return lock->start != cursor->start ? lock->start > cursor->start : lock->id > cursor->id;
-}
+	struct hf_spot spot =
+		cursor->begun ? hf_tree_behind(tree, cursor->start, cursor->id) : hf_tree_begin(tree);
 
-static struct hf_lock *lock_behind(const struct hf_rb_tree *tree, const struct hf_lock_cursor *cursor)
-{
-	struct hf_rb_node *node = tree->root;
-	struct hf_lock *found = NULL;
-
-	while (node) {
-		struct hf_lock *lock = hf_rb_entry(node, struct hf_lock, in_file);
-
-		if (is_behind(lock, cursor))
-			found = lock;
-		node = is_behind(lock, cursor) ? node->left : node->right;
-	}
-	while (found && found->flags & HF_LOCK_GHOST) {
-		node = hf_rb_next(&found->in_file);
-		found = node ? hf_rb_entry(node, struct hf_lock, in_file) : NULL;
-	}
-	return found;
+	while (hf_spot_lock(&spot) && hf_spot_lock(&spot)->flags & HF_LOCK_GHOST)
+		hf_spot_next(&spot);
+	return hf_spot_lock(&spot);
 }
 
 static struct hf_lock *next_in_file(const struct hf_file *file, struct hf_lock_cursor *cursor)
@@ -136,13 +120,15 @@ static struct hf_holding *holding_from(const struct hf_owner *owner, uint64_t fi
 
 static struct hf_lock *next_in_holding(const struct hf_holding *holding, struct hf_lock_cursor *cursor)
 {
+	struct hf_spot spot;
 	struct hf_lock *lock;
 
 	if (holding->owner->seq != cursor->owner || holding->file->id != cursor->file)
 		*cursor = (struct hf_lock_cursor){ .owner = holding->owner->seq, .file = holding->file->id };
-	lock = hf_own_from(holding, cursor->begun ? cursor->start : 0);
-	while (lock && (lock->flags & HF_LOCK_GHOST || (cursor->begun && lock->start <= cursor->start)))
-		lock = hf_own_next(lock);
+	spot = hf_own_from(holding, cursor->begun ? cursor->start : 0);
+	while ((lock = hf_spot_lock(&spot)) &&
+	       (lock->flags & HF_LOCK_GHOST || (cursor->begun && lock->start <= cursor->start)))
+		hf_spot_next(&spot);
 	if (!lock)
 		return NULL;
 	cursor->begun = true;

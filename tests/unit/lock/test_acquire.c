@@ -205,11 +205,12 @@ static void test_want_of_memory_changes_nothing(void **state)
 	struct hf_lock_counters before, after;
 	static char oh[100];
 
-	for (int pool = 0; pool < 6; pool++) {
+	for (int pool = 0; pool < 9; pool++) {
 		struct hf_lock_request request = { .range = { 0, 9 }, .mode = E };
 
 		bed_open(&bed);
-		bed_lock(&bed, 1, E, 0, 9);
+		for (uint64_t i = 0; i <= 20; i++) /* more than few */
+			bed_lock(&bed, 1, E, 10 * i, 10 * i);
 		bed_told(&bed);
 		before = bed_count(&bed);
 		request.who = bed_target(&bed, 11);
@@ -217,9 +218,11 @@ static void test_want_of_memory_changes_nothing(void **state)
 		request.wait = pool == 1;
 		if (pool != 1)
 			request.who.handle = hf_bytes_of_str("another file");
-		struct hf_pool *const pools[] = { &bed.locks->lock_pool,  &bed.locks->waiter_pool,
-						  &bed.locks->owner_pool, &bed.locks->holding_pool,
-						  &bed.locks->file_pool,  &bed.locks->oh_pool };
+		struct hf_pool *const pools[] = { &bed.locks->lock_pool,    &bed.locks->waiter_pool,
+						  &bed.locks->owner_pool,   &bed.locks->holding_pool,
+						  &bed.locks->file_pool,    &bed.locks->oh_pool,
+						  &bed.locks->trees.few[0], &bed.locks->trees.few[1],
+						  &bed.locks->trees.nodes };
 
 		starve(pools[pool]);
 		assert_int_equal(hf_lock_acquire(bed.locks, &request, NULL), -ENOMEM);
@@ -243,6 +246,67 @@ static void test_unlock_without_memory_for_the_split(void **state)
 	assert_int_equal(hf_lock_release(bed.locks, &who, (struct hf_range){ 3, 5 }), -ENOMEM);
 	assert_held(&bed, 1, "E[0,9]");
 	hf_locks_free(bed.locks);
+}
+
+/* What is free beyond what was reserved goes, and no slab may be added. */
+static void keep_reserved_only(struct hf_pool *pool)
+{
+	while (pool->n_free > pool->n_reserved)
+		hf_pool_take(pool);
+	pool->n_slabs_max = pool->n_slabs;
+}
+
+/* A grant that replaced many locks, each in a place of its own, can be undone without memory. */
+static void check_undo(void (*undo)(struct bed *bed))
+{
+	enum {
+		N = 5000
+	};
+	struct bed bed;
+	struct hf_locks *locks;
+
+	bed_open(&bed);
+	bed.is_silent = true;
+	locks = bed.locks;
+	for (uint64_t i = 0; i < N; i++)
+		bed_lock(&bed, 1, S, 4 * i, 4 * i);
+	for (uint64_t i = 0; i < 3 * N;
+	     i++) /* others beside them, so that the shared ones have full leaves */
+		bed_lock(&bed, 21 + (int)(i % 3), S, 5 * N + 2 * i, 5 * N + 2 * i);
+	bed_lock(&bed, 11, S, 0, 0);
+	assert_int_equal(bed_wait(&bed, 1, E, 0, 4 * N), HF_LOCK_E_QUEUED);
+	bed_unlock(&bed, 11, 0, 0);
+	assert_int_equal(bed_count(&bed).grants, 1);
+	assert_int_equal(locks->n_owed, N);
+	bed_unlock(&bed, 21, 0, 0); /* reserves for itself, and leaves what is set aside */
+	assert_true(locks->trees.nodes.n_reserved > N / 2);
+	keep_reserved_only(&locks->lock_pool);
+	keep_reserved_only(&locks->trees.nodes);
+	keep_reserved_only(&locks->trees.few[0]);
+	keep_reserved_only(&locks->trees.few[1]);
+	undo(&bed);
+	assert_int_equal(bed_count(&bed).grants, 0);
+	assert_int_equal(bed_count(&bed).locks, 4 * N);
+	assert_int_equal(locks->n_owed, 0);
+	for (uint64_t i = 0; i < N; i++)
+		assert_int_equal(bed_test(&bed, 2, E, 4 * i, 4 * i + 1), HF_LOCK_E_CONFLICT);
+	hf_locks_free(locks);
+}
+
+static void refuse(struct bed *bed)
+{
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
+}
+
+static void cancel(struct bed *bed)
+{
+	assert_int_equal(bed_cancel(bed, 1, E, 0, 20000), HF_LOCK_OK);
+}
+
+static void test_grant_is_undone_without_memory(void **state)
+{
+	check_undo(refuse);
+	check_undo(cancel);
 }
 
 /* The release itself succeeds; the grant follows as soon as there is memory. */
@@ -304,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_want_of_memory_changes_nothing),
 		cmocka_unit_test(test_unlock_without_memory_for_the_split),
 		cmocka_unit_test(test_grant_without_memory_comes_later),
+		cmocka_unit_test(test_grant_is_undone_without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

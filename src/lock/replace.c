@@ -1,0 +1,136 @@
+/*
+ * A request replaces what its owner holds in its range: merge, split, or
+ * both. The owner's locks there are looked for once, by the caller or here, and
+ * nothing is searched again unless something was taken out.
+ */
+#include "lock/internal.h"
+
+/* What a replacement leaves of the locks in its way. */
+struct rest {
+	struct hf_range range; /* of the new lock, grown by those that merge */
+	struct hf_range left;  /* empty if start > end */
+	struct hf_range right;
+	struct hf_lock_attrs left_attrs;
+	struct hf_lock_attrs right_attrs;
+};
+
+static const struct hf_range nothing = { 1, 0 };
+
+static bool is_empty(struct hf_range range)
+{
+	return range.start > range.end;
+}
+
+/* The attrs are set with their ranges: most requests meet nothing. */
+static void begin_rest(struct rest *rest, struct hf_range range)
+{
+	rest->range = range;
+	rest->left = nothing;
+	rest->right = nothing;
+}
+
+/* The range in which locks matter for a replacement: with merging also those that touch it. */
+static struct hf_range neighbourhood(struct hf_range range, const struct hf_lock_attrs *attrs)
+{
+	if (attrs && range.start > 0)
+		range.start--;
+	if (attrs && range.end < HF_RANGE_EOF)
+		range.end++;
+	return range;
+}
+
+/* Notes what remains of @lock. False: it is in nobody's way and stays. */
+static bool cut(struct rest *rest, const struct hf_lock *lock, struct hf_range range,
+		const struct hf_lock_attrs *attrs)
+{
+	struct hf_lock_attrs its;
+
+	hf_own_attrs(lock, &its);
+	if (attrs && hf_own_is_mergeable(attrs, &its)) {
+		rest->range.start = HF_MIN(rest->range.start, lock->start);
+		rest->range.end = HF_MAX(rest->range.end, lock->end);
+		return true;
+	}
+	if (!hf_range_overlaps(hf_lock_range(lock), range))
+		return false;
+	if (lock->start < range.start) {
+		rest->left = (struct hf_range){ lock->start, range.start - 1 };
+		rest->left_attrs = its;
+	}
+	if (lock->end > range.end) {
+		rest->right = (struct hf_range){ range.end + 1, lock->end };
+		rest->right_attrs = its;
+	}
+	return true;
+}
+
+int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs)
+{
+	uint64_t end = neighbourhood(range, attrs).end;
+	struct rest rest;
+	int growth = 1;
+
+	begin_rest(&rest, range);
+	for (; hf_spot_lock(&around) && hf_spot_range(&around).start <= end; hf_spot_next(&around))
+		if (cut(&rest, hf_spot_lock(&around), range, attrs))
+			growth--;
+	return growth + !is_empty(rest.left) + !is_empty(rest.right);
+}
+
+static void touch_weakened(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range range,
+			   const struct hf_lock_attrs *attrs)
+{
+	struct hf_range part = { HF_MAX(lock->start, range.start), HF_MIN(lock->end, range.end) };
+
+	if (!is_empty(part) && (!attrs || attrs->mode < lock->mode))
+		hf_waiters_touch(locks, lock->holding->file, part);
+}
+
+static void put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+		const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
+{
+	hf_emit_added(locks, hf_own_put(locks, holding, range, attrs, hint));
+}
+
+void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
+		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
+{
+	static const struct hf_hint none;
+	struct hf_hint hint = { .own = spot.leaf, .file = *aim };
+	uint64_t end = neighbourhood(range, attrs).end;
+	struct rest rest;
+
+	begin_rest(&rest, range);
+	while (hf_spot_lock(&spot) && hf_spot_range(&spot).start <= end) {
+		struct hf_lock *lock = hf_spot_lock(&spot);
+		uint64_t behind = lock->end + 1;
+
+		if (!cut(&rest, lock, range, attrs)) {
+			hf_spot_next(&spot);
+			continue;
+		}
+		touch_weakened(locks, lock, range, attrs);
+		hf_own_take_out(locks, lock, &hint);
+		hint = none; /* for the sets have changed */
+		if (behind > end)
+			break;
+		spot = hf_own_from(holding, behind);
+	}
+	if (!is_empty(rest.left)) {
+		put(locks, holding, rest.left, &rest.left_attrs, &hint);
+		hint = none;
+	}
+	if (attrs) {
+		put(locks, holding, rest.range, attrs, &hint);
+		hint = none;
+	}
+	if (!is_empty(rest.right))
+		put(locks, holding, rest.right, &rest.right_attrs, &hint);
+}
+
+void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+		    const struct hf_lock_attrs *attrs)
+{
+	hf_own_replace_at(locks, holding, hf_own_from(holding, neighbourhood(range, attrs).start),
+			  &(struct hf_aim){ 0 }, range, attrs);
+}
