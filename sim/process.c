@@ -261,7 +261,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	bool is_outdated = call->server_state != host->server_state;
 
 	/* It has seen our state number; only where it can promise nothing it does not look. */
-	if (!host->hides_state && stat != HF_NLM_DENIED_NOLOCKS && sent_at >= host->world->server.started_at)
+	if (!host->hides_state && !*host->old_name && stat != HF_NLM_DENIED_NOLOCKS &&
+	    sent_at >= host->world->server.started_at)
 		host->told_life = host->life;
 
 	switch (stat) {

@@ -321,8 +321,8 @@ void stream_host_died(struct host *host)
 	hf_list_for_each_safe(link, &host->world->conns) {
 		struct conn *conn = hf_list_entry(link, struct conn, link);
 
-		if (conn->host != host || !conn->has_client)
-			continue;
+		if (conn->host != host)
+			continue; /* one that it has closed may still have had something to send */
 		conn->has_client = false;
 		way_clear(&conn->up);
 		release(conn);

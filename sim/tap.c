@@ -95,7 +95,7 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 	    !span_of_range(&span, range))
 		return;
 	span.file = handle.data[0];
-	if (!proc_awaits(host, svid, &span))
+	if (!world->server.recovery || !proc_awaits(host, svid, &span))
 		return; /* it is dead, and nobody knows; or it has it already, and its answer was lost */
 	check_registered(world, host, "GRANTED by call-back");
 	check_stored(world, host, svid, &span, "GRANTED by call-back");
