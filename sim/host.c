@@ -151,7 +151,7 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	hf_xdr_get_string(in, 1024);
 	state = hf_xdr_get_i32(in);
 	answer_plainly(question, ACCEPT_OK);
-	if (host->is_promised && !hf_addr_same_host(&question->from, &host->server))
+	if (host->is_promised && !*host->old_name && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(world, "I9", "host %u is notified from an address that it does not know",
 			   host->index);
 	if (state % 2 != 1 || state > world->server.state)
