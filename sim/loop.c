@@ -147,6 +147,7 @@ static void op_close(struct hf_socket *socket)
 	sock->socket.events = 0;
 	if (sock->conn)
 		stream_close(sock->conn, true);
+	sock->conn = NULL;
 	if (sock->kind == SOCK_LISTENER)
 		while ((link = hf_list_pop_front(&sock->queue)))
 			op_close(&hf_list_entry(link, struct sock, waiting)->socket);
@@ -368,7 +369,7 @@ bool sim_loop_has_work(struct world *world)
 	hf_list_for_each(link, &world->socks) {
 		struct sock *sock = hf_list_entry(link, struct sock, link);
 
-		if (sock->socket.events & ready_for(sock))
+		if (!sock->is_closed && sock->socket.events & ready_for(sock))
 			return true;
 	}
 	return false;
@@ -380,9 +381,9 @@ static void serve_sockets(struct world *world)
 
 	for (struct hf_link *link = world->socks.head.next; link != &world->socks.head; link = link->next) {
 		struct sock *sock = hf_list_entry(link, struct sock, link);
-		unsigned int events = sock->socket.events & ready_for(sock);
+		unsigned int events = sock->is_closed ? 0 : sock->socket.events & ready_for(sock);
 
-		if (!sock->is_closed && events)
+		if (events)
 			sock->socket.fn(sock->socket.user, events);
 		if (link == last)
 			break;

@@ -68,6 +68,7 @@ static void work(struct board *board, const struct settings *settings, unsigned 
 	struct sim_result result;
 
 	mute();
+	signal(SIGINT, SIG_IGN); /* the parent ends us, between two schedules */
 	for (uint64_t i = job; !settings->count || i < settings->count; i += settings->jobs) {
 		uint64_t none = 0;
 
