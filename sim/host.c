@@ -151,7 +151,8 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	hf_xdr_get_string(in, 1024);
 	state = hf_xdr_get_i32(in);
 	answer_plainly(question, ACCEPT_OK);
-	if (host->is_promised && !*host->old_name && !hf_addr_same_host(&question->from, &host->server))
+	if (host->promised_in && host->promised_in < world->server.life && !*host->old_name &&
+	    !hf_addr_same_host(&question->from, &host->server))
 		world_fail(world, "I9", "host %u is notified from an address that it does not know",
 			   host->index);
 	if (state % 2 != 1 || state > world->server.state)
@@ -345,7 +346,7 @@ static void move_to(struct host *host, uint32_t slot)
 
 	world->by_slot[host->slot] = NULL;
 	host->slot = slot;
-	host->is_promised = false;
+	host->promised_in = 0;
 	world->by_slot[slot] = host;
 	host->addr =
 		(struct hf_addr){ .family = AF_INET, .port = CALL_PORT, .ip = { 10, 0, 0, (uint8_t)slot } };

@@ -326,7 +326,7 @@ struct host {
 	int32_t state;
 	bool hides_state; /* sends 0 */
 	bool has_udp, has_tcp;
-	bool is_promised; /* was told GRANTED or BLOCKED once: the server knows how it knows it */
+	uint32_t promised_in; /* the life of the server that first told it GRANTED or BLOCKED; 0: none */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
 	struct hf_timer boot_timer;

@@ -15,7 +15,8 @@ static void check_registered(struct world *world, struct host *host, const char 
 {
 	char id[96], old_id[96], text[HF_ADDR_TEXT];
 
-	host->is_promised = true;
+	if (!host->promised_in)
+		host->promised_in = world->server.life;
 	hf_addr_format(&host->addr, text, sizeof(text));
 	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
 	snprintf(old_id, sizeof(old_id), "nlm:%s:%s", text, host->old_name);
