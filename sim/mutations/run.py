@@ -2,6 +2,7 @@
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
 
     run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME]
+    run.py --check                 only whether all of them can still be put in
 
 Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
 """
@@ -69,13 +70,27 @@ def play(folder, count):
     return int(match[1]), said[1] if said else "CRASH"
 
 
+def read(tree, mutation):
+    """The file, and why the bug cannot be put in, if so."""
+    _, file, before, _ = mutation
+    with open(os.path.join(tree, file), encoding="utf-8") as opened:
+        text = opened.read()
+    n = text.count(before)
+    return text, "" if n == 1 else f"does not apply any more: found {n} times in {file}"
+
+
+def check():
+    wrong = [f"{m[0]}: {why}" for m, (_, why) in ((m, read(ROOT, m)) for m in MUTATIONS) if why]
+    print("\n".join(wrong) or f"all {len(MUTATIONS)} can be put in")
+    return 1 if wrong else 0
+
+
 def try_one(mutation, tree, folder, count):
     _, file, before, after = mutation
     path = os.path.join(tree, file)
-    with open(path, encoding="utf-8") as opened:
-        original = opened.read()
-    if original.count(before) != 1:
-        return None, f"does not apply any more: found {original.count(before)} times in {file}"
+    original, why = read(tree, mutation)
+    if why:
+        return None, why
     with open(path, "w", encoding="utf-8") as opened:
         opened.write(original.replace(before, after))
     try:
@@ -90,10 +105,15 @@ def try_one(mutation, tree, folder, count):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("scratch")
+    parser.add_argument("scratch", nargs="?")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--only", default="")
     args = parser.parse_args()
+    if args.check:
+        return check()
+    if not args.scratch:
+        parser.error("where may it build?")
     tree, folder = os.path.join(args.scratch, "tree"), os.path.join(args.scratch, "build")
     copy_tree(tree)
     built = build(tree, folder)
