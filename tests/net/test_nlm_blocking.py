@@ -260,6 +260,23 @@ class Blocking(Waiting):
         self.assert_denied(self.a, self.lock_of(self.a))
         self.assert_held(wanted, by=wanted.svid)
 
+    def test_a_grant_that_its_owner_has_changed_is_not_told_again(self):
+        """He has heard of it, and his answer was lost: told again, he might take it for the answer to a new request."""
+        held = self.hold()
+        self.b.script = self.c.script = lambda heard: FakeHost.DEFER
+        mine = self.lock_of(self.b, 0, 10, block=True)
+        other = self.lock_of(self.c, 20, 10, block=True)
+        for host, lock in ((self.b, mine), (self.c, other)):
+            self.assert_blocked(host, lock, transport="udp")
+        self.release(held)
+        self.b.wait_granted(mine)
+        self.assertEqual(self.b.unlock(mine.but(length=5)), nlm.S_GRANTED)
+        self.assert_granted(self.b, mine.but(length=5), transport="tcp")
+        told = len(self.b.grants.items)
+        self.c.wait_granted(other, count=len(self.c.grants.items) + 3)  # who has not moved is told again and again
+        self.assertEqual(len(self.b.grants.items), told)
+        self.assert_denied(self.a, self.lock_of(self.a, 5, 5))
+
     def test_granted_is_retried_where_lockd_was_not_there(self):
         """lockd is not there at all at first (the port is refused): the turn is not lost."""
         host = self.add_host(lockd=("tcp",))

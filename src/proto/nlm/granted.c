@@ -114,6 +114,20 @@ static void keep(struct grant *grant)
 	hf_lock_grant_keep(grant->nlm->locks, grant->id);
 }
 
+/*
+ * A process that goes on has heard of its grant; the answer was lost. Told once more, when it has changed a
+ * part of the range and waits for all of it again, it would take the old grant for the answer to its new
+ * request.
+ */
+void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner)
+{
+	uint64_t id;
+
+	while ((id = hf_lock_changed_grant(nlm->locks, owner)))
+		if (hf_lock_grant_keep(nlm->locks, id) != HF_LOCK_OK)
+			return; /* no memory now; its next request tries again */
+}
+
 static void abandon(struct grant *grant)
 {
 	if (grant->n_sent) {

@@ -114,6 +114,8 @@ void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_ki
 /* granted.c */
 int hf_nlm_grants_init(struct hf_nlm *nlm);
 void hf_nlm_grants_deinit(struct hf_nlm *nlm);
+/* After a request of the owner's own: what he has changed he is not told of again. */
+void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner);
 
 /* Handlers, by file */
 void hf_nlm_proc_test(void *service, struct hf_rpc_call *call);

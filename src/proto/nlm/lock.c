@@ -35,6 +35,7 @@ static void lower(struct hf_nlm_request *request)
 	};
 
 	hf_lock_acquire(request->nlm->locks, &lock, NULL);
+	hf_nlm_call_off_changed(request->nlm, &request->target);
 }
 
 static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
@@ -139,6 +140,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	is_new = hf_recovery_n_added(recovery) != n_added &&
 		 hf_recovery_n_removed(recovery, request->range) == n_removed;
+	hf_nlm_call_off_changed(nlm, &request->target);
 	hf_nlm_reply_kept(request, stat,
 			  stat == HF_NLM_BLOCKED ? undo_wait
 			  : lock.keeps           ? lower_if_kept

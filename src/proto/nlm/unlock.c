@@ -18,6 +18,8 @@ void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 			stat = HF_NLM_DENIED_NOLOCKS; /* no memory to split a lock */
 		else if (request.target.client)
 			hf_nlm_tell(&request, HF_EVENT_UNLOCK);
+		if (request.target.client)
+			hf_nlm_call_off_changed(request.nlm, &request.target);
 	}
 	hf_nlm_reply_released(&request, stat);
 	hf_nlm_request_deinit(&request);

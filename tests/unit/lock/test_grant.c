@@ -40,6 +40,24 @@ static void test_confirm(void **state)
 	assert_held(bed, 11, "E[0,9]");
 }
 
+static void test_changed_by_its_owner(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_target who = bed_target(bed, 11);
+
+	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	grant_to_11(bed, E);
+	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	bed_lock(bed, 11, E, 20, 29); /* elsewhere */
+	bed_lock(bed, 11, E, 0, 4);   /* what it is */
+	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	bed_lock(bed, 11, S, 3, 3);
+	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), bed->last_grant);
+	hf_lock_grant_keep(bed->locks, bed->last_grant);
+	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	assert_held(bed, 11, "E[0,2] S[3,3] E[4,9] E[20,29]");
+}
+
 static void test_confirmed_lock_merges(void **state)
 {
 	struct bed *bed = *state;
@@ -323,6 +341,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		bed_test_of(test_provisional_lock_conflicts_as_a_real_one),
 		bed_test_of(test_confirm),
+		bed_test_of(test_changed_by_its_owner),
 		bed_test_of(test_confirmed_lock_merges),
 		bed_test_of(test_refuse_releases_exactly_that_range_and_serves_the_next),
 		bed_test_of(test_refuse_restores_the_shared_lock_of_an_upgrade),
