@@ -352,9 +352,9 @@ static void take_down(struct world *world, void *user)
 
 	hf_nsm_free(server->nsm);
 	hf_nlm_free(server->nlm);
-	hf_rpc_server_free(server->rpc);
 	hf_link_remove(&server->observer.link);
 	hf_recovery_free(user);
+	hf_rpc_server_free(server->rpc);
 	hf_rpc_client_free(server->client);
 	hf_loop_free(&server->loop->loop);
 }

@@ -380,8 +380,8 @@ static void take_down(struct daemon *d)
 	finish_calls(d);
 	hf_nsm_free(d->nsm); /* calls that they keep are the server's */
 	hf_nlm_free(d->nlm);
+	hf_recovery_free(d->recovery); /* promises that were not kept are in calls */
 	hf_rpc_server_free(d->rpc);
-	hf_recovery_free(d->recovery);
 	hf_file_service_free(d->files);
 	hf_rpc_client_free(d->client);
 	hf_crew_free(d->crew);

@@ -54,7 +54,11 @@ static void put_back(struct hf_rpc_call *call)
 void hf_rpc_calls_deinit(struct hf_rpc_lane *lane)
 {
 	struct hf_rpc_call *call;
+	struct hf_link *link;
 
+	/* Those that nobody will end any more: the store was too slow for us to stop. */
+	while ((link = hf_list_first(&lane->kept)))
+		hf_rpc_call_free(hf_list_entry(link, struct hf_rpc_call, in_kept));
 	while ((call = lane->free_calls)) {
 		lane->free_calls = call->next_free;
 		free(call);
@@ -67,6 +71,8 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 		hf_rpc_meter_end(call, "DROPPED");
 	if (call->replay)
 		hf_replay_forget(call->lane->server->replay, call->replay);
+	if (call->is_kept)
+		hf_link_remove(&call->in_kept);
 	if (call->is_kept && call->connection)
 		hf_rpc_connection_release(call->connection, call->held);
 	if (call->is_kept && call->port)
@@ -172,6 +178,8 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	}
 	rebase(call, from);
 	call->is_kept = true;
+	hf_link_init(&call->in_kept);
+	hf_list_push_back(&call->lane->kept, &call->in_kept);
 	call->held = call->message.len;
 	if (call->connection) {
 		call->connection->n_kept++;

@@ -65,7 +65,7 @@ struct hf_rpc_result {
 	/* How often the call left us. 0: nobody has executed it; more than 1: the answer may be that to a
 	 * repetition, and there may have been another before. */
 	unsigned int n_sent;
-	struct hf_addr remote;           /* who was asked last; in stage LOOKUP, his rpcbind */
+	struct hf_addr remote;     /* who was asked last; in stage LOOKUP, his rpcbind */
 	struct hf_xdr_in *results; /* OK: valid until done returns. NULL otherwise, and for one-way calls */
 };
 

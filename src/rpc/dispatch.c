@@ -70,8 +70,11 @@ static void tell_follower(struct hf_task *task)
 static void on_told(void *user, struct hf_bytes reply)
 {
 	struct hf_rpc_call *follower = user;
-	uint8_t *copy = reply.len ? malloc(reply.len) : NULL;
+	uint8_t *copy;
 
+	if (follower->lane->server->is_freeing)
+		return; /* it is kept, and goes as all those */
+	copy = reply.len ? malloc(reply.len) : NULL;
 	if (copy) {
 		memcpy(copy, reply.data, reply.len);
 		follower->told = hf_bytes_of(copy, reply.len);

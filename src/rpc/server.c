@@ -63,6 +63,7 @@ struct hf_rpc_server *hf_rpc_server_free(struct hf_rpc_server *server)
 {
 	if (!server)
 		return NULL;
+	server->is_freeing = true;
 	for (size_t i = 0; i < server->n_lanes; i++)
 		lane_free(server->lanes[i]);
 	hf_hosts_free(server->hosts);
@@ -105,6 +106,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_list_init(&lane->idle);
 	hf_list_init(&lane->busy);
 	hf_list_init(&lane->flushable);
+	hf_list_init(&lane->kept);
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
 	hf_segment_pool_init(&lane->segments);

@@ -47,6 +47,7 @@ struct hf_rpc_server {
 	size_t n_dealt;                                   /* connections, by home's thread */
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
+	bool is_freeing;
 	_Atomic size_t n_connections;
 	_Atomic size_t n_datagrams; /* calls that came so, begun and not ended */
 };
@@ -60,6 +61,7 @@ struct hf_rpc_lane {
 	struct hf_list
 		busy; /* those with an incomplete record or unsent replies, the longest stalled first */
 	struct hf_list flushable; /* connections with replies from outside their own reading */
+	struct hf_list kept;      /* calls */
 	struct hf_task flush;
 	struct hf_timer sweep;
 	struct hf_segment_pool segments;
@@ -123,7 +125,8 @@ struct hf_rpc_call {
 	struct hf_bytes message; /* all of it, as it came */
 	uint32_t args_at;        /* where the arguments begin */
 	bool is_kept;
-	bool is_replying; /* between begin and end */
+	struct hf_link in_kept; /* of its lane, then */
+	bool is_replying;       /* between begin and end */
 	struct hf_rpc_lane *lane;
 	struct hf_rpc_connection *connection; /* NULL: a datagram */
 	struct hf_rpc_port *port;             /* NULL: a connection */

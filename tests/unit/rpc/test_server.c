@@ -1197,6 +1197,27 @@ static void test_replay(void **state)
 	rig_stop(&rig);
 }
 
+/* As where the store is too slow for us to stop: the leak checker sees what stays. */
+static void test_end_with_calls_that_nobody_ends(void **state)
+{
+	int udp, tcp[2];
+
+	start(&rig_limits);
+	udp = rig_udp(HOME);
+	sendto_count(udp, 5, RIG_COUNT_KEEP);
+	tcp[0] = rig_connect(HOME, rig.tcp, NULL);
+	send_count(tcp[0], 7, RIG_COUNT_KEEP);
+	rig_wait_kept(&rig, 2);
+	tcp[1] = rig_connect(HOME, rig.tcp, NULL);
+	send_count(tcp[1], 7, RIG_COUNT_KEEP); /* follows the other */
+	check_served(tcp[1], 8);
+	rig.n_kept = 0;
+	rig_stop(&rig);
+	close(udp);
+	close(tcp[0]);
+	close(tcp[1]);
+}
+
 static void test_replay_under_way(void **state)
 {
 	int udp, tcp[4];
@@ -1353,6 +1374,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_half_closed),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_replay_under_way),
+		cmocka_unit_test(test_end_with_calls_that_nobody_ends),
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_stop_listening),
 	};
