@@ -3,6 +3,7 @@
     test_hostile.py PATH/holdfastd [unittest's own arguments]
 """
 
+import errno
 import json
 import os
 import random
@@ -174,6 +175,8 @@ class Hostile(unittest.TestCase):
                             pass
                     except ConnectionError:
                         pass
+                    except OSError as error:
+                        self.assertEqual(error.errno, errno.ENOTCONN)  # it has hung up before we could
                     sock.close()
         self.check_served()
 
