@@ -111,24 +111,25 @@ class Failing(Play):
         self.assert_granted(host, lock)
         return lock
 
-    def in_one_go(self, host, *locks):
-        """LOCKs in one write, so in one turn and one commit, which fails: their answers, in order."""
-        messages = [call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)) for lock in locks]
+    def in_one_go(self, host, *calls):
+        """(procedure, lock) in one write, so in one turn and one commit, which fails: their answers, in order."""
+        messages = [call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure)) for procedure, lock in calls]
+        procedures = {message[:4]: procedure for message, (procedure, _) in zip(messages, calls)}
         caller = host.caller()
         self.break_store()
         caller.sock.sendall(b"".join(record(message) for message in messages))
         self.pull()
         replies = [caller.receive() for _ in messages]
-        by_xid = {reply[:4]: nlm.res_of(nlm.LOCK, result_of(reply)).stat for reply in replies}
+        by_xid = {reply[:4]: nlm.res_of(procedures[reply[:4]], result_of(reply)).stat for reply in replies}
         return [by_xid[message[:4]] for message in messages]
 
     def bulky(self, host):
         """Locks that do not fit anywhere any more, and go first."""
         return [self.lock_of(host, 1000 + i, 1, svid=100 + i, oh=LONG) for i in range(6)]
 
-    def fail_with(self, host, lock):
+    def fail_with(self, host, lock, procedure=nlm.LOCK):
         """@lock, asked for in the turn whose commit fails; it must not be granted."""
-        answers = self.in_one_go(host, *self.bulky(host), lock)
+        answers = self.in_one_go(host, *((nlm.LOCK, other) for other in self.bulky(host)), (procedure, lock))
         self.assertEqual(answers, [nlm.S_NOLOCKS] * 7)
         for other in self.bulky(host):
             self.assert_free(other)
@@ -197,6 +198,24 @@ class Failing(Play):
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
 
     # Nothing new is
+
+    def test_share_that_was_refused(self):
+        """He was told that he has it not, and so he never gives it back."""
+        mine, his = self.lock_of(self.a, access=2, deny=1), self.lock_of(self.b, access=1)
+        self.held(self.a, 0, 5)
+        self.fail_with(self.a, mine, nlm.SHARE)
+        self.back()
+        self.assertEqual(self.b.share(his), nlm.S_GRANTED)
+
+    def test_second_share_that_was_refused(self):
+        """What he had before, he has."""
+        share = self.lock_of(self.a, access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.fail_with(self.a, share, nlm.SHARE)
+        self.back()
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
+        self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED)
 
     def test_waiter_is_not_told(self):
         """It would be told of a lock that nothing but memory knows."""

@@ -14,6 +14,39 @@ static bool decode(struct hf_nlm_request *request, void *service, struct hf_rpc_
 	return true;
 }
 
+static void give_back(struct hf_nlm_request *request)
+{
+	hf_lock_unshare(request->nlm->locks, &request->target, (uint8_t)request->args.share_access,
+			(uint8_t)request->args.share_mode);
+}
+
+/* The client whose reservations a call is about, if he has ever had any. */
+static bool find_client(struct hf_nlm_request *request)
+{
+	request->client = hf_clients_find(request->nlm->clients, "nlm", hf_rpc_call_peer(request->call),
+					  request->args.caller);
+	if (!request->client)
+		return false;
+	request->target.client = &request->client->holds;
+	return true;
+}
+
+/* He is told that he has it not, and would never give it back. They are counted, so one more and one less
+ * leave what he had before. */
+static void undo_share(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
+{
+	struct hf_nlm_request request;
+
+	if (kept)
+		return;
+	hf_nlm_request_init(&request, nlm, call);
+	hf_nlm_get_share(&request.args, hf_rpc_call_args(call));
+	hf_nlm_find_file(&request);
+	if (find_client(&request))
+		give_back(&request);
+	hf_nlm_request_deinit(&request);
+}
+
 static enum hf_nlm_stat share(struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
@@ -30,8 +63,7 @@ static enum hf_nlm_stat share(struct hf_nlm_request *request)
 						   (uint8_t)args->share_mode,
 						   (uint32_t)request->client->sm_state, args->reclaim));
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
-		hf_lock_unshare(nlm->locks, &request->target, (uint8_t)args->share_access,
-				(uint8_t)args->share_mode);
+		give_back(request);
 		stat = HF_NLM_DENIED_NOLOCKS;
 	}
 	return stat;
@@ -50,7 +82,8 @@ void hf_nlm_proc_share(void *service, struct hf_rpc_call *call)
 	if (stat == HF_NLM_GRANTED_STAT)
 		stat = share(&request);
 	if (stat == HF_NLM_GRANTED_STAT)
-		hf_nlm_reply_kept(&request, stat, NULL);
+		hf_nlm_reply_kept(&request, stat,
+				  request.args.reclaim ? NULL : undo_share); /* he had that before */
 	else
 		hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
 	hf_nlm_request_deinit(&request);
@@ -59,18 +92,12 @@ void hf_nlm_proc_share(void *service, struct hf_rpc_call *call)
 void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;
-	struct hf_client *client;
 
 	if (!decode(&request, service, call))
 		return;
 	hf_nlm_find_file(&request);
-	client = hf_clients_find(request.nlm->clients, "nlm", hf_rpc_call_peer(call), request.args.caller);
-	if (client) {
-		request.client = client;
-		request.target.client = &client->holds;
-		hf_lock_unshare(request.nlm->locks, &request.target, (uint8_t)request.args.share_access,
-				(uint8_t)request.args.share_mode);
-	}
+	if (find_client(&request))
+		give_back(&request);
 	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
 	hf_nlm_request_deinit(&request);
 }
