@@ -66,8 +66,10 @@ MUTATIONS = [
      "if (hf_keeper_delete_lock(recovery, kept->store_id) < 0)", "if (!kept)"),
     ("a store that is back is not told of the locks", f"{RECOVERY}/keeper.c",
      "while (hf_lock_next_lock(recovery->locks, NULL, &cursor, &view))\n\t\tresync_lock(recovery, &view);", ""),
-    ("undo of what was held before", f"{NLM}/lock.c", ": is_new               ? undo_lock\n\t\t\t\t\t\t : NULL);", ": undo_lock);"),
-    ("lowered before that is sure", f"{NLM}/lock.c", ".keeps = is_lowering(request),", ".keeps = false,"),
+    ("undo of what was held before", f"{NLM}/lock.c",
+     ": is_held              ? NULL\n\t\t\t\t\t\t : undo_lock", ": undo_lock"),
+    ("lowered before that is sure", f"{NLM}/lock.c",
+     ".keeps = is_held && !args->exclusive &&", ".keeps = false && is_held && !args->exclusive &&"),
     # Waiting
     ("waiter granted twice", f"{LOCK}/grant.c",
      "\thf_emit_granted(locks, waiter);\n\treturn 0;", "\thf_emit_granted(locks, waiter);\n\thf_emit_granted(locks, waiter);\n\treturn 0;"),

@@ -266,9 +266,9 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
-/* Has it any of this exclusively? */
-bool hf_lock_has_exclusive(const struct hf_locks *locks, const struct hf_lock_target *who,
-			   struct hf_range range);
+/* Has it a lock on any of this, in @mode or more? */
+bool hf_lock_is_held(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		     enum hf_lock_mode mode);
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */

@@ -21,9 +21,6 @@ struct hf_keeper {
 	struct hf_timer save_timer;
 	uint64_t *undeleted; /* store ids that should be gone and are not, for want of memory */
 	size_t n_undeleted;
-	uint64_t n_added;
-	uint64_t n_removed; /* of those that overlap watched */
-	struct hf_range watched;
 };
 
 /* reservations.c: share reservations in the store. */

@@ -106,7 +106,6 @@ static void on_added(void *context, const struct hf_lock_view *lock)
 	struct hf_recovery *recovery = context;
 	int r;
 
-	recovery->keeper.n_added++;
 	hf_census_added(recovery, &lock->who);
 	if (recovery->late.n)
 		hf_late_granted(recovery, lock);
@@ -144,7 +143,6 @@ static void on_removed(void *context, const struct hf_lock_view *lock)
 	struct hf_keeper *keeper = &recovery->keeper;
 	struct kept *kept;
 
-	keeper->n_removed += hf_range_overlaps(lock->range, keeper->watched);
 	hf_census_removed(recovery, &lock->who);
 	if (lock->flags & HF_LOCK_UNRECLAIMED) {
 		hf_grace_look(recovery);
@@ -369,15 +367,4 @@ void hf_keeper_deinit(struct hf_recovery *recovery)
 	hf_hashtable_deinit(&keeper->ids);
 	hf_pool_deinit(&keeper->pool);
 	free(keeper->undeleted);
-}
-
-uint64_t hf_recovery_n_added(const struct hf_recovery *recovery)
-{
-	return recovery->keeper.n_added;
-}
-
-uint64_t hf_recovery_n_removed(struct hf_recovery *recovery, struct hf_range range)
-{
-	recovery->keeper.watched = range;
-	return recovery->keeper.n_removed;
 }

@@ -145,12 +145,6 @@ bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_cli
 void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */
 bool hf_recovery_can_promise(const struct hf_recovery *recovery);
-/* How many lock records have been added so far, and how many removed of those that overlap @range, each time
- * since the same was asked before: an acquire that added some and removed none gave its owner something new
- * and took nothing from him, so releasing the range undoes it. Records that only touch it are replaced by a
- * longer one, and are left when that is cut again. */
-uint64_t hf_recovery_n_added(const struct hf_recovery *recovery);
-uint64_t hf_recovery_n_removed(struct hf_recovery *recovery, struct hf_range range);
 
 /* Reclaims: how is this one to be served? */
 enum hf_recovery_reclaim {

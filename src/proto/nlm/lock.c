@@ -73,13 +73,6 @@ static void lower_if_kept(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kep
 		end(nlm, call, END_LOWERING);
 }
 
-/* Would it make an exclusive lock of this owner shared? */
-static bool is_lowering(const struct hf_nlm_request *request)
-{
-	return !request->args.exclusive &&
-	       hf_lock_has_exclusive(request->nlm->locks, &request->target, request->range);
-}
-
 static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *request)
 {
 	switch (hf_recovery_reclaim(recovery, request)) {
@@ -101,6 +94,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	struct hf_nlm *nlm = request->nlm;
 	const struct hf_nlm_args *args = &request->args;
 	struct hf_recovery *recovery = nlm->options.recovery;
+	bool is_held = hf_lock_is_held(nlm->locks, &request->target, request->range, HF_LOCK_SHARED);
 	struct hf_lock_request lock = {
 		.who = request->target,
 		.range = request->range,
@@ -111,13 +105,12 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.wait = args->block && is_monitored && !args->reclaim,
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
-		.keeps = is_lowering(request),
+		.keeps = is_held && !args->exclusive &&
+			 hf_lock_is_held(nlm->locks, &request->target, request->range, HF_LOCK_EXCLUSIVE),
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
-	uint64_t n_added = hf_recovery_n_added(recovery);
-	uint64_t n_removed = hf_recovery_n_removed(recovery, request->range);
-	bool was_registered = hf_client_is_registered(request->client), is_new;
+	bool was_registered = hf_client_is_registered(request->client);
 	enum hf_nlm_stat stat;
 	int answer;
 
@@ -138,14 +131,12 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		return;
 	}
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
-	is_new = hf_recovery_n_added(recovery) != n_added &&
-		 hf_recovery_n_removed(recovery, request->range) == n_removed;
 	hf_nlm_call_off_changed(nlm, &request->target);
 	hf_nlm_reply_kept(request, stat,
 			  stat == HF_NLM_BLOCKED ? undo_wait
 			  : lock.keeps           ? lower_if_kept
-			  : is_new               ? undo_lock
-						 : NULL);
+			  : is_held              ? NULL
+						 : undo_lock);
 }
 
 /* Called again where the file had to be asked for first. */
