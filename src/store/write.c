@@ -264,48 +264,50 @@ int hf_store_put_client(struct hf_store *store, const struct hf_store_client *cl
 	return 0;
 }
 
-int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp)
+/* Room for a fact that is small or takes something away, so a full batch does not stop it. NULL in @outp
+ * as in reserve_new(). */
+static int reserve_small(struct hf_store *store, uint8_t **outp, uint64_t *ticketp)
 {
 	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
-	uint8_t *out;
 	int r = can_write(store, batch);
 
+	*outp = NULL;
 	if (r < 0 && r != -ENOBUFS)
 		return r;
 	if (store->ops->is_volatile) {
 		give_ticket(store, NULL, ticketp);
 		return 0;
 	}
-	out = hf_batch_reserve(batch);
-	if (!out)
-		return hf_trace(-ENOMEM);
-	r = hf_record_encode_client_delete(out, id);
-	if (r < 0)
-		return hf_trace(r);
-	hf_batch_add(batch, r);
+	*outp = hf_batch_reserve(batch);
+	return *outp ? 0 : hf_trace(-ENOMEM);
+}
+
+static int add_small(struct hf_store *store, int length, uint64_t *ticketp)
+{
+	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
+
+	if (length < 0)
+		return hf_trace(length);
+	hf_batch_add(batch, length);
 	give_ticket(store, batch, ticketp);
 	return 0;
+}
+
+int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp)
+{
+	uint8_t *out;
+	int r = reserve_small(store, &out, ticketp);
+
+	return out ? add_small(store, hf_record_encode_client_delete(out, id), ticketp) : r;
 }
 
 /* The state is kept in memory whether it can be written now or not: a resync brings it, too. */
 static int put_state(struct hf_store *store, uint64_t *ticketp)
 {
-	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
 	uint8_t *out;
-	int r = can_write(store, batch);
+	int r = reserve_small(store, &out, ticketp);
 
-	if (r < 0 && r != -ENOBUFS)
-		return r;
-	if (store->ops->is_volatile) {
-		give_ticket(store, NULL, ticketp);
-		return 0;
-	}
-	out = hf_batch_reserve(batch);
-	if (!out)
-		return hf_trace(-ENOMEM);
-	hf_batch_add(batch, hf_record_encode_state(out, &store->state));
-	give_ticket(store, batch, ticketp);
-	return 0;
+	return out ? add_small(store, hf_record_encode_state(out, &store->state), ticketp) : r;
 }
 
 int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp)
