@@ -13,10 +13,10 @@
  * Numbers are little endian. The same file has the same handle as long as it
  * exists, whatever it is called: clients and the lock manager compare them.
  */
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
+#include "base/le.h"
 #include "export/exports_internal.h"
 #include "vfs/access.h"
 
@@ -37,20 +37,6 @@ struct wire {
 
 _Static_assert(sizeof(struct wire) == HF_HANDLE_MAX, "a handle of NFSv3");
 
-static void put_u64(uint8_t out[8], uint64_t value)
-{
-	value = htole64(value);
-	memcpy(out, &value, 8);
-}
-
-static uint64_t get_u64(const uint8_t in[8])
-{
-	uint64_t value;
-
-	memcpy(&value, in, 8);
-	return le64toh(value);
-}
-
 static uint64_t seal_of(const struct hf_exports *exports, const struct wire *wire)
 {
 	struct wire copy = *wire;
@@ -62,8 +48,8 @@ static uint64_t seal_of(const struct hf_exports *exports, const struct wire *wir
 static void finish(const struct hf_exports *exports, struct wire *wire, uint64_t export_id,
 		   struct hf_handle *handlep)
 {
-	put_u64(wire->export, export_id);
-	put_u64(wire->seal, seal_of(exports, wire));
+	hf_le_put64(wire->export, export_id);
+	hf_le_put64(wire->seal, seal_of(exports, wire));
 	handlep->len = (uint8_t)(WIRE_HEAD + wire->len);
 	memcpy(handlep->bytes, wire, handlep->len);
 }
@@ -73,7 +59,7 @@ void hf_exports_make_handle(struct hf_exports *exports, const struct hf_export *
 {
 	struct wire wire = { .version = VERSION, .kind = id->kind, .type = id->type, .len = id->len };
 
-	put_u64(wire.inode, id->inode);
+	hf_le_put64(wire.inode, id->inode);
 	memcpy(wire.id, id->bytes, id->len);
 	finish(exports, &wire, export->id, handlep);
 }
@@ -86,7 +72,7 @@ static bool parse(const struct hf_exports *exports, struct hf_bytes handle, stru
 	memset(wire, 0, sizeof(*wire));
 	memcpy(wire, handle.data, handle.len);
 	return wire->version == VERSION && handle.len == WIRE_HEAD + wire->len &&
-	       get_u64(wire->seal) == seal_of(exports, wire);
+	       hf_le_get64(wire->seal) == seal_of(exports, wire);
 }
 
 bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t *export_idp)
@@ -95,7 +81,7 @@ bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes ha
 
 	if (!parse(exports, handle, &wire))
 		return false;
-	*export_idp = get_u64(wire.export);
+	*export_idp = hf_le_get64(wire.export);
 	return true;
 }
 
@@ -120,10 +106,10 @@ int hf_exports_resolve(struct hf_exports *exports, struct hf_bytes handle, bool 
 
 	if (!parse(exports, handle, &wire))
 		return HF_HANDLE_BAD;
-	export = hf_exports_by_id(exports, get_u64(wire.export));
+	export = hf_exports_by_id(exports, hf_le_get64(wire.export));
 	if (!export)
 		return HF_HANDLE_STALE;
-	id.inode = get_u64(wire.inode);
+	id.inode = hf_le_get64(wire.inode);
 	id.kind = wire.kind;
 	id.type = wire.type;
 	id.len = wire.len;

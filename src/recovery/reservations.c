@@ -11,12 +11,12 @@
  *	u8 access deny   u16 lengths of share handle client oh   u32 count   i32 state   then those bytes
  */
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/le.h"
 #include "base/log.h"
 #include "recovery/internal.h"
 
@@ -103,28 +103,6 @@ static void forget(struct hf_recovery *recovery, struct reservation *it)
 
 /* As bytes */
 
-static uint8_t *put16(uint8_t *p, size_t value)
-{
-	uint16_t le = htole16((uint16_t)value);
-
-	memcpy(p, &le, sizeof(le));
-	return p + sizeof(le);
-}
-
-static uint8_t *put32(uint8_t *p, uint32_t value)
-{
-	value = htole32(value);
-	memcpy(p, &value, sizeof(value));
-	return p + sizeof(value);
-}
-
-static uint8_t *put_bytes(uint8_t *p, struct hf_bytes bytes)
-{
-	if (bytes.len)
-		memcpy(p, bytes.data, bytes.len);
-	return p + bytes.len;
-}
-
 static uint32_t encode(struct hf_recovery *recovery, const struct reservation *it,
 		       uint8_t blob[HF_STORE_MAX_BLOB])
 {
@@ -139,11 +117,11 @@ static uint32_t encode(struct hf_recovery *recovery, const struct reservation *i
 	*p++ = it->access;
 	*p++ = it->deny;
 	for (size_t i = 0; i < HF_ARRAY_SIZE(parts); i++)
-		p = put16(p, parts[i].len);
-	p = put32(p, it->count + it->n_missing);
-	p = put32(p, (uint32_t)it->state);
+		p = hf_le_put16(p, parts[i].len);
+	p = hf_le_put32(p, it->count + it->n_missing);
+	p = hf_le_put32(p, (uint32_t)it->state);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(parts); i++)
-		p = put_bytes(p, parts[i]);
+		p = hf_le_put_bytes(p, parts[i]);
 	return (uint32_t)(p - blob);
 }
 
@@ -154,14 +132,6 @@ struct decoded {
 	struct hf_bytes parts[4]; /* share, handle, client, oh */
 };
 
-static uint32_t get32(const uint8_t *p)
-{
-	uint32_t value;
-
-	memcpy(&value, p, sizeof(value));
-	return le32toh(value);
-}
-
 static bool decode(struct decoded *out, struct hf_bytes blob)
 {
 	size_t at = HEADER;
@@ -171,15 +141,15 @@ static bool decode(struct decoded *out, struct hf_bytes blob)
 	out->access = blob.data[0];
 	out->deny = blob.data[1];
 	for (size_t i = 0; i < 4; i++) {
-		uint32_t len = blob.data[2 + 2 * i] | (uint32_t)blob.data[3 + 2 * i] << 8;
+		uint32_t len = hf_le_get16(blob.data + 2 + 2 * i);
 
 		if (len > blob.len - at)
 			return false;
 		out->parts[i] = hf_bytes_of(blob.data + at, len);
 		at += len;
 	}
-	out->count = get32(blob.data + 10);
-	out->state = (int32_t)get32(blob.data + 14);
+	out->count = hf_le_get32(blob.data + 10);
+	out->state = (int32_t)hf_le_get32(blob.data + 14);
 	return at == blob.len && out->access <= 3 && out->deny <= 3 && out->count > 0 &&
 	       out->parts[1].len <= HF_LOCK_HANDLE_MAX && out->parts[3].len <= HF_LOCK_OH_MAX;
 }

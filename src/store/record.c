@@ -1,54 +1,20 @@
 #include "store/record.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
+
+#include "base/le.h"
 
 #define LOCK_FIXED 50 /* bytes of a lock before its lengths */
 
 /* Writing: the bounds were checked before, so there is always room. */
 
-static uint8_t *put8(uint8_t *p, uint8_t x)
-{
-	*p = x;
-	return p + 1;
-}
-
-static uint8_t *put16(uint8_t *p, uint32_t x)
-{
-	uint16_t le = htole16((uint16_t)x);
-
-	memcpy(p, &le, sizeof(le));
-	return p + sizeof(le);
-}
-
-static uint8_t *put32(uint8_t *p, uint32_t x)
-{
-	x = htole32(x);
-	memcpy(p, &x, sizeof(x));
-	return p + sizeof(x);
-}
-
-static uint8_t *put64(uint8_t *p, uint64_t x)
-{
-	x = htole64(x);
-	memcpy(p, &x, sizeof(x));
-	return p + sizeof(x);
-}
-
-static uint8_t *put_bytes(uint8_t *p, struct hf_bytes bytes)
-{
-	if (bytes.len)
-		memcpy(p, bytes.data, bytes.len);
-	return p + bytes.len;
-}
-
 static uint8_t *put_addr(uint8_t *p, const struct hf_addr *addr)
 {
-	p = put8(p, addr->family);
+	p = hf_le_put8(p, addr->family);
 	memcpy(p, addr->ip, sizeof(addr->ip));
-	p = put16(p + sizeof(addr->ip), addr->port);
-	return put32(p, addr->scope);
+	p = hf_le_put16(p + sizeof(addr->ip), addr->port);
+	return hf_le_put32(p, addr->scope);
 }
 
 /* Pads, and writes the header now that the length is known. */
@@ -59,7 +25,7 @@ static int finish(uint8_t *out, uint8_t *p, enum hf_record_type type)
 
 	memset(p, 0, padded - length);
 	memset(out, 0, HF_RECORD_HEADER);
-	put32(out, (uint32_t)padded);
+	hf_le_put32(out, (uint32_t)padded);
 	out[4] = (uint8_t)type;
 	return (int)padded;
 }
@@ -71,23 +37,23 @@ int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
 	if (lock->share.len > HF_STORE_MAX_SHARE || lock->handle.len > HF_STORE_MAX_HANDLE ||
 	    lock->client.len > HF_STORE_MAX_ID || lock->oh.len > HF_STORE_MAX_OH)
 		return -EINVAL;
-	p = put64(p, lock->id);
-	p = put64(p, lock->owner);
-	p = put64(p, lock->start);
-	p = put64(p, lock->end);
-	p = put64(p, lock->epoch);
-	p = put32(p, (uint32_t)lock->client_state);
-	p = put32(p, lock->flags);
-	p = put8(p, lock->kind);
-	p = put8(p, lock->mode);
-	p = put16(p, lock->share.len);
-	p = put16(p, lock->handle.len);
-	p = put16(p, lock->client.len);
-	p = put16(p, lock->oh.len);
-	p = put_bytes(p, lock->share);
-	p = put_bytes(p, lock->handle);
-	p = put_bytes(p, lock->client);
-	p = put_bytes(p, lock->oh);
+	p = hf_le_put64(p, lock->id);
+	p = hf_le_put64(p, lock->owner);
+	p = hf_le_put64(p, lock->start);
+	p = hf_le_put64(p, lock->end);
+	p = hf_le_put64(p, lock->epoch);
+	p = hf_le_put32(p, (uint32_t)lock->client_state);
+	p = hf_le_put32(p, lock->flags);
+	p = hf_le_put8(p, lock->kind);
+	p = hf_le_put8(p, lock->mode);
+	p = hf_le_put16(p, lock->share.len);
+	p = hf_le_put16(p, lock->handle.len);
+	p = hf_le_put16(p, lock->client.len);
+	p = hf_le_put16(p, lock->oh.len);
+	p = hf_le_put_bytes(p, lock->share);
+	p = hf_le_put_bytes(p, lock->handle);
+	p = hf_le_put_bytes(p, lock->client);
+	p = hf_le_put_bytes(p, lock->oh);
 	return finish(out, p, HF_RECORD_LOCK);
 }
 
@@ -97,9 +63,9 @@ int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share)
 
 	if (share->blob.len > HF_STORE_MAX_BLOB)
 		return -EINVAL;
-	p = put64(p, share->id);
-	p = put16(p, share->blob.len);
-	p = put_bytes(p, share->blob);
+	p = hf_le_put64(p, share->id);
+	p = hf_le_put16(p, share->blob.len);
+	p = hf_le_put_bytes(p, share->blob);
 	return finish(out, p, HF_RECORD_SHARE);
 }
 
@@ -111,24 +77,24 @@ int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
 	    client->protocol.len > HF_STORE_MAX_PROTOCOL || client->mon_name.len > HF_STORE_MAX_NAME ||
 	    client->callback_host.len > HF_STORE_MAX_NAME)
 		return -EINVAL;
-	p = put64(p, client->registered_at);
-	p = put64(p, client->last_seen);
-	p = put32(p, (uint32_t)client->sm_state);
-	p = put32(p, client->callback_program);
-	p = put32(p, client->callback_version);
-	p = put32(p, client->callback_procedure);
-	p = put8(p, client->has_callback);
+	p = hf_le_put64(p, client->registered_at);
+	p = hf_le_put64(p, client->last_seen);
+	p = hf_le_put32(p, (uint32_t)client->sm_state);
+	p = hf_le_put32(p, client->callback_program);
+	p = hf_le_put32(p, client->callback_version);
+	p = hf_le_put32(p, client->callback_procedure);
+	p = hf_le_put8(p, client->has_callback);
 	p = put_addr(p, &client->address);
 	p = put_addr(p, &client->local);
-	p = put_bytes(p, hf_bytes_of(client->priv, sizeof(client->priv)));
-	p = put16(p, client->id.len);
-	p = put16(p, client->protocol.len);
-	p = put16(p, client->mon_name.len);
-	p = put16(p, client->callback_host.len);
-	p = put_bytes(p, client->id);
-	p = put_bytes(p, client->protocol);
-	p = put_bytes(p, client->mon_name);
-	p = put_bytes(p, client->callback_host);
+	p = hf_le_put_bytes(p, hf_bytes_of(client->priv, sizeof(client->priv)));
+	p = hf_le_put16(p, client->id.len);
+	p = hf_le_put16(p, client->protocol.len);
+	p = hf_le_put16(p, client->mon_name.len);
+	p = hf_le_put16(p, client->callback_host.len);
+	p = hf_le_put_bytes(p, client->id);
+	p = hf_le_put_bytes(p, client->protocol);
+	p = hf_le_put_bytes(p, client->mon_name);
+	p = hf_le_put_bytes(p, client->callback_host);
 	return finish(out, p, HF_RECORD_CLIENT);
 }
 
@@ -137,28 +103,29 @@ int hf_record_encode_state(uint8_t *out, const struct hf_store_state *state)
 	struct hf_bytes boot_id = hf_bytes_of_str(state->boot_id), medium = hf_bytes_of_str(state->medium);
 	uint8_t *p = out + HF_RECORD_HEADER;
 
-	p = put64(p, state->epoch);
-	p = put32(p, (uint32_t)state->sm_state);
-	p = put8(p, state->is_clean);
-	p = put8(p, state->is_complete);
-	p = put8(p, (uint8_t)state->durability);
-	p = put16(p, boot_id.len);
-	p = put16(p, medium.len);
-	p = put_bytes(p, boot_id);
-	p = put_bytes(p, medium);
+	p = hf_le_put64(p, state->epoch);
+	p = hf_le_put32(p, (uint32_t)state->sm_state);
+	p = hf_le_put8(p, state->is_clean);
+	p = hf_le_put8(p, state->is_complete);
+	p = hf_le_put8(p, (uint8_t)state->durability);
+	p = hf_le_put16(p, boot_id.len);
+	p = hf_le_put16(p, medium.len);
+	p = hf_le_put_bytes(p, boot_id);
+	p = hf_le_put_bytes(p, medium);
 	return finish(out, p, HF_RECORD_STATE);
 }
 
 int hf_record_encode_delete(uint8_t *out, enum hf_record_type type, uint64_t id)
 {
-	return finish(out, put64(out + HF_RECORD_HEADER, id), type);
+	return finish(out, hf_le_put64(out + HF_RECORD_HEADER, id), type);
 }
 
 int hf_record_encode_client_delete(uint8_t *out, struct hf_bytes id)
 {
 	if (id.len == 0 || id.len > HF_STORE_MAX_ID)
 		return -EINVAL;
-	return finish(out, put_bytes(put16(out + HF_RECORD_HEADER, id.len), id), HF_RECORD_CLIENT_DELETE);
+	return finish(out, hf_le_put_bytes(hf_le_put16(out + HF_RECORD_HEADER, id.len), id),
+		      HF_RECORD_CLIENT_DELETE);
 }
 
 /* Reading: a reader that ran out of bytes stays so and gives zeros. */
@@ -197,36 +164,17 @@ static bool get_bool(struct reader *in)
 
 static uint16_t get16(struct reader *in)
 {
-	uint16_t x;
-
-	memcpy(&x, take(in, sizeof(x)), sizeof(x));
-	return le16toh(x);
-}
-
-static uint32_t load32(const uint8_t *p)
-{
-	uint32_t x;
-
-	memcpy(&x, p, sizeof(x));
-	return le32toh(x);
-}
-
-static uint64_t load64(const uint8_t *p)
-{
-	uint64_t x;
-
-	memcpy(&x, p, sizeof(x));
-	return le64toh(x);
+	return hf_le_get16(take(in, 2));
 }
 
 static uint32_t get32(struct reader *in)
 {
-	return load32(take(in, 4));
+	return hf_le_get32(take(in, 4));
 }
 
 static uint64_t get64(struct reader *in)
 {
-	return load64(take(in, 8));
+	return hf_le_get64(take(in, 8));
 }
 
 static uint32_t get_length(struct reader *in, uint32_t max)
@@ -276,13 +224,13 @@ static void get_lock(struct reader *in, struct hf_store_lock *lock)
 		in->is_bad = true;
 		return;
 	}
-	lock->id = load64(in->p);
-	lock->owner = load64(in->p + 8);
-	lock->start = load64(in->p + 16);
-	lock->end = load64(in->p + 24);
-	lock->epoch = load64(in->p + 32);
-	lock->client_state = (int32_t)load32(in->p + 40);
-	lock->flags = load32(in->p + 44);
+	lock->id = hf_le_get64(in->p);
+	lock->owner = hf_le_get64(in->p + 8);
+	lock->start = hf_le_get64(in->p + 16);
+	lock->end = hf_le_get64(in->p + 24);
+	lock->epoch = hf_le_get64(in->p + 32);
+	lock->client_state = (int32_t)hf_le_get32(in->p + 40);
+	lock->flags = hf_le_get32(in->p + 44);
 	lock->kind = in->p[48];
 	lock->mode = in->p[49];
 	in->p += LOCK_FIXED;
@@ -410,10 +358,7 @@ int hf_record_next(struct hf_record *record, struct hf_bytes *bytesp)
 
 uint32_t hf_record_length(const uint8_t *record)
 {
-	uint32_t length;
-
-	memcpy(&length, record, sizeof(length));
-	return le32toh(length);
+	return hf_le_get32(record);
 }
 
 enum hf_record_type hf_record_type(const uint8_t *record)
@@ -423,10 +368,7 @@ enum hf_record_type hf_record_type(const uint8_t *record)
 
 uint64_t hf_record_id(const uint8_t *record)
 {
-	uint64_t id;
-
-	memcpy(&id, record + HF_RECORD_HEADER, sizeof(id));
-	return le64toh(id);
+	return hf_le_get64(record + HF_RECORD_HEADER);
 }
 
 void hf_record_void(uint8_t *record)
