@@ -146,6 +146,14 @@ class FromThisHost(Play):
                     self.assertEqual(self.local(nlm.SM_NOTIFY, args, version=version), b"")
                     self.assert_free(lock)
 
+    def test_proc_16_about_a_client_that_gave_no_state(self):
+        """Its locks carry state 0: a statd that says that it was restarted says that they are dead, all the same."""
+        lock = self.lock_of(self.a, name="stateless", state=0)
+        self.assert_granted(self.a, lock)
+        args = nlm.Lock(name="stateless", state=5).args(nlm.SM_NOTIFY)
+        self.assertEqual(self.local(nlm.SM_NOTIFY, args), b"")
+        self.assert_free(lock)
+
     def test_proc_16_needs_a_reserved_port(self):
         lock = self.lock_of(self.a, state=3)
         self.assert_granted(self.a, lock)

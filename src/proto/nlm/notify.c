@@ -15,11 +15,21 @@ static bool is_named(const struct hf_client *client, struct hf_bytes name)
 	return strcmp(client->protocol, PROTOCOL) == 0 && hf_bytes_equal(hf_bytes_of_str(client->name), name);
 }
 
+/* When what was freed is so after a crash of ours, too. */
+static void reply_void(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	struct hf_nlm_request request;
+
+	hf_nlm_request_init(&request, nlm, call);
+	request.args.cookie = (struct hf_bytes){ 0 };
+	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
+	hf_nlm_request_deinit(&request);
+}
+
 void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
 	struct hf_client *client = NULL;
-	struct hf_nlm_request request;
 	struct hf_nlm_notify notify;
 
 	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
@@ -30,10 +40,7 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(call), client)))
 		if (is_named(client, notify.name))
 			hf_recovery_client_died(nlm->options.recovery, client, "free_all");
-	hf_nlm_request_init(&request, nlm, call);
-	request.args.cookie = (struct hf_bytes){ 0 };
-	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
-	hf_nlm_request_deinit(&request);
+	reply_void(nlm, call);
 }
 
 static bool is_from_this_host(const struct hf_rpc_call *call)
@@ -61,7 +68,7 @@ static void note_reboot(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
 		if (is_named(client, notify->name) ||
 		    (is_address && strcmp(client->protocol, PROTOCOL) == 0 &&
 		     hf_addr_same_host(&client->address, &address)))
-			hf_recovery_client_state(nlm->options.recovery, client, notify->state);
+			hf_recovery_client_rebooted(nlm->options.recovery, client, notify->state);
 	}
 }
 
@@ -79,5 +86,5 @@ void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call)
 		return;
 	}
 	note_reboot(service, &notify);
-	hf_rpc_reply_void(call);
+	reply_void(service, call);
 }

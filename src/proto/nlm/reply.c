@@ -6,7 +6,8 @@ static void put_results(struct hf_xdr_out *out, const struct hf_rpc_header *head
 {
 	if (header->procedure == HF_NLM_SHARE || header->procedure == HF_NLM_UNSHARE)
 		hf_nlm_put_share_res(out, header->version, cookie, stat);
-	else if (header->procedure != HF_NLM_FREE_ALL) /* which has no results */
+	else if (header->procedure != HF_NLM_FREE_ALL &&
+		 header->procedure != HF_NLM_SM_NOTIFY) /* no results */
 		hf_nlm_put_res(out, header->version, cookie, stat);
 }
 
