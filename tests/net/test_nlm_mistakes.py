@@ -191,6 +191,17 @@ class Limits(Play):
         for number in range(4):
             self.a.free_all(f"limited{number}")
 
+    def test_who_gets_no_lock_keeps_what_he_has(self):
+        """NM_LOCK registers nobody; a LOCK that is refused for want of a registration must not take that away."""
+        for number in range(4):
+            self.assert_granted(self.a, self.lock_of(self.a, 1000 + number, 1, name=f"limited{number}"))
+        unmonitored = self.lock_of(self.a, 0, 20, name="onemore")
+        self.assertEqual(self.a.ask(nlm.NM_LOCK, unmonitored).stat, nlm.S_GRANTED)
+        self.assertEqual(self.a.lock(unmonitored.but(offset=5, length=5)), nlm.S_NOLOCKS)
+        self.assert_held(self.lock_of(self.a, 5, 5), by=1)
+        for name in (*(f"limited{number}" for number in range(4)), "onemore"):
+            self.a.free_all(name)
+
 
 class Queues(Play):
     def test_the_queue_of_a_file_has_an_end(self):

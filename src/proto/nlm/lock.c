@@ -110,7 +110,6 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
-	bool was_registered = hf_client_is_registered(request->client);
 	enum hf_nlm_stat stat;
 	int answer;
 
@@ -125,7 +124,9 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		return;
 	}
 	if (is_monitored && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
-		if (!was_registered) /* so it held nothing before */
+		if (stat == HF_NLM_BLOCKED)
+			hf_lock_cancel(nlm->locks, &request->target, request->range, lock.mode);
+		else if (!is_held)
 			hf_lock_release(nlm->locks, &request->target, request->range);
 		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_NOLOCKS);
 		return;
