@@ -8,8 +8,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "client/clients.h"
 #include "loop/loop.h"
+
+#define FULL_QUIET_NS (60 * HF_NS_PER_S)
 
 const char *hf_client_status_name(enum hf_client_status status)
 {
@@ -61,6 +64,22 @@ struct hf_client *hf_client_unref(struct hf_client *client)
 
 /* Registering */
 
+/* He is told that there are no locks, and nobody why; but one line will do for all who come. */
+static void say_that_it_is_full(const struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+	uint64_t now = hf_loop_now(clients->options.loop);
+	char quoted[256];
+
+	if (now < clients->quiet_until)
+		return;
+	clients->quiet_until = now + FULL_QUIET_NS;
+	hf_log_warn("a client is refused: as many are registered as recovery.max_clients allows",
+		    "client=%s max_clients=%zu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
+		    clients->options.max_registered);
+}
+
 int hf_client_register(struct hf_client *client)
 {
 	struct hf_clients *clients = client->clients;
@@ -69,8 +88,10 @@ int hf_client_register(struct hf_client *client)
 	uint64_t before = client->registered_at;
 	int r;
 
-	if (is_new && clients->n_registered >= clients->options.max_registered)
+	if (is_new && clients->n_registered >= clients->options.max_registered) {
+		say_that_it_is_full(client);
 		return HF_CLIENT_E_LIMIT;
+	}
 	client->last_seen = now;
 	if (is_new)
 		client->registered_at = now ? now : 1;

@@ -87,8 +87,7 @@ static char *make_id(const char *protocol, const struct hf_addr *address, struct
 
 struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes id)
 {
-	hf_hash_for_each(node, &clients->by_id, hash_id(clients, id))
-	{
+	hf_hash_for_each(node, &clients->by_id, hash_id(clients, id)) {
 		struct hf_client *client = hf_container_of(node, struct hf_client, by_id);
 
 		if (hf_bytes_equal(hf_bytes_of_str(client->id), id))
@@ -102,8 +101,7 @@ struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protoc
 {
 	struct hf_addr host = host_of(address);
 
-	hf_hash_for_each(node, &clients->by_key, hash_key(clients, &host, name))
-	{
+	hf_hash_for_each(node, &clients->by_key, hash_key(clients, &host, name)) {
 		struct hf_client *client = hf_container_of(node, struct hf_client, by_key);
 
 		if (strcmp(client->protocol, protocol) == 0 && hf_addr_equal(&client->address, &host) &&
@@ -116,8 +114,7 @@ struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protoc
 static struct hf_clients_host *find_host(const struct hf_clients *clients, const struct hf_addr *address,
 					 uint64_t hash)
 {
-	hf_hash_for_each(node, &clients->hosts, hash)
-	{
+	hf_hash_for_each(node, &clients->hosts, hash) {
 		struct hf_clients_host *host = hf_container_of(node, struct hf_clients_host, node);
 
 		if (hf_addr_equal(&host->address, address))

@@ -30,6 +30,7 @@ struct hf_clients {
 	size_t n;
 	size_t n_registered;
 	uint64_t serial;
+	uint64_t quiet_until; /* monotonic ns: until then nobody is told again that it is full */
 };
 
 void hf_clients_forget(struct hf_client *client);

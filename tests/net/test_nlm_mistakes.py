@@ -173,7 +173,7 @@ class FromThisHost(Play):
 
 
 class Limits(Play):
-    """What one client can make us keep has an end, and an answer."""
+    """What one client can make us keep has an end, an answer, and a word for the operator."""
 
     settings = ("recovery.max_clients=4",)
 
@@ -187,6 +187,7 @@ class Limits(Play):
             self.assertEqual(answer, nlm.S_NOLOCKS)
         self.assert_free(self.lock_of(self.a, 100, 5))
         self.assertEqual(self.a.share(self.lock_of(self.a, name="onemore", access=3, deny=3)), nlm.S_NOLOCKS)
+        self.assertEqual(self.daemon.log.count("recovery.max_clients"), 1, "one line for all of them")
         self.assert_granted(self.a, self.lock_of(self.a, 50, 5, name="limited0"))
         for number in range(4):
             self.a.free_all(f"limited{number}")

@@ -158,9 +158,6 @@ void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call)
 		hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
 		return;
 	}
-	if (r == HF_CLIENT_E_LIMIT)
-		log_refusal(nsm, call,
-			    "a registration by SM_MON is refused: recovery.max_clients is reached");
 	hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 }
 
