@@ -252,8 +252,12 @@ static void pump(struct hf_recovery *recovery)
 	while (recovery->teller.tell && notifier->n[HF_NOTICE_YOUNG] < recovery->options.notify_parallel &&
 	       notifier->n[HF_NOTICE_OLD] < MAX_OLD &&
 	       (link = hf_list_first(&notifier->notices[HF_NOTICE_QUEUE])))
-		if (!begin(hf_list_entry(link, struct hf_notice, link)))
-			break;
+		if (!begin(hf_list_entry(link, struct hf_notice, link))) {
+			/* Others' calls, or no memory: nobody tells us when that has passed. */
+			if (!hf_timer_is_running(&notifier->age_timer))
+				hf_timer_start(&notifier->age_timer, YOUNG_NS);
+			return;
+		}
 	watch_age(notifier);
 }
 

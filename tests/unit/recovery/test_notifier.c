@@ -60,6 +60,19 @@ static void test_black_holes_delay_nobody(void **state)
 	assert_true(w.told_at - began < 3 * HF_NS_PER_S);
 }
 
+static void test_too_many_calls_of_others_delay_but_lose_nobody(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	fleet("fine", 3);
+	w.n_busy = 2; /* and none of ours is under way whose end would be the next chance */
+	world_restart(&w);
+	world_until(&w, w.n_told == 3);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.notifications_started, 3);
+	assert_int_equal(counts.notifications_failed, 0);
+}
+
 static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **state)
 {
 	struct hf_client *client = world_client(&w, "10.0.0.66", "refuses");
@@ -237,6 +250,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_all_are_told),
 		T(test_black_holes_delay_nobody),
+		T(test_too_many_calls_of_others_delay_but_lose_nobody),
 		T(test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim),
 		T(test_ghosts_survive_a_second_crash),
 		T(test_unreachable_after_grace_may_come_late),

@@ -45,6 +45,10 @@ static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_
 	enum peer peer = client->name[0] == 'b' ? PEER_BLACK_HOLE : PEER_FINE;
 
 	assert_int_equal(our_state, hf_recovery_state(world->recovery));
+	if (world->n_busy) {
+		world->n_busy--;
+		return -EBUSY;
+	}
 	if (world->all_deaf || client->name[0] == 'r')
 		return -ENETUNREACH;
 	if (client->name[0] == 's' && client->status != HF_CLIENT_CRASHED)

@@ -28,8 +28,9 @@ struct world {
 	size_t n_told, n_failed, n_in_flight, max_in_flight;
 	size_t n_granted, n_gone;
 	uint64_t last_granted;
-	uint64_t told_at; /* the last one that was fine */
-	bool all_deaf;    /* nobody can be told */
+	uint64_t told_at;    /* the last one that was fine */
+	bool all_deaf;       /* nobody can be told */
+	unsigned int n_busy; /* so many tries to come find that there are too many calls under way */
 	struct hf_list tellings;
 };
 
