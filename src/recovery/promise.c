@@ -61,7 +61,7 @@ bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise,
 
 bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client)
 {
-	return !recovery->keeper.has_unsaved &&
+	return hf_recovery_can_promise(recovery) &&
 	       (!client ||
 		client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS)) &&
 	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
@@ -72,9 +72,14 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
 {
 	struct hf_promises *promises = &recovery->promises;
 
-	if (!recovery->keeper.has_unsaved)
-		return hf_promises_await(recovery, promise, recovery->keeper.ticket,
-					 client ? client->registration_ticket : 0, fn);
+	if (!recovery->keeper.has_unsaved) {
+		if (!hf_promises_await(recovery, promise, recovery->keeper.ticket,
+				       client ? client->registration_ticket : 0, fn))
+			return false;
+		/* What ends while the store is away has no ticket: it is not stored before all is. */
+		if (hf_store_is_healthy(recovery->store))
+			return true;
+	}
 	*promise = (struct hf_promise){ .fn = fn };
 	hf_list_push_back(&promises->broken, &promise->link);
 	hf_loop_defer(recovery->loop, &promises->break_task);

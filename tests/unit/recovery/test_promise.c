@@ -182,6 +182,26 @@ static void test_broken_when_the_store_fails_and_all_is_written_when_it_is_back(
 	assert_int_equal(world_reclaim(&w, a(), 2, "g", 0, 0), HF_LOCK_OK);
 }
 
+/* A notice that is answered is never repeated. */
+static void test_what_ends_in_an_outage_is_promised_when_it_is_over(void **state)
+{
+	struct told told, again;
+
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.is_broken = true;
+	world_client(&w, "10.0.0.13", "fails");
+	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_false(ask(&told, a()));
+	world_until(&w, told.n_broken == 1);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
+	w.disk.is_broken = false;
+	world_until(&w, hf_recovery_can_promise(w.recovery));
+	assert_true(ask(&again, a()));
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
+}
+
 static void test_a_resync_has_unreclaimed_locks_and_ghosts(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
@@ -247,6 +267,7 @@ int main(void)
 		T(test_told_in_order),
 		T(test_cancelled),
 		T(test_broken_when_the_store_fails_and_all_is_written_when_it_is_back),
+		T(test_what_ends_in_an_outage_is_promised_when_it_is_over),
 		T(test_a_resync_has_unreclaimed_locks_and_ghosts),
 		T(test_put_and_deleted_in_one_turn_is_not_written),
 		T(test_max_clients),
