@@ -391,5 +391,6 @@ void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
 void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
 void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);

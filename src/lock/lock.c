@@ -190,6 +190,18 @@ void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock)
 	locks->in_event = false;
 }
 
+void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->hidden)
+		return;
+	hf_view_lock(lock, &view);
+	locks->in_event = true;
+	locks->events->hidden(locks->context, &view);
+	locks->in_event = false;
+}
+
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter)
 {
 	struct hf_lock_view view;

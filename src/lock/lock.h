@@ -189,6 +189,7 @@ struct hf_lock_share_view {
 struct hf_lock_events {
 	void (*added)(void *context, const struct hf_lock_view *lock);
 	void (*removed)(void *context, const struct hf_lock_view *lock);
+	void (*hidden)(void *context, const struct hf_lock_view *lock); /* it is a ghost now */
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why);
 	void (*share_added)(void *context, const struct hf_lock_share_view *share);

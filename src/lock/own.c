@@ -185,4 +185,5 @@ void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock)
 	count(locks, lock, -1);
 	lock->flags |= HF_LOCK_GHOST;
 	count(locks, lock, 1);
+	hf_emit_hidden(locks, lock);
 }

@@ -143,7 +143,8 @@ static void on_removed(void *context, const struct hf_lock_view *lock)
 	struct hf_keeper *keeper = &recovery->keeper;
 	struct kept *kept;
 
-	hf_census_removed(recovery, &lock->who);
+	if (!(lock->flags & HF_LOCK_GHOST))
+		hf_census_removed(recovery, &lock->who);
 	if (lock->flags & HF_LOCK_UNRECLAIMED) {
 		hf_grace_look(recovery);
 		if (recovery->late.is_dropping)
@@ -157,6 +158,12 @@ static void on_removed(void *context, const struct hf_lock_view *lock)
 			     hf_client_of(lock->who.client)->id);
 	hf_hashtable_remove(&keeper->ids, &kept->node);
 	hf_pool_give(&keeper->pool, kept);
+}
+
+/* It stays stored, but nobody sees it any more. */
+static void on_hidden(void *context, const struct hf_lock_view *lock)
+{
+	hf_census_removed(context, &lock->who);
 }
 
 /* Waiters are nobody's business here, but the protocol's who has them. */
@@ -192,6 +199,7 @@ static void on_share_removed(void *context, const struct hf_lock_share_view *sha
 const struct hf_lock_events hf_keeper_lock_events = {
 	.added = on_added,
 	.removed = on_removed,
+	.hidden = on_hidden,
 	.granted = on_granted,
 	.waiter_gone = on_waiter_gone,
 	.share_added = on_share_added,

@@ -101,6 +101,39 @@ static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **
 	assert_int_equal(client->holds.n_locks, 2);
 }
 
+static void on_share(void *user, const struct hf_recovery_share *share)
+{
+	*(struct hf_recovery_share *)user = *share;
+}
+
+static void assert_counted(uint64_t n_locks, uint64_t n_clients)
+{
+	struct hf_recovery_share share = { 0 };
+
+	hf_recovery_show_shares(w.recovery, on_share, &share);
+	assert_int_equal(share.n_locks, n_locks);
+	assert_int_equal(share.n_clients, n_clients);
+}
+
+static void test_what_is_not_listed_is_not_counted(void **state)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.66", "refuses");
+
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, client, 1, "f", 20, 29), HF_LOCK_OK);
+	assert_counted(2, 1);
+	world_turn(&w);
+	world_restart(&w);
+	assert_counted(2, 1);
+	client = world_client(&w, "10.0.0.66", "refuses");
+	world_until(&w, client->status == HF_CLIENT_CRASHED);
+	assert_counted(0, 0);
+	assert_int_equal(world_reclaim(&w, client, 1, "f", 20, 29), HF_LOCK_OK);
+	assert_counted(1, 1);
+	hf_recovery_end_grace(w.recovery);
+	assert_counted(1, 1);
+}
+
 static void test_ghosts_survive_a_second_crash(void **state)
 {
 	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.66", "refuses"), 1, "f", 0, 9), HF_LOCK_OK);
@@ -252,6 +285,7 @@ int main(void)
 		T(test_black_holes_delay_nobody),
 		T(test_too_many_calls_of_others_delay_but_lose_nobody),
 		T(test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim),
+		T(test_what_is_not_listed_is_not_counted),
 		T(test_ghosts_survive_a_second_crash),
 		T(test_unreachable_after_grace_may_come_late),
 		T(test_tried_again_until_told),
