@@ -34,37 +34,49 @@ static struct holdings holdings_of(const struct hf_client *client)
 	};
 }
 
-static void report(struct hf_recovery *recovery, struct hf_client *client, const struct holdings *before,
-		   const char *reason)
+static void report_gone(struct hf_recovery *recovery, struct hf_client *client, const struct holdings *gone,
+			size_t n_kept, const char *reason)
 {
-	struct holdings after = holdings_of(client);
-	char quoted[256];
 	struct hf_recovery_event event = {
 		.kind = HF_EVENT_CLEANUP,
 		.client = client,
 		.reason = reason,
 		.state = client->sm_state,
+		.n_locks = gone->n_locks,
+		.n_waiters = gone->n_waiters,
+		.n_shares = gone->n_shares,
+	};
+	char quoted[256];
+
+	recovery->counts.cleanups++;
+	recovery->counts.locks_cleaned += gone->n_locks;
+	hf_log_info("client crashed: what it had is released",
+		    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
+		    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_shares, n_kept);
+	hf_recovery_tell(recovery, &event);
+}
+
+static void report(struct hf_recovery *recovery, struct hf_client *client, const struct holdings *before,
+		   const char *reason)
+{
+	struct holdings after = holdings_of(client), gone = {
 		.n_locks = before->n_locks - HF_MIN(after.n_locks, before->n_locks),
 		.n_waiters = before->n_waiters - HF_MIN(after.n_waiters, before->n_waiters),
 		.n_shares = before->n_shares - HF_MIN(after.n_shares, before->n_shares),
 	};
 
-	recovery->counts.cleanups++;
-	recovery->counts.locks_cleaned += event.n_locks;
-	hf_log_info("client crashed: what it had is released",
-		    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu",
-		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
-		    client->sm_state, event.n_locks, event.n_waiters, event.n_shares, after.n_locks);
-	hf_recovery_tell(recovery, &event);
+	report_gone(recovery, client, &gone, after.n_locks, reason);
 }
 
-static void tell_crash(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+static void tell_crash(struct hf_recovery *recovery, struct hf_client *client, int32_t state,
+		       const char *reason)
 {
 	recovery->counts.crashes++;
 	hf_recovery_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_CRASH,
 								.client = client,
 								.reason = reason,
-								.state = client->sm_state });
+								.state = state });
 }
 
 /* Everything goes */
@@ -73,7 +85,7 @@ void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, c
 {
 	struct holdings before = holdings_of(client);
 
-	tell_crash(recovery, client, reason);
+	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, 0);
 	hf_lock_client_purge(recovery->locks, &client->holds);
@@ -92,6 +104,24 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 		hf_client_unregister(client);
 	hf_client_unref(client);
 	return (size_t)(recovery->counts.locks_cleaned - before);
+}
+
+/* A client that could not be told of our restart. It was not restarted itself, as far as we know, so those
+ * who watch it are not to be told anything: there is no state number. */
+void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client)
+{
+	const char *reason = "it could not be told of our restart";
+	struct holdings gone = { .n_locks = client->holds.n_locks };
+
+	hf_client_set_status(client, HF_CLIENT_CRASHED);
+	recovery->late.is_dropping = true;
+	hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
+	recovery->late.is_dropping = false;
+	gone.n_locks -= HF_MIN(client->holds.n_locks, gone.n_locks);
+	if (!gone.n_locks)
+		return;
+	tell_crash(recovery, client, 0, reason);
+	report_gone(recovery, client, &gone, client->holds.n_locks, reason);
 }
 
 /* State numbers */
@@ -193,7 +223,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 {
 	struct holdings before = holdings_of(client);
 
-	tell_crash(recovery, client, reason);
+	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, client->sm_state);
 	hf_lock_client_purge_older(recovery->locks, &client->holds, (uint32_t)client->sm_state);

@@ -198,3 +198,4 @@ void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client);
 /* CRASH */
 void hf_crash_deinit(struct hf_recovery *recovery);
 void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
+void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client);

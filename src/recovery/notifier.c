@@ -160,10 +160,7 @@ static void not_told(struct hf_notice *notice, const char *why_not)
 		if (notice->by_hand && !was_seen(recovery, client))
 			hf_client_set_status(client, HF_CLIENT_UNREACHABLE);
 	} else if (client->status != HF_CLIENT_CRASHED) {
-		hf_client_set_status(client, HF_CLIENT_CRASHED);
-		recovery->late.is_dropping = true;
-		hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
-		recovery->late.is_dropping = false;
+		hf_crash_release_reclaimable(recovery, client);
 	}
 	leave_wave(notice, false);
 	rest(notice);

@@ -622,6 +622,7 @@ class Table(Evidence):
         path = f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}"
         self.assertEqual(self.rest.get(path).json["status"], "crashed")
         self.assertEqual(self.rest.get("/api/v1/status").json["locks"], 0, "its locks are released")
+        self.assertEqual(sum(share["locks"] for share in self.rest.get("/api/v1/shares").json["shares"]), 0)
 
     def test_evidence_operator_survives_our_crash(self):
         lock = self.held(self.a)

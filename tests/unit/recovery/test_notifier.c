@@ -96,6 +96,10 @@ static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **
 	assert_true(world_in_grace(&w)); /* a client is unreachable: not early */
 	hf_recovery_counts(w.recovery, &counts);
 	assert_int_equal(counts.unreachable, 1);
+	assert_int_equal(counts.crashes, 1);
+	assert_int_equal(counts.locks_cleaned, 2);
+	assert_int_equal(w.last[HF_EVENT_CRASH].state, 0); /* not a restart of its own */
+	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 2);
 	assert_true(client->is_pinned);
 	hf_recovery_end_grace(w.recovery);
 	assert_int_equal(client->holds.n_locks, 2);
