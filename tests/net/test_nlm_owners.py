@@ -70,6 +70,20 @@ class Owners(Play):
         self.assert_held(self.lock_of(self.a, 0, 10), by=23)
         self.assert_held(self.lock_of(self.a, 20, 10), by=23)
 
+    def test_name_changed_where_hundreds_are_at_that_address(self):
+        """That is address translation: nobody is taken for another, and nobody makes us look at all of them."""
+        lock = self.lock_of(self.a, name="before", svid=5)
+        self.assert_granted(self.a, lock)
+        names = [f"translated{number}" for number in range(300)]
+        for number, name in enumerate(names):
+            self.assertEqual(self.a.ask(nlm.NM_LOCK, self.lock_of(self.a, number, 1, fh=b"other", name=name)).stat, 0)
+        self.assertEqual(self.a.unlock(lock.but(name="after")), nlm.S_GRANTED)
+        self.assert_held(lock, by=5)
+        for name in names:
+            self.a.free_all(name)
+        self.assertEqual(self.a.unlock(lock.but(name="after")), nlm.S_GRANTED)
+        self.assert_free(lock)
+
     def test_name_changed_does_not_take_another_svids_lock(self):
         lock = self.lock_of(self.a, name="before", svid=24)
         self.assert_granted(self.a, lock)

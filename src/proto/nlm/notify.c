@@ -29,7 +29,7 @@ static void reply_void(struct hf_nlm *nlm, struct hf_rpc_call *call)
 void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
-	struct hf_client *client = NULL;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_nlm_notify notify;
 
 	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
@@ -37,9 +37,9 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 		hf_rpc_reply_garbage(call);
 		return;
 	}
-	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(call), client)))
-		if (is_named(client, notify.name))
-			hf_recovery_client_died(nlm->options.recovery, client, "free_all");
+	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
+	if (client)
+		hf_recovery_client_died(nlm->options.recovery, client, "free_all");
 	reply_void(nlm, call);
 }
 

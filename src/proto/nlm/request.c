@@ -6,6 +6,10 @@
 
 #define PROTOCOL "nlm"
 
+/* Clients at one address. More of them are behind an address translation, and there nobody is taken for
+ * another; and nobody who has made himself a million names makes us look at all of them. */
+#define MAX_LOOKED_AT 256
+
 bool hf_nlm_is_msg(const struct hf_rpc_call *call)
 {
 	uint32_t procedure = hf_rpc_call_header(call)->procedure;
@@ -142,7 +146,7 @@ void hf_nlm_find_holder(struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
 	struct hf_client *exact = find_exact(request), *client = NULL, *other = NULL;
-	size_t n = 0;
+	size_t n = 0, n_looked_at = 0;
 
 	if (exact) {
 		use_client(request, exact);
@@ -151,7 +155,8 @@ void hf_nlm_find_holder(struct hf_nlm_request *request)
 			return;
 	}
 	/* Renamed since? Then one, and only one, of those at this address has this owner in this file. */
-	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(request->call), client))) {
+	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(request->call), client)) &&
+	       n_looked_at++ < MAX_LOOKED_AT) {
 		request->target.client = &client->holds;
 		if (client == exact || strcmp(client->protocol, PROTOCOL) != 0 ||
 		    !hf_lock_is_involved(nlm->locks, &request->target))
@@ -160,11 +165,12 @@ void hf_nlm_find_holder(struct hf_nlm_request *request)
 		hf_client_unref(other);
 		other = hf_client_ref(client);
 	}
-	if (n == 1) {
+	if (n == 1 && !client) {
 		hf_client_unref(exact);
 		use_client(request, other);
 		return;
 	}
+	hf_client_unref(client);
 	hf_client_unref(other);
 	request->target.client = exact ? &exact->holds : NULL;
 }

@@ -10,6 +10,7 @@
 /* Clients at one address beyond the one that is named exactly: hundreds of them behind one address is a
  * matter of address translation, and then the name has to fit. */
 #define MAX_LOOKED_AT 256
+#define MAX_PASSED    4096 /* of any kind */
 #define EARLY_NS      (15 * 60 * HF_NS_PER_S)
 
 struct notice {
@@ -80,14 +81,15 @@ static void match_address(struct notice *notice, const char *protocol)
 {
 	struct hf_nsm *nsm = notice->nsm;
 	struct hf_client *client = NULL, *only = NULL;
-	size_t n = 0, n_fitting = 0;
+	size_t n = 0, n_passed = 0, n_fitting = 0;
 	struct hf_client *exact = hf_clients_find(nsm->clients, protocol, notice->peer, notice->name);
 
 	if (exact && !hf_nsm_is_local_watch(nsm, exact)) {
 		n_fitting++;
 		believe(notice, exact);
 	}
-	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n < MAX_LOOKED_AT) {
+	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n < MAX_LOOKED_AT &&
+	       n_passed++ < MAX_PASSED) {
 		if (strcmp(client->protocol, protocol) != 0 || client == exact ||
 		    hf_nsm_is_local_watch(nsm, client))
 			continue;
@@ -99,9 +101,9 @@ static void match_address(struct notice *notice, const char *protocol)
 		hf_client_unref(only);
 		only = hf_client_ref(client);
 	}
-	hf_client_unref(client);
-	if (n == 1 && n_fitting == 0)
+	if (n == 1 && n_fitting == 0 && !client)
 		believe(notice, only);
+	hf_client_unref(client);
 	hf_client_unref(only);
 	hf_client_unref(exact);
 }
