@@ -61,6 +61,7 @@ struct hf_lmdb {
 	struct hf_store_batch *clients; /* waits, or is being written */
 	struct hf_store_batch *resync;
 	struct hf_store_batch *locks; /* waits for a free segment, or for its sync */
+	bool needs_segment;           /* it is the former */
 	bool is_recovering;
 	int folding[HF_LMDB_MAX_FOLD]; /* the segments being folded */
 	unsigned int n_folding;

@@ -105,6 +105,7 @@ static void append_locks(struct hf_lmdb *lmdb)
 {
 	int r = hf_journal_append(&lmdb->journal, hf_batch_bytes(lmdb->locks));
 
+	lmdb->needs_segment = r == -EAGAIN;
 	start_db_work(lmdb); /* a segment may be full now */
 	if (r == -EAGAIN)
 		return; /* until one has been folded */
@@ -138,8 +139,8 @@ static void finish_fold(struct hf_lmdb *lmdb, int r)
 {
 	for (unsigned int i = 0; r == 0 && i < lmdb->n_folding; i++)
 		hf_journal_release(&lmdb->journal, lmdb->folding[i]);
-	if (lmdb->locks && !hf_work_is_running(&lmdb->sync_work)) {
-		/* It waits for a segment, now there or never. */
+	if (lmdb->needs_segment) {
+		lmdb->needs_segment = false; /* it is there now or never */
 		if (r == 0)
 			append_locks(lmdb);
 		else

@@ -13,6 +13,8 @@
 
 #include "base/log.h"
 #include "base/macros.h"
+#include "loop/backend.h"
+#include "loop/work.h"
 #include "store/checksum.h"
 #include "store/lmdb/check.h"
 #include "store/lmdb/journal.h"
@@ -444,6 +446,59 @@ static void test_many_segments(void **state)
 	kit_deinit(&kit);
 }
 
+/* No memory to have a full segment folded: that is a failure as any other, and passes. */
+
+static int no_work(struct hf_loop *loop, struct hf_work *work)
+{
+	return -ENOMEM;
+}
+
+static bool has_failed(struct kit *kit)
+{
+	return kit->n_failed > 0;
+}
+
+static bool has_recovered(struct kit *kit)
+{
+	return kit->n_recovered > 0;
+}
+
+static void test_no_memory_to_fold(void **state)
+{
+	const struct hf_loop_ops *ops;
+	struct hf_loop_ops poor;
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	ops = kit.loop->ops;
+	poor = *ops;
+	poor.work_submit = no_work;
+	kit.resync_nothing = true;
+	kit.loop->ops = &poor;
+	for (size_t i = 0; i < HF_JOURNAL_SIZE / 64; i++)
+		assert_int_equal(hf_store_put_lock(kit.store,
+						   &(struct hf_store_lock){
+							   .id = hf_store_new_id(kit.store),
+							   .handle = hf_bytes_of_str("h"),
+							   .client = hf_bytes_of_str("c"),
+							   .oh = hf_bytes_of_str("some bytes"),
+							   .end = i },
+						   &kit.last_ticket),
+				 0);
+	kit_turn(&kit);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 1); /* goes to the next segment */
+	kit_run_until(&kit, has_failed);
+	kit.loop->ops = ops;
+	kit_run_until(&kit, has_recovered);
+	kit_facts_drop(&kit.facts, true, false);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 2);
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 /* Known answers */
 
 /* Locks come back file by file, and those of a file in the order in which they were taken. */
@@ -523,6 +578,7 @@ int main(void)
 		cmocka_unit_test(test_torn_frame_before_old_ones),
 		cmocka_unit_test(test_damage_in_the_middle_is_refused),
 		cmocka_unit_test(test_many_segments),
+		cmocka_unit_test(test_no_memory_to_fold),
 		cmocka_unit_test(test_locks_are_loaded_by_file),
 		cmocka_unit_test(test_rotten_files_are_refused_unchanged),
 	};
