@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@
 #define OTHER_FILES  256 /* descriptors that are not connections */
 #define ERROR_SIZE   512
 
+static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
+
 struct daemon {
 	struct hf_config *started; /* what we run with; a reload changes what may change */
 	struct hf_config *config;  /* the last one loaded */
@@ -52,6 +55,7 @@ struct daemon {
 	const struct hf_rpc_program *programs[MAX_PROGRAMS]; /* those that are served, for the port mapper */
 	size_t n_programs;
 	struct hf_ports ports;
+	unsigned int netids; /* that we listen on */
 	int result;
 	bool is_stopping;
 };
@@ -267,17 +271,18 @@ static int make_portmap(struct daemon *d)
 	const struct hf_config_addresses *addresses = &d->config->server.listen;
 	struct hf_portmap_offer offers[MAX_PROGRAMS];
 	struct hf_addr listen[HF_CONFIG_MAX_ITEMS];
+	size_t n_listen = 0;
 
 	for (size_t i = 0; i < d->n_programs; i++)
-		offers[i] = (struct hf_portmap_offer){ d->programs[i], d->ports.rpc,
-						       hf_listen_netids(d->config) };
+		offers[i] = (struct hf_portmap_offer){ d->programs[i], d->ports.rpc, d->netids };
 	for (size_t i = 0; i < addresses->n; i++)
-		listen[i] = addresses->items[i].addr;
+		if (d->netids & hf_netids_of(addresses->items[i].addr.family))
+			listen[n_listen++] = addresses->items[i].addr;
 	const struct hf_portmap_config config = {
 		.mode = modes[d->config->server.portmap],
 		.port = (uint16_t)d->config->server.portmap_port,
 		.listen = listen,
-		.n_listen = addresses->n,
+		.n_listen = n_listen,
 		.offers = offers,
 		.n_offers = d->n_programs,
 	};
@@ -342,7 +347,7 @@ static int start(struct daemon *d)
 	if (r == 0)
 		r = make_rpc(d);
 	if (r == 0)
-		r = hf_listen_all(d->rpc, d->home, d->config, &d->ports.rpc);
+		r = hf_listen_all(d->rpc, d->home, d->config, &d->ports.rpc, &d->netids);
 	if (r == 0)
 		r = make_api(d);
 	if (r == 0)

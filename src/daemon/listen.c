@@ -20,10 +20,9 @@ struct place {
 };
 
 static int try_listen(struct hf_rpc_server *server, const struct hf_config_addresses *addresses,
-		      uint16_t *portp, struct place *place)
+		      uint16_t *portp, unsigned int *netidsp, struct place *place)
 {
-	size_t n = 0;
-
+	*netidsp = 0;
 	for (size_t i = 0; i < addresses->n; i++) {
 		const struct hf_config_address *address = &addresses->items[i];
 		int r = hf_rpc_server_listen_tcp(server, &address->addr, portp);
@@ -39,9 +38,9 @@ static int try_listen(struct hf_rpc_server *server, const struct hf_config_addre
 		}
 		if (r < 0)
 			return r;
-		n++;
+		*netidsp |= hf_netids_of(address->addr.family);
 	}
-	return n ? 0 : -EAFNOSUPPORT;
+	return *netidsp ? 0 : -EAFNOSUPPORT;
 }
 
 static void explain(const struct place *place, uint16_t port, int error)
@@ -58,7 +57,7 @@ static void explain(const struct place *place, uint16_t port, int error)
 
 /* Any port will do where none is wanted; one that is free here may be taken there, so it is tried again. */
 int hf_listen_all(struct hf_rpc_server *server, struct hf_rpc_lane *home, const struct hf_config *config,
-		  uint16_t *portp)
+		  uint16_t *portp, unsigned int *netidsp)
 {
 	uint16_t wanted = (uint16_t)config->server.port, port = wanted;
 	struct place place = { "-", "-" };
@@ -66,7 +65,7 @@ int hf_listen_all(struct hf_rpc_server *server, struct hf_rpc_lane *home, const 
 
 	for (int try = 0; try < PORT_TRIES; try++) {
 		port = wanted;
-		r = try_listen(server, &config->server.listen, &port, &place);
+		r = try_listen(server, &config->server.listen, &port, netidsp, &place);
 		if (r != -EADDRINUSE || wanted)
 			break;
 		hf_rpc_lane_stop_listening(home);
@@ -75,14 +74,4 @@ int hf_listen_all(struct hf_rpc_server *server, struct hf_rpc_lane *home, const 
 		explain(&place, port, r);
 	*portp = port;
 	return r;
-}
-
-unsigned int hf_listen_netids(const struct hf_config *config)
-{
-	const struct hf_config_addresses *addresses = &config->server.listen;
-	unsigned int netids = 0;
-
-	for (size_t i = 0; i < addresses->n; i++)
-		netids |= addresses->items[i].addr.family == AF_INET6 ? HF_NETIDS_IPV6 : HF_NETIDS_IPV4;
-	return netids;
 }

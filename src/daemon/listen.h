@@ -7,8 +7,7 @@ struct hf_config;
 struct hf_rpc_lane;
 struct hf_rpc_server;
 
-/* What goes wrong is in the log, with what to do. */
+/* A family of addresses that this host does not have is left out; *netidsp: those that we listen on
+ * (proto/portmap/netid.h). What goes wrong is in the log, with what to do. */
 int hf_listen_all(struct hf_rpc_server *server, struct hf_rpc_lane *home, const struct hf_config *config,
-		  uint16_t *portp);
-/* The network identifiers that the addresses stand for (proto/portmap/netid.h). */
-unsigned int hf_listen_netids(const struct hf_config *config);
+		  uint16_t *portp, unsigned int *netidsp);

@@ -66,7 +66,7 @@ static unsigned int netids_of(const struct hf_addr *listen, size_t n_listen)
 	unsigned int netids = 0;
 
 	for (size_t i = 0; i < n_listen; i++)
-		netids |= listen[i].family == AF_INET6 ? HF_NETIDS_IPV6 : HF_NETIDS_IPV4;
+		netids |= hf_netids_of(listen[i].family);
 	return netids;
 }
 

@@ -24,6 +24,11 @@ enum hf_netid {
 #define HF_NETIDS_IPV6      (HF_NETID_BIT(HF_NETID_UDP6) | HF_NETID_BIT(HF_NETID_TCP6))
 #define HF_NETIDS_ALL       (HF_NETIDS_IPV4 | HF_NETIDS_IPV6)
 
+static inline unsigned int hf_netids_of(int family)
+{
+	return family == AF_INET6 ? HF_NETIDS_IPV6 : HF_NETIDS_IPV4;
+}
+
 struct hf_netid_info {
 	const char *name;
 	const char *family_name; /* as netconfig(5) has it */

@@ -11,7 +11,6 @@
 #include "proto/portmap/embedded.h"
 #include "proto/portmap/registrar.h"
 
-#define MAX_LISTEN 32
 #define MAX_OFFERS 32
 
 /* Why we register and do not serve. */
@@ -28,7 +27,7 @@ struct hf_portmap {
 	enum hf_portmap_role role;
 	enum reason reason;
 	uint16_t port;
-	struct hf_addr listen[MAX_LISTEN];
+	struct hf_addr listen[HF_PORTMAP_MAX_LISTEN + 2]; /* with loopback, of both families */
 	size_t n_listen;
 	struct hf_portmap_offer offers[MAX_OFFERS];
 	size_t n_offers;
@@ -261,7 +260,7 @@ static void add_loopback(struct hf_portmap *portmap, int family, const char *loo
 
 static int copy_config(struct hf_portmap *portmap, const struct hf_portmap_config *config)
 {
-	if (config->n_listen > MAX_LISTEN - 2 || config->n_offers > MAX_OFFERS)
+	if (config->n_listen > HF_PORTMAP_MAX_LISTEN || config->n_offers > MAX_OFFERS)
 		return hf_trace(-ENOSPC);
 	portmap->mode = config->mode;
 	portmap->port = config->port;

@@ -42,6 +42,8 @@ struct hf_portmap_offer {
 	unsigned int netids; /* of HF_NETID_BIT(): HF_NETIDS_IPV4, HF_NETIDS_ALL … */
 };
 
+#define HF_PORTMAP_MAX_LISTEN 256
+
 struct hf_portmap_config {
 	enum hf_portmap_mode mode;
 	uint16_t port;                /* of rpcbind: 111; 0: any free one, if we serve it */
