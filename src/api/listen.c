@@ -1,5 +1,5 @@
-/* Where HTTP is served: a TCP port or a Unix socket, made by us, so that it is there before we drop our
- * rights. */
+/* Where HTTP is served: a TCP port or a Unix socket, made by us, so that a start that cannot have it fails.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>

@@ -338,6 +338,9 @@ static int start(struct daemon *d)
 	int r = open_state_dir(d);
 
 	hf_process_raise_file_limit(); /* before anybody plans with what there is */
+	/* Before anything is opened: what we may do with files, and whose ours are, is asked once. */
+	if (r == 0)
+		r = drop_privileges(d);
 	if (r == 0)
 		r = make_loops(d);
 	if (r == 0)
@@ -354,8 +357,6 @@ static int start(struct daemon *d)
 		r = make_portmap(d);
 	if (r == 0)
 		r = hf_portmap_start(d->portmap, on_found, d);
-	if (r == 0)
-		r = drop_privileges(d);
 	if (r == 0)
 		r = catch_signals(d);
 	if (r == 0)

@@ -54,7 +54,8 @@ const struct hf_option hf_options[] = {
 	  AT(server.state_dir),
 	  .help = "The directory for what must survive a restart, made where missing." },
 	{ "server", "user", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 255, AT(server.user),
-	  .help = "The user to become once the ports are bound; empty: stay." },
+	  .help = "The user to become, with no right left but to ports below 1024: files are served as him, "
+		  "whoever asks; empty: stay." },
 	{ "server", "threads", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 1024, AT(server.threads),
 	  .help = "The number of workers for file I/O; 0: one for each core." },
 

@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <pwd.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +34,32 @@ size_t hf_process_raise_file_limit(void)
 	return limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : (size_t)limit.rlim_cur;
 }
 
+/* Of all rights that we have, only the one to ports below 1024: rpcbind and peers ask for those later, too.
+ */
+static int keep_low_ports(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return -errno;
+	data[0].permitted &= 1u << CAP_NET_BIND_SERVICE;
+	data[0].effective = data[0].permitted;
+	data[0].inheritable = data[1].permitted = data[1].effective = data[1].inheritable = 0;
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+static int become(const struct passwd *entry)
+{
+	int r = 0;
+
+	if (prctl(PR_SET_KEEPCAPS, 1) < 0 || initgroups(entry->pw_name, entry->pw_gid) < 0 ||
+	    setgid(entry->pw_gid) < 0 || setuid(entry->pw_uid) < 0)
+		r = -errno;
+	prctl(PR_SET_KEEPCAPS, 0);
+	return r < 0 ? r : keep_low_ports();
+}
+
 int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size)
 {
 	struct passwd *entry;
@@ -47,9 +76,8 @@ int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, s
 	if (entry->pw_uid == geteuid())
 		return 0;
 	r = hf_state_dir_give(dir, entry->pw_uid, entry->pw_gid);
-	if (r == 0 &&
-	    (initgroups(user, entry->pw_gid) < 0 || setgid(entry->pw_gid) < 0 || setuid(entry->pw_uid) < 0))
-		r = -errno;
+	if (r == 0)
+		r = become(entry);
 	if (r < 0)
 		snprintf(error, error_size,
 			 "cannot become the user %s: %s; start as root, or leave server.user empty", user,

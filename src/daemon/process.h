@@ -9,8 +9,9 @@ struct hf_state_dir;
 /* As many open files as the hard limit allows. Returns the limit in force. */
 size_t hf_process_raise_file_limit(void);
 
-/* Becomes @user, for good; the state directory becomes his. An empty name stays who we are. On failure @error
- * says what is wrong. */
+/* Becomes @user, for good, with no right but to ports below 1024; the state directory becomes his. Rights are
+ * a thread's own: call it while there is one. An empty name stays who we are. On failure @error says what is
+ * wrong. */
 int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size);
 
 /* The number of processors we may run on, at least 1. */

@@ -1,5 +1,6 @@
 #include "daemon/state_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -155,9 +156,37 @@ int hf_state_dir_remove(struct hf_state_dir *dir, const char *name)
 	return unlinkat(dir->fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
+/* A file of ours that has no other name: he may have put links to others' files here when it was his before.
+ */
+static int give_file(struct hf_state_dir *dir, const char *name, unsigned int uid, unsigned int gid)
+{
+	hf_cleanup(hf_closep) int fd = openat(dir->fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid())
+		return 0;
+	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
 int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid)
 {
-	if (fchown(dir->fd, uid, gid) < 0 || fchown(dir->lock_fd, uid, gid) < 0)
-		return -errno;
-	return 0;
+	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int r = 0;
+
+	if (!list) {
+		r = -errno;
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (r == 0 && (entry = readdir(list)))
+		r = give_file(dir, entry->d_name, uid, gid);
+	closedir(list);
+	if (r == 0 && fchown(dir->fd, uid, gid) < 0)
+		r = -errno;
+	return r;
 }

@@ -19,5 +19,5 @@ HF_DEFINE_CLEANUP(struct hf_state_dir *, hf_state_dir_close)
 /* Replaces a file in it as a whole, or leaves it as it was. */
 int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len);
 int hf_state_dir_remove(struct hf_state_dir *dir, const char *name); /* one that is not there is fine */
-/* Gives it to another user, before we become him. */
+/* Gives it, and what we have put into it, to another user, before we become him. */
 int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid);

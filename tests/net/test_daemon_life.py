@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The daemon's life on unlike hosts: without IPv6, with many addresses.
+"""The daemon's life on unlike hosts: without IPv6, with many addresses, as a user without rights.
 
     HOLDFASTD=PATH test_daemon_life.py [unittest's own arguments]
 """
 
 import os
+import pwd
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,7 @@ class Life(unittest.TestCase):
         flags = ["--export", f"{self.data}:/data"] if flags is None else flags
         daemon = Daemon(os.environ["HOLDFASTD"], self.host, ["api.listen=", *settings], flags)
         self.addCleanup(daemon.close)
+        os.chmod(daemon.state_dir, 0o755)  # a user without rights has to get to what is in it
         return daemon
 
 
@@ -67,6 +69,67 @@ class Addresses(Life):
         addresses = [f"127.0.0.{i}" for i in range(1, 101)]
         daemon = self.daemon("server.listen=" + ",".join(addresses)).start()
         self.assertIn((NLM, "tcp"), self.netids())
+        daemon.stop()
+
+
+class User(Life):
+    """server.user: nobody"""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.data, 0o777)
+        with open(os.path.join(self.data, "file"), "wb") as out:
+            out.write(b"text")
+        self.who = pwd.getpwnam("nobody")
+
+    def owners(self, daemon):
+        state = os.path.dirname(daemon.ports_file)
+        return {os.stat(os.path.join(state, name)).st_uid for name in [".", *os.listdir(state)]}
+
+    def lookup(self):
+        with self.host, nfs.Client(2049, uid=1000) as client:
+            return client.lookup(client.root("/data"), b"file").fh
+
+    def test_handles_outlast_a_restart(self):
+        daemon = self.daemon("server.user=nobody").start()
+        fh = self.lookup()
+        daemon.crash()
+        daemon.start()  # with no file open
+        with self.host, nfs.Client(2049, uid=1000) as client:
+            self.assertEqual(client.getattr(fh).stat, 0)
+            self.assertEqual(client.read(fh).data, b"text")
+            made = client.create(client.root("/data"), b"new", mode=0o600)
+        self.assertEqual((made.stat, made.attr.uid), (0, self.who.pw_uid))
+        daemon.stop()
+
+    def test_owns_all_that_it_keeps(self):
+        daemon = self.daemon("api.listen=127.0.0.1:0").start()
+        daemon.stop()
+        self.assertEqual(self.owners(daemon), {0})
+        daemon.start("server.user=nobody")  # what was root's is handed over
+        self.assertEqual(self.owners(daemon), {self.who.pw_uid})
+        self.lookup()
+        daemon.stop()
+
+    def test_takes_no_file_that_has_another_name(self):
+        daemon = self.daemon().start()
+        daemon.stop()
+        other = os.path.join(self.base, "other")
+        with open(other, "wb"):
+            os.link(other, os.path.join(os.path.dirname(daemon.ports_file), "other"))
+        os.symlink(other, os.path.join(os.path.dirname(daemon.ports_file), "link"))
+        daemon.start("server.user=nobody")
+        self.assertEqual(os.stat(other).st_uid, 0)
+        daemon.stop()
+
+    def test_has_no_right_but_to_low_ports(self):
+        daemon = self.daemon("server.user=nobody").start()
+        for task in os.listdir(f"/proc/{daemon.process.pid}/task"):
+            with open(f"/proc/{daemon.process.pid}/task/{task}/status", encoding="ascii") as status:
+                said = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+            self.assertEqual(set(said["Uid"].split()), {str(self.who.pw_uid)})
+            self.assertEqual(set(said["Gid"].split()), {str(self.who.pw_gid)})
+            self.assertEqual({int(said[name], 16) for name in ("CapEff", "CapPrm")}, {1 << 10})
         daemon.stop()
 
 

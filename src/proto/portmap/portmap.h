@@ -62,9 +62,9 @@ struct hf_portmap *hf_portmap_free(struct hf_portmap *portmap);
 HF_DEFINE_CLEANUP(struct hf_portmap *, hf_portmap_free)
 
 /*
- * Running. Sockets are opened here, before privileges are dropped. An error is in
- * the log already, with what to do: -EADDRINUSE, -EACCES … @ready, which may be
- * NULL, is called once, never from inside: when clients find us, or cannot for now.
+ * Running. Sockets are opened here. An error is in the log already, with what to
+ * do: -EADDRINUSE, -EACCES … @ready, which may be NULL, is called once, never from
+ * inside: when clients find us, or cannot for now.
  */
 int hf_portmap_start(struct hf_portmap *portmap, void (*ready)(void *user), void *user);
 /* For SIGHUP: looks at once whether rpcbind still has what is ours. */
