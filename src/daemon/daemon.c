@@ -57,6 +57,7 @@ struct daemon {
 	struct hf_ports ports;
 	unsigned int netids; /* that we listen on */
 	int result;
+	bool is_serving;
 	bool is_stopping;
 };
 
@@ -104,7 +105,12 @@ static void apply(struct daemon *d, struct hf_config *config)
 	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), d->started, config))
 		hf_log_warn("these keys take effect at the next start only", "keys=%s", fixed);
 	hf_log_configure(config->log.level, d->started->log.format);
-	if (hf_file_service_load(d->files, config) < 0)
+	/* Locks were begun without asking what a handle means (make_locks). */
+	if (!d->started->exports.n && config->exports.n)
+		hf_log_warn("it was started without exports, beside another server: these take effect at the "
+			    "next start only",
+			    "exports=%zu", config->exports.n);
+	else if (hf_file_service_load(d->files, config) < 0)
 		hf_log_error("no memory for the new exports, the old ones stay", "%s", "");
 	if (d->config != d->started)
 		hf_config_free(d->config);
@@ -119,7 +125,10 @@ static void on_reload(void *user, int signum)
 	struct hf_config *config = NULL;
 	int r;
 
-	hf_process_tell_reloading();
+	if (d->is_stopping)
+		return;
+	if (d->is_serving)
+		hf_process_tell_reloading();
 	r = hf_config_load(&config, d->args, error, sizeof(error));
 	if (r == 0)
 		apply(d, config);
@@ -127,22 +136,26 @@ static void on_reload(void *user, int signum)
 		hf_log_error("configuration not loaded, the old one stays", "error=%s",
 			     r < 0 ? strerror(-r) : error);
 	hf_portmap_check(d->portmap);
-	hf_process_tell_ready("serving");
+	if (d->is_serving)
+		hf_process_tell_ready("serving");
 }
 
+/* A reload waits for the loop to run; whoever wants us gone before that has us die, as by any crash. */
 static int catch_signals(struct daemon *d)
 {
-	int r;
-
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing, not our end */
 	/* A worker that looks up a name is waited for when we stop. */
 	setenv("RES_OPTIONS", "timeout:2 attempts:1", 0);
-	r = hf_loop_on_signal(d->loop, SIGTERM, on_stop, d);
+	return hf_trace(hf_loop_on_signal(d->loop, SIGHUP, on_reload, d));
+}
+
+static int catch_stop(struct daemon *d)
+{
+	int r = hf_loop_on_signal(d->loop, SIGTERM, on_stop, d);
+
 	if (r == 0)
 		r = hf_loop_on_signal(d->loop, SIGINT, on_stop, d);
-	if (r == 0)
-		r = hf_loop_on_signal(d->loop, SIGHUP, on_reload, d);
 	return hf_trace(r);
 }
 
@@ -310,6 +323,7 @@ static void on_found(void *user)
 		hf_api_set_ready(d->api);
 	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
 		    d->config->exports.n);
+	d->is_serving = true;
 	hf_process_tell_ready("serving");
 }
 
@@ -344,6 +358,8 @@ static int start(struct daemon *d)
 	if (r == 0)
 		r = make_loops(d);
 	if (r == 0)
+		r = catch_signals(d);
+	if (r == 0)
 		r = hf_file_service_new(&d->files, d->loop, d->config);
 	if (r == 0)
 		r = make_locks(d);
@@ -358,7 +374,7 @@ static int start(struct daemon *d)
 	if (r == 0)
 		r = hf_portmap_start(d->portmap, on_found, d);
 	if (r == 0)
-		r = catch_signals(d);
+		r = catch_stop(d);
 	if (r == 0)
 		r = hf_crew_start(d->crew);
 	if (r == 0 && d->api)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The daemon's life on unlike hosts: without IPv6, with many addresses, as a user without rights.
+"""The daemon's life on unlike hosts: without IPv6, with many addresses, as a user without rights;
+what it tells the service manager, and reloads.
 
     HOLDFASTD=PATH test_daemon_life.py [unittest's own arguments]
 """
@@ -7,8 +8,12 @@
 import os
 import pwd
 import shutil
+import signal
+import socket
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -17,6 +22,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "files"))
 
 import netns  # noqa: E402
 import nfs  # noqa: E402
+import rpc  # noqa: E402
 from daemon import Daemon  # noqa: E402
 
 SKIPPED = 77
@@ -39,6 +45,12 @@ class Life(unittest.TestCase):
         self.addCleanup(daemon.close)
         os.chmod(daemon.state_dir, 0o755)  # a user without rights has to get to what is in it
         return daemon
+
+    def wait(self, is_so):
+        end = time.monotonic() + rpc.PATIENCE
+        while not is_so():
+            self.assertLess(time.monotonic(), end, "not in time")
+            time.sleep(0.01)
 
 
 class Addresses(Life):
@@ -130,6 +142,72 @@ class User(Life):
             self.assertEqual(set(said["Uid"].split()), {str(self.who.pw_uid)})
             self.assertEqual(set(said["Gid"].split()), {str(self.who.pw_gid)})
             self.assertEqual({int(said[name], 16) for name in ("CapEff", "CapPrm")}, {1 << 10})
+        daemon.stop()
+
+
+class Manager(Life):
+    """What systemd hears (sd_notify(3))."""
+
+    def setUp(self):
+        super().setUp()
+        self.heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.heard.close)
+        self.heard.settimeout(rpc.PATIENCE)
+        self.heard.bind(os.path.join(self.base, "notify"))
+        self.addCleanup(os.environ.pop, "NOTIFY_SOCKET")
+        os.environ["NOTIFY_SOCKET"] = os.path.join(self.base, "notify")
+
+    def hears(self):
+        """The first word of the next message: READY=1, say."""
+        return self.heard.recv(4096).decode().split("\n", maxsplit=1)[0]
+
+    def test_life(self):
+        daemon = self.daemon().start()
+        self.assertEqual(self.hears(), "READY=1")
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertEqual([self.hears(), self.hears()], ["RELOADING=1", "READY=1"])
+        daemon.stop()
+        self.assertEqual(self.hears(), "STOPPING=1")
+
+    def test_reload_before_it_serves(self):
+        """A silent rpcbind holds up the start."""
+        rpcbind = rpc.make_socket(socket.SOCK_STREAM, ("127.0.0.1", 111), self.host)
+        self.addCleanup(rpcbind.close)
+        rpcbind.settimeout(rpc.PATIENCE)
+        rpcbind.listen()
+        daemon = self.daemon("server.portmap=system")
+        starter = threading.Thread(target=daemon.start)
+        starter.start()
+        connection, _ = rpcbind.accept()  # so the loop runs
+        daemon.process.send_signal(signal.SIGHUP)
+        self.wait(lambda: "configuration loaded again" in daemon.log)
+        self.heard.setblocking(False)
+        self.assertRaises(BlockingIOError, self.hears)
+        self.heard.settimeout(rpc.PATIENCE)
+        starter.join()
+        connection.close()
+        self.assertEqual(self.hears(), "READY=1")
+        daemon.stop()
+
+
+class Reload(Life):
+    def test_no_exports_at_the_start(self):
+        """Then the handles are another server's, and no lock asks what they mean."""
+        config = os.path.join(self.base, "holdfast.yaml")
+        with open(config, "w", encoding="ascii") as out:
+            out.write("exports: []\n")
+        daemon = self.daemon(flags=["--config", config]).start()
+        with open(config, "w", encoding="ascii") as out:
+            out.write(f"exports: [{{path: {self.data}, name: /data}}]\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        self.wait(lambda: "configuration loaded again" in daemon.log)
+        self.assertRegex(daemon.log, "warn: .*started without exports.* exports=1")
+        with self.host, nfs.Client(2049) as client:
+            self.assertEqual(client.exports(), {})
+        daemon.crash()
+        daemon.start()
+        with self.host, nfs.Client(2049) as client:
+            client.root("/data")
         daemon.stop()
 
 
