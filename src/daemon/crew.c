@@ -93,3 +93,14 @@ void hf_crew_stop(struct hf_crew *crew)
 		pthread_join(crew->members[i].thread, NULL);
 	crew->n_running = 0;
 }
+
+void hf_crew_drain(struct hf_crew *crew, struct hf_loop *home)
+{
+	bool is_more;
+
+	do {
+		is_more = hf_loop_drain(home);
+		for (size_t i = 0; i < crew->n; i++)
+			is_more |= hf_loop_drain(crew->members[i].loop);
+	} while (is_more);
+}

@@ -23,3 +23,5 @@ struct hf_loop *hf_crew_loop(const struct hf_crew *crew, size_t i);
 
 int hf_crew_start(struct hf_crew *crew);
 void hf_crew_stop(struct hf_crew *crew); /* returns when all have ended */
+/* What was posted to them and to @home is still done, and what that posts to any of them. */
+void hf_crew_drain(struct hf_crew *crew, struct hf_loop *home);

@@ -382,15 +382,14 @@ static int start(struct daemon *d)
 	return hf_trace(r);
 }
 
-/* The loops have ended, the files' threads may still be at work for their calls. */
+/* The loops have ended, the files' threads may still be at work for their calls; and a call that ends tells a
+ * repetition of it, which may be on another loop. */
 static void finish_calls(struct daemon *d)
 {
 	if (d->files)
 		hf_file_service_wait(d->files);
-	for (size_t i = 0; d->crew && i < hf_crew_size(d->crew); i++)
-		hf_loop_drain(hf_crew_loop(d->crew, i));
-	if (d->loop)
-		hf_loop_drain(d->loop);
+	if (d->crew)
+		hf_crew_drain(d->crew, d->loop);
 }
 
 static void take_down(struct daemon *d)

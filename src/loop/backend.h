@@ -70,4 +70,3 @@ void hf_loop_new_turn(struct hf_loop *loop); /* the clock moves on */
 void hf_loop_run_posts(struct hf_loop *loop);
 void hf_loop_run_timers(struct hf_loop *loop);
 void hf_loop_run_deferred(struct hf_loop *loop);
-void hf_loop_drain(struct hf_loop *loop); /* for the end of a life: all of these, until none is left */

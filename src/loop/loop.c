@@ -140,18 +140,26 @@ void hf_loop_run_timers(struct hf_loop *loop)
 	}
 }
 
-/* What was posted and not run yet may own things; and what runs may post and defer more. */
-void hf_loop_drain(struct hf_loop *loop)
+static bool has_tasks(struct hf_loop *loop)
 {
 	bool has_posts;
 
-	do {
+	pthread_mutex_lock(&loop->posts_lock);
+	has_posts = !hf_list_is_empty(&loop->posts);
+	pthread_mutex_unlock(&loop->posts_lock);
+	return has_posts || !hf_list_is_empty(&loop->deferred);
+}
+
+/* What was posted and not run yet may own things; and what runs may post and defer more. */
+bool hf_loop_drain(struct hf_loop *loop)
+{
+	bool had_any = false;
+
+	for (; has_tasks(loop); had_any = true) {
 		hf_loop_run_posts(loop);
 		hf_loop_run_deferred(loop);
-		pthread_mutex_lock(&loop->posts_lock);
-		has_posts = !hf_list_is_empty(&loop->posts);
-		pthread_mutex_unlock(&loop->posts_lock);
-	} while (has_posts);
+	}
+	return had_any;
 }
 
 void hf_loop_run_deferred(struct hf_loop *loop)

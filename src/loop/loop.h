@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,8 +33,9 @@ int hf_loop_new(struct hf_loop **loopp);
 struct hf_loop *hf_loop_free(struct hf_loop *loop);
 int hf_loop_run(struct hf_loop *loop); /* until hf_loop_stop() */
 void hf_loop_stop(struct hf_loop *loop);
-/* For the end, when it does not run any more: what was posted and deferred is still done. */
-void hf_loop_drain(struct hf_loop *loop);
+/* For the end, when it does not run any more: what was posted and deferred is still done. True: there was
+ * something. */
+bool hf_loop_drain(struct hf_loop *loop);
 
 HF_DEFINE_CLEANUP(struct hf_loop *, hf_loop_free)
 
