@@ -384,6 +384,7 @@ void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat sta
 		return;
 	}
 	hf_rpc_put_auth_error(&call->out, call->header.xid, stat);
+	call->result = "AUTH_ERROR";
 	end(call);
 }
 

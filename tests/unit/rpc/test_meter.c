@@ -138,7 +138,7 @@ static void test_datagrams(void **state)
 
 static void test_results(void **state)
 {
-	uint32_t garbage[] = { 10, 1, 0, 0, 0, 4 };
+	uint32_t garbage[] = { 10, 1, 0, 0, 0, 4 }, refused[] = { 11, 1, 1, 1, 5 };
 	int fd;
 
 	start();
@@ -147,6 +147,10 @@ static void test_results(void **state)
 	rig_expect_words(fd, garbage, HF_ARRAY_SIZE(garbage));
 	assert_int_equal(sum_of(RIG_ECHO, "GARBAGE_ARGS").n_results, 1);
 	assert_int_equal(sum_of(RIG_ECHO, "OK").n_results, 0);
+	rig_send_record(fd, bytes, rig_call(bytes, 11, RIG_PROGRAM, RIG_REFUSE, NULL, 0));
+	rig_expect_words(fd, refused, HF_ARRAY_SIZE(refused));
+	assert_int_equal(sum_of(RIG_REFUSE, "AUTH_ERROR").n_results, 1);
+	assert_int_equal(sum_of(RIG_REFUSE, "OK").n_results, 0);
 	close(fd);
 	rig_stop(&rig);
 }
