@@ -30,13 +30,16 @@ static void refuse(struct hf_rpc_lane *lane, const struct hf_addr *peer, const c
 			    hf_addr_format(peer, text, sizeof(text)), why, (unsigned long long)n_suppressed);
 }
 
-/* A connection with nothing to do makes room for one that has: its client comes back when it needs to. */
-static bool make_room(struct hf_rpc_lane *lane)
+/* A connection with nothing to do makes room for one that has: its client comes back when it needs to. We see
+ * those of our own lane alone, so the new one has to stay here (*is_swappedp): if it were dealt to another,
+ * soon all would be there, and nobody would make room any more. */
+static bool make_room(struct hf_rpc_lane *lane, bool *is_swappedp)
 {
 	struct hf_rpc_server *server = lane->server;
 	struct hf_link *link = hf_list_first(&lane->idle);
 	struct hf_rpc_connection *oldest;
 
+	*is_swappedp = false;
 	if (atomic_load_explicit(&server->n_connections, memory_order_relaxed) <
 	    server->limits.max_connections)
 		return true;
@@ -46,6 +49,7 @@ static bool make_room(struct hf_rpc_lane *lane)
 	if (oldest->n_kept || hf_loop_now(lane->loop) - oldest->since < EVICT_AFTER_NS)
 		return false;
 	hf_rpc_connection_close(oldest);
+	*is_swappedp = true;
 	return true;
 }
 
@@ -65,10 +69,10 @@ static void arrive(struct hf_task *task)
 	free(arrival);
 }
 
-static void deal(struct hf_rpc_lane *home, struct hf_socket *socket, const struct hf_addr *peer)
+static void deal(struct hf_rpc_lane *home, struct hf_socket *socket, const struct hf_addr *peer, bool stays)
 {
 	struct hf_rpc_server *server = home->server;
-	struct hf_rpc_lane *lane = server->lanes[server->n_dealt++ % server->n_lanes];
+	struct hf_rpc_lane *lane = stays ? home : server->lanes[server->n_dealt++ % server->n_lanes];
 	struct arrival *arrival = lane != home ? malloc(sizeof(*arrival)) : NULL;
 
 	atomic_fetch_add_explicit(&server->n_connections, 1, memory_order_relaxed);
@@ -85,15 +89,16 @@ static void deal(struct hf_rpc_lane *home, struct hf_socket *socket, const struc
 static void admit(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer)
 {
 	struct hf_rpc_server *server = lane->server;
+	bool is_swapped;
 
-	if (!make_room(lane)) {
+	if (!make_room(lane, &is_swapped)) {
 		refuse(lane, peer, "too-many-connections");
 		hf_socket_close(socket);
 	} else if (!hf_hosts_enter(server->hosts, peer, server->limits.max_connections_per_host)) {
 		refuse(lane, peer, "too-many-connections-from-this-address");
 		hf_socket_close(socket);
 	} else {
-		deal(lane, socket, peer);
+		deal(lane, socket, peer, is_swapped);
 	}
 }
 
@@ -113,8 +118,9 @@ static void pause_accepting(struct listener *listener, int error)
 	if (hf_log_limit_allow(&listener->lane->refusals, hf_loop_now(listener->lane->loop), &n_suppressed))
 		hf_log_error("cannot accept connections for now; raise the limit of open files",
 			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n_suppressed);
-	hf_socket_watch(listener->socket, 0, on_connection, listener);
-	hf_timer_start(&listener->retry, RETRY_ACCEPT_NS);
+	/* Without a timer we are asked again at once, which is better than never. */
+	if (hf_timer_start(&listener->retry, RETRY_ACCEPT_NS) == 0)
+		hf_socket_watch(listener->socket, 0, on_connection, listener);
 }
 
 static void on_connection(void *user, unsigned int events)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "rig.h"
@@ -383,6 +384,28 @@ static void test_crowd(void **state)
 	rig_stop(&rig);
 }
 
+/* Full of idle connections: each new one takes the place of one at home, however many come. */
+static void test_full_of_idle_ones(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	uint8_t call[64], results[64];
+	int fds[2 * N_LANES];
+
+	limits.max_connections = N_LANES;
+	start(&limits);
+	for (int i = 0; i < 2 * N_LANES; i++) {
+		if (i >= N_LANES) /* until those at home have been idle for long enough */
+			nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 100000000 }, NULL);
+		fds[i] = rig_connect(HOME, rig.tcp, NULL);
+		rig_send_record(fds[i], call, rig_call(call, 1, RIG_PROGRAM, RIG_VOID, NULL, 0));
+		rig_expect_success(fds[i], 1, results, sizeof(results));
+	}
+	assert_int_equal(rig_counts(&rig).refused, 0);
+	for (int i = 0; i < 2 * N_LANES; i++)
+		close(fds[i]);
+	rig_stop(&rig);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -395,6 +418,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_replies_travel),
 		cmocka_unit_test(test_replay_across_lanes),
 		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_full_of_idle_ones),
 	};
 
 	if (argc > 1)
