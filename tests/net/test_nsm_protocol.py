@@ -4,7 +4,6 @@ more than a name."""
 
 import os
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -13,50 +12,22 @@ import nlm
 import nsm
 from fakehost import NSM, Record
 from nsm import FAIL, SUCC, Host, Local
-from play import Play, main
-from rpc import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, PATIENCE, Refused, Service, call_message, exchange
+from play import main
+from recovering import Recovering
+from rpc import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, Refused, Service, call_message, exchange
 from xdr import In, Out
 
 BAD_NAMES = ("", ".", "..", "/etc/passwd", "../../x", "a/b", ".hidden", "a b", "a\tb", "a\nb", "a\x7f", "\xe4",
              "%n%n%n%s /", "x" * 1025)  # fmt: skip
 
 
-class Protocol(Play):
-    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=3600", "nsm.allow_mon=any")
-
-    @classmethod
-    def add_host(cls, **how):
-        namespace, number = cls.network.add_client()
-        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
-        return cls.hosts[-1]
+class Protocol(Recovering):
+    backend = ("store.backend=lmdb",)
 
     def setUp(self):
         super().setUp()
-        for host in self.hosts:
-            host.told.items.clear()
-            host.statuses.items.clear()
         self.local = Local(self.network.server)
         self.addCleanup(self.local.close)
-
-    def tearDown(self):
-        for host in self.hosts:
-            host.drop_callers()
-        self.daemon.crash()
-        self.daemon.start(flags=["--clear-store"])
-        super().tearDown()
-
-    def restart(self):
-        for host in self.hosts:
-            host.drop_callers()
-        self.daemon.crash()
-        self.log_restarted = len(self.daemon.log)
-        self.daemon.start()
-
-    def until(self, test, what):
-        end = time.monotonic() + PATIENCE
-        while not test():
-            self.assertLess(time.monotonic(), end, what)
-            time.sleep(0.01)
 
     def local_again(self):
         """After a restart."""
@@ -108,8 +79,7 @@ class Protocol(Play):
         results.end()
         self.restart()
         self.a.statuses.wait()
-        self.until(lambda: "clients told of our restart" in self.daemon.log[self.log_restarted :], "all are told")
-        self.stage.settle()
+        self.until_all_are_told()
         self.assertEqual(len(self.a.statuses.matching()), 1)
 
     def test_simu_crash(self):
@@ -197,10 +167,10 @@ class Protocol(Play):
             notice = host.told.wait()[0]
             self.assertEqual((notice.name, notice.state), ("server", state))
             self.assertLess(notice.port, 1024)
-        self.until(lambda: "told=2 failed=10" in self.daemon.log[self.log_restarted :], "the others have no address")
+        self.until_all_are_told("told=2 failed=10")  # the others have no address
         self.daemon.over.clear()
         self.restart()
-        self.until(lambda: "told=0 failed=12" in self.daemon.log[self.log_restarted :], "now nobody has one")
+        self.until_all_are_told("told=0 failed=12")  # now nobody has one
 
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
         heard = Record()

@@ -9,90 +9,24 @@ import re
 import signal
 import sys
 import time
-import unittest
 import uuid
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
-import cluster
 import nlm
 import nsm
 from fakehost import Record
-from nsm import FAIL, NOTIFY, SUCC, Host, Local
-from play import Play, main
-from rest import Rest
-from rpc import PATIENCE, NoReply, Service, call_message, result_of
+from nsm import FAIL, NOTIFY, SUCC, Local
+from play import main
+from recovering import OverPostgres, Recovering
+from rpc import NoReply, Service, call_message, result_of
 from xdr import Out
 
-EVERYBODY = "clients told of our restart"
 
-
-class Base(Play):
-    """One daemon over one store; each test begins with nothing held and no grace."""
-
-    backend = ()
-    settings = ()
-    n_hosts = 3
-
-    @classmethod
-    def setUpClass(cls):
-        cls.settings = (
-            *cls.backend,
-            "recovery.grace=auto",
-            "recovery.window_seconds=3600",
-            "recovery.notify_timeout_ms=1000",
-            "nsm.allow_mon=any",
-            "api.listen=127.0.0.1:0",
-        )
-        super().setUpClass()
-        cls.rest = Rest(cls.daemon)
-
-    @classmethod
-    def add_host(cls, **how):
-        namespace, number = cls.network.add_client()
-        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
-        return cls.hosts[-1]
-
-    def setUp(self):
-        super().setUp()
-        self.log_began = len(self.daemon.log)
-        for host in self.hosts:
-            host.deaf = False
-            host.grants.items.clear()
-            host.told.items.clear()
-            host.statuses.items.clear()
-
-    def tearDown(self):
-        # Nothing of this test's clients is left, and nobody is to be told at the next restart.
-        self.restart("--clear-store")
-        super().tearDown()
-
-    def restart(self, *flags, kill=True, **settings):
-        for host in self.hosts:
-            host.drop_callers()
-        if kill:
-            self.daemon.crash()
-        else:
-            self.daemon.stop()
-        self.log_restarted = len(self.daemon.log)
-        self.daemon.start(*[f"{key.replace('__', '.')}={value}" for key, value in settings.items()], flags=flags)
-
-    @property
-    def log(self):
-        return self.daemon.log[self.log_began :]
-
-    def until(self, test, what):
-        end = time.monotonic() + PATIENCE
-        while not test():
-            self.assertLess(time.monotonic(), end, what)
-            time.sleep(0.01)
-
-    def until_all_are_told(self):
-        """After a restart: nobody will be told any more than he was."""
-        self.until(lambda: EVERYBODY in self.daemon.log[self.log_restarted :], "everybody was told, or not")
-        self.stage.settle()
+class Base(Recovering):
+    more_settings = ("recovery.notify_timeout_ms=1000",)
 
     def in_grace(self):
         return self.hosts[-1].test(nlm.Lock(fh=os.urandom(16), name="stranger")).stat == nlm.S_GRACE
@@ -103,11 +37,6 @@ class Base(Play):
             return local.state()
         finally:
             local.close()
-
-    def held(self, host, *where, **more):
-        lock = self.lock_of(host, *where, **more)
-        self.assert_granted(host, lock)
-        return lock
 
     def reclaim(self, host, lock):
         return host.lock(lock.but(reclaim=True))
@@ -658,16 +587,7 @@ class Lmdb(Table):
     backend = ("store.backend=lmdb",)
 
 
-class Postgres(Table):
-    @classmethod
-    def setUpClass(cls):
-        if not cluster.programs():
-            raise unittest.SkipTest("no PostgreSQL here")
-        cls.cluster = cluster.Cluster().start()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.backend = ("store.backend=postgres", f"store.postgres={cls.cluster.connection}")
-        super().setUpClass()
-
+class Postgres(OverPostgres, Table):
     def test_given_up_is_said_when_it_is_stored(self):
         for procedure in (nlm.UNLOCK, nlm.UNSHARE, nlm.FREE_ALL):
             with self.subTest(procedure=procedure):

@@ -11,19 +11,16 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
-import cluster
 import nlm
 from daemon import Daemon
-from nsm import Host
-from play import Play, main
-from rest import Rest
-from rpc import PATIENCE, call_message, record, result_of
+from play import main
+from recovering import OverPostgres, Recovering
+from rpc import call_message, record, result_of
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 CANNOT = "the store cannot write; nothing new is promised until it can"
@@ -51,51 +48,16 @@ class PipedDaemon(Daemon):
         self.writer.wait()
 
 
-class Failing(Play):
-    """One daemon over one store; break_store() and mend_store() are the children's business."""
+class Failing(Recovering):
+    """break_store() and mend_store() are the children's business."""
 
-    backend = ()
     daemon_class = PipedDaemon
     stays_broken = True  # until it is mended
     is_complete = True  # what is found after a crash in the outage
 
-    @classmethod
-    def setUpClass(cls):
-        cls.settings = (*cls.backend, "api.listen=127.0.0.1:0", "recovery.grace=auto", "recovery.window_seconds=3600",
-                        "nsm.allow_mon=any")  # fmt: skip
-        super().setUpClass()
-        cls.rest = Rest(cls.daemon)
-
-    @classmethod
-    def add_host(cls, **how):
-        namespace, number = cls.network.add_client()
-        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
-        return cls.hosts[-1]
-
-    def setUp(self):
-        super().setUp()
-        self.log_began = len(self.daemon.log)
-
     def tearDown(self):
         self.mend_store()
-        self.restart("--clear-store")
         super().tearDown()
-
-    def restart(self, *flags):
-        for host in self.hosts:
-            host.drop_callers()
-        self.daemon.crash()
-        self.daemon.start(flags=flags)
-
-    @property
-    def log(self):
-        return self.daemon.log[self.log_began :]
-
-    def until(self, test, what):
-        end = time.monotonic() + PATIENCE
-        while not test():
-            self.assertLess(time.monotonic(), end, what)
-            time.sleep(0.01)
 
     def break_store(self):
         """From now on it cannot write."""
@@ -105,11 +67,6 @@ class Failing(Play):
 
     def mend_store(self):
         """Again and again harmless."""
-
-    def held(self, host, *where, **more):
-        lock = self.lock_of(host, *where, **more)
-        self.assert_granted(host, lock)
-        return lock
 
     def in_one_go(self, host, *calls):
         """(procedure, lock) in one write, so in one turn and one commit, which fails: their answers, in order."""
@@ -332,19 +289,10 @@ class FullDisk(Failing):
             os.unlink(self.filler)
 
 
-class Postgres(Failing):
+class Postgres(OverPostgres, Failing):
     """The server's processes hang, and are killed while they have something of ours."""
 
     is_complete = False  # the last commits of a database that crashed may be gone, unless they were synced
-
-    @classmethod
-    def setUpClass(cls):
-        if not cluster.programs():
-            raise unittest.SkipTest("no PostgreSQL here")
-        cls.cluster = cluster.Cluster().start()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.backend = ("store.backend=postgres", f"store.postgres={cls.cluster.connection}")
-        super().setUpClass()
 
     def break_store(self):
         self.cluster.signal(signal.SIGSTOP)

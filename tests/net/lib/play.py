@@ -13,7 +13,9 @@ import netns
 import nlm
 from daemon import Daemon
 from fakehost import FakeHost
+from rest import Rest
 from rpc import Stage
+from until import PATIENCE, until
 
 SKIPPED = 77  # meson's word for it
 
@@ -49,6 +51,7 @@ class Play(unittest.TestCase):
     n_hosts = 3
     program = None
     daemon_class = Daemon
+    host_class = FakeHost
 
     @classmethod
     def setUpClass(cls):
@@ -59,6 +62,7 @@ class Play(unittest.TestCase):
         cls.addClassCleanup(cls.stage.close)
         cls.daemon = cls.make_daemon([*SETTINGS, *cls.settings])
         cls.addClassCleanup(cls.daemon.close)
+        cls.rest = Rest(cls.daemon)  # for those whose daemon has one
         cls.hosts = []
         cls.addClassCleanup(lambda: [host.close() for host in cls.hosts])
         for _ in range(cls.n_hosts):
@@ -76,7 +80,7 @@ class Play(unittest.TestCase):
     @classmethod
     def add_host(cls, **how):
         namespace, number = cls.network.add_client()
-        cls.hosts.append(FakeHost(cls.stage, namespace, number, cls.network.SERVER[0], **how))
+        cls.hosts.append(cls.host_class(cls.stage, namespace, number, cls.network.SERVER[0], **how))
         return cls.hosts[-1]
 
     def setUp(self):
@@ -96,6 +100,10 @@ class Play(unittest.TestCase):
     def lock_of(self, host, offset=0, length=0, **more):
         """A lock of @host's in this test's own file."""
         return host.lock_of(**{"fh": self.fh, "offset": offset, "length": length, **more})
+
+    def until(self, look, what, timeout=PATIENCE, **how):
+        """until(), which shows the end of the daemon's log where it was in vain."""
+        return until(look, what, timeout, more=lambda: f"the log ends:\n{self.daemon.log[-2000:]}", **how)
 
     # What most tests say
 

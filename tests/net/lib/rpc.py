@@ -11,13 +11,12 @@ import struct
 import threading
 import time
 
+from until import PATIENCE
 from xdr import In, Out
 
 CALL, REPLY = 0, 1
 SUCCESS, PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR = range(6)
 AUTH_NONE, AUTH_SYS = 0, 1
-
-PATIENCE = 10.0  # seconds for anything that must happen; nothing takes that long unless it is broken
 
 
 class NoReply(Exception):

@@ -1,0 +1,28 @@
+"""Waiting for something to become so: the one loop in which tests ask again and again."""
+
+import time
+
+PATIENCE = 10.0  # seconds for anything that must happen; nothing takes that long unless it is broken
+LONGEST_PAUSE = 0.02  # between two looks
+
+
+class InVain(AssertionError):
+    """It did not come in time."""
+
+
+def until(look, what, timeout=PATIENCE, *, passes=bool, more=None, pause=LONGEST_PAUSE):
+    """What look() gives, as soon as it @passes; InVain after @timeout seconds, which says @what did not come, what was
+    last seen, and what more() gives, such as a log. @what reads on from "waited in vain until".
+
+    The first looks follow each other soon, the later ones every @pause seconds. A look that raises ends the wait: for
+    what cannot come any more.
+    """
+    end = time.monotonic() + timeout
+    wait = 0.001
+    while not passes(seen := look()):
+        if time.monotonic() > end:
+            text = f"waited {timeout:g} s in vain until {what}; last seen: {seen!r}"
+            raise InVain(f"{text}\n{more()}" if more else text)
+        time.sleep(min(wait, pause))
+        wait *= 2
+    return seen
