@@ -11,7 +11,6 @@ sys.path.insert(0, os.path.join(HERE, "..", "net", "lib"))
 
 # pylint: disable=wrong-import-position
 import play
-from rest import Rest
 
 MODULES = os.environ.get("NODE_PATH") or os.path.join(HERE, "node_modules")
 
@@ -50,12 +49,8 @@ class PagePlay(play.Play):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.rest = Rest(cls.daemon)
         cls.page = Page(cls.daemon.namespace)
         cls.addClassCleanup(cls.page.close)
-
-    def id_of(self, host):
-        return f"nlm:{host.address}:{host.name}"
 
     def url(self, token=True):
         return f"http://127.0.0.1:{self.rest.port}/" + (f"#token={self.rest.token}" if token else "")

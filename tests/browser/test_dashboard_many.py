@@ -67,14 +67,14 @@ class Many(PagePlay):
         lock = self.lock_of(self.b)
         self.assert_granted(self.b, lock)
         self.b.unlock(lock)
-        time.sleep(0.02)
+        time.sleep(0.02)  # its pace, and no wait for anything
 
     def test_many(self):
         page, report = self.page, {"clients": CLIENTS}
         self.fill()
         self.assertEqual(self.rest.get("/api/v1/status").json["locks"], CLIENTS)
         report["load"] = self.took(self.open_page)
-        report["quiet"] = self.cost_of(SECONDS, lambda: time.sleep(0.1))
+        report["quiet"] = self.cost_of(SECONDS, lambda: time.sleep(0.1))  # of nothing, for so long
 
         # One client that is at it all the time: it is asked for, and seldom everybody else with it
         self.asked()

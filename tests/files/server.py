@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-import nfs
+import nfs  # which knows where until is
+from until import until
 
 SCARS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion")
 PATIENCE = 20.0
@@ -79,6 +81,12 @@ class Server:
 
     def client(self, **how):
         return nfs.Client(self.port, **how)
+
+
+def until_unchanged_for(path, ms):
+    """Waits until the last change of @path is so old."""
+    age = lambda: (time.clock_gettime_ns(time.CLOCK_REALTIME) - os.lstat(path).st_ctime_ns) / 1e6
+    until(age, f"{path} is unchanged for {ms} ms", passes=lambda seen: seen >= ms)
 
 
 class Case(unittest.TestCase):

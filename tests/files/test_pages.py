@@ -7,14 +7,14 @@ HF_SEED and HF_PAGES_STEPS change the random part.
 import mmap
 import os
 import random
-import time
 
 import nfs
 import server
+from until import until
 
 STEPS = int(os.environ.get("HF_PAGES_STEPS", "400"))
 SEED = int(os.environ.get("HF_SEED", "1"))
-SETTLED_NS = 25_000_000  # nothing is kept of a directory that has just changed
+SETTLED_MS = 25  # nothing is kept of a directory that has just changed
 
 
 class Pages(server.Case):
@@ -25,9 +25,7 @@ class Pages(server.Case):
 
     def settle(self, path=None):
         """Waits until the directory's last change is so old that a listing is kept; then it is, twice over."""
-        at = os.stat(path or self.local).st_ctime_ns
-        while time.clock_gettime_ns(time.CLOCK_REALTIME) < at + SETTLED_NS:
-            time.sleep(0.005)
+        server.until_unchanged_for(path or self.local, SETTLED_MS)
         self.listed()
         return self.listed()
 
@@ -79,9 +77,7 @@ class Pages(server.Case):
             self.write_local(f"name-{i}")
         os.rmdir(self.path("d"))  # what changes without a word is asked for each time
         os.unlink(self.path("linked"))
-        at = os.stat(self.local).st_ctime_ns
-        while time.clock_gettime_ns(time.CLOCK_REALTIME) < at + SETTLED_NS:
-            time.sleep(0.005)
+        server.until_unchanged_for(self.local, SETTLED_MS)
         kept = self.ticks_of(500)
         anew = self.ticks_of(500, lambda: os.utime(self.path("f1")))
         self.assertLess(3 * kept, anew, "as much as if nothing were kept")
@@ -184,10 +180,7 @@ class Pages(server.Case):
         with open(self.path("f9"), "r+b") as out, mmap.mmap(out.fileno(), 0) as memory:
             before = self.listed()["f9"].attr.mtime
             memory[0] = 65
-            end = time.monotonic() + 10
-            while self.listed()["f9"].attr.mtime == before:
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.05)
+            until(lambda: self.listed()["f9"].attr.mtime, "it is seen", passes=lambda seen: seen != before, pause=0.05)
         self.assert_true_now()
 
     def test_rights_are_asked_for_each_caller(self):

@@ -143,8 +143,7 @@ class Attributes(server.Case):
         other = self.client(uid=7, gid=7)
         for mode in (0o604, 0o600, 0o604):
             os.chmod(self.path("f"), mode)
-            while time.time() - os.lstat(self.path("f")).st_ctime < 0.05:
-                time.sleep(0.005)  # old enough to be remembered
+            server.until_unchanged_for(self.path("f"), 50)  # old enough to be remembered
             for _ in range(2):
                 self.assertEqual(other.access(fh).bits, 1 if mode == 0o604 else 0)
         for i in range(200):

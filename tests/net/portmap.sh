@@ -50,10 +50,10 @@ ok() { echo "ok: $*"; }
 
 # Runs a command again until it succeeds, for SECONDS at most.
 wait_for() { # SECONDS WHAT COMMAND...
-	local deadline=$((SECONDS + $1)) what=$2
+	local deadline=$((SECONDS + $1)) what=$2 seen
 	shift 2
-	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $deadline ] || fail "waited in vain: $what"
+	until seen=$("$@" 2>&1); do
+		[ $SECONDS -lt $deadline ] || fail "waited in vain: $what; last seen: $seen"
 		sleep 0.1
 	done
 }

@@ -34,9 +34,6 @@ class Cli(Play):
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
         return done
 
-    def id_of(self, host):
-        return f"nlm:{host.address}:{host.name}"
-
     def test_tables_and_json(self):
         self.assert_granted(self.a, self.lock_of(self.a, 3, 4))
         self.assert_blocked(self.b, self.lock_of(self.b))
@@ -160,23 +157,24 @@ class Cli(Play):
                 return subprocess.run(["tmux", "-L", server, "-f", "/dev/null", *words], text=True, check=True,
                                       capture_output=True).stdout  # fmt: skip
 
-        def until(test):
-            end = time.monotonic() + PATIENCE
-            while not test(screen := tmux("capture-pane", "-p", "-t", "top").rstrip("\n").split("\n")):
-                self.assertLess(time.monotonic(), end, "\n".join(screen))
-                time.sleep(0.05)
+        def shows(what, test):
+            screen = lambda: tmux("capture-pane", "-p", "-t", "top").rstrip("\n").split("\n")
+            self.until(screen, f"the screen shows {what}", passes=test)
 
         tmux("new-session", "-d", "-s", "top", "-x", "120", "-y", "30", "env PS1='before$ ' sh")
         self.addCleanup(tmux, "kill-server")
         tmux("set-option", "-t", "top", "status", "off")
-        until(lambda screen: screen[0].startswith("before$"))
+        shows("a prompt", lambda screen: screen[0].startswith("before$"))
         tmux("send-keys", "-t", "top", " ".join(self.words("top")), "Enter")
-        until(lambda screen: any(self.id_of(self.a) in line for line in screen) and screen[-1] == "q ends" and len(screen) == 30)
+        shows("all of it, with a client",
+              lambda screen: any(self.id_of(self.a) in line for line in screen) and screen[-1] == "q ends" and len(screen) == 30)
         for columns, rows in ((60, 12), (40, 9), (200, 50)):
             tmux("resize-window", "-t", "top", "-x", str(columns), "-y", str(rows))
-            until(lambda screen, rows=rows: len(screen) == rows and screen[-1] == "q ends" and screen[0].startswith("server"))
+            shows(f"{rows} lines",
+                  lambda screen, rows=rows: len(screen) == rows and screen[-1] == "q ends" and screen[0].startswith("server"))
         tmux("send-keys", "-t", "top", "q")
-        until(lambda screen: screen[0].startswith("before$") and not any("q ends" in line for line in screen))
+        shows("what was there before",
+              lambda screen: screen[0].startswith("before$") and not any("q ends" in line for line in screen))
 
 
 if __name__ == "__main__":

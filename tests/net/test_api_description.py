@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """openapi.json against the real routes and answers."""
 
-import json
 import os
 import re
 import sys
@@ -11,7 +10,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 from play import Play, main
-from rest import Rest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "object": dict, "array": list,
@@ -24,7 +22,6 @@ class Described(Play):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.rest = Rest(cls.daemon)
         cls.doc = cls.rest.get("/api/v1/openapi.json").json
 
     def check(self, schema, value, where):

@@ -93,11 +93,8 @@ class Here(DoctorPlay):
             with namespace:
                 rival = subprocess.Popen([f"{folder}/{name}", "60"])
             try:
-                end = time.monotonic() + PATIENCE
-                while time.monotonic() < end:
-                    with open(f"/proc/{rival.pid}/comm", encoding="utf-8") as comm:
-                        if comm.read().strip() == name:
-                            break
+                with open(f"/proc/{rival.pid}/comm", encoding="utf-8") as comm:
+                    self.until(lambda: comm.seek(0) or comm.read().strip(), "the rival runs", passes=lambda seen: seen == name)
                 return self.examine()
             finally:
                 rival.kill()

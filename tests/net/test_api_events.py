@@ -10,19 +10,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from play import Play, main
-from rest import Events, Rest
+from rest import Events
 
 
 class ApiPlay(Play):
     settings = ("api.listen=127.0.0.1:0",)
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.rest = Rest(cls.daemon)
-
-    def id_of(self, host):
-        return f"nlm:{host.address}:{host.name}"
 
 
 class Told(ApiPlay):

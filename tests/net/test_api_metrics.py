@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
@@ -18,7 +17,6 @@ import nlm
 import nsm
 from fakehost import FakeHost
 from play import Play, main
-from rest import Rest
 from rpc import PATIENCE, TcpCaller, call_message
 from xdr import Out
 
@@ -42,20 +40,7 @@ def tearDownModule():
 
 class MetricsPlay(Play):
     settings = ("api.listen=127.0.0.1:0",)
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.rest = Rest(cls.daemon)
-
-    @classmethod
-    def add_host(cls):
-        namespace, number = cls.network.add_client()
-        cls.hosts.append(nsm.Host(cls.stage, namespace, number, cls.network.SERVER[0]))
-        return cls.hosts[-1]
-
-    def id_of(self, host):
-        return f"nlm:{host.address}:{host.name}"
+    host_class = nsm.Host
 
     def change(self, act):
         """{series: difference} of all that moves with @act, but for what is restless."""
@@ -69,10 +54,7 @@ class MetricsPlay(Play):
         return {key: value for key, value in change.items() if not any(word in key for word in RESTLESS)}
 
     def wait(self, key, value):
-        end = time.monotonic() + PATIENCE
-        while self.rest.metrics().get(key) != value:
-            self.assertLess(time.monotonic(), end, f"{key} is {self.rest.metrics().get(key)}, not {value}")
-            time.sleep(0.01)
+        self.until(lambda: self.rest.metrics().get(key), f"{key} is {value}", passes=lambda seen: seen == value)
 
 
 class Locks(MetricsPlay):
@@ -146,9 +128,7 @@ class Locks(MetricsPlay):
 
         def tried_again():
             unlock()
-            end = time.monotonic() + 3 * PATIENCE
-            while self.rest.metrics()[key] == before and time.monotonic() < end:
-                time.sleep(0.05)
+            self.until(lambda: self.rest.metrics()[key] > before, "it is tried again", 3 * PATIENCE, pause=0.05)
 
         change = self.change(tried_again)
         self.assertGreaterEqual(change[key], 1)

@@ -35,14 +35,6 @@ def quote(text):
 class RestPlay(Play):
     settings = ("api.listen=127.0.0.1:0",)
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.rest = Rest(cls.daemon)
-
-    def id_of(self, host):
-        return f"nlm:{host.address}:{host.name}"
-
     def owner_of(self, lock):
         return f"nlm:{lock.name}:{lock.svid}:{lock.owner.hex()}"
 

@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 import netns  # noqa: E402
+from until import until  # noqa: E402
 
 SKIPPED = 77
 PATIENCE = 20
@@ -49,7 +49,7 @@ class Files(unittest.TestCase):
         with open(cls.log_path, "wb") as log, cls.network.server:
             cls.daemon = subprocess.Popen([os.environ["HOLDFASTD"], "--config", cls.config], stdout=log, stderr=log)
         cls.addClassCleanup(cls.end)
-        cls.wait(lambda: os.path.exists(os.path.join(cls.base, "state", "ports.json")))
+        cls.until(lambda: os.path.exists(os.path.join(cls.base, "state", "ports.json")), "it has started")
 
     @classmethod
     def end(cls):
@@ -68,12 +68,12 @@ class Files(unittest.TestCase):
             out.write(text)
 
     @classmethod
-    def wait(cls, is_so):
-        end = time.monotonic() + PATIENCE
-        while not is_so():
-            if time.monotonic() > end or cls.daemon.poll() is not None:
-                raise AssertionError(cls.log())
-            time.sleep(0.01)
+    def until(cls, is_so, what):
+        def look():
+            assert cls.daemon.poll() is None, cls.log()
+            return is_so()
+
+        until(look, what, PATIENCE, more=cls.log)
 
     def run_tool(self, *words, host=0, code=0):
         with self.hosts[host]:
@@ -111,13 +111,13 @@ class Files(unittest.TestCase):
         self.assertNotIn("/more", self.run_tool("showmount", "-e", "10.98.0.1"))
         self.write_config(CONFIG.format(base=self.base) + f"  - {{path: {self.base}/more, name: /more}}\n")
         self.daemon.send_signal(signal.SIGHUP)
-        self.wait(lambda: "name=/more" in self.log())
+        self.until(lambda: "name=/more" in self.log(), "the new export is there")
         self.assertIn("/more", self.run_tool("showmount", "-e", "10.98.0.1"))
         self.run_tool("nfs-ls", "nfs://10.98.0.1/more")
         self.write_config(CONFIG.format(base=self.base))
         before = self.log().count("name=/one")
         self.daemon.send_signal(signal.SIGHUP)
-        self.wait(lambda: self.log().count("name=/one") > before)
+        self.until(lambda: self.log().count("name=/one") > before, "the exports were read again")
         self.assertIn("NOENT", self.run_tool("nfs-ls", "nfs://10.98.0.1/more", code=None).upper())
 
 

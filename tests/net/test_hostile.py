@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import netns  # noqa: E402
 from daemon import Daemon  # noqa: E402
 from rpc import PATIENCE, NoReply, TcpCaller, UdpCaller, call_message, exchange, record  # noqa: E402
+from until import until  # noqa: E402
 
 SKIPPED = 77  # meson's word for it
 SERVER = "127.0.0.1"
@@ -31,14 +32,6 @@ N_SLOW = 200
 
 def null(program=NFS):
     return call_message(*program, 0)
-
-
-def wait_until(test, what, timeout=PATIENCE):
-    end = time.monotonic() + timeout
-    while not test():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {timeout} s in vain: {what}")
-        time.sleep(0.01)
 
 
 class Hostile(unittest.TestCase):
@@ -114,7 +107,7 @@ class Hostile(unittest.TestCase):
         caller = self.tcp()
         before = self.latency(caller)
         crowd = [self.connect(f"127.0.1.{1 + i % 12}") for i in range(N_IDLE)]
-        wait_until(lambda: self.n_descriptors() >= N_IDLE, "all to be accepted", 60)
+        until(self.n_descriptors, "all are accepted", 60, passes=lambda n: n >= N_IDLE)
         after = self.latency(caller)
         self.assertLess(after, 10 * before + 0.005)
         for sock in random.sample(crowd, 50):  # nobody was thrown out, and each is served
@@ -191,7 +184,7 @@ class Hostile(unittest.TestCase):
             callers[i % 2].send(data)
         for i in range(20):
             callers[i % 2].send(chance.randbytes(60000))
-        wait_until(lambda: self.answers(self.rpc) and self.answers(self.portmap, PORTMAP), "an answer")
+        until(lambda: self.answers(self.rpc) and self.answers(self.portmap, PORTMAP), "both answer")
         self.check_served()
         self.assertLess(self.memory() - before, 64 << 20)
 
@@ -233,11 +226,11 @@ class Hostile(unittest.TestCase):
         limit = self.n_descriptors() + 10
         resource.prlimit(self.daemon.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
         crowd = [self.connect() for _ in range(40)]  # the kernel takes them all
-        wait_until(lambda: self.n_descriptors() >= limit, "its descriptors to be used up")
+        until(self.n_descriptors, "its descriptors are used up", passes=lambda n: n >= limit)
         usage = self.cpu()
         for _ in range(50):
             exchange(caller, null())
-            time.sleep(0.02)
+            time.sleep(0.02)  # a second in all, which is what is measured
         self.assertLess(self.cpu() - usage, 0.6)  # it does not spin
         exchange(self.udp(), null())
         waiting = crowd[30]

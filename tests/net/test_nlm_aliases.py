@@ -8,7 +8,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
-import rest
 from exported import Exported
 from play import main
 
@@ -110,7 +109,7 @@ class Aliases(Exported):
         for name, fh in self.handles.items():
             lock = self.through(name, self.a)
             self.assert_granted(self.a, lock)
-            locks = rest.Rest(self.daemon).get("/api/v1/locks").json["locks"]
+            locks = self.rest.get("/api/v1/locks").json["locks"]
             self.assertEqual([(row["share"], row["handle"], row["file"]) for row in locks], [(name, fh.hex(), self.path)])
             self.release(lock)
 

@@ -5,13 +5,11 @@ waits, crashes and restarts."""
 import os
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
 import nlm
-import rest
 from exported import Exported
 from local import LocalProcess, held_in_kernel
 from play import each, main
@@ -29,12 +27,6 @@ class Local(Exported):
         process = LocalProcess(self.path)
         self.addCleanup(process.close)
         return process
-
-    def await_so(self, is_so, what="it"):
-        end = time.monotonic() + 8
-        while not is_so():
-            self.assertLess(time.monotonic(), end, f"{what} does not come")
-            time.sleep(0.005)
 
     def ours(self):
         """What the daemon holds in the kernel."""
@@ -216,7 +208,7 @@ class Waits(Local):
         wanted = self.waits(self.a)
         self.local.unlock()
         self.a.wait_granted(wanted)
-        self.await_so(lambda: self.local.lock(), "the lock")
+        self.until(self.local.lock, "it is free for a local process")
 
     def test_a_local_process_sleeps_for_a_client(self):
         held = self.hold()
@@ -238,7 +230,7 @@ class Waits(Local):
     def test_an_operator_sees_who_is_in_the_way(self):
         self.assertTrue(self.local.lock())
         self.waits(self.a)
-        waiters = rest.Rest(self.daemon).get("/api/v1/waiters").json["waiters"]
+        waiters = self.rest.get("/api/v1/waiters").json["waiters"]
         self.assertEqual([row["blocked_by"] for row in waiters], [[f"local:{self.local.pid}"]])
 
 
@@ -257,7 +249,7 @@ class Crashes(Local):
         self.assertFalse(self.local.lock(), "not reclaimed yet, but not anybody else's")
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.assertFalse(self.local.lock())
-        self.await_so(lambda: self.b.lock(self.lock_of(self.b, 50, 1)) == nlm.S_GRANTED, "the end of grace")
+        self.await_granted(self.b, self.lock_of(self.b, 50, 1))  # grace has ended
         self.assertEqual(self.ours(), [("WRITE", 0, 9), ("WRITE", 50, 50)])
         self.release(lock)
         self.assertTrue(self.local.lock(0, 10))
@@ -268,7 +260,7 @@ class Crashes(Local):
         self.addCleanup(self.daemon.settings.remove, "recovery.nlm_grace_seconds=1")
         self.restart()
         self.assertFalse(self.local.lock())
-        self.await_so(lambda: self.local.lock(), "the end of grace")
+        self.until(self.local.lock, "grace ends")
 
     def test_a_local_process_that_was_faster_keeps_it(self):
         """While we were dead it could be had. Who had it before must not believe that he has it still."""
@@ -280,7 +272,7 @@ class Crashes(Local):
         self.assertIn("a local process took what a client held", self.daemon.log)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_DENIED)
         self.release(lock)
-        self.await_so(lambda: self.b.lock(self.lock_of(self.b, fh=self.handle_of(other))) == nlm.S_GRANTED, "the end")
+        self.await_granted(self.b, self.lock_of(self.b, fh=self.handle_of(other)))  # grace has ended
 
     def test_reclaimed_when_the_local_process_has_gone(self):
         lock = self.hold()

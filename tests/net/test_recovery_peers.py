@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -23,7 +22,8 @@ import nsm
 from fakehost import NSM, Record
 from nsm import Host
 from play import Play, main
-from rpc import PATIENCE, UdpCaller, call_message, exchange
+from rpc import UdpCaller, call_message, exchange
+from until import until
 from xdr import In
 
 STATD_PORT = 4045
@@ -45,9 +45,9 @@ class RealHost(Host):
         super().__init__(*args, portmap=False, **how)
         self.prepare()
         rpcbind = self.spawn("rpcbind", "-f", "-w")
-        self.wait_for(lambda: self.is_answered(100000, 2, 111), "rpcbind")
+        self.until_answered(100000, 2, 111)
         self.spawn("rpc.statd", "-F", "-d", "-P", self.directory, "-p", str(STATD_PORT), "-n", self.name)
-        self.wait_for(lambda: self.is_answered(NSM, 1, STATD_PORT), "rpc.statd")
+        self.until_answered(NSM, 1, STATD_PORT)
         self.end(rpcbind)
         self.start_portmap()
 
@@ -69,6 +69,10 @@ class RealHost(Host):
         self.processes.append(process)
         return process
 
+    def until_answered(self, program, version, port):
+        what = f"program {program} answers at port {port}"
+        until(lambda: self.is_answered(program, version, port), what, more=lambda: self.log)
+
     def is_answered(self, program, version, port):
         caller = UdpCaller(("127.0.0.1", port), ("127.0.0.1", 0), self.namespace)
         try:
@@ -78,13 +82,6 @@ class RealHost(Host):
             return False
         finally:
             caller.close()
-
-    def wait_for(self, test, what):
-        end = time.monotonic() + PATIENCE
-        while not test():
-            if time.monotonic() > end:
-                raise RuntimeError(f"{what} does not answer:\n{self.log}")
-            time.sleep(0.02)
 
     @property
     def log(self):

@@ -8,7 +8,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
-from until import InVain, until
+from until import InVain, comes, insist, until
 
 
 class Until(unittest.TestCase):
@@ -36,6 +36,25 @@ class Until(unittest.TestCase):
     def test_a_look_may_end_it(self):
         with self.assertRaises(ZeroDivisionError):
             until(lambda: 1 / 0, "it comes")
+
+    def test_patience_that_has_an_end(self):
+        looks = iter([False, True])
+        self.assertTrue(comes(lambda: next(looks), 5))
+        self.assertFalse(comes(lambda: False, 0.01))
+
+    def test_insisting(self):
+        failures = [KeyError(), KeyError()]
+
+        def act():
+            if failures:
+                raise failures.pop()
+            return "done"
+
+        self.assertEqual(insist(act, KeyError, lambda: False), "done")
+        self.assertIsNone(insist(act, KeyError, lambda: True))
+        failures.append(ValueError())
+        with self.assertRaises(ValueError):
+            insist(act, KeyError, lambda: False)
 
 
 if __name__ == "__main__":

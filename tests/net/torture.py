@@ -36,6 +36,7 @@ from faults import FAULTS
 from nsm import Host
 from player import N_FILES, N_UNITS, UNIT, Player, Violation, World
 from rpc import NoReply, Refused, Stage
+from until import until
 
 N_PLAYERS = 4
 PATIENCE = 20  # seconds for whatever must happen in a round
@@ -82,13 +83,12 @@ class Torture:
             return True
 
     def wait(self, test, what):
-        end = time.monotonic() + PATIENCE
-        while not test():
+        def look():
             if self.world.violations:
                 raise Violation(self.world.violations[0])
-            if time.monotonic() > end:
-                raise Violation(what)
-            time.sleep(0.003)
+            return test()
+
+        until(look, what, PATIENCE)
 
     def n_locked(self):
         return sum(player.n["locked"] for player in self.players)
@@ -114,15 +114,15 @@ class Torture:
         self.daemon.start()
         if may_be_twice and self.random.random() < 0.3:
             time.sleep(self.random.uniform(0, 0.03))
-            return  # and killed again, perhaps in grace
+            return  # and killed again at a random moment, perhaps in grace
         for player in promised:
-            self.wait(lambda p=player: p.told_state() > self.last_state, f"I2: {player.host.name} was not told")
+            self.wait(lambda p=player: p.told_state() > self.last_state, f"I2: {player.host.name} is told")
         states = [player.told_state() for player in promised]
         if any(state % 2 == 0 for state in states):
             raise Violation(f"I7: {states}")
         self.last_state = max([self.last_state, *states])
-        self.wait(lambda: not any(p.is_told() for p in self.players), "not all was reclaimed")
-        self.wait(lambda: not self.is_in_grace(), "grace does not end")
+        self.wait(lambda: not any(p.is_told() for p in self.players), "all is reclaimed")
+        self.wait(lambda: not self.is_in_grace(), "grace ends")
 
     def kill_and_forget(self):
         """A store that forgets tells nobody, so its clients must start anew, too, and at rest."""
@@ -147,7 +147,7 @@ class Torture:
             player.paused.clear()
             player.pause.set()
         for player in self.players:
-            self.wait(player.paused.is_set, f"{player.host.name} does not come to rest")
+            self.wait(player.paused.is_set, f"{player.host.name} comes to rest")
 
     def go_on(self):
         for player in self.players:
@@ -156,8 +156,8 @@ class Torture:
     def rest(self):
         """Everybody stops; then what is held is what they believe."""
         self.pause()
-        self.wait(lambda: not self.is_in_grace(), "grace does not end at rest")
-        self.wait(self.is_as_believed, "I10: the server does not hold what its clients believe to have")
+        self.wait(lambda: not self.is_in_grace(), "grace ends at rest")
+        self.wait(self.is_as_believed, "I10: the server holds what its clients believe to have")
         self.stand_in_line()
         self.go_on()
 
@@ -197,7 +197,7 @@ class Torture:
         end = time.monotonic() + self.args.seconds
         rounds = 0
         while rounds < self.args.rounds and time.monotonic() < end:
-            time.sleep(self.random.uniform(0.002, 0.06))
+            time.sleep(self.random.uniform(0.002, 0.06))  # it strikes at a random moment
             if self.random.random() < 0.2:
                 self.spoof()
             self.fault.strike()

@@ -3,10 +3,10 @@
 import os
 import shutil
 import subprocess
-import time
 
 from daemon import Failed
 from guest import PATIENCE, die_with_parent
+from until import until
 
 
 class Capture:
@@ -19,11 +19,12 @@ class Capture:
                 ["tcpdump", "-i", "wire", "-s", str(size), "-U", "--immediate-mode", "-w", path],
                 stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing, preexec_fn=die_with_parent,
             )  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not os.path.exists(path) or os.path.getsize(path) == 0:
-            if self.tcpdump.poll() is not None or time.monotonic() > end:
-                raise Failed("tcpdump does not start")
-            time.sleep(0.005)
+        until(self._has_begun, "tcpdump has started", PATIENCE)
+
+    def _has_begun(self):
+        if self.tcpdump.poll() is not None:
+            raise Failed("tcpdump does not start")
+        return os.path.exists(self.path) and os.path.getsize(self.path) > 0
 
     def stop(self):
         if self.tcpdump.poll() is None:

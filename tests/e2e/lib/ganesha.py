@@ -7,6 +7,7 @@ import tempfile
 import time
 
 from guest import PATIENCE, die_with_parent
+from until import until
 
 CONFIG = """
 NFS_CORE_PARAM {{ Protocols = 3; Enable_NLM = true; Enable_RQUOTA = false; mount_path_pseudo = true; }}
@@ -57,10 +58,11 @@ class Ganesha:
                  HOST.format(base=self.base)],
                 stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing, preexec_fn=die_with_parent,
             )  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not self._serves():
-            assert self.process.poll() is None and time.monotonic() < end, "ganesha does not start"
-            time.sleep(0.02)
+        until(self._has_started, "ganesha serves", PATIENCE)
+
+    def _has_started(self):
+        assert self.process.poll() is None, "ganesha does not start"
+        return self._serves()
 
     def _serves(self):
         with self.namespace:
@@ -72,8 +74,7 @@ class Ganesha:
             self.note("ganesha: SIGKILL")
             self.process.kill()
             self.process.wait()
-        while self._serves():
-            time.sleep(0.005)
+        until(lambda: not self._serves(), "ganesha is gone", PATIENCE)
         self.killed_at = time.monotonic()
 
     def close(self):

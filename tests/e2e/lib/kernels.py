@@ -32,15 +32,14 @@ class Kernel(Actor):
         elif key not in mine:
             exclusive = self.random.random() < 0.6
             self.asks(owner, process, key, exclusive)
-        time.sleep(self.random.uniform(0, 0.05))
+        time.sleep(self.random.uniform(0, 0.05))  # its pace, and no wait for anything
 
     def asks(self, owner, process, key, exclusive):
         may_wait = self.random.random() < 0.5
         process.begins(f"{'wait' if may_wait else 'set'} {'w' if exclusive else 'r'} {key[1] * SLOT} {SLOT}")
-        end = time.monotonic() + self.random.uniform(0.2, 4)
         # Interrupted at the end; only if somebody waits: a signal changes nothing for one who was told to ask later.
-        while may_wait and time.monotonic() < end and not process.command.has_line():
-            time.sleep(0.01)
+        if may_wait:
+            process.command.wait_line(self.random.uniform(0.2, 4))
         answer = process.ends_wait() if may_wait else process.gets_any()
         if answer == "granted":
             self.ledger.take(owner, key, exclusive)

@@ -4,9 +4,11 @@ An actor writes down a lock after it was told of it, and strikes it out before i
 stand here for the same slot prove that the server gave it to both.
 """
 
+import math
 import random
 import threading
-import time
+
+from until import until
 
 FILES = ("storm0", "storm1", "storm2")
 SLOTS = 12
@@ -91,14 +93,18 @@ class Actor(threading.Thread):
         self.go_down_and_up()
         return True
 
+    def has_rested(self):
+        """At rest: nothing is done but what has to be."""
+        self.rests.set()
+        return self.is_over or not self.shall_rest.is_set() or self.attend()
+
     def run(self):
         try:
             while not self.is_over:
                 if self.attend():
                     continue
                 if self.shall_rest.is_set():
-                    self.rests.set()
-                    time.sleep(0.02)
+                    until(self.has_rested, "it goes on", math.inf)
                 else:
                     self.rests.clear()
                     self.act()

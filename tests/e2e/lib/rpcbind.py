@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import time
 
 from guest import PATIENCE, die_with_parent
 from rpc import NoReply, UdpCaller, call_message, exchange
+from until import until
 
 # Its socket is a file, which other hosts of the play must not find.
 WITH_OWN_RUN = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -23,11 +23,10 @@ class Rpcbind:
         with self.namespace, open(os.devnull, "wb") as nothing:
             self.process = subprocess.Popen([*WITH_OWN_RUN, "rpcbind", "-f"], stdin=subprocess.DEVNULL, stdout=nothing,
                                             stderr=nothing, preexec_fn=die_with_parent)  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not self._answers():
-            assert self.process.poll() is None and time.monotonic() < end, "rpcbind does not start"
+        until(self._answers, "rpcbind has started", PATIENCE)
 
     def _answers(self):
+        assert self.process.poll() is None, "rpcbind does not start"
         caller = UdpCaller(("127.0.0.1", 111), ("127.0.0.1", 0), self.namespace)
         try:
             exchange(caller, call_message(100000, 2, 0), 0.1)

@@ -19,6 +19,7 @@ from guest import PATIENCE, die_with_parent
 from ledger import FILES, SLOT, Actor
 from rpcbind import Rpcbind
 from rpc import NoReply, Refused, UdpCaller, call_message, exchange
+from until import comes, insist, until
 from xdr import In, Out
 
 WITH_OWN_NAME = 'mount -t tmpfs tmpfs /run && hostname "$0" && exec "$@"'
@@ -73,9 +74,7 @@ class Host(FakeHost):
     def start_statd(self):
         self.watcher = self._spawn("rpc.statd", "-F", "-d", "--no-notify", "-P", self.directory, "-p", str(STATD_PORT),
                                    "-n", self.name)  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not self._is_watching():
-            assert time.monotonic() < end, f"{self.name}: statd does not start: {self.log[-500:]}"
+        until(self._is_watching, f"statd of {self.name} has started", PATIENCE, more=lambda: self.log[-500:])
 
     def _is_watching(self):
         try:
@@ -155,12 +154,10 @@ class Scripted(Actor):
             raise Lost from None
 
     def insist(self, procedure, lock):
-        while not self.is_over:
-            try:
-                return self.ask(procedure, lock)
-            except Lost:
-                time.sleep(0.02)
-        raise Lost
+        answer = insist(lambda: self.ask(procedure, lock), Lost, lambda: self.is_over)
+        if answer is None:
+            raise Lost
+        return answer
 
     # ---- acting
 
@@ -173,7 +170,7 @@ class Scripted(Actor):
             self.give_back(self.random.choice(list(self.svids)))
         else:
             self.try_lock(block=self.random.random() < 0.5)
-        time.sleep(self.random.uniform(0.01, 0.2))
+        time.sleep(self.random.uniform(0.01, 0.2))  # its pace, and no wait for anything
 
     def try_lock(self, block):
         key, exclusive = self.pick(), self.random.random() < 0.6
@@ -224,16 +221,13 @@ class Scripted(Actor):
     def wait(self, key, exclusive, svid):
         """Asks again now and then, as a kernel does: the server may have been restarted and know of no waiter."""
         end = time.monotonic() + self.random.uniform(0.05, 3)
-        asks_at = time.monotonic() + 1
-        while time.monotonic() < end and self.waiting and not self.attend():
-            time.sleep(0.01)
-            if time.monotonic() > asks_at and self.waiting:
-                asks_at += 1
-                try:
-                    if self.ask(nlm.LOCK, self.lock_of(key, exclusive, svid, block=True)) == nlm.S_GRANTED:
-                        self.has(key, exclusive, svid)
-                except Lost:
-                    pass
+        is_over = lambda: not self.waiting or self.attend()
+        while not comes(is_over, min(1, end - time.monotonic())) and time.monotonic() < end:
+            try:
+                if self.ask(nlm.LOCK, self.lock_of(key, exclusive, svid, block=True)) == nlm.S_GRANTED:
+                    self.has(key, exclusive, svid)
+            except Lost:
+                pass
         with self.guard:
             has_given_up = self.waiting is not None
             self.waiting = None
@@ -285,10 +279,7 @@ class Scripted(Actor):
         self.host.drop_callers()
         seen = len(self.host.log)
         notify = self.host.reboots()
-        end = time.monotonic() + PATIENCE
-        while notify.poll() is None:
-            assert time.monotonic() < end, f"sm-notify does not come to an end: {self.host.log[-500:]}"
-            time.sleep(0.02)
+        until(lambda: notify.poll() is not None, "sm-notify has ended", PATIENCE, more=lambda: self.host.log[-500:])
         assert f"Host {self.host.server} notified successfully" in self.host.log[seen:], self.host.log[seen:]
         self.state = self.host.state
         self.host.start_statd()

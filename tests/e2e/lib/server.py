@@ -11,6 +11,7 @@ import uuid
 from daemon import Daemon
 from guest import PATIENCE
 from rest import Rest
+from until import until
 
 SETTINGS = (
     "server.portmap=embedded",  # not the rpcbind of this host: its socket is a file, and knows no namespaces
@@ -148,12 +149,8 @@ class Server:
 
     def wait(self, what, test, timeout=PATIENCE):
         """Waits until test(self) holds."""
-        end = time.monotonic() + timeout
-        while not test(self):
-            assert time.monotonic() < end, (
-                f"not within {timeout} s: {what}; status {self.status}, waiters {self.get('waiters')['waiters']}"
-            )
-            time.sleep(0.01)
+        until(lambda: test(self), what, timeout,
+              more=lambda: f"status {self.status}, waiters {self.get('waiters')['waiters']}")  # fmt: skip
         self.note(f"server: {what}")
 
     def has(self, locks=None, waiters=None, timeout=PATIENCE):

@@ -7,9 +7,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 
-from rpc import PATIENCE
+from until import PATIENCE, until
 
 
 def programs():
@@ -53,17 +52,19 @@ class Cluster:
 
     def start(self):
         """Again where it ends at once: a child that outlives a killed server for a moment keeps the next one out."""
-        ask = [os.path.join(self.bin, "pg_isready"), "-h", self.path, "-q"]
-        end = time.monotonic() + PATIENCE
         self._launch()
-        while subprocess.run(ask, check=False).returncode != 0:
-            if time.monotonic() > end:
-                with open(os.path.join(self.path, "log"), encoding="utf-8", errors="replace") as log:
-                    raise RuntimeError("PostgreSQL does not start:\n" + "".join(log.readlines()[-10:]))
-            time.sleep(0.02)
-            if self.server.poll() is not None:
-                self._launch()
+        until(self._is_ready, "PostgreSQL has started", more=self._last_lines)
         return self
+
+    def _is_ready(self):
+        if self.server.poll() is not None:
+            self._launch()
+        ask = [os.path.join(self.bin, "pg_isready"), "-h", self.path, "-q"]
+        return subprocess.run(ask, check=False).returncode == 0
+
+    def _last_lines(self):
+        with open(os.path.join(self.path, "log"), encoding="utf-8", errors="replace") as log:
+            return "".join(log.readlines()[-10:])
 
     def _launch(self):
         """Without fsync, which matters to no process that dies: it would sync a thousand files at every start."""

@@ -6,9 +6,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 
-from rpc import PATIENCE
+from until import PATIENCE, until
 
 # What a sanitizer or an assertion leaves behind.
 SCARS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion")
@@ -52,17 +51,15 @@ class Daemon:
             words = ["unshare", "--mount", "sh", "-c", script, "sh", *words]
         with self.open_log() as log, self.namespace:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        end = time.monotonic() + PATIENCE
-        while not self._is_ready():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise Failed(f"holdfastd did not start:\n{self.log}")
-            time.sleep(0.005)
+        until(self._is_ready, "holdfastd has started", more=lambda: self.log, pause=0.005)
         return self
 
     def open_log(self):
         return open(self.log_path, "ab")
 
     def _is_ready(self):
+        if self.process.poll() is not None:
+            raise Failed(f"holdfastd did not start:\n{self.log}")
         try:
             with open(self.ports_file, encoding="utf-8") as ports:
                 return json.load(ports)["pid"] == self.process.pid

@@ -48,7 +48,7 @@ class Fault:
         return self.torture.daemon.process.pid
 
     def short_while(self):
-        time.sleep(self.random.uniform(0.005, 0.08))
+        time.sleep(self.random.uniform(0.005, 0.08))  # an outage of any length: nothing is waited for
 
     def go_on(self, killed=0.3):
         """It lives, and serves as before; and sometimes it is killed then, to see what is stored."""
@@ -56,7 +56,7 @@ class Fault:
         if torture.daemon.process.poll() is not None:
             raise Violation(f"it has ended: {torture.daemon.process.returncode}")
         before = torture.n_locked()
-        torture.wait(lambda: torture.n_locked() > before + 10, "service does not go on")
+        torture.wait(lambda: torture.n_locked() > before + 10, "service goes on")
         if self.random.random() < killed:
             torture.kill_and_reclaim(may_be_twice=False)
 
@@ -71,7 +71,7 @@ class Database(Fault):
         self.short_while()
         self.torture.cluster.start()
         before = self.torture.n_locked()
-        self.torture.wait(lambda: self.torture.n_locked() > before + 10, "service does not go on")
+        self.torture.wait(lambda: self.torture.n_locked() > before + 10, "service goes on")
 
 
 class Hang(Fault):

@@ -97,6 +97,10 @@ class Play(unittest.TestCase):
         self.assertEqual(self.stage.broken, [], "a fake service failed")
         self.assertIsNone(self.daemon.process.poll(), "holdfastd is gone")
 
+    def id_of(self, host):
+        """The server's name for it."""
+        return f"nlm:{host.address}:{host.name}"
+
     def lock_of(self, host, offset=0, length=0, **more):
         """A lock of @host's in this test's own file."""
         return host.lock_of(**{"fh": self.fh, "offset": offset, "length": length, **more})

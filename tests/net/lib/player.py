@@ -1,11 +1,13 @@
 """A client host of the torture, that locks, unlocks, waits, reclaims and is restarted; and what all of them believe."""
 
+import math
 import random
 import threading
 import time
 
 import nlm
 from rpc import NoReply, Refused, call_message, exchange
+from until import comes, insist, until
 
 N_FILES, N_UNITS, UNIT = 3, 6, 10
 SVID = 7
@@ -94,12 +96,7 @@ class Player(threading.Thread):
 
     def insist(self, procedure, lock):
         """Until somebody answers; for what may be done twice."""
-        while not self.is_over:
-            try:
-                return self.ask(procedure, lock)
-            except Lost:
-                time.sleep(0.002)
-        return None
+        return insist(lambda: self.ask(procedure, lock), Lost, lambda: self.is_over)
 
     # Doing
 
@@ -147,13 +144,11 @@ class Player(threading.Thread):
             with self.guard:
                 self.waiting = None
             if stat in (nlm.S_GRACE, nlm.S_NOLOCKS):
-                time.sleep(0.003)
+                time.sleep(0.003)  # no wait for anything: it is not served now, and does not storm the server
             self.n["refused"] += 1
 
     def wait_for(self, key, svid):
-        end = time.monotonic() + self.random.uniform(0.001, 0.1)
-        while time.monotonic() < end and self.waiting and not self.is_told():
-            time.sleep(0.001)
+        comes(lambda: not self.waiting or self.is_told(), self.random.uniform(0.001, 0.1), pause=0.001)
         with self.guard:
             gave_up = self.waiting is not None
             self.is_letting_go = gave_up
@@ -171,13 +166,14 @@ class Player(threading.Thread):
         self.is_letting_go = False
 
     def notify(self):
-        while not self.is_over:
+        def tell():
             try:
                 self.host.notify(self.state, transport="tcp", timeout=1)
-                break
             except (OSError, EOFError, NoReply, Refused):
                 self.host.drop_callers()
-                time.sleep(0.002)
+                raise Lost from None
+
+        insist(tell, Lost, lambda: self.is_over)
 
     def restart(self):
         """The host goes down and comes up again with a new state number, and its sm-notify says so."""
@@ -219,14 +215,18 @@ class Player(threading.Thread):
             self.n["reclaimed"] += 1
         self.reclaimed_state = state
 
+    def has_rested(self):
+        """At rest: nothing is done but to reclaim."""
+        self.paused.set()
+        return self.is_over or self.is_told() or not self.pause.is_set()
+
     def run(self):
         try:
             while not self.is_over:
                 if self.is_told():
                     self.reclaim()
                 elif self.pause.is_set():
-                    self.paused.set()
-                    time.sleep(0.002)
+                    until(self.has_rested, "it goes on", math.inf, pause=0.002)
                 else:
                     self.paused.clear()
                     self.act()

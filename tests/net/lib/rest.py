@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from rpc import PATIENCE
+from until import PATIENCE, until
 
 
 class Answer:
@@ -91,13 +91,7 @@ class Rest:
 
     def wait(self, target, test, what="it"):
         """What GET @target answers, as soon as it passes @test."""
-        end = time.monotonic() + PATIENCE
-        while True:
-            found = self.get(target).json
-            if test(found):
-                return found
-            assert time.monotonic() < end, f"{what} does not come: {found}"
-            time.sleep(0.01)
+        return until(lambda: self.get(target).json, f"{what} comes", passes=test)
 
     def metrics(self):
         """{'name{labels}': value}"""
@@ -111,22 +105,24 @@ class Events:
     def __init__(self, rest, target="/api/v1/events", headers=None):
         self.items = []
         self.changed = threading.Condition()
-        end = time.monotonic() + PATIENCE
-        while True:
-            with rest.namespace:
-                self.connection = rest.connection()
-                self.connection.connect()
-            self.connection.request("GET", target, headers=headers or {})
-            self.response = self.connection.getresponse()
-            if self.response.status != 503 or time.monotonic() > end:
-                break
-            self.connection.close()  # others have hung up, which is seen within a second
-            time.sleep(0.05)
+        until(lambda: self._ask(rest, target, headers or {}), "there is room for another reader")
         assert self.response.status == 200, self.response.read()
         assert self.response.headers["Content-Type"] == "text/event-stream"
         self.response.readline()  # the first ping: we are heard from now on
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
+
+    def _ask(self, rest, target, headers):
+        """False: there are too many, of which some may have hung up, which is seen within a second."""
+        with rest.namespace:
+            self.connection = rest.connection()
+            self.connection.connect()
+        self.connection.request("GET", target, headers=headers)
+        self.response = self.connection.getresponse()
+        if self.response.status != 503:
+            return True
+        self.connection.close()
+        return False
 
     def _read(self):
         event = {}

@@ -1,7 +1,8 @@
 """What went over a host's wire, in the kernel's order."""
 
 import socket
-import time
+
+from until import until
 
 ETH_P_ALL = 3
 
@@ -32,12 +33,9 @@ class Sniffer:
 
     def find(self, needle, timeout=2):
         """The number of the first frame that came in with @needle."""
-        end = time.monotonic() + timeout
-        while True:
-            self._drain()
-            for number, frame in enumerate(self.frames):
-                if needle in frame:
-                    return number
-            if time.monotonic() > end:
-                raise AssertionError(f"{needle!r} was never on the wire")
-            time.sleep(0.001)
+        what = f"{needle!r} was on the wire"
+        return until(lambda: self._number_of(needle), what, timeout, passes=lambda number: number is not None)
+
+    def _number_of(self, needle):
+        self._drain()
+        return next((number for number, frame in enumerate(self.frames) if needle in frame), None)

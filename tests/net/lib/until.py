@@ -1,5 +1,6 @@
 """Waiting for something to become so: the one loop in which tests ask again and again."""
 
+import math
 import time
 
 PATIENCE = 10.0  # seconds for anything that must happen; nothing takes that long unless it is broken
@@ -26,3 +27,27 @@ def until(look, what, timeout=PATIENCE, *, passes=bool, more=None, pause=LONGEST
         time.sleep(min(wait, pause))
         wait *= 2
     return seen
+
+
+def comes(look, timeout, pause=LONGEST_PAUSE):
+    """Whether it does within @timeout: for those whose patience has an end."""
+    try:
+        return bool(until(look, "it comes", timeout, pause=pause))
+    except InVain:
+        return False
+
+
+def insist(act, failure, is_over):
+    """What act() gives as soon as it does not raise @failure, however often it must be repeated; None once is_over()."""
+    given = []
+
+    def is_done():
+        try:
+            if not is_over():
+                given.append(act())
+        except failure:
+            return False
+        return True
+
+    until(is_done, "it is done", math.inf, pause=0.005)
+    return given[0] if given else None
