@@ -19,11 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define N_NAMES   24
 #define MAX_SIZE  (3 << 20)
 #define MAX_WRITE (1 << 20)
+
+#define MOUNT_PATIENCE 10 /* seconds */
 
 struct mix {
 	struct nfs_context *nfs;
@@ -281,24 +284,35 @@ static void do_one(struct mix *mix)
 	some[below(mix, sizeof(some) / sizeof(some[0]))](mix);
 }
 
+static bool mount_once(struct mix *mix, const char *text, bool is_last)
+{
+	struct nfs_url *url;
+	bool is_mounted;
+
+	mix->nfs = nfs_init_context();
+	url = nfs_parse_url_dir(mix->nfs, text);
+	is_mounted = url && nfs_mount(mix->nfs, url->server, url->path) == 0;
+	if (!is_mounted && is_last)
+		fprintf(stderr, "files_mix: %d s in vain until %s is mounted; last seen: %s\n",
+			MOUNT_PATIENCE, text, nfs_get_error(mix->nfs));
+	nfs_destroy_url(url);
+	if (!is_mounted)
+		nfs_destroy_context(mix->nfs);
+	return is_mounted;
+}
+
 /* The server may be killed at any moment, this one included; libnfs reconnects only what was mounted once. */
 static bool mount_patiently(struct mix *mix, const char *text)
 {
-	for (int try = 0; try < 100; try++) {
-		struct nfs_url *url;
-		bool is_mounted;
+	time_t end = time(NULL) + MOUNT_PATIENCE;
+	bool is_last;
 
-		mix->nfs = nfs_init_context();
-		url = nfs_parse_url_dir(mix->nfs, text);
-		is_mounted = url && nfs_mount(mix->nfs, url->server, url->path) == 0;
-		if (!is_mounted)
-			fprintf(stderr, "files_mix: mount: %s\n", nfs_get_error(mix->nfs));
-		nfs_destroy_url(url);
-		if (is_mounted)
+	do {
+		is_last = time(NULL) >= end;
+		if (mount_once(mix, text, is_last))
 			return true;
-		nfs_destroy_context(mix->nfs);
-		usleep(100 * 1000);
-	}
+		usleep(10 * 1000);
+	} while (!is_last);
 	return false;
 }
 

@@ -269,6 +269,6 @@ int main(void)
 		if (polled[0].revents & POLLIN)
 			on_frame(&agent);
 		else if (polled[0].revents)
-			usleep(20000);
+			usleep(20000); /* as in read_all() */
 	}
 }
