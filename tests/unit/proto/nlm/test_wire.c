@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "proto/nlm/wire.h"
 
-#include "oracle.h"
+#include "nlm_oracle.h"
 
 #define BUFFER 8192
 
@@ -43,14 +43,9 @@ static int setup(void **state)
 	return 0;
 }
 
-static char *text(const void *data)
-{
-	return (char *)(uintptr_t)data;
-}
-
 static nlm_netobj netobj(const void *data, uint32_t len)
 {
-	return (nlm_netobj){ len, text(data) };
+	return (nlm_netobj){ len, oracle_text(data) };
 }
 
 /* Lengthens the range where the version can say more. */
@@ -61,8 +56,8 @@ static uint64_t wide(uint32_t version, uint64_t value)
 
 static struct nlm_lock old_lock(const struct sample *s)
 {
-	return (struct nlm_lock){ .caller_name = text(s->name),
-				  .fh = { s->handle_len, text(filler) },
+	return (struct nlm_lock){ .caller_name = oracle_text(s->name),
+				  .fh = { s->handle_len, oracle_text(filler) },
 				  .oh = netobj(filler, s->oh_len),
 				  .svid = s->svid,
 				  .l_offset = (uint32_t)s->offset,
@@ -71,8 +66,8 @@ static struct nlm_lock old_lock(const struct sample *s)
 
 static struct nlm4_lock new_lock(const struct sample *s)
 {
-	return (struct nlm4_lock){ .caller_name = text(s->name),
-				   .fh = { s->handle_len, text(filler) },
+	return (struct nlm4_lock){ .caller_name = oracle_text(s->name),
+				   .fh = { s->handle_len, oracle_text(filler) },
 				   .oh = netobj(filler, s->oh_len),
 				   .svid = s->svid,
 				   .l_offset = wide(4, s->offset),
@@ -206,7 +201,7 @@ static void test_arguments_cut(void **state)
 static void test_arguments_too_long(void **state)
 {
 	static char long_name[1026];
-	struct nlm4_unlockargs args = { .alock.caller_name = text("host") };
+	struct nlm4_unlockargs args = { .alock.caller_name = oracle_text("host") };
 	uint8_t data[BUFFER];
 
 	memset(long_name, 'n', sizeof(long_name) - 1);
@@ -319,8 +314,8 @@ static void test_share(void **state)
 {
 	for (uint32_t modes = 0; modes < 25; modes++) {
 		struct nlm_shareargs theirs = { .cookie = netobj("cook", 4),
-						.share = { .caller_name = text("dos"),
-							   .fh = { 32, text(filler) },
+						.share = { .caller_name = oracle_text("dos"),
+							   .fh = { 32, oracle_text(filler) },
 							   .oh = netobj(filler, 5),
 							   .mode = modes % 5,
 							   .access = modes / 5 },
@@ -351,8 +346,8 @@ static void test_share(void **state)
 
 static void test_notices(void **state)
 {
-	struct nlm_notify free_all = { text("host"), -5 };
-	struct nlm_sm_status status = { text("10.0.0.1"), 7, "priv" };
+	struct nlm_notify free_all = { oracle_text("host"), -5 };
+	struct nlm_sm_status status = { oracle_text("10.0.0.1"), 7, "priv" };
 	struct hf_nlm_notify notify;
 	uint8_t data[BUFFER];
 	struct hf_xdr_in in;

@@ -4,7 +4,7 @@
 #include "base/macros.h"
 #include "proto/nlm/wire.h"
 
-#include "oracle.h"
+#include "nlm_oracle.h"
 
 static const uint32_t versions[] = { 1, 3, 4 };
 

@@ -6,18 +6,13 @@
 #include "base/macros.h"
 #include "proto/nsm/wire.h"
 
-#include "oracle.h"
+#include "nsm_oracle.h"
 
 #define BUFFER 8192
 
 static const char *const names[] = { "a", "ab", "abc", "abcd", "server.example.org", "10.98.0.1" };
 static const int32_t states[] = { 0, 1, 3, -1, INT32_MAX, INT32_MIN };
 static const char priv_bytes[17] = "0123456789abcdef";
-
-static char *text(const char *name)
-{
-	return (char *)(uintptr_t)name;
-}
 
 static void assert_name(struct hf_bytes bytes, const char *name)
 {
@@ -28,8 +23,9 @@ static void assert_name(struct hf_bytes bytes, const char *name)
 static struct mon sample_mon(size_t i)
 {
 	struct mon sample = {
-		.mon_id = { .mon_name = text(names[i]),
-			    .my_id = { text(names[HF_ARRAY_SIZE(names) - 1 - i]), 100021 + (int)i, 3, 16 } },
+		.mon_id = { .mon_name = oracle_text(names[i]),
+			    .my_id = { oracle_text(names[HF_ARRAY_SIZE(names) - 1 - i]), 100021 + (int)i, 3,
+				       16 } },
 	};
 
 	memcpy(sample.priv, priv_bytes, sizeof(sample.priv));

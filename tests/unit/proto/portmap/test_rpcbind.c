@@ -10,7 +10,7 @@
 #include "proto/portmap/rpcbind.h"
 
 #include "fake_world.h"
-#include "oracle.h"
+#include "portmap_oracle.h"
 
 static const struct hf_rpc_version nlm_versions[] = { { .version = 1 }, { .version = 3 }, { .version = 4 } };
 static const struct hf_rpc_program nlm = {

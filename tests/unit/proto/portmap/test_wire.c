@@ -6,7 +6,7 @@
 
 #include "proto/portmap/wire.h"
 
-#include "oracle.h"
+#include "portmap_oracle.h"
 
 static struct hf_xdr_in in_of(const void *data, size_t len)
 {

@@ -1,6 +1,3 @@
-#include <rpc/rpc.h>
-
-#define ORACLE_HAS_RPC
 #include "oracle.h"
 
 size_t oracle_encode(void *out, size_t size, xdrproc_t proc, void *value)

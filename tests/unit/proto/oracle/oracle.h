@@ -1,8 +1,9 @@
 /*
- * The codec that rpcgen makes from portmap.x, beside ours in the tests.
+ * Beside ours in the tests: the codecs that rpcgen makes from our .x files, one header each, which includes
+ * this.
  *
  * libtirpc's <rpc/xdr.h> and our "rpc/xdr.h" cannot be had in one file. So the
- * tests see its types alone, and oracle.c, which sees nothing of ours, has the rest.
+ * tests see its types alone, and the library, which sees nothing of ours, has the rest.
  */
 #pragma once
 
@@ -11,21 +12,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#ifndef ORACLE_HAS_RPC
+#ifdef ORACLE_IS_BUILT
+#include <rpc/rpc.h>
+#else
 typedef struct __rpc_xdr XDR;
 typedef int32_t bool_t;
 typedef bool_t (*xdrproc_t)(XDR *, ...);
 #endif
 
-#include "portmap_oracle.h"
-
 /* rpcgen's strings are not const, even those that are only read. */
-static inline char *oracle_text(const char *text)
+static inline char *oracle_text(const void *text)
 {
 	return (char *)(uintptr_t)text;
 }
 
-/* Their bytes of @value; how many. */
+/* Their bytes of @value; how many, 0 where they refuse it. */
 size_t oracle_encode(void *out, size_t size, xdrproc_t proc, void *value);
 /* @value zeroed before, and freed by oracle_free() after. False as well where not all bytes were used. */
 bool oracle_decode(const void *data, size_t len, xdrproc_t proc, void *value);
