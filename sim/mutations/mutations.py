@@ -27,7 +27,7 @@ MUTATIONS = [
      "start->has_all_locks ? n_loaded > 0 : hf_clients_count_registered(recovery->clients) > 0", "n_loaded > 0"),
     ("new locks in grace", f"{LOCK}/acquire.c",
      "if (locks->is_grace && !request->reclaim)", "if (locks->is_grace && !request->reclaim && !request->wait)"),
-    ("cleaned client's reclaim refused", f"{RECOVERY}/notifier.c",
+    ("cleaned client's reclaim refused", f"{RECOVERY}/crash.c",
      "hf_lock_client_release_reclaimable(recovery->locks, &client->holds);",
      "hf_lock_client_purge(recovery->locks, &client->holds);"),
     ("a second crash in grace makes the list look complete", f"{STORE}/state.c",
