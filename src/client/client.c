@@ -113,6 +113,7 @@ int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t
 	client->registered_at = registered_at ? registered_at : 1;
 	client->last_seen = last_seen;
 	client->registered_local = client->local;
+	client->met_at = 0;
 	return 0;
 }
 
@@ -144,6 +145,19 @@ void hf_client_seen(struct hf_client *client, const struct hf_addr *local)
 	client->local.port = 0;
 	if (client->status != HF_CLIENT_ACTIVE)
 		client->status = HF_CLIENT_ACTIVE;
+}
+
+void hf_client_called(struct hf_client *client, const struct hf_addr *local)
+{
+	hf_client_seen(client, local);
+	client->called_at = client->seen_at;
+}
+
+bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old)
+{
+	if (client->sm_state && old->sm_state && client->sm_state != old->sm_state)
+		return false;
+	return old->called_at <= client->met_at;
 }
 
 int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,

@@ -84,6 +84,8 @@ struct hf_client {
 	struct hf_addr registered_local; /* our address as it is stored */
 	uint64_t last_seen;              /* wall ns */
 	uint64_t seen_at;                /* monotonic ns, of the turn in which last_seen was set */
+	uint64_t met_at;                 /* monotonic ns, when it was made; 0: in an earlier life of ours */
+	uint64_t called_at;              /* monotonic ns, of its last call under its own name; 0: none yet */
 	uint64_t registration_ticket;    /* of the store: what is promised to it waits for this */
 	struct hf_notice *notice;        /* of src/recovery: it is being told of our restart */
 	bool is_disconnected;
@@ -175,6 +177,11 @@ int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t
 /* Being */
 void hf_client_seen(struct hf_client *client,
 		    const struct hf_addr *local); /* it called, at this address of ours */
+/* The same, and it gave its own name: what else is known by another name at its address may be it. */
+void hf_client_called(struct hf_client *client, const struct hf_addr *local);
+/* Of two at one address: may @client be the new name of the host that was @old? Not when @old was heard since
+ * @client was met, nor when their state numbers differ: then they are two hosts behind one address. */
+bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old);
 int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,
 			   uint32_t procedure);
 int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);

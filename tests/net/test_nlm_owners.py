@@ -44,6 +44,25 @@ class Owners(Play):
         self.assertEqual(self.a.unlock(self.lock_of(self.a, 0, 0, name="nat-three")), nlm.S_GRANTED)
         self.assertEqual(self.held_bytes(12), {byte: (1, True) for byte in range(5, 10)})
 
+    def test_two_hosts_at_one_address_where_one_has_nothing(self):
+        """Who was heard after the other was met is not his old name: an UNLOCK takes nothing from him."""
+        self.assert_granted(self.a, self.lock_of(self.a, name="nat-five", fh=os.urandom(20)))
+        lock = self.lock_of(self.a, 0, 5, name="nat-six")
+        self.assert_granted(self.a, lock)
+        self.assertEqual(self.a.unlock(lock.but(name="nat-five")), nlm.S_GRANTED)
+        self.assert_held(lock, by=lock.svid)
+
+    def test_two_hosts_at_one_address_with_other_states(self):
+        """A host that is renamed keeps its state number."""
+        lock = self.lock_of(self.a, 0, 5, name="nat-seven", state=3)
+        self.assert_granted(self.a, lock)
+        self.assert_granted(self.a, lock.but(name="nat-eight", state=5, fh=os.urandom(20)))
+        self.assertEqual(self.a.unlock(lock.but(name="nat-eight")), nlm.S_GRANTED)
+        self.assert_held(lock, by=lock.svid)
+        self.assert_granted(self.a, lock.but(name="nat-nine", state=3, fh=os.urandom(20), svid=9))
+        self.assertEqual(self.a.unlock(lock.but(name="nat-nine")), nlm.S_GRANTED)
+        self.assert_free(lock)
+
     def test_name_changed_between_lock_and_unlock(self):
         """DHCP, cloud-init: name and oh change, address and svid do not."""
         lock = self.lock_of(self.a, 0, 10, name="before", svid=21)

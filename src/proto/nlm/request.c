@@ -137,7 +137,7 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
 		make_recent(nlm, client);
 	}
 	use_client(request, client);
-	hf_client_seen(client, hf_rpc_call_local(request->call));
+	hf_client_called(client, hf_rpc_call_local(request->call));
 	note_state(request);
 	return HF_NLM_GRANTED_STAT;
 }
@@ -150,15 +150,17 @@ void hf_nlm_find_holder(struct hf_nlm_request *request)
 
 	if (exact) {
 		use_client(request, exact);
-		hf_client_seen(exact, hf_rpc_call_local(request->call));
+		hf_client_called(exact, hf_rpc_call_local(request->call));
 		if (hf_client_is_alone(exact) || hf_lock_is_involved(nlm->locks, &request->target))
 			return;
 	}
-	/* Renamed since? Then one, and only one, of those at this address has this owner in this file. */
+	/* Renamed since? Then one, and only one, of those at this address has this owner in this file, and
+	 * nothing says that they are two hosts. */
 	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(request->call), client)) &&
 	       n_looked_at++ < MAX_LOOKED_AT) {
 		request->target.client = &client->holds;
 		if (client == exact || strcmp(client->protocol, PROTOCOL) != 0 ||
+		    (exact && !hf_client_may_be(exact, client)) ||
 		    !hf_lock_is_involved(nlm->locks, &request->target))
 			continue;
 		n++;

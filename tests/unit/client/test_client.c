@@ -283,6 +283,29 @@ static void test_seen(void **state)
 	hf_client_unref(client);
 }
 
+static void test_renamed_or_another(void **state)
+{
+	struct hf_client *old = get("nlm", "10.0.0.1", "old"), *client = get("nlm", "10.0.0.1", "new");
+
+	assert_true(hf_client_may_be(client, old));
+	old->sm_state = 3;
+	assert_true(hf_client_may_be(client, old));
+	client->sm_state = 5;
+	assert_false(hf_client_may_be(client, old));
+	client->sm_state = 3;
+	assert_true(hf_client_may_be(client, old));
+	old->called_at = client->met_at;
+	assert_true(hf_client_may_be(client, old));
+	old->called_at++;
+	assert_false(hf_client_may_be(client, old));
+	old->called_at = 1;
+	hf_client_restore(client, 1, 1); /* so it was known before */
+	assert_false(hf_client_may_be(client, old));
+	hf_client_unregister(client);
+	hf_client_unref(client);
+	hf_client_unref(old);
+}
+
 static void test_status_names(void **state)
 {
 	assert_string_equal(hf_client_status_name(HF_CLIENT_ACTIVE), "active");
@@ -297,7 +320,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_who_is_the_same),     T(test_names),       T(test_all_at_an_address_and_all),
 		T(test_what_keeps_a_client), T(test_registering), T(test_windows),
-		T(test_durable_handles),     T(test_seen),        T(test_status_names),
+		T(test_durable_handles),     T(test_seen),        T(test_renamed_or_another),
+		T(test_status_names),
 	};
 
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
