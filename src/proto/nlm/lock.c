@@ -4,8 +4,9 @@
 /*
  * What cannot be made durable is not granted. A wait is cancelled. A grant that only gave its owner something
  * new is released; one that repeated or replaced what he held is left, or he would lose what he was promised
- * before: he may have more than he knows of then, until he unlocks. For the same reason an exclusive lock
- * becomes a shared one only when that can be said: he must never have less.
+ * before: he may have more than he knows of then, until he unlocks. So is a reclaim: he had it, will ask
+ * again, and grace may be over by then. For the same reason an exclusive lock becomes a shared one only when
+ * that can be said: he must never have less.
  */
 enum ending {
 	END_LOCK,
@@ -134,10 +135,10 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	hf_nlm_call_off_changed(nlm, &request->target);
 	hf_nlm_reply_kept(request, stat,
-			  stat == HF_NLM_BLOCKED ? undo_wait
-			  : lock.keeps           ? lower_if_kept
-			  : is_held              ? NULL
-						 : undo_lock);
+			  stat == HF_NLM_BLOCKED     ? undo_wait
+			  : lock.keeps               ? lower_if_kept
+			  : is_held || args->reclaim ? NULL
+						     : undo_lock);
 }
 
 /* Called again where the file had to be asked for first. */
