@@ -159,6 +159,13 @@ enum hf_recovery_reclaim {
 enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request);
 
+/* The same for a share reservation: NORMAL: it is added; BACKED: he has it again already, by an earlier copy
+ * of this; REFUSED: he did not have it. */
+enum hf_recovery_reclaim hf_recovery_reclaim_share(const struct hf_recovery *recovery,
+						   const struct hf_lock_share_view *share);
+/* He gives up one that was loaded and has not come back. False: there is none. */
+bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+
 /* Grace */
 struct hf_grace_info {
 	bool is_active;

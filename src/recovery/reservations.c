@@ -251,6 +251,31 @@ void hf_reservations_drop(struct hf_recovery *recovery, const struct hf_client *
 	}
 }
 
+/* Reclaims. They are counted, so what is answered twice must not be added twice; but where we do not know how
+ * many there were, one too many is the lesser evil: it stands in others' way until its owner is gone. */
+enum hf_recovery_reclaim hf_recovery_reclaim_share(const struct hf_recovery *recovery,
+						   const struct hf_lock_share_view *share)
+{
+	const struct reservation *it = find(recovery, share);
+
+	if (!recovery->grace.is_complete || (it && it->n_missing))
+		return HF_RECLAIM_NORMAL;
+	if (it && it->count)
+		return HF_RECLAIM_BACKED;
+	return recovery->grace.is_active ? HF_RECLAIM_REFUSED : HF_RECLAIM_NORMAL;
+}
+
+bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	struct reservation *it = find(recovery, share);
+
+	if (!it || it->count || !it->n_missing)
+		return false;
+	came_back(recovery, it, 1);
+	settle(recovery, it);
+	return true;
+}
+
 int hf_reservations_save(struct hf_recovery *recovery)
 {
 	hf_list_for_each(pos, &recovery->reservations.all) {

@@ -235,6 +235,38 @@ class Table(Evidence):
         self.until(lambda: not self.in_grace(), "all is reclaimed")
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
 
+    def test_a_share_that_is_reclaimed_twice_is_one(self):
+        """The answer to the first was lost, or its host heard of the restart twice."""
+        share, other = self.lock_of(self.a, access=2, deny=1), self.held(self.a)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart()
+        for _ in range(2):
+            self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, other), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+        self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1, deny=3)), nlm.S_GRANTED)
+
+    def test_a_share_that_was_not_held_is_not_reclaimed(self):
+        """Or one who has lost his in a grace period before would keep the one who got it since from his."""
+        share = self.lock_of(self.a, access=2, deny=3)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart()
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=2, deny=3, reclaim=True)), nlm.S_GRACE)
+        self.assertEqual(self.a.share(share.but(access=3, reclaim=True)), nlm.S_GRACE)
+        self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+
+    def test_a_share_is_given_up_in_grace(self):
+        share = self.lock_of(self.a, access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "nothing is owed to anybody")
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1, deny=3)), nlm.S_GRANTED)
+
     def let_go(self, how):
         """Something is held and given up again; the answer has come when this returns."""
         if how == "unshare":

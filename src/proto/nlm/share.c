@@ -47,21 +47,46 @@ static void undo_share(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 	hf_nlm_request_deinit(&request);
 }
 
+static struct hf_lock_share_view view_of(const struct hf_nlm_request *request)
+{
+	return (struct hf_lock_share_view){
+		.share = request->target.share,
+		.handle = request->target.handle,
+		.client = request->target.client,
+		.oh = request->target.oh,
+		.access = (uint8_t)request->args.share_access,
+		.deny = (uint8_t)request->args.share_mode,
+	};
+}
+
+static enum hf_nlm_stat take(struct hf_nlm_request *request)
+{
+	const struct hf_nlm_args *args = &request->args;
+	struct hf_lock_share_view view = view_of(request);
+
+	switch (args->reclaim ? hf_recovery_reclaim_share(request->nlm->options.recovery, &view)
+			      : HF_RECLAIM_NORMAL) {
+	case HF_RECLAIM_REFUSED:
+		return HF_NLM_DENIED_GRACE_PERIOD;
+	case HF_RECLAIM_BACKED:
+		return HF_NLM_GRANTED_STAT;
+	default:
+		return hf_nlm_stat_from_lock(hf_lock_share(request->nlm->locks, &request->target, view.access,
+							   view.deny, (uint32_t)request->client->sm_state,
+							   args->reclaim));
+	}
+}
+
 static enum hf_nlm_stat share(struct hf_nlm_request *request)
 {
-	struct hf_nlm *nlm = request->nlm;
-	const struct hf_nlm_args *args = &request->args;
-	struct hf_recovery *recovery = nlm->options.recovery;
 	enum hf_nlm_stat stat;
 
-	if (!hf_recovery_can_promise(recovery))
+	if (!hf_recovery_can_promise(request->nlm->options.recovery))
 		return HF_NLM_DENIED_NOLOCKS;
 	stat = hf_nlm_get_client(request);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
-	stat = hf_nlm_stat_from_lock(hf_lock_share(nlm->locks, &request->target, (uint8_t)args->share_access,
-						   (uint8_t)args->share_mode,
-						   (uint32_t)request->client->sm_state, args->reclaim));
+	stat = take(request);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
 		give_back(request);
 		stat = HF_NLM_DENIED_NOLOCKS;
@@ -96,8 +121,12 @@ void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call)
 	if (!decode(&request, service, call))
 		return;
 	hf_nlm_find_file(&request);
-	if (find_client(&request))
-		give_back(&request);
+	if (find_client(&request)) {
+		struct hf_lock_share_view view = view_of(&request);
+
+		if (!hf_recovery_unshare(request.nlm->options.recovery, &view))
+			give_back(&request);
+	}
 	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
 	hf_nlm_request_deinit(&request);
 }
