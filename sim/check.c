@@ -19,10 +19,16 @@ struct table {
 	uint32_t n_stored; /* records that the store should have */
 };
 
+static struct host *host_of(struct world *world, struct hf_lock_client *holds)
+{
+	const struct hf_client *client = hf_container_of(holds, struct hf_client, holds);
+
+	return nat_owner(world, &client->address, client->name);
+}
+
 static struct proc *owner_of(struct world *world, const struct hf_lock_view *view)
 {
-	struct host *host =
-		net_host(world, &hf_container_of(view->who.client, struct hf_client, holds)->address);
+	struct host *host = host_of(world, view->who.client);
 
 	for (uint32_t i = 0; host && i < host->n_procs; i++)
 		if (host->procs[i].svid == view->who.owner_id)
@@ -33,8 +39,7 @@ static struct proc *owner_of(struct world *world, const struct hf_lock_view *vie
 /* I5: nothing of a life that the server knows to be over. */
 static void check_dead(struct world *world, const struct hf_lock_view *view, const char *what)
 {
-	struct host *host =
-		net_host(world, &hf_container_of(view->who.client, struct hf_client, holds)->address);
+	struct host *host = host_of(world, view->who.client);
 
 	if (host && view->who.owner_id / 100 < host->told_life)
 		world_fail(world, "I5", "host %u was restarted and said so, and %u still has a %s",
@@ -125,6 +130,8 @@ static void check_told(struct world *world, const struct table *table)
 	struct server *server = &world->server;
 	bool may_forfeit = server->grace_over &&
 			   (server->grace_by_hand || world->now >= server->started_at + server->window_ns);
+
+	server->grace_ran_out |= may_forfeit;
 
 	for (uint32_t i = 0; i < world->n_hosts; i++) {
 		struct host *host = &world->hosts[i];

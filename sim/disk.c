@@ -451,7 +451,9 @@ static bool is_at(struct hf_bytes client, const struct host *host)
 	char prefix[HF_ADDR_TEXT + 8], text[HF_ADDR_TEXT];
 	int n = snprintf(prefix, sizeof(prefix), "nlm:%s:", hf_addr_format(&host->addr, text, sizeof(text)));
 
-	return client.len >= (uint32_t)n && memcmp(client.data, prefix, (size_t)n) == 0;
+	return client.len >= (uint32_t)n && memcmp(client.data, prefix, (size_t)n) == 0 &&
+	       (!host->is_shared || hf_bytes_equal(hf_bytes_of(client.data + n, client.len - (uint32_t)n),
+						   hf_bytes_of_str(host->name)));
 }
 
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,

@@ -39,7 +39,11 @@ struct question {
 
 bool host_listens(const struct host *host, uint16_t port, bool by_tcp)
 {
-	if (port == RPCBIND_PORT || port == host->statd_port || (port == CALL_PORT && !by_tcp))
+	if (port == host->addr.port && !by_tcp)
+		return true;
+	if (host->gateway)
+		return false;
+	if (port == RPCBIND_PORT || port == host->statd_port)
 		return true;
 	return port == host->lockd_port && (by_tcp ? host->has_tcp : host->has_udp);
 }
@@ -152,7 +156,7 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	state = hf_xdr_get_i32(in);
 	answer_plainly(question, ACCEPT_OK);
 	if (host->promised_in && host->promised_in < world->server.life && !*host->old_name &&
-	    !hf_addr_same_host(&question->from, &host->server))
+	    !host->is_shared && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(world, "I9", "host %u is notified from an address that it does not know",
 			   host->index);
 	if (state % 2 != 1 || state > world->server.state)
@@ -170,29 +174,32 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 static void serve_granted(const struct question *question, struct hf_xdr_in *in)
 {
 	struct host *host = question->host;
-	struct hf_bytes cookie = hf_xdr_get_opaque(in, 1024), handle;
+	struct hf_bytes cookie = hf_xdr_get_opaque(in, 1024), handle, oh;
 	struct span span = { 0 };
 	struct hf_range range;
 	uint64_t offset, len;
 	uint32_t svid, stat;
+	bool is_ours;
 
 	span.mode = hf_xdr_get_bool(in) ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 	hf_xdr_get_opaque(in, 1024);
 	handle = hf_xdr_get_opaque(in, 64);
-	hf_xdr_get_opaque(in, 1024);
+	oh = hf_xdr_get_opaque(in, 1024);
 	svid = hf_xdr_get_u32(in);
 	offset = question->version == 4 ? hf_xdr_get_u64(in) : hf_xdr_get_u32(in);
 	len = question->version == 4 ? hf_xdr_get_u64(in) : hf_xdr_get_u32(in);
 	if (!hf_xdr_in_is_ok(in) || hf_range_from_offset_len(&range, offset, len) ||
-	    !span_of_range(&span, range) || question->version != host->version) {
+	    !span_of_range(&span, range) || (question->version != host->version && !host->is_shared)) {
 		world_fail(host->world, "I8", "host %u gets a GRANTED that makes no sense", host->index);
 		return;
 	}
 	span.file = handle.data[0];
-	if (!hf_addr_same_host(&question->from, &host->server))
+	/* What is meant for the one behind it has its owner's handle, and Linux would not look at that. */
+	is_ours = !host->is_shared || nat_has_oh(host, svid, oh);
+	if (is_ours && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(host->world, "I8", "host %u gets GRANTED from an address that it does not know",
 			   host->index);
-	stat = proc_granted(host, svid, &span, question->sent_at);
+	stat = is_ours ? proc_granted(host, svid, &span, question->sent_at) : HF_NLM_DENIED;
 	SAY(host->world, "%s  lockd gets GRANTED%s for %u, file %u, %u-%u, and says %u", host->name,
 	    question->procedure == HF_NLM_GRANTED_MSG ? "_MSG" : "", svid, span.file, span.first, span.last,
 	    stat);
@@ -352,11 +359,24 @@ static void move_to(struct host *host, uint32_t slot)
 		(struct hf_addr){ .family = AF_INET, .port = CALL_PORT, .ip = { 10, 0, 0, (uint8_t)slot } };
 }
 
+bool host_is_known(const struct host *host)
+{
+	char id[96], text[HF_ADDR_TEXT];
+
+	hf_addr_format(&host->addr, text, sizeof(text));
+	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
+	return disk_has_client(host->world, id);
+}
+
 void host_announce(struct host *host)
 {
-	enum call_kind kind = host->awakening == BY_FREE_ALL ? CALL_FREE_ALL : CALL_NOTIFY;
+	enum call_kind kind;
 	char name[sizeof(host->name)];
 
+	/* A notice of a name that nobody knows, from where one host is known, is taken for that host's. */
+	if (host->is_shared && !host_is_known(host))
+		host->awakening = BY_FREE_ALL;
+	kind = host->awakening == BY_FREE_ALL ? CALL_FREE_ALL : CALL_NOTIFY;
 	host->n_evidence = 1;
 	talk_call(host, NULL, kind, NULL, false);
 	if (!*host->old_name)
@@ -407,21 +427,46 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 		memset(host->procs[i].has, 0, sizeof(host->procs[i].has));
 		memset(host->procs[i].share_has, 0, sizeof(host->procs[i].share_has));
 	}
-	if (moves && world->n_slots < N_SLOTS)
+	hf_timer_stop(&host->rename_timer);
+	host->is_renaming = false;
+	if (moves && world->n_slots < N_SLOTS && !host->is_shared)
 		move_to(host, world->n_slots++);
 	hf_timer_start(&host->boot_timer, downtime_ns);
 }
 
 /* Until a program has nothing left of what it took under the old name it takes nothing new. */
-void host_rename(struct host *host)
+static void rename_now(struct host *host)
 {
-	if (!host->is_up || *host->old_name)
-		return;
+	host->is_renaming = false;
 	memcpy(host->old_name, host->name, sizeof(host->name));
 	snprintf(host->name, sizeof(host->name), "new%u", host->index);
 	SAY(host->world, "%s  was %s", host->name, host->old_name);
 	for (uint32_t i = 0; i < host->n_procs; i++)
 		host->procs[i].wants_out = true;
+}
+
+/* Linux takes its name when it begins to talk to a server, and keeps it as long as anything is under way.
+ * What comes late under an old name, when the new one has something already, looks like another host's. */
+static void on_rename(struct hf_timer *timer)
+{
+	struct host *host = hf_container_of(timer, struct host, rename_timer);
+	uint64_t now = host->world->now;
+
+	if (!hf_list_is_empty(&host->calls))
+		host->quiet_since = now;
+	if (now - host->quiet_since > STRAGGLER_NS)
+		rename_now(host);
+	else
+		hf_timer_start(timer, 200 * MS);
+}
+
+void host_rename(struct host *host)
+{
+	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared)
+		return;
+	host->is_renaming = true;
+	host->quiet_since = host->world->now;
+	hf_timer_start(&host->rename_timer, MS);
 }
 
 static void on_healed(struct hf_timer *timer)
@@ -454,6 +499,7 @@ void host_init(struct world *world, uint32_t index)
 	hf_list_init(&host->calls);
 	world_timer(world, &host->boot_timer, on_boot);
 	world_timer(world, &host->cut_timer, on_healed);
+	world_timer(world, &host->rename_timer, on_rename);
 	reclaim_init(host);
 	snprintf(host->name, sizeof(host->name), "%s", rng_chance(rng, 150) ? "localhost" : names[index]);
 	host->flavour = (enum flavour)rng_below(rng, 3);
@@ -469,6 +515,7 @@ void host_init(struct world *world, uint32_t index)
 	host->is_up = true;
 	host->n_procs =
 		omits(world, (uint32_t)OMIT_HOST_0 << index) ? 0 : (uint32_t)rng_between(rng, 1, MAX_PROCS);
-	move_to(host, world->n_slots++);
+	if (!nat_join(host))
+		move_to(host, world->n_slots++);
 	settle_in(host);
 }

@@ -19,8 +19,12 @@
 struct host *net_host(struct world *world, const struct hf_addr *addr)
 {
 	uint32_t slot = addr->ip[3];
+	struct host *front = addr->ip[2] == 0 && slot < N_SLOTS ? world->by_slot[slot] : NULL;
 
-	return addr->ip[2] == 0 && slot < N_SLOTS ? world->by_slot[slot] : NULL;
+	for (uint32_t i = 0; front && front->is_shared && i < world->n_hosts; i++)
+		if (world->hosts[i].gateway == front && world->hosts[i].addr.port == addr->port)
+			return &world->hosts[i];
+	return front;
 }
 
 bool net_is_server(const struct world *world, const struct hf_addr *addr)

@@ -42,7 +42,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 	struct world *world = proc->host->world;
 	const struct server *server = &world->server;
 	bool is_firm = server->is_up && sent_at >= server->started_at;
-	bool is_late = !is_firm && server->is_up && !server->grace_is_on;
+	bool is_late = sent_at < server->started_at && !server->grace_is_on;
 
 	for (int unit = span->first; unit <= span->last; unit++) {
 		proc->has[span->file][unit] = is_late ? 0 : span->mode;
@@ -91,6 +91,13 @@ static bool has_anything(const struct proc *proc)
 			if (proc->has[file][unit] || proc->phantom[file][unit])
 				return true;
 	return false;
+}
+
+/* A name that the server does not know has nothing, and behind one address its UNLOCK could be taken for that
+ * of a host that was renamed. Linux does not unlock what it does not have. */
+static bool may_unlock(const struct proc *proc)
+{
+	return !proc->host->is_shared || host_is_known(proc->host);
 }
 
 /* Acting */
@@ -150,6 +157,8 @@ static void cancel(struct proc *proc)
 
 static void leave(struct proc *proc)
 {
+	if (!may_unlock(proc))
+		proc->files_touched = 0;
 	for (uint8_t file = 0; file < MAX_FILES; file++)
 		if (proc->files_touched >> file & 1) {
 			unlock_file(proc, file);
@@ -173,7 +182,7 @@ static void act(struct proc *proc)
 		return;
 	}
 	choose_span(proc, &span);
-	if (dice < 55 || !has_anything(proc)) {
+	if (dice < 55 || !has_anything(proc) || !may_unlock(proc)) {
 		lock(proc);
 	} else if (dice < 80) {
 		unlock(proc, &span);
@@ -197,7 +206,7 @@ static void on_timer(struct hf_timer *timer)
 
 	/* Everybody waits for the reclaims. And whoever does not say in its LOCKs which life they are of has
 	 * to announce it first: its new locks could not be told from the old ones. */
-	if (host->is_reclaiming ||
+	if (host->is_reclaiming || host->is_renaming ||
 	    ((host->hides_state || host->awakening == BY_FREE_ALL) && host->told_life != host->life)) {
 		hf_timer_start(timer, 100 * MS);
 		return;

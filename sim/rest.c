@@ -11,9 +11,8 @@
 #include "store/backend.h"
 #include "store/store.h"
 
-#define PATIENCE     (900 * SECOND)
-#define HEARING_NS   (6 * SECOND)
-#define STRAGGLER_NS (6 * SECOND) /* no datagram is on its way for longer */
+#define PATIENCE   (900 * SECOND)
+#define HEARING_NS (6 * SECOND)
 
 static void run_until(struct world *world, uint64_t until)
 {
@@ -63,7 +62,7 @@ static void check_hearing(struct world *world)
 	server_crash(world, CRASH_DAEMON);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		must_hear[i] = &world->hosts[i] != deaf && world->hosts[i].is_up &&
-			       is_registered(world, &world->hosts[i]);
+			       !world->hosts[i].gateway && is_registered(world, &world->hosts[i]);
 	run_until_serving(world);
 	run_until(world, world->server.started_at + HEARING_NS);
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
@@ -121,7 +120,9 @@ static void nudge_all(struct world *world, bool unlocks_all)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
 			struct proc *proc = &world->hosts[i].procs[j];
 
-			if (unlocks_all)
+			/* Behind one address a name that is not known could be the new one of somebody else.
+			 */
+			if (unlocks_all && (!world->hosts[i].is_shared || host_is_known(&world->hosts[i])))
 				proc->files_touched = (uint8_t)((1 << world->n_files) - 1);
 			if (world->hosts[i].is_up)
 				proc_nudge(proc);

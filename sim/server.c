@@ -62,7 +62,7 @@ uint64_t server_next(struct world *world)
 }
 
 /* It died in the turn in which grace was over: whether that is stored, and what had not come back is lost, is
- * open. */
+ * open. Later so is what was claimed in time, and could not be promised. */
 static void forfeit(struct proc *proc)
 {
 	for (int file = 0; file < MAX_FILES; file++)
@@ -78,8 +78,9 @@ static void forfeit(struct proc *proc)
 static void loosen(struct world *world)
 {
 	struct server *server = &world->server;
-	bool was_over = server->grace_over &&
-			(server->grace_by_hand || world->now >= server->started_at + server->window_ns);
+	bool was_over = server->grace_ran_out ||
+			(server->grace_over &&
+			 (server->grace_by_hand || world->now >= server->started_at + server->window_ns));
 
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
@@ -311,7 +312,7 @@ void server_start(struct world *world)
 	server->turn_at = UINT64_MAX;
 	server->started_at = world->now;
 	server->recovery = NULL;
-	server->grace_over = server->grace_by_hand = false;
+	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;
 	server->n_grants = server->n_grants_checked = 0;
 	memset(server->waiters, 0, sizeof(server->waiters));
 	SAY(world, "server  starts, life %u", life);

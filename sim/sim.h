@@ -11,7 +11,7 @@
  *	plan.c     what goes wrong, and when
  *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
  *	process.c  programs that lock                     reclaim.c after our restart
- *	rogue.c    one who means harm
+ *	nat.c      two hosts behind one address           rogue.c   one who means harm
  *	tap.c      what leaves the server, looked at as it leaves
  *	check.c    what must be true, after every step    rest.c    and at the end
  *	run.c      one schedule                           main.c    many of them
@@ -45,6 +45,8 @@
 #define SERVER_PORT 2049
 #define MS          HF_NS_PER_MS
 #define SECOND      HF_NS_PER_S
+
+#define STRAGGLER_NS (6 * SECOND) /* no datagram is on its way for longer */
 
 struct world;
 struct host;
@@ -211,8 +213,8 @@ struct server {
 	int32_t state; /* the last one seen */
 	struct hf_timer start_timer;
 	bool grace_is_on;
-	bool grace_began; /* in this life */
-	bool grace_over;  /* just now */
+	bool grace_ran_out; /* in this life, by time or by hand */
+	bool grace_over;    /* just now */
 	bool grace_by_hand;
 	struct grant_seen grants[MAX_SEEN]; /* events of this life, the newest ones */
 	uint32_t n_grants, n_grants_checked;
@@ -331,6 +333,11 @@ struct host {
 	bool cut_in, cut_out; /* to and from the server */
 	struct hf_timer boot_timer;
 	struct hf_timer cut_timer;
+	struct hf_timer rename_timer;
+	bool is_renaming; /* as soon as nothing of its old name is under way */
+	uint64_t quiet_since;
+	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
+	bool is_shared;       /* its address is another's, too */
 	struct hf_list calls;
 	struct conn *conn;
 	struct hf_timer connect_timer;
@@ -582,7 +589,8 @@ void host_message(struct host *host, const struct hf_addr *from, uint16_t port, 
 		  const uint8_t *data, size_t len, uint64_t sent_at);
 void host_connected(struct host *host);
 void host_disconnected(struct host *host, struct conn *conn);
-void host_announce(struct host *host); /* says that it was restarted */
+void host_announce(struct host *host);       /* says that it was restarted */
+bool host_is_known(const struct host *host); /* the server has it stored, by its name */
 
 /* TALK (talk.c) */
 struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind, const struct span *span,
@@ -611,6 +619,12 @@ bool proc_is_at_rest(const struct proc *proc);
 void reclaim_begin(struct host *host, int32_t state);
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
 void reclaim_init(struct host *host);
+
+/* NAT (nat.c) */
+bool nat_join(struct host *host); /* behind the one before it; false: it has an address of its own */
+/* Whose is this registration? NULL: nobody's that is there now. */
+struct host *nat_owner(struct world *world, const struct hf_addr *addr, const char *name);
+bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* is it one of its own? */
 
 /* ROGUE (rogue.c) */
 void rogue_capture(struct world *world, const struct packet *packet);

@@ -81,6 +81,7 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 	struct hf_bytes handle;
 	struct span span = { 0 };
 	struct hf_range range;
+	struct hf_bytes oh;
 	uint64_t offset, len;
 	uint32_t svid;
 
@@ -88,7 +89,7 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 	span.mode = hf_xdr_get_bool(in) ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 	hf_xdr_get_opaque(in, 1024);
 	handle = hf_xdr_get_opaque(in, 64);
-	hf_xdr_get_opaque(in, 1024);
+	oh = hf_xdr_get_opaque(in, 1024);
 	svid = hf_xdr_get_u32(in);
 	offset = version == 4 ? hf_xdr_get_u64(in) : hf_xdr_get_u32(in);
 	len = version == 4 ? hf_xdr_get_u64(in) : hf_xdr_get_u32(in);
@@ -96,6 +97,8 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 	    !span_of_range(&span, range))
 		return;
 	span.file = handle.data[0];
+	if (host->is_shared && !nat_has_oh(host, svid, oh))
+		return; /* for the one behind it */
 	if (!world->server.recovery || !proc_awaits(host, svid, &span))
 		return; /* it is dead, and nobody knows; or it has it already, and its answer was lost */
 	check_registered(world, host, "GRANTED by call-back");

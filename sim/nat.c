@@ -1,0 +1,69 @@
+/*
+ * Two hosts behind one address. The router knows by the port who an answer is
+ * for; whoever is called by the server is the one in front. The other learns of
+ * nothing by itself: neither that the server was restarted, nor that what it
+ * waits for is granted. Their programs have the same numbers.
+ *
+ * A server can tell them apart by their names, and by their state numbers where
+ * it has to guess whether a name is new or another's.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define CHANCE       100 /* in a thousand */
+#define OTHER_STATES 1000
+
+bool nat_join(struct host *host)
+{
+	struct host *front = host->index ? &host->world->hosts[host->index - 1] : NULL;
+
+	if (!rng_chance(&host->rng, CHANCE) || !front || front->gateway ||
+	    strcmp(front->name, host->name) == 0)
+		return false;
+	host->gateway = front;
+	host->is_shared = front->is_shared = true;
+	host->hides_state = front->hides_state = false;
+	if (host->flavour == BSD) /* the results of _MSG calls would never come */
+		host->flavour = LINUX_UDP;
+	host->state += OTHER_STATES;
+	for (int i = 0; i < 2; i++) { /* FREE_ALL goes by the name alone; version 1 has none */
+		struct host *one = i ? host : front;
+
+		if (one->version == 1)
+			one->version = 3;
+	}
+	host->slot = front->slot;
+	host->addr = front->addr;
+	host->addr.port = (uint16_t)(front->addr.port + 1 + host->index);
+	return true;
+}
+
+static bool is_called(const struct host *host, const char *name)
+{
+	return strcmp(host->name, name) == 0 || (*host->old_name && strcmp(host->old_name, name) == 0);
+}
+
+struct host *nat_owner(struct world *world, const struct hf_addr *addr, const char *name)
+{
+	struct host *front = net_host(world, &(struct hf_addr){ .family = AF_INET,
+								.ip = { 10, 0, addr->ip[2], addr->ip[3] } });
+
+	if (!front || !front->is_shared || is_called(front, name))
+		return front;
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		if (world->hosts[i].gateway == front && is_called(&world->hosts[i], name))
+			return &world->hosts[i];
+	return NULL;
+}
+
+bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh)
+{
+	char mine[40], old[40];
+
+	snprintf(mine, sizeof(mine), "%u@%s", svid, host->name);
+	snprintf(old, sizeof(old), "%u@%s", svid, host->old_name);
+	return hf_bytes_equal(hf_bytes_of_str(mine), oh) || hf_bytes_equal(hf_bytes_of_str(old), oh);
+}
