@@ -232,6 +232,20 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	hf_grace_look(recovery);
 }
 
+void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	bool is_newer = client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
+	bool is_known = is_newer && is_news(recovery, client, state);
+
+	hf_client_ref(client);
+	if (is_known)
+		become(recovery, client, state);
+	hf_recovery_client_died(recovery, client, "free_all");
+	if (is_known)
+		settle(recovery, client);
+	hf_client_unref(client);
+}
+
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	bool was_known = client->sm_state != 0;

@@ -187,6 +187,9 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* It is gone with all it has: FREE_ALL, an operator, the end of its window. Returns the locks released. */
 size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
+/* The same by FREE_ALL, which says with which state number it begins anew: without it the first lock with that
+ * number would end what it has taken since without one. 0: it does not say. */
+void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* SM_SIMU_CRASH: as if we had been restarted: a new state number, a grace period, and everybody is told. What
  * is held stays so. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);

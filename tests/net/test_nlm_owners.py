@@ -44,6 +44,19 @@ class Owners(Play):
         self.assertEqual(self.a.unlock(self.lock_of(self.a, 0, 0, name="nat-three")), nlm.S_GRANTED)
         self.assertEqual(self.held_bytes(12), {byte: (1, True) for byte in range(5, 10)})
 
+    def test_free_all_says_the_new_state(self):
+        """SHARE has no state number: what it took after FREE_ALL is not from before the first LOCK."""
+        lock = self.lock_of(self.a, name="dos", state=3, access=1, deny=3)
+        self.assert_granted(self.a, lock)
+        self.a.free_all("dos", state=5)
+        self.assert_free(lock)
+        self.assertEqual(self.a.share(lock), nlm.S_GRANTED)
+        self.assert_granted(self.a, lock.but(state=5))
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
+        self.assert_granted(self.a, lock.but(state=7, svid=lock.svid + 1))  # and this is the next restart
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED)
+        self.a.free_all("dos", state=7)
+
     def test_two_hosts_at_one_address_where_one_has_nothing(self):
         """Who was heard after the other was met is not his old name: an UNLOCK takes nothing from him."""
         self.assert_granted(self.a, self.lock_of(self.a, name="nat-five", fh=os.urandom(20)))

@@ -39,7 +39,7 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 	}
 	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
 	if (client)
-		hf_recovery_client_died(nlm->options.recovery, client, "free_all");
+		hf_recovery_client_freed(nlm->options.recovery, client, notify.state);
 	reply_void(nlm, call);
 }
 
