@@ -151,6 +151,10 @@ void hf_census_removed(struct hf_recovery *recovery, const struct hf_lock_target
 /* RESERVATIONS */
 int hf_reservations_init(struct hf_recovery *recovery);
 void hf_reservations_deinit(struct hf_recovery *recovery);
+enum {                                /* answers of hf_reservations_load() */
+	HF_RESERVATION_ELSEWHERE = 1, /* of a share that is not exported now: it stays stored */
+	HF_RESERVATION_WRONG,         /* nobody can claim it any more */
+};
 int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_share *share);
 void hf_reservations_added(struct hf_recovery *recovery, const struct hf_lock_share_view *view);
 void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_share_view *view);

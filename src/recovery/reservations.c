@@ -303,7 +303,8 @@ void hf_reservations_resync(struct hf_recovery *recovery)
 	}
 }
 
-/* Loading: 1 for one that nobody can claim any more. */
+/* Loading. Whoever was told that he has one is registered; a reservation without its client was never
+ * promised. */
 
 int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_share *share)
 {
@@ -315,17 +316,19 @@ int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_sha
 	struct decoded fact;
 
 	if (!decode(&fact, share->blob))
-		return 1;
+		return HF_RESERVATION_WRONG;
 	client = hf_clients_find_id(recovery->clients, fact.parts[2]);
-	if (!client || !recovery->shares.find(recovery->shares.user, fact.parts[0], &view.share))
-		return 1;
+	if (!client)
+		return HF_RESERVATION_WRONG;
+	if (!recovery->shares.find(recovery->shares.user, fact.parts[0], &view.share))
+		return HF_RESERVATION_ELSEWHERE;
 	view.client = &client->holds;
 	view.handle = hf_recovery_key_of(recovery, view.share, fact.parts[1], room);
 	view.oh = fact.parts[3];
 	view.access = fact.access;
 	view.deny = fact.deny;
 	if (find(recovery, &view))
-		return 1;
+		return HF_RESERVATION_WRONG;
 	it = make(recovery, &view);
 	if (!it)
 		return hf_trace(-ENOMEM);

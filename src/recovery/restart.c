@@ -15,10 +15,15 @@
 #include "base/log.h"
 #include "recovery/internal.h"
 
+struct wrong {
+	uint64_t id;
+	bool is_share;
+};
+
 struct loading {
 	struct hf_recovery *recovery;
 	struct hf_client *last; /* a reference: most locks follow another one of their client */
-	uint64_t *wrong;        /* ids of records to be deleted */
+	struct wrong *wrong;    /* records to be deleted */
 	size_t n_wrong, wrong_room;
 	size_t n_clients, n_locks, n_elsewhere, n_unknown, n_shares;
 };
@@ -145,18 +150,18 @@ static int client_of_lock(struct loading *loading, struct hf_bytes id, struct hf
 
 /* Locks */
 
-static int note_wrong(struct loading *loading, uint64_t id)
+static int note_wrong(struct loading *loading, uint64_t id, bool is_share)
 {
 	if (loading->n_wrong == loading->wrong_room) {
 		size_t room = loading->wrong_room ? 2 * loading->wrong_room : 64;
-		uint64_t *wrong = realloc(loading->wrong, room * sizeof(*wrong));
+		struct wrong *wrong = realloc(loading->wrong, room * sizeof(*wrong));
 
 		if (!wrong)
 			return hf_trace(-ENOMEM);
 		loading->wrong = wrong;
 		loading->wrong_room = room;
 	}
-	loading->wrong[loading->n_wrong++] = id;
+	loading->wrong[loading->n_wrong++] = (struct wrong){ id, is_share };
 	return 0;
 }
 
@@ -180,7 +185,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 
 	if (!hf_range_is_valid(view.range) || fact->handle.len > HF_LOCK_HANDLE_MAX ||
 	    fact->oh.len > HF_LOCK_OH_MAX || (view.mode != HF_LOCK_SHARED && view.mode != HF_LOCK_EXCLUSIVE))
-		return note_wrong(loading, fact->id);
+		return note_wrong(loading, fact->id, false);
 	if (!recovery->shares.find(recovery->shares.user, fact->share, &view.who.share)) {
 		loading->n_elsewhere++;
 		return 0;
@@ -188,13 +193,13 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	view.who.handle = hf_recovery_key_of(recovery, view.who.share, fact->handle, room);
 	r = client_of_lock(loading, fact->client, &client);
 	if (r == -EINVAL)
-		return note_wrong(loading, fact->id);
+		return note_wrong(loading, fact->id, false);
 	if (r < 0)
 		return r;
 	view.who.client = &client->holds;
 	r = hf_lock_restore(recovery->locks, &view);
 	if (r == HF_LOCK_E_CONFLICT)
-		return note_wrong(loading, fact->id);
+		return note_wrong(loading, fact->id, false);
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
@@ -207,6 +212,8 @@ static int load_share(void *user, const struct hf_store_share *fact)
 	struct loading *loading = user;
 	int r = hf_reservations_load(loading->recovery, fact);
 
+	if (r == HF_RESERVATION_WRONG)
+		return note_wrong(loading, fact->id, true);
 	loading->n_shares += r == 0;
 	return r < 0 ? r : 0;
 }
@@ -215,8 +222,16 @@ static int load_share(void *user, const struct hf_store_share *fact)
 
 static void delete_wrong(struct loading *loading)
 {
-	for (size_t i = 0; i < loading->n_wrong; i++)
-		hf_keeper_delete_lock(loading->recovery, loading->wrong[i]);
+	struct hf_recovery *recovery = loading->recovery;
+
+	for (size_t i = 0; i < loading->n_wrong; i++) {
+		const struct wrong *wrong = &loading->wrong[i];
+
+		if (wrong->is_share)
+			hf_store_delete_share(recovery->store, wrong->id, &recovery->keeper.ticket);
+		else
+			hf_keeper_delete_lock(recovery, wrong->id);
+	}
 	if (loading->n_wrong)
 		hf_log_warn("stored locks that cannot be true are deleted", "n=%zu", loading->n_wrong);
 }

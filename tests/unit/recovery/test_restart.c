@@ -321,6 +321,18 @@ static void test_what_was_registered_comes_back(void **state)
 	assert_string_equal(world_client(&w, "fd00::5", "six")->id, "nlm:fd00::5:six");
 }
 
+static void put_record(int type, uint64_t id, const uint8_t *bytes, int len)
+{
+	struct disk_record *record;
+
+	w.disk.records = realloc(w.disk.records, (w.disk.n + 1) * sizeof(*w.disk.records));
+	w.disk.room = w.disk.n + 1;
+	record = &w.disk.records[w.disk.n++];
+	*record = (struct disk_record){ .type = (enum hf_record_type)type, .id = id, .len = (size_t)len };
+	record->bytes = malloc((size_t)len);
+	memcpy(record->bytes, bytes, (size_t)len);
+}
+
 static void put_lock(const char *client, const char *share, uint64_t id, uint64_t start, uint64_t end)
 {
 	uint8_t out[HF_RECORD_MAX];
@@ -334,14 +346,19 @@ static void put_lock(const char *client, const char *share, uint64_t id, uint64_
 		.end = end,
 		.mode = HF_LOCK_EXCLUSIVE,
 	};
-	int len = hf_record_encode_lock(out, &fact);
 
-	w.disk.records = realloc(w.disk.records, (w.disk.n + 1) * sizeof(*w.disk.records));
-	w.disk.room = w.disk.n + 1;
-	w.disk.records[w.disk.n] =
-		(struct disk_record){ .type = HF_RECORD_LOCK, .id = id, .len = (size_t)len };
-	w.disk.records[w.disk.n].bytes = malloc((size_t)len);
-	memcpy(w.disk.records[w.disk.n++].bytes, out, (size_t)len);
+	put_record(HF_RECORD_LOCK, id, out, hf_record_encode_lock(out, &fact));
+}
+
+/* One of a client's, who has it once. */
+static void put_share(const char *client, uint64_t id)
+{
+	uint8_t out[HF_RECORD_MAX], blob[64] = { 1, 2, 1, 0, 1, 0, (uint8_t)strlen(client), 0, 0, 0, 1 };
+	struct hf_store_share fact = { .id = id, .blob = { blob, 20 + (uint32_t)strlen(client) } };
+
+	memcpy(blob + 18, "7f", 2); /* share and handle */
+	memcpy(blob + 20, client, strlen(client));
+	put_record(HF_RECORD_SHARE, id, out, hf_record_encode_share(out, &fact));
 }
 
 static void test_records_that_cannot_be_true(void **state)
@@ -355,9 +372,11 @@ static void test_records_that_cannot_be_true(void **state)
 	put_lock("nonsense", "7", 3, 100, 109);          /* whose? */
 	put_lock("nlm:10.0.0.9:other", "7", 4, 30, 20);  /* no range */
 	put_lock("nlm:10.0.0.9:other", "gone", 5, 0, 9); /* not exported now */
+	put_share("nlm:10.0.0.8:never", 6);              /* never promised: its client is not registered */
 	world_up(&w);
 	assert_int_equal(world_unreclaimed(&w), 1);
 	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
 	client = hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:fd00::9:unknown"));
 	assert_non_null(client);
