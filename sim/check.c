@@ -65,6 +65,10 @@ static void see(void *user, const struct hf_lock_view *view)
 	table->n_stored += !(view->flags & HF_LOCK_VOLATILE);
 	if (!(view->flags & (HF_LOCK_GHOST | HF_LOCK_UNRECLAIMED)))
 		check_dead(table->world, view, "lock");
+	if (proc && proc->host->is_unmonitored && !(view->flags & HF_LOCK_VOLATILE))
+		world_fail(table->world, "I3",
+			   "a lock of %u is kept, and nobody would tell its host %u of it", proc->svid,
+			   proc->host->index);
 	if (proc)
 		for (int unit = span.first; unit <= span.last; unit++)
 			table->has[proc->host->index][proc - proc->host->procs][file][unit] =
@@ -142,6 +146,7 @@ static void check_told(struct world *world, const struct table *table)
 					check_unit(world, &host->procs[j], file, unit,
 						   table->has[i][j][file][unit], may_forfeit);
 	}
+	share_check(world, may_forfeit);
 	if (server->grace_over) {
 		server->grace_over = false;
 		server->is_complete = true;
@@ -259,6 +264,8 @@ static void check_store(struct world *world)
 		return;
 	if (world->server.durability != HF_STORE_NONE)
 		check_locks_stored(world);
+	if (world->server.durability != HF_STORE_NONE)
+		share_check_stored(world);
 	check_clients_stored(world);
 }
 

@@ -346,11 +346,23 @@ static int op_clear(struct hf_store *store)
 
 static void op_free(struct hf_store *store)
 {
-	struct world *world = world_of(store);
+	struct disk *disk = &world_of(store)->disk;
 
-	for (size_t i = 0; i < HF_ARRAY_SIZE(world->disk.writes); i++)
-		world->disk.writes[i].batch = NULL;
-	world->disk.recovering = NULL;
+	/* A backend waits for what is under way. */
+	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++) {
+		struct disk_write *write = &disk->writes[i];
+
+		if (!write->batch)
+			continue;
+		hf_timer_stop(&write->timer);
+		if (write->result == 0)
+			carry_out(write->world, write);
+		sim_free(write->bytes);
+		*write = (struct disk_write){ 0 };
+	}
+	if (disk->recovering)
+		hf_timer_stop(&disk->recover_timer);
+	disk->recovering = NULL;
 }
 
 static const struct hf_store_ops ops = {
@@ -454,6 +466,60 @@ static bool is_at(struct hf_bytes client, const struct host *host)
 	return client.len >= (uint32_t)n && memcmp(client.data, prefix, (size_t)n) == 0 &&
 	       (!host->is_shared || hf_bytes_equal(hf_bytes_of(client.data + n, client.len - (uint32_t)n),
 						   hf_bytes_of_str(host->name)));
+}
+
+/* A reservation is a blob to the store; src/recovery/reservations.c says what is in it. */
+struct stored_share {
+	uint8_t access, deny;
+	uint32_t count;
+	struct hf_bytes parts[4]; /* share, handle, client, oh */
+};
+
+static bool read_share(struct stored_share *out, const struct disk_record *mine)
+{
+	struct hf_record record;
+	struct hf_bytes blob;
+	uint32_t at = 18;
+
+	if (mine->type != HF_RECORD_SHARE ||
+	    hf_record_decode(&record, HF_RECORD_SHARE,
+			     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+					 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
+		return false;
+	blob = record.share.blob;
+	out->access = blob.data[0];
+	out->deny = blob.data[1];
+	for (int i = 0; i < 4; i++) {
+		out->parts[i] = hf_bytes_of(blob.data + at, blob.data[2 + 2 * i]);
+		at += out->parts[i].len;
+	}
+	out->count = blob.data[10];
+	return at == blob.len;
+}
+
+uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
+			  const struct share *share)
+{
+	struct stored_share stored;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (read_share(&stored, &view->records[i]) && stored.parts[1].data[0] == file &&
+		    stored.access == share->access && stored.deny == share->deny &&
+		    is_at(stored.parts[2], host) && nat_has_oh(host, svid, stored.parts[3]))
+			n += stored.count;
+	return n;
+}
+
+uint32_t disk_count_shares(const struct disk_view *view)
+{
+	struct stored_share stored;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (read_share(&stored, &view->records[i]))
+			n += stored.count;
+	return n;
 }
 
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,

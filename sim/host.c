@@ -293,7 +293,7 @@ static void take_result(struct host *host, struct call *call, struct hf_xdr_in *
 		talk_drop(call);
 		return;
 	}
-	if (!call->by_tcp && host->flavour == BSD && call->kind != CALL_RECLAIM)
+	if (!call->by_tcp && host->flavour == BSD && call->kind <= CALL_TEST)
 		return; /* the empty answer to a _MSG */
 	hf_xdr_get_opaque(in, 1024);
 	stat = hf_xdr_get_u32(in);
@@ -397,8 +397,10 @@ static void on_boot(struct hf_timer *timer)
 	host->awakening =
 		(enum awakening)(rng_below(&host->rng, 10) < 7 ? BY_NOTIFY : 1 + rng_below(&host->rng, 2));
 	if ((host->version == 1 && host->awakening == BY_FREE_ALL) ||
-	    (host->hides_state && host->awakening == BY_STATE))
+	    ((host->hides_state || host->is_shared || host->uses_shares) && host->awakening == BY_STATE))
 		host->awakening = BY_NOTIFY;
+	if (host->is_unmonitored)
+		host->awakening = BY_FREE_ALL;
 	SAY(host->world, "%s  boots, life %u, state %d", host->name, host->life, host->state);
 	settle_in(host);
 	if (host->awakening != BY_STATE)
@@ -425,7 +427,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		hf_timer_stop(&host->procs[i].timer);
 		memset(host->procs[i].has, 0, sizeof(host->procs[i].has));
-		memset(host->procs[i].share_has, 0, sizeof(host->procs[i].share_has));
+		share_forget(&host->procs[i]);
 	}
 	hf_timer_stop(&host->rename_timer);
 	host->is_renaming = false;
@@ -462,7 +464,7 @@ static void on_rename(struct hf_timer *timer)
 
 void host_rename(struct host *host)
 {
-	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared)
+	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared || host->uses_shares)
 		return;
 	host->is_renaming = true;
 	host->quiet_since = host->world->now;
@@ -515,6 +517,9 @@ void host_init(struct world *world, uint32_t index)
 	host->is_up = true;
 	host->n_procs =
 		omits(world, (uint32_t)OMIT_HOST_0 << index) ? 0 : (uint32_t)rng_between(rng, 1, MAX_PROCS);
+	host->is_unmonitored = host->version != 1 && host->flavour != BSD && rng_chance(rng, 80);
+	host->uses_shares = host->version != 1 && !host->is_unmonitored && rng_chance(rng, 250);
+	world->has_shares |= host->uses_shares;
 	if (!nat_join(host))
 		move_to(host, world->n_slots++);
 	settle_in(host);

@@ -26,7 +26,8 @@ bool nat_join(struct host *host)
 	host->gateway = front;
 	host->is_shared = front->is_shared = true;
 	host->hides_state = front->hides_state = false;
-	if (host->flavour == BSD) /* the results of _MSG calls would never come */
+	host->is_unmonitored = front->is_unmonitored = false; /* the server must know their names */
+	if (host->flavour == BSD)                             /* the results of _MSG calls would never come */
 		host->flavour = LINUX_UDP;
 	host->state += OTHER_STATES;
 	for (int i = 0; i < 2; i++) { /* FREE_ALL goes by the name alone; version 1 has none */

@@ -48,9 +48,17 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 		proc->has[span->file][unit] = is_late ? 0 : span->mode;
 		proc->firm[span->file][unit] = is_firm;
 		proc->phantom[span->file][unit] = is_late ? span->mode : 0;
+		if (proc->host->is_unmonitored && !is_firm)
+			proc->has[span->file][unit] = 0;
 	}
 	SAY(world, "%s  %u: has file %u, %u-%u %s", proc->host->name, proc->svid, span->file, span->first,
 	    span->last, span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
+}
+
+void proc_lose(struct proc *proc)
+{
+	memset(proc->has, 0, sizeof(proc->has));
+	memset(proc->phantom, 0, sizeof(proc->phantom));
 }
 
 static void give_up(struct proc *proc, const struct span *span)
@@ -159,6 +167,8 @@ static void leave(struct proc *proc)
 {
 	if (!may_unlock(proc))
 		proc->files_touched = 0;
+	if (share_finish(proc))
+		return;
 	for (uint8_t file = 0; file < MAX_FILES; file++)
 		if (proc->files_touched >> file & 1) {
 			unlock_file(proc, file);
@@ -181,6 +191,8 @@ static void act(struct proc *proc)
 		leave(proc);
 		return;
 	}
+	if (proc->host->uses_shares && rng_chance(rng, 300) && share_act(proc))
+		return;
 	choose_span(proc, &span);
 	if (dice < 55 || !has_anything(proc) || !may_unlock(proc)) {
 		lock(proc);
@@ -207,7 +219,8 @@ static void on_timer(struct hf_timer *timer)
 	/* Everybody waits for the reclaims. And whoever does not say in its LOCKs which life they are of has
 	 * to announce it first: its new locks could not be told from the old ones. */
 	if (host->is_reclaiming || host->is_renaming ||
-	    ((host->hides_state || host->awakening == BY_FREE_ALL) && host->told_life != host->life)) {
+	    ((host->hides_state || host->uses_shares || host->awakening == BY_FREE_ALL) &&
+	     host->told_life != host->life)) {
 		hf_timer_start(timer, 100 * MS);
 		return;
 	}
@@ -258,7 +271,12 @@ bool proc_is_at_rest(const struct proc *proc)
 
 /* Answers */
 
-static void pause_for(struct proc *proc, enum phase phase, uint64_t ns)
+void proc_go_on(struct proc *proc)
+{
+	think_again(proc);
+}
+
+void proc_pause(struct proc *proc, enum phase phase, uint64_t ns)
 {
 	proc->phase = phase;
 	hf_timer_start(&proc->timer, ns);
@@ -279,7 +297,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		/* Of the server's last life: nobody knows of it any more. Or it crosses a reclaim of the same
 		 * program, and who can say which of them was first? */
 		if (is_outdated || host->is_reclaiming) {
-			pause_for(proc, PAUSING, MS);
+			proc_pause(proc, PAUSING, MS);
 			break;
 		}
 		proc_take(proc, &proc->span, sent_at);
@@ -290,10 +308,10 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		if (!proc->blocks)
 			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
 				   proc->svid, host->index);
-		pause_for(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
+		proc_pause(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
-		pause_for(proc, PAUSING, GRACE_PAUSE);
+		proc_pause(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:
 		/* Where the call was repeated, the first may have been granted and its answer lost: then it
@@ -308,7 +326,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 static void on_unlock_answer(struct proc *proc, uint32_t stat)
 {
 	if (stat == HF_NLM_DENIED_NOLOCKS) {
-		pause_for(proc, UNLOCKING, RETRY_PAUSE);
+		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
 		return;
 	}
 	if (stat != HF_NLM_GRANTED_STAT)
@@ -329,10 +347,10 @@ static void on_cancel_answer(struct proc *proc, uint32_t stat)
 		think_again(proc);
 		break;
 	case HF_NLM_DENIED: /* it was faster: what is not wanted goes */
-		pause_for(proc, UNLOCKING, MS);
+		proc_pause(proc, UNLOCKING, MS);
 		break;
 	default:
-		pause_for(proc, CANCELLING, RETRY_PAUSE);
+		proc_pause(proc, CANCELLING, RETRY_PAUSE);
 		break;
 	}
 }
@@ -352,6 +370,11 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 		break;
 	case CALL_CANCEL:
 		on_cancel_answer(proc, stat);
+		break;
+	case CALL_SHARE:
+	case CALL_UNSHARE:
+	case CALL_RESHARE:
+		share_answer(proc, &copy, stat, sent_at);
 		break;
 	case CALL_RECLAIM:
 		reclaim_answer(copy.host, &copy, stat, sent_at);

@@ -35,7 +35,8 @@ static void next(struct host *host)
 	while (host->reclaim_at < N_PLACES && !(value = value_at(host, host->reclaim_at, &proc, &span)))
 		host->reclaim_at++;
 	if (host->reclaim_at >= N_PLACES) {
-		end(host);
+		if (!share_reclaim(host))
+			end(host);
 		return;
 	}
 	span.first = span.last;
@@ -60,6 +61,11 @@ static void on_timer(struct hf_timer *timer)
 		next(host);
 }
 
+void reclaim_go_on(struct host *host, uint64_t delay_ns)
+{
+	hf_timer_start(&host->reclaim_timer, delay_ns);
+}
+
 void reclaim_init(struct host *host)
 {
 	world_timer(host->world, &host->reclaim_timer, on_timer);
@@ -70,7 +76,7 @@ void reclaim_begin(struct host *host, int32_t state)
 	hf_list_for_each_safe(link, &host->calls) {
 		struct call *call = hf_list_entry(link, struct call, link);
 
-		if (call->kind == CALL_RECLAIM)
+		if (call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE)
 			talk_drop(call);
 	}
 	for (uint32_t i = 0; i < host->n_procs; i++) {
@@ -83,8 +89,11 @@ void reclaim_begin(struct host *host, int32_t state)
 		/* Lost in an earlier life of the server, and claimed in this one, in which it knows nothing
 		 * of what others got in between: only a server that has all locks in its store can refuse
 		 * that. */
-		if (!host->world->server.is_complete)
-			memset(proc->phantom, 0, sizeof(proc->phantom));
+		if (host->world->server.is_complete)
+			continue;
+		memset(proc->phantom, 0, sizeof(proc->phantom));
+		for (int file = 0; file < MAX_FILES; file++)
+			proc->shares[file].is_phantom = false;
 	}
 	hf_timer_stop(&host->reclaim_timer);
 	host->is_reclaiming = true;

@@ -88,8 +88,10 @@ static void loosen(struct world *world)
 
 			if (was_over)
 				forfeit(proc);
+			if (world->hosts[i].is_unmonitored)
+				proc_lose(proc);
 			memset(proc->firm, 0, sizeof(proc->firm));
-			memset(proc->share_firm, 0, sizeof(proc->share_firm));
+			share_loosen(proc, was_over);
 		}
 }
 

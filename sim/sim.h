@@ -11,6 +11,7 @@
  *	plan.c     what goes wrong, and when
  *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
  *	process.c  programs that lock                     reclaim.c after our restart
+ *	share.c    programs that reserve files, as DOS does it
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
  *	tap.c      what leaves the server, looked at as it leaves
  *	check.c    what must be true, after every step    rest.c    and at the end
@@ -251,6 +252,7 @@ enum call_kind {
 	CALL_RECLAIM,
 	CALL_SHARE,
 	CALL_UNSHARE,
+	CALL_RESHARE,  /* to reclaim */
 	CALL_NOTIFY,   /* SM_NOTIFY */
 	CALL_FREE_ALL, /* likewise */
 	CALL_RES,      /* GRANTED_RES: nobody waits for its answer */
@@ -291,6 +293,13 @@ enum phase {
 	DONE,
 };
 
+/* A file that a program has reserved. */
+struct share {
+	uint8_t access, deny;
+	bool is_open;                  /* it has to be closed */
+	bool has, is_firm, is_phantom; /* as of locks, below */
+};
+
 struct proc {
 	struct host *host;
 	struct hf_timer timer;
@@ -307,8 +316,7 @@ struct proc {
 	uint8_t has[MAX_FILES][N_UNITS];
 	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
 	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
-	uint8_t share_access[MAX_FILES], share_deny[MAX_FILES], share_has[MAX_FILES];
-	uint8_t share_firm[MAX_FILES];
+	struct share shares[MAX_FILES];
 };
 
 struct host {
@@ -338,6 +346,8 @@ struct host {
 	uint64_t quiet_since;
 	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
 	bool is_shared;       /* its address is another's, too */
+	bool uses_shares;
+	bool is_unmonitored; /* NM_LOCK: nobody tells it of a restart, and its locks die with the server */
 	struct hf_list calls;
 	struct conn *conn;
 	struct hf_timer connect_timer;
@@ -421,6 +431,7 @@ struct world {
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
+	bool has_shares; /* somebody uses them */
 	uint32_t next_xid;
 	uint16_t next_port;
 	struct fault faults[MAX_FAULTS];
@@ -560,6 +571,10 @@ bool disk_has_client(const struct world *world, const char *id);
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
 const struct disk_view *disk_promised(const struct world *world);
+/* Share reservations: how often this one is stored; how many there are in all. */
+uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
+			  const struct share *share);
+uint32_t disk_count_shares(const struct disk_view *view);
 
 /* SERVER (server.c) */
 void server_init(struct world *world);
@@ -595,7 +610,6 @@ bool host_is_known(const struct host *host); /* the server has it stored, by its
 /* TALK (talk.c) */
 struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind, const struct span *span,
 		       bool blocks);
-void talk_share(struct proc *proc, bool shares, uint8_t file, uint8_t access, uint8_t deny, bool reclaim);
 void talk_granted_res(struct host *host, const uint8_t *cookie, uint32_t cookie_len, uint32_t stat);
 void talk_drop(struct call *call);
 void talk_resend_all(struct host *host); /* the connection is new */
@@ -611,14 +625,29 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 /* A call-back; what to answer. */
 uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at);
 void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
+void proc_lose(struct proc *proc); /* all that it has, and it knows nothing of it */
 bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span);
 void proc_nudge(struct proc *proc); /* it may go on */
+void proc_go_on(struct proc *proc); /* after a while */
+void proc_pause(struct proc *proc, enum phase phase, uint64_t ns);
 bool proc_is_at_rest(const struct proc *proc);
+
+/* SHARE (share.c) */
+bool share_act(struct proc *proc);    /* false: not now */
+bool share_finish(struct proc *proc); /* closes what it has open; false: nothing is */
+void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
+void share_loosen(struct proc *proc, bool was_over); /* the server is dead */
+void share_forget(struct proc *proc);
+bool share_reclaim(struct host *host); /* the next one; false: there is none */
+void share_check(struct world *world, bool may_forfeit);
+void share_check_stored(struct world *world);
+void share_check_told(struct world *world, struct proc *proc, const struct call *call);
 
 /* RECLAIM (reclaim.c) */
 void reclaim_begin(struct host *host, int32_t state);
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
 void reclaim_init(struct host *host);
+void reclaim_go_on(struct host *host, uint64_t delay_ns);
 
 /* NAT (nat.c) */
 bool nat_join(struct host *host); /* behind the one before it; false: it has an address of its own */

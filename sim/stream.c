@@ -305,7 +305,10 @@ void stream_close(struct conn *conn, bool by_server)
 		conn->sock = NULL;
 		hf_timer_stop(&conn->timer);
 	} else {
+		/* It will be opened again from the same port, as Linux does it: what is under way on this one
+		 * does not come after that. */
 		conn->has_client = false;
+		way_clear(&conn->up);
 	}
 	if (is_other_there && conn->is_open) {
 		way->has_end = true;

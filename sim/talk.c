@@ -88,6 +88,22 @@ static void put_lock(struct hf_xdr_out *out, const struct call *call)
 	}
 }
 
+static void put_share(struct hf_xdr_out *out, const struct call *call)
+{
+	const struct share *share = &call->proc->shares[call->span.file];
+	uint8_t handle[HANDLE_LEN];
+	char oh[40];
+
+	talk_handle(handle, call->span.file);
+	snprintf(oh, sizeof(oh), "%u@%s", call->proc->svid, call->host->name);
+	hf_xdr_put_string(out, call->host->name);
+	hf_xdr_put_opaque(out, hf_bytes_of(handle, sizeof(handle)));
+	hf_xdr_put_opaque(out, hf_bytes_of_str(oh));
+	hf_xdr_put_u32(out, share->deny);
+	hf_xdr_put_u32(out, share->access);
+	hf_xdr_put_bool(out, call->kind == CALL_RESHARE);
+}
+
 static uint32_t procedure_of(const struct call *call)
 {
 	static const uint8_t procedures[] = {
@@ -95,10 +111,12 @@ static uint32_t procedure_of(const struct call *call)
 		[CALL_CANCEL] = HF_NLM_CANCEL,   [CALL_TEST] = HF_NLM_TEST,
 		[CALL_RECLAIM] = HF_NLM_LOCK,    [CALL_SHARE] = HF_NLM_SHARE,
 		[CALL_UNSHARE] = HF_NLM_UNSHARE, [CALL_FREE_ALL] = HF_NLM_FREE_ALL,
-		[CALL_RES] = HF_NLM_GRANTED_RES,
+		[CALL_RES] = HF_NLM_GRANTED_RES, [CALL_RESHARE] = HF_NLM_SHARE,
 	};
 	bool is_msg = call->host->flavour == BSD && call->kind <= CALL_TEST;
 
+	if (call->kind == CALL_LOCK && call->host->is_unmonitored)
+		return HF_NLM_NM_LOCK;
 	return procedures[call->kind] + (is_msg ? HF_NLM_TEST_MSG - HF_NLM_TEST : 0u);
 }
 
@@ -141,6 +159,12 @@ static void encode(struct call *call)
 	case CALL_UNLOCK:
 		put_cookie(&out, call);
 		put_lock(&out, call);
+		break;
+	case CALL_SHARE:
+	case CALL_UNSHARE:
+	case CALL_RESHARE:
+		put_cookie(&out, call);
+		put_share(&out, call);
 		break;
 	default:
 		break;
@@ -271,7 +295,7 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->by_tcp = host->flavour == LINUX_TCP && kind != CALL_NOTIFY;
 	world_timer(world, &call->timer, on_timer);
 	hf_list_push_back(&host->calls, &call->link);
-	if (proc && kind != CALL_RECLAIM) /* that is the host's */
+	if (proc && kind != CALL_RECLAIM && kind != CALL_RESHARE) /* those are the host's */
 		proc->call = call;
 	return call;
 }
@@ -279,8 +303,17 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind, const struct span *span,
 		       bool blocks)
 {
-	static const char *const names[] = { "LOCK",  "UNLOCK",  "CANCEL",    "TEST",     "LOCK, to reclaim,",
-					     "SHARE", "UNSHARE", "SM_NOTIFY", "FREE_ALL", "GRANTED_RES" };
+	static const char *const names[] = { "LOCK",
+					     "UNLOCK",
+					     "CANCEL",
+					     "TEST",
+					     "LOCK, to reclaim,",
+					     "SHARE",
+					     "UNSHARE",
+					     "SHARE, to reclaim,",
+					     "SM_NOTIFY",
+					     "FREE_ALL",
+					     "GRANTED_RES" };
 	struct call *call = call_new(host, proc, kind);
 
 	if (span)

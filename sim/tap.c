@@ -44,16 +44,26 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
 static void look_at_answer(struct world *world, struct host *host, const struct call *call, uint32_t stat)
 {
 	bool is_lock = call->kind == CALL_LOCK || call->kind == CALL_RECLAIM;
+	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
+	bool is_new = call->kind == CALL_LOCK || call->kind == CALL_SHARE;
 
-	if (!is_lock || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
+	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
-	if (call->kind == CALL_LOCK && call->server_state != host->server_state)
+	if (is_new && call->server_state != host->server_state)
 		return; /* it has reclaimed what it had since, and will not take this for an answer */
-	check_registered(world, host, stat == HF_NLM_BLOCKED ? "BLOCKED" : "GRANTED");
-	if (stat == HF_NLM_BLOCKED)
+	if (!host->is_unmonitored || is_share)
+		check_registered(world, host, stat == HF_NLM_BLOCKED ? "BLOCKED" : "GRANTED");
+	if (stat == HF_NLM_BLOCKED) {
+		if (host->is_unmonitored)
+			world_fail(world, "I8", "%u of host %u would wait for a call-back that never comes",
+				   call->proc->svid, host->index);
 		return;
-	check_stored(world, host, call->proc->svid, &call->span, "GRANTED");
-	if (call->kind == CALL_LOCK && world->server.grace_is_on)
+	}
+	if (is_share)
+		share_check_told(world, call->proc, call);
+	else if (!host->is_unmonitored)
+		check_stored(world, host, call->proc->svid, &call->span, "GRANTED");
+	if (is_new && world->server.grace_is_on)
 		world_fail(world, "I3", "%u of host %u gets something new in grace", call->proc->svid,
 			   host->index);
 }

@@ -1,0 +1,294 @@
+/*
+ * Programs that reserve files, as DOS and Windows do it: SHARE with what they
+ * mean to do and what others must not, UNSHARE when they close the file. One
+ * file, one reservation; the server counts them, so that a copy too many is one
+ * that nobody gives back, and one too few leaves a program without.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "lock/internal.h"
+#include "proto/nlm/wire.h"
+#include "sim.h"
+
+#define RETRY_NS (500 * MS)
+
+static void call(struct proc *proc, enum call_kind kind, uint8_t file)
+{
+	talk_call(proc->host, proc, kind, &(struct span){ .file = file }, false);
+}
+
+/* Acting */
+
+static void begin_close(struct proc *proc, uint8_t file)
+{
+	struct share *share = &proc->shares[file];
+
+	share->has = share->is_firm = share->is_phantom = false;
+	proc->phase = SHARING;
+	call(proc, CALL_UNSHARE, file);
+}
+
+bool share_act(struct proc *proc)
+{
+	struct rng *rng = &proc->host->rng;
+	uint8_t file = (uint8_t)rng_below(rng, proc->host->world->n_files);
+	struct share *share = &proc->shares[file];
+
+	if (share->is_open) {
+		begin_close(proc, file);
+		return true;
+	}
+	*share = (struct share){ .is_open = true };
+	share->access = (uint8_t)rng_between(rng, 1, 3);
+	share->deny = (uint8_t)rng_below(rng, 4);
+	proc->phase = SHARING;
+	call(proc, CALL_SHARE, file);
+	return true;
+}
+
+bool share_finish(struct proc *proc)
+{
+	for (uint8_t file = 0; file < MAX_FILES; file++)
+		if (proc->shares[file].is_open) {
+			begin_close(proc, file);
+			return true;
+		}
+	return false;
+}
+
+void share_forget(struct proc *proc)
+{
+	memset(proc->shares, 0, sizeof(proc->shares));
+}
+
+/* Answers */
+
+static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
+{
+	const struct server *server = &proc->host->world->server;
+	struct share *share = &proc->shares[file];
+
+	share->is_firm = server->is_up && sent_at >= server->started_at;
+	share->is_phantom = sent_at < server->started_at && !server->grace_is_on;
+	share->has = !share->is_phantom;
+	SAY(proc->host->world, "%s  %u: has file %u for %u, denies %u", proc->host->name, proc->svid, file,
+	    share->access, share->deny);
+}
+
+static void on_shared(struct proc *proc, const struct call *call, uint32_t stat, uint64_t sent_at)
+{
+	struct host *host = proc->host;
+	uint8_t file = call->span.file;
+
+	/* What the server said before a restart that we know of by now is worth nothing: it is closed, to be
+	 * sure. */
+	if (stat == HF_NLM_GRANTED_STAT && call->server_state == host->server_state && !host->is_reclaiming)
+		take(proc, file, sent_at);
+	else if (stat == HF_NLM_DENIED && call->n_sent == 1)
+		proc->shares[file].is_open = false;
+	proc_go_on(proc);
+}
+
+static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t stat, uint64_t sent_at)
+{
+	struct host *host = proc->host;
+	struct share *share = &proc->shares[call->span.file];
+
+	if (stat == HF_NLM_DENIED_NOLOCKS) {
+		reclaim_go_on(host, RETRY_NS);
+		return;
+	}
+	if (stat == HF_NLM_GRANTED_STAT) {
+		take(proc, call->span.file, sent_at);
+		host->world->counts->reclaimed++;
+	} else {
+		if (share->has && host->world->server.is_up && host->world->server.life == call->server_life)
+			world_fail(host->world, "I4",
+				   "%u of host %u may not reclaim its share of file %u: %u", proc->svid,
+				   host->index, call->span.file, stat);
+		share->has = share->is_phantom = false;
+	}
+	reclaim_go_on(host, MS);
+}
+
+void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
+{
+	switch (call->kind) {
+	case CALL_SHARE:
+		on_shared(proc, call, stat, sent_at);
+		break;
+	case CALL_RESHARE:
+		on_reclaimed(proc, call, stat, sent_at);
+		break;
+	default:
+		if (stat != HF_NLM_GRANTED_STAT)
+			world_fail(proc->host->world, "I6", "an UNSHARE of host %u is answered %u",
+				   proc->host->index, stat);
+		proc->shares[call->span.file].is_open = false;
+		proc_go_on(proc);
+		break;
+	}
+}
+
+/* After the server's restart */
+
+void share_loosen(struct proc *proc, bool was_over)
+{
+	for (int file = 0; file < MAX_FILES; file++) {
+		struct share *share = &proc->shares[file];
+
+		if (was_over && share->has && !share->is_firm) {
+			share->has = false;
+			share->is_phantom = true;
+		}
+		share->is_firm = false;
+	}
+}
+
+bool share_reclaim(struct host *host)
+{
+	for (uint32_t i = 0; i < host->n_procs; i++)
+		for (uint8_t file = 0; file < MAX_FILES; file++) {
+			const struct share *share = &host->procs[i].shares[file];
+
+			if ((share->has && !share->is_firm) || share->is_phantom) {
+				call(&host->procs[i], CALL_RESHARE, file);
+				return true;
+			}
+		}
+	return false;
+}
+
+/* Checks */
+
+/* I3: it would be there after a crash. */
+void share_check_told(struct world *world, struct proc *proc, const struct call *call)
+{
+	uint8_t file = call->span.file;
+
+	if (world->server.durability == HF_STORE_NONE)
+		return;
+	if (!disk_count_share(disk_promised(world), proc->host, proc->svid, file, &proc->shares[file]))
+		world_fail(world, "I3", "%u of host %u is told that it has its share of file %u, not stored",
+			   proc->svid, proc->host->index, file);
+}
+
+/* What the lock table has, for everybody. */
+struct table {
+	uint32_t n[MAX_HOSTS][MAX_PROCS][MAX_FILES];
+	uint32_t n_all;
+};
+
+static void see(struct table *table, struct world *world, struct host *host, const struct hf_share *share)
+{
+	struct hf_bytes oh = hf_oh_bytes(&share->oh);
+	uint8_t file = share->file->handle[0];
+	char text[40] = "";
+	uint32_t svid;
+
+	memcpy(text, oh.data, HF_MIN(oh.len, sizeof(text) - 1));
+	svid = (uint32_t)strtoul(text, NULL, 10);
+	table->n_all += share->n;
+	if (!host)
+		return;
+	if (svid / 100 < host->told_life)
+		world_fail(world, "I5", "host %u was restarted and said so, and %u still has a share",
+			   host->index, svid);
+	for (uint32_t i = 0; i < host->n_procs; i++) {
+		const struct share *mine = &host->procs[i].shares[file];
+
+		if (host->procs[i].svid == svid)
+			table->n[host->index][i][file] = share->count[mine->access][mine->deny];
+	}
+}
+
+static void read_table(struct table *table, struct world *world)
+{
+	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	struct hf_client *client;
+	uint64_t serial = 0;
+
+	memset(table, 0, sizeof(*table));
+	while ((client = hf_clients_next(clients, serial))) {
+		struct host *host = nat_owner(world, &client->address, client->name);
+
+		serial = client->serial;
+		hf_list_for_each(pos, &client->holds.shares)
+			see(table, world, host, hf_list_entry(pos, struct hf_share, in_client));
+		hf_client_unref(client);
+	}
+}
+
+/* I3, I6 */
+static void check_one(struct world *world, struct proc *proc, uint8_t file, uint32_t n, bool may_forfeit)
+{
+	const struct server *server = &world->server;
+	struct share *share = &proc->shares[file];
+
+	if (!share->has || n)
+		return;
+	if (!share->is_firm && server->grace_is_on &&
+	    (!server->is_complete ||
+	     disk_count_share(&world->disk.cached, proc->host, proc->svid, file, share)))
+		return; /* it is to be reclaimed, and the table knows nothing of it before */
+	if (!share->is_firm && may_forfeit) {
+		share->has = false;
+		share->is_phantom = true;
+		world->counts->forfeits++;
+		return;
+	}
+	world_fail(world, share->is_firm ? "I6" : "I3",
+		   "%u of host %u was told that it has its share of file %u, and has not%s", proc->svid,
+		   proc->host->index, file, server->grace_is_on ? ", in grace" : "");
+}
+
+/* I1 */
+static void check_conflicts(struct world *world, const struct proc *proc, uint8_t file)
+{
+	const struct share *mine = &proc->shares[file];
+
+	for (uint32_t i = 0; mine->has && i < world->n_hosts; i++)
+		for (uint32_t j = 0; world->hosts[i].is_up && j < world->hosts[i].n_procs; j++) {
+			const struct proc *other = &world->hosts[i].procs[j];
+			const struct share *his = &other->shares[file];
+
+			if (his->has && other != proc &&
+			    ((his->access & mine->deny) || (his->deny & mine->access)))
+				world_fail(world, "I1", "%u of host %u and %u of host %u both share file %u",
+					   proc->svid, proc->host->index, other->svid, other->host->index,
+					   file);
+		}
+}
+
+void share_check(struct world *world, bool may_forfeit)
+{
+	struct table table;
+
+	if (!world->has_shares)
+		return;
+	read_table(&table, world);
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; world->hosts[i].is_up && j < world->hosts[i].n_procs; j++)
+			for (uint8_t file = 0; file < MAX_FILES; file++) {
+				struct proc *proc = &world->hosts[i].procs[j];
+
+				check_one(world, proc, file, table.n[i][j][file], may_forfeit);
+				check_conflicts(world, proc, file);
+			}
+}
+
+/* I10 */
+void share_check_stored(struct world *world)
+{
+	struct table table;
+	uint32_t n;
+
+	if (!world->has_shares || world->server.grace_is_on)
+		return;
+	read_table(&table, world);
+	n = disk_count_shares(&world->disk.cached);
+	if (n != table.n_all)
+		world_fail(world, "I10", "there are %u shares, and %u are stored", table.n_all, n);
+}
