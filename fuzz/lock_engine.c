@@ -2,6 +2,9 @@
  * Random valid calls into the lock engine: each call takes a few bytes of the
  * input, and every invariant is checked after it. What the engine told the
  * store must be what it has.
+ *
+ * Built twice: as it is, and with the narrow nodes of the tests, so that the
+ * locks of a file are a tree of several levels after a few calls.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +14,8 @@
 enum {
 	CLIENTS = 3,
 	STEPS_MAX = 300,
+	LOCKS_PER_CLIENT = 60, /* wider than a leaf as it is, many leaves where they are narrow */
+	PLACES = 128,
 };
 
 struct input {
@@ -97,7 +102,7 @@ static struct hf_range draw_range(struct input *input)
 	struct hf_range range;
 
 	/* Small ones meet; now and then at the end of all files. */
-	hf_range_from_offset_len(&range, offset & 0x80 ? HF_RANGE_EOF - (offset & 31) : offset & 31,
+	hf_range_from_offset_len(&range, offset & 0x80 ? HF_RANGE_EOF - (offset & 31) : offset % PLACES,
 				 len & 31);
 	return range;
 }
@@ -124,6 +129,21 @@ static void acquire(struct fuzz *fuzz, struct input *input)
 	if (hf_lock_acquire(fuzz->locks, &request, &conflict) == HF_LOCK_E_QUEUED) {
 		hf_lock_count(fuzz->locks, &after);
 		fuzz->n_waiters += (int64_t)(after.waiters - before.waiters);
+	}
+}
+
+/* Many at once, side by side but for a gap: a program that locks records of a file. */
+static void fill(struct fuzz *fuzz, struct input *input)
+{
+	struct hf_lock_request request = { .who = draw_target(fuzz, input) };
+	uint8_t first = next(input), b = next(input);
+	uint64_t stride = 2 + (b >> 6);
+
+	request.mode = draw_mode(b);
+	request.client_state = 1;
+	for (uint64_t i = 0; i < (b >> 1 & 31); i++) {
+		request.range.start = request.range.end = first % PLACES + i * stride;
+		hf_lock_acquire(fuzz->locks, &request, NULL);
 	}
 }
 
@@ -199,8 +219,10 @@ static void step(struct fuzz *fuzz, struct input *input)
 {
 	uint8_t b = next(input) & 15;
 
-	if (b < 7)
+	if (b < 6)
 		acquire(fuzz, input);
+	else if (b < 7)
+		fill(fuzz, input);
 	else if (b < 11)
 		give_back(fuzz, input);
 	else if (b < 13)
@@ -248,7 +270,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		.key = { 1, 2 },
 		.events = &events,
 		.context = &fuzz,
-		.limits = { .locks_per_client = 20, .waiters_per_file = 8, .shares_per_file = 4 },
+		.limits = { .locks_per_client = LOCKS_PER_CLIENT,
+			    .waiters_per_file = 8,
+			    .shares_per_file = 4 },
 	};
 
 	if (hf_locks_new(&fuzz.locks, &options) < 0)
