@@ -309,3 +309,26 @@ void call_and_run(struct world *world, struct outcome *outcome, const struct hf_
 	call(world, outcome, request, word);
 	world_run(world);
 }
+
+/* A scene */
+
+void scene_open(struct scene *scene, const struct hf_rpc_client_limits *limits, bool is_tcp, script_fn script)
+{
+	world_open(&scene->world, limits);
+	peer_open(&scene->peer, scene->world.loop, is_tcp, "127.0.0.2", 0, script);
+	scene->request = request_to(&scene->peer.addr, is_tcp ? HF_RPC_TCP_ONLY : HF_RPC_UDP_ONLY);
+}
+
+void scene_close(struct scene *scene)
+{
+	peer_close(&scene->peer);
+	world_close(&scene->world);
+}
+
+struct outcome scene_call(struct scene *scene, uint32_t word)
+{
+	struct outcome outcome = { 0 };
+
+	call_and_run(&scene->world, &outcome, &scene->request, word);
+	return outcome;
+}

@@ -106,6 +106,18 @@ void call_and_run(struct world *world, struct outcome *outcome, const struct hf_
 		  uint32_t word);
 void outcome_done(void *user, const struct hf_rpc_result *result);
 
+/* What most tests begin with: a world, one peer at 127.0.0.2, and a request to it by its own transport. */
+struct scene {
+	struct world world;
+	struct peer peer;
+	struct hf_rpc_request request;
+};
+
+void scene_open(struct scene *scene, const struct hf_rpc_client_limits *limits, bool is_tcp,
+		script_fn script);
+void scene_close(struct scene *scene);
+struct outcome scene_call(struct scene *scene, uint32_t word); /* and waits for it */
+
 #define TEST_PROGRAM   0x20000005u
 #define TEST_VERSION   1u
 #define TEST_PROCEDURE 7u

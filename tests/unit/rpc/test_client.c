@@ -14,23 +14,18 @@
 
 static void test_reply(void **state)
 {
-	struct world world;
-	struct peer peer;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct scene s;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_echo);
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
-	call_and_run(&world, &o, &request, 4711);
+	scene_open(&s, NULL, false, script_echo);
+	o = scene_call(&s, 4711);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(o.word, 4711);
 	assert_int_equal(o.result.transport, HF_RPC_UDP);
-	assert_true(hf_addr_equal(&o.result.remote, &peer.addr));
-	assert_int_equal(peer.n_heard, 1);
-	assert_int_equal(world_counts(&world).calls, 0);
-	peer_close(&peer);
-	world_close(&world);
+	assert_true(hf_addr_equal(&o.result.remote, &s.peer.addr));
+	assert_int_equal(s.peer.n_heard, 1);
+	assert_int_equal(world_counts(&s.world).calls, 0);
+	scene_close(&s);
 }
 
 /* Retransmission */
@@ -49,45 +44,35 @@ static void script_second_time(const struct heard *heard)
 
 static void test_lost_first_packet(void **state)
 {
-	struct world world;
-	struct peer peer;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct scene s;
+	struct outcome o;
 	uint32_t xid;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_second_time);
-	peer.user = &xid;
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
-	call_and_run(&world, &o, &request, 1);
+	scene_open(&s, NULL, false, script_second_time);
+	s.peer.user = &xid;
+	o = scene_call(&s, 1);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(peer.n_heard, 2);
-	assert_in_range(peer.heard_at[1] - peer.heard_at[0], 290 * MS, 2000 * MS);
-	assert_int_equal(world_counts(&world).retransmitted, 1);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_heard, 2);
+	assert_in_range(s.peer.heard_at[1] - s.peer.heard_at[0], 290 * MS, 2000 * MS);
+	assert_int_equal(world_counts(&s.world).retransmitted, 1);
+	scene_close(&s);
 }
 
 static void test_gaps_grow_until_deadline(void **state)
 {
-	struct world world;
-	struct peer peer;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct scene s;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_silent);
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
-	request.first_gap_ns = 40 * MS;
-	request.timeout_ns = 800 * MS; /* at 0, 40, 120, 280, 600 */
-	call_and_run(&world, &o, &request, 1);
+	scene_open(&s, NULL, false, script_silent);
+	s.request.first_gap_ns = 40 * MS;
+	s.request.timeout_ns = 800 * MS; /* at 0, 40, 120, 280, 600 */
+	o = scene_call(&s, 1);
 	assert_outcome(o, HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
 	assert_in_range(o.done_at, 800 * MS, 1800 * MS);
-	assert_in_range(peer.n_heard, 3, 5);
-	for (unsigned int i = 2; i < peer.n_heard; i++)
-		assert_true(peer.heard_at[i] - peer.heard_at[i - 1] + 10 * MS >= (40 * MS << (i - 1)));
-	peer_close(&peer);
-	world_close(&world);
+	assert_in_range(s.peer.n_heard, 3, 5);
+	for (unsigned int i = 2; i < s.peer.n_heard; i++)
+		assert_true(s.peer.heard_at[i] - s.peer.heard_at[i - 1] + 10 * MS >= (40 * MS << (i - 1)));
+	scene_close(&s);
 }
 
 /* Replies that are none */
@@ -164,20 +149,15 @@ static void script_wrong_xids_first(const struct heard *heard)
 
 static void test_wrong_xid_ignored(void **state)
 {
-	struct world world;
-	struct peer peer;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct scene s;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_wrong_xids_first);
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
-	call_and_run(&world, &o, &request, 6);
+	scene_open(&s, NULL, false, script_wrong_xids_first);
+	o = scene_call(&s, 6);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(o.word, 6);
-	assert_int_equal(world_counts(&world).ignored, 4);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(world_counts(&s.world).ignored, 4);
+	scene_close(&s);
 }
 
 /* The first call is never answered in time; with the second, its reply and two doubles come. */
@@ -198,31 +178,26 @@ static void script_late_and_double(const struct heard *heard)
 
 static void test_late_and_duplicate_ignored(void **state)
 {
-	struct world world;
-	struct peer peer;
-	struct outcome first = { 0 }, second = { 0 }, third = { 0 };
-	struct hf_rpc_request request;
+	struct scene s;
+	struct outcome first, second, third;
 	uint32_t late;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_late_and_double);
-	peer.user = &late;
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
-	request.timeout_ns = 50 * MS;
-	call_and_run(&world, &first, &request, 1);
+	scene_open(&s, NULL, false, script_late_and_double);
+	s.peer.user = &late;
+	s.request.timeout_ns = 50 * MS;
+	first = scene_call(&s, 1);
 	assert_outcome(first, HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
-	request.timeout_ns = 10000 * MS;
-	call_and_run(&world, &second, &request, 2);
-	peer.script = script_echo;
+	s.request.timeout_ns = 10000 * MS;
+	second = scene_call(&s, 2);
+	s.peer.script = script_echo;
 	/* By the time this one is answered all that was before it has been read. */
-	call_and_run(&world, &third, &request, 3);
+	third = scene_call(&s, 3);
 	assert_int_equal(first.n_done, 1);
 	assert_outcome(second, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(second.word, 2);
 	assert_outcome(third, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(world_counts(&world).ignored, 2);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(world_counts(&s.world).ignored, 2);
+	scene_close(&s);
 }
 
 /* Each way in which a peer can say no */
@@ -354,36 +329,31 @@ static void test_local_address_and_reserved_port(void **state)
 static void test_many_local_addresses(void **state)
 {
 	struct outcome o[80] = { { 0 } };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct scene s;
 	char text[32];
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_echo);
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
+	scene_open(&s, NULL, false, script_echo);
 	for (int i = 0; i < 80; i++) {
-		struct outcome alone = { 0 };
+		struct outcome alone;
 
 		snprintf(text, sizeof(text), "127.0.2.%d", i + 1);
-		request.local = address(text, 0);
-		call_and_run(&world, &alone, &request, 1);
+		s.request.local = address(text, 0);
+		alone = scene_call(&s, 1);
 		assert_outcome(alone, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-		assert_true(hf_addr_same_host(&peer.last_from, &request.local));
+		assert_true(hf_addr_same_host(&s.peer.last_from, &s.request.local));
 	}
-	peer.script = script_silent;
-	request.timeout_ns = 100 * MS;
+	s.peer.script = script_silent;
+	s.request.timeout_ns = 100 * MS;
 	for (int i = 0; i < 80; i++) {
 		snprintf(text, sizeof(text), "127.0.3.%d", i + 1);
-		request.local = address(text, 0);
-		call(&world, &o[i], &request, 1);
+		s.request.local = address(text, 0);
+		call(&s.world, &o[i], &s.request, 1);
 	}
-	world_run_for(&world, 300 * MS);
+	world_run_for(&s.world, 300 * MS);
 	assert_outcome(o[63], HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
 	assert_outcome(o[64], HF_RPC_OUTCOME_UNREACHABLE, HF_RPC_STAGE_SEND);
 	assert_int_equal(o[64].result.error, -EMFILE);
-	peer_close(&peer);
-	world_close(&world);
+	scene_close(&s);
 }
 
 static void test_local_address_not_ours(void **state)
@@ -415,26 +385,21 @@ static void script_check_machine(const struct heard *heard)
 
 static void test_auth_sys(void **state)
 {
-	struct world world;
-	struct peer peer;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct scene s;
+	struct outcome o;
 	char name[257];
 
 	memset(name, 'n', sizeof(name));
 	name[255] = '\0';
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_check_machine);
-	peer.user = name;
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
-	request.machine = name;
-	call_and_run(&world, &o, &request, 1);
+	scene_open(&s, NULL, false, script_check_machine);
+	s.peer.user = name;
+	s.request.machine = name;
+	o = scene_call(&s, 1);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	name[255] = 'n';
 	name[256] = '\0';
-	assert_int_equal(hf_rpc_client_call(world.client, NULL, &request, outcome_done, &o), -EINVAL);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(hf_rpc_client_call(s.world.client, NULL, &s.request, outcome_done, &o), -EINVAL);
+	scene_close(&s);
 }
 
 static void test_one_way(void **state)
@@ -563,35 +528,30 @@ static void call_once_more(struct outcome *o)
 /* Four replies come in one batch; the first cancels the others. */
 static void test_cancel_inside_done(void **state)
 {
-	struct world world;
-	struct peer peer;
+	struct scene s;
 	struct outcome o[4] = { { 0 } }, next = { 0 }, last = { 0 };
-	struct hf_rpc_request request;
 	unsigned int n_done = 0;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_echo);
-	request = request_to(&peer.addr, HF_RPC_UDP_ONLY);
+	scene_open(&s, NULL, false, script_echo);
 	for (int i = 0; i < 4; i++) {
 		o[i].then = cancel_neighbours;
 		o[i].user = o;
 		o[i].is_last = true;
-		call(&world, &o[i], &request, 1);
+		call(&s.world, &o[i], &s.request, 1);
 	}
-	world_run(&world);
+	world_run(&s.world);
 	last.then = call_once_more;
 	last.user = &next;
-	call(&world, &last, &request, 2);
-	world_run(&world);
+	call(&s.world, &last, &s.request, 2);
+	world_run(&s.world);
 	for (int i = 0; i < 4; i++)
 		n_done += o[i].n_done;
 	assert_int_equal(n_done, 1);
 	assert_outcome(last, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_outcome(next, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(next.word, 8);
-	assert_int_equal(world_counts(&world).calls, 0);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(world_counts(&s.world).calls, 0);
+	scene_close(&s);
 }
 
 static void stop_then(const struct heard *heard)

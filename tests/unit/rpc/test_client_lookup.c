@@ -130,6 +130,35 @@ static struct hf_rpc_request request_host(const struct host *host, enum hf_rpc_p
 	return request;
 }
 
+/* What most tests begin with: a world with one host in it, and a request to that. */
+struct place {
+	struct world world;
+	struct host host;
+	struct hf_rpc_request request;
+};
+
+static void place_open(struct place *place, const struct hf_rpc_client_limits *limits, const char *text,
+		       enum hf_rpc_path path)
+{
+	world_open(&place->world, limits);
+	host_open(&place->host, &place->world, text, 0);
+	place->request = request_host(&place->host, path);
+}
+
+static void place_close(struct place *place)
+{
+	host_close(&place->host);
+	world_close(&place->world);
+}
+
+static struct outcome place_call(struct place *place, uint32_t word)
+{
+	struct outcome outcome = { 0 };
+
+	call_and_run(&place->world, &outcome, &place->request, word);
+	return outcome;
+}
+
 static void test_version_2(void **state)
 {
 	struct world world;
@@ -188,64 +217,49 @@ static void test_not_registered(void **state)
 
 static void test_registered_nowhere(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 }, again = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o, again;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	host.ports[0] = host.ports[1] = 0;
-	request = request_host(&host, HF_RPC_UDP_THEN_TCP);
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_THEN_TCP);
+	p.host.ports[0] = p.host.ports[1] = 0;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_NOT_REGISTERED, HF_RPC_STAGE_LOOKUP);
-	assert_true(hf_addr_equal(&o.result.remote, &host.rpcbind[0].addr));
-	host.ports[1] = host.program[1].addr.port; /* registered a moment later: seen at once */
-	call_and_run(&world, &again, &request, 9);
+	assert_true(hf_addr_equal(&o.result.remote, &p.host.rpcbind[0].addr));
+	p.host.ports[1] = p.host.program[1].addr.port; /* registered a moment later: seen at once */
+	again = place_call(&p, 9);
 	assert_outcome(again, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	host_close(&host);
-	world_close(&world);
+	place_close(&p);
 }
 
 /* Refused by one transport and not registered for the other: the refusal is the news. */
 static void test_refused_then_not_registered(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	peer_close(&host.program[1]);
-	host.ports[0] = 0;
-	request = request_host(&host, HF_RPC_TCP_THEN_UDP);
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_TCP_THEN_UDP);
+	peer_close(&p.host.program[1]);
+	p.host.ports[0] = 0;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_REFUSED, HF_RPC_STAGE_CONNECT);
 	assert_int_equal(o.result.transport, HF_RPC_TCP);
-	host_close(&host);
-	world_close(&world);
+	place_close(&p);
 }
 
 /* rpcbind does not answer by UDP: TCP is asked as well after a quarter of the time. */
 static void test_second_leg(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	host.is_silent[0] = true;
-	request = request_host(&host, HF_RPC_UDP_ONLY);
-	request.timeout_ns = 2000 * MS;
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_ONLY);
+	p.host.is_silent[0] = true;
+	p.request.timeout_ns = 2000 * MS;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_in_range(o.done_at, 490 * MS, 1500 * MS);
-	assert_int_equal(host.rpcbind[1].n_heard, 1);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(p.host.rpcbind[1].n_heard, 1);
+	place_close(&p);
 }
 
 /* Versions */
@@ -253,27 +267,22 @@ static void test_second_leg(void **state)
 static void check_versions(const char *text, bool v2, bool v4, bool v3, enum hf_rpc_path path,
 			   const unsigned int asked[5])
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, text, 0);
-	host.serves[2] = v2;
-	host.serves[3] = v3;
-	host.serves[4] = v4;
-	request = request_host(&host, path);
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, text, path);
+	p.host.serves[2] = v2;
+	p.host.serves[3] = v3;
+	p.host.serves[4] = v4;
+	o = place_call(&p, 9);
 	if (v2 || v3 || v4)
 		assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	else
 		assert_outcome(o, HF_RPC_OUTCOME_NO_PROGRAM, HF_RPC_STAGE_LOOKUP);
 	for (int i = 2; i <= 4; i++)
-		assert_int_equal(host.n_asked[i], asked[i]);
+		assert_int_equal(p.host.n_asked[i], asked[i]);
 	assert_in_range(o.done_at, 0, 400 * MS); /* a refusal is an answer: nothing waits for a time-out */
-	host_close(&host);
-	world_close(&world);
+	place_close(&p);
 }
 
 static void test_versions(void **state)
@@ -292,20 +301,15 @@ static void test_versions(void **state)
 
 static void test_not_registered_v6(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "::1", 0);
-	host.ports[0] = 0;
-	request = request_host(&host, HF_RPC_UDP_THEN_TCP);
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "::1", HF_RPC_UDP_THEN_TCP);
+	p.host.ports[0] = 0;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(o.result.transport, HF_RPC_TCP);
-	host_close(&host);
-	world_close(&world);
+	place_close(&p);
 }
 
 /* Answers that are none */
@@ -314,150 +318,122 @@ static void test_bad_answers(void **state)
 {
 	static const char *const bad[] = { "127.0.0.2", "127.0.0.2.256.1", "127.0.0.2.1.",    "localhost.3.4",
 					   "...",       "127.0.0.2.-1.5",  "127.0.0.2.0001.1" };
-	struct world world;
-	struct host host;
-	struct hf_rpc_request request;
+	struct place p;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	request = request_host(&host, HF_RPC_UDP_THEN_TCP);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_THEN_TCP);
 	for (size_t i = 0; i <= HF_ARRAY_SIZE(bad); i++) {
-		struct outcome o = { 0 };
+		struct outcome o;
 
-		host.serves[2] = i == HF_ARRAY_SIZE(bad);
-		host.ports[0] = 65536 + host.program[0].addr.port;
-		host.uaddr = i < HF_ARRAY_SIZE(bad) ? bad[i] : NULL;
-		call_and_run(&world, &o, &request, 9);
+		p.host.serves[2] = i == HF_ARRAY_SIZE(bad);
+		p.host.ports[0] = 65536 + p.host.program[0].addr.port;
+		p.host.uaddr = i < HF_ARRAY_SIZE(bad) ? bad[i] : NULL;
+		o = place_call(&p, 9);
 		/* The other leg, by TCP, refuses version 2; it failed last. */
-		if (host.serves[2])
+		if (p.host.serves[2])
 			assert_outcome(o, HF_RPC_OUTCOME_GARBAGE, HF_RPC_STAGE_LOOKUP);
 		else
 			assert_outcome(o, HF_RPC_OUTCOME_NO_PROGRAM, HF_RPC_STAGE_LOOKUP);
 	}
-	assert_int_equal(host.program[0].n_heard, 0);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(p.host.program[0].n_heard, 0);
+	place_close(&p);
 }
 
 /* Nonsense by UDP, nothing by TCP: the nonsense is what is reported at the end. (Found by fuzz/rpc_reply: the
  * results of that answer were kept with it.) */
 static void test_bad_answer_then_silence(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	host.ports[0] = 70000;
-	host.is_silent[1] = true;
-	request = request_host(&host, HF_RPC_UDP_ONLY);
-	request.timeout_ns = 300 * MS;
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_ONLY);
+	p.host.ports[0] = 70000;
+	p.host.is_silent[1] = true;
+	p.request.timeout_ns = 300 * MS;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_GARBAGE, HF_RPC_STAGE_LOOKUP);
 	assert_int_equal(o.result.transport, HF_RPC_UDP);
-	host_close(&host);
-	world_close(&world);
+	place_close(&p);
 }
 
 /* Another host in the answer: its port is used, the host is not. */
 static void test_only_the_port_counts(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 	char text[HF_UADDR_TEXT];
 	struct hf_addr elsewhere;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	elsewhere = address("192.0.2.1", host.program[0].addr.port);
-	host.serves[2] = false;
-	host.uaddr = hf_uaddr_format(&elsewhere, text, sizeof(text));
-	request = request_host(&host, HF_RPC_UDP_ONLY);
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_ONLY);
+	elsewhere = address("192.0.2.1", p.host.program[0].addr.port);
+	p.host.serves[2] = false;
+	p.host.uaddr = hf_uaddr_format(&elsewhere, text, sizeof(text));
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(host.program[0].n_heard, 1);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(p.host.program[0].n_heard, 1);
+	place_close(&p);
 }
 
 /* Memory */
 
 static void test_stale_port_is_asked_again(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome a = { 0 }, b = { 0 }, c = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome a, b, c;
 	struct peer moved;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	request = request_host(&host, HF_RPC_TCP_ONLY);
-	request.fresh_connection = true;
-	call_and_run(&world, &a, &request, 1);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_TCP_ONLY);
+	p.request.fresh_connection = true;
+	a = place_call(&p, 1);
+	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	/* The peer reboots; its lock manager is at another port then. */
-	peer_close(&host.program[1]);
-	peer_open(&moved, world.loop, true, "127.0.0.2", 0, script_echo);
-	host.ports[1] = moved.addr.port;
-	call_and_run(&world, &b, &request, 2);
+	peer_close(&p.host.program[1]);
+	peer_open(&moved, p.world.loop, true, "127.0.0.2", 0, script_echo);
+	p.host.ports[1] = moved.addr.port;
+	b = place_call(&p, 2);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(b.word, 2);
-	assert_int_equal(host.n_asked[2], 2);
+	assert_int_equal(p.host.n_asked[2], 2);
 	/* Gone for good: asked once more, refused once more, and that is that. */
 	peer_close(&moved);
-	call_and_run(&world, &c, &request, 3);
+	c = place_call(&p, 3);
 	assert_outcome(c, HF_RPC_OUTCOME_REFUSED, HF_RPC_STAGE_CONNECT);
-	assert_int_equal(host.n_asked[2], 3);
-	assert_int_equal(world_counts(&world).ports, 0);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(p.host.n_asked[2], 3);
+	assert_int_equal(world_counts(&p.world).ports, 0);
+	place_close(&p);
 }
 
 static void test_silent_port_is_forgotten(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome a, b;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	host.program[0].script = script_silent;
-	request = request_host(&host, HF_RPC_UDP_ONLY);
-	request.timeout_ns = 100 * MS;
-	call_and_run(&world, &a, &request, 1);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_ONLY);
+	p.host.program[0].script = script_silent;
+	p.request.timeout_ns = 100 * MS;
+	a = place_call(&p, 1);
 	assert_outcome(a, HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
-	assert_int_equal(world_counts(&world).ports, 0);
-	call_and_run(&world, &b, &request, 1);
-	assert_int_equal(host.n_asked[2], 2);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(world_counts(&p.world).ports, 0);
+	b = place_call(&p, 1);
+	assert_outcome(b, HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
+	assert_int_equal(p.host.n_asked[2], 2);
+	place_close(&p);
 }
 
 static void test_ports_grow_old(void **state)
 {
 	struct hf_rpc_client_limits limits = hf_rpc_client_default_limits;
-	struct world world;
-	struct host host;
+	struct place p;
 	struct outcome o[3] = { { 0 } };
-	struct hf_rpc_request request;
 
 	limits.port_age_ns = 200 * MS;
-	world_open(&world, &limits);
-	host_open(&host, &world, "127.0.0.2", 0);
-	request = request_host(&host, HF_RPC_UDP_ONLY);
-	call_and_run(&world, &o[0], &request, 1);
-	call_and_run(&world, &o[1], &request, 1);
-	assert_int_equal(host.n_asked[2], 1);
-	world_run_for(&world, 210 * MS);
-	call_and_run(&world, &o[2], &request, 1);
-	assert_int_equal(host.n_asked[2], 2);
-	host_close(&host);
-	world_close(&world);
+	place_open(&p, &limits, "127.0.0.2", HF_RPC_UDP_ONLY);
+	call_and_run(&p.world, &o[0], &p.request, 1);
+	call_and_run(&p.world, &o[1], &p.request, 1);
+	assert_int_equal(p.host.n_asked[2], 1);
+	world_run_for(&p.world, 210 * MS);
+	call_and_run(&p.world, &o[2], &p.request, 1);
+	assert_int_equal(p.host.n_asked[2], 2);
+	place_close(&p);
 }
 
 static void test_memory_is_bounded(void **state)
@@ -490,68 +466,54 @@ static void test_memory_is_bounded(void **state)
 
 static void test_one_question_for_many(void **state)
 {
-	struct world world;
-	struct host host;
+	struct place p;
 	struct outcome o[50] = { { 0 } };
-	struct hf_rpc_request request;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	request = request_host(&host, HF_RPC_TCP_ONLY);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_TCP_ONLY);
 	for (uint32_t i = 0; i < 50; i++)
-		call(&world, &o[i], &request, i);
+		call(&p.world, &o[i], &p.request, i);
 	hf_rpc_pending_cancel(o[0].pending);
 	o[49].is_last = true;
-	world_run(&world);
+	world_run(&p.world);
 	for (uint32_t i = 1; i < 50; i++) {
 		assert_outcome(o[i], HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 		assert_int_equal(o[i].word, i);
 	}
-	assert_int_equal(host.n_asked[2], 1);
-	assert_int_equal(host.program[1].n_accepted, 1);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(p.host.n_asked[2], 1);
+	assert_int_equal(p.host.program[1].n_accepted, 1);
+	place_close(&p);
 }
 
 /* Nobody there */
 
 static void test_lookup_times_out(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	host.is_silent[0] = host.is_silent[1] = true;
-	request = request_host(&host, HF_RPC_UDP_THEN_TCP);
-	request.timeout_ns = 400 * MS;
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_THEN_TCP);
+	p.host.is_silent[0] = p.host.is_silent[1] = true;
+	p.request.timeout_ns = 400 * MS;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_LOOKUP);
 	assert_in_range(o.done_at, 400 * MS, 1400 * MS);
-	assert_int_equal(host.rpcbind[1].n_heard, 1);
-	host_close(&host);
-	world_close(&world);
+	assert_int_equal(p.host.rpcbind[1].n_heard, 1);
+	place_close(&p);
 }
 
 static void test_no_rpcbind(void **state)
 {
-	struct world world;
-	struct host host;
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
+	struct place p;
+	struct outcome o;
 
-	world_open(&world, NULL);
-	host_open(&host, &world, "127.0.0.2", 0);
-	request = request_host(&host, HF_RPC_UDP_THEN_TCP);
-	host_close(&host);
-	request.timeout_ns = 400 * MS;
-	call_and_run(&world, &o, &request, 9);
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_THEN_TCP);
+	host_close(&p.host);
+	p.request.timeout_ns = 400 * MS;
+	o = place_call(&p, 9);
 	assert_outcome(o, HF_RPC_OUTCOME_REFUSED, HF_RPC_STAGE_LOOKUP);
 	assert_int_equal(o.result.error, -ECONNREFUSED);
-	assert_int_equal(o.result.remote.port, host.rpcbind[0].addr.port);
-	world_close(&world);
+	assert_int_equal(o.result.remote.port, p.host.rpcbind[0].addr.port);
+	world_close(&p.world);
 }
 
 /* Universal addresses */

@@ -11,60 +11,53 @@
 
 #define MS HF_NS_PER_MS
 
-static void stop_soon(struct world *world, struct peer *peer, unsigned int *counter, unsigned int wanted)
+static void run_until(struct world *world, const unsigned int *counter, unsigned int wanted)
 {
-	while (*counter < wanted)
+	for (int i = 0; *counter < wanted; i++) {
+		assert_true(i < 4000);
 		world_run_for(world, 5 * MS);
+	}
 	assert_int_equal(*counter, wanted);
 }
 
 static void test_kept(void **state)
 {
 	struct hf_rpc_client_limits limits = hf_rpc_client_default_limits;
-	struct outcome a = { 0 }, b = { 0 }, c = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b, c;
+	struct scene s;
 
 	limits.idle_ns = 100 * MS;
-	world_open(&world, &limits);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_echo);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 1);
-	call_and_run(&world, &b, &request, 2);
+	scene_open(&s, &limits, true, script_echo);
+	a = scene_call(&s, 1);
+	b = scene_call(&s, 2);
 	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(b.word, 2);
-	assert_int_equal(peer.n_accepted, 1);
-	assert_int_equal(world_counts(&world).connections, 1);
-	stop_soon(&world, &peer, &peer.n_closed, 1); /* idle */
-	assert_int_equal(world_counts(&world).connections, 0);
-	call_and_run(&world, &c, &request, 3);
+	assert_int_equal(s.peer.n_accepted, 1);
+	assert_int_equal(world_counts(&s.world).connections, 1);
+	run_until(&s.world, &s.peer.n_closed, 1); /* idle */
+	assert_int_equal(world_counts(&s.world).connections, 0);
+	c = scene_call(&s, 3);
 	assert_outcome(c, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(peer.n_accepted, 2);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	scene_close(&s);
 }
 
 static void test_fresh(void **state)
 {
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_echo);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 1); /* a kept one is there to be not used */
-	request.fresh_connection = true;
-	call_and_run(&world, &b, &request, 2);
+	scene_open(&s, NULL, true, script_echo);
+	a = scene_call(&s, 1); /* a kept one is there to be not used */
+	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	s.request.fresh_connection = true;
+	b = scene_call(&s, 2);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(peer.n_accepted, 2);
-	assert_int_equal(world_counts(&world).connections, 1);
-	stop_soon(&world, &peer, &peer.n_closed, 1);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	assert_int_equal(world_counts(&s.world).connections, 1);
+	run_until(&s.world, &s.peer.n_closed, 1);
+	scene_close(&s);
 }
 
 #define MANY 100
@@ -85,26 +78,21 @@ static void test_multiplexed(void **state)
 {
 	static struct heard kept[MANY];
 	static struct outcome o[MANY];
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct scene s;
 
 	memset(o, 0, sizeof(o));
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_reverse);
-	peer.user = kept;
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
+	scene_open(&s, NULL, true, script_reverse);
+	s.peer.user = kept;
 	for (int i = 0; i < MANY; i++)
-		call(&world, &o[i], &request, (uint32_t)i);
+		call(&s.world, &o[i], &s.request, (uint32_t)i);
 	o[0].is_last = true;
-	world_run(&world);
+	world_run(&s.world);
 	for (int i = 0; i < MANY; i++) {
 		assert_outcome(o[i], HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 		assert_int_equal(o[i].word, kept[i].header.xid);
 	}
-	assert_int_equal(peer.n_accepted, 1);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 1);
+	scene_close(&s);
 }
 
 /* Breaking */
@@ -125,24 +113,19 @@ static void script_hang_up_first(const struct heard *heard)
 static void test_broken_is_tried_again(void **state)
 {
 	for (int fresh = 0; fresh < 2; fresh++) {
-		struct outcome o = { 0 };
-		struct hf_rpc_request request;
-		struct world world;
-		struct peer peer;
+		struct outcome o;
+		struct scene s;
 		uint32_t xid;
 
-		world_open(&world, NULL);
-		peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_hang_up_first);
-		peer.user = &xid;
-		request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-		request.fresh_connection = fresh;
-		call_and_run(&world, &o, &request, 7);
+		scene_open(&s, NULL, true, script_hang_up_first);
+		s.peer.user = &xid;
+		s.request.fresh_connection = fresh;
+		o = scene_call(&s, 7);
 		assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 		assert_int_equal(o.word, 7);
-		assert_int_equal(peer.n_accepted, 2);
-		assert_int_equal(world_counts(&world).reconnected, 1);
-		peer_close(&peer);
-		world_close(&world);
+		assert_int_equal(s.peer.n_accepted, 2);
+		assert_int_equal(world_counts(&s.world).reconnected, 1);
+		scene_close(&s);
 	}
 }
 
@@ -154,25 +137,20 @@ static void script_hang_up(const struct heard *heard)
 static void test_broken_twice(void **state)
 {
 	struct outcome o[3] = { { 0 } };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_hang_up);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
+	scene_open(&s, NULL, true, script_hang_up);
 	for (int i = 0; i < 3; i++)
-		call(&world, &o[i], &request, 1);
+		call(&s.world, &o[i], &s.request, 1);
 	o[2].is_last = true;
-	world_run(&world);
+	world_run(&s.world);
 	for (int i = 0; i < 3; i++) {
 		assert_outcome(o[i], HF_RPC_OUTCOME_BROKEN, HF_RPC_STAGE_REPLY);
 		assert_true(o[i].result.error < 0);
 	}
-	assert_int_equal(peer.n_accepted, 2);
-	assert_int_equal(world_counts(&world).connections, 0);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	assert_int_equal(world_counts(&s.world).connections, 0);
+	scene_close(&s);
 }
 
 /* In the middle of a reply: five bytes of it, then the end. */
@@ -191,63 +169,49 @@ static void script_half_a_reply(const struct heard *heard)
 
 static void test_broken_in_a_reply(void **state)
 {
-	struct outcome o = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome o;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_half_a_reply);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &o, &request, 7);
+	scene_open(&s, NULL, true, script_half_a_reply);
+	o = scene_call(&s, 7);
 	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(peer.n_accepted, 2);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	scene_close(&s);
 }
 
 /* The peer closes a kept connection while it is idle: the next call does not notice. */
 static void test_closed_while_idle(void **state)
 {
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_echo);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 1);
-	line_close(hf_list_entry(hf_list_first(&peer.lines), struct line, link));
-	call_and_run(&world, &b, &request, 2);
+	scene_open(&s, NULL, true, script_echo);
+	a = scene_call(&s, 1);
+	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	line_close(hf_list_entry(hf_list_first(&s.peer.lines), struct line, link));
+	b = scene_call(&s, 2);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(peer.n_accepted, 2);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	scene_close(&s);
 }
 
 /* A connection on which a call got no reply is not used for the next one. */
 static void test_silent_connection_is_left(void **state)
 {
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_silent);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	request.timeout_ns = 50 * MS;
-	call_and_run(&world, &a, &request, 1);
+	scene_open(&s, NULL, true, script_silent);
+	s.request.timeout_ns = 50 * MS;
+	a = scene_call(&s, 1);
 	assert_outcome(a, HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
-	request.timeout_ns = 10000 * MS;
-	peer.script = script_echo;
-	call_and_run(&world, &b, &request, 2);
+	s.request.timeout_ns = 10000 * MS;
+	s.peer.script = script_echo;
+	b = scene_call(&s, 2);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
-	assert_int_equal(peer.n_accepted, 2);
-	assert_int_equal(world_counts(&world).connections, 1);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	assert_int_equal(world_counts(&s.world).connections, 1);
+	scene_close(&s);
 }
 
 /* Odd replies */
@@ -304,25 +268,20 @@ static void script_drip(const struct heard *heard)
 static void test_reply_in_crumbs(void **state)
 {
 	struct dripping drip = { .done = 0 };
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_crumbs);
-	peer.user = &drip;
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 7);
-	peer.script = script_drip;
-	call_and_run(&world, &b, &request, 7);
+	scene_open(&s, NULL, true, script_crumbs);
+	s.peer.user = &drip;
+	a = scene_call(&s, 7);
+	s.peer.script = script_drip;
+	b = scene_call(&s, 7);
 	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(a.word, 99);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(b.word, 99);
-	assert_int_equal(peer.n_accepted, 1);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 1);
+	scene_close(&s);
 }
 
 /* @user: how many bytes in all. */
@@ -340,25 +299,20 @@ static void script_long(const struct heard *heard)
 static void test_reply_too_long(void **state)
 {
 	struct hf_rpc_client_limits limits = hf_rpc_client_default_limits;
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 	size_t len = 4096;
 
 	limits.max_reply = 4096;
-	world_open(&world, &limits);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_long);
-	peer.user = &len;
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 7);
+	scene_open(&s, &limits, true, script_long);
+	s.peer.user = &len;
+	a = scene_call(&s, 7);
 	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	len = 4097;
-	call_and_run(&world, &b, &request, 7);
+	b = scene_call(&s, 7);
 	assert_outcome(b, HF_RPC_OUTCOME_GARBAGE, HF_RPC_STAGE_REPLY);
-	assert_int_equal(world_counts(&world).connections, 0);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(world_counts(&s.world).connections, 0);
+	scene_close(&s);
 }
 
 static void script_wrong_xids_first(const struct heard *heard)
@@ -375,24 +329,19 @@ static void script_wrong_xids_first(const struct heard *heard)
 
 static void test_unasked_replies_ignored(void **state)
 {
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_wrong_xids_first);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 7);
-	call_and_run(&world, &b, &request, 8);
+	scene_open(&s, NULL, true, script_wrong_xids_first);
+	a = scene_call(&s, 7);
+	b = scene_call(&s, 8);
 	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(a.word, 7);
 	assert_int_equal(b.word, 8);
-	assert_in_range(world_counts(&world).ignored, 7, 8);
-	assert_int_equal(peer.n_accepted, 1);
-	peer_close(&peer);
-	world_close(&world);
+	assert_in_range(world_counts(&s.world).ignored, 7, 8);
+	assert_int_equal(s.peer.n_accepted, 1);
+	scene_close(&s);
 }
 
 /* Whoever answers on another connection is not heard. */
@@ -410,45 +359,37 @@ static void script_on_other_line(const struct heard *heard)
 
 static void test_reply_on_other_connection_ignored(void **state)
 {
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_on_other_line);
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 7);
-	request.local = address("127.0.0.7", 0);
-	call_and_run(&world, &b, &request, 8);
+	scene_open(&s, NULL, true, script_on_other_line);
+	a = scene_call(&s, 7);
+	assert_outcome(a, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	s.request.local = address("127.0.0.7", 0);
+	b = scene_call(&s, 8);
 	assert_int_equal(b.word, 8);
-	assert_int_equal(peer.n_accepted, 2);
-	peer_close(&peer);
-	world_close(&world);
+	assert_int_equal(s.peer.n_accepted, 2);
+	scene_close(&s);
 }
 
 /* Connecting */
 
 static void test_refused(void **state)
 {
-	struct outcome a = { 0 }, b = { 0 };
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct outcome a, b;
+	struct scene s;
 
-	world_open(&world, NULL);
-	peer_open(&peer, world.loop, false, "127.0.0.2", 0, script_echo); /* that port, but by UDP alone */
-	request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-	call_and_run(&world, &a, &request, 1);
+	scene_open(&s, NULL, false, script_echo); /* that port, but by UDP alone */
+	s.request.path = HF_RPC_TCP_ONLY;
+	a = scene_call(&s, 1);
 	assert_outcome(a, HF_RPC_OUTCOME_REFUSED, HF_RPC_STAGE_CONNECT);
 	assert_int_equal(a.result.error, -ECONNREFUSED);
 	assert_in_range(a.done_at, 0, 1000 * MS);
-	request.path = HF_RPC_TCP_THEN_UDP;
-	call_and_run(&world, &b, &request, 2);
+	s.request.path = HF_RPC_TCP_THEN_UDP;
+	b = scene_call(&s, 2);
 	assert_outcome(b, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	assert_int_equal(b.result.transport, HF_RPC_UDP);
-	peer_close(&peer);
-	world_close(&world);
+	scene_close(&s);
 }
 
 /* A listener whose queue is full: SYNs are dropped, as by a host that is gone. */
@@ -575,43 +516,38 @@ static void test_partial_writes_and_cancel(void **state)
 {
 	static uint32_t args[BIG_ARGS / 4];
 	static struct outcome o[BIG_CALLS];
-	struct hf_rpc_request request;
-	struct world world;
-	struct peer peer;
+	struct scene s;
 
 	for (int offset = 0; offset < 3; offset++) {
 		memset(o, 0, sizeof(o));
-		world_open(&world, NULL);
-		peer_open(&peer, world.loop, true, "127.0.0.2", 0, script_check_big);
-		peer.is_deaf = true;
-		request = request_to(&peer.addr, HF_RPC_TCP_ONLY);
-		request.args = args;
-		request.args_len = sizeof(args);
+		scene_open(&s, NULL, true, script_check_big);
+		s.peer.is_deaf = true;
+		s.request.args = args;
+		s.request.args_len = sizeof(args);
 		for (uint32_t i = 0; i < BIG_CALLS; i++) {
 			for (size_t j = 0; j < BIG_ARGS / 4; j++)
 				args[j] = htobe32(i);
 			o[i].user = &o[i];
-			call(&world, &o[i], &request, i);
+			call(&s.world, &o[i], &s.request, i);
 		}
-		world_run_for(&world, 50 * MS);
+		world_run_for(&s.world, 50 * MS);
 		for (int i = offset; i < BIG_CALLS; i += 3)
 			o[i].pending = hf_rpc_pending_cancel(o[i].pending);
-		peer_listen_again(&peer);
+		peer_listen_again(&s.peer);
 		for (int i = BIG_CALLS - 1;; i--) {
 			if (!o[i].pending)
 				continue;
 			o[i].is_last = true;
 			break;
 		}
-		world_run(&world);
+		world_run(&s.world);
 		for (int i = 0; i < BIG_CALLS; i++) {
 			assert_int_equal(o[i].n_done, i % 3 == offset ? 0 : 1);
 			if (i % 3 != offset)
 				assert_int_equal(o[i].word, i);
 		}
-		assert_int_equal(peer.n_accepted, 1);
-		peer_close(&peer);
-		world_close(&world);
+		assert_int_equal(s.peer.n_accepted, 1);
+		scene_close(&s);
 	}
 }
 
@@ -636,7 +572,7 @@ static void test_too_many_connections(void **state)
 		assert_outcome(o[i], HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
 	}
 	assert_int_equal(world_counts(&world).connections, 2);
-	stop_soon(&world, &peers[0], &peers[0].n_closed, 1);
+	run_until(&world, &peers[0].n_closed, 1);
 	peers[1].script = peers[2].script = script_silent;
 	request = request_to(&peers[1].addr, HF_RPC_TCP_ONLY);
 	call(&world, &o[3], &request, 1);
