@@ -5,78 +5,100 @@
 #include <time.h>
 
 #include "api/guard.h"
+#include "base/macros.h"
 
 static const struct hf_api_guard here = { .is_loopback = true, .token = "0123456789abcdef" };
 static const struct hf_api_guard everywhere = { .needs_token = true, .token = "0123456789abcdef" };
 
-static enum hf_api_verdict ask_host(const char *host)
+#define HERE "localhost:8049"
+
+struct question {
+	struct hf_api_caller caller;
+	enum hf_api_verdict verdict;
+};
+
+static const char *shown(const char *text)
 {
-	return hf_api_guard_ask(&here, &(struct hf_api_caller){ .host = host }, false);
+	return text ? text : "(none)";
+}
+
+static void check(const struct question *questions, size_t n, bool is_change)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct hf_api_caller *caller = &questions[i].caller;
+		enum hf_api_verdict verdict = hf_api_guard_ask(&here, caller, is_change);
+
+		if (verdict != questions[i].verdict)
+			fail_msg("host %s, origin %s, site %s, authorization %s: %d, not %d",
+				 shown(caller->host), shown(caller->origin), shown(caller->fetch_site),
+				 shown(caller->authorization), verdict, questions[i].verdict);
+	}
 }
 
 static void test_hosts(void **state)
 {
-	assert_int_equal(ask_host("localhost"), HF_API_MAY);
-	assert_int_equal(ask_host("LocalHost:8049"), HF_API_MAY);
-	assert_int_equal(ask_host("127.0.0.1:8049"), HF_API_MAY);
-	assert_int_equal(ask_host("127.8.9.1"), HF_API_MAY);
-	assert_int_equal(ask_host("[::1]"), HF_API_MAY);
-	assert_int_equal(ask_host("[::1]:80"), HF_API_MAY);
-	assert_int_equal(ask_host(NULL), HF_API_BAD_HOST);
-	assert_int_equal(ask_host(""), HF_API_BAD_HOST);
-	assert_int_equal(ask_host("evil.example"), HF_API_BAD_HOST);
-	assert_int_equal(ask_host("127.0.0.1.evil.example"), HF_API_BAD_HOST);
-	assert_int_equal(ask_host("localhost.evil.example"), HF_API_BAD_HOST);
-	assert_int_equal(ask_host("192.0.2.1"), HF_API_BAD_HOST);
-	assert_int_equal(ask_host("[::1"), HF_API_BAD_HOST);
-	assert_int_equal(ask_host("[::1]evil"), HF_API_BAD_HOST);
+	static const struct question questions[] = {
+		{ { .host = "localhost" }, HF_API_MAY },
+		{ { .host = "LocalHost:8049" }, HF_API_MAY },
+		{ { .host = "127.0.0.1:8049" }, HF_API_MAY },
+		{ { .host = "127.8.9.1" }, HF_API_MAY },
+		{ { .host = "[::1]" }, HF_API_MAY },
+		{ { .host = "[::1]:80" }, HF_API_MAY },
+		{ { .host = NULL }, HF_API_BAD_HOST },
+		{ { .host = "" }, HF_API_BAD_HOST },
+		{ { .host = "evil.example" }, HF_API_BAD_HOST },
+		{ { .host = "127.0.0.1.evil.example" }, HF_API_BAD_HOST },
+		{ { .host = "localhost.evil.example" }, HF_API_BAD_HOST },
+		{ { .host = "192.0.2.1" }, HF_API_BAD_HOST },
+		{ { .host = "[::1" }, HF_API_BAD_HOST },
+		{ { .host = "[::1]evil" }, HF_API_BAD_HOST },
+	};
+
+	check(questions, HF_ARRAY_SIZE(questions), false);
 	/* Where everything needs the token a foreign name is of no use to anybody. */
 	assert_int_equal(hf_api_guard_ask(&everywhere, &(struct hf_api_caller){ .host = "nas.example" },
 					  false),
 			 HF_API_MAY);
 }
 
-static enum hf_api_verdict ask_origin(const char *origin, const char *site)
-{
-	return hf_api_guard_ask(&here,
-				&(struct hf_api_caller){
-					.host = "localhost:8049", .origin = origin, .fetch_site = site },
-				false);
-}
-
 static void test_origins(void **state)
 {
-	assert_int_equal(ask_origin(NULL, NULL), HF_API_MAY);
-	assert_int_equal(ask_origin("http://localhost:8049", "same-origin"), HF_API_MAY);
-	assert_int_equal(ask_origin(NULL, "none"), HF_API_MAY);
-	assert_int_equal(ask_origin("http://localhost:8049", "cross-site"), HF_API_BAD_ORIGIN);
-	assert_int_equal(ask_origin(NULL, "same-site"), HF_API_BAD_ORIGIN);
-	assert_int_equal(ask_origin("null", NULL), HF_API_BAD_ORIGIN);
-	assert_int_equal(ask_origin("", NULL), HF_API_BAD_ORIGIN);
-	assert_int_equal(ask_origin("http://localhost", NULL), HF_API_BAD_ORIGIN);
-	assert_int_equal(ask_origin("https://localhost:8049", NULL), HF_API_BAD_ORIGIN);
-	assert_int_equal(ask_origin("http://localhost:8049.evil.example", NULL), HF_API_BAD_ORIGIN);
-}
+	static const struct question questions[] = {
+		{ { .host = HERE }, HF_API_MAY },
+		{ { .host = HERE, .origin = "http://localhost:8049", .fetch_site = "same-origin" },
+		  HF_API_MAY },
+		{ { .host = HERE, .fetch_site = "none" }, HF_API_MAY },
+		{ { .host = HERE, .origin = "http://localhost:8049", .fetch_site = "cross-site" },
+		  HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .fetch_site = "same-site" }, HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .origin = "null" }, HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .origin = "" }, HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .origin = "http://localhost" }, HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .origin = "https://localhost:8049" }, HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .origin = "http://localhost:8049.evil.example" }, HF_API_BAD_ORIGIN },
+	};
 
-static enum hf_api_verdict ask_token(const char *authorization)
-{
-	return hf_api_guard_ask(
-		&here, &(struct hf_api_caller){ .host = "localhost", .authorization = authorization }, true);
+	check(questions, HF_ARRAY_SIZE(questions), false);
 }
 
 static void test_tokens(void **state)
 {
-	assert_int_equal(ask_token("Bearer 0123456789abcdef"), HF_API_MAY);
-	assert_int_equal(ask_token("bearer  0123456789abcdef"), HF_API_MAY);
-	assert_int_equal(ask_token(NULL), HF_API_NO_TOKEN);
-	assert_int_equal(ask_token(""), HF_API_NO_TOKEN);
-	assert_int_equal(ask_token("Basic 0123456789abcdef"), HF_API_NO_TOKEN);
-	assert_int_equal(ask_token("0123456789abcdef"), HF_API_NO_TOKEN);
-	assert_int_equal(ask_token("Bearer "), HF_API_BAD_TOKEN);
-	assert_int_equal(ask_token("Bearer 0123456789abcde"), HF_API_BAD_TOKEN);
-	assert_int_equal(ask_token("Bearer 0123456789abcdefa"), HF_API_BAD_TOKEN);
-	assert_int_equal(ask_token("Bearer 0123456789abcdeF"), HF_API_BAD_TOKEN);
-	assert_int_equal(ask_token("Bearer 0123456789abcdef0123456789abcdef"), HF_API_BAD_TOKEN);
+	static const struct question questions[] = {
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcdef" }, HF_API_MAY },
+		{ { .host = HERE, .authorization = "bearer  0123456789abcdef" }, HF_API_MAY },
+		{ { .host = HERE }, HF_API_NO_TOKEN },
+		{ { .host = HERE, .authorization = "" }, HF_API_NO_TOKEN },
+		{ { .host = HERE, .authorization = "Basic 0123456789abcdef" }, HF_API_NO_TOKEN },
+		{ { .host = HERE, .authorization = "0123456789abcdef" }, HF_API_NO_TOKEN },
+		{ { .host = HERE, .authorization = "Bearer " }, HF_API_BAD_TOKEN },
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcde" }, HF_API_BAD_TOKEN },
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcdefa" }, HF_API_BAD_TOKEN },
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcdeF" }, HF_API_BAD_TOKEN },
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcdef0123456789abcdef" },
+		  HF_API_BAD_TOKEN },
+	};
+
+	check(questions, HF_ARRAY_SIZE(questions), true);
 	assert_false(hf_api_token_equal("", ""));
 }
 

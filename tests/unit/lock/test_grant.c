@@ -21,6 +21,26 @@ static void upgrade_for_11(struct bed *bed)
 	bed_told(bed);
 }
 
+/* 11 holds a part shared and one exclusive, and gets all of it exclusive. */
+static void patch_for_11(struct bed *bed)
+{
+	bed_lock(bed, 11, S, 2, 3);
+	bed_lock(bed, 11, E, 6, 7);
+	bed_lock(bed, 1, E, 9, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 9, 9);
+}
+
+/* 11 holds a part exclusive and gets all of it shared; 21 waits to share that part. */
+static void downgrade_for_11(struct bed *bed)
+{
+	bed_lock(bed, 11, E, 0, 4);
+	bed_lock(bed, 1, E, 5, 9);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_wait(bed, 21, S, 0, 0);
+	bed_unlock(bed, 1, 5, 9);
+}
+
 static void test_provisional_lock_conflicts_as_a_real_one(void **state)
 {
 	grant_to_11(*state, E);
@@ -114,11 +134,7 @@ static void test_refuse_restores_a_patchwork(void **state)
 {
 	struct bed *bed = *state;
 
-	bed_lock(bed, 11, S, 2, 3);
-	bed_lock(bed, 11, E, 6, 7);
-	bed_lock(bed, 1, E, 9, 9);
-	bed_wait(bed, 11, E, 0, 9);
-	bed_unlock(bed, 1, 9, 9);
+	patch_for_11(bed);
 	assert_held(bed, 11, "E[0,1]? E[2,3]? E[4,5]? E[6,7] E[8,9]?");
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
 	assert_held(bed, 11, "S[2,3] E[6,7]");
@@ -128,11 +144,7 @@ static void test_confirm_merges_a_patchwork(void **state)
 {
 	struct bed *bed = *state;
 
-	bed_lock(bed, 11, S, 2, 3);
-	bed_lock(bed, 11, E, 6, 7);
-	bed_lock(bed, 1, E, 9, 9);
-	bed_wait(bed, 11, E, 0, 9);
-	bed_unlock(bed, 1, 9, 9);
+	patch_for_11(bed);
 	hf_lock_grant_confirm(bed->locks, bed->last_grant);
 	assert_held(bed, 11, "E[0,9]");
 }
@@ -142,11 +154,7 @@ static void test_grant_never_weakens_before_it_is_confirmed(void **state)
 {
 	struct bed *bed = *state;
 
-	bed_lock(bed, 11, E, 0, 4);
-	bed_lock(bed, 1, E, 5, 9);
-	bed_wait(bed, 11, S, 0, 9);
-	bed_wait(bed, 21, S, 0, 0);
-	bed_unlock(bed, 1, 5, 9);
+	downgrade_for_11(bed);
 	assert_held(bed, 11, "E[0,4] S[5,9]?");
 	assert_held(bed, 21, "");
 	bed_told(bed);
@@ -158,11 +166,7 @@ static void test_confirmed_downgrade_serves_others(void **state)
 {
 	struct bed *bed = *state;
 
-	bed_lock(bed, 11, E, 0, 4);
-	bed_lock(bed, 1, E, 5, 9);
-	bed_wait(bed, 11, S, 0, 9);
-	bed_wait(bed, 21, S, 0, 0);
-	bed_unlock(bed, 1, 5, 9);
+	downgrade_for_11(bed);
 	hf_lock_grant_confirm(bed->locks, bed->last_grant);
 	assert_held(bed, 11, "S[0,9]");
 	assert_held(bed, 21, "S[0,0]?");

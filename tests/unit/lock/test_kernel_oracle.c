@@ -19,6 +19,8 @@
 
 #include "lock/lock.h"
 
+#include "chance.h"
+
 enum {
 	OWNERS = 6,
 	STRANGER = OWNERS, /* holds nothing */
@@ -48,10 +50,7 @@ static void fail(const char *why)
 
 static uint32_t chance(uint32_t n)
 {
-	o.random ^= o.random >> 12;
-	o.random ^= o.random << 25;
-	o.random ^= o.random >> 27;
-	return (uint32_t)((o.random * UINT64_C(0x2545F4914F6CDD1D)) >> 33) % n;
+	return chance_below(&o.random, n);
 }
 
 static struct hf_lock_target target_of(int owner)
@@ -172,19 +171,12 @@ static void begin(void)
 	unlink(name);
 }
 
-static uint64_t setting(int argc, char **argv, int at, const char *name, uint64_t standard)
-{
-	if (argc > at)
-		return strtoull(argv[at], NULL, 0);
-	return getenv(name) ? strtoull(getenv(name), NULL, 0) : standard;
-}
-
 int main(int argc, char **argv)
 {
 	long steps;
 
-	o.seed = setting(argc, argv, 1, "HF_SEED", 20250101);
-	steps = (long)setting(argc, argv, 2, "HF_STEPS", 200000);
+	o.seed = chance_setting(argc, argv, 1, "HF_SEED", 20250101);
+	steps = (long)chance_setting(argc, argv, 2, "HF_STEPS", 200000);
 	if (steps > 200000 && argc <= 2)
 		steps = 200000; /* system calls: HF_STEPS is meant for the property test, too */
 	o.random = o.seed * 2654435761u + 88172645463325252u;

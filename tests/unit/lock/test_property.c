@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "lock/lock.h"
+
+#include "chance.h"
 #include "model.h"
 
 enum {
@@ -50,14 +52,9 @@ static void fail(const char *why)
 	exit(1);
 }
 
-/* CHANCE: xorshift64*. */
-
 static uint32_t chance(uint32_t n)
 {
-	w.random ^= w.random >> 12;
-	w.random ^= w.random << 25;
-	w.random ^= w.random >> 27;
-	return (uint32_t)((w.random * UINT64_C(0x2545F4914F6CDD1D)) >> 33) % n;
+	return chance_below(&w.random, n);
 }
 
 /* NUMBERS TO REAL THINGS */
@@ -672,19 +669,12 @@ static void do_something(void)
 		do_restart();
 }
 
-static uint64_t setting(int argc, char **argv, int at, const char *name, uint64_t standard)
-{
-	if (argc > at)
-		return strtoull(argv[at], NULL, 0);
-	return getenv(name) ? strtoull(getenv(name), NULL, 0) : standard;
-}
-
 int main(int argc, char **argv)
 {
 	long steps;
 
-	w.seed = setting(argc, argv, 1, "HF_SEED", 20250101);
-	steps = (long)setting(argc, argv, 2, "HF_STEPS", 1000000);
+	w.seed = chance_setting(argc, argv, 1, "HF_SEED", 20250101);
+	steps = (long)chance_setting(argc, argv, 2, "HF_STEPS", 1000000);
 	w.random = w.seed * 2654435761u + 88172645463325252u;
 	begin();
 	for (w.step = 0; w.step < steps; w.step++) {

@@ -11,6 +11,8 @@
 
 #include "lock/internal.h"
 
+#include "chance.h"
+
 enum {
 	HOLDERS = 5,
 	LARGE = 100000,
@@ -30,19 +32,15 @@ struct bed {
 
 static uint64_t chance(struct bed *bed, uint64_t n)
 {
-	bed->random ^= bed->random >> 12;
-	bed->random ^= bed->random << 25;
-	bed->random ^= bed->random >> 27;
-	return ((bed->random * UINT64_C(0x2545F4914F6CDD1D)) >> 1) % n;
+	return (chance_next(&bed->random) >> 1) % n;
 }
 
 static int set_up(void **state)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
-	const char *seed = getenv("HF_SEED");
 
 	assert_non_null(bed);
-	bed->random = seed ? strtoull(seed, NULL, 0) : 88172645463325252u;
+	bed->random = chance_setting(0, NULL, 0, "HF_SEED", 88172645463325252u);
 	print_message("seed %llu\n", (unsigned long long)bed->random);
 	bed->model = calloc(LARGE + 1, sizeof(struct hf_lock *));
 	assert_non_null(bed->model);
