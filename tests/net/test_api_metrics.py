@@ -1,20 +1,17 @@
 #!/usr/bin/env python3
 """Metrics: every one of the contract moves when it should, and only then."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
 
 # pylint: disable=wrong-import-position
-import nfs
 import nlm
 import nsm
+from exported import OneExport
 from fakehost import FakeHost
 from play import Play, main
 from rpc import PATIENCE, TcpCaller, call_message
@@ -243,20 +240,8 @@ class Server(MetricsPlay):
         self.wait(key % "http", http)
 
 
-class Files(MetricsPlay):
+class Files(OneExport, MetricsPlay):
     n_hosts = 1
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.mkdtemp(prefix="hf-export-")
-        cls.addClassCleanup(shutil.rmtree, folder)
-        os.chmod(folder, 0o777)
-        super().setUpClass()
-        cls.daemon.stop()
-        cls.daemon.start(flags=("--export", f"{folder}:/data"))
-        with open(cls.daemon.ports_file, encoding="utf-8") as ports, cls.daemon.namespace:
-            cls.nfs = nfs.Client(json.load(ports)["rpc"])
-        cls.addClassCleanup(cls.nfs.close)
 
     def test_reads_and_writes(self):
         made = self.nfs.create(self.nfs.root("/data"), b"file", mode=0o666)

@@ -11,10 +11,9 @@ import tempfile
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
 
 # pylint: disable=wrong-import-position
-import nfs
+from exported import OneExport
 from play import Play, main
 from rest import Rest
 
@@ -72,20 +71,8 @@ class Prometheus:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Contrib(Play):
+class Contrib(OneExport, Play):
     settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb")
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.mkdtemp(prefix="hf-export-")
-        cls.addClassCleanup(shutil.rmtree, folder)
-        os.chmod(folder, 0o777)
-        super().setUpClass()
-        cls.daemon.stop()
-        cls.daemon.start(flags=("--export", f"{folder}:/data"))
-        with open(cls.daemon.ports_file, encoding="utf-8") as ports, cls.daemon.namespace:
-            cls.nfs = nfs.Client(json.load(ports)["rpc"])
-        cls.addClassCleanup(cls.nfs.close)
 
     def test_only_real_metrics_are_named(self):
         names = set(re.findall(r"^# TYPE (\S+) ", self.rest.get("/metrics").body.decode(), re.M))

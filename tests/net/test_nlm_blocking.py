@@ -138,27 +138,26 @@ class Blocking(Waiting):
                 self.release(held)
                 self.assertEqual(host.wait_granted(wanted, timeout=4).call.transport, have)
 
+    def pass_a_lock_to(self, host, **more):
+        """Of a file of its own, for which it waits."""
+        self.fh = os.urandom(20)
+        held = self.hold()
+        wanted = self.lock_of(host, **more)
+        self.assert_blocked(host, wanted)
+        self.release(held)
+        host.wait_granted(wanted)
+
     def test_granted_finds_a_lockd_that_moved(self):
         """After a restart of the client's lockd its old port is dead: rpcbind is asked again."""
         host = self.add_host()
         for svid in range(2):
-            self.fh = os.urandom(20)
-            held = self.hold()
-            wanted = self.lock_of(host, svid=svid)
-            self.assert_blocked(host, wanted)
-            self.release(held)
-            host.wait_granted(wanted)
+            self.pass_a_lock_to(host, svid=svid)
             host.start_lockd()
 
     def test_granted_needs_no_new_connection_each_time(self):
         host = self.add_host()
         for svid in range(5):
-            self.fh = os.urandom(20)
-            held = self.hold()
-            wanted = self.lock_of(host, svid=svid)
-            self.assert_blocked(host, wanted)
-            self.release(held)
-            host.wait_granted(wanted)
+            self.pass_a_lock_to(host, svid=svid)
         self.assertLessEqual(host.lockd.n_connections, 2)
         self.assertLessEqual(len(host.lookups.items), 2)
 

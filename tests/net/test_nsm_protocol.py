@@ -10,11 +10,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 import nsm
-from fakehost import NSM, Record
-from nsm import FAIL, SUCC, Host, Local
+from fakehost import NSM
+from nsm import FAIL, SUCC, Host, Local, Registrar
 from play import main
 from recovering import Recovering
-from rpc import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, Refused, Service, call_message, exchange
+from rpc import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, Refused, call_message, exchange
 from xdr import In, Out
 
 BAD_NAMES = ("", ".", "..", "/etc/passwd", "../../x", "a/b", ".hidden", "a b", "a\tb", "a\nb", "a\x7f", "\xe4",
@@ -121,34 +121,27 @@ class Protocol(Recovering):
             self.assertEqual(self.a.mon("server", program=program)[0], FAIL)
 
     def test_lock_manager_of_this_host_with_many_peers(self):
-        heard = Record()
-
-        def on_call(call):
-            heard.add(nsm.status_of(call))
-            call.answer()
-
-        registrar = Service(self.stage, on_call, ["127.0.0.1"], 0, self.network.server)
+        registrar = Registrar(self.stage, self.network.server)
         self.addCleanup(registrar.close)
-        my_name = f"127.0.0.1:{registrar.udp_port}"
         for i, mon_name in enumerate((self.a.address, self.b.address, "by-name-1", "by-name-2.example.org")):
             priv = bytes([i]) * 16
-            self.assertEqual(nsm.mon(self.local.ask, mon_name, my_name, 200300, 16, priv)[0], SUCC)
+            self.assertEqual(nsm.mon(self.local.ask, mon_name, registrar.name, 200300, 16, priv)[0], SUCC)
         self.restart()
         self.a.told.wait()
         self.b.told.wait()
         self.b.notify(11, name="whatever")
-        self.assertEqual([(s.name, s.state, s.priv[0]) for s in heard.wait()], [(self.b.address, 11, 1)])
+        self.assertEqual([(s.name, s.state, s.priv[0]) for s in registrar.heard.wait()], [(self.b.address, 11, 1)])
         self.c.notify(13, name="By-Name-2")
-        found = heard.wait(2)[1]
+        found = registrar.heard.wait(2)[1]
         self.assertEqual((found.name, found.state, found.priv[0]), ("by-name-2.example.org", 13, 3))
-        args = Out().string(my_name).u32(200300).u32(1).u32(16).bytes()
+        args = Out().string(registrar.name).u32(200300).u32(1).u32(16).bytes()
         self.local_again().ask(nsm.UNMON_ALL, args)
         self.b.notify(15)
         self.c.notify(17, name="by-name-2")
         # What is told to somebody else afterwards shows that these were dealt with.
-        self.assertEqual(nsm.mon(self.local_again().ask, self.a.address, my_name, 200300, 17, bytes(16))[0], SUCC)
+        self.assertEqual(nsm.mon(self.local_again().ask, self.a.address, registrar.name, 200300, 17, bytes(16))[0], SUCC)
         self.a.notify(19)
-        self.assertEqual([status.state for status in heard.wait(3)], [11, 13, 19])
+        self.assertEqual([status.state for status in registrar.heard.wait(3)], [11, 13, 19])
 
     def test_peers_by_name_are_told_of_our_restart(self):
         """Those whose name has an address, whatever becomes of the others, which are looked up two at a time."""
@@ -173,19 +166,12 @@ class Protocol(Recovering):
         self.until_all_are_told("told=0 failed=12")  # now nobody has one
 
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
-        heard = Record()
-
-        def on_call(call):
-            heard.add(nsm.status_of(call))
-            call.answer()
-
-        registrar = Service(self.stage, on_call, ["127.0.0.1"], 0, self.network.server)
+        registrar = Registrar(self.stage, self.network.server)
         self.addCleanup(registrar.close)
-        my_name = f"127.0.0.1:{registrar.udp_port}"
-        self.assertEqual(nsm.mon(self.local.ask, self.a.address, my_name, 200300, 16, bytes(16))[0], SUCC)
+        self.assertEqual(nsm.mon(self.local.ask, self.a.address, registrar.name, 200300, 16, bytes(16))[0], SUCC)
         self.assert_granted(self.a, self.lock_of(self.a, state=3))
         self.assert_granted(self.a, self.lock_of(self.a, state=5))
-        self.assertEqual((heard.wait()[0].state), 5)
+        self.assertEqual((registrar.heard.wait()[0].state), 5)
 
     # Nonsense
 

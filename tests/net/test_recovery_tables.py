@@ -17,8 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 import nsm
-from fakehost import Record
-from nsm import FAIL, NOTIFY, SUCC, Local
+from nsm import FAIL, NOTIFY, SUCC, Local, Registrar
 from play import main
 from recovering import OverPostgres, Recovering
 from rpc import NoReply, Service, call_message, result_of
@@ -315,26 +314,19 @@ class Table(Evidence):
             self.a.statd.udp_port = udp
 
     def test_kind_nsm_local(self):
-        local, heard = Local(self.network.server), Record()
-
-        def on_call(call):
-            heard.add(nsm.status_of(call))
-            call.answer()
-
-        registrar = Service(self.stage, on_call, ["127.0.0.1"], 0, self.network.server)
-        my_name = f"127.0.0.1:{registrar.udp_port}"
-        answer = nsm.mon(local.ask, self.a.address, my_name, 200300, 16, b"0123456789abcdef")
+        local, registrar = Local(self.network.server), Registrar(self.stage, self.network.server)
+        answer = nsm.mon(local.ask, self.a.address, registrar.name, 200300, 16, b"0123456789abcdef")
         self.assertEqual(answer[0], SUCC)
         local.close()
         self.restart()
         self.assertEqual(self.a.told.wait()[0].name, "server")  # the peer hears of our restart
         self.a.notify(5)  # and the lock manager of the peer's
-        status = heard.wait()[0]
+        status = registrar.heard.wait()[0]
         self.assertEqual((status.name, status.state, status.priv), (self.a.address, 5, b"0123456789abcdef"))
         self.assertEqual(status.procedure, (200300, 1, 16))
         self.a.notify(5)  # says nothing new, and the next one does
         self.a.notify(7)
-        self.assertEqual([status.state for status in heard.wait(2)], [5, 7])
+        self.assertEqual([status.state for status in registrar.heard.wait(2)], [5, 7])
         registrar.close()
 
     def test_kind_nsm_remote(self):

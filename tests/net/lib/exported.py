@@ -1,5 +1,6 @@
 """Plays about locks on real files: a holdfastd that exports directories of the test's own."""
 
+import json
 import os
 import shutil
 import sys
@@ -9,6 +10,21 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import nfs
 from waiting import Waiting
+
+
+class OneExport:
+    """Beside a Play: a folder of its own is exported as /data, and self.nfs is a client of that."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.mkdtemp(prefix="hf-export-")
+        cls.addClassCleanup(shutil.rmtree, folder)
+        os.chmod(folder, 0o777)
+        cls.flags = (*cls.flags, "--export", f"{folder}:/data")
+        super().setUpClass()
+        with open(cls.daemon.ports_file, encoding="utf-8") as ports, cls.daemon.namespace:
+            cls.nfs = nfs.Client(json.load(ports)["rpc"])
+        cls.addClassCleanup(cls.nfs.close)
 
 
 class Exported(Waiting):

@@ -105,6 +105,19 @@ def mon(ask, mon_name, my_name, program, procedure, priv):
     return answer
 
 
+class Registrar(Service):
+    """A lock manager on @namespace's own host, and what it was told, in @heard."""
+
+    def __init__(self, stage, namespace):
+        self.heard = Record()
+        super().__init__(stage, self._on_call, ["127.0.0.1"], 0, namespace)
+        self.name = f"127.0.0.1:{self.udp_port}"
+
+    def _on_call(self, call):
+        self.heard.add(status_of(call))
+        call.answer()
+
+
 class Local:
     """A program on the server's own host, over loopback."""
 
