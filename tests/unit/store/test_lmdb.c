@@ -355,6 +355,17 @@ static void test_torn_tail_is_dropped(void **state)
 	kit_deinit(&kit);
 }
 
+/* Each in a frame of its own. */
+static void open_with_ten_locks(struct kit *kit)
+{
+	kit_init(kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(kit);
+	for (unsigned int i = 0; i < 10; i++) {
+		kit_put_lock(kit, hf_store_new_id(kit->store), i);
+		kit_settle(kit);
+	}
+}
+
 /* Behind the torn frame of a segment that is used again lie frames of its earlier use, whole and folded. */
 static void test_torn_frame_before_old_ones(void **state)
 {
@@ -362,12 +373,7 @@ static void test_torn_frame_before_old_ones(void **state)
 	uint8_t *data;
 	size_t size;
 
-	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
-	kit_open(&kit);
-	for (unsigned int i = 0; i < 10; i++) {
-		kit_put_lock(&kit, hf_store_new_id(kit.store), i);
-		kit_settle(&kit);
-	}
+	open_with_ten_locks(&kit);
 	kit_reopen(&kit); /* folded: the segment starts anew */
 	kit_put_lock(&kit, hf_store_new_id(kit.store), 20);
 	kit_settle(&kit);
@@ -388,12 +394,7 @@ static void test_damage_in_the_middle_is_refused(void **state)
 	uint8_t *data;
 	size_t size;
 
-	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
-	kit_open(&kit);
-	for (unsigned int i = 0; i < 10; i++) {
-		kit_put_lock(&kit, hf_store_new_id(kit.store), i);
-		kit_settle(&kit);
-	}
+	open_with_ten_locks(&kit);
 	kit_close(&kit);
 	data = read_file(kit.path, "journal.0", &size);
 	data[size / 2] ^= 1;
