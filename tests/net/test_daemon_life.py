@@ -13,7 +13,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,6 +23,7 @@ import netns  # noqa: E402
 import nfs  # noqa: E402
 import rpc  # noqa: E402
 from daemon import Daemon  # noqa: E402
+from until import until  # noqa: E402
 
 SKIPPED = 77
 PORTMAP, NLM = 100000, 100021
@@ -45,12 +45,6 @@ class Life(unittest.TestCase):
         self.addCleanup(daemon.close)
         os.chmod(daemon.state_dir, 0o755)  # a user without rights has to get to what is in it
         return daemon
-
-    def wait(self, is_so):
-        end = time.monotonic() + rpc.PATIENCE
-        while not is_so():
-            self.assertLess(time.monotonic(), end, "not in time")
-            time.sleep(0.01)
 
 
 class Addresses(Life):
@@ -180,7 +174,7 @@ class Manager(Life):
         starter.start()
         connection, _ = rpcbind.accept()  # so the loop runs
         daemon.process.send_signal(signal.SIGHUP)
-        self.wait(lambda: "configuration loaded again" in daemon.log)
+        until(lambda: "configuration loaded again" in daemon.log, "it has reloaded", more=lambda: daemon.log[-2000:])
         self.heard.setblocking(False)
         self.assertRaises(BlockingIOError, self.hears)
         self.heard.settimeout(rpc.PATIENCE)
@@ -200,7 +194,7 @@ class Reload(Life):
         with open(config, "w", encoding="ascii") as out:
             out.write(f"exports: [{{path: {self.data}, name: /data}}]\n")
         daemon.process.send_signal(signal.SIGHUP)
-        self.wait(lambda: "configuration loaded again" in daemon.log)
+        until(lambda: "configuration loaded again" in daemon.log, "it has reloaded", more=lambda: daemon.log[-2000:])
         self.assertRegex(daemon.log, "warn: .*started without exports.* exports=1")
         with self.host, nfs.Client(2049) as client:
             self.assertEqual(client.exports(), {})

@@ -419,6 +419,35 @@ void rig_wait_connections(struct rig *rig, size_t n)
 	rig_wait(has_connections, &(struct awaited){ rig, n }, "the number of connections");
 }
 
+struct idle {
+	struct rig *rig;
+	uint64_t ns, wanted_ns;
+};
+
+static void look_at_idle(struct rig *rig, void *arg)
+{
+	struct hf_link *link = hf_list_first(&rig->lanes[0]->idle);
+	struct idle *idle = arg;
+
+	idle->ns = 0;
+	if (link)
+		idle->ns = hf_loop_now(rig->loops[0]) -
+			   hf_list_entry(link, struct hf_rpc_connection, link)->since;
+}
+
+static bool is_idle_long(void *arg)
+{
+	struct idle *idle = arg;
+
+	rig_run_on(idle->rig, 0, look_at_idle, idle);
+	return idle->ns >= idle->wanted_ns;
+}
+
+void rig_wait_idle(struct rig *rig, uint64_t ns)
+{
+	rig_wait(is_idle_long, &(struct idle){ .rig = rig, .wanted_ns = ns }, "an idle connection");
+}
+
 /* The client */
 
 static socklen_t address(struct sockaddr_storage *ss, const char *text, uint16_t port)

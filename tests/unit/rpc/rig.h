@@ -77,6 +77,7 @@ size_t rig_kept(struct rig *rig);
 void rig_release(struct rig *rig, size_t n); /* ends the oldest @n, in their order */
 void rig_drop(struct rig *rig, size_t n);    /* ends them unanswered */
 void rig_wait_connections(struct rig *rig, size_t n);
+void rig_wait_idle(struct rig *rig, uint64_t ns); /* until the longest idle at home has been so for that */
 struct hf_rpc_counts rig_counts(struct rig *rig);
 
 /* Waiting without fixed sleeps: asks again every millisecond, fails after 20 seconds. */

@@ -394,8 +394,8 @@ static void test_full_of_idle_ones(void **state)
 	limits.max_connections = N_LANES;
 	start(&limits);
 	for (int i = 0; i < 2 * N_LANES; i++) {
-		if (i >= N_LANES) /* until those at home have been idle for long enough */
-			nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 100000000 }, NULL);
+		if (i >= N_LANES)
+			rig_wait_idle(&rig, HF_NS_PER_S);
 		fds[i] = rig_connect(HOME, rig.tcp, NULL);
 		rig_send_record(fds[i], call, rig_call(call, 1, RIG_PROGRAM, RIG_VOID, NULL, 0));
 		rig_expect_success(fds[i], 1, results, sizeof(results));

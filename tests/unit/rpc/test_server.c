@@ -52,8 +52,7 @@ struct look {
 	size_t n_idle;
 	size_t n_busy;
 	size_t n_gathering;
-	size_t held;      /* memory of its replies */
-	uint64_t idle_ns; /* since it did something */
+	size_t held; /* memory of its replies */
 };
 
 static void look_inside(struct rig *r, void *arg)
@@ -75,7 +74,6 @@ static void look_inside(struct rig *r, void *arg)
 		return;
 	look->copy = *hf_list_entry(link, struct hf_rpc_connection, link);
 	look->held = look->copy.out.n_held;
-	look->idle_ns = hf_loop_now(lane->loop) - look->copy.since;
 }
 
 static struct look look(void)
@@ -894,11 +892,6 @@ static void test_big_replies(void **state)
 
 /* Limits */
 
-static bool has_idled_long(void *unused)
-{
-	return look().idle_ns >= HF_NS_PER_S;
-}
-
 static void test_limit_in_all(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -923,7 +916,7 @@ static void test_limit_in_all(void **state)
 	/* Once it has been idle for a second, the one idle longest makes room: 0 has spoken since, 1 has not.
 	 */
 	check_served(fds[0], 9);
-	rig_wait(has_idled_long, NULL, "a second without a word");
+	rig_wait_idle(&rig, HF_NS_PER_S);
 	late = rig_connect(HOME, rig.tcp, NULL);
 	check_served(late, 10);
 	assert_true(rig_is_closed(fds[1]));
