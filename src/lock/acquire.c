@@ -114,7 +114,8 @@ static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file 
 			     const struct hf_lock_client *client)
 {
 	return (!file || file->n_waiters < locks->limits.waiters_per_file) &&
-	       client->n_waiters < locks->limits.waiters_per_client && has_room(locks, file, client, 1);
+	       client->n_waiters + client->n_grants < locks->limits.waiters_per_client &&
+	       has_room(locks, file, client, 1);
 }
 
 /* NOW */

@@ -182,7 +182,7 @@ static const char *check_client(struct hf_lock_client *client, struct hf_check *
 	uint64_t last = 0;
 
 	check->n_client_locks = check->n_client_ghosts = check->n_client_unreclaimed = 0;
-	check->n_client_waiters = 0;
+	check->n_client_waiters = check->n_client_grants = 0;
 	FAIL_UNLESS(hf_rb_check(&client->owners) >= 0);
 	for (; node; node = hf_rb_next(node)) {
 		struct hf_owner *owner = hf_rb_entry(node, struct hf_owner, in_client);
@@ -197,6 +197,7 @@ static const char *check_client(struct hf_lock_client *client, struct hf_check *
 	FAIL_UNLESS(check->n_client_ghosts == client->n_ghosts);
 	FAIL_UNLESS(check->n_client_unreclaimed == client->n_unreclaimed);
 	FAIL_UNLESS(check->n_client_waiters == client->n_waiters);
+	FAIL_UNLESS(check->n_client_grants == client->n_grants);
 	FAIL_UNLESS(hf_rb_check(&client->waiters) == client->n_waiters);
 	FAIL_UNLESS(n_shares == client->n_shares);
 	check->n_unreclaimed += client->n_unreclaimed;

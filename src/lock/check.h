@@ -23,7 +23,7 @@ struct hf_check {
 	uint64_t n_owed;
 	uint64_t n_waiting_files, n_file_holdings;
 	uint64_t n_file_locks, n_file_ghosts; /* of the file at hand */
-	uint64_t n_client_locks, n_client_ghosts, n_client_unreclaimed, n_client_waiters;
+	uint64_t n_client_locks, n_client_ghosts, n_client_unreclaimed, n_client_waiters, n_client_grants;
 };
 
 const char *hf_check_queue(struct hf_file *file, struct hf_check *check);

@@ -123,6 +123,7 @@ const char *hf_check_grants(struct hf_holding *holding, struct hf_check *check)
 
 		FAIL_UNLESS(grant->is_granted && grant->holding == holding);
 		check->n_grants++;
+		check->n_client_grants++;
 	}
 	return NULL;
 }

@@ -104,6 +104,7 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
 										    : &parent->right;
 	}
 	hf_rb_insert(&locks->grants, &grant->by_id, parent, link, NULL);
+	grant->holding->owner->client->n_grants++;
 	locks->n.grants++;
 }
 
@@ -294,6 +295,7 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 	assert(grant->is_granted);
 	hf_link_remove(&grant->in_holding);
 	hf_rb_erase(&locks->grants, &grant->by_id, NULL);
+	grant->holding->owner->client->n_grants--;
 	locks->n.grants--;
 	hf_emit_gone(locks, grant, why);
 	hf_pool_give(&locks->waiter_pool, grant);

@@ -128,6 +128,7 @@ struct hf_lock_client {
 	struct hf_list shares;
 	uint32_t n_locks; /* records, without ghosts */
 	uint32_t n_waiters;
+	uint32_t n_grants; /* in flight */
 	uint32_t n_shares;
 	uint32_t n_unreclaimed; /* of n_locks */
 	uint32_t n_ghosts;
@@ -221,7 +222,7 @@ struct hf_lock_limits {
 	uint32_t locks_per_file;     /* 1,048,576 */
 	uint32_t locks;              /* 8,388,608 */
 	uint32_t waiters_per_file;   /* 1,024 */
-	uint32_t waiters_per_client; /* 4,096 */
+	uint32_t waiters_per_client; /* 4,096; with grants in flight, of which it has to be told */
 	uint32_t shares_per_client;  /* 65,536 */
 	uint32_t shares_per_file;    /* 65,536 */
 	uint32_t shares;             /* 1,048,576 */

@@ -178,6 +178,26 @@ static void test_limit_of_waiters(void **state)
 	bed_close(&bed);
 }
 
+/* Whoever never answers has us tell him again and again, of as many as he likes. */
+static void test_limit_of_waiters_counts_grants_in_flight(void **state)
+{
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .waiters_per_client = 2 });
+	bed_lock(&bed, 1, E, 0, 9);
+	assert_int_equal(bed_wait(&bed, 11, S, 0, 9), HF_LOCK_E_QUEUED);
+	assert_int_equal(bed_wait(&bed, 11, S, 0, 8), HF_LOCK_E_QUEUED);
+	bed_unlock(&bed, 1, 0, 9);
+	assert_held(&bed, 11, "S[0,9]?");
+	bed.file = 1;
+	bed_lock(&bed, 1, E, 0, 9);
+	assert_int_equal(bed_wait(&bed, 11, E, 0, 9), HF_LOCK_E_LIMIT);
+	assert_int_equal(bed_wait(&bed, 21, E, 0, 9), HF_LOCK_E_QUEUED);
+	assert_int_equal(hf_lock_grant_confirm(bed.locks, bed.last_grant), HF_LOCK_OK);
+	assert_int_equal(bed_wait(&bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
+	bed_close(&bed);
+}
+
 static void test_waiter_counts_as_the_lock_it_will_become(void **state)
 {
 	struct bed bed;
@@ -364,6 +384,7 @@ int main(void)
 		cmocka_unit_test(test_limit_in_all),
 		cmocka_unit_test(test_split_counts_against_the_limit_but_unlock_does_not),
 		cmocka_unit_test(test_limit_of_waiters),
+		cmocka_unit_test(test_limit_of_waiters_counts_grants_in_flight),
 		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),
 		cmocka_unit_test(test_want_of_memory_changes_nothing),
 		cmocka_unit_test(test_unlock_without_memory_for_the_split),
