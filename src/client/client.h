@@ -88,6 +88,8 @@ struct hf_client {
 	uint64_t called_at;              /* monotonic ns, of its last call under its own name; 0: none yet */
 	uint64_t registration_ticket;    /* of the store: what is promised to it waits for this */
 	struct hf_notice *notice;        /* of src/recovery: it is being told of our restart */
+	struct hf_list late;             /* of src/recovery: what it may still reclaim after grace */
+	struct hf_list reservations;     /* of src/recovery */
 	bool is_disconnected;
 	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart */
 	uint64_t serial; /* of being made: the order of lists */

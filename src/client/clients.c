@@ -237,6 +237,8 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	}
 	client->serial = ++clients->serial;
 	client->met_at = hf_loop_now(clients->options.loop);
+	hf_list_init(&client->late);
+	hf_list_init(&client->reservations);
 	hf_link_init(&client->idle_link);
 	hf_timer_init(&client->window, clients->options.loop, on_window_end);
 	hf_lock_client_init(clients->options.locks, &client->holds);

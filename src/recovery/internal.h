@@ -159,7 +159,7 @@ int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_sha
 void hf_reservations_added(struct hf_recovery *recovery, const struct hf_lock_share_view *view);
 void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_share_view *view);
 /* What has not come back goes: of @client, but for those with @state, or, where NULL, all. */
-void hf_reservations_drop(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
+void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 void hf_reservations_resync(struct hf_recovery *recovery);
 int hf_reservations_save(struct hf_recovery *recovery); /* what is not stored yet */
 
@@ -190,7 +190,7 @@ void hf_late_deinit(struct hf_recovery *recovery);
 void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock);
 void hf_late_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock); /* only while n > 0 */
 bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *request);
-void hf_late_forget(struct hf_recovery *recovery, const struct hf_client *client);
+void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client);
 
 /* NOTIFIER */
 void hf_notifier_init(struct hf_recovery *recovery);

@@ -30,6 +30,7 @@ struct late_file {
 struct late {
 	struct hf_link in_file;
 	struct hf_link by_age;
+	struct hf_link in_client;
 	struct late_file *file;
 	struct hf_client *client; /* a reference */
 	struct hf_range range;
@@ -86,6 +87,7 @@ static void forget(struct hf_recovery *recovery, struct late *late)
 	late->file->n--;
 	hf_link_remove(&late->in_file);
 	hf_link_remove(&late->by_age);
+	hf_link_remove(&late->in_client);
 	hf_client_unref(late->client);
 	free(late);
 	recovery->late.n--;
@@ -130,6 +132,7 @@ void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *l
 	hf_list_push_back(&file->records, &late->in_file);
 	file->n++;
 	hf_list_push_back(&recovery->late.by_age, &late->by_age);
+	hf_list_push_back(&late->client->late, &late->in_client);
 	recovery->late.n++;
 	if (!hf_timer_is_running(&recovery->late.timer))
 		hf_timer_start_at(&recovery->late.timer, late->until);
@@ -182,14 +185,13 @@ bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *
 	return moved;
 }
 
-void hf_late_forget(struct hf_recovery *recovery, const struct hf_client *client)
+/* The caller has a reference to @client. */
+void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client)
 {
-	hf_list_for_each_safe(pos, &recovery->late.by_age) {
-		struct late *late = hf_list_entry(pos, struct late, by_age);
+	struct hf_link *link;
 
-		if (!client || late->client == client)
-			forget_with_file(recovery, late);
-	}
+	while ((link = hf_list_first(&client->late)))
+		forget_with_file(recovery, hf_list_entry(link, struct late, in_client));
 }
 
 static void on_timer(struct hf_timer *timer)
@@ -218,7 +220,10 @@ int hf_late_init(struct hf_recovery *recovery)
 
 void hf_late_deinit(struct hf_recovery *recovery)
 {
-	hf_late_forget(recovery, NULL);
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&recovery->late.by_age)))
+		forget_with_file(recovery, hf_list_entry(link, struct late, by_age));
 	hf_timer_stop(&recovery->late.timer);
 	hf_hashtable_deinit(&recovery->late.files);
 }

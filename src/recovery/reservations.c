@@ -26,8 +26,9 @@ struct reservation {
 	struct hf_hash_node node;
 	struct hf_link link;        /* of all */
 	struct hf_link unreclaimed; /* while n_missing */
-	struct hf_client *client;   /* a reference */
-	uint64_t store_id;          /* 0: not stored */
+	struct hf_link in_client;
+	struct hf_client *client; /* a reference */
+	uint64_t store_id;        /* 0: not stored */
 	uint32_t share;
 	uint32_t count;     /* in the lock table */
 	uint32_t n_missing; /* loaded, and not come back */
@@ -88,6 +89,7 @@ static struct reservation *make(struct hf_recovery *recovery, const struct hf_lo
 		memcpy(it->oh, view->oh.data, view->oh.len);
 	hf_link_init(&it->unreclaimed);
 	hf_list_push_back(&recovery->reservations.all, &it->link);
+	hf_list_push_back(&it->client->reservations, &it->in_client);
 	hf_hashtable_insert(&recovery->reservations.table, &it->node, hash_of(recovery, view));
 	return it;
 }
@@ -97,6 +99,7 @@ static void forget(struct hf_recovery *recovery, struct reservation *it)
 	hf_hashtable_remove(&recovery->reservations.table, &it->node);
 	hf_link_remove(&it->unreclaimed);
 	hf_link_remove(&it->link);
+	hf_link_remove(&it->in_client);
 	hf_client_unref(it->client);
 	free(it);
 }
@@ -239,15 +242,26 @@ void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_
 	settle(recovery, it);
 }
 
-void hf_reservations_drop(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+static void drop(struct hf_recovery *recovery, struct reservation *it)
 {
-	hf_list_for_each_safe(pos, &recovery->reservations.unreclaimed) {
-		struct reservation *it = hf_list_entry(pos, struct reservation, unreclaimed);
+	came_back(recovery, it, it->n_missing);
+	settle(recovery, it);
+}
 
-		if (client && (it->client != client || (state && it->state == state)))
-			continue;
-		came_back(recovery, it, it->n_missing);
-		settle(recovery, it);
+void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	struct hf_link *link;
+
+	if (!client) {
+		while ((link = hf_list_first(&recovery->reservations.unreclaimed)))
+			drop(recovery, hf_list_entry(link, struct reservation, unreclaimed));
+		return;
+	}
+	hf_list_for_each_safe(pos, &client->reservations) {
+		struct reservation *it = hf_list_entry(pos, struct reservation, in_client);
+
+		if (it->n_missing && (!state || it->state != state))
+			drop(recovery, it);
 	}
 }
 
