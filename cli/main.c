@@ -40,7 +40,8 @@ static void print_usage(FILE *out)
 			commands[i].argument ? commands[i].argument : "", commands[i].help);
 	fputs("\noptions:\n"
 	      "  --json              JSON, for scripts\n"
-	      "  --server ADDRESS    host:port or unix:/path of the API (default: as ports.json says)\n"
+	      "  --server ADDRESS    host:port or unix:/path of the API (default: as the state directory "
+	      "says)\n"
 	      "  --state-dir DIR     the server's state directory (default: " DEFAULT_STATE_DIR ")\n"
 	      "  --token-file FILE   the token (default: api.token in the state directory)\n"
 	      "  --client ID, --share NAME           only these locks and waiters\n"

@@ -1,6 +1,6 @@
 /*
  * Which server, and its token. In this order: --server, HOLDFAST_SERVER, what the
- * server wrote to ports.json in its state directory, and 127.0.0.1:8049. The token
+ * server wrote to api.address in its state directory, and 127.0.0.1:8049. The token
  * is in --token-file, HOLDFAST_TOKEN, or api.token in the state directory.
  */
 #include <errno.h>
@@ -10,31 +10,19 @@
 #include "cli/cli.h"
 
 #define DEFAULT_ENDPOINT "127.0.0.1:8049"
+#define BLANKS           " \t\r\n"
 
-static bool read_line(const char *path, char *out, size_t size)
+/* The first line, up to one of @ends. */
+static bool read_line(const char *path, const char *ends, char *out, size_t size)
 {
 	FILE *file = fopen(path, "re");
 	bool is_read = file && fgets(out, (int)size, file);
 
 	if (is_read)
-		out[strcspn(out, " \t\r\n")] = '\0';
+		out[strcspn(out, ends)] = '\0';
 	if (file)
 		fclose(file);
 	return is_read && *out;
-}
-
-/* 0: there is none. */
-static unsigned int port_of(const char *state_dir)
-{
-	char path[4096];
-	json_t *ports;
-	json_int_t port;
-
-	snprintf(path, sizeof(path), "%s/ports.json", state_dir);
-	ports = json_load_file(path, 0, NULL);
-	port = json_integer_value(json_object_get(ports, "api"));
-	json_decref(ports);
-	return port > 0 && port < 65536 ? (unsigned int)port : 0;
 }
 
 static void find_token(struct cli *cli)
@@ -43,7 +31,7 @@ static void find_token(struct cli *cli)
 	char path[4096];
 
 	if (cli->token_file) {
-		if (!read_line(cli->token_file, cli->token, sizeof(cli->token)))
+		if (!read_line(cli->token_file, BLANKS, cli->token, sizeof(cli->token)))
 			fprintf(stderr, "holdfast: %s: no token can be read there\n", cli->token_file);
 		return;
 	}
@@ -52,7 +40,7 @@ static void find_token(struct cli *cli)
 		return;
 	}
 	snprintf(path, sizeof(path), "%s/api.token", cli->state_dir);
-	if (!read_line(path, cli->token, sizeof(cli->token)))
+	if (!read_line(path, BLANKS, cli->token, sizeof(cli->token)))
 		*cli->token = '\0';
 }
 
@@ -69,7 +57,7 @@ static void take_endpoint(struct cli *cli, const char *given)
 int cli_find_server(struct cli *cli)
 {
 	const char *given = cli->server ? cli->server : getenv("HOLDFAST_SERVER");
-	unsigned int port;
+	char path[4096];
 
 	find_token(cli);
 	if (given && *given) {
@@ -78,10 +66,8 @@ int cli_find_server(struct cli *cli)
 		take_endpoint(cli, given);
 		return CLI_OK;
 	}
-	port = port_of(cli->state_dir);
-	if (port)
-		snprintf(cli->endpoint, sizeof(cli->endpoint), "127.0.0.1:%u", port);
-	else
+	snprintf(path, sizeof(path), "%s/api.address", cli->state_dir);
+	if (!read_line(path, "\n", cli->endpoint, sizeof(cli->endpoint)))
 		snprintf(cli->endpoint, sizeof(cli->endpoint), "%s", DEFAULT_ENDPOINT);
 	return CLI_OK;
 }

@@ -268,6 +268,7 @@ static int make_api(struct daemon *d)
 		r = hf_operator_new(&d->api, d->config, &parts);
 	if (r == 0 && d->api)
 		d->ports.api = hf_api_port(d->api);
+	hf_operator_address(d->config, d->ports.api, d->ports.api_address, sizeof(d->ports.api_address));
 	return r;
 }
 
@@ -313,8 +314,8 @@ static void on_found(void *user)
 	d->ports.portmap = hf_portmap_role(d->portmap) == HF_PORTMAP_SERVES ? hf_portmap_port(d->portmap) : 0;
 	d->result = hf_ports_file_write(d->state_dir, &d->ports);
 	if (d->result < 0) {
-		hf_log_error("cannot write ports.json", "state_dir=%s error=%s", d->config->server.state_dir,
-			     strerror(-d->result));
+		hf_log_error("cannot write where we are found", "state_dir=%s error=%s",
+			     d->config->server.state_dir, strerror(-d->result));
 		begin_stop(d);
 		return;
 	}

@@ -1,5 +1,7 @@
 #include "daemon/operator.h"
 
+#include <stdio.h>
+
 #include "api/api.h"
 #include "daemon/config.h"
 #include "daemon/config_endpoint.h"
@@ -45,4 +47,22 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 	else
 		options.listen = endpoint.addr;
 	return hf_api_new(apip, &options);
+}
+
+void hf_operator_address(const struct hf_config *config, uint16_t port, char *out, size_t size)
+{
+	struct hf_endpoint endpoint;
+	struct hf_addr *addr = &endpoint.addr;
+
+	*out = '\0';
+	if (!hf_endpoint_parse(&endpoint, config->api.listen) || endpoint.kind == HF_ENDPOINT_OFF)
+		return;
+	if (endpoint.kind == HF_ENDPOINT_UNIX) {
+		snprintf(out, size, "unix:%s", endpoint.path);
+		return;
+	}
+	if (hf_addr_is_any(addr))
+		hf_addr_parse(addr, addr->family == AF_INET6 ? "::1" : "127.0.0.1");
+	addr->port = port;
+	hf_addr_format_with_port(addr, out, size);
 }

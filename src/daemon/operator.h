@@ -1,6 +1,9 @@
 /* From the configuration to the operator's interface, src/api. */
 #pragma once
 
+#include <stddef.h>
+#include <stdint.h>
+
 struct hf_api;
 struct hf_config;
 struct hf_exports;
@@ -21,3 +24,6 @@ struct hf_operator_parts {
 /* Leaves *apip NULL where api.listen is empty. */
 int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		    const struct hf_operator_parts *parts);
+/* Where this host reaches the API, as host:port or unix:/path; @port: the one that it has. Empty: it is off.
+ */
+void hf_operator_address(const struct hf_config *config, uint16_t port, char *out, size_t size);

@@ -6,18 +6,29 @@
 
 #include "daemon/state_dir.h"
 
-#define FILE_NAME "ports.json"
+#define PORTS   "ports.json"
+#define ADDRESS "api.address"
 
 int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports)
 {
-	char text[128];
+	char text[HF_PORTS_ADDRESS + 1];
+	int r = 0;
 
+	if (*ports->api_address) {
+		snprintf(text, sizeof(text), "%s\n", ports->api_address);
+		r = hf_state_dir_write(dir, ADDRESS, text, strlen(text));
+	} else {
+		(void)hf_state_dir_remove(dir, ADDRESS); /* of one that was killed */
+	}
+	if (r < 0)
+		return r;
 	snprintf(text, sizeof(text), "{\"rpc\":%u,\"portmap\":%u,\"api\":%u,\"pid\":%ld}\n", ports->rpc,
 		 ports->portmap, ports->api, (long)getpid());
-	return hf_state_dir_write(dir, FILE_NAME, text, strlen(text));
+	return hf_state_dir_write(dir, PORTS, text, strlen(text));
 }
 
 void hf_ports_file_remove(struct hf_state_dir *dir)
 {
-	(void)hf_state_dir_remove(dir, FILE_NAME); /* the next start writes it anew */
+	(void)hf_state_dir_remove(dir, PORTS); /* the next start writes them anew */
+	(void)hf_state_dir_remove(dir, ADDRESS);
 }

@@ -51,6 +51,25 @@ class Cli(Play):
         self.assertEqual(one["id"], self.id_of(self.a))
         self.assertIn("handle:", self.run_cli("clients", self.id_of(self.a)).stdout)
 
+    def test_finds_the_server(self):
+        """By its state directory alone, wherever it listens."""
+        state = f"{self.daemon.state_dir}/state"
+        for listen, at in (
+            (f"unix:{state}/a socket", f"unix:{state}/a socket"),
+            ("[::1]:0", r"\[::1\]:\d+"),
+            ("[::]:0", r"\[::1\]:\d+"),
+            ("0.0.0.0:0", r"127\.0\.0\.1:\d+"),
+            ("10.98.0.1:0", r"10\.98\.0\.1:\d+"),
+        ):
+            self.daemon.stop()
+            self.daemon.start(f"api.listen={listen}")
+            self.assertRegex(self.run_cli("status").stdout, f"at {at}\n")
+        self.daemon.stop()
+        self.assertNotIn("api.address", os.listdir(state))
+        self.daemon.start()
+        for host in self.hosts:
+            host.drop_callers()
+
     def test_exit_codes(self):
         self.run_cli(code=USAGE)
         self.run_cli("nonsense", code=USAGE)
