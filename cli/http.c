@@ -11,11 +11,19 @@
 #include "base/cleanup.h"
 #include "cli/cli.h"
 
+#define CONNECT_SECONDS 5
 #define TIMEOUT_SECONDS 30
 #define MAX_ANSWER      (64u << 20)
 #define MAX_LINE        65536
 
 /* Connecting */
+
+static void set_patience(int fd, int option, int seconds)
+{
+	struct timeval patience = { .tv_sec = seconds };
+
+	setsockopt(fd, SOL_SOCKET, option, &patience, sizeof(patience));
+}
 
 static int connect_unix(const char *path)
 {
@@ -60,6 +68,21 @@ static bool split(const char *endpoint, char *host, size_t size, const char **po
 	return true;
 }
 
+static int connect_to(const struct addrinfo *at)
+{
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	set_patience(fd, SO_SNDTIMEO, CONNECT_SECONDS);
+	if (connect(fd, at->ai_addr, at->ai_addrlen) == 0)
+		return fd;
+	r = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+	close(fd);
+	return r;
+}
+
 static int connect_tcp(const char *endpoint)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
@@ -71,21 +94,14 @@ static int connect_tcp(const char *endpoint)
 		return -EINVAL;
 	if (getaddrinfo(host, port, &hints, &found) != 0)
 		return -EHOSTUNREACH;
-	for (struct addrinfo *at = found; at; at = at->ai_next) {
-		fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0)
-			break;
-		if (fd >= 0)
-			close(fd);
-		fd = -errno;
-	}
+	for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
+		fd = connect_to(at);
 	freeaddrinfo(found);
 	return fd;
 }
 
 static FILE *open_connection(const struct cli *cli)
 {
-	struct timeval patience = { .tv_sec = TIMEOUT_SECONDS };
 	int fd = strncmp(cli->endpoint, "unix:", 5) == 0 ? connect_unix(cli->endpoint + 5)
 							 : connect_tcp(cli->endpoint);
 	FILE *stream;
@@ -94,8 +110,8 @@ static FILE *open_connection(const struct cli *cli)
 		errno = -fd;
 		return NULL;
 	}
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	set_patience(fd, SO_RCVTIMEO, TIMEOUT_SECONDS);
+	set_patience(fd, SO_SNDTIMEO, TIMEOUT_SECONDS);
 	stream = fdopen(fd, "r+");
 	if (!stream)
 		close(fd);

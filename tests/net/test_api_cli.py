@@ -6,6 +6,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -69,6 +70,19 @@ class Cli(Play):
         self.daemon.start()
         for host in self.hosts:
             host.drop_callers()
+
+    def test_does_not_wait_for_the_dead(self):
+        """Nobody answers there, not even with a refusal."""
+        with self.daemon.namespace, socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
+            address = silent.getsockname()
+            crowd = [socket.socket() for _ in range(2)]
+            for one in crowd:
+                one.setblocking(False)
+                one.connect_ex(address)
+            said = self.run_cli("status", "--server", f"127.0.0.1:{address[1]}", code=UNREACHABLE).stderr
+            for one in crowd:
+                one.close()
+        self.assertIn("timed out", said)
 
     def test_exit_codes(self):
         self.run_cli(code=USAGE)
