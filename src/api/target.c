@@ -168,8 +168,8 @@ bool hf_api_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t 
 	for (; *text; text++) {
 		if (*text < '0' || *text > '9')
 			return false;
-		value = value > max ? value : value * 10 + (uint64_t)(*text - '0');
-		if (value > max)
+		if (__builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value) || value > max)
 			value = max;
 	}
 	*valuep = value;

@@ -90,6 +90,11 @@ static void test_numbers(void **state)
 	assert_true(hf_api_parse_number("1001", 1, 1000, &value) && value == 1000);
 	assert_true(hf_api_parse_number("99999999999999999999999", 1, 1000, &value) && value == 1000);
 	assert_true(hf_api_parse_number("18446744073709551614", 0, UINT64_MAX - 1, &value));
+	assert_true(value == UINT64_MAX - 1);
+	assert_true(hf_api_parse_number("18446744073709551616", 0, UINT64_MAX - 1, &value));
+	assert_true(value == UINT64_MAX - 1);
+	assert_true(hf_api_parse_number("99999999999999999999", 0, UINT64_MAX - 1, &value));
+	assert_true(value == UINT64_MAX - 1);
 	assert_int_equal(value, UINT64_MAX - 1);
 	assert_false(hf_api_parse_number("0", 1, 1000, &value));
 	assert_false(hf_api_parse_number("", 0, 1000, &value));
