@@ -90,6 +90,8 @@ void hf_events_add(struct hf_events *events, const char *kind, const char *data,
 		events->n_dropped++;
 		return;
 	}
+	if (hf_list_is_empty(&events->pending))
+		hf_timer_start(&events->timer, FLUSH_NS);
 	text->len = (size_t)snprintf(text->text, room, "event: %s\ndata: %.*s\n", kind, (int)len, data);
 	hf_list_push_back(&events->pending, &text->link);
 	events->n_pending++;
@@ -104,11 +106,12 @@ static void flush(struct hf_timer *timer)
 	bool is_look = now - events->looked >= LOOK_NS;
 	struct hf_link *link;
 
-	hf_timer_start(timer, FLUSH_NS);
-	if ((hf_list_is_empty(&events->pending) && !is_ping && !is_look) ||
-	    pthread_mutex_trylock(&events->lock) != 0)
+	if (pthread_mutex_trylock(&events->lock) != 0) {
+		hf_timer_start(timer, FLUSH_NS);
 		return;
-	if (events->n_dropped) { /* a gap in the numbers, which every reader will see as lost */
+	}
+	hf_timer_start(timer, LOOK_NS); /* unless something happens */
+	if (events->n_dropped) {        /* a gap in the numbers, which every reader will see as lost */
 		while (events->first < events->next)
 			drop_oldest(events);
 		events->first = events->next += events->n_dropped;

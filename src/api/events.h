@@ -2,9 +2,9 @@
  * Events: a ring that the loop fills and readers empty, each at his own pace.
  *
  * The loop never waits: what happens goes to a list of its own, and from there
- * into the ring at most fifty times a second, and only when nobody else is at
- * it. The ring is bounded in number and bytes. A reader that was too slow finds
- * that the oldest are gone, and gets one `lost` event that says how many.
+ * into the ring, 20 ms of it together, and only when nobody else is at it. The
+ * ring is bounded in number and bytes. A reader that was too slow finds that the
+ * oldest are gone, and gets one `lost` event that says how many.
  */
 #pragma once
 

@@ -184,6 +184,21 @@ class Manager(Life):
         daemon.stop()
 
 
+class Idle(Life):
+    def test_sleeps(self):
+        """Nobody is there: a few look-rounds a second, and no more."""
+        daemon = self.daemon("api.listen=127.0.0.1:0").start()
+
+        def wakes():
+            with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
+                return next(int(line.split()[1]) for line in status if line.startswith("voluntary"))
+
+        before, end = wakes(), time.monotonic() + 2
+        self.wait(lambda: time.monotonic() > end)
+        self.assertLess(wakes() - before, 40)
+        daemon.stop()
+
+
 class Reload(Life):
     def test_no_exports_at_the_start(self):
         """Then the handles are another server's, and no lock asks what they mean."""
