@@ -74,6 +74,7 @@ void cli_table_free(struct cli_table *table);
 const char *cli_clean(char *out, size_t size, const char *text);
 const char *cli_duration(char *out, size_t size, double seconds);
 const char *cli_range(char *out, size_t size, const json_t *lock);
+const char *cli_blockers(char *out, size_t size, const json_t *waiter); /* clients, each once, or NULL */
 
 /* Colours, empty where there are none */
 const char *cli_red(const struct cli *cli);

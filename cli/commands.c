@@ -222,16 +222,14 @@ int cli_waiters(struct cli *cli, const char *argument)
 	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
 	json_array_foreach(waiters, i, waiter)
 	{
-		char range[64], file[4096], since[32];
+		char range[64], file[4096], since[32], blockers[8192];
 		double seconds = json_number_value(json_object_get(waiter, "waiting_seconds"));
 
-		cli_table_add(table,
-			      (const char *[]){ cli_duration(since, sizeof(since), seconds),
-						file_of(file, sizeof(file), waiter),
-						cli_range(range, sizeof(range), waiter), text(waiter, "mode"),
-						text(waiter, "client"),
-						json_string_value(json_array_get(
-							json_object_get(waiter, "blocked_by_clients"), 0)) });
+		cli_table_add(table, (const char *[]){ cli_duration(since, sizeof(since), seconds),
+						       file_of(file, sizeof(file), waiter),
+						       cli_range(range, sizeof(range), waiter),
+						       text(waiter, "mode"), text(waiter, "client"),
+						       cli_blockers(blockers, sizeof(blockers), waiter) });
 	}
 	print_list(cli, waiters, table, "Nobody waits.");
 	json_decref(waiters);

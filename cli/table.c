@@ -193,6 +193,29 @@ const char *cli_range(char *out, size_t size, const json_t *lock)
 	return out;
 }
 
+static bool is_named_before(const json_t *names, size_t at)
+{
+	for (size_t i = 0; i < at; i++)
+		if (json_equal(json_array_get(names, i), json_array_get(names, at)))
+			return true;
+	return false;
+}
+
+const char *cli_blockers(char *out, size_t size, const json_t *waiter)
+{
+	const json_t *names = json_object_get(waiter, "blocked_by_clients"), *name;
+	size_t i, len = 0;
+
+	*out = '\0';
+	json_array_foreach(names, i, name)
+	{
+		if (len < size && json_is_string(name) && !is_named_before(names, i))
+			len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "",
+						json_string_value(name));
+	}
+	return *out ? out : NULL;
+}
+
 static const char *colour(const struct cli *cli, const char *text)
 {
 	return cli->has_colour ? text : "";

@@ -54,17 +54,14 @@ static void put_waiters(FILE *out, struct cli *cli, const json_t *page, size_t r
 
 	json_array_foreach(json_object_get(page, "waiters"), i, waiter)
 	{
-		char since[32], range[64];
+		char since[32], range[64], blockers[8192];
 
-		cli_table_add(
-			table,
-			(const char *[]){
-				cli_duration(since, sizeof(since),
-					     json_number_value(json_object_get(waiter, "waiting_seconds"))),
-				cli_range(range, sizeof(range), waiter), text(waiter, "mode"),
-				text(waiter, "client"),
-				json_string_value(
-					json_array_get(json_object_get(waiter, "blocked_by_clients"), 0)) });
+		cli_table_add(table, (const char *[]){ cli_duration(since, sizeof(since),
+								    json_number_value(json_object_get(
+									    waiter, "waiting_seconds"))),
+						       cli_range(range, sizeof(range), waiter),
+						       text(waiter, "mode"), text(waiter, "client"),
+						       cli_blockers(blockers, sizeof(blockers), waiter) });
 	}
 	cli_table_print(table, out, cli->has_colour, room, columns);
 	cli_table_free(table);

@@ -25,6 +25,7 @@ struct hf_api_request;
 #define HF_API_MAX_SCAN      65536 /* records that it looks at for one page */
 #define HF_API_DEFAULT_LIMIT 100
 #define HF_API_MAX_LIMIT     1000
+#define HF_API_MAX_BLOCKERS  8 /* that are named of those in the way of a waiter */
 
 /* Routes: what there is. look runs on the loop, once for each turn, until it answers HF_API_DONE; show then
  * on the HTTP thread, and gives a new reference. */
@@ -62,7 +63,8 @@ struct hf_api_client_row {
 
 struct hf_api_lock_row {
 	const char *share, *client, *owner;
-	const char *blocker, *blocking_client; /* of a waiter; NULL: nobody that holds */
+	size_t n_blockers; /* of a waiter; 0: nobody that holds */
+	const char *blockers[HF_API_MAX_BLOCKERS], *blocking_clients[HF_API_MAX_BLOCKERS];
 	struct hf_range range;
 	enum hf_lock_mode mode;
 	uint32_t flags;
@@ -190,6 +192,7 @@ void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *
 /* Memory that goes with the request; NULL: there is none, and the request has failed. */
 char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len);
 void *hf_api_add_row(struct hf_api_request *request, size_t size);
+bool hf_api_has_room(const struct hf_api_request *request); /* for what may be left out */
 
 /* look.c, look_lists.c: on the loop */
 int hf_api_look_ready(struct hf_api_request *request);

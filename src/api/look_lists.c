@@ -132,26 +132,66 @@ static bool is_share_wanted(const struct hf_api_request *request, uint32_t share
 					 hf_recovery_share_name(request->api->options.recovery, share));
 }
 
-static void find_blocker(struct hf_api_request *request, struct hf_api_lock_row *row,
-			 const struct hf_lock_view *waiter)
-{
-	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
-	struct hf_lock_view holder;
-	char local[32];
+/* Who is in the way of a waiter. The lock table names one at once; others are looked for among the first of
+ * the file's locks, which for most files are all of them. */
 
-	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &holder) != HF_LOCK_E_CONFLICT)
-		return;
-	if (!holder.who.client) {
-		snprintf(local, sizeof(local), "local:%lld", (long long)holder.who.owner_id);
-		row->blocker = row->blocking_client = keep_text(request, local);
-		return;
-	}
-	row->blocker = keep_owner(request, &holder);
-	row->blocking_client =
-		keep_text(request, hf_container_of(holder.who.client, struct hf_client, holds)->id);
+static void add_blocker(struct hf_api_request *request, struct hf_api_lock_row *row, const char *owner,
+			const char *client)
+{
+	for (size_t i = 0; i < row->n_blockers; i++)
+		if (strcmp(row->blockers[i], owner) == 0 && strcmp(row->blocking_clients[i], client) == 0)
+			return;
+	row->blockers[row->n_blockers] = keep_text(request, owner);
+	row->blocking_clients[row->n_blockers] = keep_text(request, client);
+	row->n_blockers += !request->code;
 }
 
-static void copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
+static void add_holder(struct hf_api_request *request, struct hf_api_lock_row *row,
+		       const struct hf_lock_view *holder)
+{
+	char owner[HF_API_OWNER_TEXT];
+
+	if (holder->who.client) {
+		add_blocker(request, row, hf_api_owner_text(holder, owner, sizeof(owner)),
+			    hf_container_of(holder->who.client, struct hf_client, holds)->id);
+	} else {
+		snprintf(owner, sizeof(owner), "local:%lld", (long long)holder->who.owner_id);
+		add_blocker(request, row, owner, owner);
+	}
+}
+
+static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_view *waiter)
+{
+	bool is_own = lock->who.client == waiter->who.client && lock->who.owner_id == waiter->who.owner_id;
+
+	return !is_own && hf_range_overlaps(lock->range, waiter->range) &&
+	       (lock->mode == HF_LOCK_EXCLUSIVE || waiter->mode == HF_LOCK_EXCLUSIVE);
+}
+
+/* Returns how many locks were looked at. */
+static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_row *row,
+			    const struct hf_lock_view *waiter)
+{
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	struct hf_lock_scope scope = { .file = &waiter->who };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+	size_t n = 0;
+
+	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &lock) != HF_LOCK_E_CONFLICT)
+		return 0;
+	add_holder(request, row, &lock);
+	while (n < HF_API_SLICE && row->n_blockers < HF_API_MAX_BLOCKERS && hf_api_has_room(request) &&
+	       hf_lock_next_lock(locks, &scope, &cursor, &lock)) {
+		if (is_in_the_way(&lock, waiter))
+			add_holder(request, row, &lock);
+		n++;
+	}
+	return n;
+}
+
+/* Returns how many locks were looked at beside this one. */
+static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
 {
 	struct hf_api_lock_row *row = hf_api_add_row(request, sizeof(*row));
 	struct hf_bytes share = hf_recovery_share_name(request->api->options.recovery, view->who.share);
@@ -160,7 +200,7 @@ static void copy_lock(struct hf_api_request *request, const struct hf_lock_view 
 	struct hf_bytes handle;
 
 	if (!row)
-		return;
+		return 0;
 	row->share = hf_api_keep(request, share.data, share.len);
 	row->client = keep_text(request, hf_container_of(view->who.client, struct hf_client, holds)->id);
 	row->owner = keep_owner(request, view);
@@ -172,9 +212,9 @@ static void copy_lock(struct hf_api_request *request, const struct hf_lock_view 
 	row->handle_len = handle.len;
 	memcpy(row->handle, handle.data, handle.len);
 	if (!view->waits)
-		return;
+		return 0;
 	row->waits_ns = view->stamp && now > view->stamp ? now - view->stamp : 0;
-	find_blocker(request, row, view);
+	return find_blockers(request, row, view);
 }
 
 typedef bool (*next_fn)(const struct hf_locks *locks, const struct hf_lock_scope *scope,
@@ -200,7 +240,7 @@ static int walk(struct hf_api_request *request, const struct hf_client *client, 
 			end_page(request, &before);
 			return HF_API_DONE;
 		}
-		copy_lock(request, &view);
+		i += copy_lock(request, &view);
 	}
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }

@@ -100,6 +100,11 @@ void *hf_api_add_row(struct hf_api_request *request, size_t size)
 	return row;
 }
 
+bool hf_api_has_room(const struct hf_api_request *request)
+{
+	return !request->memory || request->memory->total < MAX_MEMORY / 2;
+}
+
 /* Parameters */
 
 static bool knows(const struct hf_api_route *route, const char *name)

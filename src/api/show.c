@@ -173,9 +173,9 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 		json_t *waiter = range_of(request, &rows[i]);
 		json_t *owners = json_array(), *clients = json_array();
 
-		if (rows[i].blocker) {
-			json_array_append_new(owners, json_string(rows[i].blocker));
-			json_array_append_new(clients, text_of(rows[i].blocking_client));
+		for (size_t j = 0; j < rows[i].n_blockers; j++) {
+			json_array_append_new(owners, json_string(rows[i].blockers[j]));
+			json_array_append_new(clients, json_string(rows[i].blocking_clients[j]));
 		}
 		json_object_set_new(waiter, "waiting_seconds", seconds_of(rows[i].waits_ns));
 		json_object_set_new(waiter, "blocked_by", owners);

@@ -48,6 +48,13 @@ class Cli(Play):
         self.assertTrue(any("3+4" in line and self.id_of(self.a) in line for line in locks[1:]))
         line = next(l for l in self.run_cli("waiters").stdout.splitlines() if self.id_of(self.b) in l)
         self.assertTrue(line.rstrip().endswith(self.id_of(self.a)), "blocked by the right one")
+        fh = self.fh[:-1] + b"!"
+        for host in (self.a, self.b):
+            for svid in (5, 6):
+                self.assert_granted(host, self.lock_of(host, exclusive=False, svid=svid, fh=fh))
+        self.assert_blocked(self.c, self.lock_of(self.c, fh=fh))
+        line = next(l for l in self.run_cli("waiters").stdout.splitlines() if self.id_of(self.c) in l)
+        self.assertTrue(line.rstrip().endswith(f"{self.id_of(self.a)}, {self.id_of(self.b)}"), line)
         one = json.loads(self.run_cli("--json", "clients", self.id_of(self.a)).stdout)
         self.assertEqual(one["id"], self.id_of(self.a))
         self.assertIn("handle:", self.run_cli("clients", self.id_of(self.a)).stdout)

@@ -113,6 +113,29 @@ class Shows(RestPlay):
         self.a.unlock(held)
         self.rest.wait("/api/v1/waiters", lambda all: self.fh.hex() not in [w["handle"] for w in all["waiters"]])
 
+    def waits_behind(self, readers, wanted):
+        """(owner, client) of those in the way of @wanted, as they are shown."""
+        for host, lock in readers:
+            self.assert_granted(host, lock)
+        self.assert_blocked(self.c, wanted)
+        waiter = next(w for w in self.rest.get("/api/v1/waiters").json["waiters"] if w["handle"] == self.fh.hex())
+        for host, lock in readers:
+            host.unlock(lock)
+        return sorted(zip(waiter["blocked_by"], waiter["blocked_by_clients"]))
+
+    def test_all_readers_in_the_way_are_shown(self):
+        readers = [(self.a, self.lock_of(self.a, 0, 10, exclusive=False)),
+                   (self.a, self.lock_of(self.a, 5, 20, exclusive=False, svid=77)),
+                   (self.b, self.lock_of(self.b, exclusive=False)),
+                   (self.b, self.lock_of(self.b, 100, 1, exclusive=False, svid=78))]  # fmt: skip
+        shown = self.waits_behind(readers, self.lock_of(self.c, 2, 10))
+        self.assertEqual(shown, sorted((self.owner_of(lock), self.id_of(host)) for host, lock in readers[:3]))
+
+    def test_of_very_many_readers_some_are_shown(self):
+        readers = [(self.b, self.lock_of(self.b, exclusive=False, svid=1000 + i)) for i in range(100)]
+        shown = self.waits_behind(readers, self.lock_of(self.c))
+        self.assertEqual((len(shown), len(set(shown))), (8, 8))
+
     def test_shares_count(self):
         before = self.rest.get("/api/v1/shares").json["shares"]
         lock = self.lock_of(self.a)

@@ -32,7 +32,7 @@ const tables = {
       { key: "file", title: "File", kind: "id", text: file }, { key: "offset", title: "Range", text: range },
       { key: "mode", title: "Mode" }, { key: "client", title: "Client", kind: "id" },
       { key: "blocked_by_clients", title: "Blocked by", kind: "id",
-        text: w => w.blocked_by_clients[0] || "another waiter" }] }),
+        text: w => [...new Set(w.blocked_by_clients)].join(", ") || "another waiter" }] }),
 };
 
 const clients = new Map(); /* by id */
