@@ -1,6 +1,10 @@
 /* holdfastd: command line and configuration, then the daemon. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/heap.h"
 #include "daemon/args.h"
@@ -11,6 +15,28 @@ static int fail(const char *error)
 {
 	fprintf(stderr, "holdfastd: %s\n", error);
 	return HF_ARGS_EXIT_WRONG;
+}
+
+/* Where a standard stream is closed, the next file that is opened would get its number, and our log with it.
+ */
+static void fill_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* The exit status after something was printed. */
+static int printed(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_SUCCESS;
+	fprintf(stderr, "holdfastd: cannot write: %s\n", strerror(errno));
+	return EXIT_FAILURE;
 }
 
 static int run(const struct hf_args *args)
@@ -29,7 +55,7 @@ static int run(const struct hf_args *args)
 		if (args->print_config)
 			hf_config_print(config, stdout);
 		hf_config_free(config);
-		return EXIT_SUCCESS;
+		return printed();
 	}
 	hf_log_configure(config->log.level, config->log.format);
 	return hf_daemon_run(config, args);
@@ -41,15 +67,16 @@ int main(int argc, char *argv[])
 	struct hf_args args;
 	int status;
 
+	fill_streams();
 	hf_heap_prepare();
 	if (hf_args_init(&args, argc, argv, error, sizeof(error))) {
 		status = fail(error);
 	} else if (args.help) {
 		hf_args_print_help(stdout);
-		status = EXIT_SUCCESS;
+		status = printed();
 	} else if (args.version) {
 		hf_args_print_version(stdout);
-		status = EXIT_SUCCESS;
+		status = printed();
 	} else {
 		status = run(&args);
 	}

@@ -10,6 +10,7 @@ import pwd
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -197,6 +198,24 @@ class Idle(Life):
         self.wait(lambda: time.monotonic() > end)
         self.assertLess(wakes() - before, 40)
         daemon.stop()
+
+
+class Streams(Life):
+    def test_started_without(self):
+        """Whoever starts it so must not find the log in the next file that is opened."""
+        daemon = self.daemon()
+        daemon.launcher = ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh"]
+        daemon.start()
+        for fd in range(3):
+            self.assertEqual(os.readlink(f"/proc/{daemon.process.pid}/fd/{fd}"), "/dev/null")
+        daemon.stop()
+
+    def test_output_that_cannot_be_written(self):
+        for flag in ("--print-config", "--help", "--version"):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([os.environ["HOLDFASTD"], flag], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(b"No space left", done.stderr)
 
 
 class Reload(Life):
