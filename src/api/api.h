@@ -37,6 +37,7 @@ struct hf_api_rpc_counts {
 	size_t connections;
 	size_t datagrams; /* calls over UDP that are being served */
 	uint64_t refused;
+	uint64_t dropped;
 	uint64_t replayed;
 	uint64_t n_read;
 	uint64_t n_written;

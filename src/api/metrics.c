@@ -205,6 +205,7 @@ static void put_server(FILE *out, const struct hf_api_request *request)
 	put_label(out, HF_METRIC_CONNECTIONS, "transport", "udp", counts.datagrams);
 	put_label(out, HF_METRIC_CONNECTIONS, "transport", "http", hf_api_count_doors(request->api));
 	put_value(out, HF_METRIC_CONNECTIONS_REFUSED, counts.refused);
+	put_value(out, HF_METRIC_CALLS_DROPPED, counts.dropped);
 	put_value(out, HF_METRIC_CALLS_REPLAYED, counts.replayed);
 	put_value(out, HF_METRIC_LOCK_BYTES, status->locks.bytes);
 	put_value(out, HF_METRIC_EVENTS_LOST, hf_metric_read(&api->events.n_lost));

@@ -69,7 +69,11 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				    "Connections that are open: of clients, and of operators (http). UDP "
 				    "has none; there it is calls that are being served." },
 	[HF_METRIC_CONNECTIONS_REFUSED] = { "holdfast_connections_refused_total", HF_METRIC_COUNTER, "",
-					    "Connections that were over a limit." },
+					    "Connections that were over a limit: of how many there may be, "
+					    "or "
+					    "of how much of records that they do not end." },
+	[HF_METRIC_CALLS_DROPPED] = { "holdfast_calls_dropped_total", HF_METRIC_COUNTER, "",
+				      "Calls over UDP that were dropped because too many were under way." },
 	[HF_METRIC_CALLS_REPLAYED] = { "holdfast_calls_replayed_total", HF_METRIC_COUNTER, "",
 				       "Repeated calls that got the reply of the first again." },
 	[HF_METRIC_LOCK_BYTES] = { "holdfast_lock_table_bytes", HF_METRIC_GAUGE, "",

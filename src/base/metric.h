@@ -49,6 +49,7 @@ enum hf_metric {
 	HF_METRIC_STORE_FAILURES,
 	HF_METRIC_CONNECTIONS,
 	HF_METRIC_CONNECTIONS_REFUSED,
+	HF_METRIC_CALLS_DROPPED,
 	HF_METRIC_CALLS_REPLAYED,
 	HF_METRIC_LOCK_BYTES,
 	HF_METRIC_EVENTS_LOST,
@@ -104,6 +105,6 @@ struct hf_call_meter {
 	struct hf_histogram duration;
 };
 
-/* @n calls of @ns each. @result is a constant: the same text always has the same address. Beyond HF_METER_N_RESULTS different ones
- * they count as the last. */
+/* @n calls of @ns each. @result is a constant: the same text always has the same address. Beyond
+ * HF_METER_N_RESULTS different ones they count as the last. */
 void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t ns, uint64_t n);

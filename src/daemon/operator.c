@@ -15,6 +15,7 @@ static void show_counts(void *user, struct hf_api_rpc_counts *countsp)
 	countsp->connections = counts.connections;
 	countsp->datagrams = counts.datagrams;
 	countsp->refused = counts.refused;
+	countsp->dropped = counts.dropped;
 	countsp->replayed = counts.replayed;
 	hf_rpc_server_count_data(user, &countsp->n_read, &countsp->n_written);
 }

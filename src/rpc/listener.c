@@ -19,15 +19,16 @@ struct listener {
 
 static void on_connection(void *user, unsigned int events);
 
-static void refuse(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *why)
+void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
+			 const char *why)
 {
 	char text[HF_ADDR_TEXT];
 	uint64_t n_suppressed;
 
 	hf_rpc_count(&lane->n_refused);
 	if (hf_log_limit_allow(&lane->refusals, hf_loop_now(lane->loop), &n_suppressed))
-		hf_log_warn("connection refused", "peer=%s reason=%s more=%llu",
-			    hf_addr_format(peer, text, sizeof(text)), why, (unsigned long long)n_suppressed);
+		hf_log_warn(what, "peer=%s reason=%s more=%llu", hf_addr_format(peer, text, sizeof(text)),
+			    why, (unsigned long long)n_suppressed);
 }
 
 /* A connection with nothing to do makes room for one that has: its client comes back when it needs to. We see
@@ -92,10 +93,11 @@ static void admit(struct hf_rpc_lane *lane, struct hf_socket *socket, const stru
 	bool is_swapped;
 
 	if (!make_room(lane, &is_swapped)) {
-		refuse(lane, peer, "too-many-connections");
+		hf_rpc_note_refusal(lane, peer, "connection refused", "too-many-connections");
 		hf_socket_close(socket);
 	} else if (!hf_hosts_enter(server->hosts, peer, server->limits.max_connections_per_host)) {
-		refuse(lane, peer, "too-many-connections-from-this-address");
+		hf_rpc_note_refusal(lane, peer, "connection refused",
+				    "too-many-connections-from-this-address");
 		hf_socket_close(socket);
 	} else {
 		deal(lane, socket, peer, is_swapped);

@@ -156,13 +156,28 @@ void hf_rpc_port_release(struct hf_rpc_port *port, size_t len)
 
 /* In */
 
+/* Too many calls under way: those that wait are served first; this one will be sent again. */
+static void drop(struct hf_rpc_port *port)
+{
+	struct hf_rpc_lane *lane = port->lane;
+	uint64_t n_suppressed;
+
+	hf_rpc_count(&lane->n_dropped);
+	if (hf_log_limit_allow(&lane->drops, hf_loop_now(lane->loop), &n_suppressed))
+		hf_log_warn("a call over UDP was dropped: too many are under way", "under_way=%zu more=%llu",
+			    port->n_kept, (unsigned long long)n_suppressed);
+}
+
 static void serve_datagram(struct hf_rpc_port *port, const struct hf_datagram *datagram)
 {
 	struct hf_rpc_call *call;
 
-	/* Too many calls under way: those that wait are served first; this one will be sent again. */
-	if (!datagram->len || !hf_rpc_port_may_keep(port))
+	if (!datagram->len)
 		return;
+	if (!hf_rpc_port_may_keep(port)) {
+		drop(port);
+		return;
+	}
 	call = hf_rpc_call_new(port->lane, hf_bytes_of(datagram->data, (uint32_t)datagram->len));
 	if (!call)
 		return;

@@ -110,7 +110,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
 	hf_segment_pool_init(&lane->segments);
-	lane->refusals.window_ns = REFUSAL_LOG_NS;
+	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
 	server->lanes[server->n_lanes++] = lane;
 	lane->read_buffer = malloc(READ_BUFFER);
 	if (!lane->read_buffer)
@@ -157,6 +157,7 @@ void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_coun
 
 		countsp->accepted += atomic_load_explicit(&lane->n_accepted, memory_order_relaxed);
 		countsp->refused += atomic_load_explicit(&lane->n_refused, memory_order_relaxed);
+		countsp->dropped += atomic_load_explicit(&lane->n_dropped, memory_order_relaxed);
 		countsp->calls += atomic_load_explicit(&lane->n_calls, memory_order_relaxed);
 		countsp->replayed += atomic_load_explicit(&lane->n_replayed, memory_order_relaxed);
 	}

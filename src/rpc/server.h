@@ -72,7 +72,8 @@ struct hf_rpc_counts {
 	size_t connections;
 	size_t datagrams; /* calls over UDP, begun and not ended */
 	uint64_t accepted;
-	uint64_t refused; /* over a limit */
+	uint64_t refused; /* connections over a limit, new ones and those that had begun too much */
+	uint64_t dropped; /* datagrams, while too many calls were under way */
 	uint64_t calls;
 	uint64_t replayed; /* answered from the replay cache */
 };

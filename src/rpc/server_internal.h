@@ -71,6 +71,7 @@ struct hf_rpc_lane {
 	size_t n_gathering; /* bytes held by incomplete records */
 	bool is_closed;
 	struct hf_log_limit refusals;
+	struct hf_log_limit drops;    /* of datagrams */
 	struct hf_rpc_meters *meters; /* NULL: nobody wants to know */
 	struct hf_task settle;        /* the meters */
 	/* Most calls are for the same version of the same program as the one before. */
@@ -79,6 +80,7 @@ struct hf_rpc_lane {
 	/* Counts are written by this lane alone and read by whoever wants to see. */
 	_Atomic uint64_t n_accepted;
 	_Atomic uint64_t n_refused;
+	_Atomic uint64_t n_dropped;
 	_Atomic uint64_t n_calls;
 	_Atomic uint64_t n_replayed;
 };
@@ -187,6 +189,9 @@ void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf
 bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: it is no longer ours */
 
 /* listener.c */
+/* Says so in the log, if it may, and counts it; @what happened to a connection of @peer. */
+void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
+			 const char *why);
 void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
 
 /* port.c */
