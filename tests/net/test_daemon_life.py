@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,7 +25,7 @@ import netns  # noqa: E402
 import nfs  # noqa: E402
 import rpc  # noqa: E402
 from daemon import Daemon  # noqa: E402
-from until import until  # noqa: E402
+from until import PATIENCE, until  # noqa: E402
 
 SKIPPED = 77
 PORTMAP, NLM = 100000, 100021
@@ -147,7 +148,7 @@ class Manager(Life):
         super().setUp()
         self.heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(self.heard.close)
-        self.heard.settimeout(rpc.PATIENCE)
+        self.heard.settimeout(PATIENCE)
         self.heard.bind(os.path.join(self.base, "notify"))
         self.addCleanup(os.environ.pop, "NOTIFY_SOCKET")
         os.environ["NOTIFY_SOCKET"] = os.path.join(self.base, "notify")
@@ -168,17 +169,17 @@ class Manager(Life):
         """A silent rpcbind holds up the start."""
         rpcbind = rpc.make_socket(socket.SOCK_STREAM, ("127.0.0.1", 111), self.host)
         self.addCleanup(rpcbind.close)
-        rpcbind.settimeout(rpc.PATIENCE)
+        rpcbind.settimeout(PATIENCE)
         rpcbind.listen()
         daemon = self.daemon("server.portmap=system")
         starter = threading.Thread(target=daemon.start)
         starter.start()
         connection, _ = rpcbind.accept()  # so the loop runs
         daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: "configuration loaded again" in daemon.log, "it has reloaded", more=lambda: daemon.log[-2000:])
+        until(lambda: "configuration loaded again" in daemon.log, "it has reloaded", more=lambda: daemon.log)
         self.heard.setblocking(False)
         self.assertRaises(BlockingIOError, self.hears)
-        self.heard.settimeout(rpc.PATIENCE)
+        self.heard.settimeout(PATIENCE)
         starter.join()
         connection.close()
         self.assertEqual(self.hears(), "READY=1")
@@ -195,7 +196,7 @@ class Idle(Life):
                 return next(int(line.split()[1]) for line in status if line.startswith("voluntary"))
 
         before, end = wakes(), time.monotonic() + 2
-        self.wait(lambda: time.monotonic() > end)
+        until(lambda: time.monotonic() > end, "the time is over")
         self.assertLess(wakes() - before, 40)
         daemon.stop()
 
@@ -228,7 +229,7 @@ class Reload(Life):
         with open(config, "w", encoding="ascii") as out:
             out.write(f"exports: [{{path: {self.data}, name: /data}}]\n")
         daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: "configuration loaded again" in daemon.log, "it has reloaded", more=lambda: daemon.log[-2000:])
+        until(lambda: "configuration loaded again" in daemon.log, "it has reloaded", more=lambda: daemon.log)
         self.assertRegex(daemon.log, "warn: .*started without exports.* exports=1")
         with self.host, nfs.Client(2049) as client:
             self.assertEqual(client.exports(), {})
