@@ -85,6 +85,16 @@ bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes ha
 	return true;
 }
 
+struct hf_volume *hf_exports_volume_of(struct hf_exports *exports, struct hf_bytes handle)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	uint64_t export_id;
+
+	if (hf_exports_read_handle(exports, handle, &export_id))
+		export = hf_exports_by_id(exports, export_id);
+	return export ? hf_volume_ref(export->volume) : NULL;
+}
+
 bool hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,
 			 struct hf_handle *handlep)
 {

@@ -56,6 +56,18 @@ void hf_job_complete(struct hf_job *job)
 	pthread_mutex_unlock(&jobs->lock);
 }
 
+bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group)
+{
+	struct hf_link *link;
+	bool is;
+
+	pthread_mutex_lock(&jobs->lock);
+	link = hf_list_first(&jobs->queue);
+	is = link && hf_list_entry(link, struct hf_job, link)->group == group;
+	pthread_mutex_unlock(&jobs->lock);
+	return is;
+}
+
 static void run_job(struct hf_job *job)
 {
 	bool is_open = job->completes_itself;
@@ -125,13 +137,15 @@ void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *j
 		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
 {
 	job->completes_itself = false;
+	job->group = NULL;
 	submit(jobs, loop, job, run, done);
 }
 
-void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job, const void *group,
 			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
 {
 	job->completes_itself = true;
+	job->group = group;
 	submit(jobs, loop, job, run, done);
 }
 

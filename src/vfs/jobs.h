@@ -23,6 +23,7 @@ struct hf_job {
 	struct hf_loop *loop;
 	struct hf_task task;
 	struct hf_jobs *jobs;
+	const void *group;
 	bool completes_itself;
 	void (*run)(struct hf_job *job);  /* on a thread of the pool */
 	void (*done)(struct hf_job *job); /* on the loop that submitted it; may free it */
@@ -40,7 +41,11 @@ HF_DEFINE_CLEANUP(struct hf_jobs *, hf_jobs_free)
 void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
 		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
 /* The same for one that is not over when run() returns: done() is called after hf_job_complete(), which may
- * come from any thread. */
-void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+ * come from any thread. @group says what it has in common with others; it is compared and nothing else, NULL
+ * for none. */
+void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job, const void *group,
 			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
 void hf_job_complete(struct hf_job *job);
+
+/* Is the next job that will be run of this group? For who would rather not begin something long before it. */
+bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group);

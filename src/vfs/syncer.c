@@ -1,11 +1,19 @@
 #include "vfs/syncer.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <time.h>
 
+#include "base/macros.h"
 #include "vfs/file.h"
+#include "vfs/jobs.h"
 
 #define MAX_DISTINCT \
 	64 /* files of one round that are remembered as done; more are synced again, which is cheap */
+#define MAX_PASSED      128 /* then it is done, come who may */
+#define PATIENCE_NS     300000
+#define MAX_PATIENCE_NS 2000000
+#define NS_PER_S        UINT64_C(1000000000)
 
 struct round {
 	size_t n;
@@ -17,14 +25,23 @@ struct round {
 
 void hf_syncer_init(struct hf_syncer *syncer)
 {
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&syncer->has_left, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&syncer->lock, NULL);
 	hf_list_init(&syncer->waiting);
+	syncer->n_inside = syncer->n_passed = syncer->n_due = 0;
+	syncer->last_took = 0;
 	syncer->is_busy = false;
 }
 
 void hf_syncer_deinit(struct hf_syncer *syncer)
 {
-	assert(hf_list_is_empty(&syncer->waiting) && !syncer->is_busy);
+	assert(hf_list_is_empty(&syncer->waiting) && !syncer->is_busy && syncer->n_inside == 0);
+	pthread_cond_destroy(&syncer->has_left);
 	pthread_mutex_destroy(&syncer->lock);
 }
 
@@ -43,11 +60,12 @@ static int sync_once(struct round *round, struct hf_file *file)
 	return r;
 }
 
-/* All who came before the round began; the files are held by their references. */
-static void run_round(struct hf_list *batch)
+/* All who came before the round began, and how many that were; the files are held by their references. */
+static size_t run_round(struct hf_list *batch)
 {
 	struct round round = { 0 };
 	struct hf_link *link;
+	size_t n = 0;
 
 	hf_list_for_each(each, batch) {
 		struct hf_sync *sync = hf_list_entry(each, struct hf_sync, link);
@@ -62,25 +80,80 @@ static void run_round(struct hf_list *batch)
 
 		sync->told(sync);
 		/* @sync may be gone here */
+		n++;
 	}
+	return n;
 }
 
-void hf_syncer_submit(struct hf_syncer *syncer, struct hf_sync *sync)
+/* All under the lock */
+
+/* The queue is looked at under our lock: a job that is seen there enters after it, so it finds what waits. */
+static bool is_time(struct hf_syncer *syncer, struct hf_jobs *jobs)
+{
+	if (hf_list_is_empty(&syncer->waiting) || syncer->is_busy)
+		return false;
+	return syncer->n_passed >= MAX_PASSED || !hf_jobs_next_is(jobs, syncer);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	/* How long the disk takes and threads wait, nothing else hangs on it; a simulated clock would not do.
+	 */
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* A change that takes longer, like the removal of a huge file, does not hold the others up. */
+static void wait_for_others(struct hf_syncer *syncer)
+{
+	uint64_t end = now_ns() + HF_MIN(PATIENCE_NS + syncer->last_took / 4, MAX_PATIENCE_NS);
+	struct timespec until = { .tv_sec = (time_t)(end / NS_PER_S), .tv_nsec = (long)(end % NS_PER_S) };
+	int r = 0;
+
+	while ((syncer->n_inside || syncer->n_due) && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&syncer->has_left, &syncer->lock, &until);
+	syncer->n_due = 0;
+}
+
+static void sync_waiting(struct hf_syncer *syncer)
 {
 	struct hf_list batch = HF_LIST_INIT(batch);
-	bool must_go;
+	uint64_t begun;
+	size_t n;
 
-	pthread_mutex_lock(&syncer->lock);
-	hf_list_push_back(&syncer->waiting, &sync->link);
-	must_go = !syncer->is_busy;
 	syncer->is_busy = true;
-	while (must_go && !hf_list_is_empty(&syncer->waiting)) {
-		hf_list_splice(&batch, &syncer->waiting);
-		pthread_mutex_unlock(&syncer->lock);
-		run_round(&batch);
-		pthread_mutex_lock(&syncer->lock);
-	}
-	if (must_go)
-		syncer->is_busy = false;
+	if (syncer->n_inside || syncer->n_due)
+		wait_for_others(syncer);
+	hf_list_splice(&batch, &syncer->waiting);
+	pthread_mutex_unlock(&syncer->lock);
+	begun = now_ns();
+	n = run_round(&batch);
+	pthread_mutex_lock(&syncer->lock);
+	syncer->last_took = now_ns() - begun;
+	syncer->n_due = hf_list_is_empty(&syncer->waiting) ? 0 : n;
+	syncer->is_busy = false;
+}
+
+void hf_syncer_enter(struct hf_syncer *syncer)
+{
+	pthread_mutex_lock(&syncer->lock);
+	syncer->n_inside++;
+	if (syncer->n_due)
+		syncer->n_due--;
+	pthread_mutex_unlock(&syncer->lock);
+}
+
+void hf_syncer_leave(struct hf_syncer *syncer, struct hf_sync *sync, struct hf_jobs *jobs)
+{
+	pthread_mutex_lock(&syncer->lock);
+	syncer->n_passed = hf_list_is_empty(&syncer->waiting) ? 0 : syncer->n_passed + 1;
+	if (sync)
+		hf_list_push_back(&syncer->waiting, &sync->link);
+	if (--syncer->n_inside == 0 && syncer->n_due == 0)
+		pthread_cond_signal(&syncer->has_left);
+	while (is_time(syncer, jobs))
+		sync_waiting(syncer);
 	pthread_mutex_unlock(&syncer->lock);
 }

@@ -81,21 +81,32 @@ void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *ex
 		op->sync.files[at] = hf_file_ref(file);
 }
 
+/* Changes of one tree go through its syncer, also those that come to nothing: others may have left theirs for
+ * them to sync. */
 static void run_apart(struct hf_job *job)
 {
 	struct hf_nfs3_op *op = hf_container_of(job, struct hf_nfs3_op, job);
-	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = NULL;
+	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = op->volume;
+	struct hf_jobs *jobs = job->jobs;
+	struct hf_sync *sync = NULL;
 
+	if (volume)
+		hf_syncer_enter(&volume->syncer);
 	op->result = op->proc->fn(op);
-	if (!op->sync.files[0]) {
+	if (op->sync.files[0]) {
+		sync = &op->sync;
+		hf_link_init(&sync->link);
+		sync->told = on_synced;
+		if (!volume) { /* an export that was not there yet when the call came */
+			volume = hf_volume_ref(sync->files[0]->volume);
+			hf_syncer_enter(&volume->syncer);
+		}
+	} else {
 		hf_job_complete(job);
-		return;
 	}
-	hf_link_init(&op->sync.link);
-	op->sync.told = on_synced;
-	volume = hf_volume_ref(op->sync.files[0]->volume);
-	hf_syncer_submit(&volume->syncer, &op->sync);
 	/* @op may be gone here */
+	if (volume)
+		hf_syncer_leave(&volume->syncer, sync, jobs);
 }
 
 static void on_ran(struct hf_job *job)
@@ -104,6 +115,15 @@ static void on_ran(struct hf_job *job)
 
 	finish(op);
 	free(op);
+}
+
+/* The tree that the call is about to change: its first argument is a handle there. */
+static struct hf_volume *find_volume(struct hf_nfs3_op *op)
+{
+	struct hf_volume *volume = hf_exports_volume_of(op->nfs->exports, hf_nfs3_get_fh(hf_nfs3_args(op)));
+
+	hf_rpc_call_rewind(op->call);
+	return volume;
 }
 
 static void hand_over(const struct hf_nfs3_op *begun)
@@ -122,7 +142,9 @@ static void hand_over(const struct hf_nfs3_op *begun)
 	op->may_block = true;
 	if (op->reply_len)
 		hf_rpc_call_expect(op->call, op->reply_len);
-	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, run_apart, on_ran);
+	op->volume = op->proc->n_unknown ? find_volume(op) : NULL;
+	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, op->volume ? &op->volume->syncer : NULL, run_apart,
+			    on_ran);
 }
 
 void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number)

@@ -50,7 +50,8 @@ struct hf_nfs3_op {
 	size_t reply_len; /* where that is much, for the account of who makes us hold it */
 	size_t n_read;
 	size_t n_written;
-	struct hf_sync sync; /* what must be on stable storage before the client hears of it */
+	struct hf_volume *volume; /* that it changes, if it does */
+	struct hf_sync sync;      /* what must be on stable storage before the client hears of it */
 };
 
 /* Serves @call by the procedure of this number. */

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,9 @@ struct crowd {
 	_Atomic int most;
 	int n_done;
 	struct hf_volume *volume;
+	struct hf_files *files;
 	struct hf_file *file;
+	_Atomic bool is_told;
 	struct counted all[N_JOBS];
 };
 
@@ -112,6 +115,16 @@ static void test_waiting_does_what_is_left(void **state)
 
 /* The syncer, with jobs that end when it says so */
 
+static _Atomic int n_fsyncs;
+
+/* In place of the C library's, for all of this program. */
+int fsync(int fd)
+{
+	(void)fd;
+	atomic_fetch_add(&n_fsyncs, 1);
+	return 0;
+}
+
 static void on_synced(struct hf_sync *sync)
 {
 	struct counted *counted = hf_container_of(sync, struct counted, sync);
@@ -121,39 +134,149 @@ static void on_synced(struct hf_sync *sync)
 	hf_job_complete(&counted->job);
 }
 
+static void leave_changed(struct counted *counted)
+{
+	struct crowd *crowd = counted->crowd;
+
+	hf_link_init(&counted->sync.link);
+	counted->sync.told = on_synced;
+	counted->sync.files[0] = crowd->file;
+	hf_syncer_leave(&crowd->volume->syncer, &counted->sync, crowd->jobs);
+}
+
 static void run_open(struct hf_job *job)
 {
 	struct counted *counted = hf_container_of(job, struct counted, job);
 
+	hf_syncer_enter(&counted->crowd->volume->syncer);
+	leave_changed(counted);
+}
+
+/* Comes to nothing, as if the name was there already. */
+static void run_in_vain(struct hf_job *job)
+{
+	struct counted *counted = hf_container_of(job, struct counted, job);
+	struct crowd *crowd = counted->crowd;
+
+	hf_syncer_enter(&crowd->volume->syncer);
+	counted->has_run = true;
+	hf_job_complete(job);
+	hf_syncer_leave(&crowd->volume->syncer, NULL, crowd->jobs);
+}
+
+/* Takes until another was told. */
+static void run_long(struct hf_job *job)
+{
+	struct counted *counted = hf_container_of(job, struct counted, job);
+	struct crowd *crowd = counted->crowd;
+
+	hf_syncer_enter(&crowd->volume->syncer);
+	atomic_fetch_add(&crowd->n_running, 1);
+	while (!crowd->is_told)
+		sched_yield();
+	leave_changed(counted);
+}
+
+static void note_told(struct hf_sync *sync)
+{
+	struct counted *counted = hf_container_of(sync, struct counted, sync);
+
+	counted->crowd->is_told = true;
+	on_synced(sync);
+}
+
+/* Begins when the long one is under way. */
+static void run_beside(struct hf_job *job)
+{
+	struct counted *counted = hf_container_of(job, struct counted, job);
+	struct crowd *crowd = counted->crowd;
+
+	while (!crowd->n_running)
+		sched_yield();
+	hf_syncer_enter(&crowd->volume->syncer);
 	hf_link_init(&counted->sync.link);
-	counted->sync.told = on_synced;
-	counted->sync.files[0] = counted->crowd->file;
-	hf_syncer_submit(&counted->crowd->volume->syncer, &counted->sync);
+	counted->sync.told = note_told;
+	counted->sync.files[0] = crowd->file;
+	hf_syncer_leave(&crowd->volume->syncer, &counted->sync, crowd->jobs);
+}
+
+static int set_up_volume(void **state)
+{
+	char base[] = "/tmp/hf-jobs-XXXXXX";
+	struct crowd *crowd;
+	struct stat st;
+
+	assert_int_equal(set_up(state), 0);
+	crowd = *state;
+	assert_non_null(mkdtemp(base));
+	assert_int_equal(hf_volume_new(&crowd->volume, base), 0);
+	assert_int_equal(hf_files_new(&crowd->files, 100), 0);
+	assert_int_equal(hf_files_take(crowd->files, crowd->volume, openat(crowd->volume->root, ".", O_PATH),
+				       &crowd->file, &st),
+			 0);
+	rmdir(base);
+	n_fsyncs = 0;
+	return 0;
+}
+
+static int tear_down_volume(void **state)
+{
+	struct crowd *crowd = *state;
+
+	hf_jobs_wait(crowd->jobs);
+	hf_file_unref(crowd->file);
+	hf_files_free(crowd->files);
+	hf_volume_unref(crowd->volume);
+	return tear_down(state);
+}
+
+static void submit(struct crowd *crowd, int i, void (*run_it)(struct hf_job *job))
+{
+	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, &crowd->volume->syncer, run_it,
+			    done);
 }
 
 static void test_everybody_is_told_of_his_sync(void **state)
 {
 	struct crowd *crowd = *state;
-	char base[] = "/tmp/hf-jobs-XXXXXX";
-	struct hf_files *files;
-	struct stat st;
 
-	assert_non_null(mkdtemp(base));
-	assert_int_equal(hf_volume_new(&crowd->volume, base), 0);
-	assert_int_equal(hf_files_new(&files, 100), 0);
-	assert_int_equal(hf_files_take(files, crowd->volume, openat(crowd->volume->root, ".", O_PATH),
-				       &crowd->file, &st),
-			 0);
 	for (int i = 0; i < N_JOBS; i++)
-		hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, run_open, done);
+		submit(crowd, i, run_open);
 	hf_loop_run(crowd->loop);
 	for (int i = 0; i < N_JOBS; i++)
 		assert_int_equal(crowd->all[i].result, 0);
-	hf_jobs_wait(crowd->jobs);
-	hf_file_unref(crowd->file);
-	hf_files_free(files);
-	hf_volume_unref(crowd->volume);
-	rmdir(base);
+}
+
+/* Those in the queue are followed by another, so they go together; but not all of them wait for the last. */
+static void test_changes_gather(void **state)
+{
+	struct crowd *crowd = *state;
+
+	for (int i = 0; i < N_JOBS; i++)
+		submit(crowd, i, run_open);
+	hf_loop_run(crowd->loop);
+	assert_in_range(n_fsyncs, N_JOBS / 200, N_JOBS / 20);
+}
+
+static void test_who_has_nothing_to_sync_does_it_for_others(void **state)
+{
+	struct crowd *crowd = *state;
+
+	for (int i = 0; i < N_JOBS; i++)
+		submit(crowd, i, i % 2 ? run_in_vain : run_open);
+	hf_loop_run(crowd->loop);
+	assert_int_equal(crowd->n_done, N_JOBS);
+}
+
+static void test_a_long_change_holds_nobody_up(void **state)
+{
+	struct crowd *crowd = *state;
+
+	submit(crowd, 0, run_long);
+	submit(crowd, 1, run_beside);
+	crowd->n_done = N_JOBS - 2;
+	hf_loop_run(crowd->loop);
+	assert_true(crowd->is_told);
 }
 
 int main(void)
@@ -161,7 +284,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_all_run_once_and_few_at_a_time, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_waiting_does_what_is_left, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up_volume,
+						tear_down_volume),
+		cmocka_unit_test_setup_teardown(test_changes_gather, set_up_volume, tear_down_volume),
+		cmocka_unit_test_setup_teardown(test_who_has_nothing_to_sync_does_it_for_others,
+						set_up_volume, tear_down_volume),
+		cmocka_unit_test_setup_teardown(test_a_long_change_holds_nobody_up, set_up_volume,
+						tear_down_volume),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
