@@ -157,9 +157,9 @@ bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes ha
 bool hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,
 			 struct hf_handle *handlep);
 
-/* The tree that the file of a handle is in, a reference; NULL: it is not one of ours, or its export is no
- * more. Asks nothing of the file, either. */
-struct hf_volume *hf_exports_volume_of(struct hf_exports *exports, struct hf_bytes handle);
+/* The tree that the file of a handle is in, a reference, and the file's number there; NULL: it is not one of
+ * ours, or its export is no more. Asks nothing of the file, either. */
+struct hf_volume *hf_exports_volume_of(struct hf_exports *exports, struct hf_bytes handle, uint64_t *inodep);
 
 enum { /* answers of hf_exports_resolve() */
 	HF_RESOLVED = 0,

@@ -85,14 +85,17 @@ bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes ha
 	return true;
 }
 
-struct hf_volume *hf_exports_volume_of(struct hf_exports *exports, struct hf_bytes handle)
+struct hf_volume *hf_exports_volume_of(struct hf_exports *exports, struct hf_bytes handle, uint64_t *inodep)
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
-	uint64_t export_id;
+	struct wire wire;
 
-	if (hf_exports_read_handle(exports, handle, &export_id))
-		export = hf_exports_by_id(exports, export_id);
-	return export ? hf_volume_ref(export->volume) : NULL;
+	if (parse(exports, handle, &wire))
+		export = hf_exports_by_id(exports, hf_le_get64(wire.export));
+	if (!export)
+		return NULL;
+	*inodep = hf_le_get64(wire.inode);
+	return hf_volume_ref(export->volume);
 }
 
 bool hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,

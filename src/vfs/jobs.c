@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "loop/work.h"
 
-#define JOBS_A_RUN 64 /* then others who use the pool have their turn */
+#define JOBS_A_RUN 64  /* then others who use the pool have their turn */
+#define MAX_LOOK   64  /* jobs that are passed over for their keys */
+#define N_KEYS     256 /* that are known as taken; one that finds its place occupied goes without */
 
 struct runner {
 	struct hf_work work;
@@ -16,22 +18,96 @@ struct runner {
 	struct hf_link link; /* in jobs->idle */
 };
 
+/* A key of jobs that run now. Two at once with the same do no harm, they only wait. */
+struct taken {
+	uint64_t key;
+	size_t n;
+};
+
 struct hf_jobs {
 	pthread_mutex_t lock;
-	struct hf_list queue; /* under lock */
-	struct hf_list idle;  /* under lock: runners */
-	size_t n_jobs;        /* under lock: submitted, and not yet on their way back */
+	struct hf_list queue;       /* under lock */
+	struct hf_list idle;        /* under lock: runners */
+	struct taken taken[N_KEYS]; /* under lock */
+	size_t n_jobs;              /* under lock: submitted, and not yet on their way back */
 	pthread_cond_t none_left;
 	size_t n_runners; /* (c) */
 	struct runner runners[];
 };
 
+/* Keys; all under the lock */
+
+static struct taken *place_of(struct hf_jobs *jobs, uint64_t key)
+{
+	return &jobs->taken[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+}
+
+static bool is_free(struct hf_jobs *jobs, uint64_t key)
+{
+	const struct taken *place = place_of(jobs, key);
+
+	return key == 0 || place->n == 0 || place->key != key;
+}
+
+static void take_key(struct hf_jobs *jobs, uint64_t key)
+{
+	struct taken *place = place_of(jobs, key);
+
+	if (key == 0 || (place->n && place->key != key))
+		return;
+	place->key = key;
+	place->n++;
+}
+
+void hf_jobs_release(struct hf_jobs *jobs, uint64_t key)
+{
+	struct taken *place = place_of(jobs, key);
+
+	pthread_mutex_lock(&jobs->lock);
+	if (key && place->n && place->key == key)
+		place->n--;
+	pthread_mutex_unlock(&jobs->lock);
+}
+
+/* The first job that would not wait for one that runs. There may be none while the queue is not empty: then
+ * who runs those comes back for the rest. */
+static struct hf_job *find_job(struct hf_jobs *jobs)
+{
+	int n = 0;
+
+	hf_list_for_each(link, &jobs->queue) {
+		struct hf_job *job = hf_list_entry(link, struct hf_job, link);
+
+		if (is_free(jobs, job->key))
+			return job;
+		if (++n == MAX_LOOK)
+			break;
+	}
+	return NULL;
+}
+
 static struct hf_job *take_job(struct hf_jobs *jobs)
+{
+	struct hf_job *job;
+
+	pthread_mutex_lock(&jobs->lock);
+	job = find_job(jobs);
+	if (job) {
+		hf_link_remove(&job->link);
+		take_key(jobs, job->key);
+	}
+	pthread_mutex_unlock(&jobs->lock);
+	return job;
+}
+
+static struct hf_job *take_any_job(struct hf_jobs *jobs)
 {
 	struct hf_link *link;
 
 	pthread_mutex_lock(&jobs->lock);
 	link = hf_list_pop_front(&jobs->queue);
+	if (link)
+		take_key(jobs, hf_list_entry(link, struct hf_job, link)->key);
 	pthread_mutex_unlock(&jobs->lock);
 	return link ? hf_list_entry(link, struct hf_job, link) : NULL;
 }
@@ -96,7 +172,7 @@ static void on_run_over(struct hf_work *work)
 	bool is_needed;
 
 	pthread_mutex_lock(&jobs->lock);
-	is_needed = !hf_list_is_empty(&jobs->queue);
+	is_needed = find_job(jobs) != NULL;
 	if (!is_needed)
 		hf_list_push_back(&jobs->idle, &runner->link);
 	pthread_mutex_unlock(&jobs->lock);
@@ -121,7 +197,7 @@ static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *jo
 	pthread_mutex_lock(&jobs->lock);
 	jobs->n_jobs++;
 	hf_list_push_back(&jobs->queue, &job->link);
-	link = hf_list_pop_front(&jobs->idle);
+	link = is_free(jobs, job->key) ? hf_list_pop_front(&jobs->idle) : NULL;
 	pthread_mutex_unlock(&jobs->lock);
 	if (!link)
 		return;
@@ -138,14 +214,14 @@ void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *j
 {
 	job->completes_itself = false;
 	job->group = NULL;
+	job->key = 0;
 	submit(jobs, loop, job, run, done);
 }
 
-void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job, const void *group,
+void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
 			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
 {
 	job->completes_itself = true;
-	job->group = group;
 	submit(jobs, loop, job, run, done);
 }
 
@@ -155,7 +231,7 @@ void hf_jobs_wait(struct hf_jobs *jobs)
 {
 	struct hf_job *job;
 
-	while ((job = take_job(jobs)))
+	while ((job = take_any_job(jobs)))
 		run_job(job);
 	pthread_mutex_lock(&jobs->lock);
 	while (jobs->n_jobs)

@@ -6,11 +6,15 @@
  * over without waking anybody; and no more than the given number of the pool's
  * threads are taken at a time, so that others who need the pool, the store
  * above all, wait for one job at most. Loops may share one hf_jobs.
+ *
+ * Jobs with the same key would only wait for each other's locks, so they are
+ * run one after the other, by one thread as a rule, while others run the rest.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/cleanup.h"
 #include "base/list.h"
@@ -24,6 +28,7 @@ struct hf_job {
 	struct hf_task task;
 	struct hf_jobs *jobs;
 	const void *group;
+	uint64_t key;
 	bool completes_itself;
 	void (*run)(struct hf_job *job);  /* on a thread of the pool */
 	void (*done)(struct hf_job *job); /* on the loop that submitted it; may free it */
@@ -41,11 +46,14 @@ HF_DEFINE_CLEANUP(struct hf_jobs *, hf_jobs_free)
 void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
 		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
 /* The same for one that is not over when run() returns: done() is called after hf_job_complete(), which may
- * come from any thread. @group says what it has in common with others; it is compared and nothing else, NULL
- * for none. */
-void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job, const void *group,
+ * come from any thread. The caller has set @job->group, which is compared and nothing else, NULL for none;
+ * and
+ * @job->key, 0 for none. */
+void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
 			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
 void hf_job_complete(struct hf_job *job);
+/* From run() of a job with a key: what others with this key would wait for is over. */
+void hf_jobs_release(struct hf_jobs *jobs, uint64_t key);
 
 /* Is the next job that will be run of this group? For who would rather not begin something long before it. */
 bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group);

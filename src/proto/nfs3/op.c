@@ -88,11 +88,13 @@ static void run_apart(struct hf_job *job)
 	struct hf_nfs3_op *op = hf_container_of(job, struct hf_nfs3_op, job);
 	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = op->volume;
 	struct hf_jobs *jobs = job->jobs;
+	uint64_t key = job->key;
 	struct hf_sync *sync = NULL;
 
 	if (volume)
 		hf_syncer_enter(&volume->syncer);
 	op->result = op->proc->fn(op);
+	hf_jobs_release(jobs, key);
 	if (op->sync.files[0]) {
 		sync = &op->sync;
 		hf_link_init(&sync->link);
@@ -117,13 +119,17 @@ static void on_ran(struct hf_job *job)
 	free(op);
 }
 
-/* The tree that the call is about to change: its first argument is a handle there. */
-static struct hf_volume *find_volume(struct hf_nfs3_op *op)
+/* What the call is about to change: its first argument is a handle there, of a directory as a rule. */
+static void find_place(struct hf_nfs3_op *op)
 {
-	struct hf_volume *volume = hf_exports_volume_of(op->nfs->exports, hf_nfs3_get_fh(hf_nfs3_args(op)));
+	uint64_t inode = 0;
 
+	op->volume = hf_exports_volume_of(op->nfs->exports, hf_nfs3_get_fh(hf_nfs3_args(op)), &inode);
 	hf_rpc_call_rewind(op->call);
-	return volume;
+	if (!op->volume)
+		return;
+	op->job.group = &op->volume->syncer;
+	op->job.key = (uint64_t)(uintptr_t)op->volume ^ inode;
 }
 
 static void hand_over(const struct hf_nfs3_op *begun)
@@ -142,9 +148,12 @@ static void hand_over(const struct hf_nfs3_op *begun)
 	op->may_block = true;
 	if (op->reply_len)
 		hf_rpc_call_expect(op->call, op->reply_len);
-	op->volume = op->proc->n_unknown ? find_volume(op) : NULL;
-	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, op->volume ? &op->volume->syncer : NULL, run_apart,
-			    on_ran);
+	op->volume = NULL;
+	op->job.group = NULL;
+	op->job.key = 0;
+	if (op->proc->n_unknown)
+		find_place(op);
+	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, run_apart, on_ran);
 }
 
 void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number)

@@ -113,6 +113,83 @@ static void test_waiting_does_what_is_left(void **state)
 	assert_int_equal(crowd->n_done, N_JOBS);
 }
 
+/* Keys */
+
+static void end_keyed(struct hf_job *job)
+{
+	hf_jobs_release(job->jobs, job->key);
+	hf_container_of(job, struct counted, job)->has_run = true;
+	hf_job_complete(job);
+}
+
+static void run_keyed(struct hf_job *job)
+{
+	struct crowd *crowd = hf_container_of(job, struct counted, job)->crowd;
+
+	note_running(crowd);
+	sched_yield();
+	atomic_fetch_sub(&crowd->n_running, 1);
+	end_keyed(job);
+}
+
+static void run_keyed_last(struct hf_job *job)
+{
+	struct crowd *crowd = hf_container_of(job, struct counted, job)->crowd;
+
+	while (!crowd->is_told)
+		sched_yield();
+	end_keyed(job);
+}
+
+static void run_keyed_telling(struct hf_job *job)
+{
+	hf_container_of(job, struct counted, job)->crowd->is_told = true;
+	end_keyed(job);
+}
+
+static void submit_keyed(struct crowd *crowd, int i, uint64_t key, void (*run_it)(struct hf_job *job))
+{
+	crowd->all[i].job.group = NULL;
+	crowd->all[i].job.key = key;
+	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, run_it, done);
+}
+
+static void test_jobs_of_one_key_run_one_at_a_time(void **state)
+{
+	struct crowd *crowd = *state;
+
+	for (int i = 0; i < N_JOBS; i++)
+		submit_keyed(crowd, i, 7, run_keyed);
+	hf_loop_run(crowd->loop);
+	assert_int_equal(crowd->n_done, N_JOBS);
+	assert_int_equal(crowd->most, 1);
+}
+
+static void test_a_key_holds_no_other_up(void **state)
+{
+	struct crowd *crowd = *state;
+
+	submit_keyed(crowd, 0, 7, run_keyed_last);
+	submit_keyed(crowd, 1, 7, run_keyed);
+	submit_keyed(crowd, 2, 8, run_keyed_telling);
+	crowd->n_done = N_JOBS - 3;
+	hf_loop_run(crowd->loop);
+	assert_true(crowd->all[1].is_done);
+}
+
+/* As when the server stops in the middle of it: nobody comes back for those that were passed over. */
+static void test_waiting_does_what_was_passed_over(void **state)
+{
+	struct crowd *crowd = *state;
+
+	for (int i = 0; i < N_JOBS; i++)
+		submit_keyed(crowd, i, 7, run_keyed);
+	hf_jobs_wait(crowd->jobs);
+	for (int i = 0; i < N_JOBS; i++)
+		assert_true(crowd->all[i].has_run);
+	hf_loop_run(crowd->loop);
+}
+
 /* The syncer, with jobs that end when it says so */
 
 static _Atomic int n_fsyncs;
@@ -232,8 +309,9 @@ static int tear_down_volume(void **state)
 
 static void submit(struct crowd *crowd, int i, void (*run_it)(struct hf_job *job))
 {
-	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, &crowd->volume->syncer, run_it,
-			    done);
+	crowd->all[i].job.group = &crowd->volume->syncer;
+	crowd->all[i].job.key = 0;
+	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, run_it, done);
 }
 
 static void test_everybody_is_told_of_his_sync(void **state)
@@ -284,6 +362,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_all_run_once_and_few_at_a_time, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_waiting_does_what_is_left, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_jobs_of_one_key_run_one_at_a_time, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_key_holds_no_other_up, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_waiting_does_what_was_passed_over, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up_volume,
 						tear_down_volume),
 		cmocka_unit_test_setup_teardown(test_changes_gather, set_up_volume, tear_down_volume),
