@@ -133,7 +133,6 @@ static int create(struct hf_file *dir, const struct hf_identity *caller, const s
 		  enum hf_create_how how, const struct hf_setattr *set, const struct mark *mark,
 		  const struct hf_change *change, struct hf_file **filep)
 {
-	struct stat st;
 	int fd, r = hf_dir_check_name(dir, change, name);
 
 	if (r < 0)
@@ -143,12 +142,10 @@ static int create(struct hf_file *dir, const struct hf_identity *caller, const s
 		return use_existing(dir, caller, name, how, set, mark, filep);
 	if (fd < 0)
 		return fd;
-	r = hf_dir_open_entry(dir, name, false, filep, &st);
-	if (r < 0) {
-		close(fd);
+	r = hf_files_take_made(dir->files, dir->volume, fd, filep);
+	if (r < 0)
 		return r;
-	}
-	hf_file_give_write_fd(*filep, fd);
+	hf_volume_saw(dir->volume, dir->id.inode, name->text, (*filep)->id.inode);
 	return how == HF_CREATE_EXCLUSIVE ? 0 : hf_file_setattr_new(*filep, caller, set);
 }
 

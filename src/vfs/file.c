@@ -45,7 +45,8 @@ static void close_counted(struct hf_files *files, int fd)
 static void file_free(struct hf_file *file)
 {
 	assert(file->n_pins == 0);
-	close_counted(file->files, file->fd);
+	if (file->fd != file->write_fd)
+		close_counted(file->files, file->fd);
 	close_counted(file->files, file->read_fd);
 	close_counted(file->files, file->write_fd);
 	close_counted(file->files, file->lock_fd);
@@ -120,18 +121,6 @@ int hf_file_read_fd(struct hf_file *file, bool cached)
 int hf_file_write_fd(struct hf_file *file, bool cached)
 {
 	return open_once(file, &file->write_fd, O_WRONLY, cached);
-}
-
-void hf_file_give_write_fd(struct hf_file *file, int fd)
-{
-	pthread_mutex_lock(&file->lock);
-	if (file->write_fd < 0 && S_ISREG(file->type)) {
-		hf_files_count(file->files, 1);
-		atomic_store_explicit(&file->write_fd, fd, memory_order_release);
-		fd = -1;
-	}
-	pthread_mutex_unlock(&file->lock);
-	hf_closep(&fd);
 }
 
 int hf_file_sync(struct hf_file *file)

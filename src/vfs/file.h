@@ -1,11 +1,12 @@
 /*
  * An open file of a volume, shared by all who use it, and the cache of them.
  *
- * A file is known by volume and id. Its O_PATH descriptor is there from the
- * start and serves everything but data; those for reading and for writing are
- * opened when they are first needed, apart from each other, because a file that
- * is open for writing cannot be executed on this host. All are opened with our
- * own rights: whether a caller may is asked for each call (vfs/access.h).
+ * A file is known by volume and id. A descriptor is there from the start and
+ * serves everything but data: O_PATH, or the one that it was made with. Those
+ * for reading and for writing are opened when they are first needed, apart from
+ * each other, because a file that is open for writing cannot be executed on this
+ * host. All are opened with our own rights: whether a caller may is asked for
+ * each call (vfs/access.h).
  *
  * The cache keeps files within a number of descriptors, the least used going
  * first, and lets go of those unused for a while: a file that was removed by a
@@ -48,7 +49,7 @@ struct hf_file {
 	struct hf_volume *volume; /* (c) */
 	struct hf_file_id id;     /* (c) */
 	uint64_t hash;            /* (c) */
-	int fd;                   /* (c) O_PATH */
+	int fd;                   /* (c) O_PATH, or the same as write_fd */
 	mode_t type;              /* (c) S_IFMT bits */
 	_Atomic unsigned int n_refs;
 	_Atomic unsigned int n_pins; /* changed under lock */
@@ -86,6 +87,8 @@ struct hf_file *hf_files_find(struct hf_files *files, const struct hf_volume *vo
 /* The file that @fd, an O_PATH descriptor, has open, and its attributes. Takes @fd in any case. */
 int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
 		  struct stat *stp);
+/* The same for one that was just made, with @fd open for writing. */
+int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep);
 
 struct hf_file *hf_file_ref(struct hf_file *file);
 struct hf_file *hf_file_unref(struct hf_file *file);
@@ -98,7 +101,6 @@ HF_DEFINE_CLEANUP(struct hf_file *, hf_file_unref)
  * open already. */
 int hf_file_read_fd(struct hf_file *file, bool cached);
 int hf_file_write_fd(struct hf_file *file, bool cached);
-void hf_file_give_write_fd(struct hf_file *file, int fd); /* from creating it; takes @fd */
 
 /* Puts what was done to it, its data and its names if it is a directory, on stable storage. */
 int hf_file_sync(struct hf_file *file);

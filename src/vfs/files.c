@@ -232,8 +232,9 @@ static struct hf_file *insert(struct shard *shard, struct hf_file *file)
 	return other;
 }
 
+/* @is_made: @fd is open for writing, and serves for that, too. */
 static int add(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, int fd,
-	       mode_t mode, struct hf_file **filep)
+	       bool is_made, mode_t mode, struct hf_file **filep)
 {
 	struct hf_file *file;
 	uint64_t hash = hash_of(volume, id);
@@ -247,6 +248,8 @@ static int add(struct hf_files *files, struct hf_volume *volume, const struct hf
 		return r;
 	}
 	file->hash = hash;
+	if (is_made)
+		file->write_fd = fd;
 	*filep = insert(shard, file);
 	return 0;
 }
@@ -271,25 +274,35 @@ int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct 
 	r = hf_volume_open_id(volume, id, &fd, &st);
 	if (r < 0)
 		return r;
-	return add(files, volume, id, fd, st.st_mode, filep);
+	return add(files, volume, id, fd, false, st.st_mode, filep);
+}
+
+static int take(struct hf_files *files, struct hf_volume *volume, int fd, bool is_made,
+		struct hf_file **filep, struct stat *stp)
+{
+	struct hf_file_id id;
+	int r = hf_volume_identify(volume, fd, &id, stp);
+
+	if (r == 0) {
+		*filep = find(files, volume, &id);
+		if (!*filep)
+			return add(files, volume, &id, fd, is_made, stp->st_mode, filep);
+	}
+	close(fd);
+	return r;
 }
 
 int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
 		  struct stat *stp)
 {
-	struct hf_file_id id;
-	int r = hf_volume_identify(volume, fd, &id, stp);
+	return take(files, volume, fd, false, filep, stp);
+}
 
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
-	*filep = find(files, volume, &id);
-	if (*filep) {
-		close(fd);
-		return 0;
-	}
-	return add(files, volume, &id, fd, stp->st_mode, filep);
+int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep)
+{
+	struct stat st;
+
+	return take(files, volume, fd, true, filep, &st);
 }
 
 /* Life */

@@ -77,6 +77,28 @@ static void test_one_object_a_file(void **state)
 	hf_file_unref(c);
 }
 
+/* One descriptor serves for all, is counted once and closed once; and who was there first stays. */
+static void test_made_is_open_for_writing(void **state)
+{
+	size_t before = count_own_fds();
+	int fd = openat(volume->root, "made", O_CREAT | O_WRONLY, 0644);
+	struct hf_file *made, *again;
+
+	assert_int_equal(hf_files_take_made(files, volume, fd, &made), 0);
+	assert_int_equal(hf_file_write_fd(made, true), fd);
+	assert_int_equal(hf_files_count_fds(files), 1);
+	assert_true(hf_file_read_fd(made, false) >= 0);
+	assert_int_equal(hf_files_take_made(files, volume, openat(volume->root, "made", O_WRONLY), &again),
+			 0);
+	assert_ptr_equal(again, made);
+	unlink(path_of("made"));
+	hf_file_forget(made);
+	hf_file_unref(made);
+	hf_file_unref(again);
+	assert_int_equal(hf_files_count_fds(files), 0);
+	assert_int_equal(count_own_fds(), before);
+}
+
 static void test_descriptors_keep_to_the_limit(void **state)
 {
 	size_t before = count_own_fds();
@@ -208,6 +230,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_one_object_a_file, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_made_is_open_for_writing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_descriptors_keep_to_the_limit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_sweep_closes_the_idle, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_removed_is_forgotten, set_up, tear_down),
