@@ -2,8 +2,9 @@
  * Load for an NFSv3 server, ours or another: one kind of call, from several
  * connections, some calls under way on each.
  *
- *	bench_files ADDRESS NFS_PORT MOUNT_PORT EXPORT WORKLOAD CONNECTIONS DEPTH SECONDS
+ *	bench_files ADDRESS NFS_PORT MOUNT_PORT EXPORT WORKLOAD CONNECTIONS DEPTH SECONDS [DIRECTORY]
  *
+ * DIRECTORY, of the export, is where files are made and removed.
  * Prints one line of JSON. bench/files.py prepares the directory and compares
  * servers. With the workloads plain-read-SIZE and plain-write-SIZE the other side
  * is bench_files_plain, which speaks no protocol at all.
@@ -34,6 +35,7 @@ struct bench {
 	uint16_t mount_port;
 	const char *export;
 	const char *workload;
+	const char *directory;
 	int n_connections;
 	int depth;
 	double seconds;
@@ -330,7 +332,7 @@ static void *run_peer(void *arg)
 
 	peer->fd = connect_to(bench, bench->nfs_port);
 	if (!workload->is_plain)
-		peer->dir = lookup(peer->fd, &bench->root, "small", peer->in);
+		peer->dir = lookup(peer->fd, &bench->root, bench->directory, peer->in);
 	for (;;) {
 		bool is_over = now() >= bench->deadline;
 
@@ -362,10 +364,10 @@ int main(int argc, char **argv)
 	struct peer *peers;
 	double begun, took;
 
-	if (argc != 9 || !(workload = find_workload(argv[5]))) {
+	if (argc < 9 || argc > 10 || !(workload = find_workload(argv[5]))) {
 		fprintf(stderr,
 			"usage: bench_files ADDRESS NFS_PORT MOUNT_PORT EXPORT WORKLOAD CONNECTIONS DEPTH "
-			"SECONDS\n");
+			"SECONDS [DIRECTORY]\n");
 		return 2;
 	}
 	bench.address = argv[1];
@@ -376,6 +378,7 @@ int main(int argc, char **argv)
 	bench.n_connections = atoi(argv[6]);
 	bench.depth = atoi(argv[7]);
 	bench.seconds = atof(argv[8]);
+	bench.directory = argc > 9 ? argv[9] : "small";
 	bench.size = workload->size;
 	if (bench.n_connections < 1 || bench.n_connections > MAX_DEPTH || bench.depth < 1)
 		die("connections or depth");
