@@ -48,12 +48,29 @@ static inline void hf_xdr_in_fail(struct hf_xdr_in *in)
 	in->end = NULL; /* p stays: to add nothing to no pointer is undefined */
 }
 
+static inline uint32_t hf_xdr_word(const uint8_t *p)
+{
+	uint32_t value;
+
+	memcpy(&value, p, 4);
+	return be32toh(value);
+}
+
+static inline uint64_t hf_xdr_double_word(const uint8_t *p)
+{
+	uint64_t value;
+
+	memcpy(&value, p, 8);
+	return be64toh(value);
+}
+
 /* The next @len bytes, no padding; NULL where they are not there. */
 static inline const uint8_t *hf_xdr_take(struct hf_xdr_in *in, size_t len)
 {
 	const uint8_t *p = in->p;
 
-	if (HF_UNLIKELY(hf_xdr_in_left(in) < len)) {
+	/* Less than nothing is left of a decoder that has failed: one comparison for both. */
+	if (HF_UNLIKELY((intptr_t)((uintptr_t)in->end - (uintptr_t)p) < (intptr_t)len)) {
 		hf_xdr_in_fail(in);
 		return NULL;
 	}
@@ -64,12 +81,8 @@ static inline const uint8_t *hf_xdr_take(struct hf_xdr_in *in, size_t len)
 static inline uint32_t hf_xdr_get_u32(struct hf_xdr_in *in)
 {
 	const uint8_t *p = hf_xdr_take(in, 4);
-	uint32_t value;
 
-	if (!p)
-		return 0;
-	memcpy(&value, p, 4);
-	return be32toh(value);
+	return p ? hf_xdr_word(p) : 0;
 }
 
 static inline int32_t hf_xdr_get_i32(struct hf_xdr_in *in)
@@ -80,12 +93,8 @@ static inline int32_t hf_xdr_get_i32(struct hf_xdr_in *in)
 static inline uint64_t hf_xdr_get_u64(struct hf_xdr_in *in)
 {
 	const uint8_t *p = hf_xdr_take(in, 8);
-	uint64_t value;
 
-	if (!p)
-		return 0;
-	memcpy(&value, p, 8);
-	return be64toh(value);
+	return p ? hf_xdr_double_word(p) : 0;
 }
 
 /* Peers send any non-zero word for true. */
@@ -114,8 +123,37 @@ static inline struct hf_bytes hf_xdr_get_opaque(struct hf_xdr_in *in, uint32_t m
 	return hf_xdr_get_fixed(in, len);
 }
 
+/*
+ * The same for decoders on whose speed much depends: false where it is not there. Without the promise of
+ * zeros there is nothing to keep at hand for it, and the cursor, if it is the caller's own, stays in
+ * registers.
+ */
+static inline bool hf_xdr_read_opaque(struct hf_bytes *bytesp, struct hf_xdr_in *in, uint32_t max)
+{
+	const uint8_t *p = hf_xdr_take(in, 4);
+	uint32_t len;
+
+	if (HF_UNLIKELY(!p))
+		return false;
+	len = hf_xdr_word(p);
+	if (HF_UNLIKELY(len > max || !hf_xdr_take(in, ((size_t)len + 3) & ~(size_t)3)))
+		return false;
+	bytesp->data = p + 4;
+	bytesp->len = len;
+	return true;
+}
+
 /* string<max> that will be a name or a key: a NUL byte inside is an error. */
-struct hf_bytes hf_xdr_get_string(struct hf_xdr_in *in, uint32_t max);
+static inline struct hf_bytes hf_xdr_get_string(struct hf_xdr_in *in, uint32_t max)
+{
+	struct hf_bytes text = hf_xdr_get_opaque(in, max);
+
+	if (text.len && memchr(text.data, '\0', text.len)) {
+		hf_xdr_in_fail(in);
+		return (struct hf_bytes){ 0 };
+	}
+	return text;
+}
 
 /* Encoding */
 struct hf_xdr_out {
@@ -144,7 +182,7 @@ static inline uint8_t *hf_xdr_reserve(struct hf_xdr_out *out, size_t len)
 {
 	uint8_t *p = out->p;
 
-	if (HF_UNLIKELY(hf_xdr_out_left(out) < len)) {
+	if (HF_UNLIKELY((intptr_t)((uintptr_t)out->end - (uintptr_t)p) < (intptr_t)len)) {
 		out->end = NULL;
 		return NULL;
 	}

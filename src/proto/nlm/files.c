@@ -211,14 +211,12 @@ static bool needs_opening(const struct hf_nlm_request *request)
 	       hf_local_needs(request->nlm->files.local, request->target.share, request->target.handle);
 }
 
-enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+static enum hf_nlm_stat judge(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
 {
 	struct hf_nlm *nlm = request->nlm;
 	struct inquiry what = { .again = again, .asks = true };
 	const struct hf_nlm_verdict *verdict;
 
-	if (!nlm->files.exports)
-		return HF_NLM_GRANTED_STAT;
 	make_question(&what.question, request->call, request->args.handle, for_writing);
 	what.key = hf_siphash(&nlm->key, &what.question, sizeof(what.question)) | 1;
 	what.opens = needs_opening(request);
@@ -227,6 +225,11 @@ enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_wri
 	    (!what.opens || verdict->stat != HF_NLM_GRANTED_STAT))
 		return verdict->stat;
 	return inquire(request, &what);
+}
+
+enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+{
+	return request->nlm->files.exports ? judge(request, for_writing, again) : HF_NLM_GRANTED_STAT;
 }
 
 enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again)

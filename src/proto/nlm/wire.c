@@ -7,59 +7,100 @@ static bool is_old(uint32_t version)
 	return version < 4;
 }
 
-/* Decoding */
+/*
+ * Decoding. LOCK and UNLOCK are what this server is for, so their arguments are read in one go, with a copy
+ * of the cursor.
+ */
 
-static void get_cookie(struct hf_nlm_args *args, struct hf_xdr_in *in)
+static inline bool read_alock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
 {
-	*args = (struct hf_nlm_args){ .cookie = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ) };
+	const uint8_t *p;
+
+	if (!hf_xdr_read_opaque(&args->caller, in, HF_NLM_MAX_STRING) ||
+	    memchr(args->caller.data, '\0', args->caller.len) ||
+	    !hf_xdr_read_opaque(&args->handle, in, HF_NLM_MAX_HANDLE) ||
+	    !hf_xdr_read_opaque(&args->oh, in, HF_NLM_MAX_NETOBJ))
+		return false;
+	p = hf_xdr_take(in, is_old(version) ? 12 : 20);
+	if (!p)
+		return false;
+	args->svid = (int32_t)hf_xdr_word(p);
+	args->offset = is_old(version) ? hf_xdr_word(p + 4) : hf_xdr_double_word(p + 4);
+	args->len = is_old(version) ? hf_xdr_word(p + 8) : hf_xdr_double_word(p + 12);
+	return true;
 }
 
-static void get_alock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+/* What is around the lock. */
+enum shape {
+	HAS_BLOCK = 1 << 0,
+	HAS_EXCLUSIVE = 1 << 1,
+	HAS_RECLAIM = 1 << 2, /* and the state */
+};
+
+static inline bool read_args(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in,
+			     unsigned int shape)
 {
-	args->caller = hf_xdr_get_string(in, HF_NLM_MAX_STRING);
-	args->handle = hf_xdr_get_opaque(in, HF_NLM_MAX_HANDLE);
-	args->oh = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ);
-	args->svid = hf_xdr_get_i32(in);
-	if (is_old(version)) {
-		args->offset = hf_xdr_get_u32(in);
-		args->len = hf_xdr_get_u32(in);
-	} else {
-		args->offset = hf_xdr_get_u64(in);
-		args->len = hf_xdr_get_u64(in);
+	const uint8_t *p = NULL;
+
+	if (!hf_xdr_read_opaque(&args->cookie, in, HF_NLM_MAX_NETOBJ))
+		return false;
+	args->block = args->exclusive = args->reclaim = false;
+	args->state = 0;
+	args->share_mode = args->share_access = 0;
+	if (shape & HAS_BLOCK) {
+		p = hf_xdr_take(in, 4);
+		args->block = p && hf_xdr_word(p) != 0;
 	}
+	if (shape & HAS_EXCLUSIVE) {
+		p = hf_xdr_take(in, 4);
+		args->exclusive = p && hf_xdr_word(p) != 0;
+	}
+	if (!read_alock(args, version, in))
+		return false;
+	if (shape & HAS_RECLAIM) {
+		p = hf_xdr_take(in, 8);
+		args->reclaim = p && hf_xdr_word(p) != 0;
+		args->state = p ? (int32_t)hf_xdr_word(p + 4) : 0;
+	}
+	return hf_xdr_in_is_ok(in);
+}
+
+static inline void get_args(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in,
+			    unsigned int shape)
+{
+	struct hf_xdr_in mine = *in;
+
+	if (HF_LIKELY(read_args(args, version, &mine, shape))) {
+		*in = mine;
+		return;
+	}
+	*args = (struct hf_nlm_args){ 0 };
+	hf_xdr_in_fail(in);
 }
 
 void hf_nlm_get_test(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
 {
-	get_cookie(args, in);
-	args->exclusive = hf_xdr_get_bool(in);
-	get_alock(args, version, in);
+	get_args(args, version, in, HAS_EXCLUSIVE);
 }
 
 void hf_nlm_get_lock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
 {
-	hf_nlm_get_cancel(args, version, in);
-	args->reclaim = hf_xdr_get_bool(in);
-	args->state = hf_xdr_get_i32(in);
+	get_args(args, version, in, HAS_BLOCK | HAS_EXCLUSIVE | HAS_RECLAIM);
 }
 
 void hf_nlm_get_cancel(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
 {
-	get_cookie(args, in);
-	args->block = hf_xdr_get_bool(in);
-	args->exclusive = hf_xdr_get_bool(in);
-	get_alock(args, version, in);
+	get_args(args, version, in, HAS_BLOCK | HAS_EXCLUSIVE);
 }
 
 void hf_nlm_get_unlock(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
 {
-	get_cookie(args, in);
-	get_alock(args, version, in);
+	get_args(args, version, in, 0);
 }
 
 void hf_nlm_get_share(struct hf_nlm_args *args, struct hf_xdr_in *in)
 {
-	get_cookie(args, in);
+	*args = (struct hf_nlm_args){ .cookie = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ) };
 	args->caller = hf_xdr_get_string(in, HF_NLM_MAX_STRING);
 	args->handle = hf_xdr_get_opaque(in, HF_NLM_MAX_HANDLE);
 	args->oh = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ);
@@ -109,8 +150,11 @@ static enum hf_nlm_stat narrow_stat(uint32_t version, enum hf_nlm_stat stat)
 
 void hf_nlm_put_res(struct hf_xdr_out *out, uint32_t version, struct hf_bytes cookie, enum hf_nlm_stat stat)
 {
-	hf_xdr_put_opaque(out, cookie);
-	hf_xdr_put_u32(out, narrow_stat(version, stat));
+	struct hf_xdr_out mine = *out; /* as in decoding */
+
+	hf_xdr_put_opaque(&mine, cookie);
+	hf_xdr_put_u32(&mine, narrow_stat(version, stat));
+	*out = mine;
 }
 
 static void put_range(struct hf_xdr_out *out, uint32_t version, uint64_t offset, uint64_t len)
