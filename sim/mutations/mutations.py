@@ -63,9 +63,9 @@ MUTATIONS = [
      "if (is_dead(purge, lock->state))", "if (is_dead(purge, lock->state) && lock->start)"),
     # Store
     ("UNLOCK is not stored", f"{RECOVERY}/keeper.c",
-     "if (hf_keeper_delete_lock(recovery, kept->store_id) < 0)", "if (!kept)"),
+     "if (lock->tag != NOT_STORED && hf_keeper_delete_lock(recovery, lock->tag) < 0)", "if (false)"),
     ("a store that is back is not told of the locks", f"{RECOVERY}/keeper.c",
-     "while (hf_lock_next_lock(recovery->locks, NULL, &cursor, &view))\n\t\tresync_lock(recovery, &view);", ""),
+     "if (keeper->keeps)\n\t\thf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
     ("undo of what was held before", f"{NLM}/lock.c",
      ": is_held              ? NULL\n\t\t\t\t\t\t : undo_lock", ": undo_lock"),
     ("lowered before that is sure", f"{NLM}/lock.c",

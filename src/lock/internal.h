@@ -51,6 +51,7 @@ struct hf_lock {
 			uint32_t prior_epoch;
 		};
 	};
+	uint64_t tag; /* see struct hf_lock_view */
 	uint32_t state;
 	uint32_t epoch;
 	uint64_t id : 48;
@@ -389,7 +390,7 @@ void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool 
 void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);
 void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
-void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* and notes its tag */
 void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);

@@ -137,6 +137,7 @@ void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp)
 {
 	*viewp = (struct hf_lock_view){
 		.id = lock->id,
+		.tag = lock->tag,
 		.range = hf_lock_range(lock),
 		.mode = (enum hf_lock_mode)lock->mode,
 		.client_state = lock->state,
@@ -166,7 +167,7 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 
 /* EVENTS */
 
-void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock)
+void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock)
 {
 	struct hf_lock_view view;
 
@@ -174,7 +175,7 @@ void hf_emit_added(struct hf_locks *locks, const struct hf_lock *lock)
 		return;
 	hf_view_lock(lock, &view);
 	locks->in_event = true;
-	locks->events->added(locks->context, &view);
+	lock->tag = locks->events->added(locks->context, &view);
 	locks->in_event = false;
 }
 

@@ -162,7 +162,8 @@ struct hf_lock_request {
 
 /* A lock, waiter or grant in flight as shown to others. Its pointers are borrowed. */
 struct hf_lock_view {
-	uint64_t id; /* waiter: for confirm and refuse; lock: unique, but new after each change */
+	uint64_t id;  /* waiter: for confirm and refuse; lock: unique, but new after each change */
+	uint64_t tag; /* lock: what the added event answered, or hf_lock_restore() was given */
 	struct hf_lock_target who;
 	struct hf_range range;
 	enum hf_lock_mode mode;
@@ -188,7 +189,8 @@ struct hf_lock_share_view {
 };
 
 struct hf_lock_events {
-	void (*added)(void *context, const struct hf_lock_view *lock);
+	uint64_t (*added)(void *context, const struct hf_lock_view *lock); /* a tag for its views from now on
+									    */
 	void (*removed)(void *context, const struct hf_lock_view *lock);
 	void (*hidden)(void *context, const struct hf_lock_view *lock); /* it is a ghost now */
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
@@ -297,7 +299,6 @@ void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *c
  * have been told.
  */
 int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock);
-uint64_t hf_lock_restored_id(const struct hf_locks *locks); /* right after: the id that its views will have */
 /*
  * Ending grace drops what is unreclaimed, with ghosts, in time proportional to that, and serves the waiters.
  */
@@ -309,9 +310,12 @@ bool hf_lock_in_grace(const struct hf_locks *locks);
  * removal only then, so that they survive a second restart. Outside grace they go at once.
  */
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client);
-/* Whoever writes the whole table to a store needs these, too. */
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
+/* Each lock, ghosts included, gets the tag that @fn answers. For whoever writes the whole table to a store.
+ */
+void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const struct hf_lock_view *lock),
+		     void *context);
 
 /*
  * SHARE. The owner is @who's client and oh; owner_id and owner_kind are ignored. access and deny are 0-3. OK,

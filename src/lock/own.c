@@ -140,6 +140,7 @@ struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, s
 	lock->end = range.end;
 	lock->holding = holding;
 	lock->id = ++locks->last_lock;
+	lock->tag = 0;
 	lock->state = attrs->state;
 	lock->epoch = attrs->epoch;
 	lock->mode = attrs->mode;

@@ -60,13 +60,8 @@ int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock)
 	if (r < 0)
 		return hf_trace(r);
 	hf_place_make(locks, &lock->who, &place);
-	hf_own_put(locks, place.holding, lock->range, &attrs, &(struct hf_hint){ 0 });
+	hf_own_put(locks, place.holding, lock->range, &attrs, &(struct hf_hint){ 0 })->tag = lock->tag;
 	return HF_LOCK_OK;
-}
-
-uint64_t hf_lock_restored_id(const struct hf_locks *locks)
-{
-	return locks->last_lock;
 }
 
 void hf_lock_show_ghosts(const struct hf_locks *locks,

@@ -178,6 +178,27 @@ bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope 
 	return lock;
 }
 
+void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const struct hf_lock_view *lock),
+		     void *context)
+{
+	struct hf_lock_view view;
+
+	locks->in_event = true;
+	for (struct hf_rb_node *node = hf_rb_first(&locks->by_id); node; node = hf_rb_next(node)) {
+		const struct hf_file *file = file_of(node);
+
+		for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
+			struct hf_spot spot = hf_tree_begin(&file->held[i]);
+
+			for (; hf_spot_lock(&spot); hf_spot_next(&spot)) {
+				hf_view_lock(hf_spot_lock(&spot), &view);
+				hf_spot_lock(&spot)->tag = fn(context, &view);
+			}
+		}
+	}
+	locks->in_event = false;
+}
+
 /* WAITERS */
 
 static struct hf_waiter *next_waiter_in_file(struct hf_file *file, struct hf_lock_cursor *cursor)

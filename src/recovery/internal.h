@@ -3,19 +3,15 @@
 
 #include "base/hashtable.h"
 #include "base/metric.h"
-#include "base/pool.h"
 #include "base/siphash.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "recovery/recovery.h"
 #include "store/store.h"
 
-/* keeper.c: the lock table in the store. A record of the table that is stored has an entry here, by the
- * table's id for it; the entry knows the store's. */
+/* keeper.c: the lock table in the store. */
 struct hf_keeper {
-	bool keeps; /* (c) locks are to be stored at all */
-	struct hf_hashtable ids;
-	struct hf_pool pool;
+	bool keeps;       /* (c) locks are to be stored at all */
 	uint64_t ticket;  /* of the last write */
 	bool has_unsaved; /* something true is not in the store: nothing is promised until it is */
 	struct hf_timer save_timer;
@@ -136,9 +132,8 @@ struct hf_bytes hf_recovery_key_of(struct hf_recovery *recovery, uint32_t share,
 /* KEEPER */
 extern const struct hf_lock_events hf_keeper_lock_events;
 extern const struct hf_client_events hf_keeper_client_events;
-int hf_keeper_init(struct hf_recovery *recovery);
+void hf_keeper_init(struct hf_recovery *recovery);
 void hf_keeper_deinit(struct hf_recovery *recovery);
-int hf_keeper_adopt(struct hf_recovery *recovery, uint64_t id, uint64_t store_id); /* it is stored already */
 void hf_keeper_resync(struct hf_recovery *recovery);
 int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id);
 

@@ -1,15 +1,14 @@
 /*
  * Every change of the lock table and of the registrations, to the store.
  *
- * The lock table numbers its records; an entry here maps that number to the
- * store's id, one hash insertion and removal for a LOCK and its UNLOCK. Where
- * locks are not stored (lock_durability none, or a store that forgets) there are
- * no entries, and nothing is done.
+ * The lock table keeps the store's id as the tag of its record. Where locks are
+ * not stored (lock_durability none, or a store that forgets) there are no tags,
+ * and nothing is done.
  *
  * A write that is refused while the store is well (no memory, too much waiting)
- * leaves a record without an entry. Nothing is promised then, and every second
- * all records without one are written again. While the store is not well nothing
- * is written at all: hf_keeper_resync() brings everything when it is back.
+ * leaves a record without a tag. Nothing is promised then, and every second all
+ * records without one are written again. While the store is not well nothing is
+ * written at all: hf_keeper_resync() brings everything when it is back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,35 +20,7 @@
 
 #define SAVE_AGAIN_NS HF_NS_PER_S
 #define MAX_UNDELETED 65536
-
-struct kept {
-	struct hf_hash_node
-		node; /* its hash is the table's id: they are counted up, so no two share a chain */
-	uint64_t store_id;
-};
-
-/* Entries */
-
-static struct kept *find(const struct hf_keeper *keeper, uint64_t id)
-{
-	struct hf_hash_node *node = hf_hash_match(*hf_hashtable_chain(&keeper->ids, id), id);
-
-	return node ? hf_container_of(node, struct kept, node) : NULL;
-}
-
-int hf_keeper_adopt(struct hf_recovery *recovery, uint64_t id, uint64_t store_id)
-{
-	struct hf_keeper *keeper = &recovery->keeper;
-	struct kept *kept;
-	int r = hf_pool_reserve(&keeper->pool, 1);
-
-	if (r < 0)
-		return hf_trace(r);
-	kept = hf_pool_take(&keeper->pool);
-	kept->store_id = store_id;
-	hf_hashtable_insert(&keeper->ids, &kept->node, id);
-	return 0;
-}
+#define NOT_STORED    0 /* the tag of a record that should be, or of a volatile one */
 
 /* Locks */
 
@@ -70,23 +41,14 @@ static struct hf_store_lock fact_of(struct hf_recovery *recovery, const struct h
 	};
 }
 
-static int save(struct hf_recovery *recovery, const struct hf_lock_view *view)
+/* The record's new tag, or NOT_STORED with -errno in *rp. */
+static uint64_t save(struct hf_recovery *recovery, const struct hf_lock_view *view, int *rp)
 {
-	struct hf_keeper *keeper = &recovery->keeper;
 	struct hf_store_lock fact = fact_of(recovery, view);
-	struct kept *kept;
-	int r = hf_pool_reserve(&keeper->pool, 1);
 
-	if (r < 0)
-		return hf_trace(r);
 	fact.id = hf_store_new_id(recovery->store);
-	r = hf_store_put_lock(recovery->store, &fact, &keeper->ticket);
-	if (r < 0)
-		return r;
-	kept = hf_pool_take(&keeper->pool);
-	kept->store_id = fact.id;
-	hf_hashtable_insert(&keeper->ids, &kept->node, view->id);
-	return 0;
+	*rp = hf_store_put_lock(recovery->store, &fact, &recovery->keeper.ticket);
+	return *rp < 0 ? NOT_STORED : fact.id;
 }
 
 static void note_unsaved(struct hf_recovery *recovery, int r)
@@ -101,19 +63,21 @@ static void note_unsaved(struct hf_recovery *recovery, int r)
 		hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
 }
 
-static void on_added(void *context, const struct hf_lock_view *lock)
+static uint64_t on_added(void *context, const struct hf_lock_view *lock)
 {
 	struct hf_recovery *recovery = context;
+	uint64_t id;
 	int r;
 
 	hf_census_added(recovery, &lock->who);
 	if (recovery->late.n)
 		hf_late_granted(recovery, lock);
 	if (!recovery->keeper.keeps || lock->flags & HF_LOCK_VOLATILE)
-		return;
-	r = save(recovery, lock);
+		return NOT_STORED;
+	id = save(recovery, lock, &r);
 	if (r < 0)
 		note_unsaved(recovery, r);
+	return id;
 }
 
 int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id)
@@ -140,8 +104,6 @@ int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id)
 static void on_removed(void *context, const struct hf_lock_view *lock)
 {
 	struct hf_recovery *recovery = context;
-	struct hf_keeper *keeper = &recovery->keeper;
-	struct kept *kept;
 
 	if (!(lock->flags & HF_LOCK_GHOST))
 		hf_census_removed(recovery, &lock->who);
@@ -150,14 +112,9 @@ static void on_removed(void *context, const struct hf_lock_view *lock)
 		if (recovery->late.is_dropping)
 			hf_late_remember(recovery, lock);
 	}
-	kept = keeper->keeps ? find(keeper, lock->id) : NULL;
-	if (!kept)
-		return;
-	if (hf_keeper_delete_lock(recovery, kept->store_id) < 0)
+	if (lock->tag != NOT_STORED && hf_keeper_delete_lock(recovery, lock->tag) < 0)
 		hf_log_error("a lock that is released stays in the store", "client=%s",
 			     hf_client_of(lock->who.client)->id);
-	hf_hashtable_remove(&keeper->ids, &kept->node);
-	hf_pool_give(&keeper->pool, kept);
 }
 
 /* It stays stored, but nobody sees it any more. */
@@ -208,11 +165,24 @@ const struct hf_lock_events hf_keeper_lock_events = {
 
 /* Once more */
 
+struct saving {
+	struct hf_recovery *recovery;
+	int result; /* of the last write; after a failure there are no more */
+};
+
+static uint64_t save_unsaved(void *context, const struct hf_lock_view *view)
+{
+	struct saving *saving = context;
+
+	if (view->flags & HF_LOCK_VOLATILE || view->tag != NOT_STORED || saving->result < 0)
+		return view->tag;
+	return save(saving->recovery, view, &saving->result);
+}
+
 static int save_all(struct hf_recovery *recovery)
 {
 	struct hf_keeper *keeper = &recovery->keeper;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view view;
+	struct saving saving = { .recovery = recovery };
 	int r;
 
 	while (keeper->n_undeleted) {
@@ -222,14 +192,9 @@ static int save_all(struct hf_recovery *recovery)
 			return r;
 		keeper->n_undeleted--;
 	}
-	while (keeper->has_unsaved && hf_lock_next_lock(recovery->locks, NULL, &cursor, &view)) {
-		if (view.flags & HF_LOCK_VOLATILE || find(keeper, view.id))
-			continue;
-		r = save(recovery, &view);
-		if (r < 0)
-			return r;
-	}
-	return hf_reservations_save(recovery);
+	if (keeper->has_unsaved)
+		hf_lock_tag_all(recovery->locks, save_unsaved, &saving);
+	return saving.result < 0 ? saving.result : hf_reservations_save(recovery);
 }
 
 static void on_save_timer(struct hf_timer *timer)
@@ -304,20 +269,16 @@ const struct hf_client_events hf_keeper_client_events = {
 
 /* The store is back: all that is true */
 
-static void resync_lock(void *context, const struct hf_lock_view *view)
+static uint64_t resync_lock(void *context, const struct hf_lock_view *view)
 {
 	struct hf_recovery *recovery = context;
 	struct hf_store_lock fact = fact_of(recovery, view);
-	struct kept *kept = find(&recovery->keeper, view->id);
 
 	if (view->flags & HF_LOCK_VOLATILE)
-		return;
-	fact.id = kept ? kept->store_id : hf_store_new_id(recovery->store);
-	if (!kept && hf_keeper_adopt(recovery, view->id, fact.id) < 0) {
-		note_unsaved(recovery, -ENOMEM);
-		return;
-	}
+		return NOT_STORED;
+	fact.id = view->tag != NOT_STORED ? view->tag : hf_store_new_id(recovery->store);
 	hf_store_resync_lock(recovery->store, &fact); /* the store knows of its own failures */
+	return fact.id;
 }
 
 static void resync_clients(struct hf_recovery *recovery)
@@ -338,24 +299,19 @@ static void resync_clients(struct hf_recovery *recovery)
 void hf_keeper_resync(struct hf_recovery *recovery)
 {
 	struct hf_keeper *keeper = &recovery->keeper;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view view;
 
 	keeper->has_unsaved = false;
 	keeper->n_undeleted = 0;
 	hf_timer_stop(&keeper->save_timer);
 	resync_clients(recovery);
 	hf_reservations_resync(recovery);
-	if (!keeper->keeps)
-		return;
-	while (hf_lock_next_lock(recovery->locks, NULL, &cursor, &view))
-		resync_lock(recovery, &view);
-	hf_lock_show_ghosts(recovery->locks, resync_lock, recovery);
+	if (keeper->keeps)
+		hf_lock_tag_all(recovery->locks, resync_lock, recovery);
 }
 
 /* Life */
 
-int hf_keeper_init(struct hf_recovery *recovery)
+void hf_keeper_init(struct hf_recovery *recovery)
 {
 	struct hf_keeper *keeper = &recovery->keeper;
 
@@ -363,8 +319,6 @@ int hf_keeper_init(struct hf_recovery *recovery)
 		recovery->options.durability != HF_STORE_NONE &&
 		(recovery->options.open_store || recovery->options.backend != HF_STORE_BACKEND_MEMORY);
 	hf_timer_init(&keeper->save_timer, recovery->loop, on_save_timer);
-	hf_pool_init(&keeper->pool, sizeof(struct kept), _Alignof(struct kept));
-	return hf_trace(hf_hashtable_init(&keeper->ids));
 }
 
 void hf_keeper_deinit(struct hf_recovery *recovery)
@@ -372,7 +326,5 @@ void hf_keeper_deinit(struct hf_recovery *recovery)
 	struct hf_keeper *keeper = &recovery->keeper;
 
 	hf_timer_stop(&keeper->save_timer);
-	hf_hashtable_deinit(&keeper->ids);
-	hf_pool_deinit(&keeper->pool);
 	free(keeper->undeleted);
 }

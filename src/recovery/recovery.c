@@ -269,9 +269,8 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_promises_init(recovery);
 	hf_grace_init(recovery);
 	hf_notifier_init(recovery);
-	r = hf_keeper_init(recovery);
-	if (r == 0)
-		r = hf_census_init(recovery);
+	hf_keeper_init(recovery);
+	r = hf_census_init(recovery);
 	if (r == 0)
 		r = hf_reservations_init(recovery);
 	if (r == 0)

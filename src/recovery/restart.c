@@ -171,6 +171,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	struct hf_recovery *recovery = loading->recovery;
 	struct hf_client *client;
 	struct hf_lock_view view = {
+		.tag = fact->id, /* it is stored already */
 		.who = { .handle = fact->handle,
 			 .owner_id = fact->owner,
 			 .owner_kind = fact->kind,
@@ -204,7 +205,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		return hf_trace(r);
 	loading->n_locks++;
 	hf_census_added(recovery, &view.who);
-	return hf_keeper_adopt(recovery, hf_lock_restored_id(recovery->locks), fact->id);
+	return 0;
 }
 
 static int load_share(void *user, const struct hf_store_share *fact)

@@ -32,13 +32,14 @@ static void describe(char *text, size_t size, const struct hf_lock_view *lock)
 		 lock->flags & HF_LOCK_UNRECLAIMED ? "~" : "", lock->flags & HF_LOCK_VOLATILE ? "!" : "");
 }
 
-static void on_added(void *context, const struct hf_lock_view *lock)
+static uint64_t on_added(void *context, const struct hf_lock_view *lock)
 {
 	char what[64], text[96];
 
 	describe(what, sizeof(what), lock);
 	snprintf(text, sizeof(text), "+o%d %s", owner_of(lock), what);
 	note(context, text);
+	return ++((struct bed *)context)->last_tag;
 }
 
 static void on_removed(void *context, const struct hf_lock_view *lock)
@@ -230,6 +231,7 @@ int bed_cancel(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t star
 int bed_restore(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end)
 {
 	const struct hf_lock_view lock = {
+		.tag = ++bed->last_tag,
 		.who = bed_target(bed, owner),
 		.range = { start, end },
 		.mode = mode,

@@ -31,6 +31,7 @@ struct bed {
 	bool keeps;
 	bool is_silent;      /* no diary */
 	uint64_t last_grant; /* id of the last granted event */
+	uint64_t last_tag;   /* of what was added or restored */
 	char diary[4096];
 	struct hf_lock_view conflict;
 };

@@ -32,6 +32,8 @@ struct world {
 	struct model model;
 	struct record store[RECORDS];
 	int n_store;
+	uint64_t tags[RECORDS]; /* of the store's records */
+	uint64_t last_tag;
 	struct happening happened[EVENTS];
 	int n_happened;
 	int share_balance;
@@ -115,7 +117,7 @@ static struct record record_of(const struct hf_lock_view *lock)
 
 /* EVENTS */
 
-static void on_added(void *context, const struct hf_lock_view *lock)
+static uint64_t on_added(void *context, const struct hf_lock_view *lock)
 {
 	struct record record = record_of(lock);
 
@@ -128,7 +130,9 @@ static void on_added(void *context, const struct hf_lock_view *lock)
 	}
 	if (w.n_store == RECORDS)
 		fail("too many records");
+	w.tags[w.n_store] = ++w.last_tag;
 	w.store[w.n_store++] = record;
+	return w.last_tag;
 }
 
 static void on_removed(void *context, const struct hf_lock_view *lock)
@@ -142,7 +146,10 @@ static void on_removed(void *context, const struct hf_lock_view *lock)
 			continue;
 		if (memcmp(other, &record, sizeof(record)) != 0)
 			fail("removed what is not quite the record");
+		if (w.tags[i] != lock->tag)
+			fail("removed with another's tag");
 		w.store[i] = w.store[--w.n_store];
+		w.tags[i] = w.tags[w.n_store];
 		return;
 	}
 	fail("removed an unknown record");
@@ -593,6 +600,7 @@ static void restore(void)
 	for (int i = 0; i < w.n_store; i++) {
 		struct record record = w.store[i];
 		struct hf_lock_view view = {
+			.tag = w.tags[i],
 			.who = target_of(record.file, record.owner),
 			.range = range_of(record.from, record.to),
 			.mode = (enum hf_lock_mode)record.mode,
@@ -608,6 +616,7 @@ static void restore(void)
 		if (record.flags & HF_LOCK_VOLATILE)
 			continue;
 		record.flags = HF_LOCK_UNRECLAIMED;
+		w.tags[n] = w.tags[i];
 		w.store[n++] = record;
 	}
 	w.n_store = n;

@@ -117,13 +117,49 @@ static void test_restored_lock_conflicts_and_tells_nothing(void **state)
 	assert_int_equal(bed_lock(bed, 11, S, 0, 0), HF_LOCK_E_CONFLICT);
 }
 
-static void test_restored_record_has_the_announced_id(void **state)
+static void test_restored_record_keeps_its_tag(void **state)
 {
 	struct bed *bed = *state;
 
 	bed_restore(bed, 1, E, 0, 9);
+	bed_restore(bed, 1, E, 20, 29);
 	assert_int_equal(bed_test(bed, 11, E, 0, 9), HF_LOCK_E_CONFLICT);
-	assert_true(bed->conflict.id == hf_lock_restored_id(bed->locks));
+	assert_int_equal(bed->conflict.tag, 1);
+	assert_int_equal(bed_test(bed, 11, E, 20, 29), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed->conflict.tag, 2);
+}
+
+struct tagging {
+	int n, n_ghosts, n_tagged;
+};
+
+static uint64_t tag(void *context, const struct hf_lock_view *lock)
+{
+	struct tagging *tagging = context;
+
+	tagging->n++;
+	tagging->n_ghosts += lock->flags & HF_LOCK_GHOST ? 1 : 0;
+	tagging->n_tagged += lock->tag > 100;
+	return 100 + lock->range.start;
+}
+
+static void test_every_record_can_be_tagged(void **state)
+{
+	struct bed *bed = *state;
+	struct tagging first = { 0 }, second = { 0 };
+
+	bed_restore(bed, 1, E, 10, 19);
+	hf_lock_set_grace(bed->locks, true);
+	hf_lock_client_release_reclaimable(bed->locks, &bed->clients[0]);
+	bed_restore(bed, 11, S, 30, 39);
+	bed->file = 1;
+	bed_restore(bed, 11, E, 50, 59);
+	hf_lock_tag_all(bed->locks, tag, &first);
+	hf_lock_tag_all(bed->locks, tag, &second);
+	assert_int_equal(first.n, 3);
+	assert_int_equal(first.n_ghosts, 1);
+	assert_int_equal(first.n_tagged, 0);
+	assert_int_equal(second.n_tagged, 3);
 }
 
 static void test_volatile_record_is_not_restored(void **state)
@@ -387,7 +423,8 @@ int main(void)
 		bed_test_of(test_purge_forgets_what_a_grant_would_restore),
 		bed_test_of(test_purge_restores_the_new_lock_below_an_old_grant),
 		bed_test_of(test_restored_lock_conflicts_and_tells_nothing),
-		bed_test_of(test_restored_record_has_the_announced_id),
+		bed_test_of(test_restored_record_keeps_its_tag),
+		bed_test_of(test_every_record_can_be_tagged),
 		bed_test_of(test_volatile_record_is_not_restored),
 		bed_test_of(test_conflicting_record_is_not_restored),
 		bed_test_of(test_record_is_not_restored_into_a_queue),
