@@ -90,14 +90,18 @@ static void deal(struct hf_rpc_lane *home, struct hf_socket *socket, const struc
 static void admit(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer)
 {
 	struct hf_rpc_server *server = lane->server;
+	const char *why = NULL;
 	bool is_swapped;
 
-	if (!make_room(lane, &is_swapped)) {
-		hf_rpc_note_refusal(lane, peer, "connection refused", "too-many-connections");
-		hf_socket_close(socket);
-	} else if (!hf_hosts_enter(server->hosts, peer, server->limits.max_connections_per_host)) {
-		hf_rpc_note_refusal(lane, peer, "connection refused",
-				    "too-many-connections-from-this-address");
+	/* His own limit first: who is over it must not cost others their connections. */
+	if (!hf_hosts_enter(server->hosts, peer, server->limits.max_connections_per_host)) {
+		why = "too-many-connections-from-this-address";
+	} else if (!make_room(lane, &is_swapped)) {
+		hf_hosts_leave(server->hosts, peer);
+		why = "too-many-connections";
+	}
+	if (why) {
+		hf_rpc_note_refusal(lane, peer, "connection refused", why);
 		hf_socket_close(socket);
 	} else {
 		deal(lane, socket, peer, is_swapped);

@@ -930,6 +930,31 @@ static void test_limit_in_all(void **state)
 	rig_stop(&rig);
 }
 
+/* Who has too many takes nobody's place, however long others were idle. */
+static void test_limit_per_host_comes_first(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	int fds[3], late;
+
+	limits.max_connections = 3;
+	limits.max_connections_per_host = 2;
+	start(&limits);
+	for (int i = 0; i < 3; i++) {
+		fds[i] = rig_connect(HOME, rig.tcp, i ? "127.0.0.1" : "127.0.0.2");
+		check_served(fds[i], 1);
+	}
+	nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 100000000 }, NULL);
+	late = rig_connect(HOME, rig.tcp, "127.0.0.1");
+	assert_true(rig_is_closed(late));
+	close(late);
+	for (int i = 0; i < 3; i++) {
+		check_served(fds[i], 2);
+		close(fds[i]);
+	}
+	rig_wait_connections(&rig, 0);
+	rig_stop(&rig);
+}
+
 static void test_limit_per_host(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -1368,6 +1393,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_never_reads_reserved),
 		cmocka_unit_test(test_big_replies),
 		cmocka_unit_test(test_limit_in_all),
+		cmocka_unit_test(test_limit_per_host_comes_first),
 		cmocka_unit_test(test_limit_per_host),
 		cmocka_unit_test(test_idle_timeout),
 		cmocka_unit_test(test_stall_timeout),
