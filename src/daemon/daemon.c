@@ -21,6 +21,7 @@
 #include "daemon/state_dir.h"
 #include "export/local.h"
 #include "loop/loop.h"
+#include "loop/work.h"
 #include "proto/nlm/nlm.h"
 #include "proto/nsm/nsm.h"
 #include "proto/portmap/portmap.h"
@@ -31,6 +32,7 @@
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
 #define OTHER_FILES  256 /* descriptors that are not connections */
+#define OTHER_WORKS  5   /* not of files: two of the store, its connection, two look-ups of names */
 #define ERROR_SIZE   512
 
 static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
@@ -164,8 +166,11 @@ static int catch_stop(struct daemon *d)
 static int make_loops(struct daemon *d)
 {
 	size_t n = HF_MIN(hf_process_count_cores(), (size_t)MAX_LOOPS);
-	int r = hf_loop_new(&d->loop);
+	int r;
 
+	/* Files on a dead disk may hold theirs for ever; the store must have its own. */
+	hf_work_set_threads(hf_file_service_threads(d->config) + OTHER_WORKS);
+	r = hf_loop_new(&d->loop);
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_crew_new(&d->crew, n - 1);

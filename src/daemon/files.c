@@ -260,12 +260,16 @@ static void on_sweep(struct hf_timer *timer)
 	hf_timer_start(timer, HF_NS_PER_S);
 }
 
+size_t hf_file_service_threads(const struct hf_config *config)
+{
+	return config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
+}
+
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 			const struct hf_config *config)
 {
 	hf_cleanup(hf_file_service_freep) struct hf_file_service *service = calloc(1, sizeof(*service));
 	const struct hf_exports_options options = { .state_dir = config->server.state_dir, .loop = loop };
-	size_t threads = config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
 	int r;
 
 	if (!service)
@@ -273,7 +277,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	hf_timer_init(&service->sweep, loop, on_sweep);
 	r = hf_exports_new(&service->exports, &options);
 	if (r == 0)
-		r = hf_jobs_new(&service->jobs, threads);
+		r = hf_jobs_new(&service->jobs, hf_file_service_threads(config));
 	if (r == 0)
 		r = hf_file_service_load(service, config);
 	if (r == 0)

@@ -19,6 +19,8 @@ struct hf_local;
 struct hf_loop;
 struct hf_rpc_server;
 
+/* How many threads are for files, at most. */
+size_t hf_file_service_threads(const struct hf_config *config);
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 			const struct hf_config *config);
 struct hf_file_service *hf_file_service_free(struct hf_file_service *service);

@@ -56,7 +56,7 @@ const struct hf_option hf_options[] = {
 	{ "server", "user", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 255, AT(server.user),
 	  .help = "The user to become, with no right left but to ports below 1024: files are served as him, "
 		  "whoever asks; empty: stay." },
-	{ "server", "threads", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 1024, AT(server.threads),
+	{ "server", "threads", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 1000, AT(server.threads),
 	  .help = "The number of workers for file I/O; 0: one for each core." },
 
 	{ "exports", "path", HF_OPTION_PATH, .preset = "", .min = 1, .max = 1024, EXPORT_AT(path),

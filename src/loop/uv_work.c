@@ -5,10 +5,13 @@
 #include "loop/work.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "loop/uv_internal.h"
+
+#define MOST_THREADS 1024 /* libuv's own limit */
 
 struct uv_request {
 	uv_work_t uv;
@@ -42,6 +45,15 @@ static void on_done(uv_work_t *uv, int status)
 	work->request = NULL;
 	work->done(work);
 	/* @work may be gone here */
+}
+
+/* libuv takes the number from the environment, and four where there is none. */
+void hf_work_set_threads(size_t n)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%zu", HF_MIN(n, (size_t)MOST_THREADS));
+	setenv("UV_THREADPOOL_SIZE", text, 1);
 }
 
 int uv_work_submit_to(struct hf_loop *loop, struct hf_work *work)

@@ -17,6 +17,9 @@ struct hf_work {
 	void *request;                      /* the world's; NULL: not under way */
 };
 
+/* How many works can run at a time, of all loops of the real world together. To be said while there is one
+ * thread, and before the first is submitted. */
+void hf_work_set_threads(size_t n);
 /* -ENOMEM at worst. A work that is under way must not be submitted again. */
 int hf_work_submit(struct hf_loop *loop, struct hf_work *work, void (*run)(struct hf_work *work),
 		   void (*done)(struct hf_work *work));

@@ -201,6 +201,16 @@ class Idle(Life):
         daemon.stop()
 
 
+class Workers(Life):
+    def test_as_many_as_configured(self):
+        """And some for the store, so that files on a dead disk do not keep it from writing."""
+        daemon = self.daemon("server.threads=24").start()
+        with self.host, nfs.Client(2049) as client:
+            client.create(client.root("/data"), b"new")
+        self.assertGreater(len(os.listdir(f"/proc/{daemon.process.pid}/task")), 24 + 4)
+        daemon.stop()
+
+
 class Streams(Life):
     def test_started_without(self):
         """Whoever starts it so must not find the log in the next file that is opened."""

@@ -51,7 +51,7 @@ static const struct {
 } numbers[] = {
 	{ "server.port", 0, 65535 },
 	{ "server.portmap_port", 0, 65535 },
-	{ "server.threads", 0, 1024 },
+	{ "server.threads", 0, 1000 },
 	{ "exports.anon_uid", 0, 4294967294 },
 	{ "exports.anon_gid", 0, 4294967294 },
 	{ "recovery.window_seconds", 1, 86400 },
