@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/hex.h"
 #include "client/client.h"
 
 /* Texts */
@@ -17,8 +18,8 @@ const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t
 	size_t len = (size_t)snprintf(out, size, "%s:%s:%d:", client->protocol, client->name,
 				      (int32_t)view->who.owner_id);
 
-	for (uint32_t i = 0; i < view->who.oh.len && len + 3 <= size; i++)
-		len += (size_t)snprintf(out + len, size - len, "%02x", view->who.oh.data[i]);
+	len = HF_MIN(len, size - 1);
+	*hf_hex_put(out + len, view->who.oh.data, HF_MIN(view->who.oh.len, (size - 1 - len) / 2)) = '\0';
 	return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "api/files.h"
 #include "api/internal.h"
+#include "base/hex.h"
 
 static json_t *text_of(const char *text)
 {
@@ -112,10 +113,9 @@ json_t *hf_api_show_clients(struct hf_api_request *request)
 
 static json_t *handle_of(const struct hf_api_lock_row *row)
 {
-	char text[2 * HF_LOCK_HANDLE_MAX + 1] = "";
+	char text[2 * HF_LOCK_HANDLE_MAX + 1];
 
-	for (uint32_t i = 0; i < row->handle_len; i++)
-		snprintf(text + 2 * i, 3, "%02x", row->handle[i]);
+	*hf_hex_put(text, row->handle, row->handle_len) = '\0';
 	return json_string(text);
 }
 

@@ -8,6 +8,7 @@
 #include "api/guard.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "loop/loop.h"
 
@@ -27,8 +28,7 @@ static void make_token(char *out, struct hf_loop *loop)
 	uint8_t bytes[HF_API_TOKEN_HEX / 2];
 
 	hf_loop_random(loop, bytes, sizeof(bytes));
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+	*hf_hex_put(out, bytes, sizeof(bytes)) = '\0';
 }
 
 /* Complete under its name or not there: a start that is killed in between leaves no half token. */

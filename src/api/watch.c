@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/hex.h"
 #include "base/macros.h"
 #include "client/client.h"
 
@@ -30,6 +31,13 @@ static void add(struct text *text, const char *format, ...)
 		text->len += HF_MIN((size_t)n, room - 1);
 }
 
+static void put(struct text *text, const char *data, size_t len)
+{
+	len = HF_MIN(len, sizeof(text->data) - 1 - text->len);
+	memcpy(text->data + text->len, data, len);
+	text->len += len;
+}
+
 /* Names are printable (hf_client_name_is_good), reasons are ours; so only two characters need escaping. */
 static void add_string(struct text *text, const char *name, const char *value)
 {
@@ -40,7 +48,7 @@ static void add_string(struct text *text, const char *name, const char *value)
 		else if ((unsigned char)*value < 0x20 || (unsigned char)*value >= 0x7f)
 			add(text, "\\u%04x", (unsigned char)*value);
 		else
-			add(text, "%c", *value);
+			put(text, value, 1); /* names are long, and a lock waits for us */
 	}
 	add(text, "\"");
 }
@@ -48,7 +56,7 @@ static void add_string(struct text *text, const char *name, const char *value)
 static void add_lock(struct text *text, struct hf_api *api, const struct hf_lock_view *lock)
 {
 	struct hf_bytes share = hf_recovery_share_name(api->options.recovery, lock->who.share);
-	char owner[HF_API_OWNER_TEXT], name[1025];
+	char owner[HF_API_OWNER_TEXT], name[1025], hex[2 * HF_LOCK_HANDLE_MAX];
 	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct hf_bytes handle =
 		hf_recovery_handle_of(api->options.recovery, lock->who.share, lock->who.handle, room);
@@ -57,8 +65,7 @@ static void add_lock(struct text *text, struct hf_api *api, const struct hf_lock
 	add_string(text, "share", name);
 	add_string(text, "owner", hf_api_owner_text(lock, owner, sizeof(owner)));
 	add(text, ",\"handle\":\"");
-	for (uint32_t i = 0; i < handle.len; i++)
-		add(text, "%02x", handle.data[i]);
+	put(text, hex, (size_t)(hf_hex_put(hex, handle.data, handle.len) - hex));
 	add(text, "\",\"offset\":%llu,\"length\":%llu,\"mode\":\"%s\"", (unsigned long long)lock->range.start,
 	    (unsigned long long)hf_range_len(lock->range),
 	    lock->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
