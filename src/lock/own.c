@@ -75,11 +75,9 @@ bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, e
 
 	if (mode == HF_LOCK_SHARED && !holding->n_exclusive)
 		return false;
-	spot = hf_tree_first(&holding->own, NULL, range);
-	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= range.end; hf_spot_next(&spot))
-		if (hf_modes_conflict((enum hf_lock_mode)hf_spot_lock(&spot)->mode, mode))
-			return true;
-	return false;
+	spot = mode == HF_LOCK_SHARED ? hf_tree_exclusive(&holding->own, range)
+				      : hf_tree_first(&holding->own, NULL, range);
+	return hf_spot_lock(&spot);
 }
 
 /* CHANGE */

@@ -247,6 +247,31 @@ struct hf_spot hf_tree_first(const struct hf_tree *tree, const struct hf_holding
 	return hf_tree_hit(tree, hf_tree_aim(tree, me, range), me, range);
 }
 
+struct hf_spot hf_tree_exclusive(const struct hf_tree *tree, struct hf_range range)
+{
+	struct hf_spot spot = spot_in_few(tree, 0);
+	void *node = tree->root;
+
+	assert(tree->of_one);
+	for (unsigned int level = tree->height; level > 1; level--) {
+		const struct hf_tree_inner *inner = node;
+		unsigned int i = 0;
+
+		while (i < inner->n && inner->other_end[i] <= range.start)
+			i++;
+		if (i == inner->n)
+			return nowhere;
+		node = inner->child[i];
+	}
+	if (tree->height)
+		spot = spot_in_leaf(node, 0);
+	/* Its leaf is known by now: there is no need to go on to the next. */
+	for (; spot.at < spot.n && hf_spot_range(&spot).start <= range.end; spot.at++)
+		if (hf_spot_range(&spot).end >= range.start && hf_spot_lock(&spot)->mode == HF_LOCK_EXCLUSIVE)
+			return spot;
+	return nowhere;
+}
+
 unsigned int hf_tree_steps(const struct hf_tree *tree, const struct hf_holding *me, struct hf_range range)
 {
 	unsigned int steps = 0;

@@ -27,7 +27,8 @@
  * million locks of my own overlap it: see hf_tree_first().
  *
  * The set of a holding (of_one) has disjoint locks of one holder. max_holder is
- * NULL there and other_end is max_end, so that nobody has to look.
+ * NULL there, and other_end that of its exclusive locks, so that one of them is
+ * found among a million shared ones: see hf_tree_exclusive().
  *
  * FILL. A node but the root has at least a quarter of its room. A full leaf
  * shares with a neighbour that has room rather than split. Splitting halves, but
@@ -145,6 +146,8 @@ struct hf_tree_leaf *hf_tree_aim(const struct hf_tree *tree, const struct hf_hol
 				 struct hf_range range);
 struct hf_spot hf_tree_hit(const struct hf_tree *tree, struct hf_tree_leaf *leaf, const struct hf_holding *me,
 			   struct hf_range range);
+/* In the set of a holding: the first that overlaps @range and is exclusive. */
+struct hf_spot hf_tree_exclusive(const struct hf_tree *tree, struct hf_range range);
 /* The first behind (@start, @id). */
 struct hf_spot hf_tree_behind(const struct hf_tree *tree, uint64_t start, uint64_t id);
 struct hf_spot hf_tree_begin(const struct hf_tree *tree);

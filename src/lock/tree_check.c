@@ -9,9 +9,10 @@ struct below {
 	const struct hf_lock *first, *last;
 	const struct hf_tree_leaf *last_leaf;
 	uint64_t max_end;   /* + 1 */
-	uint64_t other_end; /* + 1, of a lock that is not of @except */
+	uint64_t other_end; /* + 1, of a lock that is not of @except; of_one: of an exclusive one */
 	const struct hf_holding *except;
 	bool has_max; /* one that is of @except has max_end */
+	bool of_one;
 	uint32_t n;
 };
 
@@ -28,7 +29,7 @@ static const char *look_at_lock(const struct hf_lock *lock, struct below *below)
 	if (lock->end + 1 > below->max_end)
 		below->has_max = false;
 	below->max_end = HF_MAX(below->max_end, lock->end + 1);
-	if (lock->holding != below->except)
+	if (below->of_one ? lock->mode == HF_LOCK_EXCLUSIVE : lock->holding != below->except)
 		below->other_end = HF_MAX(below->other_end, lock->end + 1);
 	else if (lock->end + 1 == below->max_end)
 		below->has_max = true;
@@ -65,7 +66,7 @@ static const char *look_below(const struct hf_tree *tree, const void *node, unsi
 static const char *check_child(const struct hf_tree *tree, const struct hf_tree_inner *inner, unsigned int i,
 			       unsigned int level)
 {
-	struct below below = { .except = inner->max_holder[i] };
+	struct below below = { .except = inner->max_holder[i], .of_one = tree->of_one };
 	const struct hf_tree_leaf *leaf;
 
 	PASS_ON(look_below(tree, inner->child[i], level, &below));

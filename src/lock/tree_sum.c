@@ -7,7 +7,8 @@
 static void add(struct hf_tree_sum *to, const struct hf_tree_sum *sum, bool of_one)
 {
 	if (of_one) {
-		to->max_end = to->other_end = HF_MAX(to->max_end, sum->max_end);
+		to->max_end = HF_MAX(to->max_end, sum->max_end);
+		to->other_end = HF_MAX(to->other_end, sum->other_end);
 	} else if (to->max_holder == sum->max_holder) {
 		to->max_end = HF_MAX(to->max_end, sum->max_end);
 		to->other_end = HF_MAX(to->other_end, sum->other_end);
@@ -20,6 +21,12 @@ static void add(struct hf_tree_sum *to, const struct hf_tree_sum *sum, bool of_o
 	}
 }
 
+/* What it adds to the other_end of a holding's set. */
+static uint64_t exclusive_end(const struct hf_lock *lock)
+{
+	return lock->mode == HF_LOCK_EXCLUSIVE ? lock->end + 1 : 0;
+}
+
 static struct hf_tree_sum sum_of_lock(const struct hf_lock *lock, bool of_one)
 {
 	return (struct hf_tree_sum){
@@ -27,7 +34,7 @@ static struct hf_tree_sum sum_of_lock(const struct hf_lock *lock, bool of_one)
 		.id = of_one ? 0 : lock->id, /* no two begin at the same place */
 		.max_end = lock->end + 1,
 		.max_holder = of_one ? NULL : lock->holding,
-		.other_end = of_one ? lock->end + 1 : 0,
+		.other_end = of_one ? exclusive_end(lock) : 0,
 	};
 }
 
@@ -48,7 +55,9 @@ static struct hf_tree_sum compute_leaf(const struct hf_tree_leaf *leaf, bool of_
 	unsigned int top = leaf->n - 1;
 
 	if (of_one) {
-		sum.max_end = sum.other_end = leaf->end[top] + 1;
+		sum.max_end = leaf->end[top] + 1;
+		for (unsigned int i = leaf->n; i-- > 0 && !sum.other_end;)
+			sum.other_end = exclusive_end(leaf->lock[i]);
 		return sum;
 	}
 	sum.id = leaf->lock[0]->id;
@@ -137,14 +146,15 @@ void hf_tree_sum_absorb_leaf(struct hf_tree_leaf *leaf, const struct hf_lock *lo
 
 bool hf_tree_sum_would_change(const struct hf_tree_leaf *leaf, const struct hf_lock *lock, bool of_one)
 {
-	if (of_one || leaf->max_holder == lock->holding)
-		return lock->end + 1 > leaf->max_end;
-	return lock->end + 1 > leaf->other_end;
+	if (of_one)
+		return lock->end + 1 > leaf->max_end || exclusive_end(lock) > leaf->other_end;
+	return lock->end + 1 > (leaf->max_holder == lock->holding ? leaf->max_end : leaf->other_end);
 }
 
 bool hf_tree_sum_is_of(const struct hf_tree_leaf *leaf, const struct hf_lock *lock, bool of_one)
 {
-	if (of_one || leaf->max_holder == lock->holding)
-		return lock->end + 1 == leaf->max_end;
-	return lock->end + 1 == leaf->other_end;
+	if (of_one)
+		return lock->end + 1 == leaf->max_end ||
+		       (leaf->other_end && exclusive_end(lock) == leaf->other_end);
+	return lock->end + 1 == (leaf->max_holder == lock->holding ? leaf->max_end : leaf->other_end);
 }

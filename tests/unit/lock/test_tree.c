@@ -93,6 +93,14 @@ static struct hf_lock *model_first(const struct bed *bed, const struct hf_holdin
 	return NULL;
 }
 
+static struct hf_lock *model_exclusive(const struct bed *bed, struct hf_range range)
+{
+	for (size_t i = 0; i < bed->n && bed->model[i]->start <= range.end; i++)
+		if (bed->model[i]->end >= range.start && bed->model[i]->mode == HF_LOCK_EXCLUSIVE)
+			return bed->model[i];
+	return NULL;
+}
+
 /* CHANGES, with a hint and without. */
 
 static struct hf_tree_leaf *draw_hint(struct bed *bed, struct hf_range range)
@@ -111,6 +119,7 @@ static void put_now(struct bed *bed, struct hf_range range, struct hf_holding *h
 	lock->end = range.end;
 	lock->id = ++bed->last_id;
 	lock->holding = holder;
+	lock->mode = chance(bed, 1 + bed->last_id % 64) ? HF_LOCK_SHARED : HF_LOCK_EXCLUSIVE;
 	at = rank_of(bed, lock);
 	hf_tree_insert(&bed->pools, &bed->tree, draw_hint(bed, range), lock);
 	memmove(&bed->model[at + 1], &bed->model[at], (bed->n - at) * sizeof(bed->model[0]));
@@ -172,8 +181,12 @@ static void compare_searches(struct bed *bed)
 	struct hf_spot spot;
 	size_t at;
 
-	if (bed->is_disjoint)
+	if (bed->is_disjoint) {
 		me = NULL;
+		range.end = start + chance(bed, bed->space);
+		spot = hf_tree_exclusive(&bed->tree, range);
+		assert_ptr_equal(hf_spot_lock(&spot), model_exclusive(bed, range));
+	}
 	spot = hf_tree_first(&bed->tree, me, range);
 	assert_ptr_equal(hf_spot_lock(&spot), model_first(bed, me, range));
 	if (hf_spot_lock(&spot))

@@ -1,6 +1,8 @@
 /* The queue: order, no overtaking and its exceptions, repetition, deadlock. */
 #include "bed.h"
 
+#include <time.h>
+
 static void test_queued_and_granted_on_release(void **state)
 {
 	bed_lock(*state, 1, E, 0, 9);
@@ -355,6 +357,27 @@ static void test_owners_of_one_client_can_deadlock(void **state)
 	assert_int_equal(bed_wait(*state, 2, E, 0, 0), HF_LOCK_E_DEADLOCK);
 }
 
+/* Whoever holds much and is waited for by many must not make each of his requests a search through all of it.
+ */
+static void test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held(void **state)
+{
+	const uint64_t far = UINT64_C(1) << 40, farther = UINT64_C(1) << 41;
+	struct bed *bed = *state;
+	clock_t began;
+
+	bed->is_silent = true;
+	for (uint64_t i = 0; i < 100000; i++)
+		assert_int_equal(bed_lock(bed, 11, S, 2 * i, 2 * i), HF_LOCK_OK);
+	assert_int_equal(bed_lock(bed, 11, E, far, far), HF_LOCK_OK);
+	assert_int_equal(bed_lock(bed, 1, E, farther, farther), HF_LOCK_OK);
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(bed_wait(bed, 21, S, i, far), HF_LOCK_E_QUEUED);
+	began = clock();
+	assert_int_equal(bed_wait(bed, 11, E, farther, farther), HF_LOCK_E_QUEUED);
+	assert_true(clock() - began < CLOCKS_PER_SEC / 4); /* seconds, if each of the 1,000 were a search */
+	assert_int_equal(bed_wait(bed, 1, E, 0, 0), HF_LOCK_E_DEADLOCK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +410,7 @@ int main(void)
 		bed_test_of(test_no_deadlock_once_released),
 		bed_test_of(test_owner_may_wait_several_times),
 		bed_test_of(test_owners_of_one_client_can_deadlock),
+		bed_test_of(test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
