@@ -204,6 +204,29 @@ class Protocol(Recovering):
         self.c.notify(79, name="early")
         self.assert_free(lock)
 
+    def test_copy_of_a_notice_that_came_too_early_after_the_next(self):
+        lock = self.lock_of(self.c, name="earlier", state=0)
+        self.c.notify(177, name="earlier")
+        self.assert_granted(self.c, lock)
+        self.c.notify(179, name="earlier")
+        self.assert_free(lock)
+        self.assert_granted(self.c, lock)
+        self.c.notify(177, name="earlier")
+        self.assert_held(lock, by=lock.svid)
+        self.c.notify(181, name="earlier")
+        self.assert_free(lock)
+
+    def test_copies_of_two_notices_that_came_too_early(self):
+        for state in (277, 279):
+            self.c.notify(state, name="earliest")
+        lock = self.lock_of(self.c, name="earliest", state=0)
+        self.assert_granted(self.c, lock)
+        for state in (277, 279):
+            self.c.notify(state, name="earliest")
+            self.assert_held(lock, by=lock.svid)
+        self.c.notify(281, name="earliest")
+        self.assert_free(lock)
+
     def test_many_notices_from_nobody(self):
         before = len(self.daemon.log)
         for i in range(500):

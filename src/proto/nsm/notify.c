@@ -56,11 +56,14 @@ static void believe(struct notice *notice, struct hf_client *client)
 	struct hf_recovery *recovery = notice->nsm->options.recovery;
 
 	notice->n_matched++;
-	/* The first copy of this notice came when he held nothing: what he holds he has taken since. */
-	if (client->sm_state == 0 && was_early(notice))
-		hf_recovery_client_state(recovery, client, notice->state);
-	else if (hf_recovery_client_rebooted(recovery, client, notice->state))
+	/* The first copy of this notice came when he held nothing: what he holds he has taken since, and
+	 * perhaps after another restart. */
+	if (was_early(notice)) {
+		if (client->sm_state == 0)
+			hf_recovery_client_state(recovery, client, notice->state);
+	} else if (hf_recovery_client_rebooted(recovery, client, notice->state)) {
 		notice->n_new++;
+	}
 	hf_client_unref(notice->last);
 	notice->last = hf_client_ref(client);
 }
