@@ -386,6 +386,7 @@ void check_turn(struct world *world)
 	check_order(world);
 	note_waiters(world);
 	check_counts(world, &table);
+	monitor_check(world);
 	check_store(world);
 }
 

@@ -156,7 +156,7 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	state = hf_xdr_get_i32(in);
 	answer_plainly(question, ACCEPT_OK);
 	if (host->promised_in && host->promised_in < world->server.life && !*host->old_name &&
-	    !host->is_shared && !hf_addr_same_host(&question->from, &host->server))
+	    !host->is_shared && !world->monitor.exists && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(world, "I9", "host %u is notified from an address that it does not know",
 			   host->index);
 	if (state % 2 != 1 || state > world->server.state)
@@ -277,6 +277,7 @@ static void acknowledged(struct host *host, struct call *call)
 	talk_drop(call);
 	if (host->n_evidence && --host->n_evidence == 0) {
 		host->told_life = host->life;
+		monitor_expect(host);
 		SAY(host->world, "%s  the server knows of our life %u", host->name, host->life);
 	}
 }
@@ -352,6 +353,7 @@ static void move_to(struct host *host, uint32_t slot)
 	struct world *world = host->world;
 
 	world->by_slot[host->slot] = NULL;
+	monitor_moved(host);
 	host->slot = slot;
 	host->promised_in = 0;
 	world->by_slot[slot] = host;

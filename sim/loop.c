@@ -4,6 +4,7 @@
  * crash before each of these operations is a crash at every point that anybody
  * could tell from another.
  */
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #define MAX_UNREAD   256
 #define WRITE_ROOM   8192
 #define SHORT_WRITES 30 /* in a thousand */
+
+static const struct hf_addr loopback = { .family = AF_INET, .ip = { 127, 0, 0, 1 } };
 
 static struct world *world_of(struct hf_loop *loop)
 {
@@ -267,7 +270,7 @@ static int op_send(struct hf_socket *socket, const struct hf_datagram *datagrams
 
 		server_tick(world); /* some of them may be the last thing it does */
 		if (hf_addr_is_any(&from))
-			from = world->server_addrs[0];
+			from = datagrams[i].peer.ip[0] == 127 ? loopback : world->server_addrs[0];
 		from.port = sock->local.port;
 		tap_datagram(world, &datagrams[i].peer, datagrams[i].data, datagrams[i].len);
 		net_send(world, &from, &datagrams[i].peer, datagrams[i].data, datagrams[i].len);

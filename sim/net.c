@@ -29,6 +29,8 @@ struct host *net_host(struct world *world, const struct hf_addr *addr)
 
 bool net_is_server(const struct world *world, const struct hf_addr *addr)
 {
+	if (addr->ip[0] == 127)
+		return !monitor_is(addr);
 	return hf_addr_same_host(addr, &world->server_addrs[0]) ||
 	       hf_addr_same_host(addr, &world->server_addrs[1]);
 }
@@ -50,6 +52,8 @@ static bool is_leftover(struct world *world, const struct packet *packet)
 
 	if (packet->server_life == world->server.life)
 		return false;
+	if (monitor_is(&packet->from))
+		return true;
 	memcpy(&xid, packet->bytes, sizeof(xid));
 	return !host || !talk_find_xid(host, ntohl(xid));
 }
@@ -63,7 +67,8 @@ static void to_server(struct world *world, struct packet *packet)
 		return;
 	}
 	world_note_bytes(world, packet->bytes, packet->len);
-	rogue_capture(world, packet);
+	if (!monitor_is(&packet->from)) /* what is on the server's own host he does not see */
+		rogue_capture(world, packet);
 	hf_list_push_back(&sock->queue, &packet->link);
 	server_wake(world);
 }
@@ -80,6 +85,10 @@ static void arrive(struct hf_timer *timer)
 		sim_free(packet);
 	} else if (is_up) {
 		to_server(world, packet);
+	} else if (monitor_is(&packet->to)) {
+		world_note_bytes(world, packet->bytes, packet->len);
+		monitor_message(world, &packet->from, packet->bytes, packet->len);
+		sim_free(packet);
 	} else {
 		if (host && host->is_up && host_listens(host, packet->to.port, false)) {
 			world_note_bytes(world, packet->bytes, packet->len);
@@ -124,6 +133,8 @@ void net_send(struct world *world, const struct hf_addr *from, const struct hf_a
 	bool is_doubled = !omits(world, OMIT_DOUBLES) && rng_chance(rng, world->knobs.doubles);
 
 	world->counts->datagrams++;
+	if (monitor_is(from) || monitor_is(to))
+		is_lost = is_doubled = false;
 	if (is_lost && !world->is_calm) {
 		world->counts->lost++;
 		return;

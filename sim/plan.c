@@ -218,6 +218,7 @@ void plan_make(struct world *world)
 	world->n_hosts = (uint32_t)rng_between(rng, 2, MAX_HOSTS);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		host_init(world, i);
+	monitor_init(world);
 	world->n_faults = n;
 	for (uint32_t i = 0; i < n; i++)
 		make_fault(world, &world->faults[i], i);

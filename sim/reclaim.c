@@ -73,6 +73,8 @@ void reclaim_init(struct host *host)
 
 void reclaim_begin(struct host *host, int32_t state)
 {
+	if (host->is_unmonitored)
+		return; /* what it had is gone */
 	hf_list_for_each_safe(link, &host->calls) {
 		struct call *call = hf_list_entry(link, struct call, link);
 

@@ -47,8 +47,9 @@ static bool is_registered(struct world *world, const struct host *host)
 		    hf_record_decode(&record, HF_RECORD_CLIENT,
 				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
 						 (uint32_t)(mine->len - HF_RECORD_HEADER))) == 0 &&
-		    hf_addr_same_host(&record.client.address, &host->addr))
-			return true;
+		    hf_addr_same_host(&record.client.address, &host->addr) &&
+		    !(world->monitor.xid && hf_bytes_equal(record.client.protocol, hf_bytes_of_str("nsm"))))
+			return true; /* but not one that is being given up */
 	}
 	return false;
 }

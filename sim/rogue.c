@@ -92,11 +92,12 @@ static void forge(struct world *world, const struct host *victim)
 	struct hf_addr to = world->server_addrs[rng_below(rng, 2)];
 	uint64_t cookie = rng_next(rng);
 	uint8_t message[MAX_MESSAGE];
+	char text[HF_ADDR_TEXT];
 	struct hf_xdr_out out;
 
 	to.port = SERVER_PORT;
 	hf_xdr_out_init(&out, message, sizeof(message));
-	switch (rng_below(rng, 8)) {
+	switch (rng_below(rng, 9)) {
 	case 0:
 		put_header(&out, world, PROGRAM_STATD, 1, 6);
 		hf_xdr_put_string(&out, victim->name);
@@ -130,6 +131,14 @@ static void forge(struct world *world, const struct host *victim)
 		hf_xdr_put_i32(&out, victim->state + 2);
 		hf_xdr_put_u64(&out, 0);
 		hf_xdr_put_u64(&out, 0);
+		break;
+	case 7: /* SM_UNMON of what the server's own host watches */
+		put_header(&out, world, PROGRAM_STATD, 1, 3);
+		hf_addr_format(&victim->addr, text, sizeof(text));
+		hf_xdr_put_string(&out, text);
+		hf_xdr_put_string(&out, "127.0.0.1:60000");
+		for (int i = 0; i < 3; i++)
+			hf_xdr_put_u32(&out, 100021);
 		break;
 	case 6: /* SM_SIMU_CRASH */
 		put_header(&out, world, PROGRAM_STATD, 1, 5);

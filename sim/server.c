@@ -143,6 +143,7 @@ void server_crash(struct world *world, enum crash_kind kind)
 	vanish(world, is_machine);
 	disk_crash(world, is_machine);
 	if (is_machine) {
+		monitor_died(world);
 		server->boot++;
 		if (server->durability != HF_STORE_MACHINE)
 			server->is_complete = false;

@@ -12,6 +12,7 @@
  *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
  *	process.c  programs that lock                     reclaim.c after our restart
  *	share.c    programs that reserve files, as DOS does it
+ *	monitor.c  a lock manager on the server's host that has it watch others
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
  *	tap.c      what leaves the server, looked at as it leaves
  *	check.c    what must be true, after every step    rest.c    and at the end
@@ -412,6 +413,32 @@ struct capture {
 #define N_CAPTURES 32
 #define N_NOTICES  8
 
+/* Whom the lock manager of the server's host has it watch. */
+struct watch {
+	char name[48]; /* an address */
+	uint8_t priv[16];
+	bool is_known; /* it was asked for since the machine has power */
+	bool is_on;
+	uint32_t off_life;    /* of the host, when it was given up */
+	int32_t state_before; /* of the host, when it was asked for */
+	int32_t heard;
+	int32_t expected;     /* 0: nothing */
+	uint32_t expected_in; /* that life of the server's */
+	uint64_t expected_by;
+};
+
+struct monitor {
+	bool exists;
+	struct rng rng;
+	struct hf_timer timer;
+	struct watch watches[MAX_HOSTS];
+	struct watch *about; /* the call under way is about it */
+	uint32_t xid;        /* of it; 0: none */
+	uint32_t procedure;
+	uint16_t call_len;
+	uint8_t call[256];
+};
+
 struct world {
 	struct sim_options options;
 	struct sim_counts *counts;
@@ -440,6 +467,7 @@ struct world {
 	uint32_t n_captures;
 	struct capture notices[N_NOTICES]; /* of restarts: there are few of them, and they are worth most */
 	uint32_t n_notices;
+	struct monitor monitor;
 	uint32_t n_trouble; /* steps until nothing went wrong any more */
 	bool is_calm;       /* nothing goes wrong any more */
 	bool is_ending;
@@ -648,6 +676,16 @@ void reclaim_begin(struct host *host, int32_t state);
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
 void reclaim_init(struct host *host);
 void reclaim_go_on(struct host *host, uint64_t delay_ns);
+
+/* MONITOR (monitor.c) */
+void monitor_init(struct world *world);
+bool monitor_is(const struct hf_addr *addr);
+void monitor_message(struct world *world, const struct hf_addr *from, const uint8_t *data, size_t len);
+void monitor_tap(struct world *world, const uint8_t *data, size_t len);
+void monitor_expect(const struct host *host);
+void monitor_check(struct world *world);
+void monitor_died(struct world *world);
+void monitor_moved(const struct host *host);
 
 /* NAT (nat.c) */
 bool nat_join(struct host *host); /* behind the one before it; false: it has an address of its own */

@@ -161,6 +161,8 @@ void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *
 	struct hf_xdr_in in;
 	uint32_t xid;
 
+	if (monitor_is(to))
+		monitor_tap(world, data, len);
 	if (!host)
 		return;
 	hf_xdr_in_init(&in, data, len);
