@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,11 +13,9 @@
 #include "base/error.h"
 #include "base/macros.h"
 #include "vfs/finder.h"
+#include "vfs/fskind.h"
 
 #define MAX_DEPTH 4096 /* of directories, for a walk up */
-
-/* Magic numbers that <linux/magic.h> of Debian 12 lacks */
-#define HF_MAGIC_ZFS 0x2fc12fc1
 
 union kernel_handle {
 	struct file_handle h;
@@ -200,18 +197,6 @@ int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bo
 
 /* Life */
 
-static bool is_local_magic(uint64_t magic)
-{
-	static const uint64_t local[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC,
-					  TMPFS_MAGIC,      F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC,
-					  RAMFS_MAGIC,      HF_MAGIC_ZFS };
-
-	for (size_t i = 0; i < HF_ARRAY_SIZE(local); i++)
-		if (local[i] == magic)
-			return true;
-	return false;
-}
-
 static int open_root(struct hf_volume *volume, const char *path)
 {
 	volume->anchor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -234,7 +219,8 @@ static int learn_about_root(struct hf_volume *volume)
 	if (fstat(volume->root, &volume->root_stat) < 0 || fstatfs(volume->root, &fs) < 0)
 		return -errno;
 	volume->magic = (uint64_t)(uint32_t)fs.f_type;
-	volume->is_local = is_local_magic(volume->magic);
+	volume->is_local = hf_fskind_is_local(volume->magic);
+	volume->syncs_made_with_dir = hf_fskind_syncs_made_with_dir(volume->magic, volume->root_stat.st_dev);
 	r = identify_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
 	volume->root_id.inode = volume->root_stat.st_ino;
 	if (r < 0)

@@ -47,10 +47,11 @@ struct hf_volume {
 	int root;   /* (c) O_PATH */
 	int mount;  /* (c) the same, opened: open_by_handle_at() wants it so */
 	int anchor; /* (c) the directory in its own mount: keeps that from being unmounted below us; or -1 */
-	bool is_clone;  /* (c) see above */
-	bool has_ids;   /* (c) the kernel opens files by their ids */
-	bool is_local;  /* (c) what the kernel has in memory it gives without waiting for anybody */
-	uint64_t magic; /* (c) of the file system: f_type of statfs(2) */
+	bool is_clone;            /* (c) see above */
+	bool has_ids;             /* (c) the kernel opens files by their ids */
+	bool is_local;            /* (c) what the kernel has in memory it gives without waiting for anybody */
+	bool syncs_made_with_dir; /* (c) hf_fskind_syncs_made_with_dir() */
+	uint64_t magic;           /* (c) of the file system: f_type of statfs(2) */
 	struct hf_file_id root_id; /* (c) */
 	struct stat root_stat;     /* (c) st_dev, st_ino only */
 	uint64_t mount_id;         /* (c) */

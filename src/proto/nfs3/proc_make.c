@@ -48,13 +48,15 @@ static int check_and_make(struct hf_nfs3_object *dir, struct make *make, make_fn
 	return r;
 }
 
-/* A new file is safe with its directory; what was set of it afterwards is another change. */
+/* A new file is safe with its directory where they are one transaction; what was set of it afterwards is
+ * another change. */
 static void sync_made(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_file *file,
 		      const struct hf_setattr *set)
 {
 	hf_nfs3_sync_before_reply(op, dir->export, dir->file);
-	if (set->set_uid || set->set_gid || set->set_size || (set->set_mode && set->mode & 07000) ||
-	    set->atime.tv_nsec != UTIME_OMIT || set->mtime.tv_nsec != UTIME_OMIT)
+	if (!dir->export->volume->syncs_made_with_dir || set->set_uid || set->set_gid || set->set_size ||
+	    (set->set_mode && set->mode & 07000) || set->atime.tv_nsec != UTIME_OMIT ||
+	    set->mtime.tv_nsec != UTIME_OMIT)
 		hf_nfs3_sync_before_reply(op, dir->export, file);
 }
 

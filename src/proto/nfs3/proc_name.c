@@ -127,6 +127,14 @@ int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
 
 /* LINK */
 
+/* The name is the directory's, the number of names the file's. */
+static void sync_linked(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_file *file)
+{
+	hf_nfs3_sync_before_reply(op, dir->export, dir->file);
+	if (!dir->export->volume->syncs_made_with_dir)
+		hf_nfs3_sync_before_reply(op, dir->export, file);
+}
+
 int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
@@ -153,7 +161,7 @@ int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 		if (r == 0)
 			r = hf_dir_link(to.dir.file, &to.dir.caller, &to.name, object.file, &to.change);
 		if (r == 0)
-			hf_nfs3_sync_before_reply(op, to.dir.export, to.dir.file);
+			sync_linked(op, &to.dir, object.file);
 		stat = hf_nfsstat3_of(r);
 	}
 	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);

@@ -1,0 +1,61 @@
+#include "vfs/fskind.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/macros.h"
+
+/* Magic numbers that <linux/magic.h> of Debian 12 lacks */
+#define HF_MAGIC_ZFS 0x2fc12fc1
+
+static bool is_among(const uint64_t *kinds, size_t n, uint64_t magic)
+{
+	for (size_t i = 0; i < n; i++)
+		if (kinds[i] == magic)
+			return true;
+	return false;
+}
+
+bool hf_fskind_is_local(uint64_t magic)
+{
+	static const uint64_t local[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC,
+					  TMPFS_MAGIC,      F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC,
+					  RAMFS_MAGIC,      HF_MAGIC_ZFS };
+
+	return is_among(local, HF_ARRAY_SIZE(local), magic);
+}
+
+/* The kernel tells which process writes the journal of each ext4, by the name of the device; "<none>" where
+ * there is no journal. The same magic number is that of ext2, which is not listed there. */
+static bool has_journal(dev_t device)
+{
+	hf_cleanup(hf_closep) int fd = -1;
+	char path[300], target[256];
+	const char *name;
+	char first = '<';
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(device), minor(device));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return false;
+	target[n] = '\0';
+	name = strrchr(target, '/');
+	snprintf(path, sizeof(path), "/sys/fs/ext4/%s/journal_task", name ? name + 1 : target);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && read(fd, &first, 1) == 1 && first != '<';
+}
+
+bool hf_fskind_syncs_made_with_dir(uint64_t magic, dev_t device)
+{
+	static const uint64_t kinds[] = { XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC,
+					  HF_MAGIC_ZFS };
+
+	return magic == EXT4_SUPER_MAGIC ? has_journal(device) : is_among(kinds, HF_ARRAY_SIZE(kinds), magic);
+}

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What was answered is on the disk: after each call the image beneath the file system is copied, as a power cut would
+leave it, and what the file system makes of the copy must hold what the answer said.
+
+    test_durable.py PATH/files_serve KIND
+"""
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+
+import disk
+import nfs
+import server
+
+
+def copy(image, to):
+    """Until nothing was written meanwhile: a copy of two moments is no power cut."""
+    while True:
+        before = os.stat(image).st_mtime_ns
+        subprocess.run(["cp", "--sparse=always", image, to], check=True)
+        if os.stat(image).st_mtime_ns == before:
+            return
+
+
+class Cuts:
+    """Calls, each with a copy of the disk as it was at its answer and a check of what must be found there."""
+
+    def __init__(self, base, image):
+        self.base = base
+        self.image = image
+        self.all = []
+
+    def after(self, what, answer, check):
+        assert answer.stat == nfs.OK, (what, answer)
+        to = os.path.join(self.base, f"cut-{len(self.all)}")
+        copy(self.image, to)
+        self.all.append((what, to, check))
+
+    def verify(self, kind):
+        where, failed = os.path.join(self.base, "cut"), []
+        for what, image, check in self.all:
+            if kind == "ext4-nojournal":  # as an operator has to
+                subprocess.run(["e2fsck", "-fy", image], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            disk.mount(image, where, "loop,nouuid" if kind == "xfs" else "loop")
+            try:
+                is_there = check(os.path.join(where, "tests", "data"))
+            except OSError as error:
+                is_there = error
+            disk.unmount(where)
+            print(f"{what}: {'there' if is_there is True else is_there}", flush=True)
+            if is_there is not True:
+                failed.append(what)
+        return failed
+
+
+def content(path):
+    with open(path, "rb") as data:
+        return data.read()
+
+
+def make_calls(client, cuts):
+    root = client.root("/data")
+    d = client.mkdir(root, "d", mode=0o755)
+    cuts.after("MKDIR", d, lambda at: os.path.isdir(f"{at}/d"))
+    f = client.create(d.fh, "f", nfs.GUARDED, mode=0o640)
+    cuts.after("CREATE", f, lambda at: stat.S_IMODE(os.lstat(f"{at}/d/f").st_mode) == 0o640)
+    owned = client.create(d.fh, "owned", nfs.UNCHECKED, mode=0o4755, uid=7, gid=8)
+    cuts.after("CREATE with owner", owned, lambda at: os.lstat(f"{at}/d/owned").st_uid == 7)
+    cuts.after("CREATE exclusive", client.create(d.fh, "x", nfs.EXCLUSIVE, verifier=b"verifier"),
+               lambda at: os.lstat(f"{at}/d/x").st_size == 0)  # fmt: skip
+    cuts.after("SYMLINK", client.symlink(d.fh, "l", "to"), lambda at: os.readlink(f"{at}/d/l") == "to")
+    cuts.after("MKNOD", client.mknod(d.fh, "p", nfs.FIFO, mode=0o600),
+               lambda at: stat.S_ISFIFO(os.lstat(f"{at}/d/p").st_mode))  # fmt: skip
+    cuts.after("LINK", client.link(f.fh, d.fh, "f2"), lambda at: os.lstat(f"{at}/d/f2").st_nlink == 2)
+    cuts.after("SETATTR", client.setattr(f.fh, mode=0o604), lambda at: os.lstat(f"{at}/d/f").st_mode & 0o777 == 0o604)
+    cuts.after("WRITE", client.write(f.fh, b"data"), lambda at: content(f"{at}/d/f") == b"data")
+    client.write(f.fh, b"more", offset=4, stable=nfs.UNSTABLE)
+    cuts.after("COMMIT", client.commit(f.fh), lambda at: content(f"{at}/d/f") == b"datamore")
+    e = client.mkdir(root, "e", mode=0o755)
+    cuts.after("RENAME", client.rename(d.fh, "f", e.fh, "moved"),
+               lambda at: content(f"{at}/e/moved") == b"datamore" and not os.path.lexists(f"{at}/d/f"))  # fmt: skip
+    cuts.after("REMOVE", client.remove(d.fh, "f2"), lambda at: not os.path.lexists(f"{at}/d/f2"))
+    g = client.mkdir(d.fh, "g", mode=0o755)
+    assert g.stat == nfs.OK
+    cuts.after("RMDIR", client.rmdir(d.fh, "g"), lambda at: not os.path.lexists(f"{at}/d/g"))
+
+
+def main():
+    disk.enter_namespace()
+    program, kind = os.path.abspath(sys.argv[1]), sys.argv[2]
+    with tempfile.TemporaryDirectory(prefix="hf-durable-") as base:
+        held = disk.Disk(kind, base)
+        cuts = Cuts(base, held.image)
+        try:
+            served = server.Server(program, {})
+            os.mkdir(os.path.join(held.path, "data"))
+            served.exports = {os.path.join(held.path, "data"): "/data,squash=none"}
+            os.sync()
+            served.start()
+            try:
+                with served.client() as client:
+                    make_calls(client, cuts)
+                served.stop()
+            finally:
+                served.close()
+        finally:
+            held.close()
+        if kind == "btrfs":  # the copies have its identity
+            subprocess.run(["btrfs", "device", "scan", "--forget"], check=False)
+        failed = cuts.verify(kind)
+    if failed:
+        sys.exit(f"not on the disk after the answer, on {kind}: {', '.join(failed)}")
+
+
+main()
