@@ -191,10 +191,10 @@ class Escapes(server.Case):
 
     def test_races_of_moving_and_looking_up(self):
         """While a directory moves in and out, no look-up ever sees what is above."""
+        os.makedirs(self.path("d/e"))
+        outside = self.outside("moving")
         mover = os.fork()
-        os.makedirs(self.path("d/e"), exist_ok=True)
         if mover == 0:
-            outside = self.outside("moving")
             while True:
                 try:
                     os.rename(self.path("d"), outside)

@@ -184,7 +184,8 @@ class Names(server.Case):
             self.ok(self.nfs.remove(self.dir, name))
 
     def test_readlink(self):
-        for text in (b"t", b"/etc/passwd", b"../" * 300, b"x" * 4095):
+        longest = 1023 if os.environ.get("HF_TEST_DISK") == "xfs" else 4095
+        for text in (b"t", b"/etc/passwd", b"../" * 300, b"x" * longest):
             os.symlink(text, self.path("l").encode())
             self.assertEqual(self.ok(self.nfs.readlink(self.find("l"))).text, text)
             os.unlink(self.path("l"))
@@ -357,7 +358,8 @@ class Names(server.Case):
         self.refused(nfs.NOENT, self.nfs.rename(self.dir, "none", self.dir, "x"))
         self.refused(nfs.ISDIR, self.nfs.rename(self.dir, "f", self.dir, "d"))
         self.refused(nfs.NOTDIR, self.nfs.rename(self.dir, "d", self.dir, "f"))
-        self.refused(nfs.NOTEMPTY, self.nfs.rename(self.dir, "d", self.dir, "e"))
+        # xfs says EXIST, as POSIX allows and RFC 1813 has it (3.3.14).
+        self.assertIn(self.nfs.rename(self.dir, "d", self.dir, "e").stat, (nfs.NOTEMPTY, nfs.EXIST))
         self.refused(nfs.INVAL, self.nfs.rename(self.dir, "d", d, "inside"))
         for name in (".", ".."):
             self.refused(nfs.INVAL, self.nfs.rename(self.dir, name, self.dir, "x"))
