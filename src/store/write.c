@@ -325,30 +325,22 @@ int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *tick
 
 /* Tickets */
 
+/* While something is lost only what was truly written counts. */
 static uint64_t reached_by(const struct hf_store *store, enum hf_store_kind kind)
 {
 	const struct hf_store_stream *stream = &store->streams[kind];
+	bool is_stored = kind == HF_STORE_LOCKS ? keeps_locks(store) : !store->ops->is_volatile;
 
-	/* While something is lost only what was truly written counts. */
-	if (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream))
+	if (is_stored && (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream)))
 		return stream->reached;
 	return store->issued;
 }
 
 uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind)
 {
-	uint64_t locks = keeps_locks(store) ? reached_by(store, HF_STORE_LOCKS) : store->issued;
-	uint64_t clients = store->ops->is_volatile ? store->issued : reached_by(store, HF_STORE_CLIENTS);
-
-	switch (kind) {
-	case HF_STORE_CLIENTS:
-		return clients;
-	case HF_STORE_LOCKS:
-		return locks;
-	case HF_STORE_ALL:
-		break;
-	}
-	return HF_MIN(clients, locks);
+	if (HF_LIKELY(kind != HF_STORE_ALL))
+		return reached_by(store, kind);
+	return HF_MIN(reached_by(store, HF_STORE_CLIENTS), reached_by(store, HF_STORE_LOCKS));
 }
 
 bool hf_store_is_idle(const struct hf_store *store)
