@@ -154,6 +154,8 @@ static const char *check_owner(struct hf_owner *owner, struct hf_check *check)
 	uint64_t last = 0;
 
 	FAIL_UNLESS(hf_rb_check(&owner->holdings) == owner->n_holdings && owner->n_holdings > 0);
+	FAIL_UNLESS(!owner->newest || (&owner->newest->in_owner == hf_rb_last(&owner->holdings) &&
+				       owner->newest->file->id == owner->newest_file));
 	for (; node; node = hf_rb_next(node)) {
 		struct hf_holding *holding = hf_rb_entry(node, struct hf_holding, in_owner);
 

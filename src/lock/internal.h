@@ -125,6 +125,8 @@ struct hf_owner {
 	uint32_t n_holdings;
 	uint32_t n_waiters; /* queued, in all files */
 	struct hf_rb_tree holdings;
+	struct hf_holding *newest;   /* the last of them, where the next one mostly goes; NULL: not known */
+	uint64_t newest_file;        /* its file's id */
 	struct hf_rb_node in_client; /* by seq */
 	uint64_t walk;               /* deadlock.c */
 	struct hf_owner *walk_next;

@@ -110,6 +110,8 @@ struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf
 {
 	struct hf_rb_node *node = owner->holdings.root;
 
+	if (owner->newest && file->id >= owner->newest_file)
+		return file->id == owner->newest_file ? owner->newest : NULL;
 	while (node) {
 		struct hf_holding *holding = holding_of(node);
 
@@ -120,20 +122,40 @@ struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf
 	return NULL;
 }
 
+static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
+{
+	struct hf_rb_node **link = &owner->holdings.root, *parent = NULL;
+	uint64_t file = holding->file->id;
+	bool is_last = true;
+
+	/* Files are mostly new: their holdings come in order, and nobody has to look for the end. */
+	if (owner->newest && file > owner->newest_file) {
+		parent = &owner->newest->in_owner;
+		link = &parent->right;
+	}
+	while (*link) {
+		bool is_before = file < holding_of(*link)->file->id;
+
+		parent = *link;
+		link = is_before ? &parent->left : &parent->right;
+		is_last = is_last && !is_before;
+	}
+	hf_rb_insert(&owner->holdings, &holding->in_owner, parent, link, NULL);
+	if (is_last) {
+		owner->newest = holding;
+		owner->newest_file = file;
+	}
+}
+
 static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
 				       uint32_t share)
 {
 	struct hf_holding *holding = hf_pool_take(&locks->holding_pool);
-	struct hf_rb_node **link = &owner->holdings.root, *parent = NULL;
 
 	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share, .own.of_one = true };
 	hf_list_init(&holding->waiters);
 	hf_list_init(&holding->grants);
-	while (*link) {
-		parent = *link;
-		link = file->id < holding_of(parent)->file->id ? &parent->left : &parent->right;
-	}
-	hf_rb_insert(&owner->holdings, &holding->in_owner, parent, link, NULL);
+	insert_holding(owner, holding);
 	owner->n_holdings++;
 	file->n_holdings++;
 	return holding;
@@ -148,6 +170,8 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 		return;
 	if (locks->recent->holding == holding)
 		locks->recent->holding = NULL;
+	if (owner->newest == holding)
+		owner->newest = NULL;
 	hf_rb_erase(&owner->holdings, &holding->in_owner, NULL);
 	hf_pool_give(&locks->holding_pool, holding);
 	owner->n_holdings--;
