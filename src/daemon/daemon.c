@@ -210,8 +210,7 @@ static int make_locks(struct daemon *d)
 	r = hf_recovery_new(&d->recovery, &options);
 	if (r < 0)
 		return r;
-	hf_local_set_locks(hf_file_service_local(d->files), hf_recovery_locks(d->recovery));
-	hf_local_restore(hf_file_service_local(d->files));
+	hf_file_service_set_locks(d->files, hf_recovery_locks(d->recovery));
 	nlm.recovery = nsm.recovery = d->recovery;
 	nlm.send = send_datagram;
 	nlm.send_user = d;

@@ -236,6 +236,13 @@ struct hf_local *hf_file_service_local(struct hf_file_service *service)
 	return service->local;
 }
 
+void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks)
+{
+	hf_local_set_locks(service->local, locks);
+	if (hf_share_table_has_local_locks(&service->shares))
+		hf_local_restore(service->local);
+}
+
 bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 {
 	struct hf_file_service *service = user;

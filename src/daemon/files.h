@@ -41,4 +41,6 @@ void hf_file_service_wait(struct hf_file_service *service);
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
 struct hf_local *hf_file_service_local(struct hf_file_service *service);
+/* The table, with what was loaded into it: that is taken in the kernel, too, where that is wanted. */
+void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks);
 bool hf_file_service_is_client(void *service, const struct hf_addr *peer);

@@ -89,3 +89,11 @@ const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *tabl
 {
 	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
 }
+
+bool hf_share_table_has_local_locks(const struct hf_share_table *table)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (table->entries[i].local_locks != HF_LOCAL_LOCKS_OFF)
+			return true;
+	return false;
+}

@@ -39,4 +39,5 @@ uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t expo
 bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp);
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */
 const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table,
-					       uint32_t number); /* or NULL */
+					       uint32_t number);         /* or NULL */
+bool hf_share_table_has_local_locks(const struct hf_share_table *table); /* in any of them */
