@@ -118,6 +118,7 @@ static int give_sorted(struct sorting *sorting, load_fn fn, void *user)
 		if (i + AHEAD < sorting->n) {
 			__builtin_prefetch(found[AHEAD].data);
 			__builtin_prefetch(found[AHEAD].data + 64);
+			__builtin_prefetch(found[AHEAD].data + found[AHEAD].len - 1);
 		}
 		r = hf_record_decode(&record, HF_RECORD_LOCK, hf_bytes_of(found->data, found->len));
 		if (r == 0)
