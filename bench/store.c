@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "loop/loop.h"
+#include "plain.h"
 #include "store/store.h"
 
 #define BATCH    64
@@ -381,39 +382,6 @@ static double measure_load(struct bench *bench, const char *backend)
 	return began;
 }
 
-static double measure_plain_reading(struct bench *bench)
-{
-	double began = now();
-	volatile uint64_t sum = 0;
-	MDB_cursor *cursor;
-	MDB_val k, v;
-	char path[512];
-	MDB_env *env;
-	MDB_txn *txn;
-	MDB_dbi dbi;
-
-	snprintf(path, sizeof(path), "%s/store.mdb", bench->folder);
-	must(mdb_env_create(&env), "lmdb");
-	must(mdb_env_set_maxdbs(env, 1), "lmdb");
-	must(mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY, 0600), "lmdb");
-	must(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), "lmdb");
-	must(mdb_dbi_open(txn, "locks", 0, &dbi), "lmdb");
-	must(mdb_cursor_open(txn, dbi, &cursor), "lmdb");
-	while (mdb_cursor_get(cursor, &k, &v, MDB_NEXT) == 0) {
-		uint64_t part = 0, word;
-
-		for (size_t i = 0; i + 8 <= v.mv_size; i += 8) {
-			memcpy(&word, (const uint8_t *)v.mv_data + i, 8);
-			part += word;
-		}
-		sum += part;
-	}
-	mdb_cursor_close(cursor);
-	mdb_txn_abort(txn);
-	mdb_env_close(env);
-	return now() - began;
-}
-
 static void measure_postgres(struct bench *bench)
 {
 	printf(",\"postgres\":{");
@@ -430,6 +398,7 @@ int main(int argc, char **argv)
 {
 	struct bench bench = { 0 };
 	double load = 1e9, plain = 1e9;
+	uint64_t n;
 
 	if (argc < 2) {
 		fprintf(stderr, "usage: %s FOLDER [CONNECTION-STRING]\n", argv[0]);
@@ -460,7 +429,7 @@ int main(int argc, char **argv)
 	printf(",\"load\":{\"after_kill_s\":%.3f", measure_load(&bench, "lmdb"));
 	for (int i = 0; i < 5; i++) { /* the best of each, side by side */
 		load = HF_MIN(load, measure_load(&bench, "lmdb"));
-		plain = HF_MIN(plain, measure_plain_reading(&bench));
+		plain = HF_MIN(plain, plain_reading(bench.folder, &n));
 	}
 	printf(",\"open_and_load_s\":%.3f,\"plain_reading_s\":%.3f}", load, plain);
 	if (bench.conninfo)
