@@ -186,13 +186,20 @@ static void share(struct fuzz *fuzz, struct input *input)
 
 static void restore(struct fuzz *fuzz, struct input *input)
 {
-	struct hf_lock_view lock = { .who = draw_target(fuzz, input), .range = draw_range(input) };
-	uint8_t b = next(input);
+	hf_cleanup(hf_lock_load_freep) struct hf_lock_load *load = NULL;
+	uint8_t b;
 
-	lock.mode = draw_mode(b);
-	lock.client_state = b >> 4;
-	if (hf_lock_restore(fuzz->locks, &lock) == HF_LOCK_OK)
-		fuzz->n_records++;
+	if (hf_lock_load_new(&load, fuzz->locks) < 0)
+		return;
+	do {
+		struct hf_lock_view lock = { .who = draw_target(fuzz, input), .range = draw_range(input) };
+
+		b = next(input);
+		lock.mode = draw_mode(b);
+		lock.client_state = b >> 4;
+		if (hf_lock_load_add(load, &lock) == HF_LOCK_OK)
+			fuzz->n_records++;
+	} while (b & 8);
 }
 
 static void crash(struct fuzz *fuzz, struct input *input)

@@ -33,10 +33,10 @@ static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limit
 
 static void init_pools(struct hf_locks *locks)
 {
-	hf_pool_init(&locks->lock_pool, sizeof(struct hf_lock), 64);
+	hf_pool_init_huge(&locks->lock_pool, sizeof(struct hf_lock), 64);
 	hf_tree_pools_init(&locks->trees);
 	hf_pool_init(&locks->waiter_pool, sizeof(struct hf_waiter), 8);
-	hf_pool_init(&locks->holding_pool, sizeof(struct hf_holding), 8);
+	hf_pool_init_huge(&locks->holding_pool, sizeof(struct hf_holding), 8);
 	hf_pool_init(&locks->owner_pool, sizeof(struct hf_owner), 8);
 	hf_pool_init(&locks->file_pool, sizeof(struct hf_file), 8);
 	hf_pool_init(&locks->share_pool, sizeof(struct hf_share), 8);

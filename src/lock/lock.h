@@ -73,6 +73,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/cleanup.h"
 #include "base/list.h"
 #include "base/rbtree.h"
 #include "base/siphash.h"
@@ -163,7 +164,7 @@ struct hf_lock_request {
 /* A lock, waiter or grant in flight as shown to others. Its pointers are borrowed. */
 struct hf_lock_view {
 	uint64_t id;  /* waiter: for confirm and refuse; lock: unique, but new after each change */
-	uint64_t tag; /* lock: what the added event answered, or hf_lock_restore() was given */
+	uint64_t tag; /* lock: what the added event answered, or a load was given */
 	struct hf_lock_target who;
 	struct hf_range range;
 	enum hf_lock_mode mode;
@@ -293,12 +294,20 @@ void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client)
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);
 
 /*
- * RESTART. Restores @lock as unreclaimed, without an event: the store has it. Volatile records are skipped.
- * CONFLICT where another owner's record, or the owner's own, is in the way: the store lies; or where somebody
- * is queued for it: restore before you serve. A provisional record is restored as any other: its client may
- * have been told.
+ * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between its beginning
+ * and its end nobody else may change anything. Quick if the locks of a file come one after another, and in
+ * order.
+ *
+ * Volatile records are skipped. CONFLICT where another owner's record, or the owner's own, is in the way: the
+ * store lies; or where somebody is queued for it: restore before you serve. A provisional record is restored
+ * as any other: its client may have been told.
  */
-int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock);
+struct hf_lock_load;
+int hf_lock_load_new(struct hf_lock_load **loadp, struct hf_locks *locks);
+int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock);
+struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load);
+HF_DEFINE_CLEANUP(struct hf_lock_load *, hf_lock_load_free)
+
 /*
  * Ending grace drops what is unreclaimed, with ghosts, in time proportional to that, and serves the waiters.
  */

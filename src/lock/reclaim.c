@@ -9,8 +9,6 @@
  */
 #include "lock/internal.h"
 
-#include "base/error.h"
-
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
 	uint64_t pos = range.start;
@@ -28,40 +26,6 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 		pos = lock->end + 1;
 	}
 	return false;
-}
-
-int hf_lock_restore(struct hf_locks *locks, const struct hf_lock_view *lock)
-{
-	const struct hf_lock_attrs attrs = {
-		.mode = (uint8_t)lock->mode,
-		.state = lock->client_state,
-		.epoch = lock->epoch,
-		.flags = HF_LOCK_UNRECLAIMED,
-	};
-	struct hf_place place;
-	struct hf_spot own;
-	int r;
-
-	assert(!locks->in_event && hf_range_is_valid(lock->range));
-	if (lock->flags & HF_LOCK_VOLATILE)
-		return HF_LOCK_OK;
-	hf_place_find(locks, &lock->who, &place);
-	if (place.file &&
-	    (hf_file_conflict(place.file, place.holding, lock->range, lock->mode) ||
-	     hf_waiters_conflict(place.file, place.holding, lock->range, lock->mode, UINT64_MAX)))
-		return HF_LOCK_E_CONFLICT; /* queued ones, too: they must not begin to wait for somebody new
-					    */
-	own = place.holding ? hf_own_from(place.holding, lock->range.start) : (struct hf_spot){ 0 };
-	if (hf_spot_lock(&own) && hf_spot_range(&own).start <= lock->range.end)
-		return HF_LOCK_E_CONFLICT;
-	r = hf_place_reserve(locks, &lock->who, &place);
-	if (!r)
-		r = hf_own_reserve(locks, 1);
-	if (r < 0)
-		return hf_trace(r);
-	hf_place_make(locks, &lock->who, &place);
-	hf_own_put(locks, place.holding, lock->range, &attrs, &(struct hf_hint){ 0 })->tag = lock->tag;
-	return HF_LOCK_OK;
 }
 
 void hf_lock_show_ghosts(const struct hf_locks *locks,

@@ -19,7 +19,7 @@ static const uint8_t few_room[HF_TREE_FEW_SIZES + 1] = { 1, 4, HF_TREE_FEW_MAX }
 void hf_tree_pools_init(struct hf_tree_pools *pools)
 {
 	for (unsigned int i = 0; i < HF_TREE_FEW_SIZES; i++)
-		hf_pool_init(&pools->few[i], few_room[i + 1] * sizeof(struct hf_lock *), 8);
+		hf_pool_init_huge(&pools->few[i], few_room[i + 1] * sizeof(struct hf_lock *), 8);
 	hf_pool_init_huge(&pools->nodes, HF_TREE_NODE_BYTES, 64);
 }
 

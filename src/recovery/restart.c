@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/le.h"
 #include "base/log.h"
 #include "recovery/internal.h"
 
@@ -20,10 +21,24 @@ struct wrong {
 	bool is_share;
 };
 
+/* The file of the last lock: most others follow it, and to compare is cheaper than to make its key. */
+struct place {
+	bool is_exported;
+	uint32_t share;
+	struct hf_bytes key;
+	uint8_t key_room[HF_LOCK_HANDLE_MAX];
+	uint32_t name_len, handle_len; /* of what is in @room, as stored */
+	uint8_t room[HF_STORE_MAX_SHARE + HF_LOCK_HANDLE_MAX];
+};
+
 struct loading {
 	struct hf_recovery *recovery;
-	struct hf_client *last; /* a reference: most locks follow another one of their client */
-	struct wrong *wrong;    /* records to be deleted */
+	struct hf_lock_load *locks;
+	struct hf_lock_view view; /* of the last lock */
+	struct place place;
+	struct hf_client *last;  /* a reference: most locks follow another one of their client */
+	struct hf_bytes last_id; /* its id */
+	struct wrong *wrong;     /* records to be deleted */
 	size_t n_wrong, wrong_room;
 	size_t n_clients, n_locks, n_elsewhere, n_unknown, n_shares;
 };
@@ -132,7 +147,7 @@ static int client_of_lock(struct loading *loading, struct hf_bytes id, struct hf
 	struct hf_client *client = loading->last;
 	int r;
 
-	if (!client || !hf_bytes_equal(hf_bytes_of_str(client->id), id)) {
+	if (!client || !hf_bytes_equal(loading->last_id, id)) {
 		client = hf_clients_find_id(loading->recovery->clients, id);
 		if (!client) {
 			r = make_client(loading, id, &client);
@@ -143,6 +158,7 @@ static int client_of_lock(struct loading *loading, struct hf_bytes id, struct hf
 		}
 		hf_client_unref(loading->last);
 		loading->last = client;
+		loading->last_id = hf_bytes_of_str(client->id);
 	}
 	*clientp = client;
 	return 0;
@@ -165,46 +181,69 @@ static int note_wrong(struct loading *loading, uint64_t id, bool is_share)
 	return 0;
 }
 
+static bool is_possible(const struct hf_store_lock *fact)
+{
+	return hf_range_is_valid((struct hf_range){ fact->start, fact->end }) &&
+	       fact->share.len <= HF_STORE_MAX_SHARE && fact->handle.len <= HF_LOCK_HANDLE_MAX &&
+	       fact->oh.len <= HF_LOCK_OH_MAX &&
+	       (fact->mode == HF_LOCK_SHARED || fact->mode == HF_LOCK_EXCLUSIVE);
+}
+
+static void find_place(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
+{
+	struct hf_recovery *recovery = loading->recovery;
+	struct place *place = &loading->place;
+
+	if (hf_bytes_equal(hf_bytes_of(place->room, place->name_len), name) &&
+	    hf_bytes_equal(hf_bytes_of(place->room + place->name_len, place->handle_len), handle))
+		return;
+	place->name_len = name.len;
+	place->handle_len = handle.len;
+	hf_le_put_bytes(hf_le_put_bytes(place->room, name), handle);
+	place->is_exported = recovery->shares.find(recovery->shares.user, name, &place->share);
+	if (place->is_exported)
+		place->key =
+			hf_recovery_key_of(recovery, place->share,
+					   hf_bytes_of(place->room + name.len, handle.len), place->key_room);
+}
+
 static int load_lock(void *user, const struct hf_store_lock *fact)
 {
 	struct loading *loading = user;
-	struct hf_recovery *recovery = loading->recovery;
+	struct hf_lock_view *view = &loading->view;
 	struct hf_client *client;
-	struct hf_lock_view view = {
-		.tag = fact->id, /* it is stored already */
-		.who = { .handle = fact->handle,
-			 .owner_id = fact->owner,
-			 .owner_kind = fact->kind,
-			 .oh = fact->oh },
-		.range = { fact->start, fact->end },
-		.mode = (enum hf_lock_mode)fact->mode,
-		.client_state = (uint32_t)fact->client_state,
-		.epoch = (uint32_t)fact->epoch,
-	};
-	uint8_t room[HF_LOCK_HANDLE_MAX];
 	int r;
 
-	if (!hf_range_is_valid(view.range) || fact->handle.len > HF_LOCK_HANDLE_MAX ||
-	    fact->oh.len > HF_LOCK_OH_MAX || (view.mode != HF_LOCK_SHARED && view.mode != HF_LOCK_EXCLUSIVE))
+	if (!is_possible(fact))
 		return note_wrong(loading, fact->id, false);
-	if (!recovery->shares.find(recovery->shares.user, fact->share, &view.who.share)) {
+	find_place(loading, fact->share, fact->handle);
+	if (!loading->place.is_exported) {
 		loading->n_elsewhere++;
 		return 0;
 	}
-	view.who.handle = hf_recovery_key_of(recovery, view.who.share, fact->handle, room);
 	r = client_of_lock(loading, fact->client, &client);
 	if (r == -EINVAL)
 		return note_wrong(loading, fact->id, false);
 	if (r < 0)
 		return r;
-	view.who.client = &client->holds;
-	r = hf_lock_restore(recovery->locks, &view);
+	view->tag = fact->id; /* it is stored already */
+	view->who.share = loading->place.share;
+	view->who.handle = loading->place.key;
+	view->who.client = &client->holds;
+	view->who.owner_id = fact->owner;
+	view->who.owner_kind = fact->kind;
+	view->who.oh = fact->oh;
+	view->range = (struct hf_range){ fact->start, fact->end };
+	view->mode = (enum hf_lock_mode)fact->mode;
+	view->client_state = (uint32_t)fact->client_state;
+	view->epoch = (uint32_t)fact->epoch;
+	r = hf_lock_load_add(loading->locks, view);
 	if (r == HF_LOCK_E_CONFLICT)
 		return note_wrong(loading, fact->id, false);
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_census_added(recovery, &view.who);
+	hf_census_added(loading->recovery, &view->who);
 	return 0;
 }
 
@@ -257,8 +296,10 @@ static void register_unknown(struct loading *loading)
 static int load_all(struct loading *loading)
 {
 	struct hf_recovery *recovery = loading->recovery;
-	int r = hf_store_load_clients(recovery->store, load_client, loading);
+	int r = hf_lock_load_new(&loading->locks, recovery->locks);
 
+	if (r == 0)
+		r = hf_store_load_clients(recovery->store, load_client, loading);
 	if (r == 0 && recovery->keeper.keeps)
 		r = hf_store_load_locks(recovery->store, load_lock, loading);
 	if (r == 0 && recovery->keeper.keeps)
@@ -271,6 +312,7 @@ int hf_restart_load(struct hf_recovery *recovery)
 	struct loading loading = { .recovery = recovery };
 	int r = load_all(&loading);
 
+	hf_lock_load_free(loading.locks);
 	if (r == 0) {
 		delete_wrong(&loading);
 		register_unknown(&loading);

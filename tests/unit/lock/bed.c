@@ -240,7 +240,10 @@ int bed_restore(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t sta
 		.flags = bed->is_volatile ? HF_LOCK_VOLATILE : 0,
 	};
 
-	return hf_lock_restore(bed->locks, &lock);
+	hf_cleanup(hf_lock_load_freep) struct hf_lock_load *load = NULL;
+
+	assert_int_equal(hf_lock_load_new(&load, bed->locks), 0);
+	return hf_lock_load_add(load, &lock);
 }
 
 /* SEE */

@@ -595,8 +595,10 @@ static void begin(void)
 
 static void restore(void)
 {
+	hf_cleanup(hf_lock_load_freep) struct hf_lock_load *load = NULL;
 	int n = 0;
 
+	expect(hf_lock_load_new(&load, w.locks), 0);
 	for (int i = 0; i < w.n_store; i++) {
 		struct record record = w.store[i];
 		struct hf_lock_view view = {
@@ -609,8 +611,8 @@ static void restore(void)
 			.flags = record.flags,
 		};
 
-		expect(hf_lock_restore(w.locks, &view), HF_LOCK_OK);
-		if (hf_lock_restore(w.locks, &view) != HF_LOCK_E_CONFLICT &&
+		expect(hf_lock_load_add(load, &view), HF_LOCK_OK);
+		if (hf_lock_load_add(load, &view) != HF_LOCK_E_CONFLICT &&
 		    !(record.flags & HF_LOCK_VOLATILE))
 			fail("restored twice");
 		if (record.flags & HF_LOCK_VOLATILE)

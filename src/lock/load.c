@@ -1,0 +1,174 @@
+/*
+ * Locks from the store, many of them, before anybody is served.
+ *
+ * A store gives the locks of a file one after another, and those are mostly in
+ * order. So a load remembers the file, the holdings that it has met in it, and
+ * how far its locks reach: what begins behind that is in nobody's way, and is
+ * not looked for. Memory is reserved for many at a time. Nothing of that is
+ * relied upon: locks in any order are restored, and those that cannot be true
+ * are refused.
+ */
+#include "lock/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+enum {
+	N_MEMOS = 128,
+	RESERVE_MAX = 1024,
+};
+
+/* A holding in the load's file. */
+struct memo {
+	const struct hf_file *file;
+	const struct hf_lock_client *client;
+	uint64_t owner_id;
+	uint8_t owner_kind;
+	struct hf_holding *holding;
+};
+
+struct hf_lock_load {
+	struct hf_locks *locks;
+	struct hf_file *file; /* of the last lock */
+	uint64_t reach;       /* no lock in it ends behind this */
+	size_t n_restored;
+	size_t n_reserved; /* locks for which there is memory */
+	struct memo memos[N_MEMOS];
+};
+
+/* PLACE */
+
+static bool is_same_file(const struct hf_lock_load *load, struct hf_bytes handle)
+{
+	return load->file && hf_bytes_equal(hf_bytes_of(load->file->handle, load->file->handle_len), handle);
+}
+
+static struct memo *memo_of(struct hf_lock_load *load, const struct hf_lock_target *who)
+{
+	uint64_t hash = (who->client->id * 31 + who->owner_id) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &load->memos[hash >> 32 & (N_MEMOS - 1)];
+}
+
+/* NULL: it is not known, or there is none. */
+static struct hf_holding *recall(struct hf_lock_load *load, const struct hf_lock_target *who)
+{
+	const struct memo *memo = memo_of(load, who);
+
+	if (memo->file != load->file || memo->client != who->client || memo->owner_id != who->owner_id ||
+	    memo->owner_kind != who->owner_kind || !is_same_file(load, who->handle))
+		return NULL;
+	return memo->holding;
+}
+
+static void memorize(struct hf_lock_load *load, const struct hf_lock_target *who,
+		     const struct hf_place *place)
+{
+	load->file = place->file;
+	*memo_of(load, who) = (struct memo){
+		.file = place->file,
+		.client = who->client,
+		.owner_id = who->owner_id,
+		.owner_kind = who->owner_kind,
+		.holding = place->holding,
+	};
+}
+
+static void enter_file(struct hf_lock_load *load, struct hf_file *file)
+{
+	if (file == load->file)
+		return;
+	load->file = file;
+	/* One that was there before: nobody has looked how far its locks reach. */
+	load->reach = file && (file->held[0].n || file->held[1].n || file->n_waiters) ? HF_RANGE_EOF : 0;
+}
+
+/* LOCK */
+
+static bool is_in_the_way(const struct hf_place *place, struct hf_range range, enum hf_lock_mode mode)
+{
+	struct hf_spot own;
+
+	/* Queued ones, too: they must not begin to wait for somebody new. */
+	if (hf_file_conflict(place->file, place->holding, range, mode) ||
+	    hf_waiters_conflict(place->file, place->holding, range, mode, UINT64_MAX))
+		return true;
+	if (!place->holding)
+		return false;
+	own = hf_own_from(place->holding, range.start);
+	return hf_spot_lock(&own) && hf_spot_range(&own).start <= range.end;
+}
+
+static int reserve(struct hf_lock_load *load)
+{
+	size_t n = HF_MIN(load->n_restored + 1, (size_t)RESERVE_MAX);
+	int r;
+
+	if (load->n_reserved)
+		return 0;
+	r = hf_own_reserve(load->locks, n);
+	if (r == 0)
+		load->n_reserved = n;
+	return r;
+}
+
+int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
+{
+	const struct hf_lock_attrs attrs = {
+		.mode = (uint8_t)lock->mode,
+		.state = lock->client_state,
+		.epoch = lock->epoch,
+		.flags = HF_LOCK_UNRECLAIMED,
+	};
+	struct hf_holding *known = recall(load, &lock->who);
+	struct hf_place place = { .file = load->file, .holding = known };
+	int r;
+
+	assert(!load->locks->in_event && hf_range_is_valid(lock->range));
+	if (lock->flags & HF_LOCK_VOLATILE)
+		return HF_LOCK_OK;
+	if (!known) {
+		hf_place_find(load->locks, &lock->who, &place);
+		enter_file(load, place.file);
+	}
+	if (place.file && lock->range.start <= load->reach && is_in_the_way(&place, lock->range, lock->mode))
+		return HF_LOCK_E_CONFLICT;
+	r = reserve(load);
+	if (r == 0)
+		r = known ? hf_oh_reserve(load->locks, lock->who.oh)
+			  : hf_place_reserve(load->locks, &lock->who, &place);
+	if (r < 0)
+		return hf_trace(r);
+	if (known) {
+		hf_oh_set(load->locks, &known->owner->oh, lock->who.oh);
+	} else {
+		hf_place_make(load->locks, &lock->who, &place);
+		memorize(load, &lock->who, &place);
+	}
+	hf_own_put(load->locks, place.holding, lock->range, &attrs, &(struct hf_hint){ 0 })->tag = lock->tag;
+	load->reach = HF_MAX(load->reach, lock->range.end);
+	load->n_reserved--;
+	load->n_restored++;
+	return HF_LOCK_OK;
+}
+
+/* LIFE */
+
+int hf_lock_load_new(struct hf_lock_load **loadp, struct hf_locks *locks)
+{
+	struct hf_lock_load *load = calloc(1, sizeof(*load));
+
+	if (!load)
+		return hf_trace(-ENOMEM);
+	load->locks = locks;
+	*loadp = load;
+	return 0;
+}
+
+struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load)
+{
+	free(load);
+	return NULL;
+}
