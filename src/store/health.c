@@ -19,8 +19,11 @@
 #include "store/backend.h"
 
 #define FIRST_GAP (100 * HF_NS_PER_MS)
-#define MAX_GAP   (10 * HF_NS_PER_S)
-#define CALM      (60 * HF_NS_PER_S) /* healthy for so long: the next failure is a new one */
+/* To ask a medium that is not there costs little, and clients wait for it. One that says that it is, and then
+ * fails, has everything written to it each time. */
+#define AWAY_GAP HF_NS_PER_S
+#define MAX_GAP  (10 * HF_NS_PER_S)
+#define CALM     (60 * HF_NS_PER_S) /* healthy for so long: the next failure is a new one */
 
 static void on_recover_timer(struct hf_timer *timer);
 
@@ -44,13 +47,16 @@ bool hf_store_is_healthy(const struct hf_store *store)
 
 /* Failing */
 
-static void try_later(struct hf_store *store)
+static void try_later(struct hf_store *store, uint64_t max_gap)
 {
+	uint64_t gap = HF_MIN(store->recover_gap, max_gap);
+
 	store->health = HF_STORE_FAILED;
 	/* Without memory for a timer there is nothing left to try with. */
-	if (hf_timer_start(&store->recover_timer, store->recover_gap) < 0)
+	if (hf_timer_start(&store->recover_timer, gap) < 0)
 		hf_log_error("the store will not be tried again", "backend=%s", store->ops->name);
-	store->recover_gap = HF_MIN(store->recover_gap * 2, MAX_GAP);
+	/* A medium that was away does not make one that fails wait less. */
+	store->recover_gap = HF_MAX(store->recover_gap, HF_MIN(gap * 2, max_gap));
 }
 
 /* Gives up what waits in @stream; the first ticket that is lost by that. */
@@ -94,7 +100,7 @@ void hf_store_fail(struct hf_store *store, int r)
 	hf_task_cancel(&store->commit_task);
 	clients = give_up(store, &store->streams[HF_STORE_CLIENTS], was_healthy);
 	locks = give_up(store, &store->streams[HF_STORE_LOCKS], was_healthy);
-	try_later(store);
+	try_later(store, MAX_GAP);
 	store->events->on_failed(store->user, HF_MIN(clients, locks));
 }
 
@@ -116,7 +122,7 @@ static void on_recover_timer(struct hf_timer *timer)
 	struct hf_store *store = hf_container_of(timer, struct hf_store, recover_timer);
 
 	if (is_flying(store)) {
-		try_later(store);
+		try_later(store, AWAY_GAP);
 		return;
 	}
 	store->health = HF_STORE_TRYING;
@@ -139,7 +145,7 @@ void hf_store_recover_done(struct hf_store *store, int r)
 	if (r < 0) {
 		hf_log_debug("the store is not back yet", "backend=%s error=%s", store->ops->name,
 			     strerror(-r));
-		try_later(store);
+		try_later(store, AWAY_GAP);
 		return;
 	}
 	store->health = HF_STORE_ASKING;
@@ -150,7 +156,7 @@ void hf_store_recover_done(struct hf_store *store, int r)
 		store->events->on_resync(store->user);
 	if (store->resync_error < 0) {
 		hf_batch_reset(&store->resync, UINT64_MAX);
-		try_later(store);
+		try_later(store, MAX_GAP);
 		return;
 	}
 	/* From here on new writes are taken; they wait behind the resync and fall with it. */
