@@ -10,7 +10,8 @@ MUTATIONS = [
     ("call back before commit", f"{NLM}/granted.c",
      "if (hf_recovery_promise(nlm->options.recovery, &grant->promise, grant->client, on_promise))", "if (nlm)"),
     ("tickets reached before they are", f"{STORE}/write.c",
-     "if (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream))\n\t\treturn stream->reached;", ""),
+     "if (is_stored && (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream)))\n\t\treturn stream->reached;",
+     "(void)is_stored;\n\t(void)stream;"),
     ("a broken promise counts as kept", f"{RECOVERY}/promise.c",
      "tell(promise_of(link), false);", "tell(promise_of(link), true);"),
     # Registrations
@@ -67,7 +68,7 @@ MUTATIONS = [
     ("a store that is back is not told of the locks", f"{RECOVERY}/keeper.c",
      "if (keeper->keeps)\n\t\thf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
     ("undo of what was held before", f"{NLM}/lock.c",
-     ": is_held              ? NULL\n\t\t\t\t\t\t : undo_lock", ": undo_lock"),
+     ": is_held || args->reclaim ? NULL\n\t\t\t\t\t\t     : undo_lock", ": undo_lock"),
     ("lowered before that is sure", f"{NLM}/lock.c",
      ".keeps = is_held && !args->exclusive &&", ".keeps = false && is_held && !args->exclusive &&"),
     # Waiting
