@@ -80,7 +80,9 @@ class Told(ApiPlay):
 
     def test_who_does_not_read_delays_nobody_and_hears_what_he_lost(self):
         lock = self.lock_of(self.a, svid=3, oh=os.urandom(1000))
+        diligent = Events(self.rest)
         alone = self.time_pairs(lock, 250)
+        diligent.close()
         lazy = self.rest.raw(room=4096)
         self.addCleanup(lazy.close)
         lazy.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

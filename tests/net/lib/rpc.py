@@ -230,6 +230,8 @@ class Stage(threading.Thread):
                     event.set()
             for key, _ in ready:
                 with self.lock:
+                    if self.selector.get_map().get(key.fd) is not key:
+                        continue  # forgotten since
                     try:
                         key.data()
                     except Exception as error:  # pylint: disable=broad-except
