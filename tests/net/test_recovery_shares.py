@@ -7,17 +7,16 @@
 import os
 import signal
 import sys
-import unittest
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
-import cluster
 import nlm
 from exported import Exported
 from nsm import FAIL, SUCC, Host
 from play import main
+from recovering import OverPostgres
 from rest import Rest
 
 SHARES = {"/one": "one", "/two": "two", "/three": "three"}
@@ -32,6 +31,7 @@ class Shares(Exported):
         "{{path: {base}/two, name: /two, squash: none, local_locks: off}}",
         "{{path: {base}/three, name: /three, squash: none, local_locks: on}}",
     )
+    host_class = Host
     n_hosts = 3
     boot = 3
 
@@ -40,12 +40,6 @@ class Shares(Exported):
         cls.settings = (*cls.backend, "recovery.grace=auto", "recovery.window_seconds=3600", "api.listen=127.0.0.1:0")
         super().setUpClass()
         cls.rest = Rest(cls.daemon)
-
-    @classmethod
-    def add_host(cls, **how):
-        namespace, number = cls.network.add_client()
-        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
-        return cls.hosts[-1]
 
     def setUp(self):
         super().setUp()
@@ -137,15 +131,8 @@ class Lmdb(Kept):
     backend = ("store.backend=lmdb",)
 
 
-class Postgres(Kept):
-    @classmethod
-    def setUpClass(cls):
-        if not cluster.programs():
-            raise unittest.SkipTest("no PostgreSQL here")
-        cls.cluster = cluster.Cluster().start()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.backend = ("store.backend=postgres", f"store.postgres={cls.cluster.connection}")
-        super().setUpClass()
+class Postgres(OverPostgres, Kept):
+    pass
 
 
 class AllowMon(Exported):
@@ -157,13 +144,8 @@ class AllowMon(Exported):
         f"{{{{path: {{base}}/two, name: /two, clients: [{ALLOWED}, '127.0.0.1']}}}}",
     )
     settings = ("nsm.allow_mon=exports", "store.backend=lmdb", "log.level=info")
+    host_class = Host
     n_hosts = 3
-
-    @classmethod
-    def add_host(cls, **how):
-        namespace, number = cls.network.add_client()
-        cls.hosts.append(Host(cls.stage, namespace, number, cls.network.SERVER[0], **how))
-        return cls.hosts[-1]
 
     def setUp(self):  # no file of its own
         super(Exported, self).setUp()
@@ -191,7 +173,7 @@ class AllowMon(Exported):
             self.until_mon(self.c, FAIL)
 
     def until_mon(self, host, answer):
-        self.await_stat(lambda: nlm.S_GRANTED if host.mon("server")[0] == answer else nlm.S_DENIED, 8)
+        self.until(lambda: host.mon("server")[0] == answer, "the reload is done")
 
 
 del Shares, Kept  # they are played by their children only

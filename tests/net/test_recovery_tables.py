@@ -145,6 +145,52 @@ class Evidence(Base):
         self.until(lambda: self.holder_of(his) is None, "he does not want it")
         self.assert_held(lock)
 
+    def test_no_evidence_unanswered_grant(self):
+        lock, his = self.held(self.b, 0, 5), self.held(self.a, 10, 5)
+        self.b.script = self.b.SILENT
+        self.assert_blocked(self.b, self.lock_of(self.b, 10, 5))
+        self.assertEqual(self.a.unlock(his), nlm.S_GRANTED)
+        self.b.wait_granted(his)
+        self.b.drop_callers()
+        self.assert_held(lock)
+        self.assert_held(his)
+
+    def test_evidence_is_passed_on_to_those_who_monitor(self):
+        local, registrar = Local(self.network.server), Registrar(self.stage, self.network.server)
+        self.assertEqual(nsm.mon(local.ask, self.a.address, registrar.name, 200300, 16, b"p" * 16)[0], SUCC)
+        local.close()
+        lock = self.held(self.a, state=3)
+        self.a.notify(5)
+        self.assertEqual([(s.name, s.state) for s in registrar.heard.wait()], [(self.a.address, 5)])
+        self.assert_free(lock)
+        registrar.close()
+
+    # Who may register, and how many
+
+    def test_only_this_host_may_register(self):
+        self.restart(nsm__allow_mon="local")
+        for transport in ("udp", "tcp"):
+            self.assertEqual(self.a.mon("server", transport=transport)[0], FAIL)
+        local = Local(self.network.server)
+        self.assertEqual(nsm.mon(local.ask, self.a.address, "127.0.0.1", 200300, 16, bytes(16))[0], SUCC)
+        local.close()
+
+    def test_one_client_too_many(self):
+        self.restart(recovery__max_clients="2")
+        self.held(self.a, offset=0, length=1)
+        self.assertEqual(self.b.mon("server")[0], SUCC)
+        self.assertEqual(self.c.mon("server")[0], FAIL)
+        self.assertEqual(self.c.lock(self.lock_of(self.c, 5, 1)), nlm.S_NOLOCKS)
+        self.assertEqual(self.b.mon("server", priv=b"b" * 16)[0], SUCC, "he is known")
+        registered = [c for c in self.rest.get("/api/v1/clients").json["clients"] if c["registered_at"]]
+        self.assertEqual({client["address"] for client in registered}, {self.a.address, self.b.address})
+
+    def test_registering_again_is_no_second_client(self):
+        for procedure in (7, 9):
+            self.assertEqual(self.a.mon("server", procedure=procedure)[0], SUCC)
+        clients = self.rest.get("/api/v1/clients").json["clients"]
+        self.assertEqual([client["callback"]["procedure"] for client in clients], [9])
+
 
 class Table(Evidence):
     """What a store that remembers is for."""
@@ -435,6 +481,24 @@ class Table(Evidence):
         self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_GRACE)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.assertTrue(self.in_grace())
+
+    def test_unreachable_client_delays_nobody(self):
+        for host in self.hosts:
+            self.held(host, fh=os.urandom(8))
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="5000", recovery__notify_parallel="1")
+        for host in (self.b, self.c):
+            host.told.wait()
+        self.assertNotIn("failed=", self.log, "its time is not over yet")
+
+    def test_unreachable_clients_locks_go_with_grace(self):
+        lock = self.held(self.a)
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="300")
+        self.until(lambda: re.search("failed=[1-9]", self.log), "the first wave is over")
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE, "nobody else has it before")
+        self.assertEqual(self.rest.call("POST", "/api/v1/grace/end", token=True).status, 200)
+        self.assert_granted(self.b, lock.but(name=self.b.name))
 
     def test_unreachable_client_is_tried_again(self):
         self.held(self.a)
