@@ -27,6 +27,7 @@ struct hf_nsm_stranger {
 /* A notice from a host that we knew nothing of. */
 struct hf_nsm_early {
 	struct hf_addr host;
+	uint64_t name; /* its hash */
 	int32_t state;
 	uint64_t until;
 };

@@ -24,14 +24,23 @@ struct notice {
 };
 
 /* A notice may be sent twice, and the second come when its sender holds something. For as long as sm-notify
- * tries we remember whom we had nothing of when the first came. */
+ * tries we remember whom we had nothing of when the first came. Another name is another notice; and on this
+ * host anybody can speak, so that what is ignored says nothing of what root says then. */
+
+static uint64_t hash_name(const struct notice *notice)
+{
+	return hf_siphash(&notice->nsm->key, notice->name.data, notice->name.len);
+}
 
 static void note_early(const struct notice *notice)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
+	if (hf_addr_is_loopback(notice->peer))
+		return;
 	nsm->early[nsm->n_early++ % HF_NSM_N_EARLY] = (struct hf_nsm_early){
 		.host = *notice->peer,
+		.name = hash_name(notice),
 		.state = notice->state,
 		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
 	};
@@ -39,12 +48,12 @@ static void note_early(const struct notice *notice)
 
 static bool was_early(const struct notice *notice)
 {
-	uint64_t now = hf_loop_now(notice->nsm->options.loop);
+	uint64_t now = hf_loop_now(notice->nsm->options.loop), name = hash_name(notice);
 
 	for (size_t i = 0; i < HF_NSM_N_EARLY; i++) {
 		const struct hf_nsm_early *early = &notice->nsm->early[i];
 
-		if (early->until > now && early->state == notice->state &&
+		if (early->until > now && early->state == notice->state && early->name == name &&
 		    hf_addr_same_host(&early->host, notice->peer))
 			return true;
 	}
