@@ -6,10 +6,11 @@
  *	world.c    time, the order of events, the trace
  *	loop.c     the loop backend: what the server's code stands on
  *	net.c      datagrams and what happens to them     stream.c  connections
- *	disk.c     the store backend: what a crash leaves
+ *	disk.c     the store backend: what a crash leaves stored.c  what is on it
  *	server.c   the server's life and death
  *	plan.c     what goes wrong, and when
  *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
+ *	life.c     how it lives and dies
  *	process.c  programs that lock                     reclaim.c after our restart
  *	share.c    programs that reserve files, as DOS does it
  *	monitor.c  a lock manager on the server's host that has it watch others

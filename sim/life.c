@@ -1,0 +1,199 @@
+/* The life of a client host: it boots, says so, crashes, moves, is renamed, is cut off. */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define LOCKD_PORT 4000
+#define STATD_PORT 5000
+#define CALL_PORT  900 /* that its calls come from */
+
+static void settle_in(struct host *host)
+{
+	host->lockd_port = (uint16_t)(LOCKD_PORT + host->life);
+	host->statd_port = (uint16_t)(STATD_PORT + host->life);
+	host->server_state = host->newest_heard = 0;
+	host->is_reclaiming = false;
+	for (uint32_t i = 0; i < host->n_procs; i++)
+		proc_init(&host->procs[i], host, i);
+}
+
+static void move_to(struct host *host, uint32_t slot)
+{
+	struct world *world = host->world;
+
+	world->by_slot[host->slot] = NULL;
+	monitor_moved(host);
+	host->slot = slot;
+	host->promised_in = 0;
+	world->by_slot[slot] = host;
+	host->addr =
+		(struct hf_addr){ .family = AF_INET, .port = CALL_PORT, .ip = { 10, 0, 0, (uint8_t)slot } };
+}
+
+bool host_is_known(const struct host *host)
+{
+	char id[96], text[HF_ADDR_TEXT];
+
+	hf_addr_format(&host->addr, text, sizeof(text));
+	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
+	return disk_has_client(host->world, id);
+}
+
+void host_announce(struct host *host)
+{
+	enum call_kind kind;
+	char name[sizeof(host->name)];
+
+	/* A notice of a name that nobody knows, from where one host is known, is taken for that host's. */
+	if (host->is_shared && !host_is_known(host))
+		host->awakening = BY_FREE_ALL;
+	kind = host->awakening == BY_FREE_ALL ? CALL_FREE_ALL : CALL_NOTIFY;
+	host->n_evidence = 1;
+	talk_call(host, NULL, kind, NULL, false);
+	if (!*host->old_name)
+		return;
+	host->n_evidence++;
+	memcpy(name, host->name, sizeof(name));
+	memcpy(host->name, host->old_name, sizeof(name));
+	talk_call(host, NULL, kind, NULL, false);
+	memcpy(host->name, name, sizeof(name));
+}
+
+static void on_boot(struct hf_timer *timer)
+{
+	struct host *host = hf_container_of(timer, struct host, boot_timer);
+
+	host->is_up = true;
+	host->state += 2;
+	host->awakening =
+		(enum awakening)(rng_below(&host->rng, 10) < 7 ? BY_NOTIFY : 1 + rng_below(&host->rng, 2));
+	if ((host->version == 1 && host->awakening == BY_FREE_ALL) ||
+	    ((host->hides_state || host->is_shared || host->uses_shares) && host->awakening == BY_STATE))
+		host->awakening = BY_NOTIFY;
+	if (host->is_unmonitored)
+		host->awakening = BY_FREE_ALL;
+	SAY(host->world, "%s  boots, life %u, state %d", host->name, host->life, host->state);
+	settle_in(host);
+	if (host->awakening != BY_STATE)
+		host_announce(host);
+}
+
+void host_die(struct host *host, bool moves, uint64_t downtime_ns)
+{
+	struct world *world = host->world;
+	struct hf_link *link;
+
+	if (!host->is_up)
+		return;
+	world->counts->host_crashes++;
+	SAY(world, "%s  CRASHES", host->name);
+	host->is_up = false;
+	host->life++;
+	host->n_evidence = 0;
+	while ((link = hf_list_first(&host->calls)))
+		talk_drop(hf_list_entry(link, struct call, link));
+	hf_timer_stop(&host->connect_timer);
+	hf_timer_stop(&host->reclaim_timer);
+	stream_host_died(host);
+	for (uint32_t i = 0; i < host->n_procs; i++) {
+		hf_timer_stop(&host->procs[i].timer);
+		memset(host->procs[i].has, 0, sizeof(host->procs[i].has));
+		share_forget(&host->procs[i]);
+	}
+	hf_timer_stop(&host->rename_timer);
+	host->is_renaming = false;
+	if (moves && world->n_slots < N_SLOTS && !host->is_shared)
+		move_to(host, world->n_slots++);
+	hf_timer_start(&host->boot_timer, downtime_ns);
+}
+
+/* Until a program has nothing left of what it took under the old name it takes nothing new. */
+static void rename_now(struct host *host)
+{
+	host->is_renaming = false;
+	memcpy(host->old_name, host->name, sizeof(host->name));
+	snprintf(host->name, sizeof(host->name), "new%u", host->index);
+	SAY(host->world, "%s  was %s", host->name, host->old_name);
+	for (uint32_t i = 0; i < host->n_procs; i++)
+		host->procs[i].wants_out = true;
+}
+
+/* Linux takes its name when it begins to talk to a server, and keeps it as long as anything is under way.
+ * What comes late under an old name, when the new one has something already, looks like another host's. */
+static void on_rename(struct hf_timer *timer)
+{
+	struct host *host = hf_container_of(timer, struct host, rename_timer);
+	uint64_t now = host->world->now;
+
+	if (!hf_list_is_empty(&host->calls))
+		host->quiet_since = now;
+	if (now - host->quiet_since > STRAGGLER_NS)
+		rename_now(host);
+	else
+		hf_timer_start(timer, 200 * MS);
+}
+
+void host_rename(struct host *host)
+{
+	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared || host->uses_shares)
+		return;
+	host->is_renaming = true;
+	host->quiet_since = host->world->now;
+	hf_timer_start(&host->rename_timer, MS);
+}
+
+static void on_healed(struct hf_timer *timer)
+{
+	struct host *host = hf_container_of(timer, struct host, cut_timer);
+
+	SAY(host->world, "%s  is connected again", host->name);
+	host->cut_in = host->cut_out = false;
+}
+
+void host_set_cut(struct host *host, bool in, bool out, uint64_t lasts_ns)
+{
+	host->cut_in = in;
+	host->cut_out = out;
+	hf_timer_stop(&host->cut_timer);
+	if (in || out)
+		hf_timer_start(&host->cut_timer, lasts_ns);
+}
+
+void host_init(struct world *world, uint32_t index)
+{
+	static const char *const names[MAX_HOSTS] = { "alpha", "beta", "gamma", "delta", "omega" };
+	struct host *host = &world->hosts[index];
+	struct rng *rng = &host->rng;
+	uint64_t dice;
+
+	rng_init(rng, world->options.seed, 100 + index);
+	host->world = world;
+	host->index = index;
+	hf_list_init(&host->calls);
+	world_timer(world, &host->boot_timer, on_boot);
+	world_timer(world, &host->cut_timer, on_healed);
+	world_timer(world, &host->rename_timer, on_rename);
+	reclaim_init(host);
+	snprintf(host->name, sizeof(host->name), "%s", rng_chance(rng, 150) ? "localhost" : names[index]);
+	host->flavour = (enum flavour)rng_below(rng, 3);
+	dice = rng_below(rng, 10);
+	host->version = dice < 7 ? 4 : (dice < 9 ? 3 : 1);
+	host->server = world->server_addrs[rng_below(rng, 2)];
+	host->server.port = SERVER_PORT;
+	host->state = 1 + 2 * (int32_t)rng_between(rng, 1, 20);
+	host->hides_state = rng_chance(rng, 150);
+	host->has_udp = host->flavour != LINUX_TCP || rng_chance(rng, 500);
+	host->has_tcp = host->flavour == LINUX_TCP || rng_chance(rng, 500);
+	host->life = host->told_life = 1;
+	host->is_up = true;
+	host->n_procs =
+		omits(world, (uint32_t)OMIT_HOST_0 << index) ? 0 : (uint32_t)rng_between(rng, 1, MAX_PROCS);
+	host->is_unmonitored = host->version != 1 && host->flavour != BSD && rng_chance(rng, 80);
+	host->uses_shares = host->version != 1 && !host->is_unmonitored && rng_chance(rng, 250);
+	world->has_shares |= host->uses_shares;
+	if (!nat_join(host))
+		move_to(host, world->n_slots++);
+	settle_in(host);
+}

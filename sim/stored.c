@@ -1,0 +1,120 @@
+/* What the disk has of somebody: registrations, locks, reservations. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+#include "store/backend.h"
+#include "store/record.h"
+
+static bool is_client(const struct disk_record *record, const char *id)
+{
+	struct hf_record mine;
+
+	if (record->type != HF_RECORD_CLIENT ||
+	    hf_record_decode(&mine, HF_RECORD_CLIENT,
+			     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
+					 (uint32_t)(record->len - HF_RECORD_HEADER))) < 0)
+		return false;
+	return hf_bytes_equal(mine.client.id, hf_bytes_of_str(id));
+}
+
+bool disk_has_client(const struct world *world, const char *id)
+{
+	const struct disk_view *view = &world->disk.synced;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (is_client(&view->records[i], id))
+			return true;
+	return false;
+}
+
+const struct disk_view *disk_promised(const struct world *world)
+{
+	return world->server.durability == HF_STORE_MACHINE ? &world->disk.synced : &world->disk.cached;
+}
+
+static bool is_at(struct hf_bytes client, const struct host *host)
+{
+	char prefix[HF_ADDR_TEXT + 8], text[HF_ADDR_TEXT];
+	int n = snprintf(prefix, sizeof(prefix), "nlm:%s:", hf_addr_format(&host->addr, text, sizeof(text)));
+
+	return client.len >= (uint32_t)n && memcmp(client.data, prefix, (size_t)n) == 0 &&
+	       (!host->is_shared || hf_bytes_equal(hf_bytes_of(client.data + n, client.len - (uint32_t)n),
+						   hf_bytes_of_str(host->name)));
+}
+
+/* A reservation is a blob to the store; src/recovery/reservations.c says what is in it. */
+struct stored_share {
+	uint8_t access, deny;
+	uint32_t count;
+	struct hf_bytes parts[4]; /* share, handle, client, oh */
+};
+
+static bool read_share(struct stored_share *out, const struct disk_record *mine)
+{
+	struct hf_record record;
+	struct hf_bytes blob;
+	uint32_t at = 18;
+
+	if (mine->type != HF_RECORD_SHARE ||
+	    hf_record_decode(&record, HF_RECORD_SHARE,
+			     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+					 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
+		return false;
+	blob = record.share.blob;
+	out->access = blob.data[0];
+	out->deny = blob.data[1];
+	for (int i = 0; i < 4; i++) {
+		out->parts[i] = hf_bytes_of(blob.data + at, blob.data[2 + 2 * i]);
+		at += out->parts[i].len;
+	}
+	out->count = blob.data[10];
+	return at == blob.len;
+}
+
+uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
+			  const struct share *share)
+{
+	struct stored_share stored;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (read_share(&stored, &view->records[i]) && stored.parts[1].data[0] == file &&
+		    stored.access == share->access && stored.deny == share->deny &&
+		    is_at(stored.parts[2], host) && nat_has_oh(host, svid, stored.parts[3]))
+			n += stored.count;
+	return n;
+}
+
+uint32_t disk_count_shares(const struct disk_view *view)
+{
+	struct stored_share stored;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (read_share(&stored, &view->records[i]))
+			n += stored.count;
+	return n;
+}
+
+void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
+		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS])
+{
+	memset(has, 0, MAX_FILES * N_UNITS);
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct disk_record *mine = &view->records[i];
+		struct hf_record record;
+		struct span span;
+
+		if (mine->type != HF_RECORD_LOCK ||
+		    hf_record_decode(&record, HF_RECORD_LOCK,
+				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+						 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
+			continue;
+		if (record.lock.owner != svid || !is_at(record.lock.client, host) ||
+		    !span_of_range(&span, (struct hf_range){ record.lock.start, record.lock.end }))
+			continue;
+		for (int unit = span.first; unit <= span.last; unit++)
+			has[record.lock.handle.data[0]][unit] = record.lock.mode;
+	}
+}
