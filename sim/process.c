@@ -421,12 +421,14 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 		}
 		if (host->is_reclaiming)
 			return HF_NLM_DENIED_GRACE_PERIOD; /* not now */
-		if (proc->call)
-			talk_drop(proc->call);
-		hf_timer_stop(&proc->timer);
 		host->world->counts->callbacks++;
 		proc_take(proc, &proc->span, sent_at);
 		proc->host->world->counts->granted++;
+		/* A poll that is under way is answered first: forgotten, it could come after what the program
+		 * asks for next, and lower that. */
+		if (proc->call)
+			return HF_NLM_GRANTED_STAT;
+		hf_timer_stop(&proc->timer);
 		think_again(proc);
 		return HF_NLM_GRANTED_STAT;
 	}

@@ -102,7 +102,7 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 		return;
 	}
 	if (stat == HF_NLM_GRANTED_STAT && host->world->server.is_complete &&
-	    rng_chance(&host->rng, ASKED_TWICE)) {
+	    host->world->server.durability != HF_STORE_NONE && rng_chance(&host->rng, ASKED_TWICE)) {
 		SAY(host->world, "%s  does not hear that, and asks again", host->name);
 	} else if (stat == HF_NLM_GRANTED_STAT) {
 		take(proc, call->span.file, sent_at);
