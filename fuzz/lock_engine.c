@@ -50,13 +50,13 @@ static void die(const char *why)
 
 /* EVENTS */
 
-static uint64_t on_added(void *context, const struct hf_lock_view *lock)
+static uint64_t on_added(void *context, const struct hf_lock_change *lock)
 {
 	((struct fuzz *)context)->n_records++;
 	return 0;
 }
 
-static void on_removed(void *context, const struct hf_lock_view *lock)
+static void on_removed(void *context, const struct hf_lock_change *lock)
 {
 	((struct fuzz *)context)->n_records--;
 }

@@ -167,40 +167,55 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 
 /* EVENTS */
 
+void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *viewp)
+{
+	hf_view_lock(change->lock, viewp);
+}
+
+static struct hf_lock_change change_of(const struct hf_lock *lock)
+{
+	return (struct hf_lock_change){
+		.tag = lock->tag,
+		.client = lock->holding->owner->client,
+		.share = lock->holding->share,
+		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
+		.lock = lock,
+	};
+}
+
 void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock)
 {
-	struct hf_lock_view view;
+	struct hf_lock_change change;
 
 	if (!locks->events->added)
 		return;
-	hf_view_lock(lock, &view);
+	change = change_of(lock);
 	locks->in_event = true;
-	lock->tag = locks->events->added(locks->context, &view);
+	lock->tag = locks->events->added(locks->context, &change);
+	locks->in_event = false;
+}
+
+static void emit(struct hf_locks *locks, const struct hf_lock *lock,
+		 void (*event)(void *context, const struct hf_lock_change *lock))
+{
+	struct hf_lock_change change;
+
+	if (!event)
+		return;
+	change = change_of(lock);
+	locks->in_event = true;
+	event(locks->context, &change);
 	locks->in_event = false;
 }
 
 void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock)
 {
-	struct hf_lock_view view;
-
-	if (!locks->events->removed)
-		return;
-	hf_view_lock(lock, &view);
-	locks->in_event = true;
-	locks->events->removed(locks->context, &view);
-	locks->in_event = false;
+	emit(locks, lock, locks->events->removed);
 }
 
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock)
 {
-	struct hf_lock_view view;
-
-	if (!locks->events->hidden)
-		return;
-	hf_view_lock(lock, &view);
-	locks->in_event = true;
-	locks->events->hidden(locks->context, &view);
-	locks->in_event = false;
+	emit(locks, lock, locks->events->hidden);
 }
 
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter)

@@ -82,6 +82,7 @@
 #define HF_LOCK_HANDLE_MAX 64
 #define HF_LOCK_OH_MAX     1024
 
+struct hf_lock;
 struct hf_locks;
 
 enum hf_lock_answer {
@@ -189,11 +190,20 @@ struct hf_lock_share_view {
 	uint32_t count; /* how often this owner has this (access, deny) after the change */
 };
 
+/* A lock that came or goes: as much as everybody wants to know, each as in a view. */
+struct hf_lock_change {
+	uint64_t tag;
+	struct hf_lock_client *client;
+	uint32_t share;
+	uint32_t flags;
+	const struct hf_lock *lock; /* for hf_lock_show() */
+};
+
 struct hf_lock_events {
-	uint64_t (*added)(void *context, const struct hf_lock_view *lock); /* a tag for its views from now on
-									    */
-	void (*removed)(void *context, const struct hf_lock_view *lock);
-	void (*hidden)(void *context, const struct hf_lock_view *lock); /* it is a ghost now */
+	/* A tag for its views from now on. */
+	uint64_t (*added)(void *context, const struct hf_lock_change *lock);
+	void (*removed)(void *context, const struct hf_lock_change *lock);
+	void (*hidden)(void *context, const struct hf_lock_change *lock); /* it is a ghost now */
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why);
 	void (*share_added)(void *context, const struct hf_lock_share_view *share);
@@ -252,6 +262,9 @@ struct hf_locks_options {
 	void *outside_context;
 	uint32_t epoch;
 };
+
+/* The rest of it, for those who need it; within the event only. */
+void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *viewp);
 
 /* LIFE */
 int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *options);

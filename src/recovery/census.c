@@ -95,13 +95,13 @@ static struct entry *make(struct hf_census *census, uint32_t number, uint64_t cl
 }
 
 /* Without memory a lock is not counted, and its end is not either: numbers for people, no more. */
-void hf_census_added(struct hf_recovery *recovery, const struct hf_lock_target *who)
+void hf_census_came(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client)
 {
 	struct hf_census *census = &recovery->census;
-	struct entry *entry = find(census, who->share, who->client->id);
+	struct entry *entry = find(census, share, client->id);
 
 	if (!entry)
-		entry = make(census, who->share, who->client->id);
+		entry = make(census, share, client->id);
 	if (!entry)
 		return;
 	entry->share->n_clients += entry->n_locks == 0;
@@ -109,16 +109,20 @@ void hf_census_added(struct hf_recovery *recovery, const struct hf_lock_target *
 	entry->share->n_locks++;
 }
 
-void hf_census_removed(struct hf_recovery *recovery, const struct hf_lock_target *who)
+void hf_census_went(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client)
 {
-	struct hf_census *census = &recovery->census;
-	struct entry *entry = find(census, who->share, who->client->id);
+	struct entry *entry = find(&recovery->census, share, client->id);
 
 	if (!entry || entry->n_locks == 0)
 		return;
 	entry->n_locks--;
 	entry->share->n_locks--;
 	entry->share->n_clients -= entry->n_locks == 0;
+}
+
+void hf_census_added(struct hf_recovery *recovery, const struct hf_lock_target *who)
+{
+	hf_census_came(recovery, who->share, who->client);
 }
 
 void hf_recovery_show_shares(struct hf_recovery *recovery,

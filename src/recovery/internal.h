@@ -141,7 +141,8 @@ int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id);
 int hf_census_init(struct hf_recovery *recovery);
 void hf_census_deinit(struct hf_recovery *recovery);
 void hf_census_added(struct hf_recovery *recovery, const struct hf_lock_target *who);
-void hf_census_removed(struct hf_recovery *recovery, const struct hf_lock_target *who);
+void hf_census_came(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
+void hf_census_went(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
 
 /* RESERVATIONS */
 int hf_reservations_init(struct hf_recovery *recovery);

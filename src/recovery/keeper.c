@@ -63,18 +63,23 @@ static void note_unsaved(struct hf_recovery *recovery, int r)
 		hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
 }
 
-static uint64_t on_added(void *context, const struct hf_lock_view *lock)
+static uint64_t on_added(void *context, const struct hf_lock_change *lock)
 {
 	struct hf_recovery *recovery = context;
+	bool is_kept = recovery->keeper.keeps && !(lock->flags & HF_LOCK_VOLATILE);
+	struct hf_lock_view view;
 	uint64_t id;
 	int r;
 
-	hf_census_added(recovery, &lock->who);
-	if (recovery->late.n)
-		hf_late_granted(recovery, lock);
-	if (!recovery->keeper.keeps || lock->flags & HF_LOCK_VOLATILE)
+	hf_census_came(recovery, lock->share, lock->client);
+	if (!recovery->late.n && !is_kept)
 		return NOT_STORED;
-	id = save(recovery, lock, &r);
+	hf_lock_show(lock, &view);
+	if (recovery->late.n)
+		hf_late_granted(recovery, &view);
+	if (!is_kept)
+		return NOT_STORED;
+	id = save(recovery, &view, &r);
 	if (r < 0)
 		note_unsaved(recovery, r);
 	return id;
@@ -101,26 +106,34 @@ int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id)
 	return 0;
 }
 
-static void on_removed(void *context, const struct hf_lock_view *lock)
+static void on_unreclaimed_removed(struct hf_recovery *recovery, const struct hf_lock_change *lock)
+{
+	struct hf_lock_view view;
+
+	hf_grace_look(recovery);
+	if (!recovery->late.is_dropping)
+		return;
+	hf_lock_show(lock, &view);
+	hf_late_remember(recovery, &view);
+}
+
+static void on_removed(void *context, const struct hf_lock_change *lock)
 {
 	struct hf_recovery *recovery = context;
 
 	if (!(lock->flags & HF_LOCK_GHOST))
-		hf_census_removed(recovery, &lock->who);
-	if (lock->flags & HF_LOCK_UNRECLAIMED) {
-		hf_grace_look(recovery);
-		if (recovery->late.is_dropping)
-			hf_late_remember(recovery, lock);
-	}
+		hf_census_went(recovery, lock->share, lock->client);
+	if (HF_UNLIKELY(lock->flags & HF_LOCK_UNRECLAIMED))
+		on_unreclaimed_removed(recovery, lock);
 	if (lock->tag != NOT_STORED && hf_keeper_delete_lock(recovery, lock->tag) < 0)
 		hf_log_error("a lock that is released stays in the store", "client=%s",
-			     hf_client_of(lock->who.client)->id);
+			     hf_client_of(lock->client)->id);
 }
 
 /* It stays stored, but nobody sees it any more. */
-static void on_hidden(void *context, const struct hf_lock_view *lock)
+static void on_hidden(void *context, const struct hf_lock_change *lock)
 {
-	hf_census_removed(context, &lock->who);
+	hf_census_went(context, lock->share, lock->client);
 }
 
 /* Waiters are nobody's business here, but the protocol's who has them. */

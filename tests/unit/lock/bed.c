@@ -32,23 +32,30 @@ static void describe(char *text, size_t size, const struct hf_lock_view *lock)
 		 lock->flags & HF_LOCK_UNRECLAIMED ? "~" : "", lock->flags & HF_LOCK_VOLATILE ? "!" : "");
 }
 
-static uint64_t on_added(void *context, const struct hf_lock_view *lock)
+static void note_change(struct bed *bed, char sign, const struct hf_lock_change *change)
 {
 	char what[64], text[96];
+	struct hf_lock_view lock;
 
-	describe(what, sizeof(what), lock);
-	snprintf(text, sizeof(text), "+o%d %s", owner_of(lock), what);
-	note(context, text);
+	hf_lock_show(change, &lock);
+	assert_int_equal(change->tag, lock.tag);
+	assert_ptr_equal(change->client, lock.who.client);
+	assert_int_equal(change->share, lock.who.share);
+	assert_int_equal(change->flags, lock.flags);
+	describe(what, sizeof(what), &lock);
+	snprintf(text, sizeof(text), "%co%d %s", sign, owner_of(&lock), what);
+	note(bed, text);
+}
+
+static uint64_t on_added(void *context, const struct hf_lock_change *lock)
+{
+	note_change(context, '+', lock);
 	return ++((struct bed *)context)->last_tag;
 }
 
-static void on_removed(void *context, const struct hf_lock_view *lock)
+static void on_removed(void *context, const struct hf_lock_change *lock)
 {
-	char what[64], text[96];
-
-	describe(what, sizeof(what), lock);
-	snprintf(text, sizeof(text), "-o%d %s", owner_of(lock), what);
-	note(context, text);
+	note_change(context, '-', lock);
 }
 
 static void on_granted(void *context, const struct hf_lock_view *waiter)

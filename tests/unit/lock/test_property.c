@@ -117,9 +117,17 @@ static struct record record_of(const struct hf_lock_view *lock)
 
 /* EVENTS */
 
-static uint64_t on_added(void *context, const struct hf_lock_view *lock)
+static struct record changed_record(const struct hf_lock_change *change)
 {
-	struct record record = record_of(lock);
+	struct hf_lock_view lock;
+
+	hf_lock_show(change, &lock);
+	return record_of(&lock);
+}
+
+static uint64_t on_added(void *context, const struct hf_lock_change *lock)
+{
+	struct record record = changed_record(lock);
 
 	for (int i = 0; i < w.n_store; i++) {
 		const struct record *other = &w.store[i];
@@ -135,9 +143,9 @@ static uint64_t on_added(void *context, const struct hf_lock_view *lock)
 	return w.last_tag;
 }
 
-static void on_removed(void *context, const struct hf_lock_view *lock)
+static void on_removed(void *context, const struct hf_lock_change *lock)
 {
-	struct record record = record_of(lock);
+	struct record record = changed_record(lock);
 
 	for (int i = 0; i < w.n_store; i++) {
 		const struct record *other = &w.store[i];
@@ -612,8 +620,7 @@ static void restore(void)
 		};
 
 		expect(hf_lock_load_add(load, &view), HF_LOCK_OK);
-		if (hf_lock_load_add(load, &view) != HF_LOCK_E_CONFLICT &&
-		    !(record.flags & HF_LOCK_VOLATILE))
+		if (hf_lock_load_add(load, &view) != HF_LOCK_E_CONFLICT && !(record.flags & HF_LOCK_VOLATILE))
 			fail("restored twice");
 		if (record.flags & HF_LOCK_VOLATILE)
 			continue;
