@@ -167,16 +167,6 @@ const char *hf_addr_format_with_port(const struct hf_addr *addr, char *out, size
 	return out;
 }
 
-bool hf_addr_same_host(const struct hf_addr *a, const struct hf_addr *b)
-{
-	return a->family == b->family && a->scope == b->scope && memcmp(a->ip, b->ip, 16) == 0;
-}
-
-bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b)
-{
-	return hf_addr_same_host(a, b) && a->port == b->port;
-}
-
 bool hf_addr_is_any(const struct hf_addr *addr)
 {
 	static const uint8_t zero[16];

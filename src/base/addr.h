@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #define HF_ADDR_TEXT 64 /* room for any text form below, with its NUL */
@@ -34,8 +35,17 @@ const char *hf_addr_format(const struct hf_addr *addr, char *out, size_t size);
 const char *hf_addr_format_with_port(const struct hf_addr *addr, char *out, size_t size);
 
 /* Questions */
-bool hf_addr_same_host(const struct hf_addr *a, const struct hf_addr *b); /* ports do not count */
-bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b);
+/* Ports do not count. */
+static inline bool hf_addr_same_host(const struct hf_addr *a, const struct hf_addr *b)
+{
+	return memcmp(a->ip, b->ip, 16) == 0 && a->scope == b->scope && a->family == b->family;
+}
+
+static inline bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b)
+{
+	return hf_addr_same_host(a, b) && a->port == b->port;
+}
+
 bool hf_addr_is_any(const struct hf_addr *addr);
 bool hf_addr_is_loopback(const struct hf_addr *addr);
 bool hf_addr_is_private(const struct hf_addr *addr); /* loopback, RFC 1918, unique local */

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "client/clients.h"
 #include "loop/loop.h"
 
@@ -50,12 +51,20 @@ static bool is_needed(const struct hf_client *client)
 	       client->is_disconnected;
 }
 
+/* In the path of every lock: mostly the client holds something, and did before. */
+static bool may_have_become_idle(const struct hf_client *client)
+{
+	return hf_lock_client_is_idle(&client->holds) || hf_link_is_linked(&client->idle_link);
+}
+
 struct hf_client *hf_client_unref(struct hf_client *client)
 {
 	if (!client)
 		return NULL;
 	assert(client->n_refs > 0);
 	client->n_refs--;
+	if (HF_LIKELY(!may_have_become_idle(client)))
+		return NULL;
 	hf_clients_note_idle(client);
 	if (!is_needed(client))
 		hf_clients_forget(client);

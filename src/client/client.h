@@ -69,6 +69,7 @@ struct hf_client {
 	const char *protocol;        /* a constant: "nlm", "nsm", "smb" */
 	char *id;
 	char *name;
+	size_t name_len;
 	char *mon_name;         /* whom it asked us to watch; NULL: nobody but itself */
 	struct hf_addr address; /* port 0 */
 	struct hf_addr local;   /* our address that it used last; port 0 */
@@ -104,6 +105,11 @@ struct hf_client {
 	struct hf_link idle_link;
 	uint64_t idle_since; /* monotonic ns */
 };
+
+static inline struct hf_bytes hf_client_name(const struct hf_client *client)
+{
+	return hf_bytes_of(client->name, client->name_len);
+}
 
 static inline bool hf_client_is_registered(const struct hf_client *client)
 {

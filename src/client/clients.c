@@ -105,7 +105,7 @@ struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protoc
 		struct hf_client *client = hf_container_of(node, struct hf_client, by_key);
 
 		if (strcmp(client->protocol, protocol) == 0 && hf_addr_equal(&client->address, &host) &&
-		    hf_bytes_equal(hf_bytes_of_str(client->name), name))
+		    hf_bytes_equal(hf_client_name(client), name))
 			return hf_client_ref(client);
 	}
 	return NULL;
@@ -227,6 +227,7 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	client->protocol = protocol;
 	client->address = host_of(address);
 	client->name = strndup((const char *)name.data, name.len);
+	client->name_len = name.len;
 	client->id = make_id(protocol, &client->address, name);
 	client->host = get_host(clients, &client->address);
 	if (!client->name || !client->id || !client->host) {

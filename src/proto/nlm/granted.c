@@ -218,7 +218,7 @@ static size_t encode(const struct grant *grant, uint8_t *data, size_t size)
 	const struct hf_nlm_args args = {
 		.cookie = hf_bytes_of(&grant->cookie, HF_NLM_COOKIE),
 		.exclusive = grant->is_exclusive,
-		.caller = hf_bytes_of_str(grant->client->name),
+		.caller = hf_client_name(grant->client),
 		.handle = hf_bytes_of(grant->handle, grant->handle_len),
 		.oh = hf_bytes_of(grant->oh, grant->oh_len),
 		.svid = grant->svid,

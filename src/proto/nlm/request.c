@@ -81,7 +81,7 @@ static void use_client(struct hf_nlm_request *request, struct hf_client *client)
 static bool is_recent(const struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name)
 {
 	return nlm->recent && hf_addr_same_host(&nlm->recent->address, peer) &&
-	       hf_bytes_equal(hf_bytes_of_str(nlm->recent->name), name);
+	       hf_bytes_equal(hf_client_name(nlm->recent), name);
 }
 
 static void make_recent(struct hf_nlm *nlm, struct hf_client *client)
