@@ -20,19 +20,21 @@ const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
 	return (size_t)stat < HF_ARRAY_SIZE(names) ? names[stat] : "FAILED";
 }
 
-void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
+static HF_NOINLINE void tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
 {
-	struct hf_recovery *recovery = request->nlm->options.recovery;
-	struct hf_lock_view view;
-
-	if (HF_LIKELY(!hf_recovery_wants_locks(recovery)))
-		return;
-	view = (struct hf_lock_view){
+	struct hf_lock_view view = {
 		.who = request->target,
 		.range = request->range,
 		.mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
 	};
-	hf_recovery_tell_lock(recovery, kind, &view);
+
+	hf_recovery_tell_lock(request->nlm->options.recovery, kind, &view);
+}
+
+void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
+{
+	if (HF_UNLIKELY(hf_recovery_wants_locks(request->nlm->options.recovery)))
+		tell(request, kind);
 }
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)
