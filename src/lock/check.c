@@ -150,6 +150,7 @@ static const char *check_own(struct hf_holding *holding, struct hf_check *check)
 static const char *check_owner(struct hf_owner *owner, struct hf_check *check)
 {
 	struct hf_rb_node *node = hf_rb_first(&owner->holdings);
+	bool has_first = false;
 	uint32_t n_waiters = 0;
 	uint64_t last = 0;
 
@@ -170,7 +171,10 @@ static const char *check_owner(struct hf_owner *owner, struct hf_check *check)
 			n_waiters++;
 		}
 		check->n_holdings++;
+		has_first |= holding == &owner->first;
 	}
+	check->n_first += has_first;
+	FAIL_UNLESS(has_first == (owner->first.file != NULL));
 	FAIL_UNLESS(n_waiters == owner->n_waiters);
 	check->n_client_waiters += n_waiters;
 	check->n_owners++;
@@ -258,7 +262,7 @@ static const char *check_totals(struct hf_check *check)
 	FAIL_UNLESS(check->n_owed == locks->n_owed);
 	FAIL_UNLESS(locks->lock_pool.n_used == locks->n.locks + locks->n.ghosts);
 	FAIL_UNLESS(locks->waiter_pool.n_used == locks->n.waiters + locks->n.grants);
-	FAIL_UNLESS(locks->holding_pool.n_used == check->n_holdings);
+	FAIL_UNLESS(locks->holding_pool.n_used == check->n_holdings - check->n_first);
 	FAIL_UNLESS(locks->owner_pool.n_used == locks->n.owners);
 	FAIL_UNLESS(locks->file_pool.n_used == locks->n.files);
 	return check_unreclaimed(locks);

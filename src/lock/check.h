@@ -20,6 +20,7 @@
 struct hf_check {
 	struct hf_locks *locks;
 	uint64_t n_locks, n_ghosts, n_unreclaimed, n_waiters, n_grants, n_shares, n_owners, n_holdings;
+	uint64_t n_first; /* holdings that are in their owners */
 	uint64_t n_owed;
 	uint64_t n_waiting_files, n_file_holdings;
 	uint64_t n_file_locks, n_file_ghosts; /* of the file at hand */

@@ -130,6 +130,9 @@ struct hf_owner {
 	struct hf_rb_node in_client; /* by seq */
 	uint64_t walk;               /* deadlock.c */
 	struct hf_owner *walk_next;
+	/* Most owners are in one file, and whoever comes to the owner wants to see his holding next: the
+	 * first one has its place here. Its file is NULL while it is not in use. */
+	struct hf_holding first;
 	struct hf_oh oh;
 };
 

@@ -94,7 +94,7 @@ int hf_own_reserve(struct hf_locks *locks, size_t n)
 	size_t n_puts = 2 * n + locks->n_owed;
 	size_t n_locks = locks->n.locks + locks->n.ghosts + n_puts;
 	/* Each may be the first of its file and of its holding. */
-	size_t n_sets = 2 * locks->n.files + locks->holding_pool.n_used + 3 * n;
+	size_t n_sets = 2 * locks->n.files + locks->n.owners + locks->holding_pool.n_used + 3 * n;
 	int r = hf_pool_reserve(&locks->lock_pool, n);
 
 	if (!r)

@@ -1,8 +1,8 @@
 /*
  * Owners and holdings. An owner is found by a keyed hash of (client, id, kind)
  * and hangs in its client by order of creation. A holding, what an owner has in
- * one file, hangs in its owner by the file's id. Both exist only while there is
- * something to hold or to wait for.
+ * one file, hangs in its owner by the file's id; one of them has its memory
+ * there, too. Both exist only while there is something to hold or to wait for.
  */
 #include "lock/internal.h"
 
@@ -70,11 +70,18 @@ static struct hf_owner *owner_make(struct hf_locks *locks, uint64_t hash, const 
 	struct hf_owner *owner = hf_pool_take(&locks->owner_pool);
 	struct hf_rb_node **link = &who->client->owners.root, *parent = NULL;
 
-	memset(owner, 0, offsetof(struct hf_owner, oh.room));
 	owner->client = who->client;
 	owner->id = who->owner_id;
 	owner->kind = who->owner_kind;
 	owner->seq = ++locks->last_owner;
+	owner->n_holdings = owner->n_waiters = 0;
+	owner->holdings = (struct hf_rb_tree){ 0 };
+	owner->newest = NULL;
+	owner->walk = 0;
+	owner->walk_next = NULL;
+	owner->first.file = NULL;
+	owner->oh.big = NULL;
+	owner->oh.len = 0;
 	while (*link) {
 		parent = *link;
 		link = &parent->right;
@@ -110,6 +117,8 @@ struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf
 {
 	struct hf_rb_node *node = owner->holdings.root;
 
+	if (HF_LIKELY(owner->first.file == file))
+		return (struct hf_holding *)(uintptr_t)&owner->first;
 	if (owner->newest && file->id >= owner->newest_file)
 		return file->id == owner->newest_file ? owner->newest : NULL;
 	while (node) {
@@ -150,7 +159,7 @@ static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
 static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
 				       uint32_t share)
 {
-	struct hf_holding *holding = hf_pool_take(&locks->holding_pool);
+	struct hf_holding *holding = owner->first.file ? hf_pool_take(&locks->holding_pool) : &owner->first;
 
 	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share, .own.of_one = true };
 	hf_list_init(&holding->waiters);
@@ -173,7 +182,10 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 	if (owner->newest == holding)
 		owner->newest = NULL;
 	hf_rb_erase(&owner->holdings, &holding->in_owner, NULL);
-	hf_pool_give(&locks->holding_pool, holding);
+	if (holding == &owner->first)
+		holding->file = NULL;
+	else
+		hf_pool_give(&locks->holding_pool, holding);
 	owner->n_holdings--;
 	file->n_holdings--;
 	owner_settle(locks, owner);
