@@ -64,12 +64,21 @@ static bool cut(struct rest *rest, const struct hf_lock *lock, struct hf_range r
 	return true;
 }
 
+/* Is there nothing of the owner's that overlaps or touches @range? */
+static inline bool is_clear(const struct hf_spot *around, struct hf_range range)
+{
+	return around->at == around->n ||
+	       (range.end < HF_RANGE_EOF && hf_spot_range(around).start > range.end + 1);
+}
+
 int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	uint64_t end = neighbourhood(range, attrs).end;
 	struct rest rest;
 	int growth = 1;
 
+	if (is_clear(&around, range))
+		return growth;
 	begin_rest(&rest, range);
 	for (; hf_spot_lock(&around) && hf_spot_range(&around).start <= end; hf_spot_next(&around))
 		if (cut(&rest, hf_spot_lock(&around), range, attrs))
@@ -92,11 +101,10 @@ static void put(struct hf_locks *locks, struct hf_holding *holding, struct hf_ra
 	hf_emit_added(locks, hf_own_put(locks, holding, range, attrs, hint));
 }
 
-void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
-		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
+static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
+				struct hf_hint hint, struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	static const struct hf_hint none;
-	struct hf_hint hint = { .own = spot.leaf, .file = *aim };
 	uint64_t end = neighbourhood(range, attrs).end;
 	struct rest rest;
 
@@ -126,6 +134,24 @@ void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struc
 	}
 	if (!is_empty(rest.right))
 		put(locks, holding, rest.right, &rest.right_attrs, &hint);
+}
+
+/* Mostly a lock is taken where its owner has nothing, and given back as it was taken. */
+void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
+		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
+{
+	struct hf_hint hint = { .own = spot.leaf, .file = *aim };
+	struct hf_lock *lock = hf_spot_lock(&spot);
+
+	if (attrs && is_clear(&spot, range)) {
+		put(locks, holding, range, attrs, &hint);
+	} else if (!attrs && lock && hf_range_contains(range, hf_spot_range(&spot)) &&
+		   hf_range_contains(hf_spot_range(&spot), range)) {
+		hf_waiters_touch(locks, holding->file, range);
+		hf_own_take_out(locks, lock, &hint);
+	} else {
+		replace(locks, holding, spot, hint, range, attrs);
+	}
 }
 
 void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,

@@ -226,12 +226,12 @@ static struct hf_spot first_few(const struct hf_tree *tree, const struct hf_hold
 	return nowhere;
 }
 
-struct hf_tree_leaf *hf_tree_aim(const struct hf_tree *tree, const struct hf_holding *me,
-				 struct hf_range range)
+struct hf_tree_leaf *hf_tree_aim_wide(const struct hf_tree *tree, const struct hf_holding *me,
+				      struct hf_range range)
 {
 	unsigned int steps = 0;
 
-	return tree->height ? aim(tree, me, range, &steps) : NULL;
+	return aim(tree, me, range, &steps);
 }
 
 struct hf_spot hf_tree_hit(const struct hf_tree *tree, struct hf_tree_leaf *leaf, const struct hf_holding *me,

@@ -142,8 +142,13 @@ struct hf_spot hf_tree_first(const struct hf_tree *tree, const struct hf_holding
  * Its two halves, for those who have something else to do while the leaf comes: hf_tree_aim() finds the leaf,
  * without reading it, and hf_tree_hit() looks into it. The set must not change in between.
  */
-struct hf_tree_leaf *hf_tree_aim(const struct hf_tree *tree, const struct hf_holding *me,
-				 struct hf_range range);
+struct hf_tree_leaf *hf_tree_aim_wide(const struct hf_tree *tree, const struct hf_holding *me,
+				      struct hf_range range);
+static inline struct hf_tree_leaf *hf_tree_aim(const struct hf_tree *tree, const struct hf_holding *me,
+					       struct hf_range range)
+{
+	return tree->height ? hf_tree_aim_wide(tree, me, range) : NULL;
+}
 struct hf_spot hf_tree_hit(const struct hf_tree *tree, struct hf_tree_leaf *leaf, const struct hf_holding *me,
 			   struct hf_range range);
 /* In the set of a holding: the first that overlaps @range and is exclusive. */

@@ -343,7 +343,7 @@ static int serve_file(struct hf_locks *locks, struct hf_file *file, struct hf_ra
 	return r;
 }
 
-void hf_waiters_serve(struct hf_locks *locks)
+void hf_waiters_serve_dirty(struct hf_locks *locks)
 {
 	struct hf_list starved = HF_LIST_INIT(starved);
 	struct hf_link *link;
