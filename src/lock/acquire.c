@@ -328,6 +328,8 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 	if (request->reclaim && request->backed_only &&
 	    !hf_reclaim_is_backed(try.place.holding, request->range, request->mode))
 		return HF_LOCK_E_NOT_BACKED;
+	if (try.place.holding)
+		hf_tree_expect(&try.place.holding->own);
 	if (try.place.file)
 		hf_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
 	try.own = hf_own_around(try.place.holding, request->range);

@@ -40,6 +40,7 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 	assert(!locks->in_event && hf_range_is_valid(range));
 	hf_place_find(locks, who, &place);
 	if (place.holding) {
+		hf_tree_expect(&place.holding->own);
 		hf_file_aim(place.file, NULL, range, &aim);
 		own = hf_own_from(place.holding, range.start);
 		r = hf_own_reserve(locks, HF_OWN_RESERVE);

@@ -66,6 +66,7 @@ enum {
 	HF_TREE_INNER_MIN = HF_TREE_INNER_MAX / 4 < 2 ? 2 : HF_TREE_INNER_MAX / 4,
 	HF_TREE_LEVELS_MAX = 24, /* 2^23 leaves are more than there can be */
 	HF_TREE_FEW_SIZES = 2,
+	HF_TREE_TOP_BYTES = 8 + 2 * 8 * HF_TREE_INNER_MAX, /* of an inner node, what a search reads */
 };
 
 struct hf_tree_leaf {
@@ -153,6 +154,12 @@ struct hf_spot hf_tree_hit(const struct hf_tree *tree, struct hf_tree_leaf *leaf
 			   struct hf_range range);
 /* In the set of a holding: the first that overlaps @range and is exclusive. */
 struct hf_spot hf_tree_exclusive(const struct hf_tree *tree, struct hf_range range);
+/* Lets the top come, for those who will search soon and have something else to do before. */
+static inline void hf_tree_expect(const struct hf_tree *tree)
+{
+	for (unsigned int i = 0; i < HF_TREE_TOP_BYTES; i += 64)
+		__builtin_prefetch((const char *)tree->root + i);
+}
 /* The first behind (@start, @id). */
 struct hf_spot hf_tree_behind(const struct hf_tree *tree, uint64_t start, uint64_t id);
 struct hf_spot hf_tree_begin(const struct hf_tree *tree);
