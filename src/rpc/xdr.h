@@ -190,13 +190,18 @@ static inline uint8_t *hf_xdr_reserve(struct hf_xdr_out *out, size_t len)
 	return p;
 }
 
+static inline void hf_xdr_set_word(uint8_t *p, uint32_t value)
+{
+	value = htobe32(value);
+	memcpy(p, &value, 4);
+}
+
 static inline void hf_xdr_put_u32(struct hf_xdr_out *out, uint32_t value)
 {
 	uint8_t *p = hf_xdr_reserve(out, 4);
 
-	value = htobe32(value);
 	if (p)
-		memcpy(p, &value, 4);
+		hf_xdr_set_word(p, value);
 }
 
 static inline void hf_xdr_put_i32(struct hf_xdr_out *out, int32_t value)

@@ -150,11 +150,16 @@ static enum hf_nlm_stat narrow_stat(uint32_t version, enum hf_nlm_stat stat)
 
 void hf_nlm_put_res(struct hf_xdr_out *out, uint32_t version, struct hf_bytes cookie, enum hf_nlm_stat stat)
 {
-	struct hf_xdr_out mine = *out; /* as in decoding */
+	size_t padded = (cookie.len + 3) & ~(size_t)3;
+	uint8_t *p = hf_xdr_reserve(out, 4 + padded + 4);
 
-	hf_xdr_put_opaque(&mine, cookie);
-	hf_xdr_put_u32(&mine, narrow_stat(version, stat));
-	*out = mine;
+	if (!p)
+		return;
+	hf_xdr_set_word(p + padded, 0); /* the padding, if any; the rest of the word is written now */
+	hf_xdr_set_word(p, (uint32_t)cookie.len);
+	if (cookie.len)
+		memcpy(p + 4, cookie.data, cookie.len);
+	hf_xdr_set_word(p + 4 + padded, narrow_stat(version, stat));
 }
 
 static void put_range(struct hf_xdr_out *out, uint32_t version, uint64_t offset, uint64_t len)
