@@ -161,8 +161,10 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 
 /* The same for a share reservation: NORMAL: it is added; BACKED: he has it again already, by an earlier copy
  * of this; REFUSED: he did not have it. */
-enum hf_recovery_reclaim hf_recovery_reclaim_share(const struct hf_recovery *recovery,
+enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 						   const struct hf_lock_share_view *share);
+/* One was added, and could not be promised: he has it, and will ask again. */
+void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 /* He gives up one that was loaded and has not come back. False: there is none. */
 bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 
@@ -187,8 +189,8 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* It is gone with all it has: FREE_ALL, an operator, the end of its window. Returns the locks released. */
 size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
-/* The same by FREE_ALL, which says with which state number it begins anew: without it the first lock with that
- * number would end what it has taken since without one. 0: it does not say. */
+/* The same by FREE_ALL, which says with which state number it begins anew: without it the first lock with
+ * that number would end what it has taken since without one. 0: it does not say. */
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* SM_SIMU_CRASH: as if we had been restarted: a new state number, a grace period, and everybody is told. What
  * is held stays so. */

@@ -32,6 +32,7 @@ struct reservation {
 	uint32_t share;
 	uint32_t count;     /* in the lock table */
 	uint32_t n_missing; /* loaded, and not come back */
+	uint32_t n_unsure;  /* of count: come back, and their owner was told to ask again */
 	int32_t state;
 	uint8_t access, deny, handle_len;
 	uint16_t oh_len;
@@ -239,6 +240,7 @@ void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_
 	if (!it)
 		return;
 	it->count = view->count;
+	it->n_unsure = HF_MIN(it->n_unsure, it->count);
 	settle(recovery, it);
 }
 
@@ -267,16 +269,29 @@ void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client
 
 /* Reclaims. They are counted, so what is answered twice must not be added twice; but where we do not know how
  * many there were, one too many is the lesser evil: it stands in others' way until its owner is gone. */
-enum hf_recovery_reclaim hf_recovery_reclaim_share(const struct hf_recovery *recovery,
+enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 						   const struct hf_lock_share_view *share)
 {
-	const struct reservation *it = find(recovery, share);
+	struct reservation *it = find(recovery, share);
+
+	if (it && it->n_unsure) {
+		it->n_unsure--;
+		return HF_RECLAIM_BACKED;
+	}
 
 	if (!recovery->grace.is_complete || (it && it->n_missing))
 		return HF_RECLAIM_NORMAL;
 	if (it && it->count)
 		return HF_RECLAIM_BACKED;
 	return recovery->grace.is_active ? HF_RECLAIM_REFUSED : HF_RECLAIM_NORMAL;
+}
+
+void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	struct reservation *it = find(recovery, share);
+
+	if (it && it->n_unsure < it->count)
+		it->n_unsure++;
 }
 
 bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share)

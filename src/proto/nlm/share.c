@@ -31,22 +31,6 @@ static bool find_client(struct hf_nlm_request *request)
 	return true;
 }
 
-/* He is told that he has it not, and would never give it back. They are counted, so one more and one less
- * leave what he had before. */
-static void undo_share(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
-{
-	struct hf_nlm_request request;
-
-	if (kept)
-		return;
-	hf_nlm_request_init(&request, nlm, call);
-	hf_nlm_get_share(&request.args, hf_rpc_call_args(call));
-	hf_nlm_find_file(&request);
-	if (find_client(&request))
-		give_back(&request);
-	hf_nlm_request_deinit(&request);
-}
-
 static struct hf_lock_share_view view_of(const struct hf_nlm_request *request)
 {
 	return (struct hf_lock_share_view){
@@ -57,6 +41,28 @@ static struct hf_lock_share_view view_of(const struct hf_nlm_request *request)
 		.access = (uint8_t)request->args.share_access,
 		.deny = (uint8_t)request->args.share_mode,
 	};
+}
+
+/* He is told that he has it not, and would never give it back. They are counted, so one more and one less
+ * leave what he had before. A reclaim he had: it stays, and is not added again. */
+static void undo_share(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
+{
+	struct hf_nlm_request request;
+
+	if (kept)
+		return;
+	hf_nlm_request_init(&request, nlm, call);
+	hf_nlm_get_share(&request.args, hf_rpc_call_args(call));
+	hf_nlm_find_file(&request);
+	if (find_client(&request)) {
+		struct hf_lock_share_view view = view_of(&request);
+
+		if (request.args.reclaim)
+			hf_recovery_unsure_share(nlm->options.recovery, &view);
+		else
+			give_back(&request);
+	}
+	hf_nlm_request_deinit(&request);
 }
 
 static enum hf_nlm_stat take(struct hf_nlm_request *request)
@@ -107,8 +113,7 @@ void hf_nlm_proc_share(void *service, struct hf_rpc_call *call)
 	if (stat == HF_NLM_GRANTED_STAT)
 		stat = share(&request);
 	if (stat == HF_NLM_GRANTED_STAT)
-		hf_nlm_reply_kept(&request, stat,
-				  request.args.reclaim ? NULL : undo_share); /* he had that before */
+		hf_nlm_reply_kept(&request, stat, undo_share);
 	else
 		hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
 	hf_nlm_request_deinit(&request);
