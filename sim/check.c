@@ -136,6 +136,8 @@ static void check_told(struct world *world, const struct table *table)
 			   (server->grace_by_hand || world->now >= server->started_at + server->window_ns);
 
 	server->grace_ran_out |= may_forfeit;
+	if (may_forfeit)
+		server->lost_before = server->started_at;
 
 	for (uint32_t i = 0; i < world->n_hosts; i++) {
 		struct host *host = &world->hosts[i];

@@ -42,7 +42,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 	struct world *world = proc->host->world;
 	const struct server *server = &world->server;
 	bool is_firm = server->is_up && sent_at >= server->started_at;
-	bool is_late = sent_at < server->started_at && !server->grace_is_on;
+	bool is_late = server_is_news_old(server, sent_at);
 
 	for (int unit = span->first; unit <= span->last; unit++) {
 		proc->has[span->file][unit] = is_late ? 0 : span->mode;

@@ -61,6 +61,11 @@ uint64_t server_next(struct world *world)
 	return at;
 }
 
+bool server_is_news_old(const struct server *server, uint64_t sent_at)
+{
+	return sent_at < server->lost_before || (sent_at < server->started_at && !server->grace_is_on);
+}
+
 /* It died in the turn in which grace was over: whether that is stored, and what had not come back is lost, is
  * open. Later so is what was claimed in time, and could not be promised. */
 static void forfeit(struct proc *proc)
@@ -82,6 +87,8 @@ static void loosen(struct world *world)
 			(server->grace_over &&
 			 (server->grace_by_hand || world->now >= server->started_at + server->window_ns));
 
+	if (was_over)
+		server->lost_before = server->started_at;
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
 			struct proc *proc = &world->hosts[i].procs[j];

@@ -72,7 +72,7 @@ static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 	struct share *share = &proc->shares[file];
 
 	share->is_firm = server->is_up && sent_at >= server->started_at;
-	share->is_phantom = sent_at < server->started_at && !server->grace_is_on;
+	share->is_phantom = server_is_news_old(server, sent_at);
 	share->has = !share->is_phantom;
 	SAY(proc->host->world, "%s  %u: has file %u for %u, denies %u", proc->host->name, proc->svid, file,
 	    share->access, share->deny);

@@ -219,6 +219,7 @@ struct server {
 	bool grace_ran_out; /* in this life, by time or by hand */
 	bool grace_over;    /* just now */
 	bool grace_by_hand;
+	uint64_t lost_before;               /* what was told before this, and not claimed again, is lost */
 	struct grant_seen grants[MAX_SEEN]; /* events of this life, the newest ones */
 	uint32_t n_grants, n_grants_checked;
 	struct waiter_seen waiters[MAX_SEEN];
@@ -612,6 +613,8 @@ void server_turn(struct world *world);
 void server_wake(struct world *world); /* there is something for it to look at */
 void server_tick(struct world *world); /* one operation: may not return */
 void server_crash(struct world *world, enum crash_kind kind);
+/* A promise of an earlier life of the server that arrives when the time to claim it again is over. */
+bool server_is_news_old(const struct server *server, uint64_t sent_at);
 void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations);
 void server_stop(struct world *world);
 uint64_t server_next(struct world *world); /* when it will do something */
