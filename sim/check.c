@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/client.h"
+#include "lock/internal.h"
 #include "lock/lock.h"
 #include "sim.h"
 #include "store/backend.h"
@@ -382,6 +383,9 @@ void check_turn(struct world *world)
 	broken = hf_locks_check(hf_recovery_locks(server->recovery));
 	if (broken)
 		world_fail(world, "I1", "the lock table is broken: %s", broken);
+	/* Only want of memory, which the world does not know, may keep a waiter from his turn. */
+	if (!hf_list_is_empty(&hf_recovery_locks(server->recovery)->dirty))
+		world_fail(world, "I8", "something was released, and nobody looked who waited for it");
 	read_table(&table, world);
 	check_told(world, &table);
 	check_conflicts(world);
