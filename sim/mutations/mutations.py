@@ -69,7 +69,6 @@ MUTATIONS = [
      "if (keeper->keeps)\n\t\thf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
     ("undo of what was held before", f"{NLM}/lock.c",
      ": is_held || args->reclaim ? NULL", ": args->reclaim            ? NULL"),
-    ("undo of a reclaim", f"{NLM}/lock.c", ": is_held || args->reclaim ? NULL", ": is_held                  ? NULL"),
     ("lowered before that is sure", f"{NLM}/lock.c",
      ".keeps = is_held && !args->exclusive &&", ".keeps = false && is_held && !args->exclusive &&"),
     # Waiting
