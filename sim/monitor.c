@@ -158,7 +158,7 @@ static void take_reply(struct world *world, uint32_t xid, struct hf_xdr_in *in)
 		world_fail(world, "RPC", "the monitor is refused a call, %u", accept);
 	SAY(world, "monitor xid %u is answered", xid);
 	if (monitor->procedure == PROC_MON && hf_xdr_get_u32(in) == 0)
-		watch->is_on = true;
+		watch->is_on = watch->is_known; /* it has moved meanwhile: what is watched is where it was */
 	if (monitor->procedure == PROC_UNMON) {
 		watch->is_on = false;
 		/* With a store that cannot write it may be back after a restart: too much at worst. */
