@@ -62,6 +62,19 @@ class Protocol(Recovering):
         self.b.statuses.wait()
         self.assertEqual(self.a.statuses.matching(), [])
 
+    def test_late_copy_of_mon_after_unmon(self):
+        mon = call_message(NSM, 1, nsm.MON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7) + bytes(16))
+        caller = self.a.caller("udp")
+        first = exchange(caller, mon)
+        self.assertEqual(In(first).u32(), SUCC)
+        self.a.nsm(nsm.UNMON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7))
+        self.assertEqual(exchange(caller, mon), first, "a copy is answered as the call was")
+        self.assertEqual(self.b.mon("server")[0], SUCC)
+        self.restart()
+        self.until_all_are_told()
+        self.assertEqual(self.a.statuses.matching(), [])
+        self.assertEqual(len(self.b.statuses.matching()), 1)
+
     def test_unmon_is_for_ones_own(self):
         self.assertEqual(self.a.mon("server")[0], SUCC)
         self.b.nsm(nsm.UNMON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7))

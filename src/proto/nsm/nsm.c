@@ -51,9 +51,11 @@ static void proc_simu_crash(void *service, struct hf_rpc_call *call)
 static const struct hf_rpc_proc procs[] = {
 	[HF_NSM_NULL] = { .name = "NULL", .handle = proc_null },
 	[HF_NSM_STAT] = { .name = "STAT", .handle = proc_stat },
-	[HF_NSM_MON] = { .name = "MON", .handle = hf_nsm_proc_mon },
-	[HF_NSM_UNMON] = { .name = "UNMON", .handle = hf_nsm_proc_unmon },
-	[HF_NSM_UNMON_ALL] = { .name = "UNMON_ALL", .handle = hf_nsm_proc_unmon_all },
+	[HF_NSM_MON] = { .name = "MON", .handle = hf_nsm_proc_mon, .replay = HF_RPC_REPLAY_UDP },
+	[HF_NSM_UNMON] = { .name = "UNMON", .handle = hf_nsm_proc_unmon, .replay = HF_RPC_REPLAY_UDP },
+	[HF_NSM_UNMON_ALL] = { .name = "UNMON_ALL",
+			       .handle = hf_nsm_proc_unmon_all,
+			       .replay = HF_RPC_REPLAY_UDP },
 	/* Twice is two restarts. */
 	[HF_NSM_SIMU_CRASH] = { .name = "SIMU_CRASH",
 				.handle = proc_simu_crash,
