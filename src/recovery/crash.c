@@ -176,6 +176,18 @@ static void store_state(struct hf_client *client)
 		hf_log_debug("a client's new state number could not be stored", "client=%s", client->id);
 }
 
+void hf_recovery_hold_state(struct hf_client *client)
+{
+	client->n_settling++;
+}
+
+void hf_recovery_release_state(struct hf_client *client, bool is_done)
+{
+	client->n_settling--;
+	if (is_done)
+		store_state(client);
+}
+
 static void on_settled(struct hf_promise *promise, bool kept)
 {
 	struct settling *settling = hf_container_of(promise, struct settling, promise);

@@ -187,6 +187,10 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 /* It says that it was restarted, and has this state number now (SM_NOTIFY); as above, but where we knew none
  * it has one now, and what it held before goes. False: it said nothing new. */
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* For those who have something to do when it was rebooted: between the two its new state number is not
+ * stored, so that the notice, if it comes again after a crash of ours, is news. */
+void hf_recovery_hold_state(struct hf_client *client);
+void hf_recovery_release_state(struct hf_client *client, bool is_done);
 /* It is gone with all it has: FREE_ALL, an operator, the end of its window. Returns the locks released. */
 size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
 /* The same by FREE_ALL, which says with which state number it begins anew: without it the first lock with

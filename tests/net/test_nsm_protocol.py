@@ -188,6 +188,22 @@ class Protocol(Recovering):
 
     # Nonsense
 
+    def test_killed_before_a_watcher_is_told(self):
+        """A notice that was not acknowledged comes again."""
+        watcher = Registrar(self.stage, self.network.server)
+        self.addCleanup(watcher.close)
+        watcher.is_silent = True
+        self.assertEqual(nsm.mon(self.local.ask, self.a.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
+        self.a.notify(21)
+        watcher.heard.wait()
+        self.restart()
+        watcher.is_silent = False
+        self.a.notify(21)
+        watcher.heard.wait(2)
+        self.a.notify(21)
+        self.a.notify(23)
+        self.assertEqual([status.state for status in watcher.heard.wait(3)], [21, 21, 23])
+
     def test_garbage(self):
         cases = [(procedure, b"") for procedure in (nsm.STAT, nsm.MON, nsm.UNMON, nsm.UNMON_ALL, nsm.NOTIFY)]
         whole = nsm.mon_args("server", "me", 1, 2, bytes(16))

@@ -1,7 +1,9 @@
 /*
  * A peer was restarted: the lock manager of this host that watches it gets its
  * call-back, status{mon_name, state, priv}. As statd does it: five times at most,
- * with five seconds between.
+ * with five seconds between. Killed before it is told, we know nothing of it
+ * afterwards: the peer, which says again what was not acknowledged, is believed
+ * again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,9 @@ struct callback {
 	int n_tries;
 };
 
-static void callback_free(struct callback *callback)
+static void callback_free(struct callback *callback, bool is_done)
 {
+	hf_recovery_release_state(callback->client, is_done);
 	hf_rpc_pending_cancel(callback->pending);
 	hf_timer_stop(&callback->timer);
 	hf_link_remove(&callback->link);
@@ -45,7 +48,7 @@ static void again_or_not(struct callback *callback, const char *why_not)
 		    "registration=%s why=\"%s\"",
 		    hf_log_quote(quoted, sizeof(quoted), callback->client->id, strlen(callback->client->id)),
 		    why_not);
-	callback_free(callback);
+	callback_free(callback, true);
 }
 
 static void on_reply(void *user, const struct hf_rpc_result *result)
@@ -55,7 +58,7 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 	callback->pending = NULL;
 	if (result->outcome == HF_RPC_OUTCOME_OK) {
 		callback->nsm->counts.callbacks_told++;
-		callback_free(callback);
+		callback_free(callback, true);
 	} else {
 		again_or_not(callback, hf_rpc_outcome_text(result->outcome));
 	}
@@ -104,6 +107,7 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 	}
 	callback->nsm = nsm;
 	callback->client = hf_client_ref(client);
+	hf_recovery_hold_state(client);
 	callback->state = state;
 	hf_timer_init(&callback->timer, nsm->options.loop, on_timer);
 	hf_list_push_back(&nsm->callbacks, &callback->link);
@@ -117,5 +121,5 @@ void hf_nsm_callbacks_deinit(struct hf_nsm *nsm)
 	struct hf_link *link;
 
 	while ((link = hf_list_first(&nsm->callbacks)))
-		callback_free(hf_list_entry(link, struct callback, link));
+		callback_free(hf_list_entry(link, struct callback, link), false);
 }

@@ -110,12 +110,14 @@ class Registrar(Service):
 
     def __init__(self, stage, namespace):
         self.heard = Record()
+        self.is_silent = False
         super().__init__(stage, self._on_call, ["127.0.0.1"], 0, namespace)
         self.name = f"127.0.0.1:{self.udp_port}"
 
     def _on_call(self, call):
         self.heard.add(status_of(call))
-        call.answer()
+        if not self.is_silent:
+            call.answer()
 
 
 class Local:
