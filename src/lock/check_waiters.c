@@ -116,12 +116,29 @@ const char *hf_check_piece(const struct hf_lock *lock)
 	return "a piece of a grant that is no more";
 }
 
+/* What was granted, or more: a shared one may lie below an exclusive one that is in flight, too. */
+static bool is_still_held(const struct hf_waiter *grant)
+{
+	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
+	uint64_t pos = grant->start;
+	struct hf_lock *lock;
+
+	for (; (lock = hf_spot_lock(&spot)) && lock->start <= pos && lock->mode >= grant->mode;
+	     hf_spot_next(&spot)) {
+		if (lock->end >= grant->end)
+			return true;
+		pos = lock->end + 1;
+	}
+	return false;
+}
+
 const char *hf_check_grants(struct hf_holding *holding, struct hf_check *check)
 {
 	hf_list_for_each(pos, &holding->grants) {
 		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
 
 		FAIL_UNLESS(grant->is_granted && grant->holding == holding);
+		FAIL_UNLESS(grant->is_changed || is_still_held(grant));
 		check->n_grants++;
 		check->n_client_grants++;
 	}

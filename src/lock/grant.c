@@ -172,6 +172,18 @@ static struct hf_waiter *find_by_id(const struct hf_locks *locks, uint64_t id)
 	return NULL;
 }
 
+/* CHANGE */
+
+void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
+{
+	hf_list_for_each(pos, &holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (grant->mode != mode && hf_range_overlaps(hf_waiter_range(grant), range))
+			grant->is_changed = true;
+	}
+}
+
 /* SETTLE */
 
 /* The owner acknowledged the grant: what does it make of @lock, which is in its range? */
@@ -207,6 +219,7 @@ static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lo
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers)
 {
 	struct hf_holding *holding = grant->holding;
+	struct hf_range lowered = { HF_RANGE_EOF, 0 }; /* the first to the last of it */
 	struct hf_lock_attrs attrs;
 	struct hf_range part;
 
@@ -217,9 +230,14 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowe
 		if (!lock || lock->start > grant->end)
 			break;
 		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
-		if (confirm_part(grant, lock, lowers, &attrs))
-			hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
+		if (!confirm_part(grant, lock, lowers, &attrs))
+			continue;
+		if (attrs.mode < lock->mode)
+			lowered = (struct hf_range){ HF_MIN(lowered.start, part.start), part.end };
+		hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
 	}
+	if (lowered.start <= lowered.end)
+		hf_grant_note_change(holding, lowered, HF_LOCK_SHARED);
 }
 
 /* Others of the owner's grants in flight have a part of this one: its pieces there become theirs. */
@@ -230,7 +248,7 @@ static bool has_others(const struct hf_waiter *grant)
 	       grant->in_holding.next != &grant->holding->grants.head;
 }
 
-static bool reserve_for_others(struct hf_locks *locks, const struct hf_waiter *grant)
+static bool reserve_for_others(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
 	size_t n = 0;
@@ -241,8 +259,11 @@ static bool reserve_for_others(struct hf_locks *locks, const struct hf_waiter *g
 		n++;
 	hf_list_for_each(pos, &grant->holding->grants)
 		n++;
+	if (hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE) == 0)
+		return true;
 	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
-	return hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE) == 0;
+	hf_grant_note_change(grant->holding, hf_waiter_range(grant), HF_LOCK_NONE);
+	return false;
 }
 
 static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, struct hf_range part)
@@ -331,6 +352,33 @@ int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
 int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id)
 {
 	return settle(locks, id, false);
+}
+
+int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	struct hf_place place;
+	int r = 0;
+
+	assert(!locks->in_event);
+	if (HF_LIKELY(!locks->n.grants))
+		return HF_LOCK_OK;
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return HF_LOCK_OK;
+	hf_list_for_each_safe(pos, &place.holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (!grant->is_changed)
+			continue;
+		r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
+		if (r < 0)
+			break;
+		hf_grant_confirm(locks, grant, false);
+		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
+	}
+	hf_holding_settle(locks, place.holding);
+	hf_waiters_serve(locks);
+	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
 }
 
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)

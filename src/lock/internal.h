@@ -96,6 +96,7 @@ struct hf_waiter {
 	uint8_t mode;
 	bool is_volatile;
 	bool is_granted;
+	bool is_changed; /* granted: no longer what was granted, see hf_grant_note_change() */
 };
 
 struct hf_holding {
@@ -367,8 +368,13 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
 /* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
-/* Is all that was granted still held? */
+/* Is all that was granted still held? Goes through all of its pieces. */
 bool hf_grant_is_whole(const struct hf_waiter *grant);
+/*
+ * The owner has @mode (NONE: nothing) in @range from now on, by a request of its own: its grants in flight of
+ * another mode are not what they were. Costs by the number of grants, not by what they consist of.
+ */
+void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 

@@ -298,9 +298,9 @@ int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id);
 /* The client may know of it or not: it has the lock, and where it had more than that it keeps it. */
 int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id);
-/* One of this owner in this file that is no longer what was granted, because of its own requests since; 0:
- * none. */
-uint64_t hf_lock_changed_grant(const struct hf_locks *locks, const struct hf_lock_target *who);
+/* The same for those of this owner in this file that are no longer what was granted, because of its own
+ * requests since. OK, or -ENOMEM: some are left for the next time. */
+int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *who);
 
 /* CRASH: of a client. Everything of it, or what does not carry @state; state number 0 never matches. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);

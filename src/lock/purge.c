@@ -57,17 +57,22 @@ static void forget_prior(const struct purge *purge, struct hf_lock *lock)
 static void purge_locks(const struct purge *purge, struct hf_holding *holding)
 {
 	struct hf_spot spot = hf_tree_begin(&holding->own);
+	struct hf_range dead = { HF_RANGE_EOF, 0 }; /* the first to the last of it */
 	struct hf_lock *lock;
 	uint64_t end;
 
 	for (; (lock = hf_spot_lock(&spot)); spot = hf_own_from(holding, end + 1)) {
 		end = lock->end;
-		if (is_dead(purge, lock->state))
+		if (is_dead(purge, lock->state)) {
+			dead = (struct hf_range){ HF_MIN(dead.start, lock->start), end };
 			hf_own_remove(purge->locks, lock);
-		else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
-			 is_dead(purge, lock->prior_state))
+		} else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
+			   is_dead(purge, lock->prior_state)) {
 			forget_prior(purge, lock);
+		}
 	}
+	if (dead.start <= dead.end)
+		hf_grant_note_change(holding, dead, HF_LOCK_NONE);
 }
 
 static void purge_owner(const struct purge *purge, struct hf_owner *owner)

@@ -28,6 +28,7 @@ static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struc
 		if (hf_range_contains(range, hf_waiter_range(grant)))
 			hf_grant_end(locks, grant, HF_LOCK_END_RELEASED);
 	}
+	hf_grant_note_change(holding, range, HF_LOCK_NONE);
 }
 
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)

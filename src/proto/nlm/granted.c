@@ -121,11 +121,8 @@ static void keep(struct grant *grant)
  */
 void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner)
 {
-	uint64_t id;
-
-	while ((id = hf_lock_changed_grant(nlm->locks, owner)))
-		if (hf_lock_grant_keep(nlm->locks, id) != HF_LOCK_OK)
-			return; /* no memory now; its next request tries again */
+	hf_lock_keep_changed(nlm->locks,
+			     owner); /* what memory is wanting for, its next request tries again */
 }
 
 static void abandon(struct grant *grant)

@@ -1,6 +1,8 @@
 /* Grants in flight: confirm, refuse, cancel, and what the owner does meanwhile. */
 #include "bed.h"
 
+#include <time.h>
+
 /* 1 holds, 11 waits and gets it. */
 static void grant_to_11(struct bed *bed, enum hf_lock_mode mode)
 {
@@ -8,6 +10,14 @@ static void grant_to_11(struct bed *bed, enum hf_lock_mode mode)
 	assert_int_equal(bed_wait(bed, 11, mode, 0, 9), HF_LOCK_E_QUEUED);
 	bed_unlock(bed, 1, 0, 9);
 	bed_told(bed);
+}
+
+/* The same, of what another one has a part of. */
+static void grant_to_11_around(struct bed *bed)
+{
+	bed_lock(bed, 1, E, 8, 8);
+	assert_int_equal(bed_wait(bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 8, 8);
 }
 
 /* 11 holds shared, and gets exclusive. */
@@ -60,22 +70,99 @@ static void test_confirm(void **state)
 	assert_held(bed, 11, "E[0,9]");
 }
 
+/* How many of 11's grants in flight its own requests have changed. */
+static uint64_t keep_changed(struct bed *bed)
+{
+	struct hf_lock_target who = bed_target(bed, 11);
+	uint64_t n = bed_count(bed).grants;
+
+	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
+	return n - bed_count(bed).grants;
+}
+
 static void test_changed_by_its_owner(void **state)
 {
 	struct bed *bed = *state;
-	struct hf_lock_target who = bed_target(bed, 11);
 
-	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	assert_int_equal(keep_changed(bed), 0);
 	grant_to_11(bed, E);
-	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	assert_int_equal(keep_changed(bed), 0);
 	bed_lock(bed, 11, E, 20, 29); /* elsewhere */
 	bed_lock(bed, 11, E, 0, 4);   /* what it is */
-	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
+	bed_unlock(bed, 11, 20, 29);
+	assert_int_equal(keep_changed(bed), 0);
 	bed_lock(bed, 11, S, 3, 3);
-	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), bed->last_grant);
-	hf_lock_grant_keep(bed->locks, bed->last_grant);
-	assert_int_equal(hf_lock_changed_grant(bed->locks, &who), 0);
-	assert_held(bed, 11, "E[0,2] S[3,3] E[4,9] E[20,29]");
+	assert_int_equal(keep_changed(bed), 1);
+	assert_held(bed, 11, "E[0,2] S[3,3] E[4,9]");
+}
+
+static void test_changed_by_a_partial_unlock(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, S);
+	bed_unlock(bed, 11, 9, 12);
+	assert_int_equal(keep_changed(bed), 1);
+	assert_held(bed, 11, "S[0,8]");
+}
+
+/* What he confirms as shared is not exclusive any more, whatever else is in flight. */
+static void test_changed_by_another_grant_of_its_owner(void **state)
+{
+	struct bed *bed = *state;
+	uint64_t shared;
+
+	bed_lock(bed, 11, E, 0, 4);
+	bed_lock(bed, 1, E, 5, 9);
+	bed_wait(bed, 11, S, 0, 5);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 5, 9);
+	shared = bed->last_grant - 1;
+	assert_int_equal(keep_changed(bed), 0);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, shared), HF_LOCK_OK);
+	assert_int_equal(keep_changed(bed), 1);
+}
+
+static void test_changed_by_what_a_reboot_took(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->state = 3;
+	bed_lock(bed, 11, E, 3, 4);
+	bed->state = 5;
+	grant_to_11_around(bed);
+	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
+	assert_held(bed, 11, "E[0,2]? E[5,9]?");
+	assert_int_equal(keep_changed(bed), 1);
+}
+
+/* Many grants over many pieces: a request costs by what it changes, not by their product. */
+static void test_looking_for_changes_among_many_pieces(void **state)
+{
+	struct bed *bed = *state;
+	const uint64_t n_pieces = 25000, n_grants = 1000;
+	clock_t begun;
+	uint64_t n_changed = 0;
+
+	bed->is_silent = true;
+	bed_lock(bed, 1, E, n_pieces, TO_EOF);
+	for (uint64_t i = 0; i < n_pieces; i++) {
+		bed->is_volatile = i % 2;
+		bed_lock(bed, 11, E, i, i);
+	}
+	/* Eight have all of those pieces: more would take long to make. */
+	for (uint64_t i = 0; i < n_grants; i++)
+		assert_int_equal(bed_wait(bed, 11, E, i < 8 ? 0 : n_pieces - 1, n_pieces + i),
+				 HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, n_pieces, TO_EOF);
+	assert_int_equal(bed_count(bed).grants, n_grants);
+	begun = clock();
+	for (int i = 0; i < 2000; i++) {
+		bed_lock(bed, 11, E, TO_EOF - 1, TO_EOF);
+		n_changed += keep_changed(bed);
+	}
+	assert_int_equal(n_changed, 0);
+	assert_true(clock() - begun < CLOCKS_PER_SEC);
 }
 
 static void test_confirmed_lock_merges(void **state)
@@ -346,6 +433,10 @@ int main(void)
 		bed_test_of(test_provisional_lock_conflicts_as_a_real_one),
 		bed_test_of(test_confirm),
 		bed_test_of(test_changed_by_its_owner),
+		bed_test_of(test_changed_by_a_partial_unlock),
+		bed_test_of(test_changed_by_another_grant_of_its_owner),
+		bed_test_of(test_changed_by_what_a_reboot_took),
+		bed_test_of(test_looking_for_changes_among_many_pieces),
 		bed_test_of(test_confirmed_lock_merges),
 		bed_test_of(test_refuse_releases_exactly_that_range_and_serves_the_next),
 		bed_test_of(test_refuse_restores_the_shared_lock_of_an_upgrade),
