@@ -215,6 +215,7 @@ static int park(struct attempt *try)
 		.is_volatile = request->is_volatile,
 	};
 	hf_waiters_insert(locks, waiter, try->after, try->before);
+	hf_grant_note_wait(waiter);
 	return HF_LOCK_E_QUEUED;
 }
 

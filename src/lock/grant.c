@@ -184,6 +184,16 @@ void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enu
 	}
 }
 
+void hf_grant_note_wait(const struct hf_waiter *waiter)
+{
+	hf_list_for_each(pos, &waiter->holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (grant->start == waiter->start && grant->end == waiter->end)
+			grant->is_changed = true;
+	}
+}
+
 /* SETTLE */
 
 /* The owner acknowledged the grant: what does it make of @lock, which is in its range? */

@@ -375,6 +375,11 @@ bool hf_grant_is_whole(const struct hf_waiter *grant);
  * another mode are not what they were. Costs by the number of grants, not by what they consist of.
  */
 void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+/*
+ * The owner waits for the very range of a grant in flight, in another mode. Clients know a grant by owner and
+ * range alone: told once more of the old one, they would take it for the new one.
+ */
+void hf_grant_note_wait(const struct hf_waiter *waiter);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 

@@ -276,6 +276,22 @@ class Blocking(Waiting):
         self.assertEqual(len(self.b.grants.items), told)
         self.assert_denied(self.a, self.lock_of(self.a, 5, 5))
 
+    def test_a_shared_grant_is_not_told_again_to_who_waits_for_the_exclusive_one(self):
+        """Clients know a grant by its owner and its range: the old one would pass for the new one."""
+        held = self.hold()
+        self.b.script = self.c.script = lambda heard: FakeHost.DEFER
+        mine = self.lock_of(self.b, 0, 10, exclusive=False, block=True)
+        other = self.lock_of(self.c, 0, 10, exclusive=False, block=True)
+        for host, lock in ((self.b, mine), (self.c, other)):
+            self.assert_blocked(host, lock, transport="udp")
+        self.release(held)
+        self.b.wait_granted(mine)
+        self.c.wait_granted(other)
+        self.assert_blocked(self.b, mine.but(exclusive=True), transport="tcp")
+        told = len(self.b.grants.items)
+        self.c.wait_granted(other, count=len(self.c.grants.items) + 3)
+        self.assertEqual(len(self.b.grants.items), told)
+
     def test_granted_is_retried_where_lockd_was_not_there(self):
         """lockd is not there at all at first (the port is refused): the turn is not lost."""
         host = self.add_host(lockd=("tcp",))

@@ -106,6 +106,20 @@ static void test_changed_by_a_partial_unlock(void **state)
 	assert_held(bed, 11, "S[0,8]");
 }
 
+/* Clients know a grant by its range: told of the shared one again, he would take it for the exclusive one. */
+static void test_changed_by_waiting_for_more_of_the_same(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_to_11(bed, S);
+	bed_lock(bed, 21, S, 9, 9);
+	assert_int_equal(bed_wait(bed, 11, E, 1, 9), HF_LOCK_E_QUEUED); /* nobody mistakes this one */
+	assert_int_equal(keep_changed(bed), 0);
+	assert_int_equal(bed_wait(bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
+	assert_int_equal(keep_changed(bed), 1);
+	assert_held(bed, 11, "S[0,9]");
+}
+
 /* What he confirms as shared is not exclusive any more, whatever else is in flight. */
 static void test_changed_by_another_grant_of_its_owner(void **state)
 {
@@ -434,6 +448,7 @@ int main(void)
 		bed_test_of(test_confirm),
 		bed_test_of(test_changed_by_its_owner),
 		bed_test_of(test_changed_by_a_partial_unlock),
+		bed_test_of(test_changed_by_waiting_for_more_of_the_same),
 		bed_test_of(test_changed_by_another_grant_of_its_owner),
 		bed_test_of(test_changed_by_what_a_reboot_took),
 		bed_test_of(test_looking_for_changes_among_many_pieces),
