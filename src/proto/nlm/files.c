@@ -197,7 +197,7 @@ static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inq
 	inquiry->call = request->call;
 	inquiry->file.len = (uint8_t)request->target.handle.len;
 	memcpy(inquiry->file.bytes, request->target.handle.data, request->target.handle.len);
-	if (hf_rpc_call_keep(request->call) < 0) {
+	if (hf_nlm_call_keep(nlm, request->call) < 0) {
 		free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}

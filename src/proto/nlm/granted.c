@@ -20,7 +20,8 @@
  * cookie. Some systems know only one of them: a try that failed is followed by
  * one of the other kind.
  *
- * A grant lives until the lock table says waiter_gone.
+ * A grant lives until the lock table says waiter_gone. Where that wants memory for
+ * an ending, the ending is tried again until there is some, and nobody is told.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,6 +38,8 @@
 #define FIRST_GAP  (1 * HF_NS_PER_S)
 #define MOST_GAP   (10 * HF_NS_PER_S)
 
+typedef int (*ending_fn)(struct hf_locks *locks, uint64_t id);
+
 struct grant {
 	struct hf_hash_node by_id;
 	struct hf_hash_node by_cookie;
@@ -52,6 +55,7 @@ struct grant {
 	uint64_t began;
 	uint64_t gap_ns;
 	unsigned int n_sent; /* of the tries that are over */
+	ending_fn ending;    /* decided, and waits for memory; NULL: not decided */
 	struct hf_nlm_way way;
 	bool by_msg;
 	bool is_exclusive;
@@ -100,7 +104,15 @@ static struct grant *find_by_cookie(struct hf_nlm *nlm, struct hf_bytes bytes)
 	return NULL;
 }
 
-/* Answers; @grant is gone after each of them */
+/* Answers; @grant is gone after each of them, or waits for memory alone */
+
+static void finish(struct grant *grant, ending_fn ending)
+{
+	if (ending(grant->nlm->locks, grant->id) >= 0)
+		return;
+	grant->ending = ending;
+	hf_timer_start(&grant->timer, FIRST_GAP);
+}
 
 static void take_back(struct grant *grant)
 {
@@ -111,7 +123,7 @@ static void keep(struct grant *grant)
 {
 	grant->nlm->counts.grants_kept++;
 	hf_log_info("a waiter may know of its lock or not, and keeps it", "client=%s", grant->client->id);
-	hf_lock_grant_keep(grant->nlm->locks, grant->id);
+	finish(grant, hf_lock_grant_keep);
 }
 
 /*
@@ -154,10 +166,14 @@ static void answer(struct grant *grant, enum hf_nlm_stat stat)
 {
 	struct hf_nlm *nlm = grant->nlm;
 
+	if (grant->ending) {
+		finish(grant, grant->ending);
+		return;
+	}
 	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
 		nlm->counts.grants_told++;
-		hf_lock_grant_confirm(nlm->locks, grant->id);
+		finish(grant, hf_lock_grant_confirm);
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
 		retry_later(grant, MOST_GAP); /* it is in a grace of its own */
@@ -182,6 +198,8 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 
 	grant->pending = NULL;
 	grant->n_sent += result->n_sent;
+	if (grant->ending)
+		return;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
 		hf_timer_start(&grant->timer, grant->nlm->options.grant_try_ns); /* for GRANTED_RES */
 		return;
@@ -204,7 +222,9 @@ static void on_timer(struct hf_timer *timer)
 {
 	struct grant *grant = hf_container_of(timer, struct grant, timer);
 
-	if (hf_loop_now(grant->nlm->options.loop) - grant->began >= grant->nlm->options.grant_give_up_ns)
+	if (grant->ending)
+		finish(grant, grant->ending);
+	else if (hf_loop_now(grant->nlm->options.loop) - grant->began >= grant->nlm->options.grant_give_up_ns)
 		abandon(grant);
 	else
 		tell(grant);

@@ -80,16 +80,18 @@ static void message_free(struct message *message)
 	free(message);
 }
 
+static void forget(struct hf_nlm *nlm, struct message *message)
+{
+	hf_replay_forget(nlm->repeats, message->entry);
+	message_free(message);
+}
+
 void hf_nlm_msgs_deinit(struct hf_nlm *nlm)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&nlm->messages))) {
-		struct message *message = hf_list_entry(link, struct message, link);
-
-		hf_replay_forget(nlm->repeats, message->entry);
-		message_free(message);
-	}
+	while ((link = hf_list_first(&nlm->messages)))
+		forget(nlm, hf_list_entry(link, struct message, link));
 	nlm->repeats = hf_replay_free(nlm->repeats);
 }
 
@@ -142,13 +144,22 @@ void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_b
 	hf_rpc_reply_void(call);
 }
 
+int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	struct message *message = hf_nlm_is_msg(call) && is_udp(call) ? find(nlm, call) : NULL;
+	int r = hf_rpc_call_keep(call);
+
+	/* It has been answered, and its memory may be another call's soon: that must not be taken for it. */
+	if (r < 0 && message)
+		forget(nlm, message);
+	return r;
+}
+
 void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call)
 {
 	struct message *message = find(nlm, call);
 
-	if (message) {
-		hf_replay_forget(nlm->repeats, message->entry);
-		message_free(message);
-	}
+	if (message)
+		forget(nlm, message);
 	hf_rpc_reply_garbage(call);
 }

@@ -83,7 +83,7 @@ static void keep(struct hf_nlm_request *request, struct kept_reply how, const st
 	struct hf_recovery *recovery = request->nlm->options.recovery;
 	struct kept_reply *reply;
 
-	if (hf_rpc_call_keep(request->call) < 0)
+	if (hf_nlm_call_keep(request->nlm, request->call) < 0)
 		return; /* it has been answered SYSTEM_ERR; the client asks again */
 	reply = hf_rpc_call_room(request->call);
 	*reply = how;
