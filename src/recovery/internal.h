@@ -10,12 +10,18 @@
 #include "store/store.h"
 
 /* keeper.c: the lock table in the store. */
+struct hf_undeleted {
+	uint64_t id;
+	bool is_share;
+};
+
 struct hf_keeper {
 	bool keeps;       /* (c) locks are to be stored at all */
 	uint64_t ticket;  /* of the last write */
 	bool has_unsaved; /* something true is not in the store: nothing is promised until it is */
 	struct hf_timer save_timer;
-	uint64_t *undeleted; /* store ids that should be gone and are not, for want of memory */
+	struct hf_undeleted
+		*undeleted; /* what should be gone from the store and is not, for want of memory */
 	size_t n_undeleted;
 };
 
@@ -135,7 +141,7 @@ extern const struct hf_client_events hf_keeper_client_events;
 void hf_keeper_init(struct hf_recovery *recovery);
 void hf_keeper_deinit(struct hf_recovery *recovery);
 void hf_keeper_resync(struct hf_recovery *recovery);
-int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id);
+int hf_keeper_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_share);
 
 /* CENSUS */
 int hf_census_init(struct hf_recovery *recovery);

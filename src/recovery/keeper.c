@@ -85,23 +85,30 @@ static uint64_t on_added(void *context, const struct hf_lock_change *lock)
 	return id;
 }
 
-int hf_keeper_delete_lock(struct hf_recovery *recovery, uint64_t store_id)
+static int erase(struct hf_recovery *recovery, struct hf_undeleted what)
 {
+	return (what.is_share ? hf_store_delete_share : hf_store_delete_lock)(recovery->store, what.id,
+									      &recovery->keeper.ticket);
+}
+
+int hf_keeper_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_share)
+{
+	const struct hf_undeleted what = { store_id, is_share };
 	struct hf_keeper *keeper = &recovery->keeper;
-	uint64_t *more;
-	int r = hf_store_delete_lock(recovery->store, store_id, &keeper->ticket);
+	struct hf_undeleted *more;
+	int r = erase(recovery, what);
 
 	if (r == 0 || r == -EROFS) /* the resync will not have it */
 		return 0;
-	/* A record that stays is a lock that comes back after a restart, until that grace ends: it is tried
-	 * again, but nobody needs to wait for it. */
+	/* A record that stays comes back after a restart, until that grace ends: it is tried again, but
+	 * nobody needs to wait for it. */
 	if (keeper->n_undeleted >= MAX_UNDELETED)
 		return hf_trace(r);
 	more = realloc(keeper->undeleted, (keeper->n_undeleted + 1) * sizeof(*more));
 	if (!more)
 		return hf_trace(r);
 	keeper->undeleted = more;
-	keeper->undeleted[keeper->n_undeleted++] = store_id;
+	keeper->undeleted[keeper->n_undeleted++] = what;
 	hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
 	return 0;
 }
@@ -125,7 +132,7 @@ static void on_removed(void *context, const struct hf_lock_change *lock)
 		hf_census_went(recovery, lock->share, lock->client);
 	if (HF_UNLIKELY(lock->flags & HF_LOCK_UNRECLAIMED))
 		on_unreclaimed_removed(recovery, lock);
-	if (lock->tag != NOT_STORED && hf_keeper_delete_lock(recovery, lock->tag) < 0)
+	if (lock->tag != NOT_STORED && hf_keeper_delete(recovery, lock->tag, false) < 0)
 		hf_log_error("a lock that is released stays in the store", "client=%s",
 			     hf_client_of(lock->client)->id);
 }
@@ -199,8 +206,7 @@ static int save_all(struct hf_recovery *recovery)
 	int r;
 
 	while (keeper->n_undeleted) {
-		r = hf_store_delete_lock(recovery->store, keeper->undeleted[keeper->n_undeleted - 1],
-					 &keeper->ticket);
+		r = erase(recovery, keeper->undeleted[keeper->n_undeleted - 1]);
 		if (r < 0)
 			return r;
 		keeper->n_undeleted--;

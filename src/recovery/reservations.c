@@ -29,6 +29,7 @@ struct reservation {
 	struct hf_link in_client;
 	struct hf_client *client; /* a reference */
 	uint64_t store_id;        /* 0: not stored */
+	bool is_unsaved;          /* as it is now */
 	uint32_t share;
 	uint32_t count;     /* in the lock table */
 	uint32_t n_missing; /* loaded, and not come back */
@@ -169,9 +170,11 @@ static int save(struct hf_recovery *recovery, struct reservation *it)
 	};
 	int r = hf_store_put_share(recovery->store, &fact, &recovery->keeper.ticket);
 
-	if (r == 0)
-		it->store_id = fact.id;
-	return r;
+	if (r < 0)
+		return r;
+	it->store_id = fact.id;
+	it->is_unsaved = false;
+	return 0;
 }
 
 static void note_unsaved(struct hf_recovery *recovery, int r)
@@ -187,7 +190,7 @@ static void save_or_note(struct hf_recovery *recovery, struct reservation *it)
 
 	if (r == 0)
 		return;
-	it->store_id = 0; /* an older state that stays stored is too much at worst */
+	it->is_unsaved = true;
 	note_unsaved(recovery, r);
 }
 
@@ -197,8 +200,9 @@ static void settle(struct hf_recovery *recovery, struct reservation *it)
 		save_or_note(recovery, it);
 		return;
 	}
-	if (it->store_id)
-		hf_store_delete_share(recovery->store, it->store_id, &recovery->keeper.ticket);
+	if (it->store_id && hf_keeper_delete(recovery, it->store_id, true) < 0)
+		hf_log_error("a share reservation that is released stays in the store", "client=%s",
+			     it->client->id);
 	forget(recovery, it);
 }
 
@@ -309,7 +313,7 @@ int hf_reservations_save(struct hf_recovery *recovery)
 {
 	hf_list_for_each(pos, &recovery->reservations.all) {
 		struct reservation *it = hf_list_entry(pos, struct reservation, link);
-		int r = it->store_id ? 0 : save(recovery, it);
+		int r = it->is_unsaved ? save(recovery, it) : 0;
 
 		if (r < 0)
 			return r;
@@ -328,6 +332,7 @@ void hf_reservations_resync(struct hf_recovery *recovery)
 		if (!it->store_id)
 			it->store_id = hf_store_new_id(recovery->store);
 		fact.id = it->store_id;
+		it->is_unsaved = false;
 		hf_store_resync_share(recovery->store, &fact); /* the store knows of its own failures */
 	}
 }

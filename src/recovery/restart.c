@@ -264,14 +264,8 @@ static void delete_wrong(struct loading *loading)
 {
 	struct hf_recovery *recovery = loading->recovery;
 
-	for (size_t i = 0; i < loading->n_wrong; i++) {
-		const struct wrong *wrong = &loading->wrong[i];
-
-		if (wrong->is_share)
-			hf_store_delete_share(recovery->store, wrong->id, &recovery->keeper.ticket);
-		else
-			hf_keeper_delete_lock(recovery, wrong->id);
-	}
+	for (size_t i = 0; i < loading->n_wrong; i++)
+		hf_keeper_delete(recovery, loading->wrong[i].id, loading->wrong[i].is_share);
 	if (loading->n_wrong)
 		hf_log_warn("stored locks that cannot be true are deleted", "n=%zu", loading->n_wrong);
 }

@@ -1,0 +1,97 @@
+/* Share reservations in a store that has no memory for a while: two of its functions fail (ld --wrap). */
+#include "world.h"
+
+#include <errno.h>
+
+static struct world w;
+static int n_failures;
+
+static bool fails(void)
+{
+	return n_failures > 0 && n_failures-- > 0;
+}
+
+int __real_hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp);
+int __wrap_hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp);
+int __wrap_hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp)
+{
+	return fails() ? -ENOMEM : __real_hf_store_delete_share(store, id, ticketp);
+}
+
+int __real_hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp);
+int __wrap_hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp);
+int __wrap_hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp)
+{
+	return fails() ? -ENOMEM : __real_hf_store_put_share(store, share, ticketp);
+}
+
+static int setup(void **state)
+{
+	n_failures = 0;
+	world_init(&w);
+	world_up(&w);
+	world_turn(&w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_deinit(&w);
+	return 0;
+}
+
+static struct hf_lock_target one(void)
+{
+	return world_request(world_client(&w, "10.0.0.11", "alpha"), 0, "s", 0, 0).who;
+}
+
+static void share(void)
+{
+	struct hf_lock_target who = one();
+
+	assert_int_equal(hf_lock_share(hf_recovery_locks(w.recovery), &who, 1, 2, 5, false), HF_LOCK_OK);
+	world_turn(&w);
+}
+
+static void unshare(void)
+{
+	struct hf_lock_target who = one();
+
+	assert_int_equal(hf_lock_unshare(hf_recovery_locks(w.recovery), &who, 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+}
+
+static void test_a_released_reservation_leaves_the_store(void **state)
+{
+	share();
+	n_failures = 1;
+	unshare();
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	world_until(&w, disk_count(&w.disk, HF_RECORD_SHARE) == 0);
+}
+
+/* It is one record whatever happens: a second one would outlive its reservation. */
+static void test_a_reservation_that_could_not_be_updated(void **state)
+{
+	share();
+	n_failures = 1;
+	share();
+	world_until(&w, hf_recovery_can_promise(w.recovery));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	unshare();
+	unshare();
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(test_a_released_reservation_leaves_the_store),
+		T(test_a_reservation_that_could_not_be_updated),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
