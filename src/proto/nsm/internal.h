@@ -15,7 +15,6 @@
 #define HF_NSM_PROTOCOL      "nsm"
 #define HF_NSM_N_STRANGERS   64
 #define HF_NSM_N_EARLY       64
-#define HF_NSM_N_WITNESSED   64
 #define HF_NSM_RESERVED_PORT 1024
 
 /* Somebody whose notice was ignored: one line for him in this time. */
@@ -54,8 +53,8 @@ struct hf_nsm {
 	struct hf_nsm_stranger strangers[HF_NSM_N_STRANGERS];
 	struct hf_nsm_early early[HF_NSM_N_EARLY]; /* the oldest makes room */
 	size_t n_early;
-	struct hf_nsm_witnessed witnessed[HF_NSM_N_WITNESSED];
-	size_t n_witnessed;
+	struct hf_nsm_witnessed *witnessed; /* in this turn */
+	size_t n_witnessed, witnessed_room;
 	struct hf_task witness_task;
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "proto/nsm/internal.h"
 
 struct watch {
@@ -21,8 +22,7 @@ static bool is_by_name(const struct hf_nsm *nsm, const struct hf_client *client)
 
 static struct watch *find(struct hf_nsm *nsm, const struct hf_client *client, uint64_t hash)
 {
-	hf_hash_for_each(node, &nsm->watches, hash)
-	{
+	hf_hash_for_each(node, &nsm->watches, hash) {
 		struct watch *watch = hf_container_of(node, struct watch, node);
 
 		if (watch->client == client)
@@ -61,8 +61,7 @@ struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, st
 	bool is_past = !after;
 	struct hf_client *found = NULL;
 
-	hf_hash_for_each(node, &nsm->watches, hf_nsm_hash_name(nsm, name))
-	{
+	hf_hash_for_each(node, &nsm->watches, hf_nsm_hash_name(nsm, name)) {
 		struct hf_client *client = hf_container_of(node, struct watch, node)->client;
 
 		if (is_past && hf_nsm_names_match(hf_bytes_of_str(client->mon_name), name)) {
@@ -76,6 +75,28 @@ struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, st
 }
 
 /* Following the registrations */
+
+/* Its watchers are told at the end of the turn, when what they will hear is true: all of them, however many
+ * calls and timers of one turn tell of a crash. */
+static void witness(struct hf_nsm *nsm, const struct hf_addr *host, int32_t state)
+{
+	if (nsm->n_witnessed == nsm->witnessed_room) {
+		size_t room = nsm->witnessed_room ? 2 * nsm->witnessed_room : 64;
+		struct hf_nsm_witnessed *more = realloc(nsm->witnessed, room * sizeof(*more));
+
+		if (!more) {
+			nsm->counts.callbacks_failed++;
+			hf_log_error(
+				"no memory to tell a lock manager of this host that a peer was restarted",
+				"%s", "");
+			return;
+		}
+		nsm->witnessed = more;
+		nsm->witnessed_room = room;
+	}
+	nsm->witnessed[nsm->n_witnessed++] = (struct hf_nsm_witnessed){ *host, state };
+	hf_loop_defer(nsm->options.loop, &nsm->witness_task);
+}
 
 static void on_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
 {
@@ -92,13 +113,10 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 			forget(nsm, watch);
 		break;
 	case HF_EVENT_CRASH:
-		if (hf_nsm_is_local_watch(nsm, client)) {
+		if (hf_nsm_is_local_watch(nsm, client))
 			hf_nsm_call_back(nsm, client, event->state);
-		} else if (event->state && nsm->n_witnessed < HF_NSM_N_WITNESSED) {
-			nsm->witnessed[nsm->n_witnessed++] =
-				(struct hf_nsm_witnessed){ client->address, event->state };
-			hf_loop_defer(nsm->options.loop, &nsm->witness_task);
-		}
+		else if (event->state)
+			witness(nsm, &client->address, event->state);
 		break;
 	default:
 		break;
@@ -109,12 +127,14 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 static void on_witness(struct hf_task *task)
 {
 	struct hf_nsm *nsm = hf_container_of(task, struct hf_nsm, witness_task);
+	struct hf_nsm_witnessed *witnessed = nsm->witnessed;
+	size_t n = nsm->n_witnessed;
 
-	while (nsm->n_witnessed) {
-		struct hf_nsm_witnessed it = nsm->witnessed[--nsm->n_witnessed];
-
-		hf_nsm_tell_watchers(nsm, &it.host, it.state);
-	}
+	nsm->witnessed = NULL;
+	nsm->n_witnessed = nsm->witnessed_room = 0;
+	for (size_t i = 0; i < n; i++)
+		hf_nsm_tell_watchers(nsm, &witnessed[i].host, witnessed[i].state);
+	free(witnessed);
 }
 
 /* Life */
@@ -156,6 +176,7 @@ void hf_nsm_watches_deinit(struct hf_nsm *nsm)
 		return;
 	hf_link_remove(&nsm->observer.link);
 	hf_task_cancel(&nsm->witness_task);
+	free(nsm->witnessed);
 	while (nsm->watches.n && (client = hf_clients_next(nsm->clients, serial))) {
 		uint64_t hash =
 			client->mon_name ? hf_nsm_hash_name(nsm, hf_bytes_of_str(client->mon_name)) : 0;
