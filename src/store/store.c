@@ -11,7 +11,8 @@
 #include "base/log.h"
 #include "store/backend.h"
 
-/* Ids of a run start with its epoch; 2^44 of them last for half a year at a million a second. */
+/* Ids of a run start with its epoch; 2^44 of them last for half a year at a million a second. After 2^20 runs
+ * they begin anew, behind whatever is still there: see pass_id(). */
 #define EPOCH_SHIFT 44
 
 #define SECONDS_TO_2020 UINT64_C(1577836800)
@@ -109,6 +110,7 @@ int hf_store_mark_clean(struct hf_store *store)
 /* Loading */
 
 struct loading {
+	struct hf_store *store;
 	int (*client)(void *user, const struct hf_store_client *client);
 	int (*lock)(void *user, const struct hf_store_lock *lock);
 	int (*share)(void *user, const struct hf_store_share *share);
@@ -122,10 +124,18 @@ static int load_client(void *user, const struct hf_record *record)
 	return loading->client(loading->user, &record->client);
 }
 
+/* A record of a run so long ago that its epoch has the same bits keeps its id, and nobody else gets it. */
+static void pass_id(struct hf_store *store, uint64_t id)
+{
+	if (id >> EPOCH_SHIFT == store->next_id >> EPOCH_SHIFT && id >= store->next_id)
+		store->next_id = id + 1;
+}
+
 static int load_lock(void *user, const struct hf_record *record)
 {
 	struct loading *loading = user;
 
+	pass_id(loading->store, record->lock.id);
 	return loading->lock(loading->user, &record->lock);
 }
 
@@ -133,6 +143,7 @@ static int load_share(void *user, const struct hf_record *record)
 {
 	struct loading *loading = user;
 
+	pass_id(loading->store, record->share.id);
 	return loading->share(loading->user, &record->share);
 }
 
@@ -147,7 +158,7 @@ int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const st
 int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const struct hf_store_lock *lock),
 			void *user)
 {
-	struct loading loading = { .lock = fn, .user = user };
+	struct loading loading = { .store = store, .lock = fn, .user = user };
 
 	return store->ops->load(store, HF_RECORD_LOCK, load_lock, &loading);
 }
@@ -155,7 +166,7 @@ int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const stru
 int hf_store_load_shares(struct hf_store *store, int (*fn)(void *user, const struct hf_store_share *share),
 			 void *user)
 {
-	struct loading loading = { .share = fn, .user = user };
+	struct loading loading = { .store = store, .share = fn, .user = user };
 
 	return store->ops->load(store, HF_RECORD_SHARE, load_share, &loading);
 }

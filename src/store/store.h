@@ -152,7 +152,8 @@ struct hf_store_start {
 /* Raises epoch and state number and clears the clean marker: synced when it returns 0. */
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp);
 
-/* Each answers 0, or what the call-back returned, if that was not 0, or -errno. No order is promised. */
+/* Each answers 0, or what the call-back returned, if that was not 0, or -errno. No order is promised. Whoever
+ * writes locks has loaded locks and shares before. */
 int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const struct hf_store_client *client),
 			  void *user);
 int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const struct hf_store_lock *lock),
@@ -164,7 +165,8 @@ int hf_store_clear(struct hf_store *store);
 
 /* Writing. Each gives a ticket in *ticketp (NULL: not wanted), or answers -EROFS while the store is
  * unhealthy, -EINVAL beyond a bound, -ENOBUFS when too much waits for a slow medium, -ENOMEM. */
-uint64_t hf_store_new_id(struct hf_store *store); /* for a lock or a share; rises, over restarts, too */
+uint64_t
+hf_store_new_id(struct hf_store *store); /* for a lock or a share; none that is stored has it. Rises */
 int hf_store_put_client(struct hf_store *store, const struct hf_store_client *client, uint64_t *ticketp);
 int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp);
 int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp);

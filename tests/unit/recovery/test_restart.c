@@ -386,6 +386,24 @@ static void test_records_that_cannot_be_true(void **state)
 	assert_true(disk_count(&w.disk, HF_RECORD_CLIENT) >= 1);
 }
 
+/* After 2^20 restarts the ids in the store begin anew: whoever has one keeps it. */
+static void test_ids_that_come_round_again(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	world_turn(&w);
+	world_kill(&w);
+	w.disk.state.epoch += (1 << 20) - 1;
+	world_up(&w);
+	assert_int_equal(world_unreclaimed(&w), 2);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+	world_kill(&w);
+	world_up(&w);
+	assert_int_equal(world_unreclaimed(&w), 2);
+}
+
 static void test_clear_store(void **state)
 {
 	three_locks_and_a_crash();
@@ -463,6 +481,7 @@ int main(void)
 		T(test_partial_unlock_in_grace_is_stored),
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
+		T(test_ids_that_come_round_again),
 		T(test_clear_store),
 		T(test_reservations_hold_grace_until_they_are_back),
 		T(test_volatile_locks_are_not_stored),
