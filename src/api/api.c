@@ -49,7 +49,8 @@ static void run(struct hf_task *task)
 	request = take(api);
 	switch (request ? request->route->look(request) : HF_API_LATER) {
 	case HF_API_DONE:
-		hf_api_resume(request);
+		if (!hf_api_name_files(request))
+			hf_api_resume(request);
 		request = NULL;
 		break;
 	case HF_API_LATER:
@@ -112,6 +113,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	pthread_mutex_init(&api->lock, NULL);
 	hf_list_init(&api->waiting);
 	hf_list_init(&api->promised);
+	hf_list_init(&api->namings);
 	hf_list_init(&api->doors);
 	hf_link_init(&api->observer.link);
 	hf_task_init(&api->task, run);

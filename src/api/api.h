@@ -27,6 +27,7 @@ struct hf_api;
 struct hf_call_meter;
 struct hf_exports;
 struct hf_loop;
+struct hf_jobs;
 struct hf_nlm;
 struct hf_recovery;
 
@@ -55,6 +56,7 @@ struct hf_api_options {
 	struct hf_recovery *recovery;
 	struct hf_nlm *nlm;         /* or NULL */
 	struct hf_exports *exports; /* or NULL: shares are known by the name that the store has */
+	struct hf_jobs *jobs;       /* threads that may look for the paths of files; NULL: none are shown */
 	struct hf_api_rpc rpc;
 	struct hf_addr listen;   /* family 0: see path */
 	const char *path;        /* of a Unix socket; NULL: see listen */
@@ -66,7 +68,8 @@ struct hf_api_options {
 
 /* Life, all on the home loop's thread. new listens, and reads or makes the token; what is wrong is in the
  * log. From start on calls are served. stop ends them all and returns when the HTTP thread is gone; then what
- * is shown may be freed. free comes after the loop's: what was posted to it is drained there. */
+ * is shown may be freed. free comes after the loop's: what was posted to it is drained there, and so are
+ * jobs. */
 int hf_api_new(struct hf_api **apip, const struct hf_api_options *options);
 struct hf_api *hf_api_free(struct hf_api *api);
 int hf_api_start(struct hf_api *api);

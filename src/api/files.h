@@ -1,4 +1,4 @@
-/* Names of what is locked, on the HTTP thread, where it may take a while. */
+/* Names of what is locked. */
 #pragma once
 
 #include <jansson.h>
@@ -12,7 +12,7 @@ struct hf_exports;
 
 #define HF_API_MAX_PATH 4096
 
-/* The path of the file of this handle, within its export; false: it cannot be known. */
+/* The path of the file of this handle, within its export; false: it cannot be known. Waits for a disk. */
 bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *out, size_t size);
 
 /* All shares: the exports in their order, with what @rows count for them; then those that are no exports any

@@ -333,6 +333,7 @@ void hf_api_http_stop(struct hf_api *api)
 		hf_promise_cancel(&request->promise);
 		hf_api_resume(request); /* it has been done; the stop writes it */
 	}
+	hf_api_names_stop(api);
 	MHD_stop_daemon(api->http); /* closes the socket that we listened on, too */
 	api->fd = -1;
 	api->http = NULL;

@@ -44,6 +44,7 @@ struct hf_api_route {
 	unsigned int status; /* where all went well; 0: 200 */
 	bool changes;        /* needs the token, and is logged */
 	bool is_open;        /* never needs the token: it shows nothing of ours */
+	bool shows_files;    /* its rows are locks or waiters, and their files have paths */
 };
 
 extern const struct hf_api_route hf_api_routes[];
@@ -63,6 +64,7 @@ struct hf_api_client_row {
 
 struct hf_api_lock_row {
 	const char *share, *client, *owner;
+	const char *file;  /* its path; NULL: not known */
 	size_t n_blockers; /* of a waiter; 0: nobody that holds */
 	const char *blockers[HF_API_MAX_BLOCKERS], *blocking_clients[HF_API_MAX_BLOCKERS];
 	struct hf_range range;
@@ -160,6 +162,8 @@ struct hf_api {
 	pthread_mutex_t lock;
 	struct hf_list waiting;  /* (q) requests for the loop */
 	struct hf_list promised; /* on the loop: requests that wait for the store */
+	struct hf_list namings;  /* (l) of requests that wait for paths */
+	size_t n_namings;        /* (l) with those that nobody waits for any more */
 	bool is_posted;          /* (q) */
 	struct hf_list doors;    /* (q) */
 	size_t n_doors;          /* (q) */
@@ -207,6 +211,10 @@ int hf_api_look_end_grace(struct hf_api_request *request);
 int hf_api_look_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
+
+/* names.c: on the loop. True: the request will be resumed when the paths are known, or soon. */
+bool hf_api_name_files(struct hf_api_request *request);
+void hf_api_names_stop(struct hf_api *api); /* nobody waits any more */
 
 /* show.c: on the HTTP thread */
 json_t *hf_api_show_health(struct hf_api_request *request);

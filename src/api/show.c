@@ -120,16 +120,11 @@ static json_t *handle_of(const struct hf_api_lock_row *row)
 }
 
 /* What locks and waiters have in common */
-static json_t *range_of(struct hf_api_request *request, const struct hf_api_lock_row *row)
+static json_t *range_of(const struct hf_api_lock_row *row)
 {
-	char path[HF_API_MAX_PATH];
-	struct hf_bytes handle = hf_bytes_of(row->handle, row->handle_len);
-	bool is_known = hf_api_file_path(request->api->options.exports, handle, path, sizeof(path));
-
-	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->share, "file",
-			 text_of(is_known ? path : NULL), "handle", handle_of(row), "client", row->client,
-			 "owner", row->owner, "offset", (json_int_t)row->range.start, "length",
-			 (json_int_t)hf_range_len(row->range), "mode",
+	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->share, "file", text_of(row->file),
+			 "handle", handle_of(row), "client", row->client, "owner", row->owner, "offset",
+			 (json_int_t)row->range.start, "length", (json_int_t)hf_range_len(row->range), "mode",
 			 row->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 }
 
@@ -139,7 +134,7 @@ static json_t *locks_of(struct hf_api_request *request)
 	json_t *items = json_array();
 
 	for (size_t i = 0; i < request->n_rows; i++) {
-		json_t *lock = range_of(request, &rows[i]);
+		json_t *lock = range_of(&rows[i]);
 
 		json_object_set_new(lock, "state",
 				    json_string(rows[i].flags & HF_LOCK_UNRECLAIMED ? "unreclaimed"
@@ -170,7 +165,7 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 	json_t *items = json_array();
 
 	for (size_t i = 0; i < request->n_rows; i++) {
-		json_t *waiter = range_of(request, &rows[i]);
+		json_t *waiter = range_of(&rows[i]);
 		json_t *owners = json_array(), *clients = json_array();
 
 		for (size_t j = 0; j < rows[i].n_blockers; j++) {

@@ -7,6 +7,7 @@
 struct hf_api;
 struct hf_config;
 struct hf_exports;
+struct hf_jobs;
 struct hf_loop;
 struct hf_nlm;
 struct hf_recovery;
@@ -18,6 +19,7 @@ struct hf_operator_parts {
 	struct hf_nlm *nlm;
 	struct hf_rpc_server *rpc;
 	struct hf_exports *exports; /* or NULL */
+	struct hf_jobs *jobs;       /* or NULL */
 	const char *server_name;
 };
 
