@@ -11,6 +11,7 @@
 #include "api/internal.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "proto/nlm/nlm.h"
 
 #define SWEEP_NS HF_NS_PER_S
 
@@ -46,6 +47,8 @@ static void run(struct hf_task *task)
 
 	if (atomic_load(&api->is_stopping))
 		return;
+	if (api->options.nlm)
+		hf_nlm_forget_refused(api->options.nlm);
 	request = take(api);
 	switch (request ? request->route->look(request) : HF_API_LATER) {
 	case HF_API_DONE:

@@ -304,6 +304,29 @@ class Crowded(RestPlay):
         self.rest.wait("/healthz", lambda answer: answer == {"status": "ok"})
 
 
+class Refused(RestPlay):
+    settings = (*RestPlay.settings, "recovery.max_clients=1")
+
+    def test_who_was_refused_is_no_client(self):
+        """He is not registered and has nothing: nobody would know when he is gone."""
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10))
+        for offset, answer in ((100, nlm.S_NOLOCKS), (5, nlm.S_DENIED)):
+            self.assertEqual(self.b.lock(self.lock_of(self.b, offset, 5)), answer)
+            listed = self.rest.get("/api/v1/clients").json["clients"]
+            self.assertEqual([client["id"] for client in listed], [self.id_of(self.a)])
+            self.assertEqual(self.b.lock(self.lock_of(self.b, offset, 5)), answer)
+            self.assertEqual(self.rest.get("/api/v1/status").json["clients"], 1)
+            self.assertEqual(self.b.lock(self.lock_of(self.b, offset, 5)), answer)
+            self.assertEqual(self.rest.get(f"/api/v1/clients/{quote(self.id_of(self.b))}").status, 404)
+
+    def test_who_has_something_is_a_client(self):
+        lock = self.lock_of(self.b, 200, 5)
+        self.assertEqual(self.b.ask(nlm.NM_LOCK, lock).stat, nlm.S_GRANTED)
+        listed = {client["id"]: client for client in self.rest.get("/api/v1/clients").json["clients"]}
+        self.assertEqual((listed[self.id_of(self.b)]["registered_at"], listed[self.id_of(self.b)]["locks"]), (None, 1))
+        self.assertEqual(self.b.unlock(lock), nlm.S_GRANTED)
+
+
 class Orders(RestPlay):
     def test_release(self):
         held = self.lock_of(self.a)

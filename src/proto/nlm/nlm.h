@@ -73,3 +73,6 @@ struct hf_nlm_counts {
 };
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp);
+/* A client that was refused, and is remembered only because the next call is often his: it is known no more.
+ * For those who show clients. */
+void hf_nlm_forget_refused(struct hf_nlm *nlm);

@@ -90,6 +90,13 @@ static void make_recent(struct hf_nlm *nlm, struct hf_client *client)
 	nlm->recent = hf_client_ref(client);
 }
 
+void hf_nlm_forget_refused(struct hf_nlm *nlm)
+{
+	if (nlm->recent && !hf_client_is_registered(nlm->recent) &&
+	    hf_lock_client_is_idle(&nlm->recent->holds))
+		nlm->recent = hf_client_unref(nlm->recent);
+}
+
 static struct hf_client *find_exact(struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
