@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """REST as the contract has it: fields, pages, errors, who may, and what an operator may order."""
 
+import contextlib
 import json
 import os
 import re
+import select
 import shutil
 import socket
 import stat
 import sys
 import tempfile
+import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -248,59 +251,69 @@ class Refuses(RestPlay):
             s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
             self.assertRegex(s.recv(100), rb"^HTTP/1.1 4(00|21)")
 
-    def test_nonsense_on_the_wire(self):
-        for bytes_ in (b"\0" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTTP/9.9\r\n\r\n", b"\r\n" * 50):
-            with self.rest.raw() as s:
-                s.settimeout(30)  # the library may miss that we are done; then the connection's time ends
-                s.sendall(bytes_)
-                s.shutdown(socket.SHUT_WR)
-                while s.recv(4096):
-                    pass
-        self.assertEqual(self.rest.get("/healthz").status, 200)
-
     def test_head_is_a_get_without_a_body(self):
         answer = self.rest.call("HEAD", "/api/v1/status")
         self.assertEqual((answer.status, answer.body), (200, b""))
 
-    def test_who_drips_is_hung_up_on(self):
-        """A byte now and then does not hold a connection for ever."""
-        with self.rest.raw() as s:
-            s.settimeout(1)
-            s.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
-            for _ in range(40):
-                try:
-                    s.sendall(b"x")
-                    if s.recv(1) == b"":
-                        return
-                except TimeoutError:
-                    continue
-                except OSError:
-                    return
-            self.fail("it is still open")
 
+class HoldsOn(RestPlay):
+    """Connections that bring nothing have 15 seconds: those of all kinds have them together here."""
 
-class Crowded(RestPlay):
     n_hosts = 1
+    NONSENSE = (b"\0" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTTP/9.9\r\n\r\n", b"\r\n" * 50)
+    N_CROWD = 300
 
-    def test_not_more_connections_than_there_is_room_for(self):
-        """Those who came first are served, locks are not delayed, and those who only hold on are hung up on."""
-        crowd = []
-        self.addCleanup(lambda: [s.close() for s in crowd])
-        for _ in range(300):
-            crowd.append(self.rest.raw())
+    def connect(self):
+        s = self.rest.raw()
+        self.addCleanup(s.close)
+        return s
+
+    def talk_nonsense(self, text):
+        s = self.connect()
+        s.sendall(text)
+        s.shutdown(socket.SHUT_WR)  # the library may miss that; then the connection's time ends
+        return s
+
+    def crowd(self):
+        """Those who came first are served, and locks are not delayed. The last one, who has to wait."""
+        crowd = [self.connect() for _ in range(self.N_CROWD)]
         crowd[0].sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         text = b""
         while b"holdfast_build_info{" not in text:
             text += crowd[0].recv(65536)
         self.assertEqual(re.search(rb'holdfast_connections\{transport="http"\} (\d+)', text)[1], b"256")
-        lock = self.lock_of(self.a)
-        self.assert_granted(self.a, lock)
+        self.assert_granted(self.a, self.lock_of(self.a))
         crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        crowd[-1].settimeout(60)
-        try:  # his turn comes when the others' time is over, or he is told at once that there is no room
-            self.assertIn(crowd[-1].recv(100)[:12], (b"HTTP/1.1 200", b""))
+        return crowd[-1]
+
+    def heard(self, s):
+        """What came until the end; None: it goes on."""
+        try:
+            got = s.recv(4096)
         except ConnectionError:
-            pass
+            got = b""
+        self.texts[s] = self.texts.get(s, b"") + got
+        return None if got else self.texts[s]
+
+    def test_who_only_holds_on_is_hung_up_on(self):
+        self.texts = {}
+        drips = self.connect()
+        drips.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        open_ = {drips: "who drips", **{self.talk_nonsense(text): f"{text[:8]}" for text in self.NONSENSE}}
+        last = self.crowd()
+        open_[last] = "the last of many"
+        end = time.monotonic() + 60
+        while open_ and time.monotonic() < end:
+            for s in select.select(list(open_), [], [], 0.5)[0]:
+                text = self.heard(s)
+                if text is not None:
+                    del open_[s]
+                    if s is last:  # his turn came when the others' time was over, or he was told that there is no room
+                        self.assertIn(text[:12], (b"HTTP/1.1 200", b""))
+            if drips in open_:  # a byte now and then does not hold a connection for ever
+                with contextlib.suppress(OSError):
+                    drips.sendall(b"x")
+        self.assertEqual(list(open_.values()), [], "still open")
         self.rest.wait("/healthz", lambda answer: answer == {"status": "ok"})
 
 
