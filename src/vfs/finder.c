@@ -20,6 +20,7 @@
 
 #define FIRST_BUCKETS 1024
 #define MAX_DEPTH     1024
+#define N_LATER       256
 
 struct node {
 	struct node *next; /* in its bucket */
@@ -28,9 +29,17 @@ struct node {
 	char name[];
 };
 
+/* An id that was to be asked for again, and how many walks there had been then. */
+struct later {
+	struct hf_file_id id;
+	uint64_t n_walks;
+	bool is_used;
+};
+
 struct hf_finder {
-	uint64_t root;             /* (c) */
-	pthread_mutex_t walk_lock; /* one walk at a time; taken before lock */
+	struct later later[N_LATER]; /* under lock; by inode number, the last one that came */
+	uint64_t root;               /* (c) */
+	pthread_mutex_t walk_lock;   /* one walk at a time; taken before lock */
 	pthread_mutex_t lock;
 	struct node **buckets; /* under lock, as the next two */
 	size_t n_buckets;
@@ -278,12 +287,50 @@ static int walk_and_open(struct hf_finder *finder, const struct hf_volume *volum
 	return fd;
 }
 
+/* Those who were told to come later are answered by the first walk since, whoever it was made for: else a
+ * hundred files that are gone would want a hundred walks. */
+
+static struct later *later_of(struct hf_finder *finder, const struct hf_file_id *id)
+{
+	return &finder->later[id->inode % N_LATER];
+}
+
+static void note_later(struct hf_finder *finder, const struct hf_file_id *id, uint64_t n_walks)
+{
+	struct later *later = later_of(finder, id);
+
+	pthread_mutex_lock(&finder->lock);
+	if (!later->is_used || !hf_file_id_equal(&later->id, id))
+		*later = (struct later){ *id, n_walks, true };
+	pthread_mutex_unlock(&finder->lock);
+}
+
+/* Was it looked for, and not found, since? Once: who asks again after that begins anew. */
+static bool was_missed(struct hf_finder *finder, const struct hf_file_id *id, uint64_t n_walks)
+{
+	struct later *later = later_of(finder, id);
+	bool was = false;
+
+	pthread_mutex_lock(&finder->lock);
+	if (later->is_used && later->n_walks < n_walks && hf_file_id_equal(&later->id, id)) {
+		later->is_used = false;
+		was = true;
+	}
+	pthread_mutex_unlock(&finder->lock);
+	return was;
+}
+
 int hf_finder_open(struct hf_finder *finder, const struct hf_volume *volume, const struct hf_file_id *id)
 {
 	uint64_t n_walks;
 	int fd = open_seen(finder, volume, id, &n_walks);
 
-	return fd == -ESTALE ? walk_and_open(finder, volume, id, n_walks) : fd;
+	if (fd != -ESTALE || was_missed(finder, id, n_walks))
+		return fd;
+	fd = walk_and_open(finder, volume, id, n_walks);
+	if (fd == -EAGAIN)
+		note_later(finder, id, n_walks);
+	return fd;
 }
 
 /* Life */

@@ -25,5 +25,6 @@ int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode);
 struct hf_finder *hf_finder_free(struct hf_finder *finder);
 
 void hf_finder_learn(struct hf_finder *finder, uint64_t dir_inode, const char *name, uint64_t inode);
-/* An O_PATH descriptor of the file with this very id, or -ESTALE, or -EAGAIN as above. */
+/* An O_PATH descriptor of the file with this very id, or -ESTALE, or -EAGAIN as above. Whoever asks again is
+ * answered by the next walk, whoever that was made for. */
 int hf_finder_open(struct hf_finder *finder, const struct hf_volume *volume, const struct hf_file_id *id);

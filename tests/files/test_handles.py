@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Handles: they hold as long as the file does, and lead nowhere else."""
 
+import concurrent.futures
 import os
 import random
 import shutil
@@ -165,20 +166,28 @@ class Escapes(server.Case):
         self.assertEqual(os.stat("/etc").st_mode & 0o777, 0o755)
 
     def test_a_directory_moved_out(self):
-        os.makedirs(self.path("d/e"))
-        d = self.find("d")
-        e = self.nfs.lookup(d, "e").fh
-        os.rename(self.path("d"), self.outside("d"))
-        for fh in (d, e):
-            for name in ("..", ".", "e", "x"):
-                self.refused(nfs.STALE, self.nfs.lookup(fh, name))
-            self.refused(nfs.STALE, self.nfs.create(fh, "x"))
-            self.refused(nfs.STALE, self.nfs.readdir(fh))
-            self.refused(nfs.STALE, self.nfs.mkdir(fh, "x"))
-            self.refused(nfs.STALE, self.nfs.rename(fh, "x", self.dir, "x"))
-            self.refused(nfs.STALE, self.nfs.rename(self.dir, "x", fh, "x"))
-        os.rename(self.outside("d"), self.path("back"))
-        self.ok(self.nfs.lookup(d, ".."))
+        """One for each call, and all at once: where files are found by walks, one walk answers all of them."""
+        calls = [lambda client, fh, name=name: client.lookup(fh, name) for name in ("..", ".", "e", "x")] + [
+            lambda client, fh: client.create(fh, "x"),
+            lambda client, fh: client.readdir(fh),
+            lambda client, fh: client.mkdir(fh, "x"),
+            lambda client, fh: client.rename(fh, "x", self.dir, "x"),
+            lambda client, fh: client.rename(self.dir, "x", fh, "x"),
+        ]
+        tries = []
+        for i, call in enumerate(calls):
+            os.makedirs(self.path(f"d{i}/e"))
+            d = self.find(f"d{i}")
+            tries += [(call, self.client(), d), (call, self.client(), self.nfs.lookup(d, "e").fh)]
+        for i in range(len(calls)):
+            os.rename(self.path(f"d{i}"), self.outside(f"d{i}"))
+        with concurrent.futures.ThreadPoolExecutor(len(tries)) as pool:
+            for _ in range(2):  # open at first, then to be looked for
+                for answer in pool.map(lambda it: it[0](*it[1:]), tries):
+                    self.refused(nfs.STALE, answer)
+        for i in range(len(calls)):
+            os.rename(self.outside(f"d{i}"), self.path(f"back{i}"))
+        self.ok(self.nfs.lookup(tries[0][2], ".."))
         self.assertEqual(os.listdir(self.server.path("outside")), [])
 
     def test_a_directory_replaced_by_a_link(self):
