@@ -115,6 +115,11 @@ static int flags_of(enum hf_stability stability)
 	return RWF_SYNC;
 }
 
+static bool is_loss(int r)
+{
+	return r == -EIO || r == -ENOSPC || r == -EDQUOT;
+}
+
 static int write_as(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
 		    size_t len, enum hf_stability stability, size_t *np)
 {
@@ -129,6 +134,8 @@ static int write_as(struct hf_file *file, const struct hf_identity *caller, uint
 		return as.result;
 	n = write_all(fd, data, len, offset, flags_of(stability));
 	hf_file_changed(file);
+	if (n < 0 && stability != HF_UNSTABLE && is_loss((int)n))
+		hf_files_note_loss(file->files, (int)n);
 	if (n < 0)
 		return (int)n;
 	*np = (size_t)n;

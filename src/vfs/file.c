@@ -136,7 +136,11 @@ int hf_file_sync(struct hf_file *file)
 	}
 	/* Links and devices cannot be opened: with all the rest of the file system, then. */
 	r = fd >= 0 ? fsync(fd) : syncfs(file->volume->mount);
-	return r < 0 ? -errno : 0;
+	if (r == 0)
+		return 0;
+	r = -errno;
+	hf_files_note_loss(file->files, r);
+	return r;
 }
 
 /* Locks */

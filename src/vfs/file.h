@@ -74,6 +74,11 @@ void hf_files_sweep(struct hf_files *files);
 /* Everything of a volume that is no longer shared goes. */
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume);
 size_t hf_files_count_fds(const struct hf_files *files);
+/* How often the disk has not taken what it was given. The kernel says so once, to whoever syncs the file
+ * next, and what others have written there before may be gone with it: whoever has promised them anything
+ * asks here. */
+uint64_t hf_files_count_losses(const struct hf_files *files);
+void hf_files_note_loss(struct hf_files *files, int error);
 struct hf_pages *hf_files_pages(struct hf_files *files);
 
 HF_DEFINE_CLEANUP(struct hf_files *, hf_files_free)

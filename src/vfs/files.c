@@ -6,14 +6,17 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "vfs/files_internal.h"
 #include "vfs/pages.h"
 
-#define N_SHARDS    32
-#define IDLE_SWEEPS 10
+#define N_SHARDS     32
+#define IDLE_SWEEPS  10
+#define LOG_WINDOW_S 60
 
 struct shard {
 	pthread_mutex_t lock;
@@ -26,7 +29,10 @@ struct hf_files {
 	size_t max_fds; /* (c) */
 	_Atomic size_t n_fds;
 	_Atomic uint32_t sweep;
-	struct hf_pages *pages; /* (c) */
+	_Atomic uint64_t n_losses;
+	pthread_mutex_t log_lock;
+	struct hf_log_limit log_limit; /* under log_lock */
+	struct hf_pages *pages;        /* (c) */
 	struct shard shards[N_SHARDS];
 };
 
@@ -48,6 +54,37 @@ void hf_file_changed(struct hf_file *file)
 size_t hf_files_count_fds(const struct hf_files *files)
 {
 	return atomic_load_explicit(&files->n_fds, memory_order_relaxed);
+}
+
+uint64_t hf_files_count_losses(const struct hf_files *files)
+{
+	return atomic_load_explicit(&files->n_losses, memory_order_acquire);
+}
+
+/* Files are of the real world, and so is the pause between two lines of the log. */
+static bool may_log(struct hf_files *files, uint64_t *n_suppressedp)
+{
+	struct timespec now;
+	bool may;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	pthread_mutex_lock(&files->log_lock);
+	may = hf_log_limit_allow(&files->log_limit,
+				 (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec,
+				 n_suppressedp);
+	pthread_mutex_unlock(&files->log_lock);
+	return may;
+}
+
+void hf_files_note_loss(struct hf_files *files, int error)
+{
+	uint64_t n;
+
+	atomic_fetch_add_explicit(&files->n_losses, 1, memory_order_acq_rel);
+	if (may_log(files, &n))
+		hf_log_error("what was written may not be on the disk; clients send again what they have not "
+			     "committed",
+			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n);
 }
 
 /* Ids come to us only under our own seal (export/handle.h), so nobody chooses them to collide. */
@@ -315,7 +352,10 @@ int hf_files_new(struct hf_files **filesp, size_t max_fds)
 		return hf_trace(-ENOMEM);
 	memset(files, 0, sizeof(*files));
 	files->max_fds = max_fds;
+	files->log_limit = (struct hf_log_limit)HF_LOG_LIMIT(LOG_WINDOW_S);
+	pthread_mutex_init(&files->log_lock, NULL);
 	if (hf_pages_new(&files->pages) < 0) {
+		pthread_mutex_destroy(&files->log_lock);
 		free(files);
 		return hf_trace(-ENOMEM);
 	}
@@ -355,6 +395,7 @@ struct hf_files *hf_files_free(struct hf_files *files)
 		pthread_mutex_destroy(&shard->lock);
 	}
 	hf_pages_free(files->pages);
+	pthread_mutex_destroy(&files->log_lock);
 	free(files);
 	return NULL;
 }

@@ -11,7 +11,6 @@
  */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +25,7 @@
 struct hf_nfs3 {
 	struct hf_exports *exports; /* (c) */
 	struct hf_jobs *jobs;       /* (c) */
-	_Atomic uint64_t verifier;  /* of writes: changes when something that was not committed may be lost */
+	uint64_t first_verifier;    /* (c) of writes; each loss adds one */
 };
 
 /* The service object of this program is a struct hf_nfs3. */

@@ -78,20 +78,10 @@ int hf_nfs3_proc_read(struct hf_nfs3_op *op)
 
 /* WRITE */
 
-/* What a client has written and not committed may be gone: the new verifier makes it send that again. */
-static void doubt_writes(struct hf_nfs3 *nfs)
+/* Another one makes a client send again what it has not committed: after a restart, and after a loss. */
+static uint64_t current_verifier(const struct hf_nfs3 *nfs)
 {
-	atomic_fetch_add_explicit(&nfs->verifier, 1, memory_order_relaxed);
-}
-
-static bool is_loss(int r)
-{
-	return r == -EIO || r == -ENOSPC || r == -EDQUOT;
-}
-
-static void put_verifier(struct hf_xdr_out *out, struct hf_nfs3 *nfs)
-{
-	hf_xdr_put_u64(out, atomic_load_explicit(&nfs->verifier, memory_order_relaxed));
+	return nfs->first_verifier + hf_files_count_losses(hf_exports_files(nfs->exports));
 }
 
 struct write_args {
@@ -105,12 +95,9 @@ struct write_args {
 static int write_data(struct hf_nfs3_op *op, const struct hf_nfs3_object *object,
 		      const struct write_args *args, struct hf_change *change)
 {
-	int r = hf_file_write(object->file, &object->caller, args->offset, args->data.data, args->data.len,
-			      (enum hf_stability)args->stable, change, &op->n_written);
-
-	if (args->stable != UNSTABLE && is_loss(r))
-		doubt_writes(op->nfs);
-	return hf_nfsstat3_of(r);
+	return hf_nfsstat3_of(hf_file_write(object->file, &object->caller, args->offset, args->data.data,
+					    args->data.len, (enum hf_stability)args->stable, change,
+					    &op->n_written));
 }
 
 int hf_nfs3_proc_write(struct hf_nfs3_op *op)
@@ -118,6 +105,8 @@ int hf_nfs3_proc_write(struct hf_nfs3_op *op)
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
 	struct hf_xdr_in *in = hf_nfs3_args(op);
 	struct hf_change change = { 0 };
+	/* From before the data is there: what is lost from then on shows. */
+	uint64_t verifier = current_verifier(op->nfs);
 	struct write_args args;
 	struct hf_xdr_out *out;
 	int stat;
@@ -144,7 +133,7 @@ int hf_nfs3_proc_write(struct hf_nfs3_op *op)
 	if (stat == NFS3_OK) {
 		hf_xdr_put_u32(out, (uint32_t)op->n_written);
 		hf_xdr_put_u32(out, args.stable);
-		put_verifier(out, op->nfs);
+		hf_xdr_put_u64(out, verifier);
 	}
 	return HF_NFS3_DONE;
 }
@@ -158,24 +147,20 @@ int hf_nfs3_proc_commit(struct hf_nfs3_op *op)
 	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	struct hf_change change = { 0 };
 	struct hf_xdr_out *out;
-	int stat, r;
+	int stat;
 
 	hf_xdr_get_u64(in); /* offset */
 	hf_xdr_get_u32(in); /* count */
 	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &object);
 	if (stat < 0)
 		return stat;
-	if (stat == NFS3_OK) {
-		r = hf_file_commit(object.file, &object.caller, &change);
-		if (is_loss(r))
-			doubt_writes(op->nfs);
-		stat = hf_nfsstat3_of(r);
-	} else if (object.file) {
+	if (stat == NFS3_OK)
+		stat = hf_nfsstat3_of(hf_file_commit(object.file, &object.caller, &change));
+	else if (object.file)
 		hf_change_after(&change, object.file);
-	}
 	out = hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN + NFS3_WRITEVERFSIZE);
 	hf_nfs3_put_wcc(out, object.export, &change);
-	if (stat == NFS3_OK)
-		put_verifier(out, op->nfs);
+	if (stat == NFS3_OK) /* from after the disk had it */
+		hf_xdr_put_u64(out, current_verifier(op->nfs));
 	return HF_NFS3_DONE;
 }

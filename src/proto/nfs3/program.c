@@ -57,6 +57,5 @@ void hf_nfs3_init(struct hf_nfs3 *nfs, struct hf_exports *exports, struct hf_job
 	uint64_t verifier;
 
 	hf_loop_random(loop, &verifier, sizeof(verifier));
-	*nfs = (struct hf_nfs3){ .exports = exports, .jobs = jobs };
-	atomic_store(&nfs->verifier, verifier);
+	*nfs = (struct hf_nfs3){ .exports = exports, .jobs = jobs, .first_verifier = verifier };
 }

@@ -1,0 +1,55 @@
+/*
+ * A disk that fails, for the tests: in the place of libc's functions of these
+ * names. What is to happen is said by files in the directory HF_TEST_FAILING:
+ *
+ *	fsync	while it is there, fsync(2) fails with EIO
+ *	write	whoever writes after it came makes the file "written" when it is done, and goes on when
+ *"write" is gone
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *path_of(const char *name, char path[256])
+{
+	const char *dir = getenv("HF_TEST_FAILING");
+
+	snprintf(path, 256, "%s/%s", dir ? dir : "/nonexistent", name);
+	return path;
+}
+
+static bool is_asked_for(const char *name)
+{
+	char path[256];
+
+	return access(path_of(name, path), F_OK) == 0;
+}
+
+int fsync(int fd)
+{
+	if (is_asked_for("fsync")) {
+		errno = EIO;
+		return -1;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
+{
+	struct timespec moment = { .tv_nsec = 1000000 };
+	ssize_t written = syscall(SYS_pwritev2, fd, iov, n, offset, 0, flags);
+	char path[256];
+
+	if (!is_asked_for("write"))
+		return written;
+	close(open(path_of("written", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	while (is_asked_for("write"))
+		nanosleep(&moment, NULL);
+	return written;
+}
