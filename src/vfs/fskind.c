@@ -1,6 +1,7 @@
 #include "vfs/fskind.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -33,21 +34,21 @@ bool hf_fskind_is_local(uint64_t magic)
 
 /* The kernel tells which process writes the journal of each ext4, by the name of the device; "<none>" where
  * there is no journal. The same magic number is that of ext2, which is not listed there. */
-static bool has_journal(dev_t device)
+bool hf_fskind_has_journal(const char *sysfs, dev_t device)
 {
 	hf_cleanup(hf_closep) int fd = -1;
-	char path[300], target[256];
+	char path[PATH_MAX], target[PATH_MAX];
 	const char *name;
 	char first = '<';
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(device), minor(device));
+	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sysfs, major(device), minor(device));
 	n = readlink(path, target, sizeof(target) - 1);
 	if (n < 0)
 		return false;
 	target[n] = '\0';
 	name = strrchr(target, '/');
-	snprintf(path, sizeof(path), "/sys/fs/ext4/%s/journal_task", name ? name + 1 : target);
+	snprintf(path, sizeof(path), "%s/fs/ext4/%.255s/journal_task", sysfs, name ? name + 1 : target);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd >= 0 && read(fd, &first, 1) == 1 && first != '<';
 }
@@ -57,5 +58,6 @@ bool hf_fskind_syncs_made_with_dir(uint64_t magic, dev_t device)
 	static const uint64_t kinds[] = { XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC,
 					  HF_MAGIC_ZFS };
 
-	return magic == EXT4_SUPER_MAGIC ? has_journal(device) : is_among(kinds, HF_ARRAY_SIZE(kinds), magic);
+	return magic == EXT4_SUPER_MAGIC ? hf_fskind_has_journal("/sys", device)
+					 : is_among(kinds, HF_ARRAY_SIZE(kinds), magic);
 }

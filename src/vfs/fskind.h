@@ -12,3 +12,6 @@ bool hf_fskind_is_local(uint64_t magic);
  * False where that is not so, or not known: an ext4 without a journal (and ext2) writes the directory, and
  * not the inode. @device is the file system's, st_dev. */
 bool hf_fskind_syncs_made_with_dir(uint64_t magic, dev_t device);
+
+/* Of an ext4 on @device, as the kernel tells in @sysfs ("/sys"). False where it does not. */
+bool hf_fskind_has_journal(const char *sysfs, dev_t device);
