@@ -171,11 +171,10 @@ int hf_file_write(struct hf_file *file, const struct hf_identity *caller, uint64
 		r = write_checked(file, caller, offset, data, len, stability, change, np);
 		return r;
 	}
-	/* Waiting for the disk must not keep others from the file; at worst the client sees a change between
-	 * and reads again. */
-	hf_change_before(change, file);
+	/* Waiting for the disk must not keep others from the file. */
+	hf_change_begin_open(change, file);
 	r = write_checked(file, caller, offset, data, len, stability, change, np);
-	hf_change_after(change, file);
+	hf_change_end_open(change, file);
 	return r;
 }
 
@@ -183,14 +182,13 @@ int hf_file_commit(struct hf_file *file, const struct hf_identity *caller, struc
 {
 	int r = check_type(file);
 
-	hf_change_before(change,
-			 file); /* nothing is changed: no need to keep others out while the disk works */
+	hf_change_watch(change, file);
 	if (r == 0 && !change->has_before)
 		r = -ESTALE;
 	if (r == 0)
 		r = hf_file_may(file, caller, &change->before, W_OK);
 	if (r == 0)
 		r = hf_file_sync(file);
-	hf_change_after(change, file);
+	hf_change_end_watch(change, file);
 	return r;
 }

@@ -58,8 +58,9 @@ struct hf_file {
 	/* Held around a change with the attributes before and after it, so that no other change of ours comes
 	 * between. Two at once are taken in the order of their addresses. */
 	pthread_mutex_t change_lock;
-	pthread_mutex_t lock; /* for the rest; held for short */
-	_Atomic int read_fd;  /* -1: not open; set once, under lock */
+	_Atomic uint64_t changes; /* how many have begun, and in the lower half how many are under way */
+	pthread_mutex_t lock;     /* for the rest; held for short */
+	_Atomic int read_fd;      /* -1: not open; set once, under lock */
 	_Atomic int write_fd;
 	_Atomic int lock_fd;
 	struct hf_verdict verdicts[HF_FILE_N_VERDICTS]; /* under lock */
