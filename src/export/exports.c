@@ -245,7 +245,7 @@ static size_t match(const char *prefix, const char *path)
 	size_t len = strlen(prefix);
 
 	if (strcmp(prefix, "/") == 0)
-		return 1;
+		return path[0] == '/' ? 1 : 0;
 	if (strncmp(path, prefix, len) != 0 || (path[len] != '\0' && path[len] != '/'))
 		return 0;
 	return len;

@@ -122,6 +122,8 @@ static void test_find(void **state)
 	load(settings, 1);
 	expect_found("/", "/", "");
 	expect_found("/x", "/", "x");
+	expect_found("", NULL, NULL);
+	expect_found("x", NULL, NULL);
 }
 
 static void test_admit(void **state)
