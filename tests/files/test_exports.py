@@ -61,6 +61,20 @@ class Mount(server.Case):
             self.assertEqual(other.dump(), [("127.0.0.1", "/ro")])
             other.umntall(1)
             self.assertEqual(other.dump(), [])
+
+    def test_dump_is_bounded(self):
+        """One path has many spellings; what is kept of them must not make answers without end."""
+        os.mkdir(self.path("x"))
+        begin = f"/data/{os.path.basename(self.local)}"
+        for i in range(1200):
+            way = begin + "".join("/x/.." if i >> bit & 1 else "/." for bit in range(11))
+            self.ok(self.nfs.mnt(way + "/." * ((1000 - len(way)) // 2)))
+        self.assertLessEqual(len(self.nfs.call(nfs.MOUNT, 3, 2).data), (1 << 20) + 100)
+        self.assertGreater(len(self.nfs.dump()), 900)
+        self.nfs.umntall()
+
+    def test_exports(self):
+        with self.server.client() as other:
             everybody = {"/data": [], "/ro": [], "/all": [], "/root": [], "/secure": [], "/far": ["192.0.2.0/24"]}
             self.assertEqual(other.exports(3), everybody)
             self.assertEqual(other.exports(1), everybody)

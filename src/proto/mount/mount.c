@@ -9,10 +9,12 @@
 #include "proto/mount/procs.h"
 #include "proto/mount/wire.h"
 
-/* A list must fit into what carries it. */
+/* A list must fit into what carries it, and be no more than others may make us hold. */
 static size_t limit(const struct hf_rpc_call *call, size_t room)
 {
-	return hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MIN(room, (size_t)HF_MOUNT_MAX_UDP) : room;
+	size_t most = hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MOUNT_MAX_UDP : HF_MOUNT_MAX_TCP;
+
+	return HF_MIN(room, most);
 }
 
 static void proc_null(void *service, struct hf_rpc_call *call)

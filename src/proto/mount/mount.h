@@ -22,7 +22,8 @@
 #define HF_MOUNT_PROGRAM     100005
 #define HF_MOUNT_MAX_ENTRIES 10000
 #define HF_MOUNT_MAX_REQUEST 8192
-#define HF_MOUNT_MAX_UDP     32768 /* bytes of a list in a datagram; the rest is left out */
+#define HF_MOUNT_MAX_UDP     32768     /* bytes of a list in a datagram; the rest is left out */
+#define HF_MOUNT_MAX_TCP     (1 << 20) /* and in a record, as of the longest READ */
 
 struct hf_mount {
 	struct hf_exports *exports; /* (c) */
