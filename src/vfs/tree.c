@@ -258,6 +258,7 @@ static int link_as(struct hf_file *dir, const struct hf_identity *caller, const 
 int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		struct hf_file *file, struct hf_change *change)
 {
+	struct stat st;
 	int r;
 
 	HF_WITH_CHANGE(change, dir)
@@ -265,6 +266,8 @@ int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const str
 		r = hf_dir_check_name(dir, change, name);
 		if (r == 0 && S_ISDIR(file->type))
 			r = -EISDIR;
+		if (r == 0)
+			r = hf_file_stat(file, &st); /* the kernel says -ENOENT of one that is gone */
 		if (r == 0)
 			r = link_as(dir, caller, name->text, file);
 	}

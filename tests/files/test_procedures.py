@@ -379,6 +379,15 @@ class Names(server.Case):
         self.ok(self.nfs.link(self.find("l"), self.dir, "m"))  # the link itself, not what it points to
         self.assertEqual(os.readlink(self.path("m")), "nowhere")
 
+    def test_link_of_what_is_gone(self):
+        """It is the file that is not there, not the directory or the new name."""
+        self.write_local("f")
+        fh = self.find("f")
+        os.unlink(self.path("f"))
+        answer = self.refused(nfs.STALE, self.nfs.link(fh, self.dir, "g"))
+        self.assertIsNotNone(answer.wcc.before)
+        self.assertIsNotNone(answer.wcc.after)
+
 
 class Data(server.Case):
     def test_read(self):
