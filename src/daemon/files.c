@@ -24,6 +24,7 @@ struct hf_file_service {
 	struct hf_mount mount;
 	bool has_mount; /* it is to be deinitialised */
 	struct hf_timer sweep;
+	struct hf_job sweep_job;
 	struct hf_share_table shares;
 	struct hf_local *local;
 };
@@ -259,12 +260,24 @@ bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 
 /* Life */
 
+/* On a files' thread: who closes a file that was removed frees its space, which takes as long as there is. */
+static void run_sweep(struct hf_job *job)
+{
+	hf_exports_sweep(hf_container_of(job, struct hf_file_service, sweep_job)->exports);
+}
+
+static void on_swept(struct hf_job *job)
+{
+	struct hf_file_service *service = hf_container_of(job, struct hf_file_service, sweep_job);
+
+	hf_timer_start(&service->sweep, HF_NS_PER_S);
+}
+
 static void on_sweep(struct hf_timer *timer)
 {
 	struct hf_file_service *service = hf_container_of(timer, struct hf_file_service, sweep);
 
-	hf_exports_sweep(service->exports);
-	hf_timer_start(timer, HF_NS_PER_S);
+	hf_jobs_submit(service->jobs, timer->loop, &service->sweep_job, run_sweep, on_swept);
 }
 
 size_t hf_file_service_threads(const struct hf_config *config)
