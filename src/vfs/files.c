@@ -146,13 +146,26 @@ static struct hf_file *find(struct hf_files *files, const struct hf_volume *volu
 
 /* Eviction */
 
+/* Who is in use is not to be taken out, and counts as used: so of many that are pinned, none is come across
+ * again soon. */
+static bool is_in_use(const struct hf_file *file)
+{
+	return file->n_pins > 0 || file->n_refs > 1;
+}
+
 static struct hf_file *pick_victim(struct shard *shard)
 {
-	hf_list_for_each(link, &shard->lru) {
+	const struct hf_file *first = NULL;
+
+	hf_list_for_each_safe(link, &shard->lru) {
 		struct hf_file *file = hf_list_entry(link, struct hf_file, lru);
 
-		if (file->n_pins == 0 && file->n_refs == 1)
+		if (!is_in_use(file))
 			return file;
+		if (file == first)
+			return NULL;
+		first = first ? first : file;
+		touch(shard, file);
 	}
 	return NULL;
 }
@@ -174,17 +187,28 @@ static void make_room(struct hf_files *files, struct shard *shard)
 	}
 }
 
-static struct hf_file *pick_idle(struct shard *shard, uint32_t sweep)
+static void unref_all(struct hf_list *gone)
 {
-	hf_list_for_each(link, &shard->lru) {
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(gone)))
+		hf_file_unref(hf_list_entry(link, struct hf_file, lru));
+}
+
+static void take_idle(struct shard *shard, uint32_t sweep, struct hf_list *gone)
+{
+	hf_list_for_each_safe(link, &shard->lru) {
 		struct hf_file *file = hf_list_entry(link, struct hf_file, lru);
 
 		if (sweep - file->used < IDLE_SWEEPS)
-			return NULL;
-		if (file->n_pins == 0 && file->n_refs == 1)
-			return file;
+			return;
+		if (is_in_use(file)) {
+			touch(shard, file);
+			continue;
+		}
+		take_out(shard, file);
+		hf_list_push_back(gone, &file->lru);
 	}
-	return NULL;
 }
 
 void hf_files_sweep(struct hf_files *files)
@@ -194,16 +218,12 @@ void hf_files_sweep(struct hf_files *files)
 	hf_pages_sweep(files->pages);
 	for (size_t i = 0; i < N_SHARDS; i++) {
 		struct shard *shard = &files->shards[i];
-		struct hf_file *idle;
+		struct hf_list gone = HF_LIST_INIT(gone);
 
-		do {
-			pthread_mutex_lock(&shard->lock);
-			idle = pick_idle(shard, sweep);
-			if (idle)
-				take_out(shard, idle);
-			pthread_mutex_unlock(&shard->lock);
-			hf_file_unref(idle);
-		} while (idle);
+		pthread_mutex_lock(&shard->lock);
+		take_idle(shard, sweep, &gone);
+		pthread_mutex_unlock(&shard->lock);
+		unref_all(&gone);
 	}
 }
 
@@ -227,7 +247,6 @@ void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volu
 	for (size_t i = 0; i < N_SHARDS; i++) {
 		struct shard *shard = &files->shards[i];
 		struct hf_list gone = HF_LIST_INIT(gone);
-		struct hf_link *link;
 
 		pthread_mutex_lock(&shard->lock);
 		hf_list_for_each_safe(each, &shard->lru) {
@@ -239,8 +258,7 @@ void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volu
 			hf_list_push_back(&gone, &file->lru);
 		}
 		pthread_mutex_unlock(&shard->lock);
-		while ((link = hf_list_pop_front(&gone)))
-			hf_file_unref(hf_list_entry(link, struct hf_file, lru));
+		unref_all(&gone);
 	}
 }
 

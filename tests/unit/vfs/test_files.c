@@ -139,6 +139,35 @@ static void test_sweep_closes_the_idle(void **state)
 	assert_int_equal(hf_files_count_fds(files), 0);
 }
 
+/* More than the limit allows are in use: they stay, the others still go, and nobody looks for room for ever.
+ */
+static void test_many_in_use(void **state)
+{
+	struct hf_file *pinned[200];
+	char name[16];
+	int fd;
+
+	for (int i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "p%d", i);
+		pinned[i] = open_file(name);
+		assert_int_equal(hf_file_pin(pinned[i], &fd), 0);
+		hf_file_unref(pinned[i]);
+	}
+	for (int i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		hf_file_unref(open_file(name));
+		assert_true(hf_files_count_fds(files) <= 2 * 200 + 32);
+	}
+	for (int i = 0; i < 12; i++)
+		hf_files_sweep(files);
+	assert_int_equal(hf_files_count_fds(files), 2 * 200);
+	for (int i = 0; i < 200; i++)
+		hf_file_unpin(pinned[i]);
+	for (int i = 0; i < 22; i++) /* in use counts as used, until the next look */
+		hf_files_sweep(files);
+	assert_int_equal(hf_files_count_fds(files), 0);
+}
+
 static void test_removed_is_forgotten(void **state)
 {
 	struct hf_file *file = open_file("f"), *again;
@@ -233,6 +262,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_made_is_open_for_writing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_descriptors_keep_to_the_limit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_sweep_closes_the_idle, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_many_in_use, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_removed_is_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pins_hold_the_lock_description, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pinned_stays_the_one_object, set_up, tear_down),
