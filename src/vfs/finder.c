@@ -39,13 +39,15 @@ struct later {
 struct hf_finder {
 	struct later later[N_LATER]; /* under lock; by inode number, the last one that came */
 	uint64_t root;               /* (c) */
-	pthread_mutex_t walk_lock;   /* one walk at a time; taken before lock */
 	pthread_mutex_t lock;
-	struct node **buckets; /* under lock, as the next two */
+	struct node **buckets; /* under lock, as all below */
 	size_t n_buckets;
 	size_t n_nodes;
-	uint64_t n_walks;  /* under lock */
-	time_t walk_ended; /* under walk_lock; 0: never */
+	bool is_walking;
+	pthread_cond_t walk_over;
+	uint64_t n_walks;
+	struct timespec walk_began;
+	time_t walk_ended; /* 0: never */
 };
 
 /* What was seen */
@@ -251,40 +253,72 @@ static void walk(struct hf_finder *finder, const struct hf_volume *volume)
 		first = at->next;
 		free(at);
 	}
-	pthread_mutex_lock(&finder->lock);
-	finder->n_walks++;
-	hf_log_info("walked over an export to find a file by its number", "files=%zu", finder->n_nodes);
-	pthread_mutex_unlock(&finder->lock);
 }
 
-/* Files are of the real world, and so is this pause; no decision of a protocol hangs on it. */
-static time_t seconds_now(void)
+/* Files are of the real world, and so are these pauses; no decision of a protocol hangs on them. */
+static struct timespec time_now(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return now.tv_sec + 1; /* never 0 */
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now;
+}
+
+static time_t seconds_now(void)
+{
+	return time_now().tv_sec + 1; /* never 0 */
+}
+
+/* Waits for a walk that is under way, but not long; and is there need of another? 1: yes, and it is the
+ * caller's to make. 0: no. -EAGAIN: not now. */
+static int begin_walk(struct hf_finder *finder, uint64_t n_walks_before)
+{
+	struct timespec until;
+	int r = 0;
+
+	pthread_mutex_lock(&finder->lock);
+	until = finder->walk_began;
+	until.tv_sec += HF_FINDER_WAIT_S;
+	while (finder->is_walking && r == 0)
+		r = pthread_cond_timedwait(&finder->walk_over, &finder->lock, &until);
+	if (finder->is_walking) {
+		r = -EAGAIN;
+	} else if (finder->n_walks != n_walks_before) {
+		r = 0;
+	} else if (finder->walk_ended && seconds_now() - finder->walk_ended < HF_FINDER_PAUSE_S) {
+		r = -EAGAIN;
+	} else {
+		finder->is_walking = true;
+		finder->walk_began = time_now();
+		r = 1;
+	}
+	pthread_mutex_unlock(&finder->lock);
+	return r;
+}
+
+static void end_walk(struct hf_finder *finder)
+{
+	pthread_mutex_lock(&finder->lock);
+	finder->n_walks++;
+	finder->is_walking = false;
+	finder->walk_ended = seconds_now();
+	pthread_cond_broadcast(&finder->walk_over);
+	hf_log_info("walked over an export to find a file by its number", "files=%zu", finder->n_nodes);
+	pthread_mutex_unlock(&finder->lock);
 }
 
 static int walk_and_open(struct hf_finder *finder, const struct hf_volume *volume,
 			 const struct hf_file_id *id, uint64_t n_walks_before)
 {
+	int r = begin_walk(finder, n_walks_before), fd;
 	uint64_t n_walks;
-	int fd;
 
-	pthread_mutex_lock(&finder->walk_lock);
-	fd = open_seen(finder, volume, id, &n_walks);
-	if (fd == -ESTALE && n_walks == n_walks_before) {
-		if (finder->walk_ended && seconds_now() - finder->walk_ended < HF_FINDER_PAUSE_S) {
-			fd = -EAGAIN;
-		} else {
-			walk(finder, volume);
-			finder->walk_ended = seconds_now();
-			fd = open_seen(finder, volume, id, &n_walks);
-		}
+	if (r > 0) {
+		walk(finder, volume);
+		end_walk(finder);
 	}
-	pthread_mutex_unlock(&finder->walk_lock);
-	return fd;
+	fd = open_seen(finder, volume, id, &n_walks);
+	return fd == -ESTALE && r < 0 ? r : fd;
 }
 
 /* Those who were told to come later are answered by the first walk since, whoever it was made for: else a
@@ -300,8 +334,9 @@ static void note_later(struct hf_finder *finder, const struct hf_file_id *id, ui
 	struct later *later = later_of(finder, id);
 
 	pthread_mutex_lock(&finder->lock);
+	/* A walk that is under way may have passed the place to which a file was moved. */
 	if (!later->is_used || !hf_file_id_equal(&later->id, id))
-		*later = (struct later){ *id, n_walks, true };
+		*later = (struct later){ *id, n_walks + finder->is_walking, true };
 	pthread_mutex_unlock(&finder->lock);
 }
 
@@ -338,12 +373,16 @@ int hf_finder_open(struct hf_finder *finder, const struct hf_volume *volume, con
 int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode)
 {
 	struct hf_finder *finder = calloc(1, sizeof(*finder));
+	pthread_condattr_t attr;
 
 	if (!finder)
 		return hf_trace(-ENOMEM);
 	finder->root = root_inode;
 	pthread_mutex_init(&finder->lock, NULL);
-	pthread_mutex_init(&finder->walk_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&finder->walk_over, &attr);
+	pthread_condattr_destroy(&attr);
 	finder->n_buckets = FIRST_BUCKETS;
 	finder->buckets = calloc(finder->n_buckets, sizeof(struct node *));
 	if (!finder->buckets) {
@@ -367,7 +406,7 @@ struct hf_finder *hf_finder_free(struct hf_finder *finder)
 		}
 	}
 	free(finder->buckets);
-	pthread_mutex_destroy(&finder->walk_lock);
+	pthread_cond_destroy(&finder->walk_over);
 	pthread_mutex_destroy(&finder->lock);
 	free(finder);
 	return NULL;

@@ -7,7 +7,9 @@
  * remembered. So ids survive a restart and renames by others, at the price of a
  * walk over the tree. Walks are made one at a time and at most once in
  * HF_FINDER_PAUSE_S seconds, so that ids of files that are gone cost little: in
- * between the answer is -EAGAIN, ask again later.
+ * between the answer is -EAGAIN, ask again later. So it is for those who come
+ * while a walk goes on for longer than HF_FINDER_WAIT_S: a huge tree takes one
+ * thread, not all of them.
  */
 #pragma once
 
@@ -19,6 +21,7 @@ struct hf_finder;
 struct hf_volume;
 
 #define HF_FINDER_PAUSE_S   5
+#define HF_FINDER_WAIT_S    1
 #define HF_FINDER_MAX_FILES 4000000 /* remembered; about 100 bytes each */
 
 int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode);
