@@ -98,8 +98,10 @@ int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd,
 
 struct hf_file *hf_file_ref(struct hf_file *file);
 struct hf_file *hf_file_unref(struct hf_file *file);
-/* It is gone from its directory, or from the disk: the cache lets go of it. */
+/* It is gone from its directory, or from the disk: nobody finds it any more. The cache lets go of it at the
+ * next sweep, since closing may have to free its space; or at once, for who may wait. */
 void hf_file_forget(struct hf_file *file);
+void hf_file_forget_now(struct hf_file *file);
 
 HF_DEFINE_CLEANUP(struct hf_file *, hf_file_unref)
 

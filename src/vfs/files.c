@@ -23,6 +23,7 @@ struct shard {
 	struct hf_file **buckets; /* under lock, as all below */
 	size_t n_buckets;
 	struct hf_list lru;
+	struct hf_list forgotten; /* until the next sweep */
 } __attribute__((aligned(64)));
 
 struct hf_files {
@@ -221,24 +222,37 @@ void hf_files_sweep(struct hf_files *files)
 		struct hf_list gone = HF_LIST_INIT(gone);
 
 		pthread_mutex_lock(&shard->lock);
+		hf_list_splice(&gone, &shard->forgotten);
 		take_idle(shard, sweep, &gone);
 		pthread_mutex_unlock(&shard->lock);
 		unref_all(&gone);
 	}
 }
 
-void hf_file_forget(struct hf_file *file)
+/* To @gone, or where the next sweep finds it. */
+static void forget(struct hf_file *file, struct hf_list *gone)
 {
 	struct shard *shard = shard_of(file->files, file->hash);
-	bool was_in;
 
 	pthread_mutex_lock(&shard->lock);
-	was_in = !file->is_forgotten;
-	if (was_in)
+	if (!file->is_forgotten) {
 		take_out(shard, file);
+		hf_list_push_back(gone ? gone : &shard->forgotten, &file->lru);
+	}
 	pthread_mutex_unlock(&shard->lock);
-	if (was_in)
-		hf_file_unref(file);
+}
+
+void hf_file_forget(struct hf_file *file)
+{
+	forget(file, NULL);
+}
+
+void hf_file_forget_now(struct hf_file *file)
+{
+	struct hf_list gone = HF_LIST_INIT(gone);
+
+	forget(file, &gone);
+	unref_all(&gone);
 }
 
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume)
@@ -382,6 +396,7 @@ int hf_files_new(struct hf_files **filesp, size_t max_fds)
 
 		pthread_mutex_init(&shard->lock, NULL);
 		hf_list_init(&shard->lru);
+		hf_list_init(&shard->forgotten);
 		shard->n_buckets = 64;
 		while (shard->n_buckets * N_SHARDS < max_fds)
 			shard->n_buckets *= 2;
@@ -409,6 +424,8 @@ struct hf_files *hf_files_free(struct hf_files *files)
 			take_out(shard, file);
 			hf_file_unref(file);
 		}
+		if (shard->buckets)
+			unref_all(&shard->forgotten);
 		free(shard->buckets);
 		pthread_mutex_destroy(&shard->lock);
 	}

@@ -12,8 +12,8 @@ static void let_go(struct hf_file *file)
 {
 	struct stat st;
 
-	if (file)
-		hf_file_stat(file, &st); /* forgets it if so */
+	if (file && fstat(file->fd, &st) == 0 && st.st_nlink == 0)
+		hf_file_forget_now(file);
 }
 
 /* The file of a name that is about to go, if there is one and we have it open. */
