@@ -277,12 +277,14 @@ static int list_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct
  * changed too much. */
 static int put_page(struct hf_xdr_out *out, const struct hf_nfs3_object *dir, const struct hf_page *page)
 {
-	uint8_t *bytes = out->p;
+	uint8_t *bytes = hf_xdr_reserve(out, page->len);
 	char name[HF_NAME_MAX + 1];
 	struct hf_xdr_out at;
 	struct stat st;
 
-	hf_xdr_put_fixed(out, page->bytes, (uint32_t)page->len);
+	if (!bytes)
+		return NFS3_OK; /* no memory; ending the reply says so */
+	memcpy(bytes, page->bytes, page->len);
 	for (size_t i = 0; page->n_fluid && i < page->n_parts; i++) {
 		const struct hf_page_part *part = &page->parts[i];
 
