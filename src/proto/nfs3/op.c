@@ -257,6 +257,28 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 	return want == HF_NFS3_CHANGES && objectp->export->settings.read_only ? NFS3ERR_ROFS : NFS3_OK;
 }
 
+int hf_nfs3_find_only(struct hf_nfs3_op *op, struct hf_nfs3_object *objectp)
+{
+	return hf_nfs3_find(op, hf_nfs3_get_fh(hf_nfs3_args(op)), HF_NFS3_READS, objectp);
+}
+
+struct hf_xdr_out *hf_nfs3_reply_with_attr(struct hf_nfs3_op *op, enum nfsstat3 stat,
+					   const struct hf_nfs3_object *object, size_t max)
+{
+	struct hf_xdr_out *out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + max);
+	struct stat st;
+
+	hf_nfs3_put_post_op_attr(out, object->export, hf_nfs3_stat(object, &st));
+	return out;
+}
+
+void hf_nfs3_put_wcc_of(struct hf_xdr_out *out, const struct hf_nfs3_object *object, struct hf_change *change)
+{
+	if (object->file && !change->has_after)
+		hf_change_after(change, object->file);
+	hf_nfs3_put_wcc(out, object->export, change);
+}
+
 const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat *st)
 {
 	return object->file && hf_file_stat(object->file, st) == 0 ? st : NULL;

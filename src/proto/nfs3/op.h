@@ -77,6 +77,9 @@ enum hf_nfs3_want {
 int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_want want,
 		 struct hf_nfs3_object *objectp);
 
+/* The same for who only reads, of the one handle that is all of the arguments. */
+int hf_nfs3_find_only(struct hf_nfs3_op *op, struct hf_nfs3_object *objectp);
+
 /* True: not here, give it to a thread. */
 static inline bool hf_nfs3_must_wait(const struct hf_nfs3_op *op, int r)
 {
@@ -97,8 +100,14 @@ static inline uint32_t hf_nfs3_clip(const struct hf_nfs3_op *op, uint32_t asked)
 
 	return asked < max ? asked : max;
 }
+/* The same, with the attributes of @object behind the status, and room for @max more. */
+struct hf_xdr_out *hf_nfs3_reply_with_attr(struct hf_nfs3_op *op, enum nfsstat3 stat,
+					   const struct hf_nfs3_object *object, size_t max);
 /* Attributes for a reply; NULL where there are none. */
 const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat *st);
+/* The wcc_data of a change, or of one that was not even tried: the attributes as they are. */
+void hf_nfs3_put_wcc_of(struct hf_xdr_out *out, const struct hf_nfs3_object *object,
+			struct hf_change *change);
 void hf_nfs3_put_file(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		      struct hf_file *file);
 

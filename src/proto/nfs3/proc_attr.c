@@ -9,13 +9,11 @@
 int hf_nfs3_proc_getattr(struct hf_nfs3_op *op)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
-	struct hf_xdr_in *in = hf_nfs3_args(op);
-	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	struct hf_xdr_out *out;
 	struct stat st;
 	int stat;
 
-	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
+	stat = hf_nfs3_find_only(op, &object);
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
@@ -24,13 +22,6 @@ int hf_nfs3_proc_getattr(struct hf_nfs3_op *op)
 	if (stat == NFS3_OK)
 		hf_nfs3_put_fattr(out, object.export, &st);
 	return HF_NFS3_DONE;
-}
-
-/* A change that was not even tried: the attributes as they are. */
-static void look_only(struct hf_change *change, const struct hf_nfs3_object *object)
-{
-	if (object->file)
-		hf_change_after(change, object->file);
 }
 
 static enum nfsstat3 setattr_stat(int r)
@@ -62,11 +53,9 @@ int hf_nfs3_proc_setattr(struct hf_nfs3_op *op)
 	if (stat == NFS3_OK)
 		stat = setattr_stat(hf_file_setattr(object.file, &object.caller, &set,
 						    has_guard ? &guard : NULL, &change));
-	else
-		look_only(&change, &object);
 	if (stat == NFS3_OK)
 		hf_nfs3_sync_before_reply(op, object.export, object.file);
-	hf_nfs3_put_wcc(hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN), object.export, &change);
+	hf_nfs3_put_wcc_of(hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN), &object, &change);
 	return HF_NFS3_DONE;
 }
 

@@ -14,20 +14,16 @@
 int hf_nfs3_proc_fsstat(struct hf_nfs3_op *op)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
-	struct hf_xdr_in *in = hf_nfs3_args(op);
-	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	struct hf_xdr_out *out;
 	struct statvfs fs;
-	struct stat st;
 	int stat;
 
-	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
+	stat = hf_nfs3_find_only(op, &object);
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(fstatvfs(object.file->fd, &fs) < 0 ? -errno : 0);
-	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + 52);
-	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
+	out = hf_nfs3_reply_with_attr(op, stat, &object, 52);
 	if (stat != NFS3_OK)
 		return HF_NFS3_DONE;
 	hf_xdr_put_u64(out, (uint64_t)fs.f_blocks * fs.f_frsize);
@@ -55,18 +51,14 @@ static uint32_t properties(const struct hf_volume *volume)
 int hf_nfs3_proc_fsinfo(struct hf_nfs3_op *op)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
-	struct hf_xdr_in *in = hf_nfs3_args(op);
-	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	uint32_t max = hf_nfs3_max_io(op);
 	struct hf_xdr_out *out;
-	struct stat st;
 	int stat;
 
-	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
+	stat = hf_nfs3_find_only(op, &object);
 	if (stat < 0)
 		return stat;
-	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + 48);
-	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
+	out = hf_nfs3_reply_with_attr(op, stat, &object, 48);
 	if (stat != NFS3_OK)
 		return HF_NFS3_DONE;
 	hf_xdr_put_u32(out, max); /* READ: most, best, multiple of */
@@ -119,20 +111,16 @@ static int pathconf_of(const struct hf_nfs3_object *object, struct pathconf *con
 int hf_nfs3_proc_pathconf(struct hf_nfs3_op *op)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
-	struct hf_xdr_in *in = hf_nfs3_args(op);
-	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	struct pathconf conf = { 0 };
 	struct hf_xdr_out *out;
-	struct stat st;
 	int stat;
 
-	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
+	stat = hf_nfs3_find_only(op, &object);
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(pathconf_of(&object, &conf));
-	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + 24);
-	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
+	out = hf_nfs3_reply_with_attr(op, stat, &object, 24);
 	if (stat != NFS3_OK)
 		return HF_NFS3_DONE;
 	hf_xdr_put_u32(out, conf.link_max);

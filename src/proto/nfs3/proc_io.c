@@ -126,10 +126,8 @@ int hf_nfs3_proc_write(struct hf_nfs3_op *op)
 	args.data.len = HF_MIN(args.data.len, args.count);
 	if (stat == NFS3_OK)
 		stat = write_data(op, &object, &args, &change);
-	else if (object.file)
-		hf_change_after(&change, object.file);
 	out = hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN + 8 + NFS3_WRITEVERFSIZE);
-	hf_nfs3_put_wcc(out, object.export, &change);
+	hf_nfs3_put_wcc_of(out, &object, &change);
 	if (stat == NFS3_OK) {
 		hf_xdr_put_u32(out, (uint32_t)op->n_written);
 		hf_xdr_put_u32(out, args.stable);
@@ -156,10 +154,8 @@ int hf_nfs3_proc_commit(struct hf_nfs3_op *op)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(hf_file_commit(object.file, &object.caller, &change));
-	else if (object.file)
-		hf_change_after(&change, object.file);
 	out = hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN + NFS3_WRITEVERFSIZE);
-	hf_nfs3_put_wcc(out, object.export, &change);
+	hf_nfs3_put_wcc_of(out, &object, &change);
 	if (stat == NFS3_OK) /* from after the disk had it */
 		hf_xdr_put_u64(out, current_verifier(op->nfs));
 	return HF_NFS3_DONE;

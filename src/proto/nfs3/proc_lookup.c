@@ -52,21 +52,17 @@ int hf_nfs3_proc_lookup(struct hf_nfs3_op *op)
 int hf_nfs3_proc_readlink(struct hf_nfs3_op *op)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
-	struct hf_xdr_in *in = hf_nfs3_args(op);
-	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	char text[HF_NFS3_MAX_PATH + 1];
 	size_t len = sizeof(text);
 	struct hf_xdr_out *out;
-	struct stat st;
 	int stat;
 
-	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &object);
+	stat = hf_nfs3_find_only(op, &object);
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(hf_file_readlink(object.file, text, &len));
-	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + 4 + sizeof(text));
-	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
+	out = hf_nfs3_reply_with_attr(op, stat, &object, 4 + sizeof(text));
 	if (stat == NFS3_OK)
 		hf_xdr_put_opaque(out, hf_bytes_of(text, (uint32_t)len));
 	return HF_NFS3_DONE;

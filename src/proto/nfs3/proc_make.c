@@ -41,11 +41,7 @@ static int check_and_make(struct hf_nfs3_object *dir, struct make *make, make_fn
 
 	if (!S_ISDIR(dir->file->type))
 		r = -ENOTDIR;
-	if (r == 0)
-		return fn(dir, make, change, filep);
-	hf_change_before(change, dir->file);
-	hf_change_after(change, dir->file);
-	return r;
+	return r < 0 ? r : fn(dir, make, change, filep);
 }
 
 /* A new file is safe with its directory where they are one transaction; what was set of it afterwards is
@@ -75,14 +71,12 @@ static int make_and_reply(struct hf_nfs3_op *op, struct make *make, make_fn fn)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(check_and_make(&dir, make, fn, &change, &file));
-	else if (dir.file)
-		hf_change_after(&change, dir.file);
 	if (stat == NFS3_OK)
 		sync_made(op, &dir, file, &make->set);
 	out = hf_nfs3_reply(op, stat, HF_POST_OP_FH3_LEN + HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);
 	if (stat == NFS3_OK)
 		hf_nfs3_put_file(op, out, &dir, file);
-	hf_nfs3_put_wcc(out, dir.export, &change);
+	hf_nfs3_put_wcc_of(out, &dir, &change);
 	return HF_NFS3_DONE;
 }
 
@@ -143,14 +137,9 @@ static int make_symlink(const struct hf_nfs3_object *dir, const struct make *mak
 			struct hf_file **filep)
 {
 	/* The kernel's own words for these would be others. */
-	int r = make->target_len == 0 || strlen(make->target) != make->target_len ? -EINVAL : 0;
-
-	if (r == 0)
-		return hf_dir_symlink(dir->file, &dir->caller, &make->name, make->target, &make->set, change,
-				      filep);
-	hf_change_before(change, dir->file);
-	hf_change_after(change, dir->file);
-	return r;
+	if (make->target_len == 0 || strlen(make->target) != make->target_len)
+		return -EINVAL;
+	return hf_dir_symlink(dir->file, &dir->caller, &make->name, make->target, &make->set, change, filep);
 }
 
 int hf_nfs3_proc_symlink(struct hf_nfs3_op *op)
@@ -203,10 +192,8 @@ static int reply_bad_type(struct hf_nfs3_op *op, const struct make *make)
 	stat = hf_nfs3_find(op, make->handle, HF_NFS3_CHANGES, &dir);
 	if (stat < 0)
 		return stat;
-	if (dir.file)
-		hf_change_after(&change, dir.file);
-	hf_nfs3_put_wcc(hf_nfs3_reply(op, stat == NFS3_OK ? NFS3ERR_BADTYPE : stat, HF_WCC_DATA_LEN),
-			dir.export, &change);
+	hf_nfs3_put_wcc_of(hf_nfs3_reply(op, stat == NFS3_OK ? NFS3ERR_BADTYPE : stat, HF_WCC_DATA_LEN), &dir,
+			   &change);
 	return HF_NFS3_DONE;
 }
 

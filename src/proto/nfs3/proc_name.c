@@ -29,9 +29,7 @@ static int remove_and_reply(struct hf_nfs3_op *op, remove_fn fn)
 		if (stat == NFS3_OK)
 			hf_nfs3_sync_before_reply(op, dir.export, dir.file);
 	}
-	if (dir.file && !change.has_after)
-		hf_change_after(&change, dir.file);
-	hf_nfs3_put_wcc(hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN), dir.export, &change);
+	hf_nfs3_put_wcc_of(hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN), &dir, &change);
 	return HF_NFS3_DONE;
 }
 
@@ -92,13 +90,6 @@ static enum nfsstat3 rename_and_sync(struct hf_nfs3_op *op, struct side *from, s
 	return NFS3_OK;
 }
 
-static void put_side(struct hf_xdr_out *out, struct side *side)
-{
-	if (side->dir.file && !side->change.has_after)
-		hf_change_after(&side->change, side->dir.file);
-	hf_nfs3_put_wcc(out, side->dir.export, &side->change);
-}
-
 int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
 {
 	hf_cleanup(side_clear) struct side from = { 0 };
@@ -120,8 +111,8 @@ int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
 	if (stat == NFS3_OK)
 		stat = rename_and_sync(op, &from, &to);
 	out = hf_nfs3_reply(op, stat, 2 * HF_WCC_DATA_LEN);
-	put_side(out, &from);
-	put_side(out, &to);
+	hf_nfs3_put_wcc_of(out, &from.dir, &from.change);
+	hf_nfs3_put_wcc_of(out, &to.dir, &to.change);
 	return HF_NFS3_DONE;
 }
 
@@ -142,7 +133,6 @@ int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 	struct hf_xdr_in *in = hf_nfs3_args(op);
 	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	struct hf_xdr_out *out;
-	struct stat st;
 	int stat, to_stat, r;
 
 	get_side(in, &to);
@@ -164,8 +154,7 @@ int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 			sync_linked(op, &to.dir, object.file);
 		stat = hf_nfsstat3_of(r);
 	}
-	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);
-	hf_nfs3_put_post_op_attr(out, object.export, hf_nfs3_stat(&object, &st));
-	put_side(out, &to);
+	out = hf_nfs3_reply_with_attr(op, stat, &object, HF_WCC_DATA_LEN);
+	hf_nfs3_put_wcc_of(out, &to.dir, &to.change);
 	return HF_NFS3_DONE;
 }
