@@ -64,7 +64,7 @@ MUTATIONS = [
      "if (is_dead(purge, lock->state))", "if (is_dead(purge, lock->state) && lock->start)"),
     # Store
     ("UNLOCK is not stored", f"{RECOVERY}/keeper.c",
-     "if (lock->tag != NOT_STORED && hf_keeper_delete_lock(recovery, lock->tag) < 0)", "if (false)"),
+     "if (lock->tag != NOT_STORED && hf_keeper_delete(recovery, lock->tag, false) < 0)", "if (false)"),
     ("a store that is back is not told of the locks", f"{RECOVERY}/keeper.c",
      "if (keeper->keeps)\n\t\thf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
     ("undo of what was held before", f"{NLM}/lock.c",
