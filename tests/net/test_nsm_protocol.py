@@ -256,6 +256,18 @@ class Protocol(Recovering):
         self.c.notify(281, name="earliest")
         self.assert_free(lock)
 
+    def test_copy_of_a_notice_under_a_new_name(self):
+        """The first was about what the host held under its old name, where it was alone."""
+        old, new = (self.lock_of(self.c, name=name, state=0) for name in ("old-name", "new-name"))
+        self.assert_granted(self.c, old)
+        self.c.notify(301, name="new-name")
+        self.assert_free(old)
+        self.assert_granted(self.c, new)
+        self.c.notify(301, name="new-name")
+        self.assert_held(new, by=new.svid)
+        self.c.notify(303, name="new-name")
+        self.assert_free(new)
+
     def test_many_notices_from_nobody(self):
         before = len(self.daemon.log)
         for i in range(500):

@@ -20,12 +20,13 @@ struct notice {
 	int32_t state;
 	struct hf_client *last; /* of those that it was about: a reference */
 	size_t n_matched;
+	size_t n_named; /* of those: by this name */
 	size_t n_new;
 };
 
 /* A notice may be sent twice, and the second come when its sender holds something. For as long as sm-notify
- * tries we remember whom we had nothing of when the first came. Another name is another notice; and on this
- * host anybody can speak, so that what is ignored says nothing of what root says then. */
+ * tries we remember whom we had nothing of, by that name, when the first came. Another name is another
+ * notice; and on this host anybody can speak, so that what is ignored says nothing of what root says then. */
 
 static uint64_t hash_name(const struct notice *notice)
 {
@@ -115,6 +116,7 @@ static void match_address(struct notice *notice, const char *protocol)
 	}
 	if (n == 1 && n_fitting == 0 && !client)
 		believe(notice, only);
+	notice->n_named += n_fitting;
 	hf_client_unref(client);
 	hf_client_unref(only);
 	hf_client_unref(exact);
@@ -184,9 +186,10 @@ static void judge(struct notice *notice)
 	match_watchers(notice);
 	if (notice->n_matched == 0)
 		match_name(notice);
+	if (notice->n_named == 0)
+		note_early(notice);
 	if (notice->n_matched == 0) {
 		counts->notices_ignored++;
-		note_early(notice);
 		log_ignored(notice);
 	} else if (notice->n_new) {
 		counts->notices_believed++;
