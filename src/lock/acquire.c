@@ -282,7 +282,7 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 	if (r)
 		return r;
 	if (grant) {
-		hf_grant_confirm(try->locks, grant, true);
+		hf_grant_confirm(try->locks, grant, !request->keeps);
 		hf_grant_end(try->locks, grant, HF_LOCK_END_CONFIRMED);
 	}
 	refresh(try);

@@ -294,6 +294,24 @@ static void test_repeated_request_confirms(void **state)
 	assert_told(*state, "-o11 E[0,9]?, +o11 E[0,9], gone o11 confirmed");
 }
 
+/* Lowered only when that is stored: then the same request comes without keeps. */
+static void test_repeated_request_may_confirm_and_keep_more(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 2, 3);
+	bed_lock(bed, 1, E, 8, 8);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_unlock(bed, 1, 8, 8);
+	bed->keeps = true;
+	assert_int_equal(bed_wait(bed, 11, S, 0, 9), HF_LOCK_OK);
+	bed->keeps = false;
+	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
+	assert_int_equal(bed_count(bed).grants, 0);
+	bed_lock(bed, 11, S, 0, 9);
+	assert_held(bed, 11, "S[0,9]");
+}
+
 static void test_repeated_non_blocking_request_confirms(void **state)
 {
 	grant_to_11(*state, S);
@@ -462,6 +480,7 @@ int main(void)
 		bed_test_of(test_confirmed_downgrade_serves_others),
 		bed_test_of(test_doubtful_grant_is_kept_and_weakens_nothing),
 		bed_test_of(test_repeated_request_confirms),
+		bed_test_of(test_repeated_request_may_confirm_and_keep_more),
 		bed_test_of(test_repeated_non_blocking_request_confirms),
 		bed_test_of(test_unlock_ends_a_grant_within_the_range),
 		bed_test_of(test_partial_unlock_is_not_undone_by_a_late_confirmation),
