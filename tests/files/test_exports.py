@@ -73,6 +73,22 @@ class Mount(server.Case):
         self.assertGreater(len(self.nfs.dump()), 900)
         self.nfs.umntall()
 
+    def test_a_way_up_while_others_rename(self):
+        """The kernel begins anew when something was renamed, wherever that was; so must we."""
+        os.mkdir(self.path("x"))
+        mover = os.fork()
+        if mover == 0:
+            while True:
+                os.rename(self.path("x"), self.path("y"))
+                os.rename(self.path("y"), self.path("x"))
+        try:
+            way = f"/{os.path.basename(self.local)}/.."
+            for _ in range(1000):
+                self.ok(self.nfs.mnt("/data" + way * (1000 // len(way))))
+        finally:
+            os.kill(mover, signal.SIGKILL)
+            os.waitpid(mover, 0)
+
     def test_exports(self):
         with self.server.client() as other:
             everybody = {"/data": [], "/ro": [], "/all": [], "/root": [], "/secure": [], "/far": ["192.0.2.0/24"]}

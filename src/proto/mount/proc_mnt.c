@@ -17,6 +17,8 @@
 #include "proto/mount/mounted.h"
 #include "proto/mount/procs.h"
 
+#define MAX_TRIES 1000 /* of a few microseconds each */
+
 struct mnt {
 	struct hf_job job;
 	struct hf_mount *mount;
@@ -60,8 +62,11 @@ static int open_dir(const struct hf_volume *volume, const char *path, int *fdp)
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
 	};
-	int fd = (int)syscall(SYS_openat2, volume->root, *path ? path : ".", &how, sizeof(how));
+	int fd = -1;
 
+	/* EAGAIN: something, anywhere, was renamed while the kernel went up by "..". */
+	for (int i = 0; i < MAX_TRIES && fd < 0 && (i == 0 || errno == EAGAIN); i++)
+		fd = (int)syscall(SYS_openat2, volume->root, *path ? path : ".", &how, sizeof(how));
 	if (fd < 0)
 		return -errno;
 	*fdp = fd;
