@@ -110,6 +110,16 @@ static void close_sockets(struct world *world)
 		sock_free(hf_list_entry(link, struct sock, link));
 }
 
+/* That everybody has reclaimed what he had may be known, and not be stored. */
+static void forget_list(struct world *world)
+{
+	const struct disk_view *disk = &world->disk.cached;
+	struct server *server = &world->server;
+
+	if (server->durability == HF_STORE_NONE || !disk->has_state || !disk->state.is_complete)
+		server->is_complete = false;
+}
+
 static void vanish(struct world *world, bool is_machine)
 {
 	struct server *server = &world->server;
@@ -155,8 +165,7 @@ void server_crash(struct world *world, enum crash_kind kind)
 		if (server->durability != HF_STORE_MACHINE)
 			server->is_complete = false;
 	}
-	if (server->durability == HF_STORE_NONE)
-		server->is_complete = false;
+	forget_list(world);
 	start_later(world, is_machine ? rng_between(rng, 3 * SECOND, 30 * SECOND)
 				      : rng_between(rng, 100 * MS, 5 * SECOND));
 }
@@ -398,8 +407,7 @@ static void finish_stop(struct world *world)
 		return; /* killed at the last moment */
 	vanish(world, false);
 	disk_crash(world, false);
-	if (server->durability == HF_STORE_NONE)
-		server->is_complete = false;
+	forget_list(world);
 	start_later(world, rng_between(rng, 100 * MS, 5 * SECOND));
 }
 
