@@ -204,6 +204,37 @@ class Protocol(Recovering):
         self.a.notify(23)
         self.assertEqual([status.state for status in watcher.heard.wait(3)], [21, 21, 23])
 
+    def test_unmon_ends_a_call_back_that_is_not_answered(self):
+        """A lock manager that registers again is not told by what it said before."""
+        watcher = Registrar(self.stage, self.network.server)
+        self.addCleanup(watcher.close)
+        watcher.is_silent = True
+        mine = (self.a.address, watcher.name, Host.PROGRAM, 7)
+        self.assertEqual(nsm.mon(self.local.ask, *mine, b"1" * 16)[0], SUCC)
+        self.a.notify(21)
+        watcher.heard.wait()
+        self.local.ask(nsm.UNMON, nsm.mon_args(*mine))
+        self.assertEqual(nsm.mon(self.local.ask, *mine, b"2" * 16)[0], SUCC)
+        self.stage.settle()
+        before = len(watcher.heard.matching())
+        watcher.is_silent = False
+        self.a.notify(23)
+        watcher.heard.wait(before + 1)
+        self.assertEqual({status.priv for status in watcher.heard.matching()[before:]}, {b"2" * 16})
+
+    def test_unmon_while_the_peer_is_being_told(self):
+        """Whoever tells it holds on to the registration for a while."""
+        watcher = Registrar(self.stage, self.network.server)
+        self.addCleanup(watcher.close)
+        for host in (self.a, self.b):
+            self.assertEqual(nsm.mon(self.local.ask, host.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
+        self.a.deaf = True
+        self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
+        self.local.ask(nsm.UNMON, nsm.mon_args(self.a.address, watcher.name, Host.PROGRAM, 7))
+        for host in (self.a, self.b):
+            host.notify(31)
+        self.assertEqual([status.name for status in watcher.heard.wait()], [self.b.address])
+
     def test_garbage(self):
         cases = [(procedure, b"") for procedure in (nsm.STAT, nsm.MON, nsm.UNMON, nsm.UNMON_ALL, nsm.NOTIFY)]
         whole = nsm.mon_args("server", "me", 1, 2, bytes(16))

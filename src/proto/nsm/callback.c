@@ -116,6 +116,18 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 	/* @callback may be gone here */
 }
 
+void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client)
+{
+	if (!client->n_settling) /* so there is none */
+		return;
+	hf_list_for_each_safe(pos, &nsm->callbacks) {
+		struct callback *callback = hf_list_entry(pos, struct callback, link);
+
+		if (callback->client == client)
+			callback_free(callback, false);
+	}
+}
+
 void hf_nsm_callbacks_deinit(struct hf_nsm *nsm)
 {
 	struct hf_link *link;

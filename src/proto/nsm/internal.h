@@ -104,6 +104,7 @@ void hf_nsm_tellings_deinit(struct hf_nsm *nsm);
 
 /* CALLBACK (callback.c): a peer was restarted; its watcher shall know. */
 void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
+void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client); /* it does not watch any more */
 void hf_nsm_callbacks_deinit(struct hf_nsm *nsm);
 
 /* Handlers, by file */

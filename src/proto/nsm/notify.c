@@ -122,13 +122,19 @@ static void match_address(struct notice *notice, const char *protocol)
 	hf_client_unref(exact);
 }
 
+/* Somebody may hold on to a client after SM_UNMON. */
+static bool is_watching(const struct hf_nsm *nsm, const struct hf_client *client)
+{
+	return hf_nsm_is_local_watch(nsm, client) && hf_client_is_registered(client);
+}
+
 void hf_nsm_tell_watchers(struct hf_nsm *nsm, const struct hf_addr *address, int32_t state)
 {
 	struct hf_client *client = NULL;
 	size_t n = 0;
 
 	while ((client = hf_clients_next_at(nsm->clients, address, client)) && n++ < MAX_LOOKED_AT)
-		if (hf_nsm_is_local_watch(nsm, client))
+		if (is_watching(nsm, client))
 			hf_recovery_client_rebooted(nsm->options.recovery, client, state);
 	hf_client_unref(client);
 }
@@ -140,7 +146,7 @@ static void match_watchers(struct notice *notice)
 	size_t n = 0;
 
 	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n++ < MAX_LOOKED_AT)
-		if (hf_nsm_is_local_watch(nsm, client) && !hf_addr_is_loopback(&client->address))
+		if (is_watching(nsm, client) && !hf_addr_is_loopback(&client->address))
 			believe(notice, client);
 	hf_client_unref(client);
 	client = NULL;

@@ -108,6 +108,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 	case HF_EVENT_UNREGISTERED:
 		if (!client->mon_name)
 			break;
+		hf_nsm_callbacks_forget(nsm, client);
 		watch = find(nsm, client, hf_nsm_hash_name(nsm, hf_bytes_of_str(client->mon_name)));
 		if (watch)
 			forget(nsm, watch);
