@@ -71,16 +71,46 @@ void reclaim_init(struct host *host)
 	world_timer(host->world, &host->reclaim_timer, on_timer);
 }
 
-void reclaim_begin(struct host *host, int32_t state)
+static void drop_calls(struct host *host)
 {
-	if (host->is_unmonitored)
-		return; /* what it had is gone */
 	hf_list_for_each_safe(link, &host->calls) {
 		struct call *call = hf_list_entry(link, struct call, link);
 
 		if (call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE)
 			talk_drop(call);
 	}
+}
+
+/* Lost in an earlier life of the server, and claimed in this one, in which it knows nothing of what others
+ * got in between: only a server that has all locks in its store can refuse that. */
+static void forget_lost(struct host *host)
+{
+	for (uint32_t i = 0; i < host->n_procs; i++) {
+		struct proc *proc = &host->procs[i];
+
+		memset(proc->phantom, 0, sizeof(proc->phantom));
+		for (int file = 0; file < MAX_FILES; file++)
+			proc->shares[file].is_phantom = false;
+	}
+}
+
+void reclaim_server_starts(struct host *host)
+{
+	if (host->world->server.is_complete)
+		return;
+	forget_lost(host);
+	if (!host->is_reclaiming)
+		return;
+	drop_calls(host);
+	host->reclaim_at = 0;
+	reclaim_go_on(host, RETRY_NS);
+}
+
+void reclaim_begin(struct host *host, int32_t state)
+{
+	if (host->is_unmonitored)
+		return; /* what it had is gone */
+	drop_calls(host);
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		struct proc *proc = &host->procs[i];
 
@@ -88,15 +118,9 @@ void reclaim_begin(struct host *host, int32_t state)
 		/* What it wants to change it does not reclaim: the two would cross. */
 		if (proc->blocks && (proc->phase == LOCKING || proc->phase == WAITING))
 			lose(proc, &proc->span);
-		/* Lost in an earlier life of the server, and claimed in this one, in which it knows nothing
-		 * of what others got in between: only a server that has all locks in its store can refuse
-		 * that. */
-		if (host->world->server.is_complete)
-			continue;
-		memset(proc->phantom, 0, sizeof(proc->phantom));
-		for (int file = 0; file < MAX_FILES; file++)
-			proc->shares[file].is_phantom = false;
 	}
+	if (!host->world->server.is_complete)
+		forget_lost(host);
 	hf_timer_stop(&host->reclaim_timer);
 	host->is_reclaiming = true;
 	host->reclaim_at = 0;

@@ -336,6 +336,9 @@ void server_start(struct world *world)
 	memset(server->waiters, 0, sizeof(server->waiters));
 	SAY(world, "server  starts, life %u", life);
 	world_note(world, 2, life);
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		if (world->hosts[i].is_up)
+			reclaim_server_starts(&world->hosts[i]);
 	server_do(world, begin, &r);
 	if (!server->is_up || server->life != life)
 		return; /* it did not live for long */

@@ -676,6 +676,7 @@ void share_check_stored(struct world *world);
 void share_check_told(struct world *world, struct proc *proc, const struct call *call);
 
 /* RECLAIM (reclaim.c) */
+void reclaim_server_starts(struct host *host);
 void reclaim_begin(struct host *host, int32_t state);
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
 void reclaim_init(struct host *host);
