@@ -20,7 +20,7 @@ struct notice {
 	int32_t state;
 	struct hf_client *last; /* of those that it was about: a reference */
 	size_t n_matched;
-	size_t n_named; /* of those: by this name */
+	size_t n_named; /* of those: by this name, and registered, so that they will be known */
 	size_t n_new;
 };
 
@@ -99,6 +99,7 @@ static void match_address(struct notice *notice, const char *protocol)
 
 	if (exact && !hf_nsm_is_local_watch(nsm, exact)) {
 		n_fitting++;
+		notice->n_named += hf_client_is_registered(exact);
 		believe(notice, exact);
 	}
 	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n < MAX_LOOKED_AT &&
@@ -109,6 +110,7 @@ static void match_address(struct notice *notice, const char *protocol)
 		n++;
 		if (fits(notice, client)) {
 			n_fitting++;
+			notice->n_named += hf_client_is_registered(client);
 			believe(notice, client);
 		}
 		hf_client_unref(only);
@@ -116,7 +118,6 @@ static void match_address(struct notice *notice, const char *protocol)
 	}
 	if (n == 1 && n_fitting == 0 && !client)
 		believe(notice, only);
-	notice->n_named += n_fitting;
 	hf_client_unref(client);
 	hf_client_unref(only);
 	hf_client_unref(exact);
