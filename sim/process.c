@@ -68,10 +68,10 @@ static void give_up(struct proc *proc, const struct span *span)
 			0;
 }
 
-/* Who asks for less than he has must be content with that from now on, until he is refused. */
+/* Who asks for less than he has must be content with that from now on, until he is refused; also where he has
+ * reclaimed it since he asked first. */
 static void lower(struct proc *proc, const struct span *span)
 {
-	memset(proc->downgraded, 0, sizeof(proc->downgraded));
 	for (int unit = span->first; unit <= span->last; unit++) {
 		uint8_t *has = &proc->has[span->file][unit];
 
@@ -128,6 +128,7 @@ static void choose_span(struct proc *proc, struct span *span)
 
 static void send_lock(struct proc *proc)
 {
+	lower(proc, &proc->span);
 	proc->phase = LOCKING;
 	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);
 }
@@ -137,8 +138,8 @@ static void lock(struct proc *proc)
 	choose_span(proc, &proc->span);
 	proc->blocks = rng_chance(&proc->host->rng, 650);
 	proc->files_touched |= (uint8_t)(1 << proc->span.file);
+	memset(proc->downgraded, 0, sizeof(proc->downgraded));
 	proc->waits_since = proc->host->world->now;
-	lower(proc, &proc->span);
 	send_lock(proc);
 }
 
