@@ -283,6 +283,9 @@ static void take_result(struct host *host, struct call *call, struct hf_xdr_in *
 	uint32_t stat;
 
 	if (call->kind == CALL_NOTIFY || call->kind == CALL_FREE_ALL) {
+		/* By a life of the server that is over: a copy to the next one may be on its way. */
+		if (sent_at < host->world->server.started_at)
+			return;
 		acknowledged(host, call);
 		return;
 	}

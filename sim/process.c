@@ -82,6 +82,13 @@ static void lower(struct proc *proc, const struct span *span)
 	}
 }
 
+/* It has reclaimed what it was about to lower. */
+void proc_be_content(struct proc *proc)
+{
+	if (proc->phase == LOCKING || proc->phase == WAITING || proc->phase == PAUSING)
+		lower(proc, &proc->span);
+}
+
 static void raise_again(struct proc *proc)
 {
 	const struct span *span = &proc->span;

@@ -152,6 +152,7 @@ void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_
 		return;
 	case HF_NLM_GRANTED_STAT:
 		proc_take(call->proc, span, sent_at);
+		proc_be_content(call->proc);
 		host->world->counts->reclaimed++;
 		break;
 	default:

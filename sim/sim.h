@@ -658,6 +658,7 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at);
 void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
 void proc_lose(struct proc *proc); /* all that it has, and it knows nothing of it */
+void proc_be_content(struct proc *proc);
 bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span);
 void proc_nudge(struct proc *proc); /* it may go on */
 void proc_go_on(struct proc *proc); /* after a while */
