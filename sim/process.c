@@ -48,6 +48,8 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 		proc->has[span->file][unit] = is_late ? 0 : span->mode;
 		proc->firm[span->file][unit] = is_firm;
 		proc->phantom[span->file][unit] = is_late ? span->mode : 0;
+		if (span->file == proc->span.file)
+			proc->downgraded[unit] = 0;
 		if (proc->host->is_unmonitored && !is_firm)
 			proc->has[span->file][unit] = 0;
 	}
