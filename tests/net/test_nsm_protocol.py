@@ -35,6 +35,12 @@ class Protocol(Recovering):
         self.addCleanup(local.close)
         return local
 
+    def add_watcher(self):
+        """A lock manager on the server's host."""
+        watcher = Registrar(self.stage, self.network.server)
+        self.addCleanup(watcher.close)
+        return watcher
+
     # Each procedure over each transport
 
     def test_null(self):
@@ -134,8 +140,7 @@ class Protocol(Recovering):
             self.assertEqual(self.a.mon("server", program=program)[0], FAIL)
 
     def test_lock_manager_of_this_host_with_many_peers(self):
-        registrar = Registrar(self.stage, self.network.server)
-        self.addCleanup(registrar.close)
+        registrar = self.add_watcher()
         for i, mon_name in enumerate((self.a.address, self.b.address, "by-name-1", "by-name-2.example.org")):
             priv = bytes([i]) * 16
             self.assertEqual(nsm.mon(self.local.ask, mon_name, registrar.name, 200300, 16, priv)[0], SUCC)
@@ -179,8 +184,7 @@ class Protocol(Recovering):
         self.until_all_are_told("told=0 failed=12")  # now nobody has one
 
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
-        registrar = Registrar(self.stage, self.network.server)
-        self.addCleanup(registrar.close)
+        registrar = self.add_watcher()
         self.assertEqual(nsm.mon(self.local.ask, self.a.address, registrar.name, 200300, 16, bytes(16))[0], SUCC)
         self.assert_granted(self.a, self.lock_of(self.a, state=3))
         self.assert_granted(self.a, self.lock_of(self.a, state=5))
@@ -190,8 +194,7 @@ class Protocol(Recovering):
 
     def test_killed_before_a_watcher_is_told(self):
         """A notice that was not acknowledged comes again."""
-        watcher = Registrar(self.stage, self.network.server)
-        self.addCleanup(watcher.close)
+        watcher = self.add_watcher()
         watcher.is_silent = True
         self.assertEqual(nsm.mon(self.local.ask, self.a.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
         self.a.notify(21)
@@ -206,8 +209,7 @@ class Protocol(Recovering):
 
     def test_unmon_ends_a_call_back_that_is_not_answered(self):
         """A lock manager that registers again is not told by what it said before."""
-        watcher = Registrar(self.stage, self.network.server)
-        self.addCleanup(watcher.close)
+        watcher = self.add_watcher()
         watcher.is_silent = True
         mine = (self.a.address, watcher.name, Host.PROGRAM, 7)
         self.assertEqual(nsm.mon(self.local.ask, *mine, b"1" * 16)[0], SUCC)
@@ -224,8 +226,7 @@ class Protocol(Recovering):
 
     def test_unmon_while_the_peer_is_being_told(self):
         """Whoever tells it holds on to the registration for a while."""
-        watcher = Registrar(self.stage, self.network.server)
-        self.addCleanup(watcher.close)
+        watcher = self.add_watcher()
         for host in (self.a, self.b):
             self.assertEqual(nsm.mon(self.local.ask, host.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
         self.a.deaf = True
