@@ -99,6 +99,19 @@ static void arrive(struct hf_timer *timer)
 	}
 }
 
+/* The server's life to which a message belongs: that in which its call was made, however late this copy of
+ * it. */
+static uint32_t life_of(struct world *world, const struct hf_addr *from, const void *data)
+{
+	struct host *host = net_host(world, from);
+	const struct call *call;
+	uint32_t xid;
+
+	memcpy(&xid, data, sizeof(xid));
+	call = host ? talk_find_xid(host, ntohl(xid)) : NULL;
+	return call ? call->server_life : world->server.life;
+}
+
 static void send_one(struct world *world, const struct hf_addr *from, const struct hf_addr *to,
 		     const void *data, size_t len)
 {
@@ -111,7 +124,7 @@ static void send_one(struct world *world, const struct hf_addr *from, const stru
 	packet->from = *from;
 	packet->to = *to;
 	packet->sent_at = world->now;
-	packet->server_life = world->server.life;
+	packet->server_life = net_is_server(world, to) ? life_of(world, from, data) : world->server.life;
 	packet->len = (uint16_t)len;
 	memcpy(packet->bytes, data, len);
 	hf_link_init(&packet->link);

@@ -138,6 +138,7 @@ static void choose_span(struct proc *proc, struct span *span)
 static void send_lock(struct proc *proc)
 {
 	lower(proc, &proc->span);
+	proc->n_asked++;
 	proc->phase = LOCKING;
 	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);
 }
@@ -148,6 +149,7 @@ static void lock(struct proc *proc)
 	proc->blocks = rng_chance(&proc->host->rng, 650);
 	proc->files_touched |= (uint8_t)(1 << proc->span.file);
 	memset(proc->downgraded, 0, sizeof(proc->downgraded));
+	proc->n_asked = proc->n_put_off = 0;
 	proc->waits_since = proc->host->world->now;
 	send_lock(proc);
 }
@@ -307,6 +309,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		/* Of the server's last life: nobody knows of it any more. Or it crosses a reclaim of the same
 		 * program, and who can say which of them was first? */
 		if (is_outdated || host->is_reclaiming) {
+			memset(proc->downgraded, 0, sizeof(proc->downgraded)); /* that was granted, too */
 			proc_pause(proc, PAUSING, MS);
 			break;
 		}
@@ -318,15 +321,17 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		if (!proc->blocks)
 			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
 				   proc->svid, host->index);
+		proc->n_put_off += call->n_sent == 1;
 		proc_pause(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
+		proc->n_put_off += call->n_sent == 1;
 		proc_pause(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:
-		/* Where the call was repeated, the first may have been granted and its answer lost: then it
-		 * has less now, and cannot know. */
-		if (call->n_sent == 1)
+		/* Where it has asked before, and not heard, it may have been granted: then it has less now,
+		 * and cannot know. */
+		if (call->n_sent == 1 && proc->n_asked == proc->n_put_off + 1)
 			raise_again(proc);
 		think_again(proc);
 		break;

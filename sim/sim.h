@@ -314,6 +314,7 @@ struct proc {
 	uint64_t waits_since; /* its first LOCK for this was sent then */
 	struct call *call;    /* under way, or NULL */
 	uint8_t downgraded[N_UNITS];
+	uint32_t n_asked, n_put_off; /* for what it wants now; and was told that it has not got it */
 	uint8_t files_touched;
 	/* What it was told that it has, by unit. */
 	uint8_t has[MAX_FILES][N_UNITS];
