@@ -67,14 +67,13 @@ bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_cli
 	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
 }
 
-bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
-			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept))
+static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
+			    uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool kept))
 {
 	struct hf_promises *promises = &recovery->promises;
 
 	if (!recovery->keeper.has_unsaved) {
-		if (!hf_promises_await(recovery, promise, recovery->keeper.ticket,
-				       client ? client->registration_ticket : 0, fn))
+		if (!hf_promises_await(recovery, promise, lock_ticket, client_ticket, fn))
 			return false;
 		/* What ends while the store is away has no ticket: it is not stored before all is. */
 		if (hf_store_is_healthy(recovery->store))
@@ -84,6 +83,19 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
 	hf_list_push_back(&promises->broken, &promise->link);
 	hf_loop_defer(recovery->loop, &promises->break_task);
 	return false;
+}
+
+bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
+			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept))
+{
+	return promise_tickets(recovery, promise, recovery->keeper.ticket,
+			       client ? client->registration_ticket : 0, fn);
+}
+
+bool hf_recovery_promise_clients(struct hf_recovery *recovery, struct hf_promise *promise,
+				 void (*fn)(struct hf_promise *promise, bool kept))
+{
+	return promise_tickets(recovery, promise, 0, hf_store_last_ticket(recovery->store), fn);
 }
 
 void hf_recovery_hurry(struct hf_recovery *recovery)

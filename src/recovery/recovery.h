@@ -136,6 +136,9 @@ struct hf_promise {
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
 			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
+/* The same for all that is said of clients by now. */
+bool hf_recovery_promise_clients(struct hf_recovery *recovery, struct hf_promise *promise,
+				 void (*fn)(struct hf_promise *promise, bool kept));
 /* Whoever has queued a promise, and has nothing more to do: many that wait need not wait for the end of the
  * turn. */
 void hf_recovery_hurry(struct hf_recovery *recovery);

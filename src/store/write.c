@@ -343,6 +343,11 @@ uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind)
 	return HF_MIN(reached_by(store, HF_STORE_CLIENTS), reached_by(store, HF_STORE_LOCKS));
 }
 
+uint64_t hf_store_last_ticket(const struct hf_store *store)
+{
+	return store->issued;
+}
+
 bool hf_store_is_idle(const struct hf_store *store)
 {
 	return !store->resync.is_flying && hf_store_stream_is_idle(&store->streams[HF_STORE_CLIENTS]) &&
