@@ -132,7 +132,9 @@ MUTATIONS = [
      "return note_wrong(loading, fact->id, true);", "return 0;"),
     # Watching for others
     ("SM_MON is answered before it is stored", f"{NSM}/reply.c",
-     "if (hf_recovery_promise(nsm->options.recovery, &reply->promise, client, on_promise)) {", "if (nsm) {"),
+     "if (hf_recovery_promise(nsm->options.recovery, &reply->promise,\n\t\t\t\tanswer == HF_NSM_ANSWER_VOID ? NULL : client, on_promise) &&\n"
+     "\t    is_all_stored(reply)) {",
+     "if (nsm) {"),
     ("who watches is not told", f"{NSM}/watch.c", "hf_nsm_call_back(nsm, client, event->state);", "(void)client;"),
     ("SM_UNMON does nothing", f"{NSM}/mon.c",
      "if (client && watches(client, mon.mon_name))\n\t\t\thf_client_unregister(client);", ""),
