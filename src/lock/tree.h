@@ -157,8 +157,10 @@ struct hf_spot hf_tree_exclusive(const struct hf_tree *tree, struct hf_range ran
 /* Lets the top come, for those who will search soon and have something else to do before. */
 static inline void hf_tree_expect(const struct hf_tree *tree)
 {
+	uintptr_t top = (uintptr_t)tree->root; /* an empty one has none, and a hint does no harm */
+
 	for (unsigned int i = 0; i < HF_TREE_TOP_BYTES; i += 64)
-		__builtin_prefetch((const char *)tree->root + i);
+		__builtin_prefetch((const void *)(top + i));
 }
 /* The first behind (@start, @id). */
 struct hf_spot hf_tree_behind(const struct hf_tree *tree, uint64_t start, uint64_t id);
