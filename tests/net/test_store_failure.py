@@ -225,6 +225,26 @@ class Failing(Recovering):
         self.assertEqual(self.b.lock(new.but(reclaim=True)), nlm.S_GRANTED)
         self.until(lambda: self.c.lock(self.lock_of(self.c, 40, 5)) == nlm.S_GRANTED, "there was nothing else")
 
+    def test_restart_of_a_client(self):
+        """It is told that we know when the store knows: else the number in its next LOCK were news after a crash."""
+        old = self.held(self.a, 0, 5, state=3, access=1, deny=3)
+        new = old.but(state=5)
+        caller, ping = self.a.caller(), call_message(nlm.PROGRAM, 4, 0)
+        self.break_store()
+        caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, new.args(nlm.FREE_ALL))))
+        self.pull()
+        self.until(lambda: CANNOT in self.log, "that cannot be stored")
+        caller.sock.sendall(record(ping))
+        self.assertEqual(caller.receive()[:4], ping[:4], "FREE_ALL has no answer")
+        self.back()
+        self.a.free_all(state=5)
+        self.assert_free(old)
+        self.assertEqual(self.a.share(new), nlm.S_GRANTED)
+        self.restart()
+        self.assertEqual(self.a.share(new.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: self.a.lock(new) == nlm.S_GRANTED, "there was nothing else")
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
+
     def test_killed_in_the_outage(self):
         kept = self.held(self.a, 0, 5)
         undone = self.lock_of(self.a, 20, 5)
@@ -266,6 +286,7 @@ class FullDisk(Failing):
     stays_broken = False  # what is already the files' own may be enough for all that is held
 
     test_reclaim = None  # one registration fits into what LMDB has already
+    test_restart_of_a_client = None  # and so does a deletion
 
     @classmethod
     def setUpClass(cls):

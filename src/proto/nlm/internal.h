@@ -84,6 +84,8 @@ typedef void (*hf_nlm_end_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call, bool
 void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end);
 /* The same after something was given up: else a lock that nobody reclaims would come back after a crash. */
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);
+/* The same after a client told us that it has started anew: its new state number is stored, too. */
+void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call);
 
 /* files.c */
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);

@@ -15,17 +15,6 @@ static bool is_named(const struct hf_client *client, struct hf_bytes name)
 	return strcmp(client->protocol, PROTOCOL) == 0 && hf_bytes_equal(hf_bytes_of_str(client->name), name);
 }
 
-/* When what was freed is so after a crash of ours, too. */
-static void reply_void(struct hf_nlm *nlm, struct hf_rpc_call *call)
-{
-	struct hf_nlm_request request;
-
-	hf_nlm_request_init(&request, nlm, call);
-	request.args.cookie = (struct hf_bytes){ 0 };
-	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
-	hf_nlm_request_deinit(&request);
-}
-
 void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
@@ -40,7 +29,7 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
 	if (client)
 		hf_recovery_client_freed(nlm->options.recovery, client, notify.state);
-	reply_void(nlm, call);
+	hf_nlm_reply_restart(nlm, call);
 }
 
 static bool is_from_this_host(const struct hf_rpc_call *call)
@@ -86,5 +75,5 @@ void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call)
 		return;
 	}
 	note_reboot(service, &notify);
-	reply_void(service, call);
+	hf_nlm_reply_restart(service, call);
 }

@@ -57,25 +57,50 @@ struct kept_reply {
 	enum hf_nlm_stat stat;
 	hf_nlm_end_fn end;
 	bool is_release; /* true whether it could be written or not */
+	bool is_restart; /* a client has told us of its own */
+	bool is_freed;   /* what it held is gone from the store; now for its new state number */
 };
 _Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
+
+static void on_promise(struct hf_promise *promise, bool kept);
+
+/* The state number is written when what the client held is gone; only then has it a ticket to wait for. */
+static bool is_all_stored(struct kept_reply *reply)
+{
+	if (!reply->is_restart || reply->is_freed)
+		return true;
+	reply->is_freed = true;
+	return hf_recovery_promise_clients(reply->nlm->options.recovery, &reply->promise, on_promise);
+}
+
+static void finish(struct kept_reply *reply)
+{
+	struct hf_bytes cookie;
+
+	hf_rpc_call_rewind(reply->call);
+	cookie = hf_xdr_get_opaque(hf_rpc_call_args(reply->call),
+				   HF_NLM_MAX_NETOBJ); /* first in all arguments */
+	hf_nlm_reply(reply->nlm, reply->call, cookie, reply->stat);
+	/* The call is gone, and @reply with it. */
+}
 
 static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
-	struct hf_bytes cookie;
 
+	if (kept && !is_all_stored(reply))
+		return;
+	if (!kept && reply->is_restart) {
+		hf_rpc_call_drop(reply->call);
+		return;
+	}
 	if (!kept && !reply->is_release)
 		reply->stat = HF_NLM_DENIED_NOLOCKS;
 	if (reply->end) {
 		hf_rpc_call_rewind(reply->call);
 		reply->end(reply->nlm, reply->call, kept);
 	}
-	hf_rpc_call_rewind(reply->call);
-	cookie = hf_xdr_get_opaque(hf_rpc_call_args(reply->call),
-				   HF_NLM_MAX_NETOBJ); /* first in all arguments */
-	hf_nlm_reply(reply->nlm, reply->call, cookie, reply->stat);
-	/* The call is gone, and @reply with it. */
+	finish(reply);
 }
 
 static void keep(struct hf_nlm_request *request, struct kept_reply how, const struct hf_client *client)
@@ -117,4 +142,16 @@ void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat
 		keep(request, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
 	else
 		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+}
+
+/* Who was answered does not tell us again. If we were killed before the new state number is stored, we would
+ * take the one in the client's next LOCK for another restart, and end what it got since. While the store
+ * cannot write, there is no answer: the client asks again. */
+void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	struct hf_nlm_request request;
+
+	hf_nlm_request_init(&request, nlm, call);
+	keep(&request, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .is_restart = true }, NULL);
+	hf_nlm_request_deinit(&request);
 }
