@@ -13,7 +13,7 @@ MUTATIONS = [
      "if (is_stored && (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream)))\n\t\treturn stream->reached;",
      "(void)is_stored;\n\t(void)stream;"),
     ("a broken promise counts as kept", f"{RECOVERY}/promise.c",
-     "tell(promise_of(link), false);", "tell(promise_of(link), true);"),
+     "tell(recovery, promise_of(link), false);", "tell(recovery, promise_of(link), true);"),
     # Registrations
     ("registration lost at max_clients", f"{CLIENT}/client.c",
      "return HF_CLIENT_E_LIMIT;", "return HF_CLIENT_OK;"),
@@ -128,12 +128,13 @@ MUTATIONS = [
     ("the state number of FREE_ALL is not looked at", f"{NLM}/notify.c",
      "hf_recovery_client_freed(nlm->options.recovery, client, notify.state);",
      "hf_recovery_client_freed(nlm->options.recovery, client, 0);"),
+    ("a client's restart is acknowledged before its new state number is stored", f"{RECOVERY}/promise.c",
+     "promise->is_of_restart = true;", ""),
     ("a share that was never promised stays stored", f"{RECOVERY}/restart.c",
      "return note_wrong(loading, fact->id, true);", "return 0;"),
     # Watching for others
     ("SM_MON is answered before it is stored", f"{NSM}/reply.c",
-     "if (hf_recovery_promise(nsm->options.recovery, &reply->promise,\n\t\t\t\tanswer == HF_NSM_ANSWER_VOID ? NULL : client, on_promise) &&\n"
-     "\t    is_all_stored(reply)) {",
+     "if (promise(reply, client)) {",
      "if (nsm) {"),
     ("who watches is not told", f"{NSM}/watch.c", "hf_nsm_call_back(nsm, client, event->state);", "(void)client;"),
     ("SM_UNMON does nothing", f"{NSM}/mon.c",

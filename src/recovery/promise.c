@@ -92,10 +92,20 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
 			       client ? client->registration_ticket : 0, fn);
 }
 
-bool hf_recovery_promise_clients(struct hf_recovery *recovery, struct hf_promise *promise,
+/* The number is written when what the client held is gone, by a promise that is in front of this one; only
+ * then has it a ticket. */
+static bool promise_states(struct hf_recovery *recovery, struct hf_promise *promise)
+{
+	return promise_tickets(recovery, promise, 0, hf_store_last_ticket(recovery->store), promise->fn);
+}
+
+bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
 				 void (*fn)(struct hf_promise *promise, bool kept))
 {
-	return promise_tickets(recovery, promise, 0, hf_store_last_ticket(recovery->store), fn);
+	if (hf_recovery_promise(recovery, promise, NULL, fn))
+		return promise_states(recovery, promise);
+	promise->is_of_restart = true;
+	return false;
 }
 
 void hf_recovery_hurry(struct hf_recovery *recovery)
@@ -109,9 +119,11 @@ void hf_promise_cancel(struct hf_promise *promise)
 		hf_link_remove(&promise->link);
 }
 
-static void tell(struct hf_promise *promise, bool kept)
+static void tell(struct hf_recovery *recovery, struct hf_promise *promise, bool kept)
 {
 	hf_link_remove(&promise->link);
+	if (kept && promise->is_of_restart && !promise_states(recovery, promise))
+		return;
 	promise->fn(promise, kept);
 	/* @promise may be gone here */
 }
@@ -127,14 +139,14 @@ void hf_promises_reached(struct hf_recovery *recovery)
 		if (!has_client(recovery, promise))
 			break;
 		if (has_lock(recovery, promise)) {
-			tell(promise, true);
+			tell(recovery, promise, true);
 		} else {
 			hf_link_remove(link);
 			queue_for_lock(promises, promise);
 		}
 	}
 	while ((link = hf_list_first(&promises->by_lock)) && has_lock(recovery, promise_of(link)))
-		tell(promise_of(link), true);
+		tell(recovery, promise_of(link), true);
 }
 
 static void break_list(struct hf_recovery *recovery, struct hf_list *list)
@@ -146,7 +158,7 @@ static void break_list(struct hf_recovery *recovery, struct hf_list *list)
 	hf_list_splice(&taken, list); /* what is asked for meanwhile is for the next time */
 	while ((link = hf_list_first(&taken))) {
 		recovery->counts.promises_broken++;
-		tell(promise_of(link), false);
+		tell(recovery, promise_of(link), false);
 	}
 }
 

@@ -132,12 +132,15 @@ struct hf_promise {
 	uint64_t lock_ticket;
 	uint64_t client_ticket;
 	void (*fn)(struct hf_promise *promise, bool kept);
+	bool is_of_restart; /* and has not come to the state number yet */
 };
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
 			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
-/* The same for all that is said of clients by now. */
-bool hf_recovery_promise_clients(struct hf_recovery *recovery, struct hf_promise *promise,
+/* The same after clients told us that they have started anew: what they held is gone from the store, and
+ * their new state numbers are in it. Who was answered does not tell us again; killed without that number, we
+ * would take the one in the client's next LOCK for another restart. */
+bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
 				 void (*fn)(struct hf_promise *promise, bool kept));
 /* Whoever has queued a promise, and has nothing more to do: many that wait need not wait for the end of the
  * turn. */

@@ -58,20 +58,8 @@ struct kept_reply {
 	hf_nlm_end_fn end;
 	bool is_release; /* true whether it could be written or not */
 	bool is_restart; /* a client has told us of its own */
-	bool is_freed;   /* what it held is gone from the store; now for its new state number */
 };
 _Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
-
-static void on_promise(struct hf_promise *promise, bool kept);
-
-/* The state number is written when what the client held is gone; only then has it a ticket to wait for. */
-static bool is_all_stored(struct kept_reply *reply)
-{
-	if (!reply->is_restart || reply->is_freed)
-		return true;
-	reply->is_freed = true;
-	return hf_recovery_promise_clients(reply->nlm->options.recovery, &reply->promise, on_promise);
-}
 
 static void finish(struct kept_reply *reply)
 {
@@ -88,8 +76,6 @@ static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
 
-	if (kept && !is_all_stored(reply))
-		return;
 	if (!kept && reply->is_restart) {
 		hf_rpc_call_drop(reply->call);
 		return;
@@ -103,9 +89,17 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	finish(reply);
 }
 
+static bool promise(struct kept_reply *reply, const struct hf_client *client)
+{
+	struct hf_recovery *recovery = reply->nlm->options.recovery;
+
+	if (reply->is_restart)
+		return hf_recovery_promise_restart(recovery, &reply->promise, on_promise);
+	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
+}
+
 static void keep(struct hf_nlm_request *request, struct kept_reply how, const struct hf_client *client)
 {
-	struct hf_recovery *recovery = request->nlm->options.recovery;
 	struct kept_reply *reply;
 
 	if (hf_nlm_call_keep(request->nlm, request->call) < 0)
@@ -114,10 +108,10 @@ static void keep(struct hf_nlm_request *request, struct kept_reply how, const st
 	*reply = how;
 	reply->nlm = request->nlm;
 	reply->call = request->call;
-	if (hf_recovery_promise(recovery, &reply->promise, client, on_promise))
+	if (promise(reply, client))
 		on_promise(&reply->promise, true);
 	else
-		hf_recovery_hurry(recovery);
+		hf_recovery_hurry(request->nlm->options.recovery);
 }
 
 void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end)
@@ -144,9 +138,7 @@ void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat
 		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
 }
 
-/* Who was answered does not tell us again. If we were killed before the new state number is stored, we would
- * take the one in the client's next LOCK for another restart, and end what it got since. While the store
- * cannot write, there is no answer: the client asks again. */
+/* While the store cannot write there is no answer: the client asks again. */
 void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;

@@ -9,7 +9,6 @@ struct reply {
 	struct hf_nsm *nsm;
 	struct hf_rpc_call *call;
 	enum hf_nsm_answer answer;
-	bool is_freed; /* what the peer held is gone from the store; now for its new state number */
 };
 
 void hf_nsm_reply_stat_res(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_res res)
@@ -40,28 +39,22 @@ static void finish(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_ans
 		hf_rpc_call_drop(call);
 }
 
-/* A notice that was answered does not come again. So what it says of the peer is stored by then, too, and
- * that is written when what the peer held is gone: if we were killed in between, we would take the number in
- * its next LOCK for another restart. */
-static bool is_all_stored(struct reply *reply);
-
 static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct reply *reply = hf_container_of(promise, struct reply, promise);
 
-	if (kept && !is_all_stored(reply))
-		return;
 	hf_link_remove(&reply->link);
 	finish(reply->nsm, reply->call, reply->answer, kept);
 	free(reply);
 }
 
-static bool is_all_stored(struct reply *reply)
+static bool promise(struct reply *reply, const struct hf_client *client)
 {
-	if (reply->answer != HF_NSM_ANSWER_VOID || reply->is_freed)
-		return true;
-	reply->is_freed = true;
-	return hf_recovery_promise_clients(reply->nsm->options.recovery, &reply->promise, on_promise);
+	struct hf_recovery *recovery = reply->nsm->options.recovery;
+
+	if (reply->answer == HF_NSM_ANSWER_VOID) /* to a notice */
+		return hf_recovery_promise_restart(recovery, &reply->promise, on_promise);
+	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
 }
 
 void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
@@ -75,10 +68,7 @@ void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 	}
 	reply->nsm = nsm;
 	reply->answer = answer;
-	/* Without a client this one waits behind what will write the peer's state. */
-	if (hf_recovery_promise(nsm->options.recovery, &reply->promise,
-				answer == HF_NSM_ANSWER_VOID ? NULL : client, on_promise) &&
-	    is_all_stored(reply)) {
+	if (promise(reply, client)) {
 		free(reply);
 		finish(nsm, call, answer, true);
 		return;

@@ -137,6 +137,55 @@ static void test_told_in_order(void **state)
 		assert_int_equal(told[i].order, i + 1);
 }
 
+static int32_t stored_state(void)
+{
+	struct hf_record record;
+
+	for (size_t i = 0; i < w.disk.n; i++) {
+		struct hf_bytes bytes = hf_bytes_of(w.disk.records[i].bytes, w.disk.records[i].len);
+
+		if (w.disk.records[i].type == HF_RECORD_CLIENT && hf_record_next(&record, &bytes) > 0)
+			return record.client.sm_state;
+	}
+	return -1;
+}
+
+/* Answered before it, we would take the number in the next LOCK for another restart after a crash. */
+static void test_restart_of_a_client_is_acknowledged_with_its_state_number(void **state)
+{
+	struct told told = { 0 };
+
+	hf_recovery_client_state(w.recovery, a(), 3);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_until(&w, stored_state() == 3);
+	w.disk.is_slow = true;
+	hf_recovery_client_freed(w.recovery, a(), 5);
+	assert_false(hf_recovery_promise_restart(w.recovery, &told.promise, on_told));
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
+	world_turn(&w);
+	assert_int_equal(stored_state(), 3);
+	assert_int_equal(told.n_kept + told.n_broken, 0);
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	assert_int_equal(stored_state(), 5);
+	assert_int_equal(told.n_kept, 1);
+	assert_true(hf_recovery_promise_restart(w.recovery, &told.promise, on_told)); /* nothing new */
+}
+
+static void test_restart_of_a_client_that_cannot_be_stored(void **state)
+{
+	struct told told = { 0 };
+
+	hf_recovery_client_state(w.recovery, a(), 3);
+	world_until(&w, stored_state() == 3);
+	w.disk.is_broken = true;
+	hf_recovery_client_freed(w.recovery, a(), 5);
+	assert_false(hf_recovery_promise_restart(w.recovery, &told.promise, on_told));
+	world_until(&w, told.n_broken);
+	assert_int_equal(told.n_kept, 0);
+}
+
 static void test_cancelled(void **state)
 {
 	struct told told = { 0 }, never = { 0 };
@@ -265,6 +314,8 @@ int main(void)
 		T(test_who_is_registered_does_not_wait_for_who_is_not),
 		T(test_who_was_first_is_not_behind_when_his_registration_is_there),
 		T(test_told_in_order),
+		T(test_restart_of_a_client_is_acknowledged_with_its_state_number),
+		T(test_restart_of_a_client_that_cannot_be_stored),
 		T(test_cancelled),
 		T(test_broken_when_the_store_fails_and_all_is_written_when_it_is_back),
 		T(test_what_ends_in_an_outage_is_promised_when_it_is_over),
