@@ -76,6 +76,8 @@ static void drop_calls(struct host *host)
 	hf_list_for_each_safe(link, &host->calls) {
 		struct call *call = hf_list_entry(link, struct call, link);
 
+		if (call->kind == CALL_RESHARE)
+			share_unheard(call);
 		if (call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE)
 			talk_drop(call);
 	}

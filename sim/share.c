@@ -117,6 +117,19 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 	reclaim_go_on(host, MS);
 }
 
+static void on_closed(struct proc *proc, uint8_t file)
+{
+	struct share *share = &proc->shares[file];
+
+	if (share->n_unheard) {
+		share->n_unheard--;
+		call(proc, CALL_UNSHARE, file);
+		return;
+	}
+	share->is_open = false;
+	proc_go_on(proc);
+}
+
 void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
 {
 	switch (call->kind) {
@@ -130,8 +143,7 @@ void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t 
 		if (stat != HF_NLM_GRANTED_STAT)
 			world_fail(proc->host->world, "I6", "an UNSHARE of host %u is answered %u",
 				   proc->host->index, stat);
-		proc->shares[call->span.file].is_open = false;
-		proc_go_on(proc);
+		on_closed(proc, call->span.file);
 		break;
 	}
 }
@@ -149,6 +161,13 @@ void share_loosen(struct proc *proc, bool was_over)
 		}
 		share->is_firm = false;
 	}
+}
+
+/* A server that does not know what there was counts both. So whoever asked twice closes twice. */
+void share_unheard(const struct call *call)
+{
+	if (!call->proc->host->world->server.is_complete)
+		call->proc->shares[call->span.file].n_unheard++;
 }
 
 bool share_reclaim(struct host *host)

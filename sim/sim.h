@@ -301,6 +301,7 @@ struct share {
 	uint8_t access, deny;
 	bool is_open;                  /* it has to be closed */
 	bool has, is_firm, is_phantom; /* as of locks, below */
+	uint32_t n_unheard;            /* reclaims that it asked for anew before it was answered */
 };
 
 struct proc {
@@ -672,7 +673,8 @@ bool share_finish(struct proc *proc); /* closes what it has open; false: nothing
 void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
 void share_loosen(struct proc *proc, bool was_over); /* the server is dead */
 void share_forget(struct proc *proc);
-bool share_reclaim(struct host *host); /* the next one; false: there is none */
+bool share_reclaim(struct host *host);       /* the next one; false: there is none */
+void share_unheard(const struct call *call); /* a reclaim is given up, and will be asked for again */
 void share_check(struct world *world, bool may_forfeit);
 void share_check_stored(struct world *world);
 void share_check_told(struct world *world, struct proc *proc, const struct call *call);
