@@ -96,7 +96,7 @@ class Torture:
     def free_stranger(self):
         while True:
             try:
-                self.stranger.free_all()
+                self.stranger.free_all(timeout=1)  # no answer while the store cannot write
                 return
             except (OSError, EOFError, NoReply, Refused):
                 self.stranger.drop_callers()

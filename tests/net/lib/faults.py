@@ -129,9 +129,10 @@ class Disk(Fault):
                     pass
             except OSError:
                 pass
-        hog(self.torture)
+        hog(self.torture.stranger)
         self.short_while()
         os.unlink(filler)
+        self.torture.free_stranger()
         self.go_on(killed=0.6)  # a store that fails often is tried less and less often; a new daemon's is not
 
     def close(self):
@@ -191,12 +192,12 @@ class Memory(Limit):
             return int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE") + self.ROOM
 
     def pressure(self):
-        hog(self.torture)
+        hog(self.torture.stranger)
+        self.torture.free_stranger()
 
 
-def hog(torture):
-    """The stranger takes locks until it is refused, and gives all back."""
-    stranger = torture.stranger
+def hog(stranger):
+    """He takes locks until he is refused."""
     try:
         for i in range(HOG_LOCKS):
             lock = stranger.lock_of(b"hog", i, 1, svid=i, oh=i.to_bytes(4, "big") + bytes(HOG_OH - 4))
@@ -204,7 +205,6 @@ def hog(torture):
                 break
     except (OSError, EOFError, NoReply, Refused):
         stranger.drop_callers()
-    torture.free_stranger()
 
 
 FAULTS = {
