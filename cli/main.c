@@ -10,18 +10,26 @@
 
 #define DEFAULT_STATE_DIR "/var/lib/holdfast"
 
+/* Who is given less than he asked for notices; who is told everything may take it for what he asked for. */
+enum filters {
+	NO_FILTERS,
+	OF_CLIENTS, /* --status, --protocol */
+	OF_LOCKS,   /* --client, --share */
+};
+
 struct command {
 	const char *name;
 	const char *argument; /* its name; NULL: it takes none */
 	int (*run)(struct cli *cli, const char *argument);
 	const char *help;
+	enum filters filters; /* that it takes */
 };
 
 static const struct command commands[] = {
 	{ "status", NULL, cli_status, "the server at a glance" },
-	{ "clients", "[ID]", cli_clients, "who is out there; with ID, one client and its locks" },
-	{ "locks", NULL, cli_locks, "what is held, and by whom" },
-	{ "waiters", NULL, cli_waiters, "who waits, for how long, and who is in the way" },
+	{ "clients", "[ID]", cli_clients, "who is out there; with ID, one client and its locks", OF_CLIENTS },
+	{ "locks", NULL, cli_locks, "what is held, and by whom", OF_LOCKS },
+	{ "waiters", NULL, cli_waiters, "who waits, for how long, and who is in the way", OF_LOCKS },
 	{ "shares", NULL, cli_shares, "what is shared" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "tell clients, or one, of our restart again" },
@@ -131,9 +139,30 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+/* The first filter that the command would not look at; NULL: there is none. */
+static const char *find_idle_filter(const struct cli *cli, const struct command *command)
+{
+	const struct {
+		const char *name;
+		const char *value;
+		enum filters kind;
+	} given[] = {
+		{ "client", cli->client, OF_LOCKS },
+		{ "share", cli->share, OF_LOCKS },
+		{ "status", cli->status, OF_CLIENTS },
+		{ "protocol", cli->protocol, OF_CLIENTS },
+	};
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(given); i++)
+		if (given[i].value && given[i].kind != command->filters)
+			return given[i].name;
+	return NULL;
+}
+
 static int run(struct cli *cli, char **words, int n)
 {
 	const struct command *command = n ? find_command(words[0]) : NULL;
+	const char *idle;
 
 	if (n == 0) {
 		print_usage(stderr);
@@ -146,6 +175,12 @@ static int run(struct cli *cli, char **words, int n)
 	if (n > (command->argument ? 2 : 1)) {
 		fprintf(stderr, "holdfast: %s takes %s\n", command->name,
 			command->argument ? "one argument" : "no arguments");
+		return CLI_USAGE;
+	}
+	idle = find_idle_filter(cli, command);
+	if (idle) {
+		fprintf(stderr, "holdfast: %s does not look at --%s; try `holdfast --help`\n", command->name,
+			idle);
 		return CLI_USAGE;
 	}
 	cli_find_server(cli);

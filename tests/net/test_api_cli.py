@@ -107,6 +107,25 @@ class Cli(Play):
         self.assertIn("usage", self.run_cli("--help").stdout)
         self.assertIn("holdfast ", self.run_cli("--version").stdout)
 
+    def test_filters_that_a_command_does_not_look_at(self):
+        """Without the filter it would do more than was asked for: tell everybody, say."""
+        self.assert_granted(self.c, self.lock_of(self.c))
+        for command, *words in (
+            ("notify", "--client", self.id_of(self.c)),
+            ("clients", "--client", self.id_of(self.c)),
+            ("clients", "--share", "/data"),
+            ("shares", "--share", "/data"),
+            ("locks", "--status", "active"),
+            ("waiters", "--protocol", "nlm"),
+            ("release", "--yes", self.id_of(self.c), "--share", "/data"),
+        ):
+            said = self.run_cli(command, *words, code=USAGE).stderr
+            self.assertIn(command, said)
+            self.assertIn("does not look at --", said)
+        self.assert_held(self.lock_of(self.c))
+        self.run_cli("waiters", "--client", self.id_of(self.c), "--share", "/data")
+        self.run_cli("clients", "--status", "active", "--protocol", "nlm")
+
     def test_orders(self):
         self.assert_granted(self.c, self.lock_of(self.c))
         self.run_cli("notify", self.id_of(self.c))
