@@ -143,6 +143,7 @@ static int show_client(struct cli *cli, const char *id)
 	} else {
 		char clean[2048];
 		const char *seen = text(client, "last_seen");
+		const json_t *locks = json_object_get(client, "locks");
 
 		printf("client     %s%s%s\n", cli_bold(cli),
 		       cli_clean(clean, sizeof(clean), text(client, "id")), cli_plain(cli));
@@ -150,8 +151,10 @@ static int show_client(struct cli *cli, const char *id)
 		       number(client, "sm_state"), seen ? seen : "never");
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
-		print_list(cli, json_object_get(client, "locks"),
-			   lock_table(json_object_get(client, "locks")), "It holds no locks.");
+		print_list(cli, locks, lock_table(locks), "It holds no locks.");
+		if (json_is_true(json_object_get(client, "has_more_locks")))
+			printf("\nThese are the first %zu; `holdfast locks --client %s` shows all.\n",
+			       json_array_size(locks), clean);
 	}
 	json_decref(client);
 	return code;

@@ -203,6 +203,18 @@ class Cli(Play):
         for i in range(1100):
             self.a.free_all(name=f"node-{i:04d}")
 
+    def test_more_locks_than_one_answer_has(self):
+        for i in range(1001):
+            self.assert_granted(self.a, self.lock_of(self.a, 2 * i, 1, name="hoarder"))
+        hoarder = f"nlm:{self.a.address}:hoarder"
+        shown = self.run_cli("clients", hoarder).stdout.splitlines()
+        self.assertEqual(shown[2], "locks      1001")
+        self.assertEqual(shown[-1], f"These are the first 1000; `holdfast locks --client {hoarder}` shows all.")
+        self.assertEqual(len(self.run_cli("locks", "--client", hoarder).stdout.splitlines()), 1 + 1001)
+        self.a.unlock(self.lock_of(self.a, 0, 1, name="hoarder"))
+        self.assertNotIn("first", self.run_cli("clients", hoarder).stdout.splitlines()[-1])
+        self.a.free_all(name="hoarder")
+
     def test_in_tmux(self):
         """A real terminal: full screen, another size, and what was there before comes back."""
         if not shutil.which("tmux"):
