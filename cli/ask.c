@@ -24,7 +24,7 @@ void cli_print_json(const json_t *json)
 
 static int say_unreachable(const struct cli *cli, int r)
 {
-	fprintf(stderr,
+	fprintf(cli->errors,
 		"holdfast: no server answers at %s: %s\n"
 		"          Is holdfastd running? Give its address with --server, or its --state-dir.\n",
 		cli->endpoint, strerror(-r));
@@ -36,9 +36,11 @@ static int say_error(struct cli *cli, int status, const json_t *answer)
 	const char *message = json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
 	char clean[512];
 
-	fprintf(stderr, "holdfast: %s\n", cli_clean(clean, sizeof(clean), message ? message : "it failed"));
+	fprintf(cli->errors, "holdfast: %s\n",
+		cli_clean(clean, sizeof(clean), message ? message : "it failed"));
 	if (status == 401 && !*cli->token)
-		fprintf(stderr, "          No token was found in %s; give --token-file or HOLDFAST_TOKEN.\n",
+		fprintf(cli->errors,
+			"          No token was found in %s; give --token-file or HOLDFAST_TOKEN.\n",
 			cli->state_dir);
 	if (status == 401)
 		return CLI_DENIED;

@@ -36,6 +36,7 @@ struct cli {
 	const char *client;
 	const char *status;
 	const char *protocol;
+	FILE *errors;       /* what cli_ask() has to say */
 	char endpoint[256]; /* found: as --server */
 	char token[513];    /* found; empty: none */
 };

@@ -190,7 +190,8 @@ static int run(struct cli *cli, char **words, int n)
 int main(int argc, char **argv)
 {
 	const char *state_dir = getenv("HOLDFAST_STATE_DIR");
-	struct cli cli = { .state_dir = state_dir && *state_dir ? state_dir : DEFAULT_STATE_DIR };
+	struct cli cli = { .state_dir = state_dir && *state_dir ? state_dir : DEFAULT_STATE_DIR,
+			   .errors = stderr };
 	int option, code;
 
 	signal(SIGPIPE, SIG_IGN);

@@ -172,6 +172,28 @@ static int watch(struct cli *cli, int signals)
 	}
 }
 
+/* The other screen goes, with all that is on it; why it goes is said where it can be read afterwards. */
+static int watch_on_other_screen(struct cli *cli, int signals)
+{
+	char *said = NULL;
+	size_t len = 0;
+	FILE *errors = open_memstream(&said, &len);
+	int code;
+
+	if (!errors)
+		return CLI_FAILED;
+	cli->errors = errors;
+	fputs("\033[?1049h\033[?25l", stdout); /* no cursor there */
+	code = watch(cli, signals);
+	fputs("\033[?25h\033[?1049l", stdout);
+	fflush(stdout);
+	cli->errors = stderr;
+	fclose(errors);
+	fputs(said, stderr);
+	free(said);
+	return code;
+}
+
 int cli_top(struct cli *cli, const char *argument)
 {
 	struct termios before, raw;
@@ -194,10 +216,7 @@ int cli_top(struct cli *cli, const char *argument)
 	raw = before;
 	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	fputs("\033[?1049h\033[?25l", stdout); /* the other screen, no cursor */
-	code = watch(cli, signals);
-	fputs("\033[?25h\033[?1049l", stdout);
-	fflush(stdout);
+	code = watch_on_other_screen(cli, signals);
 	tcsetattr(STDIN_FILENO, TCSANOW, &before);
 	close(signals);
 	return code;

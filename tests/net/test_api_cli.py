@@ -35,6 +35,11 @@ class Cli(Play):
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
         return done
 
+    def start_again(self):
+        self.daemon.start()
+        for host in self.hosts:
+            host.drop_callers()
+
     def test_tables_and_json(self):
         self.assert_granted(self.a, self.lock_of(self.a, 3, 4))
         self.assert_blocked(self.b, self.lock_of(self.b))
@@ -74,9 +79,7 @@ class Cli(Play):
             self.assertRegex(self.run_cli("status").stdout, f"at {at}\n")
         self.daemon.stop()
         self.assertNotIn("api.address", os.listdir(state))
-        self.daemon.start()
-        for host in self.hosts:
-            host.drop_callers()
+        self.start_again()
 
     def test_does_not_wait_for_the_dead(self):
         """Nobody answers there, not even with a refusal."""
@@ -185,6 +188,20 @@ class Cli(Play):
         self.assertLessEqual(max(len(line.rstrip("\r")) for line in plain.split("\n")[:-1]), 60)
         terminal.write("q")
         self.assertEqual(terminal.end(), OK)
+
+    def test_top_says_why_it_ends(self):
+        """On the screen that stays, and not on the one that goes."""
+        other_screen, back = "\033[?1049h", "\033[?1049l"
+        terminal = Terminal(self.words("top"), self.daemon.namespace)
+        terminal.wait("ends")
+        self.daemon.stop()
+        try:
+            terminal.wait("Is holdfastd running?")
+        finally:
+            self.start_again()
+        self.assertEqual(terminal.end(), UNREACHABLE)
+        self.assertIn("no server answers", terminal.text[terminal.text.index(back) :])
+        self.assertNotIn("no server answers", terminal.text[terminal.text.index(other_screen) : terminal.text.index(back)])
 
     def test_more_clients_than_a_page_has(self):
         for i in range(1100):
