@@ -42,7 +42,7 @@ struct cli {
 };
 
 /* server.c */
-int cli_find_server(struct cli *cli);
+int cli_find_server(struct cli *cli); /* an exit code, after saying what is wrong */
 
 /* http.c */
 struct cli_response {

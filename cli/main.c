@@ -163,6 +163,7 @@ static int run(struct cli *cli, char **words, int n)
 {
 	const struct command *command = n ? find_command(words[0]) : NULL;
 	const char *idle;
+	int code;
 
 	if (n == 0) {
 		print_usage(stderr);
@@ -183,8 +184,8 @@ static int run(struct cli *cli, char **words, int n)
 			idle);
 		return CLI_USAGE;
 	}
-	cli_find_server(cli);
-	return command->run(cli, n > 1 ? words[1] : NULL);
+	code = cli_find_server(cli);
+	return code == CLI_OK ? command->run(cli, n > 1 ? words[1] : NULL) : code;
 }
 
 int main(int argc, char **argv)

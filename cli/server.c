@@ -9,7 +9,8 @@
 
 #include "cli/cli.h"
 
-#define DEFAULT_ENDPOINT "127.0.0.1:8049"
+#define DEFAULT_PORT     ":8049"
+#define DEFAULT_ENDPOINT "127.0.0.1" DEFAULT_PORT
 #define BLANKS           " \t\r\n"
 
 /* The first line, up to one of @ends. */
@@ -44,14 +45,34 @@ static void find_token(struct cli *cli)
 		*cli->token = '\0';
 }
 
-/* "http://host:port/" is as good as "host:port", and the port may be left out. */
-static void take_endpoint(struct cli *cli, const char *given)
+/* Of "host", "host:port", "[v6]", "[v6]:port" and a bare "v6" */
+static bool has_port(const char *given, size_t len)
 {
-	bool is_unix = strncmp(given, "unix:", 5) == 0;
-	size_t len = is_unix ? strlen(given) : strcspn(given, "/");
-	bool has_port = is_unix || memchr(given, ':', len);
+	const char *end = given + len, *colon;
 
-	snprintf(cli->endpoint, sizeof(cli->endpoint), "%.*s%s", (int)len, given, has_port ? "" : ":8049");
+	if (*given == '[')
+		return end[-1] != ']';
+	colon = memchr(given, ':', len);
+	return colon && !memchr(colon + 1, ':', (size_t)(end - colon - 1));
+}
+
+/* "http://host:port/" is as good as "host:port", and the port may be left out. */
+static int take_endpoint(struct cli *cli, const char *given)
+{
+	const char *host = strncmp(given, "http://", 7) == 0 ? given + 7 : given;
+	size_t len = strcspn(host, "/");
+	bool is_bare_v6 = *host != '[' && memchr(host, ':', len) && !has_port(host, len);
+	int n;
+
+	if (strncmp(given, "unix:", 5) == 0)
+		n = snprintf(cli->endpoint, sizeof(cli->endpoint), "%s", given);
+	else
+		n = snprintf(cli->endpoint, sizeof(cli->endpoint), "%s%.*s%s%s", is_bare_v6 ? "[" : "",
+			     (int)len, host, is_bare_v6 ? "]" : "", has_port(host, len) ? "" : DEFAULT_PORT);
+	if (strncmp(given, "https:", 6) != 0 && len && (size_t)n < sizeof(cli->endpoint))
+		return CLI_OK;
+	fprintf(stderr, "holdfast: %s is no server; give host:port, or unix:/path\n", given);
+	return CLI_USAGE;
 }
 
 int cli_find_server(struct cli *cli)
@@ -60,12 +81,8 @@ int cli_find_server(struct cli *cli)
 	char path[4096];
 
 	find_token(cli);
-	if (given && *given) {
-		if (strncmp(given, "http://", 7) == 0)
-			given += 7;
-		take_endpoint(cli, given);
-		return CLI_OK;
-	}
+	if (given && *given)
+		return take_endpoint(cli, given);
 	snprintf(path, sizeof(path), "%s/api.address", cli->state_dir);
 	if (!read_line(path, "\n", cli->endpoint, sizeof(cli->endpoint)))
 		snprintf(cli->endpoint, sizeof(cli->endpoint), "%s", DEFAULT_ENDPOINT);

@@ -81,6 +81,26 @@ class Cli(Play):
         self.assertNotIn("api.address", os.listdir(state))
         self.start_again()
 
+    def test_names_of_servers(self):
+        """As people write them; the port may be left out, also of an address that is full of colons."""
+        self.daemon.stop()
+        try:
+            for listen, names in (
+                ("127.0.0.1:8049", ("127.0.0.1", "localhost", "http://127.0.0.1:8049/", "127.0.0.1:8049/")),
+                ("[::1]:8049", ("::1", "[::1]", "[::1]:8049", "http://[::1]:8049")),
+            ):
+                self.daemon.start(f"api.listen={listen}")
+                for name in names:
+                    with self.subTest(name):
+                        self.assertRegex(self.run_cli("status", "--server", name).stdout, r"at \S+:8049\n")
+                        self.run_cli("status", env={"HOLDFAST_SERVER": name})
+                self.daemon.stop()
+        finally:
+            self.start_again()
+        for name in ("https://127.0.0.1", "http://", "/", "x" * 300, "unix:/" + "x" * 300):
+            with self.subTest(name[:20]):
+                self.assertIn("is no server", self.run_cli("status", "--server", name, code=USAGE).stderr)
+
     def test_does_not_wait_for_the_dead(self):
         """Nobody answers there, not even with a refusal."""
         with self.daemon.namespace, socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
