@@ -41,7 +41,7 @@ static int say_error(struct cli *cli, int status, const json_t *answer)
 	if (status == 401 && !*cli->token)
 		fprintf(cli->errors,
 			"          No token was found in %s; give --token-file or HOLDFAST_TOKEN.\n",
-			cli->state_dir);
+			cli->token_file ? cli->token_file : cli->state_dir);
 	if (status == 401)
 		return CLI_DENIED;
 	return status == 404 ? CLI_NOT_FOUND : CLI_FAILED;

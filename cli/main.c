@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/macros.h"
@@ -188,6 +189,32 @@ static int run(struct cli *cli, char **words, int n)
 	return code == CLI_OK ? command->run(cli, n > 1 ? words[1] : NULL) : code;
 }
 
+/* no-color.org: set and not empty */
+static bool wants_colour(const struct cli *cli)
+{
+	const char *no_color = getenv("NO_COLOR");
+
+	return !cli->is_json && (!no_color || *no_color == '\0') && isatty(STDOUT_FILENO);
+}
+
+/* Who reads a pipe may have seen enough; anywhere else what is missing is missed. */
+static bool is_pipe(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+/* The exit code after all was printed, if it was. */
+static int printed(int code)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	if (!is_pipe(STDOUT_FILENO))
+		perror("holdfast: cannot write");
+	return code == CLI_OK ? CLI_FAILED : code;
+}
+
 int main(int argc, char **argv)
 {
 	const char *state_dir = getenv("HOLDFAST_STATE_DIR");
@@ -199,9 +226,8 @@ int main(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		code = take_option(&cli, option);
 		if (code >= 0)
-			return code;
+			return printed(code);
 	}
-	cli.has_colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && !cli.is_json;
-	code = run(&cli, argv + optind, argc - optind);
-	return fflush(stdout) == 0 || code != CLI_OK ? code : CLI_FAILED;
+	cli.has_colour = wants_colour(&cli);
+	return printed(run(&cli, argv + optind, argc - optind));
 }

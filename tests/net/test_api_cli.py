@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """holdfast, the command line: as a script runs it, in a pipe, and as a person does, on a terminal."""
 
+import errno
 import json
 import os
 import select
@@ -125,7 +126,8 @@ class Cli(Play):
         self.run_cli("clients", "nlm:1.2.3.4:nobody", code=NOT_FOUND)
         self.run_cli("grace", "end", code=FAILED)
         self.run_cli("status", "--server", "127.0.0.1:1", code=UNREACHABLE)
-        self.run_cli("notify", "--token-file", "/dev/null", code=DENIED)
+        said = self.run_cli("notify", "--token-file", "/dev/null", code=DENIED).stderr
+        self.assertIn("No token was found in /dev/null;", said)
         self.run_cli("notify", code=DENIED, env={"HOLDFAST_TOKEN": "wrong"})
         self.assertIn("usage", self.run_cli("--help").stdout)
         self.assertIn("holdfast ", self.run_cli("--version").stdout)
@@ -148,6 +150,28 @@ class Cli(Play):
         self.assert_held(self.lock_of(self.c))
         self.run_cli("waiters", "--client", self.id_of(self.c), "--share", "/data")
         self.run_cli("clients", "--status", "active", "--protocol", "nlm")
+
+    def test_output_that_cannot_be_written(self):
+        for words in (("status",), ("--json", "shares"), ("--help",), ("--version",)):
+            with self.daemon.namespace, open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run(self.words(*words), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, FAILED, words)
+            self.assertEqual(done.stderr, f"holdfast: cannot write: {os.strerror(errno.ENOSPC)}\n")
+
+    def test_who_reads_no_further_hears_nothing(self):
+        with self.daemon.namespace:
+            process = subprocess.Popen(self.words("--help"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process.stdout.close()
+            self.assertEqual(process.stderr.read(), b"")
+            process.stderr.close()
+            process.wait()
+
+    def test_no_colour_where_it_is_not_wanted(self):
+        for value, has_colour in (("1", False), ("", True)):
+            terminal = Terminal(self.words("status"), self.daemon.namespace, env={**os.environ, "NO_COLOR": value})
+            terminal.wait("waiters ")
+            self.assertEqual("\033[" in terminal.text, has_colour, f"NO_COLOR={value}")
+            self.assertEqual(terminal.end(), OK)
 
     def test_orders(self):
         self.assert_granted(self.c, self.lock_of(self.c))
