@@ -11,25 +11,58 @@
 
 /* Processes */
 
-/* The inode of the socket that listens at this port; 0: nobody. */
-static unsigned long listener_inode(const char *table, unsigned int port)
+struct listener {
+	unsigned long inode; /* of its socket; 0: nobody listens */
+	struct hf_addr addr;
+};
+
+/* As the kernel prints it: words of four bytes, each a number as this machine has it. */
+static struct hf_addr address_of(const char *hex)
+{
+	struct hf_addr addr = { .family = strlen(hex) == 8 ? AF_INET : AF_INET6 };
+	uint32_t word;
+
+	for (size_t i = 0; i < 4 && sscanf(hex + 8 * i, "%8x", &word) == 1; i++) {
+		memcpy(addr.ip + 4 * i, &word, sizeof(word));
+		if (addr.family == AF_INET)
+			break;
+	}
+	return addr;
+}
+
+/* Who listens at this port, at all addresses before one of them. */
+static void look_for_listener(const char *table, unsigned int port, struct listener *listener)
 {
 	FILE *file = fopen(table, "re");
-	unsigned long found = 0;
 	char line[512];
 
-	while (file && !found && fgets(line, sizeof(line), file)) {
+	while (file && fgets(line, sizeof(line), file) &&
+	       !(listener->inode && hf_addr_is_any(&listener->addr))) {
 		unsigned int local, state;
+		struct listener found;
 		unsigned long inode;
+		char hex[33];
 
-		if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*s %*s %lu", &local, &state,
-			   &inode) == 3 &&
-		    local == port && state == 0x0a)
-			found = inode;
+		if (sscanf(line, " %*d: %32[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*s %*s %lu", hex, &local,
+			   &state, &inode) != 4 ||
+		    local != port || state != 0x0a)
+			continue;
+		found = (struct listener){ inode, address_of(hex) };
+		if (!listener->inode || hf_addr_is_any(&found.addr))
+			*listener = found;
 	}
 	if (file)
 		fclose(file);
-	return found;
+}
+
+static struct listener find_listener(unsigned int port)
+{
+	struct listener listener = { 0 };
+
+	look_for_listener("/proc/net/tcp", port, &listener);
+	if (!listener.inode)
+		look_for_listener("/proc/net/tcp6", port, &listener);
+	return listener;
 }
 
 static bool has_socket(const char *pid, unsigned long inode)
@@ -108,12 +141,10 @@ static bool has_name(const char *pid, const char *name, const void *user)
 
 static void check_owner(struct cli_findings *findings)
 {
-	unsigned long inode = listener_inode("/proc/net/tcp", CLI_PORTMAP_PORT);
+	unsigned long inode = find_listener(CLI_PORTMAP_PORT).inode;
 	char name[64] = "", what[256];
 	long pid;
 
-	if (!inode)
-		inode = listener_inode("/proc/net/tcp6", CLI_PORTMAP_PORT);
 	if (!inode) {
 		cli_find(findings, CLI_BAD, "nobody listens at port 111",
 			 "clients cannot find the lock manager and the status monitor",
@@ -128,6 +159,19 @@ static void check_owner(struct cli_findings *findings)
 	cli_find(findings, CLI_FINE, what, NULL, NULL);
 }
 
+/* Where clients find us, as seen from here: it need not be 127.0.0.1. */
+static struct hf_addr address_of_server(uint16_t port)
+{
+	struct listener listener = find_listener(port);
+	struct hf_addr addr = listener.addr;
+
+	if (!listener.inode)
+		hf_addr_parse(&addr, "127.0.0.1");
+	else if (hf_addr_is_any(&addr))
+		hf_addr_parse(&addr, addr.family == AF_INET6 ? "::1" : "127.0.0.1");
+	return addr;
+}
+
 /* What clients are told when they ask for us. @port: ours; 0: not known. */
 static void check_registrations(struct cli_findings *findings, uint16_t port)
 {
@@ -140,11 +184,10 @@ static void check_registrations(struct cli_findings *findings, uint16_t port)
 		{ "the status monitor", 100024, 1, 0, HF_RPC_UDP_ONLY },
 		{ "the status monitor", 100024, 1, 0, HF_RPC_TCP_ONLY },
 	};
-	struct hf_addr here = { 0 };
+	struct hf_addr here = address_of_server(port);
 	size_t n_bad = 0;
 	char what[512];
 
-	hf_addr_parse(&here, "127.0.0.1");
 	if (cli_doctor_ask(questions, HF_ARRAY_SIZE(questions), &here) < 0)
 		return;
 	for (size_t i = 0; i < HF_ARRAY_SIZE(questions); i++) {

@@ -61,6 +61,17 @@ class Here(DoctorPlay):
         self.assert_found(findings, "note", "a firewall must let in TCP and UDP 2049 and 111")
         self.assertTrue(any("the clock is" in f["what"] for f in findings))
 
+    def test_a_server_that_is_not_at_127_0_0_1(self):
+        os.chmod(self.state_dir, 0o700)
+        for listen in ("10.98.0.1", "::", "::1", "::1,10.98.0.1"):
+            with self.subTest(listen):
+                self.daemon.stop()
+                self.daemon.start(f"server.listen={listen}")
+                self.assert_found(self.examine(), "ok", "port 111 sends clients of", "to us")
+        self.daemon.stop()
+        self.daemon.start()
+        self.hosts[0].drop_callers()
+
     def test_as_text(self):
         with self.daemon.namespace:
             text = subprocess.run([HOLDFAST, "--state-dir", "/nowhere", "--server", "127.0.0.1:1", "doctor"], text=True,
