@@ -1,10 +1,12 @@
 /* What no value can tell alone: the checks of values against each other and against this host. */
 #include <errno.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/config_endpoint.h"
 #include "daemon/config_load.h"
 
 /* The source of a key of export @i: its line, or the entry's where the key was not given */
@@ -74,6 +76,53 @@ static int check_names(struct hf_config_load *load)
 	return 0;
 }
 
+/* Is this one of the addresses that we serve on? */
+static bool is_served(const struct hf_config_addresses *listen, const struct hf_addr *addr)
+{
+	for (size_t i = 0; i < listen->n; i++) {
+		const struct hf_addr *own = &listen->items[i].addr;
+
+		if (own->family == addr->family &&
+		    (hf_addr_is_any(own) || hf_addr_is_any(addr) || hf_addr_same_host(own, addr)))
+			return true;
+	}
+	return false;
+}
+
+static int port_taken(struct hf_config_load *load, const char *key, const char *other, int64_t port)
+{
+	const struct hf_config_source *source = source_of(load, other);
+
+	if (!source->file && !source->flag) /* not its mistake: it has its default */
+		source = source_of(load, key);
+	return hf_config_complain(&load->error, source,
+				  "%s and %s are both at port %" PRId64 "; give each a port of its own", key,
+				  other, port);
+}
+
+/* Where two of ours want one port, the second would say at the start that another server has it. */
+static int check_ports(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	bool is_portmap = config->server.portmap == HF_CONFIG_PORTMAP_AUTO ||
+			  config->server.portmap == HF_CONFIG_PORTMAP_EMBEDDED;
+	int64_t port = config->server.port, portmap = is_portmap ? config->server.portmap_port : 0, api;
+	struct hf_endpoint endpoint;
+	bool meets;
+
+	if (port && port == portmap)
+		return port_taken(load, "server.port", "server.portmap_port", port);
+	if (!hf_endpoint_parse(&endpoint, config->api.listen) || endpoint.kind != HF_ENDPOINT_TCP)
+		return 0;
+	api = endpoint.addr.port;
+	meets = api && is_served(&config->server.listen, &endpoint.addr);
+	if (meets && api == port)
+		return port_taken(load, "server.port", "api.listen", api);
+	if (meets && api == portmap)
+		return port_taken(load, "server.portmap_port", "api.listen", api);
+	return 0;
+}
+
 int hf_config_check(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
@@ -83,6 +132,9 @@ int hf_config_check(struct hf_config_load *load)
 	if (r < 0)
 		return r;
 	r = check_names(load);
+	if (r)
+		return r;
+	r = check_ports(load);
 	if (r)
 		return r;
 	if (config->store.backend == HF_CONFIG_BACKEND_POSTGRES && *config->store.postgres == '\0')

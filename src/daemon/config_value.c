@@ -172,9 +172,16 @@ static int add_address(struct hf_config_addresses *list, const char *text, struc
 			"holds '%s', which is no address of this host; give addresses without port, like "
 			"0.0.0.0 or ::1",
 			quoted);
-	for (size_t i = 0; i < list->n; i++)
-		if (hf_addr_same_host(&list->items[i].addr, &address.addr))
+	for (size_t i = 0; i < list->n; i++) {
+		const struct hf_config_address *other = &list->items[i];
+
+		if (hf_addr_same_host(&other->addr, &address.addr))
 			return wrong(why, "holds '%s' twice; give each address once", quoted);
+		if (other->addr.family == address.addr.family &&
+		    (hf_addr_is_any(&other->addr) || hf_addr_is_any(&address.addr)))
+			return wrong(why, "holds '%s' beside '%s', one of which means all; give either",
+				     quoted, other->text);
+	}
 	items = reallocarray(list->items, list->n + 1, sizeof(*items));
 	if (!items)
 		return -ENOMEM;

@@ -400,6 +400,32 @@ static void test_together(void **state)
 		  "where one can be made");
 }
 
+/* Two of ours cannot have one port, where they meet. */
+static void test_ports(void **state)
+{
+	expect_wrong("server:\n  port: 111\n",
+		     "f.yaml:2: server.port and server.portmap_port are both at port 111; give each a port "
+		     "of its own");
+	expect_wrong("server:\n  portmap_port: 2050\n  port: 2050\n",
+		     "f.yaml:2: server.port and server.portmap_port are both at port 2050; give each a port "
+		     "of its own");
+	expect_wrong("server: {port: 111}\napi:\n  listen: 127.0.0.1:111\n",
+		     "f.yaml:1: server.port and server.portmap_port are both at port 111; give each a port "
+		     "of its own");
+	set_wrong("server.port=8049",
+		  "server.port and api.listen are both at port 8049; give each a port of its own");
+	set_wrong("api.listen=[::1]:2049",
+		  "server.port and api.listen are both at port 2049; give each a port of its own");
+	set_wrong("api.listen=0.0.0.0:111",
+		  "server.portmap_port and api.listen are both at port 111; give each a port of its own");
+	hf_config_free(load_good("server: {portmap: off, port: 111}\n"));
+	hf_config_free(load_good("server: {portmap: system, portmap_port: 2049}\n"));
+	hf_config_free(load_good("server: {port: 0, portmap_port: 0}\napi: {listen: '127.0.0.1:0'}\n"));
+	hf_config_free(load_good("server: {listen: [192.0.2.1]}\napi: {listen: '192.0.2.2:2049'}\n"));
+	hf_config_free(load_good("server: {listen: ['::']}\napi: {listen: '192.0.2.2:2049'}\n"));
+	hf_config_free(set_good("api.listen=unix:/run/2049"));
+}
+
 /* The command line */
 
 static void test_set(void **state)
@@ -659,6 +685,7 @@ int main(void)
 		cmocka_unit_test(test_exports),
 		cmocka_unit_test(test_pure_asks_no_host),
 		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_ports),
 		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_set_takes_paths_from_here),
 		cmocka_unit_test(test_set_cannot_forge_a_line),

@@ -295,6 +295,11 @@ static void test_addresses(void **state)
 					    "addresses without port, like 0.0.0.0 "
 					    "or ::1");
 	set_wrong("server.listen=::,0:0::0", "server.listen holds '0:0::0' twice; give each address once");
+	set_wrong("server.listen=0.0.0.0,192.0.2.1",
+		  "server.listen holds '192.0.2.1' beside '0.0.0.0', one of which means all; give either");
+	set_wrong("server.listen=::1,::",
+		  "server.listen holds '::' beside '::1', one of which means all; give either");
+	hf_config_free(set_good("server.listen=0.0.0.0,::1"));
 	expect_wrong("server:\n  listen:\n    - 0.0.0.0\n    - nfs1:2049\n",
 		     "f.yaml:4: server.listen holds 'nfs1:2049', which is no address of this host; give "
 		     "addresses without "
