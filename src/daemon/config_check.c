@@ -8,6 +8,7 @@
 
 #include "daemon/config_endpoint.h"
 #include "daemon/config_load.h"
+#include "store/store.h"
 
 /* The source of a key of export @i: its line, or the entry's where the key was not given */
 static struct hf_config_source export_source(const struct hf_config_load *load, size_t i, const char *key)
@@ -123,9 +124,29 @@ static int check_ports(struct hf_config_load *load)
 	return 0;
 }
 
-int hf_config_check(struct hf_config_load *load)
+static int check_postgres(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
+	char unknown[HF_STORE_OPTION], quoted[HF_CONFIG_QUOTE_SIZE];
+
+	if (config->store.backend == HF_CONFIG_BACKEND_POSTGRES && *config->store.postgres == '\0')
+		return hf_config_complain(
+			&load->error, source_of(load, "store.backend"),
+			"store.backend is postgres, but store.postgres is empty; give a connection "
+			"string, like host=db dbname=holdfast");
+	if (hf_store_reads_postgres(config->store.postgres, unknown))
+		return 0;
+	/* Its text may hold a password. */
+	return hf_config_complain(
+		&load->error, source_of(load, "store.postgres"),
+		"store.postgres is a connection string that libpq cannot read%s%s%s; give one "
+		"like host=db dbname=holdfast",
+		*unknown ? " ('" : "", hf_config_quote(quoted, sizeof(quoted), unknown),
+		*unknown ? "' is no option)" : "");
+}
+
+int hf_config_check(struct hf_config_load *load)
+{
 	int r;
 
 	r = fill_names(load->config);
@@ -137,12 +158,7 @@ int hf_config_check(struct hf_config_load *load)
 	r = check_ports(load);
 	if (r)
 		return r;
-	if (config->store.backend == HF_CONFIG_BACKEND_POSTGRES && *config->store.postgres == '\0')
-		return hf_config_complain(
-			&load->error, source_of(load, "store.backend"),
-			"store.backend is postgres, but store.postgres is empty; give a connection "
-			"string, like host=db dbname=holdfast");
-	return 0;
+	return check_postgres(load);
 }
 
 static int check_directory(struct hf_config_load *load, const struct hf_config_export *export,

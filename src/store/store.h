@@ -132,6 +132,10 @@ int hf_store_open_lmdb(struct hf_store **storep, struct hf_loop *loop,
 		       const struct hf_store_options *options);
 int hf_store_open_postgres(struct hf_store **storep, struct hf_loop *loop,
 			   const struct hf_store_options *options);
+/* Can libpq read this connection string? Where it can not, @unknown is the option that it does not know, or
+ * empty; its own words may hold a part of a password. */
+#define HF_STORE_OPTION 64
+bool hf_store_reads_postgres(const char *text, char unknown[static HF_STORE_OPTION]);
 /* What is not reached yet is lost, as if we had been killed. */
 struct hf_store *hf_store_free(struct hf_store *store);
 

@@ -110,3 +110,24 @@ int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
 	*connp = conn;
 	return 0;
 }
+
+/* libpq takes what is neither a URI nor has a '=' for the name of a database. */
+static bool is_database_name(const char *text)
+{
+	return !strchr(text, '=') && strncmp(text, "postgres://", 11) != 0 &&
+	       strncmp(text, "postgresql://", 13) != 0;
+}
+
+bool hf_store_reads_postgres(const char *text, char unknown[static HF_STORE_OPTION])
+{
+	char *message = NULL;
+	PQconninfoOption *read = is_database_name(text) ? NULL : PQconninfoParse(text, &message);
+	bool is_read = read || is_database_name(text);
+
+	*unknown = '\0';
+	if (message && sscanf(message, "invalid connection option \"%63[^\"]\"", unknown) != 1)
+		*unknown = '\0';
+	PQconninfoFree(read);
+	PQfreemem(message);
+	return is_read;
+}

@@ -390,6 +390,17 @@ static void test_together(void **state)
 	set_wrong("store.backend=postgres",
 		  "store.backend is postgres, but store.postgres is empty; give a connection "
 		  "string, like host=db dbname=holdfast");
+	expect_wrong("store:\n  postgres: host=db prot=5432\n",
+		     "f.yaml:2: store.postgres is a connection string that libpq cannot read ('prot' is no "
+		     "option); give one like host=db dbname=holdfast");
+	expect_wrong("store:\n  postgres: password=very secret\n",
+		     "f.yaml:2: store.postgres is a connection string that libpq cannot read; give one like "
+		     "host=db dbname=holdfast");
+	expect_wrong("store:\n  postgres: 'postgres://me:secret@[::1/locks'\n",
+		     "f.yaml:2: store.postgres is a connection string that libpq cannot read; give one like "
+		     "host=db dbname=holdfast");
+	hf_config_free(set_good("store.postgres=locks"));
+	hf_config_free(set_good("store.postgres=postgresql://me:secret@db/locks?connect_timeout=3"));
 	expect_wrong("server:\n  user: nobody-here\n", "f.yaml:2: server.user 'nobody-here' is no user of "
 						       "this host; give one that 'getent passwd' lists, or "
 						       "\"\"");
