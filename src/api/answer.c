@@ -29,6 +29,8 @@ static enum MHD_Result send_response(struct hf_api_request *request, unsigned in
 	add_common(response, type, csp);
 	if (code == 401)
 		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+	if (code == 405)
+		MHD_add_response_header(response, "Allow", request->allow);
 	result = MHD_queue_response(request->connection, code, response);
 	MHD_destroy_response(response);
 	return result;

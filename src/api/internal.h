@@ -103,6 +103,7 @@ struct hf_api_request {
 	struct hf_api *api;
 	struct MHD_Connection *connection;
 	const struct hf_api_route *route;
+	char allow[32];    /* the methods of its path, where this one is none of them */
 	const char *id;    /* of the path */
 	const char *wrong; /* the target makes no sense */
 	struct hf_api_target target;

@@ -1,5 +1,6 @@
 /* One request: its memory, its route and its parameters. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +149,14 @@ static const char *read_params(struct hf_api_request *request)
 
 /* Route */
 
+static void allow(struct hf_api_request *request, const char *method)
+{
+	size_t len = strlen(request->allow);
+
+	snprintf(request->allow + len, sizeof(request->allow) - len, "%s%s%s", len ? ", " : "", method,
+		 strcmp(method, "GET") == 0 ? ", HEAD" : "");
+}
+
 void hf_api_request_route(struct hf_api_request *request, const char *method)
 {
 	const char *wrong = request->wrong;
@@ -162,6 +171,7 @@ void hf_api_request_route(struct hf_api_request *request, const char *method)
 		if (!hf_api_target_matches(&request->target, route->pattern, &request->id))
 			continue;
 		is_path = true;
+		allow(request, route->method);
 		if (strcmp(route->method, method) == 0)
 			request->route = route;
 	}

@@ -184,9 +184,17 @@ class Refuses(RestPlay):
             self.assert_refused(self.rest.get(target), 404, "not_found")
 
     def test_wrong_methods(self):
-        for method, target in (("POST", "/api/v1/status"), ("DELETE", "/api/v1/clients"), ("GET", "/api/v1/notify"),
-                               ("PUT", "/"), ("OPTIONS", "/api/v1/locks")):  # fmt: skip
-            self.assert_refused(self.rest.call(method, target, token=True), 405, "method_not_allowed")
+        for method, target, allowed in (
+            ("POST", "/api/v1/status", "GET, HEAD"),
+            ("DELETE", "/api/v1/clients", "GET, HEAD"),
+            ("POST", "/api/v1/clients/x", "GET, HEAD, DELETE"),
+            ("GET", "/api/v1/notify", "POST"),
+            ("PUT", "/", "GET, HEAD"),
+            ("OPTIONS", "/api/v1/locks", "GET, HEAD"),
+        ):
+            answer = self.rest.call(method, target, token=True)
+            self.assert_refused(answer, 405, "method_not_allowed")
+            self.assertEqual(answer.headers["Allow"], allowed)
 
     def test_bad_queries(self):
         for query in ("limit=0", "limit=-1", "limit=x", "limit=", "limit=1&limit=2", "cursor=zz", "cursor=1.2",
