@@ -18,7 +18,7 @@ void cli_escape(char *out, size_t size, const char *text)
 
 void cli_print_json(const json_t *json)
 {
-	json_dumpf(json, stdout, JSON_INDENT(2));
+	json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 	putchar('\n');
 }
 

@@ -32,7 +32,7 @@ static void print_event(struct stream *stream, json_t *data)
 
 	if (stream->cli->is_json) {
 		json_object_set_new(data, "event", json_string(stream->kind));
-		json_dumpf(data, stdout, JSON_COMPACT);
+		json_dumpf(data, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
 		putchar('\n');
 		return;
 	}

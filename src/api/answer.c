@@ -7,6 +7,8 @@
 #include "api/internal.h"
 
 #define JSON_TYPE "application/json"
+/* Seconds are thousandths, which a double does not hold: 1.033 and not 1.0329999999999999 */
+#define JSON_FORM (JSON_COMPACT | JSON_REAL_PRECISION(15))
 
 static void add_common(struct MHD_Response *response, const char *type, const char *csp)
 {
@@ -49,7 +51,7 @@ static enum MHD_Result send_text(struct hf_api_request *request, unsigned int co
 
 static enum MHD_Result send_json(struct hf_api_request *request, unsigned int code, json_t *json)
 {
-	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	char *text = json ? json_dumps(json, JSON_FORM) : NULL;
 
 	json_decref(json);
 	return send_text(request, code, text, text ? strlen(text) : 0, JSON_TYPE);

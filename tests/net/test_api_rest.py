@@ -60,6 +60,12 @@ class Shows(RestPlay):
         self.assertFalse(status["grace"]["active"])
         self.assertEqual(status["sm_state"] % 2, 1)
 
+    def test_seconds_are_thousandths(self):
+        """And not 1.0329999999999999: people read them, too."""
+        for _ in range(50):  # half of all numbers look well in any case
+            body = self.rest.get("/api/v1/status").body.decode()
+            self.assertRegex(body, r'"uptime_seconds":\d+\.\d{1,3},')
+
     def test_a_lock_is_shown(self):
         before = self.rest.get("/api/v1/status").json
         lock = self.lock_of(self.a, 100, 17, svid=7, oh=b"\xff\0 oh")
