@@ -121,12 +121,18 @@ int hf_api_look_shares(struct hf_api_request *request)
 
 /* Orders, each in the log with who asked */
 
+static const char *outcome(int r)
+{
+	if (r == -ENOENT)
+		return "there is nothing to do";
+	return r < 0 ? strerror(-r) : "done";
+}
+
 int hf_api_look_end_grace(struct hf_api_request *request)
 {
 	int r = hf_recovery_end_grace(request->api->options.recovery);
 
-	hf_log_info("an operator ends grace", "peer=%s answer=%s", request->peer,
-		    r < 0 ? strerror(-r) : "done");
+	hf_log_info("an operator ends grace", "peer=%s answer=%s", request->peer, outcome(r));
 	if (r == -ENOENT)
 		hf_api_fail(request, 409, "not_in_grace", "There is no grace period now.");
 	else if (r < 0)
@@ -159,7 +165,7 @@ int hf_api_look_notify(struct hf_api_request *request)
 	r = hf_recovery_notify_again(request->api->options.recovery, client);
 	hf_log_info("an operator has clients told of our restart again", "peer=%s client=%s answer=%s",
 		    request->peer, id ? hf_log_quote(quoted, sizeof(quoted), id, strlen(id)) : "all",
-		    r < 0 ? strerror(-r) : "done");
+		    outcome(r));
 	if (r == -ENOENT)
 		hf_api_fail(request, 409, "not_registered",
 			    "This client is not registered: nobody is to tell.");

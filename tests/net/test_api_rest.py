@@ -373,6 +373,7 @@ class Orders(RestPlay):
     def test_no_grace_to_end(self):
         answer = self.rest.call("POST", "/api/v1/grace/end", token=True)
         self.assertEqual((answer.status, answer.code), (409, "not_in_grace"))
+        self.assertRegex(self.daemon.log, r"an operator ends grace peer=\S+ answer=there is nothing to do\n")
 
     def test_notify(self):
         self.assert_granted(self.c, self.lock_of(self.c))
