@@ -27,9 +27,13 @@ static int listen_tcp(struct hf_api *api, const char **whatp)
 	setsockopt(api->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (ss.ss_family == AF_INET6)
 		setsockopt(api->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	*whatp = "cannot listen for the API";
-	if (bind(api->fd, (struct sockaddr *)&ss, len) < 0 || listen(api->fd, BACKLOG) < 0)
+	if (bind(api->fd, (struct sockaddr *)&ss, len) < 0 || listen(api->fd, BACKLOG) < 0) {
+		*whatp = errno == EADDRINUSE ? "cannot listen for the API, another program does: stop it, or "
+					       "choose another "
+					       "api.listen"
+					     : "cannot listen for the API: choose another api.listen";
 		return -errno;
+	}
 	len = sizeof(ss);
 	if (getsockname(api->fd, (struct sockaddr *)&ss, &len) < 0 ||
 	    !hf_addr_from_sockaddr(&got, (struct sockaddr *)&ss))
@@ -64,7 +68,7 @@ static int listen_unix(struct hf_api *api, const char **whatp)
 		return -errno;
 	if (is_left_over(&sun))
 		unlink(sun.sun_path);
-	*whatp = "cannot listen for the API on its socket";
+	*whatp = "cannot listen for the API on its socket: choose another api.listen";
 	mask = umask(0117); /* our user and group */
 	r = bind(api->fd, (struct sockaddr *)&sun, sizeof(sun)) < 0 ? -errno : 0;
 	umask(mask);

@@ -56,6 +56,7 @@ static int write_token(const char *path, const char *token)
 static int read_token(char *out, const char *path)
 {
 	hf_cleanup(hf_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	char text[HF_API_TOKEN_MAX + 2]; /* one more than there may be */
 	struct stat st;
 	ssize_t n;
 
@@ -67,12 +68,15 @@ static int read_token(char *out, const char *path)
 		hf_log_warn("others can read the token of the API; mend it with chmod 600", "file=%s",
 			    hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
 	}
-	n = read(fd, out, HF_API_TOKEN_MAX);
+	n = read(fd, text, sizeof(text) - 1);
 	if (n < 0)
 		return -errno;
-	out[n] = '\0';
-	out[strcspn(out, " \t\r\n")] = '\0';
-	return strlen(out) < MIN_TOKEN ? -EINVAL : 0;
+	text[n] = '\0';
+	text[strcspn(text, " \t\r\n")] = '\0';
+	if (strlen(text) < MIN_TOKEN || strlen(text) > HF_API_TOKEN_MAX)
+		return -EINVAL;
+	memcpy(out, text, strlen(text) + 1);
+	return 0;
 }
 
 int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop)
@@ -80,8 +84,11 @@ int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, s
 	int r = read_token(out, path);
 
 	if (r == -EINVAL)
-		return fail(path,
-			    "the token of the API has fewer than 16 characters; remove it for a new one", r);
+		return fail(
+			path,
+			"the token of the API has fewer than 16 characters, or more than 512; remove it for "
+			"a new one",
+			r);
 	if (r != -ENOENT)
 		return r < 0 ? fail(path, "cannot read the token of the API", r) : 0;
 	make_token(out, loop);

@@ -229,6 +229,58 @@ class Streams(Life):
             self.assertIn(b"No space left", done.stderr)
 
 
+class NoStart(Life):
+    """What keeps it from starting is said in words that lead to the mistake; exit code 1, as for all but a wrong
+    configuration."""
+
+    def refused(self, *settings, code=1):
+        words = [os.environ["HOLDFASTD"], "--export", self.data, "--set", f"server.state_dir={self.base}/state"]
+        for setting in settings:
+            words += ["--set", setting]
+        with self.host:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertNotIn("serving", done.stderr)
+        return done.stderr
+
+    def test_a_second_one_in_the_same_place(self):
+        daemon = self.daemon("api.listen=127.0.0.1:8049").start()
+        state = f"server.state_dir={daemon.state_dir}/state"
+        self.assertIn(f"is in use by another holdfastd (pid {daemon.process.pid})", self.refused(state))
+        self.assertTrue(os.path.exists(daemon.ports_file), "it took away what is not its own")
+        said = self.refused()
+        self.assertRegex(said, "another server does: stop it, or choose another server.port .*address=0.0.0.0 port=2049")
+        said = self.refused("server.port=0")
+        self.assertRegex(said, "another program does: stop it, or choose another api.listen address=127.0.0.1:8049 ")
+        daemon.stop()
+
+    def test_places_that_are_not_there(self):
+        for setting, words in (
+            ("server.state_dir=/proc/nowhere", "cannot open the state directory /proc/nowhere: "),
+            ("server.listen=192.0.2.77", "choose other addresses in server.listen transport=tcp address=192.0.2.77 "),
+            ("api.listen=192.0.2.77:80", "choose another api.listen address=192.0.2.77:80 "),
+            (f"api.listen=unix:{self.base}/no/socket", "choose another api.listen path="),
+            (f"api.token_file={self.base}/no/token", "cannot write the token of the API file="),
+            (f"api.token_file={self.base}", "cannot read the token of the API file="),
+        ):
+            with self.subTest(setting):
+                self.assertIn(words, self.refused(setting))
+
+    def test_tokens_that_are_none(self):
+        token = os.path.join(self.base, "token")
+        for text in ("", "short\n", "x" * 15, "x" * 513, "x" * 5000):
+            with self.subTest(len(text)):
+                with open(token, "w", encoding="ascii") as out:
+                    out.write(text)
+                self.assertIn("has fewer than 16 characters, or more than 512;", self.refused(f"api.token_file={token}"))
+
+    def test_a_wrong_configuration_touches_nothing(self):
+        for setting in ("server.port=x", "server.listen=0.0.0.0,127.0.0.1", "api.listen=127.0.0.1:2049"):
+            said = self.refused(setting, code=2)
+            self.assertTrue(said.startswith(f"holdfastd: --set {setting}: ") and said.count("\n") == 1, said)
+        self.assertFalse(os.path.exists(f"{self.base}/state"))
+
+
 class Reload(Life):
     def test_no_exports_at_the_start(self):
         """Then the handles are another server's, and no lock asks what they mean."""
