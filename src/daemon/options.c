@@ -131,7 +131,7 @@ const struct hf_option hf_options[] = {
 		  "(exports), or any." },
 
 	{ "api", "listen", HF_OPTION_TEXT, HF_OPTION_ENDPOINT, "127.0.0.1:8049", 0, 255, AT(api.listen),
-	  .help = "Where HTTP is served, as host:port or unix:/path; port 0: any free port; empty: off." },
+	  .help = "Where HTTP is served, as address:port or unix:/path; port 0: any free port; empty: off." },
 	{ "api", "token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.token_file),
 	  .help = "The file with the bearer token of every call that changes something, and of all calls "
 		  "where "
@@ -224,7 +224,9 @@ static const char *expected_text(const struct hf_option *option)
 	case HF_OPTION_HOST_NAME:
 		return "a host name or nothing";
 	case HF_OPTION_ENDPOINT:
-		return "host:port, unix:/path or nothing";
+		return "an address with its port, like 127.0.0.1:8049 or [::1]:8049, unix:/path of at most "
+		       "107 "
+		       "bytes, or nothing";
 	case HF_OPTION_EXPORT_NAME:
 		return "a name that starts with '/', or nothing";
 	case HF_OPTION_ANY_TEXT:

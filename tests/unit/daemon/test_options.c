@@ -272,7 +272,9 @@ static void test_endpoint(void **state)
 	for (size_t i = 0; i < HF_ARRAY_SIZE(wrong); i++) {
 		snprintf(text, sizeof(text), "api.listen=%s", wrong[i]);
 		snprintf(message, sizeof(message),
-			 "api.listen is '%s'; give host:port, unix:/path or nothing", wrong[i]);
+			 "api.listen is '%s'; give an address with its port, like 127.0.0.1:8049 or "
+			 "[::1]:8049, unix:/path of at most 107 bytes, or nothing",
+			 wrong[i]);
 		set_wrong(text, message);
 	}
 	for (size_t i = 0; i < HF_ARRAY_SIZE(good); i++) {
