@@ -95,6 +95,8 @@ static void print_no_exports(FILE *out)
 	const char *lead = "  # - ";
 
 	fprintf(out, "exports: []\n");
+	print_comment(out, "  ",
+		      "For the first export take the [] above away, and the # before the keys that it has.");
 	for (size_t i = 0; i < hf_n_options; i++) {
 		const struct hf_option *option = &hf_options[i];
 

@@ -638,6 +638,32 @@ static void test_print_hides_passwords(void **state)
 	hf_config_free(config);
 }
 
+/* Who does what the comment below "exports: []" says has his first export. */
+static void test_print_leads_to_an_export(void **state)
+{
+	struct hf_config *config = load_good("");
+	char *text = print(config), *edited = calloc(1, strlen(text) + 100), *list;
+
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		list = strstr(line, ": []");
+		if (list)
+			list[1] = '\0';
+		else if (strcmp(line, "  # - path: /srv/data") == 0)
+			strcpy(line, "   - path: /tmp");
+		else if (strncmp(line, "  #   ", 6) == 0)
+			memmove(line + 2, line + 3, strlen(line + 2));
+		strcat(strcat(edited, line), "\n");
+	}
+	hf_config_free(config);
+	config = load_good(edited);
+	assert_int_equal(config->exports.n, 1);
+	assert_string_equal(config->exports.items[0].path, "/tmp");
+	assert_value(config, "exports.clients", "[\"private\"]");
+	hf_config_free(config);
+	free(edited);
+	free(text);
+}
+
 static void test_print_shows_every_key(void **state)
 {
 	struct hf_config *config = load_good("");
@@ -706,6 +732,7 @@ int main(void)
 		cmocka_unit_test(test_error_that_does_not_fit_is_cut),
 		cmocka_unit_test(test_print_loads_again),
 		cmocka_unit_test(test_print_hides_passwords),
+		cmocka_unit_test(test_print_leads_to_an_export),
 		cmocka_unit_test(test_print_shows_every_key),
 		cmocka_unit_test(test_fixed_changes),
 		cmocka_unit_test(test_free_of_nothing),
