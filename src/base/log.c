@@ -164,6 +164,15 @@ static size_t pair_length(const char *pairs)
 /* Room for the end of an object, after the last pair that fitted */
 #define JSON_TAIL ",\"cut\":\"true\"}"
 
+/* The quotes around a value that has blanks are text's way to say where it ends; JSON has its own. Those of a
+ * peer went through hf_log_quote(). */
+static void put_json_value(struct line *line, const char *value, size_t len)
+{
+	bool is_quoted = len >= 2 && value[0] == '"' && value[len - 1] == '"';
+
+	put_json_string(line, is_quoted ? value + 1 : value, is_quoted ? len - 2 : len);
+}
+
 /* "a=1 b=2" becomes ,"a":"1","b":"2". A pair that does not fit is left out whole: half a one is no JSON. */
 static void put_json_pairs(struct line *line, const char *pairs)
 {
@@ -175,7 +184,7 @@ static void put_json_pairs(struct line *line, const char *pairs)
 		put_str(line, ",");
 		put_json_string(line, pairs, key);
 		put_str(line, ":");
-		put_json_string(line, pairs + key + 1, len - key - 1);
+		put_json_value(line, pairs + key + 1, len - key - 1);
 		if (line->len > sizeof(line->text) - sizeof(JSON_TAIL)) {
 			line->len = before;
 			put_str(line, JSON_TAIL);

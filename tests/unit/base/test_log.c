@@ -251,6 +251,19 @@ static void test_json_is_right(void **state)
 					       "\"path\":\"/a\\ufffd\xc3\xa9\"}\n");
 }
 
+static void write_json_quoted(void)
+{
+	hf_log_configure(HF_LOG_INFO, HF_LOG_JSON);
+	hf_log_info("why", "reason=\"the window is over\" empty=\"\" one=\" n=%d", 5);
+}
+
+static void test_json_has_its_own_quotes(void **state)
+{
+	capture(write_json_quoted);
+	assert_non_null(strstr(captured, ",\"reason\":\"the window is over\",\"empty\":\"\",\"one\":\"\\\"\","
+					 "\"n\":\"5\"}\n"));
+}
+
 static void write_json_too_long(void)
 {
 	char text[1400];
@@ -305,6 +318,7 @@ int main(void)
 		cmocka_unit_test_setup(test_inherited_journal_variable_is_not_believed, clean_environment),
 		cmocka_unit_test_setup(test_terminal_has_colours, clean_environment),
 		cmocka_unit_test(test_json_is_right),
+		cmocka_unit_test(test_json_has_its_own_quotes),
 		cmocka_unit_test(test_json_too_long_stays_json),
 		cmocka_unit_test(test_limit),
 	};
