@@ -111,6 +111,11 @@ static int check_ports(struct hf_config_load *load)
 	struct hf_endpoint endpoint;
 	bool meets;
 
+	if (config->server.portmap == HF_CONFIG_PORTMAP_SYSTEM && config->server.portmap_port == 0)
+		return hf_config_complain(
+			&load->error, source_of(load, "server.portmap_port"),
+			"server.portmap_port is 0, and server.portmap is system; give the port "
+			"of the system's rpcbind, 111");
 	if (port && port == portmap)
 		return port_taken(load, "server.port", "server.portmap_port", port);
 	if (!hf_endpoint_parse(&endpoint, config->api.listen) || endpoint.kind != HF_ENDPOINT_TCP)

@@ -429,6 +429,9 @@ static void test_ports(void **state)
 		  "server.port and api.listen are both at port 2049; give each a port of its own");
 	set_wrong("api.listen=0.0.0.0:111",
 		  "server.portmap_port and api.listen are both at port 111; give each a port of its own");
+	expect_wrong("server:\n  portmap: system\n  portmap_port: 0\n",
+		     "f.yaml:3: server.portmap_port is 0, and server.portmap is system; give the port of the "
+		     "system's rpcbind, 111");
 	hf_config_free(load_good("server: {portmap: off, port: 111}\n"));
 	hf_config_free(load_good("server: {portmap: system, portmap_port: 2049}\n"));
 	hf_config_free(load_good("server: {port: 0, portmap_port: 0}\napi: {listen: '127.0.0.1:0'}\n"));
