@@ -198,6 +198,13 @@ static void test_not_yaml(void **state)
 	expect_wrong("server:\n\tport: 5\n", "f.yaml:2: a tab at the start of the line; indent with blanks");
 	expect_wrong("exports:\n  -\tpath: /tmp\n",
 		     "f.yaml:2: a tab at the start of the line; indent with blanks");
+	expect_wrong("server:\n  listen: [::, 0.0.0.0]\n",
+		     "f.yaml:2: no value where there should be one; one that starts with ':' needs quotes, "
+		     "like \"::\"");
+	expect_wrong(
+		"exports:\n- path: /tmp\n  clients: [*]\n",
+		"f.yaml:3: a '*' or '&' with no name behind it; put the value in quotes (for all clients "
+		"write any)");
 	expect_wrong("server:\n  listen: [a\nlog:\n", "f.yaml:2: a list that is not closed; end it with ']'");
 	expect_wrong("server: {a: b\nlog\n", "f.yaml:1: a mapping that is not closed; end it with '}'");
 	expect_wrong("server:\n  name: \"x\n  port: 5\n",
