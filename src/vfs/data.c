@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/macros.h"
 #include "vfs/access.h"
 
@@ -120,11 +121,21 @@ static bool is_loss(int r)
 	return r == -EIO || r == -ENOSPC || r == -EDQUOT;
 }
 
+/* Before the identity: the owner may write a file of mode 0444. */
+static int open_for(struct hf_file *file, enum hf_stability stability, int *ownp)
+{
+	int fd = hf_file_write_fd(file, false);
+
+	if (fd < 0 || stability == HF_UNSTABLE)
+		return fd;
+	return *ownp = hf_file_open_to_write(file);
+}
+
 static int write_as(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
 		    size_t len, enum hf_stability stability, size_t *np)
 {
-	int fd = hf_file_write_fd(file,
-				  false); /* before the identity: the owner may write a file of mode 0444 */
+	hf_cleanup(hf_closep) int own = -1;
+	int fd = open_for(file, stability, &own);
 	ssize_t n;
 	HF_AS(as, caller);
 

@@ -28,6 +28,7 @@ int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume
 	file->n_refs = 1;
 	file->read_fd = file->write_fd = file->lock_fd = -1;
 	pthread_mutex_init(&file->change_lock, NULL);
+	pthread_mutex_init(&file->sync_lock, NULL);
 	pthread_mutex_init(&file->lock, NULL);
 	hf_files_count(files, 1);
 	*filep = file;
@@ -51,6 +52,7 @@ static void file_free(struct hf_file *file)
 	close_counted(file->files, file->write_fd);
 	close_counted(file->files, file->lock_fd);
 	pthread_mutex_destroy(&file->change_lock);
+	pthread_mutex_destroy(&file->sync_lock);
 	pthread_mutex_destroy(&file->lock);
 	hf_volume_unref(file->volume);
 	free(file);
@@ -123,7 +125,14 @@ int hf_file_write_fd(struct hf_file *file, bool cached)
 	return open_once(file, &file->write_fd, O_WRONLY, cached);
 }
 
-int hf_file_sync(struct hf_file *file)
+int hf_file_open_to_write(struct hf_file *file)
+{
+	return S_ISREG(file->type) ? reopen(file->fd, O_WRONLY) : -EINVAL;
+}
+
+/* Syncing */
+
+static int sync_now(struct hf_file *file)
 {
 	int fd = -1, r;
 
@@ -139,7 +148,37 @@ int hf_file_sync(struct hf_file *file)
 	if (r == 0)
 		return 0;
 	r = -errno;
+	/* Before anybody else can be told that all is well. */
 	hf_files_note_loss(file->files, r);
+	return r;
+}
+
+/* Under sync_lock. @begun, @failed: how many had when the caller came. */
+static int sync_unless_done(struct hf_file *file, uint64_t begun, uint64_t failed)
+{
+	int r;
+
+	if (file->syncs_failed != failed)
+		return file->sync_error;
+	if (file->syncs_begun != begun)
+		return 0;
+	file->syncs_begun++;
+	r = sync_now(file);
+	if (r < 0) {
+		file->sync_error = r;
+		file->syncs_failed++;
+	}
+	return r;
+}
+
+int hf_file_sync(struct hf_file *file)
+{
+	uint64_t failed = file->syncs_failed, begun = file->syncs_begun;
+	int r;
+
+	pthread_mutex_lock(&file->sync_lock);
+	r = sync_unless_done(file, begun, failed);
+	pthread_mutex_unlock(&file->sync_lock);
 	return r;
 }
 

@@ -59,8 +59,13 @@ struct hf_file {
 	 * between. Two at once are taken in the order of their addresses. */
 	pthread_mutex_t change_lock;
 	_Atomic uint64_t changes; /* how many have begun, and in the lower half how many are under way */
-	pthread_mutex_t lock;     /* for the rest; held for short */
-	_Atomic int read_fd;      /* -1: not open; set once, under lock */
+	/* Held by who syncs. The kernel tells of a loss once for a descriptor: to one of all who share it. */
+	pthread_mutex_t sync_lock;
+	_Atomic uint64_t syncs_begun; /* changed under sync_lock, as the next */
+	_Atomic uint64_t syncs_failed;
+	int sync_error;       /* of the last that failed; under sync_lock */
+	pthread_mutex_t lock; /* for the rest; held for short */
+	_Atomic int read_fd;  /* -1: not open; set once, under lock */
 	_Atomic int write_fd;
 	_Atomic int lock_fd;
 	struct hf_verdict verdicts[HF_FILE_N_VERDICTS]; /* under lock */
@@ -110,7 +115,13 @@ HF_DEFINE_CLEANUP(struct hf_file *, hf_file_unref)
 int hf_file_read_fd(struct hf_file *file, bool cached);
 int hf_file_write_fd(struct hf_file *file, bool cached);
 
-/* Puts what was done to it, its data and its names if it is a directory, on stable storage. */
+/* For one write that is to be on stable storage: open anew, so that it hears of every loss from now on,
+ * whoever else hears of it, too. The caller closes it. */
+int hf_file_open_to_write(struct hf_file *file);
+
+/* Puts what was done to it, its data and its names if it is a directory, on stable storage. One at a time:
+ * who comes while another syncs shares the next one with all who wait for it, and fails with the one before.
+ */
 int hf_file_sync(struct hf_file *file);
 
 /* Locks: -EROFS and the like where it could be opened for reading only are for the caller to see from

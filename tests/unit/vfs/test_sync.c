@@ -1,0 +1,268 @@
+/*
+ * Who hears of what the disk did not take. fsync(2) and the like are ours here,
+ * and behave as the kernel's: a loss is told once to each open file
+ * description, of those that were open when it happened.
+ */
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "vfs/data.h"
+
+#define MAX_FDS   1024
+#define MAX_CALLS 4
+
+static char base[64];
+static struct hf_volume *volume;
+static struct hf_files *files;
+static struct hf_file *file;
+static struct hf_identity caller;
+
+/* The disk */
+
+static _Atomic int n_losses, seen[MAX_FDS];
+static _Atomic int n_inside, n_may_leave = MAX_CALLS, n_left; /* calls that sync */
+
+static void wait_a_moment(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list args;
+	int fd, mode;
+
+	va_start(args, flags);
+	mode = flags & O_CREAT ? va_arg(args, int) : 0;
+	va_end(args);
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	if (fd >= 0 && fd < MAX_FDS)
+		seen[fd] = n_losses;
+	return fd;
+}
+
+/* Whoever came first leaves first. */
+static int wait_for_disk(int fd)
+{
+	int turn = n_inside++;
+
+	while (turn >= n_may_leave || turn > n_left)
+		wait_a_moment();
+	if (atomic_exchange(&seen[fd], n_losses) == n_losses) {
+		n_left++;
+		return 0;
+	}
+	n_left++;
+	errno = EIO;
+	return -1;
+}
+
+int fsync(int fd)
+{
+	return wait_for_disk(fd);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
+{
+	return flags && wait_for_disk(fd) < 0 ? -1 : pwrite(fd, iov->iov_base, iov->iov_len, offset);
+}
+
+static int set_up(void **state)
+{
+	struct stat st;
+	int fd;
+
+	n_losses = n_inside = n_left = 0;
+	n_may_leave = MAX_CALLS;
+	caller = (struct hf_identity){ .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
+	strcpy(base, "/tmp/hf-sync-XXXXXX");
+	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0 || hf_files_new(&files, 100) < 0)
+		return -1;
+	close(openat(volume->root, "f", O_CREAT | O_WRONLY, 0644));
+	fd = openat(volume->root, "f", O_PATH | O_NOFOLLOW);
+	if (hf_files_take(files, volume, fd, &file, &st) < 0)
+		return -1;
+	return hf_file_write_fd(file, false) < 0;
+}
+
+static int tear_down(void **state)
+{
+	char command[128];
+
+	hf_file_unref(file);
+	hf_files_free(files);
+	hf_volume_unref(volume);
+	snprintf(command, sizeof(command), "rm -r %s", base);
+	return system(command);
+}
+
+/* Calls, each on a thread of its own */
+
+struct call {
+	pthread_t thread;
+	_Atomic pid_t tid;
+	int (*fn)(void);
+	int result;
+	uint64_t n_losses; /* known when it was over */
+};
+
+static int commit(void)
+{
+	return hf_file_commit(file, &caller, &(struct hf_change){ 0 });
+}
+
+static int write_as_asked(enum hf_stability stability)
+{
+	size_t n = 0;
+	int r = hf_file_write(file, &caller, 0, "data", 4, stability, &(struct hf_change){ 0 }, &n);
+
+	return r < 0 ? r : (int)n;
+}
+
+static int write_stable(void)
+{
+	return write_as_asked(HF_FILE_SYNC);
+}
+
+static void *run_call(void *arg)
+{
+	struct call *call = arg;
+
+	call->tid = gettid();
+	call->result = call->fn();
+	call->n_losses = hf_files_count_losses(files);
+	return NULL;
+}
+
+/* Does it wait for another thread? */
+static bool is_asleep(pid_t tid)
+{
+	char path[64], text[32] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
+	if (fd >= 0)
+		close(fd);
+	return strtol(text, NULL, 10) == SYS_futex && text[0] >= '0' && text[0] <= '9';
+}
+
+/* Until it is in the disk's hands, or waits for who is. */
+static void begin(struct call *call, int (*fn)(void))
+{
+	int before = n_inside;
+
+	*call = (struct call){ .fn = fn };
+	assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
+	while (n_inside == before && !(call->tid && is_asleep(call->tid)))
+		wait_a_moment();
+}
+
+static void end(struct call *call)
+{
+	pthread_join(call->thread, NULL);
+}
+
+/* Two at once, and what the first has written is lost. */
+static void lose_beneath(struct call *first, int (*first_fn)(void), struct call *second,
+			 int (*second_fn)(void))
+{
+	n_may_leave = 0;
+	begin(first, first_fn);
+	begin(second, second_fn);
+	n_losses++;
+	n_may_leave = MAX_CALLS;
+	end(first);
+	end(second);
+}
+
+static void test_who_waited_hears_of_it(void **state)
+{
+	struct call first, second;
+
+	lose_beneath(&first, commit, &second, commit);
+	assert_int_equal(first.result, -EIO);
+	assert_int_equal(second.result, -EIO);
+	assert_true(second.n_losses > 0);
+	assert_int_equal(commit(), 0);
+}
+
+static void test_stable_writes_hear_of_it(void **state)
+{
+	struct call first, second;
+
+	lose_beneath(&first, write_stable, &second, write_stable);
+	assert_int_equal(first.result, -EIO);
+	assert_int_equal(second.result, -EIO);
+	assert_int_equal(write_stable(), 4);
+}
+
+static void test_commit_beside_a_stable_write(void **state)
+{
+	struct call first, second;
+
+	lose_beneath(&first, commit, &second, write_stable);
+	assert_int_equal(first.result, -EIO);
+	assert_int_equal(second.result, -EIO);
+}
+
+static void test_stable_write_beside_a_commit(void **state)
+{
+	struct call first, second;
+
+	lose_beneath(&first, write_stable, &second, commit);
+	assert_int_equal(first.result, -EIO);
+	assert_int_equal(second.result, -EIO);
+}
+
+/* One sync that began after they came does for all of them. */
+static void test_who_waits_shares(void **state)
+{
+	struct call calls[MAX_CALLS];
+
+	n_may_leave = 0;
+	for (size_t i = 0; i < MAX_CALLS; i++)
+		begin(&calls[i], commit);
+	n_may_leave = MAX_CALLS;
+	for (size_t i = 0; i < MAX_CALLS; i++) {
+		end(&calls[i]);
+		assert_int_equal(calls[i].result, 0);
+	}
+	assert_int_equal(n_inside, 2);
+}
+
+static void test_later_ones_sync_again(void **state)
+{
+	assert_int_equal(commit(), 0);
+	assert_int_equal(commit(), 0);
+	assert_int_equal(n_inside, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_who_waited_hears_of_it, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_stable_writes_hear_of_it, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_commit_beside_a_stable_write, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_stable_write_beside_a_commit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_who_waits_shares, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_later_ones_sync_again, set_up, tear_down),
+	};
+
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
