@@ -86,21 +86,21 @@ int hf_file_read(struct hf_file *file, const struct hf_identity *caller, uint64_
 
 /* Writing */
 
-static ssize_t write_all(int fd, const char *data, size_t len, uint64_t offset, int flags)
+/* *donep were written when it ended; 0, or why not all were. */
+static int write_all(int fd, const char *data, size_t len, uint64_t offset, int flags, size_t *donep)
 {
-	size_t done = 0;
-
-	while (done < len) {
-		struct iovec iov = { (char *)(uintptr_t)data + done, len - done };
-		ssize_t n = pwritev2(fd, &iov, 1, (off_t)(offset + done), flags);
+	*donep = 0;
+	while (*donep < len) {
+		struct iovec iov = { (char *)(uintptr_t)data + *donep, len - *donep };
+		ssize_t n = pwritev2(fd, &iov, 1, (off_t)(offset + *donep), flags);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return done ? (ssize_t)done : -errno;
-		done += (size_t)n;
+			return -errno;
+		*donep += (size_t)n;
 	}
-	return (ssize_t)done;
+	return 0;
 }
 
 static int flags_of(enum hf_stability stability)
@@ -136,21 +136,23 @@ static int write_as(struct hf_file *file, const struct hf_identity *caller, uint
 {
 	hf_cleanup(hf_closep) int own = -1;
 	int fd = open_for(file, stability, &own);
-	ssize_t n;
+	bool is_stable = stability != HF_UNSTABLE;
+	int r;
 	HF_AS(as, caller);
 
 	if (fd < 0)
 		return fd;
 	if (as.result < 0)
 		return as.result;
-	n = write_all(fd, data, len, offset, flags_of(stability));
+	r = write_all(fd, data, len, offset, flags_of(stability), np);
 	hf_file_changed(file);
-	if (n < 0 && stability != HF_UNSTABLE && is_loss((int)n))
-		hf_files_note_loss(file->files, (int)n);
-	if (n < 0)
-		return (int)n;
-	*np = (size_t)n;
-	return 0;
+	/* A disk that fails may not have kept the first part, either. */
+	if (*np && !(is_stable && r == -EIO))
+		return 0;
+	*np = 0;
+	if (is_stable && is_loss(r))
+		hf_files_note_loss(file->files, r);
+	return r;
 }
 
 static int write_checked(struct hf_file *file, const struct hf_identity *caller, uint64_t offset,

@@ -19,7 +19,8 @@ enum hf_stability {
  * it would have to wait for the disk. */
 int hf_file_read(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, void *data,
 		 size_t len, bool cached, size_t *np, struct stat *stp);
-/* Fewer bytes than asked for were written only when the disk is full, or the like. */
+/* Fewer bytes than asked for were written only when the disk is full, or the like; those are as stable as all
+ * should have been. A stable write that the disk failed in has failed as a whole. */
 int hf_file_write(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
 		  size_t len, enum hf_stability stability, struct hf_change *change, size_t *np);
 /* Makes stable what was written before. */

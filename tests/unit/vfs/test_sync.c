@@ -32,6 +32,7 @@ static struct hf_identity caller;
 /* The disk */
 
 static _Atomic int n_losses, seen[MAX_FDS];
+static _Atomic int n_halves; /* this many, less one, are done by half; then one fails */
 static _Atomic int n_inside, n_may_leave = MAX_CALLS, n_left; /* calls that sync */
 
 static void wait_a_moment(void)
@@ -76,7 +77,18 @@ int fsync(int fd)
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
 {
-	return flags && wait_for_disk(fd) < 0 ? -1 : pwrite(fd, iov->iov_base, iov->iov_len, offset);
+	size_t len = iov->iov_len;
+
+	if (n_halves == 1) {
+		n_halves = 0;
+		errno = EIO;
+		return -1;
+	}
+	if (n_halves > 1) {
+		n_halves--;
+		len /= 2;
+	}
+	return flags && wait_for_disk(fd) < 0 ? -1 : pwrite(fd, iov->iov_base, len, offset);
 }
 
 static int set_up(void **state)
@@ -84,7 +96,7 @@ static int set_up(void **state)
 	struct stat st;
 	int fd;
 
-	n_losses = n_inside = n_left = 0;
+	n_losses = n_inside = n_left = n_halves = 0;
 	n_may_leave = MAX_CALLS;
 	caller = (struct hf_identity){ .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
 	strcpy(base, "/tmp/hf-sync-XXXXXX");
@@ -252,6 +264,22 @@ static void test_later_ones_sync_again(void **state)
 	assert_int_equal(n_inside, 2);
 }
 
+/* What was promised to be stable is so as a whole, or it is an error, and others' data may be gone, too. */
+static void test_half_a_stable_write(void **state)
+{
+	n_halves = 2;
+	assert_int_equal(write_stable(), -EIO);
+	assert_int_equal(hf_files_count_losses(files), 1);
+	assert_int_equal(write_stable(), 4);
+}
+
+static void test_half_an_unstable_write(void **state)
+{
+	n_halves = 2;
+	assert_int_equal(write_as_asked(HF_UNSTABLE), 2);
+	assert_int_equal(hf_files_count_losses(files), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +289,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_stable_write_beside_a_commit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_who_waits_shares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_later_ones_sync_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_half_a_stable_write, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_half_an_unstable_write, set_up, tear_down),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
