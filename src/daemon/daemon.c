@@ -32,7 +32,7 @@
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
 #define OTHER_FILES  256 /* descriptors that are not connections */
-#define OTHER_WORKS  5   /* not of files: two of the store, its connection, two look-ups of names */
+#define OTHER_WORKS  6   /* not for NFS: two of the store, its connection, two look-ups of names, closing */
 #define ERROR_SIZE   512
 
 static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/siphash.h"
+#include "export/local_closer.h"
 #include "export/local_file.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
@@ -44,6 +45,7 @@ struct hf_local {
 	struct hf_hashtable entries;
 	struct hf_list all;
 	size_t n_open;
+	struct hf_local_closer closer;
 	struct hf_list idle; /* the longest first */
 	struct hf_timer idle_timer;
 	struct hf_log_limit log_limit;
@@ -71,7 +73,7 @@ static void close_entry(struct entry *entry)
 {
 	if (!entry->file)
 		return;
-	hf_file_unpin(entry->file);
+	hf_local_closer_unpin(&entry->local->closer, entry->file);
 	entry->file = NULL;
 	entry->local->n_open--;
 }
@@ -160,6 +162,11 @@ struct hf_local_opened hf_local_open(struct hf_file *file)
 	return opened;
 }
 
+static bool is_full(const struct hf_local *local)
+{
+	return local->n_open >= local->options.max_files || local->closer.n >= local->options.max_files;
+}
+
 /* One that nobody holds anything in goes, if there is any. */
 static void make_room(struct hf_local *local)
 {
@@ -179,20 +186,20 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 
 	if (entry && (entry->file || !opened.file)) {
 		if (opened.file)
-			hf_file_unpin(opened.file);
+			hf_local_closer_unpin(&local->closer, opened.file);
 		return 0;
 	}
-	if (opened.file && local->n_open >= local->options.max_files)
+	if (opened.file)
 		make_room(local);
-	if (opened.file && local->n_open >= local->options.max_files) {
-		hf_file_unpin(opened.file);
+	if (opened.file && is_full(local)) {
+		hf_local_closer_unpin(&local->closer, opened.file);
 		opened = (struct hf_local_opened){ .error = -EMFILE };
 	}
 	if (!entry)
 		entry = entry_new(local, key);
 	if (!entry) {
 		if (opened.file)
-			hf_file_unpin(opened.file);
+			hf_local_closer_unpin(&local->closer, opened.file);
 		return hf_trace(-ENOMEM);
 	}
 	entry->file = opened.file;
@@ -323,7 +330,9 @@ static struct entry *open_again(struct hf_local *local, const struct hf_lock_tar
 	if (entry)
 		return entry;
 	handle = local->options.handle(local->options.user, who->share, who->handle, room);
-	if (hf_exports_resolve(local->options.exports, handle, false, &export, &file) == HF_RESOLVED)
+	if (is_full(local))
+		opened.error = -EMFILE;
+	else if (hf_exports_resolve(local->options.exports, handle, false, &export, &file) == HF_RESOLVED)
 		opened = hf_local_open(file);
 	hf_local_adopt(local, who->handle, opened);
 	return find(local, who->handle);
@@ -385,6 +394,7 @@ int hf_local_new(struct hf_local **localp, const struct hf_local_options *option
 	hf_list_init(&local->all);
 	hf_list_init(&local->idle);
 	hf_timer_init(&local->idle_timer, options->loop, on_idle);
+	hf_local_closer_init(&local->closer, options->loop);
 	r = hf_hashtable_init(&local->entries);
 	if (r < 0) {
 		free(local);
@@ -407,6 +417,7 @@ struct hf_local *hf_local_free(struct hf_local *local)
 		return NULL;
 	while ((link = hf_list_first(&local->all)))
 		entry_free(hf_list_entry(link, struct entry, all));
+	hf_local_closer_deinit(&local->closer);
 	hf_timer_stop(&local->idle_timer);
 	hf_hashtable_deinit(&local->entries);
 	free(local);

@@ -1,0 +1,135 @@
+/* The files that local locks are held in: who closes them, and what is left when the kernel keeps a lock. */
+#include "../test.h"
+#include "../closing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "export/local.h"
+
+#define SWEEPS_TO_IDLE 11
+
+static char base[64];
+static struct hf_loop *loop;
+static struct hf_exports *exports;
+static struct hf_volume *volume;
+static struct hf_files *files;
+static struct hf_locks *locks;
+static struct hf_local *local;
+
+static enum hf_local_locks policy(void *user, uint32_t share)
+{
+	return HF_LOCAL_LOCKS_ON;
+}
+
+static struct hf_bytes handle_of(void *user, uint32_t share, struct hf_bytes key,
+				 uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	return key;
+}
+
+static int set_up(void **state)
+{
+	struct hf_exports_options options = { .state_dir = base };
+	struct hf_local_options local_options = { .policy = policy, .handle = handle_of, .max_files = 2 };
+
+	strcpy(base, "/tmp/hf-local-XXXXXX");
+	if (!mkdtemp(base) || hf_loop_new(&loop) < 0)
+		return -1;
+	options.loop = local_options.loop = loop;
+	if (hf_exports_new(&exports, &options) < 0 || hf_volume_new(&volume, base) < 0 ||
+	    hf_files_new(&files, 100) < 0)
+		return -1;
+	local_options.exports = exports;
+	if (hf_local_new(&local, &local_options) < 0 ||
+	    hf_locks_new(&locks, &(struct hf_locks_options){ 0 }) < 0)
+		return -1;
+	hf_local_set_locks(local, locks);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	char command[128];
+
+	hf_locks_free(locks);
+	hf_local_free(local);
+	hf_files_free(files);
+	hf_volume_unref(volume);
+	hf_exports_free(exports);
+	hf_loop_free(loop);
+	snprintf(command, sizeof(command), "rm -r %s", base);
+	return system(command);
+}
+
+static struct hf_local_opened opened(const char *name)
+{
+	struct hf_local_opened opened;
+	struct hf_file *file;
+	struct stat st;
+
+	close(openat(volume->root, name, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(hf_files_take(files, volume, openat(volume->root, name, O_PATH), &file, &st), 0);
+	opened = hf_local_open(file);
+	hf_file_unref(file);
+	assert_int_equal(opened.error, 0);
+	return opened;
+}
+
+static void adopt(const char *name, struct hf_local_opened opened)
+{
+	assert_int_equal(hf_local_adopt(local, hf_bytes_of_str(name), opened), 0);
+}
+
+static void test_one_that_makes_room(void **state)
+{
+	struct hf_local_opened first = opened("a");
+
+	watch(first.fd);
+	adopt("a", first);
+	adopt("b", opened("b"));
+	adopt("c", opened("c"));
+	expect_closed_elsewhere(loop);
+	assert_true(hf_local_needs(local, 0, hf_bytes_of_str("a")));
+}
+
+static void test_one_that_nobody_needs(void **state)
+{
+	struct hf_local_opened second = opened("other");
+
+	adopt("a", opened("a"));
+	watch(second.fd);
+	adopt("a", second);
+	expect_closed_elsewhere(loop);
+}
+
+static void test_all_are_closed_at_the_end(void **state)
+{
+	size_t before = hf_files_count_fds(files);
+	static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		adopt(names[i], opened(names[i]));
+	hf_local_free(local);
+	local = NULL;
+	for (int i = 0; i < SWEEPS_TO_IDLE; i++)
+		hf_files_sweep(files);
+	assert_int_equal(hf_files_count_fds(files), before);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_one_that_makes_room, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_one_that_nobody_needs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_all_are_closed_at_the_end, set_up, tear_down),
+	};
+
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
