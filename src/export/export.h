@@ -103,7 +103,8 @@ HF_DEFINE_CLEANUP(struct hf_exports *, hf_exports_free)
  * *n_failedp counts those. < 0: want of memory, and the old list stays. */
 int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
 		    size_t *n_failedp);
-/* About once a second, on a thread that may wait: closes files that nobody used for a while. */
+/* About once a second, on a thread that may wait: closes files that nobody used for a while, and those of
+ * what is no longer shared. */
 void hf_exports_sweep(struct hf_exports *exports);
 struct hf_files *hf_exports_files(struct hf_exports *exports);
 

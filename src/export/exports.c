@@ -188,28 +188,55 @@ static void forget_unless_shared(struct hf_exports *exports, const struct hf_vol
 		hf_files_forget_volume(exports->files, volume);
 }
 
+/* Takes the place of the list with @now, which is cleared. Closing the files of what is no longer shared may
+ * have to wait for a disk, so that is left to the sweep. */
+static int swap_list(struct hf_exports *exports, struct hf_export_list *now)
+{
+	struct hf_retired *retired = calloc(1, sizeof(*retired));
+
+	if (!retired)
+		return hf_trace(-ENOMEM);
+	pthread_rwlock_wrlock(&exports->lock);
+	retired->list = exports->list;
+	retired->next = exports->retired;
+	exports->retired = retired;
+	exports->list = *now;
+	pthread_rwlock_unlock(&exports->lock);
+	*now = (struct hf_export_list){ 0 };
+	return 0;
+}
+
 int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
 		    size_t *n_failedp)
 {
 	hf_cleanup(hf_export_list_clear) struct hf_export_list before = { 0 };
 	hf_cleanup(hf_export_list_clear) struct hf_export_list now = { 0 };
-	struct hf_export_list swapped;
 	int r;
 
 	*n_failedp = 0;
 	r = hf_exports_list(exports, &before);
 	if (r == 0)
 		r = make_list(&now, settings, n, &before, n_failedp);
-	if (r < 0)
-		return r;
+	if (r == 0)
+		r = swap_list(exports, &now);
+	return r;
+}
+
+static void forget_retired(struct hf_exports *exports)
+{
+	struct hf_retired *retired, *next;
+
 	pthread_rwlock_wrlock(&exports->lock);
-	swapped = exports->list;
-	exports->list = now;
+	retired = exports->retired;
+	exports->retired = NULL;
 	pthread_rwlock_unlock(&exports->lock);
-	now = swapped; /* and cleared, with the references that it had */
-	for (size_t i = 0; i < before.n; i++)
-		forget_unless_shared(exports, before.items[i]->volume);
-	return 0;
+	for (; retired; retired = next) {
+		next = retired->next;
+		for (size_t i = 0; i < retired->list.n; i++)
+			forget_unless_shared(exports, retired->list.items[i]->volume);
+		hf_export_list_clear(&retired->list);
+		free(retired);
+	}
 }
 
 /* Finding */
@@ -312,6 +339,7 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports)
 {
 	if (!exports)
 		return NULL;
+	forget_retired(exports);
 	hf_files_free(exports->files);
 	hf_export_list_clear(&exports->list);
 	pthread_mutex_destroy(&exports->refusals_lock);
@@ -322,6 +350,7 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports)
 
 void hf_exports_sweep(struct hf_exports *exports)
 {
+	forget_retired(exports);
 	hf_files_sweep(exports->files);
 }
 

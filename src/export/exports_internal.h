@@ -16,11 +16,18 @@ struct hf_refusal {
 	int rule;
 };
 
+/* A list that another has taken the place of. */
+struct hf_retired {
+	struct hf_retired *next;
+	struct hf_export_list list;
+};
+
 struct hf_exports {
 	struct hf_seal_key key; /* (c) */
 	struct hf_files *files; /* (c) */
 	pthread_rwlock_t lock;
 	struct hf_export_list list; /* under lock */
+	struct hf_retired *retired; /* under lock; until the next sweep */
 	pthread_mutex_t refusals_lock;
 	struct hf_refusal refusals[HF_N_REFUSALS]; /* under refusals_lock */
 };

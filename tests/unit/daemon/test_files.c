@@ -1,49 +1,63 @@
 /* The service's own rounds; what it serves is for the tests of the protocols. */
 #include "../test.h"
+#include "../closing.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "config_fixture.h"
 #include "daemon/files.h"
 #include "export/export.h"
-#include "loop/loop.h"
-#include "loop/timer.h"
 
 #define SWEEPS_TO_IDLE 10
 
-static _Atomic int watched = -1;
-static _Atomic long closed_by; /* the thread that closed @watched */
+/* A service with one export */
+struct bed {
+	char base[32];
+	struct hf_loop *loop;
+	struct hf_config *config;
+	struct hf_file_service *service;
+};
 
-/* In the place of libc's. */
-int close(int fd)
+static int set_up(void **state)
 {
-	if (fd >= 0 && fd == watched) {
-		watched = -1;
-		closed_by = syscall(SYS_gettid);
-	}
-	return (int)syscall(SYS_close, fd);
+	static struct bed bed;
+	char text[256];
+
+	strcpy(bed.base, "/tmp/hf-daemon-files-XXXXXX");
+	if (!mkdtemp(bed.base))
+		return -1;
+	snprintf(text, sizeof(text),
+		 "server: {state_dir: %s, threads: 1}\nexports: [{path: %s, clients: [any]}]\n", bed.base,
+		 bed.base);
+	bed.config = load_good(text);
+	*state = &bed;
+	return hf_loop_new(&bed.loop) < 0 || hf_file_service_new(&bed.service, bed.loop, bed.config) < 0;
 }
 
-static void look(struct hf_timer *timer)
+static int tear_down(void **state)
 {
-	if (closed_by)
-		hf_loop_stop(timer->loop);
-	else
-		hf_timer_start(timer, HF_NS_PER_MS);
+	struct bed *bed = *state;
+	char command[128];
+
+	hf_file_service_wait(bed->service);
+	while (hf_loop_drain(bed->loop))
+		;
+	bed->service = hf_file_service_free(bed->service);
+	hf_loop_free(bed->loop);
+	hf_config_free(bed->config);
+	snprintf(command, sizeof(command), "rm -r %s", bed->base);
+	return system(command);
 }
 
-/* A file of the service's only export that is open and not used for nearly long enough. */
-static int open_idle(struct hf_file_service *service)
+/* A descriptor that the cache has of a file of the export; nobody uses it. */
+static int open_file(struct hf_exports *exports)
 {
-	struct hf_exports *exports = hf_file_service_nlm(service).exports;
 	struct hf_export_list list;
 	struct hf_volume *volume;
 	struct hf_file *file;
@@ -57,46 +71,39 @@ static int open_idle(struct hf_file_service *service)
 	assert_int_equal(hf_files_take(hf_exports_files(exports), volume, fd, &file, &st), 0);
 	hf_file_unref(file);
 	hf_export_list_clear(&list);
-	for (int i = 0; i < SWEEPS_TO_IDLE - 1; i++)
-		hf_exports_sweep(exports);
 	return fd;
 }
 
-/* The last one to close a file that was removed frees its space, which takes as long as there is of it. */
 static void test_idle_files_are_closed_elsewhere(void **state)
 {
-	char base[] = "/tmp/hf-daemon-files-XXXXXX", text[256], command[128];
-	struct hf_file_service *service = NULL;
-	struct hf_config *config;
-	struct hf_loop *loop = NULL;
-	struct hf_timer timer;
+	struct bed *bed = *state;
+	struct hf_exports *exports = hf_file_service_nlm(bed->service).exports;
 
-	assert_non_null(mkdtemp(base));
-	snprintf(text, sizeof(text),
-		 "server: {state_dir: %s, threads: 1}\nexports: [{path: %s, clients: [any]}]\n", base, base);
-	config = load_good(text);
-	assert_int_equal(hf_loop_new(&loop), 0);
-	assert_int_equal(hf_file_service_new(&service, loop, config), 0);
-	watched = open_idle(service);
-	hf_timer_init(&timer, loop, look);
-	hf_timer_start(&timer, 0);
-	hf_loop_run(loop);
-	assert_int_not_equal(closed_by, syscall(SYS_gettid));
-	hf_timer_stop(&timer);
-	hf_file_service_wait(service);
-	while (hf_loop_drain(loop))
-		;
-	hf_file_service_free(service);
-	hf_loop_free(loop);
-	hf_config_free(config);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	assert_int_equal(system(command), 0);
+	watch(open_file(exports));
+	for (int i = 0; i < SWEEPS_TO_IDLE - 1; i++)
+		hf_exports_sweep(exports);
+	expect_closed_elsewhere(bed->loop);
+}
+
+static void test_unshared_files_are_closed_elsewhere(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_config *other;
+	char text[128];
+
+	watch(open_file(hf_file_service_nlm(bed->service).exports));
+	snprintf(text, sizeof(text), "server: {state_dir: %s, threads: 1}\nexports: []\n", bed->base);
+	other = load_good(text);
+	assert_int_equal(hf_file_service_load(bed->service, other), 0);
+	hf_config_free(other);
+	expect_closed_elsewhere(bed->loop);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_idle_files_are_closed_elsewhere),
+		cmocka_unit_test_setup_teardown(test_idle_files_are_closed_elsewhere, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_unshared_files_are_closed_elsewhere, set_up, tear_down),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
