@@ -69,23 +69,25 @@ static struct entry *find(const struct hf_local *local, struct hf_bytes key)
 	return NULL;
 }
 
-static void close_entry(struct entry *entry)
+/* @error: why it is not open any more, for those who ask. */
+static void close_entry(struct entry *entry, int error)
 {
 	if (!entry->file)
 		return;
 	hf_local_closer_unpin(&entry->local->closer, entry->file);
+	hf_local_file_deinit(&entry->held);
 	entry->file = NULL;
+	entry->error = error;
 	entry->local->n_open--;
 }
 
 static void entry_free(struct entry *entry)
 {
-	close_entry(entry);
+	close_entry(entry, 0);
 	hf_timer_stop(&entry->retry);
 	hf_link_remove(&entry->idle);
 	hf_link_remove(&entry->all);
 	hf_hashtable_remove(&entry->local->entries, &entry->node);
-	hf_local_file_deinit(&entry->held);
 	free(entry);
 }
 
@@ -302,10 +304,11 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 	if (!entry || !entry->file || entry->held.ranges.n == 0)
 		return;
 	r = hf_local_file_settle(&entry->held, range, n_locks, needed, entry);
+	r = r > 0 ? -ENOLCK : r;
 	if (r && n_locks == 0)
-		close_entry(entry); /* then the kernel does it */
+		close_entry(entry, r); /* then the kernel does it */
 	if (r)
-		log_untaken(local, r < 0 ? r : -ENOLCK);
+		log_untaken(local, r);
 	if (n_locks == 0)
 		make_idle(entry);
 }

@@ -8,19 +8,6 @@
 
 static const struct hf_range whole = { 0, HF_RANGE_EOF };
 
-void hf_local_file_init(struct hf_local_file *file, int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	*file = (struct hf_local_file){ .fd = fd, .whole_at = HF_LOCAL_MAX_RANGES };
-	file->is_read_only = flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
-}
-
-void hf_local_file_deinit(struct hf_local_file *file)
-{
-	hf_local_ranges_deinit(&file->ranges);
-}
-
 /* The kernel */
 
 static short type_of(enum hf_lock_mode mode)
@@ -53,6 +40,25 @@ static int set(struct hf_local_file *file, struct hf_range range, enum hf_lock_m
 		return HF_LOCK_OK;
 	return errno == EAGAIN || errno == EACCES ? HF_LOCK_E_CONFLICT : -errno;
 }
+
+/* Life */
+
+/* What the kernel may have kept from before, on the same open file description, goes. */
+void hf_local_file_init(struct hf_local_file *file, int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	*file = (struct hf_local_file){ .fd = fd, .whole_at = HF_LOCAL_MAX_RANGES };
+	file->is_read_only = flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
+	set(file, whole, HF_LOCK_NONE);
+}
+
+void hf_local_file_deinit(struct hf_local_file *file)
+{
+	hf_local_ranges_deinit(&file->ranges);
+}
+
+/* Asking */
 
 int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode,
 		       struct hf_lock_view *conflictp)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -21,6 +22,25 @@ static struct hf_volume *volume;
 static struct hf_files *files;
 static struct hf_locks *locks;
 static struct hf_local *local;
+
+static _Atomic int n_kept; /* so many unlocks are refused */
+
+/* In the place of libc's */
+int fcntl(int fd, int cmd, ...)
+{
+	va_list args;
+	void *arg;
+
+	va_start(args, cmd);
+	arg = va_arg(args, void *);
+	va_end(args);
+	if (cmd == F_OFD_SETLK && ((struct flock *)arg)->l_type == F_UNLCK && n_kept > 0) {
+		n_kept--;
+		errno = ENOLCK;
+		return -1;
+	}
+	return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
 
 static enum hf_local_locks policy(void *user, uint32_t share)
 {
@@ -122,11 +142,72 @@ static void test_all_are_closed_at_the_end(void **state)
 	assert_int_equal(hf_files_count_fds(files), before);
 }
 
+static const struct hf_range piece = { 10, 19 };
+
+static int take(const char *name)
+{
+	const struct hf_lock_target who = { .handle = hf_bytes_of_str(name) };
+
+	return hf_local_outside.take(local, &who, piece, HF_LOCK_EXCLUSIVE);
+}
+
+static void let_go(const char *name)
+{
+	hf_local_outside.settle(local, hf_bytes_of_str(name), piece, 0);
+}
+
+/* Is it free for others, the kernel's word? */
+static bool is_free(const char *name)
+{
+	struct flock flock = { .l_type = F_WRLCK };
+	int fd = openat(volume->mount, name, O_RDWR), r = fcntl(fd, F_OFD_GETLK, &flock);
+
+	close(fd);
+	return r == 0 && flock.l_type == F_UNLCK;
+}
+
+/* The kernel keeps a lock that was to be given back: closing the file does it, and nothing of it is left. */
+static void test_what_the_kernel_kept(void **state)
+{
+	struct hf_local_opened first = opened("a");
+
+	adopt("a", first);
+	assert_int_equal(take("a"), HF_LOCK_OK);
+	assert_false(is_free("a"));
+	watch(first.fd);
+	n_kept = 1;
+	let_go("a");
+	expect_closed_elsewhere(loop);
+	assert_true(is_free("a"));
+	assert_int_equal(take("a"), HF_LOCK_E_LIMIT);
+	adopt("a", opened("a"));
+	assert_int_equal(take("a"), HF_LOCK_OK);
+	assert_false(is_free("a"));
+	let_go("a");
+	assert_true(is_free("a"));
+}
+
+/* It is opened again before it was closed. */
+static void test_what_the_kernel_kept_too_long(void **state)
+{
+	struct hf_local_opened second;
+
+	adopt("a", opened("a"));
+	assert_int_equal(take("a"), HF_LOCK_OK);
+	second = opened("a");
+	n_kept = 1;
+	let_go("a");
+	adopt("a", second);
+	assert_true(is_free("a"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_one_that_makes_room, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_that_nobody_needs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept_too_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_all_are_closed_at_the_end, set_up, tear_down),
 	};
 
