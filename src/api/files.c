@@ -64,8 +64,7 @@ static const struct hf_api_share_row *row_of(const struct hf_api_share_row *rows
 					     const struct hf_export *export)
 {
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(rows[i].name, export->settings.name) == 0 ||
-		    strcmp(rows[i].name, export->settings.path) == 0)
+		if (strcmp(rows[i].name, export->settings.name) == 0)
 			return &rows[i];
 	return NULL;
 }

@@ -7,6 +7,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import socket
 import stat
 import sys
@@ -414,8 +415,8 @@ class Beyond(RestPlay):
         self.assertEqual(rest.get("/api/v1/status", token=True).status, 200)
 
 
-class Files(RestPlay):
-    """With an export: paths where they can be known, shares by their name, and NFS that is counted."""
+class Exporting(RestPlay):
+    """With a directory to share, and a client of files."""
 
     @classmethod
     def setUpClass(cls):
@@ -423,16 +424,19 @@ class Files(RestPlay):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         os.mkdir(f"{cls.folder}/data")
         os.chmod(f"{cls.folder}/data", 0o777)
-        # The play knows settings alone, and an export is none.
-        wrapper = f"{cls.folder}/holdfastd"
-        with open(wrapper, "w", encoding="utf-8") as file:
-            file.write(f'#!/bin/sh\nexec "{Play.program}" --export "{cls.folder}/data:/data" "$@"\n')
-        os.chmod(wrapper, 0o755)
-        cls.program = wrapper
+        cls.flags = cls.share()
         super().setUpClass()
         with open(cls.daemon.ports_file, encoding="utf-8") as ports, cls.daemon.namespace:
             cls.nfs = nfs.Client(json.load(ports)["rpc"])
         cls.addClassCleanup(cls.nfs.close)
+
+
+class Files(Exporting):
+    """Paths where they can be known, shares by their name, and NFS that is counted."""
+
+    @classmethod
+    def share(cls):
+        return "--export", f"{cls.folder}/data:/data"
 
     def test_files_shares_and_bytes(self):
         root = self.nfs.root("/data")
@@ -461,6 +465,36 @@ class Files(RestPlay):
         self.assertEqual(self.rest.metrics()['nlm_locks_held{share="/data"}'], 1)
         self.nfs.remove(root, name.encode())
         self.assertIsNone(self.rest.get("/api/v1/locks").json["locks"][0]["file"], "it has no name any more")
+
+
+class Renamed(Exporting):
+    """An export gets another name: what was locked under the old one is still there, and still counted."""
+
+    n_hosts = 2
+
+    @classmethod
+    def share(cls, *more):
+        with open(f"{cls.folder}/holdfast.yaml", "w", encoding="utf-8") as config:
+            config.write("\n  ".join([f"exports:\n- path: {cls.folder}/data", *more, ""]))
+        return "--config", config.name
+
+    def lock_a_file(self, host, share, name):
+        made = self.nfs.create(self.nfs.root(share), name, mode=0o666)
+        self.assert_granted(host, self.lock_of(host, fh=made.fh))
+
+    def test_both_names_are_counted(self):
+        before = f"{self.folder}/data"
+        self.lock_a_file(self.a, before, b"before")
+        self.share("name: /data")
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: "configuration loaded again" in self.daemon.log, "it has reloaded")
+        self.lock_a_file(self.b, "/data", b"after")
+        self.lock_a_file(self.b, "/data", b"after, too")
+        shares = self.rest.get("/api/v1/shares").json["shares"]
+        self.assertEqual([(s["name"], s["path"], s["clients"], s["locks"]) for s in shares],
+                         [("/data", before, 1, 2), (before, None, 1, 1)])  # fmt: skip
+        for share, n in (("/data", 2), (before, 1)):
+            self.assertEqual(len(self.rest.get(f"/api/v1/locks?share={quote(share)}").json["locks"]), n)
 
 
 class Unix(RestPlay):
