@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/files.h"
 #include "api/internal.h"
 #include "base/macros.h"
 
@@ -166,14 +167,28 @@ static void put_nsm(FILE *out, const struct hf_api_status *status, const struct 
 	put_value(out, HF_METRIC_NSM_LOCKS_CLEANED, counts->locks_cleaned);
 }
 
+/* Also of shares without locks: what is not there is no zero to those who add and compare. */
+static void put_shares(FILE *out, const struct hf_api_request *request)
+{
+	json_t *shares = hf_api_shares_of(request->api->options.exports, request->rows, request->n_rows);
+	const json_t *share;
+	size_t i;
+
+	begin(out, HF_METRIC_NLM_LOCKS);
+	json_array_foreach(shares, i, share)
+	{
+		put_label(out, HF_METRIC_NLM_LOCKS, "share",
+			  json_string_value(json_object_get(share, "name")),
+			  (uint64_t)json_integer_value(json_object_get(share, "locks")));
+	}
+	json_decref(shares);
+}
+
 static void put_nlm(FILE *out, const struct hf_api_request *request)
 {
 	const struct hf_api_status *status = &request->status;
-	const struct hf_api_share_row *shares = request->rows;
 
-	begin(out, HF_METRIC_NLM_LOCKS);
-	for (size_t i = 0; i < request->n_rows; i++)
-		put_label(out, HF_METRIC_NLM_LOCKS, "share", shares[i].name, shares[i].n_locks);
+	put_shares(out, request);
 	put_value(out, HF_METRIC_NLM_WAITERS, status->locks.waiters);
 	begin(out, HF_METRIC_NLM_GRANTS);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "told", status->grants_told);

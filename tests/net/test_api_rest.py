@@ -445,6 +445,7 @@ class Files(Exporting):
         self.assertEqual(made.stat, 0)
         self.fh = made.fh
         before = self.rest.metrics()
+        self.assertEqual(before['nlm_locks_held{share="/data"}'], 0)
         self.nfs.write(self.fh, b"x" * 1000)
         self.nfs.read(self.fh, 0, 400)
         after = self.rest.metrics()
@@ -495,6 +496,7 @@ class Renamed(Exporting):
                          [("/data", before, 1, 2), (before, None, 1, 1)])  # fmt: skip
         for share, n in (("/data", 2), (before, 1)):
             self.assertEqual(len(self.rest.get(f"/api/v1/locks?share={quote(share)}").json["locks"]), n)
+            self.assertEqual(self.rest.metrics()[f'nlm_locks_held{{share="{share}"}}'], n)
 
 
 class Unix(RestPlay):
