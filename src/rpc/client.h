@@ -138,6 +138,10 @@ int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pen
 /* NULL is fine, and so is a call that is being told to its done function. Returns NULL. */
 struct hf_rpc_pending *hf_rpc_pending_cancel(struct hf_rpc_pending *pending);
 
+/* Trust: is this a call of the superuser of this host? It came over loopback from a reserved port, and it is
+ * not one of our own: those come from such ports, too, and others may have made us make it (SM_MON). */
+bool hf_rpc_client_is_superuser(struct hf_rpc_client *client, const struct hf_rpc_call *call);
+
 /* Sight */
 struct hf_rpc_client_counts {
 	size_t calls; /* in flight */

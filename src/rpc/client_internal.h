@@ -108,7 +108,9 @@ enum hf_rpc_outcome hf_rpc_outcome_of_errno(int error);
 int hf_rpc_client_udp_start(struct hf_rpc_exchange *exchange);
 void hf_rpc_client_udp_detach(struct hf_rpc_exchange *exchange);
 void hf_rpc_client_udp_deinit(struct hf_rpc_client *client);
+bool hf_rpc_client_udp_sends_from(struct hf_rpc_client *client, const struct hf_addr *source);
 
 int hf_rpc_client_tcp_start(struct hf_rpc_exchange *exchange);
 void hf_rpc_client_tcp_detach(struct hf_rpc_exchange *exchange, bool timed_out);
 void hf_rpc_client_tcp_deinit(struct hf_rpc_client *client);
+bool hf_rpc_client_tcp_sends_from(struct hf_rpc_client *client, const struct hf_addr *source);

@@ -1,5 +1,17 @@
-/* What an operator sees of the client: numbers, and words for the log. */
+/* What others see of the client: which calls are its own, numbers, and words for the log. */
 #include "rpc/client_internal.h"
+
+#define RESERVED_PORTS 1024
+
+bool hf_rpc_client_is_superuser(struct hf_rpc_client *client, const struct hf_rpc_call *call)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+
+	if (!hf_addr_is_loopback(peer) || peer->port >= RESERVED_PORTS)
+		return false;
+	return hf_rpc_call_transport(call) == HF_RPC_UDP ? !hf_rpc_client_udp_sends_from(client, peer)
+							 : !hf_rpc_client_tcp_sends_from(client, peer);
+}
 
 void hf_rpc_client_counts(const struct hf_rpc_client *client, struct hf_rpc_client_counts *countsp)
 {

@@ -350,3 +350,15 @@ void hf_rpc_client_tcp_deinit(struct hf_rpc_client *client)
 	hf_hashtable_deinit(&client->connections);
 	free(client->input);
 }
+
+bool hf_rpc_client_tcp_sends_from(struct hf_rpc_client *client, const struct hf_addr *source)
+{
+	struct hf_addr local;
+
+	hf_list_for_each(link, &client->all_connections) {
+		hf_socket_local(hf_list_entry(link, struct hf_rpc_client_connection, link)->socket, &local);
+		if (hf_addr_equal(&local, source))
+			return true;
+	}
+	return false;
+}

@@ -310,3 +310,16 @@ void hf_rpc_client_udp_deinit(struct hf_rpc_client *client)
 		channel_free(hf_list_entry(link, struct hf_rpc_channel, link));
 	free(client->datagrams);
 }
+
+bool hf_rpc_client_udp_sends_from(struct hf_rpc_client *client, const struct hf_addr *source)
+{
+	struct hf_addr local;
+
+	hf_list_for_each(link, &client->channels) {
+		hf_socket_local(hf_list_entry(link, struct hf_rpc_channel, link)->socket, &local);
+		if (local.port == source->port && local.family == source->family &&
+		    (hf_addr_is_any(&local) || hf_addr_same_host(&local, source)))
+			return true;
+	}
+	return false;
+}

@@ -190,6 +190,39 @@ class Protocol(Recovering):
         self.assert_granted(self.a, self.lock_of(self.a, state=5))
         self.assertEqual((registrar.heard.wait()[0].state), 5)
 
+    def settled_state(self):
+        """Our state number, when all that was to be written by now is: a new one counts from then on."""
+        answer, state = self.c.mon("server")
+        self.assertEqual(answer, SUCC)
+        return state
+
+    # Call-backs to ourselves: they come over loopback from a reserved port, as what root says does
+
+    def test_nobody_frees_locks_by_a_call_back_to_ourselves(self):
+        """Whoever may use loopback can register any program; and whoever watches a name is told by anybody's notice."""
+        watcher = self.add_watcher()
+        lock = self.held(self.a, state=3)
+        state = self.local.state()
+        cases = [(nlm.PROGRAM, version, nlm.SM_NOTIFY) for version in nlm.VERSIONS]
+        cases += [(NSM, 1, nsm.NOTIFY), (NSM, 1, nsm.SIMU_CRASH)]
+        for news, (program, version, procedure) in enumerate(cases, 1):
+            with self.subTest(program=program, version=version, procedure=procedure):
+                args = Out().string(self.a.name).string("127.0.0.1:2049").u32(program).u32(version).u32(procedure)
+                self.assertEqual(In(self.local.ask(nsm.MON, args.fixed(bytes(16)).bytes())).u32(), SUCC)
+                self.assertEqual(nsm.mon(self.local.ask, self.a.name, watcher.name, 200300, 16, bytes(16))[0], SUCC)
+                self.b.notify(100 + news, name=self.a.name)
+                watcher.heard.wait(news)  # so the other one was sent, and is before what we ask now
+                self.assertEqual(self.settled_state(), state)
+                self.assert_held(lock, by=lock.svid)
+
+    def test_nobody_restarts_us_by_a_call_back_to_ourselves(self):
+        args = Out().string("server").string("127.0.0.1:2049").u32(NSM).u32(1).u32(nsm.SIMU_CRASH)
+        self.assertEqual(In(self.local.ask(nsm.MON, args.fixed(bytes(16)).bytes())).u32(), SUCC)
+        state = self.local.state()
+        self.restart()
+        self.until_all_are_told()
+        self.assertEqual(self.settled_state(), state + 2)
+
     # Nonsense
 
     def test_killed_before_a_watcher_is_told(self):

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "proto/nlm/internal.h"
+#include "rpc/client.h"
 
-#define PROTOCOL       "nlm"
-#define RESERVED_PORTS 1024
+#define PROTOCOL "nlm"
 
 static bool is_named(const struct hf_client *client, struct hf_bytes name)
 {
@@ -30,13 +30,6 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 	if (client)
 		hf_recovery_client_freed(nlm->options.recovery, client, notify.state);
 	hf_nlm_reply_restart(nlm, call);
-}
-
-static bool is_from_this_host(const struct hf_rpc_call *call)
-{
-	const struct hf_addr *peer = hf_rpc_call_peer(call);
-
-	return hf_addr_is_loopback(peer) && peer->port < RESERVED_PORTS;
 }
 
 /* The name is what the statd was asked to watch: an address, or a caller_name. */
@@ -63,6 +56,7 @@ static void note_reboot(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
 
 void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call)
 {
+	struct hf_nlm *nlm = service;
 	struct hf_nlm_notify notify;
 
 	hf_nlm_get_sm_notify(&notify, hf_rpc_call_args(call));
@@ -70,10 +64,10 @@ void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call)
 		hf_rpc_reply_garbage(call);
 		return;
 	}
-	if (!is_from_this_host(call)) {
+	if (!hf_rpc_client_is_superuser(nlm->options.client, call)) {
 		hf_rpc_reply_auth_error(call, HF_RPC_AUTH_TOOWEAK);
 		return;
 	}
-	note_reboot(service, &notify);
-	hf_nlm_reply_restart(service, call);
+	note_reboot(nlm, &notify);
+	hf_nlm_reply_restart(nlm, call);
 }

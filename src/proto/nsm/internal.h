@@ -12,10 +12,9 @@
 #include "rpc/call.h"
 #include "rpc/client.h"
 
-#define HF_NSM_PROTOCOL      "nsm"
-#define HF_NSM_N_STRANGERS   64
-#define HF_NSM_N_EARLY       64
-#define HF_NSM_RESERVED_PORT 1024
+#define HF_NSM_PROTOCOL    "nsm"
+#define HF_NSM_N_STRANGERS 64
+#define HF_NSM_N_EARLY     64
 
 /* Somebody whose notice was ignored: one line for him in this time. */
 struct hf_nsm_stranger {

@@ -16,6 +16,7 @@
 struct notice {
 	struct hf_nsm *nsm;
 	const struct hf_addr *peer;
+	bool is_superuser; /* of this host */
 	struct hf_bytes name;
 	int32_t state;
 	struct hf_client *last; /* of those that it was about: a reference */
@@ -162,7 +163,7 @@ static void match_name(struct notice *notice)
 	struct hf_client *client;
 	uint64_t serial = 0;
 
-	if (!hf_addr_is_loopback(notice->peer) || notice->peer->port >= HF_NSM_RESERVED_PORT)
+	if (!notice->is_superuser)
 		return;
 	while ((client = hf_clients_next(notice->nsm->clients, serial))) {
 		serial = client->serial;
@@ -212,6 +213,7 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
 	struct notice notice = {
 		.nsm = nsm,
 		.peer = hf_rpc_call_peer(call),
+		.is_superuser = hf_rpc_client_is_superuser(nsm->options.client, call),
 		.name = status.mon_name,
 		.state = status.state,
 	};

@@ -36,7 +36,7 @@ static void proc_simu_crash(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nsm *nsm = service;
 	const struct hf_addr *peer = hf_rpc_call_peer(call);
-	bool is_allowed = hf_addr_is_loopback(peer) && peer->port < HF_NSM_RESERVED_PORT;
+	bool is_allowed = hf_rpc_client_is_superuser(nsm->options.client, call);
 	char text[HF_ADDR_TEXT];
 
 	hf_nsm_count(nsm, HF_NSM_SIMU_CRASH, !is_allowed);
