@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 
 #define MAX_SENTENCE 256 /* bytes of a sentence that JSON takes: escaped they must fit a line */
@@ -253,13 +254,16 @@ void hf_log_write(enum hf_log_level level, const char *sentence, const char *for
 
 bool hf_log_limit_allow(struct hf_log_limit *limit, uint64_t now_ns, uint64_t *n_suppressedp)
 {
-	if (now_ns < limit->until_ns) {
+	if (now_ns >= limit->until_ns) {
+		limit->until_ns = now_ns + limit->window_ns;
+		limit->n_lines = 0;
+	} else if (limit->n_lines >= HF_MAX(limit->max_lines, UINT64_C(1))) {
 		limit->n_suppressed++;
 		return false;
 	}
+	limit->n_lines++;
 	*n_suppressedp = limit->n_suppressed;
 	limit->n_suppressed = 0;
-	limit->until_ns = now_ns + limit->window_ns;
 	return true;
 }
 

@@ -54,15 +54,17 @@ const char *hf_log_quote(char *out, size_t size, const void *text, size_t len);
 #define hf_log_debug(...) hf_log_at(HF_LOG_DEBUG, __VA_ARGS__)
 
 /*
- * A limit for lines that somebody else could make us write without end: one
- * line a window, and with the next the number of those that were left out.
+ * A limit for lines that somebody else could make us write without end: so many
+ * lines a window, and with the next the number of those that were left out.
  * Keep one for each source that must not silence another. The time is given,
  * so that a simulation may have its own. Not for several threads at once.
  */
 struct hf_log_limit {
 	uint64_t window_ns;    /* (c) */
+	uint64_t max_lines;    /* (c) 0: one */
 	uint64_t until_ns;     /* the window that a line has opened ends here */
-	uint64_t n_suppressed; /* since that line */
+	uint64_t n_lines;      /* written in it */
+	uint64_t n_suppressed; /* since the last line */
 };
 
 #define HF_LOG_LIMIT(seconds)                                         \

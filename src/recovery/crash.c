@@ -20,6 +20,9 @@
  * after 15 minutes. */
 #define STRAGGLER_NS (15 * 60 * HF_NS_PER_S)
 
+#define LOG_WINDOW_S  10
+#define LOG_MAX_LINES 100
+
 /* What a client has, before and after */
 struct holdings {
 	size_t n_locks, n_waiters, n_shares;
@@ -46,14 +49,18 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 		.n_waiters = gone->n_waiters,
 		.n_shares = gone->n_shares,
 	};
+	uint64_t n_suppressed;
 	char quoted[256];
 
 	recovery->counts.cleanups++;
 	recovery->counts.locks_cleaned += gone->n_locks;
-	hf_log_info("client crashed: what it had is released",
-		    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu",
-		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
-		    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_shares, n_kept);
+	if (hf_log_limit_allow(&recovery->crash_log, hf_loop_now(recovery->loop), &n_suppressed))
+		hf_log_info("client crashed: what it had is released",
+			    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu "
+			    "more=%llu",
+			    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
+			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_shares, n_kept,
+			    (unsigned long long)n_suppressed);
 	hf_recovery_tell(recovery, &event);
 }
 
@@ -211,6 +218,13 @@ static void settle(struct hf_recovery *recovery, struct hf_client *client)
 	hf_list_push_back(&recovery->settlings, &settling->link);
 	if (hf_promises_await(recovery, &settling->promise, recovery->keeper.ticket, 0, on_settled))
 		on_settled(&settling->promise, true);
+}
+
+void hf_crash_init(struct hf_recovery *recovery)
+{
+	hf_list_init(&recovery->settlings);
+	recovery->crash_log = (struct hf_log_limit)HF_LOG_LIMIT(LOG_WINDOW_S);
+	recovery->crash_log.max_lines = LOG_MAX_LINES;
 }
 
 void hf_crash_deinit(struct hf_recovery *recovery)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/hashtable.h"
+#include "base/log.h"
 #include "base/metric.h"
 #include "base/siphash.h"
 #include "loop/loop.h"
@@ -115,8 +116,9 @@ struct hf_recovery {
 	struct hf_late late;
 	struct hf_notifier notifier;
 
-	struct hf_list settlings; /* of crash.c */
-	struct hf_promise raised; /* of a simulated restart */
+	struct hf_list settlings;      /* of crash.c */
+	struct hf_log_limit crash_log; /* a client can say that it was restarted as often as it likes */
+	struct hf_promise raised;      /* of a simulated restart */
 	int32_t raised_state;
 	struct hf_timer stop_timer;
 	uint64_t stop_by;
@@ -202,6 +204,7 @@ int hf_notifier_start(struct hf_recovery *recovery); /* all who are registered *
 void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client);
 
 /* CRASH */
+void hf_crash_init(struct hf_recovery *recovery);
 void hf_crash_deinit(struct hf_recovery *recovery);
 void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client);

@@ -265,7 +265,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	init_shares(recovery);
 	hf_loop_random(recovery->loop, &recovery->key, sizeof(recovery->key));
 	hf_list_init(&recovery->observers);
-	hf_list_init(&recovery->settlings);
+	hf_crash_init(recovery);
 	hf_promises_init(recovery);
 	hf_grace_init(recovery);
 	hf_notifier_init(recovery);

@@ -333,6 +333,17 @@ class Protocol(Recovering):
         self.c.notify(303, name="new-name")
         self.assert_free(new)
 
+    def test_many_restarts_of_one_client(self):
+        """Each is believed; the log does not grow with each."""
+        before = len(self.daemon.log)
+        for state in range(1001, 1501, 2):
+            self.assert_granted(self.a, self.lock_of(self.a, state=state))
+        for state in range(1501, 2001, 2):
+            lock = self.held(self.a, state=state - 2)
+            self.a.notify(state)
+            self.assert_free(lock)
+        self.assertLess(self.daemon.log[before:].count("client crashed"), 300)
+
     def test_many_notices_from_nobody(self):
         before = len(self.daemon.log)
         for i in range(500):

@@ -304,6 +304,24 @@ static void test_limit(void **state)
 	assert_int_equal(n, 0);
 }
 
+static void test_limit_of_several(void **state)
+{
+	struct hf_log_limit limit = HF_LOG_LIMIT(10);
+	uint64_t n;
+
+	limit.max_lines = 3;
+	for (int i = 0; i < 3; i++) {
+		assert_true(hf_log_limit_allow(&limit, (uint64_t)i * SECOND, &n));
+		assert_int_equal(n, 0);
+	}
+	assert_false(hf_log_limit_allow(&limit, 3 * SECOND, &n));
+	assert_false(hf_log_limit_allow(&limit, 10 * SECOND - 1, &n));
+	assert_true(hf_log_limit_allow(&limit, 10 * SECOND, &n));
+	assert_int_equal(n, 2);
+	assert_true(hf_log_limit_allow(&limit, 19 * SECOND, &n));
+	assert_int_equal(n, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +339,7 @@ int main(void)
 		cmocka_unit_test(test_json_has_its_own_quotes),
 		cmocka_unit_test(test_json_too_long_stays_json),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_limit_of_several),
 	};
 
 	setenv("NO_COLOR", "1", 1); /* also where the tests run on a terminal */
