@@ -240,6 +240,21 @@ class Protocol(Recovering):
         self.a.notify(23)
         self.assertEqual([status.state for status in watcher.heard.wait(3)], [21, 21, 23])
 
+    def test_a_watcher_is_told_of_the_newest_restart_alone(self):
+        """Whoever says often that it was restarted has one call-back under way, and not one for each."""
+        watcher = self.add_watcher()
+        watcher.is_silent = True
+        self.assertEqual(nsm.mon(self.local.ask, self.a.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
+        for state in range(21, 31, 2):
+            self.a.notify(state)
+        watcher.heard.wait(3, lambda status: status.state == 29)  # it is sent again until it is answered
+        states = [status.state for status in watcher.heard.matching()]
+        self.assertEqual(states, sorted(states))
+        watcher.is_silent = False
+        watcher.heard.wait(4, lambda status: status.state == 29)
+        self.a.notify(31)
+        watcher.heard.wait(1, lambda status: status.state == 31)
+
     def test_unmon_ends_a_call_back_that_is_not_answered(self):
         """A lock manager that registers again is not told by what it said before."""
         watcher = self.add_watcher()

@@ -4,6 +4,10 @@
  * with five seconds between. Killed before it is told, we know nothing of it
  * afterwards: the peer, which says again what was not acknowledged, is believed
  * again.
+ *
+ * A peer may be restarted again before that: then the newest state number is what
+ * counts, and the lock manager is told of that one alone. So no peer, however
+ * often it says so, takes the place of another.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +15,9 @@
 #include "base/log.h"
 #include "proto/nsm/internal.h"
 
-#define MAX_TRIES     5
-#define GAP_NS        (5 * HF_NS_PER_S)
-#define TRY_NS        (5 * HF_NS_PER_S)
-#define MAX_CALLBACKS 16384
+#define MAX_TRIES 5
+#define GAP_NS    (5 * HF_NS_PER_S)
+#define TRY_NS    (5 * HF_NS_PER_S)
 
 struct callback {
 	struct hf_link link;
@@ -96,11 +99,37 @@ static void on_timer(struct hf_timer *timer)
 	try(hf_container_of(timer, struct callback, timer));
 }
 
+static struct callback *find(struct hf_nsm *nsm, const struct hf_client *client)
+{
+	if (!client->n_settling) /* so there is none */
+		return NULL;
+	hf_list_for_each(pos, &nsm->callbacks) {
+		struct callback *callback = hf_list_entry(pos, struct callback, link);
+
+		if (callback->client == client)
+			return callback;
+	}
+	return NULL;
+}
+
+static void begin_again(struct callback *callback, int32_t state)
+{
+	callback->pending = hf_rpc_pending_cancel(callback->pending);
+	hf_timer_stop(&callback->timer);
+	callback->state = state;
+	callback->n_tries = 0;
+	try(callback);
+}
+
 void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t state)
 {
-	struct callback *callback =
-		nsm->counts.callbacks_in_flight < MAX_CALLBACKS ? calloc(1, sizeof(*callback)) : NULL;
+	struct callback *callback = find(nsm, client);
 
+	if (callback) {
+		begin_again(callback, state);
+		return;
+	}
+	callback = calloc(1, sizeof(*callback));
 	if (!callback) {
 		nsm->counts.callbacks_failed++;
 		return;
@@ -118,14 +147,10 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 
 void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client)
 {
-	if (!client->n_settling) /* so there is none */
-		return;
-	hf_list_for_each_safe(pos, &nsm->callbacks) {
-		struct callback *callback = hf_list_entry(pos, struct callback, link);
+	struct callback *callback = find(nsm, client);
 
-		if (callback->client == client)
-			callback_free(callback, false);
-	}
+	if (callback)
+		callback_free(callback, false);
 }
 
 void hf_nsm_callbacks_deinit(struct hf_nsm *nsm)
