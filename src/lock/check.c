@@ -5,6 +5,8 @@
  */
 #include "lock/check.h"
 
+#include <string.h>
+
 enum {
 	SMALL = 64, /* locks in a file up to which pairs are compared */
 };
@@ -61,19 +63,27 @@ static const char *check_held(const struct hf_file *file, enum hf_lock_mode mode
 
 static const char *check_shares(struct hf_file *file, struct hf_check *check)
 {
-	uint32_t n = 0, n_records = 0;
+	uint32_t n = 0, n_records = 0, n_access[2] = { 0 }, n_deny[2] = { 0 };
 
 	hf_list_for_each(pos, &file->shares) {
 		struct hf_share *share = hf_list_entry(pos, struct hf_share, in_file);
 		uint32_t sum = 0;
 
-		for (unsigned int i = 0; i < 16; i++)
-			sum += share->count[i / 4][i % 4];
+		for (unsigned int i = 0; i < 32; i++) {
+			unsigned int access = i / 8, deny = i / 2 % 4, bit = i % 2;
+			uint32_t count = share->count[access][deny];
+
+			sum += bit ? 0 : count;
+			n_access[bit] += access >> bit & 1 ? count : 0;
+			n_deny[bit] += deny >> bit & 1 ? count : 0;
+		}
 		FAIL_UNLESS(share->file == file && sum == share->n && sum > 0);
 		n += sum;
 		n_records++;
 	}
 	FAIL_UNLESS(n == file->n_shares && n_records == file->n_share_records);
+	FAIL_UNLESS(memcmp(n_access, file->n_access, sizeof(n_access)) == 0);
+	FAIL_UNLESS(memcmp(n_deny, file->n_deny, sizeof(n_deny)) == 0);
 	check->n_shares += n;
 	return NULL;
 }

@@ -149,6 +149,8 @@ struct hf_file {
 	uint32_t n_holdings;
 	uint32_t n_share_records;
 	uint32_t n_shares;
+	uint32_t n_access[2]; /* of them: those that read, those that write */
+	uint32_t n_deny[2];   /* those that deny others the one or the other */
 	struct hf_list shares;
 	struct hf_rb_node by_id;      /* in locks->by_id */
 	struct hf_rb_node in_waiting; /* in locks->waiting; if n_waiters */
@@ -161,6 +163,7 @@ struct hf_file {
 };
 
 struct hf_share {
+	struct hf_hash_node node; /* in locks->shares, by file, client and oh */
 	struct hf_file *file;
 	struct hf_lock_client *client;
 	struct hf_link in_file;
@@ -192,6 +195,7 @@ struct hf_recent {
 struct hf_locks {
 	struct hf_hashtable files;
 	struct hf_hashtable owners;
+	struct hf_hashtable shares;
 	struct hf_rb_tree by_id;   /* all files */
 	struct hf_rb_tree waiting; /* files with waiters, by id */
 	size_t n_waiting;

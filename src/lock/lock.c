@@ -56,8 +56,11 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 		r = hf_hashtable_init(&locks->files);
 	if (!r)
 		r = hf_hashtable_init(&locks->owners);
+	if (!r)
+		r = hf_hashtable_init(&locks->shares);
 	if (r < 0) {
 		hf_hashtable_deinit(&locks->files);
+		hf_hashtable_deinit(&locks->owners);
 		free(locks->recent);
 		free(locks);
 		return hf_trace(r);
@@ -92,6 +95,7 @@ void hf_locks_free(struct hf_locks *locks)
 	hf_pool_deinit(&locks->oh_pool);
 	hf_hashtable_deinit(&locks->files);
 	hf_hashtable_deinit(&locks->owners);
+	hf_hashtable_deinit(&locks->shares);
 	free(locks->recent);
 	free(locks);
 }

@@ -5,6 +5,10 @@
  * each owner has a multiset: a count for each pair (access, deny). Its own
  * entries never conflict with one another. A record exists while its counts do
  * not sum up to 0. Reservations affect neither locks nor reading and writing.
+ *
+ * A file may have tens of thousands of them, all of one client's making, so nobody
+ * walks through them: records are found by a hash, and the file has the sum of
+ * what its reservations are for; what is not the owner's own of that is others'.
  */
 #include "lock/internal.h"
 
@@ -12,39 +16,56 @@
 
 #include "base/error.h"
 
-static struct hf_share *share_of(struct hf_link *link)
-{
-	return hf_list_entry(link, struct hf_share, in_file);
-}
-
 static bool is_owned_by(const struct hf_share *share, const struct hf_lock_target *who)
 {
 	return share->client == who->client && hf_bytes_equal(hf_oh_bytes(&share->oh), who->oh);
 }
 
-static struct hf_share *find(struct hf_file *file, const struct hf_lock_target *who)
+static uint64_t hash_of(const struct hf_locks *locks, const struct hf_file *file,
+			const struct hf_lock_target *who)
 {
-	hf_list_for_each(pos, &file->shares)
-		if (is_owned_by(share_of(pos), who))
-			return share_of(pos);
+	const uint64_t parts[] = { file->id, who->client->id,
+				   hf_siphash(&locks->key, who->oh.data, who->oh.len) };
+
+	return hf_siphash(&locks->key, parts, sizeof(parts));
+}
+
+static struct hf_share *find(const struct hf_locks *locks, const struct hf_file *file,
+			     const struct hf_lock_target *who)
+{
+	if (!file->n_share_records)
+		return NULL;
+	hf_hash_for_each(node, &locks->shares, hash_of(locks, file, who)) {
+		struct hf_share *share = hf_container_of(node, struct hf_share, node);
+
+		if (share->file == file && is_owned_by(share, who))
+			return share;
+	}
 	return NULL;
 }
 
-static bool conflicts(const struct hf_share *share, uint8_t access, uint8_t deny)
+/* How many of the owner's reservations have @bit in their access, or in what they deny. */
+static uint32_t count_own(const struct hf_share *own, unsigned int bit, bool in_deny)
 {
-	for (unsigned int a = 0; a < 4; a++)
-		for (unsigned int d = 0; d < 4; d++)
-			if (share->count[a][d] && ((access & d) || (deny & a)))
-				return true;
-	return false;
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; own && i < 16; i++)
+		if ((in_deny ? i % 4 : i / 4) & bit)
+			n += own->count[i / 4][i % 4];
+	return n;
 }
 
-static bool conflicts_with_others(struct hf_file *file, const struct hf_share *own, uint8_t access,
+static bool conflicts_with_others(const struct hf_file *file, const struct hf_share *own, uint8_t access,
 				  uint8_t deny)
 {
-	hf_list_for_each(pos, &file->shares)
-		if (share_of(pos) != own && conflicts(share_of(pos), access, deny))
+	for (unsigned int i = 0; i < 2; i++) {
+		unsigned int bit = 1U << i;
+
+		if ((access & bit) && file->n_deny[i] > count_own(own, bit, true))
 			return true;
+		if ((deny & bit) && file->n_access[i] > count_own(own, bit, false))
+			return true;
+	}
 	return false;
 }
 
@@ -88,6 +109,7 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_file *file, const
 	hf_oh_set(locks, &share->oh, who->oh);
 	hf_list_push_back(&file->shares, &share->in_file);
 	hf_list_push_back(&who->client->shares, &share->in_client);
+	hf_hashtable_insert(&locks->shares, &share->node, hash_of(locks, file, who));
 	file->n_share_records++;
 	return share;
 }
@@ -98,6 +120,10 @@ static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access
 	share->count[access][deny] += n;
 	share->n += n;
 	share->file->n_shares += n;
+	for (unsigned int i = 0; i < 2; i++) {
+		share->file->n_access[i] += access >> i & 1 ? n : 0;
+		share->file->n_deny[i] += deny >> i & 1 ? n : 0;
+	}
 	share->client->n_shares += n;
 	locks->n.shares += (uint64_t)(int64_t)(int32_t)n;
 }
@@ -109,6 +135,7 @@ static void settle(struct hf_locks *locks, struct hf_share *share)
 
 	if (share->n)
 		return;
+	hf_hashtable_remove(&locks->shares, &share->node);
 	hf_link_remove(&share->in_file);
 	hf_link_remove(&share->in_client);
 	hf_oh_deinit(locks, &share->oh);
@@ -144,7 +171,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (locks->is_grace && !reclaim)
 		return HF_LOCK_E_GRACE;
 	file = hf_file_find(locks, hash, who->handle);
-	share = file ? find(file, who) : NULL;
+	share = file ? find(locks, file, who) : NULL;
 	if (file && conflicts_with_others(file, share, access, deny))
 		return HF_LOCK_E_CONFLICT;
 	if (!has_room(locks, file, who->client))
@@ -167,7 +194,7 @@ int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, ui
 {
 	uint64_t hash = hf_file_hash(locks, who->handle);
 	struct hf_file *file = hf_file_find(locks, hash, who->handle);
-	struct hf_share *share = file ? find(file, who) : NULL;
+	struct hf_share *share = file ? find(locks, file, who) : NULL;
 
 	assert(!locks->in_event && access < 4 && deny < 4);
 	if (!share || !share->count[access][deny])

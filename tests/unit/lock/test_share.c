@@ -1,6 +1,8 @@
 /* Share reservations. */
 #include "bed.h"
 
+#include <time.h>
+
 enum {
 	NONE = 0,
 	READ = 1,
@@ -101,6 +103,43 @@ static void test_purge_by_state_keeps_the_new_ones(void **state)
 	assert_int_equal(bed_count(bed).shares, 1);
 }
 
+static uint64_t cpu_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* As many as there may be in a file, of one client: whoever asks then does not pay for all of them. It takes
+ * a second of a slow machine with sanitizers, and took minutes of a fast one when each was looked at. */
+static void test_tens_of_thousands_in_a_file(void **state)
+{
+	enum {
+		N = 60000
+	};
+	struct bed *bed = *state;
+	uint64_t begun = cpu_ms();
+	char oh[16];
+
+	bed->is_silent = true;
+	for (int i = 0; i < N; i++) {
+		snprintf(oh, sizeof(oh), "%d", i);
+		assert_int_equal(share(bed, 1, oh, i ? READ : BOTH, i % 2 ? WRITE : NONE),
+				 i % 2 ? HF_LOCK_E_CONFLICT : HF_LOCK_OK);
+	}
+	assert_int_equal(bed_count(bed).shares, N / 2);
+	unshare(bed, 1, "0", BOTH, NONE);
+	for (int i = 1; i < N; i++) {
+		snprintf(oh, sizeof(oh), "%d", i);
+		if (i % 2)
+			assert_int_equal(share(bed, 11, oh, NONE, WRITE), HF_LOCK_OK);
+		else
+			unshare(bed, 1, oh, READ, NONE);
+	}
+	assert_in_range(cpu_ms() - begun, 0, 10000);
+}
+
 static void test_limits(void **state)
 {
 	struct bed bed;
@@ -136,6 +175,7 @@ int main(void)
 		bed_test_of(test_shares_and_locks_do_not_meet),
 		bed_test_of(test_purge_takes_shares),
 		bed_test_of(test_purge_by_state_keeps_the_new_ones),
+		bed_test_of(test_tens_of_thousands_in_a_file),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_limit_in_all),
 	};
