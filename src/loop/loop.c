@@ -28,8 +28,11 @@ struct hf_loop *hf_loop_free(struct hf_loop *loop)
 	return NULL;
 }
 
+/* Whoever asked for the time while everything was set up, a store read perhaps, asked before the first turn.
+ */
 int hf_loop_run(struct hf_loop *loop)
 {
+	hf_loop_new_turn(loop);
 	return loop->ops->run(loop);
 }
 

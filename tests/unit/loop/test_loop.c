@@ -364,14 +364,40 @@ static void test_random(void **state)
 	assert_memory_not_equal(a, b, sizeof(a));
 }
 
+static uint64_t first_now;
+
+static void note_now(struct hf_task *task)
+{
+	first_now = hf_loop_now(loop);
+	hf_loop_stop(loop);
+}
+
+/* What was set up before, for however long, is no part of the first turn: time-outs would begin in the past.
+ */
+static void test_first_turn_has_its_own_time(void **state)
+{
+	struct hf_task task;
+	uint64_t asked = hf_loop_now(loop), began;
+
+	do
+		began = hf_loop_clock(loop);
+	while (began < asked + HF_NS_PER_MS);
+	hf_task_init(&task, note_now);
+	hf_loop_defer(loop, &task);
+	hf_loop_run(loop);
+	assert_true(first_now >= began);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		TEST(test_defer_order),   TEST(test_timer_order),    TEST(test_timer_punctual),
-		TEST(test_deadline_zero), TEST(test_spinning_timer), TEST(test_timers_then_deferred),
-		TEST(test_clock),         TEST(test_posts),          TEST(test_posts_before_the_end),
-		TEST(test_stop),          TEST(test_random),
+		TEST(test_defer_order),    TEST(test_timer_order),
+		TEST(test_timer_punctual), TEST(test_deadline_zero),
+		TEST(test_spinning_timer), TEST(test_timers_then_deferred),
+		TEST(test_clock),          TEST(test_first_turn_has_its_own_time),
+		TEST(test_posts),          TEST(test_posts_before_the_end),
+		TEST(test_stop),           TEST(test_random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
