@@ -61,6 +61,8 @@ static bool is_own_page(const struct hf_api_caller *caller)
 {
 	if (caller->origin && !is_own_origin(caller))
 		return false;
+	if (caller->is_visitor) /* he followed a link from a page of another site, and it stays behind */
+		return true;
 	return !caller->fetch_site || strcmp(caller->fetch_site, "same-origin") == 0 ||
 	       strcmp(caller->fetch_site, "none") == 0;
 }

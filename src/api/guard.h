@@ -22,6 +22,7 @@ struct hf_api_caller {
 	const char *fetch_site;    /* Sec-Fetch-Site */
 	const char *authorization; /* likewise */
 	bool is_sent_twice;        /* one of them was */
+	bool is_visitor;           /* wants the page, which shows nothing by itself */
 };
 
 enum hf_api_verdict {

@@ -173,7 +173,7 @@ static void ask_guard(struct hf_api_request *request)
 	const struct hf_api_route *route = request->route;
 	bool wants_token =
 		route ? route->changes || (guard->needs_token && !route->is_open) : guard->needs_token;
-	struct hf_api_caller caller = { 0 };
+	struct hf_api_caller caller = { .is_visitor = route && route->is_open };
 	struct header_search search = { .caller = &caller };
 
 	MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &search);

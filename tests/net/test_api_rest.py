@@ -249,8 +249,10 @@ class Refuses(RestPlay):
         for origin in ("http://evil.example", "null", f"https://{here}", f"http://{here}.evil.example", "http://localhost"):
             self.assert_refused(self.rest.get("/api/v1/status", headers={"Origin": origin}), 403, "wrong_origin")
         self.assertEqual(self.rest.get("/api/v1/status", headers={"Origin": f"http://{here}"}).status, 200)
-        answer = self.rest.get("/api/v1/status", headers={"Sec-Fetch-Site": "cross-site"})
-        self.assert_refused(answer, 403, "wrong_origin")
+        for site in ("cross-site", "same-site"):
+            answer = self.rest.get("/api/v1/status", headers={"Sec-Fetch-Site": site})
+            self.assert_refused(answer, 403, "wrong_origin")
+            self.assertEqual(self.rest.get("/", headers={"Sec-Fetch-Site": site}).status, 200, "a link to the page")
 
     def test_headers_keep_browsers_out(self):
         for target in ("/", "/api/v1/status", "/metrics", "/nowhere"):
