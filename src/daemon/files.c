@@ -95,6 +95,32 @@ static int number_shares(struct hf_file_service *service)
 	return hf_trace(r);
 }
 
+static bool is_within(const char *path, const char *folder)
+{
+	size_t len = strlen(folder);
+
+	if (strcmp(folder, "/") == 0)
+		return true;
+	return strncmp(path, folder, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* Served as its owner, a client reads there what lets him steer us, and forge handles. */
+static void warn_of_own_files(const struct hf_config *config)
+{
+	hf_cleanup(hf_freep) char *state_dir = realpath(config->server.state_dir, NULL);
+	char quoted[512];
+
+	for (size_t i = 0; state_dir && i < config->exports.n; i++) {
+		hf_cleanup(hf_freep) char *path = realpath(config->exports.items[i].path, NULL);
+
+		if (path && is_within(state_dir, path))
+			hf_log_warn(
+				"an export holds our state directory, with the token of the API and the key "
+				"of file handles: keep them apart",
+				"path=%s", hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
+	}
+}
+
 int hf_file_service_load(struct hf_file_service *service, const struct hf_config *config)
 {
 	const struct hf_config_exports *exports = &config->exports;
@@ -117,6 +143,7 @@ int hf_file_service_load(struct hf_file_service *service, const struct hf_config
 	r = hf_exports_load(service->exports, settings, exports->n, &n_failed);
 	if (r < 0)
 		return hf_trace(r);
+	warn_of_own_files(config);
 	return number_shares(service);
 }
 

@@ -281,6 +281,28 @@ class NoStart(Life):
         self.assertFalse(os.path.exists(f"{self.base}/state"))
 
 
+class OwnFiles(Life):
+    def test_an_export_that_holds_them(self):
+        daemon = self.daemon("server.portmap=off", flags=[])
+        around = daemon.state_dir
+        os.mkdir(f"{around}/state", 0o700)
+        os.mkdir(f"{around}/sta")
+        os.symlink(around, f"{self.base}/link")
+        for path, warns in (
+            (around, True),
+            (f"{around}/state", True),
+            ("/", True),
+            (f"{self.base}/link", True),
+            (f"{around}/sta", False),
+            (self.data, False),
+        ):
+            with self.subTest(path):
+                open(daemon.log_path, "wb").close()
+                daemon.start(flags=["--export", f"{path}:/x"])
+                self.assertEqual("warn: an export holds our state directory" in daemon.log, warns, daemon.log)
+                daemon.stop()
+
+
 class Reload(Life):
     def test_no_exports_at_the_start(self):
         """Then the handles are another server's, and no lock asks what they mean."""
