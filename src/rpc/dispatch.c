@@ -4,6 +4,9 @@
 
 #include "rpc/server_internal.h"
 
+#define LISTS_AT_ONCE 100
+#define LIST_GAP_NS   (50 * HF_NS_PER_MS)
+
 static const struct hf_rpc_entry *find_program(struct hf_rpc_lane *lane, uint32_t program)
 {
 	const struct hf_rpc_server *server = lane->server;
@@ -129,6 +132,21 @@ static bool answer_repeat(struct hf_rpc_call *call)
 	}
 }
 
+/* Lists by UDP: so many at once, and one more every LIST_GAP_NS. */
+
+static bool may_list(struct hf_rpc_call *call)
+{
+	struct hf_rpc_lane *lane = call->lane;
+	uint64_t now = hf_loop_now(lane->loop);
+
+	if (!call->port || hf_addr_is_loopback(&call->peer))
+		return true;
+	if (lane->lists_until > now + LISTS_AT_ONCE * LIST_GAP_NS)
+		return false;
+	lane->lists_until = HF_MAX(lane->lists_until, now) + LIST_GAP_NS;
+	return true;
+}
+
 /* Serving */
 
 static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
@@ -160,6 +178,11 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 		hf_rpc_meter_begin(call, entry);
 	if (call->message.len > entry->program->max_request) {
 		hf_rpc_reply_garbage(call);
+		return HF_RPC_DISPATCHED;
+	}
+	if (proc->is_list && !may_list(call)) {
+		hf_rpc_count(&call->lane->n_dropped);
+		hf_rpc_call_drop(call);
 		return HF_RPC_DISPATCHED;
 	}
 	if (wants_replay(call, proc) && answer_repeat(call))

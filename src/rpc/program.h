@@ -25,6 +25,9 @@ struct hf_rpc_proc {
 	const char *name; /* NULL: a hole, answered PROC_UNAVAIL */
 	hf_rpc_handler_fn handle;
 	enum hf_rpc_replay replay;
+	/* Its reply is a list, and many times as long as the call. Whoever asks by UDP may do so in another's
+	 * name, who then gets the list: other hosts get only so many of them a second. */
+	bool is_list;
 };
 
 struct hf_rpc_version {

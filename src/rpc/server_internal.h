@@ -72,6 +72,7 @@ struct hf_rpc_lane {
 	bool is_closed;
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops;    /* of datagrams */
+	uint64_t lists_until;         /* monotonic ns: until then what was sent is as much as may be */
 	struct hf_rpc_meters *meters; /* NULL: nobody wants to know */
 	struct hf_task settle;        /* the meters */
 	/* Most calls are for the same version of the same program as the one before. */

@@ -113,11 +113,11 @@ static void proc_export(void *service, struct hf_rpc_call *call)
 static const struct hf_rpc_proc procs[] = {
 	[MOUNTPROC_NULL] = { .name = "NULL", .handle = proc_null },
 	[MOUNTPROC_MNT] = { .name = "MNT", .handle = hf_mount_proc_mnt },
-	[MOUNTPROC_DUMP] = { .name = "DUMP", .handle = proc_dump },
+	[MOUNTPROC_DUMP] = { .name = "DUMP", .handle = proc_dump, .is_list = true },
 	[MOUNTPROC_UMNT] = { .name = "UMNT", .handle = proc_umnt },
 	[MOUNTPROC_UMNTALL] = { .name = "UMNTALL", .handle = proc_umntall },
-	[MOUNTPROC_EXPORT] = { .name = "EXPORT", .handle = proc_export },
-	[MOUNTPROC_EXPORTALL] = { .name = "EXPORTALL", .handle = proc_export },
+	[MOUNTPROC_EXPORT] = { .name = "EXPORT", .handle = proc_export, .is_list = true },
+	[MOUNTPROC_EXPORTALL] = { .name = "EXPORTALL", .handle = proc_export, .is_list = true },
 };
 
 static const struct hf_rpc_version versions[] = {

@@ -170,7 +170,7 @@ static const struct hf_rpc_proc procs2[] = {
 	[HF_PMAPPROC_SET] = { .name = "SET", .handle = hf_pmap_proc_set },
 	[HF_PMAPPROC_UNSET] = { .name = "UNSET", .handle = hf_pmap_proc_unset },
 	[HF_PMAPPROC_GETPORT] = { .name = "GETPORT", .handle = hf_pmap_proc_getport },
-	[HF_PMAPPROC_DUMP] = { .name = "DUMP", .handle = hf_pmap_proc_dump },
+	[HF_PMAPPROC_DUMP] = { .name = "DUMP", .handle = hf_pmap_proc_dump, .is_list = true },
 	/* no CALLIT */
 };
 
@@ -179,15 +179,17 @@ static const struct hf_rpc_proc procs34[] = {
 	[HF_RPCBPROC_SET] = { .name = "SET", .handle = hf_rpcb_proc_set },
 	[HF_RPCBPROC_UNSET] = { .name = "UNSET", .handle = hf_rpcb_proc_unset },
 	[HF_RPCBPROC_GETADDR] = { .name = "GETADDR", .handle = hf_rpcb_proc_getaddr },
-	[HF_RPCBPROC_DUMP] = { .name = "DUMP", .handle = hf_rpcb_proc_dump },
+	[HF_RPCBPROC_DUMP] = { .name = "DUMP", .handle = hf_rpcb_proc_dump, .is_list = true },
 	/* no CALLIT or BCAST */
 	[HF_RPCBPROC_GETTIME] = { .name = "GETTIME", .handle = hf_rpcb_proc_gettime },
 	[HF_RPCBPROC_UADDR2TADDR] = { .name = "UADDR2TADDR", .handle = hf_rpcb_proc_uaddr2taddr },
 	[HF_RPCBPROC_TADDR2UADDR] = { .name = "TADDR2UADDR", .handle = hf_rpcb_proc_taddr2uaddr },
 	[HF_RPCBPROC_GETVERSADDR] = { .name = "GETVERSADDR", .handle = hf_rpcb_proc_getversaddr },
 	/* no INDIRECT */
-	[HF_RPCBPROC_GETADDRLIST] = { .name = "GETADDRLIST", .handle = hf_rpcb_proc_getaddrlist },
-	[HF_RPCBPROC_GETSTAT] = { .name = "GETSTAT", .handle = hf_rpcb_proc_getstat },
+	[HF_RPCBPROC_GETADDRLIST] = { .name = "GETADDRLIST",
+				      .handle = hf_rpcb_proc_getaddrlist,
+				      .is_list = true },
+	[HF_RPCBPROC_GETSTAT] = { .name = "GETSTAT", .handle = hf_rpcb_proc_getstat, .is_list = true },
 };
 
 static const struct hf_rpc_version versions[] = {
