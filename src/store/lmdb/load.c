@@ -3,8 +3,13 @@
  *
  * Locks lie in the order in which they came, so those of one file are far apart,
  * and a table that takes a million of them in that order waits for memory each
- * time. They are given file by file instead: sorted by a hash of the handle, and
- * within a file in their old order. Without memory for that they come as they lie.
+ * time. They are given file by file instead: the files in the order in which
+ * they appear, and within a file the locks in their old order. So what is read next
+ * mostly lies beside what was just read, if not of this file then of the one before.
+ *
+ * Files are told apart by a hash of the handle in a small table. Those that it
+ * confuses, or finds no place for, are given together or in pieces: it is a matter
+ * of speed alone. Without memory for all that locks come as they lie.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,16 +21,15 @@
 #include "store/checksum.h"
 #include "store/lmdb/internal.h"
 
-#define DIGIT_BITS 11
-#define N_DIGITS   (1u << DIGIT_BITS)
-#define KEY_BITS   32
-#define AHEAD      8 /* records whose memory is asked for before they are needed */
+#define PROBES      16 /* peers choose handles, so it must not become a long search */
+#define FIRST_FILES ((size_t)512)
+#define AHEAD       8 /* records whose memory is asked for before they are needed */
 
 typedef int (*load_fn)(void *user, const struct hf_record *record);
 
 /* A record in LMDB's file, which stays where it is as long as the transaction. */
 struct found {
-	uint32_t key;
+	uint32_t file; /* its number */
 	uint32_t len;
 	const uint8_t *data;
 };
@@ -68,43 +72,121 @@ static int for_each(MDB_cursor *cursor, enum hf_record_type type, load_fn fn, vo
 
 /* Sorting */
 
-struct sorting {
-	struct found *found, *other; /* each with room for n_room */
-	size_t n, n_room;
+struct slot {
+	uint32_t hash;
+	uint32_t number; /* of the file, from 1; 0: free */
 };
+
+struct sorting {
+	struct found *found, *sorted; /* each with room for n_room */
+	size_t n, n_room;
+	struct slot *slots;
+	size_t n_slots; /* a power of two */
+	size_t *n_of;   /* locks, by the file's number; then where they go */
+	size_t n_files, n_files_room;
+};
+
+/* Where @hash is or could be; NULL: too many are in its way, and its file is new each time. */
+static struct slot *slot_of(const struct sorting *sorting, uint32_t hash)
+{
+	for (size_t i = 0; i < PROBES; i++) {
+		struct slot *slot = &sorting->slots[(hash + i) & (sorting->n_slots - 1)];
+
+		if (!slot->number || slot->hash == hash)
+			return slot;
+	}
+	return NULL;
+}
+
+static int grow_files(struct sorting *sorting)
+{
+	size_t room = HF_MAX(2 * sorting->n_files_room, FIRST_FILES), n_before = sorting->n_slots;
+	size_t *n_of = realloc(sorting->n_of, room * sizeof(*n_of));
+	struct slot *slots = calloc(2 * room, sizeof(*slots)), *before = sorting->slots;
+
+	if (n_of)
+		sorting->n_of = n_of;
+	if (!n_of || !slots) {
+		free(slots);
+		return hf_trace(-ENOMEM);
+	}
+	sorting->slots = slots;
+	sorting->n_slots = 2 * room;
+	sorting->n_files_room = room;
+	for (size_t i = 0; i < n_before; i++) {
+		struct slot *slot = before[i].number ? slot_of(sorting, before[i].hash) : NULL;
+
+		if (slot)
+			*slot = before[i];
+	}
+	free(before);
+	return 0;
+}
+
+/* Files are numbered as they appear: who was stored at the same time is near. */
+static int number_file(struct sorting *sorting, uint32_t hash, uint32_t *numberp)
+{
+	struct slot *slot;
+	int r;
+
+	if (sorting->n_files == sorting->n_files_room) {
+		r = grow_files(sorting);
+		if (r < 0)
+			return r;
+	}
+	slot = slot_of(sorting, hash);
+	if (slot && slot->number) {
+		*numberp = slot->number - 1;
+		return 0;
+	}
+	*numberp = (uint32_t)sorting->n_files;
+	sorting->n_of[sorting->n_files++] = 0;
+	if (slot)
+		*slot = (struct slot){ .hash = hash, .number = (uint32_t)sorting->n_files };
+	return 0;
+}
 
 static int collect(void *user, const struct hf_record *record)
 {
 	struct sorting *sorting = user;
 	struct hf_bytes handle = record->lock.handle;
+	uint32_t number;
+	int r;
 
 	if (sorting->n == sorting->n_room)
 		return hf_trace(-EBADMSG); /* more than LMDB said */
+	r = number_file(sorting, (uint32_t)hf_checksum(handle.data, handle.len), &number);
+	if (r < 0)
+		return r;
+	sorting->n_of[number]++;
 	sorting->found[sorting->n++] = (struct found){
-		.key = (uint32_t)hf_checksum(handle.data, handle.len),
+		.file = number,
 		.len = record->body.len,
 		.data = record->body.data,
 	};
 	return 0;
 }
 
-static void sort_by_digit(struct sorting *sorting, unsigned int shift)
+static void sort(struct sorting *sorting)
 {
-	size_t at[N_DIGITS] = { 0 }, sum = 0;
-	struct found *from = sorting->found;
+	size_t sum = 0;
 
-	for (size_t i = 0; i < sorting->n; i++)
-		at[from[i].key >> shift & (N_DIGITS - 1)]++;
-	for (size_t i = 0; i < N_DIGITS; i++) {
-		size_t n = at[i];
+	for (size_t i = 0; i < sorting->n_files; i++) {
+		size_t n = sorting->n_of[i];
 
-		at[i] = sum;
+		sorting->n_of[i] = sum;
 		sum += n;
 	}
 	for (size_t i = 0; i < sorting->n; i++)
-		sorting->other[at[from[i].key >> shift & (N_DIGITS - 1)]++] = from[i];
-	sorting->found = sorting->other;
-	sorting->other = from;
+		sorting->sorted[sorting->n_of[sorting->found[i].file]++] = sorting->found[i];
+}
+
+static void sorting_deinit(struct sorting *sorting)
+{
+	free(sorting->found);
+	free(sorting->sorted);
+	free(sorting->slots);
+	free(sorting->n_of);
 }
 
 static int give_sorted(struct sorting *sorting, load_fn fn, void *user)
@@ -113,7 +195,7 @@ static int give_sorted(struct sorting *sorting, load_fn fn, void *user)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < sorting->n; i++) {
-		const struct found *found = &sorting->found[i];
+		const struct found *found = &sorting->sorted[i];
 
 		if (i + AHEAD < sorting->n) {
 			__builtin_prefetch(found[AHEAD].data);
@@ -129,24 +211,22 @@ static int give_sorted(struct sorting *sorting, load_fn fn, void *user)
 
 static int load_locks(MDB_txn *txn, MDB_dbi dbi, MDB_cursor *cursor, load_fn fn, void *user)
 {
-	hf_cleanup(hf_freep) struct found *one = NULL, *two = NULL;
-	struct sorting sorting = { 0 };
+	hf_cleanup(sorting_deinit) struct sorting sorting = { 0 };
 	MDB_stat stat;
 	int r;
 
 	r = hf_lmdb_error(mdb_stat(txn, dbi, &stat));
 	if (r < 0)
 		return hf_trace(r);
-	one = calloc(HF_MAX(stat.ms_entries, 1), sizeof(*one));
-	two = calloc(HF_MAX(stat.ms_entries, 1), sizeof(*two));
-	if (!one || !two)
+	sorting.n_room = stat.ms_entries;
+	sorting.found = calloc(HF_MAX(sorting.n_room, 1), sizeof(*sorting.found));
+	sorting.sorted = calloc(HF_MAX(sorting.n_room, 1), sizeof(*sorting.sorted));
+	r = sorting.found && sorting.sorted ? for_each(cursor, HF_RECORD_LOCK, collect, &sorting) : -ENOMEM;
+	if (r == -ENOMEM)
 		return for_each(cursor, HF_RECORD_LOCK, fn, user);
-	sorting = (struct sorting){ .found = one, .other = two, .n_room = stat.ms_entries };
-	r = for_each(cursor, HF_RECORD_LOCK, collect, &sorting);
 	if (r < 0)
 		return r;
-	for (unsigned int shift = 0; shift < KEY_BITS; shift += DIGIT_BITS)
-		sort_by_digit(&sorting, shift);
+	sort(&sorting);
 	return give_sorted(&sorting, fn, user);
 }
 

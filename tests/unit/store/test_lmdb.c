@@ -502,30 +502,35 @@ static void test_no_memory_to_fold(void **state)
 
 /* Known answers */
 
-/* Locks come back file by file, and those of a file in the order in which they were taken. */
+/* Locks come back file by file, in the order in which the files appeared, and those of a file in the order in
+ * which they were taken. */
 
 enum {
-	ORDER_FILES = 7,
-	ORDER_LOCKS = 700,
+	ORDER_FILES = 3000,
+	ORDER_LOCKS = 4 * ORDER_FILES,
 };
 
 struct order {
-	uint8_t file;              /* the last one seen */
-	bool is_done[ORDER_FILES]; /* its turn is over */
+	unsigned int file; /* the last one seen */
 	uint64_t last_id;
 	size_t n;
 };
 
+/* Of the lock that is the @i-th: the files appear in the order of their numbers. */
+static unsigned int order_file(unsigned int i)
+{
+	return i < ORDER_FILES ? i : i * 7 % ORDER_FILES;
+}
+
 static int look_at_order(void *user, const struct hf_store_lock *lock)
 {
 	struct order *order = user;
-	uint8_t file = lock->handle.data[0];
+	unsigned int file = (unsigned int)(lock->handle.data[0] | lock->handle.data[1] << 8);
 
 	if (order->n && file != order->file) {
-		order->is_done[order->file] = true;
+		assert_int_equal(file, order->file + 1);
 		order->last_id = 0;
 	}
-	assert_false(order->is_done[file]);
 	assert_true(lock->id > order->last_id);
 	order->file = file;
 	order->last_id = lock->id;
@@ -542,9 +547,9 @@ static void test_locks_are_loaded_by_file(void **state)
 	kit_open(&kit);
 	for (unsigned int i = 0; i < ORDER_LOCKS; i++) {
 		struct hf_store_lock lock = kit_lock(hf_store_new_id(kit.store), i);
-		uint8_t handle = (uint8_t)(i * 5 % ORDER_FILES);
+		uint8_t handle[2] = { (uint8_t)order_file(i), (uint8_t)(order_file(i) >> 8) };
 
-		lock.handle = hf_bytes_of(&handle, 1);
+		lock.handle = hf_bytes_of(handle, sizeof(handle));
 		assert_int_equal(hf_store_put_lock(kit.store, &lock, &kit.last_ticket), 0);
 	}
 	kit_settle(&kit);
