@@ -329,6 +329,9 @@ void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct 
 /* Puts a lock where the owner has none, without merging and without an event. */
 struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
+/* The same, but the caller will put it in the set of the file. */
+struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+				 const struct hf_lock_attrs *attrs, struct hf_tree_leaf *hint);
 /* @from: hf_own_from() of the range's start, or hf_own_around(). */
 bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
 bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);

@@ -4,9 +4,10 @@
  * A store gives the locks of a file one after another, and those are mostly in
  * order. So a load remembers the file, the holdings that it has met in it, and
  * how far its locks reach: what begins behind that is in nobody's way, and is
- * not looked for. Memory is reserved for many at a time. Nothing of that is
- * relied upon: locks in any order are restored, and those that cannot be true
- * are refused.
+ * not looked for. It is not put into the file's sets either, but aside: the set is
+ * built in one go when the file is complete, or when somebody has to look into it.
+ * Memory is reserved for many at a time. Nothing of that is relied upon: locks in any
+ * order are restored, and those that cannot be true are refused.
  */
 #include "lock/internal.h"
 
@@ -35,8 +36,32 @@ struct hf_lock_load {
 	uint64_t reach;       /* no lock in it ends behind this */
 	size_t n_restored;
 	size_t n_reserved; /* locks for which there is memory */
+	/* Put aside: not in the sets of the file yet, and in order. Their memory there is still reserved. */
+	struct hf_lock *aside[2][RESERVE_MAX];
+	size_t n_aside[2];
 	struct memo memos[N_MEMOS];
 };
+
+/* ASIDE */
+
+static void put_in(struct hf_lock_load *load, unsigned int mode)
+{
+	struct hf_tree *tree = &load->file->held[mode];
+
+	if (!tree->n)
+		hf_tree_build(&load->locks->trees, tree, load->aside[mode], load->n_aside[mode]);
+	else
+		for (size_t i = 0; i < load->n_aside[mode]; i++)
+			hf_tree_insert(&load->locks->trees, tree, NULL, load->aside[mode][i]);
+	load->n_aside[mode] = 0;
+}
+
+static void put_all_in(struct hf_lock_load *load)
+{
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(load->aside); i++)
+		if (load->n_aside[i])
+			put_in(load, i);
+}
 
 /* PLACE */
 
@@ -80,6 +105,7 @@ static void enter_file(struct hf_lock_load *load, struct hf_file *file)
 {
 	if (file == load->file)
 		return;
+	put_all_in(load);
 	load->file = file;
 	/* One that was there before: nobody has looked how far its locks reach. */
 	load->reach = file && (file->held[0].n || file->held[1].n || file->n_waiters) ? HF_RANGE_EOF : 0;
@@ -108,10 +134,25 @@ static int reserve(struct hf_lock_load *load)
 
 	if (load->n_reserved)
 		return 0;
+	put_all_in(load);
 	r = hf_own_reserve(load->locks, n);
 	if (r == 0)
 		load->n_reserved = n;
 	return r;
+}
+
+/* What begins behind all others of its file goes to the end of a set, and that can wait. */
+static struct hf_lock *put(struct hf_lock_load *load, struct hf_holding *holding, struct hf_range range,
+			   const struct hf_lock_attrs *attrs, bool is_behind)
+{
+	unsigned int mode = hf_mode_index((enum hf_lock_mode)attrs->mode);
+	struct hf_lock *lock;
+
+	if (!is_behind)
+		return hf_own_put(load->locks, holding, range, attrs, &(struct hf_hint){ 0 });
+	lock = hf_own_put_aside(load->locks, holding, range, attrs, NULL);
+	load->aside[mode][load->n_aside[mode]++] = lock;
+	return lock;
 }
 
 int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
@@ -124,6 +165,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 	};
 	struct hf_holding *known = recall(load, &lock->who);
 	struct hf_place place = { .file = load->file, .holding = known };
+	bool is_behind;
 	int r;
 
 	assert(!load->locks->in_event && hf_range_is_valid(lock->range));
@@ -133,8 +175,12 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 		hf_place_find(load->locks, &lock->who, &place);
 		enter_file(load, place.file);
 	}
-	if (place.file && lock->range.start <= load->reach && is_in_the_way(&place, lock->range, lock->mode))
-		return HF_LOCK_E_CONFLICT;
+	is_behind = !place.file || lock->range.start > load->reach;
+	if (!is_behind) {
+		put_all_in(load);
+		if (is_in_the_way(&place, lock->range, lock->mode))
+			return HF_LOCK_E_CONFLICT;
+	}
 	r = reserve(load);
 	if (r == 0)
 		r = known ? hf_oh_reserve(load->locks, lock->who.oh)
@@ -147,7 +193,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 		hf_place_make(load->locks, &lock->who, &place);
 		memorize(load, &lock->who, &place);
 	}
-	hf_own_put(load->locks, place.holding, lock->range, &attrs, &(struct hf_hint){ 0 })->tag = lock->tag;
+	put(load, place.holding, lock->range, &attrs, is_behind)->tag = lock->tag;
 	load->reach = HF_MAX(load->reach, lock->range.end);
 	load->n_reserved--;
 	load->n_restored++;
@@ -169,6 +215,9 @@ int hf_lock_load_new(struct hf_lock_load **loadp, struct hf_locks *locks)
 
 struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load)
 {
+	if (!load)
+		return NULL;
+	put_all_in(load);
 	free(load);
 	return NULL;
 }

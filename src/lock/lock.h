@@ -308,8 +308,8 @@ void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *c
 
 /*
  * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between its beginning
- * and its end nobody else may change anything. Quick if the locks of a file come one after another, and in
- * order.
+ * and its end nobody else may change anything, or look: some locks are in the table only then. Quick if the
+ * locks of a file come one after another, and in order.
  *
  * Volatile records are skipped. CONFLICT where another owner's record, or the owner's own, is in the way: the
  * store lies; or where somebody is queued for it: restore before you serve. A provisional record is restored

@@ -129,23 +129,24 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 	}
 }
 
-struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
+struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+				 const struct hf_lock_attrs *attrs, struct hf_tree_leaf *hint)
 {
 	struct hf_lock *lock = hf_pool_take(&locks->lock_pool);
-	unsigned int i = hf_mode_index((enum hf_lock_mode)attrs->mode);
 
-	lock->start = range.start;
-	lock->end = range.end;
-	lock->holding = holding;
-	lock->id = ++locks->last_lock;
-	lock->tag = 0;
-	lock->state = attrs->state;
-	lock->epoch = attrs->epoch;
-	lock->mode = attrs->mode;
-	lock->flags = attrs->flags;
-	lock->prior_mode = attrs->prior_mode;
-	lock->prior_flags = attrs->prior_flags;
+	/* In one go: fields of bits that are set one by one are read first, from memory that is cold. */
+	*lock = (struct hf_lock){
+		.start = range.start,
+		.end = range.end,
+		.holding = holding,
+		.state = attrs->state,
+		.epoch = attrs->epoch,
+		.id = ++locks->last_lock,
+		.mode = attrs->mode,
+		.flags = attrs->flags,
+		.prior_mode = attrs->prior_mode,
+		.prior_flags = attrs->prior_flags,
+	};
 	if (attrs->flags & HF_LOCK_UNRECLAIMED) {
 		hf_list_push_back(&locks->unreclaimed, &lock->unreclaimed);
 	} else {
@@ -153,9 +154,18 @@ struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, s
 		lock->prior_state = attrs->prior_state;
 		lock->prior_epoch = attrs->prior_epoch;
 	}
-	hf_tree_insert(&locks->trees, &holding->own, hint->own, lock);
-	hf_tree_insert(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
+	hf_tree_insert(&locks->trees, &holding->own, hint, lock);
 	count(locks, lock, 1);
+	return lock;
+}
+
+struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
+{
+	struct hf_lock *lock = hf_own_put_aside(locks, holding, range, attrs, hint->own);
+	unsigned int i = hf_mode_index((enum hf_lock_mode)attrs->mode);
+
+	hf_tree_insert(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
 	return lock;
 }
 

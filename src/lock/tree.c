@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-static const uint8_t few_room[HF_TREE_FEW_SIZES + 1] = { 1, 4, HF_TREE_FEW_MAX };
+static const uint8_t few_room[HF_TREE_FEW_SIZES + 1] = { 1, HF_TREE_FEW_FIRST, HF_TREE_FEW_MAX };
 
 /* MEMORY */
 

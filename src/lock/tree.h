@@ -66,6 +66,7 @@ enum {
 	HF_TREE_INNER_MIN = HF_TREE_INNER_MAX / 4 < 2 ? 2 : HF_TREE_INNER_MAX / 4,
 	HF_TREE_LEVELS_MAX = 24, /* 2^23 leaves are more than there can be */
 	HF_TREE_FEW_SIZES = 2,
+	HF_TREE_FEW_FIRST = 4,                             /* room of the first of them */
 	HF_TREE_TOP_BYTES = 8 + 2 * 8 * HF_TREE_INNER_MAX, /* of an inner node, what a search reads */
 };
 
@@ -135,6 +136,10 @@ void hf_tree_insert(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf
 		    struct hf_lock *lock);
 void hf_tree_erase(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_tree_leaf *hint,
 		   struct hf_lock *lock);
+
+/* Fills an empty set with @n locks, at least one, that are in order. Takes no more memory than @n insertions
+ * may. (tree_build.c) */
+void hf_tree_build(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_lock *const *locks, size_t n);
 
 /* LOOK. O(log n). */
 /* The first that overlaps @range and is not of @me (NULL: anybody's). */

@@ -41,12 +41,20 @@ static int add(struct hf_lock_load *load, int owner, enum hf_lock_mode mode, uin
 	return hf_lock_load_add(load, &lock);
 }
 
+/* What is loaded is in the table when the load has ended. */
+static void end(void)
+{
+	b.load = hf_lock_load_free(b.load);
+	assert_null(hf_locks_check(b.bed.locks));
+}
+
 static void test_in_order(void **state)
 {
 	assert_int_equal(add(b.load, 1, E, 0, 0), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 1, E, 1, 9), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 11, S, 20, 29), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 1, E, 30, TO_EOF), HF_LOCK_OK);
+	end();
 	assert_held(&b.bed, 1, "E[0,0]~ E[1,9]~ E[30,eof]~");
 	assert_held(&b.bed, 11, "S[20,29]~");
 	assert_told(&b.bed, "");
@@ -62,6 +70,7 @@ static void test_in_no_order(void **state)
 	b.bed.file = 0;
 	assert_int_equal(add(b.load, 11, E, 20, 29), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 1, E, 10, 19), HF_LOCK_OK);
+	end();
 	assert_held(&b.bed, 1, "E[0,9]~ E[10,19]~ E[40,49]~");
 	assert_held(&b.bed, 11, "E[20,29]~");
 }
@@ -81,6 +90,7 @@ static void test_what_overlaps_is_refused(void **state)
 	b.bed.file = 0;
 	assert_int_equal(add(b.load, 11, E, 12, 12),
 			 HF_LOCK_E_CONFLICT); /* back in a file that it had left */
+	end();
 	assert_held(&b.bed, 1, "E[10,19]~");
 	assert_held(&b.bed, 11, "E[20,30]~");
 }
@@ -89,12 +99,14 @@ static void test_what_was_there_before_counts(void **state)
 {
 	bed_lock(&b.bed, 1, E, 50, 59);
 	bed_wait(&b.bed, 11, E, 50, 59);
+	b.bed.file = 1;
+	bed_lock(&b.bed, 1, E, 0, 0);
+	bed_wait(&b.bed, 11, E, 0, 9);
+	b.bed.file = 0;
 	assert_int_equal(add(b.load, 21, E, 100, 109), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 21, E, 55, 55), HF_LOCK_E_CONFLICT);
 	assert_int_equal(add(b.load, 1, E, 59, 70), HF_LOCK_E_CONFLICT);
 	b.bed.file = 1;
-	bed_lock(&b.bed, 1, E, 0, 0);
-	bed_wait(&b.bed, 11, E, 0, 9);
 	assert_int_equal(add(b.load, 21, E, 5, 5), HF_LOCK_E_CONFLICT); /* somebody waits for it */
 }
 
@@ -108,8 +120,27 @@ static void test_oh_is_the_last_one(void **state)
 	lock.range = (struct hf_range){ 10, 19 };
 	lock.who.oh = hf_bytes_of_str("second");
 	assert_int_equal(hf_lock_load_add(load, &lock), HF_LOCK_OK);
+	end();
 	bed_test(&b.bed, 11, E, 0, 9);
 	assert_true(hf_bytes_equal(b.bed.conflict.who.oh, hf_bytes_of_str("second")));
+}
+
+/* More than there is memory for at a time: the second part comes to a file that has the first. */
+static void test_a_long_file(void **state)
+{
+	b.bed.is_silent = true;
+	for (uint64_t i = 0; i < 5000; i++)
+		assert_int_equal(add(b.load, i % 2 ? 1 : 11, i % 3 ? E : S, 10 * i, 10 * i + 8), HF_LOCK_OK);
+	assert_int_equal(add(b.load, 1, E, 48, 49), HF_LOCK_E_CONFLICT);
+	assert_int_equal(add(b.load, 1, E, 49, 49), HF_LOCK_OK);
+	assert_int_equal(add(b.load, 1, E, 49998, 49998), HF_LOCK_E_CONFLICT); /* the last one */
+	assert_int_equal(add(b.load, 1, E, 60000, 60000), HF_LOCK_OK);
+	end();
+	assert_int_equal(bed_count(&b.bed).unreclaimed, 5002);
+	assert_int_equal(bed_test(&b.bed, 21, E, 49, 49), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_test(&b.bed, 21, E, 39998, 39998), HF_LOCK_E_CONFLICT);
+	assert_int_equal(bed_test(&b.bed, 21, E, 39999, 39999), HF_LOCK_OK);
+	assert_int_equal(bed_test(&b.bed, 21, E, 60000, 60000), HF_LOCK_E_CONFLICT);
 }
 
 /* MANY: against a table that gets each in a load of its own. */
@@ -207,6 +238,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_what_overlaps_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_was_there_before_counts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_oh_is_the_last_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_long_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_at_once_are_as_one_by_one, setup, teardown),
 	};
 

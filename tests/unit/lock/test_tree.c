@@ -103,6 +103,19 @@ static struct hf_lock *model_exclusive(const struct bed *bed, struct hf_range ra
 
 /* CHANGES, with a hint and without. */
 
+static struct hf_lock *make(struct bed *bed, struct hf_range range, struct hf_holding *holder)
+{
+	struct hf_lock *lock = calloc(1, sizeof(*lock));
+
+	assert_non_null(lock);
+	lock->start = range.start;
+	lock->end = range.end;
+	lock->id = ++bed->last_id;
+	lock->holding = holder;
+	lock->mode = chance(bed, 1 + bed->last_id % 64) ? HF_LOCK_SHARED : HF_LOCK_EXCLUSIVE;
+	return lock;
+}
+
 static struct hf_tree_leaf *draw_hint(struct bed *bed, struct hf_range range)
 {
 	return chance(bed, 2) ? hf_tree_aim(&bed->tree, NULL, range) : NULL;
@@ -111,16 +124,9 @@ static struct hf_tree_leaf *draw_hint(struct bed *bed, struct hf_range range)
 /* Without a reservation. */
 static void put_now(struct bed *bed, struct hf_range range, struct hf_holding *holder)
 {
-	struct hf_lock *lock = calloc(1, sizeof(*lock));
-	size_t at;
+	struct hf_lock *lock = make(bed, range, holder);
+	size_t at = rank_of(bed, lock);
 
-	assert_non_null(lock);
-	lock->start = range.start;
-	lock->end = range.end;
-	lock->id = ++bed->last_id;
-	lock->holding = holder;
-	lock->mode = chance(bed, 1 + bed->last_id % 64) ? HF_LOCK_SHARED : HF_LOCK_EXCLUSIVE;
-	at = rank_of(bed, lock);
 	hf_tree_insert(&bed->pools, &bed->tree, draw_hint(bed, range), lock);
 	memmove(&bed->model[at + 1], &bed->model[at], (bed->n - at) * sizeof(bed->model[0]));
 	bed->model[at] = lock;
@@ -288,6 +294,56 @@ static void test_large_set_against_a_model(void **state)
 	drop_all(bed);
 }
 
+/* In one go; it is a set like any other afterwards. */
+static void build(struct bed *bed, size_t n)
+{
+	uint64_t start = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t len = chance(bed, 16) ? chance(bed, 8) : chance(bed, 2 * n);
+
+		start += bed->is_disjoint ? 2 + 2 * chance(bed, 2) : chance(bed, 3);
+		bed->model[bed->n++] =
+			make(bed, (struct hf_range){ start, start + (bed->is_disjoint ? 0 : len) },
+			     &bed->holders[bed->is_disjoint ? 0 : chance(bed, HOLDERS)]);
+	}
+	bed->space = start / 2 + 1;
+	assert_int_equal(hf_tree_reserve(&bed->pools, n, 1, n), 0);
+	hf_tree_build(&bed->pools, &bed->tree, bed->model, n);
+	compare_all(bed);
+	for (size_t i = 0; i < 50; i++) {
+		compare_searches(bed);
+		if (bed->n < LARGE)
+			put_any(bed);
+		drop_any(bed);
+		drop_any(bed);
+	}
+	compare_all(bed);
+	drop_all(bed);
+}
+
+static void build_all_sizes(struct bed *bed)
+{
+	for (size_t n = 1; n < 400; n++)
+		build(bed, n);
+	for (size_t n = 1000; n <= LARGE; n *= 3)
+		build(bed, n);
+}
+
+static void test_sets_built_in_one_go(void **state)
+{
+	build_all_sizes(*state);
+}
+
+static void test_sets_of_one_holder_built_in_one_go(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->is_disjoint = true;
+	bed->tree.of_one = true;
+	build_all_sizes(bed);
+}
+
 static double fill_of(const struct bed *bed)
 {
 	return (double)bed->n * 24 / ((double)bed->pools.nodes.n_used * HF_TREE_NODE_BYTES);
@@ -317,6 +373,13 @@ static void test_nodes_are_well_filled(void **state)
 	while (bed->n < 20000)
 		put_any(bed);
 	assert_true(is_well_filled(bed, "random", 0.65));
+	drop_all(bed);
+	for (uint64_t i = 0; i < 20000; i++)
+		bed->model[bed->n++] =
+			make(bed, (struct hf_range){ 2 * i, 2 * i }, &bed->holders[i % HOLDERS]);
+	assert_int_equal(hf_tree_reserve(&bed->pools, bed->n, 1, bed->n), 0);
+	hf_tree_build(&bed->pools, &bed->tree, bed->model, bed->n);
+	assert_true(is_well_filled(bed, "in one go", 0.75));
 	drop_all(bed);
 }
 
@@ -407,6 +470,8 @@ int main(void)
 		tree_test(test_sets_of_one_holder_against_a_model),
 		tree_test(test_many_at_the_same_place),
 		tree_test(test_large_set_against_a_model),
+		tree_test(test_sets_built_in_one_go),
+		tree_test(test_sets_of_one_holder_built_in_one_go),
 		tree_test(test_nodes_are_well_filled),
 		tree_test(test_steps_of_a_search_are_logarithmic),
 		tree_test(test_reservation_is_enough),
