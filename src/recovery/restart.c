@@ -232,7 +232,9 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	view->who.client = &client->holds;
 	view->who.owner_id = fact->owner;
 	view->who.owner_kind = fact->kind;
-	view->who.oh = fact->oh;
+	/* By halves, as they were decoded just now: to read both at once would wait for the writing. */
+	view->who.oh.len = fact->oh.len;
+	view->who.oh.data = fact->oh.data;
 	view->range = (struct hf_range){ fact->start, fact->end };
 	view->mode = (enum hf_lock_mode)fact->mode;
 	view->client_state = (uint32_t)fact->client_state;
