@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The end of the notifier's patience: with one try, which has a total for everything, and with a client at all."""
+
+import contextlib
+import os
+import re
+import sys
+import threading
+from urllib.parse import quote
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from nsm import Host
+from play import main
+from recovering import Recovering
+
+GIVEN_UP = "client not told of our restart: giving up"
+WAVE = re.compile(r"clients told of our restart.* told=(\d+) failed=(\d+) ms=(\d+)")
+
+
+class SlowHost(Host):
+    """Its portmap takes its time."""
+
+    def __init__(self, *args, **how):
+        self.portmap_delay = 0
+        super().__init__(*args, **how)
+
+    def _on_portmap(self, call):
+        if not self.portmap_delay:
+            return super()._on_portmap(call)
+        timer = threading.Timer(self.portmap_delay, self._answer_late, (call,))
+        timer.daemon = True
+        timer.start()
+        return None
+
+    def _answer_late(self, call):
+        with contextlib.suppress(OSError):  # nobody may want to know any more
+            super()._on_portmap(call)
+
+
+class Patience(Recovering):
+    backend = ("store.backend=lmdb",)
+    host_class = SlowHost
+
+    def setUp(self):
+        super().setUp()
+        for host in self.hosts:
+            host.portmap_delay = 0
+            host.has_silent_portmap = False
+            host.lookups.items.clear()
+
+    def wave(self):
+        """The daemon's own report of the first wave: told, failed, milliseconds."""
+        self.until(lambda: WAVE.search(self.log), "the first wave is over")
+        return tuple(int(number) for number in WAVE.search(self.log).groups())
+
+    def notifications(self):
+        """As the metrics count them since the last start."""
+        metrics = self.rest.metrics()
+        return {
+            result: metrics[f'nsm_notifications_total{{result="{result}"}}']
+            for result in ("started", "success", "failed")
+        }
+
+    def shown(self, host):
+        return self.rest.get(f"/api/v1/clients/{quote(self.id_of(host))}").json
+
+    def in_grace(self):
+        return self.rest.get("/api/v1/grace").json["active"]
+
+    def give_up(self, host):
+        """After a restart that @host never answers: two tries, 2 s apart, and then no more."""
+        host.deaf = True
+        self.restart(recovery__notify_timeout_ms="300", recovery__notify_retry_seconds="3")
+        self.until(lambda: GIVEN_UP in self.log, "it is given up")
+        self.assertIn(f"{GIVEN_UP} client={self.id_of(host)}", self.log)
+
+    # The end of the retries
+
+    def test_the_retries_end(self):
+        self.held(self.a)
+        self.give_up(self.a)
+        self.assertEqual(self.notifications(), {"started": 2, "success": 0, "failed": 2})
+        self.assertEqual(self.log.count("client could not be told of our restart"), 2)
+        self.assertEqual(self.shown(self.a)["status"], "crashed")
+        told = self.rest.get("/api/v1/status").json["notifications"]
+        self.assertEqual((told["waiting"], told["in_flight"]), (0, 0), "nobody is to be told any more")
+        self.assertEqual(self.rest.get("/api/v1/status").json["locks"], 0, "its locks are released")
+
+    def test_who_was_given_up_may_reclaim_in_grace(self):
+        lock = self.held(self.a)
+        self.give_up(self.a)
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE, "nobody else gets it before")
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.shown(self.a)["status"], "active")
+
+    def test_who_was_given_up_keeps_grace_open(self):
+        """It is as unreachable as before: that nobody tries any more makes nothing safe."""
+        lost, kept = self.held(self.a, 0, 5), self.held(self.b, 10, 5)
+        self.give_up(self.a)
+        self.b.told.wait()
+        self.assertEqual(self.b.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
+        self.stage.settle()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.a.lock(lost.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "grace ends early: everybody is there")
+
+    def test_an_operator_tells_who_was_given_up(self):
+        self.held(self.a)
+        self.give_up(self.a)
+        self.a.deaf = False
+        n = len(self.a.told.matching())
+        path = f"/api/v1/notify?client={quote(self.id_of(self.a))}"
+        self.assertEqual(self.rest.call("POST", path, token=True).status, 202)
+        self.a.told.wait(n + 1)
+        self.until(lambda: self.shown(self.a)["status"] == "notified", "it is shown")
+        self.assertEqual(self.notifications(), {"started": 3, "success": 1, "failed": 2}, "no other try in between")
+
+    # The total of one try
+
+    def test_a_slow_portmap_has_no_time_of_its_own(self):
+        """One client takes most of the time for the look-up and is deaf then; to another nobody answers at all."""
+        self.held(self.a)
+        self.held(self.b, fh=os.urandom(20))
+        self.a.deaf, self.a.portmap_delay = True, 3
+        self.b.has_silent_portmap = True
+        self.restart(recovery__notify_timeout_ms="5000")
+        told, failed, ms = self.wave()
+        self.assertEqual((told, failed), (0, 2))
+        self.assertTrue(self.a.told.matching(), "its statd was reached, and said nothing")
+        self.assertEqual(self.b.told.matching(), [])
+        self.assertLess(ms, 7000, "with a time for each step it is 8,000 and more")
+        metrics = self.rest.metrics()
+        self.assertEqual(metrics["nsm_notification_duration_seconds_count"], 2)
+        self.assertLess(metrics["nsm_notification_duration_seconds_sum"], 2 * 7)
+        self.assertEqual([self.shown(host)["status"] for host in (self.a, self.b)], ["crashed", "crashed"])
+
+    def test_a_slow_portmap_may_take_its_time(self):
+        """The same, but its statd answers."""
+        self.held(self.a)
+        self.a.portmap_delay = 2
+        self.restart(recovery__notify_timeout_ms="8000")
+        self.assertEqual(self.wave()[:2], (1, 0))
+        self.assertEqual(self.shown(self.a)["status"], "notified")
+
+
+if __name__ == "__main__":
+    main()
