@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ static struct hf_locks *locks;
 static struct hf_local *local;
 
 static _Atomic int n_kept; /* so many unlocks are refused */
+static int n_granted;
 
 /* In the place of libc's */
 int fcntl(int fd, int cmd, ...)
@@ -53,8 +55,16 @@ static struct hf_bytes handle_of(void *user, uint32_t share, struct hf_bytes key
 	return key;
 }
 
+static void on_granted(void *context, const struct hf_lock_view *waiter)
+{
+	n_granted++;
+}
+
+static const struct hf_lock_events events = { .granted = on_granted };
+
 static int set_up(void **state)
 {
+	struct hf_locks_options locks_options = { .events = &events, .outside = &hf_local_outside };
 	struct hf_exports_options options = { .state_dir = base };
 	struct hf_local_options local_options = { .policy = policy, .handle = handle_of, .max_files = 2 };
 
@@ -66,8 +76,10 @@ static int set_up(void **state)
 	    hf_files_new(&files, 100) < 0)
 		return -1;
 	local_options.exports = exports;
-	if (hf_local_new(&local, &local_options) < 0 ||
-	    hf_locks_new(&locks, &(struct hf_locks_options){ 0 }) < 0)
+	if (hf_local_new(&local, &local_options) < 0)
+		return -1;
+	locks_options.outside_context = local;
+	if (hf_locks_new(&locks, &locks_options) < 0)
 		return -1;
 	hf_local_set_locks(local, locks);
 	return 0;
@@ -201,6 +213,68 @@ static void test_what_the_kernel_kept_too_long(void **state)
 	assert_true(is_free("a"));
 }
 
+/* CLEAN-UP after a dead client, of which the kernel refuses a part */
+
+static int ask(const char *name, struct hf_lock_client *client, bool wait)
+{
+	const struct hf_lock_request request = {
+		.who = { .handle = hf_bytes_of_str(name), .client = client },
+		.range = piece,
+		.mode = HF_LOCK_EXCLUSIVE,
+		.wait = wait,
+	};
+
+	return hf_lock_acquire(locks, &request, NULL);
+}
+
+/* How often @text is in what was written to @fd. */
+static int times_in(int fd, const char *text)
+{
+	char said[4096] = "";
+	int n = 0;
+
+	assert_true(pread(fd, said, sizeof(said) - 1, 0) >= 0);
+	for (const char *at = said; (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}
+
+/* It keeps going: what was refused is logged and given back by closing, the rest is released as ever, and
+ * who waited for that is served. */
+static void test_one_release_of_a_clean_up_fails(void **state)
+{
+	struct hf_local_opened first = opened("a");
+	struct hf_lock_client dead, next;
+	int log = memfd_create("log", MFD_CLOEXEC), terminal = dup(STDERR_FILENO);
+
+	n_granted = 0;
+	hf_lock_client_init(locks, &dead);
+	hf_lock_client_init(locks, &next);
+	adopt("a", first);
+	adopt("b", opened("b"));
+	assert_int_equal(ask("a", &dead, false), HF_LOCK_OK);
+	assert_int_equal(ask("b", &dead, false), HF_LOCK_OK);
+	assert_int_equal(ask("b", &next, true), HF_LOCK_E_QUEUED);
+	watch(first.fd);
+	n_kept = 1;
+	dup2(log, STDERR_FILENO);
+	hf_log_configure(HF_LOG_WARN, HF_LOG_TEXT);
+	hf_lock_client_purge(locks, &dead);
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	dup2(terminal, STDERR_FILENO);
+	assert_int_equal(n_kept, 0);
+	assert_int_equal(times_in(log, "ENOLCK"), 1);
+	assert_true(hf_lock_client_is_idle(&dead));
+	assert_int_equal(n_granted, 1);
+	expect_closed_elsewhere(loop);
+	assert_true(is_free("a"));
+	assert_false(is_free("b")); /* it is the waiter's */
+	hf_lock_client_purge(locks, &next);
+	assert_true(is_free("b"));
+	close(log);
+	close(terminal);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +282,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_one_that_nobody_needs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept_too_long, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_one_release_of_a_clean_up_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_all_are_closed_at_the_end, set_up, tear_down),
 	};
 
