@@ -5,6 +5,7 @@ leave it, and what the file system makes of the copy must hold what the answer s
     test_durable.py PATH/files_serve KIND
 """
 
+import concurrent.futures
 import os
 import stat
 import subprocess
@@ -14,6 +15,9 @@ import tempfile
 import disk
 import nfs
 import server
+
+N_AT_ONCE = 8
+N_EACH = 8
 
 
 def copy(image, to):
@@ -39,6 +43,10 @@ class Cuts:
         copy(self.image, to)
         self.all.append((what, to, check))
 
+    def after_all(self, what, answers, check):
+        failed = [answer for each in answers for answer in each if answer.stat != nfs.OK]
+        self.after(what, failed[0] if failed else answers[-1][-1], check)
+
     def verify(self, kind):
         where, failed = os.path.join(self.base, "cut"), []
         for what, image, check in self.all:
@@ -54,6 +62,17 @@ class Cuts:
             if is_there is not True:
                 failed.append(what)
         return failed
+
+
+def at_once(served, call):
+    """The answers of some clients who all @call(client, number) at the same time: what they do is synced together."""
+    clients = [served.client() for _ in range(N_AT_ONCE)]
+    try:
+        with concurrent.futures.ThreadPoolExecutor(N_AT_ONCE) as threads:
+            return list(threads.map(call, clients, range(N_AT_ONCE)))
+    finally:
+        for client in clients:
+            client.close()
 
 
 def content(path):
@@ -88,6 +107,26 @@ def make_calls(client, cuts):
     cuts.after("RMDIR", client.rmdir(d.fh, "g"), lambda at: not os.path.lexists(f"{at}/d/g"))
 
 
+def make_many_calls(served, cuts):
+    with served.client() as client:
+        d = client.mkdir(client.root("/data"), "many", mode=0o755).fh
+    names = {f"{i}-{j}" for i in range(N_AT_ONCE) for j in range(N_EACH)}
+
+    def create(client, i):
+        return [client.create(d, f"{i}-{j}", nfs.GUARDED, mode=0o640) for j in range(N_EACH)]
+
+    def create_and_remove(client, i):
+        client.create(d, f"{i}-more", nfs.GUARDED, mode=0o640)
+        return [client.remove(d, f"{i}-{j}") for j in range(N_EACH)]
+
+    def are_made(at):
+        return {name for name in os.listdir(f"{at}/many") if stat.S_ISREG(os.lstat(f"{at}/many/{name}").st_mode)} == names
+
+    cuts.after_all("CREATE, many at once", at_once(served, create), are_made)
+    cuts.after_all("REMOVE and CREATE, many at once", at_once(served, create_and_remove),
+                   lambda at: set(os.listdir(f"{at}/many")) == {f"{i}-more" for i in range(N_AT_ONCE)})  # fmt: skip
+
+
 def main():
     disk.enter_namespace()
     program, kind = os.path.abspath(sys.argv[1]), sys.argv[2]
@@ -103,6 +142,7 @@ def main():
             try:
                 with served.client() as client:
                     make_calls(client, cuts)
+                make_many_calls(served, cuts)
                 served.stop()
             finally:
                 served.close()
