@@ -6,8 +6,9 @@
  *
  * Each makes DEPTH files, then removes them, and again. With sync the directory
  * is put on stable storage after each turn of DEPTH, which is as often as a
- * server must that has DEPTH calls of a client under way. Prints one line of
- * JSON; the processor time is that of one call.
+ * server must that has DEPTH calls of a client under way; and the new files
+ * themselves, where the file system does not do that with the directory. Prints
+ * one line of JSON; the processor time is that of one call.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "vfs/fskind.h"
 
 #define MAX_THREADS 64
 
@@ -28,6 +33,8 @@ struct maker {
 	int dir;
 	int depth;
 	bool is_sync;
+	bool is_sync_each; /* every new file by itself, too */
+	int *made;         /* that are open for it */
 	double deadline;
 	uint64_t n_calls;
 };
@@ -46,13 +53,22 @@ static double seconds_of(clockid_t clock)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static void make(int dir, const char *name)
+static int make(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
 
 	if (fd < 0)
 		die("openat");
-	close(fd);
+	return fd;
+}
+
+static void sync_turn(const struct maker *maker, bool is_create)
+{
+	if (fsync(maker->dir) < 0)
+		die("fsync");
+	for (int i = 0; i < maker->depth && is_create && maker->is_sync_each; i++)
+		if (fsync(maker->made[i]) < 0)
+			die("fsync");
 }
 
 static void run_turn(struct maker *maker, bool is_create)
@@ -62,12 +78,14 @@ static void run_turn(struct maker *maker, bool is_create)
 	for (int i = 0; i < maker->depth; i++) {
 		snprintf(name, sizeof(name), "new-%d-%d", maker->index, i);
 		if (is_create)
-			make(maker->dir, name);
+			maker->made[i] = make(maker->dir, name);
 		else if (unlinkat(maker->dir, name, 0) < 0)
 			die("unlinkat");
 	}
-	if (maker->is_sync && fsync(maker->dir) < 0)
-		die("fsync");
+	if (maker->is_sync)
+		sync_turn(maker, is_create);
+	for (int i = 0; i < maker->depth && is_create; i++)
+		close(maker->made[i]);
 	maker->n_calls += (uint64_t)maker->depth;
 }
 
@@ -80,6 +98,16 @@ static void *run_maker(void *arg)
 		run_turn(maker, false);
 	}
 	return NULL;
+}
+
+static bool needs_sync_each(int dir)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (fstatfs(dir, &fs) < 0 || fstat(dir, &st) < 0)
+		die("stat");
+	return !hf_fskind_syncs_made_with_dir((uint64_t)(uint32_t)fs.f_type, st.st_dev);
 }
 
 int main(int argc, char **argv)
@@ -99,12 +127,17 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n_threads; i++) {
 		makers[i] = (struct maker){ .index = i, .dir = dir, .depth = depth };
 		makers[i].is_sync = strcmp(argv[5], "sync") == 0;
+		makers[i].is_sync_each = needs_sync_each(dir);
+		makers[i].made = calloc((size_t)depth, sizeof(int));
+		if (!makers[i].made)
+			die("calloc");
 		makers[i].deadline = begun + atof(argv[4]);
 		pthread_create(&makers[i].thread, NULL, run_maker, &makers[i]);
 	}
 	for (int i = 0; i < n_threads; i++) {
 		pthread_join(makers[i].thread, NULL);
 		n_calls += makers[i].n_calls;
+		free(makers[i].made);
 	}
 	took = seconds_of(CLOCK_MONOTONIC) - begun;
 	printf("{\"calls_per_second\":%.0f,\"cpu_us\":%.2f}\n", (double)n_calls / took,
