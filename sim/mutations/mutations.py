@@ -95,7 +95,7 @@ MUTATIONS = [
     ("an undone grant takes another with it", f"{LOCK}/grant.c",
      "if (other != grant && both.start <= both.end)", "if (other == grant && both.start > both.end)"),
     ("UNLOCK does nothing where the range ends at the end of the file", f"{NLM}/unlock.c",
-     "if (request.target.client &&\n\t\t    hf_lock_release", "if (request.target.client && request.args.len &&\n\t\t    hf_lock_release"),
+     "if (hf_lock_release(request.nlm->locks", "if (request.args.len && hf_lock_release(request.nlm->locks"),
     ("copies of UNLOCK unlock again", f"{NLM}/nlm.c",
      ".handle = hf_nlm_proc_unlock, .replay = HF_RPC_REPLAY_UDP }", ".handle = hf_nlm_proc_unlock }"),
     ("copies of UNLOCK_MSG unlock again", f"{NLM}/msg.c",

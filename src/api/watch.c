@@ -66,9 +66,8 @@ static void add_lock(struct text *text, struct hf_api *api, const struct hf_lock
 	add_string(text, "owner", hf_api_owner_text(lock, owner, sizeof(owner)));
 	add(text, ",\"handle\":\"");
 	put(text, hex, (size_t)(hf_hex_put(hex, handle.data, handle.len) - hex));
-	add(text, "\",\"offset\":%llu,\"length\":%llu,\"mode\":\"%s\"", (unsigned long long)lock->range.start,
-	    (unsigned long long)hf_range_len(lock->range),
-	    lock->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
+	add(text, "\",\"offset\":%llu,\"length\":%llu", (unsigned long long)lock->range.start,
+	    (unsigned long long)hf_range_len(lock->range));
 }
 
 static const char *name_of(enum hf_recovery_event_kind kind)
@@ -115,6 +114,9 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 		add_string(&text, "reason", event->reason);
 	if (event->lock)
 		add_lock(&text, api, event->lock);
+	if (event->lock && event->kind != HF_EVENT_UNLOCK) /* which is of either mode */
+		add(&text, ",\"mode\":\"%s\"",
+		    event->lock->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 	if (event->kind == HF_EVENT_CRASH)
 		add(&text, ",\"sm_state\":%d", event->state);
 	if (event->kind == HF_EVENT_NOTIFY)

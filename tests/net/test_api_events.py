@@ -30,8 +30,11 @@ class Told(ApiPlay):
         self.assert_blocked(self.b, self.lock_of(self.b))
         self.assertEqual(events.wait("blocked", ours)["data"]["client"], self.id_of(self.b))
         self.a.unlock(held)
-        events.wait("unlock", ours)
-        self.assertEqual(events.wait("granted", ours)["data"]["client"], self.id_of(self.b))
+        unlock = events.wait("unlock", ours)
+        self.assertNotIn("mode", unlock["data"], "an UNLOCK ends locks of either")
+        granted = events.wait("granted", ours)
+        self.assertEqual((granted["data"]["client"], granted["data"]["mode"]), (self.id_of(self.b), "exclusive"))
+        self.assertLess(int(unlock["id"]), int(granted["id"]), "one after the other, as they hold it")
 
     def test_registrations_and_crashes(self):
         events = Events(self.rest)

@@ -13,13 +13,13 @@ void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 	if (stat != HF_NLM_FBIG) {
 		hf_nlm_find_holder(&request);
 		stat = HF_NLM_GRANTED_STAT;
-		if (request.target.client &&
-		    hf_lock_release(request.nlm->locks, &request.target, request.range) < 0)
-			stat = HF_NLM_DENIED_NOLOCKS; /* no memory to split a lock */
-		else if (request.target.client)
+		if (request.target.client) {
+			/* Before those whom it serves: nobody who watches sees two hold what one can. */
 			hf_nlm_tell(&request, HF_EVENT_UNLOCK);
-		if (request.target.client)
+			if (hf_lock_release(request.nlm->locks, &request.target, request.range) < 0)
+				stat = HF_NLM_DENIED_NOLOCKS; /* no memory to split a lock */
 			hf_nlm_call_off_changed(request.nlm, &request.target);
+		}
 	}
 	hf_nlm_reply_released(&request, stat);
 	hf_nlm_request_deinit(&request);
