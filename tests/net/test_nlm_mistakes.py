@@ -211,6 +211,9 @@ class Queues(Play):
         answers = [self.b.lock(self.lock_of(self.b, svid=svid, block=True)) for svid in range(1, 1100)]
         self.assertEqual(answers[0], nlm.S_BLOCKED)
         self.assertEqual(answers[-1], nlm.S_NOLOCKS)
+        said = [line for line in self.daemon.log.splitlines() if "a lock is refused: " in line]
+        self.assertEqual(len(said), 1, "one line for all of them")
+        self.assertIn(f"has as many as it may client={self.id_of(self.b)} locks=0 waiters=1024 more=0", said[0])
         self.b.free_all()
         self.assertEqual(self.a.unlock(self.lock_of(self.a)), nlm.S_GRANTED)
         self.assert_free(self.lock_of(self.a))

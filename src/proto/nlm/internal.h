@@ -3,6 +3,7 @@
 
 #include "base/hashtable.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/siphash.h"
 #include "client/client.h"
 #include "export/export.h"
@@ -34,6 +35,7 @@ struct hf_nlm {
 	struct hf_replay *repeats;       /* the _RES of _MSGs, by what they looked like */
 	struct hf_list messages;         /* _MSGs under way */
 	struct hf_nlm_counts counts;
+	struct hf_log_limit full; /* one line for many who are refused */
 };
 
 /* request.c: a call, decoded, and whom it is about */
@@ -113,6 +115,8 @@ void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call); /* of any
 /* sight.c */
 const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
 void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind);
+/* To the operator: the client is told that there are no locks, and nobody why. */
+void hf_nlm_say_full(const struct hf_nlm_request *request);
 
 /* granted.c */
 int hf_nlm_grants_init(struct hf_nlm *nlm);

@@ -121,6 +121,8 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	answer = hf_lock_acquire(nlm->locks, &lock, NULL);
 	stat = hf_nlm_stat_from_lock(answer);
 	if (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED) {
+		if (answer == HF_LOCK_E_LIMIT)
+			hf_nlm_say_full(request);
 		hf_nlm_reply(nlm, request->call, args->cookie, stat);
 		return;
 	}

@@ -8,7 +8,8 @@
 #include "base/macros.h"
 #include "proto/nlm/internal.h"
 
-#define MAX_REQUEST 8192
+#define MAX_REQUEST  8192
+#define FULL_QUIET_S 60 /* between two lines about locks that are too many */
 
 /* The tables */
 
@@ -86,6 +87,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	if (!nlm)
 		return hf_trace(-ENOMEM);
 	nlm->options = *options;
+	nlm->full = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->locks = hf_recovery_locks(options->recovery);
 	nlm->clients = hf_recovery_clients(options->recovery);
 	nlm->server_name = strdup(options->server_name);
