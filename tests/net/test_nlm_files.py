@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Locks on real files: what the export and the file's rights say to a lock, in each version's own words; and files that
+are gone."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from exported import Exported
+from play import each, main
+from rpc import AUTH_NONE, auth_sys, call_message, exchange
+
+NO_OLD_WORD = (nlm.S_ROFS, nlm.S_STALE_FH, nlm.S_FAILED)  # DENIED_NOLOCKS in versions 1 and 3
+
+
+class Rights(Exported):
+    folders = ("data", "fixed", "other")
+    exports = (
+        "{{path: {base}/data, name: /data, squash: none}}",
+        "{{path: {base}/fixed, name: /fixed, squash: none, access: ro}}",
+        "{{path: {base}/other, name: /other, squash: none, clients: [127.0.0.1]}}",
+    )
+
+    def expect(self, wanted, lock, how, cred=None, procedure=nlm.LOCK):
+        """Also of those who would wait: what does not pass is no conflict, and nobody is told to wait for it."""
+        for block in (False, True) if procedure == nlm.LOCK else (False,):
+            args = lock.but(block=block).args(procedure, how["version"])
+            message = call_message(nlm.PROGRAM, how["version"], procedure, args, cred=cred or auth_sys(self.a.name))
+            results = exchange(self.a.caller(how["transport"]), message)
+            stat = nlm.res_of(procedure, results, how["version"]).stat
+            self.assertEqual(stat, nlm.S_NOLOCKS if how["version"] < 4 and wanted in NO_OLD_WORD else wanted)
+            if wanted == nlm.S_GRANTED and procedure == nlm.LOCK:
+                self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+
+    @each()
+    def test_a_directory(self, how):
+        os.makedirs(os.path.join(self.base, "data", "directory"), exist_ok=True)
+        fh = self.handle_of(os.path.join(self.base, "data", "directory"))
+        for exclusive in (False, True):
+            self.expect(nlm.S_FAILED, self.lock_of(self.a, fh=fh, exclusive=exclusive), how)
+
+    @each()
+    def test_a_read_only_export(self, how):
+        fh = self.handle_of(self.make_file("fixed"), "/fixed", "fixed")
+        self.expect(nlm.S_ROFS, self.lock_of(self.a, fh=fh), how)
+        self.expect(nlm.S_GRANTED, self.lock_of(self.a, fh=fh, exclusive=False), how)
+
+    @each(versions=(3, 4))
+    def test_reservations_in_a_read_only_export(self, how):
+        fh = self.handle_of(self.make_file("fixed"), "/fixed", "fixed")
+        for access, wanted in ((1, nlm.S_GRANTED), (2, nlm.S_ROFS), (3, nlm.S_ROFS)):
+            self.expect(wanted, self.lock_of(self.a, fh=fh, access=access), how, procedure=nlm.SHARE)
+
+    @each()
+    def test_an_export_for_others(self, how):
+        fh = self.handle_of(self.make_file("other"), "/other", "other")
+        for exclusive in (False, True):
+            self.expect(nlm.S_FAILED, self.lock_of(self.a, fh=fh, exclusive=exclusive), how)
+
+    @each(versions=(4,), transports=("tcp",))
+    def test_a_file_of_somebody_else(self, how):
+        """To write it is what an exclusive lock is for, to read or to write it a shared one."""
+        path = self.make_file()
+        os.chown(path, 1000, 1000)
+        lock = self.lock_of(self.a, fh=self.handle_of(path))
+        shared = lock.but(exclusive=False)
+        owner, stranger = auth_sys(uid=1000, gid=1000), auth_sys(uid=2000, gid=2000)
+        nobody = (AUTH_NONE, b"")
+        for mode, wanted in ((0o600, (nlm.S_FAILED, nlm.S_FAILED)), (0o644, (nlm.S_FAILED, nlm.S_GRANTED)),
+                             (0o622, (nlm.S_GRANTED, nlm.S_GRANTED))):  # fmt: skip
+            os.chmod(path, mode)
+            self.wait_for_verdicts()
+            self.expect(nlm.S_GRANTED, lock, how, owner)
+            for cred in (stranger, nobody):
+                self.expect(wanted[0], lock, how, cred)
+                self.expect(wanted[1], shared, how, cred)
+
+    def wait_for_verdicts(self):
+        """A right is remembered for a second: an owner of his own asks until he is asked anew."""
+        path = self.make_file()
+        os.chmod(path, 0o600)
+        lock = self.lock_of(self.c, fh=self.handle_of(path))
+        message = lambda: call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(uid=3000))
+        ask = lambda: nlm.res_of(nlm.LOCK, exchange(self.c.caller("tcp"), message())).stat
+        self.assertEqual(ask(), nlm.S_FAILED)
+        os.chmod(path, 0o666)
+        self.until(ask, "the right is asked for anew", passes=lambda stat: stat == nlm.S_GRANTED)
+
+    @each()
+    def test_a_handle_that_nobody_made(self, how):
+        lock = self.lock_of(self.a, fh=self.handle_of(self.make_file()))
+        forged = lock.but(fh=lock.fh[:-1] + bytes([lock.fh[-1] ^ 1]))
+        self.expect(nlm.S_STALE_FH, forged, how)
+        self.expect(nlm.S_STALE_FH, forged, how, procedure=nlm.TEST)
+        for procedure in (nlm.UNLOCK, nlm.CANCEL):
+            self.expect(nlm.S_GRANTED, forged, how, procedure=procedure)
+
+
+class Gone(Exported):
+    """A file is removed while it is locked."""
+
+    settings = ("api.listen=127.0.0.1:0",)
+
+    @each()
+    def test_what_was_held_is_given_back(self, how):
+        path = self.make_file()
+        lock = self.lock_of(self.a, fh=self.handle_of(path))
+        self.assert_granted(self.a, lock, **how)
+        os.unlink(path)
+        stale = nlm.S_STALE_FH if how["version"] == 4 else nlm.S_NOLOCKS
+        self.assertEqual(self.b.lock(self.lock_of(self.b, fh=lock.fh, block=True), **how), stale)
+        self.assertEqual(self.a.unlock(lock, **how), nlm.S_GRANTED)
+        self.assertEqual(self.rest.get("/api/v1/locks").json["locks"], [])
+
+    def test_who_waits_for_it_is_told_when_he_asks_again(self):
+        self.assert_granted(self.a, self.lock_of(self.a))
+        waiting = self.waits(self.b)
+        os.unlink(self.path)
+        self.until(lambda: self.b.lock(waiting), "it is stale", passes=lambda stat: stat == nlm.S_STALE_FH)
+        self.assertEqual(self.b.cancel(waiting), nlm.S_GRANTED)
+        self.assertEqual(self.a.unlock(self.lock_of(self.a)), nlm.S_GRANTED)
+        for what in ("locks", "waiters"):
+            self.assertEqual(self.rest.get(f"/api/v1/{what}").json[what], [])
+
+
+class Asking(Exported):
+    """Who takes nothing is not registered, and so nobody has to be told of our restart."""
+
+    settings = ("api.listen=127.0.0.1:0",)
+
+    def test_who_only_asks_is_no_client(self):
+        lock = self.lock_of(self.c, name="only-asks")
+        for procedure in (nlm.TEST, nlm.UNLOCK, nlm.CANCEL):
+            for transport in ("udp", "tcp"):
+                self.c.ask(procedure, lock, transport=transport)
+        self.c.free_all("only-asks")
+        clients = self.rest.get("/api/v1/clients").json["clients"]
+        self.assertEqual([client["id"] for client in clients if "only-asks" in client["id"]], [])
+
+
+if __name__ == "__main__":
+    main()
