@@ -25,6 +25,7 @@ struct attempt {
 	struct hf_waiter *after;  /* the last queued one that it must not pass */
 	struct hf_waiter *before; /* the first queued one that it must pass */
 	bool is_deadlock;         /* if it were queued */
+	bool is_unclear;          /* nobody knows, and it is not queued, nor does it pass anybody */
 };
 
 static bool is_valid_target(const struct hf_lock_target *who)
@@ -67,19 +68,25 @@ static void look(struct attempt *try)
 	const struct hf_lock_request *request = try->request;
 	struct hf_file *file = try->place.file;
 	struct hf_owner *marked;
-	bool is_queued;
+	struct hf_waiter *queued = NULL;
 
 	if (!file)
 		return;
 	try->holder = hf_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
 	if (try->holder && !request->wait)
 		return;
-	is_queued = file->n_waiters &&
-		    hf_waiters_conflict(file, try->place.holding, request->range, request->mode, UINT64_MAX);
-	if (!try->holder && !is_queued)
+	if (file->n_waiters)
+		queued = hf_waiters_conflict(file, try->place.holding, request->range, request->mode,
+					     UINT64_MAX);
+	if (!try->holder && !queued)
 		return;
 	marked = hf_deadlock_walk(try->locks, try->place.owner);
-	if (is_queued)
+	try->is_unclear = hf_deadlock_is_unclear(try->locks);
+	if (try->is_unclear) {
+		try->after = queued;
+		return;
+	}
+	if (queued)
 		look_at_queue(try);
 	if (try->holder && hf_deadlock_holds(marked, file, request->range, request->mode))
 		try->is_deadlock = true;
@@ -192,7 +199,7 @@ static int park(struct attempt *try)
 
 	if (try->is_deadlock)
 		return HF_LOCK_E_DEADLOCK;
-	if (!has_room_to_wait(locks, try->place.file, request->who.client))
+	if (try->is_unclear || !has_room_to_wait(locks, try->place.file, request->who.client))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)

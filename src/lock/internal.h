@@ -226,6 +226,7 @@ struct hf_locks {
 	uint64_t last_lock;
 	uint64_t last_waiter;
 	uint64_t last_walk;
+	uint32_t n_steps; /* of the last walk */
 	uint32_t epoch;
 	bool is_grace;
 	bool in_event; /* a call-back runs: nobody may call us */
@@ -393,6 +394,7 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 /* DEADLOCK (deadlock.c) */
 /* Marks every owner and waiter that waits, directly or not, for @owner, and returns the list of owners. */
 struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner);
+bool hf_deadlock_is_unclear(const struct hf_locks *locks); /* the last walk was cut off */
 static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struct hf_waiter *waiter)
 {
 	return waiter->walk == locks->last_walk;

@@ -378,6 +378,51 @@ static void test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held(vo
 	assert_int_equal(bed_wait(bed, 1, E, 0, 0), HF_LOCK_E_DEADLOCK);
 }
 
+static int wait_as(struct bed *bed, uint64_t owner, uint64_t start)
+{
+	struct hf_lock_request request = {
+		.who = bed_target(bed, 21),
+		.range = { start, start },
+		.mode = E,
+		.wait = true,
+	};
+
+	request.who.owner_id = owner;
+	return hf_lock_acquire(bed->locks, &request, NULL);
+}
+
+/* Owner 1 is waited for by @n owners in the current file, and nobody by one more, so that each of them has to
+ * be looked at for each. */
+static void make_crowd(struct bed *bed, uint64_t n)
+{
+	static uint64_t last_owner = 1000;
+
+	assert_int_equal(bed_lock(bed, 1, E, 0, 0), HF_LOCK_OK);
+	assert_int_equal(bed_lock(bed, 11, E, 1, 1), HF_LOCK_OK);
+	assert_int_equal(wait_as(bed, ++last_owner, 1), HF_LOCK_E_QUEUED);
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(wait_as(bed, ++last_owner, 0), HF_LOCK_E_QUEUED);
+}
+
+/* A search has an end: who would be queued after it has none is not, and nobody is passed. */
+static void test_a_search_for_a_deadlock_that_takes_too_long(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->is_silent = true;
+	make_crowd(bed, 1000);
+	assert_int_equal(bed_wait(bed, 1, E, 1, 1), HF_LOCK_E_QUEUED); /* all that one file can have */
+	assert_int_equal(bed_cancel(bed, 1, E, 1, 1), HF_LOCK_OK);
+	for (bed->file = 1; bed->file < 3; bed->file++)
+		make_crowd(bed, 1000);
+	bed->file = 0;
+	assert_int_equal(bed_wait(bed, 1, E, 1, 1), HF_LOCK_E_LIMIT);
+	assert_int_equal(bed_lock(bed, 1, E, 1, 1), HF_LOCK_E_CONFLICT);
+	bed_unlock(bed, 11, 1, 1);
+	assert_int_equal(bed_lock(bed, 1, E, 1, 1), HF_LOCK_E_CONFLICT); /* it is the other's who waited */
+	assert_int_equal(bed_wait(bed, 1, E, 5, 5), HF_LOCK_OK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +456,7 @@ int main(void)
 		bed_test_of(test_owner_may_wait_several_times),
 		bed_test_of(test_owners_of_one_client_can_deadlock),
 		bed_test_of(test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held),
+		bed_test_of(test_a_search_for_a_deadlock_that_takes_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
