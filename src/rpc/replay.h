@@ -21,7 +21,9 @@
 struct hf_replay;
 struct hf_replay_entry;
 
-#define HF_REPLAY_MAX_REPLY 1024 /* longer replies are not kept: nothing that changes a file has one */
+/* Longer replies are not kept. Nothing that changes a file has one; a lock's, with the longest cookie that
+ * there may be, is a little shorter. */
+#define HF_REPLAY_MAX_REPLY 1088
 
 int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, size_t max_entries);
 struct hf_replay *hf_replay_free(struct hf_replay *replay);

@@ -421,6 +421,32 @@ class Duplicates(Play):
             exchange(caller, call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), xid=4711))
             self.assert_held(lock, by=1)
 
+    def test_udp_duplicates_with_the_longest_cookie(self):
+        """Their replies are the longest, and kept as any other."""
+        lock = self.lock_of(self.a, cookie=os.urandom(1024), access=1, deny=2)
+        caller = self.a.caller("udp")
+        for procedure, undo in ((nlm.LOCK, nlm.UNLOCK), (nlm.NM_LOCK, nlm.UNLOCK), (nlm.SHARE, nlm.UNSHARE)):
+            with self.subTest(procedure=procedure):
+                message = call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure))
+                first = exchange(caller, message)
+                self.assertEqual(nlm.res_of(procedure, first).stat, nlm.S_GRANTED)
+                self.assertEqual(self.a.ask(undo, lock, transport="udp").stat, nlm.S_GRANTED)
+                self.assertEqual(exchange(caller, message), first)
+                self.assert_free(lock)
+                self.assertEqual(self.b.share(self.lock_of(self.b, access=2)), nlm.S_GRANTED)
+                self.assertEqual(self.b.unshare(self.lock_of(self.b, access=2)), nlm.S_GRANTED)
+
+    def test_udp_duplicate_of_lock_msg_with_the_longest_cookie(self):
+        lock = self.lock_of(self.a, cookie=os.urandom(1024))
+        message = call_message(nlm.PROGRAM, 4, nlm.LOCK_MSG, lock.args(nlm.LOCK_MSG))
+        mine = lambda answer: answer[1].cookie == lock.cookie
+        self.a.caller("udp").send(message)
+        self.a.answers.wait(1, mine)
+        self.assertEqual(self.a.unlock(lock, transport="udp"), nlm.S_GRANTED)
+        self.a.caller("udp").send(message)
+        self.a.answers.wait(2, mine)
+        self.assert_free(lock)
+
     def test_udp_duplicate_of_lock_msg_after_unlock_does_not_lock_again(self):
         """Its _RES is said again, but nothing is done again."""
         lock = self.lock_of(self.a, cookie=b"dupmsg")

@@ -10,9 +10,13 @@
 #include "base/error.h"
 #include "proto/nlm/internal.h"
 #include "rpc/client.h"
+#include "rpc/message.h"
 
 #define RES_TIMEOUT_NS (5 * HF_NS_PER_S)
 #define MAX_REPEATS    4096
+
+/* The reply of SHARE, the longest of those that must not be done again: cookie, status, sequence. */
+_Static_assert(HF_RPC_REPLY_LEN + 4 + HF_NLM_MAX_NETOBJ + 4 + 4 <= HF_REPLAY_MAX_REPLY, "it is kept");
 
 /* A _MSG under way whose _RES is to be kept. */
 struct message {
