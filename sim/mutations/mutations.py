@@ -6,7 +6,8 @@ RECOVERY, STORE, CLIENT = "src/recovery", "src/store", "src/client"
 MUTATIONS = [
     # Told too early
     ("reply before commit", f"{NLM}/reply.c",
-     "if (!hf_recovery_is_kept(request->nlm->options.recovery, request->client)) {", "if (!request->client) {"),
+     "return hf_recovery_how_kept(request->nlm->options.recovery, request->client);", "return request->client ? HF_KEPT : HF_KEPT_NOT;"),
+    ("held replies leave before commit", "src/rpc/connection.c", "if (c->hold)\n\t\treturn true;", ""),
     ("call back before commit", f"{NLM}/granted.c",
      "if (hf_recovery_promise(nlm->options.recovery, &grant->promise, grant->client, on_promise))", "if (nlm)"),
     ("tickets reached before they are", f"{STORE}/write.c",
@@ -18,7 +19,7 @@ MUTATIONS = [
     ("registration lost at max_clients", f"{CLIENT}/client.c",
      "return HF_CLIENT_E_LIMIT;", "return HF_CLIENT_OK;"),
     ("registration written, and not waited for", f"{RECOVERY}/promise.c",
-     "(!client ||\n\t\tclient->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS)) &&", ""),
+     "return !client ||", "return true || !client ||"),
     # Restart
     ("grace ends one lock early", f"{RECOVERY}/grace.c",
      "recovery->grace.is_complete && count_unreclaimed(recovery) == 0", "recovery->grace.is_complete && count_unreclaimed(recovery) <= 1"),
@@ -69,7 +70,8 @@ MUTATIONS = [
     ("a store that is back is not told of the locks", f"{RECOVERY}/keeper.c",
      "if (keeper->keeps)\n\t\thf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
     ("undo of what was held before", f"{NLM}/lock.c",
-     ": is_held || args->reclaim ? NULL", ": args->reclaim            ? NULL"),
+     "is_held || args->reclaim ? NULL : undo_lock", "args->reclaim ? NULL : undo_lock"),
+    ("a held grant is undone and said", f"{NLM}/held.c", "if (grant->stat)", "if (!grant->stat)"),
     ("lowered before that is sure", f"{NLM}/lock.c",
      ".keeps = is_held && !args->exclusive &&", ".keeps = false && is_held && !args->exclusive &&"),
     # Waiting

@@ -59,12 +59,35 @@ bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise,
 	return false;
 }
 
+static bool is_registered(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	return !client || client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS);
+}
+
+enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	if (!hf_recovery_can_promise(recovery) || !is_registered(recovery, client))
+		return HF_KEPT_NOT;
+	if (recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS))
+		return HF_KEPT;
+	return recovery->options.durability == HF_STORE_PROCESS ? HF_KEPT_NEARLY : HF_KEPT_NOT;
+}
+
 bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client)
 {
-	return hf_recovery_can_promise(recovery) &&
-	       (!client ||
-		client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS)) &&
-	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+	return hf_recovery_how_kept(recovery, client) == HF_KEPT;
+}
+
+bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise)
+{
+	if (!hf_store_is_gathering(recovery->store, promise->lock_ticket))
+		return false;
+	promise->lock_ticket = recovery->keeper.ticket;
+	if (promise->link.next != &recovery->promises.by_lock.head) {
+		hf_link_remove(&promise->link);
+		queue_for_lock(&recovery->promises, promise);
+	}
+	return true;
 }
 
 static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,

@@ -142,11 +142,21 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
  * would take the one in the client's next LOCK for another restart. */
 bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
 				 void (*fn)(struct hf_promise *promise, bool kept));
+/* One promise for many: takes what was written since into one that waits. False: too late, its part is on its
+ * way to the medium. */
+bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise);
 /* Whoever has queued a promise, and has nothing more to do: many that wait need not wait for the end of the
  * turn. */
 void hf_recovery_hurry(struct hf_recovery *recovery);
 /* The same question without a promise: is everything that this client was given durable by now? NULL: the
  * locks alone. */
+enum hf_recovery_kept {
+	HF_KEPT_NOT,    /* or nothing can be promised at all */
+	HF_KEPT_NEARLY, /* all that is missing is the turn's write to the page cache */
+	HF_KEPT,
+};
+enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery,
+					   const struct hf_client *client);
 bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client);
 void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */

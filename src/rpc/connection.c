@@ -4,7 +4,8 @@
  * Reading stops (is_paused) while the peer leaves too many replies unread, has
  * too many calls under way, or is about to move to another lane; what was read
  * already waits in the backlog. So a peer that sends and never reads costs us
- * one read buffer, the limit of unread replies, and one reply.
+ * one read buffer, the limit of unread replies, and one reply. A connection that
+ * is held (hold.h) sends nothing; its replies count like those that are not read.
  *
  * Lists: a connection is in lane->busy while it has an incomplete record,
  * unsent replies or a backlog, else in lane->idle. Both are in the order of
@@ -37,6 +38,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 	}
 	hf_rpc_count(&lane->n_accepted);
 	hf_link_init(&c->flush_link);
+	hf_link_init(&c->hold_link);
 	c->lane = lane;
 	c->socket = socket;
 	c->peer = *peer;
@@ -65,6 +67,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		c->socket = NULL;
 		hf_link_remove(&c->link);
 		hf_link_remove(&c->flush_link);
+		hf_rpc_hold_drop(c);
 		lane->n_gathering -= c->reader.capacity;
 		hf_record_reader_deinit(&c->reader);
 		hf_outqueue_clear(&c->out, &lane->segments);
@@ -110,7 +113,7 @@ static void update_watch(struct hf_rpc_connection *c)
 
 	if (!c->is_paused)
 		events |= HF_SOCKET_READ;
-	if (c->out.n_bytes)
+	if (c->out.n_bytes && !c->hold)
 		events |= HF_SOCKET_WRITE;
 	if (hf_socket_watch(c->socket, events, on_ready, c) < 0)
 		hf_rpc_connection_close(c);
@@ -124,6 +127,8 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->out.n_bytes;
 	int r;
 
+	if (c->hold)
+		return true;
 	hf_rpc_meters_settle(c->lane);
 	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
 
@@ -133,7 +138,7 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 
 void hf_rpc_connection_replied(struct hf_rpc_connection *c)
 {
-	if (c->is_reading || hf_link_is_linked(&c->flush_link))
+	if (c->is_reading || c->hold || hf_link_is_linked(&c->flush_link))
 		return;
 	hf_list_push_back(&c->lane->flushable, &c->flush_link);
 	hf_loop_defer(c->lane->loop, &c->lane->flush);
@@ -355,7 +360,7 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 
 		if (now - c->since < limit)
 			return;
-		if (c->n_kept) {
+		if (c->n_kept || c->hold) {
 			enlist(c, true); /* it waits for us, not we for it */
 			continue;
 		}

@@ -19,6 +19,7 @@
 #include "loop/socket.h"
 #include "loop/timer.h"
 #include "rpc/call.h"
+#include "rpc/hold.h"
 #include "rpc/hosts.h"
 #include "rpc/outqueue.h"
 #include "rpc/program.h"
@@ -100,6 +101,8 @@ static inline void hf_rpc_count(_Atomic uint64_t *counter)
 struct hf_rpc_connection {
 	struct hf_link link; /* in lane->idle or lane->busy */
 	struct hf_link flush_link;
+	struct hf_rpc_hold *hold; /* NULL: what is to be sent may be */
+	struct hf_link hold_link;
 	struct hf_task arrival; /* at another lane */
 	struct hf_rpc_lane *lane;
 	struct hf_socket *socket; /* NULL: broken */
@@ -184,6 +187,9 @@ void hf_rpc_connection_release(struct hf_rpc_connection *connection, size_t len)
 void hf_rpc_connection_replied(struct hf_rpc_connection *connection); /* there are bytes to send */
 void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
+
+/* hold.c */
+void hf_rpc_hold_drop(struct hf_rpc_connection *connection); /* it is being closed */
 
 /* move.c */
 void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf_bytes record);

@@ -187,6 +187,9 @@ int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *tick
 void hf_store_hurry(struct hf_store *store);
 /* Every write of @kind up to this ticket is as durable as promised. */
 uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind);
+/* Has nothing been done yet about this lock or share? Then it and all that is written until then are reached
+ * or lost together. */
+bool hf_store_is_gathering(const struct hf_store *store, uint64_t ticket);
 uint64_t hf_store_last_ticket(const struct hf_store *store); /* that was given */
 bool hf_store_is_healthy(const struct hf_store *store);
 bool hf_store_is_idle(const struct hf_store *store); /* nothing waits for being written */

@@ -343,6 +343,14 @@ uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind)
 	return HF_MIN(reached_by(store, HF_STORE_CLIENTS), reached_by(store, HF_STORE_LOCKS));
 }
 
+bool hf_store_is_gathering(const struct hf_store *store, uint64_t ticket)
+{
+	const struct hf_store_stream *stream = &store->streams[HF_STORE_LOCKS];
+	const struct hf_store_batch *other = &stream->batches[stream->filling == &stream->batches[0]];
+
+	return ticket > (other->is_flying ? other->last_ticket : stream->reached);
+}
+
 uint64_t hf_store_last_ticket(const struct hf_store *store)
 {
 	return store->issued;

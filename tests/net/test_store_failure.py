@@ -9,6 +9,7 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import unittest
@@ -165,6 +166,29 @@ class Failing(Recovering):
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
 
     # Nothing new is
+
+    def test_who_hangs_up_before_the_answer(self):
+        self.held(self.a, 0, 5)
+        locks = [*self.bulky(self.a), self.lock_of(self.a, 20, 5)]
+        caller = self.a.caller()
+        self.break_store()
+        caller.sock.sendall(b"".join(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK))) for lock in locks))
+        caller.sock.shutdown(socket.SHUT_RDWR)
+        self.pull()
+        self.until(lambda: CANNOT in self.log, "it fails")
+        for lock in locks:
+            self.assert_free(lock)
+        self.back()
+        self.held(self.b, 20, 5)
+
+    def test_unlock_and_lock_in_one_turn(self):
+        """What was let go is, whatever comes; who asked behind it has nothing."""
+        lock = self.held(self.a, 0, 5)
+        answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)),
+                                 (nlm.UNLOCK, lock), (nlm.LOCK, self.lock_of(self.a, 30, 5)))
+        self.assertEqual(answers, [nlm.S_NOLOCKS] * 6 + [nlm.S_GRANTED, nlm.S_NOLOCKS])
+        self.assert_free(lock)
+        self.assert_free(lock.but(offset=30))
 
     def test_share_that_was_refused(self):
         """He was told that he has it not, and so he never gives it back."""

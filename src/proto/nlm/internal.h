@@ -14,7 +14,19 @@
 #include "proto/nlm/wire.h"
 #include "recovery/recovery.h"
 #include "rpc/call.h"
+#include "rpc/hold.h"
 #include "rpc/replay.h"
+
+/* held.c */
+struct hf_nlm_held {
+	struct hf_nlm *nlm;
+	struct hf_promise promise; /* while is_waiting */
+	bool is_waiting;
+	struct hf_rpc_hold hold;
+	struct hf_nlm_held_grant *grants;
+	size_t n_grants;
+	size_t capacity;
+};
 
 struct hf_nlm {
 	struct hf_nlm_options options;
@@ -36,6 +48,8 @@ struct hf_nlm {
 	struct hf_list messages;         /* _MSGs under way */
 	struct hf_nlm_counts counts;
 	struct hf_log_limit full; /* one line for many who are refused */
+	struct hf_nlm_held held[2]; /* one fills while the other may wait for the medium */
+	unsigned int filling;
 };
 
 /* request.c: a call, decoded, and whom it is about */
@@ -84,10 +98,21 @@ void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
  * cannot be. */
 typedef void (*hf_nlm_end_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept);
 void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end);
+/* The same for a lock that was granted; @undo (or NULL) releases it. */
+void hf_nlm_reply_granted(struct hf_nlm_request *request, hf_nlm_end_fn undo);
 /* The same after something was given up: else a lock that nobody reclaims would come back after a crash. */
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);
 /* The same after a client told us that it has started anew: its new state number is stored, too. */
 void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call);
+
+/* held.c: for what is HF_KEPT_NEARLY. False where the reply cannot be held, and nothing was done. */
+void hf_nlm_held_init(struct hf_nlm *nlm);
+void hf_nlm_held_deinit(struct hf_nlm *nlm);
+/* GRANTED, when what was written so far is durable; otherwise DENIED_NOLOCKS, and the lock is released if
+ * @is_new. */
+bool hf_nlm_hold_granted(struct hf_nlm_request *request, bool is_new);
+/* @stat, when what was written so far is durable or can never be. */
+bool hf_nlm_hold_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);
 
 /* files.c */
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);

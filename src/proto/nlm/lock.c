@@ -136,11 +136,12 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	}
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	hf_nlm_call_off_changed(nlm, &request->target);
-	hf_nlm_reply_kept(request, stat,
-			  stat == HF_NLM_BLOCKED     ? undo_wait
-			  : lock.keeps               ? lower_if_kept
-			  : is_held || args->reclaim ? NULL
-						     : undo_lock);
+	if (stat == HF_NLM_BLOCKED)
+		hf_nlm_reply_kept(request, stat, undo_wait);
+	else if (lock.keeps)
+		hf_nlm_reply_kept(request, stat, lower_if_kept);
+	else
+		hf_nlm_reply_granted(request, is_held || args->reclaim ? NULL : undo_lock);
 }
 
 /* Called again where the file had to be asked for first. */

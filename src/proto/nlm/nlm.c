@@ -92,6 +92,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	nlm->clients = hf_recovery_clients(options->recovery);
 	nlm->server_name = strdup(options->server_name);
 	hf_list_init(&nlm->grants);
+	hf_nlm_held_init(nlm);
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
 	hf_lock_client_init(nlm->locks, &nlm->stranger);
 	r = nlm->server_name ? hf_nlm_files_init(nlm, options->files) : -ENOMEM;
@@ -110,6 +111,7 @@ struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
 {
 	if (!nlm)
 		return NULL;
+	hf_nlm_held_deinit(nlm);
 	hf_nlm_grants_deinit(nlm);
 	if (nlm->repeats)
 		hf_nlm_msgs_deinit(nlm);

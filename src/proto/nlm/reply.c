@@ -114,9 +114,25 @@ static void keep(struct hf_nlm_request *request, struct kept_reply how, const st
 		hf_recovery_hurry(request->nlm->options.recovery);
 }
 
+static enum hf_recovery_kept how_kept(const struct hf_nlm_request *request)
+{
+	return hf_recovery_how_kept(request->nlm->options.recovery, request->client);
+}
+
+void hf_nlm_reply_granted(struct hf_nlm_request *request, hf_nlm_end_fn undo)
+{
+	enum hf_recovery_kept kept = how_kept(request);
+
+	if (kept == HF_KEPT)
+		hf_nlm_reply(request->nlm, request->call, request->args.cookie, HF_NLM_GRANTED_STAT);
+	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_granted(request, undo != NULL))
+		keep(request, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .end = undo },
+		     request->client);
+}
+
 void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end)
 {
-	if (!hf_recovery_is_kept(request->nlm->options.recovery, request->client)) {
+	if (how_kept(request) != HF_KEPT) {
 		keep(request, (struct kept_reply){ .stat = stat, .end = end }, request->client);
 		return;
 	}
@@ -131,11 +147,12 @@ void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 {
 	struct hf_recovery *recovery = request->nlm->options.recovery;
+	enum hf_recovery_kept kept = hf_recovery_how_kept(recovery, NULL);
 
-	if (hf_recovery_can_promise(recovery) && !hf_recovery_is_kept(recovery, NULL))
-		keep(request, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
-	else
+	if (kept == HF_KEPT || !hf_recovery_can_promise(recovery))
 		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_released(request, stat))
+		keep(request, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
 }
 
 /* While the store cannot write there is no answer: the client asks again. */

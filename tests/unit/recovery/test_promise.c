@@ -186,6 +186,53 @@ static void test_restart_of_a_client_that_cannot_be_stored(void **state)
 	assert_int_equal(told.n_kept, 0);
 }
 
+static void test_one_promise_for_all_that_is_written_together(void **state)
+{
+	struct told many, one, late;
+
+	a();
+	world_turn(&w);
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(hf_recovery_how_kept(w.recovery, a()), HF_KEPT_NEARLY);
+	assert_false(ask(&many, NULL));
+	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	assert_false(ask(&one, a()));
+	assert_int_equal(world_lock(&w, a(), 1, "f", 40, 49), HF_LOCK_OK);
+	assert_true(hf_recovery_promise_more(w.recovery, &many.promise));
+	world_until(&w, w.disk.n_held == 1); /* all three are under way */
+	assert_int_equal(world_lock(&w, a(), 1, "f", 60, 69), HF_LOCK_OK);
+	assert_false(hf_recovery_promise_more(w.recovery, &many.promise));
+	assert_false(ask(&late, a()));
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(many.n_kept, 1);
+	assert_int_equal(one.order, 1);
+	assert_int_equal(many.order, 2); /* it is about what came last */
+	assert_int_equal(late.n_kept, 0);
+	world_until(&w, w.disk.n_held == 1);
+	disk_let_go(&w.disk);
+	assert_int_equal(late.n_kept, 1);
+}
+
+static void test_one_promise_for_many_is_broken_once(void **state)
+{
+	struct told many;
+
+	a();
+	world_turn(&w);
+	w.disk.is_broken = true;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&many, NULL));
+	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	assert_true(hf_recovery_promise_more(w.recovery, &many.promise));
+	world_until(&w, many.n_broken == 1);
+	assert_int_equal(hf_recovery_how_kept(w.recovery, a()), HF_KEPT_NOT);
+	world_unlock(&w, a(), 1, "f", 0, 29);
+	w.disk.is_broken = false;
+	world_until(&w, hf_recovery_can_promise(w.recovery));
+	assert_int_equal(many.n_kept, 0);
+}
+
 static void test_cancelled(void **state)
 {
 	struct told told = { 0 }, never = { 0 };
@@ -316,6 +363,8 @@ int main(void)
 		T(test_told_in_order),
 		T(test_restart_of_a_client_is_acknowledged_with_its_state_number),
 		T(test_restart_of_a_client_that_cannot_be_stored),
+		T(test_one_promise_for_all_that_is_written_together),
+		T(test_one_promise_for_many_is_broken_once),
 		T(test_cancelled),
 		T(test_broken_when_the_store_fails_and_all_is_written_when_it_is_back),
 		T(test_what_ends_in_an_outage_is_promised_when_it_is_over),

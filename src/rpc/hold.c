@@ -1,0 +1,59 @@
+#include "rpc/hold.h"
+
+#include "rpc/server_internal.h"
+
+void hf_rpc_hold_init(struct hf_rpc_hold *hold,
+		      void (*on_gone)(struct hf_rpc_hold *hold, const struct hf_rpc_connection *connection))
+{
+	hf_list_init(&hold->connections);
+	hold->on_gone = on_gone;
+}
+
+const struct hf_rpc_connection *hf_rpc_hold_call(struct hf_rpc_hold *hold, struct hf_rpc_call *call)
+{
+	struct hf_rpc_connection *c = call->connection;
+
+	if (!c || !c->socket || call->replay || (c->hold && c->hold != hold))
+		return NULL;
+	if (!c->hold) {
+		c->hold = hold;
+		hf_list_push_back(&hold->connections, &c->hold_link);
+	}
+	return c;
+}
+
+static void let_go(struct hf_rpc_connection *c)
+{
+	c->hold = NULL;
+	hf_link_remove(&c->hold_link);
+}
+
+void hf_rpc_hold_release(struct hf_rpc_hold *hold)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&hold->connections))) {
+		struct hf_rpc_connection *c = hf_list_entry(link, struct hf_rpc_connection, hold_link);
+
+		let_go(c);
+		hf_rpc_connection_replied(c);
+	}
+}
+
+void hf_rpc_hold_deinit(struct hf_rpc_hold *hold)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&hold->connections)))
+		hf_rpc_connection_close(hf_list_entry(link, struct hf_rpc_connection, hold_link));
+}
+
+void hf_rpc_hold_drop(struct hf_rpc_connection *c)
+{
+	struct hf_rpc_hold *hold = c->hold;
+
+	if (!hold)
+		return;
+	let_go(c);
+	hold->on_gone(hold, c);
+}
