@@ -15,13 +15,15 @@
 #include "rpc/server_internal.h"
 
 #define MAX_PROCS 64
-#define MAX_GROUP 16
+#define MAX_GROUP 64 /* calls */
+#define MAX_KINDS 16
 
+/* Calls that ended alike. */
 struct ended {
 	struct hf_call_meter *meter;
 	const char *result;
 	uint64_t begun; /* 0: on the spot, in this group */
-	uint64_t n;     /* alike, in a row */
+	uint64_t n;
 };
 
 struct hf_rpc_meters {
@@ -32,7 +34,7 @@ struct hf_rpc_meters {
 	uint32_t n_ended;
 	uint32_t n_calls; /* that these stand for */
 	uint32_t n_on_the_spot;
-	struct ended ended[MAX_GROUP];
+	struct ended ended[MAX_KINDS];
 };
 
 /* The procedures of all versions have the same numbers and names where they have any. */
@@ -141,16 +143,28 @@ void hf_rpc_meters_settle(struct hf_rpc_lane *lane)
 	meters->group_begun = 0;
 }
 
-static void note_end(struct hf_rpc_meters *meters, const struct ended *end)
+/* Calls come in turns, a LOCK and its UNLOCK: the last two kinds are looked at. */
+static bool has_counted(struct hf_rpc_meters *meters, const struct hf_call_meter *meter, const char *result)
 {
-	struct ended *last = meters->n_ended ? &meters->ended[meters->n_ended - 1] : NULL;
+	for (uint32_t i = meters->n_ended; i > 0 && meters->n_ended - i < 2; i--) {
+		struct ended *ended = &meters->ended[i - 1];
 
-	if (last && !end->begun && !last->begun && last->meter == end->meter && last->result == end->result)
-		last->n++;
-	else
-		meters->ended[meters->n_ended++] = *end;
+		if (ended->meter == meter && ended->result == result && !ended->begun) {
+			ended->n++;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void note_end(struct hf_rpc_meters *meters, struct hf_call_meter *meter, const char *result,
+		     uint64_t begun)
+{
 	meters->n_calls++;
-	meters->n_on_the_spot += !end->begun;
+	meters->n_on_the_spot += !begun;
+	if (begun || !has_counted(meters, meter, result))
+		meters->ended[meters->n_ended++] =
+			(struct ended){ .meter = meter, .result = result, .begun = begun, .n = 1 };
 }
 
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result)
@@ -160,16 +174,14 @@ void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result)
 
 	if (!call->begun)
 		return;
-	note_end(meters, &(struct ended){ .meter = &meters->calls[call->entry][call->header.procedure],
-					  .result = result,
-					  .begun = call->is_kept ? call->begun : 0,
-					  .n = 1 });
+	note_end(meters, &meters->calls[call->entry][call->header.procedure], result,
+		 call->is_kept ? call->begun : 0);
 	if (call->n_read | call->n_written) {
 		hf_metric_add(&meters->n_read, call->n_read);
 		hf_metric_add(&meters->n_written, call->n_written);
 	}
 	call->begun = 0;
-	if (meters->n_calls == MAX_GROUP)
+	if (meters->n_calls == MAX_GROUP || meters->n_ended == MAX_KINDS)
 		hf_rpc_meters_settle(lane);
 	else if (meters->n_calls == 1)
 		hf_loop_defer(lane->loop, &lane->settle);
