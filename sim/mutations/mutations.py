@@ -70,10 +70,10 @@ MUTATIONS = [
     ("a store that is back is not told of the locks", f"{RECOVERY}/keeper.c",
      "if (keeper->keeps)\n\t\thf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
     ("undo of what was held before", f"{NLM}/lock.c",
-     "is_held || args->reclaim ? NULL : undo_lock", "args->reclaim ? NULL : undo_lock"),
+     "before.has_any || args->reclaim ? NULL : undo_lock", "args->reclaim ? NULL : undo_lock"),
     ("a held grant is undone and said", f"{NLM}/held.c", "if (grant->stat)", "if (!grant->stat)"),
     ("lowered before that is sure", f"{NLM}/lock.c",
-     ".keeps = is_held && !args->exclusive &&", ".keeps = false && is_held && !args->exclusive &&"),
+     ".keeps = !args->exclusive,", ".keeps = false,"),
     # Waiting
     ("waiter granted twice", f"{LOCK}/grant.c",
      "\thf_emit_granted(locks, waiter);\n\treturn 0;", "\thf_emit_granted(locks, waiter);\n\thf_emit_granted(locks, waiter);\n\treturn 0;"),

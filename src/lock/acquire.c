@@ -26,6 +26,7 @@ struct attempt {
 	struct hf_waiter *before; /* the first queued one that it must pass */
 	bool is_deadlock;         /* if it were queued */
 	bool is_unclear;          /* nobody knows, and it is not queued, nor does it pass anybody */
+	bool keeps;               /* the owner has more of it than is asked for, and shall */
 };
 
 static bool is_valid_target(const struct hf_lock_target *who)
@@ -37,6 +38,23 @@ static bool is_valid_target(const struct hf_lock_target *who)
 static bool is_valid_mode(enum hf_lock_mode mode)
 {
 	return mode == HF_LOCK_SHARED || mode == HF_LOCK_EXCLUSIVE;
+}
+
+/* WHAT IS HIS ALREADY */
+
+static void look_at_own(struct attempt *try)
+{
+	const struct hf_lock_request *request = try->request;
+	struct hf_spot spot = try->own;
+	bool has_any;
+
+	if (hf_spot_lock(&spot) && hf_spot_range(&spot).end < request->range.start)
+		hf_spot_next(&spot); /* touches it only */
+	has_any = hf_spot_lock(&spot) && hf_spot_range(&spot).start <= request->range.end;
+	try->keeps = has_any && request->keeps && request->mode == HF_LOCK_SHARED &&
+		     hf_own_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
+	if (request->before)
+		*request->before = (struct hf_lock_before){ .has_any = has_any, .is_kept = try->keeps };
 }
 
 /* WHO IS IN THE WAY */
@@ -171,14 +189,14 @@ static int take(struct attempt *try)
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
-		r = hf_own_reserve(locks, HF_OWN_RESERVE + (request->keeps ? 2 * count_held(try) : 0));
+		r = hf_own_reserve(locks, HF_OWN_RESERVE + (try->keeps ? 2 * count_held(try) : 0));
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
 	if (r)
 		return r;
 	hf_place_make(locks, &request->who, &try->place);
-	if (request->keeps) {
+	if (try->keeps) {
 		take_the_rest(try, &attrs);
 	} else {
 		hf_own_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
@@ -289,7 +307,7 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 	if (r)
 		return r;
 	if (grant) {
-		hf_grant_confirm(try->locks, grant, !request->keeps);
+		hf_grant_confirm(try->locks, grant, !try->keeps);
 		hf_grant_end(try->locks, grant, HF_LOCK_END_CONFIRMED);
 	}
 	refresh(try);
@@ -343,6 +361,7 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 	if (try.place.file)
 		hf_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
 	try.own = hf_own_around(try.place.holding, request->range);
+	look_at_own(&try);
 	if (try.place.holding) {
 		r = answer_held(&try, &is_answered);
 		if (r < 0 || is_answered)

@@ -304,6 +304,12 @@ struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range r
  * without a reservation (a client's death and a refusal always finish), so there is always memory for that.
  */
 int hf_own_reserve(struct hf_locks *locks, size_t n);
+/* Is @range, no more and no less, the lock at @spot? Mostly what is given back is what was taken, and to take
+ * that out needs no memory. */
+static inline bool hf_own_is_whole(const struct hf_spot *spot, struct hf_range range)
+{
+	return spot->at < spot->n && hf_range_equal(hf_spot_range(spot), range);
+}
 /*
  * What a replacement of @range by @attrs would add to the number of records. @around is where
  * hf_own_around() was.

@@ -146,10 +146,17 @@ struct hf_lock_target {
 	struct hf_bytes oh; /* for echo only; kept as last seen. Not read by release, cancel and test */
 };
 
+/* What the owner held when the request came, if anything of the range. */
+struct hf_lock_before {
+	bool has_any;
+	bool is_kept; /* exclusive ones among it stay, because of request.keeps */
+};
+
 struct hf_lock_request {
 	struct hf_lock_target who;
 	struct hf_range range;
-	uint64_t offset; /* as the client wrote it, for the echo */
+	struct hf_lock_before *before; /* filled in unless NULL */
+	uint64_t offset;               /* as the client wrote it, for the echo */
 	uint64_t len;
 	enum hf_lock_mode mode;
 	uint32_t client_state; /* the client's state number, 0 if unknown */
@@ -157,7 +164,7 @@ struct hf_lock_request {
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
 	bool is_volatile;
-	bool keeps;     /* what the owner holds exclusively stays so, though the request is shared */
+	bool keeps;     /* what the owner holds exclusively stays so if the request is shared */
 	void *user;     /* of the waiter, for the protocol; a repeated request replaces it */
 	uint64_t stamp; /* of the waiter, for people: when it began; that of the first request stays */
 };
@@ -284,9 +291,6 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
-/* Has it a lock on any of this, in @mode or more? */
-bool hf_lock_is_held(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
-		     enum hf_lock_mode mode);
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */

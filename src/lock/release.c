@@ -36,7 +36,7 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 	struct hf_place place;
 	struct hf_aim aim;
 	struct hf_spot own;
-	int r;
+	int r = 0;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
 	hf_place_find(locks, who, &place);
@@ -44,7 +44,8 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 		hf_tree_expect(&place.holding->own);
 		hf_file_aim(place.file, NULL, range, &aim);
 		own = hf_own_from(place.holding, range.start);
-		r = hf_own_reserve(locks, HF_OWN_RESERVE);
+		if (!hf_own_is_whole(&own, range))
+			r = hf_own_reserve(locks, HF_OWN_RESERVE);
 		if (r < 0)
 			return hf_trace(r);
 		hf_own_replace_at(locks, place.holding, own, &aim, range, NULL);

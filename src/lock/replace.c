@@ -141,14 +141,12 @@ void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struc
 		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	struct hf_hint hint = { .own = spot.leaf, .file = *aim };
-	struct hf_lock *lock = hf_spot_lock(&spot);
 
 	if (attrs && is_clear(&spot, range)) {
 		put(locks, holding, range, attrs, &hint);
-	} else if (!attrs && lock && hf_range_contains(range, hf_spot_range(&spot)) &&
-		   hf_range_contains(hf_spot_range(&spot), range)) {
+	} else if (!attrs && hf_own_is_whole(&spot, range)) {
 		hf_waiters_touch(locks, holding->file, range);
-		hf_own_take_out(locks, lock, &hint);
+		hf_own_take_out(locks, hf_spot_lock(&spot), &hint);
 	} else {
 		replace(locks, holding, spot, hint, range, attrs);
 	}

@@ -95,10 +95,11 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	struct hf_nlm *nlm = request->nlm;
 	const struct hf_nlm_args *args = &request->args;
 	struct hf_recovery *recovery = nlm->options.recovery;
-	bool is_held = hf_lock_is_held(nlm->locks, &request->target, request->range, HF_LOCK_SHARED);
+	struct hf_lock_before before = { 0 };
 	struct hf_lock_request lock = {
 		.who = request->target,
 		.range = request->range,
+		.before = &before,
 		.offset = args->offset,
 		.len = args->len,
 		.mode = mode_of(args),
@@ -106,8 +107,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.wait = args->block && is_monitored && !args->reclaim,
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
-		.keeps = is_held && !args->exclusive &&
-			 hf_lock_is_held(nlm->locks, &request->target, request->range, HF_LOCK_EXCLUSIVE),
+		.keeps = !args->exclusive,
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
@@ -129,7 +129,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	if (is_monitored && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
 		if (stat == HF_NLM_BLOCKED)
 			hf_lock_cancel(nlm->locks, &request->target, request->range, lock.mode);
-		else if (!is_held)
+		else if (!before.has_any)
 			hf_lock_release(nlm->locks, &request->target, request->range);
 		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_NOLOCKS);
 		return;
@@ -138,10 +138,10 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	hf_nlm_call_off_changed(nlm, &request->target);
 	if (stat == HF_NLM_BLOCKED)
 		hf_nlm_reply_kept(request, stat, undo_wait);
-	else if (lock.keeps)
+	else if (before.is_kept)
 		hf_nlm_reply_kept(request, stat, lower_if_kept);
 	else
-		hf_nlm_reply_granted(request, is_held || args->reclaim ? NULL : undo_lock);
+		hf_nlm_reply_granted(request, before.has_any || args->reclaim ? NULL : undo_lock);
 }
 
 /* Called again where the file had to be asked for first. */

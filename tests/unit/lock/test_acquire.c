@@ -365,6 +365,37 @@ static void test_keeping_request_lowers_nothing(void **state)
 	assert_held(bed, 1, "S[0,9]");
 }
 
+static struct hf_lock_before before(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start,
+				    uint64_t end)
+{
+	struct hf_lock_before had = { .has_any = true, .is_kept = true };
+	struct hf_lock_request request = { .who = bed_target(bed, owner),
+					   .range = { start, end },
+					   .before = &had,
+					   .mode = mode,
+					   .keeps = true };
+
+	assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_OK);
+	return had;
+}
+
+static void test_says_what_was_held_before(void **state)
+{
+	struct bed *bed = *state;
+
+	assert_false(before(bed, 1, E, 10, 19).has_any);
+	assert_false(before(bed, 1, S, 20, 29).has_any); /* it touches only */
+	assert_false(before(bed, 1, S, 0, 9).has_any);
+	assert_false(before(bed, 2, S, 20, 29).has_any); /* another's */
+	assert_true(before(bed, 1, S, 29, 40).has_any);
+	assert_false(before(bed, 1, S, 40, 50).is_kept);
+	assert_true(before(bed, 1, S, 19, 20).is_kept);
+	assert_true(before(bed, 1, S, 0, 60).is_kept);
+	assert_held(bed, 1, "S[0,9] E[10,19] S[20,60]");
+	assert_true(before(bed, 1, E, 15, 16).has_any);
+	assert_false(before(bed, 1, E, 15, 16).is_kept); /* nothing is asked that would be less */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +410,7 @@ int main(void)
 		bed_test_of(test_test_shows_and_changes_nothing),
 		bed_test_of(test_involved_says_who_has_anything_in_a_file),
 		bed_test_of(test_keeping_request_lowers_nothing),
+		bed_test_of(test_says_what_was_held_before),
 		cmocka_unit_test(test_limit_of_a_client),
 		cmocka_unit_test(test_limit_of_a_file),
 		cmocka_unit_test(test_limit_in_all),
