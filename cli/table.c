@@ -29,11 +29,10 @@ const char *cli_clean(char *out, size_t size, const char *text)
 	while (left) {
 		uint32_t code;
 		size_t n = hf_utf8_decode(text, left, &code);
-		bool is_good = n && code >= 0x20 && (code < 0x7f || code >= 0xa0) && code != 0x202e;
 
 		if (len + (n ? n : 1) >= size)
 			break;
-		if (is_good) {
+		if (n && hf_utf8_is_plain(code)) {
 			memcpy(out + len, text, n);
 			len += n;
 		} else {

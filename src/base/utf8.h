@@ -1,6 +1,7 @@
 /* One character of UTF-8 at a time. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,4 +33,17 @@ static inline size_t hf_utf8_decode(const void *text, size_t len, uint32_t *code
 		return 0;
 	*codep = code;
 	return n;
+}
+
+/* Shown to somebody, it is what he sees: no control, no end of line or mark that is invisible, nothing that
+ * turns the text around it. */
+static inline bool hf_utf8_is_plain(uint32_t code)
+{
+	if (code < 0x20 || (code >= 0x7f && code < 0xa0))
+		return false;
+	if (code == 0x2028 || code == 0x2029 || code == 0xfeff)
+		return false;
+	if ((code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
+		return false;
+	return (code & 0xfffe) != 0xfffe;
 }

@@ -20,7 +20,7 @@ const char *hf_config_quote(char *out, size_t size, const char *text)
 
 	for (size_t i = 0; i < len;) {
 		size_t n = hf_utf8_decode(text + i, len - i, &code);
-		bool plain = n && hf_config_is_printable(code);
+		bool plain = n && hf_utf8_is_plain(code);
 		size_t need = plain ? n : 4;
 
 		if (used + need + 4 > size) {

@@ -7,17 +7,6 @@
 #include "base/utf8.h"
 #include "daemon/config_error.h"
 
-bool hf_config_is_printable(uint32_t code)
-{
-	if (code < 0x20 || (code >= 0x7f && code < 0xa0))
-		return false;
-	if (code == 0x2028 || code == 0x2029 || code == 0xfeff) /* line ends and marks that nobody sees */
-		return false;
-	if ((code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069)) /* turns text around */
-		return false;
-	return (code & 0xfffe) != 0xfffe;
-}
-
 bool hf_config_check_text(const char *text, struct hf_config_why *why)
 {
 	size_t len = strlen(text);
@@ -27,7 +16,7 @@ bool hf_config_check_text(const char *text, struct hf_config_why *why)
 	for (size_t i = 0; i < len;) {
 		size_t n = hf_utf8_decode(text + i, len - i, &code);
 
-		if (n == 0 || !hf_config_is_printable(code)) {
+		if (n == 0 || !hf_utf8_is_plain(code)) {
 			snprintf(why->text, sizeof(why->text),
 				 "is '%s', which holds %s; give printable UTF-8",
 				 hf_config_quote(quoted, sizeof(quoted), text),

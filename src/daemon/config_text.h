@@ -14,8 +14,6 @@ struct hf_config_why {
 	char text[480];
 };
 
-bool hf_config_is_printable(uint32_t code);
-
 /* Each is true, or false with a reason. */
 bool hf_config_check_text(const char *text, struct hf_config_why *why);
 bool hf_config_check_host_name(const char *text, struct hf_config_why *why);

@@ -10,11 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
 
 # pylint: disable=wrong-import-position
+import nfs
 from play import Play, main
 from rpc import PATIENCE
 from terminal import Terminal
@@ -23,7 +26,7 @@ HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(os.path.dirname(os.environ
 OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND = range(6)
 
 
-class Cli(Play):
+class CliPlay(Play):
     settings = ("api.listen=127.0.0.1:0",)
 
     def words(self, *words):
@@ -36,6 +39,8 @@ class Cli(Play):
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
         return done
 
+
+class Cli(CliPlay):
     def start_again(self):
         self.daemon.start()
         for host in self.hosts:
@@ -307,6 +312,32 @@ class Cli(Play):
         tmux("send-keys", "-t", "top", "q")
         shows("what was there before",
               lambda screen: screen[0].startswith("before$") and not any("q ends" in line for line in screen))
+
+
+class Names(CliPlay):
+    """Of files, which clients choose, and which go to an operator's terminal."""
+
+    n_hosts = 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="hf-names-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        os.chmod(cls.folder, 0o777)
+        cls.flags = ("--export", f"{cls.folder}:/data")
+        super().setUpClass()
+
+    def test_names_that_are_not_what_they_look_like(self):
+        with open(self.daemon.ports_file, encoding="utf-8") as ports, self.daemon.namespace:
+            client = nfs.Client(json.load(ports)["rpc"])
+        self.addCleanup(client.close)
+        # Turned around, recoloured, on a line of their own, or not to be seen.
+        for sign in "\u202e\u202d\u2066\u2067\u2069\u2028\ufeff\x1b\x9b\n\x7f":
+            name = f"salary{sign}txt.{ord(sign)}"
+            made = client.create(client.root("/data"), name.encode(), mode=0o666)
+            self.assert_granted(self.a, self.lock_of(self.a, fh=made.fh))
+        shown = self.run_cli("locks").stdout
+        self.assertEqual(shown.count("/salary?txt."), 11, shown)
 
 
 if __name__ == "__main__":
