@@ -299,8 +299,8 @@ class OwnFiles(Life):
             with self.subTest(path):
                 open(daemon.log_path, "wb").close()
                 daemon.start(flags=["--export", f"{path}:/x"])
-                self.assertEqual("warn: an export holds our state directory" in daemon.log, warns, daemon.log)
                 daemon.stop()
+                self.assertEqual("warn: an export holds our state directory" in daemon.log, warns, daemon.log)
 
 
 class Reload(Life):
