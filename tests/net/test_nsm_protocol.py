@@ -161,6 +161,32 @@ class Protocol(Recovering):
         self.a.notify(19)
         self.assertEqual([status.state for status in registrar.heard.wait(3)], [11, 13, 19])
 
+    def test_a_lock_manager_of_this_host_and_a_client_by_one_name(self):
+        """It watches that client, and both call themselves the same: each has its own registration."""
+        for is_local_first in (True, False):
+            with self.subTest(is_local_first=is_local_first):
+                watcher = self.add_watcher()
+                mine = (self.a.address, watcher.name, 200300, 16)
+                both = [lambda: nsm.mon(self.local_again().ask, *mine, bytes(16)),
+                        lambda: self.a.mon("server", watcher.name)]  # fmt: skip
+                for register in both if is_local_first else reversed(both):
+                    self.assertEqual(register()[0], SUCC)
+                self.a.notify(41 + is_local_first)
+                watcher.heard.wait()
+                self.restart()
+                self.a.told.wait()
+                self.a.statuses.wait()
+                self.a.nsm(nsm.UNMON, nsm.mon_args(self.a.address, watcher.name, Host.PROGRAM, 7))
+                self.a.nsm(nsm.UNMON_ALL, Out().string(watcher.name).u32(Host.PROGRAM).u32(1).u32(7).bytes())
+                self.a.notify(43 + is_local_first)
+                watcher.heard.wait(2)
+                self.a.statuses.items.clear()
+                self.a.told.items.clear()
+                self.restart()
+                self.until_all_are_told("told=1 failed=0")
+                self.assertEqual(self.a.statuses.matching(), [])
+                self.restart("--clear-store")
+
     def test_peers_by_name_are_told_of_our_restart(self):
         """Those whose name has an address, whatever becomes of the others, which are looked up two at a time."""
         hosts = os.path.join(self.daemon.state_dir, "hosts")

@@ -78,14 +78,22 @@ static bool watches(const struct hf_client *client, struct hf_bytes mon_name)
 	return hf_bytes_equal(hf_bytes_of_str(client->mon_name ? client->mon_name : client->name), mon_name);
 }
 
+static bool is_of_this_host(const struct hf_client *client)
+{
+	return hf_addr_is_loopback(&client->local);
+}
+
 /* A lock manager that watches several peers by their names has one key for all of them; from the second on
- * the peer's name is added. */
-static struct hf_client *find(const struct hf_nsm *nsm, struct key *key, struct hf_bytes mon_name)
+ * the peer's name is added. So it is where a lock manager of this host and the peer that it watches have one
+ * name ("localhost"): neither is the other's. */
+static struct hf_client *find(const struct hf_nsm *nsm, struct hf_rpc_call *call, struct key *key,
+			      struct hf_bytes mon_name)
 {
 	struct hf_client *client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
+	bool is_his = client && is_of_this_host(client) == hf_addr_is_loopback(hf_rpc_call_peer(call));
 	int n;
 
-	if (!client || watches(client, mon_name) || !hf_addr_is_loopback(&key->address))
+	if (!client || (is_his && (watches(client, mon_name) || !hf_addr_is_loopback(&key->address))))
 		return client;
 	hf_client_unref(client);
 	n = snprintf(key->both, sizeof(key->both), "%.*s@%.*s", (int)key->name.len,
@@ -117,7 +125,7 @@ static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 	int r = 0;
 
 	set_key(nsm, call, mon, &key);
-	*clientp = find(nsm, &key, mon->mon_name);
+	*clientp = find(nsm, call, &key, mon->mon_name);
 	if (!*clientp)
 		r = hf_clients_get(clientp, nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);
 	if (r < 0)
@@ -177,7 +185,7 @@ void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
 	}
 	if (may_register(nsm, call, HF_NSM_UNMON)) {
 		set_key(nsm, call, &mon, &key);
-		client = find(nsm, &key, mon.mon_name);
+		client = find(nsm, call, &key, mon.mon_name);
 		if (client && watches(client, mon.mon_name))
 			hf_client_unregister(client);
 	}
@@ -191,31 +199,32 @@ static bool is_registrar(const struct hf_client *client, const struct hf_addr *p
 	    !hf_bytes_equal(hf_bytes_of_str(client->callback.host), my_name))
 		return false;
 	return hf_addr_is_loopback(peer)
-		       ? hf_addr_is_loopback(&client->local)
-		       : hf_addr_same_host(&client->address, peer) && !hf_addr_is_loopback(&client->local);
+		       ? is_of_this_host(client)
+		       : hf_addr_same_host(&client->address, peer) && !is_of_this_host(client);
+}
+
+/* The next registration that may be his; takes over the reference to @after. */
+static struct hf_client *next_of(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_client *after)
+{
+	uint64_t serial = after ? after->serial : 0;
+
+	if (!hf_addr_is_loopback(peer))
+		return hf_clients_next_at(nsm->clients, peer, after);
+	hf_client_unref(after);
+	return hf_clients_next(nsm->clients, serial);
 }
 
 /* Gives the last one that went: a reference, or NULL. */
 static struct hf_client *unmon_all(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes my_name)
 {
-	struct hf_client *client, *last = NULL;
-	uint64_t serial = 0;
+	struct hf_client *client = NULL, *last = NULL;
 
-	if (!hf_addr_is_loopback(peer)) {
-		client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, peer, my_name);
-		if (client && is_registrar(client, peer, my_name))
-			hf_client_unregister(client);
-		return client;
-	}
-	while ((client = hf_clients_next(nsm->clients, serial))) {
-		serial = client->serial;
-		if (!is_registrar(client, peer, my_name)) {
-			hf_client_unref(client);
+	while ((client = next_of(nsm, peer, client))) {
+		if (!is_registrar(client, peer, my_name))
 			continue;
-		}
 		hf_client_unregister(client);
 		hf_client_unref(last);
-		last = client;
+		last = hf_client_ref(client);
 	}
 	return last;
 }
