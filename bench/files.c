@@ -395,10 +395,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < bench.n_connections; i++)
 		pthread_join(threads[i], NULL);
 	took = now() - begun;
-	printf("{\"workload\":\"%s\",\"calls_per_second\":%.0f,\"mib_per_second\":%.1f,\"entries_per_"
-	       "second\":%.0f,"
-	       "\"errors\":%llu}\n",
-	       bench.workload, (double)bench.n_calls / took,
+	printf("{\"workload\":\"%s\",\"seconds\":%.3f,\"calls_per_second\":%.0f,\"mib_per_second\":%.1f,"
+	       "\"entries_per_second\":%.0f,\"errors\":%llu}\n",
+	       bench.workload, took, (double)bench.n_calls / took,
 	       (double)bench.n_calls * bench.size / took / (1 << 20), (double)bench.n_entries / took,
 	       (unsigned long long)bench.n_errors);
 	return 0;

@@ -181,11 +181,11 @@ def cpu_of(process):
 def measure_once(args, names, held, workload):
     """With the processor time of a unit (an operation, an entry, a MiB), which hangs less on what else the machine does."""
     directory = names.next() if workload == "create-remove" else "small"
-    before, begun = cpu_of(held.process), time.monotonic()
+    before = cpu_of(held.process)
     result = measure(args, held.where, workload, args.seconds, directory)
     if result["errors"]:
         raise RuntimeError(f"errors: {result}")
-    n_units = rate_of(result) * (time.monotonic() - begun)
+    n_units = rate_of(result) * result["seconds"]
     return rate_of(result), round((cpu_of(held.process) - before) * 1e6 / max(1, n_units), 2)
 
 
