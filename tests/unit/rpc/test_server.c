@@ -1065,7 +1065,7 @@ static void test_slow_reader(void **state)
 	struct hf_rpc_limits limits = rig_limits;
 	int fd;
 
-	limits.stall_ns = 400 * HF_NS_PER_MS;
+	limits.stall_ns = 3 * HF_NS_PER_S;
 	start(&limits);
 	fd = rig_connect_small(HOME, rig.tcp, 65536);
 	rig_send_record(fd, buffer, rig_call_word(buffer, 1, RIG_PROGRAM, RIG_BIG, 4 * MEGABYTE));
@@ -1074,7 +1074,7 @@ static void test_slow_reader(void **state)
 
 		assert_true(n > 0);
 		got += (size_t)n;
-		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL); /* slow is what it is */
+		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL); /* longer than that in all */
 	}
 	check_served(fd, 2);
 	close(fd);
