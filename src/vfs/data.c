@@ -121,36 +121,75 @@ static bool is_loss(int r)
 	return r == -EIO || r == -ENOSPC || r == -EDQUOT;
 }
 
-/* Before the identity: the owner may write a file of mode 0444. */
-static int open_for(struct hf_file *file, enum hf_stability stability, int *ownp)
-{
-	int fd = hf_file_write_fd(file, false);
+/* What a write goes to, opened before the identity is on: the owner may write a file of mode 0444. */
+struct way {
+	int fd;
+	int own; /* the same, where it is this write's alone; or -1 */
+	int flags;
+	bool is_stable;
+	bool syncs;      /* afterwards, with others */
+	uint64_t failed; /* syncs of others, before */
+};
 
-	if (fd < 0 || stability == HF_UNSTABLE)
-		return fd;
-	return *ownp = hf_file_open_to_write(file);
+static void way_clear(struct way *way)
+{
+	hf_closep(&way->own);
+}
+
+/* An ordinary user cannot open a file anew that its mode refuses him, though he has it open since it was
+ * made. */
+static void find_way(struct hf_file *file, enum hf_stability stability, struct way *way)
+{
+	*way = (struct way){ .own = -1, .is_stable = stability != HF_UNSTABLE };
+	way->fd = hf_file_write_fd(file, false);
+	if (way->fd < 0 || !way->is_stable)
+		return;
+	way->own = hf_file_open_to_write(file);
+	if (way->own >= 0) {
+		way->fd = way->own;
+		way->flags = flags_of(stability);
+	} else {
+		way->syncs = true;
+		way->failed = file->syncs_failed;
+	}
+}
+
+static int write_along(struct hf_file *file, const struct way *way, uint64_t offset, const void *data,
+		       size_t len, size_t *np)
+{
+	int r = write_all(way->fd, data, len, offset, way->flags, np), synced;
+
+	hf_file_changed(file);
+	if (!way->syncs || *np == 0)
+		return r;
+	synced = hf_file_sync(file);
+	/* Somebody else heard of a loss after the data was there: it may be ours. */
+	if (synced == 0 && file->syncs_failed != way->failed)
+		synced = -EIO;
+	if (synced == 0)
+		return r;
+	*np = 0;
+	return synced;
 }
 
 static int write_as(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
 		    size_t len, enum hf_stability stability, size_t *np)
 {
-	hf_cleanup(hf_closep) int own = -1;
-	int fd = open_for(file, stability, &own);
-	bool is_stable = stability != HF_UNSTABLE;
+	hf_cleanup(way_clear) struct way way;
 	int r;
-	HF_AS(as, caller);
 
-	if (fd < 0)
-		return fd;
+	find_way(file, stability, &way);
+	HF_AS(as, caller);
+	if (way.fd < 0)
+		return way.fd;
 	if (as.result < 0)
 		return as.result;
-	r = write_all(fd, data, len, offset, flags_of(stability), np);
-	hf_file_changed(file);
+	r = write_along(file, &way, offset, data, len, np);
 	/* A disk that fails may not have kept the first part, either. */
-	if (*np && !(is_stable && r == -EIO))
+	if (*np && !(way.is_stable && r == -EIO))
 		return 0;
 	*np = 0;
-	if (is_stable && is_loss(r))
+	if (way.is_stable && is_loss(r))
 		hf_files_note_loss(file->files, r);
 	return r;
 }

@@ -35,6 +35,10 @@ static _Atomic int n_losses, seen[MAX_FDS];
 static _Atomic int n_halves; /* this many, less one, are done by half; then one fails */
 static _Atomic int n_inside, n_may_leave = MAX_CALLS, n_left; /* calls that sync */
 
+static bool is_refused; /* to open it again: by its mode, to an ordinary user */
+
+static void (*on_written)(void); /* once, when data is there */
+
 static void wait_a_moment(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
@@ -48,6 +52,10 @@ int open(const char *path, int flags, ...)
 	va_start(args, flags);
 	mode = flags & O_CREAT ? va_arg(args, int) : 0;
 	va_end(args);
+	if (is_refused && (flags & O_ACCMODE) == O_WRONLY) {
+		errno = EACCES;
+		return -1;
+	}
 	fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 	if (fd >= 0 && fd < MAX_FDS)
 		seen[fd] = n_losses;
@@ -78,6 +86,8 @@ int fsync(int fd)
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
 {
 	size_t len = iov->iov_len;
+	void (*then)(void);
+	ssize_t written;
 
 	if (n_halves == 1) {
 		n_halves = 0;
@@ -88,7 +98,12 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags
 		n_halves--;
 		len /= 2;
 	}
-	return flags && wait_for_disk(fd) < 0 ? -1 : pwrite(fd, iov->iov_base, len, offset);
+	written = flags && wait_for_disk(fd) < 0 ? -1 : pwrite(fd, iov->iov_base, len, offset);
+	then = on_written;
+	on_written = NULL;
+	if (then)
+		then();
+	return written;
 }
 
 static int set_up(void **state)
@@ -98,6 +113,7 @@ static int set_up(void **state)
 
 	n_losses = n_inside = n_left = n_halves = 0;
 	n_may_leave = MAX_CALLS;
+	is_refused = false;
 	caller = (struct hf_identity){ .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
 	strcpy(base, "/tmp/hf-sync-XXXXXX");
 	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0 || hf_files_new(&files, 100) < 0)
@@ -280,6 +296,35 @@ static void test_half_an_unstable_write(void **state)
 	assert_int_equal(hf_files_count_losses(files), 0);
 }
 
+/* Then all share what was opened when it was made. */
+static void test_a_file_that_cannot_be_opened_again(void **state)
+{
+	struct call first, second;
+
+	is_refused = true;
+	assert_int_equal(write_stable(), 4);
+	assert_int_equal(n_inside, 1);
+	lose_beneath(&first, commit, &second, write_stable);
+	assert_int_equal(first.result, -EIO);
+	assert_int_equal(second.result, -EIO);
+	assert_int_equal(write_stable(), 4);
+}
+
+static void lose_and_commit(void)
+{
+	n_losses++;
+	assert_int_equal(commit(), -EIO);
+}
+
+/* And the loss that another heard of before they could sync may be theirs. */
+static void test_lost_between_writing_and_syncing(void **state)
+{
+	is_refused = true;
+	on_written = lose_and_commit;
+	assert_int_equal(write_stable(), -EIO);
+	assert_int_equal(write_stable(), 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +334,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_stable_write_beside_a_commit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_who_waits_shares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_later_ones_sync_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_opened_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lost_between_writing_and_syncing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_half_a_stable_write, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_half_an_unstable_write, set_up, tear_down),
 	};
