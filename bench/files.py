@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """NFSv3 beside nfs-ganesha on the same directory in the same run, and beside what the kernel can do as the limit.
 
-    files.py BUILD_DIR [--seconds S] [--rounds N] [--dir DIR] [--image FS] [--lanes N] [--only WORKLOAD]... [--async]
+    files.py BUILD_DIR [--seconds S] [--rounds N] [--dir DIR] [--image FS] [--lanes N] [--only WORKLOAD]...
 
 BUILD_DIR has bench_files and the others that begin so (-Dbench=true). Runs in namespaces of its own; needs root, and
 nfs-ganesha with nfs-ganesha-vfs for the comparison. Prints a table to stderr and JSON to stdout.
 
 The limit of READ and WRITE is a plain file and a socket. That of CREATE and REMOVE is plain system calls without a socket,
 by one thread or by as many as there are connections, whichever is better, and with the same durability: ours answer when
-names are on stable storage, or with --async as ganesha does, which syncs nothing. What the kernel takes for either hangs
-on the file system and its disk, so all are measured in turn, each round in a directory of its own (ext4 without a journal
-passes over all inodes that were freed within a minute, one by one). With --image FS (ext4, xfs, btrfs) all happens on a new file
-system in a file of DIR, so that no neighbour's data goes with every sync.
+names are on stable storage. Ganesha's do not: it syncs nothing. create-remove-async is an export of ours with `async`, which
+promises as little. What the kernel takes for either hangs on the file system and its disk, so all are measured in turn,
+each round in a directory of its own (ext4 without a journal passes over all inodes that were freed within a minute, one by
+one). With --image FS (ext4, xfs, btrfs) all happens on a new file system in a file of DIR, so that no neighbour's data goes
+with every sync.
 """
 
 import argparse
@@ -24,7 +25,9 @@ import sys
 import tempfile
 import time
 
-WORKLOADS = ("getattr", "lookup", "create-remove", "readdirplus", "read-64k", "read-1m", "write-64k", "write-1m")
+NAMES, NAMES_ASYNC = "create-remove", "create-remove-async"
+WORKLOADS = ("getattr", "lookup", NAMES, NAMES_ASYNC, "readdirplus", "read-64k", "read-1m", "write-64k", "write-1m")
+WIDTH = 1 + max(map(len, WORKLOADS))
 PATIENCE = 60
 IMAGE_SIZE = 2 << 30
 
@@ -76,12 +79,15 @@ class Ours:
     def __init__(self, args, base, data):
         state = os.path.join(base, "state")
         os.makedirs(state, exist_ok=True)
-        export = f"{data},/bench,squash=none" + (",async" if args.is_async else "")
+        exports = [f"{data},/bench,squash=none", f"{data},/async,squash=none,async"]
         program = os.path.join(args.build, "bench/bench_files_serve")
         self.process = subprocess.Popen(
-            [program, state, "0", f"lanes={args.lanes}", f"threads={args.threads}", export],
+            [program, state, "0", f"lanes={args.lanes}", f"threads={args.threads}", *exports],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
         self.where = ["127.0.0.1", *[str(int(self.process.stdout.readline()))] * 2, "/bench"]
+
+    def where_of(self, workload):
+        return [*self.where[:-1], "/async"] if workload == NAMES_ASYNC else self.where
 
     def close(self):
         self.process.terminate()
@@ -101,6 +107,9 @@ class Ganesha:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         self.where = ["127.0.0.1", "12049", "12050", data]
 
+    def where_of(self, _):
+        return self.where
+
     def close(self):
         for process in (self.process, self.rpcbind):
             process.send_signal(signal.SIGTERM)
@@ -116,6 +125,9 @@ class Plain:
         self.process = subprocess.Popen(
             [os.path.join(args.build, "bench/bench_files_plain"), os.path.join(data, "data")], stdout=subprocess.PIPE)
         self.where = ["127.0.0.1", *[str(int(self.process.stdout.readline()))] * 2, "-"]
+
+    def where_of(self, _):
+        return self.where
 
     def close(self):
         self.process.terminate()
@@ -180,23 +192,20 @@ def cpu_of(process):
 
 def measure_once(args, names, held, workload):
     """With the processor time of a unit (an operation, an entry, a MiB), which hangs less on what else the machine does."""
-    directory = names.next() if workload == "create-remove" else "small"
+    directory = names.next() if workload in (NAMES, NAMES_ASYNC) else "small"
     before = cpu_of(held.process)
-    result = measure(args, held.where, workload, args.seconds, directory)
+    load = NAMES if workload == NAMES_ASYNC else workload
+    result = measure(args, held.where_of(workload), load, args.seconds, directory)
     if result["errors"]:
         raise RuntimeError(f"errors: {result}")
     n_units = rate_of(result) * result["seconds"]
     return rate_of(result), round((cpu_of(held.process) - before) * 1e6 / max(1, n_units), 2)
 
 
-def limits_of_names(args, names):
-    """All that plain system calls can do, by durability and number of threads."""
-    found = {}
-    for how in ("sync", "async"):
-        for n_threads in sorted({1, args.connections}):
-            result = measure_names(args, names, n_threads, how)
-            found[f"{how}_{n_threads}"] = (result["calls_per_second"], result["cpu_us"])
-    return found
+def limit_of_names(args, names, how):
+    """All that plain system calls can do."""
+    results = [measure_names(args, names, n_threads, how) for n_threads in sorted({1, args.connections})]
+    return max((result["calls_per_second"], result["cpu_us"]) for result in results)
 
 
 def measure_round(args, servers, names, workload):
@@ -206,8 +215,8 @@ def measure_round(args, servers, names, workload):
             found[name] = measure_once(args, names, held, workload)
         elif workload.startswith(("read-", "write-")):
             found[name] = measure_once(args, names, held, "plain-" + workload)
-        elif workload == "create-remove":
-            found.update(limits_of_names(args, names))
+        elif workload in (NAMES, NAMES_ASYNC):
+            found[name] = limit_of_names(args, names, "sync" if workload == NAMES else "async")
     return found
 
 
@@ -218,12 +227,6 @@ def compare(args, servers, names, workload):
         for name, measured in measure_round(args, servers, names, workload).items():
             best[name] = max(best.get(name, measured), measured)
     row = {}
-    if workload == "create-remove":
-        for how in ("async", "sync"):
-            each = {name: value for name, value in best.items() if name.startswith(how)}
-            row.update({f"plain_{name}": value[0] for name, value in each.items()})
-            if (how == "async") == args.is_async:
-                best["plain"] = max(each.values())
     for name in ("ours", "ganesha", "plain"):
         if name in best:
             row[name], row[name + "_cpu_us"] = best[name]
@@ -231,7 +234,7 @@ def compare(args, servers, names, workload):
 
 
 def line_of(workload, row):
-    cells = [f"{workload:14}"]
+    cells = [f"{workload:{WIDTH}}"]
     for name in ("ours", "ganesha", "plain"):
         cells.append(f"{row[name]:10.0f}{row[name + '_cpu_us']:8.1f}" if name in row else " " * 18)
     cells.append(f"{row['ours'] / row['ganesha']:10.2f}" if row.get("ganesha") else " " * 10)
@@ -251,7 +254,6 @@ def main():
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--only", action="append")
-    parser.add_argument("--async", dest="is_async", action="store_true")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     in_namespace()
@@ -269,12 +271,12 @@ def main():
         for name in ("ours", "ganesha"):
             if name in servers:
                 wait_for(args, servers[name].where)
-        print(f"{'':14}{'ours':>10}{'cpu us':>8}{'ganesha':>10}{'cpu us':>8}{'limit':>10}{'cpu us':>8}{'x ganesha':>10}"
+        print(f"{'':{WIDTH}}{'ours':>10}{'cpu us':>8}{'ganesha':>10}{'cpu us':>8}{'limit':>10}{'cpu us':>8}{'x ganesha':>10}"
               f"{'of limit':>10}", file=sys.stderr)  # fmt: skip
         for workload in args.only or WORKLOADS:
             rows[workload] = compare(args, servers, names, workload)
             print(line_of(workload, rows[workload]), file=sys.stderr, flush=True)
-        print(json.dumps({"files": rows, "async": args.is_async, "image": args.image}))
+        print(json.dumps({"files": rows, "image": args.image}))
     finally:
         for held in servers.values():
             held.close()
