@@ -196,12 +196,11 @@ static int take(struct attempt *try)
 	if (r)
 		return r;
 	hf_place_make(locks, &request->who, &try->place);
-	if (try->keeps) {
+	if (try->keeps)
 		take_the_rest(try, &attrs);
-	} else {
+	else
 		hf_own_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
-		hf_grant_note_change(try->place.holding, request->range, request->mode);
-	}
+	hf_grant_note_change(try->place.holding, request->range, request->mode);
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;
 }

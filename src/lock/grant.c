@@ -13,6 +13,8 @@
  *
  * What the owner held in the granted mode, or has from another grant in flight,
  * is no piece and stays as it is; when that other grant is undone, it becomes one.
+ * An exclusive grant over what was KEPT for an earlier one ends that: it must not
+ * be lowered any more, whenever the earlier one is confirmed.
  * Whatever the owner does with the range in the meantime (unlock, another request)
  * takes pieces away; confirming or refusing then applies to those that are left.
  */
@@ -66,9 +68,13 @@ static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct h
 		.flags = (uint8_t)(HF_LOCK_PROVISIONAL | (grant->is_volatile ? HF_LOCK_VOLATILE : 0)),
 	};
 
-	if (lock && lock->mode == grant->mode)
+	if (lock && lock->mode == grant->mode && !(lock->flags & HF_LOCK_KEPT))
 		return;
-	if (lock && lock->mode > grant->mode) {
+	if (lock && lock->mode == grant->mode) {
+		hf_own_attrs(lock, &attrs);
+		attrs.grant = NULL;
+		attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
+	} else if (lock && lock->mode > grant->mode) {
 		if (lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT))
 			return;
 		hf_own_attrs(lock, &attrs);

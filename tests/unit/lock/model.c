@@ -127,8 +127,13 @@ static void grant_cell(struct cell *cell, const struct model_waiter *w)
 {
 	struct cell before = *cell;
 
-	if (before.mode == w->mode)
+	if (before.mode == w->mode) {
+		if (before.is_kept) { /* it is not to be lowered any more */
+			cell->is_kept = false;
+			cell->grant = 0;
+		}
 		return;
+	}
 	if (before.mode > w->mode) {
 		if (!before.is_provisional && !before.is_kept) {
 			cell->is_kept = true;

@@ -120,20 +120,18 @@ static void test_changed_by_waiting_for_more_of_the_same(void **state)
 	assert_held(bed, 11, "S[0,9]");
 }
 
-/* What he confirms as shared is not exclusive any more, whatever else is in flight. */
+/* What he confirms as shared is not exclusive any more, whatever was granted before. */
 static void test_changed_by_another_grant_of_its_owner(void **state)
 {
 	struct bed *bed = *state;
-	uint64_t shared;
 
 	bed_lock(bed, 11, E, 0, 4);
 	bed_lock(bed, 1, E, 5, 9);
-	bed_wait(bed, 11, S, 0, 5);
 	bed_wait(bed, 11, E, 0, 9);
+	bed_wait(bed, 11, S, 0, 5);
 	bed_unlock(bed, 1, 5, 9);
-	shared = bed->last_grant - 1;
 	assert_int_equal(keep_changed(bed), 0);
-	assert_int_equal(hf_lock_grant_confirm(bed->locks, shared), HF_LOCK_OK);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_int_equal(keep_changed(bed), 1);
 }
 
@@ -285,6 +283,56 @@ static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
 	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
 	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+}
+
+/* 11 has it exclusively, waits for it shared, and then for a part exclusively: it is told of both, in that
+ * order, and its answers come in any. */
+static void confirm_in_order(struct bed *bed, bool is_last_first)
+{
+	uint64_t shared, exclusive;
+
+	bed_lock(bed, 11, E, 3, 6);
+	bed_lock(bed, 1, E, 8, 8);
+	assert_int_equal(bed_wait(bed, 11, S, 0, 9), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 8, 8);
+	shared = bed->last_grant;
+	bed_lock(bed, 1, S, 7, 7);
+	assert_int_equal(bed_wait(bed, 11, E, 6, 7), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 7, 7);
+	exclusive = bed->last_grant;
+	assert_int_not_equal(exclusive, shared);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, is_last_first ? exclusive : shared), HF_LOCK_OK);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, is_last_first ? shared : exclusive), HF_LOCK_OK);
+	assert_held(bed, 11, "S[0,5] E[6,7] S[8,9]");
+}
+
+static void test_late_answer_lowers_nothing_that_was_granted_since(void **state)
+{
+	confirm_in_order(*state, true);
+}
+
+static void test_answer_lowers_nothing_that_was_granted_since(void **state)
+{
+	confirm_in_order(*state, false);
+}
+
+/* The owner asks for something else there, so it does not wait any more, and denies the grant. */
+static void test_refusal_takes_nothing_from_a_later_request(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_target who = bed_target(bed, 11);
+
+	bed_lock(bed, 1, E, 4, 4);
+	assert_int_equal(bed_wait(bed, 11, E, 4, 4), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 4, 4);
+	bed->keeps = true;
+	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
+	bed->keeps = false;
+	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_held(bed, 11, "E[4,4] S[5,5]");
+	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
+	assert_held(bed, 11, "S[4,5]");
 }
 
 static void test_repeated_request_confirms(void **state)
@@ -479,6 +527,9 @@ int main(void)
 		bed_test_of(test_grant_never_weakens_before_it_is_confirmed),
 		bed_test_of(test_confirmed_downgrade_serves_others),
 		bed_test_of(test_doubtful_grant_is_kept_and_weakens_nothing),
+		bed_test_of(test_late_answer_lowers_nothing_that_was_granted_since),
+		bed_test_of(test_answer_lowers_nothing_that_was_granted_since),
+		bed_test_of(test_refusal_takes_nothing_from_a_later_request),
 		bed_test_of(test_repeated_request_confirms),
 		bed_test_of(test_repeated_request_may_confirm_and_keep_more),
 		bed_test_of(test_repeated_non_blocking_request_confirms),
