@@ -10,7 +10,7 @@
 /* What may wait for a slow medium. Deletes are let through: there are no more of them than things stored. */
 #define MAX_PENDING ((size_t)256 << 20)
 
-#define MANY 64 /* writes */
+#define MANY 256 /* writes: the replies that wait for them need not be touched again */
 
 static void commit_stream(struct hf_store *store, struct hf_store_stream *stream);
 
