@@ -33,8 +33,8 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_NLM_REQUESTS] = { "nlm_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
 				     "Calls of the lock manager (NLM) that were served." },
 	[HF_METRIC_NLM_DURATION] = { "nlm_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",
-				     "Time from a call of the lock manager to its reply, the store "
-				     "included." },
+				     "Time from a call of the lock manager to its reply, the store's "
+				     "sync included." },
 	[HF_METRIC_NLM_LOCKS] = { "nlm_locks_held", HF_METRIC_GAUGE, "share",
 				  "Byte-range locks that are held, those not yet reclaimed included." },
 	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "", "Requests that wait for a lock." },
