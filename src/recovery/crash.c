@@ -263,6 +263,11 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 	bool is_newer = client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
 	bool is_known = is_newer && is_news(recovery, client, state);
 
+	/* Of an earlier restart, and late; or a copy that somebody has kept. */
+	if (!is_newer && is_straggler(recovery, client, state)) {
+		recovery->counts.stragglers++;
+		return;
+	}
 	hf_client_ref(client);
 	if (is_known)
 		become(recovery, client, state);

@@ -110,6 +110,18 @@ static void test_stragglers_from_before_the_reboot(void **state)
 	assert_int_equal(a()->holds.n_locks, 0);
 }
 
+static void test_late_free_all_of_an_earlier_restart(void **state)
+{
+	hf_recovery_client_state(w.recovery, a(), 3);
+	hf_recovery_client_freed(w.recovery, a(), 5);
+	hf_recovery_client_freed(w.recovery, a(), 7);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_freed(w.recovery, a(), 5);
+	assert_int_equal(a()->holds.n_locks, 1);
+	hf_recovery_client_freed(w.recovery, a(), 7);
+	assert_int_equal(a()->holds.n_locks, 0);
+}
+
 static void test_lock_with_a_new_state(void **state)
 {
 	hf_recovery_client_state(w.recovery, a(), 3);
@@ -231,6 +243,7 @@ int main(void)
 		T(test_equal_state_is_a_repetition),
 		T(test_killed_in_the_midst_of_a_clean_up),
 		T(test_stragglers_from_before_the_reboot),
+		T(test_late_free_all_of_an_earlier_restart),
 		T(test_lock_with_a_new_state),
 		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
 		T(test_first_notice_that_we_get_does),
