@@ -38,7 +38,7 @@ bool host_is_known(const struct host *host)
 
 	hf_addr_format(&host->addr, text, sizeof(text));
 	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
-	return disk_has_client(host->world, id);
+	return disk_has_state_of(host->world, id);
 }
 
 void host_announce(struct host *host)

@@ -599,6 +599,7 @@ void disk_complete(struct world *world); /* inside the server: what is over */
 bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
 bool disk_has_client(const struct world *world, const char *id);
+bool disk_has_state_of(const struct world *world, const char *id); /* it has said its number, too */
 /* What the disk knows of this owner, by unit; what a crash of the promised kind leaves. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);

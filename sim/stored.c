@@ -6,26 +6,42 @@
 #include "store/backend.h"
 #include "store/record.h"
 
-static bool is_client(const struct disk_record *record, const char *id)
+static bool get_client(const struct disk_record *record, struct hf_store_client *clientp)
 {
-	struct hf_record mine;
+	struct hf_record found;
 
 	if (record->type != HF_RECORD_CLIENT ||
-	    hf_record_decode(&mine, HF_RECORD_CLIENT,
+	    hf_record_decode(&found, HF_RECORD_CLIENT,
 			     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
 					 (uint32_t)(record->len - HF_RECORD_HEADER))) < 0)
 		return false;
-	return hf_bytes_equal(mine.client.id, hf_bytes_of_str(id));
+	*clientp = found.client;
+	return true;
 }
 
-bool disk_has_client(const struct world *world, const char *id)
+static bool find_client(const struct world *world, const char *id, struct hf_store_client *clientp)
 {
 	const struct disk_view *view = &world->disk.synced;
 
 	for (uint32_t i = 0; i < view->n; i++)
-		if (is_client(&view->records[i], id))
+		if (get_client(&view->records[i], clientp) &&
+		    hf_bytes_equal(clientp->id, hf_bytes_of_str(id)))
 			return true;
 	return false;
+}
+
+bool disk_has_client(const struct world *world, const char *id)
+{
+	struct hf_store_client client;
+
+	return find_client(world, id, &client);
+}
+
+bool disk_has_state_of(const struct world *world, const char *id)
+{
+	struct hf_store_client client;
+
+	return find_client(world, id, &client) && client.sm_state != 0;
 }
 
 const struct disk_view *disk_promised(const struct world *world)
