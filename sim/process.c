@@ -151,6 +151,7 @@ static void lock(struct proc *proc)
 	memset(proc->downgraded, 0, sizeof(proc->downgraded));
 	proc->n_asked = proc->n_put_off = 0;
 	proc->waits_since = proc->host->world->now;
+	proc->is_called_back = false;
 	send_lock(proc);
 }
 
@@ -298,7 +299,9 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 {
 	struct host *host = proc->host;
 	bool is_outdated = call->server_state != host->server_state;
+	bool is_called_back = proc->is_called_back;
 
+	proc->is_called_back = false;
 	/* It has seen our state number; only where it can promise nothing it does not look. */
 	if (!host->hides_state && !*host->old_name && stat != HF_NLM_DENIED_NOLOCKS &&
 	    sent_at >= host->world->server.started_at)
@@ -322,7 +325,10 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
 				   proc->svid, host->index);
 		proc->n_put_off += call->n_sent == 1;
-		proc_pause(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
+		if (is_called_back) /* which this one was sent before */
+			think_again(proc);
+		else
+			proc_pause(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
 		proc->n_put_off += call->n_sent == 1;
@@ -441,8 +447,10 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 		proc->host->world->counts->granted++;
 		/* A poll that is under way is answered first: forgotten, it could come after what the program
 		 * asks for next, and lower that. */
-		if (proc->call)
+		if (proc->call) {
+			proc->is_called_back = true;
 			return HF_NLM_GRANTED_STAT;
+		}
 		hf_timer_stop(&proc->timer);
 		think_again(proc);
 		return HF_NLM_GRANTED_STAT;

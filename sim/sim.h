@@ -311,6 +311,7 @@ struct proc {
 	enum phase phase;
 	struct span span; /* what it is about */
 	bool blocks;
+	bool is_called_back;  /* while its LOCK for it is under way */
 	bool wants_out;       /* to unlock everything before it goes on */
 	uint64_t waits_since; /* its first LOCK for this was sent then */
 	struct call *call;    /* under way, or NULL */
