@@ -240,19 +240,29 @@ void monitor_message(struct world *world, const struct hf_addr *from, const uint
 
 /* Checks */
 
-/* I2: as it leaves. */
+static bool is_all_written(const struct world *world)
+{
+	const struct hf_store *store = hf_recovery_store(world->server.recovery);
+
+	return hf_store_is_healthy(store) && hf_store_is_idle(store);
+}
+
+/* I2, and what SM_UNMON says: as it leaves. */
 void monitor_tap(struct world *world, const uint8_t *data, size_t len)
 {
 	const struct monitor *monitor = &world->monitor;
 	uint32_t words[7];
 
-	if (len < sizeof(words) || monitor->procedure != PROC_MON)
+	if (len < sizeof(words) || (monitor->procedure != PROC_MON && monitor->procedure != PROC_UNMON))
 		return;
 	memcpy(words, data, sizeof(words));
-	if (ntohl(words[0]) != monitor->xid || ntohl(words[1]) != 1 || words[6] != 0)
+	if (ntohl(words[0]) != monitor->xid || ntohl(words[1]) != 1)
 		return;
-	if (!is_stored(world, monitor->about))
+	if (monitor->procedure == PROC_MON && words[6] == 0 && !is_stored(world, monitor->about))
 		world_fail(world, "I2", "%s is said to be watched, and that is not stored",
+			   monitor->about->name);
+	if (monitor->procedure == PROC_UNMON && is_all_written(world) && is_stored(world, monitor->about))
+		world_fail(world, "MON", "%s is said to be watched no more, and that is still stored",
 			   monitor->about->name);
 }
 

@@ -132,8 +132,6 @@ MUTATIONS = [
     ("the state number of FREE_ALL is not looked at", f"{NLM}/notify.c",
      "hf_recovery_client_freed(nlm->options.recovery, client, notify.state);",
      "hf_recovery_client_freed(nlm->options.recovery, client, 0);"),
-    ("a client's restart is acknowledged before its new state number is stored", f"{RECOVERY}/promise.c",
-     "promise->is_of_restart = true;", ""),
     ("a share that was never promised stays stored", f"{RECOVERY}/restart.c",
      "return note_wrong(loading, fact->id, true);", "return 0;"),
     # Watching for others
@@ -144,7 +142,10 @@ MUTATIONS = [
     ("SM_UNMON does nothing", f"{NSM}/mon.c",
      "if (client && watches(client, mon.mon_name))\n\t\t\thf_client_unregister(client);", ""),
     ("anybody ends a watch", f"{NSM}/mon.c",
-     "if (!hf_addr_is_loopback(&key->address) ||\n\t    hf_nsm_is_us", "if (hf_nsm_is_us"),
+     "\t\tclient = find(nsm, call, &key, mon.mon_name);",
+     "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
+     "\t\thf_addr_parse(&key.address, text);\n"
+     "\t\tclient = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);"),
     ("the call-back has another state number", f"{NSM}/callback.c",
      "callback->state = state;\n\thf_timer_init", "callback->state = state - 1;\n\thf_timer_init"),
 ]

@@ -107,7 +107,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("scratch", nargs="?")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--count", type=int, default=30000)
+    parser.add_argument("--count", type=int, default=40000)
     parser.add_argument("--only", default="")
     args = parser.parse_args()
     if args.check:
