@@ -930,6 +930,17 @@ static void test_limit_in_all(void **state)
 	rig_stop(&rig);
 }
 
+static bool is_past(void *arg)
+{
+	return rig_ms() >= *(const uint64_t *)arg;
+}
+
+/* Until it is so late by the clock: for what is about time. */
+static void wait_until_ms(uint64_t when)
+{
+	rig_wait(is_past, &when, "time passes");
+}
+
 /* Who has too many takes nobody's place, however long others were idle. */
 static void test_limit_per_host_comes_first(void **state)
 {
@@ -943,7 +954,7 @@ static void test_limit_per_host_comes_first(void **state)
 		fds[i] = rig_connect(HOME, rig.tcp, i ? "127.0.0.1" : "127.0.0.2");
 		check_served(fds[i], 1);
 	}
-	nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 100000000 }, NULL);
+	wait_until_ms(rig_ms() + 1100); /* now their places could be given away */
 	late = rig_connect(HOME, rig.tcp, "127.0.0.1");
 	assert_true(rig_is_closed(late));
 	close(late);
@@ -996,7 +1007,7 @@ static void test_idle_timeout(void **state)
 	began = rig_ms();
 	for (uint32_t i = 0; rig_ms() - began < 900; i++) { /* one that speaks now and then is not idle */
 		check_served(idle, i);
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		assert_int_equal(poll(&(struct pollfd){ .fd = idle, .events = POLLIN }, 1, 20), 0);
 	}
 	began = rig_ms();
 	assert_true(rig_is_closed(idle));
@@ -1063,18 +1074,20 @@ static void test_stall_timeout(void **state)
 static void test_slow_reader(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
-	int fd;
+	uint64_t began;
+	int fd, n_reads = 0;
 
 	limits.stall_ns = 3 * HF_NS_PER_S;
 	start(&limits);
 	fd = rig_connect_small(HOME, rig.tcp, 65536);
 	rig_send_record(fd, buffer, rig_call_word(buffer, 1, RIG_PROGRAM, RIG_BIG, 4 * MEGABYTE));
+	began = rig_ms();
 	for (size_t got = 0; got < 4 + 24 + 4 + 4 * MEGABYTE;) {
 		ssize_t n = recv(fd, results, 256 << 10, 0);
 
 		assert_true(n > 0);
 		got += (size_t)n;
-		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL); /* longer than that in all */
+		wait_until_ms(began + 200 * (uint64_t)++n_reads); /* longer than the limit in all */
 	}
 	check_served(fd, 2);
 	close(fd);
