@@ -94,14 +94,15 @@ class Torture:
         return sum(player.n["locked"] for player in self.players)
 
     def free_stranger(self):
-        while True:
+        def is_free():
             try:
                 self.stranger.free_all(timeout=1)  # no answer while the store cannot write
-                return
+                return True
             except (OSError, EOFError, NoReply, Refused):
                 self.stranger.drop_callers()
-                if self.daemon.process.poll() is not None:
-                    return
+                return self.daemon.process.poll() is not None
+
+        self.wait(is_free, "the stranger's locks are freed")
 
     # A round
 

@@ -150,6 +150,9 @@ class Limit(Fault):
     def pressure(self):
         raise NotImplementedError
 
+    def relief(self):
+        """When there is enough again."""
+
     def strike(self):
         before = resource.prlimit(self.pid, self.resource)
         resource.prlimit(self.pid, self.resource, (self.now(), before[1]))
@@ -159,6 +162,7 @@ class Limit(Fault):
         finally:
             if self.torture.daemon.process.poll() is None:
                 resource.prlimit(self.pid, self.resource, before)
+        self.relief()
         self.go_on()
 
 
@@ -193,6 +197,9 @@ class Memory(Limit):
 
     def pressure(self):
         hog(self.torture.stranger)
+
+    def relief(self):
+        # Not before: whoever frees all is answered when that is stored, for which there may be no memory either.
         self.torture.free_stranger()
 
 
