@@ -43,6 +43,9 @@ int load_run(const struct load_setup *setup, struct load_result *resultp);
 /* A bare epoll loop that sends back what comes, on its own thread: the physical limit. */
 struct load_echo;
 int load_echo_start(struct load_echo **echop, bool udp, uint16_t *portp);
+/* The same over TCP, but it says @reply, with the right xid, to whatever is asked. */
+int load_answer_start(struct load_echo **echop, const void *reply, size_t len, uint16_t *portp);
+pid_t load_echo_pid(const struct load_echo *echo);
 void load_echo_stop(struct load_echo *echo);
 
 /* holdfastd (the program beside this one) with a state directory of its own. */

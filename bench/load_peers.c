@@ -1,4 +1,4 @@
-/* The servers to measure: a bare echo loop, and holdfastd. */
+/* The servers to measure: bare loops that echo or say always the same, and holdfastd. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -48,7 +48,38 @@ static void echo_udp(int fd)
 	}
 }
 
-static void echo_tcp(int listener)
+/* What a bare loop says. */
+struct load_line {
+	const uint8_t *reply; /* to each record, with its xid; NULL: what came */
+	size_t len;
+};
+
+static bool send_all(int fd, const uint8_t *data, size_t len)
+{
+	return send(fd, data, len, MSG_NOSIGNAL) == (ssize_t)len;
+}
+
+/* A load sends whole records, and no more of them than fit; one that was cut in two goes unanswered. */
+static bool answer_records(int fd, const struct load_line *line, const uint8_t *in, size_t len)
+{
+	static uint8_t out[ECHO_BUFFER];
+	uint32_t mark, ours = htonl(0x80000000u | (uint32_t)line->len);
+	size_t n = 0;
+
+	for (size_t at = 0; len - at >= 8 && n + 4 + line->len <= sizeof(out); at += 4 + mark) {
+		memcpy(&mark, in + at, 4);
+		mark = ntohl(mark) & 0x7fffffffu;
+		if (len - at - 4 < mark)
+			break;
+		memcpy(out + n, &ours, 4);
+		memcpy(out + n + 4, line->reply, line->len);
+		memcpy(out + n + 4, in + at + 4, 4);
+		n += 4 + line->len;
+	}
+	return send_all(fd, out, n);
+}
+
+static void serve_tcp(int listener, const struct load_line *line)
 {
 	static uint8_t buffer[ECHO_BUFFER];
 	struct epoll_event events[256], event = { .events = EPOLLIN, .data.fd = listener };
@@ -70,13 +101,14 @@ static void echo_tcp(int listener)
 				continue;
 			}
 			len = recv(fd, buffer, sizeof(buffer), 0);
-			if (len <= 0 || send(fd, buffer, (size_t)len, MSG_NOSIGNAL) < 0)
+			if (len <= 0 || !(line->reply ? answer_records(fd, line, buffer, (size_t)len)
+						      : send_all(fd, buffer, (size_t)len)))
 				close(fd);
 		}
 	}
 }
 
-int load_echo_start(struct load_echo **echop, bool udp, uint16_t *portp)
+static int start(struct load_echo **echop, bool udp, struct load_line line, uint16_t *portp)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof(to);
@@ -95,12 +127,27 @@ int load_echo_start(struct load_echo **echop, bool udp, uint16_t *portp)
 		if (udp)
 			echo_udp(fd);
 		else
-			echo_tcp(fd);
+			serve_tcp(fd, &line);
 		_exit(0);
 	}
 	close(fd);
 	*echop = echo;
 	return 0;
+}
+
+int load_echo_start(struct load_echo **echop, bool udp, uint16_t *portp)
+{
+	return start(echop, udp, (struct load_line){ 0 }, portp);
+}
+
+int load_answer_start(struct load_echo **echop, const void *reply, size_t len, uint16_t *portp)
+{
+	return start(echop, false, (struct load_line){ reply, len }, portp);
+}
+
+pid_t load_echo_pid(const struct load_echo *echo)
+{
+	return echo->pid;
 }
 
 void load_echo_stop(struct load_echo *echo)

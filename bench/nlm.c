@@ -1,8 +1,10 @@
 /*
  * LOCK and UNLOCK in pairs a second, over TCP: beside our own NULL calls, which
- * is what the RPC layer alone can do, and beside nfs-ganesha, in the same run.
+ * is what the RPC layer alone can do; beside a bare loop that grants whatever it
+ * is asked and looks at nothing, which is what sockets can do with calls of this
+ * size; and beside nfs-ganesha, in the same run.
  *
- *	nlm PATH/holdfastd [SECONDS [CONNECTIONS DEPTH FILES]]
+ *	nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES]]
  *
  * Each row has the best rate of many short rounds, and the least CPU time of the
  * server for a call in any of them: what remains true on a busy machine.
@@ -10,7 +12,8 @@
  * Every call under way has a range of its own, so that nobody waits for anybody.
  * The client holds one more lock all the time: ganesha registers a client with
  * statd whenever it takes its first one, and would be measured doing that. Needs
- * root for the namespaces in which ganesha runs; without, it is left out.
+ * root for the namespaces in which ganesha runs; without, or with --alone, it is
+ * left out.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,11 +43,12 @@ enum {
 	NULLS,
 	NONE,
 	PROCESS,
+	LIMIT,
 	GANESHA,
 	N_SERVERS
 };
 
-static const char *const server_names[N_SERVERS] = { "null", "none", "process", "ganesha" };
+static const char *const server_names[N_SERVERS] = { "null", "none", "process", "limit", "ganesha" };
 
 /* A call, and where in it the things are that differ from one to the next. */
 struct template
@@ -237,6 +241,7 @@ static void print_row(const struct row *row, bool has_ganesha, bool is_last)
 		print_server(row, i);
 	for (int i = NONE; i <= PROCESS; i++) {
 		print_ratio(row, i, NULLS);
+		print_ratio(row, i, LIMIT);
 		if (has_ganesha)
 			print_ratio(row, i, GANESHA);
 	}
@@ -317,38 +322,75 @@ static int start_ganesha(struct target **targetp, struct target *target, struct 
 	return 0;
 }
 
-int main(int argc, char *argv[])
+/* Header, cookie, GRANTED */
+static int start_limit(struct target *target, struct load_echo **limitp)
 {
-	static struct target none, process, ganesha;
-	struct target *targets[N_SERVERS] = { [NONE] = &none, [PROCESS] = &process };
-	struct load_daemon *daemons[2] = { NULL };
-	struct peer *peer = NULL;
-	struct row only = { 0 };
+	static const uint32_t words[] = { 0, 1, 0, 0, 0, 0, 4, 0, 0 };
+	static uint8_t reply[sizeof(words)];
 	int r;
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: nlm PATH/holdfastd [SECONDS [CONNECTIONS DEPTH FILES]]\n");
-		return 2;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		uint32_t word = htonl(words[i]);
+
+		memcpy(reply + 4 * i, &word, 4);
 	}
-	if (argc > 5)
-		only = (struct row){ .n_connections = atoi(argv[3]),
-				     .depth = atoi(argv[4]),
-				     .n_files = strtoul(argv[5], NULL, 10) };
-	if (argc > 5 && (only.n_connections < 1 || only.n_connections > MAX_LANES || only.depth < 1 ||
-			 only.depth > MAX_LANES || only.n_files < 1 || only.n_files > N_FILES)) {
-		fprintf(stderr, "nlm: up to %d connections, depth %d, %d files\n", MAX_LANES, MAX_LANES,
-			N_FILES);
-		return 2;
-	}
-	start_ganesha(&targets[GANESHA], &ganesha, &peer);
-	r = start_ours(argv[1], "none", &none, &daemons[0]);
+	r = load_answer_start(limitp, reply, sizeof(reply), &target->port);
+	if (r < 0)
+		return r;
+	target->pid = load_echo_pid(*limitp);
+	make_handles(target);
+	return prepare(target);
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES]]\n");
+	return 2;
+}
+
+static bool read_row(struct row *row, char *const words[])
+{
+	*row = (struct row){ .n_connections = atoi(words[0]),
+			     .depth = atoi(words[1]),
+			     .n_files = strtoul(words[2], NULL, 10) };
+	if (row->n_connections >= 1 && row->n_connections <= MAX_LANES && row->depth >= 1 &&
+	    row->depth <= MAX_LANES && row->n_files >= 1 && row->n_files <= N_FILES)
+		return true;
+	fprintf(stderr, "nlm: up to %d connections, depth %d, %d files\n", MAX_LANES, MAX_LANES, N_FILES);
+	return false;
+}
+
+int main(int argc, char *argv[])
+{
+	static struct target none, process, limit, ganesha;
+	struct target *targets[N_SERVERS] = { [NONE] = &none, [PROCESS] = &process, [LIMIT] = &limit };
+	bool is_alone = argc > 2 && strcmp(argv[2], "--alone") == 0;
+	char **rest = argv + 2 + is_alone;
+	int n_rest = argc - 2 - is_alone;
+	struct load_daemon *daemons[2] = { NULL };
+	struct load_echo *echo = NULL;
+	struct peer *peer = NULL;
+	struct row only;
+	int r;
+
+	if (argc < 2)
+		return usage();
+	if (n_rest > 3 && !read_row(&only, rest + 1))
+		return usage();
+	if (!is_alone)
+		start_ganesha(&targets[GANESHA], &ganesha, &peer);
+	r = start_limit(&limit, &echo);
+	if (r == 0)
+		r = start_ours(argv[1], "none", &none, &daemons[0]);
 	if (r == 0)
 		r = start_ours(argv[1], "process", &process, &daemons[1]);
 	if (r == 0)
-		r = measure_all(targets, argc > 2 ? strtod(argv[2], NULL) : 2, argc > 5 ? &only : NULL);
+		r = measure_all(targets, n_rest > 0 ? strtod(rest[0], NULL) : 2, n_rest > 3 ? &only : NULL);
 	for (int i = 0; i < 2; i++)
 		if (daemons[i])
 			load_daemon_stop(daemons[i]);
+	if (echo)
+		load_echo_stop(echo);
 	if (peer)
 		peer_stop(peer);
 	if (r < 0)
