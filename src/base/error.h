@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+#include "base/macros.h"
+
 #define hf_trace(r) hf_error_trace((r), __FILE__, __LINE__, __func__)
 
-int hf_error_trace(int r, const char *file, int line, const char *function);
+HF_COLD int hf_error_trace(int r, const char *file, int line, const char *function);

@@ -36,7 +36,8 @@ enum hf_log_format {
 void hf_log_configure(enum hf_log_level level, enum hf_log_format format);
 bool hf_log_is_on(enum hf_log_level level);
 
-void hf_log_write(enum hf_log_level level, const char *sentence, const char *format, ...) HF_PRINTF(3, 4);
+HF_COLD void hf_log_write(enum hf_log_level level, const char *sentence, const char *format, ...)
+	HF_PRINTF(3, 4);
 
 /* Copies @text to @out as a value: printable ASCII without blanks, '=' and quotes, the rest as \xNN;
  * cut short with "..." where it does not fit. Returns @out. */

@@ -14,5 +14,6 @@
 #define HF_UNUSED            __attribute__((unused))
 #define HF_FALLTHROUGH       __attribute__((fallthrough))
 #define HF_NOINLINE          __attribute__((noinline)) /* the rare part, kept out of the way of the common one */
+#define HF_COLD              __attribute__((cold)) /* hardly ever called, and so is the way that leads there */
 #define HF_LIKELY(x)         __builtin_expect(!!(x), 1)
 #define HF_UNLIKELY(x)       __builtin_expect(!!(x), 0)

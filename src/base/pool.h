@@ -50,7 +50,7 @@ void hf_pool_init_huge(struct hf_pool *pool, size_t size, size_t align);
 void hf_pool_deinit(struct hf_pool *pool); /* frees what is still taken, too */
 
 /* 0 or -ENOMEM: the next @n calls of hf_pool_take() cannot fail, whatever is given back in between. */
-int hf_pool_reserve_more(struct hf_pool *pool, size_t n);
+HF_COLD int hf_pool_reserve_more(struct hf_pool *pool, size_t n);
 static inline int hf_pool_reserve(struct hf_pool *pool, size_t n)
 {
 	if (HF_UNLIKELY(pool->n_free < n))

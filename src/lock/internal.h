@@ -365,7 +365,7 @@ void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lo
 /* Somebody may be able to run in @range of @file. */
 void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range);
 /* Grants whatever can run in all touched files. Each operation that gave something back ends with it. */
-void hf_waiters_serve_dirty(struct hf_locks *locks);
+HF_COLD void hf_waiters_serve_dirty(struct hf_locks *locks);
 static inline void hf_waiters_serve(struct hf_locks *locks)
 {
 	if (HF_UNLIKELY(!hf_list_is_empty(&locks->dirty)))

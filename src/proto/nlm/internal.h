@@ -135,13 +135,13 @@ void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
 bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call); /* true: dealt with */
 void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results);
 int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call);    /* hf_rpc_call_keep() of any call */
-void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call); /* of any call that makes no sense */
+HF_COLD void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call); /* of any call that makes no sense */
 
 /* sight.c */
 const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
 void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind);
 /* To the operator: the client is told that there are no locks, and nobody why. */
-void hf_nlm_say_full(const struct hf_nlm_request *request);
+HF_COLD void hf_nlm_say_full(const struct hf_nlm_request *request);
 
 /* granted.c */
 int hf_nlm_grants_init(struct hf_nlm *nlm);
