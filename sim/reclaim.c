@@ -92,7 +92,7 @@ static void forget_lost(struct host *host)
 
 		memset(proc->phantom, 0, sizeof(proc->phantom));
 		for (int file = 0; file < MAX_FILES; file++)
-			proc->shares[file].is_phantom = false;
+			proc->shares[file].is_phantom = proc->shares[file].is_lost = false;
 	}
 }
 

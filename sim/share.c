@@ -26,7 +26,7 @@ static void begin_close(struct proc *proc, uint8_t file)
 {
 	struct share *share = &proc->shares[file];
 
-	share->has = share->is_firm = share->is_phantom = false;
+	share->has = share->is_firm = share->is_phantom = share->is_lost = false;
 	proc->phase = SHARING;
 	call(proc, CALL_UNSHARE, file);
 }
@@ -66,6 +66,25 @@ void share_forget(struct proc *proc)
 
 /* Answers */
 
+static bool conflict(const struct share *a, const struct share *b)
+{
+	return (a->access & b->deny) || (a->deny & b->access);
+}
+
+/* What others had before, and could not reclaim in time, they cannot have back as if nothing had been. */
+static void outdate(const struct proc *proc, uint8_t file)
+{
+	struct world *world = proc->host->world;
+
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
+			struct share *other = &world->hosts[i].procs[j].shares[file];
+
+			if (other->is_phantom && conflict(other, &proc->shares[file]))
+				other->is_lost = true;
+		}
+}
+
 static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 {
 	const struct server *server = &proc->host->world->server;
@@ -74,6 +93,9 @@ static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 	share->is_firm = server->is_up && sent_at >= server->started_at;
 	share->is_phantom = server_is_news_old(server, sent_at);
 	share->has = !share->is_phantom;
+	share->is_lost = false;
+	if (share->has)
+		outdate(proc, file);
 	SAY(proc->host->world, "%s  %u: has file %u for %u, denies %u", proc->host->name, proc->svid, file,
 	    share->access, share->deny);
 }
@@ -105,6 +127,10 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 	    host->world->server.durability != HF_STORE_NONE && rng_chance(&host->rng, ASKED_TWICE)) {
 		SAY(host->world, "%s  does not hear that, and asks again", host->name);
 	} else if (stat == HF_NLM_GRANTED_STAT) {
+		if (share->is_lost)
+			world_fail(host->world, "I3",
+				   "%u of host %u reclaims its share of file %u, which was another's since",
+				   proc->svid, host->index, call->span.file);
 		take(proc, call->span.file, sent_at);
 		host->world->counts->reclaimed++;
 	} else {
@@ -112,7 +138,7 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 			world_fail(host->world, "I4",
 				   "%u of host %u may not reclaim its share of file %u: %u", proc->svid,
 				   host->index, call->span.file, stat);
-		share->has = share->is_phantom = false;
+		share->has = share->is_phantom = share->is_lost = false;
 	}
 	reclaim_go_on(host, MS);
 }
@@ -277,8 +303,7 @@ static void check_conflicts(struct world *world, const struct proc *proc, uint8_
 			const struct proc *other = &world->hosts[i].procs[j];
 			const struct share *his = &other->shares[file];
 
-			if (his->has && other != proc &&
-			    ((his->access & mine->deny) || (his->deny & mine->access)))
+			if (his->has && other != proc && conflict(his, mine))
 				world_fail(world, "I1", "%u of host %u and %u of host %u both share file %u",
 					   proc->svid, proc->host->index, other->svid, other->host->index,
 					   file);

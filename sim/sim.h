@@ -301,6 +301,7 @@ struct share {
 	uint8_t access, deny;
 	bool is_open;                  /* it has to be closed */
 	bool has, is_firm, is_phantom; /* as of locks, below */
+	bool is_lost;                  /* a phantom that somebody else had since */
 	uint32_t n_unheard;            /* reclaims that it asked for anew before it was answered */
 };
 

@@ -194,7 +194,8 @@ struct hf_lock_share_view {
 	uint32_t client_state;
 	uint8_t access;
 	uint8_t deny;
-	uint32_t count; /* how often this owner has this (access, deny) after the change */
+	uint32_t count;  /* how often this owner has this (access, deny) after the change */
+	bool is_reclaim; /* added: as one from before our restart */
 };
 
 /* A lock that came or goes: as much as everybody wants to know, each as in a view. */
@@ -350,6 +351,9 @@ void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim);
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
+/* How often has this owner this very (access, deny)? */
+uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			      uint8_t deny);
 
 /* OUTSIDE: for whoever stands there. */
 /* The first piece from @pos on that anybody holds, and the most that is held of it. False: there is none. */

@@ -78,7 +78,7 @@ static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
 }
 
 static void emit(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
-		 void (*event)(void *context, const struct hf_lock_share_view *share))
+		 bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share))
 {
 	const struct hf_lock_share_view view = {
 		.share = share->share,
@@ -89,6 +89,7 @@ static void emit(struct hf_locks *locks, const struct hf_share *share, uint8_t a
 		.access = access,
 		.deny = deny,
 		.count = share->count[access][deny],
+		.is_reclaim = is_reclaim,
 	};
 
 	if (!event)
@@ -186,7 +187,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (client_state)
 		share->state = client_state;
 	count(locks, share, access, deny, 1);
-	emit(locks, share, access, deny, locks->events->share_added);
+	emit(locks, share, access, deny, reclaim, locks->events->share_added);
 	return HF_LOCK_OK;
 }
 
@@ -200,9 +201,19 @@ int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, ui
 	if (!share || !share->count[access][deny])
 		return HF_LOCK_OK;
 	count(locks, share, access, deny, UINT32_MAX);
-	emit(locks, share, access, deny, locks->events->share_removed);
+	emit(locks, share, access, deny, false, locks->events->share_removed);
 	settle(locks, share);
 	return HF_LOCK_OK;
+}
+
+uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			      uint8_t deny)
+{
+	const struct hf_file *file = hf_file_find(locks, hf_file_hash(locks, who->handle), who->handle);
+	const struct hf_share *share = file ? find(locks, file, who) : NULL;
+
+	assert(access < 4 && deny < 4);
+	return share ? share->count[access][deny] : 0;
 }
 
 static void purge_share(struct hf_locks *locks, struct hf_share *share)
@@ -214,7 +225,7 @@ static void purge_share(struct hf_locks *locks, struct hf_share *share)
 			if (!n)
 				continue;
 			count(locks, share, a, d, -n);
-			emit(locks, share, a, d, locks->events->share_removed);
+			emit(locks, share, a, d, false, locks->events->share_removed);
 		}
 	}
 	settle(locks, share);

@@ -34,8 +34,8 @@ static void end(struct hf_recovery *recovery, const char *reason)
 	hf_timer_stop(&grace->timer);
 	recovery->late.is_dropping = true;
 	hf_lock_set_grace(recovery->locks, false);
-	recovery->late.is_dropping = false;
 	hf_reservations_drop(recovery, NULL, 0);
+	recovery->late.is_dropping = false;
 	hf_store_mark_complete(recovery->store, NULL);
 	hf_log_info("grace ended", "reason=\"%s\" dropped=%llu", reason, (unsigned long long)n);
 	hf_recovery_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_GRACE_ENDED,

@@ -64,7 +64,7 @@ struct hf_grace {
 
 /* late.c */
 struct hf_late {
-	bool is_dropping; /* unreclaimed locks that are removed now are to be remembered */
+	bool is_dropping; /* unreclaimed locks and reservations that are removed now are to be remembered */
 	struct hf_hashtable files;
 	struct hf_list by_age; /* records */
 	struct hf_timer timer;
@@ -194,6 +194,12 @@ void hf_late_deinit(struct hf_recovery *recovery);
 void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock);
 void hf_late_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock); /* only while n > 0 */
 bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *request);
+/* The same for share reservations, which are counted. */
+void hf_late_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares);
+void hf_late_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+bool hf_late_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+/* One has come back, or was given up. False: there was none. */
+bool hf_late_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client);
 
 /* NOTIFIER */

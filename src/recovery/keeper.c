@@ -165,7 +165,11 @@ static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enu
 
 static void on_share_added(void *context, const struct hf_lock_share_view *share)
 {
-	hf_reservations_added(context, share);
+	struct hf_recovery *recovery = context;
+
+	if (recovery->late.n)
+		hf_late_share_granted(recovery, share);
+	hf_reservations_added(recovery, share);
 }
 
 static void on_share_removed(void *context, const struct hf_lock_share_view *share)

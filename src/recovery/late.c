@@ -2,11 +2,15 @@
  * Reclaims that come after grace. A client that is refused then tells its
  * programs nothing, and goes on with a lock that it does not have. So what was
  * dropped at the end of grace is remembered for a while, until somebody else gets
- * a lock that conflicts with it: as long as it is here, nobody had it since, and
- * its owner may have it back.
+ * something that conflicts with it: as long as it is here, nobody had it since,
+ * and its owner may have it back.
+ *
+ * Locks and share reservations alike: they differ in whose they are and in what
+ * conflicts, and reservations in that they are counted, so that each comes back
+ * once.
  *
  * Costs nothing while nothing is remembered, else one look-up by file for each
- * lock that is granted.
+ * lock or reservation that is granted.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -17,7 +21,7 @@
 #include "recovery/internal.h"
 
 #define MAX_RECORDS  ((size_t)262144)
-#define MAX_PER_FILE 1024 /* each lock that is granted in the file looks at them all */
+#define MAX_PER_FILE 1024 /* whatever is granted in the file looks at them all */
 
 struct late_file {
 	struct hf_hash_node node;
@@ -27,49 +31,112 @@ struct late_file {
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
 
+/* What somebody had, gets or asks for in a file. */
+struct claim {
+	struct hf_lock_client *client;
+	bool is_share;
+	/* A lock */
+	uint8_t owner_kind;
+	uint8_t mode;
+	uint64_t owner_id;
+	struct hf_range range;
+	/* Reservations */
+	struct hf_bytes oh;
+	uint32_t count;
+	uint8_t access;
+	uint8_t deny;
+};
+
 struct late {
 	struct hf_link in_file;
 	struct hf_link by_age;
 	struct hf_link in_client;
 	struct late_file *file;
 	struct hf_client *client; /* a reference */
-	struct hf_range range;
-	uint64_t owner_id;
 	uint64_t until;
-	uint8_t owner_kind;
-	uint8_t mode;
+	struct claim what;
+	uint8_t oh[];
 };
 
-static uint64_t hash_of(const struct hf_recovery *recovery, const struct hf_lock_target *who)
+/* Claims */
+
+static struct claim claim_of_lock(const struct hf_lock_target *who, struct hf_range range,
+				  enum hf_lock_mode mode)
 {
-	return hf_siphash(&recovery->key, who->handle.data, who->handle.len);
+	return (struct claim){
+		.client = who->client,
+		.owner_kind = who->owner_kind,
+		.mode = (uint8_t)mode,
+		.owner_id = who->owner_id,
+		.range = range,
+	};
 }
 
-static struct late_file *find_file(const struct hf_recovery *recovery, const struct hf_lock_target *who)
+static struct claim claim_of_share(const struct hf_lock_share_view *share)
 {
-	hf_hash_for_each(node, &recovery->late.files, hash_of(recovery, who)) {
+	return (struct claim){
+		.client = share->client,
+		.is_share = true,
+		.oh = share->oh,
+		.count = share->count,
+		.access = share->access,
+		.deny = share->deny,
+	};
+}
+
+static bool has_same_owner(const struct claim *a, const struct claim *b)
+{
+	if (a->client != b->client || a->is_share != b->is_share)
+		return false;
+	if (a->is_share)
+		return hf_bytes_equal(a->oh, b->oh);
+	return a->owner_id == b->owner_id && a->owner_kind == b->owner_kind;
+}
+
+static bool conflicts(const struct claim *a, const struct claim *b)
+{
+	if (a->is_share != b->is_share || has_same_owner(a, b))
+		return false;
+	if (a->is_share)
+		return (a->access & b->deny) || (a->deny & b->access);
+	return (a->mode == HF_LOCK_EXCLUSIVE || b->mode == HF_LOCK_EXCLUSIVE) &&
+	       hf_range_overlaps(a->range, b->range);
+}
+
+/* Files */
+
+static uint64_t hash_of(const struct hf_recovery *recovery, struct hf_bytes handle)
+{
+	return hf_siphash(&recovery->key, handle.data, handle.len);
+}
+
+static struct late_file *find_file(const struct hf_recovery *recovery, struct hf_bytes handle)
+{
+	if (!recovery->late.n)
+		return NULL;
+	hf_hash_for_each(node, &recovery->late.files, hash_of(recovery, handle)) {
 		struct late_file *file = hf_container_of(node, struct late_file, node);
 
-		if (hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), who->handle))
+		if (hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), handle))
 			return file;
 	}
 	return NULL;
 }
 
-static struct late_file *get_file(struct hf_recovery *recovery, const struct hf_lock_target *who)
+static struct late_file *get_file(struct hf_recovery *recovery, struct hf_bytes handle)
 {
-	struct late_file *file = find_file(recovery, who);
+	struct late_file *file = find_file(recovery, handle);
 
 	if (file)
 		return file;
 	file = calloc(1, sizeof(*file));
 	if (!file)
 		return NULL;
-	assert(who->handle.len <= sizeof(file->handle));
+	assert(handle.len <= sizeof(file->handle));
 	hf_list_init(&file->records);
-	file->handle_len = (uint8_t)who->handle.len;
-	memcpy(file->handle, who->handle.data, who->handle.len);
-	hf_hashtable_insert(&recovery->late.files, &file->node, hash_of(recovery, who));
+	file->handle_len = (uint8_t)handle.len;
+	memcpy(file->handle, handle.data, handle.len);
+	hf_hashtable_insert(&recovery->late.files, &file->node, hash_of(recovery, handle));
 	return file;
 }
 
@@ -80,6 +147,8 @@ static void put_file(struct hf_recovery *recovery, struct late_file *file)
 	hf_hashtable_remove(&recovery->late.files, &file->node);
 	free(file);
 }
+
+/* Records */
 
 /* Its file stays for the caller to put. */
 static void forget(struct hf_recovery *recovery, struct late *late)
@@ -101,13 +170,7 @@ static void forget_with_file(struct hf_recovery *recovery, struct late *late)
 	put_file(recovery, file);
 }
 
-static bool is_owner(const struct late *late, const struct hf_lock_target *who)
-{
-	return &late->client->holds == who->client && late->owner_id == who->owner_id &&
-	       late->owner_kind == who->owner_kind;
-}
-
-void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const struct claim *what)
 {
 	uint64_t now = hf_loop_now(recovery->loop);
 	struct late_file *file;
@@ -115,19 +178,19 @@ void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *l
 
 	if (recovery->late.n >= MAX_RECORDS || !recovery->options.notify_retry_ns)
 		return;
-	file = get_file(recovery, &lock->who);
-	late = file && file->n < MAX_PER_FILE ? calloc(1, sizeof(*late)) : NULL;
+	file = get_file(recovery, handle);
+	late = file && file->n < MAX_PER_FILE ? calloc(1, sizeof(*late) + what->oh.len) : NULL;
 	if (!late) {
 		if (file)
 			put_file(recovery, file);
 		return; /* its reclaim will be refused: safe, if not kind */
 	}
 	late->file = file;
-	late->client = hf_client_ref(hf_client_of(lock->who.client));
-	late->range = lock->range;
-	late->owner_id = lock->who.owner_id;
-	late->owner_kind = lock->who.owner_kind;
-	late->mode = (uint8_t)lock->mode;
+	late->client = hf_client_ref(hf_client_of(what->client));
+	late->what = *what;
+	late->what.oh = hf_bytes_of(late->oh, what->oh.len);
+	if (what->oh.len)
+		memcpy(late->oh, what->oh.data, what->oh.len);
 	late->until = now + recovery->options.notify_retry_ns;
 	hf_list_push_back(&file->records, &late->in_file);
 	file->n++;
@@ -139,35 +202,49 @@ void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *l
 }
 
 /* Somebody got something: whoever had it before cannot have it back as if nothing had been. */
-void hf_late_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+static void granted(struct hf_recovery *recovery, struct hf_bytes handle, const struct claim *what)
 {
-	struct late_file *file = find_file(recovery, &lock->who);
+	struct late_file *file = find_file(recovery, handle);
 
 	if (!file)
 		return;
 	hf_list_for_each_safe(pos, &file->records) {
 		struct late *late = hf_list_entry(pos, struct late, in_file);
-		bool is_exclusive = late->mode == HF_LOCK_EXCLUSIVE || lock->mode == HF_LOCK_EXCLUSIVE;
 
-		if (is_exclusive && !is_owner(late, &lock->who) &&
-		    hf_range_overlaps(late->range, lock->range))
+		if (conflicts(&late->what, what))
 			forget(recovery, late);
 	}
 	put_file(recovery, file);
 }
 
+/* Locks */
+
+void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+{
+	const struct claim what = claim_of_lock(&lock->who, lock->range, lock->mode);
+
+	remember(recovery, lock->who.handle, &what);
+}
+
+void hf_late_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+{
+	const struct claim what = claim_of_lock(&lock->who, lock->range, lock->mode);
+
+	granted(recovery, lock->who.handle, &what);
+}
+
 /* The first byte from @pos on that none of this owner's records has in @mode or better. */
-static uint64_t covered_until(const struct late_file *file, const struct hf_lock_request *request,
-			      uint64_t pos, bool *movedp)
+static uint64_t covered_until(const struct late_file *file, const struct claim *wanted, uint64_t pos,
+			      bool *movedp)
 {
 	*movedp = false;
 	hf_list_for_each(link, &file->records) {
-		const struct late *late = hf_list_entry(link, struct late, in_file);
+		const struct claim *had = &hf_list_entry(link, struct late, in_file)->what;
 
-		if (is_owner(late, &request->who) && late->mode >= request->mode &&
-		    late->range.start <= pos && late->range.end >= pos) {
+		if (has_same_owner(had, wanted) && had->mode >= wanted->mode && had->range.start <= pos &&
+		    had->range.end >= pos) {
 			*movedp = true;
-			return late->range.end + 1;
+			return had->range.end + 1;
 		}
 	}
 	return pos;
@@ -175,15 +252,68 @@ static uint64_t covered_until(const struct late_file *file, const struct hf_lock
 
 bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *request)
 {
-	const struct late_file *file =
-		recovery->late.n && request->who.client ? find_file(recovery, &request->who) : NULL;
+	const struct claim wanted = claim_of_lock(&request->who, request->range, request->mode);
+	const struct late_file *file = wanted.client ? find_file(recovery, request->who.handle) : NULL;
 	uint64_t pos = request->range.start;
 	bool moved = file != NULL;
 
 	while (moved && pos <= request->range.end)
-		pos = covered_until(file, request, pos, &moved);
+		pos = covered_until(file, &wanted, pos, &moved);
 	return moved;
 }
+
+/* Share reservations */
+
+void hf_late_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares)
+{
+	const struct claim what = claim_of_share(shares);
+
+	remember(recovery, shares->handle, &what);
+}
+
+static struct late *find_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	const struct claim wanted = claim_of_share(share);
+	const struct late_file *file = find_file(recovery, share->handle);
+
+	if (!file)
+		return NULL;
+	hf_list_for_each(link, &file->records) {
+		struct late *late = hf_list_entry(link, struct late, in_file);
+
+		if (has_same_owner(&late->what, &wanted) && late->what.access == wanted.access &&
+		    late->what.deny == wanted.deny)
+			return late;
+	}
+	return NULL;
+}
+
+void hf_late_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	const struct claim what = claim_of_share(share);
+
+	granted(recovery, share->handle, &what);
+	if (share->is_reclaim)
+		hf_late_share_settled(recovery, share);
+}
+
+bool hf_late_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	return find_share(recovery, share) != NULL;
+}
+
+bool hf_late_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	struct late *late = find_share(recovery, share);
+
+	if (!late)
+		return false;
+	if (--late->what.count == 0)
+		forget_with_file(recovery, late);
+	return true;
+}
+
+/* Life */
 
 /* The caller has a reference to @client. */
 void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client)

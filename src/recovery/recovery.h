@@ -175,13 +175,13 @@ enum hf_recovery_reclaim {
 enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request);
 
-/* The same for a share reservation: NORMAL: it is added; BACKED: he has it again already, by an earlier copy
- * of this; REFUSED: he did not have it. */
+/* The same for a share reservation: NORMAL and LATE: it is added; BACKED: he has it again already, by an
+ * earlier copy of this; REFUSED: he did not have it, or somebody else may have had it since. */
 enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 						   const struct hf_lock_share_view *share);
 /* One was added, and could not be promised: he has it, and will ask again. */
 void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
-/* He gives up one that was loaded and has not come back. False: there is none. */
+/* He gives up one that was loaded and has not come back, in time or late. False: there is none. */
 bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 
 /* Grace */

@@ -248,8 +248,24 @@ void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_
 	settle(recovery, it);
 }
 
+static void remember_missing(struct hf_recovery *recovery, const struct reservation *it)
+{
+	const struct hf_lock_share_view missing = {
+		.handle = hf_bytes_of(it->handle, it->handle_len),
+		.client = &it->client->holds,
+		.oh = hf_bytes_of(it->oh, it->oh_len),
+		.access = it->access,
+		.deny = it->deny,
+		.count = it->n_missing,
+	};
+
+	hf_late_remember_shares(recovery, &missing);
+}
+
 static void drop(struct hf_recovery *recovery, struct reservation *it)
 {
+	if (recovery->late.is_dropping)
+		remember_missing(recovery, it);
 	came_back(recovery, it, it->n_missing);
 	settle(recovery, it);
 }
@@ -276,18 +292,25 @@ void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client
 enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 						   const struct hf_lock_share_view *share)
 {
+	const struct hf_lock_target who = { .handle = share->handle,
+					    .client = share->client,
+					    .oh = share->oh };
 	struct reservation *it = find(recovery, share);
 
 	if (it && it->n_unsure) {
 		it->n_unsure--;
 		return HF_RECLAIM_BACKED;
 	}
-
 	if (!recovery->grace.is_complete || (it && it->n_missing))
 		return HF_RECLAIM_NORMAL;
-	if (it && it->count)
+	if (!recovery->grace.is_active && hf_late_allows_share(recovery, share)) {
+		recovery->counts.late_reclaims++;
+		return HF_RECLAIM_LATE;
+	}
+	/* The lock table is asked: where locks are not stored nobody else knows. */
+	if (hf_lock_count_shares(recovery->locks, &who, share->access, share->deny))
 		return HF_RECLAIM_BACKED;
-	return recovery->grace.is_active ? HF_RECLAIM_REFUSED : HF_RECLAIM_NORMAL;
+	return HF_RECLAIM_REFUSED;
 }
 
 void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
@@ -302,8 +325,10 @@ bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_shar
 {
 	struct reservation *it = find(recovery, share);
 
-	if (!it || it->count || !it->n_missing)
+	if (it && it->count)
 		return false;
+	if (!it || !it->n_missing)
+		return hf_late_share_settled(recovery, share);
 	came_back(recovery, it, 1);
 	settle(recovery, it);
 	return true;

@@ -555,6 +555,25 @@ class Table(Evidence):
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
 
+    def test_late_reclaim_of_a_share(self):
+        kept = self.lock_of(self.a, access=1, deny=2)
+        taken = kept.but(fh=b"another file")
+        for share in (kept, kept, taken):
+            self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart(recovery__window_seconds="1")
+        self.until(lambda: not self.in_grace(), "grace ends")
+        his = self.lock_of(self.b, access=2, fh=taken.fh)
+        self.assertEqual(self.b.share(his), nlm.S_GRANTED)
+        self.assertEqual(self.b.unshare(his), nlm.S_GRANTED)
+        self.assertEqual(self.a.share(taken.but(reclaim=True)), nlm.S_GRACE, "somebody had it in between")
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED, "they do not conflict")
+        for _ in range(3):  # it had two; the third is a copy
+            self.assertEqual(self.a.share(kept.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.a.unshare(kept), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(his.but(fh=kept.fh)), nlm.S_DENIED)
+        self.assertEqual(self.a.unshare(kept), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(his.but(fh=kept.fh)), nlm.S_GRANTED)
+
     def test_second_crash_inside_grace(self):
         first, second = self.held(self.a, offset=0, length=5), self.held(self.b, offset=10, length=5)
         self.restart()

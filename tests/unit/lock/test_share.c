@@ -60,6 +60,29 @@ static void test_counted_as_a_multiset(void **state)
 	assert_int_equal(share(*state, 11, "x", WRITE, NONE), HF_LOCK_OK);
 }
 
+static uint32_t count(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	who.oh = hf_bytes_of_str(oh);
+	return hf_lock_count_shares(bed->locks, &who, access, deny);
+}
+
+static void test_count_is_of_one_owner_and_mode(void **state)
+{
+	assert_int_equal(count(*state, 1, "a", READ, NONE), 0);
+	share(*state, 1, "a", READ, NONE);
+	share(*state, 1, "a", READ, NONE);
+	share(*state, 1, "b", READ, NONE);
+	share(*state, 11, "a", READ, NONE);
+	assert_int_equal(count(*state, 1, "a", READ, NONE), 2);
+	assert_int_equal(count(*state, 11, "a", READ, NONE), 1);
+	assert_int_equal(count(*state, 1, "a", WRITE, NONE), 0);
+	assert_int_equal(count(*state, 1, "a", READ, WRITE), 0);
+	unshare(*state, 1, "a", READ, NONE);
+	assert_int_equal(count(*state, 1, "a", READ, NONE), 1);
+}
+
 static void test_unshare_without_a_match_is_ok(void **state)
 {
 	unshare(*state, 1, "a", READ, WRITE);
@@ -171,6 +194,7 @@ int main(void)
 		bed_test_of(test_my_deny_against_their_access),
 		bed_test_of(test_owner_is_client_and_oh),
 		bed_test_of(test_counted_as_a_multiset),
+		bed_test_of(test_count_is_of_one_owner_and_mode),
 		bed_test_of(test_unshare_without_a_match_is_ok),
 		bed_test_of(test_shares_and_locks_do_not_meet),
 		bed_test_of(test_purge_takes_shares),

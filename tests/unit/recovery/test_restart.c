@@ -413,35 +413,6 @@ static void test_clear_store(void **state)
 	assert_int_equal(hf_clients_count_registered(hf_recovery_clients(w.recovery)), 0);
 }
 
-static int share(struct hf_client *client, uint8_t access, uint8_t deny, bool reclaim)
-{
-	struct hf_lock_request request = world_request(client, 0, "s", 0, 0);
-
-	return hf_lock_share(hf_recovery_locks(w.recovery), &request.who, access, deny, 5, reclaim);
-}
-
-static void test_reservations_hold_grace_until_they_are_back(void **state)
-{
-	assert_int_equal(share(a(), 1, 2, false), HF_LOCK_OK);
-	assert_int_equal(share(a(), 1, 2, false), HF_LOCK_OK);
-	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
-	world_restart(&w);
-	assert_int_equal(world_unreclaimed(&w), 1);
-	assert_int_equal(share(a(), 1, 2, true), HF_LOCK_OK);
-	world_turn(&w);
-	assert_true(world_in_grace(&w));
-	assert_int_equal(share(a(), 1, 2, true), HF_LOCK_OK);
-	world_until(&w, !world_in_grace(&w));
-	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
-	world_restart(&w);
-	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "test"), 0);
-	world_until(&w, !world_in_grace(&w));
-	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
-}
-
 static void test_volatile_locks_are_not_stored(void **state)
 {
 	struct hf_lock_request request = world_request(a(), 1, "f", 0, 9);
@@ -483,7 +454,6 @@ int main(void)
 		T(test_records_that_cannot_be_true),
 		T(test_ids_that_come_round_again),
 		T(test_clear_store),
-		T(test_reservations_hold_grace_until_they_are_back),
 		T(test_volatile_locks_are_not_stored),
 	};
 

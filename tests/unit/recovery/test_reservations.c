@@ -1,0 +1,272 @@
+/* Share reservations over a restart: in grace, and after it. */
+#include "world.h"
+
+static struct world w;
+
+static int setup(void **state)
+{
+	world_init(&w);
+	world_up(&w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_deinit(&w);
+	return 0;
+}
+
+static struct hf_client *a(void)
+{
+	return world_client(&w, "10.0.0.11", "alpha");
+}
+
+static struct hf_client *c(void)
+{
+	return world_client(&w, "10.0.0.12", "carol");
+}
+
+static struct hf_lock_target target(struct hf_client *client)
+{
+	return world_request(client, 0, "s", 0, 0).who;
+}
+
+static int share(struct hf_client *client, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = target(client);
+
+	return hf_lock_share(hf_recovery_locks(w.recovery), &who, access, deny, 5, false);
+}
+
+static struct hf_lock_share_view view_of(struct hf_client *client, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = target(client);
+
+	return (struct hf_lock_share_view){ .share = who.share,
+					    .handle = who.handle,
+					    .client = who.client,
+					    .oh = who.oh,
+					    .access = access,
+					    .deny = deny };
+}
+
+/* As the protocol does it: a lock answer, GRACE where it is refused. */
+static int reclaim(struct hf_client *client, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = target(client);
+	struct hf_lock_share_view view = view_of(client, access, deny);
+
+	switch (hf_recovery_reclaim_share(w.recovery, &view)) {
+	case HF_RECLAIM_REFUSED:
+		return HF_LOCK_E_GRACE;
+	case HF_RECLAIM_BACKED:
+		return HF_LOCK_OK;
+	default:
+		return hf_lock_share(hf_recovery_locks(w.recovery), &who, access, deny, 5, true);
+	}
+}
+
+static void unshare(struct hf_client *client, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = target(client);
+	struct hf_lock_share_view view = view_of(client, access, deny);
+
+	if (!hf_recovery_unshare(w.recovery, &view))
+		hf_lock_unshare(hf_recovery_locks(w.recovery), &who, access, deny);
+}
+
+static size_t n_shares(struct hf_client *client)
+{
+	return client->holds.n_shares;
+}
+
+static size_t n_late(void)
+{
+	struct hf_recovery_counts counts;
+
+	hf_recovery_counts(w.recovery, &counts);
+	return counts.late_records;
+}
+
+/* alpha reads and lets nobody write, @n times; we are killed, and grace is over when it hears of it. */
+static void lost(unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(hf_recovery_end_grace(w.recovery), 0);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+}
+
+static void test_they_hold_grace_until_they_are_back(void **state)
+{
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	world_until(&w, !world_in_grace(&w));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	world_restart(&w);
+	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "test"), 0);
+	world_until(&w, !world_in_grace(&w));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+}
+
+static void test_late_reclaim_of_what_nobody_had(void **state)
+{
+	struct hf_recovery_counts counts;
+
+	lost(1);
+	assert_int_equal(share(c(), 1, 0), HF_LOCK_OK); /* he reads, too: that is no conflict */
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* its reply was lost */
+	assert_int_equal(n_shares(a()), 1);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.late_reclaims, 1);
+	assert_int_equal(counts.late_records, 0);
+	assert_int_equal(share(c(), 2, 0), HF_LOCK_E_CONFLICT);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 2);
+}
+
+static void test_late_reclaim_of_what_somebody_had_in_between(void **state)
+{
+	lost(1);
+	assert_int_equal(share(c(), 2, 0), HF_LOCK_OK);
+	unshare(c(), 2, 0);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
+	assert_int_equal(n_shares(a()), 0);
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK); /* anew he may have it */
+}
+
+static void test_late_reclaim_of_what_somebody_denied_in_between(void **state)
+{
+	lost(1);
+	assert_int_equal(share(c(), 0, 1), HF_LOCK_OK);
+	unshare(c(), 0, 1);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
+}
+
+static void test_late_reclaim_of_what_was_not_held(void **state)
+{
+	lost(1);
+	assert_int_equal(reclaim(a(), 3, 2), HF_LOCK_E_GRACE);
+	assert_int_equal(reclaim(a(), 1, 3), HF_LOCK_E_GRACE);
+	assert_int_equal(reclaim(c(), 1, 2), HF_LOCK_E_GRACE);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+}
+
+/* One and the same owner's never conflict, whatever he took in between. */
+static void test_late_reclaim_beside_new_ones_of_the_owner(void **state)
+{
+	lost(1);
+	assert_int_equal(share(a(), 2, 0), HF_LOCK_OK);
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 3); /* the new one is not the old one */
+}
+
+static void test_late_reclaims_are_counted(void **state)
+{
+	lost(3);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 2);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 3);
+}
+
+static void test_a_late_one_that_is_given_up(void **state)
+{
+	lost(2);
+	unshare(a(), 1, 2);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 1);
+	unshare(a(), 1, 2);
+	assert_int_equal(n_shares(a()), 0);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
+}
+
+static void test_late_ones_of_the_dead_are_forgotten(void **state)
+{
+	lost(1);
+	assert_int_equal(n_late(), 1);
+	hf_recovery_client_died(w.recovery, a(), "test");
+	assert_int_equal(n_late(), 0);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
+}
+
+static void test_late_ones_are_forgotten_in_time(void **state)
+{
+	w.options.notify_retry_ns = 30 * MS;
+	lost(1);
+	world_until(&w, n_late() == 0);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
+}
+
+/* A reservation of the owner's stands in the way of no lock, nor a lock in that of a reservation. */
+static void test_locks_in_between_are_no_conflict(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "s", 0, 9), HF_LOCK_OK);
+	lost(1);
+	assert_int_equal(n_late(), 2);
+	assert_int_equal(share(c(), 2, 3), HF_LOCK_OK);
+	unshare(c(), 2, 3);
+	assert_int_equal(n_late(), 1);
+	assert_int_equal(world_reclaim(&w, a(), 1, "s", 0, 9), HF_LOCK_OK);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
+}
+
+static void test_reclaim_repeated_after_grace_without_a_store(void **state)
+{
+	world_kill(&w);
+	disk_wipe(&w.disk);
+	w.options.durability = HF_STORE_NONE;
+	world_up(&w);
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* nobody knows better */
+	hf_recovery_end_grace(w.recovery);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(reclaim(a(), 1, 3), HF_LOCK_E_GRACE);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, world_in_grace(&w));
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* he has it */
+	assert_int_equal(n_shares(a()), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_they_hold_grace_until_they_are_back),
+		T(test_late_reclaim_of_what_nobody_had),
+		T(test_late_reclaim_of_what_somebody_had_in_between),
+		T(test_late_reclaim_of_what_somebody_denied_in_between),
+		T(test_late_reclaim_of_what_was_not_held),
+		T(test_late_reclaim_beside_new_ones_of_the_owner),
+		T(test_late_reclaims_are_counted),
+		T(test_a_late_one_that_is_given_up),
+		T(test_late_ones_of_the_dead_are_forgotten),
+		T(test_late_ones_are_forgotten_in_time),
+		T(test_locks_in_between_are_no_conflict),
+		T(test_reclaim_repeated_after_grace_without_a_store),
+	};
+
+	return cmocka_run_group_tests_name("reservations", tests, NULL, NULL);
+}
