@@ -17,6 +17,7 @@
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
 #include "daemon/process.h"
+#include "daemon/reload.h"
 #include "daemon/setup.h"
 #include "daemon/state_dir.h"
 #include "export/local.h"
@@ -32,14 +33,13 @@
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
 #define OTHER_FILES  256 /* descriptors that are not connections */
-#define OTHER_WORKS  6   /* not for NFS: two of the store, its connection, two look-ups of names, closing */
+#define OTHER_WORKS  7   /* not for NFS: two of the store, its connection, two names, closing, a reload */
 #define ERROR_SIZE   512
 
 static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
 
 struct daemon {
-	struct hf_config *started; /* what we run with; a reload changes what may change */
-	struct hf_config *config;  /* the last one loaded */
+	struct hf_config *config; /* what we were started with */
 	const struct hf_args *args;
 	struct hf_state_dir *state_dir;
 	struct hf_loop *loop; /* home */
@@ -47,6 +47,7 @@ struct daemon {
 	char name[HF_SETUP_NAME]; /* ours, to peers */
 	struct hf_rpc_client *client;
 	struct hf_file_service *files;
+	struct hf_reload *reload;
 	struct hf_recovery *recovery;
 	struct hf_nlm *nlm;
 	struct hf_nsm *nsm;
@@ -87,6 +88,7 @@ static void begin_stop(struct daemon *d)
 		return;
 	}
 	d->is_stopping = true;
+	hf_reload_stop(d->reload);
 	hf_process_tell_stopping();
 	hf_api_stop(d->api);
 	hf_portmap_stop(d->portmap, on_withdrawn, d);
@@ -100,46 +102,43 @@ static void on_stop(void *user, int signum)
 	begin_stop(user);
 }
 
-static void apply(struct daemon *d, struct hf_config *config)
-{
-	char fixed[512];
-
-	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), d->started, config))
-		hf_log_warn("these keys take effect at the next start only", "keys=%s", fixed);
-	hf_log_configure(config->log.level, d->started->log.format);
-	/* Locks were begun without asking what a handle means (make_locks). */
-	if (!d->started->exports.n && config->exports.n)
-		hf_log_warn("it was started without exports, beside another server: these take effect at the "
-			    "next start only",
-			    "exports=%zu", config->exports.n);
-	else if (hf_file_service_load(d->files, config) < 0)
-		hf_log_error("no memory for the new exports, the old ones stay", "%s", "");
-	if (d->config != d->started)
-		hf_config_free(d->config);
-	d->config = config;
-	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
-}
-
 static void on_reload(void *user, int signum)
 {
 	struct daemon *d = user;
-	char error[HF_CONFIG_ERROR_SIZE];
-	struct hf_config *config = NULL;
-	int r;
 
-	if (d->is_stopping)
-		return;
+	hf_reload_ask(d->reload);
+}
+
+static void on_reload_begins(void *user)
+{
+	struct daemon *d = user;
+
 	if (d->is_serving)
 		hf_process_tell_reloading();
-	r = hf_config_load(&config, d->args, error, sizeof(error));
-	if (r == 0)
-		apply(d, config);
-	else
-		hf_log_error("configuration not loaded, the old one stays", "error=%s",
-			     r < 0 ? strerror(-r) : error);
+}
+
+static void on_reload_ended(void *user)
+{
+	struct daemon *d = user;
+
 	hf_portmap_check(d->portmap);
 	if (d->is_serving)
 		hf_process_tell_ready("serving");
+}
+
+static int make_reload(struct daemon *d)
+{
+	const struct hf_reload_options options = {
+		.loop = d->loop,
+		.args = d->args,
+		.started = d->config,
+		.files = d->files,
+		.begins = on_reload_begins,
+		.ended = on_reload_ended,
+		.user = d,
+	};
+
+	return hf_reload_new(&d->reload, &options);
 }
 
 /* A reload waits for the loop to run; whoever wants us gone before that has us die, as by any crash. */
@@ -368,6 +367,8 @@ static int start(struct daemon *d)
 	if (r == 0)
 		r = hf_file_service_new(&d->files, d->loop, d->config);
 	if (r == 0)
+		r = make_reload(d);
+	if (r == 0)
 		r = make_locks(d);
 	if (r == 0)
 		r = make_rpc(d);
@@ -404,6 +405,7 @@ static void take_down(struct daemon *d)
 	if (d->crew)
 		hf_crew_stop(d->crew);
 	hf_portmap_free(d->portmap);
+	hf_reload_free(d->reload);
 	finish_calls(d);
 	hf_nsm_free(d->nsm); /* calls that they keep are the server's */
 	hf_nlm_free(d->nlm);
@@ -417,14 +419,12 @@ static void take_down(struct daemon *d)
 	if (d->state_dir)
 		hf_ports_file_remove(d->state_dir);
 	hf_state_dir_close(d->state_dir);
-	if (d->config != d->started)
-		hf_config_free(d->config);
-	hf_config_free(d->started);
+	hf_config_free(d->config);
 }
 
 int hf_daemon_run(struct hf_config *config, const struct hf_args *args)
 {
-	struct daemon d = { .started = config, .config = config, .args = args };
+	struct daemon d = { .config = config, .args = args };
 
 	d.result = start(&d);
 	if (d.result == 0) {

@@ -121,7 +121,8 @@ static void warn_of_own_files(const struct hf_config *config)
 	}
 }
 
-int hf_file_service_load(struct hf_file_service *service, const struct hf_config *config)
+int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
+			    struct hf_export_list *listp)
 {
 	const struct hf_config_exports *exports = &config->exports;
 	hf_cleanup(hf_freep) struct hf_export_settings *settings = calloc(exports->n + 1, sizeof(*settings));
@@ -140,11 +141,26 @@ int hf_file_service_load(struct hf_file_service *service, const struct hf_config
 		set_export(&settings[i], &exports->items[i], rules + n_rules);
 		n_rules += exports->items[i].clients.n;
 	}
-	r = hf_exports_load(service->exports, settings, exports->n, &n_failed);
+	r = hf_exports_prepare(service->exports, settings, exports->n, listp, &n_failed);
 	if (r < 0)
 		return hf_trace(r);
 	warn_of_own_files(config);
-	return number_shares(service);
+	return 0;
+}
+
+int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list)
+{
+	int r = hf_exports_share(service->exports, list);
+
+	return r < 0 ? hf_trace(r) : number_shares(service);
+}
+
+static int load(struct hf_file_service *service, const struct hf_config *config)
+{
+	hf_cleanup(hf_export_list_clear) struct hf_export_list list = { 0 };
+	int r = hf_file_service_prepare(service, config, &list);
+
+	return r < 0 ? r : hf_file_service_take(service, &list);
 }
 
 /* For the others */
@@ -326,7 +342,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	if (r == 0)
 		r = hf_jobs_new(&service->jobs, hf_file_service_threads(config));
 	if (r == 0)
-		r = hf_file_service_load(service, config);
+		r = load(service, config);
 	if (r == 0)
 		r = make_local(service, loop);
 	if (r < 0)

@@ -14,6 +14,7 @@
 #include "recovery/recovery.h"
 
 struct hf_config;
+struct hf_export_list;
 struct hf_file_service;
 struct hf_local;
 struct hf_loop;
@@ -31,8 +32,11 @@ HF_DEFINE_CLEANUP(struct hf_file_service *, hf_file_service_free)
 int hf_file_service_serve(struct hf_file_service *service,
 			  int (*serve)(void *user, const struct hf_rpc_program *program, void *object),
 			  void *user);
-/* The exports of another configuration, from now on. */
-int hf_file_service_load(struct hf_file_service *service, const struct hf_config *config);
+/* The exports of another configuration: prepare looks at their directories, and may have to wait for a disk,
+ * on any thread; take, at home, has them served from now on. */
+int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
+			    struct hf_export_list *listp);
+int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list);
 /* To stop: no calls come any more; waits until those on the files' threads are done. Their answers are with
  * the loops then. */
 void hf_file_service_wait(struct hf_file_service *service);

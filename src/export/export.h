@@ -99,10 +99,6 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports);
 
 HF_DEFINE_CLEANUP(struct hf_exports *, hf_exports_free)
 
-/* Shares this from now on, and nothing else. A directory that cannot be opened is logged and left out;
- * *n_failedp counts those. < 0: want of memory, and the old list stays. */
-int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
-		    size_t *n_failedp);
 /* About once a second, on a thread that may wait: closes files that nobody used for a while, and those of
  * what is no longer shared. */
 void hf_exports_sweep(struct hf_exports *exports);
@@ -116,6 +112,17 @@ struct hf_export_list {
 
 int hf_exports_list(struct hf_exports *exports, struct hf_export_list *listp);
 void hf_export_list_clear(struct hf_export_list *list);
+
+/* Another list, from settings: its directories are opened, or found open, which may have to wait for a disk.
+ * One that cannot be opened is logged and left out; *n_failedp counts those. < 0: want of memory. */
+int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
+		       struct hf_export_list *listp, size_t *n_failedp);
+/* Shares this from now on, and nothing else; waits for nothing. @list is taken. < 0: want of memory, and the
+ * old list stays. */
+int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list);
+/* Both. */
+int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
+		    size_t *n_failedp);
 
 /* The export that @path is in by name or by path, the longest match; *restp is what is left, without slashes
  * around it, and "" for the export itself. NULL: none. */

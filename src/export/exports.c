@@ -170,7 +170,7 @@ static int make_list(struct hf_export_list *list, const struct hf_export_setting
 			(*n_failedp)++;
 			continue;
 		}
-		log_loaded(list->items[list->n++]);
+		list->n++;
 	}
 	return 0;
 }
@@ -188,38 +188,49 @@ static void forget_unless_shared(struct hf_exports *exports, const struct hf_vol
 		hf_files_forget_volume(exports->files, volume);
 }
 
-/* Takes the place of the list with @now, which is cleared. Closing the files of what is no longer shared may
- * have to wait for a disk, so that is left to the sweep. */
-static int swap_list(struct hf_exports *exports, struct hf_export_list *now)
+/* Closing the files of what is no longer shared may have to wait for a disk, so that is left to the sweep. */
+int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list)
 {
 	struct hf_retired *retired = calloc(1, sizeof(*retired));
 
 	if (!retired)
 		return hf_trace(-ENOMEM);
+	for (size_t i = 0; i < list->n; i++)
+		log_loaded(list->items[i]);
 	pthread_rwlock_wrlock(&exports->lock);
 	retired->list = exports->list;
 	retired->next = exports->retired;
 	exports->retired = retired;
-	exports->list = *now;
+	exports->list = *list;
 	pthread_rwlock_unlock(&exports->lock);
-	*now = (struct hf_export_list){ 0 };
+	*list = (struct hf_export_list){ 0 };
+	return 0;
+}
+
+int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
+		       struct hf_export_list *listp, size_t *n_failedp)
+{
+	hf_cleanup(hf_export_list_clear) struct hf_export_list before = { 0 }, list = { 0 };
+	int r;
+
+	*n_failedp = 0;
+	r = hf_exports_list(exports, &before);
+	if (r == 0)
+		r = make_list(&list, settings, n, &before, n_failedp);
+	if (r < 0)
+		return r;
+	*listp = list;
+	list = (struct hf_export_list){ 0 };
 	return 0;
 }
 
 int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
 		    size_t *n_failedp)
 {
-	hf_cleanup(hf_export_list_clear) struct hf_export_list before = { 0 };
-	hf_cleanup(hf_export_list_clear) struct hf_export_list now = { 0 };
-	int r;
+	hf_cleanup(hf_export_list_clear) struct hf_export_list list = { 0 };
+	int r = hf_exports_prepare(exports, settings, n, &list, n_failedp);
 
-	*n_failedp = 0;
-	r = hf_exports_list(exports, &before);
-	if (r == 0)
-		r = make_list(&now, settings, n, &before, n_failedp);
-	if (r == 0)
-		r = swap_list(exports, &now);
-	return r;
+	return r < 0 ? r : hf_exports_share(exports, &list);
 }
 
 static void forget_retired(struct hf_exports *exports)

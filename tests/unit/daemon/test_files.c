@@ -88,13 +88,15 @@ static void test_idle_files_are_closed_elsewhere(void **state)
 static void test_unshared_files_are_closed_elsewhere(void **state)
 {
 	struct bed *bed = *state;
+	struct hf_export_list none = { 0 };
 	struct hf_config *other;
 	char text[128];
 
 	watch(open_file(hf_file_service_nlm(bed->service).exports));
 	snprintf(text, sizeof(text), "server: {state_dir: %s, threads: 1}\nexports: []\n", bed->base);
 	other = load_good(text);
-	assert_int_equal(hf_file_service_load(bed->service, other), 0);
+	assert_int_equal(hf_file_service_prepare(bed->service, other, &none), 0);
+	assert_int_equal(hf_file_service_take(bed->service, &none), 0);
 	hf_config_free(other);
 	expect_closed_elsewhere(bed->loop);
 }

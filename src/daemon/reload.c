@@ -1,0 +1,145 @@
+#include "daemon/reload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/config.h"
+#include "daemon/files.h"
+#include "export/export.h"
+#include "loop/work.h"
+
+struct hf_reload {
+	struct hf_reload_options options;
+	struct hf_work work;
+	bool is_wanted; /* once more, when this one is over */
+	bool is_stopped;
+	/* Of the one under way: the worker's until it is done */
+	struct hf_config *config;
+	struct hf_export_list exports;
+	int result;         /* of reading: as hf_config_load() */
+	int exports_result; /* of the directories */
+	char error[HF_CONFIG_ERROR_SIZE];
+};
+
+/* Locks were begun without asking what a handle means. */
+static bool needs_start(const struct hf_reload *reload)
+{
+	return !reload->options.started->exports.n && reload->config->exports.n;
+}
+
+/* On a worker */
+static void run(struct hf_work *work)
+{
+	struct hf_reload *reload = hf_container_of(work, struct hf_reload, work);
+
+	reload->result =
+		hf_config_load(&reload->config, reload->options.args, reload->error, sizeof(reload->error));
+	if (reload->result == 0 && !needs_start(reload))
+		reload->exports_result =
+			hf_file_service_prepare(reload->options.files, reload->config, &reload->exports);
+}
+
+static void apply(struct hf_reload *reload)
+{
+	const struct hf_config *started = reload->options.started, *config = reload->config;
+	char fixed[512];
+	int r = reload->exports_result;
+
+	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), started, config))
+		hf_log_warn("these keys take effect at the next start only", "keys=%s", fixed);
+	hf_log_configure(config->log.level, started->log.format);
+	if (needs_start(reload))
+		hf_log_warn("it was started without exports, beside another server: these take effect at the "
+			    "next start only",
+			    "exports=%zu", config->exports.n);
+	else if (r == 0)
+		r = hf_file_service_take(reload->options.files, &reload->exports);
+	if (r < 0)
+		hf_log_error("no memory for the new exports, the old ones stay", "%s", "");
+	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
+}
+
+/* Also one that was not taken. */
+static void clear(struct hf_reload *reload)
+{
+	hf_export_list_clear(&reload->exports);
+	hf_config_free(reload->config);
+	reload->config = NULL;
+	reload->exports_result = 0;
+}
+
+static void begin(struct hf_reload *reload);
+
+static void end(struct hf_reload *reload)
+{
+	if (reload->result == 0)
+		apply(reload);
+	else
+		hf_log_error("configuration not loaded, the old one stays", "error=%s",
+			     reload->result < 0 ? strerror(-reload->result) : reload->error);
+	reload->options.ended(reload->options.user);
+}
+
+static void on_done(struct hf_work *work)
+{
+	struct hf_reload *reload = hf_container_of(work, struct hf_reload, work);
+
+	if (!reload->is_stopped)
+		end(reload);
+	clear(reload);
+	if (reload->is_wanted && !reload->is_stopped)
+		begin(reload);
+}
+
+static void begin(struct hf_reload *reload)
+{
+	int r;
+
+	reload->is_wanted = false;
+	reload->options.begins(reload->options.user);
+	r = hf_work_submit(reload->options.loop, &reload->work, run, on_done);
+	if (r == 0)
+		return;
+	reload->result = r;
+	end(reload);
+}
+
+void hf_reload_ask(struct hf_reload *reload)
+{
+	if (reload->is_stopped)
+		return;
+	if (hf_work_is_running(&reload->work))
+		reload->is_wanted = true;
+	else
+		begin(reload);
+}
+
+void hf_reload_stop(struct hf_reload *reload)
+{
+	if (reload)
+		reload->is_stopped = true;
+}
+
+int hf_reload_new(struct hf_reload **reloadp, const struct hf_reload_options *options)
+{
+	struct hf_reload *reload = calloc(1, sizeof(*reload));
+
+	if (!reload)
+		return hf_trace(-ENOMEM);
+	reload->options = *options;
+	*reloadp = reload;
+	return 0;
+}
+
+struct hf_reload *hf_reload_free(struct hf_reload *reload)
+{
+	if (!reload)
+		return NULL;
+	hf_work_cancel(&reload->work);
+	clear(reload);
+	free(reload);
+	return NULL;
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""A disk that does not answer: who asks it for something waits, and nobody else does."""
+
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import fusedisk
+import nlm
+from exported import Exported
+from play import SKIPPED, main
+
+AGAIN = "configuration loaded again"
+NOT_LOADED = "configuration not loaded"
+LIVING = "{{path: {base}/data, name: /data, squash: none}}"
+DYING = "{{path: {base}/disk, name: /disk, squash: none}}"
+
+
+class DeadDisk(Exported):
+    folders = ("data", "disk")
+    exports = (LIVING,)
+    settings = ("store.backend=lmdb", "recovery.grace=auto")
+    n_hosts = 2
+
+    def setUp(self):
+        super().setUp()
+        self.disk = fusedisk.FuseDisk(os.path.join(self.base, "disk"))
+        self.addCleanup(self.disk.close)
+        self.log_began = len(self.daemon.log)
+
+    def count(self, words):
+        return self.daemon.log[self.log_began :].count(words)
+
+    def assert_locks_are_served(self):
+        """In files that it has never seen, so that it has to ask for them, and in one that it knows."""
+        for _ in range(5):
+            lock = self.lock_of(self.a, fh=self.handle_of(self.make_file()))
+            for _ in range(20):
+                self.assert_granted(self.a, lock)
+                self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+
+
+class Reload(DeadDisk):
+    def begin(self):
+        """A reload that waits for the disk."""
+        self.disk.die()
+        self.write_config((LIVING, DYING))
+        self.addCleanup(self.write_config, self.exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(self.disk.was_asked.wait(10))
+
+    def test_locks_go_on(self):
+        self.begin()
+        self.assert_locks_are_served()
+        self.assertEqual((self.count(AGAIN), self.count(NOT_LOADED)), (0, 0))
+        self.disk.close()
+        self.until(lambda: self.count(NOT_LOADED), "the reload has failed")
+        self.assert_locks_are_served()
+
+    def test_asked_again_meanwhile(self):
+        """What was written after the first was begun is not missed."""
+        self.begin()
+        os.makedirs(os.path.join(self.base, "third"))
+        third = LIVING.replace("data", "third")
+        self.write_config((LIVING, third))
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.assert_locks_are_served()
+        self.disk.close()
+        self.until(lambda: self.count(AGAIN), "it was read again")
+        self.assertEqual(self.count(NOT_LOADED), 1)
+        fh = self.handle_of(self.make_file("third"), "/third", "third")
+        self.assert_granted(self.a, self.lock_of(self.a, fh=fh))
+
+
+del DeadDisk  # it is played by its children only
+
+if __name__ == "__main__":
+    reason = fusedisk.why_not() if os.geteuid() == 0 else None
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    main()

@@ -1,0 +1,250 @@
+/* Reloads that take their time: the configuration is a pipe, and reading it waits until somebody writes. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "config_fixture.h"
+#include "daemon/files.h"
+#include "daemon/reload.h"
+#include "export/export.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+
+struct bed {
+	char base[32];
+	char pipe[64];
+	struct hf_args args;
+	struct hf_loop *loop;
+	struct hf_config *started;
+	struct hf_file_service *files;
+	struct hf_reload *reload;
+	int n_begun, n_ended;
+};
+
+static void on_begins(void *user)
+{
+	((struct bed *)user)->n_begun++;
+}
+
+static void on_ended(void *user)
+{
+	((struct bed *)user)->n_ended++;
+}
+
+/* "a" and "b" may be shared; the first is at the start. */
+static void set_text(const struct bed *bed, char text[256], const char *name)
+{
+	snprintf(text, 256, "server: {state_dir: %s, threads: 1}\nexports: [{path: %s, name: /%s}]\n",
+		 bed->base, bed->base, name);
+}
+
+static int set_up(void **state)
+{
+	static struct bed bed;
+	struct hf_reload_options options = { .begins = on_begins, .ended = on_ended, .user = &bed };
+	char text[256];
+
+	bed = (struct bed){ .base = "/tmp/hf-reload-XXXXXX" };
+	if (!mkdtemp(bed.base))
+		return -1;
+	snprintf(bed.pipe, sizeof(bed.pipe), "%s/pipe", bed.base);
+	bed.args.config_file = bed.pipe;
+	set_text(&bed, text, "a");
+	bed.started = load_good(text);
+	*state = &bed;
+	if (mkfifo(bed.pipe, 0600) < 0 || hf_loop_new(&bed.loop) < 0 ||
+	    hf_file_service_new(&bed.files, bed.loop, bed.started) < 0)
+		return -1;
+	options.loop = bed.loop;
+	options.args = &bed.args;
+	options.started = bed.started;
+	options.files = bed.files;
+	return hf_reload_new(&bed.reload, &options);
+}
+
+static int tear_down(void **state)
+{
+	struct bed *bed = *state;
+	char command[128];
+
+	hf_reload_free(bed->reload);
+	hf_file_service_wait(bed->files);
+	while (hf_loop_drain(bed->loop))
+		;
+	hf_file_service_free(bed->files);
+	hf_loop_free(bed->loop);
+	hf_config_free(bed->started);
+	snprintf(command, sizeof(command), "rm -r %s", bed->base);
+	return system(command);
+}
+
+static void on_tick(struct hf_timer *timer)
+{
+	hf_loop_stop(timer->loop);
+}
+
+static void turn(struct bed *bed)
+{
+	struct hf_timer tick;
+
+	hf_timer_init(&tick, bed->loop, on_tick);
+	hf_timer_start(&tick, HF_NS_PER_MS);
+	hf_loop_run(bed->loop);
+	hf_timer_stop(&tick);
+}
+
+static void until_ended(struct bed *bed, int n)
+{
+	for (int i = 0; bed->n_ended < n; i++) {
+		assert_true(i < 10000);
+		turn(bed);
+	}
+	assert_int_equal(bed->n_ended, n);
+}
+
+/* Waits until the worker has the pipe open; the loop is not needed for that. */
+static int open_pipe(const struct bed *bed)
+{
+	int fd = open(bed->pipe, O_WRONLY);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void write_to(int fd, const char *text)
+{
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static void write_export(const struct bed *bed, int fd, const char *name)
+{
+	char text[256];
+
+	set_text(bed, text, name);
+	write_to(fd, text);
+}
+
+static void expect_shared(struct bed *bed, const char *name)
+{
+	struct hf_export_list list;
+
+	assert_int_equal(hf_exports_list(hf_file_service_nlm(bed->files).exports, &list), 0);
+	assert_int_equal(list.n, 1);
+	assert_string_equal(list.items[0]->settings.name, name);
+	hf_export_list_clear(&list);
+}
+
+static void test_the_loop_goes_on_meanwhile(void **state)
+{
+	struct bed *bed = *state;
+	int fd;
+
+	hf_reload_ask(bed->reload);
+	assert_int_equal(bed->n_begun, 1);
+	fd = open_pipe(bed);
+	turn(bed); /* to be here at all is the test */
+	turn(bed);
+	assert_int_equal(bed->n_ended, 0);
+	expect_shared(bed, "/a");
+	write_export(bed, fd, "b");
+	until_ended(bed, 1);
+	expect_shared(bed, "/b");
+}
+
+/* The first may have read before the second change was made. */
+static void test_asked_again_meanwhile(void **state)
+{
+	struct bed *bed = *state;
+	int fd;
+
+	hf_reload_ask(bed->reload);
+	fd = open_pipe(bed);
+	hf_reload_ask(bed->reload);
+	hf_reload_ask(bed->reload);
+	assert_int_equal(bed->n_begun, 1);
+	write_export(bed, fd, "b");
+	until_ended(bed, 1);
+	assert_int_equal(bed->n_begun, 2); /* once more is enough for both */
+	expect_shared(bed, "/b");
+	write_export(bed, open_pipe(bed), "c");
+	until_ended(bed, 2);
+	expect_shared(bed, "/c");
+	turn(bed);
+	assert_int_equal(bed->n_begun, 2);
+}
+
+static void test_a_mistake_leaves_all_as_it_was(void **state)
+{
+	struct bed *bed = *state;
+
+	hf_reload_ask(bed->reload);
+	write_to(open_pipe(bed), "exports: 5\n");
+	until_ended(bed, 1);
+	expect_shared(bed, "/a");
+	hf_reload_ask(bed->reload); /* and the next one is read */
+	write_export(bed, open_pipe(bed), "b");
+	until_ended(bed, 2);
+	expect_shared(bed, "/b");
+}
+
+static void test_stopped_meanwhile(void **state)
+{
+	struct bed *bed = *state;
+	int fd;
+
+	hf_reload_ask(bed->reload);
+	fd = open_pipe(bed);
+	hf_reload_ask(bed->reload);
+	hf_reload_stop(bed->reload);
+	write_export(bed, fd, "b");
+	for (int i = 0; i < 20; i++) /* long enough for it to come back, as a rule; nothing must follow */
+		turn(bed);
+	hf_reload_ask(bed->reload);
+	assert_int_equal(bed->n_begun, 1);
+	assert_int_equal(bed->n_ended, 0);
+	expect_shared(bed, "/a");
+}
+
+static void *write_later(void *user)
+{
+	const struct bed *bed = user;
+
+	write_export(bed, open_pipe(bed), "b");
+	return NULL;
+}
+
+static void test_freed_meanwhile(void **state)
+{
+	struct bed *bed = *state;
+	pthread_t thread;
+	int fd;
+
+	hf_reload_ask(bed->reload);
+	hf_reload_stop(bed->reload);
+	assert_int_equal(pthread_create(&thread, NULL, write_later, bed), 0);
+	bed->reload = hf_reload_free(bed->reload);
+	/* Where it was not begun yet it never will be, and nobody else reads. */
+	fd = open(bed->pipe, O_RDONLY | O_NONBLOCK);
+	pthread_join(thread, NULL);
+	close(fd);
+	assert_int_equal(bed->n_ended, 0);
+	expect_shared(bed, "/a");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		T(test_the_loop_goes_on_meanwhile),
+		T(test_asked_again_meanwhile),
+		T(test_a_mistake_leaves_all_as_it_was),
+		T(test_stopped_meanwhile),
+		T(test_freed_meanwhile),
+	};
+
+	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
+	return cmocka_run_group_tests_name("reload", tests, NULL, NULL);
+}
