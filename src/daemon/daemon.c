@@ -401,6 +401,8 @@ static void finish_calls(struct daemon *d)
 
 static void take_down(struct daemon *d)
 {
+	if (d->state_dir)
+		hf_ports_file_remove(d->state_dir);
 	hf_api_stop(d->api);
 	if (d->crew)
 		hf_crew_stop(d->crew);
@@ -416,8 +418,6 @@ static void take_down(struct daemon *d)
 	hf_crew_free(d->crew);
 	hf_loop_free(d->loop);
 	hf_api_free(d->api);
-	if (d->state_dir)
-		hf_ports_file_remove(d->state_dir);
 	hf_state_dir_close(d->state_dir);
 	hf_config_free(d->config);
 }
@@ -425,6 +425,7 @@ static void take_down(struct daemon *d)
 int hf_daemon_run(struct hf_config *config, const struct hf_args *args)
 {
 	struct daemon d = { .config = config, .args = args };
+	int status;
 
 	d.result = start(&d);
 	if (d.result == 0) {
@@ -433,6 +434,8 @@ int hf_daemon_run(struct hf_config *config, const struct hf_args *args)
 	} else {
 		hf_log_error("could not start", "error=%s", strerror(-d.result));
 	}
+	status = d.result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	hf_process_end_soon(status);
 	take_down(&d);
-	return d.result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return status;
 }

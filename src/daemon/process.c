@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
 #include <stdint.h>
@@ -16,7 +17,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "daemon/state_dir.h"
+
+#define LAST_SECONDS 5 /* for workers that are at a file when we stop */
 
 size_t hf_process_raise_file_limit(void)
 {
@@ -94,6 +98,24 @@ size_t hf_process_count_cores(void)
 		return 1;
 	n = CPU_COUNT(&set);
 	return n > 0 ? (size_t)n : 1;
+}
+
+static void *end_anyway(void *status)
+{
+	unsigned int left = LAST_SECONDS;
+
+	while (left)
+		left = sleep(left);
+	hf_log_warn("stopped without what waits for a disk that does not answer", "%s", "");
+	_exit((int)(intptr_t)status); /* exit() would join the workers */
+}
+
+void hf_process_end_soon(int status)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, end_anyway, (void *)(intptr_t)status) == 0)
+		pthread_detach(thread);
 }
 
 void hf_process_tell_ready(const char *status)

@@ -17,6 +17,10 @@ int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, s
 /* The number of processors we may run on, at least 1. */
 size_t hf_process_count_cores(void);
 
+/* To stop, when all that must be kept is: if we are not gone in a few seconds, since a worker waits for a
+ * disk that is dead, we are without it. */
+void hf_process_end_soon(int status);
+
 /* The service manager, where there is one (sd_notify(3)). */
 void hf_process_tell_ready(const char *status);
 void hf_process_tell_reloading(void);

@@ -75,6 +75,31 @@ class Reload(DeadDisk):
         self.assert_granted(self.a, self.lock_of(self.a, fh=fh))
 
 
+class Stop(DeadDisk):
+    def stop(self):
+        self.daemon.stop()  # within ten seconds, with 0
+        self.assertFalse(os.path.exists(self.daemon.ports_file))
+        self.assertEqual(self.count("stopped without what waits for a disk"), 1)
+        self.disk.close()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+        self.assertIn("restart after a clean stop", self.daemon.log[self.log_began :])
+
+    def hold(self):
+        self.assert_granted(self.b, self.lock_of(self.b, state=3))
+
+    def test_in_a_reload(self):
+        self.hold()
+        self.disk.die()
+        self.write_config((LIVING, DYING))
+        self.addCleanup(self.write_config, self.exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(self.disk.was_asked.wait(10))
+        self.write_config(self.exports)
+        self.stop()
+
+
 del DeadDisk  # it is played by its children only
 
 if __name__ == "__main__":
