@@ -157,7 +157,7 @@ static void give_back(struct fuzz *fuzz, struct input *input)
 	if (b & 2)
 		hf_lock_release(fuzz->locks, &who, range);
 	else if (b & 4)
-		hf_lock_cancel(fuzz->locks, &who, range, draw_mode(b));
+		(b & 8 ? hf_lock_cancel : hf_lock_leave_queue)(fuzz->locks, &who, range, draw_mode(b));
 	else
 		hf_lock_test(fuzz->locks, &who, range, draw_mode(b), NULL);
 }

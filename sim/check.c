@@ -402,7 +402,7 @@ void check_cancelled(const struct proc *proc, const struct span *span)
 		if (owner_of(world, &waiter) == proc && waiter.who.handle.data[0] == span->file &&
 		    waiter.range.start == span_offset(span) && waiter.mode == span->mode &&
 		    hf_range_len(waiter.range) == span_len(span))
-			world_fail(world, "I8", "%u of host %u has cancelled, and waits", proc->svid,
+			world_fail(world, "I8", "%u of host %u waits no more, and is queued", proc->svid,
 				   proc->host->index);
 }
 

@@ -339,6 +339,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		 * and cannot know. */
 		if (call->n_sent == 1 && proc->n_asked == proc->n_put_off + 1)
 			raise_again(proc);
+		if (proc->host->flavour == LINUX_TCP) /* else a late copy may be behind it */
+			check_cancelled(proc, &proc->span);
 		think_again(proc);
 		break;
 	}

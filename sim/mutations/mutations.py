@@ -110,6 +110,8 @@ MUTATIONS = [
     # Unmonitored locks
     ("an NM_LOCK is stored", f"{NLM}/lock.c", ".is_volatile = !is_monitored,", ".is_volatile = false,"),
     ("an NM_LOCK waits", f"{NLM}/lock.c", ".wait = args->block && is_monitored && !args->reclaim,", ".wait = args->block && !args->reclaim,"),
+    ("who is told that there are no locks stays queued", f"{NLM}/lock.c",
+     "if (request->args.block && stat != HF_NLM_DENIED_GRACE_PERIOD", "if (request->args.block && stat == HF_NLM_STALE_FH"),
     # Share reservations
     ("half of the conflicts of shares", f"{LOCK}/share.c",
      "if ((deny & bit) && file->n_access[i] > count_own(own, bit, false))\n\t\t\treturn true;", ""),

@@ -297,6 +297,9 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 /* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode);
+/* OK (no longer waiting) or NOTHING: a grant in flight stays, its owner may have heard of it. */
+int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+			enum hf_lock_mode mode);
 
 /* GRANT: @id of the granted event. OK or NOTHING. */
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);

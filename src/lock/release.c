@@ -57,6 +57,30 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 	return HF_LOCK_OK;
 }
 
+static bool end_wait(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+		     enum hf_lock_mode mode)
+{
+	struct hf_waiter *waiter = hf_waiters_find(&holding->waiters, range, mode);
+
+	if (waiter)
+		hf_waiters_end(locks, waiter, HF_LOCK_END_CANCELLED);
+	return waiter != NULL;
+}
+
+int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+			enum hf_lock_mode mode)
+{
+	struct hf_place place;
+
+	assert(!locks->in_event && hf_range_is_valid(range));
+	hf_place_find(locks, who, &place);
+	if (!place.holding || !end_wait(locks, place.holding, range, mode))
+		return HF_LOCK_E_NOTHING;
+	hf_holding_settle(locks, place.holding);
+	hf_waiters_serve(locks);
+	return HF_LOCK_OK;
+}
+
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode)
 {
@@ -67,10 +91,7 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 	hf_place_find(locks, who, &place);
 	if (!place.holding)
 		return HF_LOCK_E_NOTHING;
-	waiter = hf_waiters_find(&place.holding->waiters, range, mode);
-	if (waiter) {
-		hf_waiters_end(locks, waiter, HF_LOCK_END_CANCELLED);
-	} else {
+	if (!end_wait(locks, place.holding, range, mode)) {
 		waiter = hf_grant_find(place.holding, range, mode);
 		if (!waiter)
 			return hf_own_covers(hf_own_from(place.holding, range.start), range, mode)

@@ -120,6 +120,7 @@ class Gone(Exported):
         waiting = self.waits(self.b)
         os.unlink(self.path)
         self.until(lambda: self.b.lock(waiting), "it is stale", passes=lambda stat: stat == nlm.S_STALE_FH)
+        self.assertEqual(self.rest.get("/api/v1/waiters").json["waiters"], [], "and does not wait any more")
         self.assertEqual(self.b.cancel(waiting), nlm.S_GRANTED)
         self.assertEqual(self.a.unlock(self.lock_of(self.a)), nlm.S_GRANTED)
         for what in ("locks", "waiters"):

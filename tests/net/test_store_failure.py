@@ -220,6 +220,20 @@ class Failing(Recovering):
         self.assertEqual(self.b.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
         self.assert_granted(self.b, self.lock_of(self.b, 0, 5))
 
+    def test_poll_that_was_refused(self):
+        """Told that there are no locks, he waits no more: Linux gives that to the program. So he is granted nothing, and
+        whoever is behind him does not wait for him."""
+        lock = self.held(self.a, 0, 5)
+        self.assert_blocked(self.b, self.lock_of(self.b, 0, 5))
+        self.assert_blocked(self.c, self.lock_of(self.c, 0, 5))
+        self.fail_with(self.a, self.lock_of(self.a, 20, 5))
+        self.assertEqual(self.b.lock(self.lock_of(self.b, 0, 5, block=True)), nlm.S_NOLOCKS)
+        self.assertEqual(self.rest.get("/api/v1/status").json["waiters"], 1)
+        self.back()
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.c.wait_granted(lock)
+        self.assertEqual(self.b.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
+
     def test_registration(self):
         """Who is not registered yet gets nothing at all."""
         self.held(self.a, 0, 5)

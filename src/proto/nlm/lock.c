@@ -74,6 +74,20 @@ static void lower_if_kept(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kep
 		end(nlm, call, END_LOWERING);
 }
 
+/* Whoever waits and asks again, and is refused for good, does not wait any more: his program has its error. A
+ * grant on its way to him is not taken back: he may have heard of it before. */
+static void refuse(struct hf_nlm_request *request, enum hf_nlm_stat stat)
+{
+	if (request->args.block && stat != HF_NLM_DENIED_GRACE_PERIOD && stat != HF_NLM_FBIG) {
+		if (!request->client)
+			hf_nlm_find_holder(request);
+		if (request->target.client)
+			hf_lock_leave_queue(request->nlm->locks, &request->target, request->range,
+					    mode_of(&request->args));
+	}
+	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+}
+
 static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *request)
 {
 	switch (hf_recovery_reclaim(recovery, request)) {
@@ -123,7 +137,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	if (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED) {
 		if (answer == HF_LOCK_E_LIMIT)
 			hf_nlm_say_full(request);
-		hf_nlm_reply(nlm, request->call, args->cookie, stat);
+		refuse(request, stat);
 		return;
 	}
 	if (is_monitored && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
@@ -167,7 +181,7 @@ static void handle_lock(void *service, struct hf_rpc_call *call)
 	if (stat == HF_NLM_GRANTED_STAT)
 		serve(&request, hf_rpc_call_header(call)->procedure != HF_NLM_NM_LOCK);
 	else
-		hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
+		refuse(&request, stat);
 	hf_nlm_request_deinit(&request);
 }
 

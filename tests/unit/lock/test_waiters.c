@@ -336,6 +336,35 @@ static void test_no_deadlock_once_released(void **state)
 	assert_int_equal(bed_wait(*state, 11, E, 0, 0), HF_LOCK_E_QUEUED);
 }
 
+static int leave(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	return hf_lock_leave_queue(bed->locks, &who, (struct hf_range){ start, end }, mode);
+}
+
+static void test_who_leaves_the_queue_is_no_longer_in_the_way(void **state)
+{
+	bed_lock(*state, 1, S, 0, 9);
+	bed_wait(*state, 11, E, 0, 9);
+	bed_wait(*state, 21, S, 0, 9);
+	assert_told(*state, "+o1 S[0,9]");
+	assert_int_equal(leave(*state, 11, S, 0, 9), HF_LOCK_E_NOTHING); /* another mode */
+	assert_int_equal(leave(*state, 11, E, 0, 9), HF_LOCK_OK);
+	assert_told(*state, "gone o11 cancelled, +o21 S[0,9]?, grant o21");
+	assert_int_equal(leave(*state, 11, E, 0, 9), HF_LOCK_E_NOTHING);
+}
+
+static void test_a_grant_in_flight_is_not_left(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	bed_wait(*state, 11, E, 0, 9);
+	bed_unlock(*state, 1, 0, 9);
+	assert_told(*state, "+o1 E[0,9], -o1 E[0,9], +o11 E[0,9]?, grant o11");
+	assert_int_equal(leave(*state, 11, E, 0, 9), HF_LOCK_E_NOTHING);
+	assert_told(*state, "");
+}
+
 static void test_owner_may_wait_several_times(void **state)
 {
 	bed_lock(*state, 1, E, 0, 0);
@@ -453,6 +482,8 @@ int main(void)
 		bed_test_of(test_two_upgrades_are_a_deadlock),
 		bed_test_of(test_deadlock_through_the_queue),
 		bed_test_of(test_no_deadlock_once_released),
+		bed_test_of(test_who_leaves_the_queue_is_no_longer_in_the_way),
+		bed_test_of(test_a_grant_in_flight_is_not_left),
 		bed_test_of(test_owner_may_wait_several_times),
 		bed_test_of(test_owners_of_one_client_can_deadlock),
 		bed_test_of(test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held),
