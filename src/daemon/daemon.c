@@ -263,7 +263,7 @@ static int make_api(struct daemon *d)
 		.nlm = d->nlm,
 		.rpc = d->rpc,
 		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
-		.jobs = d->config->exports.n ? hf_file_service_nlm(d->files).jobs : NULL,
+		.jobs = d->config->exports.n ? hf_file_service_jobs(d->files) : NULL,
 		.server_name = d->name,
 	};
 	int r = d->config->metrics.enabled ? hf_rpc_server_measure(d->rpc) : 0;

@@ -15,11 +15,15 @@
 #include "loop/timer.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
+#include "vfs/fair.h"
 #include "vfs/jobs.h"
+
+#define LOCK_THREADS 8
 
 struct hf_file_service {
 	struct hf_exports *exports;
 	struct hf_jobs *jobs;
+	struct hf_fair *lock_fair; /* for what locks want to know of files */
 	struct hf_nfs3 nfs;
 	struct hf_mount mount;
 	bool has_mount; /* it is to be deinitialised */
@@ -187,7 +191,7 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 {
 	return (struct hf_nlm_files){
 		.exports = service->exports,
-		.jobs = service->jobs,
+		.fair = service->lock_fair,
 		.local = service->local,
 		.share_of = share_of,
 		.export_of = export_of,
@@ -323,9 +327,19 @@ static void on_sweep(struct hf_timer *timer)
 	hf_jobs_submit(service->jobs, timer->loop, &service->sweep_job, run_sweep, on_swept);
 }
 
-size_t hf_file_service_threads(const struct hf_config *config)
+static size_t threads_for_files(const struct hf_config *config)
 {
 	return config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
+}
+
+size_t hf_file_service_threads(const struct hf_config *config)
+{
+	return threads_for_files(config) + LOCK_THREADS;
+}
+
+struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
+{
+	return service->jobs;
 }
 
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
@@ -340,7 +354,9 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	hf_timer_init(&service->sweep, loop, on_sweep);
 	r = hf_exports_new(&service->exports, &options);
 	if (r == 0)
-		r = hf_jobs_new(&service->jobs, hf_file_service_threads(config));
+		r = hf_jobs_new(&service->jobs, threads_for_files(config));
+	if (r == 0)
+		r = hf_fair_new(&service->lock_fair, loop, LOCK_THREADS);
 	if (r == 0)
 		r = load(service, config);
 	if (r == 0)
@@ -366,6 +382,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 	if (service->has_mount)
 		hf_mount_deinit(&service->mount);
 	hf_local_free(service->local);
+	hf_fair_free(service->lock_fair);
 	hf_jobs_free(service->jobs);
 	hf_exports_free(service->exports);
 	hf_share_table_deinit(&service->shares);
@@ -386,5 +403,6 @@ int hf_file_service_serve(struct hf_file_service *service,
 
 void hf_file_service_wait(struct hf_file_service *service)
 {
+	hf_fair_wait(service->lock_fair);
 	hf_jobs_wait(service->jobs);
 }

@@ -16,11 +16,12 @@
 struct hf_config;
 struct hf_export_list;
 struct hf_file_service;
+struct hf_jobs;
 struct hf_local;
 struct hf_loop;
 struct hf_rpc_server;
 
-/* How many threads are for files, at most. */
+/* How many threads are for files, and for what locks want to know of them, at most. */
 size_t hf_file_service_threads(const struct hf_config *config);
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 			const struct hf_config *config);
@@ -42,6 +43,7 @@ int hf_file_service_take(struct hf_file_service *service, struct hf_export_list 
 void hf_file_service_wait(struct hf_file_service *service);
 
 /* For the others; each borrows @service. */
+struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service);
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
 struct hf_local *hf_file_service_local(struct hf_file_service *service);

@@ -4,14 +4,16 @@
 import os
 import signal
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
 import fusedisk
 import nlm
-from exported import Exported
+from exported import Exported, nfs
 from play import SKIPPED, main
+from rpc import NoReply, call_message, record
 
 AGAIN = "configuration loaded again"
 NOT_LOADED = "configuration not loaded"
@@ -73,6 +75,64 @@ class Reload(DeadDisk):
         self.assertEqual(self.count(NOT_LOADED), 1)
         fh = self.handle_of(self.make_file("third"), "/third", "third")
         self.assert_granted(self.a, self.lock_of(self.a, fh=fh))
+
+
+class OneThread(DeadDisk):
+    """server.threads: 1. What is asked of the dead disk takes that thread for ever; locks have their own."""
+
+    settings = (*DeadDisk.settings, "server.threads=1")
+
+    def setUp(self):
+        super().setUp()
+        self.write_config((LIVING, DYING))
+        self.addCleanup(self.write_config, self.exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.count(AGAIN), "the disk is shared")
+        self.files = [self.handle_of(self.make_file()) for _ in range(5)]
+        self.of_disk = self.handle_of(os.path.join(self.base, "disk", "f"), "/disk", "disk")
+        self.disk.die()
+
+    def ask_disk(self, ask):
+        """By ask(), which has no answer until the disk is closed."""
+
+        def run():
+            try:
+                ask()
+            except (OSError, NoReply):
+                pass  # the disk is gone by then, and the server may be
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.disk.close)  # before that
+        self.assertTrue(self.disk.was_asked.wait(10))
+
+    def read(self):
+        with self.network.server, nfs.Client(2049) as client:
+            client.read(self.of_disk)
+
+    def assert_locks_are_served(self):
+        for fh in self.files:
+            lock = self.lock_of(self.a, fh=fh)
+            for _ in range(20):
+                self.assert_granted(self.a, lock)
+                self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+
+    def test_locks_go_on_while_files_do_not(self):
+        self.ask_disk(self.read)
+        self.assert_locks_are_served()
+
+    def test_locks_go_on_while_some_do_not(self):
+        """Those of the disk itself wait for it, however many there are."""
+        caller = self.b.caller()
+        for svid in range(200):
+            lock = self.lock_of(self.b, fh=self.of_disk, svid=svid)
+            caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK))))
+        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assert_locks_are_served()
+        self.disk.close()
+        for _ in range(200):
+            caller.receive()
 
 
 class Stop(DeadDisk):

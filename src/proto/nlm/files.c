@@ -3,11 +3,10 @@
  * the caller has a right to it.
  *
  * The right is asked of the kernel, with the caller's identity, on a thread that
- * may wait for a disk; the call is kept and its handler called again with the
- * answer. Answers are remembered for a second, so that a client that locks and
- * unlocks the same file is not asked for each time; a direct-mapped table is
- * enough for that. Where locks are taken in the kernel, too, the file is opened
- * on that same way (export/local.h).
+ * may wait for a disk, though not for that of another file; the call is kept and
+ * its handler called again with the answer. Answers are remembered for a second, so that a client that locks
+ * and unlocks the same file is not asked for each time; a direct-mapped table is enough for that. Where locks
+ * are taken in the kernel, too, the file is opened on that same way (export/local.h).
  */
 #include <stdlib.h>
 
@@ -15,7 +14,7 @@
 #include "export/export.h"
 #include "export/local.h"
 #include "proto/nlm/internal.h"
-#include "vfs/jobs.h"
+#include "vfs/fair.h"
 
 #define N_VERDICTS 4096 /* a power of two */
 #define VERDICT_NS (1 * HF_NS_PER_S)
@@ -38,7 +37,7 @@ struct question {
 
 /* A question that is being asked. */
 struct inquiry {
-	struct hf_job job;
+	struct hf_question asked;
 	struct hf_nlm *nlm;
 	struct hf_rpc_call *call;
 	hf_rpc_handler_fn again;
@@ -130,9 +129,9 @@ static enum hf_nlm_stat stat_from_check(int answer)
 }
 
 /* On a thread that may wait. */
-static void run_inquiry(struct hf_job *job)
+static void run_inquiry(struct hf_question *asked)
 {
-	struct inquiry *inquiry = hf_container_of(job, struct inquiry, job);
+	struct inquiry *inquiry = hf_container_of(asked, struct inquiry, asked);
 	struct question *question = &inquiry->question;
 
 	struct hf_exports *exports = inquiry->nlm->files.exports;
@@ -161,9 +160,9 @@ static void refuse(struct hf_nlm *nlm, struct hf_rpc_call *call)
 		     HF_NLM_DENIED_NOLOCKS);
 }
 
-static void end_inquiry(struct hf_job *job)
+static void end_inquiry(struct hf_question *asked)
 {
-	struct inquiry *inquiry = hf_container_of(job, struct inquiry, job);
+	struct inquiry *inquiry = hf_container_of(asked, struct inquiry, asked);
 	struct hf_nlm *nlm = inquiry->nlm;
 
 	int r = 0;
@@ -185,6 +184,16 @@ static void end_inquiry(struct hf_job *job)
 	free(inquiry);
 }
 
+/* One number for all exports of a file system. */
+static uint64_t disk_of(const struct hf_nlm_request *request)
+{
+	const struct hf_nlm_files *files = &request->nlm->files;
+	uint64_t home;
+
+	files->share_of(files->user, files->export_of(files->user, request->target.share), &home);
+	return home;
+}
+
 static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inquiry *what)
 {
 	struct inquiry *inquiry = malloc(sizeof(*inquiry));
@@ -201,7 +210,11 @@ static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inq
 		free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
-	hf_jobs_submit(nlm->files.jobs, nlm->options.loop, &inquiry->job, run_inquiry, end_inquiry);
+	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, run_inquiry, end_inquiry) < 0) {
+		hf_rpc_call_rewind(inquiry->call);
+		refuse(nlm, inquiry->call);
+		free(inquiry);
+	}
 	return HF_NLM_LATER;
 }
 

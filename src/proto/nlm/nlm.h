@@ -31,7 +31,7 @@ struct hf_rpc_client;
 /* What file handles stand for. */
 struct hf_nlm_files {
 	struct hf_exports *exports;
-	struct hf_jobs *jobs;   /* for what may wait for a disk */
+	struct hf_fair *fair;   /* for what may wait for a disk */
 	struct hf_local *local; /* where locks are taken in the kernel, too; or NULL */
 	/* The lock table's number for an export, 0 if there is none, and the export whose handles are the
 	 * lock table's keys for all files of that file system; and the export of a number. */

@@ -1,0 +1,196 @@
+#include "vfs/fair.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "vfs/jobs.h"
+
+#define HANDFUL \
+	16 /* questions for which a thread is woken once; the first waits for the answer to the last */
+
+/* Kept once it is known: there are as many as file systems were ever shared. */
+struct disk {
+	struct hf_link link;    /* in fair->disks */
+	struct hf_link wanting; /* in fair->wanting, while anything waits */
+	uint64_t number;
+	struct hf_list waiting;
+	size_t n_busy; /* threads */
+};
+
+struct handful {
+	struct hf_job job;
+	struct hf_link link; /* in fair->idle */
+	struct hf_fair *fair;
+	struct disk *disk;
+	struct hf_list questions;
+};
+
+struct hf_fair {
+	struct hf_loop *loop;
+	struct hf_jobs *jobs;
+	struct hf_list disks;
+	struct hf_list wanting;
+	struct hf_list idle; /* handfuls: as many as threads */
+	size_t n_idle;
+	struct handful handfuls[];
+};
+
+static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
+{
+	struct disk *disk;
+
+	hf_list_for_each(link, &fair->disks) {
+		disk = hf_list_entry(link, struct disk, link);
+		if (disk->number == number)
+			return disk;
+	}
+	disk = calloc(1, sizeof(*disk));
+	if (!disk)
+		return NULL;
+	disk->number = number;
+	hf_list_init(&disk->waiting);
+	hf_link_init(&disk->wanting);
+	hf_list_push_back(&fair->disks, &disk->link);
+	return disk;
+}
+
+static bool may_have_another(const struct hf_fair *fair, const struct disk *disk)
+{
+	return fair->n_idle && (!disk->n_busy || disk->n_busy < (fair->n_idle + disk->n_busy) / 2);
+}
+
+static void run_handful(struct hf_job *job)
+{
+	struct handful *handful = hf_container_of(job, struct handful, job);
+
+	hf_list_for_each(link, &handful->questions) {
+		struct hf_question *question = hf_list_entry(link, struct hf_question, link);
+
+		question->run(question);
+	}
+}
+
+static void on_handful_done(struct hf_job *job);
+
+static void start(struct hf_fair *fair, struct disk *disk)
+{
+	struct handful *handful = hf_list_entry(hf_list_pop_front(&fair->idle), struct handful, link);
+	struct hf_link *link;
+
+	fair->n_idle--;
+	disk->n_busy++;
+	handful->disk = disk;
+	for (int i = 0; i < HANDFUL && (link = hf_list_pop_front(&disk->waiting)); i++)
+		hf_list_push_back(&handful->questions, link);
+	hf_jobs_submit(fair->jobs, fair->loop, &handful->job, run_handful, on_handful_done);
+}
+
+static void start_what_may(struct hf_fair *fair)
+{
+	hf_list_for_each_safe(link, &fair->wanting) {
+		struct disk *disk = hf_list_entry(link, struct disk, wanting);
+
+		while (!hf_list_is_empty(&disk->waiting) && may_have_another(fair, disk))
+			start(fair, disk);
+		if (hf_list_is_empty(&disk->waiting))
+			hf_link_remove(&disk->wanting);
+	}
+}
+
+static void on_handful_done(struct hf_job *job)
+{
+	struct handful *handful = hf_container_of(job, struct handful, job);
+	struct hf_fair *fair = handful->fair;
+	struct hf_list questions;
+	struct hf_link *link;
+
+	hf_list_init(&questions);
+	hf_list_splice(&questions, &handful->questions);
+	handful->disk->n_busy--;
+	hf_list_push_back(&fair->idle, &handful->link);
+	fair->n_idle++;
+	start_what_may(fair); /* first, so that the threads are at it meanwhile */
+	while ((link = hf_list_pop_front(&questions))) {
+		struct hf_question *question = hf_list_entry(link, struct hf_question, link);
+
+		question->done(question);
+		/* @question may be gone here */
+	}
+}
+
+int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *question,
+		void (*run)(struct hf_question *question), void (*done)(struct hf_question *question))
+{
+	struct disk *disk = get_disk(fair, number);
+
+	if (!disk)
+		return hf_trace(-ENOMEM);
+	question->run = run;
+	question->done = done;
+	if (hf_list_is_empty(&disk->waiting))
+		hf_list_push_back(&fair->wanting, &disk->wanting);
+	hf_list_push_back(&disk->waiting, &question->link);
+	start_what_may(fair);
+	return 0;
+}
+
+/* What waits is asked here, by the one who waits; nobody else may be there to do it. */
+void hf_fair_wait(struct hf_fair *fair)
+{
+	struct hf_link *at, *link;
+
+	while ((at = hf_list_pop_front(&fair->wanting))) {
+		struct disk *disk = hf_list_entry(at, struct disk, wanting);
+
+		while ((link = hf_list_pop_front(&disk->waiting))) {
+			struct hf_question *question = hf_list_entry(link, struct hf_question, link);
+
+			question->run(question);
+			question->done(question);
+		}
+	}
+	hf_jobs_wait(fair->jobs);
+}
+
+int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_threads)
+{
+	hf_cleanup(hf_fair_freep) struct hf_fair *fair =
+		calloc(1, sizeof(*fair) + n_threads * sizeof(fair->handfuls[0]));
+	int r;
+
+	if (!fair)
+		return hf_trace(-ENOMEM);
+	fair->loop = loop;
+	hf_list_init(&fair->disks);
+	hf_list_init(&fair->wanting);
+	hf_list_init(&fair->idle);
+	for (; fair->n_idle < n_threads; fair->n_idle++) {
+		struct handful *handful = &fair->handfuls[fair->n_idle];
+
+		handful->fair = fair;
+		hf_list_init(&handful->questions);
+		hf_list_push_back(&fair->idle, &handful->link);
+	}
+	r = hf_jobs_new(&fair->jobs, n_threads);
+	if (r < 0)
+		return hf_trace(r);
+	*fairp = fair;
+	fair = NULL;
+	return 0;
+}
+
+struct hf_fair *hf_fair_free(struct hf_fair *fair)
+{
+	struct hf_link *link;
+
+	if (!fair)
+		return NULL;
+	assert(hf_list_is_empty(&fair->wanting));
+	hf_jobs_free(fair->jobs);
+	while ((link = hf_list_pop_front(&fair->disks)))
+		free(hf_list_entry(link, struct disk, link));
+	free(fair);
+	return NULL;
+}

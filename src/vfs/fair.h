@@ -1,0 +1,36 @@
+/*
+ * Questions to several disks, on threads of their own, so that one that does not
+ * answer keeps nobody from asking the others.
+ *
+ * A disk may have half of the threads that the other disks leave, and one in any
+ * case: of eight the first dead one holds four, the second two, and two more one
+ * each. What comes for a disk that has its share waits, and is taken up in
+ * handfuls when a thread comes back. Belongs to the thread of its loop.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/list.h"
+
+struct hf_fair;
+struct hf_loop;
+
+struct hf_question {
+	struct hf_link link;
+	void (*run)(struct hf_question *question);  /* on one of the threads */
+	void (*done)(struct hf_question *question); /* on the loop; may free it */
+};
+
+int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_threads);
+/* To stop, as with hf_jobs_wait(). */
+void hf_fair_wait(struct hf_fair *fair);
+struct hf_fair *hf_fair_free(struct hf_fair *fair);
+
+HF_DEFINE_CLEANUP(struct hf_fair *, hf_fair_free)
+
+/* @disk: which, by any number. run() and done() are called, in this order. -ENOMEM: neither is. */
+int hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
+		void (*run)(struct hf_question *question), void (*done)(struct hf_question *question));

@@ -1,0 +1,188 @@
+/* Questions to disks, of which some do not answer: theirs wait for a lock that the test holds. */
+#include "../test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "loop/loop.h"
+#include "loop/timer.h"
+#include "loop/work.h"
+#include "vfs/fair.h"
+
+#define N_THREADS   8
+#define N_QUESTIONS 500
+#define N_DISKS     6
+
+struct disk {
+	pthread_mutex_t lock; /* held: it is dead */
+	_Atomic int n_running, n_done;
+};
+
+struct asked {
+	struct hf_question question;
+	struct disk *disk;
+	bool has_run, is_done;
+};
+
+struct bed {
+	struct hf_loop *loop;
+	struct hf_fair *fair;
+	struct disk disks[N_DISKS];
+	struct asked *all[N_DISKS * N_QUESTIONS];
+	size_t n;
+};
+
+static void run(struct hf_question *question)
+{
+	struct asked *asked = hf_container_of(question, struct asked, question);
+
+	assert_false(asked->has_run);
+	atomic_fetch_add(&asked->disk->n_running, 1);
+	pthread_mutex_lock(&asked->disk->lock);
+	pthread_mutex_unlock(&asked->disk->lock);
+	atomic_fetch_sub(&asked->disk->n_running, 1);
+	asked->has_run = true;
+}
+
+static void done(struct hf_question *question)
+{
+	struct asked *asked = hf_container_of(question, struct asked, question);
+
+	assert_true(asked->has_run && !asked->is_done);
+	asked->is_done = true;
+	asked->disk->n_done++;
+}
+
+static void ask(struct bed *bed, int disk)
+{
+	struct asked *asked = bed->all[bed->n++] = calloc(1, sizeof(*asked));
+
+	asked->disk = &bed->disks[disk];
+	assert_int_equal(hf_fair_ask(bed->fair, (uint64_t)disk, &asked->question, run, done), 0);
+}
+
+static void ask_often(struct bed *bed, int disk)
+{
+	for (int i = 0; i < N_QUESTIONS; i++)
+		ask(bed, disk);
+}
+
+static void on_tick(struct hf_timer *timer)
+{
+	hf_loop_stop(timer->loop);
+}
+
+static void turn(struct bed *bed)
+{
+	struct hf_timer tick;
+
+	hf_timer_init(&tick, bed->loop, on_tick);
+	hf_timer_start(&tick, HF_NS_PER_MS);
+	hf_loop_run(bed->loop);
+	hf_timer_stop(&tick);
+}
+
+#define until(bed, condition)                          \
+	do {                                           \
+		for (int i_ = 0; !(condition); i_++) { \
+			assert_true(i_ < 10000);       \
+			turn(bed);                     \
+		}                                      \
+	} while (0)
+
+static int set_up(void **state)
+{
+	struct bed *bed = calloc(1, sizeof(*bed));
+
+	*state = bed;
+	for (int i = 0; i < N_DISKS; i++)
+		pthread_mutex_init(&bed->disks[i].lock, NULL);
+	return hf_loop_new(&bed->loop) < 0 || hf_fair_new(&bed->fair, bed->loop, N_THREADS) < 0;
+}
+
+static int tear_down(void **state)
+{
+	struct bed *bed = *state;
+
+	hf_fair_wait(bed->fair);
+	while (hf_loop_drain(bed->loop))
+		;
+	for (size_t i = 0; i < bed->n; i++) {
+		assert_true(bed->all[i]->is_done);
+		free(bed->all[i]);
+	}
+	hf_fair_free(bed->fair);
+	hf_loop_free(bed->loop);
+	free(bed);
+	return 0;
+}
+
+static void test_all_are_answered(void **state)
+{
+	struct bed *bed = *state;
+
+	for (int i = 0; i < 3; i++)
+		ask_often(bed, i);
+	for (int i = 0; i < 3; i++)
+		until(bed, bed->disks[i].n_done == N_QUESTIONS);
+}
+
+/* Each dead one has half of what is left, and whoever lives goes on. */
+static void test_dead_disks_hold_up_nobody_else(void **state)
+{
+	const int held[] = { 4, 2, 1 };
+	struct bed *bed = *state;
+
+	for (int i = 0; i < 3; i++) {
+		pthread_mutex_lock(&bed->disks[i].lock);
+		ask_often(bed, i);
+		until(bed, bed->disks[i].n_running == held[i]);
+		ask_often(bed, 3);
+		until(bed, bed->disks[3].n_done == (i + 1) * N_QUESTIONS);
+		assert_int_equal(bed->disks[i].n_running, held[i]);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_mutex_unlock(&bed->disks[i].lock);
+	for (int i = 0; i < 3; i++)
+		until(bed, bed->disks[i].n_done == N_QUESTIONS);
+}
+
+static void test_more_dead_disks_than_threads(void **state)
+{
+	struct bed *bed = *state;
+
+	for (int i = 0; i < 4; i++) {
+		pthread_mutex_lock(&bed->disks[i].lock);
+		ask_often(bed, i);
+	}
+	ask_often(bed, 4);
+	ask_often(bed, 5);
+	pthread_mutex_unlock(&bed->disks[3].lock); /* one thread is enough for the rest */
+	for (int i = 3; i < N_DISKS; i++)
+		until(bed, bed->disks[i].n_done == N_QUESTIONS);
+	for (int i = 0; i < 3; i++)
+		pthread_mutex_unlock(&bed->disks[i].lock);
+}
+
+/* Nobody runs the loop any more: teardown finds all of them answered. */
+static void test_stop_with_questions(void **state)
+{
+	ask_often(*state, 0);
+	ask_often(*state, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		T(test_all_are_answered),
+		T(test_dead_disks_hold_up_nobody_else),
+		T(test_more_dead_disks_than_threads),
+		T(test_stop_with_questions),
+	};
+
+	hf_work_set_threads(N_THREADS);
+	return cmocka_run_group_tests_name("fair", tests, NULL, NULL);
+}
