@@ -16,11 +16,8 @@ void hf_pmap_proc_set(void *service, struct hf_rpc_call *call)
 	enum hf_netid netid;
 	bool ok;
 
-	hf_rpcbind_count(service, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(service, call))
 		return;
-	}
 	netid = pmap.protocol <= UINT8_MAX ? hf_netid_of(AF_INET, (int)pmap.protocol) : HF_N_NETIDS;
 	ok = hf_rpcbind_may_change(service, call) && pmap.port <= UINT16_MAX &&
 	     hf_rpcbind_set(service, call, pmap.program, pmap.version, netid, &addr);
@@ -33,11 +30,8 @@ void hf_pmap_proc_unset(void *service, struct hf_rpc_call *call)
 	struct hf_pmap pmap = hf_pmap_get(hf_rpc_call_args(call));
 	bool ok;
 
-	hf_rpcbind_count(service, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(service, call))
 		return;
-	}
 	ok = hf_rpcbind_may_change(service, call) &&
 	     hf_rpcbind_unset(service, call, pmap.program, pmap.version, HF_NETIDS_IPV4);
 	hf_rpcbind_reply_bool(call, ok);
@@ -50,11 +44,8 @@ void hf_pmap_proc_getport(void *service, struct hf_rpc_call *call)
 	const struct hf_mapping *found = NULL;
 	enum hf_netid netid;
 
-	hf_rpcbind_count(rpcbind, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(rpcbind, call))
 		return;
-	}
 	netid = pmap.protocol <= UINT8_MAX ? hf_netid_of(AF_INET, (int)pmap.protocol) : HF_N_NETIDS;
 	if (netid != HF_N_NETIDS)
 		found = hf_mappings_find_any_version(&rpcbind->mappings, pmap.program, pmap.version, netid);

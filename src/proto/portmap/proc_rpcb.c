@@ -41,11 +41,8 @@ void hf_rpcb_proc_set(void *service, struct hf_rpc_call *call)
 	enum hf_netid netid;
 	bool ok;
 
-	hf_rpcbind_count(service, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(service, call))
 		return;
-	}
 	netid = hf_netid_parse(rpcb.netid);
 	ok = hf_rpcbind_may_change(service, call) && netid != HF_N_NETIDS &&
 	     hf_netid_parse_uaddr(&addr, netid, rpcb.uaddr) &&
@@ -61,11 +58,8 @@ void hf_rpcb_proc_unset(void *service, struct hf_rpc_call *call)
 	unsigned int netids;
 	bool ok;
 
-	hf_rpcbind_count(service, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(service, call))
 		return;
-	}
 	netid = hf_netid_parse(rpcb.netid);
 	netids = !rpcb.netid.len ? HF_NETIDS_ALL : netid == HF_N_NETIDS ? 0 : HF_NETID_BIT(netid);
 	ok = hf_rpcbind_may_change(service, call) &&
@@ -82,11 +76,8 @@ static void get_address(struct hf_rpcbind *rpcbind, struct hf_rpc_call *call, fi
 	const struct hf_mapping *found;
 	char uaddr[HF_UADDR_TEXT];
 
-	hf_rpcbind_count(rpcbind, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(rpcbind, call))
 		return;
-	}
 	found = find(&rpcbind->mappings, rpcb.program, rpcb.version, netid_of_call(call));
 	reply_string(call, found ? merge(uaddr, sizeof(uaddr), found, hf_rpc_call_local(call)) : "");
 }
@@ -142,11 +133,8 @@ void hf_rpcb_proc_uaddr2taddr(void *service, struct hf_rpc_call *call)
 	struct hf_bytes uaddr = hf_uaddr_get(hf_rpc_call_args(call));
 	struct hf_addr addr;
 
-	hf_rpcbind_count(service, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(service, call))
 		return;
-	}
 	if (!hf_netid_parse_uaddr(&addr, netid_of_call(call), uaddr))
 		memset(&addr, 0, sizeof(addr));
 	hf_netbuf_put(hf_rpc_reply_begin(call, 8 + HF_RPCB_MAX_TADDR), &addr);
@@ -159,11 +147,8 @@ void hf_rpcb_proc_taddr2uaddr(void *service, struct hf_rpc_call *call)
 	char uaddr[HF_UADDR_TEXT];
 	bool ok = hf_netbuf_get(&addr, hf_rpc_call_args(call));
 
-	hf_rpcbind_count(service, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(service, call))
 		return;
-	}
 	reply_string(call, ok ? hf_uaddr_format(&addr, uaddr, sizeof(uaddr)) : "");
 }
 
@@ -176,11 +161,8 @@ void hf_rpcb_proc_getaddrlist(void *service, struct hf_rpc_call *call)
 	char uaddr[HF_UADDR_TEXT];
 	struct hf_xdr_out *out;
 
-	hf_rpcbind_count(rpcbind, call);
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpcbind_begin(rpcbind, call))
 		return;
-	}
 	out = hf_rpc_reply_begin(call, HF_N_NETIDS * HF_ENTRY_ELEMENT + 4);
 	for (int netid = 0; netid < HF_N_NETIDS; netid++) {
 		const struct hf_mapping *found = hf_mappings_find(&rpcbind->mappings, rpcb.program,

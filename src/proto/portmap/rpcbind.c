@@ -84,6 +84,15 @@ void hf_rpcbind_count(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call
 	counts_of(rpcbind, call)->calls[procedure]++;
 }
 
+bool hf_rpcbind_begin(struct hf_rpcbind *rpcbind, struct hf_rpc_call *call)
+{
+	hf_rpcbind_count(rpcbind, call);
+	if (hf_xdr_in_is_ok(hf_rpc_call_args(call)))
+		return true;
+	hf_rpc_reply_garbage(call);
+	return false;
+}
+
 /* Once an hour a host, and HF_RPCBIND_N_REFUSED lines an hour in all: whoever forges many source addresses
  * cannot fill the log. */
 static bool is_refusal_news(struct hf_rpcbind *rpcbind, const struct hf_addr *peer, uint64_t now)

@@ -8,6 +8,8 @@
 
 /* rpcbind.c */
 void hf_rpcbind_count(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call);
+/* The same for one whose arguments have been read. False: they are none, and it has been answered so. */
+bool hf_rpcbind_begin(struct hf_rpcbind *rpcbind, struct hf_rpc_call *call);
 /* May the caller change the table? If not, that is counted, and logged once in a while. */
 bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call);
 /* SET and UNSET, once decoded; false: FALSE is the answer. */
