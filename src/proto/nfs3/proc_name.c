@@ -64,6 +64,18 @@ static void get_side(struct hf_xdr_in *in, struct side *side)
 	side->bytes = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
 }
 
+/* Both are looked for, whatever comes of the first: the reply has the attributes of both. */
+static int find_both(struct hf_nfs3_op *op, struct hf_bytes handle, struct hf_nfs3_object *object,
+		     struct side *to)
+{
+	int stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, object), to_stat;
+
+	if (stat < 0)
+		return stat;
+	to_stat = hf_nfs3_find(op, to->handle, HF_NFS3_CHANGES, &to->dir);
+	return to_stat < 0 || stat == NFS3_OK ? to_stat : stat;
+}
+
 static int rename_sides(struct side *from, struct side *to)
 {
 	int r = hf_name_get(&from->name, from->bytes);
@@ -96,18 +108,13 @@ int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
 	hf_cleanup(side_clear) struct side to = { 0 };
 	struct hf_xdr_in *in = hf_nfs3_args(op);
 	struct hf_xdr_out *out;
-	int stat, to_stat;
+	int stat;
 
 	get_side(in, &from);
 	get_side(in, &to);
-	stat = hf_nfs3_find(op, from.handle, HF_NFS3_CHANGES, &from.dir);
+	stat = find_both(op, from.handle, &from.dir, &to);
 	if (stat < 0)
 		return stat;
-	to_stat = hf_nfs3_find(op, to.handle, HF_NFS3_CHANGES, &to.dir);
-	if (to_stat < 0)
-		return to_stat;
-	if (stat == NFS3_OK)
-		stat = to_stat;
 	if (stat == NFS3_OK)
 		stat = rename_and_sync(op, &from, &to);
 	out = hf_nfs3_reply(op, stat, 2 * HF_WCC_DATA_LEN);
@@ -133,17 +140,12 @@ int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 	struct hf_xdr_in *in = hf_nfs3_args(op);
 	struct hf_bytes handle = hf_nfs3_get_fh(in);
 	struct hf_xdr_out *out;
-	int stat, to_stat, r;
+	int stat, r;
 
 	get_side(in, &to);
-	stat = hf_nfs3_find(op, handle, HF_NFS3_CHANGES, &object);
+	stat = find_both(op, handle, &object, &to);
 	if (stat < 0)
 		return stat;
-	to_stat = hf_nfs3_find(op, to.handle, HF_NFS3_CHANGES, &to.dir);
-	if (to_stat < 0)
-		return to_stat;
-	if (stat == NFS3_OK)
-		stat = to_stat;
 	if (stat == NFS3_OK) {
 		r = hf_name_get(&to.name, to.bytes);
 		if (r == 0 && object.export != to.dir.export)
