@@ -1,12 +1,11 @@
 /* The set of clients: finding, keeping, registering, windows, and the end of those who hold nothing. */
-#include "../test.h"
+#include "../turn.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/client.h"
-#include "loop/loop.h"
 
 #define MS HF_NS_PER_MS
 
@@ -102,18 +101,9 @@ static void unlock(struct hf_client *client)
 	hf_lock_release(rig.locks, &who, (struct hf_range){ 0, HF_RANGE_EOF });
 }
 
-static void on_tick(struct hf_timer *timer)
-{
-	hf_loop_stop(timer->loop);
-}
-
 static void wait_ms(uint64_t ms)
 {
-	struct hf_timer timer;
-
-	hf_timer_init(&timer, rig.loop, on_tick);
-	hf_timer_start(&timer, ms * MS);
-	hf_loop_run(rig.loop);
+	turn_for(rig.loop, ms * MS);
 }
 
 static void test_who_is_the_same(void **state)

@@ -1,4 +1,6 @@
 /* Reloads that take their time: the configuration is a pipe, and reading it waits until somebody writes. */
+#include "../turn.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -9,8 +11,6 @@
 #include "daemon/files.h"
 #include "daemon/reload.h"
 #include "export/export.h"
-#include "loop/loop.h"
-#include "loop/timer.h"
 
 struct bed {
 	char base[32];
@@ -80,27 +80,9 @@ static int tear_down(void **state)
 	return system(command);
 }
 
-static void on_tick(struct hf_timer *timer)
-{
-	hf_loop_stop(timer->loop);
-}
-
-static void turn(struct bed *bed)
-{
-	struct hf_timer tick;
-
-	hf_timer_init(&tick, bed->loop, on_tick);
-	hf_timer_start(&tick, HF_NS_PER_MS);
-	hf_loop_run(bed->loop);
-	hf_timer_stop(&tick);
-}
-
 static void until_ended(struct bed *bed, int n)
 {
-	for (int i = 0; bed->n_ended < n; i++) {
-		assert_true(i < 10000);
-		turn(bed);
-	}
+	turn_until(bed->loop, bed->n_ended >= n);
 	assert_int_equal(bed->n_ended, n);
 }
 
@@ -145,8 +127,8 @@ static void test_the_loop_goes_on_meanwhile(void **state)
 	hf_reload_ask(bed->reload);
 	assert_int_equal(bed->n_begun, 1);
 	fd = open_pipe(bed);
-	turn(bed); /* to be here at all is the test */
-	turn(bed);
+	turn_for(bed->loop, HF_NS_PER_MS); /* to be here at all is the test */
+	turn_for(bed->loop, HF_NS_PER_MS);
 	assert_int_equal(bed->n_ended, 0);
 	expect_shared(bed, "/a");
 	write_export(bed, fd, "b");
@@ -172,7 +154,7 @@ static void test_asked_again_meanwhile(void **state)
 	write_export(bed, open_pipe(bed), "c");
 	until_ended(bed, 2);
 	expect_shared(bed, "/c");
-	turn(bed);
+	turn_for(bed->loop, HF_NS_PER_MS);
 	assert_int_equal(bed->n_begun, 2);
 }
 
@@ -201,7 +183,7 @@ static void test_stopped_meanwhile(void **state)
 	hf_reload_stop(bed->reload);
 	write_export(bed, fd, "b");
 	for (int i = 0; i < 20; i++) /* long enough for it to come back, as a rule; nothing must follow */
-		turn(bed);
+		turn_for(bed->loop, HF_NS_PER_MS);
 	hf_reload_ask(bed->reload);
 	assert_int_equal(bed->n_begun, 1);
 	assert_int_equal(bed->n_ended, 0);

@@ -1,32 +1,12 @@
 /* Evidence that a client died, and what is none. */
-#include "world.h"
+#include "one.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct world w;
-
-static int setup(void **state)
-{
-	world_init(&w);
-	world_up(&w);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_deinit(&w);
-	return 0;
-}
-
-static struct hf_client *a(void)
-{
-	return world_client(&w, "10.0.0.11", "alpha");
-}
-
 static void wait_for(const char *file)
 {
-	struct hf_lock_request request = world_request(world_client(&w, "10.0.0.12", "carol"), 1, file, 0, 9);
+	struct hf_lock_request request = world_request(c(), 1, file, 0, 9);
 
 	request.wait = true;
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_E_QUEUED);

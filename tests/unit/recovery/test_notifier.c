@@ -1,25 +1,10 @@
 /* Everybody hears of a restart; who cannot be told delays nobody, and loses nothing that he asks for in time.
  */
-#include "world.h"
+#include "one.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static struct world w;
-
-static int setup(void **state)
-{
-	world_init(&w);
-	world_up(&w);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_deinit(&w);
-	return 0;
-}
 
 static void fleet(const char *prefix, int n)
 {

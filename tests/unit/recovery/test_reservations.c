@@ -1,30 +1,5 @@
 /* Share reservations over a restart: in grace, and after it. */
-#include "world.h"
-
-static struct world w;
-
-static int setup(void **state)
-{
-	world_init(&w);
-	world_up(&w);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_deinit(&w);
-	return 0;
-}
-
-static struct hf_client *a(void)
-{
-	return world_client(&w, "10.0.0.11", "alpha");
-}
-
-static struct hf_client *c(void)
-{
-	return world_client(&w, "10.0.0.12", "carol");
-}
+#include "one.h"
 
 static struct hf_lock_target target(struct hf_client *client)
 {

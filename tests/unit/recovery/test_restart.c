@@ -1,34 +1,9 @@
 /* Restarts: what is loaded, whether there is a grace, how it ends, and what comes after. */
-#include "world.h"
+#include "one.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct world w;
-
-static int setup(void **state)
-{
-	world_init(&w);
-	world_up(&w);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_deinit(&w);
-	return 0;
-}
-
-static struct hf_client *a(void)
-{
-	return world_client(&w, "10.0.0.11", "alpha");
-}
-
-static struct hf_client *c(void)
-{
-	return world_client(&w, "10.0.0.12", "carol");
-}
 
 /* Two locks of alpha, one of carol, killed and up again. */
 static void three_locks_and_a_crash(void)

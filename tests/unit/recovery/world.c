@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../turn.h"
 #include "lock/lock.h"
 
 /* The teller */
@@ -173,19 +174,9 @@ void world_deinit(struct world *world)
 	disk_wipe(&world->disk);
 }
 
-static void on_tick(struct hf_timer *timer)
-{
-	hf_loop_stop(timer->loop);
-}
-
 void world_turn(struct world *world)
 {
-	struct hf_timer tick;
-
-	hf_timer_init(&tick, world->loop, on_tick);
-	hf_timer_start(&tick, MS);
-	hf_loop_run(world->loop);
-	hf_timer_stop(&tick);
+	turn_for(world->loop, MS);
 }
 
 /* Clients and locks */

@@ -41,12 +41,14 @@ void world_kill(struct world *world); /* as by SIGKILL */
 void world_stop(struct world *world); /* in order */
 void world_restart(struct world *world);
 void world_turn(struct world *world); /* one turn of the loop, with all that is due */
-#define world_until(world, condition)                  \
-	do {                                           \
-		for (int i_ = 0; !(condition); i_++) { \
-			assert_true(i_ < 5000);        \
-			world_turn(world);             \
-		}                                      \
+#define world_until(world, condition)             \
+	do {                                      \
+		int i_ = 0;                       \
+                                                  \
+		while (!(condition)) {            \
+			assert_true(i_++ < 5000); \
+			world_turn(world);        \
+		}                                 \
 	} while (0)
 
 struct hf_client *world_client(struct world *world, const char *address, const char *name); /* registered */

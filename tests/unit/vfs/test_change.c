@@ -1,4 +1,4 @@
-#include "../test.h"
+#include "folder.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,9 +13,6 @@
 #include "vfs/attr.h"
 #include "vfs/data.h"
 
-static char base[64];
-static struct hf_volume *volume;
-static struct hf_files *files;
 static struct hf_file *file;
 static struct hf_identity caller;
 
@@ -58,27 +55,17 @@ int fsync(int fd)
 
 static int set_up(void **state)
 {
-	struct stat st;
-	int fd;
-
-	strcpy(base, "/tmp/hf-change-XXXXXX");
-	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0 || hf_files_new(&files, 100) < 0)
+	if (open_folder(100))
 		return -1;
-	caller = (struct hf_identity){ .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
-	close(openat(volume->mount, "f", O_CREAT | O_WRONLY, 0644));
-	fd = openat(volume->root, "f", O_PATH | O_NOFOLLOW);
-	return hf_files_take(files, volume, fd, &file, &st);
+	caller = ourselves();
+	file = open_file("f");
+	return 0;
 }
 
 static int tear_down(void **state)
 {
-	char command[128];
-
 	hf_file_unref(file);
-	hf_files_free(files);
-	hf_volume_unref(volume);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	return system(command);
+	return close_folder();
 }
 
 static struct hf_change others;

@@ -1,13 +1,11 @@
 /* Questions to disks, of which some do not answer: theirs wait for a lock that the test holds. */
-#include "../test.h"
+#include "../turn.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/macros.h"
-#include "loop/loop.h"
-#include "loop/timer.h"
 #include "loop/work.h"
 #include "vfs/fair.h"
 
@@ -69,29 +67,6 @@ static void ask_often(struct bed *bed, int disk)
 		ask(bed, disk);
 }
 
-static void on_tick(struct hf_timer *timer)
-{
-	hf_loop_stop(timer->loop);
-}
-
-static void turn(struct bed *bed)
-{
-	struct hf_timer tick;
-
-	hf_timer_init(&tick, bed->loop, on_tick);
-	hf_timer_start(&tick, HF_NS_PER_MS);
-	hf_loop_run(bed->loop);
-	hf_timer_stop(&tick);
-}
-
-#define until(bed, condition)                          \
-	do {                                           \
-		for (int i_ = 0; !(condition); i_++) { \
-			assert_true(i_ < 10000);       \
-			turn(bed);                     \
-		}                                      \
-	} while (0)
-
 static int set_up(void **state)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
@@ -126,7 +101,7 @@ static void test_all_are_answered(void **state)
 	for (int i = 0; i < 3; i++)
 		ask_often(bed, i);
 	for (int i = 0; i < 3; i++)
-		until(bed, bed->disks[i].n_done == N_QUESTIONS);
+		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
 }
 
 /* Each dead one has half of what is left, and whoever lives goes on. */
@@ -138,15 +113,15 @@ static void test_dead_disks_hold_up_nobody_else(void **state)
 	for (int i = 0; i < 3; i++) {
 		pthread_mutex_lock(&bed->disks[i].lock);
 		ask_often(bed, i);
-		until(bed, bed->disks[i].n_running == held[i]);
+		turn_until(bed->loop, bed->disks[i].n_running == held[i]);
 		ask_often(bed, 3);
-		until(bed, bed->disks[3].n_done == (i + 1) * N_QUESTIONS);
+		turn_until(bed->loop, bed->disks[3].n_done == (i + 1) * N_QUESTIONS);
 		assert_int_equal(bed->disks[i].n_running, held[i]);
 	}
 	for (int i = 0; i < 3; i++)
 		pthread_mutex_unlock(&bed->disks[i].lock);
 	for (int i = 0; i < 3; i++)
-		until(bed, bed->disks[i].n_done == N_QUESTIONS);
+		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
 }
 
 static void test_more_dead_disks_than_threads(void **state)
@@ -161,7 +136,7 @@ static void test_more_dead_disks_than_threads(void **state)
 	ask_often(bed, 5);
 	pthread_mutex_unlock(&bed->disks[3].lock); /* one thread is enough for the rest */
 	for (int i = 3; i < N_DISKS; i++)
-		until(bed, bed->disks[i].n_done == N_QUESTIONS);
+		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
 	for (int i = 0; i < 3; i++)
 		pthread_mutex_unlock(&bed->disks[i].lock);
 }

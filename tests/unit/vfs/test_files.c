@@ -1,4 +1,4 @@
-#include "../test.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,10 +11,6 @@
 #include "base/log.h"
 #include "vfs/file.h"
 
-static char base[64];
-static struct hf_volume *volume;
-static struct hf_files *files;
-
 static const char *path_of(const char *name)
 {
 	static char path[128];
@@ -25,33 +21,12 @@ static const char *path_of(const char *name)
 
 static int set_up(void **state)
 {
-	strcpy(base, "/tmp/hf-vfs-XXXXXX");
-	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0)
-		return -1;
-	return hf_files_new(&files, 100);
+	return open_folder(100);
 }
 
 static int tear_down(void **state)
 {
-	char command[128];
-
-	hf_files_free(files);
-	hf_volume_unref(volume);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	return system(command);
-}
-
-static struct hf_file *open_file(const char *name)
-{
-	struct hf_file *file;
-	struct stat st;
-	int fd;
-
-	close(open(path_of(name), O_CREAT | O_WRONLY, 0644));
-	fd = openat(volume->root, name, O_PATH | O_NOFOLLOW);
-	assert_true(fd >= 0);
-	assert_int_equal(hf_files_take(files, volume, fd, &file, &st), 0);
-	return file;
+	return close_folder();
 }
 
 static size_t count_own_fds(void)

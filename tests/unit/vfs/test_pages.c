@@ -1,4 +1,4 @@
-#include "../test.h"
+#include "folder.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,15 +9,11 @@
 #include "vfs/file.h"
 #include "vfs/pages.h"
 
-static char base[64];
-static struct hf_volume *volume;
-static struct hf_files *files;
 static struct hf_pages *pages;
 
 static int set_up(void **state)
 {
-	strcpy(base, "/tmp/hf-pages-XXXXXX");
-	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0 || hf_files_new(&files, 1000) < 0)
+	if (open_folder(1000))
 		return -1;
 	pages = hf_files_pages(files);
 	return 0;
@@ -25,12 +21,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	char command[128];
-
-	hf_files_free(files);
-	hf_volume_unref(volume);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	return system(command);
+	return close_folder();
 }
 
 static void run(const char *what)

@@ -3,7 +3,7 @@
  * and behave as the kernel's: a loss is told once to each open file
  * description, of those that were open when it happened.
  */
-#include "../test.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +23,6 @@
 #define MAX_FDS   1024
 #define MAX_CALLS 4
 
-static char base[64];
-static struct hf_volume *volume;
-static struct hf_files *files;
 static struct hf_file *file;
 static struct hf_identity caller;
 
@@ -108,32 +105,20 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags
 
 static int set_up(void **state)
 {
-	struct stat st;
-	int fd;
-
 	n_losses = n_inside = n_left = n_halves = 0;
 	n_may_leave = MAX_CALLS;
 	is_refused = false;
-	caller = (struct hf_identity){ .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
-	strcpy(base, "/tmp/hf-sync-XXXXXX");
-	if (!mkdtemp(base) || hf_volume_new(&volume, base) < 0 || hf_files_new(&files, 100) < 0)
+	caller = ourselves();
+	if (open_folder(100))
 		return -1;
-	close(openat(volume->root, "f", O_CREAT | O_WRONLY, 0644));
-	fd = openat(volume->root, "f", O_PATH | O_NOFOLLOW);
-	if (hf_files_take(files, volume, fd, &file, &st) < 0)
-		return -1;
+	file = open_file("f");
 	return hf_file_write_fd(file, false) < 0;
 }
 
 static int tear_down(void **state)
 {
-	char command[128];
-
 	hf_file_unref(file);
-	hf_files_free(files);
-	hf_volume_unref(volume);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	return system(command);
+	return close_folder();
 }
 
 /* Calls, each on a thread of its own */
