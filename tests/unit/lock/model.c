@@ -191,13 +191,34 @@ static void serve(struct model *m)
 	}
 }
 
-static void confirm(struct model *m, int at)
+/* The owner has done something about that: his grants of another mode there are not what they were. */
+static void note_change(struct model *m, int file, int owner, int from, int to, uint8_t mode)
+{
+	for (int i = 0; i < m->grants.n; i++) {
+		struct model_waiter *g = &m->grants.at[i];
+
+		if (g->file == file && g->owner == owner && g->from <= to && from <= g->to && g->mode != mode)
+			g->is_changed = true;
+	}
+}
+
+static void confirm(struct model *m, int at, bool lowers)
 {
 	struct model_waiter g = take(&m->grants, at);
+	int first = BYTES, last = -1; /* of what is lowered */
 
 	for (int b = g.from; b <= g.to; b++) {
 		struct cell *cell = &m->cells[g.file][g.owner][b];
 
+		if (cell->grant == g.id && cell->is_kept && !lowers) {
+			cell->is_kept = false;
+			cell->grant = 0;
+			continue;
+		}
+		if (cell->grant == g.id && cell->mode > g.mode) {
+			first = b < first ? b : first;
+			last = b;
+		}
 		if (cell->grant == g.id || (cell->is_provisional && cell->mode == g.mode)) {
 			*cell = (struct cell){ .mode = g.mode,
 					       .state = cell->state,
@@ -208,6 +229,7 @@ static void confirm(struct model *m, int at)
 			cell->prior_volatile = g.is_volatile;
 		}
 	}
+	note_change(m, g.file, g.owner, first, last, HF_LOCK_SHARED);
 	happen(m, &g, HF_LOCK_END_CONFIRMED);
 }
 
@@ -249,15 +271,36 @@ static int find_grant_by_id(const struct model *m, uint64_t id)
 	return -1;
 }
 
-int model_confirm(struct model *m, uint64_t id)
+static int settle(struct model *m, uint64_t id, bool lowers)
 {
 	int at = find_grant_by_id(m, id);
 
 	if (at < 0)
 		return HF_LOCK_E_NOTHING;
-	confirm(m, at);
+	confirm(m, at, lowers);
 	serve(m);
 	return HF_LOCK_OK;
+}
+
+int model_confirm(struct model *m, uint64_t id)
+{
+	return settle(m, id, true);
+}
+
+int model_keep(struct model *m, uint64_t id)
+{
+	return settle(m, id, false);
+}
+
+void model_keep_changed(struct model *m, int file, int owner)
+{
+	for (int i = 0; i < m->grants.n; i++) {
+		const struct model_waiter *g = &m->grants.at[i];
+
+		if (g->file == file && g->owner == owner && g->is_changed)
+			confirm(m, i--, false);
+	}
+	serve(m);
 }
 
 int model_refuse(struct model *m, uint64_t id)
@@ -297,7 +340,7 @@ static bool answer_held(struct model *m, const struct model_request *r)
 	int at = find(&m->grants, r->file, r->owner, r->from, r->to, r->mode);
 
 	if (at >= 0 && is_whole(m, &m->grants.at[at]))
-		confirm(m, at);
+		confirm(m, at, !r->keeps);
 	else if (!covers(m, r->file, r->owner, r->from, r->to, r->mode))
 		return false;
 	for (int i = r->from; i <= r->to; i++) {
@@ -343,9 +386,14 @@ static void enqueue(struct model_queue *queue, const struct model_waiter *w, con
 
 static int acquire_now(struct model *m, const struct model_request *r)
 {
-	for (int i = r->from; i <= r->to; i++)
-		m->cells[r->file][r->owner][i] =
-			(struct cell){ .mode = r->mode, .state = r->state, .is_volatile = r->is_volatile };
+	for (int i = r->from; i <= r->to; i++) {
+		struct cell *cell = &m->cells[r->file][r->owner][i];
+
+		if (r->keeps && cell->mode > r->mode)
+			continue;
+		*cell = (struct cell){ .mode = r->mode, .state = r->state, .is_volatile = r->is_volatile };
+	}
+	note_change(m, r->file, r->owner, r->from, r->to, r->mode);
 	serve(m);
 	return HF_LOCK_OK;
 }
@@ -354,7 +402,7 @@ static int acquire_later(struct model *m, const struct model_request *r, const s
 {
 	struct model_queue *queue = &m->queues[r->file];
 	struct model_waiter w = { m->last_id + 1, r->file,        r->owner, r->from, r->to,
-				  r->mode,        r->is_volatile, r->state, r->user };
+				  r->mode,        r->is_volatile, r->state, r->user, false };
 
 	for (int o = 0; o < OWNERS; o++)
 		if (reach->owners[o] && holds_against(m, r->file, o, r->from, r->to, r->mode))
@@ -365,6 +413,13 @@ static int acquire_later(struct model *m, const struct model_request *r, const s
 			return HF_LOCK_E_DEADLOCK;
 	m->last_id++;
 	enqueue(queue, &w, reach->waiters[r->file]);
+	for (int i = 0; i < m->grants.n; i++) {
+		struct model_waiter *g = &m->grants.at[i];
+
+		/* Told of it, he would take it for what he waits for now. */
+		if (g->file == r->file && g->owner == r->owner && g->from == r->from && g->to == r->to)
+			g->is_changed = true;
+	}
 	return HF_LOCK_E_QUEUED;
 }
 
@@ -422,6 +477,7 @@ void model_release(struct model *m, int file, int owner, int from, int to)
 	for (int i = m->grants.n - 1; i >= 0; i--)
 		if (is_within(&m->grants.at[i], file, owner, from, to))
 			undo(m, i, HF_LOCK_END_RELEASED);
+	note_change(m, file, owner, from, to, HF_LOCK_NONE);
 	for (int i = m->queues[file].n - 1; i >= 0; i--) {
 		if (is_within(&m->queues[file].at[i], file, owner, from, to)) {
 			struct model_waiter w = take(&m->queues[file], i);
@@ -468,6 +524,22 @@ static void purge_cell(struct cell *cell, bool all, uint32_t state)
 	}
 }
 
+static void purge_owner(struct model *m, int file, int owner, bool all, uint32_t state)
+{
+	int first = BYTES, last = -1; /* of what is dead */
+
+	for (int i = 0; i < BYTES; i++) {
+		struct cell *cell = &m->cells[file][owner][i];
+
+		if (cell->mode && is_dead(all, state, cell->state)) {
+			first = i < first ? i : first;
+			last = i;
+		}
+		purge_cell(cell, all, state);
+	}
+	note_change(m, file, owner, first, last, HF_LOCK_NONE);
+}
+
 static void purge_shares(struct model *m, int client, bool all, uint32_t state)
 {
 	for (int f = 0; f < FILES; f++)
@@ -491,8 +563,7 @@ void model_purge(struct model *m, int client, bool all, uint32_t state)
 			happen(m, &w, HF_LOCK_END_PURGED);
 		}
 		for (int o = client; o < OWNERS; o += CLIENTS)
-			for (int i = 0; i < BYTES; i++)
-				purge_cell(&m->cells[f][o][i], all, state);
+			purge_owner(m, f, o, all, state);
 	}
 	purge_shares(m, client, all, state);
 	serve(m);
@@ -587,6 +658,30 @@ void model_unshare(struct model *m, int file, int client, int oh, int access, in
 {
 	if (m->shares[file][client][oh][access][deny])
 		m->shares[file][client][oh][access][deny]--;
+}
+
+uint8_t model_most_held(const struct model *m, int file, int owner, int from, int to)
+{
+	uint8_t most = 0;
+
+	for (int i = from; i <= to; i++)
+		if (m->cells[file][owner][i].mode > most)
+			most = m->cells[file][owner][i].mode;
+	return most;
+}
+
+static bool is_among(const struct model_queue *queue, int file, int owner)
+{
+	for (int i = 0; i < queue->n; i++)
+		if (queue->at[i].file == file && queue->at[i].owner == owner)
+			return true;
+	return false;
+}
+
+bool model_is_involved(const struct model *m, int file, int owner)
+{
+	return model_is_held(m, file, owner) || is_among(&m->queues[file], file, owner) ||
+	       is_among(&m->grants, file, owner);
 }
 
 bool model_is_held(const struct model *m, int file, int owner)

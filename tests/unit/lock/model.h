@@ -40,6 +40,7 @@ struct model_waiter {
 	bool is_volatile;
 	uint32_t state;
 	uintptr_t user;
+	bool is_changed; /* granted, and no longer that since the owner went on */
 };
 
 struct model_queue {
@@ -70,7 +71,7 @@ struct model {
 struct model_request {
 	int file, owner, from, to;
 	uint8_t mode;
-	bool wait, reclaim, backed_only, is_volatile;
+	bool wait, reclaim, backed_only, is_volatile, keeps;
 	uint32_t state;
 	uintptr_t user;
 };
@@ -80,6 +81,8 @@ int model_test(const struct model *m, const struct model_request *request);
 void model_release(struct model *m, int file, int owner, int from, int to);
 int model_cancel(struct model *m, int file, int owner, int from, int to, uint8_t mode);
 int model_confirm(struct model *m, uint64_t id);
+int model_keep(struct model *m, uint64_t id);
+void model_keep_changed(struct model *m, int file, int owner);
 int model_refuse(struct model *m, uint64_t id);
 void model_purge(struct model *m, int client, bool all, uint32_t state);
 void model_restart(struct model *m);
@@ -89,3 +92,6 @@ int model_share(struct model *m, int file, int client, int oh, int access, int d
 		bool reclaim);
 void model_unshare(struct model *m, int file, int client, int oh, int access, int deny);
 bool model_is_held(const struct model *m, int file, int owner);
+bool model_is_involved(const struct model *m, int file, int owner);
+/* The most that the owner has of any byte there. */
+uint8_t model_most_held(const struct model *m, int file, int owner, int from, int to);

@@ -1,25 +1,22 @@
 /*
- * The kernel as judge: the same random, non-blocking sequence of requests to
- * the engine and to fcntl OFD locks on a file. An owner is an open file
- * description. After each step the answers are compared, and now and then the
- * whole table, byte by byte, by asking both who is in the way of a stranger.
+ * The kernel as judge over long ranges of few owners: the same random, non-blocking
+ * sequence of requests to the engine and to fcntl OFD locks on a file. After
+ * each step the answers are compared, and now and then the whole table, byte by
+ * byte, by asking both who is in the way of a stranger.
  *
  *	test_kernel_oracle [seed [steps]]    or HF_SEED, HF_STEPS
  *
- * One difference is known and kept out: the kernel has no queue here, so
- * nobody waits.
+ * Nobody waits here, since the kernel has no queue; test_property has the kernel
+ * beside its own sequences, with everything that happens there.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "lock/lock.h"
 
 #include "chance.h"
+#include "kernel.h"
 
 enum {
 	OWNERS = 6,
@@ -33,7 +30,7 @@ static const uint64_t far =
 struct oracle {
 	struct hf_locks *locks;
 	struct hf_lock_client client;
-	int fds[OWNERS + 1];
+	struct kernel kernel;
 	uint64_t random, seed;
 	long step;
 	long n_ok, n_conflict;
@@ -62,41 +59,6 @@ static struct hf_lock_target target_of(int owner)
 	};
 }
 
-static struct flock flock_of(short type, struct hf_range range)
-{
-	return (struct flock){
-		.l_type = type,
-		.l_whence = SEEK_SET,
-		.l_start = (off_t)range.start,
-		.l_len = (off_t)hf_range_len(range),
-	};
-}
-
-static short type_of(enum hf_lock_mode mode)
-{
-	return mode == HF_LOCK_EXCLUSIVE ? F_WRLCK : mode == HF_LOCK_SHARED ? F_RDLCK : F_UNLCK;
-}
-
-static bool kernel_set(int owner, enum hf_lock_mode mode, struct hf_range range)
-{
-	struct flock lock = flock_of(type_of(mode), range);
-
-	if (fcntl(o.fds[owner], F_OFD_SETLK, &lock) == 0)
-		return true;
-	if (errno != EAGAIN && errno != EACCES)
-		fail("fcntl");
-	return false;
-}
-
-static bool kernel_test(int owner, enum hf_lock_mode mode, struct hf_range range)
-{
-	struct flock lock = flock_of(type_of(mode), range);
-
-	if (fcntl(o.fds[owner], F_OFD_GETLK, &lock) != 0)
-		fail("fcntl");
-	return lock.l_type == F_UNLCK;
-}
-
 static struct hf_range draw_range(void)
 {
 	struct hf_range range;
@@ -119,7 +81,7 @@ static void do_lock(void)
 	answer = hf_lock_acquire(o.locks, &request, NULL);
 	if (answer != HF_LOCK_OK && answer != HF_LOCK_E_CONFLICT)
 		fail("answer");
-	if (kernel_set(owner, request.mode, request.range) != (answer == HF_LOCK_OK))
+	if (kernel_set(&o.kernel, owner, request.mode, request.range) != (answer == HF_LOCK_OK))
 		fail("lock");
 	o.n_ok += answer == HF_LOCK_OK;
 	o.n_conflict += answer != HF_LOCK_OK;
@@ -131,7 +93,7 @@ static void do_unlock(void)
 	int owner = (int)chance(OWNERS);
 	struct hf_lock_target who = target_of(owner);
 
-	if (hf_lock_release(o.locks, &who, range) || !kernel_set(owner, HF_LOCK_NONE, range))
+	if (hf_lock_release(o.locks, &who, range) || !kernel_set(&o.kernel, owner, HF_LOCK_NONE, range))
 		fail("unlock");
 }
 
@@ -139,7 +101,8 @@ static void test(int owner, enum hf_lock_mode mode, struct hf_range range)
 {
 	struct hf_lock_target who = target_of(owner);
 
-	if (kernel_test(owner, mode, range) != (hf_lock_test(o.locks, &who, range, mode, NULL) == HF_LOCK_OK))
+	if (kernel_is_free(&o.kernel, owner, mode, range) !=
+	    (hf_lock_test(o.locks, &who, range, mode, NULL) == HF_LOCK_OK))
 		fail("test");
 }
 
@@ -156,19 +119,10 @@ static void compare_bytes(uint64_t base)
 static void begin(void)
 {
 	struct hf_locks_options options = { .key = { o.seed, 1 } };
-	char name[] = "/tmp/hf-oracle-XXXXXX";
-	int fd = mkstemp(name);
 
-	if (fd < 0 || hf_locks_new(&o.locks, &options) < 0)
+	if (!kernel_open(&o.kernel, OWNERS + 1) || hf_locks_new(&o.locks, &options) < 0)
 		fail("begin");
 	hf_lock_client_init(o.locks, &o.client);
-	for (int i = 0; i <= STRANGER; i++) {
-		o.fds[i] = open(name, O_RDWR | O_CLOEXEC);
-		if (o.fds[i] < 0)
-			fail("open");
-	}
-	close(fd);
-	unlink(name);
 }
 
 int main(int argc, char **argv)
@@ -200,7 +154,6 @@ int main(int argc, char **argv)
 	printf("seed %llu, %ld steps: %ld granted, %ld refused, all as the kernel says\n",
 	       (unsigned long long)o.seed, steps, o.n_ok, o.n_conflict);
 	hf_locks_free(o.locks);
-	for (int i = 0; i <= STRANGER; i++)
-		close(o.fds[i]);
+	kernel_close(&o.kernel);
 	return 0;
 }

@@ -5,15 +5,23 @@
  * proven with it; every now and then also what the walks show, and all
  * invariants are checked.
  *
+ * Beside it stand the kernel's own locks on files of the same names, as a second
+ * judge: it is asked before each request what it thinks of it, does what the engine
+ * has done, by its own rules of merging and splitting, and is compared byte by byte
+ * now and then. Who waits, what is provisional and what a restart leaves it does not
+ * know: that is carried over from the model, and it has to agree to each of it.
+ *
  *	test_property [seed [steps]]    or HF_SEED, HF_STEPS in the environment
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "lock/lock.h"
 
 #include "chance.h"
+#include "kernel.h"
 #include "model.h"
 
 enum {
@@ -42,7 +50,10 @@ struct world {
 	uint32_t epoch;
 	char what[160];
 	long answers[16];
-	long n_grants, n_restarts, n_passed;
+	long n_grants, n_restarts, n_judged;
+	struct kernel kernels[FILES];
+	uint8_t there[FILES][OWNERS][BYTES]; /* what the kernel was asked for */
+	bool is_plain;                       /* the kernel did this step by itself */
 };
 
 static struct world w;
@@ -65,9 +76,14 @@ static const char *const handles[FILES] = { "file-zero", "f1",
 					    "the-file-with-number-two-and-a-longer-handle" };
 static const char *const ohs[OHS] = { "oh", "another" };
 
-static struct hf_range range_of(int from, int to)
+/* Where the first byte of the model is: at the beginning of a file, at the end of the largest there can be,
+ * and where 32 bits end. */
+static const uint64_t bases[FILES] = { 0, HF_RANGE_EOF - (BYTES - 1), (UINT64_C(1) << 32) - BYTES / 2 };
+
+static struct hf_range range_of(int file, int from, int to)
 {
-	return (struct hf_range){ (uint64_t)from, to == BYTES - 1 ? HF_RANGE_EOF : (uint64_t)to };
+	return (struct hf_range){ bases[file] + (uint64_t)from,
+				  to == BYTES - 1 ? HF_RANGE_EOF : bases[file] + (uint64_t)to };
 }
 
 static struct hf_lock_target target_of(int file, int owner)
@@ -103,11 +119,13 @@ static int owner_of(const struct hf_lock_target *who)
 
 static struct record record_of(const struct hf_lock_view *lock)
 {
+	int file = file_of(&lock->who);
+
 	return (struct record){
-		.file = file_of(&lock->who),
+		.file = file,
 		.owner = owner_of(&lock->who),
-		.from = (int)lock->range.start,
-		.to = lock->range.end == HF_RANGE_EOF ? BYTES - 1 : (int)lock->range.end,
+		.from = (int)(lock->range.start - bases[file]),
+		.to = lock->range.end == HF_RANGE_EOF ? BYTES - 1 : (int)(lock->range.end - bases[file]),
 		.mode = lock->mode,
 		.state = lock->client_state,
 		.epoch = lock->epoch,
@@ -363,10 +381,102 @@ static void compare_counters(void)
 		fail("counter of locks");
 }
 
+/* Who has anything where. */
+static void compare_involved(void)
+{
+	for (int f = 0; f < FILES; f++) {
+		for (int o = 0; o < OWNERS; o++) {
+			struct hf_lock_target who = target_of(f, o);
+
+			if (hf_lock_is_involved(w.locks, &who) != model_is_involved(&w.model, f, o))
+				fail("who is involved");
+		}
+	}
+}
+
+/* THE KERNEL */
+
+/* The request as it is: what becomes of the owner's other ranges is its own affair. */
+static void kernel_does(const struct model_request *r, uint8_t mode)
+{
+	if (!kernel_set(&w.kernels[r->file], r->owner, (enum hf_lock_mode)mode,
+			range_of(r->file, r->from, r->to)))
+		fail("the kernel refuses it");
+	memset(&w.there[r->file][r->owner][r->from], mode, (size_t)(r->to - r->from + 1));
+	w.is_plain = true;
+}
+
+/* One byte less, or one more, than what it has of it. */
+static void follow_byte(int file, int owner, int at, bool is_less)
+{
+	uint8_t mode = w.model.cells[file][owner][at].mode, *there = &w.there[file][owner][at];
+
+	if (mode == *there || (mode < *there) != is_less)
+		return;
+	if (w.is_plain)
+		fail("the kernel would have something else");
+	if (!kernel_set(&w.kernels[file], owner, (enum hf_lock_mode)mode, range_of(file, at, at)))
+		fail("the kernel would not have granted it");
+	*there = mode;
+}
+
+static bool is_there(int file, int owner)
+{
+	for (int b = 0; b < BYTES; b++)
+		if (w.model.cells[file][owner][b].mode != w.there[file][owner][b])
+			return false;
+	return true;
+}
+
+/* What others did, or nobody: first whatever is less. */
+static void kernel_follows(void)
+{
+	for (int i = 0; i < 2 * FILES * OWNERS; i++) {
+		int file = i / OWNERS % FILES, owner = i % OWNERS;
+
+		for (int b = 0; b < BYTES && !is_there(file, owner); b++)
+			follow_byte(file, owner, b, i < FILES * OWNERS);
+	}
+}
+
+static void judge(bool agrees)
+{
+	w.n_judged++;
+	if (!agrees)
+		fail("the kernel says something else");
+}
+
+static bool kernel_agrees(int file, int owner, int from, int to, uint8_t mode)
+{
+	struct model_request r = { .file = file, .owner = owner, .from = from, .to = to, .mode = mode };
+	bool is_grace = w.model.is_grace;
+	int answer;
+
+	w.model.is_grace = false; /* which the kernel does not know of */
+	answer = model_test(&w.model, &r);
+	w.model.is_grace = is_grace;
+	return (answer == HF_LOCK_OK) ==
+	       kernel_is_free(&w.kernels[file], owner, (enum hf_lock_mode)mode, range_of(file, from, to));
+}
+
+static void compare_kernel(void)
+{
+	for (int i = 0; i < FILES * OWNERS * BYTES; i++) {
+		int file = i / BYTES / OWNERS, owner = i / BYTES % OWNERS, at = i % BYTES;
+
+		if (!kernel_agrees(file, owner, at, at, HF_LOCK_SHARED) ||
+		    !kernel_agrees(file, owner, at, at, HF_LOCK_EXCLUSIVE))
+			fail("the kernel's table");
+	}
+}
+
 static void compare(void)
 {
+	w.is_plain = w.is_plain && !w.n_happened; /* else somebody was served, too */
 	compare_events();
 	compare_records(w.store, w.n_store, true);
+	kernel_follows();
+	w.is_plain = false;
 	compare_counters();
 	if (w.step % 16 == 0) {
 		const char *why = hf_locks_check(w.locks);
@@ -377,7 +487,10 @@ static void compare(void)
 	if (w.step % 64 == 0) {
 		compare_walks();
 		compare_waiters();
+		compare_involved();
 	}
+	if (w.step % 512 == 0)
+		compare_kernel();
 }
 
 static void expect(int got, int expected)
@@ -416,6 +529,7 @@ static void draw_request(struct model_request *r)
 		.mode = (uint8_t)(1 + chance(2)),
 		.wait = chance(2),
 		.is_volatile = chance(16) == 0,
+		.keeps = chance(2),
 		.state = draw_state(),
 		.user = chance(1000),
 	};
@@ -435,7 +549,7 @@ static void draw_request(struct model_request *r)
 		r->owner = grant->owner;
 		r->from = grant->from;
 		r->to = grant->to;
-		r->mode = grant->mode;
+		r->mode = chance(4) ? grant->mode : HF_LOCK_SHARED + HF_LOCK_EXCLUSIVE - grant->mode;
 	}
 	if (w.model.is_grace && chance(4)) {
 		r->reclaim = true;
@@ -453,31 +567,50 @@ static int n_queued(void)
 	return n;
 }
 
+/* As a protocol does after a request of the owner's own. */
+static void keep_changed(int file, int owner)
+{
+	struct hf_lock_target who = target_of(file, owner);
+
+	expect(hf_lock_keep_changed(w.locks, &who), HF_LOCK_OK);
+	model_keep_changed(&w.model, file, owner);
+}
+
 static void do_acquire(void)
 {
 	struct model_request r;
 	struct hf_lock_request request;
+	struct hf_lock_before before;
 	struct hf_lock_view view;
+	bool is_free;
+	uint8_t most;
 	int answer;
 
 	draw_request(&r);
 	if (n_queued() >= MAX_QUEUED)
 		r.wait = false;
 	snprintf(w.what, sizeof(w.what),
-		 "acquire file %d owner %d [%d,%d] mode %d wait %d reclaim %d state %u", r.file, r.owner,
-		 r.from, r.to, r.mode, r.wait, r.reclaim, r.state);
+		 "acquire file %d owner %d [%d,%d] mode %d wait %d reclaim %d keeps %d state %u", r.file,
+		 r.owner, r.from, r.to, r.mode, r.wait, r.reclaim, r.keeps, r.state);
 	request = (struct hf_lock_request){
 		.who = target_of(r.file, r.owner),
-		.range = range_of(r.from, r.to),
+		.range = range_of(r.file, r.from, r.to),
 		.mode = (enum hf_lock_mode)r.mode,
 		.client_state = r.state,
 		.wait = r.wait,
 		.reclaim = r.reclaim,
 		.backed_only = r.backed_only,
 		.is_volatile = r.is_volatile,
+		.keeps = r.keeps,
+		.before = &before,
 		.user = (void *)r.user,
 	};
+	is_free = kernel_is_free(&w.kernels[r.file], r.owner, request.mode, request.range);
+	most = model_most_held(&w.model, r.file, r.owner, r.from, r.to);
 	answer = hf_lock_acquire(w.locks, &request, &view);
+	if (answer != HF_LOCK_E_GRACE && answer != HF_LOCK_E_NOT_BACKED &&
+	    (before.has_any != (most != 0) || before.is_kept != (r.keeps && most > r.mode)))
+		fail("what was held before");
 	if (answer == HF_LOCK_E_CONFLICT && !view.waits) {
 		struct record record = record_of(&view);
 
@@ -485,6 +618,14 @@ static void do_acquire(void)
 			fail("shows somebody who is not in the way");
 	}
 	expect(answer, model_acquire(&w.model, &r));
+	if (answer == HF_LOCK_OK)
+		judge(is_free);
+	else if (answer == HF_LOCK_E_CONFLICT || answer == HF_LOCK_E_QUEUED || answer == HF_LOCK_E_DEADLOCK)
+		judge(is_free == view.waits);
+	if (answer == HF_LOCK_OK && !(r.keeps && most > r.mode))
+		kernel_does(&r, r.mode);
+	if (chance(4))
+		keep_changed(r.file, r.owner);
 }
 
 static void do_test(void)
@@ -496,8 +637,9 @@ static void do_test(void)
 	snprintf(w.what, sizeof(w.what), "test file %d owner %d [%d,%d] mode %d", r.file, r.owner, r.from,
 		 r.to, r.mode);
 	who = target_of(r.file, r.owner);
-	expect(hf_lock_test(w.locks, &who, range_of(r.from, r.to), (enum hf_lock_mode)r.mode, NULL),
+	expect(hf_lock_test(w.locks, &who, range_of(r.file, r.from, r.to), (enum hf_lock_mode)r.mode, NULL),
 	       model_test(&w.model, &r));
+	judge(kernel_agrees(r.file, r.owner, r.from, r.to, r.mode));
 }
 
 static void do_release(void)
@@ -513,8 +655,11 @@ static void do_release(void)
 		r.from = 0, r.to = BYTES - 1;
 	snprintf(w.what, sizeof(w.what), "release file %d owner %d [%d,%d]", r.file, r.owner, r.from, r.to);
 	who = target_of(r.file, r.owner);
-	expect(hf_lock_release(w.locks, &who, range_of(r.from, r.to)), HF_LOCK_OK);
+	expect(hf_lock_release(w.locks, &who, range_of(r.file, r.from, r.to)), HF_LOCK_OK);
 	model_release(&w.model, r.file, r.owner, r.from, r.to);
+	kernel_does(&r, HF_LOCK_NONE);
+	if (chance(4))
+		keep_changed(r.file, r.owner);
 }
 
 static void do_cancel(void)
@@ -526,23 +671,28 @@ static void do_cancel(void)
 	snprintf(w.what, sizeof(w.what), "cancel file %d owner %d [%d,%d] mode %d", r.file, r.owner, r.from,
 		 r.to, r.mode);
 	who = target_of(r.file, r.owner);
-	expect(hf_lock_cancel(w.locks, &who, range_of(r.from, r.to), (enum hf_lock_mode)r.mode),
+	expect(hf_lock_cancel(w.locks, &who, range_of(r.file, r.from, r.to), (enum hf_lock_mode)r.mode),
 	       model_cancel(&w.model, r.file, r.owner, r.from, r.to, r.mode));
 }
 
 static void do_settle(void)
 {
+	static const struct {
+		const char *name;
+		int (*fn)(struct hf_locks *locks, uint64_t id);
+		int (*model_fn)(struct model *m, uint64_t id);
+	} ways[] = {
+		{ "confirm", hf_lock_grant_confirm, model_confirm },
+		{ "refuse", hf_lock_grant_refuse, model_refuse },
+		{ "keep", hf_lock_grant_keep, model_keep },
+	};
+	uint32_t way = chance(HF_ARRAY_SIZE(ways));
 	uint64_t id = chance(20);
-	bool is_confirmed = chance(2);
 
 	if (w.model.grants.n)
 		id = w.model.grants.at[chance((uint32_t)w.model.grants.n)].id;
-	snprintf(w.what, sizeof(w.what), "%s %llu", is_confirmed ? "confirm" : "refuse",
-		 (unsigned long long)id);
-	if (is_confirmed)
-		expect(hf_lock_grant_confirm(w.locks, id), model_confirm(&w.model, id));
-	else
-		expect(hf_lock_grant_refuse(w.locks, id), model_refuse(&w.model, id));
+	snprintf(w.what, sizeof(w.what), "%s %llu", ways[way].name, (unsigned long long)id);
+	expect(ways[way].fn(w.locks, id), ways[way].model_fn(&w.model, id));
 }
 
 static void do_purge(void)
@@ -612,7 +762,7 @@ static void restore(void)
 		struct hf_lock_view view = {
 			.tag = w.tags[i],
 			.who = target_of(record.file, record.owner),
-			.range = range_of(record.from, record.to),
+			.range = range_of(record.file, record.from, record.to),
 			.mode = (enum hf_lock_mode)record.mode,
 			.client_state = record.state,
 			.epoch = record.epoch,
@@ -695,17 +845,22 @@ int main(int argc, char **argv)
 	steps = (long)chance_setting(argc, argv, 2, "HF_STEPS", 1000000);
 	w.random = w.seed * 2654435761u + 88172645463325252u;
 	begin();
+	for (int f = 0; f < FILES; f++)
+		if (!kernel_open(&w.kernels[f], OWNERS))
+			fail("no file");
 	for (w.step = 0; w.step < steps; w.step++) {
 		do_something();
 		compare();
 	}
 	hf_locks_free(w.locks);
+	for (int f = 0; f < FILES; f++)
+		kernel_close(&w.kernels[f]);
 	printf("seed %llu, %ld steps: ok %ld conflict %ld queued %ld grace %ld deadlock %ld not-backed %ld "
 	       "held %ld "
-	       "nothing %ld; %ld grants, %ld restarts\n",
+	       "nothing %ld; %ld grants, %ld restarts; the kernel judged %ld requests\n",
 	       (unsigned long long)w.seed, steps, w.answers[HF_LOCK_OK], w.answers[HF_LOCK_E_CONFLICT],
 	       w.answers[HF_LOCK_E_QUEUED], w.answers[HF_LOCK_E_GRACE], w.answers[HF_LOCK_E_DEADLOCK],
 	       w.answers[HF_LOCK_E_NOT_BACKED], w.answers[HF_LOCK_E_HELD], w.answers[HF_LOCK_E_NOTHING],
-	       w.n_grants, w.n_restarts);
+	       w.n_grants, w.n_restarts, w.n_judged);
 	return 0;
 }
