@@ -1,7 +1,7 @@
 /*
  * Random valid calls into the lock engine: each call takes a few bytes of the
  * input, and every invariant is checked after it. What the engine told the
- * store must be what it has.
+ * store must be what it has, and what somebody outside holds nobody has.
  *
  * Built twice: as it is, and with the narrow nodes of the tests, so that the
  * locks of a file are a tree of several levels after a few calls.
@@ -30,7 +30,14 @@ struct fuzz {
 	unsigned int n_grants;
 	int64_t n_records; /* added - removed + restored */
 	int64_t n_waiters; /* queued - gone */
+	struct {
+		unsigned int file;
+		struct hf_range range;
+		enum hf_lock_mode mode; /* NONE: nothing */
+	} outside;                      /* what a local process holds */
 };
+
+static const char *const handles[] = { "one", "another" };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
@@ -80,11 +87,65 @@ static const struct hf_lock_events events = {
 	.waiter_gone = on_waiter_gone,
 };
 
+/* OUTSIDE */
+
+static bool is_outside(const struct fuzz *fuzz, struct hf_bytes handle, struct hf_range range,
+		       enum hf_lock_mode mode)
+{
+	return hf_bytes_equal(handle, hf_bytes_of_str(handles[fuzz->outside.file])) &&
+	       (mode == HF_LOCK_EXCLUSIVE ? fuzz->outside.mode != HF_LOCK_NONE
+					  : fuzz->outside.mode == HF_LOCK_EXCLUSIVE) &&
+	       hf_range_overlaps(fuzz->outside.range, range);
+}
+
+static int on_take(void *context, const struct hf_lock_target *who, struct hf_range range,
+		   enum hf_lock_mode mode)
+{
+	return is_outside(context, who->handle, range, mode) ? HF_LOCK_E_CONFLICT : HF_LOCK_OK;
+}
+
+static int on_test(void *context, const struct hf_lock_target *who, struct hf_range range,
+		   enum hf_lock_mode mode, struct hf_lock_view *conflictp)
+{
+	const struct fuzz *fuzz = context;
+
+	if (!is_outside(fuzz, who->handle, range, mode))
+		return HF_LOCK_OK;
+	*conflictp = (struct hf_lock_view){ .range = fuzz->outside.range, .mode = fuzz->outside.mode };
+	return HF_LOCK_E_CONFLICT;
+}
+
+static void on_settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
+{
+}
+
+static const struct hf_lock_outside outside = {
+	.take = on_take,
+	.test = on_test,
+	.settle = on_settle,
+};
+
+/* Does anybody hold what the one outside has? The pieces come in order, and without gaps between calls. */
+static bool is_held_inside(const struct fuzz *fuzz)
+{
+	struct hf_bytes handle = hf_bytes_of_str(handles[fuzz->outside.file]);
+	struct hf_range range;
+	enum hf_lock_mode mode;
+
+	for (uint64_t pos = 0; hf_lock_next_held(fuzz->locks, handle, pos, &range, &mode);
+	     pos = range.end + 1) {
+		if (range.start < pos || range.end < range.start)
+			die("pieces that are held are out of order");
+		if (is_outside(fuzz, handle, range, mode))
+			return true;
+	}
+	return false;
+}
+
 /* CALLS */
 
 static struct hf_lock_target draw_target(struct fuzz *fuzz, struct input *input)
 {
-	static const char handles[2][8] = { "one", "another" };
 	static const uint8_t oh[HF_LOCK_OH_MAX];
 	uint8_t b = next(input);
 
@@ -118,6 +179,7 @@ static void acquire(struct fuzz *fuzz, struct input *input)
 	struct hf_lock_request request = { .who = draw_target(fuzz, input), .range = draw_range(input) };
 	uint8_t b = next(input);
 	struct hf_lock_counters before, after;
+	struct hf_lock_before held;
 	struct hf_lock_view conflict;
 
 	request.mode = draw_mode(b);
@@ -125,7 +187,9 @@ static void acquire(struct fuzz *fuzz, struct input *input)
 	request.wait = !request.reclaim && b & 4;
 	request.backed_only = b & 8;
 	request.is_volatile = b & 16;
-	request.client_state = b >> 5;
+	request.client_state = b >> 6;
+	request.keeps = b & 32;
+	request.before = &held;
 	hf_lock_count(fuzz->locks, &before);
 	if (hf_lock_acquire(fuzz->locks, &request, &conflict) == HF_LOCK_E_QUEUED) {
 		hf_lock_count(fuzz->locks, &after);
@@ -167,10 +231,41 @@ static void settle(struct fuzz *fuzz, struct input *input)
 	uint8_t b = next(input);
 	uint64_t id = fuzz->grants[(b >> 1) % HF_ARRAY_SIZE(fuzz->grants)];
 
-	if (b & 1)
+	switch (b >> 5 & 3) {
+	case 0:
 		hf_lock_grant_confirm(fuzz->locks, id);
-	else
+		break;
+	case 1:
 		hf_lock_grant_refuse(fuzz->locks, id);
+		break;
+	default:
+		hf_lock_grant_keep(fuzz->locks, id);
+		break;
+	}
+}
+
+/* Somebody outside takes something, if nobody has it, or lets go; and the owners' own requests are followed
+ * up.
+ */
+static void stand_outside(struct fuzz *fuzz, struct input *input)
+{
+	struct hf_lock_target who = draw_target(fuzz, input);
+	struct hf_range range = draw_range(input);
+	uint8_t b = next(input);
+
+	if (b & 1) {
+		hf_lock_keep_changed(fuzz->locks, &who);
+		return;
+	}
+	fuzz->outside.mode = HF_LOCK_NONE;
+	hf_lock_serve_file(fuzz->locks, hf_bytes_of_str(handles[fuzz->outside.file]));
+	if (b & 2)
+		return;
+	fuzz->outside.file = b >> 2 & 1;
+	fuzz->outside.range = range;
+	fuzz->outside.mode = draw_mode(b >> 3);
+	if (is_held_inside(fuzz))
+		fuzz->outside.mode = HF_LOCK_NONE;
 }
 
 static void share(struct fuzz *fuzz, struct input *input)
@@ -191,6 +286,7 @@ static void restore(struct fuzz *fuzz, struct input *input)
 
 	if (hf_lock_load_new(&load, fuzz->locks) < 0)
 		return;
+	fuzz->outside.mode = HF_LOCK_NONE; /* which is not asked */
 	do {
 		struct hf_lock_view lock = { .who = draw_target(fuzz, input), .range = draw_range(input) };
 
@@ -227,8 +323,10 @@ static void step(struct fuzz *fuzz, struct input *input)
 {
 	uint8_t b = next(input) & 15;
 
-	if (b < 6)
+	if (b < 5)
 		acquire(fuzz, input);
+	else if (b < 6)
+		stand_outside(fuzz, input);
 	else if (b < 7)
 		fill(fuzz, input);
 	else if (b < 11)
@@ -255,6 +353,8 @@ static void check(struct fuzz *fuzz)
 		die("the store has other records");
 	if (fuzz->n_waiters != (int64_t)(n.waiters + n.grants))
 		die("a waiter ended without a word, or twice");
+	if (fuzz->outside.mode && is_held_inside(fuzz))
+		die("somebody has what is held outside");
 }
 
 static void end(struct fuzz *fuzz)
@@ -278,6 +378,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		.key = { 1, 2 },
 		.events = &events,
 		.context = &fuzz,
+		.outside = &outside,
+		.outside_context = &fuzz,
 		.limits = { .locks_per_client = LOCKS_PER_CLIENT,
 			    .waiters_per_file = 8,
 			    .shares_per_file = 4 },
