@@ -55,7 +55,7 @@ struct daemon {
 	struct hf_rpc_lane *home;
 	struct hf_portmap *portmap;
 	struct hf_api *api;                                  /* NULL: off */
-	const struct hf_rpc_program *programs[MAX_PROGRAMS]; /* those that are served, for the port mapper */
+	const struct hf_rpc_program *programs[MAX_PROGRAMS]; /* that the port mapper is to name */
 	size_t n_programs;
 	struct hf_ports ports;
 	unsigned int netids; /* that we listen on */
@@ -230,6 +230,14 @@ static int serve(void *user, const struct hf_rpc_program *program, void *service
 	return hf_rpc_server_add_program(d->rpc, program, service);
 }
 
+/* Files that we do not have are another server's, and so is its place at the port mapper. */
+static int serve_unnamed(void *user, const struct hf_rpc_program *program, void *service)
+{
+	struct daemon *d = user;
+
+	return hf_rpc_server_add_program(d->rpc, program, service);
+}
+
 static int make_rpc(struct daemon *d)
 {
 	struct hf_rpc_limits limits = hf_rpc_default_limits;
@@ -241,7 +249,7 @@ static int make_rpc(struct daemon *d)
 		HF_MIN(limits.max_connections, files > 2 * OTHER_FILES ? files - OTHER_FILES : files / 2);
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)
-		r = hf_file_service_serve(d->files, serve, d);
+		r = hf_file_service_serve(d->files, d->config->exports.n ? serve : serve_unnamed, d);
 	if (r == 0)
 		r = serve(d, &hf_nlm_program, d->nlm);
 	if (r == 0)

@@ -19,6 +19,7 @@ S=hf-pm-s-$$ C=hf-pm-c-$$        # the namespaces
 S4=10.99.0.1 S6=fd99::1          # the server, as the client sees it
 DIR=$(mktemp -d /tmp/hf-portmap.XXXXXX)
 PROGRAMS="100003 100005 100021 100024"
+EXPORTS="[{path: $DIR/export}]"  # of holdfastd, as YAML has it
 daemon='' rpcbind=''             # process ids
 
 # Ends a process of ours and waits for it. Its exit status.
@@ -94,8 +95,7 @@ start() { # MODE [PREFIX...]
 		  backend: memory
 		api:
 		  listen: ""
-		exports:
-		  - path: $DIR/export
+		exports: $EXPORTS
 	EOF
 	ip netns exec $S "$@" "$HOLDFASTD" --config "$DIR/holdfast.yaml" >"$DIR/log" 2>&1 &
 	daemon=$!
@@ -271,6 +271,32 @@ test_system() {
 	kill_rpcbind
 }
 
+has_port() { in_s rpcinfo -p 127.0.0.1 | grep -q "^ *$1 .* tcp *$2 "; }
+others_listed() { has_port 100003 4049 && has_port 100005 4050; }
+
+# Without exports it is the lock and status service beside another NFS server, whose programs are not ours to name.
+test_beside() {
+	local EXPORTS='[]' PROGRAMS="100021 100024"
+	start_ready embedded
+	is_listed 100021 && is_listed 100024 || fail "beside another server, its locks are not found"
+	is_not_listed 100003 && is_not_listed 100005 || fail "files that we do not serve are found at our port"
+	[ "$(change_in $S 127.0.0.1 1 100003 3 6 4049)" = 1 ] || fail "the other server cannot be found at our portmap"
+	stop
+	ok "beside another server: our own portmap leaves its programs to it"
+
+	start_rpcbind
+	[ "$(change_in $S 127.0.0.1 1 100003 3 6 4049)$(change_in $S 127.0.0.1 1 100005 3 6 4050)" = 11 ] ||
+		fail "rpcbind refuses SET"
+	start_ready auto
+	wait_for 5 "the registrations" all_listed
+	others_listed || fail "we took the other server's place at rpcbind: $(in_s rpcinfo -p 127.0.0.1)"
+	stop
+	others_listed || fail "we withdrew the other server's programs"
+	is_not_listed 100021 || fail "100021 is still registered"
+	kill_rpcbind
+	ok "beside another server: rpcbind still names it"
+}
+
 # The daemon is to end by itself. Its status.
 end_itself() {
 	local status=0
@@ -285,4 +311,5 @@ make_network
 test_embedded
 test_unprivileged
 test_system
+test_beside
 echo "passed in $SECONDS s"
