@@ -51,6 +51,7 @@ MUTATIONS = [
      "if (!notice->is_superuser)\n\t\treturn;", ""),
     ("procedure 16 believed from anywhere", f"{NLM}/notify.c",
      "if (!hf_rpc_client_is_superuser(nlm->options.client, call)) {", "if (!call) {"),
+    ("FREE_ALL believed by name alone", f"{NLM}/notify.c", "is_superuser && (client = ", "(client = "),
     ("copies of FREE_ALL free again", f"{NLM}/nlm.c",
      ".handle = hf_nlm_proc_free_all,\n\t\t\t      .replay = HF_RPC_REPLAY_UDP", ".handle = hf_nlm_proc_free_all"),
     ("a client is its name", f"{NLM}/request.c",
@@ -135,8 +136,8 @@ MUTATIONS = [
     ("clean-up leaves the shares", f"{LOCK}/purge.c",
      "hf_share_purge(purge->locks, client, purge->all, purge->state);", ""),
     ("the state number of FREE_ALL is not looked at", f"{NLM}/notify.c",
-     "hf_recovery_client_freed(nlm->options.recovery, client, notify.state);",
-     "hf_recovery_client_freed(nlm->options.recovery, client, 0);"),
+     "if (client)\n\t\thf_recovery_client_freed(nlm->options.recovery, client, notify->state);",
+     "if (client)\n\t\thf_recovery_client_freed(nlm->options.recovery, client, 0);"),
     ("a share that was never promised stays stored", f"{RECOVERY}/restart.c",
      "return note_wrong(loading, fact->id, true);", "return 0;"),
     # Watching for others

@@ -19,9 +19,11 @@ Here are those that have no play of their own. The rest, by file:
   second lock after an early end of grace (dittofs)   test_nlm_grace    AfterCrash.test_the_second_lock_survives_…
   lock after grace denied (nfs-ganesha 834)           test_nlm_grace    AfterCrash.test_a_lock_after_grace_is_granted
   restart in grace                                    test_nlm_grace    AfterCrash.test_restart_in_grace_…
-  rpcbind restarts                                    tests/unit/proto/portmap/test_registrar.c
+  clear_locks of NFStash, on this host                test_recovery_tables test_operator_on_the_host
+  rpcbind restarts                                    portmap.sh, tests/unit/proto/portmap/test_registrar.c
 """
 
+import itertools
 import os
 import sys
 
@@ -134,16 +136,16 @@ class FromThisHost(Play):
             caller.close()
 
     def test_proc_16_of_the_local_statd(self):
-        """Versions 1, 3 and 4, by name and by address."""
+        """Versions 1, 3 and 4, over UDP and TCP, by name and by address."""
         state = 3
-        for version in nlm.VERSIONS:
+        for version, kind in itertools.product(nlm.VERSIONS, (UdpCaller, TcpCaller)):
             for name in (f"watched{version}", self.a.address):
-                with self.subTest(version=version, name=name):
+                with self.subTest(version=version, kind=kind.__name__, name=name):
                     lock = self.lock_of(self.a, name=f"watched{version}", state=state)
                     self.assert_granted(self.a, lock)
                     state += 2
                     args = nlm.Lock(name=name, state=state).args(nlm.SM_NOTIFY)
-                    self.assertEqual(self.local(nlm.SM_NOTIFY, args, version=version), b"")
+                    self.assertEqual(self.local(nlm.SM_NOTIFY, args, kind, version=version), b"")
                     self.assert_free(lock)
 
     def test_proc_16_about_a_client_that_gave_no_state(self):
@@ -161,6 +163,24 @@ class FromThisHost(Play):
         with self.assertRaises(Refused):
             self.local(nlm.SM_NOTIFY, args, reserved=False, kind=TcpCaller)
         self.assert_held(lock, by=1)
+
+    def test_free_all_by_root_of_this_host(self):
+        """An operator frees whoever is called so, wherever he is; anybody else who has an account here does not."""
+        for version in (3, 4):
+            for kind in (UdpCaller, TcpCaller):
+                with self.subTest(version=version, kind=kind.__name__):
+                    locks = [(host, self.lock_of(host, host.number, 1, name="twins")) for host in (self.a, self.b)]
+                    other = self.lock_of(self.a, 100, 1, name="others")
+                    for host, lock in (*locks, (self.a, other)):
+                        self.assert_granted(host, lock)
+                    args = nlm.Lock(name="twins").args(nlm.FREE_ALL)
+                    self.assertEqual(self.local(nlm.FREE_ALL, args, kind, reserved=False, version=version), b"")
+                    for _, lock in locks:
+                        self.assert_held(lock)
+                    self.assertEqual(self.local(nlm.FREE_ALL, args, kind, version=version), b"")
+                    for _, lock in locks:
+                        self.assert_free(lock)
+                    self.assert_held(other)
 
     def test_a_name_of_this_hosts_own_clients_is_not_mixed_up(self):
         """A client on the server itself, over loopback, with a name that another one has, too."""

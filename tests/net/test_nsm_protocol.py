@@ -230,6 +230,7 @@ class Protocol(Recovering):
         lock = self.held(self.a, state=3)
         state = self.local.state()
         cases = [(nlm.PROGRAM, version, nlm.SM_NOTIFY) for version in nlm.VERSIONS]
+        cases += [(nlm.PROGRAM, version, nlm.FREE_ALL) for version in (3, 4)]
         cases += [(NSM, 1, nsm.NOTIFY), (NSM, 1, nsm.SIMU_CRASH)]
         for news, (program, version, procedure) in enumerate(cases, 1):
             with self.subTest(program=program, version=version, procedure=procedure):

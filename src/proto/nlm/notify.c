@@ -15,10 +15,26 @@ static bool is_named(const struct hf_client *client, struct hf_bytes name)
 	return strcmp(client->protocol, PROTOCOL) == 0 && hf_bytes_equal(hf_bytes_of_str(client->name), name);
 }
 
+/* What a client says is about himself. What root of this host says is about everybody of that name. */
+static void free_all(struct hf_nlm *nlm, const struct hf_nlm_notify *notify, const struct hf_addr *peer,
+		     bool is_superuser)
+{
+	struct hf_client *client = hf_clients_find(nlm->clients, PROTOCOL, peer, notify->name);
+
+	if (client)
+		hf_recovery_client_freed(nlm->options.recovery, client, notify->state);
+	hf_client_unref(client);
+	for (uint64_t serial = 0; is_superuser && (client = hf_clients_next(nlm->clients, serial));
+	     hf_client_unref(client)) {
+		serial = client->serial;
+		if (is_named(client, notify->name))
+			hf_recovery_client_freed(nlm->options.recovery, client, notify->state);
+	}
+}
+
 void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
-	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_nlm_notify notify;
 
 	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
@@ -26,9 +42,7 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 		hf_rpc_reply_garbage(call);
 		return;
 	}
-	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
-	if (client)
-		hf_recovery_client_freed(nlm->options.recovery, client, notify.state);
+	free_all(nlm, &notify, hf_rpc_call_peer(call), hf_rpc_client_is_superuser(nlm->options.client, call));
 	hf_nlm_reply_restart(nlm, call);
 }
 
