@@ -33,7 +33,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 from fakehost import NSM
 from play import Play, main
-from rpc import Refused, TcpCaller, UdpCaller, call_message, exchange
+from rpc import Refused, TcpCaller, UdpCaller, call_message, exchange, record, result_of
 from xdr import In, Out
 
 SM_MON, SM_NOTIFY = 2, 6
@@ -225,18 +225,43 @@ class Limits(Play):
 
 
 class Queues(Play):
+    MAX_SHARES = 65_536  # of one client
+
+    def refusals(self):
+        """What the operator was told of those who want more than there is."""
+        return [line for line in self.daemon.log.splitlines() if "is refused: " in line]
+
     def test_the_queue_of_a_file_has_an_end(self):
         """More than a thousand waiters for one file: DENIED_NOLOCKS, and the queue still works."""
         self.assert_granted(self.a, self.lock_of(self.a))
         answers = [self.b.lock(self.lock_of(self.b, svid=svid, block=True)) for svid in range(1, 1100)]
         self.assertEqual(answers[0], nlm.S_BLOCKED)
         self.assertEqual(answers[-1], nlm.S_NOLOCKS)
-        said = [line for line in self.daemon.log.splitlines() if "a lock is refused: " in line]
+        said = [line for line in self.refusals() if "a lock is refused: " in line]
         self.assertEqual(len(said), 1, "one line for all of them")
         self.assertIn(f"has as many as it may client={self.id_of(self.b)} locks=0 waiters=1024 more=0", said[0])
         self.b.free_all()
         self.assertEqual(self.a.unlock(self.lock_of(self.a)), nlm.S_GRANTED)
         self.assert_free(self.lock_of(self.a))
+
+    def test_the_reservations_of_a_client_have_an_end(self):
+        """Counted as Windows does, so that one open mode is enough to get there: DENIED_NOLOCKS, and a line."""
+        mine = self.lock_of(self.c, access=1)
+        caller = self.c.caller("tcp")
+        message = call_message(nlm.PROGRAM, 4, nlm.SHARE, mine.args(nlm.SHARE))
+        for first in range(0, self.MAX_SHARES, 512):
+            xids = (number.to_bytes(4, "big") for number in range(first, first + 512))  # no two calls look the same
+            caller.sock.sendall(b"".join(record(xid + message[4:]) for xid in xids))
+            for _ in range(512):
+                self.assertEqual(nlm.res_of(nlm.SHARE, result_of(caller.receive())).stat, nlm.S_GRANTED)
+        for _ in range(2):
+            self.assertEqual(self.c.share(mine), nlm.S_NOLOCKS)
+        self.assertEqual(self.c.share(mine.but(fh=b"another file")), nlm.S_NOLOCKS)
+        said = [line for line in self.refusals() if "a share reservation is refused: " in line]
+        self.assertEqual(len(said), 1, "one line for all of them")
+        self.assertIn(f"has as many as it may client={self.id_of(self.c)} shares={self.MAX_SHARES} more=0", said[0])
+        self.assertEqual(self.c.unshare(mine), nlm.S_GRANTED)
+        self.assertEqual(self.c.share(mine), nlm.S_GRANTED)
 
 
 if __name__ == "__main__":

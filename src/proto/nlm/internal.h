@@ -47,8 +47,8 @@ struct hf_nlm {
 	struct hf_replay *repeats;       /* the _RES of _MSGs, by what they looked like */
 	struct hf_list messages;         /* _MSGs under way */
 	struct hf_nlm_counts counts;
-	struct hf_log_limit full; /* one line for many who are refused */
-	struct hf_nlm_held held[2]; /* one fills while the other may wait for the medium */
+	struct hf_log_limit full[2]; /* one line for many who are refused locks, and share reservations */
+	struct hf_nlm_held held[2];  /* one fills while the other may wait for the medium */
 	unsigned int filling;
 };
 
@@ -141,7 +141,7 @@ HF_COLD void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call); /
 const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
 void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind);
 /* To the operator: the client is told that there are no locks, and nobody why. */
-HF_COLD void hf_nlm_say_full(const struct hf_nlm_request *request);
+HF_COLD void hf_nlm_say_full(const struct hf_nlm_request *request, bool of_shares);
 
 /* granted.c */
 int hf_nlm_grants_init(struct hf_nlm *nlm);

@@ -136,7 +136,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	stat = hf_nlm_stat_from_lock(answer);
 	if (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED) {
 		if (answer == HF_LOCK_E_LIMIT)
-			hf_nlm_say_full(request);
+			hf_nlm_say_full(request, false);
 		refuse(request, stat);
 		return;
 	}

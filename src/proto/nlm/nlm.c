@@ -87,7 +87,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	if (!nlm)
 		return hf_trace(-ENOMEM);
 	nlm->options = *options;
-	nlm->full = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
+	nlm->full[0] = nlm->full[1] = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->locks = hf_recovery_locks(options->recovery);
 	nlm->clients = hf_recovery_clients(options->recovery);
 	nlm->server_name = strdup(options->server_name);

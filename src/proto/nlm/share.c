@@ -69,6 +69,7 @@ static enum hf_nlm_stat take(struct hf_nlm_request *request)
 {
 	const struct hf_nlm_args *args = &request->args;
 	struct hf_lock_share_view view = view_of(request);
+	int answer;
 
 	switch (args->reclaim ? hf_recovery_reclaim_share(request->nlm->options.recovery, &view)
 			      : HF_RECLAIM_NORMAL) {
@@ -77,9 +78,11 @@ static enum hf_nlm_stat take(struct hf_nlm_request *request)
 	case HF_RECLAIM_BACKED:
 		return HF_NLM_GRANTED_STAT;
 	default:
-		return hf_nlm_stat_from_lock(hf_lock_share(request->nlm->locks, &request->target, view.access,
-							   view.deny, (uint32_t)request->client->sm_state,
-							   args->reclaim));
+		answer = hf_lock_share(request->nlm->locks, &request->target, view.access, view.deny,
+				       (uint32_t)request->client->sm_state, args->reclaim);
+		if (answer == HF_LOCK_E_LIMIT)
+			hf_nlm_say_full(request, true);
+		return hf_nlm_stat_from_lock(answer);
 	}
 }
 

@@ -39,19 +39,26 @@ void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_ki
 		tell(request, kind);
 }
 
-void hf_nlm_say_full(const struct hf_nlm_request *request)
+void hf_nlm_say_full(const struct hf_nlm_request *request, bool of_shares)
 {
 	struct hf_nlm *nlm = request->nlm;
 	const struct hf_client *client = request->client;
 	uint64_t n_suppressed;
 	char quoted[256];
 
-	if (!hf_log_limit_allow(&nlm->full, hf_loop_now(nlm->options.loop), &n_suppressed))
+	if (!hf_log_limit_allow(&nlm->full[of_shares], hf_loop_now(nlm->options.loop), &n_suppressed))
 		return;
-	hf_log_warn("a lock is refused: its client, its file or the server has as many as it may",
-		    "client=%s locks=%u waiters=%u more=%llu",
-		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    client->holds.n_locks, client->holds.n_waiters, (unsigned long long)n_suppressed);
+	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
+	if (of_shares)
+		hf_log_warn(
+			"a share reservation is refused: its client, its file or the server has as many as "
+			"it may",
+			"client=%s shares=%u more=%llu", quoted, client->holds.n_shares,
+			(unsigned long long)n_suppressed);
+	else
+		hf_log_warn("a lock is refused: its client, its file or the server has as many as it may",
+			    "client=%s locks=%u waiters=%u more=%llu", quoted, client->holds.n_locks,
+			    client->holds.n_waiters, (unsigned long long)n_suppressed);
 }
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)
