@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
-from fakehost import TCP, FakeHost
+from fakehost import TCP, UDP, FakeHost
 from play import each, main
 from rpc import call_message, record
 from sniffer import Sniffer
@@ -118,25 +118,32 @@ class Blocking(Waiting):
                 self.assertEqual(lookup[:4], (2, nlm.PROGRAM, version, TCP))
 
     def test_granted_over_ipv6_asks_rpcbind_4_then_3(self):
-        host = self.add_host()
-        host.portmap_versions = (2, 3)
-        held = self.hold()
-        wanted = self.lock_of(host)
-        self.assert_blocked(host, wanted, server=self.network.SERVER6[0])
-        self.release(held)
-        host.wait_granted(wanted)
-        self.assertEqual(host.lookups.items[0][:4], (3, nlm.PROGRAM, 4, TCP))
+        for has, refused in (((2, 3, 4), []), ((2, 3), [4])):
+            for transport, protocol in (("tcp", TCP), ("udp", UDP)):
+                with self.subTest(has=has, transport=transport):
+                    self.fh = os.urandom(20)
+                    host = self.add_host()
+                    host.portmap_versions = has
+                    held = self.hold()
+                    wanted = self.lock_of(host)
+                    self.assert_blocked(host, wanted, server=self.network.SERVER6[0], transport=transport)
+                    self.release(held)
+                    host.wait_granted(wanted)
+                    self.assertEqual(host.lookups.items[0][:4], (max(has), nlm.PROGRAM, 4, protocol))
+                    self.assertEqual(host.refused_lookups.items, refused)
 
     def test_granted_over_the_other_transport_where_only_that_is_registered(self):
         for have, ask in (("udp", "tcp"), ("tcp", "udp")):
-            with self.subTest(have=have, ask=ask):
-                self.fh = os.urandom(20)
-                host = self.add_host(lockd=(have,))
-                held = self.hold()
-                wanted = self.lock_of(host)
-                self.assert_blocked(host, wanted, transport=ask)
-                self.release(held)
-                self.assertEqual(host.wait_granted(wanted, timeout=4).call.transport, have)
+            for server in (self.network.SERVER[0], self.network.SERVER6[0]):
+                with self.subTest(have=have, ask=ask, server=server):
+                    self.fh = os.urandom(20)
+                    host = self.add_host(lockd=(have,))
+                    held = self.hold()
+                    wanted = self.lock_of(host)
+                    self.assert_blocked(host, wanted, server=server, transport=ask)
+                    self.release(held)
+                    heard = host.wait_granted(wanted, timeout=4)
+                    self.assertEqual((heard.call.transport, address_of(heard)), (have, server))
 
     def pass_a_lock_to(self, host, **more):
         """Of a file of its own, for which it waits."""

@@ -64,8 +64,9 @@ class Ranges(Play):
         for offset in (nlm.EOF + 1, nlm.MAX64):
             for length in (0, 1, nlm.MAX64):
                 lock = self.lock_of(self.a, offset, length)
-                for procedure in (nlm.LOCK, nlm.TEST, nlm.NM_LOCK):
+                for procedure in (nlm.LOCK, nlm.TEST, nlm.NM_LOCK, nlm.UNLOCK, nlm.CANCEL):
                     self.assertEqual(self.a.ask(procedure, lock, **how).stat, nlm.S_FBIG)
+                self.assertEqual(self.a.lock(lock.but(block=True), **how), nlm.S_FBIG)
 
     @each((1, 3))
     def test_old_ranges_up_to_2_gib_are_exact(self, how):

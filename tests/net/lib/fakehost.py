@@ -78,6 +78,7 @@ class FakeHost:
         self.script = nlm.S_GRANTED
         self.grants = Record()
         self.lookups = Record()
+        self.refused_lookups = Record()  # the version of rpcbind that was asked for in vain
         self.answers = Record()  # _RES calls: (procedure, Res, call)
         self.notices = Record()  # SM_NOTIFY: (name, state)
         self._callers = {}
@@ -116,6 +117,7 @@ class FakeHost:
         if call.program != PORTMAP:
             return call.answer(stat=PROG_UNAVAIL)
         if call.version not in self.portmap_versions:
+            self.refused_lookups.add(call.version)
             return call.answer(stat=PROG_MISMATCH)
         if call.procedure == 0:
             return call.answer()
@@ -143,7 +145,7 @@ class FakeHost:
             return call.answer()
         if call.procedure in (nlm.GRANTED, nlm.GRANTED_MSG):
             return self._on_granted(call)
-        if nlm.TEST_RES <= call.procedure <= nlm.UNLOCK_RES:
+        if nlm.TEST_RES <= call.procedure <= nlm.GRANTED_RES:
             self.answers.add((call.procedure, nlm.res_of(call.procedure, call.args, call.version), call))
             return call.answer()
         return call.answer(stat=PROC_UNAVAIL)

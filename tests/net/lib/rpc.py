@@ -149,6 +149,9 @@ class TcpCaller:
 
 
 class UdpCaller:
+    """As most clients it takes a reply only from where its call went to: a server with several addresses must say
+    which it is."""
+
     def __init__(self, remote, local=("0.0.0.0", 0), namespace=None, reserved=False):
         self.sock = make_socket(socket.SOCK_DGRAM, local, namespace, reserved)
         self.remote = remote
@@ -157,12 +160,15 @@ class UdpCaller:
         self.sock.sendto(message, self.remote)
 
     def receive(self, timeout=PATIENCE):
-        self.sock.settimeout(timeout)
-        try:
-            data, self.sender = self.sock.recvfrom(65536)
-        except (TimeoutError, socket.timeout):
-            raise NoReply from None
-        return data
+        end = time.monotonic() + timeout
+        while True:
+            self.sock.settimeout(max(0.001, end - time.monotonic()))
+            try:
+                data, sender = self.sock.recvfrom(65536)
+            except (TimeoutError, socket.timeout):
+                raise NoReply from None
+            if sender[:2] == self.remote[:2]:
+                return data
 
     def close(self):
         self.sock.close()
