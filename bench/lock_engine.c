@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "base/rbtree.h"
@@ -50,6 +51,19 @@ static uint64_t chance(struct bench *bench, uint64_t n)
 	bench->random ^= bench->random << 25;
 	bench->random ^= bench->random >> 27;
 	return (bench->random * UINT64_C(0x2545F4914F6CDD1D)) % n;
+}
+
+/* Of the whole process, in pages that are really there: pools keep more than they use, in reserve. */
+static double resident(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	if (file && fscanf(file, "%*u %lu", &pages) != 1)
+		pages = 0;
+	if (file)
+		fclose(file);
+	return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
 static void die(const char *why)
@@ -201,10 +215,12 @@ static struct result bench_sizes(const char *name, uint32_t n_files, uint64_t fi
 		struct bench bench;
 		struct result r;
 		struct hf_lock_counters n;
+		double before = resident(), after;
 
 		begin(&bench);
 		populate(&bench, sizes[i], n_files);
 		hf_lock_count(bench.locks, &n);
+		after = resident();
 		bench.first_owner = first_owner;
 		bench.n_owners = n_owners;
 		r = measure(&bench);
@@ -215,10 +231,11 @@ static struct result bench_sizes(const char *name, uint32_t n_files, uint64_t fi
 		printf("    { \"locks\": %llu, \"files\": %llu, \"owners\": %llu, \"insert_ns\": %.0f, "
 		       "\"test_ns\": %.0f, "
 		       "\"release_ns\": %.0f, \"insert_x\": %.2f, \"test_x\": %.2f, \"release_x\": %.2f, "
-		       "\"bytes_per_lock\": %.1f }%s\n",
+		       "\"bytes_per_lock\": %.1f, \"resident_per_lock\": %.1f }%s\n",
 		       (unsigned long long)sizes[i], (unsigned long long)n.files,
 		       (unsigned long long)n.owners, r.insert, r.test, r.release, x.insert, x.test, x.release,
-		       (double)n.bytes / (double)n.locks, i + 1 < HF_ARRAY_SIZE(sizes) ? "," : "");
+		       (double)n.bytes / (double)n.locks, (after - before) / (double)n.locks,
+		       i + 1 < HF_ARRAY_SIZE(sizes) ? "," : "");
 		fflush(stdout);
 		hf_locks_free(bench.locks);
 	}
