@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Those who wait: BLOCKED at once, then GRANTED from the right place to the right port, and what the answer does."""
 
+import itertools
 import os
 import sys
 import time
@@ -167,40 +168,6 @@ class Blocking(Waiting):
             self.pass_a_lock_to(host, svid=svid)
         self.assertLessEqual(host.lockd.n_connections, 2)
         self.assertLessEqual(len(host.lookups.items), 2)
-
-    def test_granted_comes_after_the_blocked_reply(self):
-        """Seen on the wire, with the port known and the connection warm: the waits and the releases that end them
-        arrive in one piece, and are served in one turn."""
-        for transport in ("udp", "tcp"):
-            with self.subTest(transport=transport), Sniffer(self.b.namespace) as sniffer:
-                scenes, messages = [], []
-                for svid in range(10, 30):
-                    fh = os.urandom(20)
-                    mine = self.lock_of(self.b, fh=fh, svid=svid)
-                    wanted = self.lock_of(self.b, fh=fh, svid=svid + 100, block=True)
-                    self.assert_granted(self.b, mine, transport=transport)
-                    asks = call_message(nlm.PROGRAM, 4, nlm.LOCK, wanted.args(nlm.LOCK))
-                    scenes.append((wanted, asks))
-                    messages += [asks, call_message(nlm.PROGRAM, 4, nlm.UNLOCK, mine.args(nlm.UNLOCK))]
-                    if svid == 10:  # warms the way
-                        self.send_together(transport, messages)
-                        self.b.wait_granted(wanted)
-                        messages = []
-                self.send_together(transport, messages)
-                for wanted, asks in scenes:
-                    heard = self.b.wait_granted(wanted)
-                    reply = sniffer.find(asks[:4] + b"\0\0\0\1")
-                    grant = sniffer.find(heard.grant.cookie)
-                    self.assertLess(reply, grant, "GRANTED overtook the BLOCKED reply")
-                self.b.drop_callers()
-
-    def send_together(self, transport, messages):
-        caller = self.b.caller(transport)
-        if transport == "tcp":
-            caller.sock.sendall(b"".join(record(message) for message in messages))
-        else:
-            for message in messages:
-                caller.send(message)
 
     # How it is answered
 
@@ -395,6 +362,80 @@ class Blocking(Waiting):
         for host in silent:
             self.hosts.remove(host)
             host.close()
+
+
+class Order(Waiting):
+    """What a waiter hears first."""
+
+    numbers = itertools.count()
+
+    def test_granted_comes_after_the_blocked_reply(self):
+        """Seen on the wire, with the port known and the connection warm: the waits and the releases that end them
+        arrive in one piece, and are served in one turn."""
+        for transport in ("udp", "tcp"):
+            with self.subTest(transport=transport), Sniffer(self.b.namespace) as sniffer:
+                scenes, messages = [], []
+                for svid in range(10, 30):
+                    fh = os.urandom(20)
+                    mine = self.lock_of(self.b, fh=fh, svid=svid)
+                    wanted = self.lock_of(self.b, fh=fh, svid=svid + 100, block=True)
+                    self.assert_granted(self.b, mine, transport=transport)
+                    asks = call_message(nlm.PROGRAM, 4, nlm.LOCK, wanted.args(nlm.LOCK))
+                    scenes.append((wanted, asks))
+                    messages += [asks, call_message(nlm.PROGRAM, 4, nlm.UNLOCK, mine.args(nlm.UNLOCK)), self.more(fh)]
+                    if svid == 10:  # warms the way
+                        self.send_together(transport, messages)
+                        self.b.wait_granted(wanted)
+                        messages = []
+                self.send_together(transport, messages)
+                for wanted, asks in scenes:
+                    heard = self.b.wait_granted(wanted)
+                    reply = sniffer.find(asks[:4] + b"\0\0\0\1")
+                    grant = sniffer.find(heard.grant.cookie)
+                    self.assertLess(reply, grant, "GRANTED overtook the BLOCKED reply")
+                self.b.drop_callers()
+
+    def test_granted_comes_after_the_blocked_res(self):
+        """The same for those who ask by LOCK_MSG, whose BLOCKED is a call of ours as GRANTED_MSG is: the first time
+        neither's port is known."""
+        for transport in ("udp", "tcp"):
+            with self.subTest(transport=transport):
+                host = self.add_host()
+                with Sniffer(host.namespace) as sniffer:
+                    for svid in range(10, 20):
+                        mine = self.lock_of(host, fh=os.urandom(20), svid=svid)
+                        wanted = mine.but(svid=svid + 100, block=True, cookie=os.urandom(8))
+                        self.assert_granted(host, mine, transport=transport)
+                        asks = call_message(nlm.PROGRAM, 4, nlm.LOCK_MSG, wanted.args(nlm.LOCK_MSG))
+                        gives = call_message(nlm.PROGRAM, 4, nlm.UNLOCK, mine.args(nlm.UNLOCK))
+                        self.send_together(transport, [self.more(mine.fh), asks, gives, self.more(mine.fh)], host)
+                        heard = host.wait_granted(wanted)
+                        self.assertTrue(heard.is_msg)
+                        blocked = sniffer.find(nlm.put_res(wanted.cookie, nlm.S_BLOCKED))
+                        self.assertLess(blocked, sniffer.find(heard.grant.cookie), "GRANTED_MSG overtook LOCK_RES")
+
+    def more(self, fh):
+        """What has nothing to do with it: a lock beside it, whose reply may be held until it is stored."""
+        beside = self.lock_of(self.b, 10_000 + 2 * next(self.numbers), 1, fh=fh[:-1], svid=1)
+        return call_message(nlm.PROGRAM, 4, nlm.LOCK, beside.args(nlm.LOCK))
+
+    def send_together(self, transport, messages, host=None):
+        caller = (host or self.b).caller(transport)
+        if transport == "tcp":
+            caller.sock.sendall(b"".join(record(message) for message in messages))
+        else:
+            for message in messages:
+                caller.send(message)
+
+
+class OrderOfWhatIsStored(Order):
+    """The same where replies wait for the store."""
+
+    settings = ("store.backend=lmdb",)
+
+
+class OrderOfWhatIsSynced(Order):
+    settings = ("store.backend=lmdb", "store.lock_durability=machine")
 
 
 if __name__ == "__main__":

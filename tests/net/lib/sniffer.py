@@ -32,10 +32,10 @@ class Sniffer:
                 self.frames.append(frame)
 
     def find(self, needle, timeout=2):
-        """The number of the first frame that came in with @needle."""
+        """Where @needle came in first: the number of the frame, and the place in it."""
         what = f"{needle!r} was on the wire"
-        return until(lambda: self._number_of(needle), what, timeout, passes=lambda number: number is not None)
+        return until(lambda: self._place_of(needle), what, timeout, passes=lambda place: place is not None)
 
-    def _number_of(self, needle):
+    def _place_of(self, needle):
         self._drain()
-        return next((number for number, frame in enumerate(self.frames) if needle in frame), None)
+        return next(((i, frame.index(needle)) for i, frame in enumerate(self.frames) if needle in frame), None)
