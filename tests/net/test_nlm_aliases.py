@@ -2,6 +2,7 @@
 """One file is one for the lock manager, by whichever export, name or link it was reached."""
 
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -112,6 +113,36 @@ class Aliases(Exported):
             locks = self.rest.get("/api/v1/locks").json["locks"]
             self.assertEqual([(row["share"], row["handle"], row["file"]) for row in locks], [(name, fh.hex(), self.path)])
             self.release(lock)
+
+    def test_an_export_that_is_taken_away(self):
+        """By a reload: who comes by it gets nothing new there, and gives back what he has."""
+        for gone in self.handles:
+            with self.subTest(gone=gone):
+                held = self.through(gone, self.a, 0, 10)
+                waiting = self.through(gone, self.b, 0, 10, block=True, svid=9)
+                self.assert_granted(self.a, held)
+                self.assert_blocked(self.b, waiting)
+                try:
+                    self.reload([line for line in self.exports if f"name: {gone}," not in line])
+                    self.until(
+                        lambda: self.c.lock(self.through(gone, self.c, 20, 5)), "its handles are stale",
+                        passes=lambda stat: stat == nlm.S_STALE_FH,
+                    )  # fmt: skip
+                    rest = next(name for name in self.handles if name != gone)
+                    self.assert_denied(self.c, self.through(rest, self.c, 0, 10))
+                    self.assertEqual(self.b.cancel(waiting), nlm.S_GRANTED)
+                    self.release(held)
+                    self.assert_granted(self.c, self.through(rest, self.c, 0, 10))
+                    self.release(self.through(rest, self.c, 0, 10), self.c)
+                    self.assertEqual(self.rest.get("/api/v1/waiters").json["waiters"], [])
+                finally:
+                    self.reload(self.exports)
+
+    def reload(self, exports):
+        before = self.daemon.log.count("configuration loaded again")
+        self.write_config(exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.daemon.log.count("configuration loaded again") > before, "it has reloaded")
 
     def test_after_a_restart(self):
         """What is stored came by one export and is reclaimed by another, or in the way of another; also when the
