@@ -62,7 +62,9 @@ class Patience(Play):
         cls.moved = Scene(cls, nlm.S_GRANTED, transport="udp")
         cls.cut_off = Scene(cls, nlm.S_GRANTED)
         cls.no_rpcbind = Scene(cls, nlm.S_GRANTED)
-        scenes = [cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind]
+        by_call_alone = lambda heard: FakeHost.UNKNOWN if heard.is_msg else nlm.S_GRANTED
+        cls.no_msg = Scene(cls, by_call_alone, nlm.LOCK_MSG, "udp")
+        scenes = [cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind, cls.no_msg]
         # Next in the silent ones' queues stands a healthy one.
         cls.next = {}
         for scene in (cls.silent, cls.silent_msg, cls.no_rpcbind):
@@ -141,8 +143,16 @@ class Patience(Play):
 
     def test_4_silent_lockd_hears_both_kinds(self):
         """Some systems know only one of GRANTED and GRANTED_MSG."""
-        self.silent.host.grants.wait(2, timeout=BOUND)
-        self.assertEqual({heard.is_msg for heard in self.silent.host.grants.items}, {False, True})
+        for scene in (self.silent, self.silent_msg):
+            scene.host.grants.wait(2, timeout=BOUND)
+            self.assertEqual({heard.is_msg for heard in scene.host.grants.items}, {False, True})
+
+    def test_4_granted_for_who_does_not_know_granted_msg(self):
+        """He asked by LOCK_MSG, but is told by calls alone; then he knows, and is not told again."""
+        self.no_msg.host.grants.wait(1, lambda heard: not heard.is_msg, timeout=2 * TRY + SLACK)
+        self.assertEqual(self.holder(self.no_msg).svid, 7)
+        self.until_given_up(self.silent)
+        self.assertEqual([heard.is_msg for heard in self.no_msg.host.grants.items], [True, False])
 
     def test_5_granted_msg_without_granted_res_is_told_again(self):
         self.until_given_up(self.silent_msg)

@@ -201,7 +201,8 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	if (grant->ending)
 		return;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
-		hf_timer_start(&grant->timer, grant->nlm->options.grant_try_ns); /* for GRANTED_RES */
+		grant->by_msg = false; /* the next time, if GRANTED_RES does not come */
+		hf_timer_start(&grant->timer, grant->nlm->options.grant_try_ns);
 		return;
 	}
 	if (result->outcome == HF_RPC_OUTCOME_OK) {

@@ -65,6 +65,7 @@ class FakeHost:
     SILENT = "silent"
     DEFER = "defer"  # the test answers by itself: host.answer(heard, stat)
     WRONG_COOKIE = "wrong cookie"
+    UNKNOWN = "unknown"  # there is no such procedure
 
     def __init__(self, stage, namespace, number, server, name=None, lockd=("tcp", "udp"), portmap=True):
         self.stage = stage
@@ -160,6 +161,8 @@ class FakeHost:
         self.grants.add(heard)
         if script == self.WRONG_COOKIE:
             self.answer(heard, nlm.S_GRANTED, bytes(len(heard.grant.cookie)))
+        elif script == self.UNKNOWN:
+            call.answer(stat=PROC_UNAVAIL)
         elif isinstance(script, int):
             self.answer(heard, script)
 
