@@ -47,6 +47,7 @@ struct hf_rpc_pending {
 	bool is_port_given;            /* by the caller: no look-up */
 	bool is_port_old;              /* remembered, so it may be worth to ask again */
 	bool is_done;                  /* being told */
+	unsigned int n_before;         /* of the exchange's n_sent, when it was last started */
 	struct hf_rpc_result failure;  /* the one to report where the walk ends */
 	uint8_t message[];
 };
@@ -110,11 +111,21 @@ static bool may_other_transport_help(const struct hf_rpc_result *result)
 	       (result->outcome == HF_RPC_OUTCOME_REFUSED && result->stage != HF_RPC_STAGE_LOOKUP);
 }
 
+/* Who does not know a call has not executed it; of several copies one may have been. */
+static void forget_unknown(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
+{
+	if (result->stage == HF_RPC_STAGE_REPLY && pending->exchange.n_sent == pending->n_before + 1 &&
+	    (result->outcome == HF_RPC_OUTCOME_DENIED || result->outcome == HF_RPC_OUTCOME_NO_PROGRAM ||
+	     result->outcome == HF_RPC_OUTCOME_NO_PROCEDURE))
+		pending->exchange.n_sent = pending->n_before;
+}
+
 static void after_failure(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
 {
 	bool was_old = pending->is_port_old;
 
 	note_failure(pending, result);
+	forget_unknown(pending, result);
 	if (!pending->is_port_given && is_wrong_port(result)) {
 		hf_lookup_forget(pending->client, &pending->key);
 		if (was_old) {
@@ -177,6 +188,7 @@ static void ask(struct hf_rpc_pending *pending, uint16_t port)
 		hand_over(pending);
 		return;
 	}
+	pending->n_before = exchange->n_sent;
 	r = hf_exchange_start(exchange);
 	if (r < 0) {
 		result = hf_exchange_not_started(exchange, r);

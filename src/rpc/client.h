@@ -62,8 +62,8 @@ struct hf_rpc_result {
 	enum hf_rpc_stage stage;         /* where it ended; REPLY where it was OK */
 	enum hf_rpc_transport transport; /* the last one tried; in stage LOOKUP, to ask rpcbind */
 	int error;                       /* UNREACHABLE, REFUSED, BROKEN: -errno; else 0 */
-	/* How often the call left us. 0: nobody has executed it; more than 1: the answer may be that to a
-	 * repetition, and there may have been another before. */
+	/* How often the call left us, but for one that its peer did not know. 0: nobody has executed it; more
+	 * than 1: the answer may be that to a repetition, and there may have been another before. */
 	unsigned int n_sent;
 	struct hf_addr remote;     /* who was asked last; in stage LOOKUP, his rpcbind */
 	struct hf_xdr_in *results; /* OK: valid until done returns. NULL otherwise, and for one-way calls */

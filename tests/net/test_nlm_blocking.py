@@ -288,6 +288,25 @@ class Blocking(Waiting):
         host.start_portmap()
         host.wait_granted(wanted)
 
+    def test_granted_msg_for_who_does_not_know_granted(self):
+        """HP-UX. What he then says to GRANTED_MSG is his first word: refused is refused."""
+        for transport in ("tcp", "udp"):
+            for stat in (nlm.S_GRANTED, nlm.S_DENIED):
+                with self.subTest(transport=transport, stat=stat):
+                    self.fh = os.urandom(20)
+                    host = self.add_host()
+                    host.script = lambda heard, stat=stat: stat if heard.is_msg else FakeHost.UNKNOWN
+                    held = self.hold()
+                    wanted = self.lock_of(host)
+                    self.assert_blocked(host, wanted, transport=transport)
+                    self.release(held)
+                    host.wait_granted(wanted, count=2)
+                    self.assertEqual([heard.is_msg for heard in host.grants.items], [False, True])
+                    if stat == nlm.S_DENIED:
+                        self.await_free(self.lock_of(self.c, svid=9))
+                    else:
+                        self.assert_held(wanted, by=wanted.svid)
+
     def test_granted_answered_with_a_wrong_cookie_is_no_nonsense(self):
         """Linux answers GRANTED inline; what the cookie is then says nothing. The lock is the waiter's."""
         held = self.hold()
