@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 from fakehost import TCP, UDP, FakeHost
 from play import each, main
-from rpc import call_message, record
+from rpc import call_message
 from sniffer import Sniffer
 from waiting import Waiting
 
@@ -403,10 +403,10 @@ class Order(Waiting):
                     scenes.append((wanted, asks))
                     messages += [asks, call_message(nlm.PROGRAM, 4, nlm.UNLOCK, mine.args(nlm.UNLOCK)), self.more(fh)]
                     if svid == 10:  # warms the way
-                        self.send_together(transport, messages)
+                        self.b.caller(transport).send_together(messages)
                         self.b.wait_granted(wanted)
                         messages = []
-                self.send_together(transport, messages)
+                self.b.caller(transport).send_together(messages)
                 for wanted, asks in scenes:
                     heard = self.b.wait_granted(wanted)
                     reply = sniffer.find(asks[:4] + b"\0\0\0\1")
@@ -427,7 +427,7 @@ class Order(Waiting):
                         self.assert_granted(host, mine, transport=transport)
                         asks = call_message(nlm.PROGRAM, 4, nlm.LOCK_MSG, wanted.args(nlm.LOCK_MSG))
                         gives = call_message(nlm.PROGRAM, 4, nlm.UNLOCK, mine.args(nlm.UNLOCK))
-                        self.send_together(transport, [self.more(mine.fh), asks, gives, self.more(mine.fh)], host)
+                        host.caller(transport).send_together([self.more(mine.fh), asks, gives, self.more(mine.fh)])
                         heard = host.wait_granted(wanted)
                         self.assertTrue(heard.is_msg)
                         blocked = sniffer.find(nlm.put_res(wanted.cookie, nlm.S_BLOCKED))
@@ -437,14 +437,6 @@ class Order(Waiting):
         """What has nothing to do with it: a lock beside it, whose reply may be held until it is stored."""
         beside = self.lock_of(self.b, 10_000 + 2 * next(self.numbers), 1, fh=fh[:-1], svid=1)
         return call_message(nlm.PROGRAM, 4, nlm.LOCK, beside.args(nlm.LOCK))
-
-    def send_together(self, transport, messages, host=None):
-        caller = (host or self.b).caller(transport)
-        if transport == "tcp":
-            caller.sock.sendall(b"".join(record(message) for message in messages))
-        else:
-            for message in messages:
-                caller.send(message)
 
 
 class OrderOfWhatIsStored(Order):

@@ -127,6 +127,60 @@ class Gone(Exported):
             self.assertEqual(self.rest.get(f"/api/v1/{what}").json[what], [])
 
 
+class InOrder(Exported):
+    """What a client sends without waiting for replies: a file has to be looked at first for a LOCK, and not for what
+    takes it back."""
+
+    def each_time(self, how):
+        """Many times, each in a file that nobody has asked for yet."""
+        for _ in range(10):
+            self.fh = self.handle_of(self.make_file())
+            yield lambda *calls: self.a.ask_together(calls, how["transport"])
+
+    @each((4,))
+    def test_lock_and_unlock(self, how):
+        for ask in self.each_time(how):
+            lock = self.lock_of(self.a)
+            self.assertEqual(ask((nlm.LOCK, lock), (nlm.UNLOCK, lock)), [nlm.S_GRANTED] * 2)
+            self.assert_free(lock)
+
+    @each((4,))
+    def test_lock_and_cancel(self, how):
+        for ask in self.each_time(how):
+            held, waiting = self.lock_of(self.b), self.lock_of(self.a, block=True)
+            self.assert_granted(self.b, held)
+            self.assertEqual(ask((nlm.LOCK, waiting), (nlm.CANCEL, waiting)), [nlm.S_BLOCKED, nlm.S_GRANTED])
+            self.assertEqual(self.b.unlock(held), nlm.S_GRANTED)
+            self.assert_free(held)
+
+    @each((4,))
+    def test_two_locks_and_a_test(self, how):
+        """The second needs another right to the file, and the third none."""
+        for ask in self.each_time(how):
+            shared = self.lock_of(self.a, exclusive=False)
+            calls = (nlm.LOCK, shared.but(exclusive=True)), (nlm.LOCK, shared), (nlm.TEST, shared)
+            self.assertEqual(ask(*calls), [nlm.S_GRANTED] * 3)
+            self.assertFalse(self.assert_held(shared).exclusive)
+            self.assertEqual(self.a.unlock(shared), nlm.S_GRANTED)
+
+    @each((4,))
+    def test_share_and_unshare(self, how):
+        for ask in self.each_time(how):
+            mine = self.lock_of(self.a, access=3, deny=3)
+            self.assertEqual(ask((nlm.SHARE, mine), (nlm.UNSHARE, mine)), [nlm.S_GRANTED] * 2)
+            self.assertEqual(self.b.share(self.lock_of(self.b, access=3, deny=3)), nlm.S_GRANTED)
+
+    @each((4,))
+    def test_messages(self, how):
+        for ask in self.each_time(how):
+            lock = self.lock_of(self.a, cookie=os.urandom(8))
+            ask((nlm.LOCK_MSG, lock), (nlm.UNLOCK_MSG, lock))
+            for procedure in (nlm.LOCK_RES, nlm.UNLOCK_RES):
+                is_it = lambda heard, procedure=procedure: (heard[0], heard[1].cookie) == (procedure, lock.cookie)
+                self.assertEqual(self.a.answers.wait(1, is_it)[0][1].stat, nlm.S_GRANTED)
+            self.assert_free(lock)
+
+
 class Asking(Exported):
     """Who takes nothing is not registered, and so nobody has to be told of our restart."""
 

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from fakehost import FakeHost
-from play import main
+from play import each, main
 from waiting import Waiting
 
 
@@ -259,6 +259,66 @@ class Queue(Waiting):
         self.release(held)
         self.assert_free(held)
         self.assertEqual(self.b.grants.matching(), [])
+
+
+class InOrder(Waiting):
+    """What an owner sends without waiting for replies, while they wait for the store: a process that was killed, or two
+    threads of one. With a lock of somebody else's before it, so that there is something to be stored."""
+
+    settings = ("store.backend=lmdb",)
+
+    def ask(self, how, *calls):
+        other = self.lock_of(self.a, fh=os.urandom(20), svid=99)
+        return self.a.ask_together([(nlm.LOCK, other), *calls], how["transport"])[1:]
+
+    def held(self):
+        lock = self.lock_of(self.a, 0, 10)
+        self.assert_granted(self.a, lock)
+        return lock, lock.but(exclusive=False)
+
+    @each((4,))
+    def test_downgrade_and_unlock(self, how):
+        exclusive, shared = self.held()
+        self.assertEqual(self.ask(how, (nlm.LOCK, shared), (nlm.UNLOCK, exclusive)), [nlm.S_GRANTED] * 2)
+        self.assert_free(exclusive)
+
+    @each((4,))
+    def test_downgrade_and_unlock_of_a_part(self, how):
+        exclusive, shared = self.held()
+        part = exclusive.but(offset=5, length=0)
+        self.assertEqual(self.ask(how, (nlm.LOCK, shared), (nlm.UNLOCK, part)), [nlm.S_GRANTED] * 2)
+        self.assertEqual(self.held_bytes(12), {byte: (1, False) for byte in range(5)})
+
+    @each((4,))
+    def test_downgrade_and_upgrade(self, how):
+        exclusive, shared = self.held()
+        calls = [(nlm.LOCK, shared), (nlm.LOCK, exclusive)] * 3
+        self.assertEqual(self.ask(how, *calls), [nlm.S_GRANTED] * 6)
+        self.assertTrue(self.assert_held(exclusive).exclusive)
+
+    @each((4,))
+    def test_downgrade_and_wait_for_the_upgrade(self, how):
+        """Somebody who waits for the shared lock gets it before the upgrade: it has to wait."""
+        exclusive, shared = self.held()
+        reader = self.waits(self.b, 0, 10, exclusive=False, svid=how["version"])
+        upgrade = exclusive.but(block=True)
+        self.assertEqual(self.ask(how, (nlm.LOCK, shared), (nlm.LOCK, upgrade)), [nlm.S_GRANTED, nlm.S_BLOCKED])
+        self.b.wait_granted(reader)
+        self.assertFalse(self.assert_held(shared).exclusive)
+        self.assertEqual(self.a.cancel(upgrade), nlm.S_GRANTED)
+
+    @each((4,))
+    def test_lock_and_unlock(self, how):
+        lock = self.lock_of(self.a)
+        calls = [(nlm.LOCK, lock), (nlm.UNLOCK, lock)] * 3
+        self.assertEqual(self.ask(how, *calls), [nlm.S_GRANTED] * 6)
+        self.assert_free(lock)
+        self.assertEqual(self.ask(how, *calls, (nlm.LOCK, lock)), [nlm.S_GRANTED] * 7)
+        self.assert_held(lock)
+
+
+class InOrderWhenSynced(InOrder):
+    settings = ("store.backend=lmdb", "store.lock_durability=machine")
 
 
 if __name__ == "__main__":

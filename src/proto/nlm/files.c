@@ -7,6 +7,9 @@
  * its handler called again with the answer. Answers are remembered for a second, so that a client that locks
  * and unlocks the same file is not asked for each time; a direct-mapped table is enough for that. Where locks
  * are taken in the kernel, too, the file is opened on that same way (export/local.h).
+ *
+ * Meanwhile other calls are served, but not those of the same owner about the same
+ * file (turn.c).
  */
 #include <stdlib.h>
 
@@ -38,15 +41,15 @@ struct question {
 /* A question that is being asked. */
 struct inquiry {
 	struct hf_question asked;
+	struct hf_nlm_turn turn;
 	struct hf_nlm *nlm;
 	struct hf_rpc_call *call;
 	hf_rpc_handler_fn again;
 	uint64_t key;
 	struct question question;
 	enum hf_nlm_stat stat;
-	bool asks;             /* for the right to the file */
-	bool opens;            /* it, for the kernel's locks */
-	struct hf_handle file; /* the lock table's key for it */
+	bool asks;  /* for the right to the file */
+	bool opens; /* it, for the kernel's locks */
 	struct hf_local_opened opened;
 };
 
@@ -174,13 +177,14 @@ static void end_inquiry(struct hf_question *asked)
 			.stat = inquiry->stat,
 		};
 	if (inquiry->opens)
-		r = hf_local_adopt(nlm->files.local, hf_bytes_of(inquiry->file.bytes, inquiry->file.len),
-				   inquiry->opened);
+		r = hf_local_adopt(nlm->files.local, hf_nlm_turn_handle(&inquiry->turn), inquiry->opened);
+	hf_nlm_turn_leave(nlm, &inquiry->turn);
 	hf_rpc_call_rewind(inquiry->call);
 	if (r < 0)
 		refuse(nlm, inquiry->call);
 	else
 		inquiry->again(nlm, inquiry->call);
+	hf_nlm_turn_pass(nlm, &inquiry->turn);
 	free(inquiry);
 }
 
@@ -204,13 +208,14 @@ static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inq
 	*inquiry = *what;
 	inquiry->nlm = nlm;
 	inquiry->call = request->call;
-	inquiry->file.len = (uint8_t)request->target.handle.len;
-	memcpy(inquiry->file.bytes, request->target.handle.data, request->target.handle.len);
+	hf_nlm_turn_take(&inquiry->turn, request);
 	if (hf_nlm_call_keep(nlm, request->call) < 0) {
+		hf_nlm_turn_leave(nlm, &inquiry->turn);
 		free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
 	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, run_inquiry, end_inquiry) < 0) {
+		hf_nlm_turn_leave(nlm, &inquiry->turn);
 		hf_rpc_call_rewind(inquiry->call);
 		refuse(nlm, inquiry->call);
 		free(inquiry);
@@ -242,6 +247,8 @@ static enum hf_nlm_stat judge(struct hf_nlm_request *request, bool for_writing, 
 
 enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
 {
+	if (hf_nlm_turn_follow(request, again))
+		return HF_NLM_LATER;
 	return request->nlm->files.exports ? judge(request, for_writing, again) : HF_NLM_GRANTED_STAT;
 }
 
@@ -249,6 +256,8 @@ enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handle
 {
 	struct inquiry what = { .again = again, .opens = true };
 
+	if (hf_nlm_turn_follow(request, again))
+		return HF_NLM_LATER;
 	if (!needs_opening(request))
 		return HF_NLM_GRANTED_STAT;
 	make_question(&what.question, request->call, request->args.handle, false);

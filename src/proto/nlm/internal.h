@@ -44,6 +44,8 @@ struct hf_nlm {
 	struct hf_nlm_locals locals;
 	struct hf_nlm_files files;       /* exports is NULL: handles are opaque */
 	struct hf_nlm_verdict *verdicts; /* files.c */
+	struct hf_hashtable turns;       /* turn.c */
+	struct hf_list lowerings;        /* of those, the ones from hf_nlm_turn_new() */
 	struct hf_replay *repeats;       /* the _RES of _MSGs, by what they looked like */
 	struct hf_list messages;         /* _MSGs under way */
 	struct hf_nlm_counts counts;
@@ -65,7 +67,7 @@ struct hf_nlm_request {
 };
 
 void hf_nlm_request_init(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call);
-/* The beginning of a handler: false where the call was a repeat or made no sense, and has been dealt with. */
+/* The beginning of a handler: false where the call made no sense, and has been dealt with. */
 bool hf_nlm_request_begin(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call,
 			  void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in));
 void hf_nlm_request_deinit(struct hf_nlm_request *request);
@@ -98,6 +100,9 @@ void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
  * cannot be. */
 typedef void (*hf_nlm_end_fn)(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept);
 void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end);
+/* The same for GRANTED, where he is to have less from then on. Before that it is nobody else's turn of his.
+ */
+void hf_nlm_reply_lowered(struct hf_nlm_request *request, hf_nlm_end_fn lower);
 /* The same for a lock that was granted; @undo (or NULL) releases it. */
 void hf_nlm_reply_granted(struct hf_nlm_request *request, hf_nlm_end_fn undo);
 /* The same after something was given up: else a lock that nobody reclaims would come back after a crash. */
@@ -128,6 +133,43 @@ enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_wri
 				    hf_rpc_handler_fn again);
 /* Opens the file, where the kernel is to be asked about it; GRANTED or LATER. */
 enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again);
+
+/* turn.c: while a call waits for what decides what its owner holds, his others about that file follow it */
+struct hf_nlm_turn_key { /* without gaps, to be hashed */
+	struct hf_addr host;
+	int32_t svid;
+	uint32_t handle_len;
+	uint8_t handle[HF_NLM_MAX_HANDLE];
+};
+
+struct hf_nlm_turn {
+	struct hf_hash_node node; /* in nlm->turns */
+	struct hf_link lowering;  /* in nlm->lowerings */
+	struct hf_list followers;
+	struct hf_nlm_turn_key key;
+};
+
+int hf_nlm_turns_init(struct hf_nlm *nlm);
+void hf_nlm_turns_deinit(struct hf_nlm *nlm);
+void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *request);
+/* Two steps: between them the call itself is served. */
+void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn);
+void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn);
+/* The same on the heap, for a call that has been served; NULL: no memory. */
+struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_request *request);
+void hf_nlm_turn_end(struct hf_nlm *nlm, struct hf_nlm_turn *turn); /* also of NULL */
+HF_COLD bool hf_nlm_turn_follow_busy(struct hf_nlm_request *request, hf_rpc_handler_fn again);
+
+static inline struct hf_bytes hf_nlm_turn_handle(const struct hf_nlm_turn *turn)
+{
+	return hf_bytes_of(turn->key.handle, turn->key.handle_len);
+}
+
+/* True: it is not this call's turn. It is kept, and @again called when it is. */
+static inline bool hf_nlm_turn_follow(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+{
+	return HF_UNLIKELY(request->nlm->turns.n) && hf_nlm_turn_follow_busy(request, again);
+}
 
 /* msg.c */
 int hf_nlm_msgs_init(struct hf_nlm *nlm);

@@ -51,8 +51,8 @@ static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
 		hf_lock_cancel(nlm->locks, &request.target, request.range, mode_of(&request.args));
 	else if (request.target.client && what == END_LOCK)
 		hf_lock_release(nlm->locks, &request.target, request.range);
-	else if (request.target.client)
-		lower(&request);
+	else if (request.target.client && hf_lock_is_involved(nlm->locks, &request.target))
+		lower(&request); /* or he has died since */
 	hf_nlm_request_deinit(&request);
 }
 
@@ -153,7 +153,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	if (stat == HF_NLM_BLOCKED)
 		hf_nlm_reply_kept(request, stat, undo_wait);
 	else if (before.is_kept)
-		hf_nlm_reply_kept(request, stat, lower_if_kept);
+		hf_nlm_reply_lowered(request, lower_if_kept);
 	else
 		hf_nlm_reply_granted(request, before.has_any || args->reclaim ? NULL : undo_lock);
 }

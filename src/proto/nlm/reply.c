@@ -56,8 +56,9 @@ struct kept_reply {
 	struct hf_rpc_call *call;
 	enum hf_nlm_stat stat;
 	hf_nlm_end_fn end;
-	bool is_release; /* true whether it could be written or not */
-	bool is_restart; /* a client has told us of its own */
+	struct hf_nlm_turn *turn; /* of the owner, while @end is to come; or NULL */
+	bool is_release;          /* true whether it could be written or not */
+	bool is_restart;          /* a client has told us of its own */
 };
 _Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
 
@@ -75,6 +76,8 @@ static void finish(struct kept_reply *reply)
 static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
+	struct hf_nlm *nlm = reply->nlm;
+	struct hf_nlm_turn *turn = reply->turn;
 
 	if (!kept && reply->is_restart) {
 		hf_rpc_call_drop(reply->call);
@@ -84,9 +87,10 @@ static void on_promise(struct hf_promise *promise, bool kept)
 		reply->stat = HF_NLM_DENIED_NOLOCKS;
 	if (reply->end) {
 		hf_rpc_call_rewind(reply->call);
-		reply->end(reply->nlm, reply->call, kept);
+		reply->end(nlm, reply->call, kept);
 	}
 	finish(reply);
+	hf_nlm_turn_end(nlm, turn);
 }
 
 static bool promise(struct kept_reply *reply, const struct hf_client *client)
@@ -102,8 +106,10 @@ static void keep(struct hf_nlm_request *request, struct kept_reply how, const st
 {
 	struct kept_reply *reply;
 
-	if (hf_nlm_call_keep(request->nlm, request->call) < 0)
+	if (hf_nlm_call_keep(request->nlm, request->call) < 0) {
+		hf_nlm_turn_end(request->nlm, how.turn);
 		return; /* it has been answered SYSTEM_ERR; the client asks again */
+	}
 	reply = hf_rpc_call_room(request->call);
 	*reply = how;
 	reply->nlm = request->nlm;
@@ -141,6 +147,20 @@ void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf
 		end(request->nlm, request->call, true);
 	}
 	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+}
+
+/* Without memory for his turn nothing is lowered: he has more than he knows of, until he unlocks. */
+void hf_nlm_reply_lowered(struct hf_nlm_request *request, hf_nlm_end_fn lower)
+{
+	struct kept_reply how = { .stat = HF_NLM_GRANTED_STAT };
+
+	if (how_kept(request) == HF_KEPT) {
+		hf_nlm_reply_kept(request, how.stat, lower);
+		return;
+	}
+	how.turn = hf_nlm_turn_new(request);
+	how.end = how.turn ? lower : NULL;
+	keep(request, how, request->client);
 }
 
 /* He has let go whatever comes; where the store cannot write, it will when it can, and he is told at once. */

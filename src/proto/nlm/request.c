@@ -30,8 +30,6 @@ bool hf_nlm_request_begin(struct hf_nlm_request *request, struct hf_nlm *nlm, st
 {
 	struct hf_xdr_in *in = hf_rpc_call_args(call);
 
-	if (hf_nlm_msg_is_repeat(nlm, call))
-		return false;
 	hf_nlm_request_init(request, nlm, call);
 	get(&request->args, request->version, in);
 	if (hf_xdr_in_is_ok(in))

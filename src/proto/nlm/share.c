@@ -129,6 +129,8 @@ void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call)
 	if (!decode(&request, service, call))
 		return;
 	hf_nlm_find_file(&request);
+	if (hf_nlm_turn_follow(&request, hf_nlm_proc_unshare))
+		return;
 	if (find_client(&request)) {
 		struct hf_lock_share_view view = view_of(&request);
 

@@ -1,8 +1,9 @@
 /* TEST, UNLOCK and CANCEL, synchronous and _MSG: what takes nothing, and needs no registration. */
 #include "proto/nlm/internal.h"
 
-/* UNLOCK: always granted, whatever it covers, and whether or not the file is still there. */
-void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
+/* Each is called again where it had to let an earlier call of its owner go first. */
+
+static void handle_unlock(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;
 	enum hf_nlm_stat stat;
@@ -10,6 +11,8 @@ void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_unlock))
 		return;
 	stat = hf_nlm_find_file(&request);
+	if (hf_nlm_turn_follow(&request, handle_unlock))
+		return;
 	if (stat != HF_NLM_FBIG) {
 		hf_nlm_find_holder(&request);
 		stat = HF_NLM_GRANTED_STAT;
@@ -25,8 +28,14 @@ void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 	hf_nlm_request_deinit(&request);
 }
 
-/* CANCEL: by owner, file, range and mode; a grant that is on its way is taken back. */
-void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
+/* UNLOCK: always granted, whatever it covers, and whether or not the file is still there. */
+void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
+{
+	if (!hf_nlm_msg_is_repeat(service, call))
+		handle_unlock(service, call);
+}
+
+static void handle_cancel(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;
 	enum hf_nlm_stat stat;
@@ -34,6 +43,8 @@ void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
 	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_cancel))
 		return;
 	stat = hf_nlm_find_file(&request);
+	if (hf_nlm_turn_follow(&request, handle_cancel))
+		return;
 	if (stat != HF_NLM_FBIG) {
 		enum hf_lock_mode mode = request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 
@@ -48,6 +59,13 @@ void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
 	hf_nlm_request_deinit(&request);
 }
 
+/* CANCEL: by owner, file, range and mode; a grant that is on its way is taken back. */
+void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
+{
+	if (!hf_nlm_msg_is_repeat(service, call))
+		handle_cancel(service, call);
+}
+
 static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
 {
 	return (struct hf_nlm_holder){
@@ -59,7 +77,6 @@ static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
 	};
 }
 
-/* Called again where the file had to be opened first. */
 static void handle_test(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_holder holder = { 0 };

@@ -10,7 +10,7 @@ import time
 import nlm
 from rpc import (
     GARBAGE_ARGS, PATIENCE, PROC_UNAVAIL, PROG_MISMATCH, PROG_UNAVAIL,
-    Service, TcpCaller, UdpCaller, auth_sys, call_message, exchange,
+    Service, TcpCaller, UdpCaller, auth_sys, call_message, exchange, result_of,
 )  # fmt: skip
 from xdr import In, Out
 
@@ -219,6 +219,17 @@ class FakeHost:
     def ask(self, procedure, lock, version=4, transport="tcp", **where):
         results = self.call(procedure, lock.args(procedure, version), version, transport, **where)
         return nlm.res_of(procedure, results, version)
+
+    def ask_together(self, calls, transport="tcp"):
+        """Several at once, (procedure, lock) each, without waiting for replies: their statuses, in order of the calls;
+        None for those without results."""
+        caller = self.caller(transport)
+        cred = auth_sys(self.name)
+        messages = [call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure), cred=cred) for procedure, lock in calls]
+        caller.send_together(messages)
+        replies = {reply[:4]: result_of(reply) for reply in (caller.receive() for _ in messages)}
+        results = [(procedure, replies[message[:4]]) for (procedure, _), message in zip(calls, messages)]
+        return [nlm.res_of(procedure, result).stat if result else None for procedure, result in results]
 
     def lock(self, lock, **how):
         return self.ask(nlm.LOCK, lock, **how).stat

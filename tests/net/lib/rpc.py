@@ -129,6 +129,9 @@ class TcpCaller:
     def send(self, message, n_fragments=1):
         self.sock.sendall(record(message, n_fragments))
 
+    def send_together(self, messages):
+        self.sock.sendall(b"".join(record(message) for message in messages))
+
     def receive(self, timeout=PATIENCE):
         """The next message; NoReply after @timeout, EOFError where the server closed."""
         end = time.monotonic() + timeout
@@ -158,6 +161,10 @@ class UdpCaller:
 
     def send(self, message):
         self.sock.sendto(message, self.remote)
+
+    def send_together(self, messages):
+        for message in messages:
+            self.send(message)
 
     def receive(self, timeout=PATIENCE):
         end = time.monotonic() + timeout

@@ -1,0 +1,124 @@
+/*
+ * Whose turn it is: calls of one owner about one file, one after the other.
+ *
+ * As a rule a call is served when it comes. Two kinds of them decide later what
+ * their owner holds: those that wait for the right to the file (files.c), and those
+ * that lower a lock when that is stored (lock.c). A client need not wait for their
+ * replies, and one whose process is killed does not: its UNLOCK must not overtake the
+ * LOCK before it, or the lock is nobody's. So whatever comes from the same owner
+ * about the same file follows, in order.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "proto/nlm/internal.h"
+
+/* In the room of the call. */
+struct follower {
+	struct hf_link link;
+	struct hf_rpc_call *call;
+	hf_rpc_handler_fn again;
+};
+_Static_assert(sizeof(struct follower) <= HF_RPC_CALL_ROOM, "a call has room for it");
+
+int hf_nlm_turns_init(struct hf_nlm *nlm)
+{
+	return hf_trace(hf_hashtable_init(&nlm->turns));
+}
+
+void hf_nlm_turns_deinit(struct hf_nlm *nlm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&nlm->lowerings)))
+		free(hf_list_entry(link, struct hf_nlm_turn, lowering)); /* its calls are the server's */
+	hf_hashtable_deinit(&nlm->turns);
+}
+
+/* The file is the lock table's key for it. */
+static uint64_t make_key(struct hf_nlm_turn_key *key, const struct hf_nlm_request *request)
+{
+	memset(key, 0, sizeof(*key));
+	key->host = *hf_rpc_call_peer(request->call);
+	key->host.port = 0;
+	key->svid = request->args.svid;
+	key->handle_len = request->target.handle.len;
+	memcpy(key->handle, request->target.handle.data, request->target.handle.len);
+	return hf_siphash(&request->nlm->key, key, sizeof(*key));
+}
+
+void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *request)
+{
+	hf_link_init(&turn->lowering);
+	hf_list_init(&turn->followers);
+	hf_hashtable_insert(&request->nlm->turns, &turn->node, make_key(&turn->key, request));
+}
+
+void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
+{
+	hf_link_remove(&turn->lowering);
+	hf_hashtable_remove(&nlm->turns, &turn->node);
+}
+
+void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
+{
+	struct hf_link *link;
+
+	/* The first may wait for something itself, and then the rest follows that. */
+	while ((link = hf_list_pop_front(&turn->followers))) {
+		struct follower *follower = hf_list_entry(link, struct follower, link);
+
+		hf_rpc_call_rewind(follower->call);
+		follower->again(nlm, follower->call);
+		/* The call may be gone, and @follower with it. */
+	}
+}
+
+struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_request *request)
+{
+	struct hf_nlm_turn *turn = malloc(sizeof(*turn));
+
+	if (!turn)
+		return NULL;
+	hf_nlm_turn_take(turn, request);
+	hf_list_push_back(&request->nlm->lowerings, &turn->lowering);
+	return turn;
+}
+
+void hf_nlm_turn_end(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
+{
+	if (!turn)
+		return;
+	hf_nlm_turn_leave(nlm, turn);
+	hf_nlm_turn_pass(nlm, turn);
+	free(turn);
+}
+
+static struct hf_nlm_turn *find(const struct hf_nlm_request *request)
+{
+	struct hf_nlm_turn_key key;
+	uint64_t hash = make_key(&key, request);
+
+	hf_hash_for_each(node, &request->nlm->turns, hash) {
+		struct hf_nlm_turn *turn = hf_container_of(node, struct hf_nlm_turn, node);
+
+		if (memcmp(&turn->key, &key, sizeof(key)) == 0)
+			return turn;
+	}
+	return NULL;
+}
+
+bool hf_nlm_turn_follow_busy(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+{
+	struct hf_nlm_turn *turn = find(request);
+	struct follower *follower;
+
+	if (!turn)
+		return false;
+	if (hf_nlm_call_keep(request->nlm, request->call) < 0)
+		return true; /* it has been answered: SYSTEM_ERR */
+	follower = hf_rpc_call_room(request->call);
+	*follower = (struct follower){ .call = request->call, .again = again };
+	hf_list_push_back(&turn->followers, &follower->link);
+	return true;
+}
