@@ -52,6 +52,8 @@ class Scene:
 
 
 class Patience(Play):
+    SLOW = 3
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -64,7 +66,10 @@ class Patience(Play):
         cls.no_rpcbind = Scene(cls, nlm.S_GRANTED)
         by_call_alone = lambda heard: FakeHost.UNKNOWN if heard.is_msg else nlm.S_GRANTED
         cls.no_msg = Scene(cls, by_call_alone, nlm.LOCK_MSG, "udp")
-        scenes = [cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind, cls.no_msg]
+        cls.slow = Scene(cls, FakeHost.SILENT, nlm.LOCK_MSG, "tcp")
+        scenes = [
+            cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind, cls.no_msg, cls.slow
+        ]  # fmt: skip
         # Next in the silent ones' queues stands a healthy one.
         cls.next = {}
         for scene in (cls.silent, cls.silent_msg, cls.no_rpcbind):
@@ -74,6 +79,8 @@ class Patience(Play):
         cls.move(cls.moved.host)
         cls.cut_off.host.namespace.run("link", "set", "eth0", "down")
         cls.no_rpcbind.host.stop_portmap()
+        cls.slow.host.start_lockd()  # its port has to be asked for again
+        cls.slow.host.portmap_delay = cls.SLOW
         for scene in scenes:
             scene.begin()
 
@@ -158,6 +165,13 @@ class Patience(Play):
         self.until_given_up(self.silent_msg)
         self.assertEqual(self.holder(self.silent_msg).svid, 7)
         self.assertGreaterEqual(len(self.silent_msg.tries), 2)
+
+    def test_5_a_try_has_5_seconds_in_all(self):
+        """What rpcbind took of them is not there for GRANTED_RES."""
+        self.slow.host.grants.wait(2, timeout=BOUND)
+        first, second = self.slow.tries[:2]
+        self.assertGreater(first, self.SLOW - 1)
+        self.assertLess(second, TRY + 1.5, self.slow.tries)
 
     def test_6_host_without_rpcbind_is_given_up(self):
         """It cannot have heard: the next waiter has it."""

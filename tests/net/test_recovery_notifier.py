@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 """The end of the notifier's patience: with one try, which has a total for everything, and with a client at all."""
 
-import contextlib
 import os
 import re
 import sys
-import threading
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
 import nlm
-from nsm import Host
 from play import main
 from recovering import Recovering
 
@@ -20,29 +17,8 @@ GIVEN_UP = "client not told of our restart: giving up"
 WAVE = re.compile(r"clients told of our restart.* told=(\d+) failed=(\d+) ms=(\d+)")
 
 
-class SlowHost(Host):
-    """Its portmap takes its time."""
-
-    def __init__(self, *args, **how):
-        self.portmap_delay = 0
-        super().__init__(*args, **how)
-
-    def _on_portmap(self, call):
-        if not self.portmap_delay:
-            return super()._on_portmap(call)
-        timer = threading.Timer(self.portmap_delay, self._answer_late, (call,))
-        timer.daemon = True
-        timer.start()
-        return None
-
-    def _answer_late(self, call):
-        with contextlib.suppress(OSError):  # nobody may want to know any more
-            super()._on_portmap(call)
-
-
 class Patience(Recovering):
     backend = ("store.backend=lmdb",)
-    host_class = SlowHost
 
     def setUp(self):
         super().setUp()

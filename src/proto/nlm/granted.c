@@ -53,6 +53,7 @@ struct grant {
 	uint64_t id; /* the lock table's */
 	uint64_t cookie;
 	uint64_t began;
+	uint64_t try_ends;
 	uint64_t gap_ns;
 	unsigned int n_sent; /* of the tries that are over */
 	ending_fn ending;    /* decided, and waits for memory; NULL: not decided */
@@ -129,12 +130,11 @@ static void keep(struct grant *grant)
 /*
  * A process that goes on has heard of its grant; the answer was lost. Told once more, when it has changed a
  * part of the range and waits for all of it again, it would take the old grant for the answer to its new
- * request.
+ * request. What memory is wanting for, that one tries again.
  */
 void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner)
 {
-	hf_lock_keep_changed(nlm->locks,
-			     owner); /* what memory is wanting for, its next request tries again */
+	hf_lock_keep_changed(nlm->locks, owner);
 }
 
 static void abandon(struct grant *grant)
@@ -194,6 +194,7 @@ static void answer(struct grant *grant, enum hf_nlm_stat stat)
 static void on_told(void *user, const struct hf_rpc_result *result)
 {
 	struct grant *grant = user;
+	uint64_t now = hf_loop_now(grant->nlm->options.loop);
 	struct hf_nlm_res res;
 
 	grant->pending = NULL;
@@ -201,8 +202,8 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	if (grant->ending)
 		return;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
-		grant->by_msg = false; /* the next time, if GRANTED_RES does not come */
-		hf_timer_start(&grant->timer, grant->nlm->options.grant_try_ns);
+		grant->by_msg = false; /* the next time, if GRANTED_RES does not come by then */
+		hf_timer_start(&grant->timer, grant->try_ends - HF_MIN(grant->try_ends, now));
 		return;
 	}
 	if (result->outcome == HF_RPC_OUTCOME_OK) {
@@ -265,12 +266,16 @@ static void tell(struct grant *grant)
 		.args = args,
 		.args_len = encode(grant, args, sizeof(args)),
 		.machine = nlm->server_name,
-		.timeout_ns = nlm->options.grant_try_ns,
 		.reserved_port = true,
 		.one_way = grant->by_msg,
 	};
-	int r = hf_rpc_client_call(nlm->options.client, &grant->pending, &request, on_told, grant);
+	uint64_t now = hf_loop_now(nlm->options.loop);
+	int r;
 
+	request.timeout_ns = /* the last one is shorter */
+		HF_MIN(nlm->options.grant_try_ns, grant->began + nlm->options.grant_give_up_ns - now);
+	grant->try_ends = now + request.timeout_ns;
+	r = hf_rpc_client_call(nlm->options.client, &grant->pending, &request, on_told, grant);
 	if (r < 0) {
 		hf_trace(r);
 		grant->pending = NULL;
@@ -291,6 +296,7 @@ static void start_grants(struct hf_task *task)
 
 static void start_soon(struct grant *grant)
 {
+	grant->began = hf_loop_now(grant->nlm->options.loop); /* not while it waits for the store */
 	hf_list_push_back(&grant->nlm->starting, &grant->link);
 	hf_loop_defer(grant->nlm->options.loop, &grant->nlm->start_grants);
 }
@@ -333,7 +339,6 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->client = hf_client_ref(hf_container_of(waiter->who.client, struct hf_client, holds));
 	grant->id = waiter->id;
 	hf_loop_random(nlm->options.loop, &grant->cookie, sizeof(grant->cookie));
-	grant->began = hf_loop_now(nlm->options.loop);
 	grant->gap_ns = FIRST_GAP;
 	grant->way = hf_nlm_way_unpack(waiter->user);
 	grant->by_msg = grant->way.is_msg;
@@ -433,17 +438,4 @@ void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call)
 	if (grant && hf_addr_same_host(&grant->client->address, hf_rpc_call_peer(call)))
 		answer(grant, res.stat);
 	hf_rpc_reply_void(call);
-}
-
-/* We never wait for anybody's lock: who tells us that we have one is mistaken, and must take it back. */
-void hf_nlm_proc_granted(void *service, struct hf_rpc_call *call)
-{
-	struct hf_xdr_in *in = hf_rpc_call_args(call);
-	struct hf_nlm_args args;
-
-	hf_nlm_get_test(&args, hf_rpc_call_header(call)->version, in);
-	if (!hf_xdr_in_is_ok(in))
-		hf_rpc_reply_garbage(call);
-	else
-		hf_nlm_reply(service, call, args.cookie, HF_NLM_DENIED);
 }

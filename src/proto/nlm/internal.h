@@ -196,7 +196,6 @@ void hf_nlm_proc_test(void *service, struct hf_rpc_call *call);
 void hf_nlm_proc_lock(void *service, struct hf_rpc_call *call);
 void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call);
 void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call);
-void hf_nlm_proc_granted(void *service, struct hf_rpc_call *call);
 void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call);
 void hf_nlm_proc_share(void *service, struct hf_rpc_call *call);
 void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call);

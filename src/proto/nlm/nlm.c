@@ -24,6 +24,19 @@ static void proc_ignore(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_void(call);
 }
 
+/* We never wait for anybody's lock: who tells us that we have one is mistaken, and must take it back. */
+static void proc_granted(void *service, struct hf_rpc_call *call)
+{
+	struct hf_xdr_in *in = hf_rpc_call_args(call);
+	struct hf_nlm_args args;
+
+	hf_nlm_get_test(&args, hf_rpc_call_header(call)->version, in);
+	if (!hf_xdr_in_is_ok(in))
+		hf_rpc_reply_garbage(call);
+	else
+		hf_nlm_reply(service, call, args.cookie, HF_NLM_DENIED);
+}
+
 /* A LOCK that was delayed on its way must not lock again after the UNLOCK. Over TCP there is no such delay.
  */
 #define COMMON_PROCS                                                                                       \
@@ -32,12 +45,12 @@ static void proc_ignore(void *service, struct hf_rpc_call *call)
 	[HF_NLM_LOCK] = { .name = "LOCK", .handle = hf_nlm_proc_lock, .replay = HF_RPC_REPLAY_UDP },       \
 	[HF_NLM_CANCEL] = { .name = "CANCEL", .handle = hf_nlm_proc_cancel, .replay = HF_RPC_REPLAY_UDP }, \
 	[HF_NLM_UNLOCK] = { .name = "UNLOCK", .handle = hf_nlm_proc_unlock, .replay = HF_RPC_REPLAY_UDP }, \
-	[HF_NLM_GRANTED] = { .name = "GRANTED", .handle = hf_nlm_proc_granted },                           \
+	[HF_NLM_GRANTED] = { .name = "GRANTED", .handle = proc_granted },                                  \
 	[HF_NLM_TEST_MSG] = { .name = "TEST_MSG", .handle = hf_nlm_proc_test },                            \
 	[HF_NLM_LOCK_MSG] = { .name = "LOCK_MSG", .handle = hf_nlm_proc_lock },                            \
 	[HF_NLM_CANCEL_MSG] = { .name = "CANCEL_MSG", .handle = hf_nlm_proc_cancel },                      \
 	[HF_NLM_UNLOCK_MSG] = { .name = "UNLOCK_MSG", .handle = hf_nlm_proc_unlock },                      \
-	[HF_NLM_GRANTED_MSG] = { .name = "GRANTED_MSG", .handle = hf_nlm_proc_granted },                   \
+	[HF_NLM_GRANTED_MSG] = { .name = "GRANTED_MSG", .handle = proc_granted },                          \
 	[HF_NLM_TEST_RES] = { .name = "TEST_RES", .handle = proc_ignore },                                 \
 	[HF_NLM_LOCK_RES] = { .name = "LOCK_RES", .handle = proc_ignore },                                 \
 	[HF_NLM_CANCEL_RES] = { .name = "CANCEL_RES", .handle = proc_ignore },                             \

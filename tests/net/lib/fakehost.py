@@ -4,6 +4,7 @@ It asks the server as the test says, and its lockd answers GRANTED by script. Wh
 tests wait for records, not for time.
 """
 
+import contextlib
 import threading
 import time
 
@@ -87,6 +88,7 @@ class FakeHost:
         self.start_lockd(lockd)
         self.statd = Service(stage, self._on_statd, ["::"], 0, namespace)
         self.has_silent_portmap = False
+        self.portmap_delay = 0  # seconds before it answers
         self.portmap_versions = (2, 3, 4)
         if portmap:
             self.start_portmap()
@@ -127,17 +129,30 @@ class FakeHost:
         if call.version == 2:
             program, version, protocol = args.u32(), args.u32(), args.u32()
             self.lookups.add((2, program, version, protocol, call))
-            if not self.has_silent_portmap:
-                call.answer(Out().u32(self.port_of(program, protocol)).bytes())
+            self._answer_lookup(call, Out().u32(self.port_of(program, protocol)).bytes())
             return None
         program, version, netid = args.u32(), args.u32(), args.string()
         protocol = TCP if netid.startswith("tcp") else UDP
         self.lookups.add((call.version, program, version, protocol, call))
         port = self.port_of(program, protocol)
         host = self.address6 if netid.endswith("6") else self.address
-        if not self.has_silent_portmap:
-            call.answer(Out().string(f"{host}.{port >> 8}.{port & 255}" if port else "").bytes())
+        self._answer_lookup(call, Out().string(f"{host}.{port >> 8}.{port & 255}" if port else "").bytes())
         return None
+
+    def _answer_lookup(self, call, results):
+        if self.has_silent_portmap:
+            return
+        if self.portmap_delay:
+            timer = threading.Timer(self.portmap_delay, self._answer_late, (call, results))
+            timer.daemon = True
+            timer.start()
+        else:
+            call.answer(results)
+
+    @staticmethod
+    def _answer_late(call, results):
+        with contextlib.suppress(OSError):  # nobody may want to know any more
+            call.answer(results)
 
     def _on_lockd(self, call):
         if call.program != nlm.PROGRAM or call.version not in nlm.VERSIONS:
