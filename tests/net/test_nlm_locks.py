@@ -60,6 +60,44 @@ class Ranges(Play):
         self.assert_granted(self.c, self.lock_of(self.c, 0, nlm.EOF - 1), **how)
 
     @each((4,))
+    def test_merge_and_split_at_the_end_of_the_largest_file(self, how):
+        def held(*ranges):
+            """Just these, as others see them: each is shown by its first byte, and what is between is free."""
+            end = 0
+            for offset, length in ranges:
+                if offset > end:
+                    self.assertIsNone(self.b.test(self.lock_of(self.b, end, offset - end), **how).holder)
+                holder = self.b.test(self.lock_of(self.b, offset, 1), **how).holder
+                self.assertEqual((holder.offset, holder.length), (offset, length))
+                end = offset + length if length else nlm.EOF + 1
+            if end <= nlm.EOF:
+                self.assertIsNone(self.b.test(self.lock_of(self.b, end, 0), **how).holder)
+
+        def take(offset, length, exclusive=True):
+            self.assert_granted(self.a, self.lock_of(self.a, offset, length, exclusive=exclusive), **how)
+
+        def drop(offset, length):
+            self.assertEqual(self.a.unlock(self.lock_of(self.a, offset, length), **how), nlm.S_GRANTED)
+
+        take(0, nlm.EOF)
+        held((0, nlm.EOF))
+        take(nlm.EOF, 1)
+        held((0, 0))
+        drop(nlm.EOF, 1)
+        held((0, nlm.EOF))
+        take(nlm.EOF, nlm.MAX64)
+        drop(nlm.EOF - 1, 1)
+        held((0, nlm.EOF - 1), (nlm.EOF, 0))
+        take(0, 2**63)
+        held((0, 0))
+        take(nlm.EOF, 1, exclusive=False)
+        held((0, nlm.EOF), (nlm.EOF, 0))
+        self.assert_granted(self.c, self.lock_of(self.c, nlm.EOF, 0, exclusive=False), **how)
+        self.assert_denied(self.a, self.lock_of(self.a, 5, 0), **how)
+        drop(1, nlm.MAX64)
+        held((0, 1), (nlm.EOF, 0))
+
+    @each((4,))
     def test_offset_beyond_2_to_the_63_is_fbig(self, how):
         for offset in (nlm.EOF + 1, nlm.MAX64):
             for length in (0, 1, nlm.MAX64):

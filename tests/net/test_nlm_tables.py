@@ -371,6 +371,19 @@ class Tables(Play):
         args = self.lock_of(self.a, name="x" * 1025).args(nlm.LOCK, how["version"])
         self.assertEqual(self.refusal(nlm.LOCK, args, **how).stat, GARBAGE_ARGS)
 
+    @each()
+    def test_everything_at_its_longest(self, how):
+        """Name, owner, cookie and handle, from LOCK to GRANTED."""
+        longest = {"oh": os.urandom(1024), "cookie": os.urandom(1024), "fh": os.urandom(64)}
+        held = self.lock_of(self.a, name="x" * 1024, **longest)
+        waiting = self.lock_of(self.b, name="y" * 1024, svid=5, **longest)
+        self.assert_granted(self.a, held, **how)
+        self.assert_blocked(self.b, waiting, **how)
+        self.assertEqual(self.a.unlock(held, **how), nlm.S_GRANTED)
+        grant = self.b.wait_granted(waiting).grant
+        self.assertEqual((grant.name, grant.oh, grant.fh), (waiting.name, waiting.oh, waiting.fh))
+        self.assertEqual(self.b.unlock(waiting, **how), nlm.S_GRANTED)
+
     BAD_NAMES = ("", "../etc", "a/b", ".hidden", "a\0b", "line\nfeed", "bell\a", "esc\x1b[31m")
 
     def test_bad_names_get_no_lock(self):
