@@ -79,6 +79,7 @@ struct hf_client {
 	int32_t stored_state; /* what the registration says, while n_settling */
 	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
 			       */
+	uint64_t n_deaths;    /* of src/recovery: how often what it had was released since it died */
 	struct hf_client_past past[HF_CLIENT_PAST];
 	enum hf_client_status status;
 	uint64_t registered_at;          /* wall ns; 0: it is not registered */

@@ -92,6 +92,7 @@ void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, c
 {
 	struct holdings before = holdings_of(client);
 
+	client->n_deaths++;
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, 0);
@@ -249,6 +250,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 {
 	struct holdings before = holdings_of(client);
 
+	client->n_deaths++;
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, client->sm_state);

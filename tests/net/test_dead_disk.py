@@ -13,7 +13,7 @@ import fusedisk
 import nlm
 from exported import Exported, nfs
 from play import SKIPPED, main
-from rpc import NoReply, call_message, record
+from rpc import NoReply, auth_sys, call_message, record, result_of
 
 AGAIN = "configuration loaded again"
 NOT_LOADED = "configuration not loaded"
@@ -77,10 +77,8 @@ class Reload(DeadDisk):
         self.assert_granted(self.a, self.lock_of(self.a, fh=fh))
 
 
-class OneThread(DeadDisk):
-    """server.threads: 1. What is asked of the dead disk takes that thread for ever; locks have their own."""
-
-    settings = (*DeadDisk.settings, "server.threads=1")
+class Shared(DeadDisk):
+    """The disk is shared, and then it dies."""
 
     def setUp(self):
         super().setUp()
@@ -91,6 +89,12 @@ class OneThread(DeadDisk):
         self.files = [self.handle_of(self.make_file()) for _ in range(5)]
         self.of_disk = self.handle_of(os.path.join(self.base, "disk", "f"), "/disk", "disk")
         self.disk.die()
+
+
+class OneThread(Shared):
+    """server.threads: 1. What is asked of the dead disk takes that thread for ever; locks have their own."""
+
+    settings = (*DeadDisk.settings, "server.threads=1")
 
     def ask_disk(self, ask):
         """By ask(), which has no answer until the disk is closed."""
@@ -135,6 +139,50 @@ class OneThread(DeadDisk):
             caller.receive()
 
 
+class Slow(Shared):
+    """A disk that answers in the end, when who asked may not be any more who he was."""
+
+    def ask(self, uid, *calls):
+        """By b, who is known, since it holds something already. Each as another user: answers are good for a second."""
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[0], state=3))
+        caller = self.b.caller()
+        for procedure, how in calls:
+            args = self.lock_of(self.b, fh=self.of_disk, **how).args(procedure)
+            caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, procedure, args, cred=auth_sys(uid=uid))))
+        caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.NULL)))
+        self.assertEqual(result_of(caller.receive()), b"")  # so all have come
+        self.assertTrue(self.disk.was_asked.wait(10))
+        return lambda: [nlm.res_of(procedure, result_of(caller.receive())).stat for procedure, _ in calls]
+
+    def test_client_died_meanwhile(self):
+        answers = self.ask(1, (nlm.LOCK, {"state": 3}))
+        self.b.free_all(state=5, transport="udp")
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRACE])
+        self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk))
+
+    def test_client_died_behind_its_first_call(self):
+        """Those that follow it are as old."""
+        answers = self.ask(2, (nlm.LOCK, {"state": 3}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 3}))
+        self.b.free_all(state=5, transport="udp")
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRACE] * 3)
+        self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk))
+
+    def test_call_is_of_the_new_life(self):
+        answers = self.ask(3, (nlm.LOCK, {"state": 5}))
+        self.b.free_all(state=5, transport="udp")
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRANTED])
+        self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
+
+    def test_client_did_not_die(self):
+        answers = self.ask(4, (nlm.LOCK, {"state": 3}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 3}))
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRANTED] * 3)
+        self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
+
+
 class Stop(DeadDisk):
     def stop(self):
         self.daemon.stop()  # within ten seconds, with 0
@@ -160,7 +208,7 @@ class Stop(DeadDisk):
         self.stop()
 
 
-del DeadDisk  # it is played by its children only
+del DeadDisk, Shared  # they are played by their children only
 
 if __name__ == "__main__":
     reason = fusedisk.why_not() if os.geteuid() == 0 else None

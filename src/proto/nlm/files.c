@@ -156,11 +156,10 @@ static void run_inquiry(struct hf_question *asked)
 		inquiry->opened = hf_local_open(file);
 }
 
-/* The call was kept, so what it was is read again; the cookie is first in all arguments. */
-static void refuse(struct hf_nlm *nlm, struct hf_rpc_call *call)
+static void inquiry_free(struct inquiry *inquiry)
 {
-	hf_nlm_reply(nlm, call, hf_xdr_get_opaque(hf_rpc_call_args(call), HF_NLM_MAX_NETOBJ),
-		     HF_NLM_DENIED_NOLOCKS);
+	hf_nlm_turn_pass(inquiry->nlm, &inquiry->turn);
+	free(inquiry);
 }
 
 static void end_inquiry(struct hf_question *asked)
@@ -179,13 +178,11 @@ static void end_inquiry(struct hf_question *asked)
 	if (inquiry->opens)
 		r = hf_local_adopt(nlm->files.local, hf_nlm_turn_handle(&inquiry->turn), inquiry->opened);
 	hf_nlm_turn_leave(nlm, &inquiry->turn);
-	hf_rpc_call_rewind(inquiry->call);
 	if (r < 0)
-		refuse(nlm, inquiry->call);
+		hf_nlm_reply_late(nlm, inquiry->call, HF_NLM_DENIED_NOLOCKS);
 	else
-		inquiry->again(nlm, inquiry->call);
-	hf_nlm_turn_pass(nlm, &inquiry->turn);
-	free(inquiry);
+		hf_nlm_turn_serve(nlm, &inquiry->turn, inquiry->call, inquiry->again);
+	inquiry_free(inquiry);
 }
 
 /* One number for all exports of a file system. */
@@ -211,14 +208,13 @@ static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inq
 	hf_nlm_turn_take(&inquiry->turn, request);
 	if (hf_nlm_call_keep(nlm, request->call) < 0) {
 		hf_nlm_turn_leave(nlm, &inquiry->turn);
-		free(inquiry);
+		inquiry_free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
 	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, run_inquiry, end_inquiry) < 0) {
 		hf_nlm_turn_leave(nlm, &inquiry->turn);
-		hf_rpc_call_rewind(inquiry->call);
-		refuse(nlm, inquiry->call);
-		free(inquiry);
+		hf_nlm_reply_late(nlm, inquiry->call, HF_NLM_DENIED_NOLOCKS);
+		inquiry_free(inquiry);
 	}
 	return HF_NLM_LATER;
 }

@@ -88,12 +88,16 @@ enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request);
 void hf_nlm_find_holder(struct hf_nlm_request *request);
 /* GRANTED and BLOCKED may only be said to a client who will be told of our restart. */
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request);
+/* Whom the arguments name, if he is known: a reference, or NULL. */
+struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request);
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
 
 /* reply.c */
 /* At once. */
 void hf_nlm_reply(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes cookie,
 		  enum hf_nlm_stat stat);
+/* The same to a call that was kept: what it was is read again. */
+void hf_nlm_reply_late(struct hf_nlm *nlm, struct hf_rpc_call *call, enum hf_nlm_stat stat);
 void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
 		       const struct hf_nlm_holder *holder);
 /* When all that was written so far is durable; what is to be done then, before the reply, or undone if it
@@ -142,10 +146,18 @@ struct hf_nlm_turn_key { /* without gaps, to be hashed */
 	uint8_t handle[HF_NLM_MAX_HANDLE];
 };
 
+/* In which of its client's lives a call was made. */
+struct hf_nlm_life {
+	uint64_t n_deaths; /* when it came */
+	int32_t state;     /* as it says; 0: it does not */
+};
+
 struct hf_nlm_turn {
 	struct hf_hash_node node; /* in nlm->turns */
 	struct hf_link lowering;  /* in nlm->lowerings */
 	struct hf_list followers;
+	struct hf_client *client; /* a reference; NULL: he was not known yet */
+	struct hf_nlm_life life;
 	struct hf_nlm_turn_key key;
 };
 
@@ -155,6 +167,10 @@ void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *req
 /* Two steps: between them the call itself is served. */
 void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn);
 void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn);
+/* By its handler; or it is refused, since its client has died while it waited, and a lock would be nobody's.
+ */
+void hf_nlm_turn_serve(struct hf_nlm *nlm, const struct hf_nlm_turn *turn, struct hf_rpc_call *call,
+		       hf_rpc_handler_fn again);
 /* The same on the heap, for a call that has been served; NULL: no memory. */
 struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_request *request);
 void hf_nlm_turn_end(struct hf_nlm *nlm, struct hf_nlm_turn *turn); /* also of NULL */
@@ -176,8 +192,9 @@ int hf_nlm_msgs_init(struct hf_nlm *nlm);
 void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
 bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call); /* true: dealt with */
 void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results);
-int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call);    /* hf_rpc_call_keep() of any call */
-HF_COLD void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call); /* of any call that makes no sense */
+int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call); /* hf_rpc_call_keep() of any call */
+HF_COLD void hf_nlm_msg_garbage(struct hf_nlm *nlm,
+				struct hf_rpc_call *call); /* of any call that makes no sense */
 
 /* sight.c */
 const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */

@@ -28,6 +28,15 @@ void hf_nlm_reply(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes 
 	hf_nlm_msg_answer(nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
 }
 
+void hf_nlm_reply_late(struct hf_nlm *nlm, struct hf_rpc_call *call, enum hf_nlm_stat stat)
+{
+	struct hf_bytes cookie;
+
+	hf_rpc_call_rewind(call);
+	cookie = hf_xdr_get_opaque(hf_rpc_call_args(call), HF_NLM_MAX_NETOBJ); /* first in all arguments */
+	hf_nlm_reply(nlm, call, cookie, stat);
+}
+
 void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
 		       const struct hf_nlm_holder *holder)
 {
@@ -62,17 +71,6 @@ struct kept_reply {
 };
 _Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
 
-static void finish(struct kept_reply *reply)
-{
-	struct hf_bytes cookie;
-
-	hf_rpc_call_rewind(reply->call);
-	cookie = hf_xdr_get_opaque(hf_rpc_call_args(reply->call),
-				   HF_NLM_MAX_NETOBJ); /* first in all arguments */
-	hf_nlm_reply(reply->nlm, reply->call, cookie, reply->stat);
-	/* The call is gone, and @reply with it. */
-}
-
 static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
@@ -89,7 +87,8 @@ static void on_promise(struct hf_promise *promise, bool kept)
 		hf_rpc_call_rewind(reply->call);
 		reply->end(nlm, reply->call, kept);
 	}
-	finish(reply);
+	hf_nlm_reply_late(nlm, reply->call, reply->stat);
+	/* The call is gone, and @reply with it. */
 	hf_nlm_turn_end(nlm, turn);
 }
 

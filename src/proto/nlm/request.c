@@ -95,7 +95,7 @@ void hf_nlm_forget_refused(struct hf_nlm *nlm)
 		nlm->recent = hf_client_unref(nlm->recent);
 }
 
-static struct hf_client *find_exact(struct hf_nlm_request *request)
+struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
 	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
@@ -150,7 +150,7 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
 void hf_nlm_find_holder(struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
-	struct hf_client *exact = find_exact(request), *client = NULL, *other = NULL;
+	struct hf_client *exact = hf_nlm_find_caller(request), *client = NULL, *other = NULL;
 	size_t n = 0, n_looked_at = 0;
 
 	if (exact) {

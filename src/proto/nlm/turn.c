@@ -7,6 +7,11 @@
  * replies, and one whose process is killed does not: its UNLOCK must not overtake the
  * LOCK before it, or the lock is nobody's. So whatever comes from the same owner
  * about the same file follows, in order.
+ *
+ * If a disk takes its time, the client may be restarted meanwhile, say so, and
+ * lose what it held. A call from before that is not served any more. It is told
+ * of a grace period, for some hosts say an old state number all their life: those
+ * ask again.
  */
 #include <stdlib.h>
 
@@ -18,6 +23,7 @@ struct follower {
 	struct hf_link link;
 	struct hf_rpc_call *call;
 	hf_rpc_handler_fn again;
+	struct hf_nlm_life life;
 };
 _Static_assert(sizeof(struct follower) <= HF_RPC_CALL_ROOM, "a call has room for it");
 
@@ -30,8 +36,12 @@ void hf_nlm_turns_deinit(struct hf_nlm *nlm)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_pop_front(&nlm->lowerings)))
-		free(hf_list_entry(link, struct hf_nlm_turn, lowering)); /* its calls are the server's */
+	while ((link = hf_list_pop_front(&nlm->lowerings))) {
+		struct hf_nlm_turn *turn = hf_list_entry(link, struct hf_nlm_turn, lowering);
+
+		hf_client_unref(turn->client);
+		free(turn); /* its calls are the server's */
+	}
 	hf_hashtable_deinit(&nlm->turns);
 }
 
@@ -47,8 +57,20 @@ static uint64_t make_key(struct hf_nlm_turn_key *key, const struct hf_nlm_reques
 	return hf_siphash(&request->nlm->key, key, sizeof(*key));
 }
 
+static struct hf_nlm_life life_of(const struct hf_client *client, const struct hf_nlm_request *request)
+{
+	return (struct hf_nlm_life){ client ? client->n_deaths : 0, request->args.state };
+}
+
+static bool has_died(const struct hf_client *client, struct hf_nlm_life life)
+{
+	return client && client->n_deaths != life.n_deaths && client->sm_state != life.state;
+}
+
 void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *request)
 {
+	turn->client = hf_nlm_find_caller(request);
+	turn->life = life_of(turn->client, request);
 	hf_link_init(&turn->lowering);
 	hf_list_init(&turn->followers);
 	hf_hashtable_insert(&request->nlm->turns, &turn->node, make_key(&turn->key, request));
@@ -60,6 +82,22 @@ void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 	hf_hashtable_remove(&nlm->turns, &turn->node);
 }
 
+static void serve(struct hf_nlm *nlm, const struct hf_client *client, struct hf_nlm_life life,
+		  struct hf_rpc_call *call, hf_rpc_handler_fn again)
+{
+	hf_rpc_call_rewind(call);
+	if (has_died(client, life))
+		hf_nlm_reply_late(nlm, call, HF_NLM_DENIED_GRACE_PERIOD);
+	else
+		again(nlm, call);
+}
+
+void hf_nlm_turn_serve(struct hf_nlm *nlm, const struct hf_nlm_turn *turn, struct hf_rpc_call *call,
+		       hf_rpc_handler_fn again)
+{
+	serve(nlm, turn->client, turn->life, call, again);
+}
+
 void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 {
 	struct hf_link *link;
@@ -68,10 +106,10 @@ void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 	while ((link = hf_list_pop_front(&turn->followers))) {
 		struct follower *follower = hf_list_entry(link, struct follower, link);
 
-		hf_rpc_call_rewind(follower->call);
-		follower->again(nlm, follower->call);
+		serve(nlm, turn->client, follower->life, follower->call, follower->again);
 		/* The call may be gone, and @follower with it. */
 	}
+	turn->client = hf_client_unref(turn->client);
 }
 
 struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_request *request)
@@ -118,7 +156,11 @@ bool hf_nlm_turn_follow_busy(struct hf_nlm_request *request, hf_rpc_handler_fn a
 	if (hf_nlm_call_keep(request->nlm, request->call) < 0)
 		return true; /* it has been answered: SYSTEM_ERR */
 	follower = hf_rpc_call_room(request->call);
-	*follower = (struct follower){ .call = request->call, .again = again };
+	*follower = (struct follower){
+		.call = request->call,
+		.again = again,
+		.life = life_of(turn->client, request),
+	};
 	hf_list_push_back(&turn->followers, &follower->link);
 	return true;
 }

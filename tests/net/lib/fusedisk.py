@@ -1,5 +1,6 @@
 """A disk that can die: a file system of one file, served by a thread of ours (FUSE). Dead, it does not even look at what
-it is asked: whoever does waits until it is closed, or he is killed. (Once it had looked, he could not be killed.)
+it is asked: whoever does waits until it lives again or is closed, or he is killed. (Once it had looked, he could not be
+killed.)
 
 It is mounted in a mount namespace that this process makes for itself, so that it goes with us, whatever happens.
 """
@@ -43,6 +44,7 @@ class FuseDisk:
         self.path = path
         self.is_dead = False
         self.was_asked = threading.Event()  # when it was dead
+        self.wake = os.pipe()
         self.fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self.fd},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
         if _libc.mount(b"hf-disk", os.fsencode(path), b"fuse", 0, options.encode()) < 0:
@@ -55,6 +57,10 @@ class FuseDisk:
     def die(self):
         self.is_dead = True
 
+    def live(self):
+        self.is_dead = False
+        os.write(self.wake[1], b"!")
+
     def close(self):
         """Unmounts it; all who wait for it are told that it is no more."""
         if self.fd < 0:
@@ -64,7 +70,8 @@ class FuseDisk:
         self._abort(number.split(":")[1])
         _libc.umount2(os.fsencode(self.path), MNT_DETACH)
         self.server.join()
-        os.close(self.fd)
+        for fd in (self.fd, *self.wake):
+            os.close(fd)
         self.fd = -1
 
     @staticmethod
@@ -80,14 +87,19 @@ class FuseDisk:
         """Something to serve; False: it is closed."""
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
+        poll.register(self.wake[0], select.POLLIN)
         while True:
-            (_, what), *_ = poll.poll()
-            if what & select.POLLERR:
+            events = dict(poll.poll())
+            if events.get(self.fd, 0) & select.POLLERR:
                 return False
-            if not self.is_dead:
+            if self.wake[0] in events:
+                os.read(self.wake[0], 1)
+                poll.modify(self.fd, select.POLLIN)
+            elif not self.is_dead:
                 return True
-            self.was_asked.set()
-            poll.modify(self.fd, 0)  # until its end
+            else:
+                self.was_asked.set()
+                poll.modify(self.fd, 0)  # until it lives, or its end
 
     def _serve(self):
         while self._await():
