@@ -32,13 +32,20 @@ static void move_to(struct host *host, uint32_t slot)
 		(struct hf_addr){ .family = AF_INET, .port = CALL_PORT, .ip = { 10, 0, 0, (uint8_t)slot } };
 }
 
-bool host_is_known(const struct host *host)
+bool host_get_stored_state(const struct host *host, struct hf_bytes name, int32_t *statep)
 {
 	char id[96], text[HF_ADDR_TEXT];
 
 	hf_addr_format(&host->addr, text, sizeof(text));
-	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
-	return disk_has_state_of(host->world, id);
+	snprintf(id, sizeof(id), "nlm:%s:%.*s", text, (int)name.len, (const char *)name.data);
+	return disk_get_state_of(host->world, id, statep);
+}
+
+bool host_is_known(const struct host *host)
+{
+	int32_t state = 0;
+
+	return host_get_stored_state(host, hf_bytes_of_str(host->name), &state) && state != 0;
 }
 
 void host_announce(struct host *host)
@@ -107,6 +114,21 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	if (moves && world->n_slots < N_SLOTS && !host->is_shared)
 		move_to(host, world->n_slots++);
 	hf_timer_start(&host->boot_timer, downtime_ns);
+}
+
+void host_take_along(struct host *host, enum crash_kind kind, uint32_t n_operations)
+{
+	host->ends_with = kind;
+	host->ends_in = n_operations;
+}
+
+void host_is_acknowledged(struct host *host)
+{
+	enum crash_kind kind = host->ends_with;
+
+	host->ends_with = CRASH_NONE;
+	if (kind != CRASH_NONE && !host->world->is_calm)
+		server_arm(host->world, kind, host->ends_in);
 }
 
 /* Until a program has nothing left of what it took under the old name it takes nothing new. */

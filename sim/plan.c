@@ -12,6 +12,7 @@ static const char *const fault_names[N_FAULT_KINDS] = {
 	[FAULT_CUT] = "partition",
 	[FAULT_HOST] = "a client crashes",
 	[FAULT_HOST_MOVES] = "a client crashes and comes back elsewhere",
+	[FAULT_HOST_THEN] = "a client crashes, and the server when it knows",
 	[FAULT_STORE] = "the store fails",
 	[FAULT_SLOW] = "the store is slow",
 	[FAULT_RESET] = "connections break",
@@ -24,9 +25,9 @@ static const char *const fault_names[N_FAULT_KINDS] = {
 /* How often each happens, relative to the others. */
 static const uint8_t weights[N_FAULT_KINDS] = {
 	[FAULT_DAEMON] = 30, [FAULT_MACHINE] = 10,   [FAULT_RESTART] = 5,   [FAULT_CUT] = 18,
-	[FAULT_HOST] = 18,   [FAULT_HOST_MOVES] = 2, [FAULT_STORE] = 5,     [FAULT_SLOW] = 5,
-	[FAULT_RESET] = 6,   [FAULT_RENAME] = 2,     [FAULT_GRACE_END] = 2, [FAULT_NOTIFY] = 2,
-	[FAULT_ROGUE] = 14,
+	[FAULT_HOST] = 18,   [FAULT_HOST_MOVES] = 2, [FAULT_HOST_THEN] = 6, [FAULT_STORE] = 5,
+	[FAULT_SLOW] = 5,    [FAULT_RESET] = 6,      [FAULT_RENAME] = 2,    [FAULT_GRACE_END] = 2,
+	[FAULT_NOTIFY] = 2,  [FAULT_ROGUE] = 14,
 };
 
 /* Acts */
@@ -87,6 +88,11 @@ static void act(struct fault *fault)
 	case FAULT_HOST:
 	case FAULT_HOST_MOVES:
 		host_die(host, fault->kind == FAULT_HOST_MOVES, fault->lasts);
+		break;
+	case FAULT_HOST_THEN:
+		host_take_along(host, fault->number & 1 ? CRASH_DAEMON : CRASH_MACHINE,
+				1 + fault->number / 2);
+		host_die(host, false, fault->lasts);
 		break;
 	case FAULT_STORE:
 		world->disk.fails_until = world->now + fault->lasts;
@@ -165,6 +171,10 @@ static void make_fault(struct world *world, struct fault *fault, uint32_t index)
 	case FAULT_HOST:
 	case FAULT_HOST_MOVES:
 		fault->lasts = rng_between(rng, 5 * SECOND, 20 * SECOND);
+		break;
+	case FAULT_HOST_THEN:
+		fault->lasts = rng_between(rng, 5 * SECOND, 20 * SECOND);
+		fault->number = (uint32_t)rng_below(rng, 8);
 		break;
 	case FAULT_ROGUE:
 		fault->number = (uint32_t)rng_between(rng, 1, 8);

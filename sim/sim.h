@@ -363,8 +363,10 @@ struct host {
 	bool is_reclaiming;
 	uint32_t reclaim_at; /* how far it has come */
 	struct hf_timer reclaim_timer;
-	uint32_t told_life;  /* the server has acknowledged that this life began */
-	uint32_t n_evidence; /* messages that say so and are under way */
+	uint32_t told_life;        /* the server has acknowledged that this life began */
+	uint32_t n_evidence;       /* messages that say so and are under way */
+	enum crash_kind ends_with; /* how the server dies when it has acknowledged that */
+	uint32_t ends_in;          /* operations after that */
 	struct proc procs[MAX_PROCS];
 	uint32_t n_procs;
 };
@@ -377,6 +379,7 @@ enum fault_kind {
 	FAULT_CUT,
 	FAULT_HOST,
 	FAULT_HOST_MOVES, /* crashes, and has another address afterwards */
+	FAULT_HOST_THEN,  /* crashes; and the server, as soon as it has said that it knows */
 	FAULT_STORE,
 	FAULT_SLOW,
 	FAULT_RESET,
@@ -601,7 +604,7 @@ void disk_complete(struct world *world); /* inside the server: what is over */
 bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
 bool disk_has_client(const struct world *world, const char *id);
-bool disk_has_state_of(const struct world *world, const char *id); /* it has said its number, too */
+bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep); /* false: unknown */
 /* What the disk knows of this owner, by unit; what a crash of the promised kind leaves. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
@@ -634,6 +637,8 @@ void plan_stop(struct world *world); /* what is still to come does not */
 void host_init(struct world *world, uint32_t index);
 void host_die(struct host *host, bool moves, uint64_t downtime_ns);
 void host_rename(struct host *host);
+void host_take_along(struct host *host, enum crash_kind kind, uint32_t n_operations);
+void host_is_acknowledged(struct host *host); /* the server says that it knows of this life */
 void host_set_cut(struct host *host, bool in, bool out, uint64_t lasts_ns);
 bool host_listens(const struct host *host, uint16_t port, bool by_tcp);
 /* A message came, by datagram or on @conn. */
@@ -643,6 +648,7 @@ void host_connected(struct host *host);
 void host_disconnected(struct host *host, struct conn *conn);
 void host_announce(struct host *host);       /* says that it was restarted */
 bool host_is_known(const struct host *host); /* the server has it stored, by its name */
+bool host_get_stored_state(const struct host *host, struct hf_bytes name, int32_t *statep);
 
 /* TALK (talk.c) */
 struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind, const struct span *span,

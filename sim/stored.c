@@ -37,11 +37,14 @@ bool disk_has_client(const struct world *world, const char *id)
 	return find_client(world, id, &client);
 }
 
-bool disk_has_state_of(const struct world *world, const char *id)
+bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep)
 {
 	struct hf_store_client client;
 
-	return find_client(world, id, &client) && client.sm_state != 0;
+	if (!find_client(world, id, &client))
+		return false;
+	*statep = client.sm_state;
+	return true;
 }
 
 const struct disk_view *disk_promised(const struct world *world)

@@ -49,6 +49,8 @@ static void look_at_answer(struct world *world, struct host *host, const struct 
 
 	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
+	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
+		host_is_acknowledged(host);
 	if (is_new && call->server_state != host->server_state)
 		return; /* it has reclaimed what it had since, and will not take this for an answer */
 	if (!host->is_unmonitored || is_share)
@@ -68,11 +70,32 @@ static void look_at_answer(struct world *world, struct host *host, const struct 
 			   host->index);
 }
 
+/* I5: whoever was told that his restart is known will not be taken to have been restarted once more when he
+ * says that number again; that would end what he has taken since. */
+static void look_at_acknowledgement(struct world *world, struct host *host, const struct call *call)
+{
+	struct hf_xdr_in in;
+	struct hf_bytes name;
+	int32_t stored;
+
+	hf_xdr_in_init(&in, call->bytes, call->len);
+	for (int i = 0; i < 10; i++) /* the header */
+		hf_xdr_get_u32(&in);
+	name = hf_xdr_get_string(&in, 1024);
+	if (host_get_stored_state(host, name, &stored) && stored != host->state)
+		world_fail(world, "I5",
+			   "host %u is told that its restart is known, and state %d is stored, not %d",
+			   host->index, stored, host->state);
+	host_is_acknowledged(host);
+}
+
 static void look_at_reply(struct world *world, struct host *host, uint32_t xid, struct hf_xdr_in *in)
 {
 	const struct call *call = talk_find_xid(host, xid);
 	uint32_t stat;
 
+	if (call && (call->kind == CALL_NOTIFY || call->kind == CALL_FREE_ALL))
+		look_at_acknowledgement(world, host, call);
 	if (!call || !call->proc || (host->flavour == BSD && call->kind <= CALL_TEST))
 		return;
 	hf_xdr_get_u32(in);

@@ -58,6 +58,7 @@ MUTATIONS = [
      "nlm->recent && hf_addr_same_host(&nlm->recent->address, peer) &&", "nlm->recent &&"),
     ("a LOCK with a new state number is no evidence", f"{NLM}/request.c",
      "hf_recovery_client_state(request->nlm->options.recovery, client, state);", "return;"),
+    ("a restart is acknowledged before its number is stored", f"{RECOVERY}/promise.c", "promise->is_of_restart = true;", ""),
     ("clean-up serves nobody", f"{LOCK}/purge.c",
      "hf_share_purge(purge->locks, client, purge->all, purge->state);\n\thf_waiters_serve(purge->locks);",
      "hf_share_purge(purge->locks, client, purge->all, purge->state);"),
