@@ -222,7 +222,7 @@ static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lo
 		return true;
 	}
 	/* Of a later exclusive grant, in flight, which would otherwise take this one along if refused. */
-	if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode < grant->mode) {
+	if (lock->flags & HF_LOCK_PROVISIONAL && lock->mode > grant->mode && lock->prior_mode < grant->mode) {
 		attrs->prior_mode = grant->mode;
 		attrs->prior_state = grant->state;
 		attrs->prior_epoch = lock->epoch;

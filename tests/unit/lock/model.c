@@ -223,7 +223,7 @@ static void confirm(struct model *m, int at, bool lowers)
 			*cell = (struct cell){ .mode = g.mode,
 					       .state = cell->state,
 					       .is_volatile = cell->is_volatile };
-		} else if (cell->is_provisional && cell->prior_mode < g.mode) {
+		} else if (cell->is_provisional && cell->mode > g.mode && cell->prior_mode < g.mode) {
 			cell->prior_mode = g.mode;
 			cell->prior_state = g.state;
 			cell->prior_volatile = g.is_volatile;

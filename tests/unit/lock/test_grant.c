@@ -389,6 +389,24 @@ static void test_partial_unlock_is_not_undone_by_a_late_confirmation(void **stat
 	assert_held(bed, 11, "E[0,2] E[5,9]");
 }
 
+/* What was unlocked is not had again by a late answer, nor when a grant made since is refused. */
+static void test_late_answer_is_not_what_a_later_grant_was_before(void **state)
+{
+	struct bed *bed = *state;
+	uint64_t first;
+
+	grant_to_11(bed, E);
+	first = bed->last_grant;
+	bed_unlock(bed, 11, 3, 4);
+	bed_lock(bed, 1, E, 3, 4);
+	assert_int_equal(bed_wait(bed, 11, S, 3, 4), HF_LOCK_E_QUEUED);
+	bed_unlock(bed, 1, 3, 4);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, first), HF_LOCK_OK);
+	assert_held(bed, 11, "E[0,2] S[3,4]? E[5,9]");
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "E[0,2] E[5,9]");
+}
+
 static void test_partial_unlock_of_an_upgrade_is_not_restored(void **state)
 {
 	struct bed *bed = *state;
@@ -535,6 +553,7 @@ int main(void)
 		bed_test_of(test_repeated_non_blocking_request_confirms),
 		bed_test_of(test_unlock_ends_a_grant_within_the_range),
 		bed_test_of(test_partial_unlock_is_not_undone_by_a_late_confirmation),
+		bed_test_of(test_late_answer_is_not_what_a_later_grant_was_before),
 		bed_test_of(test_partial_unlock_of_an_upgrade_is_not_restored),
 		bed_test_of(test_request_over_a_grant_is_not_refused_with_it),
 		bed_test_of(test_cancel_of_a_waiter),
