@@ -145,10 +145,11 @@ static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file 
 
 /* NOW */
 
-/* Takes the range but for those parts of which the owner has more than that. */
+/* Takes the range but for those parts of which the owner has more than that, and shall. */
 static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs)
 {
 	struct hf_range range = try->request->range, part;
+	struct hf_range guarded = hf_grant_guarded(try->place.holding, range, NULL);
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
 		struct hf_spot spot = hf_own_from(try->place.holding, pos);
@@ -157,9 +158,20 @@ static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs
 		uint64_t end = !lock ? range.end : is_held ? lock->end : lock->start - 1;
 
 		part = (struct hf_range){ pos, HF_MIN(end, range.end) };
-		if (!is_held || lock->mode <= attrs->mode)
+		if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))
+			hf_grant_lay_under(try->locks, lock, part, attrs);
+		else if (!is_held || lock->mode <= attrs->mode || !try->keeps)
 			hf_own_replace(try->locks, try->place.holding, part, attrs);
 	}
+}
+
+/* Must a part be left as it is? */
+static bool takes_the_rest(const struct attempt *try)
+{
+	const struct hf_holding *holding = try->place.holding;
+
+	return try->keeps ||
+	       (try->request->mode == HF_LOCK_SHARED && holding && !hf_list_is_empty(&holding->grants));
 }
 
 static size_t count_held(const struct attempt *try)
@@ -184,23 +196,27 @@ static int take(struct attempt *try)
 		.flags = request->is_volatile ? HF_LOCK_VOLATILE : 0,
 	};
 	int r, growth = hf_own_growth(try->own, request->range, &attrs);
+	bool is_rest = takes_the_rest(try);
 
 	if (!has_room(locks, try->place.file, request->who.client, growth))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
-		r = hf_own_reserve(locks, HF_OWN_RESERVE + (try->keeps ? 2 * count_held(try) : 0));
+		r = hf_own_reserve(locks, HF_OWN_RESERVE + (is_rest ? 2 * count_held(try) + 4 : 0));
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
 	if (r)
 		return r;
 	hf_place_make(locks, &request->who, &try->place);
-	if (try->keeps)
+	if (is_rest)
 		take_the_rest(try, &attrs);
 	else
 		hf_own_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
-	hf_grant_note_change(try->place.holding, request->range, request->mode);
+	if (request->mode == HF_LOCK_EXCLUSIVE) { /* a shared one leaves exclusive grants as they are */
+		hf_grant_note_change(try->place.holding, request->range, HF_LOCK_EXCLUSIVE);
+		hf_grant_note_more(try->place.holding, request->range);
+	}
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;
 }
@@ -310,6 +326,8 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 		hf_grant_end(try->locks, grant, HF_LOCK_END_CONFIRMED);
 	}
 	refresh(try);
+	if (request->mode == HF_LOCK_EXCLUSIVE)
+		hf_grant_note_more(holding, request->range);
 	hf_waiters_serve(try->locks);
 	return HF_LOCK_OK;
 }

@@ -15,6 +15,10 @@
  * is no piece and stays as it is; when that other grant is undone, it becomes one.
  * An exclusive grant over what was KEPT for an earlier one ends that: it must not
  * be lowered any more, whenever the earlier one is confirmed.
+ * Nor does anything lower what an exclusive grant in flight is about, or a shared
+ * grant what was asked for while it waited. If the owner has threads, one of them
+ * may hear that he has more after another one has heard that he has less, and rely
+ * on it. So the owner has more than he may know of, until he unlocks.
  * Whatever the owner does with the range in the meantime (unlock, another request)
  * takes pieces away; confirming or refusing then applies to those that are left.
  */
@@ -37,6 +41,50 @@ static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock 
 static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
 {
 	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT) && lock->grant == grant;
+}
+
+/* GUARD */
+
+struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_range range,
+				 const struct hf_waiter *but)
+{
+	struct hf_range guarded = { HF_RANGE_EOF, 0 };
+
+	hf_list_for_each(pos, &holding->grants) {
+		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (grant != but && grant->mode == HF_LOCK_EXCLUSIVE &&
+		    hf_range_overlaps(hf_waiter_range(grant), range))
+			guarded = (struct hf_range){ HF_MIN(guarded.start, grant->start),
+						     HF_MAX(guarded.end, grant->end) };
+	}
+	return guarded;
+}
+
+bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part)
+{
+	bool is_guarded = part->start >= guarded.start && part->start <= guarded.end;
+
+	if (is_guarded)
+		part->end = HF_MIN(part->end, guarded.end);
+	else if (part->start < guarded.start && guarded.start <= guarded.end)
+		part->end = HF_MIN(part->end, guarded.start - 1);
+	return is_guarded;
+}
+
+void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
+			const struct hf_lock_attrs *less)
+{
+	struct hf_lock_attrs attrs;
+
+	if (!(lock->flags & HF_LOCK_PROVISIONAL))
+		return;
+	hf_own_attrs(lock, &attrs);
+	attrs.prior_mode = less->mode;
+	attrs.prior_state = less->state;
+	attrs.prior_epoch = less->epoch;
+	attrs.prior_flags = less->flags;
+	hf_own_replace(locks, lock->holding, part, &attrs);
 }
 
 /* GRANT */
@@ -86,8 +134,9 @@ static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct h
 	hf_own_replace(locks, grant->holding, part, &attrs);
 }
 
-/* Lays the grant over @range of what the owner has. */
-static void lay(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range range)
+/* Lays the grant over @range of what the owner has. What is @guarded will not be lowered. */
+static void lay(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range range,
+		struct hf_range guarded)
 {
 	struct hf_range part;
 
@@ -96,6 +145,9 @@ static void lay(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range
 		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		part = part_at(pos, range.end, lock);
+		if (lock && lock->start <= pos && lock->mode > grant->mode &&
+		    (hf_grant_is_guarded(guarded, &part) || grant->keeps))
+			continue;
 		grant_part(locks, grant, part, lock && lock->start <= pos ? lock : NULL);
 	}
 }
@@ -118,13 +170,14 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
 	struct hf_spot spot = hf_own_from(holding, waiter->start);
+	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(waiter), waiter);
 	struct hf_lock_target who;
 	size_t n = 0;
 	int r;
 
 	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end; hf_spot_next(&spot))
 		n++;
-	r = hf_own_reserve(locks, 2 * n + HF_OWN_RESERVE);
+	r = hf_own_reserve(locks, 2 * n + HF_OWN_RESERVE + 2);
 	if (r < 0)
 		return hf_trace(r);
 	hf_view_target(holding, &who);
@@ -135,7 +188,7 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	waiter->is_granted = true;
 	hf_list_push_back(&holding->grants, &waiter->in_holding);
 	insert_by_id(locks, waiter);
-	lay(locks, waiter, hf_waiter_range(waiter));
+	lay(locks, waiter, hf_waiter_range(waiter), guarded);
 	hf_emit_granted(locks, waiter);
 	return 0;
 }
@@ -190,6 +243,16 @@ void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enu
 	}
 }
 
+void hf_grant_note_more(const struct hf_holding *holding, struct hf_range range)
+{
+	hf_list_for_each(pos, &holding->waiters) {
+		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (waiter->mode == HF_LOCK_SHARED && hf_range_overlaps(hf_waiter_range(waiter), range))
+			waiter->keeps = true;
+	}
+}
+
 void hf_grant_note_wait(const struct hf_waiter *waiter)
 {
 	hf_list_for_each(pos, &waiter->holding->grants) {
@@ -235,7 +298,6 @@ static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lo
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers)
 {
 	struct hf_holding *holding = grant->holding;
-	struct hf_range lowered = { HF_RANGE_EOF, 0 }; /* the first to the last of it */
 	struct hf_lock_attrs attrs;
 	struct hf_range part;
 
@@ -246,14 +308,9 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowe
 		if (!lock || lock->start > grant->end)
 			break;
 		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
-		if (!confirm_part(grant, lock, lowers, &attrs))
-			continue;
-		if (attrs.mode < lock->mode)
-			lowered = (struct hf_range){ HF_MIN(lowered.start, part.start), part.end };
-		hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
+		if (confirm_part(grant, lock, lowers, &attrs))
+			hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
 	}
-	if (lowered.start <= lowered.end)
-		hf_grant_note_change(holding, lowered, HF_LOCK_SHARED);
 }
 
 /* Others of the owner's grants in flight have a part of this one: its pieces there become theirs. */
@@ -275,21 +332,22 @@ static bool reserve_for_others(struct hf_locks *locks, struct hf_waiter *grant)
 		n++;
 	hf_list_for_each(pos, &grant->holding->grants)
 		n++;
-	if (hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE) == 0)
+	if (hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE + 2) == 0)
 		return true;
 	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
 	hf_grant_note_change(grant->holding, hf_waiter_range(grant), HF_LOCK_NONE);
 	return false;
 }
 
-static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, struct hf_range part)
+static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, struct hf_range part,
+		       struct hf_range guarded)
 {
 	hf_list_for_each(pos, &grant->holding->grants) {
 		struct hf_waiter *other = hf_list_entry(pos, struct hf_waiter, in_holding);
 		struct hf_range both = { HF_MAX(other->start, part.start), HF_MIN(other->end, part.end) };
 
 		if (other != grant && both.start <= both.end)
-			lay(locks, other, both);
+			lay(locks, other, both, guarded);
 	}
 }
 
@@ -299,6 +357,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 	struct hf_spot spot = hf_own_from(holding, grant->start);
 	struct hf_lock *lock;
 	bool lays_others = reserve_for_others(locks, grant);
+	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(grant), grant);
 
 	while ((lock = hf_spot_lock(&spot)) && lock->start <= grant->end) {
 		struct hf_range part = hf_lock_range(lock);
@@ -310,7 +369,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 			attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
 			hf_own_replace(locks, holding, part, &attrs);
 			if (lays_others)
-				lay_others(locks, grant, part);
+				lay_others(locks, grant, part, guarded);
 		} else if (is_piece(lock, grant)) {
 			struct hf_lock_attrs prior = {
 				.mode = attrs.prior_mode,
@@ -321,7 +380,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 
 			hf_own_replace(locks, holding, part, prior.mode ? &prior : NULL);
 			if (lays_others)
-				lay_others(locks, grant, part);
+				lay_others(locks, grant, part, guarded);
 		}
 		spot = hf_own_from(holding, part.end + 1);
 	}

@@ -97,6 +97,7 @@ struct hf_waiter {
 	bool is_volatile;
 	bool is_granted;
 	bool is_changed; /* granted: no longer what was granted, see hf_grant_note_change() */
+	bool keeps;      /* lowers nothing, see hf_grant_note_more() */
 };
 
 struct hf_holding {
@@ -384,11 +385,23 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowe
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
 /* Is all that was granted still held? Goes through all of its pieces. */
 bool hf_grant_is_whole(const struct hf_waiter *grant);
+/* From the first to the last of what must not be lowered in @range, because of exclusive grants in flight
+ * other than @but; empty if start > end. */
+struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_range range,
+				 const struct hf_waiter *but);
+/* Is the beginning of @part? Shortens it to what is as its beginning is. */
+bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part);
+/* The owner has @part of @lock, which is more than that, and has @less of it if the grant is undone. */
+void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
+			const struct hf_lock_attrs *less);
 /*
  * The owner has @mode (NONE: nothing) in @range from now on, by a request of its own: its grants in flight of
  * another mode are not what they were. Costs by the number of grants, not by what they consist of.
  */
 void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+/* The owner has @range exclusively, by a request of its own, and waits for some of it shared since earlier:
+ * that wait lowers nothing, for the client may hear of it first. */
+void hf_grant_note_more(const struct hf_holding *holding, struct hf_range range);
 /*
  * The owner waits for the very range of a grant in flight, in another mode. Clients know a grant by owner and
  * range alone: told once more of the old one, they would take it for the new one.

@@ -123,7 +123,31 @@ static void reach_from(const struct model *m, int owner, struct reach *reach)
 
 /* GRANTS */
 
-static void grant_cell(struct cell *cell, const struct model_waiter *w)
+/* From the first to the last of what an owner's exclusive grants in flight are about, of those that have
+ * something of this range: there nothing is lowered. */
+struct guard {
+	int from, to;
+};
+
+static struct guard find_guard(const struct model *m, int file, int owner, int from, int to)
+{
+	struct guard guard = { BYTES, -1 };
+
+	for (int i = 0; i < m->grants.n; i++) {
+		const struct model_waiter *g = &m->grants.at[i];
+
+		if (g->file != file || g->owner != owner || g->mode != HF_LOCK_EXCLUSIVE || g->from > to ||
+		    g->to < from)
+			continue;
+		if (g->from < guard.from)
+			guard.from = g->from;
+		if (g->to > guard.to)
+			guard.to = g->to;
+	}
+	return guard;
+}
+
+static void grant_cell(struct cell *cell, const struct model_waiter *w, bool is_guarded)
 {
 	struct cell before = *cell;
 
@@ -135,7 +159,7 @@ static void grant_cell(struct cell *cell, const struct model_waiter *w)
 		return;
 	}
 	if (before.mode > w->mode) {
-		if (!before.is_provisional && !before.is_kept) {
+		if (!before.is_provisional && !before.is_kept && !is_guarded && !w->keeps) {
 			cell->is_kept = true;
 			cell->grant = w->id;
 		}
@@ -178,13 +202,15 @@ static void serve(struct model *m)
 	for (int f = 0; f < FILES; f++) {
 		for (int i = 0; i < m->queues[f].n; i++) {
 			struct model_waiter w;
+			struct guard guard;
 
 			if (!can_run(m, f, i))
 				continue;
 			w = take(&m->queues[f], i);
+			guard = find_guard(m, f, w.owner, w.from, w.to);
 			insert(&m->grants, m->grants.n, &w);
 			for (int b = w.from; b <= w.to; b++)
-				grant_cell(&m->cells[f][w.owner][b], &w);
+				grant_cell(&m->cells[f][w.owner][b], &w, b >= guard.from && b <= guard.to);
 			happen(m, &w, -1);
 			i = -1; /* from the start, though one pass should do */
 		}
@@ -205,7 +231,6 @@ static void note_change(struct model *m, int file, int owner, int from, int to, 
 static void confirm(struct model *m, int at, bool lowers)
 {
 	struct model_waiter g = take(&m->grants, at);
-	int first = BYTES, last = -1; /* of what is lowered */
 
 	for (int b = g.from; b <= g.to; b++) {
 		struct cell *cell = &m->cells[g.file][g.owner][b];
@@ -214,10 +239,6 @@ static void confirm(struct model *m, int at, bool lowers)
 			cell->is_kept = false;
 			cell->grant = 0;
 			continue;
-		}
-		if (cell->grant == g.id && cell->mode > g.mode) {
-			first = b < first ? b : first;
-			last = b;
 		}
 		if (cell->grant == g.id || (cell->is_provisional && cell->mode == g.mode)) {
 			*cell = (struct cell){ .mode = g.mode,
@@ -229,13 +250,13 @@ static void confirm(struct model *m, int at, bool lowers)
 			cell->prior_volatile = g.is_volatile;
 		}
 	}
-	note_change(m, g.file, g.owner, first, last, HF_LOCK_SHARED);
 	happen(m, &g, HF_LOCK_END_CONFIRMED);
 }
 
 static void undo(struct model *m, int at, int why)
 {
 	struct model_waiter g = take(&m->grants, at);
+	struct guard guard = find_guard(m, g.file, g.owner, g.from, g.to);
 
 	for (int b = g.from; b <= g.to; b++) {
 		struct cell *cell = &m->cells[g.file][g.owner][b];
@@ -257,7 +278,7 @@ static void undo(struct model *m, int at, int why)
 
 			if (other->file == g.file && other->owner == g.owner && other->from <= b &&
 			    other->to >= b)
-				grant_cell(cell, other);
+				grant_cell(cell, other, b >= guard.from && b <= guard.to);
 		}
 	}
 	happen(m, &g, why);
@@ -335,6 +356,16 @@ static bool is_whole(const struct model *m, const struct model_waiter *g)
 	return true;
 }
 
+/* What waits for less of it lowers nothing when it is granted. */
+static void note_more(struct model *m, const struct model_request *r)
+{
+	for (int i = 0; i < m->queues[r->file].n; i++) {
+		struct model_waiter *w = &m->queues[r->file].at[i];
+
+		w->keeps |= r->mode > w->mode && w->owner == r->owner && w->from <= r->to && w->to >= r->from;
+	}
+}
+
 static bool answer_held(struct model *m, const struct model_request *r)
 {
 	int at = find(&m->grants, r->file, r->owner, r->from, r->to, r->mode);
@@ -350,6 +381,7 @@ static bool answer_held(struct model *m, const struct model_request *r)
 				       .state = r->state ? r->state : cell->state,
 				       .is_volatile = cell->is_volatile && r->is_volatile };
 	}
+	note_more(m, r);
 	serve(m);
 	return true;
 }
@@ -386,14 +418,25 @@ static void enqueue(struct model_queue *queue, const struct model_waiter *w, con
 
 static int acquire_now(struct model *m, const struct model_request *r)
 {
+	struct guard guard = find_guard(m, r->file, r->owner, r->from, r->to);
+
 	for (int i = r->from; i <= r->to; i++) {
 		struct cell *cell = &m->cells[r->file][r->owner][i];
+		bool is_more = cell->mode > r->mode, is_guarded = i >= guard.from && i <= guard.to;
 
-		if (r->keeps && cell->mode > r->mode)
-			continue;
-		*cell = (struct cell){ .mode = r->mode, .state = r->state, .is_volatile = r->is_volatile };
+		if (is_more && is_guarded && cell->is_provisional) {
+			cell->prior_mode = r->mode;
+			cell->prior_state = r->state;
+			cell->prior_volatile = r->is_volatile;
+		} else if (!is_more || (!is_guarded && !r->keeps)) {
+			*cell = (struct cell){ .mode = r->mode,
+					       .state = r->state,
+					       .is_volatile = r->is_volatile };
+		}
 	}
-	note_change(m, r->file, r->owner, r->from, r->to, r->mode);
+	if (r->mode == HF_LOCK_EXCLUSIVE) /* a shared one leaves exclusive grants as they are */
+		note_change(m, r->file, r->owner, r->from, r->to, r->mode);
+	note_more(m, r);
 	serve(m);
 	return HF_LOCK_OK;
 }
@@ -402,7 +445,7 @@ static int acquire_later(struct model *m, const struct model_request *r, const s
 {
 	struct model_queue *queue = &m->queues[r->file];
 	struct model_waiter w = { m->last_id + 1, r->file,        r->owner, r->from, r->to,
-				  r->mode,        r->is_volatile, r->state, r->user, false };
+				  r->mode,        r->is_volatile, r->state, r->user };
 
 	for (int o = 0; o < OWNERS; o++)
 		if (reach->owners[o] && holds_against(m, r->file, o, r->from, r->to, r->mode))

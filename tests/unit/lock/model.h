@@ -41,6 +41,7 @@ struct model_waiter {
 	uint32_t state;
 	uintptr_t user;
 	bool is_changed; /* granted, and no longer that since the owner went on */
+	bool keeps;      /* lowers nothing */
 };
 
 struct model_queue {

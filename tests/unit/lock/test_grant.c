@@ -91,9 +91,11 @@ static void test_changed_by_its_owner(void **state)
 	bed_lock(bed, 11, E, 0, 4);   /* what it is */
 	bed_unlock(bed, 11, 20, 29);
 	assert_int_equal(keep_changed(bed), 0);
-	bed_lock(bed, 11, S, 3, 3);
+	bed_lock(bed, 11, S, 3, 3); /* which lowers nothing now */
+	assert_int_equal(keep_changed(bed), 0);
+	bed_unlock(bed, 11, 3, 3);
 	assert_int_equal(keep_changed(bed), 1);
-	assert_held(bed, 11, "E[0,2] S[3,3] E[4,9]");
+	assert_held(bed, 11, "E[0,2] E[4,9]");
 }
 
 static void test_changed_by_a_partial_unlock(void **state)
@@ -120,19 +122,54 @@ static void test_changed_by_waiting_for_more_of_the_same(void **state)
 	assert_held(bed, 11, "S[0,9]");
 }
 
-/* What he confirms as shared is not exclusive any more, whatever was granted before. */
-static void test_changed_by_another_grant_of_its_owner(void **state)
+/* 11 has a part, and gets all of it exclusively. Another of its threads asks for less of it, and nobody can
+ * say of which of the two answers the client hears last. */
+
+static void test_request_lowers_nothing_of_an_exclusive_grant(void **state)
 {
 	struct bed *bed = *state;
 
-	bed_lock(bed, 11, E, 0, 4);
-	bed_lock(bed, 1, E, 5, 9);
-	bed_wait(bed, 11, E, 0, 9);
-	bed_wait(bed, 11, S, 0, 5);
-	bed_unlock(bed, 1, 5, 9);
-	assert_int_equal(keep_changed(bed), 0);
+	bed_lock(bed, 11, E, 3, 4);
+	grant_to_11_around(bed);
+	for (int i = 0; i < 2; i++) {
+		bed->keeps = i == 0;
+		assert_int_equal(bed_lock(bed, 11, S, 2, 12), HF_LOCK_OK);
+		assert_held(bed, 11, "E[0,1]? E[2,2]? E[3,4] E[5,9]? S[10,12]");
+		assert_int_equal(keep_changed(bed), 0);
+	}
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_int_equal(keep_changed(bed), 1);
+	assert_held(bed, 11, "E[0,9] S[10,12]");
+	bed_lock(bed, 11, S, 2, 12); /* now it knows */
+	assert_held(bed, 11, "E[0,1] S[2,12]");
+}
+
+static void test_request_outlives_an_exclusive_grant(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, E, 3, 4);
+	grant_to_11_around(bed);
+	bed_lock(bed, 11, S, 2, 6);
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "S[2,2] E[3,4] S[5,6]");
+}
+
+static void test_grant_lowers_nothing_of_an_exclusive_one(void **state)
+{
+	struct bed *bed = *state;
+	uint64_t exclusive;
+
+	bed_lock(bed, 11, E, 0, 6);
+	bed_lock(bed, 1, E, 7, 9);
+	bed_wait(bed, 11, E, 2, 9);
+	bed_wait(bed, 11, S, 0, 7);
+	bed_unlock(bed, 1, 7, 9);
+	exclusive = bed->last_grant - 1;
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "S[0,1] E[2,6] E[7,7]? E[8,9]?");
+	assert_int_equal(keep_changed(bed), 0);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, exclusive), HF_LOCK_OK);
+	assert_held(bed, 11, "S[0,1] E[2,9]");
 }
 
 static void test_changed_by_what_a_reboot_took(void **state)
@@ -285,6 +322,25 @@ static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
 	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
 }
 
+/* 11 waits, and another of its threads asks for more of that, and is told so at once; the answer may be heard
+ * after that to the older request. */
+static void test_grant_lowers_nothing_that_was_asked_for_since(void **state)
+{
+	struct bed *bed = *state;
+
+	for (int i = 0; i < 2; i++) {
+		bed_lock(bed, 1, E, 8, 8);
+		assert_int_equal(bed_wait(bed, 11, S, 0, 9), HF_LOCK_E_QUEUED);
+		assert_int_equal(bed_lock(bed, 11, E, 3, 4), HF_LOCK_OK); /* the second time it has it */
+		bed_unlock(bed, 1, 8, 8);
+		assert_held(bed, 11, "S[0,2]? E[3,4] S[5,9]?");
+		assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
+		assert_held(bed, 11, "S[0,2] E[3,4] S[5,9]");
+		bed_unlock(bed, 11, 0, 2);
+		bed_unlock(bed, 11, 5, 9);
+	}
+}
+
 /* 11 has it exclusively, waits for it shared, and then for a part exclusively: it is told of both, in that
  * order, and its answers come in any. */
 static void confirm_in_order(struct bed *bed, bool is_last_first)
@@ -329,8 +385,9 @@ static void test_refusal_takes_nothing_from_a_later_request(void **state)
 	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
 	bed->keeps = false;
 	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
-	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
-	assert_held(bed, 11, "E[4,4] S[5,5]");
+	assert_held(bed, 11, "E[4,4]? S[5,5]");
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "S[4,5]");
 	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
 	assert_held(bed, 11, "S[4,5]");
 }
@@ -533,7 +590,9 @@ int main(void)
 		bed_test_of(test_changed_by_its_owner),
 		bed_test_of(test_changed_by_a_partial_unlock),
 		bed_test_of(test_changed_by_waiting_for_more_of_the_same),
-		bed_test_of(test_changed_by_another_grant_of_its_owner),
+		bed_test_of(test_request_lowers_nothing_of_an_exclusive_grant),
+		bed_test_of(test_request_outlives_an_exclusive_grant),
+		bed_test_of(test_grant_lowers_nothing_of_an_exclusive_one),
 		bed_test_of(test_changed_by_what_a_reboot_took),
 		bed_test_of(test_looking_for_changes_among_many_pieces),
 		bed_test_of(test_confirmed_lock_merges),
@@ -545,6 +604,7 @@ int main(void)
 		bed_test_of(test_grant_never_weakens_before_it_is_confirmed),
 		bed_test_of(test_confirmed_downgrade_serves_others),
 		bed_test_of(test_doubtful_grant_is_kept_and_weakens_nothing),
+		bed_test_of(test_grant_lowers_nothing_that_was_asked_for_since),
 		bed_test_of(test_late_answer_lowers_nothing_that_was_granted_since),
 		bed_test_of(test_answer_lowers_nothing_that_was_granted_since),
 		bed_test_of(test_refusal_takes_nothing_from_a_later_request),

@@ -622,7 +622,8 @@ static void do_acquire(void)
 		judge(is_free);
 	else if (answer == HF_LOCK_E_CONFLICT || answer == HF_LOCK_E_QUEUED || answer == HF_LOCK_E_DEADLOCK)
 		judge(is_free == view.waits);
-	if (answer == HF_LOCK_OK && !(r.keeps && most > r.mode))
+	/* Where he shall have more than that, the kernel follows byte by byte. */
+	if (answer == HF_LOCK_OK && model_most_held(&w.model, r.file, r.owner, r.from, r.to) <= r.mode)
 		kernel_does(&r, r.mode);
 	if (chance(4))
 		keep_changed(r.file, r.owner);
