@@ -100,7 +100,7 @@ void check_read_table(struct world *world, const struct host *host, uint32_t svi
 	read_table(&table, world);
 	memset(has, 0, MAX_FILES * N_UNITS);
 	for (uint32_t i = 0; i < host->n_procs; i++)
-		if (host->procs[i].svid == svid)
+		if (host->procs[i].svid == svid && !thread_is_second(&host->procs[i]))
 			memcpy(has, table.has[host->index][i], MAX_FILES * N_UNITS);
 }
 
@@ -110,21 +110,21 @@ static void check_unit(struct world *world, struct proc *proc, int file, int uni
 		       bool may_forfeit)
 {
 	struct server *server = &world->server;
-	uint8_t has = proc->has[file][unit];
+	uint8_t has = proc->own->has[file][unit];
 
 	if (has <= in_table)
 		return;
-	if (!proc->firm[file][unit]) {
+	if (!proc->own->firm[file][unit]) {
 		if (server->grace_is_on && !server->is_complete)
 			return; /* it is to be reclaimed, and nobody knows of it before */
 		if (may_forfeit) {
-			proc->phantom[file][unit] = has;
-			proc->has[file][unit] = 0;
+			proc->own->phantom[file][unit] = has;
+			proc->own->has[file][unit] = 0;
 			world->counts->forfeits++;
 			return;
 		}
 	}
-	world_fail(world, proc->firm[file][unit] ? "I6" : "I3",
+	world_fail(world, proc->own->firm[file][unit] ? "I6" : "I3",
 		   "%u of host %u was told that it has file %u unit %d in mode %u, the server has %u%s",
 		   proc->svid, proc->host->index, (unsigned int)file, unit, has, in_table,
 		   server->grace_is_on ? ", in grace" : (server->grace_over ? ", grace is over" : ""));
@@ -144,7 +144,7 @@ static void check_told(struct world *world, const struct table *table)
 		struct host *host = &world->hosts[i];
 
 		for (uint32_t j = 0; j < host->n_procs && host->is_up; j++)
-			for (int file = 0; file < MAX_FILES; file++)
+			for (int file = 0; file < MAX_FILES && !thread_is_second(&host->procs[j]); file++)
 				for (int unit = 0; unit < N_UNITS; unit++)
 					check_unit(world, &host->procs[j], file, unit,
 						   table->has[i][j][file][unit], may_forfeit);
@@ -162,8 +162,8 @@ static void check_pair(struct world *world, const struct proc *a, const struct p
 {
 	for (int file = 0; file < MAX_FILES; file++)
 		for (int unit = 0; unit < N_UNITS; unit++)
-			if (a->has[file][unit] + b->has[file][unit] > 2 && a->has[file][unit] &&
-			    b->has[file][unit])
+			if (a->own->has[file][unit] + b->own->has[file][unit] > 2 &&
+			    a->own->has[file][unit] && b->own->has[file][unit])
 				world_fail(world, "I1",
 					   "%u of host %u and %u of host %u both have file %d unit %d",
 					   a->svid, a->host->index, b->svid, b->host->index, file, unit);
@@ -178,7 +178,7 @@ static bool is_any_conflict(struct proc *const *all, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		for (int file = 0; file < MAX_FILES; file++)
 			for (int unit = 0; unit < N_UNITS; unit++) {
-				uint8_t has = all[i]->has[file][unit];
+				uint8_t has = all[i]->own->has[file][unit];
 
 				n_who[file][unit] += has != 0;
 				most[file][unit] = HF_MAX(most[file][unit], has);
@@ -196,7 +196,8 @@ static void check_conflicts(struct world *world)
 
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs && world->hosts[i].is_up; j++)
-			all[n++] = &world->hosts[i].procs[j];
+			if (!thread_is_second(&world->hosts[i].procs[j]))
+				all[n++] = &world->hosts[i].procs[j];
 	if (!is_any_conflict(all, n))
 		return;
 	for (uint32_t i = 0; i < n; i++)
@@ -399,9 +400,9 @@ void check_cancelled(const struct proc *proc, const struct span *span)
 	if (!world->server.is_up || !world->server.recovery)
 		return;
 	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
-		if (owner_of(world, &waiter) == proc && waiter.who.handle.data[0] == span->file &&
-		    waiter.range.start == span_offset(span) && waiter.mode == span->mode &&
-		    hf_range_len(waiter.range) == span_len(span))
+		if (host_of(world, waiter.who.client) == proc->host && waiter.who.owner_id == proc->svid &&
+		    waiter.who.handle.data[0] == span->file && waiter.range.start == span_offset(span) &&
+		    waiter.mode == span->mode && hf_range_len(waiter.range) == span_len(span))
 			world_fail(world, "I8", "%u of host %u waits no more, and is queued", proc->svid,
 				   proc->host->index);
 }

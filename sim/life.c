@@ -106,7 +106,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	stream_host_died(host);
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		hf_timer_stop(&host->procs[i].timer);
-		memset(host->procs[i].has, 0, sizeof(host->procs[i].has));
+		memset(host->procs[i].own->has, 0, sizeof(host->procs[i].own->has));
 		share_forget(&host->procs[i]);
 	}
 	hf_timer_stop(&host->rename_timer);
@@ -159,7 +159,8 @@ static void on_rename(struct hf_timer *timer)
 
 void host_rename(struct host *host)
 {
-	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared || host->uses_shares)
+	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared || host->uses_shares ||
+	    host->has_threads)
 		return;
 	host->is_renaming = true;
 	host->quiet_since = host->world->now;
@@ -217,5 +218,6 @@ void host_init(struct world *world, uint32_t index)
 	world->has_shares |= host->uses_shares;
 	if (!nat_join(host))
 		move_to(host, world->n_slots++);
+	host->has_threads = !host->is_shared && !host->uses_shares && rng_chance(rng, 250);
 	settle_in(host);
 }

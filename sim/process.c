@@ -9,8 +9,9 @@
 #include "proto/nlm/wire.h"
 #include "sim.h"
 
-#define GRACE_PAUSE (5 * SECOND) /* as Linux has it */
-#define RETRY_PAUSE (1 * SECOND)
+#define GRACE_PAUSE  (5 * SECOND) /* as Linux has it */
+#define RETRY_PAUSE  (1 * SECOND)
+#define THREAD_PAUSE (50 * MS)
 
 static void on_timer(struct hf_timer *timer);
 
@@ -30,84 +31,9 @@ void proc_init(struct proc *proc, struct host *host, uint32_t number)
 	memset(proc, 0, sizeof(*proc));
 	proc->host = host;
 	proc->svid = host->life * 100 + number;
+	thread_init(proc, number);
 	world_timer(host->world, &proc->timer, on_timer);
 	think_again(proc);
-}
-
-/* Having */
-
-/* Told by a life of the server that is over, it has what it would have to reclaim; or, too late, nothing. */
-void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
-{
-	struct world *world = proc->host->world;
-	const struct server *server = &world->server;
-	bool is_firm = server->is_up && sent_at >= server->started_at;
-	bool is_late = server_is_news_old(server, sent_at);
-
-	for (int unit = span->first; unit <= span->last; unit++) {
-		proc->has[span->file][unit] = is_late ? 0 : span->mode;
-		proc->firm[span->file][unit] = is_firm;
-		proc->phantom[span->file][unit] = is_late ? span->mode : 0;
-		if (span->file == proc->span.file)
-			proc->downgraded[unit] = 0;
-		if (proc->host->is_unmonitored && !is_firm)
-			proc->has[span->file][unit] = 0;
-	}
-	SAY(world, "%s  %u: has file %u, %u-%u %s", proc->host->name, proc->svid, span->file, span->first,
-	    span->last, span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
-}
-
-void proc_lose(struct proc *proc)
-{
-	memset(proc->has, 0, sizeof(proc->has));
-	memset(proc->phantom, 0, sizeof(proc->phantom));
-}
-
-static void give_up(struct proc *proc, const struct span *span)
-{
-	for (int unit = span->first; unit <= span->last; unit++)
-		proc->has[span->file][unit] = proc->firm[span->file][unit] = proc->phantom[span->file][unit] =
-			0;
-}
-
-/* Who asks for less than he has must be content with that from now on, until he is refused; also where he has
- * reclaimed it since he asked first. */
-static void lower(struct proc *proc, const struct span *span)
-{
-	for (int unit = span->first; unit <= span->last; unit++) {
-		uint8_t *has = &proc->has[span->file][unit];
-
-		if (*has <= span->mode)
-			continue;
-		proc->downgraded[unit] = *has;
-		*has = span->mode;
-	}
-}
-
-/* It has reclaimed what it was about to lower. */
-void proc_be_content(struct proc *proc)
-{
-	if (proc->phase == LOCKING || proc->phase == WAITING || proc->phase == PAUSING)
-		lower(proc, &proc->span);
-}
-
-static void raise_again(struct proc *proc)
-{
-	const struct span *span = &proc->span;
-
-	for (int unit = span->first; unit <= span->last; unit++)
-		if (proc->downgraded[unit] && proc->has[span->file][unit])
-			proc->has[span->file][unit] = proc->downgraded[unit];
-	memset(proc->downgraded, 0, sizeof(proc->downgraded));
-}
-
-static bool has_anything(const struct proc *proc)
-{
-	for (int file = 0; file < MAX_FILES; file++)
-		for (int unit = 0; unit < N_UNITS; unit++)
-			if (proc->has[file][unit] || proc->phantom[file][unit])
-				return true;
-	return false;
 }
 
 /* A name that the server does not know has nothing, and behind one address its UNLOCK could be taken for that
@@ -137,7 +63,7 @@ static void choose_span(struct proc *proc, struct span *span)
 
 static void send_lock(struct proc *proc)
 {
-	lower(proc, &proc->span);
+	proc_lower(proc, &proc->span);
 	proc->n_asked++;
 	proc->phase = LOCKING;
 	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);
@@ -146,6 +72,11 @@ static void send_lock(struct proc *proc)
 static void lock(struct proc *proc)
 {
 	choose_span(proc, &proc->span);
+	thread_choose(proc, &proc->span);
+	if (!thread_may_lock(proc)) {
+		think_again(proc);
+		return;
+	}
 	proc->blocks = rng_chance(&proc->host->rng, 650);
 	proc->files_touched |= (uint8_t)(1 << proc->span.file);
 	memset(proc->downgraded, 0, sizeof(proc->downgraded));
@@ -157,9 +88,13 @@ static void lock(struct proc *proc)
 
 static void unlock(struct proc *proc, const struct span *span)
 {
+	if (!thread_may_unlock(proc, span)) {
+		hf_timer_start(&proc->timer, THREAD_PAUSE);
+		return;
+	}
 	proc->phase = UNLOCKING;
 	proc->span = *span;
-	give_up(proc, span);
+	proc_give_up(proc, span);
 	talk_call(proc->host, proc, CALL_UNLOCK, span, false);
 }
 
@@ -207,7 +142,7 @@ static void act(struct proc *proc)
 	if (proc->host->uses_shares && rng_chance(rng, 300) && share_act(proc))
 		return;
 	choose_span(proc, &span);
-	if (dice < 55 || !has_anything(proc) || !may_unlock(proc)) {
+	if (dice < 55 || !proc_has_anything(proc) || !may_unlock(proc)) {
 		lock(proc);
 	} else if (dice < 80) {
 		unlock(proc, &span);
@@ -237,6 +172,11 @@ static void on_timer(struct hf_timer *timer)
 		hf_timer_start(timer, 100 * MS);
 		return;
 	}
+	if ((proc->phase == WAITING || proc->phase == PAUSING || proc->phase == CANCELLING) &&
+	    !thread_may_lock(proc)) {
+		hf_timer_start(timer, THREAD_PAUSE);
+		return;
+	}
 	switch (proc->phase) {
 	case IDLE:
 		act(proc);
@@ -252,7 +192,7 @@ static void on_timer(struct hf_timer *timer)
 			send_lock(proc);
 			break;
 		}
-		raise_again(proc);
+		proc_raise_again(proc);
 		think_again(proc);
 		break;
 	case UNLOCKING: {
@@ -338,7 +278,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		/* Where it has asked before, and not heard, it may have been granted: then it has less now,
 		 * and cannot know. */
 		if (call->n_sent == 1 && proc->n_asked == proc->n_put_off + 1)
-			raise_again(proc);
+			proc_raise_again(proc);
 		if (proc->host->flavour == LINUX_TCP) /* else a late copy may be behind it */
 			check_cancelled(proc, &proc->span);
 		think_again(proc);
@@ -366,7 +306,7 @@ static void on_cancel_answer(struct proc *proc, uint32_t stat)
 	case HF_NLM_GRANTED_STAT:
 		if (proc->host->flavour == LINUX_TCP) /* else a late copy of the LOCK may be behind it */
 			check_cancelled(proc, &proc->span);
-		raise_again(proc);
+		proc_raise_again(proc);
 		think_again(proc);
 		break;
 	case HF_NLM_DENIED: /* it was faster: what is not wanted goes */

@@ -12,12 +12,12 @@ static uint8_t value_at(struct host *host, uint32_t place, struct proc **procp, 
 	struct proc *proc = &host->procs[place / (MAX_FILES * N_UNITS)];
 	uint32_t file = place / N_UNITS % MAX_FILES, unit = place % N_UNITS;
 
-	if (place / (MAX_FILES * N_UNITS) >= host->n_procs)
+	if (place / (MAX_FILES * N_UNITS) >= host->n_procs || thread_is_second(proc))
 		return 0;
 	*procp = proc;
 	span->file = (uint8_t)file;
 	span->last = (uint8_t)unit;
-	return proc->has[file][unit] ? proc->has[file][unit] : proc->phantom[file][unit];
+	return proc->own->has[file][unit] ? proc->own->has[file][unit] : proc->own->phantom[file][unit];
 }
 
 static void end(struct host *host)
@@ -44,13 +44,6 @@ static void next(struct host *host)
 	while (++host->reclaim_at % N_UNITS && value_at(host, host->reclaim_at, &other, &look) == value)
 		span.last++;
 	talk_call(host, proc, CALL_RECLAIM, &span, false);
-}
-
-static void lose(struct proc *proc, const struct span *span)
-{
-	for (int unit = span->first; unit <= span->last; unit++)
-		proc->has[span->file][unit] = proc->firm[span->file][unit] = proc->phantom[span->file][unit] =
-			0;
 }
 
 static void on_timer(struct hf_timer *timer)
@@ -90,7 +83,7 @@ static void forget_lost(struct host *host)
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		struct proc *proc = &host->procs[i];
 
-		memset(proc->phantom, 0, sizeof(proc->phantom));
+		memset(proc->own->phantom, 0, sizeof(proc->own->phantom));
 		for (int file = 0; file < MAX_FILES; file++)
 			proc->shares[file].is_phantom = proc->shares[file].is_lost = false;
 	}
@@ -119,7 +112,7 @@ void reclaim_begin(struct host *host, int32_t state)
 		memset(proc->downgraded, 0, sizeof(proc->downgraded));
 		/* What it wants to change it does not reclaim: the two would cross. */
 		if (proc->blocks && (proc->phase == LOCKING || proc->phase == WAITING))
-			lose(proc, &proc->span);
+			proc_give_up(proc, &proc->span);
 	}
 	if (!host->world->server.is_complete)
 		forget_lost(host);
@@ -136,7 +129,7 @@ static void check_refusal(struct host *host, const struct call *call, uint32_t s
 	const struct span *span = &call->span;
 
 	for (int unit = span->first; unit <= span->last; unit++)
-		if (proc->has[span->file][unit] < span->mode)
+		if (proc->own->has[span->file][unit] < span->mode)
 			return;
 	if (host->world->server.is_up && host->world->server.life == call->server_life)
 		world_fail(host->world, "I4", "%u of host %u may not reclaim file %u, %u-%u: %u", proc->svid,
@@ -155,11 +148,13 @@ void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_
 	case HF_NLM_GRANTED_STAT:
 		proc_take(call->proc, span, sent_at);
 		proc_be_content(call->proc);
+		if (thread_other(call->proc))
+			proc_be_content(thread_other(call->proc));
 		host->world->counts->reclaimed++;
 		break;
 	default:
 		check_refusal(host, call, stat);
-		lose(call->proc, span);
+		proc_give_up(call->proc, span);
 		break;
 	}
 	next(host);

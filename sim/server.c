@@ -72,10 +72,10 @@ static void forfeit(struct proc *proc)
 {
 	for (int file = 0; file < MAX_FILES; file++)
 		for (int unit = 0; unit < N_UNITS; unit++) {
-			if (proc->firm[file][unit] || !proc->has[file][unit])
+			if (proc->own->firm[file][unit] || !proc->own->has[file][unit])
 				continue;
-			proc->phantom[file][unit] = proc->has[file][unit];
-			proc->has[file][unit] = 0;
+			proc->own->phantom[file][unit] = proc->own->has[file][unit];
+			proc->own->has[file][unit] = 0;
 		}
 }
 
@@ -97,7 +97,7 @@ static void loosen(struct world *world)
 				forfeit(proc);
 			if (world->hosts[i].is_unmonitored)
 				proc_lose(proc);
-			memset(proc->firm, 0, sizeof(proc->firm));
+			memset(proc->own->firm, 0, sizeof(proc->own->firm));
 			share_loosen(proc, was_over);
 		}
 }

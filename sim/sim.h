@@ -12,6 +12,7 @@
  *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
  *	life.c     how it lives and dies
  *	process.c  programs that lock                     reclaim.c after our restart
+ *	having.c   what they were told that they have     thread.c  two threads of one program
  *	share.c    programs that reserve files, as DOS does it
  *	monitor.c  a lock manager on the server's host that has it watch others
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
@@ -305,6 +306,13 @@ struct share {
 	uint32_t n_unheard;            /* reclaims that it asked for anew before it was answered */
 };
 
+/* What a program was told that it has, by unit. */
+struct owned {
+	uint8_t has[MAX_FILES][N_UNITS];
+	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
+	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
+};
+
 struct proc {
 	struct host *host;
 	struct hf_timer timer;
@@ -319,10 +327,8 @@ struct proc {
 	uint8_t downgraded[N_UNITS];
 	uint32_t n_asked, n_put_off; /* for what it wants now; and was told that it has not got it */
 	uint8_t files_touched;
-	/* What it was told that it has, by unit. */
-	uint8_t has[MAX_FILES][N_UNITS];
-	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
-	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
+	struct owned *own; /* by all threads of a program */
+	struct owned owned;
 	struct share shares[MAX_FILES];
 };
 
@@ -354,6 +360,7 @@ struct host {
 	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
 	bool is_shared;       /* its address is another's, too */
 	bool uses_shares;
+	bool has_threads;    /* its second program is a thread of the first */
 	bool is_unmonitored; /* NM_LOCK: nobody tells it of a restart, and its locks die with the server */
 	struct hf_list calls;
 	struct conn *conn;
@@ -667,14 +674,29 @@ void proc_init(struct proc *proc, struct host *host, uint32_t number);
 void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
 /* A call-back; what to answer. */
 uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at);
-void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
-void proc_lose(struct proc *proc); /* all that it has, and it knows nothing of it */
-void proc_be_content(struct proc *proc);
 bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span);
 void proc_nudge(struct proc *proc); /* it may go on */
 void proc_go_on(struct proc *proc); /* after a while */
 void proc_pause(struct proc *proc, enum phase phase, uint64_t ns);
 bool proc_is_at_rest(const struct proc *proc);
+
+/* HAVING (having.c) */
+void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
+void proc_lose(struct proc *proc); /* all that it has, and it knows nothing of it */
+void proc_give_up(struct proc *proc, const struct span *span);
+void proc_lower(struct proc *proc, const struct span *span); /* it is about to ask for that, and no more */
+void proc_raise_again(struct proc *proc);                    /* it was refused */
+void proc_be_content(struct proc *proc);                     /* it has reclaimed what it was about to lower */
+bool proc_has_anything(const struct proc *proc);
+
+/* THREAD (thread.c) */
+void thread_init(struct proc *proc, uint32_t number);
+bool thread_is_second(const struct proc *proc);     /* what it has is the first one's */
+struct proc *thread_other(const struct proc *proc); /* NULL: there is none */
+bool thread_may_lock(const struct proc *proc);      /* what it is about */
+bool thread_may_unlock(const struct proc *proc, const struct span *span);
+void thread_choose(const struct proc *proc,
+		   struct span *span); /* something to do with what the other one wants */
 
 /* SHARE (share.c) */
 bool share_act(struct proc *proc);    /* false: not now */

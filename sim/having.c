@@ -1,0 +1,86 @@
+/* What a program was told that it has: from the moment it learns of the grant until the moment it begins to
+ * unlock, or asks for less. */
+#include <string.h>
+
+#include "sim.h"
+
+/* Who asks for less than he has must be content with that from now on, until he is refused; also where he has
+ * reclaimed it since he asked first. */
+void proc_lower(struct proc *proc, const struct span *span)
+{
+	for (int unit = span->first; unit <= span->last; unit++) {
+		uint8_t *has = &proc->own->has[span->file][unit];
+
+		if (*has <= span->mode)
+			continue;
+		proc->downgraded[unit] = *has;
+		*has = span->mode;
+	}
+}
+
+/* Told by a life of the server that is over, it has what it would have to reclaim; or, too late, nothing. */
+void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
+{
+	struct world *world = proc->host->world;
+	struct proc *other = thread_other(proc);
+	const struct server *server = &world->server;
+	bool is_firm = server->is_up && sent_at >= server->started_at;
+	bool is_late = server_is_news_old(server, sent_at);
+
+	for (int unit = span->first; unit <= span->last; unit++) {
+		proc->own->has[span->file][unit] = is_late ? 0 : span->mode;
+		proc->own->firm[span->file][unit] = is_firm;
+		proc->own->phantom[span->file][unit] = is_late ? span->mode : 0;
+		if (span->file == proc->span.file)
+			proc->downgraded[unit] = 0;
+		if (other && span->file == other->span.file)
+			other->downgraded[unit] = 0;
+		if (proc->host->is_unmonitored && !is_firm)
+			proc->own->has[span->file][unit] = 0;
+	}
+	/* What the other one asks for meanwhile may be served already. */
+	if (other && other->phase == LOCKING)
+		proc_lower(other, &other->span);
+	SAY(world, "%s  %u: has file %u, %u-%u %s", proc->host->name, proc->svid, span->file, span->first,
+	    span->last, span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
+}
+
+void proc_lose(struct proc *proc)
+{
+	memset(proc->own->has, 0, sizeof(proc->own->has));
+	memset(proc->own->phantom, 0, sizeof(proc->own->phantom));
+}
+
+void proc_give_up(struct proc *proc, const struct span *span)
+{
+	for (int unit = span->first; unit <= span->last; unit++)
+		proc->own->has[span->file][unit] = proc->own->firm[span->file][unit] =
+			proc->own->phantom[span->file][unit] = 0;
+}
+
+/* It has reclaimed what it was about to lower. */
+void proc_be_content(struct proc *proc)
+{
+	if (proc->phase == LOCKING || proc->phase == WAITING || proc->phase == PAUSING)
+		proc_lower(proc, &proc->span);
+}
+
+void proc_raise_again(struct proc *proc)
+{
+	const struct span *span = &proc->span;
+
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (proc->downgraded[unit] && proc->own->has[span->file][unit] &&
+		    thread_may_unlock(proc, span))
+			proc->own->has[span->file][unit] = proc->downgraded[unit];
+	memset(proc->downgraded, 0, sizeof(proc->downgraded));
+}
+
+bool proc_has_anything(const struct proc *proc)
+{
+	for (int file = 0; file < MAX_FILES; file++)
+		for (int unit = 0; unit < N_UNITS; unit++)
+			if (proc->own->has[file][unit] || proc->own->phantom[file][unit])
+				return true;
+	return false;
+}

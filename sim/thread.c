@@ -1,0 +1,82 @@
+/*
+ * Two threads of one program. To the server they are one owner: what either has
+ * the other has, and both may wait at once, for ranges that overlap, in different
+ * modes. Who asked last for a unit, and was told that he has it, says in which mode
+ * the program has it.
+ *
+ * What no server could get right they do not do: no two calls about the same units
+ * are under way at once, whose answers could come in another order than they were
+ * served in; and nothing is unlocked that the other one asks or waits for. Nor do both
+ * wait for just the same: the server has one wait then, and tells one.
+ */
+#include "sim.h"
+
+static bool overlaps(const struct span *a, const struct span *b)
+{
+	return a->file == b->file && a->first <= b->last && b->first <= a->last;
+}
+
+void thread_init(struct proc *proc, uint32_t number)
+{
+	struct host *host = proc->host;
+
+	proc->own = &proc->owned;
+	if (number == 1 && host->has_threads) {
+		proc->own = &host->procs[0].owned;
+		proc->svid = host->procs[0].svid;
+	}
+}
+
+bool thread_is_second(const struct proc *proc)
+{
+	return proc->own != &proc->owned;
+}
+
+struct proc *thread_other(const struct proc *proc)
+{
+	struct host *host = proc->host;
+
+	if (!host->has_threads || host->n_procs < 2 || proc > &host->procs[1])
+		return NULL;
+	return proc == &host->procs[0] ? &host->procs[1] : &host->procs[0];
+}
+
+static bool wants_something(const struct proc *proc)
+{
+	return proc->phase == LOCKING || proc->phase == WAITING || proc->phase == PAUSING ||
+	       proc->phase == CANCELLING;
+}
+
+bool thread_may_lock(const struct proc *proc)
+{
+	const struct proc *other = thread_other(proc);
+
+	return !other || !other->call || !overlaps(&other->span, &proc->span);
+}
+
+bool thread_may_unlock(const struct proc *proc, const struct span *span)
+{
+	const struct proc *other = thread_other(proc);
+
+	return !other || !wants_something(other) || !overlaps(&other->span, span);
+}
+
+void thread_choose(const struct proc *proc, struct span *span)
+{
+	const struct proc *other = thread_other(proc);
+	struct rng *rng = &proc->host->rng;
+
+	if (!other || !wants_something(other))
+		return;
+	if (rng_chance(rng, 600)) {
+		*span = other->span;
+		if (rng_chance(rng, 500))
+			span->first = (uint8_t)rng_below(rng, span->last + 1u);
+		if (rng_chance(rng, 500))
+			span->last = (uint8_t)rng_between(rng, span->first, N_UNITS - 1);
+		span->mode = rng_chance(rng, 500) ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+	}
+	if (span->file == other->span.file && span->first == other->span.first &&
+	    span->last == other->span.last)
+		span->mode = other->span.mode == HF_LOCK_EXCLUSIVE ? HF_LOCK_SHARED : HF_LOCK_EXCLUSIVE;
+}
