@@ -142,18 +142,21 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 	return -EINVAL;
 }
 
-static int client_of_lock(struct loading *loading, struct hf_bytes id, struct hf_client **clientp)
+static int client_of_lock(struct loading *loading, const struct hf_store_lock *fact,
+			  struct hf_client **clientp)
 {
 	struct hf_client *client = loading->last;
 	int r;
 
-	if (!client || !hf_bytes_equal(loading->last_id, id)) {
-		client = hf_clients_find_id(loading->recovery->clients, id);
+	if (!client || !hf_bytes_equal(loading->last_id, fact->client)) {
+		client = hf_clients_find_id(loading->recovery->clients, fact->client);
 		if (!client) {
-			r = make_client(loading, id, &client);
+			r = make_client(loading, fact->client, &client);
 			if (r < 0)
 				return r;
-			/* It must hear of our restart as anybody else; so it is registered now. */
+			/* It must hear of our restart as anybody else; so it is registered now. And what it
+			 * says next is news, unless it is of the life in which it took this. */
+			client->sm_state = fact->client_state;
 			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
 		}
 		hf_client_unref(loading->last);
@@ -221,7 +224,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		loading->n_elsewhere++;
 		return 0;
 	}
-	r = client_of_lock(loading, fact->client, &client);
+	r = client_of_lock(loading, fact, &client);
 	if (r == -EINVAL)
 		return note_wrong(loading, fact->id, false);
 	if (r < 0)

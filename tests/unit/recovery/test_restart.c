@@ -319,6 +319,7 @@ static void put_lock(const char *client, const char *share, uint64_t id, uint64_
 		.owner = 1,
 		.start = start,
 		.end = end,
+		.client_state = 37,
 		.mode = HF_LOCK_EXCLUSIVE,
 	};
 
@@ -359,6 +360,25 @@ static void test_records_that_cannot_be_true(void **state)
 	assert_string_equal(client->name, "unknown");
 	hf_client_unref(client);
 	assert_true(disk_count(&w.disk, HF_RECORD_CLIENT) >= 1);
+}
+
+/* The lock was stored, its client was not: what he says next tells whether he was restarted since. */
+static void test_stored_lock_of_a_stranger_dies_with_him(void **state)
+{
+	struct hf_client *client;
+
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.9:stranger", "7", 1, 0, 9);
+	world_up(&w);
+	client =
+		hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:10.0.0.9:stranger"));
+	assert_non_null(client);
+	assert_false(hf_recovery_client_rebooted(w.recovery, client, 37));
+	assert_int_equal(world_unreclaimed(&w), 1);
+	hf_recovery_client_state(w.recovery, client, 39);
+	assert_int_equal(world_unreclaimed(&w), 0);
+	hf_client_unref(client);
 }
 
 /* After 2^20 restarts the ids in the store begin anew: whoever has one keeps it. */
@@ -427,6 +447,7 @@ int main(void)
 		T(test_partial_unlock_in_grace_is_stored),
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
+		T(test_stored_lock_of_a_stranger_dies_with_him),
 		T(test_ids_that_come_round_again),
 		T(test_clear_store),
 		T(test_volatile_locks_are_not_stored),
