@@ -119,6 +119,7 @@ static void check_unit(struct world *world, struct proc *proc, int file, int uni
 			return; /* it is to be reclaimed, and nobody knows of it before */
 		if (may_forfeit) {
 			proc->own->phantom[file][unit] = has;
+			proc->own->lost_at[file][unit] = world->now;
 			proc->own->has[file][unit] = 0;
 			world->counts->forfeits++;
 			return;

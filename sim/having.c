@@ -31,6 +31,8 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 		proc->own->has[span->file][unit] = is_late ? 0 : span->mode;
 		proc->own->firm[span->file][unit] = is_firm;
 		proc->own->phantom[span->file][unit] = is_late ? span->mode : 0;
+		proc->own->lost_at[span->file][unit] = sent_at; /* at the latest */
+		world->taken[span->file][unit][span->mode - 1] = (struct taken){ proc->own, sent_at };
 		if (span->file == proc->span.file)
 			proc->downgraded[unit] = 0;
 		if (other && span->file == other->span.file)
@@ -83,4 +85,25 @@ bool proc_has_anything(const struct proc *proc)
 			if (proc->own->has[file][unit] || proc->own->phantom[file][unit])
 				return true;
 	return false;
+}
+
+/* I3: what it lost it may have back as long as nobody had it in between; but if it asks for it anew, too,
+ * that may have been granted. */
+void proc_reclaims(const struct proc *proc, const struct span *span, uint64_t sent_at)
+{
+	struct world *world = proc->host->world;
+
+	if (thread_wants_something(proc))
+		return;
+	for (int unit = span->first; unit <= span->last; unit++)
+		for (int mode = HF_LOCK_SHARED; mode <= HF_LOCK_EXCLUSIVE; mode++) {
+			const struct taken *taken = &world->taken[span->file][unit][mode - 1];
+
+			if (!proc->own->has[span->file][unit] && mode + span->mode > 2 &&
+			    taken->who != proc->own && taken->at > proc->own->lost_at[span->file][unit] &&
+			    taken->at < sent_at)
+				world_fail(world, "I3",
+					   "%u of host %u has file %u unit %d back, which another had since",
+					   proc->svid, proc->host->index, span->file, unit);
+		}
 }

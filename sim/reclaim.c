@@ -146,6 +146,7 @@ void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_
 		hf_timer_start(&host->reclaim_timer, RETRY_NS);
 		return;
 	case HF_NLM_GRANTED_STAT:
+		proc_reclaims(call->proc, span, sent_at);
 		proc_take(call->proc, span, sent_at);
 		proc_be_content(call->proc);
 		if (thread_other(call->proc))

@@ -68,7 +68,7 @@ bool server_is_news_old(const struct server *server, uint64_t sent_at)
 
 /* It died in the turn in which grace was over: whether that is stored, and what had not come back is lost, is
  * open. Later so is what was claimed in time, and could not be promised. */
-static void forfeit(struct proc *proc)
+static void forfeit(struct world *world, struct proc *proc)
 {
 	for (int file = 0; file < MAX_FILES; file++)
 		for (int unit = 0; unit < N_UNITS; unit++) {
@@ -76,6 +76,7 @@ static void forfeit(struct proc *proc)
 				continue;
 			proc->own->phantom[file][unit] = proc->own->has[file][unit];
 			proc->own->has[file][unit] = 0;
+			proc->own->lost_at[file][unit] = world->now;
 		}
 }
 
@@ -94,7 +95,7 @@ static void loosen(struct world *world)
 			struct proc *proc = &world->hosts[i].procs[j];
 
 			if (was_over)
-				forfeit(proc);
+				forfeit(world, proc);
 			if (world->hosts[i].is_unmonitored)
 				proc_lose(proc);
 			memset(proc->own->firm, 0, sizeof(proc->own->firm));

@@ -293,6 +293,21 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, uint
 		   proc->host->index, file, server->grace_is_on ? ", in grace" : "");
 }
 
+void share_check_closed(struct world *world, struct proc *proc, uint8_t file)
+{
+	struct table table;
+	uint32_t n;
+
+	if (world->server.grace_is_on)
+		return; /* the table does not know of what is yet to be reclaimed */
+	read_table(&table, world);
+	n = table.n[proc->host->index][proc - proc->host->procs][file];
+	if (disk_count_share(disk_promised(world), proc->host, proc->svid, file, &proc->shares[file]) > n)
+		world_fail(world, "I10",
+			   "%u of host %u is told that its share of file %u is closed; it is stored",
+			   proc->svid, proc->host->index, file);
+}
+
 /* I1 */
 static void check_conflicts(struct world *world, const struct proc *proc, uint8_t file)
 {

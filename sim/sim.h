@@ -311,6 +311,7 @@ struct owned {
 	uint8_t has[MAX_FILES][N_UNITS];
 	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
 	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
+	uint64_t lost_at[MAX_FILES][N_UNITS];
 };
 
 struct proc {
@@ -455,6 +456,12 @@ struct monitor {
 	uint8_t call[256];
 };
 
+/* Who was told that he has it, and when he was. */
+struct taken {
+	const struct owned *who;
+	uint64_t at;
+};
+
 struct world {
 	struct sim_options options;
 	struct sim_counts *counts;
@@ -471,6 +478,7 @@ struct world {
 	struct host hosts[MAX_HOSTS];
 	uint32_t n_hosts;
 	uint32_t n_files;
+	struct taken taken[MAX_FILES][N_UNITS][2]; /* last, by mode */
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
@@ -615,6 +623,8 @@ bool disk_get_state_of(const struct world *world, const char *id, int32_t *state
 /* What the disk knows of this owner, by unit; what a crash of the promised kind leaves. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
+/* Locks and reservations that a host has under this name, of programs before this life of it. */
+uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name);
 const struct disk_view *disk_promised(const struct world *world);
 /* Share reservations: how often this one is stored; how many there are in all. */
 uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
@@ -688,12 +698,15 @@ void proc_lower(struct proc *proc, const struct span *span); /* it is about to a
 void proc_raise_again(struct proc *proc);                    /* it was refused */
 void proc_be_content(struct proc *proc);                     /* it has reclaimed what it was about to lower */
 bool proc_has_anything(const struct proc *proc);
+void proc_reclaims(const struct proc *proc, const struct span *span,
+		   uint64_t sent_at); /* and may, it is told */
 
 /* THREAD (thread.c) */
 void thread_init(struct proc *proc, uint32_t number);
-bool thread_is_second(const struct proc *proc);     /* what it has is the first one's */
-struct proc *thread_other(const struct proc *proc); /* NULL: there is none */
-bool thread_may_lock(const struct proc *proc);      /* what it is about */
+bool thread_is_second(const struct proc *proc);       /* what it has is the first one's */
+struct proc *thread_other(const struct proc *proc);   /* NULL: there is none */
+bool thread_may_lock(const struct proc *proc);        /* what it is about */
+bool thread_wants_something(const struct proc *proc); /* it, or the other one */
 bool thread_may_unlock(const struct proc *proc, const struct span *span);
 void thread_choose(const struct proc *proc,
 		   struct span *span); /* something to do with what the other one wants */
@@ -708,6 +721,7 @@ bool share_reclaim(struct host *host);       /* the next one; false: there is no
 void share_unheard(const struct call *call); /* a reclaim is given up, and will be asked for again */
 void share_check(struct world *world, bool may_forfeit);
 void share_check_stored(struct world *world);
+void share_check_closed(struct world *world, struct proc *proc, uint8_t file);
 void share_check_told(struct world *world, struct proc *proc, const struct call *call);
 
 /* RECLAIM (reclaim.c) */

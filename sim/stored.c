@@ -1,5 +1,6 @@
 /* What the disk has of somebody: registrations, locks, reservations. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim.h"
@@ -105,6 +106,34 @@ uint32_t disk_count_share(const struct disk_view *view, const struct host *host,
 	return n;
 }
 
+static bool read_lock(struct hf_record *record, const struct disk_record *mine)
+{
+	return mine->type == HF_RECORD_LOCK &&
+	       hf_record_decode(record, HF_RECORD_LOCK,
+				hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
+					    (uint32_t)(mine->len - HF_RECORD_HEADER))) == 0;
+}
+
+uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name)
+{
+	struct stored_share share;
+	struct hf_record lock;
+	char id[96], text[HF_ADDR_TEXT];
+	uint32_t n = 0;
+
+	hf_addr_format(&host->addr, text, sizeof(text));
+	snprintf(id, sizeof(id), "nlm:%s:%.*s", text, (int)name.len, (const char *)name.data);
+	for (uint32_t i = 0; i < view->n; i++) {
+		if (read_lock(&lock, &view->records[i]))
+			n += hf_bytes_equal(lock.lock.client, hf_bytes_of_str(id)) &&
+			     lock.lock.owner / 100 < host->life;
+		else if (read_share(&share, &view->records[i]))
+			n += hf_bytes_equal(share.parts[2], hf_bytes_of_str(id)) &&
+			     strtoul((const char *)share.parts[3].data, NULL, 10) / 100 < host->life;
+	}
+	return n;
+}
+
 uint32_t disk_count_shares(const struct disk_view *view)
 {
 	struct stored_share stored;
@@ -121,16 +150,11 @@ void disk_read_locks(const struct world *world, const struct disk_view *view, co
 {
 	memset(has, 0, MAX_FILES * N_UNITS);
 	for (uint32_t i = 0; i < view->n; i++) {
-		const struct disk_record *mine = &view->records[i];
 		struct hf_record record;
 		struct span span;
 
-		if (mine->type != HF_RECORD_LOCK ||
-		    hf_record_decode(&record, HF_RECORD_LOCK,
-				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
-						 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
-			continue;
-		if (record.lock.owner != svid || !is_at(record.lock.client, host) ||
+		if (!read_lock(&record, &view->records[i]) || record.lock.owner != svid ||
+		    !is_at(record.lock.client, host) ||
 		    !span_of_range(&span, (struct hf_range){ record.lock.start, record.lock.end }))
 			continue;
 		for (int unit = span.first; unit <= span.last; unit++)

@@ -41,12 +41,35 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
 				   host->index, what, span->file, span->first, span->last);
 }
 
+/* I10: what was given up does not come back after a crash; but a store that has failed may have it yet. */
+static void check_given_up(struct world *world, const struct host *host, const struct call *call)
+{
+	uint8_t has[MAX_FILES][N_UNITS], stored[MAX_FILES][N_UNITS];
+	const struct span *span = &call->span;
+
+	if (!world->server.recovery || !hf_recovery_can_promise(world->server.recovery))
+		return;
+	if (call->kind == CALL_UNSHARE) {
+		share_check_closed(world, call->proc, span->file);
+		return;
+	}
+	check_read_table(world, host, call->proc->svid, has);
+	disk_read_locks(world, disk_promised(world), host, call->proc->svid, stored);
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (stored[span->file][unit] && !has[span->file][unit])
+			world_fail(world, "I10",
+				   "%u of host %u is told that file %u, %u-%u is unlocked; it is stored",
+				   call->proc->svid, host->index, span->file, span->first, span->last);
+}
+
 static void look_at_answer(struct world *world, struct host *host, const struct call *call, uint32_t stat)
 {
 	bool is_lock = call->kind == CALL_LOCK || call->kind == CALL_RECLAIM;
 	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
 	bool is_new = call->kind == CALL_LOCK || call->kind == CALL_SHARE;
 
+	if ((call->kind == CALL_UNLOCK || call->kind == CALL_UNSHARE) && stat == HF_NLM_GRANTED_STAT)
+		check_given_up(world, host, call);
 	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
 	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
@@ -86,6 +109,10 @@ static void look_at_acknowledgement(struct world *world, struct host *host, cons
 		world_fail(world, "I5",
 			   "host %u is told that its restart is known, and state %d is stored, not %d",
 			   host->index, stored, host->state);
+	if (disk_count_older(disk_promised(world), host, name))
+		world_fail(world, "I5",
+			   "host %u is told that its restart is known, and what it had is stored",
+			   host->index);
 	host_is_acknowledged(host);
 }
 
@@ -174,7 +201,7 @@ static void look_at_call(struct world *world, struct host *host, struct hf_xdr_i
 		return;
 	if (procedure == HF_NLM_GRANTED || procedure == HF_NLM_GRANTED_MSG)
 		look_at_granted(world, host, version, in);
-	else if (procedure == HF_NLM_LOCK_RES)
+	else if (procedure == HF_NLM_LOCK_RES || procedure == HF_NLM_UNLOCK_RES)
 		look_at_res(world, host, in);
 }
 

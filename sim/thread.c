@@ -47,6 +47,13 @@ static bool wants_something(const struct proc *proc)
 	       proc->phase == CANCELLING;
 }
 
+bool thread_wants_something(const struct proc *proc)
+{
+	const struct proc *other = thread_other(proc);
+
+	return wants_something(proc) || (other && wants_something(other));
+}
+
 bool thread_may_lock(const struct proc *proc)
 {
 	const struct proc *other = thread_other(proc);
