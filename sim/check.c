@@ -20,7 +20,7 @@ struct table {
 	uint32_t n_stored; /* records that the store should have */
 };
 
-static struct host *host_of(struct world *world, struct hf_lock_client *holds)
+struct host *check_host_of(struct world *world, struct hf_lock_client *holds)
 {
 	const struct hf_client *client = hf_container_of(holds, struct hf_client, holds);
 
@@ -29,7 +29,7 @@ static struct host *host_of(struct world *world, struct hf_lock_client *holds)
 
 static struct proc *owner_of(struct world *world, const struct hf_lock_view *view)
 {
-	struct host *host = host_of(world, view->who.client);
+	struct host *host = check_host_of(world, view->who.client);
 
 	for (uint32_t i = 0; host && i < host->n_procs; i++)
 		if (host->procs[i].svid == view->who.owner_id)
@@ -40,7 +40,7 @@ static struct proc *owner_of(struct world *world, const struct hf_lock_view *vie
 /* I5: nothing of a life that the server knows to be over. */
 static void check_dead(struct world *world, const struct hf_lock_view *view, const char *what)
 {
-	struct host *host = host_of(world, view->who.client);
+	struct host *host = check_host_of(world, view->who.client);
 
 	if (host && view->who.owner_id / 100 < host->told_life)
 		world_fail(world, "I5", "host %u was restarted and said so, and %u still has a %s",
@@ -319,95 +319,6 @@ static void check_counts(struct world *world, const struct table *table)
 			   (unsigned long long)counters.ghosts);
 }
 
-/* I8: those who wait are served once each, and in order. */
-
-static void note_granted(struct world *world, const struct hf_lock_view *waiter)
-{
-	struct server *server = &world->server;
-	uint32_t first = server->n_grants > MAX_SEEN ? server->n_grants - MAX_SEEN : 0;
-
-	for (uint32_t i = first; i < server->n_grants; i++)
-		if (server->grants[i % MAX_SEEN].id == waiter->id)
-			world_fail(world, "I8", "%u is granted what it waited for twice",
-				   (unsigned int)waiter->who.owner_id);
-	server->grants[server->n_grants++ % MAX_SEEN] = (struct grant_seen){
-		.id = waiter->id,
-		.client = waiter->who.client,
-		.owner = waiter->who.owner_id,
-		.range = waiter->range,
-		.file = waiter->who.handle.data[0],
-		.mode = (uint8_t)waiter->mode,
-	};
-}
-
-static bool is_in_the_way(const struct grant_seen *grant, const struct hf_lock_view *waiter)
-{
-	bool is_other = waiter->who.client != grant->client || waiter->who.owner_id != grant->owner;
-
-	return is_other && waiter->who.handle.data[0] == grant->file &&
-	       hf_range_overlaps(waiter->range, grant->range) &&
-	       (waiter->mode == HF_LOCK_EXCLUSIVE || grant->mode == HF_LOCK_EXCLUSIVE);
-}
-
-/* Who held something, or waited for something else, when he began to wait may have been let pass, or there
- * would have been a deadlock. */
-static void note_waiters(struct world *world)
-{
-	struct server *server = &world->server;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view waiter;
-
-	while (hf_lock_next_waiter(hf_recovery_locks(server->recovery), NULL, &cursor, &waiter)) {
-		struct waiter_seen *seen = &server->waiters[waiter.id % MAX_SEEN];
-
-		if (seen->id != waiter.id)
-			*seen = (struct waiter_seen){ waiter.id, waiter.who.client->n_locks == 0 &&
-									 waiter.who.client->n_waiters == 1 };
-	}
-}
-
-static bool may_pass(const struct server *server, const struct grant_seen *grant)
-{
-	const struct waiter_seen *seen = &server->waiters[grant->id % MAX_SEEN];
-
-	return seen->id != grant->id || !seen->had_nothing;
-}
-
-static void check_order(struct world *world)
-{
-	struct server *server = &world->server;
-	struct hf_locks *locks = hf_recovery_locks(server->recovery);
-
-	for (; server->n_grants_checked < server->n_grants; server->n_grants_checked++) {
-		const struct grant_seen *grant = &server->grants[server->n_grants_checked % MAX_SEEN];
-		struct hf_lock_cursor cursor = { 0 };
-		struct hf_lock_view waiter;
-
-		if (may_pass(server, grant))
-			continue;
-		while (hf_lock_next_waiter(locks, NULL, &cursor, &waiter))
-			if (waiter.id < grant->id && is_in_the_way(grant, &waiter))
-				world_fail(world, "I8", "%u passes %u, who has waited for longer",
-					   (unsigned int)grant->owner, (unsigned int)waiter.who.owner_id);
-	}
-}
-
-void check_cancelled(const struct proc *proc, const struct span *span)
-{
-	struct world *world = proc->host->world;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view waiter;
-
-	if (!world->server.is_up || !world->server.recovery)
-		return;
-	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
-		if (host_of(world, waiter.who.client) == proc->host && waiter.who.owner_id == proc->svid &&
-		    waiter.who.handle.data[0] == span->file && waiter.range.start == span_offset(span) &&
-		    waiter.mode == span->mode && hf_range_len(waiter.range) == span_len(span))
-			world_fail(world, "I8", "%u of host %u waits no more, and is queued", proc->svid,
-				   proc->host->index);
-}
-
 void check_turn(struct world *world)
 {
 	struct server *server = &world->server;
@@ -425,8 +336,8 @@ void check_turn(struct world *world)
 	read_table(&table, world);
 	check_told(world, &table);
 	check_conflicts(world);
-	check_order(world);
-	note_waiters(world);
+	order_check(world);
+	order_note_waiters(world);
 	check_counts(world, &table);
 	monitor_check(world);
 	check_store(world);
@@ -468,7 +379,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		server->grace_over = true;
 		break;
 	case HF_EVENT_GRANTED:
-		note_granted(world, event->lock);
+		order_note_granted(world, event->lock);
 		break;
 	case HF_EVENT_CLEANUP:
 		SAY(world, "server  cleans up after %s: %s, %zu locks", event->client->id, event->reason,

@@ -280,7 +280,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		if (call->n_sent == 1 && proc->n_asked == proc->n_put_off + 1)
 			proc_raise_again(proc);
 		if (proc->host->flavour == LINUX_TCP) /* else a late copy may be behind it */
-			check_cancelled(proc, &proc->span);
+			order_check_cancelled(proc, &proc->span);
 		think_again(proc);
 		break;
 	}
@@ -305,7 +305,7 @@ static void on_cancel_answer(struct proc *proc, uint32_t stat)
 	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
 		if (proc->host->flavour == LINUX_TCP) /* else a late copy of the LOCK may be behind it */
-			check_cancelled(proc, &proc->span);
+			order_check_cancelled(proc, &proc->span);
 		proc_raise_again(proc);
 		think_again(proc);
 		break;

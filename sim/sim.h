@@ -18,6 +18,7 @@
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
  *	tap.c      what leaves the server, looked at as it leaves
  *	check.c    what must be true, after every step    rest.c    and at the end
+ *	order.c    of those who wait
  *	run.c      one schedule                           main.c    many of them
  */
 #pragma once
@@ -273,7 +274,8 @@ struct call {
 	struct span span;
 	bool blocks;
 	bool by_tcp;
-	bool is_sent; /* on the connection that there is */
+	bool is_sent;  /* on the connection that there is */
+	bool is_fresh; /* the server had nothing of this owner there */
 	uint32_t xid;
 	uint64_t cookie;
 	int32_t server_state; /* as the client knew it */
@@ -759,11 +761,18 @@ void tap_stream(struct conn *conn, const uint8_t *data, size_t len);
 void check_turn(struct world *world); /* after a turn of the server */
 void check_started(struct world *world);
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event);
+struct host *check_host_of(struct world *world, struct hf_lock_client *holds); /* NULL: nobody's */
 /* What the server has for an owner, by unit. */
 void check_read_table(struct world *world, const struct host *host, uint32_t svid,
 		      uint8_t has[MAX_FILES][N_UNITS]);
-void check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */
 bool span_of_range(struct span *span, struct hf_range range);
+
+/* ORDER (order.c) */
+void order_note_granted(struct world *world, const struct hf_lock_view *waiter);
+void order_note_waiters(struct world *world);
+void order_check(struct world *world);
+bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
+void order_check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */
 
 /* REST (rest.c) */
 void rest_run(struct world *world);

@@ -319,6 +319,9 @@ struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind
 	if (span)
 		call->span = *span;
 	call->blocks = blocks;
+	/* Only on a connection nothing else of it can be under way. */
+	call->is_fresh = kind == CALL_LOCK && call->by_tcp && !thread_other(proc) &&
+			 !order_is_involved(host->world, proc, span);
 	encode(call);
 	if (span)
 		SAY(host->world, "%s  %u: %s%s file %u, %u-%u %s (xid %u)", host->name, proc->svid,

@@ -70,6 +70,11 @@ static void look_at_answer(struct world *world, struct host *host, const struct 
 
 	if ((call->kind == CALL_UNLOCK || call->kind == CALL_UNSHARE) && stat == HF_NLM_GRANTED_STAT)
 		check_given_up(world, host, call);
+	if (stat == HF_NLM_DENIED_NOLOCKS && call->is_fresh && call->n_sent == 1 &&
+	    call->server_life == world->server.life && order_is_involved(world, call->proc, &call->span))
+		world_fail(world, "I10",
+			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",
+			   call->proc->svid, host->index, call->span.file, call->span.first, call->span.last);
 	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
 	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
@@ -159,10 +164,12 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 	span.file = handle.data[0];
 	if (host->is_shared && !nat_has_oh(host, svid, oh))
 		return; /* for the one behind it */
-	if (!world->server.recovery || !proc_awaits(host, svid, &span))
-		return; /* it is dead, and nobody knows; or it has it already, and its answer was lost */
-	check_registered(world, host, "GRANTED by call-back");
-	check_stored(world, host, svid, &span, "GRANTED by call-back");
+	if (!world->server.recovery || !host->is_up || svid / 100 != host->life)
+		return;                       /* it is dead, and nobody knows */
+	if (proc_awaits(host, svid, &span)) { /* else it has it already, and its answer was lost */
+		check_registered(world, host, "GRANTED by call-back");
+		check_stored(world, host, svid, &span, "GRANTED by call-back");
+	}
 	check_read_table(world, host, svid, has);
 	for (int unit = span.first; unit <= span.last; unit++)
 		if (has[span.file][unit] < span.mode)

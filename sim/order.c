@@ -1,0 +1,113 @@
+/* I8: those who wait are served once each, and in order; and what the server has of one who is refused. */
+#include "lock/lock.h"
+#include "sim.h"
+
+void order_note_granted(struct world *world, const struct hf_lock_view *waiter)
+{
+	struct server *server = &world->server;
+	uint32_t first = server->n_grants > MAX_SEEN ? server->n_grants - MAX_SEEN : 0;
+
+	for (uint32_t i = first; i < server->n_grants; i++)
+		if (server->grants[i % MAX_SEEN].id == waiter->id)
+			world_fail(world, "I8", "%u is granted what it waited for twice",
+				   (unsigned int)waiter->who.owner_id);
+	server->grants[server->n_grants++ % MAX_SEEN] = (struct grant_seen){
+		.id = waiter->id,
+		.client = waiter->who.client,
+		.owner = waiter->who.owner_id,
+		.range = waiter->range,
+		.file = waiter->who.handle.data[0],
+		.mode = (uint8_t)waiter->mode,
+	};
+}
+
+static bool is_in_the_way(const struct grant_seen *grant, const struct hf_lock_view *waiter)
+{
+	bool is_other = waiter->who.client != grant->client || waiter->who.owner_id != grant->owner;
+
+	return is_other && waiter->who.handle.data[0] == grant->file &&
+	       hf_range_overlaps(waiter->range, grant->range) &&
+	       (waiter->mode == HF_LOCK_EXCLUSIVE || grant->mode == HF_LOCK_EXCLUSIVE);
+}
+
+/* Who held something, or waited for something else, when he began to wait may have been let pass, or there
+ * would have been a deadlock. */
+void order_note_waiters(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+
+	while (hf_lock_next_waiter(hf_recovery_locks(server->recovery), NULL, &cursor, &waiter)) {
+		struct waiter_seen *seen = &server->waiters[waiter.id % MAX_SEEN];
+
+		if (seen->id != waiter.id)
+			*seen = (struct waiter_seen){ waiter.id, waiter.who.client->n_locks == 0 &&
+									 waiter.who.client->n_waiters == 1 };
+	}
+}
+
+static bool may_pass(const struct server *server, const struct grant_seen *grant)
+{
+	const struct waiter_seen *seen = &server->waiters[grant->id % MAX_SEEN];
+
+	return seen->id != grant->id || !seen->had_nothing;
+}
+
+void order_check(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_locks *locks = hf_recovery_locks(server->recovery);
+
+	for (; server->n_grants_checked < server->n_grants; server->n_grants_checked++) {
+		const struct grant_seen *grant = &server->grants[server->n_grants_checked % MAX_SEEN];
+		struct hf_lock_cursor cursor = { 0 };
+		struct hf_lock_view waiter;
+
+		if (may_pass(server, grant))
+			continue;
+		while (hf_lock_next_waiter(locks, NULL, &cursor, &waiter))
+			if (waiter.id < grant->id && is_in_the_way(grant, &waiter))
+				world_fail(world, "I8", "%u passes %u, who has waited for longer",
+					   (unsigned int)grant->owner, (unsigned int)waiter.who.owner_id);
+	}
+}
+
+/* Has it, or does it wait for, anything of that? It may, where nobody knows. */
+bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span)
+{
+	uint8_t has[MAX_FILES][N_UNITS];
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+	struct span its;
+
+	if (!world->server.is_up || !world->server.recovery)
+		return true;
+	check_read_table(world, proc->host, proc->svid, has);
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (has[span->file][unit])
+			return true;
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+		if (check_host_of(world, waiter.who.client) == proc->host &&
+		    waiter.who.owner_id == proc->svid && waiter.who.handle.data[0] == span->file &&
+		    span_of_range(&its, waiter.range) && its.first <= span->last && span->first <= its.last)
+			return true;
+	return false;
+}
+
+void order_check_cancelled(const struct proc *proc, const struct span *span)
+{
+	struct world *world = proc->host->world;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+
+	if (!world->server.is_up || !world->server.recovery)
+		return;
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+		if (check_host_of(world, waiter.who.client) == proc->host &&
+		    waiter.who.owner_id == proc->svid && waiter.who.handle.data[0] == span->file &&
+		    waiter.range.start == span_offset(span) && waiter.mode == span->mode &&
+		    hf_range_len(waiter.range) == span_len(span))
+			world_fail(world, "I8", "%u of host %u waits no more, and is queued", proc->svid,
+				   proc->host->index);
+}
