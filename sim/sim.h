@@ -274,8 +274,9 @@ struct call {
 	struct span span;
 	bool blocks;
 	bool by_tcp;
-	bool is_sent;  /* on the connection that there is */
-	bool is_fresh; /* the server had nothing of this owner there */
+	bool is_sent;    /* on the connection that there is */
+	bool is_fresh;   /* the server had nothing of this owner there */
+	bool is_excused; /* the store had failed when it was answered */
 	uint32_t xid;
 	uint64_t cookie;
 	int32_t server_state; /* as the client knew it */

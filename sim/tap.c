@@ -41,13 +41,15 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
 				   host->index, what, span->file, span->first, span->last);
 }
 
-/* I10: what was given up does not come back after a crash; but a store that has failed may have it yet. */
-static void check_given_up(struct world *world, const struct host *host, const struct call *call)
+/* I10: what was given up does not come back after a crash; but a store that has failed, when this was
+ * answered first, may have it yet. */
+static void check_given_up(struct world *world, const struct host *host, struct call *call)
 {
 	uint8_t has[MAX_FILES][N_UNITS], stored[MAX_FILES][N_UNITS];
 	const struct span *span = &call->span;
 
-	if (!world->server.recovery || !hf_recovery_can_promise(world->server.recovery))
+	call->is_excused |= !world->server.recovery || !hf_recovery_can_promise(world->server.recovery);
+	if (call->is_excused)
 		return;
 	if (call->kind == CALL_UNSHARE) {
 		share_check_closed(world, call->proc, span->file);
@@ -62,7 +64,7 @@ static void check_given_up(struct world *world, const struct host *host, const s
 				   call->proc->svid, host->index, span->file, span->first, span->last);
 }
 
-static void look_at_answer(struct world *world, struct host *host, const struct call *call, uint32_t stat)
+static void look_at_answer(struct world *world, struct host *host, struct call *call, uint32_t stat)
 {
 	bool is_lock = call->kind == CALL_LOCK || call->kind == CALL_RECLAIM;
 	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
@@ -123,7 +125,7 @@ static void look_at_acknowledgement(struct world *world, struct host *host, cons
 
 static void look_at_reply(struct world *world, struct host *host, uint32_t xid, struct hf_xdr_in *in)
 {
-	const struct call *call = talk_find_xid(host, xid);
+	struct call *call = talk_find_xid(host, xid);
 	uint32_t stat;
 
 	if (call && (call->kind == CALL_NOTIFY || call->kind == CALL_FREE_ALL))
@@ -180,7 +182,7 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 static void look_at_res(struct world *world, struct host *host, struct hf_xdr_in *in)
 {
 	struct hf_bytes cookie = hf_xdr_get_opaque(in, 1024);
-	const struct call *call = NULL;
+	struct call *call = NULL;
 	uint64_t number;
 	uint32_t stat = hf_xdr_get_u32(in);
 
