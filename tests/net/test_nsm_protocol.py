@@ -363,6 +363,17 @@ class Protocol(Recovering):
         self.c.notify(281, name="earliest")
         self.assert_free(lock)
 
+    def test_old_copy_of_two_notices_that_came_too_early(self):
+        """It says nothing of what is there now: the number that the host says next is not another restart."""
+        for state in (477, 479):
+            self.c.notify(state, name="eldest")
+        lock, other = (self.lock_of(self.c, offset=state, length=1, name="eldest", state=state) for state in (0, 479))
+        self.c.notify(477, name="eldest")
+        self.assert_granted(self.c, lock)
+        self.c.notify(477, name="eldest")
+        self.assert_granted(self.c, other)
+        self.assert_held(lock, by=lock.svid)
+
     def test_copy_of_a_notice_under_a_new_name(self):
         """The first was about what the host held under its old name, where it was alone."""
         old, new = (self.lock_of(self.c, name=name, state=0) for name in ("old-name", "new-name"))

@@ -34,11 +34,41 @@ static uint64_t hash_name(const struct notice *notice)
 	return hf_siphash(&notice->nsm->key, notice->name.data, notice->name.len);
 }
 
+/* The last one that came early from this host, by this name, and said @state (0: whatever it said). */
+static const struct hf_nsm_early *find_early(const struct notice *notice, int32_t state)
+{
+	const struct hf_nsm *nsm = notice->nsm;
+	uint64_t now = hf_loop_now(nsm->options.loop), name = hash_name(notice);
+
+	for (size_t i = 1; i <= HF_MIN(nsm->n_early, (size_t)HF_NSM_N_EARLY); i++) {
+		const struct hf_nsm_early *early = &nsm->early[(nsm->n_early - i) % HF_NSM_N_EARLY];
+
+		if (early->until > now && (!state || early->state == state) && early->name == name &&
+		    hf_addr_same_host(&early->host, notice->peer))
+			return early;
+	}
+	return NULL;
+}
+
+static bool was_early(const struct notice *notice)
+{
+	return find_early(notice, notice->state) != NULL;
+}
+
+/* Of several that came early the last one says what the host is now; but a copy of an older one is not the
+ * last. */
+static bool is_last_early(const struct notice *notice)
+{
+	const struct hf_nsm_early *last = find_early(notice, 0);
+
+	return last && last->state == notice->state;
+}
+
 static void note_early(const struct notice *notice)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
-	if (hf_addr_is_loopback(notice->peer))
+	if (hf_addr_is_loopback(notice->peer) || was_early(notice))
 		return;
 	nsm->early[nsm->n_early++ % HF_NSM_N_EARLY] = (struct hf_nsm_early){
 		.host = *notice->peer,
@@ -46,20 +76,6 @@ static void note_early(const struct notice *notice)
 		.state = notice->state,
 		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
 	};
-}
-
-static bool was_early(const struct notice *notice)
-{
-	uint64_t now = hf_loop_now(notice->nsm->options.loop), name = hash_name(notice);
-
-	for (size_t i = 0; i < HF_NSM_N_EARLY; i++) {
-		const struct hf_nsm_early *early = &notice->nsm->early[i];
-
-		if (early->until > now && early->state == notice->state && early->name == name &&
-		    hf_addr_same_host(&early->host, notice->peer))
-			return true;
-	}
-	return false;
 }
 
 static void believe(struct notice *notice, struct hf_client *client)
@@ -70,7 +86,7 @@ static void believe(struct notice *notice, struct hf_client *client)
 	/* The first copy of this notice came when he held nothing: what he holds he has taken since, and
 	 * perhaps after another restart. */
 	if (was_early(notice)) {
-		if (client->sm_state == 0)
+		if (client->sm_state == 0 && is_last_early(notice))
 			hf_recovery_client_state(recovery, client, notice->state);
 	} else if (hf_recovery_client_rebooted(recovery, client, notice->state)) {
 		notice->n_new++;
