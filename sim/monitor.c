@@ -157,8 +157,11 @@ static void take_reply(struct world *world, uint32_t xid, struct hf_xdr_in *in)
 	if (!hf_xdr_in_is_ok(in) || accept)
 		world_fail(world, "RPC", "the monitor is refused a call, %u", accept);
 	SAY(world, "monitor xid %u is answered", xid);
-	if (monitor->procedure == PROC_MON && hf_xdr_get_u32(in) == 0)
+	if (monitor->procedure == PROC_MON && hf_xdr_get_u32(in) == 0) {
 		watch->is_on = watch->is_known; /* it has moved meanwhile: what is watched is where it was */
+		watch->state_before =
+			world->hosts[watch - monitor->watches].state; /* it is watched from now on */
+	}
 	if (monitor->procedure == PROC_UNMON) {
 		watch->is_on = false;
 		/* With a store that cannot write it may be back after a restart: too much at worst. */
