@@ -145,6 +145,16 @@ static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file 
 
 /* NOW */
 
+/* What is kept of a reclaim has come back, too: it must not go when grace ends. */
+static void claim_more(struct attempt *try, struct hf_range part, const struct hf_lock *lock,
+		       const struct hf_lock_attrs *attrs)
+{
+	struct hf_lock_attrs more = *attrs;
+
+	more.mode = lock->mode;
+	hf_own_replace(try->locks, try->place.holding, part, &more);
+}
+
 /* Takes the range but for those parts of which the owner has more than that, and shall. */
 static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs)
 {
@@ -162,6 +172,8 @@ static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs
 			hf_grant_lay_under(try->locks, lock, part, attrs);
 		else if (!is_held || lock->mode <= attrs->mode || !try->keeps)
 			hf_own_replace(try->locks, try->place.holding, part, attrs);
+		else if (lock->flags & HF_LOCK_UNRECLAIMED)
+			claim_more(try, part, lock, attrs);
 	}
 }
 

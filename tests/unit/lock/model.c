@@ -432,6 +432,10 @@ static int acquire_now(struct model *m, const struct model_request *r)
 			*cell = (struct cell){ .mode = r->mode,
 					       .state = r->state,
 					       .is_volatile = r->is_volatile };
+		} else if (cell->is_unreclaimed) {
+			*cell = (struct cell){ .mode = cell->mode,
+					       .state = r->state,
+					       .is_volatile = r->is_volatile };
 		}
 	}
 	if (r->mode == HF_LOCK_EXCLUSIVE) /* a shared one leaves exclusive grants as they are */

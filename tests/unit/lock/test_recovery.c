@@ -412,9 +412,27 @@ static void test_outside_grace_reclaimable_locks_go_at_once(void **state)
 	assert_held(bed, 2, "E[20,29]");
 }
 
+/* Asked for as less than it was, it is his, and more than that until the less is sure, also when grace ends.
+ */
+static void test_reclaim_of_less_that_keeps_more(void **state)
+{
+	struct bed *bed = *state;
+
+	hf_lock_set_grace(bed->locks, true);
+	bed_restore(bed, 1, E, 0, 9);
+	bed->keeps = true;
+	assert_int_equal(bed_reclaim(bed, 1, S, 0, 9, true), HF_LOCK_OK);
+	bed->keeps = false;
+	hf_lock_set_grace(bed->locks, false);
+	assert_held(bed, 1, "E[0,9]");
+	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
+	assert_held(bed, 1, "S[0,9]");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		bed_test_of(test_reclaim_of_less_that_keeps_more),
 		bed_test_of(test_purge_takes_everything_of_the_client),
 		bed_test_of(test_purge_serves_the_waiters_of_every_touched_file),
 		bed_test_of(test_purge_by_state_keeps_the_new_ones),
