@@ -195,7 +195,7 @@ static inline struct hf_tree_leaf *aim(const struct hf_tree *tree, const struct 
 		if (level > 2)
 			hf_tree_prefetch(node, offsetof(struct hf_tree_inner, max_holder));
 		else
-			hf_tree_prefetch(node, sizeof(struct hf_tree_leaf));
+			hf_tree_prefetch(node, offsetof(struct hf_tree_leaf, lock));
 	}
 	return node;
 }
