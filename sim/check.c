@@ -337,7 +337,6 @@ void check_turn(struct world *world)
 	check_told(world, &table);
 	check_conflicts(world);
 	order_check(world);
-	order_note_waiters(world);
 	check_counts(world, &table);
 	monitor_check(world);
 	check_store(world);
@@ -380,6 +379,9 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		break;
 	case HF_EVENT_GRANTED:
 		order_note_granted(world, event->lock);
+		break;
+	case HF_EVENT_BLOCKED: /* now: by the end of the turn he may have let go what he has */
+		order_note_waiters(world);
 		break;
 	case HF_EVENT_CLEANUP:
 		SAY(world, "server  cleans up after %s: %s, %zu locks", event->client->id, event->reason,

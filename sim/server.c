@@ -218,6 +218,7 @@ void server_turn(struct world *world)
 
 	world->counts->turns++;
 	world_note(world, 1, server->life);
+	server->could_promise = server->recovery && hf_recovery_can_promise(server->recovery);
 	server_do(world, turn, NULL);
 	if (server->is_up && server->is_stopping && !server->recovery)
 		finish_stop(world);

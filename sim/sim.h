@@ -211,7 +211,8 @@ struct server {
 	jmp_buf death;     /* where to go from the middle of a turn */
 	uint32_t crash_in; /* this many operations from now; 0: not armed */
 	enum crash_kind kind;
-	uint64_t turn_at; /* when it will look; UINT64_MAX: it sleeps */
+	uint64_t turn_at;   /* when it will look; UINT64_MAX: it sleeps */
+	bool could_promise; /* when this turn began: replies are made in it, and leave at its end */
 	uint32_t life;
 	uint32_t boot;
 	uint64_t started_at;
@@ -706,8 +707,10 @@ void proc_reclaims(const struct proc *proc, const struct span *span,
 
 /* THREAD (thread.c) */
 void thread_init(struct proc *proc, uint32_t number);
-bool thread_is_second(const struct proc *proc);       /* what it has is the first one's */
-struct proc *thread_other(const struct proc *proc);   /* NULL: there is none */
+bool thread_is_second(const struct proc *proc);     /* what it has is the first one's */
+struct proc *thread_other(const struct proc *proc); /* NULL: there is none */
+/* Does a thread of this owner ask for @unit in a lesser mode than @span? */
+bool thread_asks_for_less(const struct host *host, uint32_t svid, const struct span *span, int unit);
 bool thread_may_lock(const struct proc *proc);        /* what it is about */
 bool thread_wants_something(const struct proc *proc); /* it, or the other one */
 bool thread_may_unlock(const struct proc *proc, const struct span *span);

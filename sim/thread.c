@@ -54,6 +54,18 @@ bool thread_wants_something(const struct proc *proc)
 	return wants_something(proc) || (other && wants_something(other));
 }
 
+bool thread_asks_for_less(const struct host *host, uint32_t svid, const struct span *span, int unit)
+{
+	for (uint32_t i = 0; i < host->n_procs; i++) {
+		const struct proc *proc = &host->procs[i];
+
+		if (proc->svid == svid && wants_something(proc) && proc->span.file == span->file &&
+		    proc->span.first <= unit && unit <= proc->span.last && proc->span.mode < span->mode)
+			return true;
+	}
+	return false;
+}
+
 bool thread_may_lock(const struct proc *proc)
 {
 	const struct proc *other = thread_other(proc);
