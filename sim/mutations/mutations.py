@@ -192,8 +192,6 @@ MUTATIONS = [
     ("a share comes back late twice", f"{RECOVERY}/late.c", "if (--late->what.count == 0)", "if (!late->what.count)"),
     ("copies of SHARE share again", f"{NLM}/nlm.c",
      ".handle = hf_nlm_proc_share, .replay = HF_RPC_REPLAY_ALWAYS }", ".handle = hf_nlm_proc_share }"),
-    ("a refused share stays", f"{NLM}/share.c",
-     "hf_nlm_reply_kept(&request, stat, undo_share);", "hf_nlm_reply_kept(&request, stat, NULL);"),
     ("clean-up leaves the shares", f"{LOCK}/purge.c",
      "hf_share_purge(purge->locks, client, purge->all, purge->state);", ""),
     ("the state number of FREE_ALL is not looked at", f"{NLM}/notify.c",
