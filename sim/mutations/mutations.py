@@ -147,7 +147,7 @@ MUTATIONS = [
      "if (other != grant && both.start <= both.end)", "if (other == grant && both.start > both.end)"),
     ("a shared request lowers what an exclusive grant gives", f"{LOCK}/acquire.c",
      "if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))", "if (attrs->mode > HF_LOCK_EXCLUSIVE)"),
-    ("a shared request goes with the grant above it", f"{LOCK}/grant.c",
+    ("a shared request goes with the grant above it", f"{LOCK}/guard.c",
      "attrs.prior_mode = less->mode;", "attrs.prior_mode = HF_LOCK_NONE;"),
     ("a shared grant lowers what an exclusive one gives", f"{LOCK}/grant.c",
      "(hf_grant_is_guarded(guarded, &part) || grant->keeps)", "grant->keeps"),

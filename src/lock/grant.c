@@ -15,10 +15,8 @@
  * is no piece and stays as it is; when that other grant is undone, it becomes one.
  * An exclusive grant over what was KEPT for an earlier one ends that: it must not
  * be lowered any more, whenever the earlier one is confirmed.
- * Nor does anything lower what an exclusive grant in flight is about, or a shared
- * grant what was asked for while it waited. If the owner has threads, one of them
- * may hear that he has more after another one has heard that he has less, and rely
- * on it. So the owner has more than he may know of, until he unlocks.
+ * Nor does anything lower what an exclusive grant in flight is about (guard.c), or
+ * a shared grant what was asked for while it waited.
  * Whatever the owner does with the range in the meantime (unlock, another request)
  * takes pieces away; confirming or refusing then applies to those that are left.
  */
@@ -41,50 +39,6 @@ static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock 
 static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
 {
 	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT) && lock->grant == grant;
-}
-
-/* GUARD */
-
-struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_range range,
-				 const struct hf_waiter *but)
-{
-	struct hf_range guarded = { HF_RANGE_EOF, 0 };
-
-	hf_list_for_each(pos, &holding->grants) {
-		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
-
-		if (grant != but && grant->mode == HF_LOCK_EXCLUSIVE &&
-		    hf_range_overlaps(hf_waiter_range(grant), range))
-			guarded = (struct hf_range){ HF_MIN(guarded.start, grant->start),
-						     HF_MAX(guarded.end, grant->end) };
-	}
-	return guarded;
-}
-
-bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part)
-{
-	bool is_guarded = part->start >= guarded.start && part->start <= guarded.end;
-
-	if (is_guarded)
-		part->end = HF_MIN(part->end, guarded.end);
-	else if (part->start < guarded.start && guarded.start <= guarded.end)
-		part->end = HF_MIN(part->end, guarded.start - 1);
-	return is_guarded;
-}
-
-void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
-			const struct hf_lock_attrs *less)
-{
-	struct hf_lock_attrs attrs;
-
-	if (!(lock->flags & HF_LOCK_PROVISIONAL))
-		return;
-	hf_own_attrs(lock, &attrs);
-	attrs.prior_mode = less->mode;
-	attrs.prior_state = less->state;
-	attrs.prior_epoch = less->epoch;
-	attrs.prior_flags = less->flags;
-	hf_own_replace(locks, lock->holding, part, &attrs);
 }
 
 /* GRANT */

@@ -374,7 +374,7 @@ static inline void hf_waiters_serve(struct hf_locks *locks)
 }
 bool hf_waiters_update(struct hf_rb_node *node);
 
-/* GRANT: between the grant and its acknowledgement. (grant.c) */
+/* GRANT: between the grant and its acknowledgement. (grant.c, guard.c) */
 int hf_grant_waiter(struct hf_locks *locks,
 		    struct hf_waiter *waiter); /* OK, or as outside, or -ENOMEM: nothing happened */
 struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,

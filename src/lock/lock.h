@@ -18,6 +18,7 @@
  *	acquire.c  release.c  purge.c  reclaim.c  share.c
  *	waiters.c  the order of those who wait, and whose turn it is
  *	grant.c    a waiter gets its lock, provisionally until it is told
+ *	guard.c    what must not be lowered while it is
  *	deadlock.c who waits, directly or not, for whom
  *	outside.c  the table beside ours
  *	walk.c     lists for people          check.c    every invariant
