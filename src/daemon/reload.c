@@ -58,8 +58,10 @@ static void apply(struct hf_reload *reload)
 	else if (r == 0)
 		r = hf_file_service_take(reload->options.files, &reload->exports);
 	if (r < 0)
-		hf_log_error("no memory for the new exports, the old ones stay", "%s", "");
-	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
+		hf_log_error("the new exports could not be taken, the old ones stay; reload again",
+			     "error=%s", strerror(-r));
+	else
+		hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
 }
 
 /* Also one that was not taken. */
