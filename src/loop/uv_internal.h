@@ -4,6 +4,8 @@
 #include <uv.h>
 
 #include "loop/backend.h"
+#include "loop/loop.h"
+#include "loop/uv_linger.h"
 
 #define UV_MAX_SIGNALS 8
 
@@ -21,6 +23,7 @@ struct uv_world {
 	uv_timer_t timer;     /* armed for the earliest of ours */
 	uint64_t armed_until; /* its deadline; 0: not armed */
 	uv_async_t async;
+	struct uv_linger linger;
 	struct uv_signal_slot signals[UV_MAX_SIGNALS];
 	size_t n_signals;
 };
@@ -28,6 +31,13 @@ struct uv_world {
 static inline struct uv_world *uv_world_of(struct hf_loop *loop)
 {
 	return (struct uv_world *)loop; /* its first member */
+}
+
+/* Something came that we waited for. */
+static inline void uv_world_serves(struct uv_world *world)
+{
+	if (!world->linger.has_served)
+		uv_linger_judge(&world->linger, hf_loop_now(&world->loop));
 }
 
 int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);

@@ -89,6 +89,7 @@ static void on_prepare(uv_prepare_t *handle)
 	if (atomic_load_explicit(&loop->is_stopping, memory_order_relaxed))
 		uv_stop(&world->uv);
 	arm_timer(world);
+	uv_linger_or_sleep(&world->linger, world_clock(loop));
 	hf_loop_new_turn(loop);
 }
 
@@ -103,6 +104,7 @@ static void on_async(uv_async_t *handle)
 {
 	struct uv_world *world = handle->data;
 
+	uv_world_serves(world);
 	hf_loop_run_posts(&world->loop);
 }
 
@@ -196,9 +198,11 @@ int hf_loop_new(struct hf_loop **loopp)
 		return hf_trace(r);
 	}
 	hf_loop_init(&world->loop, &world_ops);
+	world->uv.data = world;
 	world->prepare.data = world->check.data = world->timer.data = world->async.data = world;
 	uv_prepare_init(&world->uv, &world->prepare);
 	uv_prepare_start(&world->prepare, on_prepare);
+	uv_linger_init(&world->linger, &world->uv);
 	uv_check_init(&world->uv, &world->check);
 	uv_check_start(&world->check, on_check);
 	uv_timer_init(&world->uv, &world->timer);

@@ -223,6 +223,7 @@ static void on_poll(uv_poll_t *handle, int status, int uv_events)
 
 	if (!s)
 		return;
+	uv_world_serves(uv_world_of(s->socket.loop));
 	if (uv_events & UV_READABLE)
 		events |= HF_SOCKET_READ;
 	if (uv_events & UV_WRITABLE)

@@ -37,6 +37,7 @@ static void on_done(uv_work_t *uv, int status)
 	struct uv_request *request = uv->data;
 	struct hf_work *work = request->work;
 
+	uv_world_serves(uv->loop->data);
 	pthread_cond_destroy(&request->ended);
 	pthread_mutex_destroy(&request->lock);
 	free(request);
