@@ -162,6 +162,13 @@ static void inquiry_free(struct inquiry *inquiry)
 	free(inquiry);
 }
 
+static void serve(struct inquiry *inquiry, hf_rpc_handler_fn handler)
+{
+	hf_nlm_turn_leave(inquiry->nlm, &inquiry->turn);
+	hf_nlm_turn_serve(inquiry->nlm, &inquiry->turn, inquiry->call, handler);
+	inquiry_free(inquiry);
+}
+
 static void end_inquiry(struct hf_question *asked)
 {
 	struct inquiry *inquiry = hf_container_of(asked, struct inquiry, asked);
@@ -177,12 +184,7 @@ static void end_inquiry(struct hf_question *asked)
 		};
 	if (inquiry->opens)
 		r = hf_local_adopt(nlm->files.local, hf_nlm_turn_handle(&inquiry->turn), inquiry->opened);
-	hf_nlm_turn_leave(nlm, &inquiry->turn);
-	if (r < 0)
-		hf_nlm_reply_late(nlm, inquiry->call, HF_NLM_DENIED_NOLOCKS);
-	else
-		hf_nlm_turn_serve(nlm, &inquiry->turn, inquiry->call, inquiry->again);
-	inquiry_free(inquiry);
+	serve(inquiry, r < 0 ? hf_nlm_refuse_kept : inquiry->again);
 }
 
 /* One number for all exports of a file system. */
@@ -211,11 +213,8 @@ static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inq
 		inquiry_free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
-	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, run_inquiry, end_inquiry) < 0) {
-		hf_nlm_turn_leave(nlm, &inquiry->turn);
-		hf_nlm_reply_late(nlm, inquiry->call, HF_NLM_DENIED_NOLOCKS);
-		inquiry_free(inquiry);
-	}
+	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, run_inquiry, end_inquiry) < 0)
+		serve(inquiry, hf_nlm_refuse_kept);
 	return HF_NLM_LATER;
 }
 

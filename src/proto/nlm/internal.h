@@ -114,6 +114,10 @@ void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat
 /* The same after a client told us that it has started anew: its new state number is stored, too. */
 void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call);
 
+/* lock.c: in the place of the handler of a kept call, for want of memory. Who polled does not wait any more.
+ */
+void hf_nlm_refuse_kept(void *service, struct hf_rpc_call *call);
+
 /* held.c: for what is HF_KEPT_NEARLY. False where the reply cannot be held, and nothing was done. */
 void hf_nlm_held_init(struct hf_nlm *nlm);
 void hf_nlm_held_deinit(struct hf_nlm *nlm);

@@ -88,6 +88,28 @@ static void refuse(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
 }
 
+static bool is_lock(const struct hf_rpc_call *call)
+{
+	uint32_t procedure = hf_rpc_call_header(call)->procedure;
+
+	return procedure == HF_NLM_LOCK || procedure == HF_NLM_LOCK_MSG || procedure == HF_NLM_NM_LOCK;
+}
+
+void hf_nlm_refuse_kept(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nlm_request request;
+
+	if (!is_lock(call)) {
+		hf_nlm_reply_late(service, call, HF_NLM_DENIED_NOLOCKS);
+		return;
+	}
+	hf_nlm_request_init(&request, service, call);
+	hf_nlm_get_lock(&request.args, request.version, hf_rpc_call_args(call));
+	hf_nlm_find_file(&request);
+	refuse(&request, HF_NLM_DENIED_NOLOCKS);
+	hf_nlm_request_deinit(&request);
+}
+
 static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *request)
 {
 	switch (hf_recovery_reclaim(recovery, request)) {
