@@ -86,19 +86,6 @@ static void set_export(struct hf_export_settings *settings, const struct hf_conf
 	};
 }
 
-static int number_shares(struct hf_file_service *service)
-{
-	struct hf_export_list list;
-	int r = hf_exports_list(service->exports, &list);
-
-	if (r < 0)
-		return hf_trace(r);
-	for (size_t i = 0; i < list.n && r == 0; i++)
-		r = hf_share_table_add(&service->shares, list.items[i]);
-	hf_export_list_clear(&list);
-	return hf_trace(r);
-}
-
 static bool is_within(const char *path, const char *folder)
 {
 	size_t len = strlen(folder);
@@ -126,12 +113,12 @@ static void warn_of_own_files(const struct hf_config *config)
 }
 
 int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
-			    struct hf_export_list *listp)
+			    struct hf_export_list *listp, size_t *n_failedp)
 {
 	const struct hf_config_exports *exports = &config->exports;
 	hf_cleanup(hf_freep) struct hf_export_settings *settings = calloc(exports->n + 1, sizeof(*settings));
 	hf_cleanup(hf_freep) struct hf_client_rule *rules = NULL;
-	size_t n_rules = 0, n_failed;
+	size_t n_rules = 0;
 	int r;
 
 	for (size_t i = 0; i < exports->n; i++)
@@ -145,24 +132,36 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 		set_export(&settings[i], &exports->items[i], rules + n_rules);
 		n_rules += exports->items[i].clients.n;
 	}
-	r = hf_exports_prepare(service->exports, settings, exports->n, listp, &n_failed);
+	r = hf_exports_prepare(service->exports, settings, exports->n, listp, n_failedp);
 	if (r < 0)
 		return hf_trace(r);
 	warn_of_own_files(config);
 	return 0;
 }
 
+/* What may fail comes first. */
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list)
 {
-	int r = hf_exports_share(service->exports, list);
+	const struct hf_export_list shared = *list; /* it is the exports' then, until another is taken here */
+	int r = 0;
 
-	return r < 0 ? hf_trace(r) : number_shares(service);
+	for (size_t i = 0; i < shared.n && r == 0; i++)
+		r = hf_share_table_add(&service->shares, shared.items[i]);
+	if (r == 0)
+		r = hf_exports_share(service->exports, list);
+	if (r < 0)
+		return hf_trace(r);
+	for (size_t i = 0; i < shared.n; i++)
+		hf_share_table_note(&service->shares, shared.items[i]);
+	return 0;
 }
 
+/* At the start: what can be shared is. */
 static int load(struct hf_file_service *service, const struct hf_config *config)
 {
 	hf_cleanup(hf_export_list_clear) struct hf_export_list list = { 0 };
-	int r = hf_file_service_prepare(service, config, &list);
+	size_t n_failed;
+	int r = hf_file_service_prepare(service, config, &list, &n_failed);
 
 	return r < 0 ? r : hf_file_service_take(service, &list);
 }

@@ -34,9 +34,10 @@ int hf_file_service_serve(struct hf_file_service *service,
 			  int (*serve)(void *user, const struct hf_rpc_program *program, void *object),
 			  void *user);
 /* The exports of another configuration: prepare looks at their directories, and may have to wait for a disk,
- * on any thread; take, at home, has them served from now on. */
+ * on any thread; *n_failedp counts those that cannot be shared, which are in the log and not in the list.
+ * Take, at home, has them served from now on; < 0: want of memory, and all is as before. */
 int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
-			    struct hf_export_list *listp);
+			    struct hf_export_list *listp, size_t *n_failedp);
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list);
 /* To stop: no calls come any more; waits until those on the files' threads are done. Their answers are with
  * the loops then. */

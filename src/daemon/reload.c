@@ -21,6 +21,7 @@ struct hf_reload {
 	struct hf_export_list exports;
 	int result;         /* of reading: as hf_config_load() */
 	int exports_result; /* of the directories */
+	size_t n_failed;    /* of them: cannot be shared */
 	char error[HF_CONFIG_ERROR_SIZE];
 };
 
@@ -38,15 +39,32 @@ static void run(struct hf_work *work)
 	reload->result =
 		hf_config_load(&reload->config, reload->options.args, reload->error, sizeof(reload->error));
 	if (reload->result == 0 && !needs_start(reload))
-		reload->exports_result =
-			hf_file_service_prepare(reload->options.files, reload->config, &reload->exports);
+		reload->exports_result = hf_file_service_prepare(reload->options.files, reload->config,
+								 &reload->exports, &reload->n_failed);
+}
+
+/* All of them or none: an operator who looks for one of them finds the reason, too. */
+static bool take_exports(struct hf_reload *reload)
+{
+	int r = reload->exports_result;
+
+	if (reload->n_failed) {
+		hf_log_error("not all of the new exports can be shared, the old ones stay; reload again",
+			     "directories=%zu", reload->n_failed);
+		return false;
+	}
+	if (r == 0)
+		r = hf_file_service_take(reload->options.files, &reload->exports);
+	if (r < 0)
+		hf_log_error("the new exports could not be taken, the old ones stay; reload again",
+			     "error=%s", strerror(-r));
+	return r == 0;
 }
 
 static void apply(struct hf_reload *reload)
 {
 	const struct hf_config *started = reload->options.started, *config = reload->config;
 	char fixed[512];
-	int r = reload->exports_result;
 
 	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), started, config))
 		hf_log_warn("these keys take effect at the next start only", "keys=%s", fixed);
@@ -55,13 +73,9 @@ static void apply(struct hf_reload *reload)
 		hf_log_warn("it was started without exports, beside another server: these take effect at the "
 			    "next start only",
 			    "exports=%zu", config->exports.n);
-	else if (r == 0)
-		r = hf_file_service_take(reload->options.files, &reload->exports);
-	if (r < 0)
-		hf_log_error("the new exports could not be taken, the old ones stay; reload again",
-			     "error=%s", strerror(-r));
-	else
-		hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
+	else if (!take_exports(reload))
+		return;
+	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
 }
 
 /* Also one that was not taken. */
@@ -71,6 +85,7 @@ static void clear(struct hf_reload *reload)
 	hf_config_free(reload->config);
 	reload->config = NULL;
 	reload->exports_result = 0;
+	reload->n_failed = 0;
 }
 
 static void begin(struct hf_reload *reload);

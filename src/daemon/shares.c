@@ -1,5 +1,6 @@
 #include "daemon/shares.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,26 +23,13 @@ static uint64_t home_on(const struct hf_share_table *table, dev_t device, uint64
 	return otherwise;
 }
 
-static void update(struct hf_share_table *table, struct hf_share_entry *entry, dev_t device)
-{
-	if (entry->device == device)
-		return;
-	entry->home = home_on(table, device, entry->export_id);
-	entry->device = device;
-}
-
 int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export)
 {
-	dev_t device = export->volume->root_stat.st_dev;
-	uint32_t number = hf_share_table_number(table, export->id);
 	struct hf_share_entry *entries;
 	char *copy;
 
-	if (number) {
-		update(table, &table->entries[number - 1], device);
-		table->entries[number - 1].local_locks = hf_export_local_locks(export);
+	if (hf_share_table_number(table, export->id))
 		return 0;
-	}
 	entries = realloc(table->entries, (table->n + 1) * sizeof(*entries));
 	if (!entries)
 		return hf_trace(-ENOMEM);
@@ -49,15 +37,28 @@ int hf_share_table_add(struct hf_share_table *table, const struct hf_export *exp
 	copy = strdup(export->settings.name);
 	if (!copy)
 		return hf_trace(-ENOMEM);
-	entries[table->n] = (struct hf_share_entry){
+	entries[table->n++] = (struct hf_share_entry){
 		.export_id = export->id,
-		.home = home_on(table, device, export->id),
-		.device = device,
-		.local_locks = hf_export_local_locks(export),
+		.home = export->id,
+		.local_locks = HF_LOCAL_LOCKS_OFF,
 		.name = copy,
 	};
-	table->n++;
 	return 0;
+}
+
+void hf_share_table_note(struct hf_share_table *table, const struct hf_export *export)
+{
+	uint32_t number = hf_share_table_number(table, export->id);
+	dev_t device = export->volume->root_stat.st_dev;
+	struct hf_share_entry *entry;
+
+	assert(number);
+	entry = &table->entries[number - 1];
+	if (entry->device != device) {
+		entry->home = home_on(table, device, entry->export_id);
+		entry->device = device;
+	}
+	entry->local_locks = hf_export_local_locks(export);
 }
 
 uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id)

@@ -22,7 +22,7 @@
 struct hf_share_entry {
 	uint64_t export_id;
 	uint64_t home;                   /* the id of an export */
-	dev_t device;                    /* of the file system */
+	dev_t device;                    /* of the file system; 0: not shared yet */
 	enum hf_local_locks local_locks; /* OFF, or as it was set */
 	char *name;
 };
@@ -33,8 +33,10 @@ struct hf_share_table {
 };
 
 void hf_share_table_deinit(struct hf_share_table *table);
-/* Again is fine, and what is different now is noted. */
+/* It has a number from now on; again is fine. Nothing else changes, for it may not be shared after all. */
 int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export);
+/* It is shared, as it is now. */
+void hf_share_table_note(struct hf_share_table *table, const struct hf_export *export);
 uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id); /* 0: none */
 bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp);
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */

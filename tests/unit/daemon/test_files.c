@@ -90,12 +90,14 @@ static void test_unshared_files_are_closed_elsewhere(void **state)
 	struct bed *bed = *state;
 	struct hf_export_list none = { 0 };
 	struct hf_config *other;
+	size_t n_failed;
 	char text[128];
 
 	watch(open_file(hf_file_service_nlm(bed->service).exports));
 	snprintf(text, sizeof(text), "server: {state_dir: %s, threads: 1}\nexports: []\n", bed->base);
 	other = load_good(text);
-	assert_int_equal(hf_file_service_prepare(bed->service, other, &none), 0);
+	assert_int_equal(hf_file_service_prepare(bed->service, other, &none, &n_failed), 0);
+	assert_int_equal(n_failed, 0);
 	assert_int_equal(hf_file_service_take(bed->service, &none), 0);
 	hf_config_free(other);
 	expect_closed_elsewhere(bed->loop);

@@ -1,37 +1,9 @@
 /* Reloads that take their time: the configuration is a pipe, and reading it waits until somebody writes. */
-#include "../turn.h"
+#include "reload_bed.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/log.h"
-#include "config_fixture.h"
-#include "daemon/files.h"
-#include "daemon/reload.h"
-#include "export/export.h"
-
-struct bed {
-	char base[32];
-	char pipe[64];
-	struct hf_args args;
-	struct hf_loop *loop;
-	struct hf_config *started;
-	struct hf_file_service *files;
-	struct hf_reload *reload;
-	int n_begun, n_ended;
-};
-
-static void on_begins(void *user)
-{
-	((struct bed *)user)->n_begun++;
-}
-
-static void on_ended(void *user)
-{
-	((struct bed *)user)->n_ended++;
-}
 
 /* "a" and "b" may be shared; the first is at the start. */
 static void set_text(const struct bed *bed, char text[256], const char *name)
@@ -43,53 +15,23 @@ static void set_text(const struct bed *bed, char text[256], const char *name)
 static int set_up(void **state)
 {
 	static struct bed bed;
-	struct hf_reload_options options = { .begins = on_begins, .ended = on_ended, .user = &bed };
 	char text[256];
 
-	bed = (struct bed){ .base = "/tmp/hf-reload-XXXXXX" };
-	if (!mkdtemp(bed.base))
-		return -1;
-	snprintf(bed.pipe, sizeof(bed.pipe), "%s/pipe", bed.base);
-	bed.args.config_file = bed.pipe;
-	set_text(&bed, text, "a");
-	bed.started = load_good(text);
 	*state = &bed;
-	if (mkfifo(bed.pipe, 0600) < 0 || hf_loop_new(&bed.loop) < 0 ||
-	    hf_file_service_new(&bed.files, bed.loop, bed.started) < 0)
-		return -1;
-	options.loop = bed.loop;
-	options.args = &bed.args;
-	options.started = bed.started;
-	options.files = bed.files;
-	return hf_reload_new(&bed.reload, &options);
+	bed_make_folder(&bed);
+	set_text(&bed, text, "a");
+	return mkfifo(bed.file, 0600) < 0 || bed_start(&bed, text) < 0;
 }
 
 static int tear_down(void **state)
 {
-	struct bed *bed = *state;
-	char command[128];
-
-	hf_reload_free(bed->reload);
-	hf_file_service_wait(bed->files);
-	while (hf_loop_drain(bed->loop))
-		;
-	hf_file_service_free(bed->files);
-	hf_loop_free(bed->loop);
-	hf_config_free(bed->started);
-	snprintf(command, sizeof(command), "rm -r %s", bed->base);
-	return system(command);
-}
-
-static void until_ended(struct bed *bed, int n)
-{
-	turn_until(bed->loop, bed->n_ended >= n);
-	assert_int_equal(bed->n_ended, n);
+	return bed_end(*state);
 }
 
 /* Waits until the worker has the pipe open; the loop is not needed for that. */
 static int open_pipe(const struct bed *bed)
 {
-	int fd = open(bed->pipe, O_WRONLY);
+	int fd = open(bed->file, O_WRONLY);
 
 	assert_true(fd >= 0);
 	return fd;
@@ -132,7 +74,7 @@ static void test_the_loop_goes_on_meanwhile(void **state)
 	assert_int_equal(bed->n_ended, 0);
 	expect_shared(bed, "/a");
 	write_export(bed, fd, "b");
-	until_ended(bed, 1);
+	bed_until_ended(bed, 1);
 	expect_shared(bed, "/b");
 }
 
@@ -148,11 +90,11 @@ static void test_asked_again_meanwhile(void **state)
 	hf_reload_ask(bed->reload);
 	assert_int_equal(bed->n_begun, 1);
 	write_export(bed, fd, "b");
-	until_ended(bed, 1);
+	bed_until_ended(bed, 1);
 	assert_int_equal(bed->n_begun, 2); /* once more is enough for both */
 	expect_shared(bed, "/b");
 	write_export(bed, open_pipe(bed), "c");
-	until_ended(bed, 2);
+	bed_until_ended(bed, 2);
 	expect_shared(bed, "/c");
 	turn_for(bed->loop, HF_NS_PER_MS);
 	assert_int_equal(bed->n_begun, 2);
@@ -164,11 +106,11 @@ static void test_a_mistake_leaves_all_as_it_was(void **state)
 
 	hf_reload_ask(bed->reload);
 	write_to(open_pipe(bed), "exports: 5\n");
-	until_ended(bed, 1);
+	bed_until_ended(bed, 1);
 	expect_shared(bed, "/a");
 	hf_reload_ask(bed->reload); /* and the next one is read */
 	write_export(bed, open_pipe(bed), "b");
-	until_ended(bed, 2);
+	bed_until_ended(bed, 2);
 	expect_shared(bed, "/b");
 }
 
@@ -209,7 +151,7 @@ static void test_freed_meanwhile(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, write_later, bed), 0);
 	bed->reload = hf_reload_free(bed->reload);
 	/* Where it was not begun yet it never will be, and nobody else reads. */
-	fd = open(bed->pipe, O_RDONLY | O_NONBLOCK);
+	fd = open(bed->file, O_RDONLY | O_NONBLOCK);
 	pthread_join(thread, NULL);
 	close(fd);
 	assert_int_equal(bed->n_ended, 0);

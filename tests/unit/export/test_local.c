@@ -1,13 +1,13 @@
 /* The files that local locks are held in: who closes them, and what is left when the kernel keeps a lock. */
 #include "../test.h"
 #include "../closing.h"
+#include "../said.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -227,25 +227,13 @@ static int ask(const char *name, struct hf_lock_client *client, bool wait)
 	return hf_lock_acquire(locks, &request, NULL);
 }
 
-/* How often @text is in what was written to @fd. */
-static int times_in(int fd, const char *text)
-{
-	char said[4096] = "";
-	int n = 0;
-
-	assert_true(pread(fd, said, sizeof(said) - 1, 0) >= 0);
-	for (const char *at = said; (at = strstr(at, text)); at++)
-		n++;
-	return n;
-}
-
 /* It keeps going: what was refused is logged and given back by closing, the rest is released as ever, and
  * who waited for that is served. */
 static void test_one_release_of_a_clean_up_fails(void **state)
 {
 	struct hf_local_opened first = opened("a");
 	struct hf_lock_client dead, next;
-	int log = memfd_create("log", MFD_CLOEXEC), terminal = dup(STDERR_FILENO);
+	struct said said;
 
 	n_granted = 0;
 	hf_lock_client_init(locks, &dead);
@@ -257,13 +245,13 @@ static void test_one_release_of_a_clean_up_fails(void **state)
 	assert_int_equal(ask("b", &next, true), HF_LOCK_E_QUEUED);
 	watch(first.fd);
 	n_kept = 1;
-	dup2(log, STDERR_FILENO);
+	said_begin(&said);
 	hf_log_configure(HF_LOG_WARN, HF_LOG_TEXT);
 	hf_lock_client_purge(locks, &dead);
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
-	dup2(terminal, STDERR_FILENO);
+	said_end(&said);
 	assert_int_equal(n_kept, 0);
-	assert_int_equal(times_in(log, "ENOLCK"), 1);
+	assert_int_equal(said_times(&said, "ENOLCK"), 1);
 	assert_true(hf_lock_client_is_idle(&dead));
 	assert_int_equal(n_granted, 1);
 	expect_closed_elsewhere(loop);
@@ -271,8 +259,6 @@ static void test_one_release_of_a_clean_up_fails(void **state)
 	assert_false(is_free("b")); /* it is the waiter's */
 	hf_lock_client_purge(locks, &next);
 	assert_true(is_free("b"));
-	close(log);
-	close(terminal);
 }
 
 int main(void)
