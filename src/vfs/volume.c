@@ -197,6 +197,13 @@ int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bo
 
 /* Life */
 
+/* Not an answer to what was asked: once there is enough again it is another one. What we find out about a
+ * tree here counts for as long as it is shared. */
+static bool is_want(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
 static int open_root(struct hf_volume *volume, const char *path)
 {
 	volume->anchor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -205,10 +212,14 @@ static int open_root(struct hf_volume *volume, const char *path)
 	volume->root = (int)syscall(SYS_open_tree, volume->anchor, "",
 				    AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	volume->is_clone = volume->root >= 0;
+	if (!volume->is_clone && is_want(-errno))
+		return -errno;
 	if (!volume->is_clone)
 		volume->root = openat(volume->anchor, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (volume->root < 0)
+		return -errno;
 	volume->mount = openat(volume->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return volume->root < 0 || volume->mount < 0 ? -errno : 0;
+	return volume->mount < 0 ? -errno : 0;
 }
 
 static int learn_about_root(struct hf_volume *volume)
@@ -223,9 +234,13 @@ static int learn_about_root(struct hf_volume *volume)
 	volume->syncs_made_with_dir = hf_fskind_syncs_made_with_dir(volume->magic, volume->root_stat.st_dev);
 	r = identify_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
 	volume->root_id.inode = volume->root_stat.st_ino;
+	if (is_want(r))
+		return r;
 	if (r < 0)
 		return identify_by_inode(volume->root, &volume->root_id);
 	fd = open_by_kernel(volume, &volume->root_id);
+	if (is_want(fd))
+		return fd;
 	volume->has_ids = fd >= 0;
 	hf_closep(&fd);
 	return 0;
