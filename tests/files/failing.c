@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char *path_of(const char *name, char path[256])
@@ -31,6 +31,18 @@ static bool is_asked_for(const char *name)
 	return access(path_of(name, path), F_OK) == 0;
 }
 
+/* Until the file is not there any more. */
+static void wait_for_end(const char *name)
+{
+	char path[256], events[4096];
+	int watch = inotify_init1(IN_CLOEXEC);
+
+	inotify_add_watch(watch, path_of("", path), IN_DELETE);
+	while (is_asked_for(name) && read(watch, events, sizeof(events)) > 0)
+		;
+	close(watch);
+}
+
 int fsync(int fd)
 {
 	if (is_asked_for("fsync")) {
@@ -42,14 +54,12 @@ int fsync(int fd)
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
 {
-	struct timespec moment = { .tv_nsec = 1000000 };
 	ssize_t written = syscall(SYS_pwritev2, fd, iov, n, offset, 0, flags);
 	char path[256];
 
 	if (!is_asked_for("write"))
 		return written;
 	close(open(path_of("written", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-	while (is_asked_for("write"))
-		nanosleep(&moment, NULL);
+	wait_for_end("write");
 	return written;
 }

@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "../until.h"
 
 #define N_NAMES   24
 #define MAX_SIZE  (3 << 20)
@@ -284,7 +285,7 @@ static void do_one(struct mix *mix)
 	some[below(mix, sizeof(some) / sizeof(some[0]))](mix);
 }
 
-static bool mount_once(struct mix *mix, const char *text, bool is_last)
+static bool mount_once(struct mix *mix, const char *text, char why_not[256])
 {
 	struct nfs_url *url;
 	bool is_mounted;
@@ -292,28 +293,27 @@ static bool mount_once(struct mix *mix, const char *text, bool is_last)
 	mix->nfs = nfs_init_context();
 	url = nfs_parse_url_dir(mix->nfs, text);
 	is_mounted = url && nfs_mount(mix->nfs, url->server, url->path) == 0;
-	if (!is_mounted && is_last)
-		fprintf(stderr, "files_mix: %d s in vain until %s is mounted; last seen: %s\n",
-			MOUNT_PATIENCE, text, nfs_get_error(mix->nfs));
 	nfs_destroy_url(url);
-	if (!is_mounted)
+	if (!is_mounted) {
+		snprintf(why_not, 256, "%s", nfs_get_error(mix->nfs));
 		nfs_destroy_context(mix->nfs);
+	}
 	return is_mounted;
 }
 
 /* The server may be killed at any moment, this one included; libnfs reconnects only what was mounted once. */
 static bool mount_patiently(struct mix *mix, const char *text)
 {
-	time_t end = time(NULL) + MOUNT_PATIENCE;
-	bool is_last;
+	struct until until = until_begin(MOUNT_PATIENCE);
+	char why_not[256];
 
-	do {
-		is_last = time(NULL) >= end;
-		if (mount_once(mix, text, is_last))
-			return true;
-		usleep(10 * 1000);
-	} while (!is_last);
-	return false;
+	while (!mount_once(mix, text, why_not))
+		if (!until_again(&until)) {
+			fprintf(stderr, "files_mix: %d s in vain until %s is mounted; last seen: %s\n",
+				MOUNT_PATIENCE, text, why_not);
+			return false;
+		}
+	return true;
 }
 
 int main(int argc, char **argv)

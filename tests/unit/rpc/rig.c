@@ -1,5 +1,6 @@
 #include "rig.h"
 
+#include "../../until.h"
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -57,6 +58,7 @@ static void remember(struct rig *rig, struct hf_rpc_call *call)
 	pthread_mutex_lock(&rig->lock);
 	assert(rig->n_kept < RIG_MAX_KEPT); /* not cmocka's: this is another thread */
 	rig->kept[rig->n_kept++] = call;
+	pthread_cond_broadcast(&rig->one_more_kept);
 	pthread_mutex_unlock(&rig->lock);
 }
 
@@ -222,6 +224,7 @@ void rig_start(struct rig *rig, const struct hf_rpc_limits *limits, int n_lanes,
 
 	memset(rig, 0, sizeof(*rig));
 	pthread_mutex_init(&rig->lock, NULL);
+	pthread_cond_init(&rig->one_more_kept, NULL);
 	rig->n_lanes = n_lanes;
 	assert_int_equal(hf_rpc_server_new(&rig->server, limits), 0);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(programs); i++)
@@ -269,6 +272,7 @@ void rig_stop(struct rig *rig)
 	for (int i = 0; i < rig->n_lanes; i++)
 		assert_int_equal(rig->lanes[i]->n_gathering, 0);
 	hf_rpc_server_free(rig->server);
+	pthread_cond_destroy(&rig->one_more_kept);
 	pthread_mutex_destroy(&rig->lock);
 }
 
@@ -314,19 +318,12 @@ uint64_t rig_ms(void)
 
 void rig_wait(bool (*is_true)(void *arg), void *arg, const char *what)
 {
-	uint64_t until = rig_ms() + 20000;
+	struct until until = until_begin(UNTIL_PATIENCE);
 
-	while (!is_true(arg)) {
-		if (rig_ms() > until)
+	while (!is_true(arg))
+		if (!until_again(&until))
 			fail_msg("waited in vain: %s", what);
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	}
 }
-
-struct awaited {
-	struct rig *rig;
-	size_t n;
-};
 
 size_t rig_kept(struct rig *rig)
 {
@@ -338,16 +335,21 @@ size_t rig_kept(struct rig *rig)
 	return n;
 }
 
-static bool has_kept(void *arg)
-{
-	struct awaited *awaited = arg;
-
-	return rig_kept(awaited->rig) >= awaited->n;
-}
-
 void rig_wait_kept(struct rig *rig, size_t n)
 {
-	rig_wait(has_kept, &(struct awaited){ rig, n }, "calls to be kept");
+	struct timespec end;
+	size_t n_kept;
+	int r = 0;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += UNTIL_PATIENCE;
+	pthread_mutex_lock(&rig->lock);
+	while (rig->n_kept < n && r == 0)
+		r = pthread_cond_timedwait(&rig->one_more_kept, &rig->lock, &end);
+	n_kept = rig->n_kept;
+	pthread_mutex_unlock(&rig->lock);
+	if (n_kept < n)
+		fail_msg("waited in vain: calls to be kept: %zu of %zu", n_kept, n);
 }
 
 static struct hf_rpc_call *take_kept(struct rig *rig)
@@ -406,6 +408,11 @@ struct hf_rpc_counts rig_counts(struct rig *rig)
 	hf_rpc_server_counts(rig->server, &counts);
 	return counts;
 }
+
+struct awaited {
+	struct rig *rig;
+	size_t n;
+};
 
 static bool has_connections(void *arg)
 {

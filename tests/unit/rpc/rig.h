@@ -57,6 +57,7 @@ struct rig {
 	uint16_t udp;
 	/* The service; kept calls belong to the lane that serves them, the lock is for rig_kept(). */
 	pthread_mutex_t lock;
+	pthread_cond_t one_more_kept;
 	struct hf_rpc_call *kept[RIG_MAX_KEPT];
 	size_t n_kept;
 	_Atomic uint32_t count;
@@ -80,7 +81,7 @@ void rig_wait_connections(struct rig *rig, size_t n);
 void rig_wait_idle(struct rig *rig, uint64_t ns); /* until the longest idle at home has been so for that */
 struct hf_rpc_counts rig_counts(struct rig *rig);
 
-/* Waiting without fixed sleeps: asks again every millisecond, fails after 20 seconds. */
+/* Asks again and again, and fails after a while (tests/until.h). */
 void rig_wait(bool (*is_true)(void *arg), void *arg, const char *what);
 uint64_t rig_ms(void);
 

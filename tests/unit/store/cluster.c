@@ -1,5 +1,6 @@
 #include "cluster.h"
 
+#include "../../until.h"
 #include "../test.h"
 
 #include <errno.h>
@@ -13,19 +14,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kit.h"
 
 static struct cluster the_cluster; /* there is one a program, so that initdb runs once */
-
-static void pause_a_moment(void)
-{
-	struct timespec ts = { .tv_nsec = 20000000 };
-
-	nanosleep(&ts, NULL);
-}
 
 /* PostgreSQL refuses to run as root. */
 static void drop_root(const char *path)
@@ -123,21 +116,21 @@ struct cluster *cluster_get(void)
  */
 void cluster_start(struct cluster *cluster)
 {
+	struct until until = until_begin(3 * UNTIL_PATIENCE);
 	char arguments[512], conninfo[512];
 
 	snprintf(arguments, sizeof(arguments),
 		 "-k %s -c listen_addresses= -c fsync=off -c max_connections=20 -c shared_buffers=32MB",
 		 cluster->path);
 	snprintf(conninfo, sizeof(conninfo), "host=%s user=postgres dbname=postgres", cluster->path);
-	for (int i = 0; i < 1000; i++) {
+	do {
 		if (cluster->pid == 0)
 			cluster->pid = spawn(cluster, "postgres", arguments);
 		if (PQping(conninfo) == PQPING_OK)
 			return;
 		if (waitpid(cluster->pid, NULL, WNOHANG) == cluster->pid)
 			cluster->pid = 0;
-		pause_a_moment();
-	}
+	} while (until_again(&until));
 	fail_msg("PostgreSQL does not start");
 }
 

@@ -9,8 +9,9 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "../../until.h"
 
 /* What the child has been promised, in memory that outlives it: for each lock, 1 put, 2 deleted. */
 #define MAX_LOCKS 4096
@@ -77,7 +78,7 @@ static int check_lock(void *user, const struct hf_store_lock *lock)
 static void kill_once(struct kit *kit, struct promises *promises, unsigned int seed)
 {
 	static struct promises found;
-	struct timespec delay = { .tv_nsec = (long)(rand_r(&seed) % 8000) * 1000 };
+	long delay_ns = (long)(rand_r(&seed) % 8000) * 1000;
 	bool at_start = rand_r(&seed) % 8 == 0;
 	int status;
 	pid_t pid;
@@ -93,7 +94,7 @@ static void kill_once(struct kit *kit, struct promises *promises, unsigned int s
 	}
 	while (!at_start && promises->n == 0)
 		sched_yield();
-	nanosleep(&delay, NULL); /* a random moment, not a wait */
+	lapse(delay_ns);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));

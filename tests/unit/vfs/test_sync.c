@@ -5,6 +5,8 @@
  */
 #include "folder.h"
 
+#include "../../until.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +16,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -30,16 +31,14 @@ static struct hf_identity caller;
 
 static _Atomic int n_losses, seen[MAX_FDS];
 static _Atomic int n_halves; /* this many, less one, are done by half; then one fails */
-static _Atomic int n_inside, n_may_leave = MAX_CALLS, n_left; /* calls that sync */
+static _Atomic int n_inside; /* calls that sync */
+static int n_may_leave = MAX_CALLS, n_left;
+static pthread_mutex_t exit_lock = PTHREAD_MUTEX_INITIALIZER; /* of these two */
+static pthread_cond_t exit_moved = PTHREAD_COND_INITIALIZER;
 
 static bool is_refused; /* to open it again: by its mode, to an ordinary user */
 
 static void (*on_written)(void); /* once, when data is there */
-
-static void wait_a_moment(void)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-}
 
 int open(const char *path, int flags, ...)
 {
@@ -63,16 +62,25 @@ int open(const char *path, int flags, ...)
 static int wait_for_disk(int fd)
 {
 	int turn = n_inside++;
+	bool is_told;
 
+	pthread_mutex_lock(&exit_lock);
 	while (turn >= n_may_leave || turn > n_left)
-		wait_a_moment();
-	if (atomic_exchange(&seen[fd], n_losses) == n_losses) {
-		n_left++;
-		return 0;
-	}
+		pthread_cond_wait(&exit_moved, &exit_lock);
+	is_told = atomic_exchange(&seen[fd], n_losses) != n_losses;
 	n_left++;
+	pthread_cond_broadcast(&exit_moved);
+	pthread_mutex_unlock(&exit_lock);
 	errno = EIO;
-	return -1;
+	return is_told ? -1 : 0;
+}
+
+static void let_leave(int n)
+{
+	pthread_mutex_lock(&exit_lock);
+	n_may_leave = n;
+	pthread_cond_broadcast(&exit_moved);
+	pthread_mutex_unlock(&exit_lock);
 }
 
 int fsync(int fd)
@@ -105,8 +113,9 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags
 
 static int set_up(void **state)
 {
-	n_losses = n_inside = n_left = n_halves = 0;
-	n_may_leave = MAX_CALLS;
+	n_losses = n_inside = n_halves = 0;
+	n_left = 0;
+	let_leave(MAX_CALLS);
 	is_refused = false;
 	caller = ourselves();
 	if (open_folder(100))
@@ -174,15 +183,16 @@ static bool is_asleep(pid_t tid)
 	return strtol(text, NULL, 10) == SYS_futex && text[0] >= '0' && text[0] <= '9';
 }
 
-/* Until it is in the disk's hands, or waits for who is. */
+/* Until it is in the disk's hands, or waits for who is, of which nobody tells. */
 static void begin(struct call *call, int (*fn)(void))
 {
+	struct until until = until_begin(UNTIL_PATIENCE);
 	int before = n_inside;
 
 	*call = (struct call){ .fn = fn };
 	assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
 	while (n_inside == before && !(call->tid && is_asleep(call->tid)))
-		wait_a_moment();
+		assert_true(until_again(&until));
 }
 
 static void end(struct call *call)
@@ -194,11 +204,11 @@ static void end(struct call *call)
 static void lose_beneath(struct call *first, int (*first_fn)(void), struct call *second,
 			 int (*second_fn)(void))
 {
-	n_may_leave = 0;
+	let_leave(0);
 	begin(first, first_fn);
 	begin(second, second_fn);
 	n_losses++;
-	n_may_leave = MAX_CALLS;
+	let_leave(MAX_CALLS);
 	end(first);
 	end(second);
 }
@@ -247,10 +257,10 @@ static void test_who_waits_shares(void **state)
 {
 	struct call calls[MAX_CALLS];
 
-	n_may_leave = 0;
+	let_leave(0);
 	for (size_t i = 0; i < MAX_CALLS; i++)
 		begin(&calls[i], commit);
-	n_may_leave = MAX_CALLS;
+	let_leave(MAX_CALLS);
 	for (size_t i = 0; i < MAX_CALLS; i++) {
 		end(&calls[i]);
 		assert_int_equal(calls[i].result, 0);
