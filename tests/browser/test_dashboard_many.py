@@ -11,6 +11,7 @@ import chromium
 import nlm
 from chromium import PagePlay
 from rpc import call_message
+from until import lapse
 
 CLIENTS = int(os.environ.get("CLIENTS", "2500"))
 FILES = CLIENTS // 2  # each with two readers
@@ -67,14 +68,14 @@ class Many(PagePlay):
         lock = self.lock_of(self.b)
         self.assert_granted(self.b, lock)
         self.b.unlock(lock)
-        time.sleep(0.02)  # its pace, and no wait for anything
+        lapse(0.02)  # its pace
 
     def test_many(self):
         page, report = self.page, {"clients": CLIENTS}
         self.fill()
         self.assertEqual(self.rest.get("/api/v1/status").json["locks"], CLIENTS)
         report["load"] = self.took(self.open_page)
-        report["quiet"] = self.cost_of(SECONDS, lambda: time.sleep(0.1))  # of nothing, for so long
+        report["quiet"] = self.cost_of(SECONDS, lambda: lapse(0.1))  # of nothing, for so long
 
         # One client that is at it all the time: it is asked for, and seldom everybody else with it
         self.asked()

@@ -4,12 +4,12 @@ field too many or too few fails the test that asked.
 
 import os
 import sys
-import time
 import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net", "lib"))
 
 from rpc import AUTH_NONE, TcpCaller, UdpCaller, auth_sys, call_message, exchange  # noqa: E402
+from until import comes  # noqa: E402
 from xdr import In, Out  # noqa: E402
 
 NFS, MOUNT = 100003, 100005
@@ -140,12 +140,15 @@ class Client:
 
     def call_patiently(self, procedure, args, xid):
         """As clients do, again when told to try later: for HF_TEST_PATIENCE seconds, none if there is no such word."""
-        end = time.monotonic() + float(os.environ.get("HF_TEST_PATIENCE", "0"))
-        while True:
+        answers = []
+
+        def is_served():
             data = self.call(NFS, 3, procedure, args, xid)
-            if time.monotonic() >= end or data.data[data.at : data.at + 4] != JUKEBOX.to_bytes(4, "big"):
-                return data
-            time.sleep(0.1)
+            answers.append(data)
+            return data.data[data.at : data.at + 4] != JUKEBOX.to_bytes(4, "big")
+
+        comes(is_served, float(os.environ.get("HF_TEST_PATIENCE", "0")), pause=0.1)
+        return answers[-1]
 
     def nfs(self, procedure, args, on_ok, on_error, xid=None):
         """The answer: its status, and what @on_ok or @on_error read of it."""

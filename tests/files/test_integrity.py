@@ -12,10 +12,10 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 import unittest
 
 import server
+from until import lapse
 
 SEED = int(os.environ.get("HF_MIX_SEED", "1"))
 N_OPERATIONS = int(os.environ.get("HF_MIX_OPERATIONS", "1500"))
@@ -85,7 +85,7 @@ class Integrity(unittest.TestCase):
         clients = self.start_clients()
         n_kills = 0
         while any(client.poll() is None for client in clients) and n_kills < 12:
-            time.sleep(random.uniform(0.05, 0.4))  # at any moment: that is the point
+            lapse(random.uniform(0.05, 0.4))  # at any moment: that is the point
             self.server.crash()
             self.server.start()
             n_kills += 1

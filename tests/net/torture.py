@@ -36,7 +36,7 @@ from faults import FAULTS
 from nsm import Host
 from player import N_FILES, N_UNITS, UNIT, Player, Violation, World
 from rpc import NoReply, Refused, Stage
-from until import until
+from until import lapse, until
 
 N_PLAYERS = 4
 PATIENCE = 20  # seconds for whatever must happen in a round
@@ -114,8 +114,7 @@ class Torture:
         self.daemon.crash()
         self.daemon.start()
         if may_be_twice and self.random.random() < 0.3:
-            time.sleep(self.random.uniform(0, 0.03))
-            return  # and killed again at a random moment, perhaps in grace
+            return  # and killed again at the next random moment, perhaps in grace
         for player in promised:
             self.wait(lambda p=player: p.told_state() > self.last_state, f"I2: {player.host.name} is told")
         states = [player.told_state() for player in promised]
@@ -198,7 +197,7 @@ class Torture:
         end = time.monotonic() + self.args.seconds
         rounds = 0
         while rounds < self.args.rounds and time.monotonic() < end:
-            time.sleep(self.random.uniform(0.002, 0.06))  # it strikes at a random moment
+            lapse(self.random.uniform(0.002, 0.06))  # it strikes at a random moment
             if self.random.random() < 0.2:
                 self.spoof()
             self.fault.strike()

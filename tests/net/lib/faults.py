@@ -5,11 +5,11 @@ import os
 import resource
 import signal
 import subprocess
-import time
 
 import nlm
 from player import Violation
 from rpc import NoReply, Refused
+from until import lapse
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 HOG_LOCKS = 400  # with owner handles of this many bytes
@@ -48,7 +48,7 @@ class Fault:
         return self.torture.daemon.process.pid
 
     def short_while(self):
-        time.sleep(self.random.uniform(0.005, 0.08))  # an outage of any length: nothing is waited for
+        lapse(self.random.uniform(0.005, 0.08))  # an outage of any length
 
     def go_on(self, killed=0.3):
         """It lives, and serves as before; and sometimes it is killed then, to see what is stored."""

@@ -3,7 +3,6 @@
 import math
 import random
 import threading
-import time
 
 import nlm
 from rpc import NoReply, Refused, call_message, exchange
@@ -144,7 +143,7 @@ class Player(threading.Thread):
             with self.guard:
                 self.waiting = None
             if stat in (nlm.S_GRACE, nlm.S_NOLOCKS):
-                time.sleep(0.003)  # no wait for anything: it is not served now, and does not storm the server
+                self.pause.wait(0.003)  # it is not served now, and does not storm the server
             self.n["refused"] += 1
 
     def wait_for(self, key, svid):

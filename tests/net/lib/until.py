@@ -1,4 +1,4 @@
-"""Waiting for something to become so: the one loop in which tests ask again and again."""
+"""Waiting for something to become so: the one loop in which tests ask again and again; and time that merely passes."""
 
 import math
 import time
@@ -35,6 +35,12 @@ def comes(look, timeout, pause=LONGEST_PAUSE):
         return bool(until(look, "it comes", timeout, pause=pause))
     except InVain:
         return False
+
+
+def lapse(seconds):
+    """Time passes, and nothing is waited for: the pace of a load, an outage of some length, a fault that strikes at any
+    moment, a span over which is measured what idleness costs. Whoever wants something to happen meanwhile takes until()."""
+    time.sleep(seconds)
 
 
 def insist(act, failure, is_over):
