@@ -10,7 +10,8 @@ class Statd(Play):
         self.addCleanup(self.is_started)
 
     def is_stopped(self, how=""):
-        self.a.does(f"killall {how} rpc.statd; while pidof rpc.statd >/dev/null; do sleep 0.1; done")
+        self.a.does(f"killall {how} rpc.statd", status=None)
+        self.a.has_no("rpc.statd")
 
     def is_started(self):
         if not self.a.guest.is_gone:

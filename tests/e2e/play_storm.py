@@ -15,6 +15,7 @@ from ledger import FILES, SLOT, SLOTS, Ledger
 from rpc import NoReply, Refused, Stage, UdpCaller, call_message, exchange
 from scripted import Host, Scripted
 from stage import Play
+from until import lapse
 from xdr import Out
 
 N_SCRIPTED = 20
@@ -72,10 +73,10 @@ class Storm(Play):
 
     def server_is_killed(self):
         self.server.is_killed()
-        time.sleep(self.random.uniform(0, 0.3))  # it is away for a while, of any length
+        lapse(self.random.uniform(0, 0.3))  # it is away for a while, of any length
         self.server.starts()
         if self.random.random() < 0.3:
-            time.sleep(self.random.uniform(0, 0.5))  # and again at a random moment, perhaps in grace
+            lapse(self.random.uniform(0, 0.5))  # and again at a random moment, perhaps in grace
             self.server.is_killed()
             self.server.starts()
         # A restart that nobody has got over yet proves less than the next one would.
@@ -95,7 +96,7 @@ class Storm(Play):
     def kernel_is_cut_off(self):
         client = self.random.choice((self.a, self.b))
         client.is_cut_off()
-        time.sleep(self.random.uniform(0.5, 3))  # a cut of any length
+        lapse(self.random.uniform(0.5, 3))  # a cut of any length
         client.is_back()
 
     def stranger_lies(self):
@@ -121,7 +122,7 @@ class Storm(Play):
         end = time.monotonic() + (120 if self.is_long_run else 20)
         n = 0
         while time.monotonic() < end and not self.ledger.wrongs:
-            time.sleep(self.random.uniform(0.2, 2))  # at a random moment
+            lapse(self.random.uniform(0.2, 2))  # at a random moment
             event = events.pop() if events else self.random.choices(*zip(*self.EVENTS))[0]
             self.note(f"-- {event.__name__}")
             event(self)

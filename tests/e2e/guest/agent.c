@@ -41,7 +41,8 @@ struct command {
 
 struct agent {
 	int port;
-	int children; /* signalfd */
+	bool is_alone; /* nobody is connected outside; SIGIO says when that changes */
+	int signals;   /* signalfd */
 	struct command commands[N_COMMANDS];
 };
 
@@ -61,19 +62,21 @@ static void write_all(int fd, const void *data, size_t size)
 	}
 }
 
-static void read_all(int fd, void *data, size_t size)
+static void read_all(int port, void *data, size_t size)
 {
 	char *at = data;
+	sigset_t change;
 
+	sigemptyset(&change);
+	sigaddset(&change, SIGIO);
 	while (size > 0) {
-		ssize_t n = read(fd, at, size);
+		ssize_t n = read(port, at, size);
 
 		if (n > 0) {
 			at += n;
 			size -= (size_t)n;
 		} else if (n == 0) {
-			usleep(20000); /* nobody is connected outside; there is no event for the first byte
-					  after that */
+			sigwaitinfo(&change, NULL); /* until somebody is connected */
 		}
 	}
 }
@@ -181,12 +184,9 @@ static void pass_output(struct agent *agent, struct command *command)
 
 static void on_children(struct agent *agent)
 {
-	struct signalfd_siginfo info;
 	int status;
 	pid_t pid;
 
-	if (read(agent->children, &info, sizeof(info)) < 0)
-		return;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		for (int i = 0; i < N_COMMANDS; i++) {
 			struct command *command = &agent->commands[i];
@@ -206,6 +206,18 @@ static void on_children(struct agent *agent)
 			command->number = 0;
 		}
 	}
+}
+
+static void on_signal(struct agent *agent)
+{
+	struct signalfd_siginfo info;
+
+	if (read(agent->signals, &info, sizeof(info)) < 0)
+		return;
+	if (info.ssi_signo == SIGIO)
+		agent->is_alone = false; /* or it is found out again */
+	else
+		on_children(agent);
 }
 
 static int open_port(void)
@@ -237,21 +249,24 @@ int main(void)
 {
 	static struct agent agent;
 	struct pollfd polled[N_COMMANDS + 2];
-	sigset_t children;
+	sigset_t signals;
 
 	agent.port = open_port();
 	if (agent.port < 0)
 		err(1, "no port hf.agent");
 	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&children);
-	sigaddset(&children, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &children, NULL);
-	agent.children = signalfd(-1, &children, SFD_CLOEXEC);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGCHLD);
+	sigaddset(&signals, SIGIO);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	agent.signals = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (fcntl(agent.port, F_SETOWN, getpid()) < 0 || fcntl(agent.port, F_SETFL, O_ASYNC) < 0)
+		err(1, "hf.agent");
 	say(&agent, 0, 'R', "", 0);
 
 	for (;;) {
-		polled[0] = (struct pollfd){ .fd = agent.port, .events = POLLIN };
-		polled[1] = (struct pollfd){ .fd = agent.children, .events = POLLIN };
+		polled[0] = (struct pollfd){ .fd = agent.is_alone ? -1 : agent.port, .events = POLLIN };
+		polled[1] = (struct pollfd){ .fd = agent.signals, .events = POLLIN };
 		for (int i = 0; i < N_COMMANDS; i++) {
 			struct command *command = &agent.commands[i];
 
@@ -264,11 +279,12 @@ int main(void)
 			if (polled[i + 2].revents)
 				pass_output(&agent, &agent.commands[i]);
 		}
+		/* Before the signals: one of them may say that it is so no longer. */
+		if (polled[0].revents && !(polled[0].revents & POLLIN))
+			agent.is_alone = true;
 		if (polled[1].revents)
-			on_children(&agent);
+			on_signal(&agent);
 		if (polled[0].revents & POLLIN)
 			on_frame(&agent);
-		else if (polled[0].revents)
-			usleep(20000); /* as in read_all() */
 	}
 }

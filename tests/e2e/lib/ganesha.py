@@ -16,15 +16,14 @@ EXPORT {{ Export_Id = 1; Path = {export}; Pseudo = /data; Access_Type = RW; Squa
   Protocols = 3; FSAL {{ Name = VFS; }} }}
 LOG {{ Default_Log_Level = EVENT; }}
 """
+# Those who go to the background do so when they serve.
 HOST = """
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 mkdir /run/rpcbind /run/ganesha
 mount --bind {base}/nfs /var/lib/nfs
-rpcbind -f -w &
-until rpcinfo -p 127.0.0.1 >/dev/null 2>&1; do sleep 0.05; done
-rpc.statd -F --no-notify &
-until rpcinfo -u 127.0.0.1 100024 1 >/dev/null 2>&1; do sleep 0.05; done
+rpcbind -w
+rpc.statd --no-notify
 sm-notify
 exec ganesha.nfsd -F -f {base}/conf -L {base}/log -p /run/ganesha/pid
 """

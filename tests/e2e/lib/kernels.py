@@ -1,9 +1,8 @@
 """A kernel client of a storm: a few processes on it that lock and wait."""
 
-import time
-
 from guest import Gone
 from ledger import FILES, SLOT, Actor
+from until import lapse
 
 N_PROCESSES = 2  # for each file
 
@@ -32,7 +31,7 @@ class Kernel(Actor):
         elif key not in mine:
             exclusive = self.random.random() < 0.6
             self.asks(owner, process, key, exclusive)
-        time.sleep(self.random.uniform(0, 0.05))  # its pace, and no wait for anything
+        lapse(self.random.uniform(0, 0.05))  # its pace
 
     def asks(self, owner, process, key, exclusive):
         may_wait = self.random.random() < 0.5

@@ -19,7 +19,7 @@ from guest import PATIENCE, die_with_parent
 from ledger import FILES, SLOT, Actor
 from rpcbind import Rpcbind
 from rpc import NoReply, Refused, UdpCaller, call_message, exchange
-from until import comes, insist, until
+from until import comes, insist, lapse, until
 from xdr import In, Out
 
 WITH_OWN_NAME = 'mount -t tmpfs tmpfs /run && hostname "$0" && exec "$@"'
@@ -170,7 +170,7 @@ class Scripted(Actor):
             self.give_back(self.random.choice(list(self.svids)))
         else:
             self.try_lock(block=self.random.random() < 0.5)
-        time.sleep(self.random.uniform(0.01, 0.2))  # its pace, and no wait for anything
+        lapse(self.random.uniform(0.01, 0.2))  # its pace
 
     def try_lock(self, block):
         key, exclusive = self.pick(), self.random.random() < 0.6

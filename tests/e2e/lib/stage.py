@@ -15,6 +15,7 @@ from capture import Capture
 from guest import Gone, Guest
 from process import Process
 from server import Server
+from until import until
 
 MOUNT = "/mnt"
 ROUTER = "10.97.0.1"
@@ -111,6 +112,10 @@ class Client:
         if said:
             self.note(f"{self.name}: -> {said[:2000]}")
         return said
+
+    def has_no(self, program):
+        """As soon as the last one has ended."""
+        until(lambda: not self.guest.run(f"pidof {program}", status=None), f"{program} of {self.name} has ended")
 
     def mounts(self, source="server:/data", options="vers=3", at=MOUNT):
         # busybox has a mount of its own, which is not what a user has
