@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define WATCHDOG_NS (20 * HF_NS_PER_S)
+#define WATCHDOG_NS (50 * HF_NS_PER_S)
 
 /* Peers */
 
