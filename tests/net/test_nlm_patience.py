@@ -5,9 +5,11 @@ All scenes begin at once and run side by side; the tests look at each when it is
 it waiting.
 """
 
+import datetime
 import os
 import re
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -20,7 +22,25 @@ from rpc import call_message
 
 TRY = 5
 BOUND = 30
-SLACK = 3  # of a busy machine
+SLACK = 2  # of a machine that is not late; to which is added how late it was
+
+
+class Lateness(threading.Thread):
+    """Of this machine, by its own measure: how much later than asked somebody is woken who does nothing else."""
+
+    TICK = 0.05
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.worst = 0.0
+        self.is_over = threading.Event()
+
+    def run(self):
+        began = time.monotonic()
+        while not self.is_over.wait(self.TICK):
+            woken = time.monotonic()
+            self.worst = max(self.worst, woken - began - self.TICK)
+            began = woken
 
 
 class Scene:
@@ -42,13 +62,14 @@ class Scene:
             assert self.host.answers.wait()[0][1].stat == nlm.S_BLOCKED
 
     def begin(self):
+        self.released = time.time()
         assert self.holder.unlock(self.held) == nlm.S_GRANTED
         self.began = time.monotonic()
 
     @property
     def tries(self):
         """When it was told, in seconds from the release."""
-        return [heard.call.when - self.began for heard in self.host.grants.matching()]
+        return [heard.call.when - self.began for heard in self.host.granted_calls]
 
 
 class Patience(Play):
@@ -57,6 +78,9 @@ class Patience(Play):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.lateness = Lateness()
+        cls.lateness.start()
+        cls.addClassCleanup(cls.lateness.is_over.set)
         cls.silent = Scene(cls, FakeHost.SILENT)
         cls.silent_msg = Scene(cls, FakeHost.SILENT, nlm.LOCK_MSG, "udp")
         answers = iter([nlm.S_GRACE])  # a client in a grace of its own the first time
@@ -107,31 +131,38 @@ class Patience(Play):
         stranger = nlm.Lock(fh=scene.fh, name="stranger", svid=99, oh=b"")
         return self.hosts[0].test(stranger).holder
 
-    def until_logged(self, scene, what, timeout):
-        """Of the host that waits in @scene."""
+    @property
+    def slack(self):
+        """The server, the wire's end and the test may each have been as late as anybody was."""
+        return SLACK + 3 * self.lateness.worst
+
+    def until_logged(self, scene, what):
+        """Of the host that waits in @scene; when it was, by the log's own clock."""
         line = f"{what} client={self.id_of(scene.host)}"
-        self.until(lambda: re.search(rf"{re.escape(line)}\s", self.daemon.log), f"it is logged: {line}", timeout)
+        look = lambda: re.search(rf"^(\S+) .*{re.escape(line)}\s", self.daemon.log, re.M)
+        found = self.until(look, f"it is logged: {line}", 2 * BOUND)
+        return datetime.datetime.fromisoformat(found[1]).timestamp()
 
     def until_given_up(self, scene):
         """And not later than it should be."""
-        left = scene.began + BOUND + SLACK - time.monotonic()
-        self.until_logged(scene, "a waiter may know of its lock or not, and keeps it", max(0, left))
+        when = self.until_logged(scene, "a waiter may know of its lock or not, and keeps it")
+        self.assertLess(when - scene.released, BOUND + self.slack)
 
     def test_1_lockd_that_moved_over_udp(self):
         """Nobody answers at the old port: rpcbind is asked again, and the next try arrives."""
-        heard = self.moved.host.wait_granted(self.moved.wanted, timeout=TRY + 2 + SLACK)
+        heard = self.moved.host.wait_granted(self.moved.wanted, timeout=BOUND)
         self.assertEqual(heard.call.transport, "udp")
         self.assertEqual(self.holder(self.moved).svid, 7)
 
     def test_2_host_that_was_cut_off(self):
         """The wire comes back after the first try: its turn was not lost."""
-        self.until_logged(self.cut_off, "telling a waiter of its lock failed", TRY + SLACK)
+        self.until_logged(self.cut_off, "telling a waiter of its lock failed")
         self.cut_off.host.namespace.run("link", "set", "eth0", "up")
         self.cut_off.host.wait_granted(self.cut_off.wanted, timeout=BOUND)
         self.assertEqual(self.holder(self.cut_off).svid, 7)
 
     def test_3_client_in_grace_is_told_again(self):
-        self.in_grace.host.grants.wait(2, timeout=15 + SLACK)
+        self.in_grace.host.grants.wait(2, timeout=2 * BOUND)
         first, second = self.in_grace.tries[:2]
         self.assertGreater(second - first, 4)
         self.assertEqual(self.holder(self.in_grace).svid, 7)
@@ -144,9 +175,9 @@ class Patience(Play):
         self.assertEqual(self.next[self.silent].grants.items, [])
         tries = self.silent.tries
         self.assertGreaterEqual(len(tries), 3)
-        self.assertLess(tries[0], 1 + SLACK)
-        self.assertTrue(TRY - 1 < tries[1] - tries[0] < TRY + 2 + SLACK, tries)
-        self.assertLess(tries[-1], BOUND + SLACK)
+        self.assertLess(tries[0], self.slack)
+        self.assertTrue(TRY - self.slack < tries[1] - tries[0] < TRY + 2 + self.slack, tries)
+        self.assertLess(tries[-1], BOUND + self.slack)
 
     def test_4_silent_lockd_hears_both_kinds(self):
         """Some systems know only one of GRANTED and GRANTED_MSG."""
@@ -156,10 +187,10 @@ class Patience(Play):
 
     def test_4_granted_for_who_does_not_know_granted_msg(self):
         """He asked by LOCK_MSG, but is told by calls alone; then he knows, and is not told again."""
-        self.no_msg.host.grants.wait(1, lambda heard: not heard.is_msg, timeout=2 * TRY + SLACK)
+        self.no_msg.host.grants.wait(1, lambda heard: not heard.is_msg, timeout=BOUND)
         self.assertEqual(self.holder(self.no_msg).svid, 7)
         self.until_given_up(self.silent)
-        self.assertEqual([heard.is_msg for heard in self.no_msg.host.grants.items], [True, False])
+        self.assertEqual([heard.is_msg for heard in self.no_msg.host.granted_calls], [True, False])
 
     def test_5_granted_msg_without_granted_res_is_told_again(self):
         self.until_given_up(self.silent_msg)
@@ -171,18 +202,18 @@ class Patience(Play):
         self.slow.host.grants.wait(2, timeout=BOUND)
         first, second = self.slow.tries[:2]
         self.assertGreater(first, self.SLOW - 1)
-        self.assertLess(second, TRY + 1.5, self.slow.tries)
+        self.assertLess(second - first, TRY - self.SLOW + self.slack, self.slow.tries)
 
     def test_6_host_without_rpcbind_is_given_up(self):
         """It cannot have heard: the next waiter has it."""
-        self.next[self.no_rpcbind].grants.wait(1, timeout=BOUND + SLACK)
+        self.next[self.no_rpcbind].grants.wait(1, timeout=2 * BOUND)
         self.assertEqual(self.holder(self.no_rpcbind).svid, 8)
         told = self.next[self.no_rpcbind].grants.items[0].call.when - self.no_rpcbind.began
         self.assertGreater(told, BOUND / 2, "given up too early: one lost packet loses the turn")
 
     def test_7_who_was_given_up_is_not_dead(self):
         """A failed GRANTED is no evidence of a crash: the poll queues it again, and its other locks are its own."""
-        self.next[self.no_rpcbind].grants.wait(1, timeout=BOUND + SLACK)
+        self.next[self.no_rpcbind].grants.wait(1, timeout=2 * BOUND)
         host = self.no_rpcbind.host
         other = host.lock_of(os.urandom(20), svid=1)
         self.assertEqual(host.lock(other), nlm.S_GRANTED)

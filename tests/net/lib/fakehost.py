@@ -181,6 +181,14 @@ class FakeHost:
         elif isinstance(script, int):
             self.answer(heard, script)
 
+    @property
+    def granted_calls(self):
+        """What came as GRANTED, each call once: over UDP it is sent again after 300 ms, which a busy machine takes to answer."""
+        calls = {}
+        for heard in self.grants.matching():
+            calls.setdefault((heard.call.peer, heard.call.xid), heard)
+        return list(calls.values())
+
     def answer(self, heard, stat, cookie=None):
         """Inline for GRANTED; for GRANTED_MSG an empty reply, and then GRANTED_RES to the server's lock manager."""
         results = nlm.put_res(heard.grant.cookie if cookie is None else cookie, stat)
