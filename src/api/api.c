@@ -91,17 +91,20 @@ static void on_sweep(struct hf_timer *timer)
 static int copy_texts(struct hf_api *api)
 {
 	struct hf_api_options *options = &api->options;
+	bool has_path = options->path != NULL;
 	char *token_file;
 
 	options->state_dir = strdup(options->state_dir);
 	options->server_name = strdup(options->server_name);
-	options->path = options->path ? strdup(options->path) : NULL;
+	options->path = has_path ? strdup(options->path) : NULL;
 	if (options->token_file && *options->token_file)
 		token_file = strdup(options->token_file);
 	else if (!options->state_dir || asprintf(&token_file, "%s/api.token", options->state_dir) < 0)
 		token_file = NULL;
 	options->token_file = token_file;
-	return options->state_dir && options->server_name && token_file ? 0 : hf_trace(-ENOMEM);
+	if (!options->state_dir || !options->server_name || !token_file || (has_path && !options->path))
+		return hf_trace(-ENOMEM);
+	return 0;
 }
 
 int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)

@@ -2,14 +2,14 @@
  * Reloads that fail half way: all of the old exports stay, with all that others
  * know of them, and it is said; or all of the new ones are there.
  *
- * Memory fails in the reload alone, by allocation (ld --wrap).
+ * Memory fails in the reload alone.
  */
+#include "../memory.h"
 #include "../said.h"
 #include "reload_bed.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -19,34 +19,9 @@
 #define OLD_STAYS "the old"
 #define LOADED    "configuration loaded again"
 
-static _Thread_local bool may_fail; /* this thread is at the reload */
-static _Atomic int n_until_failure; /* the last one of so many allocations fails; 0: none */
 static bool submit_fails;
 static rlim_t n_descriptors;  /* and no more, while it is reloaded; 0: as ever */
 static const char *to_vanish; /* when the configuration has been read, and is right */
-
-/* Memory */
-
-static bool fails(void)
-{
-	return may_fail && n_until_failure > 0 && atomic_fetch_sub(&n_until_failure, 1) == 1;
-}
-
-#define WRAPPED(type, name, parameters, arguments)      \
-	type __real_##name parameters;                  \
-	type __wrap_##name parameters;                  \
-	type __wrap_##name parameters                   \
-	{                                               \
-		if (!fails())                           \
-			return __real_##name arguments; \
-		errno = ENOMEM;                         \
-		return NULL;                            \
-	}
-
-WRAPPED(void *, malloc, (size_t size), (size))
-WRAPPED(void *, calloc, (size_t n, size_t size), (n, size))
-WRAPPED(void *, realloc, (void *p, size_t size), (p, size))
-WRAPPED(char *, strdup, (const char *text), (text))
 
 /* The reload */
 
@@ -56,9 +31,9 @@ int __wrap_hf_config_load(struct hf_config **configp, const struct hf_args *args
 {
 	int r;
 
-	may_fail = true;
+	memory_may_fail = true;
 	r = __real_hf_config_load(configp, args, error, size);
-	may_fail = false;
+	memory_may_fail = false;
 	if (to_vanish)
 		rmdir(to_vanish);
 	return r;
@@ -73,9 +48,9 @@ int __wrap_hf_file_service_prepare(struct hf_file_service *service, const struct
 {
 	int r;
 
-	may_fail = true;
+	memory_may_fail = true;
 	r = __real_hf_file_service_prepare(service, config, listp, n_failedp);
-	may_fail = false;
+	memory_may_fail = false;
 	return r;
 }
 
@@ -85,9 +60,9 @@ int __wrap_hf_file_service_take(struct hf_file_service *service, struct hf_expor
 {
 	int r;
 
-	may_fail = true;
+	memory_may_fail = true;
 	r = __real_hf_file_service_take(service, list);
-	may_fail = false;
+	memory_may_fail = false;
 	return r;
 }
 
@@ -143,7 +118,7 @@ static int set_up(void **state)
 	char text[512];
 
 	*state = &bed;
-	n_until_failure = 0;
+	memory_until_failure = 0;
 	submit_fails = false;
 	n_descriptors = 0;
 	to_vanish = NULL;
@@ -241,9 +216,9 @@ static void test_no_memory_at_any_moment(void **state)
 	bool is_loaded;
 
 	do {
-		n_until_failure = ++n;
+		memory_until_failure = ++n;
 		is_loaded = reload(bed);
-		assert_true(is_loaded == (n_until_failure > 0));
+		assert_true(is_loaded == (memory_until_failure > 0));
 	} while (!is_loaded);
 	assert_true(n > 20); /* it was about something */
 }
