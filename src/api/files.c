@@ -24,11 +24,12 @@ static void replace_non_utf8(char *text)
 	}
 }
 
-static bool is_within(const char *path, const char *folder)
+/* What the kernel says of a file begins at the root of the volume where that is a tree of its own, and at the
+ * host's otherwise. */
+static const char *where_paths_begin(const struct hf_export *export)
 {
-	size_t len = strlen(folder);
-
-	return strncmp(path, folder, len) == 0 && path[len] == '/';
+	return export->volume->is_clone && strcmp(export->settings.path, "/") != 0 ? export->settings.path
+										   : "";
 }
 
 bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *out, size_t size)
@@ -37,7 +38,6 @@ bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *
 	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
 	char link[64], found[HF_API_MAX_PATH];
 	struct stat is, named;
-	const char *base;
 	ssize_t n;
 	int len;
 
@@ -48,11 +48,9 @@ bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *
 	if (n <= 0)
 		return false;
 	found[n] = '\0';
-	/* From the root of the volume, or of the host, as the volume was opened. What the kernel says of a
-	 * file that it knows by its handle alone, or that has no name any more, does not lead back to the
-	 * file. */
-	base = is_within(found, export->settings.path) ? "" : export->settings.path;
-	len = snprintf(out, size, "%s%s", base, found);
+	len = snprintf(out, size, "%s%s", where_paths_begin(export), found);
+	/* What the kernel says of a file that it knows by its handle alone, or that has no name any more,
+	 * does not lead back to the file. */
 	if ((size_t)len >= size || fstat(file->fd, &is) < 0 || lstat(out, &named) < 0 ||
 	    is.st_ino != named.st_ino || is.st_dev != named.st_dev)
 		return false;
