@@ -71,7 +71,6 @@ int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, s
 
 	if (!*user)
 		return 0;
-	errno = 0;
 	entry = getpwnam(user);
 	if (!entry) {
 		snprintf(error, error_size, "server.user: there is no user %s on this host", user);
