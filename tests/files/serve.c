@@ -173,7 +173,7 @@ int main(int argc, char **argv)
 	struct options *options = &serving.options;
 	struct rlimit limit;
 	struct hf_rpc_server *server;
-	struct hf_jobs *jobs;
+	struct hf_jobs *jobs = NULL;
 	struct hf_mount mount;
 	struct hf_nfs3 nfs;
 	char threads[16];

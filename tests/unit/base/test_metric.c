@@ -29,7 +29,7 @@ static void test_buckets(void **state)
 static void test_results(void **state)
 {
 	static char names[HF_METER_N_RESULTS + 8][16];
-	struct hf_call_meter meter = { 0 };
+	static struct hf_call_meter meter;
 
 	hf_call_meter_add(&meter, "OK", 5, 1);
 	hf_call_meter_add(&meter, "OK", 5, 1);

@@ -306,7 +306,7 @@ static void test_a_resync_has_unreclaimed_locks_and_ghosts(void **state)
 	world_restart(&w);
 	world_until(&w, world_client(&w, "10.0.0.66", "refuses")->status == HF_CLIENT_CRASHED);
 	w.disk.is_broken = true;
-	world_client(&w, "10.0.0.13", "makes a write fail" + 15);
+	world_client(&w, "10.0.0.13", "another"); /* whose record cannot be written */
 	world_until(&w, !hf_recovery_can_promise(w.recovery));
 	w.disk.is_broken = false;
 	world_until(&w, hf_recovery_can_promise(w.recovery));
