@@ -26,6 +26,10 @@
 
 #include "base/error.h"
 
+enum {
+	FEW = 64,
+};
+
 /* The part of the holding's range that begins at @pos: within @lock, or up to it. */
 static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock *lock)
 {
@@ -275,34 +279,47 @@ static bool has_others(const struct hf_waiter *grant)
 	       grant->in_holding.next != &grant->holding->grants.head;
 }
 
-static bool reserve_for_others(struct hf_locks *locks, struct hf_waiter *grant)
+static bool reserve_to_lay(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
 {
-	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
+	struct hf_spot spot = hf_own_from(holding, range.start);
 	size_t n = 0;
 
-	if (!has_others(grant))
-		return false;
-	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= grant->end; hf_spot_next(&spot))
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= range.end; hf_spot_next(&spot))
 		n++;
-	hf_list_for_each(pos, &grant->holding->grants)
+	hf_list_for_each(pos, &holding->grants)
 		n++;
 	if (hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE + 2) == 0)
 		return true;
 	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
-	hf_grant_note_change(grant->holding, hf_waiter_range(grant), HF_LOCK_NONE);
+	hf_grant_note_change(holding, range, HF_LOCK_NONE);
 	return false;
 }
 
-static void lay_others(struct hf_locks *locks, const struct hf_waiter *grant, struct hf_range part,
-		       struct hf_range guarded)
+static void lay_others(struct hf_locks *locks, struct hf_holding *holding, const struct hf_waiter *but,
+		       struct hf_range part, struct hf_range guarded)
 {
-	hf_list_for_each(pos, &grant->holding->grants) {
+	hf_list_for_each(pos, &holding->grants) {
 		struct hf_waiter *other = hf_list_entry(pos, struct hf_waiter, in_holding);
 		struct hf_range both = { HF_MAX(other->start, part.start), HF_MIN(other->end, part.end) };
 
-		if (other != grant && both.start <= both.end)
+		if (other != but && both.start <= both.end)
 			lay(locks, other, both, guarded);
 	}
+}
+
+/* For each lock that goes all grants are looked at; nobody has many at once who does not mean to. */
+void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
+{
+	static const struct hf_range nothing = { HF_RANGE_EOF, 0 };
+	unsigned int n = 0;
+
+	for (struct hf_link *pos = holding->grants.head.next; pos != &holding->grants.head && n <= FEW;
+	     pos = pos->next)
+		n++;
+	if (n > FEW)
+		hf_grant_note_change(holding, range, HF_LOCK_NONE);
+	else if (n && reserve_to_lay(locks, holding, range))
+		lay_others(locks, holding, NULL, range, nothing);
 }
 
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
@@ -310,7 +327,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 	struct hf_holding *holding = grant->holding;
 	struct hf_spot spot = hf_own_from(holding, grant->start);
 	struct hf_lock *lock;
-	bool lays_others = reserve_for_others(locks, grant);
+	bool lays_others = has_others(grant) && reserve_to_lay(locks, holding, hf_waiter_range(grant));
 	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(grant), grant);
 
 	while ((lock = hf_spot_lock(&spot)) && lock->start <= grant->end) {
@@ -323,7 +340,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 			attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
 			hf_own_replace(locks, holding, part, &attrs);
 			if (lays_others)
-				lay_others(locks, grant, part, guarded);
+				lay_others(locks, holding, grant, part, guarded);
 		} else if (is_piece(lock, grant)) {
 			struct hf_lock_attrs prior = {
 				.mode = attrs.prior_mode,
@@ -334,7 +351,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 
 			hf_own_replace(locks, holding, part, prior.mode ? &prior : NULL);
 			if (lays_others)
-				lay_others(locks, grant, part, guarded);
+				lay_others(locks, holding, grant, part, guarded);
 		}
 		spot = hf_own_from(holding, part.end + 1);
 	}

@@ -383,6 +383,9 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
 /* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
+/* The owner has nothing in @range any more, for no reason of its own: what is granted of it, in flight, is
+ * granted still. Where that cannot be, those grants are not what they were. */
+void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range);
 /* Is all that was granted still held? Goes through all of its pieces. */
 bool hf_grant_is_whole(const struct hf_waiter *grant);
 /* From the first to the last of what must not be lowered in @range, because of exclusive grants in flight

@@ -3,7 +3,9 @@
  * state number. The cost is that of what the client has; the waiters of each
  * touched file are served once, after everything is gone.
  *
- * No step needs memory: a purge always finishes.
+ * A purge always finishes, without memory, too. Where a grant in flight of the new
+ * life stands on a lock of the old one, that lock goes and the grant stays: the
+ * client may know of it. That alone wants memory, and is left out without.
  */
 #include "lock/internal.h"
 
@@ -57,22 +59,21 @@ static void forget_prior(const struct purge *purge, struct hf_lock *lock)
 static void purge_locks(const struct purge *purge, struct hf_holding *holding)
 {
 	struct hf_spot spot = hf_tree_begin(&holding->own);
-	struct hf_range dead = { HF_RANGE_EOF, 0 }; /* the first to the last of it */
 	struct hf_lock *lock;
 	uint64_t end;
 
 	for (; (lock = hf_spot_lock(&spot)); spot = hf_own_from(holding, end + 1)) {
 		end = lock->end;
 		if (is_dead(purge, lock->state)) {
-			dead = (struct hf_range){ HF_MIN(dead.start, lock->start), end };
+			struct hf_range dead = hf_lock_range(lock);
+
 			hf_own_remove(purge->locks, lock);
+			hf_grant_lay_again(purge->locks, holding, dead);
 		} else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
 			   is_dead(purge, lock->prior_state)) {
 			forget_prior(purge, lock);
 		}
 	}
-	if (dead.start <= dead.end)
-		hf_grant_note_change(holding, dead, HF_LOCK_NONE);
 }
 
 static void purge_owner(const struct purge *purge, struct hf_owner *owner)

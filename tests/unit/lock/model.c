@@ -573,18 +573,19 @@ static void purge_cell(struct cell *cell, bool all, uint32_t state)
 
 static void purge_owner(struct model *m, int file, int owner, bool all, uint32_t state)
 {
-	int first = BYTES, last = -1; /* of what is dead */
-
 	for (int i = 0; i < BYTES; i++) {
 		struct cell *cell = &m->cells[file][owner][i];
+		bool was_held = cell->mode && is_dead(all, state, cell->state);
 
-		if (cell->mode && is_dead(all, state, cell->state)) {
-			first = i < first ? i : first;
-			last = i;
-		}
 		purge_cell(cell, all, state);
+		for (int g = 0; was_held && g < m->grants.n; g++) {
+			const struct model_waiter *grant = &m->grants.at[g];
+
+			if (grant->file == file && grant->owner == owner && grant->from <= i &&
+			    grant->to >= i)
+				grant_cell(cell, grant, false);
+		}
 	}
-	note_change(m, file, owner, first, last, HF_LOCK_NONE);
 }
 
 static void purge_shares(struct model *m, int client, bool all, uint32_t state)

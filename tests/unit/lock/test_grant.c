@@ -172,7 +172,8 @@ static void test_grant_lowers_nothing_of_an_exclusive_one(void **state)
 	assert_held(bed, 11, "S[0,1] E[2,9]");
 }
 
-static void test_changed_by_what_a_reboot_took(void **state)
+/* Its client was granted all of it, in the life that goes on, and may know. */
+static void test_whole_after_what_a_reboot_took(void **state)
 {
 	struct bed *bed = *state;
 
@@ -181,8 +182,61 @@ static void test_changed_by_what_a_reboot_took(void **state)
 	bed->state = 5;
 	grant_to_11_around(bed);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
-	assert_held(bed, 11, "E[0,2]? E[5,9]?");
+	assert_held(bed, 11, "E[0,9]?");
+	assert_int_equal(keep_changed(bed), 0);
+	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "");
+}
+
+/* What was kept until a shared grant is confirmed is gone with the old life; the grant is not. */
+static void test_whole_after_what_was_kept_is_gone(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->state = 3;
+	bed_lock(bed, 11, E, 0, 4);
+	bed->state = 5;
+	bed_lock(bed, 1, E, 5, 9);
+	bed_wait(bed, 11, S, 0, 9);
+	bed_wait(bed, 21, S, 0, 0);
+	bed_unlock(bed, 1, 5, 9);
+	assert_held(bed, 11, "E[0,4] S[5,9]?");
+	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
+	assert_held(bed, 11, "S[0,9]?");
+	assert_held(bed, 21, "S[0,0]?");
+}
+
+/* What its owner has given back since does not come again. */
+static void test_changed_before_a_reboot_took_more(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->state = 3;
+	bed_lock(bed, 11, E, 3, 4);
+	bed->state = 5;
+	grant_to_11_around(bed);
+	bed_unlock(bed, 11, 6, 6);
+	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
+	assert_held(bed, 11, "E[0,5]? E[7,9]?");
 	assert_int_equal(keep_changed(bed), 1);
+}
+
+/* Nobody looks through many of them for each lock that goes: they are told of no more. */
+static void test_changed_by_what_a_reboot_took_from_many(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->is_silent = true;
+	bed->state = 3;
+	bed_lock(bed, 11, E, 0, 0);
+	bed->state = 5;
+	bed_lock(bed, 1, E, 1, 1);
+	for (uint64_t i = 0; i < 65; i++)
+		bed_wait(bed, 11, E, 0, 1 + i);
+	bed_unlock(bed, 1, 1, 1);
+	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
+	assert_int_equal(bed_lock(bed, 21, E, 0, 0), HF_LOCK_OK);
+	assert_int_equal(keep_changed(bed), 65);
 }
 
 /* Many grants over many pieces: a request costs by what it changes, not by their product. */
@@ -593,7 +647,10 @@ int main(void)
 		bed_test_of(test_request_lowers_nothing_of_an_exclusive_grant),
 		bed_test_of(test_request_outlives_an_exclusive_grant),
 		bed_test_of(test_grant_lowers_nothing_of_an_exclusive_one),
-		bed_test_of(test_changed_by_what_a_reboot_took),
+		bed_test_of(test_whole_after_what_a_reboot_took),
+		bed_test_of(test_whole_after_what_was_kept_is_gone),
+		bed_test_of(test_changed_before_a_reboot_took_more),
+		bed_test_of(test_changed_by_what_a_reboot_took_from_many),
 		bed_test_of(test_looking_for_changes_among_many_pieces),
 		bed_test_of(test_confirmed_lock_merges),
 		bed_test_of(test_refuse_releases_exactly_that_range_and_serves_the_next),
