@@ -142,9 +142,14 @@ class OneThread(Shared):
 class Slow(Shared):
     """A disk that answers in the end, when who asked may not be any more who he was."""
 
-    def ask(self, uid, *calls):
-        """By b, who is known, since it holds something already. Each as another user: answers are good for a second."""
-        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[0], state=3))
+    def setUp(self):
+        super().setUp()
+        self.b.name = self.id().rsplit(".", 1)[-1]  # somebody new
+
+    def ask(self, uid, *calls, state=3, is_known=True):
+        """By b, who holds something already if it is known. Each as another user: answers are good for a second."""
+        if is_known:
+            self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[0], state=state))
         caller = self.b.caller()
         for procedure, how in calls:
             args = self.lock_of(self.b, fh=self.of_disk, **how).args(procedure)
@@ -154,20 +159,49 @@ class Slow(Shared):
         self.assertTrue(self.disk.was_asked.wait(10))
         return lambda: [nlm.res_of(procedure, result_of(caller.receive())).stat for procedure, _ in calls]
 
+    def assert_lost(self, answers, n=1):
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRACE] * n)
+        self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk))
+
     def test_client_died_meanwhile(self):
         answers = self.ask(1, (nlm.LOCK, {"state": 3}))
         self.b.free_all(state=5, transport="udp")
+        self.assert_lost(answers)
+
+    def test_client_without_a_number_died(self):
+        answers = self.ask(5, (nlm.LOCK, {}), (nlm.UNLOCK, {}), (nlm.LOCK, {}), state=0)
+        self.b.free_all(transport="udp")
+        self.assert_lost(answers, 3)
+
+    def test_client_with_the_same_number_died(self):
+        """Some say one number all their life."""
+        answers = self.ask(6, (nlm.LOCK, {"state": 3}))
+        self.b.free_all(state=3, transport="udp")
+        self.assert_lost(answers)
+
+    def test_unknown_client_died(self):
+        """We had nothing of it when it asked."""
+        answers = self.ask(7, (nlm.LOCK, {"state": 3}), is_known=False)
+        self.b.free_all(state=5, transport="udp")
+        self.assert_lost(answers)
+
+    def test_another_client_died_behind_the_call_of_one(self):
+        """At one address, with one process number, and each has its own life."""
+        other = {"name": "other", "length": 10}
+        self.addCleanup(self.b.free_all, name="other")
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[1], state=3, **other))
+        answers = self.ask(8, (nlm.LOCK, {"state": 3, "offset": 10}), (nlm.LOCK, {"state": 3, **other}))
+        self.b.free_all(name="other", state=5, transport="udp")
         self.disk.live()
-        self.assertEqual(answers(), [nlm.S_GRACE])
-        self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk))
+        self.assertEqual(answers(), [nlm.S_GRANTED, nlm.S_GRACE])
+        self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk, length=10))
 
     def test_client_died_behind_its_first_call(self):
         """Those that follow it are as old."""
         answers = self.ask(2, (nlm.LOCK, {"state": 3}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 3}))
         self.b.free_all(state=5, transport="udp")
-        self.disk.live()
-        self.assertEqual(answers(), [nlm.S_GRACE] * 3)
-        self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk))
+        self.assert_lost(answers, 3)
 
     def test_call_is_of_the_new_life(self):
         answers = self.ask(3, (nlm.LOCK, {"state": 5}))

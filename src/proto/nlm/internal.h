@@ -72,6 +72,7 @@ bool hf_nlm_request_begin(struct hf_nlm_request *request, struct hf_nlm *nlm, st
 			  void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in));
 void hf_nlm_request_deinit(struct hf_nlm_request *request);
 bool hf_nlm_is_msg(const struct hf_rpc_call *call);
+bool hf_nlm_is_lock(const struct hf_rpc_call *call); /* of any kind */
 
 /* Each answers a status: GRANTED to go on, else what to reply. */
 /* Which file, for those who take nothing: whatever became of it. */
@@ -90,6 +91,8 @@ void hf_nlm_find_holder(struct hf_nlm_request *request);
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request);
 /* Whom the arguments name, if he is known: a reference, or NULL. */
 struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request);
+/* The same, and if he was not known he is. NULL: no name, or no memory. */
+struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request);
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
 
 /* reply.c */
@@ -152,15 +155,15 @@ struct hf_nlm_turn_key { /* without gaps, to be hashed */
 
 /* In which of its client's lives a call was made. */
 struct hf_nlm_life {
-	uint64_t n_deaths; /* when it came */
-	int32_t state;     /* as it says; 0: it does not */
+	struct hf_client *client; /* a reference; NULL: nobody who has, or asks for, anything */
+	uint64_t n_deaths;        /* when it came */
+	int32_t state;            /* of another life than he was in then, as it says; 0: of that one */
 };
 
 struct hf_nlm_turn {
 	struct hf_hash_node node; /* in nlm->turns */
 	struct hf_link lowering;  /* in nlm->lowerings */
 	struct hf_list followers;
-	struct hf_client *client; /* a reference; NULL: he was not known yet */
 	struct hf_nlm_life life;
 	struct hf_nlm_turn_key key;
 };

@@ -88,18 +88,11 @@ static void refuse(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
 }
 
-static bool is_lock(const struct hf_rpc_call *call)
-{
-	uint32_t procedure = hf_rpc_call_header(call)->procedure;
-
-	return procedure == HF_NLM_LOCK || procedure == HF_NLM_LOCK_MSG || procedure == HF_NLM_NM_LOCK;
-}
-
 void hf_nlm_refuse_kept(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;
 
-	if (!is_lock(call)) {
+	if (!hf_nlm_is_lock(call)) {
 		hf_nlm_reply_late(service, call, HF_NLM_DENIED_NOLOCKS);
 		return;
 	}

@@ -17,6 +17,13 @@ bool hf_nlm_is_msg(const struct hf_rpc_call *call)
 	return procedure >= HF_NLM_TEST_MSG && procedure <= HF_NLM_GRANTED_MSG;
 }
 
+bool hf_nlm_is_lock(const struct hf_rpc_call *call)
+{
+	uint32_t procedure = hf_rpc_call_header(call)->procedure;
+
+	return procedure == HF_NLM_LOCK || procedure == HF_NLM_LOCK_MSG || procedure == HF_NLM_NM_LOCK;
+}
+
 void hf_nlm_request_init(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call)
 {
 	request->nlm = nlm;
@@ -103,6 +110,16 @@ struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request)
 	if (is_recent(nlm, peer, request->args.caller))
 		return hf_client_ref(nlm->recent);
 	return hf_clients_find(nlm->clients, PROTOCOL, peer, request->args.caller);
+}
+
+struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request)
+{
+	struct hf_client *client = hf_nlm_find_caller(request);
+
+	if (!client && hf_clients_get(&client, request->nlm->clients, PROTOCOL,
+				      hf_rpc_call_peer(request->call), request->args.caller) < 0)
+		return NULL;
+	return client;
 }
 
 /* A state number that is newer than the last one is evidence of a reboot. An older one is a straggler from

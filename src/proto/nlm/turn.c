@@ -11,7 +11,8 @@
  * If a disk takes its time, the client may be restarted meanwhile, say so, and
  * lose what it held. A call from before that is not served any more. It is told
  * of a grace period, for some hosts say an old state number all their life: those
- * ask again.
+ * ask again. So whoever asks for something is known as long as it waits, and each
+ * call has its own client: two behind one address may have one process number.
  */
 #include <stdlib.h>
 
@@ -27,6 +28,37 @@ struct follower {
 };
 _Static_assert(sizeof(struct follower) <= HF_RPC_CALL_ROOM, "a call has room for it");
 
+/* Lives */
+
+static bool takes_something(const struct hf_rpc_call *call)
+{
+	return hf_nlm_is_lock(call) || hf_rpc_call_header(call)->procedure == HF_NLM_SHARE;
+}
+
+static struct hf_nlm_life life_begin(const struct hf_nlm_request *request)
+{
+	struct hf_client *client =
+		takes_something(request->call) ? hf_nlm_meet_caller(request) : hf_nlm_find_caller(request);
+	int32_t state = request->args.state;
+
+	if (!client)
+		return (struct hf_nlm_life){ 0 };
+	return (struct hf_nlm_life){ client, client->n_deaths, state == client->sm_state ? 0 : state };
+}
+
+static bool has_died(const struct hf_nlm_life *life)
+{
+	return life->client && life->client->n_deaths != life->n_deaths &&
+	       (life->state == 0 || life->state != life->client->sm_state);
+}
+
+static void life_end(struct hf_nlm_life *life)
+{
+	life->client = hf_client_unref(life->client);
+}
+
+/* Life */
+
 int hf_nlm_turns_init(struct hf_nlm *nlm)
 {
 	return hf_trace(hf_hashtable_init(&nlm->turns));
@@ -39,8 +71,11 @@ void hf_nlm_turns_deinit(struct hf_nlm *nlm)
 	while ((link = hf_list_pop_front(&nlm->lowerings))) {
 		struct hf_nlm_turn *turn = hf_list_entry(link, struct hf_nlm_turn, lowering);
 
-		hf_client_unref(turn->client);
-		free(turn); /* its calls are the server's */
+		/* Its calls are the server's. */
+		hf_list_for_each(pos, &turn->followers)
+			life_end(&hf_list_entry(pos, struct follower, link)->life);
+		life_end(&turn->life);
+		free(turn);
 	}
 	hf_hashtable_deinit(&nlm->turns);
 }
@@ -57,20 +92,9 @@ static uint64_t make_key(struct hf_nlm_turn_key *key, const struct hf_nlm_reques
 	return hf_siphash(&request->nlm->key, key, sizeof(*key));
 }
 
-static struct hf_nlm_life life_of(const struct hf_client *client, const struct hf_nlm_request *request)
-{
-	return (struct hf_nlm_life){ client ? client->n_deaths : 0, request->args.state };
-}
-
-static bool has_died(const struct hf_client *client, struct hf_nlm_life life)
-{
-	return client && client->n_deaths != life.n_deaths && client->sm_state != life.state;
-}
-
 void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *request)
 {
-	turn->client = hf_nlm_find_caller(request);
-	turn->life = life_of(turn->client, request);
+	turn->life = life_begin(request);
 	hf_link_init(&turn->lowering);
 	hf_list_init(&turn->followers);
 	hf_hashtable_insert(&request->nlm->turns, &turn->node, make_key(&turn->key, request));
@@ -82,11 +106,11 @@ void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 	hf_hashtable_remove(&nlm->turns, &turn->node);
 }
 
-static void serve(struct hf_nlm *nlm, const struct hf_client *client, struct hf_nlm_life life,
-		  struct hf_rpc_call *call, hf_rpc_handler_fn again)
+static void serve(struct hf_nlm *nlm, const struct hf_nlm_life *life, struct hf_rpc_call *call,
+		  hf_rpc_handler_fn again)
 {
 	hf_rpc_call_rewind(call);
-	if (has_died(client, life))
+	if (has_died(life))
 		hf_nlm_reply_late(nlm, call, HF_NLM_DENIED_GRACE_PERIOD);
 	else
 		again(nlm, call);
@@ -95,7 +119,7 @@ static void serve(struct hf_nlm *nlm, const struct hf_client *client, struct hf_
 void hf_nlm_turn_serve(struct hf_nlm *nlm, const struct hf_nlm_turn *turn, struct hf_rpc_call *call,
 		       hf_rpc_handler_fn again)
 {
-	serve(nlm, turn->client, turn->life, call, again);
+	serve(nlm, &turn->life, call, again);
 }
 
 void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
@@ -104,12 +128,12 @@ void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 
 	/* The first may wait for something itself, and then the rest follows that. */
 	while ((link = hf_list_pop_front(&turn->followers))) {
-		struct follower *follower = hf_list_entry(link, struct follower, link);
+		struct follower follower = *hf_list_entry(link, struct follower, link);
 
-		serve(nlm, turn->client, follower->life, follower->call, follower->again);
-		/* The call may be gone, and @follower with it. */
+		serve(nlm, &follower.life, follower.call, follower.again); /* the call may be gone here */
+		life_end(&follower.life);
 	}
-	turn->client = hf_client_unref(turn->client);
+	life_end(&turn->life);
 }
 
 struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_request *request)
@@ -150,17 +174,17 @@ bool hf_nlm_turn_follow_busy(struct hf_nlm_request *request, hf_rpc_handler_fn a
 {
 	struct hf_nlm_turn *turn = find(request);
 	struct follower *follower;
+	struct hf_nlm_life life;
 
 	if (!turn)
 		return false;
-	if (hf_nlm_call_keep(request->nlm, request->call) < 0)
+	life = life_begin(request); /* before the call moves */
+	if (hf_nlm_call_keep(request->nlm, request->call) < 0) {
+		life_end(&life);
 		return true; /* it has been answered: SYSTEM_ERR */
+	}
 	follower = hf_rpc_call_room(request->call);
-	*follower = (struct follower){
-		.call = request->call,
-		.again = again,
-		.life = life_of(turn->client, request),
-	};
+	*follower = (struct follower){ .call = request->call, .again = again, .life = life };
 	hf_list_push_back(&turn->followers, &follower->link);
 	return true;
 }
