@@ -87,6 +87,9 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request); /* known or 
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request);
 /* The client who has something of this owner in this file; NULL when nobody has. */
 void hf_nlm_find_holder(struct hf_nlm_request *request);
+/* The client for whom a LOCK was served, whether he still has what he got or not; NULL when he is gone.
+ * Nobody is taken for another here. */
+void hf_nlm_find_served(struct hf_nlm_request *request);
 /* GRANTED and BLOCKED may only be said to a client who will be told of our restart. */
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request);
 /* Whom the arguments name, if he is known: a reference, or NULL. */

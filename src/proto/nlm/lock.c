@@ -46,7 +46,7 @@ static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
 	hf_nlm_request_init(&request, nlm, call);
 	hf_nlm_get_lock(&request.args, request.version, hf_rpc_call_args(call));
 	hf_nlm_find_file(&request);
-	hf_nlm_find_holder(&request);
+	hf_nlm_find_served(&request);
 	if (request.target.client && what == END_WAIT)
 		hf_lock_cancel(nlm->locks, &request.target, request.range, mode_of(&request.args));
 	else if (request.target.client && what == END_LOCK)
@@ -80,7 +80,7 @@ static void refuse(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 {
 	if (request->args.block && stat != HF_NLM_DENIED_GRACE_PERIOD && stat != HF_NLM_FBIG) {
 		if (!request->client)
-			hf_nlm_find_holder(request);
+			hf_nlm_find_served(request);
 		if (request->target.client)
 			hf_lock_leave_queue(request->nlm->locks, &request->target, request->range,
 					    mode_of(&request->args));

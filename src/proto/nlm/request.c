@@ -199,6 +199,19 @@ void hf_nlm_find_holder(struct hf_nlm_request *request)
 	request->target.client = exact ? &exact->holds : NULL;
 }
 
+void hf_nlm_find_served(struct hf_nlm_request *request)
+{
+	struct hf_client *client;
+
+	if (request->args.reclaim) {
+		hf_nlm_find_holder(request);
+		return;
+	}
+	client = hf_nlm_find_caller(request);
+	if (client)
+		use_client(request, client);
+}
+
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request)
 {
 	struct hf_client *client = request->client;
