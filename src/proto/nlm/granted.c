@@ -107,17 +107,23 @@ static struct grant *find_by_cookie(struct hf_nlm *nlm, struct hf_bytes bytes)
 
 /* Answers; @grant is gone after each of them, or waits for memory alone */
 
+/* Whoever is left with nothing is seen to be when the last reference goes, and @grant has one in the midst of
+ * it. */
+static int end_as(struct grant *grant, ending_fn ending)
+{
+	struct hf_client *client = hf_client_ref(grant->client);
+	int r = ending(grant->nlm->locks, grant->id);
+
+	hf_client_unref(client);
+	return r;
+}
+
 static void finish(struct grant *grant, ending_fn ending)
 {
-	if (ending(grant->nlm->locks, grant->id) >= 0)
+	if (end_as(grant, ending) >= 0)
 		return;
 	grant->ending = ending;
 	hf_timer_start(&grant->timer, FIRST_GAP);
-}
-
-static void take_back(struct grant *grant)
-{
-	hf_lock_grant_refuse(grant->nlm->locks, grant->id);
 }
 
 static void keep(struct grant *grant)
@@ -146,7 +152,7 @@ static void abandon(struct grant *grant)
 	grant->nlm->counts.grants_abandoned++;
 	hf_log_info("a waiter could not be told of its lock, the next one gets it", "client=%s",
 		    grant->client->id);
-	take_back(grant);
+	end_as(grant, hf_lock_grant_refuse);
 }
 
 static void retry_later(struct grant *grant, uint64_t gap_ns)
@@ -184,7 +190,7 @@ static void answer(struct grant *grant, enum hf_nlm_stat stat)
 			break;
 		}
 		nlm->counts.grants_refused++;
-		take_back(grant);
+		end_as(grant, hf_lock_grant_refuse);
 		break;
 	}
 }
@@ -308,7 +314,7 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	if (kept)
 		start_soon(grant);
 	else
-		take_back(grant);
+		end_as(grant, hf_lock_grant_refuse);
 }
 
 static void grant_free(struct grant *grant)

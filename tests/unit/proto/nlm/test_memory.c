@@ -135,6 +135,19 @@ static void test_a_doubtful_grant_is_kept_when_there_is_memory(void **state)
 	assert_int_equal(bed.nlm->counts.grants_kept, 1);
 }
 
+/* He who waited, and is left with nothing, is not told of our restarts for ever. */
+static void test_who_refused_a_grant_may_be_unregistered(void **state)
+{
+	struct hf_client *waiter;
+
+	grant_one();
+	waiter = world_client(&bed.world, "10.0.0.2", "two");
+	answer(HF_NLM_DENIED, 1);
+	assert_int_equal(bed.nlm->counts.grants_refused, 1);
+	assert_true(hf_lock_client_is_idle(&waiter->holds));
+	assert_true(hf_link_is_linked(&waiter->idle_link));
+}
+
 /* A _MSG whose call could not be kept has ended: what comes next in its memory is another call. */
 static void test_a_message_that_is_not_kept_is_forgotten(void **state)
 {
@@ -160,6 +173,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_a_grant_is_confirmed_when_there_is_memory),
 		T(test_a_doubtful_grant_is_kept_when_there_is_memory),
+		T(test_who_refused_a_grant_may_be_unregistered),
 		T(test_a_message_that_is_not_kept_is_forgotten),
 	};
 
