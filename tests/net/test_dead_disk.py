@@ -159,9 +159,9 @@ class Slow(Shared):
         self.assertTrue(self.disk.was_asked.wait(10))
         return lambda: [nlm.res_of(procedure, result_of(caller.receive())).stat for procedure, _ in calls]
 
-    def assert_lost(self, answers, n=1):
+    def assert_lost(self, answers, *expected):
         self.disk.live()
-        self.assertEqual(answers(), [nlm.S_GRACE] * n)
+        self.assertEqual(answers(), list(expected) or [nlm.S_GRACE])
         self.assert_granted(self.a, self.lock_of(self.a, fh=self.of_disk))
 
     def test_client_died_meanwhile(self):
@@ -172,7 +172,7 @@ class Slow(Shared):
     def test_client_without_a_number_died(self):
         answers = self.ask(5, (nlm.LOCK, {}), (nlm.UNLOCK, {}), (nlm.LOCK, {}), state=0)
         self.b.free_all(transport="udp")
-        self.assert_lost(answers, 3)
+        self.assert_lost(answers, nlm.S_GRACE, nlm.S_GRANTED, nlm.S_GRACE)
 
     def test_client_with_the_same_number_died(self):
         """Some say one number all their life."""
@@ -201,7 +201,15 @@ class Slow(Shared):
         """Those that follow it are as old."""
         answers = self.ask(2, (nlm.LOCK, {"state": 3}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 3}))
         self.b.free_all(state=5, transport="udp")
-        self.assert_lost(answers, 3)
+        self.assert_lost(answers, nlm.S_GRACE, nlm.S_GRANTED, nlm.S_GRACE)
+
+    def test_restart_is_said_by_the_call_itself(self):
+        """What follows it is of that life, too, though UNLOCK and CANCEL do not say so."""
+        answers = self.ask(
+            7, (nlm.LOCK, {"state": 7}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 7}), (nlm.CANCEL, {}), (nlm.UNLOCK, {})
+        )
+        granted = [nlm.S_GRANTED] * 3
+        self.assert_lost(answers, *granted, nlm.S_DENIED, nlm.S_GRANTED)
 
     def test_call_is_of_the_new_life(self):
         answers = self.ask(3, (nlm.LOCK, {"state": 5}))

@@ -9,10 +9,12 @@
  * about the same file follows, in order.
  *
  * If a disk takes its time, the client may be restarted meanwhile, say so, and
- * lose what it held. A call from before that is not served any more. It is told
+ * lose what it held. A LOCK from before that is not served any more. It is told
  * of a grace period, for some hosts say an old state number all their life: those
  * ask again. So whoever asks for something is known as long as it waits, and each
  * call has its own client: two behind one address may have one process number.
+ * What gives up something is served whatever happened: nobody asks for that twice,
+ * and the restart may be what the LOCK in front of it said, of the same life.
  */
 #include <stdlib.h>
 
@@ -37,8 +39,7 @@ static bool takes_something(const struct hf_rpc_call *call)
 
 static struct hf_nlm_life life_begin(const struct hf_nlm_request *request)
 {
-	struct hf_client *client =
-		takes_something(request->call) ? hf_nlm_meet_caller(request) : hf_nlm_find_caller(request);
+	struct hf_client *client = takes_something(request->call) ? hf_nlm_meet_caller(request) : NULL;
 	int32_t state = request->args.state;
 
 	if (!client)
