@@ -11,6 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import fusedisk
 import nlm
+import nsm
 from exported import Exported, nfs
 from play import SKIPPED, main
 from rpc import NoReply, auth_sys, call_message, record, result_of
@@ -142,6 +143,8 @@ class OneThread(Shared):
 class Slow(Shared):
     """A disk that answers in the end, when who asked may not be any more who he was."""
 
+    host_class = nsm.Host
+
     def setUp(self):
         super().setUp()
         self.b.name = self.id().rsplit(".", 1)[-1]  # somebody new
@@ -186,6 +189,17 @@ class Slow(Shared):
         self.b.free_all(state=5, transport="udp")
         self.assert_lost(answers)
 
+    def test_unknown_client_died_and_told_statd(self):
+        answers = self.ask(9, (nlm.LOCK, {"state": 3}), is_known=False)
+        self.b.notify(name=self.b.name, state=5, transport="udp")
+        self.assert_lost(answers)
+
+    def test_unknown_client_died_and_only_locks(self):
+        """Its next LOCK, of a file that can be asked for, has another state number."""
+        answers = self.ask(10, (nlm.LOCK, {"state": 3}), is_known=False)
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[1], svid=2, state=5))
+        self.assert_lost(answers)
+
     def test_another_client_died_behind_the_call_of_one(self):
         """At one address, with one process number, and each has its own life."""
         other = {"name": "other", "length": 10}
@@ -206,7 +220,7 @@ class Slow(Shared):
     def test_restart_is_said_by_the_call_itself(self):
         """What follows it is of that life, too, though UNLOCK and CANCEL do not say so."""
         answers = self.ask(
-            7, (nlm.LOCK, {"state": 7}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 7}), (nlm.CANCEL, {}), (nlm.UNLOCK, {})
+            11, (nlm.LOCK, {"state": 7}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 7}), (nlm.CANCEL, {}), (nlm.UNLOCK, {})
         )
         granted = [nlm.S_GRANTED] * 3
         self.assert_lost(answers, *granted, nlm.S_DENIED, nlm.S_GRANTED)

@@ -160,7 +160,8 @@ struct hf_nlm_turn_key { /* without gaps, to be hashed */
 struct hf_nlm_life {
 	struct hf_client *client; /* a reference; NULL: nobody who has, or asks for, anything */
 	uint64_t n_deaths;        /* when it came */
-	int32_t state;            /* of another life than he was in then, as it says; 0: of that one */
+	int32_t known_state;      /* the same */
+	int32_t state;            /* as it says; 0: it does not */
 };
 
 struct hf_nlm_turn {

@@ -40,17 +40,24 @@ static bool takes_something(const struct hf_rpc_call *call)
 static struct hf_nlm_life life_begin(const struct hf_nlm_request *request)
 {
 	struct hf_client *client = takes_something(request->call) ? hf_nlm_meet_caller(request) : NULL;
-	int32_t state = request->args.state;
 
 	if (!client)
 		return (struct hf_nlm_life){ 0 };
-	return (struct hf_nlm_life){ client, client->n_deaths, state == client->sm_state ? 0 : state };
+	return (struct hf_nlm_life){ client, client->n_deaths, client->sm_state, request->args.state };
 }
 
+/* Where no death was counted, since nothing was known of him, a newer number tells of one. */
 static bool has_died(const struct hf_nlm_life *life)
 {
-	return life->client && life->client->n_deaths != life->n_deaths &&
-	       (life->state == 0 || life->state != life->client->sm_state);
+	const struct hf_client *client = life->client;
+	bool says_another = life->state && life->state != life->known_state;
+
+	if (!client)
+		return false;
+	if (client->n_deaths != life->n_deaths)
+		return !says_another || life->state != client->sm_state;
+	return life->state && client->sm_state != life->known_state &&
+	       (int32_t)((uint32_t)client->sm_state - (uint32_t)life->state) > 0;
 }
 
 static void life_end(struct hf_nlm_life *life)
