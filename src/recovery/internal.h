@@ -121,6 +121,7 @@ struct hf_recovery {
 	struct hf_promise raised;      /* of a simulated restart */
 	int32_t raised_state;
 	struct hf_timer stop_timer;
+	bool is_stopping;
 	uint64_t stop_by;
 	void (*stop_done)(void *user);
 	void *stop_user;

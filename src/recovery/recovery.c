@@ -343,12 +343,18 @@ static void on_stop_timer(struct hf_timer *timer)
 void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user)
 {
 	hf_notifier_stop(recovery);
+	recovery->is_stopping = true;
 	recovery->stop_done = done;
 	recovery->stop_user = user;
 	recovery->stop_by = hf_loop_now(recovery->loop) + STOP_PATIENCE_NS;
 	hf_timer_init(&recovery->stop_timer, recovery->loop, on_stop_timer);
 	if (hf_timer_start(&recovery->stop_timer, 0) < 0)
 		stopped(recovery);
+}
+
+bool hf_recovery_is_stopping(const struct hf_recovery *recovery)
+{
+	return recovery->is_stopping;
 }
 
 /* Neighbours */

@@ -111,6 +111,8 @@ void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
 void hf_recovery_set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller);
 int hf_recovery_start(struct hf_recovery *recovery);
 void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user);
+/* From then on nobody can be told anything any more, so nothing should be granted or given up. */
+bool hf_recovery_is_stopping(const struct hf_recovery *recovery);
 
 HF_DEFINE_CLEANUP(struct hf_recovery *, hf_recovery_free)
 

@@ -253,6 +253,27 @@ class Stop(DeadDisk):
     def hold(self):
         self.assert_granted(self.b, self.lock_of(self.b, state=3))
 
+    def test_what_waits_for_it_is_not_taken(self):
+        """The disk answers when the stop has begun, and nobody can be told any more."""
+        self.write_config((LIVING, DYING))
+        self.addCleanup(self.write_config, self.exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.count(AGAIN), "the disk is shared")
+        lock = self.lock_of(self.b, fh=self.handle_of(os.path.join(self.base, "disk", "f"), "/disk", "disk"))
+        self.disk.die()
+        caller = self.b.caller()
+        caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(uid=9))))
+        self.assertTrue(self.disk.was_asked.wait(10))
+        self.daemon.process.send_signal(signal.SIGTERM)
+        self.until(lambda: self.count("stopping"), "it stops")
+        self.disk.live()
+        self.daemon.stop()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+        loaded = [line for line in self.daemon.log[self.log_began :].splitlines() if "what was stored is loaded" in line]
+        self.assertIn(" locks=0 ", loaded[-1])
+
     def test_in_a_reload(self):
         self.hold()
         self.disk.die()

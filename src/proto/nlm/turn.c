@@ -15,6 +15,9 @@
  * call has its own client: two behind one address may have one process number.
  * What gives up something is served whatever happened: nobody asks for that twice,
  * and the restart may be what the LOCK in front of it said, of the same life.
+ *
+ * When we stop, what waits is not served any more: nobody could be told, and what it
+ * takes or gives up would be stored after the stop was marked as clean.
  */
 #include <stdlib.h>
 
@@ -118,7 +121,9 @@ static void serve(struct hf_nlm *nlm, const struct hf_nlm_life *life, struct hf_
 		  hf_rpc_handler_fn again)
 {
 	hf_rpc_call_rewind(call);
-	if (has_died(life))
+	if (hf_recovery_is_stopping(nlm->options.recovery))
+		hf_rpc_call_drop(call); /* its client asks again after the start */
+	else if (has_died(life))
 		hf_nlm_reply_late(nlm, call, HF_NLM_DENIED_GRACE_PERIOD);
 	else
 		again(nlm, call);
