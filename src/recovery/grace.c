@@ -23,6 +23,18 @@ static uint64_t count_unreclaimed(const struct hf_recovery *recovery)
 	return counters.unreclaimed + counters.ghosts + recovery->reservations.n_unreclaimed;
 }
 
+/* Whoever is left with nothing is seen to be when a reference to him goes. */
+static void look_at_clients(struct hf_recovery *recovery)
+{
+	struct hf_client *client;
+	uint64_t serial = 0;
+
+	while ((client = hf_clients_next(recovery->clients, serial))) {
+		serial = client->serial;
+		hf_client_unref(client);
+	}
+}
+
 static void end(struct hf_recovery *recovery, const char *reason)
 {
 	struct hf_grace *grace = &recovery->grace;
@@ -36,6 +48,7 @@ static void end(struct hf_recovery *recovery, const char *reason)
 	hf_lock_set_grace(recovery->locks, false);
 	hf_reservations_drop(recovery, NULL, 0);
 	recovery->late.is_dropping = false;
+	look_at_clients(recovery);
 	hf_store_mark_complete(recovery->store, NULL);
 	hf_log_info("grace ended", "reason=\"%s\" dropped=%llu", reason, (unsigned long long)n);
 	hf_recovery_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_GRACE_ENDED,

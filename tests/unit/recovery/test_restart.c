@@ -422,6 +422,21 @@ static void test_volatile_locks_are_not_stored(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
 }
 
+/* Where nobody remembers it for a late reclaim, it is no less at an end. */
+static void test_who_lost_all_with_grace_may_be_unregistered(void **state)
+{
+	struct hf_client *client;
+
+	w.options.notify_retry_ns = 0;
+	three_locks_and_a_crash();
+	world_until(&w, w.n_told == 2);
+	client = c();
+	assert_false(hf_link_is_linked(&client->idle_link));
+	assert_int_equal(hf_recovery_end_grace(w.recovery), 0);
+	assert_true(hf_lock_client_is_idle(&client->holds));
+	assert_true(hf_link_is_linked(&client->idle_link));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -430,6 +445,7 @@ int main(void)
 		T(test_state_grows_over_restarts),
 		T(test_crash_with_locks_begins_grace),
 		T(test_grace_ends_early_when_all_is_accounted_for),
+		T(test_who_lost_all_with_grace_may_be_unregistered),
 		T(test_early_end_can_be_off),
 		T(test_grace_ends_at_its_deadline),
 		T(test_grace_is_as_long_as_the_protocol_says),
