@@ -9,11 +9,17 @@ void hf_rpc_hold_init(struct hf_rpc_hold *hold,
 	hold->on_gone = on_gone;
 }
 
+/* Those that are kept may be answered before the hold is released. */
+static bool has_others(const struct hf_rpc_connection *c, const struct hf_rpc_call *call)
+{
+	return c->n_kept > call->is_kept;
+}
+
 const struct hf_rpc_connection *hf_rpc_hold_call(struct hf_rpc_hold *hold, struct hf_rpc_call *call)
 {
 	struct hf_rpc_connection *c = call->connection;
 
-	if (!c || !c->socket || call->replay || (c->hold && c->hold != hold))
+	if (!c || !c->socket || call->replay || (c->hold ? c->hold != hold : has_others(c, call)))
 		return NULL;
 	if (!c->hold) {
 		c->hold = hold;

@@ -1,13 +1,15 @@
 /*
  * Calls whose end waits for the store, and what has become of their owner by
  * then. They come from nowhere (there is no server), and their replies go there;
- * what they say is taken from what the meters are told (ld --wrap).
+ * what they say is taken from what the meters are told, and nobody is called back
+ * but on paper (ld --wrap).
  */
 #include "../../recovery/world.h"
 
 #include <string.h>
 
 #include "proto/nlm/internal.h"
+#include "rpc/client.h"
 #include "rpc/server_internal.h"
 
 #define HOST "10.0.0.9" /* where two clients are */
@@ -18,6 +20,9 @@ static struct {
 	struct hf_nlm *nlm;
 	uint32_t n_calls;
 	const char *said[16]; /* by number of the call */
+	struct hf_rpc_connection connection;
+	size_t n_left; /* bytes by that, in all */
+	unsigned int n_granted;
 } bed;
 
 void __wrap_hf_rpc_call_note(struct hf_rpc_call *call, const char *result);
@@ -32,8 +37,44 @@ int __wrap_hf_rpc_call_keep(struct hf_rpc_call *call)
 	if (call->is_kept)
 		return 0;
 	call->is_kept = true; /* its message is its own */
+	call->held = 0;
 	hf_list_push_back(&bed.lane.kept, &call->in_kept);
+	if (call->connection)
+		call->connection->n_kept++;
 	return 0;
+}
+
+int __wrap_hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pendingp,
+			      const struct hf_rpc_request *request, hf_rpc_done_fn done, void *user);
+int __wrap_hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pendingp,
+			      const struct hf_rpc_request *request, hf_rpc_done_fn done, void *user)
+{
+	bed.n_granted++;
+	return 0;
+}
+
+static void flush(struct hf_task *task)
+{
+	while (hf_list_pop_front(&bed.lane.flushable)) {
+		assert_null(bed.connection.hold);
+		bed.n_left += bed.connection.out.n_bytes;
+		hf_outqueue_clear(&bed.connection.out, &bed.lane.segments);
+	}
+}
+
+static void make_connection(void)
+{
+	struct hf_rpc_connection *c = &bed.connection;
+
+	hf_list_init(&bed.lane.flushable);
+	hf_segment_pool_init(&bed.lane.segments);
+	hf_task_init(&bed.lane.flush, flush);
+	c->lane = &bed.lane;
+	c->socket = (struct hf_socket *)&bed; /* nobody uses it */
+	hf_link_init(&c->flush_link);
+	hf_link_init(&c->hold_link);
+	hf_outqueue_init(&c->out);
+	assert_true(hf_addr_parse(&c->peer, HOST) && hf_addr_parse(&c->local, "10.0.0.1"));
 }
 
 static int setup(void **state)
@@ -46,6 +87,7 @@ static int setup(void **state)
 	world_turn(&bed.world);
 	bed.lane.loop = options.loop = bed.world.loop;
 	hf_list_init(&bed.lane.kept);
+	make_connection();
 	options.recovery = bed.world.recovery;
 	assert_int_equal(hf_nlm_new(&bed.nlm, &options), 0);
 	return 0;
@@ -56,6 +98,8 @@ static int teardown(void **state)
 	bed.nlm = hf_nlm_free(bed.nlm);
 	world_deinit(&bed.world);
 	hf_rpc_calls_deinit(&bed.lane);
+	hf_outqueue_clear(&bed.connection.out, &bed.lane.segments);
+	hf_segment_pool_deinit(&bed.lane.segments);
 	return 0;
 }
 
@@ -68,6 +112,7 @@ struct ask {
 	uint64_t offset;
 	bool is_shared;
 	bool block;
+	bool by_tcp;
 };
 
 static void put_args(struct hf_xdr_out *out, const struct ask *ask)
@@ -105,6 +150,7 @@ static uint32_t call_up(struct ask ask)
 		.program = HF_NLM_PROGRAM, .version = 4, .procedure = ask.procedure, .xid = bed.n_calls
 	};
 	call->args_at = 0;
+	call->connection = ask.by_tcp ? &bed.connection : NULL;
 	assert_true(hf_addr_parse(&call->peer, ask.host ? ask.host : HOST));
 	assert_true(hf_addr_parse(&call->local, "10.0.0.1"));
 	hf_rpc_call_rewind(call);
@@ -200,6 +246,35 @@ static void test_who_is_refused_ends_nobody_elses_wait(void **state)
 	bed.world.disk.is_broken = false;
 }
 
+/* A client that has not read that it waits does not know what it is granted. */
+static void test_granted_comes_after_blocked(void **state)
+{
+	struct hf_client *other = world_client(&bed.world, "10.0.0.5", "z");
+	uint32_t waiting, holding;
+
+	lock((struct ask){ .name = "x", .file = "g" });
+	assert_int_equal(world_lock(&bed.world, other, 7, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&bed.world);
+	bed.world.disk.is_slow = true;
+	world_lock(&bed.world, other, 7, "1", 0, 9);
+	world_turn(&bed.world); /* on its way */
+	world_lock(&bed.world, other, 7, "2", 0, 9);
+	waiting = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true, .by_tcp = true });
+	world_unlock(&bed.world, other, 7, "f", 0, 9);
+	disk_let_go(&bed.world.disk);
+	world_turn(&bed.world); /* now this is on its way */
+	assert_null(bed.said[waiting]);
+	holding = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .file = "h", .by_tcp = true });
+	disk_let_go(&bed.world.disk);
+	world_until(&bed.world, bed.n_granted);
+	assert_string_equal(bed.said[waiting], "BLOCKED");
+	assert_true(bed.n_left > 0);
+	bed.world.disk.is_slow = false;
+	disk_let_go(&bed.world.disk);
+	expect(holding, "GRANTED");
+	world_until(&bed.world, bed.n_left == 2 * (4 + HF_RPC_REPLY_LEN + 4 + 8 + 4));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -208,6 +283,7 @@ int main(void)
 		T(test_a_lowering_is_of_nobody_else),
 		T(test_what_is_taken_back_is_nobody_elses),
 		T(test_who_is_refused_ends_nobody_elses_wait),
+		T(test_granted_comes_after_blocked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
