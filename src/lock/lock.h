@@ -237,7 +237,8 @@ struct hf_lock_outside {
 
 /*
  * 0 stands for the default. A waiter counts as the lock that it will become. Only what adds records is
- * refused; an unlock may split a lock beyond the limit, and a grant may need several records.
+ * refused; an unlock may split locks beyond the limit, until they are twice as many, and a grant may need
+ * several records.
  */
 struct hf_lock_limits {
 	uint32_t locks_per_client;   /* 262,144 */
@@ -293,7 +294,8 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
-/* OK; also ends the owner's waiters and grants in flight that lie within @range. */
+/* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a
+ * lock. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,

@@ -31,6 +31,20 @@ static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struc
 	hf_grant_note_change(holding, range, HF_LOCK_NONE);
 }
 
+/* Would it leave two of one, where there are more than enough? Else one lock and a million unlocks would be a
+ * million locks. */
+static bool splits_too_many(const struct hf_locks *locks, const struct hf_place *place,
+			    const struct hf_spot *own, struct hf_range range)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+
+	return hf_spot_lock(own) && hf_spot_range(own).start < range.start &&
+	       hf_spot_range(own).end > range.end &&
+	       (place->owner->client->n_locks >= 2 * (uint64_t)limits->locks_per_client ||
+		place->file->n_locks >= 2 * (uint64_t)limits->locks_per_file ||
+		locks->n.locks >= 2 * (uint64_t)limits->locks);
+}
+
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
 	struct hf_place place;
@@ -44,8 +58,11 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 		hf_tree_expect(&place.holding->own);
 		hf_file_aim(place.file, NULL, range, &aim);
 		own = hf_own_from(place.holding, range.start);
-		if (!hf_own_is_whole(&own, range))
+		if (!hf_own_is_whole(&own, range)) {
+			if (splits_too_many(locks, &place, &own, range))
+				return HF_LOCK_E_LIMIT;
 			r = hf_own_reserve(locks, HF_OWN_RESERVE);
+		}
 		if (r < 0)
 			return hf_trace(r);
 		hf_own_replace_at(locks, place.holding, own, &aim, range, NULL);

@@ -7,6 +7,7 @@ static void handle_unlock(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;
 	enum hf_nlm_stat stat;
+	int answer;
 
 	if (!hf_nlm_request_begin(&request, service, call, hf_nlm_get_unlock))
 		return;
@@ -19,8 +20,10 @@ static void handle_unlock(void *service, struct hf_rpc_call *call)
 		if (request.target.client) {
 			/* Before those whom it serves: nobody who watches sees two hold what one can. */
 			hf_nlm_tell(&request, HF_EVENT_UNLOCK);
-			if (hf_lock_release(request.nlm->locks, &request.target, request.range) < 0)
-				stat = HF_NLM_DENIED_NOLOCKS; /* no memory to split a lock */
+			answer = hf_lock_release(request.nlm->locks, &request.target, request.range);
+			stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
+			if (answer == HF_LOCK_E_LIMIT)
+				hf_nlm_say_full(&request, false);
 			hf_nlm_call_off_changed(request.nlm, &request.target);
 		}
 	}
@@ -28,7 +31,8 @@ static void handle_unlock(void *service, struct hf_rpc_call *call)
 	hf_nlm_request_deinit(&request);
 }
 
-/* UNLOCK: always granted, whatever it covers, and whether or not the file is still there. */
+/* UNLOCK: always granted, whatever it covers, and whether or not the file is still there; unless it makes
+ * more locks than anybody needs. */
 void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 {
 	if (!hf_nlm_msg_is_repeat(service, call))

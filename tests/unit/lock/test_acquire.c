@@ -164,6 +164,34 @@ static void test_split_counts_against_the_limit_but_unlock_does_not(void **state
 	bed_close(&bed);
 }
 
+/* Or one lock and many unlocks would take all memory. */
+static void test_unlock_counts_against_twice_the_limit(void **state)
+{
+	static const struct hf_lock_limits limits[] = { { .locks_per_client = 2 },
+							{ .locks_per_file = 2 },
+							{ .locks = 2 } };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(limits); i++) {
+		struct hf_lock_target who;
+		struct bed bed;
+
+		bed_open_with(&bed, &limits[i]);
+		bed_lock(&bed, 1, E, 0, 9);
+		for (uint64_t at = 1; at < 7; at += 2)
+			bed_unlock(&bed, 1, at, at);
+		bed_told(&bed);
+		who = bed_target(&bed, 1);
+		assert_int_equal(hf_lock_release(bed.locks, &who, (struct hf_range){ 8, 8 }),
+				 HF_LOCK_E_LIMIT);
+		assert_told(&bed, "");
+		bed_unlock(&bed, 1, 9, 9); /* what does not split is given back, and then there is room */
+		bed_unlock(&bed, 1, 0, 5);
+		bed_unlock(&bed, 1, 7, 7);
+		assert_held(&bed, 1, "E[6,6] E[8,8]");
+		bed_close(&bed);
+	}
+}
+
 static void test_limit_of_waiters(void **state)
 {
 	struct bed bed;
@@ -415,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_limit_of_a_file),
 		cmocka_unit_test(test_limit_in_all),
 		cmocka_unit_test(test_split_counts_against_the_limit_but_unlock_does_not),
+		cmocka_unit_test(test_unlock_counts_against_twice_the_limit),
 		cmocka_unit_test(test_limit_of_waiters),
 		cmocka_unit_test(test_limit_of_waiters_counts_grants_in_flight),
 		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),

@@ -77,12 +77,13 @@ static void make_connection(void)
 	assert_true(hf_addr_parse(&c->peer, HOST) && hf_addr_parse(&c->local, "10.0.0.1"));
 }
 
-static int setup(void **state)
+static int set_up_with(uint32_t locks_per_client)
 {
 	struct hf_nlm_options options = { .server_name = "server" };
 
 	memset(&bed, 0, sizeof(bed));
 	world_init(&bed.world);
+	bed.world.options.lock_limits.locks_per_client = locks_per_client;
 	world_up(&bed.world);
 	world_turn(&bed.world);
 	bed.lane.loop = options.loop = bed.world.loop;
@@ -91,6 +92,16 @@ static int setup(void **state)
 	options.recovery = bed.world.recovery;
 	assert_int_equal(hf_nlm_new(&bed.nlm, &options), 0);
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return set_up_with(0);
+}
+
+static int setup_for_one(void **state)
+{
+	return set_up_with(1);
 }
 
 static int teardown(void **state)
@@ -103,13 +114,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* What is asked for, of bytes 0 to 9 by process 7. */
+/* What is asked for, by process 7. */
 struct ask {
 	enum hf_nlm_proc procedure;
 	const char *host; /* NULL: HOST */
 	const char *name;
 	const char *file; /* NULL: "f" */
 	uint64_t offset;
+	uint64_t len; /* 0: 10 */
 	bool is_shared;
 	bool block;
 	bool by_tcp;
@@ -127,7 +139,7 @@ static void put_args(struct hf_xdr_out *out, const struct ask *ask)
 	hf_xdr_put_opaque(out, hf_bytes_of_str("oh"));
 	hf_xdr_put_i32(out, 7);
 	hf_xdr_put_u64(out, ask->offset);
-	hf_xdr_put_u64(out, 10);
+	hf_xdr_put_u64(out, ask->len ? ask->len : 10);
 	if (ask->procedure == HF_NLM_LOCK) {
 		hf_xdr_put_bool(out, false); /* reclaim */
 		hf_xdr_put_i32(out, 3);      /* state */
@@ -174,7 +186,6 @@ static void lock(struct ask ask)
 	expect(call_up(ask), "GRANTED");
 }
 
-/* Does the client have bytes 0 to 9, and how many locks has he? */
 static void assert_has(const char *name, uint32_t n_locks)
 {
 	struct hf_client *client = world_client(&bed.world, HOST, name);
@@ -246,6 +257,18 @@ static void test_who_is_refused_ends_nobody_elses_wait(void **state)
 	bed.world.disk.is_broken = false;
 }
 
+/* Of one lock a client could make as many as it likes. */
+static void test_an_unlock_that_makes_too_many(void **state)
+{
+	lock((struct ask){ .name = "x", .len = 100 });
+	expect(call_up((struct ask){ HF_NLM_UNLOCK, .name = "x", .offset = 10 }), "GRANTED");
+	assert_has("x", 2);
+	expect(call_up((struct ask){ HF_NLM_UNLOCK, .name = "x", .offset = 30 }), "DENIED_NOLOCKS");
+	assert_has("x", 2);
+	expect(call_up((struct ask){ HF_NLM_UNLOCK, .name = "x", .len = 100 }), "GRANTED");
+	assert_has("x", 0);
+}
+
 /* A client that has not read that it waits does not know what it is granted. */
 static void test_granted_comes_after_blocked(void **state)
 {
@@ -284,6 +307,7 @@ int main(void)
 		T(test_what_is_taken_back_is_nobody_elses),
 		T(test_who_is_refused_ends_nobody_elses_wait),
 		T(test_granted_comes_after_blocked),
+		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
