@@ -308,7 +308,7 @@ static void keep_reserved_only(struct hf_pool *pool)
 static void check_undo(void (*undo)(struct bed *bed))
 {
 	enum {
-		N = 5000
+		N = 4000
 	};
 	struct bed bed;
 	struct hf_locks *locks;
@@ -348,7 +348,7 @@ static void refuse(struct bed *bed)
 
 static void cancel(struct bed *bed)
 {
-	assert_int_equal(bed_cancel(bed, 1, E, 0, 20000), HF_LOCK_OK);
+	assert_int_equal(bed_cancel(bed, 1, E, 0, 16000), HF_LOCK_OK);
 }
 
 static void test_grant_is_undone_without_memory(void **state)
