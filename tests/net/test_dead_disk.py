@@ -154,13 +154,21 @@ class Slow(Shared):
         if is_known:
             self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[0], state=state))
         caller = self.b.caller()
+        asked = []  # the numbers of the calls: a reply that waits for the store comes later than one that does not
         for procedure, how in calls:
             args = self.lock_of(self.b, fh=self.of_disk, **how).args(procedure)
-            caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, procedure, args, cred=auth_sys(uid=uid))))
+            message = call_message(nlm.PROGRAM, 4, procedure, args, cred=auth_sys(uid=uid))
+            asked.append((procedure, message[:4]))
+            caller.sock.sendall(record(message))
         caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.NULL)))
         self.assertEqual(result_of(caller.receive()), b"")  # so all have come
         self.assertTrue(self.disk.was_asked.wait(10))
-        return lambda: [nlm.res_of(procedure, result_of(caller.receive())).stat for procedure, _ in calls]
+
+        def answers():
+            replies = {reply[:4]: reply for reply in (caller.receive() for _ in asked)}
+            return [nlm.res_of(procedure, result_of(replies[number])).stat for procedure, number in asked]
+
+        return answers
 
     def assert_lost(self, answers, *expected):
         self.disk.live()
