@@ -40,9 +40,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 		if (proc->host->is_unmonitored && !is_firm)
 			proc->own->has[span->file][unit] = 0;
 	}
-	/* What the other one asks for meanwhile may be served already. */
-	if (other && other->phase == LOCKING)
-		proc_lower(other, &other->span);
+	pipe_taken(proc, span);
 	SAY(world, "%s  %u: has file %u, %u-%u %s", proc->host->name, proc->svid, span->file, span->first,
 	    span->last, span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 }

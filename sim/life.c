@@ -106,6 +106,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	stream_host_died(host);
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		hf_timer_stop(&host->procs[i].timer);
+		pipe_stop(&host->procs[i]);
 		memset(host->procs[i].own->has, 0, sizeof(host->procs[i].own->has));
 		share_forget(&host->procs[i]);
 	}
@@ -218,6 +219,7 @@ void host_init(struct world *world, uint32_t index)
 	world->has_shares |= host->uses_shares;
 	if (!nat_join(host))
 		move_to(host, world->n_slots++);
+	pipe_init(host);
 	host->has_threads = !host->is_shared && !host->uses_shares && rng_chance(rng, 250);
 	settle_in(host);
 }

@@ -1,7 +1,7 @@
 /*
  * Many schedules, on all cores; or one, told in full.
  *
- *	holdfast-sim [--count N] [--start SEED] [--jobs N] [--quiet]
+ *	holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]
  *	holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]
  *
  * Each job is a process with every n-th seed. The first one that finds something
@@ -64,7 +64,7 @@ static void add(struct board *board, unsigned int job, const struct sim_counts *
 
 static void work(struct board *board, const struct settings *settings, unsigned int job)
 {
-	struct sim_options options = { 0 };
+	struct sim_options options = settings->one;
 	struct sim_result result;
 
 	mute();
@@ -138,6 +138,7 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	       "not be "
 	       "reclaimed in time\n",
 	       N(sum->calls), N(sum->granted), N(sum->callbacks), N(sum->reclaimed), N(sum->forfeits));
+	printf("  programs %llu were killed while they asked\n", N(sum->kills));
 	printf("  steps    %llu, of them %llu turns of the server\n", N(sum->steps), N(sum->turns));
 	printf("  violations: %llu\n", N(sum->violations));
 }
@@ -173,6 +174,7 @@ static int run_many(const struct settings *settings)
 	unsigned int n_left = settings->jobs;
 	pid_t pids[MAX_JOBS];
 	struct sim_counts sum;
+	struct sim_options options = settings->one;
 	uint64_t failed;
 
 	if (board == MAP_FAILED)
@@ -216,8 +218,9 @@ static int run_many(const struct settings *settings)
 	if (!failed)
 		return EXIT_SUCCESS;
 	printf("seed %llu fails\n", N(failed - 1));
+	options.seed = failed - 1;
 	if (!settings->is_quiet)
-		shrink_and_show(failed - 1);
+		shrink_and_show(&options);
 	return EXIT_FAILURE;
 }
 
@@ -237,9 +240,9 @@ static int run_one(const struct settings *settings)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--quiet]\n"
+	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
 			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
-			"LIST: loss,doubles,delays,rogue,slow-disk,latency,host0...,fault0...\n");
+			"LIST: loss,doubles,delays,rogue,slow-disk,latency,pipes,host0...,fault0...\n");
 	return 2;
 }
 

@@ -95,6 +95,21 @@ bool order_is_involved(struct world *world, const struct proc *proc, const struc
 	return false;
 }
 
+/* Nobody unlocks to have it afterwards: what a LOCK before this UNLOCK gives, or waits for, has come first.
+ */
+void order_check_unlocked(const struct call *call)
+{
+	const struct proc *proc = call->proc;
+	const struct span *span = &call->span;
+	struct world *world = proc->host->world;
+
+	if (proc->host->is_shared || *proc->host->old_name || !world->server.recovery || call->sending.n != 1)
+		return;
+	if (call->by_tcp && order_is_involved(world, proc, span))
+		world_fail(world, "I5", "%u of host %u is told that file %u, %u-%u is unlocked, and is not",
+			   proc->svid, proc->host->index, span->file, span->first, span->last);
+}
+
 void order_check_cancelled(const struct proc *proc, const struct span *span)
 {
 	struct world *world = proc->host->world;

@@ -32,13 +32,14 @@ void proc_init(struct proc *proc, struct host *host, uint32_t number)
 	proc->host = host;
 	proc->svid = host->life * 100 + number;
 	thread_init(proc, number);
+	pipe_proc_init(proc);
 	world_timer(host->world, &proc->timer, on_timer);
 	think_again(proc);
 }
 
 /* A name that the server does not know has nothing, and behind one address its UNLOCK could be taken for that
  * of a host that was renamed. Linux does not unlock what it does not have. */
-static bool may_unlock(const struct proc *proc)
+bool proc_may_unlock(const struct proc *proc)
 {
 	return !proc->host->is_shared || host_is_known(proc->host);
 }
@@ -67,17 +68,17 @@ static void send_lock(struct proc *proc)
 	proc->n_asked++;
 	proc->phase = LOCKING;
 	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);
+	pipe_lock_sent(proc);
 }
 
-static void lock(struct proc *proc)
+void proc_lock(struct proc *proc, const struct span *span, bool blocks)
 {
-	choose_span(proc, &proc->span);
-	thread_choose(proc, &proc->span);
+	proc->span = *span;
 	if (!thread_may_lock(proc)) {
 		think_again(proc);
 		return;
 	}
-	proc->blocks = rng_chance(&proc->host->rng, 650);
+	proc->blocks = blocks;
 	proc->files_touched |= (uint8_t)(1 << proc->span.file);
 	memset(proc->downgraded, 0, sizeof(proc->downgraded));
 	proc->n_asked = proc->n_put_off = 0;
@@ -86,7 +87,17 @@ static void lock(struct proc *proc)
 	send_lock(proc);
 }
 
-static void unlock(struct proc *proc, const struct span *span)
+static void lock(struct proc *proc)
+{
+	struct span span;
+
+	proc->is_hurried = false;
+	choose_span(proc, &span);
+	thread_choose(proc, &span);
+	proc_lock(proc, &span, rng_chance(&proc->host->rng, 650));
+}
+
+void proc_unlock(struct proc *proc, const struct span *span)
 {
 	if (!thread_may_unlock(proc, span)) {
 		hf_timer_start(&proc->timer, THREAD_PAUSE);
@@ -100,10 +111,11 @@ static void unlock(struct proc *proc, const struct span *span)
 
 static void unlock_file(struct proc *proc, uint8_t file)
 {
-	unlock(proc, &(struct span){ .file = file, .first = 0, .last = N_UNITS - 1, .mode = HF_LOCK_SHARED });
+	proc_unlock(proc,
+		    &(struct span){ .file = file, .first = 0, .last = N_UNITS - 1, .mode = HF_LOCK_SHARED });
 }
 
-static void cancel(struct proc *proc)
+void proc_cancel(struct proc *proc)
 {
 	if (proc->call)
 		talk_drop(proc->call);
@@ -113,7 +125,7 @@ static void cancel(struct proc *proc)
 
 static void leave(struct proc *proc)
 {
-	if (!may_unlock(proc))
+	if (!proc_may_unlock(proc))
 		proc->files_touched = 0;
 	if (share_finish(proc))
 		return;
@@ -139,13 +151,17 @@ static void act(struct proc *proc)
 		leave(proc);
 		return;
 	}
+	if (proc->is_hurried) {
+		lock(proc);
+		return;
+	}
 	if (proc->host->uses_shares && rng_chance(rng, 300) && share_act(proc))
 		return;
 	choose_span(proc, &span);
-	if (dice < 55 || !proc_has_anything(proc) || !may_unlock(proc)) {
+	if (dice < 55 || !proc_has_anything(proc) || !proc_may_unlock(proc)) {
 		lock(proc);
 	} else if (dice < 80) {
-		unlock(proc, &span);
+		proc_unlock(proc, &span);
 	} else if (dice < 90) {
 		unlock_file(proc, span.file);
 	} else if (dice < 95) {
@@ -173,7 +189,7 @@ static void on_timer(struct hf_timer *timer)
 		return;
 	}
 	if ((proc->phase == WAITING || proc->phase == PAUSING || proc->phase == CANCELLING) &&
-	    !thread_may_lock(proc)) {
+	    !thread_may_go_on(proc)) {
 		hf_timer_start(timer, THREAD_PAUSE);
 		return;
 	}
@@ -183,7 +199,7 @@ static void on_timer(struct hf_timer *timer)
 		break;
 	case WAITING: /* a poll, or a signal */
 		if (proc->wants_out || (!host->world->is_ending && rng_chance(&proc->host->rng, 250)))
-			cancel(proc);
+			proc_cancel(proc);
 		else
 			send_lock(proc);
 		break;
@@ -198,11 +214,11 @@ static void on_timer(struct hf_timer *timer)
 	case UNLOCKING: {
 		struct span span = proc->span;
 
-		unlock(proc, &span);
+		proc_unlock(proc, &span);
 		break;
 	}
 	case CANCELLING:
-		cancel(proc);
+		proc_cancel(proc);
 		break;
 	default:
 		break;
@@ -257,6 +273,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 			break;
 		}
 		proc_take(proc, &proc->span, sent_at);
+		pipe_settle(proc, call->sending.n);
 		proc->host->world->counts->granted++;
 		think_again(proc);
 		break;
@@ -264,20 +281,20 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		if (!proc->blocks)
 			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
 				   proc->svid, host->index);
-		proc->n_put_off += call->n_sent == 1;
+		proc->n_put_off += call->sending.n == 1;
 		if (is_called_back) /* which this one was sent before */
 			think_again(proc);
 		else
 			proc_pause(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
-		proc->n_put_off += call->n_sent == 1;
+		proc->n_put_off += call->sending.n == 1;
 		proc_pause(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:
 		/* Where it has asked before, and not heard, it may have been granted: then it has less now,
 		 * and cannot know. */
-		if (call->n_sent == 1 && proc->n_asked == proc->n_put_off + 1)
+		if (call->sending.n == 1 && proc->n_asked == proc->n_put_off + 1)
 			proc_raise_again(proc);
 		if (proc->host->flavour == LINUX_TCP) /* else a late copy may be behind it */
 			order_check_cancelled(proc, &proc->span);
@@ -322,7 +339,8 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 {
 	struct call copy = *call;
 
-	SAY(call->host->world, "%s  xid %u is answered %u", call->host->name, call->xid, stat);
+	proc->answered = call->sending;
+	SAY(call->host->world, "%s  xid %u is answered %u", call->host->name, call->sending.xid, stat);
 	talk_drop(call);
 	switch (copy.kind) {
 	case CALL_LOCK:
@@ -385,7 +403,9 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 		if (host->is_reclaiming)
 			return HF_NLM_DENIED_GRACE_PERIOD; /* not now */
 		host->world->counts->callbacks++;
+		proc->answered = (struct sending){ 0 };
 		proc_take(proc, &proc->span, sent_at);
+		pipe_settle(proc, 0);
 		proc->host->world->counts->granted++;
 		/* A poll that is under way is answered first: forgotten, it could come after what the program
 		 * asks for next, and lower that. */

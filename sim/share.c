@@ -109,7 +109,7 @@ static void on_shared(struct proc *proc, const struct call *call, uint32_t stat,
 	 * sure. */
 	if (stat == HF_NLM_GRANTED_STAT && call->server_state == host->server_state && !host->is_reclaiming)
 		take(proc, file, sent_at);
-	else if (stat == HF_NLM_DENIED && call->n_sent == 1)
+	else if (stat == HF_NLM_DENIED && call->sending.n == 1)
 		proc->shares[file].is_open = false;
 	proc_go_on(proc);
 }

@@ -18,6 +18,7 @@ static const struct {
 } omissions[] = {
 	{ "loss", OMIT_LOSS },   { "doubles", OMIT_DOUBLES },     { "delays", OMIT_DELAYS },
 	{ "rogue", OMIT_ROGUE }, { "slow-disk", OMIT_SLOW_DISK }, { "latency", OMIT_LATENCY },
+	{ "pipes", OMIT_PIPES },
 };
 
 /* The list, both ways */
@@ -167,9 +168,9 @@ static void cut_short(struct sim_options *options, const char *rule)
 	}
 }
 
-void shrink_and_show(uint64_t seed)
+void shrink_and_show(const struct sim_options *failing)
 {
-	struct sim_options options = { .seed = seed };
+	struct sim_options options = *failing;
 	struct sim_result first = { 0 }, last;
 
 	if (!still_fails(&options, NULL, &first)) {
@@ -189,5 +190,5 @@ void shrink_and_show(uint64_t seed)
 	printf("\n%s: %s\nto see it again:\n  ", last.rule, last.what);
 	options.is_verbose = false;
 	print_command(&options);
-	printf("and the whole of it:\n  ./dev sim --seed %llu\n", (unsigned long long)seed);
+	printf("and the whole of it:\n  ./dev sim --seed %llu\n", (unsigned long long)failing->seed);
 }

@@ -6,6 +6,6 @@
 
 struct sim_options;
 
-void shrink_and_show(uint64_t seed);
+void shrink_and_show(const struct sim_options *options);
 /* "loss,host2,fault7": what to leave out; false: there is no such thing. */
 bool shrink_read_list(struct sim_options *options, const char *list);

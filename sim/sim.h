@@ -13,6 +13,7 @@
  *	life.c     how it lives and dies
  *	process.c  programs that lock                     reclaim.c after our restart
  *	having.c   what they were told that they have     thread.c  two threads of one program
+ *	pipe.c     calls that do not wait for the answer to the one before
  *	share.c    programs that reserve files, as DOS does it
  *	monitor.c  a lock manager on the server's host that has it watch others
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
@@ -66,6 +67,7 @@ enum {
 	OMIT_ROGUE = 1 << 3,
 	OMIT_SLOW_DISK = 1 << 4,
 	OMIT_LATENCY = 1 << 5,
+	OMIT_PIPES = 1 << 6,
 	OMIT_HOST_0 = 1 << 8, /* and so on for the others */
 };
 
@@ -97,6 +99,7 @@ struct sim_counts {
 	uint64_t forgeries; /* of the rogue */
 	uint64_t forfeits;  /* locks that a client had no chance to reclaim in time */
 	uint64_t stale_grants;
+	uint64_t kills; /* of programs whose LOCK was under way */
 	uint64_t violations;
 };
 
@@ -266,6 +269,14 @@ enum call_kind {
 
 #define MAX_MESSAGE 512
 
+/* How a call was sent: of two that were sent once, on one connection, the one with the lower xid was first.
+ */
+struct sending {
+	uint32_t xid;
+	uint32_t connection; /* the last one; 0: none */
+	uint32_t n;          /* times */
+};
+
 struct call {
 	struct hf_link link; /* of host->calls */
 	struct hf_timer timer;
@@ -278,12 +289,11 @@ struct call {
 	bool is_sent;    /* on the connection that there is */
 	bool is_fresh;   /* the server had nothing of this owner there */
 	bool is_excused; /* the store had failed when it was answered */
-	uint32_t xid;
+	struct sending sending;
 	uint64_t cookie;
 	int32_t server_state; /* as the client knew it */
 	uint32_t server_life; /* as it was */
 	uint32_t tries;
-	uint32_t n_sent;
 	uint64_t gap;
 	uint16_t len;
 	uint8_t bytes[MAX_MESSAGE];
@@ -325,10 +335,15 @@ struct proc {
 	enum phase phase;
 	struct span span; /* what it is about */
 	bool blocks;
-	bool is_called_back;  /* while its LOCK for it is under way */
-	bool wants_out;       /* to unlock everything before it goes on */
-	uint64_t waits_since; /* its first LOCK for this was sent then */
-	struct call *call;    /* under way, or NULL */
+	bool is_called_back;     /* while its LOCK for it is under way */
+	bool wants_out;          /* to unlock everything before it goes on */
+	uint64_t waits_since;    /* its first LOCK for this was sent then */
+	struct call *call;       /* under way, or NULL */
+	struct sending answered; /* the last one that was */
+	struct hf_timer kill_timer;
+	bool is_hurried;          /* it is to lock something, right behind the other thread */
+	uint8_t newer[N_UNITS];   /* what the other one was told meanwhile that it has: asked for later, */
+	uint8_t crossed[N_UNITS]; /* or nobody knows */
 	uint8_t downgraded[N_UNITS];
 	uint32_t n_asked, n_put_off; /* for what it wants now; and was told that it has not got it */
 	uint8_t files_touched;
@@ -365,10 +380,13 @@ struct host {
 	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
 	bool is_shared;       /* its address is another's, too */
 	bool uses_shares;
-	bool has_threads;    /* its second program is a thread of the first */
+	bool has_threads; /* its second program is a thread of the first */
+	bool pipelines;   /* does not always wait for an answer before it calls again */
+	struct rng pipe_rng;
 	bool is_unmonitored; /* NM_LOCK: nobody tells it of a restart, and its locks die with the server */
 	struct hf_list calls;
 	struct conn *conn;
+	uint32_t n_connections; /* that it ever had */
 	struct hf_timer connect_timer;
 	int32_t server_state; /* that its statd has heard of */
 	int32_t newest_heard; /* a late notice may come after a newer one */
@@ -692,6 +710,10 @@ bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span
 void proc_nudge(struct proc *proc); /* it may go on */
 void proc_go_on(struct proc *proc); /* after a while */
 void proc_pause(struct proc *proc, enum phase phase, uint64_t ns);
+void proc_lock(struct proc *proc, const struct span *span, bool blocks);
+void proc_unlock(struct proc *proc, const struct span *span);
+void proc_cancel(struct proc *proc);
+bool proc_may_unlock(const struct proc *proc);
 bool proc_is_at_rest(const struct proc *proc);
 
 /* HAVING (having.c) */
@@ -709,13 +731,26 @@ void proc_reclaims(const struct proc *proc, const struct span *span,
 void thread_init(struct proc *proc, uint32_t number);
 bool thread_is_second(const struct proc *proc);     /* what it has is the first one's */
 struct proc *thread_other(const struct proc *proc); /* NULL: there is none */
-/* Does a thread of this owner ask for @unit in a lesser mode than @span? */
+/* Does a thread of this owner ask for @unit in a lesser mode than @span, or has it, behind one that does? */
 bool thread_asks_for_less(const struct host *host, uint32_t svid, const struct span *span, int unit);
 bool thread_may_lock(const struct proc *proc);        /* what it is about */
+bool thread_may_go_on(const struct proc *proc);       /* with that: to ask again, or to cancel it */
 bool thread_wants_something(const struct proc *proc); /* it, or the other one */
 bool thread_may_unlock(const struct proc *proc, const struct span *span);
 void thread_choose(const struct proc *proc,
 		   struct span *span); /* something to do with what the other one wants */
+
+/* PIPE (pipe.c) */
+void pipe_init(struct host *host);
+void pipe_proc_init(struct proc *proc);
+void pipe_stop(struct proc *proc);
+void pipe_lock_sent(struct proc *proc);
+void pipe_sent_again(struct call *call);
+bool pipe_may_cross(const struct proc *other); /* may its thread ask for the same, while it does? */
+void pipe_taken(struct proc *proc, const struct span *span);
+void pipe_settle(struct proc *proc, uint32_t n_sent);
+bool pipe_has_less(const struct proc *proc, uint8_t mode, int unit);
+bool pipe_shares_segment(struct host *host);
 
 /* SHARE (share.c) */
 bool share_act(struct proc *proc);    /* false: not now */
@@ -776,6 +811,7 @@ void order_note_granted(struct world *world, const struct hf_lock_view *waiter);
 void order_note_waiters(struct world *world);
 void order_check(struct world *world);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
+void order_check_unlocked(const struct call *call); /* and it is about to be told so */
 void order_check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */
 
 /* REST (rest.c) */

@@ -173,8 +173,30 @@ static void queue_chunk(struct way *way, const void *data, size_t len)
 		hf_timer_start(&way->timer, net_delay(way->conn->world));
 }
 
+/* In one segment with what is yet to leave. */
+static bool join_last(struct way *way, const void *data, size_t len)
+{
+	struct hf_link *link = way->chunks.head.prev;
+	struct chunk *last, *both;
+
+	if (hf_list_is_empty(&way->chunks))
+		return false;
+	last = hf_list_entry(link, struct chunk, link);
+	both = sim_alloc(sizeof(*both) + last->len + len);
+	both->sent_at = last->sent_at;
+	both->len = (uint32_t)(last->len + len);
+	memcpy(both->bytes, last->bytes, last->len);
+	memcpy(both->bytes + last->len, data, len);
+	hf_link_remove(&last->link);
+	sim_free(last);
+	hf_list_push_back(&way->chunks, &both->link);
+	return true;
+}
+
 void stream_send(struct conn *conn, bool to_server, const void *data, size_t len)
 {
+	if (to_server && pipe_shares_segment(conn->host) && join_last(&conn->up, data, len))
+		return;
 	queue_chunk(to_server ? &conn->up : &conn->down, data, len);
 }
 

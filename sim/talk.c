@@ -52,7 +52,7 @@ void talk_handle(uint8_t handle[HANDLE_LEN], uint8_t file)
 static void put_header(struct hf_xdr_out *out, const struct call *call, uint32_t program, uint32_t version,
 		       uint32_t procedure)
 {
-	hf_xdr_put_u32(out, call->xid);
+	hf_xdr_put_u32(out, call->sending.xid);
 	hf_xdr_put_u32(out, 0);
 	hf_xdr_put_u32(out, 2);
 	hf_xdr_put_u32(out, program);
@@ -178,8 +178,10 @@ static void on_connect_timer(struct hf_timer *timer)
 {
 	struct host *host = hf_container_of(timer, struct host, connect_timer);
 
-	if (!host->conn && host->is_up && !hf_list_is_empty(&host->calls))
-		host->conn = stream_connect(host->world, host, NULL, &host->server, &host->addr);
+	if (host->conn || !host->is_up || hf_list_is_empty(&host->calls))
+		return;
+	host->n_connections++;
+	host->conn = stream_connect(host->world, host, NULL, &host->server, &host->addr);
 }
 
 static void connect_soon(struct host *host, uint64_t delay_ns)
@@ -204,7 +206,9 @@ static void send_by_tcp(struct call *call)
 	if (call->is_sent)
 		return;
 	call->is_sent = true;
-	call->n_sent++;
+	if (call->sending.n++)
+		pipe_sent_again(call);
+	call->sending.connection = host->n_connections;
 	memcpy(record, &mark, 4);
 	memcpy(record + 4, call->bytes, call->len);
 	stream_send(host->conn, true, record, call->len + 4u);
@@ -212,7 +216,7 @@ static void send_by_tcp(struct call *call)
 
 static void send_by_udp(struct call *call)
 {
-	call->n_sent++;
+	call->sending.n++;
 	net_send(call->host->world, &call->host->addr, &call->host->server, call->bytes, call->len);
 	hf_timer_start(&call->timer, call->gap);
 	call->gap = HF_MIN(2 * call->gap, LONGEST_GAP);
@@ -286,8 +290,8 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->host = host;
 	call->proc = proc;
 	call->kind = kind;
-	call->xid = world->next_xid++;
-	call->cookie = (uint64_t)call->xid << 24 | 0xc00c1e;
+	call->sending.xid = world->next_xid++;
+	call->cookie = (uint64_t)call->sending.xid << 24 | 0xc00c1e;
 	call->gap = FIRST_GAP;
 	call->server_state = host->server_state;
 	call->server_life = world->server.life;
@@ -326,9 +330,9 @@ struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind
 	if (span)
 		SAY(host->world, "%s  %u: %s%s file %u, %u-%u %s (xid %u)", host->name, proc->svid,
 		    names[kind], blocks ? " and wait," : "", span->file, span->first, span->last,
-		    span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared", call->xid);
+		    span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared", call->sending.xid);
 	else
-		SAY(host->world, "%s  %s (xid %u)", host->name, names[kind], call->xid);
+		SAY(host->world, "%s  %s (xid %u)", host->name, names[kind], call->sending.xid);
 	send_call(call);
 	return call;
 }
@@ -360,7 +364,7 @@ struct call *talk_find_xid(struct host *host, uint32_t xid)
 	hf_list_for_each(link, &host->calls) {
 		struct call *call = hf_list_entry(link, struct call, link);
 
-		if (call->xid == xid)
+		if (call->sending.xid == xid)
 			return call;
 	}
 	return NULL;

@@ -72,9 +72,11 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
 	bool is_new = call->kind == CALL_LOCK || call->kind == CALL_SHARE;
 
+	if (call->kind == CALL_UNLOCK && stat == HF_NLM_GRANTED_STAT)
+		order_check_unlocked(call);
 	if ((call->kind == CALL_UNLOCK || call->kind == CALL_UNSHARE) && stat == HF_NLM_GRANTED_STAT)
 		check_given_up(world, host, call);
-	if (stat == HF_NLM_DENIED_NOLOCKS && call->is_fresh && call->n_sent == 1 &&
+	if (stat == HF_NLM_DENIED_NOLOCKS && call->is_fresh && call->sending.n == 1 &&
 	    call->server_life == world->server.life && order_is_involved(world, call->proc, &call->span))
 		world_fail(world, "I10",
 			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",

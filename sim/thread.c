@@ -6,8 +6,8 @@
  *
  * What no server could get right they do not do: no two calls about the same units
  * are under way at once, whose answers could come in another order than they were
- * served in; and nothing is unlocked that the other one asks or waits for. Nor do both
- * wait for just the same: the server has one wait then, and tells one.
+ * served in, but for LOCKs on one connection (pipe.c); and nothing is unlocked that the other one asks or
+ * waits for. Nor do both wait for just the same: the server has one wait then, and tells one.
  */
 #include "sim.h"
 
@@ -59,18 +59,29 @@ bool thread_asks_for_less(const struct host *host, uint32_t svid, const struct s
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		const struct proc *proc = &host->procs[i];
 
-		if (proc->svid == svid && wants_something(proc) && proc->span.file == span->file &&
-		    proc->span.first <= unit && unit <= proc->span.last && proc->span.mode < span->mode)
+		if (proc->svid != svid || !wants_something(proc) || proc->span.file != span->file ||
+		    unit < proc->span.first || unit > proc->span.last)
+			continue;
+		if (proc->span.mode < span->mode || pipe_has_less(proc, span->mode, unit))
 			return true;
 	}
 	return false;
+}
+
+/* A poll behind a LOCK of the other one might find that what it waits for was granted and lowered since: then
+ * it waits anew, and a client that was called back meanwhile takes no notice of that. */
+bool thread_may_go_on(const struct proc *proc)
+{
+	const struct proc *other = thread_other(proc);
+
+	return !other || !other->call || !overlaps(&other->span, &proc->span);
 }
 
 bool thread_may_lock(const struct proc *proc)
 {
 	const struct proc *other = thread_other(proc);
 
-	return !other || !other->call || !overlaps(&other->span, &proc->span);
+	return thread_may_go_on(proc) || pipe_may_cross(other);
 }
 
 bool thread_may_unlock(const struct proc *proc, const struct span *span)

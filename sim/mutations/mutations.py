@@ -169,6 +169,15 @@ MUTATIONS = [
      "[HF_NLM_LOCK] = { .name = \"LOCK\", .handle = hf_nlm_proc_lock }"),
     ("copies of an _MSG under way are served again", f"{NLM}/msg.c",
      "case HF_REPLAY_BUSY:\n\t\thf_rpc_reply_void(call);\n\t\treturn true;", "case HF_REPLAY_BUSY:\n\t\treturn false;"),
+    # One after the other
+    ("UNLOCK overtakes the LOCK before it", f"{NLM}/unlock.c", "if (hf_nlm_turn_follow(&request, handle_unlock))\n\t\treturn;", ""),
+    ("CANCEL overtakes the LOCK before it", f"{NLM}/unlock.c", "if (hf_nlm_turn_follow(&request, handle_cancel))\n\t\treturn;", ""),
+    ("LOCK overtakes the LOCK before it", f"{NLM}/files.c",
+     "if (hf_nlm_turn_follow(request, again))\n\t\treturn HF_NLM_LATER;\n\treturn request->nlm->files.exports ?",
+     "return request->nlm->files.exports ?"),
+    # Lowering
+    ("nobody waits for a lowering", f"{NLM}/reply.c",
+     "how.turn = hf_nlm_turn_new(request);\n\thow.end = how.turn ? lower : NULL;", "how.end = lower;"),
     # Unmonitored locks
     ("an NM_LOCK is stored", f"{NLM}/lock.c", ".is_volatile = !is_monitored,", ".is_volatile = false,"),
     ("an NM_LOCK waits", f"{NLM}/lock.c", ".wait = args->block && is_monitored && !args->reclaim,", ".wait = args->block && !args->reclaim,"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
 Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
@@ -58,14 +58,14 @@ def build(tree, folder):
     return run("ninja", "-C", folder, "sim/holdfast-sim")
 
 
-def play(folder, count):
+def play(folder, args):
     """The first seed that fails, and what it says; (0, "") if none does."""
-    program = os.path.join(folder, "sim", "holdfast-sim")
-    found = run(program, "--quiet", "--jobs", "1", "--start", "1", "--count", str(count))
+    program = (os.path.join(folder, "sim", "holdfast-sim"), "--quiet", *(("--omit", args.omit) if args.omit else ()))
+    found = run(*program, "--jobs", "1", "--start", "1", "--count", str(args.count))
     match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
     if not match:
         return 0, found.stdout[-200:] if found.returncode else ""
-    again = run(program, "--quiet", "--seed", match[1])
+    again = run(*program, "--seed", match[1])
     said = re.search(r": (\w+)(?:: .*)?$", again.stdout.strip())
     return int(match[1]), said[1] if said else "CRASH"
 
@@ -85,7 +85,7 @@ def check():
     return 1 if wrong else 0
 
 
-def try_one(mutation, tree, folder, count):
+def try_one(mutation, tree, folder, args):
     _, file, before, after = mutation
     path = os.path.join(tree, file)
     original, why = read(tree, mutation)
@@ -97,7 +97,7 @@ def try_one(mutation, tree, folder, count):
         built = build(tree, folder)
         if built.returncode:
             return None, "does not build:\n" + built.stdout[-2000:]
-        return play(folder, count)
+        return play(folder, args)
     finally:
         with open(path, "w", encoding="utf-8") as opened:
             opened.write(original)
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--count", type=int, default=40000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--omit", default="")
     args = parser.parse_args()
     if args.check:
         return check()
@@ -125,7 +126,7 @@ def main():
         name, file = mutation[:2]
         if args.only not in name:
             continue
-        seed, rule = try_one(mutation, tree, folder, args.count)
+        seed, rule = try_one(mutation, tree, folder, args)
         n_bad += not seed
         print(f"| {name} | `{file[4:]}` | {seed if seed else '**not found**'} | {rule} |", flush=True)
     print(f"\n{n_bad} not found" if n_bad else "\nall found")
