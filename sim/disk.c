@@ -176,7 +176,10 @@ static bool fails(struct world *world)
 static uint64_t delay(struct world *world)
 {
 	struct rng *rng = &world->disk_rng;
+	uint64_t seconds = slow_write(world);
 
+	if (seconds)
+		return seconds;
 	if (omits(world, OMIT_SLOW_DISK) || rng_chance(rng, 300))
 		return 0;
 	if (!world->is_calm && world->disk.slow_until > world->now)

@@ -400,6 +400,7 @@ void sim_loop_turn(struct world *world)
 	hf_loop_new_turn(loop);
 	hf_loop_run_posts(loop);
 	disk_complete(world);
+	worker_complete(world);
 	serve_sockets(world);
 	hf_loop_run_timers(loop);
 	hf_loop_run_deferred(loop);

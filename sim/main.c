@@ -138,7 +138,9 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	       "not be "
 	       "reclaimed in time\n",
 	       N(sum->calls), N(sum->granted), N(sum->callbacks), N(sum->reclaimed), N(sum->forfeits));
-	printf("  programs %llu were killed while they asked\n", N(sum->kills));
+	printf("  programs %llu were killed while they asked; %llu questions about files; %llu writes took "
+	       "seconds\n",
+	       N(sum->kills), N(sum->questions), N(sum->stalls));
 	printf("  steps    %llu, of them %llu turns of the server\n", N(sum->steps), N(sum->turns));
 	printf("  violations: %llu\n", N(sum->violations));
 }
@@ -242,7 +244,7 @@ static int usage(void)
 {
 	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
 			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
-			"LIST: loss,doubles,delays,rogue,slow-disk,latency,pipes,host0...,fault0...\n");
+			"LIST: loss,doubles,delays,rogue,slow-disk,latency,pipes,files,host0...,fault0...\n");
 	return 2;
 }
 

@@ -229,6 +229,8 @@ void plan_make(struct world *world)
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		host_init(world, i);
 	monitor_init(world);
+	worker_init(world);
+	slow_init(world);
 	world->n_faults = n;
 	for (uint32_t i = 0; i < n; i++)
 		make_fault(world, &world->faults[i], i);

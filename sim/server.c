@@ -13,6 +13,7 @@
 #include "rpc/client.h"
 #include "rpc/server.h"
 #include "sim.h"
+#include "vfs/fair.h"
 
 #define NAME      "holdfast"
 #define TRY_AGAIN (2 * SECOND)
@@ -129,6 +130,7 @@ static void vanish(struct world *world, bool is_machine)
 	server->crash_in = 0;
 	server->turn_at = UINT64_MAX;
 	server->has_machine = !is_machine;
+	worker_crash(world);
 	sim_arena_kill();
 	stream_server_died(world, is_machine);
 	close_sockets(world);
@@ -206,7 +208,8 @@ static void look_again(struct world *world)
 	struct server *server = &world->server;
 
 	server->turn_at = UINT64_MAX;
-	if (server->is_up && (sim_loop_has_work(world) || disk_has_completed(world)))
+	if (server->is_up &&
+	    (sim_loop_has_work(world) || disk_has_completed(world) || worker_has_answers(world)))
 		server_wake(world);
 }
 
@@ -262,6 +265,7 @@ static int make_locks(struct world *world)
 		.max_clients = server->max_clients,
 	};
 	struct hf_nlm_options nlm = { .loop = loop, .server_name = NAME };
+	struct hf_nlm_files files;
 	struct hf_nsm_options nsm = { .loop = loop, .server_name = NAME };
 	int r = hf_rpc_client_new(&server->client, loop, NULL);
 
@@ -273,6 +277,10 @@ static int make_locks(struct world *world)
 	nlm.client = nsm.client = server->client;
 	nlm.send = send_datagram;
 	nlm.send_user = world;
+	if (world->worker.is_asked)
+		r = worker_start(world, &files, &nlm.files);
+	if (r < 0)
+		return r;
 	nsm.allow_mon = HF_NSM_ALLOW_EXPORTS;
 	nsm.is_export_client = is_export_client;
 	r = hf_nlm_new(&server->nlm, &nlm);
@@ -333,6 +341,7 @@ void server_start(struct world *world)
 	server->turn_at = UINT64_MAX;
 	server->started_at = world->now;
 	server->recovery = NULL;
+	server->fair = NULL;
 	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;
 	server->n_grants = server->n_grants_checked = 0;
 	memset(server->waiters, 0, sizeof(server->waiters));
@@ -375,11 +384,17 @@ static void take_down(struct world *world, void *user)
 {
 	struct server *server = &world->server;
 
+	hf_link_remove(&server->observer.link);
+	if (server->fair) {
+		worker_finish(world);
+		hf_fair_wait(server->fair);
+	}
+	hf_loop_drain(&server->loop->loop);
 	hf_nsm_free(server->nsm);
 	hf_nlm_free(server->nlm);
-	hf_link_remove(&server->observer.link);
 	hf_recovery_free(user);
 	hf_rpc_server_free(server->rpc);
+	hf_fair_free(server->fair);
 	hf_rpc_client_free(server->client);
 	hf_loop_free(&server->loop->loop);
 }
@@ -404,12 +419,15 @@ static void finish_stop(struct world *world)
 {
 	struct server *server = &world->server;
 	struct rng *rng = &world->server_rng;
+	uint32_t n_stored = world->disk.cached.n;
 
 	SAY(world, "server  stopped in order");
 	world->counts->clean_stops++;
 	server_do(world, take_down, server->stopping);
 	if (!server->is_up)
 		return; /* killed at the last moment */
+	if (world->disk.cached.state.is_clean && world->disk.cached.n != n_stored)
+		world_fail(world, "I10", "something is stored after the stop was marked as clean");
 	vanish(world, false);
 	disk_crash(world, false);
 	forget_list(world);

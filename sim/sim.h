@@ -6,6 +6,7 @@
  *	world.c    time, the order of events, the trace
  *	loop.c     the loop backend: what the server's code stands on
  *	net.c      datagrams and what happens to them     stream.c  connections
+ *	worker.c   what locks want to know of files       slow.c    writes that take seconds
  *	disk.c     the store backend: what a crash leaves stored.c  what is on it
  *	server.c   the server's life and death
  *	plan.c     what goes wrong, and when
@@ -68,6 +69,7 @@ enum {
 	OMIT_SLOW_DISK = 1 << 4,
 	OMIT_LATENCY = 1 << 5,
 	OMIT_PIPES = 1 << 6,
+	OMIT_FILES = 1 << 7,
 	OMIT_HOST_0 = 1 << 8, /* and so on for the others */
 };
 
@@ -99,7 +101,9 @@ struct sim_counts {
 	uint64_t forgeries; /* of the rogue */
 	uint64_t forfeits;  /* locks that a client had no chance to reclaim in time */
 	uint64_t stale_grants;
-	uint64_t kills; /* of programs whose LOCK was under way */
+	uint64_t questions; /* about files */
+	uint64_t stalls;    /* writes of the store that took seconds */
+	uint64_t kills;     /* of programs whose LOCK was under way */
 	uint64_t violations;
 };
 
@@ -167,6 +171,28 @@ struct disk {
 	uint64_t slow_until;
 };
 
+/* SLOW */
+struct slow {
+	struct rng rng;
+	unsigned int n_of_1000; /* writes that take seconds */
+};
+
+/* WORKER */
+struct answer {
+	struct hf_job *job; /* of the process that asked; NULL: none */
+	struct world *world;
+	struct hf_timer timer;
+	bool is_there;
+};
+
+struct worker {
+	struct rng rng;
+	bool is_asked;     /* else handles are opaque to the server */
+	bool has_one_disk; /* for all files */
+	uint64_t usual_ns, longest_ns;
+	struct answer answers[8];
+};
+
 /* SERVER */
 struct sim_loop {
 	struct hf_loop loop; /* first */
@@ -205,6 +231,7 @@ struct server {
 	struct hf_nsm *nsm;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *lane;
+	struct hf_fair *fair; /* NULL: no file is asked for */
 	struct hf_recovery_observer observer;
 
 	bool is_up;        /* the process runs */
@@ -495,6 +522,8 @@ struct world {
 	struct knobs knobs;
 	struct server server;
 	struct disk disk;
+	struct worker worker;
+	struct slow slow;
 	struct hf_list socks;
 	struct hf_list conns;
 	struct host hosts[MAX_HOSTS];
@@ -652,6 +681,20 @@ const struct disk_view *disk_promised(const struct world *world);
 uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
 			  const struct share *share);
 uint32_t disk_count_shares(const struct disk_view *view);
+
+/* SLOW (slow.c) */
+void slow_init(struct world *world);
+uint64_t slow_write(struct world *world);
+
+/* WORKER (worker.c) */
+struct hf_nlm_files;
+void worker_init(struct world *world);
+/* @files is the caller's; *filesp is it. */
+int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp);
+void worker_complete(struct world *world); /* inside the server: what is answered */
+bool worker_has_answers(const struct world *world);
+void worker_finish(struct world *world); /* inside the server: all are */
+void worker_crash(struct world *world);
 
 /* SERVER (server.c) */
 void server_init(struct world *world);

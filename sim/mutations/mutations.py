@@ -118,6 +118,8 @@ MUTATIONS = [
      "hf_nlm_reply_kept(request, stat, undo_wait);", "hf_nlm_reply_kept(request, stat, NULL);"),
     ("a lock that is refused at max_clients stays", f"{NLM}/lock.c",
      "else if (!before.has_any)\n\t\t\thf_lock_release", "else if (!nlm)\n\t\t\thf_lock_release"),
+    ("what is split while the store is away is never deleted", f"{RECOVERY}/keeper.c",
+     "/* the store knows of its own failures */\n\treturn fact.id;", "\n\treturn view->tag;"),
     # Waiting
     ("waiter granted twice", f"{LOCK}/grant.c",
      "\thf_emit_granted(locks, waiter);\n\treturn 0;", "\thf_emit_granted(locks, waiter);\n\thf_emit_granted(locks, waiter);\n\treturn 0;"),
@@ -144,7 +146,7 @@ MUTATIONS = [
     ("a refused upgrade loses the shared lock", f"{LOCK}/grant.c",
      "hf_own_replace(locks, holding, part, prior.mode ? &prior : NULL);", "hf_own_replace(locks, holding, part, NULL);"),
     ("an undone grant takes another with it", f"{LOCK}/grant.c",
-     "if (other != grant && both.start <= both.end)", "if (other == grant && both.start > both.end)"),
+     "if (other != but && both.start <= both.end)", "if (other == but && both.start > both.end)"),
     ("a shared request lowers what an exclusive grant gives", f"{LOCK}/acquire.c",
      "if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))", "if (attrs->mode > HF_LOCK_EXCLUSIVE)"),
     ("a shared request goes with the grant above it", f"{LOCK}/guard.c",
@@ -175,9 +177,27 @@ MUTATIONS = [
     ("LOCK overtakes the LOCK before it", f"{NLM}/files.c",
      "if (hf_nlm_turn_follow(request, again))\n\t\treturn HF_NLM_LATER;\n\treturn request->nlm->files.exports ?",
      "return request->nlm->files.exports ?"),
+    ("what follows a call is served before it", f"{NLM}/files.c",
+     "\thf_nlm_turn_serve(inquiry->nlm, &inquiry->turn, inquiry->call, handler);\n",
+     "\tstruct hf_nlm_turn first = inquiry->turn;\n"
+     "\tfirst.client = inquiry->turn.client ? hf_client_ref(inquiry->turn.client) : NULL;\n"
+     "\thf_nlm_turn_pass(inquiry->nlm, &inquiry->turn);\n"
+     "\thf_nlm_turn_serve(inquiry->nlm, &first, inquiry->call, handler);\n\thf_client_unref(first.client);\n"),
+    ("a call is served whose client died while it waited", f"{NLM}/turn.c", "else if (has_died(life))", "else if (!nlm)"),
+    ("UNLOCK is refused for the restart of its client", f"{NLM}/turn.c",
+     "? hf_nlm_meet_caller(request) : NULL;", "? hf_nlm_meet_caller(request) : hf_nlm_find_caller(request);"),
+    ("who is not known cannot die", f"{NLM}/turn.c", "? hf_nlm_meet_caller(request) : NULL;", "? hf_nlm_find_caller(request) : NULL;"),
+    ("a state number of who was not known tells nothing", f"{NLM}/turn.c",
+     "return life->state && client->sm_state", "return !client && life->state && client->sm_state"),
+    ("what follows a call dies with its client", f"{NLM}/turn.c", ".again = again, .life = life };",
+     ".again = again, .life = turn->life };\n\tfollower->life.state = life.state;\n\tlife_end(&life);\n"
+     "\tif (turn->life.client)\n\t\thf_client_ref(turn->life.client);"),
+    ("what waits for a disk is served after the stop", f"{NLM}/turn.c", "if (hf_recovery_is_stopping(nlm->options.recovery))", "if (!nlm)"),
     # Lowering
     ("nobody waits for a lowering", f"{NLM}/reply.c",
      "how.turn = hf_nlm_turn_new(request);\n\thow.end = how.turn ? lower : NULL;", "how.end = lower;"),
+    ("a lock of one who died is lowered", f"{NLM}/lock.c",
+     "else if (request.target.client && hf_lock_is_involved(nlm->locks, &request.target))", "else if (request.target.client)"),
     # Unmonitored locks
     ("an NM_LOCK is stored", f"{NLM}/lock.c", ".is_volatile = !is_monitored,", ".is_volatile = false,"),
     ("an NM_LOCK waits", f"{NLM}/lock.c", ".wait = args->block && is_monitored && !args->reclaim,", ".wait = args->block && !args->reclaim,"),

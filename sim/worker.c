@@ -1,0 +1,200 @@
+/*
+ * Questions that locks ask of files, on threads that may wait for a disk: the jobs
+ * of src/vfs/fair.c, each with as long an answer as its disk takes, so that they
+ * overtake each other. The files are there, and anybody may lock them; what is looked
+ * at here is the time in between.
+ *
+ * Jobs have threads, and the answers of exports want a real directory, so these few
+ * functions are replaced when the program is linked (--wrap).
+ */
+#include <stdlib.h>
+
+#include "arena.h"
+#include "export/export.h"
+#include "proto/nlm/nlm.h"
+#include "sim.h"
+#include "vfs/fair.h"
+#include "vfs/jobs.h"
+
+#define N_THREADS HF_ARRAY_SIZE(((struct worker *)0)->answers)
+
+int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once);
+void __wrap_hf_jobs_wait(struct hf_jobs *jobs);
+struct hf_jobs *__wrap_hf_jobs_free(struct hf_jobs *jobs);
+void __wrap_hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+			   void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
+bool __wrap_hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle,
+				   uint64_t *export_idp);
+bool __wrap_hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,
+				struct hf_handle *handlep);
+int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle,
+				  const struct hf_addr *peer, const struct hf_identity *claimed,
+				  bool want_write, struct hf_export **exportp, struct hf_file **filep);
+
+/* Time */
+
+/* One in ten is as slow as a disk that is nearly dead. */
+static uint64_t delay(struct world *world)
+{
+	struct rng *rng = &world->worker.rng;
+
+	if (world->is_calm)
+		return rng_between(rng, MS / 10, 2 * MS);
+	return rng_between(rng, MS / 10,
+			   rng_chance(rng, 100) ? world->worker.longest_ns : world->worker.usual_ns);
+}
+
+static void on_answer(struct hf_timer *timer)
+{
+	struct answer *answer = hf_container_of(timer, struct answer, timer);
+
+	answer->is_there = true;
+	server_wake(answer->world);
+}
+
+/* Jobs: @loop is the only thing that they have of the world's */
+
+int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
+{
+	*jobsp = malloc(1);
+	return 0;
+}
+
+struct hf_jobs *__wrap_hf_jobs_free(struct hf_jobs *jobs)
+{
+	free(jobs);
+	return NULL;
+}
+
+/* Whoever stops has them answered before, see worker_finish(). */
+void __wrap_hf_jobs_wait(struct hf_jobs *jobs)
+{
+}
+
+void __wrap_hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+			   void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+{
+	struct world *world = ((struct sim_loop *)loop)->world;
+	struct answer *answer = world->worker.answers;
+	uint64_t takes = delay(world);
+
+	server_tick(world);
+	while (answer->job)
+		answer++; /* src/vfs/fair.c has no more of them than there are threads */
+	job->run = run;
+	job->done = done;
+	*answer = (struct answer){ .job = job, .world = world };
+	world_timer(world, &answer->timer, on_answer);
+	hf_timer_start(&answer->timer, takes);
+	world_note(world, 5, takes);
+	world->counts->questions++;
+	SAY(world, "disk    is asked about a file, and takes %.3f ms", (double)takes / 1e6);
+}
+
+static void tell(struct answer *answer)
+{
+	struct hf_job *job = answer->job;
+
+	hf_timer_stop(&answer->timer);
+	*answer = (struct answer){ 0 };
+	job->run(job);
+	job->done(job);
+	/* @job may be gone here */
+}
+
+void worker_complete(struct world *world)
+{
+	for (size_t i = 0; i < N_THREADS; i++)
+		if (world->worker.answers[i].is_there)
+			tell(&world->worker.answers[i]);
+}
+
+bool worker_has_answers(const struct world *world)
+{
+	for (size_t i = 0; i < N_THREADS; i++)
+		if (world->worker.answers[i].is_there)
+			return true;
+	return false;
+}
+
+/* One may lead to the next. */
+void worker_finish(struct world *world)
+{
+	for (size_t i = 0; i < N_THREADS; i++)
+		while (world->worker.answers[i].job) {
+			tell(&world->worker.answers[i]);
+			i = 0;
+		}
+}
+
+void worker_crash(struct world *world)
+{
+	for (size_t i = 0; i < N_THREADS; i++) {
+		if (world->worker.answers[i].job)
+			hf_timer_stop(&world->worker.answers[i].timer);
+		world->worker.answers[i] = (struct answer){ 0 };
+	}
+}
+
+/* Exports: each file is one, and so are its disk and its share */
+
+bool __wrap_hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle,
+				   uint64_t *export_idp)
+{
+	*export_idp = handle.len ? handle.data[0] + 1u : 0;
+	return true;
+}
+
+bool __wrap_hf_exports_rehandle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t export_id,
+				struct hf_handle *handlep)
+{
+	return false; /* it is the same in all of them */
+}
+
+int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle,
+				  const struct hf_addr *peer, const struct hf_identity *claimed,
+				  bool want_write, struct hf_export **exportp, struct hf_file **filep)
+{
+	return HF_CHECK_OK;
+}
+
+static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
+{
+	struct world *world = user;
+
+	*homep = world->worker.has_one_disk ? 1 : export_id;
+	return (uint32_t)export_id;
+}
+
+static uint64_t export_of(void *user, uint32_t share)
+{
+	return share;
+}
+
+int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
+{
+	struct server *server = &world->server;
+	int r = hf_fair_new(&server->fair, &server->loop->loop, N_THREADS);
+
+	*files = (struct hf_nlm_files){
+		.exports = (struct hf_exports *)&world->worker, /* nobody looks into it */
+		.fair = server->fair,
+		.share_of = share_of,
+		.export_of = export_of,
+		.user = world,
+	};
+	*filesp = files;
+	return r;
+}
+
+void worker_init(struct world *world)
+{
+	struct worker *worker = &world->worker;
+	struct rng *rng = &worker->rng;
+
+	rng_init(rng, world->options.seed, 6);
+	worker->is_asked = rng_chance(rng, 500) && !omits(world, OMIT_FILES);
+	worker->has_one_disk = rng_chance(rng, 300);
+	worker->usual_ns = rng_chance(rng, 500) ? 5 * MS : rng_between(rng, 5 * MS, 2 * SECOND);
+	worker->longest_ns = rng_between(rng, 1 * SECOND, 40 * SECOND);
+}
