@@ -220,6 +220,7 @@ void host_init(struct world *world, uint32_t index)
 	if (!nat_join(host))
 		move_to(host, world->n_slots++);
 	pipe_init(host);
+	part_init(host);
 	host->has_threads = !host->is_shared && !host->uses_shares && rng_chance(rng, 250);
 	settle_in(host);
 }

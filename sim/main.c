@@ -242,9 +242,10 @@ static int run_one(const struct settings *settings)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
-			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
-			"LIST: loss,doubles,delays,rogue,slow-disk,latency,pipes,files,host0...,fault0...\n");
+	fprintf(stderr,
+		"usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
+		"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
+		"LIST: loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,host0...,fault0...\n");
 	return 2;
 }
 

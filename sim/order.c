@@ -110,6 +110,29 @@ void order_check_unlocked(const struct call *call)
 			   proc->svid, proc->host->index, span->file, span->first, span->last);
 }
 
+/* I8: who has asked for less, and is told that he has that, does not keep others out any more; but for what
+ * an exclusive grant that is on its way to him is about. */
+void order_check_lowered(const struct call *call)
+{
+	struct world *world = call->host->world;
+	const struct span *span = &call->span;
+	uint8_t has[MAX_FILES][N_UNITS];
+	struct hf_lock_counters counters;
+
+	if (!call->by_tcp || call->sending.n != 1 || thread_other(call->proc) || !world->server.recovery ||
+	    call->host->is_shared || *call->host->old_name)
+		return;
+	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	if (counters.grants)
+		return;
+	check_read_table(world, call->host, call->proc->svid, has);
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (has[span->file][unit] > span->mode)
+			world_fail(world, "I8",
+				   "%u of host %u has lowered file %u, %u-%u, and still has it all",
+				   call->proc->svid, call->host->index, span->file, span->first, span->last);
+}
+
 void order_check_cancelled(const struct proc *proc, const struct span *span)
 {
 	struct world *world = proc->host->world;

@@ -49,6 +49,17 @@ static bool kill_other(struct proc *other, uint8_t file)
 	return true;
 }
 
+/* What it had in the rest it still has, or the less that it asked for; what it would have got it never knows.
+ */
+static void unlock_part_behind(struct proc *proc)
+{
+	struct span span = proc->span;
+
+	memset(proc->downgraded, 0, sizeof(proc->downgraded));
+	part_narrow(&proc->host->pipe_rng, &span);
+	proc_unlock(proc, &span);
+}
+
 static void unlock_behind(struct proc *proc, bool whole_file)
 {
 	struct span span = proc->span;
@@ -81,6 +92,8 @@ static void on_kill(struct hf_timer *timer)
 		stream_reset(host->conn);
 	if (cancels)
 		proc_cancel(proc);
+	else if (!proc->blocks && !other && host->changes_parts)
+		unlock_part_behind(proc);
 	else
 		unlock_behind(proc, other || rng_chance(rng, 300));
 }
@@ -88,6 +101,7 @@ static void on_kill(struct hf_timer *timer)
 void pipe_stop(struct proc *proc)
 {
 	hf_timer_stop(&proc->kill_timer);
+	hf_timer_stop(&proc->death_timer);
 }
 
 static uint64_t when(struct rng *rng)

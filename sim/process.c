@@ -33,6 +33,7 @@ void proc_init(struct proc *proc, struct host *host, uint32_t number)
 	proc->svid = host->life * 100 + number;
 	thread_init(proc, number);
 	pipe_proc_init(proc);
+	part_proc_init(proc);
 	world_timer(host->world, &proc->timer, on_timer);
 	think_again(proc);
 }
@@ -156,6 +157,8 @@ static void act(struct proc *proc)
 		return;
 	}
 	if (proc->host->uses_shares && rng_chance(rng, 300) && share_act(proc))
+		return;
+	if (part_act(proc))
 		return;
 	choose_span(proc, &span);
 	if (dice < 55 || !proc_has_anything(proc) || !proc_may_unlock(proc)) {

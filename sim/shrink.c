@@ -18,7 +18,7 @@ static const struct {
 } omissions[] = {
 	{ "loss", OMIT_LOSS },   { "doubles", OMIT_DOUBLES },     { "delays", OMIT_DELAYS },
 	{ "rogue", OMIT_ROGUE }, { "slow-disk", OMIT_SLOW_DISK }, { "latency", OMIT_LATENCY },
-	{ "pipes", OMIT_PIPES }, { "files", OMIT_FILES },
+	{ "pipes", OMIT_PIPES }, { "files", OMIT_FILES },         { "parts", OMIT_PARTS },
 };
 
 /* The list, both ways */

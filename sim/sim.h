@@ -15,6 +15,7 @@
  *	process.c  programs that lock                     reclaim.c after our restart
  *	having.c   what they were told that they have     thread.c  two threads of one program
  *	pipe.c     calls that do not wait for the answer to the one before
+ *	part.c     programs that lower or unlock a part of what they have
  *	share.c    programs that reserve files, as DOS does it
  *	monitor.c  a lock manager on the server's host that has it watch others
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
@@ -70,7 +71,8 @@ enum {
 	OMIT_LATENCY = 1 << 5,
 	OMIT_PIPES = 1 << 6,
 	OMIT_FILES = 1 << 7,
-	OMIT_HOST_0 = 1 << 8, /* and so on for the others */
+	OMIT_PARTS = 1 << 8,
+	OMIT_HOST_0 = 1 << 9, /* and so on for the others */
 };
 
 struct sim_options {
@@ -175,6 +177,7 @@ struct disk {
 struct slow {
 	struct rng rng;
 	unsigned int n_of_1000; /* writes that take seconds */
+	bool is_next;           /* the next one does */
 };
 
 /* WORKER */
@@ -368,9 +371,10 @@ struct proc {
 	struct call *call;       /* under way, or NULL */
 	struct sending answered; /* the last one that was */
 	struct hf_timer kill_timer;
-	bool is_hurried;          /* it is to lock something, right behind the other thread */
-	uint8_t newer[N_UNITS];   /* what the other one was told meanwhile that it has: asked for later, */
-	uint8_t crossed[N_UNITS]; /* or nobody knows */
+	struct hf_timer death_timer; /* of its host */
+	bool is_hurried;             /* it is to lock something, right behind the other thread */
+	uint8_t newer[N_UNITS];      /* what the other one was told meanwhile that it has: asked for later, */
+	uint8_t crossed[N_UNITS];    /* or nobody knows */
 	uint8_t downgraded[N_UNITS];
 	uint32_t n_asked, n_put_off; /* for what it wants now; and was told that it has not got it */
 	uint8_t files_touched;
@@ -407,9 +411,10 @@ struct host {
 	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
 	bool is_shared;       /* its address is another's, too */
 	bool uses_shares;
-	bool has_threads; /* its second program is a thread of the first */
-	bool pipelines;   /* does not always wait for an answer before it calls again */
-	struct rng pipe_rng;
+	bool has_threads;   /* its second program is a thread of the first */
+	bool pipelines;     /* does not always wait for an answer before it calls again */
+	bool changes_parts; /* of what it has */
+	struct rng pipe_rng, part_rng;
 	bool is_unmonitored; /* NM_LOCK: nobody tells it of a restart, and its locks die with the server */
 	struct hf_list calls;
 	struct conn *conn;
@@ -795,6 +800,12 @@ void pipe_settle(struct proc *proc, uint32_t n_sent);
 bool pipe_has_less(const struct proc *proc, uint8_t mode, int unit);
 bool pipe_shares_segment(struct host *host);
 
+/* PART (part.c) */
+void part_init(struct host *host);
+void part_proc_init(struct proc *proc);
+bool part_act(struct proc *proc); /* false: not now */
+void part_narrow(struct rng *rng, struct span *span);
+
 /* SHARE (share.c) */
 bool share_act(struct proc *proc);    /* false: not now */
 bool share_finish(struct proc *proc); /* closes what it has open; false: nothing is */
@@ -855,6 +866,7 @@ void order_note_waiters(struct world *world);
 void order_check(struct world *world);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
 void order_check_unlocked(const struct call *call); /* and it is about to be told so */
+void order_check_lowered(const struct call *call);  /* the same */
 void order_check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */
 
 /* REST (rest.c) */

@@ -11,9 +11,12 @@
 uint64_t slow_write(struct world *world)
 {
 	struct slow *slow = &world->slow;
+	bool is_slow = slow->is_next;
 
-	if (world->is_calm || omits(world, OMIT_SLOW_DISK) || !slow->n_of_1000 ||
-	    !rng_chance(&slow->rng, slow->n_of_1000))
+	if (world->is_calm || omits(world, OMIT_SLOW_DISK))
+		return 0;
+	slow->is_next = false;
+	if (!is_slow && !(slow->n_of_1000 && rng_chance(&slow->rng, slow->n_of_1000)))
 		return 0;
 	world->counts->stalls++;
 	return rng_between(&slow->rng, 1 * SECOND, LONGEST);

@@ -95,6 +95,8 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 				   call->proc->svid, host->index);
 		return;
 	}
+	if (call->kind == CALL_LOCK)
+		order_check_lowered(call);
 	if (is_share)
 		share_check_told(world, call->proc, call);
 	else if (!host->is_unmonitored)

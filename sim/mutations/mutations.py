@@ -198,6 +198,10 @@ MUTATIONS = [
      "how.turn = hf_nlm_turn_new(request);\n\thow.end = how.turn ? lower : NULL;", "how.end = lower;"),
     ("a lock of one who died is lowered", f"{NLM}/lock.c",
      "else if (request.target.client && hf_lock_is_involved(nlm->locks, &request.target))", "else if (request.target.client)"),
+    ("a lowering that could not be stored is done", f"{NLM}/lock.c", "if (kept)\n\t\tend(nlm, call, END_LOWERING);", "end(nlm, call, END_LOWERING);"),
+    ("a lowered NM_LOCK is stored", f"{NLM}/lock.c",
+     ".is_volatile = hf_rpc_call_header(request->call)->procedure == HF_NLM_NM_LOCK,", ".is_volatile = false,"),
+    ("a lowering that is answered is not done", f"{NLM}/reply.c", "how.end = how.turn ? lower : NULL;", "how.end = NULL;"),
     # Unmonitored locks
     ("an NM_LOCK is stored", f"{NLM}/lock.c", ".is_volatile = !is_monitored,", ".is_volatile = false,"),
     ("an NM_LOCK waits", f"{NLM}/lock.c", ".wait = args->block && is_monitored && !args->reclaim,", ".wait = args->block && !args->reclaim,"),
