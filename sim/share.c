@@ -293,6 +293,21 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, uint
 		   proc->host->index, file, server->grace_is_on ? ", in grace" : "");
 }
 
+/* I10: who is refused because nothing can be promised has nothing. He had closed the file before. */
+void share_check_refused(struct world *world, const struct call *call)
+{
+	const struct proc *proc = call->proc;
+	struct table table;
+
+	if (!call->by_tcp || call->sending.n != 1 || call->server_life != world->server.life ||
+	    !world->server.recovery)
+		return;
+	read_table(&table, world);
+	if (table.n[proc->host->index][proc - proc->host->procs][call->span.file])
+		world_fail(world, "I10", "%u of host %u is refused its share of file %u, and has it",
+			   proc->svid, proc->host->index, call->span.file);
+}
+
 void share_check_closed(struct world *world, struct proc *proc, uint8_t file)
 {
 	struct table table;

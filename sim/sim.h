@@ -817,6 +817,7 @@ void share_unheard(const struct call *call); /* a reclaim is given up, and will 
 void share_check(struct world *world, bool may_forfeit);
 void share_check_stored(struct world *world);
 void share_check_closed(struct world *world, struct proc *proc, uint8_t file);
+void share_check_refused(struct world *world, const struct call *call);
 void share_check_told(struct world *world, struct proc *proc, const struct call *call);
 
 /* RECLAIM (reclaim.c) */

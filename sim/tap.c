@@ -81,6 +81,8 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		world_fail(world, "I10",
 			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",
 			   call->proc->svid, host->index, call->span.file, call->span.first, call->span.last);
+	if (stat == HF_NLM_DENIED_NOLOCKS && call->kind == CALL_SHARE)
+		share_check_refused(world, call);
 	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
 	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
