@@ -4,6 +4,7 @@
  * server in talk.c.
  */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -215,7 +216,7 @@ static void serve_res(const struct question *question, struct hf_xdr_in *in)
 
 	if (cookie.len == sizeof(number)) {
 		memcpy(&number, cookie.data, sizeof(number));
-		call = talk_find_cookie(question->host, number);
+		call = talk_find_cookie(question->host, le64toh(number));
 	}
 	answer_plainly(question, ACCEPT_OK);
 	if (call && !call->by_tcp) {

@@ -26,9 +26,19 @@ static inline void rng_init(struct rng *rng, uint64_t seed, uint64_t stream)
 	rng_next(rng);
 }
 
+/* The upper half of a product, by hand: not every processor has numbers of 128 bits, and all tell the same
+ * story. */
+static inline uint64_t rng_scale(uint64_t a, uint64_t b)
+{
+	uint64_t a_low = (uint32_t)a, a_high = a >> 32, b_low = (uint32_t)b, b_high = b >> 32;
+	uint64_t middle = a_high * b_low + (a_low * b_low >> 32);
+
+	return a_high * b_high + (middle >> 32) + (((uint32_t)middle + a_low * b_high) >> 32);
+}
+
 static inline uint64_t rng_below(struct rng *rng, uint64_t n) /* n > 0 */
 {
-	return (uint64_t)(((unsigned __int128)rng_next(rng) * n) >> 64);
+	return rng_scale(rng_next(rng), n);
 }
 
 static inline uint64_t rng_between(struct rng *rng, uint64_t least, uint64_t most)

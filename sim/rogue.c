@@ -6,6 +6,7 @@
  * could resist that.
  */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <string.h>
 
 #include "proto/nlm/wire.h"
@@ -90,7 +91,7 @@ static void forge(struct world *world, const struct host *victim)
 	struct rng *rng = &world->rogue_rng;
 	struct hf_addr from = { .family = AF_INET, .ip = { 10, 0, 0, ADDRESS }, .port = 600 };
 	struct hf_addr to = world->server_addrs[rng_below(rng, 2)];
-	uint64_t cookie = rng_next(rng);
+	uint64_t cookie = htole64(rng_next(rng));
 	uint8_t message[MAX_MESSAGE];
 	char text[HF_ADDR_TEXT];
 	struct hf_xdr_out out;

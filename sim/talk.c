@@ -1,5 +1,6 @@
 /* What a host's lockd and sm-notify ask of the server: calls, sent until they are answered. */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +65,9 @@ static void put_header(struct hf_xdr_out *out, const struct call *call, uint32_t
 
 static void put_cookie(struct hf_xdr_out *out, const struct call *call)
 {
-	hf_xdr_put_opaque(out, hf_bytes_of(&call->cookie, sizeof(call->cookie)));
+	uint64_t number = htole64(call->cookie);
+
+	hf_xdr_put_opaque(out, hf_bytes_of(&number, sizeof(number)));
 }
 
 static void put_lock(struct hf_xdr_out *out, const struct call *call)

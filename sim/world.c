@@ -1,4 +1,5 @@
 /* Time and the order of events; and what is told of them. */
+#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ void world_note_bytes(struct world *world, const void *data, size_t len)
 
 	for (; len >= 8; p += 8, len -= 8) {
 		memcpy(&word, p, 8);
-		world_note(world, word, 8);
+		world_note(world, le64toh(word), 8); /* all machines tell the same */
 	}
 	while (len--)
 		world_note(world, *p++, 1);

@@ -34,6 +34,7 @@ static void take_xid(struct hf_rpc_exchange *exchange)
 
 	do {
 		hf_loop_random(exchange->client->loop, &xid, sizeof(xid));
+		xid = le32toh(xid); /* a simulation tells the same of it on every machine */
 	} while (find(exchange->client, xid));
 	wire = htobe32(xid);
 	memcpy(exchange->message + HF_EXCHANGE_MARK, &wire, 4);
