@@ -28,6 +28,17 @@ struct thread_state {
 
 static _Thread_local struct thread_state thread;
 
+/* Where addresses have 32 bits, the calls of these names are from before ids had as many. */
+#ifdef SYS_setgroups32
+#define SETGROUPS SYS_setgroups32
+#define SETFSGID  SYS_setfsgid32
+#define SETFSUID  SYS_setfsuid32
+#else
+#define SETGROUPS SYS_setgroups
+#define SETFSGID  SYS_setfsgid
+#define SETFSUID  SYS_setfsuid
+#endif
+
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
 
 static uint64_t effective_caps(struct __user_cap_data_struct data[2])
@@ -83,7 +94,7 @@ static int set_groups(const struct hf_identity *identity)
 	if (thread.has_groups && thread.n_gids == identity->n_gids &&
 	    memcmp(thread.gids, identity->gids, size) == 0)
 		return 0;
-	if (syscall(SYS_setgroups, (size_t)identity->n_gids, identity->gids) < 0)
+	if (syscall(SETGROUPS, (size_t)identity->n_gids, identity->gids) < 0)
 		return hf_trace(-EPERM);
 	memcpy(thread.gids, identity->gids, size);
 	thread.n_gids = identity->n_gids;
@@ -94,14 +105,14 @@ static int set_groups(const struct hf_identity *identity)
 /* These two calls never fail: they answer the id before, and leave it where the new one does not exist. */
 static bool set_fsgid(uint32_t gid)
 {
-	syscall(SYS_setfsgid, gid);
-	return (uint32_t)syscall(SYS_setfsgid, UINT32_MAX) == gid;
+	syscall(SETFSGID, gid);
+	return (uint32_t)syscall(SETFSGID, UINT32_MAX) == gid;
 }
 
 static bool set_fsuid(uint32_t uid)
 {
-	syscall(SYS_setfsuid, uid);
-	return (uint32_t)syscall(SYS_setfsuid, UINT32_MAX) == uid;
+	syscall(SETFSUID, uid);
+	return (uint32_t)syscall(SETFSUID, UINT32_MAX) == uid;
 }
 
 /* What the thread has already need not be set, as for the superuser; whose groups restrict nothing, either.
@@ -123,8 +134,8 @@ static void put_off(void)
 {
 	if (!thread.is_changed)
 		return;
-	syscall(SYS_setfsuid, thread.own_uid);
-	syscall(SYS_setfsgid, thread.own_gid);
+	syscall(SETFSUID, thread.own_uid);
+	syscall(SETFSGID, thread.own_gid);
 	thread.is_changed = false;
 }
 

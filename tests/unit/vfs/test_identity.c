@@ -19,10 +19,12 @@ static int set_up(void **state)
 	return 0;
 }
 
+/* Ids of 32 bits: there are calls that take 16 of them and say nothing. */
 static void test_files_belong_to_the_caller(void **state)
 {
-	struct hf_identity who = { .uid = 1234, .gid = 4321, .n_gids = 2, .gids = { 5, 6 } };
+	struct hf_identity who = { .uid = 3000001234, .gid = 3000004321, .n_gids = 2, .gids = { 5, 70006 } };
 	char dir[] = "/tmp/hf-identity-XXXXXX", path[64];
+	gid_t groups[3];
 	struct stat st;
 
 	if (!hf_identity_can_switch())
@@ -32,10 +34,13 @@ static void test_files_belong_to_the_caller(void **state)
 	snprintf(path, sizeof(path), "%s/f", dir);
 	assert_int_equal(hf_identity_enter(&who), 0);
 	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0666));
+	assert_int_equal(getgroups(3, groups), 2);
 	hf_identity_leave();
+	assert_int_equal(groups[0], 5);
+	assert_int_equal(groups[1], 70006);
 	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(st.st_uid, 1234);
-	assert_int_equal(st.st_gid, 4321);
+	assert_int_equal(st.st_uid, 3000001234);
+	assert_int_equal(st.st_gid, 3000004321);
 	assert_int_equal(st.st_mode & 0777, 0666);
 	unlink(path);
 	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0666));
@@ -67,12 +72,12 @@ static void test_groups_are_those_of_this_call(void **state)
 	if (!hf_identity_can_switch())
 		skip();
 	fd = mkstemp(path);
-	fchown(fd, 0, 777);
+	fchown(fd, 0, 70777);
 	fchmod(fd, 0640);
-	assert_true(can_read(path, 777, 5));
-	assert_true(can_read(path, 5, 777));
+	assert_true(can_read(path, 70777, 5));
+	assert_true(can_read(path, 5, 70777));
 	assert_false(can_read(path, 5, 6)); /* the groups before are gone */
-	assert_true(can_read(path, 5, 777));
+	assert_true(can_read(path, 5, 70777));
 	assert_false(can_read(path, 5, 6));
 	close(fd);
 	unlink(path);
