@@ -64,13 +64,19 @@ static inline uint64_t hf_xdr_double_word(const uint8_t *p)
 	return be64toh(value);
 }
 
+/* A peer's length with its padding: of 64 bits also where an address has 32, so that it never wraps. */
+static inline uint64_t hf_xdr_padded(uint32_t len)
+{
+	return ((uint64_t)len + 3) & ~UINT64_C(3);
+}
+
 /* The next @len bytes, no padding; NULL where they are not there. */
-static inline const uint8_t *hf_xdr_take(struct hf_xdr_in *in, size_t len)
+static inline const uint8_t *hf_xdr_take(struct hf_xdr_in *in, uint64_t len)
 {
 	const uint8_t *p = in->p;
 
 	/* Less than nothing is left of a decoder that has failed: one comparison for both. */
-	if (HF_UNLIKELY((intptr_t)((uintptr_t)in->end - (uintptr_t)p) < (intptr_t)len)) {
+	if (HF_UNLIKELY((intptr_t)((uintptr_t)in->end - (uintptr_t)p) < (int64_t)len)) {
 		hf_xdr_in_fail(in);
 		return NULL;
 	}
@@ -106,7 +112,7 @@ static inline bool hf_xdr_get_bool(struct hf_xdr_in *in)
 /* opaque[len]: fixed length, padded. */
 static inline struct hf_bytes hf_xdr_get_fixed(struct hf_xdr_in *in, uint32_t len)
 {
-	const uint8_t *p = hf_xdr_take(in, ((size_t)len + 3) & ~(size_t)3);
+	const uint8_t *p = hf_xdr_take(in, hf_xdr_padded(len));
 
 	return (struct hf_bytes){ p, p ? len : 0 };
 }
@@ -136,7 +142,7 @@ static inline bool hf_xdr_read_opaque(struct hf_bytes *bytesp, struct hf_xdr_in 
 	if (HF_UNLIKELY(!p))
 		return false;
 	len = hf_xdr_word(p);
-	if (HF_UNLIKELY(len > max || !hf_xdr_take(in, ((size_t)len + 3) & ~(size_t)3)))
+	if (HF_UNLIKELY(len > max || !hf_xdr_take(in, hf_xdr_padded(len))))
 		return false;
 	bytesp->data = p + 4;
 	bytesp->len = len;
