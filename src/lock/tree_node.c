@@ -18,7 +18,6 @@ static_assert(HF_TREE_LEAF_MIN >= 2 && HF_TREE_INNER_MIN >= 2, "a node but the r
 static_assert(HF_TREE_FEW_MAX < HF_TREE_LEAF_MAX, "few locks become one leaf");
 
 enum {
-	WORD = 8, /* every array of a node has elements of this size */
 	LEAF_SHARE =
 		HF_TREE_LEAF_MAX - (HF_TREE_LEAF_MIN + 1) / 2 - 1, /* a neighbour with no more has room */
 	/* Two neighbours that have no more than this together become one. */
@@ -33,36 +32,40 @@ struct way {
 	unsigned int n;
 };
 
-/* ARRAYS of a node */
+/* ARRAYS of a node: of numbers or of pointers, which are not as wide everywhere. */
 
-static void open_gap(void *array, unsigned int at, unsigned int n)
+#define OPEN_GAP(array, at, n)           open_gap(array, sizeof((array)[0]), at, n)
+#define CLOSE_GAP(array, at, n)          close_gap(array, sizeof((array)[0]), at, n)
+#define SLIDE(left, n, right, m, n_left) slide(left, n, right, m, n_left, sizeof((left)[0]))
+
+static void open_gap(void *array, size_t size, unsigned int at, unsigned int n)
 {
-	char *p = (char *)array + (size_t)at * WORD;
+	char *p = (char *)array + at * size;
 
-	memmove(p + WORD, p, (size_t)(n - at) * WORD);
+	memmove(p + size, p, (n - at) * size);
 }
 
-static void close_gap(void *array, unsigned int at, unsigned int n)
+static void close_gap(void *array, size_t size, unsigned int at, unsigned int n)
 {
-	char *p = (char *)array + (size_t)at * WORD;
+	char *p = (char *)array + at * size;
 
-	memmove(p, p + WORD, (size_t)(n - at - 1) * WORD);
+	memmove(p, p + size, (n - at - 1) * size);
 }
 
 /* Of the @n elements in @left and @m in @right, in order, @n_left shall be in @left. */
-static void slide(void *left, unsigned int n, void *right, unsigned int m, unsigned int n_left)
+static void slide(void *left, unsigned int n, void *right, unsigned int m, unsigned int n_left, size_t size)
 {
 	char *l = left, *r = right;
 	size_t k;
 
 	if (n_left >= n) {
 		k = n_left - n;
-		memcpy(l + (size_t)n * WORD, r, k * WORD);
-		memmove(r, r + k * WORD, (m - k) * WORD);
+		memcpy(l + n * size, r, k * size);
+		memmove(r, r + k * size, (m - k) * size);
 	} else {
 		k = n - n_left;
-		memmove(r + k * WORD, r, (size_t)m * WORD);
-		memcpy(r, l + (size_t)n_left * WORD, k * WORD);
+		memmove(r + k * size, r, m * size);
+		memcpy(r, l + n_left * size, k * size);
 	}
 }
 
@@ -70,9 +73,9 @@ static void slide_leaves(struct hf_tree_leaf *left, struct hf_tree_leaf *right, 
 {
 	unsigned int n = left->n, m = right->n;
 
-	slide(left->start, n, right->start, m, n_left);
-	slide(left->end, n, right->end, m, n_left);
-	slide(left->lock, n, right->lock, m, n_left);
+	SLIDE(left->start, n, right->start, m, n_left);
+	SLIDE(left->end, n, right->end, m, n_left);
+	SLIDE(left->lock, n, right->lock, m, n_left);
 	left->n = n_left;
 	right->n = n + m - n_left;
 }
@@ -81,12 +84,12 @@ static void slide_inners(struct hf_tree_inner *left, struct hf_tree_inner *right
 {
 	unsigned int n = left->n, m = right->n;
 
-	slide(left->max_end, n, right->max_end, m, n_left);
-	slide(left->start, n, right->start, m, n_left);
-	slide(left->child, n, right->child, m, n_left);
-	slide(left->max_holder, n, right->max_holder, m, n_left);
-	slide(left->other_end, n, right->other_end, m, n_left);
-	slide(left->id, n, right->id, m, n_left);
+	SLIDE(left->max_end, n, right->max_end, m, n_left);
+	SLIDE(left->start, n, right->start, m, n_left);
+	SLIDE(left->child, n, right->child, m, n_left);
+	SLIDE(left->max_holder, n, right->max_holder, m, n_left);
+	SLIDE(left->other_end, n, right->other_end, m, n_left);
+	SLIDE(left->id, n, right->id, m, n_left);
 	left->n = n_left;
 	right->n = n + m - n_left;
 }
@@ -103,9 +106,9 @@ static unsigned int split_point(unsigned int at, unsigned int max, unsigned int 
 
 static void put_lock(struct hf_tree_leaf *leaf, unsigned int at, struct hf_lock *lock)
 {
-	open_gap(leaf->start, at, leaf->n);
-	open_gap(leaf->end, at, leaf->n);
-	open_gap(leaf->lock, at, leaf->n);
+	OPEN_GAP(leaf->start, at, leaf->n);
+	OPEN_GAP(leaf->end, at, leaf->n);
+	OPEN_GAP(leaf->lock, at, leaf->n);
 	leaf->start[at] = lock->start;
 	leaf->end[at] = lock->end;
 	leaf->lock[at] = lock;
@@ -115,12 +118,12 @@ static void put_lock(struct hf_tree_leaf *leaf, unsigned int at, struct hf_lock 
 static void put_child(struct hf_tree_inner *inner, unsigned int at, void *child,
 		      const struct hf_tree_sum *sum)
 {
-	open_gap(inner->max_end, at, inner->n);
-	open_gap(inner->start, at, inner->n);
-	open_gap(inner->child, at, inner->n);
-	open_gap(inner->max_holder, at, inner->n);
-	open_gap(inner->other_end, at, inner->n);
-	open_gap(inner->id, at, inner->n);
+	OPEN_GAP(inner->max_end, at, inner->n);
+	OPEN_GAP(inner->start, at, inner->n);
+	OPEN_GAP(inner->child, at, inner->n);
+	OPEN_GAP(inner->max_holder, at, inner->n);
+	OPEN_GAP(inner->other_end, at, inner->n);
+	OPEN_GAP(inner->id, at, inner->n);
 	inner->n++;
 	inner->child[at] = child;
 	hf_tree_sum_set(inner, at, sum);
@@ -283,20 +286,20 @@ void hf_tree_widen(struct hf_tree_pools *pools, struct hf_tree *tree)
 
 static void drop_lock(struct hf_tree_leaf *leaf, unsigned int at)
 {
-	close_gap(leaf->start, at, leaf->n);
-	close_gap(leaf->end, at, leaf->n);
-	close_gap(leaf->lock, at, leaf->n);
+	CLOSE_GAP(leaf->start, at, leaf->n);
+	CLOSE_GAP(leaf->end, at, leaf->n);
+	CLOSE_GAP(leaf->lock, at, leaf->n);
 	leaf->n--;
 }
 
 static void drop_child(struct hf_tree_inner *inner, unsigned int at)
 {
-	close_gap(inner->max_end, at, inner->n);
-	close_gap(inner->start, at, inner->n);
-	close_gap(inner->child, at, inner->n);
-	close_gap(inner->max_holder, at, inner->n);
-	close_gap(inner->other_end, at, inner->n);
-	close_gap(inner->id, at, inner->n);
+	CLOSE_GAP(inner->max_end, at, inner->n);
+	CLOSE_GAP(inner->start, at, inner->n);
+	CLOSE_GAP(inner->child, at, inner->n);
+	CLOSE_GAP(inner->max_holder, at, inner->n);
+	CLOSE_GAP(inner->other_end, at, inner->n);
+	CLOSE_GAP(inner->id, at, inner->n);
 	inner->n--;
 }
 
