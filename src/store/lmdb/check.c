@@ -9,7 +9,7 @@
 
 #define MAGIC        0xbeefc0deu
 #define DATA_VERSION 1
-#define NO_PAGE      UINT64_MAX
+#define NO_PAGE      SIZE_MAX
 #define MAX_DEPTH    32
 #define MAX_KEY      511
 
@@ -23,8 +23,12 @@
 #define NODE_SUB  0x02 /* the head of another database */
 #define NODE_HEAD 8
 
+#define WORD sizeof(size_t)
+
+/* Page numbers and counts are as wide as an address: size_t, and hence another format on another machine. */
+
 struct page_head {
-	uint64_t number;
+	size_t number;
 	uint16_t pad;
 	uint16_t flags;
 	union {
@@ -40,27 +44,32 @@ struct database {
 	uint32_t pad; /* of the first: the page size */
 	uint16_t flags;
 	uint16_t depth;
-	uint64_t n_branch;
-	uint64_t n_leaf;
-	uint64_t n_overflow;
-	uint64_t n_entries;
-	uint64_t root;
+	size_t n_branch;
+	size_t n_leaf;
+	size_t n_overflow;
+	size_t n_entries;
+	size_t root;
 };
 
 struct meta {
 	uint32_t magic;
 	uint32_t version;
-	uint64_t address;
-	uint64_t map_size;
+	size_t address;
+	size_t map_size;
 	struct database free;
 	struct database main;
-	uint64_t last_page;
-	uint64_t txn;
+	size_t last_page;
+	size_t txn;
 };
 
 struct node_head {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 	uint16_t lo;
 	uint16_t hi;
+#else
+	uint16_t hi;
+	uint16_t lo;
+#endif
 	uint16_t flags;
 	uint16_t key_size;
 };
@@ -106,7 +115,7 @@ static const char *find_big(struct check *check, const uint8_t *at, uint32_t siz
 	struct page_head head;
 	const char *wrong;
 	const uint8_t *p;
-	uint64_t page;
+	size_t page;
 
 	memcpy(&page, at, sizeof(page));
 	wrong = claim(check, page);
@@ -129,17 +138,17 @@ static const char *find_big(struct check *check, const uint8_t *at, uint32_t siz
 /* A list of free pages: none of them may be in use, or the next write would destroy it. */
 static const char *check_free_list(struct check *check, struct hf_bytes key, struct hf_bytes value)
 {
-	uint64_t n, page, before = NO_PAGE;
+	size_t n, page, before = NO_PAGE;
 
-	if (key.len != 8 || value.len < 8 || value.len % 8)
+	if (key.len != WORD || value.len < WORD || value.len % WORD)
 		return "the list of free pages is damaged";
 	memcpy(&n, value.data, sizeof(n));
-	if (n > value.len / 8 - 1)
+	if (n > value.len / WORD - 1)
 		return "the list of free pages is damaged";
-	for (uint64_t i = 1; i <= n; i++) {
+	for (size_t i = 1; i <= n; i++) {
 		uint8_t bit;
 
-		memcpy(&page, value.data + i * 8, sizeof(page));
+		memcpy(&page, value.data + i * WORD, sizeof(page));
 		bit = (uint8_t)(1u << page % 8);
 		if (page < 2 || page > check->meta.last_page || page >= before)
 			return "the list of free pages is damaged";
@@ -156,7 +165,7 @@ static const char *check_free_list(struct check *check, struct hf_bytes key, str
 
 static int compare_keys(const struct check *check, struct hf_bytes a, struct hf_bytes b)
 {
-	uint64_t x, y;
+	size_t x, y;
 	int r;
 
 	if (check->is_free_db && a.len == sizeof(x) && b.len == sizeof(y)) {
@@ -206,7 +215,7 @@ static const char *check_leaf_node(struct check *check, const uint8_t *node, siz
 
 	memcpy(&head, node, sizeof(head));
 	size = (uint32_t)head.lo | (uint32_t)head.hi << 16;
-	inline_size = head.flags & NODE_BIG ? 8 : size;
+	inline_size = head.flags & NODE_BIG ? WORD : size;
 	if (head.flags & ~(NODE_BIG | NODE_SUB) || head.key_size == 0 || head.key_size > MAX_KEY ||
 	    NODE_HEAD + (size_t)head.key_size + inline_size > room)
 		return "an entry is damaged";
@@ -291,6 +300,22 @@ static const char *check_database(struct check *check, const struct database *db
 	return check->n_entries == db->n_entries ? NULL : "entries are missing";
 }
 
+/* Where and how a head of LMDB would have its magic on any machine: @page has room for it. */
+static bool is_foreign(const uint8_t *page)
+{
+	static const size_t places[] = { 4 + 8,
+					 8 + 8 }; /* after a page's head, with words of 32 and 64 bits */
+	uint32_t magic;
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(places); i++) {
+		memcpy(&magic, page + places[i], sizeof(magic));
+		if (magic == __builtin_bswap32(MAGIC) ||
+		    (magic == MAGIC && places[i] != sizeof(struct page_head)))
+			return true;
+	}
+	return false;
+}
+
 static const char *read_meta(struct meta *meta, const uint8_t *page)
 {
 	struct page_head head;
@@ -298,7 +323,8 @@ static const char *read_meta(struct meta *meta, const uint8_t *page)
 	memcpy(&head, page, sizeof(head));
 	memcpy(meta, page + sizeof(head), sizeof(*meta));
 	if (!(head.flags & PAGE_META) || meta->magic != MAGIC)
-		return "this is no LMDB file";
+		return is_foreign(page) ? "it was written on a machine of another byte order or word size"
+					: "this is no LMDB file";
 	return meta->version == DATA_VERSION ? NULL : "this is an LMDB file of another version";
 }
 

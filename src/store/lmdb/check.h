@@ -4,8 +4,9 @@
  * it worse. So we walk every page that is in use before LMDB sees it, and change
  * nothing.
  *
- * The format is LMDB's data version 1 (all of 0.9.x) on this machine's byte
- * order and page size.
+ * The format is LMDB's data version 1 (all of 0.9.x) in this machine's byte
+ * order and word size, with pages of any size. A file of another machine is refused, and
+ * told from one that is damaged.
  */
 #pragma once
 

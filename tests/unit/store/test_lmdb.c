@@ -137,6 +137,38 @@ static void test_foreign_files_are_refused(void **state)
 	kit_deinit(&kit);
 }
 
+/* LMDB's file has the byte order and the word size of who wrote it: the first number after a page's head
+ * tells. */
+static void test_files_of_other_machines_are_refused(void **state)
+{
+	static const char *const foreign = "it was written on a machine of another byte order or word size";
+	const uint32_t magic = 0xbeefc0de, swapped = __builtin_bswap32(magic);
+	const size_t ours = sizeof(size_t) + 8, other = sizeof(size_t) == 8 ? 12 : 16;
+	const struct {
+		size_t at;
+		uint32_t magic;
+		const char *answer;
+	} heads[] = {
+		{ ours, swapped, foreign },
+		{ other, magic, foreign },
+		{ other, swapped, foreign },
+		{ ours + 8, magic, "this is no LMDB file" },
+		{ other + 8, swapped, "this is no LMDB file" },
+	};
+	uint8_t file[8192];
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(heads); i++) {
+		memset(file, 0, sizeof(file));
+		memcpy(file + heads[i].at, &heads[i].magic, sizeof(heads[i].magic));
+		assert_string_equal(hf_lmdb_check(file, sizeof(file), NULL, NULL), heads[i].answer);
+		write_file(kit.path, "store.mdb", file, sizeof(file));
+		expect_refused(&kit, "store.mdb");
+	}
+	kit_deinit(&kit);
+}
+
 static void put_raw(struct kit *kit, const char *key, const char *value)
 {
 	MDB_val k = { strlen(key), (void *)(uintptr_t)key }, v = { strlen(value), (void *)(uintptr_t)value };
@@ -576,6 +608,7 @@ int main(void)
 		cmocka_unit_test(test_checksum),
 		cmocka_unit_test(test_what_is_synced),
 		cmocka_unit_test(test_foreign_files_are_refused),
+		cmocka_unit_test(test_files_of_other_machines_are_refused),
 		cmocka_unit_test(test_other_databases_are_refused),
 		cmocka_unit_test(test_journals_of_others_are_refused),
 		cmocka_unit_test(test_the_second_daemon_is_refused),
