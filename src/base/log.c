@@ -107,7 +107,7 @@ static void put_str(struct line *line, const char *text)
 
 static void put_json_string(struct line *line, const char *text, size_t len)
 {
-	char escape[8];
+	char escape[12];
 	uint32_t code;
 
 	put_str(line, "\"");

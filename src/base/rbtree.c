@@ -264,7 +264,7 @@ struct hf_rb_node *hf_rb_prev(const struct hf_rb_node *node)
 }
 
 /* Returns the black height or -1; a red-black tree of 2^60 nodes is less than 128 deep. */
-static int check_node(const struct hf_rb_node *node, const struct hf_rb_node *parent, long *n, int depth)
+static int check_node(const struct hf_rb_node *node, const struct hf_rb_node *parent, int64_t *n, int depth)
 {
 	int left, right;
 
@@ -282,9 +282,9 @@ static int check_node(const struct hf_rb_node *node, const struct hf_rb_node *pa
 	return left + (hf_rb_is_black(node) ? 1 : 0);
 }
 
-long hf_rb_check(const struct hf_rb_tree *tree)
+int64_t hf_rb_check(const struct hf_rb_tree *tree)
 {
-	long n = 0;
+	int64_t n = 0;
 
 	if (tree->root && !hf_rb_is_black(tree->root))
 		return -1;

@@ -94,4 +94,4 @@ struct hf_rb_node *hf_rb_next(const struct hf_rb_node *node);
 struct hf_rb_node *hf_rb_prev(const struct hf_rb_node *node);
 
 /* CHECK: colours, black heights and parents; for tests. Returns the number of nodes or -1. */
-long hf_rb_check(const struct hf_rb_tree *tree);
+int64_t hf_rb_check(const struct hf_rb_tree *tree);

@@ -112,7 +112,7 @@ static const char *check_files(struct hf_check *check)
 	struct hf_rb_node *node = hf_rb_first(&locks->by_id);
 	uint64_t last = 0;
 
-	FAIL_UNLESS(hf_rb_check(&locks->by_id) == (long)locks->n.files);
+	FAIL_UNLESS(hf_rb_check(&locks->by_id) == (int64_t)locks->n.files);
 	FAIL_UNLESS(locks->files.n == locks->n.files);
 	for (; node; node = hf_rb_next(node)) {
 		struct hf_file *file = hf_rb_entry(node, struct hf_file, by_id);

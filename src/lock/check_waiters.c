@@ -52,11 +52,11 @@ static bool is_blocked(const struct hf_waiter *waiter)
 
 /* QUEUE */
 
-static const char *check_tree(const struct hf_file *file, enum hf_lock_mode mode, long *n)
+static const char *check_tree(const struct hf_file *file, enum hf_lock_mode mode, int64_t *n)
 {
 	const struct hf_rb_tree *tree = &file->waiting[hf_mode_index(mode)];
 	struct hf_waiter *prev = NULL, *waiter = in_tree(hf_rb_first(tree));
-	long size = hf_rb_check(tree);
+	int64_t size = hf_rb_check(tree);
 
 	FAIL_UNLESS(size >= 0);
 	*n += size;
@@ -75,7 +75,7 @@ const char *hf_check_queue(struct hf_file *file, struct hf_check *check)
 	bool may_run = locks->is_grace || locks->outside || hf_link_is_linked(&file->in_dirty);
 	uint64_t last = 0;
 	uint32_t n = 0;
-	long n_trees = 0;
+	int64_t n_trees = 0;
 
 	hf_list_for_each(pos, &file->queue) {
 		struct hf_waiter *waiter = queued(pos);
@@ -213,8 +213,8 @@ const char *hf_check_graph(struct hf_check *check)
 	size_t n_left;
 
 	FAIL_UNLESS(check->n_waiting_files == check->locks->n_waiting);
-	FAIL_UNLESS(hf_rb_check(&check->locks->waiting) == (long)check->locks->n_waiting);
-	FAIL_UNLESS(hf_rb_check(&check->locks->grants) == (long)check->locks->n.grants);
+	FAIL_UNLESS(hf_rb_check(&check->locks->waiting) == (int64_t)check->locks->n_waiting);
+	FAIL_UNLESS(hf_rb_check(&check->locks->grants) == (int64_t)check->locks->n.grants);
 	if (check->locks->n.waiters > MANY)
 		return NULL;
 	check->locks->last_walk++;

@@ -97,7 +97,7 @@ static bool ignores_case(const struct hf_file *file)
 
 static int pathconf_of(const struct hf_nfs3_object *object, struct pathconf *conf)
 {
-	long links = fpathconf(object->export->volume->mount, _PC_LINK_MAX);
+	int64_t links = fpathconf(object->export->volume->mount, _PC_LINK_MAX);
 	struct statvfs fs;
 
 	if (fstatvfs(object->file->fd, &fs) < 0)
