@@ -269,8 +269,12 @@ static void test_rotten_files_are_refused_unchanged(void **state)
 	data = read_file(kit.path, "store.mdb", &size);
 	for (unsigned int i = 0; i < 2000; i++) {
 		size_t at = (size_t)rand_r(&seed) % size;
-		uint8_t old = data[at];
+		uint8_t old;
 
+		/* Pages may be large, and most of them zeros that nobody looks at. */
+		while (i % 2 && !data[at])
+			at = (size_t)rand_r(&seed) % size;
+		old = data[at];
 		data[at] ^= (uint8_t)(1u << rand_r(&seed) % 8);
 		write_file(kit.path, "store.mdb", data, size);
 		if (hf_store_open_lmdb(&kit.store, kit.loop, &kit.options) < 0) {
