@@ -134,6 +134,8 @@ uint32_t call_up(struct ask ask)
 
 	calls.is_ours = true;
 	message = malloc(256);
+	if (!message)
+		abort();
 	hf_xdr_out_init(&out, message, 256);
 	put_args(&out, &ask);
 	assert_true(hf_xdr_out_is_ok(&out));
