@@ -97,6 +97,26 @@ static void test_they_hold_grace_until_they_are_back(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
 }
 
+/* Its owner does not know that it is back: it was told to ask again, since nothing could be promised. */
+static void test_one_that_is_asked_for_again(void **state)
+{
+	struct hf_lock_share_view view;
+
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	view = view_of(a(), 1, 2);
+	hf_recovery_unsure_share(w.recovery, &view);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 1);
+	assert_true(world_in_grace(&w));
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 2);
+	world_until(&w, !world_in_grace(&w));
+}
+
 static void test_late_reclaim_of_what_nobody_had(void **state)
 {
 	struct hf_recovery_counts counts;
@@ -230,6 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_they_hold_grace_until_they_are_back),
+		T(test_one_that_is_asked_for_again),
 		T(test_late_reclaim_of_what_nobody_had),
 		T(test_late_reclaim_of_what_somebody_had_in_between),
 		T(test_late_reclaim_of_what_somebody_denied_in_between),
