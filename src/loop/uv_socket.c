@@ -216,6 +216,19 @@ void uv_socket_close(struct hf_socket *socket)
 	free(s);
 }
 
+static void on_poll(uv_poll_t *handle, int status, int uv_events);
+
+static int start_poll(struct uv_socket *s, unsigned int events)
+{
+	int uv_events = 0;
+
+	if (events & HF_SOCKET_READ)
+		uv_events |= UV_READABLE;
+	if (events & HF_SOCKET_WRITE)
+		uv_events |= UV_WRITABLE;
+	return uv_events ? uv_poll_start(s->poll, uv_events, on_poll) : uv_poll_stop(s->poll);
+}
+
 static void on_poll(uv_poll_t *handle, int status, int uv_events)
 {
 	struct uv_socket *s = handle->data;
@@ -228,8 +241,12 @@ static void on_poll(uv_poll_t *handle, int status, int uv_events)
 		events |= HF_SOCKET_READ;
 	if (uv_events & UV_WRITABLE)
 		events |= HF_SOCKET_WRITE;
-	if (status < 0)
-		events = s->socket.events; /* reading or writing will tell what it is */
+	if (status < 0) {
+		/* Reading or writing will tell what it is; perhaps not yet, where data is before the error,
+		 * and libuv has stopped to look. */
+		events = s->socket.events;
+		(void)start_poll(s, events);
+	}
 	s->socket.fn(s->socket.user, events & s->socket.events);
 	/* @s may be gone here */
 }
@@ -254,18 +271,9 @@ static int make_poll(struct uv_socket *s)
 int uv_socket_watch(struct hf_socket *socket, unsigned int events)
 {
 	struct uv_socket *s = uv_socket_of(socket);
-	int uv_events = 0, r;
+	int r = s->poll ? 0 : make_poll(s);
 
-	if (!s->poll) {
-		r = make_poll(s);
-		if (r < 0)
-			return r;
-	}
-	if (events & HF_SOCKET_READ)
-		uv_events |= UV_READABLE;
-	if (events & HF_SOCKET_WRITE)
-		uv_events |= UV_WRITABLE;
-	return uv_events ? uv_poll_start(s->poll, uv_events, on_poll) : uv_poll_stop(s->poll);
+	return r < 0 ? r : start_poll(s, events);
 }
 
 int uv_socket_move(struct hf_socket **socketp, struct hf_loop *loop)
