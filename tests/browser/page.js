@@ -1,4 +1,5 @@
 // One page, driven by lines of JSON on stdin: {"do": ..., ...} -> {"ok": ...} or {"error": ...} on stdout.
+// LAG=300 in the environment: every request of the page leaves up to 300 ms late, as on a machine that has much to do.
 "use strict";
 const { chromium } = require("playwright-core");
 const readline = require("readline");
@@ -6,6 +7,7 @@ const readline = require("readline");
 async function main() {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  const lag = Number(process.env.LAG || 0);
   let page = null, devtools = null;
   const faults = [], requests = [];
   // Not page.waitForFunction(): that needs eval() in the page, which its policy forbids.
@@ -26,6 +28,10 @@ async function main() {
         faults.push(`foreign request: ${r.url()}`); });
       devtools = await context.newCDPSession(page);
       await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+      if (lag) await page.route("**/*", async route => {
+        await new Promise(done => setTimeout(done, lag * Math.random()));
+        await route.continue().catch(() => {}); // the page has gone on without it
+      });
       await page.goto(url);
     },
     async wait({ selector, text }) { await until(() => has(selector, text), `${text} in ${selector}`); },

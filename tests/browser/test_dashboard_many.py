@@ -93,6 +93,7 @@ class Many(PagePlay):
         self.assert_blocked(self.a, self.lock_of(self.a))
         report["live"] = self.took(lambda: page.wait(selector="#waiters td", text=self.id_of(self.a)))
         page.wait(selector="#locks-more", text=f"{CLIENTS + 1:,}")
+        page.wait(selector="#clients-more", text=f"{CLIENTS + 2:,}")  # which may come later than its waiter
 
         # Rows of one page alone, whatever there is; pages, filter and sort reach the rest
         self.assertEqual((self.count("#clients tbody tr"), self.count("#locks tbody tr")), (50, 50))

@@ -37,7 +37,12 @@ const tables = {
 
 const clients = new Map(); /* by id */
 const locks = new Map(); /* by client: its locks */
-const changed = new Set(); /* ids that an event named */
+const changed = new Set(); /* ids that an event named, the last one last */
+
+function hasChanged(id) {
+  changed.delete(id);
+  changed.add(id);
+}
 let isCut = { clients: false, locks: false };
 
 function showLists() {
@@ -90,15 +95,15 @@ async function loadClient(id) {
   return true;
 }
 
-/* A few of those that changed, those on the page first. True: all of them are as they are on the server. */
+/*
+ * A few of those that changed: those on the page first, then what changed last; the rest waits for everything to be
+ * loaded. True: all of them are as they are on the server.
+ */
 async function loadChanged() {
   const seen = [...tables.clients.shown().map(c => c.id), ...tables.locks.shown().map(l => l.client)];
-  const order = [...new Set([...seen.filter(id => changed.has(id)), ...changed])].slice(0, AT_ONCE);
-  let isAll = true;
-  for (const id of order) {
-    changed.delete(id);
-    isAll = await loadClient(id) && isAll;
-  }
+  const order = [...new Set([...seen.filter(id => changed.has(id)), ...[...changed].reverse()])].slice(0, AT_ONCE);
+  for (const id of order) changed.delete(id);
+  const answers = await Promise.all(order.map(loadClient)); /* together: far from the server, each takes long */
   if (order.length) showLists();
-  return isAll && changed.size === 0;
+  return answers.every(Boolean) && changed.size === 0;
 }

@@ -92,7 +92,7 @@ function take(events) {
     /* So many that the lists are loaded whole anyway: then only what is told is worth reading. */
     if (events.length > FLOOD && !(kind in TOLD)) { due.wantsAll = true; continue; }
     const data = JSON.parse(text);
-    if (data.client) changed.add(data.client);
+    if (data.client) hasChanged(data.client);
     if (kind === "lost" || kind === "grace_ended" || changed.size > FLOOD) due.wantsAll = true;
     if (kind in TOLD) lines.push([kind, data]);
     if (kind === "crash") say(`${data.client} crashed`);

@@ -22,7 +22,7 @@ async function release(id) {
     $("banner").dataset.order = "failed";
     warn(`Nothing was released: ${error.message}`, error.status === 401);
   }
-  changed.add(id);
+  hasChanged(id);
   look();
 }
 
