@@ -85,6 +85,16 @@ class Owners(Play):
         self.assertEqual(self.a.unlock(renamed), nlm.S_GRANTED)
         self.assert_free(lock)
 
+    def test_name_changed_between_lock_and_test(self):
+        """What is in one's way is not one's own lock, whatever one was called then, and whoever else calls from there."""
+        self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(20), name="somebody-else", svid=7))
+        lock = self.lock_of(self.a, 0, 10, name="before", svid=23)
+        self.assert_granted(self.a, lock)
+        self.assertEqual(self.a.test(lock.but(name="after")).stat, nlm.S_GRANTED)
+        self.assertEqual(self.a.test(lock.but(name="after", svid=24)).holder.svid, 23)
+        self.assert_granted(self.b, self.lock_of(self.b, 20, 10, fh=lock.fh, svid=25))
+        self.assertEqual(self.a.test(lock.but(name="after", length=0)).holder.svid, 25)
+
     def test_name_changed_between_lock_and_cancel(self):
         held = self.lock_of(self.b)
         self.assert_granted(self.b, held)

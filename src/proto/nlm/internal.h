@@ -85,8 +85,12 @@ enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writ
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request); /* known or made, seen, its state noted */
 /* The same for a reclaim: whoever was renamed since holds what he held. */
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request);
-/* The client who has something of this owner in this file; NULL when nobody has. */
+/* The client who has something of this owner in this file, by his name or under another; NULL when nobody
+ * has. */
 void hf_nlm_find_holder(struct hf_nlm_request *request);
+/* Its two steps. The second is dear where many share an address; true: it was another. */
+void hf_nlm_find_named(struct hf_nlm_request *request);
+bool hf_nlm_find_renamed(struct hf_nlm_request *request);
 /* The client for whom a LOCK was served, whether he still has what he got or not; NULL when he is gone.
  * Nobody is taken for another here. */
 void hf_nlm_find_served(struct hf_nlm_request *request);

@@ -164,20 +164,26 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
 	return HF_NLM_GRANTED_STAT;
 }
 
-void hf_nlm_find_holder(struct hf_nlm_request *request)
+void hf_nlm_find_named(struct hf_nlm_request *request)
+{
+	struct hf_client *client = hf_nlm_find_caller(request);
+
+	if (!client)
+		return;
+	use_client(request, client);
+	hf_client_called(client, hf_rpc_call_local(request->call));
+}
+
+bool hf_nlm_find_renamed(struct hf_nlm_request *request)
 {
 	struct hf_nlm *nlm = request->nlm;
-	struct hf_client *exact = hf_nlm_find_caller(request), *client = NULL, *other = NULL;
+	struct hf_client *exact = request->client, *client = NULL, *other = NULL;
 	size_t n = 0, n_looked_at = 0;
 
-	if (exact) {
-		use_client(request, exact);
-		hf_client_called(exact, hf_rpc_call_local(request->call));
-		if (hf_client_is_alone(exact) || hf_lock_is_involved(nlm->locks, &request->target))
-			return;
-	}
-	/* Renamed since? Then one, and only one, of those at this address has this owner in this file, and
-	 * nothing says that they are two hosts. */
+	if (exact && (hf_client_is_alone(exact) || hf_lock_is_involved(nlm->locks, &request->target)))
+		return false;
+	/* Then one, and only one, of those at this address has this owner in this file, and nothing says that
+	 * they are two hosts. */
 	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(request->call), client)) &&
 	       n_looked_at++ < MAX_LOOKED_AT) {
 		request->target.client = &client->holds;
@@ -192,11 +198,18 @@ void hf_nlm_find_holder(struct hf_nlm_request *request)
 	if (n == 1 && !client) {
 		hf_client_unref(exact);
 		use_client(request, other);
-		return;
+		return true;
 	}
 	hf_client_unref(client);
 	hf_client_unref(other);
 	request->target.client = exact ? &exact->holds : NULL;
+	return false;
+}
+
+void hf_nlm_find_holder(struct hf_nlm_request *request)
+{
+	hf_nlm_find_named(request);
+	hf_nlm_find_renamed(request);
 }
 
 void hf_nlm_find_served(struct hf_nlm_request *request)

@@ -81,6 +81,16 @@ static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
 	};
 }
 
+static enum hf_nlm_stat look(struct hf_nlm_request *request, struct hf_lock_view *conflictp)
+{
+	enum hf_lock_mode mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+
+	if (!request->target.client)
+		request->target.client = &request->nlm->stranger;
+	return hf_nlm_stat_from_lock(
+		hf_lock_test(request->nlm->locks, &request->target, request->range, mode, conflictp));
+}
+
 static void handle_test(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_holder holder = { 0 };
@@ -100,12 +110,11 @@ static void handle_test(void *service, struct hf_rpc_call *call)
 	if (stat == HF_NLM_LATER)
 		return;
 	if (stat == HF_NLM_GRANTED_STAT) {
-		hf_nlm_find_holder(&request);
-		if (!request.target.client)
-			request.target.client = &request.nlm->stranger;
-		stat = hf_nlm_stat_from_lock(
-			hf_lock_test(request.nlm->locks, &request.target, request.range,
-				     request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED, &conflict));
+		hf_nlm_find_named(&request);
+		stat = look(&request, &conflict);
+		/* Who is in the way may be he himself, under another name. */
+		if (stat == HF_NLM_DENIED && hf_nlm_find_renamed(&request))
+			stat = look(&request, &conflict);
 		if (stat == HF_NLM_DENIED)
 			holder = holder_of(&conflict);
 	}
