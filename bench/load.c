@@ -238,7 +238,7 @@ static int loop(struct run *run)
 {
 	struct epoll_event events[256];
 
-	while (run->now < run->deadline) {
+	while (run->now < run->deadline && run->result.n_calls < (run->setup->n_calls ?: UINT64_MAX)) {
 		int n = epoll_wait(run->epoll, events, 256, UDP_LOST_MS);
 
 		if (n == 0) /* lost datagrams: forget them */

@@ -25,6 +25,7 @@ struct load_setup {
 	const struct load_message *(*message)(void *user, int connection, uint64_t n);
 	void *user;
 	double seconds;
+	uint64_t n_calls;    /* it ends after so many, too; 0: as many as there are in that time */
 	bool is_echo;        /* the server sends back what it gets */
 	size_t reply_offset; /* check: where in the reply a word must be reply_word; 0: no check */
 	uint32_t reply_word;

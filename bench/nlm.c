@@ -23,16 +23,13 @@
 #include <unistd.h>
 
 #include "load.h"
+#include "nlm_call.h"
 #include "nlm_peer.h"
 
-#define NLM         100021
-#define LOCK        2
-#define UNLOCK      4
-#define N_FILES     1000
-#define MAX_LANES   64 /* ranges of one connection */
-#define RANGE       4096
-#define N_ROUNDS    20       /* of each measurement; the best counts, because others use the machine, too */
-#define STAT_OFFSET (24 + 8) /* in the reply: its header, a cookie of 4 bytes */
+#define N_FILES   1000
+#define MAX_LANES 64 /* ranges of one connection */
+#define RANGE     4096
+#define N_ROUNDS  20 /* of each measurement; the best counts, because others use the machine, too */
 
 static const int connection_counts[] = { 1, 8, 64 };
 static const int depths[] = { 1, 64 };
@@ -50,21 +47,12 @@ enum {
 
 static const char *const server_names[N_SERVERS] = { "null", "none", "process", "limit", "ganesha" };
 
-/* A call, and where in it the things are that differ from one to the next. */
-struct template
-{
-	struct load_message message;
-	size_t handle_at;
-	size_t svid_at;
-	size_t offset_at;
-};
-
 struct target {
 	pid_t pid;
 	uint16_t port;
 	struct peer_handle handles[N_FILES];
-	struct template lock;
-	struct template unlock;
+	struct nlm_call lock;
+	struct nlm_call unlock;
 	struct load_message null;
 	size_t n_files; /* of this row */
 };
@@ -79,61 +67,6 @@ struct row {
 
 /* Messages */
 
-static void put_u32(struct load_message *message, uint32_t value)
-{
-	value = htonl(value);
-	memcpy(message->data + message->len, &value, 4);
-	message->len += 4;
-}
-
-static void put_opaque(struct load_message *message, const void *data, uint32_t len)
-{
-	put_u32(message, len);
-	memcpy(message->data + message->len, data, len);
-	message->len += (len + 3) & ~3u;
-}
-
-static void make_template(struct template *template, uint32_t procedure, const struct peer_handle *handle)
-{
-	struct load_message *message = &template->message;
-
-	memset(message, 0, sizeof(*message));
-	message->len = load_put_header(message->data, NLM, 4, procedure);
-	put_opaque(message, "cook", 4);
-	if (procedure == LOCK) {
-		put_u32(message, 0); /* block */
-		put_u32(message, 1); /* exclusive */
-	}
-	put_opaque(message, "bench", 5);
-	template->handle_at = message->len + 4;
-	put_opaque(message, handle->data, handle->len);
-	put_opaque(message, "1@bench", 7);
-	template->svid_at = message->len;
-	put_u32(message, 1);
-	template->offset_at = message->len + 4; /* the lower half of 64 bits */
-	put_u32(message, 0);
-	put_u32(message, 0);
-	put_u32(message, 0);
-	put_u32(message, RANGE);
-	if (procedure == LOCK) {
-		put_u32(message, 0); /* reclaim */
-		put_u32(message, 3); /* state */
-	}
-}
-
-static const struct load_message *fill(struct template *template, const struct peer_handle *handle,
-				       uint32_t svid, uint32_t lane)
-{
-	uint8_t *data = template->message.data;
-	uint32_t offset = htonl(lane * RANGE);
-
-	svid = htonl(svid);
-	memcpy(data + template->handle_at, handle->data, handle->len);
-	memcpy(data + template->svid_at, &svid, 4);
-	memcpy(data + template->offset_at, &offset, 4);
-	return &template->message;
-}
-
 static const struct load_message *next_pair(void *user, int connection, uint64_t n)
 {
 	struct target *target = user;
@@ -142,7 +75,8 @@ static const struct load_message *next_pair(void *user, int connection, uint64_t
 	const struct peer_handle *handle =
 		&target->handles[((uint64_t)connection * 37 + pair) % target->n_files];
 
-	return fill(n % 2 ? &target->unlock : &target->lock, handle, (uint32_t)connection + 1, lane);
+	return nlm_call_fill(n % 2 ? &target->unlock : &target->lock, handle, (uint32_t)connection + 1,
+			     lane * RANGE);
 }
 
 static const struct load_message *next_null(void *user, int connection, uint64_t n)
@@ -153,8 +87,8 @@ static const struct load_message *next_null(void *user, int connection, uint64_t
 /* The lock that is always held */
 static int hold_one(struct target *target)
 {
-	const struct load_message *lock =
-		fill(&target->lock, &target->handles[0], 1000000, (MAX_LANES + 1) * MAX_LANES);
+	const struct load_message *lock = nlm_call_fill(&target->lock, &target->handles[0], 1000000,
+							(MAX_LANES + 1) * MAX_LANES * RANGE);
 	uint8_t results[64];
 	size_t len = 0;
 	uint32_t stat = 1;
@@ -169,8 +103,8 @@ static int hold_one(struct target *target)
 
 static int prepare(struct target *target)
 {
-	make_template(&target->lock, LOCK, &target->handles[0]);
-	make_template(&target->unlock, UNLOCK, &target->handles[0]);
+	nlm_call_make(&target->lock, NLM_LOCK, &target->handles[0], RANGE);
+	nlm_call_make(&target->unlock, NLM_UNLOCK, &target->handles[0], RANGE);
 	target->null.len = load_put_header(target->null.data, NLM, 4, 0);
 	return hold_one(target);
 }
@@ -196,7 +130,7 @@ static int measure(struct target *target, struct row *row, int server, double se
 					  .message = server == NULLS ? next_null : next_pair,
 					  .user = target,
 					  .seconds = seconds,
-					  .reply_offset = server == NULLS ? 20 : STAT_OFFSET };
+					  .reply_offset = server == NULLS ? 20 : NLM_STAT_OFFSET };
 
 	struct load_result result, *best = &row->results[server];
 	double cpu = load_cpu(target->pid);
