@@ -4,16 +4,18 @@
  * 100 k files that have as many in all. Over TCP, through the whole server;
  * bench/lock_engine.c measures the engine alone. Prints JSON.
  *
- *	nlm_many PATH/holdfastd [SECONDS]
+ *	nlm_many PATH/holdfastd [SECONDS [DURABILITY]]
  *
  * There is a server for each size, all are asked in turn, and each row has the
  * best rate of many short rounds and the least CPU time of the server for a
- * call: what remains true on a busy machine.
+ * call: what remains true on a busy machine. bytes_per_lock is what the server's
+ * own memory grew by while it was filled, with all buffers that it keeps.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "load.h"
 #include "nlm_call.h"
@@ -47,6 +49,7 @@ struct server {
 	uint64_t n_files;
 	uint64_t random;
 	uint64_t at; /* the lock that is asked for or given back now */
+	double bytes_per_lock;
 	struct nlm_call lock, unlock, test;
 	double rate[N_WHATS][2];   /* at depth 1 and DEPTH */
 	double cpu_us[N_WHATS][2]; /* a call */
@@ -90,6 +93,22 @@ static const struct load_message *next_of_all(void *user, int connection, uint64
 	return about(server, &server->lock, i, (uint32_t)(i % N_OWNERS) + 1, 0);
 }
 
+/* Of the server, without what it has mapped from files */
+static double own_memory(const struct server *server)
+{
+	unsigned long n_pages = 0, n_shared = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)load_daemon_pid(server->daemon));
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%*u %lu %lu", &n_pages, &n_shared) != 2)
+		n_pages = n_shared = 0;
+	if (file)
+		fclose(file);
+	return (double)(n_pages - n_shared) * (double)sysconf(_SC_PAGESIZE);
+}
+
 static int fill(struct server *server)
 {
 	const struct load_setup setup = { .address = "127.0.0.1",
@@ -101,9 +120,11 @@ static int fill(struct server *server)
 					  .seconds = FILL_SECONDS,
 					  .n_calls = server->n_locks,
 					  .reply_offset = NLM_STAT_OFFSET };
+	double before = own_memory(server);
 	struct load_result result;
 	int r = load_run(&setup, &result);
 
+	server->bytes_per_lock = (own_memory(server) - before) / (double)server->n_locks;
 	nlm_call_name(&server->lock, "bench");
 	if (r < 0)
 		return r;
@@ -161,8 +182,9 @@ static void print(const struct server *servers, const char *name, int is_last)
 	for (int i = 0; i < N_SIZES; i++) {
 		const struct server *first = &servers[0], *server = &servers[i];
 
-		printf("  {\"locks\":%llu,\"files\":%llu", (unsigned long long)server->n_locks,
-		       (unsigned long long)server->n_files);
+		printf("  {\"locks\":%llu,\"files\":%llu,\"bytes_per_lock\":%.0f",
+		       (unsigned long long)server->n_locks, (unsigned long long)server->n_files,
+		       server->bytes_per_lock);
 		for (int k = 0; k < 2 * N_WHATS; k++) {
 			int what = k / 2, is_deep = k % 2;
 
@@ -178,13 +200,15 @@ static void print(const struct server *servers, const char *name, int is_last)
 	printf(" ]%s\n", is_last ? "" : ",");
 }
 
-static int start(struct server *server, const char *program)
+static int start(struct server *server, const char *program, const char *durability)
 {
-	const char *const settings[] = { "store.lock_durability=none", "recovery.grace=never",
-					 "api.listen=127.0.0.1:0", NULL };
+	char setting[64];
+	const char *const settings[] = { setting, "recovery.grace=never", "api.listen=127.0.0.1:0", NULL };
 	const struct peer_handle handle = handle_of(0);
-	int r = load_daemon_start(&server->daemon, program, settings, &server->port);
+	int r;
 
+	snprintf(setting, sizeof(setting), "store.lock_durability=%s", durability);
+	r = load_daemon_start(&server->daemon, program, settings, &server->port);
 	if (r < 0)
 		return r;
 	server->random = 88172645463325252u;
@@ -194,16 +218,16 @@ static int start(struct server *server, const char *program)
 	return fill(server);
 }
 
-static int measure_sizes(const char *program, const char *name, uint64_t most_files, double seconds,
-			 int is_last)
+static int measure_sizes(char *const words[], const char *name, uint64_t most_files, int is_last)
 {
 	struct server servers[N_SIZES] = { { 0 } };
+	double seconds = words[1] ? strtod(words[1], NULL) : 2;
 	int r = 0;
 
 	for (int i = 0; i < N_SIZES && r == 0; i++) {
 		servers[i].n_locks = sizes[i];
 		servers[i].n_files = sizes[i] < most_files ? sizes[i] : most_files;
-		r = start(&servers[i], program);
+		r = start(&servers[i], words[0], words[1] && words[2] ? words[2] : "none");
 	}
 	for (int i = 0; i < N_ROUNDS * 2 * N_WHATS * N_SIZES && r == 0; i++)
 		r = measure(&servers[i % N_SIZES], (enum what)(i / N_SIZES % N_WHATS),
@@ -218,17 +242,16 @@ static int measure_sizes(const char *program, const char *name, uint64_t most_fi
 
 int main(int argc, char *argv[])
 {
-	double seconds = argc > 2 ? strtod(argv[2], NULL) : 2;
 	int r;
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: nlm_many PATH/holdfastd [SECONDS]\n");
+		fprintf(stderr, "usage: nlm_many PATH/holdfastd [SECONDS [DURABILITY]]\n");
 		return 2;
 	}
 	printf("{\"bench\":\"nlm_many\",\"unit\":\"calls a second\",\n");
-	r = measure_sizes(argv[1], "one_file", 1, seconds, 0);
+	r = measure_sizes(argv + 1, "one_file", 1, 0);
 	if (r == 0)
-		r = measure_sizes(argv[1], "many_files", MAX_FILES, seconds, 1);
+		r = measure_sizes(argv + 1, "many_files", MAX_FILES, 1);
 	printf("}\n");
 	if (r < 0)
 		fprintf(stderr, "nlm_many: %s\n", strerror(-r));
