@@ -50,6 +50,26 @@ static long read_pid(int fd)
 	return strtol(text, NULL, 10);
 }
 
+/* Somebody else has it; or the file system, or the kernel, has no such locks for us. */
+static int say_why_not_locked(const struct hf_state_dir *dir, const char *path, char *error,
+			      size_t error_size)
+{
+	int saved = errno;
+
+	if (saved != EWOULDBLOCK) {
+		snprintf(error, error_size,
+			 "cannot lock the state directory %s: %s; choose another with --set "
+			 "server.state_dir=DIR",
+			 path, strerror(saved));
+		return -saved;
+	}
+	snprintf(error, error_size,
+		 "the state directory %s is in use by another holdfastd (pid %ld); stop it, or "
+		 "choose another with --set server.state_dir=DIR",
+		 path, read_pid(dir->lock_fd));
+	return -EBUSY;
+}
+
 static int take_lock(struct hf_state_dir *dir, const char *path, char *error, size_t error_size)
 {
 	dir->lock_fd = openat(dir->fd, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -62,13 +82,8 @@ static int take_lock(struct hf_state_dir *dir, const char *path, char *error, si
 			 path, strerror(saved));
 		return -saved;
 	}
-	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		snprintf(error, error_size,
-			 "the state directory %s is in use by another holdfastd (pid %ld); stop it, or "
-			 "choose another with --set server.state_dir=DIR",
-			 path, read_pid(dir->lock_fd));
-		return -EBUSY;
-	}
+	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return say_why_not_locked(dir, path, error, error_size);
 	if (ftruncate(dir->lock_fd, 0) < 0 || dprintf(dir->lock_fd, "%ld\n", (long)getpid()) < 0) {
 		snprintf(error, error_size, "cannot write to the state directory %s: %s", path,
 			 strerror(errno));

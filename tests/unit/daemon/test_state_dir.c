@@ -1,0 +1,93 @@
+/* Whose the state directory is. Where it cannot be locked for another reason, flock() says so here. */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "daemon/state_dir.h"
+
+static int flock_error; /* 0: it is the kernel's */
+
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation)
+{
+	if (!flock_error)
+		return __real_flock(fd, operation);
+	errno = flock_error;
+	return -1;
+}
+
+struct bed {
+	char path[64];
+	char error[512];
+	struct hf_state_dir *dir;
+};
+
+static int set_up(void **state)
+{
+	struct bed *bed = calloc(1, sizeof(*bed));
+
+	*state = bed;
+	strcpy(bed->path, "/tmp/holdfast-state.XXXXXX");
+	return mkdtemp(bed->path) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	struct bed *bed = *state;
+	char file[96];
+
+	flock_error = 0;
+	hf_state_dir_close(bed->dir);
+	snprintf(file, sizeof(file), "%s/lock", bed->path);
+	unlink(file);
+	rmdir(bed->path);
+	free(bed);
+	return 0;
+}
+
+static int open_dir(struct bed *bed, struct hf_state_dir **dirp)
+{
+	return hf_state_dir_open(dirp, bed->path, bed->error, sizeof(bed->error));
+}
+
+static void test_in_use(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_state_dir *second = NULL;
+	char pid[64];
+
+	assert_int_equal(open_dir(bed, &bed->dir), 0);
+	assert_int_equal(open_dir(bed, &second), -EBUSY);
+	snprintf(pid, sizeof(pid), "in use by another holdfastd (pid %ld)", (long)getpid());
+	assert_non_null(strstr(bed->error, pid));
+	bed->dir = hf_state_dir_close(bed->dir);
+	assert_int_equal(open_dir(bed, &bed->dir), 0);
+}
+
+/* As NFS without a lock manager has it, or a kernel without memory: nobody else is there to be stopped. */
+static void test_cannot_be_locked(void **state)
+{
+	struct bed *bed = *state;
+
+	flock_error = ENOLCK;
+	assert_int_equal(open_dir(bed, &bed->dir), -ENOLCK);
+	assert_non_null(strstr(bed->error, "cannot lock the state directory"));
+	assert_non_null(strstr(bed->error, strerror(ENOLCK)));
+	assert_null(strstr(bed->error, "in use"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_in_use, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_cannot_be_locked, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests_name("state_dir", tests, NULL, NULL);
+}
