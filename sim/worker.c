@@ -174,7 +174,7 @@ static uint64_t export_of(void *user, uint32_t share)
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
 {
 	struct server *server = &world->server;
-	int r = hf_fair_new(&server->fair, &server->loop->loop, N_THREADS);
+	int r = hf_fair_new(&server->fair, &server->loop->loop, 0, N_THREADS);
 
 	*files = (struct hf_nlm_files){
 		.exports = (struct hf_exports *)&world->worker, /* nobody looks into it */

@@ -18,7 +18,8 @@
 #include "vfs/fair.h"
 #include "vfs/jobs.h"
 
-#define LOCK_THREADS 8
+#define LOCK_THREADS 8  /* beside one for each disk */
+#define MAX_DISKS    64 /* that have one; a thread costs little, but not nothing */
 
 struct hf_file_service {
 	struct hf_exports *exports;
@@ -331,9 +332,15 @@ static size_t threads_for_files(const struct hf_config *config)
 	return config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
 }
 
+/* No more than there are exports; which of them are on one, nobody knows before they are opened. */
+static size_t count_disks(const struct hf_config *config)
+{
+	return HF_MIN(config->exports.n, (size_t)MAX_DISKS);
+}
+
 size_t hf_file_service_threads(const struct hf_config *config)
 {
-	return threads_for_files(config) + LOCK_THREADS;
+	return threads_for_files(config) + count_disks(config) + LOCK_THREADS;
 }
 
 struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
@@ -355,7 +362,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	if (r == 0)
 		r = hf_jobs_new(&service->jobs, threads_for_files(config));
 	if (r == 0)
-		r = hf_fair_new(&service->lock_fair, loop, LOCK_THREADS);
+		r = hf_fair_new(&service->lock_fair, loop, count_disks(config), LOCK_THREADS);
 	if (r == 0)
 		r = load(service, config);
 	if (r == 0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/macros.h"
 #include "vfs/jobs.h"
 
 #define HANDFUL \
@@ -31,6 +32,10 @@ struct hf_fair {
 	struct hf_loop *loop;
 	struct hf_jobs *jobs;
 	struct hf_list disks;
+	size_t n_disks;     /* that are known */
+	size_t n_announced; /* that may be asked */
+	size_t n_threads;
+	size_t n_extra; /* of those that are busy: what disks have beside their own */
 	struct hf_list wanting;
 	struct hf_list idle; /* handfuls: as many as threads */
 	size_t n_idle;
@@ -53,12 +58,23 @@ static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
 	hf_list_init(&disk->waiting);
 	hf_link_init(&disk->wanting);
 	hf_list_push_back(&fair->disks, &disk->link);
+	fair->n_disks++;
 	return disk;
+}
+
+/* Of the threads for all, those that no disk has. */
+static size_t count_left(const struct hf_fair *fair)
+{
+	size_t n_taken = HF_MAX(fair->n_disks, fair->n_announced) + fair->n_extra;
+
+	return fair->n_threads - HF_MIN(n_taken, fair->n_threads);
 }
 
 static bool may_have_another(const struct hf_fair *fair, const struct disk *disk)
 {
-	return fair->n_idle && (!disk->n_busy || disk->n_busy < (fair->n_idle + disk->n_busy) / 2);
+	if (!fair->n_idle || !disk->n_busy)
+		return fair->n_idle;
+	return disk->n_busy - 1 < (count_left(fair) + disk->n_busy - 1) / 2;
 }
 
 static void run_handful(struct hf_job *job)
@@ -80,7 +96,7 @@ static void start(struct hf_fair *fair, struct disk *disk)
 	struct hf_link *link;
 
 	fair->n_idle--;
-	disk->n_busy++;
+	fair->n_extra += disk->n_busy++ > 0;
 	handful->disk = disk;
 	for (int i = 0; i < HANDFUL && (link = hf_list_pop_front(&disk->waiting)); i++)
 		hf_list_push_back(&handful->questions, link);
@@ -108,7 +124,7 @@ static void on_handful_done(struct hf_job *job)
 
 	hf_list_init(&questions);
 	hf_list_splice(&questions, &handful->questions);
-	handful->disk->n_busy--;
+	fair->n_extra -= --handful->disk->n_busy > 0;
 	hf_list_push_back(&fair->idle, &handful->link);
 	fair->n_idle++;
 	start_what_may(fair); /* first, so that the threads are at it meanwhile */
@@ -154,8 +170,9 @@ void hf_fair_wait(struct hf_fair *fair)
 	hf_jobs_wait(fair->jobs);
 }
 
-int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_threads)
+int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared)
 {
+	size_t n_threads = n_disks + n_shared;
 	hf_cleanup(hf_fair_freep) struct hf_fair *fair =
 		calloc(1, sizeof(*fair) + n_threads * sizeof(fair->handfuls[0]));
 	int r;
@@ -163,6 +180,8 @@ int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_threads)
 	if (!fair)
 		return hf_trace(-ENOMEM);
 	fair->loop = loop;
+	fair->n_announced = n_disks;
+	fair->n_threads = n_threads;
 	hf_list_init(&fair->disks);
 	hf_list_init(&fair->wanting);
 	hf_list_init(&fair->idle);

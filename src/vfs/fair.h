@@ -2,10 +2,12 @@
  * Questions to several disks, on threads of their own, so that one that does not
  * answer keeps nobody from asking the others.
  *
- * A disk may have half of the threads that the other disks leave, and one in any
- * case: of eight the first dead one holds four, the second two, and two more one
- * each. What comes for a disk that has its share waits, and is taken up in
- * handfuls when a thread comes back. Belongs to the thread of its loop.
+ * Each disk has a thread of its own, so that any number of dead ones leave one to
+ * whoever lives. Beside those there are some for all: a disk may have half of what
+ * the others leave of them. What comes for a disk that has its share waits, and is
+ * taken up in handfuls when a thread comes back. Of disks that are more than was
+ * said at the start, each takes its own from those for all, while there are any.
+ * Belongs to the thread of its loop.
  */
 #pragma once
 
@@ -24,7 +26,8 @@ struct hf_question {
 	void (*done)(struct hf_question *question); /* on the loop; may free it */
 };
 
-int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_threads);
+/* @n_disks: that may be asked, @n_shared: threads beside one for each of them, at least 1. */
+int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared);
 /* To stop, as with hf_jobs_wait(). */
 void hf_fair_wait(struct hf_fair *fair);
 struct hf_fair *hf_fair_free(struct hf_fair *fair);

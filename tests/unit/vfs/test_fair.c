@@ -9,9 +9,9 @@
 #include "loop/work.h"
 #include "vfs/fair.h"
 
-#define N_THREADS   8
+#define N_SHARED    8
 #define N_QUESTIONS 500
-#define N_DISKS     6
+#define N_DISKS     12
 
 struct disk {
 	pthread_mutex_t lock; /* held: it is dead */
@@ -28,7 +28,7 @@ struct bed {
 	struct hf_loop *loop;
 	struct hf_fair *fair;
 	struct disk disks[N_DISKS];
-	struct asked *all[N_DISKS * N_QUESTIONS];
+	struct asked *all[2 * N_DISKS * N_QUESTIONS];
 	size_t n;
 };
 
@@ -67,14 +67,24 @@ static void ask_often(struct bed *bed, int disk)
 		ask(bed, disk);
 }
 
-static int set_up(void **state)
+static int set_up_for(void **state, size_t n_disks)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
 
 	*state = bed;
 	for (int i = 0; i < N_DISKS; i++)
 		pthread_mutex_init(&bed->disks[i].lock, NULL);
-	return hf_loop_new(&bed->loop) < 0 || hf_fair_new(&bed->fair, bed->loop, N_THREADS) < 0;
+	return hf_loop_new(&bed->loop) < 0 || hf_fair_new(&bed->fair, bed->loop, n_disks, N_SHARED) < 0;
+}
+
+static int set_up(void **state)
+{
+	return set_up_for(state, N_DISKS);
+}
+
+static int set_up_unknown(void **state)
+{
+	return set_up_for(state, 0);
 }
 
 static int tear_down(void **state)
@@ -104,24 +114,56 @@ static void test_all_are_answered(void **state)
 		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
 }
 
-/* Each dead one has half of what is left, and whoever lives goes on. */
-static void test_dead_disks_hold_up_nobody_else(void **state)
+/* Kills one disk after the other, and looks how many threads each holds, while the last lives. */
+static void kill_some(struct bed *bed, const int *held, int n)
 {
-	const int held[] = { 4, 2, 1 };
-	struct bed *bed = *state;
-
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < n; i++) {
 		pthread_mutex_lock(&bed->disks[i].lock);
 		ask_often(bed, i);
 		turn_until(bed->loop, bed->disks[i].n_running == held[i]);
-		ask_often(bed, 3);
-		turn_until(bed->loop, bed->disks[3].n_done == (i + 1) * N_QUESTIONS);
+		ask_often(bed, N_DISKS - 1);
+		turn_until(bed->loop, bed->disks[N_DISKS - 1].n_done == (i + 1) * N_QUESTIONS);
 		assert_int_equal(bed->disks[i].n_running, held[i]);
 	}
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < n; i++)
 		pthread_mutex_unlock(&bed->disks[i].lock);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < n; i++)
 		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
+}
+
+/* Each dead one has its own, and half of what is left for all, and whoever lives goes on. */
+static void test_dead_disks_hold_up_nobody_else(void **state)
+{
+	static const int held[N_DISKS - 1] = { 5, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1 };
+
+	kill_some(*state, held, N_DISKS - 1);
+}
+
+/* Twice: what the dead ones had is there again for all. */
+static void test_dead_disks_come_back(void **state)
+{
+	struct bed *bed = *state;
+
+	for (int round = 1; round <= 2; round++) {
+		for (int i = 0; i < 2; i++)
+			pthread_mutex_lock(&bed->disks[i].lock);
+		ask_often(bed, 0);
+		turn_until(bed->loop, bed->disks[0].n_running == 5);
+		ask_often(bed, 1);
+		turn_until(bed->loop, bed->disks[1].n_running == 3);
+		for (int i = 0; i < 2; i++)
+			pthread_mutex_unlock(&bed->disks[i].lock);
+		for (int i = 0; i < 2; i++)
+			turn_until(bed->loop, bed->disks[i].n_done == round * N_QUESTIONS);
+	}
+}
+
+/* Of whom nobody has said that they would come: as many as there are threads. */
+static void test_dead_disks_that_are_new(void **state)
+{
+	static const int held[] = { 4, 2, 1 };
+
+	kill_some(*state, held, 3);
 }
 
 static void test_more_dead_disks_than_threads(void **state)
@@ -135,7 +177,7 @@ static void test_more_dead_disks_than_threads(void **state)
 	ask_often(bed, 4);
 	ask_often(bed, 5);
 	pthread_mutex_unlock(&bed->disks[3].lock); /* one thread is enough for the rest */
-	for (int i = 3; i < N_DISKS; i++)
+	for (int i = 3; i < 6; i++)
 		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
 	for (int i = 0; i < 3; i++)
 		pthread_mutex_unlock(&bed->disks[i].lock);
@@ -151,13 +193,16 @@ static void test_stop_with_questions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		T(test_all_are_answered),
-		T(test_dead_disks_hold_up_nobody_else),
-		T(test_more_dead_disks_than_threads),
-		T(test_stop_with_questions),
+#define T(name, begin) cmocka_unit_test_setup_teardown(name, begin, tear_down)
+		T(test_all_are_answered, set_up),
+		T(test_all_are_answered, set_up_unknown),
+		T(test_dead_disks_hold_up_nobody_else, set_up),
+		T(test_dead_disks_come_back, set_up),
+		T(test_dead_disks_that_are_new, set_up_unknown),
+		T(test_more_dead_disks_than_threads, set_up_unknown),
+		T(test_stop_with_questions, set_up),
 	};
 
-	hf_work_set_threads(N_THREADS);
+	hf_work_set_threads(N_DISKS + N_SHARED);
 	return cmocka_run_group_tests_name("fair", tests, NULL, NULL);
 }
