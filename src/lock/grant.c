@@ -19,6 +19,7 @@
  * a shared grant what was asked for while it waited.
  * Whatever the owner does with the range in the meantime (unlock, another request)
  * takes pieces away; confirming or refusing then applies to those that are left.
+ * Where they would be very many there are none: see heavy.c.
  */
 #include "lock/internal.h"
 
@@ -129,12 +130,13 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	struct hf_holding *holding = waiter->holding;
 	struct hf_spot spot = hf_own_from(holding, waiter->start);
 	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(waiter), waiter);
+	bool is_heavy = hf_grant_is_heavy(waiter);
 	struct hf_lock_target who;
 	size_t n = 0;
 	int r;
 
 	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end; hf_spot_next(&spot))
-		n++;
+		n += !is_heavy || hf_spot_lock(&spot)->mode > waiter->mode;
 	r = hf_own_reserve(locks, 2 * n + HF_OWN_RESERVE + 2);
 	if (r < 0)
 		return hf_trace(r);
@@ -146,7 +148,10 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	waiter->is_granted = true;
 	hf_list_push_back(&holding->grants, &waiter->in_holding);
 	insert_by_id(locks, waiter);
-	lay(locks, waiter, hf_waiter_range(waiter), guarded);
+	if (HF_UNLIKELY(is_heavy))
+		hf_grant_lay_heavy(locks, waiter);
+	else
+		lay(locks, waiter, hf_waiter_range(waiter), guarded);
 	hf_emit_granted(locks, waiter);
 	return 0;
 }

@@ -374,9 +374,13 @@ static inline void hf_waiters_serve(struct hf_locks *locks)
 }
 bool hf_waiters_update(struct hf_rb_node *node);
 
-/* GRANT: between the grant and its acknowledgement. (grant.c, guard.c) */
+/* GRANT: between the grant and its acknowledgement. (grant.c, guard.c, heavy.c) */
 int hf_grant_waiter(struct hf_locks *locks,
 		    struct hf_waiter *waiter); /* OK, or as outside, or -ENOMEM: nothing happened */
+/* Has the owner so many locks in the range that nobody should have to put them back? */
+bool hf_grant_is_heavy(const struct hf_waiter *waiter);
+/* Then it is for good. Memory is reserved as for any grant. */
+void hf_grant_lay_heavy(struct hf_locks *locks, struct hf_waiter *grant);
 struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode);
 /* Needs HF_OWN_RESERVE + 2 free records. */

@@ -18,8 +18,7 @@
 #include "lock/internal.h"
 
 enum {
-	FEW = 32,    /* candidates up to here are sorted, beyond that the whole queue is walked */
-	MANY = 4096, /* locks of a waiter's own in its range: see is_too_much() */
+	FEW = 32, /* candidates up to here are sorted, beyond that the whole queue is walked */
 };
 
 static struct hf_waiter *waiter_of(struct hf_rb_node *node)
@@ -307,24 +306,6 @@ static bool find_candidates(const struct hf_file *file, struct hf_range range, s
 }
 
 /*
- * A grant changes every lock that its owner has in the range, and a refusal all of them back: whoever has
- * very many could have us do that for ever. He leaves the queue; his client asks again, and what is given to
- * a request is one lock for all of them.
- */
-static bool is_too_much(const struct hf_waiter *waiter)
-{
-	struct hf_spot spot = hf_own_from(waiter->holding, waiter->start);
-	unsigned int n = 0;
-
-	if (waiter->holding->own.n <= MANY)
-		return false;
-	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end && n <= MANY;
-	     hf_spot_next(&spot))
-		n++;
-	return n > MANY;
-}
-
-/*
  * One waiter's chance. @donep: nobody behind has one, because this one, granted or not, wants the
  * whole of @range for itself; unless there is another waiter of the same holding, whom it does not block.
  */
@@ -338,11 +319,6 @@ static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct
 		 hf_range_contains(hf_waiter_range(waiter), range);
 	if (!can_run(waiter))
 		return 0;
-	if (HF_UNLIKELY(is_too_much(waiter))) {
-		*donep = false;
-		hf_waiters_end(locks, waiter, HF_LOCK_END_CANCELLED); /* its holding is not empty */
-		return 0;
-	}
 	r = hf_grant_waiter(locks, waiter);
 	return r < 0 ? r : 0; /* blocked outside: as anybody who is blocked */
 }

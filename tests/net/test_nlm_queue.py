@@ -203,6 +203,19 @@ class Queue(Waiting):
         self.release(right.but(name=self.c.name), self.c)
         self.b.wait_granted(wanted)
 
+    def test_who_has_thousands_of_locks_there_is_told(self):
+        """Without asking again: some clients never do."""
+        held = self.lock_of(self.a, 10_000, 1)
+        self.assert_granted(self.a, held)
+        for number in range(4097):
+            self.assertEqual(self.b.lock(self.lock_of(self.b, 2 * number, 1, exclusive=False)), nlm.S_GRANTED)
+        wanted = self.waits(self.b, 0, 10_001)
+        self.release(held)
+        self.b.wait_granted(wanted)
+        self.assert_held(self.lock_of(self.b, 1, 1))
+        self.release(wanted, self.b)
+        self.assert_free(wanted)
+
     def test_a_downgrade_serves_waiting_readers(self):
         held = self.hold()
         reader = self.waits(self.b, exclusive=False)

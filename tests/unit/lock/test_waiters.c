@@ -452,45 +452,9 @@ static void test_a_search_for_a_deadlock_that_takes_too_long(void **state)
 	assert_int_equal(bed_wait(bed, 1, E, 5, 5), HF_LOCK_OK);
 }
 
-/* To grant is to change each of them, and to refuse to change them back. */
-static void test_who_has_very_many_locks_there_asks_again(void **state)
-{
-	struct bed *bed = *state;
-
-	bed->is_silent = true;
-	for (uint64_t i = 0; i <= 4096; i++)
-		bed_lock(bed, 11, E, 2 * i, 2 * i);
-	bed_lock(bed, 1, E, 9001, 9001);
-	assert_int_equal(bed_wait(bed, 11, E, 0, 9001), HF_LOCK_E_QUEUED);
-	assert_int_equal(bed_wait(bed, 21, E, 9001, 9001), HF_LOCK_E_QUEUED);
-	bed->is_silent = false;
-	bed_told(bed);
-	bed_unlock(bed, 1, 9001, 9001);
-	assert_told(bed, "-o1 E[9001,9001], gone o11 cancelled, +o21 E[9001,9001]?, grant o21");
-	bed_unlock(bed, 21, 9001, 9001);
-	bed->is_silent = true;
-	assert_int_equal(bed_wait(bed, 11, E, 0, 9001), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9001]");
-}
-
-static void test_who_has_many_locks_there_is_granted(void **state)
-{
-	struct bed *bed = *state;
-
-	bed->is_silent = true;
-	for (uint64_t i = 0; i <= 4096; i++)
-		bed_lock(bed, 11, E, 2 * i, 2 * i);
-	bed_lock(bed, 1, E, 9001, 9001);
-	assert_int_equal(bed_wait(bed, 11, E, 1, 9001), HF_LOCK_E_QUEUED); /* one less */
-	bed_unlock(bed, 1, 9001, 9001);
-	assert_int_equal(bed_count(bed).grants, 1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		bed_test_of(test_who_has_very_many_locks_there_asks_again),
-		bed_test_of(test_who_has_many_locks_there_is_granted),
 		bed_test_of(test_queued_and_granted_on_release),
 		bed_test_of(test_fifo),
 		bed_test_of(test_shared_waiters_are_granted_together),
