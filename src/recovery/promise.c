@@ -30,15 +30,30 @@ static struct hf_promise *promise_of(struct hf_link *link)
 	return hf_list_entry(link, struct hf_promise, link);
 }
 
-/* By ticket; as a rule it goes to the end. */
-static void queue_for_lock(struct hf_promises *promises, struct hf_promise *promise)
+static uint64_t lock_ticket_of(const struct hf_promise *promise)
 {
-	struct hf_link *at = &promises->by_lock.head;
+	return promise->lock_ticket;
+}
 
-	while (at->prev != &promises->by_lock.head &&
-	       promise_of(at->prev)->lock_ticket > promise->lock_ticket)
+static uint64_t client_ticket_of(const struct hf_promise *promise)
+{
+	return promise->client_ticket;
+}
+
+/* By ticket; as a rule it goes to the end. */
+static inline void queue(struct hf_list *list, struct hf_promise *promise,
+			 uint64_t (*ticket_of)(const struct hf_promise *promise))
+{
+	struct hf_link *at = &list->head;
+
+	while (at->prev != &list->head && ticket_of(promise_of(at->prev)) > ticket_of(promise))
 		at = at->prev;
 	hf_link_insert_before(at, &promise->link);
+}
+
+static void queue_for_lock(struct hf_promises *promises, struct hf_promise *promise)
+{
+	queue(&promises->by_lock, promise, lock_ticket_of);
 }
 
 bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
@@ -50,7 +65,7 @@ bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise,
 		(struct hf_promise){ .lock_ticket = lock_ticket, .client_ticket = client_ticket, .fn = fn };
 	hf_link_init(&promise->link);
 	if (!has_client(recovery, promise)) {
-		hf_list_push_back(&promises->by_client, &promise->link);
+		queue(&promises->by_client, promise, client_ticket_of);
 		return false;
 	}
 	if (has_lock(recovery, promise))

@@ -101,6 +101,26 @@ static void test_who_is_registered_does_not_wait_for_who_is_not(void **state)
 	assert_int_equal(new.n_kept, 1);
 }
 
+/* Two who are being registered, one after the other: the second asks first. */
+static void test_who_asks_later_and_was_registered_earlier(void **state)
+{
+	struct hf_client *earlier, *later;
+	struct told first, second;
+
+	w.disk.is_slow = true;
+	earlier = a();
+	world_turn(&w);
+	later = world_client(&w, "10.0.0.12", "later");
+	assert_false(ask(&second, later));
+	assert_false(ask(&first, earlier));
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	assert_int_equal(first.n_kept, 1);
+	assert_int_equal(second.n_kept, 0);
+	world_turn(&w);
+	disk_let_go(&w.disk);
+	assert_int_equal(second.n_kept, 1);
+}
+
 static void test_who_was_first_is_not_behind_when_his_registration_is_there(void **state)
 {
 	struct told first, second;
@@ -370,6 +390,7 @@ int main(void)
 		T(test_what_ends_in_an_outage_is_promised_when_it_is_over),
 		T(test_a_resync_has_unreclaimed_locks_and_ghosts),
 		T(test_put_and_deleted_in_one_turn_is_not_written),
+		T(test_who_asks_later_and_was_registered_earlier),
 		T(test_max_clients),
 	};
 
