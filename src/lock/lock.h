@@ -298,6 +298,9 @@ bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_targ
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a
  * lock. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
+/* The same by us, before the owner has heard of what was granted: whatever else he waits for there he waits
+ * for still. */
+int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode);

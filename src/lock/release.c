@@ -45,7 +45,8 @@ static bool splits_too_many(const struct hf_locks *locks, const struct hf_place 
 		locks->n.locks >= 2 * (uint64_t)limits->locks);
 }
 
-int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+static int give_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		     bool ends_waits)
 {
 	struct hf_place place;
 	struct hf_aim aim;
@@ -67,11 +68,22 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 			return hf_trace(r);
 		hf_own_replace_at(locks, place.holding, own, &aim, range, NULL);
 		end_grants(locks, place.holding, range);
-		end_waiters(locks, place.holding, range);
+		if (ends_waits)
+			end_waiters(locks, place.holding, range);
 		hf_holding_settle(locks, place.holding);
 	}
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;
+}
+
+int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	return give_back(locks, who, range, true);
+}
+
+int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	return give_back(locks, who, range, false);
 }
 
 static bool end_wait(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,

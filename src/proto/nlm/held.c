@@ -46,7 +46,7 @@ static void undo(struct hf_nlm *nlm, const struct hf_nlm_held_grant *grant)
 	};
 
 	if (grant->is_new)
-		hf_lock_release(nlm->locks, &who, grant->range);
+		hf_lock_take_back(nlm->locks, &who, grant->range);
 	if (grant->stat)
 		hf_xdr_set_word(grant->stat, HF_NLM_DENIED_NOLOCKS);
 }

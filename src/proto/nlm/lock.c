@@ -50,7 +50,7 @@ static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
 	if (request.target.client && what == END_WAIT)
 		hf_lock_cancel(nlm->locks, &request.target, request.range, mode_of(&request.args));
 	else if (request.target.client && what == END_LOCK)
-		hf_lock_release(nlm->locks, &request.target, request.range);
+		hf_lock_take_back(nlm->locks, &request.target, request.range);
 	else if (request.target.client && hf_lock_is_involved(nlm->locks, &request.target))
 		lower(&request); /* or he has died since */
 	hf_nlm_request_deinit(&request);
@@ -159,7 +159,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		if (stat == HF_NLM_BLOCKED)
 			hf_lock_cancel(nlm->locks, &request->target, request->range, lock.mode);
 		else if (!before.has_any)
-			hf_lock_release(nlm->locks, &request->target, request->range);
+			hf_lock_take_back(nlm->locks, &request->target, request->range);
 		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_NOLOCKS);
 		return;
 	}

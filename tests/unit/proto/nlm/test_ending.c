@@ -79,6 +79,44 @@ static void test_who_is_refused_ends_nobody_elses_wait(void **state)
 	calls.world.disk.is_broken = false;
 }
 
+/* One thread waits, another one asks for more and cannot have it: the first has been told that it waits. */
+static void take_back_from_who_waits(bool by_tcp)
+{
+	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
+	struct hf_lock_request holds = world_request(other, 7, "f", 5, 5);
+	struct hf_client *waiter;
+	uint32_t taking;
+
+	holds.mode = HF_LOCK_SHARED;
+	assert_int_equal(hf_lock_acquire(calls.nlm->locks, &holds, NULL), HF_LOCK_OK);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .offset = 5, .len = 1, .block = true }),
+	       "BLOCKED");
+	waiter = world_client(&calls.world, CALLS_HOST, "x");
+	calls.world.disk.is_slow = true;
+	taking = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true, .by_tcp = by_tcp });
+	world_turn(&calls.world);
+	assert_int_equal(waiter->holds.n_locks, 1);
+	calls.world.disk.is_broken = true;
+	disk_let_go(&calls.world.disk);
+	world_until(&calls.world, !waiter->holds.n_locks);
+	assert_non_null(calls.said[taking]);
+	assert_int_equal(waiter->holds.n_waiters, 1);
+	calls.world.disk.is_slow = calls.world.disk.is_broken = false;
+	world_until(&calls.world, hf_recovery_can_promise(calls.world.recovery));
+	world_unlock(&calls.world, other, 7, "f", 5, 5);
+	world_until(&calls.world, calls.n_granted == 1);
+}
+
+static void test_who_waits_still_waits_when_a_call_is_taken_back(void **state)
+{
+	take_back_from_who_waits(false);
+}
+
+static void test_who_waits_still_waits_when_a_reply_is_taken_back(void **state)
+{
+	take_back_from_who_waits(true);
+}
+
 /* Of one lock a client could make as many as it likes. */
 static void test_an_unlock_that_makes_too_many(void **state)
 {
@@ -139,6 +177,8 @@ int main(void)
 		T(test_what_is_taken_back_is_nobody_elses),
 		T(test_who_is_refused_ends_nobody_elses_wait),
 		T(test_granted_comes_after_blocked),
+		T(test_who_waits_still_waits_when_a_call_is_taken_back),
+		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
 						calls_teardown),
 	};
