@@ -340,17 +340,25 @@ static void note_later(struct hf_finder *finder, const struct hf_file_id *id, ui
 	pthread_mutex_unlock(&finder->lock);
 }
 
-/* Was it looked for, and not found, since? Once: who asks again after that begins anew. */
+/* Who was answered, in whatever way, and asks again, begins anew: what was missed then may be there now. */
+static void forget_later(struct hf_finder *finder, const struct hf_file_id *id)
+{
+	struct later *later = later_of(finder, id);
+
+	pthread_mutex_lock(&finder->lock);
+	if (later->is_used && hf_file_id_equal(&later->id, id))
+		later->is_used = false;
+	pthread_mutex_unlock(&finder->lock);
+}
+
+/* Was it looked for, and not found, since? */
 static bool was_missed(struct hf_finder *finder, const struct hf_file_id *id, uint64_t n_walks)
 {
 	struct later *later = later_of(finder, id);
-	bool was = false;
+	bool was;
 
 	pthread_mutex_lock(&finder->lock);
-	if (later->is_used && later->n_walks < n_walks && hf_file_id_equal(&later->id, id)) {
-		later->is_used = false;
-		was = true;
-	}
+	was = later->is_used && later->n_walks < n_walks && hf_file_id_equal(&later->id, id);
 	pthread_mutex_unlock(&finder->lock);
 	return was;
 }
@@ -360,11 +368,12 @@ int hf_finder_open(struct hf_finder *finder, const struct hf_volume *volume, con
 	uint64_t n_walks;
 	int fd = open_seen(finder, volume, id, &n_walks);
 
-	if (fd != -ESTALE || was_missed(finder, id, n_walks))
-		return fd;
-	fd = walk_and_open(finder, volume, id, n_walks);
+	if (fd == -ESTALE && !was_missed(finder, id, n_walks))
+		fd = walk_and_open(finder, volume, id, n_walks);
 	if (fd == -EAGAIN)
 		note_later(finder, id, n_walks);
+	else
+		forget_later(finder, id);
 	return fd;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -38,6 +39,28 @@ DIR *fdopendir(int fd)
 	return next(fd);
 }
 
+/* So is this: no time passes for the finder but what the test wants. */
+static struct timespec now;
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	*ts = now;
+	return 0;
+}
+
+static void read_clock(void)
+{
+	int (*next)(clockid_t, struct timespec *) =
+		(int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+
+	assert_int_equal(next(CLOCK_MONOTONIC, &now), 0);
+}
+
+static void next_walk_is_due(void)
+{
+	now.tv_sec += HF_FINDER_PAUSE_S + 1;
+}
+
 static const char *path_of(const char *name)
 {
 	static char path[128];
@@ -54,6 +77,7 @@ static int set_up(void **state)
 	sem_init(&is_walking, 0, 0);
 	sem_init(&may_end, 0, 0);
 	is_large = false;
+	read_clock();
 	if (!mkdtemp(base) || stat(base, &st) < 0 || hf_volume_new(&volume, base) < 0)
 		return -1;
 	return hf_finder_new(&finder, st.st_ino);
@@ -81,6 +105,15 @@ static struct hf_file_id make_file(const char *name)
 	return id;
 }
 
+static void move(const char *from, const char *to)
+{
+	char old[128], new[128];
+
+	snprintf(old, sizeof(old), "%s/%s", base, from);
+	snprintf(new, sizeof(new), "%s/%s", base, to);
+	assert_int_equal(rename(old, new), 0);
+}
+
 static void expect_found(const struct hf_file_id *id)
 {
 	hf_cleanup(hf_closep) int fd = hf_finder_open(finder, volume, id);
@@ -100,7 +133,7 @@ static void test_found_by_walking(void **state)
 	mkdir(path_of("a/b"), 0700);
 	deep = make_file("a/b/f");
 	expect_found(&deep);
-	assert_int_equal(renameat(volume->mount, "a/b/f", volume->mount, "g"), 0);
+	move("a/b/f", "g");
 	assert_int_equal(hf_finder_open(finder, volume, &deep), -EAGAIN); /* the last walk was just now */
 	hf_finder_learn(finder, volume->root_stat.st_ino, "g", deep.inode);
 	expect_found(&deep);
@@ -113,6 +146,68 @@ static void test_gone(void **state)
 	assert_int_equal(unlink(path_of("f")), 0);
 	assert_int_equal(hf_finder_open(finder, volume, &id), -ESTALE);
 	assert_int_equal(hf_finder_open(finder, volume, &id), -EAGAIN);
+}
+
+/* Who was told to come later, came, and was answered by a walk of his own, is not answered by that one again.
+ */
+static void test_looked_for_anew_after_each_answer(void **state)
+{
+	char outside[sizeof(base) + 8];
+	struct hf_file_id id = make_file("f");
+
+	snprintf(outside, sizeof(outside), "..%s.out", strrchr(base, '/'));
+	expect_found(&id);
+	move("f", "g");
+	assert_int_equal(hf_finder_open(finder, volume, &id), -EAGAIN);
+	next_walk_is_due();
+	expect_found(&id);
+	move("g", outside);
+	assert_int_equal(hf_finder_open(finder, volume, &id), -EAGAIN);
+	next_walk_is_due();
+	assert_int_equal(hf_finder_open(finder, volume, &id), -ESTALE);
+	move(outside, "h");
+	next_walk_is_due();
+	expect_found(&id);
+}
+
+/* Nor is who found it because somebody else had seen it meanwhile. */
+static void test_looked_for_anew_after_it_was_seen(void **state)
+{
+	struct hf_file_id id = make_file("f"), gone = make_file("gone");
+
+	expect_found(&id);
+	move("f", "g");
+	assert_int_equal(hf_finder_open(finder, volume, &id), -EAGAIN);
+	hf_finder_learn(finder, volume->root_stat.st_ino, "g", id.inode);
+	expect_found(&id);
+	unlink(path_of("gone"));
+	next_walk_is_due();
+	assert_int_equal(hf_finder_open(finder, volume, &gone), -ESTALE);
+	move("g", "h");
+	next_walk_is_due();
+	expect_found(&id);
+}
+
+/* One walk answers all who were told to come later. */
+static void test_one_walk_for_all(void **state)
+{
+	struct hf_file_id first = make_file("first"), a = make_file("a"), b;
+	char name[16];
+	int i = 0;
+
+	do { /* what is noted of both has a place of its own */
+		snprintf(name, sizeof(name), "%d", i++);
+		b = make_file(name);
+	} while (b.inode % 2 == a.inode % 2);
+	for (const char **gone = (const char *[]){ "first", "a", name, NULL }; *gone; gone++)
+		assert_int_equal(unlink(path_of(*gone)), 0);
+	assert_int_equal(hf_finder_open(finder, volume, &first), -ESTALE);
+	assert_int_equal(hf_finder_open(finder, volume, &a), -EAGAIN);
+	assert_int_equal(hf_finder_open(finder, volume, &b), -EAGAIN);
+	next_walk_is_due();
+	assert_int_equal(hf_finder_open(finder, volume, &a), -ESTALE);
+	assert_int_equal(hf_finder_open(finder, volume, &b), -ESTALE);
+	assert_int_equal(hf_finder_open(finder, volume, &b), -EAGAIN);
 }
 
 /* Another file of that number, under the old name, is not the one. */
@@ -193,6 +288,7 @@ static void test_a_short_walk_is_waited_for(void **state)
 {
 	struct search walker, other = { .id = make_file("there") };
 
+	now.tv_sec += 3600; /* so long until the other has waited for too long */
 	begin_walk(&walker);
 	begin_search(&other);
 	sem_post(&may_end);
@@ -206,6 +302,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_found_by_walking, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_gone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_looked_for_anew_after_each_answer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_looked_for_anew_after_it_was_seen, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_one_walk_for_all, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_not_the_same, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_never_outside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_long_walk_keeps_nobody, set_up, tear_down),
