@@ -105,39 +105,38 @@ static void test_tokens(void **state)
 	assert_false(hf_api_token_equal("", ""));
 }
 
-/* CPU time of comparing, the best of several tries */
+/* CPU time of comparing */
 static uint64_t time_of(const char *ours, const char *theirs)
 {
-	uint64_t best = UINT64_MAX;
+	struct timespec from, to;
 
-	for (int try = 0; try < 15; try++) {
-		struct timespec from, to;
-		uint64_t took;
-
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-		for (int i = 0; i < 20; i++)
-			assert_false(hf_api_token_equal(ours, theirs));
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-		took = (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000u + (uint64_t)to.tv_nsec -
-		       (uint64_t)from.tv_nsec;
-		best = took < best ? took : best;
-	}
-	return best;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	for (int i = 0; i < 20; i++)
+		assert_false(hf_api_token_equal(ours, theirs));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	return (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000u + (uint64_t)to.tv_nsec -
+	       (uint64_t)from.tv_nsec;
 }
 
-/* Where they differ does not show in the time. So long that a fast memcmp() is seen, too, beside the rest. */
+/* Where they differ does not show in the time. So long that a fast memcmp() is seen, too, beside the rest.
+ * What else a processor does shows in any one try, but not in the best of many, of both in turn. */
 static void test_time_tells_nothing(void **state)
 {
 	static char ours[65536], first[sizeof(ours)], last[sizeof(ours)];
-	uint64_t early, late;
+	uint64_t early = UINT64_MAX, late = UINT64_MAX, percent = 0;
 
 	memset(ours, 'a', sizeof(ours) - 1);
 	memcpy(first, ours, sizeof(ours));
 	memcpy(last, ours, sizeof(ours));
 	first[0] = last[sizeof(ours) - 2] = 'b';
-	early = time_of(ours, first);
-	late = time_of(ours, last);
-	assert_in_range(100 * late / early, 77, 130);
+	for (int try = 0; try < 15 || (try < 300 && (percent < 80 || percent > 125)); try++) {
+		uint64_t a = time_of(ours, first), b = time_of(ours, last);
+
+		early = HF_MIN(early, a);
+		late = HF_MIN(late, b);
+		percent = 100 * late / early;
+	}
+	assert_in_range(percent, 80, 125);
 }
 
 static void test_sent_twice(void **state)

@@ -123,20 +123,33 @@ static void test_timer_order(void **state)
 	assert_string_equal(trail, "3104");
 }
 
+/* How late one timer is, which is never too early. */
+static uint64_t lateness_of(uint64_t delay)
+{
+	struct marked m = marked('x');
+	uint64_t began;
+
+	init(&m);
+	m.stops = true;
+	began = hf_loop_now(loop);
+	hf_timer_start(&m.timer, delay);
+	hf_loop_run(loop);
+	assert_true(hf_loop_now(loop) - began >= delay);
+	return hf_loop_now(loop) - began - delay;
+}
+
 static void test_timer_punctual(void **state)
 {
 	static const uint64_t delays[] = { 0, 1, 999999, 1000000, 1500000, 20000001 };
 
 	for (size_t i = 0; i < HF_ARRAY_SIZE(delays); i++) {
-		struct marked m = marked('x');
-		uint64_t began;
+		uint64_t late = UINT64_MAX;
 
-		init(&m);
-		m.stops = true;
-		began = hf_loop_now(loop);
-		hf_timer_start(&m.timer, delays[i]);
-		hf_loop_run(loop);
-		assert_in_range(hf_loop_now(loop) - began, delays[i], delays[i] + 200 * HF_NS_PER_MS);
+		/* The machine may be late itself, but not each time. */
+		for (int try = 0; try < 20 && late > 100 * HF_NS_PER_MS; try++)
+			late = lateness_of(delays[i]);
+		assert_in_range(late, 0, 100 * HF_NS_PER_MS);
+		trail[0] = '\0';
 	}
 }
 

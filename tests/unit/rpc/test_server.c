@@ -889,20 +889,38 @@ static void test_big_replies(void **state)
 
 /* Limits */
 
+/* All places are taken: one that comes then is hung up on. False: it took so long that one of them may have
+ * been idle for a second, and had to make room. */
+static bool fill_up(int fds[5])
+{
+	uint64_t began = rig_ms();
+	bool is_closed;
+	int late;
+
+	for (int i = 0; i < 5; i++) {
+		fds[i] = rig_connect(HOME, rig.tcp, NULL);
+		check_served(fds[i], (uint32_t)i);
+	}
+	late = rig_connect(HOME, rig.tcp, NULL);
+	is_closed = rig_is_closed(late);
+	close(late);
+	if (rig_ms() - began >= 1000)
+		return false;
+	assert_true(is_closed);
+	return true;
+}
+
 static void test_limit_in_all(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
 	int fds[5], late;
 
 	limits.max_connections = 5;
-	start(&limits);
-	for (int i = 0; i < 5; i++) {
-		fds[i] = rig_connect(HOME, rig.tcp, NULL);
-		check_served(fds[i], (uint32_t)i);
+	for (start(&limits); !fill_up(fds); start(&limits)) {
+		for (int i = 0; i < 5; i++)
+			close(fds[i]);
+		rig_stop(&rig);
 	}
-	late = rig_connect(HOME, rig.tcp, NULL);
-	assert_true(rig_is_closed(late));
-	close(late);
 	assert_int_equal(rig_counts(&rig).refused, 1);
 	for (int i = 0; i < 5; i++)
 		check_served(fds[i], 7);
@@ -992,23 +1010,22 @@ static void test_limit_per_host(void **state)
 static void test_idle_timeout(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
-	uint64_t began;
+	uint64_t end, spoke;
 	int idle, kept;
 
-	limits.idle_ns = 300 * HF_NS_PER_MS;
+	limits.idle_ns = 1500 * HF_NS_PER_MS; /* in which we get round to speaking */
 	start(&limits);
 	kept = rig_connect(HOME, rig.tcp, NULL);
 	rig_send_record(kept, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_KEEP, "x", 1));
 	rig_wait_kept(&rig, 1);
 	idle = rig_connect(HOME, rig.tcp, NULL);
-	began = rig_ms();
-	for (uint32_t i = 0; rig_ms() - began < 900; i++) { /* one that speaks now and then is not idle */
+	end = rig_ms() + 2500;
+	for (uint32_t i = 0; (spoke = rig_ms()) < end; i++) { /* one that speaks now and then is not idle */
 		check_served(idle, i);
 		assert_int_equal(poll(&(struct pollfd){ .fd = idle, .events = POLLIN }, 1, 20), 0);
 	}
-	began = rig_ms();
 	assert_true(rig_is_closed(idle));
-	assert_in_range(rig_ms() - began, 200, 2000);
+	assert_true(rig_ms() - spoke >= 1000);
 	/* the one that waits for us has not been closed */
 	rig_release(&rig, 1);
 	expect_echo(kept, 1, "x", 1);
@@ -1032,7 +1049,7 @@ static void test_stall_timeout(void **state)
 	began = rig_ms();
 	rig_send_all(partial, "\x80\0", 2); /* half a record mark */
 	assert_true(rig_is_closed(partial));
-	assert_in_range(rig_ms() - began, 350, 3000);
+	assert_true(rig_ms() - began >= 350);
 	/* bytes that drip in do not make a record that does not end any better */
 	dripping = rig_connect(HOME, rig.tcp, NULL);
 	rig_send_all(dripping, "\x80\0\x10\0", 4);
@@ -1044,7 +1061,7 @@ static void test_stall_timeout(void **state)
 			break;
 		if (send(dripping, "x", 1, MSG_NOSIGNAL) < 0)
 			break;
-		assert_true(rig_ms() - began < 5000);
+		assert_true(rig_ms() - began < 20000);
 	}
 	/* one that never takes its replies */
 	flood.fd = rig_connect_small(HOME, rig.tcp, 32768);
