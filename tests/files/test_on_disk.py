@@ -14,7 +14,7 @@ import tempfile
 
 import disk
 
-PATIENCE = 8  # seconds that a caller goes on when told to try again later; walks of the finder are 5 s apart
+PATIENCE = 30  # seconds that a caller goes on when told to try again later; walks of the finder are 5 s apart
 
 
 def main():

@@ -14,7 +14,7 @@ import nlm
 import nsm
 from exported import Exported, nfs
 from play import SKIPPED, main
-from rpc import NoReply, auth_sys, call_message, record, result_of
+from rpc import PATIENCE, NoReply, auth_sys, call_message, record, result_of
 
 AGAIN = "configuration loaded again"
 NOT_LOADED = "configuration not loaded"
@@ -53,7 +53,7 @@ class Reload(DeadDisk):
         self.write_config((LIVING, DYING))
         self.addCleanup(self.write_config, self.exports)
         self.daemon.process.send_signal(signal.SIGHUP)
-        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
 
     def test_locks_go_on(self):
         self.begin()
@@ -110,7 +110,7 @@ class OneThread(Shared):
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(self.disk.close)  # before that
-        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
 
     def read(self):
         with self.network.server, nfs.Client(2049) as client:
@@ -133,7 +133,7 @@ class OneThread(Shared):
         for svid in range(200):
             lock = self.lock_of(self.b, fh=self.of_disk, svid=svid)
             caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK))))
-        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
         self.assert_locks_are_served()
         self.disk.close()
         for _ in range(200):
@@ -162,7 +162,7 @@ class Slow(Shared):
             caller.sock.sendall(record(message))
         caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.NULL)))
         self.assertEqual(result_of(caller.receive()), b"")  # so all have come
-        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
 
         def answers():
             replies = {reply[:4]: reply for reply in (caller.receive() for _ in asked)}
@@ -271,7 +271,7 @@ class Stop(DeadDisk):
         self.disk.die()
         caller = self.b.caller()
         caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(uid=9))))
-        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
         self.daemon.process.send_signal(signal.SIGTERM)
         self.until(lambda: self.count("stopping"), "it stops")
         self.disk.live()
@@ -288,7 +288,7 @@ class Stop(DeadDisk):
         self.write_config((LIVING, DYING))
         self.addCleanup(self.write_config, self.exports)
         self.daemon.process.send_signal(signal.SIGHUP)
-        self.assertTrue(self.disk.was_asked.wait(10))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
         self.write_config(self.exports)
         self.stop()
 

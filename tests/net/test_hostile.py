@@ -94,22 +94,21 @@ class Hostile(unittest.TestCase):
         exchange(self.tcp(self.portmap), null(PORTMAP))
         exchange(self.udp(self.portmap), null(PORTMAP))
 
-    def latency(self, caller, n=300):
-        """The median of some calls, in seconds; every one is answered."""
+    def latencies(self, caller, n=300):
+        """What some calls take, in seconds; every one is answered."""
         times = []
         for _ in range(n):
             begin = time.monotonic()
             exchange(caller, null())
             times.append(time.monotonic() - begin)
-        return statistics.median(times)
+        return times
 
     def test_idle_crowd(self):
         caller = self.tcp()
-        before = self.latency(caller)
+        before = min(self.latencies(caller))  # when nothing else was in the way
         crowd = [self.connect(f"127.0.1.{1 + i % 12}") for i in range(N_IDLE)]
         until(self.n_descriptors, "all are accepted", 60, passes=lambda n: n >= N_IDLE)
-        after = self.latency(caller)
-        self.assertLess(after, 10 * before + 0.005)
+        self.assertLess(min(self.latencies(caller)), 10 * before)
         for sock in random.sample(crowd, 50):  # nobody was thrown out, and each is served
             sock.sendall(record(null()))
             self.assertTrue(sock.recv(100))
@@ -117,7 +116,7 @@ class Hostile(unittest.TestCase):
 
     def test_slow_crowd(self):
         caller = self.tcp()
-        before = self.latency(caller)
+        before = statistics.median(self.latencies(caller))
         message = record(null())
         crowd = [self.connect(f"127.0.2.{1 + i % 12}") for i in range(N_SLOW)]
         ended = threading.Event()
@@ -132,11 +131,11 @@ class Hostile(unittest.TestCase):
         dripper = threading.Thread(target=drip)
         dripper.start()
         try:
-            after = self.latency(caller)
+            after = statistics.median(self.latencies(caller))
         finally:
             ended.set()
             dripper.join()
-        self.assertLess(after, 10 * before + 0.005)
+        self.assertLess(after, 10 * before + 0.02, "who waits for the next drop waits for 0.05 s and more")
 
     def test_slow_crowd_is_answered(self):
         message = record(null())
@@ -204,7 +203,7 @@ class Hostile(unittest.TestCase):
             sock.setblocking(False)
             selector.register(sock, selectors.EVENT_WRITE)
         quiet = time.monotonic()
-        while time.monotonic() - quiet < 1:  # until none takes anything any more
+        while time.monotonic() - quiet < 3:  # until none takes anything any more
             for key, _ in selector.select(0.1):
                 if key.fileobj.send(calls):
                     quiet = time.monotonic()

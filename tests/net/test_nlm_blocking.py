@@ -29,7 +29,7 @@ class Blocking(Waiting):
         held = self.hold()
         before = time.monotonic()
         self.assert_blocked(self.b, self.lock_of(self.b, cookie=b"waiter"), **how)
-        self.assertLess(time.monotonic() - before, 1)
+        self.assertLess(time.monotonic() - before, 5, "a machine may be busy, but nothing is waited for")
         self.release(held)
         self.assertEqual(self.b.wait_granted(held).call.version, how["version"])
 
@@ -143,7 +143,8 @@ class Blocking(Waiting):
                     wanted = self.lock_of(host)
                     self.assert_blocked(host, wanted, server=server, transport=ask)
                     self.release(held)
-                    heard = host.wait_granted(wanted, timeout=4)
+                    heard = host.wait_granted(wanted)
+                    self.assert_no_try_has_failed(host)
                     self.assertEqual((heard.call.transport, address_of(heard)), (have, server))
 
     def pass_a_lock_to(self, host, **more):
@@ -369,12 +370,11 @@ class Blocking(Waiting):
             self.assert_granted(self.a, mine)
             self.assert_blocked(host, self.lock_of(host, fh=mine.fh))
         silent[2].namespace.run("link", "set", "eth0", "down")
-        began = time.monotonic()
         for mine in held:
             self.release(mine)
         for host in healthy:
-            host.grants.wait(1, timeout=4)
-        self.assertLess(time.monotonic() - began, 4, "the first silent try has not even ended by then")
+            host.grants.wait(1)
+        self.assert_no_try_has_failed(*silent)  # not even the first one has ended by then
         for host, mine in zip(healthy, held[len(silent) :]):
             self.assert_held(mine, by=1)
             self.assertEqual(host.grants.items[0].grant.fh, mine.fh)

@@ -25,7 +25,7 @@ from xdr import Out
 
 
 class Base(Recovering):
-    more_settings = ("recovery.notify_timeout_ms=1000",)
+    more_settings = ("recovery.notify_timeout_ms=3000",)
 
     def in_grace(self):
         return self.hosts[-1].test(nlm.Lock(fh=os.urandom(16), name="stranger")).stat == nlm.S_GRACE
@@ -435,7 +435,7 @@ class Table(Evidence):
 
     def test_unreclaimed_locks_conflict(self):
         lock = self.held(self.a)
-        self.restart(recovery__window_seconds="1", recovery__early_end="false")
+        self.restart(recovery__window_seconds="3", recovery__early_end="false")
         self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.until(lambda: self.b.lock(self.lock_of(self.b)) == nlm.S_DENIED, "grace ends")
@@ -443,10 +443,10 @@ class Table(Evidence):
     def test_grace_of_the_protocol(self):
         self.held(self.a)
         began = time.monotonic()
-        self.restart(recovery__nlm_grace_seconds="1")
+        self.restart(recovery__nlm_grace_seconds="3")
         self.assertTrue(self.in_grace())
         self.until(lambda: not self.in_grace(), "its own window")
-        self.assertGreater(time.monotonic() - began, 0.9)
+        self.assertGreater(time.monotonic() - began, 2.9)
 
     def test_grace_rules(self):
         self.restart(recovery__grace="always")
@@ -466,10 +466,9 @@ class Table(Evidence):
     def test_serving_never_waits_for_notifications(self):
         self.held(self.a)
         self.a.deaf = True
-        self.restart(recovery__notify_timeout_ms="5000")
-        began = time.monotonic()
+        self.restart(recovery__notify_timeout_ms="60000")
         self.assertTrue(self.in_grace())
-        self.assertLess(time.monotonic() - began, 1)
+        self.assertNotIn("client could not be told", self.log, "its time is not over yet")
 
     def test_unreachable_client_may_still_reclaim(self):
         lock = self.held(self.a)
@@ -486,7 +485,7 @@ class Table(Evidence):
         for host in self.hosts:
             self.held(host, fh=os.urandom(8))
         self.a.deaf = True
-        self.restart(recovery__notify_timeout_ms="5000", recovery__notify_parallel="1")
+        self.restart(recovery__notify_timeout_ms="60000", recovery__notify_parallel="1")
         for host in (self.b, self.c):
             host.told.wait()
         self.assertNotIn("failed=", self.log, "its time is not over yet")

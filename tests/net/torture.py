@@ -39,8 +39,8 @@ from rpc import NoReply, Refused, Stage
 from until import lapse, until
 
 N_PLAYERS = 4
-PATIENCE = 20  # seconds for whatever must happen in a round
-WINDOW = 60  # of grace
+PATIENCE = 60  # seconds for whatever must happen in a round
+WINDOW = 120  # of grace
 SKIPPED = 77
 SETTINGS = ("server.portmap=embedded", "server.name=server", "api.listen=", f"recovery.window_seconds={WINDOW}",
             "recovery.notify_timeout_ms=2000")  # fmt: skip

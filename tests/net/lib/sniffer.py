@@ -2,7 +2,7 @@
 
 import socket
 
-from until import until
+from until import PATIENCE, until
 
 ETH_P_ALL = 3
 
@@ -31,7 +31,7 @@ class Sniffer:
             if where[2] != socket.PACKET_OUTGOING:
                 self.frames.append(frame)
 
-    def find(self, needle, timeout=2):
+    def find(self, needle, timeout=PATIENCE):
         """Where @needle came in first: the number of the frame, and the place in it."""
         what = f"{needle!r} was on the wire"
         return until(lambda: self._place_of(needle), what, timeout, passes=lambda place: place is not None)

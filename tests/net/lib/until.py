@@ -3,7 +3,7 @@
 import math
 import time
 
-PATIENCE = 10.0  # seconds for anything that must happen; nothing takes that long unless it is broken
+PATIENCE = 25.0  # seconds for anything that must happen; nothing takes that long unless it is broken, on any machine
 LONGEST_PAUSE = 0.02  # between two looks
 
 

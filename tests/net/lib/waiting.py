@@ -27,12 +27,18 @@ class Waiting(Play):
     def release(self, lock, host=None, **how):
         self.assertEqual((host or self.a).unlock(lock, **how), nlm.S_GRANTED)
 
-    def await_free(self, lock, timeout=8):
-        self.await_stat(lambda: self.c.test(lock).stat, timeout)
+    def await_free(self, lock):
+        self.await_stat(lambda: self.c.test(lock).stat)
 
-    def await_granted(self, host, lock, timeout=8):
-        self.await_stat(lambda: host.lock(lock), timeout)
+    def await_granted(self, host, lock):
+        self.await_stat(lambda: host.lock(lock))
 
-    def await_stat(self, ask, timeout):
+    def await_stat(self, ask):
         """What a client sees who asks again and again."""
-        self.until(ask, "it is granted", timeout, passes=lambda stat: stat == nlm.S_GRANTED)
+        self.until(ask, "it is granted", passes=lambda stat: stat == nlm.S_GRANTED)
+
+    def assert_no_try_has_failed(self, *hosts):
+        """To tell them of their locks, each of which has 5 s."""
+        log = self.daemon.log
+        for host in hosts:
+            self.assertNotIn(f"telling a waiter of its lock failed client={self.id_of(host)} ", log)
