@@ -301,7 +301,8 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 /* The same by us, before the owner has heard of what was granted: whatever else he waits for there he waits
  * for still. */
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
-/* OK (found: no longer waiting, or grant in flight undone), HELD or NOTHING. */
+/* OK (found: no longer waiting, or grant in flight undone), HELD (all of it, some in more than @mode perhaps,
+ * but not all) or NOTHING. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode);
 /* OK (no longer waiting) or NOTHING: a grant in flight stays, its owner may have heard of it. */

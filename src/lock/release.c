@@ -110,6 +110,25 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 	return HF_LOCK_OK;
 }
 
+/* What a request for @range in @mode leaves: all of it in that mode, but for what is guarded. He who has
+ * nothing in just that mode lost nothing by it, if it was served at all. */
+static bool may_have_got(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
+{
+	struct hf_spot spot = hf_own_from(holding, range.start);
+	uint64_t pos = range.start;
+	struct hf_lock *lock;
+	bool is_any = false;
+
+	for (; (lock = hf_spot_lock(&spot)) && lock->start <= pos && lock->mode >= mode;
+	     hf_spot_next(&spot)) {
+		is_any |= lock->mode == mode;
+		if (lock->end >= range.end)
+			return is_any;
+		pos = lock->end + 1;
+	}
+	return false;
+}
+
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode)
 {
@@ -123,9 +142,7 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 	if (!end_wait(locks, place.holding, range, mode)) {
 		waiter = hf_grant_find(place.holding, range, mode);
 		if (!waiter)
-			return hf_own_covers(hf_own_from(place.holding, range.start), range, mode)
-				       ? HF_LOCK_E_HELD
-				       : HF_LOCK_E_NOTHING;
+			return may_have_got(place.holding, range, mode) ? HF_LOCK_E_HELD : HF_LOCK_E_NOTHING;
 		hf_grant_undo(locks, waiter);
 		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);
 	}

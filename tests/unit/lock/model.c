@@ -535,6 +535,18 @@ void model_release(struct model *m, int file, int owner, int from, int to)
 	serve(m);
 }
 
+static bool may_have_got(const struct model *m, int file, int owner, int from, int to, uint8_t mode)
+{
+	bool is_any = false;
+
+	for (int i = from; i <= to; i++) {
+		if (m->cells[file][owner][i].mode < mode)
+			return false;
+		is_any |= m->cells[file][owner][i].mode == mode;
+	}
+	return is_any;
+}
+
 int model_cancel(struct model *m, int file, int owner, int from, int to, uint8_t mode)
 {
 	int at = find(&m->queues[file], file, owner, from, to, mode);
@@ -546,7 +558,8 @@ int model_cancel(struct model *m, int file, int owner, int from, int to, uint8_t
 	} else {
 		at = find(&m->grants, file, owner, from, to, mode);
 		if (at < 0)
-			return covers(m, file, owner, from, to, mode) ? HF_LOCK_E_HELD : HF_LOCK_E_NOTHING;
+			return may_have_got(m, file, owner, from, to, mode) ? HF_LOCK_E_HELD
+									    : HF_LOCK_E_NOTHING;
 		undo(m, at, HF_LOCK_END_CANCELLED);
 	}
 	serve(m);

@@ -592,6 +592,24 @@ static void test_cancel_of_nothing(void **state)
 	assert_int_equal(bed_cancel(*state, 1, S, 0, 9), HF_LOCK_E_NOTHING);
 }
 
+/* It was granted, and lowered but for what an exclusive grant is about: who is told that he never got it
+ * would take himself to have all of it exclusively still. */
+static void test_cancel_of_what_was_lowered_in_parts(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 4, 4);
+	bed_wait(bed, 11, E, 4, 4);
+	bed_unlock(bed, 1, 4, 4);
+	bed_lock(bed, 11, E, 7, 7);
+	assert_int_equal(bed_wait(bed, 11, S, 4, 7), HF_LOCK_OK);
+	assert_held(bed, 11, "E[4,4]? S[5,7]");
+	assert_int_equal(bed_cancel(bed, 11, S, 4, 7), HF_LOCK_E_HELD);
+	assert_int_equal(bed_cancel(bed, 11, S, 4, 8), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_cancel(bed, 11, S, 4, 4), HF_LOCK_E_NOTHING);
+	assert_held(bed, 11, "E[4,4]? S[5,7]");
+}
+
 /* Two of its threads wait, and both are told; one of them does not want it any more. */
 static void test_undone_grant_leaves_what_another_one_has(void **state)
 {
@@ -679,6 +697,7 @@ int main(void)
 		bed_test_of(test_cancel_of_an_upgrade_in_flight_restores),
 		bed_test_of(test_cancel_of_a_held_lock),
 		bed_test_of(test_cancel_of_nothing),
+		bed_test_of(test_cancel_of_what_was_lowered_in_parts),
 		bed_test_of(test_undone_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancelled_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancel_matches_range_and_mode),
