@@ -28,7 +28,8 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 	bool is_late = server_is_news_old(server, sent_at);
 
 	for (int unit = span->first; unit <= span->last; unit++) {
-		proc->own->has[span->file][unit] = is_late ? 0 : span->mode;
+		proc->own->has[span->file][unit] = is_late ? 0 : pipe_mode(proc, span, unit);
+		proc->own->by[span->file][unit] = proc->answered;
 		proc->own->firm[span->file][unit] = is_firm;
 		proc->own->phantom[span->file][unit] = is_late ? span->mode : 0;
 		proc->own->lost_at[span->file][unit] = sent_at; /* at the latest */

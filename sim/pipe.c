@@ -140,6 +140,21 @@ static bool is_before(const struct sending *a, const struct sending *b)
 	return a->n == 1 && b->n == 1 && a->connection == b->connection && a->xid < b->xid;
 }
 
+/* It was called back: what the other one has asked for since it waits, at once, is not lowered by that. */
+static bool is_asked_since(const struct proc *proc, const struct sending *other)
+{
+	return !proc->answered.n && is_before(&proc->blocked, other);
+}
+
+/* It is told that it has @span: in which mode has it @unit? */
+uint8_t pipe_mode(const struct proc *proc, const struct span *span, int unit)
+{
+	const struct owned *own = proc->own;
+	uint8_t has = own->has[span->file][unit];
+
+	return has > span->mode && is_asked_since(proc, &own->by[span->file][unit]) ? has : span->mode;
+}
+
 /* It is told that it has @span: what does that say of a call of the other thread that is under way? */
 void pipe_taken(struct proc *proc, const struct span *span)
 {
@@ -147,6 +162,9 @@ void pipe_taken(struct proc *proc, const struct span *span)
 	bool is_newer;
 
 	if (!other || other->phase != LOCKING)
+		return;
+	if (other->call && other->span.mode > span->mode && other->n_asked == 1 &&
+	    is_asked_since(proc, &other->call->sending))
 		return;
 	is_newer = other->call && is_before(&other->call->sending, &proc->answered);
 	for (int unit = span->first; unit <= span->last && span->file == other->span.file; unit++) {

@@ -343,6 +343,7 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 	struct call copy = *call;
 
 	proc->answered = call->sending;
+	proc->blocked = (struct sending){ 0 };
 	SAY(call->host->world, "%s  xid %u is answered %u", call->host->name, call->sending.xid, stat);
 	talk_drop(call);
 	switch (copy.kind) {
@@ -406,6 +407,7 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 		if (host->is_reclaiming)
 			return HF_NLM_DENIED_GRACE_PERIOD; /* not now */
 		host->world->counts->callbacks++;
+		proc->blocked = proc->call ? (struct sending){ 0 } : proc->answered;
 		proc->answered = (struct sending){ 0 };
 		proc_take(proc, &proc->span, sent_at);
 		pipe_settle(proc, 0);

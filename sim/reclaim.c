@@ -6,6 +6,7 @@
 
 #define RETRY_NS (500 * MS)
 #define N_PLACES (MAX_PROCS * MAX_FILES * N_UNITS)
+#define FAILURES 150 /* of reservations that are reclaimed, in a thousand: the store fails just then */
 
 static uint8_t value_at(struct host *host, uint32_t place, struct proc **procp, struct span *span)
 {
@@ -26,6 +27,20 @@ static void end(struct host *host)
 	SAY(host->world, "%s  has reclaimed", host->name);
 }
 
+/* What cannot be stored is asked for again, and must not be counted twice. */
+static bool reclaim_share(struct host *host)
+{
+	struct world *world = host->world;
+	struct rng *rng = &host->reclaim_rng;
+
+	if (!share_reclaim(host))
+		return false;
+	if (!world->is_calm && rng_chance(rng, FAILURES))
+		world->disk.fails_until =
+			HF_MAX(world->disk.fails_until, world->now + rng_between(rng, MS, 2 * SECOND));
+	return true;
+}
+
 static void next(struct host *host)
 {
 	struct proc *proc = NULL, *other;
@@ -35,7 +50,7 @@ static void next(struct host *host)
 	while (host->reclaim_at < N_PLACES && !(value = value_at(host, host->reclaim_at, &proc, &span)))
 		host->reclaim_at++;
 	if (host->reclaim_at >= N_PLACES) {
-		if (!share_reclaim(host))
+		if (!reclaim_share(host))
 			end(host);
 		return;
 	}
@@ -61,6 +76,7 @@ void reclaim_go_on(struct host *host, uint64_t delay_ns)
 
 void reclaim_init(struct host *host)
 {
+	rng_init(&host->reclaim_rng, host->world->options.seed, 400 + host->index);
 	world_timer(host->world, &host->reclaim_timer, on_timer);
 }
 

@@ -308,15 +308,28 @@ void share_check_refused(struct world *world, const struct call *call)
 			   proc->svid, proc->host->index, call->span.file);
 }
 
-void share_check_closed(struct world *world, struct proc *proc, uint8_t file)
+/* I5: nobody has one twice, so who closes it has it no more, but for what he asked for anew unheard. */
+static void check_left(struct world *world, const struct call *call, uint32_t n)
 {
+	const struct proc *proc = call->proc;
+
+	if (n && call->sending.n == 1 && !proc->shares[call->span.file].n_unheard)
+		world_fail(world, "I5", "%u of host %u has closed file %u, and still has its share of it",
+			   proc->svid, proc->host->index, call->span.file);
+}
+
+void share_check_closed(struct world *world, const struct call *call)
+{
+	const struct proc *proc = call->proc;
+	uint8_t file = call->span.file;
 	struct table table;
 	uint32_t n;
 
-	if (world->server.grace_is_on)
-		return; /* the table does not know of what is yet to be reclaimed */
 	read_table(&table, world);
 	n = table.n[proc->host->index][proc - proc->host->procs][file];
+	check_left(world, call, n);
+	if (world->server.grace_is_on)
+		return; /* the table does not know of what is yet to be reclaimed */
 	if (disk_count_share(disk_promised(world), proc->host, proc->svid, file, &proc->shares[file]) > n)
 		world_fail(world, "I10",
 			   "%u of host %u is told that its share of file %u is closed; it is stored",

@@ -356,6 +356,7 @@ struct owned {
 	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
 	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
 	uint64_t lost_at[MAX_FILES][N_UNITS];
+	struct sending by[MAX_FILES][N_UNITS]; /* the LOCK that was answered so; n == 0: a call-back */
 };
 
 struct proc {
@@ -369,7 +370,8 @@ struct proc {
 	bool wants_out;          /* to unlock everything before it goes on */
 	uint64_t waits_since;    /* its first LOCK for this was sent then */
 	struct call *call;       /* under way, or NULL */
-	struct sending answered; /* the last one that was */
+	struct sending answered; /* the last one that was; n == 0: it was called back */
+	struct sending blocked;  /* the last LOCK for what it is called back for; n == 0: it is under way */
 	struct hf_timer kill_timer;
 	struct hf_timer death_timer; /* of its host */
 	bool is_hurried;             /* it is to lock something, right behind the other thread */
@@ -425,6 +427,7 @@ struct host {
 	bool is_reclaiming;
 	uint32_t reclaim_at; /* how far it has come */
 	struct hf_timer reclaim_timer;
+	struct rng reclaim_rng;
 	uint32_t told_life;        /* the server has acknowledged that this life began */
 	uint32_t n_evidence;       /* messages that say so and are under way */
 	enum crash_kind ends_with; /* how the server dies when it has acknowledged that */
@@ -796,6 +799,7 @@ void pipe_lock_sent(struct proc *proc);
 void pipe_sent_again(struct call *call);
 bool pipe_may_cross(const struct proc *other); /* may its thread ask for the same, while it does? */
 void pipe_taken(struct proc *proc, const struct span *span);
+uint8_t pipe_mode(const struct proc *proc, const struct span *span, int unit);
 void pipe_settle(struct proc *proc, uint32_t n_sent);
 bool pipe_has_less(const struct proc *proc, uint8_t mode, int unit);
 bool pipe_shares_segment(struct host *host);
@@ -816,7 +820,7 @@ bool share_reclaim(struct host *host);       /* the next one; false: there is no
 void share_unheard(const struct call *call); /* a reclaim is given up, and will be asked for again */
 void share_check(struct world *world, bool may_forfeit);
 void share_check_stored(struct world *world);
-void share_check_closed(struct world *world, struct proc *proc, uint8_t file);
+void share_check_closed(struct world *world, const struct call *call);
 void share_check_refused(struct world *world, const struct call *call);
 void share_check_told(struct world *world, struct proc *proc, const struct call *call);
 

@@ -54,7 +54,7 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 	if (call->is_excused)
 		return;
 	if (call->kind == CALL_UNSHARE) {
-		share_check_closed(world, call->proc, span->file);
+		share_check_closed(world, call);
 		return;
 	}
 	check_read_table(world, host, call->proc->svid, has);
