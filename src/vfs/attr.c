@@ -40,6 +40,14 @@ static int set_times(struct hf_file *file, const struct hf_setattr *set)
 	return utimensat(file->fd, "", times, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
+/* One of the times is to be now, and the other to stay: clients send it with every cut of a file. Whoever may
+ * write may do it, as he may set both to now; of utimensat(2) only the owner may want one alone. */
+static bool is_half_touch(const struct hf_setattr *set)
+{
+	return (set->atime.tv_nsec == UTIME_NOW && set->mtime.tv_nsec == UTIME_OMIT) ||
+	       (set->atime.tv_nsec == UTIME_OMIT && set->mtime.tv_nsec == UTIME_NOW);
+}
+
 static int set_size(int fd, uint64_t size)
 {
 	if (size > INT64_MAX)
@@ -82,6 +90,21 @@ static int prepare_size(struct hf_file *file, const struct hf_identity *caller, 
 	return *write_fdp < 0 ? *write_fdp : 0;
 }
 
+/* With our own rights what the caller's do not suffice for. */
+static int set_all_and_touch(struct hf_file *file, const struct hf_identity *caller,
+			     const struct hf_setattr *set, int write_fd)
+{
+	struct hf_setattr rest = *set;
+	int r;
+
+	rest.atime.tv_nsec = rest.mtime.tv_nsec = UTIME_OMIT;
+	r = set_all(file, caller, &rest, write_fd);
+	if (r == 0)
+		r = set_times(file, set);
+	hf_file_changed(file);
+	return r;
+}
+
 static int setattr_checked(struct hf_file *file, const struct hf_identity *caller,
 			   const struct hf_setattr *set, const struct timespec *guard,
 			   const struct hf_change *change)
@@ -98,7 +121,10 @@ static int setattr_checked(struct hf_file *file, const struct hf_identity *calle
 		if (r < 0)
 			return r;
 	}
-	return set_all(file, caller, set, write_fd);
+	if (!is_half_touch(set))
+		return set_all(file, caller, set, write_fd);
+	r = hf_file_may(file, caller, &change->before, W_OK);
+	return r < 0 ? r : set_all_and_touch(file, caller, set, write_fd);
 }
 
 int hf_file_setattr(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set,

@@ -112,6 +112,28 @@ class Attributes(server.Case):
         self.ok(self.client(uid=1000, gid=1000).setattr(self.find("f"), size=1))
         self.assertEqual(self.read_local("f"), b"1")
 
+    def test_who_may_write_cuts_and_touches(self):
+        """What a Linux client sends for `> file`: the size, and the server's time for the last change alone."""
+        self.write_local("f", b"12345")
+        os.chown(self.path("f"), 1000, 500)
+        os.chmod(self.path("f"), 0o664)
+        fh, member, other = self.find("f"), self.client(uid=2000, gid=500), self.client(uid=7, gid=7)
+        for attrs in ({"size": 0}, {}):  # one that is empty already has no size to be set
+            os.utime(self.path("f"), (1000, 2000))
+            self.refused(nfs.ACCES, other.setattr(fh, mtime=nfs.NOW, **attrs))
+            self.assertEqual(os.lstat(self.path("f")).st_mtime, 2000)
+            self.ok(member.setattr(fh, mtime=nfs.NOW, **attrs))
+            st = os.lstat(self.path("f"))
+            self.assertEqual((st.st_size, st.st_atime), (0, 1000))
+            self.assertGreater(st.st_mtime, 2000)
+        os.utime(self.path("f"), (1000, 2000))
+        self.ok(member.setattr(fh, atime=nfs.NOW))
+        st = os.lstat(self.path("f"))
+        self.assertEqual(st.st_mtime, 2000)
+        self.assertGreater(st.st_atime, 2000)
+        self.refused(nfs.PERM, member.setattr(fh, mtime=(5, 0)))
+        self.refused(nfs.PERM, member.setattr(fh, mode=0o666, mtime=nfs.NOW))
+
     def test_access(self):
         self.write_local("f")
         os.chown(self.path("f"), 1000, 1000)
