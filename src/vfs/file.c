@@ -112,6 +112,7 @@ static int open_once(struct hf_file *file, _Atomic int *slot, int flags, bool ca
 	pthread_mutex_lock(&file->lock);
 	fd = open_slot(file, slot, flags);
 	pthread_mutex_unlock(&file->lock);
+	hf_files_make_room_for(file);
 	return fd;
 }
 
@@ -140,6 +141,7 @@ static int sync_now(struct hf_file *file)
 		pthread_mutex_lock(&file->lock);
 		fd = file->write_fd >= 0 ? file->write_fd : open_slot(file, &file->read_fd, O_RDONLY);
 		pthread_mutex_unlock(&file->lock);
+		hf_files_make_room_for(file);
 		if (fd < 0)
 			return fd;
 	}

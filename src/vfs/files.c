@@ -188,6 +188,11 @@ static void make_room(struct hf_files *files, struct shard *shard)
 	}
 }
 
+void hf_files_make_room_for(const struct hf_file *file)
+{
+	make_room(file->files, shard_of(file->files, file->hash));
+}
+
 static void unref_all(struct hf_list *gone)
 {
 	struct hf_link *link;

@@ -7,3 +7,5 @@
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
 		const struct hf_file_id *id, int fd, mode_t mode);
 void hf_files_count(struct hf_files *files, int n_fds);
+/* Closes others until there is room again: one more descriptor of @file, which is in use, was opened. */
+void hf_files_make_room_for(const struct hf_file *file);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/macros.h"
 #include "vfs/file.h"
 
 static const char *path_of(const char *name)
@@ -94,6 +95,29 @@ static void test_descriptors_keep_to_the_limit(void **state)
 	}
 	assert_true(fcntl(held->fd, F_GETFD) >= 0);
 	hf_file_unref(held);
+}
+
+/* Found before they are used, as a client does that lists a directory and then reads what is in it. */
+static void test_using_what_is_open_keeps_to_the_limit(void **state)
+{
+	struct hf_file_id ids[90];
+	struct hf_file *file;
+	char name[16];
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(ids); i++) {
+		snprintf(name, sizeof(name), "f%zu", i);
+		file = open_file(name);
+		ids[i] = file->id;
+		hf_file_unref(file);
+	}
+	for (size_t i = 0; i < HF_ARRAY_SIZE(ids); i++) {
+		assert_int_equal(hf_files_get(files, volume, &ids[i], false, &file), 0);
+		assert_true(hf_file_read_fd(file, false) >= 0);
+		assert_true(hf_files_count_fds(files) < 110);
+		assert_true(hf_file_write_fd(file, false) >= 0);
+		assert_true(hf_files_count_fds(files) < 120); /* each shard gives its own */
+		hf_file_unref(file);
+	}
 }
 
 static void test_sweep_closes_the_idle(void **state)
@@ -239,6 +263,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_one_object_a_file, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_made_is_open_for_writing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_descriptors_keep_to_the_limit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_using_what_is_open_keeps_to_the_limit, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(test_sweep_closes_the_idle, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_many_in_use, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_removed_is_forgotten, set_up, tear_down),
