@@ -116,11 +116,6 @@ static int flags_of(enum hf_stability stability)
 	return RWF_SYNC;
 }
 
-static bool is_loss(int r)
-{
-	return r == -EIO || r == -ENOSPC || r == -EDQUOT;
-}
-
 /* What a write goes to, opened before the identity is on: the owner may write a file of mode 0444. */
 struct way {
 	int fd;
@@ -172,6 +167,17 @@ static int write_along(struct hf_file *file, const struct way *way, uint64_t off
 	return synced;
 }
 
+/* A stable write has failed: was anything lost that was written before? Where there is no room (for this
+ * user) it is the write itself as a rule, and then nothing was, and nobody has to send anything again. If it
+ * was the sync, the descriptor that all share hears of it, too: it is open for longer. */
+static void note_loss_if_any(struct hf_file *file, int error)
+{
+	if (error == -ENOSPC || error == -EDQUOT)
+		hf_file_sync(file);
+	else if (error == -EIO)
+		hf_files_note_loss(file->files, error);
+}
+
 static int write_as(struct hf_file *file, const struct hf_identity *caller, uint64_t offset, const void *data,
 		    size_t len, enum hf_stability stability, size_t *np)
 {
@@ -185,12 +191,12 @@ static int write_as(struct hf_file *file, const struct hf_identity *caller, uint
 	if (as.result < 0)
 		return as.result;
 	r = write_along(file, &way, offset, data, len, np);
+	if (way.is_stable)
+		note_loss_if_any(file, r);
 	/* A disk that fails may not have kept the first part, either. */
 	if (*np && !(way.is_stable && r == -EIO))
 		return 0;
 	*np = 0;
-	if (way.is_stable && is_loss(r))
-		hf_files_note_loss(file->files, r);
 	return r;
 }
 

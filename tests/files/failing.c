@@ -3,6 +3,7 @@
  * names. What is to happen is said by files in the directory HF_TEST_FAILING:
  *
  *	fsync	while it is there, fsync(2) fails with EIO
+ *	full	while it is there, nothing more can be written: ENOSPC
  *	write	whoever writes after it came makes the file "written" when it is done, and goes on when
  *"write" is gone
  */
@@ -54,9 +55,14 @@ int fsync(int fd)
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
 {
-	ssize_t written = syscall(SYS_pwritev2, fd, iov, n, offset, 0, flags);
+	ssize_t written;
 	char path[256];
 
+	if (is_asked_for("full")) {
+		errno = ENOSPC;
+		return -1;
+	}
+	written = syscall(SYS_pwritev2, fd, iov, n, offset, 0, flags);
 	if (!is_asked_for("write"))
 		return written;
 	close(open(path_of("written", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));

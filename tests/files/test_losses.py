@@ -76,6 +76,28 @@ class Losses(server.Case):
             writer.join()
         self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, self.ok(answers[0]).verifier)
 
+    def test_a_full_disk_has_lost_nothing(self):
+        """Who is out of space or of his quota tries again and again, and must not keep others from committing."""
+        f = self.made("f")
+        written = self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
+        other = self.made("other")
+        self.begin("full")
+        self.refused(nfs.NOSPC, self.nfs.write(other, b"data"))
+        self.end("full")
+        self.assertEqual(self.ok(self.nfs.commit(f)).verifier, written.verifier)
+
+    def test_a_disk_that_became_full_may_have_lost_something(self):
+        """What it had no room for may be what it took before: then the next sync says so, too."""
+        f = self.made("f")
+        written = self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
+        other = self.made("other")
+        self.begin("full")
+        self.begin("fsync")
+        self.refused(nfs.NOSPC, self.nfs.write(other, b"data"))
+        self.end("fsync")
+        self.end("full")
+        self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, written.verifier)
+
     def test_the_log_says_so(self):
         f = self.made("f")
         self.lose(f)
