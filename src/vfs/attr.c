@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "vfs/access.h"
+#include "vfs/tree_internal.h"
 
 /* With the caller's identity on, each step as the kernel allows it. Size first: it is what fails most, and
  * before a new mode could forbid it. Mode after owner: changing that takes set-user-id away. */
@@ -113,6 +114,9 @@ static int setattr_checked(struct hf_file *file, const struct hf_identity *calle
 
 	if (!change->has_before || change->before.st_nlink == 0)
 		return -ESTALE;
+	r = S_ISDIR(file->type) ? hf_dir_check_begun(file, change) : 0;
+	if (r < 0)
+		return r;
 	if (guard && (guard->tv_sec != change->before.st_ctim.tv_sec ||
 		      guard->tv_nsec != change->before.st_ctim.tv_nsec))
 		return HF_SETATTR_E_NOT_SYNC;

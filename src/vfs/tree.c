@@ -48,6 +48,11 @@ int hf_dir_check(struct hf_file *dir, struct stat *stp)
 	return r < 0 ? r : check_place(dir);
 }
 
+int hf_file_check(struct hf_file *file, struct stat *stp)
+{
+	return S_ISDIR(file->type) ? hf_dir_check(file, stp) : hf_file_stat(file, stp);
+}
+
 int hf_dir_check_begun(struct hf_file *dir, const struct hf_change *change)
 {
 	struct stat st;

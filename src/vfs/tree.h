@@ -33,6 +33,8 @@ bool hf_name_is_dots(const struct hf_name *name);
 
 /* The directory is one, is in its tree, and is not gone; and its attributes. */
 int hf_dir_check(struct hf_file *dir, struct stat *stp);
+/* The same for any file: others than directories are nowhere in particular. */
+int hf_file_check(struct hf_file *file, struct stat *stp);
 
 /* @cached: -EAGAIN where the kernel would have to wait. ".." of the root is the root. *stp: the file's
  * attributes. */

@@ -1,4 +1,4 @@
-/* Shared by tree.c, create.c and remove.c. */
+/* Shared by tree.c, create.c, remove.c and attr.c. */
 #pragma once
 
 #include "vfs/tree.h"

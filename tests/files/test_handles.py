@@ -173,6 +173,9 @@ class Escapes(server.Case):
             lambda client, fh: client.mkdir(fh, "x"),
             lambda client, fh: client.rename(fh, "x", self.dir, "x"),
             lambda client, fh: client.rename(self.dir, "x", fh, "x"),
+            lambda client, fh: client.getattr(fh),
+            lambda client, fh: client.access(fh),
+            lambda client, fh: client.setattr(fh, mode=0o707),
         ]
         tries = []
         for i, call in enumerate(calls):
@@ -185,6 +188,7 @@ class Escapes(server.Case):
             for _ in range(2):  # open at first, then to be looked for
                 for answer in pool.map(lambda it: it[0](*it[1:]), tries):
                     self.refused(nfs.STALE, answer)
+        self.assertNotEqual(os.lstat(self.outside(f"d{len(calls) - 1}")).st_mode & 0o777, 0o707)
         for i in range(len(calls)):
             os.rename(self.outside(f"d{i}"), self.path(f"back{i}"))
         self.ok(self.nfs.lookup(tries[0][2], ".."))

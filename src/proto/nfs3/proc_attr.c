@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "proto/nfs3/op.h"
 #include "vfs/access.h"
+#include "vfs/tree.h"
 
 int hf_nfs3_proc_getattr(struct hf_nfs3_op *op)
 {
@@ -17,7 +18,7 @@ int hf_nfs3_proc_getattr(struct hf_nfs3_op *op)
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
-		stat = hf_nfsstat3_of(hf_file_stat(object.file, &st));
+		stat = hf_nfsstat3_of(hf_file_check(object.file, &st));
 	out = hf_nfs3_reply(op, stat, HF_FATTR3_LEN);
 	if (stat == NFS3_OK)
 		hf_nfs3_put_fattr(out, object.export, &st);
@@ -92,7 +93,7 @@ int hf_nfs3_proc_access(struct hf_nfs3_op *op)
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK)
-		stat = hf_nfsstat3_of(hf_file_stat(object.file, &st));
+		stat = hf_nfsstat3_of(hf_file_check(object.file, &st));
 	if (stat == NFS3_OK)
 		allowed = hf_file_access(object.file, &object.caller, &st);
 	if (allowed < 0) /* an identity that does not exist here may nothing */
