@@ -220,7 +220,7 @@ MUTATIONS = [
     ("a share that could not be promised is added again", f"{RECOVERY}/reservations.c",
      "it->n_unsure--;\n\t\treturn HF_RECLAIM_BACKED;", "it->n_unsure--;"),
     ("a share that could not be stored stays", f"{NLM}/share.c",
-     "\t\telse\n\t\t\tgive_back(&request);\n\t}\n", "\t}\n"),
+     "\telse\n\t\tgive_back(request);\n}\n", "}\n"),
     ("a share is reclaimed by whoever asks", f"{RECOVERY}/reservations.c",
      "return HF_RECLAIM_REFUSED;", "return HF_RECLAIM_NORMAL;"),
     ("a share comes back late, whoever had it in between", f"{RECOVERY}/late.c",

@@ -45,6 +45,16 @@ static struct hf_lock_share_view view_of(const struct hf_nlm_request *request)
 
 /* He is told that he has it not, and would never give it back. They are counted, so one more and one less
  * leave what he had before. A reclaim he had: it stays, and is not added again. */
+static void undo(struct hf_nlm_request *request)
+{
+	struct hf_lock_share_view view = view_of(request);
+
+	if (request->args.reclaim)
+		hf_recovery_unsure_share(request->nlm->options.recovery, &view);
+	else
+		give_back(request);
+}
+
 static void undo_share(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 {
 	struct hf_nlm_request request;
@@ -54,14 +64,8 @@ static void undo_share(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 	hf_nlm_request_init(&request, nlm, call);
 	hf_nlm_get_share(&request.args, hf_rpc_call_args(call));
 	hf_nlm_find_file(&request);
-	if (find_client(&request)) {
-		struct hf_lock_share_view view = view_of(&request);
-
-		if (request.args.reclaim)
-			hf_recovery_unsure_share(nlm->options.recovery, &view);
-		else
-			give_back(&request);
-	}
+	if (find_client(&request))
+		undo(&request);
 	hf_nlm_request_deinit(&request);
 }
 
@@ -97,7 +101,7 @@ static enum hf_nlm_stat share(struct hf_nlm_request *request)
 		return stat;
 	stat = take(request);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
-		give_back(request);
+		undo(request);
 		stat = HF_NLM_DENIED_NOLOCKS;
 	}
 	return stat;

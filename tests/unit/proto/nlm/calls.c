@@ -107,8 +107,23 @@ int calls_teardown(void **state)
 	return 0;
 }
 
+static void put_share_args(struct hf_xdr_out *out, const struct ask *ask)
+{
+	hf_xdr_put_opaque(out, hf_bytes_of_str("cookie"));
+	hf_xdr_put_opaque(out, hf_bytes_of_str(ask->name));
+	hf_xdr_put_opaque(out, hf_bytes_of_str(ask->file ? ask->file : "f"));
+	hf_xdr_put_opaque(out, hf_bytes_of_str("oh"));
+	hf_xdr_put_u32(out, 2); /* denied to others: write */
+	hf_xdr_put_u32(out, 1); /* access: read */
+	hf_xdr_put_bool(out, ask->is_reclaim);
+}
+
 static void put_args(struct hf_xdr_out *out, const struct ask *ask)
 {
+	if (ask->procedure == HF_NLM_SHARE) {
+		put_share_args(out, ask);
+		return;
+	}
 	hf_xdr_put_opaque(out, hf_bytes_of_str("cookie"));
 	if (ask->procedure == HF_NLM_LOCK)
 		hf_xdr_put_bool(out, ask->block);
@@ -148,10 +163,12 @@ uint32_t call_up(struct ask ask)
 	call->args_at = 0;
 	call->connection = ask.by_tcp ? &calls.connection : NULL;
 	assert_true(hf_addr_parse(&call->peer, ask.host ? ask.host : CALLS_HOST));
-	assert_true(hf_addr_parse(&call->local, "10.0.0.1"));
+	assert_true(hf_addr_parse(&call->local, ask.local ? ask.local : "10.0.0.1"));
 	hf_rpc_call_rewind(call);
 	if (ask.procedure == HF_NLM_LOCK)
 		hf_nlm_proc_lock(calls.nlm, call);
+	else if (ask.procedure == HF_NLM_SHARE)
+		hf_nlm_proc_share(calls.nlm, call);
 	else
 		hf_nlm_proc_unlock(calls.nlm, call);
 	assert_true(calls.n < HF_ARRAY_SIZE(calls.said));

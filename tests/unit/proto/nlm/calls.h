@@ -33,17 +33,19 @@ extern struct calls calls;
 int calls_setup(uint32_t locks_per_client); /* 0: as many as otherwise */
 int calls_teardown(void **state);
 
-/* A LOCK or an UNLOCK by process 7. */
+/* A LOCK or an UNLOCK by process 7, or a SHARE that reads and lets nobody write. */
 struct ask {
 	enum hf_nlm_proc procedure;
-	const char *host; /* NULL: CALLS_HOST */
+	const char *host;  /* NULL: CALLS_HOST */
+	const char *local; /* our address; NULL: 10.0.0.1 */
 	const char *name;
 	const char *file; /* NULL: "f" */
 	uint64_t offset;
 	uint64_t len; /* 0: 10 */
 	bool is_shared;
 	bool block;
-	bool by_tcp; /* else a datagram */
+	bool is_reclaim; /* a SHARE */
+	bool by_tcp;     /* else a datagram */
 };
 
 uint32_t call_up(struct ask ask);                    /* its number */

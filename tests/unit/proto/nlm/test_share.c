@@ -1,0 +1,83 @@
+/* Share reservations whose client cannot be registered: that fails when told to (ld --wrap). */
+#include "calls.h"
+
+#include <errno.h>
+
+static bool register_fails;
+
+int __real_hf_client_register(struct hf_client *client);
+int __wrap_hf_client_register(struct hf_client *client);
+int __wrap_hf_client_register(struct hf_client *client)
+{
+	return register_fails ? -ENOMEM : __real_hf_client_register(client);
+}
+
+static void share(struct ask ask, const char *result)
+{
+	uint32_t n;
+
+	ask.procedure = HF_NLM_SHARE;
+	ask.name = "x";
+	n = call_up(ask);
+	world_until(&calls.world, calls.said[n]);
+	assert_string_equal(calls.said[n], result);
+}
+
+static uint32_t n_shares(void)
+{
+	struct hf_addr address;
+	struct hf_client *client;
+	uint32_t n;
+
+	assert_true(hf_addr_parse(&address, CALLS_HOST));
+	client = hf_clients_find(calls.nlm->clients, "nlm", &address, hf_bytes_of_str("x"));
+	n = client ? client->holds.n_shares : 0;
+	hf_client_unref(client);
+	return n;
+}
+
+static void test_a_new_one_goes(void **state)
+{
+	register_fails = true;
+	share((struct ask){ .file = "g" }, "DENIED_NOLOCKS");
+	assert_int_equal(n_shares(), 0);
+}
+
+static void test_another_one_goes(void **state)
+{
+	share((struct ask){ 0 }, "GRANTED");
+	register_fails = true;
+	share((struct ask){ .local = "10.0.0.2" }, "DENIED_NOLOCKS");
+	assert_int_equal(n_shares(), 1);
+}
+
+/* It is his already: he asks again because a reply was lost, and comes by another address of ours. */
+static void test_what_he_has_stays(void **state)
+{
+	share((struct ask){ 0 }, "GRANTED");
+	register_fails = true;
+	share((struct ask){ .local = "10.0.0.2", .is_reclaim = true }, "DENIED_NOLOCKS");
+	assert_int_equal(n_shares(), 1);
+	register_fails = false;
+	share((struct ask){ .local = "10.0.0.2", .is_reclaim = true }, "GRANTED");
+	assert_int_equal(n_shares(), 1);
+}
+
+static int setup(void **state)
+{
+	register_fails = false;
+	return calls_setup(0);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, calls_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(test_a_new_one_goes),
+		T(test_another_one_goes),
+		T(test_what_he_has_stays),
+	};
+
+	return cmocka_run_group_tests_name("share", tests, NULL, NULL);
+}
