@@ -207,7 +207,8 @@ int hf_nlm_msgs_init(struct hf_nlm *nlm);
 void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
 bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call); /* true: dealt with */
 void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results);
-int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call); /* hf_rpc_call_keep() of any call */
+int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call);  /* hf_rpc_call_keep() of any call */
+void hf_nlm_call_drop(struct hf_nlm *nlm, struct hf_rpc_call *call); /* likewise */
 HF_COLD void hf_nlm_msg_garbage(struct hf_nlm *nlm,
 				struct hf_rpc_call *call); /* of any call that makes no sense */
 

@@ -148,15 +148,26 @@ void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_b
 	hf_rpc_reply_void(call);
 }
 
+/* A call without an answer of ours is over, and its memory may be another one's soon: that must not be taken
+ * for it. */
+
 int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call)
 {
 	struct message *message = hf_nlm_is_msg(call) && is_udp(call) ? find(nlm, call) : NULL;
 	int r = hf_rpc_call_keep(call);
 
-	/* It has been answered, and its memory may be another call's soon: that must not be taken for it. */
 	if (r < 0 && message)
 		forget(nlm, message);
 	return r;
+}
+
+void hf_nlm_call_drop(struct hf_nlm *nlm, struct hf_rpc_call *call)
+{
+	struct message *message = find(nlm, call);
+
+	if (message)
+		forget(nlm, message);
+	hf_rpc_call_drop(call);
 }
 
 void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call)

@@ -122,7 +122,7 @@ static void serve(struct hf_nlm *nlm, const struct hf_nlm_life *life, struct hf_
 {
 	hf_rpc_call_rewind(call);
 	if (hf_recovery_is_stopping(nlm->options.recovery))
-		hf_rpc_call_drop(call); /* its client asks again after the start */
+		hf_nlm_call_drop(nlm, call); /* its client asks again after the start */
 	else if (has_died(life))
 		hf_nlm_reply_late(nlm, call, HF_NLM_DENIED_GRACE_PERIOD);
 	else

@@ -117,6 +117,32 @@ static void test_who_waits_still_waits_when_a_reply_is_taken_back(void **state)
 	take_back_from_who_waits(true);
 }
 
+static void on_stopped(void *user)
+{
+}
+
+/* A message that is not served any more is forgotten: the next one has its memory, and is not it. */
+static void test_a_message_that_is_dropped(void **state)
+{
+	uint32_t lowering, last;
+
+	lock((struct ask){ .name = "x" });
+	calls.world.disk.is_slow = true;
+	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
+	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	call_up((struct ask){ HF_NLM_UNLOCK_MSG, .name = "x" });
+	assert_null(calls.said[lowering]);
+	hf_recovery_stop(calls.world.recovery, on_stopped, NULL);
+	calls.world.disk.is_slow = false;
+	disk_let_go(&calls.world.disk);
+	expect(lowering, "GRANTED");
+	assert_has("x", 1);
+	assert_true(hf_list_is_empty(&calls.nlm->messages));
+	last = call_up((struct ask){ HF_NLM_UNLOCK_MSG, .name = "x", .file = "other" });
+	expect(last, "GRANTED");
+	assert_true(hf_list_is_empty(&calls.nlm->messages));
+}
+
 /* Of one lock a client could make as many as it likes. */
 static void test_an_unlock_that_makes_too_many(void **state)
 {
@@ -177,6 +203,7 @@ int main(void)
 		T(test_what_is_taken_back_is_nobody_elses),
 		T(test_who_is_refused_ends_nobody_elses_wait),
 		T(test_granted_comes_after_blocked),
+		T(test_a_message_that_is_dropped),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
