@@ -2,7 +2,8 @@
  * What an exclusive grant in flight is about is guarded: nothing lowers it. If the
  * owner has threads, one of them may hear that he has more after another one has
  * heard that he has less, and rely on it. So the owner has more than he may know
- * of, until he unlocks.
+ * of, until he unlocks. Whoever can wait with such a request until the grant is
+ * settled asks hf_lock_is_guarded() first.
  */
 #include "lock/internal.h"
 
@@ -46,4 +47,15 @@ void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, stru
 	attrs.prior_epoch = less->epoch;
 	attrs.prior_flags = less->flags;
 	hf_own_replace(locks, lock->holding, part, &attrs);
+}
+
+bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	struct hf_range guarded = { 1, 0 };
+	struct hf_place place;
+
+	hf_place_find(locks, who, &place);
+	if (place.holding)
+		guarded = hf_grant_guarded(place.holding, range, NULL);
+	return guarded.start <= guarded.end;
 }

@@ -295,6 +295,10 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
+/* Is any of @range granted exclusively to this owner, in flight, so that a shared request would lower
+ * nothing? */
+bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who,
+			struct hf_range range);
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a
  * lock. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);

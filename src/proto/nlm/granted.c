@@ -388,8 +388,10 @@ static void on_waiter_gone(void *user, const struct hf_lock_view *waiter, enum h
 {
 	struct grant *grant = find_by_id(user, waiter->id);
 
-	if (grant)
-		grant_free(grant);
+	if (!grant)
+		return;
+	hf_nlm_note_answer(user, &waiter->who);
+	grant_free(grant);
 }
 
 static const struct hf_recovery_waiter_events waiter_events = {

@@ -46,8 +46,11 @@ struct hf_nlm {
 	struct hf_nlm_verdict *verdicts; /* files.c */
 	struct hf_hashtable turns;       /* turn.c */
 	struct hf_list lowerings;        /* of those, the ones from hf_nlm_turn_new() */
-	struct hf_replay *repeats;       /* the _RES of _MSGs, by what they looked like */
-	struct hf_list messages;         /* _MSGs under way */
+	struct hf_list patient;          /* patience.c */
+	struct hf_list heard;
+	struct hf_task heard_task;
+	struct hf_replay *repeats; /* the _RES of _MSGs, by what they looked like */
+	struct hf_list messages;   /* _MSGs under way */
 	struct hf_nlm_counts counts;
 	struct hf_log_limit full[2]; /* one line for many who are refused locks, and share reservations */
 	struct hf_nlm_held held[2];  /* one fills while the other may wait for the medium */
@@ -174,6 +177,9 @@ struct hf_nlm_turn {
 	struct hf_list followers;
 	struct hf_nlm_life life;
 	struct hf_nlm_turn_key key;
+	/* Nobody follows it: when another call comes it is ended by this, and is gone. NULL: others follow.
+	 */
+	void (*hurry)(struct hf_nlm_turn *turn);
 };
 
 int hf_nlm_turns_init(struct hf_nlm *nlm);
@@ -182,6 +188,8 @@ void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *req
 /* Two steps: between them the call itself is served. */
 void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn);
 void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn);
+/* Whose turn it is in the file of @owner, who is one of that host's; NULL: anybody's. */
+struct hf_nlm_turn *hf_nlm_turn_find(const struct hf_nlm *nlm, const struct hf_lock_target *owner);
 /* By its handler; or it is refused, since its client has died while it waited, and a lock would be nobody's.
  */
 void hf_nlm_turn_serve(struct hf_nlm *nlm, const struct hf_nlm_turn *turn, struct hf_rpc_call *call,
@@ -201,6 +209,15 @@ static inline bool hf_nlm_turn_follow(struct hf_nlm_request *request, hf_rpc_han
 {
 	return HF_UNLIKELY(request->nlm->turns.n) && hf_nlm_turn_follow_busy(request, again);
 }
+
+/* patience.c */
+void hf_nlm_patience_init(struct hf_nlm *nlm);
+void hf_nlm_patience_deinit(struct hf_nlm *nlm);
+/* True: a shared LOCK waits, or has been dealt with. @again is called when the grant in its way is answered,
+ * @now, which must not wait again, when it is not. */
+bool hf_nlm_await_answer(struct hf_nlm_request *request, hf_rpc_handler_fn again, hf_rpc_handler_fn now);
+/* A grant to this owner is over. */
+void hf_nlm_note_answer(struct hf_nlm *nlm, const struct hf_lock_target *owner);
 
 /* msg.c */
 int hf_nlm_msgs_init(struct hf_nlm *nlm);

@@ -173,31 +173,48 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		hf_nlm_reply_granted(request, before.has_any || args->reclaim ? NULL : undo_lock);
 }
 
+static void handle_lock(void *service, struct hf_rpc_call *call);
+
+/* The same after it has waited for the answer to a grant, and there was none. */
+static void handle_lock_now(void *service, struct hf_rpc_call *call);
+
 /* Called again where the file had to be asked for first. */
-static void handle_lock(void *service, struct hf_rpc_call *call)
+static void handle(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_patient)
 {
 	struct hf_xdr_in *in = hf_rpc_call_args(call);
 	struct hf_nlm_request request;
 	enum hf_nlm_stat stat;
 
-	hf_nlm_request_init(&request, service, call);
+	hf_nlm_request_init(&request, nlm, call);
 	hf_nlm_get_lock(&request.args, request.version, in);
 	if (!hf_xdr_in_is_ok(in)) {
 		hf_nlm_msg_garbage(request.nlm, call);
 		return;
 	}
-	stat = hf_nlm_check_file(&request, request.args.exclusive, handle_lock);
+	stat = hf_nlm_check_file(&request, request.args.exclusive,
+				 is_patient ? handle_lock : handle_lock_now);
 	if (stat == HF_NLM_LATER)
 		return;
 	if (stat == HF_NLM_GRANTED_STAT && !hf_recovery_can_promise(request.nlm->options.recovery))
 		stat = HF_NLM_DENIED_NOLOCKS;
 	if (stat == HF_NLM_GRANTED_STAT)
 		stat = request.args.reclaim ? hf_nlm_get_reclaimer(&request) : hf_nlm_get_client(&request);
-	if (stat == HF_NLM_GRANTED_STAT)
-		serve(&request, hf_rpc_call_header(call)->procedure != HF_NLM_NM_LOCK);
-	else
+	if (stat != HF_NLM_GRANTED_STAT)
 		refuse(&request, stat);
+	else if (request.args.exclusive || !is_patient ||
+		 !hf_nlm_await_answer(&request, handle_lock, handle_lock_now))
+		serve(&request, hf_rpc_call_header(call)->procedure != HF_NLM_NM_LOCK);
 	hf_nlm_request_deinit(&request);
+}
+
+static void handle_lock(void *service, struct hf_rpc_call *call)
+{
+	handle(service, call, true);
+}
+
+static void handle_lock_now(void *service, struct hf_rpc_call *call)
+{
+	handle(service, call, false);
 }
 
 void hf_nlm_proc_lock(void *service, struct hf_rpc_call *call)

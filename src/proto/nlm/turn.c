@@ -92,15 +92,22 @@ void hf_nlm_turns_deinit(struct hf_nlm *nlm)
 }
 
 /* The file is the lock table's key for it. */
-static uint64_t make_key(struct hf_nlm_turn_key *key, const struct hf_nlm_request *request)
+static uint64_t make_key(const struct hf_nlm *nlm, struct hf_nlm_turn_key *key, const struct hf_addr *host,
+			 int32_t svid, struct hf_bytes handle)
 {
 	memset(key, 0, sizeof(*key));
-	key->host = *hf_rpc_call_peer(request->call);
+	key->host = *host;
 	key->host.port = 0;
-	key->svid = request->args.svid;
-	key->handle_len = request->target.handle.len;
-	memcpy(key->handle, request->target.handle.data, request->target.handle.len);
-	return hf_siphash(&request->nlm->key, key, sizeof(*key));
+	key->svid = svid;
+	key->handle_len = handle.len;
+	memcpy(key->handle, handle.data, handle.len);
+	return hf_siphash(&nlm->key, key, sizeof(*key));
+}
+
+static uint64_t make_key_of(const struct hf_nlm_request *request, struct hf_nlm_turn_key *key)
+{
+	return make_key(request->nlm, key, hf_rpc_call_peer(request->call), request->args.svid,
+			request->target.handle);
 }
 
 void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *request)
@@ -108,7 +115,8 @@ void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *req
 	turn->life = life_begin(request);
 	hf_link_init(&turn->lowering);
 	hf_list_init(&turn->followers);
-	hf_hashtable_insert(&request->nlm->turns, &turn->node, make_key(&turn->key, request));
+	turn->hurry = NULL;
+	hf_hashtable_insert(&request->nlm->turns, &turn->node, make_key_of(request, &turn->key));
 }
 
 void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
@@ -169,23 +177,41 @@ void hf_nlm_turn_end(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 	free(turn);
 }
 
-static struct hf_nlm_turn *find(const struct hf_nlm_request *request)
+static struct hf_nlm_turn *find(const struct hf_nlm *nlm, const struct hf_nlm_turn_key *key, uint64_t hash)
 {
-	struct hf_nlm_turn_key key;
-	uint64_t hash = make_key(&key, request);
-
-	hf_hash_for_each(node, &request->nlm->turns, hash) {
+	hf_hash_for_each(node, &nlm->turns, hash) {
 		struct hf_nlm_turn *turn = hf_container_of(node, struct hf_nlm_turn, node);
 
-		if (memcmp(&turn->key, &key, sizeof(key)) == 0)
+		if (memcmp(&turn->key, key, sizeof(*key)) == 0)
 			return turn;
 	}
 	return NULL;
 }
 
+struct hf_nlm_turn *hf_nlm_turn_find(const struct hf_nlm *nlm, const struct hf_lock_target *owner)
+{
+	const struct hf_client *client = hf_container_of(owner->client, struct hf_client, holds);
+	struct hf_nlm_turn_key key;
+	uint64_t hash = make_key(nlm, &key, &client->address, (int32_t)owner->owner_id, owner->handle);
+
+	return find(nlm, &key, hash);
+}
+
+/* What is served first may wait for something itself then, and be followed. */
+static struct hf_nlm_turn *find_to_follow(const struct hf_nlm_request *request)
+{
+	struct hf_nlm_turn_key key;
+	uint64_t hash = make_key_of(request, &key);
+	struct hf_nlm_turn *turn;
+
+	while ((turn = find(request->nlm, &key, hash)) && turn->hurry)
+		turn->hurry(turn); /* @turn is gone here */
+	return turn;
+}
+
 bool hf_nlm_turn_follow_busy(struct hf_nlm_request *request, hf_rpc_handler_fn again)
 {
-	struct hf_nlm_turn *turn = find(request);
+	struct hf_nlm_turn *turn = find_to_follow(request);
 	struct follower *follower;
 	struct hf_nlm_life life;
 

@@ -143,6 +143,22 @@ static void test_a_message_that_is_dropped(void **state)
 	assert_true(hf_list_is_empty(&calls.nlm->messages));
 }
 
+/* Until the end: teardown finds it waiting. */
+static void test_a_downgrade_that_nobody_ends(void **state)
+{
+	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
+	uint32_t lowering;
+
+	assert_int_equal(world_lock(&calls.world, other, 7, "f", 0, 9), HF_LOCK_OK);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "BLOCKED");
+	world_unlock(&calls.world, other, 7, "f", 0, 9);
+	world_until(&calls.world, calls.n_granted == 1);
+	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	world_turn(&calls.world);
+	assert_null(calls.said[lowering]);
+	assert_false(hf_list_is_empty(&calls.nlm->patient));
+}
+
 /* Of one lock a client could make as many as it likes. */
 static void test_an_unlock_that_makes_too_many(void **state)
 {
@@ -204,6 +220,7 @@ int main(void)
 		T(test_who_is_refused_ends_nobody_elses_wait),
 		T(test_granted_comes_after_blocked),
 		T(test_a_message_that_is_dropped),
+		T(test_a_downgrade_that_nobody_ends),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,

@@ -132,6 +132,23 @@ static void change(void)
 	turn();
 }
 
+/* A downgrade before GRANTED is answered: it is, or something else comes first. */
+static void lower_what_was_granted(bool is_answered)
+{
+	LOCK(.name = "z", .file = "5", .host = OTHER);
+	LOCK(.name = "x", .file = "5", .block = true);
+	turn();
+	UNLOCK(.name = "z", .file = "5", .host = OTHER);
+	turn();
+	LOCK(.name = "x", .file = "5", .is_shared = true);
+	turn();
+	if (is_answered)
+		calls_answer(HF_NLM_GRANTED_STAT);
+	turn();
+	UNLOCK(.name = "x", .file = "5");
+	turn();
+}
+
 /* Somebody who was not known, and one who dies with what he has. */
 static void come_and_go(void)
 {
@@ -160,7 +177,8 @@ static void end_all(void)
 	hf_lock_count(calls.nlm->locks, &n);
 	if (n.locks + n.waiters + n.grants + n.files + n.owners + calls.nlm->counts.grants_in_flight +
 		    calls.nlm->turns.n ||
-	    !hf_list_is_empty(&calls.nlm->lowerings) || !hf_list_is_empty(&calls.lane.kept))
+	    !hf_list_is_empty(&calls.nlm->lowerings) || !hf_list_is_empty(&calls.nlm->patient) ||
+	    !hf_list_is_empty(&calls.lane.kept))
 		fail_msg("from %ld to %ld something is left", first, last);
 }
 
@@ -176,6 +194,8 @@ static bool play(long from, long to)
 	last = to;
 	wait_and_be_granted();
 	change();
+	lower_what_was_granted(true);
+	lower_what_was_granted(false);
 	come_and_go();
 	was_refused = n_asked >= first;
 	first = 0;
