@@ -3,6 +3,7 @@
 "use strict";
 const { chromium } = require("playwright-core");
 const readline = require("readline");
+const PATIENCE = 60000; // ms for anything that must happen, on any machine
 
 async function main() {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
@@ -14,7 +15,7 @@ async function main() {
   const has = (selector, text) => page.evaluate(([s, t]) =>
     [...document.querySelectorAll(s)].some(n => n.textContent.includes(t)), [selector, text]);
   const until = async (test, what) => {
-    for (const end = Date.now() + 15000; !(await test()); await new Promise(done => setTimeout(done, 25)))
+    for (const end = Date.now() + PATIENCE; !(await test()); await new Promise(done => setTimeout(done, 25)))
       if (Date.now() > end) throw new Error(`does not come: ${what}`);
   };
   const verbs = {
@@ -32,13 +33,13 @@ async function main() {
         await new Promise(done => setTimeout(done, lag * Math.random()));
         await route.continue().catch(() => {}); // the page has gone on without it
       });
-      await page.goto(url);
+      await page.goto(url, { timeout: PATIENCE });
     },
     async wait({ selector, text }) { await until(() => has(selector, text), `${text} in ${selector}`); },
     async gone({ selector, text }) { await until(async () => !(await has(selector, text)), `no ${text} in ${selector}`); },
     async text({ selector }) { return page.locator(selector).first().innerText(); },
-    async click({ selector }) { await page.locator(selector).first().click({ timeout: 15000 }); },
-    async fill({ selector, text }) { await page.locator(selector).fill(text); },
+    async click({ selector }) { await page.locator(selector).first().click({ timeout: PATIENCE }); },
+    async fill({ selector, text }) { await page.locator(selector).fill(text, { timeout: PATIENCE }); },
     async press({ key }) { await page.keyboard.press(key); },
     async focused() { return page.evaluate(() => document.activeElement.outerHTML.slice(0, 200)); },
     async evaluate({ code }) { return page.evaluate(code); },

@@ -27,6 +27,8 @@ class Access(PagePlay):
         self.page.wait(selector="#live", text="live")
         self.page.wait(selector="#waiters td", text=self.id_of(self.b))
         self.page.wait(selector="#locks td", text=self.id_of(self.a))
+        for host in (self.a, self.b):
+            self.page.wait(selector="#clients td", text=self.id_of(host))
 
     def tree(self):
         """[(role, name, {property: value})] of what is not ignored, in order."""
@@ -110,6 +112,7 @@ class Access(PagePlay):
             outside = "document.activeElement !== document.body && !document.activeElement.closest('#ask')"
             self.assertFalse(self.page.evaluate(code=outside), self.page.focused())
         self.page.press(key="Escape")
+        self.page.gone(selector="#ask[open]", text="")
         self.assertIn(f"Release the locks of {self.id_of(self.a)}", self.page.focused())
 
     def test_the_focus_stays_while_rows_come_and_go(self):
