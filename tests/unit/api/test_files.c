@@ -1,41 +1,18 @@
 /* The paths that are shown of files: those by which the host knows them. */
-#include "../test.h"
+#include "../exports.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/files.h"
 #include "base/log.h"
-#include "export/export.h"
-#include "loop/loop.h"
-
-static char base[64];
-static struct hf_loop *loop;
-static struct hf_exports *exports;
 
 static int set_up(void **state)
 {
-	struct hf_exports_options options = { .state_dir = base };
-
-	strcpy(base, "/tmp/hf-api-files-XXXXXX");
-	if (!mkdtemp(base) || hf_loop_new(&loop) < 0)
-		return -1;
-	options.loop = loop;
-	return hf_exports_new(&exports, &options);
-}
-
-static int tear_down(void **state)
-{
-	char command[128];
-
-	hf_exports_free(exports);
-	hf_loop_free(loop);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	return system(command);
+	return open_exports();
 }
 
 /* The file @path, as a client of the export of @folder has it, is shown as such. */
@@ -114,9 +91,10 @@ static void test_the_root_of_the_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_file, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_a_folder_like_the_path_of_its_export, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_the_root_of_the_host, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_file, set_up, close_exports),
+		cmocka_unit_test_setup_teardown(test_a_folder_like_the_path_of_its_export, set_up,
+						close_exports),
+		cmocka_unit_test_setup_teardown(test_the_root_of_the_host, set_up, close_exports),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);

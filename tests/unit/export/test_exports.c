@@ -1,21 +1,14 @@
-#include "../test.h"
+#include "../exports.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/macros.h"
-#include "export/export.h"
-#include "loop/loop.h"
-
-static char base[64];
-static struct hf_loop *loop;
-static struct hf_exports *exports;
 
 static const struct hf_client_rule any = { .text = "*", .kind = HF_CLIENT_ANY };
 
@@ -58,26 +51,12 @@ static struct hf_addr addr_of(const char *text, uint16_t port)
 
 static int set_up(void **state)
 {
-	struct hf_exports_options options = { .state_dir = base, .max_open_fds = 64 };
+	int r = open_exports();
 
-	strcpy(base, "/tmp/hf-exports-XXXXXX");
-	if (!mkdtemp(base) || hf_loop_new(&loop) < 0)
-		return -1;
-	options.loop = loop;
 	mkdir(path_of("/a"), 0755);
 	mkdir(path_of("/a/b"), 0755);
 	mkdir(path_of("/c"), 0755);
-	return hf_exports_new(&exports, &options);
-}
-
-static int tear_down(void **state)
-{
-	char command[128];
-
-	hf_exports_free(exports);
-	hf_loop_free(loop);
-	snprintf(command, sizeof(command), "rm -r %s", base);
-	return system(command);
+	return r;
 }
 
 static void expect_found(const char *path, const char *name, const char *rest)
@@ -328,12 +307,13 @@ static void test_load_leaves_out_what_is_not_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_find, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_admit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_find, set_up, close_exports),
+		cmocka_unit_test_setup_teardown(test_admit, set_up, close_exports),
 		cmocka_unit_test(test_squash),
-		cmocka_unit_test_setup_teardown(test_handles, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_check_for_locks, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_load_leaves_out_what_is_not_there, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_handles, set_up, close_exports),
+		cmocka_unit_test_setup_teardown(test_check_for_locks, set_up, close_exports),
+		cmocka_unit_test_setup_teardown(test_load_leaves_out_what_is_not_there, set_up,
+						close_exports),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
