@@ -232,7 +232,8 @@ class Cli(CliPlay):
         terminal.resize(12, 60)
         terminal.process.send_signal(signal.SIGWINCH)
         terminal.wait("\033[12;1H")
-        screen = terminal.text[terminal.text.rindex("\033[H\033[J") :]
+        shown = terminal.text[: terminal.text.rindex("\033[12;1H")]  # and perhaps a part of the next one
+        screen = shown[shown.rindex("\033[H\033[J") :]
         plain = screen.replace("\033[1m", "").replace("\033[0m", "").replace("\033[H\033[J", "")
         self.assertLessEqual(max(len(line.rstrip("\r")) for line in plain.split("\n")[:-1]), 60)
         terminal.write("q")
