@@ -4,6 +4,7 @@ more than a name."""
 
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -260,12 +261,14 @@ class Protocol(Recovering):
         self.a.notify(21)
         watcher.heard.wait()
         self.restart()
+        self.stage.settle()
+        n = len(watcher.heard.matching())  # it is sent again until it is answered
         watcher.is_silent = False
         self.a.notify(21)
-        watcher.heard.wait(2)
+        watcher.heard.wait(n + 1)
         self.a.notify(21)
         self.a.notify(23)
-        self.assertEqual([status.state for status in watcher.heard.wait(3)], [21, 21, 23])
+        self.assertEqual([status.state for status in watcher.heard.wait(n + 2)[n:]], [21, 23])
 
     def test_a_watcher_is_told_of_the_newest_restart_alone(self):
         """Whoever says often that it was restarted has one call-back under way, and not one for each."""
@@ -387,15 +390,16 @@ class Protocol(Recovering):
         self.assert_free(new)
 
     def test_many_restarts_of_one_client(self):
-        """Each is believed; the log does not grow with each."""
-        before = len(self.daemon.log)
+        """Each is believed; the log does not grow with each: of 500 it has a hundred in ten seconds."""
+        before, began = len(self.daemon.log), time.monotonic()
         for state in range(1001, 1501, 2):
             self.assert_granted(self.a, self.lock_of(self.a, state=state))
         for state in range(1501, 2001, 2):
             lock = self.held(self.a, state=state - 2)
             self.a.notify(state)
             self.assert_free(lock)
-        self.assertLess(self.daemon.log[before:].count("client crashed"), 300)
+        most = 100 * (2 + (time.monotonic() - began) // 10)
+        self.assertLessEqual(self.daemon.log[before:].count("client crashed"), most)
 
     def test_many_notices_from_nobody(self):
         before = len(self.daemon.log)

@@ -287,6 +287,7 @@ class Service:
         self.handler = handler
         self.namespace = namespace
         self.sockets = []
+        self.replies = {}  # {(peer, XID): what was answered by UDP}
         self.tcp_port = self.udp_port = 0
         self.n_connections = 0
         for address in addresses:
@@ -330,9 +331,18 @@ class Service:
             self.handler(Call(message, "tcp", peer, sock.getsockname(), respond))
 
     def _on_datagram(self, sock):
+        """A call that comes again, because our answer was late, is answered again, and is not another one."""
         message, peer = sock.recvfrom(65536)
-        respond = lambda reply: sock.sendto(reply, peer)
-        self.handler(Call(message, "udp", peer, sock.getsockname(), respond))
+        call = peer, message[:4]
+
+        def respond(reply):
+            self.replies[call] = reply
+            sock.sendto(reply, peer)
+
+        if call in self.replies:
+            sock.sendto(self.replies[call], peer)
+        else:
+            self.handler(Call(message, "udp", peer, sock.getsockname(), respond))
 
     def close(self):
         for sock in list(self.sockets):
