@@ -133,10 +133,12 @@ static void on_signal(void *user, int signum)
 {
 	struct serving *serving = user;
 
-	if (signum == SIGHUP)
+	if (signum == SIGHUP) {
 		load(serving);
-	else
+		hf_log_info("the exports were loaded again", "n=%zu", serving->options.n_exports);
+	} else {
 		hf_loop_stop(serving->loops[0]);
+	}
 }
 
 static void on_sweep(struct hf_timer *timer)

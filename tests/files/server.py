@@ -4,9 +4,11 @@
 """
 
 import os
+import random
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,8 +19,23 @@ import nfs  # which knows where until is
 from until import until
 
 SCARS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion")
-PATIENCE = 20.0
+PATIENCE = 60.0
 SKIPPED = 77
+
+
+def free_port():
+    """That no socket is given which wants any port: so it is still free when the server is started again."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first = int(file.read().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(max(1024, first - 20000), first)
+        try:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                with socket.socket(socket.AF_INET, kind) as probe:
+                    probe.bind(("0.0.0.0", port))
+            return port
+        except OSError:
+            continue
 
 
 class Server:
@@ -32,7 +49,7 @@ class Server:
         self.base = tempfile.mkdtemp(prefix="hf-files-")
         os.chmod(self.base, 0o755)
         self.log_path = os.path.join(self.base, "log")
-        self.port = 0
+        self.port = free_port()
         self.process = None
         os.mkdir(os.path.join(self.base, "state"))
         for directory in self.exports:

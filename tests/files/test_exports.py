@@ -11,6 +11,7 @@ import server
 from until import until
 
 PORTMAP_TOOLS = shutil.which("showmount")
+LOADED = "the exports were loaded again"
 
 
 class Mount(server.Case):
@@ -186,9 +187,9 @@ class Reload(unittest.TestCase):
         self.addCleanup(self.client.close)
 
     def reload(self):
-        before = self.server.log.count("sharing a directory")
+        before = self.server.log.count(LOADED)
         self.server.process.send_signal(signal.SIGHUP)
-        until(lambda: self.server.log.count("sharing a directory") > before, "the exports were read again",
+        until(lambda: self.server.log.count(LOADED) > before, "the exports were read again",
               server.PATIENCE, more=lambda: self.server.log[-2000:])  # fmt: skip
 
     def test_handles_stay(self):

@@ -507,15 +507,16 @@ class Renamed(Exporting):
 
 
 class Unix(RestPlay):
-    settings = ("api.listen=unix:/tmp/hf-api-test.sock",)
+    path = f"/tmp/hf-api-test-{os.getpid()}.sock"
+    settings = (f"api.listen=unix:{path}",)
     n_hosts = 1
 
     def test_over_a_socket(self):
-        rest = Rest(self.daemon, path="/tmp/hf-api-test.sock")
+        rest = Rest(self.daemon, path=self.path)
         self.assertEqual(rest.get("/healthz").json, {"status": "ok"})
         self.assertEqual(rest.call("POST", "/api/v1/notify").status, 401)
         self.assertEqual(rest.call("POST", "/api/v1/notify", token=True).status, 202)
-        self.assertEqual(stat.S_IMODE(os.stat("/tmp/hf-api-test.sock").st_mode), 0o660)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o660)
         self.assertRegex(self.daemon.log, f"peer=unix,uid={os.getuid()},pid={os.getpid()} ")
 
 
