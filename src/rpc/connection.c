@@ -74,11 +74,15 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		clear_backlog(c);
 		free(c->traveller);
 		c->traveller = NULL;
-		hf_hosts_leave(lane->server->hosts, &c->peer);
+		atomic_fetch_add_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 	}
-	if (c->n_kept == 0 && !c->is_reading)
-		free(c);
+	if (c->n_kept || c->is_reading)
+		return;
+	/* Not before: else who hangs up and comes again has as many calls under way as he likes. */
+	hf_hosts_leave(lane->server->hosts, &c->peer);
+	atomic_fetch_sub_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
+	free(c);
 }
 
 void hf_rpc_connection_release(struct hf_rpc_connection *c, size_t len)

@@ -41,7 +41,8 @@ static bool make_room(struct hf_rpc_lane *lane, bool *is_swappedp)
 	struct hf_rpc_connection *oldest;
 
 	*is_swappedp = false;
-	if (atomic_load_explicit(&server->n_connections, memory_order_relaxed) <
+	if (atomic_load_explicit(&server->n_connections, memory_order_relaxed) +
+		    atomic_load_explicit(&server->n_shells, memory_order_relaxed) <
 	    server->limits.max_connections)
 		return true;
 	if (!link)

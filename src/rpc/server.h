@@ -27,7 +27,7 @@ struct hf_rpc_lane;
 struct hf_rpc_server;
 
 struct hf_rpc_limits {
-	size_t max_connections;          /* in all */
+	size_t max_connections;          /* in all; also those that broke, until their calls have ended */
 	size_t max_connections_per_host; /* from one address */
 	size_t max_gathering;            /* bytes of incomplete records, in all, per lane */
 	size_t max_unread; /* memory of replies a peer may leave unread before we stop reading his calls */

@@ -50,6 +50,7 @@ struct hf_rpc_server {
 	struct hf_replay *replay;
 	bool is_freeing;
 	_Atomic size_t n_connections;
+	_Atomic size_t n_shells;    /* of connections that broke while calls of theirs were under way */
 	_Atomic size_t n_datagrams; /* calls that came so, begun and not ended */
 };
 

@@ -1007,6 +1007,46 @@ static void test_limit_per_host(void **state)
 	rig_stop(&rig);
 }
 
+/* Who hangs up and comes again has not ended what he began. */
+static void hang_up_with_calls(struct hf_rpc_limits limits)
+{
+	int fd;
+
+	start(&limits);
+	for (uint32_t i = 0; i < 3; i++) {
+		fd = rig_connect(HOME, rig.tcp, "127.0.0.2");
+		rig_send_record(fd, buffer, rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, "x", 1));
+		rig_wait_kept(&rig, i + 1);
+		close(fd);
+		rig_wait_connections(&rig, 0);
+	}
+	fd = rig_connect(HOME, rig.tcp, "127.0.0.2");
+	assert_true(rig_is_closed(fd));
+	close(fd);
+	rig_release(&rig, 1);
+	fd = rig_connect(HOME, rig.tcp, "127.0.0.2");
+	check_served(fd, 5);
+	close(fd);
+	rig_release(&rig, 2);
+	rig_stop(&rig);
+}
+
+static void test_limit_per_host_of_broken_ones(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+
+	limits.max_connections_per_host = 3;
+	hang_up_with_calls(limits);
+}
+
+static void test_limit_in_all_of_broken_ones(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+
+	limits.max_connections = 3;
+	hang_up_with_calls(limits);
+}
+
 static void test_idle_timeout(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -1422,6 +1462,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_limit_in_all),
 		cmocka_unit_test(test_limit_per_host_comes_first),
 		cmocka_unit_test(test_limit_per_host),
+		cmocka_unit_test(test_limit_per_host_of_broken_ones),
+		cmocka_unit_test(test_limit_in_all_of_broken_ones),
 		cmocka_unit_test(test_idle_timeout),
 		cmocka_unit_test(test_stall_timeout),
 		cmocka_unit_test(test_slow_reader),
