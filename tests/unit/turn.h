@@ -27,7 +27,7 @@ static inline void turn_for(struct hf_loop *loop, uint64_t ns)
 		int i_ = 0;                           \
                                                       \
 		while (!(condition)) {                \
-			assert_true(i_++ < 10000);    \
+			assert_true(i_++ < 60000);    \
 			turn_for(loop, HF_NS_PER_MS); \
 		}                                     \
 	} while (0)
