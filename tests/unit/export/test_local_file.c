@@ -141,13 +141,24 @@ static struct hf_lock_target target(struct bed *bed, int owner)
 	};
 }
 
+/* As who serves requests does: what an owner asked for since a grant shows that he knows of it. */
+static void keep_changed(struct bed *bed, int owner)
+{
+	struct hf_lock_target who = target(bed, owner);
+
+	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
+}
+
 static int lock(struct bed *bed, int owner, uint64_t start, uint64_t end, enum hf_lock_mode mode, bool wait)
 {
 	struct hf_lock_request request = {
 		.who = target(bed, owner), .range = { start, end }, .mode = mode, .wait = wait
 	};
 
-	return hf_lock_acquire(bed->locks, &request, NULL);
+	int r = hf_lock_acquire(bed->locks, &request, NULL);
+
+	keep_changed(bed, owner);
+	return r;
 }
 
 static void unlock(struct bed *bed, int owner, uint64_t start, uint64_t end)
@@ -155,6 +166,7 @@ static void unlock(struct bed *bed, int owner, uint64_t start, uint64_t end)
 	struct hf_lock_target who = target(bed, owner);
 
 	assert_int_equal(hf_lock_release(bed->locks, &who, (struct hf_range){ start, end }), HF_LOCK_OK);
+	keep_changed(bed, owner);
 }
 
 static bool local(struct bed *bed, uint64_t start, uint64_t end, short type)
