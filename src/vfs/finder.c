@@ -174,9 +174,10 @@ static int open_seen(struct hf_finder *finder, const struct hf_volume *volume, c
 	if (!path)
 		return -ESTALE;
 	fd = open_beneath(volume, path, O_PATH);
-	if (fd < 0)
-		return -ESTALE;
-	if (hf_volume_identify(volume, fd, &found, &st) < 0 || !hf_file_id_equal(&found, id))
+	r = fd < 0 ? fd : hf_volume_identify(volume, fd, &found, &st);
+	if (hf_volume_is_want(r))
+		return r;
+	if (r < 0 || !hf_file_id_equal(&found, id))
 		return -ESTALE;
 	r = fd;
 	fd = -1;
@@ -215,16 +216,19 @@ static bool is_dir(int dir, const struct dirent *entry)
 	       S_ISDIR(st.st_mode);
 }
 
-static void walk_dir(struct hf_finder *finder, const struct hf_volume *volume, const struct queued *at,
-		     struct queued ***tailp)
+/* What cannot be read is passed over; < 0: for want of anything there may be more than we have seen. */
+static int walk_dir(struct hf_finder *finder, const struct hf_volume *volume, const struct queued *at,
+		    struct queued ***tailp)
 {
 	int fd = open_beneath(volume, at->path, O_RDONLY | O_DIRECTORY);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *entry;
+	int r = fd < 0 ? fd : 0;
 
 	if (!dir) {
+		r = r < 0 ? r : -errno;
 		hf_closep(&fd);
-		return;
+		return hf_volume_is_want(r) ? r : 0;
 	}
 	while ((entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -235,24 +239,30 @@ static void walk_dir(struct hf_finder *finder, const struct hf_volume *volume, c
 		**tailp = queued_new(at->path, entry->d_name, entry->d_ino);
 		if (**tailp)
 			*tailp = &(**tailp)->next;
+		else
+			r = -ENOMEM;
 	}
 	closedir(dir);
+	return r;
 }
 
-static void walk(struct hf_finder *finder, const struct hf_volume *volume)
+static int walk(struct hf_finder *finder, const struct hf_volume *volume)
 {
 	struct queued *first = queued_new(".", ".", finder->root), **tail;
+	int r = 0;
 
 	if (!first)
-		return;
+		return -ENOMEM;
 	tail = &first->next;
 	while (first) {
 		struct queued *at = first;
 
-		walk_dir(finder, volume, at, &tail);
+		if (r == 0)
+			r = walk_dir(finder, volume, at, &tail);
 		first = at->next;
 		free(at);
 	}
+	return r;
 }
 
 /* Files are of the real world, and so are these pauses; no decision of a protocol hangs on them. */
@@ -296,10 +306,11 @@ static int begin_walk(struct hf_finder *finder, uint64_t n_walks_before)
 	return r;
 }
 
-static void end_walk(struct hf_finder *finder)
+/* One that did not come to its end does not count: what it has not seen may be there all the same. */
+static void end_walk(struct hf_finder *finder, bool is_complete)
 {
 	pthread_mutex_lock(&finder->lock);
-	finder->n_walks++;
+	finder->n_walks += is_complete;
 	finder->is_walking = false;
 	finder->walk_ended = seconds_now();
 	pthread_cond_broadcast(&finder->walk_over);
@@ -314,8 +325,8 @@ static int walk_and_open(struct hf_finder *finder, const struct hf_volume *volum
 	uint64_t n_walks;
 
 	if (r > 0) {
-		walk(finder, volume);
-		end_walk(finder);
+		r = walk(finder, volume);
+		end_walk(finder, r == 0);
 	}
 	fd = open_seen(finder, volume, id, &n_walks);
 	return fd == -ESTALE && r < 0 ? r : fd;

@@ -32,10 +32,11 @@ bool hf_name_is_dots(const struct hf_name *name)
 
 static int check_place(struct hf_file *dir)
 {
-	if (hf_volume_holds(dir->volume, dir->fd))
-		return 0;
-	hf_file_forget(dir);
-	return -ESTALE;
+	int r = hf_volume_check_place(dir->volume, dir->fd);
+
+	if (r == -ESTALE)
+		hf_file_forget(dir);
+	return r;
 }
 
 int hf_dir_check(struct hf_file *dir, struct stat *stp)
@@ -73,15 +74,16 @@ static bool is_root(const struct hf_file *dir)
 
 static int open_parent(struct hf_file *dir, int *fdp)
 {
-	int fd = openat(dir->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	hf_cleanup(hf_closep) int fd = openat(dir->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r;
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
-	if (!hf_volume_holds(dir->volume, fd)) {
-		close(fd);
-		return -ESTALE;
-	}
+	r = hf_volume_check_place(dir->volume, fd);
+	if (r < 0)
+		return r;
 	*fdp = fd;
+	fd = -1;
 	return 0;
 }
 

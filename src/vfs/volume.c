@@ -114,6 +114,7 @@ static int open_by_kernel(const struct hf_volume *volume, const struct hf_file_i
 int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp)
 {
 	hf_cleanup(hf_closep) int fd = -1;
+	int r;
 
 	if (id->kind != volume->root_id.kind)
 		return -ESTALE;
@@ -124,8 +125,9 @@ int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int
 		return -errno;
 	if (stp->st_ino != id->inode || stp->st_nlink == 0)
 		return -ESTALE;
-	if (S_ISDIR(stp->st_mode) && !hf_volume_holds(volume, fd))
-		return -ESTALE;
+	r = S_ISDIR(stp->st_mode) ? hf_volume_check_place(volume, fd) : 0;
+	if (r < 0)
+		return r;
 	*fdp = fd;
 	fd = -1;
 	return 0;
@@ -144,38 +146,49 @@ static bool is_root(const struct hf_volume *volume, const struct stat *st)
 	return st->st_ino == volume->root_stat.st_ino && st->st_dev == volume->root_stat.st_dev;
 }
 
+bool hf_volume_is_want(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+/* Of a step up that failed. */
+static int misplaced(int error)
+{
+	return hf_volume_is_want(error) ? error : -ESTALE;
+}
+
 /* Up to the root of the tree, or of everything. */
-static bool walk_up(const struct hf_volume *volume, int from)
+static int walk_up(const struct hf_volume *volume, int from)
 {
 	hf_cleanup(hf_closep) int fd = -1;
 	struct stat st, above;
 
 	if (fstat(from, &st) < 0)
-		return false;
+		return -ESTALE;
 	for (int depth = 0; depth < MAX_DEPTH; depth++) {
 		int up;
 
 		if (is_root(volume, &st))
-			return true;
+			return 0;
 		up = openat(fd >= 0 ? fd : from, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (up < 0)
-			return false;
+			return misplaced(-errno);
 		hf_closep(&fd);
 		fd = up;
 		if (fstat(fd, &above) < 0 || (above.st_ino == st.st_ino && above.st_dev == st.st_dev))
-			return false;
+			return -ESTALE;
 		st = above;
 	}
-	return false;
+	return -ESTALE;
 }
 
-bool hf_volume_holds(const struct hf_volume *volume, int fd)
+int hf_volume_check_place(const struct hf_volume *volume, int fd)
 {
 	struct stat st;
 
 	if (!volume->is_clone)
 		return walk_up(volume, fd);
-	return fstatat(fd, "..", &st, AT_NO_AUTOMOUNT) == 0;
+	return fstatat(fd, "..", &st, AT_NO_AUTOMOUNT) < 0 ? misplaced(-errno) : 0;
 }
 
 int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bool cached, int *fdp)
@@ -197,13 +210,8 @@ int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bo
 
 /* Life */
 
-/* Not an answer to what was asked: once there is enough again it is another one. What we find out about a
- * tree here counts for as long as it is shared. */
-static bool is_want(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
-}
-
+/* What we find out about a tree here counts for as long as it is shared; for want of anything
+ * nothing is found out. */
 static int open_root(struct hf_volume *volume, const char *path)
 {
 	volume->anchor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -212,7 +220,7 @@ static int open_root(struct hf_volume *volume, const char *path)
 	volume->root = (int)syscall(SYS_open_tree, volume->anchor, "",
 				    AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	volume->is_clone = volume->root >= 0;
-	if (!volume->is_clone && is_want(-errno))
+	if (!volume->is_clone && hf_volume_is_want(-errno))
 		return -errno;
 	if (!volume->is_clone)
 		volume->root = openat(volume->anchor, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -234,12 +242,12 @@ static int learn_about_root(struct hf_volume *volume)
 	volume->syncs_made_with_dir = hf_fskind_syncs_made_with_dir(volume->magic, volume->root_stat.st_dev);
 	r = identify_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
 	volume->root_id.inode = volume->root_stat.st_ino;
-	if (is_want(r))
+	if (hf_volume_is_want(r))
 		return r;
 	if (r < 0)
 		return identify_by_inode(volume->root, &volume->root_id);
 	fd = open_by_kernel(volume, &volume->root_id);
-	if (is_want(fd))
+	if (hf_volume_is_want(fd))
 		return fd;
 	volume->has_ids = fd >= 0;
 	hf_closep(&fd);

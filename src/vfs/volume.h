@@ -5,7 +5,7 @@
  * As the superuser the root is a private copy of the mount (open_tree) that has
  * the shared directory as its root and no other file systems in it. So whatever
  * a client does, ".." ends there, in the kernel; and a directory that was moved
- * out of the tree has no ".." at all, which is how hf_volume_holds() knows.
+ * out of the tree has no ".." at all, which is how hf_volume_check_place() knows.
  * Without that right the same is found by walking up, and other file systems
  * below the root are not entered.
  *
@@ -80,8 +80,11 @@ int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char
 int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp);
 bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b);
 
-/* Is the directory @fd in the tree, now? */
-bool hf_volume_holds(const struct hf_volume *volume, int fd);
+/* Is the directory @fd in the tree, now? -ESTALE: it is not. Other errors: we cannot know. */
+int hf_volume_check_place(const struct hf_volume *volume, int fd);
+
+/* Not an answer to what was asked: once there is enough again it is another one. */
+bool hf_volume_is_want(int error);
 
 /* What we saw on the way: the file of this id is called @name in the directory with this inode number. Only
  * the finder wants to know. */

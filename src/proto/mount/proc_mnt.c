@@ -88,8 +88,9 @@ static int find_dir(struct mnt *mnt, const struct hf_export *export, const char 
 	r = hf_files_take(hf_exports_files(mnt->mount->exports), volume, fd, &file, &st);
 	if (r < 0)
 		return r;
-	if (!hf_volume_holds(volume, file->fd))
-		return -EXDEV;
+	r = hf_volume_check_place(volume, file->fd);
+	if (r < 0)
+		return r == -ESTALE ? -EXDEV : r;
 	hf_exports_make_handle(mnt->mount->exports, export, &file->id, &mnt->handle);
 	return 0;
 }

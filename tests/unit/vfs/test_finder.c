@@ -1,5 +1,8 @@
 #include "../test.h"
 
+#include "../../until.h"
+#include "asleep.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +27,7 @@ static struct hf_volume *volume;
 static struct hf_finder *finder;
 
 /* A tree so large that a walk takes as long as the test wants. */
-static bool is_large;
+static bool is_large, is_cut_short;
 static sem_t is_walking, may_end;
 
 /* In the place of libc's: it is the walk that calls it. */
@@ -35,6 +39,10 @@ DIR *fdopendir(int fd)
 		is_large = false;
 		sem_post(&is_walking);
 		sem_wait(&may_end);
+	}
+	if (is_cut_short) {
+		errno = ENOMEM;
+		return NULL;
 	}
 	return next(fd);
 }
@@ -76,7 +84,7 @@ static int set_up(void **state)
 	strcpy(base, "/tmp/hf-finder-XXXXXX");
 	sem_init(&is_walking, 0, 0);
 	sem_init(&may_end, 0, 0);
-	is_large = false;
+	is_large = is_cut_short = false;
 	read_clock();
 	if (!mkdtemp(base) || stat(base, &st) < 0 || hf_volume_new(&volume, base) < 0)
 		return -1;
@@ -210,6 +218,56 @@ static void test_one_walk_for_all(void **state)
 	assert_int_equal(hf_finder_open(finder, volume, &b), -EAGAIN);
 }
 
+/* Every descriptor that this process may have is taken; gives the limit that it had. */
+static struct rlimit take_all_fds(void)
+{
+	int next = dup(0);
+	struct rlimit limit, none_left;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	close(next);
+	none_left = limit;
+	none_left.rlim_cur = (rlim_t)next;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+	return limit;
+}
+
+/* Whoever cannot look cannot say that it is gone: the client would give it up. */
+static void test_not_gone_for_want_of_descriptors(void **state)
+{
+	struct hf_file_id seen = make_file("seen"), unseen = make_file("unseen");
+	struct rlimit limit;
+
+	hf_finder_learn(finder, volume->root_stat.st_ino, "seen", seen.inode);
+	limit = take_all_fds();
+	assert_int_equal(hf_finder_open(finder, volume, &seen), -EMFILE);
+	assert_int_equal(hf_finder_open(finder, volume, &unseen), -EMFILE);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	expect_found(&seen);
+	/* The walk that could not be made answers nobody. */
+	assert_int_equal(hf_finder_open(finder, volume, &unseen), -EAGAIN);
+	next_walk_is_due();
+	expect_found(&unseen);
+}
+
+static void test_not_moved_for_want_of_descriptors(void **state)
+{
+	hf_cleanup(hf_closep) int below = -1;
+	struct rlimit limit;
+
+	mkdir(path_of("a"), 0700);
+	mkdir(path_of("a/b"), 0700);
+	below = openat(volume->root, "a/b", O_PATH);
+	volume->is_clone = false; /* as for an ordinary user: the way up is walked */
+	assert_int_equal(hf_volume_check_place(volume, below), 0);
+	limit = take_all_fds();
+	assert_int_equal(hf_volume_check_place(volume, below), -EMFILE);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	assert_int_equal(rename(path_of("a/b"), "/tmp/hf-finder-moved"), 0);
+	assert_int_equal(hf_volume_check_place(volume, below), -ESTALE);
+	assert_int_equal(rmdir("/tmp/hf-finder-moved"), 0);
+}
+
 /* Another file of that number, under the old name, is not the one. */
 static void test_not_the_same(void **state)
 {
@@ -236,6 +294,7 @@ static void test_never_outside(void **state)
 
 struct search {
 	pthread_t thread;
+	_Atomic pid_t tid;
 	struct hf_file_id id;
 	int fd;
 };
@@ -244,6 +303,7 @@ static void *run_search(void *user)
 {
 	struct search *search = user;
 
+	search->tid = gettid();
 	search->fd = hf_finder_open(finder, volume, &search->id);
 	return NULL;
 }
@@ -297,6 +357,21 @@ static void test_a_short_walk_is_waited_for(void **state)
 	close(other.fd);
 }
 
+static void test_a_walk_that_fails_answers_nobody(void **state)
+{
+	struct search walker, other = { .id = make_file("there") };
+	struct until until = until_begin(UNTIL_PATIENCE);
+
+	begin_walk(&walker);
+	begin_search(&other);
+	while (!other.tid || !is_asleep(other.tid)) /* it waits for the walk */
+		assert_true(until_again(&until));
+	is_cut_short = true;
+	sem_post(&may_end);
+	assert_int_equal(end_search(&walker), -ENOMEM);
+	assert_int_equal(end_search(&other), -EAGAIN);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,10 +380,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_looked_for_anew_after_each_answer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_looked_for_anew_after_it_was_seen, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_walk_for_all, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_not_gone_for_want_of_descriptors, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_not_moved_for_want_of_descriptors, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_not_the_same, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_never_outside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_long_walk_keeps_nobody, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_short_walk_is_waited_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_walk_that_fails_answers_nobody, set_up, tear_down),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);

@@ -6,6 +6,7 @@
 #include "folder.h"
 
 #include "../../until.h"
+#include "asleep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,21 +167,6 @@ static void *run_call(void *arg)
 	call->result = call->fn();
 	call->n_losses = hf_files_count_losses(files);
 	return NULL;
-}
-
-/* Does it wait for another thread? */
-static bool is_asleep(pid_t tid)
-{
-	char path[64], text[32] = "";
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-		text[0] = '\0';
-	if (fd >= 0)
-		close(fd);
-	return strtol(text, NULL, 10) == SYS_futex && text[0] >= '0' && text[0] <= '9';
 }
 
 /* Until it is in the disk's hands, or waits for who is, of which nobody tells. */
