@@ -184,6 +184,7 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	if (call->connection) {
 		call->connection->n_kept++;
 		call->connection->kept_bytes += call->held;
+		call->lane->kept_bytes += call->held;
 	} else {
 		hf_rpc_port_kept(call->port, call->message.len);
 	}
@@ -200,10 +201,12 @@ void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
 {
 	assert(call->is_kept);
 	call->held += reply_len;
-	if (call->connection)
+	if (call->connection) {
 		call->connection->kept_bytes += reply_len;
-	else
+		call->lane->kept_bytes += reply_len;
+	} else {
 		hf_rpc_port_expect(call->port, reply_len);
+	}
 }
 
 /* Replies: reserve, encode in place, commit */

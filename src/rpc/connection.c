@@ -21,6 +21,7 @@
 #define READ_BUFFER  (256 * 1024)
 #define READS_A_TURN 4 /* then the others have their turn */
 #define SWEEP_NS     (1 * HF_NS_PER_S)
+#define LANE_SHARES  64 /* connections that may have all that one may; more than so many have less */
 
 static void on_ready(void *user, unsigned int events);
 
@@ -90,6 +91,7 @@ void hf_rpc_connection_release(struct hf_rpc_connection *c, size_t len)
 	assert(c->n_kept > 0 && c->kept_bytes >= len);
 	c->n_kept--;
 	c->kept_bytes -= len;
+	c->lane->kept_bytes -= len;
 	if (!c->socket)
 		hf_rpc_connection_close(c);
 	else if (c->is_paused)
@@ -154,7 +156,8 @@ static bool has_too_many_calls(const struct hf_rpc_connection *c)
 {
 	const struct hf_rpc_limits *limits = &c->lane->server->limits;
 
-	return c->n_kept >= limits->max_kept_per_connection || c->kept_bytes >= limits->max_kept_bytes;
+	return c->n_kept >= limits->max_kept_per_connection || c->kept_bytes >= limits->max_kept_bytes ||
+	       (c->n_kept && c->lane->kept_bytes >= LANE_SHARES * limits->max_kept_bytes);
 }
 
 static bool must_pause(const struct hf_rpc_connection *c)

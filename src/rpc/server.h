@@ -33,10 +33,11 @@ struct hf_rpc_limits {
 	size_t max_unread; /* memory of replies a peer may leave unread before we stop reading his calls */
 	size_t max_kept_per_connection; /* calls begun and not ended; also for all datagrams together, times
 					   16 */
-	size_t max_kept_bytes; /* of such calls, of one connection; also for all datagrams together, times 8
-				*/
-	uint64_t idle_ns;      /* a connection with nothing to do */
-	uint64_t stall_ns;     /* a record that does not end, a reply that is not taken */
+	/* Of such calls, of one connection; also for all datagrams together, times 8. Where those of all
+	 * connections of a lane are more than 64 times that, each has one call under way at a time. */
+	size_t max_kept_bytes;
+	uint64_t idle_ns;  /* a connection with nothing to do */
+	uint64_t stall_ns; /* a record that does not end, a reply that is not taken */
 };
 
 extern const struct hf_rpc_limits hf_rpc_default_limits;

@@ -71,6 +71,7 @@ struct hf_rpc_lane {
 	size_t n_free_calls;
 	uint8_t *read_buffer;
 	size_t n_gathering; /* bytes held by incomplete records */
+	size_t kept_bytes;  /* of its connections, broken ones included */
 	bool is_closed;
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops;    /* of datagrams */

@@ -716,6 +716,47 @@ static void test_kept_bytes_limit(void **state)
 	rig_stop(&rig);
 }
 
+/* Where many connections have large calls under way, each has one at a time, and all are served. */
+static void test_kept_bytes_limit_of_all(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	static const uint8_t payload[10000];
+	uint8_t *p = buffer;
+	int many[8], fd;
+
+	limits.max_kept_bytes = 1000; /* of all: 64,000, which seven have */
+	start(&limits);
+	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
+		many[i] = rig_connect(HOME, rig.tcp, NULL);
+		rig_send_record(many[i], buffer,
+				rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, payload, sizeof(payload)));
+		rig_wait_kept(&rig, i + 1);
+	}
+	fd = rig_connect(HOME, rig.tcp, NULL);
+	for (uint32_t i = 0; i < 3; i++) { /* in one piece, so that all are there when the first is begun */
+		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_KEEP, "x", 1);
+
+		rig_put(p, 0x80000000u | (uint32_t)len);
+		p += 4 + len;
+	}
+	rig_send_all(fd, buffer, (size_t)(p - buffer));
+	rig_wait_kept(&rig, 9);
+	look(); /* at the end of that turn */
+	assert_int_equal(rig_kept(&rig), 9);
+	rig_release(&rig, 9);
+	expect_echo(fd, 0, "x", 1);
+	rig_wait_kept(&rig, 2); /* there is room again */
+	rig_release(&rig, 2);
+	expect_echo(fd, 1, "x", 1);
+	expect_echo(fd, 2, "x", 1);
+	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
+		expect_echo(many[i], i, payload, sizeof(payload));
+		close(many[i]);
+	}
+	close(fd);
+	rig_stop(&rig);
+}
+
 static bool has_dropped(void *arg)
 {
 	return rig_counts(&rig).dropped == 1;
@@ -1455,6 +1496,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_kept_beyond_the_lane),
 		cmocka_unit_test(test_kept_limit),
 		cmocka_unit_test(test_kept_bytes_limit),
+		cmocka_unit_test(test_kept_bytes_limit_of_all),
 		cmocka_unit_test(test_kept_limit_udp),
 		cmocka_unit_test(test_never_reads),
 		cmocka_unit_test(test_never_reads_reserved),
