@@ -63,9 +63,10 @@ static void learn(void)
 	struct __user_cap_data_struct data[2] = { 0 };
 	uint64_t caps = effective_caps(data);
 
-	/* The umask belongs to what threads share (CLONE_FS); this one goes its own way. */
-	if (unshare(CLONE_FS) == 0)
-		umask(0);
+	/* The umask belongs to what threads share (CLONE_FS); this one goes its own way. Where it may not, as
+	 * in most containers, there is none for all: what we make for ourselves has its mode from us. */
+	unshare(CLONE_FS);
+	umask(0);
 	thread.own_uid = (uint32_t)geteuid();
 	thread.own_gid = (uint32_t)getegid();
 	thread.can_switch = thread.own_uid == 0 && (caps & CAP_BIT(CAP_SETUID)) &&

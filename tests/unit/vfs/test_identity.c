@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,17 @@
 
 #include "base/log.h"
 #include "vfs/identity.h"
+
+static bool is_contained;
+
+/* In the place of libc's: containers forbid it. */
+int unshare(int flags)
+{
+	if (!is_contained)
+		return (int)syscall(SYS_unshare, flags);
+	errno = EPERM;
+	return -1;
+}
 
 static int set_up(void **state)
 {
@@ -49,6 +61,36 @@ static void test_files_belong_to_the_caller(void **state)
 	assert_int_equal(st.st_gid, 0);
 	unlink(path);
 	rmdir(dir);
+}
+
+static void *make_file(void *path)
+{
+	struct hf_identity who = { .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
+
+	if (hf_identity_enter(&who) < 0)
+		return NULL;
+	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0666));
+	hf_identity_leave();
+	return NULL;
+}
+
+static void test_no_umask_in_a_container(void **state)
+{
+	char path[] = "/tmp/hf-identity-XXXXXX";
+	mode_t before = umask(077);
+	pthread_t thread;
+	struct stat st;
+
+	close(mkstemp(path));
+	unlink(path);
+	is_contained = true;
+	assert_int_equal(pthread_create(&thread, NULL, make_file, path), 0);
+	pthread_join(thread, NULL);
+	is_contained = false;
+	umask(before);
+	assert_int_equal(stat(path, &st), 0);
+	unlink(path);
+	assert_int_equal(st.st_mode & 0777, 0666);
 }
 
 static bool can_read(const char *path, uint32_t gid, uint32_t other_gid)
@@ -111,6 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_files_belong_to_the_caller),
+		cmocka_unit_test(test_no_umask_in_a_container),
 		cmocka_unit_test(test_groups_are_those_of_this_call),
 		cmocka_unit_test(test_nobody_is_refused),
 		cmocka_unit_test(test_quotas_are_not_overlooked),
