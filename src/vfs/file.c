@@ -142,10 +142,11 @@ static int sync_now(struct hf_file *file)
 		fd = file->write_fd >= 0 ? file->write_fd : open_slot(file, &file->read_fd, O_RDONLY);
 		pthread_mutex_unlock(&file->lock);
 		hf_files_make_room_for(file);
-		if (fd < 0)
+		if (fd < 0 && !hf_volume_is_want(fd))
 			return fd;
 	}
-	/* Links and devices cannot be opened: with all the rest of the file system, then. */
+	/* Links and devices cannot be opened, and nothing can where no descriptor is left: with all the rest
+	 * of the file system, then. */
 	r = fd >= 0 ? fsync(fd) : syncfs(file->volume->mount);
 	if (r == 0)
 		return 0;

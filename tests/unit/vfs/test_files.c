@@ -1,4 +1,5 @@
 #include "folder.h"
+#include "no_fds.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -118,6 +119,18 @@ static void test_using_what_is_open_keeps_to_the_limit(void **state)
 		assert_true(hf_files_count_fds(files) < 120); /* each shard gives its own */
 		hf_file_unref(file);
 	}
+}
+
+/* What was done cannot be taken back: a name that was made must not be answered with "try again". */
+static void test_synced_without_a_descriptor(void **state)
+{
+	struct hf_file *file = open_file("f");
+	struct rlimit limit = take_all_fds();
+	int r = hf_file_sync(file);
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+	assert_int_equal(r, 0);
+	hf_file_unref(file);
 }
 
 static void test_sweep_closes_the_idle(void **state)
@@ -265,6 +278,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_descriptors_keep_to_the_limit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_using_what_is_open_keeps_to_the_limit, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(test_synced_without_a_descriptor, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_sweep_closes_the_idle, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_many_in_use, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_removed_is_forgotten, set_up, tear_down),

@@ -2,6 +2,7 @@
 
 #include "../../until.h"
 #include "asleep.h"
+#include "no_fds.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -216,20 +216,6 @@ static void test_one_walk_for_all(void **state)
 	assert_int_equal(hf_finder_open(finder, volume, &a), -ESTALE);
 	assert_int_equal(hf_finder_open(finder, volume, &b), -ESTALE);
 	assert_int_equal(hf_finder_open(finder, volume, &b), -EAGAIN);
-}
-
-/* Every descriptor that this process may have is taken; gives the limit that it had. */
-static struct rlimit take_all_fds(void)
-{
-	int next = dup(0);
-	struct rlimit limit, none_left;
-
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	close(next);
-	none_left = limit;
-	none_left.rlim_cur = (rlim_t)next;
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none_left), 0);
-	return limit;
 }
 
 /* Whoever cannot look cannot say that it is gone: the client would give it up. */
