@@ -9,7 +9,6 @@
 #include "loop/work.h"
 
 #define JOBS_A_RUN 64  /* then others who use the pool have their turn */
-#define MAX_LOOK   64  /* jobs that are passed over for their keys */
 #define N_KEYS     256 /* that are known as taken; one that finds its place occupied goes without */
 
 struct runner {
@@ -18,10 +17,13 @@ struct runner {
 	struct hf_link link; /* in jobs->idle */
 };
 
-/* A key of jobs that run now. Two at once with the same do no harm, they only wait. */
+/* A key of jobs that run now, or wait for one that does. Two at once with the same do no harm, they only
+ * wait.
+ */
 struct taken {
 	uint64_t key;
 	size_t n;
+	struct hf_list waiting; /* jobs that were next, and are again one by one */
 };
 
 struct hf_jobs {
@@ -53,7 +55,7 @@ static void take_key(struct hf_jobs *jobs, uint64_t key)
 {
 	struct taken *place = place_of(jobs, key);
 
-	if (key == 0 || (place->n && place->key != key))
+	if (key == 0 || (place->key != key && (place->n || !hf_list_is_empty(&place->waiting))))
 		return;
 	place->key = key;
 	place->n++;
@@ -62,26 +64,29 @@ static void take_key(struct hf_jobs *jobs, uint64_t key)
 void hf_jobs_release(struct hf_jobs *jobs, uint64_t key)
 {
 	struct taken *place = place_of(jobs, key);
+	struct hf_link *link = NULL;
 
 	pthread_mutex_lock(&jobs->lock);
-	if (key && place->n && place->key == key)
-		place->n--;
+	if (key && place->n && place->key == key && --place->n == 0)
+		link = hf_list_pop_front(&place->waiting);
+	if (link)
+		hf_list_push_front(&jobs->queue, link);
 	pthread_mutex_unlock(&jobs->lock);
 }
 
-/* The first job that would not wait for one that runs. There may be none while the queue is not empty: then
- * who runs those comes back for the rest. */
+/* The first job that would not wait for one that runs; those before it are put aside, so that they are passed
+ * over once. There may be none while some are aside: then who runs what they wait for comes back for them. */
 static struct hf_job *find_job(struct hf_jobs *jobs)
 {
-	int n = 0;
+	struct hf_link *link;
 
-	hf_list_for_each(link, &jobs->queue) {
+	while ((link = hf_list_first(&jobs->queue))) {
 		struct hf_job *job = hf_list_entry(link, struct hf_job, link);
 
 		if (is_free(jobs, job->key))
 			return job;
-		if (++n == MAX_LOOK)
-			break;
+		hf_link_remove(link);
+		hf_list_push_back(&place_of(jobs, job->key)->waiting, link);
 	}
 	return NULL;
 }
@@ -106,6 +111,8 @@ static struct hf_job *take_any_job(struct hf_jobs *jobs)
 
 	pthread_mutex_lock(&jobs->lock);
 	link = hf_list_pop_front(&jobs->queue);
+	for (int i = 0; !link && i < N_KEYS; i++)
+		link = hf_list_pop_front(&jobs->taken[i].waiting);
 	if (link)
 		take_key(jobs, hf_list_entry(link, struct hf_job, link)->key);
 	pthread_mutex_unlock(&jobs->lock);
@@ -250,6 +257,8 @@ int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
 	pthread_cond_init(&jobs->none_left, NULL);
 	hf_list_init(&jobs->queue);
 	hf_list_init(&jobs->idle);
+	for (int i = 0; i < N_KEYS; i++)
+		hf_list_init(&jobs->taken[i].waiting);
 	jobs->n_runners = n_at_once;
 	for (size_t i = 0; i < n_at_once; i++) {
 		jobs->runners[i].jobs = jobs;

@@ -177,6 +177,20 @@ static void test_a_key_holds_no_other_up(void **state)
 	assert_true(crowd->all[1].is_done);
 }
 
+/* However many wait for it: 255 calls of one connection, and there are many connections. */
+static void test_many_of_a_key_hold_no_other_up(void **state)
+{
+	struct crowd *crowd = *state;
+
+	submit_keyed(crowd, 0, 7, run_keyed_last);
+	for (int i = 1; i < N_JOBS - 1; i++)
+		submit_keyed(crowd, i, 7, run_keyed);
+	submit_keyed(crowd, N_JOBS - 1, 8, run_keyed_telling);
+	hf_loop_run(crowd->loop);
+	assert_int_equal(crowd->n_done, N_JOBS);
+	assert_int_equal(crowd->most, 1);
+}
+
 /* As when the server stops in the middle of it: nobody comes back for those that were passed over. */
 static void test_waiting_does_what_was_passed_over(void **state)
 {
@@ -364,6 +378,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_waiting_does_what_is_left, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_jobs_of_one_key_run_one_at_a_time, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_key_holds_no_other_up, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_many_of_a_key_hold_no_other_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_waiting_does_what_was_passed_over, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up_volume,
 						tear_down_volume),
