@@ -180,7 +180,7 @@ bool hf_grant_is_whole(const struct hf_waiter *grant)
 	return false;
 }
 
-static struct hf_waiter *find_by_id(const struct hf_locks *locks, uint64_t id)
+struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id)
 {
 	struct hf_rb_node *node = locks->grants.root;
 
@@ -364,11 +364,7 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why)
 {
-	assert(grant->is_granted);
-	hf_link_remove(&grant->in_holding);
-	hf_rb_erase(&locks->grants, &grant->by_id, NULL);
-	grant->holding->owner->client->n_grants--;
-	locks->n.grants--;
+	hf_grant_leave(locks, grant);
 	hf_emit_gone(locks, grant, why);
 	hf_pool_give(&locks->waiter_pool, grant);
 }
@@ -377,7 +373,7 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 
 static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 {
-	struct hf_waiter *grant = find_by_id(locks, id);
+	struct hf_waiter *grant = hf_grant_by_id(locks, id);
 	struct hf_holding *holding;
 	int r;
 
@@ -434,7 +430,7 @@ int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *wh
 
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
 {
-	struct hf_waiter *grant = find_by_id(locks, id);
+	struct hf_waiter *grant = hf_grant_by_id(locks, id);
 	struct hf_holding *holding;
 
 	assert(!locks->in_event);

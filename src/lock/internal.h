@@ -230,7 +230,8 @@ struct hf_locks {
 	uint32_t n_steps; /* of the last walk */
 	uint32_t epoch;
 	bool is_grace;
-	bool in_event; /* a call-back runs: nobody may call us */
+	bool holds_waiters; /* see hf_lock_hold_waiters() */
+	bool in_event;      /* a call-back runs: nobody may call us */
 };
 
 static inline struct hf_range hf_lock_range(const struct hf_lock *lock)
@@ -359,10 +360,14 @@ struct hf_waiter *hf_waiters_conflict(const struct hf_file *file, const struct h
  */
 void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *after,
 		       struct hf_waiter *before);
+/* The same before everybody else. */
+void hf_waiters_insert_first(struct hf_locks *locks, struct hf_waiter *waiter);
 /* Out of the queue; @waiter still belongs to its holding and to the caller. */
 void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter);
 /* Removes, tells and frees; @waiter is gone. */
 void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lock_end why);
+/* Somebody may be able to run anywhere. */
+void hf_waiters_touch_all(struct hf_locks *locks);
 /* Somebody may be able to run in @range of @file. */
 void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range);
 /* Grants whatever can run in all touched files. Each operation that gave something back ends with it. */
@@ -414,6 +419,9 @@ void hf_grant_note_more(const struct hf_holding *holding, struct hf_range range)
  * range alone: told once more of the old one, they would take it for the new one.
  */
 void hf_grant_note_wait(const struct hf_waiter *waiter);
+struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id);
+/* It is no grant in flight any more, and the caller's. */
+void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 

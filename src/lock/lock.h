@@ -118,6 +118,7 @@ enum hf_lock_end {
 	HF_LOCK_END_PURGED,    /* with its client */
 	HF_LOCK_END_CONFIRMED, /* by grant_confirm, or by a repeated request that found the lock */
 	HF_LOCK_END_REFUSED,
+	HF_LOCK_END_PUT_BACK, /* it waits again, under another id */
 };
 
 /*
@@ -316,6 +317,10 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 /* GRANT: @id of the granted event. OK or NOTHING. */
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id);
+/* It could not be promised: its waiter is in the queue again, before the others. */
+int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id);
+/* While nothing can be promised nobody who waits is granted anything; the end of that serves them. */
+void hf_lock_hold_waiters(struct hf_locks *locks, bool is_on);
 /* The client may know of it or not: it has the lock, and where it had more than that it keeps it. */
 int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id);
 /* The same for those of this owner in this file that are no longer what was granted, because of its own

@@ -68,9 +68,7 @@ void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
 	if (!was_on || is_on)
 		return;
 	drop_unreclaimed(locks);
-	for (struct hf_rb_node *node = hf_rb_first(&locks->waiting); node; node = hf_rb_next(node))
-		hf_waiters_touch(locks, hf_rb_entry(node, struct hf_file, in_waiting),
-				 (struct hf_range){ 0, HF_RANGE_EOF });
+	hf_waiters_touch_all(locks);
 	hf_waiters_serve(locks);
 }
 

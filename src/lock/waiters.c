@@ -3,8 +3,8 @@
  *
  * Invariants: the queue is in order of waiter->order. A waiter is blocked by
  * foreign locks that conflict with it and by foreign waiters before it that do.
- * Outside grace every queued waiter is blocked (but for want of memory, or where
- * somebody outside is in its way): who
+ * Outside grace every queued waiter is blocked (but for want of memory, while the
+ * waiters are held, or where somebody outside is in its way): who
  * takes something away that could block says so with hf_waiters_touch(), and
  * the operation ends with hf_waiters_serve().
  *
@@ -210,13 +210,11 @@ static void insert_client_by_id(struct hf_lock_client *client, struct hf_waiter 
 	client->n_waiters++;
 }
 
-void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *after,
-		       struct hf_waiter *before)
+static void insert(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
 	struct hf_file *file = holding->file;
 
-	enqueue(locks, file, waiter, after, before);
 	insert_interval(&file->waiting[hf_mode_index(waiter->mode)], waiter);
 	insert_client_by_id(holding->owner->client, waiter);
 	hf_list_push_back(&holding->waiters, &waiter->in_holding);
@@ -224,6 +222,22 @@ void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct 
 		insert_file_by_id(locks, file);
 	holding->owner->n_waiters++;
 	locks->n.waiters++;
+}
+
+void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *after,
+		       struct hf_waiter *before)
+{
+	enqueue(locks, waiter->holding->file, waiter, after, before);
+	insert(locks, waiter);
+}
+
+void hf_waiters_insert_first(struct hf_locks *locks, struct hf_waiter *waiter)
+{
+	struct hf_file *file = waiter->holding->file;
+
+	hf_list_push_front(&file->queue, &waiter->in_queue);
+	renumber(file);
+	insert(locks, waiter);
 }
 
 void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter)
@@ -266,6 +280,13 @@ void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_ra
 	}
 	file->dirty_range = range;
 	hf_list_push_back(&locks->dirty, &file->in_dirty);
+}
+
+void hf_waiters_touch_all(struct hf_locks *locks)
+{
+	for (struct hf_rb_node *node = hf_rb_first(&locks->waiting); node; node = hf_rb_next(node))
+		hf_waiters_touch(locks, hf_rb_entry(node, struct hf_file, in_waiting),
+				 (struct hf_range){ 0, HF_RANGE_EOF });
 }
 
 static bool can_run(const struct hf_waiter *waiter)
@@ -354,7 +375,8 @@ void hf_waiters_serve_dirty(struct hf_locks *locks)
 		struct hf_file *file = hf_list_entry(link, struct hf_file, in_dirty);
 
 		/* Without memory for the grant the file stays touched, and the next operation tries again. */
-		if (!locks->is_grace && serve_file(locks, file, file->dirty_range) < 0)
+		if (!locks->is_grace && !locks->holds_waiters &&
+		    serve_file(locks, file, file->dirty_range) < 0)
 			hf_list_push_back(&starved, link);
 		hf_outside_settle(locks, file, file->dirty_range);
 	}

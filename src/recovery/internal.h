@@ -171,6 +171,8 @@ int hf_reservations_save(struct hf_recovery *recovery); /* what is not stored ye
 /* PROMISES */
 void hf_promises_init(struct hf_recovery *recovery);
 void hf_promises_deinit(struct hf_recovery *recovery);
+/* Whether anything can be promised may have changed: who waits for a lock is granted one only then. */
+void hf_promises_look(struct hf_recovery *recovery);
 /* As hf_recovery_promise(), for these tickets. */
 bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
 		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool kept));

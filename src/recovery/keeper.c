@@ -59,6 +59,7 @@ static void note_unsaved(struct hf_recovery *recovery, int r)
 		hf_log_error("a lock could not be stored; nothing new is promised until it is", "error=%s",
 			     strerror(-r));
 	keeper->has_unsaved = true;
+	hf_promises_look(recovery);
 	if (r != -EROFS)
 		hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
 }
@@ -225,10 +226,12 @@ static void on_save_timer(struct hf_timer *timer)
 	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, keeper.save_timer);
 	int r = save_all(recovery);
 
-	if (r == 0)
+	if (r == 0) {
 		recovery->keeper.has_unsaved = false;
-	else if (r != -EROFS)
+		hf_promises_look(recovery);
+	} else if (r != -EROFS) {
 		hf_timer_start(timer, SAVE_AGAIN_NS);
+	}
 }
 
 /* Clients */

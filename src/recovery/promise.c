@@ -15,6 +15,12 @@ bool hf_recovery_can_promise(const struct hf_recovery *recovery)
 	return hf_store_is_healthy(recovery->store) && !recovery->keeper.has_unsaved;
 }
 
+void hf_promises_look(struct hf_recovery *recovery)
+{
+	if (recovery->locks) /* it is made after the store, and goes before it */
+		hf_lock_hold_waiters(recovery->locks, !hf_recovery_can_promise(recovery));
+}
+
 static bool has_lock(struct hf_recovery *recovery, const struct hf_promise *promise)
 {
 	return promise->lock_ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);

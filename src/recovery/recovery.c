@@ -122,6 +122,7 @@ static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
 
 static void on_failed(void *user, uint64_t first_lost)
 {
+	hf_promises_look(user);
 	/* Whoever waits waits for something that is not reached, and now never will be. */
 	hf_promises_break(user);
 }
@@ -134,6 +135,7 @@ static void on_resync(void *user)
 static void on_recovered(void *user)
 {
 	hf_promises_reached(user);
+	hf_promises_look(user);
 }
 
 static void on_commit(void *user, enum hf_store_kind kind, uint64_t ns)
@@ -308,6 +310,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	hf_promises_deinit(recovery);
 	hf_crash_deinit(recovery);
 	hf_locks_free(recovery->locks);
+	recovery->locks = NULL;
 	hf_clients_free(recovery->clients);
 	hf_keeper_deinit(recovery);
 	hf_census_deinit(recovery);

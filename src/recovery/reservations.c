@@ -180,6 +180,7 @@ static int save(struct hf_recovery *recovery, struct reservation *it)
 static void note_unsaved(struct hf_recovery *recovery, int r)
 {
 	recovery->keeper.has_unsaved = true;
+	hf_promises_look(recovery);
 	if (r != -EROFS)
 		hf_timer_start(&recovery->keeper.save_timer, HF_NS_PER_S);
 }

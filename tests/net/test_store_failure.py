@@ -215,16 +215,17 @@ class Failing(Recovering):
         self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED)
 
-    def test_waiter_is_not_told(self):
-        """It would be told of a lock that nothing but memory knows."""
+    def test_waiter_is_told_when_it_is_back(self):
+        """Before that it would be told of a lock that nothing but memory knows."""
         lock = self.held(self.a, 0, 5)
         self.assert_blocked(self.b, self.lock_of(self.b, 0, 5))
         self.fail_with(self.a, self.lock_of(self.a, 20, 5))
         self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
         self.until(lambda: self.holder_of(lock) is None, "what nobody can be told of is given back")
         self.assertEqual(self.b.lock(self.lock_of(self.b, 0, 5)), nlm.S_NOLOCKS)
-        self.back()
         self.assertEqual(self.b.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
+        self.back()
+        self.b.wait_granted(lock)
         self.assert_granted(self.b, self.lock_of(self.b, 0, 5))
 
     def test_poll_that_was_refused(self):
@@ -332,7 +333,8 @@ class FullDisk(Failing):
 
     test_reclaim = None  # one registration fits into what LMDB has already
     test_restart_of_a_client = None  # and so does a deletion
-    test_waiter_is_not_told = test_poll_that_was_refused = None  # for as long as the outage lasts, which may be over
+    # for as long as the outage lasts, which may be over
+    test_waiter_is_told_when_it_is_back = test_poll_that_was_refused = None
 
     @classmethod
     def setUpClass(cls):

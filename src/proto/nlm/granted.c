@@ -314,7 +314,7 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	if (kept)
 		start_soon(grant);
 	else
-		end_as(grant, hf_lock_grant_refuse);
+		end_as(grant, hf_lock_grant_put_back);
 }
 
 static void grant_free(struct grant *grant)

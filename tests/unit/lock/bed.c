@@ -70,7 +70,8 @@ static void on_granted(void *context, const struct hf_lock_view *waiter)
 
 static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why)
 {
-	static const char *const ends[] = { "cancelled", "released", "purged", "confirmed", "refused" };
+	static const char *const ends[] = { "cancelled", "released", "purged",
+					    "confirmed", "refused",  "put back" };
 	char text[48];
 
 	snprintf(text, sizeof(text), "gone o%d %s", owner_of(waiter), ends[why]);

@@ -143,6 +143,29 @@ static void test_a_message_that_is_dropped(void **state)
 	assert_true(hf_list_is_empty(&calls.nlm->messages));
 }
 
+/* Whoever waits was told so, and may never ask again. */
+static void test_who_waits_when_the_store_fails(void **state)
+{
+	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
+	struct hf_client *waiter;
+
+	assert_int_equal(world_lock(&calls.world, other, 7, "f", 0, 9), HF_LOCK_OK);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "BLOCKED");
+	waiter = world_client(&calls.world, CALLS_HOST, "x");
+	world_turn(&calls.world);
+	calls.world.disk.is_broken = true;
+	world_unlock(&calls.world, other, 7, "f", 0, 9);
+	world_until(&calls.world, !hf_recovery_can_promise(calls.world.recovery));
+	world_turn(&calls.world);
+	assert_int_equal(waiter->holds.n_waiters, 1);
+	assert_int_equal(waiter->holds.n_locks, 0);
+	assert_int_equal(calls.n_granted, 0);
+	calls.world.disk.is_broken = false;
+	world_until(&calls.world, calls.n_granted == 1);
+	calls_answer(HF_NLM_GRANTED_STAT);
+	assert_int_equal(waiter->holds.n_locks, 1);
+}
+
 /* Until the end: teardown finds it waiting. */
 static void test_a_downgrade_that_nobody_ends(void **state)
 {
@@ -221,6 +244,7 @@ int main(void)
 		T(test_granted_comes_after_blocked),
 		T(test_a_message_that_is_dropped),
 		T(test_a_downgrade_that_nobody_ends),
+		T(test_who_waits_when_the_store_fails),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
