@@ -107,6 +107,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		hf_timer_stop(&host->procs[i].timer);
 		pipe_stop(&host->procs[i]);
+		patience_stop(&host->procs[i]);
 		memset(host->procs[i].own->has, 0, sizeof(host->procs[i].own->has));
 		share_forget(&host->procs[i]);
 	}
@@ -161,7 +162,7 @@ static void on_rename(struct hf_timer *timer)
 void host_rename(struct host *host)
 {
 	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared || host->uses_shares ||
-	    host->has_threads)
+	    host->has_threads || patience_is_unheard(host))
 		return;
 	host->is_renaming = true;
 	host->quiet_since = host->world->now;
@@ -221,6 +222,7 @@ void host_init(struct world *world, uint32_t index)
 		move_to(host, world->n_slots++);
 	pipe_init(host);
 	part_init(host);
+	patience_init(host);
 	host->has_threads = !host->is_shared && !host->uses_shares && rng_chance(rng, 250);
 	settle_in(host);
 }

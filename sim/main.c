@@ -141,6 +141,9 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	printf("  programs %llu were killed while they asked; %llu questions about files; %llu writes took "
 	       "seconds\n",
 	       N(sum->kills), N(sum->questions), N(sum->stalls));
+	printf("  files    %llu refusals; %llu questions were never answered; %llu LOCKs were not waited "
+	       "for\n",
+	       N(sum->refusals), N(sum->never), N(sum->given_up));
 	printf("  steps    %llu, of them %llu turns of the server\n", N(sum->steps), N(sum->turns));
 	printf("  violations: %llu\n", N(sum->violations));
 }
@@ -242,10 +245,11 @@ static int run_one(const struct settings *settings)
 
 static int usage(void)
 {
-	fprintf(stderr,
-		"usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
-		"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
-		"LIST: loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,host0...,fault0...\n");
+	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
+			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
+			"LIST: "
+			"loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,fates,patience,host0.."
+			".,fault0...\n");
 	return 2;
 }
 

@@ -73,20 +73,28 @@ void order_check(struct world *world)
 	}
 }
 
+static bool has_any(struct world *world, const struct proc *proc, const struct span *span)
+{
+	uint8_t has[MAX_FILES][N_UNITS];
+
+	check_read_table(world, proc->host, proc->svid, has);
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (has[span->file][unit])
+			return true;
+	return false;
+}
+
 /* Has it, or does it wait for, anything of that? It may, where nobody knows. */
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span)
 {
-	uint8_t has[MAX_FILES][N_UNITS];
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view waiter;
 	struct span its;
 
 	if (!world->server.is_up || !world->server.recovery)
 		return true;
-	check_read_table(world, proc->host, proc->svid, has);
-	for (int unit = span->first; unit <= span->last; unit++)
-		if (has[span->file][unit])
-			return true;
+	if (has_any(world, proc, span))
+		return true;
 	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
 		if (check_host_of(world, waiter.who.client) == proc->host &&
 		    waiter.who.owner_id == proc->svid && waiter.who.handle.data[0] == span->file &&
@@ -96,7 +104,8 @@ bool order_is_involved(struct world *world, const struct proc *proc, const struc
 }
 
 /* Nobody unlocks to have it afterwards: what a LOCK before this UNLOCK gives, or waits for, has come first.
- */
+ * By UDP a poll may have been sent again to a server that was restarted since it was called back: the program
+ * knows nothing of that wait, and it is for more than this, perhaps. */
 void order_check_unlocked(const struct call *call)
 {
 	const struct proc *proc = call->proc;
@@ -105,7 +114,7 @@ void order_check_unlocked(const struct call *call)
 
 	if (proc->host->is_shared || *proc->host->old_name || !world->server.recovery || call->sending.n != 1)
 		return;
-	if (call->by_tcp && order_is_involved(world, proc, span))
+	if (call->by_tcp ? order_is_involved(world, proc, span) : has_any(world, proc, span))
 		world_fail(world, "I5", "%u of host %u is told that file %u, %u-%u is unlocked, and is not",
 			   proc->svid, proc->host->index, span->file, span->first, span->last);
 }

@@ -230,6 +230,7 @@ void plan_make(struct world *world)
 		host_init(world, i);
 	monitor_init(world);
 	worker_init(world);
+	fate_init(world);
 	slow_init(world);
 	world->n_faults = n;
 	for (uint32_t i = 0; i < n; i++)
@@ -250,6 +251,8 @@ void plan_stop(struct world *world)
 	world->is_calm = true;
 	for (uint32_t i = 0; i < world->n_faults; i++)
 		hf_timer_stop(&world->faults[i].timer);
+	fate_stop(world);
+	worker_hurry(world);
 	world->server.crash_in = 0;
 	world->disk.fails_until = world->disk.slow_until = 0;
 	for (uint32_t i = 0; i < world->n_hosts; i++)

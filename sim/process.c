@@ -34,6 +34,7 @@ void proc_init(struct proc *proc, struct host *host, uint32_t number)
 	thread_init(proc, number);
 	pipe_proc_init(proc);
 	part_proc_init(proc);
+	patience_proc_init(proc);
 	world_timer(host->world, &proc->timer, on_timer);
 	think_again(proc);
 }
@@ -70,6 +71,7 @@ static void send_lock(struct proc *proc)
 	proc->phase = LOCKING;
 	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);
 	pipe_lock_sent(proc);
+	patience_lock_sent(proc);
 }
 
 void proc_lock(struct proc *proc, const struct span *span, bool blocks)
@@ -261,9 +263,10 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	bool is_called_back = proc->is_called_back;
 
 	proc->is_called_back = false;
-	/* It has seen our state number; only where it can promise nothing it does not look. */
+	/* It has seen our state number; only where it can promise nothing, or the file is not ours, it does
+	 * not look. */
 	if (!host->hides_state && !*host->old_name && stat != HF_NLM_DENIED_NOLOCKS &&
-	    sent_at >= host->world->server.started_at)
+	    !fate_refuses(call, stat) && sent_at >= host->world->server.started_at)
 		host->told_life = host->life;
 
 	switch (stat) {
@@ -344,6 +347,7 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 
 	proc->answered = call->sending;
 	proc->blocked = (struct sending){ 0 };
+	proc->is_unheard = false; /* it was before that */
 	SAY(call->host->world, "%s  xid %u is answered %u", call->host->name, call->sending.xid, stat);
 	talk_drop(call);
 	switch (copy.kind) {

@@ -6,6 +6,7 @@
 
 #define RETRY_NS (500 * MS)
 #define N_PLACES (MAX_PROCS * MAX_FILES * N_UNITS)
+#define PATIENCE 800 /* of reclaims that a file refuses: they are asked for once more */
 #define FAILURES 150 /* of reservations that are reclaimed, in a thousand: the store fails just then */
 
 static uint8_t value_at(struct host *host, uint32_t place, struct proc **procp, struct span *span)
@@ -147,20 +148,34 @@ static void check_refusal(struct host *host, const struct call *call, uint32_t s
 	for (int unit = span->first; unit <= span->last; unit++)
 		if (proc->own->has[span->file][unit] < span->mode)
 			return;
+	if (fate_refuses(call, stat))
+		return;
 	if (host->world->server.is_up && host->world->server.life == call->server_life)
 		world_fail(host->world, "I4", "%u of host %u may not reclaim file %u, %u-%u: %u", proc->svid,
 			   host->index, span->file, span->first, span->last, stat);
+}
+
+/* It cannot promise anything just now; or the file is not to be had, and perhaps it will be before grace is
+ * over. */
+bool reclaim_retries(const struct call *call, uint32_t stat)
+{
+	struct host *host = call->host;
+
+	if (fate_refuses(call, stat))
+		return !host->world->is_ending && rng_chance(&host->reclaim_rng, PATIENCE);
+	return stat == HF_NLM_DENIED_NOLOCKS;
 }
 
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at)
 {
 	const struct span *span = &call->span;
 
-	switch (stat) {
-	case HF_NLM_DENIED_NOLOCKS: /* it cannot promise anything just now */
+	if (reclaim_retries(call, stat)) {
 		host->reclaim_at -= span->last - span->first + 1u;
 		hf_timer_start(&host->reclaim_timer, RETRY_NS);
 		return;
+	}
+	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
 		proc_reclaims(call->proc, span, sent_at);
 		proc_take(call->proc, span, sent_at);

@@ -119,7 +119,7 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 	struct host *host = proc->host;
 	struct share *share = &proc->shares[call->span.file];
 
-	if (stat == HF_NLM_DENIED_NOLOCKS) {
+	if (reclaim_retries(call, stat)) {
 		reclaim_go_on(host, RETRY_NS);
 		return;
 	}
@@ -134,7 +134,8 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 		take(proc, call->span.file, sent_at);
 		host->world->counts->reclaimed++;
 	} else {
-		if (share->has && host->world->server.is_up && host->world->server.life == call->server_life)
+		if (share->has && !fate_refuses(call, stat) && host->world->server.is_up &&
+		    host->world->server.life == call->server_life)
 			world_fail(host->world, "I4",
 				   "%u of host %u may not reclaim its share of file %u: %u", proc->svid,
 				   host->index, call->span.file, stat);

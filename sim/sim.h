@@ -6,7 +6,8 @@
  *	world.c    time, the order of events, the trace
  *	loop.c     the loop backend: what the server's code stands on
  *	net.c      datagrams and what happens to them     stream.c  connections
- *	worker.c   what locks want to know of files       slow.c    writes that take seconds
+ *	worker.c   what locks want to know of files       fate.c    what becomes of them
+ *	slow.c     writes that take seconds               patience.c who does not wait for an answer
  *	disk.c     the store backend: what a crash leaves stored.c  what is on it
  *	server.c   the server's life and death
  *	plan.c     what goes wrong, and when
@@ -72,7 +73,9 @@ enum {
 	OMIT_PIPES = 1 << 6,
 	OMIT_FILES = 1 << 7,
 	OMIT_PARTS = 1 << 8,
-	OMIT_HOST_0 = 1 << 9, /* and so on for the others */
+	OMIT_FATES = 1 << 9,
+	OMIT_PATIENCE = 1 << 10,
+	OMIT_HOST_0 = 1 << 11, /* and so on for the others */
 };
 
 struct sim_options {
@@ -106,6 +109,9 @@ struct sim_counts {
 	uint64_t questions; /* about files */
 	uint64_t stalls;    /* writes of the store that took seconds */
 	uint64_t kills;     /* of programs whose LOCK was under way */
+	uint64_t given_up;  /* LOCKs whose answers nobody waited for */
+	uint64_t never;     /* questions that would not have been answered before the end */
+	uint64_t refusals;  /* by files */
 	uint64_t violations;
 };
 
@@ -193,7 +199,43 @@ struct worker {
 	bool is_asked;     /* else handles are opaque to the server */
 	bool has_one_disk; /* for all files */
 	uint64_t usual_ns, longest_ns;
+	unsigned int n_of_1000; /* answers that never come */
 	struct answer answers[8];
+};
+
+/* FATE */
+enum fate_kind {
+	FATE_DELETED,
+	FATE_WITHDRAWN, /* its export */
+	FATE_BARRED,    /* for some */
+	FATE_READ_ONLY,
+	FATE_BROKEN,
+	N_FATE_KINDS,
+};
+
+struct fate {
+	struct hf_timer timer; /* until it begins, or is over */
+	struct world *world;
+	enum fate_kind kind;
+	uint8_t file;
+	uint8_t hosts; /* by index: whom it is about, where not all */
+	bool is_on;
+	uint64_t lasts;
+};
+
+/* What a host may do with a file. */
+struct right {
+	bool is_none;
+	uint64_t changed_at; /* 0: never */
+};
+
+#define MAX_FATES 6
+
+struct fates {
+	struct rng rng;
+	struct fate all[MAX_FATES];
+	uint32_t n;
+	struct right rights[MAX_FILES][MAX_HOSTS][2]; /* to read, to write */
 };
 
 /* SERVER */
@@ -321,6 +363,7 @@ struct call {
 	bool is_excused; /* the store had failed when it was answered */
 	struct sending sending;
 	uint64_t cookie;
+	uint64_t made_at;
 	int32_t server_state; /* as the client knew it */
 	uint32_t server_life; /* as it was */
 	uint32_t tries;
@@ -374,9 +417,11 @@ struct proc {
 	struct sending blocked;  /* the last LOCK for what it is called back for; n == 0: it is under way */
 	struct hf_timer kill_timer;
 	struct hf_timer death_timer; /* of its host */
-	bool is_hurried;             /* it is to lock something, right behind the other thread */
-	uint8_t newer[N_UNITS];      /* what the other one was told meanwhile that it has: asked for later, */
-	uint8_t crossed[N_UNITS];    /* or nobody knows */
+	struct hf_timer patience_timer;
+	bool is_unheard;          /* a LOCK that it does not wait for any more may be under way */
+	bool is_hurried;          /* it is to lock something, right behind the other thread */
+	uint8_t newer[N_UNITS];   /* what the other one was told meanwhile that it has: asked for later, */
+	uint8_t crossed[N_UNITS]; /* or nobody knows */
 	uint8_t downgraded[N_UNITS];
 	uint32_t n_asked, n_put_off; /* for what it wants now; and was told that it has not got it */
 	uint8_t files_touched;
@@ -416,7 +461,8 @@ struct host {
 	bool has_threads;   /* its second program is a thread of the first */
 	bool pipelines;     /* does not always wait for an answer before it calls again */
 	bool changes_parts; /* of what it has */
-	struct rng pipe_rng, part_rng;
+	bool is_impatient;
+	struct rng pipe_rng, part_rng, patience_rng;
 	bool is_unmonitored; /* NM_LOCK: nobody tells it of a restart, and its locks die with the server */
 	struct hf_list calls;
 	struct conn *conn;
@@ -531,6 +577,7 @@ struct world {
 	struct server server;
 	struct disk disk;
 	struct worker worker;
+	struct fates fates;
 	struct slow slow;
 	struct hf_list socks;
 	struct hf_list conns;
@@ -703,6 +750,14 @@ void worker_complete(struct world *world); /* inside the server: what is answere
 bool worker_has_answers(const struct world *world);
 void worker_finish(struct world *world); /* inside the server: all are */
 void worker_crash(struct world *world);
+void worker_hurry(struct world *world); /* what is asked is answered now */
+
+/* FATE (fate.c) */
+void fate_init(struct world *world);
+void fate_stop(struct world *world);
+int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing); /* HF_CHECK_… */
+bool fate_refuses(const struct call *call, uint32_t stat); /* may that be why it is answered so? */
+void fate_check_answer(const struct call *call, uint32_t stat);
 
 /* SERVER (server.c) */
 void server_init(struct world *world);
@@ -810,6 +865,13 @@ void part_proc_init(struct proc *proc);
 bool part_act(struct proc *proc); /* false: not now */
 void part_narrow(struct rng *rng, struct span *span);
 
+/* PATIENCE (patience.c) */
+void patience_init(struct host *host);
+void patience_proc_init(struct proc *proc);
+void patience_stop(struct proc *proc);
+void patience_lock_sent(struct proc *proc);
+bool patience_is_unheard(const struct host *host); /* is anything that nobody waits for under way? */
+
 /* SHARE (share.c) */
 bool share_act(struct proc *proc);    /* false: not now */
 bool share_finish(struct proc *proc); /* closes what it has open; false: nothing is */
@@ -830,6 +892,7 @@ void reclaim_begin(struct host *host, int32_t state);
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
 void reclaim_init(struct host *host);
 void reclaim_go_on(struct host *host, uint64_t delay_ns);
+bool reclaim_retries(const struct call *call, uint32_t stat); /* it is asked for once more */
 
 /* MONITOR (monitor.c) */
 void monitor_init(struct world *world);

@@ -296,6 +296,7 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->sending.xid = world->next_xid++;
 	call->cookie = (uint64_t)call->sending.xid << 24 | 0xc00c1e;
 	call->gap = FIRST_GAP;
+	call->made_at = world->now;
 	call->server_state = host->server_state;
 	call->server_life = world->server.life;
 	/* sm-notify knows UDP only. */
@@ -327,7 +328,7 @@ struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind
 		call->span = *span;
 	call->blocks = blocks;
 	/* Only on a connection nothing else of it can be under way. */
-	call->is_fresh = kind == CALL_LOCK && call->by_tcp && !thread_other(proc) &&
+	call->is_fresh = kind == CALL_LOCK && call->by_tcp && !thread_other(proc) && !proc->is_unheard &&
 			 !order_is_involved(host->world, proc, span);
 	encode(call);
 	if (span)

@@ -76,12 +76,15 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		order_check_unlocked(call);
 	if ((call->kind == CALL_UNLOCK || call->kind == CALL_UNSHARE) && stat == HF_NLM_GRANTED_STAT)
 		check_given_up(world, host, call);
-	if (stat == HF_NLM_DENIED_NOLOCKS && call->is_fresh && call->sending.n == 1 &&
-	    call->server_life == world->server.life && order_is_involved(world, call->proc, &call->span))
+	if (is_lock || is_share)
+		fate_check_answer(call, stat);
+	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->is_fresh &&
+	    call->sending.n == 1 && call->server_life == world->server.life &&
+	    order_is_involved(world, call->proc, &call->span))
 		world_fail(world, "I10",
 			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",
 			   call->proc->svid, host->index, call->span.file, call->span.first, call->span.last);
-	if (stat == HF_NLM_DENIED_NOLOCKS && call->kind == CALL_SHARE)
+	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->kind == CALL_SHARE)
 		share_check_refused(world, call);
 	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;

@@ -1,8 +1,8 @@
 /*
  * Questions that locks ask of files, on threads that may wait for a disk: the jobs
  * of src/vfs/fair.c, each with as long an answer as its disk takes, so that they
- * overtake each other. The files are there, and anybody may lock them; what is looked
- * at here is the time in between.
+ * overtake each other, or none at all before the schedule comes to its end. What they
+ * say is in fate.c.
  *
  * Jobs have threads, and the answers of exports want a real directory, so these few
  * functions are replaced when the program is linked (--wrap).
@@ -16,6 +16,7 @@
 #include "vfs/fair.h"
 #include "vfs/jobs.h"
 
+#define NEVER     (100000 * SECOND)
 #define N_THREADS HF_ARRAY_SIZE(((struct worker *)0)->answers)
 
 int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once);
@@ -40,6 +41,10 @@ static uint64_t delay(struct world *world)
 
 	if (world->is_calm)
 		return rng_between(rng, MS / 10, 2 * MS);
+	if (world->worker.n_of_1000 && rng_chance(rng, world->worker.n_of_1000)) {
+		world->counts->never++;
+		return NEVER;
+	}
 	return rng_between(rng, MS / 10,
 			   rng_chance(rng, 100) ? world->worker.longest_ns : world->worker.usual_ns);
 }
@@ -127,6 +132,13 @@ void worker_finish(struct world *world)
 		}
 }
 
+void worker_hurry(struct world *world)
+{
+	for (size_t i = 0; i < N_THREADS; i++)
+		if (world->worker.answers[i].job && !world->worker.answers[i].is_there)
+			hf_timer_start(&world->worker.answers[i].timer, delay(world));
+}
+
 void worker_crash(struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++) {
@@ -155,7 +167,9 @@ int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes ha
 				  const struct hf_addr *peer, const struct hf_identity *claimed,
 				  bool want_write, struct hf_export **exportp, struct hf_file **filep)
 {
-	return HF_CHECK_OK;
+	struct world *world = hf_container_of((struct worker *)exports, struct world, worker);
+
+	return fate_of(world, peer, handle.data[0], want_write);
 }
 
 static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
@@ -177,7 +191,7 @@ int worker_start(struct world *world, struct hf_nlm_files *files, const struct h
 	int r = hf_fair_new(&server->fair, &server->loop->loop, 0, N_THREADS);
 
 	*files = (struct hf_nlm_files){
-		.exports = (struct hf_exports *)&world->worker, /* nobody looks into it */
+		.exports = (struct hf_exports *)&world->worker, /* see hf_export_check_handle() */
 		.fair = server->fair,
 		.share_of = share_of,
 		.export_of = export_of,
@@ -197,4 +211,7 @@ void worker_init(struct world *world)
 	worker->has_one_disk = rng_chance(rng, 300);
 	worker->usual_ns = rng_chance(rng, 500) ? 5 * MS : rng_between(rng, 5 * MS, 2 * SECOND);
 	worker->longest_ns = rng_between(rng, 1 * SECOND, 40 * SECOND);
+	worker->n_of_1000 = rng_chance(rng, 300) && !omits(world, OMIT_PATIENCE)
+				    ? (unsigned int)rng_between(rng, 5, 60)
+				    : 0;
 }

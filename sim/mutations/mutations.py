@@ -181,10 +181,12 @@ MUTATIONS = [
     ("what follows a call is served before it", f"{NLM}/files.c",
      "\thf_nlm_turn_serve(inquiry->nlm, &inquiry->turn, inquiry->call, handler);\n",
      "\tstruct hf_nlm_turn first = inquiry->turn;\n"
-     "\tfirst.client = inquiry->turn.client ? hf_client_ref(inquiry->turn.client) : NULL;\n"
+     "\tif (first.life.client)\n\t\thf_client_ref(first.life.client);\n"
      "\thf_nlm_turn_pass(inquiry->nlm, &inquiry->turn);\n"
-     "\thf_nlm_turn_serve(inquiry->nlm, &first, inquiry->call, handler);\n\thf_client_unref(first.client);\n"),
+     "\thf_nlm_turn_serve(inquiry->nlm, &first, inquiry->call, handler);\n\thf_client_unref(first.life.client);\n"),
     ("a call is served whose client died while it waited", f"{NLM}/turn.c", "else if (has_died(life))", "else if (!nlm)"),
+    ("what comes by UDP follows nobody", f"{NLM}/turn.c",
+     "if (!turn)\n\t\treturn false;\n\tlife =", "if (!turn || hf_rpc_call_transport(request->call) == HF_RPC_UDP)\n\t\treturn false;\n\tlife ="),
     ("UNLOCK is refused for the restart of its client", f"{NLM}/turn.c",
      "? hf_nlm_meet_caller(request) : NULL;", "? hf_nlm_meet_caller(request) : hf_nlm_find_caller(request);"),
     ("who is not known cannot die", f"{NLM}/turn.c", "? hf_nlm_meet_caller(request) : NULL;", "? hf_nlm_find_caller(request) : NULL;"),
@@ -194,6 +196,42 @@ MUTATIONS = [
      ".again = again, .life = turn->life };\n\tfollower->life.state = life.state;\n\tlife_end(&life);\n"
      "\tif (turn->life.client)\n\t\thf_client_ref(turn->life.client);"),
     ("what waits for a disk is served after the stop", f"{NLM}/turn.c", "if (hf_recovery_is_stopping(nlm->options.recovery))", "if (!nlm)"),
+    # Files
+    ("a file that is gone is locked", f"{NLM}/files.c", "return HF_NLM_STALE_FH;", "return HF_NLM_GRANTED_STAT;"),
+    ("who has no right to a file locks it", f"{NLM}/files.c", "return HF_NLM_FAILED; /*", "return HF_NLM_GRANTED_STAT; /*"),
+    ("who may read may write", f"{NLM}/files.c", "question->for_writing = for_writing;", ""),
+    ("one host has the right of another", f"{NLM}/files.c",
+     "question->peer = *hf_rpc_call_peer(call);\n\tquestion->peer.port = question->peer.port < 1024 ? 1 : 1024;",
+     "static struct hf_addr first;\n\tif (!first.family)\n\t\tfirst = *hf_rpc_call_peer(call);\n\tquestion->peer = first;"),
+    ("a right is remembered for too long", f"{NLM}/files.c", "#define VERDICT_NS (1 * HF_NS_PER_S)", "#define VERDICT_NS (5 * HF_NS_PER_S)"),
+    ("UNLOCK asks whether the file is there", f"{NLM}/unlock.c",
+     "stat = hf_nlm_find_file(&request);\n\tif (hf_nlm_turn_follow(&request, handle_unlock))\n\t\treturn;",
+     "stat = hf_nlm_check_file(&request, false, handle_unlock);\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"
+     "\tif (stat != HF_NLM_GRANTED_STAT) {\n\t\thf_nlm_reply_released(&request, stat);\n\t\treturn;\n\t}"),
+    ("UNLOCK of a file that is gone does nothing", f"{NLM}/unlock.c",
+     "stat = hf_nlm_find_file(&request);\n\tif (hf_nlm_turn_follow(&request, handle_unlock))\n\t\treturn;",
+     "stat = hf_nlm_check_file(&request, false, handle_unlock);\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"
+     "\tif (stat != HF_NLM_GRANTED_STAT) {\n\t\thf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);\n\t\treturn;\n\t}"),
+    ("CANCEL asks whether the file is there", f"{NLM}/unlock.c",
+     "stat = hf_nlm_find_file(&request);\n\tif (hf_nlm_turn_follow(&request, handle_cancel))\n\t\treturn;",
+     "stat = hf_nlm_check_file(&request, false, handle_cancel);\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"
+     "\tif (stat != HF_NLM_GRANTED_STAT) {\n\t\thf_nlm_reply_released(&request, stat);\n\t\treturn;\n\t}"),
+    ("UNSHARE of a file that is gone does nothing", f"{NLM}/share.c",
+     "hf_nlm_find_file(&request);\n\tif (hf_nlm_turn_follow(&request, hf_nlm_proc_unshare))\n\t\treturn;",
+     "enum hf_nlm_stat stat = hf_nlm_check_file(&request, false, hf_nlm_proc_unshare);\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"
+     "\tif (stat != HF_NLM_GRANTED_STAT) {\n\t\thf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);\n\t\treturn;\n\t}"),
+    ("who is refused a file stays queued", f"{NLM}/lock.c",
+     "stat != HF_NLM_DENIED_GRACE_PERIOD && stat != HF_NLM_FBIG)", "stat != HF_NLM_DENIED_GRACE_PERIOD && stat < HF_NLM_DEADLCK)"),
+    ("who is refused a file loses what he has there", f"{NLM}/lock.c",
+     "if (stat != HF_NLM_GRANTED_STAT)\n\t\trefuse(&request, stat);",
+     "if (stat == HF_NLM_STALE_FH) {\n\t\thf_nlm_find_served(&request);\n\t\tif (request.target.client)\n"
+     "\t\t\thf_lock_release(nlm->locks, &request.target, request.range);\n\t}\n"
+     "\tif (stat != HF_NLM_GRANTED_STAT)\n\t\trefuse(&request, stat);"),
+    ("a file that is refused in grace is not waited for", f"{NLM}/lock.c",
+     "if (stat != HF_NLM_GRANTED_STAT)\n\t\trefuse(&request, stat);",
+     "if (request.args.reclaim && stat > HF_NLM_DEADLCK) {\n\t\thf_nlm_find_served(&request);\n\t\tif (request.target.client)\n"
+     "\t\t\thf_lock_release(nlm->locks, &request.target, request.range);\n\t}\n"
+     "\tif (stat != HF_NLM_GRANTED_STAT)\n\t\trefuse(&request, stat);"),
     # Lowering
     ("nobody waits for a lowering", f"{NLM}/reply.c",
      "how.turn = hf_nlm_turn_new(request);\n\thow.end = how.turn ? lower : NULL;", "how.end = lower;"),

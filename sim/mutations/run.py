@@ -52,7 +52,7 @@ def copy_file(source, target):
 
 def build(tree, folder):
     if not os.path.exists(os.path.join(folder, "build.ninja")):
-        made = run("meson", "setup", folder, tree, "-Dsim=true", "-Dbuildtype=debugoptimized", "-Dwerror=false")
+        made = run("meson", "setup", folder, tree, "-Dsim=true", "-Dbuildtype=debugoptimized", "-Db_lto=false", "-Dwerror=false")
         if made.returncode:
             sys.exit(made.stdout + made.stderr)
     return run("ninja", "-C", folder, "sim/holdfast-sim")

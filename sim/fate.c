@@ -1,0 +1,197 @@
+/*
+ * What becomes of files: they are deleted, their export is withdrawn and given
+ * back, some hosts may not use it for a while, or nobody may write, or the disk is
+ * in trouble. Who asks for a lock, or a reservation, is refused then; what he has
+ * he keeps, and he can always give it up.
+ *
+ * The server may go by what it was told a moment ago. So an answer is held against
+ * what was true at any time since shortly before the call was made.
+ */
+#include <errno.h>
+
+#include "export/export.h"
+#include "proto/nlm/wire.h"
+#include "sim.h"
+
+#define CHANCE   500 /* of a schedule in which files are asked for, in a thousand */
+#define LONGEST  (40 * SECOND)
+#define MEMORY   (1 * SECOND) /* of the server, for what it was told */
+#define FOR_EVER UINT64_MAX
+
+static const struct {
+	const char *name;
+	int answer;
+	uint8_t weight;
+} kinds[N_FATE_KINDS] = {
+	[FATE_DELETED] = { "is deleted", HF_CHECK_STALE, 2 },
+	[FATE_WITHDRAWN] = { "is not exported any more", HF_CHECK_STALE, 3 },
+	[FATE_BARRED] = { "is for others", HF_CHECK_ACCESS, 3 },
+	[FATE_READ_ONLY] = { "is read only", HF_CHECK_READ_ONLY, 2 },
+	[FATE_BROKEN] = { "cannot be read", -EIO, 1 },
+};
+
+static bool applies(const struct fate *fate, uint8_t file, const struct host *host, bool for_writing)
+{
+	if (!fate->is_on || fate->file != file)
+		return false;
+	if (fate->kind == FATE_BARRED)
+		return host && (fate->hosts >> host->index & 1);
+	return for_writing || fate->kind != FATE_READ_ONLY;
+}
+
+static int answer(const struct fates *fates, uint8_t file, const struct host *host, bool for_writing)
+{
+	for (uint32_t i = 0; i < fates->n; i++)
+		if (applies(&fates->all[i], file, host, for_writing))
+			return kinds[fates->all[i].kind].answer;
+	return HF_CHECK_OK;
+}
+
+int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing)
+{
+	/* By the address alone: who is behind another's has the same rights. */
+	int r = answer(&world->fates, file, net_host(world, peer), for_writing);
+
+	if (r != HF_CHECK_OK)
+		world->counts->refusals++;
+	return r;
+}
+
+/* Changes */
+
+static void note(struct world *world, uint8_t file)
+{
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (int for_writing = 0; for_writing < 2; for_writing++) {
+			struct right *right = &world->fates.rights[file][i][for_writing];
+			bool is_none =
+				answer(&world->fates, file, &world->hosts[i], for_writing) != HF_CHECK_OK;
+
+			if (right->is_none != is_none)
+				*right = (struct right){ is_none, world->now };
+		}
+}
+
+static void turn(struct fate *fate, bool is_on)
+{
+	struct world *world = fate->world;
+
+	fate->is_on = is_on;
+	world_note(world, 6, fate->file);
+	SAY(world, "files   file %u %s%s (hosts %x)", fate->file, is_on ? "" : "not any more: it ",
+	    kinds[fate->kind].name, fate->hosts);
+	note(world, fate->file);
+}
+
+static void on_fate(struct hf_timer *timer)
+{
+	struct fate *fate = hf_container_of(timer, struct fate, timer);
+
+	turn(fate, !fate->is_on);
+	if (fate->is_on && fate->lasts != FOR_EVER)
+		hf_timer_start(timer, fate->lasts);
+}
+
+static enum fate_kind choose_kind(struct rng *rng)
+{
+	uint64_t sum = 0, n;
+
+	for (int i = 0; i < N_FATE_KINDS; i++)
+		sum += kinds[i].weight;
+	n = rng_below(rng, sum);
+	for (int i = 0; i < N_FATE_KINDS; i++) {
+		if (n < kinds[i].weight)
+			return (enum fate_kind)i;
+		n -= kinds[i].weight;
+	}
+	return FATE_WITHDRAWN;
+}
+
+static void make(struct world *world, struct fate *fate)
+{
+	struct rng *rng = &world->fates.rng;
+	uint64_t trouble = world->knobs.trouble_ns;
+
+	fate->world = world;
+	fate->kind = choose_kind(rng);
+	fate->file = (uint8_t)rng_below(rng, world->n_files);
+	fate->hosts = (uint8_t)rng_between(rng, 1, (1u << MAX_HOSTS) - 1);
+	fate->lasts = rng_between(rng, MS, LONGEST);
+	world_timer(world, &fate->timer, on_fate);
+	if (fate->kind == FATE_DELETED) { /* late, or there would not be much to do */
+		fate->lasts = FOR_EVER;
+		hf_timer_start(&fate->timer, rng_between(rng, trouble / 2, trouble));
+	} else {
+		hf_timer_start(&fate->timer, rng_below(rng, trouble));
+	}
+}
+
+void fate_init(struct world *world)
+{
+	struct fates *fates = &world->fates;
+
+	rng_init(&fates->rng, world->options.seed, 8);
+	if (!world->worker.is_asked || !rng_chance(&fates->rng, CHANCE) || omits(world, OMIT_FATES))
+		return;
+	fates->n = (uint32_t)rng_between(&fates->rng, 1, MAX_FATES);
+	for (uint32_t i = 0; i < fates->n; i++)
+		make(world, &fates->all[i]);
+}
+
+/* What is deleted does not come back. */
+void fate_stop(struct world *world)
+{
+	for (uint32_t i = 0; i < world->fates.n; i++) {
+		struct fate *fate = &world->fates.all[i];
+
+		hf_timer_stop(&fate->timer);
+		if (fate->is_on && fate->lasts != FOR_EVER)
+			turn(fate, false);
+	}
+}
+
+/* What was true for a call */
+
+static const struct right *right_of(const struct call *call)
+{
+	struct world *world = call->host->world;
+	const struct host *host = call->host->gateway ? call->host->gateway : call->host;
+	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
+	bool for_writing = is_share ? call->proc->shares[call->span.file].access & 2
+				    : call->span.mode == HF_LOCK_EXCLUSIVE;
+
+	return &world->fates.rights[call->span.file][host->index][for_writing];
+}
+
+static bool has_changed(const struct call *call)
+{
+	uint64_t changed_at = right_of(call)->changed_at;
+
+	return changed_at && changed_at + MEMORY >= call->made_at;
+}
+
+static bool was_bad(const struct call *call)
+{
+	return right_of(call)->is_none || has_changed(call);
+}
+
+bool fate_refuses(const struct call *call, uint32_t stat)
+{
+	bool is_named = stat == HF_NLM_STALE_FH || stat == HF_NLM_ROFS || stat == HF_NLM_FAILED;
+
+	/* The old versions have no word for it. */
+	return (is_named || (stat == HF_NLM_DENIED_NOLOCKS && call->host->version != 4)) && was_bad(call);
+}
+
+void fate_check_answer(const struct call *call, uint32_t stat)
+{
+	struct world *world = call->host->world;
+	bool has_none = right_of(call)->is_none && !has_changed(call);
+
+	if (has_none && (stat == HF_NLM_GRANTED_STAT || stat == HF_NLM_BLOCKED))
+		world_fail(world, "FILE", "%u of host %u is answered %u for file %u, and may not use it",
+			   call->proc->svid, call->host->index, stat, call->span.file);
+	if ((stat == HF_NLM_STALE_FH || stat == HF_NLM_ROFS || stat == HF_NLM_FAILED) && !was_bad(call))
+		world_fail(world, "FILE", "%u of host %u is refused file %u, and may use it: %u",
+			   call->proc->svid, call->host->index, call->span.file, stat);
+}
