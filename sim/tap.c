@@ -3,6 +3,7 @@
  * crash in this very moment would make untrue.
  */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -199,7 +200,7 @@ static void look_at_res(struct world *world, struct host *host, struct hf_xdr_in
 
 	if (cookie.len == sizeof(number)) {
 		memcpy(&number, cookie.data, sizeof(number));
-		call = talk_find_cookie(host, number);
+		call = talk_find_cookie(host, le64toh(number));
 	}
 	if (call && call->proc && hf_xdr_in_is_ok(in))
 		look_at_answer(world, host, call, stat);
