@@ -254,7 +254,7 @@ MUTATIONS = [
     ("grace does not wait for shares", f"{RECOVERY}/grace.c",
      "counters.unreclaimed + counters.ghosts + recovery->reservations.n_unreclaimed", "counters.unreclaimed + counters.ghosts"),
     ("a share that is reclaimed twice counts twice", f"{RECOVERY}/reservations.c",
-     "share->deny))\n\t\treturn HF_RECLAIM_BACKED;", "share->deny))\n\t\treturn HF_RECLAIM_NORMAL;"),
+     "if (count_held(recovery, share))\n\t\treturn HF_RECLAIM_BACKED;", "if (count_held(recovery, share))\n\t\treturn HF_RECLAIM_NORMAL;"),
     ("a share that could not be promised is added again", f"{RECOVERY}/reservations.c",
      "it->n_unsure--;\n\t\treturn HF_RECLAIM_BACKED;", "it->n_unsure--;"),
     ("a share that could not be stored stays", f"{NLM}/share.c",

@@ -198,7 +198,8 @@ static void save_or_note(struct hf_recovery *recovery, struct reservation *it)
 static void settle(struct hf_recovery *recovery, struct reservation *it)
 {
 	if (it->count + it->n_missing) {
-		save_or_note(recovery, it);
+		if (recovery->keeper.keeps)
+			save_or_note(recovery, it);
 		return;
 	}
 	if (it->store_id && hf_keeper_delete(recovery, it->store_id, true) < 0)
@@ -240,7 +241,7 @@ void hf_reservations_added(struct hf_recovery *recovery, const struct hf_lock_sh
 
 void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_share_view *view)
 {
-	struct reservation *it = recovery->keeper.keeps ? find(recovery, view) : NULL;
+	struct reservation *it = find(recovery, view);
 
 	if (!it)
 		return;
@@ -288,14 +289,21 @@ void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client
 	}
 }
 
+/* The lock table is asked: where locks are not stored nobody else knows. */
+static uint32_t count_held(const struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	const struct hf_lock_target who = { .handle = share->handle,
+					    .client = share->client,
+					    .oh = share->oh };
+
+	return hf_lock_count_shares(recovery->locks, &who, share->access, share->deny);
+}
+
 /* Reclaims. They are counted, so what is answered twice must not be added twice; but where we do not know how
  * many there were, one too many is the lesser evil: it stands in others' way until its owner is gone. */
 enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 						   const struct hf_lock_share_view *share)
 {
-	const struct hf_lock_target who = { .handle = share->handle,
-					    .client = share->client,
-					    .oh = share->oh };
 	struct reservation *it = find(recovery, share);
 
 	if (it && it->n_unsure) {
@@ -308,15 +316,29 @@ enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 		recovery->counts.late_reclaims++;
 		return HF_RECLAIM_LATE;
 	}
-	/* The lock table is asked: where locks are not stored nobody else knows. */
-	if (hf_lock_count_shares(recovery->locks, &who, share->access, share->deny))
+	if (count_held(recovery, share))
 		return HF_RECLAIM_BACKED;
 	return HF_RECLAIM_REFUSED;
 }
 
+/* Where locks are not stored there are records of these alone. */
+static struct reservation *find_unsure(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	uint32_t n = count_held(recovery, share);
+	struct reservation *it = find(recovery, share);
+
+	if (recovery->keeper.keeps || !n)
+		return it;
+	if (!it)
+		it = make(recovery, share);
+	if (it)
+		it->count = n;
+	return it;
+}
+
 void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
 {
-	struct reservation *it = find(recovery, share);
+	struct reservation *it = find_unsure(recovery, share);
 
 	if (it && it->n_unsure < it->count)
 		it->n_unsure++;
@@ -351,6 +373,8 @@ void hf_reservations_resync(struct hf_recovery *recovery)
 {
 	uint8_t blob[HF_STORE_MAX_BLOB];
 
+	if (!recovery->keeper.keeps)
+		return;
 	hf_list_for_each(pos, &recovery->reservations.all) {
 		struct reservation *it = hf_list_entry(pos, struct reservation, link);
 		struct hf_store_share fact = { .blob = { blob, encode(recovery, it, blob) } };

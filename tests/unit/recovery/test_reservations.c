@@ -225,12 +225,43 @@ static void test_locks_in_between_are_no_conflict(void **state)
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
 }
 
-static void test_reclaim_repeated_after_grace_without_a_store(void **state)
+static void stop_keeping(void)
 {
 	world_kill(&w);
 	disk_wipe(&w.disk);
 	w.options.durability = HF_STORE_NONE;
 	world_up(&w);
+}
+
+static void test_one_that_is_asked_for_again_without_a_store(void **state)
+{
+	struct hf_lock_share_view view;
+
+	stop_keeping();
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	view = view_of(a(), 1, 2);
+	hf_recovery_unsure_share(w.recovery, &view);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* another: nobody knows better */
+	assert_int_equal(n_shares(a()), 2);
+	hf_recovery_unsure_share(w.recovery, &view);
+	unshare(a(), 1, 2);
+	unshare(a(), 1, 2);
+	assert_int_equal(n_shares(a()), 0);
+	hf_recovery_unsure_share(w.recovery, &view);
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(n_shares(a()), 1);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+}
+
+static void test_reclaim_repeated_after_grace_without_a_store(void **state)
+{
+	stop_keeping();
 	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
@@ -251,6 +282,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_they_hold_grace_until_they_are_back),
 		T(test_one_that_is_asked_for_again),
+		T(test_one_that_is_asked_for_again_without_a_store),
 		T(test_late_reclaim_of_what_nobody_had),
 		T(test_late_reclaim_of_what_somebody_had_in_between),
 		T(test_late_reclaim_of_what_somebody_denied_in_between),
