@@ -240,6 +240,14 @@ class Slow(Shared):
         self.assertEqual(answers(), [nlm.S_GRANTED])
         self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
 
+    def test_call_is_of_the_life_after_the_next(self):
+        """It was restarted twice, and we hear of the first time later."""
+        answers = self.ask(12, (nlm.LOCK, {"state": 7}))
+        self.b.free_all(state=5, transport="udp")
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRANTED])
+        self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
+
     def test_client_did_not_die(self):
         answers = self.ask(4, (nlm.LOCK, {"state": 3}), (nlm.UNLOCK, {}), (nlm.LOCK, {"state": 3}))
         self.disk.live()

@@ -49,7 +49,13 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_request *request)
 	return (struct hf_nlm_life){ client, client->n_deaths, client->sm_state, request->args.state };
 }
 
-/* Where no death was counted, since nothing was known of him, a newer number tells of one. */
+static bool is_older(int32_t state, int32_t than)
+{
+	return (int32_t)((uint32_t)than - (uint32_t)state) > 0;
+}
+
+/* Where no death was counted, since nothing was known of him, a newer number tells of one. Who says a newer
+ * one himself is of a life after that. */
 static bool has_died(const struct hf_nlm_life *life)
 {
 	const struct hf_client *client = life->client;
@@ -58,9 +64,9 @@ static bool has_died(const struct hf_nlm_life *life)
 	if (!client)
 		return false;
 	if (client->n_deaths != life->n_deaths)
-		return !says_another || life->state != client->sm_state;
+		return !says_another || !client->sm_state || is_older(life->state, client->sm_state);
 	return life->state && client->sm_state != life->known_state &&
-	       (int32_t)((uint32_t)client->sm_state - (uint32_t)life->state) > 0;
+	       is_older(life->state, client->sm_state);
 }
 
 static void life_end(struct hf_nlm_life *life)
