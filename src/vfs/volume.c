@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "vfs/fskind.h"
 
 #define MAX_DEPTH 4096 /* of directories, for a walk up */
+#define MAX_ASKED 20   /* times for a file that the kernel has no memory for, it says */
 
 union kernel_handle {
 	struct file_handle h;
@@ -101,13 +103,17 @@ int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char
 	return 0;
 }
 
+/* Linux says ENOMEM, too, of a file that is gone while its inode number is being given to another one, which
+ * takes no time: asked again it says what is so. */
 static int open_by_kernel(const struct hf_volume *volume, const struct hf_file_id *id)
 {
 	union kernel_handle handle = { .h.handle_bytes = id->len, .h.handle_type = id->type };
-	int fd;
+	int fd, n_asked = 0;
 
 	memcpy(handle.h.f_handle, id->bytes, id->len);
-	fd = open_by_handle_at(volume->mount, &handle.h, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	while ((fd = open_by_handle_at(volume->mount, &handle.h, O_PATH | O_NOFOLLOW | O_CLOEXEC)) < 0 &&
+	       errno == ENOMEM && ++n_asked < MAX_ASKED)
+		sched_yield();
 	return fd < 0 ? -errno : fd;
 }
 

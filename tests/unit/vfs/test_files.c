@@ -2,6 +2,7 @@
 #include "no_fds.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +13,22 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "vfs/file.h"
+
+static int n_made; /* so many times the number of what is asked for is being given to another file */
+
+/* In the place of libc's */
+int open_by_handle_at(int mount, struct file_handle *handle, int flags)
+{
+	int (*next)(int, struct file_handle *, int) =
+		(int (*)(int, struct file_handle *, int))dlsym(RTLD_NEXT, "open_by_handle_at");
+
+	if (n_made > 0) {
+		n_made--;
+		errno = ENOMEM; /* as ext4 says */
+		return -1;
+	}
+	return next(mount, handle, flags);
+}
 
 static const char *path_of(const char *name)
 {
@@ -197,6 +214,29 @@ static void test_removed_is_forgotten(void **state)
 	assert_int_equal(hf_files_get(files, volume, &id, false, &again), -ESTALE);
 }
 
+/* Who makes another file of that number at this moment stands in nobody's way; memory that is not there does.
+ */
+static void test_asked_while_its_number_is_given_away(void **state)
+{
+	struct hf_file *file = open_file("f");
+	struct hf_file_id id = file->id;
+	bool has_ids = volume->has_ids;
+	struct stat st;
+
+	unlink(path_of("f"));
+	assert_int_equal(hf_file_stat(file, &st), -ESTALE);
+	hf_file_unref(file);
+	hf_files_sweep(files);
+	if (!has_ids)
+		skip();
+	n_made = 5;
+	assert_int_equal(hf_files_get(files, volume, &id, false, &file), -ESTALE);
+	n_made = 1000;
+	assert_int_equal(hf_files_get(files, volume, &id, false, &file), -ENOMEM);
+	assert_true(n_made > 900);
+	n_made = 0;
+}
+
 static void test_pins_hold_the_lock_description(void **state)
 {
 	struct hf_file *file = open_file("f");
@@ -282,6 +322,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_sweep_closes_the_idle, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_many_in_use, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_removed_is_forgotten, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_asked_while_its_number_is_given_away, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pins_hold_the_lock_description, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pinned_stays_the_one_object, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_only_regular_files_are_opened, set_up, tear_down),
