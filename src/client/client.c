@@ -73,27 +73,6 @@ struct hf_client *hf_client_unref(struct hf_client *client)
 
 /* Registering */
 
-static void count_registered(struct hf_client *client, int n)
-{
-	client->clients->n_registered += (size_t)n;
-	client->host->n_registered += (size_t)n;
-}
-
-/*
- * One host can have any number of names. So the last sixteenth of the places is for addresses that have not
- * a sixteenth themselves; but not where there is only one, be it a network behind an address translation.
- */
-static bool is_full_for(const struct hf_client *client)
-{
-	const struct hf_clients *clients = client->clients;
-	size_t max = clients->options.max_registered, share = max / 16;
-
-	if (clients->n_registered >= max)
-		return true;
-	return max - clients->n_registered <= share && client->host->n_registered >= share &&
-	       client->host->n_registered < clients->n_registered;
-}
-
 /* He is told that there are no locks, and nobody why; but one line will do for all who come. */
 static void say_that_it_is_full(const struct hf_client *client)
 {
@@ -104,11 +83,10 @@ static void say_that_it_is_full(const struct hf_client *client)
 	if (now < clients->quiet_until)
 		return;
 	clients->quiet_until = now + FULL_QUIET_NS;
-	hf_log_warn("a client is refused: as many are registered as recovery.max_clients allows, or all but "
-		    "those that are left for other addresses",
-		    "client=%s max_clients=%zu registered=%zu at_its_address=%zu",
+	hf_log_warn("a client is refused: as many are registered as recovery.max_clients allows",
+		    "client=%s max_clients=%zu",
 		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    clients->options.max_registered, clients->n_registered, client->host->n_registered);
+		    clients->options.max_registered);
 }
 
 int hf_client_register(struct hf_client *client)
@@ -119,7 +97,7 @@ int hf_client_register(struct hf_client *client)
 	uint64_t before = client->registered_at;
 	int r;
 
-	if (is_new && is_full_for(client)) {
+	if (is_new && clients->n_registered >= clients->options.max_registered) {
 		say_that_it_is_full(client);
 		return HF_CLIENT_E_LIMIT;
 	}
@@ -133,14 +111,14 @@ int hf_client_register(struct hf_client *client)
 	}
 	client->registered_local = client->local;
 	if (is_new)
-		count_registered(client, 1);
+		clients->n_registered++;
 	return HF_CLIENT_OK;
 }
 
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen)
 {
 	if (!hf_client_is_registered(client))
-		count_registered(client, 1);
+		client->clients->n_registered++;
 	client->registered_at = registered_at ? registered_at : 1;
 	client->last_seen = last_seen;
 	client->registered_local = client->local;
@@ -157,7 +135,7 @@ void hf_client_unregister(struct hf_client *client)
 	hf_client_ref(client);
 	clients->options.events->unregistered(clients->options.user, client);
 	client->registered_at = 0;
-	count_registered(client, -1);
+	clients->n_registered--;
 	hf_client_unref(client);
 }
 

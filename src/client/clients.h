@@ -15,7 +15,6 @@ struct hf_clients_host {
 	struct hf_hash_node node;
 	struct hf_addr address;
 	struct hf_list clients;
-	size_t n_registered; /* of them */
 };
 
 struct hf_clients {

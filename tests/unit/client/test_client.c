@@ -65,12 +65,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int setup_many(void **state)
-{
-	make(0, 32);
-	return 0;
-}
-
 static int teardown(void **state)
 {
 	hf_locks_free(rig.locks);
@@ -234,61 +228,6 @@ static void test_registering(void **state)
 	assert_int_equal(hf_clients_count(rig.clients), 2);
 }
 
-static struct hf_client *get_number(const char *address, int number)
-{
-	char name[16];
-
-	snprintf(name, sizeof(name), "n%d", number);
-	return get("nlm", address, name);
-}
-
-static int enter(const char *address, int number)
-{
-	struct hf_client *client = get_number(address, number);
-	int r = hf_client_register(client);
-
-	hf_client_unref(client);
-	return r;
-}
-
-static void leave(const char *address, int number)
-{
-	struct hf_client *client = get_number(address, number);
-
-	hf_client_unregister(client);
-	hf_client_unref(client);
-}
-
-/* Of 32 places two are not for who has two already. */
-static void test_one_address_with_many_names(void **state)
-{
-	assert_int_equal(enter("10.0.0.2", 0), HF_CLIENT_OK);
-	for (int i = 0; i < 29; i++)
-		assert_int_equal(enter("10.0.0.1", i), HF_CLIENT_OK);
-	assert_int_equal(enter("10.0.0.1", 29), HF_CLIENT_E_LIMIT);
-	assert_int_equal(enter("10.0.0.1", 0), HF_CLIENT_OK); /* an update */
-	assert_int_equal(enter("10.0.0.3", 0), HF_CLIENT_OK);
-	assert_int_equal(enter("10.0.0.2", 1), HF_CLIENT_OK);
-	assert_int_equal(enter("10.0.0.4", 0), HF_CLIENT_E_LIMIT); /* now it is full for everybody */
-	leave("10.0.0.1", 0);
-	leave("10.0.0.1", 1);
-	assert_int_equal(enter("10.0.0.1", 0), HF_CLIENT_E_LIMIT);
-	leave("10.0.0.2", 1);
-	assert_int_equal(enter("10.0.0.1", 0), HF_CLIENT_OK);
-}
-
-/* As behind an address translation: all places are its. */
-static void test_only_one_address(void **state)
-{
-	for (int i = 0; i < 32; i++)
-		assert_int_equal(enter("10.0.0.1", i), HF_CLIENT_OK);
-	assert_int_equal(enter("10.0.0.1", 32), HF_CLIENT_E_LIMIT);
-	for (int i = 2; i < 32; i++)
-		leave("10.0.0.1", i);
-	for (int i = 0; i < 28; i++) /* nothing is left of that */
-		assert_int_equal(enter("10.0.0.2", i), HF_CLIENT_OK);
-}
-
 static void test_windows(void **state)
 {
 	assert_int_equal(hf_clients_window(rig.clients, "nlm"), 40 * MS);
@@ -369,19 +308,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_who_is_the_same),
-		T(test_names),
-		T(test_all_at_an_address_and_all),
-		T(test_what_keeps_a_client),
-		T(test_registering),
-		T(test_windows),
-		T(test_durable_handles),
-		T(test_seen),
-		T(test_renamed_or_another),
+		T(test_who_is_the_same),     T(test_names),       T(test_all_at_an_address_and_all),
+		T(test_what_keeps_a_client), T(test_registering), T(test_windows),
+		T(test_durable_handles),     T(test_seen),        T(test_renamed_or_another),
 		T(test_status_names),
-#define M(name) cmocka_unit_test_setup_teardown(name, setup_many, teardown)
-		M(test_one_address_with_many_names),
-		M(test_only_one_address),
 	};
 
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
