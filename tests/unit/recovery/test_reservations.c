@@ -98,12 +98,10 @@ static void test_they_hold_grace_until_they_are_back(void **state)
 }
 
 /* Its owner does not know that it is back: it was told to ask again, since nothing could be promised. */
-static void test_one_that_is_asked_for_again(void **state)
+static void restart_and_reclaim_twice(void)
 {
 	struct hf_lock_share_view view;
 
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
@@ -111,6 +109,13 @@ static void test_one_that_is_asked_for_again(void **state)
 	hf_recovery_unsure_share(w.recovery, &view);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(n_shares(a()), 1);
+}
+
+static void test_one_that_is_asked_for_again(void **state)
+{
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	restart_and_reclaim_twice();
 	assert_true(world_in_grace(&w));
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(n_shares(a()), 2);
@@ -239,13 +244,8 @@ static void test_one_that_is_asked_for_again_without_a_store(void **state)
 
 	stop_keeping();
 	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
-	world_turn(&w);
-	world_restart(&w);
-	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
+	restart_and_reclaim_twice();
 	view = view_of(a(), 1, 2);
-	hf_recovery_unsure_share(w.recovery, &view);
-	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 1);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* another: nobody knows better */
 	assert_int_equal(n_shares(a()), 2);
 	hf_recovery_unsure_share(w.recovery, &view);
