@@ -1,9 +1,10 @@
 /*
- * While the store cannot write nothing can be promised: nobody who waits is granted
- * anything, and what was granted and could not be promised goes back to the front
- * of the queue. Whoever waits was told so, and may never ask again.
+ * While the store cannot write the server promises nothing: no waiter is granted its
+ * lock, and a grant that could not be promised becomes a waiter again, at the front
+ * of the queue. Its client was told BLOCKED and may never ask again. If it did ask
+ * again, and was refused for good, its program does not wait: the waiter ends.
  *
- * Those that are put back do not conflict with each other: they were granted together.
+ * Waiters that are put back do not conflict with each other: they were granted together.
  */
 #include "lock/internal.h"
 
@@ -23,6 +24,8 @@ int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id)
 	assert(!locks->in_event);
 	if (!grant)
 		return HF_LOCK_E_NOTHING;
+	if (grant->is_left)
+		return hf_lock_grant_refuse(locks, id);
 	hf_grant_undo(locks, grant);
 	hf_grant_leave(locks, grant);
 	hf_emit_gone(locks, grant, HF_LOCK_END_PUT_BACK);

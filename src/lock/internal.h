@@ -97,6 +97,7 @@ struct hf_waiter {
 	bool is_volatile;
 	bool is_granted;
 	bool is_changed; /* granted: no longer what was granted, see hf_grant_note_change() */
+	bool is_left;    /* granted: its program was refused since, see hf_lock_leave_queue() */
 	bool keeps;      /* lowers nothing, see hf_grant_note_more() */
 };
 

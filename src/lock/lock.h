@@ -310,14 +310,16 @@ int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, 
  * but not all) or NOTHING. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode);
-/* OK (no longer waiting) or NOTHING: a grant in flight stays, its owner may have heard of it. */
+/* OK (no longer waiting) or NOTHING. A grant in flight stays: the client may have heard of it. If it turns
+ * out that the client has not (hf_lock_grant_put_back()), the waiter does not return to the queue. */
 int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 			enum hf_lock_mode mode);
 
 /* GRANT: @id of the granted event. OK or NOTHING. */
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id);
-/* It could not be promised: its waiter is in the queue again, before the others. */
+/* It could not be promised, so the client has not heard of it. The waiter returns to the front of the queue;
+ * or it is gone, where its program was refused meanwhile. */
 int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id);
 /* While nothing can be promised nobody who waits is granted anything; the end of that serves them. */
 void hf_lock_hold_waiters(struct hf_locks *locks, bool is_on);

@@ -100,11 +100,18 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 			enum hf_lock_mode mode)
 {
 	struct hf_place place;
+	struct hf_waiter *grant;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
 	hf_place_find(locks, who, &place);
-	if (!place.holding || !end_wait(locks, place.holding, range, mode))
+	if (!place.holding)
 		return HF_LOCK_E_NOTHING;
+	if (!end_wait(locks, place.holding, range, mode)) {
+		grant = hf_grant_find(place.holding, range, mode);
+		if (grant)
+			grant->is_left = true;
+		return HF_LOCK_E_NOTHING;
+	}
 	hf_holding_settle(locks, place.holding);
 	hf_waiters_serve(locks);
 	return HF_LOCK_OK;

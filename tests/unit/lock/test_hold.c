@@ -94,6 +94,54 @@ static void test_put_back_and_granted_at_once(void **state)
 	assert_told(bed, "-o11 E[0,9]?, gone o11 put back, +o11 E[0,9]?, grant o11");
 }
 
+static void leave(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	assert_int_equal(hf_lock_leave_queue(bed->locks, &who, (struct hf_range){ start, end }, mode),
+			 HF_LOCK_E_NOTHING);
+}
+
+/* The client of o11 polled and was refused while its grant waited for the store: its program has the error.
+ */
+static void test_refused_meanwhile_is_not_put_back(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 0, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_wait(bed, 21, E, 0, 9);
+	bed_unlock(bed, 1, 0, 9);
+	leave(bed, 11, S, 0, 9); /* another mode, another range: another wait */
+	leave(bed, 11, E, 0, 8);
+	bed_told(bed);
+	hold(bed, true);
+	put_back(bed, bed->last_grant);
+	assert_told(bed, "-o11 E[0,9]?, gone o11 put back");
+	hold(bed, false);
+	assert_told(bed, "+o11 E[0,9]?, grant o11");
+	leave(bed, 11, E, 0, 9);
+	hold(bed, true);
+	put_back(bed, bed->last_grant);
+	assert_told(bed, "-o11 E[0,9]?, gone o11 refused");
+	assert_int_equal(bed_waiters(bed), 1);
+	hold(bed, false);
+	assert_told(bed, "+o21 E[0,9]?, grant o21");
+}
+
+/* The client had heard of the grant all the same. */
+static void test_refused_meanwhile_and_confirmed(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 0, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 0, 9);
+	leave(bed, 11, E, 0, 9);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_held(bed, 11, "E[0,9]");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +149,8 @@ int main(void)
 		bed_test_of(test_put_back_is_first),
 		bed_test_of(test_several_are_put_back),
 		bed_test_of(test_put_back_and_granted_at_once),
+		bed_test_of(test_refused_meanwhile_is_not_put_back),
+		bed_test_of(test_refused_meanwhile_and_confirmed),
 	};
 
 	return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
