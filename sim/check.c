@@ -308,6 +308,33 @@ static void check_store(struct world *world)
 	check_clients_stored(world);
 }
 
+static void check_freed_of(struct world *world, struct proc *proc, const uint8_t has[MAX_FILES][N_UNITS])
+{
+	uint8_t stored[MAX_FILES][N_UNITS];
+
+	disk_read_locks(world, disk_promised(world), proc->host, proc->svid, stored);
+	for (int file = 0; file < MAX_FILES; file++)
+		for (int unit = 0; unit < N_UNITS; unit++)
+			if (proc->own->freed[file][unit] && stored[file][unit] && !has[file][unit])
+				world_fail(world, "I10",
+					   "%u of host %u was told that file %d unit %d is unlocked; "
+					   "the store is back and has it",
+					   proc->svid, proc->host->index, file, unit);
+	memset(proc->own->freed, 0, sizeof(proc->own->freed));
+}
+
+/* What programs were told that they have unlocked, while the store was away, is not in it when it is back. */
+static void check_freed(struct world *world, const struct table *table)
+{
+	if (!world->has_freed || !hf_recovery_can_promise(world->server.recovery))
+		return;
+	world->has_freed = false;
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs && world->hosts[i].is_up; j++)
+			if (!thread_is_second(&world->hosts[i].procs[j]))
+				check_freed_of(world, &world->hosts[i].procs[j], table->has[i][j]);
+}
+
 static void check_counts(struct world *world, const struct table *table)
 {
 	struct hf_lock_counters counters;
@@ -339,6 +366,7 @@ void check_turn(struct world *world)
 	order_check(world);
 	check_counts(world, &table);
 	monitor_check(world);
+	check_freed(world, &table);
 	check_store(world);
 }
 

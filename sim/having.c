@@ -59,6 +59,14 @@ void proc_give_up(struct proc *proc, const struct span *span)
 			proc->own->phantom[span->file][unit] = 0;
 }
 
+/* I10: once the store is back it must not have that any more. */
+void proc_set_freed(struct proc *proc, const struct span *span, bool is_freed)
+{
+	for (int unit = span->first; unit <= span->last; unit++)
+		proc->own->freed[span->file][unit] = is_freed;
+	proc->host->world->has_freed |= is_freed;
+}
+
 /* It has reclaimed what it was about to lower. */
 void proc_be_content(struct proc *proc)
 {

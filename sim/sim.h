@@ -400,6 +400,7 @@ struct owned {
 	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
 	uint64_t lost_at[MAX_FILES][N_UNITS];
 	struct sending by[MAX_FILES][N_UNITS]; /* the LOCK that was answered so; n == 0: a call-back */
+	bool freed[MAX_FILES][N_UNITS]; /* it was told so while the store was away, and has not asked since */
 };
 
 struct proc {
@@ -599,6 +600,7 @@ struct world {
 	uint32_t n_notices;
 	struct monitor monitor;
 	uint32_t n_trouble; /* steps until nothing went wrong any more */
+	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
 	bool is_calm;       /* nothing goes wrong any more */
 	bool is_ending;
 	bool has_failed;
@@ -832,6 +834,7 @@ void proc_be_content(struct proc *proc);                     /* it has reclaimed
 bool proc_has_anything(const struct proc *proc);
 void proc_reclaims(const struct proc *proc, const struct span *span,
 		   uint64_t sent_at); /* and may, it is told */
+void proc_set_freed(struct proc *proc, const struct span *span, bool is_freed);
 
 /* THREAD (thread.c) */
 void thread_init(struct proc *proc, uint32_t number);

@@ -326,6 +326,8 @@ struct call *talk_call(struct host *host, struct proc *proc, enum call_kind kind
 
 	if (span)
 		call->span = *span;
+	if (kind == CALL_LOCK || kind == CALL_RECLAIM)
+		proc_set_freed(proc, span, false);
 	call->blocks = blocks;
 	/* Only on a connection nothing else of it can be under way. */
 	call->is_fresh = kind == CALL_LOCK && call->by_tcp && !thread_other(proc) && !proc->is_unheard &&

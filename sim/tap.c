@@ -52,6 +52,8 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 
 	call->is_excused |= !world->server.could_promise || !world->server.recovery ||
 			    !hf_recovery_can_promise(world->server.recovery);
+	if (call->is_excused && call->kind == CALL_UNLOCK)
+		proc_set_freed(call->proc, span, true);
 	if (call->is_excused)
 		return;
 	if (call->kind == CALL_UNSHARE) {

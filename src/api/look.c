@@ -174,7 +174,7 @@ int hf_api_look_notify(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-/* It is released whether that could be written or not; the store will have it when it is back. */
+/* It is released whether that could be written or not: see hf_recovery_promise_release(). */
 static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct hf_api_request *request = hf_container_of(promise, struct hf_api_request, promise);
@@ -188,8 +188,7 @@ static int answer_when_kept(struct hf_api_request *request, const struct hf_clie
 {
 	struct hf_recovery *recovery = request->api->options.recovery;
 
-	if (!hf_recovery_can_promise(recovery) || hf_recovery_is_kept(recovery, client) ||
-	    hf_recovery_promise(recovery, &request->promise, client, on_promise))
+	if (hf_recovery_promise_release(recovery, &request->promise, client, on_promise))
 		return HF_API_DONE;
 	hf_list_push_back(&request->api->promised, &request->link);
 	return HF_API_LATER;

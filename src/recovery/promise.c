@@ -94,11 +94,6 @@ enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery, c
 	return recovery->options.durability == HF_STORE_PROCESS ? HF_KEPT_NEARLY : HF_KEPT_NOT;
 }
 
-bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client)
-{
-	return hf_recovery_how_kept(recovery, client) == HF_KEPT;
-}
-
 bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise)
 {
 	if (!hf_store_is_gathering(recovery->store, promise->lock_ticket))
@@ -134,6 +129,23 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
 {
 	return promise_tickets(recovery, promise, recovery->keeper.ticket,
 			       client ? client->registration_ticket : 0, fn);
+}
+
+bool hf_recovery_is_release_kept(const struct hf_recovery *recovery)
+{
+	return !hf_store_takes_writes(recovery->store) ||
+	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+}
+
+bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
+				 const struct hf_client *client,
+				 void (*fn)(struct hf_promise *promise, bool kept))
+{
+	uint64_t client_ticket = client ? client->registration_ticket : 0;
+
+	if (!hf_store_takes_writes(recovery->store))
+		return true;
+	return hf_promises_await(recovery, promise, recovery->keeper.ticket, client_ticket, fn);
 }
 
 /* The number is written when what the client held is gone, by a promise that is in front of this one; only

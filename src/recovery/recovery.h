@@ -144,6 +144,14 @@ bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promis
  * would take the one in the client's next LOCK for another restart. */
 bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
 				 void (*fn)(struct hf_promise *promise, bool kept));
+/* The same for a release. The client keeps what it has let go of neither way, so it need not wait for a store
+ * that cannot write: that store writes everything anew before it promises anything, and leaves out what is
+ * released. But while it writes everything, a release comes behind that, and has to be waited for. */
+bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
+				 const struct hf_client *client,
+				 void (*fn)(struct hf_promise *promise, bool kept));
+/* The same question without a promise, about the locks alone. */
+bool hf_recovery_is_release_kept(const struct hf_recovery *recovery);
 /* One promise for many: takes what was written since into one that waits. False: too late, its part is on its
  * way to the medium. */
 bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise);
@@ -159,7 +167,6 @@ enum hf_recovery_kept {
 };
 enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery,
 					   const struct hf_client *client);
-bool hf_recovery_is_kept(const struct hf_recovery *recovery, const struct hf_client *client);
 void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */
 bool hf_recovery_can_promise(const struct hf_recovery *recovery);

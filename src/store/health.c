@@ -45,6 +45,11 @@ bool hf_store_is_healthy(const struct hf_store *store)
 	return store->health == HF_STORE_HEALTHY;
 }
 
+bool hf_store_takes_writes(const struct hf_store *store)
+{
+	return store->health == HF_STORE_HEALTHY || store->health == HF_STORE_RESYNCING;
+}
+
 /* Failing */
 
 static void try_later(struct hf_store *store, uint64_t max_gap)

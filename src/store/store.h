@@ -192,6 +192,9 @@ uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind)
 bool hf_store_is_gathering(const struct hf_store *store, uint64_t ticket);
 uint64_t hf_store_last_ticket(const struct hf_store *store); /* that was given */
 bool hf_store_is_healthy(const struct hf_store *store);
+/* Does it give tickets? If not, on_resync follows, and what is true by then replaces all that is stored. It
+ * does while that is being written, too: what is written meanwhile comes behind it. */
+bool hf_store_takes_writes(const struct hf_store *store);
 bool hf_store_is_idle(const struct hf_store *store); /* nothing waits for being written */
 
 /* Resync: only inside on_resync. What is not put here is not stored any more. -ENOMEM at worst; then the

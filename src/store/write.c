@@ -131,7 +131,7 @@ void hf_store_batch_done(struct hf_store_batch *batch, int r)
 static int can_write(const struct hf_store *store, const struct hf_store_batch *batch)
 {
 	assert(store->has_begun);
-	if (store->health != HF_STORE_HEALTHY && store->health != HF_STORE_RESYNCING)
+	if (!hf_store_takes_writes(store))
 		return -EROFS;
 	return batch->len > MAX_PENDING ? -ENOBUFS : 0;
 }

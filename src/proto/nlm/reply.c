@@ -98,6 +98,8 @@ static bool promise(struct kept_reply *reply, const struct hf_client *client)
 
 	if (reply->is_restart)
 		return hf_recovery_promise_restart(recovery, &reply->promise, on_promise);
+	if (reply->is_release)
+		return hf_recovery_promise_release(recovery, &reply->promise, client, on_promise);
 	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
 }
 
@@ -162,15 +164,15 @@ void hf_nlm_reply_lowered(struct hf_nlm_request *request, hf_nlm_end_fn lower)
 	keep(request, how, request->client);
 }
 
-/* He has let go whatever comes; where the store cannot write, it will when it can, and he is told at once. */
+/* The client has let go, whatever comes: see hf_recovery_promise_release(). */
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 {
 	struct hf_recovery *recovery = request->nlm->options.recovery;
-	enum hf_recovery_kept kept = hf_recovery_how_kept(recovery, NULL);
 
-	if (kept == HF_KEPT || !hf_recovery_can_promise(recovery))
+	if (hf_recovery_is_release_kept(recovery))
 		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
-	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_released(request, stat))
+	else if (hf_recovery_how_kept(recovery, NULL) != HF_KEPT_NEARLY ||
+		 !hf_nlm_hold_released(request, stat))
 		keep(request, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
 }
 

@@ -318,6 +318,50 @@ static void test_what_ends_in_an_outage_is_promised_when_it_is_over(void **state
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
 }
 
+static bool ask_release(struct told *told)
+{
+	*told = (struct told){ 0 };
+	return hf_recovery_promise_release(w.recovery, &told->promise, NULL, on_told);
+}
+
+/* Until then the store has what was released, and a crash would bring it back. */
+static void test_a_release_while_everything_is_written_anew(void **state)
+{
+	struct told away, behind, lost;
+
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 40, 49), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.is_broken = true;
+	world_client(&w, "10.0.0.13", "fails");
+	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	world_unlock(&w, a(), 1, "f", 0, 9);
+	assert_true(hf_recovery_is_release_kept(w.recovery));
+	assert_true(ask_release(&away)); /* what is written anew does not have it */
+	w.disk.is_broken = false;
+	w.disk.is_slow = true;
+	world_until(&w, w.disk.n_held == 1); /* everything, with the second lock */
+	world_unlock(&w, a(), 1, "f", 20, 29);
+	assert_false(hf_recovery_can_promise(w.recovery));
+	assert_false(hf_recovery_is_release_kept(w.recovery));
+	assert_false(ask_release(&behind));
+	disk_let_go(&w.disk);
+	assert_true(hf_recovery_can_promise(w.recovery));
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+	assert_int_equal(behind.n_kept + behind.n_broken, 0);
+	world_until(&w, w.disk.n_held == 1);
+	disk_let_go(&w.disk);
+	assert_int_equal(behind.n_kept, 1);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
+	world_unlock(&w, a(), 1, "f", 40, 49);
+	assert_false(ask_release(&lost));
+	world_until(&w, w.disk.n_held == 1);
+	w.disk.is_broken = true;
+	disk_let_go(&w.disk);
+	assert_int_equal(lost.n_broken, 1); /* and is released nevertheless */
+}
+
 static void test_a_resync_has_unreclaimed_locks_and_ghosts(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
@@ -388,6 +432,7 @@ int main(void)
 		T(test_cancelled),
 		T(test_broken_when_the_store_fails_and_all_is_written_when_it_is_back),
 		T(test_what_ends_in_an_outage_is_promised_when_it_is_over),
+		T(test_a_release_while_everything_is_written_anew),
 		T(test_a_resync_has_unreclaimed_locks_and_ghosts),
 		T(test_put_and_deleted_in_one_turn_is_not_written),
 		T(test_who_asks_later_and_was_registered_earlier),

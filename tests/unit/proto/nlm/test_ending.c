@@ -223,6 +223,33 @@ static void test_granted_comes_after_blocked(void **state)
 	world_until(&calls.world, calls.n_left == 2 * (4 + HF_RPC_REPLY_LEN + 4 + 8 + 4));
 }
 
+/* Answered before, it would be back after a crash. */
+static void test_an_unlock_while_everything_is_written_anew(void **state)
+{
+	struct disk *disk = &calls.world.disk;
+	uint32_t unlocking;
+
+	lock((struct ask){ .name = "x" });
+	lock((struct ask){ .name = "x", .offset = 100 });
+	disk->is_broken = true;
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .file = "g" }), "DENIED_NOLOCKS");
+	expect(call_up((struct ask){ HF_NLM_UNLOCK, .name = "x" }),
+	       "GRANTED"); /* the store is away: at once */
+	disk->is_broken = false;
+	disk->is_slow = true;
+	world_until(&calls.world, disk->n_held == 1);
+	unlocking = call_up((struct ask){ HF_NLM_UNLOCK, .name = "x", .offset = 100 });
+	assert_has("x", 0);
+	disk_let_go(disk);
+	world_until(&calls.world, disk->n_held == 1);
+	assert_int_equal(disk_count(disk, HF_RECORD_LOCK), 1);
+	assert_null(calls.said[unlocking]);
+	disk->is_slow = false;
+	disk_let_go(disk);
+	assert_int_equal(disk_count(disk, HF_RECORD_LOCK), 0);
+	expect(unlocking, "GRANTED");
+}
+
 static int setup(void **state)
 {
 	return calls_setup(0);
@@ -242,6 +269,7 @@ int main(void)
 		T(test_what_is_taken_back_is_nobody_elses),
 		T(test_who_is_refused_ends_nobody_elses_wait),
 		T(test_granted_comes_after_blocked),
+		T(test_an_unlock_while_everything_is_written_anew),
 		T(test_a_message_that_is_dropped),
 		T(test_a_downgrade_that_nobody_ends),
 		T(test_who_waits_when_the_store_fails),
