@@ -84,6 +84,27 @@ static bool has_any(struct world *world, const struct proc *proc, const struct s
 	return false;
 }
 
+static bool is_wait_of(struct world *world, const struct hf_lock_view *waiter, const struct proc *proc,
+		       uint8_t file, struct span *itsp)
+{
+	return check_host_of(world, waiter->who.client) == proc->host && waiter->who.owner_id == proc->svid &&
+	       waiter->who.handle.data[0] == file && span_of_range(itsp, waiter->range);
+}
+
+/* Does it wait for anything that lies within that? */
+static bool waits_within(struct world *world, const struct proc *proc, const struct span *span)
+{
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+	struct span its;
+
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+		if (is_wait_of(world, &waiter, proc, span->file, &its) && its.first >= span->first &&
+		    its.last <= span->last)
+			return true;
+	return false;
+}
+
 /* Has it, or does it wait for, anything of that? It may, where nobody knows. */
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span)
 {
@@ -96,16 +117,17 @@ bool order_is_involved(struct world *world, const struct proc *proc, const struc
 	if (has_any(world, proc, span))
 		return true;
 	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
-		if (check_host_of(world, waiter.who.client) == proc->host &&
-		    waiter.who.owner_id == proc->svid && waiter.who.handle.data[0] == span->file &&
-		    span_of_range(&its, waiter.range) && its.first <= span->last && span->first <= its.last)
+		if (is_wait_of(world, &waiter, proc, span->file, &its) && its.first <= span->last &&
+		    span->first <= its.last)
 			return true;
 	return false;
 }
 
-/* Nobody unlocks to have it afterwards: what a LOCK before this UNLOCK gives, or waits for, has come first.
- * By UDP a poll may have been sent again to a server that was restarted since it was called back: the program
- * knows nothing of that wait, and it is for more than this, perhaps. */
+/* The program does not unlock to have it afterwards: what a LOCK before this UNLOCK gives, or waits for, has
+ * come first. A poll may have been sent again, by UDP or on the next connection, to a server that was
+ * restarted after it had called back for the same wait. The program knows nothing of the new wait, and may
+ * unlock a part of what it is for: an UNLOCK ends no wait that sticks out of its range. By UDP that poll may
+ * also come after the UNLOCK. */
 void order_check_unlocked(const struct call *call)
 {
 	const struct proc *proc = call->proc;
@@ -114,7 +136,7 @@ void order_check_unlocked(const struct call *call)
 
 	if (proc->host->is_shared || *proc->host->old_name || !world->server.recovery || call->sending.n != 1)
 		return;
-	if (call->by_tcp ? order_is_involved(world, proc, span) : has_any(world, proc, span))
+	if (has_any(world, proc, span) || (call->by_tcp && waits_within(world, proc, span)))
 		world_fail(world, "I5", "%u of host %u is told that file %u, %u-%u is unlocked, and is not",
 			   proc->svid, proc->host->index, span->file, span->first, span->last);
 }
