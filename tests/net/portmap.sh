@@ -220,12 +220,12 @@ test_embedded() {
 	is_found in_c $S4 $S6
 	ok "embedded: found from another host"
 
-	[ "$(change_in $C $S4 1 700000 1 6 700)" = 0 ] || fail "SET from another host was granted"
+	[ "$(change_in $C $S4 1 700000 1 6 7000)" = 0 ] || fail "SET from another host was granted"
 	[ "$(change_in $C $S4 2 100021 4 6 0)" = 0 ] || fail "UNSET from another host was granted"
 	has_logged 'SET or UNSET refused' || fail "the refusal is not in the log"
 	[ "$(change_in $S 127.0.0.1 2 100021 4 6 0)" = 0 ] || fail "a program of ours was unset"
 	[ "$(change_in $S 127.0.0.1 1 100021 4 6 700)" = 0 ] || fail "a program of ours was set"
-	[ "$(change_in $S 127.0.0.1 1 700000 1 6 700)" = 1 ] || fail "SET from this host was refused"
+	[ "$(change_in $S 127.0.0.1 1 700000 1 6 7000)" = 1 ] || fail "SET from this host was refused"
 	is_listed 700000 || fail "what was SET is not there"
 	[ "$(change_in $S 127.0.0.1 2 700000 1 6 0)" = 1 ] || fail "UNSET from this host was refused"
 	is_not_listed 700000 || fail "what was UNSET is still there"

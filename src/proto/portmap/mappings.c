@@ -7,6 +7,8 @@
 #include "base/error.h"
 
 #define FIRST_CAPACITY 64
+#define RESERVED_PORTS 1024
+#define NFS_PORT       2049
 
 void hf_mappings_init(struct hf_mappings *mappings)
 {
@@ -28,6 +30,16 @@ static bool is_ours(const struct hf_mappings *mappings, uint32_t program)
 	return false;
 }
 
+/* Counts are of what is in the table: each mapping is added once and taken off once. */
+static void count(struct hf_mappings *mappings, enum hf_mapping_owner owner, int change)
+{
+	if (owner == HF_OWNER_US)
+		return;
+	mappings->n_foreign += (size_t)change;
+	if (owner == HF_OWNER_UNKNOWN)
+		mappings->n_unknown += (size_t)change;
+}
+
 static int append(struct hf_mappings *mappings, const struct hf_mapping *mapping)
 {
 	if (mappings->n == mappings->capacity) {
@@ -40,28 +52,51 @@ static int append(struct hf_mappings *mappings, const struct hf_mapping *mapping
 		mappings->capacity = capacity;
 	}
 	mappings->all[mappings->n++] = *mapping;
-	if (mapping->owner != HF_OWNER_US)
-		mappings->n_foreign++;
+	count(mappings, mapping->owner, +1);
 	return HF_MAPPINGS_OK;
+}
+
+bool hf_mapping_port_is_reserved(uint16_t port)
+{
+	return port < RESERVED_PORTS || port == NFS_PORT;
+}
+
+static bool is_full(const struct hf_mappings *mappings, enum hf_mapping_owner owner)
+{
+	return (owner == HF_OWNER_UNKNOWN && mappings->n_unknown >= HF_MAPPINGS_MAX_UNKNOWN) ||
+	       (owner != HF_OWNER_US && mappings->n_foreign >= HF_MAPPINGS_MAX_FOREIGN);
+}
+
+/* The program that has @found registers again, or another one wants its place. */
+static int set_again(struct hf_mappings *mappings, struct hf_mapping *found, const struct hf_mapping *mapping)
+{
+	if (found->owner == HF_OWNER_UNKNOWN && mapping->owner == HF_OWNER_SUPERUSER) {
+		count(mappings, found->owner, -1);
+		count(mappings, mapping->owner, +1);
+		*found = *mapping;
+		return HF_MAPPINGS_OK;
+	}
+	return hf_addr_equal(&found->addr, &mapping->addr) ? HF_MAPPINGS_OK : HF_MAPPINGS_E_TAKEN;
 }
 
 int hf_mappings_set(struct hf_mappings *mappings, const struct hf_mapping *mapping)
 {
-	bool is_foreign = mapping->owner != HF_OWNER_US;
 	const struct hf_mapping *found;
 
 	assert(mapping->netid < HF_N_NETIDS && mapping->addr.port != 0);
-	if (is_foreign && is_ours(mappings, mapping->program))
+	if (mapping->owner != HF_OWNER_US && is_ours(mappings, mapping->program))
 		return HF_MAPPINGS_E_OURS;
+	if (mapping->owner == HF_OWNER_UNKNOWN && hf_mapping_port_is_reserved(mapping->addr.port))
+		return HF_MAPPINGS_E_RESERVED;
 	found = hf_mappings_find(mappings, mapping->program, mapping->version, mapping->netid);
 	if (found)
-		return hf_addr_equal(&found->addr, &mapping->addr) ? HF_MAPPINGS_OK : HF_MAPPINGS_E_TAKEN;
-	if (is_foreign && mappings->n_foreign >= HF_MAPPINGS_MAX_FOREIGN)
+		return set_again(mappings, &mappings->all[found - mappings->all], mapping);
+	if (is_full(mappings, mapping->owner))
 		return HF_MAPPINGS_E_LIMIT;
 	return append(mappings, mapping);
 }
 
-/* Ours stay, whoever asks; the superuser removes all others, and each his own. */
+/* Our own stay. The superuser removes every other mapping, an unprivileged caller those of its kind. */
 static int may_remove(const struct hf_mapping *mapping, enum hf_mapping_owner owner)
 {
 	if (mapping->owner == HF_OWNER_US)
@@ -85,7 +120,7 @@ int hf_mappings_unset(struct hf_mappings *mappings, uint32_t program, uint32_t v
 			int r = may_remove(mapping, owner);
 
 			if (r == HF_MAPPINGS_OK) {
-				mappings->n_foreign--;
+				count(mappings, mapping->owner, -1);
 				continue;
 			}
 			answer = r;

@@ -2,9 +2,10 @@
  * Who serves what where: the table behind the embedded port mapper.
  *
  * Invariants: a (program, version, netid) is in it at most once. A program that
- * we serve ourselves is ours alone: nobody else's mapping of any of its versions
- * is in it. Mappings of others are bounded in number; their parts have a fixed
- * size.
+ * we serve ourselves is ours alone: no foreign mapping of any of its versions is
+ * in it. Foreign mappings are bounded in number, and those of unprivileged callers
+ * to a part of that, so that a program that root starts finds room. A mapping has
+ * a fixed size.
  *
  * Lookups walk the table: it is short where it is ours alone, and at its bound
  * takes about a microsecond.
@@ -19,12 +20,13 @@
 #include "proto/portmap/netid.h"
 
 #define HF_MAPPINGS_MAX_FOREIGN 1024
+#define HF_MAPPINGS_MAX_UNKNOWN 256 /* of these, those of unprivileged callers */
 
 /* As rpcbind tells local callers apart: by their source port. */
 enum hf_mapping_owner {
 	HF_OWNER_US,
 	HF_OWNER_SUPERUSER, /* called from a port below 1024 */
-	HF_OWNER_UNKNOWN,
+	HF_OWNER_UNKNOWN,   /* any unprivileged process of this host */
 };
 
 struct hf_mapping {
@@ -39,23 +41,25 @@ struct hf_mappings {
 	struct hf_mapping *all; /* in the order of their coming */
 	size_t n;
 	size_t n_foreign;
+	size_t n_unknown; /* of these, HF_OWNER_UNKNOWN's */
 	size_t capacity;
 };
 
 /* Answers */
 enum {
 	HF_MAPPINGS_OK = 0,
-	HF_MAPPINGS_E_TAKEN,     /* somebody else has it, at another address */
+	HF_MAPPINGS_E_TAKEN,     /* another program has it, at another address */
 	HF_MAPPINGS_E_OURS,      /* a program of our own */
-	HF_MAPPINGS_E_NOT_YOURS, /* somebody else's: not removed */
+	HF_MAPPINGS_E_NOT_YOURS, /* the superuser's: not removed */
+	HF_MAPPINGS_E_RESERVED,  /* its port is for the superuser */
 	HF_MAPPINGS_E_LIMIT,
 };
 
 void hf_mappings_init(struct hf_mappings *mappings);
 void hf_mappings_deinit(struct hf_mappings *mappings);
 
-/* Ours come first: they are added before others can ask. The owner decides whose it is. What is there
- * already, at the same address, is fine. */
+/* Ours come first: they are added before others can ask. A mapping that is there already, at the same
+ * address, is fine. The superuser takes over a mapping that an unprivileged caller has set. */
 int hf_mappings_set(struct hf_mappings *mappings, const struct hf_mapping *mapping);
 
 /* Of the @netids (HF_NETID_BIT); that there was none is fine. */
@@ -69,4 +73,6 @@ const struct hf_mapping *hf_mappings_find(const struct hf_mappings *mappings, ui
  * it the range of its versions. */
 const struct hf_mapping *hf_mappings_find_any_version(const struct hf_mappings *mappings, uint32_t program,
 						      uint32_t version, enum hf_netid netid);
+/* Ports of programs that root starts: those below 1024, and that of NFS. */
+bool hf_mapping_port_is_reserved(uint16_t port);
 const char *hf_mapping_owner_name(enum hf_mapping_owner owner);

@@ -86,7 +86,7 @@ struct hf_portmap_counts {
 	size_t wanted;     /* mappings of ours */
 	size_t registered; /* of these, those that rpcbind has, or that we serve */
 	size_t foreign;    /* mappings of others that we serve */
-	uint64_t refused;  /* SET and UNSET from elsewhere */
+	uint64_t refused;  /* SET and UNSET that the caller may not make */
 };
 
 void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_counts *countsp);

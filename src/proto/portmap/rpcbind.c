@@ -93,38 +93,63 @@ bool hf_rpcbind_begin(struct hf_rpcbind *rpcbind, struct hf_rpc_call *call)
 	return false;
 }
 
-/* Once an hour a host, and HF_RPCBIND_N_REFUSED lines an hour in all: whoever forges many source addresses
- * cannot fill the log. */
-static bool is_refusal_news(struct hf_rpcbind *rpcbind, const struct hf_addr *peer, uint64_t now)
+/* A host and reason once an hour, and HF_RPCBIND_N_REFUSED lines an hour in all: a peer that forges many
+ * source addresses cannot fill the log. */
+static bool is_refusal_news(struct hf_rpcbind *rpcbind, const struct hf_addr *peer, const char *why,
+			    uint64_t now)
 {
 	size_t vacant = HF_RPCBIND_N_REFUSED;
 
 	for (size_t i = 0; i < HF_RPCBIND_N_REFUSED; i++) {
 		if (rpcbind->refused[i].until <= now)
 			vacant = i;
-		else if (hf_addr_same_host(&rpcbind->refused[i].host, peer))
+		else if (rpcbind->refused[i].why == why && hf_addr_same_host(&rpcbind->refused[i].host, peer))
 			return false;
 	}
 	if (vacant == HF_RPCBIND_N_REFUSED)
 		return false;
 	rpcbind->refused[vacant].host = *peer;
+	rpcbind->refused[vacant].why = why;
 	rpcbind->refused[vacant].until = now + REFUSED_NS;
 	return true;
 }
 
-bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
+/* @why is one of the texts below: it is told apart from others by its address. */
+static void refuse(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, const char *why)
 {
 	const struct hf_addr *peer = hf_rpc_call_peer(call);
 	char text[HF_ADDR_TEXT];
 
-	/* The address called counts as well: some container hosts let loopback sources in from outside. */
-	if (hf_addr_is_loopback(peer) && hf_addr_is_loopback(hf_rpc_call_local(call)))
-		return true;
 	rpcbind->n_refused++;
-	if (is_refusal_news(rpcbind, peer, hf_loop_now(hf_rpc_call_loop(call))))
-		hf_log_warn("portmap SET or UNSET refused: it is for programs on this host only", "peer=%s",
-			    hf_addr_format_with_port(peer, text, sizeof(text)));
+	if (is_refusal_news(rpcbind, peer, why, hf_loop_now(hf_rpc_call_loop(call))))
+		hf_log_warn(why, "peer=%s", hf_addr_format_with_port(peer, text, sizeof(text)));
+}
+
+static const char wrong_host[] = "portmap SET or UNSET refused: it is for programs on this host only";
+
+bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
+{
+	/* The address called counts as well: some container hosts let loopback sources in from outside. */
+	if (hf_addr_is_loopback(hf_rpc_call_peer(call)) && hf_addr_is_loopback(hf_rpc_call_local(call)))
+		return true;
+	refuse(rpcbind, call, wrong_host);
 	return false;
+}
+
+/* Logs an answer of the table that an unprivileged process of this host has provoked. */
+static bool is_done(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, int answer)
+{
+	static const char *const texts[] = {
+		[HF_MAPPINGS_E_NOT_YOURS] = "portmap UNSET refused: the superuser has set it, and the "
+					    "caller's port is unprivileged",
+		[HF_MAPPINGS_E_RESERVED] =
+			"portmap SET refused: a reserved port is registered from a reserved port only",
+		[HF_MAPPINGS_E_LIMIT] = "portmap SET refused: the caller's part of the table is full",
+	};
+
+	if (answer > 0 && (size_t)answer < HF_ARRAY_SIZE(texts) && texts[answer])
+		refuse(rpcbind, call, texts[answer]);
+	return answer == HF_MAPPINGS_OK;
 }
 
 static enum hf_mapping_owner owner_of(const struct hf_rpc_call *call)
@@ -144,7 +169,7 @@ bool hf_rpcbind_set(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, 
 	};
 
 	if (netid == HF_N_NETIDS || addr->port == 0 ||
-	    hf_mappings_set(&rpcbind->mappings, &mapping) != HF_MAPPINGS_OK)
+	    !is_done(rpcbind, call, hf_mappings_set(&rpcbind->mappings, &mapping)))
 		return false;
 	counts_of(rpcbind, call)->n_set++;
 	return true;
@@ -153,7 +178,9 @@ bool hf_rpcbind_set(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, 
 bool hf_rpcbind_unset(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, uint32_t program,
 		      uint32_t version, unsigned int netids)
 {
-	if (hf_mappings_unset(&rpcbind->mappings, program, version, netids, owner_of(call)) != HF_MAPPINGS_OK)
+	int answer = hf_mappings_unset(&rpcbind->mappings, program, version, netids, owner_of(call));
+
+	if (!is_done(rpcbind, call, answer))
 		return false;
 	counts_of(rpcbind, call)->n_unset++;
 	return true;

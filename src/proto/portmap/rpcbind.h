@@ -10,7 +10,9 @@
  *
  * It differs where that is safer. SET and UNSET are for callers on this host,
  * from a loopback address to a loopback address. A program that we serve cannot
- * be set or unset by others, in no version. Addresses must make sense. CALLIT,
+ * be set or unset by others, in no version. A caller from an unprivileged port
+ * cannot set a reserved port, nor unset what a privileged one has set, and has a
+ * part of the table only. Addresses must make sense. CALLIT,
  * BCAST and INDIRECT, which make a server call others in a stranger's name, are
  * not there. Over UDP a list ends before HF_RPCBIND_MAX_UDP bytes.
  */
@@ -39,10 +41,11 @@ struct hf_rpcbind_counts {
 struct hf_rpcbind {
 	struct hf_mappings mappings;
 	struct hf_rpcbind_counts counts[3]; /* versions 2, 3, 4 */
-	uint64_t n_refused;                 /* SET and UNSET from elsewhere */
-	/* Who was refused lately and is in the log; a line needs a free place. */
+	uint64_t n_refused;                 /* SET and UNSET that the caller may not make */
+	/* Refusals that are in the log lately; a line needs a free place. */
 	struct {
 		struct hf_addr host;
+		const char *why;
 		uint64_t until;
 	} refused[HF_RPCBIND_N_REFUSED];
 };

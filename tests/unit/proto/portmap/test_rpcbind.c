@@ -250,7 +250,7 @@ static void test_set34(void **state)
 		assert_int_equal(change(&local_tcp, v, 2, 100000, v, "tcp", ""), 0);
 	}
 	assert_int_equal(rpcbind.mappings.n_foreign, 0);
-	assert_int_equal(rpcbind.n_refused, 0);
+	assert_int_equal(rpcbind.n_refused, 2); /* the user's UNSET, in each version */
 }
 
 /* Strangers get FALSE, whatever they claim. */
@@ -271,6 +271,24 @@ static void test_set_from_elsewhere(void **state)
 	}
 	assert_int_equal(rpcbind.n_refused, 5 * HF_ARRAY_SIZE(strangers));
 	assert_int_equal(rpcbind.mappings.n, before + 1);
+}
+
+/* Reserved ports and the superuser's mappings are out of an unprivileged process's reach, in every version.
+ */
+static void test_what_a_user_may_not(void **state)
+{
+	assert_int_equal(ask_pmap(&local_user, 1, 7, 1, IPPROTO_TCP, 700), 0);
+	assert_int_equal(ask_pmap(&local_user, 1, 7, 1, IPPROTO_TCP, 2049), 0);
+	assert_int_equal(change(&local_user, 3, 1, 7, 1, "tcp", "0.0.0.0.2.188"), 0);
+	assert_int_equal(change(&local_user, 4, 1, 7, 1, "tcp6", "::.3.255"), 0);
+	assert_int_equal(rpcbind.n_refused, 4);
+	assert_int_equal(ask_pmap(&local_user, 1, 7, 1, IPPROTO_TCP, 1024), 1);
+	assert_int_equal(ask_pmap(&local_tcp, 1, 8, 1, IPPROTO_TCP, 700), 1);
+	assert_int_equal(ask_pmap(&local_user, 1, 8, 1, IPPROTO_TCP, 7000), 0); /* taken */
+	assert_int_equal(ask_pmap(&local_user, 2, 8, 1, 0, 0), 0);
+	assert_int_equal(ask_pmap(&far_udp, 3, 8, 1, IPPROTO_TCP, 0), 700);
+	assert_int_equal(ask_pmap(&local_user, 2, 7, 1, 0, 0), 1);
+	assert_int_equal(rpcbind.n_refused, 5);
 }
 
 static size_t n_refused_places(void)
@@ -338,7 +356,7 @@ static void test_dump_at_the_limit(void **state)
 
 	for (unsigned int i = 0; i < HF_MAPPINGS_MAX_FOREIGN; i++) {
 		snprintf(uaddr, sizeof(uaddr), "2001:db8:1111:2222:3333:4444:5555:%x.255.255", 0x1000 + i);
-		assert_int_equal(change(&local_user, 4, 1, 5000 + i, 1, "udp6", uaddr), 1);
+		assert_int_equal(change(&local_tcp, 4, 1, 5000 + i, 1, "udp6", uaddr), 1);
 	}
 	assert_int_equal(change(&local_tcp, 4, 1, 9999, 1, "udp6", "::.2.188"), 0);
 	assert_int_equal(dump34(&far_tcp, 4), 22 + HF_MAPPINGS_MAX_FOREIGN);
@@ -351,8 +369,8 @@ static void test_dump_at_the_limit(void **state)
 static void test_dump2_at_the_limit(void **state)
 {
 	for (uint32_t i = 0; i < HF_MAPPINGS_MAX_FOREIGN; i++)
-		assert_int_equal(ask_pmap(&local_user, 1, 5000 + i, 1, IPPROTO_TCP, 700), 1);
-	assert_int_equal(ask_pmap(&local_user, 1, 9999, 1, IPPROTO_TCP, 700), 0);
+		assert_int_equal(ask_pmap(&local_tcp, 1, 5000 + i, 1, IPPROTO_TCP, 700), 1);
+	assert_int_equal(ask_pmap(&local_tcp, 1, 9999, 1, IPPROTO_TCP, 700), 0);
 	assert_int_equal(dump2(&far_tcp, NULL), 12 + HF_MAPPINGS_MAX_FOREIGN);
 	assert_true(dump2(&far_udp, NULL) > 400);
 	assert_true(reply.len <= HF_RPCBIND_MAX_UDP);
@@ -497,6 +515,7 @@ int main(void)
 		TEST(test_scope_stays_home),
 		TEST(test_set34),
 		TEST(test_set_from_elsewhere),
+		TEST(test_what_a_user_may_not),
 		TEST(test_refusals_are_told_rarely),
 		TEST(test_dump34),
 		TEST(test_dump_at_the_limit),

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""What users of the server's own host, and strangers at the operator's door, cannot do to the server.
+
+    test_trust_operators.py PATH/holdfastd [unittest's own arguments]
+"""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+from play import Play, main
+from rpc import TcpCaller, call_message, exchange
+from xdr import In, Out
+
+LOOPBACK = "127.0.0.1"
+PORTMAP, NLM = 100000, 100021
+SET, UNSET, GETPORT = 1, 2, 3
+TCP = 6
+
+
+class Portmapper(Play):
+    """A local user and the embedded port mapper; the source port tells users from root, as with rpcbind."""
+
+    n_hosts = 0
+    settings = ("server.portmap_port=0", "server.port=0")
+    N_PROGRAMS = 1200  # more than there are places
+
+    def setUp(self):
+        super().setUp()
+        with open(self.daemon.ports_file, encoding="utf-8") as ports:
+            self.port = json.load(ports)["portmap"]
+        self.user, self.root = self.caller(), self.caller(reserved=True)
+
+    def caller(self, **how):
+        caller = TcpCaller((LOOPBACK, self.port), (LOOPBACK, 0), self.daemon.namespace, **how)
+        self.addCleanup(caller.close)
+        return caller
+
+    def ask(self, caller, procedure, program, port=0, version=1):
+        args = Out().u32(program).u32(version).u32(TCP).u32(port).data
+        return In(exchange(caller, call_message(PORTMAP, 2, procedure, args))).u32()
+
+    def test_low_portmap_reserved_ports_are_roots(self):
+        for port in (1, 700, 1023, 2049):
+            self.assertEqual(self.ask(self.user, SET, 700001, port), 0, port)
+        self.assertEqual(self.ask(self.user, GETPORT, 700001), 0)
+        self.assertEqual(self.ask(self.root, SET, 700001, 700), 1)
+        self.assertEqual(self.ask(self.user, GETPORT, 700001), 700)
+        self.assertEqual(self.daemon.log.count("a reserved port is registered from a reserved port only"), 1)
+        self.assertEqual(self.ask(self.root, UNSET, 700001), 1)
+
+    def test_low_portmap_what_root_set_stays(self):
+        self.assertEqual(self.ask(self.root, SET, 700002, 702), 1)
+        self.assertEqual(self.ask(self.user, SET, 700002, 7002), 0)
+        self.assertEqual(self.ask(self.user, UNSET, 700002), 0)
+        self.assertEqual(self.ask(self.user, GETPORT, 700002), 702)
+        self.assertEqual(self.ask(self.user, UNSET, NLM, version=4), 0)
+        self.assertEqual(self.ask(self.root, UNSET, NLM, version=4), 0)
+        self.assertNotEqual(self.ask(self.user, GETPORT, NLM, version=4), 0)
+
+    def test_low_portmap_root_takes_a_squatted_place(self):
+        self.assertEqual(self.ask(self.user, SET, 700003, 7003), 1)
+        self.assertEqual(self.ask(self.root, SET, 700003, 703), 1)
+        self.assertEqual(self.ask(self.user, GETPORT, 700003), 703)
+
+    def test_low_portmap_a_full_table_has_room_for_root(self):
+        granted = [p for p in range(800000, 800000 + self.N_PROGRAMS) if self.ask(self.user, SET, p, 7000)]
+        self.assertLessEqual(len(granted), 256)
+        self.assertEqual(self.ask(self.root, SET, 700004, 704), 1)
+        self.assertEqual(self.ask(self.user, GETPORT, 700004), 704)
+        for program in granted:
+            self.assertEqual(self.ask(self.user, UNSET, program), 1)
+        self.assertEqual(self.ask(self.user, SET, 700005, 7005), 1)
+
+
+if __name__ == "__main__":
+    main()
