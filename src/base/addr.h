@@ -46,6 +46,14 @@ static inline bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *
 	return hf_addr_same_host(a, b) && a->port == b->port;
 }
 
+/* A port that only the superuser of a host may call from, where that host keeps the rule of BSD. */
+#define HF_ADDR_RESERVED_PORTS 1024
+
+static inline bool hf_addr_has_reserved_port(const struct hf_addr *addr)
+{
+	return addr->port < HF_ADDR_RESERVED_PORTS;
+}
+
 bool hf_addr_is_any(const struct hf_addr *addr);
 bool hf_addr_is_loopback(const struct hf_addr *addr);
 bool hf_addr_is_private(const struct hf_addr *addr); /* loopback, RFC 1918, unique local */

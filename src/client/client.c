@@ -193,6 +193,20 @@ int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name)
 	return 0;
 }
 
+int hf_client_set_privileged(struct hf_client *client, bool is_privileged)
+{
+	bool before = client->is_privileged;
+	int r;
+
+	if (before == is_privileged)
+		return 0;
+	client->is_privileged = is_privileged;
+	r = hf_client_is_registered(client) ? hf_client_register(client) : HF_CLIENT_OK;
+	if (r < 0)
+		client->is_privileged = before;
+	return r;
+}
+
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status)
 {
 	client->status = status;

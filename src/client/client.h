@@ -92,6 +92,7 @@ struct hf_client {
 	struct hf_notice *notice;        /* of src/recovery: it is being told of our restart */
 	struct hf_list late;             /* of src/recovery: what it may still reclaim after grace */
 	struct hf_list reservations;     /* of src/recovery */
+	bool is_privileged; /* it locked from a reserved port: only such a port may change what it holds */
 	bool is_disconnected;
 	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart */
 	uint64_t serial; /* of being made: the order of lists */
@@ -194,6 +195,8 @@ bool hf_client_may_be(const struct hf_client *client, const struct hf_client *ol
 int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,
 			   uint32_t procedure);
 int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
+/* The registration, if there is one, is stored again. Where that fails (-errno) nothing has changed. */
+int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
 void hf_client_disconnected(struct hf_client *client); /* its window begins */
 void hf_client_reconnected(struct hf_client *client);

@@ -246,6 +246,7 @@ static struct hf_store_client client_fact_of(const struct hf_client *client)
 		.address = client->address,
 		.local = client->local,
 		.has_callback = host != NULL,
+		.is_privileged = client->is_privileged,
 		.callback_host = host ? hf_bytes_of_str(host) : (struct hf_bytes){ 0 },
 		.callback_program = client->callback.program,
 		.callback_version = client->callback.version,

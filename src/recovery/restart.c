@@ -75,6 +75,7 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 
 	client->local = fact->local;
 	client->sm_state = fact->sm_state;
+	client->is_privileged = fact->is_privileged;
 	memcpy(client->priv, fact->priv, sizeof(client->priv));
 	if (fact->has_callback)
 		r = hf_client_set_callback(client, fact->callback_host, fact->callback_program,

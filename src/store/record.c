@@ -7,6 +7,11 @@
 
 #define LOCK_FIXED 50 /* bytes of a lock before its lengths */
 
+enum { /* flags of a client */
+	CLIENT_HAS_CALLBACK = 1,
+	CLIENT_IS_PRIVILEGED = 2,
+};
+
 /* Writing: the bounds were checked before, so there is always room. */
 
 static uint8_t *put_addr(uint8_t *p, const struct hf_addr *addr)
@@ -69,6 +74,12 @@ int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share)
 	return finish(out, p, HF_RECORD_SHARE);
 }
 
+static uint8_t client_flags(const struct hf_store_client *client)
+{
+	return (uint8_t)((client->has_callback ? CLIENT_HAS_CALLBACK : 0) |
+			 (client->is_privileged ? CLIENT_IS_PRIVILEGED : 0));
+}
+
 int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
 {
 	uint8_t *p = out + HF_RECORD_HEADER;
@@ -83,7 +94,7 @@ int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
 	p = hf_le_put32(p, client->callback_program);
 	p = hf_le_put32(p, client->callback_version);
 	p = hf_le_put32(p, client->callback_procedure);
-	p = hf_le_put8(p, client->has_callback);
+	p = hf_le_put8(p, client_flags(client));
 	p = put_addr(p, &client->address);
 	p = put_addr(p, &client->local);
 	p = hf_le_put_bytes(p, hf_bytes_of(client->priv, sizeof(client->priv)));
@@ -247,6 +258,7 @@ static void get_lock(struct reader *in, struct hf_store_lock *lock)
 static void get_client(struct reader *in, struct hf_store_client *client)
 {
 	uint32_t id, protocol, mon_name, callback_host;
+	uint8_t flags;
 
 	client->registered_at = get64(in);
 	client->last_seen = get64(in);
@@ -254,7 +266,10 @@ static void get_client(struct reader *in, struct hf_store_client *client)
 	client->callback_program = get32(in);
 	client->callback_version = get32(in);
 	client->callback_procedure = get32(in);
-	client->has_callback = get_bool(in);
+	flags = get8(in);
+	client->has_callback = flags & CLIENT_HAS_CALLBACK;
+	client->is_privileged = flags & CLIENT_IS_PRIVILEGED;
+	in->is_bad |= (flags & ~(CLIENT_HAS_CALLBACK | CLIENT_IS_PRIVILEGED)) != 0;
 	client->address = get_addr(in);
 	client->local = get_addr(in);
 	memcpy(client->priv, take(in, sizeof(client->priv)), sizeof(client->priv));

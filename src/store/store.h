@@ -69,6 +69,7 @@ struct hf_store_client {
 	struct hf_addr address; /* where it called from */
 	struct hf_addr local;   /* our address it used */
 	bool has_callback;
+	bool is_privileged; /* it locked from a reserved port */
 	struct hf_bytes callback_host;
 	uint32_t callback_program;
 	uint32_t callback_version;

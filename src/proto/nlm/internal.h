@@ -97,7 +97,10 @@ bool hf_nlm_find_renamed(struct hf_nlm_request *request);
 /* The client for whom a LOCK was served, whether he still has what he got or not; NULL when he is gone.
  * Nobody is taken for another here. */
 void hf_nlm_find_served(struct hf_nlm_request *request);
-/* GRANTED and BLOCKED may only be said to a client who will be told of our restart. */
+/* The client got something: from a reserved port it is privileged from now on. */
+enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_request *request);
+/* The same, and the client is registered. GRANTED and BLOCKED may only be said to a client who will be told
+ * of our restart. */
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request);
 /* Whom the arguments name, if he is known: a reference, or NULL. */
 struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request);

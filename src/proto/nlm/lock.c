@@ -155,7 +155,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		refuse(request, stat);
 		return;
 	}
-	if (is_monitored && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
+	if ((is_monitored ? hf_nlm_register(request) : hf_nlm_note_port(request)) != HF_NLM_GRANTED_STAT) {
 		if (stat == HF_NLM_BLOCKED)
 			hf_lock_cancel(nlm->locks, &request->target, request->range, lock.mode);
 		else if (!before.has_any)

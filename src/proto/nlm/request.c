@@ -225,11 +225,21 @@ void hf_nlm_find_served(struct hf_nlm_request *request)
 		use_client(request, client);
 }
 
+enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_request *request)
+{
+	if (request->client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(request->call)))
+		return HF_NLM_GRANTED_STAT;
+	return hf_client_set_privileged(request->client, true) < 0 ? HF_NLM_DENIED_NOLOCKS
+								   : HF_NLM_GRANTED_STAT;
+}
+
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request)
 {
 	struct hf_client *client = request->client;
 	const struct hf_addr *local = hf_rpc_call_local(request->call);
 
+	if (hf_nlm_note_port(request) != HF_NLM_GRANTED_STAT)
+		return HF_NLM_DENIED_NOLOCKS;
 	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
 		return HF_NLM_GRANTED_STAT;
 	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;

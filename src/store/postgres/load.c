@@ -98,6 +98,7 @@ static void read_client(struct row *row, struct hf_store_client *client)
 	row->is_bad |= !hf_pg_addr_read(&client->address, get_raw(row));
 	row->is_bad |= !hf_pg_addr_read(&client->local, get_raw(row));
 	client->has_callback = get_int(row) != 0;
+	client->is_privileged = get_int(row) != 0;
 	client->callback_host = get_text(row, HF_STORE_MAX_NAME);
 	client->callback_program = (uint32_t)get_int(row);
 	client->callback_version = (uint32_t)get_int(row);
@@ -123,7 +124,8 @@ static const char *query_of(enum hf_record_type type)
 		return "SELECT share_id, reservation FROM holdfast_shares WHERE server = $1";
 	default:
 		return "SELECT client_id, protocol, mon_name, address, local_address, has_callback,"
-		       " callback_host, callback_program, callback_version, callback_procedure, priv,"
+		       " is_privileged, callback_host, callback_program, callback_version, "
+		       "callback_procedure, priv,"
 		       " sm_state, registered_at, last_seen FROM nsm_client_registrations WHERE server = $1";
 	}
 }

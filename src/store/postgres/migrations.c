@@ -74,6 +74,12 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      " PRIMARY KEY (server, share_id))",
 		.down = "DROP TABLE holdfast_shares",
 	},
+	{
+		.name = "clients that lock from reserved ports",
+		.up = "ALTER TABLE nsm_client_registrations"
+		      " ADD COLUMN is_privileged boolean NOT NULL DEFAULT false",
+		.down = "ALTER TABLE nsm_client_registrations DROP COLUMN is_privileged",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

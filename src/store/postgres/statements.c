@@ -11,7 +11,7 @@
 #include "store/postgres/array.h"
 #include "store/postgres/internal.h"
 
-#define MAX_COLUMNS 16
+#define MAX_COLUMNS 17
 #define MAX_ROWS    8192 /* of one statement */
 
 enum statement {
@@ -73,6 +73,7 @@ static const struct table tables[N_STATEMENTS] = {
 			    { "local_address", HF_PG_BYTEA },
 			    { "address_text", HF_PG_TEXT },
 			    { "has_callback", HF_PG_BOOL },
+			    { "is_privileged", HF_PG_BOOL },
 			    { "callback_host", HF_PG_TEXT },
 			    { "callback_program", HF_PG_INT8 },
 			    { "callback_version", HF_PG_INT8 },
@@ -212,6 +213,7 @@ static void add_client(struct hf_pg_array *columns, const struct hf_store_client
 		text[0] = '\0';
 	hf_pg_array_add_escaped(c++, hf_bytes_of_str(text));
 	hf_pg_array_add_int(c++, client->has_callback);
+	hf_pg_array_add_int(c++, client->is_privileged);
 	hf_pg_array_add_escaped(c++, client->callback_host);
 	hf_pg_array_add_int(c++, client->callback_program);
 	hf_pg_array_add_int(c++, client->callback_version);

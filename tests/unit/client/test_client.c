@@ -304,14 +304,42 @@ static void test_status_names(void **state)
 	assert_string_equal(hf_client_status_name(HF_CLIENT_CRASHED), "crashed");
 }
 
+static void test_privilege_is_stored(void **state)
+{
+	struct hf_client *client;
+
+	client = get("nlm", "192.0.2.1", "alpha");
+	assert_int_equal(hf_client_set_privileged(client, true), 0);
+	assert_int_equal(rig.n_registered, 0); /* the registration will say so */
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	assert_int_equal(hf_client_set_privileged(client, true), 0);
+	assert_int_equal(rig.n_registered, 1);
+	rig.refuse = -ENOMEM;
+	assert_int_equal(hf_client_set_privileged(client, false), -ENOMEM);
+	assert_true(client->is_privileged);
+	rig.refuse = 0;
+	assert_int_equal(hf_client_set_privileged(client, false), 0);
+	assert_false(client->is_privileged);
+	assert_int_equal(rig.n_registered, 2);
+	hf_client_unregister(client);
+	hf_client_unref(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_who_is_the_same),     T(test_names),       T(test_all_at_an_address_and_all),
-		T(test_what_keeps_a_client), T(test_registering), T(test_windows),
-		T(test_durable_handles),     T(test_seen),        T(test_renamed_or_another),
+		T(test_who_is_the_same),
+		T(test_names),
+		T(test_all_at_an_address_and_all),
+		T(test_what_keeps_a_client),
+		T(test_registering),
+		T(test_windows),
+		T(test_durable_handles),
+		T(test_seen),
+		T(test_renamed_or_another),
 		T(test_status_names),
+		T(test_privilege_is_stored),
 	};
 
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);

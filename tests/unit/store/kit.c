@@ -226,6 +226,7 @@ struct hf_store_client kit_client(unsigned int n, unsigned int seed)
 		.protocol = hf_bytes_of_str(n % 2 ? "nlm" : "nsm"),
 		.mon_name = filler(seed, HF_STORE_MAX_NAME),
 		.has_callback = seed % 2,
+		.is_privileged = seed / 2 % 2,
 		.callback_host = filler(seed + 2, HF_STORE_MAX_NAME),
 		.callback_program = seed * 3,
 		.callback_version = UINT32_MAX - seed,
