@@ -10,6 +10,10 @@
  * A client that could not be told in time is taken for crashed: its unreclaimed
  * locks are released, but stay reclaimable until grace ends. It is tried again in
  * the background, with growing gaps, and stays registered for as long.
+ *
+ * Our state number may rise while a notice is under way (SM_SIMU_CRASH). What comes
+ * of that try says nothing about the new number: the client is told again, at once,
+ * and until then it has neither been told nor failed.
  */
 #include <assert.h>
 #include <errno.h>
@@ -34,7 +38,7 @@ struct hf_notice {
 	uint64_t began;        /* this try */
 	uint64_t give_up;      /* no try after this */
 	uint64_t gap;
-	int32_t state;   /* that it was told, or is being told */
+	int32_t state;   /* of ours, in the last try */
 	bool by_hand;    /* a failure is no evidence of anything */
 	bool is_in_wave; /* counts for the first wave */
 	bool has_failed;
@@ -154,7 +158,6 @@ static void not_told(struct hf_notice *notice, const char *why_not)
 
 	hf_log_debug("client could not be told of our restart", "client=%s why=\"%s\"", client->id,
 		     why_not ? why_not : "");
-	recovery->counts.notifications_failed++;
 	note_failed(notice, true);
 	if (notice->by_hand || was_seen(recovery, client)) {
 		if (notice->by_hand && !was_seen(recovery, client))
@@ -171,15 +174,10 @@ static void told(struct hf_notice *notice)
 {
 	struct hf_recovery *recovery = notice->recovery;
 
-	recovery->counts.notifications_told++;
 	if (notice->client->status != HF_CLIENT_ACTIVE || !was_seen(recovery, notice->client))
 		hf_client_set_status(notice->client, HF_CLIENT_NOTIFIED);
 	leave_wave(notice, true);
-	note_failed(notice, false);
-	if (notice->state != recovery->sm_state)
-		move(notice, HF_NOTICE_QUEUE); /* it has changed meanwhile */
-	else
-		notice_free(notice);
+	notice_free(notice);
 	hf_grace_look(recovery);
 }
 
@@ -203,6 +201,12 @@ static void on_done(void *context, bool was_told, const char *why_not)
 					   .took_ns = hf_loop_now(recovery->loop) - notice->began,
 				   });
 	if (was_told)
+		recovery->counts.notifications_told++;
+	else
+		recovery->counts.notifications_failed++;
+	if (notice->state != recovery->sm_state)
+		move(notice, HF_NOTICE_QUEUE);
+	else if (was_told)
 		told(notice);
 	else
 		not_told(notice, why_not);
@@ -295,6 +299,7 @@ static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_h
 	if (notice) {
 		notice->give_up = hf_loop_now(recovery->loop) + recovery->options.notify_retry_ns;
 		notice->gap = FIRST_GAP_NS;
+		notice->by_hand = notice->by_hand && by_hand;
 		if (notice->place == HF_NOTICE_RESTS) {
 			hf_timer_stop(&notice->timer);
 			move(notice, HF_NOTICE_QUEUE);

@@ -266,6 +266,64 @@ static void test_simulated_crash(void **state)
 	assert_true(hf_recovery_state(w.recovery) > before + 2);
 }
 
+/* A client is being told of our number, and that rises meanwhile. */
+static struct hf_client *rise_while_telling(void)
+{
+	struct hf_client *client;
+	int32_t before;
+
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.66", "late"), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	client = world_client(&w, "10.0.0.66", "late");
+	world_until(&w, w.n_in_flight == 1);
+	before = hf_recovery_state(w.recovery);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, hf_recovery_state(w.recovery) == before + 2);
+	assert_int_equal(w.n_in_flight, 1);
+	return client;
+}
+
+static void assert_told_of_the_newer(struct hf_client *client)
+{
+	size_t n_told = w.n_told;
+
+	assert_true(client->is_pinned);
+	assert_int_not_equal(client->status, HF_CLIENT_NOTIFIED);
+	world_until(&w, w.n_told == n_told + 1);
+	assert_int_equal(w.told_state, hf_recovery_state(w.recovery));
+	assert_int_equal(client->status, HF_CLIENT_NOTIFIED);
+	assert_false(client->is_pinned);
+}
+
+static void test_acknowledged_late_counts_for_the_older_number_alone(void **state)
+{
+	struct hf_client *client = rise_while_telling();
+	struct hf_recovery_counts counts;
+
+	world_end_telling(&w, true);
+	world_until(&w, w.n_told == 1);
+	assert_int_equal(w.told_state, hf_recovery_state(w.recovery) - 2);
+	assert_told_of_the_newer(client);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.notifications_started, 2);
+	assert_int_equal(counts.notifications_told, 2);
+}
+
+/* It is no evidence against the client: of the newer number it was not told yet. */
+static void test_failed_late_counts_for_the_older_number_alone(void **state)
+{
+	struct hf_client *client = rise_while_telling();
+	struct hf_recovery_counts counts;
+
+	world_end_telling(&w, false);
+	world_until(&w, w.n_failed == 1);
+	assert_int_equal(client->holds.n_locks, 1);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.unreachable, 0);
+	assert_told_of_the_newer(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +341,8 @@ int main(void)
 		T(test_stopped_while_telling),
 		T(test_again_by_hand),
 		T(test_simulated_crash),
+		T(test_acknowledged_late_counts_for_the_older_number_alone),
+		T(test_failed_late_counts_for_the_older_number_alone),
 	};
 
 	return cmocka_run_group_tests_name("notifier", tests, NULL, NULL);

@@ -14,6 +14,7 @@ struct telling {
 	struct world *world;
 	struct hf_timer timer;
 	enum peer peer;
+	int32_t state;
 	void (*done)(void *context, bool was_told, const char *why_not);
 	void *context;
 };
@@ -30,6 +31,7 @@ static void on_told(struct hf_timer *timer)
 	if (fine) {
 		world->n_told++;
 		world->told_at = hf_loop_now(world->loop);
+		world->told_state = telling->state;
 	} else {
 		world->n_failed++;
 	}
@@ -54,15 +56,28 @@ static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_
 		return -ENETUNREACH;
 	if (client->name[0] == 's' && client->status != HF_CLIENT_CRASHED)
 		peer = PEER_BLACK_HOLE;
+	if (client->name[0] == 'l' && !world->n_told && !world->n_failed)
+		peer = PEER_LATE;
 	telling = calloc(1, sizeof(*telling));
-	*telling = (struct telling){ .world = world, .peer = peer, .done = done, .context = context };
+	*telling = (struct telling){
+		.world = world, .peer = peer, .state = our_state, .done = done, .context = context
+	};
 	hf_list_push_back(&world->tellings, &telling->link);
 	hf_timer_init(&telling->timer, world->loop, on_told);
-	hf_timer_start(&telling->timer, peer == PEER_FINE ? 2 * MS : timeout_ns);
+	if (peer != PEER_LATE)
+		hf_timer_start(&telling->timer, peer == PEER_FINE ? 2 * MS : timeout_ns);
 	world->n_in_flight++;
 	world->max_in_flight =
 		world->n_in_flight > world->max_in_flight ? world->n_in_flight : world->max_in_flight;
 	return 0;
+}
+
+void world_end_telling(struct world *world, bool was_told)
+{
+	struct telling *telling = hf_list_entry(hf_list_first(&world->tellings), struct telling, link);
+
+	telling->peer = was_told ? PEER_FINE : PEER_BLACK_HOLE;
+	hf_timer_start(&telling->timer, 0);
 }
 
 static void drop_tellings(struct world *world)

@@ -15,6 +15,7 @@ enum peer { /* how the clients answer our notices, by the first letter of their 
 	PEER_BLACK_HOLE, /* 'b': no answer in time */
 	PEER_REFUSES,    /* 'r': fails at once */
 	PEER_STUBBORN,   /* 's': cannot be told on the first try */
+	PEER_LATE,       /* 'l': the end of the first try is the test's, by world_end_telling() */
 };
 
 struct world {
@@ -29,6 +30,7 @@ struct world {
 	size_t n_granted, n_gone;
 	uint64_t last_granted;
 	uint64_t told_at;    /* the last one that was fine */
+	int32_t told_state;  /* ours, in that */
 	bool all_deaf;       /* nobody can be told */
 	unsigned int n_busy; /* so many tries to come find that there are too many calls under way */
 	struct hf_list tellings;
@@ -51,6 +53,7 @@ void world_turn(struct world *world); /* one turn of the loop, with all that is 
 		}                                 \
 	} while (0)
 
+void world_end_telling(struct world *world, bool was_told); /* the first that is under way */
 struct hf_client *world_client(struct world *world, const char *address, const char *name); /* registered */
 struct hf_lock_request world_request(struct hf_client *client, uint64_t owner, const char *file,
 				     uint64_t start, uint64_t end);
