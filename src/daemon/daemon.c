@@ -94,6 +94,15 @@ static void begin_stop(struct daemon *d)
 	hf_portmap_stop(d->portmap, on_withdrawn, d);
 }
 
+/* At once, as if killed: the locks are the other run's to keep or to release. */
+static void on_store_taken(void *user)
+{
+	struct daemon *d = user;
+
+	d->result = -ESTALE;
+	hf_loop_stop(d->loop);
+}
+
 /* Signals */
 
 static void on_stop(void *user, int signum)
@@ -199,6 +208,8 @@ static int make_locks(struct daemon *d)
 
 	hf_setup_server_name(d->config, d->name);
 	hf_setup_recovery(&options, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
+	options.store_taken = on_store_taken;
+	options.store_taken_user = d;
 	/* Without exports the handles are another server's: this is its lock and status service. */
 	if (d->config->exports.n) {
 		options.shares = &shares;

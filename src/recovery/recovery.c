@@ -138,6 +138,14 @@ static void on_recovered(void *user)
 	hf_promises_look(user);
 }
 
+static void on_taken(void *user)
+{
+	struct hf_recovery *recovery = user;
+
+	if (recovery->options.store_taken)
+		recovery->options.store_taken(recovery->options.store_taken_user);
+}
+
 static void on_commit(void *user, enum hf_store_kind kind, uint64_t ns)
 {
 	struct hf_recovery *recovery = user;
@@ -150,6 +158,7 @@ static const struct hf_store_events measured_events = {
 	.on_failed = on_failed,
 	.on_resync = on_resync,
 	.on_recovered = on_recovered,
+	.on_taken = on_taken,
 	.on_commit = on_commit,
 };
 
@@ -158,6 +167,7 @@ static const struct hf_store_events store_events = {
 	.on_failed = on_failed,
 	.on_resync = on_resync,
 	.on_recovered = on_recovered,
+	.on_taken = on_taken,
 };
 
 /* Starting */

@@ -98,7 +98,11 @@ struct hf_recovery_options {
 	const struct hf_lock_outside *outside; /* of the lock table; NULL: there is none */
 	void *outside_context;
 	bool clear_store; /* wipe registrations and locks first */
-	bool measures;    /* the time of commits is counted */
+	/* Another run uses the store now: nothing more can be promised, nor written, and the server must end.
+	 */
+	void (*store_taken)(void *user);
+	void *store_taken_user;
+	bool measures; /* the time of commits is counted */
 };
 
 /* Life. new opens the store, raises and syncs epoch and state number, and loads everything; it blocks, and

@@ -45,6 +45,7 @@ enum hf_store_health {
 	HF_STORE_TRYING,    /* the backend recovers */
 	HF_STORE_ASKING,    /* in on_resync */
 	HF_STORE_RESYNCING, /* the answer is being written; new writes wait behind it */
+	HF_STORE_TAKEN,     /* by another run: for good */
 };
 
 /* The writes of one kind: one batch fills while the other may fly. */
@@ -85,6 +86,9 @@ int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_
 void hf_store_batch_done(struct hf_store_batch *batch, int r);
 void hf_store_recover_done(struct hf_store *store, int r);
 void hf_store_lost(struct hf_store *store, int r); /* the medium went away while nothing was under way */
+/* Another run has used it since. Called before the batches that are under way are reported as failed; a
+ * backend that finds it out while it recovers calls this instead of hf_store_recover_done(). */
+void hf_store_taken(struct hf_store *store);
 
 /* Between the front's own files. */
 void hf_store_init_writing(struct hf_store *store);

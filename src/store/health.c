@@ -4,6 +4,8 @@
  *	healthy -> failed -> trying -> asking -> resyncing -> healthy
  *	              ^--------'----------'-----------'
  *
+ * From each of them the way may also lead to taken, which is the end: another run has used the store.
+ *
  * Whatever was under way or waiting when the failure came is given up: the grants
  * behind it are undone by the caller, so writing them later would be wrong. The
  * caller's own tables are the truth, and coming back means writing all of them.
@@ -86,10 +88,22 @@ static uint64_t give_up(struct hf_store *store, struct hf_store_stream *stream, 
 	return first_lost;
 }
 
-void hf_store_fail(struct hf_store *store, int r)
+/* Gives up what waits in both streams; the first ticket that is lost by that. */
+static uint64_t give_up_all(struct hf_store *store)
 {
 	bool was_healthy = store->health == HF_STORE_HEALTHY;
 	uint64_t clients, locks;
+
+	hf_task_cancel(&store->commit_task);
+	clients = give_up(store, &store->streams[HF_STORE_CLIENTS], was_healthy);
+	locks = give_up(store, &store->streams[HF_STORE_LOCKS], was_healthy);
+	return HF_MIN(clients, locks);
+}
+
+void hf_store_fail(struct hf_store *store, int r)
+{
+	bool was_healthy = store->health == HF_STORE_HEALTHY;
+	uint64_t first_lost;
 
 	if (!was_healthy && store->health != HF_STORE_RESYNCING)
 		return;
@@ -102,16 +116,38 @@ void hf_store_fail(struct hf_store *store, int r)
 			     "backend=%s error=%s", store->ops->name, strerror(-r));
 	store->failure = r;
 	store->counts.n_failures++;
-	hf_task_cancel(&store->commit_task);
-	clients = give_up(store, &store->streams[HF_STORE_CLIENTS], was_healthy);
-	locks = give_up(store, &store->streams[HF_STORE_LOCKS], was_healthy);
+	first_lost = give_up_all(store);
 	try_later(store, MAX_GAP);
-	store->events->on_failed(store->user, HF_MIN(clients, locks));
+	store->events->on_failed(store->user, first_lost);
 }
 
 void hf_store_lost(struct hf_store *store, int r)
 {
 	hf_store_fail(store, r);
+}
+
+/* The facts of this run are older than those of the other one, which may have granted the same ranges: to
+ * write them would undo its promises, and to go on without a store would break those of this run. */
+void hf_store_taken(struct hf_store *store)
+{
+	uint64_t first_lost = store->issued + 1;
+	bool could_write = store->health == HF_STORE_HEALTHY || store->health == HF_STORE_RESYNCING;
+
+	if (store->health == HF_STORE_TAKEN)
+		return;
+	hf_log_error(
+		"another holdfastd of the same server.name has used the store since; this one writes nothing "
+		"more and ends. Give each a server.name of its own",
+		"backend=%s epoch=%llu", store->ops->name, (unsigned long long)store->state.epoch);
+	if (could_write)
+		first_lost = give_up_all(store);
+	hf_timer_stop(&store->recover_timer);
+	store->health = HF_STORE_TAKEN;
+	store->counts.n_failures++;
+	if (could_write)
+		store->events->on_failed(store->user, first_lost);
+	if (store->events->on_taken)
+		store->events->on_taken(store->user);
 }
 
 /* Coming back */

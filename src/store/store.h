@@ -101,7 +101,7 @@ struct hf_store_share {
 	struct hf_bytes blob;
 };
 
-/* Events: all but on_commit must be there. */
+/* Events: all but on_taken and on_commit must be there. */
 struct hf_store_events {
 	/* hf_store_reached(kind) has moved to @ticket. */
 	void (*on_reached)(void *user, enum hf_store_kind kind, uint64_t ticket);
@@ -112,6 +112,10 @@ struct hf_store_events {
 	void (*on_resync)(void *user);
 	/* What on_resync wrote is durable: healthy again. */
 	void (*on_recovered)(void *user);
+	/* Another run has used the store since this one wrote last: on_failed has come before, and the store
+	 * never comes back. Nothing of this run may be put there, and nothing may be promised: the server
+	 * must end. */
+	void (*on_taken)(void *user);
 	/* A commit took @ns; for metrics; may be NULL, then no clock is read. */
 	void (*on_commit)(void *user, enum hf_store_kind kind, uint64_t ns);
 };

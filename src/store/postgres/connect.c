@@ -69,6 +69,21 @@ static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char
 	return 0;
 }
 
+/* The service as this run left it. Looked at before the session lock is asked for, too: a run that holds that
+ * lock, and has begun its epoch, is there to stay. */
+static int come_back(struct hf_pg *pg, PGconn *conn)
+{
+	int r = hf_pg_check_owner(pg, conn, true, pg->message);
+
+	if (r == 0)
+		r = lock_server(conn, pg->server, pg->message);
+	if (r == 0)
+		r = hf_pg_restore_owner(pg, conn, pg->message);
+	if (r == 0)
+		r = hf_pg_check_owner(pg, conn, false, pg->message);
+	return r;
+}
+
 static int make_ready(struct hf_pg *pg, PGconn *conn)
 {
 	int r;
@@ -81,7 +96,7 @@ static int make_ready(struct hf_pg *pg, PGconn *conn)
 	if (r == 0)
 		r = hf_pg_migrate(conn, -1, pg->message);
 	if (r == 0)
-		r = lock_server(conn, pg->server, pg->message);
+		r = pg->store.has_begun ? come_back(pg, conn) : lock_server(conn, pg->server, pg->message);
 	if (r == 0)
 		r = read_medium(conn, pg->medium, pg->message);
 	if (r == 0)

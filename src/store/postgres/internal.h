@@ -6,8 +6,11 @@
  * transaction of a few prepared statements, each of which takes all rows of its
  * sort as arrays, and several batches may be on their way.
  *
- * Every row carries the name of its server. A session lock on that name keeps a
- * second holdfastd of the same name away.
+ * Every row carries the name of its server. Two things keep a second holdfastd of
+ * the same name away. A session lock on the name does while the connection is there.
+ * The row of the service does afterwards: it names the run that used the store last,
+ * by its epoch and a random number (owner), and each transaction begins with a look
+ * at it (owner.c).
  *
  * Text that comes from peers is stored as printable ASCII, everything else in it
  * as \xNN (text.c): whatever a peer calls itself, no row is ever refused.
@@ -24,16 +27,19 @@
 #define HF_PG_SILENCE     (20 * HF_NS_PER_S) /* a database that owes an answer for so long is gone */
 #define HF_PG_MAX_FLYING  4
 #define HF_PG_MAX_MESSAGE 256
+#define HF_PG_OWNER       32 /* digits */
 
 struct hf_socket;
 
 struct hf_pg {
 	struct hf_store store;
 	char *conninfo;
-	char *server; /* as stored */
-	PGconn *conn; /* NULL: lost */
+	char *server;                /* as stored */
+	char owner[HF_PG_OWNER + 1]; /* (c) this run in the row of the service */
+	PGconn *conn;                /* NULL: lost */
 	struct hf_socket *socket;
 	bool is_pipelined;
+	bool is_taken; /* a result has said that the service is another run's */
 	struct hf_timer silence_timer;
 	struct hf_store_batch *flying[HF_PG_MAX_FLYING]; /* in the order in which they were sent */
 	unsigned int n_flying;
@@ -88,6 +94,23 @@ size_t hf_pg_client_key(char *out, struct hf_bytes id);         /* room for HF_P
 #define HF_PG_ADDR 23
 void hf_pg_addr_write(uint8_t out[HF_PG_ADDR], const struct hf_addr *addr);
 bool hf_pg_addr_read(struct hf_addr *addr, struct hf_bytes bytes);
+
+/* owner.c: whose is the service? */
+void hf_pg_make_owner(struct hf_pg *pg);
+/* For the start: from now on the service is this run's. In a transaction, under the session lock. */
+int hf_pg_own(struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state);
+/* Whether it still is, once the epoch has begun: 0; -ESTALE: another run has used it. In a transaction the
+ * row stays as it is until the end. @is_missing_fine: where the row is gone, the database is a new one.
+ * Blocks. */
+int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine,
+		      char message[HF_PG_MAX_MESSAGE]);
+/* After that, where the row was gone. */
+int hf_pg_restore_owner(const struct hf_pg *pg, PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
+/* The same question as a statement of the pipeline, the first in a transaction: its error ends that, and
+ * hf_pg_says_taken() tells it from others. */
+int hf_pg_prepare_check(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
+int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn);
+bool hf_pg_says_taken(const PGresult *result);
 
 /* statements.c */
 int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);

@@ -293,6 +293,18 @@ static int drop_locks(struct hf_pg *pg)
 	return r < 0 ? r : run_with_server(pg, "DELETE FROM holdfast_shares WHERE server = $1");
 }
 
+/* The service is this run's from its start on. */
+static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
+{
+	int r;
+
+	if (!pg->store.has_begun)
+		return hf_pg_own(pg, pg->conn, state);
+	r = hf_pg_check_owner(pg, pg->conn, false, pg->message);
+	pg->is_taken |= r == -ESTALE;
+	return r;
+}
+
 /* All of it in one synced transaction. */
 static int change(struct hf_pg *pg, const struct hf_store_state *state, bool locks, bool clients)
 {
@@ -303,6 +315,8 @@ static int change(struct hf_pg *pg, const struct hf_store_state *state, bool loc
 	if (r < 0)
 		return r;
 	r = hf_pg_run(pg->conn, "BEGIN; SET LOCAL synchronous_commit = on", pg->message);
+	if (r == 0)
+		r = look_at_owner(pg, state);
 	if (r == 0 && locks)
 		r = drop_locks(pg);
 	if (r == 0 && clients)
@@ -315,6 +329,8 @@ static int change(struct hf_pg *pg, const struct hf_store_state *state, bool loc
 		explain(pg, "the database could not be written");
 		hf_pg_run(pg->conn, "ROLLBACK", ignored);
 	}
+	if (pg->is_taken)
+		hf_store_taken(&pg->store);
 	return hf_trace(r);
 }
 

@@ -80,6 +80,29 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      " ADD COLUMN is_privileged boolean NOT NULL DEFAULT false",
 		.down = "ALTER TABLE nsm_client_registrations DROP COLUMN is_privileged",
 	},
+	{
+		/* A row that is locked here FOR SHARE cannot change before the transaction ends. */
+		.name = "who uses a service",
+		.up = "CREATE TABLE holdfast_services ("
+		      " service text PRIMARY KEY,"
+		      " epoch bigint NOT NULL,"
+		      " owner text NOT NULL,"
+		      " handle_key bigint NOT NULL DEFAULT 0);"
+		      "CREATE FUNCTION holdfast_check_owner(wanted_service text, wanted_epoch bigint,"
+		      "  wanted_owner text) RETURNS void LANGUAGE plpgsql AS $body$"
+		      " DECLARE found_epoch bigint; found_owner text;"
+		      " BEGIN"
+		      "  SELECT epoch, owner INTO found_epoch, found_owner FROM holdfast_services"
+		      "   WHERE service = wanted_service FOR SHARE;"
+		      "  IF NOT FOUND THEN"
+		      "   RAISE EXCEPTION 'the row of this service is gone';"
+		      "  ELSIF found_epoch <> wanted_epoch OR found_owner <> wanted_owner THEN"
+		      "   RAISE EXCEPTION 'another holdfastd has used it since' USING ERRCODE = 'HF001';"
+		      "  END IF;"
+		      " END $body$",
+		.down = "DROP FUNCTION holdfast_check_owner(text, bigint, text);"
+			"DROP TABLE holdfast_services",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

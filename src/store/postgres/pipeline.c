@@ -2,7 +2,8 @@
  * The connection in service: batches go out as transactions in a pipeline, and
  * their results come back through the loop, in order. Whatever goes wrong, the
  * connection is given up with all that was on its way; a worker thread makes
- * another, since looking up and reaching a database may take its time.
+ * another, since looking up and reaching a database may take its time. Only a service
+ * that another run has used meanwhile is not come back to.
  */
 #include <assert.h>
 #include <errno.h>
@@ -61,6 +62,7 @@ static bool is_good(struct hf_pg *pg, const PGresult *result)
 	case PGRES_PIPELINE_SYNC:
 		return true;
 	default:
+		pg->is_taken |= hf_pg_says_taken(result);
 		hf_pg_note(pg->message, PQresultErrorMessage(result));
 		return false;
 	}
@@ -117,6 +119,8 @@ static void give_up(struct hf_pg *pg)
 	if (pg->store.health == HF_STORE_HEALTHY)
 		hf_log_warn("the connection to the database is given up", "reason=%s", pg->message);
 	hf_pg_disconnect(pg);
+	if (pg->is_taken)
+		hf_store_taken(&pg->store);
 	while (pg->n_flying) {
 		struct hf_store_batch *batch = pg->flying[--pg->n_flying];
 
@@ -206,6 +210,10 @@ static void on_connected(struct hf_work *work)
 	struct hf_pg *pg = hf_container_of(work, struct hf_pg, connect_work);
 	int r = pg->connect_result;
 
+	if (r == -ESTALE) {
+		hf_store_taken(&pg->store);
+		return;
+	}
 	if (r == 0) {
 		r = hf_pg_adopt(pg, pg->fresh);
 		pg->fresh = NULL;

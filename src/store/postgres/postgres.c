@@ -43,6 +43,7 @@ static int copy_options(struct hf_pg *pg, const struct hf_store_options *options
 	if (!pg->conninfo || !pg->server)
 		return hf_trace(-ENOMEM);
 	hf_pg_escape(pg->server, server);
+	hf_pg_make_owner(pg);
 	return 0;
 }
 

@@ -164,7 +164,7 @@ static int prepare(PGconn *conn, const struct table *table, char message[HF_PG_M
 
 int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
-	int r = 0;
+	int r = hf_pg_prepare_check(conn, message);
 
 	for (size_t i = 0; r == 0 && i < N_STATEMENTS; i++)
 		r = prepare(conn, &tables[i], message);
@@ -362,6 +362,8 @@ int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batc
 			       needs_sync(pg, batch) ? "SET LOCAL synchronous_commit = on"
 						     : "SET LOCAL synchronous_commit = off",
 			       NULL);
+	if (r == 0)
+		r = hf_pg_send_check(pg, conn);
 	for (size_t i = 0; r == 0 && i < HF_ARRAY_SIZE(wipes) && batch->kind == HF_STORE_ALL; i++)
 		r = send_plain(conn, wipes[i], pg->server);
 	for (int i = 0; r == 0 && i < N_STATEMENTS; i++)

@@ -64,6 +64,13 @@ static void on_recovered(void *user)
 	assert_true(hf_store_is_healthy(kit->store));
 }
 
+static void on_taken(void *user)
+{
+	struct kit *kit = user;
+
+	kit->n_taken++;
+}
+
 static void on_commit(void *user, enum hf_store_kind kind, uint64_t ns)
 {
 	struct kit *kit = user;
@@ -76,6 +83,7 @@ static const struct hf_store_events events = {
 	.on_failed = on_failed,
 	.on_resync = on_resync,
 	.on_recovered = on_recovered,
+	.on_taken = on_taken,
 	.on_commit = on_commit,
 };
 

@@ -50,7 +50,7 @@ struct kit {
 
 	uint64_t reached[2];
 	uint64_t first_lost;
-	int n_failed, n_resync, n_recovered, n_commits;
+	int n_failed, n_resync, n_recovered, n_taken, n_commits;
 };
 
 /* Life */

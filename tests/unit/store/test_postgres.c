@@ -91,8 +91,8 @@ static void test_tables_and_indexes(void **state)
 	expect_answer(&kit,
 		      "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables"
 		      " WHERE schemaname = 'public'",
-		      "holdfast_locks holdfast_migrations holdfast_server_state holdfast_shares"
-		      " nsm_client_registrations");
+		      "holdfast_locks holdfast_migrations holdfast_server_state holdfast_services"
+		      " holdfast_shares nsm_client_registrations");
 	expect_answer(&kit,
 		      "SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes"
 		      " WHERE tablename = 'nsm_client_registrations'",
@@ -149,6 +149,131 @@ static bool has_failed_and_recovered(struct kit *kit)
 	return kit->n_failed > 0 && kit->n_recovered > 0 && hf_store_is_idle(kit->store);
 }
 
+static void cut_connections(struct kit *kit)
+{
+	cluster_query(kit->path,
+		      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+		      " WHERE application_name = 'holdfastd'",
+		      NULL, 0);
+}
+
+/* The session lock goes with its connection, and must come back with the next. */
+static void test_the_second_of_a_name_is_refused_after_a_reconnect(void **state)
+{
+	struct hf_store *second = NULL;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	cut_connections(&kit);
+	kit_run_until(&kit, has_failed_and_recovered);
+	assert_int_equal(hf_store_open_postgres(&second, kit.loop, &kit.options), -EBUSY);
+	assert_null(second);
+	assert_int_equal(kit.n_taken, 0);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+static bool was_taken(struct kit *kit)
+{
+	return kit->n_taken > 0;
+}
+
+/* Another run in the database of @one. */
+static void take_over(struct kit *two, struct kit *one)
+{
+	kit_init(two, &kit_postgres, HF_STORE_PROCESS);
+	two->options.postgres = one->path;
+	kit_open(two);
+}
+
+static void expect_end(struct kit *one, uint64_t lost)
+{
+	kit_run_until(one, was_taken);
+	assert_false(hf_store_is_healthy(one->store));
+	assert_true(hf_store_reached(one->store, HF_STORE_LOCKS) < lost);
+	assert_true(one->first_lost <= lost);
+	assert_int_equal(hf_store_put_lock(one->store, &(struct hf_store_lock){ .id = 1 }, NULL), -EROFS);
+	assert_int_equal(hf_store_mark_clean(one->store), -EROFS);
+	assert_int_equal(one->n_resync, 0);
+	assert_int_equal(one->n_taken, 1);
+}
+
+/* The run that lost its connection comes back while the next one serves, and after that has ended. */
+static void test_store_that_another_run_has_used(void **state)
+{
+	for (int has_ended = 0; has_ended < 2; has_ended++) {
+		struct kit one, two;
+		uint64_t lost;
+
+		kit_init(&one, &kit_postgres, HF_STORE_PROCESS);
+		kit_open(&one);
+		fill(&one, 0);
+		cut_connections(&one);
+		take_over(&two, &one);
+		kit_put_lock(&two, hf_store_new_id(two.store), 7);
+		kit_settle(&two);
+		if (has_ended)
+			kit_close(&two);
+		lost = kit_put_lock(&one, hf_store_new_id(one.store), 9);
+		expect_end(&one, lost);
+		kit_close(&one);
+		expect_answer(&one, "SELECT count(*) FROM holdfast_locks", "51");
+		expect_answer(&one, "SELECT count(*) FROM holdfast_shares", "50");
+		expect_answer(&one,
+			      "SELECT format('%s %s %s', epoch, sm_state, (SELECT epoch FROM"
+			      " holdfast_services)) FROM holdfast_server_state",
+			      "2 5 2");
+		kit_deinit(&two);
+		kit_deinit(&one);
+	}
+}
+
+/* A connection that still stands, for whatever reason: each transaction looks whose the service is. */
+static void test_no_transaction_without_a_look_at_the_owner(void **state)
+{
+	struct kit kit;
+	uint64_t lost;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	cluster_query(kit.path, "UPDATE holdfast_services SET epoch = 2, owner = 'another'", NULL, 0);
+	lost = kit_put_lock(&kit, hf_store_new_id(kit.store), 9);
+	expect_end(&kit, lost);
+	expect_answer(&kit, "SELECT count(*) FROM holdfast_locks", "50");
+	kit_deinit(&kit);
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	cluster_query(kit.path, "UPDATE holdfast_services SET owner = 'another'", NULL, 0);
+	assert_int_equal(hf_store_mark_clean(kit.store), -ESTALE);
+	assert_int_equal(kit.n_taken, 1);
+	expect_answer(&kit, "SELECT is_clean FROM holdfast_server_state", "f");
+	kit_deinit(&kit);
+}
+
+/* What no other run has used, and has lost everything: all of it is put there again. */
+static void test_database_that_lost_its_rows(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	cluster_query(kit.path,
+		      "TRUNCATE holdfast_services, holdfast_server_state, holdfast_locks, holdfast_shares,"
+		      " nsm_client_registrations",
+		      NULL, 0);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 9);
+	kit_run_until(&kit, has_failed_and_recovered);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 static void test_connection_cut_within_a_pipeline(void **state)
 {
 	struct kit kit;
@@ -163,10 +288,7 @@ static void test_connection_cut_within_a_pipeline(void **state)
 		kit_put_client(&kit, (unsigned int)round + 200, 1);
 		if (round)
 			kit_turn(&kit); /* some of it has left */
-		cluster_query(kit.path,
-			      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-			      " WHERE application_name = 'holdfastd'",
-			      NULL, 0);
+		cut_connections(&kit);
 		kit_run_until(&kit, has_failed_and_recovered);
 	}
 	kit_reopen(&kit);
@@ -282,6 +404,10 @@ int main(void)
 		cmocka_unit_test(test_tables_and_indexes),
 		cmocka_unit_test(test_two_servers_do_not_mix),
 		cmocka_unit_test(test_the_second_of_a_name_is_refused),
+		cmocka_unit_test(test_the_second_of_a_name_is_refused_after_a_reconnect),
+		cmocka_unit_test(test_store_that_another_run_has_used),
+		cmocka_unit_test(test_no_transaction_without_a_look_at_the_owner),
+		cmocka_unit_test(test_database_that_lost_its_rows),
 		cmocka_unit_test(test_no_database_is_an_error_not_a_hang),
 		cmocka_unit_test(test_migrations_down_and_up),
 		cmocka_unit_test(test_connection_cut_within_a_pipeline),

@@ -1,0 +1,116 @@
+/*
+ * Whose is the service?
+ *
+ * The row of a service in holdfast_services names the run that used the store last:
+ * its epoch, and an owner that each run makes of random bytes. A run takes the row in
+ * the transaction that begins its epoch, under the session lock. Every later
+ * transaction of the run begins with a look at the row, and keeps a shared lock on it
+ * until it ends. So a run that has lost its session lock, and does not know it yet,
+ * cannot write beside or behind the run that came after it: either the next run waits
+ * for the transaction under way and then loads what that wrote, or the transaction
+ * finds the other name and is refused.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/postgres/internal.h"
+
+#define TAKEN "HF001" /* SQLSTATE of holdfast_check_owner() in migrations.c */
+
+#define EPOCH_TEXT 24
+
+void hf_pg_make_owner(struct hf_pg *pg)
+{
+	uint64_t number[2];
+
+	_Static_assert(2 * sizeof(number) == HF_PG_OWNER, "two digits a byte");
+	hf_loop_random(pg->store.loop, number, sizeof(number));
+	snprintf(pg->owner, sizeof(pg->owner), "%016llx%016llx", (unsigned long long)number[0],
+		 (unsigned long long)number[1]);
+}
+
+static void write_epoch(char text[EPOCH_TEXT], uint64_t epoch)
+{
+	snprintf(text, EPOCH_TEXT, "%lld", (long long)epoch);
+}
+
+static int put_owner(const struct hf_pg *pg, PGconn *conn, uint64_t of_epoch, const char *sql,
+		     char message[HF_PG_MAX_MESSAGE])
+{
+	char epoch[EPOCH_TEXT];
+	const char *params[] = { pg->server, epoch, pg->owner };
+	PGresult *result;
+
+	write_epoch(epoch, of_epoch);
+	result = hf_pg_query(conn, sql, 3, params, false, message);
+	if (!result)
+		return hf_trace(-EIO);
+	PQclear(result);
+	return 0;
+}
+
+int hf_pg_own(struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state)
+{
+	return put_owner(
+		pg, conn, state->epoch,
+		"INSERT INTO holdfast_services (service, epoch, owner) VALUES ($1, $2, $3)"
+		" ON CONFLICT (service) DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner",
+		pg->message);
+}
+
+int hf_pg_restore_owner(const struct hf_pg *pg, PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	return put_owner(pg, conn, pg->store.state.epoch,
+			 "INSERT INTO holdfast_services (service, epoch, owner) VALUES ($1, $2, $3)"
+			 " ON CONFLICT (service) DO NOTHING",
+			 message);
+}
+
+int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine,
+		      char message[HF_PG_MAX_MESSAGE])
+{
+	const char *params[] = { pg->server };
+	hf_cleanup(hf_pg_clearp) PGresult *result =
+		hf_pg_query(conn, "SELECT epoch, owner FROM holdfast_services WHERE service = $1 FOR SHARE",
+			    1, params, false, message);
+	char epoch[EPOCH_TEXT];
+
+	if (!result)
+		return hf_trace(-EIO);
+	if (PQntuples(result) == 0) {
+		if (is_missing_fine)
+			return 0;
+		snprintf(message, HF_PG_MAX_MESSAGE, "the row of this service is gone");
+		return hf_trace(-EIO);
+	}
+	write_epoch(epoch, pg->store.state.epoch);
+	if (strcmp(PQgetvalue(result, 0, 0), epoch) == 0 && strcmp(PQgetvalue(result, 0, 1), pg->owner) == 0)
+		return 0;
+	snprintf(message, HF_PG_MAX_MESSAGE, "another holdfastd has used it since");
+	return -ESTALE;
+}
+
+int hf_pg_prepare_check(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	return hf_pg_run(
+		conn, "PREPARE check_owner (text, bigint, text) AS SELECT holdfast_check_owner($1, $2, $3)",
+		message);
+}
+
+int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn)
+{
+	char epoch[EPOCH_TEXT];
+	const char *params[] = { pg->server, epoch, pg->owner };
+
+	write_epoch(epoch, pg->store.state.epoch);
+	return PQsendQueryPrepared(conn, "check_owner", 3, params, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
+}
+
+bool hf_pg_says_taken(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return state && strcmp(state, TAKEN) == 0;
+}
