@@ -200,6 +200,7 @@ void *hf_api_add_row(struct hf_api_request *request, size_t size);
 bool hf_api_has_room(const struct hf_api_request *request); /* for what may be left out */
 
 /* look.c, look_lists.c: on the loop */
+int hf_api_look_health(struct hf_api_request *request);
 int hf_api_look_ready(struct hf_api_request *request);
 int hf_api_look_status(struct hf_api_request *request);
 int hf_api_look_clients(struct hf_api_request *request);

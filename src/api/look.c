@@ -50,13 +50,21 @@ static void add_share(void *user, const struct hf_recovery_share *share)
 	row->n_clients = share->n_clients;
 }
 
-/* Who sends clients here must know when they would be refused. */
-int hf_api_look_ready(struct hf_api_request *request)
+/* Asked on the loop: a loop that stands still answers nothing. A server that can promise nothing is not well,
+ * though it is alive. */
+int hf_api_look_health(struct hf_api_request *request)
 {
 	if (!hf_recovery_can_promise(request->api->options.recovery))
 		hf_api_fail(request, 503, "store_failed",
 			    "The store cannot write, so no lock is granted; the log says why.");
 	return HF_API_DONE;
+}
+
+/* Whoever sends clients here must know when they would be refused. serve() in http.c has made sure that all
+ * is served. */
+int hf_api_look_ready(struct hf_api_request *request)
+{
+	return hf_api_look_health(request);
 }
 
 int hf_api_look_status(struct hf_api_request *request)

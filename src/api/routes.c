@@ -3,7 +3,7 @@
 
 const struct hf_api_route hf_api_routes[] = {
 	{ .method = "GET", .pattern = "/", .is_open = true },
-	{ .method = "GET", .pattern = "/healthz", .show = hf_api_show_health },
+	{ .method = "GET", .pattern = "/healthz", .look = hf_api_look_health, .show = hf_api_show_health },
 	{ .method = "GET", .pattern = "/readyz", .look = hf_api_look_ready, .show = hf_api_show_health },
 	{ .method = "GET", .pattern = "/metrics", .look = hf_api_look_status },
 	{ .method = "GET", .pattern = "/api/v1/openapi.json" },

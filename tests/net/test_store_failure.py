@@ -256,7 +256,7 @@ class Failing(Recovering):
         self.fail_with(self.a, self.lock_of(self.a, 20, 5))
         answer = self.rest.get("/readyz")
         self.assert_in_outage((answer.status, answer.json.get("error", {}).get("code")), (503, "store_failed"))
-        self.assertEqual(self.rest.get("/healthz").status, 200)
+        self.assert_in_outage(self.rest.get("/healthz").status, 503)
         self.assert_in_outage(self.b.lock(self.lock_of(self.b, 30, 5)), nlm.S_NOLOCKS)
         self.assertEqual(self.a.unlock(gone), nlm.S_GRANTED, "what frees is served")
         self.assertEqual(self.a.test(self.lock_of(self.a, 30, 5)).stat, nlm.S_GRANTED)

@@ -132,5 +132,26 @@ class UsedByAnother(Database, OverPostgres, Recovering):
         self.held(self.b, 20, 5)
 
 
+class Probes(OverPostgres, Recovering):
+    def test_healthz_is_not_ok_while_nothing_can_be_promised(self):
+        lock = self.held(self.a, 0, 5)
+        for path in ("/healthz", "/readyz"):
+            answer = self.rest.get(path)
+            self.assertEqual((answer.status, answer.json), (200, {"status": "ok"}))
+        self.cluster.kill()
+        self.addCleanup(lambda: self.cluster.server.poll() is None or self.cluster.start())
+        self.until(lambda: self.rest.get("/readyz").status == 503, "it notices")
+        for path in ("/healthz", "/readyz"):
+            answer = self.rest.get(path)
+            self.assertEqual((answer.status, answer.code), (503, "store_failed"))
+        self.assertEqual(self.b.lock(self.lock_of(self.b, 20, 5)), nlm.S_NOLOCKS, "nothing is promised")
+        self.assertIsNone(self.daemon.process.poll(), "it lives, and what was promised is kept")
+        self.assert_held(lock, by=lock.svid)
+        self.cluster.start()
+        self.until(lambda: self.rest.get("/healthz").status == 200, "it is well again")
+        self.assertEqual(self.rest.get("/readyz").json, {"status": "ok"})
+        self.held(self.b, 20, 5)
+
+
 if __name__ == "__main__":
     main()
