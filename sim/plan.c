@@ -212,6 +212,9 @@ static void configure(struct world *world)
 	server->durability = dice < 50 ? HF_STORE_PROCESS : (dice < 88 ? HF_STORE_MACHINE : HF_STORE_NONE);
 	server->window_ns = rng_between(rng, 5, 25) * SECOND;
 	server->notify_retry_ns = rng_between(rng, 20, 120) * SECOND;
+	if (server->notify_retry_ns % (10 * SECOND) ==
+	    0) /* some are longer than a client that holds nothing stays */
+		server->notify_retry_ns *= 8;
 	server->notify_parallel = rng_chance(rng, 500) ? 1024 : rng_between(rng, 1, 3);
 	server->max_clients = rng_chance(rng, 120) ? rng_between(rng, 1, 3) : 100;
 	server->early_end = rng_chance(rng, 850);

@@ -1,8 +1,8 @@
 /*
  * The end of a schedule: nothing goes wrong any more, and everything has to come
  * to rest. Everybody who can be reached hears of a last restart at once, although
- * one cannot; every program gets what it waits for, and unlocks; whoever died
- * silently is declared dead by an operator; then nothing is left of anybody.
+ * one cannot, and that one hears of it when it can; every program gets what it waits for, and unlocks;
+ * whoever died silently is declared dead by an operator; then nothing is left of anybody.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static void run_until_serving(struct world *world)
 
 /* I9 */
 
-static bool is_registered(struct world *world, const struct host *host)
+static bool is_registered(struct world *world, const struct host *host, bool by_itself)
 {
 	for (uint32_t i = 0; i < world->disk.synced.n; i++) {
 		const struct disk_record *mine = &world->disk.synced.records[i];
@@ -48,28 +48,68 @@ static bool is_registered(struct world *world, const struct host *host)
 				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
 						 (uint32_t)(mine->len - HF_RECORD_HEADER))) == 0 &&
 		    hf_addr_same_host(&record.client.address, &host->addr) &&
-		    !(world->monitor.xid && hf_bytes_equal(record.client.protocol, hf_bytes_of_str("nsm"))))
-			return true; /* but not one that is being given up */
+		    !((world->monitor.xid || by_itself) &&
+		      hf_bytes_equal(record.client.protocol, hf_bytes_of_str("nsm"))))
+			return true; /* but not one that is being given up, or may be */
 	}
 	return false;
 }
 
-static void check_hearing(struct world *world)
+static bool can_hear(const struct host *host)
+{
+	return host->is_up && !host->gateway;
+}
+
+static bool has_heard(const struct host *host)
+{
+	return host->newest_heard == host->world->server.state;
+}
+
+/* The one that cannot; NULL: nobody need tell it. */
+static struct host *check_hearing(struct world *world)
 {
 	struct host *deaf = &world->hosts[rng_below(&world->plan_rng, world->n_hosts)];
 	bool must_hear[MAX_HOSTS];
 
-	host_set_cut(deaf, true, true, 2 * HEARING_NS);
+	host_set_cut(deaf, true, true, UINT64_MAX / 4);
 	server_crash(world, CRASH_DAEMON);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
-		must_hear[i] = &world->hosts[i] != deaf && world->hosts[i].is_up &&
-			       !world->hosts[i].gateway && is_registered(world, &world->hosts[i]);
+		must_hear[i] = can_hear(&world->hosts[i]) &&
+			       is_registered(world, &world->hosts[i], &world->hosts[i] == deaf);
 	run_until_serving(world);
 	run_until(world, world->server.started_at + HEARING_NS);
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
-		if (must_hear[i] && world->hosts[i].newest_heard != world->server.state)
+		if (must_hear[i] && &world->hosts[i] != deaf && !has_heard(&world->hosts[i]))
 			world_fail(world, "I9", "host %u has not heard of the restart", i);
+	if (!must_hear[deaf->index])
+		host_set_cut(deaf, false, false, 0);
+	return must_hear[deaf->index] ? deaf : NULL;
+}
+
+/* Some partitions heal soon, some at last. */
+static uint64_t choose_healing(struct world *world)
+{
+	const struct server *server = &world->server;
+
+	if (rng_chance(&world->plan_rng, 500))
+		return world->now;
+	return server->started_at +
+	       rng_between(&world->plan_rng, HEARING_NS, server->notify_retry_ns - SECOND);
+}
+
+/* The try at the end of the retries has as long as any other. */
+static void check_healed(struct world *world, struct host *deaf)
+{
+	uint64_t until = world->server.started_at + world->server.notify_retry_ns + HEARING_NS;
+
+	run_until(world, choose_healing(world));
+	SAY(world, "%s  is connected again", deaf->name);
 	host_set_cut(deaf, false, false, 0);
+	while (!world->has_failed && world->now < until && !has_heard(deaf))
+		world_step(world);
+	if (!world->has_failed && !has_heard(deaf))
+		world_fail(world, "I9", "host %u can be reached again, and has not heard of the restart",
+			   deaf->index);
 }
 
 /* Those who are not there any more, and never said so */
@@ -178,16 +218,20 @@ static void check_nothing_left(struct world *world)
 
 void rest_run(struct world *world)
 {
+	struct host *deaf = NULL;
+
 	SAY(world, "rest    nothing goes wrong any more");
 	plan_stop(world);
 	run_until_serving(world);
 	run_until(world, world->now + 2 * SECOND);
 	run_until_serving(world);
 	if (!world->has_failed)
-		check_hearing(world);
+		deaf = check_hearing(world);
 	SAY(world, "rest    everybody finishes");
 	world->is_ending = true;
 	nudge_all(world, false);
+	if (deaf && !world->has_failed)
+		check_healed(world, deaf);
 	come_to_rest(world);
 	run_until(world, world->now + STRAGGLER_NS);
 	nudge_all(world, true); /* late copies of LOCKs that were given up may have come meanwhile */

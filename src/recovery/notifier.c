@@ -132,11 +132,14 @@ static void notice_free(struct hf_notice *notice)
 	free(notice);
 }
 
+/* The last try is at the very end: a client that can be reached again by then hears of it, however wide the
+ * gaps have become. */
 static void rest(struct hf_notice *notice)
 {
 	uint64_t now = hf_loop_now(notice->recovery->loop);
 
-	if (now + notice->gap > notice->give_up || hf_timer_start(&notice->timer, notice->gap) < 0) {
+	if (now >= notice->give_up ||
+	    hf_timer_start(&notice->timer, HF_MIN(notice->gap, notice->give_up - now)) < 0) {
 		hf_log_debug("client not told of our restart: giving up", "client=%s", notice->client->id);
 		notice_free(notice);
 		return;

@@ -172,14 +172,17 @@ static void test_tried_again_until_told(void **state)
 static void test_retries_end(void **state)
 {
 	struct hf_recovery_counts counts;
+	uint64_t began;
 
 	w.options.notify_retry_ns = 100 * MS;
 	world_client(&w, "10.0.0.66", "refuses");
 	world_turn(&w);
 	world_restart(&w);
+	began = hf_loop_now(w.loop);
 	world_until(&w, (hf_recovery_counts(w.recovery, &counts), counts.notifications_failed == 1));
-	world_turn(&w);
-	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.notices_waiting, 1);
+	world_until(&w, (hf_recovery_counts(w.recovery, &counts), counts.notifications_failed == 2));
+	assert_true(hf_loop_now(w.loop) - began >= 100 * MS); /* the last one is at the end */
 	assert_int_equal(counts.notices_waiting + counts.notices_in_flight, 0);
 	assert_int_equal(world_client(&w, "10.0.0.66", "refuses")->status, HF_CLIENT_CRASHED);
 }
