@@ -372,21 +372,36 @@ void check_turn(struct world *world)
 
 /* Starts: I7 */
 
-void check_started(struct world *world)
+static void check_number(struct world *world)
 {
 	struct server *server = &world->server;
 	int32_t state = hf_recovery_state(server->recovery);
-	struct hf_grace_info grace;
 
 	if (state % 2 != 1 || state <= server->state)
 		world_fail(world, "I7", "the state number is %d after %d", state, server->state);
 	server->state = state;
 	if (world->disk.synced.state.sm_state != state)
 		world_fail(world, "I7", "the state number %d is not stored", state);
+}
+
+static void note_feigned(struct world *world)
+{
+	world->server.is_feigning = false;
+	world->server.feigned_at = world->now;
+	check_number(world);
+	SAY(world, "server  has state %d now", world->server.state);
+}
+
+void check_started(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_grace_info grace;
+
+	check_number(world);
 	hf_recovery_grace_info(server->recovery, &grace);
 	server->grace_is_on = grace.is_active;
 	server->grace_over = !grace.is_active;
-	SAY(world, "server  serves, state %d, %s", state, grace.is_active ? "in grace" : "no grace");
+	SAY(world, "server  serves, state %d, %s", server->state, grace.is_active ? "in grace" : "no grace");
 }
 
 /* What the server's own events tell */
@@ -399,6 +414,8 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 	switch (event->kind) {
 	case HF_EVENT_GRACE_STARTED:
 		server->grace_is_on = true;
+		if (server->is_feigning)
+			note_feigned(world);
 		break;
 	case HF_EVENT_GRACE_ENDED:
 		SAY(world, "server  grace ends: %s", event->reason);

@@ -13,6 +13,7 @@
 
 #define PATIENCE   (900 * SECOND)
 #define HEARING_NS (6 * SECOND)
+#define FEIGNED    300 /* in a thousand */
 
 static void run_until(struct world *world, uint64_t until)
 {
@@ -65,6 +66,36 @@ static bool has_heard(const struct host *host)
 	return host->newest_heard == host->world->server.state;
 }
 
+static void feign(struct world *world, void *user)
+{
+	hf_recovery_simulate_crash(world->server.recovery);
+	hf_loop_run_deferred(&world->server.loop->loop);
+}
+
+/* Sometimes our number rises while hosts are being told of the one before (SM_SIMU_CRASH). */
+static void feign_restart(struct world *world)
+{
+	struct server *server = &world->server;
+
+	if (!rng_chance(&world->plan_rng, FEIGNED))
+		return;
+	run_until(world, world->now + rng_below(&world->plan_rng, 5 * MS));
+	if (!is_serving(world))
+		return;
+	SAY(world, "rest    a restart is feigned");
+	server->is_feigning = true;
+	server_do(world, feign, NULL);
+	while (!world->has_failed && server->is_feigning)
+		world_step(world);
+}
+
+static uint64_t numbered_at(const struct world *world)
+{
+	const struct server *server = &world->server;
+
+	return server->feigned_at ? server->feigned_at : server->started_at;
+}
+
 /* The one that cannot; NULL: nobody need tell it. */
 static struct host *check_hearing(struct world *world)
 {
@@ -77,7 +108,9 @@ static struct host *check_hearing(struct world *world)
 		must_hear[i] = can_hear(&world->hosts[i]) &&
 			       is_registered(world, &world->hosts[i], &world->hosts[i] == deaf);
 	run_until_serving(world);
-	run_until(world, world->server.started_at + HEARING_NS);
+	if (!world->has_failed)
+		feign_restart(world);
+	run_until(world, numbered_at(world) + HEARING_NS);
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
 		if (must_hear[i] && &world->hosts[i] != deaf && !has_heard(&world->hosts[i]))
 			world_fail(world, "I9", "host %u has not heard of the restart", i);
@@ -93,14 +126,14 @@ static uint64_t choose_healing(struct world *world)
 
 	if (rng_chance(&world->plan_rng, 500))
 		return world->now;
-	return server->started_at +
+	return numbered_at(world) +
 	       rng_between(&world->plan_rng, HEARING_NS, server->notify_retry_ns - SECOND);
 }
 
 /* The try at the end of the retries has as long as any other. */
 static void check_healed(struct world *world, struct host *deaf)
 {
-	uint64_t until = world->server.started_at + world->server.notify_retry_ns + HEARING_NS;
+	uint64_t until = numbered_at(world) + world->server.notify_retry_ns + HEARING_NS;
 
 	run_until(world, choose_healing(world));
 	SAY(world, "%s  is connected again", deaf->name);

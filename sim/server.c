@@ -341,6 +341,8 @@ void server_start(struct world *world)
 	server->has_machine = server->is_up = true;
 	server->turn_at = UINT64_MAX;
 	server->started_at = world->now;
+	server->is_feigning = false;
+	server->feigned_at = 0;
 	server->recovery = NULL;
 	server->fair = NULL;
 	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;

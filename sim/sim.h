@@ -291,7 +291,9 @@ struct server {
 	uint32_t life;
 	uint32_t boot;
 	uint64_t started_at;
-	int32_t state; /* the last one seen */
+	int32_t state;       /* the last one seen */
+	bool is_feigning;    /* its number is about to rise, without a restart */
+	uint64_t feigned_at; /* it did; 0: not in this life */
 	struct hf_timer start_timer;
 	bool grace_is_on;
 	bool grace_ran_out; /* in this life, by time or by hand */

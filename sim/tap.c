@@ -109,7 +109,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		share_check_told(world, call->proc, call);
 	else if (!host->is_unmonitored)
 		check_stored(world, host, call->proc->svid, &call->span, "GRANTED");
-	if (is_new && world->server.grace_is_on)
+	if (is_new && world->server.grace_is_on && call->made_at >= world->server.feigned_at)
 		world_fail(world, "I3", "%u of host %u gets something new in grace", call->proc->svid,
 			   host->index);
 }

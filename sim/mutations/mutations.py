@@ -66,6 +66,8 @@ MUTATIONS = [
      "r = store->ops->save_state(store, &store->state, startp->dropped_locks);", "r = 0;"),
     ("one unreachable client delays the others", f"{RECOVERY}/notifier.c",
      "#define YOUNG_NS     (200 * HF_NS_PER_MS)", "#define YOUNG_NS     (20 * HF_NS_PER_S)"),
+    ("a notice of an older number counts for the newer one", f"{RECOVERY}/notifier.c",
+     "if (notice->state != recovery->sm_state)", "if (!notice->state)"),
     ("retries end with the first failure", f"{RECOVERY}/notifier.c", "if (now >= notice->give_up ||", "if (now ||"),
     ("the last try is left out where the gaps are wide", f"{RECOVERY}/notifier.c",
      "if (now >= notice->give_up ||", "if (now + notice->gap > notice->give_up ||"),
