@@ -13,7 +13,9 @@
 #include "base/log.h"
 #include "proto/nlm/nlm.h"
 
-#define SWEEP_NS HF_NS_PER_S
+#define SWEEP_NS           HF_NS_PER_S
+#define REFUSALS_WINDOW_S  60 /* of the log */
+#define REFUSALS_MAX_LINES 10
 
 /* Requests, on the loop: a slice of the first one, then it stands behind the others */
 
@@ -116,6 +118,8 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 		return hf_trace(-ENOMEM);
 	api->options = *options;
 	api->fd = -1;
+	api->refusals = (struct hf_log_limit)HF_LOG_LIMIT(REFUSALS_WINDOW_S);
+	api->refusals.max_lines = REFUSALS_MAX_LINES;
 	pthread_mutex_init(&api->lock, NULL);
 	hf_list_init(&api->waiting);
 	hf_list_init(&api->promised);

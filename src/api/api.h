@@ -4,6 +4,7 @@
  * It shows, and hands an operator's orders to the domain; it decides nothing.
  *
  *	http.c      libmicrohttpd, whose one thread speaks to the callers
+ *	doors.c     their connections, and which of them makes room
  *	guard.c     who may: token, Host and Origin
  *	target.c    path and query          routes.c   what there is, as a table
  *	look_*.c    on the home loop's thread: copies what is asked for, a slice a turn

@@ -1,12 +1,8 @@
 /*
  * libmicrohttpd: one thread of its own serves all connections, and suspends those
  * that wait for the loop. A request is made when its line has come, checked when
- * its headers have, and served when its body has: nobody wants one, so a few
+ * its headers have, and served when its body has: no call needs one, so a few
  * bytes are allowed and ignored.
- *
- * A connection has a time: from being accepted, or from the last answer, to the
- * whole of the next request. The library bounds silence alone, and a byte now and
- * then would hold a connection for ever.
  */
 #include <errno.h>
 #include <microhttpd.h>
@@ -21,82 +17,11 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define MAX_CONNECTIONS 256
+/* The library's own bound: it stops accepting there. Those above HF_API_MAX_DOORS are about to be closed. */
+#define MAX_CONNECTIONS (HF_API_MAX_DOORS + 64)
 #define MAX_HEADERS     32768 /* with the target; MHD answers 431 beyond */
 #define MAX_BODY        4096
 #define SILENCE_SECONDS 30u
-#define REQUEST_TIME_NS (15 * HF_NS_PER_S)
-
-/* Doors: connections and their time */
-
-static void on_connection(void *user, struct MHD_Connection *connection, void **contextp,
-			  enum MHD_ConnectionNotificationCode code)
-{
-	struct hf_api *api = user;
-	struct hf_api_door *door = *contextp;
-
-	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		const union MHD_ConnectionInfo *info =
-			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-		door = info ? calloc(1, sizeof(*door)) : NULL;
-		if (!door)
-			return;
-		door->fd = info->connect_fd;
-		door->since = hf_loop_clock(api->options.loop);
-		*contextp = door;
-		pthread_mutex_lock(&api->lock);
-		hf_list_push_back(&api->doors, &door->link);
-		api->n_doors++;
-		pthread_mutex_unlock(&api->lock);
-		return;
-	}
-	if (!door)
-		return;
-	pthread_mutex_lock(&api->lock);
-	hf_link_remove(&door->link);
-	api->n_doors--;
-	pthread_mutex_unlock(&api->lock);
-	free(door);
-	*contextp = NULL;
-}
-
-static void set_door(struct hf_api *api, struct MHD_Connection *connection, uint64_t since)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct hf_api_door *door = info ? info->socket_context : NULL;
-
-	if (!door)
-		return;
-	pthread_mutex_lock(&api->lock);
-	door->since = since;
-	pthread_mutex_unlock(&api->lock);
-}
-
-void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
-{
-	/* Who holds the lock holds it for a moment; but the loop need not wait even for that. */
-	if (pthread_mutex_trylock(&api->lock) != 0)
-		return;
-	hf_list_for_each(pos, &api->doors) {
-		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
-
-		if (door->since && now > door->since + REQUEST_TIME_NS)
-			shutdown(door->fd, SHUT_RDWR);
-	}
-	pthread_mutex_unlock(&api->lock);
-}
-
-size_t hf_api_count_doors(struct hf_api *api)
-{
-	size_t n;
-
-	pthread_mutex_lock(&api->lock);
-	n = api->n_doors;
-	pthread_mutex_unlock(&api->lock);
-	return n;
-}
 
 /* Requests */
 
@@ -116,7 +41,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **c
 
 	hf_api_request_free(*contextp);
 	*contextp = NULL;
-	set_door(api, connection, hf_loop_clock(api->options.loop));
+	hf_api_set_door(api, connection, HF_API_DOOR_WAITS);
 }
 
 /* Over a Unix socket the kernel says who it is. */
@@ -167,6 +92,18 @@ static enum MHD_Result on_header(void *user, enum MHD_ValueKind kind, const char
 	return MHD_YES;
 }
 
+static void log_refusal(struct hf_api_request *request)
+{
+	struct hf_api *api = request->api;
+	uint64_t n_suppressed;
+
+	if (hf_log_limit_allow(&api->refusals, hf_loop_clock(api->options.loop), &n_suppressed))
+		hf_log_warn("a call that changes something was refused",
+			    "peer=%s method=%s path=%s reason=%s more=%llu", request->peer,
+			    request->route->method, request->route->pattern, request->error,
+			    (unsigned long long)n_suppressed);
+}
+
 static void ask_guard(struct hf_api_request *request)
 {
 	const struct hf_api_guard *guard = &request->api->guard;
@@ -198,9 +135,7 @@ static void ask_guard(struct hf_api_request *request)
 		return;
 	}
 	if (route && route->changes)
-		hf_log_warn("a call that changes something was refused",
-			    "peer=%s method=%s path=%s reason=%s", request->peer, route->method,
-			    route->pattern, request->error);
+		log_refusal(request);
 }
 
 static bool is_body_too_long(struct MHD_Connection *connection)
@@ -231,7 +166,7 @@ static enum MHD_Result serve(struct hf_api_request *request)
 {
 	struct hf_api *api = request->api;
 
-	set_door(api, request->connection, 0);
+	hf_api_set_door(api, request->connection, HF_API_DOOR_SERVES);
 	if (atomic_load(&api->is_stopping))
 		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
 	/* Not a question for the loop, which may not run yet. */
@@ -303,7 +238,7 @@ int hf_api_http_start(struct hf_api *api)
 				 NULL, MHD_OPTION_LISTEN_SOCKET, api->fd, MHD_OPTION_URI_LOG_CALLBACK,
 				 on_target, api, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
 				 MHD_OPTION_NOTIFY_COMPLETED, on_completed, api, MHD_OPTION_NOTIFY_CONNECTION,
-				 on_connection, api, MHD_OPTION_CONNECTION_LIMIT,
+				 hf_api_on_connection, api, MHD_OPTION_CONNECTION_LIMIT,
 				 (unsigned int)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 				 (size_t)MAX_HEADERS, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_SECONDS,
 				 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -11,14 +12,13 @@
 #include "api/target.h"
 #include "base/bytes.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/metric.h"
 #include "lock/lock.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "recovery/recovery.h"
 
-struct MHD_Connection;
-struct MHD_Daemon;
 struct hf_api_request;
 
 #define HF_API_SLICE         64    /* records that the loop looks at in one turn */
@@ -140,11 +140,25 @@ struct hf_api_request {
 	size_t n_released;
 };
 
-/* A connection, for the time that it may take */
+/* Connections: doors.c */
+#define HF_API_MAX_DOORS 192
+#define HF_API_REQUEST_NS                                                                 \
+	(15 * HF_NS_PER_S) /* from accepting, or from the last answer, to a whole request \
+			    */
+
+enum hf_api_door_state {
+	HF_API_DOOR_WAITS = 0, /* for a request, or for the rest of one */
+	HF_API_DOOR_SERVES,    /* a request is looked into, or its answer goes out */
+	HF_API_DOOR_STREAMS,   /* events, for as long as the reader likes */
+	HF_API_DOOR_CLOSES,    /* shut by us; the library has not closed it yet */
+};
+
 struct hf_api_door {
 	struct hf_link link; /* (q) in api->doors */
-	int fd;
-	uint64_t since; /* of accepting it, or of the last answer; 0: a request is being served */
+	int fd;              /* (c) */
+	struct hf_addr host; /* (c) */
+	enum hf_api_door_state state;
+	uint64_t since; /* that it has been in this state */
 };
 
 /*
@@ -153,6 +167,7 @@ struct hf_api_door {
 struct hf_api {
 	struct hf_api_options options; /* (c) its texts are copies */
 	struct hf_api_guard guard;     /* (c) */
+	struct hf_log_limit refusals;  /* (h) lines about refused calls */
 	int fd;                        /* (c) listens */
 	uint16_t port;                 /* (c) */
 	uint64_t started;              /* (c) monotonic ns */
@@ -179,7 +194,12 @@ struct hf_api {
 int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
 void hf_api_resume(struct hf_api_request *request); /* from the loop: it has looked */
-void hf_api_sweep_doors(struct hf_api *api, uint64_t now);
+
+/* doors.c: the first two on the HTTP thread */
+void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **contextp,
+			  enum MHD_ConnectionNotificationCode code);
+void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state);
+void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
 
 /* listen.c: sets api->fd and api->port. What is wrong is in the log. */

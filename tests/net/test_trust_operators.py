@@ -4,15 +4,20 @@
     test_trust_operators.py PATH/holdfastd [unittest's own arguments]
 """
 
+import contextlib
 import json
 import os
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
 from play import Play, main
+from rest import Events
 from rpc import TcpCaller, call_message, exchange
+from until import PATIENCE
 from xdr import In, Out
 
 LOOPBACK = "127.0.0.1"
@@ -74,6 +79,82 @@ class Portmapper(Play):
         for program in granted:
             self.assertEqual(self.ask(self.user, UNSET, program), 1)
         self.assertEqual(self.ask(self.user, SET, 700005, 7005), 1)
+
+
+class OperatorsDoor(Play):
+    """Strangers at the API, and an operator who wants something of it."""
+
+    n_hosts = 1
+    settings = ("api.listen=127.0.0.1:0",)
+    N_STRANGERS = 300
+    N_WRONG = 1000
+
+    def ask_for_status(self):
+        """By the command line; the seconds that it took."""
+        words = [os.environ["HOLDFAST"], "--state-dir", f"{self.daemon.state_dir}/state", "status"]
+        start = time.monotonic()
+        with self.daemon.namespace:
+            status = subprocess.run(words, check=True, capture_output=True, timeout=PATIENCE, text=True)
+        self.assertIn("server", status.stdout)
+        return time.monotonic() - start
+
+    def setUp(self):
+        super().setUp()
+        self.usual = self.ask_for_status()  # of this machine, now
+
+    def assert_operator_is_served(self):
+        self.assertLess(self.ask_for_status(), 1 + 3 * self.usual)
+
+    def strangers(self, text=b""):
+        strangers = [self.rest.raw() for _ in range(self.N_STRANGERS)]
+        for stranger in strangers:
+            self.addCleanup(stranger.close)
+            with contextlib.suppress(OSError):
+                stranger.sendall(text)
+        return strangers
+
+    def test_low_silent_connections_do_not_keep_the_operator_out(self):
+        self.strangers()
+        self.assert_operator_is_served()
+
+    def test_low_half_a_request_does_not_keep_the_operator_out(self):
+        self.strangers(b"GET /healthz HTTP/1.1\r\nX: ")
+        self.assert_operator_is_served()
+
+    def test_low_unread_answers_do_not_keep_the_operator_out(self):
+        """Answers that fill the way to a peer that does not read: the page is long enough, asked for again and again."""
+        self.strangers(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
+        self.assert_operator_is_served()
+
+    def test_low_streams_do_not_keep_the_operator_out(self):
+        self.strangers(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assert_operator_is_served()
+
+    def test_an_operator_who_is_reading_stays(self):
+        """Newcomers push out those who wait, not one whose events are coming."""
+        events = Events(self.rest)
+        self.addCleanup(events.close)
+        self.strangers()
+        self.assert_operator_is_served()
+        self.assert_granted(self.a, self.lock_of(self.a))
+        events.wait("lock", lambda lock: lock["handle"] == self.fh.hex())
+
+    def test_low_wrong_tokens_do_not_fill_the_log(self):
+        line = "a call that changes something was refused"
+        before = self.daemon.log.count(line)
+        wrong = {"Authorization": "Bearer " + "0" * 64, "Host": "localhost"}
+        with self.daemon.namespace:
+            connection = self.rest.connection()
+            connection.connect()
+        self.addCleanup(connection.close)
+        for _ in range(self.N_WRONG):
+            connection.request("POST", "/api/v1/notify", headers=wrong)
+            answer = connection.getresponse()
+            answer.read()
+            self.assertEqual(answer.status, 401)
+        self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
+        n = self.daemon.log.count(line) - before
+        self.assertTrue(1 <= n <= 20, n)  # ten a minute, and a minute may end meanwhile
 
 
 if __name__ == "__main__":

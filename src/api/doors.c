@@ -1,0 +1,154 @@
+/*
+ * Doors: the connections of the API, and which of them must make room.
+ *
+ * A connection has a time: from being accepted, or from the last answer, to the
+ * whole of the next request. The library bounds silence alone, and a byte now and
+ * then would hold a connection for ever.
+ *
+ * A newcomer is never refused. When there are too many connections, one goes: the
+ * one that has been silent for the longest time, or where none is silent the one
+ * whose answer was begun first. An address that has more than half of all makes
+ * room for its own newcomers, so that a crowd from there does not push out an
+ * operator elsewhere. Streams of events stay; they have a bound of their own,
+ * which is lower.
+ */
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "api/internal.h"
+
+/* Under the lock */
+
+static void shut(struct hf_api_door *door)
+{
+	door->state = HF_API_DOOR_CLOSES;
+	shutdown(door->fd, SHUT_RDWR); /* the library closes it when it sees the end */
+}
+
+/* Whether @door goes before @other. */
+static bool is_less_worth(const struct hf_api_door *door, const struct hf_api_door *other)
+{
+	if (!other)
+		return true;
+	return door->state != other->state ? door->state == HF_API_DOOR_WAITS : door->since < other->since;
+}
+
+static void make_room(struct hf_api *api, const struct hf_api_door *newcomer)
+{
+	struct hf_api_door *of_all = NULL, *of_host = NULL;
+	size_t n_of_host = 0;
+
+	hf_list_for_each(pos, &api->doors) {
+		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
+		bool is_same_host = hf_addr_same_host(&door->host, &newcomer->host);
+
+		if (door->state == HF_API_DOOR_CLOSES)
+			continue;
+		n_of_host += is_same_host;
+		if (door == newcomer || door->state == HF_API_DOOR_STREAMS)
+			continue;
+		if (is_less_worth(door, of_all))
+			of_all = door;
+		if (is_same_host && is_less_worth(door, of_host))
+			of_host = door;
+	}
+	if (n_of_host > HF_API_MAX_DOORS / 2 && of_host)
+		shut(of_host);
+	else if (of_all)
+		shut(of_all);
+}
+
+static void add(struct hf_api *api, struct hf_api_door *door)
+{
+	pthread_mutex_lock(&api->lock);
+	hf_list_push_back(&api->doors, &door->link);
+	if (++api->n_doors > HF_API_MAX_DOORS)
+		make_room(api, door);
+	pthread_mutex_unlock(&api->lock);
+}
+
+/* The library's side: the HTTP thread */
+
+static struct hf_api_door *door_new(struct hf_api *api, struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *fd =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const union MHD_ConnectionInfo *peer =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	struct hf_api_door *door = fd ? calloc(1, sizeof(*door)) : NULL;
+
+	if (!door)
+		return NULL;
+	door->fd = fd->connect_fd;
+	door->since = hf_loop_clock(api->options.loop);
+	/* Over a Unix socket all are of one host, whose address is empty. */
+	if (!peer || !peer->client_addr || !hf_addr_from_sockaddr(&door->host, peer->client_addr))
+		door->host = (struct hf_addr){ 0 };
+	return door;
+}
+
+void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **contextp,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct hf_api *api = user;
+	struct hf_api_door *door = *contextp;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		*contextp = door = door_new(api, connection);
+		if (door)
+			add(api, door);
+		return;
+	}
+	if (!door)
+		return;
+	pthread_mutex_lock(&api->lock);
+	hf_link_remove(&door->link);
+	api->n_doors--;
+	pthread_mutex_unlock(&api->lock);
+	free(door);
+	*contextp = NULL;
+}
+
+void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct hf_api_door *door = info ? info->socket_context : NULL;
+
+	if (!door)
+		return;
+	pthread_mutex_lock(&api->lock);
+	if (door->state != HF_API_DOOR_CLOSES) {
+		door->state = state;
+		door->since = hf_loop_clock(api->options.loop);
+	}
+	pthread_mutex_unlock(&api->lock);
+}
+
+/* The loop's side */
+
+void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
+{
+	/* The HTTP thread holds the lock for a moment only, but the loop need not wait even for that. */
+	if (pthread_mutex_trylock(&api->lock) != 0)
+		return;
+	hf_list_for_each(pos, &api->doors) {
+		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
+
+		if (door->state == HF_API_DOOR_CLOSES ||
+		    (door->state == HF_API_DOOR_WAITS && now > door->since + HF_API_REQUEST_NS))
+			shut(door);
+	}
+	pthread_mutex_unlock(&api->lock);
+}
+
+size_t hf_api_count_doors(struct hf_api *api)
+{
+	size_t n;
+
+	pthread_mutex_lock(&api->lock);
+	n = api->n_doors;
+	pthread_mutex_unlock(&api->lock);
+	return n;
+}
