@@ -193,6 +193,8 @@ void host_init(struct world *world, uint32_t index)
 	struct rng *rng = &host->rng;
 	uint64_t dice;
 
+	rng_init(rng, world->options.seed, 600 + index);
+	host->next_xid = 1000 + (uint32_t)rng_below(rng, 64);
 	rng_init(rng, world->options.seed, 100 + index);
 	host->world = world;
 	host->index = index;

@@ -470,6 +470,7 @@ struct host {
 	struct hf_list calls;
 	struct conn *conn;
 	uint32_t n_connections; /* that it ever had */
+	uint32_t next_xid;      /* rises over all its lives */
 	struct hf_timer connect_timer;
 	int32_t server_state; /* that its statd has heard of */
 	int32_t newest_heard; /* a late notice may come after a newer one */
@@ -592,7 +593,7 @@ struct world {
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
 	bool has_shares; /* somebody uses them */
-	uint32_t next_xid;
+	uint32_t next_xid; /* of the rogue and the monitor; each host counts by itself, and they meet */
 	uint16_t next_port;
 	struct fault faults[MAX_FAULTS];
 	uint32_t n_faults;

@@ -293,7 +293,7 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->host = host;
 	call->proc = proc;
 	call->kind = kind;
-	call->sending.xid = world->next_xid++;
+	call->sending.xid = host->next_xid++;
 	call->cookie = (uint64_t)call->sending.xid << 24 | 0xc00c1e;
 	call->gap = FIRST_GAP;
 	call->made_at = world->now;
