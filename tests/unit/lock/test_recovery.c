@@ -268,6 +268,29 @@ static void test_reclaim_that_no_record_backs(void **state)
 	assert_int_equal(bed_reclaim(bed, 2, S, 0, 9, false), HF_LOCK_OK); /* the list is not complete */
 }
 
+/* Every byte must be backed, not only where the range begins. */
+static void test_reclaim_that_only_its_first_piece_backs(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_restore(bed, 1, E, 0, 4);
+	bed_restore(bed, 1, E, 6, 9); /* a gap */
+	bed_restore(bed, 1, E, 20, 24);
+	bed_restore(bed, 1, S, 25, 29); /* less than is asked for */
+	bed_restore(bed, 1, E, 40, 44);
+	bed_restore(bed, 1, E, 45, 49); /* too short */
+	hf_lock_set_grace(bed->locks, true);
+	assert_int_equal(bed_reclaim(bed, 1, E, 0, 9, true), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(bed_reclaim(bed, 1, E, 20, 29, true), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(bed_reclaim(bed, 1, E, 40, 50, true), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(bed_reclaim(bed, 1, E, 39, 49, true), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(bed_count(bed).unreclaimed, 6);
+	assert_int_equal(bed_reclaim(bed, 1, S, 20, 29, true), HF_LOCK_OK);
+	assert_int_equal(bed_reclaim(bed, 1, E, 40, 49, true), HF_LOCK_OK);
+	hf_lock_set_grace(bed->locks, false);
+	assert_held(bed, 1, "S[20,29] E[40,49]");
+}
+
 static void test_conflicting_reclaim_is_refused_and_not_queued(void **state)
 {
 	struct bed *bed = *state;
@@ -452,6 +475,7 @@ int main(void)
 		bed_test_of(test_reclaim_over_several_records),
 		bed_test_of(test_reclaim_as_shared_of_what_was_exclusive),
 		bed_test_of(test_reclaim_that_no_record_backs),
+		bed_test_of(test_reclaim_that_only_its_first_piece_backs),
 		bed_test_of(test_conflicting_reclaim_is_refused_and_not_queued),
 		bed_test_of(test_unlock_in_grace),
 		bed_test_of(test_purge_in_grace_takes_unreclaimed),

@@ -1,6 +1,8 @@
 /* Evidence that a client died, and what is none. */
 #include "one.h"
 
+#include "../turn.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +89,22 @@ static void test_stragglers_from_before_the_reboot(void **state)
 	assert_int_equal(counts.stragglers, 3);
 	/* a number that is lower, but new, is of a machine that forgot its own */
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 1));
+	assert_int_equal(a()->holds.n_locks, 0);
+}
+
+/* sm-notify goes on for 15 minutes with the number of a life that may be over by then. */
+static void test_a_straggler_is_one_for_a_quarter_of_an_hour(void **state)
+{
+	a()->sm_state = 3;
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	turn_for(w.loop, 16 * HF_NS_PER_S);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 3));
+	turn_for(w.loop, (14 * 60 + 43) * HF_NS_PER_S);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 3));
+	assert_int_equal(a()->holds.n_locks, 1);
+	turn_for(w.loop, 2 * HF_NS_PER_S);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 3)); /* by now it is a machine that forgot */
 	assert_int_equal(a()->holds.n_locks, 0);
 }
 
@@ -223,6 +241,7 @@ int main(void)
 		T(test_equal_state_is_a_repetition),
 		T(test_killed_in_the_midst_of_a_clean_up),
 		T(test_stragglers_from_before_the_reboot),
+		T(test_a_straggler_is_one_for_a_quarter_of_an_hour),
 		T(test_late_free_all_of_an_earlier_restart),
 		T(test_lock_with_a_new_state),
 		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
