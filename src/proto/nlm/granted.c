@@ -15,6 +15,10 @@
  * may be lost: in both cases the client may rely on the lock, and keeps it. If it
  * does not want it, it says so by CANCEL or UNLOCK.
  *
+ * A client in a grace period of its own says so. It has taken nothing, and wants to be
+ * called again: its grace uses up none of the time that it has, and that call does not
+ * make a later DENIED doubtful.
+ *
  * A LOCK that came synchronously is told by GRANTED, which is one exchange; a
  * LOCK_MSG by GRANTED_MSG, whose answer is a call to us, GRANTED_RES, known by our
  * cookie. Some systems know only one of them: a try that failed is followed by
@@ -37,6 +41,7 @@
 #define GIVE_UP_NS (30 * HF_NS_PER_S)
 #define FIRST_GAP  (1 * HF_NS_PER_S)
 #define MOST_GAP   (10 * HF_NS_PER_S)
+#define GRACE_NS   (15 * 60 * HF_NS_PER_S) /* longer than the grace period of any client */
 
 typedef int (*ending_fn)(struct hf_locks *locks, uint64_t id);
 
@@ -52,7 +57,8 @@ struct grant {
 	struct hf_rpc_pending *pending;
 	uint64_t id; /* the lock table's */
 	uint64_t cookie;
-	uint64_t began;
+	uint64_t granted_at;
+	uint64_t began; /* of the time that the client has */
 	uint64_t try_ends;
 	uint64_t gap_ns;
 	unsigned int n_sent; /* of the tries that are over */
@@ -168,6 +174,23 @@ static void retry_later(struct grant *grant, uint64_t gap_ns)
 	grant->gap_ns = HF_MIN(2 * gap_ns, MOST_GAP);
 }
 
+/* The client is in a grace period. Where the call left us more than once, another copy may have been taken.
+ */
+static void put_off(struct grant *grant)
+{
+	uint64_t now = hf_loop_now(grant->nlm->options.loop);
+
+	grant->n_sent += grant->pending != NULL;
+	if (grant->n_sent == 1)
+		grant->n_sent = 0;
+	hf_rpc_pending_cancel(
+		grant->pending); /* GRANTED_RES may come before the empty reply to GRANTED_MSG */
+	grant->pending = NULL;
+	if (now - grant->granted_at < GRACE_NS)
+		grant->began = now;
+	retry_later(grant, MOST_GAP);
+}
+
 static void answer(struct grant *grant, enum hf_nlm_stat stat)
 {
 	struct hf_nlm *nlm = grant->nlm;
@@ -182,7 +205,7 @@ static void answer(struct grant *grant, enum hf_nlm_stat stat)
 		finish(grant, hf_lock_grant_confirm);
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
-		retry_later(grant, MOST_GAP); /* it is in a grace of its own */
+		put_off(grant);
 		break;
 	default:
 		if (grant->n_sent + (grant->pending != NULL) > 1) {
@@ -303,6 +326,7 @@ static void start_grants(struct hf_task *task)
 static void start_soon(struct grant *grant)
 {
 	grant->began = hf_loop_now(grant->nlm->options.loop); /* not while it waits for the store */
+	grant->granted_at = grant->began;
 	hf_list_push_back(&grant->nlm->starting, &grant->link);
 	hf_loop_defer(grant->nlm->options.loop, &grant->nlm->start_grants);
 }

@@ -1,6 +1,8 @@
 /* Calls whose end waits for the store, and what has become of their owner by then. */
 #include "calls.h"
 
+#include "../../turn.h"
+
 static void expect(uint32_t n, const char *result)
 {
 	world_until(&calls.world, calls.said[n]);
@@ -166,6 +168,70 @@ static void test_who_waits_when_the_store_fails(void **state)
 	assert_int_equal(waiter->holds.n_locks, 1);
 }
 
+/* Process 7 of x waits for what 10.0.0.5 has, and y behind it; x is being called back. */
+static struct hf_client *call_back(void)
+{
+	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
+
+	assert_int_equal(world_lock(&calls.world, other, 7, "f", 0, 9), HF_LOCK_OK);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "BLOCKED");
+	expect(call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.6", .name = "y", .block = true }),
+	       "BLOCKED");
+	world_unlock(&calls.world, other, 7, "f", 0, 9);
+	world_until(&calls.world, calls.n_granted == 1);
+	return world_client(&calls.world, CALLS_HOST, "x");
+}
+
+static void be_in_grace(unsigned int n_times)
+{
+	for (unsigned int i = 0; i < n_times; i++) {
+		unsigned int n = calls.n_granted;
+
+		calls_answer(HF_NLM_DENIED_GRACE_PERIOD);
+		turn_for(calls.world.loop, 11 * HF_NS_PER_S);
+		assert_int_equal(calls.n_granted, n + 1);
+	}
+}
+
+/* The lock manager of a client may be in grace for longer than a silent client has. */
+static void test_a_client_in_grace_is_called_again(void **state)
+{
+	struct hf_client *client = call_back();
+
+	be_in_grace(9);
+	calls_answer(HF_NLM_GRANTED_STAT);
+	assert_int_equal(calls.nlm->counts.grants_told, 1);
+	assert_int_equal(calls.nlm->counts.grants_kept, 0);
+	assert_int_equal(client->holds.n_grants, 0);
+	assert_int_equal(client->holds.n_locks, 1);
+}
+
+/* Its earlier answers say that it had not taken the lock: there is no doubt about this one. */
+static void test_a_client_that_was_in_grace_does_not_want_it(void **state)
+{
+	struct hf_client *client = call_back();
+
+	be_in_grace(2);
+	calls_answer(HF_NLM_DENIED);
+	assert_int_equal(calls.nlm->counts.grants_refused, 1);
+	assert_int_equal(calls.nlm->counts.grants_kept, 0);
+	assert_int_equal(client->holds.n_locks, 0);
+	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->holds.n_locks, 1);
+}
+
+static void test_grace_without_an_end(void **state)
+{
+	struct hf_client *client = call_back();
+
+	for (int i = 0; i < 100 && client->holds.n_grants; i++) {
+		calls_answer(HF_NLM_DENIED_GRACE_PERIOD);
+		turn_for(calls.world.loop, 11 * HF_NS_PER_S);
+	}
+	assert_int_equal(client->holds.n_grants, 0);
+	assert_int_equal(calls.nlm->counts.grants_abandoned, 1); /* it has told us that it did not take it */
+	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->holds.n_locks, 1);
+}
+
 /* Until the end: teardown finds it waiting. */
 static void test_a_downgrade_that_nobody_ends(void **state)
 {
@@ -272,6 +338,9 @@ int main(void)
 		T(test_an_unlock_while_everything_is_written_anew),
 		T(test_a_message_that_is_dropped),
 		T(test_a_downgrade_that_nobody_ends),
+		T(test_a_client_in_grace_is_called_again),
+		T(test_a_client_that_was_in_grace_does_not_want_it),
+		T(test_grace_without_an_end),
 		T(test_who_waits_when_the_store_fails),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
