@@ -196,7 +196,10 @@ static void serve_granted(const struct question *question, struct hf_xdr_in *in)
 	if (is_ours && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(host->world, "I8", "host %u gets GRANTED from an address that it does not know",
 			   host->index);
-	stat = is_ours ? proc_granted(host, svid, &span, question->sent_at) : HF_NLM_DENIED;
+	if (host->world->now < host->grace_until)
+		stat = HF_NLM_DENIED_GRACE_PERIOD;
+	else
+		stat = is_ours ? proc_granted(host, svid, &span, question->sent_at) : HF_NLM_DENIED;
 	SAY(host->world, "%s  lockd gets GRANTED%s for %u, file %u, %u-%u, and says %u", host->name,
 	    question->procedure == HF_NLM_GRANTED_MSG ? "_MSG" : "", svid, span.file, span.first, span.last,
 	    stat);
@@ -227,8 +230,19 @@ static void serve_res(const struct question *question, struct hf_xdr_in *in)
 	}
 }
 
+static bool knows(const struct host *host, uint32_t procedure)
+{
+	return procedure == HF_NLM_GRANTED       ? host->knows_granted
+	       : procedure == HF_NLM_GRANTED_MSG ? host->knows_granted_msg
+						 : true;
+}
+
 static void serve_lockd(const struct question *question, struct hf_xdr_in *in)
 {
+	if (!knows(question->host, question->procedure)) {
+		answer_plainly(question, ACCEPT_NO_PROCEDURE);
+		return;
+	}
 	switch (question->procedure) {
 	case HF_NLM_GRANTED:
 	case HF_NLM_GRANTED_MSG:

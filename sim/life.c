@@ -73,6 +73,7 @@ static void on_boot(struct hf_timer *timer)
 	struct host *host = hf_container_of(timer, struct host, boot_timer);
 
 	host->is_up = true;
+	host->grace_until = host->world->now + host->grace_ns;
 	host->state += 2;
 	host->awakening =
 		(enum awakening)(rng_below(&host->rng, 10) < 7 ? BY_NOTIFY : 1 + rng_below(&host->rng, 2));
@@ -195,6 +196,12 @@ void host_init(struct world *world, uint32_t index)
 
 	rng_init(rng, world->options.seed, 600 + index);
 	host->next_xid = 1000 + (uint32_t)rng_below(rng, 64);
+	dice = rng_below(rng, 10);
+	host->knows_granted = dice != 0;
+	host->knows_granted_msg = dice != 1;
+	if (rng_chance(rng, 150))
+		host->grace_ns = rng_between(rng, 5 * SECOND, 90 * SECOND);
+	host->grace_until = world->now + host->grace_ns;
 	rng_init(rng, world->options.seed, 100 + index);
 	host->world = world;
 	host->index = index;

@@ -2,6 +2,8 @@
 #include "lock/lock.h"
 #include "sim.h"
 
+#define CALL_BACK_NS (30 * SECOND)
+
 void order_note_granted(struct world *world, const struct hf_lock_view *waiter)
 {
 	struct server *server = &world->server;
@@ -14,8 +16,10 @@ void order_note_granted(struct world *world, const struct hf_lock_view *waiter)
 	server->grants[server->n_grants++ % MAX_SEEN] = (struct grant_seen){
 		.id = waiter->id,
 		.client = waiter->who.client,
+		.host = check_host_of(world, waiter->who.client),
 		.owner = waiter->who.owner_id,
 		.range = waiter->range,
+		.at = world->now,
 		.file = waiter->who.handle.data[0],
 		.mode = (uint8_t)waiter->mode,
 	};
@@ -70,6 +74,31 @@ void order_check(struct world *world)
 			if (waiter.id < grant->id && is_in_the_way(grant, &waiter))
 				world_fail(world, "I8", "%u passes %u, who has waited for longer",
 					   (unsigned int)grant->owner, (unsigned int)waiter.who.owner_id);
+	}
+}
+
+/* When nothing goes wrong any more, a host that waits is called back, whichever kind of call-back it knows.
+ * The one behind another cannot be called. */
+void order_check_called_back(struct proc *proc)
+{
+	struct host *host = proc->host;
+	struct world *world = host->world;
+	struct server *server = &world->server;
+	uint32_t first = server->n_grants > MAX_SEEN ? server->n_grants - MAX_SEEN : 0;
+	struct span its;
+
+	if (host->is_shared || !world->is_ending || !server->recovery)
+		return;
+	for (uint32_t i = first; i < server->n_grants; i++) {
+		const struct grant_seen *grant = &server->grants[i % MAX_SEEN];
+
+		if (grant->host == host && grant->owner == proc->svid && grant->file == proc->span.file &&
+		    grant->mode == proc->span.mode && span_of_range(&its, grant->range) &&
+		    its.first == proc->span.first && its.last == proc->span.last &&
+		    grant->at > HF_MAX(proc->waits_since, HF_MAX(host->grace_until, world->ending_since)) &&
+		    world->now - grant->at > CALL_BACK_NS)
+			world_fail(world, "I8", "%u of host %u has what it waits for, and is not called back",
+				   proc->svid, host->index);
 	}
 }
 

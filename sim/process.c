@@ -278,6 +278,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 			proc_pause(proc, PAUSING, MS);
 			break;
 		}
+		if (!is_called_back)
+			order_check_called_back(proc);
 		proc_take(proc, &proc->span, sent_at);
 		pipe_settle(proc, call->sending.n);
 		proc->host->world->counts->granted++;
@@ -290,6 +292,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		proc->n_put_off += call->sending.n == 1;
 		if (is_called_back) /* which this one was sent before */
 			think_again(proc);
+		else if (host->world->is_ending) /* it need not ask: it is called back */
+			proc_pause(proc, WAITING, rng_between(&host->rng, 60, 120) * SECOND);
 		else
 			proc_pause(proc, WAITING, rng_between(&host->rng, 3, 30) * SECOND);
 		break;

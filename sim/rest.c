@@ -262,6 +262,7 @@ void rest_run(struct world *world)
 		deaf = check_hearing(world);
 	SAY(world, "rest    everybody finishes");
 	world->is_ending = true;
+	world->ending_since = world->now;
 	nudge_all(world, false);
 	if (deaf && !world->has_failed)
 		check_healed(world, deaf);

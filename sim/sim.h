@@ -248,8 +248,10 @@ struct sim_loop {
 struct grant_seen {
 	uint64_t id;
 	const struct hf_lock_client *client;
+	const struct host *host; /* whose it is */
 	uint64_t owner;
 	struct hf_range range;
+	uint64_t at;
 	uint8_t file;
 	uint8_t mode;
 };
@@ -450,6 +452,9 @@ struct host {
 	int32_t state;
 	bool hides_state; /* sends 0 */
 	bool has_udp, has_tcp;
+	bool knows_granted, knows_granted_msg; /* one of them at least */
+	uint64_t grace_ns;                     /* of its own, after each boot: it takes no grant as long */
+	uint64_t grace_until;
 	uint32_t promised_in; /* the life of the server that first told it GRANTED or BLOCKED; 0: none */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
@@ -592,7 +597,7 @@ struct world {
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
-	bool has_shares; /* somebody uses them */
+	bool has_shares;   /* somebody uses them */
 	uint32_t next_xid; /* of the rogue and the monitor; each host counts by itself, and they meet */
 	uint16_t next_port;
 	struct fault faults[MAX_FAULTS];
@@ -606,6 +611,7 @@ struct world {
 	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
 	bool is_calm;       /* nothing goes wrong any more */
 	bool is_ending;
+	uint64_t ending_since;
 	bool has_failed;
 	char rule[8];
 	char what[400];
@@ -939,6 +945,7 @@ void order_note_granted(struct world *world, const struct hf_lock_view *waiter);
 void order_note_waiters(struct world *world);
 void order_check(struct world *world);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
+void order_check_called_back(struct proc *proc);    /* it asks anew, and has it */
 void order_check_unlocked(const struct call *call); /* and it is about to be told so */
 void order_check_lowered(const struct call *call);  /* the same */
 void order_check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */

@@ -144,6 +144,8 @@ MUTATIONS = [
     ("DENIED by a client that has it", f"{NLM}/granted.c",
      "if (grant->n_sent + (grant->pending != NULL) > 1) {", "if (!grant->n_sent) {"),
     ("silence counts as refusal", f"{NLM}/granted.c", "if (grant->n_sent) {\n\t\tkeep(grant);\n\t\treturn;\n\t}", ""),
+    ("one kind of call-back alone is tried", f"{NLM}/granted.c", "grant->by_msg = !grant->by_msg;", ""),
+    ("a client in grace is not called back again", f"{NLM}/granted.c", "\t\tput_off(grant);\n", "\t\tkeep(grant);\n"),
     ("GRANTED from any address of ours", f"{NLM}/granted.c", ".local = local ? *local : grant->client->local,", ""),
     ("a grant that its owner has changed is told again", f"{LOCK}/grant.c",
      "if (!grant->is_changed)\n\t\t\tcontinue;", "if (grant)\n\t\t\tcontinue;"),
