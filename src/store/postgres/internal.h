@@ -107,9 +107,9 @@ int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine
 /* After that, where the row was gone. */
 int hf_pg_restore_owner(const struct hf_pg *pg, PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
 /* The same question as a statement of the pipeline, the first in a transaction: its error ends that, and
- * hf_pg_says_taken() tells it from others. */
+ * hf_pg_says_taken() tells it from others. The statement also says whether the commit waits for the disk. */
 int hf_pg_prepare_check(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
-int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn);
+int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn, bool needs_sync);
 bool hf_pg_says_taken(const PGresult *result);
 
 /* statements.c */

@@ -81,26 +81,23 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		.down = "ALTER TABLE nsm_client_registrations DROP COLUMN is_privileged",
 	},
 	{
-		/* A row that is locked here FOR SHARE cannot change before the transaction ends. */
 		.name = "who uses a service",
 		.up = "CREATE TABLE holdfast_services ("
 		      " service text PRIMARY KEY,"
 		      " epoch bigint NOT NULL,"
 		      " owner text NOT NULL,"
 		      " handle_key bigint NOT NULL DEFAULT 0);"
-		      "CREATE FUNCTION holdfast_check_owner(wanted_service text, wanted_epoch bigint,"
-		      "  wanted_owner text) RETURNS void LANGUAGE plpgsql AS $body$"
-		      " DECLARE found_epoch bigint; found_owner text;"
+		      /* Called where the row is not as wanted: says why, and ends the transaction. */
+		      "CREATE FUNCTION holdfast_refuse(wanted_service text) RETURNS text"
+		      " LANGUAGE plpgsql AS $body$"
 		      " BEGIN"
-		      "  SELECT epoch, owner INTO found_epoch, found_owner FROM holdfast_services"
-		      "   WHERE service = wanted_service FOR SHARE;"
+		      "  PERFORM 1 FROM holdfast_services WHERE service = wanted_service;"
 		      "  IF NOT FOUND THEN"
 		      "   RAISE EXCEPTION 'the row of this service is gone';"
-		      "  ELSIF found_epoch <> wanted_epoch OR found_owner <> wanted_owner THEN"
-		      "   RAISE EXCEPTION 'another holdfastd has used it since' USING ERRCODE = 'HF001';"
 		      "  END IF;"
+		      "  RAISE EXCEPTION 'another holdfastd has used it since' USING ERRCODE = 'HF001';"
 		      " END $body$",
-		.down = "DROP FUNCTION holdfast_check_owner(text, bigint, text);"
+		.down = "DROP FUNCTION holdfast_refuse(text);"
 			"DROP TABLE holdfast_services",
 	},
 };

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "store/postgres/internal.h"
 
-#define TAKEN "HF001" /* SQLSTATE of holdfast_check_owner() in migrations.c */
+#define TAKEN "HF001" /* SQLSTATE of holdfast_refuse() in migrations.c */
 
 #define EPOCH_TEXT 24
 
@@ -92,20 +92,24 @@ int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine
 	return -ESTALE;
 }
 
+/* The function is called on a mismatch alone: in each transaction it would cost more than the look itself. */
 int hf_pg_prepare_check(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
-	return hf_pg_run(
-		conn, "PREPARE check_owner (text, bigint, text) AS SELECT holdfast_check_owner($1, $2, $3)",
-		message);
+	return hf_pg_run(conn,
+			 "PREPARE begin_batch (text, bigint, text, text) AS SELECT CASE"
+			 " WHEN (SELECT count(*) FROM (SELECT 1 FROM holdfast_services WHERE service = $1"
+			 " AND epoch = $2 AND owner = $3 FOR SHARE) AS mine) = 1"
+			 " THEN set_config('synchronous_commit', $4, true) ELSE holdfast_refuse($1) END",
+			 message);
 }
 
-int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn)
+int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn, bool needs_sync)
 {
 	char epoch[EPOCH_TEXT];
-	const char *params[] = { pg->server, epoch, pg->owner };
+	const char *params[] = { pg->server, epoch, pg->owner, needs_sync ? "on" : "off" };
 
 	write_epoch(epoch, pg->store.state.epoch);
-	return PQsendQueryPrepared(conn, "check_owner", 3, params, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
+	return PQsendQueryPrepared(conn, "begin_batch", 4, params, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
 }
 
 bool hf_pg_says_taken(const PGresult *result)

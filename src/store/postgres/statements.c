@@ -358,12 +358,7 @@ int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batc
 	if (r == 0)
 		r = send_plain(conn, "BEGIN", NULL);
 	if (r == 0)
-		r = send_plain(conn,
-			       needs_sync(pg, batch) ? "SET LOCAL synchronous_commit = on"
-						     : "SET LOCAL synchronous_commit = off",
-			       NULL);
-	if (r == 0)
-		r = hf_pg_send_check(pg, conn);
+		r = hf_pg_send_check(pg, conn, needs_sync(pg, batch));
 	for (size_t i = 0; r == 0 && i < HF_ARRAY_SIZE(wipes) && batch->kind == HF_STORE_ALL; i++)
 		r = send_plain(conn, wipes[i], pg->server);
 	for (int i = 0; r == 0 && i < N_STATEMENTS; i++)
