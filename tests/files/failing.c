@@ -2,10 +2,12 @@
  * A disk that fails, for the tests: in the place of libc's functions of these
  * names. What is to happen is said by files in the directory HF_TEST_FAILING:
  *
- *	fsync	while it is there, fsync(2) fails with EIO
+ *	fsync	while it is there, fsync(2) and syncfs(2) fail with EIO
+ *	nth	has a number n: of their calls since it came the n-th fails with EIO; each adds a byte to
+ *		the file
  *	full	while it is there, nothing more can be written: ENOSPC
- *	write	whoever writes after it came makes the file "written" when it is done, and goes on when
- *"write" is gone
+ *	write	a write after it came makes the file "written" when it is done, and goes on when "write"
+ *		is gone
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,13 +46,38 @@ static void wait_for_end(const char *name)
 	close(watch);
 }
 
-int fsync(int fd)
+/* The file has four digits, then a byte for each call; appending is atomic, and tells which it was. */
+static bool is_nth(void)
 {
-	if (is_asked_for("fsync")) {
+	char path[256], digits[5] = "";
+	int file = open(path_of("nth", path), O_RDWR | O_APPEND | O_CLOEXEC);
+	bool is = false;
+
+	if (file < 0)
+		return false;
+	if (pread(file, digits, 4, 0) == 4 && write(file, ".", 1) == 1)
+		is = lseek(file, 0, SEEK_CUR) == 4 + atoi(digits);
+	close(file);
+	return is;
+}
+
+static int sync_by(long number, int fd)
+{
+	if (is_asked_for("fsync") || is_nth()) {
 		errno = EIO;
 		return -1;
 	}
-	return (int)syscall(SYS_fsync, fd);
+	return (int)syscall(number, fd);
+}
+
+int fsync(int fd)
+{
+	return sync_by(SYS_fsync, fd);
+}
+
+int syncfs(int fd)
+{
+	return sync_by(SYS_syncfs, fd);
 }
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)

@@ -98,6 +98,71 @@ class Losses(server.Case):
         self.end("full")
         self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, written.verifier)
 
+    # Several syncs for one answer
+
+    def begin_nth(self, n):
+        with open(os.path.join(self.failing, "nth"), "w", encoding="ascii") as out:
+            out.write(f"{n:04}")
+        self.addCleanup(self.end, "nth")
+
+    def end_nth(self):
+        """How many syncs there were."""
+        n = os.path.getsize(os.path.join(self.failing, "nth")) - 4
+        self.end("nth")
+        return n
+
+    def each_sync_counts(self, act, at_least=1):
+        """@act is given a name that is new, and makes a call. Whichever of its syncs fails, the client hears of it."""
+        self.begin_nth(9999)
+        self.ok(act(b"all"))
+        n_syncs = self.end_nth()
+        self.assertGreaterEqual(n_syncs, at_least)
+        for n in range(1, n_syncs + 1):
+            self.begin_nth(n)
+            answer = act(b"nth%d" % n)
+            self.end_nth()
+            self.assertEqual(answer.stat, nfs.IO, f"the sync number {n} of {n_syncs} has failed")
+
+    def test_each_sync_of_a_rename(self):
+        """Both directories: where one is not safe, after a crash the file may be in neither of them."""
+        there, back = (self.ok(self.nfs.mkdir(self.dir, name)).fh for name in (b"there", b"back"))
+        for source, target in ((there, back), (back, there)):  # they are not always synced in the same order
+            names = {name: b"%d-%s" % (source is back, name) for name in (b"all", b"nth1", b"nth2")}
+            for name in names.values():
+                self.ok(self.nfs.create(source, name))
+            self.each_sync_counts(
+                lambda name, names=names, source=source, target=target: self.nfs.rename(
+                    source, names[name], target, names[name]
+                ),
+                at_least=2,
+            )
+
+    def test_each_sync_of_what_is_made(self):
+        """With an attribute that is set afterwards, so that the file is synced by itself everywhere."""
+        when = {"mtime": (1000, 0)}
+        for kind, make in {
+            b"create": lambda name: self.nfs.create(self.dir, name, **when),
+            b"mkdir": lambda name: self.nfs.mkdir(self.dir, name, **when),
+            b"symlink": lambda name: self.nfs.symlink(self.dir, name, b"target", **when),
+            b"mknod": lambda name: self.nfs.mknod(self.dir, name, nfs.FIFO, **when),
+        }.items():
+            with self.subTest(kind):
+                self.each_sync_counts(lambda name, kind=kind, make=make: make(kind + name), at_least=2)
+
+    def test_each_sync_of_what_is_changed(self):
+        f = self.made("f")
+        for name in (b"all", b"nth1", b"nth2"):
+            self.made(b"removed" + name)
+            self.ok(self.nfs.mkdir(self.dir, b"rmdir" + name))
+        for kind, change in {
+            "link": lambda name: self.nfs.link(f, self.dir, b"link" + name),
+            "remove": lambda name: self.nfs.remove(self.dir, b"removed" + name),
+            "rmdir": lambda name: self.nfs.rmdir(self.dir, b"rmdir" + name),
+            "setattr": lambda name: self.nfs.setattr(f, mode=0o640),
+        }.items():
+            with self.subTest(kind):
+                self.each_sync_counts(change)
+
     def test_the_log_says_so(self):
         f = self.made("f")
         self.lose(f)
