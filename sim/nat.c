@@ -4,8 +4,8 @@
  * nothing by itself: neither that the server was restarted, nor that what it
  * waits for is granted. Their programs have the same numbers.
  *
- * A server can tell them apart by their names, and by their state numbers where
- * it has to guess whether a name is new or another's.
+ * A server can tell them apart by their names and ports. Their programs unlock what
+ * they were refused, and files that they never locked, as some systems do it.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -15,6 +15,8 @@
 
 #define CHANCE       100 /* in a thousand */
 #define OTHER_STATES 1000
+#define HAVE_STATES  500 /* of its own, in a thousand */
+#define UNLOCKS_ALL  500
 
 bool nat_join(struct host *host)
 {
@@ -29,7 +31,8 @@ bool nat_join(struct host *host)
 	host->is_unmonitored = front->is_unmonitored = false; /* the server must know their names */
 	if (host->flavour == BSD)                             /* the results of _MSG calls would never come */
 		host->flavour = LINUX_UDP;
-	host->state += OTHER_STATES;
+	if (rng_chance(&host->rng, HAVE_STATES))
+		host->state += OTHER_STATES;
 	for (int i = 0; i < 2; i++) { /* FREE_ALL goes by the name alone; version 1 has none */
 		struct host *one = i ? host : front;
 
@@ -40,6 +43,11 @@ bool nat_join(struct host *host)
 	host->addr = front->addr;
 	host->addr.port = (uint16_t)(front->addr.port + 1 + host->index);
 	return true;
+}
+
+bool nat_unlocks_all(struct host *host)
+{
+	return host->is_shared && rng_chance(&host->rng, UNLOCKS_ALL);
 }
 
 static bool is_called(const struct host *host, const char *name)

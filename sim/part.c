@@ -77,8 +77,6 @@ bool part_act(struct proc *proc)
 		proc_lock(proc, &span, rng_chance(rng, 300));
 		return true;
 	}
-	if (!proc_may_unlock(proc))
-		return false;
 	make_trouble(proc);
 	proc_unlock(proc, &span);
 	return true;

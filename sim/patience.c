@@ -33,7 +33,7 @@ static void on_patience(struct hf_timer *timer)
 
 	/* What it was called back for it has. */
 	if (proc->phase != LOCKING || !proc->call || proc->is_called_back || host->is_reclaiming ||
-	    host->is_renaming || host->world->is_ending || !proc_may_unlock(proc))
+	    host->is_renaming || host->world->is_ending)
 		return;
 	if (!proc->call->by_tcp)
 		wait += STRAGGLER_NS;

@@ -79,8 +79,7 @@ static void on_kill(struct hf_timer *timer)
 	struct rng *rng = &host->pipe_rng;
 	bool cancels = proc->blocks && !proc->is_called_back && !other && rng_chance(rng, 500);
 
-	if (!is_asking(proc) || host->is_reclaiming || host->is_renaming || host->world->is_ending ||
-	    !proc_may_unlock(proc))
+	if (!is_asking(proc) || host->is_reclaiming || host->is_renaming || host->world->is_ending)
 		return;
 	if (other && !kill_other(other, proc->span.file))
 		return;

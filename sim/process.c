@@ -39,13 +39,6 @@ void proc_init(struct proc *proc, struct host *host, uint32_t number)
 	think_again(proc);
 }
 
-/* A name that the server does not know has nothing, and behind one address its UNLOCK could be taken for that
- * of a host that was renamed. Linux does not unlock what it does not have. */
-bool proc_may_unlock(const struct proc *proc)
-{
-	return !proc->host->is_shared || host_is_known(proc->host);
-}
-
 /* Acting */
 
 static void choose_span(struct proc *proc, struct span *span)
@@ -128,8 +121,8 @@ void proc_cancel(struct proc *proc)
 
 static void leave(struct proc *proc)
 {
-	if (!proc_may_unlock(proc))
-		proc->files_touched = 0;
+	if (nat_unlocks_all(proc->host))
+		proc->files_touched = (uint8_t)((1 << proc->host->world->n_files) - 1);
 	if (share_finish(proc))
 		return;
 	for (uint8_t file = 0; file < MAX_FILES; file++)
@@ -163,7 +156,7 @@ static void act(struct proc *proc)
 	if (part_act(proc))
 		return;
 	choose_span(proc, &span);
-	if (dice < 55 || !proc_has_anything(proc) || !proc_may_unlock(proc)) {
+	if (dice < 55 || !proc_has_anything(proc)) {
 		lock(proc);
 	} else if (dice < 80) {
 		proc_unlock(proc, &span);

@@ -194,9 +194,7 @@ static void nudge_all(struct world *world, bool unlocks_all)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
 			struct proc *proc = &world->hosts[i].procs[j];
 
-			/* Behind one address a name that is not known could be the new one of somebody else.
-			 */
-			if (unlocks_all && (!world->hosts[i].is_shared || host_is_known(&world->hosts[i])))
+			if (unlocks_all)
 				proc->files_touched = (uint8_t)((1 << world->n_files) - 1);
 			if (world->hosts[i].is_up)
 				proc_nudge(proc);

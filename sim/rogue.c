@@ -3,7 +3,8 @@
  * and may send it again as it was, sender and all, within the two minutes for
  * which the server remembers what it has answered, and within one life of it.
  * He cannot make up a message in another's name: nobody who believes addresses
- * could resist that.
+ * could resist that. But for one kind: as an ordinary user of a client's host,
+ * which calls from a reserved port, and he does not.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -16,6 +17,7 @@
 #define ADDRESS       200
 #define PROGRAM_STATD 100024
 #define FORGETS_NS    (100 * SECOND)
+#define USER_PORT     40000
 
 static bool is_notice(const struct packet *packet)
 {
@@ -152,6 +154,30 @@ static void forge(struct world *world, const struct host *victim)
 	net_send(world, &from, &to, message, (size_t)(out.p - message));
 }
 
+/* An ordinary user of the victim's host: no reserved port is to be had, but any name. The answer goes to no
+ * socket of the host's own. */
+static void forge_at_home(struct world *world, const struct host *victim)
+{
+	struct rng *rng = &world->rogue_rng;
+	struct hf_addr from = victim->addr, to = world->server_addrs[rng_below(rng, 2)];
+	uint64_t cookie = htole64(rng_next(rng));
+	bool unlocks = rng_chance(rng, 500);
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	from.port = USER_PORT;
+	to.port = SERVER_PORT;
+	hf_xdr_out_init(&out, message, sizeof(message));
+	put_header(&out, world, HF_NLM_PROGRAM, 4, unlocks ? HF_NLM_UNLOCK : HF_NLM_CANCEL);
+	hf_xdr_put_opaque(&out, hf_bytes_of(&cookie, 8));
+	if (!unlocks) {
+		hf_xdr_put_bool(&out, true);
+		hf_xdr_put_bool(&out, rng_chance(rng, 500));
+	}
+	put_lock(&out, world, victim);
+	net_send(world, &from, &to, message, (size_t)(out.p - message));
+}
+
 void rogue_act(struct world *world, uint32_t n)
 {
 	struct rng *rng = &world->rogue_rng;
@@ -160,6 +186,8 @@ void rogue_act(struct world *world, uint32_t n)
 		world->counts->forgeries++;
 		if (rng_chance(rng, 500))
 			replay(world);
+		else if (rng_chance(rng, 300))
+			forge_at_home(world, &world->hosts[rng_below(rng, world->n_hosts)]);
 		else
 			forge(world, &world->hosts[rng_below(rng, world->n_hosts)]);
 	}

@@ -830,7 +830,6 @@ void proc_pause(struct proc *proc, enum phase phase, uint64_t ns);
 void proc_lock(struct proc *proc, const struct span *span, bool blocks);
 void proc_unlock(struct proc *proc, const struct span *span);
 void proc_cancel(struct proc *proc);
-bool proc_may_unlock(const struct proc *proc);
 bool proc_is_at_rest(const struct proc *proc);
 
 /* HAVING (having.c) */
@@ -918,6 +917,8 @@ void monitor_moved(const struct host *host);
 
 /* NAT (nat.c) */
 bool nat_join(struct host *host); /* behind the one before it; false: it has an address of its own */
+bool nat_unlocks_all(
+	struct host *host); /* a program of it that ends unlocks files that it never locked, too */
 /* Whose is this registration? NULL: nobody's that is there now. */
 struct host *nat_owner(struct world *world, const struct hf_addr *addr, const char *name);
 bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* is it one of its own? */

@@ -31,6 +31,7 @@ bool __wrap_hf_exports_rehandle(const struct hf_exports *exports, struct hf_byte
 int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle,
 				  const struct hf_addr *peer, const struct hf_identity *claimed,
 				  bool want_write, struct hf_export **exportp, struct hf_file **filep);
+int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
 
 /* Time */
 
@@ -172,6 +173,20 @@ int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes ha
 	return fate_of(world, peer, handle.data[0], want_write);
 }
 
+int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer)
+{
+	struct world *world = hf_container_of((struct worker *)exports, struct world, worker);
+
+	switch (fate_of(world, peer, (uint8_t)(export_id - 1), false)) {
+	case HF_CHECK_ACCESS:
+		return HF_REFUSED_ADDRESS;
+	case HF_CHECK_STALE:
+		return HF_REFUSED_EXPORT;
+	default:
+		return HF_ADMITTED;
+	}
+}
+
 static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
 {
 	struct world *world = user;
@@ -185,6 +200,11 @@ static uint64_t export_of(void *user, uint32_t share)
 	return share;
 }
 
+static bool is_secure(void *user, uint32_t share)
+{
+	return false;
+}
+
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
 {
 	struct server *server = &world->server;
@@ -195,6 +215,7 @@ int worker_start(struct world *world, struct hf_nlm_files *files, const struct h
 		.fair = server->fair,
 		.share_of = share_of,
 		.export_of = export_of,
+		.is_secure = is_secure,
 		.user = world,
 	};
 	*filesp = files;

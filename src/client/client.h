@@ -38,6 +38,7 @@ struct hf_notice;
 #define HF_CLIENT_MAX_NAME 1024
 #define HF_CLIENT_PRIV     16
 #define HF_CLIENT_PAST     4
+#define HF_CLIENT_WAYS     2 /* transports */
 
 enum hf_client_status {
 	HF_CLIENT_ACTIVE,
@@ -88,6 +89,7 @@ struct hf_client {
 	uint64_t seen_at;                /* monotonic ns, of the turn in which last_seen was set */
 	uint64_t met_at;                 /* monotonic ns, when it was made; 0: in an earlier life of ours */
 	uint64_t called_at;              /* monotonic ns, of its last call under its own name; 0: none yet */
+	uint16_t ports[HF_CLIENT_WAYS];  /* that it called from last, by transport; 0: none yet */
 	uint64_t registration_ticket;    /* of the store: what is promised to it waits for this */
 	struct hf_notice *notice;        /* of src/recovery: it is being told of our restart */
 	struct hf_list late;             /* of src/recovery: what it may still reclaim after grace */
@@ -189,6 +191,12 @@ void hf_client_seen(struct hf_client *client,
 		    const struct hf_addr *local); /* it called, at this address of ours */
 /* The same, and it gave its own name: what else is known by another name at its address may be it. */
 void hf_client_called(struct hf_client *client, const struct hf_addr *local);
+/* The port that the client, by whatever name, called from; @way numbers the transport. */
+static inline void hf_client_came_by(struct hf_client *client, unsigned int way, uint16_t port)
+{
+	client->ports[way] = port;
+}
+
 /* Of two at one address: may @client be the new name of the host that was @old? Not when @old was heard since
  * @client was met, nor when their state numbers differ: then they are two hosts behind one address. */
 bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old);

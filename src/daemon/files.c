@@ -187,6 +187,14 @@ static uint64_t export_of(void *user, uint32_t share)
 	return entry ? entry->export_id : 0;
 }
 
+static bool is_secure(void *user, uint32_t share)
+{
+	struct hf_file_service *service = user;
+	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+
+	return entry && entry->is_secure;
+}
+
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 {
 	return (struct hf_nlm_files){
@@ -195,6 +203,7 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 		.local = service->local,
 		.share_of = share_of,
 		.export_of = export_of,
+		.is_secure = is_secure,
 		.user = service,
 	};
 }

@@ -59,6 +59,7 @@ void hf_share_table_note(struct hf_share_table *table, const struct hf_export *e
 		entry->device = device;
 	}
 	entry->local_locks = hf_export_local_locks(export);
+	entry->is_secure = export->settings.secure;
 }
 
 uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id)

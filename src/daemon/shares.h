@@ -24,6 +24,7 @@ struct hf_share_entry {
 	uint64_t home;                   /* the id of an export */
 	dev_t device;                    /* of the file system; 0: not shared yet */
 	enum hf_local_locks local_locks; /* OFF, or as it was set */
+	bool is_secure;                  /* as it was shared last */
 	char *name;
 };
 

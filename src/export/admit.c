@@ -6,8 +6,7 @@
 #include "export/exports_internal.h"
 #include "loop/loop.h"
 
-#define RESERVED_PORTS 1024
-#define REFUSAL_NS     (600 * HF_NS_PER_S) /* one line for a host, export and rule in this time */
+#define REFUSAL_NS (600 * HF_NS_PER_S) /* one line for a host, export and rule in this time */
 
 static bool rule_matches(const struct hf_client_rule *rule, const struct hf_addr *peer)
 {
@@ -31,9 +30,16 @@ int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer)
 		is_client = rule_matches(&settings->clients[i], peer);
 	if (!is_client)
 		return HF_REFUSED_ADDRESS;
-	if (settings->secure && peer->port >= RESERVED_PORTS)
+	if (settings->secure && !hf_addr_has_reserved_port(peer))
 		return HF_REFUSED_PORT;
 	return HF_ADMITTED;
+}
+
+int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = hf_exports_by_id(exports, export_id);
+
+	return export ? hf_export_admit(export, peer) : HF_REFUSED_EXPORT;
 }
 
 /* A place of one that has run out is taken; whoever forges many addresses cannot fill the log. */

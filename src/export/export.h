@@ -134,9 +134,12 @@ enum { /* answers of hf_export_admit(); what they mean to a client is the protoc
 	HF_ADMITTED = 0,
 	HF_REFUSED_ADDRESS, /* not in clients */
 	HF_REFUSED_PORT,    /* secure, and the port is 1024 or above */
+	HF_REFUSED_EXPORT,  /* of hf_exports_admit(): it is not shared */
 };
 
 int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer);
+/* The same for the export of a number, as it is shared now. Waits for nothing. */
+int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
 /* Writes a refusal to the log, with the rule, once in a while for one host, export and rule. @now is the
  * loop's. */
 void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,

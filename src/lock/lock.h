@@ -296,6 +296,8 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
+/* The same; then *ohp is the oh that the owner sent last, valid until the next call. */
+bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp);
 /* Is any of @range granted exclusively to this owner, in flight, so that a shared request would lower
  * nothing? */
 bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who,

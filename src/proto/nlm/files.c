@@ -105,7 +105,7 @@ static void make_question(struct question *question, const struct hf_rpc_call *c
 
 	memset(question, 0, sizeof(*question));
 	question->peer = *hf_rpc_call_peer(call);
-	question->peer.port = question->peer.port < 1024 ? 1 : 1024;
+	question->peer.port = hf_addr_has_reserved_port(&question->peer) ? 1 : HF_ADDR_RESERVED_PORTS;
 	question->flavor = cred->flavor;
 	question->for_writing = for_writing;
 	question->identity.uid = cred->uid;
@@ -245,6 +245,31 @@ enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_wri
 	if (hf_nlm_turn_follow(request, again))
 		return HF_NLM_LATER;
 	return request->nlm->files.exports ? judge(request, for_writing, again) : HF_NLM_GRANTED_STAT;
+}
+
+enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_request *request)
+{
+	const struct hf_nlm_files *files = &request->nlm->files;
+
+	if (!files->exports)
+		return HF_NLM_GRANTED_STAT;
+	switch (hf_exports_admit(files->exports, files->export_of(files->user, request->target.share),
+				 hf_rpc_call_peer(request->call))) {
+	case HF_ADMITTED:
+		return HF_NLM_GRANTED_STAT;
+	case HF_REFUSED_EXPORT:
+		return HF_NLM_STALE_FH;
+	default:
+		return HF_NLM_FAILED;
+	}
+}
+
+bool hf_nlm_files_bar_port(const struct hf_nlm_request *request)
+{
+	const struct hf_nlm_files *files = &request->nlm->files;
+
+	return !hf_addr_has_reserved_port(hf_rpc_call_peer(request->call)) && files->exports &&
+	       files->is_secure(files->user, request->target.share);
 }
 
 enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again)

@@ -17,6 +17,8 @@
 #include "rpc/hold.h"
 #include "rpc/replay.h"
 
+#define HF_NLM_PROTOCOL "nlm" /* of its clients */
+
 /* held.c */
 struct hf_nlm_held {
 	struct hf_nlm *nlm;
@@ -44,6 +46,7 @@ struct hf_nlm {
 	struct hf_nlm_locals locals;
 	struct hf_nlm_files files;       /* exports is NULL: handles are opaque */
 	struct hf_nlm_verdict *verdicts; /* files.c */
+	uint64_t *acts;                  /* renamed.c */
 	struct hf_hashtable turns;       /* turn.c */
 	struct hf_list lowerings;        /* of those, the ones from hf_nlm_turn_new() */
 	struct hf_list patient;          /* patience.c */
@@ -52,6 +55,7 @@ struct hf_nlm {
 	struct hf_replay *repeats; /* the _RES of _MSGs, by what they looked like */
 	struct hf_list messages;   /* _MSGs under way */
 	struct hf_nlm_counts counts;
+	struct hf_log_limit ports;   /* one line for many who are refused for their port */
 	struct hf_log_limit full[2]; /* one line for many who are refused locks, and share reservations */
 	struct hf_nlm_held held[2];  /* one fills while the other may wait for the medium */
 	unsigned int filling;
@@ -88,12 +92,14 @@ enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writ
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request); /* known or made, seen, its state noted */
 /* The same for a reclaim: whoever was renamed since holds what he held. */
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request);
-/* The client who has something of this owner in this file, by his name or under another; NULL when nobody
- * has. */
-void hf_nlm_find_holder(struct hf_nlm_request *request);
-/* Its two steps. The second is dear where many share an address; true: it was another. */
+/* For what gives something up: the client that has something of this owner in this file, by its name or under
+ * another; NULL: none has. FAILED: the port that the call came from may not change what that client holds. */
+enum hf_nlm_stat hf_nlm_find_holder(struct hf_nlm_request *request);
+/* The client of that name, or NULL; it has called. */
 void hf_nlm_find_named(struct hf_nlm_request *request);
-bool hf_nlm_find_renamed(struct hf_nlm_request *request);
+/* A privileged client is changed from reserved ports only. True as long as the client is not known. */
+bool hf_nlm_may_change(const struct hf_nlm_request *request);
+void hf_nlm_use_client(struct hf_nlm_request *request, struct hf_client *client); /* takes the reference */
 /* The client for whom a LOCK was served, whether he still has what he got or not; NULL when he is gone.
  * Nobody is taken for another here. */
 void hf_nlm_find_served(struct hf_nlm_request *request);
@@ -107,6 +113,15 @@ struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request);
 /* The same, and if he was not known he is. NULL: no name, or no memory. */
 struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request);
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
+
+/* renamed.c */
+int hf_nlm_renames_init(struct hf_nlm *nlm);
+void hf_nlm_renames_deinit(struct hf_nlm *nlm);
+/* After hf_nlm_find_named(): where that client has nothing of this owner in this file, and another has that
+ * was renamed since, the request is about that one. True: it is. */
+bool hf_nlm_find_renamed(struct hf_nlm_request *request);
+/* This owner, by this name, asked for something in this file for itself. */
+void hf_nlm_note_act(const struct hf_nlm_request *request);
 
 /* reply.c */
 /* At once. */
@@ -155,6 +170,10 @@ struct hf_bytes hf_nlm_files_handle(const struct hf_nlm *nlm, uint32_t share, st
 				    struct hf_handle *room);
 enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing,
 				    hf_rpc_handler_fn again);
+/* May the caller's host ask about the file, as the list of exports is now? GRANTED, STALE_FH or FAILED. */
+enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_request *request);
+/* Does the export want a reserved port, and the call comes from another one? */
+bool hf_nlm_files_bar_port(const struct hf_nlm_request *request);
 /* Opens the file, where the kernel is to be asked about it; GRANTED or LATER. */
 enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again);
 
@@ -235,7 +254,9 @@ HF_COLD void hf_nlm_msg_garbage(struct hf_nlm *nlm,
 /* sight.c */
 const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
 void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind);
-/* To the operator: the client is told that there are no locks, and nobody why. */
+/* To the operator: a privileged client was to be changed from another port. */
+HF_COLD void hf_nlm_say_port(const struct hf_nlm_request *request);
+/* To the operator: the client is told that there are no locks, and not why. */
 HF_COLD void hf_nlm_say_full(const struct hf_nlm_request *request, bool of_shares);
 
 /* granted.c */

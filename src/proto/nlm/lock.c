@@ -74,17 +74,19 @@ static void lower_if_kept(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kep
 		end(nlm, call, END_LOWERING);
 }
 
-/* Whoever waits and asks again, and is refused for good, does not wait any more: his program has its error. A
- * grant on its way to him is not taken back: he may have heard of it before. */
+/* An owner that waits and asks again, and is refused for good, does not wait any more: its program has its
+ * error. A grant on its way to it is not taken back: the client may have heard of it before. */
 static void refuse(struct hf_nlm_request *request, enum hf_nlm_stat stat)
 {
 	if (request->args.block && stat != HF_NLM_DENIED_GRACE_PERIOD && stat != HF_NLM_FBIG) {
 		if (!request->client)
 			hf_nlm_find_served(request);
-		if (request->target.client)
+		if (request->target.client && hf_nlm_may_change(request))
 			hf_lock_leave_queue(request->nlm->locks, &request->target, request->range,
 					    mode_of(&request->args));
 	}
+	if (!request->args.reclaim)
+		hf_nlm_note_act(request);
 	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
 }
 
@@ -165,6 +167,8 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	}
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	hf_nlm_call_off_changed(nlm, &request->target);
+	if (stat == HF_NLM_BLOCKED)
+		hf_nlm_note_act(request);
 	if (stat == HF_NLM_BLOCKED)
 		hf_nlm_reply_kept(request, stat, undo_wait);
 	else if (before.is_kept)

@@ -106,11 +106,14 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	nlm->server_name = strdup(options->server_name);
 	hf_list_init(&nlm->grants);
 	hf_list_init(&nlm->lowerings);
+	nlm->ports = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	hf_nlm_patience_init(nlm);
 	hf_nlm_held_init(nlm);
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
 	hf_lock_client_init(nlm->locks, &nlm->stranger);
 	r = nlm->server_name ? hf_nlm_files_init(nlm, options->files) : -ENOMEM;
+	if (r == 0)
+		r = hf_nlm_renames_init(nlm);
 	if (r == 0)
 		r = hf_nlm_turns_init(nlm);
 	if (r == 0)
@@ -134,6 +137,7 @@ struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
 		hf_nlm_msgs_deinit(nlm);
 	hf_nlm_locals_deinit(&nlm->locals);
 	hf_nlm_files_deinit(nlm);
+	hf_nlm_renames_deinit(nlm);
 	hf_nlm_patience_deinit(nlm);
 	hf_nlm_turns_deinit(nlm);
 	hf_client_unref(nlm->recent);

@@ -7,8 +7,9 @@
  *
  * Who: a client is (source address, caller_name), an owner that and svid. The
  * transport, the version and the cookie never count. A host that was renamed
- * while it held locks is still found when it unlocks; nobody is believed to be
- * another because of the name he gives.
+ * while it held locks is still found when it unlocks, where nothing speaks
+ * against that (renamed.c). What a client took from a reserved port is changed
+ * from reserved ports only.
  */
 #pragma once
 
@@ -37,6 +38,7 @@ struct hf_nlm_files {
 	 * lock table's keys for all files of that file system; and the export of a number. */
 	uint32_t (*share_of)(void *user, uint64_t export_id, uint64_t *homep);
 	uint64_t (*export_of)(void *user, uint32_t share);
+	bool (*is_secure)(void *user, uint32_t share); /* the export of a number wants reserved ports */
 	void *user;
 };
 

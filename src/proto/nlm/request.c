@@ -4,12 +4,6 @@
 #include "base/error.h"
 #include "proto/nlm/internal.h"
 
-#define PROTOCOL "nlm"
-
-/* Clients at one address. More of them are behind an address translation, and there nobody is taken for
- * another; and nobody who has made himself a million names makes us look at all of them. */
-#define MAX_LOOKED_AT 256
-
 bool hf_nlm_is_msg(const struct hf_rpc_call *call)
 {
 	uint32_t procedure = hf_rpc_call_header(call)->procedure;
@@ -77,7 +71,7 @@ enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writ
 	return stat;
 }
 
-static void use_client(struct hf_nlm_request *request, struct hf_client *client)
+void hf_nlm_use_client(struct hf_nlm_request *request, struct hf_client *client)
 {
 	request->client = client;
 	request->target.client = &client->holds;
@@ -109,14 +103,14 @@ struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request)
 
 	if (is_recent(nlm, peer, request->args.caller))
 		return hf_client_ref(nlm->recent);
-	return hf_clients_find(nlm->clients, PROTOCOL, peer, request->args.caller);
+	return hf_clients_find(nlm->clients, HF_NLM_PROTOCOL, peer, request->args.caller);
 }
 
 struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request)
 {
 	struct hf_client *client = hf_nlm_find_caller(request);
 
-	if (!client && hf_clients_get(&client, request->nlm->clients, PROTOCOL,
+	if (!client && hf_clients_get(&client, request->nlm->clients, HF_NLM_PROTOCOL,
 				      hf_rpc_call_peer(request->call), request->args.caller) < 0)
 		return NULL;
 	return client;
@@ -135,12 +129,58 @@ static void note_state(struct hf_nlm_request *request)
 		hf_recovery_client_state(request->nlm->options.recovery, client, state);
 }
 
+static void note_port_of(const struct hf_nlm_request *request, struct hf_client *client)
+{
+	hf_client_came_by(client, hf_rpc_call_transport(request->call),
+			  hf_rpc_call_peer(request->call)->port);
+}
+
+static void note_call(const struct hf_nlm_request *request, struct hf_client *client)
+{
+	hf_client_called(client, hf_rpc_call_local(request->call));
+	note_port_of(request, client);
+}
+
+/* Ports */
+
+bool hf_nlm_may_change(const struct hf_nlm_request *request)
+{
+	return !request->client || !request->client->is_privileged ||
+	       hf_addr_has_reserved_port(hf_rpc_call_peer(request->call));
+}
+
+static bool has_nothing(const struct hf_client *client)
+{
+	return hf_lock_client_is_idle(&client->holds) && hf_list_is_empty(&client->late) &&
+	       hf_list_is_empty(&client->reservations);
+}
+
+/* A client that has nothing left may go on from another kind of port: a host is mounted anew with another
+ * option. Nothing is taken from it by that, and its next LOCK from a reserved port makes it privileged again.
+ */
+static enum hf_nlm_stat check_port(struct hf_nlm_request *request)
+{
+	if (HF_LIKELY(hf_nlm_may_change(request)))
+		return HF_NLM_GRANTED_STAT;
+	if (!request->args.reclaim && has_nothing(request->client))
+		return hf_client_set_privileged(request->client, false) < 0 ? HF_NLM_DENIED_NOLOCKS
+									    : HF_NLM_GRANTED_STAT;
+	hf_nlm_say_port(request);
+	return HF_NLM_FAILED;
+}
+
+/* Who */
+
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request)
 {
-	hf_nlm_find_holder(request);
+	hf_nlm_find_named(request);
+	hf_nlm_find_renamed(request);
 	if (!request->client)
 		return hf_nlm_get_client(request);
+	if (check_port(request) != HF_NLM_GRANTED_STAT)
+		return HF_NLM_FAILED;
 	hf_client_seen(request->client, hf_rpc_call_local(request->call));
+	note_port_of(request, request->client);
 	note_state(request);
 	return HF_NLM_GRANTED_STAT;
 }
@@ -150,16 +190,20 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
 	struct hf_nlm *nlm = request->nlm;
 	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
 	struct hf_client *client = NULL;
+	enum hf_nlm_stat stat;
 
 	if (is_recent(nlm, peer, request->args.caller)) {
 		client = hf_client_ref(nlm->recent);
-	} else if (hf_clients_get(&client, nlm->clients, PROTOCOL, peer, request->args.caller) < 0) {
-		return HF_NLM_DENIED_NOLOCKS; /* a name that nobody may have, or no memory */
+	} else if (hf_clients_get(&client, nlm->clients, HF_NLM_PROTOCOL, peer, request->args.caller) < 0) {
+		return HF_NLM_DENIED_NOLOCKS; /* a name that no client may have, or no memory */
 	} else {
 		make_recent(nlm, client);
 	}
-	use_client(request, client);
-	hf_client_called(client, hf_rpc_call_local(request->call));
+	hf_nlm_use_client(request, client);
+	stat = check_port(request);
+	if (stat != HF_NLM_GRANTED_STAT)
+		return stat;
+	note_call(request, client);
 	note_state(request);
 	return HF_NLM_GRANTED_STAT;
 }
@@ -170,46 +214,28 @@ void hf_nlm_find_named(struct hf_nlm_request *request)
 
 	if (!client)
 		return;
-	use_client(request, client);
-	hf_client_called(client, hf_rpc_call_local(request->call));
+	hf_nlm_use_client(request, client);
+	if (hf_nlm_may_change(request))
+		note_call(request, client);
 }
 
-bool hf_nlm_find_renamed(struct hf_nlm_request *request)
+/* What an export that is `secure` by now has of a client that locked before it was, that client may still
+ * give up: it locked from such a port, or it would be privileged. */
+static bool is_barred(const struct hf_nlm_request *request)
 {
-	struct hf_nlm *nlm = request->nlm;
-	struct hf_client *exact = request->client, *client = NULL, *other = NULL;
-	size_t n = 0, n_looked_at = 0;
-
-	if (exact && (hf_client_is_alone(exact) || hf_lock_is_involved(nlm->locks, &request->target)))
-		return false;
-	/* Then one, and only one, of those at this address has this owner in this file, and nothing says that
-	 * they are two hosts. */
-	while ((client = hf_clients_next_at(nlm->clients, hf_rpc_call_peer(request->call), client)) &&
-	       n_looked_at++ < MAX_LOOKED_AT) {
-		request->target.client = &client->holds;
-		if (client == exact || strcmp(client->protocol, PROTOCOL) != 0 ||
-		    (exact && !hf_client_may_be(exact, client)) ||
-		    !hf_lock_is_involved(nlm->locks, &request->target))
-			continue;
-		n++;
-		hf_client_unref(other);
-		other = hf_client_ref(client);
-	}
-	if (n == 1 && !client) {
-		hf_client_unref(exact);
-		use_client(request, other);
-		return true;
-	}
-	hf_client_unref(client);
-	hf_client_unref(other);
-	request->target.client = exact ? &exact->holds : NULL;
-	return false;
+	return hf_nlm_files_bar_port(request) &&
+	       !(request->client && hf_lock_is_involved(request->nlm->locks, &request->target));
 }
 
-void hf_nlm_find_holder(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_find_holder(struct hf_nlm_request *request)
 {
 	hf_nlm_find_named(request);
 	hf_nlm_find_renamed(request);
+	if (HF_UNLIKELY(!hf_nlm_may_change(request))) {
+		hf_nlm_say_port(request);
+		return HF_NLM_FAILED;
+	}
+	return HF_UNLIKELY(is_barred(request)) ? HF_NLM_FAILED : HF_NLM_GRANTED_STAT;
 }
 
 void hf_nlm_find_served(struct hf_nlm_request *request)
@@ -217,12 +243,13 @@ void hf_nlm_find_served(struct hf_nlm_request *request)
 	struct hf_client *client;
 
 	if (request->args.reclaim) {
-		hf_nlm_find_holder(request);
+		hf_nlm_find_named(request);
+		hf_nlm_find_renamed(request);
 		return;
 	}
 	client = hf_nlm_find_caller(request);
 	if (client)
-		use_client(request, client);
+		hf_nlm_use_client(request, client);
 }
 
 enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_request *request)

@@ -126,21 +126,43 @@ void hf_nlm_proc_share(void *service, struct hf_rpc_call *call)
 	hf_nlm_request_deinit(&request);
 }
 
+static bool has_it(const struct hf_nlm_request *request)
+{
+	return request->client && hf_lock_count_shares(request->nlm->locks, &request->target,
+						       (uint8_t)request->args.share_access,
+						       (uint8_t)request->args.share_mode) > 0;
+}
+
+/* May the port that the call came from change what the client has? Where an export is `secure` by now, a
+ * client that is not privileged reserved before it was. */
+static bool is_allowed(const struct hf_nlm_request *request)
+{
+	if (!hf_nlm_may_change(request)) {
+		hf_nlm_say_port(request);
+		return false;
+	}
+	return !hf_nlm_files_bar_port(request) || has_it(request);
+}
+
 void hf_nlm_proc_unshare(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm_request request;
+	enum hf_nlm_stat stat = HF_NLM_GRANTED_STAT;
 
 	if (!decode(&request, service, call))
 		return;
 	hf_nlm_find_file(&request);
 	if (hf_nlm_turn_follow(&request, hf_nlm_proc_unshare))
 		return;
-	if (find_client(&request)) {
+	find_client(&request);
+	if (!is_allowed(&request)) {
+		stat = HF_NLM_FAILED;
+	} else if (request.client) {
 		struct hf_lock_share_view view = view_of(&request);
 
 		if (!hf_recovery_unshare(request.nlm->options.recovery, &view))
 			give_back(&request);
 	}
-	hf_nlm_reply_released(&request, HF_NLM_GRANTED_STAT);
+	hf_nlm_reply_released(&request, stat);
 	hf_nlm_request_deinit(&request);
 }

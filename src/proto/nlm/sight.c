@@ -39,6 +39,22 @@ void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_ki
 		tell(request, kind);
 }
 
+void hf_nlm_say_port(const struct hf_nlm_request *request)
+{
+	struct hf_nlm *nlm = request->nlm;
+	const struct hf_client *client = request->client;
+	char quoted[256], peer[HF_ADDR_TEXT];
+	uint64_t n_suppressed;
+
+	if (!hf_log_limit_allow(&nlm->ports, hf_loop_now(nlm->options.loop), &n_suppressed))
+		return;
+	hf_log_warn("a call is refused: its client locks from ports below 1024, and this is another one",
+		    "client=%s peer=%s procedure=%u more=%llu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
+		    hf_addr_format_with_port(hf_rpc_call_peer(request->call), peer, sizeof(peer)),
+		    hf_rpc_call_header(request->call)->procedure, (unsigned long long)n_suppressed);
+}
+
 void hf_nlm_say_full(const struct hf_nlm_request *request, bool of_shares)
 {
 	struct hf_nlm *nlm = request->nlm;

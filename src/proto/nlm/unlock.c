@@ -15,10 +15,9 @@ static void handle_unlock(void *service, struct hf_rpc_call *call)
 	if (hf_nlm_turn_follow(&request, handle_unlock))
 		return;
 	if (stat != HF_NLM_FBIG) {
-		hf_nlm_find_holder(&request);
-		stat = HF_NLM_GRANTED_STAT;
-		if (request.target.client) {
-			/* Before those whom it serves: nobody who watches sees two hold what one can. */
+		stat = hf_nlm_find_holder(&request);
+		if (stat == HF_NLM_GRANTED_STAT && request.target.client) {
+			/* Before those whom it serves: an observer never sees two hold what one can. */
 			hf_nlm_tell(&request, HF_EVENT_UNLOCK);
 			answer = hf_lock_release(request.nlm->locks, &request.target, request.range);
 			stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
@@ -31,8 +30,8 @@ static void handle_unlock(void *service, struct hf_rpc_call *call)
 	hf_nlm_request_deinit(&request);
 }
 
-/* UNLOCK: always granted, whatever it covers, and whether or not the file is still there; unless it makes
- * more locks than anybody needs. */
+/* UNLOCK: granted, whatever it covers, and whether or not the file is still there; unless it would make too
+ * many locks of one, or comes from a port that may not change what the client holds. */
 void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
 {
 	if (!hf_nlm_msg_is_repeat(service, call))
@@ -52,11 +51,11 @@ static void handle_cancel(void *service, struct hf_rpc_call *call)
 	if (stat != HF_NLM_FBIG) {
 		enum hf_lock_mode mode = request.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 
-		hf_nlm_find_holder(&request);
-		stat = HF_NLM_GRANTED_STAT;
-		/* He has it by now, firmly: denied, and the client unlocks it. */
-		if (request.target.client && hf_lock_cancel(request.nlm->locks, &request.target,
-							    request.range, mode) == HF_LOCK_E_HELD)
+		stat = hf_nlm_find_holder(&request);
+		/* The owner has it by now, firmly: denied, and the client unlocks it. */
+		if (stat == HF_NLM_GRANTED_STAT && request.target.client &&
+		    hf_lock_cancel(request.nlm->locks, &request.target, request.range, mode) ==
+			    HF_LOCK_E_HELD)
 			stat = HF_NLM_DENIED;
 	}
 	hf_nlm_reply_released(&request, stat);
@@ -106,13 +105,15 @@ static void handle_test(void *service, struct hf_rpc_call *call)
 	}
 	stat = hf_nlm_find_file(&request);
 	if (stat == HF_NLM_GRANTED_STAT)
+		stat = hf_nlm_files_admit(&request);
+	if (stat == HF_NLM_GRANTED_STAT)
 		stat = hf_nlm_files_open(&request, handle_test);
 	if (stat == HF_NLM_LATER)
 		return;
 	if (stat == HF_NLM_GRANTED_STAT) {
 		hf_nlm_find_named(&request);
 		stat = look(&request, &conflict);
-		/* Who is in the way may be he himself, under another name. */
+		/* What is in the way may be the caller's own, by another name. */
 		if (stat == HF_NLM_DENIED && hf_nlm_find_renamed(&request))
 			stat = look(&request, &conflict);
 		if (stat == HF_NLM_DENIED)
@@ -122,7 +123,8 @@ static void handle_test(void *service, struct hf_rpc_call *call)
 	hf_nlm_request_deinit(&request);
 }
 
-/* TEST: shows one of those in the way. Who only asks is not registered. */
+/* TEST: shows one of those in the way, to those who could lock there. A client that only asks is not
+ * registered. */
 void hf_nlm_proc_test(void *service, struct hf_rpc_call *call)
 {
 	if (!hf_nlm_msg_is_repeat(service, call))

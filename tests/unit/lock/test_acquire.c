@@ -97,9 +97,14 @@ static void test_involved_says_who_has_anything_in_a_file(void **state)
 	struct bed *bed = *state;
 	struct hf_lock_target holder = bed_target(bed, 1), waiter = bed_target(bed, 11);
 
+	struct hf_bytes oh;
+
 	assert_false(hf_lock_is_involved(bed->locks, &holder));
+	assert_false(hf_lock_find_oh(bed->locks, &holder, &oh));
 	bed_lock(bed, 1, E, 0, 9);
 	bed_wait(bed, 11, E, 0, 9);
+	assert_true(hf_lock_find_oh(bed->locks, &holder, &oh));
+	assert_true(hf_bytes_equal(oh, holder.oh));
 	assert_true(hf_lock_is_involved(bed->locks, &holder));
 	assert_true(hf_lock_is_involved(bed->locks, &waiter));
 	bed_cancel(bed, 11, E, 0, 9);

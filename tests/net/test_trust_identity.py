@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""Who may change what a client holds: hosts behind one address, ordinary users of a client's host, hosts that the operator
+has taken off the list, and files to which the right is gone."""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from exported import Exported
+from play import Play, main
+from rpc import TcpCaller, auth_sys, call_message, exchange
+from until import until
+
+
+class Neighbour:
+    """Another host behind the address of @host: a name and a connection of its own."""
+
+    def __init__(self, host, name, local_port=0, reserved=False):
+        self.host, self.name = host, name
+        self.caller = TcpCaller((host.server, 2049), (host.address, local_port), host.namespace, reserved)
+
+    def ask(self, procedure, lock):
+        message = call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure), cred=auth_sys(self.name))
+        return nlm.res_of(procedure, exchange(self.caller, message)).stat
+
+
+class Addresses(Play):
+    """H6: hosts behind one address, whose processes have the same numbers."""
+
+    def setUp(self):
+        super().setUp()
+        self.alpha, self.beta = (f"{name}-{self._testMethodName}" for name in ("alpha", "beta"))
+
+    def tearDown(self):
+        for name in (self.alpha, self.beta):
+            self.a.free_all(name)
+        super().tearDown()
+
+    @contextlib.contextmanager
+    def neighbour(self, name, **how):
+        one = Neighbour(self.a, name, **how)
+        try:
+            yield one
+        finally:
+            one.caller.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its port is free
+            one.caller.close()
+
+    def assert_nothing_is_released(self, ask):
+        """@ask(procedure, lock) calls as the neighbour of whoever holds the lock."""
+        mine = self.lock_of(self.a, 0, 10, name=self.alpha, svid=5)
+        theirs = mine.but(name=self.beta)
+        other = self.lock_of(self.b, 0, 10, svid=9)
+        self.assert_granted(self.a, mine)
+        self.assertEqual(ask(nlm.LOCK, theirs), nlm.S_DENIED)
+        for length in (10, 0):
+            self.assertEqual(ask(nlm.UNLOCK, theirs.but(length=length)), nlm.S_GRANTED)
+            self.assert_held(mine, by=5)
+        self.assert_denied(self.b, other)
+
+    def test_h6_unlock_after_a_refused_lock_releases_nothing(self):
+        with self.neighbour(self.beta) as beta:
+            self.assert_nothing_is_released(beta.ask)
+
+    def test_h6_unlock_after_a_refused_lock_releases_nothing_through_a_relay(self):
+        """One connection speaks for both."""
+        self.assert_nothing_is_released(lambda procedure, lock: self.a.ask(procedure, lock).stat)
+
+    def test_h6_unlock_without_a_lock_releases_nothing(self):
+        """Some systems send UNLOCK for whatever a program unlocks, held or not."""
+        mine = self.lock_of(self.a, 0, 10, name=self.alpha, svid=5)
+        self.assert_granted(self.a, mine)
+        with self.neighbour(self.beta) as beta:
+            self.assertEqual(beta.ask(nlm.UNLOCK, mine.but(name=self.beta, length=0)), nlm.S_GRANTED)
+        self.assert_held(mine, by=5)
+
+    def test_h6_unlock_of_what_was_unlocked_releases_nothing(self):
+        """A program closes its file after it has unlocked its part."""
+        mine = self.lock_of(self.a, 0, 10, name=self.alpha, svid=5)
+        theirs = mine.but(name=self.beta, offset=20)
+        for ask in (lambda procedure, lock: self.a.ask(procedure, lock).stat, None):
+            with self.subTest(relay=ask is not None), self.neighbour(self.beta) as beta:
+                ask = ask or beta.ask
+                self.assert_granted(self.a, mine)
+                self.assertEqual(ask(nlm.LOCK, theirs), nlm.S_GRANTED)
+                self.assertEqual(ask(nlm.UNLOCK, theirs), nlm.S_GRANTED)
+                self.assertEqual(ask(nlm.UNLOCK, theirs.but(offset=0, length=0)), nlm.S_GRANTED)
+                self.assert_held(mine, by=5)
+
+    def test_h6_cancel_ends_no_wait_of_a_neighbour(self):
+        held = self.lock_of(self.b)
+        self.assert_granted(self.b, held)
+        waiting = self.lock_of(self.a, name=self.alpha, svid=5, block=True)
+        self.assert_blocked(self.a, waiting)
+        with self.neighbour(self.beta) as beta:
+            self.assertEqual(beta.ask(nlm.CANCEL, waiting.but(name=self.beta)), nlm.S_GRANTED)
+        self.assertEqual(self.b.unlock(held), nlm.S_GRANTED)
+        self.a.wait_granted(waiting)
+
+    def test_h6_a_handle_that_does_not_fit_releases_nothing(self):
+        mine = self.lock_of(self.a, 0, 10, name=self.alpha, svid=5)
+        self.assert_granted(self.a, mine)
+        self.assertEqual(self.a.unlock(mine.but(name=self.beta, oh=b"5@gamma")), nlm.S_GRANTED)
+        self.assert_held(mine, by=5)
+
+    def test_h6_a_renamed_host_still_unlocks(self):
+        """On its connection, or on the next one from the same port; whatever its system makes of its name."""
+        for old, new in ((None, None), (b"\0\0\0\5alph", b"\0\0\0\5beta"), (b"same", b"same")):
+            mine = self.lock_of(self.a, 0, 10, name=self.alpha, svid=5, oh=old)
+            renamed = mine.but(name=self.beta, oh=new, length=0)
+            with self.subTest(oh=old), self.neighbour(self.alpha) as host:
+                port = host.caller.sock.getsockname()[1]
+                self.assertEqual(host.ask(nlm.LOCK, mine), nlm.S_GRANTED)
+                self.assertEqual(host.ask(nlm.UNLOCK, renamed), nlm.S_GRANTED)
+                self.assert_free(mine)
+                self.assertEqual(host.ask(nlm.LOCK, mine), nlm.S_GRANTED)
+            with self.subTest(oh=old, again=True), self.neighbour(self.beta, local_port=port) as host:
+                self.assertEqual(host.ask(nlm.UNLOCK, renamed), nlm.S_GRANTED)
+                self.assert_free(mine)
+
+
+class Ports(Play):
+    """M1: where a client locks from reserved ports, an ordinary user of its host changes nothing."""
+
+    settings = ("api.listen=127.0.0.1:0",)
+
+    def test_m1_unlock_and_cancel_count_from_reserved_ports_only(self):
+        for version in nlm.VERSIONS:
+            refused = nlm.S_FAILED if version == 4 else nlm.S_NOLOCKS
+            for transport in ("tcp", "udp"):
+                with self.subTest(version=version, transport=transport):
+                    how = {"version": version, "transport": transport}
+                    self.fh = os.urandom(28)
+                    held, other = self.lock_of(self.a, 0, 10), self.lock_of(self.b, 20, 10, svid=3)
+                    waiting = self.lock_of(self.a, 20, 10, svid=4, block=True)
+                    self.assert_granted(self.a, held, reserved=True, **how)
+                    self.assert_granted(self.b, other)
+                    self.assert_blocked(self.a, waiting, reserved=True)
+                    self.assertEqual(self.a.unlock(held.but(length=0), **how), refused)
+                    self.assertEqual(self.a.cancel(waiting, **how), refused)
+                    self.assert_held(held, by=1)
+                    self.assertEqual(self.b.unlock(other), nlm.S_GRANTED)
+                    self.a.wait_granted(waiting)
+                    for lock in (held, waiting):
+                        self.assertEqual(self.a.unlock(lock, reserved=True, **how), nlm.S_GRANTED)
+                        self.assert_free(lock)
+
+    def test_m1_unlock_msg_too(self):
+        held = self.lock_of(self.a, cookie=b"by-user")
+        self.assert_granted(self.a, held, reserved=True)
+        self.a.caller("udp").send(call_message(nlm.PROGRAM, 4, nlm.UNLOCK_MSG, held.args(nlm.UNLOCK_MSG)))
+        (answer,) = self.a.answers.wait(1, lambda answer: answer[1].cookie == b"by-user")
+        self.assertEqual(answer[1].stat, nlm.S_FAILED)
+        self.assert_held(held, by=1)
+
+    def test_m1_locks_neither(self):
+        """Neither lowers a lock, nor takes the place of a wait, nor tells of a restart, nor reclaims."""
+        held = self.lock_of(self.a, 0, 10, state=3)
+        other = self.lock_of(self.b, 20, 10, svid=3)
+        waiting = self.lock_of(self.a, 20, 10, svid=4, block=True, state=3)
+        self.assert_granted(self.a, held, reserved=True)
+        self.assert_granted(self.b, other)
+        self.assert_blocked(self.a, waiting, reserved=True)
+        for lock in (held.but(exclusive=False), held.but(svid=7, offset=50, state=5), held.but(reclaim=True), waiting):
+            self.assertEqual(self.a.lock(lock), nlm.S_FAILED)
+            self.assertEqual(self.a.ask(nlm.NM_LOCK, lock).stat, nlm.S_FAILED)
+        self.assertTrue(self.assert_held(held, by=1).exclusive)
+        self.assertEqual(self.b.unlock(other), nlm.S_GRANTED)
+        self.a.wait_granted(waiting)
+
+    def test_m1_reservations_neither(self):
+        mine, other = (self.lock_of(host, access=1, deny=3) for host in (self.a, self.b))
+        self.assertEqual(self.a.share(mine, reserved=True), nlm.S_GRANTED)
+        self.assertEqual(self.a.unshare(mine), nlm.S_FAILED)
+        self.assertEqual(self.b.share(other), nlm.S_DENIED)
+        self.assertEqual(self.a.unshare(mine, reserved=True), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(other), nlm.S_GRANTED)
+        self.assertEqual(self.b.unshare(other), nlm.S_GRANTED)
+
+    def test_m1_it_is_in_the_log_once(self):
+        held = self.lock_of(self.a)
+        self.assert_granted(self.a, held, reserved=True)
+        for _ in range(20):
+            self.assertEqual(self.a.unlock(held), nlm.S_FAILED)
+        self.assertEqual(self.daemon.log.count("its client locks from ports below 1024"), 1)
+
+    def test_m1_a_host_that_has_nothing_left_may_change_its_mount(self):
+        held = self.lock_of(self.a)
+        self.assert_granted(self.a, held, reserved=True)
+        self.assertEqual(self.a.unlock(held, reserved=True), nlm.S_GRANTED)
+        self.assert_granted(self.a, held)
+        self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
+        self.assert_free(held)
+
+    def tearDown(self):
+        for host in self.hosts:
+            host.free_all(reserved=True)
+        super().tearDown()
+
+
+class PortsAfterRestart(Play):
+    settings = ("store.backend=lmdb", "recovery.grace=auto")
+
+    def test_m1_holds_after_our_restart(self):
+        held = self.lock_of(self.a)
+        self.assert_granted(self.a, held, reserved=True)
+        self.daemon.crash()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+        self.assertEqual(self.a.unlock(held), nlm.S_FAILED)
+        self.assertEqual(self.a.lock(held.but(reclaim=True)), nlm.S_FAILED)
+        self.assertEqual(self.a.lock(held.but(reclaim=True), reserved=True), nlm.S_GRANTED)
+        self.assertEqual(self.a.unlock(held, reserved=True), nlm.S_GRANTED)
+
+
+class Lists(Exported):
+    """What `secure` and `clients` say holds for every call, and as they are now."""
+
+    settings = ("api.listen=127.0.0.1:0",)
+    folders = ("data", "secure", "other")
+    exports = (
+        "{{path: {base}/data, name: /data, squash: none}}",
+        "{{path: {base}/secure, name: /secure, squash: none, secure: true}}",
+        "{{path: {base}/other, name: /other, squash: none, clients: [127.0.0.1]}}",
+    )
+    secured = (exports[0].replace("squash: none", "squash: none, secure: true"), *exports[1:])
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.load, self.exports)
+
+    def tearDown(self):
+        for host in self.hosts:
+            host.free_all(reserved=True)
+        super().tearDown()
+
+    def load(self, exports):
+        """A reload, until it is done."""
+        before = self.daemon.log.count("configuration loaded again")
+        self.write_config(exports)
+        os.kill(self.daemon.process.pid, signal.SIGHUP)
+        until(lambda: self.daemon.log.count("configuration loaded again") > before, "it has reloaded")
+
+    def without(self, host):
+        """The list without @host."""
+        others = ", ".join(one.address for one in self.hosts if one is not host)
+        return (self.exports[0].replace("squash: none", f"squash: none, clients: [127.0.0.1, {others}]"), *self.exports[1:])
+
+    def locks(self, what="locks"):
+        return self.rest.get(f"/api/v1/{what}").json[what]
+
+    def test_m1_secure_holds_for_every_call(self):
+        fh = self.handle_of_secure()
+        lock = self.lock_of(self.a, fh=fh, access=1)
+        self.assert_granted(self.a, lock, reserved=True)
+        for procedure in (nlm.LOCK, nlm.NM_LOCK, nlm.TEST, nlm.UNLOCK, nlm.CANCEL, nlm.SHARE, nlm.UNSHARE):
+            for host in (self.a, self.b):
+                with self.subTest(procedure=procedure, host=host.name):
+                    self.assertEqual(host.ask(procedure, lock.but(name=host.name)).stat, nlm.S_FAILED)
+        self.assertEqual(len(self.locks()), 1)
+        self.assertEqual(self.a.unlock(lock, reserved=True), nlm.S_GRANTED)
+        self.assertEqual(self.locks(), [])
+
+    def handle_of_secure(self):
+        """As one who may look it up: by a reserved port."""
+        path = self.make_file("secure")
+        self.load((self.exports[0], self.exports[1].replace(", secure: true", ""), self.exports[2]))
+        fh = self.handle_of(path, "/secure", "secure")
+        self.load(self.exports)
+        return fh
+
+    def test_m1_what_was_locked_before_secure_is_given_back(self):
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        self.load(self.secured)
+        self.assertEqual(self.a.unlock(lock.but(svid=2)), nlm.S_FAILED, "it has nothing")
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.assertEqual(self.locks(), [])
+
+    def test_low_test_tells_a_stranger_nothing(self):
+        fh = self.handle_of(self.make_file("other"), "/other", "other")
+        for exclusive in (False, True):
+            found = self.a.test(self.lock_of(self.a, fh=fh, exclusive=exclusive))
+            self.assertEqual((found.stat, found.holder), (nlm.S_FAILED, None))
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        self.assertEqual(self.c.test(lock.but(name=self.c.name, svid=9)).holder.svid, 1)
+        self.load(self.without(self.c))
+        found = self.c.test(lock.but(name=self.c.name, svid=9))
+        self.assertEqual((found.stat, found.holder), (nlm.S_FAILED, None))
+
+
+if __name__ == "__main__":
+    main()
