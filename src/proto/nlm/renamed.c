@@ -3,7 +3,7 @@
  * old one.
  *
  * Several hosts may stand behind one address, and their processes may have the same numbers. So the server
- *does not guess. It takes one name for another's only where all of this is true:
+ * does not guess. It takes one name for another's only where all of this is true:
  *
  *	- the new name has nothing of this owner in this file, and never asked for anything of it there: a
  *	  process that took its lock by the old name unlocks it without a LOCK before that
