@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -15,6 +16,16 @@
 #define KEY_FILE "handle.key"
 #define NEW_FILE "handle.key.new"
 
+/* A user that can read the key makes handles for every file of every export. */
+static void warn_of_readers(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && st.st_mode & 077)
+		hf_log_warn("others can read the key of the file handles; mend it with chmod 600",
+			    "file=" KEY_FILE " mode=%04o", st.st_mode & 07777u);
+}
+
 static int read_key(int dir, struct hf_seal_key *key)
 {
 	hf_cleanup(hf_closep) int fd = openat(dir, KEY_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -23,6 +34,7 @@ static int read_key(int dir, struct hf_seal_key *key)
 
 	if (fd < 0)
 		return -errno;
+	warn_of_readers(fd);
 	n = read(fd, bytes, sizeof(bytes));
 	if (n < 0)
 		return -errno;

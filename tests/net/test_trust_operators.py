@@ -14,6 +14,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
+from exported import OneExport
 from play import Play, main
 from rest import Events
 from rpc import TcpCaller, call_message, exchange
@@ -79,6 +80,24 @@ class Portmapper(Play):
         for program in granted:
             self.assertEqual(self.ask(self.user, UNSET, program), 1)
         self.assertEqual(self.ask(self.user, SET, 700005, 7005), 1)
+
+
+class Secrets(OneExport, Play):
+    n_hosts = 0
+    settings = ("api.listen=127.0.0.1:0",)
+    LINES = ("others can read the key of the file handles", "others can read the token of the API")
+
+    def test_low_secrets_that_others_can_read_are_told(self):
+        files = [f"{self.daemon.state_dir}/state/{name}" for name in ("handle.key", "api.token")]
+        for path in files:
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+            os.chmod(path, 0o644)
+        for line in self.LINES:
+            self.assertNotIn(line, self.daemon.log)
+        self.daemon.stop()
+        self.daemon.start()
+        for line in self.LINES:
+            self.assertIn(line, self.daemon.log)
 
 
 class OperatorsDoor(Play):
