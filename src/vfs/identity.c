@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/error.h"
 #include "base/macros.h"
 
@@ -39,29 +40,9 @@ static _Thread_local struct thread_state thread;
 #define SETFSUID  SYS_setfsuid
 #endif
 
-#define CAP_BIT(cap) (UINT64_C(1) << (cap))
-
-static uint64_t effective_caps(struct __user_cap_data_struct data[2])
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-
-	if (syscall(SYS_capget, &header, data) < 0)
-		return 0;
-	return (uint64_t)data[1].effective << 32 | data[0].effective;
-}
-
-static void drop_resource_cap(struct __user_cap_data_struct data[2])
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-
-	data[0].effective &= ~(uint32_t)CAP_BIT(CAP_SYS_RESOURCE);
-	syscall(SYS_capset, &header, data); /* taking away is always allowed */
-}
-
 static void learn(void)
 {
-	struct __user_cap_data_struct data[2] = { 0 };
-	uint64_t caps = effective_caps(data);
+	uint64_t caps = hf_caps_get().effective;
 
 	/* The umask belongs to what threads share (CLONE_FS); this one goes its own way. Where it may not, as
 	 * in most containers, there is none for all: what we make for ourselves has its mode from us. */
@@ -69,10 +50,10 @@ static void learn(void)
 	umask(0);
 	thread.own_uid = (uint32_t)geteuid();
 	thread.own_gid = (uint32_t)getegid();
-	thread.can_switch = thread.own_uid == 0 && (caps & CAP_BIT(CAP_SETUID)) &&
-			    (caps & CAP_BIT(CAP_SETGID)) && (caps & CAP_BIT(CAP_DAC_OVERRIDE));
-	if (caps & CAP_BIT(CAP_SYS_RESOURCE))
-		drop_resource_cap(data);
+	thread.can_switch = thread.own_uid == 0 && (caps & HF_CAP(CAP_SETUID)) &&
+			    (caps & HF_CAP(CAP_SETGID)) && (caps & HF_CAP(CAP_DAC_OVERRIDE));
+	if (caps & HF_CAP(CAP_SYS_RESOURCE)) /* of no client: it ignores quotas */
+		hf_caps_lower(CAP_SYS_RESOURCE);
 	thread.is_known = true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -11,12 +12,13 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "base/caps.h"
 #include "base/error.h"
 #include "base/macros.h"
 #include "vfs/finder.h"
 #include "vfs/fskind.h"
 
-#define MAX_DEPTH 4096 /* of directories, for a walk up */
+#define MAX_DEPTH 1360 /* of directories, for a walk up; the way must be shorter than PATH_MAX */
 #define MAX_ASKED 20   /* times for a file that the kernel has no memory for, it says */
 
 union kernel_handle {
@@ -163,27 +165,24 @@ static int misplaced(int error)
 	return hf_volume_is_want(error) ? error : -ESTALE;
 }
 
-/* Up to the root of the tree, or of everything. */
+/* Up to the root of the tree, or of everything: one look for each level, which sees all of the way at once.
+ */
 static int walk_up(const struct hf_volume *volume, int from)
 {
-	hf_cleanup(hf_closep) int fd = -1;
-	struct stat st, above;
+	char way[3 * MAX_DEPTH + 1]; /* from the second look on */
+	struct stat st, below = { 0 };
 
-	if (fstat(from, &st) < 0)
-		return -ESTALE;
-	for (int depth = 0; depth < MAX_DEPTH; depth++) {
-		int up;
+	for (size_t depth = 0; depth < MAX_DEPTH; depth++) {
+		int r = depth ? fstatat(from, way, &st, AT_NO_AUTOMOUNT) : fstat(from, &st);
 
+		if (r < 0)
+			return misplaced(-errno);
 		if (is_root(volume, &st))
 			return 0;
-		up = openat(fd >= 0 ? fd : from, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (up < 0)
-			return misplaced(-errno);
-		hf_closep(&fd);
-		fd = up;
-		if (fstat(fd, &above) < 0 || (above.st_ino == st.st_ino && above.st_dev == st.st_dev))
-			return -ESTALE;
-		st = above;
+		if (depth && below.st_ino == st.st_ino && below.st_dev == st.st_dev)
+			return -ESTALE; /* the top of everything */
+		below = st;
+		memcpy(way + 3 * depth, "../", 4);
 	}
 	return -ESTALE;
 }
@@ -192,7 +191,7 @@ int hf_volume_check_place(const struct hf_volume *volume, int fd)
 {
 	struct stat st;
 
-	if (!volume->is_clone)
+	if (!volume->is_clone && !volume->is_mount_root)
 		return walk_up(volume, fd);
 	return fstatat(fd, "..", &st, AT_NO_AUTOMOUNT) < 0 ? misplaced(-errno) : 0;
 }
@@ -216,6 +215,19 @@ int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bo
 
 /* Life */
 
+/* A mount of our own, of this tree alone. The daemon has the capability for it effective only here. */
+static int clone_tree(int anchor)
+{
+	bool is_raised = hf_caps_raise(CAP_SYS_ADMIN);
+	int fd = (int)syscall(SYS_open_tree, anchor, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	int saved = errno;
+
+	if (is_raised)
+		hf_caps_lower(CAP_SYS_ADMIN);
+	errno = saved;
+	return fd;
+}
+
 /* What we find out about a tree here counts for as long as it is shared; for want of anything
  * nothing is found out. */
 static int open_root(struct hf_volume *volume, const char *path)
@@ -223,8 +235,7 @@ static int open_root(struct hf_volume *volume, const char *path)
 	volume->anchor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (volume->anchor < 0)
 		return -errno;
-	volume->root = (int)syscall(SYS_open_tree, volume->anchor, "",
-				    AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	volume->root = clone_tree(volume->anchor);
 	volume->is_clone = volume->root >= 0;
 	if (!volume->is_clone && hf_volume_is_want(-errno))
 		return -errno;
@@ -239,10 +250,14 @@ static int open_root(struct hf_volume *volume, const char *path)
 static int learn_about_root(struct hf_volume *volume)
 {
 	struct statfs fs;
+	struct statx more;
 	int fd = -1, r;
 
 	if (fstat(volume->root, &volume->root_stat) < 0 || fstatfs(volume->root, &fs) < 0)
 		return -errno;
+	volume->is_mount_root = !volume->is_clone &&
+				statx(volume->root, "", AT_EMPTY_PATH, STATX_TYPE, &more) == 0 &&
+				(more.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 	volume->magic = (uint64_t)(uint32_t)fs.f_type;
 	volume->is_local = hf_fskind_is_local(volume->magic);
 	volume->syncs_made_with_dir = hf_fskind_syncs_made_with_dir(volume->magic, volume->root_stat.st_dev);

@@ -6,8 +6,10 @@
  * the shared directory as its root and no other file systems in it. So whatever
  * a client does, ".." ends there, in the kernel; and a directory that was moved
  * out of the tree has no ".." at all, which is how hf_volume_check_place() knows.
- * Without that right the same is found by walking up, and other file systems
- * below the root are not entered.
+ * Without that right (CAP_SYS_ADMIN) the same holds where the directory is the
+ * root of a mount, whose ".." the kernel denies likewise to what is outside.
+ * Elsewhere the place of a directory is found by walking up, which costs a call
+ * for each level. Other file systems below the root are not entered.
  *
  * An id is what the kernel calls a file handle (inode and generation, as a
  * rule), so it stays through renames and restarts, and is never used again. The
@@ -48,6 +50,7 @@ struct hf_volume {
 	int mount;  /* (c) the same, opened: open_by_handle_at() wants it so */
 	int anchor; /* (c) the directory in its own mount: keeps that from being unmounted below us; or -1 */
 	bool is_clone;            /* (c) see above */
+	bool is_mount_root;       /* (c) likewise */
 	bool has_ids;             /* (c) the kernel opens files by their ids */
 	bool is_local;            /* (c) what the kernel has in memory it gives without waiting for anybody */
 	bool syncs_made_with_dir; /* (c) hf_fskind_syncs_made_with_dir() */
