@@ -17,3 +17,12 @@
 #define HF_COLD              __attribute__((cold)) /* hardly ever called, and so is the way that leads there */
 #define HF_LIKELY(x)         __builtin_expect(!!(x), 1)
 #define HF_UNLIKELY(x)       __builtin_expect(!!(x), 0)
+
+/* Is a sanitizer compiled in that needs system calls of its own? */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HF_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define HF_SANITIZED 1
+#endif
+#endif

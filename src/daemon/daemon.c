@@ -18,6 +18,7 @@
 #include "daemon/ports_file.h"
 #include "daemon/process.h"
 #include "daemon/reload.h"
+#include "daemon/sandbox.h"
 #include "daemon/setup.h"
 #include "daemon/state_dir.h"
 #include "export/local.h"
@@ -376,9 +377,13 @@ static int start(struct daemon *d)
 	int r = open_state_dir(d);
 
 	hf_process_raise_file_limit(); /* before anybody plans with what there is */
+	hf_sandbox_limit_caps();
 	/* Before anything is opened: what we may do with files, and whose ours are, is asked once. */
 	if (r == 0)
 		r = drop_privileges(d);
+	/* While there is one thread: those to come inherit it. */
+	if (r == 0)
+		hf_sandbox_enter();
 	if (r == 0)
 		r = make_loops(d);
 	if (r == 0)

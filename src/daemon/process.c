@@ -11,11 +11,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/state_dir.h"
@@ -42,15 +42,9 @@ size_t hf_process_raise_file_limit(void)
  */
 static int keep_low_ports(void)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
+	const uint64_t kept = HF_CAP(CAP_NET_BIND_SERVICE);
 
-	if (syscall(SYS_capget, &header, data) < 0)
-		return -errno;
-	data[0].permitted &= 1u << CAP_NET_BIND_SERVICE;
-	data[0].effective = data[0].permitted;
-	data[0].inheritable = data[1].permitted = data[1].effective = data[1].inheritable = 0;
-	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+	return hf_caps_limit((struct hf_caps){ .effective = kept, .permitted = kept });
 }
 
 static int become(const struct passwd *entry)

@@ -82,6 +82,59 @@ class Portmapper(Play):
         self.assertEqual(self.ask(self.user, SET, 700005, 7005), 1)
 
 
+# <linux/capability.h>
+CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, NET_BIND_SERVICE = 0, 1, 2, 3, 4, 6, 7, 10
+SYS_ADMIN, MKNOD = 21, 27
+FILE_SERVER = {CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, NET_BIND_SERVICE, MKNOD}
+
+
+class GivenUp(OneExport, Play):
+    """What the running daemon has given up, every thread of it: /proc has the kernel's own word."""
+
+    n_hosts = 0
+    settings = ("api.listen=127.0.0.1:0",)
+
+    def threads(self, daemon=None):
+        """The status of each: {field: text}"""
+        folder = f"/proc/{(daemon or self.daemon).process.pid}/task"
+        statuses = []
+        for thread in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                with open(f"{folder}/{thread}/status", encoding="ascii") as status:
+                    statuses.append(dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line))
+        self.assertGreater(len(statuses), 1)
+        return statuses
+
+    @staticmethod
+    def caps(status, which):
+        value = int(status[which], 16)
+        return {bit for bit in range(64) if value >> bit & 1}
+
+    def test_low_calls_are_filtered_and_no_exec_gives_privilege(self):
+        self.nfs.root("/data")  # has been at a worker
+        for status in self.threads():
+            self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"), status["Name"])
+
+    def test_low_capabilities_are_those_of_a_file_server(self):
+        self.nfs.root("/data")
+        for status in self.threads():
+            self.assertLessEqual(self.caps(status, "CapEff"), FILE_SERVER)
+            self.assertLessEqual(self.caps(status, "CapPrm"), FILE_SERVER | {SYS_ADMIN})
+            self.assertLessEqual(self.caps(status, "CapBnd"), FILE_SERVER | {SYS_ADMIN})
+            self.assertEqual(self.caps(status, "CapInh") | self.caps(status, "CapAmb"), set())
+
+    def test_low_another_user_keeps_ports_only(self):
+        daemon = self.make_daemon(["server.user=nobody", "server.port=0", "server.portmap=off", "api.listen=",
+                                   "store.backend=memory"])  # fmt: skip
+        self.addCleanup(daemon.close)
+        os.chmod(daemon.state_dir, 0o755)
+        daemon.start()
+        for status in self.threads(daemon):
+            self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"), status["Name"])
+            self.assertLessEqual(self.caps(status, "CapPrm"), {NET_BIND_SERVICE})
+        daemon.stop()
+
+
 class Secrets(OneExport, Play):
     n_hosts = 0
     settings = ("api.listen=127.0.0.1:0",)
