@@ -406,6 +406,26 @@ void check_started(struct world *world)
 
 /* What the server's own events tell */
 
+static uint32_t slot_of(const struct hf_addr *addr)
+{
+	return addr->ip[0] == 10 && addr->ip[2] == 0 && addr->ip[3] < N_SLOTS ? addr->ip[3] : 0;
+}
+
+/* I9: a client of an earlier life stays registered until it was told of this one, or all tries are over. The
+ * gaps between them grow, but the last one is not longer than all before. */
+static void check_unregistered(struct world *world, const struct hf_client *client)
+{
+	const struct server *server = &world->server;
+	struct host *host = net_host(world, &client->address);
+
+	if (!client->callback.host && client->met_at == 0 && slot_of(&client->address) &&
+	    server->told_in[slot_of(&client->address)] != server->life &&
+	    world->now < server->started_at + server->notify_retry_ns / 2)
+		world_fail(world, "I9", "%s is unregistered, and was not told of the restart", client->id);
+	if (host)
+		host->promised_in = 0; /* it has nothing any more, and is not called when it has nothing */
+}
+
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
 {
 	struct server *server = hf_container_of(observer, struct server, observer);
@@ -427,6 +447,13 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		break;
 	case HF_EVENT_BLOCKED: /* now: by the end of the turn he may have let go what he has */
 		order_note_waiters(world);
+		break;
+	case HF_EVENT_NOTIFY:
+		if (event->was_told)
+			server->told_in[slot_of(&event->client->address)] = server->life;
+		break;
+	case HF_EVENT_UNREGISTERED:
+		check_unregistered(world, event->client);
 		break;
 	case HF_EVENT_CLEANUP:
 		SAY(world, "server  cleans up after %s: %s, %zu locks", event->client->id, event->reason,

@@ -216,8 +216,21 @@ static void configure(struct world *world)
 	    0) /* some are longer than a client that holds nothing stays */
 		server->notify_retry_ns *= 8;
 	server->notify_parallel = rng_chance(rng, 500) ? 1024 : rng_between(rng, 1, 3);
+	/* In some worlds a client that holds nothing would be unregistered before it was told of a restart.
+	 */
+	server->idle_ns = (server->notify_retry_ns / SECOND % 4 == 0 ? 12 : 300) * SECOND;
 	server->max_clients = rng_chance(rng, 120) ? rng_between(rng, 1, 3) : 100;
 	server->early_end = rng_chance(rng, 850);
+}
+
+/* In some worlds a client that holds nothing would be unregistered before it was told of a restart. */
+static void shorten_idleness(struct world *world)
+{
+	bool is_short = world->server.notify_retry_ns / SECOND % 4 == 0;
+
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		is_short = is_short && !world->hosts[i].is_shared;
+	world->server.idle_ns = (is_short ? 12 : 300) * SECOND;
 }
 
 void plan_make(struct world *world)
@@ -231,6 +244,7 @@ void plan_make(struct world *world)
 	world->n_hosts = (uint32_t)rng_between(rng, 2, MAX_HOSTS);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		host_init(world, i);
+	shorten_idleness(world);
 	monitor_init(world);
 	worker_init(world);
 	fate_init(world);

@@ -264,6 +264,7 @@ static int make_locks(struct world *world)
 		.notify_parallel = server->notify_parallel,
 		.notify_retry_ns = server->notify_retry_ns,
 		.max_clients = server->max_clients,
+		.idle_ns = server->idle_ns,
 	};
 	struct hf_nlm_options nlm = { .loop = loop, .server_name = NAME };
 	struct hf_nlm_files files;

@@ -313,6 +313,8 @@ struct server {
 	uint64_t notify_retry_ns;
 	size_t notify_parallel;
 	size_t max_clients;
+	uint64_t idle_ns;          /* until a client that holds nothing is unregistered */
+	uint32_t told_in[N_SLOTS]; /* in which of its lives a client at this address was told of it */
 	bool early_end;
 };
 

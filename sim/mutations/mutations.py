@@ -38,6 +38,8 @@ MUTATIONS = [
     # Registrations
     ("registration lost at max_clients", f"{CLIENT}/client.c",
      "return HF_CLIENT_E_LIMIT;", "return HF_CLIENT_OK;"),
+    ("who has yet to be told of a restart is unregistered", f"{CLIENT}/places.c", "client->is_pinned || ", ""),
+    ("who holds something gives its place away", f"{CLIENT}/places.c", "|| !hf_lock_client_is_idle(&client->holds)", ""),
     ("registration written, and not waited for", f"{RECOVERY}/promise.c",
      "return !client ||", "return true || !client ||"),
     ("clients of stored locks are not registered", f"{RECOVERY}/restart.c",

@@ -13,8 +13,6 @@
 #include "client/clients.h"
 #include "loop/loop.h"
 
-#define FULL_QUIET_NS (60 * HF_NS_PER_S)
-
 const char *hf_client_status_name(enum hf_client_status status)
 {
 	static const char *const names[] = {
@@ -54,7 +52,7 @@ static bool is_needed(const struct hf_client *client)
 /* In the path of every lock: mostly the client holds something, and did before. */
 static bool may_have_become_idle(const struct hf_client *client)
 {
-	return hf_lock_client_is_idle(&client->holds) || hf_link_is_linked(&client->idle_link);
+	return hf_lock_client_is_idle(&client->holds) || client->idle_rank != HF_CLIENTS_STAYS;
 }
 
 struct hf_client *hf_client_unref(struct hf_client *client)
@@ -65,29 +63,13 @@ struct hf_client *hf_client_unref(struct hf_client *client)
 	client->n_refs--;
 	if (HF_LIKELY(!may_have_become_idle(client)))
 		return NULL;
-	hf_clients_note_idle(client);
+	hf_places_note(client);
 	if (!is_needed(client))
 		hf_clients_forget(client);
 	return NULL;
 }
 
 /* Registering */
-
-/* He is told that there are no locks, and nobody why; but one line will do for all who come. */
-static void say_that_it_is_full(const struct hf_client *client)
-{
-	struct hf_clients *clients = client->clients;
-	uint64_t now = hf_loop_now(clients->options.loop);
-	char quoted[256];
-
-	if (now < clients->quiet_until)
-		return;
-	clients->quiet_until = now + FULL_QUIET_NS;
-	hf_log_warn("a client is refused: as many are registered as recovery.max_clients allows",
-		    "client=%s max_clients=%zu",
-		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    clients->options.max_registered);
-}
 
 int hf_client_register(struct hf_client *client)
 {
@@ -97,10 +79,8 @@ int hf_client_register(struct hf_client *client)
 	uint64_t before = client->registered_at;
 	int r;
 
-	if (is_new && clients->n_registered >= clients->options.max_registered) {
-		say_that_it_is_full(client);
+	if (is_new && !hf_places_make_room(client))
 		return HF_CLIENT_E_LIMIT;
-	}
 	client->last_seen = now;
 	if (is_new)
 		client->registered_at = now ? now : 1;
@@ -111,14 +91,14 @@ int hf_client_register(struct hf_client *client)
 	}
 	client->registered_local = client->local;
 	if (is_new)
-		clients->n_registered++;
+		hf_places_count(client, true);
 	return HF_CLIENT_OK;
 }
 
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen)
 {
 	if (!hf_client_is_registered(client))
-		client->clients->n_registered++;
+		hf_places_count(client, true);
 	client->registered_at = registered_at ? registered_at : 1;
 	client->last_seen = last_seen;
 	client->registered_local = client->local;
@@ -135,11 +115,25 @@ void hf_client_unregister(struct hf_client *client)
 	hf_client_ref(client);
 	clients->options.events->unregistered(clients->options.user, client);
 	client->registered_at = 0;
-	clients->n_registered--;
+	hf_places_count(client, false);
+	if (!client->callback.host && !hf_client_is_alone(client))
+		client->host->has_lost_one = true;
 	hf_client_unref(client);
 }
 
 /* Being */
+
+void hf_client_confirm(struct hf_client *client)
+{
+	client->is_confirmed = true;
+	hf_places_note(client);
+}
+
+void hf_client_pin(struct hf_client *client, bool is_pinned)
+{
+	client->is_pinned = is_pinned;
+	hf_places_note(client);
+}
 
 void hf_client_seen(struct hf_client *client, const struct hf_addr *local)
 {
@@ -176,9 +170,9 @@ int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint3
 
 	if (!copy)
 		return hf_trace(-ENOMEM);
-	hf_link_remove(&client->idle_link); /* who registered by himself stays until he says so */
 	free(client->callback.host);
 	client->callback = (struct hf_client_callback){ copy, program, version, procedure };
+	hf_places_note(client);
 	return 0;
 }
 

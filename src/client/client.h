@@ -97,7 +97,9 @@ struct hf_client {
 	bool is_privileged; /* it locked from a reserved port: only such a port may change what it holds */
 	bool is_disconnected;
 	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart */
-	uint64_t serial; /* of being made: the order of lists */
+	bool is_confirmed; /* there was an exchange with its address: the source of its calls is not forged */
+	uint8_t idle_rank; /* inside: in which list idle_link is */
+	uint64_t serial;   /* of being made: the order of lists */
 	/* Inside */
 	size_t n_refs;
 	struct hf_timer window;
@@ -106,8 +108,10 @@ struct hf_client {
 	struct hf_rb_node by_serial;
 	struct hf_clients_host *host;
 	struct hf_link host_link;
-	struct hf_link idle_link;
-	uint64_t idle_since; /* monotonic ns */
+	struct hf_link idle_link;    /* places.c: it could give its place to another client */
+	struct hf_link idle_at_host; /* the same, among those at its address */
+	uint64_t idle_since;         /* monotonic ns */
+	uint64_t idle_mark;          /* see struct hf_client_events */
 };
 
 static inline struct hf_bytes hf_client_name(const struct hf_client *client)
@@ -125,6 +129,10 @@ struct hf_client_events {
 	/* It is to be stored; gives the ticket. An error refuses the registration. */
 	int (*registered)(void *user, struct hf_client *client, uint64_t *ticketp);
 	void (*unregistered)(void *user, struct hf_client *client);
+	/* The number of the last change of a lock, noted in idle_mark. */
+	uint64_t (*mark)(void *user);
+	/* Has the store its registration, and no lock of it any more? Both may be NULL. */
+	bool (*is_settled)(void *user, const struct hf_client *client);
 	/* Its window is over, or somebody has evidence. Whoever gets this releases what it holds. */
 	void (*crashed)(void *user, struct hf_client *client);
 };
@@ -134,8 +142,9 @@ struct hf_clients_options {
 	struct hf_locks *locks;
 	struct hf_siphash_key key;
 	size_t max_registered;
-	uint64_t window_ns; /* the shared default */
-	uint64_t idle_ns;   /* registered and holding nothing for so long: unregistered; 0: never */
+	size_t max_per_address; /* of them; 0: half of max_registered */
+	uint64_t window_ns;     /* the shared default */
+	uint64_t idle_ns;       /* registered and holding nothing for so long: unregistered; 0: never */
 	const struct hf_client_events *events;
 	void *user;
 };
@@ -163,6 +172,8 @@ struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes
 struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf_addr *address,
 				     struct hf_client *after);
 bool hf_client_is_alone(const struct hf_client *client); /* nobody else is at its address */
+/* There was another one, which was unregistered since: two hosts may have that address. */
+bool hf_client_had_neighbour(const struct hf_client *client);
 /* The next one of all with a serial above @serial, whatever has come and gone in between. */
 struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial);
 
@@ -177,16 +188,23 @@ HF_DEFINE_CLEANUP(struct hf_client *, hf_client_unref)
 /* Registering */
 enum { /* answers of hf_client_register() */
 	HF_CLIENT_OK = 0,
-	HF_CLIENT_E_LIMIT, /* max_clients */
+	HF_CLIENT_E_LIMIT, /* no place is left, for its address or at all */
 };
 
-/* New, or the same again with what has changed (local address, callback, priv, state: set them before). */
+/*
+ * New, or the same again with what has changed (local address, callback, priv, state: set them before). Where
+ * no place is left, a registered client that holds nothing is unregistered for a new one; see places.c.
+ */
 int hf_client_register(struct hf_client *client);
 void hf_client_unregister(struct hf_client *client);
 /* From the store, at the start: registered, and not written again. */
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen);
 
 /* Being */
+/* It answered, or called over TCP: a forged source cannot. */
+void hf_client_confirm(struct hf_client *client);
+/* While pinned it stays registered, whether it holds something or not. */
+void hf_client_pin(struct hf_client *client, bool is_pinned);
 void hf_client_seen(struct hf_client *client,
 		    const struct hf_addr *local); /* it called, at this address of ours */
 /* The same, and it gave its own name: what else is known by another name at its address may be it. */
@@ -213,3 +231,5 @@ void hf_client_crash(struct hf_client *client);
 /* Counting */
 size_t hf_clients_count(const struct hf_clients *clients);
 size_t hf_clients_count_registered(const struct hf_clients *clients);
+/* How many were unregistered for a new client. */
+uint64_t hf_clients_count_evicted(const struct hf_clients *clients);

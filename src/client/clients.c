@@ -16,6 +16,7 @@
 #include "loop/loop.h"
 
 #define SWEEP_NS (10 * HF_NS_PER_S)
+#define QUIET_S  60
 
 static struct hf_client *client_of(struct hf_rb_node *node)
 {
@@ -130,6 +131,11 @@ bool hf_client_is_alone(const struct hf_client *client)
 	return at_host->head.next == at_host->head.prev;
 }
 
+bool hf_client_had_neighbour(const struct hf_client *client)
+{
+	return client->host->has_lost_one;
+}
+
 struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf_addr *address,
 				     struct hf_client *after)
 {
@@ -192,6 +198,7 @@ static struct hf_clients_host *get_host(struct hf_clients *clients, const struct
 		return NULL;
 	host->address = *address;
 	hf_list_init(&host->clients);
+	hf_places_init_host(host);
 	hf_hashtable_insert(&clients->hosts, &host->node, hash);
 	return host;
 }
@@ -241,6 +248,8 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	hf_list_init(&client->late);
 	hf_list_init(&client->reservations);
 	hf_link_init(&client->idle_link);
+	hf_link_init(&client->idle_at_host);
+	client->idle_rank = HF_CLIENTS_STAYS;
 	hf_timer_init(&client->window, clients->options.loop, on_window_end);
 	hf_lock_client_init(clients->options.locks, &client->holds);
 	hf_hashtable_insert(&clients->by_id, &client->by_id, hash_id(clients, hf_bytes_of_str(client->id)));
@@ -274,7 +283,9 @@ void hf_clients_forget(struct hf_client *client)
 	struct hf_clients *clients = client->clients;
 
 	hf_timer_stop(&client->window);
-	hf_link_remove(&client->idle_link);
+	if (hf_client_is_registered(client))
+		hf_places_count(client, false); /* the set of clients is being freed */
+	hf_places_leave(client);
 	hf_link_remove(&client->host_link);
 	put_host(clients, client->host);
 	hf_rb_erase(&clients->all, &client->by_serial, NULL);
@@ -284,42 +295,14 @@ void hf_clients_forget(struct hf_client *client)
 	client_free(client);
 }
 
-/* Those who hold nothing are unregistered after a while, never in the path of a lock. */
-
-void hf_clients_note_idle(struct hf_client *client)
-{
-	struct hf_clients *clients = client->clients;
-	bool is_idle = hf_client_is_registered(client) && hf_lock_client_is_idle(&client->holds);
-
-	if (!clients->options.idle_ns || client->callback.host)
-		return; /* who registered by himself stays until he says so */
-	if (!is_idle) {
-		hf_link_remove(&client->idle_link);
-	} else if (!hf_link_is_linked(&client->idle_link)) {
-		client->idle_since = hf_loop_now(clients->options.loop);
-		hf_list_push_back(&clients->idle, &client->idle_link);
-	}
-}
-
+/* Clients that hold nothing are unregistered after a while, never in the path of a lock. */
 static void on_sweep(struct hf_timer *timer)
 {
 	struct hf_clients *clients = hf_container_of(timer, struct hf_clients, sweep);
 	uint64_t now = hf_loop_now(clients->options.loop);
-	struct hf_link *link;
 
-	while ((link = hf_list_first(&clients->idle))) {
-		struct hf_client *client = hf_list_entry(link, struct hf_client, idle_link);
-
-		if (now - client->idle_since < clients->options.idle_ns)
-			break;
-		hf_link_remove(link);
-		if (client->is_pinned) {
-			client->idle_since = now;
-			hf_list_push_back(&clients->idle, link);
-		} else if (hf_lock_client_is_idle(&client->holds)) {
-			hf_client_unregister(client);
-		}
-	}
+	if (now >= clients->options.idle_ns)
+		hf_places_sweep(clients, now - clients->options.idle_ns);
 	hf_timer_start(timer, SWEEP_NS);
 }
 
@@ -333,7 +316,11 @@ int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options
 	if (!clients)
 		return hf_trace(-ENOMEM);
 	clients->options = *options;
-	hf_list_init(&clients->idle);
+	for (unsigned int i = 0; i < HF_CLIENTS_N_RANKS; i++)
+		hf_list_init(&clients->idle[i]);
+	clients->refusals = clients->evictions = (struct hf_log_limit)HF_LOG_LIMIT(QUIET_S);
+	if (!clients->options.max_per_address)
+		clients->options.max_per_address = (options->max_registered + 1) / 2;
 	hf_timer_init(&clients->sweep, options->loop, on_sweep);
 	r = hf_hashtable_init(&clients->by_id);
 	if (r == 0)
@@ -374,4 +361,9 @@ size_t hf_clients_count(const struct hf_clients *clients)
 size_t hf_clients_count_registered(const struct hf_clients *clients)
 {
 	return clients->n_registered;
+}
+
+uint64_t hf_clients_count_evicted(const struct hf_clients *clients)
+{
+	return clients->n_evicted;
 }

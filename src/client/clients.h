@@ -1,6 +1,7 @@
 /* The inside of src/client: the set of all clients and its indexes. */
 #pragma once
 
+#include "base/log.h"
 #include "client/client.h"
 
 #define HF_CLIENTS_MAX_WINDOWS 8
@@ -10,11 +11,24 @@ struct hf_clients_window_rule {
 	uint64_t window_ns;
 };
 
+/* Who gives its place to a new client first. Each holds nothing. */
+enum hf_clients_rank {
+	HF_CLIENTS_UNHEARD,     /* registered by SM_MON, never confirmed */
+	HF_CLIENTS_UNCONFIRMED, /* without a call-back, never confirmed */
+	HF_CLIENTS_IDLE,        /* without a call-back */
+	HF_CLIENTS_N_RANKS,
+	HF_CLIENTS_STAYS = HF_CLIENTS_N_RANKS,
+};
+
 /* An address and the clients there, of whatever protocol. */
 struct hf_clients_host {
 	struct hf_hash_node node;
 	struct hf_addr address;
 	struct hf_list clients;
+	size_t n_registered;
+	bool has_lost_one;         /* a client was unregistered that was not the only one */
+	struct hf_rb_node by_size; /* in clients->by_size, while n_registered */
+	struct hf_list idle[HF_CLIENTS_N_RANKS];
 };
 
 struct hf_clients {
@@ -22,17 +36,31 @@ struct hf_clients {
 	struct hf_hashtable by_id;
 	struct hf_hashtable by_key;
 	struct hf_hashtable hosts;
-	struct hf_rb_tree all; /* by serial */
-	struct hf_list idle;   /* registered, and hold nothing; the longest idle first */
+	struct hf_rb_tree all;                   /* by serial */
+	struct hf_rb_tree by_size;               /* hosts, by n_registered */
+	struct hf_list idle[HF_CLIENTS_N_RANKS]; /* the longest idle first */
 	struct hf_timer sweep;
 	struct hf_clients_window_rule windows[HF_CLIENTS_MAX_WINDOWS];
 	size_t n_windows;
 	size_t n;
 	size_t n_registered;
 	uint64_t serial;
-	uint64_t quiet_until; /* monotonic ns: until then nobody is told again that it is full */
+	uint64_t n_evicted;
+	struct hf_log_limit refusals;
+	struct hf_log_limit evictions;
 };
 
 void hf_clients_forget(struct hf_client *client);
-/* Its last user is done with it for now: does it hold nothing any more? */
-void hf_clients_note_idle(struct hf_client *client);
+
+/* PLACES (places.c) */
+void hf_places_init_host(struct hf_clients_host *host);
+/* What it holds, or what is known of it, may have changed: may it be made to leave? */
+void hf_places_note(struct hf_client *client);
+/* Out of the lists. */
+void hf_places_leave(struct hf_client *client);
+/* One more registered client at its address, or one less. */
+void hf_places_count(struct hf_client *client, bool is_more);
+/* Is there a place for @client? Another client may have left for it. */
+bool hf_places_make_room(struct hf_client *client);
+/* Unregisters those without a call-back that have held nothing since before @limit (monotonic ns). */
+void hf_places_sweep(struct hf_clients *clients, uint64_t limit);

@@ -150,6 +150,7 @@ struct hf_config {
 		int64_t notify_parallel;
 		int64_t notify_retry_seconds;
 		int64_t max_clients;
+		int64_t max_clients_per_address;
 	} recovery;
 	struct {
 		enum hf_config_allow_mon allow_mon;

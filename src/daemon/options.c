@@ -123,6 +123,9 @@ const struct hf_option hf_options[] = {
 	  .help = "How long a client that does not answer is notified again; 0: once only." },
 	{ "recovery", "max_clients", HF_OPTION_NUMBER, .preset = "10000", .min = 1, .max = 10000000,
 	  AT(recovery.max_clients), .help = "How many clients may be registered." },
+	{ "recovery", "max_clients_per_address", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 10000000,
+	  AT(recovery.max_clients_per_address),
+	  .help = "How many of them may be at one address; 0: half of max_clients." },
 
 	{ "nsm", "allow_mon", HF_OPTION_WORD, .preset = "exports", .words = allow_mon_words,
 	  AT(nsm.allow_mon),

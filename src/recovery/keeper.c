@@ -283,6 +283,22 @@ static void on_unregistered(void *user, struct hf_client *client)
 			 &(struct hf_recovery_event){ .kind = HF_EVENT_UNREGISTERED, .client = client });
 }
 
+static uint64_t mark(void *user)
+{
+	const struct hf_recovery *recovery = user;
+
+	return recovery->keeper.ticket;
+}
+
+static bool is_settled(void *user, const struct hf_client *client)
+{
+	const struct hf_recovery *recovery = user;
+
+	return hf_recovery_can_promise(recovery) &&
+	       client->idle_mark <= hf_store_reached(recovery->store, HF_STORE_LOCKS) &&
+	       client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS);
+}
+
 static void on_crashed(void *user, struct hf_client *client)
 {
 	hf_crash_clean_up(user, client, "its recovery window is over");
@@ -291,6 +307,8 @@ static void on_crashed(void *user, struct hf_client *client)
 const struct hf_client_events hf_keeper_client_events = {
 	.registered = on_registered,
 	.unregistered = on_unregistered,
+	.mark = mark,
+	.is_settled = is_settled,
 	.crashed = on_crashed,
 };
 

@@ -117,7 +117,7 @@ static void detach(struct hf_notice *notice)
 
 	notice->client = NULL;
 	client->notice = NULL;
-	client->is_pinned = false;
+	hf_client_pin(client, false);
 	hf_client_unref(client);
 }
 
@@ -177,6 +177,7 @@ static void told(struct hf_notice *notice)
 {
 	struct hf_recovery *recovery = notice->recovery;
 
+	hf_client_confirm(notice->client);
 	if (notice->client->status != HF_CLIENT_ACTIVE || !was_seen(recovery, notice->client))
 		hf_client_set_status(notice->client, HF_CLIENT_NOTIFIED);
 	leave_wave(notice, true);
@@ -321,7 +322,7 @@ static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_h
 	hf_timer_init(&notice->timer, recovery->loop, on_rested);
 	put_in(notice, HF_NOTICE_QUEUE);
 	client->notice = notice;
-	client->is_pinned = true;
+	hf_client_pin(client, true);
 	pump_later(recovery);
 	return 0;
 }

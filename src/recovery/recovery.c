@@ -213,8 +213,9 @@ static int make_tables(struct hf_recovery *recovery)
 		.loop = recovery->loop,
 		.key = recovery->key,
 		.max_registered = options->max_clients,
+		.max_per_address = options->max_clients_per_address,
 		.window_ns = options->window_ns,
-		.idle_ns = UNMONITOR_IDLE_NS,
+		.idle_ns = options->idle_ns ? options->idle_ns : UNMONITOR_IDLE_NS,
 		.events = &hf_keeper_client_events,
 		.user = recovery,
 	};

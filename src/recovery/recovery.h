@@ -94,6 +94,8 @@ struct hf_recovery_options {
 	size_t notify_parallel;
 	uint64_t notify_retry_ns;
 	size_t max_clients;
+	size_t max_clients_per_address; /* 0: half of max_clients */
+	uint64_t idle_ns;               /* until a client that holds nothing is unregistered; 0: 300 s */
 	struct hf_lock_limits lock_limits;
 	const struct hf_lock_outside *outside; /* of the lock table; NULL: there is none */
 	void *outside_context;

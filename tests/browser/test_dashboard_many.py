@@ -19,7 +19,12 @@ SECONDS = 6
 
 
 class Many(PagePlay):
-    settings = ("api.listen=127.0.0.1:0", "log.level=warn", f"recovery.max_clients={CLIENTS + 100}")
+    settings = (
+        "api.listen=127.0.0.1:0",
+        "log.level=warn",
+        f"recovery.max_clients={CLIENTS + 100}",
+        f"recovery.max_clients_per_address={CLIENTS}",
+    )
     n_hosts = 2
 
     def fill(self):

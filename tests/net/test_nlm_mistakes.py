@@ -195,7 +195,7 @@ class FromThisHost(Play):
 class Limits(Play):
     """What one client can make us keep has an end, an answer, and a word for the operator."""
 
-    settings = ("recovery.max_clients=4",)
+    settings = ("recovery.max_clients=4", "recovery.max_clients_per_address=4")
 
     def test_the_next_new_client_gets_no_lock(self):
         """max_clients counts registrations: DENIED_NOLOCKS for one more, and nothing of it stays."""

@@ -178,7 +178,7 @@ class Evidence(Base):
     def test_one_client_too_many(self):
         self.restart(recovery__max_clients="2")
         self.held(self.a, offset=0, length=1)
-        self.assertEqual(self.b.mon("server")[0], SUCC)
+        self.assertEqual(self.b.mon("server", transport="tcp")[0], SUCC)
         self.assertEqual(self.c.mon("server")[0], FAIL)
         self.assertEqual(self.c.lock(self.lock_of(self.c, 5, 1)), nlm.S_NOLOCKS)
         self.assertEqual(self.b.mon("server", priv=b"b" * 16)[0], SUCC, "he is known")
@@ -422,7 +422,7 @@ class Table(Evidence):
     def test_max_clients(self):
         self.restart(recovery__max_clients="2")
         self.held(self.a, offset=0, length=1)
-        self.assertEqual(self.b.mon("server")[0], SUCC)
+        self.assertEqual(self.b.mon("server", transport="tcp")[0], SUCC)
         self.assertEqual(self.c.mon("server")[0], FAIL)
         self.assertEqual(self.c.lock(self.lock_of(self.c, 5, 1)), nlm.S_NOLOCKS)
         self.assert_free(self.lock_of(self.c, 5, 1))

@@ -267,6 +267,8 @@ enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request)
 
 	if (hf_nlm_note_port(request) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_DENIED_NOLOCKS;
+	if (HF_UNLIKELY(!client->is_confirmed) && hf_rpc_call_transport(request->call) == HF_RPC_TCP)
+		hf_client_confirm(client);
 	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
 		return HF_NLM_GRANTED_STAT;
 	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;

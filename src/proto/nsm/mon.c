@@ -115,6 +115,8 @@ static int set_details(struct hf_nsm *nsm, struct hf_client *client, struct hf_r
 		r = hf_client_set_mon_name(client, mon->mon_name);
 	memcpy(client->priv, mon->priv, sizeof(client->priv));
 	hf_client_seen(client, hf_rpc_call_local(call));
+	if (hf_rpc_call_transport(call) == HF_RPC_TCP || hf_addr_is_loopback(hf_rpc_call_peer(call)))
+		hf_client_confirm(client);
 	return r;
 }
 

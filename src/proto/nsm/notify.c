@@ -133,7 +133,7 @@ static void match_address(struct notice *notice, const char *protocol)
 		hf_client_unref(only);
 		only = hf_client_ref(client);
 	}
-	if (n == 1 && n_fitting == 0 && !client)
+	if (n == 1 && n_fitting == 0 && !client && !hf_client_had_neighbour(only))
 		believe(notice, only);
 	hf_client_unref(client);
 	hf_client_unref(only);

@@ -40,12 +40,17 @@ static void on_crashed(void *user, struct hf_client *client)
 	hf_lock_client_purge(rig.locks, &client->holds);
 }
 
-static const struct hf_client_events events = { on_registered, on_unregistered, on_crashed };
+static const struct hf_client_events events = {
+	.registered = on_registered,
+	.unregistered = on_unregistered,
+	.crashed = on_crashed,
+};
 
 static void make(uint64_t idle_ns, size_t max)
 {
 	struct hf_clients_options options = {
 		.max_registered = max,
+		.max_per_address = max,
 		.window_ns = 40 * MS,
 		.idle_ns = idle_ns,
 		.events = &events,

@@ -36,6 +36,7 @@ static const struct {
 	{ "recovery.notify_parallel", "1024", false },
 	{ "recovery.notify_retry_seconds", "900", false },
 	{ "recovery.max_clients", "10000", false },
+	{ "recovery.max_clients_per_address", "0", false },
 	{ "nsm.allow_mon", "exports", false },
 	{ "api.listen", "\"127.0.0.1:8049\"", false },
 	{ "api.token_file", "\"\"", false },
@@ -61,6 +62,7 @@ static const struct {
 	{ "recovery.notify_parallel", 1, 65536 },
 	{ "recovery.notify_retry_seconds", 0, 604800 },
 	{ "recovery.max_clients", 1, 10000000 },
+	{ "recovery.max_clients_per_address", 0, 10000000 },
 };
 
 static const struct {

@@ -403,8 +403,8 @@ static void test_max_clients(void **state)
 	world_kill(&w);
 	w.options.max_clients = 2;
 	world_up(&w);
-	world_client(&w, "10.0.0.1", "one");
-	world_client(&w, "10.0.0.2", "two");
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.1", "one"), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.2", "two"), 1, "g", 0, 9), HF_LOCK_OK);
 	assert_true(hf_addr_parse(&addr, "10.0.0.3"));
 	assert_int_equal(hf_clients_get(&client, hf_recovery_clients(w.recovery), "nlm", &addr,
 					hf_bytes_of_str("three")),

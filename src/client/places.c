@@ -1,0 +1,236 @@
+/*
+ * Who may be registered when places are few.
+ *
+ * recovery.max_clients bounds the registered clients, and max_clients_per_address
+ * those of one address. A host can give itself any number of names, and anybody
+ * can forge the source of a datagram, so a place that is taken for nothing must
+ * not stay taken: where no place is left for a new client, a registered client
+ * that holds nothing is unregistered. It loses nothing: when it locks again, it
+ * is registered again.
+ *
+ * These go in turn (enum hf_clients_rank): those registered by SM_MON whose
+ * source may be forged; others whose source may be forged; the rest without a
+ * call-back. Of one rank it is the address with the most registered clients that
+ * loses one, the one that is idle longest. A new client of an address that has
+ * its part already takes the place of another client of that address.
+ *
+ * A client never gives way while it holds anything, may still reclaim something,
+ * has yet to be told of our restart (is_pinned), or has a call-back and is
+ * confirmed: that one stays until it says so. Nor before the store has its
+ * registration, which it may be about to hear of, and has lost its locks: after a
+ * crash they would be there, and their client would not.
+ */
+#include "client/clients.h"
+
+#include <string.h>
+
+#include "loop/loop.h"
+
+enum {
+	LOOKED_AT = 16, /* of the largest addresses, which may all have no client that can leave */
+};
+
+static struct hf_clients_host *host_of(struct hf_rb_node *node)
+{
+	return hf_rb_entry(node, struct hf_clients_host, by_size);
+}
+
+/* Ranks */
+
+static enum hf_clients_rank rank_of(const struct hf_client *client)
+{
+	if (!hf_client_is_registered(client) || !hf_lock_client_is_idle(&client->holds) ||
+	    client->is_pinned || client->is_disconnected || !hf_list_is_empty(&client->late) ||
+	    !hf_list_is_empty(&client->reservations))
+		return HF_CLIENTS_STAYS;
+	if (client->callback.host)
+		return client->is_confirmed ? HF_CLIENTS_STAYS : HF_CLIENTS_UNHEARD;
+	return client->is_confirmed ? HF_CLIENTS_IDLE : HF_CLIENTS_UNCONFIRMED;
+}
+
+void hf_places_leave(struct hf_client *client)
+{
+	hf_link_remove(&client->idle_link);
+	hf_link_remove(&client->idle_at_host);
+	client->idle_rank = HF_CLIENTS_STAYS;
+}
+
+void hf_places_note(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+	enum hf_clients_rank rank = rank_of(client);
+
+	if (rank == (enum hf_clients_rank)client->idle_rank)
+		return;
+	hf_places_leave(client);
+	if (rank == HF_CLIENTS_STAYS)
+		return;
+	client->idle_rank = (uint8_t)rank;
+	client->idle_since = hf_loop_now(clients->options.loop);
+	client->idle_mark =
+		clients->options.events->mark ? clients->options.events->mark(clients->options.user) : 0;
+	hf_list_push_back(&clients->idle[rank], &client->idle_link);
+	hf_list_push_back(&client->host->idle[rank], &client->idle_at_host);
+}
+
+/* Addresses by size */
+
+static bool is_smaller(const struct hf_clients_host *a, const struct hf_clients_host *b)
+{
+	if (a->n_registered != b->n_registered)
+		return a->n_registered < b->n_registered;
+	return memcmp(&a->address, &b->address, sizeof(a->address)) < 0;
+}
+
+static void insert_by_size(struct hf_clients *clients, struct hf_clients_host *host)
+{
+	struct hf_rb_node **link = &clients->by_size.root, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = is_smaller(host, host_of(parent)) ? &parent->left : &parent->right;
+	}
+	hf_rb_insert(&clients->by_size, &host->by_size, parent, link, NULL);
+}
+
+void hf_places_init_host(struct hf_clients_host *host)
+{
+	for (unsigned int i = 0; i < HF_CLIENTS_N_RANKS; i++)
+		hf_list_init(&host->idle[i]);
+}
+
+void hf_places_count(struct hf_client *client, bool is_more)
+{
+	struct hf_clients *clients = client->clients;
+	struct hf_clients_host *host = client->host;
+
+	if (host->n_registered)
+		hf_rb_erase(&clients->by_size, &host->by_size, NULL);
+	host->n_registered += is_more ? 1 : (size_t)-1;
+	clients->n_registered += is_more ? 1 : (size_t)-1;
+	if (host->n_registered)
+		insert_by_size(clients, host);
+}
+
+/* Leaving. The lists are in the order of idle_mark, too: where the first cannot leave yet, none can. */
+
+static struct hf_client *if_settled(struct hf_clients *clients, struct hf_client *client)
+{
+	const struct hf_clients_options *options = &clients->options;
+
+	if (!options->events->is_settled || options->events->is_settled(options->user, client))
+		return client;
+	return NULL;
+}
+
+static struct hf_client *first_at(struct hf_clients *clients, struct hf_clients_host *host, unsigned int rank)
+{
+	struct hf_link *link = hf_list_first(&host->idle[rank]);
+
+	return link ? if_settled(clients, hf_list_entry(link, struct hf_client, idle_at_host)) : NULL;
+}
+
+static struct hf_client *first_of_all(struct hf_clients *clients, unsigned int rank)
+{
+	struct hf_link *link = hf_list_first(&clients->idle[rank]);
+
+	return link ? if_settled(clients, hf_list_entry(link, struct hf_client, idle_link)) : NULL;
+}
+
+/* Of the largest address that has one; of any, where the largest have none. */
+static struct hf_client *first_of_largest(struct hf_clients *clients, unsigned int rank)
+{
+	struct hf_rb_node *node = hf_rb_last(&clients->by_size);
+
+	for (unsigned int n = 0; node && n < LOOKED_AT; n++, node = hf_rb_prev(node)) {
+		struct hf_client *client = first_at(clients, host_of(node), rank);
+
+		if (client)
+			return client;
+	}
+	return first_of_all(clients, rank);
+}
+
+/* The lists may be behind: each client that is in the wrong one is moved, and another one is looked for. */
+static struct hf_client *find_leaving(struct hf_clients *clients, struct hf_clients_host *host)
+{
+	for (unsigned int rank = 0; rank < HF_CLIENTS_N_RANKS; rank++) {
+		struct hf_client *client;
+
+		while ((client = host ? first_at(clients, host, rank) : first_of_largest(clients, rank))) {
+			hf_places_note(client);
+			if (client->idle_rank == rank)
+				return client;
+		}
+	}
+	return NULL;
+}
+
+static void say_evicted(struct hf_clients *clients, const struct hf_client *client)
+{
+	uint64_t n_suppressed;
+	char quoted[256];
+
+	if (!hf_log_limit_allow(&clients->evictions, hf_loop_now(clients->options.loop), &n_suppressed))
+		return;
+	hf_log_info("a registered client that holds nothing makes room for a new one",
+		    "client=%s is_confirmed=%s registered=%zu at_its_address=%zu more=%llu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
+		    client->is_confirmed ? "true" : "false", clients->n_registered,
+		    client->host->n_registered, (unsigned long long)n_suppressed);
+}
+
+/* The client that is refused hears only that there are no locks; the operator hears why. */
+static void say_refused(struct hf_clients *clients, const struct hf_client *client, bool is_part)
+{
+	uint64_t n_suppressed;
+	char quoted[256];
+
+	if (!hf_log_limit_allow(&clients->refusals, hf_loop_now(clients->options.loop), &n_suppressed))
+		return;
+	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
+	if (is_part)
+		hf_log_warn("a client is refused: as many are registered at its address as "
+			    "recovery.max_clients_per_address allows, and each holds something",
+			    "client=%s max_clients_per_address=%zu registered=%zu more=%llu", quoted,
+			    clients->options.max_per_address, clients->n_registered,
+			    (unsigned long long)n_suppressed);
+	else
+		hf_log_warn("a client is refused: as many are registered as recovery.max_clients allows, and "
+			    "each holds something",
+			    "client=%s max_clients=%zu at_its_address=%zu more=%llu", quoted,
+			    clients->options.max_registered, client->host->n_registered,
+			    (unsigned long long)n_suppressed);
+}
+
+bool hf_places_make_room(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+	bool is_part = client->host->n_registered >= clients->options.max_per_address;
+	struct hf_client *leaving;
+
+	if (!is_part && clients->n_registered < clients->options.max_registered)
+		return true;
+	leaving = find_leaving(clients, is_part ? client->host : NULL);
+	if (!leaving) {
+		say_refused(clients, client, is_part);
+		return false;
+	}
+	say_evicted(clients, leaving);
+	clients->n_evicted++;
+	hf_client_unregister(leaving);
+	return true;
+}
+
+void hf_places_sweep(struct hf_clients *clients, uint64_t limit)
+{
+	for (unsigned int rank = HF_CLIENTS_UNCONFIRMED; rank < HF_CLIENTS_N_RANKS; rank++) {
+		struct hf_client *client;
+
+		while ((client = first_of_all(clients, rank)) && client->idle_since <= limit) {
+			hf_places_note(client);
+			if (client->idle_rank == rank)
+				hf_client_unregister(client);
+		}
+	}
+}

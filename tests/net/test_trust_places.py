@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""One host that takes all it can get, and an honest one beside it.
+
+    test_trust_places.py [PATH/holdfastd] [unittest's own arguments]
+"""
+
+import contextlib
+import json
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import netns
+import nlm
+from daemon import Daemon
+from nsm import MON, NSM, mon_args
+from rpc import NoReply, TcpCaller, UdpCaller, call_message, exchange, result_of
+from until import until
+from xdr import In
+
+SKIPPED = 77  # meson's word for it
+SERVER, GREEDY, HONEST, THIRD = "10.9.0.1", "10.9.1.1", "10.9.2.1", "10.9.3.1"
+CALLBACK = 200300  # a program of the registrar's own
+BATCH = 50  # calls under way of one connection
+
+
+class Trust(unittest.TestCase):
+    program = os.environ.get("HOLDFASTD")
+    settings = ()
+
+    def setUp(self):
+        self.place = netns.Namespace("trust")
+        self.addCleanup(self.place.close)
+        for address in (SERVER, GREEDY, HONEST, THIRD):
+            self.place.run("addr", "add", f"{address}/32", "dev", "lo")
+        self.daemon = Daemon(
+            self.program,
+            self.place,
+            ["server.port=0", "server.portmap=off", "api.listen=", "nsm.allow_mon=any", "recovery.window_seconds=1",
+             "recovery.notify_timeout_ms=200", *self.settings],
+        )  # fmt: skip
+        self.addCleanup(self.daemon.close)
+        self.start()
+        self.addCleanup(self.daemon.stop)
+
+    def start(self):
+        self.daemon.start()
+        with open(self.daemon.ports_file, encoding="utf-8") as file:
+            self.port = json.load(file)["rpc"]
+
+    def crash(self):
+        """kill -9, and a start."""
+        self.daemon.crash()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.daemon.ports_file)
+        self.start()
+
+    def tcp(self, address):
+        caller = TcpCaller((SERVER, self.port), (address, 0), self.place)
+        self.addCleanup(caller.close)
+        return caller
+
+    # Many calls at once
+
+    def results(self, caller, calls):
+        """The results of @calls, (program, version, procedure, args), in order, many of them under way at once."""
+        found = []
+        for first in range(0, len(calls), BATCH):
+            batch = calls[first : first + BATCH]
+            caller.send_together([call_message(*call, xid=first + i + 1) for i, call in enumerate(batch)])
+            replies = dict((int.from_bytes(reply[:4], "big"), reply) for reply in (caller.receive() for _ in batch))
+            found += [result_of(replies[first + i + 1]) for i in range(len(batch))]
+        return found
+
+    def ask_all(self, caller, procedure, locks):
+        calls = [(nlm.PROGRAM, 4, procedure, lock.args(procedure)) for lock in locks]
+        if procedure == nlm.FREE_ALL:
+            return self.results(caller, calls)
+        return [nlm.res_of(procedure, result).stat for result in self.results(caller, calls)]
+
+    def ask(self, caller, procedure, lock):
+        return self.ask_all(caller, procedure, [lock])[0]
+
+    def mon_all(self, caller, names):
+        calls = [(NSM, 1, MON, mon_args("server", name, CALLBACK, 1, bytes(16))) for name in names]
+        return [In(result).u32() for result in self.results(caller, calls)]
+
+    def out_of_grace(self, caller, lock):
+        """The answer to @lock, as soon as it is not about grace."""
+        return until(lambda: self.ask(caller, nlm.LOCK, lock), "grace is over", passes=lambda s: s != nlm.S_GRACE)
+
+
+class Places(Trust):
+    settings = ("recovery.max_clients=200", "store.backend=lmdb")
+    n = 260  # more than there are places
+
+    def newcomers(self):
+        for i in range(self.n):
+            yield nlm.Lock(name=f"new{i}", fh=b"of%d" % i, svid=i + 1)
+
+    def assert_newcomer_is_granted(self, newcomers, address=HONEST):
+        self.assertEqual(self.out_of_grace(self.tcp(address), next(newcomers)), nlm.S_GRANTED)
+
+    def test_h1_forged_sm_mon_takes_no_place(self):
+        """Datagrams from one source, that nobody has confirmed; and the same over TCP, which cannot be forged."""
+        newcomers = self.newcomers()
+        flood = UdpCaller((SERVER, self.port), (GREEDY, 0), self.place)
+        self.addCleanup(flood.close)
+        for i in range(self.n):
+            with contextlib.suppress(NoReply):
+                exchange(flood, call_message(NSM, 1, MON, mon_args("server", f"forged{i}", CALLBACK, 1, bytes(16))), 5)
+        self.assert_newcomer_is_granted(newcomers)
+        self.assert_newcomer_is_granted(newcomers, GREEDY)  # unconfirmed registrations make room
+        self.mon_all(self.tcp(GREEDY), [f"confirmed{i}" for i in range(self.n)])
+        self.assert_newcomer_is_granted(newcomers)
+        self.crash()
+        self.assert_newcomer_is_granted(newcomers)
+        self.assert_newcomer_is_granted(newcomers, THIRD)
+
+    def test_h2_many_names_take_no_more_than_a_part(self):
+        newcomers = self.newcomers()
+        greedy = self.tcp(GREEDY)
+        locks = [nlm.Lock(name=f"name{i}", fh=b"x%d" % i, svid=1) for i in range(self.n)]
+        self.ask_all(greedy, nlm.LOCK, locks[:150])
+        self.assert_newcomer_is_granted(newcomers)  # while the flood runs
+        answers = self.ask_all(greedy, nlm.LOCK, locks[150:])
+        self.assertEqual(set(answers), {nlm.S_NOLOCKS})
+        self.assert_newcomer_is_granted(newcomers)
+        self.crash()
+        self.assert_newcomer_is_granted(newcomers)
+        greedy = self.tcp(GREEDY)
+        again = [lock.but(name=f"again{i}") for i, lock in enumerate(locks)]
+        self.out_of_grace(greedy, again[0])
+        self.ask_all(greedy, nlm.LOCK, again)
+        self.assert_newcomer_is_granted(newcomers)
+
+    def test_h2_names_that_hold_nothing_give_way(self):
+        """After FREE_ALL of all of them another client at their address need not wait for 300 s."""
+        newcomers = self.newcomers()
+        greedy = self.tcp(GREEDY)
+        locks = [nlm.Lock(name=f"name{i}", fh=b"x%d" % i, svid=1) for i in range(self.n)]
+        self.ask_all(greedy, nlm.LOCK, locks)
+        self.ask_all(greedy, nlm.FREE_ALL, locks)
+        for _ in range(20):
+            self.assert_newcomer_is_granted(newcomers, GREEDY)
+            self.assert_newcomer_is_granted(newcomers)
+        self.assertIn("makes room for a new one", self.daemon.log)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and os.sep in sys.argv[1]:
+        Trust.program = sys.argv.pop(1)
+    try:
+        netns.Namespace("probe").close()
+    except OSError as error:
+        print(f"no network namespaces here: {error}", file=sys.stderr)
+        sys.exit(SKIPPED)
+    unittest.main()
