@@ -212,13 +212,10 @@ static void configure(struct world *world)
 	server->durability = dice < 50 ? HF_STORE_PROCESS : (dice < 88 ? HF_STORE_MACHINE : HF_STORE_NONE);
 	server->window_ns = rng_between(rng, 5, 25) * SECOND;
 	server->notify_retry_ns = rng_between(rng, 20, 120) * SECOND;
-	if (server->notify_retry_ns % (10 * SECOND) ==
-	    0) /* some are longer than a client that holds nothing stays */
+	/* Some last longer than a client that holds nothing stays registered. */
+	if (server->notify_retry_ns % (10 * SECOND) == 0)
 		server->notify_retry_ns *= 8;
 	server->notify_parallel = rng_chance(rng, 500) ? 1024 : rng_between(rng, 1, 3);
-	/* In some worlds a client that holds nothing would be unregistered before it was told of a restart.
-	 */
-	server->idle_ns = (server->notify_retry_ns / SECOND % 4 == 0 ? 12 : 300) * SECOND;
 	server->max_clients = rng_chance(rng, 120) ? rng_between(rng, 1, 3) : 100;
 	server->early_end = rng_chance(rng, 850);
 }

@@ -73,7 +73,6 @@ MUTATIONS = [
     ("retries end with the first failure", f"{RECOVERY}/notifier.c", "if (now >= notice->give_up ||", "if (now ||"),
     ("the last try is left out where the gaps are wide", f"{RECOVERY}/notifier.c",
      "if (now >= notice->give_up ||", "if (now + notice->gap > notice->give_up ||"),
-    ("the sweep takes a client that is yet to be told", f"{CLIENT}/clients.c", "if (client->is_pinned) {", "if (!client) {"),
     ("SM_NOTIFY from any address of ours", f"{NSM}/tell.c", "request.local = client->local;", ""),
     ("what was reclaimed stays to be reclaimed", f"{LOCK}/acquire.c",
      ".flags = try->request->is_volatile ? lock->flags & HF_LOCK_VOLATILE : 0,", ".flags = lock->flags,"),
