@@ -366,6 +366,7 @@ void check_turn(struct world *world)
 	order_check(world);
 	check_counts(world, &table);
 	monitor_check(world);
+	flood_check(world);
 	check_freed(world, &table);
 	check_store(world);
 }
@@ -398,6 +399,7 @@ void check_started(struct world *world)
 	struct hf_grace_info grace;
 
 	check_number(world);
+	flood_server_started(world);
 	hf_recovery_grace_info(server->recovery, &grace);
 	server->grace_is_on = grace.is_active;
 	server->grace_over = !grace.is_active;

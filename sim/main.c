@@ -129,9 +129,9 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	       "order %llu times\n",
 	       N(sum->daemon_crashes), N(sum->amid_crashes), N(sum->machine_crashes), N(sum->clean_stops));
 	printf("  clients  crashed %llu times; %llu partitions; the store failed %llu times; %llu forged or "
-	       "replayed "
-	       "messages\n",
-	       N(sum->host_crashes), N(sum->partitions), N(sum->store_failures), N(sum->forgeries));
+	       "replayed messages, %llu of a flood\n",
+	       N(sum->host_crashes), N(sum->partitions), N(sum->store_failures), N(sum->forgeries),
+	       N(sum->floods));
 	printf("  network  %llu datagrams, %llu lost, %llu doubled\n", N(sum->datagrams), N(sum->lost),
 	       N(sum->doubled));
 	printf("  locks    %llu calls, %llu granted, %llu of them by call-back, %llu reclaimed; %llu could "

@@ -246,6 +246,7 @@ void plan_make(struct world *world)
 	worker_init(world);
 	fate_init(world);
 	slow_init(world);
+	flood_init(world);
 	world->n_faults = n;
 	for (uint32_t i = 0; i < n; i++)
 		make_fault(world, &world->faults[i], i);

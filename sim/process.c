@@ -308,7 +308,9 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 
 static void on_unlock_answer(struct proc *proc, uint32_t stat)
 {
-	if (stat == HF_NLM_DENIED_NOLOCKS) {
+	if (stat == HF_NLM_DENIED_NOLOCKS) { /* a part, that would make two locks of one: all of them, then */
+		proc->span.first = 0;
+		proc->span.last = N_UNITS - 1;
 		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
 		return;
 	}

@@ -271,6 +271,7 @@ static int make_locks(struct world *world)
 	struct hf_nsm_options nsm = { .loop = loop, .server_name = NAME };
 	int r = hf_rpc_client_new(&server->client, loop, NULL);
 
+	flood_limit(world, &options.lock_limits);
 	if (r == 0)
 		r = hf_recovery_new(&server->recovery, &options);
 	if (r < 0)

@@ -19,7 +19,7 @@ static const struct {
 	{ "loss", OMIT_LOSS },   { "doubles", OMIT_DOUBLES },     { "delays", OMIT_DELAYS },
 	{ "rogue", OMIT_ROGUE }, { "slow-disk", OMIT_SLOW_DISK }, { "latency", OMIT_LATENCY },
 	{ "pipes", OMIT_PIPES }, { "files", OMIT_FILES },         { "parts", OMIT_PARTS },
-	{ "fates", OMIT_FATES }, { "patience", OMIT_PATIENCE },
+	{ "fates", OMIT_FATES }, { "patience", OMIT_PATIENCE },   { "flood", OMIT_FLOOD },
 };
 
 /* The list, both ways */

@@ -20,6 +20,7 @@
  *	share.c    programs that reserve files, as DOS does it
  *	monitor.c  a lock manager on the server's host that has it watch others
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
+ *	flood.c    a host that takes all that it can get
  *	tap.c      what leaves the server, looked at as it leaves
  *	check.c    what must be true, after every step    rest.c    and at the end
  *	order.c    of those who wait
@@ -75,7 +76,8 @@ enum {
 	OMIT_PARTS = 1 << 8,
 	OMIT_FATES = 1 << 9,
 	OMIT_PATIENCE = 1 << 10,
-	OMIT_HOST_0 = 1 << 11, /* and so on for the others */
+	OMIT_FLOOD = 1 << 11,
+	OMIT_HOST_0 = 1 << 12, /* and so on for the others */
 };
 
 struct sim_options {
@@ -104,6 +106,7 @@ struct sim_counts {
 	uint64_t store_failures;
 	uint64_t datagrams, lost, doubled;
 	uint64_t forgeries; /* of the rogue */
+	uint64_t floods;    /* messages of the flood */
 	uint64_t forfeits;  /* locks that a client had no chance to reclaim in time */
 	uint64_t stale_grants;
 	uint64_t questions; /* about files */
@@ -135,7 +138,7 @@ struct span {
 };
 
 /* DISK */
-#define DISK_RECORDS 256
+#define DISK_RECORDS 512
 #define DISK_BYTES   256
 
 struct disk_record {
@@ -570,6 +573,15 @@ struct monitor {
 	uint8_t call[256];
 };
 
+/* FLOOD */
+struct flood {
+	bool exists;
+	struct rng rng;
+	struct hf_timer timer;
+	struct hf_lock_limits limits; /* of the server, for all its lives */
+	size_t n_loaded;              /* clients, in this life */
+};
+
 /* Who was told that he has it, and when he was. */
 struct taken {
 	const struct owned *who;
@@ -609,6 +621,7 @@ struct world {
 	struct capture notices[N_NOTICES]; /* of restarts: there are few of them, and they are worth most */
 	uint32_t n_notices;
 	struct monitor monitor;
+	struct flood flood;
 	uint32_t n_trouble; /* steps until nothing went wrong any more */
 	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
 	bool is_calm;       /* nothing goes wrong any more */
@@ -928,6 +941,12 @@ bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* 
 /* ROGUE (rogue.c) */
 void rogue_capture(struct world *world, const struct packet *packet);
 void rogue_act(struct world *world, uint32_t n);
+
+/* FLOOD (flood.c) */
+void flood_init(struct world *world);
+void flood_limit(const struct world *world, struct hf_lock_limits *limits);
+void flood_server_started(struct world *world);
+void flood_check(struct world *world);
 
 /* TAP (tap.c) */
 void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *data, size_t len);

@@ -69,6 +69,18 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 				   call->proc->svid, host->index, span->file, span->first, span->last);
 }
 
+/* I4: what was held is reclaimed however full the server is; but a store that has failed refuses it for now.
+ */
+static void check_room(struct world *world, const struct host *host, struct call *call)
+{
+	call->is_excused |= !world->server.could_promise || !world->server.recovery ||
+			    !hf_recovery_can_promise(world->server.recovery);
+	if (!call->is_excused && !*host->old_name && world->server.grace_is_on &&
+	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS))
+		world_fail(world, "I4", "there is no room for what %u of host %u reclaims", call->proc->svid,
+			   host->index);
+}
+
 static void look_at_answer(struct world *world, struct host *host, struct call *call, uint32_t stat)
 {
 	bool is_lock = call->kind == CALL_LOCK || call->kind == CALL_RECLAIM;
@@ -81,6 +93,8 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		check_given_up(world, host, call);
 	if (is_lock || is_share)
 		fate_check_answer(call, stat);
+	if ((call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE) && stat == HF_NLM_DENIED_NOLOCKS)
+		check_room(world, host, call);
 	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->is_fresh &&
 	    call->sending.n == 1 && call->server_life == world->server.life &&
 	    order_is_involved(world, call->proc, &call->span))

@@ -1,0 +1,208 @@
+/*
+ * A host that takes whatever it can get: it makes many names, many waiters, or asks
+ * and cancels in a row, from an address where nobody answers a call-back or hears of
+ * a restart. The limits of the server are small then, so that they are met.
+ *
+ * What it holds it never gives back, but for all of it at once; in the end an
+ * operator declares it dead. Others are refused for want of room, and lose nothing
+ * that they have.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "proto/nlm/wire.h"
+#include "rpc/xdr.h"
+#include "sim.h"
+
+#define CHANCE    120 /* of a schedule, in a thousand */
+#define ADDRESS   201
+#define MAX_NAMES 40
+#define MOST      60 /* messages in one burst */
+
+enum burst {
+	NAMES,
+	WAITERS,
+	CANCELS,
+	ALL_FREE,
+	N_BURSTS,
+};
+
+static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t procedure)
+{
+	uint64_t cookie = htole64(rng_next(&world->flood.rng));
+
+	hf_xdr_put_u32(out, world->next_xid++);
+	hf_xdr_put_u32(out, 0);
+	hf_xdr_put_u32(out, 2);
+	hf_xdr_put_u32(out, HF_NLM_PROGRAM);
+	hf_xdr_put_u32(out, 4);
+	hf_xdr_put_u32(out, procedure);
+	for (int i = 0; i < 4; i++)
+		hf_xdr_put_u32(out, 0);
+	if (procedure != HF_NLM_FREE_ALL)
+		hf_xdr_put_opaque(out, hf_bytes_of(&cookie, sizeof(cookie)));
+}
+
+static void put_lock(struct hf_xdr_out *out, const struct span *span, const char *name, uint32_t svid)
+{
+	uint8_t handle[HANDLE_LEN];
+
+	talk_handle(handle, span->file);
+	hf_xdr_put_string(out, name);
+	hf_xdr_put_opaque(out, hf_bytes_of(handle, sizeof(handle)));
+	hf_xdr_put_string(out, "flood");
+	hf_xdr_put_u32(out, svid);
+	hf_xdr_put_u64(out, span_offset(span));
+	hf_xdr_put_u64(out, span_len(span));
+}
+
+static void send_out(struct world *world, const struct hf_xdr_out *out, const uint8_t *message)
+{
+	struct hf_addr from = { .family = AF_INET, .ip = { 10, 0, 0, ADDRESS }, .port = 600 };
+	struct hf_addr to = world->server_addrs[0];
+
+	to.port = SERVER_PORT;
+	net_send(world, &from, &to, message, (size_t)(out->p - message));
+}
+
+static void lock(struct world *world, const struct span *span, const char *name, uint32_t svid, bool waits)
+{
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, message, sizeof(message));
+	put_header(&out, world, HF_NLM_LOCK);
+	hf_xdr_put_bool(&out, waits);
+	hf_xdr_put_bool(&out, span->mode == HF_LOCK_EXCLUSIVE);
+	put_lock(&out, span, name, svid);
+	hf_xdr_put_bool(&out, false); /* to reclaim */
+	hf_xdr_put_i32(&out, 1);
+	send_out(world, &out, message);
+}
+
+static void cancel(struct world *world, const struct span *span, const char *name, uint32_t svid)
+{
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, message, sizeof(message));
+	put_header(&out, world, HF_NLM_CANCEL);
+	hf_xdr_put_bool(&out, true);
+	hf_xdr_put_bool(&out, span->mode == HF_LOCK_EXCLUSIVE);
+	put_lock(&out, span, name, svid);
+	send_out(world, &out, message);
+}
+
+static void free_all(struct world *world, const char *name)
+{
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, message, sizeof(message));
+	put_header(&out, world, HF_NLM_FREE_ALL);
+	hf_xdr_put_string(&out, name);
+	hf_xdr_put_i32(&out, 1);
+	send_out(world, &out, message);
+}
+
+static struct span choose_span(struct world *world)
+{
+	struct rng *rng = &world->flood.rng;
+	struct span span = { .file = (uint8_t)rng_below(rng, world->n_files) };
+
+	span.first = (uint8_t)rng_below(rng, N_UNITS);
+	span.last = rng_chance(rng, 300) ? N_UNITS - 1 : span.first;
+	span.mode = rng_chance(rng, 600) ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+	return span;
+}
+
+static void burst(struct world *world)
+{
+	struct rng *rng = &world->flood.rng;
+	enum burst kind = (enum burst)rng_below(rng, N_BURSTS);
+	uint32_t n = (uint32_t)rng_between(rng, 1, MOST);
+	struct span span = choose_span(world);
+	char name[16] = "flood";
+
+	SAY(world, "flood   %u of kind %u, file %u, %u-%u", n, kind, span.file, span.first, span.last);
+	for (uint32_t i = 0; i < n; i++) {
+		world->counts->floods++;
+		if (kind != WAITERS)
+			snprintf(name, sizeof(name), "flood%u", (unsigned int)rng_below(rng, MAX_NAMES));
+		if (kind == NAMES)
+			span = choose_span(world);
+		if (kind == ALL_FREE)
+			free_all(world, name);
+		else
+			lock(world, &span, name, 10000 + i, kind != NAMES);
+		if (kind == CANCELS)
+			cancel(world, &span, name, 10000 + i);
+	}
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+	struct world *world = hf_container_of(timer, struct world, flood.timer);
+
+	if (world->is_calm)
+		return;
+	burst(world);
+	hf_timer_start(timer, rng_between(&world->flood.rng, 100 * MS, 10 * SECOND));
+}
+
+/* What others can be made to wait for, or to have no room for, has an end. Grants that could not be promised
+ * go back to the queue, whoever has come in between; unlocks split. */
+void flood_check(struct world *world)
+{
+	const struct hf_lock_limits *limits = &world->flood.limits;
+	struct hf_recovery *recovery = world->server.recovery;
+	struct hf_lock_counters counters;
+
+	if (!world->flood.exists)
+		return;
+	hf_lock_count(hf_recovery_locks(recovery), &counters);
+	if (counters.waiters > 2 * (uint64_t)limits->waiters_per_file * world->n_files)
+		world_fail(world, "LIMIT", "%llu wait", (unsigned long long)counters.waiters);
+	if (counters.locks > 2 * (uint64_t)limits->locks + 2 * counters.grants)
+		world_fail(world, "LIMIT", "there are %llu locks", (unsigned long long)counters.locks);
+	if (hf_clients_count_registered(hf_recovery_clients(recovery)) >
+	    HF_MAX(world->server.max_clients, world->flood.n_loaded))
+		world_fail(world, "LIMIT", "more clients are registered than may be");
+}
+
+/* The server was killed after a lock was stored, and before its client was refused: both are loaded. */
+void flood_server_started(struct world *world)
+{
+	world->flood.n_loaded = hf_clients_count_registered(hf_recovery_clients(world->server.recovery));
+}
+
+void flood_limit(const struct world *world, struct hf_lock_limits *limits)
+{
+	if (world->flood.exists)
+		*limits = world->flood.limits;
+}
+
+void flood_init(struct world *world)
+{
+	struct flood *flood = &world->flood;
+	struct rng *rng = &flood->rng;
+
+	rng_init(rng, world->options.seed, 8);
+	flood->exists = rng_chance(rng, CHANCE) && !omits(world, OMIT_FLOOD);
+	if (!flood->exists)
+		return;
+	flood->limits = (struct hf_lock_limits){
+		.locks_per_client = (uint32_t)rng_between(rng, 2, 20),
+		.locks_per_file = (uint32_t)rng_between(rng, 20, 80),
+		.locks = (uint32_t)rng_between(rng, 40, 120),
+		.waiters_per_file = (uint32_t)rng_between(rng, 10, 60),
+		.waiters_per_client = (uint32_t)rng_between(rng, 4, 60),
+	};
+	world->server.max_clients = rng_between(rng, 5, 60);
+	world->server.notify_parallel = 1024; /* each host that does not answer takes a place for a moment */
+	world_timer(world, &flood->timer, on_timer);
+	hf_timer_start(&flood->timer, rng_below(rng, 10 * SECOND));
+}
