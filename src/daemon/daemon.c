@@ -214,6 +214,7 @@ static int make_locks(struct daemon *d)
 	/* Without exports the handles are another server's: this is its lock and status service. */
 	if (d->config->exports.n) {
 		options.shares = &shares;
+		options.handle_key = hf_file_service_key_print(d->files);
 		options.outside = &hf_local_outside;
 		options.outside_context = hf_file_service_local(d->files);
 		nlm.files = &files;

@@ -222,14 +222,14 @@ static bool share_find(void *user, struct hf_bytes name, uint32_t *sharep)
 	return hf_share_table_find(&service->shares, name, sharep);
 }
 
-/* A handle that was sealed with another key stays what it is: nobody will ask for it. */
+/* Empty where the handle was not sealed with our key. */
 static struct hf_bytes rehandle(const struct hf_file_service *service, struct hf_bytes handle,
 				uint64_t export_id, uint8_t room[HF_LOCK_HANDLE_MAX])
 {
 	struct hf_handle made;
 
 	if (!hf_exports_rehandle(service->exports, handle, export_id, &made))
-		return handle;
+		return (struct hf_bytes){ 0 };
 	memcpy(room, made.bytes, made.len);
 	return hf_bytes_of(room, made.len);
 }
@@ -252,6 +252,11 @@ static struct hf_bytes share_handle(void *user, uint32_t share, struct hf_bytes 
 	if (!entry || entry->home == entry->export_id)
 		return key;
 	return rehandle(service, key, entry->export_id, room);
+}
+
+uint64_t hf_file_service_key_print(const struct hf_file_service *service)
+{
+	return hf_exports_key_print(service->exports);
 }
 
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service)

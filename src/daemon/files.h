@@ -46,6 +46,7 @@ void hf_file_service_wait(struct hf_file_service *service);
 /* For the others; each borrows @service. */
 struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service);
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
+uint64_t hf_file_service_key_print(const struct hf_file_service *service); /* of the key that seals handles */
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
 struct hf_local *hf_file_service_local(struct hf_file_service *service);
 /* The table, with what was loaded into it: that is taken in the kernel, too, where that is wanted. */

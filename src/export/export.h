@@ -102,6 +102,7 @@ HF_DEFINE_CLEANUP(struct hf_exports *, hf_exports_free)
 /* About once a second, on a thread that may wait: closes files that nobody used for a while, and those of
  * what is no longer shared. */
 void hf_exports_sweep(struct hf_exports *exports);
+uint64_t hf_exports_key_print(const struct hf_exports *exports); /* of the key that seals handles; never 0 */
 struct hf_files *hf_exports_files(struct hf_exports *exports);
 
 /* A list as it is now, in the order of the configuration; each entry is a reference of the caller's. */

@@ -75,6 +75,11 @@ static bool parse(const struct hf_exports *exports, struct hf_bytes handle, stru
 	       hf_le_get64(wire->seal) == seal_of(exports, wire);
 }
 
+uint64_t hf_exports_key_print(const struct hf_exports *exports)
+{
+	return hf_seal_key_print(&exports->key);
+}
+
 bool hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle, uint64_t *export_idp)
 {
 	struct wire wire;

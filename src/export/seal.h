@@ -14,6 +14,9 @@ struct hf_seal_key {
 
 uint64_t hf_seal(const struct hf_seal_key *key, const void *data, size_t len);
 
+/* What tells a key from another, and tells nothing else about it; never 0. */
+uint64_t hf_seal_key_print(const struct hf_seal_key *key);
+
 struct hf_loop;
 
 /* The key in @dir/handle.key; made there, of @loop's random bytes, if the file is not there yet. */

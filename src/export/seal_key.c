@@ -1,5 +1,6 @@
 /* The key file: 16 random bytes, readable by the server's user alone. Without it handles that clients hold
- * become worthless, so it is made complete and on stable storage before it is used. */
+ * become worthless, and so do the locks in the store, which name their files by handles. So it is made
+ * complete and on stable storage before it is used, and the store remembers its print. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -70,6 +71,15 @@ static int make_key(int dir, struct hf_seal_key *key, struct hf_loop *loop)
 	return 0;
 }
 
+/* No handle begins so: the seal of this text is worth nothing to a forger. */
+uint64_t hf_seal_key_print(const struct hf_seal_key *key)
+{
+	static const char text[] = "the key of the file handles";
+	uint64_t print = hf_seal(key, text, sizeof(text) - 1);
+
+	return print ? print : 1;
+}
+
 int hf_seal_key_load(struct hf_seal_key *keyp, const char *path, struct hf_loop *loop)
 {
 	hf_cleanup(hf_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -81,10 +91,11 @@ int hf_seal_key_load(struct hf_seal_key *keyp, const char *path, struct hf_loop 
 		r = make_key(dir, keyp, loop);
 	hf_log_quote(quoted, sizeof(quoted), path, strlen(path));
 	if (r == -EBADMSG)
-		hf_log_error("the key of the file handles is damaged; restore it, or remove it and let all "
-			     "clients "
-			     "mount again",
-			     "file=%s/" KEY_FILE, quoted);
+		hf_log_error(
+			"the key of the file handles is damaged; restore it. Without a copy of it, remove it "
+			"and start once with --clear-store: all locks are forgotten then, and all "
+			"clients mount again",
+			"file=%s/" KEY_FILE, quoted);
 	else if (r < 0)
 		hf_log_error("cannot read or make the key of the file handles",
 			     "file=%s/" KEY_FILE " error=%s", quoted, strerrorname_np(-r));

@@ -138,6 +138,12 @@ struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t sh
 struct hf_bytes hf_recovery_key_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes handle,
 				   uint8_t room[HF_LOCK_HANDLE_MAX]);
 
+/* Was that made of a handle that is not of this server's making? */
+static inline bool hf_recovery_is_foreign(const struct hf_recovery *recovery, struct hf_bytes key)
+{
+	return recovery->shares.key && key.len == 0;
+}
+
 /* KEEPER */
 extern const struct hf_lock_events hf_keeper_lock_events;
 extern const struct hf_client_events hf_keeper_client_events;
@@ -159,6 +165,7 @@ void hf_reservations_deinit(struct hf_recovery *recovery);
 enum {                                /* answers of hf_reservations_load() */
 	HF_RESERVATION_ELSEWHERE = 1, /* of a share that is not exported now: it stays stored */
 	HF_RESERVATION_WRONG,         /* nobody can claim it any more */
+	HF_RESERVATION_FOREIGN,       /* its handle is not of this server's making */
 };
 int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_share *share);
 void hf_reservations_added(struct hf_recovery *recovery, const struct hf_lock_share_view *view);

@@ -180,6 +180,9 @@ static int open_store(struct hf_recovery *recovery)
 		.path = options->store_path,
 		.postgres = options->postgres,
 		.server = options->server_name,
+		.gives_up = options->clear_store,
+		/* A store that is about to be cleared may have been written with any. */
+		.handle_key = options->clear_store ? 0 : options->handle_key,
 		.events = options->measures ? &measured_events : &store_events,
 		.user = recovery,
 	};
@@ -231,6 +234,15 @@ static int make_tables(struct hf_recovery *recovery)
 	return hf_trace(r);
 }
 
+static void explain_key(const struct hf_recovery *recovery)
+{
+	hf_log_error(
+		"the key of the file handles is not the one that the locks in the store were granted with; "
+		"restore it. Without a copy of it, start once with --clear-store: all locks are forgotten "
+		"then, and all clients mount again",
+		"file=%s/handle.key", recovery->options.store_path);
+}
+
 static int begin(struct hf_recovery *recovery)
 {
 	int r = open_store(recovery);
@@ -238,6 +250,8 @@ static int begin(struct hf_recovery *recovery)
 	if (r < 0)
 		return r; /* it has said why */
 	r = hf_store_begin_epoch(recovery->store, &recovery->start);
+	if (r == -EKEYREJECTED)
+		explain_key(recovery);
 	if (r == 0 && recovery->options.clear_store) {
 		r = hf_store_clear(recovery->store);
 		if (r == 0)
@@ -249,6 +263,8 @@ static int begin(struct hf_recovery *recovery)
 	}
 	if (r == 0)
 		r = hf_restart_load(recovery);
+	if (r == 0 && recovery->options.handle_key) /* which all that was loaded fits */
+		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0)
 		r = hf_grace_decide(recovery);
 	if (r < 0)

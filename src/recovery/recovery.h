@@ -66,7 +66,8 @@ struct hf_recovery_shares {
 	struct hf_bytes (*name)(void *user, uint32_t share);
 	bool (*find)(void *user, struct hf_bytes name, uint32_t *sharep);
 	/* What the lock table knows the file of a handle by, and the handle of such a file in this share; in
-	 * @room where they are not the same. NULL: they always are. */
+	 * @room where they are not the same. Empty: this server did not make that handle. NULL: they are
+	 * always the same. */
 	struct hf_bytes (*key)(void *user, uint32_t share, struct hf_bytes handle,
 			       uint8_t room[HF_LOCK_HANDLE_MAX]);
 	struct hf_bytes (*handle)(void *user, uint32_t share, struct hf_bytes key,
@@ -85,6 +86,9 @@ struct hf_recovery_options {
 	const char *store_path;                  /* lmdb */
 	const char *postgres;                    /* postgres */
 	const char *server_name;
+	/* Tells the key that this server seals handles with from any other; 0: handles are another server's.
+	 */
+	uint64_t handle_key;
 	uint64_t window_ns;      /* recovery.window_seconds */
 	uint64_t nlm_grace_ns;   /* UINT64_MAX: window_ns */
 	uint64_t smb_durable_ns; /* UINT64_MAX: window_ns */

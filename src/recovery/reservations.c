@@ -408,6 +408,8 @@ int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_sha
 		return HF_RESERVATION_ELSEWHERE;
 	view.client = &client->holds;
 	view.handle = hf_recovery_key_of(recovery, view.share, fact.parts[1], room);
+	if (hf_recovery_is_foreign(recovery, view.handle))
+		return HF_RESERVATION_FOREIGN;
 	view.oh = fact.parts[3];
 	view.access = fact.access;
 	view.deny = fact.deny;

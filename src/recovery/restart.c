@@ -5,6 +5,10 @@
  * its owner. Records that cannot be true (a conflict between two of them, a
  * range that is none) are deleted; those of a share that is not exported now stay
  * stored, since it may be tomorrow.
+ *
+ * A handle that this server did not make means that the key or the store was changed:
+ * its owner could not reclaim the lock, and another client would get it. Then the
+ * server does not start.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,11 +28,19 @@ struct wrong {
 /* The file of the last lock: most others follow it, and to compare is cheaper than to make its key. */
 struct place {
 	bool is_exported;
+	bool is_foreign; /* its handle is not of this server's making */
 	uint32_t share;
 	struct hf_bytes key;
 	uint8_t key_room[HF_LOCK_HANDLE_MAX];
 	uint32_t name_len, handle_len; /* of what is in @room, as stored */
 	uint8_t room[HF_STORE_MAX_SHARE + HF_LOCK_HANDLE_MAX];
+};
+
+/* Records with handles that are not of this server's making, and the first of them. */
+struct foreign {
+	size_t n;
+	const char *kind;
+	uint64_t id;
 };
 
 struct loading {
@@ -40,6 +52,7 @@ struct loading {
 	struct hf_bytes last_id; /* its id */
 	struct wrong *wrong;     /* records to be deleted */
 	size_t n_wrong, wrong_room;
+	struct foreign foreign;
 	size_t n_clients, n_locks, n_elsewhere, n_unknown, n_shares;
 };
 
@@ -185,6 +198,14 @@ static int note_wrong(struct loading *loading, uint64_t id, bool is_share)
 	return 0;
 }
 
+static void note_foreign(struct loading *loading, const char *kind, uint64_t id)
+{
+	if (loading->foreign.n++ == 0) {
+		loading->foreign.kind = kind;
+		loading->foreign.id = id;
+	}
+}
+
 static bool is_possible(const struct hf_store_lock *fact)
 {
 	return hf_range_is_valid((struct hf_range){ fact->start, fact->end }) &&
@@ -205,10 +226,13 @@ static void find_place(struct loading *loading, struct hf_bytes name, struct hf_
 	place->handle_len = handle.len;
 	hf_le_put_bytes(hf_le_put_bytes(place->room, name), handle);
 	place->is_exported = recovery->shares.find(recovery->shares.user, name, &place->share);
-	if (place->is_exported)
+	place->is_foreign = false;
+	if (place->is_exported) {
 		place->key =
 			hf_recovery_key_of(recovery, place->share,
 					   hf_bytes_of(place->room + name.len, handle.len), place->key_room);
+		place->is_foreign = hf_recovery_is_foreign(recovery, place->key);
+	}
 }
 
 static int load_lock(void *user, const struct hf_store_lock *fact)
@@ -223,6 +247,10 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	find_place(loading, fact->share, fact->handle);
 	if (!loading->place.is_exported) {
 		loading->n_elsewhere++;
+		return 0;
+	}
+	if (HF_UNLIKELY(loading->place.is_foreign)) {
+		note_foreign(loading, "lock", fact->id);
 		return 0;
 	}
 	r = client_of_lock(loading, fact, &client);
@@ -260,6 +288,8 @@ static int load_share(void *user, const struct hf_store_share *fact)
 
 	if (r == HF_RESERVATION_WRONG)
 		return note_wrong(loading, fact->id, true);
+	if (r == HF_RESERVATION_FOREIGN)
+		note_foreign(loading, "reservation", fact->id);
 	loading->n_shares += r == 0;
 	return r < 0 ? r : 0;
 }
@@ -274,6 +304,23 @@ static void delete_wrong(struct loading *loading)
 		hf_keeper_delete(recovery, loading->wrong[i].id, loading->wrong[i].is_share);
 	if (loading->n_wrong)
 		hf_log_warn("stored locks that cannot be true are deleted", "n=%zu", loading->n_wrong);
+}
+
+static int refuse_foreign(const struct loading *loading)
+{
+	const struct foreign *foreign = &loading->foreign;
+
+	if (foreign->n == 0)
+		return 0;
+	hf_log_error(
+		"stored locks name files by handles that this server did not make: the key of the file "
+		"handles "
+		"was replaced, or the store was changed. Restore either, or start once with --clear-store: "
+		"all locks are forgotten then, and all clients mount again",
+		"n=%zu of=%zu first=%s id=%llu file=%s/handle.key", foreign->n,
+		foreign->n + loading->n_locks + loading->n_shares, foreign->kind,
+		(unsigned long long)foreign->id, loading->recovery->options.store_path);
+	return -EKEYREJECTED;
 }
 
 static void register_unknown(struct loading *loading)
@@ -304,7 +351,7 @@ static int load_all(struct loading *loading)
 		r = hf_store_load_locks(recovery->store, load_lock, loading);
 	if (r == 0 && recovery->keeper.keeps)
 		r = hf_store_load_shares(recovery->store, load_share, loading);
-	return r;
+	return r == 0 ? refuse_foreign(loading) : r;
 }
 
 int hf_restart_load(struct hf_recovery *recovery)

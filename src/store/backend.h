@@ -62,6 +62,7 @@ struct hf_store {
 	const struct hf_store_events *events;
 	void *user;
 	struct hf_store_state state; /* of this run, as stored */
+	uint64_t handle_key;         /* (c) that it should have been written with; 0: any will do */
 	bool has_begun;
 	uint64_t next_id;
 	uint64_t issued;                   /* the last ticket */

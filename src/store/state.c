@@ -37,6 +37,7 @@ void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *
 	next->epoch = before ? before->epoch + 1 : 1;
 	next->sm_state = hf_store_next_sm_state(before ? before->sm_state : 0);
 	next->is_clean = false;
+	next->handle_key = before ? before->handle_key : 0;
 	/* A list that was not complete stays so until a grace period has ended: a crash within it would
 	 * otherwise make a few reclaimed locks look like all there were. */
 	next->is_complete = intact && before->is_complete;

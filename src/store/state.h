@@ -15,6 +15,9 @@ struct hf_store_state {
 	bool is_clean;    /* the run ended in order */
 	bool is_complete; /* the stored locks are all that were granted */
 	enum hf_store_durability durability;
+	uint64_t handle_key; /* that the handles in the facts are of; 0: not known, or they are of none. Not a
+			      * part of a state record: a backend keeps it by itself, and only save_state
+			      * writes it */
 	char boot_id[HF_STORE_MAX_BOOT_ID + 1]; /* of the machine the run was on */
 	char medium[HF_STORE_MAX_BOOT_ID + 1];  /* of whoever keeps what is not synced: dies with it */
 };

@@ -29,6 +29,7 @@ int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_
 	store->events = options->events;
 	store->user = options->user;
 	store->state.durability = options->durability;
+	store->handle_key = options->handle_key;
 	if (options->boot_id) {
 		snprintf(store->state.boot_id, sizeof(store->state.boot_id), "%s", options->boot_id);
 	} else {
@@ -62,16 +63,50 @@ static int32_t clock_sm_state(struct hf_loop *loop)
 	return (int32_t)(((seconds - SECONDS_TO_2020) << 1 & 0x7fffffff) | 1);
 }
 
+static int find_one(void *user, const struct hf_record *record)
+{
+	return 1;
+}
+
+/* 1: there is something that a client may rely on. */
+static int holds_facts(struct hf_store *store)
+{
+	int r = store->ops->load(store, HF_RECORD_CLIENT, find_one, NULL);
+
+	if (r == 0)
+		r = store->ops->load(store, HF_RECORD_LOCK, find_one, NULL);
+	return r ? r : store->ops->load(store, HF_RECORD_SHARE, find_one, NULL);
+}
+
+/* A registration alone is reason enough: the locks of its client may have gone with the machine, and the
+ * client could not reclaim them. */
+static int check_key(struct hf_store *store, const struct hf_store_state *before)
+{
+	int r;
+
+	if (!store->handle_key || !before->handle_key || before->handle_key == store->handle_key)
+		return 0;
+	r = holds_facts(store);
+	return r > 0 ? -EKEYREJECTED : r;
+}
+
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
 {
 	struct hf_store_state before = { 0 };
+	bool has_state;
 	int r;
 
 	assert(!store->has_begun);
 	r = store->ops->load_state(store, &before);
 	if (r < 0)
 		return hf_trace(r);
-	hf_store_judge(r ? &before : NULL, &store->state, startp);
+	has_state = r;
+	if (has_state) {
+		r = check_key(store, &before);
+		if (r < 0)
+			return hf_trace(r);
+	}
+	hf_store_judge(has_state ? &before : NULL, &store->state, startp);
 	if (store->ops->is_volatile)
 		startp->sm_state = store->state.sm_state = clock_sm_state(store->loop);
 	r = store->ops->save_state(store, &store->state, startp->dropped_locks);
@@ -87,6 +122,27 @@ int hf_store_clear(struct hf_store *store)
 {
 	assert(hf_store_is_idle(store));
 	return hf_trace(store->ops->clear(store));
+}
+
+int hf_store_name_key(struct hf_store *store, uint64_t handle_key)
+{
+	struct hf_store_state state = store->state;
+	int r;
+
+	assert(store->has_begun && hf_store_is_idle(store));
+	if (state.handle_key == handle_key || store->ops->is_volatile)
+		return 0;
+	if (state.handle_key)
+		hf_log_warn("the key of the file handles is another one than before: clients that have "
+			    "mounted must mount "
+			    "again. No lock was stored with the old one",
+			    "%s", "");
+	state.handle_key = handle_key;
+	r = store->ops->save_state(store, &state, false);
+	if (r < 0)
+		return hf_trace(r);
+	store->state = state;
+	return 0;
 }
 
 int hf_store_mark_clean(struct hf_store *store)

@@ -126,6 +126,8 @@ struct hf_store_options {
 	const char *path;     /* lmdb: the folder for its files, which exists */
 	const char *postgres; /* postgres: libpq's connection string */
 	const char *server;   /* postgres: whose rows these are */
+	bool gives_up; /* hf_store_clear() follows: a journal that cannot be read is no reason to refuse */
+	uint64_t handle_key; /* tells the key of the handles in the facts from any other; 0: any will do */
 	const struct hf_store_events *events;
 	void *user;
 };
@@ -158,7 +160,8 @@ struct hf_store_start {
 	bool dropped_locks;  /* what was stored of locks could not be trusted and is gone */
 };
 
-/* Raises epoch and state number and clears the clean marker: synced when it returns 0. */
+/* Raises epoch and state number and clears the clean marker: synced when it returns 0. -EKEYREJECTED: there
+ * are facts, and they were written with another handle_key; nothing was changed. */
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp);
 
 /* Each answers 0, or what the call-back returned, if that was not 0, or -errno. No order is promised. Whoever
@@ -171,6 +174,8 @@ int hf_store_load_shares(struct hf_store *store, int (*fn)(void *user, const str
 			 void *user);
 /* Wipes registrations, locks and shares together; epoch and state number stay. Blocks. */
 int hf_store_clear(struct hf_store *store);
+/* All handles in the facts, those that were loaded and those to come, are of this key; synced. Blocks. */
+int hf_store_name_key(struct hf_store *store, uint64_t handle_key);
 
 /* Writing. Each gives a ticket in *ticketp (NULL: not wanted), or answers -EROFS while the store is
  * unhealthy, -EINVAL beyond a bound, -ENOBUFS when too much waits for a slow medium, -ENOMEM. */

@@ -8,8 +8,10 @@ nothing that a client was promised goes to another one silently.
     test_healthz_*  what the probes say while nothing can be promised
 """
 
+import ctypes
 import os
 import signal
+import struct
 import subprocess
 import sys
 
@@ -18,6 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from daemon import Daemon, Failed
+from exported import Exported
 from play import SETTINGS, main
 from recovering import OverPostgres, Recovering
 from rest import Rest
@@ -151,6 +154,236 @@ class Probes(OverPostgres, Recovering):
         self.until(lambda: self.rest.get("/healthz").status == 200, "it is well again")
         self.assertEqual(self.rest.get("/readyz").json, {"status": "ok"})
         self.held(self.b, 20, 5)
+
+
+class Refusing(Recovering):
+    """A start that is refused: exit status 1, and in the log what is wrong and what to do."""
+
+    def assert_refused(self, *words, flags=()):
+        before = len(self.daemon.log)
+        for host in self.hosts:
+            host.drop_callers()
+        with self.assertRaises(Failed):
+            self.daemon.start(flags=flags)
+        self.assertEqual(self.daemon.process.returncode, 1)
+        said = self.daemon.log[before:]
+        for word in (*words, "--clear-store"):
+            self.assertIn(word, said)
+        return said
+
+    def in_state_dir(self, name):
+        return os.path.join(self.daemon.state_dir, "state", name)
+
+
+class Key(Refusing, Exported):
+    """A lock is a handle and a range; the handle is worth what its seal is."""
+
+    backend = ("store.backend=lmdb",)
+    n_hosts = 3
+
+    def setUp(self):
+        super().setUp()
+        with open(self.in_state_dir("handle.key"), "rb") as file:
+            self.key = file.read()
+
+    def tearDown(self):
+        if self.daemon.process.poll() is not None:
+            self.daemon.start(flags=["--clear-store"])
+        super().tearDown()
+
+    def put_key(self, key):
+        with open(self.in_state_dir("handle.key"), "wb") as file:
+            file.write(key)
+
+    def damage(self):
+        self.put_key(bytes([self.key[0] ^ 1]) + self.key[1:])
+
+    def assert_still_held(self, lock):
+        """As ever: its owner has it again, and nobody else gets it."""
+        self.daemon.start()
+        self.assertEqual(self.b.lock(lock.but(name=self.b.name, reclaim=True)), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: self.b.lock(lock.but(name=self.b.name)) == nlm.S_DENIED, "grace is over, and it is still A's")
+
+    def change_handle(self):
+        """The lock's handle, by one bit, in the frame of the journal that has it, with its checksums made right."""
+        xxh = ctypes.CDLL("libxxhash.so.0").XXH64
+        xxh.restype, xxh.argtypes = ctypes.c_uint64, (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64)
+        wrong = bytes([*self.fh[:-1], self.fh[-1] ^ 1])
+        with open(self.in_state_dir("journal.0"), "r+b") as file:
+            data = bytearray(file.read())
+            instance, at, n = struct.unpack_from("<Q", data, 24)[0], 64, 0
+            while at + 32 <= len(data):
+                magic, length, sequence = struct.unpack_from("<IIQ", data, at)
+                records = bytes(data[at + 32 : at + 32 + length])
+                n += self.fh in records
+                records = records.replace(self.fh, wrong)
+                head = struct.pack("<IIQQ", magic, length, sequence, xxh(records, length, 0))
+                data[at : at + 32 + length] = head + struct.pack("<Q", xxh(head, 24, instance)) + records
+                at += 32 + length
+            file.seek(0)
+            file.write(data)
+        self.assertGreater(n, 0)
+
+    def test_m5_key_replaced(self):
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        self.put_key(os.urandom(16))
+        for _ in range(2):
+            self.assert_refused("handle.key", "restore it")
+        self.put_key(self.key)
+        self.assert_still_held(lock)
+
+    def test_m5_key_damaged(self):
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        self.damage()
+        self.assert_refused("handle.key", "restore it")
+        self.put_key(self.key[:7])
+        self.assert_refused("the key of the file handles is damaged")
+        self.put_key(self.key)
+        self.assert_still_held(lock)
+
+    def test_m5_key_gone(self):
+        """A new one is made, which nothing fits."""
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        os.unlink(self.in_state_dir("handle.key"))
+        self.assert_refused("handle.key", "restore it")
+        self.put_key(self.key)
+        self.assert_still_held(lock)
+
+    def test_m5_key_replaced_under_a_reservation(self):
+        share = self.lock_of(self.a, access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.daemon.crash()
+        self.damage()
+        self.assert_refused("handle.key")
+        self.put_key(self.key)
+        self.daemon.start()
+        self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_m5_starting_over(self):
+        """As the message says."""
+        self.held(self.a, 0, 5)
+        self.daemon.crash()
+        self.damage()
+        self.assert_refused("handle.key")
+        self.daemon.start(flags=["--clear-store"])
+        self.fh = self.handle_of(self.path)
+        self.held(self.b, 0, 5)
+        self.restart()
+        self.assertIn("what was stored is loaded", self.daemon.log[self.log_restarted :])
+
+    def test_m5_another_key_without_locks(self):
+        """Nothing is lost but the mounts: a warning, no refusal."""
+        self.restart("--clear-store")
+        self.daemon.crash()
+        self.damage()
+        self.daemon.start()
+        self.assertIn("clients that have mounted must mount again", self.log)
+        self.daemon.crash()
+        self.daemon.start()
+
+    def test_m5_handle_changed(self):
+        self.held(self.a, 0, 5)
+        self.daemon.crash()
+        self.change_handle()
+        self.assert_refused("n=1 of=1", "first=lock id=")
+
+    def test_m5_share_that_is_not_exported_now(self):
+        """Its locks stay stored, and are no reason to refuse a start."""
+        lock = self.held(self.a, 0, 5)
+        self.write_config(["{{path: {base}/data, name: /other, squash: none}}"])
+        self.addCleanup(self.write_config, self.exports)
+        self.restart()
+        self.assertIn("not_exported=1", self.daemon.log[self.log_restarted :])
+        self.write_config(self.exports)
+        self.restart()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+
+class KeyOverPostgres(Database, OverPostgres, Key):
+    def change_handle(self):
+        self.sql("UPDATE holdfast_locks SET handle = set_byte(handle, 30, get_byte(handle, 30) # 1)")
+
+    def test_m5_handle_changed(self):
+        lock = self.held(self.a, 0, 5)
+        self.held(self.a, 20, 5)
+        self.daemon.crash()
+        number = self.sql("SELECT min(lock_id) FROM holdfast_locks")
+        self.change_handle()
+        self.assert_refused("n=2 of=2", f"first=lock id={number}")
+        self.change_handle()
+        self.sql(f"UPDATE holdfast_locks SET handle = handle || 'x' WHERE lock_id = {number}")
+        self.assert_refused("n=1 of=2", f"first=lock id={number}")
+        self.sql(f"UPDATE holdfast_locks SET handle = substring(handle FOR length(handle) - 1) WHERE lock_id = {number}")
+        self.daemon.start()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.b.lock(self.lock_of(self.b, 20, 5)), nlm.S_GRACE)
+
+    def test_m5_store_of_an_older_release(self):
+        """It does not name its key: one that all handles fit is taken for it, another is refused."""
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        self.sql("UPDATE holdfast_services SET handle_key = 0")
+        self.damage()
+        self.assert_refused("handle.key", "n=1 of=1")
+        self.assertEqual(self.sql("SELECT handle_key FROM holdfast_services"), "0")
+        self.put_key(self.key)
+        self.assert_still_held(lock)
+        self.assertNotEqual(self.sql("SELECT handle_key FROM holdfast_services"), "0")
+
+
+class HandlesOfAnother(Recovering):
+    """A lock service beside another NFS server: handles are that server's, and the key seals nothing."""
+
+    backend = ("store.backend=lmdb",)
+
+    def test_m5_no_exports(self):
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        os.unlink(os.path.join(self.daemon.state_dir, "state", "handle.key"))
+        self.restart()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+
+class Segments(Refusing):
+    backend = ("store.backend=lmdb",)
+
+    def test_segment_missing(self):
+        """The one with the last locks, or any other: none is made silently."""
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        for name in ("journal.0", "journal.7"):
+            os.rename(self.in_state_dir(name), self.in_state_dir("away"))
+            self.assert_refused(f"{name} reason=it is missing")
+            self.assertFalse(os.path.exists(self.in_state_dir(name)))
+            os.rename(self.in_state_dir("away"), self.in_state_dir(name))
+        self.daemon.start()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_segment_missing_and_given_up(self):
+        """As the message says: the locks are forgotten, the state number is not."""
+        self.held(self.a, 0, 5)
+        epoch = self.rest.get("/api/v1/status").json["epoch"]
+        self.daemon.crash()
+        os.unlink(self.in_state_dir("journal.0"))
+        self.assert_refused("it is missing")
+        self.daemon.start(flags=["--clear-store"])
+        status = self.rest.get("/api/v1/status").json
+        self.assertEqual((status["locks"], status["epoch"]), (0, epoch + 1))
+        self.held(self.b, 0, 5)
+
+    def test_segment_missing_after_a_clean_stop(self):
+        """Everything was folded into the store's file: nothing is lost."""
+        lock = self.held(self.a, 0, 5)
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.stop()
+        os.unlink(self.in_state_dir("journal.0"))
+        self.daemon.start()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
 
 if __name__ == "__main__":

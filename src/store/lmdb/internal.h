@@ -11,6 +11,7 @@
  *	server:instance          u64: ties the journal to this file
  *	server:folded            u64: the last sequence of the journal that is in here
  *	server:state             body of a state record
+ *	server:key               u64: tells the key of the file handles from any other
  *	nsm:client:{id}          body of a client record
  *	nsm:monname:{name}:{id}  nothing: an index
  *	lock:{8 bytes of id}     body of a lock record; big-endian, so that they lie in order; in the
@@ -45,9 +46,10 @@ enum hf_lmdb_task {
 
 struct hf_lmdb {
 	struct hf_store store;
-	char *path;  /* of the folder */
-	int dir_fd;  /* of the same */
-	int lock_fd; /* store.lock */
+	char *path;    /* of the folder */
+	int dir_fd;    /* of the same */
+	int lock_fd;   /* store.lock */
+	bool gives_up; /* (c) what is in the journal will be cleared */
 	MDB_env *env;
 	MDB_dbi dbi; /* the main database */
 	MDB_dbi locks_dbi;

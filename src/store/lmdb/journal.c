@@ -117,19 +117,24 @@ static int check_head(int fd, uint64_t instance, const char **wrongp)
 }
 
 static int open_segment(struct hf_journal_segment *segment, int dir_fd, unsigned int i, uint64_t instance,
-			const char **wrongp)
+			enum hf_journal_trust trust, const char **wrongp)
 {
 	char name[16];
+	int r;
 
 	snprintf(name, sizeof(name), "journal.%u", i);
 	segment->fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC);
-	if (segment->fd < 0) {
-		if (errno != ENOENT)
-			return -errno;
-		segment->fd = make_segment(dir_fd, name, instance);
-		return segment->fd < 0 ? segment->fd : 0;
+	r = segment->fd < 0 ? -errno : check_head(segment->fd, instance, wrongp);
+	if (r == -ENOENT && trust == HF_JOURNAL_WHOLE) {
+		*wrongp = "it is missing";
+		return -EBADMSG;
 	}
-	return check_head(segment->fd, instance, wrongp);
+	if (r == -ENOENT || (r == -EBADMSG && trust == HF_JOURNAL_GIVEN_UP)) {
+		hf_closep(&segment->fd);
+		segment->fd = make_segment(dir_fd, name, instance);
+		r = HF_MIN(segment->fd, 0);
+	}
+	return r;
 }
 
 /* A segment that starts with a frame that was folded was not used since: nothing in it counts. Most are like
@@ -172,6 +177,21 @@ static int scan_segment(struct hf_journal *journal, unsigned int i, uint64_t fol
 	return r;
 }
 
+/* Says which segment has a gap before @next: the one that ends there, or, where none does, the one after it.
+ */
+static void name_gap(const struct hf_journal *journal, const struct hf_journal_segment *after, uint64_t next,
+		     const char **wrongp, unsigned int *segmentp)
+{
+	*segmentp = (unsigned int)(after - journal->segments);
+	*wrongp = "what should come before it is missing";
+	for (unsigned int i = 0; i < HF_JOURNAL_SEGMENTS; i++) {
+		if (journal->segments[i].first_sequence && journal->segments[i].last_sequence + 1 == next) {
+			*segmentp = i;
+			*wrongp = "its end is missing";
+		}
+	}
+}
+
 /* The rows of all segments must make one row that goes on where LMDB has ended. */
 static int check_row(struct hf_journal *journal, uint64_t folded, const char **wrongp, unsigned int *segmentp)
 {
@@ -190,8 +210,7 @@ static int check_row(struct hf_journal *journal, uint64_t folded, const char **w
 		if (!least)
 			break;
 		if (least->first_sequence != next) {
-			*segmentp = (unsigned int)(least - journal->segments);
-			*wrongp = "what should come before it is missing";
+			name_gap(journal, least, next, wrongp, segmentp);
 			return -EBADMSG;
 		}
 		next = least->last_sequence + 1;
@@ -201,8 +220,9 @@ static int check_row(struct hf_journal *journal, uint64_t folded, const char **w
 }
 
 int hf_journal_open(struct hf_journal *journal, int dir_fd, uint64_t instance, uint64_t folded,
-		    bool is_trusted, const char **wrongp, unsigned int *segmentp)
+		    enum hf_journal_trust trust, const char **wrongp, unsigned int *segmentp)
 {
+	bool is_trusted = trust == HF_JOURNAL_WHOLE || trust == HF_JOURNAL_AT_REST;
 	int r;
 
 	*journal = (struct hf_journal){ .instance = instance };
@@ -211,7 +231,7 @@ int hf_journal_open(struct hf_journal *journal, int dir_fd, uint64_t instance, u
 	for (unsigned int i = 0; i < HF_JOURNAL_SEGMENTS; i++) {
 		journal->segments[i].end = SEGMENT_HEAD;
 		*segmentp = i;
-		r = open_segment(&journal->segments[i], dir_fd, i, instance, wrongp);
+		r = open_segment(&journal->segments[i], dir_fd, i, instance, trust, wrongp);
 		if (r == 0 && is_trusted)
 			r = scan_segment(journal, i, folded, wrongp);
 		if (r < 0)

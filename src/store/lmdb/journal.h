@@ -12,9 +12,12 @@
  *	         u64 seal   records
  *
  * Sequence numbers rise by one from frame to frame over all segments, and LMDB
- * knows the last one folded into it: that alone says what in a segment counts.
- * The seal is a checksum of the head and the instance. So neither a torn frame nor
- * one left from an earlier use nor one of another store is believed.
+ * knows the last one folded into it: that alone says what in a segment counts. It
+ * also chains the segments: where one ends early, the next one does not follow. All
+ * segments are made before the first frame is written, so none of them may be missing
+ * afterwards. A frame that is cut off at the very end of the last segment was never
+ * acknowledged, and is no loss. The seal is a checksum of the head and the instance. So neither a torn frame
+ *nor one left from an earlier use nor one of another store is believed.
  */
 #pragma once
 
@@ -52,10 +55,18 @@ struct hf_journal_frames {
 	uint64_t sequence; /* of the frame last given */
 };
 
-/* Opens the segments in @dir_fd, or makes them; -EBADMSG with *wrongp and *segmentp: not ours, or damaged.
- * Finds out what counts: everything after @folded; nothing, where what was not synced cannot be trusted. */
+/* What is known of the segments before they are looked at. */
+enum hf_journal_trust {
+	HF_JOURNAL_WHOLE,     /* they were in use: all are there, and what follows @folded counts */
+	HF_JOURNAL_AT_REST,   /* the same, but one that is missing had nothing that counts: it is made */
+	HF_JOURNAL_UNTRUSTED, /* what was not synced may be there in any mixture: nothing counts */
+	HF_JOURNAL_GIVEN_UP,  /* nothing counts, and one that cannot be read is made anew */
+};
+
+/* Opens the segments in @dir_fd, or makes them, and finds out what counts; -EBADMSG with *wrongp and
+ * *segmentp: missing, not ours, or damaged. */
 int hf_journal_open(struct hf_journal *journal, int dir_fd, uint64_t instance, uint64_t folded,
-		    bool is_trusted, const char **wrongp, unsigned int *segmentp);
+		    enum hf_journal_trust trust, const char **wrongp, unsigned int *segmentp);
 void hf_journal_close(struct hf_journal *journal);
 
 /* Appends a frame: 0; -EAGAIN: all segments wait for being folded; or why it could not be written. */

@@ -57,7 +57,8 @@ static int lmdb_load_state(struct hf_store *store, struct hf_store_state *statep
 		r = hf_record_decode(&record, HF_RECORD_STATE, value);
 		if (r == 0) {
 			*statep = record.state;
-			r = 1;
+			r = hf_lmdb_get_u64(lmdb, txn, "server:key", &statep->handle_key);
+			r = r < 0 ? r : 1;
 		}
 	}
 	mdb_txn_abort(txn);
@@ -84,6 +85,10 @@ static int write_state(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
 	if (rc == 0 && saving->drop_locks)
 		rc = hf_lmdb_put_u64(lmdb, txn, "server:folded", lmdb->journal.next_sequence - 1);
 	if (rc || !saving->state)
+		return rc;
+	if (saving->state->handle_key)
+		rc = hf_lmdb_put_u64(lmdb, txn, "server:key", saving->state->handle_key);
+	if (rc)
 		return rc;
 	length = hf_record_encode_state(bytes, saving->state);
 	record.body = hf_bytes_of(bytes + HF_RECORD_HEADER, (uint32_t)length - HF_RECORD_HEADER);
@@ -143,28 +148,38 @@ static int read_folded(struct hf_lmdb *lmdb, uint64_t *foldedp)
 	return r;
 }
 
+/* @before: what the last run has left, NULL: nothing. */
+static enum hf_journal_trust judge_journal(const struct hf_lmdb *lmdb, const struct hf_store_state *before)
+{
+	if (lmdb->gives_up)
+		return HF_JOURNAL_GIVEN_UP;
+	if (before && !hf_store_is_intact(before, &lmdb->store.state))
+		return HF_JOURNAL_UNTRUSTED;
+	/* A run makes all segments before it writes its state, and folds them all before it marks its end. */
+	return before && !before->is_clean ? HF_JOURNAL_WHOLE : HF_JOURNAL_AT_REST;
+}
+
 static int open_journal(struct hf_lmdb *lmdb)
 {
 	struct hf_store_state before;
 	const char *wrong = NULL;
 	unsigned int segment = 0;
 	uint64_t folded = 0;
-	bool is_trusted;
+	enum hf_journal_trust trust;
 	int r;
 
 	r = lmdb_load_state(&lmdb->store, &before);
 	if (r < 0)
 		return r;
-	/* What the machine did not sync before it went down may be there in any mixture. */
-	is_trusted = r == 0 || hf_store_is_intact(&before, &lmdb->store.state);
+	trust = judge_journal(lmdb, r ? &before : NULL);
 	r = read_folded(lmdb, &folded);
 	if (r < 0)
 		return r;
-	r = hf_journal_open(&lmdb->journal, lmdb->dir_fd, lmdb->instance, folded, is_trusted, &wrong,
-			    &segment);
+	r = hf_journal_open(&lmdb->journal, lmdb->dir_fd, lmdb->instance, folded, trust, &wrong, &segment);
 	if (r < 0)
 		hf_log_error(
-			"the store's journal is refused and left as it is; move it away to start without it",
+			"the store's journal is refused and left as it is; restore it, or start once with "
+			"--clear-store: all locks are forgotten then",
 			"path=%s/journal.%u reason=%s", lmdb->path, segment, wrong ? wrong : strerror(-r));
 	return r < 0 ? r : fold_all(lmdb);
 }
@@ -199,6 +214,7 @@ int hf_store_open_lmdb(struct hf_store **storep, struct hf_loop *loop, const str
 		free(lmdb);
 		return hf_trace(r);
 	}
+	lmdb->gives_up = options->gives_up;
 	lmdb->path = strdup(options->path);
 	r = lmdb->path ? open_all(lmdb) : -ENOMEM;
 	if (r < 0) {

@@ -97,7 +97,8 @@ bool hf_pg_addr_read(struct hf_addr *addr, struct hf_bytes bytes);
 
 /* owner.c: whose is the service? */
 void hf_pg_make_owner(struct hf_pg *pg);
-/* For the start: from now on the service is this run's. In a transaction, under the session lock. */
+/* From now on the service is this run's, with what the row says of @state. In a transaction, under the
+ * session lock; after the start, after a look at the owner. */
 int hf_pg_own(struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state);
 /* Whether it still is, once the epoch has begun: 0; -ESTALE: another run has used it. In a transaction the
  * row stays as it is until the end. @is_missing_fine: where the row is gone, the database is a new one.

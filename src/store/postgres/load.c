@@ -231,10 +231,27 @@ static int read_state(struct hf_pg *pg, PGresult *result, struct hf_store_state 
 	return 1;
 }
 
+/* 1, as for a state that was found; tables of an older holdfastd had no such row. */
+static int load_key(struct hf_pg *pg, struct hf_store_state *state)
+{
+	const char *params[] = { pg->server };
+	hf_cleanup(hf_pg_clearp) PGresult *result =
+		hf_pg_query(pg->conn, "SELECT handle_key FROM holdfast_services WHERE service = $1", 1,
+			    params, true, pg->message);
+	struct row row = { .result = result };
+
+	if (!result)
+		return explain(pg, "the database could not be read");
+	if (PQntuples(result))
+		state->handle_key = (uint64_t)get_int(&row);
+	return 1;
+}
+
 int hf_pg_load_state(struct hf_store *store, struct hf_store_state *statep)
 {
 	struct hf_pg *pg = hf_pg_of(store);
 	const char *params[] = { pg->server };
+	int r;
 	hf_cleanup(hf_pg_clearp) PGresult *result =
 		hf_pg_query(pg->conn,
 			    "SELECT epoch, sm_state, is_clean, is_complete, lock_durability, boot_id, medium"
@@ -243,7 +260,10 @@ int hf_pg_load_state(struct hf_store *store, struct hf_store_state *statep)
 
 	if (!result)
 		return explain(pg, "the database could not be read");
-	return PQntuples(result) ? read_state(pg, result, statep) : 0;
+	if (PQntuples(result) == 0)
+		return 0;
+	r = read_state(pg, result, statep);
+	return r < 0 ? r : load_key(pg, statep);
 }
 
 static int run_with_server(struct hf_pg *pg, const char *sql)
@@ -298,11 +318,13 @@ static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
 {
 	int r;
 
-	if (!pg->store.has_begun)
-		return hf_pg_own(pg, pg->conn, state);
-	r = hf_pg_check_owner(pg, pg->conn, false, pg->message);
-	pg->is_taken |= r == -ESTALE;
-	return r;
+	if (pg->store.has_begun) {
+		r = hf_pg_check_owner(pg, pg->conn, false, pg->message);
+		pg->is_taken |= r == -ESTALE;
+		if (r < 0)
+			return r;
+	}
+	return state ? hf_pg_own(pg, pg->conn, state) : 0;
 }
 
 /* All of it in one synced transaction. */

@@ -19,7 +19,7 @@
 
 #define TAKEN "HF001" /* SQLSTATE of holdfast_refuse() in migrations.c */
 
-#define EPOCH_TEXT 24
+#define NUMBER 24 /* as text */
 
 void hf_pg_make_owner(struct hf_pg *pg)
 {
@@ -31,20 +31,25 @@ void hf_pg_make_owner(struct hf_pg *pg)
 		 (unsigned long long)number[1]);
 }
 
-static void write_epoch(char text[EPOCH_TEXT], uint64_t epoch)
+static void write_number(char text[NUMBER], uint64_t number)
 {
-	snprintf(text, EPOCH_TEXT, "%lld", (long long)epoch);
+	snprintf(text, NUMBER, "%lld", (long long)number);
 }
 
-static int put_owner(const struct hf_pg *pg, PGconn *conn, uint64_t of_epoch, const char *sql,
-		     char message[HF_PG_MAX_MESSAGE])
+static int put_owner(const struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state,
+		     const char *otherwise, char message[HF_PG_MAX_MESSAGE])
 {
-	char epoch[EPOCH_TEXT];
-	const char *params[] = { pg->server, epoch, pg->owner };
+	char epoch[NUMBER], key[NUMBER], sql[256];
+	const char *params[] = { pg->server, epoch, pg->owner, key };
 	PGresult *result;
 
-	write_epoch(epoch, of_epoch);
-	result = hf_pg_query(conn, sql, 3, params, false, message);
+	write_number(epoch, state->epoch);
+	write_number(key, state->handle_key);
+	snprintf(sql, sizeof(sql),
+		 "INSERT INTO holdfast_services (service, epoch, owner, handle_key) VALUES ($1, $2, $3, $4)"
+		 " ON CONFLICT (service) DO %s",
+		 otherwise);
+	result = hf_pg_query(conn, sql, 4, params, false, message);
 	if (!result)
 		return hf_trace(-EIO);
 	PQclear(result);
@@ -54,18 +59,14 @@ static int put_owner(const struct hf_pg *pg, PGconn *conn, uint64_t of_epoch, co
 int hf_pg_own(struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state)
 {
 	return put_owner(
-		pg, conn, state->epoch,
-		"INSERT INTO holdfast_services (service, epoch, owner) VALUES ($1, $2, $3)"
-		" ON CONFLICT (service) DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner",
+		pg, conn, state,
+		"UPDATE SET epoch = excluded.epoch, owner = excluded.owner, handle_key = excluded.handle_key",
 		pg->message);
 }
 
 int hf_pg_restore_owner(const struct hf_pg *pg, PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
-	return put_owner(pg, conn, pg->store.state.epoch,
-			 "INSERT INTO holdfast_services (service, epoch, owner) VALUES ($1, $2, $3)"
-			 " ON CONFLICT (service) DO NOTHING",
-			 message);
+	return put_owner(pg, conn, &pg->store.state, "NOTHING", message);
 }
 
 int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine,
@@ -75,7 +76,7 @@ int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine
 	hf_cleanup(hf_pg_clearp) PGresult *result =
 		hf_pg_query(conn, "SELECT epoch, owner FROM holdfast_services WHERE service = $1 FOR SHARE",
 			    1, params, false, message);
-	char epoch[EPOCH_TEXT];
+	char epoch[NUMBER];
 
 	if (!result)
 		return hf_trace(-EIO);
@@ -85,7 +86,7 @@ int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine
 		snprintf(message, HF_PG_MAX_MESSAGE, "the row of this service is gone");
 		return hf_trace(-EIO);
 	}
-	write_epoch(epoch, pg->store.state.epoch);
+	write_number(epoch, pg->store.state.epoch);
 	if (strcmp(PQgetvalue(result, 0, 0), epoch) == 0 && strcmp(PQgetvalue(result, 0, 1), pg->owner) == 0)
 		return 0;
 	snprintf(message, HF_PG_MAX_MESSAGE, "another holdfastd has used it since");
@@ -105,10 +106,10 @@ int hf_pg_prepare_check(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 
 int hf_pg_send_check(const struct hf_pg *pg, PGconn *conn, bool needs_sync)
 {
-	char epoch[EPOCH_TEXT];
+	char epoch[NUMBER];
 	const char *params[] = { pg->server, epoch, pg->owner, needs_sync ? "on" : "off" };
 
-	write_epoch(epoch, pg->store.state.epoch);
+	write_number(epoch, pg->store.state.epoch);
 	return PQsendQueryPrepared(conn, "begin_batch", 4, params, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
 }
 

@@ -202,6 +202,50 @@ static void test_clear_takes_all_but_the_state(void **state)
 
 /* Tickets */
 
+static void open_with_key(struct kit *kit, uint64_t key, int expected)
+{
+	kit_close(kit);
+	kit->options.handle_key = key;
+	kit->reached[0] = kit->reached[1] = kit->last_ticket = 0;
+	assert_int_equal(kit->backend->open(kit), 0);
+	assert_int_equal(hf_store_begin_epoch(kit->store, &kit->start), expected);
+}
+
+/* Facts with handles of one key are not given to a server with another. */
+static void test_key_of_the_handles(void **state)
+{
+	int refused = backend->is_volatile ? 0 : -EKEYREJECTED;
+	struct kit kit;
+
+	kit_init(&kit, backend, HF_STORE_PROCESS);
+	open_with_key(&kit, 5, 0);
+	assert_int_equal(hf_store_name_key(kit.store, 5), 0);
+	open_with_key(&kit, 6, 0); /* nothing is stored that it matters for */
+	assert_int_equal(hf_store_name_key(kit.store, 6), 0);
+	kit_put_client(&kit, 1, 1);
+	kit_settle(&kit);
+	open_with_key(&kit, 5, refused);
+	open_with_key(&kit, 6, 0);
+	kit_delete_client(&kit, 1);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 1);
+	kit_settle(&kit);
+	open_with_key(&kit, 7, refused);
+	open_with_key(&kit, 6, 0);
+	assert_true(backend->is_volatile || kit.start.epoch == 4); /* a refusal changes nothing */
+	if (!backend->is_volatile)
+		kit_expect(&kit);
+	open_with_key(&kit, 0, 0); /* it does not look at handles, and forgets nothing */
+	open_with_key(&kit, 7, refused);
+	open_with_key(&kit, 0, 0);
+	assert_int_equal(hf_store_clear(kit.store), 0);
+	assert_int_equal(hf_store_name_key(kit.store, 7), 0);
+	open_with_key(&kit, 7, 0);
+	kit_put_share(&kit, hf_store_new_id(kit.store), 1);
+	kit_settle(&kit);
+	open_with_key(&kit, 6, refused);
+	kit_deinit(&kit);
+}
+
 static void test_tickets_are_reached_in_order(void **state)
 {
 	struct kit kit;
@@ -573,6 +617,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_last_write_of_a_turn_counts),
 		cmocka_unit_test(test_load_can_be_stopped),
 		cmocka_unit_test(test_clear_takes_all_but_the_state),
+		cmocka_unit_test(test_key_of_the_handles),
 		cmocka_unit_test(test_tickets_are_reached_in_order),
 		cmocka_unit_test(test_one_commit_a_turn),
 		cmocka_unit_test(test_put_and_delete_cancel_out),

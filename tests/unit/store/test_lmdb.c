@@ -424,6 +424,69 @@ static void test_torn_frame_before_old_ones(void **state)
 	kit_deinit(&kit);
 }
 
+static void remove_segment(struct kit *kit, int number)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/journal.%d", kit->path, number);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* The one that was written, and one that never was: which it is cannot be known any more. */
+static void test_missing_segment_is_refused(void **state)
+{
+	static const int numbers[] = { 0, 1, HF_JOURNAL_SEGMENTS - 1 };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(numbers); i++) {
+		struct kit kit;
+		char name[32];
+		int r;
+
+		open_with_ten_locks(&kit);
+		kit_close(&kit);
+		remove_segment(&kit, numbers[i]);
+		for (int round = 0; round < 2; round++) { /* the refusal has not made it */
+			r = hf_store_open_lmdb(&kit.store, kit.loop, &kit.options);
+			assert_int_equal(r, -EBADMSG);
+			snprintf(name, sizeof(name), "%s/journal.%d", kit.path, numbers[i]);
+			assert_int_not_equal(access(name, F_OK), 0);
+		}
+		kit.options.gives_up = true; /* and then all is cleared */
+		kit_open(&kit);
+		assert_int_equal(kit.start.epoch, 2);
+		assert_int_equal(hf_store_clear(kit.store), 0);
+		kit_facts_drop(&kit.facts, true, true);
+		kit.options.gives_up = false;
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		kit_put_lock(&kit, hf_store_new_id(kit.store), 3);
+		kit_settle(&kit);
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		kit_deinit(&kit);
+	}
+}
+
+/* Nothing that counts is in the journal after a clean stop, nor after a crash of the machine. */
+static void test_missing_segment_without_loss(void **state)
+{
+	struct kit kit;
+
+	open_with_ten_locks(&kit);
+	assert_int_equal(hf_store_mark_clean(kit.store), 0);
+	kit_close(&kit);
+	remove_segment(&kit, 0);
+	kit_open(&kit);
+	kit_expect(&kit);
+	kit_close(&kit);
+	remove_segment(&kit, 0);
+	kit.options.boot_id = "boot-2";
+	kit_open(&kit);
+	kit_facts_drop(&kit.facts, true, false);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 static void test_damage_in_the_middle_is_refused(void **state)
 {
 	struct kit kit;
@@ -619,6 +682,8 @@ int main(void)
 		cmocka_unit_test(test_keys_of_registrations),
 		cmocka_unit_test(test_torn_tail_is_dropped),
 		cmocka_unit_test(test_torn_frame_before_old_ones),
+		cmocka_unit_test(test_missing_segment_is_refused),
+		cmocka_unit_test(test_missing_segment_without_loss),
 		cmocka_unit_test(test_damage_in_the_middle_is_refused),
 		cmocka_unit_test(test_many_segments),
 		cmocka_unit_test(test_no_memory_to_fold),
