@@ -122,17 +122,26 @@ static void show(const struct attempt *try, struct hf_lock_view *conflictp)
 
 /* LIMITS */
 
+/* @times: how often the limits count. */
 static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
-		     const struct hf_lock_client *client, int growth)
+		     const struct hf_lock_client *client, int growth, uint64_t times)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
 	uint64_t n = (uint64_t)growth;
 
 	if (growth <= 0)
 		return true;
-	return (uint64_t)client->n_locks + client->n_waiters + n <= limits->locks_per_client &&
-	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= limits->locks_per_file) &&
-	       locks->n.locks + locks->n.waiters + n <= limits->locks;
+	return (uint64_t)client->n_locks + client->n_waiters + n <= times * limits->locks_per_client &&
+	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= times * limits->locks_per_file) &&
+	       locks->n.locks + locks->n.waiters + n <= times * limits->locks;
+}
+
+/* A reclaim asks for what was held before. That may be twice as much: an unlock may split so far (release.c).
+ */
+static bool has_room_to_take(const struct attempt *try, int growth)
+{
+	return has_room(try->locks, try->place.file, try->request->who.client, growth,
+			try->request->reclaim ? 2 : 1);
 }
 
 static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file *file,
@@ -140,7 +149,7 @@ static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file 
 {
 	return (!file || file->n_waiters < locks->limits.waiters_per_file) &&
 	       client->n_waiters + client->n_grants < locks->limits.waiters_per_client &&
-	       has_room(locks, file, client, 1);
+	       has_room(locks, file, client, 1, 1);
 }
 
 /* NOW */
@@ -210,7 +219,7 @@ static int take(struct attempt *try)
 	int r, growth = hf_own_growth(try->own, request->range, &attrs);
 	bool is_rest = takes_the_rest(try);
 
-	if (!has_room(locks, try->place.file, request->who.client, growth))
+	if (!has_room_to_take(try, growth))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)

@@ -238,9 +238,9 @@ struct hf_lock_outside {
 
 /*
  * 0 stands for the default. A waiter counts as the lock that it will become. Only what adds records is
- * refused; an unlock may split locks beyond the limit, until they are twice as many, and a grant may need
- * several records. A waiter whose owner has more than 4,096 locks in its range has what it waited for even if
- * its grant is refused, or at least the range as shared (heavy.c).
+ * refused; an unlock may split locks beyond the limit, until they are twice as many, a reclaim may bring them
+ * back, and a grant may need several records. A waiter whose owner has more than 4,096 locks in its range has
+ * what it waited for even if its grant is refused, or at least the range as shared (heavy.c).
  */
 struct hf_lock_limits {
 	uint32_t locks_per_client;   /* 262,144 */

@@ -197,6 +197,28 @@ static void test_unlock_counts_against_twice_the_limit(void **state)
 	}
 }
 
+/* What unlocks made of it is there to be reclaimed, where nothing of it was stored. */
+static void test_reclaim_counts_against_twice_the_limit(void **state)
+{
+	static const struct hf_lock_limits limits[] = { { .locks_per_client = 2 },
+							{ .locks_per_file = 2 },
+							{ .locks = 2 } };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(limits); i++) {
+		struct bed bed;
+
+		bed_open_with(&bed, &limits[i]);
+		hf_lock_set_grace(bed.locks, true);
+		for (uint64_t at = 0; at < 8; at += 2)
+			assert_int_equal(bed_reclaim(&bed, 1, E, at, at, false), HF_LOCK_OK);
+		assert_int_equal(bed_reclaim(&bed, 1, E, 8, 8, false), HF_LOCK_E_LIMIT);
+		hf_lock_set_grace(bed.locks, false);
+		assert_held(&bed, 1, "E[0,0] E[2,2] E[4,4] E[6,6]");
+		assert_int_equal(bed_lock(&bed, 1, E, 8, 8), HF_LOCK_E_LIMIT);
+		bed_close(&bed);
+	}
+}
+
 static void test_limit_of_waiters(void **state)
 {
 	struct bed bed;
@@ -449,6 +471,7 @@ int main(void)
 		cmocka_unit_test(test_limit_in_all),
 		cmocka_unit_test(test_split_counts_against_the_limit_but_unlock_does_not),
 		cmocka_unit_test(test_unlock_counts_against_twice_the_limit),
+		cmocka_unit_test(test_reclaim_counts_against_twice_the_limit),
 		cmocka_unit_test(test_limit_of_waiters),
 		cmocka_unit_test(test_limit_of_waiters_counts_grants_in_flight),
 		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),
