@@ -32,6 +32,25 @@ static void test_vectors(void **state)
 		assert_int_equal(hf_seal(&key, message, vectors[i].len), vectors[i].tag);
 }
 
+/* It tells each bit of the key, and stays what it is from release to release: stores remember it. */
+static void test_print_of_a_key(void **state)
+{
+	struct hf_seal_key key;
+	uint64_t print;
+
+	for (size_t i = 0; i < sizeof(key.bytes); i++)
+		key.bytes[i] = (uint8_t)i;
+	print = hf_seal_key_print(&key);
+	assert_int_equal(print, 0x53edcccaac0dfbde);
+	for (size_t i = 0; i < 8 * sizeof(key.bytes); i++) {
+		struct hf_seal_key other = key;
+
+		other.bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+		assert_int_not_equal(hf_seal_key_print(&other), print);
+		assert_int_not_equal(hf_seal_key_print(&other), 0);
+	}
+}
+
 static void test_key_file(void **state)
 {
 	char dir[] = "/tmp/hf-seal-XXXXXX", file[64];
@@ -68,6 +87,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_print_of_a_key),
 		cmocka_unit_test(test_key_file),
 	};
 

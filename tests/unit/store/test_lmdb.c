@@ -487,6 +487,31 @@ static void test_missing_segment_without_loss(void **state)
 	kit_deinit(&kit);
 }
 
+/* Two frames in a segment; the second one of the first segment goes. */
+static void test_segment_that_ends_early(void **state)
+{
+	const uint32_t size = 3u << 20;
+	char *path = kit_temporary();
+	hf_cleanup(hf_closep) int dir = open(path, O_RDONLY | O_DIRECTORY);
+	uint8_t *records = calloc(1, size);
+	struct hf_journal journal;
+	const char *wrong = NULL;
+	unsigned int segment = 99;
+
+	assert_int_equal(hf_journal_open(&journal, dir, 7, 0, HF_JOURNAL_AT_REST, &wrong, &segment), 0);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(hf_journal_append(&journal, hf_bytes_of(records, size)), 0);
+	assert_int_equal(ftruncate(journal.segments[0].fd, 64 + 32 + size), 0);
+	hf_journal_close(&journal);
+	assert_int_equal(hf_journal_open(&journal, dir, 7, 0, HF_JOURNAL_WHOLE, &wrong, &segment), -EBADMSG);
+	assert_int_equal(segment, 0);
+	assert_string_equal(wrong, "its end is missing");
+	hf_journal_close(&journal);
+	free(records);
+	kit_remove_tree(path);
+	free(path);
+}
+
 static void test_damage_in_the_middle_is_refused(void **state)
 {
 	struct kit kit;
@@ -567,6 +592,7 @@ static void test_no_memory_to_fold(void **state)
 {
 	const struct hf_loop_ops *ops;
 	struct hf_loop_ops poor;
+	struct hf_store *second = NULL;
 	struct kit kit;
 
 	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
@@ -591,6 +617,8 @@ static void test_no_memory_to_fold(void **state)
 	kit_run_until(&kit, has_failed);
 	kit.loop->ops = ops;
 	kit_run_until(&kit, has_recovered);
+	assert_int_equal(hf_store_open_lmdb(&second, kit.loop, &kit.options), -EBUSY); /* as ever */
+	assert_null(second);
 	kit_facts_drop(&kit.facts, true, false);
 	kit_put_lock(&kit, hf_store_new_id(kit.store), 2);
 	kit_settle(&kit);
@@ -684,6 +712,7 @@ int main(void)
 		cmocka_unit_test(test_torn_frame_before_old_ones),
 		cmocka_unit_test(test_missing_segment_is_refused),
 		cmocka_unit_test(test_missing_segment_without_loss),
+		cmocka_unit_test(test_segment_that_ends_early),
 		cmocka_unit_test(test_damage_in_the_middle_is_refused),
 		cmocka_unit_test(test_many_segments),
 		cmocka_unit_test(test_no_memory_to_fold),
