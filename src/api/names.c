@@ -129,7 +129,7 @@ bool hf_api_name_files(struct hf_api_request *request)
 	hf_list_push_back(&api->namings, &naming->link);
 	api->n_namings++;
 	naming->job.key = (uintptr_t)api;
-	hf_jobs_submit_open(api->options.jobs, api->options.loop, &naming->job, run, done);
+	hf_jobs_submit_open(api->options.jobs, api->options.loop, &naming->job, NULL, run, done);
 	return true;
 }
 

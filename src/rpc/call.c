@@ -103,6 +103,15 @@ const struct hf_addr *hf_rpc_call_peer(const struct hf_rpc_call *call)
 	return call->connection ? &call->connection->peer : &call->peer;
 }
 
+struct hf_addr hf_rpc_call_payer(const struct hf_rpc_call *call)
+{
+	struct hf_addr payer = *hf_rpc_call_peer(call);
+
+	if (!call->connection)
+		payer.port = 0;
+	return payer;
+}
+
 const struct hf_addr *hf_rpc_call_local(const struct hf_rpc_call *call)
 {
 	return call->connection ? &call->connection->local : &call->local;

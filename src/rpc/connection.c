@@ -6,6 +6,8 @@
  * already waits in the backlog. So a peer that sends and never reads costs us
  * one read buffer, the limit of unread replies, and one reply. A connection that
  * is held (hold.h) sends nothing; its replies count like those that are not read.
+ * In a turn of the loop that is late each connection is served a little only, so
+ * that many busy ones do not add up before the last has its turn.
  *
  * Lists: a connection is in lane->busy while it has an incomplete record,
  * unsent replies or a backlog, else in lane->idle. Both are in the order of
@@ -19,7 +21,11 @@
 #include "rpc/server_internal.h"
 
 #define READ_BUFFER  (256 * 1024)
-#define READS_A_TURN 4 /* then the others have their turn */
+#define READS_A_TURN 4           /* then the others have their turn */
+#define LATE_READ    1024        /* in a turn that is late: a few calls, */
+#define LATE_PIECE   (64 * 1024) /* or a piece of a long one, or of a long reply */
+#define CALL_NS      1500        /* about what a short call takes */
+#define BYTES_A_NS   4           /* of calls; of replies half as many, which have been made as well */
 #define SWEEP_NS     (1 * HF_NS_PER_S)
 #define LANE_SHARES  64 /* connections that may have all that one may; more than so many have less */
 
@@ -133,11 +139,12 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->out.n_bytes;
 	int r;
 
-	if (c->hold)
+	if (c->hold || (before > LATE_PIECE && hf_loop_is_late(c->lane->loop)))
 		return true;
 	hf_rpc_meters_settle(c->lane);
 	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
 
+	hf_loop_spend(c->lane->loop, 2 * (before - c->out.n_bytes) / BYTES_A_NS);
 	*progressp |= c->out.n_bytes < before;
 	return r == 0 || r == -EAGAIN;
 }
@@ -174,6 +181,7 @@ static bool serve_record(struct hf_rpc_connection *c, struct hf_bytes record)
 	if (!call)
 		return false;
 	call->connection = c;
+	hf_loop_spend(c->lane->loop, CALL_NS + record.len / BYTES_A_NS);
 	dispatched = hf_rpc_dispatch(call);
 	if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
@@ -266,6 +274,8 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 		space = c->lane->read_buffer;
 		room = READ_BUFFER;
 	}
+	if (hf_loop_is_late(c->lane->loop))
+		room = HF_MIN(room, (size_t)(is_direct ? LATE_PIECE : LATE_READ));
 	n = hf_socket_read(c->socket, space, room);
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;

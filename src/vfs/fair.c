@@ -16,8 +16,8 @@ struct disk {
 	struct hf_link link;    /* in fair->disks */
 	struct hf_link wanting; /* in fair->wanting, while anything waits */
 	uint64_t number;
-	struct hf_list waiting;
-	size_t n_busy; /* threads */
+	struct hf_turns waiting; /* questions */
+	size_t n_busy;           /* threads */
 };
 
 struct handful {
@@ -55,7 +55,7 @@ static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
 	if (!disk)
 		return NULL;
 	disk->number = number;
-	hf_list_init(&disk->waiting);
+	hf_turns_init(&disk->waiting);
 	hf_link_init(&disk->wanting);
 	hf_list_push_back(&fair->disks, &disk->link);
 	fair->n_disks++;
@@ -77,6 +77,32 @@ static bool may_have_another(const struct hf_fair *fair, const struct disk *disk
 	return disk->n_busy - 1 < (count_left(fair) + disk->n_busy - 1) / 2;
 }
 
+/* Waiting */
+
+static bool has_questions(const struct disk *disk)
+{
+	return hf_turns_first(&disk->waiting) != NULL;
+}
+
+static struct hf_question *take_question(struct disk *disk)
+{
+	struct hf_turn *turn = hf_turns_first(&disk->waiting);
+
+	if (!turn)
+		return NULL;
+	hf_turns_take(&disk->waiting, turn);
+	hf_turns_begin(&disk->waiting, turn);
+	return hf_container_of(turn, struct hf_question, turn);
+}
+
+/* Questions cost about the same, so each address is charged for their number. */
+static void end_question(struct disk *disk, const struct hf_question *question)
+{
+	hf_turns_end(&disk->waiting, question->turn.flow, 1);
+}
+
+/* Asking */
+
 static void run_handful(struct hf_job *job)
 {
 	struct handful *handful = hf_container_of(job, struct handful, job);
@@ -93,13 +119,13 @@ static void on_handful_done(struct hf_job *job);
 static void start(struct hf_fair *fair, struct disk *disk)
 {
 	struct handful *handful = hf_list_entry(hf_list_pop_front(&fair->idle), struct handful, link);
-	struct hf_link *link;
+	struct hf_question *question;
 
 	fair->n_idle--;
 	fair->n_extra += disk->n_busy++ > 0;
 	handful->disk = disk;
-	for (int i = 0; i < HANDFUL && (link = hf_list_pop_front(&disk->waiting)); i++)
-		hf_list_push_back(&handful->questions, link);
+	for (int i = 0; i < HANDFUL && (question = take_question(disk)); i++)
+		hf_list_push_back(&handful->questions, &question->link);
 	hf_jobs_submit(fair->jobs, fair->loop, &handful->job, run_handful, on_handful_done);
 }
 
@@ -108,9 +134,9 @@ static void start_what_may(struct hf_fair *fair)
 	hf_list_for_each_safe(link, &fair->wanting) {
 		struct disk *disk = hf_list_entry(link, struct disk, wanting);
 
-		while (!hf_list_is_empty(&disk->waiting) && may_have_another(fair, disk))
+		while (has_questions(disk) && may_have_another(fair, disk))
 			start(fair, disk);
-		if (hf_list_is_empty(&disk->waiting))
+		if (!has_questions(disk))
 			hf_link_remove(&disk->wanting);
 	}
 }
@@ -119,14 +145,17 @@ static void on_handful_done(struct hf_job *job)
 {
 	struct handful *handful = hf_container_of(job, struct handful, job);
 	struct hf_fair *fair = handful->fair;
+	struct disk *disk = handful->disk;
 	struct hf_list questions;
 	struct hf_link *link;
 
 	hf_list_init(&questions);
 	hf_list_splice(&questions, &handful->questions);
-	fair->n_extra -= --handful->disk->n_busy > 0;
+	fair->n_extra -= --disk->n_busy > 0;
 	hf_list_push_back(&fair->idle, &handful->link);
 	fair->n_idle++;
+	hf_list_for_each(each, &questions)
+		end_question(disk, hf_list_entry(each, struct hf_question, link));
 	start_what_may(fair); /* first, so that the threads are at it meanwhile */
 	while ((link = hf_list_pop_front(&questions))) {
 		struct hf_question *question = hf_list_entry(link, struct hf_question, link);
@@ -137,7 +166,8 @@ static void on_handful_done(struct hf_job *job)
 }
 
 int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *question,
-		void (*run)(struct hf_question *question), void (*done)(struct hf_question *question))
+		const struct hf_addr *from, void (*run)(struct hf_question *question),
+		void (*done)(struct hf_question *question))
 {
 	struct disk *disk = get_disk(fair, number);
 
@@ -145,25 +175,26 @@ int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *quest
 		return hf_trace(-ENOMEM);
 	question->run = run;
 	question->done = done;
-	if (hf_list_is_empty(&disk->waiting))
+	hf_link_init(&question->link);
+	if (!has_questions(disk))
 		hf_list_push_back(&fair->wanting, &disk->wanting);
-	hf_list_push_back(&disk->waiting, &question->link);
+	hf_turns_push(&disk->waiting, &question->turn, from);
 	start_what_may(fair);
 	return 0;
 }
 
-/* What waits is asked here, by the one who waits; nobody else may be there to do it. */
+/* What waits is asked here, by the thread that waits: there may be no other one. */
 void hf_fair_wait(struct hf_fair *fair)
 {
-	struct hf_link *at, *link;
+	struct hf_question *question;
+	struct hf_link *at;
 
 	while ((at = hf_list_pop_front(&fair->wanting))) {
 		struct disk *disk = hf_list_entry(at, struct disk, wanting);
 
-		while ((link = hf_list_pop_front(&disk->waiting))) {
-			struct hf_question *question = hf_list_entry(link, struct hf_question, link);
-
+		while ((question = take_question(disk))) {
 			question->run(question);
+			end_question(disk, question);
 			question->done(question);
 		}
 	}
@@ -208,8 +239,12 @@ struct hf_fair *hf_fair_free(struct hf_fair *fair)
 		return NULL;
 	assert(hf_list_is_empty(&fair->wanting));
 	hf_jobs_free(fair->jobs);
-	while ((link = hf_list_pop_front(&fair->disks)))
-		free(hf_list_entry(link, struct disk, link));
+	while ((link = hf_list_pop_front(&fair->disks))) {
+		struct disk *disk = hf_list_entry(link, struct disk, link);
+
+		hf_turns_deinit(&disk->waiting);
+		free(disk);
+	}
 	free(fair);
 	return NULL;
 }

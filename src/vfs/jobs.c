@@ -8,33 +8,36 @@
 #include "base/error.h"
 #include "loop/work.h"
 
-#define JOBS_A_RUN 64  /* then others who use the pool have their turn */
+#define JOBS_A_RUN 64 /* then others who use the pool have their turn */
+#define SLICE_NS   (2 * HF_NS_PER_MS)
 #define N_KEYS     256 /* that are known as taken; one that finds its place occupied goes without */
 
-struct runner {
+struct hf_runner {
 	struct hf_work work;
 	struct hf_jobs *jobs;
-	struct hf_link link; /* in jobs->idle */
+	struct hf_link link;  /* in jobs->idle */
+	struct hf_flow *flow; /* under lock: for which it works; NULL: none */
+	uint64_t begun;       /* when it took the job that it runs */
+	uint64_t n_taken;     /* jobs; the last one is this one's number */
 };
 
-/* A key of jobs that run now, or wait for one that does. Two at once with the same do no harm, they only
- * wait.
- */
+/* A key of jobs that run now, or wait for one that does. Two jobs at once with the same key do no harm, they
+ * only wait. */
 struct taken {
 	uint64_t key;
 	size_t n;
-	struct hf_list waiting; /* jobs that were next, and are again one by one */
+	struct hf_list waiting; /* the first job of each address, and behind it the rest of that address */
 };
 
 struct hf_jobs {
 	pthread_mutex_t lock;
-	struct hf_list queue;       /* under lock */
+	struct hf_turns queue;      /* under lock */
 	struct hf_list idle;        /* under lock: runners */
 	struct taken taken[N_KEYS]; /* under lock */
 	size_t n_jobs;              /* under lock: submitted, and not yet on their way back */
 	pthread_cond_t none_left;
 	size_t n_runners; /* (c) */
-	struct runner runners[];
+	struct hf_runner runners[];
 };
 
 /* Keys; all under the lock */
@@ -61,45 +64,107 @@ static void take_key(struct hf_jobs *jobs, uint64_t key)
 	place->n++;
 }
 
+static struct hf_job *job_at(struct hf_link *link)
+{
+	return hf_list_entry(link, struct hf_job, link);
+}
+
+static void put_aside(struct taken *place, struct hf_job *job)
+{
+	hf_list_for_each(link, &place->waiting) {
+		struct hf_job *first = job_at(link);
+
+		if (first->turn.flow->payer == job->turn.flow->payer) {
+			hf_list_push_back(&first->behind, &job->link);
+			return;
+		}
+	}
+	hf_list_init(&job->behind);
+	hf_list_push_back(&place->waiting, &job->link);
+}
+
+/* Addresses take turns: the rest of this one's wait behind the others. */
+static struct hf_job *take_from_aside(struct taken *place)
+{
+	struct hf_link *link = hf_list_pop_front(&place->waiting), *next;
+
+	if (!link)
+		return NULL;
+	next = hf_list_pop_front(&job_at(link)->behind);
+	if (next) {
+		hf_list_init(&job_at(next)->behind);
+		hf_list_splice(&job_at(next)->behind, &job_at(link)->behind);
+		hf_list_push_back(&place->waiting, next);
+	}
+	return job_at(link);
+}
+
 void hf_jobs_release(struct hf_jobs *jobs, uint64_t key)
 {
 	struct taken *place = place_of(jobs, key);
-	struct hf_link *link = NULL;
+	struct hf_job *job = NULL;
 
+	if (!key)
+		return;
 	pthread_mutex_lock(&jobs->lock);
-	if (key && place->n && place->key == key && --place->n == 0)
-		link = hf_list_pop_front(&place->waiting);
-	if (link)
-		hf_list_push_front(&jobs->queue, link);
+	if (place->n && place->key == key && --place->n == 0)
+		job = take_from_aside(place);
+	if (job)
+		hf_turns_put_back(&jobs->queue, &job->turn);
 	pthread_mutex_unlock(&jobs->lock);
 }
 
-/* The first job that would not wait for one that runs; those before it are put aside, so that they are passed
- * over once. There may be none while some are aside: then who runs what they wait for comes back for them. */
-static struct hf_job *find_job(struct hf_jobs *jobs)
+/* The queue; all under the lock */
+
+static struct hf_job *first_job(const struct hf_jobs *jobs)
 {
-	struct hf_link *link;
+	struct hf_turn *turn = hf_turns_first(&jobs->queue);
 
-	while ((link = hf_list_first(&jobs->queue))) {
-		struct hf_job *job = hf_list_entry(link, struct hf_job, link);
-
-		if (is_free(jobs, job->key))
-			return job;
-		hf_link_remove(link);
-		hf_list_push_back(&place_of(jobs, job->key)->waiting, link);
-	}
-	return NULL;
+	return turn ? hf_container_of(turn, struct hf_job, turn) : NULL;
 }
 
-static struct hf_job *take_job(struct hf_jobs *jobs)
+/* The first job that would not wait for one that runs; those before it are put aside, so that they are passed
+ * over once. There may be none while some are aside: then the runner of what they wait for comes back for
+ * them. */
+static struct hf_job *find_job(struct hf_jobs *jobs)
 {
 	struct hf_job *job;
 
+	while ((job = first_job(jobs)) && !is_free(jobs, job->key)) {
+		hf_turns_take(&jobs->queue, &job->turn);
+		put_aside(place_of(jobs, job->key), job);
+	}
+	return job;
+}
+
+/* An address occupies a worker until its job is complete or the worker has left it, whichever comes first:
+ * one that syncs for others after its own is complete does not do so at the cost of this address. */
+static void leave_flow(struct hf_runner *runner, uint64_t now)
+{
+	if (!runner->flow)
+		return;
+	hf_turns_end(&runner->jobs->queue, runner->flow, now - HF_MIN(runner->begun, now));
+	runner->flow = NULL;
+}
+
+/* Leaves the last one, and takes the next if it may have any. */
+static struct hf_job *take_job(struct hf_runner *runner, bool may_have_any)
+{
+	struct hf_jobs *jobs = runner->jobs;
+	uint64_t now = hf_loop_clock(runner->work.loop);
+	struct hf_job *job;
+
 	pthread_mutex_lock(&jobs->lock);
-	job = find_job(jobs);
+	leave_flow(runner, now);
+	job = may_have_any ? find_job(jobs) : NULL;
 	if (job) {
-		hf_link_remove(&job->link);
+		hf_turns_take(&jobs->queue, &job->turn);
+		hf_turns_begin(&jobs->queue, &job->turn);
 		take_key(jobs, job->key);
+		job->runner = runner;
+		job->number = ++runner->n_taken;
+		runner->flow = job->turn.flow;
+		runner->begun = now;
 	}
 	pthread_mutex_unlock(&jobs->lock);
 	return job;
@@ -107,16 +172,21 @@ static struct hf_job *take_job(struct hf_jobs *jobs)
 
 static struct hf_job *take_any_job(struct hf_jobs *jobs)
 {
-	struct hf_link *link;
+	struct hf_job *job;
 
 	pthread_mutex_lock(&jobs->lock);
-	link = hf_list_pop_front(&jobs->queue);
-	for (int i = 0; !link && i < N_KEYS; i++)
-		link = hf_list_pop_front(&jobs->taken[i].waiting);
-	if (link)
-		take_key(jobs, hf_list_entry(link, struct hf_job, link)->key);
+	job = first_job(jobs);
+	if (job)
+		hf_turns_take(&jobs->queue, &job->turn);
+	for (int i = 0; !job && i < N_KEYS; i++)
+		job = take_from_aside(&jobs->taken[i]);
+	if (job) {
+		hf_turns_begin(&jobs->queue, &job->turn);
+		hf_turns_end(&jobs->queue, job->turn.flow, 0);
+		take_key(jobs, job->key);
+	}
 	pthread_mutex_unlock(&jobs->lock);
-	return link ? hf_list_entry(link, struct hf_job, link) : NULL;
+	return job;
 }
 
 static void on_job_done(struct hf_task *task)
@@ -129,11 +199,15 @@ static void on_job_done(struct hf_task *task)
 
 void hf_job_complete(struct hf_job *job)
 {
+	struct hf_runner *runner = job->runner;
+	uint64_t now = hf_loop_clock(job->loop), number = job->number;
 	struct hf_jobs *jobs = job->jobs;
 
 	hf_loop_post(job->loop, &job->task);
 	/* @job may be gone here */
 	pthread_mutex_lock(&jobs->lock);
+	if (runner && runner->n_taken == number)
+		leave_flow(runner, now);
 	if (--jobs->n_jobs == 0)
 		pthread_cond_broadcast(&jobs->none_left);
 	pthread_mutex_unlock(&jobs->lock);
@@ -141,14 +215,27 @@ void hf_job_complete(struct hf_job *job)
 
 bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group)
 {
-	struct hf_link *link;
+	const struct hf_job *job;
 	bool is;
 
 	pthread_mutex_lock(&jobs->lock);
-	link = hf_list_first(&jobs->queue);
-	is = link && hf_list_entry(link, struct hf_job, link)->group == group;
+	job = first_job(jobs);
+	is = job && job->group == group;
 	pthread_mutex_unlock(&jobs->lock);
 	return is;
+}
+
+bool hf_job_should_yield(const struct hf_job *job)
+{
+	struct hf_jobs *jobs = job->jobs;
+	bool is_wanted;
+
+	if (!job->runner || hf_loop_clock(job->loop) - job->runner->begun < SLICE_NS)
+		return false;
+	pthread_mutex_lock(&jobs->lock);
+	is_wanted = hf_turns_others_wait(&jobs->queue, job->turn.flow);
+	pthread_mutex_unlock(&jobs->lock);
+	return is_wanted;
 }
 
 static void run_job(struct hf_job *job)
@@ -163,18 +250,17 @@ static void run_job(struct hf_job *job)
 
 static void run_jobs(struct hf_work *work)
 {
-	struct runner *runner = hf_container_of(work, struct runner, work);
-	struct hf_jobs *jobs = runner->jobs;
+	struct hf_runner *runner = hf_container_of(work, struct hf_runner, work);
 	struct hf_job *job;
 
-	for (int i = 0; i < JOBS_A_RUN && (job = take_job(jobs)); i++)
+	for (int i = 0; (job = take_job(runner, i < JOBS_A_RUN)); i++)
 		run_job(job);
 }
 
 /* A job that came after the last look into the queue finds no idle runner, so this one must look again. */
 static void on_run_over(struct hf_work *work)
 {
-	struct runner *runner = hf_container_of(work, struct runner, work);
+	struct hf_runner *runner = hf_container_of(work, struct hf_runner, work);
 	struct hf_jobs *jobs = runner->jobs;
 	bool is_needed;
 
@@ -189,26 +275,29 @@ static void on_run_over(struct hf_work *work)
 	}
 }
 
-static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job, const struct hf_addr *from,
 		   void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
 {
-	struct runner *runner;
+	struct hf_runner *runner;
 	struct hf_link *link;
 
 	hf_link_init(&job->link);
+	hf_link_init(&job->turn.link);
 	hf_task_init(&job->task, on_job_done);
 	job->loop = loop;
 	job->jobs = jobs;
+	job->runner = NULL;
+	job->number = 0;
 	job->run = run;
 	job->done = done;
 	pthread_mutex_lock(&jobs->lock);
 	jobs->n_jobs++;
-	hf_list_push_back(&jobs->queue, &job->link);
+	hf_turns_push(&jobs->queue, &job->turn, from);
 	link = is_free(jobs, job->key) ? hf_list_pop_front(&jobs->idle) : NULL;
 	pthread_mutex_unlock(&jobs->lock);
 	if (!link)
 		return;
-	runner = hf_list_entry(link, struct runner, link);
+	runner = hf_list_entry(link, struct hf_runner, link);
 	if (hf_work_submit(loop, &runner->work, run_jobs, on_run_over) < 0) {
 		runner->work.loop = loop;
 		run_jobs(&runner->work);
@@ -216,24 +305,31 @@ static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *jo
 	}
 }
 
-void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
-		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+void hf_jobs_submit_for(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+			const struct hf_addr *from, void (*run)(struct hf_job *job),
+			void (*done)(struct hf_job *job))
 {
 	job->completes_itself = false;
 	job->group = NULL;
 	job->key = 0;
-	submit(jobs, loop, job, run, done);
+	submit(jobs, loop, job, from, run, done);
+}
+
+void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
+		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+{
+	hf_jobs_submit_for(jobs, loop, job, NULL, run, done);
 }
 
 void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
-			 void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
+			 const struct hf_addr *from, void (*run)(struct hf_job *job),
+			 void (*done)(struct hf_job *job))
 {
 	job->completes_itself = true;
-	submit(jobs, loop, job, run, done);
+	submit(jobs, loop, job, from, run, done);
 }
 
-/* Work that the pool has not begun yet is done here, by the one who waits; nobody else may be there to do it.
- */
+/* Work that the pool has not begun yet is done here, by the thread that waits: there may be no other one. */
 void hf_jobs_wait(struct hf_jobs *jobs)
 {
 	struct hf_job *job;
@@ -255,7 +351,7 @@ int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
 		return hf_trace(-ENOMEM);
 	pthread_mutex_init(&jobs->lock, NULL);
 	pthread_cond_init(&jobs->none_left, NULL);
-	hf_list_init(&jobs->queue);
+	hf_turns_init(&jobs->queue);
 	hf_list_init(&jobs->idle);
 	for (int i = 0; i < N_KEYS; i++)
 		hf_list_init(&jobs->taken[i].waiting);
@@ -272,10 +368,10 @@ struct hf_jobs *hf_jobs_free(struct hf_jobs *jobs)
 {
 	if (!jobs)
 		return NULL;
-	assert(hf_list_is_empty(&jobs->queue));
 	/* A run that found nothing more may still be on its way back. */
 	for (size_t i = 0; i < jobs->n_runners; i++)
 		hf_work_cancel(&jobs->runners[i].work);
+	hf_turns_deinit(&jobs->queue);
 	pthread_cond_destroy(&jobs->none_left);
 	pthread_mutex_destroy(&jobs->lock);
 	free(jobs);

@@ -161,6 +161,7 @@ static void on_ran(struct hf_job *job)
 void hf_mount_proc_mnt(void *service, struct hf_rpc_call *call)
 {
 	struct hf_bytes path = hf_xdr_get_string(hf_rpc_call_args(call), MNTPATHLEN);
+	struct hf_addr payer = hf_rpc_call_payer(call);
 	struct mnt *mnt;
 
 	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
@@ -181,5 +182,5 @@ void hf_mount_proc_mnt(void *service, struct hf_rpc_call *call)
 		free(mnt);
 		return;
 	}
-	hf_jobs_submit(mnt->mount->jobs, hf_rpc_call_loop(call), &mnt->job, run, on_ran);
+	hf_jobs_submit_for(mnt->mount->jobs, hf_rpc_call_loop(call), &mnt->job, &payer, run, on_ran);
 }

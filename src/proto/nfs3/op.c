@@ -135,6 +135,7 @@ static void find_place(struct hf_nfs3_op *op)
 static void hand_over(const struct hf_nfs3_op *begun)
 {
 	struct hf_loop *loop = hf_rpc_call_loop(begun->call);
+	struct hf_addr payer = hf_rpc_call_payer(begun->call);
 	struct hf_nfs3_op *op;
 
 	if (hf_rpc_call_keep(begun->call) < 0)
@@ -153,7 +154,7 @@ static void hand_over(const struct hf_nfs3_op *begun)
 	op->job.key = 0;
 	if (op->proc->n_unknown)
 		find_place(op);
-	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, run_apart, on_ran);
+	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, &payer, run_apart, on_ran);
 }
 
 void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number)
@@ -191,6 +192,11 @@ struct hf_xdr_out *hf_nfs3_reply(struct hf_nfs3_op *op, enum nfsstat3 stat, size
 	op->stat = stat;
 	hf_xdr_put_u32(out, stat);
 	return out;
+}
+
+bool hf_nfs3_is_too_long_here(const struct hf_nfs3_op *op)
+{
+	return !op->may_block && hf_loop_is_late(hf_rpc_call_loop(op->call));
 }
 
 uint32_t hf_nfs3_max_io(const struct hf_nfs3_op *op)

@@ -86,6 +86,10 @@ static inline bool hf_nfs3_must_wait(const struct hf_nfs3_op *op, int r)
 	return r == -EAGAIN && !op->may_block;
 }
 
+/* For a long reply: the loop is late already, and those of many connections would add up. -EAGAIN has it made
+ * by a thread, where addresses take turns. */
+bool hf_nfs3_is_too_long_here(const struct hf_nfs3_op *op);
+
 /* The answer must wait until this is on stable storage, unless the export is told not to. */
 void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *export, struct hf_file *file);
 

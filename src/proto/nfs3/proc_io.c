@@ -67,6 +67,8 @@ int hf_nfs3_proc_read(struct hf_nfs3_op *op)
 	args.offset = hf_xdr_get_u64(in);
 	args.count = hf_nfs3_clip(op, hf_xdr_get_u32(in));
 	op->reply_len = args.count;
+	if (hf_nfs3_is_too_long_here(op))
+		return -EAGAIN;
 	stat = hf_nfs3_find(op, args.handle, HF_NFS3_READS, &object);
 	if (stat < 0)
 		return stat;

@@ -27,6 +27,7 @@
 #define ENTRY_PLUS  (ENTRY + HF_POST_OP_ATTR_LEN + HF_POST_OP_FH3_LEN)
 #define RESULT_STAT 4
 #define COOKIE      8
+#define A_FEW       64 /* entries; then the listing looks whether it should yield */
 
 /* A page in the making. */
 struct making {
@@ -148,7 +149,13 @@ static void put_entry(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struc
 		put_plus(op, out, dir, entry, args);
 }
 
-/* Entries until the room, the names or the directory are used up. A status. */
+/* A client goes on at the cookie of the last entry, so a reply may end after any entry. */
+static bool should_yield(const struct hf_nfs3_op *op, size_t n_entries)
+{
+	return n_entries && n_entries % A_FEW == 0 && hf_job_should_yield(&op->job);
+}
+
+/* Entries until the room, the names, the slice of time or the directory are used up. A status. */
 static int put_entries(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		       struct readdir_args *args, struct hf_listing *listing)
 {
@@ -161,7 +168,8 @@ static int put_entries(struct hf_nfs3_op *op, struct hf_xdr_out *out, const stru
 		size_t len = (args->plus ? ENTRY_PLUS : ENTRY) + name_len;
 
 		n_names += ENTRY + name_len;
-		if (hf_xdr_out_left(out) < len + TAIL || (n_entries && n_names > args->names)) {
+		if (hf_xdr_out_left(out) < len + TAIL || (n_entries && n_names > args->names) ||
+		    should_yield(op, n_entries)) {
 			hf_xdr_put_bool(out, false);
 			hf_xdr_put_bool(out, false);
 			return n_entries ? NFS3_OK : NFS3ERR_TOOSMALL;
@@ -336,7 +344,7 @@ static int readdir_and_reply(struct hf_nfs3_op *op, struct readdir_args *args)
 	int stat;
 
 	op->reply_len = args->max;
-	if (!op->may_block && !args->plus)
+	if ((!op->may_block && !args->plus) || hf_nfs3_is_too_long_here(op))
 		return -EAGAIN;
 	stat = hf_nfs3_find(op, args->handle, HF_NFS3_READS, &dir);
 	if (stat < 0)

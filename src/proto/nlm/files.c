@@ -200,6 +200,7 @@ static uint64_t disk_of(const struct hf_nlm_request *request)
 static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inquiry *what)
 {
 	struct inquiry *inquiry = malloc(sizeof(*inquiry));
+	struct hf_addr payer = hf_rpc_call_payer(request->call);
 	struct hf_nlm *nlm = request->nlm;
 
 	if (!inquiry)
@@ -213,7 +214,8 @@ static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inq
 		inquiry_free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
-	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, run_inquiry, end_inquiry) < 0)
+	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, &payer, run_inquiry,
+			end_inquiry) < 0)
 		serve(inquiry, hf_nlm_refuse_kept);
 	return HF_NLM_LATER;
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/macros.h"
 #include "loop/work.h"
@@ -22,6 +23,7 @@ struct asked {
 	struct hf_question question;
 	struct disk *disk;
 	bool has_run, is_done;
+	int place; /* among those of its disk that were answered */
 };
 
 struct bed {
@@ -50,15 +52,20 @@ static void done(struct hf_question *question)
 
 	assert_true(asked->has_run && !asked->is_done);
 	asked->is_done = true;
-	asked->disk->n_done++;
+	asked->place = ++asked->disk->n_done;
 }
 
-static void ask(struct bed *bed, int disk)
+static void ask_from(struct bed *bed, int disk, const struct hf_addr *from)
 {
 	struct asked *asked = bed->all[bed->n++] = calloc(1, sizeof(*asked));
 
 	asked->disk = &bed->disks[disk];
-	assert_int_equal(hf_fair_ask(bed->fair, (uint64_t)disk, &asked->question, run, done), 0);
+	assert_int_equal(hf_fair_ask(bed->fair, (uint64_t)disk, &asked->question, from, run, done), 0);
+}
+
+static void ask(struct bed *bed, int disk)
+{
+	ask_from(bed, disk, NULL);
 }
 
 static void ask_often(struct bed *bed, int disk)
@@ -183,6 +190,23 @@ static void test_more_dead_disks_than_threads(void **state)
 		pthread_mutex_unlock(&bed->disks[i].lock);
 }
 
+/* However many questions an address has: the other one's is in the next handful of a thread. */
+static void test_many_of_an_address_hold_no_other_up(void **state)
+{
+	const struct hf_addr busy = { .ip = { 10, 0, 0, 1 }, .family = AF_INET, .port = 1000 };
+	const struct hf_addr other = { .ip = { 10, 0, 0, 2 }, .family = AF_INET, .port = 1000 };
+	struct bed *bed = *state;
+
+	pthread_mutex_lock(&bed->disks[0].lock);
+	for (int i = 0; i < N_QUESTIONS; i++)
+		ask_from(bed, 0, &busy);
+	ask_from(bed, 0, &other);
+	turn_until(bed->loop, bed->disks[0].n_running == 5);
+	pthread_mutex_unlock(&bed->disks[0].lock);
+	turn_until(bed->loop, bed->all[bed->n - 1]->is_done);
+	assert_in_range(bed->all[bed->n - 1]->place, 1, N_QUESTIONS / 2);
+}
+
 /* Nobody runs the loop any more: teardown finds all of them answered. */
 static void test_stop_with_questions(void **state)
 {
@@ -200,6 +224,7 @@ int main(void)
 		T(test_dead_disks_come_back, set_up),
 		T(test_dead_disks_that_are_new, set_up_unknown),
 		T(test_more_dead_disks_than_threads, set_up_unknown),
+		T(test_many_of_an_address_hold_no_other_up, set_up),
 		T(test_stop_with_questions, set_up),
 	};
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -37,6 +38,7 @@ struct crowd {
 	struct hf_files *files;
 	struct hf_file *file;
 	_Atomic bool is_told;
+	pthread_mutex_t gate; /* held: jobs wait before it */
 	struct counted all[N_JOBS];
 };
 
@@ -73,6 +75,7 @@ static int set_up(void **state)
 	struct crowd *crowd = calloc(1, sizeof(*crowd));
 
 	*state = crowd;
+	pthread_mutex_init(&crowd->gate, NULL);
 	for (int i = 0; i < N_JOBS; i++)
 		crowd->all[i].crowd = crowd;
 	return hf_loop_new(&crowd->loop) < 0 || hf_jobs_new(&crowd->jobs, 2) < 0;
@@ -147,11 +150,20 @@ static void run_keyed_telling(struct hf_job *job)
 	end_keyed(job);
 }
 
+static void run_through_gate(struct hf_job *job)
+{
+	struct crowd *crowd = hf_container_of(job, struct counted, job)->crowd;
+
+	pthread_mutex_lock(&crowd->gate);
+	pthread_mutex_unlock(&crowd->gate);
+	end_keyed(job);
+}
+
 static void submit_keyed(struct crowd *crowd, int i, uint64_t key, void (*run_it)(struct hf_job *job))
 {
 	crowd->all[i].job.group = NULL;
 	crowd->all[i].job.key = key;
-	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, run_it, done);
+	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, NULL, run_it, done);
 }
 
 static void test_jobs_of_one_key_run_one_at_a_time(void **state)
@@ -189,6 +201,83 @@ static void test_many_of_a_key_hold_no_other_up(void **state)
 	hf_loop_run(crowd->loop);
 	assert_int_equal(crowd->n_done, N_JOBS);
 	assert_int_equal(crowd->most, 1);
+}
+
+/* Addresses */
+
+static struct hf_addr address(uint8_t number)
+{
+	return (struct hf_addr){ .ip = { 10, 0, 0, number }, .family = AF_INET, .port = 1000 };
+}
+
+static void submit_for(struct crowd *crowd, int i, uint8_t number, uint64_t key,
+		       void (*run_it)(struct hf_job *job))
+{
+	struct hf_addr from = address(number);
+
+	crowd->all[i].job.group = NULL;
+	crowd->all[i].job.key = key;
+	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, &from, run_it, done);
+}
+
+/* Until the other address has had its job, the jobs that it came after are not all done. */
+static void run_watching(struct hf_job *job)
+{
+	struct crowd *crowd = hf_container_of(job, struct counted, job)->crowd;
+
+	if (!crowd->is_told)
+		atomic_fetch_add(&crowd->n_running, 1);
+	end_keyed(job);
+}
+
+/* Both runners are kept until all have been submitted. */
+static void let_another_come_last(struct crowd *crowd, uint64_t key)
+{
+	pthread_mutex_lock(&crowd->gate);
+	for (int i = 0; i < N_JOBS - 1; i++)
+		submit_for(crowd, i, 1, key, i < 2 ? run_through_gate : run_watching);
+	submit_for(crowd, N_JOBS - 1, 2, key, run_keyed_telling);
+	pthread_mutex_unlock(&crowd->gate);
+	hf_loop_run(crowd->loop);
+	assert_int_equal(crowd->n_done, N_JOBS);
+	assert_in_range(crowd->n_running, 0, 4);
+}
+
+static void test_many_of_an_address_hold_no_other_up(void **state)
+{
+	let_another_come_last(*state, 0);
+}
+
+static void test_many_of_an_address_and_a_key_hold_no_other_up(void **state)
+{
+	let_another_come_last(*state, 7);
+}
+
+/* Yielding */
+
+static void run_until_it_should_yield(struct hf_job *job)
+{
+	struct crowd *crowd = hf_container_of(job, struct counted, job)->crowd;
+
+	atomic_fetch_add(&crowd->n_running, 1);
+	while (!hf_job_should_yield(job))
+		sched_yield();
+	end_keyed(job);
+}
+
+/* One runner waits until it is told, by the job of the third address on the other runner. */
+static void test_a_long_job_yields_to_another_address(void **state)
+{
+	struct crowd *crowd = *state;
+
+	submit_for(crowd, 0, 1, 0, run_keyed_last);
+	submit_for(crowd, 1, 2, 0, run_until_it_should_yield);
+	while (!crowd->n_running)
+		sched_yield();
+	submit_for(crowd, 2, 3, 0, run_keyed_telling);
+	crowd->n_done = N_JOBS - 3;
+	hf_loop_run(crowd->loop);
+	assert_true(crowd->all[1].is_done);
 }
 
 /* As when the server stops in the middle of it: nobody comes back for those that were passed over. */
@@ -325,7 +414,7 @@ static void submit(struct crowd *crowd, int i, void (*run_it)(struct hf_job *job
 {
 	crowd->all[i].job.group = &crowd->volume->syncer;
 	crowd->all[i].job.key = 0;
-	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, run_it, done);
+	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, NULL, run_it, done);
 }
 
 static void test_everybody_is_told_of_his_sync(void **state)
@@ -339,13 +428,16 @@ static void test_everybody_is_told_of_his_sync(void **state)
 		assert_int_equal(crowd->all[i].result, 0);
 }
 
-/* Those in the queue are followed by another, so they go together; but not all of them wait for the last. */
+/* Those in the queue are followed by another, so they go together; but not all of them wait for the last.
+ * Both runners are kept until all are there, however slowly they come. */
 static void test_changes_gather(void **state)
 {
 	struct crowd *crowd = *state;
 
+	pthread_mutex_lock(&crowd->gate);
 	for (int i = 0; i < N_JOBS; i++)
-		submit(crowd, i, run_open);
+		submit(crowd, i, i < 2 ? run_through_gate : run_open);
+	pthread_mutex_unlock(&crowd->gate);
 	hf_loop_run(crowd->loop);
 	assert_in_range(n_fsyncs, N_JOBS / 200, N_JOBS / 20);
 }
@@ -380,6 +472,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_key_holds_no_other_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_many_of_a_key_hold_no_other_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_waiting_does_what_was_passed_over, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_many_of_an_address_hold_no_other_up, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_many_of_an_address_and_a_key_hold_no_other_up, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_a_long_job_yields_to_another_address, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up_volume,
 						tear_down_volume),
 		cmocka_unit_test_setup_teardown(test_changes_gather, set_up_volume, tear_down_volume),

@@ -38,13 +38,16 @@ static struct {
 } bed;
 
 int __real_hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
-		       void (*run)(struct hf_question *question), void (*done)(struct hf_question *question));
+		       const struct hf_addr *from, void (*run)(struct hf_question *question),
+		       void (*done)(struct hf_question *question));
 int __wrap_hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
-		       void (*run)(struct hf_question *question), void (*done)(struct hf_question *question));
+		       const struct hf_addr *from, void (*run)(struct hf_question *question),
+		       void (*done)(struct hf_question *question));
 int __wrap_hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
-		       void (*run)(struct hf_question *question), void (*done)(struct hf_question *question))
+		       const struct hf_addr *from, void (*run)(struct hf_question *question),
+		       void (*done)(struct hf_question *question))
 {
-	return bed.ask_fails ? -ENOMEM : __real_hf_fair_ask(fair, disk, question, run, done);
+	return bed.ask_fails ? -ENOMEM : __real_hf_fair_ask(fair, disk, question, from, run, done);
 }
 
 int __real_hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_opened opened);
