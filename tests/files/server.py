@@ -123,6 +123,11 @@ class Case(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.stop()
 
+    @staticmethod
+    def make_old(path):
+        """Whatever changes it makes it younger, and not only if the kernel's clock has moved on since it was made."""
+        os.utime(path, (1000, 1000))
+
     def setUp(self):
         self.nfs = self.server.client()
         self.addCleanup(self.nfs.close)

@@ -215,6 +215,7 @@ class Names(server.Case):
         self.refused(nfs.INVAL, self.nfs.readlink(self.find("f")))
 
     def test_create_modes(self):
+        self.make_old(self.local)
         made = self.ok(self.nfs.create(self.dir, "f", nfs.GUARDED, mode=0o640, uid=5, gid=6, mtime=(5, 0)))
         st = os.lstat(self.path("f"))
         self.assertEqual((st.st_mode & 0o7777, st.st_uid, st.st_gid, st.st_mtime), (0o640, 5, 6, 5.0))
@@ -310,6 +311,7 @@ class Names(server.Case):
     def test_remove(self):
         self.write_local("f")
         fh = self.find("f")
+        self.make_old(self.local)
         wcc = self.ok(self.nfs.remove(self.dir, "f")).wcc
         self.assertLess(wcc.before[1], wcc.after.mtime)
         self.refused(nfs.STALE, self.nfs.getattr(fh))
@@ -360,6 +362,8 @@ class Names(server.Case):
         self.write_local("a", b"a")
         os.mkdir(self.path("d"))
         fh, to = self.find("a"), self.find("d")
+        self.make_old(self.local)
+        self.make_old(self.path("d"))
         answer = self.ok(self.nfs.rename(self.dir, "a", to, "b"))
         self.assertLess(answer.wcc.before[1], answer.wcc.after.mtime)
         self.assertLess(answer.to_wcc.before[1], answer.to_wcc.after.mtime)
