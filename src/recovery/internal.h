@@ -42,6 +42,12 @@ struct hf_census {
 	void *last; /* the entry used last */
 };
 
+/* elsewhere.c */
+struct hf_elsewhere {
+	struct hf_list locks;
+	struct hf_list shares; /* reservations */
+};
+
 /* promise.c */
 struct hf_promises {
 	struct hf_list by_client; /* the registration is not there yet */
@@ -111,6 +117,7 @@ struct hf_recovery {
 	struct hf_census census;
 	struct hf_histogram commits; /* where options.measures */
 	struct hf_reservations reservations;
+	struct hf_elsewhere elsewhere;
 	struct hf_promises promises;
 	struct hf_grace grace;
 	struct hf_late late;
@@ -174,6 +181,13 @@ void hf_reservations_removed(struct hf_recovery *recovery, const struct hf_lock_
 void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 void hf_reservations_resync(struct hf_recovery *recovery);
 int hf_reservations_save(struct hf_recovery *recovery); /* what is not stored yet */
+
+/* ELSEWHERE */
+void hf_elsewhere_init(struct hf_recovery *recovery);
+void hf_elsewhere_deinit(struct hf_recovery *recovery);
+int hf_elsewhere_keep_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact);
+int hf_elsewhere_keep_share(struct hf_recovery *recovery, const struct hf_store_share *fact);
+void hf_elsewhere_resync(struct hf_recovery *recovery);
 
 /* PROMISES */
 void hf_promises_init(struct hf_recovery *recovery);

@@ -350,6 +350,7 @@ void hf_keeper_resync(struct hf_recovery *recovery)
 	hf_timer_stop(&keeper->save_timer);
 	resync_clients(recovery);
 	hf_reservations_resync(recovery);
+	hf_elsewhere_resync(recovery);
 	if (keeper->keeps)
 		hf_lock_tag_all(recovery->locks, resync_lock, recovery);
 }

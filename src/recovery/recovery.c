@@ -299,6 +299,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_grace_init(recovery);
 	hf_notifier_init(recovery);
 	hf_keeper_init(recovery);
+	hf_elsewhere_init(recovery);
 	r = hf_census_init(recovery);
 	if (r == 0)
 		r = hf_reservations_init(recovery);
@@ -340,6 +341,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	recovery->locks = NULL;
 	hf_clients_free(recovery->clients);
 	hf_keeper_deinit(recovery);
+	hf_elsewhere_deinit(recovery);
 	hf_census_deinit(recovery);
 	hf_store_free(recovery->store);
 	free(recovery);

@@ -9,6 +9,7 @@
  *	reservations.c  the same for share reservations
  *	promise.c   who may be told only when the store has reached what he is told
  *	restart.c   what was stored -> unreclaimed locks; is there a grace?
+ *	elsewhere.c what was stored of shares that are not exported now
  *	grace.c     its end: deadline, by hand, or early where that is provably safe
  *	late.c      what was dropped at its end, for reclaims that come late
  *	notifier.c  tells every registered client of our restart

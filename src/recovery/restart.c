@@ -247,7 +247,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	find_place(loading, fact->share, fact->handle);
 	if (!loading->place.is_exported) {
 		loading->n_elsewhere++;
-		return 0;
+		return hf_elsewhere_keep_lock(loading->recovery, fact);
 	}
 	if (HF_UNLIKELY(loading->place.is_foreign)) {
 		note_foreign(loading, "lock", fact->id);
@@ -290,6 +290,10 @@ static int load_share(void *user, const struct hf_store_share *fact)
 		return note_wrong(loading, fact->id, true);
 	if (r == HF_RESERVATION_FOREIGN)
 		note_foreign(loading, "reservation", fact->id);
+	if (r == HF_RESERVATION_ELSEWHERE) {
+		loading->n_elsewhere++;
+		return hf_elsewhere_keep_share(loading->recovery, fact);
+	}
 	loading->n_shares += r == 0;
 	return r < 0 ? r : 0;
 }

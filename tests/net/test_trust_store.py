@@ -10,6 +10,7 @@ nothing that a client was promised goes to another one silently.
 
 import ctypes
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -225,6 +226,15 @@ class Key(Refusing, Exported):
             file.write(data)
         self.assertGreater(n, 0)
 
+    def lose_the_store(self):
+        """For a moment, after which everything is written again."""
+        pid = self.daemon.process.pid
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+        self.assertEqual(self.c.mon("server", transport="tcp")[0], 1, "it cannot be stored")
+        self.assertEqual(self.rest.get("/readyz").status, 503)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        self.until(lambda: "the store is back" in self.log, "it is back")
+
     def test_m5_key_replaced(self):
         lock = self.held(self.a, 0, 5)
         self.daemon.crash()
@@ -292,18 +302,26 @@ class Key(Refusing, Exported):
         self.assert_refused("n=1 of=1", "first=lock id=")
 
     def test_m5_share_that_is_not_exported_now(self):
-        """Its locks stay stored, and are no reason to refuse a start."""
+        """Its locks stay stored, also through an outage of the store, and are no reason to refuse a start."""
         lock = self.held(self.a, 0, 5)
         self.write_config(["{{path: {base}/data, name: /other, squash: none}}"])
         self.addCleanup(self.write_config, self.exports)
+        share = lock.but(access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
         self.restart()
-        self.assertIn("not_exported=1", self.daemon.log[self.log_restarted :])
+        self.assertIn("not_exported=2", self.daemon.log[self.log_restarted :])
+        self.lose_the_store()
         self.write_config(self.exports)
         self.restart()
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
 
 
 class KeyOverPostgres(Database, OverPostgres, Key):
+    def lose_the_store(self):
+        self.cut()
+        self.until(lambda: "the store is back" in self.log, "it is back")
+
     def change_handle(self):
         self.sql("UPDATE holdfast_locks SET handle = set_byte(handle, 30, get_byte(handle, 30) # 1)")
 
