@@ -14,6 +14,7 @@ from play import main
 from recovering import Recovering
 
 GIVEN_UP = "client not told of our restart: giving up"
+NOT_TOLD = "client could not be told of our restart"
 WAVE = re.compile(r"clients told of our restart.* told=(\d+) failed=(\d+) ms=(\d+)")
 
 
@@ -47,7 +48,7 @@ class Patience(Recovering):
         return self.rest.get("/api/v1/grace").json["active"]
 
     def give_up(self, host):
-        """After a restart that @host never answers: two tries, 2 s apart, and then no more, as the third would be 4 s later."""
+        """After a restart that @host never answers: two tries, 2 s apart, and a third at the end, before the gap of 4 s is over."""
         host.deaf = True
         self.restart(recovery__notify_timeout_ms="300", recovery__notify_retry_seconds="6")
         self.until(lambda: GIVEN_UP in self.log, "it is given up")
@@ -58,12 +59,23 @@ class Patience(Recovering):
     def test_the_retries_end(self):
         self.held(self.a)
         self.give_up(self.a)
-        self.assertEqual(self.notifications(), {"started": 2, "success": 0, "failed": 2})
-        self.assertEqual(self.log.count("client could not be told of our restart"), 2)
+        self.assertEqual(self.notifications(), {"started": 3, "success": 0, "failed": 3})
+        self.assertEqual(self.log.count(NOT_TOLD), 3)
         self.assertEqual(self.shown(self.a)["status"], "crashed")
         told = self.rest.get("/api/v1/status").json["notifications"]
         self.assertEqual((told["waiting"], told["in_flight"]), (0, 0), "nobody is to be told any more")
         self.assertEqual(self.rest.get("/api/v1/status").json["locks"], 0, "its locks are released")
+
+    def test_who_can_be_reached_again_by_the_end_is_told(self):
+        """However wide the gaps are by then: the last try is at the end."""
+        self.held(self.a)
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="300", recovery__notify_retry_seconds="6")
+        self.until(lambda: self.log.count(NOT_TOLD) == 2, "the next try would be after the end")
+        self.a.deaf = False
+        self.until(lambda: self.shown(self.a)["status"] == "notified", "it is told")
+        self.assertEqual(self.notifications(), {"started": 3, "success": 1, "failed": 2})
+        self.assertNotIn(GIVEN_UP, self.log)
 
     def test_who_was_given_up_may_reclaim_in_grace(self):
         lock = self.held(self.a)
@@ -92,7 +104,7 @@ class Patience(Recovering):
         self.assertEqual(self.rest.call("POST", path, token=True).status, 202)
         self.a.told.wait(n + 1)
         self.until(lambda: self.shown(self.a)["status"] == "notified", "it is shown")
-        self.assertEqual(self.notifications(), {"started": 3, "success": 1, "failed": 2}, "no other try in between")
+        self.assertEqual(self.notifications(), {"started": 4, "success": 1, "failed": 3}, "no other try in between")
 
     # The total of one try
 
