@@ -78,7 +78,8 @@ void order_check(struct world *world)
 }
 
 /* When nothing goes wrong any more, a host that waits is called back, whichever kind of call-back it knows.
- * The one behind another cannot be called. */
+ * The one behind another cannot be called. Nor is a thread, where another one of its program has changed a
+ * part of the range since: the server knows one process, which has gone on, and calls the grant off. */
 void order_check_called_back(struct proc *proc)
 {
 	struct host *host = proc->host;
@@ -87,7 +88,7 @@ void order_check_called_back(struct proc *proc)
 	uint32_t first = server->n_grants > MAX_SEEN ? server->n_grants - MAX_SEEN : 0;
 	struct span its;
 
-	if (host->is_shared || !world->is_ending || !server->recovery)
+	if (host->is_shared || thread_other(proc) || !world->is_ending || !server->recovery)
 		return;
 	for (uint32_t i = first; i < server->n_grants; i++) {
 		const struct grant_seen *grant = &server->grants[i % MAX_SEEN];
