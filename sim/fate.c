@@ -4,8 +4,11 @@
  * in trouble. Who asks for a lock, or a reservation, is refused then; what he has
  * he keeps, and he can always give it up.
  *
- * The server may go by what it was told a moment ago. So an answer is held against
- * what was true at any time since shortly before the call was made.
+ * The server may remember a right only as long as it hears of every change: of those
+ * to the list of exports, and of those to a file, which the kernel tells of. No kernel
+ * tells that a disk is in trouble, or well again; and a refusal may be remembered for a
+ * moment. So a grant is held against what was true when the call was made, a refusal
+ * against what was true at any time since shortly before.
  */
 #include <errno.h>
 
@@ -64,11 +67,10 @@ static void note(struct world *world, uint8_t file)
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		for (int for_writing = 0; for_writing < 2; for_writing++) {
 			struct right *right = &world->fates.rights[file][i][for_writing];
-			bool is_none =
-				answer(&world->fates, file, &world->hosts[i], for_writing) != HF_CHECK_OK;
+			int now = answer(&world->fates, file, &world->hosts[i], for_writing);
 
-			if (right->is_none != is_none)
-				*right = (struct right){ is_none, world->now };
+			if (right->answer != now)
+				*right = (struct right){ now, world->now };
 		}
 }
 
@@ -77,6 +79,10 @@ static void turn(struct fate *fate, bool is_on)
 	struct world *world = fate->world;
 
 	fate->is_on = is_on;
+	if (fate->kind == FATE_DELETED)
+		world->fates.changed[fate->file] = ++world->fates.n_changes;
+	else if (fate->kind != FATE_BROKEN)
+		world->fates.n_loads++;
 	world_note(world, 6, fate->file);
 	SAY(world, "files   file %u %s%s (hosts %x)", fate->file, is_on ? "" : "not any more: it ",
 	    kinds[fate->kind].name, fate->hosts);
@@ -150,6 +156,16 @@ void fate_stop(struct world *world)
 	}
 }
 
+void fate_hear(struct fates *fates)
+{
+	fates->n_heard = fates->n_changes;
+}
+
+bool fate_is_unheard(const struct fates *fates, uint8_t file, uint64_t since)
+{
+	return fates->changed[file] <= since || fates->changed[file] > fates->n_heard;
+}
+
 /* What was true for a call */
 
 static const struct right *right_of(const struct call *call)
@@ -172,7 +188,7 @@ static bool has_changed(const struct call *call)
 
 static bool was_bad(const struct call *call)
 {
-	return right_of(call)->is_none || has_changed(call);
+	return right_of(call)->answer != HF_CHECK_OK || has_changed(call);
 }
 
 bool fate_refuses(const struct call *call, uint32_t stat)
@@ -186,7 +202,9 @@ bool fate_refuses(const struct call *call, uint32_t stat)
 void fate_check_answer(const struct call *call, uint32_t stat)
 {
 	struct world *world = call->host->world;
-	bool has_none = right_of(call)->is_none && !has_changed(call);
+	const struct right *right = right_of(call);
+	uint64_t memory = right->answer < 0 ? MEMORY : 0; /* of trouble with a disk */
+	bool has_none = right->answer != HF_CHECK_OK && right->changed_at + memory < call->made_at;
 
 	if (has_none && (stat == HF_NLM_GRANTED_STAT || stat == HF_NLM_BLOCKED))
 		world_fail(world, "FILE", "%u of host %u is answered %u for file %u, and may not use it",

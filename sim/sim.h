@@ -228,7 +228,7 @@ struct fate {
 
 /* What a host may do with a file. */
 struct right {
-	bool is_none;
+	int answer;          /* HF_CHECK_… */
 	uint64_t changed_at; /* 0: never */
 };
 
@@ -239,6 +239,10 @@ struct fates {
 	struct fate all[MAX_FATES];
 	uint32_t n;
 	struct right rights[MAX_FILES][MAX_HOSTS][2]; /* to read, to write */
+	uint64_t n_loads;                             /* of the list of exports */
+	uint64_t n_changes;                           /* of files */
+	uint64_t changed[MAX_FILES];                  /* the number of its last one */
+	uint64_t n_heard;                             /* of n_changes: the server has read about them */
 };
 
 /* SERVER */
@@ -781,6 +785,9 @@ void worker_hurry(struct world *world); /* what is asked is answered now */
 /* FATE (fate.c) */
 void fate_init(struct world *world);
 void fate_stop(struct world *world);
+/* What the server hears of it: the list is another one, or the kernel tells of a file. */
+void fate_hear(struct fates *fates);
+bool fate_is_unheard(const struct fates *fates, uint8_t file, uint64_t since);
 int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing); /* HF_CHECK_… */
 bool fate_refuses(const struct call *call, uint32_t stat); /* may that be why it is answered so? */
 void fate_check_answer(const struct call *call, uint32_t stat);

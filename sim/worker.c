@@ -15,6 +15,7 @@
 #include "sim.h"
 #include "vfs/fair.h"
 #include "vfs/jobs.h"
+#include "vfs/watch.h"
 
 #define NEVER     (100000 * SECOND)
 #define N_THREADS HF_ARRAY_SIZE(((struct worker *)0)->answers)
@@ -32,6 +33,11 @@ int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes ha
 				  const struct hf_addr *peer, const struct hf_identity *claimed,
 				  bool want_write, struct hf_export **exportp, struct hf_file **filep);
 int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
+uint64_t __wrap_hf_exports_count_changes(const struct hf_exports *exports);
+int __wrap_hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch);
+void __wrap_hf_watch_read(struct hf_watch *watch);
+uint64_t __wrap_hf_watch_count(const struct hf_watch *watch);
+bool __wrap_hf_watch_is_unchanged(const struct hf_watch *watch, int number, uint64_t since);
 
 /* Time */
 
@@ -187,6 +193,35 @@ int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, cons
 	}
 }
 
+uint64_t __wrap_hf_exports_count_changes(const struct hf_exports *exports)
+{
+	const struct worker *worker = (const void *)exports;
+
+	return ((const struct world *)((const char *)worker - offsetof(struct world, worker)))->fates.n_loads;
+}
+
+/* What the kernel tells of files: a watch has the number of its file */
+
+int __wrap_hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch)
+{
+	return handle.data[0] + 1;
+}
+
+void __wrap_hf_watch_read(struct hf_watch *watch)
+{
+	fate_hear((struct fates *)watch);
+}
+
+uint64_t __wrap_hf_watch_count(const struct hf_watch *watch)
+{
+	return ((const struct fates *)watch)->n_heard;
+}
+
+bool __wrap_hf_watch_is_unchanged(const struct hf_watch *watch, int number, uint64_t since)
+{
+	return fate_is_unheard((const struct fates *)watch, (uint8_t)(number - 1), since);
+}
+
 static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
 {
 	struct world *world = user;
@@ -213,6 +248,7 @@ int worker_start(struct world *world, struct hf_nlm_files *files, const struct h
 	*files = (struct hf_nlm_files){
 		.exports = (struct hf_exports *)&world->worker, /* see hf_export_check_handle() */
 		.fair = server->fair,
+		.watch = (struct hf_watch *)&world->fates,
 		.share_of = share_of,
 		.export_of = export_of,
 		.is_secure = is_secure,

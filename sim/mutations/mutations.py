@@ -206,11 +206,11 @@ MUTATIONS = [
      "if (hf_nlm_turn_follow(request, again))\n\t\treturn HF_NLM_LATER;\n\treturn request->nlm->files.exports ?",
      "return request->nlm->files.exports ?"),
     ("what follows a call is served before it", f"{NLM}/files.c",
-     "\thf_nlm_turn_serve(inquiry->nlm, &inquiry->turn, inquiry->call, handler);\n",
+     "\thf_nlm_turn_serve(nlm, &inquiry->turn, inquiry->call, handler);\n",
      "\tstruct hf_nlm_turn first = inquiry->turn;\n"
      "\tif (first.life.client)\n\t\thf_client_ref(first.life.client);\n"
-     "\thf_nlm_turn_pass(inquiry->nlm, &inquiry->turn);\n"
-     "\thf_nlm_turn_serve(inquiry->nlm, &first, inquiry->call, handler);\n\thf_client_unref(first.life.client);\n"),
+     "\thf_nlm_turn_pass(nlm, &inquiry->turn);\n"
+     "\thf_nlm_turn_serve(nlm, &first, inquiry->call, handler);\n\thf_client_unref(first.life.client);\n"),
     ("a call is served whose client died while it waited", f"{NLM}/turn.c", "else if (has_died(life))", "else if (!nlm)"),
     ("what comes by UDP follows nobody", f"{NLM}/turn.c",
      "if (!turn)\n\t\treturn false;\n\tlife =", "if (!turn || hf_rpc_call_transport(request->call) == HF_RPC_UDP)\n\t\treturn false;\n\tlife ="),
@@ -232,6 +232,11 @@ MUTATIONS = [
      "question->peer = *hf_rpc_call_peer(call);\n\tquestion->peer.port = hf_addr_has_reserved_port(&question->peer) ? 1 : HF_ADDR_RESERVED_PORTS;",
      "static struct hf_addr first;\n\tif (!first.family)\n\t\tfirst = *hf_rpc_call_peer(call);\n\tquestion->peer = first;"),
     ("a right is remembered for too long", f"{NLM}/files.c", "#define VERDICT_NS (1 * HF_NS_PER_S)", "#define VERDICT_NS (5 * HF_NS_PER_S)"),
+    ("a remembered right outlives the file", f"{NLM}/files.c",
+     "return hf_watch_is_unchanged(nlm->files.watch, verdict->watch, verdict->since);", "return true;"),
+    ("what the kernel tells of files is not read", f"{NLM}/files.c", "\thear_changes(nlm, call);\n", "\t(void)hear_changes;\n"),
+    ("a remembered right outlives the list of exports", f"{NLM}/files.c",
+     "verdict->n_exports != hf_exports_count_changes(nlm->files.exports)", "!nlm->files.exports"),
     ("UNLOCK asks whether the file is there", f"{NLM}/unlock.c",
      "stat = hf_nlm_find_file(&request);\n\tif (hf_nlm_turn_follow(&request, handle_unlock))\n\t\treturn;",
      "stat = hf_nlm_check_file(&request, false, handle_unlock);\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"

@@ -132,6 +132,7 @@ static void on_reload_ended(void *user)
 	struct daemon *d = user;
 
 	hf_portmap_check(d->portmap);
+	hf_nlm_exports_changed(d->nlm);
 	if (d->is_serving)
 		hf_process_tell_ready("serving");
 }

@@ -17,6 +17,7 @@
 #include "proto/nfs3/nfs3.h"
 #include "vfs/fair.h"
 #include "vfs/jobs.h"
+#include "vfs/watch.h"
 
 #define LOCK_THREADS 8  /* beside one for each disk */
 #define MAX_DISKS    64 /* that have one; a thread costs little, but not nothing */
@@ -25,6 +26,7 @@ struct hf_file_service {
 	struct hf_exports *exports;
 	struct hf_jobs *jobs;
 	struct hf_fair *lock_fair; /* for what locks want to know of files */
+	struct hf_watch *watch;    /* of files that were asked about; NULL: there is none */
 	struct hf_nfs3 nfs;
 	struct hf_mount mount;
 	bool has_mount; /* it is to be deinitialised */
@@ -200,6 +202,7 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 	return (struct hf_nlm_files){
 		.exports = service->exports,
 		.fair = service->lock_fair,
+		.watch = service->watch,
 		.local = service->local,
 		.share_of = share_of,
 		.export_of = export_of,
@@ -293,6 +296,17 @@ static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 	return hf_local_new(&service->local, &options);
 }
 
+/* Without it rights are asked for each time, which is slower and just as right. */
+static void make_watch(struct hf_file_service *service)
+{
+	int r = hf_watch_new(&service->watch);
+
+	if (r < 0)
+		hf_log_warn("the kernel does not tell of changes to files: each lock asks for the right to "
+			    "its file",
+			    "error=%s", strerrorname_np(-r));
+}
+
 struct hf_local *hf_file_service_local(struct hf_file_service *service)
 {
 	return service->local;
@@ -378,6 +392,8 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	if (r == 0)
 		r = hf_fair_new(&service->lock_fair, loop, count_disks(config), LOCK_THREADS);
 	if (r == 0)
+		make_watch(service);
+	if (r == 0)
 		r = load(service, config);
 	if (r == 0)
 		r = make_local(service, loop);
@@ -403,6 +419,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 		hf_mount_deinit(&service->mount);
 	hf_local_free(service->local);
 	hf_fair_free(service->lock_fair);
+	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
 	hf_exports_free(service->exports);
 	hf_share_table_deinit(&service->shares);

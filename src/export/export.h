@@ -121,6 +121,8 @@ int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settin
 /* Shares this from now on, and nothing else; waits for nothing. @list is taken. < 0: want of memory, and the
  * old list stays. */
 int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list);
+/* How often that was done: what was found out about an export before may not be true any more. */
+uint64_t hf_exports_count_changes(const struct hf_exports *exports);
 /* Both. */
 int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
 		    size_t *n_failedp);
@@ -182,6 +184,10 @@ enum { /* answers of hf_exports_resolve() */
 /* The export and the file of a handle. @cached: -EAGAIN where the file is not open already. */
 int hf_exports_resolve(struct hf_exports *exports, struct hf_bytes handle, bool cached,
 		       struct hf_export **exportp, struct hf_file **filep);
+
+/* Watches the file of a handle: the number of the watch, or 0. May block. */
+struct hf_watch;
+int hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch);
 
 /* For the lock manager: may this caller lock this file? */
 enum {

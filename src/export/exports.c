@@ -202,9 +202,15 @@ int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list)
 	retired->next = exports->retired;
 	exports->retired = retired;
 	exports->list = *list;
+	exports->n_changes++;
 	pthread_rwlock_unlock(&exports->lock);
 	*list = (struct hf_export_list){ 0 };
 	return 0;
+}
+
+uint64_t hf_exports_count_changes(const struct hf_exports *exports)
+{
+	return exports->n_changes;
 }
 
 int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,

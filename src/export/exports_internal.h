@@ -28,6 +28,7 @@ struct hf_exports {
 	pthread_rwlock_t lock;
 	struct hf_export_list list; /* under lock */
 	struct hf_retired *retired; /* under lock; until the next sweep */
+	_Atomic uint64_t n_changes; /* of list; changed under lock */
 	pthread_mutex_t refusals_lock;
 	struct hf_refusal refusals[HF_N_REFUSALS]; /* under refusals_lock */
 };

@@ -19,6 +19,7 @@
 #include "base/le.h"
 #include "export/exports_internal.h"
 #include "vfs/access.h"
+#include "vfs/watch.h"
 
 #define VERSION 1
 
@@ -140,6 +141,16 @@ int hf_exports_resolve(struct hf_exports *exports, struct hf_bytes handle, bool 
 	*exportp = export;
 	export = NULL;
 	return HF_RESOLVED;
+}
+
+int hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+
+	if (hf_exports_resolve(exports, handle, false, &export, &file) != HF_RESOLVED)
+		return 0;
+	return hf_watch_add(watch, file);
 }
 
 /* For the lock manager */

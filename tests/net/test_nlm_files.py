@@ -72,22 +72,10 @@ class Rights(Exported):
         for mode, wanted in ((0o600, (nlm.S_FAILED, nlm.S_FAILED)), (0o644, (nlm.S_FAILED, nlm.S_GRANTED)),
                              (0o622, (nlm.S_GRANTED, nlm.S_GRANTED))):  # fmt: skip
             os.chmod(path, mode)
-            self.wait_for_verdicts()
             self.expect(nlm.S_GRANTED, lock, how, owner)
             for cred in (stranger, nobody):
                 self.expect(wanted[0], lock, how, cred)
                 self.expect(wanted[1], shared, how, cred)
-
-    def wait_for_verdicts(self):
-        """A right is remembered for a second: an owner of his own asks until he is asked anew."""
-        path = self.make_file()
-        os.chmod(path, 0o600)
-        lock = self.lock_of(self.c, fh=self.handle_of(path))
-        message = lambda: call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(uid=3000))
-        ask = lambda: nlm.res_of(nlm.LOCK, exchange(self.c.caller("tcp"), message())).stat
-        self.assertEqual(ask(), nlm.S_FAILED)
-        os.chmod(path, 0o666)
-        self.until(ask, "the right is asked for anew", passes=lambda stat: stat == nlm.S_GRANTED)
 
     @each()
     def test_a_handle_that_nobody_made(self, how):

@@ -280,6 +280,7 @@ class Lists(Exported):
         lock = self.lock_of(self.a)
         self.assert_granted(self.a, lock)
         self.load(self.secured)
+        self.assertEqual(self.a.lock(lock.but(svid=2)), nlm.S_FAILED)
         self.assertEqual(self.a.unlock(lock.but(svid=2)), nlm.S_FAILED, "it has nothing")
         self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
         self.assertEqual(self.locks(), [])
@@ -295,6 +296,104 @@ class Lists(Exported):
         self.load(self.without(self.c))
         found = self.c.test(lock.but(name=self.c.name, svid=9))
         self.assertEqual((found.stat, found.holder), (nlm.S_FAILED, None))
+
+    def test_low_a_client_that_a_reload_removed_is_granted_nothing_more(self):
+        """At once, although it locked the same file just before; what it holds it may give up, and is seen until then."""
+        lock, more = self.lock_of(self.a, 0, 10), self.lock_of(self.a, 50, 10)
+        self.assert_granted(self.a, lock)
+        self.load(self.without(self.a))
+        for procedure in (nlm.LOCK, nlm.NM_LOCK, nlm.SHARE):
+            self.assertEqual(self.a.ask(procedure, more).stat, nlm.S_FAILED)
+        self.assertEqual([one["client"] for one in self.locks()], [self.id_of(self.a)])
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.assertEqual(self.locks(), [])
+
+    def test_low_a_waiter_that_a_reload_removed_does_not_wait_any_more(self):
+        held, waiting = self.lock_of(self.a), self.lock_of(self.b, block=True, svid=2)
+        self.assert_granted(self.a, held)
+        self.assert_blocked(self.b, waiting)
+        last = self.lock_of(self.c, block=True, svid=3)
+        self.assert_blocked(self.c, last)
+        self.load(self.without(self.b))
+        self.assertEqual([one["client"] for one in self.locks("waiters")], [self.id_of(self.c)])
+        self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
+        self.c.wait_granted(last)
+        self.assertEqual(self.b.grants.matching(), [])
+        self.assertEqual(self.b.lock(waiting), nlm.S_FAILED)
+        self.assertEqual(self.b.cancel(waiting), nlm.S_GRANTED)
+
+
+class Rights(Exported):
+    """M2: the right to a file is what it is at the time of the LOCK, however lately it was asked for."""
+
+    settings = ("api.listen=127.0.0.1:0",)
+    USER = auth_sys(uid=1000, gid=1000)
+
+    def lock_as_user(self, lock, procedure=nlm.LOCK):
+        message = call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure), cred=self.USER)
+        return nlm.res_of(procedure, exchange(self.a.caller("tcp"), message)).stat
+
+    def assert_right_ends(self, change, wanted):
+        """A client locks and unlocks, and then the right is gone."""
+        lock = self.lock_of(self.a)
+        for _ in range(3):
+            self.assertEqual(self.lock_as_user(lock), nlm.S_GRANTED)
+            self.assertEqual(self.lock_as_user(lock, nlm.UNLOCK), nlm.S_GRANTED)
+        change()
+        self.assertEqual(self.lock_as_user(lock), wanted)
+        self.assertEqual(self.rest.get("/api/v1/locks").json["locks"], [])
+
+    def setUp(self):
+        super().setUp()
+        os.chown(self.path, 1000, 1000)
+
+    def with_nfs(self, do):
+        """@do(client, root) as root, through the server."""
+        import nfs  # pylint: disable=import-outside-toplevel
+
+        with self.network.server, nfs.Client(2049) as client:
+            return do(client, client.root("/data"))
+
+    def test_m2_after_a_local_unlink(self):
+        self.assert_right_ends(lambda: os.unlink(self.path), nlm.S_STALE_FH)
+
+    def test_m2_after_a_local_rename_over_it(self):
+        other = self.make_file()
+        self.assert_right_ends(lambda: os.rename(other, self.path), nlm.S_STALE_FH)
+
+    def test_m2_after_a_local_chmod(self):
+        os.chown(self.path, 2000, 2000)
+        os.chmod(self.path, 0o666)
+        self.assert_right_ends(lambda: os.chmod(self.path, 0o600), nlm.S_FAILED)
+
+    def test_m2_after_a_local_chown(self):
+        os.chmod(self.path, 0o600)
+        self.assert_right_ends(lambda: os.chown(self.path, 2000, 2000), nlm.S_FAILED)
+
+    def test_m2_after_remove(self):
+        name = os.path.basename(self.path).encode()
+        self.assert_right_ends(lambda: self.with_nfs(lambda client, root: client.remove(root, name)), nlm.S_STALE_FH)
+
+    def test_m2_after_rename_over_it(self):
+        name, other = (os.path.basename(path).encode() for path in (self.path, self.make_file()))
+        rename = lambda client, root: client.rename(root, other, root, name)
+        self.assert_right_ends(lambda: self.with_nfs(rename), nlm.S_STALE_FH)
+
+    def test_m2_each_time(self):
+        """Whatever the moment."""
+        for _ in range(50):
+            self.path = self.make_file()
+            self.fh = self.handle_of(self.path)
+            os.chown(self.path, 1000, 1000)
+            self.assert_right_ends(lambda: os.unlink(self.path), nlm.S_STALE_FH)
+
+    def test_m2_a_right_that_comes_is_there_at_once(self):
+        os.chown(self.path, 2000, 2000)
+        os.chmod(self.path, 0o600)
+        lock = self.lock_of(self.a)
+        self.assertEqual(self.lock_as_user(lock), nlm.S_FAILED)
+        os.chmod(self.path, 0o666)
+        self.assertEqual(self.lock_as_user(lock), nlm.S_GRANTED)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,15 @@
  *
  * The right is asked of the kernel, with the caller's identity, on a thread that
  * may wait for a disk, though not for that of another file; the call is kept and
- * its handler called again with the answer. Answers are remembered for a second, so that a client that locks
- * and unlocks the same file is not asked for each time; a direct-mapped table is enough for that. Where locks
- * are taken in the kernel, too, the file is opened on that same way (export/local.h).
+ * its handler called again with the answer. Where locks are taken in the kernel, too,
+ * the file is opened on that same way (export/local.h).
+ *
+ * A client that locks and unlocks the same file is not asked about each time: a right
+ * is remembered for a second, as long as the kernel tells of no change to the file
+ * (vfs/watch.h) and the exports are what they were. Each is looked at before the memory
+ * is used, after the call has been read from its socket. So a LOCK that was sent when
+ * the right was gone is refused. A right to a file that cannot be watched is not
+ * remembered; a refusal is. A direct-mapped table is enough for all of them.
  *
  * Meanwhile other calls are served, but not those of the same owner about the same
  * file (turn.c).
@@ -18,6 +24,7 @@
 #include "export/local.h"
 #include "proto/nlm/internal.h"
 #include "vfs/fair.h"
+#include "vfs/watch.h"
 
 #define N_VERDICTS 4096 /* a power of two */
 #define VERDICT_NS (1 * HF_NS_PER_S)
@@ -25,6 +32,9 @@
 struct hf_nlm_verdict {
 	uint64_t key; /* 0: none */
 	uint64_t until;
+	uint64_t n_exports; /* hf_exports_count_changes() before it was asked */
+	uint64_t since;     /* hf_watch_count(), the same */
+	int watch;          /* 0: the file is not watched */
 	enum hf_nlm_stat stat;
 };
 
@@ -39,15 +49,14 @@ struct question {
 };
 
 /* A question that is being asked. */
-struct inquiry {
+struct hf_nlm_inquiry {
 	struct hf_question asked;
 	struct hf_nlm_turn turn;
 	struct hf_nlm *nlm;
 	struct hf_rpc_call *call;
 	hf_rpc_handler_fn again;
-	uint64_t key;
 	struct question question;
-	enum hf_nlm_stat stat;
+	struct hf_nlm_verdict verdict;
 	bool asks;  /* for the right to the file */
 	bool opens; /* it, for the kernel's locks */
 	struct hf_local_opened opened;
@@ -134,7 +143,7 @@ static enum hf_nlm_stat stat_from_check(int answer)
 /* On a thread that may wait. */
 static void run_inquiry(struct hf_question *asked)
 {
-	struct inquiry *inquiry = hf_container_of(asked, struct inquiry, asked);
+	struct hf_nlm_inquiry *inquiry = hf_container_of(asked, struct hf_nlm_inquiry, asked);
 	struct question *question = &inquiry->question;
 
 	struct hf_exports *exports = inquiry->nlm->files.exports;
@@ -144,10 +153,12 @@ static void run_inquiry(struct hf_question *asked)
 	int r;
 
 	if (inquiry->asks) {
+		if (inquiry->nlm->files.watch) /* before the look that it is to keep true */
+			inquiry->verdict.watch = hf_exports_watch(exports, handle, inquiry->nlm->files.watch);
 		r = hf_export_check_handle(exports, handle, &question->peer,
 					   question->flavor == HF_RPC_AUTH_SYS ? &question->identity : NULL,
 					   question->for_writing, NULL, &file);
-		inquiry->stat = stat_from_check(r);
+		inquiry->verdict.stat = stat_from_check(r);
 	} else {
 		r = hf_exports_resolve(exports, handle, false, &export, &file);
 	}
@@ -156,32 +167,36 @@ static void run_inquiry(struct hf_question *asked)
 		inquiry->opened = hf_local_open(file);
 }
 
-static void inquiry_free(struct inquiry *inquiry)
+static void inquiry_free(struct hf_nlm_inquiry *inquiry)
 {
 	hf_nlm_turn_pass(inquiry->nlm, &inquiry->turn);
 	free(inquiry);
 }
 
-static void serve(struct inquiry *inquiry, hf_rpc_handler_fn handler)
+/* The call itself has its answer, whether that is remembered or not. */
+static void serve(struct hf_nlm_inquiry *inquiry, hf_rpc_handler_fn handler)
 {
-	hf_nlm_turn_leave(inquiry->nlm, &inquiry->turn);
-	hf_nlm_turn_serve(inquiry->nlm, &inquiry->turn, inquiry->call, handler);
+	struct hf_nlm *nlm = inquiry->nlm;
+	struct hf_nlm_inquiry *outer = nlm->answered;
+
+	hf_nlm_turn_leave(nlm, &inquiry->turn);
+	nlm->answered = inquiry;
+	hf_nlm_turn_serve(nlm, &inquiry->turn, inquiry->call, handler);
+	nlm->answered = outer;
 	inquiry_free(inquiry);
 }
 
 static void end_inquiry(struct hf_question *asked)
 {
-	struct inquiry *inquiry = hf_container_of(asked, struct inquiry, asked);
+	struct hf_nlm_inquiry *inquiry = hf_container_of(asked, struct hf_nlm_inquiry, asked);
 	struct hf_nlm *nlm = inquiry->nlm;
 
 	int r = 0;
 
-	if (inquiry->asks)
-		nlm->verdicts[inquiry->key % N_VERDICTS] = (struct hf_nlm_verdict){
-			.key = inquiry->key,
-			.until = hf_loop_now(nlm->options.loop) + VERDICT_NS,
-			.stat = inquiry->stat,
-		};
+	if (inquiry->asks) {
+		inquiry->verdict.until = hf_loop_now(nlm->options.loop) + VERDICT_NS;
+		nlm->verdicts[inquiry->verdict.key % N_VERDICTS] = inquiry->verdict;
+	}
 	if (inquiry->opens)
 		r = hf_local_adopt(nlm->files.local, hf_nlm_turn_handle(&inquiry->turn), inquiry->opened);
 	serve(inquiry, r < 0 ? hf_nlm_refuse_kept : inquiry->again);
@@ -197,9 +212,9 @@ static uint64_t disk_of(const struct hf_nlm_request *request)
 	return home;
 }
 
-static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct inquiry *what)
+static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct hf_nlm_inquiry *what)
 {
-	struct inquiry *inquiry = malloc(sizeof(*inquiry));
+	struct hf_nlm_inquiry *inquiry = malloc(sizeof(*inquiry));
 	struct hf_addr payer = hf_rpc_call_payer(request->call);
 	struct hf_nlm *nlm = request->nlm;
 
@@ -226,19 +241,52 @@ static bool needs_opening(const struct hf_nlm_request *request)
 	       hf_local_needs(request->nlm->files.local, request->target.share, request->target.handle);
 }
 
+/* Once for all calls that were read from a connection in a turn, and for each datagram. */
+static void hear_changes(struct hf_nlm *nlm, const struct hf_rpc_call *call)
+{
+	const struct hf_addr *peer =
+		hf_rpc_call_peer(call); /* of a connection it is the same for all calls */
+	uint64_t now = hf_loop_now(nlm->options.loop);
+
+	if (HF_LIKELY(nlm->heard_at == now && nlm->heard_for == peer &&
+		      hf_rpc_call_transport(call) == HF_RPC_TCP))
+		return;
+	nlm->heard_at = now;
+	nlm->heard_for = peer;
+	hf_watch_read(nlm->files.watch);
+}
+
+static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict, uint64_t key,
+		    const struct hf_rpc_call *call)
+{
+	if (verdict->key != key || verdict->until <= hf_loop_now(nlm->options.loop) ||
+	    verdict->n_exports != hf_exports_count_changes(nlm->files.exports))
+		return false;
+	if (!verdict->watch)
+		return verdict->stat != HF_NLM_GRANTED_STAT;
+	hear_changes(nlm, call);
+	return hf_watch_is_unchanged(nlm->files.watch, verdict->watch, verdict->since);
+}
+
 static enum hf_nlm_stat judge(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
 {
 	struct hf_nlm *nlm = request->nlm;
-	struct inquiry what = { .again = again, .asks = true };
+	struct hf_nlm_inquiry what = { .again = again, .asks = true };
 	const struct hf_nlm_verdict *verdict;
+	uint64_t key;
 
 	make_question(&what.question, request->call, request->args.handle, for_writing);
-	what.key = hf_siphash(&nlm->key, &what.question, sizeof(what.question)) | 1;
+	key = hf_siphash(&nlm->key, &what.question, sizeof(what.question)) | 1;
+	if (nlm->answered && nlm->answered->call == request->call && nlm->answered->verdict.key == key)
+		return nlm->answered->verdict.stat;
 	what.opens = needs_opening(request);
-	verdict = &nlm->verdicts[what.key % N_VERDICTS];
-	if (verdict->key == what.key && verdict->until > hf_loop_now(nlm->options.loop) &&
+	verdict = &nlm->verdicts[key % N_VERDICTS];
+	if (is_true(nlm, verdict, key, request->call) &&
 	    (!what.opens || verdict->stat != HF_NLM_GRANTED_STAT))
 		return verdict->stat;
+	what.verdict.key = key;
+	what.verdict.n_exports = hf_exports_count_changes(nlm->files.exports);
+	what.verdict.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
 	return inquire(request, &what);
 }
 
@@ -276,7 +324,7 @@ bool hf_nlm_files_bar_port(const struct hf_nlm_request *request)
 
 enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again)
 {
-	struct inquiry what = { .again = again, .opens = true };
+	struct hf_nlm_inquiry what = { .again = again, .opens = true };
 
 	if (hf_nlm_turn_follow(request, again))
 		return HF_NLM_LATER;
@@ -284,4 +332,49 @@ enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handle
 		return HF_NLM_GRANTED_STAT;
 	make_question(&what.question, request->call, request->args.handle, false);
 	return inquire(request, &what);
+}
+
+/* Another list of exports */
+
+static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter)
+{
+	const struct hf_client *client = hf_container_of(waiter->who.client, struct hf_client, holds);
+	const struct hf_nlm_files *files = &nlm->files;
+	struct hf_addr peer = client->address;
+
+	peer.port = client->is_privileged ? 1 : HF_ADDR_RESERVED_PORTS;
+	return hf_exports_admit(files->exports, files->export_of(files->user, waiter->who.share), &peer) ==
+	       HF_ADMITTED;
+}
+
+static void leave_queue(struct hf_nlm *nlm, struct hf_lock_view waiter)
+{
+	struct hf_client *client = hf_client_ref(hf_container_of(waiter.who.client, struct hf_client, holds));
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+
+	memcpy(handle, waiter.who.handle.data, waiter.who.handle.len); /* the table's own may go */
+	waiter.who.handle.data = handle;
+	hf_lock_leave_queue(nlm->locks, &waiter.who, waiter.range, waiter.mode);
+	hf_client_unref(client);
+}
+
+void hf_nlm_exports_changed(struct hf_nlm *nlm)
+{
+	const struct hf_lock_scope all = { 0 };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+	size_t n = 0;
+
+	if (!nlm->files.exports)
+		return;
+	while (hf_lock_next_waiter(nlm->locks, &all, &cursor, &waiter)) {
+		if (may_wait(nlm, &waiter))
+			continue;
+		leave_queue(nlm, waiter);
+		n++;
+	}
+	if (n)
+		hf_log_info(
+			"requests that waited have left the queue: their clients may not lock there any more",
+			"waiters=%zu", n);
 }

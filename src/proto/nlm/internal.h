@@ -46,10 +46,13 @@ struct hf_nlm {
 	struct hf_nlm_locals locals;
 	struct hf_nlm_files files;       /* exports is NULL: handles are opaque */
 	struct hf_nlm_verdict *verdicts; /* files.c */
-	uint64_t *acts;                  /* renamed.c */
-	struct hf_hashtable turns;       /* turn.c */
-	struct hf_list lowerings;        /* of those, the ones from hf_nlm_turn_new() */
-	struct hf_list patient;          /* patience.c */
+	struct hf_nlm_inquiry *answered; /* files.c: whose call is being served */
+	uint64_t heard_at; /* files.c: the turn, and the caller, that changes were read for last */
+	const struct hf_addr *heard_for;
+	uint64_t *acts;            /* renamed.c */
+	struct hf_hashtable turns; /* turn.c */
+	struct hf_list lowerings;  /* of those, the ones from hf_nlm_turn_new() */
+	struct hf_list patient;    /* patience.c */
 	struct hf_list heard;
 	struct hf_task heard_task;
 	struct hf_replay *repeats; /* the _RES of _MSGs, by what they looked like */

@@ -28,11 +28,13 @@ struct hf_loop;
 struct hf_nlm;
 struct hf_recovery;
 struct hf_rpc_client;
+struct hf_watch;
 
 /* What file handles stand for. */
 struct hf_nlm_files {
 	struct hf_exports *exports;
 	struct hf_fair *fair;   /* for what may wait for a disk */
+	struct hf_watch *watch; /* of files whose rights are remembered; NULL: no right is */
 	struct hf_local *local; /* where locks are taken in the kernel, too; or NULL */
 	/* The lock table's number for an export, 0 if there is none, and the export whose handles are the
 	 * lock table's keys for all files of that file system; and the export of a number. */
@@ -63,6 +65,9 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options);
 struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm);
 
 HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
+
+/* The list of exports is another one: a waiter whose client could not lock any more leaves the queue. */
+void hf_nlm_exports_changed(struct hf_nlm *nlm);
 
 /* Sight */
 struct hf_nlm_counts {
