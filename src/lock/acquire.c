@@ -14,6 +14,10 @@
 
 #include "base/error.h"
 
+enum {
+	SHORT_QUEUE = 64,
+};
+
 /* A request under way. */
 struct attempt {
 	struct hf_locks *locks;
@@ -94,11 +98,12 @@ static void look(struct attempt *try)
 	if (try->holder && !request->wait)
 		return;
 	if (file->n_waiters)
-		queued = hf_waiters_conflict(file, try->place.holding, request->range, request->mode,
-					     UINT64_MAX);
+		queued = hf_waiters_conflict(try->locks, file, try->place.holding, request->range,
+					     request->mode, UINT64_MAX);
 	if (!try->holder && !queued)
 		return;
-	marked = hf_deadlock_walk(try->locks, try->place.owner);
+	marked = hf_deadlock_walk(try->locks, try->place.owner,
+				  hf_work_left(try->locks, request->who.client, request->stamp));
 	try->is_unclear = hf_deadlock_is_unclear(try->locks);
 	if (try->is_unclear) {
 		try->after = queued;
@@ -144,10 +149,28 @@ static bool has_room_to_take(const struct attempt *try, int growth)
 			try->request->reclaim ? 2 : 1);
 }
 
-static bool has_room_to_wait(const struct hf_locks *locks, const struct hf_file *file,
+/* Has the group less than half of those that may wait for the file? */
+static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_file *file,
+				  const struct hf_lock_client *client)
+{
+	uint32_t n = 0, part = (locks->limits.waiters_per_file + 1) / 2;
+
+	if (!file || file->n_waiters < part || client->group == &locks->alone)
+		return true;
+	hf_list_for_each(pos, &file->queue) {
+		const struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_queue);
+
+		n += waiter->holding->owner->client->group == client->group;
+	}
+	locks->n_steps += file->n_waiters;
+	return n < part;
+}
+
+static bool has_room_to_wait(struct hf_locks *locks, const struct hf_file *file,
 			     const struct hf_lock_client *client)
 {
 	return (!file || file->n_waiters < locks->limits.waiters_per_file) &&
+	       has_its_part_of_queue(locks, file, client) &&
 	       client->n_waiters + client->n_grants < locks->limits.waiters_per_client &&
 	       has_room(locks, file, client, 1, 1);
 }
@@ -244,6 +267,15 @@ static int take(struct attempt *try)
 
 /* LATER */
 
+/* To queue in a long row, and to leave it, is work; a short one costs no more than the request. */
+static bool is_too_much_work(const struct attempt *try)
+{
+	const struct hf_lock_request *request = try->request;
+
+	return try->place.file && try->place.file->n_waiters > SHORT_QUEUE &&
+	       hf_work_is_spent(try->locks, request->who.client, request->stamp);
+}
+
 static int park(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
@@ -253,7 +285,8 @@ static int park(struct attempt *try)
 
 	if (try->is_deadlock)
 		return HF_LOCK_E_DEADLOCK;
-	if (try->is_unclear || !has_room_to_wait(locks, try->place.file, request->who.client))
+	if (try->is_unclear || is_too_much_work(try) ||
+	    !has_room_to_wait(locks, try->place.file, request->who.client))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
@@ -359,8 +392,8 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	int r;
 
 	try->holder = hf_file_conflict(try->place.file, waiter->holding, request->range, request->mode);
-	try->after = hf_waiters_conflict(try->place.file, waiter->holding, request->range, request->mode,
-					 waiter->order);
+	try->after = hf_waiters_conflict(try->locks, try->place.file, waiter->holding, request->range,
+					 request->mode, waiter->order);
 	show(try, conflictp);
 	r = hf_oh_reserve(try->locks, request->who.oh);
 	if (r < 0)
@@ -377,8 +410,8 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 
 /* FACE */
 
-int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *request,
-		    struct hf_lock_view *conflictp)
+static int acquire(struct hf_locks *locks, const struct hf_lock_request *request,
+		   struct hf_lock_view *conflictp)
 {
 	struct attempt try = { .locks = locks, .request = request };
 	struct hf_waiter *waiter;
@@ -419,6 +452,15 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 		show(&try, conflictp);
 	}
 	return request->wait ? park(&try) : HF_LOCK_E_CONFLICT;
+}
+
+int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *request,
+		    struct hf_lock_view *conflictp)
+{
+	int r = acquire(locks, request, conflictp);
+
+	hf_work_charge(locks, request->who.client);
+	return r;
 }
 
 int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,

@@ -14,19 +14,21 @@
  * The walk goes against the edges, from an owner to all that wait for it: an
  * owner that has nothing and waits for nothing, as most that ask, is done at
  * once, and the millions of holders who wait for nobody are never visited. Each
- * waiter is marked once; the work is bounded by marked owners times the waiters
- * in files where they have something. A host with many names can make that a
- * long work of each of its requests, so it has an end (MAX_STEPS, some
- * milliseconds; all that can be in one file takes half of that), beyond which
- * nobody is queued: it could be a cycle.
+ * waiter is marked once. For an owner that has little in a file only waiters that
+ * overlap that are looked at: a row of waiters, each behind the one before, costs
+ * a few steps each, and so does a crowd that waits for one range. For an owner that
+ * has much there all waiters of the file are looked at. What that costs is counted,
+ * and has an end (work.c), beyond which nobody is queued: it could be a cycle.
  */
 #include "lock/internal.h"
 
-#define MAX_STEPS (UINT32_C(1) << 21)
+enum {
+	LITTLE = 8,
+};
 
 static bool may_go_on(struct hf_locks *locks)
 {
-	return ++locks->n_steps <= MAX_STEPS;
+	return ++locks->n_steps <= locks->max_steps;
 }
 
 /* Is @waiter blocked by a waiter of @holding that stands before it? */
@@ -58,6 +60,111 @@ static void mark(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_own
 	*tailp = owner;
 }
 
+/* A lock of a holding, or a waiter of it, at its place in the queue; a lock is before all. */
+struct piece {
+	struct hf_holding *holding;
+	struct hf_range range;
+	enum hf_lock_mode mode;
+	uint64_t order;
+};
+
+static bool is_blocked_by(const struct hf_waiter *waiter, const struct piece *piece)
+{
+	return waiter->order > piece->order && waiter->holding != piece->holding &&
+	       hf_modes_conflict((enum hf_lock_mode)waiter->mode, piece->mode) &&
+	       hf_range_overlaps(hf_waiter_range(waiter), piece->range);
+}
+
+/*
+ * Crowds wait for the same range: who is behind one of them is behind the first, too, and has been marked by
+ * that, unless it is of the holding of the first itself. NULL: no such piece is known.
+ */
+static const struct hf_walk_memo *recall(struct hf_locks *locks, const struct piece *piece)
+{
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(locks->memos); i++) {
+		const struct hf_walk_memo *memo = &locks->memos[i];
+
+		if (memo->walk == locks->last_walk && memo->holding->file == piece->holding->file &&
+		    memo->order <= piece->order && hf_range_contains(memo->range, piece->range) &&
+		    (memo->mode == HF_LOCK_EXCLUSIVE || piece->mode == HF_LOCK_SHARED))
+			return memo;
+	}
+	return NULL;
+}
+
+static void memorize(struct hf_locks *locks, const struct piece *piece)
+{
+	locks->memos[locks->last_memo++ % HF_ARRAY_SIZE(locks->memos)] = (struct hf_walk_memo){
+		.walk = locks->last_walk,
+		.holding = piece->holding,
+		.range = piece->range,
+		.order = piece->order,
+		.mode = piece->mode,
+	};
+}
+
+static void mark_if_blocked(struct hf_locks *locks, struct hf_waiter *waiter, const struct piece *piece,
+			    struct hf_owner **tailp)
+{
+	if (waiter->walk != locks->last_walk && is_blocked_by(waiter, piece))
+		mark(locks, waiter, tailp);
+}
+
+static void mark_behind(struct hf_locks *locks, const struct piece *piece, struct hf_owner **tailp)
+{
+	const struct hf_file *file = piece->holding->file;
+	const struct hf_walk_memo *memo = recall(locks, piece);
+
+	if (!may_go_on(locks))
+		return;
+	if (memo) {
+		hf_list_for_each(pos, &memo->holding->waiters)
+			mark_if_blocked(locks, hf_list_entry(pos, struct hf_waiter, in_holding), piece,
+					tailp);
+		return;
+	}
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->waiting); i++) {
+		struct hf_waiter *waiter;
+
+		if (piece->mode == HF_LOCK_SHARED && i == hf_mode_index(HF_LOCK_SHARED))
+			continue;
+		waiter = hf_waiters_first_in(&file->waiting[i], piece->range);
+		for (; waiter && may_go_on(locks); waiter = hf_waiters_next_in(waiter, piece->range))
+			mark_if_blocked(locks, waiter, piece, tailp);
+	}
+	memorize(locks, piece);
+}
+
+static bool has_little(const struct hf_holding *holding)
+{
+	size_t n = holding->own.n;
+
+	for (const struct hf_link *pos = holding->waiters.head.next;
+	     pos != &holding->waiters.head && n <= LITTLE; pos = pos->next)
+		n++;
+	return n <= LITTLE;
+}
+
+static void mark_by_place(struct hf_locks *locks, struct hf_holding *holding, struct hf_owner **tailp)
+{
+	struct hf_spot spot = hf_tree_begin(&holding->own);
+	struct piece piece = { .holding = holding };
+
+	for (; hf_spot_lock(&spot); hf_spot_next(&spot)) {
+		piece.range = hf_spot_range(&spot);
+		piece.mode = (enum hf_lock_mode)hf_spot_lock(&spot)->mode;
+		mark_behind(locks, &piece, tailp);
+	}
+	hf_list_for_each(pos, &holding->waiters) {
+		const struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		piece.range = hf_waiter_range(waiter);
+		piece.mode = (enum hf_lock_mode)waiter->mode;
+		piece.order = waiter->order;
+		mark_behind(locks, &piece, tailp);
+	}
+}
+
 /* Marks those in the file of @holding who wait for its owner. */
 static void mark_blocked_by(struct hf_locks *locks, struct hf_holding *holding, struct hf_owner **tailp)
 {
@@ -69,6 +176,10 @@ static void mark_blocked_by(struct hf_locks *locks, struct hf_holding *holding, 
 	}
 	if (file->n_walked == file->n_waiters)
 		return;
+	if (has_little(holding)) {
+		mark_by_place(locks, holding, tailp);
+		return;
+	}
 	hf_list_for_each(pos, &file->queue) {
 		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_queue);
 
@@ -101,12 +212,12 @@ static void expand(struct hf_locks *locks, struct hf_owner *owner, struct hf_own
 	}
 }
 
-struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner)
+struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner, uint64_t max_steps)
 {
 	struct hf_owner *tail = owner;
 
 	locks->last_walk++;
-	locks->n_steps = 0;
+	locks->max_steps = locks->n_steps + max_steps;
 	if (!owner)
 		return NULL;
 	owner->walk = locks->last_walk;
@@ -118,7 +229,7 @@ struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner
 
 bool hf_deadlock_is_unclear(const struct hf_locks *locks)
 {
-	return locks->n_steps > MAX_STEPS;
+	return locks->n_steps > locks->max_steps;
 }
 
 bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,

@@ -374,6 +374,7 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 {
 	struct hf_waiter *grant = hf_grant_by_id(locks, id);
+	struct hf_lock_client *client;
 	struct hf_holding *holding;
 	int r;
 
@@ -384,10 +385,12 @@ static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 	if (r < 0)
 		return hf_trace(r);
 	holding = grant->holding;
+	client = holding->owner->client;
 	hf_grant_confirm(locks, grant, lowers);
 	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
 	hf_holding_settle(locks, holding);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, client);
 	return HF_LOCK_OK;
 }
 
@@ -425,21 +428,25 @@ int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *wh
 	}
 	hf_holding_settle(locks, place.holding);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, who->client);
 	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
 }
 
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
 {
 	struct hf_waiter *grant = hf_grant_by_id(locks, id);
+	struct hf_lock_client *client;
 	struct hf_holding *holding;
 
 	assert(!locks->in_event);
 	if (!grant)
 		return HF_LOCK_E_NOTHING;
 	holding = grant->holding;
+	client = holding->owner->client;
 	hf_grant_undo(locks, grant);
 	hf_grant_end(locks, grant, HF_LOCK_END_REFUSED);
 	hf_holding_settle(locks, holding);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, client);
 	return HF_LOCK_OK;
 }

@@ -34,6 +34,7 @@ int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id)
 	hf_waiters_insert_first(locks, grant);
 	hf_waiters_touch(locks, grant->holding->file, hf_waiter_range(grant));
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, NULL);
 	return HF_LOCK_OK;
 }
 
@@ -47,4 +48,5 @@ void hf_lock_hold_waiters(struct hf_locks *locks, bool is_on)
 	assert(!locks->in_event);
 	hf_waiters_touch_all(locks);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, NULL);
 }

@@ -194,6 +194,15 @@ struct hf_recent {
 	struct hf_holding *holding; /* of some file and owner; NULL: unknown */
 };
 
+/* deadlock.c: who waits for this piece of a holding has been marked. */
+struct hf_walk_memo {
+	uint64_t walk;
+	struct hf_holding *holding;
+	struct hf_range range;
+	uint64_t order;
+	enum hf_lock_mode mode;
+};
+
 struct hf_locks {
 	struct hf_hashtable files;
 	struct hf_hashtable owners;
@@ -228,7 +237,12 @@ struct hf_locks {
 	uint64_t last_lock;
 	uint64_t last_waiter;
 	uint64_t last_walk;
-	uint32_t n_steps; /* of the last walk */
+	struct hf_walk_memo memos[8];
+	uint32_t last_memo;
+	struct hf_lock_group alone; /* of clients that have joined none */
+	struct hf_lock_work work;   /* of all groups */
+	uint64_t n_steps;           /* of the call under way */
+	uint64_t max_steps;         /* of the walk under way */
 	uint32_t epoch;
 	bool is_grace;
 	bool holds_waiters; /* see hf_lock_hold_waiters() */
@@ -352,9 +366,13 @@ void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock);
 
 /* WAITERS: the queue of a file. (waiters.c) */
 struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range range, enum hf_lock_mode mode);
+/* Those of a tree of waiters that overlap @range, by start. */
+struct hf_waiter *hf_waiters_first_in(const struct hf_rb_tree *tree, struct hf_range range);
+struct hf_waiter *hf_waiters_next_in(const struct hf_waiter *waiter, struct hf_range range);
 /* A waiter queued before @order, not of @me, that conflicts, or NULL. */
-struct hf_waiter *hf_waiters_conflict(const struct hf_file *file, const struct hf_holding *me,
-				      struct hf_range range, enum hf_lock_mode mode, uint64_t order);
+struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_file *file,
+				      const struct hf_holding *me, struct hf_range range,
+				      enum hf_lock_mode mode, uint64_t order);
 /*
  * Queues @waiter at the end or, with @before, before that one and every other that this deadlock walk has
  * reached, but behind @after (if not NULL), which it must not pass.
@@ -426,9 +444,22 @@ void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 
+/* WORK (work.c) */
+/* How many steps a search may take for @client now. */
+uint64_t hf_work_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now);
+/* Nothing is left but what each request has. */
+bool hf_work_is_spent(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now);
+HF_COLD void hf_work_charge_steps(struct hf_locks *locks, struct hf_lock_client *client);
+/* The end of a call for @client: what it has cost. NULL: it was for no client, and costs none. */
+static inline void hf_work_charge(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	if (HF_UNLIKELY(locks->n_steps))
+		hf_work_charge_steps(locks, client);
+}
+
 /* DEADLOCK (deadlock.c) */
 /* Marks every owner and waiter that waits, directly or not, for @owner, and returns the list of owners. */
-struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner);
+struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner, uint64_t max_steps);
 bool hf_deadlock_is_unclear(const struct hf_locks *locks); /* the last walk was cut off */
 static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struct hf_waiter *waiter)
 {

@@ -113,13 +113,14 @@ static void enter_file(struct hf_lock_load *load, struct hf_file *file)
 
 /* LOCK */
 
-static bool is_in_the_way(const struct hf_place *place, struct hf_range range, enum hf_lock_mode mode)
+static bool is_in_the_way(struct hf_locks *locks, const struct hf_place *place, struct hf_range range,
+			  enum hf_lock_mode mode)
 {
 	struct hf_spot own;
 
 	/* Queued ones, too: they must not begin to wait for somebody new. */
 	if (hf_file_conflict(place->file, place->holding, range, mode) ||
-	    hf_waiters_conflict(place->file, place->holding, range, mode, UINT64_MAX))
+	    hf_waiters_conflict(locks, place->file, place->holding, range, mode, UINT64_MAX))
 		return true;
 	if (!place->holding)
 		return false;
@@ -178,7 +179,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 	is_behind = !place.file || lock->range.start > load->reach;
 	if (!is_behind) {
 		put_all_in(load);
-		if (is_in_the_way(&place, lock->range, lock->mode))
+		if (is_in_the_way(load->locks, &place, lock->range, lock->mode))
 			return HF_LOCK_E_CONFLICT;
 	}
 	r = reserve(load);

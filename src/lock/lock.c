@@ -23,7 +23,7 @@ static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limit
 		.locks_per_client = limit(given->locks_per_client, 1 << 18),
 		.locks_per_file = limit(given->locks_per_file, 1 << 20),
 		.locks = limit(given->locks, 1 << 23),
-		.waiters_per_file = limit(given->waiters_per_file, 1 << 10),
+		.waiters_per_file = limit(given->waiters_per_file, 1 << 11),
 		.waiters_per_client = limit(given->waiters_per_client, 1 << 12),
 		.shares_per_client = limit(given->shares_per_client, 1 << 16),
 		.shares_per_file = limit(given->shares_per_file, 1 << 16),
@@ -102,8 +102,14 @@ void hf_locks_free(struct hf_locks *locks)
 
 void hf_lock_client_init(struct hf_locks *locks, struct hf_lock_client *client)
 {
-	*client = (struct hf_lock_client){ .id = ++locks->last_client };
+	*client = (struct hf_lock_client){ .id = ++locks->last_client, .group = &locks->alone };
 	hf_list_init(&client->shares);
+}
+
+void hf_lock_client_join(struct hf_lock_client *client, struct hf_lock_group *group)
+{
+	assert(hf_lock_client_is_idle(client));
+	client->group = group;
 }
 
 bool hf_lock_client_is_idle(const struct hf_lock_client *client)

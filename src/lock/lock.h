@@ -20,6 +20,7 @@
  *	grant.c    a waiter gets its lock, provisionally until it is told
  *	guard.c    what must not be lowered while it is
  *	deadlock.c who waits, directly or not, for whom
+ *	work.c     how much of that one address may cause
  *	outside.c  the table beside ours
  *	walk.c     lists for people          check.c    every invariant
  *
@@ -121,12 +122,27 @@ enum hf_lock_end {
 	HF_LOCK_END_PUT_BACK, /* it waits again, under another id */
 };
 
+/* Work that was done for somebody: steps of searches, forgotten as time goes by. */
+struct hf_lock_work {
+	uint64_t at; /* of the last request, see struct hf_lock_request */
+	uint64_t spent;
+};
+
+/*
+ * Clients of one address: none of them has more than a part, whatever names it gives itself. The client
+ * tracker keeps it as long as it keeps one of them; begins as { 0 }.
+ */
+struct hf_lock_group {
+	struct hf_lock_work work;
+};
+
 /*
  * What the engine knows of a client. The client tracker embeds it, and must keep it as long as
  * hf_lock_client_is_idle() is false.
  */
 struct hf_lock_client {
-	uint64_t id;               /* order of creation, part of the owners' keys */
+	uint64_t id; /* order of creation, part of the owners' keys */
+	struct hf_lock_group *group;
 	struct hf_rb_tree owners;  /* by their order of creation */
 	struct hf_rb_tree waiters; /* those queued, by id */
 	struct hf_list shares;
@@ -166,9 +182,11 @@ struct hf_lock_request {
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
 	bool is_volatile;
-	bool keeps;     /* what the owner holds exclusively stays so if the request is shared */
-	void *user;     /* of the waiter, for the protocol; a repeated request replaces it */
-	uint64_t stamp; /* of the waiter, for people: when it began; that of the first request stays */
+	bool keeps; /* what the owner holds exclusively stays so if the request is shared */
+	void *user; /* of the waiter, for the protocol; a repeated request replaces it */
+	/* When it was made, in ns of any clock that does not go back; 0: it is not known, and no work is
+	 * counted. Of the waiter, for people: that of the first request stays. */
+	uint64_t stamp;
 };
 
 /* A lock, waiter or grant in flight as shown to others. Its pointers are borrowed. */
@@ -246,7 +264,7 @@ struct hf_lock_limits {
 	uint32_t locks_per_client;   /* 262,144 */
 	uint32_t locks_per_file;     /* 1,048,576 */
 	uint32_t locks;              /* 8,388,608 */
-	uint32_t waiters_per_file;   /* 1,024 */
+	uint32_t waiters_per_file;   /* 2,048; half of them of one group */
 	uint32_t waiters_per_client; /* 4,096; with grants in flight, of which it has to be told */
 	uint32_t shares_per_client;  /* 65,536 */
 	uint32_t shares_per_file;    /* 65,536 */
@@ -282,6 +300,8 @@ void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *view
 int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *options);
 void hf_locks_free(struct hf_locks *locks); /* silent: no events; clients must not be used any more */
 void hf_lock_client_init(struct hf_locks *locks, struct hf_lock_client *client);
+/* Before it has anything. A client without a group is bounded by its own limits and those of all. */
+void hf_lock_client_join(struct hf_lock_client *client, struct hf_lock_group *group);
 bool hf_lock_client_is_idle(const struct hf_lock_client *client);
 
 /*

@@ -84,4 +84,5 @@ void hf_lock_serve_file(struct hf_locks *locks, struct hf_bytes handle)
 		return;
 	hf_waiters_touch(locks, file, (struct hf_range){ 0, HF_RANGE_EOF });
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, NULL);
 }

@@ -104,6 +104,7 @@ static void purge_client(const struct purge *purge, struct hf_lock_client *clien
 	}
 	hf_share_purge(purge->locks, client, purge->all, purge->state);
 	hf_waiters_serve(purge->locks);
+	hf_work_charge(purge->locks, client);
 }
 
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client)

@@ -70,6 +70,7 @@ void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
 	drop_unreclaimed(locks);
 	hf_waiters_touch_all(locks);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, NULL);
 }
 
 bool hf_lock_in_grace(const struct hf_locks *locks)
@@ -116,4 +117,5 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 		}
 	}
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, NULL);
 }

@@ -73,6 +73,7 @@ static int give_back(struct hf_locks *locks, const struct hf_lock_target *who, s
 		hf_holding_settle(locks, place.holding);
 	}
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, who->client);
 	return HF_LOCK_OK;
 }
 
@@ -114,6 +115,7 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 	}
 	hf_holding_settle(locks, place.holding);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, who->client);
 	return HF_LOCK_OK;
 }
 
@@ -155,5 +157,6 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 	}
 	hf_holding_settle(locks, place.holding);
 	hf_waiters_serve(locks);
+	hf_work_charge(locks, who->client);
 	return HF_LOCK_OK;
 }

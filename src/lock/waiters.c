@@ -90,6 +90,16 @@ static struct hf_waiter *next_in(const struct hf_waiter *waiter, struct hf_range
 	}
 }
 
+struct hf_waiter *hf_waiters_first_in(const struct hf_rb_tree *tree, struct hf_range range)
+{
+	return first_in(tree->root, range);
+}
+
+struct hf_waiter *hf_waiters_next_in(const struct hf_waiter *waiter, struct hf_range range)
+{
+	return next_in(waiter, range);
+}
+
 static void insert_interval(struct hf_rb_tree *tree, struct hf_waiter *waiter)
 {
 	struct hf_rb_node **link = &tree->root, *parent = NULL;
@@ -102,24 +112,25 @@ static void insert_interval(struct hf_rb_tree *tree, struct hf_waiter *waiter)
 	hf_rb_insert(tree, &waiter->in_file, parent, link, hf_waiters_update);
 }
 
-static struct hf_waiter *conflict_in(const struct hf_rb_tree *tree, const struct hf_holding *me,
-				     struct hf_range range, uint64_t order)
+static struct hf_waiter *conflict_in(struct hf_locks *locks, const struct hf_rb_tree *tree,
+				     const struct hf_holding *me, struct hf_range range, uint64_t order)
 {
 	struct hf_waiter *waiter = first_in(tree->root, range);
 
-	while (waiter && (waiter->holding == me || waiter->order >= order))
+	for (; waiter && (waiter->holding == me || waiter->order >= order); locks->n_steps++)
 		waiter = next_in(waiter, range);
 	return waiter;
 }
 
-struct hf_waiter *hf_waiters_conflict(const struct hf_file *file, const struct hf_holding *me,
-				      struct hf_range range, enum hf_lock_mode mode, uint64_t order)
+struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_file *file,
+				      const struct hf_holding *me, struct hf_range range,
+				      enum hf_lock_mode mode, uint64_t order)
 {
 	struct hf_waiter *waiter;
 
-	waiter = conflict_in(&file->waiting[hf_mode_index(HF_LOCK_EXCLUSIVE)], me, range, order);
+	waiter = conflict_in(locks, &file->waiting[hf_mode_index(HF_LOCK_EXCLUSIVE)], me, range, order);
 	if (!waiter && mode == HF_LOCK_EXCLUSIVE)
-		waiter = conflict_in(&file->waiting[hf_mode_index(HF_LOCK_SHARED)], me, range, order);
+		waiter = conflict_in(locks, &file->waiting[hf_mode_index(HF_LOCK_SHARED)], me, range, order);
 	return waiter;
 }
 
@@ -289,14 +300,14 @@ void hf_waiters_touch_all(struct hf_locks *locks)
 				 (struct hf_range){ 0, HF_RANGE_EOF });
 }
 
-static bool can_run(const struct hf_waiter *waiter)
+static bool can_run(struct hf_locks *locks, const struct hf_waiter *waiter)
 {
 	const struct hf_file *file = waiter->holding->file;
 	struct hf_range range = hf_waiter_range(waiter);
 	enum hf_lock_mode mode = (enum hf_lock_mode)waiter->mode;
 
 	return !hf_file_conflict(file, waiter->holding, range, mode) &&
-	       !hf_waiters_conflict(file, waiter->holding, range, mode, waiter->order);
+	       !hf_waiters_conflict(locks, file, waiter->holding, range, mode, waiter->order);
 }
 
 /* Puts @waiter into @list, in queue order. */
@@ -338,7 +349,7 @@ static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct
 
 	*donep = is_alone && waiter->mode == HF_LOCK_EXCLUSIVE &&
 		 hf_range_contains(hf_waiter_range(waiter), range);
-	if (!can_run(waiter))
+	if (!can_run(locks, waiter))
 		return 0;
 	r = hf_grant_waiter(locks, waiter);
 	return r < 0 ? r : 0; /* blocked outside: as anybody who is blocked */
@@ -358,6 +369,7 @@ static int serve_file(struct hf_locks *locks, struct hf_file *file, struct hf_ra
 		return r;
 	}
 	hf_list_for_each_safe(pos, &file->queue) {
+		locks->n_steps++;
 		if (hf_range_overlaps(hf_waiter_range(queued(pos)), range))
 			r = serve_waiter(locks, queued(pos), range, &is_done);
 		if (is_done || r)

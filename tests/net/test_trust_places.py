@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One host that takes all it can get, and an honest one beside it.
+"""One host that takes all it can get, and an honest one beside it: places, locks, waiters and the work of the server.
 
     test_trust_places.py [PATH/holdfastd] [unittest's own arguments]
 """
@@ -8,6 +8,8 @@ import contextlib
 import json
 import os
 import sys
+import threading
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -148,6 +150,62 @@ class Places(Trust):
             self.assert_newcomer_is_granted(newcomers, GREEDY)
             self.assert_newcomer_is_granted(newcomers)
         self.assertIn("makes room for a new one", self.daemon.log)
+
+
+class Work(Trust):
+    settings = ("store.backend=memory", "recovery.grace=never")
+    n_waiters = 1000
+    n_pairs = 2000
+
+    def latencies(self, caller, until_set):
+        """What an honest client's LOCK and UNLOCK take, in seconds, for as long as the flood runs."""
+        times = []
+        lock = nlm.Lock(name="honest", fh=b"honest", svid=1)
+        while not until_set.is_set() or len(times) < 10:
+            for procedure in (nlm.LOCK, nlm.UNLOCK):
+                begin = time.monotonic()
+                self.assertEqual(self.ask(caller, procedure, lock), nlm.S_GRANTED)
+                times.append(time.monotonic() - begin)
+        return sorted(times)
+
+    def test_h5_search_for_deadlocks_is_charged(self):
+        """A row of waiters, each behind the one before; then LOCK and CANCEL from its head again and again."""
+        greedy = self.tcp(GREEDY)
+        row = [nlm.Lock(name="greedy", fh=b"row", svid=i, offset=i, length=1) for i in range(self.n_waiters + 1)]
+        self.assertEqual(set(self.ask_all(greedy, nlm.LOCK, row)), {nlm.S_GRANTED})
+        waits = [lock.but(offset=lock.offset - 1, block=True) for lock in row[1:]]
+        self.ask_all(greedy, nlm.LOCK, waits)
+        far = nlm.Lock(name="greedy", fh=b"row", svid=5000, offset=5000, length=1)
+        self.assertEqual(self.ask(greedy, nlm.LOCK, far), nlm.S_GRANTED)
+        head = far.but(svid=0, block=True)
+        honest, ended, calls = self.tcp(HONEST), threading.Event(), []
+        for i in range(self.n_pairs):
+            calls += [
+                call_message(nlm.PROGRAM, 4, nlm.LOCK, head.args(nlm.LOCK), xid=2 * i + 1),
+                call_message(nlm.PROGRAM, 4, nlm.CANCEL, head.args(nlm.CANCEL), xid=2 * i + 2),
+            ]
+        answers = []
+
+        def flood():
+            try:
+                for first in range(0, len(calls), 200):
+                    greedy.send_together(calls[first : first + 200])
+                    answers.extend(greedy.receive() for _ in calls[first : first + 200])
+            finally:
+                ended.set()
+
+        flooder = threading.Thread(target=flood)
+        flooder.start()
+        times = self.latencies(honest, ended)
+        flooder.join()
+        p99 = times[len(times) * 99 // 100]
+        print(f"beside the search: p99 {p99 * 1000:.1f} ms, longest {times[-1] * 1000:.1f} ms", file=sys.stderr)
+        self.assertLess(times[-1], 1, "the longest of its calls")
+        self.assertEqual(len(answers), len(calls))
+        # A cycle is still found, whatever was spent: the head must not wait for the end of its own row.
+        last = head.but(offset=self.n_waiters, block=True)
+        self.assertIn(self.ask(greedy, nlm.LOCK, last), (nlm.S_DEADLCK, nlm.S_NOLOCKS))
+        self.assertEqual(self.ask(honest, nlm.LOCK, nlm.Lock(name="honest", fh=b"later", svid=1)), nlm.S_GRANTED)
 
 
 if __name__ == "__main__":

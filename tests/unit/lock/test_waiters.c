@@ -407,11 +407,13 @@ static void test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held(vo
 	assert_int_equal(bed_wait(bed, 1, E, 0, 0), HF_LOCK_E_DEADLOCK);
 }
 
-static int wait_as(struct bed *bed, uint64_t owner, uint64_t start)
+#define FAR (UINT64_C(1) << 20)
+
+static int wait_as(struct bed *bed, uint64_t owner, uint64_t start, uint64_t end)
 {
 	struct hf_lock_request request = {
 		.who = bed_target(bed, 21),
-		.range = { start, start },
+		.range = { start, end },
 		.mode = E,
 		.wait = true,
 	};
@@ -420,17 +422,17 @@ static int wait_as(struct bed *bed, uint64_t owner, uint64_t start)
 	return hf_lock_acquire(bed->locks, &request, NULL);
 }
 
-/* Owner 1 is waited for by @n owners in the current file, and nobody by one more, so that each of them has to
- * be looked at for each. */
+/* Owner 1 is waited for by @n owners in the current file, each for more than the one before, so that each of
+ * them has to be looked at for each; and nobody by one more. */
 static void make_crowd(struct bed *bed, uint64_t n)
 {
 	static uint64_t last_owner = 1000;
 
 	assert_int_equal(bed_lock(bed, 1, E, 0, 0), HF_LOCK_OK);
-	assert_int_equal(bed_lock(bed, 11, E, 1, 1), HF_LOCK_OK);
-	assert_int_equal(wait_as(bed, ++last_owner, 1), HF_LOCK_E_QUEUED);
+	assert_int_equal(bed_lock(bed, 11, E, FAR, FAR), HF_LOCK_OK);
+	assert_int_equal(wait_as(bed, ++last_owner, FAR, FAR), HF_LOCK_E_QUEUED);
 	for (uint64_t i = 0; i < n; i++)
-		assert_int_equal(wait_as(bed, ++last_owner, 0), HF_LOCK_E_QUEUED);
+		assert_int_equal(wait_as(bed, ++last_owner, 0, i), HF_LOCK_E_QUEUED);
 }
 
 /* A search has an end: who would be queued after it has none is not, and nobody is passed. */
@@ -439,17 +441,18 @@ static void test_a_search_for_a_deadlock_that_takes_too_long(void **state)
 	struct bed *bed = *state;
 
 	bed->is_silent = true;
+	make_crowd(bed, 400);
+	assert_int_equal(bed_wait(bed, 1, E, FAR, FAR), HF_LOCK_E_QUEUED);
+	assert_int_equal(bed_cancel(bed, 1, E, FAR, FAR), HF_LOCK_OK);
+	bed->file = 1;
 	make_crowd(bed, 1000);
-	assert_int_equal(bed_wait(bed, 1, E, 1, 1), HF_LOCK_E_QUEUED); /* all that one file can have */
-	assert_int_equal(bed_cancel(bed, 1, E, 1, 1), HF_LOCK_OK);
-	for (bed->file = 1; bed->file < 3; bed->file++)
-		make_crowd(bed, 1000);
 	bed->file = 0;
-	assert_int_equal(bed_wait(bed, 1, E, 1, 1), HF_LOCK_E_LIMIT);
-	assert_int_equal(bed_lock(bed, 1, E, 1, 1), HF_LOCK_E_CONFLICT);
-	bed_unlock(bed, 11, 1, 1);
-	assert_int_equal(bed_lock(bed, 1, E, 1, 1), HF_LOCK_E_CONFLICT); /* it is the other's who waited */
-	assert_int_equal(bed_wait(bed, 1, E, 5, 5), HF_LOCK_OK);
+	assert_int_equal(bed_wait(bed, 1, E, FAR, FAR), HF_LOCK_E_LIMIT);
+	assert_int_equal(bed_lock(bed, 1, E, FAR, FAR), HF_LOCK_E_CONFLICT);
+	bed_unlock(bed, 11, FAR, FAR);
+	assert_int_equal(bed_lock(bed, 1, E, FAR, FAR),
+			 HF_LOCK_E_CONFLICT); /* it is the other's who waited */
+	assert_int_equal(bed_wait(bed, 1, E, FAR + 5, FAR + 5), HF_LOCK_OK);
 }
 
 int main(void)

@@ -1,0 +1,65 @@
+/*
+ * How much work may one address cause?
+ *
+ * A request that must wait is looked for in a graph (deadlock.c), and what is
+ * given back lets others be looked at (waiters.c). A peer can arrange that one
+ * message costs thousands of steps, and repeat it. So steps are counted, and
+ * charged to the client's group and to all groups together. What was spent is
+ * forgotten at a rate: a group has RATE steps a second and CAP at once, all groups
+ * twice as much. A step takes 10 to 50 ns, so that all groups together have a
+ * tenth of one core at most, and a turn of the loop, in which time stands still,
+ * some 20 ms.
+ *
+ * A search that is cut off says so, and the request is refused: nobody waits
+ * unless it is known not to be for ever. Each request has FREE steps whatever
+ * was spent, as much as the request costs anyway: who waits in a short queue does not
+ * notice that others have spent everything.
+ */
+#include "lock/internal.h"
+
+#define RATE        (UINT64_C(1) << 20) /* a second */
+#define CAP         (UINT64_C(1) << 18)
+#define N_PARTS     2 /* all groups together have the work of so many */
+#define FREE        256
+#define NS_PER_STEP (UINT64_C(1000000000) / RATE)
+
+static uint64_t left_of(struct hf_lock_work *work, uint64_t now, unsigned int n_parts)
+{
+	uint64_t forgotten = now > work->at ? (now - work->at) / NS_PER_STEP * n_parts : 0;
+
+	if (now == 0 || forgotten >= work->spent) {
+		work->spent = 0;
+		work->at = now;
+	} else if (forgotten) {
+		work->spent -= forgotten;
+		work->at = now;
+	}
+	return work->spent < n_parts * CAP ? n_parts * CAP - work->spent : 0;
+}
+
+static uint64_t left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
+{
+	uint64_t of_all = left_of(&locks->work, now, N_PARTS);
+
+	return client->group == &locks->alone ? of_all
+					      : HF_MIN(of_all, left_of(&client->group->work, now, 1));
+}
+
+uint64_t hf_work_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
+{
+	return HF_MAX(left(locks, client, now), (uint64_t)FREE);
+}
+
+bool hf_work_is_spent(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
+{
+	return left(locks, client, now) < FREE;
+}
+
+void hf_work_charge_steps(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	if (client) {
+		client->group->work.spent += locks->n_steps;
+		locks->work.spent += locks->n_steps;
+	}
+	locks->n_steps = 0;
+}
