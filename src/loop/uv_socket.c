@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +22,12 @@
 #include "loop/uv_internal.h"
 
 #define LISTEN_BACKLOG 4096
+
+/* Seconds until the kernel asks a quiet peer whether it is there, and between such questions: usually, as
+ * Linux has it, and while somebody wants to know. */
+#define KEEPALIVE_IDLE_S     7200
+#define KEEPALIVE_INTERVAL_S 75
+#define PROBE_S              1
 
 /* Below 512 live the well-known services; rpc.statd and friends choose from here, too. */
 #define RESERVED_FIRST 600
@@ -312,6 +319,33 @@ int uv_socket_error(struct hf_socket *socket)
 	if (getsockopt(uv_socket_of(socket)->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
 		return -errno;
 	return -error;
+}
+
+int uv_socket_probe(struct hf_socket *socket, bool is_on)
+{
+	int fd = uv_socket_of(socket)->fd;
+	int idle = is_on ? PROBE_S : KEEPALIVE_IDLE_S, interval = is_on ? PROBE_S : KEEPALIVE_INTERVAL_S,
+	    on = 1;
+
+	/* The idle time last: with it the kernel sets its timer, which is due at once where nothing came for
+	 * longer. */
+	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) < 0 ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval)) < 0 ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0)
+		return -errno;
+	return 0;
+}
+
+bool uv_socket_heard(struct hf_socket *socket, uint64_t *ago_nsp)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	if (getsockopt(uv_socket_of(socket)->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+	    len < offsetof(struct tcp_info, tcpi_pmtu))
+		return false;
+	*ago_nsp = HF_MIN(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * HF_NS_PER_MS;
+	return true;
 }
 
 void uv_socket_local(struct hf_socket *socket, struct hf_addr *localp)

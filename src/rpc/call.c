@@ -144,6 +144,11 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call)
 
 /* Staying */
 
+uint64_t hf_rpc_call_age(const struct hf_rpc_call *call)
+{
+	return call->is_kept ? hf_loop_now(call->lane->loop) - call->kept_at : 0;
+}
+
 /* The machine name points into the message, which is about to move. */
 static void rebase(struct hf_rpc_call *call, const uint8_t *from)
 {
@@ -187,6 +192,7 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	}
 	rebase(call, from);
 	call->is_kept = true;
+	call->kept_at = hf_loop_now(call->lane->loop);
 	hf_link_init(&call->in_kept);
 	hf_list_push_back(&call->lane->kept, &call->in_kept);
 	call->held = call->message.len;

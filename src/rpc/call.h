@@ -36,6 +36,9 @@ struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call);    /* the one 
 /* To whom its work is charged: the peer; with port 0 where the call is a datagram, whose source is not
  * proven. */
 struct hf_addr hf_rpc_call_payer(const struct hf_rpc_call *call);
+/* The connection that it came by, as a number that no other one of this server has or had; 0: a datagram. For
+ * programs that are served at home. */
+uint64_t hf_rpc_call_link(struct hf_rpc_call *call);
 
 /* Arguments; to be asked hf_xdr_in_is_ok() when all is read */
 struct hf_xdr_in *hf_rpc_call_args(struct hf_rpc_call *call);
@@ -44,6 +47,8 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call); /* they begin anew */
 /* Staying: afterwards views of the arguments that were taken before are void; read them again from the
  * start. -ENOMEM: the call was ended with SYSTEM_ERR. */
 int hf_rpc_call_keep(struct hf_rpc_call *call);
+/* For how long it has been kept, in ns; 0: it has not been. */
+uint64_t hf_rpc_call_age(const struct hf_rpc_call *call);
 /* Room in a kept call for what its handler must remember until it is ended; nobody clears it. */
 #define HF_RPC_CALL_ROOM 96
 void *hf_rpc_call_room(struct hf_rpc_call *call);

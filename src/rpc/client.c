@@ -46,6 +46,8 @@ struct hf_rpc_pending {
 	uint8_t n_path;                /* still to be tried, the current one included */
 	bool is_port_given;            /* by the caller: no look-up */
 	bool is_port_old;              /* remembered, so it may be worth to ask again */
+	bool wants_fresh_port;         /* not the one that rpcbind named a while ago */
+	bool is_for_port;              /* the caller wants to know the port, and no more */
 	bool is_done;                  /* being told */
 	unsigned int n_before;         /* of the exchange's n_sent, when it was last started */
 	struct hf_rpc_result failure;  /* the one to report where the walk ends */
@@ -176,6 +178,16 @@ static void hand_over(struct hf_rpc_pending *pending)
 	finish(pending, &result);
 }
 
+static void name_port(struct hf_rpc_pending *pending)
+{
+	struct hf_rpc_result result = { .outcome = HF_RPC_OUTCOME_OK,
+					.stage = HF_RPC_STAGE_LOOKUP,
+					.transport = pending->exchange.transport,
+					.remote = pending->exchange.remote };
+
+	finish(pending, &result);
+}
+
 static void ask(struct hf_rpc_pending *pending, uint16_t port)
 {
 	struct hf_rpc_exchange *exchange = &pending->exchange;
@@ -184,6 +196,10 @@ static void ask(struct hf_rpc_pending *pending, uint16_t port)
 
 	exchange->transport = pending->path[0];
 	exchange->remote.port = port;
+	if (pending->is_for_port) {
+		name_port(pending);
+		return;
+	}
 	if (pending->send && exchange->transport == HF_RPC_UDP) {
 		hand_over(pending);
 		return;
@@ -244,6 +260,8 @@ static void walk(struct hf_rpc_pending *pending)
 		return;
 	}
 	pending->key.transport = pending->path[0];
+	if (pending->wants_fresh_port)
+		hf_lookup_forget(client, &pending->key);
 	r = hf_lookup_port(client, &pending->waiter, &pending->key, patience, &port);
 	pending->is_port_old = r == HF_LOOKUP_KNOWN;
 	if (r < 0)
@@ -346,6 +364,8 @@ static struct hf_rpc_pending *pending_new(struct hf_rpc_client *client, const st
 	hf_link_init(&pending->waiter.link);
 	pending->waiter.fn = on_port;
 	pending->is_port_given = request->remote.port != 0;
+	pending->wants_fresh_port = request->fresh_port;
+	pending->is_for_port = request->only_port;
 	pending->key = (struct hf_lookup_key){ .remote = without_port(request->remote),
 					       .local = without_port(request->local),
 					       .program = request->program,
@@ -447,4 +467,9 @@ struct hf_rpc_client *hf_rpc_client_free(struct hf_rpc_client *client)
 void hf_rpc_client_set_rpcbind_port(struct hf_rpc_client *client, uint16_t port)
 {
 	client->limits.rpcbind_port = port;
+}
+
+uint16_t hf_rpc_client_rpcbind_port(const struct hf_rpc_client *client)
+{
+	return client->limits.rpcbind_port;
 }

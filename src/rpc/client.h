@@ -97,6 +97,8 @@ struct hf_rpc_request {
 	bool reserved_port;    /* from a port below 1024 where we are allowed to */
 	bool fresh_connection; /* TCP: one of its own, closed after the reply */
 	bool one_way;          /* no reply is expected: OK as soon as it is sent */
+	bool fresh_port;       /* rpcbind is asked, whatever it named a while ago */
+	bool only_port;        /* nothing is sent: OK as soon as rpcbind has named the port, see remote */
 	/* One-way over UDP: the datagram is handed to this, to be sent from another port than the client's
 	 * own. */
 	hf_rpc_send_fn send;
@@ -123,6 +125,7 @@ int hf_rpc_client_new(struct hf_rpc_client **clientp, struct hf_loop *loop,
 		      const struct hf_rpc_client_limits *limits);
 struct hf_rpc_client *hf_rpc_client_free(struct hf_rpc_client *client);
 void hf_rpc_client_set_rpcbind_port(struct hf_rpc_client *client, uint16_t port);
+uint16_t hf_rpc_client_rpcbind_port(const struct hf_rpc_client *client);
 
 HF_DEFINE_CLEANUP(struct hf_rpc_client *, hf_rpc_client_free)
 
@@ -141,6 +144,8 @@ struct hf_rpc_pending *hf_rpc_pending_cancel(struct hf_rpc_pending *pending);
 /* Trust: is this a call of the superuser of this host? It came over loopback from a reserved port, and it is
  * not one of our own: those come from such ports, too, and others may have made us make it (SM_MON). */
 bool hf_rpc_client_is_superuser(struct hf_rpc_client *client, const struct hf_rpc_call *call);
+/* Did we make this call ourselves? Where a peer's address is one of ours, we may ask ourselves. */
+bool hf_rpc_client_is_own(struct hf_rpc_client *client, const struct hf_rpc_call *call);
 
 /* Sight */
 struct hf_rpc_client_counts {

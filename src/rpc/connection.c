@@ -53,6 +53,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 	hf_socket_local(socket, &c->local);
 	hf_record_reader_init(&c->reader, lane->server->max_record);
 	hf_outqueue_init(&c->out);
+	hf_list_init(&c->probes);
 	hf_list_push_back(&lane->idle, &c->link);
 	if (hf_socket_watch(socket, HF_SOCKET_READ, on_ready, c) < 0)
 		hf_rpc_connection_close(c);
@@ -75,6 +76,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		hf_link_remove(&c->link);
 		hf_link_remove(&c->flush_link);
 		hf_rpc_hold_drop(c);
+		hf_rpc_probes_end(c, c->is_broken);
 		lane->n_gathering -= c->reader.capacity;
 		hf_record_reader_deinit(&c->reader);
 		hf_outqueue_clear(&c->out, &lane->segments);
@@ -146,6 +148,7 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 
 	hf_loop_spend(c->lane->loop, 2 * (before - c->out.n_bytes) / BYTES_A_NS);
 	*progressp |= c->out.n_bytes < before;
+	c->is_broken = r == -ECONNRESET;
 	return r == 0 || r == -EAGAIN;
 }
 
@@ -279,8 +282,10 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 	n = hf_socket_read(c->socket, space, room);
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
-	if (n <= 0)
+	if (n <= 0) {
+		c->is_broken = n < 0;
 		return -ECONNRESET;
+	}
 	if (is_direct) {
 		if (hf_record_filled(&c->reader, (size_t)n, &record) == HF_RECORD_READY) {
 			*progressp = true;

@@ -46,6 +46,7 @@ struct hf_rpc_server {
 	struct hf_rpc_lane *lanes[HF_RPC_MAX_LANES];      /* (c) lanes[0] is home */
 	size_t n_lanes;                                   /* (c) */
 	size_t n_dealt;                                   /* connections, by home's thread */
+	uint64_t n_numbered;                              /* likewise */
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
 	bool is_freeing;
@@ -116,13 +117,16 @@ struct hf_rpc_connection {
 	size_t backlog_len;
 	uint8_t *traveller; /* the call that sends us home, without its record mark */
 	uint32_t traveller_len;
-	uint64_t since;    /* last activity in idle, last progress in busy */
-	size_t n_kept;     /* calls begun and not ended */
-	size_t kept_bytes; /* of their messages */
+	uint64_t number;       /* hf_rpc_call_link(); 0: not asked for yet */
+	struct hf_list probes; /* probe.c */
+	uint64_t since;        /* last activity in idle, last progress in busy */
+	size_t n_kept;         /* calls begun and not ended */
+	size_t kept_bytes;     /* of their messages */
 	bool is_busy;
 	bool is_reading; /* we are below on_readable(): whoever replies need not flush */
 	bool is_paused;
 	bool is_moving;
+	bool is_broken; /* the peer's kernel does not know it any more, or no peer answers */
 };
 
 struct hf_rpc_port;
@@ -134,6 +138,7 @@ struct hf_rpc_call {
 	uint32_t args_at;        /* where the arguments begin */
 	bool is_kept;
 	struct hf_link in_kept; /* of its lane, then */
+	uint64_t kept_at;       /* monotonic ns, then */
 	bool is_replying;       /* between begin and end */
 	struct hf_rpc_lane *lane;
 	struct hf_rpc_connection *connection; /* NULL: a datagram */
@@ -192,6 +197,10 @@ void hf_rpc_sweep_connections(struct hf_timer *timer);
 
 /* hold.c */
 void hf_rpc_hold_drop(struct hf_rpc_connection *connection); /* it is being closed */
+
+/* probe.c */
+/* The connection is being closed. Who probes it is told later. */
+void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken);
 
 /* move.c */
 void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf_bytes record);
