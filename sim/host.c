@@ -100,6 +100,18 @@ static void answer_u32(const struct question *question, uint32_t value)
 	send_reply(question, message, (size_t)(out.p - message));
 }
 
+static void answer_stat(const struct question *question, bool fails, int32_t state)
+{
+	uint8_t message[64];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, message, sizeof(message));
+	put_reply(&out, question, ACCEPT_OK);
+	hf_xdr_put_u32(&out, fails);
+	hf_xdr_put_i32(&out, fails ? -1 : state);
+	send_reply(question, message, (size_t)(out.p - message));
+}
+
 static void answer_res(const struct question *question, struct hf_bytes cookie, uint32_t stat)
 {
 	uint8_t message[MAX_MESSAGE];
@@ -145,6 +157,10 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	struct world *world = host->world;
 	int32_t state;
 
+	if (question->procedure == 1) {
+		answer_stat(question, host->is_secretive, host->statd_state);
+		return;
+	}
 	if (question->procedure != 6) {
 		answer_plainly(question, ACCEPT_NO_PROCEDURE);
 		return;

@@ -5,9 +5,11 @@
 
 #include "sim.h"
 
-#define LOCKD_PORT 4000
-#define STATD_PORT 5000
+#define LOCKD_PORT 40000
+#define STATD_PORT 50000
 #define CALL_PORT  900 /* that its calls come from */
+
+#define LATE_STATDS 300 /* in a thousand: started before sm-notify has raised the number */
 
 static void settle_in(struct host *host)
 {
@@ -71,6 +73,7 @@ void host_announce(struct host *host)
 static void on_boot(struct hf_timer *timer)
 {
 	struct host *host = hf_container_of(timer, struct host, boot_timer);
+	bool is_late;
 
 	host->is_up = true;
 	host->grace_until = host->world->now + host->grace_ns;
@@ -82,7 +85,12 @@ static void on_boot(struct hf_timer *timer)
 		host->awakening = BY_NOTIFY;
 	if (host->is_unmonitored)
 		host->awakening = BY_FREE_ALL;
-	SAY(host->world, "%s  boots, life %u, state %d", host->name, host->life, host->state);
+	/* Linux says in its locks what its statd says. Where a LOCK is all that tells of the restart, it is
+	 * the new one. */
+	is_late = host->awakening == BY_NOTIFY && !host->is_shared && rng_chance(&host->rng, LATE_STATDS);
+	host->statd_state = host->state - (is_late ? 2 : 0);
+	SAY(host->world, "%s  boots, life %u, state %d, statd says %d", host->name, host->life, host->state,
+	    host->statd_state);
 	settle_in(host);
 	if (host->awakening != BY_STATE)
 		host_announce(host);
@@ -216,7 +224,7 @@ void host_init(struct world *world, uint32_t index)
 	host->version = dice < 7 ? 4 : (dice < 9 ? 3 : 1);
 	host->server = world->server_addrs[rng_below(rng, 2)];
 	host->server.port = SERVER_PORT;
-	host->state = 1 + 2 * (int32_t)rng_between(rng, 1, 20);
+	host->state = host->statd_state = 1 + 2 * (int32_t)rng_between(rng, 1, 20);
 	host->hides_state = rng_chance(rng, 150);
 	host->has_udp = host->flavour != LINUX_TCP || rng_chance(rng, 500);
 	host->has_tcp = host->flavour == LINUX_TCP || rng_chance(rng, 500);

@@ -228,6 +228,22 @@ static int op_error(struct hf_socket *socket)
 	return sock_of(socket)->conn->error;
 }
 
+/* The kernel asks the peer's: stream.c tells what becomes of that. */
+static int op_probe(struct hf_socket *socket, bool is_on)
+{
+	if (is_on)
+		stream_probe(sock_of(socket)->conn);
+	return 0;
+}
+
+static bool op_heard(struct hf_socket *socket, uint64_t *ago_nsp)
+{
+	const struct conn *conn = sock_of(socket)->conn;
+
+	*ago_nsp = conn->world->now - conn->heard_at;
+	return true;
+}
+
 static void op_local(struct hf_socket *socket, struct hf_addr *localp)
 {
 	*localp = sock_of(socket)->local;
@@ -331,6 +347,8 @@ static const struct hf_loop_ops ops = {
 	.read = op_read,
 	.write = op_write,
 	.error = op_error,
+	.probe = op_probe,
+	.heard = op_heard,
 	.receive = op_receive,
 	.send = op_send,
 	.local = op_local,

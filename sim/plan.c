@@ -158,6 +158,8 @@ static void make_fault(struct world *world, struct fault *fault, uint32_t index)
 	fault->world = world;
 	fault->index = index;
 	fault->kind = choose_kind(world);
+	if (fault->kind == FAULT_CUT && world->has_forger)
+		fault->kind = FAULT_ROGUE;
 	fault->at = rng_below(rng, world->knobs.trouble_ns);
 	fault->host = (uint32_t)rng_below(rng, world->n_hosts);
 	fault->lasts = rng_between(rng, 1 * SECOND, rng_chance(rng, 300) ? 60 * SECOND : 12 * SECOND);
@@ -237,6 +239,9 @@ void plan_make(struct world *world)
 
 	configure(world);
 	make_knobs(world);
+	world->has_forger = rogue_is_forger(world);
+	if (world->has_forger)
+		world->knobs.loss = world->knobs.slow = 0;
 	world->n_files = (uint32_t)rng_between(rng, 1, MAX_FILES);
 	world->n_hosts = (uint32_t)rng_between(rng, 2, MAX_HOSTS);
 	for (uint32_t i = 0; i < world->n_hosts; i++)

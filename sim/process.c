@@ -181,7 +181,8 @@ static void on_timer(struct hf_timer *timer)
 	/* Everybody waits for the reclaims. And whoever does not say in its LOCKs which life they are of has
 	 * to announce it first: its new locks could not be told from the old ones. */
 	if (host->is_reclaiming || host->is_renaming ||
-	    ((host->hides_state || host->uses_shares || host->awakening == BY_FREE_ALL) &&
+	    ((host->hides_state || host->uses_shares || host->awakening == BY_FREE_ALL ||
+	      host->statd_state != host->state) &&
 	     host->told_life != host->life)) {
 		hf_timer_start(timer, 100 * MS);
 		return;
@@ -258,8 +259,9 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	proc->is_called_back = false;
 	/* It has seen our state number; only where it can promise nothing, or the file is not ours, it does
 	 * not look. */
-	if (!host->hides_state && !*host->old_name && stat != HF_NLM_DENIED_NOLOCKS &&
-	    !fate_refuses(call, stat) && sent_at >= host->world->server.started_at)
+	if (!host->hides_state && host->statd_state == host->state && !*host->old_name &&
+	    stat != HF_NLM_DENIED_NOLOCKS && !fate_refuses(call, stat) &&
+	    sent_at >= host->world->server.started_at)
 		host->told_life = host->life;
 
 	switch (stat) {

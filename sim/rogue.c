@@ -2,9 +2,13 @@
  * One who means harm. He has an address of his own, sees what goes to the server,
  * and may send it again as it was, sender and all, within the two minutes for
  * which the server remembers what it has answered, and within one life of it.
- * He cannot make up a message in another's name: nobody who believes addresses
- * could resist that. But for one kind: as an ordinary user of a client's host,
- * which calls from a reserved port, and he does not.
+ *
+ * In some worlds he also makes up notices and FREE_ALL in another's name, by
+ * datagram. There no message is lost, and no host is cut off: whoever is asked can
+ * deny it. In his own name he does that everywhere. He makes up no LOCK and no
+ * UNLOCK of another, since a server that believes addresses cannot resist that; but
+ * for one kind: as an ordinary user of a client's host, which calls from a reserved
+ * port, and he does not.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -18,6 +22,7 @@
 #define PROGRAM_STATD 100024
 #define FORGETS_NS    (100 * SECOND)
 #define USER_PORT     40000
+#define FORGERS       300 /* in a thousand schedules */
 
 static bool is_notice(const struct packet *packet)
 {
@@ -178,13 +183,54 @@ static void forge_at_home(struct world *world, const struct host *victim)
 	net_send(world, &from, &to, message, (size_t)(out.p - message));
 }
 
+bool rogue_is_forger(struct world *world)
+{
+	struct rng rng;
+
+	rng_init(&rng, world->options.seed, 300);
+	return rng_chance(&rng, FORGERS);
+}
+
+/* One with two names may be two behind an address, and nothing but a connection speaks for it; what is not
+ * monitored is not looked at; and what a watcher on the server's host hears is told by who watches, too. */
+static bool can_deny(const struct world *world, const struct host *victim)
+{
+	return world->has_forger && victim->is_up && !victim->is_shared && !*victim->old_name &&
+	       !victim->is_renaming && !victim->is_unmonitored && !world->monitor.exists &&
+	       victim->told_life == victim->life;
+}
+
+static void forge_sender(struct world *world, const struct host *victim)
+{
+	struct rng *rng = &world->rogue_rng;
+	bool is_notice = rng_chance(rng, 600);
+	struct hf_addr from = victim->addr;
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	if (!can_deny(world, victim))
+		return;
+	from.port = (uint16_t)(rng_chance(rng, 500) ? 1000 : 30000);
+	hf_xdr_out_init(&out, message, sizeof(message));
+	if (is_notice)
+		put_header(&out, world, PROGRAM_STATD, 1, 6);
+	else
+		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_FREE_ALL);
+	hf_xdr_put_string(&out, is_notice && rng_chance(rng, 300) ? "another" : victim->name);
+	hf_xdr_put_i32(&out, victim->state + 2 * (int32_t)rng_between(rng, 1, 3));
+	SAY(world, "rogue   forges %s of %s", is_notice ? "a notice" : "FREE_ALL", victim->name);
+	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
+}
+
 void rogue_act(struct world *world, uint32_t n)
 {
 	struct rng *rng = &world->rogue_rng;
 
 	while (n--) {
 		world->counts->forgeries++;
-		if (rng_chance(rng, 500))
+		if (world->has_forger && rng_chance(rng, 500))
+			forge_sender(world, &world->hosts[rng_below(rng, world->n_hosts)]);
+		else if (rng_chance(rng, 500))
 			replay(world);
 		else if (rng_chance(rng, 300))
 			forge_at_home(world, &world->hosts[rng_below(rng, world->n_hosts)]);

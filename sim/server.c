@@ -287,7 +287,11 @@ static int make_locks(struct world *world)
 	nsm.allow_mon = HF_NSM_ALLOW_EXPORTS;
 	nsm.is_export_client = is_export_client;
 	r = hf_nlm_new(&server->nlm, &nlm);
-	return r == 0 ? hf_nsm_new(&server->nsm, &nsm) : r;
+	if (r == 0)
+		r = hf_nsm_new(&server->nsm, &nsm);
+	if (r == 0)
+		hf_nlm_set_monitor(server->nlm, server->nsm);
+	return r;
 }
 
 static int make_rpc(struct world *world)

@@ -459,7 +459,9 @@ struct host {
 	enum awakening awakening;
 	uint32_t version; /* of NLM */
 	int32_t state;
-	bool hides_state; /* sends 0 */
+	int32_t statd_state; /* what its statd says: that of the last life, where it was started before
+				sm-notify */
+	bool hides_state;    /* sends 0 */
 	bool has_udp, has_tcp;
 	bool knows_granted, knows_granted_msg; /* one of them at least */
 	uint64_t grace_ns;                     /* of its own, after each boot: it takes no grant as long */
@@ -474,6 +476,7 @@ struct host {
 	uint64_t quiet_since;
 	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
 	bool is_shared;       /* its address is another's, too */
+	bool is_secretive;    /* its statd tells no number */
 	bool uses_shares;
 	bool has_threads;   /* its second program is a thread of the first */
 	bool pipelines;     /* does not always wait for an answer before it calls again */
@@ -601,6 +604,7 @@ struct world {
 	uint64_t digest;
 	uint32_t n_steps;
 	struct knobs knobs;
+	bool has_forger;
 	struct server server;
 	struct disk disk;
 	struct worker worker;
@@ -734,6 +738,8 @@ struct conn {
 	int error; /* the server's end: -errno */
 	bool is_ended;
 	uint32_t tries;
+	uint64_t heard_at;           /* when the server's kernel last had something of the client's */
+	struct hf_timer probe_timer; /* it has asked whether that is still there */
 	uint32_t in_len, record_len;
 	uint32_t tap_ahead;          /* bytes yet to be written that were looked at */
 	uint8_t in[STREAM_ROOM];     /* arrived at the server */
@@ -744,6 +750,7 @@ struct conn *stream_connect(struct world *world, struct host *host, struct sock 
 			    const struct hf_addr *server_end, const struct hf_addr *client_end);
 void stream_send(struct conn *conn, bool to_server, const void *data, size_t len);
 void stream_close(struct conn *conn, bool by_server);
+void stream_probe(struct conn *conn);     /* by the server's kernel: is the other end there? */
 void stream_reset(struct conn *conn);     /* both ends know */
 void stream_host_died(struct host *host); /* its ends are gone, and nobody is told */
 void stream_server_died(struct world *world, bool is_machine);
@@ -948,6 +955,8 @@ bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* 
 /* ROGUE (rogue.c) */
 void rogue_capture(struct world *world, const struct packet *packet);
 void rogue_act(struct world *world, uint32_t n);
+bool rogue_is_forger(
+	struct world *world); /* of senders, too: in a world in which whoever is asked can answer */
 
 /* FLOOD (flood.c) */
 void flood_init(struct world *world);

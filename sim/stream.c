@@ -14,6 +14,7 @@
 
 static void on_way(struct hf_timer *timer);
 static void on_opening(struct hf_timer *timer);
+static void on_probe(struct hf_timer *timer);
 
 static void way_init(struct way *way, struct conn *conn)
 {
@@ -40,6 +41,7 @@ static void release(struct conn *conn)
 	way_clear(&conn->up);
 	way_clear(&conn->down);
 	hf_timer_stop(&conn->timer);
+	hf_timer_stop(&conn->probe_timer);
 	hf_link_remove(&conn->link);
 	sim_free(conn);
 }
@@ -91,6 +93,7 @@ struct conn *stream_connect(struct world *world, struct host *host, struct sock 
 	way_init(&conn->down, conn);
 	hf_list_push_back(&world->conns, &conn->link);
 	world_timer(world, &conn->timer, on_opening);
+	world_timer(world, &conn->probe_timer, on_probe);
 	hf_timer_start(&conn->timer, net_delay(world));
 	return conn;
 }
@@ -144,6 +147,7 @@ static void open_by_client(struct conn *conn)
 	conn->sock = sock_new(world, SOCK_BYTES, &conn->server_end);
 	conn->sock->conn = conn;
 	conn->is_open = true;
+	conn->heard_at = world->now;
 	hf_list_push_back(&listener->queue, &conn->sock->waiting);
 	server_wake(world);
 	host_connected(conn->host);
@@ -202,6 +206,7 @@ void stream_send(struct conn *conn, bool to_server, const void *data, size_t len
 
 static void take_at_server(struct conn *conn, const struct chunk *chunk)
 {
+	conn->heard_at = conn->world->now;
 	if (conn->in_len + chunk->len > sizeof(conn->in))
 		return; /* far more than any of our clients ever has under way */
 	memcpy(conn->in + conn->in_len, chunk->bytes, chunk->len);
@@ -242,6 +247,32 @@ static bool is_other_end_there(const struct way *way)
 	if (way == &conn->up)
 		return conn->sock != NULL;
 	return conn->has_client && conn->host->is_up && conn->host->life == conn->host_life;
+}
+
+/* A kernel asks when nothing came for a second, and each second then. */
+void stream_probe(struct conn *conn)
+{
+	if (!hf_timer_is_running(&conn->probe_timer))
+		hf_timer_start(&conn->probe_timer, SECOND);
+}
+
+static void on_probe(struct hf_timer *timer)
+{
+	struct conn *conn = hf_container_of(timer, struct conn, probe_timer);
+	struct host *host = conn->host;
+
+	if (!conn->sock || conn->error)
+		return;
+	if (is_cut(conn) || !host->is_up) {
+		hf_timer_start(timer, SECOND);
+		return;
+	}
+	if (conn->has_client && host->life == conn->host_life) {
+		conn->heard_at = conn->world->now;
+		return;
+	}
+	conn->has_client = false;
+	server_learns(conn, -ECONNRESET);
 }
 
 /* Nobody is there any more, and the other kernel, if there is one, says so. */

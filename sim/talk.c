@@ -146,7 +146,7 @@ static void encode(struct call *call)
 		hf_xdr_put_bool(&out, call->span.mode == HF_LOCK_EXCLUSIVE);
 		put_lock(&out, call);
 		hf_xdr_put_bool(&out, call->kind == CALL_RECLAIM);
-		hf_xdr_put_i32(&out, host->hides_state ? 0 : host->state);
+		hf_xdr_put_i32(&out, host->hides_state ? 0 : host->statd_state);
 		break;
 	case CALL_CANCEL:
 		put_cookie(&out, call);

@@ -128,8 +128,9 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 			   host->index);
 }
 
-/* I5: whoever was told that his restart is known will not be taken to have been restarted once more when he
- * says that number again; that would end what he has taken since. */
+/* I5: a host that was told that its restart is known will not be taken to have been restarted once more when
+ * it says that number again; that would end what it has taken since. The number that it says is its statd's.
+ */
 static void look_at_acknowledgement(struct world *world, struct host *host, const struct call *call)
 {
 	struct hf_xdr_in in;
@@ -140,7 +141,8 @@ static void look_at_acknowledgement(struct world *world, struct host *host, cons
 	for (int i = 0; i < 10; i++) /* the header */
 		hf_xdr_get_u32(&in);
 	name = hf_xdr_get_string(&in, 1024);
-	if (host_get_stored_state(host, name, &stored) && stored != host->state)
+	if (host_get_stored_state(host, name, &stored) && stored != host->state &&
+	    stored != host->statd_state)
 		world_fail(world, "I5",
 			   "host %u is told that its restart is known, and state %d is stored, not %d",
 			   host->index, stored, host->state);
@@ -242,7 +244,9 @@ static void look_at_call(struct world *world, struct host *host, struct hf_xdr_i
 		look_at_res(world, host, in);
 }
 
-void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *data, size_t len)
+/* @is_asked: it comes to where the host calls from. What comes elsewhere is the reply to a forged call. */
+static void look_at_message(struct world *world, const struct hf_addr *to, bool is_asked, const uint8_t *data,
+			    size_t len)
 {
 	struct host *host = net_host(world, to);
 	struct hf_xdr_in in;
@@ -254,10 +258,17 @@ void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *
 		return;
 	hf_xdr_in_init(&in, data, len);
 	xid = hf_xdr_get_u32(&in);
-	if (hf_xdr_get_u32(&in) == 1)
-		look_at_reply(world, host, xid, &in);
-	else
+	if (hf_xdr_get_u32(&in) != 1)
 		look_at_call(world, host, &in);
+	else if (is_asked)
+		look_at_reply(world, host, xid, &in);
+}
+
+void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *data, size_t len)
+{
+	const struct host *host = net_host(world, to);
+
+	look_at_message(world, to, host && host->addr.port == to->port, data, len);
 }
 
 /* Records, as the server means to write them; what a short write left over was looked at already. */
@@ -272,8 +283,8 @@ void tap_stream(struct conn *conn, const uint8_t *data, size_t len)
 		record = ntohl(mark) & 0x7fffffffu;
 		at += 4;
 		if (conn->host)
-			tap_datagram(conn->world, &conn->client_end, data + at,
-				     HF_MIN((size_t)record, len - at));
+			look_at_message(conn->world, &conn->client_end, true, data + at,
+					HF_MIN((size_t)record, len - at));
 		at += HF_MIN((size_t)record, len - at);
 	}
 }

@@ -125,6 +125,8 @@ void hf_client_unregister(struct hf_client *client)
 
 void hf_client_confirm(struct hf_client *client)
 {
+	if (client->is_confirmed)
+		return;
 	client->is_confirmed = true;
 	hf_places_note(client);
 }
@@ -199,6 +201,16 @@ int hf_client_set_privileged(struct hf_client *client, bool is_privileged)
 	if (r < 0)
 		client->is_privileged = before;
 	return r;
+}
+
+int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns)
+{
+	int32_t doubted = client->doubted_state;
+
+	if (HF_LIKELY(!doubted) ||
+	    (age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at))
+		return said ? said : client->sm_state;
+	return said && (int32_t)((uint32_t)said - (uint32_t)doubted) > 0 ? said : doubted;
 }
 
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status)

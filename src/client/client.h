@@ -34,6 +34,7 @@
 struct hf_clients;
 struct hf_clients_host;
 struct hf_notice;
+struct hf_nsm_sight;
 
 #define HF_CLIENT_MAX_NAME 1024
 #define HF_CLIENT_PRIV     16
@@ -81,6 +82,8 @@ struct hf_client {
 	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
 			       */
 	uint64_t n_deaths;    /* of src/recovery: how often what it had was released since it died */
+	int32_t doubted_state; /* of proto/nsm: a notice with this number is being checked; 0: none is */
+	uint64_t doubted_at;   /* monotonic ns, when it came */
 	struct hf_client_past past[HF_CLIENT_PAST];
 	enum hf_client_status status;
 	uint64_t registered_at;          /* wall ns; 0: it is not registered */
@@ -95,8 +98,12 @@ struct hf_client {
 	struct hf_list late;             /* of src/recovery: what it may still reclaim after grace */
 	struct hf_list reservations;     /* of src/recovery */
 	bool is_privileged; /* it locked from a reserved port: only such a port may change what it holds */
+	struct hf_nsm_sight *sight; /* of proto/nsm: what its host said of itself; while it is registered */
+	uint64_t link; /* the connection by which it took the first of what it holds; 0: none, see rpc/probe.h
+			*/
 	bool is_disconnected;
-	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart */
+	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart, or
+			 * may yet reclaim what the store does not know of */
 	bool is_confirmed; /* there was an exchange with its address: the source of its calls is not forged */
 	uint8_t idle_rank; /* inside: in which list idle_link is */
 	uint64_t serial;   /* of being made: the order of lists */
@@ -122,6 +129,13 @@ static inline struct hf_bytes hf_client_name(const struct hf_client *client)
 static inline bool hf_client_is_registered(const struct hf_client *client)
 {
 	return client->registered_at != 0;
+}
+
+/* Nothing is lost by its death: it holds nothing, waits for nothing, and has nothing to reclaim. */
+static inline bool hf_client_has_nothing(const struct hf_client *client)
+{
+	return hf_lock_client_is_idle(&client->holds) && hf_list_is_empty(&client->late) &&
+	       hf_list_is_empty(&client->reservations);
 }
 
 /* What others do when something happens here. Not to change clients from within, but for `crashed`. */
@@ -224,6 +238,10 @@ int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
 /* The registration, if there is one, is stored again. Where that fails (-errno) nothing has changed. */
 int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
+/* The state number of what it takes by a call that says @said, and has waited for @age_ns. While a notice is
+ * being checked, what it takes by a call that came later is of the life that the notice tells of: it does not
+ * go with what the client held before. */
+int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns);
 void hf_client_disconnected(struct hf_client *client); /* its window begins */
 void hf_client_reconnected(struct hf_client *client);
 void hf_client_crash(struct hf_client *client);

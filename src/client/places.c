@@ -39,9 +39,8 @@ static struct hf_clients_host *host_of(struct hf_rb_node *node)
 
 static enum hf_clients_rank rank_of(const struct hf_client *client)
 {
-	if (!hf_client_is_registered(client) || !hf_lock_client_is_idle(&client->holds) ||
-	    client->is_pinned || client->is_disconnected || !hf_list_is_empty(&client->late) ||
-	    !hf_list_is_empty(&client->reservations))
+	if (!hf_client_is_registered(client) || !hf_client_has_nothing(client) || client->is_pinned ||
+	    client->is_disconnected)
 		return HF_CLIENTS_STAYS;
 	if (client->callback.host)
 		return client->is_confirmed ? HF_CLIENTS_STAYS : HF_CLIENTS_UNHEARD;

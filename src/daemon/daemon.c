@@ -230,9 +230,12 @@ static int make_locks(struct daemon *d)
 	nsm.allow_mon = (enum hf_nsm_allow)d->config->nsm.allow_mon;
 	nsm.is_export_client = hf_file_service_is_client;
 	nsm.user = d->files;
+	nsm.timeout_ns = options.notify_timeout_ns;
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
 		r = hf_nsm_new(&d->nsm, &nsm);
+	if (r == 0)
+		hf_nlm_set_monitor(d->nlm, d->nsm);
 	return hf_trace(r);
 }
 

@@ -236,25 +236,30 @@ void hf_crash_deinit(struct hf_recovery *recovery)
 		settling_free(hf_list_entry(link, struct settling, link));
 }
 
-static bool is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
-	if (state == 0 || state == client->sm_state)
-		return false;
-	if (!is_straggler(recovery, client, state))
-		return true;
-	recovery->counts.stragglers++;
-	return false;
+	return state != 0 && state != client->sm_state && !is_straggler(recovery, client, state);
 }
 
-static void purge_older(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+static bool is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+{
+	bool is_new = hf_recovery_is_news(recovery, client, state);
+
+	if (!is_new && state != 0 && state != client->sm_state)
+		recovery->counts.stragglers++;
+	return is_new;
+}
+
+static void purge_older(struct hf_recovery *recovery, struct hf_client *client, int32_t state,
+			const char *reason)
 {
 	struct holdings before = holdings_of(client);
 
 	client->n_deaths++;
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
-	hf_reservations_drop(recovery, client, client->sm_state);
-	hf_lock_client_purge_older(recovery->locks, &client->holds, (uint32_t)client->sm_state);
+	hf_reservations_drop(recovery, client, state);
+	hf_lock_client_purge_older(recovery->locks, &client->holds, (uint32_t)state);
 	settle(recovery, client);
 	report(recovery, client, &before, reason);
 	hf_grace_look(recovery);
@@ -279,6 +284,26 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 	hf_client_unref(client);
 }
 
+void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	bool is_newer = client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
+
+	if (state == 0 || client->callback.host) {
+		hf_recovery_client_freed(recovery, client, state);
+		return;
+	}
+	if (!is_newer && is_straggler(recovery, client, state)) {
+		recovery->counts.stragglers++;
+		return;
+	}
+	hf_client_ref(client);
+	if (is_newer && is_news(recovery, client, state))
+		become(recovery, client, state);
+	hf_client_set_status(client, HF_CLIENT_CRASHED);
+	purge_older(recovery, client, state, "free_all");
+	hf_client_unref(client);
+}
+
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	bool was_known = client->sm_state != 0;
@@ -288,7 +313,7 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 	hf_client_ref(client);
 	become(recovery, client, state);
 	if (was_known)
-		purge_older(recovery, client, "a lock request with a new state number");
+		purge_older(recovery, client, state, "a lock request with a new state number");
 	else
 		store_state(client);
 	hf_client_unref(client);
@@ -300,7 +325,7 @@ bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client 
 		return false;
 	hf_client_ref(client);
 	become(recovery, client, state);
-	purge_older(recovery, client, "it told us of its restart");
+	purge_older(recovery, client, state, "it told us of its restart");
 	hf_client_unref(client);
 	return true;
 }

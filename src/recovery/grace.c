@@ -23,7 +23,12 @@ static uint64_t count_unreclaimed(const struct hf_recovery *recovery)
 	return counters.unreclaimed + counters.ghosts + recovery->reservations.n_unreclaimed;
 }
 
-/* Whoever is left with nothing is seen to be when a reference to him goes. */
+bool hf_grace_pins(const struct hf_recovery *recovery)
+{
+	return recovery->grace.is_active && !recovery->grace.is_complete;
+}
+
+/* hf_client_unref() reaps clients that hold nothing: touch each one once. */
 static void look_at_clients(struct hf_recovery *recovery)
 {
 	struct hf_client *client;
@@ -31,6 +36,8 @@ static void look_at_clients(struct hf_recovery *recovery)
 
 	while ((client = hf_clients_next(recovery->clients, serial))) {
 		serial = client->serial;
+		if (!client->notice)
+			hf_client_pin(client, false);
 		hf_client_unref(client);
 	}
 }

@@ -211,6 +211,9 @@ int hf_grace_restart_clock(struct hf_recovery *recovery); /* now that everything
 int hf_grace_begin(struct hf_recovery *recovery, const char *reason, bool may_end_early);
 /* Something that was loaded has been accounted for, or a client was told: may grace end now? */
 void hf_grace_look(struct hf_recovery *recovery);
+/* Does a client that was told of our restart stay registered until grace ends, though it holds nothing? Where
+ * the stored list is not complete it may yet reclaim what the store does not know of. */
+bool hf_grace_pins(const struct hf_recovery *recovery);
 
 /* LATE */
 int hf_late_init(struct hf_recovery *recovery);

@@ -117,7 +117,7 @@ static void detach(struct hf_notice *notice)
 
 	notice->client = NULL;
 	client->notice = NULL;
-	hf_client_pin(client, false);
+	hf_client_pin(client, hf_grace_pins(notice->recovery));
 	hf_client_unref(client);
 }
 

@@ -223,6 +223,8 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 /* It says that it was restarted, and has this state number now (SM_NOTIFY); as above, but where we knew none
  * it has one now, and what it held before goes. False: it said nothing new. */
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* Would it be news? Nothing changes. */
+bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* For those who have something to do when it was rebooted: between the two its new state number is not
  * stored, so that the notice, if it comes again after a crash of ours, is news. */
 void hf_recovery_hold_state(struct hf_client *client);
@@ -232,6 +234,8 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 /* The same by FREE_ALL, which says with which state number it begins anew: without it the first lock with
  * that number would end what it has taken since without one. 0: it does not say. */
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* The same when that was checked first: what it has taken since the call came, with that number, stays. */
+void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* SM_SIMU_CRASH: as if we had been restarted: a new state number, a grace period, and everybody is told. What
  * is held stays so. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);

@@ -177,12 +177,19 @@ class Peers(Play):
         for _ in range(3):
             self.restart_and_be_told()
 
+    def die(self):
+        """What a restart leaves of its kernel: no connection, and a lock manager elsewhere."""
+        self.a.drop_callers()
+        self.a.start_lockd()
+
     def test_sm_notify_frees_what_its_host_held(self):
+        """statd was started before sm-notify has raised the number, and says the old one."""
         priv = os.urandom(16)
         self.assertEqual(self.a.monitor(self.network.SERVER[0], priv)[0], nsm.SUCC, self.a.log)
         lock = self.lock_of(self.a, state=3)
         self.assert_granted(self.a, lock)
         self.assert_blocked(self.b, self.lock_of(self.b))
+        self.die()
         notify = self.a.spawn("sm-notify", "-d", "-f", "-P", self.a.directory)
         try:
             self.b.wait_granted(lock)

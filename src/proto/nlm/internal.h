@@ -33,6 +33,7 @@ struct hf_nlm_held {
 struct hf_nlm {
 	struct hf_nlm_options options;
 	char *server_name;
+	struct hf_nsm *monitor; /* or NULL */
 	struct hf_locks *locks;
 	struct hf_clients *clients;
 	struct hf_lock_client stranger; /* who only asks (TEST) and is not known */
@@ -111,6 +112,9 @@ enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_request *request);
 /* The same, and the client is registered. GRANTED and BLOCKED may only be said to a client who will be told
  * of our restart. */
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request);
+/* The client took something, and held nothing before (@is_first): its monitor may want to look at its host.
+ */
+void hf_nlm_note_begin(struct hf_nlm_request *request, bool is_first);
 /* Whom the arguments name, if he is known: a reference, or NULL. */
 struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request);
 /* The same, and if he was not known he is. NULL: no name, or no memory. */

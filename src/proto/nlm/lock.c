@@ -21,7 +21,8 @@ static enum hf_lock_mode mode_of(const struct hf_nlm_args *args)
 
 static uint32_t state_of(const struct hf_nlm_request *request)
 {
-	return (uint32_t)(request->args.state ? request->args.state : request->client->sm_state);
+	return (uint32_t)hf_client_state_for(request->client, request->args.state,
+					     hf_rpc_call_age(request->call));
 }
 
 static void lower(struct hf_nlm_request *request)
@@ -142,6 +143,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
+	bool is_first = hf_lock_client_is_idle(&request->client->holds);
 	enum hf_nlm_stat stat;
 	int answer;
 
@@ -165,6 +167,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		hf_nlm_reply(nlm, request->call, args->cookie, HF_NLM_DENIED_NOLOCKS);
 		return;
 	}
+	hf_nlm_note_begin(request, is_first);
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	hf_nlm_call_off_changed(nlm, &request->target);
 	if (stat == HF_NLM_BLOCKED)

@@ -127,6 +127,11 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	return 0;
 }
 
+void hf_nlm_set_monitor(struct hf_nlm *nlm, struct hf_nsm *monitor)
+{
+	nlm->monitor = monitor;
+}
+
 struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
 {
 	if (!nlm)

@@ -26,6 +26,7 @@ struct hf_jobs;
 struct hf_local;
 struct hf_loop;
 struct hf_nlm;
+struct hf_nsm;
 struct hf_recovery;
 struct hf_rpc_client;
 struct hf_watch;
@@ -63,6 +64,9 @@ extern const struct hf_rpc_program hf_nlm_program; /* its service is a struct hf
 
 int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options);
 struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm);
+/* Who finds out whether a client was really restarted. NULL, as in the beginning: what its address says is
+ * believed. It is freed before the lock manager. */
+void hf_nlm_set_monitor(struct hf_nlm *nlm, struct hf_nsm *monitor);
 
 HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
 

@@ -1,11 +1,15 @@
 /*
  * FREE_ALL, by which a client says that it has started anew and holds nothing;
  * and the private procedure 16, by which a statd on this host says that of
- * another. Only a client's own address, or this host, is believed.
+ * another. Only a client's own address, or this host, is believed; and where such
+ * a call may be forged, only when that host does not deny it (proto/nsm/doubt.c).
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/nlm/internal.h"
+#include "proto/nsm/nsm.h"
 #include "rpc/client.h"
 
 #define PROTOCOL "nlm"
@@ -15,26 +19,79 @@ static bool is_named(const struct hf_client *client, struct hf_bytes name)
 	return strcmp(client->protocol, PROTOCOL) == 0 && hf_bytes_equal(hf_bytes_of_str(client->name), name);
 }
 
-/* What a client says is about himself. What root of this host says is about everybody of that name. */
-static void free_all(struct hf_nlm *nlm, const struct hf_nlm_notify *notify, const struct hf_addr *peer,
-		     bool is_superuser)
-{
-	struct hf_client *client = hf_clients_find(nlm->clients, PROTOCOL, peer, notify->name);
+/* A call of which it is being found out whether its host made it. */
+struct suspect {
+	struct hf_nsm_asker asker;
+	struct hf_nlm *nlm;
+	struct hf_rpc_call *call;
+	bool is_news; /* and the client takes something meanwhile: that is of its new life */
+};
 
-	if (client)
-		hf_recovery_client_freed(nlm->options.recovery, client, notify->state);
-	hf_client_unref(client);
-	for (uint64_t serial = 0; is_superuser && (client = hf_clients_next(nlm->clients, serial));
-	     hf_client_unref(client)) {
+static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict)
+{
+	struct suspect suspect = *hf_container_of(asker, struct suspect, asker);
+	struct hf_recovery *recovery = suspect.nlm->options.recovery;
+	struct hf_nlm_notify notify;
+
+	free(hf_container_of(asker, struct suspect, asker));
+	hf_rpc_call_rewind(suspect.call);
+	hf_nlm_get_notify(&notify, hf_rpc_call_args(suspect.call));
+	if (verdict != HF_NSM_BELIEVED)
+		hf_nsm_note_denied(suspect.nlm->monitor, suspect.call, notify.name, notify.state,
+				   verdict == HF_NSM_DENIED);
+	if (verdict == HF_NSM_UNSURE) {
+		hf_rpc_call_drop(suspect.call); /* its client says it again */
+		return;
+	}
+	if (verdict == HF_NSM_BELIEVED && suspect.is_news)
+		hf_recovery_client_was_freed(recovery, client, notify.state);
+	else if (verdict == HF_NSM_BELIEVED)
+		hf_recovery_client_freed(recovery, client, notify.state);
+	hf_nlm_reply_restart(suspect.nlm, suspect.call);
+}
+
+static void check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_client *client, int32_t state)
+{
+	struct suspect *suspect = calloc(1, sizeof(*suspect));
+
+	if (!suspect) {
+		hf_rpc_call_drop(call);
+		return;
+	}
+	suspect->asker.fn = on_verdict;
+	hf_link_init(&suspect->asker.link);
+	suspect->nlm = nlm;
+	suspect->call = call;
+	suspect->is_news = hf_recovery_is_news(nlm->options.recovery, client, state);
+	if (hf_rpc_call_keep(call) < 0) {
+		free(suspect);
+	} else if (hf_nsm_doubt(nlm->monitor, call, client, state, &suspect->asker) < 0) {
+		on_verdict(&suspect->asker, client, HF_NSM_UNSURE);
+	}
+}
+
+/* What a client says is about itself. What root of this host says is about every client of that name. */
+static void free_named(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
+{
+	struct hf_client *client;
+
+	for (uint64_t serial = 0; (client = hf_clients_next(nlm->clients, serial)); hf_client_unref(client)) {
 		serial = client->serial;
 		if (is_named(client, notify->name))
 			hf_recovery_client_freed(nlm->options.recovery, client, notify->state);
 	}
 }
 
+/* It has nothing that it could lose, and no number that a forged one could take the place of. */
+static bool is_nothing_at_stake(const struct hf_client *client)
+{
+	return hf_lock_client_is_idle(&client->holds) && !hf_client_is_registered(client);
+}
+
 void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_nlm_notify notify;
 
 	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
@@ -42,7 +99,16 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 		hf_rpc_reply_garbage(call);
 		return;
 	}
-	free_all(nlm, &notify, hf_rpc_call_peer(call), hf_rpc_client_is_superuser(nlm->options.client, call));
+	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
+	if (client && nlm->monitor && !is_nothing_at_stake(client) &&
+	    !hf_nsm_is_trusted(nlm->monitor, call, client)) {
+		check(nlm, call, client, notify.state);
+		return;
+	}
+	if (client)
+		hf_recovery_client_freed(nlm->options.recovery, client, notify.state);
+	if (hf_rpc_client_is_superuser(nlm->options.client, call))
+		free_named(nlm, &notify);
 	hf_nlm_reply_restart(nlm, call);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "proto/nlm/internal.h"
+#include "proto/nsm/nsm.h"
 
 bool hf_nlm_is_msg(const struct hf_rpc_call *call)
 {
@@ -149,12 +150,6 @@ bool hf_nlm_may_change(const struct hf_nlm_request *request)
 	       hf_addr_has_reserved_port(hf_rpc_call_peer(request->call));
 }
 
-static bool has_nothing(const struct hf_client *client)
-{
-	return hf_lock_client_is_idle(&client->holds) && hf_list_is_empty(&client->late) &&
-	       hf_list_is_empty(&client->reservations);
-}
-
 /* A client that has nothing left may go on from another kind of port: a host is mounted anew with another
  * option. Nothing is taken from it by that, and its next LOCK from a reserved port makes it privileged again.
  */
@@ -162,7 +157,7 @@ static enum hf_nlm_stat check_port(struct hf_nlm_request *request)
 {
 	if (HF_LIKELY(hf_nlm_may_change(request)))
 		return HF_NLM_GRANTED_STAT;
-	if (!request->args.reclaim && has_nothing(request->client))
+	if (!request->args.reclaim && hf_client_has_nothing(request->client))
 		return hf_client_set_privileged(request->client, false) < 0 ? HF_NLM_DENIED_NOLOCKS
 									    : HF_NLM_GRANTED_STAT;
 	hf_nlm_say_port(request);
@@ -272,6 +267,16 @@ enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request)
 	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
 		return HF_NLM_GRANTED_STAT;
 	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;
+}
+
+void hf_nlm_note_begin(struct hf_nlm_request *request, bool is_first)
+{
+	struct hf_client *client = request->client;
+	struct hf_nsm *monitor = request->nlm->monitor;
+
+	/* After a death that we know of, all that it has is of the life that calls. */
+	if (monitor && (is_first || request->args.reclaim || (!client->sight && client->n_deaths)))
+		hf_nsm_client_begins(monitor, client, request->call, request->args.state, is_first);
 }
 
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)

@@ -83,7 +83,9 @@ static enum hf_nlm_stat take(struct hf_nlm_request *request)
 		return HF_NLM_GRANTED_STAT;
 	default:
 		answer = hf_lock_share(request->nlm->locks, &request->target, view.access, view.deny,
-				       (uint32_t)request->client->sm_state, args->reclaim);
+				       (uint32_t)hf_client_state_for(request->client, 0,
+								     hf_rpc_call_age(request->call)),
+				       args->reclaim);
 		if (answer == HF_LOCK_E_LIMIT)
 			hf_nlm_say_full(request, true);
 		return hf_nlm_stat_from_lock(answer);
@@ -93,17 +95,21 @@ static enum hf_nlm_stat take(struct hf_nlm_request *request)
 static enum hf_nlm_stat share(struct hf_nlm_request *request)
 {
 	enum hf_nlm_stat stat;
+	bool is_first;
 
 	if (!hf_recovery_can_promise(request->nlm->options.recovery))
 		return HF_NLM_DENIED_NOLOCKS;
 	stat = hf_nlm_get_client(request);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
+	is_first = hf_lock_client_is_idle(&request->client->holds);
 	stat = take(request);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
 		undo(request);
 		stat = HF_NLM_DENIED_NOLOCKS;
 	}
+	if (stat == HF_NLM_GRANTED_STAT)
+		hf_nlm_note_begin(request, is_first);
 	return stat;
 }
 

@@ -55,6 +55,15 @@ struct hf_nsm {
 	struct hf_nsm_witnessed *witnessed; /* in this turn */
 	size_t n_witnessed, witnessed_room;
 	struct hf_task witness_task;
+	struct hf_list inquiries; /* hosts that are being asked about themselves */
+	struct hf_list unasked;   /* clients whose hosts are to be asked */
+	struct hf_list sights;    /* those that were, or are being */
+	size_t n_asking;
+	struct hf_list exchanges; /* addresses that are asked whether a notice is true */
+	size_t n_exchanges;
+	struct hf_list doubts;   /* those whose answers are there, and do not decide */
+	struct hf_list visitors; /* calls of other hosts by UDP that wait for an exchange */
+	size_t n_visitors;
 };
 
 /* WHO (who.c) */
@@ -105,6 +114,46 @@ void hf_nsm_tellings_deinit(struct hf_nsm *nsm);
 void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
 void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client); /* it does not watch any more */
 void hf_nsm_callbacks_deinit(struct hf_nsm *nsm);
+
+/* ASK (ask.c): a host about itself */
+enum hf_nsm_word {
+	HF_NSM_SILENT, /* no answer in time, or not asked yet */
+	HF_NSM_ABSENT, /* there is no statd, or none that says a number */
+	HF_NSM_SPEAKS,
+};
+
+struct hf_nsm_facts {
+	enum hf_nsm_word word;
+	int32_t state;       /* where it speaks: the number */
+	uint16_t statd_port; /* likewise */
+	uint16_t lockd_port; /* where it is known: 0 when there is none */
+	bool is_lockd_known; /* rpcbind answered that */
+	bool is_answered;    /* rpcbind or statd answered anything */
+};
+
+struct hf_nsm_inquiry;
+typedef void (*hf_nsm_facts_fn)(void *user, const struct hf_nsm_facts *facts);
+/* @fn is called once, later. NULL: it cannot be asked now. */
+struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host, const struct hf_addr *local,
+				  hf_nsm_facts_fn fn, void *user);
+struct hf_nsm_inquiry *hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry); /* NULL is fine. Returns NULL */
+
+/* SIGHT (sight.c): what the host of a client said when that began to hold something */
+void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said);
+void hf_nsm_sight_forget(struct hf_client *client);
+const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client); /* NULL: it has not spoken */
+bool hf_nsm_sight_is_of_another(const struct hf_client *client); /* host behind the same address */
+bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known);  /* may both be of one life of one host? */
+void hf_nsm_sights_deinit(struct hf_nsm *nsm);
+
+/* DOUBT (doubt.c): is it true? See also nsm.h. */
+void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
+
+/* VISIT (visit.c): a call over UDP of another host is served when that host has answered us. */
+void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
+		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered));
+bool hf_nsm_is_visitor(const struct hf_rpc_call *call);
+void hf_nsm_visitors_deinit(struct hf_nsm *nsm);
 
 /* Handlers, by file */
 void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call);

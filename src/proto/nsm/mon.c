@@ -36,13 +36,24 @@ static void log_refusal(struct hf_nsm *nsm, struct hf_rpc_call *call, const char
 
 static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_proc proc)
 {
-	bool is_fine = is_allowed(nsm, hf_rpc_call_peer(call));
+	if (is_allowed(nsm, hf_rpc_call_peer(call)))
+		return true;
+	hf_nsm_count(nsm, proc, true);
+	log_refusal(nsm, call, "a registration by SM_MON is refused: nsm.allow_mon does not allow it");
+	return false;
+}
 
-	hf_nsm_count(nsm, proc, !is_fine);
-	if (!is_fine)
+/* See visit.c. */
+static bool may_be_forged(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_proc proc,
+			  bool has_answered)
+{
+	hf_nsm_count(nsm, proc, !has_answered);
+	if (!has_answered)
 		log_refusal(nsm, call,
-			    "a registration by SM_MON is refused: nsm.allow_mon does not allow it");
-	return is_fine;
+			    "a registration by SM_MON over UDP is refused: that host has no port for the "
+			    "call-back; "
+			    "over TCP it needs none");
+	return !has_answered;
 }
 
 /* The key */
@@ -115,8 +126,6 @@ static int set_details(struct hf_nsm *nsm, struct hf_client *client, struct hf_r
 		r = hf_client_set_mon_name(client, mon->mon_name);
 	memcpy(client->priv, mon->priv, sizeof(client->priv));
 	hf_client_seen(client, hf_rpc_call_local(call));
-	if (hf_rpc_call_transport(call) == HF_RPC_TCP || hf_addr_is_loopback(hf_rpc_call_peer(call)))
-		hf_client_confirm(client);
 	return r;
 }
 
@@ -137,15 +146,40 @@ static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		r = hf_client_register(*clientp);
 	if (r == 0)
 		r = hf_nsm_watch(nsm, *clientp);
+	if (r == 0)
+		hf_client_confirm(*clientp);
+	if (r == 0 && hf_nsm_is_local_watch(nsm, *clientp) && !hf_addr_is_loopback(&key.address))
+		hf_nsm_look_at(nsm, *clientp, 0);
 	return r;
+}
+
+static void serve_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered)
+{
+	struct hf_nsm_mon mon = hf_nsm_get_mon(hf_rpc_call_args(call));
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+
+	if (!may_be_forged(nsm, call, HF_NSM_MON, has_answered) && do_mon(nsm, call, &mon, &client) == 0)
+		hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
+	else
+		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
+}
+
+/* At once, or when the address that it came from has answered. */
+static void serve_when_met(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
+			   void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered))
+{
+	if (hf_nsm_is_visitor(call)) {
+		hf_nsm_visit(nsm, call, my_id, serve);
+	} else {
+		hf_rpc_call_rewind(call);
+		serve(nsm, call, true);
+	}
 }
 
 void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nsm *nsm = service;
 	struct hf_nsm_mon mon = hf_nsm_get_mon(hf_rpc_call_args(call));
-	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
-	int r;
 
 	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
 		hf_nsm_count(nsm, HF_NSM_MON, true);
@@ -159,39 +193,43 @@ void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call)
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 		return;
 	}
-	if (!may_register(nsm, call, HF_NSM_MON)) {
+	if (!may_register(nsm, call, HF_NSM_MON))
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
-		return;
-	}
-	r = do_mon(nsm, call, &mon, &client);
-	if (r == 0) {
-		hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
-		return;
-	}
-	hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
+	else
+		serve_when_met(nsm, call, &mon.my_id, serve_mon);
 }
 
 /* SM_UNMON, SM_UNMON_ALL */
 
-void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
+static void serve_unmon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered)
 {
-	struct hf_nsm *nsm = service;
 	struct hf_nsm_mon mon = hf_nsm_get_mon_id(hf_rpc_call_args(call));
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct key key;
 
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_nsm_count(nsm, HF_NSM_UNMON, true);
-		hf_rpc_reply_garbage(call);
-		return;
-	}
-	if (may_register(nsm, call, HF_NSM_UNMON)) {
+	if (!may_be_forged(nsm, call, HF_NSM_UNMON, has_answered)) {
 		set_key(nsm, call, &mon, &key);
 		client = find(nsm, call, &key, mon.mon_name);
 		if (client && watches(client, mon.mon_name))
 			hf_client_unregister(client);
 	}
 	hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STATE);
+}
+
+void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
+{
+	struct hf_nsm *nsm = service;
+	struct hf_nsm_mon mon = hf_nsm_get_mon_id(hf_rpc_call_args(call));
+
+	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
+		hf_nsm_count(nsm, HF_NSM_UNMON, true);
+		hf_rpc_reply_garbage(call);
+		return;
+	}
+	if (may_register(nsm, call, HF_NSM_UNMON))
+		serve_when_met(nsm, call, &mon.my_id, serve_unmon);
+	else
+		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);
 }
 
 /* Whether the program that calls from @peer under this name is who made the registration. */
@@ -231,11 +269,20 @@ static struct hf_client *unmon_all(struct hf_nsm *nsm, const struct hf_addr *pee
 	return last;
 }
 
+static void serve_unmon_all(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered)
+{
+	struct hf_nsm_my_id my_id = hf_nsm_get_my_id(hf_rpc_call_args(call));
+	hf_cleanup(hf_client_unrefp) struct hf_client *last = NULL;
+
+	if (!may_be_forged(nsm, call, HF_NSM_UNMON_ALL, has_answered))
+		last = unmon_all(nsm, hf_rpc_call_peer(call), my_id.my_name);
+	hf_nsm_reply_kept(nsm, call, last, HF_NSM_ANSWER_STATE);
+}
+
 void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nsm *nsm = service;
 	struct hf_nsm_my_id my_id = hf_nsm_get_my_id(hf_rpc_call_args(call));
-	hf_cleanup(hf_client_unrefp) struct hf_client *last = NULL;
 
 	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
 		hf_nsm_count(nsm, HF_NSM_UNMON_ALL, true);
@@ -243,6 +290,7 @@ void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call)
 		return;
 	}
 	if (may_register(nsm, call, HF_NSM_UNMON_ALL))
-		last = unmon_all(nsm, hf_rpc_call_peer(call), my_id.my_name);
-	hf_nsm_reply_kept(nsm, call, last, HF_NSM_ANSWER_STATE);
+		serve_when_met(nsm, call, &my_id, serve_unmon_all);
+	else
+		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);
 }

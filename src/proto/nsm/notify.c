@@ -1,7 +1,9 @@
 /*
- * SM_NOTIFY: a peer says that it was restarted. No one proves anything in this
- * protocol, so what counts is where it comes from; see nsm.h.
+ * SM_NOTIFY: a peer says that it was restarted. The protocol has no proof, so what
+ * counts is where the notice comes from, and whether the host there denies it; see
+ * nsm.h and doubt.c.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -15,6 +17,7 @@
 
 struct notice {
 	struct hf_nsm *nsm;
+	struct hf_rpc_call *call;
 	const struct hf_addr *peer;
 	bool is_superuser; /* of this host */
 	struct hf_bytes name;
@@ -23,6 +26,17 @@ struct notice {
 	size_t n_matched;
 	size_t n_named; /* of those: by this name, and registered, so that they will be known */
 	size_t n_new;
+	struct hf_list suspects; /* clients of whom it is to be checked first */
+	size_t n_open;           /* of those: not decided yet */
+	size_t n_denied;         /* for sure */
+	size_t n_unsure;         /* or they could not be asked about */
+};
+
+struct suspect {
+	struct hf_link link; /* of notice->suspects */
+	struct hf_nsm_asker asker;
+	struct notice *notice;
+	struct hf_client *client; /* a reference */
 };
 
 /* A notice may be sent twice, and the second come when its sender holds something. For as long as sm-notify
@@ -80,16 +94,50 @@ static void note_early(const struct notice *notice)
 
 static void believe(struct notice *notice, struct hf_client *client)
 {
-	struct hf_recovery *recovery = notice->nsm->options.recovery;
+	if (hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state))
+		notice->n_new++;
+}
 
+static void suspect(struct notice *notice, struct hf_client *client)
+{
+	struct suspect *suspect = calloc(1, sizeof(*suspect));
+
+	if (!suspect) {
+		notice->n_unsure++;
+		return;
+	}
+	suspect->client = hf_client_ref(client);
+	hf_list_push_back(&notice->suspects, &suspect->link);
+}
+
+/* What it says may be nothing new, or take nothing away that another could not have already: then nothing
+ * depends on it. A client whose number is known is asked even if it holds nothing: a forged number would make
+ * the next notice a repetition. */
+static bool is_to_be_checked(struct notice *notice, const struct hf_client *client, bool is_named)
+{
+	struct hf_nsm *nsm = notice->nsm;
+
+	if (!hf_recovery_is_news(nsm->options.recovery, client, notice->state) || notice->is_superuser)
+		return false;
+	if (client->sm_state == 0 && hf_lock_client_is_idle(&client->holds) &&
+	    hf_list_is_empty(&client->reservations))
+		return false;
+	return !is_named || !hf_nsm_is_trusted(nsm, notice->call, client);
+}
+
+/* It is about this client, by its name or because no other one is there. */
+static void take(struct notice *notice, struct hf_client *client, bool is_named)
+{
 	notice->n_matched++;
-	/* The first copy of this notice came when he held nothing: what he holds he has taken since, and
-	 * perhaps after another restart. */
+	/* The first copy of this notice came when the client held nothing: what it holds it has taken since,
+	 * and perhaps after another restart. */
 	if (was_early(notice)) {
 		if (client->sm_state == 0 && is_last_early(notice))
-			hf_recovery_client_state(recovery, client, notice->state);
-	} else if (hf_recovery_client_rebooted(recovery, client, notice->state)) {
-		notice->n_new++;
+			hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
+	} else if (is_to_be_checked(notice, client, is_named)) {
+		suspect(notice, client);
+	} else {
+		believe(notice, client);
 	}
 	hf_client_unref(notice->last);
 	notice->last = hf_client_ref(client);
@@ -117,7 +165,7 @@ static void match_address(struct notice *notice, const char *protocol)
 	if (exact && !hf_nsm_is_local_watch(nsm, exact)) {
 		n_fitting++;
 		notice->n_named += hf_client_is_registered(exact);
-		believe(notice, exact);
+		take(notice, exact, true);
 	}
 	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n < MAX_LOOKED_AT &&
 	       n_passed++ < MAX_PASSED) {
@@ -128,13 +176,13 @@ static void match_address(struct notice *notice, const char *protocol)
 		if (fits(notice, client)) {
 			n_fitting++;
 			notice->n_named += hf_client_is_registered(client);
-			believe(notice, client);
+			take(notice, client, true);
 		}
 		hf_client_unref(only);
 		only = hf_client_ref(client);
 	}
 	if (n == 1 && n_fitting == 0 && !client && !hf_client_had_neighbour(only))
-		believe(notice, only);
+		take(notice, only, false);
 	hf_client_unref(client);
 	hf_client_unref(only);
 	hf_client_unref(exact);
@@ -165,12 +213,16 @@ static void match_watchers(struct notice *notice)
 
 	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n++ < MAX_LOOKED_AT)
 		if (is_watching(nsm, client) && !hf_addr_is_loopback(&client->address))
-			believe(notice, client);
+			take(notice, client, true);
 	hf_client_unref(client);
 	client = NULL;
-	/* Nothing of ours is at stake: its lock manager asked to be told, by that name. */
-	while ((client = hf_nsm_next_watch(nsm, notice->name, client)))
+	/* Nothing of ours is at stake: its lock manager asked to be told by that name, wherever the notice
+	 * comes from.
+	 */
+	while ((client = hf_nsm_next_watch(nsm, notice->name, client))) {
+		notice->n_matched++;
 		believe(notice, client);
+	}
 }
 
 /* An operator's tool on this host (it can have any of our ports anyway) may speak for others. */
@@ -184,7 +236,7 @@ static void match_name(struct notice *notice)
 	while ((client = hf_clients_next(notice->nsm->clients, serial))) {
 		serial = client->serial;
 		if (!hf_nsm_is_local_watch(notice->nsm, client) && fits(notice, client))
-			believe(notice, client);
+			take(notice, client, true);
 		hf_client_unref(client);
 	}
 }
@@ -201,25 +253,153 @@ static void log_ignored(struct notice *notice)
 			hf_log_quote(name, sizeof(name), notice->name.data, notice->name.len), notice->state);
 }
 
+void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
+			bool is_sure)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	char text[HF_ADDR_TEXT], quoted[128];
+
+	nsm->counts.notices_denied++;
+	hf_rpc_call_note(call, "DENIED");
+	hf_addr_format_with_port(peer, text, sizeof(text));
+	hf_log_quote(quoted, sizeof(quoted), name.data, name.len);
+	hf_log_debug("a notice of a restart is denied", "peer=%s name=%s state=%d sure=%s", text, quoted,
+		     state, is_sure ? "yes" : "no");
+	if (!hf_nsm_is_stranger_new(nsm, peer))
+		return;
+	if (is_sure)
+		hf_log_warn("a notice of a restart is ignored: the host that it names has not been restarted",
+			    "peer=%s name=%s state=%d", text, quoted, state);
+	else
+		hf_log_warn("a notice of a restart is not believed yet: the host that it names says another "
+			    "number; "
+			    "if it was restarted, delete the client",
+			    "peer=%s name=%s state=%d", text, quoted, state);
+}
+
+/* Everything but what has to be checked first. */
 static void judge(struct notice *notice)
 {
-	struct hf_nsm_counts *counts = &notice->nsm->counts;
-
 	match_address(notice, "nlm");
 	match_address(notice, HF_NSM_PROTOCOL);
 	match_watchers(notice);
 	if (notice->n_matched == 0)
 		match_name(notice);
-	if (notice->n_named == 0)
-		note_early(notice);
+}
+
+/* The answer */
+
+static void finish(struct notice *notice)
+{
+	struct hf_nsm *nsm = notice->nsm;
+
 	if (notice->n_matched == 0) {
-		counts->notices_ignored++;
+		nsm->counts.notices_ignored++;
 		log_ignored(notice);
 	} else if (notice->n_new) {
-		counts->notices_believed++;
-	} else {
-		counts->notices_repeated++;
+		nsm->counts.notices_believed++;
+	} else if (!notice->n_denied && !notice->n_unsure) {
+		nsm->counts.notices_repeated++;
 	}
+	if (notice->n_named == 0 && !notice->n_denied && !notice->n_unsure)
+		note_early(notice);
+	if (notice->n_denied || notice->n_unsure) {
+		hf_nsm_note_denied(nsm, notice->call, notice->name, notice->state, !notice->n_unsure);
+	}
+	if (notice->n_unsure) {
+		hf_rpc_call_drop(notice->call);
+	} else {
+		hf_nsm_reply_kept(nsm, notice->call, notice->last, HF_NSM_ANSWER_VOID);
+	}
+	hf_client_unref(notice->last);
+}
+
+static void suspect_free(struct suspect *suspect)
+{
+	hf_link_remove(&suspect->link);
+	hf_client_unref(suspect->client);
+	free(suspect);
+}
+
+static void finish_if_all_is_decided(struct notice *notice)
+{
+	if (notice->n_open)
+		return;
+	finish(notice);
+	free(notice);
+}
+
+static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict)
+{
+	struct suspect *suspect = hf_container_of(asker, struct suspect, asker);
+	struct notice *notice = suspect->notice;
+
+	if (verdict == HF_NSM_BELIEVED)
+		believe(notice, client);
+	notice->n_denied += verdict == HF_NSM_DENIED;
+	notice->n_unsure += verdict == HF_NSM_UNSURE;
+	suspect_free(suspect);
+	notice->n_open--;
+	finish_if_all_is_decided(notice);
+}
+
+static void drop_suspects(struct notice *notice)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&notice->suspects)))
+		suspect_free(hf_list_entry(link, struct suspect, link));
+}
+
+/* What was read from the call is elsewhere once it is kept. */
+static struct notice *keep(const struct notice *seen)
+{
+	struct notice *notice = malloc(sizeof(*notice));
+	struct hf_nsm_status status;
+
+	if (!notice) {
+		hf_rpc_call_drop(seen->call);
+		return NULL;
+	}
+	if (hf_rpc_call_keep(seen->call) < 0) {
+		free(notice);
+		return NULL;
+	}
+	*notice = *seen;
+	status = hf_nsm_get_stat_chge(hf_rpc_call_args(seen->call));
+	notice->name = status.mon_name;
+	notice->peer = hf_rpc_call_peer(seen->call);
+	hf_list_init(&notice->suspects);
+	return notice;
+}
+
+static void check(struct notice *seen)
+{
+	struct notice *notice = keep(seen);
+	struct hf_link *link;
+
+	if (!notice) {
+		drop_suspects(seen);
+		hf_client_unref(seen->last);
+		return;
+	}
+	notice->n_open = 1; /* until all are asked about */
+	while ((link = hf_list_pop_front(&seen->suspects))) {
+		struct suspect *suspect = hf_list_entry(link, struct suspect, link);
+
+		suspect->notice = notice;
+		suspect->asker.fn = on_verdict;
+		hf_link_init(&suspect->asker.link);
+		if (hf_nsm_doubt(notice->nsm, notice->call, suspect->client, notice->state,
+				 &suspect->asker) == 0) {
+			notice->n_open++;
+		} else {
+			notice->n_unsure++;
+			suspect_free(suspect);
+		}
+	}
+	notice->n_open--;
+	finish_if_all_is_decided(notice);
 }
 
 void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
@@ -228,6 +408,7 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
 	struct hf_nsm_status status = hf_nsm_get_stat_chge(hf_rpc_call_args(call));
 	struct notice notice = {
 		.nsm = nsm,
+		.call = call,
 		.peer = hf_rpc_call_peer(call),
 		.is_superuser = hf_rpc_client_is_superuser(nsm->options.client, call),
 		.name = status.mon_name,
@@ -240,7 +421,10 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
 		hf_rpc_reply_garbage(call);
 		return;
 	}
+	hf_list_init(&notice.suspects);
 	judge(&notice);
-	hf_nsm_reply_kept(nsm, call, notice.last, HF_NSM_ANSWER_VOID);
-	hf_client_unref(notice.last);
+	if (hf_list_is_empty(&notice.suspects))
+		finish(&notice);
+	else
+		check(&notice);
 }

@@ -9,7 +9,8 @@
 #include "base/macros.h"
 #include "proto/nsm/internal.h"
 
-#define MAX_REQUEST 8192
+#define MAX_REQUEST        8192
+#define DEFAULT_TIMEOUT_NS (5 * HF_NS_PER_S)
 
 /* The small procedures */
 
@@ -22,8 +23,10 @@ static void proc_null(void *service, struct hf_rpc_call *call)
 /* Would we watch this host? We look nothing up: it costs nothing to say so. */
 static void proc_stat(void *service, struct hf_rpc_call *call)
 {
+	struct hf_nsm *nsm = service;
 	struct hf_bytes name = hf_nsm_get_name(hf_rpc_call_args(call));
-	bool is_good = hf_client_name_is_good(name);
+	/* A client may be on this host: what we say of ourselves is not what its statd would say. */
+	bool is_good = hf_client_name_is_good(name) && !hf_rpc_client_is_own(nsm->options.client, call);
 
 	hf_nsm_count(service, HF_NSM_STAT, !is_good);
 	if (hf_xdr_in_is_ok(hf_rpc_call_args(call)))
@@ -93,6 +96,14 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->tellings);
 	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);
+	hf_list_init(&nsm->inquiries);
+	hf_list_init(&nsm->unasked);
+	hf_list_init(&nsm->sights);
+	hf_list_init(&nsm->exchanges);
+	hf_list_init(&nsm->doubts);
+	hf_list_init(&nsm->visitors);
+	if (!nsm->options.timeout_ns)
+		nsm->options.timeout_ns = DEFAULT_TIMEOUT_NS;
 	nsm->server_name = strdup(options->server_name);
 	if (!nsm->server_name)
 		return hf_trace(-ENOMEM);
@@ -111,6 +122,9 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	if (!nsm)
 		return NULL;
 	hf_recovery_set_teller(nsm->options.recovery, NULL);
+	hf_nsm_doubts_deinit(nsm);
+	hf_nsm_sights_deinit(nsm);
+	hf_nsm_visitors_deinit(nsm);
 	hf_nsm_replies_deinit(nsm);
 	hf_nsm_tellings_deinit(nsm);
 	hf_nsm_lookups_deinit(nsm);

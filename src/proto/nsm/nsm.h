@@ -17,10 +17,11 @@
  * Call-backs go to where the SM_MON came from, whatever name it gives.
  *
  * A peer that says it was restarted (SM_NOTIFY) is believed when its address is
- * the client's and so is its name, or nobody else is at that address. Everything
- * else is counted, written to the log once a source, and answered all the same.
- * It is answered when what follows is durable, and else not at all, so that the
- * peer says it again.
+ * the client's and so is its name, or no other client is at that address, and when
+ * that host, asked about itself, does not deny it (doubt.c). A notice that nobody
+ * knows the sender of is counted, written to the log once a source, and answered
+ * all the same. Others are answered when what follows is durable, and else not at
+ * all, so that the peer says it again; nor is one that is denied.
  */
 #pragma once
 
@@ -29,7 +30,9 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/list.h"
 #include "rpc/program.h"
 
 #define HF_NSM_PROGRAM 100024
@@ -55,6 +58,7 @@ struct hf_nsm_options {
 	/* May this address use an export? NULL: none may. */
 	bool (*is_export_client)(void *user, const struct hf_addr *peer);
 	void *user;
+	uint64_t timeout_ns; /* for asking a host about itself, in all; 0: 5 s */
 };
 
 extern const struct hf_rpc_program hf_nsm_program; /* its service is a struct hf_nsm */
@@ -65,12 +69,44 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm);
 
 HF_DEFINE_CLEANUP(struct hf_nsm *, hf_nsm_free)
 
+/*
+ * Doubt: for what frees something of a client, and may be forged. Where a call is not trusted as it is, its
+ * host is asked; the asker, which is in the caller's hands, hears later whether the call is to be believed.
+ * The call has to stay until then. -EBUSY: too much is being asked; the call should stay unanswered, so that
+ * it is repeated.
+ */
+struct hf_client;
+struct hf_rpc_call;
+enum hf_nsm_verdict {
+	HF_NSM_BELIEVED,
+	HF_NSM_DENIED,    /* the host was not restarted since the client took what it holds */
+	HF_NSM_UNSURE,    /* it says so, and it may have been: to stay unanswered */
+	HF_NSM_UNDECIDED, /* inside */
+};
+struct hf_nsm_asker {
+	struct hf_link link;
+	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
+};
+/* It came over TCP, from a reserved port if the client locks from one; or the superuser of this host made it.
+ */
+bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client);
+int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
+		 struct hf_nsm_asker *asker);
+/* Counts a call that was not believed, and says so, once a source. */
+void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
+			bool is_sure);
+/* A client takes something by @call, which says the state number @said: the first that it holds (@is_first),
+ * or of those that it reclaims. */
+void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
+			  int32_t said, bool is_first);
+
 /* Sight */
 struct hf_nsm_counts {
 	uint64_t requests[7][2]; /* by procedure; [1]: refused, or it made no sense */
 	uint64_t notices_believed;
 	uint64_t notices_repeated; /* nothing new */
 	uint64_t notices_ignored;  /* from nobody that we know, or who is not who he says */
+	uint64_t notices_denied;   /* by the host that they name; or it could not be asked */
 	uint64_t callbacks_told;   /* of local lock managers */
 	uint64_t callbacks_failed;
 	size_t callbacks_in_flight;

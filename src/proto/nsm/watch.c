@@ -106,6 +106,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 
 	switch (event->kind) {
 	case HF_EVENT_UNREGISTERED:
+		hf_nsm_sight_forget(client);
 		if (!client->mon_name)
 			break;
 		hf_nsm_callbacks_forget(nsm, client);
@@ -114,6 +115,8 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 			forget(nsm, watch);
 		break;
 	case HF_EVENT_CRASH:
+		hf_nsm_sight_forget(client);
+		client->link = 0;
 		if (hf_nsm_is_local_watch(nsm, client))
 			hf_nsm_call_back(nsm, client, event->state);
 		else if (event->state)

@@ -46,6 +46,8 @@ class Host(FakeHost):
         self.told = Record()
         self.statuses = Record()
         self.deaf = False  # statd hears, and says nothing
+        self.state = None  # what statd says to SM_STAT; None: it has no number
+        self.asked = Record()  # SM_STAT
         self.own = None
         super().__init__(*args, **how)
         self.own = Service(self.stage, self._on_own, ["::"], 0, self.namespace)
@@ -62,10 +64,16 @@ class Host(FakeHost):
             args = In(call.args)
             self.told.add(Notice(args.string(), args.i32(), plain(call.peer[0]), call.peer[1], call.transport))
             args.end()
-        return None if self.deaf else call.answer()
+        if self.deaf:
+            return None
+        if call.procedure == STAT and self.state is not None:
+            self.asked.add(self.state)
+            return call.answer(Out().u32(SUCC).i32(self.state).bytes())
+        return call.answer()
 
     def _on_own(self, call):
-        self.statuses.add(status_of(call))
+        if call.procedure != NULL:
+            self.statuses.add(status_of(call))
         return call.answer()
 
     def nsm(self, procedure, args=b"", transport="udp", timeout=PATIENCE, **where):

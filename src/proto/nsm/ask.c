@@ -1,0 +1,202 @@
+/*
+ * Asks a host about itself: its statd for its state number, and its rpcbind for
+ * the ports of its statd and its lock manager, which both take another one at each
+ * start, as a rule. All of it has the time of one look (options.timeout_ns), and
+ * no answer that we remember is used.
+ *
+ * Where rpcbind does not answer by UDP, a connection to it soon tells whether there
+ * is one at all: a host without one says so at once.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "proto/nsm/internal.h"
+
+#define LOCKD           100021
+#define LOCKD_VERSION   4
+#define RPCBIND         100000
+#define RPCBIND_VERSION 2
+#define KNOCK_AFTER_NS  (100 * HF_NS_PER_MS)
+
+/* Both statds that we know look the name up, and this one asks no name server. */
+#define ANY_NAME "127.0.0.1"
+
+struct hf_nsm_inquiry {
+	struct hf_link link; /* of nsm->inquiries */
+	struct hf_nsm *nsm;
+	struct hf_addr host;
+	struct hf_addr local;
+	struct hf_rpc_pending *statd, *lockd, *knock; /* NULL: not under way */
+	struct hf_timer timer;                        /* until we knock at rpcbind's door */
+	struct hf_nsm_facts facts;
+	hf_nsm_facts_fn fn;
+	void *user;
+};
+
+static void inquiry_free(struct hf_nsm_inquiry *inquiry)
+{
+	hf_link_remove(&inquiry->link);
+	hf_timer_stop(&inquiry->timer);
+	hf_rpc_pending_cancel(inquiry->statd);
+	hf_rpc_pending_cancel(inquiry->lockd);
+	hf_rpc_pending_cancel(inquiry->knock);
+	free(inquiry);
+}
+
+struct hf_nsm_inquiry *hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry)
+{
+	if (inquiry)
+		inquiry_free(inquiry);
+	return NULL;
+}
+
+static void end(struct hf_nsm_inquiry *inquiry)
+{
+	struct hf_nsm_facts facts = inquiry->facts;
+	hf_nsm_facts_fn fn = inquiry->fn;
+	void *user = inquiry->user;
+
+	inquiry_free(inquiry);
+	fn(user, &facts);
+}
+
+/* Without a statd there is nothing that its lock manager could add. */
+static void end_if_all_is_said(struct hf_nsm_inquiry *inquiry)
+{
+	if (!inquiry->statd && (!inquiry->lockd || inquiry->facts.word != HF_NSM_SPEAKS))
+		end(inquiry);
+}
+
+static void take_number(struct hf_nsm_facts *facts, const struct hf_rpc_result *result)
+{
+	uint32_t res = hf_xdr_get_u32(result->results);
+	int32_t state = hf_xdr_get_i32(result->results);
+
+	if (!hf_xdr_in_is_ok(result->results) || res != HF_NSM_SUCC)
+		return;
+	facts->word = HF_NSM_SPEAKS;
+	facts->state = state;
+	facts->statd_port = result->remote.port;
+}
+
+static void on_statd(void *user, const struct hf_rpc_result *result)
+{
+	struct hf_nsm_inquiry *inquiry = user;
+	struct hf_nsm_facts *facts = &inquiry->facts;
+
+	inquiry->statd = NULL;
+	facts->word =
+		result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE
+			? HF_NSM_SILENT
+			: HF_NSM_ABSENT;
+	facts->is_answered =
+		result->outcome == HF_RPC_OUTCOME_OK || result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED;
+	if (result->outcome == HF_RPC_OUTCOME_OK)
+		take_number(facts, result);
+	end_if_all_is_said(inquiry);
+}
+
+static void on_lockd(void *user, const struct hf_rpc_result *result)
+{
+	struct hf_nsm_inquiry *inquiry = user;
+
+	inquiry->lockd = NULL;
+	inquiry->facts.is_lockd_known =
+		result->outcome == HF_RPC_OUTCOME_OK || result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED;
+	inquiry->facts.lockd_port = result->outcome == HF_RPC_OUTCOME_OK ? result->remote.port : 0;
+	end_if_all_is_said(inquiry);
+}
+
+static void on_knock(void *user, const struct hf_rpc_result *result)
+{
+	struct hf_nsm_inquiry *inquiry = user;
+
+	inquiry->knock = NULL;
+	if (result->outcome != HF_RPC_OUTCOME_REFUSED || !inquiry->statd)
+		return;
+	inquiry->facts.word = HF_NSM_ABSENT;
+	end(inquiry);
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+	struct hf_nsm_inquiry *inquiry = hf_container_of(timer, struct hf_nsm_inquiry, timer);
+	struct hf_nsm *nsm = inquiry->nsm;
+	struct hf_rpc_request request = {
+		.remote = inquiry->host,
+		.local = inquiry->local,
+		.program = RPCBIND,
+		.version = RPCBIND_VERSION,
+		.path = HF_RPC_TCP_ONLY,
+		.timeout_ns = nsm->options.timeout_ns,
+		.fresh_connection = true,
+	};
+
+	if (!inquiry->statd)
+		return;
+	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
+	(void)hf_rpc_client_call(nsm->options.client, &inquiry->knock, &request, on_knock, inquiry);
+}
+
+static int ask_statd(struct hf_nsm_inquiry *inquiry)
+{
+	struct hf_nsm *nsm = inquiry->nsm;
+	uint8_t args[32];
+	struct hf_rpc_request request = {
+		.remote = inquiry->host,
+		.local = inquiry->local,
+		.program = HF_NSM_PROGRAM,
+		.version = 1,
+		.procedure = HF_NSM_STAT,
+		.path = HF_RPC_UDP_THEN_TCP,
+		.args = args,
+		.timeout_ns = nsm->options.timeout_ns,
+		.reserved_port = true,
+		.fresh_port = true,
+	};
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, args, sizeof(args));
+	hf_xdr_put_string(&out, ANY_NAME);
+	request.args_len = (size_t)(out.p - args);
+	return hf_rpc_client_call(nsm->options.client, &inquiry->statd, &request, on_statd, inquiry);
+}
+
+static int ask_lockd(struct hf_nsm_inquiry *inquiry)
+{
+	struct hf_nsm *nsm = inquiry->nsm;
+	struct hf_rpc_request request = {
+		.remote = inquiry->host,
+		.local = inquiry->local,
+		.program = LOCKD,
+		.version = LOCKD_VERSION,
+		.path = HF_RPC_TCP_THEN_UDP,
+		.timeout_ns = nsm->options.timeout_ns,
+		.fresh_port = true,
+		.only_port = true,
+	};
+
+	return hf_rpc_client_call(nsm->options.client, &inquiry->lockd, &request, on_lockd, inquiry);
+}
+
+struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host, const struct hf_addr *local,
+				  hf_nsm_facts_fn fn, void *user)
+{
+	struct hf_nsm_inquiry *inquiry = calloc(1, sizeof(*inquiry));
+
+	if (!inquiry)
+		return NULL;
+	inquiry->nsm = nsm;
+	inquiry->host = *host;
+	inquiry->host.port = 0;
+	inquiry->local = *local;
+	inquiry->local.port = 0;
+	inquiry->fn = fn;
+	inquiry->user = user;
+	hf_timer_init(&inquiry->timer, nsm->options.loop, on_timer);
+	hf_list_push_back(&nsm->inquiries, &inquiry->link);
+	if (ask_statd(inquiry) < 0 || ask_lockd(inquiry) < 0 ||
+	    hf_timer_start(&inquiry->timer, KNOCK_AFTER_NS) < 0)
+		inquiry = hf_nsm_ask_cancel(inquiry);
+	return inquiry;
+}

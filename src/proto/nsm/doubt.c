@@ -1,0 +1,343 @@
+/*
+ * Was a client's host really restarted? Anybody can send a datagram in another's
+ * name, and any user of a host a notice in its. So the host is asked first (ask.c),
+ * at the address of the client. Its statd says
+ *
+ *	the number of the notice, and that is a new one: believed;
+ *	nothing, or there is none: nobody denies it, so what we know of the notice
+ *	    has to do;
+ *	something else: a forgery, or a statd that was started before sm-notify has
+ *	    raised the number, and says the old one all its life.
+ *
+ * In the last case it counts whether the connection by which the client took the
+ * first of what it holds is still known to its peer, and, where there is none any
+ * more, whether the host's lock manager is still where it was. A host that was
+ * restarted has neither. Where nothing can be told the notice is not answered, so
+ * that its sender says it again. One that is denied for sure is answered and does
+ * nothing: a forgery, or a restart from before the client took what it holds.
+ *
+ * Notices about one client with one number have one doubt, and doubts about one
+ * address one exchange.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "proto/nsm/internal.h"
+#include "rpc/probe.h"
+
+#define MAX_EXCHANGES 128 /* under way */
+#define MAX_DOUBTS    32  /* of one exchange */
+#define MAX_ASKERS    8   /* of one doubt */
+#define MAX_LOOKED_AT 16  /* clients at one address: one of the same kind is enough */
+
+/* Of ports: from here on up a port was chosen by the system, as a rule, and below it by an administrator:
+ * Linux, BSD and macOS. */
+#define FIRST_CHOSEN_PORT 32768
+
+struct exchange {
+	struct hf_link link; /* of nsm->exchanges */
+	struct hf_nsm *nsm;
+	struct hf_addr host;
+	struct hf_nsm_inquiry *inquiry;
+	struct hf_list doubts;
+	size_t n_doubts;
+};
+
+struct hf_nsm_doubt {
+	struct hf_link link; /* of exchange->doubts, then of nsm->doubts */
+	struct hf_nsm *nsm;
+	struct hf_client *client; /* a reference */
+	int32_t state;
+	bool was_news; /* when the first notice came */
+	struct hf_rpc_call *call;
+	uint64_t deadline;
+	struct hf_nsm_facts facts;
+	struct hf_rpc_probe *probe;
+	struct hf_list askers;
+	size_t n_askers;
+};
+
+/* Verdicts */
+
+static bool is_newer(int32_t state, int32_t than)
+{
+	return (int32_t)((uint32_t)state - (uint32_t)than) > 0;
+}
+
+static bool says_new(const struct hf_nsm_doubt *doubt)
+{
+	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
+	int32_t known = doubt->client->sm_state;
+
+	if (!doubt->state || doubt->facts.state != doubt->state)
+		return false;
+	return known ? is_newer(doubt->state, known) : before && before->state != doubt->state;
+}
+
+static bool has_moved(uint16_t before, uint16_t now)
+{
+	return before && before != now;
+}
+
+/* We have not looked at the host since the client took what it holds. Then its statd denies the notice if it
+ * says the very number that we know; another one may be that of another host behind the same address. */
+static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
+{
+	int32_t known = doubt->client->sm_state;
+
+	if (hf_nsm_is_local_watch(doubt->nsm, doubt->client))
+		return HF_NSM_BELIEVED; /* nothing of ours is at stake */
+	if (known)
+		return hf_nsm_is_number_of(doubt->facts.state, known) ? HF_NSM_UNSURE : HF_NSM_BELIEVED;
+	return doubt->state && doubt->facts.state == doubt->state ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
+}
+
+/* Where several clients have one address, its lock manager is that of one of them, and who knows of which. */
+static bool has_neighbour(struct hf_client *client)
+{
+	struct hf_client *other = NULL;
+	bool is_found = false;
+
+	for (int i = 0; i < MAX_LOOKED_AT && !is_found; i++) {
+		other = hf_clients_next_at(client->clients, &client->address, other);
+		if (!other)
+			break;
+		is_found = other != client && strcmp(other->protocol, client->protocol) == 0 &&
+			   strcmp(other->name, client->name) != 0;
+	}
+	hf_client_unref(other);
+	return is_found;
+}
+
+static enum hf_nsm_verdict judge_ports(const struct hf_nsm_doubt *doubt)
+{
+	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client), *now = &doubt->facts;
+
+	if (!before)
+		return judge_number(doubt);
+	if (now->is_lockd_known && has_moved(before->lockd_port, now->lockd_port))
+		return HF_NSM_BELIEVED;
+	if (has_neighbour(doubt->client))
+		return HF_NSM_BELIEVED;
+	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
+		return HF_NSM_DENIED;
+	/* A port that the lock manager was given it has after every start; then that of its statd may tell.
+	 */
+	return has_moved(before->statd_port, now->statd_port) ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
+}
+
+static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
+{
+	const struct hf_client *client = doubt->client;
+
+	if (doubt->was_news && !hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state))
+		return HF_NSM_BELIEVED; /* it has said so itself meanwhile */
+	if (doubt->facts.word != HF_NSM_SPEAKS || hf_nsm_sight_is_of_another(client) || says_new(doubt))
+		return HF_NSM_BELIEVED;
+	return HF_NSM_UNDECIDED;
+}
+
+/* Ends */
+
+static void doubt_free(struct hf_nsm_doubt *doubt)
+{
+	if (doubt->was_news)
+		doubt->client->doubted_state = 0;
+	hf_link_remove(&doubt->link);
+	hf_rpc_probe_cancel(doubt->probe);
+	hf_client_unref(doubt->client);
+	free(doubt);
+}
+
+static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
+{
+	struct hf_client *client = hf_client_ref(doubt->client);
+	struct hf_list askers = HF_LIST_INIT(askers);
+	struct hf_link *link;
+
+	hf_list_splice(&askers, &doubt->askers);
+	doubt_free(doubt);
+	while ((link = hf_list_pop_front(&askers))) {
+		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
+
+		asker->fn(asker, client, verdict);
+		/* @asker may be gone here */
+	}
+	hf_client_unref(client);
+}
+
+static void on_pulse(void *user, enum hf_rpc_pulse pulse)
+{
+	struct hf_nsm_doubt *doubt = user;
+	enum hf_nsm_verdict verdict = pulse == HF_RPC_PULSE_ALIVE ? HF_NSM_DENIED : judge_ports(doubt);
+
+	doubt->probe = NULL;
+	/* A program that has a connection of its own and is killed resets it, and its host lives; but then
+	 * the lock manager of that host is where it was. */
+	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE)
+		verdict = HF_NSM_BELIEVED;
+	decide(doubt, verdict);
+}
+
+static void go_on(struct hf_nsm_doubt *doubt, const struct hf_nsm_facts *facts)
+{
+	uint64_t now = hf_loop_now(doubt->nsm->options.loop);
+	enum hf_nsm_verdict verdict;
+
+	doubt->facts = *facts;
+	verdict = judge_words(doubt);
+	if (verdict == HF_NSM_UNDECIDED && doubt->deadline > now)
+		doubt->probe = hf_rpc_probe_start(doubt->call, doubt->client->link, doubt->deadline - now,
+						  on_pulse, doubt);
+	if (!doubt->probe)
+		decide(doubt, verdict == HF_NSM_UNDECIDED ? judge_ports(doubt) : verdict);
+}
+
+/* Exchanges */
+
+static void exchange_free(struct exchange *exchange)
+{
+	hf_link_remove(&exchange->link);
+	exchange->nsm->n_exchanges--;
+	hf_nsm_ask_cancel(exchange->inquiry);
+	free(exchange);
+}
+
+static void on_facts(void *user, const struct hf_nsm_facts *facts)
+{
+	struct exchange *exchange = user;
+	struct hf_nsm *nsm = exchange->nsm;
+	struct hf_list doubts = HF_LIST_INIT(doubts);
+	struct hf_link *link;
+
+	exchange->inquiry = NULL;
+	hf_list_splice(&doubts, &exchange->doubts);
+	exchange_free(exchange);
+	while ((link = hf_list_pop_front(&doubts))) {
+		hf_list_push_back(&nsm->doubts, link);
+		go_on(hf_list_entry(link, struct hf_nsm_doubt, link), facts);
+	}
+}
+
+static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *host)
+{
+	hf_list_for_each(link, &nsm->exchanges) {
+		struct exchange *exchange = hf_list_entry(link, struct exchange, link);
+
+		if (hf_addr_same_host(&exchange->host, host))
+			return exchange;
+	}
+	return NULL;
+}
+
+static struct exchange *exchange_with(struct hf_nsm *nsm, struct hf_rpc_call *call)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	struct exchange *exchange = find_exchange(nsm, peer);
+
+	if (exchange)
+		return exchange->n_doubts < MAX_DOUBTS ? exchange : NULL;
+	if (nsm->n_exchanges >= MAX_EXCHANGES)
+		return NULL;
+	exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		return NULL;
+	exchange->nsm = nsm;
+	exchange->host = *peer;
+	hf_list_init(&exchange->doubts);
+	hf_list_push_back(&nsm->exchanges, &exchange->link);
+	nsm->n_exchanges++;
+	exchange->inquiry = hf_nsm_ask(nsm, peer, hf_rpc_call_local(call), on_facts, exchange);
+	if (!exchange->inquiry) {
+		exchange_free(exchange);
+		return NULL;
+	}
+	return exchange;
+}
+
+/* Doubts */
+
+static struct hf_nsm_doubt *find_in(struct hf_list *doubts, const struct hf_client *client)
+{
+	hf_list_for_each(link, doubts) {
+		struct hf_nsm_doubt *doubt = hf_list_entry(link, struct hf_nsm_doubt, link);
+
+		if (doubt->client == client)
+			return doubt;
+	}
+	return NULL;
+}
+
+static struct hf_nsm_doubt *find(struct hf_nsm *nsm, const struct hf_client *client)
+{
+	struct exchange *exchange = find_exchange(nsm, &client->address);
+	struct hf_nsm_doubt *doubt = exchange ? find_in(&exchange->doubts, client) : NULL;
+
+	return doubt ? doubt : find_in(&nsm->doubts, client);
+}
+
+static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client,
+				      int32_t state)
+{
+	struct exchange *exchange = exchange_with(nsm, call);
+	struct hf_nsm_doubt *doubt = exchange ? calloc(1, sizeof(*doubt)) : NULL;
+
+	if (!doubt)
+		return NULL; /* an exchange without doubts ends by itself */
+	doubt->nsm = nsm;
+	doubt->client = hf_client_ref(client);
+	doubt->state = state;
+	doubt->call = call;
+	doubt->deadline = hf_loop_now(nsm->options.loop) + nsm->options.timeout_ns;
+	hf_list_init(&doubt->askers);
+	hf_list_push_back(&exchange->doubts, &doubt->link);
+	exchange->n_doubts++;
+	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
+	if (doubt->was_news) {
+		client->doubted_state = state;
+		client->doubted_at = hf_loop_now(nsm->options.loop);
+	}
+	return doubt;
+}
+
+int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
+		 struct hf_nsm_asker *asker)
+{
+	struct hf_nsm_doubt *doubt = find(nsm, client);
+
+	if (doubt ? doubt->state != state || doubt->n_askers >= MAX_ASKERS
+		  : !(doubt = doubt_new(nsm, call, client, state)))
+		return -EBUSY;
+	hf_list_push_back(&doubt->askers, &asker->link);
+	doubt->n_askers++;
+	return 0;
+}
+
+void hf_nsm_doubts_deinit(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&nsm->exchanges))) {
+		struct exchange *exchange = hf_list_entry(link, struct exchange, link);
+
+		hf_list_splice(&nsm->doubts, &exchange->doubts);
+		exchange_free(exchange);
+	}
+	while ((link = hf_list_first(&nsm->doubts)))
+		decide(hf_list_entry(link, struct hf_nsm_doubt, link), HF_NSM_UNSURE);
+}
+
+/* Who need not be asked */
+
+bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+
+	if (hf_rpc_client_is_superuser(nsm->options.client, call))
+		return true;
+	return hf_rpc_call_transport(call) == HF_RPC_TCP &&
+	       (!client->is_privileged || hf_addr_has_reserved_port(peer));
+}

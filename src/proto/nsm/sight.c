@@ -1,0 +1,163 @@
+/*
+ * What the host of a client said of itself when the client began to hold
+ * something. When a notice says later that the host was restarted, and its statd
+ * says an old number, that is what its words are compared with.
+ *
+ * It is asked in the background, a few hosts at a time; no lock waits for it. It
+ * is asked again where the client had given up everything and some time has passed:
+ * a host that unmounts everything stops its lock manager, which has another port
+ * when it is back. After a restart of ours a client is asked when it reclaims: before
+ * that nothing tells whether it is the one that held what we have loaded.
+ */
+#include <stdlib.h>
+
+#include "proto/nsm/internal.h"
+
+#define AT_ONCE  32
+#define AGAIN_NS (300 * HF_NS_PER_S)
+
+/* A call that waited for longer, or an answer that took longer, may be of another life than what is asked. */
+#define PROMPT_NS (2 * HF_NS_PER_S)
+
+#define RAISED_BY 2 /* a state number, at each restart */
+
+struct hf_nsm_sight {
+	struct hf_link link; /* of nsm->unasked, or of nsm->sights */
+	struct hf_nsm *nsm;
+	struct hf_client *client;       /* while it is registered, so not a reference */
+	struct hf_nsm_inquiry *inquiry; /* NULL: not under way */
+	struct hf_nsm_facts facts;
+	int32_t said;                /* the state number in the client's call */
+	uint64_t asked_at, again_at; /* monotonic ns */
+};
+
+static void ask_some(struct hf_nsm *nsm);
+
+static void stop(struct hf_nsm_sight *sight)
+{
+	if (!sight->inquiry)
+		return;
+	sight->inquiry = hf_nsm_ask_cancel(sight->inquiry);
+	sight->nsm->n_asking--;
+}
+
+static void on_facts(void *user, const struct hf_nsm_facts *facts)
+{
+	struct hf_nsm_sight *sight = user;
+
+	sight->inquiry = NULL;
+	sight->nsm->n_asking--;
+	if (hf_loop_now(sight->nsm->options.loop) - sight->asked_at < PROMPT_NS)
+		sight->facts = *facts;
+	if (facts->is_answered)
+		hf_client_confirm(sight->client);
+	ask_some(sight->nsm);
+}
+
+static void ask_some(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while (nsm->n_asking < AT_ONCE && (link = hf_list_pop_front(&nsm->unasked))) {
+		struct hf_nsm_sight *sight = hf_list_entry(link, struct hf_nsm_sight, link);
+		const struct hf_client *client = sight->client;
+		struct hf_addr any = { 0 };
+		/* Of a lock manager of this host it is loopback, and the peer is not there. */
+		const struct hf_addr *local = hf_nsm_is_local_watch(nsm, client) ? &any : &client->local;
+
+		hf_list_push_back(&nsm->sights, link);
+		sight->asked_at = hf_loop_now(nsm->options.loop);
+		sight->inquiry = hf_nsm_ask(nsm, &client->address, local, on_facts, sight);
+		nsm->n_asking += sight->inquiry != NULL;
+	}
+}
+
+static struct hf_nsm_sight *sight_of(struct hf_nsm *nsm, struct hf_client *client)
+{
+	struct hf_nsm_sight *sight = client->sight;
+
+	if (sight)
+		return sight;
+	sight = calloc(1, sizeof(*sight));
+	if (!sight)
+		return NULL; /* it is asked next time */
+	sight->nsm = nsm;
+	sight->client = client;
+	hf_link_init(&sight->link);
+	client->sight = sight;
+	return sight;
+}
+
+void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
+{
+	uint64_t now = hf_loop_now(nsm->options.loop);
+	struct hf_nsm_sight *sight = client->sight;
+
+	if (sight && now < sight->again_at)
+		return;
+	sight = sight_of(nsm, client);
+	if (!sight)
+		return;
+	stop(sight);
+	sight->facts = (struct hf_nsm_facts){ 0 };
+	sight->said = said;
+	sight->again_at = now + AGAIN_NS;
+	hf_link_remove(&sight->link);
+	hf_list_push_back(&nsm->unasked, &sight->link);
+	ask_some(nsm);
+}
+
+/* What it holds after a restart of its own is of another life. */
+void hf_nsm_sight_forget(struct hf_client *client)
+{
+	struct hf_nsm_sight *sight = client->sight;
+
+	if (!sight)
+		return;
+	client->sight = NULL;
+	stop(sight);
+	hf_link_remove(&sight->link);
+	free(sight);
+}
+
+const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
+{
+	const struct hf_nsm_sight *sight = client->sight;
+
+	return sight && sight->facts.word == HF_NSM_SPEAKS ? &sight->facts : NULL;
+}
+
+/* Linux says in its locks the number that its statd says. sm-notify may have raised it by two since that
+ * statd was started. */
+bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known)
+{
+	return said_by_statd == known || said_by_statd == known - RAISED_BY;
+}
+
+/* Behind one address there may be several hosts, and one statd that answers. */
+bool hf_nsm_sight_is_of_another(const struct hf_client *client)
+{
+	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
+	int32_t known = facts && client->sight->said ? client->sight->said : client->sm_state;
+
+	return facts && known && !hf_nsm_is_number_of(facts->state, known);
+}
+
+void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
+			  int32_t said, bool is_first)
+{
+	if (hf_rpc_call_transport(call) == HF_RPC_TCP)
+		hf_client_confirm(client);
+	if (is_first || !client->link)
+		client->link = hf_rpc_call_link(call);
+	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS)
+		hf_nsm_look_at(nsm, client, said);
+}
+
+void hf_nsm_sights_deinit(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&nsm->unasked)) || (link = hf_list_first(&nsm->sights)))
+		hf_nsm_sight_forget(hf_list_entry(link, struct hf_nsm_sight, link)->client);
+}

@@ -1,0 +1,156 @@
+/*
+ * Calls by UDP from other hosts that make, change or end a registration: whoever
+ * can send a datagram can write any sender on it. So one is served only when that
+ * address has answered us: its rpcbind names the port of the program that is to be
+ * called back, or a connection to the port that the call itself names is accepted. A
+ * call over TCP has had its exchange.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/nsm/internal.h"
+
+/* Of the calls that a UDP port may keep these take a part only. */
+#define MAX_VISITORS      256
+#define MAX_FROM_ONE_HOST 4
+
+#define RPCBIND_PART 5 /* of the time, where the call names a port, too: a fifth */
+
+struct visitor {
+	struct hf_link link; /* of nsm->visitors */
+	struct hf_nsm *nsm;
+	struct hf_rpc_call *call;
+	struct hf_rpc_pending *pending;
+	uint32_t program, version; /* to be called back */
+	uint16_t port;             /* that the call names; 0: none */
+	bool is_at_port;           /* that is asked, and not rpcbind */
+	void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered);
+};
+
+bool hf_nsm_is_visitor(const struct hf_rpc_call *call)
+{
+	return hf_rpc_call_transport(call) == HF_RPC_UDP && !hf_addr_is_loopback(hf_rpc_call_peer(call));
+}
+
+static void visitor_free(struct visitor *visitor)
+{
+	hf_link_remove(&visitor->link);
+	visitor->nsm->n_visitors--;
+	free(visitor);
+}
+
+static int ask(struct visitor *visitor, bool is_at_port);
+
+/* A port that rpcbind names is an answer; so is a connection to the given one, whatever is said on it. */
+static bool has_answered(const struct visitor *visitor, const struct hf_rpc_result *result)
+{
+	return result->outcome == HF_RPC_OUTCOME_OK ||
+	       (visitor->is_at_port && result->stage == HF_RPC_STAGE_REPLY);
+}
+
+static void on_reply(void *user, const struct hf_rpc_result *result)
+{
+	struct visitor *visitor = user;
+	struct hf_nsm *nsm = visitor->nsm;
+	struct hf_rpc_call *call = visitor->call;
+	void (*serve)(struct hf_nsm * nsm, struct hf_rpc_call * call, bool has_answered) = visitor->serve;
+	bool is_fine = has_answered(visitor, result);
+
+	visitor->pending = NULL;
+	if (!is_fine && visitor->port && !visitor->is_at_port && ask(visitor, true) == 0)
+		return;
+	visitor_free(visitor);
+	hf_rpc_call_rewind(call);
+	serve(nsm, call, is_fine);
+}
+
+static int ask(struct visitor *visitor, bool is_at_port)
+{
+	struct hf_nsm *nsm = visitor->nsm;
+	uint64_t timeout_ns = nsm->options.timeout_ns, first_ns = timeout_ns / RPCBIND_PART;
+	struct hf_rpc_request request = {
+		.remote = *hf_rpc_call_peer(visitor->call),
+		.local = *hf_rpc_call_local(visitor->call),
+		.program = visitor->program,
+		.version = visitor->version,
+		.path = is_at_port ? HF_RPC_TCP_ONLY : HF_RPC_TCP_THEN_UDP, /* as it is called back */
+		.timeout_ns = !visitor->port ? timeout_ns
+			      : is_at_port   ? timeout_ns - first_ns
+					     : first_ns,
+		.fresh_connection = true,
+		.fresh_port = true,
+		.only_port = !is_at_port,
+	};
+
+	request.remote.port = is_at_port ? visitor->port : 0;
+	visitor->is_at_port = is_at_port;
+	return hf_rpc_client_call(nsm->options.client, &visitor->pending, &request, on_reply, visitor);
+}
+
+static uint16_t port_in(struct hf_bytes my_name, const struct hf_addr *peer)
+{
+	char name[HF_ADDR_TEXT + 8];
+
+	if (my_name.len >= sizeof(name))
+		return 0;
+	memcpy(name, my_name.data, my_name.len);
+	name[my_name.len] = '\0';
+	return hf_nsm_port_in_name(name, peer);
+}
+
+static bool has_room_for(const struct hf_nsm *nsm, const struct hf_addr *peer)
+{
+	size_t n = 0;
+
+	if (nsm->n_visitors >= MAX_VISITORS)
+		return false;
+	hf_list_for_each(link, &nsm->visitors) {
+		const struct visitor *visitor = hf_list_entry(link, struct visitor, link);
+
+		n += hf_addr_same_host(hf_rpc_call_peer(visitor->call), peer);
+	}
+	return n < MAX_FROM_ONE_HOST;
+}
+
+void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
+		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered))
+{
+	struct visitor *visitor =
+		has_room_for(nsm, hf_rpc_call_peer(call)) ? calloc(1, sizeof(*visitor)) : NULL;
+
+	if (!visitor) {
+		hf_rpc_call_drop(call); /* it will be sent again */
+		return;
+	}
+	visitor->nsm = nsm;
+	visitor->call = call;
+	visitor->serve = serve;
+	visitor->program = my_id->program;
+	visitor->version = my_id->version;
+	visitor->port = port_in(my_id->my_name, hf_rpc_call_peer(call));
+	hf_list_push_back(&nsm->visitors, &visitor->link);
+	nsm->n_visitors++;
+	if (ask(visitor, false) < 0) {
+		visitor_free(visitor);
+		hf_rpc_call_drop(call);
+		return;
+	}
+	if (hf_rpc_call_keep(call) < 0) {
+		hf_rpc_pending_cancel(visitor->pending);
+		visitor_free(visitor);
+	}
+}
+
+void hf_nsm_visitors_deinit(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&nsm->visitors))) {
+		struct visitor *visitor = hf_list_entry(link, struct visitor, link);
+
+		hf_rpc_pending_cancel(visitor->pending);
+		hf_rpc_call_drop(visitor->call);
+		visitor_free(visitor);
+	}
+}

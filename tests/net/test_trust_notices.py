@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Who may say that a client was restarted: no datagram with a forged sender, no ordinary user of the client's host; and
+a host that was restarted is always believed in the end.
+
+The hosts here are scripted: what their statd says, whether it is there, at which port their lock manager is, and
+whether the connections of their last life are still known to them.
+"""
+
+import os
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+import nsm
+from fakehost import NSM
+from nsm import SUCC, Host
+from play import Play, main
+from rpc import UdpCaller, call_message
+from until import comes
+from xdr import Out
+
+TCP_REPAIR = 19
+DENIED = "a notice of a restart is denied"
+FREED = "client crashed: what it had is released"
+AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; the look at a silent host takes more
+LOOK = 4  # seconds that a silent host is given here
+
+
+def notice(name, state):
+    return call_message(NSM, 1, nsm.NOTIFY, Out().string(name).i32(state).bytes())
+
+
+def free_all(name, state):
+    return call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, nlm.Lock(name=name, state=state).args(nlm.FREE_ALL))
+
+
+def forged(source, port, remote, payload):
+    """A UDP datagram over IPv4 with any sender."""
+    length = 8 + len(payload)
+    udp = struct.pack(">HHHH", port, remote[1], length, 0)
+    addresses = socket.inet_aton(source) + socket.inet_aton(remote[0])
+    return struct.pack(">BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, socket.IPPROTO_UDP, 0) + addresses + udp + payload
+
+
+class Notices(Play):
+    host_class = Host
+    settings = ("nsm.allow_mon=any", "recovery.max_clients=40", f"recovery.notify_timeout_ms={LOOK * 1000}")
+
+    def setUp(self):
+        super().setUp()
+        self.began = len(self.daemon.log)
+        self.next_state = 5
+        for host in self.hosts:
+            host.state = 5
+            host.deaf = False
+            host.asked.items.clear()
+
+    def tearDown(self):
+        # Nothing that one test knows of the hosts is known to the next.
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+        super().tearDown()
+
+    @property
+    def log(self):
+        return self.daemon.log[self.began :]
+
+    def hold(self, host, state=5, transport="tcp", **how):
+        """A lock of @host's; the server has looked at the host since."""
+        n = len(host.asked.matching())
+        lock = self.lock_of(host, state=state)
+        self.assert_granted(host, lock, transport=transport, **how)
+        if host.state is not None and not host.deaf and host.portmap:
+            comes(lambda: len(host.asked.matching()) > n, LOOK)
+            host.test(lock)
+        return lock
+
+    def send(self, host, message, reserved=False):
+        """A datagram as if from @host: no forger could make a better one."""
+        caller = UdpCaller((self.network.SERVER[0], 2049), (host.address, 0), host.namespace, reserved)
+        caller.send(message)
+        caller.close()
+
+    def wait_denied(self, n=1):
+        self.until(lambda: self.log.count(DENIED), f"{n} denied", passes=lambda seen: seen >= n)
+
+    def reboot(self, host, statd_is_late=False, breaks=True):
+        """Its memory is gone, and with it the connections; a new lock manager is somewhere else."""
+        for caller in host._callers.values():  # pylint: disable=protected-access
+            if caller.sock.type == socket.SOCK_STREAM and breaks:
+                caller.sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # closed without a word
+        host.drop_callers()
+        host.start_lockd()
+        self.next_state += 2
+        if not statd_is_late:
+            host.state = self.next_state
+
+    def notify(self, host, **how):
+        """sm-notify; how long the answer took."""
+        began = time.monotonic()
+        host.notify(self.next_state, reserved=True, **how)
+        return time.monotonic() - began
+
+    def assert_cleaned_up_at_once(self, host, lock, **how):
+        took = self.notify(host, **how)
+        self.assert_free(lock)
+        self.assertLess(took, AT_ONCE)
+        return took
+
+    # H3: forged datagrams
+
+    def test_h3_forged_notice_with_the_right_name(self):
+        lock = self.hold(self.a)
+        for n in range(1, 4):
+            self.send(self.a, notice(self.a.name, 5 + 2 * n), reserved=True)
+            self.wait_denied(n)
+            self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a)
+        self.next_state = self.a.state = 21
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_forged_notice_with_a_wrong_name(self):
+        lock = self.hold(self.a)
+        self.send(self.a, notice("somebody", 7), reserved=True)
+        self.wait_denied()
+        self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a)
+        self.assert_cleaned_up_at_once(self.a, lock, name="somebody")
+
+    def test_h3_forged_free_all(self):
+        lock = self.hold(self.a)
+        for n, state in enumerate((0, 5, 7), 1):
+            self.send(self.a, free_all(self.a.name, state), reserved=True)
+            self.wait_denied(n)
+            self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a)
+        began = time.monotonic()
+        self.a.free_all(state=7, transport="udp", reserved=True)
+        self.assert_free(lock)
+        self.assertLess(time.monotonic() - began, AT_ONCE)
+
+    def test_h3_forged_notice_that_says_what_statd_says(self):
+        """Anybody may ask a statd for its number; a client that says none has to be known by more than that."""
+        lock = self.hold(self.a, state=0)
+        self.send(self.a, notice(self.a.name, 5), reserved=True)
+        self.wait_denied()
+        self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a)
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_forged_notice_without_a_connection(self):
+        """The client locks by UDP: its lock manager is where it was."""
+        lock = self.hold(self.a, transport="udp")
+        self.send(self.a, notice(self.a.name, 7), reserved=True)
+        self.wait_denied()
+        self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a, statd_is_late=True)
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_forged_notice_for_a_watcher(self):
+        """A lock manager of the server's host watches the client: it is told the truth alone."""
+        watcher = nsm.Registrar(self.stage, self.network.server)
+        self.addCleanup(watcher.close)
+        local = nsm.Local(self.network.server)
+        self.addCleanup(local.close)
+        self.assertEqual(nsm.mon(local.ask, self.a.address, watcher.name, 200300, 16, bytes(16))[0], SUCC)
+        self.a.asked.wait()
+        self.send(self.a, notice(self.a.name, 5), reserved=True)
+        self.wait_denied()
+        self.assertEqual(watcher.heard.matching(), [])
+        self.reboot(self.a)
+        self.notify(self.a)
+        self.assertEqual(watcher.heard.wait()[0].state, 7)
+
+    # A statd that was started before sm-notify has raised the number
+
+    def test_h3_statd_is_late_and_the_old_connection_is_dead(self):
+        lock = self.hold(self.a)
+        self.reboot(self.a, statd_is_late=True)
+        self.assert_cleaned_up_at_once(self.a, lock)
+        # It says the old number in its locks, too, as Linux does; the next forgery is one all the same.
+        lock = self.hold(self.a)
+        self.send(self.a, notice(self.a.name, 9), reserved=True)
+        self.wait_denied()
+        self.assert_held(lock, by=lock.svid)
+
+    def test_h3_statd_is_late_and_the_connection_was_closed(self):
+        lock = self.hold(self.a)
+        self.reboot(self.a, statd_is_late=True, breaks=False)
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_a_lock_taken_while_the_notice_is_checked(self):
+        """It is of the new life, though it says the old number."""
+        lock = self.hold(self.a)
+        self.reboot(self.a, statd_is_late=True)
+        self.a.portmap_delay = 0.5
+        self.addCleanup(setattr, self.a, "portmap_delay", 0)
+        self.send(self.a, notice(self.a.name, 7), reserved=True)
+        new = lock.but(fh=os.urandom(20), svid=9)
+        self.assert_granted(self.a, new)
+        self.until(lambda: FREED in self.log, "the old one is released")
+        self.assert_free(lock)
+        self.assert_held(new, by=9)
+
+    # Who does not answer
+
+    def test_h3_silent_statd(self):
+        lock = self.hold(self.a)
+        self.a.deaf = True
+        self.a.drop_callers()
+        began = time.monotonic()
+        self.a.notify(7, reserved=True)
+        self.assert_free(lock)
+        self.assertLess(time.monotonic() - began, LOOK + AT_ONCE)
+
+    def test_h3_no_statd(self):
+        lock = self.hold(self.a)
+        port, self.a.port_of = self.a.port_of, lambda *_: 0
+        self.addCleanup(setattr, self.a, "port_of", port)
+        self.next_state = 7
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_no_rpcbind(self):
+        lock = self.hold(self.a)
+        self.a.stop_portmap()
+        self.addCleanup(self.a.start_portmap)
+        self.next_state = 7
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_usual_case_takes_milliseconds(self):
+        took = []
+        for _ in range(20):
+            lock = self.hold(self.a, state=self.next_state)
+            self.reboot(self.a)
+            took.append(self.assert_cleaned_up_at_once(self.a, lock))
+        print(f"\n  a notice that statd confirms is answered after {sorted(took)[10] * 1000:.1f} ms (median of 20)")
+
+    # M1: ordinary users of the client's host
+
+    def test_m1_notice_from_an_ordinary_port(self):
+        lock = self.hold(self.a, reserved=True)
+        for n, transport in enumerate(("udp", "tcp"), 1):
+            self.a.notify(5 + 2 * n, transport=transport)
+            self.wait_denied(n)
+            self.assert_held(lock, by=lock.svid)
+        self.a.notify(31, transport="tcp", reserved=True)
+        self.assert_free(lock)
+
+    def test_m1_free_all_from_an_ordinary_port(self):
+        lock = self.hold(self.a, reserved=True)
+        for n, transport in enumerate(("udp", "tcp"), 1):
+            self.a.free_all(state=5 + 2 * n, transport=transport)
+            self.wait_denied(n)
+            self.assert_held(lock, by=lock.svid)
+        self.a.free_all(state=31, transport="tcp", reserved=True)
+        self.assert_free(lock)
+
+    def test_m1_ordinary_port_of_a_client_that_never_had_another(self):
+        lock = self.hold(self.a)
+        self.a.notify(7, transport="tcp")
+        self.assert_free(lock)
+
+    # H1: registrations by forged datagrams
+
+    def test_h1_forged_sm_mon_registers_nobody(self):
+        """As many as there is room for, from addresses where nobody is, and from one where no such program is."""
+        remote = (self.network.SERVER[0], 2049)
+        with self.a.namespace:
+            raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        self.addCleanup(raw.close)
+        for i in range(120):
+            source = f"10.98.7.{1 + i}" if i % 2 else self.b.address
+            program = 200100 if i % 2 else 200999
+            args = nsm.mon_args("server", f"forged{i}", program, 7, bytes(16))
+            raw.sendto(forged(source, 700 + i, remote, call_message(NSM, 1, nsm.MON, args)), (remote[0], 0))
+        self.assert_granted(self.c, self.lock_of(self.c))
+        self.assertEqual(self.b.mon("server", transport="tcp")[0], SUCC)
+        self.assertEqual(self.c.mon("server", transport="udp")[0], SUCC)
+        port = f"{self.c.address}:{self.c.own.tcp_port}"
+        self.assertEqual(self.c.mon("server", port, program=200998, transport="udp")[0], SUCC)
+
+    def test_h1_forged_sm_unmon_of_a_program_that_is_gone(self):
+        """What nobody can be called back for, no datagram ends."""
+        self.assertEqual(self.a.mon("server")[0], SUCC)
+        port, self.a.port_of = self.a.port_of, lambda *_: 0
+        self.a.nsm(nsm.UNMON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7))
+        self.a.port_of = port
+        self.assertIn("is refused", self.log)
+
+
+if __name__ == "__main__":
+    main()
