@@ -210,7 +210,7 @@ int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64
 	if (HF_LIKELY(!doubted) ||
 	    (age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at))
 		return said ? said : client->sm_state;
-	return said && (int32_t)((uint32_t)said - (uint32_t)doubted) > 0 ? said : doubted;
+	return said && (int32_t)((uint32_t)said - (uint32_t)doubted) > 0 ? said : client->doubt_tag;
 }
 
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status)

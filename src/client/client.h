@@ -83,6 +83,7 @@ struct hf_client {
 			       */
 	uint64_t n_deaths;    /* of src/recovery: how often what it had was released since it died */
 	int32_t doubted_state; /* of proto/nsm: a notice with this number is being checked; 0: none is */
+	int32_t doubt_tag;     /* the number of what it takes meanwhile; 0: none */
 	uint64_t doubted_at;   /* monotonic ns, when it came */
 	struct hf_client_past past[HF_CLIENT_PAST];
 	enum hf_client_status status;
@@ -239,9 +240,16 @@ int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
 int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
 /* The state number of what it takes by a call that says @said, and has waited for @age_ns. While a notice is
- * being checked, what it takes by a call that came later is of the life that the notice tells of: it does not
- * go with what the client held before. */
+ * being checked, what it takes by a call that came later has a number of its own (doubt_tag), which no client
+ * has. If the notice is believed, it is of the life that the notice tells of, and does not go with what the
+ * client held before. If not, it goes with the rest at the next restart. The notice's own number would not do: a
+ * forger could guess the next one, and what has it would survive the restart that brings it. */
 int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns);
+/* Clients have odd numbers while they are up. */
+static inline bool hf_client_is_doubt_tag(int32_t state)
+{
+	return state < 0 && state % 2 == 0;
+}
 void hf_client_disconnected(struct hf_client *client); /* its window begins */
 void hf_client_reconnected(struct hf_client *client);
 void hf_client_crash(struct hf_client *client);

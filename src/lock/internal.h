@@ -480,7 +480,8 @@ void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struc
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 
 /* SHARE (share.c) */
-void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state);
+void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
+		    uint32_t also);
 
 /* VIEW and events. (lock.c) */
 void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);

@@ -354,6 +354,9 @@ int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *wh
 /* CRASH: of a client. Everything of it, or what does not carry @state; state number 0 never matches. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);
+/* The same, and what was taken with the number @also stays, too. */
+void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state,
+			      uint32_t also);
 
 /*
  * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between its beginning

@@ -12,12 +12,13 @@
 struct purge {
 	struct hf_locks *locks;
 	bool all;
-	uint32_t state;
+	uint32_t state; /* of the new life */
+	uint32_t also;  /* likewise */
 };
 
 static bool is_dead(const struct purge *purge, uint32_t state)
 {
-	return purge->all || state == 0 || state != purge->state;
+	return purge->all || state == 0 || (state != purge->state && state != purge->also);
 }
 
 static void purge_grants(const struct purge *purge, struct hf_holding *holding)
@@ -102,7 +103,7 @@ static void purge_client(const struct purge *purge, struct hf_lock_client *clien
 		node = hf_rb_next(node);
 		purge_owner(purge, owner);
 	}
-	hf_share_purge(purge->locks, client, purge->all, purge->state);
+	hf_share_purge(purge->locks, client, purge->all, purge->state, purge->also);
 	hf_waiters_serve(purge->locks);
 	hf_work_charge(purge->locks, client);
 }
@@ -116,7 +117,13 @@ void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client)
 
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state)
 {
-	const struct purge purge = { .locks = locks, .state = state };
+	hf_lock_client_purge_but(locks, client, state, state);
+}
+
+void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state,
+			      uint32_t also)
+{
+	const struct purge purge = { .locks = locks, .state = state, .also = also };
 
 	purge_client(&purge, client);
 }

@@ -231,12 +231,13 @@ static void purge_share(struct hf_locks *locks, struct hf_share *share)
 	settle(locks, share);
 }
 
-void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state)
+void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
+		    uint32_t also)
 {
 	hf_list_for_each_safe(pos, &client->shares) {
 		struct hf_share *share = hf_list_entry(pos, struct hf_share, in_client);
 
-		if (all || share->state == 0 || share->state != state)
+		if (all || share->state == 0 || (share->state != state && share->state != also))
 			purge_share(locks, share);
 	}
 }

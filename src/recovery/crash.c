@@ -259,7 +259,8 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, state);
-	hf_lock_client_purge_older(recovery->locks, &client->holds, (uint32_t)state);
+	hf_lock_client_purge_but(recovery->locks, &client->holds, (uint32_t)state,
+				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));
 	settle(recovery, client);
 	report(recovery, client, &before, reason);
 	hf_grace_look(recovery);

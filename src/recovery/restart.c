@@ -170,7 +170,7 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 				return r;
 			/* It must hear of our restart as anybody else; so it is registered now. And what it
 			 * says next is news, unless it is of the life in which it took this. */
-			client->sm_state = fact->client_state;
+			client->sm_state = hf_client_is_doubt_tag(fact->client_state) ? 0 : fact->client_state;
 			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
 		}
 		hf_client_unref(loading->last);

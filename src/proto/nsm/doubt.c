@@ -28,6 +28,7 @@
 #include "proto/nsm/internal.h"
 #include "rpc/probe.h"
 
+#define DOUBT_TAGS    0x3fffffffu /* numbers, then they come again */
 #define MAX_EXCHANGES 128 /* under way */
 #define MAX_DOUBTS    32  /* of one exchange */
 #define MAX_ASKERS    8   /* of one doubt */
@@ -160,12 +161,15 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 
 	hf_list_splice(&askers, &doubt->askers);
 	doubt_free(doubt);
+	if (verdict != HF_NSM_BELIEVED)
+		client->doubt_tag = 0;
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
 		asker->fn(asker, client, verdict);
 		/* @asker may be gone here */
 	}
+	client->doubt_tag = 0;
 	hf_client_unref(client);
 }
 
@@ -298,6 +302,7 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
 	if (doubt->was_news) {
 		client->doubted_state = state;
+		client->doubt_tag = INT32_MIN + 2 * (int32_t)(nsm->n_doubted++ & DOUBT_TAGS);
 		client->doubted_at = hf_loop_now(nsm->options.loop);
 	}
 	return doubt;
