@@ -203,6 +203,21 @@ int hf_client_set_privileged(struct hf_client *client, bool is_privileged)
 	return r;
 }
 
+#define TAG_NUMBERS 0xffffu /* of state numbers; nearly all hosts count their restarts from 1 on */
+#define TAG_SERIALS 0x3fffu
+
+int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial)
+{
+	uint32_t number = (uint32_t)doubted <= TAG_NUMBERS ? (uint32_t)doubted : 0;
+
+	return (int32_t)(0x80000000u | (serial & TAG_SERIALS) << 17 | number << 1);
+}
+
+int32_t hf_client_stored_number(int32_t state)
+{
+	return state < 0 && state % 2 == 0 ? (int32_t)((uint32_t)state >> 1 & TAG_NUMBERS) : state;
+}
+
 int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns)
 {
 	int32_t doubted = client->doubted_state;

@@ -245,11 +245,13 @@ void hf_client_set_status(struct hf_client *client, enum hf_client_status status
  * client held before. If not, it goes with the rest at the next restart. The notice's own number would not do: a
  * forger could guess the next one, and what has it would survive the restart that brings it. */
 int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns);
-/* Clients have odd numbers while they are up. */
-static inline bool hf_client_is_doubt_tag(int32_t state)
-{
-	return state < 0 && state % 2 == 0;
-}
+/*
+ * What was taken with the number @state, as it was stored: another run of ours cannot tell what came of a doubt
+ * and takes it for the life that the notice told of. Such a number is negative and even, which no client's is:
+ * the number of the notice, where that is short, and one that is new for each doubt.
+ */
+int32_t hf_client_stored_number(int32_t state);
+int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial);
 void hf_client_disconnected(struct hf_client *client); /* its window begins */
 void hf_client_reconnected(struct hf_client *client);
 void hf_client_crash(struct hf_client *client);

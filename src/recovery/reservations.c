@@ -419,7 +419,7 @@ int hf_reservations_load(struct hf_recovery *recovery, const struct hf_store_sha
 	if (!it)
 		return hf_trace(-ENOMEM);
 	it->store_id = share->id;
-	it->state = fact.state;
+	it->state = hf_client_stored_number(fact.state);
 	it->n_missing = fact.count;
 	hf_list_push_back(&reservations->unreclaimed, &it->unreclaimed);
 	reservations->n_unreclaimed++;

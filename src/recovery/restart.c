@@ -170,7 +170,7 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 				return r;
 			/* It must hear of our restart as anybody else; so it is registered now. And what it
 			 * says next is news, unless it is of the life in which it took this. */
-			client->sm_state = hf_client_is_doubt_tag(fact->client_state) ? 0 : fact->client_state;
+			client->sm_state = hf_client_stored_number(fact->client_state);
 			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
 		}
 		hf_client_unref(loading->last);
@@ -269,7 +269,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	view->who.oh.data = fact->oh.data;
 	view->range = (struct hf_range){ fact->start, fact->end };
 	view->mode = (enum hf_lock_mode)fact->mode;
-	view->client_state = (uint32_t)fact->client_state;
+	view->client_state = (uint32_t)hf_client_stored_number(fact->client_state);
 	view->epoch = (uint32_t)fact->epoch;
 	r = hf_lock_load_add(loading->locks, view);
 	if (r == HF_LOCK_E_CONFLICT)

@@ -28,7 +28,6 @@
 #include "proto/nsm/internal.h"
 #include "rpc/probe.h"
 
-#define DOUBT_TAGS    0x3fffffffu /* numbers, then they come again */
 #define MAX_EXCHANGES 128 /* under way */
 #define MAX_DOUBTS    32  /* of one exchange */
 #define MAX_ASKERS    8   /* of one doubt */
@@ -302,7 +301,7 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
 	if (doubt->was_news) {
 		client->doubted_state = state;
-		client->doubt_tag = INT32_MIN + 2 * (int32_t)(nsm->n_doubted++ & DOUBT_TAGS);
+		client->doubt_tag = hf_client_make_doubt_tag(state, nsm->n_doubted++);
 		client->doubted_at = hf_loop_now(nsm->options.loop);
 	}
 	return doubt;
