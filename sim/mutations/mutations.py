@@ -160,7 +160,7 @@ MUTATIONS = [
     ("two waiters get the same lock", f"{LOCK}/waiters.c",
      "return !hf_file_conflict(file, waiter->holding, range, mode) &&\n\t       !hf_waiters_conflict", "return !hf_waiters_conflict"),
     ("waiters pass each other", f"{LOCK}/waiters.c",
-     "return !hf_file_conflict(file, waiter->holding, range, mode) &&\n\t       !hf_waiters_conflict(file, waiter->holding, range, mode, waiter->order);",
+     "return !hf_file_conflict(file, waiter->holding, range, mode) &&\n\t       !hf_waiters_conflict(locks, file, waiter->holding, range, mode, waiter->order);",
      "return !hf_file_conflict(file, waiter->holding, range, mode);"),
     ("CANCEL cancels nothing", f"{LOCK}/release.c",
      "hf_waiters_end(locks, waiter, HF_LOCK_END_CANCELLED);", "(void)waiter;"),
