@@ -125,54 +125,14 @@ static void show(const struct attempt *try, struct hf_lock_view *conflictp)
 		hf_view_waiter(try->after, conflictp);
 }
 
-/* LIMITS */
-
-/* @times: how often the limits count. */
-static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
-		     const struct hf_lock_client *client, int growth, uint64_t times)
-{
-	const struct hf_lock_limits *limits = &locks->limits;
-	uint64_t n = (uint64_t)growth;
-
-	if (growth <= 0)
-		return true;
-	return (uint64_t)client->n_locks + client->n_waiters + n <= times * limits->locks_per_client &&
-	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= times * limits->locks_per_file) &&
-	       locks->n.locks + locks->n.waiters + n <= times * limits->locks;
-}
-
-/* A reclaim asks for what was held before. That may be twice as much: an unlock may split so far (release.c).
- */
+/* An unlock may split locks until there are twice as many as the limits say (release.c). So may a lowering, and
+ * a reclaim brings back what was held before. */
 static bool has_room_to_take(const struct attempt *try, int growth)
 {
-	return has_room(try->locks, try->place.file, try->request->who.client, growth,
-			try->request->reclaim ? 2 : 1);
-}
+	const struct hf_lock_request *request = try->request;
 
-/* Has the group less than half of those that may wait for the file? */
-static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_file *file,
-				  const struct hf_lock_client *client)
-{
-	uint32_t n = 0, part = (locks->limits.waiters_per_file + 1) / 2;
-
-	if (!file || file->n_waiters < part || client->group == &locks->alone)
-		return true;
-	hf_list_for_each(pos, &file->queue) {
-		const struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_queue);
-
-		n += waiter->holding->owner->client->group == client->group;
-	}
-	locks->n_steps += file->n_waiters;
-	return n < part;
-}
-
-static bool has_room_to_wait(struct hf_locks *locks, const struct hf_file *file,
-			     const struct hf_lock_client *client)
-{
-	return (!file || file->n_waiters < locks->limits.waiters_per_file) &&
-	       has_its_part_of_queue(locks, file, client) &&
-	       client->n_waiters + client->n_grants < locks->limits.waiters_per_client &&
-	       has_room(locks, file, client, 1, 1);
+	return hf_room_for_locks(try->locks, try->place.file, &request->who, try->place.owner, growth,
+				 request->reclaim || request->is_lowering ? 2 : 1);
 }
 
 /* NOW */
@@ -286,7 +246,7 @@ static int park(struct attempt *try)
 	if (try->is_deadlock)
 		return HF_LOCK_E_DEADLOCK;
 	if (try->is_unclear || is_too_much_work(try) ||
-	    !has_room_to_wait(locks, try->place.file, request->who.client))
+	    !hf_room_to_wait(locks, try->place.file, &request->who, try->place.owner))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
@@ -308,6 +268,8 @@ static int park(struct attempt *try)
 		.mode = (uint8_t)request->mode,
 		.is_volatile = request->is_volatile,
 	};
+	request->who.client->group->n_waiters++;
+	hf_room_use(locks, request->who.client, HF_COST_WAITER);
 	hf_waiters_insert(locks, waiter, try->after, try->before);
 	hf_grant_note_wait(waiter);
 	return HF_LOCK_E_QUEUED;
@@ -342,7 +304,7 @@ static void refresh(struct attempt *try)
 		if (refresh_part(try, lock, &attrs))
 			hf_own_replace(try->locks, holding, part, &attrs);
 	}
-	hf_oh_set(try->locks, &try->place.owner->oh, try->request->who.oh);
+	hf_oh_renew(try->locks, try->request->who.client, &try->place.owner->oh, try->request->who.oh);
 }
 
 static int reserve_refresh(struct attempt *try)
@@ -398,7 +360,7 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	r = hf_oh_reserve(try->locks, request->who.oh);
 	if (r < 0)
 		return hf_trace(r);
-	hf_oh_set(try->locks, &try->place.owner->oh, request->who.oh);
+	hf_oh_renew(try->locks, request->who.client, &try->place.owner->oh, request->who.oh);
 	waiter->user = request->user;
 	waiter->offset = request->offset;
 	waiter->len = request->len;

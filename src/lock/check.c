@@ -275,6 +275,11 @@ static const char *check_totals(struct hf_check *check)
 	FAIL_UNLESS(locks->holding_pool.n_used == check->n_holdings - check->n_first);
 	FAIL_UNLESS(locks->owner_pool.n_used == locks->n.owners);
 	FAIL_UNLESS(locks->file_pool.n_used == locks->n.files);
+	FAIL_UNLESS(locks->bytes == locks->owner_pool.n_used * HF_COST_OWNER +
+					    check->n_holdings * HF_COST_HOLDING +
+					    locks->waiter_pool.n_used * HF_COST_WAITER +
+					    locks->share_pool.n_used * HF_COST_SHARE);
+	FAIL_UNLESS(locks->oh_bytes == locks->oh_pool.n_used * HF_LOCK_OH_MAX);
 	return check_unreclaimed(locks);
 }
 

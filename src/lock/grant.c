@@ -366,6 +366,8 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 {
 	hf_grant_leave(locks, grant);
 	hf_emit_gone(locks, grant, why);
+	grant->holding->owner->client->group->n_waiters--;
+	hf_room_use(locks, grant->holding->owner->client, -(int64_t)HF_COST_WAITER);
 	hf_pool_give(&locks->waiter_pool, grant);
 }
 

@@ -241,8 +241,10 @@ struct hf_locks {
 	uint32_t last_memo;
 	struct hf_lock_group alone; /* of clients that have joined none */
 	struct hf_lock_work work;   /* of all groups */
-	uint64_t n_steps;           /* of the call under way */
-	uint64_t max_steps;         /* of the walk under way */
+	uint64_t bytes;             /* of all of them, see room.c */
+	uint64_t oh_bytes;
+	uint64_t n_steps;   /* of the call under way */
+	uint64_t max_steps; /* of the walk under way */
 	uint32_t epoch;
 	bool is_grace;
 	bool holds_waiters; /* see hf_lock_hold_waiters() */
@@ -292,8 +294,16 @@ struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_by
 void hf_file_settle(struct hf_locks *locks, struct hf_file *file);
 
 int hf_oh_reserve(struct hf_locks *locks, struct hf_bytes bytes);
-void hf_oh_set(struct hf_locks *locks, struct hf_oh *oh, struct hf_bytes bytes);
-void hf_oh_deinit(struct hf_locks *locks, struct hf_oh *oh);
+void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
+	       struct hf_bytes bytes);
+/* The same where there is room for a long one; otherwise it stays what it was. */
+void hf_oh_renew(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
+		 struct hf_bytes bytes);
+void hf_oh_deinit(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh);
+static inline bool hf_oh_is_long(struct hf_bytes bytes)
+{
+	return bytes.len > sizeof(((struct hf_oh *)NULL)->room);
+}
 struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
 
 /* The first lock of @file that ends at @pos or behind, whosoever, or NULL. (files.c) */
@@ -443,6 +453,38 @@ struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id);
 void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
+
+/* ROOM: what each record counts for, its part of hash tables and of trees included. (room.c) */
+enum {
+	HF_COST_LOCK = 256, /* by the counters of locks; what there is for a lock in two trees that are hardly
+			       filled */
+	HF_COST_OWNER = sizeof(struct hf_owner) + 32,
+	HF_COST_HOLDING =
+		sizeof(struct hf_holding) + sizeof(struct hf_file) + 32, /* each pays for its file */
+	HF_COST_WAITER = sizeof(struct hf_waiter),
+	HF_COST_SHARE = sizeof(struct hf_share) + sizeof(struct hf_file) + 64,
+};
+
+static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
+{
+	client->bytes += (uint64_t)bytes;
+	client->group->bytes += (uint64_t)bytes;
+	locks->bytes += (uint64_t)bytes;
+}
+
+/* For @growth more locks of @who? @owner: who asks, if it has something already. */
+/* @times: how often the limits count. */
+bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
+		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
+		       uint64_t times);
+bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const struct hf_lock_target *who,
+		     const struct hf_owner *owner);
+bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
+		       const struct hf_lock_target *who, bool is_new);
+bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
+/* To leave two locks of one, beyond all other limits. */
+bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
+		      const struct hf_lock_client *client);
 
 /* WORK (work.c) */
 /* How many steps a search may take for @client now. */

@@ -189,7 +189,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 	if (r < 0)
 		return hf_trace(r);
 	if (known) {
-		hf_oh_set(load->locks, &known->owner->oh, lock->who.oh);
+		hf_oh_set(load->locks, lock->who.client, &known->owner->oh, lock->who.oh);
 	} else {
 		hf_place_make(load->locks, &lock->who, &place);
 		memorize(load, &lock->who, &place);

@@ -17,6 +17,16 @@ static uint32_t limit(uint32_t given, uint32_t standard)
 	return given ? given : standard;
 }
 
+static uint32_t half_of(uint32_t n)
+{
+	return n / 2 + n % 2;
+}
+
+static uint64_t limit64(uint64_t given, uint64_t standard)
+{
+	return given ? given : standard;
+}
+
 static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limits *given)
 {
 	*limits = (struct hf_lock_limits){
@@ -28,7 +38,15 @@ static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limit
 		.shares_per_client = limit(given->shares_per_client, 1 << 16),
 		.shares_per_file = limit(given->shares_per_file, 1 << 16),
 		.shares = limit(given->shares, 1 << 20),
+		.waiters = limit(given->waiters, 1 << 18),
+		.oh_bytes = limit64(given->oh_bytes, UINT64_C(1) << 27),
 	};
+	limits->locks_per_group = limit(given->locks_per_group, half_of(limits->locks));
+	limits->waiters_per_group = limit(given->waiters_per_group, half_of(limits->waiters));
+	limits->shares_per_group = limit(given->shares_per_group, half_of(limits->shares));
+	limits->bytes = limit64(given->bytes, (uint64_t)limits->locks << 9);
+	limits->bytes_per_group = limit64(given->bytes_per_group, limits->bytes / 2);
+	limits->bytes_per_client = limit64(given->bytes_per_client, (uint64_t)limits->locks_per_client << 11);
 }
 
 static void init_pools(struct hf_locks *locks)

@@ -21,6 +21,7 @@
  *	guard.c    what must not be lowered while it is
  *	deadlock.c who waits, directly or not, for whom
  *	work.c     how much of that one address may cause
+ *	room.c     may there be more, in number and in bytes
  *	outside.c  the table beside ours
  *	walk.c     lists for people          check.c    every invariant
  *
@@ -134,6 +135,11 @@ struct hf_lock_work {
  */
 struct hf_lock_group {
 	struct hf_lock_work work;
+	uint32_t n_locks;   /* without ghosts */
+	uint32_t n_waiters; /* with grants in flight */
+	uint32_t n_shares;
+	uint64_t bytes; /* of all but locks, see room.c */
+	uint64_t oh_bytes;
 };
 
 /*
@@ -152,6 +158,8 @@ struct hf_lock_client {
 	uint32_t n_shares;
 	uint32_t n_unreclaimed; /* of n_locks */
 	uint32_t n_ghosts;
+	uint64_t bytes;    /* of all but locks, see room.c */
+	uint64_t oh_bytes; /* of long owner handles */
 };
 
 /* Whose locks in which file. */
@@ -181,6 +189,7 @@ struct hf_lock_request {
 	bool wait;             /* queue on conflict */
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
+	bool is_lowering;      /* of what the owner holds exclusively; it may split that, as an unlock may */
 	bool is_volatile;
 	bool keeps; /* what the owner holds exclusively stays so if the request is shared */
 	void *user; /* of the waiter, for the protocol; a repeated request replaces it */
@@ -264,11 +273,22 @@ struct hf_lock_limits {
 	uint32_t locks_per_client;   /* 262,144 */
 	uint32_t locks_per_file;     /* 1,048,576 */
 	uint32_t locks;              /* 8,388,608 */
+	uint32_t locks_per_group;    /* half of locks */
 	uint32_t waiters_per_file;   /* 2,048; half of them of one group */
 	uint32_t waiters_per_client; /* 4,096; with grants in flight, of which it has to be told */
+	uint32_t waiters;            /* 262,144, likewise */
+	uint32_t waiters_per_group;  /* half of waiters */
 	uint32_t shares_per_client;  /* 65,536 */
 	uint32_t shares_per_file;    /* 65,536 */
 	uint32_t shares;             /* 1,048,576 */
+	uint32_t shares_per_group;   /* half of shares */
+	/* Of everything, as it is counted in room.c. */
+	uint64_t bytes;            /* 512 for each of locks: 4 GiB */
+	uint64_t bytes_per_group;  /* half of bytes */
+	uint64_t bytes_per_client; /* 2,048 for each of locks_per_client: 512 MiB */
+	/* Of owner handles of more than 70 bytes, which no known client has; half of them for a group, an
+	 * eighth for a client. */
+	uint64_t oh_bytes; /* 128 MiB */
 };
 
 struct hf_lock_counters {

@@ -122,6 +122,7 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 	}
 	holding->file->n_locks += n32;
 	client->n_locks += n32;
+	client->group->n_locks += n32;
 	locks->n.locks += n64;
 	if (lock->flags & HF_LOCK_UNRECLAIMED) {
 		client->n_unreclaimed += n32;

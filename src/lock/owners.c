@@ -12,30 +12,48 @@
 
 int hf_oh_reserve(struct hf_locks *locks, struct hf_bytes bytes)
 {
-	if (bytes.len <= sizeof(((struct hf_oh *)NULL)->room))
+	if (!hf_oh_is_long(bytes))
 		return 0;
 	return hf_pool_reserve(&locks->oh_pool, 1);
 }
 
-void hf_oh_deinit(struct hf_locks *locks, struct hf_oh *oh)
+static void use_long(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
 {
-	if (oh->big)
+	client->oh_bytes += (uint64_t)bytes;
+	client->group->oh_bytes += (uint64_t)bytes;
+	locks->oh_bytes += (uint64_t)bytes;
+}
+
+void hf_oh_deinit(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh)
+{
+	if (oh->big) {
 		hf_pool_give(&locks->oh_pool, oh->big);
+		use_long(locks, client, -HF_LOCK_OH_MAX);
+	}
 	oh->big = NULL;
 	oh->len = 0;
 }
 
-void hf_oh_set(struct hf_locks *locks, struct hf_oh *oh, struct hf_bytes bytes)
+void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh, struct hf_bytes bytes)
 {
 	assert(bytes.len <= HF_LOCK_OH_MAX);
-	if (bytes.len <= sizeof(oh->room))
-		hf_oh_deinit(locks, oh);
-	else if (!oh->big)
+	if (!hf_oh_is_long(bytes)) {
+		hf_oh_deinit(locks, client, oh);
+	} else if (!oh->big) {
 		oh->big = hf_pool_take(&locks->oh_pool);
+		use_long(locks, client, HF_LOCK_OH_MAX);
+	}
 	oh->len = (uint16_t)bytes.len;
 	/* memmove, since gcc makes of a short memcpy an inline "rep movs", which costs 30 ns. */
 	if (bytes.len)
 		memmove(oh->big ? oh->big : oh->room, bytes.data, bytes.len);
+}
+
+void hf_oh_renew(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
+		 struct hf_bytes bytes)
+{
+	if (oh->big || hf_room_for_oh(locks, client, bytes))
+		hf_oh_set(locks, client, oh, bytes);
 }
 
 struct hf_bytes hf_oh_bytes(const struct hf_oh *oh)
@@ -88,6 +106,7 @@ static struct hf_owner *owner_make(struct hf_locks *locks, uint64_t hash, const 
 	}
 	hf_rb_insert(&who->client->owners, &owner->in_client, parent, link, NULL);
 	hf_hashtable_insert(&locks->owners, &owner->node, hash);
+	hf_room_use(locks, owner->client, HF_COST_OWNER);
 	locks->n.owners++;
 	return owner;
 }
@@ -99,7 +118,8 @@ static void owner_settle(struct hf_locks *locks, struct hf_owner *owner)
 	assert(!owner->n_waiters);
 	if (locks->recent->owner == owner)
 		locks->recent->owner = NULL;
-	hf_oh_deinit(locks, &owner->oh);
+	hf_oh_deinit(locks, owner->client, &owner->oh);
+	hf_room_use(locks, owner->client, -(int64_t)HF_COST_OWNER);
 	hf_rb_erase(&owner->client->owners, &owner->in_client, NULL);
 	hf_hashtable_remove(&locks->owners, &owner->node);
 	hf_pool_give(&locks->owner_pool, owner);
@@ -167,6 +187,7 @@ static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *
 	insert_holding(owner, holding);
 	owner->n_holdings++;
 	file->n_holdings++;
+	hf_room_use(locks, owner->client, HF_COST_HOLDING);
 	return holding;
 }
 
@@ -188,6 +209,7 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 		hf_pool_give(&locks->holding_pool, holding);
 	owner->n_holdings--;
 	file->n_holdings--;
+	hf_room_use(locks, owner->client, -(int64_t)HF_COST_HOLDING);
 	owner_settle(locks, owner);
 	hf_file_settle(locks, file);
 }
@@ -272,11 +294,14 @@ void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, str
 {
 	if (!place->file)
 		place->file = hf_file_make(locks, place->file_hash, who->handle);
-	if (!place->owner)
+	if (place->owner) {
+		hf_oh_renew(locks, who->client, &place->owner->oh, who->oh);
+	} else {
 		place->owner = owner_make(locks, place->owner_hash, who);
+		hf_oh_set(locks, who->client, &place->owner->oh, who->oh);
+	}
 	if (!place->holding)
 		place->holding = holding_make(locks, place->owner, place->file, who->share);
-	hf_oh_set(locks, &place->owner->oh, who->oh);
 	locks->recent->file = place->file; /* it is about this place since hf_place_find() */
 	locks->recent->owner = place->owner;
 	locks->recent->holding = place->holding;

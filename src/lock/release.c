@@ -36,13 +36,9 @@ static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struc
 static bool splits_too_many(const struct hf_locks *locks, const struct hf_place *place,
 			    const struct hf_spot *own, struct hf_range range)
 {
-	const struct hf_lock_limits *limits = &locks->limits;
-
 	return hf_spot_lock(own) && hf_spot_range(own).start < range.start &&
 	       hf_spot_range(own).end > range.end &&
-	       (place->owner->client->n_locks >= 2 * (uint64_t)limits->locks_per_client ||
-		place->file->n_locks >= 2 * (uint64_t)limits->locks_per_file ||
-		locks->n.locks >= 2 * (uint64_t)limits->locks);
+	       !hf_room_to_split(locks, place->file, place->owner->client);
 }
 
 static int give_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,

@@ -69,14 +69,6 @@ static bool conflicts_with_others(const struct hf_file *file, const struct hf_sh
 	return false;
 }
 
-static bool has_room(const struct hf_locks *locks, const struct hf_file *file,
-		     const struct hf_lock_client *client)
-{
-	return client->n_shares < locks->limits.shares_per_client &&
-	       (!file || file->n_shares < locks->limits.shares_per_file) &&
-	       locks->n.shares < locks->limits.shares;
-}
-
 static void emit(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
 		 bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share))
 {
@@ -107,7 +99,8 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_file *file, const
 	share->file = file;
 	share->share = who->share;
 	share->client = who->client;
-	hf_oh_set(locks, &share->oh, who->oh);
+	hf_oh_set(locks, who->client, &share->oh, who->oh);
+	hf_room_use(locks, who->client, HF_COST_SHARE);
 	hf_list_push_back(&file->shares, &share->in_file);
 	hf_list_push_back(&who->client->shares, &share->in_client);
 	hf_hashtable_insert(&locks->shares, &share->node, hash_of(locks, file, who));
@@ -126,6 +119,7 @@ static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access
 		share->file->n_deny[i] += deny >> i & 1 ? n : 0;
 	}
 	share->client->n_shares += n;
+	share->client->group->n_shares += n;
 	locks->n.shares += (uint64_t)(int64_t)(int32_t)n;
 }
 
@@ -139,7 +133,8 @@ static void settle(struct hf_locks *locks, struct hf_share *share)
 	hf_hashtable_remove(&locks->shares, &share->node);
 	hf_link_remove(&share->in_file);
 	hf_link_remove(&share->in_client);
-	hf_oh_deinit(locks, &share->oh);
+	hf_oh_deinit(locks, share->client, &share->oh);
+	hf_room_use(locks, share->client, -(int64_t)HF_COST_SHARE);
 	hf_pool_give(&locks->share_pool, share);
 	file->n_share_records--;
 	hf_file_settle(locks, file);
@@ -175,7 +170,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	share = file ? find(locks, file, who) : NULL;
 	if (file && conflicts_with_others(file, share, access, deny))
 		return HF_LOCK_E_CONFLICT;
-	if (!has_room(locks, file, who->client))
+	if (!hf_room_for_share(locks, file, who, !share))
 		return HF_LOCK_E_LIMIT;
 	r = reserve(locks, who, file, share);
 	if (r < 0)

@@ -275,6 +275,8 @@ void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lo
 	hf_waiters_remove(locks, waiter);
 	hf_waiters_touch(locks, waiter->holding->file, hf_waiter_range(waiter));
 	hf_emit_gone(locks, waiter, why);
+	waiter->holding->owner->client->group->n_waiters--;
+	hf_room_use(locks, waiter->holding->owner->client, -(int64_t)HF_COST_WAITER);
 	hf_pool_give(&locks->waiter_pool, waiter);
 }
 

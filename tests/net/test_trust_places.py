@@ -94,6 +94,14 @@ class Trust(unittest.TestCase):
         """The answer to @lock, as soon as it is not about grace."""
         return until(lambda: self.ask(caller, nlm.LOCK, lock), "grace is over", passes=lambda s: s != nlm.S_GRACE)
 
+    def memory(self):
+        """Bytes of the daemon that are in no file."""
+        with open(f"/proc/{self.daemon.process.pid}/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("RssAnon:"):
+                    return int(line.split()[1]) << 10
+        raise AssertionError("no RssAnon")
+
 
 class Places(Trust):
     settings = ("recovery.max_clients=200", "store.backend=lmdb")
@@ -206,6 +214,34 @@ class Work(Trust):
         last = head.but(offset=self.n_waiters, block=True)
         self.assertIn(self.ask(greedy, nlm.LOCK, last), (nlm.S_DEADLCK, nlm.S_NOLOCKS))
         self.assertEqual(self.ask(honest, nlm.LOCK, nlm.Lock(name="honest", fh=b"later", svid=1)), nlm.S_GRANTED)
+
+
+class Bytes(Trust):
+    settings = ("store.backend=memory", "recovery.grace=never")
+    bound = 64 << 20
+
+    def test_m6_owner_handles_of_full_length(self):
+        """What the owners are called counts: one client keeps no more than a few MiB of names here."""
+        greedy = self.tcp(GREEDY)
+        before, n, stats = self.memory(), 40_000, []
+        for first in range(0, n, 2000):
+            locks = [
+                nlm.Lock(name="greedy", fh=b"names", svid=i, offset=i, length=1, oh=b"%08d" % i + bytes(1016))
+                for i in range(first, first + 2000)
+            ]
+            stats += self.ask_all(greedy, nlm.LOCK, locks)
+            if stats[-1] == nlm.S_NOLOCKS:
+                break
+        self.assertEqual(stats[-1], nlm.S_NOLOCKS, "there is an end of it")
+        grown = self.memory() - before
+        print(f"{stats.count(nlm.S_GRANTED)} owners, {grown >> 20} MiB", file=sys.stderr)
+        self.assertLess(grown, self.bound)
+        self.assertIn("a lock is refused", self.daemon.log)
+        # Names of the usual length are served, of that client and of others.
+        usual = nlm.Lock(name="greedy", fh=b"usual", svid=1, length=1)
+        self.assertEqual(self.ask(greedy, nlm.LOCK, usual), nlm.S_GRANTED)
+        other = nlm.Lock(name="honest", fh=b"names", svid=1, offset=n, length=1, oh=bytes(1024))
+        self.assertEqual(self.ask(self.tcp(HONEST), nlm.LOCK, other), nlm.S_GRANTED)
 
 
 if __name__ == "__main__":

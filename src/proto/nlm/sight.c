@@ -66,13 +66,14 @@ void hf_nlm_say_full(const struct hf_nlm_request *request, bool of_shares)
 		return;
 	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
 	if (of_shares)
-		hf_log_warn(
-			"a share reservation is refused: its client, its file or the server has as many as "
-			"it may",
-			"client=%s shares=%u more=%llu", quoted, client->holds.n_shares,
-			(unsigned long long)n_suppressed);
+		hf_log_warn("a share reservation is refused: its client, its address, its file or the server "
+			    "has as many as "
+			    "it may",
+			    "client=%s shares=%u more=%llu", quoted, client->holds.n_shares,
+			    (unsigned long long)n_suppressed);
 	else
-		hf_log_warn("a lock is refused: its client, its file or the server has as many as it may",
+		hf_log_warn("a lock is refused: its client, its address, its file or the server has as many "
+			    "as it may",
 			    "client=%s locks=%u waiters=%u more=%llu", quoted, client->holds.n_locks,
 			    client->holds.n_waiters, (unsigned long long)n_suppressed);
 }

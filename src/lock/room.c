@@ -1,0 +1,123 @@
+/*
+ * May there be more?
+ *
+ * Everything that a peer can have us keep has a limit for its client, for its
+ * address (the group), for the file where one is concerned, and for all. A group
+ * has half of what all may have: one address cannot take what others want.
+ *
+ * Numbers alone are no bound on memory, since a lock may need an owner, a file and
+ * 1,024 bytes of owner handle of its own. So bytes are counted, too: what each
+ * record costs at most (HF_COST_*), so that the sum is never less than what is
+ * allocated. Locks are not counted in bytes one by one: they are many, and their
+ * number is known. A request may exceed the limit of bytes by what it needs itself.
+ *
+ * Owner handles of more than 70 bytes have a limit of their own, a small one.
+ *
+ * Only what adds something is refused, and nothing that is loaded is.
+ */
+#include "lock/internal.h"
+
+static bool is_alone(const struct hf_locks *locks, const struct hf_lock_client *client)
+{
+	return client->group == &locks->alone;
+}
+
+static uint64_t sum(uint64_t bytes, uint64_t n_locks)
+{
+	return bytes + n_locks * HF_COST_LOCK;
+}
+
+static bool has_bytes(const struct hf_locks *locks, const struct hf_lock_client *client, uint64_t times)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+	const struct hf_lock_group *group = client->group;
+
+	return sum(client->bytes, client->n_locks) < times * limits->bytes_per_client &&
+	       (is_alone(locks, client) ||
+		sum(group->bytes, group->n_locks) < times * limits->bytes_per_group) &&
+	       sum(locks->bytes, locks->n.locks) < times * limits->bytes;
+}
+
+bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh)
+{
+	uint64_t most = locks->limits.oh_bytes;
+
+	return !hf_oh_is_long(oh) ||
+	       (client->oh_bytes + HF_LOCK_OH_MAX <= most / 8 &&
+		(is_alone(locks, client) || client->group->oh_bytes + HF_LOCK_OH_MAX <= most / 2) &&
+		locks->oh_bytes + HF_LOCK_OH_MAX <= most);
+}
+
+bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
+		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
+		       uint64_t times)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+	const struct hf_lock_client *client = who->client;
+	const struct hf_lock_group *group = client->group;
+	uint64_t n = (uint64_t)growth;
+
+	if (growth <= 0)
+		return true;
+	return (uint64_t)client->n_locks + client->n_waiters + n <= times * limits->locks_per_client &&
+	       (is_alone(locks, client) ||
+		(uint64_t)group->n_locks + group->n_waiters + n <= times * limits->locks_per_group) &&
+	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= times * limits->locks_per_file) &&
+	       locks->n.locks + locks->n.waiters + n <= times * limits->locks &&
+	       has_bytes(locks, client, times) &&
+	       (owner || hf_room_for_oh(locks, client, who->oh));
+}
+
+/* Has the group less than half of those that may wait for the file? */
+static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_file *file,
+				  const struct hf_lock_client *client)
+{
+	uint32_t n = 0, part = (locks->limits.waiters_per_file + 1) / 2;
+
+	if (!file || file->n_waiters < part || is_alone(locks, client))
+		return true;
+	hf_list_for_each(pos, &file->queue) {
+		const struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_queue);
+
+		n += waiter->holding->owner->client->group == client->group;
+	}
+	locks->n_steps += file->n_waiters;
+	return n < part;
+}
+
+bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const struct hf_lock_target *who,
+		     const struct hf_owner *owner)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+	const struct hf_lock_client *client = who->client;
+
+	return (!file || file->n_waiters < limits->waiters_per_file) &&
+	       has_its_part_of_queue(locks, file, client) &&
+	       client->n_waiters + client->n_grants < limits->waiters_per_client &&
+	       (is_alone(locks, client) || client->group->n_waiters < limits->waiters_per_group) &&
+	       locks->n.waiters + locks->n.grants < limits->waiters &&
+	       hf_room_for_locks(locks, file, who, owner, 1, 1);
+}
+
+bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
+		       const struct hf_lock_target *who, bool is_new)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+	const struct hf_lock_client *client = who->client;
+
+	return client->n_shares < limits->shares_per_client &&
+	       (is_alone(locks, client) || client->group->n_shares < limits->shares_per_group) &&
+	       (!file || file->n_shares < limits->shares_per_file) && locks->n.shares < limits->shares &&
+	       (!is_new || (has_bytes(locks, client, 1) && hf_room_for_oh(locks, client, who->oh)));
+}
+
+bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
+		      const struct hf_lock_client *client)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+
+	return client->n_locks < 2 * (uint64_t)limits->locks_per_client &&
+	       (is_alone(locks, client) || client->group->n_locks < 2 * (uint64_t)limits->locks_per_group) &&
+	       file->n_locks < 2 * (uint64_t)limits->locks_per_file &&
+	       locks->n.locks < 2 * (uint64_t)limits->locks;
+}

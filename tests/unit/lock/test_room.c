@@ -1,0 +1,201 @@
+/* How much one client and one address may have, in number and in bytes, and that the bytes are not too few.
+ */
+#include "../test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/lock.h"
+
+#define E     HF_LOCK_EXCLUSIVE
+#define MANY  60000
+#define SLABS (16 << 20) /* that pools have beyond what is used, however little */
+
+struct rig {
+	struct hf_locks *locks;
+	struct hf_lock_group groups[2];
+	struct hf_lock_client clients[4]; /* two of each group */
+	uint8_t oh[HF_LOCK_OH_MAX];
+};
+
+static struct rig rig;
+
+static void open_with(struct hf_lock_limits limits)
+{
+	struct hf_locks_options options = { .epoch = 1, .limits = limits };
+
+	memset(&rig, 0, sizeof(rig));
+	assert_int_equal(hf_locks_new(&rig.locks, &options), 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		hf_lock_client_init(rig.locks, &rig.clients[i]);
+		hf_lock_client_join(&rig.clients[i], &rig.groups[i / 2]);
+	}
+}
+
+static int teardown(void **state)
+{
+	assert_null(hf_locks_check(rig.locks));
+	for (unsigned int i = 0; i < 4; i++) {
+		hf_lock_client_purge(rig.locks, &rig.clients[i]);
+		assert_int_equal(rig.clients[i].bytes, 0);
+		assert_int_equal(rig.clients[i].oh_bytes, 0);
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		struct hf_lock_group empty = { .work = rig.groups[i].work };
+
+		assert_memory_equal(&rig.groups[i], &empty, sizeof(empty));
+	}
+	assert_null(hf_locks_check(rig.locks));
+	hf_locks_free(rig.locks);
+	return 0;
+}
+
+static struct hf_lock_target target(unsigned int client, uint64_t owner, const char *file, uint32_t oh_len)
+{
+	return (struct hf_lock_target){
+		.handle = hf_bytes_of_str(file),
+		.client = &rig.clients[client],
+		.owner_id = owner,
+		.oh = hf_bytes_of(rig.oh, oh_len),
+	};
+}
+
+static int ask(unsigned int client, uint64_t owner, const char *file, uint64_t at, uint32_t oh_len, bool wait)
+{
+	struct hf_lock_request request = {
+		.who = target(client, owner, file, oh_len),
+		.range = { at, at },
+		.mode = E,
+		.wait = wait,
+	};
+
+	return hf_lock_acquire(rig.locks, &request, NULL);
+}
+
+static int lock(unsigned int client, uint64_t owner, uint64_t at)
+{
+	return ask(client, owner, "f", 2 * at, 0, false);
+}
+
+static int share(unsigned int client, const char *file, uint32_t oh_len)
+{
+	struct hf_lock_target who = target(client, 0, file, oh_len);
+
+	return hf_lock_share(rig.locks, &who, 1, 0, 0, false);
+}
+
+static void test_half_of_the_locks(void **state)
+{
+	open_with((struct hf_lock_limits){ .locks = 20 });
+	for (uint64_t i = 0; i < 10; i++)
+		assert_int_equal(lock(i % 2, 1, i), HF_LOCK_OK);
+	assert_int_equal(lock(0, 1, 20), HF_LOCK_E_LIMIT);
+	assert_int_equal(lock(1, 1, 20), HF_LOCK_E_LIMIT);
+	assert_int_equal(lock(2, 1, 20), HF_LOCK_OK);
+	assert_int_equal(lock(1, 1, 1), HF_LOCK_OK); /* it has that */
+}
+
+static void test_half_of_the_waiters(void **state)
+{
+	char file[8];
+
+	open_with((struct hf_lock_limits){ .waiters = 8 });
+	for (uint64_t i = 0; i < 10; i++) {
+		snprintf(file, sizeof(file), "w%u", (unsigned int)i);
+		assert_int_equal(ask(3, 1, file, 0, 0, false), HF_LOCK_OK);
+		assert_int_equal(ask(i % 2, 2, file, 0, 0, true), i < 4 ? HF_LOCK_E_QUEUED : HF_LOCK_E_LIMIT);
+	}
+	assert_int_equal(ask(2, 1, "w0", 0, 0, true), HF_LOCK_E_QUEUED);
+}
+
+static void test_half_of_the_shares(void **state)
+{
+	open_with((struct hf_lock_limits){ .shares = 6 });
+	for (unsigned int i = 0; i < 4; i++)
+		assert_int_equal(share(i % 2, "s", 5), i < 3 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
+	assert_int_equal(share(2, "s", 5), HF_LOCK_OK);
+}
+
+static void test_bytes(void **state)
+{
+	uint64_t n = 0, n_others = 0;
+
+	open_with((struct hf_lock_limits){ .bytes_per_client = 64 << 10, .bytes = 200 << 10 });
+	while (lock(0, n, n) == HF_LOCK_OK)
+		n++;
+	assert_in_range(n, 40, 100);
+	while (lock(1, n_others, 1000 + n_others) == HF_LOCK_OK)
+		n_others++;
+	assert_in_range(n_others, n / 3, n - 1); /* of the address: half of all */
+	assert_int_equal(lock(2, 1, 5000), HF_LOCK_OK);
+	assert_int_equal(share(0, "s", 5), HF_LOCK_E_LIMIT);
+	assert_int_equal(ask(0, 1, "f", 10000, 0, true), HF_LOCK_E_LIMIT);
+}
+
+static void test_long_owner_handles(void **state)
+{
+	open_with((struct hf_lock_limits){ .oh_bytes = 64 << 10 });
+	for (uint64_t i = 0; i < 10; i++)
+		assert_int_equal(ask(0, i, "f", i, 1024, false), i < 8 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
+	assert_int_equal(share(0, "s", 1024), HF_LOCK_E_LIMIT);
+	assert_int_equal(ask(3, 1, "g", 0, 0, false), HF_LOCK_OK);
+	assert_int_equal(ask(0, 99, "g", 0, 1024, true), HF_LOCK_E_LIMIT);
+	/* The same owner has it once, in however many files. */
+	assert_int_equal(ask(0, 1, "other", 0, 1024, false), HF_LOCK_OK);
+	/* Those of usual length are served. */
+	assert_int_equal(ask(0, 50, "f", 50, 70, false), HF_LOCK_OK);
+	assert_int_equal(ask(0, 99, "g", 0, 70, true), HF_LOCK_E_QUEUED);
+	/* Nor does a longer one come in by a repetition. */
+	assert_int_equal(ask(0, 50, "f", 50, 1024, false), HF_LOCK_OK);
+	assert_int_equal(ask(0, 50, "f", 51, 1024, false), HF_LOCK_OK);
+	assert_int_equal(ask(0, 99, "g", 0, 1024, true), HF_LOCK_E_QUEUED);
+	assert_int_equal(rig.clients[0].oh_bytes, 8 << 10);
+	/* Another client of that address has its own eighth. */
+	assert_int_equal(ask(1, 1, "f", 100, 1024, false), HF_LOCK_OK);
+}
+
+/* What is counted is at least what the pools have, whatever the shape. */
+static void test_bytes_are_not_too_few(void **state)
+{
+	static const struct {
+		uint64_t n_files, n_owners;
+		uint32_t oh_len;
+	} shapes[] = {
+		{ 1, 1, 20 }, { 1, MANY, 20 }, { MANY, 1, 20 }, { MANY, MANY, 20 }, { MANY, MANY, 1024 }
+	};
+	struct hf_lock_counters count;
+	char file[16];
+
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		uint64_t counted;
+
+		open_with(
+			(struct hf_lock_limits){ .oh_bytes = UINT64_C(1) << 32, .bytes = UINT64_C(1) << 32 });
+		for (uint64_t at = 0; at < MANY; at++) {
+			snprintf(file, sizeof(file), "f%u", (unsigned int)(at % shapes[i].n_files));
+			assert_int_equal(ask(0, at % shapes[i].n_owners, file, 2 * (at * 7919 % MANY),
+					     shapes[i].oh_len, false),
+					 HF_LOCK_OK);
+		}
+		hf_lock_count(rig.locks, &count);
+		counted = rig.clients[0].bytes + rig.clients[0].oh_bytes + UINT64_C(256) * count.locks;
+		print_message("%llu bytes a lock are counted, %llu are there\n",
+			      (unsigned long long)(counted / count.locks),
+			      (unsigned long long)(count.bytes / count.locks));
+		assert_in_range(count.bytes, 0, counted + SLABS);
+		if (i + 1 < sizeof(shapes) / sizeof(shapes[0]))
+			teardown(NULL);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_teardown(name, teardown)
+		T(test_half_of_the_locks),  T(test_half_of_the_waiters),
+		T(test_half_of_the_shares), T(test_bytes),
+		T(test_long_owner_handles), T(test_bytes_are_not_too_few),
+	};
+
+	return cmocka_run_group_tests_name("room", tests, NULL, NULL);
+}
