@@ -33,6 +33,7 @@ static void lower(struct hf_nlm_request *request)
 		.mode = HF_LOCK_SHARED,
 		.client_state = state_of(request),
 		.reclaim = request->args.reclaim && hf_lock_in_grace(request->nlm->locks),
+		.is_lowering = true,
 		.is_volatile = hf_rpc_call_header(request->call)->procedure == HF_NLM_NM_LOCK,
 	};
 

@@ -260,6 +260,25 @@ static void test_an_unlock_that_makes_too_many(void **state)
 	assert_has("x", 0);
 }
 
+/* The client is told that it has less; it must not keep others out of it because its limit is met meanwhile.
+ */
+static void test_a_lowering_has_room(void **state)
+{
+	uint32_t lowering, other;
+
+	lock((struct ask){ .name = "x" });
+	calls.world.disk.is_slow = true;
+	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
+	lowering =
+		call_up((struct ask){ HF_NLM_LOCK, .name = "x", .offset = 3, .len = 1, .is_shared = true });
+	other = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .file = "h" });
+	calls.world.disk.is_slow = false;
+	disk_let_go(&calls.world.disk);
+	expect(other, "GRANTED");
+	expect(lowering, "GRANTED");
+	assert_has("x", 4);
+}
+
 /* A client that has not read that it waits does not know what it is granted. */
 static void test_granted_comes_after_blocked(void **state)
 {
@@ -321,6 +340,11 @@ static int setup(void **state)
 	return calls_setup(0);
 }
 
+static int setup_for_three(void **state)
+{
+	return calls_setup(3);
+}
+
 static int setup_for_one(void **state)
 {
 	return calls_setup(1);
@@ -344,6 +368,7 @@ int main(void)
 		T(test_who_waits_when_the_store_fails),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
+		cmocka_unit_test_setup_teardown(test_a_lowering_has_room, setup_for_three, calls_teardown),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
 						calls_teardown),
 	};
