@@ -30,6 +30,8 @@ struct hf_nlm_held_grant {
 	uint64_t owner_id;
 	uint32_t share;
 	bool is_new;
+	bool waits; /* it would have waited */
+	uint8_t mode;
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
@@ -47,6 +49,8 @@ static void undo(struct hf_nlm *nlm, const struct hf_nlm_held_grant *grant)
 
 	if (grant->is_new)
 		hf_lock_take_back(nlm->locks, &who, grant->range);
+	else if (grant->waits)
+		hf_lock_leave_queue(nlm->locks, &who, grant->range, (enum hf_lock_mode)grant->mode);
 	if (grant->stat)
 		hf_xdr_set_word(grant->stat, HF_NLM_DENIED_NOLOCKS);
 }
@@ -161,6 +165,8 @@ bool hf_nlm_hold_granted(struct hf_nlm_request *request, bool is_new)
 	grant->owner_id = who->owner_id;
 	grant->share = who->share;
 	grant->is_new = is_new;
+	grant->waits = request->args.block;
+	grant->mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 	grant->handle_len = (uint8_t)who->handle.len;
 	memmove(grant->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */

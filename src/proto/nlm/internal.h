@@ -145,8 +145,9 @@ void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf
 /* The same for GRANTED, where he is to have less from then on. Before that it is nobody else's turn of his.
  */
 void hf_nlm_reply_lowered(struct hf_nlm_request *request, hf_nlm_end_fn lower);
-/* The same for a lock that was granted; @undo (or NULL) releases it. */
-void hf_nlm_reply_granted(struct hf_nlm_request *request, hf_nlm_end_fn undo);
+/* The same for a lock that was granted; where it cannot be promised, @end does what hf_nlm_hold_granted()
+ * says. */
+void hf_nlm_reply_granted(struct hf_nlm_request *request, bool is_new, hf_nlm_end_fn end);
 /* The same after something was given up: else a lock that nobody reclaims would come back after a crash. */
 void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);
 /* The same after a client told us that it has started anew: its new state number is stored, too. */
@@ -159,8 +160,8 @@ void hf_nlm_refuse_kept(void *service, struct hf_rpc_call *call);
 /* held.c: for what is HF_KEPT_NEARLY. False where the reply cannot be held, and nothing was done. */
 void hf_nlm_held_init(struct hf_nlm *nlm);
 void hf_nlm_held_deinit(struct hf_nlm *nlm);
-/* GRANTED, when what was written so far is durable; otherwise DENIED_NOLOCKS, and the lock is released if
- * @is_new. */
+/* GRANTED, when what was written so far is durable; otherwise DENIED_NOLOCKS: the lock is released if
+ * @is_new, else a wait for the same is left. */
 bool hf_nlm_hold_granted(struct hf_nlm_request *request, bool is_new);
 /* @stat, when what was written so far is durable or can never be. */
 bool hf_nlm_hold_released(struct hf_nlm_request *request, enum hf_nlm_stat stat);

@@ -6,12 +6,14 @@
  * new is released; one that repeated or replaced what he held is left, or he would lose what he was promised
  * before: he may have more than he knows of then, until he unlocks. So is a reclaim: he had it, will ask
  * again, and grace may be over by then. For the same reason an exclusive lock becomes a shared one only when
- * that can be said: he must never have less.
+ * that can be said: he must never have less. In each case the program that asked has its error and does not
+ * wait: a wait for the same, which may be in the queue or granted by now, is left.
  */
 enum ending {
 	END_LOCK,
 	END_WAIT,
 	END_LOWERING,
+	END_LEAVING,
 };
 
 static enum hf_lock_mode mode_of(const struct hf_nlm_args *args)
@@ -41,6 +43,29 @@ static void lower(struct hf_nlm_request *request)
 	hf_nlm_call_off_changed(request->nlm, &request->target);
 }
 
+static void end_served(struct hf_nlm_request *request, enum ending what)
+{
+	struct hf_locks *locks = request->nlm->locks;
+	enum hf_lock_mode mode = mode_of(&request->args);
+
+	switch (what) {
+	case END_LOCK:
+		hf_lock_take_back(locks, &request->target, request->range);
+		break;
+	case END_WAIT:
+		hf_lock_cancel(locks, &request->target, request->range, mode);
+		break;
+	case END_LEAVING:
+		if (request->args.block)
+			hf_lock_leave_queue(locks, &request->target, request->range, mode);
+		break;
+	case END_LOWERING:
+		if (hf_lock_is_involved(locks, &request->target)) /* or its client has died since */
+			lower(request);
+		break;
+	}
+}
+
 static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
 {
 	struct hf_nlm_request request;
@@ -49,12 +74,8 @@ static void end(struct hf_nlm *nlm, struct hf_rpc_call *call, enum ending what)
 	hf_nlm_get_lock(&request.args, request.version, hf_rpc_call_args(call));
 	hf_nlm_find_file(&request);
 	hf_nlm_find_served(&request);
-	if (request.target.client && what == END_WAIT)
-		hf_lock_cancel(nlm->locks, &request.target, request.range, mode_of(&request.args));
-	else if (request.target.client && what == END_LOCK)
-		hf_lock_take_back(nlm->locks, &request.target, request.range);
-	else if (request.target.client && hf_lock_is_involved(nlm->locks, &request.target))
-		lower(&request); /* or he has died since */
+	if (request.target.client)
+		end_served(&request, what);
 	hf_nlm_request_deinit(&request);
 }
 
@@ -70,10 +91,15 @@ static void undo_wait(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 		end(nlm, call, END_WAIT);
 }
 
+static void leave_wait(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
+{
+	if (!kept)
+		end(nlm, call, END_LEAVING);
+}
+
 static void lower_if_kept(struct hf_nlm *nlm, struct hf_rpc_call *call, bool kept)
 {
-	if (kept)
-		end(nlm, call, END_LOWERING);
+	end(nlm, call, kept ? END_LOWERING : END_LEAVING);
 }
 
 /* An owner that waits and asks again, and is refused for good, does not wait any more: its program has its
@@ -146,6 +172,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	};
 	bool is_first = hf_lock_client_is_idle(&request->client->holds);
 	enum hf_nlm_stat stat;
+	bool is_new;
 	int answer;
 
 	if (lock.reclaim && !apply_reclaim(recovery, &lock)) {
@@ -169,16 +196,17 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		return;
 	}
 	hf_nlm_note_begin(request, is_first);
+	is_new = !before.has_any && !args->reclaim;
 	hf_nlm_tell(request, stat == HF_NLM_BLOCKED ? HF_EVENT_BLOCKED : HF_EVENT_LOCK);
 	hf_nlm_call_off_changed(nlm, &request->target);
-	if (stat == HF_NLM_BLOCKED)
+	if (stat == HF_NLM_BLOCKED) {
 		hf_nlm_note_act(request);
-	if (stat == HF_NLM_BLOCKED)
 		hf_nlm_reply_kept(request, stat, undo_wait);
-	else if (before.is_kept)
+	} else if (before.is_kept) {
 		hf_nlm_reply_lowered(request, lower_if_kept);
-	else
-		hf_nlm_reply_granted(request, before.has_any || args->reclaim ? NULL : undo_lock);
+	} else {
+		hf_nlm_reply_granted(request, is_new, is_new ? undo_lock : leave_wait);
+	}
 }
 
 static void handle_lock(void *service, struct hf_rpc_call *call);

@@ -126,14 +126,14 @@ static enum hf_recovery_kept how_kept(const struct hf_nlm_request *request)
 	return hf_recovery_how_kept(request->nlm->options.recovery, request->client);
 }
 
-void hf_nlm_reply_granted(struct hf_nlm_request *request, hf_nlm_end_fn undo)
+void hf_nlm_reply_granted(struct hf_nlm_request *request, bool is_new, hf_nlm_end_fn end)
 {
 	enum hf_recovery_kept kept = how_kept(request);
 
 	if (kept == HF_KEPT)
 		hf_nlm_reply(request->nlm, request->call, request->args.cookie, HF_NLM_GRANTED_STAT);
-	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_granted(request, undo != NULL))
-		keep(request, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .end = undo },
+	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_granted(request, is_new))
+		keep(request, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .end = end },
 		     request->client);
 }
 

@@ -123,6 +123,45 @@ static void on_stopped(void *user)
 {
 }
 
+/* Two threads wait for the same, one shared, one exclusively. Both are granted; the first one polls, and its
+ * answer as well as both grants wait for a store that fails. */
+static void fail_for_who_polls(bool by_tcp)
+{
+	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
+	struct hf_client *waiter;
+	uint32_t poll;
+
+	assert_int_equal(world_lock(&calls.world, other, 7, "f", 0, 9), HF_LOCK_OK);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true, .is_shared = true }),
+	       "BLOCKED");
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "BLOCKED");
+	waiter = world_client(&calls.world, CALLS_HOST, "x");
+	world_turn(&calls.world);
+	calls.world.disk.is_slow = true;
+	world_unlock(&calls.world, other, 7, "f", 0, 9);
+	assert_int_equal(waiter->holds.n_grants, 2);
+	poll = call_up(
+		(struct ask){ HF_NLM_LOCK, .name = "x", .block = true, .is_shared = true, .by_tcp = by_tcp });
+	turn_for(calls.world.loop, 3 * HF_NS_PER_S); /* until it is served as things are */
+	calls.world.disk.is_broken = true;
+	disk_let_go(&calls.world.disk);
+	expect(poll, "DENIED_NOLOCKS");
+	world_turn(&calls.world);
+	assert_int_equal(waiter->holds.n_grants, 0);
+	assert_int_equal(waiter->holds.n_waiters, 1); /* the other thread */
+	calls.world.disk.is_slow = calls.world.disk.is_broken = false;
+}
+
+static void test_who_polls_when_the_store_fails_waits_no_more(void **state)
+{
+	fail_for_who_polls(false);
+}
+
+static void test_who_polls_when_the_store_fails_waits_no_more_on_a_connection(void **state)
+{
+	fail_for_who_polls(true);
+}
+
 /* A message that is not served any more is forgotten: the next one has its memory, and is not it. */
 static void test_a_message_that_is_dropped(void **state)
 {
@@ -366,6 +405,8 @@ int main(void)
 		T(test_a_client_that_was_in_grace_does_not_want_it),
 		T(test_grace_without_an_end),
 		T(test_who_waits_when_the_store_fails),
+		T(test_who_polls_when_the_store_fails_waits_no_more),
+		T(test_who_polls_when_the_store_fails_waits_no_more_on_a_connection),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
 		cmocka_unit_test_setup_teardown(test_a_lowering_has_room, setup_for_three, calls_teardown),
