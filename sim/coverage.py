@@ -18,10 +18,11 @@ FOLDERS = ("lock", "client", "recovery", "store", "proto/nlm", "proto/nsm")
 
 
 def counters(build):
-    for folder, _, files in os.walk(os.path.join(build, "libholdfast.a.p")):
-        for name in files:
-            if name.endswith(".gcda"):
-                yield os.path.join(folder, name)
+    for library in ("libholdfast.a.p", "libholdfast_lock.a.p"):
+        for folder, _, files in os.walk(os.path.join(build, library)):
+            for name in files:
+                if name.endswith(".gcda"):
+                    yield os.path.join(folder, name)
 
 
 def lines_of(build):
