@@ -35,6 +35,26 @@ class Crash(Play):
         self.report(f"the waiter had its grant {time.monotonic() - booted:.1f} s after power-on")
         self.server.has(locks=1, waiters=0)
 
+    def reboots_with_statd_first(self, is_mounted):
+        """As Debian may have it: that statd says the number of the last boot for all of this one."""
+        self.a.crashes()
+        self.assert_the_lock_stays()
+        self.a.boots(statd=False)
+        self.a.does("rpc.statd --no-notify")
+        if is_mounted:  # so its lock manager is there
+            self.a.mounts()
+        began = time.monotonic()
+        self.a.does("sm-notify")
+        self.bob.gets(timeout=20)  # by GRANTED: it asks again after 30 seconds
+        self.report(f"the waiter had its grant {time.monotonic() - began:.2f} s after sm-notify was started")
+        self.server.has(locks=1, waiters=0)
+
+    def test_its_reboot_frees_them_with_statd_before_sm_notify(self):
+        self.reboots_with_statd_first(is_mounted=False)
+
+    def test_its_reboot_frees_them_with_statd_and_a_mount_before_sm_notify(self):
+        self.reboots_with_statd_first(is_mounted=True)
+
     def test_an_operator_frees_them(self):
         self.a.crashes()
         self.assert_the_lock_stays()

@@ -1,5 +1,8 @@
 """A third host on the wire lies about who it is: nothing is freed by it."""
 
+import socket
+import struct
+
 import nlm
 import nsm
 from fakehost import NSM
@@ -17,7 +20,8 @@ class Hostile(Play):
         self.ada.locks(0, 10)
         self.bob.waits(0, 10)
         self.server.has(locks=1, waiters=1)
-        namespace, address = self.third_host()
+        self.namespace, address = self.third_host()
+        namespace = self.namespace
         self.callers = [kind(SERVER, (address, 0), namespace, reserved=True) for kind in (UdpCaller, TcpCaller)]
         for caller in self.callers:
             self.addCleanup(caller.close)
@@ -41,6 +45,32 @@ class Hostile(Play):
         self.b.opens("f").is_denied(0, 1)
         self.ada.unlocks(0, 10)
         self.bob.gets()
+
+    def forges(self, program, version, procedure, args):
+        """A datagram with clienta's address for its sender."""
+        payload = call_message(program, version, procedure, args, cred=auth_sys("clienta"))
+        udp = struct.pack(">HHHH", 800, SERVER[1], 8 + len(payload), 0) + payload
+        addresses = socket.inet_aton(self.a.address) + socket.inet_aton(SERVER[0])
+        head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, socket.IPPROTO_UDP, 0)
+        with self.namespace:
+            raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        raw.sendto(head + addresses + udp, (SERVER[0], 0))
+        raw.close()
+        self.note(f"third host: {program} v{version} procedure {procedure} as if from clienta")
+
+    def is_denied(self, where, *call):
+        before = self.server.answers("DENIED", *where)
+        self.forges(*call)
+        self.server.wait("the server denies it", lambda server: server.answers("DENIED", *where) > before)
+
+    def test_notices_with_a_forged_sender(self):
+        """clienta's kernel and its statd deny them, in a second at most."""
+        for name, state in (("clienta", 99), ("somebody", 101), ("clienta", 2**31 - 1)):
+            self.is_denied(("nsm", "NOTIFY"), NSM, 1, nsm.NOTIFY, Out().string(name).i32(state).bytes())
+        for state in (0, 99):
+            self.is_denied(("nlm", "FREE_ALL"), nlm.PROGRAM, 4, nlm.FREE_ALL,
+                           nlm.Lock(name="clienta", state=state).args(nlm.FREE_ALL))  # fmt: skip
+        self.assert_nothing_is_freed()
 
     def test_spoofed_sm_notify(self):
         for name in ("clienta", self.a.address, "clientb", self.b.address):
