@@ -22,8 +22,11 @@ static const struct hf_rpc_limits limits = {
 	.max_unread = 5000,
 	.max_kept_per_connection = 4,
 	.max_kept_bytes = 1 << 20,
+	.max_held = 32 << 20,
+	.max_reply = 256 << 10,
 	.idle_ns = 60 * HF_NS_PER_S,
 	.stall_ns = 20 * HF_NS_PER_S,
+	.stuck_ns = 20 * HF_NS_PER_S,
 };
 
 struct session {

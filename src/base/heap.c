@@ -13,3 +13,8 @@ void hf_heap_prepare(void)
 	mallopt(M_MMAP_THRESHOLD, LARGEST);
 	mallopt(M_TRIM_THRESHOLD, HF_HEAP_KEEP);
 }
+
+void hf_heap_trim(void)
+{
+	malloc_trim(0);
+}

@@ -14,3 +14,7 @@
 
 /* At the start of main(), before any thread. */
 void hf_heap_prepare(void);
+
+/* Gives all free memory back to the system, for when much was freed. It looks at the whole heap: not for a
+ * loop's thread. */
+void hf_heap_trim(void);

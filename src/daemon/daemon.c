@@ -419,9 +419,12 @@ static int start(struct daemon *d)
 }
 
 /* The loops have ended, the files' threads may still be at work for their calls; and a call that ends tells a
- * repetition of it, which may be on another loop. */
+ * repetition of it, which may be on another loop. A connection that waited for it must not begin its next
+ * call: no thread would serve that. */
 static void finish_calls(struct daemon *d)
 {
+	if (d->rpc)
+		hf_rpc_server_begin_no_more(d->rpc);
 	if (d->files)
 		hf_file_service_wait(d->files);
 	if (d->crew)

@@ -8,7 +8,6 @@
 #include "rpc/server_internal.h"
 
 #define MAX_FREE_CALLS 1024
-#define RECORD_MARK    4
 #define COPY_MAX       8192
 
 /* Pool */
@@ -195,13 +194,12 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	call->kept_at = hf_loop_now(call->lane->loop);
 	hf_link_init(&call->in_kept);
 	hf_list_push_back(&call->lane->kept, &call->in_kept);
-	call->held = call->message.len;
+	call->held = sizeof(*call) + call->message.len;
 	if (call->connection) {
 		call->connection->n_kept++;
 		call->connection->kept_bytes += call->held;
-		call->lane->kept_bytes += call->held;
 	} else {
-		hf_rpc_port_kept(call->port, call->message.len);
+		hf_rpc_port_kept(call->port, call->held);
 	}
 	return 0;
 }
@@ -218,7 +216,6 @@ void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
 	call->held += reply_len;
 	if (call->connection) {
 		call->connection->kept_bytes += reply_len;
-		call->lane->kept_bytes += reply_len;
 	} else {
 		hf_rpc_port_expect(call->port, reply_len);
 	}
@@ -228,7 +225,7 @@ void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
 
 static size_t prefix_of(const struct hf_rpc_call *call)
 {
-	return call->connection ? RECORD_MARK : 0;
+	return call->connection ? HF_RECORD_MARK : 0;
 }
 
 /* Room for the reply where it will be sent from; or nowhere, when there is nobody to send it to. */
@@ -276,12 +273,12 @@ static void commit_apart(struct hf_rpc_call *call, size_t len)
 static void commit(struct hf_rpc_call *call, size_t len)
 {
 	struct hf_rpc_connection *connection = call->connection;
-	uint32_t mark = htobe32(HF_RECORD_LAST | (uint32_t)(len - RECORD_MARK));
+	uint32_t mark = htobe32(HF_RECORD_LAST | (uint32_t)(len - HF_RECORD_MARK));
 
 	if (call->scratch)
 		return;
 	if (call->connection)
-		memcpy(call->reply - RECORD_MARK, &mark, RECORD_MARK);
+		memcpy(call->reply - HF_RECORD_MARK, &mark, HF_RECORD_MARK);
 	if (call->apart) {
 		commit_apart(call, len);
 		return;

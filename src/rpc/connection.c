@@ -2,10 +2,10 @@
  * One TCP connection: records in, replies out.
  *
  * Reading stops (is_paused) while the peer leaves too many replies unread, has
- * too many calls under way, or is about to move to another lane; what was read
- * already waits in the backlog. So a peer that sends and never reads costs us
- * one read buffer, the limit of unread replies, and one reply. A connection that
- * is held (hold.h) sends nothing; its replies count like those that are not read.
+ * too many calls under way, is about to move to another lane, or has to wait for
+ * its turn or for memory that all connections share (share.c). What was read
+ * already waits in the backlog. A connection that is held (hold.h) sends nothing;
+ * its replies count like those that are not read.
  * In a turn of the loop that is late each connection is served a little only, so
  * that many busy ones do not add up before the last has its turn.
  *
@@ -21,40 +21,46 @@
 #include "rpc/server_internal.h"
 
 #define READ_BUFFER  (256 * 1024)
+#define READ_LITTLE  (16 * 1024) /* while memory is short: what cannot be served would have to be kept */
 #define READS_A_TURN 4           /* then the others have their turn */
 #define LATE_READ    1024        /* in a turn that is late: a few calls, */
 #define LATE_PIECE   (64 * 1024) /* or a piece of a long one, or of a long reply */
 #define CALL_NS      1500        /* about what a short call takes */
 #define BYTES_A_NS   4           /* of calls; of replies half as many, which have been made as well */
 #define SWEEP_NS     (1 * HF_NS_PER_S)
-#define LANE_SHARES  64 /* connections that may have all that one may; more than so many have less */
 
 static void on_ready(void *user, unsigned int events);
 
 /* Life */
 
-void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer)
+void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer,
+			     struct hf_host *host)
 {
 	struct hf_rpc_connection *c = lane->is_closed ? NULL : calloc(1, sizeof(*c));
 
 	if (!c) {
 		hf_socket_close(socket);
-		hf_hosts_leave(lane->server->hosts, peer);
+		hf_hosts_close(lane->server->hosts, host);
+		hf_hosts_leave(lane->server->hosts, host);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 		return;
 	}
 	hf_rpc_count(&lane->n_accepted);
 	hf_link_init(&c->flush_link);
 	hf_link_init(&c->hold_link);
+	hf_link_init(&c->part_link);
+	hf_link_init(&c->wait_link);
 	c->lane = lane;
 	c->socket = socket;
 	c->peer = *peer;
-	c->since = hf_loop_now(lane->loop);
+	c->since = c->useful = hf_loop_now(lane->loop);
+	c->host = host;
 	hf_socket_local(socket, &c->local);
 	hf_record_reader_init(&c->reader, lane->server->max_record);
 	hf_outqueue_init(&c->out);
 	hf_list_init(&c->probes);
 	hf_list_push_back(&lane->idle, &c->link);
+	hf_rpc_share_join(c);
 	if (hf_socket_watch(socket, HF_SOCKET_READ, on_ready, c) < 0)
 		hf_rpc_connection_close(c);
 }
@@ -63,7 +69,7 @@ static void clear_backlog(struct hf_rpc_connection *c)
 {
 	free(c->backlog);
 	c->backlog = NULL;
-	c->backlog_len = 0;
+	c->backlog_at = c->backlog_len = c->backlog_size = 0;
 }
 
 void hf_rpc_connection_close(struct hf_rpc_connection *c)
@@ -83,13 +89,18 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		clear_backlog(c);
 		free(c->traveller);
 		c->traveller = NULL;
+		c->traveller_len = 0;
+		hf_rpc_share_settle(c);
+		hf_rpc_share_quit(c);
+		hf_hosts_close(lane->server->hosts, c->host);
 		atomic_fetch_add_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 	}
 	if (c->n_kept || c->is_reading)
 		return;
-	/* Not before: else who hangs up and comes again has as many calls under way as he likes. */
-	hf_hosts_leave(lane->server->hosts, &c->peer);
+	/* Not before: else a client that hangs up and comes again has as many calls under way as it likes. */
+	assert(!c->charged);
+	hf_hosts_leave(lane->server->hosts, c->host);
 	atomic_fetch_sub_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
 	free(c);
 }
@@ -99,7 +110,7 @@ void hf_rpc_connection_release(struct hf_rpc_connection *c, size_t len)
 	assert(c->n_kept > 0 && c->kept_bytes >= len);
 	c->n_kept--;
 	c->kept_bytes -= len;
-	c->lane->kept_bytes -= len;
+	hf_rpc_share_settle(c);
 	if (!c->socket)
 		hf_rpc_connection_close(c);
 	else if (c->is_paused)
@@ -166,30 +177,53 @@ static bool has_too_many_calls(const struct hf_rpc_connection *c)
 {
 	const struct hf_rpc_limits *limits = &c->lane->server->limits;
 
-	return c->n_kept >= limits->max_kept_per_connection || c->kept_bytes >= limits->max_kept_bytes ||
-	       (c->n_kept && c->lane->kept_bytes >= LANE_SHARES * limits->max_kept_bytes);
+	return c->n_kept >= limits->max_kept_per_connection ||
+	       c->kept_bytes + c->out.n_held >= limits->max_kept_bytes;
 }
 
 static bool must_pause(const struct hf_rpc_connection *c)
 {
-	return c->is_moving || c->out.n_held > c->lane->server->limits.max_unread || has_too_many_calls(c);
+	return c->is_moving || c->lane->is_ending || c->out.n_held > c->lane->server->limits.max_unread ||
+	       has_too_many_calls(c);
 }
 
-/* False: hang up. */
-static bool serve_record(struct hf_rpc_connection *c, struct hf_bytes record)
+static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct hf_bytes record)
 {
 	struct hf_rpc_call *call = hf_rpc_call_new(c->lane, record);
+	size_t n_queued = c->out.n_bytes, n_kept = c->n_kept;
 	enum hf_rpc_dispatched dispatched;
 
 	if (!call)
-		return false;
+		return HF_RPC_NONSENSE;
 	call->connection = c;
 	hf_loop_spend(c->lane->loop, CALL_NS + record.len / BYTES_A_NS);
 	dispatched = hf_rpc_dispatch(call);
+	if (dispatched == HF_RPC_MUST_WAIT)
+		return dispatched;
 	if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
 	hf_record_release(&c->reader);
-	return dispatched != HF_RPC_NONSENSE;
+	c->was_useful |= dispatched == HF_RPC_DISPATCHED;
+	hf_rpc_share_spend(c, record.len + (c->out.n_bytes > n_queued ? c->out.n_bytes - n_queued : 0),
+			   c->n_kept > n_kept);
+	return dispatched;
+}
+
+/* Before the next call. False: the connection broke. */
+static bool pause_if_it_must(struct hf_rpc_connection *c, bool *progressp)
+{
+	hf_rpc_share_settle(c);
+	if (HF_LIKELY(!must_pause(c) && !hf_rpc_share_must_wait(c)))
+		return true;
+	if (!flush(c, progressp))
+		return false;
+	hf_rpc_share_settle(c);
+	c->is_paused = must_pause(c);
+	if (!c->is_paused && hf_rpc_share_must_wait(c)) {
+		c->is_paused = true;
+		hf_rpc_share_wait(c);
+	}
+	return true;
 }
 
 /* The oldest incomplete record goes when all of them together are too much: one that is really being sent is
@@ -215,52 +249,95 @@ static void limit_gathering(struct hf_rpc_lane *lane, struct hf_rpc_connection *
 	}
 }
 
+static bool save_backlog(struct hf_rpc_connection *c, struct hf_bytes before, struct hf_bytes rest)
+{
+	size_t len = (size_t)before.len + rest.len;
+	uint8_t *copy;
+
+	if (!len)
+		return true;
+	copy = malloc(len);
+	if (!copy)
+		return false;
+	memcpy(copy, before.data, before.len);
+	memcpy(copy + before.len, rest.data, rest.len);
+	c->backlog = copy;
+	c->backlog_at = 0;
+	c->backlog_len = c->backlog_size = len;
+	return true;
+}
+
+/* A record that was taken from @input, which began at @begin, is to be taken again later. */
+static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const uint8_t *begin,
+		     struct hf_bytes record)
+{
+	struct hf_bytes rest = *input;
+	uint8_t again[HF_RECORD_MARK + HF_RPC_LONGEST_ASKER];
+	uint32_t mark = htobe32(HF_RECORD_LAST | record.len);
+
+	c->is_paused = true;
+	hf_rpc_share_wait(c);
+	if (!c->reader.is_given && record.data - begin >= HF_RECORD_MARK) {
+		input->data = record.data - HF_RECORD_MARK;
+		input->len += record.len + HF_RECORD_MARK;
+		return true;
+	}
+	/* Its mark or some of its bytes came earlier. */
+	memcpy(again, &mark, HF_RECORD_MARK);
+	memcpy(again + HF_RECORD_MARK, record.data, record.len);
+	hf_record_release(&c->reader);
+	input->len = 0;
+	return save_backlog(c, hf_bytes_of(again, HF_RECORD_MARK + record.len), rest);
+}
+
 /* Takes records from @input until it is used up or we must pause; *input is then the rest. */
 static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, bool *progressp)
 {
+	size_t n_held = SIZE_MAX, n_kept = 0; /* as they were when we last asked whether to pause */
 	struct hf_bytes record;
 	int r = HF_RECORD_MORE;
 
-	while (!c->is_paused && (r = hf_record_read(&c->reader, input, &record)) == HF_RECORD_READY) {
+	while (!c->is_paused) {
+		const uint8_t *begin = input->data;
+		enum hf_rpc_dispatched dispatched;
+
+		r = hf_record_read(&c->reader, input, &record);
+		if (r != HF_RECORD_READY)
+			break;
+		dispatched = serve_record(c, record);
+		if (HF_UNLIKELY(dispatched == HF_RPC_MUST_WAIT))
+			return put_back(c, input, begin, record);
 		*progressp = true;
-		if (!serve_record(c, record))
+		if (HF_UNLIKELY(dispatched == HF_RPC_NONSENSE))
 			return false;
-		if (HF_UNLIKELY(must_pause(c))) {
-			if (!flush(c, progressp))
-				return false;
-			c->is_paused = must_pause(c);
-		}
+		if (HF_LIKELY(c->out.n_held == n_held && c->n_kept == n_kept && c->budget > 0))
+			continue;
+		if (!pause_if_it_must(c, progressp))
+			return false;
+		n_held = c->out.n_held;
+		n_kept = c->n_kept;
 	}
 	return r >= 0;
-}
-
-static bool save_backlog(struct hf_rpc_connection *c, struct hf_bytes rest)
-{
-	uint8_t *copy;
-
-	if (!rest.len)
-		return true;
-	copy = malloc(rest.len);
-	if (!copy)
-		return false;
-	memcpy(copy, rest.data, rest.len);
-	c->backlog = copy;
-	c->backlog_len = rest.len;
-	return true;
 }
 
 static bool serve_backlog(struct hf_rpc_connection *c, bool *progressp)
 {
 	uint8_t *data = c->backlog;
-	struct hf_bytes input = hf_bytes_of(data, (uint32_t)c->backlog_len);
+	struct hf_bytes input;
 	bool ok;
 
 	if (!data)
 		return true;
-	c->backlog = NULL;
-	c->backlog_len = 0;
-	ok = serve_input(c, &input, progressp) && save_backlog(c, input);
-	free(data);
+	input = hf_bytes_of(data + c->backlog_at, (uint32_t)c->backlog_len);
+	ok = serve_input(c, &input, progressp);
+	if (c->backlog != data) {
+		free(data); /* a record was put back, and the rest is with it */
+	} else if (!input.len) {
+		clear_backlog(c);
+	} else {
+		c->backlog_at = (size_t)(input.data - data);
+		c->backlog_len = input.len;
+	}
 	return ok;
 }
 
@@ -275,7 +352,7 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 
 	if (!is_direct) {
 		space = c->lane->read_buffer;
-		room = READ_BUFFER;
+		room = HF_LIKELY(hf_rpc_share_has_room(c->lane, c->part)) ? READ_BUFFER : READ_LITTLE;
 	}
 	if (hf_loop_is_late(c->lane->loop))
 		room = HF_MIN(room, (size_t)(is_direct ? LATE_PIECE : LATE_READ));
@@ -289,13 +366,16 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 	if (is_direct) {
 		if (hf_record_filled(&c->reader, (size_t)n, &record) == HF_RECORD_READY) {
 			*progressp = true;
-			if (!serve_record(c, record))
+			if (serve_record(c, record) == HF_RPC_NONSENSE)
 				return -EPROTO;
-			c->is_paused = must_pause(c);
+		} else {
+			hf_rpc_share_spend(c, (size_t)n, false);
 		}
+		if (!pause_if_it_must(c, progressp))
+			return -EPIPE;
 	} else {
 		input = hf_bytes_of(space, (uint32_t)n);
-		if (!serve_input(c, &input, progressp) || !save_backlog(c, input))
+		if (!serve_input(c, &input, progressp) || !save_backlog(c, hf_bytes_of("", 0), input))
 			return -EPROTO;
 	}
 	return (size_t)n == room && !c->is_paused;
@@ -318,26 +398,40 @@ static bool resume(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->reader.capacity;
 	bool ok;
 
-	if (!c->is_paused || c->is_moving || c->out.n_held > c->lane->server->limits.max_unread / 2 ||
-	    has_too_many_calls(c))
+	if (!c->is_paused || c->is_moving || c->lane->is_ending ||
+	    c->out.n_held > c->lane->server->limits.max_unread / 2 || has_too_many_calls(c))
 		return true;
+	hf_rpc_share_settle(c);
+	if (hf_rpc_share_must_wait(c)) {
+		hf_rpc_share_wait(c);
+		return true;
+	}
+	hf_rpc_share_stop_waiting(c);
 	c->is_paused = false;
 	ok = serve_backlog(c, progressp);
 	c->lane->n_gathering += c->reader.capacity - before;
 	return ok;
 }
 
+static bool is_waiting(const struct hf_rpc_connection *c)
+{
+	return hf_link_is_linked(&c->wait_link);
+}
+
 /* One turn of a connection: write, go on, read, write. */
-static void turn(struct hf_rpc_connection *c, bool can_read)
+static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 {
 	bool progress = false;
 	bool ok = true;
 
 	hf_rpc_meters_settle(c->lane); /* a group has the time of one turn */
+	hf_rpc_share_begin_turn(c, is_queued);
 	c->is_reading = true;
 	if (c->out.n_bytes)
 		ok = flush(c, &progress);
 	ok = ok && resume(c, &progress);
+	if (ok && can_read && !c->is_paused)
+		ok = pause_if_it_must(c, &progress);
 	if (ok && can_read && !c->is_paused)
 		ok = read_some(c, &progress);
 	if (ok && c->out.n_bytes)
@@ -345,20 +439,36 @@ static void turn(struct hf_rpc_connection *c, bool can_read)
 	if (ok && c->is_paused)
 		ok = resume(c, &progress);
 	c->is_reading = false;
+	hf_rpc_share_end_turn(c, c->was_useful);
+	c->was_useful = false;
 	if (!ok) {
 		hf_rpc_connection_close(c);
 		return;
 	}
+	hf_rpc_share_settle(c);
 	if (c->is_moving && hf_rpc_connection_try_move(c))
 		return;
 	enlist(c, progress);
 	limit_gathering(c->lane, c);
-	update_watch(c);
+	/* A tired connection is served again before the loop looks at its sockets, as a rule. Until that
+	 * proves wrong, its socket stays watched for input: each change costs two system calls. */
+	if (!is_waiting(c) || c->out.n_bytes)
+		update_watch(c);
 }
 
 static void on_ready(void *user, unsigned int events)
 {
-	turn(user, (events & HF_SOCKET_READ) != 0);
+	struct hf_rpc_connection *c = user;
+
+	if (is_waiting(c) && !(events & HF_SOCKET_WRITE))
+		update_watch(c); /* its time comes without this event */
+	else
+		turn(c, (events & HF_SOCKET_READ) != 0, false);
+}
+
+void hf_rpc_connection_serve(struct hf_rpc_connection *c)
+{
+	turn(c, true, true);
 }
 
 void hf_rpc_flush_connections(struct hf_task *task)
@@ -367,7 +477,7 @@ void hf_rpc_flush_connections(struct hf_task *task)
 	struct hf_link *link;
 
 	while ((link = hf_list_pop_front(&lane->flushable)))
-		turn(hf_list_entry(link, struct hf_rpc_connection, flush_link), false);
+		turn(hf_list_entry(link, struct hf_rpc_connection, flush_link), false, false);
 }
 
 /* Time */
@@ -382,7 +492,7 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 
 		if (now - c->since < limit)
 			return;
-		if (c->n_kept || c->hold) {
+		if (c->n_kept || c->hold || is_waiting(c)) {
 			enlist(c, true); /* it waits for us, not we for it */
 			continue;
 		}
@@ -398,5 +508,6 @@ void hf_rpc_sweep_connections(struct hf_timer *timer)
 
 	close_older(lane, &lane->busy, limits->stall_ns);
 	close_older(lane, &lane->idle, limits->idle_ns);
+	hf_rpc_share_sweep(lane);
 	hf_timer_start(timer, HF_MIN(SWEEP_NS, HF_MIN(limits->idle_ns, limits->stall_ns)));
 }

@@ -147,6 +147,20 @@ static bool may_list(struct hf_rpc_call *call)
 	return true;
 }
 
+/* Long replies */
+
+/* A long call could not wait: it would itself take the memory that is wanting. */
+static bool must_wait(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
+{
+	return proc->has_long_reply && call->connection && call->message.len <= HF_RPC_LONGEST_ASKER &&
+	       !hf_rpc_share_has_room(call->lane, call->connection->part);
+}
+
+static bool is_padded(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
+{
+	return proc->has_long_reply && call->message.len > HF_RPC_LONGEST_ASKER;
+}
+
 /* Serving */
 
 static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
@@ -159,24 +173,30 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 		hf_rpc_call_free(call);
 		return HF_RPC_GOES_HOME;
 	}
-	hf_rpc_count(&call->lane->n_calls);
 	if (!entry) {
+		hf_rpc_count(&call->lane->n_calls);
 		hf_rpc_reply_error(call, HF_RPC_PROG_UNAVAIL);
 		return HF_RPC_DISPATCHED;
 	}
 	version = find_version(call->lane, call->header.version);
+	proc = version && call->header.procedure < version->n_procs ? &version->procs[call->header.procedure]
+								    : NULL;
+	if (HF_UNLIKELY(proc && must_wait(call, proc))) {
+		hf_rpc_call_free(call);
+		return HF_RPC_MUST_WAIT;
+	}
+	hf_rpc_count(&call->lane->n_calls);
 	if (!version) {
 		reply_mismatch(call, entry->program);
 		return HF_RPC_DISPATCHED;
 	}
-	proc = call->header.procedure < version->n_procs ? &version->procs[call->header.procedure] : NULL;
 	if (!proc || !proc->name) {
 		hf_rpc_reply_error(call, HF_RPC_PROC_UNAVAIL);
 		return HF_RPC_DISPATCHED;
 	}
 	if (call->lane->meters)
 		hf_rpc_meter_begin(call, entry);
-	if (call->message.len > entry->program->max_request) {
+	if (call->message.len > entry->program->max_request || is_padded(call, proc)) {
 		hf_rpc_reply_garbage(call);
 		return HF_RPC_DISPATCHED;
 	}

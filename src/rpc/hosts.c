@@ -1,3 +1,9 @@
+/*
+ * Hosts are in a hash table, and in a list for each number of open connections,
+ * so that the one with the most is found without a search: a host moves by one
+ * list when a connection comes or goes, and so does the highest list in use. A
+ * connection counts no longer from when its host was chosen to give it up.
+ */
 #include "rpc/hosts.h"
 
 #include <assert.h>
@@ -7,28 +13,44 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/macros.h"
 
 #define N_BUCKETS 4096
 
-struct host {
-	struct host *next;
-	struct hf_addr addr; /* its port is 0 */
-	size_t n;
+struct hf_host {
+	struct hf_host *next;
+	struct hf_link rank_link; /* in hosts->ranks[n_left()] */
+	struct hf_addr addr;      /* its port is 0 */
+	size_t n;                 /* connections, closed ones with calls under way included */
+	size_t n_open;
+	size_t n_chosen; /* of these, to be closed by lanes that have not come to it yet */
+	size_t n_refs;   /* connections and choices */
+	size_t n_parts;
+	struct hf_host_part parts[];
 };
 
 struct hf_hosts {
 	struct hf_siphash_key key; /* (c) */
+	size_t max;                /* (c) connections of one host */
 	pthread_mutex_t lock;
-	struct host *buckets[N_BUCKETS]; /* under lock */
+	struct hf_host *buckets[N_BUCKETS]; /* under lock */
+	size_t top;                         /* under lock: the highest rank with a host, or 0 */
+	struct hf_list ranks[];             /* under lock: hosts by n_left(), the longest there first */
 };
 
-int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key)
-{
-	struct hf_hosts *hosts = calloc(1, sizeof(*hosts));
+/* Life */
 
+int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host)
+{
+	struct hf_hosts *hosts = calloc(1, sizeof(*hosts) + (max_per_host + 1) * sizeof(hosts->ranks[0]));
+
+	assert(max_per_host > 0);
 	if (!hosts)
 		return hf_trace(-ENOMEM);
 	hosts->key = *key;
+	hosts->max = max_per_host;
+	for (size_t i = 0; i <= max_per_host; i++)
+		hf_list_init(&hosts->ranks[i]);
 	pthread_mutex_init(&hosts->lock, NULL);
 	*hostsp = hosts;
 	return 0;
@@ -45,51 +67,167 @@ struct hf_hosts *hf_hosts_free(struct hf_hosts *hosts)
 	return NULL;
 }
 
-/* The link that points to the host, or to where it would be. */
-static struct host **find(struct hf_hosts *hosts, const struct hf_addr *addr)
+static struct hf_host *new_host(const struct hf_addr *addr, size_t n_parts)
 {
-	struct host **link = &hosts->buckets[hf_siphash(&hosts->key, addr, sizeof(*addr)) % N_BUCKETS];
+	struct hf_host *host = calloc(1, sizeof(*host) + n_parts * sizeof(host->parts[0]));
+
+	if (!host)
+		return NULL;
+	host->addr = *addr;
+	host->n_parts = n_parts;
+	hf_link_init(&host->rank_link);
+	for (size_t i = 0; i < n_parts; i++) {
+		struct hf_host_part *part = &host->parts[i];
+
+		part->host = host;
+		hf_list_init(&part->fresh);
+		hf_list_init(&part->proven);
+		hf_list_init(&part->tired);
+		hf_list_init(&part->wanting);
+		hf_link_init(&part->tired_link);
+		hf_link_init(&part->want_link);
+		hf_link_init(&part->holder_link);
+	}
+	return host;
+}
+
+/* The link that points to the host, or to where it would be. */
+static struct hf_host **find(struct hf_hosts *hosts, const struct hf_addr *addr)
+{
+	struct hf_host **link = &hosts->buckets[hf_siphash(&hosts->key, addr, sizeof(*addr)) % N_BUCKETS];
 
 	while (*link && !hf_addr_equal(&(*link)->addr, addr))
 		link = &(*link)->next;
 	return link;
 }
 
-bool hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t max)
+/* Under the lock. */
+static void unref(struct hf_hosts *hosts, struct hf_host *host)
 {
-	struct hf_addr key = *addr;
-	struct host **link;
-	bool entered = false;
-
-	key.port = 0;
-	pthread_mutex_lock(&hosts->lock);
-	link = find(hosts, &key);
-	if (!*link) {
-		*link = calloc(1, sizeof(**link));
-		if (*link)
-			(*link)->addr = key;
-	}
-	if (*link && (*link)->n < max) {
-		(*link)->n++;
-		entered = true;
-	}
-	pthread_mutex_unlock(&hosts->lock);
-	return entered;
+	if (--host->n_refs)
+		return;
+	assert(!host->n && !host->n_open);
+	*find(hosts, &host->addr) = host->next;
+	hf_link_remove(&host->rank_link);
+	free(host);
 }
 
-void hf_hosts_leave(struct hf_hosts *hosts, const struct hf_addr *addr)
+/* Chosen ones may have been closed by their clients before a lane came to it. */
+static size_t n_left(const struct hf_host *host)
+{
+	return host->n_open > host->n_chosen ? host->n_open - host->n_chosen : 0;
+}
+
+static void update_rank(struct hf_hosts *hosts, struct hf_host *host)
+{
+	size_t rank = n_left(host);
+
+	hf_link_remove(&host->rank_link);
+	hf_list_push_back(&hosts->ranks[rank], &host->rank_link);
+	if (rank > hosts->top)
+		hosts->top = rank;
+	while (hosts->top && hf_list_is_empty(&hosts->ranks[hosts->top]))
+		hosts->top--;
+}
+
+/* Connections */
+
+struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t n_parts)
 {
 	struct hf_addr key = *addr;
-	struct host **link, *host;
+	struct hf_host **link, *host;
 
 	key.port = 0;
 	pthread_mutex_lock(&hosts->lock);
 	link = find(hosts, &key);
+	if (!*link)
+		*link = new_host(&key, n_parts);
 	host = *link;
-	assert(host && host->n > 0);
-	if (--host->n == 0) {
-		*link = host->next;
-		free(host);
+	if (host && host->n < hosts->max) {
+		host->n++;
+		host->n_refs++;
+		host->n_open++;
+		update_rank(hosts, host);
+	} else {
+		host = NULL;
 	}
+	pthread_mutex_unlock(&hosts->lock);
+	return host;
+}
+
+void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host)
+{
+	pthread_mutex_lock(&hosts->lock);
+	assert(host->n_open > 0);
+	host->n_open--;
+	update_rank(hosts, host);
+	pthread_mutex_unlock(&hosts->lock);
+}
+
+void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host)
+{
+	pthread_mutex_lock(&hosts->lock);
+	assert(host->n > 0);
+	host->n--;
+	unref(hosts, host);
+	pthread_mutex_unlock(&hosts->lock);
+}
+
+struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane)
+{
+	assert(lane < host->n_parts);
+	return &host->parts[lane];
+}
+
+/* Choice */
+
+static size_t choose_lane(const struct hf_host *host)
+{
+	size_t most_fresh = 0, most_open = 0, best = 0;
+
+	for (size_t i = 0; i < host->n_parts; i++) {
+		size_t n_fresh = atomic_load_explicit(&host->parts[i].n_fresh, memory_order_relaxed);
+		size_t n_open = atomic_load_explicit(&host->parts[i].n_open, memory_order_relaxed);
+		size_t n_chosen = host->parts[i].n_chosen;
+
+		n_fresh -= HF_MIN(n_fresh, n_chosen);
+		n_open -= HF_MIN(n_open, n_chosen);
+		if (n_fresh > most_fresh || (n_fresh == most_fresh && n_open > most_open)) {
+			most_fresh = n_fresh;
+			most_open = n_open;
+			best = i;
+		}
+	}
+	return best;
+}
+
+bool hf_hosts_choose(struct hf_hosts *hosts, const struct hf_host *newcomer, struct hf_host_choice *choicep)
+{
+	struct hf_host *host = NULL;
+
+	pthread_mutex_lock(&hosts->lock);
+	if (hosts->top) {
+		host = hf_list_entry(hf_list_first(&hosts->ranks[hosts->top]), struct hf_host, rank_link);
+		*choicep = (struct hf_host_choice){
+			.host = host,
+			.lane = choose_lane(host),
+			.has_more = newcomer && n_left(host) > n_left(newcomer),
+		};
+		host->n_refs++;
+		host->n_chosen++;
+		host->parts[choicep->lane].n_chosen++;
+		update_rank(hosts, host);
+	}
+	pthread_mutex_unlock(&hosts->lock);
+	return host != NULL;
+}
+
+void hf_hosts_end_choice(struct hf_hosts *hosts, struct hf_host *host, size_t lane)
+{
+	pthread_mutex_lock(&hosts->lock);
+	host->n_chosen--;
+	host->parts[lane].n_chosen--;
+	update_rank(hosts, host);
+	unref(hosts, host);
 	pthread_mutex_unlock(&hosts->lock);
 }

@@ -1,20 +1,62 @@
 /*
- * How many connections each peer address has, over all lanes. Asked when a
- * connection comes or goes, never for a call.
+ * The addresses that have connections, over all lanes: how many each one has,
+ * and which address has the most. Entered and left when a connection comes or
+ * goes, never for a call.
+ *
+ * A host has a part for each lane. A part belongs to its lane's thread alone,
+ * except for the three counts.
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/addr.h"
+#include "base/list.h"
 #include "base/siphash.h"
 
+struct hf_host;
 struct hf_hosts;
 
-int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key);
+struct hf_host_part {
+	struct hf_host *host;       /* (c) */
+	struct hf_list fresh;       /* connections without a complete call so far, the oldest first */
+	struct hf_list proven;      /* the others, the least recently useful first */
+	struct hf_list tired;       /* connections that have used up their turn */
+	struct hf_list wanting;     /* connections that wait for memory */
+	struct hf_link tired_link;  /* in lane->tired */
+	struct hf_link want_link;   /* in lane->wanting */
+	struct hf_link holder_link; /* in lane->holders, while it holds anything */
+	size_t held;                /* bytes, of all connections of this address on this lane */
+	uint64_t round;             /* the turn of the loop that @spent_ns is of */
+	uint64_t spent_ns;          /* for what arrived from this address */
+	_Atomic size_t n_fresh;
+	_Atomic size_t n_open;
+	size_t n_chosen; /* under the lock of the hosts: to be closed, and the lane has not come to it yet */
+};
+
+int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host);
 struct hf_hosts *hf_hosts_free(struct hf_hosts *hosts);
 
-/* One more, unless the host has @max already (false) or there is no memory (false, too). */
-bool hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t max);
-void hf_hosts_leave(struct hf_hosts *hosts, const struct hf_addr *addr);
+/* One more connection of @addr. NULL: the address has as many as it may, or there is no memory. @n_parts is
+ * the same for every call. */
+struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t n_parts);
+/* A connection is closed: it no longer counts among those that can make room. */
+void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host);
+/* A closed connection has ended its last call. @host may be gone afterwards. */
+void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
+
+struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
+
+/* The address that gives up a connection when there are too many. */
+struct hf_host_choice {
+	struct hf_host *host; /* until hf_hosts_end_choice() */
+	size_t lane;   /* where it has the most connections that have not completed a call, or the most */
+	bool has_more; /* than the newcomer would have, so that the exchange makes shares more equal */
+};
+
+/* @newcomer has entered already, or is NULL. False: no address has an open connection. */
+bool hf_hosts_choose(struct hf_hosts *hosts, const struct hf_host *newcomer, struct hf_host_choice *choicep);
+/* The lane has closed a connection, or found none. @host may be gone afterwards. */
+void hf_hosts_end_choice(struct hf_hosts *hosts, struct hf_host *host, size_t lane);

@@ -8,7 +8,9 @@
 
 #define ACCEPTS_A_TURN  64
 #define EVICT_AFTER_NS  (1 * HF_NS_PER_S)
-#define RETRY_ACCEPT_NS (100 * HF_NS_PER_MS)
+#define RETRY_ACCEPT_NS (50 * HF_NS_PER_MS)
+#define MAX_ARRIVING    256 /* connections that replace one of another lane, on their way there */
+#define CLOSED_AT_ONCE  8
 
 struct listener {
 	struct hf_link link;
@@ -31,83 +33,144 @@ void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, c
 			    why, (unsigned long long)n_suppressed);
 }
 
-/* A connection with nothing to do makes room for one that has: its client comes back when it needs to. We see
- * those of our own lane alone, so the new one has to stay here (*is_swappedp): if it were dealt to another,
- * soon all would be there, and nobody would make room any more. */
-static bool make_room(struct hf_rpc_lane *lane, bool *is_swappedp)
-{
-	struct hf_rpc_server *server = lane->server;
-	struct hf_link *link = hf_list_first(&lane->idle);
-	struct hf_rpc_connection *oldest;
+/* Arrivals */
 
-	*is_swappedp = false;
-	if (atomic_load_explicit(&server->n_connections, memory_order_relaxed) +
-		    atomic_load_explicit(&server->n_shells, memory_order_relaxed) <
-	    server->limits.max_connections)
-		return true;
-	if (!link)
-		return false;
-	oldest = hf_list_entry(link, struct hf_rpc_connection, link);
-	if (oldest->n_kept || hf_loop_now(lane->loop) - oldest->since < EVICT_AFTER_NS)
-		return false;
-	hf_rpc_connection_close(oldest);
-	*is_swappedp = true;
-	return true;
-}
-
-/* A connection on its way to the lane it was dealt to. */
+/* A connection on its way to the lane that will have it; or none, where that lane is only to close one. */
 struct arrival {
 	struct hf_task task;
 	struct hf_rpc_lane *lane;
-	struct hf_socket *socket;
+	struct hf_socket *socket; /* NULL: none */
 	struct hf_addr peer;
+	struct hf_host *host;
+	struct hf_host *victim; /* its address is to make room; NULL: there is room */
+	size_t chosen;          /* the lane where it is to */
+	uint64_t unused_ns;     /* by a connection that completed no call for so long */
 };
 
-static void arrive(struct hf_task *task)
+static bool is_over(const struct hf_rpc_server *server, size_t more)
+{
+	return atomic_load_explicit(&server->n_connections, memory_order_relaxed) +
+		       atomic_load_explicit(&server->n_shells, memory_order_relaxed) + more >
+	       server->limits.max_connections;
+}
+
+static void refuse(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer,
+		   const char *why)
+{
+	hf_rpc_note_refusal(lane, peer, "connection refused", why);
+	hf_socket_close(socket);
+}
+
+/* False: no connection could be closed. */
+static bool make_room(const struct arrival *arrival)
+{
+	struct hf_rpc_server *server = arrival->lane->server;
+	bool has_evicted =
+		!arrival->lane->is_closed &&
+		hf_rpc_share_evict(arrival->lane, hf_host_part(arrival->victim, arrival->lane->index),
+				   arrival->unused_ns);
+
+	hf_hosts_end_choice(server->hosts, arrival->victim, arrival->chosen);
+	atomic_fetch_sub_explicit(&server->n_arriving, 1, memory_order_relaxed);
+	return has_evicted;
+}
+
+/* On the lane's thread. */
+static void arrive(const struct arrival *arrival)
+{
+	struct hf_rpc_server *server = arrival->lane->server;
+	bool has_room = !arrival->victim || make_room(arrival);
+
+	if (!arrival->socket)
+		return;
+	if (has_room || !is_over(server, 0)) {
+		hf_rpc_connection_start(arrival->lane, arrival->socket, &arrival->peer, arrival->host);
+		return;
+	}
+	refuse(arrival->lane, arrival->socket, &arrival->peer, "too-many-connections");
+	atomic_fetch_sub_explicit(&server->n_connections, 1, memory_order_relaxed);
+	hf_hosts_close(server->hosts, arrival->host);
+	hf_hosts_leave(server->hosts, arrival->host);
+}
+
+static void on_arrival(struct hf_task *task)
 {
 	struct arrival *arrival = hf_container_of(task, struct arrival, task);
 
-	hf_rpc_connection_start(arrival->lane, arrival->socket, &arrival->peer);
+	arrive(arrival);
 	free(arrival);
 }
 
-static void deal(struct hf_rpc_lane *home, struct hf_socket *socket, const struct hf_addr *peer, bool stays)
+static void send_to_lane(struct hf_rpc_lane *home, struct arrival *arrival)
 {
-	struct hf_rpc_server *server = home->server;
-	struct hf_rpc_lane *lane = stays ? home : server->lanes[server->n_dealt++ % server->n_lanes];
-	struct arrival *arrival = lane != home ? malloc(sizeof(*arrival)) : NULL;
+	struct arrival *sent = arrival->lane != home ? malloc(sizeof(*sent)) : NULL;
 
-	atomic_fetch_add_explicit(&server->n_connections, 1, memory_order_relaxed);
-	if (!arrival) {
-		hf_rpc_connection_start(home, socket, peer);
+	if (!sent) {
+		/* No memory: home takes it, and cannot close a connection of another lane. */
+		arrival->lane = home;
+		arrive(arrival);
 		return;
 	}
-	hf_socket_move(&socket, lane->loop);
-	*arrival = (struct arrival){ .lane = lane, .socket = socket, .peer = *peer };
-	hf_task_init(&arrival->task, arrive);
-	hf_loop_post(lane->loop, &arrival->task);
+	if (arrival->socket)
+		hf_socket_move(&arrival->socket, arrival->lane->loop);
+	*sent = *arrival;
+	hf_task_init(&sent->task, on_arrival);
+	hf_loop_post(sent->lane->loop, &sent->task);
 }
 
-static void admit(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer)
+/* Too many connections: the address that has the most gives one up if it then still has as many as that of
+ * the newcomer. Else every address has its part, and only a connection without recent use goes. The newcomer
+ * goes to the lane of the one that it replaces, which only that lane's thread can close. */
+static bool choose_victim(struct hf_rpc_server *server, struct arrival *arrival)
 {
-	struct hf_rpc_server *server = lane->server;
-	const char *why = NULL;
-	bool is_swapped;
+	struct hf_host_choice choice;
 
-	/* His own limit first: who is over it must not cost others their connections. */
-	if (!hf_hosts_enter(server->hosts, peer, server->limits.max_connections_per_host)) {
-		why = "too-many-connections-from-this-address";
-	} else if (!make_room(lane, &is_swapped)) {
-		hf_hosts_leave(server->hosts, peer);
-		why = "too-many-connections";
+	if (atomic_load_explicit(&server->n_arriving, memory_order_relaxed) >= MAX_ARRIVING ||
+	    !hf_hosts_choose(server->hosts, arrival->host, &choice))
+		return false;
+	atomic_fetch_add_explicit(&server->n_arriving, 1, memory_order_relaxed);
+	arrival->victim = choice.host;
+	arrival->chosen = choice.lane;
+	arrival->lane = server->lanes[choice.lane];
+	arrival->unused_ns = choice.has_more ? 0 : EVICT_AFTER_NS;
+	return true;
+}
+
+static void admit(struct hf_rpc_lane *home, struct hf_socket *socket, const struct hf_addr *peer)
+{
+	struct hf_rpc_server *server = home->server;
+	struct arrival arrival = { .socket = socket, .peer = *peer };
+
+	arrival.host = hf_hosts_enter(server->hosts, peer, server->n_lanes);
+	if (!arrival.host) {
+		refuse(home, socket, peer, "too-many-connections-from-this-address");
+		return;
 	}
-	if (why) {
-		hf_rpc_note_refusal(lane, peer, "connection refused", why);
-		hf_socket_close(socket);
-	} else {
-		deal(lane, socket, peer, is_swapped);
+	if (!is_over(server, 1)) {
+		arrival.lane = server->lanes[server->n_dealt++ % server->n_lanes];
+	} else if (!choose_victim(server, &arrival)) {
+		refuse(home, socket, peer, "too-many-connections");
+		hf_hosts_close(server->hosts, arrival.host);
+		hf_hosts_leave(server->hosts, arrival.host);
+		return;
+	}
+	atomic_fetch_add_explicit(&server->n_connections, 1, memory_order_relaxed);
+	send_to_lane(home, &arrival);
+}
+
+/* Out of descriptors. */
+static void close_unused(struct hf_rpc_lane *home)
+{
+	for (int i = 0; i < CLOSED_AT_ONCE; i++) {
+		struct arrival arrival = { 0 };
+
+		if (!choose_victim(home->server, &arrival))
+			return;
+		send_to_lane(home, &arrival);
 	}
 }
+
+/* Listening */
 
 static void on_retry(struct hf_timer *timer)
 {
@@ -125,6 +188,8 @@ static void pause_accepting(struct listener *listener, int error)
 	if (hf_log_limit_allow(&listener->lane->refusals, hf_loop_now(listener->lane->loop), &n_suppressed))
 		hf_log_error("cannot accept connections for now; raise the limit of open files",
 			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n_suppressed);
+	if (error == -EMFILE || error == -ENFILE)
+		close_unused(listener->lane);
 	/* Without a timer we are asked again at once, which is better than never. */
 	if (hf_timer_start(&listener->retry, RETRY_ACCEPT_NS) == 0)
 		hf_socket_watch(listener->socket, 0, on_connection, listener);

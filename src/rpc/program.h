@@ -28,6 +28,9 @@ struct hf_rpc_proc {
 	/* Its reply is a list, and many times as long as the call. Whoever asks by UDP may do so in another's
 	 * name, who then gets the list: other hosts get only so many of them a second. */
 	bool is_list;
+	/* Its reply may be long: the call is begun when there is memory for that (rpc/share.c). Not for
+	 * programs that are served at home alone. */
+	bool has_long_reply;
 };
 
 struct hf_rpc_version {

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 
 #define HF_RECORD_LAST 0x80000000u
+#define HF_RECORD_MARK 4 /* bytes before each fragment */
 
 struct hf_record_reader {
 	uint8_t *data; /* of the record being gathered */

@@ -18,8 +18,11 @@ const struct hf_rpc_limits hf_rpc_default_limits = {
 	.max_unread = 256 << 10,
 	.max_kept_per_connection = 256,
 	.max_kept_bytes = 8 << 20,
+	.max_held = 256 << 20,
+	.max_reply = 1100 << 10,
 	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients hang up by themselves after 300 s */
 	.stall_ns = 120 * HF_NS_PER_S,
+	.stuck_ns = 5 * HF_NS_PER_S,
 };
 
 /* Server */
@@ -30,6 +33,7 @@ int hf_rpc_server_new(struct hf_rpc_server **serverp, const struct hf_rpc_limits
 
 	if (!server)
 		return hf_trace(-ENOMEM);
+	assert(limits->max_held >= 2 * limits->max_reply);
 	server->limits = *limits;
 	*serverp = server;
 	return 0;
@@ -42,7 +46,7 @@ static int make_tables(struct hf_rpc_server *server, struct hf_loop *loop)
 	int r;
 
 	hf_loop_random(loop, keys, sizeof(keys));
-	r = hf_hosts_new(&server->hosts, &keys[0]);
+	r = hf_hosts_new(&server->hosts, &keys[0], server->limits.max_connections_per_host);
 	if (r < 0)
 		return hf_trace(r);
 	return hf_trace(hf_replay_new(&server->replay, &keys[1], REPLAY_ENTRIES));
@@ -101,14 +105,20 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 		return hf_trace(-ENOMEM);
 	lane->server = server;
 	lane->loop = loop;
+	lane->index = server->n_lanes;
 	hf_list_init(&lane->listeners);
 	hf_list_init(&lane->ports);
 	hf_list_init(&lane->idle);
 	hf_list_init(&lane->busy);
 	hf_list_init(&lane->flushable);
+	hf_list_init(&lane->tired);
+	hf_list_init(&lane->wanting);
+	hf_list_init(&lane->holders);
 	hf_list_init(&lane->kept);
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
+	hf_task_init(&lane->service, hf_rpc_share_serve);
+	hf_timer_init(&lane->next_service, loop, hf_rpc_share_call_service);
 	hf_segment_pool_init(&lane->segments);
 	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
 	server->lanes[server->n_lanes++] = lane;
@@ -142,6 +152,15 @@ void hf_rpc_lane_close(struct hf_rpc_lane *lane)
 	close_all(&lane->busy);
 	hf_task_cancel(&lane->flush);
 	hf_timer_stop(&lane->sweep);
+	hf_task_cancel(&lane->service);
+	hf_timer_stop(&lane->next_service);
+	hf_work_cancel(&lane->trimming);
+}
+
+void hf_rpc_server_begin_no_more(struct hf_rpc_server *server)
+{
+	for (size_t i = 0; i < server->n_lanes; i++)
+		server->lanes[i]->is_ending = true;
 }
 
 /* Sight */

@@ -33,11 +33,14 @@ struct hf_rpc_limits {
 	size_t max_unread; /* memory of replies a peer may leave unread before we stop reading his calls */
 	size_t max_kept_per_connection; /* calls begun and not ended; also for all datagrams together, times
 					   16 */
-	/* Of such calls, of one connection; also for all datagrams together, times 8. Where those of all
-	 * connections of a lane are more than 64 times that, each has one call under way at a time. */
-	size_t max_kept_bytes;
-	uint64_t idle_ns;  /* a connection with nothing to do */
-	uint64_t stall_ns; /* a record that does not end, a reply that is not taken */
+	size_t max_kept_bytes; /* of a connection's calls under way and unread replies; also for the calls of
+				  all datagrams together, times 8 */
+	size_t max_held;       /* the same and input not yet served, of all connections of a lane; an address
+				  may have half of it, or less while others have some (share.c) */
+	size_t max_reply;      /* the longest one: so much must be free before a call that may have it */
+	uint64_t idle_ns;      /* a connection with nothing to do */
+	uint64_t stall_ns;     /* a record that does not end, a reply that is not taken */
+	uint64_t stuck_ns;     /* the same while others wait for memory */
 };
 
 extern const struct hf_rpc_limits hf_rpc_default_limits;
@@ -67,6 +70,8 @@ void hf_rpc_server_send(struct hf_rpc_server *server, const struct hf_addr *loca
  * lose their connection. */
 void hf_rpc_lane_stop_listening(struct hf_rpc_lane *lane);
 void hf_rpc_lane_close(struct hf_rpc_lane *lane);
+/* When the loops run no more: calls under way may still end and be answered, but no further call is begun. */
+void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
 
 /* Sight */
 struct hf_rpc_counts {

@@ -18,6 +18,7 @@
 #include "loop/loop.h"
 #include "loop/socket.h"
 #include "loop/timer.h"
+#include "loop/work.h"
 #include "rpc/call.h"
 #include "rpc/hold.h"
 #include "rpc/hosts.h"
@@ -29,6 +30,9 @@
 
 #define HF_RPC_MAX_PROGRAMS 16
 #define HF_RPC_MAX_LANES    64
+
+/* A call for a long reply: handles, positions and credentials are short. */
+#define HF_RPC_LONGEST_ASKER 4096
 
 #define HF_RPC_SMALL_MESSAGE 384 /* a LOCK with a long name and sixteen groups */
 
@@ -53,11 +57,13 @@ struct hf_rpc_server {
 	_Atomic size_t n_connections;
 	_Atomic size_t n_shells;    /* of connections that broke while calls of theirs were under way */
 	_Atomic size_t n_datagrams; /* calls that came so, begun and not ended */
+	_Atomic size_t n_arriving;  /* connections on their way to a lane that is to make room for them */
 };
 
 struct hf_rpc_lane {
 	struct hf_rpc_server *server; /* (c) */
 	struct hf_loop *loop;         /* (c) */
+	size_t index;                 /* (c) in server->lanes */
 	struct hf_list listeners;
 	struct hf_list ports; /* for datagrams */
 	struct hf_list idle;  /* connections with nothing under way, the longest idle first */
@@ -65,6 +71,11 @@ struct hf_rpc_lane {
 		busy; /* those with an incomplete record or unsent replies, the longest stalled first */
 	struct hf_list flushable; /* connections with replies from outside their own reading */
 	struct hf_list kept;      /* calls */
+	struct hf_list tired;     /* host parts with connections that have used up their turn */
+	struct hf_list wanting;   /* host parts with connections that wait for memory */
+	struct hf_list holders;   /* host parts that hold memory */
+	struct hf_task service;   /* of the tired and the wanting */
+	struct hf_timer next_service;
 	struct hf_task flush;
 	struct hf_timer sweep;
 	struct hf_segment_pool segments;
@@ -72,8 +83,15 @@ struct hf_rpc_lane {
 	size_t n_free_calls;
 	uint8_t *read_buffer;
 	size_t n_gathering; /* bytes held by incomplete records */
-	size_t kept_bytes;  /* of its connections, broken ones included */
+	size_t held;        /* bytes, of its connections: calls under way, unsent replies, input not served */
+	uint64_t clock;     /* when the last turn of a connection ended */
+	uint64_t spent_ns;  /* by connections that had waited, since their service began */
+	size_t held_lately; /* the most that was held since the last sweep, incomplete records included */
+	size_t held_before; /* the same between the two sweeps before */
+	size_t held_peak;   /* the most since free memory was last given back to the system */
+	struct hf_work trimming;
 	bool is_closed;
+	bool is_ending; /* no call is begun any more */
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops;    /* of datagrams */
 	uint64_t lists_until;         /* monotonic ns: until then what was sent is as much as may be */
@@ -106,27 +124,39 @@ struct hf_rpc_connection {
 	struct hf_link flush_link;
 	struct hf_rpc_hold *hold; /* NULL: what is to be sent may be */
 	struct hf_link hold_link;
-	struct hf_task arrival; /* at another lane */
+	struct hf_host *host;
+	struct hf_host_part *part; /* of @host, on this lane */
+	struct hf_link part_link;  /* in part->fresh or part->proven */
+	struct hf_link wait_link;  /* in part->tired or part->wanting */
+	struct hf_task arrival;    /* at another lane */
 	struct hf_rpc_lane *lane;
 	struct hf_socket *socket; /* NULL: broken */
 	struct hf_addr peer;
 	struct hf_addr local;
 	struct hf_record_reader reader;
 	struct hf_outqueue out;
-	uint8_t *backlog; /* read, but not looked at yet: we are paused */
-	size_t backlog_len;
-	uint8_t *traveller; /* the call that sends us home, without its record mark */
+	uint8_t *backlog;    /* read, but not looked at yet: we are paused */
+	size_t backlog_at;   /* bytes before it are served */
+	size_t backlog_len;  /* bytes from there on */
+	size_t backlog_size; /* as it was allocated */
+	uint8_t *traveller;  /* the call that sends us home, without its record mark */
 	uint32_t traveller_len;
 	uint64_t number;       /* hf_rpc_call_link(); 0: not asked for yet */
 	struct hf_list probes; /* probe.c */
-	uint64_t since;        /* last activity in idle, last progress in busy */
-	size_t n_kept;         /* calls begun and not ended */
-	size_t kept_bytes;     /* of their messages */
+	uint64_t since;    /* last activity in idle, last progress in busy */
+	uint64_t useful;   /* when its last complete call came, or the connection itself */
+	size_t n_kept;     /* calls begun and not ended */
+	size_t kept_bytes; /* of these calls and the replies that they will have */
+	size_t charged;    /* bytes that the lane and the host count for it */
+	int32_t budget;    /* units of work that are left of its turn */
+	uint64_t begun;    /* its turn */
 	bool is_busy;
 	bool is_reading; /* we are below on_readable(): whoever replies need not flush */
 	bool is_paused;
 	bool is_moving;
 	bool is_broken; /* the peer's kernel does not know it any more, or no peer answers */
+	bool is_proven;  /* it has completed a call */
+	bool was_useful; /* in this turn */
 };
 
 struct hf_rpc_port;
@@ -174,6 +204,7 @@ void hf_rpc_calls_deinit(struct hf_rpc_lane *lane);
 enum hf_rpc_dispatched {
 	HF_RPC_DISPATCHED = 0, /* the call is ended or kept */
 	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is gone */
+	HF_RPC_MUST_WAIT,      /* not begun: no memory is left for its reply; the call is gone */
 	HF_RPC_NONSENSE,       /* not a call, or one without end: hang up; the call is gone */
 };
 
@@ -187,13 +218,63 @@ void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; ag
 void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
 
 /* connection.c */
-void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer);
+/* Takes @socket, and @host, which it has entered. */
+void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer,
+			     struct hf_host *host);
 void hf_rpc_connection_close(struct hf_rpc_connection *connection); /* @connection may be gone afterwards */
 /* One of its kept calls, of @len bytes, has ended. */
 void hf_rpc_connection_release(struct hf_rpc_connection *connection, size_t len);
 void hf_rpc_connection_replied(struct hf_rpc_connection *connection); /* there are bytes to send */
+void hf_rpc_connection_serve(struct hf_rpc_connection *connection);   /* it waited; its turn has come */
 void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
+
+/* share.c */
+#define HF_RPC_FEW_BYTES 8192 /* that a connection may hold while memory is short */
+
+void hf_rpc_share_join(struct hf_rpc_connection *connection); /* its lane */
+void hf_rpc_share_quit(struct hf_rpc_connection *connection); /* it is closed, or moves; calls stay counted */
+void hf_rpc_share_charge(struct hf_rpc_connection *connection, size_t held);
+void hf_rpc_share_begin_turn(struct hf_rpc_connection *connection, bool is_queued);
+void hf_rpc_share_end_turn(struct hf_rpc_connection *connection, bool was_useful);
+void hf_rpc_share_wait(struct hf_rpc_connection *connection);
+void hf_rpc_share_stop_waiting(struct hf_rpc_connection *connection);
+void hf_rpc_share_serve(struct hf_task *task);
+void hf_rpc_share_call_service(struct hf_timer *timer);
+void hf_rpc_share_sweep(struct hf_rpc_lane *lane);
+/* Closes the least useful connection of @part, but none that completed a call within @unused_ns. False: there
+ * is none. With 0, one with calls under way goes where there is no other. */
+bool hf_rpc_share_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, uint64_t unused_ns);
+
+/* Has its address memory for one more long reply? */
+static inline bool hf_rpc_share_has_room(const struct hf_rpc_lane *lane, const struct hf_host_part *part)
+{
+	const struct hf_rpc_limits *limits = &lane->server->limits;
+
+	return lane->held + part->held + 2 * limits->max_reply <= limits->max_held;
+}
+
+/* A call, and what it takes to move its bytes; more if another thread serves it. */
+static inline void hf_rpc_share_spend(struct hf_rpc_connection *c, size_t n_bytes, bool is_handed_over)
+{
+	c->budget -= 1 + (int32_t)(n_bytes / 4096) + (is_handed_over ? 4 : 0);
+}
+
+/* Counts what the connection holds by now. */
+static inline void hf_rpc_share_settle(struct hf_rpc_connection *c)
+{
+	size_t held = c->kept_bytes + c->out.n_held + c->backlog_size + c->traveller_len;
+
+	if (held != c->charged)
+		hf_rpc_share_charge(c, held);
+}
+
+/* Before its next call: for its turn, or for memory. */
+static inline bool hf_rpc_share_must_wait(const struct hf_rpc_connection *c)
+{
+	return c->budget <= 0 || (c->kept_bytes + c->out.n_bytes + c->reader.capacity > HF_RPC_FEW_BYTES &&
+				  !hf_rpc_share_has_room(c->lane, c->part));
+}
 
 /* hold.c */
 void hf_rpc_hold_drop(struct hf_rpc_connection *connection); /* it is being closed */

@@ -147,8 +147,7 @@ static void hand_over(const struct hf_nfs3_op *begun)
 	}
 	*op = *begun;
 	op->may_block = true;
-	if (op->reply_len)
-		hf_rpc_call_expect(op->call, op->reply_len);
+	hf_rpc_call_expect(op->call, sizeof(*op) + op->reply_len);
 	op->volume = NULL;
 	op->job.group = NULL;
 	op->job.key = 0;

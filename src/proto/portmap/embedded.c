@@ -16,8 +16,11 @@ static const struct hf_rpc_limits limits = {
 	.max_unread = 256 << 10,
 	.max_kept_per_connection = 16,
 	.max_kept_bytes = 1 << 20,
+	.max_held = 32 << 20,
+	.max_reply = 256 << 10,
 	.idle_ns = 60 * HF_NS_PER_S,
 	.stall_ns = 30 * HF_NS_PER_S,
+	.stuck_ns = 5 * HF_NS_PER_S,
 };
 
 struct hf_embedded {

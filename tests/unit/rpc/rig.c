@@ -23,8 +23,11 @@ const struct hf_rpc_limits rig_limits = {
 	.max_unread = 64 << 10,
 	.max_kept_per_connection = 32,
 	.max_kept_bytes = 4 << 20,
+	.max_held = 256 << 20,
+	.max_reply = 1 << 20,
 	.idle_ns = 600 * HF_NS_PER_S,
 	.stall_ns = 600 * HF_NS_PER_S,
+	.stuck_ns = 600 * HF_NS_PER_S,
 };
 
 /* The scripted program */
@@ -176,7 +179,7 @@ static const struct hf_rpc_proc procs[] = {
 	[RIG_ECHO] = { "ECHO", handle_echo },
 	[RIG_KEEP] = { "KEEP", handle_keep },
 	[RIG_DROP] = { "DROP", handle_drop },
-	[RIG_BIG] = { "BIG", handle_big },
+	[RIG_BIG] = { "BIG", handle_big, .has_long_reply = true },
 	[RIG_COUNT] = { "COUNT", handle_count, HF_RPC_REPLAY_ALWAYS },
 	[RIG_COUNT_KEEP] = { "COUNT_KEEP", handle_keep, HF_RPC_REPLAY_ALWAYS },
 	[RIG_COUNT_UDP] = { "COUNT_UDP", handle_count, HF_RPC_REPLAY_UDP },

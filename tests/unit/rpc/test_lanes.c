@@ -384,7 +384,7 @@ static void test_crowd(void **state)
 	rig_stop(&rig);
 }
 
-/* Full of idle connections: each new one takes the place of one at home, however many come. */
+/* Full of idle connections: each new one takes the place of the least recently used, whatever its lane. */
 static void test_full_of_idle_ones(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -406,6 +406,38 @@ static void test_full_of_idle_ones(void **state)
 	rig_stop(&rig);
 }
 
+/* Full of connections of one address, on all lanes: one of another address replaces one of them at once. */
+static void test_newcomer_on_any_lane(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	uint8_t call[64], results[64];
+	int fds[8 * N_LANES], late[2 * N_LANES];
+	char from[16];
+
+	limits.max_connections = 8 * N_LANES;
+	start(&limits);
+	for (int i = 0; i < 8 * N_LANES; i++) {
+		fds[i] = rig_connect(HOME, rig.tcp, "127.0.0.2");
+		rig_send_all(fds[i], "", 1);
+	}
+	rig_wait_connections(&rig, 8 * N_LANES);
+	for (int i = 0; i < 2 * N_LANES; i++) {
+		snprintf(from, sizeof(from), "127.0.0.%d", 3 + i);
+		late[i] = rig_connect(HOME, rig.tcp, from);
+		rig_send_record(late[i], call, rig_call(call, 1, RIG_PROGRAM, RIG_VOID, NULL, 0));
+		rig_expect_success(late[i], 1, results, sizeof(results));
+	}
+	for (int i = 0; i < 2 * N_LANES; i++) {
+		rig_send_record(late[i], call, rig_call(call, 2, RIG_HOME, RIG_VOID, NULL, 0));
+		rig_expect_success(late[i], 2, results, sizeof(results));
+		close(late[i]);
+	}
+	for (int i = 0; i < 8 * N_LANES; i++)
+		close(fds[i]);
+	rig_wait_connections(&rig, 0);
+	rig_stop(&rig);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -419,6 +451,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_replay_across_lanes),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_full_of_idle_ones),
+		cmocka_unit_test(test_newcomer_on_any_lane),
 	};
 
 	if (argc > 1)

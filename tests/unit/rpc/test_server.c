@@ -52,7 +52,9 @@ struct look {
 	size_t n_idle;
 	size_t n_busy;
 	size_t n_gathering;
-	size_t held; /* memory of its replies */
+	size_t lane_held; /* by all connections */
+	size_t held;      /* memory of its replies */
+	bool is_paused;   /* for its own sake, not for its turn */
 };
 
 static void look_inside(struct rig *r, void *arg)
@@ -67,6 +69,7 @@ static void look_inside(struct rig *r, void *arg)
 	hf_list_for_each(l, &lane->busy)
 		look->n_busy++;
 	look->n_gathering = lane->n_gathering;
+	look->lane_held = lane->held;
 	link = hf_list_first(&lane->busy);
 	if (!link)
 		link = hf_list_first(&lane->idle);
@@ -74,6 +77,8 @@ static void look_inside(struct rig *r, void *arg)
 		return;
 	look->copy = *hf_list_entry(link, struct hf_rpc_connection, link);
 	look->held = look->copy.out.n_held;
+	look->is_paused = look->copy.is_paused &&
+			  !hf_link_is_linked(&hf_list_entry(link, struct hf_rpc_connection, link)->wait_link);
 }
 
 static struct look look(void)
@@ -716,7 +721,8 @@ static void test_kept_bytes_limit(void **state)
 	rig_stop(&rig);
 }
 
-/* Where many connections have large calls under way, each has one at a time, and all are served. */
+/* Where the calls of all connections hold too much, a connection that holds some waits with its next one
+ * until others have ended; its first one is served. */
 static void test_kept_bytes_limit_of_all(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -724,7 +730,8 @@ static void test_kept_bytes_limit_of_all(void **state)
 	uint8_t *p = buffer;
 	int many[8], fd;
 
-	limits.max_kept_bytes = 1000; /* of all: 64,000, which seven have */
+	limits.max_held = 100000;
+	limits.max_reply = 1000;
 	start(&limits);
 	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
 		many[i] = rig_connect(HOME, rig.tcp, NULL);
@@ -734,7 +741,7 @@ static void test_kept_bytes_limit_of_all(void **state)
 	}
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	for (uint32_t i = 0; i < 3; i++) { /* in one piece, so that all are there when the first is begun */
-		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_KEEP, "x", 1);
+		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_KEEP, payload, sizeof(payload));
 
 		rig_put(p, 0x80000000u | (uint32_t)len);
 		p += 4 + len;
@@ -743,17 +750,18 @@ static void test_kept_bytes_limit_of_all(void **state)
 	rig_wait_kept(&rig, 9);
 	look(); /* at the end of that turn */
 	assert_int_equal(rig_kept(&rig), 9);
-	rig_release(&rig, 9);
-	expect_echo(fd, 0, "x", 1);
-	rig_wait_kept(&rig, 2); /* there is room again */
-	rig_release(&rig, 2);
-	expect_echo(fd, 1, "x", 1);
-	expect_echo(fd, 2, "x", 1);
+	rig_release(&rig, 8); /* those of the others */
+	rig_wait_kept(&rig, 3);
+	rig_release(&rig, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		expect_echo(fd, i, payload, sizeof(payload));
 	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
 		expect_echo(many[i], i, payload, sizeof(payload));
 		close(many[i]);
 	}
 	close(fd);
+	rig_wait_connections(&rig, 0);
+	assert_int_equal(look().lane_held, 0);
 	rig_stop(&rig);
 }
 
@@ -830,7 +838,7 @@ static void send_until_stuck(struct flood *flood)
 			assert_int_equal(errno, EAGAIN);
 			assert_true(rig_ms() - began < 60000);
 			is_stuck = poll(&(struct pollfd){ .fd = flood->fd, .events = POLLOUT }, 1, 20) == 0 &&
-				   look().copy.is_paused;
+				   look().is_paused;
 		}
 	}
 }
@@ -928,6 +936,90 @@ static void test_big_replies(void **state)
 	rig_stop(&rig);
 }
 
+static bool is_at_rest(void *arg)
+{
+	size_t *before = arg, now = look().lane_held, was = *before;
+
+	*before = now;
+	return now > 2 * MEGABYTE && now == was;
+}
+
+/* Every byte that waits to be read counts for its address, which has half of the memory; another address gets
+ * its long replies beside it, and calls for short ones are served even where no memory is left. */
+static void test_unread_of_one_address(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	enum {
+		N_CALLS = 8 /* of a megabyte: more than the kernel's buffers take */
+	};
+	size_t held = 0;
+	int many[20], fd;
+
+	limits.max_held = 8 * MEGABYTE;
+	limits.max_reply = MEGABYTE + 4096;
+	start(&limits);
+	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
+		many[i] = rig_connect(HOME, rig.tcp, "127.0.0.2");
+		setsockopt(many[i], SOL_SOCKET, SO_RCVBUF, &(int){ 32768 }, sizeof(int));
+		for (uint32_t k = 0; k < N_CALLS; k++)
+			rig_send_record(many[i], buffer,
+					rig_call_word(buffer, k, RIG_PROGRAM, RIG_BIG, MEGABYTE));
+	}
+	fd = rig_connect(HOME, rig.tcp, "127.0.0.2");
+	check_served(fd, 1);
+	rig_wait(is_at_rest, &held, "it holds as much as it will");
+	assert_true(held <= 4 * MEGABYTE + (128 << 10)); /* half, and calls that are not begun */
+	check_served(fd, 2);
+	close(fd);
+	fd = rig_connect(HOME, rig.tcp, "127.0.0.3");
+	for (uint32_t i = 0; i < 5; i++) {
+		rig_send_record(fd, buffer, rig_call_word(buffer, i, RIG_PROGRAM, RIG_BIG, MEGABYTE));
+		assert_int_equal(rig_expect_success(fd, i, results, sizeof(results)), 4 + MEGABYTE);
+	}
+	close(fd);
+	/* Whatever had to wait comes as soon as there is room. */
+	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
+		for (uint32_t k = 0; k < N_CALLS; k++)
+			assert_int_equal(rig_expect_success(many[i], k, results, sizeof(results)),
+					 4 + MEGABYTE);
+		close(many[i]);
+	}
+	rig_wait_connections(&rig, 0);
+	assert_int_equal(look().lane_held, 0);
+	rig_stop(&rig);
+}
+
+/* A connection waits for memory that others of its address hold, and leave unread: they are closed. */
+static void test_unread_is_closed(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	int many[8], fd;
+
+	limits.max_held = 4 * MEGABYTE;
+	limits.max_reply = MEGABYTE + 4096;
+	limits.stuck_ns = HF_NS_PER_S;
+	start(&limits);
+	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
+		many[i] = rig_connect(HOME, rig.tcp, "127.0.0.2");
+		setsockopt(many[i], SOL_SOCKET, SO_RCVBUF, &(int){ 32768 }, sizeof(int));
+		for (uint32_t k = 0; k < 16; k++)
+			rig_send_record(many[i], buffer,
+					rig_call_word(buffer, k, RIG_PROGRAM, RIG_BIG, MEGABYTE));
+	}
+	fd = rig_connect(HOME, rig.tcp, "127.0.0.2");
+	for (uint32_t i = 0; i < 20; i++) {
+		rig_send_record(fd, buffer, rig_call_word(buffer, i, RIG_PROGRAM, RIG_BIG, MEGABYTE));
+		assert_int_equal(rig_expect_success(fd, i, results, sizeof(results)), 4 + MEGABYTE);
+	}
+	assert_true(rig_counts(&rig).refused > 0);
+	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++)
+		close(many[i]);
+	close(fd);
+	rig_wait_connections(&rig, 0);
+	assert_int_equal(look().lane_held, 0);
+	rig_stop(&rig);
+}
+
 /* Limits */
 
 /* All places are taken: one that comes then is hung up on. False: it took so long that one of them may have
@@ -1018,6 +1110,44 @@ static void test_limit_per_host_comes_first(void **state)
 		check_served(fds[i], 2);
 		close(fds[i]);
 	}
+	rig_wait_connections(&rig, 0);
+	rig_stop(&rig);
+}
+
+/* Full, and nothing is idle for long: a newcomer takes the place of the least useful connection of the
+ * address that has the most. */
+static void test_newcomer_replaces_one_of_the_most(void **state)
+{
+	struct hf_rpc_limits limits = rig_limits;
+	int fds[6], few, late[2];
+
+	limits.max_connections = 7;
+	start(&limits);
+	few = rig_connect(HOME, rig.tcp, "127.0.0.3");
+	check_served(few, 1);
+	for (int i = 0; i < 6; i++) {
+		fds[i] = rig_connect(HOME, rig.tcp, "127.0.0.2");
+		if (i == 3) /* an incomplete record, and no call before */
+			rig_send_all(fds[i], "", 1);
+		else
+			check_served(fds[i], 1);
+	}
+	check_served(fds[0], 2);
+	for (int i = 0; i < 2; i++) {
+		late[i] = rig_connect(HOME, rig.tcp, i ? "127.0.0.5" : "127.0.0.4");
+		check_served(late[i], 3);
+	}
+	assert_true(rig_is_closed(fds[3]));
+	assert_true(rig_is_closed(fds[1]));
+	check_served(few, 4);
+	for (int i = 0; i < 6; i++) {
+		if (i != 1 && i != 3)
+			check_served(fds[i], 5);
+		close(fds[i]);
+	}
+	close(few);
+	close(late[0]);
+	close(late[1]);
 	rig_wait_connections(&rig, 0);
 	rig_stop(&rig);
 }
@@ -1497,12 +1627,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_kept_limit),
 		cmocka_unit_test(test_kept_bytes_limit),
 		cmocka_unit_test(test_kept_bytes_limit_of_all),
+		cmocka_unit_test(test_unread_of_one_address),
+		cmocka_unit_test(test_unread_is_closed),
 		cmocka_unit_test(test_kept_limit_udp),
 		cmocka_unit_test(test_never_reads),
 		cmocka_unit_test(test_never_reads_reserved),
 		cmocka_unit_test(test_big_replies),
 		cmocka_unit_test(test_limit_in_all),
 		cmocka_unit_test(test_limit_per_host_comes_first),
+		cmocka_unit_test(test_newcomer_replaces_one_of_the_most),
 		cmocka_unit_test(test_limit_per_host),
 		cmocka_unit_test(test_limit_per_host_of_broken_ones),
 		cmocka_unit_test(test_limit_in_all_of_broken_ones),
