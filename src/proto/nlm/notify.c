@@ -86,12 +86,6 @@ static void free_named(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
 	}
 }
 
-/* It has nothing that it could lose, and no number that a forged one could take the place of. */
-static bool is_nothing_at_stake(const struct hf_client *client)
-{
-	return hf_lock_client_is_idle(&client->holds) && !hf_client_is_registered(client);
-}
-
 void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;
@@ -104,8 +98,7 @@ void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
 		return;
 	}
 	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
-	if (client && nlm->monitor && !is_nothing_at_stake(client) &&
-	    !hf_nsm_is_trusted(nlm->monitor, call, client)) {
+	if (client && nlm->monitor && !hf_nsm_is_trusted(nlm->monitor, call, client)) {
 		check(nlm, call, client, notify.state);
 		return;
 	}

@@ -110,17 +110,13 @@ static void suspect(struct notice *notice, struct hf_client *client)
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 
-/* What it says may be nothing new, or take nothing away that another could not have already: then nothing
- * depends on it. A client whose number is known is asked even if it holds nothing: a forged number would make
- * the next notice a repetition. */
+/* What it says may be nothing new, and then nothing depends on it. A client that holds nothing is asked about,
+ * too: a forged number would make its next notice a repetition. */
 static bool is_to_be_checked(struct notice *notice, const struct hf_client *client, bool is_named)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
 	if (!hf_recovery_is_news(nsm->options.recovery, client, notice->state) || notice->is_superuser)
-		return false;
-	if (client->sm_state == 0 && hf_lock_client_is_idle(&client->holds) &&
-	    hf_list_is_empty(&client->reservations))
 		return false;
 	return !is_named || !hf_nsm_is_trusted(nsm, notice->call, client);
 }
