@@ -52,7 +52,7 @@ int hf_socket_move(struct hf_socket **socketp, struct hf_loop *loop);
 /* Connections */
 ssize_t hf_socket_read(struct hf_socket *socket, void *data, size_t len); /* 0: the peer has ended */
 ssize_t hf_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov);
-int hf_socket_error(struct hf_socket *socket); /* of connecting: 0 or -errno */
+int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or -errno */
 /* Has the kernel ask the peer, each second, whether it still knows the connection. A peer that does not says
  * so, and reading fails. A silent one breaks the connection only if this stays on for longer than some
  * seconds. */

@@ -21,7 +21,7 @@
 #include "rpc/server_internal.h"
 
 #define READ_BUFFER  (256 * 1024)
-#define READ_LITTLE  (16 * 1024) /* while memory is short: what cannot be served would have to be kept */
+#define READ_LITTLE  (16 * 1024) /* where more could not be served at once, and would have to be kept */
 #define READS_A_TURN 4           /* then the others have their turn */
 #define LATE_READ    1024        /* in a turn that is late: a few calls, */
 #define LATE_PIECE   (64 * 1024) /* or a piece of a long one, or of a long reply */
@@ -352,7 +352,8 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 
 	if (!is_direct) {
 		space = c->lane->read_buffer;
-		room = HF_LIKELY(hf_rpc_share_has_room(c->lane, c->part)) ? READ_BUFFER : READ_LITTLE;
+		room = HF_LIKELY(!c->is_ahead && hf_rpc_share_has_room(c->lane, c->part)) ? READ_BUFFER
+											  : READ_LITTLE;
 	}
 	if (hf_loop_is_late(c->lane->loop))
 		room = HF_MIN(room, (size_t)(is_direct ? LATE_PIECE : LATE_READ));
@@ -378,6 +379,7 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 		if (!serve_input(c, &input, progressp) || !save_backlog(c, hf_bytes_of("", 0), input))
 			return -EPROTO;
 	}
+	c->is_ahead &= c->is_paused;
 	return (size_t)n == room && !c->is_paused;
 }
 
@@ -466,9 +468,14 @@ static void on_ready(void *user, unsigned int events)
 		turn(c, (events & HF_SOCKET_READ) != 0, false);
 }
 
+/* While it waited, its socket was not watched: a client that hung up and left replies unread shows by the
+ * error, and no work is done for it. */
 void hf_rpc_connection_serve(struct hf_rpc_connection *c)
 {
-	turn(c, true, true);
+	if (hf_socket_error(c->socket) < 0)
+		hf_rpc_connection_close(c);
+	else
+		turn(c, true, true);
 }
 
 void hf_rpc_flush_connections(struct hf_task *task)

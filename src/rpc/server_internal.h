@@ -155,6 +155,7 @@ struct hf_rpc_connection {
 	bool is_paused;
 	bool is_moving;
 	bool is_broken; /* the peer's kernel does not know it any more, or no peer answers */
+	bool is_ahead;   /* it sent more than its turn could serve */
 	bool is_proven;  /* it has completed a call */
 	bool was_useful; /* in this turn */
 };

@@ -147,6 +147,7 @@ static void want_room(struct hf_rpc_connection *c)
 
 static void tire(struct hf_rpc_connection *c)
 {
+	c->is_ahead = true;
 	hf_list_push_back(&c->part->tired, &c->wait_link);
 	if (!hf_link_is_linked(&c->part->tired_link))
 		hf_list_push_back(&c->lane->tired, &c->part->tired_link);
