@@ -132,7 +132,7 @@ static bool has_room_to_take(const struct attempt *try, int growth)
 	const struct hf_lock_request *request = try->request;
 
 	return hf_room_for_locks(try->locks, try->place.file, &request->who, try->place.owner, growth,
-				 request->reclaim || request->is_lowering ? 2 : 1);
+				 request->reclaim || request->is_due ? 2 : 1);
 }
 
 /* NOW */

@@ -189,7 +189,7 @@ struct hf_lock_request {
 	bool wait;             /* queue on conflict */
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
-	bool is_lowering;      /* of what the owner holds exclusively; it may split that, as an unlock may */
+	bool is_due;           /* the owner was promised it before: there is as much room as for an unlock */
 	bool is_volatile;
 	bool keeps; /* what the owner holds exclusively stays so if the request is shared */
 	void *user; /* of the waiter, for the protocol; a repeated request replaces it */

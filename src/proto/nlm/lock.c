@@ -35,7 +35,7 @@ static void lower(struct hf_nlm_request *request)
 		.mode = HF_LOCK_SHARED,
 		.client_state = state_of(request),
 		.reclaim = request->args.reclaim && hf_lock_in_grace(request->nlm->locks),
-		.is_lowering = true,
+		.is_due = true,
 		.is_volatile = hf_rpc_call_header(request->call)->procedure == HF_NLM_NM_LOCK,
 	};
 
@@ -143,6 +143,7 @@ static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *
 		return true;
 	case HF_RECLAIM_LATE:
 		request->reclaim = false;
+		request->is_due = true;
 		return true;
 	default:
 		return false;

@@ -219,6 +219,23 @@ static void test_reclaim_counts_against_twice_the_limit(void **state)
 	}
 }
 
+/* A reclaim that comes late, or a lowering. */
+static void test_what_is_due_counts_against_twice_the_limit(void **state)
+{
+	struct hf_lock_request due = { .mode = S, .is_due = true };
+	struct bed bed;
+
+	bed_open_with(&bed, &(struct hf_lock_limits){ .locks_per_client = 2 });
+	bed_lock(&bed, 1, E, 0, 9);
+	due.who = bed_target(&bed, 1);
+	due.range = (struct hf_range){ 3, 3 };
+	assert_int_equal(hf_lock_acquire(bed.locks, &due, NULL), HF_LOCK_OK);
+	assert_held(&bed, 1, "E[0,2] S[3,3] E[4,9]");
+	due.range = (struct hf_range){ 6, 6 };
+	assert_int_equal(hf_lock_acquire(bed.locks, &due, NULL), HF_LOCK_E_LIMIT); /* five */
+	bed_close(&bed);
+}
+
 static void test_limit_of_waiters(void **state)
 {
 	struct bed bed;
@@ -472,6 +489,7 @@ int main(void)
 		cmocka_unit_test(test_split_counts_against_the_limit_but_unlock_does_not),
 		cmocka_unit_test(test_unlock_counts_against_twice_the_limit),
 		cmocka_unit_test(test_reclaim_counts_against_twice_the_limit),
+		cmocka_unit_test(test_what_is_due_counts_against_twice_the_limit),
 		cmocka_unit_test(test_limit_of_waiters),
 		cmocka_unit_test(test_limit_of_waiters_counts_grants_in_flight),
 		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),
