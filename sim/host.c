@@ -216,6 +216,8 @@ static void serve_granted(const struct question *question, struct hf_xdr_in *in)
 		stat = HF_NLM_DENIED_GRACE_PERIOD;
 	else
 		stat = is_ours ? proc_granted(host, svid, &span, question->sent_at) : HF_NLM_DENIED;
+	if (stat == HF_NLM_DENIED_GRACE_PERIOD)
+		host->put_off_at = host->world->now;
 	SAY(host->world, "%s  lockd gets GRANTED%s for %u, file %u, %u-%u, and says %u", host->name,
 	    question->procedure == HF_NLM_GRANTED_MSG ? "_MSG" : "", svid, span.file, span.first, span.last,
 	    stat);

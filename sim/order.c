@@ -97,7 +97,7 @@ void order_check_called_back(struct proc *proc)
 		    grant->mode == proc->span.mode && span_of_range(&its, grant->range) &&
 		    its.first == proc->span.first && its.last == proc->span.last &&
 		    grant->at > HF_MAX(proc->waits_since, HF_MAX(host->grace_until, world->ending_since)) &&
-		    world->now - grant->at > CALL_BACK_NS)
+		    world->now - HF_MAX(grant->at, host->put_off_at) > CALL_BACK_NS)
 			world_fail(world, "I8", "%u of host %u has what it waits for, and is not called back",
 				   proc->svid, host->index);
 	}

@@ -466,6 +466,7 @@ struct host {
 	bool knows_granted, knows_granted_msg; /* one of them at least */
 	uint64_t grace_ns;                     /* of its own, after each boot: it takes no grant as long */
 	uint64_t grace_until;
+	uint64_t put_off_at;  /* it last said so, or that it reclaims */
 	uint32_t promised_in; /* the life of the server that first told it GRANTED or BLOCKED; 0: none */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
