@@ -43,14 +43,11 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 		hf_rpc_call_drop(suspect.call); /* its client says it again */
 		return;
 	}
-	if (verdict == HF_NSM_DENIED) {
-		hf_rpc_reply_void(suspect.call);
-		return;
-	}
-	if (suspect.is_news)
+	if (verdict == HF_NSM_BELIEVED && suspect.is_news)
 		hf_recovery_client_was_freed(recovery, client, notify.state);
-	else
+	else if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_freed(recovery, client, notify.state);
+	/* Also where it is denied: it may be a copy of one that was believed, and is not stored yet. */
 	hf_nlm_reply_restart(suspect.nlm, suspect.call);
 }
 

@@ -158,10 +158,13 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_link *link;
 
-	/* Nothing is lost by believing it then, and its sender need not say it again. */
+	/* There is nothing to release, so its sender need not say it again. Its number is not taken over: a
+	 * forged one would make the next notice a repetition. What the client has under way is refused. */
 	if (verdict == HF_NSM_UNSURE && hf_lock_client_is_idle(&client->holds) &&
-	    hf_list_is_empty(&client->reservations))
-		verdict = HF_NSM_BELIEVED;
+	    hf_list_is_empty(&client->reservations)) {
+		client->n_deaths++;
+		verdict = HF_NSM_DENIED;
+	}
 	hf_list_splice(&askers, &doubt->askers);
 	doubt_free(doubt);
 	if (verdict != HF_NSM_BELIEVED)
