@@ -301,7 +301,9 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		 * and cannot know. */
 		if (call->sending.n == 1 && proc->n_asked == proc->n_put_off + 1)
 			proc_raise_again(proc);
-		if (proc->host->flavour == LINUX_TCP) /* else a late copy may be behind it */
+		/* By UDP a late copy may be behind it. One that does not ask to wait ends no wait: a poll may
+		 * have been sent again to a server that was restarted since it had called back. */
+		if (proc->host->flavour == LINUX_TCP && proc->blocks)
 			order_check_cancelled(proc, &proc->span);
 		think_again(proc);
 		break;
