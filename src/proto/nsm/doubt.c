@@ -159,10 +159,11 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	struct hf_link *link;
 
 	/* There is nothing to release, so its sender need not say it again. Its number is not taken over: a
-	 * forged one would make the next notice a repetition. What the client has under way is refused. */
+	 * forged one would make the next notice a repetition. What the client has under way is refused for now,
+	 * but for a reclaim, which it would not repeat. */
 	if (verdict == HF_NSM_UNSURE && hf_lock_client_is_idle(&client->holds) &&
 	    hf_list_is_empty(&client->reservations)) {
-		client->n_deaths++;
+		client->n_deaths += !hf_lock_in_grace(hf_recovery_locks(doubt->nsm->options.recovery));
 		verdict = HF_NSM_DENIED;
 	}
 	hf_list_splice(&askers, &doubt->askers);

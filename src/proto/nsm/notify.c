@@ -126,11 +126,12 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	notice->n_matched++;
 	/* The first copy of this notice came when the client held nothing: what it holds it has taken since,
-	 * and perhaps after another restart. */
-	if (was_early(notice)) {
-		if (client->sm_state == 0 && is_last_early(notice))
-			hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
-	} else if (is_to_be_checked(notice, client, is_named)) {
+	 * and perhaps after another restart. But that copy may have been forged, so that this one would be
+	 * ignored: then it is checked, wherever it comes from. */
+	if (was_early(notice) && client->sm_state == 0 && is_last_early(notice) &&
+	    !is_to_be_checked(notice, client, is_named)) {
+		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
+	} else if (is_to_be_checked(notice, client, is_named && !was_early(notice))) {
 		suspect(notice, client);
 	} else {
 		believe(notice, client);
