@@ -74,6 +74,10 @@ static void make_connection(void)
 	hf_task_init(&calls.lane.flush, flush);
 	c->lane = &calls.lane;
 	c->socket = (struct hf_socket *)&calls; /* nobody uses it */
+	hf_list_init(&calls.lane.wanting);
+	hf_list_init(&calls.lane.holders);
+	hf_link_init(&calls.part.holder_link);
+	c->part = &calls.part;
 	hf_link_init(&c->flush_link);
 	hf_link_init(&c->hold_link);
 	hf_outqueue_init(&c->out);

@@ -16,6 +16,7 @@
 struct calls {
 	struct world world;
 	struct hf_rpc_lane lane;
+	struct hf_host_part part;
 	struct hf_nlm *nlm;
 	uint32_t n;
 	const char *said[64]; /* by number of the call; NULL: nothing yet */

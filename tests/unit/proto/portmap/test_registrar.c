@@ -39,8 +39,8 @@ static int setup(void **state)
 	memset(&last, 0, sizeof(last));
 	assert_int_equal(hf_registrar_new(&registrar, &world.loop, &client, 111, on_checked, NULL), 0);
 	for (int i = 0; i < HF_N_NETIDS; i++) {
-		hf_registrar_add(registrar, 100021, 4, (enum hf_netid)i, 2049);
-		hf_registrar_add(registrar, 100024, 1, (enum hf_netid)i, 2049);
+		hf_registrar_add(registrar, 100021, 4, (enum hf_netid)i, 12049);
+		hf_registrar_add(registrar, 100024, 1, (enum hf_netid)i, 12049);
 	}
 	assert_int_equal(hf_registrar_start(registrar), 0);
 	return 0;
@@ -67,7 +67,7 @@ static void plant(uint32_t program, uint32_t version, enum hf_netid netid, uint1
 		.program = program,
 		.version = version,
 		.netid = netid,
-		.owner = HF_OWNER_UNKNOWN,
+		.owner = HF_OWNER_SUPERUSER,
 		.addr = { .family = hf_netid_info(netid)->family, .port = port },
 	};
 
@@ -93,7 +93,7 @@ static void test_registers(void **state)
 	assert_int_equal(client.n_sets, 8);
 	assert_int_equal(client.n_unsets, 0);
 	for (int i = 0; i < HF_N_NETIDS; i++)
-		assert_int_equal(port_of(100021, 4, (enum hf_netid)i), 2049);
+		assert_int_equal(port_of(100021, 4, (enum hf_netid)i), 12049);
 }
 
 /* Once every 30 s, with one call where all is well. */
@@ -110,7 +110,7 @@ static void test_checks_and_renews(void **state)
 	fake_rpcbind_forget(&client);
 	fake_loop_pass(&world, 30 * SECOND);
 	assert_int_equal(last.n_renewed, 8);
-	assert_int_equal(port_of(100024, 1, HF_NETID_UDP6), 2049);
+	assert_int_equal(port_of(100024, 1, HF_NETID_UDP6), 12049);
 
 	hf_mappings_unset(&client.rpcbind.mappings, 100021, 4, HF_NETIDS_IPV6, HF_OWNER_SUPERUSER);
 	fake_loop_pass(&world, 30 * SECOND);
@@ -188,7 +188,7 @@ static void test_version_2(void **state)
 	assert_int_equal(last.version, 2);
 	assert_int_equal(last.n_present, 4);
 	assert_int_equal(last.n_unfitting, 4);
-	assert_int_equal(port_of(100021, 4, HF_NETID_UDP), 2049);
+	assert_int_equal(port_of(100021, 4, HF_NETID_UDP), 12049);
 	assert_int_equal(port_of(100021, 4, HF_NETID_UDP6), 0);
 	fake_loop_pass(&world, 30 * SECOND);
 	assert_int_equal(last.n_renewed, 0);
@@ -202,28 +202,28 @@ static void test_version_2(void **state)
 static void test_version_2_conflict(void **state)
 {
 	client.newest = 2;
-	plant(100024, 1, HF_NETID_UDP, 2049);
+	plant(100024, 1, HF_NETID_UDP, 12049);
 	plant(100024, 1, HF_NETID_TCP, 700);
 	fake_loop_pass(&world, SECOND);
 	assert_int_equal(client.n_pings, 1);
 	assert_int_equal(client.n_unsets, 1);
 	assert_int_equal(last.n_present, 4);
-	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 2049);
-	assert_int_equal(port_of(100024, 1, HF_NETID_UDP), 2049);
+	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 12049);
+	assert_int_equal(port_of(100024, 1, HF_NETID_UDP), 12049);
 }
 
 /* What a dead process left is replaced, that netid alone. */
 static void test_stale(void **state)
 {
 	plant(100024, 1, HF_NETID_TCP, 700);
-	plant(100024, 1, HF_NETID_UDP6, 2049);
+	plant(100024, 1, HF_NETID_UDP6, 12049);
 	fake_loop_pass(&world, SECOND);
 	assert_int_equal(client.n_pings, 1);
 	assert_int_equal(client.n_unsets, 1);
 	assert_int_equal(last.n_refused, 0);
 	assert_int_equal(last.n_present, 8);
 	assert_int_equal(last.n_renewed, 7);
-	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 2049);
+	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 12049);
 }
 
 /* A living one is left alone, and looked at again. */
@@ -257,13 +257,13 @@ static void test_dump_too_long(void **state)
 {
 	client.is_dump_too_long = true;
 	plant(100024, 1, HF_NETID_TCP, 700);
-	plant(100024, 1, HF_NETID_UDP, 2049);
+	plant(100024, 1, HF_NETID_UDP, 12049);
 	fake_loop_pass(&world, SECOND);
 	assert_true(last.is_found);
 	assert_int_equal(client.n_sets, 9);
 	assert_int_equal(client.n_unsets, 1);
 	assert_int_equal(last.n_present, 8);
-	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 2049);
+	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 12049);
 }
 
 /* Not ours to remove, since we are not privileged: said, and tried again later. */
