@@ -77,6 +77,16 @@ static bool says_new(const struct hf_nsm_doubt *doubt)
 	return known ? is_newer(doubt->state, known) : before && before->state != doubt->state;
 }
 
+/* The host, which is the client's and not another one behind its address, says the number now. */
+static bool has_word(const struct hf_nsm_doubt *doubt)
+{
+	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
+
+	return before && !hf_nsm_sight_is_of_another(doubt->client) && doubt->state &&
+	       doubt->facts.word == HF_NSM_SPEAKS && doubt->facts.state == doubt->state &&
+	       before->state != doubt->state;
+}
+
 static bool has_moved(uint16_t before, uint16_t now)
 {
 	return before && before != now;
@@ -156,6 +166,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 {
 	struct hf_client *client = hf_client_ref(doubt->client);
 	struct hf_list askers = HF_LIST_INIT(askers);
+	bool is_word = has_word(doubt);
 	struct hf_link *link;
 
 	/* There is nothing to release, so its sender need not say it again. Its number is not taken over: a
@@ -174,7 +185,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
-		asker->fn(asker, client, verdict);
+		asker->fn(asker, client, asker->wants_word && !is_word ? HF_NSM_DENIED : verdict);
 		/* @asker may be gone here */
 	}
 	client->doubt_tag = 0;

@@ -98,7 +98,7 @@ static void believe(struct notice *notice, struct hf_client *client)
 		notice->n_new++;
 }
 
-static void suspect(struct notice *notice, struct hf_client *client)
+static void suspect(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	struct suspect *suspect = calloc(1, sizeof(*suspect));
 
@@ -107,6 +107,8 @@ static void suspect(struct notice *notice, struct hf_client *client)
 		return;
 	}
 	suspect->client = hf_client_ref(client);
+	/* A name that it does not have may be that of another host behind its address. */
+	suspect->asker.wants_word = !is_named;
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 
@@ -132,7 +134,7 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	    !is_to_be_checked(notice, client, is_named)) {
 		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
 	} else if (is_to_be_checked(notice, client, is_named && !was_early(notice))) {
-		suspect(notice, client);
+		suspect(notice, client, is_named);
 	} else {
 		believe(notice, client);
 	}

@@ -84,6 +84,7 @@ enum hf_nsm_verdict {
 	HF_NSM_UNDECIDED, /* inside */
 };
 struct hf_nsm_asker {
+	bool wants_word; /* believe it only if the host says that number, and said another one before */
 	struct hf_link link;
 	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
 };
