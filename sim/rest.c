@@ -147,18 +147,30 @@ static void check_healed(struct world *world, struct host *deaf)
 
 /* Those who are not there any more, and never said so */
 
+/* Its statd says the old number, and the server knows of nothing else that could tell: sm-notify gives up, and
+ * the operator does what the log says. */
+static bool is_disbelieved(const struct host *host)
+{
+	return host && host->is_up && host->statd_state != host->state && host->told_life != host->life;
+}
+
 static void declare_dead(struct world *world, void *user)
 {
 	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
 	struct hf_client *client;
+	struct host *host;
 	uint64_t serial = 0;
 
 	while ((client = hf_clients_next(clients, serial))) {
 		serial = client->serial;
-		if (!net_host(world, &client->address))
+		host = net_host(world, &client->address);
+		if (!host || is_disbelieved(host))
 			hf_recovery_client_died(world->server.recovery, client, "operator");
 		hf_client_unref(client);
 	}
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		if (is_disbelieved(&world->hosts[i]))
+			world->hosts[i].told_life = world->hosts[i].life;
 	hf_loop_run_deferred(&world->server.loop->loop);
 }
 

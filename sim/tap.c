@@ -141,6 +141,7 @@ static void look_at_acknowledgement(struct world *world, struct host *host, cons
 	for (int i = 0; i < 10; i++) /* the header */
 		hf_xdr_get_u32(&in);
 	name = hf_xdr_get_string(&in, 1024);
+	/* Where none is known, a copy is checked as the first one was. */
 	if (host_get_stored_state(host, name, &stored) && stored && stored != host->state &&
 	    stored != host->statd_state)
 		world_fail(world, "I5",

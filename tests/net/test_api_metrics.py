@@ -160,11 +160,11 @@ class Monitor(MetricsPlay):
 
     def test_registrations_come_and_go(self):
         who = Out().string("some.peer").string(self.b.name).u32(self.b.PROGRAM).u32(1).u32(7).bytes()
-        change = self.change(lambda: self.assertEqual(self.b.mon("some.peer")[0], nsm.SUCC))
+        change = self.change(lambda: self.assertEqual(self.b.mon("some.peer", transport="tcp")[0], nsm.SUCC))
         self.assertEqual((change["nsm_clients_registered"], change['nsm_requests_total{procedure="MON",result="OK"}']), (1, 1))
-        change = self.change(lambda: self.b.mon("some.peer"))
+        change = self.change(lambda: self.b.mon("some.peer", transport="tcp"))
         self.assertNotIn("nsm_clients_registered", change, "the same one again")
-        change = self.change(lambda: self.b.nsm(nsm.UNMON, who))
+        change = self.change(lambda: self.b.nsm(nsm.UNMON, who, transport="tcp"))
         self.assertEqual(change["nsm_clients_registered"], -1)
 
     def notify(self, host, result):
@@ -182,6 +182,7 @@ class Monitor(MetricsPlay):
              "nsm_notification_duration_seconds_count": 1},
         )  # fmt: skip
         self.b.stop_portmap()
+        self.b.deaf = True  # the server may know the port of its statd from before
         change = self.change(lambda: self.notify(self.b, "failed"))
         self.assertEqual(change['nsm_notifications_total{result="failed"}'], 1)
         self.assertNotIn('nsm_notifications_total{result="success"}', change)

@@ -169,15 +169,6 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	bool is_word = has_word(doubt);
 	struct hf_link *link;
 
-	/* There is nothing to release, so its sender need not say it again. Its number is not taken over: a
-	 * forged one would make the next notice a repetition. What the client has under way is refused for
-	 * now; in grace that may be a reclaim, which it would not repeat, so there the notice stays open. */
-	if (verdict == HF_NSM_UNSURE && hf_lock_client_is_idle(&client->holds) &&
-	    hf_list_is_empty(&client->reservations) &&
-	    !hf_lock_in_grace(hf_recovery_locks(doubt->nsm->options.recovery))) {
-		client->n_deaths++;
-		verdict = HF_NSM_DENIED;
-	}
 	hf_list_splice(&askers, &doubt->askers);
 	doubt_free(doubt);
 	if (verdict != HF_NSM_BELIEVED)

@@ -333,7 +333,9 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	struct suspect *suspect = hf_container_of(asker, struct suspect, asker);
 	struct notice *notice = suspect->notice;
 
-	if (verdict == HF_NSM_BELIEVED)
+	/* A watch may have ended meanwhile. */
+	if (verdict == HF_NSM_BELIEVED &&
+	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)))
 		believe(notice, client);
 	notice->n_denied += verdict == HF_NSM_DENIED;
 	notice->n_unsure += verdict == HF_NSM_UNSURE;
