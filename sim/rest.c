@@ -11,6 +11,7 @@
 #include "store/backend.h"
 #include "store/store.h"
 
+#define GIVES_UP_NS  (60 * SECOND)
 #define PATIENCE   (900 * SECOND)
 #define HEARING_NS (6 * SECOND)
 #define FEIGNED    300 /* in a thousand */
@@ -151,7 +152,8 @@ static void check_healed(struct world *world, struct host *deaf)
  * the operator does what the log says. */
 static bool is_disbelieved(const struct host *host)
 {
-	return host && host->is_up && host->statd_state != host->state && host->told_life != host->life;
+	return host && host->is_up && host->statd_state != host->state && host->told_life != host->life &&
+	       host->world->now > host->grace_until - host->grace_ns + GIVES_UP_NS;
 }
 
 static void declare_dead(struct world *world, void *user)
@@ -164,7 +166,7 @@ static void declare_dead(struct world *world, void *user)
 	while ((client = hf_clients_next(clients, serial))) {
 		serial = client->serial;
 		host = net_host(world, &client->address);
-		if (!host || is_disbelieved(host))
+		if (!host || (is_disbelieved(host) && strcmp(client->protocol, "nlm") == 0))
 			hf_recovery_client_died(world->server.recovery, client, "operator");
 		hf_client_unref(client);
 	}
