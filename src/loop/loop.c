@@ -97,6 +97,12 @@ void hf_loop_defer(struct hf_loop *loop, struct hf_task *task)
 		hf_list_push_back(&loop->deferred, &task->link);
 }
 
+void hf_loop_defer_last(struct hf_loop *loop, struct hf_task *task)
+{
+	hf_link_remove(&task->link);
+	hf_list_push_back(&loop->deferred, &task->link);
+}
+
 void hf_task_cancel(struct hf_task *task)
 {
 	hf_link_remove(&task->link);

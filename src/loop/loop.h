@@ -59,7 +59,9 @@ struct hf_task {
 
 void hf_task_init(struct hf_task *task, void (*run)(struct hf_task *task));
 void hf_loop_defer(struct hf_loop *loop, struct hf_task *task); /* at the end of this turn; again is no-op */
-void hf_task_cancel(struct hf_task *task);                      /* deferred tasks only */
+/* The same, and a task that is deferred already moves behind all that were deferred since. */
+void hf_loop_defer_last(struct hf_loop *loop, struct hf_task *task);
+void hf_task_cancel(struct hf_task *task); /* deferred tasks only */
 /* From any thread; the task runs on the loop's own, in the order of the posts, and belongs to the loop
  * until it runs. */
 void hf_loop_post(struct hf_loop *loop, struct hf_task *task);

@@ -320,8 +320,8 @@ int hf_rpc_client_tcp_start(struct hf_rpc_exchange *exchange)
 	hf_list_push_back(&connection->queue, &exchange->link);
 	hf_link_remove(&connection->idle_link);
 	hf_timer_stop(&connection->timer);
-	if (connection->is_open)
-		hf_loop_defer(exchange->client->loop, &connection->flush);
+	if (connection->is_open) /* behind the replies of this turn: BLOCKED leaves before GRANTED */
+		hf_loop_defer_last(exchange->client->loop, &connection->flush);
 	return 0;
 }
 

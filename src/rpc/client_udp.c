@@ -123,12 +123,15 @@ static int channel_for(struct hf_rpc_channel **channelp, const struct hf_rpc_exc
 
 /* Sending */
 
+/* What the server's own port was given before this call leaves before it: a _RES goes out from there, and the
+ * GRANTED_MSG that follows it from here. So the flush moves behind the server's, also where an earlier call
+ * of the same turn has asked for it. */
 static void enqueue(struct hf_rpc_exchange *exchange)
 {
 	struct hf_rpc_channel *channel = exchange->channel;
 
 	hf_list_push_back(&channel->queue, &exchange->link);
-	hf_loop_defer(channel->client->loop, &channel->flush);
+	hf_loop_defer_last(channel->client->loop, &channel->flush);
 }
 
 static void on_gap_over(struct hf_timer *timer)
@@ -273,7 +276,7 @@ static void on_event(void *user, unsigned int events)
 			break;
 	channel->is_busy = false;
 	if (events & HF_SOCKET_WRITE)
-		send_some(channel);
+		hf_loop_defer_last(channel->client->loop, &channel->flush);
 }
 
 /* Life */
