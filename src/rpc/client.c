@@ -46,7 +46,6 @@ struct hf_rpc_pending {
 	uint8_t n_path;                /* still to be tried, the current one included */
 	bool is_port_given;            /* by the caller: no look-up */
 	bool is_port_old;              /* remembered, so it may be worth to ask again */
-	bool wants_fresh_port;         /* not the one that rpcbind named a while ago */
 	bool is_for_port;              /* the caller wants to know the port, and no more */
 	bool is_done;                  /* being told */
 	unsigned int n_before;         /* of the exchange's n_sent, when it was last started */
@@ -260,8 +259,6 @@ static void walk(struct hf_rpc_pending *pending)
 		return;
 	}
 	pending->key.transport = pending->path[0];
-	if (pending->wants_fresh_port)
-		hf_lookup_forget(client, &pending->key);
 	r = hf_lookup_port(client, &pending->waiter, &pending->key, patience, &port);
 	pending->is_port_old = r == HF_LOOKUP_KNOWN;
 	if (r < 0)
@@ -364,12 +361,12 @@ static struct hf_rpc_pending *pending_new(struct hf_rpc_client *client, const st
 	hf_link_init(&pending->waiter.link);
 	pending->waiter.fn = on_port;
 	pending->is_port_given = request->remote.port != 0;
-	pending->wants_fresh_port = request->fresh_port;
 	pending->is_for_port = request->only_port;
 	pending->key = (struct hf_lookup_key){ .remote = without_port(request->remote),
 					       .local = without_port(request->local),
 					       .program = request->program,
-					       .version = request->version };
+					       .version = request->version,
+					       .is_fresh = request->fresh_port };
 	set_path(pending, request->path);
 	set_exchange(pending, request);
 	pending->exchange.len = put_message(pending->message + HF_EXCHANGE_MARK, size, request);

@@ -97,7 +97,7 @@ struct hf_rpc_request {
 	bool reserved_port;    /* from a port below 1024 where we are allowed to */
 	bool fresh_connection; /* TCP: one of its own, closed after the reply */
 	bool one_way;          /* no reply is expected: OK as soon as it is sent */
-	bool fresh_port;       /* rpcbind is asked, whatever it named a while ago */
+	bool fresh_port;       /* rpcbind is asked, whatever it named a while ago; for this call alone */
 	bool only_port;        /* nothing is sent: OK as soon as rpcbind has named the port, see remote */
 	/* One-way over UDP: the datagram is handed to this, to be sent from another port than the client's
 	 * own. */

@@ -198,7 +198,9 @@ static void take_answer(struct lookup_leg *leg, const struct hf_rpc_result *resu
 	uint16_t port;
 
 	if (hf_lookup_get_answer(result->results, leg->versions[0], &port)) {
-		if (port)
+		if (lookup->key.is_fresh)
+			hf_lookup_compare(lookup->client, &lookup->key, port);
+		else if (port)
 			hf_lookup_remember(lookup->client, &lookup->key, port);
 		lookup_end(lookup, result, port);
 	} else {

@@ -25,6 +25,9 @@ struct hf_lookup_key {
 	uint32_t program;
 	uint32_t version;
 	uint32_t transport; /* enum hf_rpc_transport; a word, so that there is no padding to hash */
+	/* 1: rpcbind is asked now, whatever is remembered. Such a look-up serves no other call and adds
+	 * nothing to the memory: a call that is not fresh goes as if it had not been there. */
+	uint32_t is_fresh;
 };
 
 /* Embedded in the call that wants to know. */
@@ -53,6 +56,8 @@ void hf_lookup_deinit(struct hf_rpc_client *client); /* nobody waits any more */
 bool hf_lookup_recall(struct hf_rpc_client *client, const struct hf_lookup_key *key, uint16_t *portp);
 void hf_lookup_remember(struct hf_rpc_client *client, const struct hf_lookup_key *key, uint16_t port);
 void hf_lookup_forget(struct hf_rpc_client *client, const struct hf_lookup_key *key);
+/* A fresh look-up has named @port (0: none): another one that is remembered is out of date. */
+void hf_lookup_compare(struct hf_rpc_client *client, const struct hf_lookup_key *key, uint16_t port);
 void hf_lookup_cache_deinit(struct hf_rpc_client *client);
 
 /* The wire: lookup_wire.c */

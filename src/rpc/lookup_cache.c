@@ -57,6 +57,17 @@ void hf_lookup_forget(struct hf_rpc_client *client, const struct hf_lookup_key *
 		drop(client, known);
 }
 
+void hf_lookup_compare(struct hf_rpc_client *client, const struct hf_lookup_key *key, uint16_t port)
+{
+	struct hf_lookup_key plain = *key;
+	struct known_port *known;
+
+	plain.is_fresh = 0;
+	known = find(client, &plain);
+	if (known && known->port != port)
+		drop(client, known);
+}
+
 /* Without memory it is simply asked again next time. */
 void hf_lookup_remember(struct hf_rpc_client *client, const struct hf_lookup_key *key, uint16_t port)
 {

@@ -102,6 +102,22 @@ static void test_defer_order(void **state)
 	assert_string_equal(trail, "acd");
 }
 
+static void test_defer_last(void **state)
+{
+	struct marked a = marked('a'), b = marked('b'), c = marked('c');
+
+	init(&a);
+	init(&b);
+	init(&c);
+	hf_loop_defer(loop, &a.task);
+	hf_loop_defer(loop, &b.task);
+	hf_loop_defer_last(loop, &a.task); /* moves */
+	hf_loop_defer_last(loop, &c.task); /* was not deferred */
+	c.stops = true;
+	hf_loop_run(loop);
+	assert_string_equal(trail, "bac");
+}
+
 static void test_timer_order(void **state)
 {
 	struct marked m[5];
@@ -405,12 +421,19 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		TEST(test_defer_order),    TEST(test_timer_order),
-		TEST(test_timer_punctual), TEST(test_deadline_zero),
-		TEST(test_spinning_timer), TEST(test_timers_then_deferred),
-		TEST(test_clock),          TEST(test_first_turn_has_its_own_time),
-		TEST(test_posts),          TEST(test_posts_before_the_end),
-		TEST(test_stop),           TEST(test_random),
+		TEST(test_defer_order),
+		TEST(test_defer_last),
+		TEST(test_timer_order),
+		TEST(test_timer_punctual),
+		TEST(test_deadline_zero),
+		TEST(test_spinning_timer),
+		TEST(test_timers_then_deferred),
+		TEST(test_clock),
+		TEST(test_first_turn_has_its_own_time),
+		TEST(test_posts),
+		TEST(test_posts_before_the_end),
+		TEST(test_stop),
+		TEST(test_random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -486,6 +486,35 @@ static void test_one_question_for_many(void **state)
 
 /* Nobody there */
 
+/* A call with a fresh port leaves no trace for the others, unless what they remember is out of date. */
+static void test_fresh_port_is_for_one_call(void **state)
+{
+	struct outcome fresh = { 0 }, plain = { 0 };
+	struct place p;
+
+	place_open(&p, NULL, "127.0.0.2", HF_RPC_UDP_ONLY);
+	p.request.fresh_port = true;
+	call(&p.world, &fresh, &p.request, 1);
+	p.request.fresh_port = false;
+	call_and_run(&p.world, &plain, &p.request, 2);
+	world_run_for(&p.world, 20 * MS);
+	assert_outcome(fresh, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	assert_outcome(plain, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	assert_int_equal(p.host.n_asked[2], 2); /* a question each */
+	p.request.fresh_port = true;
+	p.host.is_silent[0] = p.host.is_silent[1] = true;
+	p.request.timeout_ns = 20 * MS;
+	assert_outcome(place_call(&p, 3), HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_LOOKUP);
+	p.request.fresh_port = false; /* it is still known */
+	assert_outcome(place_call(&p, 4), HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	p.host.is_silent[0] = p.host.is_silent[1] = false;
+	p.host.ports[0] = 0;
+	p.request.fresh_port = true;
+	assert_outcome(place_call(&p, 5), HF_RPC_OUTCOME_NOT_REGISTERED, HF_RPC_STAGE_LOOKUP);
+	assert_int_equal(world_counts(&p.world).ports, 0);
+	place_close(&p);
+}
+
 static void test_lookup_times_out(void **state)
 {
 	struct place p;
@@ -569,6 +598,7 @@ int main(void)
 		cmocka_unit_test(test_ports_grow_old),
 		cmocka_unit_test(test_memory_is_bounded),
 		cmocka_unit_test(test_one_question_for_many),
+		cmocka_unit_test(test_fresh_port_is_for_one_call),
 		cmocka_unit_test(test_lookup_times_out),
 		cmocka_unit_test(test_no_rpcbind),
 		cmocka_unit_test(test_uaddr),
