@@ -11,10 +11,10 @@
 #include "store/backend.h"
 #include "store/store.h"
 
-#define GIVES_UP_NS  (60 * SECOND)
-#define PATIENCE   (900 * SECOND)
-#define HEARING_NS (6 * SECOND)
-#define FEIGNED    300 /* in a thousand */
+#define GIVES_UP_NS (60 * SECOND)
+#define PATIENCE    (900 * SECOND)
+#define HEARING_NS  (6 * SECOND)
+#define FEIGNED     300 /* in a thousand */
 
 static void run_until(struct world *world, uint64_t until)
 {
@@ -148,8 +148,8 @@ static void check_healed(struct world *world, struct host *deaf)
 
 /* Those who are not there any more, and never said so */
 
-/* Its statd says the old number, and the server knows of nothing else that could tell: sm-notify gives up, and
- * the operator does what the log says. */
+/* Its statd says the old number, and the server knows of nothing else that could tell: sm-notify gives up,
+ * and the operator does what the log says. */
 static bool is_disbelieved(const struct host *host)
 {
 	return host && host->is_up && host->statd_state != host->state && host->told_life != host->life &&

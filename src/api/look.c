@@ -60,8 +60,8 @@ int hf_api_look_health(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-/* Whoever sends clients here must know when they would be refused. serve() in http.c has made sure that all
- * is served. */
+/* A load balancer must know when clients would be refused. http.c knows the route by this function, and
+ * answers it until all is served. */
 int hf_api_look_ready(struct hf_api_request *request)
 {
 	return hf_api_look_health(request);

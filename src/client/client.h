@@ -103,8 +103,8 @@ struct hf_client {
 	uint64_t link; /* the connection by which it took the first of what it holds; 0: none, see rpc/probe.h
 			*/
 	bool is_disconnected;
-	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart, or
-			 * may yet reclaim what the store does not know of */
+	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart,
+			 * or may yet reclaim what the store does not know of */
 	bool is_confirmed; /* there was an exchange with its address: the source of its calls is not forged */
 	uint8_t idle_rank; /* inside: in which list idle_link is */
 	uint64_t serial;   /* of being made: the order of lists */
@@ -242,13 +242,13 @@ void hf_client_set_status(struct hf_client *client, enum hf_client_status status
 /* The state number of what it takes by a call that says @said, and has waited for @age_ns. While a notice is
  * being checked, what it takes by a call that came later has a number of its own (doubt_tag), which no client
  * has. If the notice is believed, it is of the life that the notice tells of, and does not go with what the
- * client held before. If not, it goes with the rest at the next restart. The notice's own number would not do: a
- * forger could guess the next one, and what has it would survive the restart that brings it. */
+ * client held before. If not, it goes with the rest at the next restart. The notice's own number would not
+ * do: a forger could guess the next one, and what has it would survive the restart that brings it. */
 int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns);
 /*
- * What was taken with the number @state, as it was stored: another run of ours cannot tell what came of a doubt
- * and takes it for the life that the notice told of. Such a number is negative and even, which no client's is:
- * the number of the notice, where that is short, and one that is new for each doubt.
+ * What was taken with the number @state, as it was stored: another run of ours cannot tell what came of a
+ * doubt and takes it for the life that the notice told of. Such a number is negative and even, which no
+ * client's is: the number of the notice, where that is short, and one that is new for each doubt.
  */
 int32_t hf_client_stored_number(int32_t state);
 int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial);

@@ -2,8 +2,8 @@
  * Who may be registered when places are few.
  *
  * recovery.max_clients bounds the registered clients, and max_clients_per_address
- * those of one address. A host can give itself any number of names, and anybody
- * can forge the source of a datagram, so a place that is taken for nothing must
+ * those of one address. A host can give itself any number of names, and the
+ * source of a datagram can be forged, so a place that is taken for nothing must
  * not stay taken: where no place is left for a new client, a registered client
  * that holds nothing is unregistered. It loses nothing: when it locks again, it
  * is registered again.

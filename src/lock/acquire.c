@@ -125,8 +125,8 @@ static void show(const struct attempt *try, struct hf_lock_view *conflictp)
 		hf_view_waiter(try->after, conflictp);
 }
 
-/* An unlock may split locks until there are twice as many as the limits say (release.c). So may a lowering, and
- * a reclaim brings back what was held before. */
+/* An unlock may split locks until there are twice as many as the limits say (release.c). So may a lowering,
+ * and a reclaim brings back what was held before. */
 static bool has_room_to_take(const struct attempt *try, int growth)
 {
 	const struct hf_lock_request *request = try->request;

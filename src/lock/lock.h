@@ -123,7 +123,7 @@ enum hf_lock_end {
 	HF_LOCK_END_PUT_BACK, /* it waits again, under another id */
 };
 
-/* Work that was done for somebody: steps of searches, forgotten as time goes by. */
+/* Work that was done for a group of clients: steps of searches, forgotten as time goes by. */
 struct hf_lock_work {
 	uint64_t at; /* of the last request, see struct hf_lock_request */
 	uint64_t spent;

@@ -64,8 +64,7 @@ bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
 		(uint64_t)group->n_locks + group->n_waiters + n <= times * limits->locks_per_group) &&
 	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= times * limits->locks_per_file) &&
 	       locks->n.locks + locks->n.waiters + n <= times * limits->locks &&
-	       has_bytes(locks, client, times) &&
-	       (owner || hf_room_for_oh(locks, client, who->oh));
+	       has_bytes(locks, client, times) && (owner || hf_room_for_oh(locks, client, who->oh));
 }
 
 /* Has the group less than half of those that may wait for the file? */

@@ -10,8 +10,8 @@
  * tenth of one core at most, and a turn of the loop, in which time stands still,
  * some 20 ms.
  *
- * A search that is cut off says so, and the request is refused: nobody waits
- * unless it is known not to be for ever. Each request has FREE steps whatever
+ * A search that is cut off says so, and the request is refused: no request
+ * waits unless it is known not to wait for ever. Each request has FREE steps whatever
  * was spent, as much as the request costs anyway: who waits in a short queue does not
  * notice that others have spent everything.
  */

@@ -24,7 +24,7 @@
 #define LISTEN_BACKLOG 4096
 
 /* Seconds until the kernel asks a quiet peer whether it is there, and between such questions: usually, as
- * Linux has it, and while somebody wants to know. */
+ * Linux has it, and while a probe is on. */
 #define KEEPALIVE_IDLE_S     7200
 #define KEEPALIVE_INTERVAL_S 75
 #define PROBE_S              1

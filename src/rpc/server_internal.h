@@ -143,18 +143,18 @@ struct hf_rpc_connection {
 	uint32_t traveller_len;
 	uint64_t number;       /* hf_rpc_call_link(); 0: not asked for yet */
 	struct hf_list probes; /* probe.c */
-	uint64_t since;    /* last activity in idle, last progress in busy */
-	uint64_t useful;   /* when its last complete call came, or the connection itself */
-	size_t n_kept;     /* calls begun and not ended */
-	size_t kept_bytes; /* of these calls and the replies that they will have */
-	size_t charged;    /* bytes that the lane and the host count for it */
-	int32_t budget;    /* units of work that are left of its turn */
-	uint64_t begun;    /* its turn */
+	uint64_t since;        /* last activity in idle, last progress in busy */
+	uint64_t useful;       /* when its last complete call came, or the connection itself */
+	size_t n_kept;         /* calls begun and not ended */
+	size_t kept_bytes;     /* of these calls and the replies that they will have */
+	size_t charged;        /* bytes that the lane and the host count for it */
+	int32_t budget;        /* units of work that are left of its turn */
+	uint64_t begun;        /* its turn */
 	bool is_busy;
 	bool is_reading; /* we are below on_readable(): whoever replies need not flush */
 	bool is_paused;
 	bool is_moving;
-	bool is_broken; /* the peer's kernel does not know it any more, or no peer answers */
+	bool is_broken;  /* the peer's kernel does not know it any more, or no peer answers */
 	bool is_ahead;   /* it sent more than its turn could serve */
 	bool is_proven;  /* it has completed a call */
 	bool was_useful; /* in this turn */

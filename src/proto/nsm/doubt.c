@@ -1,10 +1,10 @@
 /*
- * Was a client's host really restarted? Anybody can send a datagram in another's
- * name, and any user of a host a notice in its. So the host is asked first (ask.c),
+ * Was a client's host really restarted? A host can send a datagram in another's
+ * name, and any user of a host a notice in its name. So the host is asked first (ask.c),
  * at the address of the client. Its statd says
  *
  *	the number of the notice, and that is a new one: believed;
- *	nothing, or there is none: nobody denies it, so what we know of the notice
+ *	nothing, or there is none: no host denies it, so what we know of the notice
  *	    has to do;
  *	something else: a forgery, or a statd that was started before sm-notify has
  *	    raised the number, and says the old one all its life.

@@ -61,7 +61,7 @@ struct hf_nsm {
 	size_t n_asking;
 	struct hf_list exchanges; /* addresses that are asked whether a notice is true */
 	size_t n_exchanges;
-	uint32_t n_doubted; /* makes numbers for what is taken in doubt; begins anywhere */
+	uint32_t n_doubted;      /* makes numbers for what is taken in doubt; begins anywhere */
 	struct hf_list doubts;   /* those whose answers are there, and do not decide */
 	struct hf_list visitors; /* calls of other hosts by UDP that wait for an exchange */
 	size_t n_visitors;

@@ -112,8 +112,8 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 
-/* What it says may be nothing new, and then nothing depends on it. A client that holds nothing is asked about,
- * too: a forged number would make its next notice a repetition. */
+/* What it says may be nothing new, and then nothing depends on it. A client that holds nothing is asked
+ * about, too: a forged number would make its next notice a repetition. */
 static bool is_to_be_checked(struct notice *notice, const struct hf_client *client, bool is_named)
 {
 	struct hf_nsm *nsm = notice->nsm;

@@ -18,8 +18,8 @@
  *
  * A peer that says it was restarted (SM_NOTIFY) is believed when its address is
  * the client's and so is its name, or no other client is at that address, and when
- * that host, asked about itself, does not deny it (doubt.c). A notice that nobody
- * knows the sender of is counted, written to the log once a source, and answered
+ * that host, asked about itself, does not deny it (doubt.c). A notice of
+ * a host that is not known is counted, written to the log once a source, and answered
  * all the same. Others are answered when what follows is durable, and else not at
  * all, so that the peer says it again; nor is one that is denied.
  */

@@ -1,6 +1,6 @@
 /*
- * Calls by UDP from other hosts that make, change or end a registration: whoever
- * can send a datagram can write any sender on it. So one is served only when that
+ * Calls by UDP from other hosts that make, change or end a registration: a
+ * datagram can have any sender written on it. So one is served only when that
  * address has answered us: its rpcbind names the port of the program that is to be
  * called back, or a connection to the port that the call itself names is accepted. A
  * call over TCP has had its exchange.
