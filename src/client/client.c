@@ -158,9 +158,16 @@ void hf_client_called(struct hf_client *client, const struct hf_addr *local)
 	client->called_at = client->seen_at;
 }
 
+static int32_t number_of(const struct hf_client *client)
+{
+	return client->lock_state ? client->lock_state : client->sm_state;
+}
+
 bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old)
 {
-	if (client->sm_state && old->sm_state && client->sm_state != old->sm_state)
+	int32_t number = number_of(client), old_number = number_of(old);
+
+	if (number && old_number && number != old_number)
 		return false;
 	return old->called_at <= client->met_at;
 }

@@ -78,6 +78,8 @@ struct hf_client {
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;     /* its own, as it last told us; 0: unknown */
+	int32_t lock_state;   /* what its LOCKs say since sm_state changed, which may be older: a statd that was
+			       * started too early says the old number for its whole life; 0: nothing */
 	int32_t stored_state; /* what the registration says, while n_settling */
 	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
 			       */
@@ -231,7 +233,8 @@ static inline void hf_client_came_by(struct hf_client *client, unsigned int way,
 }
 
 /* Of two at one address: may @client be the new name of the host that was @old? Not when @old was heard since
- * @client was met, nor when their state numbers differ: then they are two hosts behind one address. */
+ * @client was met, nor when their state numbers differ: then they are two hosts behind one address. What a
+ * LOCK says is compared with what a LOCK says: the notice of the same host may have another number. */
 bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old);
 int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,
 			   uint32_t procedure);

@@ -156,6 +156,7 @@ static void become(struct hf_recovery *recovery, struct hf_client *client, int32
 	if (!client->n_settling)
 		client->stored_state = client->sm_state;
 	client->sm_state = state;
+	client->lock_state = 0;
 }
 
 /*

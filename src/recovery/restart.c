@@ -156,6 +156,13 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 	return -EINVAL;
 }
 
+/* A number that marks a doubt is none that a LOCK said. */
+static void note_lock_state(struct hf_client *client, int32_t state)
+{
+	if (hf_client_stored_number(state) == state)
+		client->lock_state = state;
+}
+
 static int client_of_lock(struct loading *loading, const struct hf_store_lock *fact,
 			  struct hf_client **clientp)
 {
@@ -177,6 +184,7 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 		loading->last = client;
 		loading->last_id = hf_bytes_of_str(client->id);
 	}
+	note_lock_state(client, fact->client_state);
 	*clientp = client;
 	return 0;
 }

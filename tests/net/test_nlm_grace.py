@@ -126,6 +126,22 @@ class AfterCrash(Play):
         self.assertEqual(self.a.unlock(renamed), nlm.S_GRANTED)
         self.a.free_all("before")
 
+    def test_a_host_that_was_renamed_reclaims_by_the_number_of_its_locks(self):
+        """Its notice had a newer number than its LOCKs say, and the server knows its new name as well."""
+        lock = self.lock_of(self.a, 0, 10, name="before", svid=31, state=3)
+        self.assert_granted(self.a, lock)
+        self.a.free_all("before", state=5)
+        self.assert_free(lock)
+        self.assert_granted(self.a, lock)
+        renamed = lock.but(name="after", reclaim=True)
+        self.assert_granted(self.a, lock.but(name="after", offset=20, svid=32))
+        self.restart()
+        self.assert_granted(self.a, renamed)
+        self.assert_granted(self.a, renamed.but(offset=20, svid=32))
+        self.assertEqual(self.a.unlock(renamed), nlm.S_GRANTED)
+        for name in ("before", "after"):
+            self.a.free_all(name)
+
     def test_a_lock_is_reclaimed_and_nobody_else_gets_it(self):
         lock = self.lock_of(self.a, 0, 10, state=3)
         self.assert_granted(self.a, lock)

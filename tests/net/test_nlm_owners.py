@@ -76,6 +76,20 @@ class Owners(Play):
         self.assertEqual(self.a.unlock(lock.but(name="nat-nine")), nlm.S_GRANTED)
         self.assert_free(lock)
 
+    def test_name_changed_where_locks_say_an_older_number_than_the_notice(self):
+        """The statd of the host was started too early, and says the number of the last boot."""
+        lock = self.lock_of(self.a, 0, 5, name="early", state=3)
+        self.assert_granted(self.a, lock)
+        self.a.free_all("early", state=5)
+        self.assert_free(lock)
+        self.assert_granted(self.a, lock)
+        self.assert_granted(self.a, lock.but(name="later", fh=os.urandom(20), svid=9))
+        self.assert_granted(self.a, lock.but(name="other", fh=os.urandom(20), svid=9, state=5))
+        self.assertEqual(self.a.unlock(lock.but(name="other")), nlm.S_GRANTED)
+        self.assert_held(lock, by=lock.svid)
+        self.assertEqual(self.a.unlock(lock.but(name="later")), nlm.S_GRANTED)
+        self.assert_free(lock)
+
     def test_name_changed_between_lock_and_unlock(self):
         """DHCP, cloud-init: name and oh change, address and svid do not."""
         lock = self.lock_of(self.a, 0, 10, name="before", svid=21)

@@ -9,7 +9,7 @@
  *	  process that took its lock by the old name unlocks it without a LOCK before that
  *	- exactly one other name at the address has, and fewer than MAX_LOOKED_AT names are there
  *	- the owner's handle is the same, or differs as the names do: Linux sends "5@old" and then "5@new"
- *	- the old name was not heard since the new one was met, and their state numbers do not differ
+ *	- the old name was not heard since the new one was met, and their LOCKs do not say other state numbers
  *	- the call comes from the port that the old name called from last: a connection outlives the name, and
  *	  Linux opens the next one from the same port, while two hosts behind an address have two
  *

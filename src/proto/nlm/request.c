@@ -124,10 +124,11 @@ static void note_state(struct hf_nlm_request *request)
 	struct hf_client *client = request->client;
 	int32_t state = request->args.state;
 
-	if (state == 0 || state == client->sm_state)
+	if (state == 0)
 		return;
 	if (client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0)
 		hf_recovery_client_state(request->nlm->options.recovery, client, state);
+	client->lock_state = state;
 }
 
 static void note_port_of(const struct hf_nlm_request *request, struct hf_client *client)

@@ -289,6 +289,12 @@ static void test_renamed_or_another(void **state)
 	assert_false(hf_client_may_be(client, old));
 	client->sm_state = 3;
 	assert_true(hf_client_may_be(client, old));
+	old->sm_state = 5; /* a notice said so, and the LOCKs of both go on with the number before it */
+	old->lock_state = client->lock_state = 3;
+	assert_true(hf_client_may_be(client, old));
+	client->sm_state = client->lock_state = 5;
+	assert_false(hf_client_may_be(client, old));
+	client->sm_state = client->lock_state = 3;
 	old->called_at = client->met_at;
 	assert_true(hf_client_may_be(client, old));
 	old->called_at++;
