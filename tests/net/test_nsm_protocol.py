@@ -379,13 +379,14 @@ class Protocol(Recovering):
 
     def test_copy_of_a_notice_under_a_new_name(self):
         """The first was about what the host held under its old name, where it was alone."""
-        old, new = (self.lock_of(self.c, name=name, state=0) for name in ("old-name", "new-name"))
-        self.assert_granted(self.c, old)
+        old = self.held_and_seen(self.c, 299, name="old-name", state=0)
+        self.c.state = 301
         self.c.notify(301, name="new-name")
         self.assert_free(old)
-        self.assert_granted(self.c, new)
+        new = self.held_and_seen(self.c, 301, name="new-name", state=0)
         self.c.notify(301, name="new-name")
         self.assert_held(new, by=new.svid)
+        self.c.state = 303
         self.c.notify(303, name="new-name")
         self.assert_free(new)
 

@@ -76,9 +76,18 @@ class Evidence(Base):
         self.assert_free(self.lock_of(self.a))
 
     def test_evidence_another_name_from_the_only_client_there(self):
-        self.held(self.a, state=3)
+        """Its own statd says the number of the notice; it said another one before."""
+        lock = self.held_and_seen(self.a, 3, state=3)
         self.a.notify(5, name="renamed")
-        self.assert_free(self.lock_of(self.a))
+        self.assert_held(lock)
+        self.a.state = 5
+        self.a.notify(5, name="renamed")
+        self.assert_free(lock)
+
+    def test_no_evidence_another_name_where_statd_says_nothing(self):
+        lock = self.held(self.a, state=3)
+        self.a.notify(5, name="renamed")
+        self.assert_held(lock)
 
     def test_no_evidence_another_name_where_several_are(self):
         lock = self.held(self.a, state=3)

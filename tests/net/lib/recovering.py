@@ -27,6 +27,7 @@ class Recovering(Play):
         self.log_began = self.log_restarted = len(self.daemon.log)
         for host in self.hosts:
             host.deaf = False
+            host.state = None
             host.grants.items.clear()
             host.told.items.clear()
             host.statuses.items.clear()
@@ -59,6 +60,15 @@ class Recovering(Play):
     def held(self, host, *where, **more):
         lock = self.lock_of(host, *where, **more)
         self.assert_granted(host, lock)
+        return lock
+
+    def held_and_seen(self, host, says, *where, **more):
+        """The same of a host whose statd says the number @says; the server has asked it since."""
+        host.state = says
+        n = len(host.asked.matching())
+        lock = self.held(host, *where, **more)
+        host.asked.wait(n + 1)
+        host.test(lock)
         return lock
 
 
