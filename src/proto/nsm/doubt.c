@@ -150,6 +150,17 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 	return HF_NSM_UNDECIDED;
 }
 
+/* What one notice of this doubt is told. */
+static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
+				       const struct hf_nsm_facts *facts, bool is_word)
+{
+	if (asker->wants_word && !is_word)
+		return HF_NSM_DENIED;
+	if (asker->is_copy && verdict == HF_NSM_BELIEVED && facts->word != HF_NSM_SPEAKS)
+		return facts->word == HF_NSM_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
+	return verdict;
+}
+
 /* Ends */
 
 static void doubt_free(struct hf_nsm_doubt *doubt)
@@ -166,6 +177,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 {
 	struct hf_client *client = hf_client_ref(doubt->client);
 	struct hf_list askers = HF_LIST_INIT(askers);
+	struct hf_nsm_facts facts = doubt->facts;
 	bool is_word = has_word(doubt);
 	struct hf_link *link;
 
@@ -176,7 +188,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
-		asker->fn(asker, client, asker->wants_word && !is_word ? HF_NSM_DENIED : verdict);
+		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word));
 		/* @asker may be gone here */
 	}
 	client->doubt_tag = 0;

@@ -109,6 +109,7 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 	suspect->client = hf_client_ref(client);
 	/* A name that it does not have may be that of another host behind its address. */
 	suspect->asker.wants_word = !is_named;
+	suspect->asker.is_copy = was_early(notice);
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 

@@ -85,6 +85,8 @@ enum hf_nsm_verdict {
 };
 struct hf_nsm_asker {
 	bool wants_word; /* believe it only if the host says that number, and said another one before */
+	bool is_copy; /* of a notice that came when the client held nothing: believe it by what the host says,
+		       * not by its silence */
 	struct hf_link link;
 	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
 };
