@@ -200,9 +200,10 @@ bool rogue_is_forger(struct world *world)
  * monitored is not looked at; and what a watcher on the server's host hears is told by who watches, too. */
 static bool can_deny(const struct world *world, const struct host *victim)
 {
-	return world->has_forger && victim->is_up && !victim->is_shared && !*victim->old_name &&
-	       !victim->is_renaming && !victim->is_unmonitored && !world->monitor.exists &&
-	       victim->told_life == victim->life;
+	/* Before the host has taken anything since the server's start, the server has not heard it. */
+	return world->has_forger && victim->promised_in == world->server.life && victim->is_up &&
+	       !victim->is_shared && !*victim->old_name && !victim->is_renaming && !victim->is_unmonitored &&
+	       !world->monitor.exists && victim->told_life == victim->life;
 }
 
 /*
