@@ -146,7 +146,9 @@ static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		r = hf_client_register(*clientp);
 	if (r == 0)
 		r = hf_nsm_watch(nsm, *clientp);
-	if (r == 0)
+	/* That the host has the program is no proof that it made the call: every host has a lock manager. */
+	if (r == 0 &&
+	    (hf_rpc_call_transport(call) == HF_RPC_TCP || hf_addr_is_loopback(hf_rpc_call_peer(call))))
 		hf_client_confirm(*clientp);
 	if (r == 0 && hf_nsm_is_local_watch(nsm, *clientp) && !hf_addr_is_loopback(&key.address))
 		hf_nsm_look_at(nsm, *clientp, 0);
