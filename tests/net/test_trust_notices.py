@@ -20,7 +20,7 @@ import nsm
 from fakehost import NSM
 from nsm import SUCC, Host
 from play import Play, main
-from rpc import UdpCaller, call_message
+from rpc import UdpCaller, auth_sys, call_message, exchange
 from until import comes
 from xdr import Out
 
@@ -133,6 +133,20 @@ class Notices(Play):
         self.assert_held(lock, by=lock.svid)
         self.reboot(self.a)
         self.assert_cleaned_up_at_once(self.a, lock, name="somebody")
+
+    def test_h3_forged_lock_with_a_newer_number(self):
+        """The client took its lock over a connection: what a datagram says of its number is no evidence."""
+        lock = self.hold(self.a)
+        caller = UdpCaller((self.network.SERVER[0], 2049), (self.a.address, 0), self.a.namespace, True)
+        self.addCleanup(caller.close)
+        for state in (7, 9):
+            other = lock.but(fh=os.urandom(8), svid=99, state=state)
+            args = other.args(nlm.LOCK)
+            exchange(caller, call_message(nlm.PROGRAM, 4, nlm.LOCK, args, cred=auth_sys(self.a.name)))
+            self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a)
+        self.notify(self.a)
+        self.until(lambda: self.b.lock(lock.but(name=self.b.name, svid=3, state=0)), "b has it", passes=lambda stat: stat == 0)
 
     def test_h3_forged_free_all(self):
         lock = self.hold(self.a)

@@ -117,6 +117,13 @@ struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request)
 	return client;
 }
 
+/* The source of a datagram can be forged. Where the client took what it holds over a connection, the state
+ * number of a datagram is no evidence, and is not noted either. */
+static bool is_datagram_of_a_connected(const struct hf_nlm_request *request)
+{
+	return HF_UNLIKELY(hf_rpc_call_transport(request->call) == HF_RPC_UDP) && request->client->link;
+}
+
 /* A state number that is newer than the last one is evidence of a reboot. An older one is a straggler from
  * before it, and 0 is what Linux says when it reclaims or does not know yet. */
 static void note_state(struct hf_nlm_request *request)
@@ -124,7 +131,7 @@ static void note_state(struct hf_nlm_request *request)
 	struct hf_client *client = request->client;
 	int32_t state = request->args.state;
 
-	if (state == 0)
+	if (state == 0 || is_datagram_of_a_connected(request))
 		return;
 	if (client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0)
 		hf_recovery_client_state(request->nlm->options.recovery, client, state);
