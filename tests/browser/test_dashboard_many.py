@@ -23,7 +23,7 @@ class Many(PagePlay):
         "api.listen=127.0.0.1:0",
         "log.level=warn",
         f"recovery.max_clients={CLIENTS + 100}",
-        f"recovery.max_clients_per_address={CLIENTS}",
+        f"recovery.max_clients_per_address={CLIENTS + 100}",
     )
     n_hosts = 2
 
