@@ -47,8 +47,11 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 		hf_recovery_client_was_freed(recovery, client, notify.state);
 	else if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_freed(recovery, client, notify.state);
-	/* Also where it is denied: it may be a copy of one that was believed, and is not stored yet. */
-	hf_nlm_reply_restart(suspect.nlm, suspect.call);
+	/* One that is denied may be a copy of one that was believed, and is not stored yet. */
+	if (verdict == HF_NSM_DENIED && !client->n_settling && hf_recovery_can_promise(recovery))
+		hf_rpc_reply_void(suspect.call);
+	else
+		hf_nlm_reply_restart(suspect.nlm, suspect.call);
 }
 
 static void check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_client *client, int32_t state)
