@@ -977,13 +977,13 @@ static void test_unread_of_one_address(void **state)
 		assert_int_equal(rig_expect_success(fd, i, results, sizeof(results)), 4 + MEGABYTE);
 	}
 	close(fd);
-	/* Whatever had to wait comes as soon as there is room. */
-	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
-		for (uint32_t k = 0; k < N_CALLS; k++)
-			assert_int_equal(rig_expect_success(many[i], k, results, sizeof(results)),
-					 4 + MEGABYTE);
+	/* Whatever had to wait comes as soon as there is room: here when the others hang up. Which of them
+	 * hold the memory is a matter of chance, so that to read one after the other would wait for those. */
+	for (uint32_t i = 1; i < HF_ARRAY_SIZE(many); i++)
 		close(many[i]);
-	}
+	for (uint32_t k = 0; k < N_CALLS; k++)
+		assert_int_equal(rig_expect_success(many[0], k, results, sizeof(results)), 4 + MEGABYTE);
+	close(many[0]);
 	rig_wait_connections(&rig, 0);
 	assert_int_equal(look().lane_held, 0);
 	rig_stop(&rig);
