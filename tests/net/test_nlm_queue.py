@@ -140,7 +140,8 @@ class Queue(Waiting):
         self.release(self.lock_of(self.b, 0, 0), self.b)
         self.release(held)
         self.assert_free(wanted)
-        self.assertEqual(self.b.grants.matching(), [])
+        # One for another file may still come from the play before.
+        self.assertEqual([heard for heard in self.b.grants.matching() if heard.grant.fh == wanted.fh], [])
 
     def test_unlock_beats_a_grant_in_flight(self):
         held = self.hold()
