@@ -243,7 +243,7 @@ static void come_to_rest(struct world *world)
 static void let_store_finish(struct world *world)
 {
 	struct hf_store *store = hf_recovery_store(world->server.recovery);
-	uint64_t until = world->now + 2 * SECOND;
+	uint64_t until = world->now + 10 * SECOND;
 
 	while (!world->has_failed && world->now < until && !hf_store_is_idle(store))
 		world_step(world);
@@ -271,16 +271,6 @@ static void check_nothing_left(struct world *world)
 		world_fail(world, "REST", "%u locks are stored, and nobody has any", n_stored);
 }
 
-/* The sweep may be unregistering a client just now. */
-static void let_the_store_finish(struct world *world)
-{
-	struct hf_store *store = hf_recovery_store(world->server.recovery);
-	uint64_t until = world->now + 10 * SECOND;
-
-	while (!world->has_failed && world->now < until && !hf_store_is_idle(store))
-		world_step(world);
-}
-
 void rest_run(struct world *world)
 {
 	struct host *deaf = NULL;
@@ -303,7 +293,6 @@ void rest_run(struct world *world)
 	nudge_all(world, true); /* late copies of LOCKs that were given up may have come meanwhile */
 	come_to_rest(world);
 	run_until(world, world->now + 2 * SECOND);
-	let_the_store_finish(world);
 	if (!world->has_failed)
 		let_store_finish(world);
 	if (!world->has_failed)
