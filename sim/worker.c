@@ -20,7 +20,7 @@
 #define NEVER     (100000 * SECOND)
 #define N_THREADS HF_ARRAY_SIZE(((struct worker *)0)->answers)
 
-int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once);
+int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare);
 void __wrap_hf_jobs_wait(struct hf_jobs *jobs);
 struct hf_jobs *__wrap_hf_jobs_free(struct hf_jobs *jobs);
 void __wrap_hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
@@ -66,7 +66,7 @@ static void on_answer(struct hf_timer *timer)
 
 /* Jobs: @loop is the only thing that they have of the world's */
 
-int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
+int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare)
 {
 	*jobsp = malloc(1);
 	return 0;

@@ -19,8 +19,9 @@
 #include "vfs/jobs.h"
 #include "vfs/watch.h"
 
-#define LOCK_THREADS 8  /* beside one for each disk */
-#define MAX_DISKS    64 /* that have one; a thread costs little, but not nothing */
+#define LOCK_THREADS  8  /* beside one for each disk */
+#define MAX_DISKS     64 /* that have one; a thread costs little, but not nothing */
+#define SPARE_THREADS 8  /* for other addresses, while slow calls have all threads for files */
 
 struct hf_file_service {
 	struct hf_exports *exports;
@@ -368,7 +369,7 @@ static size_t count_disks(const struct hf_config *config)
 
 size_t hf_file_service_threads(const struct hf_config *config)
 {
-	return threads_for_files(config) + count_disks(config) + LOCK_THREADS;
+	return threads_for_files(config) + SPARE_THREADS + count_disks(config) + LOCK_THREADS;
 }
 
 struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
@@ -388,7 +389,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	hf_timer_init(&service->sweep, loop, on_sweep);
 	r = hf_exports_new(&service->exports, &options);
 	if (r == 0)
-		r = hf_jobs_new(&service->jobs, threads_for_files(config));
+		r = hf_jobs_new(&service->jobs, threads_for_files(config), SPARE_THREADS);
 	if (r == 0)
 		r = hf_fair_new(&service->lock_fair, loop, count_disks(config), LOCK_THREADS);
 	if (r == 0)

@@ -223,7 +223,7 @@ int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_disks, si
 		hf_list_init(&handful->questions);
 		hf_list_push_back(&fair->idle, &handful->link);
 	}
-	r = hf_jobs_new(&fair->jobs, n_threads);
+	r = hf_jobs_new(&fair->jobs, n_threads, 0);
 	if (r < 0)
 		return hf_trace(r);
 	*fairp = fair;

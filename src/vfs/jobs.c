@@ -6,19 +6,23 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "loop/timer.h"
 #include "loop/work.h"
 
 #define JOBS_A_RUN 64 /* then others who use the pool have their turn */
 #define SLICE_NS   (2 * HF_NS_PER_MS)
+#define STUCK_NS   (100 * HF_NS_PER_MS) /* at one job: another address does not wait for its end */
+#define LOOK_NS    (STUCK_NS / 2)       /* between two looks whether that is so */
 #define N_KEYS     256 /* that are known as taken; one that finds its place occupied goes without */
 
 struct hf_runner {
 	struct hf_work work;
 	struct hf_jobs *jobs;
-	struct hf_link link;  /* in jobs->idle */
+	struct hf_link link;  /* in jobs->idle or jobs->spare */
 	struct hf_flow *flow; /* under lock: for which it works; NULL: none */
-	uint64_t begun;       /* when it took the job that it runs */
+	uint64_t begun;       /* when it took the job that it runs, or looked for one in vain */
 	uint64_t n_taken;     /* jobs; the last one is this one's number */
+	bool is_spare;        /* (c) */
 };
 
 /* A key of jobs that run now, or wait for one that does. Two jobs at once with the same key do no harm, they
@@ -33,10 +37,15 @@ struct hf_jobs {
 	pthread_mutex_t lock;
 	struct hf_turns queue;      /* under lock */
 	struct hf_list idle;        /* under lock: runners */
+	struct hf_list spare;       /* under lock: idle runners that are spare */
 	struct taken taken[N_KEYS]; /* under lock */
 	size_t n_jobs;              /* under lock: submitted, and not yet on their way back */
+	bool is_stuck;              /* under lock: no runner but the spare ones has come back lately */
+	bool is_watched;            /* under lock: the timer runs; it is of the loop that started it */
+	struct hf_timer watch;
 	pthread_cond_t none_left;
-	size_t n_runners; /* (c) */
+	size_t n_regular; /* (c) */
+	size_t n_runners; /* (c) regular, then spare */
 	struct hf_runner runners[];
 };
 
@@ -137,6 +146,18 @@ static struct hf_job *find_job(struct hf_jobs *jobs)
 	return job;
 }
 
+static bool may_take(const struct hf_runner *runner, const struct hf_job *job)
+{
+	return !runner->is_spare || (runner->jobs->is_stuck && !hf_turns_is_at_work(&job->turn));
+}
+
+static struct hf_job *find_job_for(struct hf_runner *runner)
+{
+	struct hf_job *job = find_job(runner->jobs);
+
+	return job && may_take(runner, job) ? job : NULL;
+}
+
 /* An address occupies a worker until its job is complete or the worker has left it, whichever comes first:
  * one that syncs for others after its own is complete does not do so at the cost of this address. */
 static void leave_flow(struct hf_runner *runner, uint64_t now)
@@ -156,7 +177,10 @@ static struct hf_job *take_job(struct hf_runner *runner, bool may_have_any)
 
 	pthread_mutex_lock(&jobs->lock);
 	leave_flow(runner, now);
-	job = may_have_any ? find_job(jobs) : NULL;
+	runner->begun = now;
+	if (!runner->is_spare)
+		jobs->is_stuck = false;
+	job = may_have_any ? find_job_for(runner) : NULL;
 	if (job) {
 		hf_turns_take(&jobs->queue, &job->turn);
 		hf_turns_begin(&jobs->queue, &job->turn);
@@ -164,7 +188,6 @@ static struct hf_job *take_job(struct hf_runner *runner, bool may_have_any)
 		job->runner = runner;
 		job->number = ++runner->n_taken;
 		runner->flow = job->turn.flow;
-		runner->begun = now;
 	}
 	pthread_mutex_unlock(&jobs->lock);
 	return job;
@@ -219,7 +242,7 @@ bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group)
 	bool is;
 
 	pthread_mutex_lock(&jobs->lock);
-	job = first_job(jobs);
+	job = jobs->is_stuck ? NULL : first_job(jobs);
 	is = job && job->group == group;
 	pthread_mutex_unlock(&jobs->lock);
 	return is;
@@ -257,6 +280,17 @@ static void run_jobs(struct hf_work *work)
 		run_job(job);
 }
 
+static void on_run_over(struct hf_work *work);
+
+static void start(struct hf_runner *runner, struct hf_loop *loop)
+{
+	if (hf_work_submit(loop, &runner->work, run_jobs, on_run_over) < 0) {
+		runner->work.loop = loop; /* no memory: the loop has to do it itself */
+		run_jobs(&runner->work);
+		on_run_over(&runner->work);
+	}
+}
+
 /* A job that came after the last look into the queue finds no idle runner, so this one must look again. */
 static void on_run_over(struct hf_work *work)
 {
@@ -265,21 +299,84 @@ static void on_run_over(struct hf_work *work)
 	bool is_needed;
 
 	pthread_mutex_lock(&jobs->lock);
-	is_needed = find_job(jobs) != NULL;
+	is_needed = find_job_for(runner) != NULL;
 	if (!is_needed)
-		hf_list_push_back(&jobs->idle, &runner->link);
+		hf_list_push_back(runner->is_spare ? &jobs->spare : &jobs->idle, &runner->link);
 	pthread_mutex_unlock(&jobs->lock);
-	if (is_needed && hf_work_submit(work->loop, work, run_jobs, on_run_over) < 0) {
-		run_jobs(work); /* no memory: the loop has to do it itself */
-		on_run_over(work);
-	}
+	if (is_needed)
+		start(runner, work->loop);
+}
+
+/* Spare runners; all under the lock */
+
+static bool are_all_stuck(const struct hf_jobs *jobs, uint64_t now)
+{
+	if (!hf_list_is_empty(&jobs->idle))
+		return false;
+	for (size_t i = 0; i < jobs->n_regular; i++)
+		if (now - HF_MIN(jobs->runners[i].begun, now) < STUCK_NS)
+			return false;
+	return true;
+}
+
+/* One at a look: as long as it is not stuck itself, it serves all that wait. */
+static struct hf_runner *take_spare(struct hf_jobs *jobs)
+{
+	struct hf_link *link = hf_list_first(&jobs->spare);
+	struct hf_runner *runner = link ? hf_list_entry(link, struct hf_runner, link) : NULL;
+
+	if (!runner || !find_job_for(runner))
+		return NULL;
+	hf_link_remove(link);
+	return runner;
+}
+
+static struct hf_runner *take_idle(struct hf_jobs *jobs, uint64_t now)
+{
+	struct hf_link *link = hf_list_pop_front(&jobs->idle);
+	struct hf_runner *runner = link ? hf_list_entry(link, struct hf_runner, link) : NULL;
+
+	if (!runner)
+		return jobs->is_stuck ? take_spare(jobs) : NULL;
+	runner->begun = now;
+	return runner;
+}
+
+static void start_watch(struct hf_jobs *jobs)
+{
+	if (hf_timer_start(&jobs->watch, LOOK_NS) < 0)
+		jobs->is_watched = false; /* no memory: the next job that has to wait starts it */
+}
+
+static void on_look(struct hf_timer *timer)
+{
+	struct hf_jobs *jobs = hf_container_of(timer, struct hf_jobs, watch);
+	struct hf_runner *runner;
+
+	pthread_mutex_lock(&jobs->lock);
+	jobs->is_stuck = are_all_stuck(jobs, hf_loop_now(timer->loop));
+	runner = jobs->is_stuck ? take_spare(jobs) : NULL;
+	jobs->is_watched = first_job(jobs) != NULL;
+	if (jobs->is_watched)
+		start_watch(jobs);
+	pthread_mutex_unlock(&jobs->lock);
+	if (runner)
+		start(runner, timer->loop);
+}
+
+static void watch(struct hf_jobs *jobs, struct hf_loop *loop)
+{
+	if (jobs->is_watched || jobs->n_runners == jobs->n_regular)
+		return;
+	jobs->is_watched = true;
+	hf_timer_init(&jobs->watch, loop, on_look);
+	start_watch(jobs);
 }
 
 static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job, const struct hf_addr *from,
 		   void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
 {
-	struct hf_runner *runner;
-	struct hf_link *link;
+	struct hf_runner *runner = NULL;
 
 	hf_link_init(&job->link);
 	hf_link_init(&job->turn.link);
@@ -293,16 +390,13 @@ static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *jo
 	pthread_mutex_lock(&jobs->lock);
 	jobs->n_jobs++;
 	hf_turns_push(&jobs->queue, &job->turn, from);
-	link = is_free(jobs, job->key) ? hf_list_pop_front(&jobs->idle) : NULL;
+	if (is_free(jobs, job->key))
+		runner = take_idle(jobs, hf_loop_now(loop));
+	if (!runner)
+		watch(jobs, loop);
 	pthread_mutex_unlock(&jobs->lock);
-	if (!link)
-		return;
-	runner = hf_list_entry(link, struct hf_runner, link);
-	if (hf_work_submit(loop, &runner->work, run_jobs, on_run_over) < 0) {
-		runner->work.loop = loop;
-		run_jobs(&runner->work);
-		on_run_over(&runner->work);
-	}
+	if (runner)
+		start(runner, loop);
 }
 
 void hf_jobs_submit_for(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
@@ -342,9 +436,10 @@ void hf_jobs_wait(struct hf_jobs *jobs)
 	pthread_mutex_unlock(&jobs->lock);
 }
 
-int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
+int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare)
 {
-	struct hf_jobs *jobs = calloc(1, sizeof(*jobs) + n_at_once * sizeof(jobs->runners[0]));
+	size_t n = n_at_once + n_spare;
+	struct hf_jobs *jobs = calloc(1, sizeof(*jobs) + n * sizeof(jobs->runners[0]));
 
 	assert(n_at_once > 0);
 	if (!jobs)
@@ -353,12 +448,15 @@ int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once)
 	pthread_cond_init(&jobs->none_left, NULL);
 	hf_turns_init(&jobs->queue);
 	hf_list_init(&jobs->idle);
+	hf_list_init(&jobs->spare);
 	for (int i = 0; i < N_KEYS; i++)
 		hf_list_init(&jobs->taken[i].waiting);
-	jobs->n_runners = n_at_once;
-	for (size_t i = 0; i < n_at_once; i++) {
+	jobs->n_regular = n_at_once;
+	jobs->n_runners = n;
+	for (size_t i = 0; i < n; i++) {
 		jobs->runners[i].jobs = jobs;
-		hf_list_push_back(&jobs->idle, &jobs->runners[i].link);
+		jobs->runners[i].is_spare = i >= n_at_once;
+		hf_list_push_back(i < n_at_once ? &jobs->idle : &jobs->spare, &jobs->runners[i].link);
 	}
 	*jobsp = jobs;
 	return 0;
@@ -368,6 +466,8 @@ struct hf_jobs *hf_jobs_free(struct hf_jobs *jobs)
 {
 	if (!jobs)
 		return NULL;
+	if (jobs->is_watched)
+		hf_timer_stop(&jobs->watch);
 	/* A run that found nothing more may still be on its way back. */
 	for (size_t i = 0; i < jobs->n_runners; i++)
 		hf_work_cancel(&jobs->runners[i].work);

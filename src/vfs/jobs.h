@@ -11,6 +11,12 @@
  * from the threads. A job whose length a peer decides asks now and then whether
  * it should yield, and ends with what it has.
  *
+ * A job that the kernel takes seconds for cannot yield. When every thread has been
+ * at one job for 100 ms, the jobs of addresses that occupy no thread are run by
+ * spare threads, one at a time for each such address. So an address that has taken
+ * all threads, or waits for a dead disk with all of them, holds up its own jobs and
+ * no other address's for longer than that, as long as there are spare threads.
+ *
  * Jobs with the same key would only wait for each other's locks, so they are
  * run one after the other, by one thread as a rule, while others run the rest.
  */
@@ -44,7 +50,8 @@ struct hf_job {
 	void (*done)(struct hf_job *job); /* on the loop that submitted it; may free it */
 };
 
-int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once);
+/* @n_spare: threads beside @n_at_once, as above. */
+int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare);
 /* To stop: when nothing is submitted any more, waits until all are complete. Their done() calls are then with
  * the loops, which must go on until they are made. Then it can be freed, before the loops. */
 void hf_jobs_wait(struct hf_jobs *jobs);
@@ -69,8 +76,8 @@ void hf_job_complete(struct hf_job *job);
 /* From run() of a job with a key: what others with this key would wait for is over. */
 void hf_jobs_release(struct hf_jobs *jobs, uint64_t key);
 
-/* Is the next job that will be run of this group? For a caller that would rather not begin something long
- * before it. */
+/* Will the next job be run soon, and is it of this group? For a caller that would rather not begin something
+ * long before it. */
 bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group);
 
 /* From run(): has the job had its slice of time, and does another address wait? */

@@ -249,6 +249,11 @@ void hf_turns_end(struct hf_turns *turns, struct hf_flow *flow, uint64_t cost)
 		rest(turns, flow);
 }
 
+bool hf_turns_is_at_work(const struct hf_turn *turn)
+{
+	return turn->flow->payer->n_running > 0;
+}
+
 bool hf_turns_others_wait(const struct hf_turns *turns, const struct hf_flow *flow)
 {
 	struct hf_rb_node *root = turns->waiting.root;

@@ -80,5 +80,7 @@ void hf_turns_begin(struct hf_turns *turns, struct hf_turn *turn);
 /* and does not any more; @turn itself may be gone by then. */
 void hf_turns_end(struct hf_turns *turns, struct hf_flow *flow, uint64_t cost);
 
+/* Does its address occupy any worker? */
+bool hf_turns_is_at_work(const struct hf_turn *turn);
 /* Does anything wait that is of another address? */
 bool hf_turns_others_wait(const struct hf_turns *turns, const struct hf_flow *flow);

@@ -204,7 +204,7 @@ int main(int argc, char **argv)
 				   &(struct hf_exports_options){ .state_dir = options->state_dir,
 								 .loop = serving.loops[0] });
 	if (r == 0)
-		r = hf_jobs_new(&jobs, options->n_threads);
+		r = hf_jobs_new(&jobs, options->n_threads, 0);
 	if (r < 0)
 		die("start", r);
 	load(&serving);

@@ -55,7 +55,7 @@ static int setup(void **state)
 	world_init(&bed.world);
 	world_up(&bed.world);
 	world_turn(&bed.world);
-	assert_int_equal(hf_jobs_new(&bed.jobs, 2), 0);
+	assert_int_equal(hf_jobs_new(&bed.jobs, 2, 0), 0);
 	assert_true(hf_addr_parse(&options.listen, "127.0.0.1"));
 	options.loop = bed.world.loop;
 	options.recovery = bed.world.recovery;

@@ -70,7 +70,7 @@ static void done(struct hf_job *job)
 		hf_loop_stop(counted->crowd->loop);
 }
 
-static int set_up_for(void **state, size_t n_at_once)
+static int set_up_for(void **state, size_t n_at_once, size_t n_spare)
 {
 	struct crowd *crowd = calloc(1, sizeof(*crowd));
 
@@ -78,17 +78,22 @@ static int set_up_for(void **state, size_t n_at_once)
 	pthread_mutex_init(&crowd->gate, NULL);
 	for (int i = 0; i < N_JOBS; i++)
 		crowd->all[i].crowd = crowd;
-	return hf_loop_new(&crowd->loop) < 0 || hf_jobs_new(&crowd->jobs, n_at_once) < 0;
+	return hf_loop_new(&crowd->loop) < 0 || hf_jobs_new(&crowd->jobs, n_at_once, n_spare) < 0;
 }
 
 static int set_up(void **state)
 {
-	return set_up_for(state, 2);
+	return set_up_for(state, 2, 0);
+}
+
+static int set_up_spare(void **state)
+{
+	return set_up_for(state, 2, 2);
 }
 
 static int set_up_one_runner(void **state)
 {
-	return set_up_for(state, 1);
+	return set_up_for(state, 1, 0);
 }
 
 static int tear_down(void **state)
@@ -264,6 +269,51 @@ static void test_many_of_an_address_and_a_key_hold_no_other_up(void **state)
 	let_another_come_last(*state, 7);
 }
 
+/* Spare threads */
+
+/* The first address's jobs have both runners and wait for the last address's. The rest of the first address's
+ * jobs would spoil the count if a spare runner took them. */
+static void test_slow_jobs_of_an_address_hold_no_other_up(void **state)
+{
+	struct crowd *crowd = *state;
+
+	for (int i = 0; i < N_JOBS - 1; i++)
+		submit_for(crowd, i, 1, 0, i < 4 ? run_keyed_last : run_watching);
+	submit_for(crowd, N_JOBS - 1, 2, 0, run_keyed_telling);
+	hf_loop_run(crowd->loop);
+	assert_int_equal(crowd->n_done, N_JOBS);
+	assert_int_equal(crowd->n_running, 0);
+}
+
+static void test_nor_do_slow_jobs_of_two_addresses(void **state)
+{
+	struct crowd *crowd = *state;
+
+	for (int i = 0; i < 8; i++)
+		submit_for(crowd, i, i % 2 ? 3 : 1, 0, run_keyed_last);
+	for (int i = 8; i < N_JOBS - 1; i++)
+		submit_for(crowd, i, 1, 0, run_watching);
+	submit_for(crowd, N_JOBS - 1, 2, 0, run_keyed_telling);
+	hf_loop_run(crowd->loop);
+	assert_int_equal(crowd->n_done, N_JOBS);
+	assert_int_equal(crowd->n_running, 0);
+}
+
+/* The second address's slow job takes a spare runner; the third address's takes the other. */
+static void test_nor_does_one_that_has_a_spare_thread(void **state)
+{
+	struct crowd *crowd = *state;
+
+	submit_for(crowd, 0, 1, 0, run_keyed_last);
+	submit_for(crowd, 1, 1, 0, run_keyed_last);
+	submit_for(crowd, 2, 2, 0, run_keyed_last);
+	submit_for(crowd, 3, 2, 0, run_keyed_last);
+	submit_for(crowd, 4, 3, 0, run_keyed_telling);
+	crowd->n_done = N_JOBS - 5;
+	hf_loop_run(crowd->loop);
+	assert_true(crowd->all[4].is_done);
+}
+
 /* Yielding */
 
 static void run_until_it_should_yield(struct hf_job *job)
@@ -397,7 +447,7 @@ static int set_up_volume_for(void **state, size_t n_at_once)
 	struct crowd *crowd;
 	struct stat st;
 
-	assert_int_equal(set_up_for(state, n_at_once), 0);
+	assert_int_equal(set_up_for(state, n_at_once, 0), 0);
 	crowd = *state;
 	assert_non_null(mkdtemp(base));
 	assert_int_equal(hf_volume_new(&crowd->volume, base), 0);
@@ -496,6 +546,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_many_of_an_address_hold_no_other_up, set_up_one_runner,
 						tear_down),
 		cmocka_unit_test_setup_teardown(test_many_of_an_address_and_a_key_hold_no_other_up, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_slow_jobs_of_an_address_hold_no_other_up, set_up_spare,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_nor_do_slow_jobs_of_two_addresses, set_up_spare,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_nor_does_one_that_has_a_spare_thread, set_up_spare,
 						tear_down),
 		cmocka_unit_test_setup_teardown(test_a_long_job_yields_to_another_address, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up_volume,
