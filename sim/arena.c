@@ -167,12 +167,17 @@ void sim_arena_kill(void)
 
 /* Outside */
 
-void *sim_alloc(size_t size)
+void *sim_alloc_head(size_t size, size_t n_cleared)
 {
 	void *p = arena_take(&outside, size, ALIGN);
 
-	memset(p, 0, size);
+	memset(p, 0, n_cleared);
 	return p;
+}
+
+void *sim_alloc(size_t size)
+{
+	return sim_alloc_head(size, size);
 }
 
 void sim_free(void *p)

@@ -18,5 +18,6 @@ void sim_arena_kill(void); /* all of it is gone */
 
 /* The world outside: zeroed memory, until the next sim_outside_reset(). */
 void *sim_alloc(size_t size);
+void *sim_alloc_head(size_t size, size_t n_cleared); /* only its first bytes are zeroed */
 void sim_free(void *p);
 void sim_outside_reset(void);

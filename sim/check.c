@@ -6,19 +6,95 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
 #include "client/client.h"
 #include "lock/internal.h"
 #include "lock/lock.h"
 #include "sim.h"
 #include "store/backend.h"
 
+/* The locks that the store has, read again only when its records have changed, and which of them the table
+ * has, too. */
+struct matching {
+	uint64_t version; /* of the disk's view */
+	uint32_t n;
+	uint32_t n_missing;
+	bool is_used[DISK_RECORDS];
+	struct hf_record stored[DISK_RECORDS];
+};
+
+static bool is_record_of(const struct hf_record *record, const struct hf_lock_view *view)
+{
+	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, holds);
+
+	return record->lock.owner == view->who.owner_id && record->lock.start == view->range.start &&
+	       record->lock.end == view->range.end && record->lock.mode == view->mode &&
+	       hf_bytes_equal(record->lock.handle, view->who.handle) &&
+	       hf_bytes_equal(record->lock.client, hf_bytes_of_str(client->id));
+}
+
+static void read_stored(struct matching *matching, const struct disk_view *view)
+{
+	matching->version = view->version;
+	matching->n = 0;
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct disk_record *record = &view->records[i];
+
+		if (record->type == HF_RECORD_LOCK &&
+		    hf_record_decode(&matching->stored[matching->n], HF_RECORD_LOCK,
+				     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
+						 record->len - HF_RECORD_HEADER)) == 0)
+			matching->n++;
+	}
+}
+
+static struct matching *begin_matching(struct world *world)
+{
+	struct matching *matching = world->matching;
+
+	if (!matching) {
+		matching = world->matching =
+			sim_alloc_head(sizeof(*matching), offsetof(struct matching, is_used));
+		matching->version = UINT64_MAX;
+	}
+	if (matching->version != world->disk.cached.version)
+		read_stored(matching, &world->disk.cached);
+	memset(matching->is_used, 0, matching->n);
+	matching->n_missing = 0;
+	return matching;
+}
+
+static void match(struct matching *matching, const struct hf_lock_view *view)
+{
+	if (view->flags & HF_LOCK_VOLATILE)
+		return;
+	for (uint32_t i = 0; i < matching->n; i++)
+		if (!matching->is_used[i] && is_record_of(&matching->stored[i], view)) {
+			matching->is_used[i] = true;
+			return;
+		}
+	matching->n_missing++;
+}
+
 /* The lock table, as everybody sees it. */
 struct table {
 	struct world *world;
 	uint8_t has[MAX_HOSTS][MAX_PROCS][MAX_FILES][N_UNITS];
 	uint32_t n, n_ghosts;
-	uint32_t n_stored; /* records that the store should have */
+	struct matching *matching; /* with the store; NULL: not now */
 };
+
+/* The units of a file side by side, one byte each: what is the same, or nothing, is seen at once. */
+_Static_assert(N_UNITS == sizeof(uint64_t), "a file's units are one word");
+#define EACH UINT64_C(0x0101010101010101)
+
+static uint64_t word_of(const uint8_t units[N_UNITS])
+{
+	uint64_t word;
+
+	memcpy(&word, units, sizeof(word));
+	return word;
+}
 
 struct host *check_host_of(struct world *world, struct hf_lock_client *holds)
 {
@@ -63,7 +139,8 @@ static void see(void *user, const struct hf_lock_view *view)
 		table->n_ghosts++;
 	else
 		table->n++;
-	table->n_stored += !(view->flags & HF_LOCK_VOLATILE);
+	if (table->matching)
+		match(table->matching, view);
 	if (!(view->flags & (HF_LOCK_GHOST | HF_LOCK_UNRECLAIMED)))
 		check_dead(table->world, view, "lock");
 	if (proc && proc->host->is_unmonitored && !(view->flags & HF_LOCK_VOLATILE))
@@ -76,7 +153,7 @@ static void see(void *user, const struct hf_lock_view *view)
 				(uint8_t)view->mode;
 }
 
-static void read_table(struct table *table, struct world *world)
+static void read_table(struct table *table, struct world *world, struct matching *matching)
 {
 	struct hf_locks *locks = hf_recovery_locks(world->server.recovery);
 	struct hf_lock_cursor cursor = { 0 };
@@ -84,6 +161,7 @@ static void read_table(struct table *table, struct world *world)
 
 	memset(table, 0, sizeof(*table));
 	table->world = world;
+	table->matching = matching;
 	while (hf_lock_next_lock(locks, NULL, &cursor, &view))
 		see(table, &view);
 	hf_lock_show_ghosts(locks, see, table);
@@ -97,7 +175,7 @@ void check_read_table(struct world *world, const struct host *host, uint32_t svi
 {
 	struct table table;
 
-	read_table(&table, world);
+	read_table(&table, world, NULL);
 	memset(has, 0, MAX_FILES * N_UNITS);
 	for (uint32_t i = 0; i < host->n_procs; i++)
 		if (host->procs[i].svid == svid && !thread_is_second(&host->procs[i]))
@@ -131,6 +209,19 @@ static void check_unit(struct world *world, struct proc *proc, int file, int uni
 		   server->grace_is_on ? ", in grace" : (server->grace_over ? ", grace is over" : ""));
 }
 
+static void check_proc(struct world *world, struct proc *proc, const uint8_t in_table[MAX_FILES][N_UNITS],
+		       bool may_forfeit)
+{
+	for (int file = 0; file < MAX_FILES; file++) {
+		uint64_t has = word_of(proc->own->has[file]);
+
+		if (has == 0 || has == word_of(in_table[file]))
+			continue;
+		for (int unit = 0; unit < N_UNITS; unit++)
+			check_unit(world, proc, file, unit, in_table[file][unit], may_forfeit);
+	}
+}
+
 static void check_told(struct world *world, const struct table *table)
 {
 	struct server *server = &world->server;
@@ -145,10 +236,8 @@ static void check_told(struct world *world, const struct table *table)
 		struct host *host = &world->hosts[i];
 
 		for (uint32_t j = 0; j < host->n_procs && host->is_up; j++)
-			for (int file = 0; file < MAX_FILES && !thread_is_second(&host->procs[j]); file++)
-				for (int unit = 0; unit < N_UNITS; unit++)
-					check_unit(world, &host->procs[j], file, unit,
-						   table->has[i][j][file][unit], may_forfeit);
+			if (!thread_is_second(&host->procs[j]))
+				check_proc(world, &host->procs[j], table->has[i][j], may_forfeit);
 	}
 	share_check(world, may_forfeit);
 	if (server->grace_over) {
@@ -170,24 +259,26 @@ static void check_pair(struct world *world, const struct proc *a, const struct p
 					   a->svid, a->host->index, b->svid, b->host->index, file, unit);
 }
 
+_Static_assert(HF_LOCK_SHARED == 1 && HF_LOCK_EXCLUSIVE == 2, "a mode is one bit of a byte");
+
 /* One who has it alone, and others: cheaper to find than which two, and asked after every turn. */
 static bool is_any_conflict(struct proc *const *all, uint32_t n)
 {
-	uint8_t n_who[MAX_FILES][N_UNITS] = { 0 }, most[MAX_FILES][N_UNITS] = { 0 };
-	bool is_any = false;
+	uint64_t conflicts = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		for (int file = 0; file < MAX_FILES; file++)
-			for (int unit = 0; unit < N_UNITS; unit++) {
-				uint8_t has = all[i]->own->has[file][unit];
+	for (int file = 0; file < MAX_FILES; file++) {
+		uint64_t one = 0, several = 0, exclusive = 0; /* who have it: bit 0 of each byte */
 
-				n_who[file][unit] += has != 0;
-				most[file][unit] = HF_MAX(most[file][unit], has);
-			}
-	for (int file = 0; file < MAX_FILES; file++)
-		for (int unit = 0; unit < N_UNITS; unit++)
-			is_any |= most[file][unit] == HF_LOCK_EXCLUSIVE && n_who[file][unit] > 1;
-	return is_any;
+		for (uint32_t i = 0; i < n; i++) {
+			uint64_t has = word_of(all[i]->own->has[file]), any = (has | has >> 1) & EACH;
+
+			several |= one & any;
+			one |= any;
+			exclusive |= has >> 1 & EACH;
+		}
+		conflicts |= several & exclusive;
+	}
+	return conflicts != 0;
 }
 
 static void check_conflicts(struct world *world)
@@ -208,70 +299,15 @@ static void check_conflicts(struct world *world)
 
 /* I10: the store has what the table has, whenever nothing is under way. */
 
-struct matching {
-	struct hf_record stored[DISK_RECORDS]; /* the locks */
-	bool is_used[DISK_RECORDS];
-	uint32_t n;
-	uint32_t n_missing;
-};
-
-static bool is_record_of(const struct hf_record *record, const struct hf_lock_view *view)
+static void check_locks_stored(struct world *world, const struct matching *matching)
 {
-	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, holds);
-
-	return record->lock.owner == view->who.owner_id && record->lock.start == view->range.start &&
-	       record->lock.end == view->range.end && record->lock.mode == view->mode &&
-	       hf_bytes_equal(record->lock.handle, view->who.handle) &&
-	       hf_bytes_equal(record->lock.client, hf_bytes_of_str(client->id));
-}
-
-static void read_stored(struct matching *matching, const struct disk_view *view)
-{
-	matching->n = matching->n_missing = 0;
-	for (uint32_t i = 0; i < view->n; i++) {
-		const struct disk_record *record = &view->records[i];
-
-		if (record->type != HF_RECORD_LOCK)
-			continue;
-		matching->is_used[matching->n] = false;
-		if (hf_record_decode(&matching->stored[matching->n], HF_RECORD_LOCK,
-				     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
-						 record->len - HF_RECORD_HEADER)) == 0)
-			matching->n++;
-	}
-}
-
-static void match(void *user, const struct hf_lock_view *view)
-{
-	struct matching *matching = user;
-
-	if (view->flags & HF_LOCK_VOLATILE)
-		return;
-	for (uint32_t i = 0; i < matching->n; i++)
-		if (!matching->is_used[i] && is_record_of(&matching->stored[i], view)) {
-			matching->is_used[i] = true;
-			return;
-		}
-	matching->n_missing++;
-}
-
-static void check_locks_stored(struct world *world)
-{
-	struct hf_locks *locks = hf_recovery_locks(world->server.recovery);
-	struct matching matching;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view view;
 	uint32_t n_more = 0;
 
-	read_stored(&matching, &world->disk.cached);
-	while (hf_lock_next_lock(locks, NULL, &cursor, &view))
-		match(&matching, &view);
-	hf_lock_show_ghosts(locks, match, &matching);
-	for (uint32_t i = 0; i < matching.n; i++)
-		n_more += !matching.is_used[i];
-	if (matching.n_missing || n_more)
+	for (uint32_t i = 0; i < matching->n; i++)
+		n_more += !matching->is_used[i];
+	if (matching->n_missing || n_more)
 		world_fail(world, "I10", "the store lacks %u locks and has %u that are none",
-			   matching.n_missing, n_more);
+			   matching->n_missing, n_more);
 }
 
 static void check_clients_stored(struct world *world)
@@ -294,17 +330,21 @@ static void check_clients_stored(struct world *world)
 		world_fail(world, "I10", "the store has other registrations than the server");
 }
 
-static void check_store(struct world *world)
+static bool is_at_rest(const struct world *world)
 {
 	struct hf_store *store = hf_recovery_store(world->server.recovery);
 
-	if (!hf_store_is_healthy(store) || !hf_store_is_idle(store) ||
-	    !hf_recovery_can_promise(world->server.recovery))
-		return;
-	if (world->server.durability != HF_STORE_NONE)
-		check_locks_stored(world);
-	if (world->server.durability != HF_STORE_NONE)
+	return hf_store_is_healthy(store) && hf_store_is_idle(store) &&
+	       hf_recovery_can_promise(world->server.recovery);
+}
+
+/* @matching: NULL where locks are not stored */
+static void check_store(struct world *world, const struct matching *matching)
+{
+	if (matching) {
+		check_locks_stored(world, matching);
 		share_check_stored(world);
+	}
 	check_clients_stored(world);
 }
 
@@ -350,17 +390,22 @@ void check_turn(struct world *world)
 {
 	struct server *server = &world->server;
 	struct table table;
+	struct matching *matching = NULL;
 	const char *broken;
+	bool is_stored;
 
 	if (!server->recovery || world->has_failed)
 		return;
+	is_stored = is_at_rest(world);
 	broken = hf_locks_check(hf_recovery_locks(server->recovery));
 	if (broken)
 		world_fail(world, "I1", "the lock table is broken: %s", broken);
 	/* Only want of memory, which the world does not know, may keep a waiter from his turn. */
 	if (!hf_list_is_empty(&hf_recovery_locks(server->recovery)->dirty))
 		world_fail(world, "I8", "something was released, and nobody looked who waited for it");
-	read_table(&table, world);
+	if (is_stored && server->durability != HF_STORE_NONE)
+		matching = begin_matching(world);
+	read_table(&table, world, matching);
 	check_told(world, &table);
 	check_conflicts(world);
 	order_check(world);
@@ -368,7 +413,8 @@ void check_turn(struct world *world)
 	monitor_check(world);
 	flood_check(world);
 	check_freed(world, &table);
-	check_store(world);
+	if (is_stored)
+		check_store(world, matching);
 }
 
 /* Starts: I7 */

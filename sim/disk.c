@@ -30,29 +30,44 @@ static struct world *world_of(struct hf_store *store)
 
 /* Views */
 
-static bool is_same_key(const struct disk_record *record, const struct hf_record *other)
+static bool is_same_key(const struct disk_record *mine, const struct hf_record *other)
 {
-	struct hf_record mine;
-
-	if (hf_record_decode(&mine, (enum hf_record_type)record->type,
-			     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
-					 (uint32_t)(record->len - HF_RECORD_HEADER))) < 0)
-		abort();
 	switch (other->type) {
 	case HF_RECORD_LOCK:
-		return mine.type == HF_RECORD_LOCK && mine.lock.id == other->lock.id;
+		return mine->type == HF_RECORD_LOCK && mine->id == other->lock.id;
 	case HF_RECORD_LOCK_DELETE:
-		return mine.type == HF_RECORD_LOCK && mine.lock.id == other->id;
+		return mine->type == HF_RECORD_LOCK && mine->id == other->id;
 	case HF_RECORD_SHARE:
-		return mine.type == HF_RECORD_SHARE && mine.share.id == other->share.id;
+		return mine->type == HF_RECORD_SHARE && mine->id == other->share.id;
 	case HF_RECORD_SHARE_DELETE:
-		return mine.type == HF_RECORD_SHARE && mine.share.id == other->id;
+		return mine->type == HF_RECORD_SHARE && mine->id == other->id;
 	case HF_RECORD_CLIENT:
-		return mine.type == HF_RECORD_CLIENT && hf_bytes_equal(mine.client.id, other->client.id);
+		return mine->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(mine), other->client.id);
 	case HF_RECORD_CLIENT_DELETE:
-		return mine.type == HF_RECORD_CLIENT && hf_bytes_equal(mine.client.id, other->name);
+		return mine->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(mine), other->name);
 	default:
 		return false;
+	}
+}
+
+/* What it is found by is read once. */
+static void note_key(struct disk_record *mine, const struct hf_record *record)
+{
+	mine->id = 0;
+	mine->name_at = mine->name_len = 0;
+	switch (record->type) {
+	case HF_RECORD_LOCK:
+		mine->id = record->lock.id;
+		break;
+	case HF_RECORD_SHARE:
+		mine->id = record->share.id;
+		break;
+	case HF_RECORD_CLIENT:
+		mine->name_at = (uint16_t)(HF_RECORD_HEADER + (record->client.id.data - record->body.data));
+		mine->name_len = (uint16_t)record->client.id.len;
+		break;
+	default:
+		break;
 	}
 }
 
@@ -77,6 +92,7 @@ static void put_in(struct disk_view *view, const struct hf_record *record)
 	mine->type = (uint8_t)record->type;
 	mine->len = (uint16_t)(record->body.len + HF_RECORD_HEADER);
 	memcpy(mine->bytes + HF_RECORD_HEADER, record->body.data, record->body.len);
+	note_key(mine, record);
 	view->n++;
 }
 
@@ -85,6 +101,7 @@ static void apply(struct disk_view *view, const uint8_t *bytes, uint32_t len, in
 	struct hf_bytes rest = hf_bytes_of(bytes, len);
 	struct hf_record record;
 
+	view->version++;
 	if (kind == HF_STORE_ALL)
 		view->n = 0;
 	while (hf_record_next(&record, &rest) > 0) {
@@ -110,10 +127,19 @@ static void drop_locks(struct disk_view *view)
 {
 	uint32_t n = 0;
 
+	view->version++;
 	for (uint32_t i = 0; i < view->n; i++)
 		if (view->records[i].type == HF_RECORD_CLIENT)
 			view->records[n++] = view->records[i];
 	view->n = n;
+}
+
+static void copy_view(struct disk_view *view, const struct disk_view *from)
+{
+	uint64_t version = view->version + 1;
+
+	memcpy(view, from, offsetof(struct disk_view, records) + from->n * sizeof(from->records[0]));
+	view->version = version;
 }
 
 /* Syncing */
@@ -419,7 +445,7 @@ void disk_crash(struct world *world, bool is_machine)
 		return;
 	sync_first(disk, (uint32_t)rng_below(&world->disk_rng, disk->n_unsynced + 1));
 	forget_unsynced(disk);
-	disk->cached = disk->synced;
+	copy_view(&disk->cached, &disk->synced);
 }
 
 void disk_init(struct world *world)

@@ -115,7 +115,7 @@ static uint32_t life_of(struct world *world, const struct hf_addr *from, const v
 static void send_one(struct world *world, const struct hf_addr *from, const struct hf_addr *to,
 		     const void *data, size_t len)
 {
-	struct packet *packet = sim_alloc(sizeof(*packet) + len);
+	struct packet *packet = sim_alloc_head(sizeof(*packet) + len, sizeof(*packet));
 	uint64_t delay = net_delay(world);
 
 	if (monitor_is(from) || monitor_is(to)) /* over loopback */

@@ -54,7 +54,7 @@ static void world_init(struct world *world, const struct sim_options *options, s
 	rng_init(&world->server_rng, seed, 4);
 	rng_init(&world->rogue_rng, seed, 5);
 	hf_loop_init(&world->outside, &outside_ops);
-	world->outside.timers.slots = sim_alloc((MAX_TIMERS + 1) * sizeof(struct hf_timer *));
+	world->outside.timers.slots = sim_alloc_head((MAX_TIMERS + 1) * sizeof(struct hf_timer *), 0);
 	world->outside.timers.capacity = MAX_TIMERS;
 	world->now = world->outside.now = 1000 * SECOND;
 	hf_list_init(&world->socks);

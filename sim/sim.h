@@ -60,6 +60,7 @@
 
 struct world;
 struct host;
+struct matching;
 struct conn;
 struct sock;
 
@@ -144,12 +145,15 @@ struct span {
 struct disk_record {
 	uint8_t type; /* enum hf_record_type */
 	uint16_t len;
+	uint16_t name_at, name_len; /* a client's id, within its bytes */
+	uint64_t id;                /* of a lock or a reservation */
 	uint8_t bytes[DISK_BYTES];
 };
 
 struct disk_view {
 	bool has_state;
 	struct hf_store_state state;
+	uint64_t version; /* rises with every change of its records */
 	uint32_t n;
 	struct disk_record records[DISK_RECORDS];
 };
@@ -616,6 +620,7 @@ struct world {
 	struct host hosts[MAX_HOSTS];
 	uint32_t n_hosts;
 	uint32_t n_files;
+	struct matching *matching;                 /* of check.c */
 	struct taken taken[MAX_FILES][N_UNITS][2]; /* last, by mode */
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
@@ -763,6 +768,10 @@ void disk_complete(struct world *world); /* inside the server: what is over */
 bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
 bool disk_has_client(const struct world *world, const char *id);
+static inline struct hf_bytes disk_name(const struct disk_record *record)
+{
+	return hf_bytes_of(record->bytes + record->name_at, record->name_len);
+}
 bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep); /* false: unknown */
 /* What the disk knows of this owner, by unit; what a crash of the promised kind leaves. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,

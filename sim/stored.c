@@ -7,6 +7,11 @@
 #include "store/backend.h"
 #include "store/record.h"
 
+static bool is_client(const struct disk_record *record, struct hf_bytes id)
+{
+	return record->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(record), id);
+}
+
 static bool get_client(const struct disk_record *record, struct hf_store_client *clientp)
 {
 	struct hf_record found;
@@ -25,17 +30,20 @@ static bool find_client(const struct world *world, const char *id, struct hf_sto
 	const struct disk_view *view = &world->disk.synced;
 
 	for (uint32_t i = 0; i < view->n; i++)
-		if (get_client(&view->records[i], clientp) &&
-		    hf_bytes_equal(clientp->id, hf_bytes_of_str(id)))
-			return true;
+		if (is_client(&view->records[i], hf_bytes_of_str(id)))
+			return get_client(&view->records[i], clientp);
 	return false;
 }
 
 bool disk_has_client(const struct world *world, const char *id)
 {
-	struct hf_store_client client;
+	const struct disk_view *view = &world->disk.synced;
+	struct hf_bytes name = hf_bytes_of_str(id);
 
-	return find_client(world, id, &client);
+	for (uint32_t i = 0; i < view->n; i++)
+		if (is_client(&view->records[i], name))
+			return true;
+	return false;
 }
 
 bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep)

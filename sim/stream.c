@@ -79,7 +79,7 @@ void stream_reset(struct conn *conn)
 struct conn *stream_connect(struct world *world, struct host *host, struct sock *sock,
 			    const struct hf_addr *server_end, const struct hf_addr *client_end)
 {
-	struct conn *conn = sim_alloc(sizeof(*conn));
+	struct conn *conn = sim_alloc_head(sizeof(*conn), offsetof(struct conn, in));
 
 	conn->world = world;
 	conn->host = host;
@@ -167,7 +167,7 @@ static void on_opening(struct hf_timer *timer)
 
 static void queue_chunk(struct way *way, const void *data, size_t len)
 {
-	struct chunk *chunk = sim_alloc(sizeof(*chunk) + len);
+	struct chunk *chunk = sim_alloc_head(sizeof(*chunk) + len, sizeof(*chunk));
 
 	chunk->sent_at = way->conn->world->now;
 	chunk->len = (uint32_t)len;

@@ -286,7 +286,7 @@ static void on_timer(struct hf_timer *timer)
 
 static struct call *call_new(struct host *host, struct proc *proc, enum call_kind kind)
 {
-	struct call *call = sim_alloc(sizeof(*call));
+	struct call *call = sim_alloc_head(sizeof(*call), offsetof(struct call, bytes));
 	struct world *world = host->world;
 
 	world->counts->calls++;

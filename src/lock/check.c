@@ -237,7 +237,8 @@ static const char *check_owners(struct hf_check *check)
 	const struct hf_hashtable *table = &check->locks->owners;
 
 	for (size_t i = 0; i <= table->mask; i++)
-		PASS_ON(check_chain(table->chains[i], check));
+		if (table->chains[i])
+			PASS_ON(check_chain(table->chains[i], check));
 	for (size_t i = table->n_moved; table->old && i <= table->old_mask; i++)
 		PASS_ON(check_chain(table->old[i], check));
 	FAIL_UNLESS(check->n_owners == check->locks->n.owners && table->n == check->n_owners);
