@@ -351,17 +351,18 @@ static void start_watch(struct hf_jobs *jobs)
 static void on_look(struct hf_timer *timer)
 {
 	struct hf_jobs *jobs = hf_container_of(timer, struct hf_jobs, watch);
+	struct hf_loop *loop = timer->loop; /* another loop may start the timer once the lock is released */
 	struct hf_runner *runner;
 
 	pthread_mutex_lock(&jobs->lock);
-	jobs->is_stuck = are_all_stuck(jobs, hf_loop_now(timer->loop));
+	jobs->is_stuck = are_all_stuck(jobs, hf_loop_now(loop));
 	runner = jobs->is_stuck ? take_spare(jobs) : NULL;
 	jobs->is_watched = first_job(jobs) != NULL;
 	if (jobs->is_watched)
 		start_watch(jobs);
 	pthread_mutex_unlock(&jobs->lock);
 	if (runner)
-		start(runner, timer->loop);
+		start(runner, loop);
 }
 
 static void watch(struct hf_jobs *jobs, struct hf_loop *loop)
