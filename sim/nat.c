@@ -32,11 +32,15 @@ bool nat_join(struct host *host)
 	if (host->flavour == BSD)                             /* the results of _MSG calls would never come */
 		host->flavour = LINUX_UDP;
 	/* The server can ask only the host in front whether it was restarted. If the other one had the same
-	 * number, the server would take the answer for its own: such a front answers no such question. */
-	if (rng_chance(&host->rng, HAVE_STATES))
+	 * number, or said its own only in datagrams, which can be forged, the server would take the answer
+	 * for its own: such a front answers no such question. */
+	if (rng_chance(&host->rng, HAVE_STATES)) {
 		host->state += OTHER_STATES;
-	else
+		host->flavour = LINUX_TCP;
+		host->has_tcp = true;
+	} else {
 		front->is_secretive = true;
+	}
 	host->statd_state = host->state;
 	for (int i = 0; i < 2; i++) { /* FREE_ALL goes by the name alone; version 1 has none */
 		struct host *one = i ? host : front;

@@ -103,6 +103,7 @@ int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t
 	client->last_seen = last_seen;
 	client->registered_local = client->local;
 	client->met_at = 0;
+	client->is_state_proven = true;
 	return 0;
 }
 
@@ -116,7 +117,7 @@ void hf_client_unregister(struct hf_client *client)
 	clients->options.events->unregistered(clients->options.user, client);
 	client->registered_at = 0;
 	hf_places_count(client, false);
-	if (!client->callback.host && !hf_client_is_alone(client))
+	if (!client->callback.host && client->has_connected && !hf_client_is_alone(client))
 		client->host->has_lost_one = true;
 	hf_client_unref(client);
 }

@@ -61,6 +61,7 @@ struct hf_client_callback {
 /* A state number that it had, and until when (monotonic ns) a message with it is a straggler. */
 struct hf_client_past {
 	int32_t state;
+	bool is_proven; /* see is_state_proven */
 	uint64_t until;
 };
 
@@ -78,15 +79,21 @@ struct hf_client {
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;     /* its own, as it last told us; 0: unknown */
-	int32_t lock_state;   /* what its LOCKs say since sm_state changed, which may be older: a statd that was
-			       * started too early says the old number for its whole life; 0: nothing */
+	bool is_state_proven; /* its host said sm_state over a connection or by its statd, so no forged
+			       * datagram did; or it was stored */
+	bool has_connected;   /* it called by its name over a connection since our start */
+	int32_t lock_state; /* what its LOCKs say since sm_state changed, which may be older: a statd that was
+			     * started too early says the old number for its whole life; 0: nothing */
 	int32_t stored_state; /* what the registration says, while n_settling */
 	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
 			       */
 	uint64_t n_deaths;    /* of src/recovery: how often what it had was released since it died */
-	int32_t doubted_state; /* of proto/nsm: a notice with this number is being checked; 0: none is */
-	int32_t doubt_tag;     /* the number of what it takes meanwhile; 0: none */
-	uint64_t doubted_at;   /* monotonic ns, when it came */
+	int32_t doubted_state;  /* of proto/nsm: a notice with this number is being checked; 0: none is */
+	int32_t doubt_tag;      /* the number of what it takes meanwhile; 0: none */
+	uint64_t doubted_at;    /* monotonic ns, when it came */
+	int32_t refused_state;  /* of proto/nlm: a LOCK by datagram said this number, and it was not believed
+				 */
+	uint64_t refused_until; /* monotonic ns: before this it is not asked about again */
 	struct hf_client_past past[HF_CLIENT_PAST];
 	enum hf_client_status status;
 	uint64_t registered_at;          /* wall ns; 0: it is not registered */
@@ -132,6 +139,12 @@ static inline struct hf_bytes hf_client_name(const struct hf_client *client)
 static inline bool hf_client_is_registered(const struct hf_client *client)
 {
 	return client->registered_at != 0;
+}
+
+/* The state number, where no forged datagram can have said it; else 0. */
+static inline int32_t hf_client_proven_state(const struct hf_client *client)
+{
+	return client->is_state_proven ? client->sm_state : 0;
 }
 
 /* Nothing is lost by its death: it holds nothing, waits for nothing, and has nothing to reclaim. */
@@ -189,8 +202,13 @@ struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes
 struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf_addr *address,
 				     struct hf_client *after);
 bool hf_client_is_alone(const struct hf_client *client); /* nobody else is at its address */
-/* There was another one, which was unregistered since: two hosts may have that address. */
+/* Another client that counts as a neighbour was at its address, and was unregistered since: two hosts may
+ * have that address. */
 bool hf_client_had_neighbour(const struct hf_client *client);
+/* Two names at one address may be two hosts there. But a forged datagram can make up a name, so @other speaks
+ * for that only if it called over a connection; from a reserved port where @client locks from one, since an
+ * ordinary user of a host can make up names as well. */
+bool hf_client_is_neighbour(const struct hf_client *client, const struct hf_client *other);
 /* The next one of all with a serial above @serial, whatever has come and gone in between. */
 struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial);
 

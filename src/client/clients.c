@@ -131,6 +131,12 @@ bool hf_client_is_alone(const struct hf_client *client)
 	return at_host->head.next == at_host->head.prev;
 }
 
+bool hf_client_is_neighbour(const struct hf_client *client, const struct hf_client *other)
+{
+	return other != client && strcmp(other->protocol, client->protocol) == 0 && other->has_connected &&
+	       (other->is_privileged || !client->is_privileged);
+}
+
 bool hf_client_had_neighbour(const struct hf_client *client)
 {
 	return client->host->has_lost_one;

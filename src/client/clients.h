@@ -27,7 +27,7 @@ struct hf_clients_host {
 	struct hf_list clients;
 	size_t n_registered;
 	struct hf_lock_group group;
-	bool has_lost_one;         /* a client was unregistered that was not the only one */
+	bool has_lost_one;         /* a client was unregistered that had connected and was not the only one */
 	struct hf_rb_node by_size; /* in clients->by_size, while n_registered */
 	struct hf_list idle[HF_CLIENTS_N_RANKS];
 };

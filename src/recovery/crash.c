@@ -134,29 +134,54 @@ void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client
 
 /* State numbers */
 
-static bool is_straggler(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+static const struct hf_client_past *find_past(struct hf_recovery *recovery, const struct hf_client *client,
+					      int32_t state)
 {
 	uint64_t now = hf_loop_now(recovery->loop);
 
 	for (size_t i = 0; i < HF_CLIENT_PAST; i++)
 		if (client->past[i].state == state && client->past[i].until > now)
-			return true;
-	return false;
+			return &client->past[i];
+	return NULL;
 }
 
-static void become(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+static bool is_straggler(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
-	if (client->sm_state) {
-		memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
-		client->past[0] = (struct hf_client_past){
-			.state = client->sm_state,
-			.until = hf_loop_now(recovery->loop) + STRAGGLER_NS,
-		};
-	}
+	return find_past(recovery, client, state) != NULL;
+}
+
+/* Newer than what we know; or what we know is not proven, and may be anything. */
+static bool supersedes(const struct hf_client *client, int32_t state)
+{
+	int32_t known = hf_client_proven_state(client);
+
+	return known == 0 || (int32_t)((uint32_t)state - (uint32_t)known) > 0;
+}
+
+static void set_state(struct hf_client *client, int32_t state)
+{
 	if (!client->n_settling)
 		client->stored_state = client->sm_state;
 	client->sm_state = state;
+	client->is_state_proven = true;
+}
+
+/* True where the number has changed. */
+static bool become(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	bool is_other = client->sm_state != state;
+
+	if (client->sm_state && is_other) {
+		memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
+		client->past[0] = (struct hf_client_past){
+			.state = client->sm_state,
+			.is_proven = client->is_state_proven,
+			.until = hf_loop_now(recovery->loop) + STRAGGLER_NS,
+		};
+	}
+	set_state(client, state);
 	client->lock_state = 0;
+	return is_other;
 }
 
 /*
@@ -239,7 +264,14 @@ void hf_crash_deinit(struct hf_recovery *recovery)
 
 bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
-	return state != 0 && state != client->sm_state && !is_straggler(recovery, client, state);
+	const struct hf_client_past *past = find_past(recovery, client, state);
+
+	return state != 0 && state != hf_client_proven_state(client) && !(past && past->is_proven);
+}
+
+bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+{
+	return state == client->sm_state || is_straggler(recovery, client, state);
 }
 
 static bool is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
@@ -251,7 +283,9 @@ static bool is_news(struct hf_recovery *recovery, const struct hf_client *client
 	return is_new;
 }
 
-static void purge_older(struct hf_recovery *recovery, struct hf_client *client, int32_t state,
+/* @is_other: the number has changed. One that was not proven, and is said again, is stored already, or will
+ * be. */
+static void purge_older(struct hf_recovery *recovery, struct hf_client *client, int32_t state, bool is_other,
 			const char *reason)
 {
 	struct holdings before = holdings_of(client);
@@ -262,14 +296,15 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	hf_reservations_drop(recovery, client, state);
 	hf_lock_client_purge_but(recovery->locks, &client->holds, (uint32_t)state,
 				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));
-	settle(recovery, client);
+	if (is_other)
+		settle(recovery, client);
 	report(recovery, client, &before, reason);
 	hf_grace_look(recovery);
 }
 
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	bool is_newer = client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
+	bool is_newer = supersedes(client, state);
 	bool is_known = is_newer && is_news(recovery, client, state);
 
 	/* Of an earlier restart, and late; or a copy that somebody has kept. */
@@ -288,7 +323,7 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 
 void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	bool is_newer = client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
+	bool is_newer = supersedes(client, state);
 
 	if (state == 0 || client->callback.host) {
 		hf_recovery_client_freed(recovery, client, state);
@@ -302,32 +337,58 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 	if (is_newer && is_news(recovery, client, state))
 		become(recovery, client, state);
 	hf_client_set_status(client, HF_CLIENT_CRASHED);
-	purge_older(recovery, client, state, "free_all");
+	purge_older(recovery, client, state, true, "free_all");
 	hf_client_unref(client);
+}
+
+/* What it holds stays: it took that in the life that goes on. All of it goes at its next restart, whatever
+ * number it carries. */
+static void correct(struct hf_client *client, int32_t state)
+{
+	set_state(client, state);
+	store_state(client);
 }
 
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	bool was_known = client->sm_state != 0;
+	bool is_newer = (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
 
+	if (state == client->sm_state && state != 0)
+		client->is_state_proven = true;
 	if (!is_news(recovery, client, state))
 		return;
+	if (was_known && !is_newer) {
+		if (!client->is_state_proven)
+			correct(client, state);
+		return;
+	}
 	hf_client_ref(client);
 	become(recovery, client, state);
 	if (was_known)
-		purge_older(recovery, client, state, "a lock request with a new state number");
+		purge_older(recovery, client, state, true, "a lock request with a new state number");
 	else
 		store_state(client);
 	hf_client_unref(client);
 }
 
+void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	if (client->sm_state == 0 || client->is_state_proven)
+		hf_recovery_client_state(recovery, client, state);
+	else
+		correct(client, state);
+}
+
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
+	bool is_other;
+
 	if (!is_news(recovery, client, state))
 		return false;
 	hf_client_ref(client);
-	become(recovery, client, state);
-	purge_older(recovery, client, state, "it told us of its restart");
+	is_other = become(recovery, client, state);
+	purge_older(recovery, client, state, is_other, "it told us of its restart");
 	hf_client_unref(client);
 	return true;
 }

@@ -218,13 +218,20 @@ int hf_recovery_end_grace(struct hf_recovery *recovery); /* by hand; -ENOENT: th
 /* Evidence, each acted on at once */
 /* A LOCK came with this state number: locks with another one go. 0 and the last one say nothing; nor do the
  * ones before it, for a while: they are stragglers. The first one that we learn says that it has not changed
- * since. */
+ * since. The number is proven from now on (is_state_proven) until the caller says otherwise. An older one
+ * takes the place of one that was not proven, and releases nothing. */
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* The same, and its host's statd said that number when it began to hold what it holds: that is all of one
+ * life, whatever number that was not proven we had for it. */
+void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* It says that it was restarted, and has this state number now (SM_NOTIFY); as above, but where we knew none
  * it has one now, and what it held before goes. False: it said nothing new. */
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* Would it be news? Nothing changes. */
+/* Would it be news? A number that is not proven, now or in the past, makes none of them old. Nothing changes.
+ */
 bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
+/* It has, or had, that number, proven or not: what says it may be a copy of what said it first. */
+bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* For those who have something to do when it was rebooted: between the two its new state number is not
  * stored, so that the notice, if it comes again after a crash of ours, is news. */
 void hf_recovery_hold_state(struct hf_client *client);

@@ -45,9 +45,10 @@ struct hf_nlm {
 	struct hf_task start_grants;
 	struct hf_siphash_key key;
 	struct hf_nlm_locals locals;
-	struct hf_nlm_files files;       /* exports is NULL: handles are opaque */
-	struct hf_nlm_verdict *verdicts; /* files.c */
-	struct hf_nlm_inquiry *answered; /* files.c: whose call is being served */
+	struct hf_nlm_files files;             /* exports is NULL: handles are opaque */
+	struct hf_nlm_verdict *verdicts;       /* files.c */
+	struct hf_nlm_inquiry *answered;       /* files.c: whose call is being served */
+	const struct hf_nlm_suspicion *judged; /* number.c: whose call is being served */
 	uint64_t heard_at; /* files.c: the turn, and the caller, that changes were read for last */
 	const struct hf_addr *heard_for;
 	uint64_t *acts;            /* renamed.c */
@@ -93,9 +94,11 @@ enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_request *request);
 	((enum hf_nlm_stat)0x7fffffff) /* asked in the background: the handler is called again \
 					*/
 enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again);
-enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request); /* known or made, seen, its state noted */
+/* Known or made, seen, its state number noted. LATER: the number is being checked, and @again is called then.
+ * A call that says no number is not checked. */
+enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request, hf_rpc_handler_fn again);
 /* The same for a reclaim: whoever was renamed since holds what he held. */
-enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request);
+enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request, hf_rpc_handler_fn again);
 /* For what gives something up: the client that has something of this owner in this file, by its name or under
  * another; NULL: none has. FAILED: the port that the call came from may not change what that client holds. */
 enum hf_nlm_stat hf_nlm_find_holder(struct hf_nlm_request *request);
@@ -120,6 +123,9 @@ struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request);
 /* The same, and if he was not known he is. NULL: no name, or no memory. */
 struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request);
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
+
+/* number.c: what the state number of a LOCK tells of its client. GRANTED to go on, LATER as above. */
+enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_request *request, hf_rpc_handler_fn again);
 
 /* renamed.c */
 int hf_nlm_renames_init(struct hf_nlm *nlm);

@@ -215,11 +215,12 @@ static void handle_lock(void *service, struct hf_rpc_call *call);
 /* The same after it has waited for the answer to a grant, and there was none. */
 static void handle_lock_now(void *service, struct hf_rpc_call *call);
 
-/* Called again where the file had to be asked for first. */
+/* Called again where the file, or the host of the client, had to be asked first. */
 static void handle(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_patient)
 {
 	struct hf_xdr_in *in = hf_rpc_call_args(call);
 	struct hf_nlm_request request;
+	hf_rpc_handler_fn again = is_patient ? handle_lock : handle_lock_now;
 	enum hf_nlm_stat stat;
 
 	hf_nlm_request_init(&request, nlm, call);
@@ -228,15 +229,17 @@ static void handle(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_patient
 		hf_nlm_msg_garbage(request.nlm, call);
 		return;
 	}
-	stat = hf_nlm_check_file(&request, request.args.exclusive,
-				 is_patient ? handle_lock : handle_lock_now);
+	stat = hf_nlm_check_file(&request, request.args.exclusive, again);
 	if (stat == HF_NLM_LATER)
 		return;
 	if (stat == HF_NLM_GRANTED_STAT && !hf_recovery_can_promise(request.nlm->options.recovery))
 		stat = HF_NLM_DENIED_NOLOCKS;
 	if (stat == HF_NLM_GRANTED_STAT)
-		stat = request.args.reclaim ? hf_nlm_get_reclaimer(&request) : hf_nlm_get_client(&request);
-	if (stat != HF_NLM_GRANTED_STAT)
+		stat = request.args.reclaim ? hf_nlm_get_reclaimer(&request, again)
+					    : hf_nlm_get_client(&request, again);
+	if (stat == HF_NLM_LATER)
+		(void)stat; /* the call is not ours any more */
+	else if (stat != HF_NLM_GRANTED_STAT)
 		refuse(&request, stat);
 	else if (request.args.exclusive || !is_patient ||
 		 !hf_nlm_await_answer(&request, handle_lock, handle_lock_now))

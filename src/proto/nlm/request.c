@@ -117,31 +117,13 @@ struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request)
 	return client;
 }
 
-/* The source of a datagram can be forged. Where the client took what it holds over a connection, the state
- * number of a datagram is no evidence, and is not noted either. */
-static bool is_datagram_of_a_connected(const struct hf_nlm_request *request)
-{
-	return HF_UNLIKELY(hf_rpc_call_transport(request->call) == HF_RPC_UDP) && request->client->link;
-}
-
-/* A state number that is newer than the last one is evidence of a reboot. An older one is a straggler from
- * before it, and 0 is what Linux says when it reclaims or does not know yet. */
-static void note_state(struct hf_nlm_request *request)
-{
-	struct hf_client *client = request->client;
-	int32_t state = request->args.state;
-
-	if (state == 0 || is_datagram_of_a_connected(request))
-		return;
-	if (client->sm_state == 0 || (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0)
-		hf_recovery_client_state(request->nlm->options.recovery, client, state);
-	client->lock_state = state;
-}
-
 static void note_port_of(const struct hf_nlm_request *request, struct hf_client *client)
 {
-	hf_client_came_by(client, hf_rpc_call_transport(request->call),
-			  hf_rpc_call_peer(request->call)->port);
+	enum hf_rpc_transport transport = hf_rpc_call_transport(request->call);
+
+	hf_client_came_by(client, transport, hf_rpc_call_peer(request->call)->port);
+	if (transport == HF_RPC_TCP)
+		client->has_connected = true;
 }
 
 static void note_call(const struct hf_nlm_request *request, struct hf_client *client)
@@ -158,6 +140,14 @@ bool hf_nlm_may_change(const struct hf_nlm_request *request)
 	       hf_addr_has_reserved_port(hf_rpc_call_peer(request->call));
 }
 
+/* Datagrams alone, which can be forged, have made the client privileged. So a connection counts for more. */
+static bool is_privileged_by_datagrams(const struct hf_nlm_request *request)
+{
+	const struct hf_client *client = request->client;
+
+	return hf_rpc_call_transport(request->call) == HF_RPC_TCP && !client->has_connected && client->met_at;
+}
+
 /* A client that has nothing left may go on from another kind of port: a host is mounted anew with another
  * option. Nothing is taken from it by that, and its next LOCK from a reserved port makes it privileged again.
  */
@@ -165,7 +155,8 @@ static enum hf_nlm_stat check_port(struct hf_nlm_request *request)
 {
 	if (HF_LIKELY(hf_nlm_may_change(request)))
 		return HF_NLM_GRANTED_STAT;
-	if (!request->args.reclaim && hf_client_has_nothing(request->client))
+	if (is_privileged_by_datagrams(request) ||
+	    (!request->args.reclaim && hf_client_has_nothing(request->client)))
 		return hf_client_set_privileged(request->client, false) < 0 ? HF_NLM_DENIED_NOLOCKS
 									    : HF_NLM_GRANTED_STAT;
 	hf_nlm_say_port(request);
@@ -174,21 +165,20 @@ static enum hf_nlm_stat check_port(struct hf_nlm_request *request)
 
 /* Who */
 
-enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request, hf_rpc_handler_fn again)
 {
 	hf_nlm_find_named(request);
 	hf_nlm_find_renamed(request);
 	if (!request->client)
-		return hf_nlm_get_client(request);
+		return hf_nlm_get_client(request, again);
 	if (check_port(request) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_FAILED;
 	hf_client_seen(request->client, hf_rpc_call_local(request->call));
 	note_port_of(request, request->client);
-	note_state(request);
-	return HF_NLM_GRANTED_STAT;
+	return hf_nlm_note_number(request, again);
 }
 
-enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request, hf_rpc_handler_fn again)
 {
 	struct hf_nlm *nlm = request->nlm;
 	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
@@ -207,8 +197,7 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request)
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
 	note_call(request, client);
-	note_state(request);
-	return HF_NLM_GRANTED_STAT;
+	return hf_nlm_note_number(request, again);
 }
 
 void hf_nlm_find_named(struct hf_nlm_request *request)
@@ -257,7 +246,12 @@ void hf_nlm_find_served(struct hf_nlm_request *request)
 
 enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_request *request)
 {
-	if (request->client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(request->call)))
+	const struct hf_client *client = request->client;
+
+	if (client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(request->call)))
+		return HF_NLM_GRANTED_STAT;
+	/* A datagram can be forged, and would bar the ports from which the client calls. */
+	if (client->has_connected && hf_rpc_call_transport(request->call) == HF_RPC_UDP)
 		return HF_NLM_GRANTED_STAT;
 	return hf_client_set_privileged(request->client, true) < 0 ? HF_NLM_DENIED_NOLOCKS
 								   : HF_NLM_GRANTED_STAT;

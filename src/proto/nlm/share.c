@@ -99,7 +99,7 @@ static enum hf_nlm_stat share(struct hf_nlm_request *request)
 
 	if (!hf_recovery_can_promise(request->nlm->options.recovery))
 		return HF_NLM_DENIED_NOLOCKS;
-	stat = hf_nlm_get_client(request);
+	stat = hf_nlm_get_client(request, NULL);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
 	is_first = hf_lock_client_is_idle(&request->client->holds);

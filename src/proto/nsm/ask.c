@@ -17,6 +17,7 @@
 #define RPCBIND         100000
 #define RPCBIND_VERSION 2
 #define KNOCK_AFTER_NS  (100 * HF_NS_PER_MS)
+#define MAX_KNOCKING    64 /* connections under way: each has a socket */
 
 /* Both statds that we know look the name up, and this one asks no name server. */
 #define ANY_NAME "127.0.0.1"
@@ -39,6 +40,7 @@ static void inquiry_free(struct hf_nsm_inquiry *inquiry)
 	hf_timer_stop(&inquiry->timer);
 	hf_rpc_pending_cancel(inquiry->statd);
 	hf_rpc_pending_cancel(inquiry->lockd);
+	inquiry->nsm->n_knocking -= inquiry->knock != NULL;
 	hf_rpc_pending_cancel(inquiry->knock);
 	free(inquiry);
 }
@@ -112,6 +114,7 @@ static void on_knock(void *user, const struct hf_rpc_result *result)
 	struct hf_nsm_inquiry *inquiry = user;
 
 	inquiry->knock = NULL;
+	inquiry->nsm->n_knocking--;
 	if (result->outcome != HF_RPC_OUTCOME_REFUSED || !inquiry->statd)
 		return;
 	inquiry->facts.word = HF_NSM_ABSENT;
@@ -132,10 +135,16 @@ static void on_timer(struct hf_timer *timer)
 		.fresh_connection = true,
 	};
 
-	if (!inquiry->statd)
+	if (!inquiry->statd || nsm->n_knocking >= MAX_KNOCKING)
 		return;
 	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
 	(void)hf_rpc_client_call(nsm->options.client, &inquiry->knock, &request, on_knock, inquiry);
+	nsm->n_knocking += inquiry->knock != NULL;
+}
+
+bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry)
+{
+	return !inquiry->statd || !inquiry->lockd;
 }
 
 static int ask_statd(struct hf_nsm_inquiry *inquiry)

@@ -28,10 +28,11 @@
 #include "proto/nsm/internal.h"
 #include "rpc/probe.h"
 
-#define MAX_EXCHANGES 128 /* under way */
+#define MAX_EXCHANGES 512 /* under way; one with a silent host has up to three sockets */
 #define MAX_DOUBTS    32  /* of one exchange */
-#define MAX_ASKERS    8   /* of one doubt */
-#define MAX_LOOKED_AT 16  /* clients at one address: one of the same kind is enough */
+#define MAX_ASKERS    64  /* of one doubt */
+#define MAX_LOOKED_AT 256 /* clients at one address */
+#define MAX_WEIGHED   16  /* exchanges, when one is to be given up */
 
 /* Of ports: from here on up a port was chosen by the system, as a rule, and below it by an administrator:
  * Linux, BSD and macOS. */
@@ -39,8 +40,9 @@
 
 struct exchange {
 	struct hf_link link; /* of nsm->exchanges */
+	struct hf_hash_node node;
 	struct hf_nsm *nsm;
-	struct hf_addr host;
+	struct hf_addr host; /* port 0 */
 	struct hf_nsm_inquiry *inquiry;
 	struct hf_list doubts;
 	size_t n_doubts;
@@ -48,6 +50,7 @@ struct exchange {
 
 struct hf_nsm_doubt {
 	struct hf_link link; /* of exchange->doubts, then of nsm->doubts */
+	struct hf_hash_node node;
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
 	int32_t state;
@@ -70,7 +73,7 @@ static bool is_newer(int32_t state, int32_t than)
 static bool says_new(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
-	int32_t known = doubt->client->sm_state;
+	int32_t known = hf_client_proven_state(doubt->client);
 
 	if (!doubt->state || doubt->facts.state != doubt->state)
 		return false;
@@ -96,7 +99,7 @@ static bool has_moved(uint16_t before, uint16_t now)
  * says the very number that we know; another one may be that of another host behind the same address. */
 static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 {
-	int32_t known = doubt->client->sm_state;
+	int32_t known = hf_client_proven_state(doubt->client);
 
 	if (hf_nsm_is_local_watch(doubt->nsm, doubt->client))
 		return HF_NSM_BELIEVED; /* nothing of ours is at stake */
@@ -105,33 +108,48 @@ static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 	return doubt->state && doubt->facts.state == doubt->state ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
 }
 
-/* Where several clients have one address, its lock manager is that of one of them, and who knows of which. */
-static bool has_neighbour(struct hf_client *client)
-{
-	struct hf_client *other = NULL;
-	bool is_found = false;
+enum company {
+	ALONE,
+	MAYBE_SHARED, /* another name was said at the address, by datagrams, which may be forged */
+	SHARED,
+};
 
-	for (int i = 0; i < MAX_LOOKED_AT && !is_found; i++) {
+/* Where several clients have one address, its lock manager is that of one of them, and nothing tells of
+ * which.
+ */
+static enum company company_of(struct hf_client *client)
+{
+	enum company company = ALONE;
+	struct hf_client *other = NULL;
+
+	for (int i = 0; i < MAX_LOOKED_AT && company != SHARED; i++) {
 		other = hf_clients_next_at(client->clients, &client->address, other);
 		if (!other)
 			break;
-		is_found = other != client && strcmp(other->protocol, client->protocol) == 0 &&
-			   strcmp(other->name, client->name) != 0;
+		if (hf_client_is_neighbour(client, other))
+			company = SHARED;
+		else if (other != client && strcmp(other->protocol, client->protocol) == 0)
+			company = MAYBE_SHARED;
 	}
 	hf_client_unref(other);
-	return is_found;
+	return company;
 }
 
 static enum hf_nsm_verdict judge_ports(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client), *now = &doubt->facts;
+	enum company company;
 
 	if (!before)
 		return judge_number(doubt);
 	if (now->is_lockd_known && has_moved(before->lockd_port, now->lockd_port))
 		return HF_NSM_BELIEVED;
-	if (has_neighbour(doubt->client))
+	company = company_of(doubt->client);
+	if (company == SHARED)
 		return HF_NSM_BELIEVED;
+	/* If the datagrams are true that say so, the ports are another host's. */
+	if (company == MAYBE_SHARED || hf_nsm_sight_may_be_of_another(doubt->client))
+		return HF_NSM_UNSURE;
 	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
 		return HF_NSM_DENIED;
 	/* A port that the lock manager was given it has after every start; then that of its statd may tell.
@@ -168,6 +186,7 @@ static void doubt_free(struct hf_nsm_doubt *doubt)
 	if (doubt->was_news)
 		doubt->client->doubted_state = 0;
 	hf_link_remove(&doubt->link);
+	hf_hashtable_remove(&doubt->nsm->doubts_by_client, &doubt->node);
 	hf_rpc_probe_cancel(doubt->probe);
 	hf_client_unref(doubt->client);
 	free(doubt);
@@ -176,6 +195,8 @@ static void doubt_free(struct hf_nsm_doubt *doubt)
 static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 {
 	struct hf_client *client = hf_client_ref(doubt->client);
+	bool is_news = hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state);
+	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_nsm_facts facts = doubt->facts;
 	bool is_word = has_word(doubt);
@@ -192,6 +213,9 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 		/* @asker may be gone here */
 	}
 	client->doubt_tag = 0;
+	/* Nothing but a datagram has said the number, unless the host's statd has. */
+	if (is_news && client->sm_state == state)
+		client->is_state_proven = facts.word == HF_NSM_SPEAKS && facts.state == state;
 	hf_client_unref(client);
 }
 
@@ -227,7 +251,7 @@ static void go_on(struct hf_nsm_doubt *doubt, const struct hf_nsm_facts *facts)
 static void exchange_free(struct exchange *exchange)
 {
 	hf_link_remove(&exchange->link);
-	exchange->nsm->n_exchanges--;
+	hf_hashtable_remove(&exchange->nsm->exchanges_by_host, &exchange->node);
 	hf_nsm_ask_cancel(exchange->inquiry);
 	free(exchange);
 }
@@ -248,10 +272,23 @@ static void on_facts(void *user, const struct hf_nsm_facts *facts)
 	}
 }
 
-static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *host)
+static struct hf_addr host_of(const struct hf_rpc_call *call)
 {
-	hf_list_for_each(link, &nsm->exchanges) {
-		struct exchange *exchange = hf_list_entry(link, struct exchange, link);
+	struct hf_addr host = *hf_rpc_call_peer(call);
+
+	host.port = 0;
+	return host;
+}
+
+static uint64_t hash_host(const struct hf_nsm *nsm, const struct hf_addr *host)
+{
+	return hf_siphash(&nsm->key, host, sizeof(*host));
+}
+
+static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *host, uint64_t hash)
+{
+	hf_hash_for_each(node, &nsm->exchanges_by_host, hash) {
+		struct exchange *exchange = hf_container_of(node, struct exchange, node);
 
 		if (hf_addr_same_host(&exchange->host, host))
 			return exchange;
@@ -259,24 +296,59 @@ static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *
 	return NULL;
 }
 
+/* The host that has been silent for longest gives way to the next one, so that silent hosts keep no other
+ * host from being asked. Its notices are not answered, and come again. */
+static void give_up_oldest(struct hf_nsm *nsm)
+{
+	struct exchange *oldest = hf_list_entry(hf_list_first(&nsm->exchanges), struct exchange, link);
+	struct hf_list doubts = HF_LIST_INIT(doubts);
+	size_t n = 0;
+	struct hf_link *next;
+
+	hf_list_for_each(link, &nsm->exchanges) {
+		struct exchange *exchange = hf_list_entry(link, struct exchange, link);
+
+		if (n++ == MAX_WEIGHED)
+			break;
+		if (!hf_nsm_ask_is_answered(exchange->inquiry)) {
+			oldest = exchange;
+			break;
+		}
+	}
+	hf_list_splice(&doubts, &oldest->doubts);
+	exchange_free(oldest);
+	while ((next = hf_list_first(&doubts)))
+		decide(hf_list_entry(next, struct hf_nsm_doubt, link), HF_NSM_UNSURE);
+}
+
+/* Calls that waited are served here: what was found before may be gone. */
+static void make_room_for(struct hf_nsm *nsm, const struct hf_rpc_call *call)
+{
+	struct hf_addr host = host_of(call);
+
+	if (nsm->exchanges_by_host.n >= MAX_EXCHANGES && !find_exchange(nsm, &host, hash_host(nsm, &host)))
+		give_up_oldest(nsm);
+}
+
 static struct exchange *exchange_with(struct hf_nsm *nsm, struct hf_rpc_call *call)
 {
-	const struct hf_addr *peer = hf_rpc_call_peer(call);
-	struct exchange *exchange = find_exchange(nsm, peer);
+	struct hf_addr host = host_of(call);
+	uint64_t hash = hash_host(nsm, &host);
+	struct exchange *exchange = find_exchange(nsm, &host, hash);
 
 	if (exchange)
 		return exchange->n_doubts < MAX_DOUBTS ? exchange : NULL;
-	if (nsm->n_exchanges >= MAX_EXCHANGES)
+	if (nsm->exchanges_by_host.n >= MAX_EXCHANGES)
 		return NULL;
 	exchange = calloc(1, sizeof(*exchange));
 	if (!exchange)
 		return NULL;
 	exchange->nsm = nsm;
-	exchange->host = *peer;
+	exchange->host = host;
 	hf_list_init(&exchange->doubts);
 	hf_list_push_back(&nsm->exchanges, &exchange->link);
-	nsm->n_exchanges++;
-	exchange->inquiry = hf_nsm_ask(nsm, peer, hf_rpc_call_local(call), on_facts, exchange);
+	hf_hashtable_insert(&nsm->exchanges_by_host, &exchange->node, hash);
+	exchange->inquiry = hf_nsm_ask(nsm, &host, hf_rpc_call_local(call), on_facts, exchange);
 	if (!exchange->inquiry) {
 		exchange_free(exchange);
 		return NULL;
@@ -286,23 +358,20 @@ static struct exchange *exchange_with(struct hf_nsm *nsm, struct hf_rpc_call *ca
 
 /* Doubts */
 
-static struct hf_nsm_doubt *find_in(struct hf_list *doubts, const struct hf_client *client)
+static uint64_t hash_client(const struct hf_nsm *nsm, const struct hf_client *client)
 {
-	hf_list_for_each(link, doubts) {
-		struct hf_nsm_doubt *doubt = hf_list_entry(link, struct hf_nsm_doubt, link);
+	return hf_siphash(&nsm->key, &client->serial, sizeof(client->serial));
+}
+
+static struct hf_nsm_doubt *find(struct hf_nsm *nsm, const struct hf_client *client)
+{
+	hf_hash_for_each(node, &nsm->doubts_by_client, hash_client(nsm, client)) {
+		struct hf_nsm_doubt *doubt = hf_container_of(node, struct hf_nsm_doubt, node);
 
 		if (doubt->client == client)
 			return doubt;
 	}
 	return NULL;
-}
-
-static struct hf_nsm_doubt *find(struct hf_nsm *nsm, const struct hf_client *client)
-{
-	struct exchange *exchange = find_exchange(nsm, &client->address);
-	struct hf_nsm_doubt *doubt = exchange ? find_in(&exchange->doubts, client) : NULL;
-
-	return doubt ? doubt : find_in(&nsm->doubts, client);
 }
 
 static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client,
@@ -320,6 +389,7 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 	doubt->deadline = hf_loop_now(nsm->options.loop) + nsm->options.timeout_ns;
 	hf_list_init(&doubt->askers);
 	hf_list_push_back(&exchange->doubts, &doubt->link);
+	hf_hashtable_insert(&nsm->doubts_by_client, &doubt->node, hash_client(nsm, client));
 	exchange->n_doubts++;
 	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
 	if (doubt->was_news) {
@@ -333,14 +403,23 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
 		 struct hf_nsm_asker *asker)
 {
-	struct hf_nsm_doubt *doubt = find(nsm, client);
+	struct hf_nsm_doubt *doubt;
 
+	make_room_for(nsm, call);
+	doubt = find(nsm, client);
 	if (doubt ? doubt->state != state || doubt->n_askers >= MAX_ASKERS
 		  : !(doubt = doubt_new(nsm, call, client, state)))
 		return -EBUSY;
 	hf_list_push_back(&doubt->askers, &asker->link);
 	doubt->n_askers++;
 	return 0;
+}
+
+int hf_nsm_doubts_init(struct hf_nsm *nsm)
+{
+	int r = hf_hashtable_init(&nsm->exchanges_by_host);
+
+	return r < 0 ? hf_trace(r) : hf_trace(hf_hashtable_init(&nsm->doubts_by_client));
 }
 
 void hf_nsm_doubts_deinit(struct hf_nsm *nsm)
@@ -355,6 +434,8 @@ void hf_nsm_doubts_deinit(struct hf_nsm *nsm)
 	}
 	while ((link = hf_list_first(&nsm->doubts)))
 		decide(hf_list_entry(link, struct hf_nsm_doubt, link), HF_NSM_UNSURE);
+	hf_hashtable_deinit(&nsm->exchanges_by_host);
+	hf_hashtable_deinit(&nsm->doubts_by_client);
 }
 
 /* Who need not be asked */

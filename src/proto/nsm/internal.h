@@ -59,8 +59,10 @@ struct hf_nsm {
 	struct hf_list unasked;   /* clients whose hosts are to be asked */
 	struct hf_list sights;    /* those that were, or are being */
 	size_t n_asking;
-	struct hf_list exchanges; /* addresses that are asked whether a notice is true */
-	size_t n_exchanges;
+	size_t n_knocking;
+	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
+	struct hf_hashtable exchanges_by_host;
+	struct hf_hashtable doubts_by_client;
 	uint32_t n_doubted;      /* makes numbers for what is taken in doubt; begins anywhere */
 	struct hf_list doubts;   /* those whose answers are there, and do not decide */
 	struct hf_list visitors; /* calls of other hosts by UDP that wait for an exchange */
@@ -138,16 +140,20 @@ typedef void (*hf_nsm_facts_fn)(void *user, const struct hf_nsm_facts *facts);
 struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host, const struct hf_addr *local,
 				  hf_nsm_facts_fn fn, void *user);
 struct hf_nsm_inquiry *hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry); /* NULL is fine. Returns NULL */
+bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry);        /* in part */
 
 /* SIGHT (sight.c): what the host of a client said when that began to hold something */
 void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said);
 void hf_nsm_sight_forget(struct hf_client *client);
 const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client); /* NULL: it has not spoken */
 bool hf_nsm_sight_is_of_another(const struct hf_client *client); /* host behind the same address */
-bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known);  /* may both be of one life of one host? */
+/* The same, if what datagrams said in the client's name is true. */
+bool hf_nsm_sight_may_be_of_another(const struct hf_client *client);
+bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known); /* may both be of one life of one host? */
 void hf_nsm_sights_deinit(struct hf_nsm *nsm);
 
 /* DOUBT (doubt.c): is it true? See also nsm.h. */
+int hf_nsm_doubts_init(struct hf_nsm *nsm);
 void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
 
 /* VISIT (visit.c): a call over UDP of another host is served when that host has answered us. */

@@ -98,6 +98,12 @@ static void believe(struct notice *notice, struct hf_client *client)
 		notice->n_new++;
 }
 
+/* It says a number that the client has already, as far as datagrams tell. */
+static bool is_copy(const struct notice *notice, const struct hf_client *client)
+{
+	return hf_recovery_may_be_copy(notice->nsm->options.recovery, client, notice->state);
+}
+
 static void suspect(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	struct suspect *suspect = calloc(1, sizeof(*suspect));
@@ -109,7 +115,7 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 	suspect->client = hf_client_ref(client);
 	/* A name that it does not have may be that of another host behind its address. */
 	suspect->asker.wants_word = !is_named;
-	suspect->asker.is_copy = was_early(notice);
+	suspect->asker.is_copy = was_early(notice) || is_copy(notice, client);
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 
@@ -154,12 +160,13 @@ static bool fits(const struct notice *notice, const struct hf_client *client)
 	       hf_nsm_names_match(hf_bytes_of(client->name, (uint32_t)(colon - client->name)), notice->name);
 }
 
-/* All at the sender's address: those whose name fits, who watch that address, or who are there alone. */
+/* All at the sender's address: those whose name fits, who watch that address, or who are there alone. Names
+ * that only datagrams have said, which can be forged, are nothing beside a client that has connected. */
 static void match_address(struct notice *notice, const char *protocol)
 {
 	struct hf_nsm *nsm = notice->nsm;
 	struct hf_client *client = NULL, *only = NULL;
-	size_t n = 0, n_passed = 0, n_fitting = 0;
+	size_t n = 0, n_connected = 0, n_passed = 0, n_fitting = 0;
 	struct hf_client *exact = hf_clients_find(nsm->clients, protocol, notice->peer, notice->name);
 
 	if (exact && !hf_nsm_is_local_watch(nsm, exact)) {
@@ -178,10 +185,14 @@ static void match_address(struct notice *notice, const char *protocol)
 			notice->n_named += hf_client_is_registered(client);
 			take(notice, client, true);
 		}
-		hf_client_unref(only);
-		only = hf_client_ref(client);
+		n_connected += client->has_connected;
+		if (client->has_connected || !n_connected) {
+			hf_client_unref(only);
+			only = hf_client_ref(client);
+		}
 	}
-	if (n == 1 && n_fitting == 0 && !client && !hf_client_had_neighbour(only))
+	if ((n_connected ? n_connected : n) == 1 && n_fitting == 0 && !client &&
+	    !hf_client_had_neighbour(only))
 		take(notice, only, false);
 	hf_client_unref(client);
 	hf_client_unref(only);
@@ -338,7 +349,8 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	if (verdict == HF_NSM_BELIEVED &&
 	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)))
 		believe(notice, client);
-	notice->n_denied += verdict == HF_NSM_DENIED;
+	/* A copy that is not believed is one: it is answered, and nothing is said against its sender. */
+	notice->n_denied += verdict == HF_NSM_DENIED && !is_copy(notice, client);
 	notice->n_unsure += verdict == HF_NSM_UNSURE;
 	suspect_free(suspect);
 	notice->n_open--;

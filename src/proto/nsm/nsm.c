@@ -109,6 +109,8 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	if (!nsm->server_name)
 		return hf_trace(-ENOMEM);
 	r = hf_nsm_watches_init(nsm);
+	if (r == 0)
+		r = hf_nsm_doubts_init(nsm);
 	if (r < 0)
 		return hf_trace(r);
 	teller.user = nsm;

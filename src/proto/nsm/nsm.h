@@ -95,6 +95,8 @@ struct hf_nsm_asker {
 bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client);
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
 		 struct hf_nsm_asker *asker);
+/* When the client began to hold something, its host's statd said this number. */
+bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
 /* Counts a call that was not believed, and says so, once a source. */
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
 			bool is_sure);

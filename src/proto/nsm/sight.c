@@ -28,6 +28,7 @@ struct hf_nsm_sight {
 	struct hf_nsm_inquiry *inquiry; /* NULL: not under way */
 	struct hf_nsm_facts facts;
 	int32_t said;                /* the state number in the client's call */
+	bool is_said_for_sure;       /* it came over a connection */
 	uint64_t asked_at, again_at; /* monotonic ns */
 };
 
@@ -47,8 +48,11 @@ static void on_facts(void *user, const struct hf_nsm_facts *facts)
 
 	sight->inquiry = NULL;
 	sight->nsm->n_asking--;
-	if (hf_loop_now(sight->nsm->options.loop) - sight->asked_at < PROMPT_NS)
+	if (hf_loop_now(sight->nsm->options.loop) - sight->asked_at < PROMPT_NS) {
 		sight->facts = *facts;
+		if (hf_nsm_sight_says(sight->client, sight->client->sm_state))
+			sight->client->is_state_proven = true;
+	}
 	if (facts->is_answered)
 		hf_client_confirm(sight->client);
 	ask_some(sight->nsm);
@@ -88,7 +92,8 @@ static struct hf_nsm_sight *sight_of(struct hf_nsm *nsm, struct hf_client *clien
 	return sight;
 }
 
-void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
+/* @is_for_sure: the number came over a connection. */
+static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, bool is_for_sure)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop);
 	struct hf_nsm_sight *sight = client->sight;
@@ -101,10 +106,16 @@ void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
 	stop(sight);
 	sight->facts = (struct hf_nsm_facts){ 0 };
 	sight->said = said;
+	sight->is_said_for_sure = is_for_sure;
 	sight->again_at = now + AGAIN_NS;
 	hf_link_remove(&sight->link);
 	hf_list_push_back(&nsm->unasked, &sight->link);
 	ask_some(nsm);
+}
+
+void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
+{
+	look_at(nsm, client, said, false);
 }
 
 /* What it holds after a restart of its own is of another life. */
@@ -134,24 +145,48 @@ bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known)
 	return said_by_statd == known || said_by_statd == known - RAISED_BY;
 }
 
-/* Behind one address there may be several hosts, and one statd that answers. */
+bool hf_nsm_sight_says(const struct hf_client *client, int32_t state)
+{
+	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
+
+	return facts && state && facts->state == state;
+}
+
+static bool differs(const struct hf_nsm_facts *facts, int32_t number)
+{
+	return number && !hf_nsm_is_number_of(facts->state, number);
+}
+
+/* Behind one address there may be several hosts, and one statd that answers. What a datagram said does not
+ * tell: it may be forged. */
 bool hf_nsm_sight_is_of_another(const struct hf_client *client)
 {
 	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
-	int32_t known = facts && client->sight->said ? client->sight->said : client->sm_state;
+	const struct hf_nsm_sight *sight = client->sight;
 
-	return facts && known && !hf_nsm_is_number_of(facts->state, known);
+	return facts &&
+	       differs(facts,
+		       sight->said && sight->is_said_for_sure ? sight->said : hf_client_proven_state(client));
+}
+
+bool hf_nsm_sight_may_be_of_another(const struct hf_client *client)
+{
+	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
+
+	return facts && (differs(facts, client->sight->said) || differs(facts, client->sm_state));
 }
 
 void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
 			  int32_t said, bool is_first)
 {
-	if (hf_rpc_call_transport(call) == HF_RPC_TCP)
+	bool is_connection = hf_rpc_call_transport(call) == HF_RPC_TCP;
+
+	if (is_connection)
 		hf_client_confirm(client);
 	if (is_first || !client->link)
 		client->link = hf_rpc_call_link(call);
 	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS)
-		hf_nsm_look_at(nsm, client, said);
+		look_at(nsm, client, said, is_connection);
 }
 
 void hf_nsm_sights_deinit(struct hf_nsm *nsm)

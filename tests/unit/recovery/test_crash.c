@@ -14,11 +14,18 @@ static void wait_for(const char *file)
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_E_QUEUED);
 }
 
+/* Its number, which it said over a connection. */
+static void say_for_sure(int32_t number)
+{
+	a()->sm_state = number;
+	a()->is_state_proven = true;
+}
+
 static void test_notice_frees_everything_and_serves_waiters(void **state)
 {
 	struct hf_recovery_counts counts;
 
-	a()->sm_state = 3;
+	say_for_sure(3);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_int_equal(world_lock(&w, a(), 2, "g", 0, 9), HF_LOCK_OK);
 	wait_for("f");
@@ -38,7 +45,7 @@ static void test_notice_frees_everything_and_serves_waiters(void **state)
 
 static void test_equal_state_is_a_repetition(void **state)
 {
-	a()->sm_state = 5;
+	say_for_sure(5);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 0));
@@ -55,7 +62,7 @@ static void test_equal_state_is_a_repetition(void **state)
  * again. */
 static void test_killed_in_the_midst_of_a_clean_up(void **state)
 {
-	a()->sm_state = 3;
+	say_for_sure(3);
 	assert_int_equal(hf_client_register(a()), 0);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	world_turn(&w);
@@ -76,7 +83,7 @@ static void test_stragglers_from_before_the_reboot(void **state)
 {
 	struct hf_recovery_counts counts;
 
-	a()->sm_state = 3;
+	say_for_sure(3);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
@@ -95,7 +102,7 @@ static void test_stragglers_from_before_the_reboot(void **state)
 /* sm-notify goes on for 15 minutes with the number of a life that may be over by then. */
 static void test_a_straggler_is_one_for_a_quarter_of_an_hour(void **state)
 {
-	a()->sm_state = 3;
+	say_for_sure(3);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	turn_for(w.loop, 16 * HF_NS_PER_S);
@@ -135,6 +142,72 @@ static void test_lock_with_a_new_state(void **state)
 	assert_int_equal(a()->holds.n_locks, 1);
 }
 
+/* A forged datagram said it. */
+static void say_unproven(int32_t number)
+{
+	hf_recovery_client_state(w.recovery, a(), number);
+	a()->is_state_proven = false;
+}
+
+static void test_a_number_that_is_not_proven_makes_no_notice_old(void **state)
+{
+	say_unproven(7);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_true(hf_recovery_is_news(w.recovery, a(), 7));
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 7));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5)); /* though it is older */
+	assert_true(a()->is_state_proven);
+	assert_int_equal(a()->sm_state, 5);
+	assert_true(hf_recovery_is_news(w.recovery, a(), 7)); /* it was never proven that it had that */
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 7));
+	assert_false(hf_recovery_is_news(w.recovery, a(), 5));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_false(hf_recovery_is_news(w.recovery, a(), 5)); /* that was proven */
+}
+
+static void test_a_number_that_is_not_proven_is_put_right(void **state)
+{
+	say_unproven(1001);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_int_equal(a()->sm_state, 5);
+	assert_true(a()->is_state_proven);
+	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(w.n_events[HF_EVENT_CRASH], 0);
+	world_turn(&w);
+	/* What it took before goes at its next restart. */
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_int_equal(a()->holds.n_locks, 0);
+}
+
+static void test_an_older_number_does_not_replace_one_that_is_proven(void **state)
+{
+	say_for_sure(7);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_int_equal(a()->sm_state, 7);
+	assert_int_equal(a()->holds.n_locks, 1);
+}
+
+static void test_a_number_is_proven_when_it_is_said_for_sure(void **state)
+{
+	say_unproven(5);
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_true(a()->is_state_proven);
+	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
+}
+
+static void test_what_began_with_a_number_is_of_one_life(void **state)
+{
+	say_unproven(3);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_began(w.recovery, a(), 5); /* newer, and nothing goes */
+	assert_int_equal(a()->sm_state, 5);
+	assert_int_equal(a()->holds.n_locks, 1);
+	hf_recovery_client_began(w.recovery, a(), 7); /* but 5 is proven */
+	assert_int_equal(a()->holds.n_locks, 0);
+}
+
 static void test_first_state_that_we_learn_says_nothing_of_a_reboot(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* with state 0 */
@@ -154,7 +227,7 @@ static void test_only_older_locks_go(void **state)
 {
 	struct hf_lock_request request = world_request(a(), 1, "f", 0, 9);
 
-	a()->sm_state = 3;
+	say_for_sure(3);
 	assert_int_equal(world_lock(&w, a(), 1, "g", 0, 9), HF_LOCK_OK);
 	request.client_state = 5; /* taken after the reboot, whose notice is late */
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
@@ -177,7 +250,7 @@ static void test_nobody_elses_go(void **state)
 
 static void test_evidence_counts_in_grace(void **state)
 {
-	a()->sm_state = 3;
+	say_for_sure(3);
 	assert_int_equal(hf_client_register(a()), 0);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	world_turn(&w);
@@ -244,6 +317,11 @@ int main(void)
 		T(test_a_straggler_is_one_for_a_quarter_of_an_hour),
 		T(test_late_free_all_of_an_earlier_restart),
 		T(test_lock_with_a_new_state),
+		T(test_a_number_that_is_not_proven_makes_no_notice_old),
+		T(test_a_number_that_is_not_proven_is_put_right),
+		T(test_an_older_number_does_not_replace_one_that_is_proven),
+		T(test_a_number_is_proven_when_it_is_said_for_sure),
+		T(test_what_began_with_a_number_is_of_one_life),
 		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
 		T(test_first_notice_that_we_get_does),
 		T(test_only_older_locks_go),

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""State numbers that datagrams say: what a forged one must not do, and that the client's own always count in the end.
+
+A forger can send any datagram in a host's name and sees no answer. The hosts are scripted as in test_trust_notices.py:
+what their statd says and where their lock manager is.
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+import nsm
+from fakehost import NSM
+from forger import Forger
+from nsm import Host
+from play import Play, main
+from until import comes
+from rpc import call_message
+from xdr import Out
+
+AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; a retransmission comes after 10
+LOOK = 4  # seconds that a silent host is given here
+FAR = 1001
+UDP_LOCKS = ((4, nlm.LOCK), (4, nlm.NM_LOCK), (4, nlm.LOCK_MSG), (3, nlm.LOCK), (1, nlm.LOCK))
+DENIED = "a notice of a restart is denied"
+REFUSED = "the state number of a lock request is not believed"
+
+
+def notice(name, state):
+    return call_message(NSM, 1, nsm.NOTIFY, Out().string(name).i32(state).bytes())
+
+
+class Forged(Play):
+    host_class = Host
+    settings = ("nsm.allow_mon=any", f"recovery.notify_timeout_ms={LOOK * 1000}")
+
+    def setUp(self):
+        super().setUp()
+        self.began = len(self.daemon.log)
+        for host in self.hosts:
+            host.state = 5
+            host.deaf = False
+            host.asked.items.clear()
+        self.forger = Forger(self.b.namespace, (self.network.SERVER[0], 2049))
+        self.addCleanup(self.forger.close)
+
+    def tearDown(self):
+        # Nothing that one test knows of the hosts is known to the next.
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+        super().tearDown()
+
+    @property
+    def log(self):
+        return self.daemon.log[self.began :]
+
+    def said(self, text, n=1):
+        self.until(lambda: self.log.count(text), f"{n} times {text!r}", passes=lambda seen: seen >= n)
+
+    def hold(self, host, transport="udp", **how):
+        """A lock of @host's; the server has looked at the host since."""
+        lock = self.lock_of(host, state=how.pop("state", 5))
+        self.assert_granted(host, lock, transport=transport, **how)
+        comes(host.asked.matching, LOOK)
+        host.test(lock)
+        return lock
+
+    def forge_lock(self, host, state, port=7000, version=4, procedure=nlm.LOCK, **how):
+        """A LOCK in @host's name, of a file of its own; its handle."""
+        lock = nlm.Lock(**{"name": host.name, "fh": os.urandom(20), "svid": 77, "state": state, **how})
+        self.forger.send(host.address, port, call_message(nlm.PROGRAM, version, procedure, lock.args(procedure, version)))
+        return lock
+
+    def taken(self, lock):
+        """The forged LOCK has been served."""
+        self.until(lambda: self.holder_of(lock), "the forged lock is there")
+
+    def forge_notice(self, host, state):
+        self.forger.send(host.address, 700, notice(host.name, state))
+
+    def restart(self, host, state, moves=True):
+        """Its memory is gone; a new lock manager is somewhere else, unless an administrator gave it a port."""
+        host.drop_callers()
+        if moves:
+            host.start_lockd()
+        host.state = state
+        host.asked.items.clear()
+
+    def assert_notice_frees(self, host, state, lock, **how):
+        began = time.monotonic()
+        host.notify(state, **{"reserved": True, **how})
+        self.assertLess(time.monotonic() - began, AT_ONCE)
+        self.assert_free(lock)
+
+
+class Numbers(Forged):
+    # A LOCK with a newer number
+
+    def test_forged_lock_with_a_newer_number_of_a_client_by_udp(self):
+        lock = self.hold(self.a)
+        for n, (version, procedure) in enumerate(UDP_LOCKS, 1):
+            other = self.forge_lock(self.a, 5 + 2 * n, version=version, procedure=procedure)
+            self.taken(other)
+            self.assert_held(lock, by=lock.svid)
+        self.assertEqual(self.log.count(REFUSED), len(UDP_LOCKS))
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+        self.assert_free(other)
+
+    def test_lock_by_udp_of_a_client_that_was_restarted_takes_milliseconds(self):
+        """Its statd says the number: what it held goes, and the LOCK is answered at once."""
+        took = []
+        for i in range(10):
+            state = 7 + 2 * i
+            old = self.hold(self.a, state=state - 2)
+            self.restart(self.a, state)
+            began = time.monotonic()
+            self.assert_granted(self.a, old.but(svid=100 + i, state=state), transport="udp")
+            took.append(time.monotonic() - began)
+            self.assert_held(old, by=100 + i)
+            self.a.unlock(old.but(svid=100 + i, state=state), transport="udp")
+        self.assertLess(max(took), AT_ONCE)
+        print(f"\n  a LOCK by UDP that tells of a restart is answered after {sorted(took)[5] * 1000:.1f} ms (median of 10)")
+
+    def test_nothing_overtakes_a_lock_whose_number_is_checked(self):
+        """An UNLOCK behind it is served after it: the owner has nothing in the end."""
+        old = self.hold(self.a)
+        self.restart(self.a, 7)
+        self.a.portmap_delay = 0.5
+        self.addCleanup(setattr, self.a, "portmap_delay", 0)
+        new = old.but(svid=9, state=7)
+        caller = self.a.caller("udp")
+        caller.send(call_message(nlm.PROGRAM, 4, nlm.LOCK, new.args(nlm.LOCK)))
+        self.assertEqual(self.a.unlock(new, transport="udp"), nlm.S_GRANTED)
+        self.assertIn("client crashed: what it had is released", self.log)
+        self.assert_free(old)
+
+    def test_lock_by_udp_of_a_silent_host(self):
+        """As a notice: nothing denies it."""
+        old = self.hold(self.a)
+        self.restart(self.a, 7)
+        self.a.deaf = True
+        self.assert_granted(self.a, old.but(svid=9, state=7), transport="udp")
+        self.assert_held(old, by=9)
+
+    # Numbers that were never proven
+
+    def test_far_number_before_the_first_lock(self):
+        """The number that a forger said first is not the client's: its own notices count."""
+        for transport in ("tcp", "udp"):
+            with self.subTest(transport=transport):
+                self.fh = os.urandom(28)
+                forged = self.forge_lock(self.a, FAR)
+                self.taken(forged)
+                lock = self.hold(self.a, transport=transport, state=self.a.state, reserved=True)
+                self.forge_notice(self.a, FAR + 2)
+                self.said(DENIED)
+                self.assert_held(lock, by=lock.svid)
+                self.restart(self.a, self.a.state + 2)
+                self.assert_notice_frees(self.a, self.a.state, lock)
+                self.a.free_all(transport="tcp", reserved=True)
+
+    def test_guessed_number_before_the_first_lock(self):
+        """The very number of the next restart: its notice is not a copy."""
+        self.taken(self.forge_lock(self.a, 7))
+        lock = self.hold(self.a)
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+
+    def test_low_number_before_the_first_lock(self):
+        """The statd does not seem to be another host's by it."""
+        self.taken(self.forge_lock(self.a, 3))
+        lock = self.hold(self.a)
+        self.forge_notice(self.a, 11)
+        self.said(DENIED)
+        self.assert_held(lock, by=lock.svid)
+
+    def test_number_that_was_forged_while_the_host_was_down(self):
+        """A host that is silent denies nothing. When it is back, what it says counts."""
+        lock = self.hold(self.a)
+        self.a.deaf = True
+        self.forge_notice(self.a, FAR)
+        self.until(lambda: self.holder_of(lock), "it is released", timeout=LOOK + 20, passes=lambda holder: holder is None)
+        self.a.deaf = False
+        self.restart(self.a, 7)
+        lock = self.hold(self.a, state=7)
+        self.forge_notice(self.a, FAR + 2)
+        self.said(DENIED)
+        self.assert_held(lock, by=lock.svid)
+        self.restart(self.a, 9, moves=False)
+        self.assert_notice_frees(self.a, 9, lock)
+
+    def test_number_that_a_connection_says_releases_nothing(self):
+        """A wrong number is put right, and what the client holds stays."""
+        self.taken(self.forge_lock(self.a, FAR))
+        lock = self.hold(self.a, state=0)
+        self.assert_granted(self.a, lock.but(fh=os.urandom(20), state=5), transport="tcp")
+        self.assert_held(lock, by=lock.svid)
+
+    # Neighbours
+
+    def test_forged_neighbour(self):
+        """A name that only datagrams have said does not make the address that of two hosts."""
+        for transport in ("udp", "tcp"):
+            with self.subTest(transport=transport):
+                self.fh = os.urandom(28)
+                lock = self.hold(self.a, transport=transport)
+                self.a.drop_callers()
+                n = self.log.count(DENIED)
+                self.taken(self.forge_lock(self.a, 5, name="evil"))
+                self.forge_notice(self.a, 7)
+                self.said(DENIED, n + 1)
+                self.assert_held(lock, by=lock.svid)
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+
+    def test_neighbour_over_a_connection_from_an_ordinary_port(self):
+        """An ordinary user of the host can make up names, too; the client calls from reserved ports."""
+        lock = self.hold(self.a, transport="tcp", reserved=True)
+        self.a.drop_callers()
+        self.assert_granted(self.a, lock.but(name="evil", fh=os.urandom(20), svid=3))
+        self.forge_notice(self.a, 7)
+        self.said(DENIED)
+        self.assert_held(lock, by=lock.svid)
+
+    def test_forged_neighbour_and_a_notice_by_another_name(self):
+        """The host's own notice under its other name is still about the one client there."""
+        lock = self.hold(self.a, transport="tcp")
+        self.taken(self.forge_lock(self.a, 5, name="evil"))
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock, name="somebody")
+
+    # Ports
+
+    def test_forged_reserved_port_of_a_client_with_ordinary_ones(self):
+        lock = self.hold(self.a, transport="tcp")
+        self.taken(self.forge_lock(self.a, 5, port=700))
+        self.assert_granted(self.a, lock.but(fh=os.urandom(20), svid=3))
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.assert_free(lock)
+
+    def test_forged_reserved_port_before_the_first_lock(self):
+        self.taken(self.forge_lock(self.a, 5, port=700))
+        lock = self.hold(self.a, transport="tcp")
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.assert_free(lock)
+
+    # Many exchanges
+
+    def test_silent_hosts_do_not_delay_the_notice_of_another(self):
+        """Each of them is asked about a forged notice, and says nothing."""
+        lock = self.hold(self.a)
+        fh = os.urandom(20)
+        for i in range(1, 1300):
+            name, source = f"silent{i}", f"10.98.{100 + i // 250}.{1 + i % 250}"
+            one = nlm.Lock(name=name, fh=fh, svid=i, offset=i, length=1, state=5)
+            self.forger.send(source, 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, one.args(nlm.LOCK)))
+            self.forger.send(source, 700, notice(name, 7))
+            if i % 50 == 0:  # the server keeps up
+                self.until(lambda at=i: self.holder_of(nlm.Lock(fh=fh, offset=at, length=1)), "it is there")
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+
+
+class AfterOurRestart(Forged):
+    settings = (*Forged.settings, "store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=3600")
+
+    def tearDown(self):
+        for host in self.hosts:
+            host.drop_callers()
+
+    def test_forged_lock_with_a_newer_number(self):
+        """Until the client reclaims, nothing tells that it locks over a connection."""
+        lock = self.hold(self.a, transport="tcp")
+        self.a.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+        self.forge_lock(self.a, 7)
+        self.said(REFUSED)
+        self.assertNotIn("what it had is released", self.log)
+        self.assert_granted(self.a, lock.but(reclaim=True))
+
+
+if __name__ == "__main__":
+    main()
