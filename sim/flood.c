@@ -1,7 +1,11 @@
 /*
- * A host that takes whatever it can get: it makes many names, many waiters, or asks
- * and cancels in a row, from an address where nobody answers a call-back or hears of
- * a restart. The limits of the server are small then, so that they are met.
+ * A forger that takes whatever it can get: it makes many names, many waiters, or asks
+ * and cancels in a row, by datagrams from a few addresses where no host is, so that no
+ * call-back is answered there, no question, and no notice of a restart. The limits
+ * of the server are small then, so that they are met.
+ *
+ * The server cannot make what these clients hold leave. So the check is that they
+ * have no more than their part of it.
  *
  * What it holds it never gives back, but for all of it at once; in the end an
  * operator declares it dead. Others are refused for want of room, and lose nothing
@@ -17,10 +21,13 @@
 #include "rpc/xdr.h"
 #include "sim.h"
 
-#define CHANCE    120 /* of a schedule, in a thousand */
-#define ADDRESS   201
-#define MAX_NAMES 40
-#define MOST      60 /* messages in one burst */
+#define CHANCE      120 /* of a schedule, in a thousand */
+#define ADDRESS     201 /* the first */
+#define N_ADDRESSES 4
+#define MAX_NAMES   40
+#define MOST        60 /* messages in one burst */
+#define PART        8  /* of each limit */
+#define LEAST_UNMET 32 /* clients, but not more than half of all */
 
 enum burst {
 	NAMES,
@@ -61,7 +68,7 @@ static void put_lock(struct hf_xdr_out *out, const struct span *span, const char
 
 static void send_out(struct world *world, const struct hf_xdr_out *out, const uint8_t *message)
 {
-	struct hf_addr from = { .family = AF_INET, .ip = { 10, 0, 0, ADDRESS }, .port = 600 };
+	struct hf_addr from = { .family = AF_INET, .ip = { 10, 0, 0, world->flood.source }, .port = 600 };
 	struct hf_addr to = world->server_addrs[0];
 
 	to.port = SERVER_PORT;
@@ -119,6 +126,11 @@ static struct span choose_span(struct world *world)
 	return span;
 }
 
+static void choose_source(struct world *world)
+{
+	world->flood.source = (uint8_t)(ADDRESS + rng_below(&world->flood.rng, N_ADDRESSES));
+}
+
 static void burst(struct world *world)
 {
 	struct rng *rng = &world->flood.rng;
@@ -128,8 +140,11 @@ static void burst(struct world *world)
 	char name[16] = "flood";
 
 	SAY(world, "flood   %u of kind %u, file %u, %u-%u", n, kind, span.file, span.first, span.last);
+	choose_source(world);
 	for (uint32_t i = 0; i < n; i++) {
 		world->counts->floods++;
+		if (kind == NAMES)
+			choose_source(world);
 		if (kind != WAITERS)
 			snprintf(name, sizeof(name), "flood%u", (unsigned int)rng_below(rng, MAX_NAMES));
 		if (kind == NAMES)
@@ -153,6 +168,36 @@ static void on_timer(struct hf_timer *timer)
 	hf_timer_start(timer, rng_between(&world->flood.rng, 100 * MS, 10 * SECOND));
 }
 
+static bool is_forged(const struct hf_client *client)
+{
+	return client->address.family == AF_INET && client->address.ip[2] == 0 &&
+	       client->address.ip[3] >= ADDRESS && client->address.ip[3] < ADDRESS + N_ADDRESSES;
+}
+
+/* A lock may be split by another that was let in; a grant is a lock, too. */
+static void check_forged(struct world *world)
+{
+	const struct flood *flood = &world->flood;
+	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	uint64_t max_clients = world->server.max_clients, serial = 0, n_clients = 0, n_things = 0;
+	uint64_t most = HF_MAX(max_clients / PART, HF_MIN((max_clients + 1) / 2, (uint64_t)LEAST_UNMET));
+	struct hf_client *client;
+
+	for (; (client = hf_clients_next(clients, serial)); hf_client_unref(client)) {
+		serial = client->serial;
+		if (!is_forged(client))
+			continue;
+		n_clients += hf_client_is_registered(client);
+		n_things += client->holds.n_locks + client->holds.n_waiters;
+	}
+	if (n_clients > HF_MAX(most, flood->n_loaded))
+		world_fail(world, "LIMIT", "%llu clients are registered that do not exist",
+			   (unsigned long long)n_clients);
+	if (n_things > 2 * (flood->limits.locks / PART) + 2)
+		world_fail(world, "LIMIT", "clients that do not exist have %llu locks and waiters",
+			   (unsigned long long)n_things);
+}
+
 /* What others can be made to wait for, or to have no room for, has an end. Grants that could not be promised
  * go back to the queue, whoever has come in between; unlocks split. */
 void flood_check(struct world *world)
@@ -171,6 +216,7 @@ void flood_check(struct world *world)
 	if (hf_clients_count_registered(hf_recovery_clients(recovery)) >
 	    HF_MAX(world->server.max_clients, world->flood.n_loaded))
 		world_fail(world, "LIMIT", "more clients are registered than may be");
+	check_forged(world);
 }
 
 /* The server was killed after a lock was stored, and before its client was refused: both are loaded. */

@@ -20,7 +20,7 @@
  *	share.c    programs that reserve files, as DOS does it
  *	monitor.c  a lock manager on the server's host that has it watch others
  *	nat.c      two hosts behind one address           rogue.c   one who means harm
- *	flood.c    a host that takes all that it can get
+ *	flood.c    a forger that takes all that it can get
  *	tap.c      what leaves the server, looked at as it leaves
  *	check.c    what must be true, after every step    rest.c    and at the end
  *	order.c    of those who wait
@@ -590,6 +590,7 @@ struct flood {
 	bool exists;
 	struct rng rng;
 	struct hf_timer timer;
+	uint8_t source;               /* the last byte of the address that it sends from */
 	struct hf_lock_limits limits; /* of the server, for all its lives */
 	size_t n_loaded;              /* clients, in this life */
 };

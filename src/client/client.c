@@ -97,13 +97,17 @@ int hf_client_register(struct hf_client *client)
 
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen)
 {
-	if (!hf_client_is_registered(client))
-		hf_places_count(client, true);
+	bool is_new = !hf_client_is_registered(client);
+
 	client->registered_at = registered_at ? registered_at : 1;
 	client->last_seen = last_seen;
 	client->registered_local = client->local;
 	client->met_at = 0;
 	client->is_state_proven = true;
+	if (hf_addr_is_loopback(&client->local))
+		client->is_confirmed = client->is_certain = true; /* a program of this host registered it */
+	if (is_new)
+		hf_places_count(client, true);
 	return 0;
 }
 
@@ -126,7 +130,15 @@ void hf_client_unregister(struct hf_client *client)
 
 void hf_client_confirm(struct hf_client *client)
 {
-	if (client->is_confirmed)
+	if (client->is_certain)
+		return;
+	client->is_confirmed = client->is_certain = true;
+	hf_places_note(client);
+}
+
+void hf_client_answered(struct hf_client *client)
+{
+	if (client->is_confirmed || !hf_places_may_confirm(client))
 		return;
 	client->is_confirmed = true;
 	hf_places_note(client);

@@ -114,7 +114,10 @@ struct hf_client {
 	bool is_disconnected;
 	bool is_pinned; /* stays registered although it holds nothing: it has yet to be told of our restart,
 			 * or may yet reclaim what the store does not know of */
-	bool is_confirmed; /* there was an exchange with its address: the source of its calls is not forged */
+	bool is_confirmed; /* it called over TCP or from this host, or its host answered us */
+	bool is_certain; /* it called over TCP or from this host: no other host can have done that in its name
+			  */
+	uint8_t standing;  /* inside: what it is counted as, see places.c */
 	uint8_t idle_rank; /* inside: in which list idle_link is */
 	uint64_t serial;   /* of being made: the order of lists */
 	/* Inside */
@@ -223,7 +226,8 @@ HF_DEFINE_CLEANUP(struct hf_client *, hf_client_unref)
 /* Registering */
 enum { /* answers of hf_client_register() */
 	HF_CLIENT_OK = 0,
-	HF_CLIENT_E_LIMIT, /* no place is left, for its address or at all */
+	HF_CLIENT_E_LIMIT, /* no place is left: for its address, for clients that are not confirmed, or at all
+			    */
 };
 
 /*
@@ -236,8 +240,16 @@ void hf_client_unregister(struct hf_client *client);
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen);
 
 /* Being */
-/* It answered, or called over TCP: a forged source cannot. */
+/* It called over TCP or from this host: the source of that call is not forged. */
 void hf_client_confirm(struct hf_client *client);
+/*
+ * Its host answered a call of ours. A host answers for each name that a forger gives it, so this confirms few
+ * names of one address only: is_confirmed says whether it did.
+ */
+void hf_client_answered(struct hf_client *client);
+/* Is there a place for it although nothing confirms that its address is not forged? True of each client that
+ * is confirmed or registered. */
+bool hf_client_may_be_unmet(struct hf_client *client);
 /* While pinned it stays registered, whether it holds something or not. */
 void hf_client_pin(struct hf_client *client, bool is_pinned);
 void hf_client_seen(struct hf_client *client,
@@ -280,5 +292,6 @@ void hf_client_crash(struct hf_client *client);
 /* Counting */
 size_t hf_clients_count(const struct hf_clients *clients);
 size_t hf_clients_count_registered(const struct hf_clients *clients);
+size_t hf_clients_count_unmet(const struct hf_clients *clients); /* of those, see places.c */
 /* How many were unregistered for a new client. */
 uint64_t hf_clients_count_evicted(const struct hf_clients *clients);

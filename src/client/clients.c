@@ -290,8 +290,10 @@ void hf_clients_forget(struct hf_client *client)
 	struct hf_clients *clients = client->clients;
 
 	hf_timer_stop(&client->window);
-	if (hf_client_is_registered(client))
-		hf_places_count(client, false); /* the set of clients is being freed */
+	if (hf_client_is_registered(client)) { /* the set of clients is being freed */
+		client->registered_at = 0;
+		hf_places_count(client, false);
+	}
 	hf_places_leave(client);
 	hf_link_remove(&client->host_link);
 	put_host(clients, client->host);
@@ -328,6 +330,7 @@ int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options
 	clients->refusals = clients->evictions = (struct hf_log_limit)HF_LOG_LIMIT(QUIET_S);
 	if (!clients->options.max_per_address)
 		clients->options.max_per_address = (options->max_registered + 1) / 2;
+	clients->max_unmet = hf_places_max_unmet(options->max_registered);
 	hf_timer_init(&clients->sweep, options->loop, on_sweep);
 	r = hf_hashtable_init(&clients->by_id);
 	if (r == 0)
@@ -368,6 +371,11 @@ size_t hf_clients_count(const struct hf_clients *clients)
 size_t hf_clients_count_registered(const struct hf_clients *clients)
 {
 	return clients->n_registered;
+}
+
+size_t hf_clients_count_unmet(const struct hf_clients *clients)
+{
+	return clients->n_unmet;
 }
 
 uint64_t hf_clients_count_evicted(const struct hf_clients *clients)

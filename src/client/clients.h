@@ -16,8 +16,16 @@ enum hf_clients_rank {
 	HF_CLIENTS_UNHEARD,     /* registered by SM_MON, never confirmed */
 	HF_CLIENTS_UNCONFIRMED, /* without a call-back, never confirmed */
 	HF_CLIENTS_IDLE,        /* without a call-back */
+	HF_CLIENTS_ANSWERED, /* registered by SM_MON; its host answers, but a forger may have registered it */
 	HF_CLIENTS_N_RANKS,
 	HF_CLIENTS_STAYS = HF_CLIENTS_N_RANKS,
+};
+
+/* What a registered client without a call-back is counted as. */
+enum hf_clients_standing {
+	HF_CLIENTS_UNCOUNTED,
+	HF_CLIENTS_UNMET,     /* it is not confirmed */
+	HF_CLIENTS_BY_ANSWER, /* it is confirmed by its host's answer alone */
 };
 
 /* An address and the clients there, of whatever protocol. */
@@ -26,6 +34,7 @@ struct hf_clients_host {
 	struct hf_addr address;
 	struct hf_list clients;
 	size_t n_registered;
+	size_t n_by_answer; /* of them */
 	struct hf_lock_group group;
 	bool has_lost_one;         /* a client was unregistered that had connected and was not the only one */
 	struct hf_rb_node by_size; /* in clients->by_size, while n_registered */
@@ -45,6 +54,8 @@ struct hf_clients {
 	size_t n_windows;
 	size_t n;
 	size_t n_registered;
+	size_t n_unmet; /* of them */
+	size_t max_unmet;
 	uint64_t serial;
 	uint64_t n_evicted;
 	struct hf_log_limit refusals;
@@ -59,7 +70,11 @@ void hf_places_init_host(struct hf_clients_host *host);
 void hf_places_note(struct hf_client *client);
 /* Out of the lists. */
 void hf_places_leave(struct hf_client *client);
-/* One more registered client at its address, or one less. */
+/* How many clients may be registered that are not confirmed. */
+size_t hf_places_max_unmet(size_t max_registered);
+/* May the answer of its host confirm it? */
+bool hf_places_may_confirm(const struct hf_client *client);
+/* One more registered client at its address, or one less: registered_at is set before. */
 void hf_places_count(struct hf_client *client, bool is_more);
 /* Is there a place for @client? Another client may have left for it. */
 bool hf_places_make_room(struct hf_client *client);

@@ -10,24 +10,37 @@
  *
  * These go in turn (enum hf_clients_rank): those registered by SM_MON whose
  * source may be forged; others whose source may be forged; the rest without a
- * call-back. Of one rank it is the address with the most registered clients that
- * loses one, the one that is idle longest. A new client of an address that has
- * its part already takes the place of another client of that address.
+ * call-back; those registered by SM_MON whose host answers. Of one rank it is the
+ * address with the most registered clients that loses one, the one that is idle
+ * longest. A new client of an address that has its part already takes the place
+ * of another client of that address.
  *
  * A client never gives way while it holds anything, may still reclaim something,
- * has yet to be told of our restart (is_pinned), or has a call-back and is
- * confirmed: that one stays until it says so. Nor before the store has its
- * registration, which it may be about to hear of, and has lost its locks: after a
- * crash they would be there, and their client would not.
+ * has yet to be told of our restart (is_pinned), or has a call-back and called
+ * over TCP or from this host: that one stays until it says so. Nor before the store
+ * has its registration, which it may be about to hear of, and has lost its locks:
+ * after a crash they would be there, and their client would not.
+ *
+ * A client that holds something cannot be made to leave, and forged datagrams can
+ * make any number of those. So the clients that are not confirmed, the unmet, have
+ * an eighth of the places together, whatever they hold. One more is registered when
+ * its host has answered us (proto/nsm/meet.c). But a host answers whatever name the
+ * datagram gives, and a forger may name a host that lives. So the answers of a host
+ * confirm few names of its address; further names there stay unmet until they call
+ * over TCP.
  */
 #include "client/clients.h"
 
 #include <string.h>
 
+#include "base/macros.h"
 #include "loop/loop.h"
 
 enum {
 	LOOKED_AT = 16, /* of the largest addresses, which may all have no client that can leave */
+	UNMET_PART = 8,
+	UNMET_LEAST = 32, /* but not more than half of the places */
+	MAX_BY_ANSWER = 8,
 };
 
 static struct hf_clients_host *host_of(struct hf_rb_node *node)
@@ -43,9 +56,48 @@ static enum hf_clients_rank rank_of(const struct hf_client *client)
 	    client->is_disconnected)
 		return HF_CLIENTS_STAYS;
 	if (client->callback.host)
-		return client->is_confirmed ? HF_CLIENTS_STAYS : HF_CLIENTS_UNHEARD;
+		return client->is_certain     ? HF_CLIENTS_STAYS
+		       : client->is_confirmed ? HF_CLIENTS_ANSWERED
+					      : HF_CLIENTS_UNHEARD;
 	return client->is_confirmed ? HF_CLIENTS_IDLE : HF_CLIENTS_UNCONFIRMED;
 }
+
+/* The unmet */
+
+size_t hf_places_max_unmet(size_t max_registered)
+{
+	size_t half = (max_registered + 1) / 2;
+
+	return HF_MAX(max_registered / UNMET_PART, HF_MIN(half, (size_t)UNMET_LEAST));
+}
+
+static enum hf_clients_standing standing_of(const struct hf_client *client)
+{
+	if (!hf_client_is_registered(client) || client->callback.host || client->is_certain)
+		return HF_CLIENTS_UNCOUNTED;
+	return client->is_confirmed ? HF_CLIENTS_BY_ANSWER : HF_CLIENTS_UNMET;
+}
+
+static void count_standing(struct hf_client *client)
+{
+	enum hf_clients_standing now = standing_of(client);
+
+	if (now == (enum hf_clients_standing)client->standing)
+		return;
+	client->clients->n_unmet -= client->standing == HF_CLIENTS_UNMET;
+	client->host->n_by_answer -= client->standing == HF_CLIENTS_BY_ANSWER;
+	client->clients->n_unmet += now == HF_CLIENTS_UNMET;
+	client->host->n_by_answer += now == HF_CLIENTS_BY_ANSWER;
+	client->standing = (uint8_t)now;
+}
+
+/* Where it has a call-back, its place is not bounded by this: see the ranks. */
+bool hf_places_may_confirm(const struct hf_client *client)
+{
+	return client->callback.host || client->host->n_by_answer < MAX_BY_ANSWER;
+}
+
+/* Leaving */
 
 void hf_places_leave(struct hf_client *client)
 {
@@ -59,6 +111,7 @@ void hf_places_note(struct hf_client *client)
 	struct hf_clients *clients = client->clients;
 	enum hf_clients_rank rank = rank_of(client);
 
+	count_standing(client);
 	if (rank == (enum hf_clients_rank)client->idle_rank)
 		return;
 	hf_places_leave(client);
@@ -109,9 +162,11 @@ void hf_places_count(struct hf_client *client, bool is_more)
 	clients->n_registered += is_more ? 1 : (size_t)-1;
 	if (host->n_registered)
 		insert_by_size(clients, host);
+	count_standing(client);
 }
 
-/* Leaving. The lists are in the order of idle_mark, too: where the first cannot leave yet, none can. */
+/* The first to leave. The lists are in the order of idle_mark, too: where the first cannot leave yet, none
+ * can. */
 
 static struct hf_client *if_settled(struct hf_clients *clients, struct hf_client *client)
 {
@@ -151,18 +206,26 @@ static struct hf_client *first_of_largest(struct hf_clients *clients, unsigned i
 }
 
 /* The lists may be behind: each client that is in the wrong one is moved, and another one is looked for. */
-static struct hf_client *find_leaving(struct hf_clients *clients, struct hf_clients_host *host)
+static struct hf_client *find_of_rank(struct hf_clients *clients, struct hf_clients_host *host,
+				      unsigned int rank)
 {
-	for (unsigned int rank = 0; rank < HF_CLIENTS_N_RANKS; rank++) {
-		struct hf_client *client;
+	struct hf_client *client;
 
-		while ((client = host ? first_at(clients, host, rank) : first_of_largest(clients, rank))) {
-			hf_places_note(client);
-			if (client->idle_rank == rank)
-				return client;
-		}
+	while ((client = host ? first_at(clients, host, rank) : first_of_largest(clients, rank))) {
+		hf_places_note(client);
+		if (client->idle_rank == rank)
+			return client;
 	}
 	return NULL;
+}
+
+static struct hf_client *find_leaving(struct hf_clients *clients, struct hf_clients_host *host)
+{
+	struct hf_client *client = NULL;
+
+	for (unsigned int rank = 0; !client && rank < HF_CLIENTS_N_RANKS; rank++)
+		client = find_of_rank(clients, host, rank);
+	return client;
 }
 
 static void say_evicted(struct hf_clients *clients, const struct hf_client *client)
@@ -179,51 +242,96 @@ static void say_evicted(struct hf_clients *clients, const struct hf_client *clie
 		    client->host->n_registered, (unsigned long long)n_suppressed);
 }
 
+/* Why there is no place. */
+enum shortage {
+	OF_UNMET,
+	AT_ADDRESS,
+	OF_ALL,
+};
+
 /* The client that is refused hears only that there are no locks; the operator hears why. */
-static void say_refused(struct hf_clients *clients, const struct hf_client *client, bool is_part)
+static void say_refused(struct hf_clients *clients, const struct hf_client *client, enum shortage what)
 {
+	static const char *const sentences[] = {
+		[OF_UNMET] = "a client is refused: it calls by UDP, and too many are registered that do so "
+			     "and whose "
+			     "hosts have not answered; over TCP it is served",
+		[AT_ADDRESS] = "a client is refused: as many are registered at its address as "
+			       "recovery.max_clients_per_address allows, and each holds something",
+		[OF_ALL] = "a client is refused: as many are registered as recovery.max_clients allows, and "
+			   "each "
+			   "holds something",
+	};
 	uint64_t n_suppressed;
 	char quoted[256];
 
 	if (!hf_log_limit_allow(&clients->refusals, hf_loop_now(clients->options.loop), &n_suppressed))
 		return;
 	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
-	if (is_part)
-		hf_log_warn("a client is refused: as many are registered at its address as "
-			    "recovery.max_clients_per_address allows, and each holds something",
-			    "client=%s max_clients_per_address=%zu registered=%zu more=%llu", quoted,
-			    clients->options.max_per_address, clients->n_registered,
-			    (unsigned long long)n_suppressed);
-	else
-		hf_log_warn("a client is refused: as many are registered as recovery.max_clients allows, and "
-			    "each holds something",
-			    "client=%s max_clients=%zu at_its_address=%zu more=%llu", quoted,
-			    clients->options.max_registered, client->host->n_registered,
-			    (unsigned long long)n_suppressed);
+	hf_log_warn(sentences[what],
+		    "client=%s registered=%zu max_clients=%zu at_its_address=%zu max_clients_per_address=%zu "
+		    "unconfirmed=%zu more=%llu",
+		    quoted, clients->n_registered, clients->options.max_registered,
+		    client->host->n_registered, clients->options.max_per_address, clients->n_unmet,
+		    (unsigned long long)n_suppressed);
 }
 
-bool hf_places_make_room(struct hf_client *client)
+/* Loaded clients are not bounded: the server has promised them something. */
+static bool is_one_unmet_too_many(const struct hf_client *client)
+{
+	return !client->is_confirmed && !client->callback.host && !client->holds.n_unreclaimed &&
+	       client->clients->n_unmet >= client->clients->max_unmet;
+}
+
+/* A client whose locks are not monitored is never registered. It needs memory all the same. */
+static bool are_unregistered_too_many(const struct hf_clients *clients)
+{
+	return clients->n - clients->n_registered > clients->max_unmet;
+}
+
+bool hf_client_may_be_unmet(struct hf_client *client)
 {
 	struct hf_clients *clients = client->clients;
-	bool is_part = client->host->n_registered >= clients->options.max_per_address;
-	struct hf_client *leaving;
 
-	if (!is_part && clients->n_registered < clients->options.max_registered)
+	if (client->is_confirmed || hf_client_is_registered(client))
 		return true;
-	leaving = find_leaving(clients, is_part ? client->host : NULL);
-	if (!leaving) {
-		say_refused(clients, client, is_part);
+	return !are_unregistered_too_many(clients) &&
+	       (!is_one_unmet_too_many(client) || find_of_rank(clients, NULL, HF_CLIENTS_UNCONFIRMED));
+}
+
+static bool make_leave(struct hf_clients *clients, struct hf_client *leaving)
+{
+	if (!leaving)
 		return false;
-	}
 	say_evicted(clients, leaving);
 	clients->n_evicted++;
 	hf_client_unregister(leaving);
 	return true;
 }
 
+bool hf_places_make_room(struct hf_client *client)
+{
+	struct hf_clients *clients = client->clients;
+	bool is_part;
+
+	if (is_one_unmet_too_many(client) &&
+	    !make_leave(clients, find_of_rank(clients, NULL, HF_CLIENTS_UNCONFIRMED))) {
+		say_refused(clients, client, OF_UNMET);
+		return false;
+	}
+	is_part = client->host->n_registered >= clients->options.max_per_address;
+	if (!is_part && clients->n_registered < clients->options.max_registered)
+		return true;
+	if (make_leave(clients, find_leaving(clients, is_part ? client->host : NULL)))
+		return true;
+	say_refused(clients, client, is_part ? AT_ADDRESS : OF_ALL);
+	return false;
+}
+
+/* A registration with a call-back stays until there is no place: its owner makes it once. */
 void hf_places_sweep(struct hf_clients *clients, uint64_t limit)
 {
-	for (unsigned int rank = HF_CLIENTS_UNCONFIRMED; rank < HF_CLIENTS_N_RANKS; rank++) {
+	for (unsigned int rank = HF_CLIENTS_UNCONFIRMED; rank <= HF_CLIENTS_IDLE; rank++) {
 		struct hf_client *client;
 
 		while ((client = first_of_all(clients, rank)) && client->idle_since <= limit) {

@@ -334,6 +334,9 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 /* OK, CONFLICT or GRACE; looks at holders only, those outside last: *conflictp has no client then. */
 int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
+/* Is an eighth of a limit used, of those for all clients or for this file? Then what adds to it should be of
+ * a client that exists. */
+bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who);
 /* Has this owner anything in this file: a lock, a wait, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
 /* The same; then *ohp is the oh that the owner sent last, valid until the next call. */

@@ -17,6 +17,8 @@
  */
 #include "lock/internal.h"
 
+#define SCARCE_PART 8 /* see hf_lock_is_scarce() */
+
 static bool is_alone(const struct hf_locks *locks, const struct hf_lock_client *client)
 {
 	return client->group == &locks->alone;
@@ -108,6 +110,25 @@ bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
 	       (is_alone(locks, client) || client->group->n_shares < limits->shares_per_group) &&
 	       (!file || file->n_shares < limits->shares_per_file) && locks->n.shares < limits->shares &&
 	       (!is_new || (has_bytes(locks, client, 1) && hf_room_for_oh(locks, client, who->oh)));
+}
+
+static bool is_file_scarce(const struct hf_locks *locks, const struct hf_file *file)
+{
+	return file && (file->n_locks >= locks->limits.locks_per_file / SCARCE_PART ||
+			file->n_waiters >= locks->limits.waiters_per_file / SCARCE_PART ||
+			file->n_shares >= locks->limits.shares_per_file / SCARCE_PART);
+}
+
+bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+
+	return locks->n.locks + locks->n.waiters >= limits->locks / SCARCE_PART ||
+	       locks->n.waiters + locks->n.grants >= limits->waiters / SCARCE_PART ||
+	       locks->n.shares >= limits->shares / SCARCE_PART ||
+	       sum(locks->bytes, locks->n.locks) >= limits->bytes / SCARCE_PART ||
+	       (hf_oh_is_long(who->oh) && locks->oh_bytes >= limits->oh_bytes / SCARCE_PART) ||
+	       is_file_scarce(locks, hf_file_find(locks, hf_file_hash(locks, who->handle), who->handle));
 }
 
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,

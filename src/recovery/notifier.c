@@ -177,7 +177,7 @@ static void told(struct hf_notice *notice)
 {
 	struct hf_recovery *recovery = notice->recovery;
 
-	hf_client_confirm(notice->client);
+	hf_client_answered(notice->client);
 	if (notice->client->status != HF_CLIENT_ACTIVE || !was_seen(recovery, notice->client))
 		hf_client_set_status(notice->client, HF_CLIENT_NOTIFIED);
 	leave_wave(notice, true);

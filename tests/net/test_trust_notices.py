@@ -8,7 +8,6 @@ whether the connections of their last life are still known to them.
 
 import os
 import socket
-import struct
 import sys
 import time
 
@@ -18,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 import nsm
 from fakehost import NSM
+from forger import forged
 from nsm import SUCC, Host
 from play import Play, main
 from rpc import UdpCaller, auth_sys, call_message, exchange
@@ -37,14 +37,6 @@ def notice(name, state):
 
 def free_all(name, state):
     return call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, nlm.Lock(name=name, state=state).args(nlm.FREE_ALL))
-
-
-def forged(source, port, remote, payload):
-    """A UDP datagram over IPv4 with any sender."""
-    length = 8 + len(payload)
-    udp = struct.pack(">HHHH", port, remote[1], length, 0)
-    addresses = socket.inet_aton(source) + socket.inet_aton(remote[0])
-    return struct.pack(">BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, socket.IPPROTO_UDP, 0) + addresses + udp + payload
 
 
 class Notices(Play):

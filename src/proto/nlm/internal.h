@@ -61,6 +61,7 @@ struct hf_nlm {
 	struct hf_list messages;   /* _MSGs under way */
 	struct hf_nlm_counts counts;
 	struct hf_log_limit ports;   /* one line for many who are refused for their port */
+	struct hf_log_limit unmet;   /* one line for many calls whose hosts do not answer */
 	struct hf_log_limit full[2]; /* one line for many who are refused locks, and share reservations */
 	struct hf_nlm_held held[2];  /* one fills while the other may wait for the medium */
 	unsigned int filling;
@@ -254,6 +255,15 @@ void hf_nlm_patience_deinit(struct hf_nlm *nlm);
 bool hf_nlm_await_answer(struct hf_nlm_request *request, hf_rpc_handler_fn again, hf_rpc_handler_fn now);
 /* A grant to this owner is over. */
 void hf_nlm_note_answer(struct hf_nlm *nlm, const struct hf_lock_target *owner);
+
+/* guest.c */
+HF_COLD bool hf_nlm_await_host_slowly(struct hf_nlm_request *request, hf_rpc_handler_fn again);
+
+/* True: the call waits for its host to answer, or has been dealt with. @again is called when the host has. */
+static inline bool hf_nlm_await_host(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+{
+	return HF_UNLIKELY(!request->client->is_confirmed) && hf_nlm_await_host_slowly(request, again);
+}
 
 /* msg.c */
 int hf_nlm_msgs_init(struct hf_nlm *nlm);

@@ -219,8 +219,8 @@ static void handle_lock_now(void *service, struct hf_rpc_call *call);
 static void handle(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_patient)
 {
 	struct hf_xdr_in *in = hf_rpc_call_args(call);
-	struct hf_nlm_request request;
 	hf_rpc_handler_fn again = is_patient ? handle_lock : handle_lock_now;
+	struct hf_nlm_request request;
 	enum hf_nlm_stat stat;
 
 	hf_nlm_request_init(&request, nlm, call);
@@ -241,8 +241,9 @@ static void handle(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_patient
 		(void)stat; /* the call is not ours any more */
 	else if (stat != HF_NLM_GRANTED_STAT)
 		refuse(&request, stat);
-	else if (request.args.exclusive || !is_patient ||
-		 !hf_nlm_await_answer(&request, handle_lock, handle_lock_now))
+	else if (!hf_nlm_await_host(&request, again) &&
+		 (request.args.exclusive || !is_patient ||
+		  !hf_nlm_await_answer(&request, handle_lock, handle_lock_now)))
 		serve(&request, hf_rpc_call_header(call)->procedure != HF_NLM_NM_LOCK);
 	hf_nlm_request_deinit(&request);
 }

@@ -106,6 +106,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	nlm->server_name = strdup(options->server_name);
 	hf_list_init(&nlm->grants);
 	hf_list_init(&nlm->lowerings);
+	nlm->unmet = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->ports = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	hf_nlm_patience_init(nlm);
 	hf_nlm_held_init(nlm);

@@ -102,6 +102,8 @@ static enum hf_nlm_stat share(struct hf_nlm_request *request)
 	stat = hf_nlm_get_client(request, NULL);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
+	if (hf_nlm_await_host(request, hf_nlm_proc_share))
+		return HF_NLM_LATER;
 	is_first = hf_lock_client_is_idle(&request->client->holds);
 	stat = take(request);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(request) != HF_NLM_GRANTED_STAT) {
@@ -127,7 +129,7 @@ void hf_nlm_proc_share(void *service, struct hf_rpc_call *call)
 		stat = share(&request);
 	if (stat == HF_NLM_GRANTED_STAT)
 		hf_nlm_reply_kept(&request, stat, undo_share);
-	else
+	else if (stat != HF_NLM_LATER)
 		hf_nlm_reply(request.nlm, call, request.args.cookie, stat);
 	hf_nlm_request_deinit(&request);
 }

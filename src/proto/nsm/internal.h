@@ -67,6 +67,9 @@ struct hf_nsm {
 	struct hf_list doubts;   /* those whose answers are there, and do not decide */
 	struct hf_list visitors; /* calls of other hosts by UDP that wait for an exchange */
 	size_t n_visitors;
+	struct hf_hashtable meetings; /* with addresses where a host may be; by address */
+	struct hf_list meetings_by_age;
+	size_t n_guests; /* that wait for them */
 };
 
 /* WHO (who.c) */
@@ -159,8 +162,11 @@ void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
 /* VISIT (visit.c): a call over UDP of another host is served when that host has answered us. */
 void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered));
-bool hf_nsm_is_visitor(const struct hf_rpc_call *call);
 void hf_nsm_visitors_deinit(struct hf_nsm *nsm);
+
+/* MEET (meet.c): see nsm.h. */
+int hf_nsm_meetings_init(struct hf_nsm *nsm);
+void hf_nsm_meetings_deinit(struct hf_nsm *nsm);
 
 /* Handlers, by file */
 void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call);

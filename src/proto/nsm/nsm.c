@@ -103,6 +103,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->exchanges);
 	hf_list_init(&nsm->doubts);
 	hf_list_init(&nsm->visitors);
+	hf_list_init(&nsm->meetings_by_age);
 	if (!nsm->options.timeout_ns)
 		nsm->options.timeout_ns = DEFAULT_TIMEOUT_NS;
 	nsm->server_name = strdup(options->server_name);
@@ -111,6 +112,8 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	r = hf_nsm_watches_init(nsm);
 	if (r == 0)
 		r = hf_nsm_doubts_init(nsm);
+	if (r == 0)
+		r = hf_nsm_meetings_init(nsm);
 	if (r < 0)
 		return hf_trace(r);
 	teller.user = nsm;
@@ -128,6 +131,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	hf_nsm_doubts_deinit(nsm);
 	hf_nsm_sights_deinit(nsm);
 	hf_nsm_visitors_deinit(nsm);
+	hf_nsm_meetings_deinit(nsm);
 	hf_nsm_replies_deinit(nsm);
 	hf_nsm_tellings_deinit(nsm);
 	hf_nsm_lookups_deinit(nsm);

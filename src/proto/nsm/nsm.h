@@ -105,6 +105,21 @@ void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_
 void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
 			  int32_t said, bool is_first);
 
+/*
+ * Meeting: a guest waits until the address that a kept call came from has answered anything. It is in the
+ * caller's hands, and hears later whether there is a host; when the monitor is freed it hears that there is
+ * none. -EBUSY: too many calls of that address wait.
+ */
+struct hf_nsm_guest {
+	struct hf_link link;
+	struct hf_nsm_meeting *meeting; /* NULL: it does not wait */
+	void (*fn)(struct hf_nsm_guest *guest, bool has_answered);
+};
+/* It came by UDP from another host: its sender may be forged. */
+bool hf_nsm_is_visitor(const struct hf_rpc_call *call);
+int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_nsm_guest *guest);
+void hf_nsm_guest_leave(struct hf_nsm_guest *guest); /* it does not wait any more, and hears nothing */
+
 /* Sight */
 struct hf_nsm_counts {
 	uint64_t requests[7][2]; /* by procedure; [1]: refused, or it made no sense */

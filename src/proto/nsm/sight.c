@@ -54,7 +54,7 @@ static void on_facts(void *user, const struct hf_nsm_facts *facts)
 			sight->client->is_state_proven = true;
 	}
 	if (facts->is_answered)
-		hf_client_confirm(sight->client);
+		hf_client_answered(sight->client);
 	ask_some(sight->nsm);
 }
 

@@ -3,6 +3,8 @@
 import socket
 import struct
 
+import netns
+
 
 def forged(source, port, remote, payload):
     """A UDP datagram over IPv4 with any sender."""
@@ -23,3 +25,34 @@ class Forger:
 
     def close(self):
         self.raw.close()
+
+
+class DistantForger(Forger):
+    """On a wire of its own to @namespace, with a network behind it, 10.66.0.0/16, that has no host: what is sent there
+    is lost without a word."""
+
+    SERVER = "10.65.0.1"
+
+    def __init__(self, namespace, port):
+        self.namespace = netns.Namespace("forger")
+        namespace.batch(
+            [
+                f"link add forger type veth peer name eth0 netns {self.namespace.path}",
+                f"addr add {self.SERVER}/24 dev forger",
+                "link set forger up",
+            ]
+        )
+        self.namespace.batch(
+            ["addr add 10.65.0.2/24 dev eth0", "link set eth0 up", "route add blackhole 10.66.0.0/16"]
+        )
+        namespace.batch(["route add 10.66.0.0/16 via 10.65.0.2"])
+        super().__init__(self.namespace, (self.SERVER, port))
+
+    def close(self):
+        super().close()
+        self.namespace.close()
+
+
+def empty_address(number):
+    """An address where no host is: one of 60,000."""
+    return f"10.66.{number // 250 % 240}.{1 + number % 250}"

@@ -212,7 +212,7 @@ static void test_registering(void **state)
 	char name[2] = "a";
 
 	for (int i = 0; i < 4; i++, name[0]++)
-		clients[i] = get("nlm", "10.0.0.1", name);
+		hf_client_confirm(clients[i] = get("nlm", "10.0.0.1", name));
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(hf_client_register(clients[i]), HF_CLIENT_OK);
 	assert_int_equal(hf_client_register(clients[3]), HF_CLIENT_E_LIMIT);

@@ -152,6 +152,35 @@ static struct hf_client *unheard(const char *address, const char *name)
 	return client;
 }
 
+/* A client of which nothing but datagrams came. */
+static int try_unmet(struct hf_client **clientp, const char *address, const char *name)
+{
+	struct hf_addr addr;
+
+	assert_true(hf_addr_parse(&addr, address));
+	assert_int_equal(hf_clients_get(clientp, rig.clients, "nlm", &addr, hf_bytes_of_str(name)), 0);
+	return hf_client_register(*clientp);
+}
+
+static struct hf_client *unmet_holds(const char *address, const char *name)
+{
+	struct hf_client *client;
+
+	assert_int_equal(try_unmet(&client, address, name), HF_CLIENT_OK);
+	hold(client);
+	hf_client_unref(client);
+	return client;
+}
+
+static void unmet_refused(const char *address, const char *name)
+{
+	struct hf_client *client;
+
+	assert_int_equal(try_unmet(&client, address, name), HF_CLIENT_E_LIMIT);
+	assert_false(hf_client_may_be_unmet(client));
+	hf_client_unref(client);
+}
+
 static void assert_left(const char *name)
 {
 	assert_string_equal(rig.last, name);
@@ -347,16 +376,154 @@ static void test_what_time_takes(void **state)
 	assert_int_equal(hf_clients_count_evicted(rig.clients), 0);
 }
 
+/* What forged datagrams hold has a part of the places, from however many addresses they come. */
+static void test_unmet_clients_have_a_part(void **state)
+{
+	char text[32];
+
+	make(400, 0);
+	for (int i = 0; i < 50; i++) {
+		snprintf(text, sizeof(text), "10.1.0.%d", i);
+		unmet_holds(text, "forged");
+	}
+	assert_int_equal(hf_clients_count_unmet(rig.clients), 50);
+	unmet_refused("10.1.1.1", "late");
+	for (int i = 0; i < 350; i++) {
+		snprintf(text, sizeof(text), "10.2.%d.%d", i / 100, i % 100);
+		stay_and_hold(text, "tcp");
+	}
+	refused("10.3.0.1", "late");
+	assert_int_equal(rig.n_unregistered, 0);
+}
+
+static void test_an_answer_makes_room(void **state)
+{
+	struct hf_client *first, *client;
+
+	make(4, 0);
+	first = unmet_holds("10.0.0.1", "a");
+	unmet_holds("10.0.0.2", "b");
+	unmet_refused("10.0.0.3", "c");
+	hf_client_answered(first);
+	assert_true(first->is_confirmed);
+	assert_int_equal(hf_clients_count_unmet(rig.clients), 1);
+	unmet_holds("10.0.0.3", "c");
+	/* Of one that is refused, too. */
+	assert_int_equal(try_unmet(&client, "10.0.0.4", "d"), HF_CLIENT_E_LIMIT);
+	hf_client_answered(client);
+	assert_true(hf_client_may_be_unmet(client));
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	hf_client_unref(client);
+	assert_int_equal(rig.n_unregistered, 0);
+}
+
+static void test_an_unmet_client_that_holds_nothing_gives_way(void **state)
+{
+	struct hf_client *a;
+
+	make(4, 0);
+	stay("10.0.0.9", "idle");
+	a = unmet_holds("10.0.0.1", "a");
+	unmet_holds("10.0.0.2", "b");
+	unmet_refused("10.0.0.3", "c");
+	let_go(a);
+	unmet_holds("10.0.0.3", "c");
+	assert_left("a");
+	assert_int_equal(hf_clients_count_unmet(rig.clients), 2);
+}
+
+/* A host answers for each name that a forger gives it. */
+static void test_answers_confirm_few_names_of_an_address(void **state)
+{
+	struct hf_client *client;
+	char name[16];
+
+	make(100, 0);
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "name%d", i);
+		client = unmet_holds("10.0.0.1", name);
+		hf_client_answered(client);
+		assert_true(client->is_confirmed);
+	}
+	client = unmet_holds("10.0.0.1", "another");
+	hf_client_answered(client);
+	assert_false(client->is_confirmed);
+	assert_int_equal(hf_clients_count_unmet(rig.clients), 1);
+	hf_client_confirm(client);
+	assert_true(client->is_confirmed);
+	assert_int_equal(hf_clients_count_unmet(rig.clients), 0);
+	client = unmet_holds("10.0.0.2", "third");
+	hf_client_answered(client);
+	assert_true(client->is_confirmed);
+}
+
+/* Its host answers, but that does not say who registered it: it is the last to go, and of the largest
+ * address. */
+static void test_registrations_by_datagram_give_way_last(void **state)
+{
+	make(4, 4);
+	hf_client_answered(unheard("10.0.0.1", "one"));
+	hf_client_answered(unheard("10.0.0.2", "forged1"));
+	hf_client_answered(unheard("10.0.0.2", "forged2"));
+	stay("10.0.0.3", "idle");
+	turn_for(rig.loop, IDLE_NS / 2);
+	stay_and_hold("10.0.0.4", "new1");
+	assert_left("idle");
+	stay_and_hold("10.0.0.5", "new2");
+	assert_left("forged1");
+	turn_for(rig.loop, 2 * IDLE_NS);
+	assert_int_equal(rig.n_unregistered, 2); /* time does not take them */
+}
+
+/* The server promised them something in an earlier life. */
+static void test_loaded_clients_are_not_bounded(void **state)
+{
+	struct hf_client *client, *local;
+	struct hf_addr addr;
+	char text[32];
+
+	make(8, 8);
+	for (int i = 0; i < 6; i++) {
+		snprintf(text, sizeof(text), "10.0.0.%d", i + 1);
+		assert_true(hf_addr_parse(&addr, text));
+		assert_int_equal(hf_clients_get(&client, rig.clients, "nlm", &addr, hf_bytes_of_str("a")), 0);
+		assert_int_equal(hf_client_restore(client, 1, 1), 0);
+		hold(client);
+		hf_client_unref(client);
+	}
+	assert_int_equal(hf_clients_count_unmet(rig.clients), 6);
+	unmet_refused("10.0.1.1", "new");
+	stay_and_hold("10.0.1.2", "tcp");
+	/* A program of this host is not forged, also after our restart. */
+	assert_true(hf_addr_parse(&addr, "10.0.2.1"));
+	assert_int_equal(hf_clients_get(&local, rig.clients, "nsm", &addr, hf_bytes_of_str("lockd")), 0);
+	assert_true(hf_addr_parse(&local->local, "127.0.0.1"));
+	assert_int_equal(hf_client_restore(local, 1, 1), 0);
+	assert_true(local->is_certain);
+	hf_client_unref(local);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_teardown(name, teardown)
-		T(test_one_address_has_half),    T(test_one_place),
-		T(test_a_part_that_was_set),     T(test_within_an_address),
-		T(test_who_leaves_first),        T(test_confirmed_later),
-		T(test_many_addresses),          T(test_pinned),
-		T(test_pinned_by_hand),          T(test_what_time_takes),
+		T(test_one_address_has_half),
+		T(test_one_place),
+		T(test_a_part_that_was_set),
+		T(test_within_an_address),
+		T(test_who_leaves_first),
+		T(test_confirmed_later),
+		T(test_many_addresses),
+		T(test_pinned),
+		T(test_pinned_by_hand),
+		T(test_what_time_takes),
 		T(test_not_before_it_is_stored),
+		T(test_unmet_clients_have_a_part),
+		T(test_an_answer_makes_room),
+		T(test_an_unmet_client_that_holds_nothing_gives_way),
+		T(test_answers_confirm_few_names_of_an_address),
+		T(test_registrations_by_datagram_give_way_last),
+		T(test_loaded_clients_are_not_bounded),
 	};
 
 	return cmocka_run_group_tests_name("places", tests, NULL, NULL);

@@ -188,13 +188,41 @@ static void test_bytes_are_not_too_few(void **state)
 	}
 }
 
+/* Of any limit: from then on who adds something has to be a client that exists. */
+static void test_an_eighth_makes_it_scarce(void **state)
+{
+	struct hf_lock_target who = target(0, 1, "file", 8), elsewhere = target(0, 1, "elsewhere", 8),
+			      wordy = target(0, 1, "elsewhere", HF_LOCK_OH_MAX);
+
+	open_with((struct hf_lock_limits){
+		.locks = 80, .locks_per_file = 16, .oh_bytes = 16 * HF_LOCK_OH_MAX, .bytes = 1 << 20 });
+	assert_false(hf_lock_is_scarce(rig.locks, &who));
+	assert_int_equal(ask(0, 1, "file", 0, 8, false), HF_LOCK_OK);
+	assert_false(hf_lock_is_scarce(rig.locks, &who));
+	assert_int_equal(ask(0, 1, "file", 10, 8, false), HF_LOCK_OK);
+	assert_true(hf_lock_is_scarce(rig.locks, &who)); /* of the file's 16 */
+	assert_false(hf_lock_is_scarce(rig.locks, &elsewhere));
+	for (unsigned int i = 0; i < 2; i++)
+		assert_int_equal(ask(1, i, "wordy", i, HF_LOCK_OH_MAX, false), HF_LOCK_OK);
+	assert_true(hf_lock_is_scarce(rig.locks, &wordy));
+	assert_false(hf_lock_is_scarce(rig.locks, &elsewhere));
+	for (unsigned int i = 0; i < 6; i++) {
+		char name[2] = { (char)('a' + i), '\0' };
+
+		assert_false(hf_lock_is_scarce(rig.locks, &elsewhere));
+		assert_int_equal(ask(2, i, name, 0, 8, false), HF_LOCK_OK);
+	}
+	assert_true(hf_lock_is_scarce(rig.locks, &elsewhere)); /* of all 80 */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_teardown(name, teardown)
-		T(test_half_of_the_locks),  T(test_half_of_the_waiters),
-		T(test_half_of_the_shares), T(test_bytes),
-		T(test_long_owner_handles), T(test_bytes_are_not_too_few),
+		T(test_half_of_the_locks),         T(test_half_of_the_waiters),
+		T(test_half_of_the_shares),        T(test_bytes),
+		T(test_long_owner_handles),        T(test_bytes_are_not_too_few),
+		T(test_an_eighth_makes_it_scarce),
 	};
 
 	return cmocka_run_group_tests_name("room", tests, NULL, NULL);

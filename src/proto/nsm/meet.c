@@ -1,0 +1,226 @@
+/*
+ * Is there a host at that address at all?
+ *
+ * A datagram can have any sender written on it, also that of a host that does not
+ * exist. Where too much is registered or held by clients of that kind, a call by
+ * UDP waits until its address has answered us. Any answer will do: the rpcbind of
+ * that host says whatever it has to say of a lock manager; a connection to it is
+ * accepted; or that host says that it has no rpcbind. Only the host that is there
+ * sees what we send, and can say so.
+ *
+ * One address is asked once for all of its calls. A forger can make any number of
+ * addresses wait here, and none of those answers. A host that exists answers in the
+ * time of one exchange. So where no room is left, the address that has waited longest
+ * is given up.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "proto/nsm/internal.h"
+
+#define LOCKD           100021
+#define LOCKD_VERSION   4
+#define RPCBIND         100000
+#define RPCBIND_VERSION 2
+
+/* The calls that wait are kept by their port, which can keep four times as many. */
+#define MAX_GUESTS        1024 /* and meetings: one may have lost its guest */
+#define MAX_FROM_ONE_HOST 16
+
+#define KNOCK_AFTER_NS (50 * HF_NS_PER_MS)
+
+struct hf_nsm_meeting {
+	struct hf_hash_node node; /* of nsm->meetings */
+	struct hf_link link;      /* of nsm->meetings_by_age */
+	struct hf_nsm *nsm;
+	struct hf_addr host, local;
+	struct hf_rpc_pending *question, *knock; /* NULL: not under way */
+	struct hf_timer timer;                   /* until we knock at rpcbind's door */
+	struct hf_list guests;
+	size_t n_guests;
+};
+
+static uint64_t hash_of(const struct hf_nsm *nsm, const struct hf_addr *host)
+{
+	return hf_siphash(&nsm->key, host, sizeof(*host));
+}
+
+static struct hf_nsm_meeting *find(const struct hf_nsm *nsm, const struct hf_addr *host)
+{
+	hf_hash_for_each(node, &nsm->meetings, hash_of(nsm, host)) {
+		struct hf_nsm_meeting *meeting = hf_container_of(node, struct hf_nsm_meeting, node);
+
+		if (hf_addr_equal(&meeting->host, host))
+			return meeting;
+	}
+	return NULL;
+}
+
+/* A guest that is served may begin another meeting with the same address. */
+static void end(struct hf_nsm_meeting *meeting, bool has_answered)
+{
+	struct hf_nsm *nsm = meeting->nsm;
+	struct hf_link *link;
+
+	hf_hashtable_remove(&nsm->meetings, &meeting->node);
+	hf_link_remove(&meeting->link);
+	hf_timer_stop(&meeting->timer);
+	hf_rpc_pending_cancel(meeting->question);
+	hf_rpc_pending_cancel(meeting->knock);
+	nsm->n_guests -= meeting->n_guests;
+	while ((link = hf_list_pop_front(&meeting->guests))) {
+		struct hf_nsm_guest *guest = hf_list_entry(link, struct hf_nsm_guest, link);
+
+		guest->meeting = NULL;
+		guest->fn(guest, has_answered);
+	}
+	free(meeting);
+}
+
+static bool is_answer(const struct hf_rpc_result *result)
+{
+	return result->outcome != HF_RPC_OUTCOME_TIMEOUT && result->outcome != HF_RPC_OUTCOME_UNREACHABLE;
+}
+
+static void on_port(void *user, const struct hf_rpc_result *result)
+{
+	struct hf_nsm_meeting *meeting = user;
+	bool has_answered = is_answer(result);
+
+	meeting->question = NULL;
+	if (has_answered || !meeting->knock)
+		end(meeting, has_answered);
+}
+
+/* Nothing is heard of a UDP port where no program is. A connection is accepted or refused. */
+static void on_knock(void *user, const struct hf_rpc_result *result)
+{
+	struct hf_nsm_meeting *meeting = user;
+	bool has_answered = is_answer(result) || result->stage == HF_RPC_STAGE_REPLY;
+
+	meeting->knock = NULL;
+	if (has_answered || !meeting->question)
+		end(meeting, has_answered);
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+	struct hf_nsm_meeting *meeting = hf_container_of(timer, struct hf_nsm_meeting, timer);
+	struct hf_nsm *nsm = meeting->nsm;
+	struct hf_rpc_request request = {
+		.remote = meeting->host,
+		.local = meeting->local,
+		.program = RPCBIND,
+		.version = RPCBIND_VERSION,
+		.path = HF_RPC_TCP_ONLY,
+		.timeout_ns = nsm->options.timeout_ns,
+		.fresh_connection = true,
+	};
+
+	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
+	(void)hf_rpc_client_call(nsm->options.client, &meeting->knock, &request, on_knock, meeting);
+}
+
+static int ask(struct hf_nsm_meeting *meeting)
+{
+	struct hf_nsm *nsm = meeting->nsm;
+	struct hf_rpc_request request = {
+		.remote = meeting->host,
+		.local = meeting->local,
+		.program = LOCKD,
+		.version = LOCKD_VERSION,
+		.path = HF_RPC_UDP_THEN_TCP,
+		.timeout_ns = nsm->options.timeout_ns,
+		.fresh_port = true,
+		.only_port = true,
+	};
+	int r = hf_timer_start(&meeting->timer, KNOCK_AFTER_NS);
+
+	if (r == 0)
+		r = hf_rpc_client_call(nsm->options.client, &meeting->question, &request, on_port, meeting);
+	return r;
+}
+
+static int begin(struct hf_nsm_meeting **meetingp, struct hf_nsm *nsm, const struct hf_addr *host,
+		 const struct hf_addr *local)
+{
+	struct hf_nsm_meeting *meeting = calloc(1, sizeof(*meeting));
+	int r;
+
+	if (!meeting)
+		return hf_trace(-ENOMEM);
+	meeting->nsm = nsm;
+	meeting->host = *host;
+	meeting->local = *local;
+	meeting->local.port = 0;
+	hf_list_init(&meeting->guests);
+	hf_timer_init(&meeting->timer, nsm->options.loop, on_timer);
+	hf_hashtable_insert(&nsm->meetings, &meeting->node, hash_of(nsm, host));
+	hf_list_push_back(&nsm->meetings_by_age, &meeting->link);
+	r = ask(meeting);
+	if (r < 0) {
+		end(meeting, false);
+		return r;
+	}
+	*meetingp = meeting;
+	return 0;
+}
+
+static void give_up_oldest(struct hf_nsm *nsm)
+{
+	struct hf_link *link = hf_list_first(&nsm->meetings_by_age);
+
+	end(hf_list_entry(link, struct hf_nsm_meeting, link), false);
+}
+
+int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_nsm_guest *guest)
+{
+	struct hf_addr host = *hf_rpc_call_peer(call);
+	struct hf_nsm_meeting *meeting;
+	int r = 0;
+
+	host.port = 0;
+	meeting = find(nsm, &host);
+	if (meeting && meeting->n_guests >= MAX_FROM_ONE_HOST)
+		return -EBUSY;
+	if (nsm->n_guests >= MAX_GUESTS || nsm->meetings.n >= MAX_GUESTS) {
+		give_up_oldest(nsm);
+		meeting = find(nsm, &host); /* it may have been that */
+	}
+	if (!meeting)
+		r = begin(&meeting, nsm, &host, hf_rpc_call_local(call));
+	if (r < 0)
+		return r;
+	guest->meeting = meeting;
+	hf_list_push_back(&meeting->guests, &guest->link);
+	meeting->n_guests++;
+	nsm->n_guests++;
+	return 0;
+}
+
+void hf_nsm_guest_leave(struct hf_nsm_guest *guest)
+{
+	struct hf_nsm_meeting *meeting = guest->meeting;
+
+	if (!meeting)
+		return;
+	hf_link_remove(&guest->link);
+	guest->meeting = NULL;
+	meeting->n_guests--;
+	meeting->nsm->n_guests--;
+}
+
+/* Life */
+
+int hf_nsm_meetings_init(struct hf_nsm *nsm)
+{
+	return hf_trace(hf_hashtable_init(&nsm->meetings));
+}
+
+void hf_nsm_meetings_deinit(struct hf_nsm *nsm)
+{
+	while (!hf_list_is_empty(&nsm->meetings_by_age))
+		give_up_oldest(nsm);
+	hf_hashtable_deinit(&nsm->meetings);
+}
