@@ -317,6 +317,19 @@ class Forged(Trust):
                 self.forge_from_here(host.address, nlm.Lock(name=f"name{n}", fh=b"z", svid=n, exclusive=False))
         self.assert_newcomers_are_served("names of hosts that live")
 
+    def test_h1_forged_sm_mon_keeps_no_other_waiting(self):
+        """Calls that wait for an answer which never comes make room for one that is answered."""
+        host = self.add_host("10.7.8.1")
+        for i in range(1000):
+            args = mon_args("server", f"forged{i}", CALLBACK, 1, bytes(16))
+            self.forger.send(nobody(i), self.port, call_message(NSM, 1, MON, args))
+        caller = UdpCaller((SERVER, self.port), (host.address, 0), self.place)
+        with contextlib.closing(caller):
+            message = call_message(NSM, 1, MON, mon_args("server", "honest", CALLBACK, 1, bytes(16)))
+            begin = time.monotonic()
+            self.assertEqual(In(exchange(caller, message, 3)).u32(), 0)
+        print(f"SM_MON beside forged ones: {(time.monotonic() - begin) * 1000:.1f} ms", file=sys.stderr)
+
     def forge_from_here(self, source, lock):
         caller = UdpCaller((SERVER, self.port), (source, 0), self.place)
         with contextlib.closing(caller):

@@ -4,6 +4,9 @@
  * address has answered us: its rpcbind names the port of the program that is to be
  * called back, or a connection to the port that the call itself names is accepted. A
  * call over TCP has had its exchange.
+ *
+ * Where too many wait, the one that has waited longest gives way: forged ones are
+ * never answered, and one of a host that exists is answered soon.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -99,25 +102,34 @@ static uint16_t port_in(struct hf_bytes my_name, const struct hf_addr *peer)
 	return hf_nsm_port_in_name(name, peer);
 }
 
-static bool has_room_for(const struct hf_nsm *nsm, const struct hf_addr *peer)
+static void give_up(struct visitor *visitor)
+{
+	hf_rpc_pending_cancel(visitor->pending);
+	hf_rpc_call_drop(visitor->call); /* it will be sent again */
+	visitor_free(visitor);
+}
+
+static bool make_room_for(struct hf_nsm *nsm, const struct hf_addr *peer)
 {
 	size_t n = 0;
 
-	if (nsm->n_visitors >= MAX_VISITORS)
-		return false;
 	hf_list_for_each(link, &nsm->visitors) {
 		const struct visitor *visitor = hf_list_entry(link, struct visitor, link);
 
 		n += hf_addr_same_host(hf_rpc_call_peer(visitor->call), peer);
 	}
-	return n < MAX_FROM_ONE_HOST;
+	if (n >= MAX_FROM_ONE_HOST)
+		return false;
+	if (nsm->n_visitors >= MAX_VISITORS)
+		give_up(hf_list_entry(hf_list_first(&nsm->visitors), struct visitor, link));
+	return true;
 }
 
 void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered))
 {
 	struct visitor *visitor =
-		has_room_for(nsm, hf_rpc_call_peer(call)) ? calloc(1, sizeof(*visitor)) : NULL;
+		make_room_for(nsm, hf_rpc_call_peer(call)) ? calloc(1, sizeof(*visitor)) : NULL;
 
 	if (!visitor) {
 		hf_rpc_call_drop(call); /* it will be sent again */
@@ -146,11 +158,6 @@ void hf_nsm_visitors_deinit(struct hf_nsm *nsm)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&nsm->visitors))) {
-		struct visitor *visitor = hf_list_entry(link, struct visitor, link);
-
-		hf_rpc_pending_cancel(visitor->pending);
-		hf_rpc_call_drop(visitor->call);
-		visitor_free(visitor);
-	}
+	while ((link = hf_list_first(&nsm->visitors)))
+		give_up(hf_list_entry(link, struct visitor, link));
 }
