@@ -322,7 +322,7 @@ class Forged(Trust):
         host = self.add_host("10.7.8.1")
         for i in range(1000):
             args = mon_args("server", f"forged{i}", CALLBACK, 1, bytes(16))
-            self.forger.send(nobody(i), self.port, call_message(NSM, 1, MON, args))
+            self.forger.send(empty_address(i), 900, call_message(NSM, 1, MON, args))
         caller = UdpCaller((SERVER, self.port), (host.address, 0), self.place)
         with contextlib.closing(caller):
             message = call_message(NSM, 1, MON, mon_args("server", "honest", CALLBACK, 1, bytes(16)))
