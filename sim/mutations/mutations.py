@@ -7,8 +7,8 @@ MUTATIONS = [
     # Told too early
     ("reply before commit", f"{NLM}/reply.c",
      "return hf_recovery_how_kept(request->nlm->options.recovery, request->client);", "return request->client ? HF_KEPT : HF_KEPT_NOT;"),
-    ("held replies leave before commit", "src/rpc/connection.c", "if (c->hold || (before > LATE_PIECE && hf_loop_is_late(c->lane->loop)))",
-     "if (before > LATE_PIECE && hf_loop_is_late(c->lane->loop))"),
+    ("held replies leave before commit", "src/rpc/connection.c", "if (c->hold || (before > LATE_PIECE && hf_rpc_share_is_late(c->lane)))",
+     "if (before > LATE_PIECE && hf_rpc_share_is_late(c->lane))"),
     ("call back before commit", f"{NLM}/granted.c",
      "if (hf_recovery_promise(nlm->options.recovery, &grant->promise, grant->client, on_promise))", "if (nlm)"),
     ("tickets reached before they are", f"{STORE}/write.c",

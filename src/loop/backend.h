@@ -49,7 +49,7 @@ struct hf_loop_ops {
 struct hf_loop {
 	const struct hf_loop_ops *ops; /* (c) */
 	uint64_t now;                  /* 0: not read in this turn yet */
-	uint64_t spent;                /* in this turn */
+	uint64_t n_turns;
 	struct hf_timer_heap timers;
 	struct hf_list deferred;
 	_Atomic bool is_stopping;

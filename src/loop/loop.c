@@ -6,8 +6,6 @@
 
 #include "loop/backend.h"
 
-#define LATE_NS (10 * HF_NS_PER_MS)
-
 void hf_loop_init(struct hf_loop *loop, const struct hf_loop_ops *ops)
 {
 	*loop = (struct hf_loop){ .ops = ops };
@@ -58,14 +56,9 @@ uint64_t hf_loop_clock(struct hf_loop *loop)
 	return loop->ops->clock(loop);
 }
 
-void hf_loop_spend(struct hf_loop *loop, uint64_t ns)
+uint64_t hf_loop_turn(const struct hf_loop *loop)
 {
-	loop->spent += ns;
-}
-
-bool hf_loop_is_late(const struct hf_loop *loop)
-{
-	return loop->spent > LATE_NS;
+	return loop->n_turns;
 }
 
 uint64_t hf_loop_wall(struct hf_loop *loop)
@@ -133,7 +126,7 @@ static void run_all(struct hf_list *tasks)
 void hf_loop_new_turn(struct hf_loop *loop)
 {
 	loop->now = 0;
-	loop->spent = 0;
+	loop->n_turns++;
 }
 
 void hf_loop_run_posts(struct hf_loop *loop)

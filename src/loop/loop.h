@@ -45,11 +45,8 @@ uint64_t hf_loop_clock(struct hf_loop *loop); /* the same clock, read afresh; fr
 uint64_t hf_loop_wall(struct hf_loop *loop);  /* ns since 1970, for people and records only */
 void hf_loop_random(struct hf_loop *loop, void *out, size_t len);
 
-/* A turn serves all that is ready before it comes to an end, and what came last waits for the rest. So
- * serving many is counted, in about as many nanoseconds as it takes: the clock would count what other
- * programs do, too. In a turn that is late each peer is served a little only. */
-void hf_loop_spend(struct hf_loop *loop, uint64_t ns);
-bool hf_loop_is_late(const struct hf_loop *loop);
+/* The number of the present turn, for an owner that counts what it does in one. */
+uint64_t hf_loop_turn(const struct hf_loop *loop);
 
 /* Tasks: embedded in whoever has work to do; a task is queued at most once at a time. */
 struct hf_task {

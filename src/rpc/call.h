@@ -33,6 +33,8 @@ const struct hf_addr *hf_rpc_call_local(const struct hf_rpc_call *call); /* whic
 enum hf_rpc_transport hf_rpc_call_transport(const struct hf_rpc_call *call);
 struct hf_bytes hf_rpc_call_message(const struct hf_rpc_call *call); /* as it came, header and all */
 struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call);    /* the one it is served on */
+/* On that loop: has its turn served so much that a long reply should be made by a worker? */
+bool hf_rpc_call_is_late(const struct hf_rpc_call *call);
 /* To whom its work is charged: the peer; with port 0 where the call is a datagram, whose source is not
  * proven. */
 struct hf_addr hf_rpc_call_payer(const struct hf_rpc_call *call);

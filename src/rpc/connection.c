@@ -25,8 +25,6 @@
 #define READS_A_TURN 4           /* then the others have their turn */
 #define LATE_READ    1024        /* in a turn that is late: a few calls, */
 #define LATE_PIECE   (64 * 1024) /* or a piece of a long one, or of a long reply */
-#define CALL_NS      1500        /* about what a short call takes */
-#define BYTES_A_NS   4           /* of calls; of replies half as many, which have been made as well */
 #define SWEEP_NS     (1 * HF_NS_PER_S)
 
 static void on_ready(void *user, unsigned int events);
@@ -152,12 +150,11 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->out.n_bytes;
 	int r;
 
-	if (c->hold || (before > LATE_PIECE && hf_loop_is_late(c->lane->loop)))
+	if (c->hold || (before > LATE_PIECE && hf_rpc_share_is_late(c->lane)))
 		return true;
 	hf_rpc_meters_settle(c->lane);
 	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
-
-	hf_loop_spend(c->lane->loop, 2 * (before - c->out.n_bytes) / BYTES_A_NS);
+	hf_rpc_share_note_sent(c, before - c->out.n_bytes);
 	*progressp |= c->out.n_bytes < before;
 	c->is_broken = r == -ECONNRESET;
 	return r == 0 || r == -EAGAIN;
@@ -190,22 +187,21 @@ static bool must_pause(const struct hf_rpc_connection *c)
 static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct hf_bytes record)
 {
 	struct hf_rpc_call *call = hf_rpc_call_new(c->lane, record);
-	size_t n_queued = c->out.n_bytes, n_kept = c->n_kept;
 	enum hf_rpc_dispatched dispatched;
 
 	if (!call)
 		return HF_RPC_NONSENSE;
 	call->connection = c;
-	hf_loop_spend(c->lane->loop, CALL_NS + record.len / BYTES_A_NS);
 	dispatched = hf_rpc_dispatch(call);
 	if (dispatched == HF_RPC_MUST_WAIT)
 		return dispatched;
-	if (dispatched == HF_RPC_GOES_HOME)
+	if (HF_LIKELY(dispatched == HF_RPC_DISPATCHED))
+		c->was_useful = true;
+	else if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
 	hf_record_release(&c->reader);
-	c->was_useful |= dispatched == HF_RPC_DISPATCHED;
-	hf_rpc_share_spend(c, record.len + (c->out.n_bytes > n_queued ? c->out.n_bytes - n_queued : 0),
-			   c->n_kept > n_kept);
+	hf_rpc_share_spend(c, 1);
+	hf_rpc_share_spend_bytes(c, record.len);
 	return dispatched;
 }
 
@@ -355,7 +351,7 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 		room = HF_LIKELY(!c->is_ahead && hf_rpc_share_has_room(c->lane, c->part)) ? READ_BUFFER
 											  : READ_LITTLE;
 	}
-	if (hf_loop_is_late(c->lane->loop))
+	if (hf_rpc_share_is_late(c->lane))
 		room = HF_MIN(room, (size_t)(is_direct ? LATE_PIECE : LATE_READ));
 	n = hf_socket_read(c->socket, space, room);
 	if (n == -EAGAIN || n == -EINTR)
@@ -370,7 +366,8 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 			if (serve_record(c, record) == HF_RPC_NONSENSE)
 				return -EPROTO;
 		} else {
-			hf_rpc_share_spend(c, (size_t)n, false);
+			hf_rpc_share_spend(c, 1);
+			hf_rpc_share_spend_bytes(c, (size_t)n);
 		}
 		if (!pause_if_it_must(c, progressp))
 			return -EPIPE;
@@ -441,8 +438,7 @@ static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 	if (ok && c->is_paused)
 		ok = resume(c, &progress);
 	c->is_reading = false;
-	hf_rpc_share_end_turn(c, c->was_useful);
-	c->was_useful = false;
+	hf_rpc_share_end_turn(c);
 	if (!ok) {
 		hf_rpc_connection_close(c);
 		return;

@@ -29,8 +29,8 @@ struct hf_host_part {
 	struct hf_link want_link;   /* in lane->wanting */
 	struct hf_link holder_link; /* in lane->holders, while it holds anything */
 	size_t held;                /* bytes, of all connections of this address on this lane */
-	uint64_t round;             /* the turn of the loop that @spent_ns is of */
-	uint64_t spent_ns;          /* for what arrived from this address */
+	uint64_t turn;              /* of the loop, that @spent is of */
+	uint64_t spent;             /* units of work, for what arrived from this address */
 	_Atomic size_t n_fresh;
 	_Atomic size_t n_open;
 	size_t n_chosen; /* under the lock of the hosts: to be closed, and the lane has not come to it yet */

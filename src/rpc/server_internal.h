@@ -84,8 +84,8 @@ struct hf_rpc_lane {
 	uint8_t *read_buffer;
 	size_t n_gathering; /* bytes held by incomplete records */
 	size_t held;        /* bytes, of its connections: calls under way, unsent replies, input not served */
-	uint64_t clock;     /* when the last turn of a connection ended */
-	uint64_t spent_ns;  /* by connections that had waited, since their service began */
+	uint64_t turn;      /* of the loop, that @spent is of */
+	uint64_t spent;     /* units of work, for all connections */
 	size_t held_lately; /* the most that was held since the last sweep, incomplete records included */
 	size_t held_before; /* the same between the two sweeps before */
 	size_t held_peak;   /* the most since free memory was last given back to the system */
@@ -149,7 +149,7 @@ struct hf_rpc_connection {
 	size_t kept_bytes;     /* of these calls and the replies that they will have */
 	size_t charged;        /* bytes that the lane and the host count for it */
 	int32_t budget;        /* units of work that are left of its turn */
-	uint64_t begun;        /* its turn */
+	int32_t allowance;     /* what the budget was at first, and what was sent in this turn */
 	bool is_busy;
 	bool is_reading; /* we are below on_readable(): whoever replies need not flush */
 	bool is_paused;
@@ -231,13 +231,16 @@ void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
 
 /* share.c */
-#define HF_RPC_FEW_BYTES 8192 /* that a connection may hold while memory is short */
+#define HF_RPC_FEW_BYTES  8192 /* that a connection may hold while memory is short */
+#define HF_RPC_UNIT_BYTES 4096 /* that cost as much as a short call to move */
+#define HF_RPC_KEPT_UNITS 4    /* that a call costs more if another thread serves it */
+#define HF_RPC_LOOP_UNITS 8192 /* of a turn of the loop, until it is late: some 10 ms */
 
 void hf_rpc_share_join(struct hf_rpc_connection *connection); /* its lane */
 void hf_rpc_share_quit(struct hf_rpc_connection *connection); /* it is closed, or moves; calls stay counted */
 void hf_rpc_share_charge(struct hf_rpc_connection *connection, size_t held);
 void hf_rpc_share_begin_turn(struct hf_rpc_connection *connection, bool is_queued);
-void hf_rpc_share_end_turn(struct hf_rpc_connection *connection, bool was_useful);
+void hf_rpc_share_end_turn(struct hf_rpc_connection *connection);
 void hf_rpc_share_wait(struct hf_rpc_connection *connection);
 void hf_rpc_share_stop_waiting(struct hf_rpc_connection *connection);
 void hf_rpc_share_serve(struct hf_task *task);
@@ -255,10 +258,27 @@ static inline bool hf_rpc_share_has_room(const struct hf_rpc_lane *lane, const s
 	return lane->held + part->held + 2 * limits->max_reply <= limits->max_held;
 }
 
-/* A call, and what it takes to move its bytes; more if another thread serves it. */
-static inline void hf_rpc_share_spend(struct hf_rpc_connection *c, size_t n_bytes, bool is_handed_over)
+/* What was done for the connection in its turn. */
+static inline void hf_rpc_share_spend(struct hf_rpc_connection *c, int32_t n_units)
 {
-	c->budget -= 1 + (int32_t)(n_bytes / 4096) + (is_handed_over ? 4 : 0);
+	c->budget -= n_units;
+}
+
+static inline void hf_rpc_share_spend_bytes(struct hf_rpc_connection *c, size_t n)
+{
+	c->budget -= (int32_t)(n / HF_RPC_UNIT_BYTES);
+}
+
+/* Sending costs the address and the loop, but ends no turn of the connection. */
+static inline void hf_rpc_share_note_sent(struct hf_rpc_connection *c, size_t n)
+{
+	c->allowance += (int32_t)(n / HF_RPC_UNIT_BYTES);
+}
+
+/* Has this turn of the loop served so much that each connection is served a little only? */
+static inline bool hf_rpc_share_is_late(const struct hf_rpc_lane *lane)
+{
+	return HF_UNLIKELY(lane->spent > HF_RPC_LOOP_UNITS) && lane->turn == hf_loop_turn(lane->loop);
 }
 
 /* Counts what the connection holds by now. */

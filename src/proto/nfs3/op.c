@@ -195,7 +195,7 @@ struct hf_xdr_out *hf_nfs3_reply(struct hf_nfs3_op *op, enum nfsstat3 stat, size
 
 bool hf_nfs3_is_too_long_here(const struct hf_nfs3_op *op)
 {
-	return !op->may_block && hf_loop_is_late(hf_rpc_call_loop(op->call));
+	return !op->may_block && hf_rpc_call_is_late(op->call);
 }
 
 uint32_t hf_nfs3_max_io(const struct hf_nfs3_op *op)
