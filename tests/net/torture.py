@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clients lock, unlock, wait, reclaim and are restarted, while the server is killed, or worse, at random moments.
+"""Clients lock, reserve, wait, unlock, reclaim and are restarted; the server is killed, or worse, at random moments.
 
     torture.py PATH/holdfastd [--rounds N] [--store lmdb|postgres|memory] [--kill FAULT] [--seed N] [--seconds S] [--jobs N]
 
@@ -12,8 +12,11 @@ doubled), disk (full), descriptors or memory (none left). What is checked, from 
   I5  a restarted client's locks are gone when its notice is answered
   I6  notices that are repeated, or sent by somebody else, take nothing
   I7  the state number is odd and grows
-  I8  nobody is told of what he has given up waiting for; at rest, waiters are served in order
+  I8  nobody is told of what he has given up waiting for; a waiter that polls after a restart waits again or has its
+      lock; at rest, waiters are served in order, and one that waited before a kill is granted its lock after it
   I10 at rest the server holds what its clients believe to have, and nothing else
+Share reservations are held to the same: right after each kill and when grace is over, another host asks for what
+conflicts with them, as new and as a reclaim, and is refused.
 Grace must end early each time: its window is longer than a round may take.
 """
 
@@ -35,6 +38,7 @@ from daemon import Daemon, Failed
 from faults import FAULTS
 from nsm import Host
 from player import N_FILES, N_UNITS, UNIT, Player, Violation, World
+from reserving import N_RESERVED
 from rpc import NoReply, Refused, Stage
 from until import lapse, until
 
@@ -66,6 +70,7 @@ class Torture:
         if self.wire:
             self.wire.start()
         self.last_state = 0
+        self.n_probes = 0  # SHAREs of the stranger that had to be refused, and were
         self.fault.prepare()
 
     def make_host(self):
@@ -113,8 +118,14 @@ class Torture:
         promised = [player for player in self.players if player.was_promised]
         self.daemon.crash()
         self.daemon.start()
+        self.probe_reservations()
         if may_be_twice and self.random.random() < 0.3:
             return  # and killed again at the next random moment, perhaps in grace
+        self.await_service(promised)
+        self.probe_reservations()
+
+    def await_service(self, promised):
+        """All that was held is reclaimed, by hosts that were told, and grace is over."""
         for player in promised:
             self.wait(lambda p=player: p.told_state() > self.last_state, f"I2: {player.host.name} is told")
         states = [player.told_state() for player in promised]
@@ -129,10 +140,30 @@ class Torture:
         self.pause()
         self.daemon.crash()
         self.world.held.clear()
+        self.world.reservations.clear()
         for player in self.players:
             player.has_to_restart = True
         self.daemon.start()
         self.go_on()
+
+    def probe_reservations(self):
+        """What is reserved before a call and after it was reserved when that was served: what conflicts is refused."""
+        before = self.world.reservations.now()
+        for file, player in self.random.sample(list(before), min(2, len(before))):
+            kept = before[file, player]
+            probe = self.stranger.lock_of(self.files[file], svid=98, access=kept.deny, deny=kept.access)
+            try:
+                stat = self.stranger.share(probe.but(reclaim=self.random.random() < 0.5))
+            except (OSError, EOFError, NoReply, Refused):
+                self.stranger.drop_callers()
+                self.free_stranger()
+                continue
+            is_kept = self.world.reservations.now().get((file, player)) is kept
+            if stat == nlm.S_GRANTED and is_kept:
+                raise Violation(f"I3: the stranger got file {file}, which {player.host.name} has reserved: {kept}")
+            if stat == nlm.S_GRANTED:
+                self.free_stranger()
+            self.n_probes += is_kept
 
     def spoof(self):
         """Somebody sends notices in the name of all others."""
@@ -159,6 +190,7 @@ class Torture:
         self.wait(lambda: not self.is_in_grace(), "grace ends at rest")
         self.wait(self.is_as_believed, "I10: the server holds what its clients believe to have")
         self.stand_in_line()
+        self.wait_through_a_kill()
         self.go_on()
 
     def is_as_believed(self):
@@ -169,9 +201,19 @@ class Torture:
                     is_held = self.stranger.test(lock).stat == nlm.S_DENIED
                     if is_held != bool(self.world.held.get((file, unit))):
                         return False
+            return all(self.is_reserved_as_believed(file) for file in range(N_RESERVED))
         except (OSError, EOFError, NoReply, Refused):
             self.stranger.drop_callers()
             return False
+
+    def is_reserved_as_believed(self, file):
+        for access, deny in ((1, 0), (2, 0), (0, 1), (0, 2)):
+            probe = self.stranger.lock_of(self.files[file], svid=99, access=access, deny=deny)
+            stat = self.stranger.share(probe)
+            if stat == nlm.S_GRANTED:
+                self.stranger.unshare(probe)
+            if (stat == nlm.S_DENIED) != self.world.reservations.refuses(file, access, deny):
+                return False
         return True
 
     def stand_in_line(self):
@@ -188,6 +230,28 @@ class Torture:
             heard = [item.grant.svid for item in host.grants.matching(lambda item: item.grant.fh == fh)]
             if heard[-1] != following.svid:
                 raise Violation(f"I8: out of order: {heard}")
+        self.free_stranger()
+
+    def wait_through_a_kill(self):
+        """A wait is not stored. Its owner asks again after the restart, waits again, and is granted."""
+        host, fh = self.stranger, os.urandom(20)
+        holder, waiter = host.lock_of(fh, svid=1), host.lock_of(fh, svid=2, block=True)
+        if self.args.store == "memory":
+            return
+        if (host.lock(holder), host.lock(waiter)) != (nlm.S_GRANTED, nlm.S_BLOCKED):
+            raise Violation("I8: the first does not hold it, or the second does not wait")
+        promised, n_told = [player for player in self.players if player.was_promised], len(host.told.matching())
+        self.daemon.crash()
+        self.daemon.start()
+        host.drop_callers()
+        self.wait(lambda: len(host.told.matching()) > n_told, "I2: the stranger is told")
+        if host.lock(holder.but(reclaim=True)) != nlm.S_GRANTED:
+            raise Violation("I4: the stranger may not have its lock again")
+        self.await_service(promised)
+        if host.lock(waiter) != nlm.S_BLOCKED:
+            raise Violation("I8: it polls after the restart, and does not wait")
+        host.unlock(holder)
+        host.wait_granted(waiter)
         self.free_stranger()
 
     def run(self):
@@ -208,6 +272,7 @@ class Torture:
                 self.rest()
         self.rest()
         totals = {key: sum(player.n[key] for player in self.players) for key in self.players[0].n}
+        totals["probes"] = self.n_probes
         totals.update(self.wire.n if self.wire else {})
         print(f"torture: {rounds} rounds, seed {self.args.seed}, {self.args.store}, {self.args.kill}: {totals}")
         if rounds < self.args.rounds:

@@ -1,10 +1,12 @@
-"""A client host of the torture, that locks, unlocks, waits, reclaims and is restarted; and what all of them believe."""
+"""A client host of the torture, that locks, reserves, unlocks, waits, reclaims and is restarted; and what all of them
+believe."""
 
 import math
 import random
 import threading
 
 import nlm
+from reserving import Lost, Reservations, Reserver
 from rpc import NoReply, Refused, call_message, exchange
 from until import comes, insist, until
 
@@ -16,10 +18,6 @@ class Violation(Exception):
     pass
 
 
-class Lost(Exception):
-    """No answer: it may have been done or not."""
-
-
 class World:
     """What the players believe, all of them at one glance."""
 
@@ -27,6 +25,7 @@ class World:
         self.lock = threading.Lock()
         self.held = {}  # (file, unit) -> {player: (exclusive, svid)}
         self.violations = []
+        self.reservations = Reservations(self.fail)
 
     def take(self, player, key, exclusive, svid):
         with self.lock:
@@ -48,7 +47,7 @@ class World:
             self.violations.append(text)
 
 
-class Player(threading.Thread):
+class Player(Reserver, threading.Thread):
     """One client host. Only its own thread sends; grants come in on the stage's.
 
     A GRANTED is matched as Linux does it: by file, range and owner, among what is waited for now; any other one is
@@ -72,7 +71,9 @@ class Player(threading.Thread):
         self.svid = SVID
         self.guard = threading.Lock()
         self.pause, self.paused, self.is_over = threading.Event(), threading.Event(), False
-        self.n = dict.fromkeys(("locked", "granted", "reclaimed", "restarts", "refused", "lost", "replays"), 0)
+        counted = ("answered", "locked", "granted", "reclaimed", "reserved", "reserved again", "polled", "restarts",
+                   "refused", "lost", "replays")  # fmt: skip
+        self.n = dict.fromkeys(counted, 0)
         host.script = self.on_granted
 
     # Asking
@@ -87,7 +88,9 @@ class Player(threading.Thread):
         """One try; Lost where nobody answers, or without a result."""
         try:
             message = call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure))
-            return nlm.res_of(procedure, exchange(self.host.caller("tcp"), message, 2)).stat
+            stat = nlm.res_of(procedure, exchange(self.host.caller("tcp"), message, 2)).stat
+            self.n["answered"] += 1
+            return stat
         except (OSError, EOFError, NoReply, Refused):
             self.host.drop_callers()
             self.n["lost"] += 1
@@ -138,7 +141,7 @@ class Player(threading.Thread):
             self.n["locked"] += 1
         elif stat == nlm.S_BLOCKED:
             self.was_promised = True
-            self.wait_for(key, svid)
+            self.wait_for(key, exclusive, svid)
         else:
             with self.guard:
                 self.waiting = None
@@ -146,14 +149,50 @@ class Player(threading.Thread):
                 self.pause.wait(0.003)  # it is not served now, and does not storm the server
             self.n["refused"] += 1
 
-    def wait_for(self, key, svid):
-        comes(lambda: not self.waiting or self.is_told(), self.random.uniform(0.001, 0.1), pause=0.001)
+    def wait_for(self, key, exclusive, svid):
+        def is_called():
+            return comes(lambda: not self.waiting or self.is_told(), self.random.uniform(0.001, 0.1), pause=0.001)
+
+        while is_called() and self.waiting and self.random.random() < 0.8:
+            if not self.poll(key, exclusive, svid):
+                break
         with self.guard:
             gave_up = self.waiting is not None
             self.is_letting_go = gave_up
             self.waiting = None
         if gave_up:
             self.give_back(key, svid)
+
+    def poll(self, key, exclusive, svid):
+        """The server was restarted, and waits die with it: asks again for what it waits for. Whether it waits.
+
+        Before that it gives back what it waits for, and at the end so does a poll whose answer is lost: the server may
+        have granted it, and died before it could say so. Then it does not end its grace before that lock is given back,
+        or the window is over, and answers a poll, which is no reclaim, with GRACE as long.
+        """
+        lock, stat = self.lock_of(key, exclusive, svid, block=True), nlm.S_GRACE
+        while self.waiting and not self.is_over and stat in (nlm.S_GRACE, nlm.S_NOLOCKS):
+            if self.is_told():
+                self.give_back(key, svid)
+                self.reclaim()
+                with self.guard:
+                    self.waiting = key, exclusive, svid
+                continue
+            try:
+                stat = self.ask(nlm.LOCK, lock)
+            except Lost:
+                return False
+            if stat != nlm.S_GRANTED:
+                self.pause.wait(0.003)
+        self.n["polled"] += 1
+        if stat == nlm.S_GRANTED:
+            with self.guard:
+                if key not in self.world.of(self):
+                    self.world.take(self, key, exclusive, svid)
+                self.waiting = None
+        elif self.waiting and stat not in (nlm.S_BLOCKED, nlm.S_DEADLCK):
+            self.world.fail(f"I8: {self.host.name} waits for {key}, polls after a restart, and is answered {stat}")
+        return stat == nlm.S_BLOCKED
 
     def give_back(self, key, svid):
         """Whether it is held, waited for or neither: afterwards it is neither."""
@@ -180,6 +219,7 @@ class Player(threading.Thread):
             self.waiting, self.is_letting_go = None, True
             for key in self.world.of(self):
                 self.world.give(self, key)
+        self.forget_reservations()
         self.state += 2
         self.notify()
         self.host.stage.settle()
@@ -200,19 +240,27 @@ class Player(threading.Thread):
     def is_told(self):
         return self.told_state() > self.reclaimed_state
 
+    def reclaim_one(self, procedure, lock, state):
+        """The answer; None: the server was killed again, and all begins anew."""
+        stat = nlm.S_NOLOCKS
+        while stat == nlm.S_NOLOCKS:  # the store cannot write: it will
+            stat = self.insist(procedure, lock)
+            if self.told_state() != state or self.is_over:
+                return None
+        return stat
+
     def reclaim(self):
         state = self.told_state()
         for key, (exclusive, svid) in self.world.of(self).items():
-            stat = nlm.S_NOLOCKS
-            while stat == nlm.S_NOLOCKS:  # the store cannot write: it will
-                stat = self.insist(nlm.LOCK, self.lock_of(key, exclusive, svid, reclaim=True))
-                if self.told_state() != state or self.is_over:
-                    return  # it was killed again: from the start
+            stat = self.reclaim_one(nlm.LOCK, self.lock_of(key, exclusive, svid, reclaim=True), state)
+            if stat is None:
+                return
             if stat != nlm.S_GRANTED:
                 self.world.fail(f"I4: {self.host.name} may not have {key} again: {stat}")
                 self.world.give(self, key)
             self.n["reclaimed"] += 1
-        self.reclaimed_state = state
+        if self.reclaim_reservations(state):
+            self.reclaimed_state = state
 
     def has_rested(self):
         """At rest: nothing is done but to reclaim."""
@@ -245,5 +293,7 @@ class Player(threading.Thread):
         elif dice < 0.4 and mine:
             key = self.random.choice(list(mine))
             self.give_back(key, mine[key][1])
+        elif dice < 0.55:
+            self.reserve_or_close()
         else:
             self.try_lock(block=self.random.random() < 0.4)
