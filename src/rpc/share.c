@@ -38,8 +38,8 @@
 #include "base/heap.h"
 #include "rpc/server_internal.h"
 
-#define TURN_UNITS \
-	384 /* more than all that is read in a turn, if it is calls of 64 KiB: no copy of the rest */
+/* More than all that is read in a turn, if it is calls of 64 KiB: the rest would have to be copied. */
+#define TURN_UNITS     384
 #define HOST_UNITS     1024
 #define SERVICE_UNITS  1024
 #define LOOKS          16 /* at connections, for one to evict */
@@ -218,9 +218,8 @@ static uint64_t spent_now(const struct hf_rpc_lane *lane)
 void hf_rpc_share_serve(struct hf_task *task)
 {
 	struct hf_rpc_lane *lane = hf_container_of(task, struct hf_rpc_lane, service);
-	struct hf_link *link;
-
 	uint64_t begun_at = spent_now(lane);
+	struct hf_link *link;
 
 	while ((link = hf_list_first(&lane->tired)) && spent_now(lane) - begun_at < SERVICE_UNITS)
 		serve_first(&lane->tired, link, &hf_list_entry(link, struct hf_host_part, tired_link)->tired);
