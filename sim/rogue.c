@@ -4,11 +4,13 @@
  * which the server remembers what it has answered, and within one life of it.
  *
  * In some worlds he also makes up notices and FREE_ALL in another's name, by
- * datagram. There no message is lost, and no host is cut off: whoever is asked can
- * deny it. In his own name he does that everywhere. He makes up no LOCK and no
- * UNLOCK of another, since a server that believes addresses cannot resist that; but
- * for one kind: as an ordinary user of a client's host, which calls from a reserved
- * port, and he does not.
+ * datagram, and LOCKs that say another state number: reclaims out of grace, which
+ * take nothing. There no message is lost, and no host is cut off: a host that is asked
+ * can deny it. Of a host that is down he makes up notices, too, which are believed:
+ * that host has nothing left. In his own name he does that everywhere. He makes up
+ * no other LOCK and no UNLOCK of another, since a server that believes addresses
+ * cannot resist that; but for one kind: as an ordinary user of a client's host, which
+ * calls from a reserved port, and he does not.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -196,14 +198,27 @@ bool rogue_is_forger(struct world *world)
 	return rng_chance(&rng, FORGERS);
 }
 
+/* A number that he has made up may have been stored; the server cannot tell it from the host's own after its
+ * next start. */
+bool rogue_is_false_number_stored(const struct host *host)
+{
+	return host->lied_about_in && host->lied_about_in < host->world->server.life;
+}
+
 /* One with two names may be two behind an address, and nothing but a connection speaks for it; what is not
  * monitored is not looked at; and what a watcher on the server's host hears is told by who watches, too. */
+static bool is_plain(const struct world *world, const struct host *victim)
+{
+	return world->has_forger && !rogue_is_false_number_stored(victim) && !victim->is_shared &&
+	       !*victim->old_name && !victim->is_renaming && !victim->is_unmonitored &&
+	       !world->monitor.exists;
+}
+
 static bool can_deny(const struct world *world, const struct host *victim)
 {
 	/* Before the host has taken anything since the server's start, the server has not heard it. */
-	return world->has_forger && victim->promised_in == world->server.life && victim->is_up &&
-	       !victim->is_shared && !*victim->old_name && !victim->is_renaming && !victim->is_unmonitored &&
-	       !world->monitor.exists && victim->told_life == victim->life;
+	return is_plain(world, victim) && victim->promised_in == world->server.life && victim->is_up &&
+	       victim->told_life == victim->life;
 }
 
 /*
@@ -218,7 +233,7 @@ static int32_t guess(struct world *world)
 	return world->server.durability == HF_STORE_NONE ? next : next + FAR_OFF;
 }
 
-static void forge_sender(struct world *world, const struct host *victim)
+static void forge_sender(struct world *world, struct host *victim)
 {
 	struct rng *rng = &world->rogue_rng;
 	bool is_notice = rng_chance(rng, 600);
@@ -226,7 +241,7 @@ static void forge_sender(struct world *world, const struct host *victim)
 	uint8_t message[MAX_MESSAGE];
 	struct hf_xdr_out out;
 
-	if (!can_deny(world, victim))
+	if (!can_deny(world, victim) && !(is_plain(world, victim) && !victim->is_up))
 		return;
 	from.port = rng_chance(rng, 500) ? FORGED_LOW : FORGED_HIGH;
 	hf_xdr_out_init(&out, message, sizeof(message));
@@ -236,7 +251,46 @@ static void forge_sender(struct world *world, const struct host *victim)
 		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_FREE_ALL);
 	hf_xdr_put_string(&out, is_notice && rng_chance(rng, 300) ? "another" : victim->name);
 	hf_xdr_put_i32(&out, victim->state + guess(world));
+	if (!victim->is_up)
+		victim->lied_about_in = world->server.life;
 	SAY(world, "rogue   forges %s of %s", is_notice ? "a notice" : "FREE_ALL", victim->name);
+	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
+}
+
+static bool is_in_grace(const struct world *world)
+{
+	struct hf_recovery *recovery = world->server.recovery;
+
+	return !recovery || hf_lock_in_grace(hf_recovery_locks(recovery));
+}
+
+/* Also before the host has reclaimed anything from this life of the server: the number that is stored denies
+ * it. */
+static void forge_number(struct world *world, struct host *victim)
+{
+	struct rng *rng = &world->rogue_rng;
+	uint64_t cookie = htole64(rng_next(rng));
+	struct hf_addr from = victim->addr;
+	int32_t state = victim->state + guess(world);
+	uint8_t message[MAX_MESSAGE];
+	struct hf_xdr_out out;
+
+	if (!is_plain(world, victim) || !victim->is_up || victim->told_life != victim->life ||
+	    is_in_grace(world))
+		return;
+	from.port = rng_chance(rng, 500) ? FORGED_LOW : FORGED_HIGH;
+	hf_xdr_out_init(&out, message, sizeof(message));
+	put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_LOCK);
+	hf_xdr_put_opaque(&out, hf_bytes_of(&cookie, 8));
+	hf_xdr_put_bool(&out, false);
+	hf_xdr_put_bool(&out, true);
+	put_lock(&out, world, victim);
+	hf_xdr_put_bool(&out, true);
+	hf_xdr_put_i32(&out, state);
+	if (!victim->promised_in) /* the server takes the number, since the host has nothing that it could
+				     lose */
+		victim->lied_about_in = world->server.life;
+	SAY(world, "rogue   forges a LOCK of %s with the number %d", victim->name, state);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }
 
@@ -246,7 +300,9 @@ void rogue_act(struct world *world, uint32_t n)
 
 	while (n--) {
 		world->counts->forgeries++;
-		if (world->has_forger && rng_chance(rng, 500))
+		if (world->has_forger && rng_chance(rng, 300))
+			forge_number(world, &world->hosts[rng_below(rng, world->n_hosts)]);
+		else if (world->has_forger && rng_chance(rng, 500))
 			forge_sender(world, &world->hosts[rng_below(rng, world->n_hosts)]);
 		else if (rng_chance(rng, 500))
 			replay(world);

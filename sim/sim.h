@@ -500,8 +500,10 @@ struct host {
 	uint32_t reclaim_at; /* how far it has come */
 	struct hf_timer reclaim_timer;
 	struct rng reclaim_rng;
-	uint32_t told_life;        /* the server has acknowledged that this life began */
-	uint32_t n_evidence;       /* messages that say so and are under way */
+	uint32_t
+		lied_about_in; /* the life of the server in which the rogue made up a number of it; 0: none */
+	uint32_t told_life;    /* the server has acknowledged that this life began */
+	uint32_t n_evidence;   /* messages that say so and are under way */
 	enum crash_kind ends_with; /* how the server dies when it has acknowledged that */
 	uint32_t ends_in;          /* operations after that */
 	struct proc procs[MAX_PROCS];
@@ -966,6 +968,7 @@ bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* 
 /* ROGUE (rogue.c) */
 void rogue_capture(struct world *world, const struct packet *packet);
 void rogue_act(struct world *world, uint32_t n);
+bool rogue_is_false_number_stored(const struct host *host);
 bool rogue_is_forger(
 	struct world *world); /* of senders, too: in a world in which whoever is asked can answer */
 

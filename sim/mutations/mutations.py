@@ -87,8 +87,12 @@ MUTATIONS = [
      "return (a->mode == HF_LOCK_EXCLUSIVE || b->mode == HF_LOCK_EXCLUSIVE) &&", "return a == b &&"),
     # Evidence
     ("replayed SM_NOTIFY accepted", f"{RECOVERY}/crash.c",
-     "return state != 0 && state != client->sm_state && !is_straggler(recovery, client, state);",
-     "return state != 0 && state != client->sm_state;"),
+     "return state != 0 && state != hf_client_proven_state(client) && !(past && past->is_proven);\n}\n\n"
+     "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
+     "\treturn state == client->sm_state || is_straggler(recovery, client, state);",
+     "return state != 0 && state != hf_client_proven_state(client);\n}\n\n"
+     "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
+     "\treturn state == client->sm_state;"),
     ("SM_NOTIFY believed by name alone", f"{NSM}/notify.c",
      "if (!notice->is_superuser)\n\t\treturn;", ""),
     ("procedure 16 believed from anywhere", f"{NLM}/notify.c",
@@ -111,7 +115,7 @@ MUTATIONS = [
     ("what waited since before the notice is of the new life", f"{CLIENT}/client.c",
      "(age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at)", "(age_ns && !client)"),
     ("the statd of another host behind the address is believed", f"{NSM}/sight.c",
-     "return facts && known && !hf_nsm_is_number_of(facts->state, known);", "return facts && !facts;"),
+     "return facts &&\n\t       differs(facts,", "return facts && !facts &&\n\t       differs(facts,"),
     ("what a host said is not forgotten when it was restarted", f"{NSM}/watch.c",
      "hf_nsm_sight_forget(client);\n\t\tclient->link = 0;", ""),
     ("a copy of a notice that is being checked counts as early", f"{NSM}/notify.c",
@@ -120,8 +124,22 @@ MUTATIONS = [
      ".handle = hf_nlm_proc_free_all,\n\t\t\t      .replay = HF_RPC_REPLAY_UDP", ".handle = hf_nlm_proc_free_all"),
     ("a client is its name", f"{NLM}/request.c",
      "nlm->recent && hf_addr_same_host(&nlm->recent->address, peer) &&", "nlm->recent &&"),
-    ("a LOCK with a new state number is no evidence", f"{NLM}/request.c",
-     "hf_recovery_client_state(request->nlm->options.recovery, client, state);", "return;"),
+    ("a LOCK with a new state number is no evidence", f"{NLM}/number.c",
+     "if (HF_UNLIKELY(state != hf_client_proven_state(client)))\n"
+     "\t\thf_recovery_client_state(request->nlm->options.recovery, client, state);\n", ""),
+    ("a datagram's LOCK is believed without asking", f"{NLM}/number.c",
+     "} else if (!was_refused(request)) {\n\t\treturn check(request, again);\n\t}",
+     "} else {\n\t\thf_recovery_client_state(recovery, client, state);\n\t}"),
+    ("the number of a datagram's LOCK that is believed is not noted", f"{NLM}/number.c",
+     "if (verdict == HF_NSM_BELIEVED)\n\t\thf_recovery_client_state(nlm->options.recovery, client, suspicion->state);\n\telse\n", ""),
+    ("what a silent host does not deny is its number for good", f"{NSM}/doubt.c",
+     "client->is_state_proven = facts.word == HF_NSM_SPEAKS && facts.state == state;", "client->is_state_proven = true;"),
+    ("a number that was forged is not put right", f"{RECOVERY}/crash.c",
+     "if (!client->is_state_proven)\n\t\t\tcorrect(client, state);", ""),
+    ("a number that was forged makes the client's own look old", f"{RECOVERY}/crash.c",
+     "return state != 0 && state != hf_client_proven_state(client) && !(past && past->is_proven);",
+     "return state != 0 && state != client->sm_state && !past &&\n"
+     "\t       (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;"),
     ("a restart is acknowledged before its number is stored", f"{RECOVERY}/promise.c", "promise->is_of_restart = true;", ""),
     ("clean-up serves nobody", f"{LOCK}/purge.c",
      "hf_share_purge(purge->locks, client, purge->all, purge->state, purge->also);\n\thf_waiters_serve(purge->locks);",
@@ -205,7 +223,8 @@ MUTATIONS = [
      "case HF_REPLAY_DONE:\n\t\tsend_res(nlm, call, hf_bytes_of(results, len));\n\t\thf_rpc_reply_void(call);\n\t\treturn true;",
      "case HF_REPLAY_DONE:\n\t\treturn false;"),
     ("a renamed host may not reclaim", f"{NLM}/lock.c",
-     "request.args.reclaim ? hf_nlm_get_reclaimer(&request) : hf_nlm_get_client(&request)", "hf_nlm_get_client(&request)"),
+     "request.args.reclaim ? hf_nlm_get_reclaimer(&request, again)\n\t\t\t\t\t    : hf_nlm_get_client(&request, again)",
+     "hf_nlm_get_client(&request, again)"),
     ("a copy is known by its sender and number alone", "src/rpc/replay.c",
      "hf_siphash(&replay->key, message.data, message.len);", "hf_siphash(&replay->key, message.data, 4);"),
     ("a copy is known by what it says, whatever its sender", "src/rpc/replay.c",

@@ -153,14 +153,14 @@ class Numbers(Forged):
 
     def test_far_number_before_the_first_lock(self):
         """The number that a forger said first is not the client's: its own notices count."""
-        for transport in ("tcp", "udp"):
+        for n, transport in enumerate(("tcp", "udp"), 1):
             with self.subTest(transport=transport):
                 self.fh = os.urandom(28)
                 forged = self.forge_lock(self.a, FAR)
                 self.taken(forged)
                 lock = self.hold(self.a, transport=transport, state=self.a.state, reserved=True)
                 self.forge_notice(self.a, FAR + 2)
-                self.said(DENIED)
+                self.said(DENIED, n)
                 self.assert_held(lock, by=lock.svid)
                 self.restart(self.a, self.a.state + 2)
                 self.assert_notice_frees(self.a, self.a.state, lock)

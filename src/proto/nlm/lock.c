@@ -237,9 +237,11 @@ static void handle(struct hf_nlm *nlm, struct hf_rpc_call *call, bool is_patient
 	if (stat == HF_NLM_GRANTED_STAT)
 		stat = request.args.reclaim ? hf_nlm_get_reclaimer(&request, again)
 					    : hf_nlm_get_client(&request, again);
-	if (stat == HF_NLM_LATER)
-		(void)stat; /* the call is not ours any more */
-	else if (stat != HF_NLM_GRANTED_STAT)
+	if (stat == HF_NLM_LATER) {
+		hf_nlm_request_deinit(&request);
+		return;
+	}
+	if (stat != HF_NLM_GRANTED_STAT)
 		refuse(&request, stat);
 	else if (!hf_nlm_await_host(&request, again) &&
 		 (request.args.exclusive || !is_patient ||

@@ -96,7 +96,9 @@ static bool has_moved(uint16_t before, uint16_t now)
 }
 
 /* We have not looked at the host since the client took what it holds. Then its statd denies the notice if it
- * says the very number that we know; another one may be that of another host behind the same address. */
+ * says the very number that we know; another one may be that of another host behind the same address. Where
+ * no number is known for sure, and the client has nothing, nothing is at stake: the number is not proven by
+ * that. */
 static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 {
 	int32_t known = hf_client_proven_state(doubt->client);
@@ -105,7 +107,10 @@ static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 		return HF_NSM_BELIEVED; /* nothing of ours is at stake */
 	if (known)
 		return hf_nsm_is_number_of(doubt->facts.state, known) ? HF_NSM_UNSURE : HF_NSM_BELIEVED;
-	return doubt->state && doubt->facts.state == doubt->state ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
+	if (doubt->state && doubt->facts.state == doubt->state)
+		return HF_NSM_BELIEVED;
+	return doubt->client->sm_state && hf_client_has_nothing(doubt->client) ? HF_NSM_BELIEVED
+									       : HF_NSM_UNSURE;
 }
 
 enum company {

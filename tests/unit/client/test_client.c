@@ -307,6 +307,92 @@ static void test_renamed_or_another(void **state)
 	hf_client_unref(old);
 }
 
+/* The number of what is taken while a notice is checked: no client has it, and it tells which notice that
+ * was. */
+static void test_tags_of_doubts(void **state)
+{
+	const int32_t numbers[] = { 1, 2, 5, 0x7fff, 0xffff };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(numbers); i++)
+		for (uint32_t serial = 0; serial < 100000; serial += 331) {
+			int32_t tag = hf_client_make_doubt_tag(numbers[i], serial);
+
+			assert_true(tag < 0 && tag % 2 == 0);
+			assert_int_equal(hf_client_stored_number(tag), numbers[i]);
+		}
+	assert_int_not_equal(hf_client_make_doubt_tag(5, 1), hf_client_make_doubt_tag(5, 2));
+	/* There is no room for a long number. */
+	assert_int_equal(hf_client_stored_number(hf_client_make_doubt_tag(0x10001, 1)), 0);
+	assert_int_equal(hf_client_stored_number(hf_client_make_doubt_tag(-1, 1)), 0);
+	assert_int_equal(hf_client_stored_number(hf_client_make_doubt_tag(5, UINT32_MAX)), 5);
+}
+
+static void test_numbers_that_clients_say_are_stored_as_they_are(void **state)
+{
+	const int32_t numbers[] = { 0, 1, 2, 5, INT32_MAX, -1, -3, INT32_MIN + 1 };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(numbers); i++)
+		assert_int_equal(hf_client_stored_number(numbers[i]), numbers[i]);
+}
+
+static void test_the_number_of_what_is_taken(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "alpha");
+
+	client->sm_state = 5;
+	assert_int_equal(hf_client_state_for(client, 0, 0), 5);
+	assert_int_equal(hf_client_state_for(client, 3, 0), 3);
+	client->doubted_state = 7;
+	client->doubt_tag = hf_client_make_doubt_tag(7, 1);
+	client->doubted_at = 0;
+	assert_int_equal(hf_client_state_for(client, 5, 0), client->doubt_tag);
+	assert_int_equal(hf_client_state_for(client, 0, 0), client->doubt_tag);
+	assert_int_equal(hf_client_state_for(client, 7, 0), client->doubt_tag);
+	assert_int_equal(hf_client_state_for(client, 9, 0), 9);
+	client->doubted_at = UINT64_MAX; /* the call came before the notice */
+	assert_int_equal(hf_client_state_for(client, 5, 1), 5);
+	client->doubted_state = client->doubt_tag = 0;
+	hf_client_unref(client);
+}
+
+static void test_a_stored_number_is_proven(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "alpha");
+
+	client->sm_state = 5;
+	assert_int_equal(hf_client_proven_state(client), 0);
+	hf_client_restore(client, 1, 1);
+	assert_int_equal(hf_client_proven_state(client), 5);
+	hf_client_unregister(client);
+	hf_client_unref(client);
+}
+
+static void test_neighbours(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "alpha"), *other = get("nlm", "10.0.0.1", "beta");
+	struct hf_client *watcher = get("nsm", "10.0.0.1", "alpha");
+
+	watcher->has_connected = client->has_connected = true;
+	assert_false(hf_client_is_neighbour(client, client));
+	assert_false(hf_client_is_neighbour(client, watcher));
+	assert_false(hf_client_is_neighbour(client, other)); /* datagrams have said the name */
+	assert_int_equal(hf_client_register(other), HF_CLIENT_OK);
+	hf_client_unregister(other);
+	assert_false(hf_client_had_neighbour(client));
+	other->has_connected = true;
+	assert_true(hf_client_is_neighbour(client, other));
+	client->is_privileged = true; /* and an ordinary user of its host could be the other one */
+	assert_false(hf_client_is_neighbour(client, other));
+	other->is_privileged = true;
+	assert_true(hf_client_is_neighbour(client, other));
+	assert_int_equal(hf_client_register(other), HF_CLIENT_OK);
+	hf_client_unregister(other);
+	assert_true(hf_client_had_neighbour(client));
+	hf_client_unref(watcher);
+	hf_client_unref(other);
+	hf_client_unref(client);
+}
+
 static void test_status_names(void **state)
 {
 	assert_string_equal(hf_client_status_name(HF_CLIENT_ACTIVE), "active");
@@ -349,6 +435,11 @@ int main(void)
 		T(test_durable_handles),
 		T(test_seen),
 		T(test_renamed_or_another),
+		T(test_tags_of_doubts),
+		T(test_numbers_that_clients_say_are_stored_as_they_are),
+		T(test_the_number_of_what_is_taken),
+		T(test_a_stored_number_is_proven),
+		T(test_neighbours),
 		T(test_status_names),
 		T(test_privilege_is_stored),
 	};

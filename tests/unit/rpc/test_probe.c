@@ -1,0 +1,213 @@
+/* Does the peer of a connection still know it? */
+#include "../test.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "rpc/probe.h"
+
+#define HOME     "127.0.0.1"
+#define LONG_NS  (60 * HF_NS_PER_S)
+#define NO_PULSE 99
+
+static struct rig rig;
+static uint8_t buffer[4096];
+static struct hf_rpc_probe *probe;
+static _Atomic int pulse;
+static uint64_t numbers[2]; /* of the connections of the calls that are kept */
+
+static int setup(void **state)
+{
+	pulse = NO_PULSE;
+	probe = NULL;
+	rig_start(&rig, &rig_limits, 1, HOME);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	rig_stop(&rig);
+	return 0;
+}
+
+static void call(int fd, uint32_t xid)
+{
+	rig_send_record(fd, buffer, rig_call_opaque(buffer, xid, RIG_HOME, RIG_KEEP, "abcd", 4));
+}
+
+static void on_pulse(void *user, enum hf_rpc_pulse felt)
+{
+	assert_ptr_equal(user, &rig);
+	probe = NULL;
+	pulse = (int)felt;
+}
+
+static bool has_pulse(void *arg)
+{
+	return pulse != NO_PULSE;
+}
+
+static void note_numbers(struct rig *r, void *arg)
+{
+	for (size_t i = 0; i < r->n_kept && i < 2; i++) {
+		numbers[i] = hf_rpc_call_link(r->kept[i]);
+		assert_int_equal(hf_rpc_call_link(r->kept[i]), numbers[i]); /* it stays */
+	}
+}
+
+/* The connection of the first call is asked about by the last one. */
+static void start(struct rig *r, void *arg)
+{
+	const uint64_t *timeout = arg;
+
+	probe = hf_rpc_probe_start(r->kept[r->n_kept - 1], numbers[0], *timeout, on_pulse, &rig);
+}
+
+static void start_for(uint64_t timeout_ns)
+{
+	rig_run_on(&rig, 0, start, &timeout_ns);
+}
+
+static void expect(enum hf_rpc_pulse expected)
+{
+	rig_wait(has_pulse, NULL, "a pulse");
+	assert_int_equal(pulse, expected);
+}
+
+/* Two connections with a call each; that of the first is answered. */
+static void connect_two(int fds[2])
+{
+	uint8_t results[64];
+
+	for (uint32_t i = 0; i < 2; i++) {
+		fds[i] = rig_connect(HOME, rig.tcp, NULL);
+		call(fds[i], i + 1);
+		rig_wait_kept(&rig, i + 1);
+	}
+	rig_run_on(&rig, 0, note_numbers, NULL);
+	assert_int_not_equal(numbers[0], 0);
+	assert_int_not_equal(numbers[0], numbers[1]);
+	rig_release(&rig, 1);
+	rig_expect_success(fds[0], 1, results, sizeof(results));
+}
+
+static void end(int fds[2])
+{
+	rig_release(&rig, 1);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void test_a_peer_that_lives_acknowledges(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	start_for(LONG_NS);
+	assert_non_null(probe);
+	expect(HF_RPC_PULSE_ALIVE);
+	end(fds);
+}
+
+static void test_a_connection_that_is_closed_meanwhile_says_nothing(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	start_for(LONG_NS);
+	close(fds[0]);
+	expect(HF_RPC_PULSE_NONE);
+	fds[0] = dup(fds[1]);
+	end(fds);
+}
+
+static void test_a_peer_that_does_not_know_it_resets(void **state)
+{
+	const struct linger at_once = { .l_onoff = 1 };
+	int fds[2];
+
+	connect_two(fds);
+	start_for(LONG_NS);
+	setsockopt(fds[0], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	close(fds[0]);
+	expect(HF_RPC_PULSE_DEAD);
+	fds[0] = dup(fds[1]);
+	end(fds);
+}
+
+static void test_no_answer_in_time(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	start_for(0);
+	expect(HF_RPC_PULSE_SILENT);
+	end(fds);
+}
+
+static void test_a_connection_that_is_gone_cannot_be_asked(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	close(fds[0]);
+	rig_wait_connections(&rig, 1);
+	start_for(LONG_NS);
+	assert_null(probe);
+	numbers[0] = 0; /* that of a datagram */
+	start_for(LONG_NS);
+	assert_null(probe);
+	fds[0] = dup(fds[1]);
+	end(fds);
+}
+
+static void cancel(struct rig *r, void *arg)
+{
+	probe = hf_rpc_probe_cancel(probe);
+	assert_null(hf_rpc_probe_cancel(NULL));
+}
+
+static void test_a_cancelled_probe_says_nothing(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	start_for(LONG_NS);
+	assert_non_null(probe);
+	rig_run_on(&rig, 0, cancel, NULL);
+	start_for(LONG_NS); /* the next one is heard, and it alone */
+	assert_non_null(probe);
+	expect(HF_RPC_PULSE_ALIVE);
+	end(fds);
+}
+
+static void test_the_end_of_the_server_with_a_probe(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	start_for(LONG_NS);
+	rig_release(&rig, 1);
+	close(fds[0]);
+	close(fds[1]);
+	rig_wait_connections(&rig, 0);
+	expect(HF_RPC_PULSE_NONE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_peer_that_lives_acknowledges, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_connection_that_is_closed_meanwhile_says_nothing,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_peer_that_does_not_know_it_resets, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_answer_in_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_connection_that_is_gone_cannot_be_asked, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_cancelled_probe_says_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_end_of_the_server_with_a_probe, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
