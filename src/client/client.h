@@ -88,6 +88,8 @@ struct hf_client {
 	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
 			       */
 	uint64_t n_deaths;    /* of src/recovery: how often what it had was released since it died */
+	int32_t death_state;  /* the number that it had then; a statd that says an older one may have changed
+			       * it  since */
 	int32_t doubted_state;  /* of proto/nsm: a notice with this number is being checked; 0: none is */
 	int32_t doubt_tag;      /* the number of what it takes meanwhile; 0: none */
 	uint64_t doubted_at;    /* monotonic ns, when it came */

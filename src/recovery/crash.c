@@ -86,13 +86,19 @@ static void tell_crash(struct hf_recovery *recovery, struct hf_client *client, i
 								.state = state });
 }
 
+static void note_death(struct hf_client *client)
+{
+	client->n_deaths++;
+	client->death_state = client->sm_state;
+}
+
 /* Everything goes */
 
 void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
 {
 	struct holdings before = holdings_of(client);
 
-	client->n_deaths++;
+	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, 0);
@@ -290,7 +296,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 {
 	struct holdings before = holdings_of(client);
 
-	client->n_deaths++;
+	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_forget(recovery, client);
 	hf_reservations_drop(recovery, client, state);

@@ -64,7 +64,7 @@ static bool has_died(const struct hf_nlm_life *life)
 	if (!client)
 		return false;
 	if (client->n_deaths != life->n_deaths)
-		return !says_another || !client->sm_state || is_older(life->state, client->sm_state);
+		return !says_another || !client->death_state || is_older(life->state, client->death_state);
 	return life->state && client->sm_state != life->known_state &&
 	       is_older(life->state, client->sm_state);
 }
