@@ -103,7 +103,6 @@ int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t
 	client->last_seen = last_seen;
 	client->registered_local = client->local;
 	client->met_at = 0;
-	client->is_state_proven = true;
 	if (hf_addr_is_loopback(&client->local))
 		client->is_confirmed = client->is_certain = true; /* a program of this host registered it */
 	if (is_new)
@@ -244,7 +243,7 @@ int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64
 
 	if (HF_LIKELY(!doubted) ||
 	    (age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at))
-		return said ? said : client->sm_state;
+		return said ? said : hf_client_proven_state(client);
 	return said && (int32_t)((uint32_t)said - (uint32_t)doubted) > 0 ? said : client->doubt_tag;
 }
 

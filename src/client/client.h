@@ -80,16 +80,17 @@ struct hf_client {
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;     /* its own, as it last told us; 0: unknown */
 	bool is_state_proven; /* its host said sm_state over a connection or by its statd, so no forged
-			       * datagram did; or it was stored */
+			       * datagram did */
 	bool has_connected;   /* it called by its name over a connection since our start */
 	int32_t lock_state; /* what its LOCKs say since sm_state changed, which may be older: a statd that was
 			     * started too early says the old number for its whole life; 0: nothing */
-	int32_t stored_state; /* what the registration says, while n_settling */
-	uint32_t n_settling;  /* of src/recovery: a new state number waits for the store to lose the old locks
-			       */
-	uint64_t n_deaths;    /* of src/recovery: how often what it had was released since it died */
-	int32_t death_state;  /* the number that it had then; a statd that says an older one may have changed
-			       * it  since */
+	int32_t stored_state;        /* what the registration says, while n_settling */
+	bool is_stored_state_proven; /* likewise */
+	uint32_t n_settling; /* of src/recovery: a new state number waits for the store to lose the old locks
+			      */
+	uint64_t n_deaths;   /* of src/recovery: how often what it had was released since it died */
+	int32_t death_state; /* the number that it had then; a statd that says an older one may have changed
+			      * it  since */
 	int32_t doubted_state;  /* of proto/nsm: a notice with this number is being checked; 0: none is */
 	int32_t doubt_tag;      /* the number of what it takes meanwhile; 0: none */
 	uint64_t doubted_at;    /* monotonic ns, when it came */
@@ -274,11 +275,13 @@ int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
 /* The registration, if there is one, is stored again. Where that fails (-errno) nothing has changed. */
 int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
-/* The state number of what it takes by a call that says @said, and has waited for @age_ns. While a notice is
- * being checked, what it takes by a call that came later has a number of its own (doubt_tag), which no client
- * has. If the notice is believed, it is of the life that the notice tells of, and does not go with what the
- * client held before. If not, it goes with the rest at the next restart. The notice's own number would not
- * do: a forger could guess the next one, and what has it would survive the restart that brings it. */
+/* The state number of what it takes by a call that says @said, and has waited for @age_ns. Where the call
+ * says none it is the client's own, if that is proven: a forger can guess the number of the next life, and
+ * what had it would survive the restart. While a notice is being checked, what it takes by a call that came
+ * later has a number of its own (doubt_tag), which no client has. If the notice is believed, it is of the
+ * life that the notice tells of, and does not go with what the client held before. If not, it goes with the
+ * rest at the next restart. The notice's own number would not do: a forger could guess the next one, and what
+ * has it would survive the restart that brings it. */
 int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns);
 /*
  * What was taken with the number @state, as it was stored: another run of ours cannot tell what came of a

@@ -166,8 +166,10 @@ static bool supersedes(const struct hf_client *client, int32_t state)
 
 static void set_state(struct hf_client *client, int32_t state)
 {
-	if (!client->n_settling)
+	if (!client->n_settling) {
 		client->stored_state = client->sm_state;
+		client->is_stored_state_proven = client->is_state_proven;
+	}
 	client->sm_state = state;
 	client->is_state_proven = true;
 }
@@ -214,6 +216,14 @@ static void store_state(struct hf_client *client)
 {
 	if (hf_client_is_registered(client) && !client->n_settling && hf_client_register(client) < 0)
 		hf_log_debug("a client's new state number could not be stored", "client=%s", client->id);
+}
+
+void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
+{
+	if (client->is_state_proven == is_proven)
+		return;
+	client->is_state_proven = is_proven;
+	store_state(client);
 }
 
 void hf_recovery_hold_state(struct hf_client *client)
@@ -361,7 +371,7 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 	bool is_newer = (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
 
 	if (state == client->sm_state && state != 0)
-		client->is_state_proven = true;
+		hf_recovery_client_proves(client, true);
 	if (!is_news(recovery, client, state))
 		return;
 	if (was_known && !is_newer) {

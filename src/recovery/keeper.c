@@ -252,6 +252,8 @@ static struct hf_store_client client_fact_of(const struct hf_client *client)
 		.callback_version = client->callback.version,
 		.callback_procedure = client->callback.procedure,
 		.sm_state = client->n_settling ? client->stored_state : client->sm_state,
+		.is_state_unproven =
+			!(client->n_settling ? client->is_stored_state_proven : client->is_state_proven),
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,
 	};

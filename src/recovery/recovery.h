@@ -224,6 +224,9 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 /* The same, and its host's statd said that number when it began to hold what it holds: that is all of one
  * life, whatever number that was not proven we had for it. */
 void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* Its host has, or has not, said its present number in a way that no forger can; that is stored with the
+ * number. */
+void hf_recovery_client_proves(struct hf_client *client, bool is_proven);
 /* It says that it was restarted, and has this state number now (SM_NOTIFY); as above, but where we knew none
  * it has one now, and what it held before goes. False: it said nothing new. */
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);

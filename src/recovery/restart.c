@@ -88,6 +88,7 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 
 	client->local = fact->local;
 	client->sm_state = fact->sm_state;
+	client->is_state_proven = !fact->is_state_unproven;
 	client->is_privileged = fact->is_privileged;
 	memcpy(client->priv, fact->priv, sizeof(client->priv));
 	if (fact->has_callback)
@@ -178,6 +179,7 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 			/* It must hear of our restart as anybody else; so it is registered now. And what it
 			 * says next is news, unless it is of the life in which it took this. */
 			client->sm_state = hf_client_stored_number(fact->client_state);
+			client->is_state_proven = true;
 			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
 		}
 		hf_client_unref(loading->last);

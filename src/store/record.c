@@ -10,6 +10,7 @@
 enum { /* flags of a client */
 	CLIENT_HAS_CALLBACK = 1,
 	CLIENT_IS_PRIVILEGED = 2,
+	CLIENT_IS_STATE_UNPROVEN = 4,
 };
 
 /* Writing: the bounds were checked before, so there is always room. */
@@ -77,7 +78,8 @@ int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share)
 static uint8_t client_flags(const struct hf_store_client *client)
 {
 	return (uint8_t)((client->has_callback ? CLIENT_HAS_CALLBACK : 0) |
-			 (client->is_privileged ? CLIENT_IS_PRIVILEGED : 0));
+			 (client->is_privileged ? CLIENT_IS_PRIVILEGED : 0) |
+			 (client->is_state_unproven ? CLIENT_IS_STATE_UNPROVEN : 0));
 }
 
 int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
@@ -269,7 +271,8 @@ static void get_client(struct reader *in, struct hf_store_client *client)
 	flags = get8(in);
 	client->has_callback = flags & CLIENT_HAS_CALLBACK;
 	client->is_privileged = flags & CLIENT_IS_PRIVILEGED;
-	in->is_bad |= (flags & ~(CLIENT_HAS_CALLBACK | CLIENT_IS_PRIVILEGED)) != 0;
+	client->is_state_unproven = flags & CLIENT_IS_STATE_UNPROVEN;
+	in->is_bad |= (flags & ~(CLIENT_HAS_CALLBACK | CLIENT_IS_PRIVILEGED | CLIENT_IS_STATE_UNPROVEN)) != 0;
 	client->address = get_addr(in);
 	client->local = get_addr(in);
 	memcpy(client->priv, take(in, sizeof(client->priv)), sizeof(client->priv));

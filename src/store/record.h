@@ -11,7 +11,7 @@
  *	        u16 lengths of share handle client oh   then those bytes
  *	share   u64 id   u16 length   blob
  *	client  u64 registered_at last_seen   i32 sm_state   u32 program version procedure
- *	        u8 flags: 1 has_callback, 2 is_privileged
+ *	        u8 flags: 1 has_callback, 2 is_privileged, 4 is_state_unproven
  *	        addresses (u8 family ip[16]   u16 port   u32 scope) twice   priv[16]
  *	        u16 lengths of id protocol mon_name callback_host   then those bytes
  *	state   u64 epoch   i32 sm_state   u8 is_clean is_complete durability

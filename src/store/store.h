@@ -76,6 +76,7 @@ struct hf_store_client {
 	uint32_t callback_procedure;
 	uint8_t priv[16];
 	int32_t sm_state;
+	bool is_state_unproven; /* only datagrams said sm_state, which may be forged */
 	uint64_t registered_at; /* wall ns, kept to the microsecond */
 	uint64_t last_seen;     /* likewise */
 };

@@ -142,7 +142,7 @@ static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_request *request
 		client->lock_state = state;
 	} else if (is_harmless(client)) {
 		hf_recovery_client_state(recovery, client, state);
-		client->is_state_proven = false;
+		hf_recovery_client_proves(client, false);
 		client->lock_state = state;
 	} else if (!was_refused(request)) {
 		return check(request, again);

@@ -220,7 +220,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	client->doubt_tag = 0;
 	/* Nothing but a datagram has said the number, unless the host's statd has. */
 	if (is_news && client->sm_state == state)
-		client->is_state_proven = facts.word == HF_NSM_SPEAKS && facts.state == state;
+		hf_recovery_client_proves(client, facts.word == HF_NSM_SPEAKS && facts.state == state);
 	hf_client_unref(client);
 }
 

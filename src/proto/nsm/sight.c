@@ -51,7 +51,7 @@ static void on_facts(void *user, const struct hf_nsm_facts *facts)
 	if (hf_loop_now(sight->nsm->options.loop) - sight->asked_at < PROMPT_NS) {
 		sight->facts = *facts;
 		if (hf_nsm_sight_says(sight->client, sight->client->sm_state))
-			sight->client->is_state_proven = true;
+			hf_recovery_client_proves(sight->client, true);
 	}
 	if (facts->is_answered)
 		hf_client_answered(sight->client);

@@ -109,6 +109,7 @@ static void read_client(struct row *row, struct hf_store_client *client)
 	else
 		row->is_bad = true;
 	client->sm_state = (int32_t)get_int(row);
+	client->is_state_unproven = get_int(row) != 0;
 	client->registered_at = hf_pg_time_to_wall(get_int(row));
 	client->last_seen = hf_pg_time_to_wall(get_int(row));
 	row->is_bad |= client->id.len == 0;
@@ -126,7 +127,7 @@ static const char *query_of(enum hf_record_type type)
 		return "SELECT client_id, protocol, mon_name, address, local_address, has_callback,"
 		       " is_privileged, callback_host, callback_program, callback_version, "
 		       "callback_procedure, priv,"
-		       " sm_state, registered_at, last_seen FROM nsm_client_registrations WHERE server = $1";
+		       " sm_state, is_state_unproven, registered_at, last_seen FROM nsm_client_registrations WHERE server = $1";
 	}
 }
 

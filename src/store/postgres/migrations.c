@@ -100,6 +100,12 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		.down = "DROP FUNCTION holdfast_refuse(text);"
 			"DROP TABLE holdfast_services",
 	},
+	{
+		.name = "state numbers that only datagrams have said",
+		.up = "ALTER TABLE nsm_client_registrations"
+		      " ADD COLUMN is_state_unproven boolean NOT NULL DEFAULT false",
+		.down = "ALTER TABLE nsm_client_registrations DROP COLUMN is_state_unproven",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

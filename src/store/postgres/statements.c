@@ -11,7 +11,7 @@
 #include "store/postgres/array.h"
 #include "store/postgres/internal.h"
 
-#define MAX_COLUMNS 17
+#define MAX_COLUMNS 18
 #define MAX_ROWS    8192 /* of one statement */
 
 enum statement {
@@ -80,6 +80,7 @@ static const struct table tables[N_STATEMENTS] = {
 			    { "callback_procedure", HF_PG_INT8 },
 			    { "priv", HF_PG_BYTEA },
 			    { "sm_state", HF_PG_INT4 },
+			    { "is_state_unproven", HF_PG_BOOL },
 			    { "registered_at", HF_PG_TIME },
 			    { "last_seen", HF_PG_TIME } } },
 	[PUT_STATE] = { "put_state",
@@ -220,6 +221,7 @@ static void add_client(struct hf_pg_array *columns, const struct hf_store_client
 	hf_pg_array_add_int(c++, client->callback_procedure);
 	hf_pg_array_add(c++, client->priv, sizeof(client->priv));
 	hf_pg_array_add_int(c++, client->sm_state);
+	hf_pg_array_add_int(c++, client->is_state_unproven);
 	hf_pg_array_add_time(c++, client->registered_at);
 	hf_pg_array_add_time(c++, client->last_seen);
 }

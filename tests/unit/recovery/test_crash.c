@@ -146,7 +146,21 @@ static void test_lock_with_a_new_state(void **state)
 static void say_unproven(int32_t number)
 {
 	hf_recovery_client_state(w.recovery, a(), number);
-	a()->is_state_proven = false;
+	hf_recovery_client_proves(a(), false);
+}
+
+static void test_whether_a_number_is_proven_is_stored(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	say_unproven(7);
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(a()->sm_state, 7);
+	assert_true(hf_recovery_is_news(w.recovery, a(), 7));
+	hf_recovery_client_proves(a(), true);
+	world_turn(&w);
+	world_restart(&w);
+	assert_false(hf_recovery_is_news(w.recovery, a(), 7));
 }
 
 static void test_a_number_that_is_not_proven_makes_no_notice_old(void **state)
@@ -317,6 +331,7 @@ int main(void)
 		T(test_a_straggler_is_one_for_a_quarter_of_an_hour),
 		T(test_late_free_all_of_an_earlier_restart),
 		T(test_lock_with_a_new_state),
+		T(test_whether_a_number_is_proven_is_stored),
 		T(test_a_number_that_is_not_proven_makes_no_notice_old),
 		T(test_a_number_that_is_not_proven_is_put_right),
 		T(test_an_older_number_does_not_replace_one_that_is_proven),
