@@ -18,7 +18,7 @@
  * overlap that are looked at: a row of waiters, each behind the one before, costs
  * a few steps each, and so does a crowd that waits for one range. For an owner that
  * has much there all waiters of the file are looked at. What that costs is counted,
- * and has an end (work.c), beyond which no request is queued: it could be a cycle.
+ * and has an end (steps.c), beyond which no request is queued: it could be a cycle.
  */
 #include "lock/internal.h"
 

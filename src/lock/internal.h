@@ -269,7 +269,7 @@ static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
 	return (struct hf_range){ waiter->start, waiter->end };
 }
 
-/* PLACE: where a target's records are, as far as they exist. (files.c, owners.c) */
+/* PLACE: where a target's records are, as far as they exist. (file.c, owner.c) */
 struct hf_place {
 	uint64_t file_hash;
 	uint64_t owner_hash;
@@ -306,9 +306,9 @@ static inline bool hf_oh_is_long(struct hf_bytes bytes)
 }
 struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
 
-/* The first lock of @file that ends at @pos or behind, whosoever, or NULL. (files.c) */
+/* The first lock of @file that ends at @pos or behind, whosoever, or NULL. (file.c) */
 struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode);
-/* Lets what hf_file_conflict_at() will read come, while the caller looks at something else. (files.c) */
+/* Lets what hf_file_conflict_at() will read come, while the caller looks at something else. (file.c) */
 struct hf_aim {
 	struct hf_tree_leaf *leaf[2];
 };
@@ -317,11 +317,11 @@ void hf_file_aim(const struct hf_file *file, const struct hf_holding *me, struct
 struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_aim *aim,
 				    const struct hf_holding *me, struct hf_range range,
 				    enum hf_lock_mode mode);
-/* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). (files.c) */
+/* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). (file.c) */
 struct hf_lock *hf_file_conflict(const struct hf_file *file, const struct hf_holding *me,
 				 struct hf_range range, enum hf_lock_mode mode);
 
-/* OWN: the locks of a holding. (own.c, replace.c) */
+/* OWN: the locks of a holding. (holding.c, replace.c) */
 /* The first that ends at @pos or behind. */
 struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos);
 /* The first that overlaps or touches @range: where a request for @range begins. @holding may be NULL. */
@@ -486,7 +486,7 @@ bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *c
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
 		      const struct hf_lock_client *client);
 
-/* WORK (work.c) */
+/* WORK (steps.c) */
 /* How many steps a search may take for @client now. */
 uint64_t hf_work_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now);
 /* Nothing is left but what each request has. */
@@ -525,7 +525,7 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
 		    uint32_t also);
 
-/* VIEW and events. (lock.c) */
+/* VIEW and events. (engine.c) */
 void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);
 void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);

@@ -11,19 +11,19 @@
  * what one owner has in one file: its locks, its waiters, its grants in flight.
  *
  *	range.c    offset and length -> inclusive range
- *	files.c    file records              owners.c   owners and holdings
+ *	file.c    file records              owner.c   owners and holdings
  *	tree.h     sets of locks by place: who else holds this range, in O(log n)
- *	own.c      the locks of one holding     replace.c  merge, split
- *	lock.c     the engine itself
+ *	holding.c      the locks of one holding     replace.c  merge, split
+ *	engine.c     the engine itself
  *	acquire.c  release.c  purge.c  reclaim.c  share.c
  *	waiters.c  the order of those who wait, and whose turn it is
  *	grant.c    a waiter gets its lock, provisionally until it is told
  *	guard.c    what must not be lowered while it is
  *	deadlock.c who waits, directly or not, for whom
- *	work.c     how much of that one address may cause
+ *	steps.c     how much of that one address may cause
  *	room.c     may there be more, in number and in bytes
  *	outside.c  the table beside ours
- *	walk.c     lists for people          check.c    every invariant
+ *	cursor.c     lists for people          check.c    every invariant
  *
  * LOCKS. For each owner and file the held locks are disjoint ranges with a
  * mode. A request replaces what the owner has there: same mode merges with what
