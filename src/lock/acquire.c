@@ -13,6 +13,8 @@
 #include "lock/internal.h"
 
 #include "base/error.h"
+#include "lock/serve.h"
+#include "lock/steps.h"
 
 enum {
 	SHORT_QUEUE = 64,

@@ -23,6 +23,11 @@ struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct
 	return NULL;
 }
 
+struct hf_file *hf_file_of(const struct hf_locks *locks, struct hf_bytes handle)
+{
+	return hf_file_find(locks, hf_file_hash(locks, handle), handle);
+}
+
 struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode)
 {
 	struct hf_spot spot =
@@ -105,4 +110,32 @@ void hf_file_settle(struct hf_locks *locks, struct hf_file *file)
 	hf_hashtable_remove(&locks->files, &file->node);
 	hf_pool_give(&locks->file_pool, file);
 	locks->n.files--;
+}
+
+/* FACE */
+
+bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
+		       struct hf_range *rangep, enum hf_lock_mode *modep)
+{
+	const struct hf_file *file = pos <= HF_RANGE_EOF ? hf_file_of(locks, handle) : NULL;
+	const struct hf_lock *exclusive = file ? hf_file_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
+	const struct hf_lock *shared = file ? hf_file_from(file, pos, HF_LOCK_SHARED) : NULL;
+
+	if (exclusive && (exclusive->start <= pos || !shared || exclusive->start <= shared->start)) {
+		*rangep = (struct hf_range){ HF_MAX(exclusive->start, pos), exclusive->end };
+		*modep = HF_LOCK_EXCLUSIVE;
+		return true;
+	}
+	if (!shared)
+		return false;
+	*rangep = (struct hf_range){ HF_MAX(shared->start, pos), shared->end };
+	*modep = HF_LOCK_SHARED;
+	if (exclusive && exclusive->start <= rangep->end)
+		rangep->end = exclusive->start - 1;
+	return true;
+}
+
+bool hf_lock_knows_file(const struct hf_locks *locks, struct hf_bytes handle)
+{
+	return hf_file_of(locks, handle) != NULL;
 }

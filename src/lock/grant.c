@@ -15,11 +15,11 @@
  * is no piece and stays as it is; when that other grant is undone, it becomes one.
  * An exclusive grant over what was KEPT for an earlier one ends that: it must not
  * be lowered any more, whenever the earlier one is confirmed.
- * Nor does anything lower what an exclusive grant in flight is about (guard.c), or
+ * Nor does anything lower what an exclusive grant in flight is about (see GUARD below), or
  * a shared grant what was asked for while it waited.
  * Whatever the owner does with the range in the meantime (unlock, another request)
  * takes pieces away; confirming or refusing then applies to those that are left.
- * Where they would be very many there are none: see heavy.c.
+ * Where they would be very many there are none: see GRANT OVER MANY.
  */
 #include "lock/internal.h"
 
@@ -29,6 +29,7 @@
 
 enum {
 	FEW = 64,
+	MANY = 4096,
 };
 
 /* The part of the holding's range that begins at @pos: within @lock, or up to it. */
@@ -44,6 +45,57 @@ static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock 
 static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
 {
 	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT) && lock->grant == grant;
+}
+
+/* GUARD */
+
+/*
+ * What an exclusive grant in flight is about is guarded: nothing lowers it. If the
+ * owner has threads, one of them may hear that he has more after another one has
+ * heard that he has less, and rely on it. So the owner has more than he may know
+ * of, until he unlocks. Whoever can wait with such a request until the grant is
+ * settled asks hf_lock_is_guarded() first.
+ */
+struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_range range,
+				 const struct hf_waiter *but)
+{
+	struct hf_range guarded = { HF_RANGE_EOF, 0 };
+
+	hf_list_for_each(pos, &holding->grants) {
+		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (grant != but && grant->mode == HF_LOCK_EXCLUSIVE &&
+		    hf_range_overlaps(hf_waiter_range(grant), range))
+			guarded = (struct hf_range){ HF_MIN(guarded.start, grant->start),
+						     HF_MAX(guarded.end, grant->end) };
+	}
+	return guarded;
+}
+
+bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part)
+{
+	bool is_guarded = part->start >= guarded.start && part->start <= guarded.end;
+
+	if (is_guarded)
+		part->end = HF_MIN(part->end, guarded.end);
+	else if (part->start < guarded.start && guarded.start <= guarded.end)
+		part->end = HF_MIN(part->end, guarded.start - 1);
+	return is_guarded;
+}
+
+void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
+			const struct hf_lock_attrs *less)
+{
+	struct hf_lock_attrs attrs;
+
+	if (!(lock->flags & HF_LOCK_PROVISIONAL))
+		return;
+	hf_own_attrs(lock, &attrs);
+	attrs.prior_mode = less->mode;
+	attrs.prior_state = less->state;
+	attrs.prior_epoch = less->epoch;
+	attrs.prior_flags = less->flags;
+	hf_own_replace(locks, lock->holding, part, &attrs);
 }
 
 /* GRANT */
@@ -125,18 +177,97 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
 	locks->n.grants++;
 }
 
+/* GRANT OVER MANY */
+
+/*
+ * A grant over very many locks of its own owner.
+ *
+ * A grant in flight changes every lock that its owner has in the range, and a
+ * refusal all of them back (grant.c): with a few messages whoever has hundreds of
+ * thousands could have us do that again and again. So where they are many the
+ * owner gets what a request would have given him: few locks in the place of all
+ * those. That is as much work as it was to take them, and can be had once.
+ *
+ * What they were is forgotten by that. If the client does not want the lock, he
+ * still must not have less than before, and so has more, until he unlocks: the
+ * whole range shared, where he had nothing exclusive in it; else what was granted.
+ */
+static bool is_heavy(const struct hf_waiter *waiter)
+{
+	struct hf_spot spot = hf_own_from(waiter->holding, waiter->start);
+	unsigned int n = 0;
+
+	if (waiter->holding->own.n <= MANY)
+		return false;
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end && n <= MANY;
+	     hf_spot_next(&spot))
+		n++;
+	return n > MANY;
+}
+
+static struct hf_lock *first_exclusive(const struct hf_holding *holding, struct hf_range range)
+{
+	struct hf_spot spot = hf_tree_exclusive(&holding->own, range);
+
+	return hf_spot_lock(&spot);
+}
+
+/* One lock for all of them. */
+static void lay_exclusive(struct hf_locks *locks, struct hf_waiter *grant, struct hf_lock_attrs attrs)
+{
+	if (!first_exclusive(grant->holding, hf_waiter_range(grant))) {
+		attrs.prior_mode = HF_LOCK_SHARED;
+		attrs.prior_state = attrs.state;
+		attrs.prior_epoch = attrs.epoch;
+		attrs.prior_flags = attrs.flags;
+		attrs.flags |= HF_LOCK_PROVISIONAL;
+		attrs.grant = grant;
+	}
+	hf_own_replace(locks, grant->holding, hf_waiter_range(grant), &attrs);
+}
+
+/* One lock for all between two exclusive ones, which are more than that and stay. */
+static void lay_shared(struct hf_locks *locks, struct hf_waiter *grant, const struct hf_lock_attrs *attrs)
+{
+	struct hf_range range = hf_waiter_range(grant);
+
+	while (range.start <= range.end) {
+		struct hf_lock *lock = first_exclusive(grant->holding, range);
+		struct hf_range part = { range.start, lock ? lock->start - 1 : range.end };
+
+		range.start = lock ? lock->end + 1 : range.end + 1;
+		if (!lock || lock->start > part.start)
+			hf_own_replace(locks, grant->holding, part, attrs);
+	}
+}
+
+static void lay_heavy(struct hf_locks *locks, struct hf_waiter *grant)
+{
+	const struct hf_lock_attrs attrs = {
+		.mode = grant->mode,
+		.state = grant->state,
+		.epoch = locks->epoch,
+		.flags = grant->is_volatile ? HF_LOCK_VOLATILE : 0,
+	};
+
+	if (grant->mode == HF_LOCK_EXCLUSIVE)
+		lay_exclusive(locks, grant, attrs);
+	else
+		lay_shared(locks, grant, &attrs);
+}
+
 int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
 	struct hf_spot spot = hf_own_from(holding, waiter->start);
 	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(waiter), waiter);
-	bool is_heavy = hf_grant_is_heavy(waiter);
+	bool is_over_many = is_heavy(waiter);
 	struct hf_lock_target who;
 	size_t n = 0;
 	int r;
 
 	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end; hf_spot_next(&spot))
-		n += !is_heavy || hf_spot_lock(&spot)->mode > waiter->mode;
+		n += !is_over_many || hf_spot_lock(&spot)->mode > waiter->mode;
 	r = hf_own_reserve(locks, 2 * n + HF_OWN_RESERVE + 2);
 	if (r < 0)
 		return hf_trace(r);
@@ -148,8 +279,8 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	waiter->is_granted = true;
 	hf_list_push_back(&holding->grants, &waiter->in_holding);
 	insert_by_id(locks, waiter);
-	if (HF_UNLIKELY(is_heavy))
-		hf_grant_lay_heavy(locks, waiter);
+	if (HF_UNLIKELY(is_over_many))
+		lay_heavy(locks, waiter);
 	else
 		lay(locks, waiter, hf_waiter_range(waiter), guarded);
 	hf_emit_granted(locks, waiter);
@@ -362,6 +493,15 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 	}
 }
 
+void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant)
+{
+	assert(grant->is_granted);
+	hf_link_remove(&grant->in_holding);
+	hf_rb_erase(&locks->grants, &grant->by_id, NULL);
+	grant->holding->owner->client->n_grants--;
+	locks->n.grants--;
+}
+
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why)
 {
 	hf_grant_leave(locks, grant);
@@ -371,84 +511,13 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 	hf_pool_give(&locks->waiter_pool, grant);
 }
 
-/* FACE */
-
-static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
+bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	struct hf_waiter *grant = hf_grant_by_id(locks, id);
-	struct hf_lock_client *client;
-	struct hf_holding *holding;
-	int r;
-
-	assert(!locks->in_event);
-	if (!grant)
-		return HF_LOCK_E_NOTHING;
-	r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
-	if (r < 0)
-		return hf_trace(r);
-	holding = grant->holding;
-	client = holding->owner->client;
-	hf_grant_confirm(locks, grant, lowers);
-	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
-	hf_holding_settle(locks, holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, client);
-	return HF_LOCK_OK;
-}
-
-int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
-{
-	return settle(locks, id, true);
-}
-
-int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id)
-{
-	return settle(locks, id, false);
-}
-
-int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *who)
-{
+	struct hf_range guarded = { 1, 0 };
 	struct hf_place place;
-	int r = 0;
 
-	assert(!locks->in_event);
-	if (HF_LIKELY(!locks->n.grants))
-		return HF_LOCK_OK;
 	hf_place_find(locks, who, &place);
-	if (!place.holding)
-		return HF_LOCK_OK;
-	hf_list_for_each_safe(pos, &place.holding->grants) {
-		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
-
-		if (!grant->is_changed)
-			continue;
-		r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
-		if (r < 0)
-			break;
-		hf_grant_confirm(locks, grant, false);
-		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
-	}
-	hf_holding_settle(locks, place.holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, who->client);
-	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
-}
-
-int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
-{
-	struct hf_waiter *grant = hf_grant_by_id(locks, id);
-	struct hf_lock_client *client;
-	struct hf_holding *holding;
-
-	assert(!locks->in_event);
-	if (!grant)
-		return HF_LOCK_E_NOTHING;
-	holding = grant->holding;
-	client = holding->owner->client;
-	hf_grant_undo(locks, grant);
-	hf_grant_end(locks, grant, HF_LOCK_END_REFUSED);
-	hf_holding_settle(locks, holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, client);
-	return HF_LOCK_OK;
+	if (place.holding)
+		guarded = hf_grant_guarded(place.holding, range, NULL);
+	return guarded.start <= guarded.end;
 }

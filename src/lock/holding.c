@@ -12,6 +12,94 @@
 
 #include "base/error.h"
 
+/* RECORD */
+
+static struct hf_holding *holding_of(struct hf_rb_node *node)
+{
+	return hf_rb_entry(node, struct hf_holding, in_owner);
+}
+
+struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file)
+{
+	struct hf_rb_node *node = owner->holdings.root;
+
+	if (HF_LIKELY(owner->first.file == file))
+		return (struct hf_holding *)(uintptr_t)&owner->first;
+	if (owner->newest && file->id >= owner->newest_file)
+		return file->id == owner->newest_file ? owner->newest : NULL;
+	while (node) {
+		struct hf_holding *holding = holding_of(node);
+
+		if (holding->file == file)
+			return holding;
+		node = file->id < holding->file->id ? node->left : node->right;
+	}
+	return NULL;
+}
+
+static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
+{
+	struct hf_rb_node **link = &owner->holdings.root, *parent = NULL;
+	uint64_t file = holding->file->id;
+	bool is_last = true;
+
+	/* Files are mostly new: their holdings come in order, and nobody has to look for the end. */
+	if (owner->newest && file > owner->newest_file) {
+		parent = &owner->newest->in_owner;
+		link = &parent->right;
+	}
+	while (*link) {
+		bool is_before = file < holding_of(*link)->file->id;
+
+		parent = *link;
+		link = is_before ? &parent->left : &parent->right;
+		is_last = is_last && !is_before;
+	}
+	hf_rb_insert(&owner->holdings, &holding->in_owner, parent, link, NULL);
+	if (is_last) {
+		owner->newest = holding;
+		owner->newest_file = file;
+	}
+}
+
+struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
+				   uint32_t share)
+{
+	struct hf_holding *holding = owner->first.file ? hf_pool_take(&locks->holding_pool) : &owner->first;
+
+	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share, .own.of_one = true };
+	hf_list_init(&holding->waiters);
+	hf_list_init(&holding->grants);
+	insert_holding(owner, holding);
+	owner->n_holdings++;
+	file->n_holdings++;
+	hf_room_use(locks, owner->client, HF_COST_HOLDING);
+	return holding;
+}
+
+void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
+{
+	struct hf_owner *owner = holding->owner;
+	struct hf_file *file = holding->file;
+
+	if (holding->own.n || !hf_list_is_empty(&holding->waiters) || !hf_list_is_empty(&holding->grants))
+		return;
+	if (locks->recent->holding == holding)
+		locks->recent->holding = NULL;
+	if (owner->newest == holding)
+		owner->newest = NULL;
+	hf_rb_erase(&owner->holdings, &holding->in_owner, NULL);
+	if (holding == &owner->first)
+		holding->file = NULL;
+	else
+		hf_pool_give(&locks->holding_pool, holding);
+	owner->n_holdings--;
+	file->n_holdings--;
+	hf_room_use(locks, owner->client, -(int64_t)HF_COST_HOLDING);
+	hf_owner_settle(locks, owner);
+	hf_file_settle(locks, file);
+}
+
 /* LOOK */
 
 struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos)

@@ -21,12 +21,6 @@
 #include "lock/lock.h"
 #include "lock/tree.h"
 
-enum {
-	/* Internal flag: exclusive, and to become shared when its (shared) grant is confirmed. */
-	HF_LOCK_KEPT = 1 << 4,
-	HF_LOCK_PUBLIC_FLAGS = HF_LOCK_KEPT - 1,
-};
-
 /* Index of a mode in the trees of a file. */
 static inline unsigned int hf_mode_index(enum hf_lock_mode mode)
 {
@@ -37,30 +31,6 @@ static inline bool hf_modes_conflict(enum hf_lock_mode a, enum hf_lock_mode b)
 {
 	return a == HF_LOCK_EXCLUSIVE || b == HF_LOCK_EXCLUSIVE;
 }
-
-/* One held range: one cache line. It is in held[mode] of its file and in the own set of its holding. */
-struct hf_lock {
-	uint64_t start;
-	uint64_t end;
-	struct hf_holding *holding;
-	union {
-		struct hf_link unreclaimed; /* if UNRECLAIMED */
-		struct {
-			struct hf_waiter *grant; /* if PROVISIONAL or KEPT: whose piece this is, else NULL */
-			uint32_t prior_state;    /* if PROVISIONAL: what a refusal restores */
-			uint32_t prior_epoch;
-		};
-	};
-	uint64_t tag; /* see struct hf_lock_view */
-	uint32_t state;
-	uint32_t epoch;
-	uint64_t id : 48;
-	uint64_t mode : 2;
-	uint64_t flags : 6;
-	uint64_t prior_mode : 2; /* NONE or SHARED */
-	uint64_t prior_flags : 6;
-};
-static_assert(sizeof(struct hf_lock) <= 64, "a lock is one cache line");
 
 /* Everything of a lock but its place. */
 struct hf_lock_attrs {
@@ -251,48 +221,48 @@ struct hf_locks {
 	bool in_event;      /* a call-back runs: nobody may call us */
 };
 
-static inline struct hf_range hf_lock_range(const struct hf_lock *lock)
-{
-	return (struct hf_range){ lock->start, lock->end };
-}
-
-/* Without reading the lock where that can be helped. Not at the end. */
-static inline struct hf_range hf_spot_range(const struct hf_spot *spot)
-{
-	if (spot->leaf)
-		return (struct hf_range){ spot->leaf->start[spot->at], spot->leaf->end[spot->at] };
-	return hf_lock_range(spot->locks[spot->at]);
-}
-
 static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
 {
 	return (struct hf_range){ waiter->start, waiter->end };
 }
 
-/* PLACE: where a target's records are, as far as they exist. (file.c, owner.c) */
-struct hf_place {
-	uint64_t file_hash;
-	uint64_t owner_hash;
-	struct hf_file *file;
-	struct hf_owner *owner;
-	struct hf_holding *holding;
+/* room.c: may the lock table grow? What each record counts for, with its part of hash tables and trees */
+
+enum {
+	HF_COST_LOCK = 256, /* by the counters of locks; what there is for a lock in two trees that are hardly
+			       filled */
+	HF_COST_OWNER = sizeof(struct hf_owner) + 32,
+	HF_COST_HOLDING =
+		sizeof(struct hf_holding) + sizeof(struct hf_file) + 32, /* each pays for its file */
+	HF_COST_WAITER = sizeof(struct hf_waiter),
+	HF_COST_SHARE = sizeof(struct hf_share) + sizeof(struct hf_file) + 64,
 };
+static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
+{
+	client->bytes += (uint64_t)bytes;
+	client->group->bytes += (uint64_t)bytes;
+	locks->bytes += (uint64_t)bytes;
+}
+/* For @growth more locks of @who? @owner: who asks, if it has something already. */
+/* @times: how often the limits count. */
+bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
+		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
+		       uint64_t times);
+bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const struct hf_lock_target *who,
+		     const struct hf_owner *owner);
+bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
+		       const struct hf_lock_target *who, bool is_new);
+bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
+/* To leave two locks of one, beyond all other limits. */
+bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
+		      const struct hf_lock_client *client);
 
-void hf_recent_init(struct hf_recent *recent);
-void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep);
-/* Makes sure that hf_place_make() has memory; it cannot fail then. */
-int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
-/* Creates what is missing and notes the oh. */
-void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
-/* Frees @holding if it is empty, and then owner and file likewise. */
-void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
-struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file);
+/* owner.c: the record of an owner */
 
-uint64_t hf_file_hash(const struct hf_locks *locks, struct hf_bytes handle);
-struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
-struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
-void hf_file_settle(struct hf_locks *locks, struct hf_file *file);
-
+static inline bool hf_oh_is_long(struct hf_bytes bytes)
+{
+	return bytes.len > sizeof(((struct hf_oh *)NULL)->room);
+}
 int hf_oh_reserve(struct hf_locks *locks, struct hf_bytes bytes);
 void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
 	       struct hf_bytes bytes);
@@ -300,15 +270,41 @@ void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_
 void hf_oh_renew(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
 		 struct hf_bytes bytes);
 void hf_oh_deinit(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh);
-static inline bool hf_oh_is_long(struct hf_bytes bytes)
-{
-	return bytes.len > sizeof(((struct hf_oh *)NULL)->room);
-}
 struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
+uint64_t hf_owner_hash(const struct hf_locks *locks, const struct hf_lock_target *who);
+struct hf_owner *hf_owner_find(const struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who);
+struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who);
+/* Frees @owner if it has no holding. */
+void hf_owner_settle(struct hf_locks *locks, struct hf_owner *owner);
 
-/* The first lock of @file that ends at @pos or behind, whosoever, or NULL. (file.c) */
+/* callback.c: what leaves the engine */
+
+void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);
+void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
+void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
+void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* and notes its tag */
+void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
+void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);
+void hf_emit_share(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
+		   bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share));
+int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode);
+int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
+void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struct hf_range range);
+
+/* file.c: the record of a file, and whose locks are in it */
+
+uint64_t hf_file_hash(const struct hf_locks *locks, struct hf_bytes handle);
+struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
+struct hf_file *hf_file_of(const struct hf_locks *locks, struct hf_bytes handle);
+struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
+void hf_file_settle(struct hf_locks *locks, struct hf_file *file);
+/* The first lock of @file that ends at @pos or behind, whosoever, or NULL. */
 struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode);
-/* Lets what hf_file_conflict_at() will read come, while the caller looks at something else. (file.c) */
+/* Lets what hf_file_conflict_at() will read come, while the caller looks at something else. */
 struct hf_aim {
 	struct hf_tree_leaf *leaf[2];
 };
@@ -317,64 +313,12 @@ void hf_file_aim(const struct hf_file *file, const struct hf_holding *me, struct
 struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_aim *aim,
 				    const struct hf_holding *me, struct hf_range range,
 				    enum hf_lock_mode mode);
-/* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). (file.c) */
+/* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). */
 struct hf_lock *hf_file_conflict(const struct hf_file *file, const struct hf_holding *me,
 				 struct hf_range range, enum hf_lock_mode mode);
 
-/* OWN: the locks of a holding. (holding.c, replace.c) */
-/* The first that ends at @pos or behind. */
-struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos);
-/* The first that overlaps or touches @range: where a request for @range begins. @holding may be NULL. */
-struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range range);
-/*
- * 0 or -ENOMEM: @n more records can be put. What a grant in flight has replaced can be put back at any time
- * without a reservation (a client's death and a refusal always finish), so there is always memory for that.
- */
-int hf_own_reserve(struct hf_locks *locks, size_t n);
-/* Is @range, no more and no less, the lock at @spot? Mostly what is given back is what was taken, and to take
- * that out needs no memory. */
-static inline bool hf_own_is_whole(const struct hf_spot *spot, struct hf_range range)
-{
-	return spot->at < spot->n && hf_range_equal(hf_spot_range(spot), range);
-}
-/*
- * What a replacement of @range by @attrs would add to the number of records. @around is where
- * hf_own_around() was.
- */
-int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs);
-/* Replaces what the owner holds in @range, merging at its edges. Needs HF_OWN_RESERVE free records. */
-enum {
-	HF_OWN_RESERVE = 3,
-};
-void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		    const struct hf_lock_attrs *attrs);
-/* Likewise, by somebody who has been there; without @attrs @around may be hf_own_from(). */
-void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot around,
-		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs);
-/* Where a lock may belong in its two sets, as found since they last changed. */
-struct hf_hint {
-	struct hf_tree_leaf *own;
-	struct hf_aim file;
-};
-/* Takes away one whole lock. */
-void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock);
-/* The same, for those who say themselves whom that lets run. */
-void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
-/* Puts a lock where the owner has none, without merging and without an event. */
-struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
-/* The same, but the caller will put it in the set of the file. */
-struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-				 const struct hf_lock_attrs *attrs, struct hf_tree_leaf *hint);
-/* @from: hf_own_from() of the range's start, or hf_own_around(). */
-bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
-bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
-bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
-void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);
-/* A lock becomes a ghost: in the table as before, but out of lists and counts. */
-void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock);
+/* waiters.c: the queue of a file */
 
-/* WAITERS: the queue of a file. (waiters.c) */
 struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range range, enum hf_lock_mode mode);
 /* Those of a tree of waiters that overlap @range, by start. */
 struct hf_waiter *hf_waiters_first_in(const struct hf_rb_tree *tree, struct hf_range range);
@@ -395,35 +339,108 @@ void hf_waiters_insert_first(struct hf_locks *locks, struct hf_waiter *waiter);
 void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter);
 /* Removes, tells and frees; @waiter is gone. */
 void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lock_end why);
-/* Somebody may be able to run anywhere. */
-void hf_waiters_touch_all(struct hf_locks *locks);
 /* Somebody may be able to run in @range of @file. */
 void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range);
-/* Grants whatever can run in all touched files. Each operation that gave something back ends with it. */
-HF_COLD void hf_waiters_serve_dirty(struct hf_locks *locks);
-static inline void hf_waiters_serve(struct hf_locks *locks)
-{
-	if (HF_UNLIKELY(!hf_list_is_empty(&locks->dirty)))
-		hf_waiters_serve_dirty(locks);
-}
 bool hf_waiters_update(struct hf_rb_node *node);
 
-/* GRANT: between the grant and its acknowledgement. (grant.c, guard.c, heavy.c) */
+/* holding.c: the record of a holding, and its locks */
+
+struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file);
+struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
+				   uint32_t share);
+/* Frees @holding if it is empty, and then owner and file likewise. */
+void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
+/* The first that ends at @pos or behind. */
+struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos);
+/* The first that overlaps or touches @range: where a request for @range begins. @holding may be NULL. */
+struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range range);
+/* Is @range, no more and no less, the lock at @spot? Mostly what is given back is what was taken, and to take
+ * that out needs no memory. */
+static inline bool hf_own_is_whole(const struct hf_spot *spot, struct hf_range range)
+{
+	return spot->at < spot->n && hf_range_equal(hf_spot_range(spot), range);
+}
+/* @from: hf_own_from() of the range's start, or hf_own_around(). */
+bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
+bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);
+bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
+/*
+ * 0 or -ENOMEM: @n more records can be put. What a grant in flight has replaced can be put back at any time
+ * without a reservation (a client's death and a refusal always finish), so there is always memory for that.
+ */
+int hf_own_reserve(struct hf_locks *locks, size_t n);
+/* Where a lock may belong in its two sets, as found since they last changed. */
+struct hf_hint {
+	struct hf_tree_leaf *own;
+	struct hf_aim file;
+};
+/* Puts a lock where the owner has none, without merging and without an event. */
+struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
+/* The same, but the caller will put it in the set of the file. */
+struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+				 const struct hf_lock_attrs *attrs, struct hf_tree_leaf *hint);
+/* The same, for those who say themselves whom that lets run. */
+void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
+/* Takes away one whole lock. */
+void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock);
+/* A lock becomes a ghost: in the table as before, but out of lists and counts. */
+void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock);
+
+/* place.c: the records of a target, as far as they exist */
+
+struct hf_place {
+	uint64_t file_hash;
+	uint64_t owner_hash;
+	struct hf_file *file;
+	struct hf_owner *owner;
+	struct hf_holding *holding;
+};
+void hf_recent_init(struct hf_recent *recent);
+void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep);
+/* Makes sure that hf_place_make() has memory; it cannot fail then. */
+int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
+/* Creates what is missing and notes the oh. */
+void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
+
+/* replace.c: a request replaces what its owner holds */
+
+/*
+ * What a replacement of @range by @attrs would add to the number of records. @around is where
+ * hf_own_around() was.
+ */
+int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs);
+/* Replaces what the owner holds in @range, merging at its edges. Needs HF_OWN_RESERVE free records. */
+enum {
+	HF_OWN_RESERVE = 3,
+};
+void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+		    const struct hf_lock_attrs *attrs);
+/* Likewise, by somebody who has been there; without @attrs @around may be hf_own_from(). */
+void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot around,
+		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs);
+
+/* deadlock.c: who waits for whom */
+
+/* Marks every owner and waiter that waits, directly or not, for @owner, and returns the list of owners. */
+struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner, uint64_t max_steps);
+bool hf_deadlock_is_unclear(const struct hf_locks *locks); /* the last walk was cut off */
+static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struct hf_waiter *waiter)
+{
+	return waiter->walk == locks->last_walk;
+}
+/* Would a request in @file for @range wait for one of the marked owners? */
+bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,
+		       enum hf_lock_mode mode);
+
+/* grant.c: what a grant in flight changes */
+
 int hf_grant_waiter(struct hf_locks *locks,
 		    struct hf_waiter *waiter); /* OK, or as outside, or -ENOMEM: nothing happened */
-/* Has the owner so many locks in the range that nobody should have to put them back? */
-bool hf_grant_is_heavy(const struct hf_waiter *waiter);
-/* Then it is for good. Memory is reserved as for any grant. */
-void hf_grant_lay_heavy(struct hf_locks *locks, struct hf_waiter *grant);
 struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode);
-/* Needs HF_OWN_RESERVE + 2 free records. */
-void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
-/* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
-void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
-/* The owner has nothing in @range any more, for no reason of its own: what is granted of it, in flight, is
- * granted still. Where that cannot be, those grants are not what they were. */
-void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range);
+struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id);
 /* Is all that was granted still held? Goes through all of its pieces. */
 bool hf_grant_is_whole(const struct hf_waiter *grant);
 /* From the first to the last of what must not be lowered in @range, because of exclusive grants in flight
@@ -448,89 +465,24 @@ void hf_grant_note_more(const struct hf_holding *holding, struct hf_range range)
  * range alone: told once more of the old one, they would take it for the new one.
  */
 void hf_grant_note_wait(const struct hf_waiter *waiter);
-struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id);
+/* Needs HF_OWN_RESERVE + 2 free records. */
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
+/* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
+void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
+/* The owner has nothing in @range any more, for no reason of its own: what is granted of it, in flight, is
+ * granted still. Where that cannot be, those grants are not what they were. */
+void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range);
 /* It is no grant in flight any more, and the caller's. */
 void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 
-/* ROOM: what each record counts for, its part of hash tables and of trees included. (room.c) */
-enum {
-	HF_COST_LOCK = 256, /* by the counters of locks; what there is for a lock in two trees that are hardly
-			       filled */
-	HF_COST_OWNER = sizeof(struct hf_owner) + 32,
-	HF_COST_HOLDING =
-		sizeof(struct hf_holding) + sizeof(struct hf_file) + 32, /* each pays for its file */
-	HF_COST_WAITER = sizeof(struct hf_waiter),
-	HF_COST_SHARE = sizeof(struct hf_share) + sizeof(struct hf_file) + 64,
-};
+/* reclaim.c: locks from before a restart */
 
-static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
-{
-	client->bytes += (uint64_t)bytes;
-	client->group->bytes += (uint64_t)bytes;
-	locks->bytes += (uint64_t)bytes;
-}
-
-/* For @growth more locks of @who? @owner: who asks, if it has something already. */
-/* @times: how often the limits count. */
-bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
-		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
-		       uint64_t times);
-bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const struct hf_lock_target *who,
-		     const struct hf_owner *owner);
-bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
-		       const struct hf_lock_target *who, bool is_new);
-bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
-/* To leave two locks of one, beyond all other limits. */
-bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
-		      const struct hf_lock_client *client);
-
-/* WORK (steps.c) */
-/* How many steps a search may take for @client now. */
-uint64_t hf_work_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now);
-/* Nothing is left but what each request has. */
-bool hf_work_is_spent(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now);
-HF_COLD void hf_work_charge_steps(struct hf_locks *locks, struct hf_lock_client *client);
-/* The end of a call for @client: what it has cost. NULL: it was for no client, and costs none. */
-static inline void hf_work_charge(struct hf_locks *locks, struct hf_lock_client *client)
-{
-	if (HF_UNLIKELY(locks->n_steps))
-		hf_work_charge_steps(locks, client);
-}
-
-/* DEADLOCK (deadlock.c) */
-/* Marks every owner and waiter that waits, directly or not, for @owner, and returns the list of owners. */
-struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner, uint64_t max_steps);
-bool hf_deadlock_is_unclear(const struct hf_locks *locks); /* the last walk was cut off */
-static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struct hf_waiter *waiter)
-{
-	return waiter->walk == locks->last_walk;
-}
-/* Would a request in @file for @range wait for one of the marked owners? */
-bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,
-		       enum hf_lock_mode mode);
-
-/* OUTSIDE (outside.c): OK where there is none. */
-int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
-		    enum hf_lock_mode mode);
-int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
-		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
-void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struct hf_range range);
-
-/* RECLAIM (reclaim.c): is every byte of the range held in that mode or more, reclaimed or not? */
+/* Is every byte of the range held in that mode or more, reclaimed or not? */
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 
-/* SHARE (share.c) */
+/* share.c: reservations */
+
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
 		    uint32_t also);
-
-/* VIEW and events. (engine.c) */
-void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);
-void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
-void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
-void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* and notes its tag */
-void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
-void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
-void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
-void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);

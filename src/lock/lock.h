@@ -18,7 +18,6 @@
  *	acquire.c  release.c  purge.c  reclaim.c  share.c
  *	waiters.c  the order of those who wait, and whose turn it is
  *	grant.c    a waiter gets its lock, provisionally until it is told
- *	guard.c    what must not be lowered while it is
  *	deadlock.c who waits, directly or not, for whom
  *	steps.c     how much of that one address may cause
  *	room.c     may there be more, in number and in bytes
@@ -267,7 +266,7 @@ struct hf_lock_outside {
  * 0 stands for the default. A waiter counts as the lock that it will become. Only what adds records is
  * refused; an unlock may split locks beyond the limit, until they are twice as many, a reclaim may bring them
  * back, and a grant may need several records. A waiter whose owner has more than 4,096 locks in its range has
- * what it waited for even if its grant is refused, or at least the range as shared (heavy.c).
+ * what it waited for even if its grant is refused, or at least the range as shared (grant.c).
  */
 struct hf_lock_limits {
 	uint32_t locks_per_client;   /* 262,144 */

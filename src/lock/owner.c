@@ -63,15 +63,14 @@ struct hf_bytes hf_oh_bytes(const struct hf_oh *oh)
 
 /* OWNER */
 
-static uint64_t owner_hash(const struct hf_locks *locks, const struct hf_lock_target *who)
+uint64_t hf_owner_hash(const struct hf_locks *locks, const struct hf_lock_target *who)
 {
 	const uint64_t key[] = { who->client->id, who->owner_id, who->owner_kind };
 
 	return hf_siphash(&locks->key, key, sizeof(key));
 }
 
-static struct hf_owner *owner_find(const struct hf_locks *locks, uint64_t hash,
-				   const struct hf_lock_target *who)
+struct hf_owner *hf_owner_find(const struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who)
 {
 	hf_hash_for_each(node, &locks->owners, hash) {
 		struct hf_owner *owner = hf_container_of(node, struct hf_owner, node);
@@ -83,7 +82,7 @@ static struct hf_owner *owner_find(const struct hf_locks *locks, uint64_t hash,
 	return NULL;
 }
 
-static struct hf_owner *owner_make(struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who)
+struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who)
 {
 	struct hf_owner *owner = hf_pool_take(&locks->owner_pool);
 	struct hf_rb_node **link = &who->client->owners.root, *parent = NULL;
@@ -111,7 +110,7 @@ static struct hf_owner *owner_make(struct hf_locks *locks, uint64_t hash, const 
 	return owner;
 }
 
-static void owner_settle(struct hf_locks *locks, struct hf_owner *owner)
+void hf_owner_settle(struct hf_locks *locks, struct hf_owner *owner)
 {
 	if (owner->n_holdings)
 		return;
@@ -124,185 +123,4 @@ static void owner_settle(struct hf_locks *locks, struct hf_owner *owner)
 	hf_hashtable_remove(&locks->owners, &owner->node);
 	hf_pool_give(&locks->owner_pool, owner);
 	locks->n.owners--;
-}
-
-/* HOLDING */
-
-static struct hf_holding *holding_of(struct hf_rb_node *node)
-{
-	return hf_rb_entry(node, struct hf_holding, in_owner);
-}
-
-struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file)
-{
-	struct hf_rb_node *node = owner->holdings.root;
-
-	if (HF_LIKELY(owner->first.file == file))
-		return (struct hf_holding *)(uintptr_t)&owner->first;
-	if (owner->newest && file->id >= owner->newest_file)
-		return file->id == owner->newest_file ? owner->newest : NULL;
-	while (node) {
-		struct hf_holding *holding = holding_of(node);
-
-		if (holding->file == file)
-			return holding;
-		node = file->id < holding->file->id ? node->left : node->right;
-	}
-	return NULL;
-}
-
-static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
-{
-	struct hf_rb_node **link = &owner->holdings.root, *parent = NULL;
-	uint64_t file = holding->file->id;
-	bool is_last = true;
-
-	/* Files are mostly new: their holdings come in order, and nobody has to look for the end. */
-	if (owner->newest && file > owner->newest_file) {
-		parent = &owner->newest->in_owner;
-		link = &parent->right;
-	}
-	while (*link) {
-		bool is_before = file < holding_of(*link)->file->id;
-
-		parent = *link;
-		link = is_before ? &parent->left : &parent->right;
-		is_last = is_last && !is_before;
-	}
-	hf_rb_insert(&owner->holdings, &holding->in_owner, parent, link, NULL);
-	if (is_last) {
-		owner->newest = holding;
-		owner->newest_file = file;
-	}
-}
-
-static struct hf_holding *holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
-				       uint32_t share)
-{
-	struct hf_holding *holding = owner->first.file ? hf_pool_take(&locks->holding_pool) : &owner->first;
-
-	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share, .own.of_one = true };
-	hf_list_init(&holding->waiters);
-	hf_list_init(&holding->grants);
-	insert_holding(owner, holding);
-	owner->n_holdings++;
-	file->n_holdings++;
-	hf_room_use(locks, owner->client, HF_COST_HOLDING);
-	return holding;
-}
-
-void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
-{
-	struct hf_owner *owner = holding->owner;
-	struct hf_file *file = holding->file;
-
-	if (holding->own.n || !hf_list_is_empty(&holding->waiters) || !hf_list_is_empty(&holding->grants))
-		return;
-	if (locks->recent->holding == holding)
-		locks->recent->holding = NULL;
-	if (owner->newest == holding)
-		owner->newest = NULL;
-	hf_rb_erase(&owner->holdings, &holding->in_owner, NULL);
-	if (holding == &owner->first)
-		holding->file = NULL;
-	else
-		hf_pool_give(&locks->holding_pool, holding);
-	owner->n_holdings--;
-	file->n_holdings--;
-	hf_room_use(locks, owner->client, -(int64_t)HF_COST_HOLDING);
-	owner_settle(locks, owner);
-	hf_file_settle(locks, file);
-}
-
-/* PLACE */
-
-void hf_recent_init(struct hf_recent *recent)
-{
-	/* No file and no client is like these. */
-	*recent = (struct hf_recent){ .handle_len = UINT16_MAX, .client_id = UINT64_MAX };
-}
-
-static void find_file(const struct hf_locks *locks, const struct hf_lock_target *who,
-		      struct hf_recent *recent)
-{
-	struct hf_bytes handle = hf_bytes_of(recent->handle, recent->handle_len);
-
-	if (!hf_bytes_equal(handle, who->handle)) {
-		recent->file_hash = hf_file_hash(locks, who->handle);
-		recent->file = NULL;
-		recent->handle_len = (uint16_t)who->handle.len;
-		if (who->handle.len)
-			memmove(recent->handle, who->handle.data, who->handle.len);
-	}
-	if (!recent->file)
-		recent->file = hf_file_find(locks, recent->file_hash, who->handle);
-}
-
-/* Lets the owner's record come while the file is looked for. */
-static void aim_at_owner(const struct hf_locks *locks, const struct hf_lock_target *who,
-			 struct hf_recent *recent)
-{
-	if (recent->client_id == who->client->id && recent->owner_id == who->owner_id &&
-	    recent->owner_kind == who->owner_kind)
-		return;
-	recent->owner_hash = owner_hash(locks, who);
-	recent->owner = NULL;
-	recent->client_id = who->client->id;
-	recent->owner_id = who->owner_id;
-	recent->owner_kind = who->owner_kind;
-	__builtin_prefetch(*hf_hashtable_chain(&locks->owners, recent->owner_hash));
-}
-
-void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep)
-{
-	struct hf_recent *recent = locks->recent;
-	struct hf_holding *holding;
-
-	assert(who->handle.len <= HF_LOCK_HANDLE_MAX);
-	aim_at_owner(locks, who, recent);
-	find_file(locks, who, recent);
-	if (!recent->owner)
-		recent->owner = owner_find(locks, recent->owner_hash, who);
-	holding = recent->holding;
-	if (!recent->file || !recent->owner)
-		holding = NULL;
-	else if (!holding || holding->file != recent->file || holding->owner != recent->owner)
-		holding = recent->holding = hf_holding_find(recent->owner, recent->file);
-	*placep = (struct hf_place){
-		.file_hash = recent->file_hash,
-		.owner_hash = recent->owner_hash,
-		.file = recent->file,
-		.owner = recent->owner,
-		.holding = holding,
-	};
-}
-
-int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
-{
-	int r = hf_oh_reserve(locks, who->oh);
-
-	if (!r && !place->file)
-		r = hf_pool_reserve(&locks->file_pool, 1);
-	if (!r && !place->owner)
-		r = hf_pool_reserve(&locks->owner_pool, 1);
-	if (!r && !place->holding)
-		r = hf_pool_reserve(&locks->holding_pool, 1);
-	return r;
-}
-
-void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
-{
-	if (!place->file)
-		place->file = hf_file_make(locks, place->file_hash, who->handle);
-	if (place->owner) {
-		hf_oh_renew(locks, who->client, &place->owner->oh, who->oh);
-	} else {
-		place->owner = owner_make(locks, place->owner_hash, who);
-		hf_oh_set(locks, who->client, &place->owner->oh, who->oh);
-	}
-	if (!place->holding)
-		place->holding = holding_make(locks, place->owner, place->file, who->share);
-	locks->recent->file = place->file; /* it is about this place since hf_place_find() */
-	locks->recent->owner = place->owner;
-	locks->recent->holding = place->holding;
 }

@@ -9,6 +9,9 @@
  */
 #include "lock/internal.h"
 
+#include "lock/serve.h"
+#include "lock/steps.h"
+
 struct purge {
 	struct hf_locks *locks;
 	bool all;

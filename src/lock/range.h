@@ -19,10 +19,23 @@ enum {
 };
 
 /* 0 or FBIG. A length of 0 or 2^64-1, or one beyond the end, means to end of file. */
-int hf_range_from_offset_len(struct hf_range *rangep, uint64_t offset, uint64_t len);
+static inline int hf_range_from_offset_len(struct hf_range *rangep, uint64_t offset, uint64_t len)
+{
+	if (offset > HF_RANGE_EOF)
+		return HF_RANGE_E_FBIG;
+	rangep->start = offset;
+	if (len == 0 || len - 1 > HF_RANGE_EOF - offset)
+		rangep->end = HF_RANGE_EOF;
+	else
+		rangep->end = offset + (len - 1);
+	return 0;
+}
 
 /* The length as protocols write it: 0 for "to end of file". */
-uint64_t hf_range_len(struct hf_range range);
+static inline uint64_t hf_range_len(struct hf_range range)
+{
+	return range.end == HF_RANGE_EOF ? 0 : range.end - range.start + 1;
+}
 
 static inline bool hf_range_is_valid(struct hf_range range)
 {

@@ -9,6 +9,9 @@
  */
 #include "lock/internal.h"
 
+#include "lock/serve.h"
+#include "lock/steps.h"
+
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
 	uint64_t pos = range.start;

@@ -9,6 +9,8 @@
 #include "lock/internal.h"
 
 #include "base/error.h"
+#include "lock/serve.h"
+#include "lock/steps.h"
 
 static void end_waiters(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
 {

@@ -69,28 +69,6 @@ static bool conflicts_with_others(const struct hf_file *file, const struct hf_sh
 	return false;
 }
 
-static void emit(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
-		 bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share))
-{
-	const struct hf_lock_share_view view = {
-		.share = share->share,
-		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
-		.client = share->client,
-		.oh = hf_oh_bytes(&share->oh),
-		.client_state = share->state,
-		.access = access,
-		.deny = deny,
-		.count = share->count[access][deny],
-		.is_reclaim = is_reclaim,
-	};
-
-	if (!event)
-		return;
-	locks->in_event = true;
-	event(locks->context, &view);
-	locks->in_event = false;
-}
-
 static struct hf_share *make(struct hf_locks *locks, struct hf_file *file, const struct hf_lock_target *who)
 {
 	struct hf_share *share = hf_pool_take(&locks->share_pool);
@@ -182,7 +160,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (client_state)
 		share->state = client_state;
 	count(locks, share, access, deny, 1);
-	emit(locks, share, access, deny, reclaim, locks->events->share_added);
+	hf_emit_share(locks, share, access, deny, reclaim, locks->events->share_added);
 	return HF_LOCK_OK;
 }
 
@@ -196,7 +174,7 @@ int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, ui
 	if (!share || !share->count[access][deny])
 		return HF_LOCK_OK;
 	count(locks, share, access, deny, UINT32_MAX);
-	emit(locks, share, access, deny, false, locks->events->share_removed);
+	hf_emit_share(locks, share, access, deny, false, locks->events->share_removed);
 	settle(locks, share);
 	return HF_LOCK_OK;
 }
@@ -220,7 +198,7 @@ static void purge_share(struct hf_locks *locks, struct hf_share *share)
 			if (!n)
 				continue;
 			count(locks, share, a, d, -n);
-			emit(locks, share, a, d, false, locks->events->share_removed);
+			hf_emit_share(locks, share, a, d, false, locks->events->share_removed);
 		}
 	}
 	settle(locks, share);

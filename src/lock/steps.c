@@ -15,7 +15,7 @@
  * was spent, as much as the request costs anyway: who waits in a short queue does not
  * notice that others have spent everything.
  */
-#include "lock/internal.h"
+#include "lock/steps.h"
 
 #define RATE        (UINT64_C(1) << 20) /* a second */
 #define CAP         (UINT64_C(1) << 18)

@@ -49,9 +49,7 @@
 
 #include "base/pool.h"
 #include "lock/range.h"
-
-struct hf_holding;
-struct hf_lock;
+#include "lock/record.h"
 
 /* A test builds it with narrow nodes, so that small sets have many levels. */
 #ifndef HF_TREE_NODE_BYTES
@@ -177,6 +175,14 @@ unsigned int hf_tree_steps(const struct hf_tree *tree, const struct hf_holding *
 static inline struct hf_lock *hf_spot_lock(const struct hf_spot *spot)
 {
 	return spot->at < spot->n ? spot->locks[spot->at] : NULL;
+}
+
+/* Without reading the lock where that can be helped. Not at the end. */
+static inline struct hf_range hf_spot_range(const struct hf_spot *spot)
+{
+	if (spot->leaf)
+		return (struct hf_range){ spot->leaf->start[spot->at], spot->leaf->end[spot->at] };
+	return hf_lock_range(spot->locks[spot->at]);
 }
 
 static inline void hf_spot_next(struct hf_spot *spot)

@@ -2,7 +2,9 @@
  * The invariants of a set of locks, for tests. What inner nodes say is computed
  * anew from the locks themselves, not with the code that keeps it.
  */
-#include "lock/check.h"
+#include "lock/tree.h"
+
+#include "lock/invariant.h"
 
 /* What is below a node, by going through all of it. */
 struct below {

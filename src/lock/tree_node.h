@@ -1,7 +1,7 @@
 /* Between the files of the tree: what is done in and with wide nodes. (tree_node.c) */
 #pragma once
 
-#include "lock/internal.h"
+#include "lock/tree.h"
 
 /* What an inner node knows of a child. */
 struct hf_tree_sum {

@@ -1,0 +1,194 @@
+/*
+ * Every call that leaves the engine, and what it shows: views, events, and the
+ * table beside ours.
+ *
+ * The table beside ours is asked last, when everything else allows a grant and all memory is there,
+ * so that what it took is never to be given back for a reason of our own. It
+ * is told at the end of an operation, after the waiters were served: what one
+ * gives back and the next gets is not let go of in between.
+ */
+#include "lock/internal.h"
+
+/* VIEW */
+
+void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who)
+{
+	const struct hf_file *file = holding->file;
+	const struct hf_owner *owner = holding->owner;
+
+	*who = (struct hf_lock_target){
+		.share = holding->share,
+		.handle = hf_bytes_of(file->handle, file->handle_len),
+		.client = owner->client,
+		.owner_id = owner->id,
+		.owner_kind = owner->kind,
+		.oh = hf_oh_bytes(&owner->oh),
+	};
+}
+
+void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp)
+{
+	*viewp = (struct hf_lock_view){
+		.id = lock->id,
+		.tag = lock->tag,
+		.range = hf_lock_range(lock),
+		.mode = (enum hf_lock_mode)lock->mode,
+		.client_state = lock->state,
+		.epoch = lock->epoch,
+		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
+	};
+	hf_view_target(lock->holding, &viewp->who);
+}
+
+void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
+{
+	*viewp = (struct hf_lock_view){
+		.id = waiter->id,
+		.range = hf_waiter_range(waiter),
+		.mode = (enum hf_lock_mode)waiter->mode,
+		.client_state = waiter->state,
+		.flags = (waiter->is_volatile ? HF_LOCK_VOLATILE : 0u) |
+			 (waiter->is_granted ? HF_LOCK_PROVISIONAL : 0u),
+		.waits = true,
+		.offset = waiter->offset,
+		.len = waiter->len,
+		.user = waiter->user,
+		.stamp = waiter->stamp,
+	};
+	hf_view_target(waiter->holding, &viewp->who);
+}
+
+/* EVENTS */
+
+void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *viewp)
+{
+	hf_view_lock(change->lock, viewp);
+}
+
+static struct hf_lock_change change_of(const struct hf_lock *lock)
+{
+	return (struct hf_lock_change){
+		.tag = lock->tag,
+		.client = lock->holding->owner->client,
+		.share = lock->holding->share,
+		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
+		.lock = lock,
+	};
+}
+
+void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock)
+{
+	struct hf_lock_change change;
+
+	if (!locks->events->added)
+		return;
+	change = change_of(lock);
+	locks->in_event = true;
+	lock->tag = locks->events->added(locks->context, &change);
+	locks->in_event = false;
+}
+
+static void emit(struct hf_locks *locks, const struct hf_lock *lock,
+		 void (*event)(void *context, const struct hf_lock_change *lock))
+{
+	struct hf_lock_change change;
+
+	if (!event)
+		return;
+	change = change_of(lock);
+	locks->in_event = true;
+	event(locks->context, &change);
+	locks->in_event = false;
+}
+
+void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock)
+{
+	emit(locks, lock, locks->events->removed);
+}
+
+void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock)
+{
+	emit(locks, lock, locks->events->hidden);
+}
+
+void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->granted)
+		return;
+	hf_view_waiter(waiter, &view);
+	locks->in_event = true;
+	locks->events->granted(locks->context, &view);
+	locks->in_event = false;
+}
+
+void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why)
+{
+	struct hf_lock_view view;
+
+	if (!locks->events->waiter_gone)
+		return;
+	hf_view_waiter(waiter, &view);
+	locks->in_event = true;
+	locks->events->waiter_gone(locks->context, &view, why);
+	locks->in_event = false;
+}
+
+void hf_emit_share(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
+		   bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share))
+{
+	const struct hf_lock_share_view view = {
+		.share = share->share,
+		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
+		.client = share->client,
+		.oh = hf_oh_bytes(&share->oh),
+		.client_state = share->state,
+		.access = access,
+		.deny = deny,
+		.count = share->count[access][deny],
+		.is_reclaim = is_reclaim,
+	};
+
+	if (!event)
+		return;
+	locks->in_event = true;
+	event(locks->context, &view);
+	locks->in_event = false;
+}
+
+/* OUTSIDE */
+
+int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode)
+{
+	int r;
+
+	if (!locks->outside)
+		return HF_LOCK_OK;
+	locks->in_event = true;
+	r = locks->outside->take(locks->outside_context, who, range, mode);
+	locks->in_event = false;
+	return r;
+}
+
+int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		    enum hf_lock_mode mode, struct hf_lock_view *conflictp)
+{
+	struct hf_lock_view unwanted;
+
+	if (!locks->outside)
+		return HF_LOCK_OK;
+	return locks->outside->test(locks->outside_context, who, range, mode,
+				    conflictp ? conflictp : &unwanted);
+}
+
+void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struct hf_range range)
+{
+	if (!locks->outside)
+		return;
+	locks->in_event = true;
+	locks->outside->settle(locks->outside_context, hf_bytes_of(file->handle, file->handle_len), range,
+			       (size_t)file->n_locks + file->n_ghosts);
+	locks->in_event = false;
+}

@@ -1,0 +1,114 @@
+/*
+ * While the store cannot write the server promises nothing: no waiter is granted its
+ * lock, and a grant that could not be promised becomes a waiter again, at the front
+ * of the queue. Its client was told BLOCKED and may never ask again. If it did ask
+ * again, and was refused for good, its program does not wait: the waiter ends.
+ *
+ * Waiters that are put back do not conflict with each other: they were granted together.
+ */
+#include "lock/internal.h"
+
+#include "base/error.h"
+#include "lock/serve.h"
+#include "lock/steps.h"
+
+static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
+{
+	struct hf_waiter *grant = hf_grant_by_id(locks, id);
+	struct hf_lock_client *client;
+	struct hf_holding *holding;
+	int r;
+
+	assert(!locks->in_event);
+	if (!grant)
+		return HF_LOCK_E_NOTHING;
+	r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
+	if (r < 0)
+		return hf_trace(r);
+	holding = grant->holding;
+	client = holding->owner->client;
+	hf_grant_confirm(locks, grant, lowers);
+	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
+	hf_holding_settle(locks, holding);
+	hf_waiters_serve(locks);
+	hf_work_charge(locks, client);
+	return HF_LOCK_OK;
+}
+
+int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
+{
+	return settle(locks, id, true);
+}
+
+int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id)
+{
+	return settle(locks, id, false);
+}
+
+int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	struct hf_place place;
+	int r = 0;
+
+	assert(!locks->in_event);
+	if (HF_LIKELY(!locks->n.grants))
+		return HF_LOCK_OK;
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return HF_LOCK_OK;
+	hf_list_for_each_safe(pos, &place.holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (!grant->is_changed)
+			continue;
+		r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
+		if (r < 0)
+			break;
+		hf_grant_confirm(locks, grant, false);
+		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
+	}
+	hf_holding_settle(locks, place.holding);
+	hf_waiters_serve(locks);
+	hf_work_charge(locks, who->client);
+	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
+}
+
+int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
+{
+	struct hf_waiter *grant = hf_grant_by_id(locks, id);
+	struct hf_lock_client *client;
+	struct hf_holding *holding;
+
+	assert(!locks->in_event);
+	if (!grant)
+		return HF_LOCK_E_NOTHING;
+	holding = grant->holding;
+	client = holding->owner->client;
+	hf_grant_undo(locks, grant);
+	hf_grant_end(locks, grant, HF_LOCK_END_REFUSED);
+	hf_holding_settle(locks, holding);
+	hf_waiters_serve(locks);
+	hf_work_charge(locks, client);
+	return HF_LOCK_OK;
+}
+
+int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id)
+{
+	struct hf_waiter *grant = hf_grant_by_id(locks, id);
+
+	assert(!locks->in_event);
+	if (!grant)
+		return HF_LOCK_E_NOTHING;
+	if (grant->is_left)
+		return hf_lock_grant_refuse(locks, id);
+	hf_grant_undo(locks, grant);
+	hf_grant_leave(locks, grant);
+	hf_emit_gone(locks, grant, HF_LOCK_END_PUT_BACK);
+	grant->is_granted = grant->is_changed = false;
+	grant->id = ++locks->last_waiter; /* sets are in the order of ids */
+	hf_waiters_insert_first(locks, grant);
+	hf_waiters_touch(locks, grant->holding->file, hf_waiter_range(grant));
+	hf_waiters_serve(locks);
+	hf_work_charge(locks, NULL);
+	return HF_LOCK_OK;
+}

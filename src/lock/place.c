@@ -1,0 +1,118 @@
+/*
+ * Where a target's records are: its file, its owner, and what the owner has in the file.
+ */
+#include "lock/internal.h"
+
+#include <string.h>
+
+void hf_recent_init(struct hf_recent *recent)
+{
+	/* No file and no client is like these. */
+	*recent = (struct hf_recent){ .handle_len = UINT16_MAX, .client_id = UINT64_MAX };
+}
+
+static void find_file(const struct hf_locks *locks, const struct hf_lock_target *who,
+		      struct hf_recent *recent)
+{
+	struct hf_bytes handle = hf_bytes_of(recent->handle, recent->handle_len);
+
+	if (!hf_bytes_equal(handle, who->handle)) {
+		recent->file_hash = hf_file_hash(locks, who->handle);
+		recent->file = NULL;
+		recent->handle_len = (uint16_t)who->handle.len;
+		if (who->handle.len)
+			memmove(recent->handle, who->handle.data, who->handle.len);
+	}
+	if (!recent->file)
+		recent->file = hf_file_find(locks, recent->file_hash, who->handle);
+}
+
+/* Lets the owner's record come while the file is looked for. */
+static void aim_at_owner(const struct hf_locks *locks, const struct hf_lock_target *who,
+			 struct hf_recent *recent)
+{
+	if (recent->client_id == who->client->id && recent->owner_id == who->owner_id &&
+	    recent->owner_kind == who->owner_kind)
+		return;
+	recent->owner_hash = hf_owner_hash(locks, who);
+	recent->owner = NULL;
+	recent->client_id = who->client->id;
+	recent->owner_id = who->owner_id;
+	recent->owner_kind = who->owner_kind;
+	__builtin_prefetch(*hf_hashtable_chain(&locks->owners, recent->owner_hash));
+}
+
+void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep)
+{
+	struct hf_recent *recent = locks->recent;
+	struct hf_holding *holding;
+
+	assert(who->handle.len <= HF_LOCK_HANDLE_MAX);
+	aim_at_owner(locks, who, recent);
+	find_file(locks, who, recent);
+	if (!recent->owner)
+		recent->owner = hf_owner_find(locks, recent->owner_hash, who);
+	holding = recent->holding;
+	if (!recent->file || !recent->owner)
+		holding = NULL;
+	else if (!holding || holding->file != recent->file || holding->owner != recent->owner)
+		holding = recent->holding = hf_holding_find(recent->owner, recent->file);
+	*placep = (struct hf_place){
+		.file_hash = recent->file_hash,
+		.owner_hash = recent->owner_hash,
+		.file = recent->file,
+		.owner = recent->owner,
+		.holding = holding,
+	};
+}
+
+int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
+{
+	int r = hf_oh_reserve(locks, who->oh);
+
+	if (!r && !place->file)
+		r = hf_pool_reserve(&locks->file_pool, 1);
+	if (!r && !place->owner)
+		r = hf_pool_reserve(&locks->owner_pool, 1);
+	if (!r && !place->holding)
+		r = hf_pool_reserve(&locks->holding_pool, 1);
+	return r;
+}
+
+void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
+{
+	if (!place->file)
+		place->file = hf_file_make(locks, place->file_hash, who->handle);
+	if (place->owner) {
+		hf_oh_renew(locks, who->client, &place->owner->oh, who->oh);
+	} else {
+		place->owner = hf_owner_make(locks, place->owner_hash, who);
+		hf_oh_set(locks, who->client, &place->owner->oh, who->oh);
+	}
+	if (!place->holding)
+		place->holding = hf_holding_make(locks, place->owner, place->file, who->share);
+	locks->recent->file = place->file; /* it is about this place since hf_place_find() */
+	locks->recent->owner = place->owner;
+	locks->recent->holding = place->holding;
+}
+
+/* FACE */
+
+bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	struct hf_place place;
+
+	hf_place_find(locks, who, &place);
+	return place.holding != NULL;
+}
+
+bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp)
+{
+	struct hf_place place;
+
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return false;
+	*ohp = hf_oh_bytes(&place.owner->oh);
+	return true;
+}
