@@ -48,7 +48,7 @@ static bool is_valid_mode(enum hf_lock_mode mode)
 
 /* WHAT IS HIS ALREADY */
 
-static void look_at_own(struct attempt *try)
+static void note_own_locks(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 	struct hf_spot spot = try->own;
@@ -58,7 +58,7 @@ static void look_at_own(struct attempt *try)
 		hf_spot_next(&spot); /* touches it only */
 	has_any = hf_spot_lock(&spot) && hf_spot_range(&spot).start <= request->range.end;
 	try->keeps = has_any && request->keeps && request->mode == HF_LOCK_SHARED &&
-		     hf_own_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
+		     hf_holding_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
 	if (request->before)
 		*request->before = (struct hf_lock_before){ .has_any = has_any, .is_kept = try->keeps };
 }
@@ -66,7 +66,7 @@ static void look_at_own(struct attempt *try)
 /* WHO IS IN THE WAY */
 
 /* Sorts the queued ones that conflict into those to stay behind and those to pass. */
-static void look_at_queue(struct attempt *try)
+static void sort_queued_conflicts(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 
@@ -87,16 +87,17 @@ static void look_at_queue(struct attempt *try)
 	}
 }
 
-static void look(struct attempt *try)
+static void find_conflicts(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
-	struct hf_file *file = try->place.file;
+	struct hf_lock_file *file = try->place.file;
 	struct hf_owner *marked;
 	struct hf_waiter *queued = NULL;
 
 	if (!file)
 		return;
-	try->holder = hf_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
+	try->holder =
+		hf_lock_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
 	if (try->holder && !request->wait)
 		return;
 	if (file->n_waiters)
@@ -105,19 +106,19 @@ static void look(struct attempt *try)
 	if (!try->holder && !queued)
 		return;
 	marked = hf_deadlock_walk(try->locks, try->place.owner,
-				  hf_work_left(try->locks, request->who.client, request->stamp));
+				  hf_steps_left(try->locks, request->who.client, request->stamp));
 	try->is_unclear = hf_deadlock_is_unclear(try->locks);
 	if (try->is_unclear) {
 		try->after = queued;
 		return;
 	}
 	if (queued)
-		look_at_queue(try);
+		sort_queued_conflicts(try);
 	if (try->holder && hf_deadlock_holds(marked, file, request->range, request->mode))
 		try->is_deadlock = true;
 }
 
-static void show(const struct attempt *try, struct hf_lock_view *conflictp)
+static void show_conflict(const struct attempt *try, struct hf_lock_view *conflictp)
 {
 	if (!conflictp)
 		return;
@@ -140,39 +141,39 @@ static bool has_room_to_take(const struct attempt *try, int growth)
 /* NOW */
 
 /* What is kept of a reclaim has come back, too: it must not go when grace ends. */
-static void claim_more(struct attempt *try, struct hf_range part, const struct hf_lock *lock,
-		       const struct hf_lock_attrs *attrs)
+static void reclaim_stronger(struct attempt *try, struct hf_range part, const struct hf_lock *lock,
+			     const struct hf_lock_attrs *attrs)
 {
 	struct hf_lock_attrs more = *attrs;
 
 	more.mode = lock->mode;
-	hf_own_replace(try->locks, try->place.holding, part, &more);
+	hf_holding_replace(try->locks, try->place.holding, part, &more);
 }
 
 /* Takes the range but for those parts of which the owner has more than that, and shall. */
-static void take_the_rest(struct attempt *try, const struct hf_lock_attrs *attrs)
+static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *attrs)
 {
 	struct hf_range range = try->request->range, part;
 	struct hf_range guarded = hf_grant_guarded(try->place.holding, range, NULL);
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_spot spot = hf_own_from(try->place.holding, pos);
+		struct hf_spot spot = hf_holding_from(try->place.holding, pos);
 		struct hf_lock *lock = hf_spot_lock(&spot);
 		bool is_held = lock && lock->start <= pos;
 		uint64_t end = !lock ? range.end : is_held ? lock->end : lock->start - 1;
 
 		part = (struct hf_range){ pos, HF_MIN(end, range.end) };
 		if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))
-			hf_grant_lay_under(try->locks, lock, part, attrs);
+			hf_grant_set_prior(try->locks, lock, part, attrs);
 		else if (!is_held || lock->mode <= attrs->mode || !try->keeps)
-			hf_own_replace(try->locks, try->place.holding, part, attrs);
+			hf_holding_replace(try->locks, try->place.holding, part, attrs);
 		else if (lock->flags & HF_LOCK_UNRECLAIMED)
-			claim_more(try, part, lock, attrs);
+			reclaim_stronger(try, part, lock, attrs);
 	}
 }
 
 /* Must a part be left as it is? */
-static bool takes_the_rest(const struct attempt *try)
+static bool has_protected(const struct attempt *try)
 {
 	const struct hf_holding *holding = try->place.holding;
 
@@ -191,7 +192,7 @@ static size_t count_held(const struct attempt *try)
 	return n;
 }
 
-static int take(struct attempt *try)
+static int take_now(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 	struct hf_locks *locks = try->locks;
@@ -201,29 +202,30 @@ static int take(struct attempt *try)
 		.epoch = locks->epoch,
 		.flags = request->is_volatile ? HF_LOCK_VOLATILE : 0,
 	};
-	int r, growth = hf_own_growth(try->own, request->range, &attrs);
-	bool is_rest = takes_the_rest(try);
+	int r, growth = hf_holding_growth(try->own, request->range, &attrs);
+	bool has_protected_part = has_protected(try);
 
 	if (!has_room_to_take(try, growth))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
-		r = hf_own_reserve(locks, HF_OWN_RESERVE + (is_rest ? 2 * count_held(try) + 4 : 0));
+		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS +
+						      (has_protected_part ? 2 * count_held(try) + 4 : 0));
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
 	if (r)
 		return r;
 	hf_place_make(locks, &request->who, &try->place);
-	if (is_rest)
-		take_the_rest(try, &attrs);
+	if (has_protected_part)
+		take_unprotected(try, &attrs);
 	else
-		hf_own_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
+		hf_holding_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
 	if (request->mode == HF_LOCK_EXCLUSIVE) { /* a shared one leaves exclusive grants as they are */
 		hf_grant_note_change(try->place.holding, request->range, HF_LOCK_EXCLUSIVE);
-		hf_grant_note_more(try->place.holding, request->range);
+		hf_grant_note_upgrade(try->place.holding, request->range);
 	}
-	hf_waiters_serve(locks);
+	hf_serve_waiters(locks);
 	return HF_LOCK_OK;
 }
 
@@ -235,10 +237,10 @@ static bool is_too_much_work(const struct attempt *try)
 	const struct hf_lock_request *request = try->request;
 
 	return try->place.file && try->place.file->n_waiters > SHORT_QUEUE &&
-	       hf_work_is_spent(try->locks, request->who.client, request->stamp);
+	       hf_steps_are_spent(try->locks, request->who.client, request->stamp);
 }
 
-static int park(struct attempt *try)
+static int enqueue(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 	struct hf_locks *locks = try->locks;
@@ -299,12 +301,12 @@ static void refresh(struct attempt *try)
 	struct hf_lock_attrs attrs;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_spot spot = hf_own_from(holding, pos);
+		struct hf_spot spot = hf_holding_from(holding, pos);
 		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		part = (struct hf_range){ pos, HF_MIN(lock->end, range.end) };
 		if (refresh_part(try, lock, &attrs))
-			hf_own_replace(try->locks, holding, part, &attrs);
+			hf_holding_replace(try->locks, holding, part, &attrs);
 	}
 	hf_oh_renew(try->locks, try->request->who.client, &try->place.owner->oh, try->request->who.oh);
 }
@@ -315,7 +317,7 @@ static int reserve_refresh(struct attempt *try)
 
 	r = hf_oh_reserve(try->locks, try->request->who.oh);
 	if (!r)
-		r = hf_own_reserve(try->locks, 2 * count_held(try) + 2 * HF_OWN_RESERVE);
+		r = hf_holding_reserve(try->locks, 2 * count_held(try) + 2 * HF_REPLACE_RECORDS);
 	return r;
 }
 
@@ -329,7 +331,7 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 
 	if (grant && !hf_grant_is_whole(grant))
 		grant = NULL;
-	*is_answeredp = grant || hf_own_covers(try->own, request->range, request->mode);
+	*is_answeredp = grant || hf_holding_covers(try->own, request->range, request->mode);
 	if (!*is_answeredp)
 		return HF_LOCK_OK;
 	r = reserve_refresh(try);
@@ -345,8 +347,8 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 	}
 	refresh(try);
 	if (request->mode == HF_LOCK_EXCLUSIVE)
-		hf_grant_note_more(holding, request->range);
-	hf_waiters_serve(try->locks);
+		hf_grant_note_upgrade(holding, request->range);
+	hf_serve_waiters(try->locks);
 	return HF_LOCK_OK;
 }
 
@@ -355,10 +357,10 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	const struct hf_lock_request *request = try->request;
 	int r;
 
-	try->holder = hf_file_conflict(try->place.file, waiter->holding, request->range, request->mode);
+	try->holder = hf_lock_file_conflict(try->place.file, waiter->holding, request->range, request->mode);
 	try->after = hf_waiters_conflict(try->locks, try->place.file, waiter->holding, request->range,
 					 request->mode, waiter->order);
-	show(try, conflictp);
+	show_conflict(try, conflictp);
 	r = hf_oh_reserve(try->locks, request->who.oh);
 	if (r < 0)
 		return hf_trace(r);
@@ -394,9 +396,9 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 	if (try.place.holding)
 		hf_tree_expect(&try.place.holding->own);
 	if (try.place.file)
-		hf_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
-	try.own = hf_own_around(try.place.holding, request->range);
-	look_at_own(&try);
+		hf_lock_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
+	try.own = hf_holding_around(try.place.holding, request->range);
+	note_own_locks(&try);
 	if (try.place.holding) {
 		r = answer_held(&try, &is_answered);
 		if (r < 0 || is_answered)
@@ -405,17 +407,17 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 		if (waiter && request->wait)
 			return answer_queued(&try, waiter, conflictp);
 	}
-	look(&try);
+	find_conflicts(&try);
 	if (!try.holder && !try.after) {
-		r = take(&try);
+		r = take_now(&try);
 		if (r != HF_LOCK_E_CONFLICT)
 			return r;
 		if (conflictp)
 			hf_outside_test(locks, &request->who, request->range, request->mode, conflictp);
 	} else {
-		show(&try, conflictp);
+		show_conflict(&try, conflictp);
 	}
-	return request->wait ? park(&try) : HF_LOCK_E_CONFLICT;
+	return request->wait ? enqueue(&try) : HF_LOCK_E_CONFLICT;
 }
 
 int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *request,
@@ -423,7 +425,7 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 {
 	int r = acquire(locks, request, conflictp);
 
-	hf_work_charge(locks, request->who.client);
+	hf_steps_charge(locks, request->who.client);
 	return r;
 }
 
@@ -437,7 +439,7 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 	if (locks->is_grace)
 		return HF_LOCK_E_GRACE;
 	hf_place_find(locks, who, &place);
-	lock = place.file ? hf_file_conflict(place.file, place.holding, range, mode) : NULL;
+	lock = place.file ? hf_lock_file_conflict(place.file, place.holding, range, mode) : NULL;
 	if (!lock)
 		return hf_outside_test(locks, who, range, mode, conflictp);
 	if (conflictp)

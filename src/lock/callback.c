@@ -13,7 +13,7 @@
 
 void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who)
 {
-	const struct hf_file *file = holding->file;
+	const struct hf_lock_file *file = holding->file;
 	const struct hf_owner *owner = holding->owner;
 
 	*who = (struct hf_lock_target){
@@ -183,7 +183,7 @@ int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *w
 				    conflictp ? conflictp : &unwanted);
 }
 
-void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struct hf_range range)
+void hf_outside_settle(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range)
 {
 	if (!locks->outside)
 		return;

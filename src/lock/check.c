@@ -57,18 +57,18 @@ static bool is_blocked_by_lock(const struct hf_waiter *waiter, const struct hf_h
 
 static bool is_blocked(const struct hf_waiter *waiter)
 {
-	struct hf_file *file = waiter->holding->file;
+	struct hf_lock_file *file = waiter->holding->file;
 
 	for (struct hf_link *pos = waiter->in_queue.prev; pos != &file->queue.head; pos = pos->prev)
 		if (conflict(queued(pos), waiter))
 			return true;
-	return hf_file_conflict(file, waiter->holding, hf_waiter_range(waiter),
-				(enum hf_lock_mode)waiter->mode);
+	return hf_lock_file_conflict(file, waiter->holding, hf_waiter_range(waiter),
+				     (enum hf_lock_mode)waiter->mode);
 }
 
 /* QUEUE */
 
-static const char *check_tree(const struct hf_file *file, enum hf_lock_mode mode, int64_t *n)
+static const char *check_tree(const struct hf_lock_file *file, enum hf_lock_mode mode, int64_t *n)
 {
 	const struct hf_rb_tree *tree = &file->waiting[hf_mode_index(mode)];
 	struct hf_waiter *prev = NULL, *waiter = in_tree(hf_rb_first(tree));
@@ -85,7 +85,7 @@ static const char *check_tree(const struct hf_file *file, enum hf_lock_mode mode
 	return NULL;
 }
 
-static const char *check_queue(struct hf_file *file, struct hf_check *check)
+static const char *check_queue(struct hf_lock_file *file, struct hf_check *check)
 {
 	const struct hf_locks *locks = check->locks;
 	bool may_run = locks->is_grace || locks->holds_waiters || locks->outside ||
@@ -114,10 +114,10 @@ static const char *check_queue(struct hf_file *file, struct hf_check *check)
 
 static const char *check_piece(const struct hf_lock *lock)
 {
-	if (!(lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT)))
+	if (!(lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING)))
 		return NULL;
-	FAIL_UNLESS((lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT)) !=
-		    (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT));
+	FAIL_UNLESS((lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING)) !=
+		    (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING));
 	FAIL_UNLESS(!(lock->flags & HF_LOCK_UNRECLAIMED));
 	hf_list_for_each(pos, &lock->holding->grants) {
 		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
@@ -125,9 +125,9 @@ static const char *check_piece(const struct hf_lock *lock)
 		if (grant != lock->grant)
 			continue;
 		FAIL_UNLESS(hf_range_contains(hf_waiter_range(grant), hf_lock_range(lock)));
-		FAIL_UNLESS(lock->flags & HF_LOCK_KEPT ? grant->mode == HF_LOCK_SHARED
-						       : grant->mode == lock->mode);
-		FAIL_UNLESS(lock->flags & HF_LOCK_KEPT || lock->prior_mode < lock->mode);
+		FAIL_UNLESS(lock->flags & HF_LOCK_DOWNGRADING ? grant->mode == HF_LOCK_SHARED
+							      : grant->mode == lock->mode);
+		FAIL_UNLESS(lock->flags & HF_LOCK_DOWNGRADING || lock->prior_mode < lock->mode);
 		return NULL;
 	}
 	return "a piece of a grant that is no more";
@@ -136,7 +136,7 @@ static const char *check_piece(const struct hf_lock *lock)
 /* What was granted, or more: a shared one may lie below an exclusive one that is in flight, too. */
 static bool is_still_held(const struct hf_waiter *grant)
 {
-	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
+	struct hf_spot spot = hf_holding_from(grant->holding, grant->start);
 	uint64_t pos = grant->start;
 	struct hf_lock *lock;
 
@@ -167,7 +167,7 @@ static const char *check_grants(struct hf_holding *holding, struct hf_check *che
 /* Does @waiter wait for anybody who still waits himself (is not marked)? */
 static bool waits_for_unmarked(const struct hf_check *check, const struct hf_waiter *waiter)
 {
-	struct hf_file *file = waiter->holding->file;
+	struct hf_lock_file *file = waiter->holding->file;
 	bool is_ahead = true;
 
 	hf_list_for_each(pos, &file->queue) {
@@ -178,7 +178,7 @@ static bool waits_for_unmarked(const struct hf_check *check, const struct hf_wai
 	}
 	/* Whoever waits anywhere may hold here. */
 	for (struct hf_rb_node *node = hf_rb_first(&check->locks->waiting); node; node = hf_rb_next(node)) {
-		hf_list_for_each(pos, &hf_rb_entry(node, struct hf_file, in_waiting)->queue) {
+		hf_list_for_each(pos, &hf_rb_entry(node, struct hf_lock_file, in_waiting)->queue) {
 			struct hf_owner *owner = queued(pos)->holding->owner;
 			struct hf_holding *holding = hf_holding_find(owner, file);
 
@@ -209,7 +209,7 @@ static size_t mark_free(struct hf_check *check, size_t *n_leftp)
 
 	*n_leftp = 0;
 	for (struct hf_rb_node *node = hf_rb_first(&check->locks->waiting); node; node = hf_rb_next(node)) {
-		hf_list_for_each(pos, &hf_rb_entry(node, struct hf_file, in_waiting)->queue) {
+		hf_list_for_each(pos, &hf_rb_entry(node, struct hf_lock_file, in_waiting)->queue) {
 			struct hf_owner *owner = queued(pos)->holding->owner;
 
 			if (owner->walk == check->locks->last_walk)
@@ -242,21 +242,22 @@ static const char *check_graph(struct hf_check *check)
 
 /* FILES */
 
-static const char *check_lock(const struct hf_file *file, const struct hf_lock *lock, enum hf_lock_mode mode)
+static const char *check_lock(const struct hf_lock_file *file, const struct hf_lock *lock,
+			      enum hf_lock_mode mode)
 {
-	struct hf_spot own = hf_own_from(lock->holding, lock->start);
+	struct hf_spot own = hf_holding_from(lock->holding, lock->start);
 
 	FAIL_UNLESS(lock->mode == mode);
 	FAIL_UNLESS(hf_range_is_valid(hf_lock_range(lock)));
 	FAIL_UNLESS(lock->holding->file == file);
 	FAIL_UNLESS(hf_spot_lock(&own) == lock);
 	FAIL_UNLESS(!(lock->flags & HF_LOCK_GHOST) || lock->flags & HF_LOCK_UNRECLAIMED);
-	FAIL_UNLESS(!(lock->flags & HF_LOCK_KEPT) || lock->mode == HF_LOCK_EXCLUSIVE);
-	FAIL_UNLESS(!hf_file_conflict(file, lock->holding, hf_lock_range(lock), mode));
+	FAIL_UNLESS(!(lock->flags & HF_LOCK_DOWNGRADING) || lock->mode == HF_LOCK_EXCLUSIVE);
+	FAIL_UNLESS(!hf_lock_file_conflict(file, lock->holding, hf_lock_range(lock), mode));
 	return NULL;
 }
 
-static const char *check_against(const struct hf_file *file, const struct hf_lock *lock)
+static const char *check_against(const struct hf_lock_file *file, const struct hf_lock *lock)
 {
 	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
 		struct hf_spot spot = hf_tree_begin(&file->held[i]);
@@ -271,7 +272,7 @@ static const char *check_against(const struct hf_file *file, const struct hf_loc
 	return NULL;
 }
 
-static const char *check_held(const struct hf_file *file, enum hf_lock_mode mode, struct hf_check *check)
+static const char *check_held(const struct hf_lock_file *file, enum hf_lock_mode mode, struct hf_check *check)
 {
 	const struct hf_tree *tree = &file->held[hf_mode_index(mode)];
 	bool is_small = file->n_locks + file->n_ghosts <= SMALL;
@@ -290,7 +291,7 @@ static const char *check_held(const struct hf_file *file, enum hf_lock_mode mode
 	return NULL;
 }
 
-static const char *check_shares(struct hf_file *file, struct hf_check *check)
+static const char *check_shares(struct hf_lock_file *file, struct hf_check *check)
 {
 	uint32_t n = 0, n_records = 0, n_access[2] = { 0 }, n_deny[2] = { 0 };
 
@@ -317,12 +318,12 @@ static const char *check_shares(struct hf_file *file, struct hf_check *check)
 	return NULL;
 }
 
-static const char *check_file(struct hf_file *file, struct hf_check *check)
+static const char *check_file(struct hf_lock_file *file, struct hf_check *check)
 {
 	struct hf_bytes handle = hf_bytes_of(file->handle, file->handle_len);
-	uint64_t hash = hf_file_hash(check->locks, handle);
+	uint64_t hash = hf_lock_file_hash(check->locks, handle);
 
-	FAIL_UNLESS(hf_file_find(check->locks, hash, handle) == file);
+	FAIL_UNLESS(hf_lock_file_find(check->locks, hash, handle) == file);
 	FAIL_UNLESS(file->n_holdings || file->n_share_records);
 	check->n_file_locks = check->n_file_ghosts = 0;
 	PASS_ON(check_held(file, HF_LOCK_SHARED, check));
@@ -344,7 +345,7 @@ static const char *check_files(struct hf_check *check)
 	FAIL_UNLESS(hf_rb_check(&locks->by_id) == (int64_t)locks->n.files);
 	FAIL_UNLESS(locks->files.n == locks->n.files);
 	for (; node; node = hf_rb_next(node)) {
-		struct hf_file *file = hf_rb_entry(node, struct hf_file, by_id);
+		struct hf_lock_file *file = hf_rb_entry(node, struct hf_lock_file, by_id);
 
 		FAIL_UNLESS(file->id > last);
 		last = file->id;
@@ -372,15 +373,15 @@ static const char *check_own(struct hf_holding *holding, struct hf_check *check)
 		check->n_client_ghosts += !!(lock->flags & HF_LOCK_GHOST);
 		check->n_client_unreclaimed +=
 			(lock->flags & (HF_LOCK_GHOST | HF_LOCK_UNRECLAIMED)) == HF_LOCK_UNRECLAIMED;
-		check->n_owed +=
-			lock->flags & HF_LOCK_KEPT || (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
+		check->n_owed += lock->flags & HF_LOCK_DOWNGRADING ||
+				 (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
 		PASS_ON(check_piece(lock));
 		if (!prev)
 			continue;
 		FAIL_UNLESS(prev->end < lock->start);
-		hf_own_attrs(prev, &a);
-		hf_own_attrs(lock, &b);
-		FAIL_UNLESS(prev->end + 1 < lock->start || !hf_own_is_mergeable(&a, &b));
+		hf_attrs_of(prev, &a);
+		hf_attrs_of(lock, &b);
+		FAIL_UNLESS(prev->end + 1 < lock->start || !hf_attrs_can_merge(&a, &b));
 	}
 	FAIL_UNLESS(n_exclusive == holding->n_exclusive);
 	return NULL;

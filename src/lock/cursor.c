@@ -9,25 +9,25 @@
  */
 #include "lock/internal.h"
 
-static struct hf_file *file_of(struct hf_rb_node *node)
+static struct hf_lock_file *file_of(struct hf_rb_node *node)
 {
-	return node ? hf_rb_entry(node, struct hf_file, by_id) : NULL;
+	return node ? hf_rb_entry(node, struct hf_lock_file, by_id) : NULL;
 }
 
-static struct hf_file *waiting_file_of(struct hf_rb_node *node)
+static struct hf_lock_file *waiting_file_of(struct hf_rb_node *node)
 {
-	return node ? hf_rb_entry(node, struct hf_file, in_waiting) : NULL;
+	return node ? hf_rb_entry(node, struct hf_lock_file, in_waiting) : NULL;
 }
 
 /* The first file of that id or later. */
-static struct hf_file *file_from(const struct hf_rb_tree *tree, uint64_t id,
-				 struct hf_file *(*file_at)(struct hf_rb_node *node))
+static struct hf_lock_file *file_from(const struct hf_rb_tree *tree, uint64_t id,
+				      struct hf_lock_file *(*file_at)(struct hf_rb_node *node))
 {
 	struct hf_rb_node *node = tree->root;
-	struct hf_file *found = NULL;
+	struct hf_lock_file *found = NULL;
 
 	while (node) {
-		struct hf_file *file = file_at(node);
+		struct hf_lock_file *file = file_at(node);
 
 		if (file->id >= id)
 			found = file;
@@ -36,12 +36,12 @@ static struct hf_file *file_from(const struct hf_rb_tree *tree, uint64_t id,
 	return found;
 }
 
-static struct hf_file *scope_file(const struct hf_locks *locks, const struct hf_lock_scope *scope)
+static struct hf_lock_file *scope_file(const struct hf_locks *locks, const struct hf_lock_scope *scope)
 {
 	const struct hf_lock_target *who = scope->file;
-	uint64_t hash = hf_file_hash(locks, who->handle);
+	uint64_t hash = hf_lock_file_hash(locks, who->handle);
 
-	return hf_file_find(locks, hash, who->handle);
+	return hf_lock_file_find(locks, hash, who->handle);
 }
 
 /* LOCKS OF A FILE */
@@ -56,7 +56,7 @@ static struct hf_lock *lock_behind(const struct hf_tree *tree, const struct hf_l
 	return hf_spot_lock(&spot);
 }
 
-static struct hf_lock *next_in_file(const struct hf_file *file, struct hf_lock_cursor *cursor)
+static struct hf_lock *next_in_file(const struct hf_lock_file *file, struct hf_lock_cursor *cursor)
 {
 	if (file->id != cursor->file)
 		*cursor = (struct hf_lock_cursor){ .file = file->id };
@@ -75,7 +75,7 @@ static struct hf_lock *next_in_file(const struct hf_file *file, struct hf_lock_c
 
 static struct hf_lock *next_of_all(const struct hf_locks *locks, struct hf_lock_cursor *cursor)
 {
-	struct hf_file *file = file_from(&locks->by_id, cursor->file, file_of);
+	struct hf_lock_file *file = file_from(&locks->by_id, cursor->file, file_of);
 
 	for (; file; file = file_of(hf_rb_next(&file->by_id))) {
 		struct hf_lock *lock = next_in_file(file, cursor);
@@ -125,7 +125,7 @@ static struct hf_lock *next_in_holding(const struct hf_holding *holding, struct 
 
 	if (holding->owner->seq != cursor->owner || holding->file->id != cursor->file)
 		*cursor = (struct hf_lock_cursor){ .owner = holding->owner->seq, .file = holding->file->id };
-	spot = hf_own_from(holding, cursor->begun ? cursor->start : 0);
+	spot = hf_holding_from(holding, cursor->begun ? cursor->start : 0);
 	while ((lock = hf_spot_lock(&spot)) &&
 	       (lock->flags & HF_LOCK_GHOST || (cursor->begun && lock->start <= cursor->start)))
 		hf_spot_next(&spot);
@@ -163,7 +163,7 @@ bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope 
 		       struct hf_lock_cursor *cursor, struct hf_lock_view *viewp)
 {
 	struct hf_lock *lock;
-	struct hf_file *file;
+	struct hf_lock_file *file;
 
 	if (scope && scope->client) {
 		lock = next_of_client(scope->client, cursor);
@@ -185,7 +185,7 @@ void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const
 
 	locks->in_event = true;
 	for (struct hf_rb_node *node = hf_rb_first(&locks->by_id); node; node = hf_rb_next(node)) {
-		const struct hf_file *file = file_of(node);
+		const struct hf_lock_file *file = file_of(node);
 
 		for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
 			struct hf_spot spot = hf_tree_begin(&file->held[i]);
@@ -201,7 +201,7 @@ void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const
 
 /* WAITERS */
 
-static struct hf_waiter *next_waiter_in_file(struct hf_file *file, struct hf_lock_cursor *cursor)
+static struct hf_waiter *next_waiter_in_file(struct hf_lock_file *file, struct hf_lock_cursor *cursor)
 {
 	struct hf_waiter *found = NULL;
 
@@ -220,7 +220,7 @@ static struct hf_waiter *next_waiter_in_file(struct hf_file *file, struct hf_loc
 
 static struct hf_waiter *next_waiter_of_all(const struct hf_locks *locks, struct hf_lock_cursor *cursor)
 {
-	struct hf_file *file = file_from(&locks->waiting, cursor->file, waiting_file_of);
+	struct hf_lock_file *file = file_from(&locks->waiting, cursor->file, waiting_file_of);
 
 	for (; file; file = waiting_file_of(hf_rb_next(&file->in_waiting))) {
 		struct hf_waiter *waiter = next_waiter_in_file(file, cursor);
@@ -253,7 +253,7 @@ bool hf_lock_next_waiter(const struct hf_locks *locks, const struct hf_lock_scop
 			 struct hf_lock_cursor *cursor, struct hf_lock_view *viewp)
 {
 	struct hf_waiter *waiter;
-	struct hf_file *file;
+	struct hf_lock_file *file;
 
 	if (scope && scope->client) {
 		waiter = next_waiter_of_client(scope->client, cursor);

@@ -112,7 +112,7 @@ static void mark_if_blocked(struct hf_locks *locks, struct hf_waiter *waiter, co
 
 static void mark_behind(struct hf_locks *locks, const struct piece *piece, struct hf_owner **tailp)
 {
-	const struct hf_file *file = piece->holding->file;
+	const struct hf_lock_file *file = piece->holding->file;
 	const struct hf_walk_memo *memo = recall(locks, piece);
 
 	if (!may_go_on(locks))
@@ -168,7 +168,7 @@ static void mark_by_place(struct hf_locks *locks, struct hf_holding *holding, st
 /* Marks those in the file of @holding who wait for its owner. */
 static void mark_blocked_by(struct hf_locks *locks, struct hf_holding *holding, struct hf_owner **tailp)
 {
-	struct hf_file *file = holding->file;
+	struct hf_lock_file *file = holding->file;
 
 	if (file->walk != locks->last_walk) {
 		file->walk = locks->last_walk;
@@ -188,7 +188,7 @@ static void mark_blocked_by(struct hf_locks *locks, struct hf_holding *holding, 
 		if (waiter->walk == locks->last_walk || waiter->holding == holding)
 			continue;
 		if (is_behind(locks, waiter, holding) ||
-		    hf_own_conflicts(holding, hf_waiter_range(waiter), (enum hf_lock_mode)waiter->mode))
+		    hf_holding_conflicts(holding, hf_waiter_range(waiter), (enum hf_lock_mode)waiter->mode))
 			mark(locks, waiter, tailp);
 	}
 }
@@ -206,7 +206,7 @@ static void expand(struct hf_locks *locks, struct hf_owner *owner, struct hf_own
 	     node = hf_rb_next(node)) {
 		struct hf_holding *holding;
 
-		holding = hf_holding_find(owner, hf_rb_entry(node, struct hf_file, in_waiting));
+		holding = hf_holding_find(owner, hf_rb_entry(node, struct hf_lock_file, in_waiting));
 		if (holding)
 			mark_blocked_by(locks, holding, tailp);
 	}
@@ -232,13 +232,13 @@ bool hf_deadlock_is_unclear(const struct hf_locks *locks)
 	return locks->n_steps > locks->max_steps;
 }
 
-bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,
+bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
 		       enum hf_lock_mode mode)
 {
 	for (; marked; marked = marked->walk_next) {
 		const struct hf_holding *holding = hf_holding_find(marked, file);
 
-		if (holding && hf_own_conflicts(holding, range, mode))
+		if (holding && hf_holding_conflicts(holding, range, mode))
 			return true;
 	}
 	return false;

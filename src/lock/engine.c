@@ -56,7 +56,7 @@ static void init_pools(struct hf_locks *locks)
 	hf_pool_init(&locks->waiter_pool, sizeof(struct hf_waiter), 8);
 	hf_pool_init_huge(&locks->holding_pool, sizeof(struct hf_holding), 8);
 	hf_pool_init_huge(&locks->owner_pool, sizeof(struct hf_owner), 8);
-	hf_pool_init_huge(&locks->file_pool, sizeof(struct hf_file), 8);
+	hf_pool_init_huge(&locks->file_pool, sizeof(struct hf_lock_file), 8);
 	hf_pool_init(&locks->share_pool, sizeof(struct hf_share), 8);
 	hf_pool_init(&locks->oh_pool, HF_LOCK_OH_MAX, 8);
 }

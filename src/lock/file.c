@@ -7,15 +7,15 @@
 
 #include <string.h>
 
-uint64_t hf_file_hash(const struct hf_locks *locks, struct hf_bytes handle)
+uint64_t hf_lock_file_hash(const struct hf_locks *locks, struct hf_bytes handle)
 {
 	return hf_siphash(&locks->key, handle.data, handle.len);
 }
 
-struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
+struct hf_lock_file *hf_lock_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
 {
 	hf_hash_for_each(node, &locks->files, hash) {
-		struct hf_file *file = hf_container_of(node, struct hf_file, node);
+		struct hf_lock_file *file = hf_container_of(node, struct hf_lock_file, node);
 
 		if (hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), handle))
 			return file;
@@ -23,12 +23,12 @@ struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct
 	return NULL;
 }
 
-struct hf_file *hf_file_of(const struct hf_locks *locks, struct hf_bytes handle)
+struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_bytes handle)
 {
-	return hf_file_find(locks, hf_file_hash(locks, handle), handle);
+	return hf_lock_file_find(locks, hf_lock_file_hash(locks, handle), handle);
 }
 
-struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode)
+struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode)
 {
 	struct hf_spot spot =
 		hf_tree_first(&file->held[hf_mode_index(mode)], NULL, (struct hf_range){ pos, HF_RANGE_EOF });
@@ -36,16 +36,16 @@ struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_l
 	return hf_spot_lock(&spot);
 }
 
-void hf_file_aim(const struct hf_file *file, const struct hf_holding *me, struct hf_range range,
-		 struct hf_aim *aimp)
+void hf_lock_file_aim(const struct hf_lock_file *file, const struct hf_holding *me, struct hf_range range,
+		      struct hf_aim *aimp)
 {
 	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++)
 		aimp->leaf[i] = hf_tree_aim(&file->held[i], me, range);
 }
 
-struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_aim *aim,
-				    const struct hf_holding *me, struct hf_range range,
-				    enum hf_lock_mode mode)
+struct hf_lock *hf_lock_file_conflict_at(const struct hf_lock_file *file, const struct hf_aim *aim,
+					 const struct hf_holding *me, struct hf_range range,
+					 enum hf_lock_mode mode)
 {
 	unsigned int i = hf_mode_index(HF_LOCK_EXCLUSIVE);
 	struct hf_spot spot = hf_tree_hit(&file->held[i], aim->leaf[i], me, range);
@@ -57,16 +57,16 @@ struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_
 	return hf_spot_lock(&spot);
 }
 
-struct hf_lock *hf_file_conflict(const struct hf_file *file, const struct hf_holding *me,
-				 struct hf_range range, enum hf_lock_mode mode)
+struct hf_lock *hf_lock_file_conflict(const struct hf_lock_file *file, const struct hf_holding *me,
+				      struct hf_range range, enum hf_lock_mode mode)
 {
 	struct hf_aim aim;
 
-	hf_file_aim(file, me, range, &aim);
-	return hf_file_conflict_at(file, &aim, me, range, mode);
+	hf_lock_file_aim(file, me, range, &aim);
+	return hf_lock_file_conflict_at(file, &aim, me, range, mode);
 }
 
-static void insert_by_id(struct hf_rb_tree *tree, struct hf_file *file)
+static void insert_by_id(struct hf_rb_tree *tree, struct hf_lock_file *file)
 {
 	struct hf_rb_node **link = &tree->root, *parent = NULL;
 
@@ -78,12 +78,12 @@ static void insert_by_id(struct hf_rb_tree *tree, struct hf_file *file)
 	hf_rb_insert(tree, &file->by_id, parent, link, NULL);
 }
 
-struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
+struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
 {
-	struct hf_file *file = hf_pool_take(&locks->file_pool);
+	struct hf_lock_file *file = hf_pool_take(&locks->file_pool);
 
 	assert(handle.len <= HF_LOCK_HANDLE_MAX);
-	memset(file, 0, offsetof(struct hf_file, handle));
+	memset(file, 0, offsetof(struct hf_lock_file, handle));
 	file->id = ++locks->last_file;
 	file->handle_len = (uint8_t)handle.len;
 	if (handle.len)
@@ -97,7 +97,7 @@ struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_by
 	return file;
 }
 
-void hf_file_settle(struct hf_locks *locks, struct hf_file *file)
+void hf_lock_file_settle(struct hf_locks *locks, struct hf_lock_file *file)
 {
 	if (file->n_holdings || file->n_share_records)
 		return;
@@ -117,9 +117,9 @@ void hf_file_settle(struct hf_locks *locks, struct hf_file *file)
 bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
 		       struct hf_range *rangep, enum hf_lock_mode *modep)
 {
-	const struct hf_file *file = pos <= HF_RANGE_EOF ? hf_file_of(locks, handle) : NULL;
-	const struct hf_lock *exclusive = file ? hf_file_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
-	const struct hf_lock *shared = file ? hf_file_from(file, pos, HF_LOCK_SHARED) : NULL;
+	const struct hf_lock_file *file = pos <= HF_RANGE_EOF ? hf_lock_file_of(locks, handle) : NULL;
+	const struct hf_lock *exclusive = file ? hf_lock_file_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
+	const struct hf_lock *shared = file ? hf_lock_file_from(file, pos, HF_LOCK_SHARED) : NULL;
 
 	if (exclusive && (exclusive->start <= pos || !shared || exclusive->start <= shared->start)) {
 		*rangep = (struct hf_range){ HF_MAX(exclusive->start, pos), exclusive->end };
@@ -137,5 +137,5 @@ bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uin
 
 bool hf_lock_knows_file(const struct hf_locks *locks, struct hf_bytes handle)
 {
-	return hf_file_of(locks, handle) != NULL;
+	return hf_lock_file_of(locks, handle) != NULL;
 }

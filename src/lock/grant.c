@@ -44,7 +44,7 @@ static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock 
 
 static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
 {
-	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT) && lock->grant == grant;
+	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING) && lock->grant == grant;
 }
 
 /* GUARD */
@@ -83,19 +83,19 @@ bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part)
 	return is_guarded;
 }
 
-void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
+void hf_grant_set_prior(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
 			const struct hf_lock_attrs *less)
 {
 	struct hf_lock_attrs attrs;
 
 	if (!(lock->flags & HF_LOCK_PROVISIONAL))
 		return;
-	hf_own_attrs(lock, &attrs);
+	hf_attrs_of(lock, &attrs);
 	attrs.prior_mode = less->mode;
 	attrs.prior_state = less->state;
 	attrs.prior_epoch = less->epoch;
 	attrs.prior_flags = less->flags;
-	hf_own_replace(locks, lock->holding, part, &attrs);
+	hf_holding_replace(locks, lock->holding, part, &attrs);
 }
 
 /* GRANT */
@@ -127,32 +127,32 @@ static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct h
 		.flags = (uint8_t)(HF_LOCK_PROVISIONAL | (grant->is_volatile ? HF_LOCK_VOLATILE : 0)),
 	};
 
-	if (lock && lock->mode == grant->mode && !(lock->flags & HF_LOCK_KEPT))
+	if (lock && lock->mode == grant->mode && !(lock->flags & HF_LOCK_DOWNGRADING))
 		return;
 	if (lock && lock->mode == grant->mode) {
-		hf_own_attrs(lock, &attrs);
+		hf_attrs_of(lock, &attrs);
 		attrs.grant = NULL;
-		attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
+		attrs.flags &= (uint8_t)~HF_LOCK_DOWNGRADING;
 	} else if (lock && lock->mode > grant->mode) {
-		if (lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT))
+		if (lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING))
 			return;
-		hf_own_attrs(lock, &attrs);
+		hf_attrs_of(lock, &attrs);
 		attrs.grant = grant;
-		attrs.flags |= HF_LOCK_KEPT;
+		attrs.flags |= HF_LOCK_DOWNGRADING;
 	} else if (lock) {
 		set_prior(&attrs, lock);
 	}
-	hf_own_replace(locks, grant->holding, part, &attrs);
+	hf_holding_replace(locks, grant->holding, part, &attrs);
 }
 
 /* Lays the grant over @range of what the owner has. What is @guarded will not be lowered. */
-static void lay(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range range,
-		struct hf_range guarded)
+static void apply(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range range,
+		  struct hf_range guarded)
 {
 	struct hf_range part;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_spot spot = hf_own_from(grant->holding, pos);
+		struct hf_spot spot = hf_holding_from(grant->holding, pos);
 		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		part = part_at(pos, range.end, lock);
@@ -192,9 +192,9 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
  * still must not have less than before, and so has more, until he unlocks: the
  * whole range shared, where he had nothing exclusive in it; else what was granted.
  */
-static bool is_heavy(const struct hf_waiter *waiter)
+static bool covers_many(const struct hf_waiter *waiter)
 {
-	struct hf_spot spot = hf_own_from(waiter->holding, waiter->start);
+	struct hf_spot spot = hf_holding_from(waiter->holding, waiter->start);
 	unsigned int n = 0;
 
 	if (waiter->holding->own.n <= MANY)
@@ -213,7 +213,8 @@ static struct hf_lock *first_exclusive(const struct hf_holding *holding, struct 
 }
 
 /* One lock for all of them. */
-static void lay_exclusive(struct hf_locks *locks, struct hf_waiter *grant, struct hf_lock_attrs attrs)
+static void apply_exclusive_to_many(struct hf_locks *locks, struct hf_waiter *grant,
+				    struct hf_lock_attrs attrs)
 {
 	if (!first_exclusive(grant->holding, hf_waiter_range(grant))) {
 		attrs.prior_mode = HF_LOCK_SHARED;
@@ -223,11 +224,12 @@ static void lay_exclusive(struct hf_locks *locks, struct hf_waiter *grant, struc
 		attrs.flags |= HF_LOCK_PROVISIONAL;
 		attrs.grant = grant;
 	}
-	hf_own_replace(locks, grant->holding, hf_waiter_range(grant), &attrs);
+	hf_holding_replace(locks, grant->holding, hf_waiter_range(grant), &attrs);
 }
 
 /* One lock for all between two exclusive ones, which are more than that and stay. */
-static void lay_shared(struct hf_locks *locks, struct hf_waiter *grant, const struct hf_lock_attrs *attrs)
+static void apply_shared_to_many(struct hf_locks *locks, struct hf_waiter *grant,
+				 const struct hf_lock_attrs *attrs)
 {
 	struct hf_range range = hf_waiter_range(grant);
 
@@ -237,11 +239,11 @@ static void lay_shared(struct hf_locks *locks, struct hf_waiter *grant, const st
 
 		range.start = lock ? lock->end + 1 : range.end + 1;
 		if (!lock || lock->start > part.start)
-			hf_own_replace(locks, grant->holding, part, attrs);
+			hf_holding_replace(locks, grant->holding, part, attrs);
 	}
 }
 
-static void lay_heavy(struct hf_locks *locks, struct hf_waiter *grant)
+static void apply_to_many(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	const struct hf_lock_attrs attrs = {
 		.mode = grant->mode,
@@ -251,24 +253,24 @@ static void lay_heavy(struct hf_locks *locks, struct hf_waiter *grant)
 	};
 
 	if (grant->mode == HF_LOCK_EXCLUSIVE)
-		lay_exclusive(locks, grant, attrs);
+		apply_exclusive_to_many(locks, grant, attrs);
 	else
-		lay_shared(locks, grant, &attrs);
+		apply_shared_to_many(locks, grant, &attrs);
 }
 
 int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
-	struct hf_spot spot = hf_own_from(holding, waiter->start);
+	struct hf_spot spot = hf_holding_from(holding, waiter->start);
 	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(waiter), waiter);
-	bool is_over_many = is_heavy(waiter);
+	bool is_over_many = covers_many(waiter);
 	struct hf_lock_target who;
 	size_t n = 0;
 	int r;
 
 	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= waiter->end; hf_spot_next(&spot))
 		n += !is_over_many || hf_spot_lock(&spot)->mode > waiter->mode;
-	r = hf_own_reserve(locks, 2 * n + HF_OWN_RESERVE + 2);
+	r = hf_holding_reserve(locks, 2 * n + HF_REPLACE_RECORDS + 2);
 	if (r < 0)
 		return hf_trace(r);
 	hf_view_target(holding, &who);
@@ -280,9 +282,9 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	hf_list_push_back(&holding->grants, &waiter->in_holding);
 	insert_by_id(locks, waiter);
 	if (HF_UNLIKELY(is_over_many))
-		lay_heavy(locks, waiter);
+		apply_to_many(locks, waiter);
 	else
-		lay(locks, waiter, hf_waiter_range(waiter), guarded);
+		apply(locks, waiter, hf_waiter_range(waiter), guarded);
 	hf_emit_granted(locks, waiter);
 	return 0;
 }
@@ -297,7 +299,7 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 
 bool hf_grant_is_whole(const struct hf_waiter *grant)
 {
-	struct hf_spot spot = hf_own_from(grant->holding, grant->start);
+	struct hf_spot spot = hf_holding_from(grant->holding, grant->start);
 	uint64_t pos = grant->start;
 	struct hf_lock *lock;
 
@@ -337,7 +339,7 @@ void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enu
 	}
 }
 
-void hf_grant_note_more(const struct hf_holding *holding, struct hf_range range)
+void hf_grant_note_upgrade(const struct hf_holding *holding, struct hf_range range)
 {
 	hf_list_for_each(pos, &holding->waiters) {
 		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
@@ -363,10 +365,10 @@ void hf_grant_note_wait(const struct hf_waiter *waiter)
 static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock, bool lowers,
 			 struct hf_lock_attrs *attrs)
 {
-	hf_own_attrs(lock, attrs);
-	if (is_piece(lock, grant) && lock->flags & HF_LOCK_KEPT && !lowers) {
+	hf_attrs_of(lock, attrs);
+	if (is_piece(lock, grant) && lock->flags & HF_LOCK_DOWNGRADING && !lowers) {
 		attrs->grant = NULL;
-		attrs->flags &= (uint8_t)~HF_LOCK_KEPT;
+		attrs->flags &= (uint8_t)~HF_LOCK_DOWNGRADING;
 		return true;
 	}
 	if (is_piece(lock, grant) || (lock->flags & HF_LOCK_PROVISIONAL && lock->mode == grant->mode)) {
@@ -396,14 +398,14 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowe
 	struct hf_range part;
 
 	for (uint64_t pos = grant->start; pos <= grant->end; pos = part.end + 1) {
-		struct hf_spot spot = hf_own_from(holding, pos);
+		struct hf_spot spot = hf_holding_from(holding, pos);
 		struct hf_lock *lock = hf_spot_lock(&spot);
 
 		if (!lock || lock->start > grant->end)
 			break;
 		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
 		if (confirm_part(grant, lock, lowers, &attrs))
-			hf_own_replace(locks, holding, part, &attrs); /* @lock is gone here */
+			hf_holding_replace(locks, holding, part, &attrs); /* @lock is gone here */
 	}
 }
 
@@ -415,36 +417,36 @@ static bool has_others(const struct hf_waiter *grant)
 	       grant->in_holding.next != &grant->holding->grants.head;
 }
 
-static bool reserve_to_lay(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
+static bool reserve_to_apply(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
 {
-	struct hf_spot spot = hf_own_from(holding, range.start);
+	struct hf_spot spot = hf_holding_from(holding, range.start);
 	size_t n = 0;
 
 	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= range.end; hf_spot_next(&spot))
 		n++;
 	hf_list_for_each(pos, &holding->grants)
 		n++;
-	if (hf_own_reserve(locks, 4 * n + HF_OWN_RESERVE + 2) == 0)
+	if (hf_holding_reserve(locks, 4 * n + HF_REPLACE_RECORDS + 2) == 0)
 		return true;
 	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
 	hf_grant_note_change(holding, range, HF_LOCK_NONE);
 	return false;
 }
 
-static void lay_others(struct hf_locks *locks, struct hf_holding *holding, const struct hf_waiter *but,
-		       struct hf_range part, struct hf_range guarded)
+static void apply_others(struct hf_locks *locks, struct hf_holding *holding, const struct hf_waiter *but,
+			 struct hf_range part, struct hf_range guarded)
 {
 	hf_list_for_each(pos, &holding->grants) {
 		struct hf_waiter *other = hf_list_entry(pos, struct hf_waiter, in_holding);
 		struct hf_range both = { HF_MAX(other->start, part.start), HF_MIN(other->end, part.end) };
 
 		if (other != but && both.start <= both.end)
-			lay(locks, other, both, guarded);
+			apply(locks, other, both, guarded);
 	}
 }
 
 /* For each lock that goes all grants are looked at; nobody has many at once who does not mean to. */
-void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
+void hf_grant_apply_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
 {
 	static const struct hf_range nothing = { HF_RANGE_EOF, 0 };
 	unsigned int n = 0;
@@ -454,29 +456,29 @@ void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, stru
 		n++;
 	if (n > FEW)
 		hf_grant_note_change(holding, range, HF_LOCK_NONE);
-	else if (n && reserve_to_lay(locks, holding, range))
-		lay_others(locks, holding, NULL, range, nothing);
+	else if (n && reserve_to_apply(locks, holding, range))
+		apply_others(locks, holding, NULL, range, nothing);
 }
 
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	struct hf_holding *holding = grant->holding;
-	struct hf_spot spot = hf_own_from(holding, grant->start);
+	struct hf_spot spot = hf_holding_from(holding, grant->start);
 	struct hf_lock *lock;
-	bool lays_others = has_others(grant) && reserve_to_lay(locks, holding, hf_waiter_range(grant));
+	bool applies_others = has_others(grant) && reserve_to_apply(locks, holding, hf_waiter_range(grant));
 	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(grant), grant);
 
 	while ((lock = hf_spot_lock(&spot)) && lock->start <= grant->end) {
 		struct hf_range part = hf_lock_range(lock);
 		struct hf_lock_attrs attrs;
 
-		hf_own_attrs(lock, &attrs);
-		if (is_piece(lock, grant) && lock->flags & HF_LOCK_KEPT) {
+		hf_attrs_of(lock, &attrs);
+		if (is_piece(lock, grant) && lock->flags & HF_LOCK_DOWNGRADING) {
 			attrs.grant = NULL;
-			attrs.flags &= (uint8_t)~HF_LOCK_KEPT;
-			hf_own_replace(locks, holding, part, &attrs);
-			if (lays_others)
-				lay_others(locks, holding, grant, part, guarded);
+			attrs.flags &= (uint8_t)~HF_LOCK_DOWNGRADING;
+			hf_holding_replace(locks, holding, part, &attrs);
+			if (applies_others)
+				apply_others(locks, holding, grant, part, guarded);
 		} else if (is_piece(lock, grant)) {
 			struct hf_lock_attrs prior = {
 				.mode = attrs.prior_mode,
@@ -485,15 +487,15 @@ void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant)
 				.flags = attrs.prior_flags,
 			};
 
-			hf_own_replace(locks, holding, part, prior.mode ? &prior : NULL);
-			if (lays_others)
-				lay_others(locks, holding, grant, part, guarded);
+			hf_holding_replace(locks, holding, part, prior.mode ? &prior : NULL);
+			if (applies_others)
+				apply_others(locks, holding, grant, part, guarded);
 		}
-		spot = hf_own_from(holding, part.end + 1);
+		spot = hf_holding_from(holding, part.end + 1);
 	}
 }
 
-void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant)
+void hf_grant_unlink(struct hf_locks *locks, struct hf_waiter *grant)
 {
 	assert(grant->is_granted);
 	hf_link_remove(&grant->in_holding);
@@ -504,7 +506,7 @@ void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant)
 
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why)
 {
-	hf_grant_leave(locks, grant);
+	hf_grant_unlink(locks, grant);
 	hf_emit_gone(locks, grant, why);
 	grant->holding->owner->client->group->n_waiters--;
 	hf_room_use(locks, grant->holding->owner->client, -(int64_t)HF_COST_WAITER);

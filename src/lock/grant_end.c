@@ -22,7 +22,7 @@ static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 	assert(!locks->in_event);
 	if (!grant)
 		return HF_LOCK_E_NOTHING;
-	r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
+	r = hf_holding_reserve(locks, HF_REPLACE_RECORDS + 2);
 	if (r < 0)
 		return hf_trace(r);
 	holding = grant->holding;
@@ -30,8 +30,8 @@ static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 	hf_grant_confirm(locks, grant, lowers);
 	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
 	hf_holding_settle(locks, holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, client);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, client);
 	return HF_LOCK_OK;
 }
 
@@ -61,15 +61,15 @@ int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *wh
 
 		if (!grant->is_changed)
 			continue;
-		r = hf_own_reserve(locks, HF_OWN_RESERVE + 2);
+		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS + 2);
 		if (r < 0)
 			break;
 		hf_grant_confirm(locks, grant, false);
 		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
 	}
 	hf_holding_settle(locks, place.holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, who->client);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, who->client);
 	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
 }
 
@@ -87,8 +87,8 @@ int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
 	hf_grant_undo(locks, grant);
 	hf_grant_end(locks, grant, HF_LOCK_END_REFUSED);
 	hf_holding_settle(locks, holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, client);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, client);
 	return HF_LOCK_OK;
 }
 
@@ -102,13 +102,13 @@ int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id)
 	if (grant->is_left)
 		return hf_lock_grant_refuse(locks, id);
 	hf_grant_undo(locks, grant);
-	hf_grant_leave(locks, grant);
+	hf_grant_unlink(locks, grant);
 	hf_emit_gone(locks, grant, HF_LOCK_END_PUT_BACK);
 	grant->is_granted = grant->is_changed = false;
 	grant->id = ++locks->last_waiter; /* sets are in the order of ids */
 	hf_waiters_insert_first(locks, grant);
 	hf_waiters_touch(locks, grant->holding->file, hf_waiter_range(grant));
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, NULL);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
 	return HF_LOCK_OK;
 }

@@ -2,10 +2,10 @@
  * The locks of one holding.
  *
  * Invariants: the ranges are disjoint; two that touch differ in something that
- * forbids merging (hf_own_is_mergeable); each lock is also in held[mode] of the
+ * forbids merging (hf_attrs_can_merge); each lock is also in held[mode] of the
  * file, and in locks->unreclaimed if it is that; the counters of file, client
- * and engine follow. Everything that changes a lock goes through hf_own_put() and
- * hf_own_take_out(), which keep all that. A lock never changes in place: what is
+ * and engine follow. Everything that changes a lock goes through hf_holding_put() and
+ * hf_holding_take_out(), which keep all that. A lock never changes in place: what is
  * different is another record.
  */
 #include "lock/internal.h"
@@ -19,7 +19,7 @@ static struct hf_holding *holding_of(struct hf_rb_node *node)
 	return hf_rb_entry(node, struct hf_holding, in_owner);
 }
 
-struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file)
+struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_lock_file *file)
 {
 	struct hf_rb_node *node = owner->holdings.root;
 
@@ -62,7 +62,7 @@ static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
 	}
 }
 
-struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
+struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_lock_file *file,
 				   uint32_t share)
 {
 	struct hf_holding *holding = owner->first.file ? hf_pool_take(&locks->holding_pool) : &owner->first;
@@ -80,7 +80,7 @@ struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owne
 void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 {
 	struct hf_owner *owner = holding->owner;
-	struct hf_file *file = holding->file;
+	struct hf_lock_file *file = holding->file;
 
 	if (holding->own.n || !hf_list_is_empty(&holding->waiters) || !hf_list_is_empty(&holding->grants))
 		return;
@@ -97,24 +97,24 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 	file->n_holdings--;
 	hf_room_use(locks, owner->client, -(int64_t)HF_COST_HOLDING);
 	hf_owner_settle(locks, owner);
-	hf_file_settle(locks, file);
+	hf_lock_file_settle(locks, file);
 }
 
 /* LOOK */
 
-struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos)
+struct hf_spot hf_holding_from(const struct hf_holding *holding, uint64_t pos)
 {
 	return hf_tree_first(&holding->own, NULL, (struct hf_range){ pos, HF_RANGE_EOF });
 }
 
-struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range range)
+struct hf_spot hf_holding_around(const struct hf_holding *holding, struct hf_range range)
 {
 	if (!holding)
 		return (struct hf_spot){ 0 };
-	return hf_own_from(holding, range.start ? range.start - 1 : 0);
+	return hf_holding_from(holding, range.start ? range.start - 1 : 0);
 }
 
-void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp)
+void hf_attrs_of(const struct hf_lock *lock, struct hf_lock_attrs *attrsp)
 {
 	*attrsp = (struct hf_lock_attrs){
 		.state = lock->state,
@@ -122,7 +122,7 @@ void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp)
 		.mode = lock->mode,
 		.flags = lock->flags,
 	};
-	if (lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_KEPT))
+	if (lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING))
 		attrsp->grant = lock->grant;
 	if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode) {
 		attrsp->prior_mode = lock->prior_mode;
@@ -132,7 +132,7 @@ void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp)
 	}
 }
 
-bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b)
+bool hf_attrs_can_merge(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b)
 {
 	return a->mode == b->mode && a->state == b->state && a->flags == b->flags && a->grant == b->grant &&
 	       a->prior_mode == b->prior_mode && a->prior_state == b->prior_state &&
@@ -140,7 +140,7 @@ bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_att
 	       !(a->flags & HF_LOCK_UNRECLAIMED);
 }
 
-bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode)
+bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode)
 {
 	uint64_t pos = range.start;
 	struct hf_lock *lock;
@@ -157,7 +157,7 @@ bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode
 	return false;
 }
 
-bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
+bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
 	struct hf_spot spot;
 
@@ -173,10 +173,10 @@ bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, e
 /* Will something else be put in its place when its grant is undone? */
 static bool is_owed(const struct hf_lock *lock)
 {
-	return lock->flags & HF_LOCK_KEPT || (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
+	return lock->flags & HF_LOCK_DOWNGRADING || (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
 }
 
-int hf_own_reserve(struct hf_locks *locks, size_t n)
+int hf_holding_reserve(struct hf_locks *locks, size_t n)
 {
 	/* Each of @n may be owed itself. Each is in two sets, of a file and of a holding. */
 	size_t n_puts = 2 * n + locks->n_owed;
@@ -218,8 +218,9 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 	}
 }
 
-struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-				 const struct hf_lock_attrs *attrs, struct hf_tree_leaf *hint)
+struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *holding,
+				     struct hf_range range, const struct hf_lock_attrs *attrs,
+				     struct hf_tree_leaf *hint)
 {
 	struct hf_lock *lock = hf_pool_take(&locks->lock_pool);
 
@@ -248,17 +249,17 @@ struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *hold
 	return lock;
 }
 
-struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
+struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			       const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
 {
-	struct hf_lock *lock = hf_own_put_aside(locks, holding, range, attrs, hint->own);
+	struct hf_lock *lock = hf_holding_put_aside(locks, holding, range, attrs, hint->own);
 	unsigned int i = hf_mode_index((enum hf_lock_mode)attrs->mode);
 
 	hf_tree_insert(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
 	return lock;
 }
 
-void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint)
+void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint)
 {
 	struct hf_holding *holding = lock->holding;
 	unsigned int i = hf_mode_index((enum hf_lock_mode)lock->mode);
@@ -272,13 +273,13 @@ void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct 
 	hf_pool_give(&locks->lock_pool, lock);
 }
 
-void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock)
+void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock)
 {
 	hf_waiters_touch(locks, lock->holding->file, hf_lock_range(lock));
-	hf_own_take_out(locks, lock, &(struct hf_hint){ 0 });
+	hf_holding_take_out(locks, lock, &(struct hf_hint){ 0 });
 }
 
-void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock)
+void hf_holding_hide(struct hf_locks *locks, struct hf_lock *lock)
 {
 	assert(lock->flags & HF_LOCK_UNRECLAIMED);
 	count(locks, lock, -1);

@@ -68,12 +68,12 @@ struct hf_waiter {
 	bool is_granted;
 	bool is_changed; /* granted: no longer what was granted, see hf_grant_note_change() */
 	bool is_left;    /* granted: its program was refused since, see hf_lock_leave_queue() */
-	bool keeps;      /* lowers nothing, see hf_grant_note_more() */
+	bool keeps;      /* lowers nothing, see hf_grant_note_upgrade() */
 };
 
 struct hf_holding {
 	struct hf_owner *owner;
-	struct hf_file *file;
+	struct hf_lock_file *file;
 	struct hf_tree own; /* with ghosts */
 	uint32_t n_exclusive;
 	uint32_t share;             /* by which the owner came to the file first */
@@ -109,7 +109,7 @@ struct hf_owner {
 	struct hf_oh oh;
 };
 
-struct hf_file {
+struct hf_lock_file {
 	struct hf_hash_node node;
 	uint64_t id; /* order of creation */
 	struct hf_tree held[2];
@@ -136,7 +136,7 @@ struct hf_file {
 
 struct hf_share {
 	struct hf_hash_node node; /* in locks->shares, by file, client and oh */
-	struct hf_file *file;
+	struct hf_lock_file *file;
 	struct hf_lock_client *client;
 	struct hf_link in_file;
 	struct hf_link in_client;
@@ -153,7 +153,7 @@ struct hf_share {
  */
 struct hf_recent {
 	uint64_t file_hash;
-	struct hf_file *file;
+	struct hf_lock_file *file;
 	uint16_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 	uint64_t owner_hash;
@@ -185,7 +185,8 @@ struct hf_locks {
 	struct hf_list dirty;
 	struct hf_pool lock_pool;
 	struct hf_tree_pools trees;
-	size_t n_owed; /* locks that will be replaced by another without a reservation: see hf_own_reserve()
+	size_t n_owed; /* locks that will be replaced by another without a reservation: see
+			* hf_holding_reserve()
 			*/
 	struct hf_pool waiter_pool;
 	struct hf_pool holding_pool;
@@ -210,7 +211,7 @@ struct hf_locks {
 	struct hf_walk_memo memos[8];
 	uint32_t last_memo;
 	struct hf_lock_group alone; /* of clients that have joined none */
-	struct hf_lock_work work;   /* of all groups */
+	struct hf_lock_steps steps; /* of all groups */
 	uint64_t bytes;             /* of all of them, see room.c */
 	uint64_t oh_bytes;
 	uint64_t n_steps;   /* of the call under way */
@@ -233,9 +234,9 @@ enum {
 			       filled */
 	HF_COST_OWNER = sizeof(struct hf_owner) + 32,
 	HF_COST_HOLDING =
-		sizeof(struct hf_holding) + sizeof(struct hf_file) + 32, /* each pays for its file */
+		sizeof(struct hf_holding) + sizeof(struct hf_lock_file) + 32, /* each pays for its file */
 	HF_COST_WAITER = sizeof(struct hf_waiter),
-	HF_COST_SHARE = sizeof(struct hf_share) + sizeof(struct hf_file) + 64,
+	HF_COST_SHARE = sizeof(struct hf_share) + sizeof(struct hf_lock_file) + 64,
 };
 static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
 {
@@ -245,16 +246,16 @@ static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *cl
 }
 /* For @growth more locks of @who? @owner: who asks, if it has something already. */
 /* @times: how often the limits count. */
-bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
+bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
 		       uint64_t times);
-bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const struct hf_lock_target *who,
-		     const struct hf_owner *owner);
-bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
+bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
+		     const struct hf_lock_target *who, const struct hf_owner *owner);
+bool hf_room_for_share(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, bool is_new);
 bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
 /* To leave two locks of one, beyond all other limits. */
-bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
+bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,
 		      const struct hf_lock_client *client);
 
 /* owner.c: the record of an owner */
@@ -293,29 +294,29 @@ int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, st
 		    enum hf_lock_mode mode);
 int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
-void hf_outside_settle(struct hf_locks *locks, const struct hf_file *file, struct hf_range range);
+void hf_outside_settle(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range);
 
 /* file.c: the record of a file, and whose locks are in it */
 
-uint64_t hf_file_hash(const struct hf_locks *locks, struct hf_bytes handle);
-struct hf_file *hf_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
-struct hf_file *hf_file_of(const struct hf_locks *locks, struct hf_bytes handle);
-struct hf_file *hf_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
-void hf_file_settle(struct hf_locks *locks, struct hf_file *file);
+uint64_t hf_lock_file_hash(const struct hf_locks *locks, struct hf_bytes handle);
+struct hf_lock_file *hf_lock_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
+struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_bytes handle);
+struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
+void hf_lock_file_settle(struct hf_locks *locks, struct hf_lock_file *file);
 /* The first lock of @file that ends at @pos or behind, whosoever, or NULL. */
-struct hf_lock *hf_file_from(const struct hf_file *file, uint64_t pos, enum hf_lock_mode mode);
-/* Lets what hf_file_conflict_at() will read come, while the caller looks at something else. */
+struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode);
+/* Lets what hf_lock_file_conflict_at() will read come, while the caller looks at something else. */
 struct hf_aim {
 	struct hf_tree_leaf *leaf[2];
 };
-void hf_file_aim(const struct hf_file *file, const struct hf_holding *me, struct hf_range range,
-		 struct hf_aim *aimp);
-struct hf_lock *hf_file_conflict_at(const struct hf_file *file, const struct hf_aim *aim,
-				    const struct hf_holding *me, struct hf_range range,
-				    enum hf_lock_mode mode);
+void hf_lock_file_aim(const struct hf_lock_file *file, const struct hf_holding *me, struct hf_range range,
+		      struct hf_aim *aimp);
+struct hf_lock *hf_lock_file_conflict_at(const struct hf_lock_file *file, const struct hf_aim *aim,
+					 const struct hf_holding *me, struct hf_range range,
+					 enum hf_lock_mode mode);
 /* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). */
-struct hf_lock *hf_file_conflict(const struct hf_file *file, const struct hf_holding *me,
-				 struct hf_range range, enum hf_lock_mode mode);
+struct hf_lock *hf_lock_file_conflict(const struct hf_lock_file *file, const struct hf_holding *me,
+				      struct hf_range range, enum hf_lock_mode mode);
 
 /* waiters.c: the queue of a file */
 
@@ -324,7 +325,7 @@ struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range ra
 struct hf_waiter *hf_waiters_first_in(const struct hf_rb_tree *tree, struct hf_range range);
 struct hf_waiter *hf_waiters_next_in(const struct hf_waiter *waiter, struct hf_range range);
 /* A waiter queued before @order, not of @me, that conflicts, or NULL. */
-struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_file *file,
+struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_lock_file *file,
 				      const struct hf_holding *me, struct hf_range range,
 				      enum hf_lock_mode mode, uint64_t order);
 /*
@@ -340,60 +341,61 @@ void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter);
 /* Removes, tells and frees; @waiter is gone. */
 void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lock_end why);
 /* Somebody may be able to run in @range of @file. */
-void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range);
+void hf_waiters_touch(struct hf_locks *locks, struct hf_lock_file *file, struct hf_range range);
 bool hf_waiters_update(struct hf_rb_node *node);
 
 /* holding.c: the record of a holding, and its locks */
 
-struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_file *file);
-struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_file *file,
+struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_lock_file *file);
+struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_lock_file *file,
 				   uint32_t share);
 /* Frees @holding if it is empty, and then owner and file likewise. */
 void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
 /* The first that ends at @pos or behind. */
-struct hf_spot hf_own_from(const struct hf_holding *holding, uint64_t pos);
+struct hf_spot hf_holding_from(const struct hf_holding *holding, uint64_t pos);
 /* The first that overlaps or touches @range: where a request for @range begins. @holding may be NULL. */
-struct hf_spot hf_own_around(const struct hf_holding *holding, struct hf_range range);
+struct hf_spot hf_holding_around(const struct hf_holding *holding, struct hf_range range);
 /* Is @range, no more and no less, the lock at @spot? Mostly what is given back is what was taken, and to take
  * that out needs no memory. */
-static inline bool hf_own_is_whole(const struct hf_spot *spot, struct hf_range range)
+static inline bool hf_holding_is_whole(const struct hf_spot *spot, struct hf_range range)
 {
 	return spot->at < spot->n && hf_range_equal(hf_spot_range(spot), range);
 }
-/* @from: hf_own_from() of the range's start, or hf_own_around(). */
-bool hf_own_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
-bool hf_own_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
-void hf_own_attrs(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);
-bool hf_own_is_mergeable(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
+/* @from: hf_holding_from() of the range's start, or hf_holding_around(). */
+bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
+bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
+void hf_attrs_of(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);
+bool hf_attrs_can_merge(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
 /*
  * 0 or -ENOMEM: @n more records can be put. What a grant in flight has replaced can be put back at any time
  * without a reservation (a client's death and a refusal always finish), so there is always memory for that.
  */
-int hf_own_reserve(struct hf_locks *locks, size_t n);
+int hf_holding_reserve(struct hf_locks *locks, size_t n);
 /* Where a lock may belong in its two sets, as found since they last changed. */
 struct hf_hint {
 	struct hf_tree_leaf *own;
 	struct hf_aim file;
 };
 /* Puts a lock where the owner has none, without merging and without an event. */
-struct hf_lock *hf_own_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-			   const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
+struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			       const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
 /* The same, but the caller will put it in the set of the file. */
-struct hf_lock *hf_own_put_aside(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-				 const struct hf_lock_attrs *attrs, struct hf_tree_leaf *hint);
+struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *holding,
+				     struct hf_range range, const struct hf_lock_attrs *attrs,
+				     struct hf_tree_leaf *hint);
 /* The same, for those who say themselves whom that lets run. */
-void hf_own_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
+void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
 /* Takes away one whole lock. */
-void hf_own_remove(struct hf_locks *locks, struct hf_lock *lock);
+void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock);
 /* A lock becomes a ghost: in the table as before, but out of lists and counts. */
-void hf_own_haunt(struct hf_locks *locks, struct hf_lock *lock);
+void hf_holding_hide(struct hf_locks *locks, struct hf_lock *lock);
 
 /* place.c: the records of a target, as far as they exist */
 
 struct hf_place {
 	uint64_t file_hash;
 	uint64_t owner_hash;
-	struct hf_file *file;
+	struct hf_lock_file *file;
 	struct hf_owner *owner;
 	struct hf_holding *holding;
 };
@@ -408,18 +410,19 @@ void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, str
 
 /*
  * What a replacement of @range by @attrs would add to the number of records. @around is where
- * hf_own_around() was.
+ * hf_holding_around() was.
  */
-int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs);
-/* Replaces what the owner holds in @range, merging at its edges. Needs HF_OWN_RESERVE free records. */
+int hf_holding_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs);
+/* Replaces what the owner holds in @range, merging at its edges. Needs HF_REPLACE_RECORDS free records. */
 enum {
-	HF_OWN_RESERVE = 3,
+	HF_REPLACE_RECORDS = 3,
 };
-void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		    const struct hf_lock_attrs *attrs);
-/* Likewise, by somebody who has been there; without @attrs @around may be hf_own_from(). */
-void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot around,
-		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs);
+void hf_holding_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			const struct hf_lock_attrs *attrs);
+/* Likewise, by somebody who has been there; without @attrs @around may be hf_holding_from(). */
+void hf_holding_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot around,
+			   const struct hf_aim *aim, struct hf_range range,
+			   const struct hf_lock_attrs *attrs);
 
 /* deadlock.c: who waits for whom */
 
@@ -431,7 +434,7 @@ static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struc
 	return waiter->walk == locks->last_walk;
 }
 /* Would a request in @file for @range wait for one of the marked owners? */
-bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_file *file, struct hf_range range,
+bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
 		       enum hf_lock_mode mode);
 
 /* grant.c: what a grant in flight changes */
@@ -450,7 +453,7 @@ struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_ran
 /* Is the beginning of @part? Shortens it to what is as its beginning is. */
 bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part);
 /* The owner has @part of @lock, which is more than that, and has @less of it if the grant is undone. */
-void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
+void hf_grant_set_prior(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
 			const struct hf_lock_attrs *less);
 /*
  * The owner has @mode (NONE: nothing) in @range from now on, by a request of its own: its grants in flight of
@@ -459,21 +462,21 @@ void hf_grant_lay_under(struct hf_locks *locks, const struct hf_lock *lock, stru
 void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 /* The owner has @range exclusively, by a request of its own, and waits for some of it shared since earlier:
  * that wait lowers nothing, for the client may hear of it first. */
-void hf_grant_note_more(const struct hf_holding *holding, struct hf_range range);
+void hf_grant_note_upgrade(const struct hf_holding *holding, struct hf_range range);
 /*
  * The owner waits for the very range of a grant in flight, in another mode. Clients know a grant by owner and
  * range alone: told once more of the old one, they would take it for the new one.
  */
 void hf_grant_note_wait(const struct hf_waiter *waiter);
-/* Needs HF_OWN_RESERVE + 2 free records. */
+/* Needs HF_REPLACE_RECORDS + 2 free records. */
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
 /* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
 /* The owner has nothing in @range any more, for no reason of its own: what is granted of it, in flight, is
  * granted still. Where that cannot be, those grants are not what they were. */
-void hf_grant_lay_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range);
+void hf_grant_apply_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range);
 /* It is no grant in flight any more, and the caller's. */
-void hf_grant_leave(struct hf_locks *locks, struct hf_waiter *grant);
+void hf_grant_unlink(struct hf_locks *locks, struct hf_waiter *grant);
 /* Tells and frees; the pieces must have been settled. @grant is gone. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 

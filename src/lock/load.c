@@ -23,7 +23,7 @@ enum {
 
 /* A holding in the load's file. */
 struct memo {
-	const struct hf_file *file;
+	const struct hf_lock_file *file;
 	const struct hf_lock_client *client;
 	uint64_t owner_id;
 	uint8_t owner_kind;
@@ -32,8 +32,8 @@ struct memo {
 
 struct hf_lock_load {
 	struct hf_locks *locks;
-	struct hf_file *file; /* of the last lock */
-	uint64_t reach;       /* no lock in it ends behind this */
+	struct hf_lock_file *file; /* of the last lock */
+	uint64_t reach;            /* no lock in it ends behind this */
 	size_t n_restored;
 	size_t n_reserved; /* locks for which there is memory */
 	/* Put aside: not in the sets of the file yet, and in order. Their memory there is still reserved. */
@@ -44,7 +44,7 @@ struct hf_lock_load {
 
 /* ASIDE */
 
-static void put_in(struct hf_lock_load *load, unsigned int mode)
+static void flush_mode(struct hf_lock_load *load, unsigned int mode)
 {
 	struct hf_tree *tree = &load->file->held[mode];
 
@@ -56,11 +56,11 @@ static void put_in(struct hf_lock_load *load, unsigned int mode)
 	load->n_aside[mode] = 0;
 }
 
-static void put_all_in(struct hf_lock_load *load)
+static void flush_aside(struct hf_lock_load *load)
 {
 	for (unsigned int i = 0; i < HF_ARRAY_SIZE(load->aside); i++)
 		if (load->n_aside[i])
-			put_in(load, i);
+			flush_mode(load, i);
 }
 
 /* PLACE */
@@ -78,7 +78,7 @@ static struct memo *memo_of(struct hf_lock_load *load, const struct hf_lock_targ
 }
 
 /* NULL: it is not known, or there is none. */
-static struct hf_holding *recall(struct hf_lock_load *load, const struct hf_lock_target *who)
+static struct hf_holding *find_memo(struct hf_lock_load *load, const struct hf_lock_target *who)
 {
 	const struct memo *memo = memo_of(load, who);
 
@@ -88,8 +88,8 @@ static struct hf_holding *recall(struct hf_lock_load *load, const struct hf_lock
 	return memo->holding;
 }
 
-static void memorize(struct hf_lock_load *load, const struct hf_lock_target *who,
-		     const struct hf_place *place)
+static void note_memo(struct hf_lock_load *load, const struct hf_lock_target *who,
+		      const struct hf_place *place)
 {
 	load->file = place->file;
 	*memo_of(load, who) = (struct memo){
@@ -101,11 +101,11 @@ static void memorize(struct hf_lock_load *load, const struct hf_lock_target *who
 	};
 }
 
-static void enter_file(struct hf_lock_load *load, struct hf_file *file)
+static void enter_file(struct hf_lock_load *load, struct hf_lock_file *file)
 {
 	if (file == load->file)
 		return;
-	put_all_in(load);
+	flush_aside(load);
 	load->file = file;
 	/* One that was there before: nobody has looked how far its locks reach. */
 	load->reach = file && (file->held[0].n || file->held[1].n || file->n_waiters) ? HF_RANGE_EOF : 0;
@@ -119,12 +119,12 @@ static bool is_in_the_way(struct hf_locks *locks, const struct hf_place *place, 
 	struct hf_spot own;
 
 	/* Queued ones, too: they must not begin to wait for somebody new. */
-	if (hf_file_conflict(place->file, place->holding, range, mode) ||
+	if (hf_lock_file_conflict(place->file, place->holding, range, mode) ||
 	    hf_waiters_conflict(locks, place->file, place->holding, range, mode, UINT64_MAX))
 		return true;
 	if (!place->holding)
 		return false;
-	own = hf_own_from(place->holding, range.start);
+	own = hf_holding_from(place->holding, range.start);
 	return hf_spot_lock(&own) && hf_spot_range(&own).start <= range.end;
 }
 
@@ -135,8 +135,8 @@ static int reserve(struct hf_lock_load *load)
 
 	if (load->n_reserved)
 		return 0;
-	put_all_in(load);
-	r = hf_own_reserve(load->locks, n);
+	flush_aside(load);
+	r = hf_holding_reserve(load->locks, n);
 	if (r == 0)
 		load->n_reserved = n;
 	return r;
@@ -150,8 +150,8 @@ static struct hf_lock *put(struct hf_lock_load *load, struct hf_holding *holding
 	struct hf_lock *lock;
 
 	if (!is_behind)
-		return hf_own_put(load->locks, holding, range, attrs, &(struct hf_hint){ 0 });
-	lock = hf_own_put_aside(load->locks, holding, range, attrs, NULL);
+		return hf_holding_put(load->locks, holding, range, attrs, &(struct hf_hint){ 0 });
+	lock = hf_holding_put_aside(load->locks, holding, range, attrs, NULL);
 	load->aside[mode][load->n_aside[mode]++] = lock;
 	return lock;
 }
@@ -164,7 +164,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 		.epoch = lock->epoch,
 		.flags = HF_LOCK_UNRECLAIMED,
 	};
-	struct hf_holding *known = recall(load, &lock->who);
+	struct hf_holding *known = find_memo(load, &lock->who);
 	struct hf_place place = { .file = load->file, .holding = known };
 	bool is_behind;
 	int r;
@@ -178,7 +178,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 	}
 	is_behind = !place.file || lock->range.start > load->reach;
 	if (!is_behind) {
-		put_all_in(load);
+		flush_aside(load);
 		if (is_in_the_way(load->locks, &place, lock->range, lock->mode))
 			return HF_LOCK_E_CONFLICT;
 	}
@@ -192,7 +192,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 		hf_oh_set(load->locks, lock->who.client, &known->owner->oh, lock->who.oh);
 	} else {
 		hf_place_make(load->locks, &lock->who, &place);
-		memorize(load, &lock->who, &place);
+		note_memo(load, &lock->who, &place);
 	}
 	put(load, place.holding, lock->range, &attrs, is_behind)->tag = lock->tag;
 	load->reach = HF_MAX(load->reach, lock->range.end);
@@ -218,7 +218,7 @@ struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load)
 {
 	if (!load)
 		return NULL;
-	put_all_in(load);
+	flush_aside(load);
 	free(load);
 	return NULL;
 }

@@ -123,7 +123,7 @@ enum hf_lock_end {
 };
 
 /* Work that was done for a group of clients: steps of searches, forgotten as time goes by. */
-struct hf_lock_work {
+struct hf_lock_steps {
 	uint64_t at; /* of the last request, see struct hf_lock_request */
 	uint64_t spent;
 };
@@ -133,7 +133,7 @@ struct hf_lock_work {
  * tracker keeps it as long as it keeps one of them; begins as { 0 }.
  */
 struct hf_lock_group {
-	struct hf_lock_work work;
+	struct hf_lock_steps steps;
 	uint32_t n_locks;   /* without ghosts */
 	uint32_t n_waiters; /* with grants in flight */
 	uint32_t n_shares;

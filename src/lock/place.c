@@ -17,14 +17,14 @@ static void find_file(const struct hf_locks *locks, const struct hf_lock_target 
 	struct hf_bytes handle = hf_bytes_of(recent->handle, recent->handle_len);
 
 	if (!hf_bytes_equal(handle, who->handle)) {
-		recent->file_hash = hf_file_hash(locks, who->handle);
+		recent->file_hash = hf_lock_file_hash(locks, who->handle);
 		recent->file = NULL;
 		recent->handle_len = (uint16_t)who->handle.len;
 		if (who->handle.len)
 			memmove(recent->handle, who->handle.data, who->handle.len);
 	}
 	if (!recent->file)
-		recent->file = hf_file_find(locks, recent->file_hash, who->handle);
+		recent->file = hf_lock_file_find(locks, recent->file_hash, who->handle);
 }
 
 /* Lets the owner's record come while the file is looked for. */
@@ -82,7 +82,7 @@ int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, s
 void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
 {
 	if (!place->file)
-		place->file = hf_file_make(locks, place->file_hash, who->handle);
+		place->file = hf_lock_file_make(locks, place->file_hash, who->handle);
 	if (place->owner) {
 		hf_oh_renew(locks, who->client, &place->owner->oh, who->oh);
 	} else {

@@ -53,11 +53,11 @@ static void forget_prior(const struct purge *purge, struct hf_lock *lock)
 {
 	struct hf_lock_attrs attrs;
 
-	hf_own_attrs(lock, &attrs);
+	hf_attrs_of(lock, &attrs);
 	attrs.prior_mode = HF_LOCK_NONE;
 	attrs.prior_state = attrs.prior_epoch = 0;
 	attrs.prior_flags = 0;
-	hf_own_replace(purge->locks, lock->holding, hf_lock_range(lock), &attrs);
+	hf_holding_replace(purge->locks, lock->holding, hf_lock_range(lock), &attrs);
 }
 
 static void purge_locks(const struct purge *purge, struct hf_holding *holding)
@@ -66,13 +66,13 @@ static void purge_locks(const struct purge *purge, struct hf_holding *holding)
 	struct hf_lock *lock;
 	uint64_t end;
 
-	for (; (lock = hf_spot_lock(&spot)); spot = hf_own_from(holding, end + 1)) {
+	for (; (lock = hf_spot_lock(&spot)); spot = hf_holding_from(holding, end + 1)) {
 		end = lock->end;
 		if (is_dead(purge, lock->state)) {
 			struct hf_range dead = hf_lock_range(lock);
 
-			hf_own_remove(purge->locks, lock);
-			hf_grant_lay_again(purge->locks, holding, dead);
+			hf_holding_remove(purge->locks, lock);
+			hf_grant_apply_again(purge->locks, holding, dead);
 		} else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
 			   is_dead(purge, lock->prior_state)) {
 			forget_prior(purge, lock);
@@ -107,8 +107,8 @@ static void purge_client(const struct purge *purge, struct hf_lock_client *clien
 		purge_owner(purge, owner);
 	}
 	hf_share_purge(purge->locks, client, purge->all, purge->state, purge->also);
-	hf_waiters_serve(purge->locks);
-	hf_work_charge(purge->locks, client);
+	hf_serve_waiters(purge->locks);
+	hf_steps_charge(purge->locks, client);
 }
 
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client)

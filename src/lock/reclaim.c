@@ -20,7 +20,7 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 	if (!holding)
 		return false;
 	/* What was held exclusive may be asked for as shared: nobody else can have had it. */
-	for (struct hf_spot spot = hf_own_from(holding, pos); (lock = hf_spot_lock(&spot));
+	for (struct hf_spot spot = hf_holding_from(holding, pos); (lock = hf_spot_lock(&spot));
 	     hf_spot_next(&spot)) {
 		if (lock->start > pos || lock->mode < mode)
 			return false;
@@ -46,11 +46,11 @@ void hf_lock_show_ghosts(const struct hf_locks *locks,
 	}
 }
 
-static void drop(struct hf_locks *locks, struct hf_lock *lock)
+static void drop_lock(struct hf_locks *locks, struct hf_lock *lock)
 {
 	struct hf_holding *holding = lock->holding;
 
-	hf_own_remove(locks, lock);
+	hf_holding_remove(locks, lock);
 	hf_holding_settle(locks, holding);
 }
 
@@ -59,7 +59,7 @@ static void drop_unreclaimed(struct hf_locks *locks)
 	struct hf_link *link;
 
 	while ((link = hf_list_first(&locks->unreclaimed)))
-		drop(locks, hf_list_entry(link, struct hf_lock, unreclaimed));
+		drop_lock(locks, hf_list_entry(link, struct hf_lock, unreclaimed));
 }
 
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
@@ -71,9 +71,9 @@ void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
 	if (!was_on || is_on)
 		return;
 	drop_unreclaimed(locks);
-	hf_waiters_touch_all(locks);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, NULL);
+	hf_serve_touch_all(locks);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
 }
 
 bool hf_lock_in_grace(const struct hf_locks *locks)
@@ -81,7 +81,7 @@ bool hf_lock_in_grace(const struct hf_locks *locks)
 	return locks->is_grace;
 }
 
-static void haunt_holding(struct hf_locks *locks, struct hf_holding *holding)
+static void release_holding(struct hf_locks *locks, struct hf_holding *holding)
 {
 	struct hf_spot spot = hf_tree_begin(&holding->own);
 	struct hf_lock *lock;
@@ -92,11 +92,11 @@ static void haunt_holding(struct hf_locks *locks, struct hf_holding *holding)
 		if (!(lock->flags & HF_LOCK_UNRECLAIMED) || lock->flags & HF_LOCK_GHOST) {
 			hf_spot_next(&spot);
 		} else if (locks->is_grace) {
-			hf_own_haunt(locks, lock);
+			hf_holding_hide(locks, lock);
 			hf_spot_next(&spot);
 		} else {
-			hf_own_remove(locks, lock);
-			spot = hf_own_from(holding, end + 1);
+			hf_holding_remove(locks, lock);
+			spot = hf_holding_from(holding, end + 1);
 		}
 	}
 	hf_holding_settle(locks, holding);
@@ -116,9 +116,9 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 			struct hf_holding *holding = hf_rb_entry(at, struct hf_holding, in_owner);
 
 			at = hf_rb_next(at);
-			haunt_holding(locks, holding); /* with the last one @owner may be gone */
+			release_holding(locks, holding); /* with the last one @owner may be gone */
 		}
 	}
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, NULL);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
 }

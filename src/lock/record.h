@@ -7,8 +7,8 @@
 
 enum {
 	/* Internal flag: exclusive, and to become shared when its (shared) grant is confirmed. */
-	HF_LOCK_KEPT = 1 << 4,
-	HF_LOCK_PUBLIC_FLAGS = HF_LOCK_KEPT - 1,
+	HF_LOCK_DOWNGRADING = 1 << 4,
+	HF_LOCK_PUBLIC_FLAGS = HF_LOCK_DOWNGRADING - 1,
 };
 
 /* One held range: one cache line. It is in held[mode] of its file and in the own set of its holding. */

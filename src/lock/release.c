@@ -43,8 +43,8 @@ static bool splits_too_many(const struct hf_locks *locks, const struct hf_place 
 	       !hf_room_to_split(locks, place->file, place->owner->client);
 }
 
-static int give_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
-		     bool ends_waits)
+static int release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		   bool ends_waits)
 {
 	struct hf_place place;
 	struct hf_aim aim;
@@ -55,38 +55,38 @@ static int give_back(struct hf_locks *locks, const struct hf_lock_target *who, s
 	hf_place_find(locks, who, &place);
 	if (place.holding) {
 		hf_tree_expect(&place.holding->own);
-		hf_file_aim(place.file, NULL, range, &aim);
-		own = hf_own_from(place.holding, range.start);
-		if (!hf_own_is_whole(&own, range)) {
+		hf_lock_file_aim(place.file, NULL, range, &aim);
+		own = hf_holding_from(place.holding, range.start);
+		if (!hf_holding_is_whole(&own, range)) {
 			if (splits_too_many(locks, &place, &own, range))
 				return HF_LOCK_E_LIMIT;
-			r = hf_own_reserve(locks, HF_OWN_RESERVE);
+			r = hf_holding_reserve(locks, HF_REPLACE_RECORDS);
 		}
 		if (r < 0)
 			return hf_trace(r);
-		hf_own_replace_at(locks, place.holding, own, &aim, range, NULL);
+		hf_holding_replace_at(locks, place.holding, own, &aim, range, NULL);
 		end_grants(locks, place.holding, range);
 		if (ends_waits)
 			end_waiters(locks, place.holding, range);
 		hf_holding_settle(locks, place.holding);
 	}
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, who->client);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;
 }
 
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	return give_back(locks, who, range, true);
+	return release(locks, who, range, true);
 }
 
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	return give_back(locks, who, range, false);
+	return release(locks, who, range, false);
 }
 
-static bool end_wait(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		     enum hf_lock_mode mode)
+static bool cancel_waiter(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			  enum hf_lock_mode mode)
 {
 	struct hf_waiter *waiter = hf_waiters_find(&holding->waiters, range, mode);
 
@@ -105,23 +105,24 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 	hf_place_find(locks, who, &place);
 	if (!place.holding)
 		return HF_LOCK_E_NOTHING;
-	if (!end_wait(locks, place.holding, range, mode)) {
+	if (!cancel_waiter(locks, place.holding, range, mode)) {
 		grant = hf_grant_find(place.holding, range, mode);
 		if (grant)
 			grant->is_left = true;
 		return HF_LOCK_E_NOTHING;
 	}
 	hf_holding_settle(locks, place.holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, who->client);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;
 }
 
 /* What a request for @range in @mode leaves: all of it in that mode, but for what is guarded. He who has
  * nothing in just that mode lost nothing by it, if it was served at all. */
-static bool may_have_got(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
+static bool may_be_a_repetition(const struct hf_holding *holding, struct hf_range range,
+				enum hf_lock_mode mode)
 {
-	struct hf_spot spot = hf_own_from(holding, range.start);
+	struct hf_spot spot = hf_holding_from(holding, range.start);
 	uint64_t pos = range.start;
 	struct hf_lock *lock;
 	bool is_any = false;
@@ -146,15 +147,16 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 	hf_place_find(locks, who, &place);
 	if (!place.holding)
 		return HF_LOCK_E_NOTHING;
-	if (!end_wait(locks, place.holding, range, mode)) {
+	if (!cancel_waiter(locks, place.holding, range, mode)) {
 		waiter = hf_grant_find(place.holding, range, mode);
 		if (!waiter)
-			return may_have_got(place.holding, range, mode) ? HF_LOCK_E_HELD : HF_LOCK_E_NOTHING;
+			return may_be_a_repetition(place.holding, range, mode) ? HF_LOCK_E_HELD
+									       : HF_LOCK_E_NOTHING;
 		hf_grant_undo(locks, waiter);
 		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);
 	}
 	hf_holding_settle(locks, place.holding);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, who->client);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;
 }

@@ -45,8 +45,8 @@ static bool cut(struct rest *rest, const struct hf_lock *lock, struct hf_range r
 {
 	struct hf_lock_attrs its;
 
-	hf_own_attrs(lock, &its);
-	if (attrs && hf_own_is_mergeable(attrs, &its)) {
+	hf_attrs_of(lock, &its);
+	if (attrs && hf_attrs_can_merge(attrs, &its)) {
 		rest->range.start = HF_MIN(rest->range.start, lock->start);
 		rest->range.end = HF_MAX(rest->range.end, lock->end);
 		return true;
@@ -71,7 +71,7 @@ static inline bool is_clear(const struct hf_spot *around, struct hf_range range)
 	       (range.end < HF_RANGE_EOF && hf_spot_range(around).start > range.end + 1);
 }
 
-int hf_own_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs)
+int hf_holding_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	uint64_t end = neighbourhood(range, attrs).end;
 	struct rest rest;
@@ -98,7 +98,7 @@ static void touch_weakened(struct hf_locks *locks, const struct hf_lock *lock, s
 static void put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 		const struct hf_lock_attrs *attrs, const struct hf_hint *hint)
 {
-	hf_emit_added(locks, hf_own_put(locks, holding, range, attrs, hint));
+	hf_emit_added(locks, hf_holding_put(locks, holding, range, attrs, hint));
 }
 
 static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
@@ -118,11 +118,11 @@ static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holdi
 			continue;
 		}
 		touch_weakened(locks, lock, range, attrs);
-		hf_own_take_out(locks, lock, &hint);
+		hf_holding_take_out(locks, lock, &hint);
 		hint = none; /* for the sets have changed */
 		if (behind > end)
 			break;
-		spot = hf_own_from(holding, behind);
+		spot = hf_holding_from(holding, behind);
 	}
 	if (!is_empty(rest.left)) {
 		put(locks, holding, rest.left, &rest.left_attrs, &hint);
@@ -137,24 +137,24 @@ static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holdi
 }
 
 /* Mostly a lock is taken where its owner has nothing, and given back as it was taken. */
-void hf_own_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
-		       const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
+void hf_holding_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
+			   const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	struct hf_hint hint = { .own = spot.leaf, .file = *aim };
 
 	if (attrs && is_clear(&spot, range)) {
 		put(locks, holding, range, attrs, &hint);
-	} else if (!attrs && hf_own_is_whole(&spot, range)) {
+	} else if (!attrs && hf_holding_is_whole(&spot, range)) {
 		hf_waiters_touch(locks, holding->file, range);
-		hf_own_take_out(locks, hf_spot_lock(&spot), &hint);
+		hf_holding_take_out(locks, hf_spot_lock(&spot), &hint);
 	} else {
 		replace(locks, holding, spot, hint, range, attrs);
 	}
 }
 
-void hf_own_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
-		    const struct hf_lock_attrs *attrs)
+void hf_holding_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
+			const struct hf_lock_attrs *attrs)
 {
-	hf_own_replace_at(locks, holding, hf_own_from(holding, neighbourhood(range, attrs).start),
-			  &(struct hf_aim){ 0 }, range, attrs);
+	hf_holding_replace_at(locks, holding, hf_holding_from(holding, neighbourhood(range, attrs).start),
+			      &(struct hf_aim){ 0 }, range, attrs);
 }

@@ -50,7 +50,7 @@ bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *c
 		locks->oh_bytes + HF_LOCK_OH_MAX <= most);
 }
 
-bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
+bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
 		       uint64_t times)
 {
@@ -70,7 +70,7 @@ bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_file *file,
 }
 
 /* Has the group less than half of those that may wait for the file? */
-static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_file *file,
+static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_lock_file *file,
 				  const struct hf_lock_client *client)
 {
 	uint32_t n = 0, part = (locks->limits.waiters_per_file + 1) / 2;
@@ -86,8 +86,8 @@ static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_file *
 	return n < part;
 }
 
-bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const struct hf_lock_target *who,
-		     const struct hf_owner *owner)
+bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
+		     const struct hf_lock_target *who, const struct hf_owner *owner)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
 	const struct hf_lock_client *client = who->client;
@@ -100,7 +100,7 @@ bool hf_room_to_wait(struct hf_locks *locks, const struct hf_file *file, const s
 	       hf_room_for_locks(locks, file, who, owner, 1, 1);
 }
 
-bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
+bool hf_room_for_share(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, bool is_new)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
@@ -112,7 +112,7 @@ bool hf_room_for_share(const struct hf_locks *locks, const struct hf_file *file,
 	       (!is_new || (has_bytes(locks, client, 1) && hf_room_for_oh(locks, client, who->oh)));
 }
 
-static bool is_file_scarce(const struct hf_locks *locks, const struct hf_file *file)
+static bool is_file_scarce(const struct hf_locks *locks, const struct hf_lock_file *file)
 {
 	return file && (file->n_locks >= locks->limits.locks_per_file / SCARCE_PART ||
 			file->n_waiters >= locks->limits.waiters_per_file / SCARCE_PART ||
@@ -131,7 +131,7 @@ bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target
 	       is_file_scarce(locks, hf_file_find(locks, hf_file_hash(locks, who->handle), who->handle));
 }
 
-bool hf_room_to_split(const struct hf_locks *locks, const struct hf_file *file,
+bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,
 		      const struct hf_lock_client *client)
 {
 	const struct hf_lock_limits *limits = &locks->limits;

@@ -17,20 +17,20 @@ static struct hf_waiter *queued(struct hf_link *link)
 	return hf_list_entry(link, struct hf_waiter, in_queue);
 }
 
-void hf_waiters_touch_all(struct hf_locks *locks)
+void hf_serve_touch_all(struct hf_locks *locks)
 {
 	for (struct hf_rb_node *node = hf_rb_first(&locks->waiting); node; node = hf_rb_next(node))
-		hf_waiters_touch(locks, hf_rb_entry(node, struct hf_file, in_waiting),
+		hf_waiters_touch(locks, hf_rb_entry(node, struct hf_lock_file, in_waiting),
 				 (struct hf_range){ 0, HF_RANGE_EOF });
 }
 
 static bool can_run(struct hf_locks *locks, const struct hf_waiter *waiter)
 {
-	const struct hf_file *file = waiter->holding->file;
+	const struct hf_lock_file *file = waiter->holding->file;
 	struct hf_range range = hf_waiter_range(waiter);
 	enum hf_lock_mode mode = (enum hf_lock_mode)waiter->mode;
 
-	return !hf_file_conflict(file, waiter->holding, range, mode) &&
+	return !hf_lock_file_conflict(file, waiter->holding, range, mode) &&
 	       !hf_waiters_conflict(locks, file, waiter->holding, range, mode, waiter->order);
 }
 
@@ -44,7 +44,7 @@ static void add_candidate(struct hf_waiter **list, struct hf_waiter *waiter)
 }
 
 /* Those who overlap @range, in queue order; false if they are more than FEW. */
-static bool find_candidates(const struct hf_file *file, struct hf_range range, struct hf_waiter **listp)
+static bool find_candidates(const struct hf_lock_file *file, struct hf_range range, struct hf_waiter **listp)
 {
 	unsigned int n = 0;
 
@@ -79,7 +79,7 @@ static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct
 	return r < 0 ? r : 0; /* blocked outside: as anybody who is blocked */
 }
 
-static int serve_file(struct hf_locks *locks, struct hf_file *file, struct hf_range range)
+static int serve_file(struct hf_locks *locks, struct hf_lock_file *file, struct hf_range range)
 {
 	struct hf_waiter *waiter, *next;
 	bool is_done = false;
@@ -102,13 +102,13 @@ static int serve_file(struct hf_locks *locks, struct hf_file *file, struct hf_ra
 	return r;
 }
 
-void hf_waiters_serve_dirty(struct hf_locks *locks)
+void hf_serve_touched(struct hf_locks *locks)
 {
 	struct hf_list starved = HF_LIST_INIT(starved);
 	struct hf_link *link;
 
 	while ((link = hf_list_pop_front(&locks->dirty))) {
-		struct hf_file *file = hf_list_entry(link, struct hf_file, in_dirty);
+		struct hf_lock_file *file = hf_list_entry(link, struct hf_lock_file, in_dirty);
 
 		/* Without memory for the grant the file stays touched, and the next operation tries again. */
 		if (!locks->is_grace && !locks->holds_waiters &&
@@ -129,19 +129,19 @@ void hf_lock_hold_waiters(struct hf_locks *locks, bool is_on)
 	if (!was_on || is_on)
 		return;
 	assert(!locks->in_event);
-	hf_waiters_touch_all(locks);
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, NULL);
+	hf_serve_touch_all(locks);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
 }
 
 void hf_lock_serve_file(struct hf_locks *locks, struct hf_bytes handle)
 {
-	struct hf_file *file = hf_file_of(locks, handle);
+	struct hf_lock_file *file = hf_lock_file_of(locks, handle);
 
 	assert(!locks->in_event);
 	if (!file || !file->n_waiters)
 		return;
 	hf_waiters_touch(locks, file, (struct hf_range){ 0, HF_RANGE_EOF });
-	hf_waiters_serve(locks);
-	hf_work_charge(locks, NULL);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
 }

@@ -21,7 +21,7 @@ static bool is_owned_by(const struct hf_share *share, const struct hf_lock_targe
 	return share->client == who->client && hf_bytes_equal(hf_oh_bytes(&share->oh), who->oh);
 }
 
-static uint64_t hash_of(const struct hf_locks *locks, const struct hf_file *file,
+static uint64_t hash_of(const struct hf_locks *locks, const struct hf_lock_file *file,
 			const struct hf_lock_target *who)
 {
 	const uint64_t parts[] = { file->id, who->client->id,
@@ -30,7 +30,7 @@ static uint64_t hash_of(const struct hf_locks *locks, const struct hf_file *file
 	return hf_siphash(&locks->key, parts, sizeof(parts));
 }
 
-static struct hf_share *find(const struct hf_locks *locks, const struct hf_file *file,
+static struct hf_share *find(const struct hf_locks *locks, const struct hf_lock_file *file,
 			     const struct hf_lock_target *who)
 {
 	if (!file->n_share_records)
@@ -55,7 +55,7 @@ static uint32_t count_own(const struct hf_share *own, unsigned int bit, bool in_
 	return n;
 }
 
-static bool conflicts_with_others(const struct hf_file *file, const struct hf_share *own, uint8_t access,
+static bool conflicts_with_others(const struct hf_lock_file *file, const struct hf_share *own, uint8_t access,
 				  uint8_t deny)
 {
 	for (unsigned int i = 0; i < 2; i++) {
@@ -69,7 +69,8 @@ static bool conflicts_with_others(const struct hf_file *file, const struct hf_sh
 	return false;
 }
 
-static struct hf_share *make(struct hf_locks *locks, struct hf_file *file, const struct hf_lock_target *who)
+static struct hf_share *make(struct hf_locks *locks, struct hf_lock_file *file,
+			     const struct hf_lock_target *who)
 {
 	struct hf_share *share = hf_pool_take(&locks->share_pool);
 
@@ -104,7 +105,7 @@ static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access
 /* @share may be gone here, and its file with it. */
 static void settle(struct hf_locks *locks, struct hf_share *share)
 {
-	struct hf_file *file = share->file;
+	struct hf_lock_file *file = share->file;
 
 	if (share->n)
 		return;
@@ -115,10 +116,10 @@ static void settle(struct hf_locks *locks, struct hf_share *share)
 	hf_room_use(locks, share->client, -(int64_t)HF_COST_SHARE);
 	hf_pool_give(&locks->share_pool, share);
 	file->n_share_records--;
-	hf_file_settle(locks, file);
+	hf_lock_file_settle(locks, file);
 }
 
-static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, const struct hf_file *file,
+static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, const struct hf_lock_file *file,
 		   const struct hf_share *share)
 {
 	int r = 0;
@@ -135,8 +136,8 @@ static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, con
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim)
 {
-	uint64_t hash = hf_file_hash(locks, who->handle);
-	struct hf_file *file;
+	uint64_t hash = hf_lock_file_hash(locks, who->handle);
+	struct hf_lock_file *file;
 	struct hf_share *share;
 	int r;
 
@@ -144,7 +145,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	       who->oh.len <= HF_LOCK_OH_MAX);
 	if (locks->is_grace && !reclaim)
 		return HF_LOCK_E_GRACE;
-	file = hf_file_find(locks, hash, who->handle);
+	file = hf_lock_file_find(locks, hash, who->handle);
 	share = file ? find(locks, file, who) : NULL;
 	if (file && conflicts_with_others(file, share, access, deny))
 		return HF_LOCK_E_CONFLICT;
@@ -154,7 +155,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (r < 0)
 		return hf_trace(r);
 	if (!file)
-		file = hf_file_make(locks, hash, who->handle);
+		file = hf_lock_file_make(locks, hash, who->handle);
 	if (!share)
 		share = make(locks, file, who);
 	if (client_state)
@@ -166,8 +167,8 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
-	uint64_t hash = hf_file_hash(locks, who->handle);
-	struct hf_file *file = hf_file_find(locks, hash, who->handle);
+	uint64_t hash = hf_lock_file_hash(locks, who->handle);
+	struct hf_lock_file *file = hf_lock_file_find(locks, hash, who->handle);
 	struct hf_share *share = file ? find(locks, file, who) : NULL;
 
 	assert(!locks->in_event && access < 4 && deny < 4);
@@ -182,7 +183,8 @@ int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, ui
 uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			      uint8_t deny)
 {
-	const struct hf_file *file = hf_file_find(locks, hf_file_hash(locks, who->handle), who->handle);
+	const struct hf_lock_file *file =
+		hf_lock_file_find(locks, hf_lock_file_hash(locks, who->handle), who->handle);
 	const struct hf_share *share = file ? find(locks, file, who) : NULL;
 
 	assert(access < 4 && deny < 4);

@@ -23,43 +23,43 @@
 #define FREE        256
 #define NS_PER_STEP (UINT64_C(1000000000) / RATE)
 
-static uint64_t left_of(struct hf_lock_work *work, uint64_t now, unsigned int n_parts)
+static uint64_t left_of(struct hf_lock_steps *steps, uint64_t now, unsigned int n_parts)
 {
-	uint64_t forgotten = now > work->at ? (now - work->at) / NS_PER_STEP * n_parts : 0;
+	uint64_t forgotten = now > steps->at ? (now - steps->at) / NS_PER_STEP * n_parts : 0;
 
-	if (now == 0 || forgotten >= work->spent) {
-		work->spent = 0;
-		work->at = now;
+	if (now == 0 || forgotten >= steps->spent) {
+		steps->spent = 0;
+		steps->at = now;
 	} else if (forgotten) {
-		work->spent -= forgotten;
-		work->at = now;
+		steps->spent -= forgotten;
+		steps->at = now;
 	}
-	return work->spent < n_parts * CAP ? n_parts * CAP - work->spent : 0;
+	return steps->spent < n_parts * CAP ? n_parts * CAP - steps->spent : 0;
 }
 
 static uint64_t left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
 {
-	uint64_t of_all = left_of(&locks->work, now, N_PARTS);
+	uint64_t of_all = left_of(&locks->steps, now, N_PARTS);
 
 	return client->group == &locks->alone ? of_all
-					      : HF_MIN(of_all, left_of(&client->group->work, now, 1));
+					      : HF_MIN(of_all, left_of(&client->group->steps, now, 1));
 }
 
-uint64_t hf_work_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
+uint64_t hf_steps_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
 {
 	return HF_MAX(left(locks, client, now), (uint64_t)FREE);
 }
 
-bool hf_work_is_spent(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
+bool hf_steps_are_spent(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now)
 {
 	return left(locks, client, now) < FREE;
 }
 
-void hf_work_charge_steps(struct hf_locks *locks, struct hf_lock_client *client)
+void hf_steps_charge_some(struct hf_locks *locks, struct hf_lock_client *client)
 {
 	if (client) {
-		client->group->work.spent += locks->n_steps;
-		locks->work.spent += locks->n_steps;
+		client->group->steps.spent += locks->n_steps;
+		locks->steps.spent += locks->n_steps;
 	}
 	locks->n_steps = 0;
 }

@@ -6,7 +6,7 @@
  * Outside grace every queued waiter is blocked (but for want of memory, while the
  * waiters are held, or where somebody outside is in its way): who
  * takes something away that could block says so with hf_waiters_touch(), and
- * the operation ends with hf_waiters_serve().
+ * the operation ends with hf_serve_waiters().
  *
  * Each waiter is in waiting[mode], an interval tree by (start, id), too: only
  * those that overlap what was given back are looked at, and only those that
@@ -115,7 +115,7 @@ static struct hf_waiter *conflict_in(struct hf_locks *locks, const struct hf_rb_
 	return waiter;
 }
 
-struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_file *file,
+struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_lock_file *file,
 				      const struct hf_holding *me, struct hf_range range,
 				      enum hf_lock_mode mode, uint64_t order)
 {
@@ -140,7 +140,7 @@ struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range ra
 
 /* QUEUE */
 
-static void renumber(struct hf_file *file)
+static void renumber(struct hf_lock_file *file)
 {
 	uint64_t order = 0;
 
@@ -165,7 +165,7 @@ static void move_behind(struct hf_locks *locks, struct hf_waiter *waiter, struct
 	}
 }
 
-static void enqueue(struct hf_locks *locks, struct hf_file *file, struct hf_waiter *waiter,
+static void enqueue(struct hf_locks *locks, struct hf_lock_file *file, struct hf_waiter *waiter,
 		    struct hf_waiter *after, struct hf_waiter *before)
 {
 	struct hf_waiter *last;
@@ -189,14 +189,14 @@ static void enqueue(struct hf_locks *locks, struct hf_file *file, struct hf_wait
 	renumber(file);
 }
 
-static void insert_file_by_id(struct hf_locks *locks, struct hf_file *file)
+static void insert_file_by_id(struct hf_locks *locks, struct hf_lock_file *file)
 {
 	struct hf_rb_node **link = &locks->waiting.root, *parent = NULL;
 
 	while (*link) {
 		parent = *link;
-		link = file->id < hf_rb_entry(parent, struct hf_file, in_waiting)->id ? &parent->left
-										      : &parent->right;
+		link = file->id < hf_rb_entry(parent, struct hf_lock_file, in_waiting)->id ? &parent->left
+											   : &parent->right;
 	}
 	hf_rb_insert(&locks->waiting, &file->in_waiting, parent, link, NULL);
 	locks->n_waiting++;
@@ -217,7 +217,7 @@ static void insert_client_by_id(struct hf_lock_client *client, struct hf_waiter 
 static void insert(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
-	struct hf_file *file = holding->file;
+	struct hf_lock_file *file = holding->file;
 
 	insert_interval(&file->waiting[hf_mode_index(waiter->mode)], waiter);
 	insert_client_by_id(holding->owner->client, waiter);
@@ -237,7 +237,7 @@ void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct 
 
 void hf_waiters_insert_first(struct hf_locks *locks, struct hf_waiter *waiter)
 {
-	struct hf_file *file = waiter->holding->file;
+	struct hf_lock_file *file = waiter->holding->file;
 
 	hf_list_push_front(&file->queue, &waiter->in_queue);
 	renumber(file);
@@ -247,7 +247,7 @@ void hf_waiters_insert_first(struct hf_locks *locks, struct hf_waiter *waiter)
 void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
-	struct hf_file *file = holding->file;
+	struct hf_lock_file *file = holding->file;
 
 	assert(!waiter->is_granted);
 	hf_link_remove(&waiter->in_queue);
@@ -275,7 +275,7 @@ void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lo
 
 /* TOUCH */
 
-void hf_waiters_touch(struct hf_locks *locks, struct hf_file *file, struct hf_range range)
+void hf_waiters_touch(struct hf_locks *locks, struct hf_lock_file *file, struct hf_range range)
 {
 	if (!file->n_waiters && !locks->outside)
 		return;

@@ -41,7 +41,7 @@ static int teardown(void **state)
 		assert_int_equal(rig.clients[i].oh_bytes, 0);
 	}
 	for (unsigned int i = 0; i < 2; i++) {
-		struct hf_lock_group empty = { .work = rig.groups[i].work };
+		struct hf_lock_group empty = { .steps = rig.groups[i].steps };
 
 		assert_memory_equal(&rig.groups[i], &empty, sizeof(empty));
 	}

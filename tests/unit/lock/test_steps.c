@@ -90,7 +90,7 @@ static void test_a_row_is_cheap(void **state)
 	rig->now += NS_PER_S;
 	rig->greedy_group = (struct hf_lock_group){ 0 };
 	assert_int_equal(ask(rig, &rig->greedy, 0, "row", FAR), HF_LOCK_E_QUEUED);
-	assert_in_range(rig->greedy_group.work.spent, ROW, 10 * ROW);
+	assert_in_range(rig->greedy_group.steps.spent, ROW, 10 * ROW);
 	assert_int_equal(cancel(rig, &rig->greedy, 0, "row", FAR), HF_LOCK_OK);
 	/* A cycle is found through all of them. */
 	assert_int_equal(ask(rig, &rig->greedy, 0, "row", ROW - 1), HF_LOCK_E_DEADLOCK);
