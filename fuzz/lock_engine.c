@@ -188,7 +188,7 @@ static void acquire(struct fuzz *fuzz, struct input *input)
 	request.backed_only = b & 8;
 	request.is_volatile = b & 16;
 	request.client_state = b >> 6;
-	request.keeps = b & 32;
+	request.no_downgrade = b & 32;
 	request.before = &held;
 	hf_lock_count(fuzz->locks, &before);
 	if (hf_lock_acquire(fuzz->locks, &request, &conflict) == HF_LOCK_E_QUEUED) {
@@ -239,7 +239,7 @@ static void settle(struct fuzz *fuzz, struct input *input)
 		hf_lock_grant_refuse(fuzz->locks, id);
 		break;
 	default:
-		hf_lock_grant_keep(fuzz->locks, id);
+		hf_lock_grant_assume(fuzz->locks, id);
 		break;
 	}
 }
@@ -254,7 +254,7 @@ static void stand_outside(struct fuzz *fuzz, struct input *input)
 	uint8_t b = next(input);
 
 	if (b & 1) {
-		hf_lock_keep_changed(fuzz->locks, &who);
+		hf_lock_assume_changed(fuzz->locks, &who);
 		return;
 	}
 	fuzz->outside.mode = HF_LOCK_NONE;

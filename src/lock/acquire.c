@@ -32,7 +32,7 @@ struct attempt {
 	struct hf_waiter *before; /* the first queued one that it must pass */
 	bool is_deadlock;         /* if it were queued */
 	bool is_unclear;          /* nobody knows, and it is not queued, nor does it pass anybody */
-	bool keeps;               /* the owner has more of it than is asked for, and shall */
+	bool stays_exclusive;     /* the owner has more of it than is asked for, and shall */
 };
 
 static bool is_valid_target(const struct hf_lock_target *who)
@@ -57,10 +57,11 @@ static void note_own_locks(struct attempt *try)
 	if (hf_spot_lock(&spot) && hf_spot_range(&spot).end < request->range.start)
 		hf_spot_next(&spot); /* touches it only */
 	has_any = hf_spot_lock(&spot) && hf_spot_range(&spot).start <= request->range.end;
-	try->keeps = has_any && request->keeps && request->mode == HF_LOCK_SHARED &&
-		     hf_holding_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
+	try->stays_exclusive = has_any && request->no_downgrade && request->mode == HF_LOCK_SHARED &&
+			       hf_holding_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
 	if (request->before)
-		*request->before = (struct hf_lock_before){ .has_any = has_any, .is_kept = try->keeps };
+		*request->before = (struct hf_lock_before){ .has_any = has_any,
+							    .stays_exclusive = try->stays_exclusive };
 }
 
 /* WHO IS IN THE WAY */
@@ -165,7 +166,7 @@ static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *at
 		part = (struct hf_range){ pos, HF_MIN(end, range.end) };
 		if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))
 			hf_grant_set_prior(try->locks, lock, part, attrs);
-		else if (!is_held || lock->mode <= attrs->mode || !try->keeps)
+		else if (!is_held || lock->mode <= attrs->mode || !try->stays_exclusive)
 			hf_holding_replace(try->locks, try->place.holding, part, attrs);
 		else if (lock->flags & HF_LOCK_UNRECLAIMED)
 			reclaim_stronger(try, part, lock, attrs);
@@ -177,7 +178,7 @@ static bool has_protected(const struct attempt *try)
 {
 	const struct hf_holding *holding = try->place.holding;
 
-	return try->keeps ||
+	return try->stays_exclusive ||
 	       (try->request->mode == HF_LOCK_SHARED && holding && !hf_list_is_empty(&holding->grants));
 }
 
@@ -342,7 +343,7 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 	if (r)
 		return r;
 	if (grant) {
-		hf_grant_confirm(try->locks, grant, !try->keeps);
+		hf_grant_confirm(try->locks, grant, !try->stays_exclusive);
 		hf_grant_end(try->locks, grant, HF_LOCK_END_CONFIRMED);
 	}
 	refresh(try);

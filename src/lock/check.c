@@ -88,8 +88,8 @@ static const char *check_tree(const struct hf_lock_file *file, enum hf_lock_mode
 static const char *check_queue(struct hf_lock_file *file, struct hf_check *check)
 {
 	const struct hf_locks *locks = check->locks;
-	bool may_run = locks->is_grace || locks->holds_waiters || locks->outside ||
-		       hf_link_is_linked(&file->in_dirty);
+	bool may_run =
+		locks->is_grace || locks->is_paused || locks->outside || hf_link_is_linked(&file->in_dirty);
 	uint64_t last = 0;
 	uint32_t n = 0;
 	int64_t n_trees = 0;

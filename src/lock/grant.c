@@ -157,7 +157,7 @@ static void apply(struct hf_locks *locks, struct hf_waiter *grant, struct hf_ran
 
 		part = part_at(pos, range.end, lock);
 		if (lock && lock->start <= pos && lock->mode > grant->mode &&
-		    (hf_grant_is_guarded(guarded, &part) || grant->keeps))
+		    (hf_grant_is_guarded(guarded, &part) || grant->no_downgrade))
 			continue;
 		grant_part(locks, grant, part, lock && lock->start <= pos ? lock : NULL);
 	}
@@ -345,7 +345,7 @@ void hf_grant_note_upgrade(const struct hf_holding *holding, struct hf_range ran
 		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
 
 		if (waiter->mode == HF_LOCK_SHARED && hf_range_overlaps(hf_waiter_range(waiter), range))
-			waiter->keeps = true;
+			waiter->no_downgrade = true;
 	}
 }
 
@@ -362,11 +362,11 @@ void hf_grant_note_wait(const struct hf_waiter *waiter)
 /* SETTLE */
 
 /* The owner acknowledged the grant: what does it make of @lock, which is in its range? */
-static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock, bool lowers,
+static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock, bool downgrades,
 			 struct hf_lock_attrs *attrs)
 {
 	hf_attrs_of(lock, attrs);
-	if (is_piece(lock, grant) && lock->flags & HF_LOCK_DOWNGRADING && !lowers) {
+	if (is_piece(lock, grant) && lock->flags & HF_LOCK_DOWNGRADING && !downgrades) {
 		attrs->grant = NULL;
 		attrs->flags &= (uint8_t)~HF_LOCK_DOWNGRADING;
 		return true;
@@ -391,7 +391,7 @@ static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lo
 	return false;
 }
 
-void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers)
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool downgrades)
 {
 	struct hf_holding *holding = grant->holding;
 	struct hf_lock_attrs attrs;
@@ -404,7 +404,7 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowe
 		if (!lock || lock->start > grant->end)
 			break;
 		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
-		if (confirm_part(grant, lock, lowers, &attrs))
+		if (confirm_part(grant, lock, downgrades, &attrs))
 			hf_holding_replace(locks, holding, part, &attrs); /* @lock is gone here */
 	}
 }

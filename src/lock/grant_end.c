@@ -12,7 +12,7 @@
 #include "lock/serve.h"
 #include "lock/steps.h"
 
-static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
+static int settle(struct hf_locks *locks, uint64_t id, bool downgrades)
 {
 	struct hf_waiter *grant = hf_grant_by_id(locks, id);
 	struct hf_lock_client *client;
@@ -27,7 +27,7 @@ static int settle(struct hf_locks *locks, uint64_t id, bool lowers)
 		return hf_trace(r);
 	holding = grant->holding;
 	client = holding->owner->client;
-	hf_grant_confirm(locks, grant, lowers);
+	hf_grant_confirm(locks, grant, downgrades);
 	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
 	hf_holding_settle(locks, holding);
 	hf_serve_waiters(locks);
@@ -40,12 +40,12 @@ int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
 	return settle(locks, id, true);
 }
 
-int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id)
+int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id)
 {
 	return settle(locks, id, false);
 }
 
-int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *who)
+int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who)
 {
 	struct hf_place place;
 	int r = 0;

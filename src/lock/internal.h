@@ -66,9 +66,9 @@ struct hf_waiter {
 	uint8_t mode;
 	bool is_volatile;
 	bool is_granted;
-	bool is_changed; /* granted: no longer what was granted, see hf_grant_note_change() */
-	bool is_left;    /* granted: its program was refused since, see hf_lock_leave_queue() */
-	bool keeps;      /* lowers nothing, see hf_grant_note_upgrade() */
+	bool is_changed;   /* granted: no longer what was granted, see hf_grant_note_change() */
+	bool is_left;      /* granted: its program was refused since, see hf_lock_leave_queue() */
+	bool no_downgrade; /* lowers nothing, see hf_grant_note_upgrade() */
 };
 
 struct hf_holding {
@@ -218,8 +218,8 @@ struct hf_locks {
 	uint64_t max_steps; /* of the walk under way */
 	uint32_t epoch;
 	bool is_grace;
-	bool holds_waiters; /* see hf_lock_hold_waiters() */
-	bool in_event;      /* a call-back runs: nobody may call us */
+	bool is_paused; /* see hf_lock_pause_grants() */
+	bool in_event;  /* a call-back runs: nobody may call us */
 };
 
 static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
@@ -469,7 +469,7 @@ void hf_grant_note_upgrade(const struct hf_holding *holding, struct hf_range ran
  */
 void hf_grant_note_wait(const struct hf_waiter *waiter);
 /* Needs HF_REPLACE_RECORDS + 2 free records. */
-void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool lowers);
+void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool downgrades);
 /* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
 /* The owner has nothing in @range any more, for no reason of its own: what is granted of it, in flight, is

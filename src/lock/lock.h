@@ -174,7 +174,7 @@ struct hf_lock_target {
 /* What the owner held when the request came, if anything of the range. */
 struct hf_lock_before {
 	bool has_any;
-	bool is_kept; /* exclusive ones among it stay, because of request.keeps */
+	bool stays_exclusive; /* exclusive ones among it stay, because of request.no_downgrade */
 };
 
 struct hf_lock_request {
@@ -190,8 +190,8 @@ struct hf_lock_request {
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
 	bool is_due;           /* the owner was promised it before: there is as much room as for an unlock */
 	bool is_volatile;
-	bool keeps; /* what the owner holds exclusively stays so if the request is shared */
-	void *user; /* of the waiter, for the protocol; a repeated request replaces it */
+	bool no_downgrade; /* what the owner holds exclusively stays so if the request is shared */
+	void *user;        /* of the waiter, for the protocol; a repeated request replaces it */
 	/* When it was made, in ns of any clock that does not go back; 0: it is not known, and no work is
 	 * counted. Of the waiter, for people: that of the first request stays. */
 	uint64_t stamp;
@@ -366,12 +366,12 @@ int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id);
  * or it is gone, where its program was refused meanwhile. */
 int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id);
 /* While nothing can be promised nobody who waits is granted anything; the end of that serves them. */
-void hf_lock_hold_waiters(struct hf_locks *locks, bool is_on);
+void hf_lock_pause_grants(struct hf_locks *locks, bool is_on);
 /* The client may know of it or not: it has the lock, and where it had more than that it keeps it. */
-int hf_lock_grant_keep(struct hf_locks *locks, uint64_t id);
+int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id);
 /* The same for those of this owner in this file that are no longer what was granted, because of its own
  * requests since. OK, or -ENOMEM: some are left for the next time. */
-int hf_lock_keep_changed(struct hf_locks *locks, const struct hf_lock_target *who);
+int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who);
 
 /* CRASH: of a client. Everything of it, or what does not carry @state; state number 0 never matches. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);

@@ -111,8 +111,7 @@ void hf_serve_touched(struct hf_locks *locks)
 		struct hf_lock_file *file = hf_list_entry(link, struct hf_lock_file, in_dirty);
 
 		/* Without memory for the grant the file stays touched, and the next operation tries again. */
-		if (!locks->is_grace && !locks->holds_waiters &&
-		    serve_file(locks, file, file->dirty_range) < 0)
+		if (!locks->is_grace && !locks->is_paused && serve_file(locks, file, file->dirty_range) < 0)
 			hf_list_push_back(&starved, link);
 		hf_outside_settle(locks, file, file->dirty_range);
 	}
@@ -121,11 +120,11 @@ void hf_serve_touched(struct hf_locks *locks)
 
 /* FACE */
 
-void hf_lock_hold_waiters(struct hf_locks *locks, bool is_on)
+void hf_lock_pause_grants(struct hf_locks *locks, bool is_on)
 {
-	bool was_on = locks->holds_waiters;
+	bool was_on = locks->is_paused;
 
-	locks->holds_waiters = is_on;
+	locks->is_paused = is_on;
 	if (!was_on || is_on)
 		return;
 	assert(!locks->in_event);

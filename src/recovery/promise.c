@@ -18,7 +18,7 @@ bool hf_recovery_can_promise(const struct hf_recovery *recovery)
 void hf_promises_look(struct hf_recovery *recovery)
 {
 	if (recovery->locks) /* it is made after the store, and goes before it */
-		hf_lock_hold_waiters(recovery->locks, !hf_recovery_can_promise(recovery));
+		hf_lock_pause_grants(recovery->locks, !hf_recovery_can_promise(recovery));
 }
 
 static bool has_lock(struct hf_recovery *recovery, const struct hf_promise *promise)

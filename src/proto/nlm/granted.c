@@ -136,7 +136,7 @@ static void keep(struct grant *grant)
 {
 	grant->nlm->counts.grants_kept++;
 	hf_log_info("a waiter may know of its lock or not, and keeps it", "client=%s", grant->client->id);
-	finish(grant, hf_lock_grant_keep);
+	finish(grant, hf_lock_grant_assume);
 }
 
 /*
@@ -146,7 +146,7 @@ static void keep(struct grant *grant)
  */
 void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner)
 {
-	hf_lock_keep_changed(nlm->locks, owner);
+	hf_lock_assume_changed(nlm->locks, owner);
 }
 
 static void abandon(struct grant *grant)

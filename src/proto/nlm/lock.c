@@ -167,7 +167,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 		.wait = args->block && is_monitored && !args->reclaim,
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
-		.keeps = !args->exclusive,
+		.no_downgrade = !args->exclusive,
 		.user = hf_nlm_way_pack(hf_nlm_way_of(&nlm->locals, request->call, request->target.share)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
@@ -203,7 +203,7 @@ static void serve(struct hf_nlm_request *request, bool is_monitored)
 	if (stat == HF_NLM_BLOCKED) {
 		hf_nlm_note_act(request);
 		hf_nlm_reply_kept(request, stat, undo_wait);
-	} else if (before.is_kept) {
+	} else if (before.stays_exclusive) {
 		hf_nlm_reply_lowered(request, lower_if_kept);
 	} else {
 		hf_nlm_reply_granted(request, is_new, is_new ? undo_lock : leave_wait);

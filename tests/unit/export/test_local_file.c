@@ -146,7 +146,7 @@ static void keep_changed(struct bed *bed, int owner)
 {
 	struct hf_lock_target who = target(bed, owner);
 
-	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
+	assert_int_equal(hf_lock_assume_changed(bed->locks, &who), HF_LOCK_OK);
 }
 
 static int lock(struct bed *bed, int owner, uint64_t start, uint64_t end, enum hf_lock_mode mode, bool wait)

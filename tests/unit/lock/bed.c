@@ -192,7 +192,7 @@ static int request(struct bed *bed, int owner, enum hf_lock_mode mode, struct hf
 	how->mode = mode;
 	how->client_state = bed->state;
 	how->is_volatile = bed->is_volatile;
-	how->keeps = bed->keeps;
+	how->no_downgrade = bed->no_downgrade;
 	memset(&bed->conflict, 0, sizeof(bed->conflict));
 	return hf_lock_acquire(bed->locks, how, &bed->conflict);
 }

@@ -28,7 +28,7 @@ struct bed {
 	uint32_t state; /* of the following requests */
 	int file;       /* likewise */
 	bool is_volatile;
-	bool keeps;
+	bool no_downgrade;
 	bool is_silent;      /* no diary */
 	uint64_t last_grant; /* id of the last granted event */
 	uint64_t last_tag;   /* of what was added or restored */

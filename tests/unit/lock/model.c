@@ -152,15 +152,15 @@ static void grant_cell(struct cell *cell, const struct model_waiter *w, bool is_
 	struct cell before = *cell;
 
 	if (before.mode == w->mode) {
-		if (before.is_kept) { /* it is not to be lowered any more */
-			cell->is_kept = false;
+		if (before.is_downgrading) { /* it is not to be lowered any more */
+			cell->is_downgrading = false;
 			cell->grant = 0;
 		}
 		return;
 	}
 	if (before.mode > w->mode) {
-		if (!before.is_provisional && !before.is_kept && !is_guarded && !w->keeps) {
-			cell->is_kept = true;
+		if (!before.is_provisional && !before.is_downgrading && !is_guarded && !w->no_downgrade) {
+			cell->is_downgrading = true;
 			cell->grant = w->id;
 		}
 		return;
@@ -228,15 +228,15 @@ static void note_change(struct model *m, int file, int owner, int from, int to, 
 	}
 }
 
-static void confirm(struct model *m, int at, bool lowers)
+static void confirm(struct model *m, int at, bool downgrades)
 {
 	struct model_waiter g = take(&m->grants, at);
 
 	for (int b = g.from; b <= g.to; b++) {
 		struct cell *cell = &m->cells[g.file][g.owner][b];
 
-		if (cell->grant == g.id && cell->is_kept && !lowers) {
-			cell->is_kept = false;
+		if (cell->grant == g.id && cell->is_downgrading && !downgrades) {
+			cell->is_downgrading = false;
 			cell->grant = 0;
 			continue;
 		}
@@ -263,8 +263,8 @@ static void undo(struct model *m, int at, int why)
 
 		if (cell->grant != g.id)
 			continue;
-		if (cell->is_kept) {
-			cell->is_kept = false;
+		if (cell->is_downgrading) {
+			cell->is_downgrading = false;
 			cell->grant = 0;
 		} else if (cell->prior_mode) {
 			*cell = (struct cell){ .mode = cell->prior_mode,
@@ -292,13 +292,13 @@ static int find_grant_by_id(const struct model *m, uint64_t id)
 	return -1;
 }
 
-static int settle(struct model *m, uint64_t id, bool lowers)
+static int settle(struct model *m, uint64_t id, bool downgrades)
 {
 	int at = find_grant_by_id(m, id);
 
 	if (at < 0)
 		return HF_LOCK_E_NOTHING;
-	confirm(m, at, lowers);
+	confirm(m, at, downgrades);
 	serve(m);
 	return HF_LOCK_OK;
 }
@@ -356,13 +356,14 @@ static bool is_whole(const struct model *m, const struct model_waiter *g)
 	return true;
 }
 
-/* What waits for less of it lowers nothing when it is granted. */
+/* What waits for less of it downgrades nothing when it is granted. */
 static void note_more(struct model *m, const struct model_request *r)
 {
 	for (int i = 0; i < m->queues[r->file].n; i++) {
 		struct model_waiter *w = &m->queues[r->file].at[i];
 
-		w->keeps |= r->mode > w->mode && w->owner == r->owner && w->from <= r->to && w->to >= r->from;
+		w->no_downgrade |=
+			r->mode > w->mode && w->owner == r->owner && w->from <= r->to && w->to >= r->from;
 	}
 }
 
@@ -371,7 +372,7 @@ static bool answer_held(struct model *m, const struct model_request *r)
 	int at = find(&m->grants, r->file, r->owner, r->from, r->to, r->mode);
 
 	if (at >= 0 && is_whole(m, &m->grants.at[at]))
-		confirm(m, at, !r->keeps);
+		confirm(m, at, !r->no_downgrade);
 	else if (!covers(m, r->file, r->owner, r->from, r->to, r->mode))
 		return false;
 	for (int i = r->from; i <= r->to; i++) {
@@ -428,7 +429,7 @@ static int acquire_now(struct model *m, const struct model_request *r)
 			cell->prior_mode = r->mode;
 			cell->prior_state = r->state;
 			cell->prior_volatile = r->is_volatile;
-		} else if (!is_more || (!is_guarded && !r->keeps)) {
+		} else if (!is_more || (!is_guarded && !r->no_downgrade)) {
 			*cell = (struct cell){ .mode = r->mode,
 					       .state = r->state,
 					       .is_volatile = r->is_volatile };

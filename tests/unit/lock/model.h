@@ -25,7 +25,7 @@ enum {
 
 struct cell {
 	uint8_t mode;
-	bool is_provisional, is_unreclaimed, is_ghost, is_volatile, is_kept;
+	bool is_provisional, is_unreclaimed, is_ghost, is_volatile, is_downgrading;
 	uint32_t state;
 	uint64_t grant;
 	uint8_t prior_mode;
@@ -40,8 +40,8 @@ struct model_waiter {
 	bool is_volatile;
 	uint32_t state;
 	uintptr_t user;
-	bool is_changed; /* granted, and no longer that since the owner went on */
-	bool keeps;      /* lowers nothing */
+	bool is_changed;   /* granted, and no longer that since the owner went on */
+	bool no_downgrade; /* downgrades nothing */
 };
 
 struct model_queue {
@@ -72,7 +72,7 @@ struct model {
 struct model_request {
 	int file, owner, from, to;
 	uint8_t mode;
-	bool wait, reclaim, backed_only, is_volatile, keeps;
+	bool wait, reclaim, backed_only, is_volatile, no_downgrade;
 	uint32_t state;
 	uintptr_t user;
 };

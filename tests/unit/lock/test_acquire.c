@@ -428,11 +428,11 @@ static void test_keeping_request_lowers_nothing(void **state)
 
 	bed_lock(bed, 1, E, 2, 4);
 	bed_lock(bed, 1, S, 6, 6);
-	bed->keeps = true;
+	bed->no_downgrade = true;
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
 	assert_held(bed, 1, "S[0,1] E[2,4] S[5,9]");
 	assert_int_equal(bed_lock(bed, 11, S, 3, 3), HF_LOCK_E_CONFLICT);
-	bed->keeps = false;
+	bed->no_downgrade = false;
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
 	assert_held(bed, 1, "S[0,9]");
 }
@@ -440,12 +440,12 @@ static void test_keeping_request_lowers_nothing(void **state)
 static struct hf_lock_before before(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start,
 				    uint64_t end)
 {
-	struct hf_lock_before had = { .has_any = true, .is_kept = true };
+	struct hf_lock_before had = { .has_any = true, .stays_exclusive = true };
 	struct hf_lock_request request = { .who = bed_target(bed, owner),
 					   .range = { start, end },
 					   .before = &had,
 					   .mode = mode,
-					   .keeps = true };
+					   .no_downgrade = true };
 
 	assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_OK);
 	return had;
@@ -460,12 +460,12 @@ static void test_says_what_was_held_before(void **state)
 	assert_false(before(bed, 1, S, 0, 9).has_any);
 	assert_false(before(bed, 2, S, 20, 29).has_any); /* another's */
 	assert_true(before(bed, 1, S, 29, 40).has_any);
-	assert_false(before(bed, 1, S, 40, 50).is_kept);
-	assert_true(before(bed, 1, S, 19, 20).is_kept);
-	assert_true(before(bed, 1, S, 0, 60).is_kept);
+	assert_false(before(bed, 1, S, 40, 50).stays_exclusive);
+	assert_true(before(bed, 1, S, 19, 20).stays_exclusive);
+	assert_true(before(bed, 1, S, 0, 60).stays_exclusive);
 	assert_held(bed, 1, "S[0,9] E[10,19] S[20,60]");
 	assert_true(before(bed, 1, E, 15, 16).has_any);
-	assert_false(before(bed, 1, E, 15, 16).is_kept); /* nothing is asked that would be less */
+	assert_false(before(bed, 1, E, 15, 16).stays_exclusive); /* nothing is asked that would be less */
 }
 
 int main(void)

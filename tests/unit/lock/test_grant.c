@@ -76,7 +76,7 @@ static uint64_t keep_changed(struct bed *bed)
 	struct hf_lock_target who = bed_target(bed, 11);
 	uint64_t n = bed_count(bed).grants;
 
-	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
+	assert_int_equal(hf_lock_assume_changed(bed->locks, &who), HF_LOCK_OK);
 	return n - bed_count(bed).grants;
 }
 
@@ -132,7 +132,7 @@ static void test_request_lowers_nothing_of_an_exclusive_grant(void **state)
 	bed_lock(bed, 11, E, 3, 4);
 	grant_to_11_around(bed);
 	for (int i = 0; i < 2; i++) {
-		bed->keeps = i == 0;
+		bed->no_downgrade = i == 0;
 		assert_int_equal(bed_lock(bed, 11, S, 2, 12), HF_LOCK_OK);
 		assert_held(bed, 11, "E[0,1]? E[2,2]? E[3,4] E[5,9]? S[10,12]");
 		assert_int_equal(keep_changed(bed), 0);
@@ -371,9 +371,9 @@ static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
 	bed_lock(bed, 1, E, 8, 8);
 	bed_wait(bed, 11, S, 0, 9);
 	bed_unlock(bed, 1, 8, 8);
-	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_int_equal(hf_lock_grant_assume(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
-	assert_int_equal(hf_lock_grant_keep(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_int_equal(hf_lock_grant_assume(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
 }
 
 /* 11 waits, and another of its threads asks for more of that, and is told so at once; the answer may be heard
@@ -435,10 +435,10 @@ static void test_refusal_takes_nothing_from_a_later_request(void **state)
 	bed_lock(bed, 1, E, 4, 4);
 	assert_int_equal(bed_wait(bed, 11, E, 4, 4), HF_LOCK_E_QUEUED);
 	bed_unlock(bed, 1, 4, 4);
-	bed->keeps = true;
+	bed->no_downgrade = true;
 	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
-	bed->keeps = false;
-	assert_int_equal(hf_lock_keep_changed(bed->locks, &who), HF_LOCK_OK);
+	bed->no_downgrade = false;
+	assert_int_equal(hf_lock_assume_changed(bed->locks, &who), HF_LOCK_OK);
 	assert_held(bed, 11, "E[4,4]? S[5,5]");
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_held(bed, 11, "S[4,5]");
@@ -462,9 +462,9 @@ static void test_repeated_request_may_confirm_and_keep_more(void **state)
 	bed_lock(bed, 1, E, 8, 8);
 	bed_wait(bed, 11, S, 0, 9);
 	bed_unlock(bed, 1, 8, 8);
-	bed->keeps = true;
+	bed->no_downgrade = true;
 	assert_int_equal(bed_wait(bed, 11, S, 0, 9), HF_LOCK_OK);
-	bed->keeps = false;
+	bed->no_downgrade = false;
 	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
 	assert_int_equal(bed_count(bed).grants, 0);
 	bed_lock(bed, 11, S, 0, 9);

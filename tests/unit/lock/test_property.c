@@ -529,7 +529,7 @@ static void draw_request(struct model_request *r)
 		.mode = (uint8_t)(1 + chance(2)),
 		.wait = chance(2),
 		.is_volatile = chance(16) == 0,
-		.keeps = chance(2),
+		.no_downgrade = chance(2),
 		.state = draw_state(),
 		.user = chance(1000),
 	};
@@ -572,7 +572,7 @@ static void keep_changed(int file, int owner)
 {
 	struct hf_lock_target who = target_of(file, owner);
 
-	expect(hf_lock_keep_changed(w.locks, &who), HF_LOCK_OK);
+	expect(hf_lock_assume_changed(w.locks, &who), HF_LOCK_OK);
 	model_keep_changed(&w.model, file, owner);
 }
 
@@ -590,8 +590,8 @@ static void do_acquire(void)
 	if (n_queued() >= MAX_QUEUED)
 		r.wait = false;
 	snprintf(w.what, sizeof(w.what),
-		 "acquire file %d owner %d [%d,%d] mode %d wait %d reclaim %d keeps %d state %u", r.file,
-		 r.owner, r.from, r.to, r.mode, r.wait, r.reclaim, r.keeps, r.state);
+		 "acquire file %d owner %d [%d,%d] mode %d wait %d reclaim %d no_downgrade %d state %u",
+		 r.file, r.owner, r.from, r.to, r.mode, r.wait, r.reclaim, r.no_downgrade, r.state);
 	request = (struct hf_lock_request){
 		.who = target_of(r.file, r.owner),
 		.range = range_of(r.file, r.from, r.to),
@@ -601,7 +601,7 @@ static void do_acquire(void)
 		.reclaim = r.reclaim,
 		.backed_only = r.backed_only,
 		.is_volatile = r.is_volatile,
-		.keeps = r.keeps,
+		.no_downgrade = r.no_downgrade,
 		.before = &before,
 		.user = (void *)r.user,
 	};
@@ -609,7 +609,7 @@ static void do_acquire(void)
 	most = model_most_held(&w.model, r.file, r.owner, r.from, r.to);
 	answer = hf_lock_acquire(w.locks, &request, &view);
 	if (answer != HF_LOCK_E_GRACE && answer != HF_LOCK_E_NOT_BACKED &&
-	    (before.has_any != (most != 0) || before.is_kept != (r.keeps && most > r.mode)))
+	    (before.has_any != (most != 0) || before.stays_exclusive != (r.no_downgrade && most > r.mode)))
 		fail("what was held before");
 	if (answer == HF_LOCK_E_CONFLICT && !view.waits) {
 		struct record record = record_of(&view);
@@ -685,7 +685,7 @@ static void do_settle(void)
 	} ways[] = {
 		{ "confirm", hf_lock_grant_confirm, model_confirm },
 		{ "refuse", hf_lock_grant_refuse, model_refuse },
-		{ "keep", hf_lock_grant_keep, model_keep },
+		{ "keep", hf_lock_grant_assume, model_keep },
 	};
 	uint32_t way = chance(HF_ARRAY_SIZE(ways));
 	uint64_t id = chance(20);

@@ -443,9 +443,9 @@ static void test_reclaim_of_less_that_keeps_more(void **state)
 
 	hf_lock_set_grace(bed->locks, true);
 	bed_restore(bed, 1, E, 0, 9);
-	bed->keeps = true;
+	bed->no_downgrade = true;
 	assert_int_equal(bed_reclaim(bed, 1, S, 0, 9, true), HF_LOCK_OK);
-	bed->keeps = false;
+	bed->no_downgrade = false;
 	hf_lock_set_grace(bed->locks, false);
 	assert_held(bed, 1, "E[0,9]");
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);

@@ -3,7 +3,7 @@
 
 static void hold(struct bed *bed, bool is_on)
 {
-	hf_lock_hold_waiters(bed->locks, is_on);
+	hf_lock_pause_grants(bed->locks, is_on);
 	assert_string_equal(hf_locks_check(bed->locks) ?: "", "");
 }
 

@@ -40,11 +40,11 @@ int __wrap_hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
 	return fails() ? -ENOMEM : __real_hf_lock_grant_confirm(locks, id);
 }
 
-int __real_hf_lock_grant_keep(struct hf_locks *locks, uint64_t id);
-int __wrap_hf_lock_grant_keep(struct hf_locks *locks, uint64_t id);
-int __wrap_hf_lock_grant_keep(struct hf_locks *locks, uint64_t id)
+int __real_hf_lock_grant_assume(struct hf_locks *locks, uint64_t id);
+int __wrap_hf_lock_grant_assume(struct hf_locks *locks, uint64_t id);
+int __wrap_hf_lock_grant_assume(struct hf_locks *locks, uint64_t id)
 {
-	return fails() ? -ENOMEM : __real_hf_lock_grant_keep(locks, id);
+	return fails() ? -ENOMEM : __real_hf_lock_grant_assume(locks, id);
 }
 
 int __wrap_hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pendingp,
