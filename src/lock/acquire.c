@@ -1,14 +1,20 @@
 /*
  * May this owner have this range now?
  *
- * In this order: grace; is a reclaim backed; is it a repetition of what is
- * granted, held or queued; who is in the way. Nobody: the range is taken.
- * Somebody: the request is queued, if it wants to wait and that would not be
- * for ever. All memory is reserved before the first change.
+ * The request passes these checks in this order:
  *
- * Queued waiters are in the way, too, but not those that wait for the asking
- * owner anyway. That needs no exception for what the owner already holds: who
- * is queued and conflicts with that waits for the owner directly.
+ *   1. grace: only a reclaim is served;
+ *   2. a reclaim must be backed by a restored lock, if the restored list is complete;
+ *   3. a repetition of a request that is granted, held or queued gets the same answer;
+ *   4. a conflicting lock or waiter: the request is queued if it may wait and
+ *      would not wait for itself; otherwise it is refused;
+ *   5. no conflict: the owner takes the range.
+ *
+ * All memory is reserved before the first change.
+ *
+ * A queued waiter blocks a later request too, unless that waiter waits for the
+ * requesting owner anyway. Locks that the owner already holds need no rule of
+ * their own: a waiter that conflicts with them waits for the owner directly.
  */
 #include "lock/internal.h"
 
@@ -25,14 +31,15 @@ struct attempt {
 	struct hf_locks *locks;
 	const struct hf_lock_request *request;
 	struct hf_place place;
-	struct hf_aim aim;        /* at what others have there */
-	struct hf_spot own;       /* what the owner has around the range */
-	struct hf_lock *holder;   /* one that conflicts */
-	struct hf_waiter *after;  /* the last queued one that it must not pass */
-	struct hf_waiter *before; /* the first queued one that it must pass */
-	bool is_deadlock;         /* if it were queued */
-	bool is_unclear;          /* nobody knows, and it is not queued, nor does it pass anybody */
-	bool stays_exclusive;     /* the owner has more of it than is asked for, and shall */
+	struct hf_aim aim;        /* the leaves of the file's sets that hold the range */
+	struct hf_spot own;       /* the owner's first lock that overlaps or touches the range */
+	struct hf_lock *holder;   /* a conflicting lock of another owner */
+	struct hf_waiter *after;  /* the last conflicting waiter that the request must not pass */
+	struct hf_waiter *before; /* the first conflicting waiter that the request must pass */
+	bool is_deadlock;         /* to queue the request would close a cycle */
+	bool is_unclear;          /* the search was cut off: the request neither queues nor passes a waiter */
+	bool stays_exclusive;     /* the owner holds some of the range exclusively, and the request must not
+				     downgrade it */
 };
 
 static bool is_valid_target(const struct hf_lock_target *who)
@@ -46,7 +53,7 @@ static bool is_valid_mode(enum hf_lock_mode mode)
 	return mode == HF_LOCK_SHARED || mode == HF_LOCK_EXCLUSIVE;
 }
 
-/* WHAT IS HIS ALREADY */
+/* OWN LOCKS */
 
 static void note_own_locks(struct attempt *try)
 {
@@ -55,7 +62,7 @@ static void note_own_locks(struct attempt *try)
 	bool has_any;
 
 	if (hf_spot_lock(&spot) && hf_spot_range(&spot).end < request->range.start)
-		hf_spot_next(&spot); /* touches it only */
+		hf_spot_next(&spot); /* it only touches the range */
 	has_any = hf_spot_lock(&spot) && hf_spot_range(&spot).start <= request->range.end;
 	try->stays_exclusive = has_any && request->no_downgrade && request->mode == HF_LOCK_SHARED &&
 			       hf_holding_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
@@ -64,9 +71,9 @@ static void note_own_locks(struct attempt *try)
 							    .stays_exclusive = try->stays_exclusive };
 }
 
-/* WHO IS IN THE WAY */
+/* CONFLICTS */
 
-/* Sorts the queued ones that conflict into those to stay behind and those to pass. */
+/* Sorts the conflicting waiters into those that the request stays behind and those that it passes. */
 static void sort_queued_conflicts(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
@@ -129,8 +136,8 @@ static void show_conflict(const struct attempt *try, struct hf_lock_view *confli
 		hf_view_waiter(try->after, conflictp);
 }
 
-/* An unlock may split locks until there are twice as many as the limits say (release.c). So may a lowering,
- * and a reclaim brings back what was held before. */
+/* A reclaim brings back what was held before, and a downgrade splits locks as an unlock does. Both may exceed
+ * the limits, up to twice their value: see hf_room_to_split(). */
 static bool has_room_to_take(const struct attempt *try, int growth)
 {
 	const struct hf_lock_request *request = try->request;
@@ -139,9 +146,9 @@ static bool has_room_to_take(const struct attempt *try, int growth)
 				 request->reclaim || request->is_due ? 2 : 1);
 }
 
-/* NOW */
+/* TAKE THE RANGE NOW */
 
-/* What is kept of a reclaim has come back, too: it must not go when grace ends. */
+/* A reclaim also claims the part of its range that stays exclusive: the end of grace must not drop it. */
 static void reclaim_stronger(struct attempt *try, struct hf_range part, const struct hf_lock *lock,
 			     const struct hf_lock_attrs *attrs)
 {
@@ -151,7 +158,7 @@ static void reclaim_stronger(struct attempt *try, struct hf_range part, const st
 	hf_holding_replace(try->locks, try->place.holding, part, &more);
 }
 
-/* Takes the range but for those parts of which the owner has more than that, and shall. */
+/* Takes the range except the parts that must stay exclusive. */
 static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *attrs)
 {
 	struct hf_range range = try->request->range, part;
@@ -173,7 +180,7 @@ static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *at
 	}
 }
 
-/* Must a part be left as it is? */
+/* May the range contain a part that must stay exclusive? */
 static bool has_protected(const struct attempt *try)
 {
 	const struct hf_holding *holding = try->place.holding;
@@ -222,7 +229,8 @@ static int take_now(struct attempt *try)
 		take_unprotected(try, &attrs);
 	else
 		hf_holding_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
-	if (request->mode == HF_LOCK_EXCLUSIVE) { /* a shared one leaves exclusive grants as they are */
+	if (request->mode ==
+	    HF_LOCK_EXCLUSIVE) { /* a shared request leaves exclusive grants in flight as they are */
 		hf_grant_note_change(try->place.holding, request->range, HF_LOCK_EXCLUSIVE);
 		hf_grant_note_upgrade(try->place.holding, request->range);
 	}
@@ -230,9 +238,10 @@ static int take_now(struct attempt *try)
 	return HF_LOCK_OK;
 }
 
-/* LATER */
+/* QUEUE */
 
-/* To queue in a long row, and to leave it, is work; a short one costs no more than the request. */
+/* To enter and to leave a long queue takes many steps; a short queue costs no more than the request itself.
+ */
 static bool is_too_much_work(const struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
@@ -280,9 +289,9 @@ static int enqueue(struct attempt *try)
 	return HF_LOCK_E_QUEUED;
 }
 
-/* AGAIN */
+/* REPEATED REQUESTS */
 
-/* Makes a covered part of @lock as firm as the request; see lock.h. False: it is already. */
+/* Makes a part of @lock as firm as the request (see lock.h). False: it is so already. */
 static bool refresh_part(const struct attempt *try, const struct hf_lock *lock, struct hf_lock_attrs *attrs)
 {
 	*attrs = (struct hf_lock_attrs){
@@ -294,7 +303,7 @@ static bool refresh_part(const struct attempt *try, const struct hf_lock *lock, 
 	return attrs->state != lock->state || attrs->flags != lock->flags;
 }
 
-/* The whole range is held in that mode. Memory is reserved. */
+/* The owner holds the whole range in the requested mode. Memory is reserved. */
 static void refresh(struct attempt *try)
 {
 	struct hf_holding *holding = try->place.holding;
@@ -322,7 +331,7 @@ static int reserve_refresh(struct attempt *try)
 	return r;
 }
 
-/* Has the owner just this, granted and not yet acknowledged, or has it all of it anyway? */
+/* Answers a request for a range that the owner holds already, or that an unconfirmed grant has given it. */
 static int answer_held(struct attempt *try, bool *is_answeredp)
 {
 	const struct hf_lock_request *request = try->request;
@@ -338,7 +347,7 @@ static int answer_held(struct attempt *try, bool *is_answeredp)
 	r = reserve_refresh(try);
 	if (r < 0)
 		return hf_trace(r);
-	/* As a rule it is held there, too; not when it was lost in a restart. */
+	/* The kernel usually holds the range for us already. It does not if it lost the lock in a restart. */
 	r = hf_outside_take(try->locks, &request->who, request->range, request->mode);
 	if (r)
 		return r;
@@ -375,7 +384,7 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	return HF_LOCK_E_QUEUED;
 }
 
-/* FACE */
+/* PUBLIC */
 
 static int acquire(struct hf_locks *locks, const struct hf_lock_request *request,
 		   struct hf_lock_view *conflictp)

@@ -1,11 +1,12 @@
 /*
- * Every call that leaves the engine, and what it shows: views, events, and the
- * table beside ours.
+ * Every call that leaves the engine: events, and questions to the lock table
+ * outside (the kernel's). Views show a record to the callee.
  *
- * The table beside ours is asked last, when everything else allows a grant and all memory is there,
- * so that what it took is never to be given back for a reason of our own. It
- * is told at the end of an operation, after the waiters were served: what one
- * gives back and the next gets is not let go of in between.
+ * The outside table is asked last, when nothing else prevents a grant and all
+ * memory is reserved: a lock taken there never has to be given back because of
+ * a failure here. It learns of releases at the end of an operation, after the
+ * waiters are served: a range that passes from one owner to the next stays
+ * locked outside.
  */
 #include "lock/internal.h"
 

@@ -1,7 +1,12 @@
 /*
- * Every invariant of the engine, for tests and simulation: O(everything), and
- * for small files also by brute force, so that a tree is not only compared
- * with itself.
+ * Does every invariant of the engine hold? For tests and the simulation; the
+ * cost is that of all records.
+ *
+ * Queue and interval trees agree. Outside grace every queued waiter is blocked.
+ * The pieces of a grant lie within it. No owner waits for itself. The checks ask
+ * these questions by walking the lists, not with the searches of the engine. In
+ * small files they compare each pair of locks, so that a tree is not only
+ * compared with itself.
  */
 #include "lock/internal.h"
 
@@ -10,17 +15,17 @@
 #include "lock/invariant.h"
 
 enum {
-	SMALL = 64, /* locks in a file up to which pairs are compared */
-	MANY = 256, /* waiters beyond which the graph is not searched */
+	SMALL = 64, /* compare each pair of locks in files with no more locks than this */
+	MANY = 256, /* do not search the graph for cycles if there are more waiters than this */
 };
 
 struct hf_check {
 	struct hf_locks *locks;
 	uint64_t n_locks, n_ghosts, n_unreclaimed, n_waiters, n_grants, n_shares, n_owners, n_holdings;
-	uint64_t n_first; /* holdings that are in their owners */
+	uint64_t n_first; /* holdings embedded in their owners */
 	uint64_t n_owed;
 	uint64_t n_waiting_files, n_file_holdings;
-	uint64_t n_file_locks, n_file_ghosts; /* of the file at hand */
+	uint64_t n_file_locks, n_file_ghosts; /* of the file under check */
 	uint64_t n_client_locks, n_client_ghosts, n_client_unreclaimed, n_client_waiters, n_client_grants;
 };
 
@@ -130,10 +135,11 @@ static const char *check_piece(const struct hf_lock *lock)
 		FAIL_UNLESS(lock->flags & HF_LOCK_DOWNGRADING || lock->prior_mode < lock->mode);
 		return NULL;
 	}
-	return "a piece of a grant that is no more";
+	return "a piece of a grant that does not exist";
 }
 
-/* What was granted, or more: a shared one may lie below an exclusive one that is in flight, too. */
+/* Does the owner hold the granted range in the granted mode or a stronger one? An exclusive grant in flight
+ * may cover a shared one. */
 static bool is_still_held(const struct hf_waiter *grant)
 {
 	struct hf_spot spot = hf_holding_from(grant->holding, grant->start);
@@ -164,7 +170,7 @@ static const char *check_grants(struct hf_holding *holding, struct hf_check *che
 
 /* GRAPH */
 
-/* Does @waiter wait for anybody who still waits himself (is not marked)? */
+/* Does @waiter wait for an owner that is not marked? */
 static bool waits_for_unmarked(const struct hf_check *check, const struct hf_waiter *waiter)
 {
 	struct hf_lock_file *file = waiter->holding->file;
@@ -176,7 +182,7 @@ static bool waits_for_unmarked(const struct hf_check *check, const struct hf_wai
 		    queued(pos)->holding->owner->walk != check->locks->last_walk)
 			return true;
 	}
-	/* Whoever waits anywhere may hold here. */
+	/* An owner that waits in any file may hold a lock in this one. */
 	for (struct hf_rb_node *node = hf_rb_first(&check->locks->waiting); node; node = hf_rb_next(node)) {
 		hf_list_for_each(pos, &hf_rb_entry(node, struct hf_lock_file, in_waiting)->queue) {
 			struct hf_owner *owner = queued(pos)->holding->owner;
@@ -202,7 +208,7 @@ static bool owner_waits_for_unmarked(const struct hf_check *check, const struct 
 	return false;
 }
 
-/* Marks owners who wait only for marked ones; returns how many. */
+/* Marks the owners that wait for marked owners only. Returns how many it marked. */
 static size_t mark_free(struct hf_check *check, size_t *n_leftp)
 {
 	size_t n = 0;
@@ -237,7 +243,7 @@ static const char *check_graph(struct hf_check *check)
 	check->locks->last_walk++;
 	while (mark_free(check, &n_left) > 0)
 		;
-	return n_left ? "owners wait for one another in a circle" : NULL;
+	return n_left ? "owners wait for each other in a cycle" : NULL;
 }
 
 /* FILES */
@@ -450,7 +456,7 @@ static const char *check_client(struct hf_lock_client *client, struct hf_check *
 	return NULL;
 }
 
-/* Each client once: at its first owner. */
+/* Checks each client once: at its first owner. */
 static const char *check_chain(struct hf_hash_node *node, struct hf_check *check)
 {
 	for (; node; node = node->next) {
@@ -516,7 +522,7 @@ static const char *check_totals(struct hf_check *check)
 
 const char *hf_locks_check(const struct hf_locks *locks)
 {
-	/* Nothing is changed but the marks of the walk for cycles. */
+	/* The check changes nothing but the marks of the search for cycles. */
 	struct hf_check check = { .locks = (struct hf_locks *)(uintptr_t)locks };
 
 	PASS_ON(check_files(&check));

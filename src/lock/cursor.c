@@ -1,11 +1,11 @@
 /*
- * Lists of locks and waiters, one element a call.
+ * Which lock or waiter is the next one of a list?
  *
- * A cursor holds no pointer but the place of the last element in an order that
- * nothing changes: files, owners and waiters by their order of creation, locks
- * in a file by (mode, start, id), locks of an owner by (file, start). Each call
- * searches that place anew, in O(log n), and goes one further. (Waiters of one
- * file: in the number of those.)
+ * A cursor holds no pointer. It holds the position of the last element in an
+ * order that no change disturbs: files, owners and waiters by their order of
+ * creation, the locks of a file by (mode, start, id), the locks of an owner by
+ * (file, start). Each call searches the position in O(log n) and returns the
+ * element after it. The waiters of one file are searched in O(n).
  */
 #include "lock/internal.h"
 

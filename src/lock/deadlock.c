@@ -1,24 +1,24 @@
 /*
- * Who waits for whom. Owner A waits for owner B if a waiter of A is blocked by
+ * Which owner waits for which? Owner A waits for owner B if a waiter of A is blocked by
  * a lock of B, or by a waiter of B that stands before it.
  *
  * The graph has no cycle, and each change keeps it so:
  *
- *   - a request that would wait for somebody who waits for it, directly or
- *     through others, is not queued (DEADLOCK);
- *   - a request that passes queued waiters passes only those that wait for its
- *     owner anyway;
+ *   - a request that would wait for an owner that waits for the requesting
+ *     owner, directly or through others, is not queued (DEADLOCK);
+ *   - a request passes only waiters that wait for its owner anyway;
  *   - a grant turns "behind its waiter" into "behind its lock";
- *   - everything else only takes edges away.
+ *   - every other change only removes edges.
  *
- * The walk goes against the edges, from an owner to all that wait for it: an
- * owner that has nothing and waits for nothing, as most that ask, is done at
- * once, and the millions of holders who wait for nobody are never visited. Each
- * waiter is marked once. For an owner that has little in a file only waiters that
- * overlap that are looked at: a row of waiters, each behind the one before, costs
- * a few steps each, and so does a crowd that waits for one range. For an owner that
- * has much there all waiters of the file are looked at. What that costs is counted,
- * and has an end (steps.c), beyond which no request is queued: it could be a cycle.
+ * The walk goes against the edges, from an owner to the owners that wait for it.
+ * Most requesting owners hold nothing: their walk ends at once. Owners that wait
+ * for nothing are never visited. The walk marks each waiter once.
+ *
+ * Where an owner has few locks and waiters in a file, the walk looks only at the
+ * waiters that overlap them: a chain of waiters costs a few steps for each, and so
+ * does a crowd that waits for one range. Otherwise it looks at all waiters of the
+ * file. The walk counts its steps and stops at a limit (steps.c). A request whose
+ * walk was cut off is not queued: it could close a cycle.
  */
 #include "lock/internal.h"
 
@@ -60,7 +60,7 @@ static void mark(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_own
 	*tailp = owner;
 }
 
-/* A lock of a holding, or a waiter of it, at its place in the queue; a lock is before all. */
+/* A lock of a holding (order 0: before the whole queue) or a waiter of it, at its place in the queue. */
 struct piece {
 	struct hf_holding *holding;
 	struct hf_range range;
@@ -76,8 +76,9 @@ static bool is_blocked_by(const struct hf_waiter *waiter, const struct piece *pi
 }
 
 /*
- * Crowds wait for the same range: who is behind one of them is behind the first, too, and has been marked by
- * that, unless it is of the holding of the first itself. NULL: no such piece is known.
+ * Finds an earlier piece of this walk that blocks everything that @piece blocks: the walk has marked those
+ * waiters, except waiters of the earlier piece's own holding. Many waiters often want the same range. NULL:
+ * there is no such piece.
  */
 static const struct hf_walk_memo *recall(struct hf_locks *locks, const struct piece *piece)
 {
@@ -165,7 +166,7 @@ static void mark_by_place(struct hf_locks *locks, struct hf_holding *holding, st
 	}
 }
 
-/* Marks those in the file of @holding who wait for its owner. */
+/* Marks the waiters in the file of @holding that wait for its owner. */
 static void mark_blocked_by(struct hf_locks *locks, struct hf_holding *holding, struct hf_owner **tailp)
 {
 	struct hf_lock_file *file = holding->file;
@@ -193,7 +194,8 @@ static void mark_blocked_by(struct hf_locks *locks, struct hf_holding *holding, 
 	}
 }
 
-/* Of the owner's holdings and the files with waiters, goes through the fewer. */
+/* Marks the waiters that wait for @owner. Visits its holdings or the files with waiters, whichever are fewer.
+ */
 static void expand(struct hf_locks *locks, struct hf_owner *owner, struct hf_owner **tailp)
 {
 	if (owner->n_holdings <= locks->n_waiting) {

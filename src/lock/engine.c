@@ -1,7 +1,8 @@
 /*
- * The engine itself: creation, the clients' side of it, views and events. All
- * memory is in its pools, so that freeing the engine frees everything, whoever
- * still holds locks.
+ * The life of the engine: creation, limits, clients, counters.
+ *
+ * All memory is in the engine's pools. To free the engine frees every record,
+ * also while owners hold locks.
  */
 #include "lock/internal.h"
 

@@ -1,7 +1,9 @@
 /*
- * File records: found by a keyed hash of the handle, since peers choose
- * handles; and by their order of creation, for walks. A record exists exactly
- * while a holding or a share record refers to it.
+ * The record of a file: which owner's lock is in the way of a range?
+ *
+ * Peers choose file handles, so a keyed hash of the handle finds the record. Lists
+ * find it by its order of creation. The record exists exactly while a holding or a
+ * reservation refers to it.
  */
 #include "lock/internal.h"
 
@@ -70,7 +72,7 @@ static void insert_by_id(struct hf_rb_tree *tree, struct hf_lock_file *file)
 {
 	struct hf_rb_node **link = &tree->root, *parent = NULL;
 
-	/* Ids rise: a new file is the last one. */
+	/* Ids rise, so a new file is the last one. */
 	while (*link) {
 		parent = *link;
 		link = &parent->right;
@@ -112,7 +114,7 @@ void hf_lock_file_settle(struct hf_locks *locks, struct hf_lock_file *file)
 	locks->n.files--;
 }
 
-/* FACE */
+/* PUBLIC */
 
 bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
 		       struct hf_range *rangep, enum hf_lock_mode *modep)

@@ -1,25 +1,29 @@
 /*
- * A grant in flight: a waiter that has its lock, but whose client has not yet
- * acknowledged that it knows.
+ * What does a grant in flight change in its owner's locks, and how is that undone?
  *
- * The waiter record lives on as the grant. Its lock consists of pieces, locks
- * of its holding that point to the grant; they always lie within its range.
+ * A grant in flight is a waiter that has its lock while its client has not yet
+ * acknowledged the grant. The waiter's record lives on as the grant. Its lock
+ * consists of pieces: locks of the holding that point to the grant and lie within
+ * its range.
  *
- *	PROVISIONAL  a piece that the owner did not hold, or held shared where it
- *	             now has exclusive; prior_* say what it was.
- *	KEPT         a piece that the owner holds exclusive, while the grant is
- *	             shared. It becomes shared on confirmation only, for it could
- *	             not be given back if others had got in meanwhile.
+ *	PROVISIONAL  the owner did not hold this piece, or held it shared and the
+ *	             grant is exclusive; prior_* is what a refusal restores.
+ *	DOWNGRADING  the owner holds this piece exclusively and the grant is shared.
+ *	             The piece becomes shared only when the client confirms: if the
+ *	             grant were refused after another owner had locked the range, the
+ *	             exclusive lock could not be given back.
  *
- * What the owner held in the granted mode, or has from another grant in flight,
- * is no piece and stays as it is; when that other grant is undone, it becomes one.
- * An exclusive grant over what was KEPT for an earlier one ends that: it must not
- * be lowered any more, whenever the earlier one is confirmed.
- * Nor does anything lower what an exclusive grant in flight is about (see GUARD below), or
- * a shared grant what was asked for while it waited.
- * Whatever the owner does with the range in the meantime (unlock, another request)
- * takes pieces away; confirming or refusing then applies to those that are left.
- * Where they would be very many there are none: see GRANT OVER MANY.
+ * A part that the owner held in the granted mode, or has from another grant in
+ * flight, is no piece and does not change. If that other grant is undone, the part
+ * becomes a piece of this one. An exclusive grant over a DOWNGRADING piece ends the
+ * downgrade, whenever the earlier grant is confirmed.
+ *
+ * Two things are never downgraded: the range of an exclusive grant in flight (see
+ * GUARD below), and what the owner requested exclusively while a shared request of
+ * it waited.
+ *
+ * The owner's own requests may remove pieces while the grant is in flight. A
+ * confirmation or a refusal then applies to the pieces that are left.
  */
 #include "lock/internal.h"
 
@@ -28,11 +32,12 @@
 #include "base/error.h"
 
 enum {
-	FEW = 64,
-	MANY = 4096,
+	FEW = 64,    /* grants in flight of one holding that are applied again one by one */
+	MANY = 4096, /* own locks in the range beyond which a grant has no pieces */
 };
 
-/* The part of the holding's range that begins at @pos: within @lock, or up to it. */
+/* The part of the range that begins at @pos: within @lock, or the gap before it. @lock is the first one that
+ * ends at @pos or behind. */
 static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock *lock)
 {
 	if (!lock || lock->start > end)
@@ -50,11 +55,12 @@ static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
 /* GUARD */
 
 /*
- * What an exclusive grant in flight is about is guarded: nothing lowers it. If the
- * owner has threads, one of them may hear that he has more after another one has
- * heard that he has less, and rely on it. So the owner has more than he may know
- * of, until he unlocks. Whoever can wait with such a request until the grant is
- * settled asks hf_lock_is_guarded() first.
+ * The range of an exclusive grant in flight is guarded: nothing downgrades it. The
+ * owner may have several threads. One thread may receive the answer to a shared
+ * request before another thread receives the exclusive grant, and rely on the
+ * exclusive lock. So the owner holds the range exclusively until it unlocks. A
+ * protocol that can delay the shared request until the grant has ended asks
+ * hf_lock_is_guarded() first.
  */
 struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_range range,
 				 const struct hf_waiter *but)
@@ -115,7 +121,7 @@ static void set_prior(struct hf_lock_attrs *attrs, const struct hf_lock *lock)
 	}
 }
 
-/* Makes @part, which is of @lock or of nobody if NULL, a piece of @grant, if it must be one. */
+/* Makes @part a piece of @grant if it must be one. @lock is the owner's lock there; NULL: it has none. */
 static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range part,
 		       const struct hf_lock *lock)
 {
@@ -145,7 +151,7 @@ static void grant_part(struct hf_locks *locks, struct hf_waiter *grant, struct h
 	hf_holding_replace(locks, grant->holding, part, &attrs);
 }
 
-/* Lays the grant over @range of what the owner has. What is @guarded will not be lowered. */
+/* Applies the grant to @range of the owner's locks. Exclusive locks in @guarded stay exclusive. */
 static void apply(struct hf_locks *locks, struct hf_waiter *grant, struct hf_range range,
 		  struct hf_range guarded)
 {
@@ -180,17 +186,16 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
 /* GRANT OVER MANY */
 
 /*
- * A grant over very many locks of its own owner.
- *
  * A grant in flight changes every lock that its owner has in the range, and a
- * refusal all of them back (grant.c): with a few messages whoever has hundreds of
- * thousands could have us do that again and again. So where they are many the
- * owner gets what a request would have given him: few locks in the place of all
- * those. That is as much work as it was to take them, and can be had once.
+ * refusal changes all of them back. A client with hundreds of thousands of locks
+ * could cause that work again and again with a few messages. So where the owner has
+ * more than MANY locks in the range, a few locks replace all of them, as an
+ * immediate request would do. This costs as much as it cost to take them, and
+ * happens once.
  *
- * What they were is forgotten by that. If the client does not want the lock, he
- * still must not have less than before, and so has more, until he unlocks: the
- * whole range shared, where he had nothing exclusive in it; else what was granted.
+ * The grant does not remember the replaced locks. If the client refuses it, the
+ * owner must not have less than before. It has more, until it unlocks: the whole
+ * range as shared if it had no exclusive lock there, otherwise the granted lock.
  */
 static bool covers_many(const struct hf_waiter *waiter)
 {
@@ -212,7 +217,7 @@ static struct hf_lock *first_exclusive(const struct hf_holding *holding, struct 
 	return hf_spot_lock(&spot);
 }
 
-/* One lock for all of them. */
+/* One exclusive lock replaces all locks of the range. */
 static void apply_exclusive_to_many(struct hf_locks *locks, struct hf_waiter *grant,
 				    struct hf_lock_attrs attrs)
 {
@@ -227,7 +232,7 @@ static void apply_exclusive_to_many(struct hf_locks *locks, struct hf_waiter *gr
 	hf_holding_replace(locks, grant->holding, hf_waiter_range(grant), &attrs);
 }
 
-/* One lock for all between two exclusive ones, which are more than that and stay. */
+/* Between two exclusive locks, which stay, one shared lock replaces all locks. */
 static void apply_shared_to_many(struct hf_locks *locks, struct hf_waiter *grant,
 				 const struct hf_lock_attrs *attrs)
 {
@@ -359,9 +364,9 @@ void hf_grant_note_wait(const struct hf_waiter *waiter)
 	}
 }
 
-/* SETTLE */
+/* END */
 
-/* The owner acknowledged the grant: what does it make of @lock, which is in its range? */
+/* The client has confirmed the grant. What does @lock, which overlaps its range, become? False: no change. */
 static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lock, bool downgrades,
 			 struct hf_lock_attrs *attrs)
 {
@@ -380,7 +385,7 @@ static bool confirm_part(const struct hf_waiter *grant, const struct hf_lock *lo
 		};
 		return true;
 	}
-	/* Of a later exclusive grant, in flight, which would otherwise take this one along if refused. */
+	/* @lock is a piece of a later exclusive grant. Its refusal must leave what this grant gave. */
 	if (lock->flags & HF_LOCK_PROVISIONAL && lock->mode > grant->mode && lock->prior_mode < grant->mode) {
 		attrs->prior_mode = grant->mode;
 		attrs->prior_state = grant->state;
@@ -405,12 +410,11 @@ void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool down
 			break;
 		part = (struct hf_range){ HF_MAX(lock->start, pos), HF_MIN(lock->end, grant->end) };
 		if (confirm_part(grant, lock, downgrades, &attrs))
-			hf_holding_replace(locks, holding, part, &attrs); /* @lock is gone here */
+			hf_holding_replace(locks, holding, part, &attrs); /* frees @lock */
 	}
 }
 
-/* Others of the owner's grants in flight have a part of this one: its pieces there become theirs. */
-
+/* Has the owner other grants in flight in this file? They may overlap this one. */
 static bool has_others(const struct hf_waiter *grant)
 {
 	return hf_list_first(&grant->holding->grants) != &grant->in_holding ||
@@ -428,11 +432,12 @@ static bool reserve_to_apply(struct hf_locks *locks, struct hf_holding *holding,
 		n++;
 	if (hf_holding_reserve(locks, 4 * n + HF_REPLACE_RECORDS + 2) == 0)
 		return true;
-	/* Without memory they lose it; their client asks again, or unlocks what it has not. */
+	/* Without memory the other grants lose that part: the client repeats its request, or unlocks. */
 	hf_grant_note_change(holding, range, HF_LOCK_NONE);
 	return false;
 }
 
+/* Applies the owner's grants in flight, except @but, to @part: what was a piece of @but becomes theirs. */
 static void apply_others(struct hf_locks *locks, struct hf_holding *holding, const struct hf_waiter *but,
 			 struct hf_range part, struct hf_range guarded)
 {
@@ -445,7 +450,7 @@ static void apply_others(struct hf_locks *locks, struct hf_holding *holding, con
 	}
 }
 
-/* For each lock that goes all grants are looked at; nobody has many at once who does not mean to. */
+/* The purge calls this for each lock it removes, so the number of grants is bounded by FEW. */
 void hf_grant_apply_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range)
 {
 	static const struct hf_range nothing = { HF_RANGE_EOF, 0 };

@@ -1,8 +1,14 @@
 /*
- * While the store cannot write the server promises nothing: no waiter is granted its
- * lock, and a grant that could not be promised becomes a waiter again, at the front
- * of the queue. Its client was told BLOCKED and may never ask again. If it did ask
- * again, and was refused for good, its program does not wait: the waiter ends.
+ * How does a grant in flight end?
+ *
+ *	confirmed  the client has acknowledged it;
+ *	refused    the client does not want the lock: the owner gets back what it had;
+ *	assumed    the client may or may not know of the grant: it has the lock, and
+ *	           nothing that it held exclusively is downgraded;
+ *	put back   the store could not write the grant, so the client was not told:
+ *	           the waiter returns to the front of the queue. The client was told
+ *	           BLOCKED and may never repeat its request. If it did and was refused
+ *	           for good, its program does not wait, and the grant is refused.
  *
  * Waiters that are put back do not conflict with each other: they were granted together.
  */
@@ -12,7 +18,8 @@
 #include "lock/serve.h"
 #include "lock/steps.h"
 
-static int settle(struct hf_locks *locks, uint64_t id, bool downgrades)
+/* Ends grant @id as confirmed. Without @downgrades exclusive locks stay exclusive. */
+static int confirm(struct hf_locks *locks, uint64_t id, bool downgrades)
 {
 	struct hf_waiter *grant = hf_grant_by_id(locks, id);
 	struct hf_lock_client *client;
@@ -37,12 +44,12 @@ static int settle(struct hf_locks *locks, uint64_t id, bool downgrades)
 
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id)
 {
-	return settle(locks, id, true);
+	return confirm(locks, id, true);
 }
 
 int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id)
 {
-	return settle(locks, id, false);
+	return confirm(locks, id, false);
 }
 
 int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who)
@@ -105,7 +112,7 @@ int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id)
 	hf_grant_unlink(locks, grant);
 	hf_emit_gone(locks, grant, HF_LOCK_END_PUT_BACK);
 	grant->is_granted = grant->is_changed = false;
-	grant->id = ++locks->last_waiter; /* sets are in the order of ids */
+	grant->id = ++locks->last_waiter; /* the client's waiters are in the order of ids */
 	hf_waiters_insert_first(locks, grant);
 	hf_waiters_touch(locks, grant->holding->file, hf_waiter_range(grant));
 	hf_serve_waiters(locks);

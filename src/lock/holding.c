@@ -1,12 +1,15 @@
 /*
- * The locks of one holding.
+ * What does one owner have in one file? The record of a holding, and its locks.
  *
- * Invariants: the ranges are disjoint; two that touch differ in something that
- * forbids merging (hf_attrs_can_merge); each lock is also in held[mode] of the
- * file, and in locks->unreclaimed if it is that; the counters of file, client
- * and engine follow. Everything that changes a lock goes through hf_holding_put() and
- * hf_holding_take_out(), which keep all that. A lock never changes in place: what is
- * different is another record.
+ * A holding exists while it has a lock, a waiter or a grant in flight. It hangs in
+ * its owner by the file's id. The owner's first holding is embedded in the owner.
+ *
+ * Invariants of its locks: the ranges are disjoint; two locks that touch differ in
+ * something that forbids merging (hf_attrs_can_merge); each lock is also in
+ * held[mode] of the file, and in locks->unreclaimed if it is unreclaimed; the
+ * counters of file, client and engine agree. hf_holding_put() and
+ * hf_holding_take_out() keep these invariants, and every change goes through them.
+ * A lock never changes in place: a different lock is another record.
  */
 #include "lock/internal.h"
 
@@ -43,7 +46,7 @@ static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
 	uint64_t file = holding->file->id;
 	bool is_last = true;
 
-	/* Files are mostly new: their holdings come in order, and nobody has to look for the end. */
+	/* Most files are new, so their holdings come in order: append without a search. */
 	if (owner->newest && file > owner->newest_file) {
 		parent = &owner->newest->in_owner;
 		link = &parent->right;
@@ -147,7 +150,7 @@ bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_
 
 	for (; (lock = hf_spot_lock(&from)) && hf_spot_range(&from).start <= pos; hf_spot_next(&from)) {
 		if (hf_spot_range(&from).end < pos)
-			continue; /* touches it only */
+			continue; /* it only touches the range */
 		if (lock->mode != mode)
 			return false;
 		if (lock->end >= range.end)
@@ -170,7 +173,7 @@ bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range rang
 
 /* CHANGE */
 
-/* Will something else be put in its place when its grant is undone? */
+/* Does undoing its grant put another lock in its place? */
 static bool is_owed(const struct hf_lock *lock)
 {
 	return lock->flags & HF_LOCK_DOWNGRADING || (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode);
@@ -178,10 +181,10 @@ static bool is_owed(const struct hf_lock *lock)
 
 int hf_holding_reserve(struct hf_locks *locks, size_t n)
 {
-	/* Each of @n may be owed itself. Each is in two sets, of a file and of a holding. */
+	/* Each of @n may itself be owed a replacement. Each is in two sets: the file's and the holding's. */
 	size_t n_puts = 2 * n + locks->n_owed;
 	size_t n_locks = locks->n.locks + locks->n.ghosts + n_puts;
-	/* Each may be the first of its file and of its holding. */
+	/* Each may be the first lock of its file and of its holding. */
 	size_t n_sets = 2 * locks->n.files + locks->n.owners + locks->holding_pool.n_used + 3 * n;
 	int r = hf_pool_reserve(&locks->lock_pool, n);
 
@@ -190,7 +193,7 @@ int hf_holding_reserve(struct hf_locks *locks, size_t n)
 	return r < 0 ? hf_trace(r) : 0;
 }
 
-/* Adds @n, 1 or -1, wherever a lock with @flags is counted. */
+/* Adds @n, 1 or -1, to every counter that counts @lock. */
 static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 {
 	struct hf_holding *holding = lock->holding;
@@ -224,7 +227,7 @@ struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *
 {
 	struct hf_lock *lock = hf_pool_take(&locks->lock_pool);
 
-	/* In one go: fields of bits that are set one by one are read first, from memory that is cold. */
+	/* One assignment: to set bit fields one by one would first read them, from cold memory. */
 	*lock = (struct hf_lock){
 		.start = range.start,
 		.end = range.end,

@@ -1,16 +1,15 @@
 /*
- * Inside the lock engine: the records and what the files of this folder offer
- * one another. The picture:
+ * Inside the lock engine: its records, and the functions that its files offer each other.
  *
- *	client --owners--> owner --holdings--> holding <---- file (by its locks)
+ *	client --owners--> owner --holdings--> holding --> file
  *	                                        | own: its locks, disjoint, by start
  *	                                        | waiters, grants
- *	file: held[mode]     all locks of a mode, whoever holds them (tree.h)
+ *	file: held[mode]     all locks of a mode, of all owners (tree.h)
  *	      waiting[mode]  all waiters of a mode, by range; queue: in order
  *
- * A holding lives while it has a lock, a waiter or a grant; an owner while it
- * has a holding; a file while it has a holding or a share record. Whoever takes
- * something away calls hf_holding_settle(), which lets go of all three.
+ * A holding exists while it has a lock, a waiter or a grant; an owner while it has a
+ * holding; a file while it has a holding or a reservation. A function that removes one
+ * of these calls hf_holding_settle(), which frees the records that are empty.
  */
 #pragma once
 
@@ -32,7 +31,7 @@ static inline bool hf_modes_conflict(enum hf_lock_mode a, enum hf_lock_mode b)
 	return a == HF_LOCK_EXCLUSIVE || b == HF_LOCK_EXCLUSIVE;
 }
 
-/* Everything of a lock but its place. */
+/* Everything of a lock except its file, owner and range. */
 struct hf_lock_attrs {
 	struct hf_waiter *grant;
 	uint32_t state;
@@ -48,7 +47,7 @@ struct hf_lock_attrs {
 struct hf_waiter {
 	uint64_t start;
 	uint64_t end;
-	uint64_t max_end; /* in the subtree of in_file, + 1 */
+	uint64_t max_end; /* the largest end + 1 in the subtree of in_file */
 	struct hf_holding *holding;
 	struct hf_rb_node in_file; /* waiting[mode], by (start, id); while queued */
 	struct hf_rb_node by_id;   /* queued: in its client; granted: in locks->grants */
@@ -56,8 +55,8 @@ struct hf_waiter {
 	struct hf_link in_holding; /* ->waiters while queued, then ->grants */
 	uint64_t id;
 	uint64_t order;              /* rises along the queue */
-	uint64_t walk;               /* deadlock.c: reached in this walk */
-	struct hf_waiter *scan_next; /* waiters.c: candidates of one scan */
+	uint64_t walk;               /* deadlock.c: the last walk that reached it */
+	struct hf_waiter *scan_next; /* serve.c: the next candidate */
 	uint64_t offset;
 	uint64_t len;
 	void *user;
@@ -66,23 +65,24 @@ struct hf_waiter {
 	uint8_t mode;
 	bool is_volatile;
 	bool is_granted;
-	bool is_changed;   /* granted: no longer what was granted, see hf_grant_note_change() */
+	bool is_changed;   /* granted: the owner has changed the lock since, see hf_grant_note_change() */
 	bool is_left;      /* granted: its program was refused since, see hf_lock_leave_queue() */
-	bool no_downgrade; /* lowers nothing, see hf_grant_note_upgrade() */
+	bool no_downgrade; /* its grant downgrades nothing, see hf_grant_note_upgrade() */
 };
 
 struct hf_holding {
 	struct hf_owner *owner;
 	struct hf_lock_file *file;
-	struct hf_tree own; /* with ghosts */
+	struct hf_tree own; /* its locks, including ghosts */
 	uint32_t n_exclusive;
-	uint32_t share;             /* by which the owner came to the file first */
+	uint32_t share;             /* the export by which the owner first came to the file */
 	struct hf_rb_node in_owner; /* by the file's id */
 	struct hf_list waiters;
 	struct hf_list grants;
 };
 
-/* Opaque bytes of an owner: short ones (all that we have seen) need no memory of their own. */
+/* The owner handle: opaque bytes of an owner. A short one, as every known client sends, needs no extra
+ * memory. */
 struct hf_oh {
 	uint8_t *big; /* from oh_pool, if longer than @room */
 	uint16_t len;
@@ -98,13 +98,14 @@ struct hf_owner {
 	uint32_t n_holdings;
 	uint32_t n_waiters; /* queued, in all files */
 	struct hf_rb_tree holdings;
-	struct hf_holding *newest;   /* the last of them, where the next one mostly goes; NULL: not known */
-	uint64_t newest_file;        /* its file's id */
+	struct hf_holding
+		*newest;      /* the last of them, behind which the next one usually goes; NULL: not known */
+	uint64_t newest_file; /* its file's id */
 	struct hf_rb_node in_client; /* by seq */
-	uint64_t walk;               /* deadlock.c */
+	uint64_t walk;               /* deadlock.c: the last walk that reached it */
 	struct hf_owner *walk_next;
-	/* Most owners are in one file, and whoever comes to the owner wants to see his holding next: the
-	 * first one has its place here. Its file is NULL while it is not in use. */
+	/* Most owners are in one file, and a search for the owner reads its holding next. So the first
+	 * holding is embedded here. Its file is NULL while it is not in use. */
 	struct hf_holding first;
 	struct hf_oh oh;
 };
@@ -121,14 +122,14 @@ struct hf_lock_file {
 	uint32_t n_holdings;
 	uint32_t n_share_records;
 	uint32_t n_shares;
-	uint32_t n_access[2]; /* of them: those that read, those that write */
-	uint32_t n_deny[2];   /* those that deny others the one or the other */
+	uint32_t n_access[2]; /* of n_shares: those that read, those that write */
+	uint32_t n_deny[2];   /* of n_shares: those that deny reading, those that deny writing */
 	struct hf_list shares;
 	struct hf_rb_node by_id;      /* in locks->by_id */
 	struct hf_rb_node in_waiting; /* in locks->waiting; if n_waiters */
-	struct hf_link in_dirty;      /* in locks->dirty: somebody may run in dirty_range */
+	struct hf_link in_dirty;      /* in locks->dirty: a waiter may be able to run in dirty_range */
 	struct hf_range dirty_range;
-	uint64_t walk; /* deadlock.c: n_walked is of this walk */
+	uint64_t walk; /* deadlock.c: the walk that n_walked belongs to */
 	uint32_t n_walked;
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
@@ -148,8 +149,8 @@ struct hf_share {
 };
 
 /*
- * Whom the call before was about. The next one is often about the same file, the same owner or both (a lock
- * and its unlock), and to compare costs less than to hash. A pointer is NULL if there is no such record.
+ * The file, owner and holding of the last call. The next call is often about the same ones (a lock and its
+ * unlock), and to compare costs less than to hash. A pointer is NULL if there is no such record.
  */
 struct hf_recent {
 	uint64_t file_hash;
@@ -161,10 +162,10 @@ struct hf_recent {
 	uint64_t client_id;
 	uint64_t owner_id;
 	uint8_t owner_kind;
-	struct hf_holding *holding; /* of some file and owner; NULL: unknown */
+	struct hf_holding *holding; /* of any file and owner; NULL: unknown */
 };
 
-/* deadlock.c: who waits for this piece of a holding has been marked. */
+/* deadlock.c: the walk has marked all waiters that this piece of a holding blocks. */
 struct hf_walk_memo {
 	uint64_t walk;
 	struct hf_holding *holding;
@@ -181,13 +182,11 @@ struct hf_locks {
 	struct hf_rb_tree waiting; /* files with waiters, by id */
 	size_t n_waiting;
 	struct hf_rb_tree grants;   /* in flight, by id */
-	struct hf_list unreclaimed; /* locks, with ghosts */
+	struct hf_list unreclaimed; /* locks, including ghosts */
 	struct hf_list dirty;
 	struct hf_pool lock_pool;
 	struct hf_tree_pools trees;
-	size_t n_owed; /* locks that will be replaced by another without a reservation: see
-			* hf_holding_reserve()
-			*/
+	size_t n_owed; /* locks that another one replaces without a reservation, see hf_holding_reserve() */
 	struct hf_pool waiter_pool;
 	struct hf_pool holding_pool;
 	struct hf_pool owner_pool;
@@ -210,16 +209,16 @@ struct hf_locks {
 	uint64_t last_walk;
 	struct hf_walk_memo memos[8];
 	uint32_t last_memo;
-	struct hf_lock_group alone; /* of clients that have joined none */
-	struct hf_lock_steps steps; /* of all groups */
-	uint64_t bytes;             /* of all of them, see room.c */
+	struct hf_lock_group alone; /* the group of clients that have joined none */
+	struct hf_lock_steps steps; /* charged to all groups together */
+	uint64_t bytes;             /* of all records except locks, see room.c */
 	uint64_t oh_bytes;
 	uint64_t n_steps;   /* of the call under way */
-	uint64_t max_steps; /* of the walk under way */
+	uint64_t max_steps; /* where the walk under way ends */
 	uint32_t epoch;
 	bool is_grace;
 	bool is_paused; /* see hf_lock_pause_grants() */
-	bool in_event;  /* a call-back runs: nobody may call us */
+	bool in_event;  /* a call-back runs: it must not call the engine */
 };
 
 static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
@@ -227,11 +226,11 @@ static inline struct hf_range hf_waiter_range(const struct hf_waiter *waiter)
 	return (struct hf_range){ waiter->start, waiter->end };
 }
 
-/* room.c: may the lock table grow? What each record counts for, with its part of hash tables and trees */
+/* room.c: may the lock table grow? HF_COST_* is the most that a record costs, with its part of hash tables.
+ */
 
 enum {
-	HF_COST_LOCK = 256, /* by the counters of locks; what there is for a lock in two trees that are hardly
-			       filled */
+	HF_COST_LOCK = 256, /* for each lock in the counters: in two trees of which little is filled */
 	HF_COST_OWNER = sizeof(struct hf_owner) + 32,
 	HF_COST_HOLDING =
 		sizeof(struct hf_holding) + sizeof(struct hf_lock_file) + 32, /* each pays for its file */
@@ -244,8 +243,8 @@ static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *cl
 	client->group->bytes += (uint64_t)bytes;
 	locks->bytes += (uint64_t)bytes;
 }
-/* For @growth more locks of @who? @owner: who asks, if it has something already. */
-/* @times: how often the limits count. */
+/* May @who have @growth more locks? @owner: its record, NULL if it has none. The limits count @times their
+ * value. */
 bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
 		       uint64_t times);
@@ -254,11 +253,11 @@ bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 bool hf_room_for_share(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, bool is_new);
 bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
-/* To leave two locks of one, beyond all other limits. */
+/* May an unlock split a lock in two? Up to twice the limits of locks. */
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,
 		      const struct hf_lock_client *client);
 
-/* owner.c: the record of an owner */
+/* owner.c: the record of an owner, and its owner handle. */
 
 static inline bool hf_oh_is_long(struct hf_bytes bytes)
 {
@@ -267,7 +266,7 @@ static inline bool hf_oh_is_long(struct hf_bytes bytes)
 int hf_oh_reserve(struct hf_locks *locks, struct hf_bytes bytes);
 void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
 	       struct hf_bytes bytes);
-/* The same where there is room for a long one; otherwise it stays what it was. */
+/* The same, but if the new oh is long and there is no room for it, the old one stays. */
 void hf_oh_renew(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
 		 struct hf_bytes bytes);
 void hf_oh_deinit(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh);
@@ -278,12 +277,12 @@ struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const stru
 /* Frees @owner if it has no holding. */
 void hf_owner_settle(struct hf_locks *locks, struct hf_owner *owner);
 
-/* callback.c: what leaves the engine */
+/* callback.c: every call that leaves the engine. The outside functions answer OK if there is no outside. */
 
 void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who);
 void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
-void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* and notes its tag */
+void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* notes the tag that the event returns */
 void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
@@ -296,16 +295,17 @@ int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *w
 		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 void hf_outside_settle(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range);
 
-/* file.c: the record of a file, and whose locks are in it */
+/* file.c: the record of a file, and which lock in it is in the way. */
 
 uint64_t hf_lock_file_hash(const struct hf_locks *locks, struct hf_bytes handle);
 struct hf_lock_file *hf_lock_file_find(const struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
 struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_bytes handle);
 struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
+/* Frees @file if no holding and no reservation refers to it. */
 void hf_lock_file_settle(struct hf_locks *locks, struct hf_lock_file *file);
-/* The first lock of @file that ends at @pos or behind, whosoever, or NULL. */
+/* The first lock of @file, of any owner, that ends at @pos or behind, or NULL. */
 struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode);
-/* Lets what hf_lock_file_conflict_at() will read come, while the caller looks at something else. */
+/* Prefetches what hf_lock_file_conflict_at() reads, while the caller does something else. */
 struct hf_aim {
 	struct hf_tree_leaf *leaf[2];
 };
@@ -314,83 +314,85 @@ void hf_lock_file_aim(const struct hf_lock_file *file, const struct hf_holding *
 struct hf_lock *hf_lock_file_conflict_at(const struct hf_lock_file *file, const struct hf_aim *aim,
 					 const struct hf_holding *me, struct hf_range range,
 					 enum hf_lock_mode mode);
-/* A lock of @file that is not of @me (which may be NULL) and conflicts, or NULL. O(log n). */
+/* A conflicting lock of @file that is not of @me (which may be NULL), or NULL. O(log n). */
 struct hf_lock *hf_lock_file_conflict(const struct hf_lock_file *file, const struct hf_holding *me,
 				      struct hf_range range, enum hf_lock_mode mode);
 
-/* waiters.c: the queue of a file */
+/* waiters.c: the queue of a file. */
 
 struct hf_waiter *hf_waiters_find(const struct hf_list *list, struct hf_range range, enum hf_lock_mode mode);
-/* Those of a tree of waiters that overlap @range, by start. */
+/* The waiters of a tree that overlap @range, by start. */
 struct hf_waiter *hf_waiters_first_in(const struct hf_rb_tree *tree, struct hf_range range);
 struct hf_waiter *hf_waiters_next_in(const struct hf_waiter *waiter, struct hf_range range);
-/* A waiter queued before @order, not of @me, that conflicts, or NULL. */
+/* A conflicting waiter before @order that is not of @me, or NULL. */
 struct hf_waiter *hf_waiters_conflict(struct hf_locks *locks, const struct hf_lock_file *file,
 				      const struct hf_holding *me, struct hf_range range,
 				      enum hf_lock_mode mode, uint64_t order);
 /*
- * Queues @waiter at the end or, with @before, before that one and every other that this deadlock walk has
- * reached, but behind @after (if not NULL), which it must not pass.
+ * Queues @waiter at the end. With @before: before @before and every other waiter that the last deadlock walk
+ * has reached, but behind @after (if not NULL), which it must not pass.
  */
 void hf_waiters_insert(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *after,
 		       struct hf_waiter *before);
-/* The same before everybody else. */
+/* Queues @waiter before all other waiters of the file. */
 void hf_waiters_insert_first(struct hf_locks *locks, struct hf_waiter *waiter);
-/* Out of the queue; @waiter still belongs to its holding and to the caller. */
+/* Removes @waiter from the queue. The caller owns it then. */
 void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter);
-/* Removes, tells and frees; @waiter is gone. */
+/* Removes @waiter from the queue, sends waiter_gone and frees it. */
 void hf_waiters_end(struct hf_locks *locks, struct hf_waiter *waiter, enum hf_lock_end why);
-/* Somebody may be able to run in @range of @file. */
+/* A waiter may be able to run in @range of @file: hf_serve_waiters() will look. */
 void hf_waiters_touch(struct hf_locks *locks, struct hf_lock_file *file, struct hf_range range);
 bool hf_waiters_update(struct hf_rb_node *node);
 
-/* holding.c: the record of a holding, and its locks */
+/* holding.c: the record of a holding, and its locks. */
 
 struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_lock_file *file);
 struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_lock_file *file,
 				   uint32_t share);
-/* Frees @holding if it is empty, and then owner and file likewise. */
+/* Frees @holding if it is empty, and then its owner and its file if nothing refers to them. */
 void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
-/* The first that ends at @pos or behind. */
+/* The first lock that ends at @pos or behind. */
 struct hf_spot hf_holding_from(const struct hf_holding *holding, uint64_t pos);
-/* The first that overlaps or touches @range: where a request for @range begins. @holding may be NULL. */
+/* The first lock that overlaps or touches @range, or lies behind it. @holding may be NULL. */
 struct hf_spot hf_holding_around(const struct hf_holding *holding, struct hf_range range);
-/* Is @range, no more and no less, the lock at @spot? Mostly what is given back is what was taken, and to take
- * that out needs no memory. */
+/* Is @range exactly the range of the lock at @spot? Most unlocks are, and they need no memory. */
 static inline bool hf_holding_is_whole(const struct hf_spot *spot, struct hf_range range)
 {
 	return spot->at < spot->n && hf_range_equal(hf_spot_range(spot), range);
 }
-/* @from: hf_holding_from() of the range's start, or hf_holding_around(). */
+/* Is the whole range held in exactly this mode? @from: hf_holding_from() of its start, or
+ * hf_holding_around(). */
 bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
+/* Does a lock of @holding conflict with a foreign request? */
 bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 void hf_attrs_of(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);
 bool hf_attrs_can_merge(const struct hf_lock_attrs *a, const struct hf_lock_attrs *b);
 /*
- * 0 or -ENOMEM: @n more records can be put. What a grant in flight has replaced can be put back at any time
- * without a reservation (a client's death and a refusal always finish), so there is always memory for that.
+ * Reserves memory for @n more locks: 0 or -ENOMEM. A refusal and the purge of a client always finish: they
+ * put back what a grant in flight has replaced without a reservation, so memory for that is always reserved
+ * too.
  */
 int hf_holding_reserve(struct hf_locks *locks, size_t n);
-/* Where a lock may belong in its two sets, as found since they last changed. */
+/* The leaves of its two sets where a lock may belong. Valid until the sets change. */
 struct hf_hint {
 	struct hf_tree_leaf *own;
 	struct hf_aim file;
 };
-/* Puts a lock where the owner has none, without merging and without an event. */
+/* Adds a lock where the owner has none, without merging and without an event. */
 struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 			       const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
-/* The same, but the caller will put it in the set of the file. */
+/* The same, but the caller inserts the lock into the set of the file later. */
 struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *holding,
 				     struct hf_range range, const struct hf_lock_attrs *attrs,
 				     struct hf_tree_leaf *hint);
-/* The same, for those who say themselves whom that lets run. */
+/* Removes a lock and frees it. The caller calls hf_waiters_touch(). */
 void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
-/* Takes away one whole lock. */
+/* Removes a lock, frees it, and touches its range. */
 void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock);
-/* A lock becomes a ghost: in the table as before, but out of lists and counts. */
+/* Turns a lock into a ghost: it stays in the table, but not in lists and counts. */
 void hf_holding_hide(struct hf_locks *locks, struct hf_lock *lock);
 
-/* place.c: the records of a target, as far as they exist */
+/* place.c: where are the records of a target? Those that do not exist are NULL. */
 
 struct hf_place {
 	uint64_t file_hash;
@@ -401,32 +403,31 @@ struct hf_place {
 };
 void hf_recent_init(struct hf_recent *recent);
 void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep);
-/* Makes sure that hf_place_make() has memory; it cannot fail then. */
+/* Reserves memory for hf_place_make(), which cannot fail then. */
 int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
-/* Creates what is missing and notes the oh. */
+/* Creates the missing records and notes the oh. */
 void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
 
-/* replace.c: a request replaces what its owner holds */
+/* replace.c: a request replaces what its owner holds. */
 
-/*
- * What a replacement of @range by @attrs would add to the number of records. @around is where
- * hf_holding_around() was.
- */
+/* How many locks a replacement of @range by @attrs would add (< 0: remove). @around: hf_holding_around(). */
 int hf_holding_growth(struct hf_spot around, struct hf_range range, const struct hf_lock_attrs *attrs);
-/* Replaces what the owner holds in @range, merging at its edges. Needs HF_REPLACE_RECORDS free records. */
+/* Replaces what the owner holds in @range by a lock with @attrs (NULL: by nothing), and merges at its edges.
+ * Needs so many reserved locks. */
 enum {
 	HF_REPLACE_RECORDS = 3,
 };
 void hf_holding_replace(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 			const struct hf_lock_attrs *attrs);
-/* Likewise, by somebody who has been there; without @attrs @around may be hf_holding_from(). */
+/* The same for a caller that has searched already. Without @attrs, @around may be hf_holding_from(). */
 void hf_holding_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot around,
 			   const struct hf_aim *aim, struct hf_range range,
 			   const struct hf_lock_attrs *attrs);
 
-/* deadlock.c: who waits for whom */
+/* deadlock.c: which owners wait for an owner? */
 
-/* Marks every owner and waiter that waits, directly or not, for @owner, and returns the list of owners. */
+/* Marks every owner and waiter that waits, directly or through others, for @owner. Returns the list of these
+ * owners. */
 struct hf_owner *hf_deadlock_walk(struct hf_locks *locks, struct hf_owner *owner, uint64_t max_steps);
 bool hf_deadlock_is_unclear(const struct hf_locks *locks); /* the last walk was cut off */
 static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struct hf_waiter *waiter)
@@ -437,55 +438,58 @@ static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struc
 bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
 		       enum hf_lock_mode mode);
 
-/* grant.c: what a grant in flight changes */
+/* grant.c: what does a grant in flight change, and how is that undone? */
 
-int hf_grant_waiter(struct hf_locks *locks,
-		    struct hf_waiter *waiter); /* OK, or as outside, or -ENOMEM: nothing happened */
+/* Grants @waiter its lock. OK, or an answer of hf_outside_take(), or -ENOMEM: nothing has changed. */
+int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter);
 struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode);
 struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id);
-/* Is all that was granted still held? Goes through all of its pieces. */
+/* Does the owner still hold all that was granted? Visits all pieces. */
 bool hf_grant_is_whole(const struct hf_waiter *grant);
-/* From the first to the last of what must not be lowered in @range, because of exclusive grants in flight
- * other than @but; empty if start > end. */
+/* The smallest range that contains all exclusive grants in flight, other than @but, that overlap @range. It
+ * must not be downgraded. Empty if start > end. */
 struct hf_range hf_grant_guarded(const struct hf_holding *holding, struct hf_range range,
 				 const struct hf_waiter *but);
-/* Is the beginning of @part? Shortens it to what is as its beginning is. */
+/* Is the start of @part guarded? Shortens @part to where that changes. */
 bool hf_grant_is_guarded(struct hf_range guarded, struct hf_range *part);
-/* The owner has @part of @lock, which is more than that, and has @less of it if the grant is undone. */
+/* If @lock is a piece of a grant in flight, undoing the grant leaves the weaker lock @less in @part. */
 void hf_grant_set_prior(struct hf_locks *locks, const struct hf_lock *lock, struct hf_range part,
 			const struct hf_lock_attrs *less);
 /*
- * The owner has @mode (NONE: nothing) in @range from now on, by a request of its own: its grants in flight of
- * another mode are not what they were. Costs by the number of grants, not by what they consist of.
+ * The owner has @mode (NONE: nothing) in @range now, by a request of its own. Marks its grants in flight of
+ * another mode there as changed. The cost is that of the number of grants, not of their pieces.
  */
 void hf_grant_note_change(struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
-/* The owner has @range exclusively, by a request of its own, and waits for some of it shared since earlier:
- * that wait lowers nothing, for the client may hear of it first. */
+/* The owner has taken @range exclusively, by a request of its own. An earlier shared request of it that still
+ * waits there will not downgrade that: the client may learn of that grant first. */
 void hf_grant_note_upgrade(const struct hf_holding *holding, struct hf_range range);
 /*
- * The owner waits for the very range of a grant in flight, in another mode. Clients know a grant by owner and
- * range alone: told once more of the old one, they would take it for the new one.
+ * The owner waits for exactly the range of a grant in flight, in another mode. Marks that grant as changed.
+ * Clients identify a grant by owner and range alone: a client that is told again of the old grant would take
+ * it for the new one.
  */
 void hf_grant_note_wait(const struct hf_waiter *waiter);
-/* Needs HF_REPLACE_RECORDS + 2 free records. */
+/* Turns the pieces into ordinary locks. Needs HF_REPLACE_RECORDS + 2 reserved locks. */
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool downgrades);
-/* Needs no memory: each piece makes room for what it was before; but see grant.c for others in flight. */
+/* Gives back what the owner had before. Needs no memory: each piece leaves its record to what it replaced.
+ * Other grants in flight that overlap may need some: see reserve_to_apply(). */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);
-/* The owner has nothing in @range any more, for no reason of its own: what is granted of it, in flight, is
- * granted still. Where that cannot be, those grants are not what they were. */
+/* A purge has removed the owner's lock in @range. Applies its grants in flight there again. Without memory,
+ * or if there are many, marks them as changed instead. */
 void hf_grant_apply_again(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range);
-/* It is no grant in flight any more, and the caller's. */
+/* Removes @grant from the grants in flight. The caller owns it then. */
 void hf_grant_unlink(struct hf_locks *locks, struct hf_waiter *grant);
-/* Tells and frees; the pieces must have been settled. @grant is gone. */
+/* Removes @grant, sends waiter_gone and frees it. Its pieces must be confirmed, undone or removed before. */
 void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_end why);
 
-/* reclaim.c: locks from before a restart */
+/* reclaim.c: locks from before a restart. */
 
-/* Is every byte of the range held in that mode or more, reclaimed or not? */
+/* Does the owner hold every byte of the range in that mode or a stronger one, reclaimed or not? */
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 
-/* share.c: reservations */
+/* share.c: reservations. */
 
+/* Removes the reservations of @client: @all, or those that carry neither @state nor @also. */
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
 		    uint32_t also);

@@ -1,7 +1,7 @@
-/* How a check says what is broken. */
+/* How the checks of invariants report a failure. */
 #pragma once
 
-/* A check returns NULL, or what is broken. */
+/* A check returns NULL, or the text of the condition that is broken. */
 #define FAIL_UNLESS(condition)             \
 	do {                               \
 		if (!(condition))          \

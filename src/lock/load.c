@@ -1,13 +1,15 @@
 /*
- * Locks from the store, many of them, before anybody is served.
+ * How does a restart restore a million locks quickly?
  *
- * A store gives the locks of a file one after another, and those are mostly in
- * order. So a load remembers the file, the holdings that it has met in it, and
- * how far its locks reach: what begins behind that is in nobody's way, and is
- * not looked for. It is not put into the file's sets either, but aside: the set is
- * built in one go when the file is complete, or when somebody has to look into it.
- * Memory is reserved for many at a time. Nothing of that is relied upon: locks in any
- * order are restored, and those that cannot be true are refused.
+ * A store returns the locks of a file one after another, mostly in order. So a load
+ * remembers the file, the holdings that it has met in it, and how far its locks
+ * reach. A lock that begins behind that conflicts with no other, and the load does
+ * not search for one. Nor does it insert the lock into the file's set at once: it
+ * collects such locks aside and builds the set in one go when the file is complete,
+ * or when a search needs it. Memory is reserved for many locks at a time.
+ *
+ * None of this is assumed: locks are restored in any order, and a lock that
+ * conflicts with another is refused.
  */
 #include "lock/internal.h"
 
@@ -21,7 +23,7 @@ enum {
 	RESERVE_MAX = 1024,
 };
 
-/* A holding in the load's file. */
+/* A holding that the load has met in its file. */
 struct memo {
 	const struct hf_lock_file *file;
 	const struct hf_lock_client *client;
@@ -33,10 +35,10 @@ struct memo {
 struct hf_lock_load {
 	struct hf_locks *locks;
 	struct hf_lock_file *file; /* of the last lock */
-	uint64_t reach;            /* no lock in it ends behind this */
+	uint64_t reach;            /* no lock of the file ends behind this */
 	size_t n_restored;
-	size_t n_reserved; /* locks for which there is memory */
-	/* Put aside: not in the sets of the file yet, and in order. Their memory there is still reserved. */
+	size_t n_reserved; /* memory is reserved for so many locks */
+	/* Locks in order that are not in the file's sets yet. Their memory there is still reserved. */
 	struct hf_lock *aside[2][RESERVE_MAX];
 	size_t n_aside[2];
 	struct memo memos[N_MEMOS];
@@ -77,7 +79,7 @@ static struct memo *memo_of(struct hf_lock_load *load, const struct hf_lock_targ
 	return &load->memos[hash >> 32 & (N_MEMOS - 1)];
 }
 
-/* NULL: it is not known, or there is none. */
+/* NULL: the load has not met this holding, or its memo was overwritten. */
 static struct hf_holding *find_memo(struct hf_lock_load *load, const struct hf_lock_target *who)
 {
 	const struct memo *memo = memo_of(load, who);
@@ -107,7 +109,7 @@ static void enter_file(struct hf_lock_load *load, struct hf_lock_file *file)
 		return;
 	flush_aside(load);
 	load->file = file;
-	/* One that was there before: nobody has looked how far its locks reach. */
+	/* The file had locks or waiters before the load: how far they reach is not known. */
 	load->reach = file && (file->held[0].n || file->held[1].n || file->n_waiters) ? HF_RANGE_EOF : 0;
 }
 
@@ -118,7 +120,7 @@ static bool is_in_the_way(struct hf_locks *locks, const struct hf_place *place, 
 {
 	struct hf_spot own;
 
-	/* Queued ones, too: they must not begin to wait for somebody new. */
+	/* Waiters too: a restored lock must not make a waiter wait for another owner. */
 	if (hf_lock_file_conflict(place->file, place->holding, range, mode) ||
 	    hf_waiters_conflict(locks, place->file, place->holding, range, mode, UINT64_MAX))
 		return true;
@@ -142,7 +144,7 @@ static int reserve(struct hf_lock_load *load)
 	return r;
 }
 
-/* What begins behind all others of its file goes to the end of a set, and that can wait. */
+/* A lock behind all others of its file goes to the end of a set, which can be done later. */
 static struct hf_lock *put(struct hf_lock_load *load, struct hf_holding *holding, struct hf_range range,
 			   const struct hf_lock_attrs *attrs, bool is_behind)
 {

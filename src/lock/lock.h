@@ -1,72 +1,95 @@
 /*
  * The lock engine: may this owner have this range now, and if not, when?
  *
- * It knows byte-range locks, those who wait for them, and share reservations.
- * It knows no protocol, no clock, no socket and no store; it has no threads and
- * no globals. The same calls in the same order always give the same answers.
+ * The engine knows byte-range locks, the waiters for them, and share reservations.
+ * It knows no protocol, no clock, no socket and no store. It has no threads and no
+ * globals. The same calls in the same order always give the same answers.
  *
- * HOW TO READ THE CODE. A *file* is the bytes of a file handle; by
- * which share its owner came to it is only for those who look.
- * An *owner* is a client and an id with a kind (NLM: the svid). A *holding* is
- * what one owner has in one file: its locks, its waiters, its grants in flight.
+ * TERMS. A *file* is the bytes of a file handle. An *owner* is a client and an id
+ * with a kind (NLM: the svid). A *holding* is what one owner has in one file: its
+ * locks, its waiters, its grants in flight. The *lock table* is all of that. A
+ * *grant in flight* is a lock that a waiter has received while its client has not
+ * acknowledged it yet. *share* names the export by which an owner came to a file; it
+ * is shown, but is not part of any key. hf_lock_share() is about reservations.
  *
- *	range.c    offset and length -> inclusive range
- *	file.c    file records              owner.c   owners and holdings
- *	tree.h     sets of locks by place: who else holds this range, in O(log n)
- *	holding.c      the locks of one holding     replace.c  merge, split
- *	engine.c     the engine itself
- *	acquire.c  release.c  purge.c  reclaim.c  share.c
- *	waiters.c  the order of those who wait, and whose turn it is
- *	grant.c    a waiter gets its lock, provisionally until it is told
- *	deadlock.c who waits, directly or not, for whom
- *	steps.c     how much of that one address may cause
- *	room.c     may there be more, in number and in bytes
- *	outside.c  the table beside ours
- *	cursor.c     lists for people          check.c    every invariant
+ * FILES. Each file answers one question. Calls go down, or to the right in a row.
  *
- * LOCKS. For each owner and file the held locks are disjoint ranges with a
- * mode. A request replaces what the owner has there: same mode merges with what
- * overlaps or touches, other mode splits. A lock also carries the client's
- * state number, the epoch of the grant, and flags. Ranges that differ in what
- * matters after a crash (state number, unreclaimed, volatile, provisional) do
- * not merge; those that differ in the epoch only do, and have the newer one.
- * Unreclaimed ranges never merge, so that they stay what the store has.
+ *	engine.c     the life of the engine: creation, limits, clients, counters
+ *	load.c       how does a restart restore a million locks quickly?
+ *	cursor.c     which lock or waiter is the next one of a list?
+ *	check.c      does every invariant hold? (for tests)
+ *	-------------------------------------------------------- operations
+ *	acquire.c    may this owner have this range now?
+ *	release.c    unlock and cancel
+ *	grant_end.c  how does a grant in flight end?
+ *	purge.c      a client has crashed: what goes?
+ *	reclaim.c    what becomes of restored locks in grace and at its end?
+ *	share.c      reservations (called by purge.c)
+ *	-------------------------------------------------------- waiters
+ *	serve.c      a lock or waiter went away: which waiters get their lock now?
+ *	grant.c      what does a grant in flight change, and how is that undone?
+ *	deadlock.c   which owners wait, directly or through others, for an owner?
+ *	-------------------------------------------------------- records
+ *	replace.c    merge and split: a request replaces what its owner holds
+ *	place.c      where are the records of a target?
+ *	holding.c    what does one owner have in one file?
+ *	file.c       the record of a file    waiters.c  its queue
+ *	callback.c   every call that leaves the engine
+ *	owner.c      the record of an owner
+ *	-------------------------------------------------------- ground
+ *	room.c       may the lock table grow?
+ *	steps.c      how many steps of searches may one address cause?
+ *	tree.h       sets of locks by place: which lock overlaps this range, in O(log n)
+ *	record.h     the record of a lock    range.h    offset and length -> inclusive range
  *
- * Re-requesting what is held in that mode changes nothing, with three
- * exceptions that make the lock firmer: it is no longer provisional, it takes
- * the request's state number if that is known (not 0), and it is no longer
- * volatile if the request is not.
+ * A LOCK request: acquire.c finds its place, conflicts in file.c and waiters.c, cycles
+ * in deadlock.c; then replace.c takes the range, or waiters.c queues the request. An
+ * UNLOCK: release.c gives the range to replace.c; serve.c grants waiters by grant.c,
+ * which uses replace.c again. internal.h has the records and lists the functions of
+ * each file, in the order of this picture from below.
  *
- * WAITERS stand in one queue for each file. A request never passes an earlier
- * queued one that it conflicts with, except where that one waits, directly or
- * through others, for the requesting owner: then it goes before it, because to
- * stand behind would be a deadlock. The owner-level graph of who waits for whom
- * never has a cycle: a request that would close one is answered DEADLOCK.
+ * LOCKS. The locks of an owner in a file are disjoint ranges with a mode. A request
+ * replaces what the owner holds in its range: a lock of the same mode that overlaps
+ * or touches merges, a lock of the other mode is split. A lock also carries the
+ * client's state number, the epoch of its grant, and flags. Locks that differ in what
+ * matters after a crash (state number, unreclaimed, volatile, provisional) do not
+ * merge. Locks that differ only in the epoch merge, and carry the newer one.
+ * Unreclaimed locks never merge, so that they stay as the store has them.
  *
- * GRANTS. A waiter that can run gets its lock at once, in the table first,
- * marked provisional, and then the granted event. The protocol tells the client
- * and confirms or refuses; refusing gives back exactly what the owner had
- * before. A provisional grant only ever adds to what the owner holds: where it
- * asks for less than that (shared where exclusive is held), the stronger lock
- * stays until the grant is confirmed. In grace nobody is granted anything;
- * at its end the waiters are served.
+ * A request for a range that the owner holds in that mode changes nothing, with
+ * three exceptions that make the lock firmer: it is no longer provisional, it takes
+ * the request's state number if that is known (not 0), and it is no longer volatile
+ * if the request is not.
  *
- * EVENTS. added and removed describe the lock table as a sequence of records
- * with the key (file, owner, start): a record is always removed before another
- * one that overlaps it in the same holding is added. So a store that applies
- * them one by one has the table after each call. Each waiter ends with exactly
- * one waiter_gone, be it granted in between or not; its user data belong to the
- * protocol again then. A call-back must not call the engine (asserted), and
- * views are valid for its time only.
+ * WAITERS. Each file has one queue. A request never passes an earlier waiter that it
+ * conflicts with, unless that waiter waits, directly or through others, for the
+ * requesting owner: then the request goes first, because to queue behind the waiter
+ * would be a deadlock. The graph of owners that wait for owners never has a cycle: a
+ * request that would close one is answered DEADLOCK.
  *
- * OUTSIDE. The same files may be locked in a table that is not ours: the
- * kernel's, by local processes. A range is granted here only if it could be
- * taken there, too, where we are one holder with the union of what is held
- * here. A waiter that is blocked outside alone is served when whoever stands
- * there says so. Nobody looks for deadlocks that lead through the outside.
+ * GRANTS. A waiter that can run gets its lock at once. The lock enters the table,
+ * marked provisional, and then the granted event is sent. The protocol tells the
+ * client and confirms or refuses the grant. A refusal gives back exactly what the
+ * owner had before. A provisional grant only adds to what the owner holds: where it
+ * is weaker (shared where the owner holds exclusive), the stronger lock stays until
+ * the grant is confirmed. In grace no waiter is granted a lock; the end of grace
+ * serves the waiters.
+ *
+ * EVENTS. added and removed describe the lock table as a sequence of records with the
+ * key (file, owner, start). A record is always removed before a record that overlaps
+ * it in the same holding is added. So a store that applies the events one by one has
+ * the table after each call. Each waiter ends with exactly one waiter_gone, whether
+ * it was granted in between or not; its user data then belong to the protocol again.
+ * A call-back must not call the engine (asserted), and views are valid only during it.
+ *
+ * OUTSIDE. Local processes may lock the same files in another table, the kernel's. A
+ * range is granted here only if it can be locked there too, where the server is one
+ * holder with the union of all locks here. A waiter that only an outside lock blocks
+ * is served when hf_lock_serve_file() is called. The engine does not detect deadlocks
+ * that lead through the outside table.
  *
  * ANSWERS. 0 or an answer of enum hf_lock_answer; < 0 is -errno. -ENOMEM leaves
- * everything as it was, but for hf_lock_client_purge*(), which always finish.
+ * everything as it was, except in hf_lock_client_purge*(), which always finish.
  */
 #pragma once
 
@@ -89,14 +112,14 @@ struct hf_locks;
 
 enum hf_lock_answer {
 	HF_LOCK_OK = 0,
-	HF_LOCK_E_CONFLICT,   /* somebody else holds part of the range, or is queued for it before */
-	HF_LOCK_E_QUEUED,     /* parked; the granted event follows */
+	HF_LOCK_E_CONFLICT,   /* another owner holds part of the range, or is queued for it before */
+	HF_LOCK_E_QUEUED,     /* the request waits; the granted event follows */
 	HF_LOCK_E_GRACE,      /* only reclaims are served now */
-	HF_LOCK_E_DEADLOCK,   /* to wait would be to wait for oneself */
+	HF_LOCK_E_DEADLOCK,   /* the owner would wait for itself */
 	HF_LOCK_E_LIMIT,      /* too many; see struct hf_lock_limits */
-	HF_LOCK_E_NOT_BACKED, /* a reclaim of what was not held */
-	HF_LOCK_E_HELD,       /* cancel: not waiting, but holds it by now */
-	HF_LOCK_E_NOTHING,    /* cancel: neither waiting nor holding; confirm, refuse: no such grant */
+	HF_LOCK_E_NOT_BACKED, /* a reclaim of a range that the owner did not hold */
+	HF_LOCK_E_HELD,       /* cancel: the owner does not wait, but holds the range now */
+	HF_LOCK_E_NOTHING,    /* cancel: the owner neither waits nor holds; confirm, refuse: no such grant */
 };
 
 enum hf_lock_mode {
@@ -106,50 +129,50 @@ enum hf_lock_mode {
 };
 
 enum hf_lock_flag {
-	HF_LOCK_PROVISIONAL = 1 << 0, /* granted to a waiter who has not acknowledged it yet */
-	HF_LOCK_UNRECLAIMED = 1 << 1, /* restored, not yet reclaimed; conflicts as any other */
+	HF_LOCK_PROVISIONAL = 1 << 0, /* granted to a waiter whose client has not acknowledged it yet */
+	HF_LOCK_UNRECLAIMED = 1 << 1, /* restored, not yet reclaimed; conflicts as any other lock */
 	HF_LOCK_VOLATILE = 1 << 2,    /* not to be restored after a restart (NM_LOCK) */
-	HF_LOCK_GHOST = 1 << 3,       /* unreclaimed and no longer listed; see release_reclaimable */
+	HF_LOCK_GHOST = 1 << 3,       /* unreclaimed and not listed: hf_lock_client_release_reclaimable() */
 };
 
-/* Why a waiter is no more. */
+/* Why a waiter ended. */
 enum hf_lock_end {
 	HF_LOCK_END_CANCELLED,
 	HF_LOCK_END_RELEASED,  /* the owner unlocked the range */
-	HF_LOCK_END_PURGED,    /* with its client */
-	HF_LOCK_END_CONFIRMED, /* by grant_confirm, or by a repeated request that found the lock */
+	HF_LOCK_END_PURGED,    /* its client crashed */
+	HF_LOCK_END_CONFIRMED, /* by hf_lock_grant_confirm(), or by a repeated request that found the lock */
 	HF_LOCK_END_REFUSED,
 	HF_LOCK_END_PUT_BACK, /* it waits again, under another id */
 };
 
-/* Work that was done for a group of clients: steps of searches, forgotten as time goes by. */
+/* Steps of searches that were charged to a group of clients. The charge decays with time (steps.c). */
 struct hf_lock_steps {
-	uint64_t at; /* of the last request, see struct hf_lock_request */
+	uint64_t at; /* the stamp of the last request */
 	uint64_t spent;
 };
 
 /*
- * Clients of one address: none of them has more than a part, whatever names it gives itself. The client
- * tracker keeps it as long as it keeps one of them; begins as { 0 }.
+ * All clients of one address share these limits, whatever names they use. The client tracker owns the group
+ * and frees it after the last of its clients. It begins as { 0 }.
  */
 struct hf_lock_group {
 	struct hf_lock_steps steps;
 	uint32_t n_locks;   /* without ghosts */
-	uint32_t n_waiters; /* with grants in flight */
+	uint32_t n_waiters; /* including grants in flight */
 	uint32_t n_shares;
 	uint64_t bytes; /* of all but locks, see room.c */
 	uint64_t oh_bytes;
 };
 
 /*
- * What the engine knows of a client. The client tracker embeds it, and must keep it as long as
- * hf_lock_client_is_idle() is false.
+ * What the engine knows of a client. The client tracker embeds it, and must not free it before
+ * hf_lock_client_is_idle() is true.
  */
 struct hf_lock_client {
 	uint64_t id; /* order of creation, part of the owners' keys */
 	struct hf_lock_group *group;
 	struct hf_rb_tree owners;  /* by their order of creation */
-	struct hf_rb_tree waiters; /* those queued, by id */
+	struct hf_rb_tree waiters; /* the queued ones, by id */
 	struct hf_list shares;
 	uint32_t n_locks; /* records, without ghosts */
 	uint32_t n_waiters;
@@ -161,20 +184,21 @@ struct hf_lock_client {
 	uint64_t oh_bytes; /* of long owner handles */
 };
 
-/* Whose locks in which file. */
+/* An owner and a file. */
 struct hf_lock_target {
-	uint32_t share; /* shown as it was in the owner's first request for this file; not part of the key */
+	uint32_t share; /* the export; as in the owner's first request for this file; not part of the key */
 	struct hf_bytes handle; /* the file: at most HF_LOCK_HANDLE_MAX bytes */
 	struct hf_lock_client *client;
 	uint64_t owner_id;
 	uint8_t owner_kind;
-	struct hf_bytes oh; /* for echo only; kept as last seen. Not read by release, cancel and test */
+	struct hf_bytes oh; /* the owner handle, for the echo only: the last one counts. release, cancel and
+			       test ignore it */
 };
 
-/* What the owner held when the request came, if anything of the range. */
+/* What the owner held of the range when the request came. */
 struct hf_lock_before {
 	bool has_any;
-	bool stays_exclusive; /* exclusive ones among it stay, because of request.no_downgrade */
+	bool stays_exclusive; /* its exclusive locks stay exclusive, because of request.no_downgrade */
 };
 
 struct hf_lock_request {
@@ -188,26 +212,26 @@ struct hf_lock_request {
 	bool wait;             /* queue on conflict */
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
-	bool is_due;           /* the owner was promised it before: there is as much room as for an unlock */
+	bool is_due;           /* the owner was promised it before: limits count as for an unlock */
 	bool is_volatile;
-	bool no_downgrade; /* what the owner holds exclusively stays so if the request is shared */
-	void *user;        /* of the waiter, for the protocol; a repeated request replaces it */
-	/* When it was made, in ns of any clock that does not go back; 0: it is not known, and no work is
-	 * counted. Of the waiter, for people: that of the first request stays. */
+	bool no_downgrade; /* a shared request leaves exclusive locks of the owner exclusive */
+	void *user;        /* the protocol's data of the waiter; a repeated request replaces it */
+	/* The time of the request in ns, of any clock that does not go back; 0: unknown, and no steps are
+	 * charged. A waiter shows the stamp of its first request. */
 	uint64_t stamp;
 };
 
-/* A lock, waiter or grant in flight as shown to others. Its pointers are borrowed. */
+/* A lock, waiter or grant in flight, as callers see it. Its pointers are borrowed. */
 struct hf_lock_view {
 	uint64_t id;  /* waiter: for confirm and refuse; lock: unique, but new after each change */
-	uint64_t tag; /* lock: what the added event answered, or a load was given */
+	uint64_t tag; /* lock: what the added event returned, or what the load was given */
 	struct hf_lock_target who;
 	struct hf_range range;
 	enum hf_lock_mode mode;
 	uint32_t client_state;
 	uint32_t epoch;
 	uint32_t flags; /* enum hf_lock_flag */
-	bool waits;     /* a waiter; the rest is of waiters only */
+	bool waits;     /* this is a waiter; the fields below are for waiters only */
 	uint64_t offset;
 	uint64_t len;
 	void *user;
@@ -222,11 +246,11 @@ struct hf_lock_share_view {
 	uint32_t client_state;
 	uint8_t access;
 	uint8_t deny;
-	uint32_t count;  /* how often this owner has this (access, deny) after the change */
-	bool is_reclaim; /* added: as one from before our restart */
+	uint32_t count;  /* how many reservations of this (access, deny) the owner has after the change */
+	bool is_reclaim; /* added: it was held before our restart */
 };
 
-/* A lock that came or goes: as much as everybody wants to know, each as in a view. */
+/* A lock that was added or is removed: what every callee needs, each field as in a view. */
 struct hf_lock_change {
 	uint64_t tag;
 	struct hf_lock_client *client;
@@ -236,10 +260,10 @@ struct hf_lock_change {
 };
 
 struct hf_lock_events {
-	/* A tag for its views from now on. */
+	/* Returns the tag that views of the lock carry from now on. */
 	uint64_t (*added)(void *context, const struct hf_lock_change *lock);
 	void (*removed)(void *context, const struct hf_lock_change *lock);
-	void (*hidden)(void *context, const struct hf_lock_change *lock); /* it is a ghost now */
+	void (*hidden)(void *context, const struct hf_lock_change *lock); /* it has become a ghost */
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why);
 	void (*share_added)(void *context, const struct hf_lock_share_view *share);
@@ -247,26 +271,26 @@ struct hf_lock_events {
 };
 
 /*
- * The table beside ours. Its functions are called in the midst of changes, and must not change anything here;
- * they may ask hf_lock_next_held() and hf_lock_knows_file().
+ * The lock table outside. The engine calls these functions in the middle of changes. They must not change the
+ * engine; they may call hf_lock_next_held() and hf_lock_knows_file().
  */
 struct hf_lock_outside {
-	/* Takes what is not held there already: OK, CONFLICT, LIMIT or < 0, and then nothing has changed. */
+	/* Locks what is not locked there already. OK, or CONFLICT, LIMIT or < 0: nothing has changed. */
 	int (*take)(void *context, const struct hf_lock_target *who, struct hf_range range,
 		    enum hf_lock_mode mode);
-	/* OK, or CONFLICT and who it is: range, mode and owner_id; his client is NULL. */
+	/* OK, or CONFLICT with the range, mode and owner_id of the holder; its client is NULL. */
 	int (*test)(void *context, const struct hf_lock_target *who, struct hf_range range,
 		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
-	/* Less than before may be held in @range: what is not any more is to be given back. @n_locks: how
-	 * many there are in the whole file now. */
+	/* Locks in @range may have gone: unlock there what is not held here any more. @n_locks: how many
+	 * locks the whole file has now. */
 	void (*settle)(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks);
 };
 
 /*
- * 0 stands for the default. A waiter counts as the lock that it will become. Only what adds records is
- * refused; an unlock may split locks beyond the limit, until they are twice as many, a reclaim may bring them
- * back, and a grant may need several records. A waiter whose owner has more than 4,096 locks in its range has
- * what it waited for even if its grant is refused, or at least the range as shared (grant.c).
+ * 0 stands for the default. A waiter counts as the lock that it will become. Only requests that add records
+ * are refused. Three things may exceed a limit: an unlock that splits locks and a reclaim, up to twice the
+ * limit, and a grant that needs several records. If the owner of a waiter has more than 4,096 locks in its
+ * range, it has the lock even if its grant is refused, or at least the range as shared (grant.c).
  */
 struct hf_lock_limits {
 	uint32_t locks_per_client;   /* 262,144 */
@@ -274,19 +298,19 @@ struct hf_lock_limits {
 	uint32_t locks;              /* 8,388,608 */
 	uint32_t locks_per_group;    /* half of locks */
 	uint32_t waiters_per_file;   /* 2,048; half of them of one group */
-	uint32_t waiters_per_client; /* 4,096; with grants in flight, of which it has to be told */
+	uint32_t waiters_per_client; /* 4,096; including grants in flight */
 	uint32_t waiters;            /* 262,144, likewise */
 	uint32_t waiters_per_group;  /* half of waiters */
 	uint32_t shares_per_client;  /* 65,536 */
 	uint32_t shares_per_file;    /* 65,536 */
 	uint32_t shares;             /* 1,048,576 */
 	uint32_t shares_per_group;   /* half of shares */
-	/* Of everything, as it is counted in room.c. */
+	/* Memory of all records, as room.c counts it. */
 	uint64_t bytes;            /* 512 for each of locks: 4 GiB */
 	uint64_t bytes_per_group;  /* half of bytes */
 	uint64_t bytes_per_client; /* 2,048 for each of locks_per_client: 512 MiB */
-	/* Of owner handles of more than 70 bytes, which no known client has; half of them for a group, an
-	 * eighth for a client. */
+	/* Memory of owner handles of more than 70 bytes, which no known client sends. A group may have half
+	 * of it, a client an eighth. */
 	uint64_t oh_bytes; /* 128 MiB */
 };
 
@@ -305,89 +329,90 @@ struct hf_lock_counters {
 struct hf_locks_options {
 	struct hf_siphash_key key;
 	struct hf_lock_limits limits;
-	const struct hf_lock_events *events; /* borrowed; any member and the whole may be NULL */
+	const struct hf_lock_events *events; /* borrowed; NULL, as any member: no call-back */
 	void *context;
 	const struct hf_lock_outside *outside; /* borrowed; NULL: there is none */
 	void *outside_context;
 	uint32_t epoch;
 };
 
-/* The rest of it, for those who need it; within the event only. */
+/* The whole view of a changed lock. Only within the event. */
 void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *viewp);
 
 /* LIFE */
 int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *options);
-void hf_locks_free(struct hf_locks *locks); /* silent: no events; clients must not be used any more */
+void hf_locks_free(struct hf_locks *locks); /* sends no events; clients must not be used afterwards */
 void hf_lock_client_init(struct hf_locks *locks, struct hf_lock_client *client);
-/* Before it has anything. A client without a group is bounded by its own limits and those of all. */
+/* While the client is idle. A client without a group has its own limits and those of the whole table. */
 void hf_lock_client_join(struct hf_lock_client *client, struct hf_lock_group *group);
 bool hf_lock_client_is_idle(const struct hf_lock_client *client);
 
 /*
  * LOCK. OK, CONFLICT, QUEUED, GRACE, DEADLOCK, LIMIT or NOT_BACKED. On CONFLICT, QUEUED and DEADLOCK
- * @conflictp, if not NULL, shows one of those in the way; with ->waits set it is queued itself. Its
+ * @conflictp, if not NULL, shows one conflicting lock, or one conflicting waiter if ->waits is set. Its
  * pointers are valid until the next call.
  */
 int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *request,
 		    struct hf_lock_view *conflictp);
-/* OK, CONFLICT or GRACE; looks at holders only, those outside last: *conflictp has no client then. */
+/* OK, CONFLICT or GRACE. Looks at locks only, at those outside last: *conflictp has no client then. */
 int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 /* Is an eighth of a limit used, of those for all clients or for this file? Then what adds to it should be of
  * a client that exists. */
 bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who);
-/* Has this owner anything in this file: a lock, a wait, a grant in flight? */
+/* Does this owner have anything in this file: a lock, a waiter, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
-/* The same; then *ohp is the oh that the owner sent last, valid until the next call. */
+/* The same. If so, *ohp is the oh that the owner sent last, valid until the next call. */
 bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp);
-/* Is any of @range granted exclusively to this owner, in flight, so that a shared request would lower
- * nothing? */
+/* Does an exclusive grant in flight of this owner overlap @range? A shared request would not downgrade that
+ * part. */
 bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who,
 			struct hf_range range);
-/* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a
- * lock. */
+/* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a lock
+ * where the table is full. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
-/* The same by us, before the owner has heard of what was granted: whatever else he waits for there he waits
- * for still. */
+/* The same by the server, before the client has heard of the lock. The owner's waiters stay. */
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
-/* OK (found: no longer waiting, or grant in flight undone), HELD (all of it, some in more than @mode perhaps,
- * but not all) or NOTHING. */
+/* OK: the waiter is gone, or its grant in flight is undone. HELD: the owner holds the whole range in @mode,
+ * or partly in a stronger mode. NOTHING: neither. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode);
-/* OK (no longer waiting) or NOTHING. A grant in flight stays: the client may have heard of it. If it turns
- * out that the client has not (hf_lock_grant_put_back()), the waiter does not return to the queue. */
+/* OK (the waiter is gone) or NOTHING. A grant in flight stays: the client may have heard of it. If the grant
+ * is put back later (hf_lock_grant_put_back()), the waiter does not return to the queue. */
 int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 			enum hf_lock_mode mode);
 
-/* GRANT: @id of the granted event. OK or NOTHING. */
+/* GRANT: ends the grant in flight with the @id of its granted event. OK or NOTHING. */
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id);
-/* It could not be promised, so the client has not heard of it. The waiter returns to the front of the queue;
- * or it is gone, where its program was refused meanwhile. */
+/* The grant could not be stored, so the client has not heard of it. The waiter returns to the front of the
+ * queue; or it ends, if hf_lock_leave_queue() was called meanwhile. */
 int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id);
-/* While nothing can be promised nobody who waits is granted anything; the end of that serves them. */
+/* While the store cannot write, no waiter is granted a lock. The end of the pause serves the waiters. */
 void hf_lock_pause_grants(struct hf_locks *locks, bool is_on);
-/* The client may know of it or not: it has the lock, and where it had more than that it keeps it. */
+/* The client may or may not know of the grant: the owner has the lock, and its exclusive locks stay
+ * exclusive. */
 int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id);
-/* The same for those of this owner in this file that are no longer what was granted, because of its own
- * requests since. OK, or -ENOMEM: some are left for the next time. */
+/* The same for each grant of this owner in this file that the owner's own requests have changed since. OK, or
+ * -ENOMEM: some grants are left for the next call. */
 int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who);
 
-/* CRASH: of a client. Everything of it, or what does not carry @state; state number 0 never matches. */
+/* CRASH of a client. Removes everything of it, or what does not carry @state. State number 0 never matches.
+ */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);
-/* The same, and what was taken with the number @also stays, too. */
+/* The same, but what carries the state number @also stays too. */
 void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state,
 			      uint32_t also);
 
 /*
- * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between its beginning
- * and its end nobody else may change anything, or look: some locks are in the table only then. Quick if the
- * locks of a file come one after another, and in order.
+ * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between
+ * hf_lock_load_new() and hf_lock_load_free() the caller must call nothing else: some locks are not in the
+ * table yet. The load is quick if the locks of a file come one after another and in order.
  *
- * Volatile records are skipped. CONFLICT where another owner's record, or the owner's own, is in the way: the
- * store lies; or where somebody is queued for it: restore before you serve. A provisional record is restored
- * as any other: its client may have been told.
+ * Volatile records are skipped. CONFLICT: the record overlaps another record, which is an error of the store,
+ * or a waiter, which is an error of the caller. A provisional record is restored as any other: its client may
+ * have been told.
  */
 struct hf_lock_load;
 int hf_lock_load_new(struct hf_lock_load **loadp, struct hf_locks *locks);
@@ -396,20 +421,20 @@ struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load);
 HF_DEFINE_CLEANUP(struct hf_lock_load *, hf_lock_load_free)
 
 /*
- * Ending grace drops what is unreclaimed, with ghosts, in time proportional to that, and serves the waiters.
+ * The end of grace drops unreclaimed locks and ghosts, in time proportional to their number, and serves the
+ * waiters.
  */
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on);
 bool hf_lock_in_grace(const struct hf_locks *locks);
 /*
- * A client that could not be told of our restart: its unreclaimed locks become ghosts, neither listed nor
- * counted, but still reclaimable and in the way of others until grace ends. The store is told of their
- * removal only then, so that they survive a second restart. Outside grace they go at once.
+ * A client could not be told of our restart. Its unreclaimed locks become ghosts: neither listed nor counted,
+ * but still reclaimable, and conflicting until grace ends. The removed event comes only then, so that ghosts
+ * survive a second restart. Outside grace they go at once.
  */
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
-/* Each lock, ghosts included, gets the tag that @fn answers. For whoever writes the whole table to a store.
- */
+/* Each lock, ghosts included, gets the tag that @fn returns. To write the whole table to a store. */
 void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const struct hf_lock_view *lock),
 		     void *context);
 
@@ -420,24 +445,24 @@ void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim);
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
-/* How often has this owner this very (access, deny)? */
+/* How many reservations of exactly this (access, deny) does the owner have? */
 uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			      uint8_t deny);
 
-/* OUTSIDE: for whoever stands there. */
-/* The first piece from @pos on that anybody holds, and the most that is held of it. False: there is none. */
+/* OUTSIDE: what the table outside may ask and tell. */
+/* The first range from @pos on that any owner holds, and its strongest mode. False: there is none. */
 bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
 		       struct hf_range *rangep, enum hf_lock_mode *modep);
-/* Does anybody hold anything in this file, or wait for it? */
+/* Does any owner hold or reserve anything in this file, or wait for it? */
 bool hf_lock_knows_file(const struct hf_locks *locks, struct hf_bytes handle);
-/* Somebody outside may have let go: those who wait for this file have their chance. */
+/* A lock outside may have gone: serves the waiters of this file. */
 void hf_lock_serve_file(struct hf_locks *locks, struct hf_bytes handle);
 
 /*
- * WALK. One element a call; false at the end. A cursor begins as { 0 } and may be kept and copied over any
- * changes: what exists unchanged from begin to end of a walk is seen exactly once. With @client the
- * locks of that client, with @file of that file, with neither all. Ghosts are not seen. The pointers in the
- * view are valid until the next call that changes something.
+ * LIST. One element a call; false at the end. A cursor begins as { 0 }. It may be stored and copied, and the
+ * table may change between calls: an element that exists unchanged from the first to the last call is seen
+ * exactly once. @client: the locks of that client; @file: of that file; neither: all. Ghosts are not listed.
+ * The pointers in the view are valid until the next call that changes something.
  */
 struct hf_lock_cursor {
 	uint64_t owner;
@@ -461,5 +486,5 @@ bool hf_lock_next_waiter(const struct hf_locks *locks, const struct hf_lock_scop
 /* COUNT */
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);
 
-/* CHECK: every invariant of every structure. NULL, or what is broken. For tests; costs O(everything). */
+/* CHECK: every invariant of every structure. NULL, or what is broken. For tests: visits all records. */
 const char *hf_locks_check(const struct hf_locks *locks);

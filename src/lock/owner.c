@@ -1,8 +1,8 @@
 /*
- * Owners and holdings. An owner is found by a keyed hash of (client, id, kind)
- * and hangs in its client by order of creation. A holding, what an owner has in
- * one file, hangs in its owner by the file's id; one of them has its memory
- * there, too. Both exist only while there is something to hold or to wait for.
+ * The record of an owner, and its owner handle (oh).
+ *
+ * A keyed hash of (client, id, kind) finds an owner. It hangs in its client by its
+ * order of creation. It exists while it has a holding.
  */
 #include "lock/internal.h"
 
@@ -44,7 +44,7 @@ void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_
 		use_long(locks, client, HF_LOCK_OH_MAX);
 	}
 	oh->len = (uint16_t)bytes.len;
-	/* memmove, since gcc makes of a short memcpy an inline "rep movs", which costs 30 ns. */
+	/* memmove, because gcc turns a short memcpy into an inline "rep movs", which costs 30 ns. */
 	if (bytes.len)
 		memmove(oh->big ? oh->big : oh->room, bytes.data, bytes.len);
 }

@@ -1,5 +1,8 @@
 /*
- * Where a target's records are: its file, its owner, and what the owner has in the file.
+ * Where are the records of a target: its file, its owner, and the owner's holding?
+ *
+ * The engine remembers the records of the last call. The next call is often about
+ * the same file or the same owner, and to compare costs less than to hash.
  */
 #include "lock/internal.h"
 
@@ -7,7 +10,7 @@
 
 void hf_recent_init(struct hf_recent *recent)
 {
-	/* No file and no client is like these. */
+	/* No handle has this length, and no client this id. */
 	*recent = (struct hf_recent){ .handle_len = UINT16_MAX, .client_id = UINT64_MAX };
 }
 
@@ -27,7 +30,7 @@ static void find_file(const struct hf_locks *locks, const struct hf_lock_target 
 		recent->file = hf_lock_file_find(locks, recent->file_hash, who->handle);
 }
 
-/* Lets the owner's record come while the file is looked for. */
+/* Prefetches the owner's record, so that it arrives while the file is looked up. */
 static void aim_at_owner(const struct hf_locks *locks, const struct hf_lock_target *who,
 			 struct hf_recent *recent)
 {
@@ -91,12 +94,12 @@ void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, str
 	}
 	if (!place->holding)
 		place->holding = hf_holding_make(locks, place->owner, place->file, who->share);
-	locks->recent->file = place->file; /* it is about this place since hf_place_find() */
+	locks->recent->file = place->file; /* hf_place_find() has set the keys of @recent */
 	locks->recent->owner = place->owner;
 	locks->recent->holding = place->holding;
 }
 
-/* FACE */
+/* PUBLIC */
 
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who)
 {

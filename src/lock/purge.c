@@ -1,11 +1,14 @@
 /*
- * A client has died: all that it has goes, or all that does not carry its new
- * state number. The cost is that of what the client has; the waiters of each
- * touched file are served once, after everything is gone.
+ * A client has crashed: which of its locks, waiters and reservations go?
  *
- * A purge always finishes, without memory, too. Where a grant in flight of the new
- * life stands on a lock of the old one, that lock goes and the grant stays: the
- * client may know of it. That alone wants memory, and is left out without.
+ * All of them, or all that do not carry the state number of its new life. The cost
+ * is that of what the client has. The waiters of each touched file are served
+ * once, after everything is removed.
+ *
+ * A purge always finishes, also without memory. If a grant in flight of the new life
+ * lies over a lock of the old life, the purge removes the lock and applies the grant
+ * again, since the client may know of the grant. That step alone needs memory, and
+ * is left out if there is none.
  */
 #include "lock/internal.h"
 
@@ -15,8 +18,8 @@
 struct purge {
 	struct hf_locks *locks;
 	bool all;
-	uint32_t state; /* of the new life */
-	uint32_t also;  /* likewise */
+	uint32_t state; /* the state number of the new life */
+	uint32_t also;  /* another state number that stays */
 };
 
 static bool is_dead(const struct purge *purge, uint32_t state)
@@ -31,7 +34,7 @@ static void purge_grants(const struct purge *purge, struct hf_holding *holding)
 
 		if (!is_dead(purge, grant->state))
 			continue;
-		/* What it restores is judged by its own state number, with the locks. */
+		/* A restored lock stays or goes by its own state number: purge_locks() decides. */
 		if (!purge->all)
 			hf_grant_undo(purge->locks, grant);
 		hf_grant_end(purge->locks, grant, HF_LOCK_END_PURGED);
@@ -48,7 +51,7 @@ static void purge_waiters(const struct purge *purge, struct hf_holding *holding)
 	}
 }
 
-/* A live grant over a dead lock: it has nothing to restore any more. */
+/* A refusal of this live grant must not restore a lock of the old life. */
 static void forget_prior(const struct purge *purge, struct hf_lock *lock)
 {
 	struct hf_lock_attrs attrs;
@@ -91,7 +94,7 @@ static void purge_owner(const struct purge *purge, struct hf_owner *owner)
 		purge_grants(purge, holding);
 		purge_waiters(purge, holding);
 		purge_locks(purge, holding);
-		hf_holding_settle(purge->locks, holding); /* with the last one @owner may be gone */
+		hf_holding_settle(purge->locks, holding); /* may free @owner with its last holding */
 	}
 }
 

@@ -1,6 +1,6 @@
 /*
- * Byte ranges: inclusive, with the last byte that a file can have, 2^63-1,
- * standing for "to the end of the file, however long it grows".
+ * Byte ranges. Both ends are inclusive. The last byte that a file can have, 2^63-1,
+ * stands for "to the end of the file, however long it grows".
  */
 #pragma once
 
@@ -15,10 +15,11 @@ struct hf_range {
 };
 
 enum {
-	HF_RANGE_E_FBIG = 1, /* begins beyond what a file can have */
+	HF_RANGE_E_FBIG = 1, /* the range begins beyond the last byte that a file can have */
 };
 
-/* 0 or FBIG. A length of 0 or 2^64-1, or one beyond the end, means to end of file. */
+/* 0 or FBIG. A length of 0, or one that reaches beyond the last byte, means "to end of file". Windows asks
+ * for 2^64-1 bytes and means that. */
 static inline int hf_range_from_offset_len(struct hf_range *rangep, uint64_t offset, uint64_t len)
 {
 	if (offset > HF_RANGE_EOF)
@@ -31,7 +32,7 @@ static inline int hf_range_from_offset_len(struct hf_range *rangep, uint64_t off
 	return 0;
 }
 
-/* The length as protocols write it: 0 for "to end of file". */
+/* The length as protocols write it: 0 means "to end of file". */
 static inline uint64_t hf_range_len(struct hf_range range)
 {
 	return range.end == HF_RANGE_EOF ? 0 : range.end - range.start + 1;

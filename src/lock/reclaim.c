@@ -1,11 +1,13 @@
 /*
- * After our own restart: locks restored from the store are unreclaimed until
- * their owner asks for them again. They conflict as any other lock does, and
- * are on one list, so that the end of grace costs what is left of them.
+ * What becomes of restored locks in grace and at its end?
  *
- * Ghosts are unreclaimed locks of a client that could not be told of the
- * restart: neither listed nor counted, but the client may still reclaim them,
- * and until grace ends nobody else's reclaim gets them.
+ * A lock restored from the store is unreclaimed until its owner requests it again.
+ * It conflicts as any other lock does. All unreclaimed locks are on one list, so
+ * the end of grace costs what is left of them.
+ *
+ * A ghost is an unreclaimed lock of a client that could not be told of the restart.
+ * It is neither listed nor counted. Its client may still reclaim it, and until grace
+ * ends it blocks the reclaims of other owners.
  */
 #include "lock/internal.h"
 
@@ -19,7 +21,7 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 
 	if (!holding)
 		return false;
-	/* What was held exclusive may be asked for as shared: nobody else can have had it. */
+	/* An exclusive lock backs a shared reclaim: no other owner can have held the range. */
 	for (struct hf_spot spot = hf_holding_from(holding, pos); (lock = hf_spot_lock(&spot));
 	     hf_spot_next(&spot)) {
 		if (lock->start > pos || lock->mode < mode)
@@ -116,7 +118,7 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 			struct hf_holding *holding = hf_rb_entry(at, struct hf_holding, in_owner);
 
 			at = hf_rb_next(at);
-			release_holding(locks, holding); /* with the last one @owner may be gone */
+			release_holding(locks, holding); /* may free @owner with its last holding */
 		}
 	}
 	hf_serve_waiters(locks);

@@ -1,4 +1,4 @@
-/* The record of a held lock: what the tree and the engine both know of it. */
+/* The record of a lock: what the tree and the engine both know of it. */
 #pragma once
 
 #include <assert.h>
@@ -6,12 +6,12 @@
 #include "lock/lock.h"
 
 enum {
-	/* Internal flag: exclusive, and to become shared when its (shared) grant is confirmed. */
+	/* Internal flag: the lock is exclusive, and becomes shared when its shared grant is confirmed. */
 	HF_LOCK_DOWNGRADING = 1 << 4,
 	HF_LOCK_PUBLIC_FLAGS = HF_LOCK_DOWNGRADING - 1,
 };
 
-/* One held range: one cache line. It is in held[mode] of its file and in the own set of its holding. */
+/* One held range, in one cache line. It is in held[mode] of its file and in the set of its holding. */
 struct hf_lock {
 	uint64_t start;
 	uint64_t end;
@@ -19,8 +19,9 @@ struct hf_lock {
 	union {
 		struct hf_link unreclaimed; /* if UNRECLAIMED */
 		struct {
-			struct hf_waiter *grant; /* if PROVISIONAL or KEPT: whose piece this is, else NULL */
-			uint32_t prior_state;    /* if PROVISIONAL: what a refusal restores */
+			struct hf_waiter *grant; /* if PROVISIONAL or DOWNGRADING: the grant that it is a
+						    piece of, else NULL */
+			uint32_t prior_state;    /* if PROVISIONAL: what a refusal restores; likewise below */
 			uint32_t prior_epoch;
 		};
 	};

@@ -1,10 +1,10 @@
 /*
- * Giving back: unlock and cancel. Both serve whoever waited for it.
+ * How does an owner give up a range or a wait: unlock and cancel.
  *
- * Unlocking also ends the owner's waiters and grants in flight within the
- * range: the answer to the grant may have been lost, and the client, which
- * knows nothing of the lock, clears up like that. A waiter that sticks out of the
- * range stays, and so does a grant, with what is left of its lock.
+ * An unlock also ends the owner's waiters and grants in flight within the range.
+ * The client's answer to the grant may have been lost, and the client, which knows
+ * nothing of the lock, cleans up with an unlock. A waiter that reaches beyond the
+ * range stays. So does a grant, with what is left of its lock.
  */
 #include "lock/internal.h"
 
@@ -33,8 +33,8 @@ static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struc
 	hf_grant_note_change(holding, range, HF_LOCK_NONE);
 }
 
-/* Would it leave two of one, where there are more than enough? Else one lock and a million unlocks would be a
- * million locks. */
+/* Would the unlock split one lock in two beyond the limit? Without a limit, one lock and a million unlocks
+ * would make a million locks. */
 static bool splits_too_many(const struct hf_locks *locks, const struct hf_place *place,
 			    const struct hf_spot *own, struct hf_range range)
 {
@@ -117,8 +117,11 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 	return HF_LOCK_OK;
 }
 
-/* What a request for @range in @mode leaves: all of it in that mode, but for what is guarded. He who has
- * nothing in just that mode lost nothing by it, if it was served at all. */
+/*
+ * Does the holding look as a granted request for @range in @mode leaves it: all of the range in that mode,
+ * except guarded parts, which are stronger? Without a lock in exactly this mode, the request was never
+ * served, or changed nothing.
+ */
 static bool may_be_a_repetition(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode)
 {

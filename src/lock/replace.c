@@ -1,14 +1,15 @@
 /*
- * A request replaces what its owner holds in its range: merge, split, or
- * both. The owner's locks there are looked for once, by the caller or here, and
- * nothing is searched again unless something was taken out.
+ * A request replaces what its owner holds in its range: how are locks merged and split?
+ *
+ * The owner's locks there are searched once, by the caller or here. A second search
+ * is needed only after a lock was taken out.
  */
 #include "lock/internal.h"
 
-/* What a replacement leaves of the locks in its way. */
+/* What a replacement leaves of the locks that it overlaps. */
 struct rest {
-	struct hf_range range; /* of the new lock, grown by those that merge */
-	struct hf_range left;  /* empty if start > end */
+	struct hf_range range; /* of the new lock, with the locks that merge into it */
+	struct hf_range left;  /* the rest of a lock that begins before the range; empty if start > end */
 	struct hf_range right;
 	struct hf_lock_attrs left_attrs;
 	struct hf_lock_attrs right_attrs;
@@ -21,7 +22,7 @@ static bool is_empty(struct hf_range range)
 	return range.start > range.end;
 }
 
-/* The attrs are set with their ranges: most requests meet nothing. */
+/* Leaves the attrs unset: they are set with their ranges, and most requests meet no lock. */
 static void begin_rest(struct rest *rest, struct hf_range range)
 {
 	rest->range = range;
@@ -29,7 +30,7 @@ static void begin_rest(struct rest *rest, struct hf_range range)
 	rest->right = nothing;
 }
 
-/* The range in which locks matter for a replacement: with merging also those that touch it. */
+/* The range in which locks matter for a replacement. With @attrs, locks that only touch may merge. */
 static struct hf_range neighbourhood(struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	if (attrs && range.start > 0)
@@ -39,7 +40,7 @@ static struct hf_range neighbourhood(struct hf_range range, const struct hf_lock
 	return range;
 }
 
-/* Notes what remains of @lock. False: it is in nobody's way and stays. */
+/* Notes what remains of @lock. False: @lock stays as it is. */
 static bool cut(struct rest *rest, const struct hf_lock *lock, struct hf_range range,
 		const struct hf_lock_attrs *attrs)
 {
@@ -64,7 +65,7 @@ static bool cut(struct rest *rest, const struct hf_lock *lock, struct hf_range r
 	return true;
 }
 
-/* Is there nothing of the owner's that overlaps or touches @range? */
+/* Does no lock of the owner overlap or touch @range? */
 static inline bool is_clear(const struct hf_spot *around, struct hf_range range)
 {
 	return around->at == around->n ||
@@ -119,7 +120,7 @@ static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holdi
 		}
 		touch_weakened(locks, lock, range, attrs);
 		hf_holding_take_out(locks, lock, &hint);
-		hint = none; /* for the sets have changed */
+		hint = none; /* the sets have changed */
 		if (behind > end)
 			break;
 		spot = hf_holding_from(holding, behind);
@@ -136,7 +137,7 @@ static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holdi
 		put(locks, holding, rest.right, &rest.right_attrs, &hint);
 }
 
-/* Mostly a lock is taken where its owner has nothing, and given back as it was taken. */
+/* The common cases come first: a lock where its owner has none, and an unlock of exactly one lock. */
 void hf_holding_replace_at(struct hf_locks *locks, struct hf_holding *holding, struct hf_spot spot,
 			   const struct hf_aim *aim, struct hf_range range, const struct hf_lock_attrs *attrs)
 {

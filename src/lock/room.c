@@ -1,19 +1,20 @@
 /*
- * May there be more?
+ * May the lock table grow?
  *
- * Everything that a peer can have us keep has a limit for its client, for its
- * address (the group), for the file where one is concerned, and for all. A group
- * has half of what all may have: one address cannot take what others want.
+ * Everything that a peer can make the server store has a limit for the client, for
+ * its address (the group), for the file where one is concerned, and for the whole
+ * table. A group may have half of what the table may have, so that one address
+ * cannot take everything.
  *
- * Numbers alone are no bound on memory, since a lock may need an owner, a file and
- * 1,024 bytes of owner handle of its own. So bytes are counted, too: what each
- * record costs at most (HF_COST_*), so that the sum is never less than what is
- * allocated. Locks are not counted in bytes one by one: they are many, and their
- * number is known. A request may exceed the limit of bytes by what it needs itself.
+ * Numbers alone do not bound memory: a lock may need an owner, a file and 1,024
+ * bytes of owner handle. So bytes are counted too, for each record the most that it
+ * can cost (HF_COST_*): the sum is never less than what is allocated. Locks are not
+ * counted in bytes one by one: their number is known. A request may exceed the limit
+ * of bytes by what it needs itself.
  *
- * Owner handles of more than 70 bytes have a limit of their own, a small one.
+ * Owner handles of more than 70 bytes have a small limit of their own.
  *
- * Only what adds something is refused, and nothing that is loaded is.
+ * Only requests that add records are refused. A load is never refused.
  */
 #include "lock/internal.h"
 
@@ -69,7 +70,7 @@ bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *
 	       has_bytes(locks, client, times) && (owner || hf_room_for_oh(locks, client, who->oh));
 }
 
-/* Has the group less than half of those that may wait for the file? */
+/* Does the group have less than half of the waiters that the file may have? */
 static bool has_its_part_of_queue(struct hf_locks *locks, const struct hf_lock_file *file,
 				  const struct hf_lock_client *client)
 {

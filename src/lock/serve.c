@@ -1,15 +1,19 @@
 /*
- * Who gets its lock, when something was given back.
+ * A lock or waiter went away: which waiters get their lock now?
  *
- * To grant a waiter gives nobody else a chance: whatever conflicts with the
- * waiter conflicts with its lock. So one pass in queue order is enough.
+ * Only waiters that overlap the touched range are candidates. One pass in queue
+ * order is enough: a grant unblocks no other waiter, since whatever conflicts with
+ * the waiter conflicts with its lock.
+ *
+ * No waiter is granted a lock in grace, nor while grants are paused because the
+ * store cannot write: the server promises nothing then.
  */
 #include "lock/serve.h"
 
 #include "lock/steps.h"
 
 enum {
-	FEW = 32, /* candidates up to here are sorted, beyond that the whole queue is walked */
+	FEW = 32, /* so many candidates are sorted; if there are more, the whole queue is walked */
 };
 
 static struct hf_waiter *queued(struct hf_link *link)
@@ -34,7 +38,7 @@ static bool can_run(struct hf_locks *locks, const struct hf_waiter *waiter)
 	       !hf_waiters_conflict(locks, file, waiter->holding, range, mode, waiter->order);
 }
 
-/* Puts @waiter into @list, in queue order. */
+/* Inserts @waiter into @list in queue order. */
 static void add_candidate(struct hf_waiter **list, struct hf_waiter *waiter)
 {
 	while (*list && (*list)->order < waiter->order)
@@ -43,7 +47,7 @@ static void add_candidate(struct hf_waiter **list, struct hf_waiter *waiter)
 	*list = waiter;
 }
 
-/* Those who overlap @range, in queue order; false if they are more than FEW. */
+/* The waiters that overlap @range, in queue order. False: they are more than FEW. */
 static bool find_candidates(const struct hf_lock_file *file, struct hf_range range, struct hf_waiter **listp)
 {
 	unsigned int n = 0;
@@ -62,8 +66,8 @@ static bool find_candidates(const struct hf_lock_file *file, struct hf_range ran
 }
 
 /*
- * One waiter's chance. @donep: nobody behind has one, because this one, granted or not, wants the
- * whole of @range for itself; unless there is another waiter of the same holding, whom it does not block.
+ * Grants @waiter its lock if it can run. @donep: the waiters behind it cannot run, because this one, granted
+ * or not, wants the whole of @range exclusively. It does not block other waiters of its own holding.
  */
 static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_range range, bool *donep)
 {
@@ -76,7 +80,7 @@ static int serve_waiter(struct hf_locks *locks, struct hf_waiter *waiter, struct
 	if (!can_run(locks, waiter))
 		return 0;
 	r = hf_grant_waiter(locks, waiter);
-	return r < 0 ? r : 0; /* blocked outside: as anybody who is blocked */
+	return r < 0 ? r : 0; /* blocked outside: it stays queued */
 }
 
 static int serve_file(struct hf_locks *locks, struct hf_lock_file *file, struct hf_range range)
@@ -110,7 +114,7 @@ void hf_serve_touched(struct hf_locks *locks)
 	while ((link = hf_list_pop_front(&locks->dirty))) {
 		struct hf_lock_file *file = hf_list_entry(link, struct hf_lock_file, in_dirty);
 
-		/* Without memory for the grant the file stays touched, and the next operation tries again. */
+		/* Without memory for the grant the file stays touched: the next operation tries again. */
 		if (!locks->is_grace && !locks->is_paused && serve_file(locks, file, file->dirty_range) < 0)
 			hf_list_push_back(&starved, link);
 		hf_outside_settle(locks, file, file->dirty_range);
@@ -118,7 +122,7 @@ void hf_serve_touched(struct hf_locks *locks)
 	hf_list_splice(&locks->dirty, &starved);
 }
 
-/* FACE */
+/* PUBLIC */
 
 void hf_lock_pause_grants(struct hf_locks *locks, bool is_on)
 {

@@ -1,11 +1,11 @@
-/* Who gets its lock when something was given back */
+/* A lock or waiter went away: which waiters get their lock now? */
 #pragma once
 
 #include "lock/internal.h"
 
-/* Somebody may be able to run anywhere. */
+/* Touches all files with waiters. */
 void hf_serve_touch_all(struct hf_locks *locks);
-/* Grants whatever can run in all touched files. Each operation that gave something back ends with it. */
+/* Grants the waiters of touched files that can run. Each operation that removes something ends with it. */
 HF_COLD void hf_serve_touched(struct hf_locks *locks);
 static inline void hf_serve_waiters(struct hf_locks *locks)
 {

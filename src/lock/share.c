@@ -1,14 +1,15 @@
 /*
- * Share reservations (DOS deny modes). The owner is client and oh.
+ * Share reservations (DOS deny modes): may this owner open the file so?
  *
- * Windows opens a file several times with one oh and closes it as often, so
- * each owner has a multiset: a count for each pair (access, deny). Its own
- * entries never conflict with one another. A record exists while its counts do
- * not sum up to 0. Reservations affect neither locks nor reading and writing.
+ * The owner of a reservation is a client and an oh. Windows opens a file several
+ * times with one oh and closes it as often, so each owner has a count for each pair
+ * (access, deny). An owner's reservations never conflict with each other. A record
+ * exists while the sum of its counts is not 0. Reservations affect neither locks nor
+ * reading and writing.
  *
- * A file may have tens of thousands of them, all of one client's making, so nobody
- * walks through them: records are found by a hash, and the file has the sum of
- * what its reservations are for; what is not the owner's own of that is others'.
+ * One client can make tens of thousands of reservations in a file, so no request
+ * walks through them. A hash finds a record. The file has the sum of all its
+ * reservations: what is not the owner's own belongs to other owners.
  */
 #include "lock/internal.h"
 
@@ -44,7 +45,7 @@ static struct hf_share *find(const struct hf_locks *locks, const struct hf_lock_
 	return NULL;
 }
 
-/* How many of the owner's reservations have @bit in their access, or in what they deny. */
+/* How many of the owner's reservations have @bit in their access, or (@in_deny) in what they deny? */
 static uint32_t count_own(const struct hf_share *own, unsigned int bit, bool in_deny)
 {
 	uint32_t n = 0;
@@ -87,7 +88,7 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_lock_file *file,
 	return share;
 }
 
-/* Adds @n to a count, which may wrap around zero: 1 and -1 are what is asked for. */
+/* Adds @n to every counter of the reservation. A negative number arrives as its two's complement. */
 static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access, uint8_t deny, uint32_t n)
 {
 	share->count[access][deny] += n;
@@ -102,7 +103,7 @@ static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access
 	locks->n.shares += (uint64_t)(int64_t)(int32_t)n;
 }
 
-/* @share may be gone here, and its file with it. */
+/* Frees @share if its counts are all 0, and then its file if nothing else refers to it. */
 static void settle(struct hf_locks *locks, struct hf_share *share)
 {
 	struct hf_lock_file *file = share->file;

@@ -1,25 +1,25 @@
 /*
- * How much work may one address cause?
+ * How many steps of searches may one address cause?
  *
- * A request that must wait is looked for in a graph (deadlock.c), and what is
- * given back lets others be looked at (waiters.c). A peer can arrange that one
- * message costs thousands of steps, and repeat it. So steps are counted, and
- * charged to the client's group and to all groups together. What was spent is
- * forgotten at a rate: a group has RATE steps a second and CAP at once, all groups
- * twice as much. A step takes 10 to 50 ns, so that all groups together have a
- * tenth of one core at most, and a turn of the loop, in which time stands still,
- * some 20 ms.
+ * A request that must wait causes a search of the graph of waiters (deadlock.c), and
+ * a release causes a search for waiters that can run (serve.c). A peer can arrange
+ * that one message costs thousands of steps, and repeat it. So the engine counts
+ * steps and charges them to the client's group and to all groups together. The
+ * charge decays: a group has RATE steps a second and CAP at once, all groups
+ * together twice as much. A step takes 10 to 50 ns. So all groups together have at
+ * most a tenth of one core, and one turn of the loop, in which the clock does not
+ * advance, costs at most about 20 ms.
  *
- * A search that is cut off says so, and the request is refused: no request
- * waits unless it is known not to wait for ever. Each request has FREE steps whatever
- * was spent, as much as the request costs anyway: who waits in a short queue does not
- * notice that others have spent everything.
+ * A search that is cut off says so, and the request is refused: no request waits
+ * unless it is known not to wait for itself. Each request has FREE steps, whatever
+ * was charged before: about what the request costs anyway. So a short queue works
+ * also while other clients have used up everything.
  */
 #include "lock/steps.h"
 
 #define RATE        (UINT64_C(1) << 20) /* a second */
 #define CAP         (UINT64_C(1) << 18)
-#define N_PARTS     2 /* all groups together have the work of so many */
+#define N_PARTS     2 /* all groups together have the steps of so many */
 #define FREE        256
 #define NS_PER_STEP (UINT64_C(1000000000) / RATE)
 

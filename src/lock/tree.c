@@ -2,11 +2,10 @@
  * Sets of locks: the small forms, searching, and memory. See tree.h; the nodes
  * of the wide form change in tree_node.c.
  *
- * Why a search needs one way down: it looks for the first lock, in order, that
- * is not mine and ends at the range's start or behind. If that one begins
- * behind the range's end, so does all that follows, and nothing overlaps.
- * Before it there is nothing that reaches the range. So at each node the first
- * child that reaches far enough is the only one that matters.
+ * Why a search descends only once: it looks for the first lock, in order, that is
+ * not of @me and ends at the range's start or behind. No lock before it reaches the
+ * range. If it begins behind the range's end, so do all locks after it, and no lock
+ * overlaps. So at each node only the first child that reaches far enough matters.
  */
 #include "lock/tree_node.h"
 
@@ -40,8 +39,8 @@ size_t hf_tree_pools_bytes(const struct hf_tree_pools *pools)
 }
 
 /*
- * How many nodes @n insertions may take: at each level as many as nodes there can split, which is at most
- * @n and at most as many as there can be. A new root is one of the level above.
+ * How many nodes @n insertions may take: at each level as many as nodes can split there. That is at most @n,
+ * and at most as many as the level can have. A new root is a node of the level above.
  */
 static size_t nodes_needed(size_t n, size_t n_locks)
 {
@@ -59,7 +58,7 @@ int hf_tree_reserve(struct hf_tree_pools *pools, size_t n, size_t n_sets, size_t
 	size_t n_few = HF_MIN(n, n_sets), n_nodes = n * HF_TREE_LEVELS_MAX;
 	int r = 0;
 
-	/* Mostly there is plenty. */
+	/* Usually the pool has plenty. */
 	if (HF_UNLIKELY(pools->nodes.n_free < n_nodes))
 		n_nodes = nodes_needed(n, n_locks);
 	for (unsigned int i = 0; !r && i < HF_TREE_FEW_SIZES; i++)
@@ -76,7 +75,7 @@ static struct hf_lock **few_locks(struct hf_tree *tree)
 	return tree->few_size ? tree->few : &tree->one;
 }
 
-/* The next larger array, or the wide form. */
+/* Moves to the next larger array, or to the wide form. */
 static void grow_few(struct hf_tree_pools *pools, struct hf_tree *tree)
 {
 	unsigned int size = tree->few_size;
@@ -161,7 +160,7 @@ static inline struct hf_spot spot_in_leaf(struct hf_tree_leaf *leaf, unsigned in
 	return (struct hf_spot){ .locks = leaf->lock, .leaf = leaf, .at = at, .n = leaf->n };
 }
 
-/* The first child that has a lock that is not of @me and ends at @start or behind; n if there is none. */
+/* The first child with a lock that is not of @me and ends at @start or behind; n if there is none. */
 static inline unsigned int reaching_child(const struct hf_tree_inner *inner, const struct hf_holding *me,
 					  bool of_one, uint64_t start)
 {
@@ -178,7 +177,7 @@ static inline unsigned int reaching_child(const struct hf_tree_inner *inner, con
 	return i;
 }
 
-/* The leaf that has what is sought, if there is such a thing. */
+/* The only leaf that can have the lock that the search looks for. */
 static inline struct hf_tree_leaf *aim(const struct hf_tree *tree, const struct hf_holding *me,
 				       struct hf_range range, unsigned int *steps)
 {
@@ -265,7 +264,7 @@ struct hf_spot hf_tree_exclusive(const struct hf_tree *tree, struct hf_range ran
 	}
 	if (tree->height)
 		spot = spot_in_leaf(node, 0);
-	/* Its leaf is known by now: there is no need to go on to the next. */
+	/* Only this leaf can have it: do not go on to the next one. */
 	for (; spot.at < spot.n && hf_spot_range(&spot).start <= range.end; spot.at++)
 		if (hf_spot_range(&spot).end >= range.start && hf_spot_lock(&spot)->mode == HF_LOCK_EXCLUSIVE)
 			return spot;

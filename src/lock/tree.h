@@ -1,6 +1,6 @@
 /*
- * Sets of locks by place: those of a file in one mode, whoever holds them, and
- * those of a holding. In order of (start, id).
+ * Sets of locks by place: all locks of a file in one mode, and all locks of a
+ * holding. In order of (start, id).
  *
  * Most sets are tiny, some have a million, so there are three forms:
  *
@@ -140,11 +140,12 @@ void hf_tree_erase(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_
 void hf_tree_build(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_lock *const *locks, size_t n);
 
 /* LOOK. O(log n). */
-/* The first that overlaps @range and is not of @me (NULL: anybody's). */
+/* The first lock that overlaps @range and is not of @me (NULL: of any holding). */
 struct hf_spot hf_tree_first(const struct hf_tree *tree, const struct hf_holding *me, struct hf_range range);
 /*
- * Its two halves, for those who have something else to do while the leaf comes: hf_tree_aim() finds the leaf,
- * without reading it, and hf_tree_hit() looks into it. The set must not change in between.
+ * Its two halves, for callers that have something else to do while the leaf arrives from memory:
+ * hf_tree_aim() finds the leaf without reading it, and hf_tree_hit() searches it. The set must not change in
+ * between.
  */
 struct hf_tree_leaf *hf_tree_aim_wide(const struct hf_tree *tree, const struct hf_holding *me,
 				      struct hf_range range);
@@ -155,17 +156,18 @@ static inline struct hf_tree_leaf *hf_tree_aim(const struct hf_tree *tree, const
 }
 struct hf_spot hf_tree_hit(const struct hf_tree *tree, struct hf_tree_leaf *leaf, const struct hf_holding *me,
 			   struct hf_range range);
-/* In the set of a holding: the first that overlaps @range and is exclusive. */
+/* In the set of a holding: the first exclusive lock that overlaps @range. */
 struct hf_spot hf_tree_exclusive(const struct hf_tree *tree, struct hf_range range);
-/* Lets the top come, for those who will search soon and have something else to do before. */
+/* Prefetches the root, for callers that search soon and have something else to do before. */
 static inline void hf_tree_expect(const struct hf_tree *tree)
 {
-	uintptr_t top = (uintptr_t)tree->root; /* an empty one has none, and a hint does no harm */
+	uintptr_t top =
+		(uintptr_t)tree->root; /* an empty set has none; a prefetch of any address is harmless */
 
 	for (unsigned int i = 0; i < HF_TREE_TOP_BYTES; i += 64)
 		__builtin_prefetch((const void *)(top + i));
 }
-/* The first behind (@start, @id). */
+/* The first lock behind (@start, @id). */
 struct hf_spot hf_tree_behind(const struct hf_tree *tree, uint64_t start, uint64_t id);
 struct hf_spot hf_tree_begin(const struct hf_tree *tree);
 /* How many entries of nodes hf_tree_first() looks at; for tests. */
@@ -177,7 +179,7 @@ static inline struct hf_lock *hf_spot_lock(const struct hf_spot *spot)
 	return spot->at < spot->n ? spot->locks[spot->at] : NULL;
 }
 
-/* Without reading the lock where that can be helped. Not at the end. */
+/* Does not read the lock if a leaf has its range. Not at the end. */
 static inline struct hf_range hf_spot_range(const struct hf_spot *spot)
 {
 	if (spot->leaf)

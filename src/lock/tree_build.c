@@ -1,10 +1,9 @@
 /*
- * A set of locks in one go, for those who have them in order: nodes are filled
- * one after another, and what is said of a child is computed once, when it is
- * complete.
+ * Builds a set from locks that are in order: nodes are filled one after another, and
+ * the sum of a child is computed once, when the child is complete.
  *
- * The locks are dealt out evenly among as few nodes as leave some room in each:
- * every node but the root is then at least half as full as that allows.
+ * The locks are distributed evenly among as few nodes as leave some room in each.
+ * So every node except the root is at least half as full as that allows.
  */
 #include "lock/tree_node.h"
 
@@ -20,8 +19,8 @@ static_assert((INNER_FILL + 1) / 2 >= HF_TREE_INNER_MIN, "half of an inner node'
 
 struct building {
 	struct hf_tree_pools *pools;
-	struct hf_lock *const *locks; /* those that are still to come */
-	struct hf_tree_leaf **next;   /* where the next leaf is linked */
+	struct hf_lock *const *locks; /* the locks that are not built in yet */
+	struct hf_tree_leaf **next;   /* where to link the next leaf */
 	bool of_one;
 };
 
@@ -45,7 +44,7 @@ static struct hf_tree_leaf *build_leaf(struct building *building, size_t n)
 	return leaf;
 }
 
-/* A node over the next @n locks, each of whose children has room for @room of them. */
+/* Builds a node over the next @n locks. Each of its children has room for @room locks. */
 static void *build_node(struct building *building, size_t n, unsigned int height, size_t room)
 {
 	struct hf_tree_inner *inner;
@@ -95,7 +94,7 @@ static void build_wide(struct hf_tree_pools *pools, struct hf_tree *tree, struct
 	tree->few_size = HF_TREE_FEW_SIZES;
 	tree->root = build_node(&building, n, tree->height, room_below);
 	if (tree->height == 1)
-		hf_tree_sum_of(tree->root, true, tree->of_one); /* which it notes */
+		hf_tree_sum_of(tree->root, true, tree->of_one); /* the leaf notes its sum */
 }
 
 void hf_tree_build(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_lock *const *locks, size_t n)

@@ -1,19 +1,19 @@
 /*
- * The invariants of a set of locks, for tests. What inner nodes say is computed
- * anew from the locks themselves, not with the code that keeps it.
+ * The invariants of a set of locks, for tests. The check computes what inner nodes
+ * say from the locks themselves, not with the code that maintains it.
  */
 #include "lock/tree.h"
 
 #include "lock/invariant.h"
 
-/* What is below a node, by going through all of it. */
+/* Everything below a node, from a walk through all of it. */
 struct below {
 	const struct hf_lock *first, *last;
 	const struct hf_tree_leaf *last_leaf;
 	uint64_t max_end;   /* + 1 */
-	uint64_t other_end; /* + 1, of a lock that is not of @except; of_one: of an exclusive one */
+	uint64_t other_end; /* + 1, of a lock that is not of @except; of_one: of an exclusive lock */
 	const struct hf_holding *except;
-	bool has_max; /* one that is of @except has max_end */
+	bool has_max; /* a lock of @except has max_end */
 	bool of_one;
 	uint32_t n;
 };

@@ -2,11 +2,11 @@
  * The wide form of a set of locks: insertion and erasure in the B+-tree that
  * tree.h describes.
  *
- * Both go down once, noting the way, and up again as far as something changes.
- * On the way down an insertion adds the new lock to what each node says of the
- * child that gets it: nothing has to be computed anew unless a node splits. An
- * erasure computes anew only if the lock gave its child its beginning or one of
- * its two ends. Locks themselves are read only then: their lines are cold.
+ * Both descend once, note the way, and ascend as far as something changes. On the
+ * way down an insertion adds the new lock to the sum of each child that gets it:
+ * nothing is computed anew unless a node splits. An erasure computes a sum anew only
+ * if the lock gave its child its start or one of its two ends. Only then are locks
+ * themselves read: their cache lines are cold.
  */
 #include "lock/tree_node.h"
 
@@ -18,9 +18,9 @@ static_assert(HF_TREE_LEAF_MIN >= 2 && HF_TREE_INNER_MIN >= 2, "a node but the r
 static_assert(HF_TREE_FEW_MAX < HF_TREE_LEAF_MAX, "few locks become one leaf");
 
 enum {
-	LEAF_SHARE =
-		HF_TREE_LEAF_MAX - (HF_TREE_LEAF_MIN + 1) / 2 - 1, /* a neighbour with no more has room */
-	/* Two neighbours that have no more than this together become one. */
+	LEAF_SHARE = HF_TREE_LEAF_MAX - (HF_TREE_LEAF_MIN + 1) / 2 -
+		     1, /* a neighbour with no more locks than this has room */
+	/* Two neighbours with no more than this together are merged. */
 	LEAF_MERGE = HF_TREE_LEAF_MAX - HF_TREE_LEAF_MIN,
 	INNER_MERGE = HF_TREE_INNER_MAX - HF_TREE_INNER_MIN,
 };
@@ -32,7 +32,7 @@ struct way {
 	unsigned int n;
 };
 
-/* ARRAYS of a node: of numbers or of pointers, which are not as wide everywhere. */
+/* ARRAYS of a node: of numbers or of pointers, whose sizes differ on some machines. */
 
 #define OPEN_GAP(array, at, n)           open_gap(array, sizeof((array)[0]), at, n)
 #define CLOSE_GAP(array, at, n)          close_gap(array, sizeof((array)[0]), at, n)
@@ -52,7 +52,7 @@ static void close_gap(void *array, size_t size, unsigned int at, unsigned int n)
 	memmove(p, p + size, (n - at - 1) * size);
 }
 
-/* Of the @n elements in @left and @m in @right, in order, @n_left shall be in @left. */
+/* Moves elements between @left, which has @n, and @right, which has @m, so that @left has @n_left. */
 static void slide(void *left, unsigned int n, void *right, unsigned int m, unsigned int n_left, size_t size)
 {
 	char *l = left, *r = right;
@@ -94,7 +94,7 @@ static void slide_inners(struct hf_tree_inner *left, struct hf_tree_inner *right
 	right->n = n + m - n_left;
 }
 
-/* How many stay on the left if one is to be put at @at of a full node. */
+/* How many elements stay in the left node when one is inserted at @at of a full node? */
 static unsigned int split_point(unsigned int at, unsigned int max, unsigned int min)
 {
 	if (at == max)
@@ -204,7 +204,7 @@ static void link_right(struct hf_tree_pools *pools, struct hf_tree *tree, struct
 	}
 }
 
-/* A full leaf, at the end of @way, shares with a neighbour that has room: fewer nodes, and fuller ones. */
+/* The full leaf at the end of @way moves locks to a neighbour that has room: nodes are fewer and fuller. */
 static bool share_and_put(const struct hf_tree *tree, const struct way *way, struct hf_lock *lock)
 {
 	struct hf_tree_inner *parent = way->n ? way->node[way->n - 1] : NULL;
@@ -303,7 +303,7 @@ static void drop_child(struct hf_tree_inner *inner, unsigned int at)
 	inner->n--;
 }
 
-/* Two leaves side by side share their locks, or become one. True: @right is no more. */
+/* Distributes the locks of two neighbours evenly, or merges them. True: @right is empty and unlinked. */
 static bool even_leaves(struct hf_tree_leaf *left, struct hf_tree_leaf *right)
 {
 	unsigned int n = left->n + right->n;
@@ -345,7 +345,7 @@ static void mend(struct hf_tree_pools *pools, struct hf_tree_inner *parent, unsi
 	hf_tree_sum_set(parent, first, &sum);
 }
 
-/* From the leaf @node, at the end of @way, upwards. */
+/* Repairs sizes and sums from the leaf @node, at the end of @way, upwards. */
 static void settle(struct hf_tree_pools *pools, struct hf_tree *tree, struct way *way, void *node,
 		   bool is_changed)
 {
@@ -369,7 +369,7 @@ static void settle(struct hf_tree_pools *pools, struct hf_tree *tree, struct way
 	}
 }
 
-/* A root with one child goes, and a root with one lock. */
+/* Removes a root that has one child, or a root leaf that has one lock. */
 static void shrink(struct hf_tree_pools *pools, struct hf_tree *tree)
 {
 	void *root = tree->root;
@@ -386,7 +386,7 @@ static void shrink(struct hf_tree_pools *pools, struct hf_tree *tree)
 	}
 }
 
-/* Where @lock is in @leaf; n if it is not there. */
+/* The index of @lock in @leaf; n if it is not there. */
 static unsigned int place_in(const struct hf_tree_leaf *leaf, const struct hf_lock *lock)
 {
 	unsigned int at = hf_tree_rank(leaf->start, leaf->n, lock->start);

@@ -1,4 +1,4 @@
-/* Between the files of the tree: what is done in and with wide nodes. (tree_node.c) */
+/* What the files of the tree share: sums, and wide nodes. */
 #pragma once
 
 #include "lock/tree.h"
@@ -12,7 +12,7 @@ struct hf_tree_sum {
 	uint64_t other_end;
 };
 
-/* How many of @keys, which are sorted, are less than @key. Without branches: which one it is is chance. */
+/* How many of the sorted @keys are less than @key? Without branches: they would be mispredicted. */
 static inline unsigned int hf_tree_rank(const uint64_t *keys, unsigned int n, uint64_t key)
 {
 	unsigned int rank = 0;
@@ -22,7 +22,7 @@ static inline unsigned int hf_tree_rank(const uint64_t *keys, unsigned int n, ui
 	return rank;
 }
 
-/* A node is read in several places: better that all are on their way. */
+/* A search reads a node in several places: fetch all of them at once. */
 static inline void hf_tree_prefetch(const void *node, unsigned int bytes)
 {
 	for (unsigned int i = 0; i < bytes; i += 64)
@@ -40,22 +40,22 @@ static inline unsigned int hf_tree_child_at(const struct hf_tree_inner *inner, u
 }
 
 /* SUM (tree_sum.c) */
-/* Computes it anew; a leaf notes it. */
+/* Computes the sum of @node anew. A leaf notes it. */
 struct hf_tree_sum hf_tree_sum_of(void *node, bool is_leaf, bool of_one);
-/* Says whether that changed something. */
+/* Returns whether the sum changed. */
 bool hf_tree_sum_set(struct hf_tree_inner *inner, unsigned int at, const struct hf_tree_sum *sum);
-/* Child @at, or @leaf, gets @lock. */
+/* Adds @lock to the sum of child @at, or of @leaf. */
 void hf_tree_sum_absorb(struct hf_tree_inner *inner, unsigned int at, const struct hf_lock *lock,
 			bool of_one);
 void hf_tree_sum_absorb_leaf(struct hf_tree_leaf *leaf, const struct hf_lock *lock, bool of_one);
-/* Would @lock, somewhere inside @leaf, change it? */
+/* Would @lock, inserted somewhere inside @leaf, change its sum? */
 bool hf_tree_sum_would_change(const struct hf_tree_leaf *leaf, const struct hf_lock *lock, bool of_one);
-/* Does it follow from @lock, which is not the first of @leaf? */
+/* Does the sum of @leaf depend on @lock, which is not its first lock? */
 bool hf_tree_sum_is_of(const struct hf_tree_leaf *leaf, const struct hf_lock *lock, bool of_one);
 
 /* NODE: a set in the wide form. (tree_node.c) */
 void hf_tree_widen(struct hf_tree_pools *pools, struct hf_tree *tree); /* from few */
-/* Where @leaf is the right one and nothing changes above it: done, and true. */
+/* True: done. False: @leaf is not the right one, or something changes above it. */
 bool hf_tree_node_insert_at(struct hf_tree *tree, struct hf_tree_leaf *leaf, struct hf_lock *lock);
 bool hf_tree_node_erase_at(struct hf_tree *tree, struct hf_tree_leaf *leaf, const struct hf_lock *lock);
 void hf_tree_node_insert(struct hf_tree_pools *pools, struct hf_tree *tree, struct hf_lock *lock);

@@ -1,6 +1,6 @@
 /*
- * What an inner node knows of its children: see tree.h. Locks are read as seldom
- * as possible, since their lines are cold.
+ * The sum of a child: what its inner node knows of it (see tree.h). This code reads
+ * locks as seldom as possible, since their cache lines are cold.
  */
 #include "lock/tree_node.h"
 
@@ -21,7 +21,7 @@ static void add(struct hf_tree_sum *to, const struct hf_tree_sum *sum, bool of_o
 	}
 }
 
-/* What it adds to the other_end of a holding's set. */
+/* What @lock adds to other_end in the set of a holding. */
 static uint64_t exclusive_end(const struct hf_lock *lock)
 {
 	return lock->mode == HF_LOCK_EXCLUSIVE ? lock->end + 1 : 0;
@@ -66,7 +66,7 @@ static struct hf_tree_sum compute_leaf(const struct hf_tree_leaf *leaf, bool of_
 			top = i;
 	sum.max_end = leaf->end[top] + 1;
 	sum.max_holder = leaf->lock[top]->holding;
-	/* From the right, where the large ends are: soon no lock has to be read any more. */
+	/* From the right, where the large ends are: after a few locks no other has to be read. */
 	for (unsigned int i = leaf->n; i-- > 0;)
 		if (leaf->end[i] + 1 > sum.other_end && leaf->lock[i]->holding != sum.max_holder)
 			sum.other_end = leaf->end[i] + 1;

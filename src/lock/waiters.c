@@ -1,16 +1,15 @@
 /*
- * Those who wait for a range of a file.
+ * The queue of a file: in which order do its waiters wait, and which overlap a range?
  *
- * Invariants: the queue is in order of waiter->order. A waiter is blocked by
- * foreign locks that conflict with it and by foreign waiters before it that do.
- * Outside grace every queued waiter is blocked (but for want of memory, while the
- * waiters are held, or where somebody outside is in its way): who
- * takes something away that could block says so with hf_waiters_touch(), and
- * the operation ends with hf_serve_waiters().
+ * Invariants: the queue is in the order of waiter->order. A waiter is blocked by
+ * conflicting locks of other owners and by conflicting waiters of other owners
+ * before it. Outside grace every queued waiter is blocked, with three exceptions:
+ * memory for its grant was missing, grants are paused, or a lock outside blocks it.
+ * To keep this, each function that removes something that may block calls
+ * hf_waiters_touch(), and each operation ends with hf_serve_waiters().
  *
- * Each waiter is in waiting[mode], an interval tree by (start, id), too: only
- * those that overlap what was given back are looked at, and only those that
- * overlap a request can be in its way.
+ * Each waiter is also in waiting[mode], an interval tree by (start, id). A release
+ * and a request look only at the waiters that overlap their range.
  */
 #include "lock/internal.h"
 
@@ -41,7 +40,7 @@ bool hf_waiters_update(struct hf_rb_node *node)
 	return is_changed;
 }
 
-/* The leftmost in the subtree of @node that overlaps @range. */
+/* The leftmost waiter in the subtree of @node that overlaps @range. */
 static struct hf_waiter *first_in(struct hf_rb_node *node, struct hf_range range)
 {
 	while (node && waiter_of(node)->max_end > range.start) {
@@ -97,7 +96,7 @@ static void insert_interval(struct hf_rb_tree *tree, struct hf_waiter *waiter)
 {
 	struct hf_rb_node **link = &tree->root, *parent = NULL;
 
-	/* The new one has the largest id: behind its equals. */
+	/* The new waiter has the largest id: it goes behind those with the same start. */
 	while (*link) {
 		parent = *link;
 		link = waiter->start < waiter_of(parent)->start ? &parent->left : &parent->right;
@@ -148,7 +147,8 @@ static void renumber(struct hf_lock_file *file)
 		queued(pos)->order = ++order;
 }
 
-/* Moves those between @from and @waiter that the deadlock walk has reached behind @waiter, in their order. */
+/* Moves the waiters from @from up to @waiter that the deadlock walk has reached behind @waiter. They stay in
+ * order. */
 static void move_behind(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_waiter *from)
 {
 	struct hf_link *at = waiter->in_queue.next;
@@ -177,8 +177,8 @@ static void enqueue(struct hf_locks *locks, struct hf_lock_file *file, struct hf
 		return;
 	}
 	/*
-	 * Whoever is reached may go back behind those who are not: the two do not conflict, for what
-	 * stands behind a reached waiter and conflicts with it waits for it and so is reached itself.
+	 * A reached waiter may move behind waiters that are not reached. They do not conflict: a waiter that
+	 * stands behind a reached waiter and conflicts with it waits for it, and so is reached itself.
 	 */
 	if (!after || after->order < before->order) {
 		hf_link_insert_before(&before->in_queue, &waiter->in_queue);
