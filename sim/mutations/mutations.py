@@ -213,7 +213,7 @@ MUTATIONS = [
     ("an undone grant takes another with it", f"{LOCK}/grant.c",
      "if (other != but && both.start <= both.end)", "if (other == but && both.start > both.end)"),
     ("a shared request lowers what an exclusive grant gives", f"{LOCK}/acquire.c",
-     "if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))", "if (attrs->mode > HF_LOCK_EXCLUSIVE)"),
+     "if (lock && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))", "if (attrs->mode > HF_LOCK_EXCLUSIVE)"),
     ("a shared request goes with the grant above it", f"{LOCK}/grant.c",
      "attrs.prior_mode = less->mode;", "attrs.prior_mode = HF_LOCK_NONE;"),
     ("a shared grant lowers what an exclusive one gives", f"{LOCK}/grant.c",

@@ -76,6 +76,18 @@ static inline void hf_rb_insert(struct hf_rb_tree *tree, struct hf_rb_node *node
 		update(node);
 }
 
+/* @node goes behind all others: for trees in the order of creation. */
+static inline void hf_rb_append(struct hf_rb_tree *tree, struct hf_rb_node *node)
+{
+	struct hf_rb_node **link = &tree->root, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = &parent->right;
+	}
+	hf_rb_insert(tree, node, parent, link, NULL);
+}
+
 static inline void hf_rb_erase(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_update_fn update)
 {
 	if (node->left || node->right || hf_rb_parent(node))

@@ -165,15 +165,12 @@ static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *at
 	struct hf_range guarded = hf_grant_guarded(try->place.holding, range, NULL);
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_spot spot = hf_holding_from(try->place.holding, pos);
-		struct hf_lock *lock = hf_spot_lock(&spot);
-		bool is_held = lock && lock->start <= pos;
-		uint64_t end = !lock ? range.end : is_held ? lock->end : lock->start - 1;
+		struct hf_lock *lock;
 
-		part = (struct hf_range){ pos, HF_MIN(end, range.end) };
-		if (is_held && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))
+		part = hf_holding_part(try->place.holding, pos, range.end, &lock);
+		if (lock && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))
 			hf_grant_set_prior(try->locks, lock, part, attrs);
-		else if (!is_held || lock->mode <= attrs->mode || !try->stays_exclusive)
+		else if (!lock || lock->mode <= attrs->mode || !try->stays_exclusive)
 			hf_holding_replace(try->locks, try->place.holding, part, attrs);
 		else if (lock->flags & HF_LOCK_UNRECLAIMED)
 			reclaim_stronger(try, part, lock, attrs);
@@ -311,10 +308,9 @@ static void refresh(struct attempt *try)
 	struct hf_lock_attrs attrs;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_spot spot = hf_holding_from(holding, pos);
-		struct hf_lock *lock = hf_spot_lock(&spot);
+		struct hf_lock *lock;
 
-		part = (struct hf_range){ pos, HF_MIN(lock->end, range.end) };
+		part = hf_holding_part(holding, pos, range.end, &lock);
 		if (refresh_part(try, lock, &attrs))
 			hf_holding_replace(try->locks, holding, part, &attrs);
 	}

@@ -9,6 +9,25 @@
  */
 #include "lock/internal.h"
 
+/*
+ * The first node of @tree whose key is @key or larger. Every order that a cursor
+ * follows through files, owners, holdings or waiters is such a tree.
+ */
+static struct hf_rb_node *first_from(const struct hf_rb_tree *tree, uint64_t key,
+				     uint64_t (*key_of)(struct hf_rb_node *node))
+{
+	struct hf_rb_node *node = tree->root, *found = NULL;
+
+	while (node) {
+		bool is_behind = key_of(node) >= key;
+
+		if (is_behind)
+			found = node;
+		node = is_behind ? node->left : node->right;
+	}
+	return found;
+}
+
 static struct hf_lock_file *file_of(struct hf_rb_node *node)
 {
 	return node ? hf_rb_entry(node, struct hf_lock_file, by_id) : NULL;
@@ -19,29 +38,44 @@ static struct hf_lock_file *waiting_file_of(struct hf_rb_node *node)
 	return node ? hf_rb_entry(node, struct hf_lock_file, in_waiting) : NULL;
 }
 
-/* The first file of that id or later. */
-static struct hf_lock_file *file_from(const struct hf_rb_tree *tree, uint64_t id,
-				      struct hf_lock_file *(*file_at)(struct hf_rb_node *node))
+static struct hf_owner *owner_of(struct hf_rb_node *node)
 {
-	struct hf_rb_node *node = tree->root;
-	struct hf_lock_file *found = NULL;
-
-	while (node) {
-		struct hf_lock_file *file = file_at(node);
-
-		if (file->id >= id)
-			found = file;
-		node = file->id >= id ? node->left : node->right;
-	}
-	return found;
+	return node ? hf_rb_entry(node, struct hf_owner, in_client) : NULL;
 }
 
-static struct hf_lock_file *scope_file(const struct hf_locks *locks, const struct hf_lock_scope *scope)
+static struct hf_holding *holding_of(struct hf_rb_node *node)
 {
-	const struct hf_lock_target *who = scope->file;
-	uint64_t hash = hf_lock_file_hash(locks, who->handle);
+	return node ? hf_rb_entry(node, struct hf_holding, in_owner) : NULL;
+}
 
-	return hf_lock_file_find(locks, hash, who->handle);
+static struct hf_waiter *waiter_of(struct hf_rb_node *node)
+{
+	return node ? hf_rb_entry(node, struct hf_waiter, by_id) : NULL;
+}
+
+static uint64_t file_key(struct hf_rb_node *node)
+{
+	return file_of(node)->id;
+}
+
+static uint64_t waiting_file_key(struct hf_rb_node *node)
+{
+	return waiting_file_of(node)->id;
+}
+
+static uint64_t owner_key(struct hf_rb_node *node)
+{
+	return owner_of(node)->seq;
+}
+
+static uint64_t holding_key(struct hf_rb_node *node)
+{
+	return holding_of(node)->file->id;
+}
+
+static uint64_t waiter_key(struct hf_rb_node *node)
+{
+	return waiter_of(node)->id;
 }
 
 /* LOCKS OF A FILE */
@@ -75,7 +109,7 @@ static struct hf_lock *next_in_file(const struct hf_lock_file *file, struct hf_l
 
 static struct hf_lock *next_of_all(const struct hf_locks *locks, struct hf_lock_cursor *cursor)
 {
-	struct hf_lock_file *file = file_from(&locks->by_id, cursor->file, file_of);
+	struct hf_lock_file *file = file_of(first_from(&locks->by_id, cursor->file, file_key));
 
 	for (; file; file = file_of(hf_rb_next(&file->by_id))) {
 		struct hf_lock *lock = next_in_file(file, cursor);
@@ -87,36 +121,6 @@ static struct hf_lock *next_of_all(const struct hf_locks *locks, struct hf_lock_
 }
 
 /* LOCKS OF A CLIENT */
-
-static struct hf_owner *owner_from(const struct hf_lock_client *client, uint64_t seq)
-{
-	struct hf_rb_node *node = client->owners.root;
-	struct hf_owner *found = NULL;
-
-	while (node) {
-		struct hf_owner *owner = hf_rb_entry(node, struct hf_owner, in_client);
-
-		if (owner->seq >= seq)
-			found = owner;
-		node = owner->seq >= seq ? node->left : node->right;
-	}
-	return found;
-}
-
-static struct hf_holding *holding_from(const struct hf_owner *owner, uint64_t file)
-{
-	struct hf_rb_node *node = owner->holdings.root;
-	struct hf_holding *found = NULL;
-
-	while (node) {
-		struct hf_holding *holding = hf_rb_entry(node, struct hf_holding, in_owner);
-
-		if (holding->file->id >= file)
-			found = holding;
-		node = holding->file->id >= file ? node->left : node->right;
-	}
-	return found;
-}
 
 static struct hf_lock *next_in_holding(const struct hf_holding *holding, struct hf_lock_cursor *cursor)
 {
@@ -138,23 +142,18 @@ static struct hf_lock *next_in_holding(const struct hf_holding *holding, struct 
 
 static struct hf_lock *next_of_client(const struct hf_lock_client *client, struct hf_lock_cursor *cursor)
 {
-	struct hf_owner *owner = owner_from(client, cursor->owner);
-	struct hf_rb_node *node;
+	struct hf_owner *owner = owner_of(first_from(&client->owners, cursor->owner, owner_key));
 
-	while (owner) {
+	for (; owner; owner = owner_of(hf_rb_next(&owner->in_client))) {
 		uint64_t file = owner->seq == cursor->owner ? cursor->file : 0;
-		struct hf_holding *holding = holding_from(owner, file);
+		struct hf_holding *holding = holding_of(first_from(&owner->holdings, file, holding_key));
 
-		while (holding) {
+		for (; holding; holding = holding_of(hf_rb_next(&holding->in_owner))) {
 			struct hf_lock *lock = next_in_holding(holding, cursor);
 
 			if (lock)
 				return lock;
-			node = hf_rb_next(&holding->in_owner);
-			holding = node ? hf_rb_entry(node, struct hf_holding, in_owner) : NULL;
 		}
-		node = hf_rb_next(&owner->in_client);
-		owner = node ? hf_rb_entry(node, struct hf_owner, in_client) : NULL;
 	}
 	return NULL;
 }
@@ -168,7 +167,7 @@ bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope 
 	if (scope && scope->client) {
 		lock = next_of_client(scope->client, cursor);
 	} else if (scope && scope->file) {
-		file = scope_file(locks, scope);
+		file = hf_lock_file_of(locks, scope->file->handle);
 		lock = file ? next_in_file(file, cursor) : NULL;
 	} else {
 		lock = next_of_all(locks, cursor);
@@ -220,7 +219,8 @@ static struct hf_waiter *next_waiter_in_file(struct hf_lock_file *file, struct h
 
 static struct hf_waiter *next_waiter_of_all(const struct hf_locks *locks, struct hf_lock_cursor *cursor)
 {
-	struct hf_lock_file *file = file_from(&locks->waiting, cursor->file, waiting_file_of);
+	struct hf_lock_file *file =
+		waiting_file_of(first_from(&locks->waiting, cursor->file, waiting_file_key));
 
 	for (; file; file = waiting_file_of(hf_rb_next(&file->in_waiting))) {
 		struct hf_waiter *waiter = next_waiter_in_file(file, cursor);
@@ -234,16 +234,8 @@ static struct hf_waiter *next_waiter_of_all(const struct hf_locks *locks, struct
 static struct hf_waiter *next_waiter_of_client(const struct hf_lock_client *client,
 					       struct hf_lock_cursor *cursor)
 {
-	struct hf_rb_node *node = client->waiters.root;
-	struct hf_waiter *found = NULL;
+	struct hf_waiter *found = waiter_of(first_from(&client->waiters, cursor->id + 1, waiter_key));
 
-	while (node) {
-		struct hf_waiter *waiter = hf_rb_entry(node, struct hf_waiter, by_id);
-
-		if (waiter->id > cursor->id)
-			found = waiter;
-		node = waiter->id > cursor->id ? node->left : node->right;
-	}
 	if (found)
 		cursor->id = found->id;
 	return found;
@@ -258,7 +250,7 @@ bool hf_lock_next_waiter(const struct hf_locks *locks, const struct hf_lock_scop
 	if (scope && scope->client) {
 		waiter = next_waiter_of_client(scope->client, cursor);
 	} else if (scope && scope->file) {
-		file = scope_file(locks, scope);
+		file = hf_lock_file_of(locks, scope->file->handle);
 		waiter = file ? next_waiter_in_file(file, cursor) : NULL;
 	} else {
 		waiter = next_waiter_of_all(locks, cursor);

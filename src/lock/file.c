@@ -68,18 +68,6 @@ struct hf_lock *hf_lock_file_conflict(const struct hf_lock_file *file, const str
 	return hf_lock_file_conflict_at(file, &aim, me, range, mode);
 }
 
-static void insert_by_id(struct hf_rb_tree *tree, struct hf_lock_file *file)
-{
-	struct hf_rb_node **link = &tree->root, *parent = NULL;
-
-	/* Ids rise, so a new file is the last one. */
-	while (*link) {
-		parent = *link;
-		link = &parent->right;
-	}
-	hf_rb_insert(tree, &file->by_id, parent, link, NULL);
-}
-
 struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle)
 {
 	struct hf_lock_file *file = hf_pool_take(&locks->file_pool);
@@ -94,7 +82,7 @@ struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, st
 	hf_list_init(&file->shares);
 	hf_link_init(&file->in_dirty);
 	hf_hashtable_insert(&locks->files, &file->node, hash);
-	insert_by_id(&locks->by_id, file);
+	hf_rb_append(&locks->by_id, &file->by_id);
 	locks->n.files++;
 	return file;
 }

@@ -36,17 +36,6 @@ enum {
 	MANY = 4096, /* own locks in the range beyond which a grant has no pieces */
 };
 
-/* The part of the range that begins at @pos: within @lock, or the gap before it. @lock is the first one that
- * ends at @pos or behind. */
-static struct hf_range part_at(uint64_t pos, uint64_t end, const struct hf_lock *lock)
-{
-	if (!lock || lock->start > end)
-		return (struct hf_range){ pos, end };
-	if (lock->start > pos)
-		return (struct hf_range){ pos, lock->start - 1 };
-	return (struct hf_range){ pos, HF_MIN(lock->end, end) };
-}
-
 static bool is_piece(const struct hf_lock *lock, const struct hf_waiter *grant)
 {
 	return lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING) && lock->grant == grant;
@@ -158,14 +147,13 @@ static void apply(struct hf_locks *locks, struct hf_waiter *grant, struct hf_ran
 	struct hf_range part;
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
-		struct hf_spot spot = hf_holding_from(grant->holding, pos);
-		struct hf_lock *lock = hf_spot_lock(&spot);
+		struct hf_lock *lock;
 
-		part = part_at(pos, range.end, lock);
-		if (lock && lock->start <= pos && lock->mode > grant->mode &&
+		part = hf_holding_part(grant->holding, pos, range.end, &lock);
+		if (lock && lock->mode > grant->mode &&
 		    (hf_grant_is_guarded(guarded, &part) || grant->no_downgrade))
 			continue;
-		grant_part(locks, grant, part, lock && lock->start <= pos ? lock : NULL);
+		grant_part(locks, grant, part, lock);
 	}
 }
 
@@ -304,18 +292,14 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 
 bool hf_grant_is_whole(const struct hf_waiter *grant)
 {
-	struct hf_spot spot = hf_holding_from(grant->holding, grant->start);
-	uint64_t pos = grant->start;
+	struct hf_cover cover = { .spot = hf_holding_from(grant->holding, grant->start),
+				  .pos = grant->start };
 	struct hf_lock *lock;
 
-	for (; (lock = hf_spot_lock(&spot)); hf_spot_next(&spot)) {
-		if (lock->start > pos || (lock->mode != grant->mode && !is_piece(lock, grant)))
-			return false;
-		if (lock->end >= grant->end)
-			return true;
-		pos = lock->end + 1;
-	}
-	return false;
+	while (cover.pos <= grant->end && (lock = hf_cover_lock(&cover)) &&
+	       (lock->mode == grant->mode || is_piece(lock, grant)))
+		hf_cover_next(&cover);
+	return cover.pos > grant->end;
 }
 
 struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id)

@@ -143,21 +143,27 @@ bool hf_attrs_can_merge(const struct hf_lock_attrs *a, const struct hf_lock_attr
 	       !(a->flags & HF_LOCK_UNRECLAIMED);
 }
 
+struct hf_range hf_holding_part(const struct hf_holding *holding, uint64_t pos, uint64_t end,
+				struct hf_lock **lockp)
+{
+	struct hf_spot spot = hf_holding_from(holding, pos);
+	struct hf_lock *lock = hf_spot_lock(&spot);
+	bool is_gap = !lock || lock->start > pos;
+
+	*lockp = is_gap ? NULL : lock;
+	if (lock)
+		end = HF_MIN(end, is_gap ? lock->start - 1 : lock->end);
+	return (struct hf_range){ pos, end };
+}
+
 bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode)
 {
-	uint64_t pos = range.start;
+	struct hf_cover cover = { .spot = from, .pos = range.start };
 	struct hf_lock *lock;
 
-	for (; (lock = hf_spot_lock(&from)) && hf_spot_range(&from).start <= pos; hf_spot_next(&from)) {
-		if (hf_spot_range(&from).end < pos)
-			continue; /* it only touches the range */
-		if (lock->mode != mode)
-			return false;
-		if (lock->end >= range.end)
-			return true;
-		pos = lock->end + 1;
-	}
-	return false;
+	while (cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode == mode)
+		hf_cover_next(&cover);
+	return cover.pos > range.end;
 }
 
 bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)

@@ -85,7 +85,6 @@ struct hf_owner *hf_owner_find(const struct hf_locks *locks, uint64_t hash, cons
 struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who)
 {
 	struct hf_owner *owner = hf_pool_take(&locks->owner_pool);
-	struct hf_rb_node **link = &who->client->owners.root, *parent = NULL;
 
 	owner->client = who->client;
 	owner->id = who->owner_id;
@@ -99,11 +98,7 @@ struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const stru
 	owner->first.file = NULL;
 	owner->oh.big = NULL;
 	owner->oh.len = 0;
-	while (*link) {
-		parent = *link;
-		link = &parent->right;
-	}
-	hf_rb_insert(&who->client->owners, &owner->in_client, parent, link, NULL);
+	hf_rb_append(&who->client->owners, &owner->in_client);
 	hf_hashtable_insert(&locks->owners, &owner->node, hash);
 	hf_room_use(locks, owner->client, HF_COST_OWNER);
 	locks->n.owners++;

@@ -16,21 +16,16 @@
 
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
-	uint64_t pos = range.start;
+	struct hf_cover cover = { .pos = range.start };
 	struct hf_lock *lock;
 
 	if (!holding)
 		return false;
+	cover.spot = hf_holding_from(holding, range.start);
 	/* An exclusive lock backs a shared reclaim: no other owner can have held the range. */
-	for (struct hf_spot spot = hf_holding_from(holding, pos); (lock = hf_spot_lock(&spot));
-	     hf_spot_next(&spot)) {
-		if (lock->start > pos || lock->mode < mode)
-			return false;
-		if (lock->end >= range.end)
-			return true;
-		pos = lock->end + 1;
-	}
-	return false;
+	while (cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode >= mode)
+		hf_cover_next(&cover);
+	return cover.pos > range.end;
 }
 
 void hf_lock_show_ghosts(const struct hf_locks *locks,

@@ -125,19 +125,14 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 static bool may_be_a_repetition(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode)
 {
-	struct hf_spot spot = hf_holding_from(holding, range.start);
-	uint64_t pos = range.start;
+	struct hf_cover cover = { .spot = hf_holding_from(holding, range.start), .pos = range.start };
 	struct hf_lock *lock;
-	bool is_any = false;
+	bool has_mode = false;
 
-	for (; (lock = hf_spot_lock(&spot)) && lock->start <= pos && lock->mode >= mode;
-	     hf_spot_next(&spot)) {
-		is_any |= lock->mode == mode;
-		if (lock->end >= range.end)
-			return is_any;
-		pos = lock->end + 1;
-	}
-	return false;
+	for (; cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode >= mode;
+	     hf_cover_next(&cover))
+		has_mode |= lock->mode == mode;
+	return has_mode && cover.pos > range.end;
 }
 
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,

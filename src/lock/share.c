@@ -168,8 +168,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
-	uint64_t hash = hf_lock_file_hash(locks, who->handle);
-	struct hf_lock_file *file = hf_lock_file_find(locks, hash, who->handle);
+	struct hf_lock_file *file = hf_lock_file_of(locks, who->handle);
 	struct hf_share *share = file ? find(locks, file, who) : NULL;
 
 	assert(!locks->in_event && access < 4 && deny < 4);
@@ -184,8 +183,7 @@ int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, ui
 uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			      uint8_t deny)
 {
-	const struct hf_lock_file *file =
-		hf_lock_file_find(locks, hf_lock_file_hash(locks, who->handle), who->handle);
+	const struct hf_lock_file *file = hf_lock_file_of(locks, who->handle);
 	const struct hf_share *share = file ? find(locks, file, who) : NULL;
 
 	assert(access < 4 && deny < 4);

@@ -202,25 +202,15 @@ static void insert_file_by_id(struct hf_locks *locks, struct hf_lock_file *file)
 	locks->n_waiting++;
 }
 
-static void insert_client_by_id(struct hf_lock_client *client, struct hf_waiter *waiter)
-{
-	struct hf_rb_node **link = &client->waiters.root, *parent = NULL;
-
-	while (*link) {
-		parent = *link;
-		link = &parent->right;
-	}
-	hf_rb_insert(&client->waiters, &waiter->by_id, parent, link, NULL);
-	client->n_waiters++;
-}
-
 static void insert(struct hf_locks *locks, struct hf_waiter *waiter)
 {
 	struct hf_holding *holding = waiter->holding;
 	struct hf_lock_file *file = holding->file;
 
 	insert_interval(&file->waiting[hf_mode_index(waiter->mode)], waiter);
-	insert_client_by_id(holding->owner->client, waiter);
+	hf_rb_append(&holding->owner->client->waiters,
+		     &waiter->by_id); /* a waiter that is put back has a new id */
+	holding->owner->client->n_waiters++;
 	hf_list_push_back(&holding->waiters, &waiter->in_holding);
 	if (file->n_waiters++ == 0)
 		insert_file_by_id(locks, file);
