@@ -1,7 +1,7 @@
 /*
  * Random valid calls into the lock engine: each call takes a few bytes of the
  * input, and every invariant is checked after it. What the engine told the
- * store must be what it has, and what somebody outside holds nobody has.
+ * store must be what it has, and no owner has what a process outside holds.
  *
  * Built twice: as it is, and with the narrow nodes of the tests, so that the
  * locks of a file are a tree of several levels after a few calls.
@@ -125,7 +125,8 @@ static const struct hf_lock_outside outside = {
 	.settle = on_settle,
 };
 
-/* Does anybody hold what the one outside has? The pieces come in order, and without gaps between calls. */
+/* Does an owner hold what the process outside has? The pieces come in order, and without gaps between calls.
+ */
 static bool is_held_inside(const struct fuzz *fuzz)
 {
 	struct hf_bytes handle = hf_bytes_of_str(handles[fuzz->outside.file]);
@@ -244,9 +245,8 @@ static void settle(struct fuzz *fuzz, struct input *input)
 	}
 }
 
-/* Somebody outside takes something, if nobody has it, or lets go; and the owners' own requests are followed
- * up.
- */
+/* A process outside takes a range that no owner has, or gives it back; or changed grants of an owner are
+ * assumed. */
 static void stand_outside(struct fuzz *fuzz, struct input *input)
 {
 	struct hf_lock_target who = draw_target(fuzz, input);

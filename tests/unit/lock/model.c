@@ -217,7 +217,8 @@ static void serve(struct model *m)
 	}
 }
 
-/* The owner has done something about that: his grants of another mode there are not what they were. */
+/* The owner has changed the range by a request of its own: marks its grants of another mode there as changed.
+ */
 static void note_change(struct model *m, int file, int owner, int from, int to, uint8_t mode)
 {
 	for (int i = 0; i < m->grants.n; i++) {
@@ -464,7 +465,7 @@ static int acquire_later(struct model *m, const struct model_request *r, const s
 	for (int i = 0; i < m->grants.n; i++) {
 		struct model_waiter *g = &m->grants.at[i];
 
-		/* Told of it, he would take it for what he waits for now. */
+		/* Told of it again, the client would take it for what it waits for now. */
 		if (g->file == r->file && g->owner == r->owner && g->from == r->from && g->to == r->to)
 			g->is_changed = true;
 	}

@@ -250,7 +250,7 @@ static void test_limit_of_waiters(void **state)
 	bed_close(&bed);
 }
 
-/* Whoever never answers has us tell him again and again, of as many as he likes. */
+/* A client that never answers makes the server repeat its grants: their number is limited. */
 static void test_limit_of_waiters_counts_grants_in_flight(void **state)
 {
 	struct bed bed;
@@ -421,7 +421,7 @@ static void test_grant_without_memory_comes_later(void **state)
 	hf_locks_free(bed.locks);
 }
 
-/* What is exclusive stays so, what is missing is taken; for those who lower it later. */
+/* Exclusive parts stay exclusive and missing parts are taken: the protocol downgrades later. */
 static void test_keeping_request_lowers_nothing(void **state)
 {
 	struct bed *bed = *state;
@@ -465,7 +465,7 @@ static void test_says_what_was_held_before(void **state)
 	assert_true(before(bed, 1, S, 0, 60).stays_exclusive);
 	assert_held(bed, 1, "S[0,9] E[10,19] S[20,60]");
 	assert_true(before(bed, 1, E, 15, 16).has_any);
-	assert_false(before(bed, 1, E, 15, 16).stays_exclusive); /* nothing is asked that would be less */
+	assert_false(before(bed, 1, E, 15, 16).stays_exclusive); /* an exclusive request downgrades nothing */
 }
 
 int main(void)

@@ -108,23 +108,24 @@ static void test_changed_by_a_partial_unlock(void **state)
 	assert_held(bed, 11, "S[0,8]");
 }
 
-/* Clients know a grant by its range: told of the shared one again, he would take it for the exclusive one. */
+/* A client knows a grant by its range: told of the shared grant again, it would take it for the exclusive
+ * one. */
 static void test_changed_by_waiting_for_more_of_the_same(void **state)
 {
 	struct bed *bed = *state;
 
 	grant_to_11(bed, S);
 	bed_lock(bed, 21, S, 9, 9);
-	assert_int_equal(bed_wait(bed, 11, E, 1, 9), HF_LOCK_E_QUEUED); /* nobody mistakes this one */
+	assert_int_equal(bed_wait(bed, 11, E, 1, 9),
+			 HF_LOCK_E_QUEUED); /* another range: no grant can be mistaken for it */
 	assert_int_equal(keep_changed(bed), 0);
 	assert_int_equal(bed_wait(bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
 	assert_int_equal(keep_changed(bed), 1);
 	assert_held(bed, 11, "S[0,9]");
 }
 
-/* 11 has a part, and gets all of it exclusively. Another of its threads asks for less of it, and nobody can
- * say of which of the two answers the client hears last. */
-
+/* 11 has a part, and gets all of it exclusively. Another of its threads makes a shared request there. The
+ * server cannot know which of the two answers the client receives last. */
 static void test_request_lowers_nothing_of_an_exclusive_grant(void **state)
 {
 	struct bed *bed = *state;
@@ -453,7 +454,7 @@ static void test_repeated_request_confirms(void **state)
 	assert_told(*state, "-o11 E[0,9]?, +o11 E[0,9], gone o11 confirmed");
 }
 
-/* Lowered only when that is stored: then the same request comes without keeps. */
+/* The downgrade waits for the store: then the same request comes without no_downgrade. */
 static void test_repeated_request_may_confirm_and_keep_more(void **state)
 {
 	struct bed *bed = *state;
@@ -592,8 +593,8 @@ static void test_cancel_of_nothing(void **state)
 	assert_int_equal(bed_cancel(*state, 1, S, 0, 9), HF_LOCK_E_NOTHING);
 }
 
-/* It was granted, and lowered but for what an exclusive grant is about: who is told that he never got it
- * would take himself to have all of it exclusively still. */
+/* The request was granted, and downgraded its range except the part of an exclusive grant. A client that is
+ * told that it never got the lock would believe that it still has all of it exclusively. */
 static void test_cancel_of_what_was_lowered_in_parts(void **state)
 {
 	struct bed *bed = *state;

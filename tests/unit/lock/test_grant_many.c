@@ -9,7 +9,8 @@ static void make_very_many(struct bed *bed, enum hf_lock_mode mode)
 		bed_lock(bed, 11, mode, 2 * i, 2 * i);
 }
 
-/* Owner 11 waits for all that and more, behind owner 1, and owner 21 behind him. Then owner 1 is done. */
+/* Owner 11 waits for all that and more, behind owner 1, and owner 21 behind owner 11. Then owner 1 unlocks.
+ */
 static void grant_over_very_many(struct bed *bed, enum hf_lock_mode mode)
 {
 	bed_lock(bed, 1, E, 9001, 9001);
@@ -22,7 +23,7 @@ static void grant_over_very_many(struct bed *bed, enum hf_lock_mode mode)
 	bed->is_silent = false;
 }
 
-/* To put back each of them would be too much; he has not less than before, and can be told. */
+/* To put back each lock would be too much work. The owner has not less than before. */
 static void test_who_has_very_many_shared_ones_there(void **state)
 {
 	struct bed *bed = *state;
@@ -57,7 +58,7 @@ static void test_who_has_very_many_exclusive_ones_there(void **state)
 	grant_over_very_many(bed, E);
 	assert_held(bed, 11, "E[0,9001]");
 	assert_int_equal(bed_cancel(bed, 11, E, 0, 9001), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9001]"); /* more than he knows of, until he unlocks */
+	assert_held(bed, 11, "E[0,9001]"); /* more than the owner knows of, until it unlocks */
 	assert_int_equal(bed_count(bed).grants, 0);
 }
 
@@ -96,7 +97,7 @@ static void test_very_many_are_few_after_a_grant(void **state)
 	assert_held(bed, 11, "S[0,9000]");
 }
 
-/* Another grant of his in flight, of a part: whichever is settled first, and how. */
+/* Another grant in flight of the same owner, of a part: either may end first, in each way. */
 static void test_very_many_and_another_grant(void **state)
 {
 	struct bed *bed = *state;

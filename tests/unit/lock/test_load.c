@@ -107,7 +107,7 @@ static void test_what_was_there_before_counts(void **state)
 	assert_int_equal(add(b.load, 21, E, 55, 55), HF_LOCK_E_CONFLICT);
 	assert_int_equal(add(b.load, 1, E, 59, 70), HF_LOCK_E_CONFLICT);
 	b.bed.file = 1;
-	assert_int_equal(add(b.load, 21, E, 5, 5), HF_LOCK_E_CONFLICT); /* somebody waits for it */
+	assert_int_equal(add(b.load, 21, E, 5, 5), HF_LOCK_E_CONFLICT); /* a waiter waits for it */
 }
 
 static void test_oh_is_the_last_one(void **state)

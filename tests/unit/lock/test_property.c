@@ -428,7 +428,7 @@ static bool is_there(int file, int owner)
 	return true;
 }
 
-/* What others did, or nobody: first whatever is less. */
+/* Brings the kernel's locks in line with the engine's: first the releases and downgrades. */
 static void kernel_follows(void)
 {
 	for (int i = 0; i < 2 * FILES * OWNERS; i++) {
@@ -472,7 +472,7 @@ static void compare_kernel(void)
 
 static void compare(void)
 {
-	w.is_plain = w.is_plain && !w.n_happened; /* else somebody was served, too */
+	w.is_plain = w.is_plain && !w.n_happened; /* otherwise a waiter was served too */
 	compare_events();
 	compare_records(w.store, w.n_store, true);
 	kernel_follows();
@@ -520,7 +520,7 @@ static uint32_t draw_state(void)
 	return chance(8) ? 1 + 2 * chance(2) : 0;
 }
 
-/* What somebody holds or waits for, now and then, rather than anything. */
+/* Now and then a range that an owner holds or waits for, instead of a random one. */
 static void draw_request(struct model_request *r)
 {
 	*r = (struct model_request){
@@ -622,7 +622,7 @@ static void do_acquire(void)
 		judge(is_free);
 	else if (answer == HF_LOCK_E_CONFLICT || answer == HF_LOCK_E_QUEUED || answer == HF_LOCK_E_DEADLOCK)
 		judge(is_free == view.waits);
-	/* Where he shall have more than that, the kernel follows byte by byte. */
+	/* Where the owner keeps an exclusive lock, the kernel's locks follow byte by byte. */
 	if (answer == HF_LOCK_OK && model_most_held(&w.model, r.file, r.owner, r.from, r.to) <= r.mode)
 		kernel_does(&r, r.mode);
 	if (chance(4))
@@ -649,7 +649,7 @@ static void do_release(void)
 	struct hf_lock_target who;
 
 	draw_request(&r);
-	/* Rather by somebody who has something. */
+	/* Preferably by an owner that has something. */
 	for (int i = 0; i < 8 && !model_is_held(&w.model, r.file, r.owner); i++)
 		r.owner = (int)chance(OWNERS);
 	if (chance(4) == 0)

@@ -435,8 +435,8 @@ static void test_outside_grace_reclaimable_locks_go_at_once(void **state)
 	assert_held(bed, 2, "E[20,29]");
 }
 
-/* Asked for as less than it was, it is his, and more than that until the less is sure, also when grace ends.
- */
+/* A shared reclaim of an exclusive lock, with no_downgrade: the lock is reclaimed and stays exclusive, also
+ * when grace ends. */
 static void test_reclaim_of_less_that_keeps_more(void **state)
 {
 	struct bed *bed = *state;

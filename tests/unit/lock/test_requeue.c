@@ -1,4 +1,4 @@
-/* When nothing can be promised: those who wait go on waiting, and nobody passes them. */
+/* While grants are paused: waiters stay in the queue, and no request passes them. */
 #include "bed.h"
 
 static void hold(struct bed *bed, bool is_on)
@@ -23,7 +23,7 @@ static void test_nobody_is_granted_meanwhile(void **state)
 	hold(bed, true);
 	bed_unlock(bed, 1, 0, 9);
 	assert_int_equal(bed_waiters(bed), 1);
-	assert_int_equal(bed_lock(bed, 1, E, 0, 9), HF_LOCK_E_CONFLICT); /* he who waits is first */
+	assert_int_equal(bed_lock(bed, 1, E, 0, 9), HF_LOCK_E_CONFLICT); /* the waiter is first */
 	bed_told(bed);
 	hold(bed, false);
 	assert_told(bed, "+o11 E[0,9]?, grant o11");
@@ -57,7 +57,7 @@ static void test_put_back_is_first(void **state)
 	assert_told(bed, "-o11 E[0,9], +o21 E[0,9]?, grant o21");
 }
 
-/* Readers who were granted together, and one who had something there before. */
+/* Readers that were granted together, and one that had a lock there before. */
 static void test_several_are_put_back(void **state)
 {
 	struct bed *bed = *state;

@@ -134,8 +134,9 @@ static uint64_t cpu_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* As many as there may be in a file, of one client: whoever asks then does not pay for all of them. It takes
- * a second of a slow machine with sanitizers, and took minutes of a fast one when each was looked at. */
+/* As many as there may be in a file, of one client: a request does not pay for all of them. It takes
+ * a second of a slow machine with sanitizers, and took minutes of a fast one when a request looked at each.
+ */
 static void test_tens_of_thousands_in_a_file(void **state)
 {
 	enum {

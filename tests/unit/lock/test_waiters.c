@@ -49,7 +49,7 @@ static void test_reader_does_not_pass_a_queued_writer(void **state)
 	assert_held(*state, 21, "S[0,9]?");
 }
 
-/* 21 could have the range, but 11, who stands before it, wants it, too. */
+/* 21 could have the range, but 11, which stands before it, wants it too. */
 static void test_release_does_not_let_a_later_waiter_pass(void **state)
 {
 	bed_lock(*state, 1, E, 0, 0);
@@ -95,7 +95,7 @@ static void test_repetition_of_a_held_lock_passes_a_waiter(void **state)
 	assert_int_equal(bed_lock(*state, 1, S, 2, 3), HF_LOCK_OK);
 }
 
-/* Exception b: the waiter waits for the one who asks. */
+/* Exception b: the waiter waits for the requesting owner. */
 static void test_upgrade_by_the_sole_reader_passes_a_waiter(void **state)
 {
 	bed_lock(*state, 1, S, 0, 9);
@@ -386,8 +386,7 @@ static void test_owners_of_one_client_can_deadlock(void **state)
 	assert_int_equal(bed_wait(*state, 2, E, 0, 0), HF_LOCK_E_DEADLOCK);
 }
 
-/* Whoever holds much and is waited for by many must not make each of his requests a search through all of it.
- */
+/* A request of an owner that holds much, and for which many wait, must not search all that it holds. */
 static void test_a_search_for_a_deadlock_does_not_go_through_all_that_is_held(void **state)
 {
 	const uint64_t far = UINT64_C(1) << 40, farther = UINT64_C(1) << 41;
@@ -422,8 +421,8 @@ static int wait_as(struct bed *bed, uint64_t owner, uint64_t start, uint64_t end
 	return hf_lock_acquire(bed->locks, &request, NULL);
 }
 
-/* Owner 1 is waited for by @n owners in the current file, each for more than the one before, so that each of
- * them has to be looked at for each; and nobody by one more. */
+/* @n owners wait for owner 1 in the current file, each for a larger range than the one before: a walk has to
+ * look at each of them for each. One more owner waits for owner 11. */
 static void make_crowd(struct bed *bed, uint64_t n)
 {
 	static uint64_t last_owner = 1000;
@@ -435,7 +434,7 @@ static void make_crowd(struct bed *bed, uint64_t n)
 		assert_int_equal(wait_as(bed, ++last_owner, 0, i), HF_LOCK_E_QUEUED);
 }
 
-/* A search has an end: who would be queued after it has none is not, and nobody is passed. */
+/* A search has an end: a request whose search was cut off is not queued, and passes no waiter. */
 static void test_a_search_for_a_deadlock_that_takes_too_long(void **state)
 {
 	struct bed *bed = *state;
@@ -451,7 +450,7 @@ static void test_a_search_for_a_deadlock_that_takes_too_long(void **state)
 	assert_int_equal(bed_lock(bed, 1, E, FAR, FAR), HF_LOCK_E_CONFLICT);
 	bed_unlock(bed, 11, FAR, FAR);
 	assert_int_equal(bed_lock(bed, 1, E, FAR, FAR),
-			 HF_LOCK_E_CONFLICT); /* it is the other's who waited */
+			 HF_LOCK_E_CONFLICT); /* the other owner, which waited, has it */
 	assert_int_equal(bed_wait(bed, 1, E, FAR + 5, FAR + 5), HF_LOCK_OK);
 }
 
