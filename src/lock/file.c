@@ -87,7 +87,7 @@ struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, st
 	return file;
 }
 
-void hf_lock_file_settle(struct hf_locks *locks, struct hf_lock_file *file)
+void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *file)
 {
 	if (file->n_holdings || file->n_share_records)
 		return;

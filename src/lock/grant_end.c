@@ -36,7 +36,7 @@ static int confirm(struct hf_locks *locks, uint64_t id, bool downgrades)
 	client = holding->owner->client;
 	hf_grant_confirm(locks, grant, downgrades);
 	hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
-	hf_holding_settle(locks, holding);
+	hf_holding_free_if_empty(locks, holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, client);
 	return HF_LOCK_OK;
@@ -74,7 +74,7 @@ int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *
 		hf_grant_confirm(locks, grant, false);
 		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
 	}
-	hf_holding_settle(locks, place.holding);
+	hf_holding_free_if_empty(locks, place.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
@@ -93,7 +93,7 @@ int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)
 	client = holding->owner->client;
 	hf_grant_undo(locks, grant);
 	hf_grant_end(locks, grant, HF_LOCK_END_REFUSED);
-	hf_holding_settle(locks, holding);
+	hf_holding_free_if_empty(locks, holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, client);
 	return HF_LOCK_OK;

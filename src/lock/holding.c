@@ -80,7 +80,7 @@ struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owne
 	return holding;
 }
 
-void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
+void hf_holding_free_if_empty(struct hf_locks *locks, struct hf_holding *holding)
 {
 	struct hf_owner *owner = holding->owner;
 	struct hf_lock_file *file = holding->file;
@@ -99,8 +99,8 @@ void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding)
 	owner->n_holdings--;
 	file->n_holdings--;
 	hf_room_use(locks, owner->client, -(int64_t)HF_COST_HOLDING);
-	hf_owner_settle(locks, owner);
-	hf_lock_file_settle(locks, file);
+	hf_owner_free_if_empty(locks, owner);
+	hf_lock_file_free_if_unused(locks, file);
 }
 
 /* LOOK */

@@ -9,7 +9,7 @@
  *
  * A holding exists while it has a lock, a waiter or a grant; an owner while it has a
  * holding; a file while it has a holding or a reservation. A function that removes one
- * of these calls hf_holding_settle(), which frees the records that are empty.
+ * of these calls hf_holding_free_if_empty(), which frees the records that are empty.
  */
 #pragma once
 
@@ -275,7 +275,7 @@ uint64_t hf_owner_hash(const struct hf_locks *locks, const struct hf_lock_target
 struct hf_owner *hf_owner_find(const struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who);
 struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who);
 /* Frees @owner if it has no holding. */
-void hf_owner_settle(struct hf_locks *locks, struct hf_owner *owner);
+void hf_owner_free_if_empty(struct hf_locks *locks, struct hf_owner *owner);
 
 /* callback.c: every call that leaves the engine. The outside functions answer OK if there is no outside. */
 
@@ -302,7 +302,7 @@ struct hf_lock_file *hf_lock_file_find(const struct hf_locks *locks, uint64_t ha
 struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_bytes handle);
 struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
 /* Frees @file if no holding and no reservation refers to it. */
-void hf_lock_file_settle(struct hf_locks *locks, struct hf_lock_file *file);
+void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *file);
 /* The first lock of @file, of any owner, that ends at @pos or behind, or NULL. */
 struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode);
 /* Prefetches what hf_lock_file_conflict_at() reads, while the caller does something else. */
@@ -350,7 +350,7 @@ struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf
 struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_lock_file *file,
 				   uint32_t share);
 /* Frees @holding if it is empty, and then its owner and its file if nothing refers to them. */
-void hf_holding_settle(struct hf_locks *locks, struct hf_holding *holding);
+void hf_holding_free_if_empty(struct hf_locks *locks, struct hf_holding *holding);
 /* The first lock that ends at @pos or behind. */
 struct hf_spot hf_holding_from(const struct hf_holding *holding, uint64_t pos);
 /* The first lock that overlaps or touches @range, or lies behind it. @holding may be NULL. */

@@ -105,7 +105,7 @@ struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const stru
 	return owner;
 }
 
-void hf_owner_settle(struct hf_locks *locks, struct hf_owner *owner)
+void hf_owner_free_if_empty(struct hf_locks *locks, struct hf_owner *owner)
 {
 	if (owner->n_holdings)
 		return;

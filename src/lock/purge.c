@@ -94,7 +94,7 @@ static void purge_owner(const struct purge *purge, struct hf_owner *owner)
 		purge_grants(purge, holding);
 		purge_waiters(purge, holding);
 		purge_locks(purge, holding);
-		hf_holding_settle(purge->locks, holding); /* may free @owner with its last holding */
+		hf_holding_free_if_empty(purge->locks, holding); /* may free @owner with its last holding */
 	}
 }
 

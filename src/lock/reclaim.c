@@ -48,7 +48,7 @@ static void drop_lock(struct hf_locks *locks, struct hf_lock *lock)
 	struct hf_holding *holding = lock->holding;
 
 	hf_holding_remove(locks, lock);
-	hf_holding_settle(locks, holding);
+	hf_holding_free_if_empty(locks, holding);
 }
 
 static void drop_unreclaimed(struct hf_locks *locks)
@@ -96,7 +96,7 @@ static void release_holding(struct hf_locks *locks, struct hf_holding *holding)
 			spot = hf_holding_from(holding, end + 1);
 		}
 	}
-	hf_holding_settle(locks, holding);
+	hf_holding_free_if_empty(locks, holding);
 }
 
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client)

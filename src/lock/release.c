@@ -68,7 +68,7 @@ static int release(struct hf_locks *locks, const struct hf_lock_target *who, str
 		end_grants(locks, place.holding, range);
 		if (ends_waits)
 			end_waiters(locks, place.holding, range);
-		hf_holding_settle(locks, place.holding);
+		hf_holding_free_if_empty(locks, place.holding);
 	}
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
@@ -111,7 +111,7 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 			grant->is_left = true;
 		return HF_LOCK_E_NOTHING;
 	}
-	hf_holding_settle(locks, place.holding);
+	hf_holding_free_if_empty(locks, place.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;
@@ -153,7 +153,7 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 		hf_grant_undo(locks, waiter);
 		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);
 	}
-	hf_holding_settle(locks, place.holding);
+	hf_holding_free_if_empty(locks, place.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;

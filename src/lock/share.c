@@ -104,7 +104,7 @@ static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access
 }
 
 /* Frees @share if its counts are all 0, and then its file if nothing else refers to it. */
-static void settle(struct hf_locks *locks, struct hf_share *share)
+static void free_if_empty(struct hf_locks *locks, struct hf_share *share)
 {
 	struct hf_lock_file *file = share->file;
 
@@ -117,7 +117,7 @@ static void settle(struct hf_locks *locks, struct hf_share *share)
 	hf_room_use(locks, share->client, -(int64_t)HF_COST_SHARE);
 	hf_pool_give(&locks->share_pool, share);
 	file->n_share_records--;
-	hf_lock_file_settle(locks, file);
+	hf_lock_file_free_if_unused(locks, file);
 }
 
 static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, const struct hf_lock_file *file,
@@ -176,7 +176,7 @@ int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, ui
 		return HF_LOCK_OK;
 	count(locks, share, access, deny, UINT32_MAX);
 	hf_emit_share(locks, share, access, deny, false, locks->events->share_removed);
-	settle(locks, share);
+	free_if_empty(locks, share);
 	return HF_LOCK_OK;
 }
 
@@ -202,7 +202,7 @@ static void purge_share(struct hf_locks *locks, struct hf_share *share)
 			hf_emit_share(locks, share, a, d, false, locks->events->share_removed);
 		}
 	}
-	settle(locks, share);
+	free_if_empty(locks, share);
 }
 
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,

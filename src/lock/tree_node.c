@@ -346,7 +346,7 @@ static void mend(struct hf_tree_pools *pools, struct hf_tree_inner *parent, unsi
 }
 
 /* Repairs sizes and sums from the leaf @node, at the end of @way, upwards. */
-static void settle(struct hf_tree_pools *pools, struct hf_tree *tree, struct way *way, void *node,
+static void repair(struct hf_tree_pools *pools, struct hf_tree *tree, struct way *way, void *node,
 		   bool is_changed)
 {
 	bool is_leaf = true, is_small = ((struct hf_tree_leaf *)node)->n < HF_TREE_LEAF_MIN;
@@ -432,6 +432,6 @@ void hf_tree_node_erase(struct hf_tree_pools *pools, struct hf_tree *tree, struc
 	drop_lock(leaf, at);
 	if (is_changed)
 		hf_tree_sum_of(leaf, true, tree->of_one);
-	settle(pools, tree, &way, leaf, is_changed);
+	repair(pools, tree, &way, leaf, is_changed);
 	shrink(pools, tree);
 }
