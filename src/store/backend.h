@@ -1,9 +1,10 @@
 /*
- * What a medium must offer to carry a store: memory, lmdb/, postgres/, and the
- * simulated one, implement this table; everybody else uses store.h.
+ * The table that a storage medium implements to carry a store. The media are
+ * memory.c, lmdb/, postgres/ and the simulation's store. Every other caller
+ * uses store.h.
  *
- * The front (store.c, write.c, health.c) keeps tickets, batches and health; a
- * backend only moves bytes. All is called on the loop's thread.
+ * The front (store.c, write.c, health.c) manages tickets, batches and health; a
+ * backend only moves bytes. All functions run on the loop's thread.
  */
 #pragma once
 
@@ -15,40 +16,45 @@
 
 struct hf_store_ops {
 	const char *name;
-	bool is_volatile; /* nothing outlives the process: no write is made, every ticket reached at once */
+	bool is_volatile; /* nothing outlives the process: the front writes nothing and reaches every ticket
+			     at once */
 
-	void (*free)(struct hf_store *store); /* the backend's parts, not @store itself */
+	void (*free)(struct hf_store *store); /* frees the backend's parts, not @store itself */
 
-	/* These block; they are used only before service begins and after it has ended. */
-	int (*load_state)(struct hf_store *store, struct hf_store_state *statep); /* 1: found, 0: none */
-	/* Synced. With @drop_locks locks and shares are gone in the same step. */
+	/* These block. The front calls them only before service begins and after it has ended. */
+	int (*load_state)(struct hf_store *store,
+			  struct hf_store_state *statep); /* 1: found; 0: no state is stored */
+	/* Synced when it returns 0. With @drop_locks, the same step deletes all locks and reservations. */
 	int (*save_state)(struct hf_store *store, const struct hf_store_state *state, bool drop_locks);
-	/* Every stored record of @type, decoded; ends early with what @fn returns, if not 0. */
+	/* Calls @fn with every stored record of @type, decoded. Stops and returns @fn's answer if that is not
+	 * 0. */
 	int (*load)(struct hf_store *store, enum hf_record_type type,
 		    int (*fn)(void *user, const struct hf_record *record), void *user);
 	int (*clear)(struct hf_store *store);
 
 	/*
-	 * Makes the batch durable, by its kind and the store's durability, and then calls
-	 * hf_store_batch_done(), within this call or later. At most one batch of each kind is under way,
-	 * and none beside one of kind HF_STORE_ALL, which replaces everything but the state in one piece.
+	 * Makes the batch as durable as its kind and the store's durability
+	 * demand, then calls hf_store_batch_done(), within this call or later.
+	 * At most one batch of each kind is in flight. A batch of kind
+	 * HF_STORE_ALL is in flight alone: it replaces everything but the
+	 * state, in one step.
 	 */
 	void (*commit)(struct hf_store *store, struct hf_store_batch *batch);
-	/* After a failure, with no batch under way: tries to be able to write again, then calls
-	 * hf_store_recover_done(), within this call or later. */
+	/* Called after a failure, with no batch in flight. Tries to make the medium writable again, then
+	 * calls hf_store_recover_done(), within this call or later. */
 	void (*recover)(struct hf_store *store);
 };
 
 enum hf_store_health {
 	HF_STORE_HEALTHY,
-	HF_STORE_FAILED,    /* waits for the next try */
-	HF_STORE_TRYING,    /* the backend recovers */
-	HF_STORE_ASKING,    /* in on_resync */
-	HF_STORE_RESYNCING, /* the answer is being written; new writes wait behind it */
-	HF_STORE_TAKEN,     /* by another run: for good */
+	HF_STORE_FAILED,    /* the timer of the next attempt runs */
+	HF_STORE_TRYING,    /* the backend is recovering */
+	HF_STORE_ASKING,    /* on_resync is running */
+	HF_STORE_RESYNCING, /* the resync is being written; new writes queue behind it */
+	HF_STORE_TAKEN,     /* another run uses the store; this state is final */
 };
 
-/* The writes of one kind: one batch fills while the other may fly. */
+/* The writes of one kind: one batch fills while the other is in flight. */
 struct hf_store_stream {
 	struct hf_store_batch batches[2];
 	struct hf_store_batch *filling;
@@ -61,12 +67,13 @@ struct hf_store {
 	struct hf_loop *loop;           /* (c) */
 	const struct hf_store_events *events;
 	void *user;
-	struct hf_store_state state; /* of this run, as stored */
-	uint64_t handle_key;         /* (c) that it should have been written with; 0: any will do */
+	struct hf_store_state state; /* of this run, as it is stored */
+	uint64_t
+		handle_key; /* (c) the handle key that the facts must have been written with; 0: accept any */
 	bool has_begun;
 	uint64_t next_id;
-	uint64_t issued;                   /* the last ticket */
-	struct hf_store_stream streams[2]; /* by kind */
+	uint64_t issued;                   /* the last ticket that was given */
+	struct hf_store_stream streams[2]; /* indexed by enum hf_store_kind */
 	struct hf_task commit_task;
 	struct hf_store_counts counts;
 
@@ -75,23 +82,24 @@ struct hf_store {
 	struct hf_timer recover_timer;
 	uint64_t recover_gap;
 	uint64_t recovered_at;
-	int failure;      /* -errno that was logged */
-	int resync_error; /* while asking */
+	int failure;      /* the -errno that was logged last */
+	int resync_error; /* set while on_resync runs */
 };
 
 /* For a backend's open function: @store is zeroed and the first member of its struct. */
 int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_store_ops *ops,
 		  const struct hf_store_options *options);
 
-/* For a backend to report. */
+/* The backend reports its results. */
 void hf_store_batch_done(struct hf_store_batch *batch, int r);
 void hf_store_recover_done(struct hf_store *store, int r);
-void hf_store_lost(struct hf_store *store, int r); /* the medium went away while nothing was under way */
-/* Another run has used it since. Called before the batches that are under way are reported as failed; a
- * backend that finds it out while it recovers calls this instead of hf_store_recover_done(). */
+void hf_store_lost(struct hf_store *store, int r); /* the medium went away while no batch was in flight */
+/* Another run has used the store since this run wrote last. The backend calls this before it reports the
+ * batches in flight as failed. A backend that finds out while it recovers calls this instead of
+ * hf_store_recover_done(). */
 void hf_store_taken(struct hf_store *store);
 
-/* Between the front's own files. */
+/* Shared by the front's own files. */
 void hf_store_init_writing(struct hf_store *store);
 void hf_store_deinit_writing(struct hf_store *store);
 void hf_store_init_health(struct hf_store *store);

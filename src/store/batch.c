@@ -7,9 +7,10 @@
 #include "base/macros.h"
 #include "store/record.h"
 
-#define KEEP_BYTES  ((size_t)4 << 20) /* a larger buffer is given back after its batch */
-#define MAX_BYTES   ((size_t)UINT32_MAX - HF_RECORD_MAX)
-#define MAX_PLACES  ((size_t)1 << 22) /* ids beyond are written although they might cancel out */
+#define KEEP_BYTES ((size_t)4 << 20) /* a larger buffer is freed after its batch */
+#define MAX_BYTES  ((size_t)UINT32_MAX - HF_RECORD_MAX)
+#define MAX_PLACES \
+	((size_t)1 << 22) /* ids beyond this are not tracked: their put and delete are both written */
 #define FIRST_BYTES ((size_t)64 << 10)
 
 void hf_batch_init(struct hf_store_batch *batch, struct hf_store *store, enum hf_store_kind kind)
@@ -66,7 +67,8 @@ void hf_batch_add(struct hf_store_batch *batch, int length)
 	batch->n_records++;
 }
 
-/* The place of @id, made if need be; NULL: not new in this batch, or too far, or no memory. */
+/* Where the batch notes the record of @id; the note is created on first use. NULL: @id is older than this
+ * batch, its distance from first_id is too large, or memory ran out. */
 static uint32_t *place_of(struct hf_store_batch *batch, uint64_t id)
 {
 	uint64_t index = id - batch->first_id;
@@ -129,7 +131,8 @@ struct hf_bytes hf_batch_bytes(struct hf_store_batch *batch)
 		}
 		batch->len = to;
 		batch->n_void = 0;
-		/* The places are wrong now, and nothing is added to a batch that is being written. */
+		/* The compaction above moved the records, so the noted places are wrong. They are not needed
+		 * any more: a batch that is being written takes no new records. */
 		memset(batch->places, 0, batch->n_places * sizeof(*batch->places));
 		batch->n_places = 0;
 	}

@@ -1,14 +1,15 @@
 /*
- * When the medium fails, and how the store comes back.
+ * How the store fails, and how it comes back.
  *
  *	healthy -> failed -> trying -> asking -> resyncing -> healthy
  *	              ^--------'----------'-----------'
  *
- * From each of them the way may also lead to taken, which is the end: another run has used the store.
+ * Every state can also lead to "taken", which is final: another run has used
+ * the store.
  *
- * Whatever was under way or waiting when the failure came is given up: the grants
- * behind it are undone by the caller, so writing them later would be wrong. The
- * caller's own tables are the truth, and coming back means writing all of them.
+ * A failure discards every write that is queued or in flight. The caller undoes
+ * the grants behind them, so writing them later would be wrong. The caller's
+ * tables are the truth: to come back, the store writes all of them anew.
  */
 #include "store/store.h"
 
@@ -21,11 +22,12 @@
 #include "store/backend.h"
 
 #define FIRST_GAP (100 * HF_NS_PER_MS)
-/* To ask a medium that is not there costs little, and clients wait for it. One that says that it is, and then
- * fails, has everything written to it each time. */
+/* Asking a medium that is unreachable costs little, and clients wait for it: retry often. A medium that
+ * answers and then fails gets everything written to it on each attempt: back off further. */
 #define AWAY_GAP HF_NS_PER_S
 #define MAX_GAP  (10 * HF_NS_PER_S)
-#define CALM     (60 * HF_NS_PER_S) /* healthy for so long: the next failure is a new one */
+#define CALM     (60 * HF_NS_PER_S) /* after this long in health, the next failure starts with FIRST_GAP again \
+				     */
 
 static void on_recover_timer(struct hf_timer *timer);
 
@@ -59,14 +61,14 @@ static void try_later(struct hf_store *store, uint64_t max_gap)
 	uint64_t gap = HF_MIN(store->recover_gap, max_gap);
 
 	store->health = HF_STORE_FAILED;
-	/* Without memory for a timer there is nothing left to try with. */
+	/* Without memory for the timer, the store cannot try again. */
 	if (hf_timer_start(&store->recover_timer, gap) < 0)
 		hf_log_error("the store will not be tried again", "backend=%s", store->ops->name);
-	/* A medium that was away does not make one that fails wait less. */
+	/* An unreachable medium must not shorten the gap of a medium that fails. */
 	store->recover_gap = HF_MAX(store->recover_gap, HF_MIN(gap * 2, max_gap));
 }
 
-/* Gives up what waits in @stream; the first ticket that is lost by that. */
+/* Discards the queued writes of @stream; returns the first ticket that is lost. */
 static uint64_t give_up(struct hf_store *store, struct hf_store_stream *stream, bool was_healthy)
 {
 	uint64_t first_lost = store->issued + 1;
@@ -88,7 +90,7 @@ static uint64_t give_up(struct hf_store *store, struct hf_store_stream *stream, 
 	return first_lost;
 }
 
-/* Gives up what waits in both streams; the first ticket that is lost by that. */
+/* Discards the queued writes of both streams; returns the first ticket that is lost. */
 static uint64_t give_up_all(struct hf_store *store)
 {
 	bool was_healthy = store->health == HF_STORE_HEALTHY;
@@ -126,8 +128,8 @@ void hf_store_lost(struct hf_store *store, int r)
 	hf_store_fail(store, r);
 }
 
-/* The facts of this run are older than those of the other one, which may have granted the same ranges: to
- * write them would undo its promises, and to go on without a store would break those of this run. */
+/* The other run's facts are newer, and it may have granted the same ranges. Writing the facts of this run
+ * would undo the other run's promises; continuing without a store would break the promises of this one. */
 void hf_store_taken(struct hf_store *store)
 {
 	uint64_t first_lost = store->issued + 1;
@@ -200,7 +202,8 @@ void hf_store_recover_done(struct hf_store *store, int r)
 		try_later(store, MAX_GAP);
 		return;
 	}
-	/* From here on new writes are taken; they wait behind the resync and fall with it. */
+	/* From here on the store accepts new writes. They queue behind the resync and are lost if it
+	 * fails. */
 	store->health = HF_STORE_RESYNCING;
 	hf_store_reset_streams(store);
 	store->resync.is_flying = true;
@@ -223,7 +226,7 @@ void hf_store_resync_done(struct hf_store *store, int r)
 	store->events->on_recovered(store->user);
 }
 
-/* The answer to on_resync */
+/* Resync */
 
 static int keep(struct hf_store *store, int length)
 {

@@ -8,7 +8,7 @@
 
 #define FIRST_SLOTS 1024
 
-/* Of a client's put or delete the name, else nothing. */
+/* The client's id if the record puts or deletes a client, otherwise nothing. */
 static struct hf_bytes name_of(const uint8_t *bytes)
 {
 	struct hf_last last = { .record = bytes };
@@ -21,7 +21,7 @@ static struct hf_bytes name_of(const uint8_t *bytes)
 	return record.type == HF_RECORD_CLIENT ? record.client.id : record.name;
 }
 
-/* What the record is about, and 0 where it is no record. */
+/* A key for the fact that the record is about; 0: it is no record. */
 static uint64_t key_of(const uint8_t *bytes, struct hf_bytes name)
 {
 	switch (hf_record_type(bytes)) {
@@ -34,7 +34,7 @@ static uint64_t key_of(const uint8_t *bytes, struct hf_bytes name)
 	case HF_RECORD_CLIENT_DELETE:
 		return name.len ? hf_checksum(name.data, name.len) | 1 : 0;
 	case HF_RECORD_STATE:
-		return UINT64_MAX; /* there is one */
+		return UINT64_MAX; /* there is only one state */
 	case HF_RECORD_VOID:
 		break;
 	}

@@ -1,7 +1,6 @@
 /*
- * Of many records about the same things, the last about each: what is true in
- * the end. Where a batch or a journal is folded into a database, nothing else
- * needs to be written.
+ * For each fact that a run of records is about, the latest record. To fold a
+ * batch or a journal into a database, only these need to be written.
  */
 #pragma once
 
@@ -11,16 +10,16 @@
 
 struct hf_last {
 	uint64_t key;          /* 0: free */
-	const uint8_t *record; /* with its header */
+	const uint8_t *record; /* including its header */
 };
 
 struct hf_last_table {
-	struct hf_last *slots; /* open addressing; ids rise one by one and so lie side by side */
+	struct hf_last *slots; /* open addressing; ids rise by one and so are neighbours here */
 	size_t n_slots;        /* a power of two, or 0 */
 	size_t n;
 };
 
-/* Reads all of @records, whose bytes must outlive the table; -EBADMSG, -ENOMEM. */
+/* Reads all of @records, whose bytes must outlive the table. -EBADMSG, -ENOMEM. */
 int hf_last_collect(struct hf_last_table *table, struct hf_bytes records);
 int hf_last_decode(const struct hf_last *last, struct hf_record *record); /* -EBADMSG */
 void hf_last_deinit(struct hf_last_table *table);

@@ -1,4 +1,4 @@
-/* The store that forgets: every ticket is reached at once, and a start finds nothing. */
+/* The store without a medium: every ticket is reached at once, and a start finds nothing. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -35,12 +35,12 @@ static int memory_clear(struct hf_store *store)
 
 static void memory_commit(struct hf_store *store, struct hf_store_batch *batch)
 {
-	assert(!batch); /* a volatile store gets none */
+	assert(!batch); /* the front commits nothing to a volatile store */
 }
 
 static void memory_recover(struct hf_store *store)
 {
-	assert(!store); /* it never fails */
+	assert(!store); /* memory never fails */
 }
 
 static const struct hf_store_ops memory_ops = {

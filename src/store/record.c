@@ -13,7 +13,7 @@ enum { /* flags of a client */
 	CLIENT_IS_STATE_UNPROVEN = 4,
 };
 
-/* Writing: the bounds were checked before, so there is always room. */
+/* Encoding: the caller has checked the bounds, so there is always room. */
 
 static uint8_t *put_addr(uint8_t *p, const struct hf_addr *addr)
 {
@@ -23,7 +23,7 @@ static uint8_t *put_addr(uint8_t *p, const struct hf_addr *addr)
 	return hf_le_put32(p, addr->scope);
 }
 
-/* Pads, and writes the header now that the length is known. */
+/* Pads the record, and writes the header now that the length is known. */
 static int finish(uint8_t *out, uint8_t *p, enum hf_record_type type)
 {
 	size_t length = (size_t)(p - out);
@@ -141,7 +141,7 @@ int hf_record_encode_client_delete(uint8_t *out, struct hf_bytes id)
 		      HF_RECORD_CLIENT_DELETE);
 }
 
-/* Reading: a reader that ran out of bytes stays so and gives zeros. */
+/* Decoding: once a reader has run out of bytes, it returns zeros and stays bad. */
 
 struct reader {
 	const uint8_t *p;
@@ -232,7 +232,7 @@ static void get_lock(struct reader *in, struct hf_store_lock *lock)
 {
 	uint32_t share, handle, client, oh;
 
-	/* A million of these are read at a start: one bound for all that has a fixed place. */
+	/* A start reads a million of these: check once for all fields at fixed places. */
 	if ((size_t)(in->end - in->p) < LOCK_FIXED) {
 		in->is_bad = true;
 		return;
@@ -305,7 +305,7 @@ static void get_state(struct reader *in, struct hf_store_state *state)
 	get_text(in, medium, state->medium);
 }
 
-/* What is left is padding, and nothing else. */
+/* Only padding may be left. */
 static bool is_padding(const struct reader *in)
 {
 	if (in->end - in->p > 7)
@@ -362,7 +362,7 @@ int hf_record_next(struct hf_record *record, struct hf_bytes *bytesp)
 	if (bytesp->len == 0)
 		return 0;
 	length = get32(&in);
-	type = get32(&in); /* the zeros after it included */
+	type = get32(&in); /* includes the three zeros after it */
 	if (in.is_bad || length < HF_RECORD_HEADER || length % 8 || length > bytesp->len ||
 	    length > HF_RECORD_MAX || type > HF_RECORD_STATE)
 		return -EBADMSG;

@@ -27,7 +27,7 @@
 #include "store/store.h"
 
 enum hf_record_type {
-	HF_RECORD_VOID, /* put and deleted within a turn: never written */
+	HF_RECORD_VOID, /* put and deleted within one turn: never written */
 	HF_RECORD_LOCK,
 	HF_RECORD_LOCK_DELETE,
 	HF_RECORD_SHARE,
@@ -54,7 +54,8 @@ struct hf_record {
 	};
 };
 
-/* Encoding: @out has room for HF_RECORD_MAX bytes; the length, or -EINVAL beyond the bounds of store.h. */
+/* Encoding. @out has room for HF_RECORD_MAX bytes. Each returns the length, or -EINVAL beyond the bounds of
+ * store.h. */
 int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock);
 int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share);
 int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client);
@@ -62,13 +63,13 @@ int hf_record_encode_state(uint8_t *out, const struct hf_store_state *state);
 int hf_record_encode_delete(uint8_t *out, enum hf_record_type type, uint64_t id);
 int hf_record_encode_client_delete(uint8_t *out, struct hf_bytes id);
 
-/* Decoding. Bytes in the result point into what was decoded. */
+/* Decoding. Bytes in the result point into the bytes that were decoded. */
 int hf_record_decode(struct hf_record *record, enum hf_record_type type, struct hf_bytes body); /* -EBADMSG */
-/* Takes the record at *bytesp and moves on: 1; 0 at the end; -EBADMSG. */
+/* Decodes the record at *bytesp and moves past it. 1: a record; 0: the end; -EBADMSG. */
 int hf_record_next(struct hf_record *record, struct hf_bytes *bytesp);
 
-/* A record without looking into its body, for those that we have written ourselves. */
+/* Fields of a record without decoding its body, only for records that this process encoded. */
 uint32_t hf_record_length(const uint8_t *record);
 enum hf_record_type hf_record_type(const uint8_t *record);
-uint64_t hf_record_id(const uint8_t *record); /* of a lock or share, put or deleted */
+uint64_t hf_record_id(const uint8_t *record); /* of a lock or reservation that is put or deleted */
 void hf_record_void(uint8_t *record);

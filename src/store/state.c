@@ -1,4 +1,4 @@
-/* What a start makes of what the last run has left. */
+/* What a start concludes from the state that the last run stored. */
 #include "store/state.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *
 	next->sm_state = hf_store_next_sm_state(before ? before->sm_state : 0);
 	next->is_clean = false;
 	next->handle_key = before ? before->handle_key : 0;
-	/* A list that was not complete stays so until a grace period has ended: a crash within it would
-	 * otherwise make a few reclaimed locks look like all there were. */
+	/* An incomplete list stays incomplete until a grace period ends. Otherwise, after a crash within
+	 * grace, the few locks reclaimed so far would look like the complete list. */
 	next->is_complete = intact && before->is_complete;
 
 	*start = (struct hf_store_start){
@@ -49,8 +49,9 @@ void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *
 		.was_clean = before && before->is_clean,
 		.has_other_boot = before && strcmp(before->boot_id, next->boot_id) != 0,
 		.has_all_locks = next->is_complete && next->durability != HF_STORE_NONE,
-		/* Releases may be missing as well as grants: a lock that was given up would refuse the
-		 * reclaim of the one who got it next. And who stores no locks must not keep old ones. */
+		/* Not only grants but also releases may be missing. A stored lock whose release was lost
+		 * would refuse the reclaim of the client that got the lock next. And a run that stores no
+		 * locks must not leave old ones. */
 		.dropped_locks = before && (!intact || next->durability == HF_STORE_NONE),
 	};
 }

@@ -1,4 +1,5 @@
-/* The front of every store: life, start, stop and loading. Writing is in write.c, failure in health.c. */
+/* The front of every store: life, start, stop and loading. write.c does the writing, health.c handles
+ * failure. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -11,8 +12,8 @@
 #include "base/log.h"
 #include "store/backend.h"
 
-/* Ids of a run start with its epoch; 2^44 of them last for half a year at a million a second. After 2^20 runs
- * they begin anew, behind whatever is still there: see pass_id(). */
+/* The ids of a run start with its epoch. 2^44 of them last half a year at a million a second. After 2^20 runs
+ * the epochs repeat; pass_id() keeps new ids beyond those still in use. */
 #define EPOCH_SHIFT 44
 
 #define SECONDS_TO_2020 UINT64_C(1577836800)
@@ -47,7 +48,7 @@ struct hf_store *hf_store_free(struct hf_store *store)
 	if (!store)
 		return NULL;
 	hf_store_deinit_health(store);
-	store->ops->free(store); /* nothing is under way after this */
+	store->ops->free(store); /* afterwards no work is in flight */
 	hf_store_deinit_writing(store);
 	free(store);
 	return NULL;
@@ -55,7 +56,7 @@ struct hf_store *hf_store_free(struct hf_store *store)
 
 /* Start */
 
-/* Who remembers no state number can still let it grow: by the clock, twice the seconds. */
+/* Without a stored state number, the clock provides one that grows: twice the seconds. */
 static int32_t clock_sm_state(struct hf_loop *loop)
 {
 	uint64_t seconds = hf_loop_wall(loop) / HF_NS_PER_S;
@@ -68,7 +69,7 @@ static int find_one(void *user, const struct hf_record *record)
 	return 1;
 }
 
-/* 1: there is something that a client may rely on. */
+/* 1: the store has a fact that a client may rely on. */
 static int holds_facts(struct hf_store *store)
 {
 	int r = store->ops->load(store, HF_RECORD_CLIENT, find_one, NULL);
@@ -78,8 +79,8 @@ static int holds_facts(struct hf_store *store)
 	return r ? r : store->ops->load(store, HF_RECORD_SHARE, find_one, NULL);
 }
 
-/* A registration alone is reason enough: the locks of its client may have gone with the machine, and the
- * client could not reclaim them. */
+/* A registration alone is a reason to refuse: a crash of the machine may have lost its client's locks, and
+ * under another handle key the client could not reclaim them. */
 static int check_key(struct hf_store *store, const struct hf_store_state *before)
 {
 	int r;
@@ -180,7 +181,7 @@ static int load_client(void *user, const struct hf_record *record)
 	return loading->client(loading->user, &record->client);
 }
 
-/* A record of a run so long ago that its epoch has the same bits keeps its id, and nobody else gets it. */
+/* A record of an old run whose epoch has the same low bits keeps its id; new ids start after it. */
 static void pass_id(struct hf_store *store, uint64_t id)
 {
 	if (id >> EPOCH_SHIFT == store->next_id >> EPOCH_SHIFT && id >= store->next_id)

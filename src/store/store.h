@@ -2,25 +2,25 @@
  * The store: makes facts durable and gives them back after a crash.
  *
  * It knows no protocol. The facts are the server's own state, the registrations
- * of clients, locks and share reservations; whoever grants something writes the
- * fact and gets a ticket, a rising number, and speaks to the client only when
- * the store has reached that ticket, that is, when the fact is as durable as was
- * promised:
+ * of clients, locks and reservations. The caller that grants something writes
+ * the fact and gets a ticket, a rising number. It replies to the client only
+ * when the store has reached that ticket, that is, when the fact is as durable
+ * as promised:
  *
  *	registrations  synced, always
- *	locks, shares  by lock_durability: none, at once; process, when the death
- *	               of the daemon loses nothing; machine, when synced
+ *	locks and      by lock_durability: none, at once; process, when the death
+ *	reservations   of the daemon loses nothing; machine, when synced
  *
- * One commit is made for all that happened in a turn of the loop. What is put
- * and deleted again within one turn is not written at all.
+ * There is one commit for each turn of the loop. A fact that is put and deleted
+ * within one turn is not written at all.
  *
- * When a write cannot be made durable the store turns unhealthy: on_failed tells
- * which tickets will never be reached, so that grants are undone before anybody
- * hears of them; writes are refused with -EROFS; and the store tries to come
- * back, with growing gaps. Then on_resync asks for everything that is true now;
- * that replaces, in one piece, whatever is stored.
+ * When a write cannot be made durable, the store becomes unhealthy. on_failed
+ * says which tickets will never be reached, so that the caller undoes those
+ * grants before it replies. Writes are refused with -EROFS, and the store tries
+ * to come back, with growing gaps. Then on_resync asks for everything that is
+ * true now; that replaces everything stored, in one step.
  *
- * Everything here belongs to the loop's thread. Call-backs come from the loop,
+ * All functions belong to the loop's thread. Call-backs come from the loop,
  * never from within a put or a delete.
  */
 #pragma once
@@ -37,7 +37,7 @@ struct hf_loop;
 struct hf_store;
 struct hf_store_ops;
 
-/* Bounds: what is longer is refused with -EINVAL. */
+/* Bounds: anything longer is refused with -EINVAL. */
 #define HF_STORE_MAX_ID       1280 /* client id: protocol, address and a name of 1024 bytes */
 #define HF_STORE_MAX_NAME     1024
 #define HF_STORE_MAX_PROTOCOL 32
@@ -56,20 +56,20 @@ enum hf_store_durability {
 
 enum hf_store_kind {
 	HF_STORE_CLIENTS, /* registrations */
-	HF_STORE_LOCKS,   /* locks and share reservations */
+	HF_STORE_LOCKS,   /* locks and reservations */
 	HF_STORE_ALL,     /* both */
 };
 
-/* Facts. Bytes are borrowed: by a put for the call, by a load for the call-back. */
+/* Facts. Their bytes are borrowed: a put borrows them for the call, a load lends them for the call-back. */
 
 struct hf_store_client {
 	struct hf_bytes id;       /* the key */
 	struct hf_bytes protocol; /* "nlm", "nsm" */
 	struct hf_bytes mon_name;
-	struct hf_addr address; /* where it called from */
-	struct hf_addr local;   /* our address it used */
+	struct hf_addr address; /* where its calls come from */
+	struct hf_addr local;   /* our address that it called */
 	bool has_callback;
-	bool is_privileged; /* it locked from a reserved port */
+	bool is_privileged; /* it sent a LOCK from a reserved port */
 	struct hf_bytes callback_host;
 	uint32_t callback_program;
 	uint32_t callback_version;
@@ -77,20 +77,20 @@ struct hf_store_client {
 	uint8_t priv[16];
 	int32_t sm_state;
 	bool is_state_unproven; /* only datagrams said sm_state, which may be forged */
-	uint64_t registered_at; /* wall ns, kept to the microsecond */
-	uint64_t last_seen;     /* likewise */
+	uint64_t registered_at; /* wall clock in ns, stored in microseconds */
+	uint64_t last_seen;     /* the same */
 };
 
 struct hf_store_lock {
 	uint64_t id; /* from hf_store_new_id() */
 	struct hf_bytes share;
 	struct hf_bytes handle;
-	struct hf_bytes client; /* its id */
+	struct hf_bytes client; /* the client's id */
 	struct hf_bytes oh;
 	uint64_t owner;
 	uint64_t start;
 	uint64_t end;
-	uint64_t epoch; /* in which it was granted */
+	uint64_t epoch; /* the epoch that granted it */
 	int32_t client_state;
 	uint32_t flags;
 	uint8_t kind;
@@ -102,119 +102,118 @@ struct hf_store_share {
 	struct hf_bytes blob;
 };
 
-/* Events: all but on_taken and on_commit must be there. */
+/* Events. Only on_taken and on_commit may be NULL. */
 struct hf_store_events {
-	/* hf_store_reached(kind) has moved to @ticket. */
+	/* hf_store_reached(kind) has risen to @ticket. */
 	void (*on_reached)(void *user, enum hf_store_kind kind, uint64_t ticket);
-	/* The store is unhealthy. Tickets from @first_lost that are not reached now never will be, although
-	 * later tickets of the same kind may be: forget whoever waits for them. */
+	/* The store is unhealthy. Tickets from @first_lost on that are not reached now will never be,
+	 * although later tickets of the same kind may be. Drop the replies that wait for them. */
 	void (*on_failed)(void *user, uint64_t first_lost);
-	/* The store can write again: call hf_store_resync_*() in here for everything that is true now. */
+	/* The store can write again. Call hf_store_resync_*() in here for everything that is true now. */
 	void (*on_resync)(void *user);
-	/* What on_resync wrote is durable: healthy again. */
+	/* The resync is durable; the store is healthy again. */
 	void (*on_recovered)(void *user);
-	/* Another run has used the store since this one wrote last: on_failed has come before, and the store
-	 * never comes back. Nothing of this run may be put there, and nothing may be promised: the server
-	 * must end. */
+	/* Another run has used the store since this one wrote last. on_failed came before, and the store
+	 * never comes back. This run can neither store nor promise anything more: the server must end. */
 	void (*on_taken)(void *user);
-	/* A commit took @ns; for metrics; may be NULL, then no clock is read. */
+	/* A commit took @ns, for metrics. If NULL, the store reads no clock. */
 	void (*on_commit)(void *user, enum hf_store_kind kind, uint64_t ns);
 };
 
 struct hf_store_options {
 	enum hf_store_durability durability;
 	const char *boot_id;  /* of this machine; NULL: ask the kernel */
-	const char *path;     /* lmdb: the folder for its files, which exists */
+	const char *path;     /* lmdb: an existing folder for its files */
 	const char *postgres; /* postgres: libpq's connection string */
-	const char *server;   /* postgres: whose rows these are */
-	bool gives_up; /* hf_store_clear() follows: a journal that cannot be read is no reason to refuse */
-	uint64_t handle_key; /* tells the key of the handles in the facts from any other; 0: any will do */
+	const char *server;   /* postgres: the server name in the rows */
+	bool gives_up;        /* hf_store_clear() follows: accept a journal that cannot be read */
+	uint64_t handle_key;  /* identifies the key of the handles in the facts; 0: accept any */
 	const struct hf_store_events *events;
 	void *user;
 };
 
-/* Life. An open that fails has logged why, in words for the operator. */
+/* Life. An open that fails has logged the reason for the operator. */
 int hf_store_open_memory(struct hf_store **storep, struct hf_loop *loop,
 			 const struct hf_store_options *options);
 int hf_store_open_lmdb(struct hf_store **storep, struct hf_loop *loop,
 		       const struct hf_store_options *options);
 int hf_store_open_postgres(struct hf_store **storep, struct hf_loop *loop,
 			   const struct hf_store_options *options);
-/* Can libpq read this connection string? Where it can not, @unknown is the option that it does not know, or
- * empty; its own words may hold a part of a password. */
+/* Can libpq parse this connection string? If not, @unknown is the option that libpq does not know, or empty.
+ * libpq's own message is not used: it may quote part of a password. */
 #define HF_STORE_OPTION 64
 bool hf_store_reads_postgres(const char *text, char unknown[static HF_STORE_OPTION]);
-/* What is not reached yet is lost, as if we had been killed. */
+/* Tickets that are not reached yet are lost, as if the process had been killed. */
 struct hf_store *hf_store_free(struct hf_store *store);
 
 HF_DEFINE_CLEANUP(struct hf_store *, hf_store_free)
 
-/* Start: in this order, before anything else. These block. */
+/* Start: call these in this order, before anything else. They block. */
 
 struct hf_store_start {
 	uint64_t epoch;      /* of this run */
 	int32_t sm_state;    /* of this run: odd, positive */
 	bool is_first;       /* nothing was stored before */
-	bool was_clean;      /* the run before ended with hf_store_mark_clean() */
-	bool has_other_boot; /* the machine was started anew since */
-	bool has_all_locks;  /* the stored locks are all that were granted; see hf_store_mark_complete() */
-	bool dropped_locks;  /* what was stored of locks could not be trusted and is gone */
+	bool was_clean;      /* the last run ended with hf_store_mark_clean() */
+	bool has_other_boot; /* the machine has been booted since */
+	bool has_all_locks;  /* the stored list of locks is complete; see hf_store_mark_complete() */
+	bool dropped_locks;  /* the stored locks could not be trusted and are deleted */
 };
 
-/* Raises epoch and state number and clears the clean marker: synced when it returns 0. -EKEYREJECTED: there
- * are facts, and they were written with another handle_key; nothing was changed. */
+/* Raises the epoch and the state number and clears the clean marker; synced when it returns 0. -EKEYREJECTED:
+ * there are facts, and another handle_key made their handles; nothing was changed. */
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp);
 
-/* Each answers 0, or what the call-back returned, if that was not 0, or -errno. No order is promised. Whoever
- * writes locks has loaded locks and shares before. */
+/* Each returns 0, or the first answer of the call-back that is not 0, or -errno. The order is not defined.
+ * Load locks and reservations before writing any. */
 int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const struct hf_store_client *client),
 			  void *user);
 int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const struct hf_store_lock *lock),
 			void *user);
 int hf_store_load_shares(struct hf_store *store, int (*fn)(void *user, const struct hf_store_share *share),
 			 void *user);
-/* Wipes registrations, locks and shares together; epoch and state number stay. Blocks. */
+/* Deletes all registrations, locks and reservations; epoch and state number stay. Blocks. */
 int hf_store_clear(struct hf_store *store);
-/* All handles in the facts, those that were loaded and those to come, are of this key; synced. Blocks. */
+/* Records that this key made all handles in the facts, loaded and future; synced. Blocks. */
 int hf_store_name_key(struct hf_store *store, uint64_t handle_key);
 
-/* Writing. Each gives a ticket in *ticketp (NULL: not wanted), or answers -EROFS while the store is
- * unhealthy, -EINVAL beyond a bound, -ENOBUFS when too much waits for a slow medium, -ENOMEM. */
-uint64_t
-hf_store_new_id(struct hf_store *store); /* for a lock or a share; none that is stored has it. Rises */
+/* Writing. Each gives a ticket in *ticketp (NULL: not wanted), or returns -EROFS while the store is
+ * unhealthy, -EINVAL beyond a bound, -ENOBUFS when too much is queued for a slow medium, -ENOMEM. */
+uint64_t hf_store_new_id(struct hf_store *store); /* for a lock or reservation; unused in the store; rises */
 int hf_store_put_client(struct hf_store *store, const struct hf_store_client *client, uint64_t *ticketp);
 int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp);
 int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp);
 int hf_store_delete_lock(struct hf_store *store, uint64_t id, uint64_t *ticketp);
 int hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp);
 int hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp);
-/* From now on the stored locks are all there are (grace is over), even if they were not at the start. */
+/* From now on the stored list of locks is complete (grace is over), even if it was not at the start. */
 int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp);
-/* The next state number, as a restart would have it; reached with HF_STORE_CLIENTS. */
+/* The next state number, as after a restart; reached with HF_STORE_CLIENTS. */
 int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *ticketp);
 
-/* Commits before the end of the turn if many writes wait and that takes a moment only, so that those who wait
- * for them are still in the cache. on_reached or on_failed may be called from here. */
+/* If many writes are queued and a commit is quick, commits before the end of the turn, while the replies that
+ * wait are still in the CPU's cache. May call on_reached or on_failed. */
 void hf_store_hurry(struct hf_store *store);
 /* Every write of @kind up to this ticket is as durable as promised. */
 uint64_t hf_store_reached(const struct hf_store *store, enum hf_store_kind kind);
-/* Has nothing been done yet about this lock or share? Then it and all that is written until then are reached
- * or lost together. */
+/* Is the batch of this lock or reservation still filling? Then it and all later writes of this batch are
+ * reached or lost together. */
 bool hf_store_is_gathering(const struct hf_store *store, uint64_t ticket);
-uint64_t hf_store_last_ticket(const struct hf_store *store); /* that was given */
+uint64_t hf_store_last_ticket(const struct hf_store *store); /* the last one that was given */
 bool hf_store_is_healthy(const struct hf_store *store);
-/* Does it give tickets? If not, on_resync follows, and what is true by then replaces all that is stored. It
- * does while that is being written, too: what is written meanwhile comes behind it. */
+/* Does the store give tickets? If not, on_resync will follow, and what is true then replaces everything
+ * stored. The store also gives tickets while it writes a resync: those writes follow it. */
 bool hf_store_takes_writes(const struct hf_store *store);
-bool hf_store_is_idle(const struct hf_store *store); /* nothing waits for being written */
+bool hf_store_is_idle(const struct hf_store *store); /* no write is queued or in flight */
 
-/* Resync: only inside on_resync. What is not put here is not stored any more. -ENOMEM at worst; then the
- * store stays unhealthy and asks again. */
+/* Resync: call these only inside on_resync. Facts that are not put here are not stored any more. On -ENOMEM
+ * the store stays unhealthy and asks again. */
 int hf_store_resync_client(struct hf_store *store, const struct hf_store_client *client);
 int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *lock);
 int hf_store_resync_share(struct hf_store *store, const struct hf_store_share *share);
 
-/* Stop: the last write of an orderly stop; synced when it returns 0. -EBUSY: not idle yet. Blocks. */
+/* Stop: the last write of an orderly stop; synced when it returns 0. -EBUSY: writes are still in flight.
+ * Blocks. */
 int hf_store_mark_clean(struct hf_store *store);
 
 /* Questions */
@@ -222,7 +221,7 @@ const char *hf_store_name(const struct hf_store *store); /* "memory", "lmdb", "p
 enum hf_store_durability hf_store_durability(const struct hf_store *store);
 
 struct hf_store_counts {
-	uint64_t n_commits;   /* batches that were written */
+	uint64_t n_commits;   /* batches that were committed */
 	uint64_t n_records;   /* records in them */
 	uint64_t n_cancelled; /* records that were put and deleted in one turn */
 	uint64_t n_failures;

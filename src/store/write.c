@@ -1,4 +1,5 @@
-/* Writing: records into batches, batches to the backend at the end of the turn, tickets when it is done. */
+/* Writing: adds records to batches, gives batches to the backend at the end of the turn, and reaches their
+ * tickets when it is done. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -7,10 +8,11 @@
 #include "base/error.h"
 #include "store/backend.h"
 
-/* What may wait for a slow medium. Deletes are let through: there are no more of them than things stored. */
+/* Bound for writes that are queued for a slow medium. Deletes pass: there are never more of them than stored
+ * facts. */
 #define MAX_PENDING ((size_t)256 << 20)
 
-#define MANY 256 /* writes: the replies that wait for them need not be touched again */
+#define MANY 256 /* writes; beyond this, the waiting replies fall out of the CPU's cache */
 
 static void commit_stream(struct hf_store *store, struct hf_store_stream *stream);
 
@@ -88,8 +90,8 @@ static void commit_stream(struct hf_store *store, struct hf_store_stream *stream
 	store->ops->commit(store, batch);
 }
 
-/* Only where a commit is no more than a write to the page cache: whatever takes longer shall have as much as
- * there is. */
+/* Only where a commit is just a write to the page cache. A slower commit is better made once, with as many
+ * writes as possible. */
 void hf_store_hurry(struct hf_store *store)
 {
 	struct hf_store_stream *stream = &store->streams[HF_STORE_LOCKS];
@@ -143,7 +145,8 @@ static void give_ticket(struct hf_store *store, struct hf_store_batch *batch, ui
 	if (batch) {
 		struct hf_store_stream *stream = &store->streams[batch->kind];
 
-		/* An idle stream has reached all that was issued; from here on it must remember. */
+		/* While a stream is idle, its reached ticket is store->issued; from here on the stream tracks
+		 * its own. */
 		if (store->health == HF_STORE_HEALTHY && hf_store_stream_is_idle(stream))
 			stream->reached = store->issued;
 		batch->last_ticket = ticket;
@@ -165,7 +168,7 @@ uint64_t hf_store_new_id(struct hf_store *store)
 	return store->next_id++;
 }
 
-/* Room for a new lock or share. NULL in @outp: nothing is to be written, and the ticket is given. */
+/* Room for a new lock or reservation. NULL in *outp: nothing is to be written, and the ticket is given. */
 static int reserve_new(struct hf_store *store, uint8_t **outp, uint64_t *ticketp)
 {
 	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
@@ -264,8 +267,8 @@ int hf_store_put_client(struct hf_store *store, const struct hf_store_client *cl
 	return 0;
 }
 
-/* Room for a fact that is small or takes something away, so a full batch does not stop it. NULL in @outp
- * as in reserve_new(). */
+/* Room for a record that is small or deletes something, so a full batch does not refuse it. NULL in *outp as
+ * in reserve_new(). */
 static int reserve_small(struct hf_store *store, uint8_t **outp, uint64_t *ticketp)
 {
 	struct hf_store_batch *batch = store->streams[HF_STORE_CLIENTS].filling;
@@ -301,7 +304,7 @@ int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t 
 	return out ? add_small(store, hf_record_encode_client_delete(out, id), ticketp) : r;
 }
 
-/* The state is kept in memory whether it can be written now or not: a resync brings it, too. */
+/* Memory holds the new state even if it cannot be written now: a resync writes it later. */
 static int put_state(struct hf_store *store, uint64_t *ticketp)
 {
 	uint8_t *out;
@@ -325,7 +328,7 @@ int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *tick
 
 /* Tickets */
 
-/* While something is lost only what was truly written counts. */
+/* While writes are lost, only tickets that were really written count. */
 static uint64_t reached_by(const struct hf_store *store, enum hf_store_kind kind)
 {
 	const struct hf_store_stream *stream = &store->streams[kind];

@@ -1,4 +1,4 @@
-/* Facts into and out of a transaction. */
+/* Puts facts into an LMDB transaction, and reads them from it. */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "store/checksum.h"
 #include "store/lmdb/internal.h"
 
-/* The key is part of it, so that a value under another's key is found out, too. */
+/* Covers the key, too: this detects a value that stands under another key. */
 static uint64_t entry_checksum(struct hf_bytes key, struct hf_bytes value)
 {
 	uint64_t seed = key.len, word;
@@ -113,7 +113,7 @@ static int delete_key(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_k
 	return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* A client's name may have changed: the index of the old one goes. */
+/* A put may change a client's name, so delete the index entry of the old one. */
 static int delete_index(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *client)
 {
 	struct hf_record record;
@@ -182,7 +182,7 @@ int hf_lmdb_apply(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record *re
 	return 0;
 }
 
-/* All keys of the main database that start so. */
+/* Deletes all keys of the main database that begin with @prefix. */
 static int drop_prefix(struct hf_lmdb *lmdb, MDB_txn *txn, const char *prefix)
 {
 	MDB_val k = { strlen(prefix), (void *)(uintptr_t)prefix }, v;
@@ -196,7 +196,8 @@ static int drop_prefix(struct hf_lmdb *lmdb, MDB_txn *txn, const char *prefix)
 	rc = mdb_cursor_get(cursor, &k, &v, MDB_SET_RANGE);
 	while (rc == 0 && k.mv_size >= len && memcmp(k.mv_data, prefix, len) == 0) {
 		rc = mdb_cursor_del(cursor, 0);
-		/* The cursor stands on what followed, and the next "next" gives that. */
+		/* After a delete the cursor stands on the following entry, and the next MDB_NEXT returns that
+		 * one. */
 		if (rc == 0)
 			rc = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
 	}
@@ -226,6 +227,6 @@ const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value)
 	if (!has_prefix(key, "lock:", 5) && !has_prefix(key, "nsm:", 4) && !has_prefix(key, "server:", 7) &&
 	    !has_prefix(key, "share:", 6))
 		return "it holds something that is not ours";
-	/* With the checksum right it is what we have written; decoding comes with loading. */
+	/* A correct checksum proves that this server wrote the record; loading decodes it. */
 	return strip(key, &value) ? NULL : "a record is damaged";
 }

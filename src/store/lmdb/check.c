@@ -17,15 +17,15 @@
 #define PAGE_LEAF     0x02
 #define PAGE_OVERFLOW 0x04
 #define PAGE_META     0x08
-#define PAGE_DIRTY    0x10 /* LMDB leaves it set in what it writes */
+#define PAGE_DIRTY    0x10 /* LMDB leaves this bit set in pages that it writes */
 
 #define NODE_BIG  0x01
-#define NODE_SUB  0x02 /* the head of another database */
+#define NODE_SUB  0x02 /* the node is the root of a named database */
 #define NODE_HEAD 8
 
 #define WORD sizeof(size_t)
 
-/* Page numbers and counts are as wide as an address: size_t, and hence another format on another machine. */
+/* Page numbers and counts have the size of size_t, so the format differs between machines. */
 
 struct page_head {
 	size_t number;
@@ -41,7 +41,7 @@ struct page_head {
 };
 
 struct database {
-	uint32_t pad; /* of the first: the page size */
+	uint32_t pad; /* on the first page: the page size */
 	uint16_t flags;
 	uint16_t depth;
 	size_t n_branch;
@@ -79,12 +79,12 @@ struct check {
 	uint64_t n_file_pages;
 	uint32_t page_size;
 	struct meta meta;
-	uint8_t *used; /* a bit for each page seen */
+	uint8_t *used; /* one bit for each page that was visited */
 	uint64_t n_entries;
-	struct hf_bytes last_key; /* keys rise, from leaf to leaf */
-	bool may_equal;           /* it was a branch's: the next key may be the same */
+	struct hf_bytes last_key; /* keys must rise, also from leaf to leaf */
+	bool may_equal;           /* last_key came from a branch page: the next key may be equal */
 	bool is_free_db;
-	bool is_inner; /* within a named database, which holds no others */
+	bool is_inner; /* inside a named database, which contains no others */
 	hf_lmdb_check_fn fn;
 	void *user;
 };
@@ -109,7 +109,7 @@ static const uint8_t *page_at(const struct check *check, uint64_t page, struct p
 	return p;
 }
 
-/* The value of a node that has pages of its own. */
+/* The value of a node that has overflow pages. */
 static const char *find_big(struct check *check, const uint8_t *at, uint32_t size, struct hf_bytes *valuep)
 {
 	struct page_head head;
@@ -135,7 +135,7 @@ static const char *find_big(struct check *check, const uint8_t *at, uint32_t siz
 	return NULL;
 }
 
-/* A list of free pages: none of them may be in use, or the next write would destroy it. */
+/* Checks a list of free pages. If one of them were in use, the next write would destroy it. */
 static const char *check_free_list(struct check *check, struct hf_bytes key, struct hf_bytes value)
 {
 	size_t n, page, before = NO_PAGE;
@@ -153,7 +153,7 @@ static const char *check_free_list(struct check *check, struct hf_bytes key, str
 		if (page < 2 || page > check->meta.last_page || page >= before)
 			return "the list of free pages is damaged";
 		before = page;
-		/* Pages that were never written lie beyond the file's end. */
+		/* Pages that were never written may lie beyond the end of the file. */
 		if (page >= check->n_file_pages)
 			continue;
 		if (check->used[page / 8] & bit)
@@ -177,7 +177,7 @@ static int compare_keys(const struct check *check, struct hf_bytes a, struct hf_
 	return r ? r : (a.len > b.len) - (a.len < b.len);
 }
 
-/* A search that believes a wrong order would miss entries that are there. */
+/* With keys out of order, LMDB's search would miss entries that exist. */
 static bool is_in_order(struct check *check, struct hf_bytes key, bool is_branch)
 {
 	int order = check->last_key.len ? compare_keys(check, check->last_key, key) : -1;
@@ -191,10 +191,10 @@ static bool is_in_order(struct check *check, struct hf_bytes key, bool is_branch
 
 static const char *check_database(struct check *check, const struct database *db);
 
-/* A database within: the caller judges its name. */
+/* Checks a named database; the caller judges its name. */
 static const char *check_inner(struct check *check, struct hf_bytes key, struct hf_bytes value)
 {
-	struct check inner = *check; /* pages are marked as used in the same place */
+	struct check inner = *check; /* shares the bitmap of visited pages */
 	struct database db;
 	const char *wrong;
 
@@ -245,7 +245,7 @@ static const char *check_branch_node(struct check *check, const uint8_t *node, s
 	memcpy(&head, node, sizeof(head));
 	if (head.key_size > MAX_KEY || NODE_HEAD + (size_t)head.key_size > room)
 		return "a branch is damaged";
-	/* The first has no key that counts. */
+	/* The first node of a branch has no key of its own. */
 	if (!is_first &&
 	    (head.key_size == 0 || !is_in_order(check, hf_bytes_of(node + NODE_HEAD, head.key_size), true)))
 		return "keys are out of order";
@@ -300,11 +300,12 @@ static const char *check_database(struct check *check, const struct database *db
 	return check->n_entries == db->n_entries ? NULL : "entries are missing";
 }
 
-/* Where and how a head of LMDB would have its magic on any machine: @page has room for it. */
+/* Does the page carry LMDB's magic where a machine of another word size or byte order would put it? @page
+ * must be large enough to look. */
 static bool is_foreign(const uint8_t *page)
 {
 	static const size_t places[] = { 4 + 8,
-					 8 + 8 }; /* after a page's head, with words of 32 and 64 bits */
+					 8 + 8 }; /* after the page header, with 32-bit and 64-bit words */
 	uint32_t magic;
 
 	for (size_t i = 0; i < HF_ARRAY_SIZE(places); i++) {
@@ -328,7 +329,7 @@ static const char *read_meta(struct meta *meta, const uint8_t *page)
 	return meta->version == DATA_VERSION ? NULL : "this is an LMDB file of another version";
 }
 
-/* Both heads of the file must be whole, since LMDB looks at both; the younger counts. */
+/* LMDB reads both meta pages, so both must be valid; the newer one counts. */
 static const char *choose_meta(struct check *check, size_t size)
 {
 	struct meta other;

@@ -1,4 +1,4 @@
-/* LMDB itself: opening its file, or refusing to, and transactions that grow it. */
+/* LMDB itself: opens its file or refuses it, and runs transactions that grow the map. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,13 +67,13 @@ int hf_lmdb_lock_folder(struct hf_lmdb *lmdb)
 		return -EBUSY;
 	}
 	n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-	/* Only for the message above. */
+	/* The number serves only the error message above. */
 	if (ftruncate(lmdb->lock_fd, 0) < 0 || pwrite(lmdb->lock_fd, pid, (size_t)n, 0) < 0)
 		hf_log_debug("the store's lock file could not be written", "path=%s", lmdb->path);
 	return 0;
 }
 
-/* Judging what is there */
+/* Judging the file that exists */
 
 struct judgement {
 	unsigned long version; /* 0: none was found */
@@ -107,7 +107,7 @@ static const char *judge_entry(void *user, struct hf_bytes key, struct hf_bytes 
 		judgement->version = read_version(value);
 	if (wrong && !judgement->wrong)
 		judgement->wrong = wrong;
-	/* Go on to the format: of a newer one we understand nothing else. */
+	/* Continue to the format entry: a newer format may mean anything else here. */
 	return NULL;
 }
 
@@ -127,7 +127,7 @@ static const char *judge(const void *file, size_t size)
 	return judgement.wrong;
 }
 
-/* 1: there is a sound one; 0: there is none; < 0: refused. */
+/* 1: a valid file exists; 0: no file exists; < 0: the file is refused. */
 static int look_at_file(struct hf_lmdb *lmdb)
 {
 	hf_cleanup(hf_closep) int fd = openat(lmdb->dir_fd, HF_LMDB_FILE, O_RDONLY | O_CLOEXEC);
@@ -168,7 +168,7 @@ static int open_env(struct hf_lmdb *lmdb, const char *name)
 		lmdb->env = NULL;
 		return hf_lmdb_error(rc);
 	}
-	/* Smaller than the file: LMDB takes the file's own. */
+	/* LMDB raises this to the size of the file. */
 	rc = mdb_env_set_mapsize(lmdb->env, FIRST_MAP_SIZE);
 	if (rc == 0)
 		rc = mdb_env_set_maxdbs(lmdb->env, 1);
@@ -211,7 +211,7 @@ static int write_format(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
 	return rc;
 }
 
-/* Made under another name first: the file is there with its format or not at all. */
+/* Creates the file under a temporary name first, so that it never exists without its format entry. */
 static int make_file(struct hf_lmdb *lmdb)
 {
 	int r;

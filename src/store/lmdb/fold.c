@@ -1,9 +1,10 @@
 /*
- * Folding segments of the journal into LMDB: of each lock only what is true at
- * their end is written. Most locks of a busy server come and go within them and
- * never touch LMDB at all.
+ * Folds segments of the journal into LMDB: for each lock, only the state at
+ * their end is written. On a busy server most locks come and go within the
+ * segments and never reach LMDB.
  *
- * Doing it again does no harm, so a crash in between needs no care.
+ * Folding a segment twice has the same result, so a crash in between needs no
+ * special care.
  */
 #include <errno.h>
 
@@ -12,13 +13,14 @@
 #include "store/lmdb/internal.h"
 
 struct fold {
-	struct hf_journal_frames frames[HF_LMDB_MAX_FOLD]; /* the table points into them */
+	struct hf_journal_frames frames[HF_LMDB_MAX_FOLD]; /* the table points into their memory */
 	struct hf_last_table table;
-	uint64_t sequence;  /* of the last frame */
-	uint64_t last_lock; /* the greatest lock id that LMDB has */
+	uint64_t sequence;  /* of the last frame that was read */
+	uint64_t last_lock; /* the greatest lock id in LMDB */
 };
 
-/* Ids rise, so what is beyond the last stored was never stored: its delete needs no search. */
+/* Lock ids rise. A lock with an id beyond the greatest stored one was never stored, so its delete needs no
+ * search. */
 static int find_last_lock(struct hf_lmdb *lmdb, MDB_txn *txn, uint64_t *idp)
 {
 	MDB_cursor *cursor;
@@ -72,7 +74,7 @@ static int collect_segment(struct hf_lmdb *lmdb, struct fold *fold, struct hf_jo
 			return hf_trace(r);
 	}
 	fold->sequence = frames->sequence;
-	/* What we have written a moment ago must be there. */
+	/* This run wrote the frames, so the last one must be there. */
 	return frames->sequence == segment->last_sequence ? 0 : hf_trace(-EBADMSG);
 }
 

@@ -1,27 +1,29 @@
 /*
- * The embedded store's private parts.
+ * The private parts of the embedded store.
  *
- *	STATE_DIR/store.lock     held (flock) as long as we run
+ *	STATE_DIR/store.lock     locked by flock() while the server runs
  *	STATE_DIR/store.mdb      LMDB: everything but the latest locks
  *	STATE_DIR/journal.N      the latest locks (lmdb/journal.h)
  *
- * Keys in LMDB's main database, each value followed by the checksum of key and value:
+ * Keys in LMDB's main database; the checksum of key and value follows each
+ * value:
  *
  *	server:format            "holdfast store 1"
  *	server:instance          u64: ties the journal to this file
- *	server:folded            u64: the last sequence of the journal that is in here
+ *	server:folded            u64: the last sequence number of the journal that is folded in
  *	server:state             body of a state record
- *	server:key               u64: tells the key of the file handles from any other
+ *	server:key               u64: identifies the key of the file handles
  *	nsm:client:{id}          body of a client record
- *	nsm:monname:{name}:{id}  nothing: an index
- *	lock:{8 bytes of id}     body of a lock record; big-endian, so that they lie in order; in the
- *	                         database "locks", where new ones go to the end and so fill their pages
- *	share:{8 bytes of id}    body of a share record
+ *	nsm:monname:{name}:{id}  empty: an index
+ *	lock:{8 bytes of id}     body of a lock record; the id is big-endian, so keys sort by it; in the
+ *	                         database "locks", where new locks go to the end and fill their pages
+ *	share:{8 bytes of id}    body of a reservation's record
  *
- * Keys longer than LMDB takes end in a checksum of themselves.
+ * A key longer than LMDB's limit is cut and ends in a checksum of itself.
  *
- * Every transaction is synced, and made on a worker thread: only db_work touches
- * LMDB once service has begun. Locks go to the journal, on the loop's thread.
+ * Every transaction is synced and runs on a worker thread: once service has
+ * begun, only db_work touches LMDB. Locks go to the journal, on the loop's
+ * thread.
  */
 #pragma once
 
@@ -35,7 +37,7 @@
 #define HF_LMDB_FILE     "store.mdb"
 #define HF_LMDB_MAX_KEY  511
 #define HF_LMDB_CHECKSUM 8
-#define HF_LMDB_MAX_FOLD 4 /* segments in one transaction: they share its sync */
+#define HF_LMDB_MAX_FOLD 4 /* segments folded in one transaction, which needs one sync */
 
 enum hf_lmdb_task {
 	HF_LMDB_RECOVER,
@@ -47,46 +49,47 @@ enum hf_lmdb_task {
 struct hf_lmdb {
 	struct hf_store store;
 	char *path;    /* of the folder */
-	int dir_fd;    /* of the same */
-	int lock_fd;   /* store.lock */
-	bool gives_up; /* (c) what is in the journal will be cleared */
+	int dir_fd;    /* of the folder */
+	int lock_fd;   /* of store.lock */
+	bool gives_up; /* (c) the journal's contents will be cleared */
 	MDB_env *env;
 	MDB_dbi dbi; /* the main database */
 	MDB_dbi locks_dbi;
 	uint64_t instance;
 	struct hf_journal journal;
 
-	/* What LMDB has to do next: one at a time, on a worker thread. */
+	/* LMDB's next task. One runs at a time, on a worker thread. */
 	struct hf_work db_work;
-	enum hf_lmdb_task db_task; /* what it does, chosen when it was submitted */
+	enum hf_lmdb_task db_task; /* chosen when db_work was submitted */
 	int db_result;
-	struct hf_store_batch *clients; /* waits, or is being written */
+	struct hf_store_batch *clients; /* queued, or being written */
 	struct hf_store_batch *resync;
 	struct hf_store_batch *locks; /* waits for a free segment, or for its sync */
-	bool needs_segment;           /* it is the former */
+	bool needs_segment;           /* locks waits for a free segment */
 	bool is_recovering;
 	int folding[HF_LMDB_MAX_FOLD]; /* the segments being folded */
 	unsigned int n_folding;
 
-	struct hf_work sync_work; /* of the journal */
+	struct hf_work sync_work; /* syncs the journal */
 	int sync_fd;
 	int sync_result;
 };
 
 static inline struct hf_lmdb *hf_lmdb_of(struct hf_store *store)
 {
-	return (struct hf_lmdb *)store; /* its first member */
+	return (struct hf_lmdb *)store; /* struct hf_store is the first member */
 }
 
 /* file.c: LMDB itself */
-int hf_lmdb_error(int rc); /* LMDB's codes as -errno */
+int hf_lmdb_error(int rc); /* translates LMDB's codes to -errno */
 int hf_lmdb_lock_folder(struct hf_lmdb *lmdb);
-int hf_lmdb_open_file(struct hf_lmdb *lmdb); /* checks, opens or makes it; logs what is wrong */
+int hf_lmdb_open_file(
+	struct hf_lmdb *lmdb); /* checks the file and opens it, or creates it; logs what is wrong */
 void hf_lmdb_close_file(struct hf_lmdb *lmdb);
 int hf_lmdb_reopen_file(struct hf_lmdb *lmdb);
 
-/* Runs @fn in a transaction and commits it, synced; grows the map and starts over as often as needed, so
- * @fn must be able to run again. */
+/* Runs @fn in a transaction and commits it, synced. If the map is full, grows it and starts over: @fn must be
+ * able to run several times. */
 typedef int (*hf_lmdb_txn_fn)(struct hf_lmdb *lmdb, MDB_txn *txn, void *user);
 int hf_lmdb_transact(struct hf_lmdb *lmdb, hf_lmdb_txn_fn fn, void *user);
 
@@ -94,7 +97,7 @@ int hf_lmdb_transact(struct hf_lmdb *lmdb, hf_lmdb_txn_fn fn, void *user);
 struct hf_lmdb_key {
 	uint8_t data[HF_LMDB_MAX_KEY];
 	size_t len;
-	bool is_lock; /* and so in the other database */
+	bool is_lock; /* it stands in the database "locks" */
 };
 
 void hf_lmdb_key_of_text(struct hf_lmdb_key *key, const char *text);
@@ -103,26 +106,26 @@ void hf_lmdb_key_of_share(struct hf_lmdb_key *key, uint64_t id);
 void hf_lmdb_key_of_client(struct hf_lmdb_key *key, struct hf_bytes id);
 void hf_lmdb_key_of_monname(struct hf_lmdb_key *key, struct hf_bytes name, struct hf_bytes id);
 
-/* apply.c: facts into a transaction */
+/* apply.c: facts in a transaction */
 int hf_lmdb_put(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *key, struct hf_bytes value);
 int hf_lmdb_put_u64(struct hf_lmdb *lmdb, MDB_txn *txn, const char *key, uint64_t value);
-/* 1: found, checked, without its checksum; 0: not there; -EBADMSG */
+/* 1: found; *valuep is checked and without its checksum. 0: not found. -EBADMSG. */
 int hf_lmdb_get(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *key, struct hf_bytes *valuep);
 int hf_lmdb_get_u64(struct hf_lmdb *lmdb, MDB_txn *txn, const char *key, uint64_t *valuep);
 int hf_lmdb_apply(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record *record);
-int hf_lmdb_drop_locks(struct hf_lmdb *lmdb, MDB_txn *txn); /* and shares */
+int hf_lmdb_drop_locks(struct hf_lmdb *lmdb, MDB_txn *txn); /* and reservations */
 int hf_lmdb_drop_clients(struct hf_lmdb *lmdb, MDB_txn *txn);
-const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value); /* NULL: sound */
+const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value); /* NULL: valid */
 
 /* load.c */
 int hf_lmdb_load(struct hf_store *store, enum hf_record_type type,
 		 int (*fn)(void *user, const struct hf_record *record), void *user);
 
 /* fold.c */
-/* Blocks; the segments stay for the loop to release. */
+/* Blocks. The loop releases the segments afterwards. */
 int hf_lmdb_fold(struct hf_lmdb *lmdb, const int *segments, unsigned int n);
 
-/* work.c: what runs while the store is in service */
+/* work.c: work while the store is in service */
 void hf_lmdb_commit(struct hf_store *store, struct hf_store_batch *batch);
 void hf_lmdb_recover(struct hf_store *store);
 void hf_lmdb_stop_work(struct hf_lmdb *lmdb);

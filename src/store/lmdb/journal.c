@@ -18,7 +18,7 @@
 
 #define SEGMENT_HEAD  64
 #define UNTRUSTED_GAP (UINT64_C(1) << 40)
-#define KEEP_BYTES    ((size_t)4 << 20) /* a larger buffer is given back after its frame */
+#define KEEP_BYTES    ((size_t)4 << 20) /* a larger buffer is freed after its frame */
 #define FRAME_MAGIC   0x316a6668u       /* "hfj1" */
 
 struct segment_head {
@@ -73,7 +73,7 @@ static int write_all(int fd, const void *data, size_t len, off_t at)
 
 /* Opening */
 
-/* Made under another name first: a segment is there with its head or not at all. */
+/* Creates the segment under a temporary name first, so that it never exists without its header. */
 static int make_segment(int dir_fd, const char *name, uint64_t instance)
 {
 	hf_cleanup(hf_closep) int fd = -1;
@@ -137,8 +137,8 @@ static int open_segment(struct hf_journal_segment *segment, int dir_fd, unsigned
 	return r;
 }
 
-/* A segment that starts with a frame that was folded was not used since: nothing in it counts. Most are like
- * that, and need not be read as a whole. */
+/* A segment whose first frame is already folded was not used since: it holds nothing to replay. Most segments
+ * are like that, and this check saves reading them whole. */
 static bool is_old_segment(const struct hf_journal *journal, unsigned int i, uint64_t folded)
 {
 	struct frame_head head;
@@ -147,7 +147,7 @@ static bool is_old_segment(const struct hf_journal *journal, unsigned int i, uin
 	       is_sealed(&head, journal->instance) && le64toh(head.sequence) <= folded;
 }
 
-/* What of a segment counts: frames in one unbroken row, those after @folded. */
+/* Finds the frames to replay: one unbroken sequence, after @folded. */
 static int scan_segment(struct hf_journal *journal, unsigned int i, uint64_t folded, const char **wrongp)
 {
 	struct hf_journal_segment *segment = &journal->segments[i];
@@ -168,7 +168,7 @@ static int scan_segment(struct hf_journal *journal, unsigned int i, uint64_t fol
 		segment->last_sequence = frames.sequence;
 		segment->end = frames.at;
 	}
-	/* Frames left from an earlier use were folded long ago. */
+	/* Frames of an earlier use were folded long ago and do not count. */
 	if (r == 0 && hf_journal_has_more(&frames, folded)) {
 		*wrongp = "a part in its middle is damaged";
 		r = -EBADMSG;
@@ -177,8 +177,8 @@ static int scan_segment(struct hf_journal *journal, unsigned int i, uint64_t fol
 	return r;
 }
 
-/* Says which segment has a gap before @next: the one that ends there, or, where none does, the one after it.
- */
+/* Names the segment next to the gap before @next: the one that ends there, or, if there is none, the one that
+ * follows. */
 static void name_gap(const struct hf_journal *journal, const struct hf_journal_segment *after, uint64_t next,
 		     const char **wrongp, unsigned int *segmentp)
 {
@@ -192,7 +192,8 @@ static void name_gap(const struct hf_journal *journal, const struct hf_journal_s
 	}
 }
 
-/* The rows of all segments must make one row that goes on where LMDB has ended. */
+/* The sequences of all segments must form one unbroken sequence that continues after the last folded
+ * frame. */
 static int check_row(struct hf_journal *journal, uint64_t folded, const char **wrongp, unsigned int *segmentp)
 {
 	uint64_t next = folded + 1;
@@ -241,7 +242,7 @@ int hf_journal_open(struct hf_journal *journal, int dir_fd, uint64_t instance, u
 		return hf_trace(-errno);
 	if (is_trusted)
 		return hf_trace(check_row(journal, folded, wrongp, segmentp));
-	/* Beyond any number that may still stand in a frame somewhere. */
+	/* Higher than any number that an untrusted frame may carry. */
 	journal->next_sequence = folded + UNTRUSTED_GAP;
 	return 0;
 }
@@ -273,7 +274,7 @@ static int reserve_frame(struct hf_journal *journal, size_t size)
 	return 0;
 }
 
-/* Where a frame of @size goes; -EAGAIN: nowhere. */
+/* Chooses the segment for a frame of @size; -EAGAIN: none is free. */
 static int choose_segment(struct hf_journal *journal, size_t size)
 {
 	struct hf_journal_segment *segment = &journal->segments[journal->current];
@@ -336,7 +337,7 @@ int hf_journal_current_fd(const struct hf_journal *journal)
 
 /* Folding */
 
-/* The oldest one that is younger than @after, or -1. */
+/* The oldest segment whose frames are newer than @after; -1: none. */
 static int next_oldest(const struct hf_journal *journal, bool all, uint64_t after)
 {
 	int oldest = -1;
@@ -435,7 +436,8 @@ int hf_journal_next(struct hf_journal_frames *frames, struct hf_bytes *recordsp)
 
 	if (!parse_frame(frames, frames->at, &sequence, recordsp))
 		return 0;
-	/* The first gives the row; one that does not follow is left from an earlier use. */
+	/* The first frame starts the sequence. A frame that does not continue it is left from an earlier
+	 * use. */
 	if (frames->sequence && sequence != frames->sequence + 1)
 		return 0;
 	frames->sequence = sequence;

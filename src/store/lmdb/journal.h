@@ -1,23 +1,28 @@
 /*
  * The journal: an append-only log of lock batches in front of LMDB.
  *
- * A few files (segments) of a fixed nominal size take turns. A batch is one
- * frame, written by one write(2) before its ticket is reached: from then on the
- * page cache has it, and the death of the daemon cannot undo it. A full segment
- * is folded into LMDB in the background, and may then be overwritten.
+ * The journal uses a few files (segments) of a fixed nominal size in rotation.
+ * A batch is one frame. One write(2) writes it before its ticket is reached;
+ * from then on the page cache holds it, and the death of the daemon cannot lose
+ * it. A full segment is folded into LMDB in the background and may then be
+ * overwritten.
  *
  *	segment  16 bytes "holdfast journal"   u32 version   u32 zero   u64 instance   zeros to 64
  *	         then frames
  *	frame    u32 magic   u32 length of the records   u64 sequence   u64 checksum of the records
  *	         u64 seal   records
  *
- * Sequence numbers rise by one from frame to frame over all segments, and LMDB
- * knows the last one folded into it: that alone says what in a segment counts. It
- * also chains the segments: where one ends early, the next one does not follow. All
- * segments are made before the first frame is written, so none of them may be missing
- * afterwards. A frame that is cut off at the very end of the last segment was never
- * acknowledged, and is no loss. The seal is a checksum of the head and the instance. So neither a torn frame
- *nor one left from an earlier use nor one of another store is believed.
+ * Sequence numbers rise by one from frame to frame over all segments. LMDB
+ * stores the last sequence number that was folded into it: this number alone
+ * decides which frames are replayed. The numbers also chain the segments: if
+ * one ends early, the next one does not continue it. All segments are created
+ * before the first frame is written, so a missing one is damage. A frame that
+ * is cut off at the end of the last segment was never acknowledged and is no
+ * loss.
+ *
+ * The seal is a checksum of the frame header and the store's instance number.
+ * Sequence, checksum and seal together reject a torn frame, a frame of an
+ * earlier use and a frame of another store.
  */
 #pragma once
 
@@ -32,8 +37,8 @@
 
 struct hf_journal_segment {
 	int fd;
-	size_t end;              /* where the next frame goes */
-	uint64_t first_sequence; /* 0: nothing in it that counts */
+	size_t end;              /* offset of the next frame */
+	uint64_t first_sequence; /* 0: nothing in it needs replay */
 	uint64_t last_sequence;
 };
 
@@ -52,37 +57,41 @@ struct hf_journal_frames {
 	size_t size;
 	size_t at;
 	uint64_t instance;
-	uint64_t sequence; /* of the frame last given */
+	uint64_t sequence; /* of the last frame that was returned */
 };
 
-/* What is known of the segments before they are looked at. */
+/* What the caller knows about the segments before they are read. */
 enum hf_journal_trust {
-	HF_JOURNAL_WHOLE,     /* they were in use: all are there, and what follows @folded counts */
-	HF_JOURNAL_AT_REST,   /* the same, but one that is missing had nothing that counts: it is made */
-	HF_JOURNAL_UNTRUSTED, /* what was not synced may be there in any mixture: nothing counts */
-	HF_JOURNAL_GIVEN_UP,  /* nothing counts, and one that cannot be read is made anew */
+	HF_JOURNAL_WHOLE, /* in use when the last run ended: all exist, and frames after @folded are replayed
+			   */
+	HF_JOURNAL_AT_REST,   /* the same, but a missing segment held nothing to replay: it is created */
+	HF_JOURNAL_UNTRUSTED, /* frames that were not synced may survive in any mixture: nothing is replayed
+			       */
+	HF_JOURNAL_GIVEN_UP,  /* nothing is replayed, and a segment that cannot be read is created anew */
 };
 
-/* Opens the segments in @dir_fd, or makes them, and finds out what counts; -EBADMSG with *wrongp and
- * *segmentp: missing, not ours, or damaged. */
+/* Opens the segments in @dir_fd, or creates them, and finds the frames to replay. -EBADMSG, with the reason
+ * in *wrongp and the segment in *segmentp: a segment is missing, foreign or damaged. */
 int hf_journal_open(struct hf_journal *journal, int dir_fd, uint64_t instance, uint64_t folded,
 		    enum hf_journal_trust trust, const char **wrongp, unsigned int *segmentp);
 void hf_journal_close(struct hf_journal *journal);
 
-/* Appends a frame: 0; -EAGAIN: all segments wait for being folded; or why it could not be written. */
+/* Appends a frame. 0: written. -EAGAIN: no segment is free until one is folded. Otherwise -errno of the
+ * write. */
 int hf_journal_append(struct hf_journal *journal, struct hf_bytes records);
 int hf_journal_current_fd(const struct hf_journal *journal);
 
-/* The segments to fold next, oldest first, at most @max; how many. With @all the current one, too. */
+/* The segments to fold next, oldest first, at most @max; returns their number. With @all, includes the
+ * current one. */
 unsigned int hf_journal_oldest(const struct hf_journal *journal, bool all, int *segments, unsigned int max);
-void hf_journal_release(struct hf_journal *journal, int segment); /* it was folded */
-void hf_journal_reset(struct hf_journal *journal);                /* nothing in it counts any more */
+void hf_journal_release(struct hf_journal *journal, int segment); /* after it was folded */
+void hf_journal_reset(struct hf_journal *journal);                /* nothing needs replay any more */
 
-/* From any thread, while nobody appends to that segment: gives the frames that count one by one:
- * 1; 0 at the end; -errno. */
+/* From any thread, while nothing is appended to that segment: returns the frames to replay one by one. 1: a
+ * frame; 0: the end; -errno. */
 int hf_journal_read(struct hf_journal_frames *frames, const struct hf_journal *journal, int segment);
 int hf_journal_next(struct hf_journal_frames *frames, struct hf_bytes *recordsp);
 void hf_journal_read_end(struct hf_journal_frames *frames);
-/* After the last frame: is there another, younger than @folded, further on? Then the end is no torn tail
- * but damage. */
+/* After the last frame: does a frame newer than @folded follow further on? If so, the end is damage and not a
+ * torn tail. */
 bool hf_journal_has_more(const struct hf_journal_frames *frames, uint64_t folded);

@@ -1,4 +1,4 @@
-/* The names under which LMDB keeps things. */
+/* The keys of facts in LMDB. */
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,8 +36,8 @@ void hf_lmdb_key_of_share(struct hf_lmdb_key *key, uint64_t id)
 	add_id(key, id);
 }
 
-/* What is too long is cut, and told apart by its checksum. A peer that finds two names with the same one
- * has still only its own: an id starts with protocol and address. */
+/* A key that is too long is cut and ends in a checksum of the whole. A peer that finds two names with the
+ * same checksum can only confuse its own registrations: an id starts with protocol and address. */
 static void set_key(struct hf_lmdb_key *key, const char *text, size_t len)
 {
 	char tail[TAIL + 1];

@@ -1,4 +1,4 @@
-/* The embedded store: LMDB with a journal in front. Its files and keys are told in internal.h. */
+/* The embedded store: LMDB with a journal in front. internal.h describes its files and keys. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static void lmdb_free(struct hf_store *store)
 	hf_lmdb_stop_work(lmdb);
 	hf_journal_close(&lmdb->journal);
 	hf_lmdb_close_file(lmdb);
-	hf_closep(&lmdb->lock_fd); /* last: another may come now */
+	hf_closep(&lmdb->lock_fd); /* last: from here on another holdfastd may open the folder */
 	hf_closep(&lmdb->dir_fd);
 	free(lmdb->path);
 }
@@ -99,7 +99,7 @@ static int save(struct hf_lmdb *lmdb, struct saving *saving)
 {
 	int r = 0;
 
-	hf_lmdb_stop_work(lmdb); /* at most a fold, which may be done again */
+	hf_lmdb_stop_work(lmdb); /* cancels at most a fold, which can be repeated */
 	if (!saving->drop_locks)
 		r = fold_all(lmdb);
 	if (r == 0)
@@ -148,14 +148,15 @@ static int read_folded(struct hf_lmdb *lmdb, uint64_t *foldedp)
 	return r;
 }
 
-/* @before: what the last run has left, NULL: nothing. */
+/* @before: the state that the last run stored; NULL: none. */
 static enum hf_journal_trust judge_journal(const struct hf_lmdb *lmdb, const struct hf_store_state *before)
 {
 	if (lmdb->gives_up)
 		return HF_JOURNAL_GIVEN_UP;
 	if (before && !hf_store_is_intact(before, &lmdb->store.state))
 		return HF_JOURNAL_UNTRUSTED;
-	/* A run makes all segments before it writes its state, and folds them all before it marks its end. */
+	/* A run creates all segments before it stores its state, and folds them all before it marks a clean
+	 * end. */
 	return before && !before->is_clean ? HF_JOURNAL_WHOLE : HF_JOURNAL_AT_REST;
 }
 
@@ -192,7 +193,7 @@ static int open_all(struct hf_lmdb *lmdb)
 	if (r == 0)
 		r = hf_lmdb_open_file(lmdb);
 	if (r < 0)
-		return r; /* and has said why */
+		return r; /* the callee has logged the reason */
 	r = open_journal(lmdb);
 	if (r < 0)
 		hf_log_error("the store cannot be opened", "path=%s error=%s", lmdb->path, strerror(-r));

@@ -1,15 +1,16 @@
 /*
- * Giving back what is stored.
+ * Gives the stored facts back.
  *
- * Locks lie in the order in which they came, so those of one file are far apart,
- * and a table that takes a million of them in that order waits for memory each
- * time. They are given file by file instead: the files in the order in which
- * they appear, and within a file the locks in their old order. So what is read next
- * mostly lies beside what was just read, if not of this file then of the one before.
+ * LMDB stores locks in the order of their ids, so the locks of one file are far
+ * apart. A lock table that takes a million of them in that order waits for
+ * memory at each one. Locks are therefore loaded file by file: files in the
+ * order in which they appear, and locks of a file in the order of their ids.
+ * The next lock is then mostly near the one before it in memory.
  *
- * Files are told apart by a hash of the handle in a small table. Those that it
- * confuses, or finds no place for, are given together or in pieces: it is a matter
- * of speed alone. Without memory for all that locks come as they lie.
+ * A small table tells files apart by a hash of their handle. Files with the
+ * same hash are loaded together, and a file that finds no slot is loaded in
+ * pieces: this affects speed alone. Without memory for the table, locks are
+ * loaded in the order of their ids.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,15 +22,15 @@
 #include "store/checksum.h"
 #include "store/lmdb/internal.h"
 
-#define PROBES      16 /* peers choose handles, so it must not become a long search */
+#define PROBES      16 /* peers choose handles, so a search must stay short */
 #define FIRST_FILES ((size_t)512)
-#define AHEAD       8 /* records whose memory is asked for before they are needed */
+#define AHEAD       8 /* records to prefetch */
 
 typedef int (*load_fn)(void *user, const struct hf_record *record);
 
-/* A record in LMDB's file, which stays where it is as long as the transaction. */
+/* A record in LMDB's map, which stays valid until the transaction ends. */
 struct found {
-	uint32_t file; /* its number */
+	uint32_t file; /* number of the file */
 	uint32_t len;
 	const uint8_t *data;
 };
@@ -46,7 +47,7 @@ static const char *prefix_of(enum hf_record_type type)
 	}
 }
 
-/* In the order of their keys. The checksums were looked at when the file was opened. */
+/* Visits records in the order of their keys. Opening the file has checked the checksums. */
 static int for_each(MDB_cursor *cursor, enum hf_record_type type, load_fn fn, void *user)
 {
 	const char *prefix = prefix_of(type);
@@ -74,19 +75,20 @@ static int for_each(MDB_cursor *cursor, enum hf_record_type type, load_fn fn, vo
 
 struct slot {
 	uint32_t hash;
-	uint32_t number; /* of the file, from 1; 0: free */
+	uint32_t number; /* number of the file, from 1; 0: the slot is free */
 };
 
 struct sorting {
-	struct found *found, *sorted; /* each with room for n_room */
+	struct found *found, *sorted; /* each has room for n_room */
 	size_t n, n_room;
 	struct slot *slots;
 	size_t n_slots; /* a power of two */
-	size_t *n_of;   /* locks, by the file's number; then where they go */
+	size_t *n_of;   /* first the number of locks of each file, then where they go */
 	size_t n_files, n_files_room;
 };
 
-/* Where @hash is or could be; NULL: too many are in its way, and its file is new each time. */
+/* The slot of @hash, or a free one for it. NULL: too many others occupy its place; its locks are then loaded
+ * in pieces. */
 static struct slot *slot_of(const struct sorting *sorting, uint32_t hash)
 {
 	for (size_t i = 0; i < PROBES; i++) {
@@ -123,7 +125,8 @@ static int grow_files(struct sorting *sorting)
 	return 0;
 }
 
-/* Files are numbered as they appear: who was stored at the same time is near. */
+/* Files are numbered in the order of their appearance: locks that were stored at the same time stay close
+ * together. */
 static int number_file(struct sorting *sorting, uint32_t hash, uint32_t *numberp)
 {
 	struct slot *slot;
@@ -154,7 +157,7 @@ static int collect(void *user, const struct hf_record *record)
 	int r;
 
 	if (sorting->n == sorting->n_room)
-		return hf_trace(-EBADMSG); /* more than LMDB said */
+		return hf_trace(-EBADMSG); /* there are more than LMDB's statistics say */
 	r = number_file(sorting, (uint32_t)hf_checksum(handle.data, handle.len), &number);
 	if (r < 0)
 		return r;

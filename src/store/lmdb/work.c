@@ -1,8 +1,8 @@
 /*
- * What the embedded store does in service. The journal is written on the loop's
- * thread; whatever waits for a disk is done by two works: db_work for LMDB, which
- * takes one task at a time (resync, registrations, folding), and sync_work for
- * the journal's sync where locks must survive the machine.
+ * What the embedded store does in service. The loop's thread writes the
+ * journal. Everything that waits for a disk runs in one of two works: db_work
+ * for LMDB, one task at a time (resync, registrations, folding), and sync_work
+ * for the sync of the journal when locks must survive the machine.
  */
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static int write_batch(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
 	return r < 0 ? MDB_CORRUPTED : 0;
 }
 
-/* Everything anew; the journal as it is now does not count any more. */
+/* Writes everything anew and invalidates the journal's frames. */
 static int write_resync(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
 {
 	int rc = hf_lmdb_drop_locks(lmdb, txn);
@@ -48,7 +48,7 @@ static int write_probe(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
 	return hf_lmdb_put_u64(lmdb, txn, "server:probe", *(uint64_t *)user);
 }
 
-/* After a failed commit LMDB may refuse everything until it is opened anew. */
+/* After a failed commit LMDB may refuse everything until it is reopened. */
 static int run_recover(struct hf_lmdb *lmdb)
 {
 	uint64_t probe = lmdb->store.counts.n_failures;
@@ -106,9 +106,9 @@ static void append_locks(struct hf_lmdb *lmdb)
 	int r = hf_journal_append(&lmdb->journal, hf_batch_bytes(lmdb->locks));
 
 	lmdb->needs_segment = r == -EAGAIN;
-	start_db_work(lmdb); /* a segment may be full now */
+	start_db_work(lmdb); /* the write may have filled a segment */
 	if (r == -EAGAIN)
-		return; /* until one has been folded */
+		return; /* until a segment is folded */
 	if (r < 0 || lmdb->store.state.durability == HF_STORE_PROCESS) {
 		finish_locks(lmdb, r);
 		return;
@@ -140,7 +140,7 @@ static void finish_fold(struct hf_lmdb *lmdb, int r)
 	for (unsigned int i = 0; r == 0 && i < lmdb->n_folding; i++)
 		hf_journal_release(&lmdb->journal, lmdb->folding[i]);
 	if (lmdb->needs_segment) {
-		lmdb->needs_segment = false; /* it is there now or never */
+		lmdb->needs_segment = false; /* the fold either freed one or failed */
 		if (r == 0)
 			append_locks(lmdb);
 		else
@@ -178,8 +178,8 @@ static void on_db_done(struct hf_work *work)
 	start_db_work(lmdb);
 }
 
-/* Registrations before folding: somebody waits for them. After a failure nothing is folded, since the
- * resync makes the journal void. */
+/* Registrations come before folding, because clients wait for them. After a failure nothing is folded: the
+ * resync invalidates the journal. */
 static bool choose_task(struct hf_lmdb *lmdb)
 {
 	if (lmdb->is_recovering) {

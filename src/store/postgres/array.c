@@ -104,7 +104,7 @@ void hf_pg_array_add_escaped(struct hf_pg_array *array, struct hf_bytes bytes)
 	array->len += 4 + len;
 }
 
-/* Microseconds since 2000: what is finer is lost. */
+/* PostgreSQL counts microseconds since 2000; finer parts are lost. */
 int64_t hf_pg_time_from_wall(uint64_t wall_ns)
 {
 	return (int64_t)(wall_ns / 1000) - SECONDS_TO_2000 * 1000000;

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 
-enum hf_pg_type { /* PostgreSQL's own numbers of its built-in types */
+enum hf_pg_type { /* PostgreSQL's type numbers */
 	HF_PG_BOOL = 16,
 	HF_PG_BYTEA = 17,
 	HF_PG_INT8 = 20,
@@ -27,18 +27,19 @@ struct hf_pg_array {
 	uint8_t *data;
 	size_t len;
 	size_t capacity;
-	bool is_broken; /* no memory: what was added since is missing */
+	bool is_broken; /* memory ran out: elements are missing */
 };
 
-void hf_pg_array_begin(struct hf_pg_array *array, enum hf_pg_type type); /* empty; keeps its memory */
+void hf_pg_array_begin(struct hf_pg_array *array,
+		       enum hf_pg_type type); /* empties the array, reuses its memory */
 void hf_pg_array_end(struct hf_pg_array *array, uint32_t n);
 void hf_pg_array_deinit(struct hf_pg_array *array);
 
 void hf_pg_array_add(struct hf_pg_array *array, const void *data, size_t len);
-void hf_pg_array_add_int(struct hf_pg_array *array, int64_t value); /* as wide as the type says */
+void hf_pg_array_add_int(struct hf_pg_array *array, int64_t value); /* in the type's width */
 void hf_pg_array_add_escaped(struct hf_pg_array *array, struct hf_bytes bytes);
 void hf_pg_array_add_time(struct hf_pg_array *array, uint64_t wall_ns);
 
-/* The same for single values, when reading. */
+/* Conversions for single values in results. */
 uint64_t hf_pg_time_to_wall(int64_t microseconds);
 int64_t hf_pg_time_from_wall(uint64_t wall_ns);

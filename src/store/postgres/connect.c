@@ -1,4 +1,4 @@
-/* From nothing to a connection that is ready for use. */
+/* Makes a connection that is ready for use. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "store/postgres/internal.h"
 
-/* Notices such as "table exists already" are nobody's business. */
+/* Drops notices such as "table exists already". */
 static void ignore_notice(void *user, const PGresult *result)
 {
 }
@@ -38,8 +38,8 @@ static int await_connection(struct hf_loop *loop, PGconn *conn, char message[HF_
 	return -ENOTCONN;
 }
 
-/* The session's lock on the server's name. It waits a little: the session of a run that was killed may
- * not have ended yet. */
+/* Takes the session lock on the server's name. Waits a little: the session of a killed run may not have ended
+ * yet. */
 static int lock_server(PGconn *conn, const char *server, char message[HF_PG_MAX_MESSAGE])
 {
 	const char *params[] = { server };
@@ -56,7 +56,7 @@ static int lock_server(PGconn *conn, const char *server, char message[HF_PG_MAX_
 	return -EBUSY;
 }
 
-/* Who keeps what is not synced: the server process, from its start to its crash. */
+/* Identifies the process that holds unsynced data: the database server, from its start to its crash. */
 static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char message[HF_PG_MAX_MESSAGE])
 {
 	hf_cleanup(hf_pg_clearp) PGresult *result =
@@ -69,8 +69,8 @@ static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char
 	return 0;
 }
 
-/* The service as this run left it. Looked at before the session lock is asked for, too: a run that holds that
- * lock, and has begun its epoch, is there to stay. */
+/* Confirms that the service is still as this run left it. The first look comes before the session lock: if
+ * another run holds that lock and has begun its epoch, waiting for the lock is useless. */
 static int come_back(struct hf_pg *pg, PGconn *conn)
 {
 	int r = hf_pg_check_owner(pg, conn, true, pg->message);
@@ -126,7 +126,7 @@ int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
 	return 0;
 }
 
-/* libpq takes what is neither a URI nor has a '=' for the name of a database. */
+/* libpq takes text that is no URI and has no '=' as the name of a database. */
 static bool is_database_name(const char *text)
 {
 	return !strchr(text, '=') && strncmp(text, "postgres://", 11) != 0 &&

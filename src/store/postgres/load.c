@@ -1,4 +1,4 @@
-/* Reading back, and the few writes of start and stop: these block. */
+/* Loads facts, and makes the few writes of start and stop. All of this blocks. */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static int64_t get_int(struct row *row)
 		row->is_bad = true;
 		return 0;
 	}
-	value = (int8_t)raw.data[0]; /* carries the sign */
+	value = (int8_t)raw.data[0]; /* sign-extends it */
 	for (uint32_t i = 1; i < raw.len; i++)
 		value = (int64_t)((uint64_t)value << 8 | raw.data[i]);
 	return value;
@@ -68,7 +68,7 @@ static struct hf_bytes get_text(struct row *row, uint32_t max)
 	return raw;
 }
 
-/* Scratch for all texts of a row, each at most HF_PG_MAX_TEXT of its bound while it is decoded. */
+/* Room for all texts of a row; each takes at most HF_PG_MAX_TEXT of its bound while it is decoded. */
 #define SCRATCH HF_PG_MAX_TEXT(2 * HF_STORE_MAX_ID + 4 * HF_STORE_MAX_NAME)
 
 static void read_lock(struct row *row, struct hf_store_lock *lock)
@@ -153,7 +153,7 @@ static int load_rows(PGresult *result, enum hf_record_type type, uint8_t *scratc
 	return r;
 }
 
-/* A failure in words, since the caller knows only a number. */
+/* Logs the failure in words, since the caller gets only a number. */
 static int explain(struct hf_pg *pg, const char *what)
 {
 	hf_log_error(what, "reason=%s", pg->message);
@@ -232,7 +232,7 @@ static int read_state(struct hf_pg *pg, PGresult *result, struct hf_store_state 
 	return 1;
 }
 
-/* 1, as for a state that was found; tables of an older holdfastd had no such row. */
+/* 1, as when a state was found. Tables of an older holdfastd have no such row. */
 static int load_key(struct hf_pg *pg, struct hf_store_state *state)
 {
 	const char *params[] = { pg->server };
@@ -314,7 +314,7 @@ static int drop_locks(struct hf_pg *pg)
 	return r < 0 ? r : run_with_server(pg, "DELETE FROM holdfast_shares WHERE server = $1");
 }
 
-/* The service is this run's from its start on. */
+/* From the start of its epoch the service belongs to this run. */
 static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
 {
 	int r;
@@ -328,7 +328,7 @@ static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
 	return state ? hf_pg_own(pg, pg->conn, state) : 0;
 }
 
-/* All of it in one synced transaction. */
+/* Makes all changes in one synced transaction. */
 static int change(struct hf_pg *pg, const struct hf_store_state *state, bool locks, bool clients)
 {
 	char ignored[HF_PG_MAX_MESSAGE];

@@ -1,6 +1,7 @@
 /*
- * Migrations, each in its own transaction, all under one lock: of several servers
- * that start at once, one makes the tables and the others find them.
+ * Migrations, each in a transaction of its own and all under one lock. If
+ * several servers start at once, one creates the tables and the others find
+ * them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "base/log.h"
 #include "store/postgres/internal.h"
 
-#define MIGRATION_LOCK "7526411890431127399" /* any number, always the same */
+#define MIGRATION_LOCK "7526411890431127399" /* an arbitrary constant */
 
 static int read_version(PGconn *conn, int *versionp, char message[HF_PG_MAX_MESSAGE])
 {
@@ -24,7 +25,7 @@ static int read_version(PGconn *conn, int *versionp, char message[HF_PG_MAX_MESS
 	return 0;
 }
 
-/* One step, from @version up or down. */
+/* Migrates one step up or down from @version. */
 static int step(PGconn *conn, int version, bool up, char message[HF_PG_MAX_MESSAGE])
 {
 	int number = up ? version + 1 : version;

@@ -1,9 +1,9 @@
 /*
- * The tables, step by step. A step that was released is never changed; a new one
- * is added below. down undoes up.
+ * The tables, step by step. A released step never changes; a new step is added
+ * below. Each "down" undoes its "up".
  *
- * The indexes on names are hash indexes: they are asked for equality only, and
- * take names of any length.
+ * The indexes on names are hash indexes: queries compare names only for
+ * equality, and a hash index takes names of any length.
  */
 #include "base/macros.h"
 #include "store/postgres/internal.h"
@@ -87,7 +87,8 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      " epoch bigint NOT NULL,"
 		      " owner text NOT NULL,"
 		      " handle_key bigint NOT NULL DEFAULT 0);"
-		      /* Called where the row is not as wanted: says why, and ends the transaction. */
+		      /* Called when the row is not as expected: raises the error that says why and ends the
+		       * transaction. */
 		      "CREATE FUNCTION holdfast_refuse(wanted_service text) RETURNS text"
 		      " LANGUAGE plpgsql AS $body$"
 		      " BEGIN"

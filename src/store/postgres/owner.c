@@ -1,14 +1,16 @@
 /*
- * Whose is the service?
+ * Which run does the service belong to?
  *
- * The row of a service in holdfast_services names the run that used the store last:
- * its epoch, and an owner that each run makes of random bytes. A run takes the row in
- * the transaction that begins its epoch, under the session lock. Every later
- * transaction of the run begins with a look at the row, and keeps a shared lock on it
- * until it ends. So a run that has lost its session lock, and does not know it yet,
- * cannot write beside or behind the run that came after it: either the next run waits
- * for the transaction under way and then loads what that wrote, or the transaction
- * finds the other name and is refused.
+ * The row of a service in holdfast_services names the run that used the store
+ * last: its epoch, and an owner of random bytes that each run makes. A run
+ * takes the row in the transaction that begins its epoch, under the session
+ * lock. Every later transaction of the run begins by checking the row and locks
+ * it (shared) until the transaction ends.
+ *
+ * A run that has lost its session lock without knowing it can therefore not
+ * write beside or after its successor. Either the successor waits for the
+ * transaction in flight and then loads what that wrote, or the transaction
+ * finds the successor's name and is refused.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +19,9 @@
 #include "base/error.h"
 #include "store/postgres/internal.h"
 
-#define TAKEN "HF001" /* SQLSTATE of holdfast_refuse() in migrations.c */
+#define TAKEN "HF001" /* SQLSTATE that holdfast_refuse() in migrations.c raises */
 
-#define NUMBER 24 /* as text */
+#define NUMBER 24 /* digits, as text */
 
 void hf_pg_make_owner(struct hf_pg *pg)
 {
@@ -93,7 +95,8 @@ int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine
 	return -ESTALE;
 }
 
-/* The function is called on a mismatch alone: in each transaction it would cost more than the look itself. */
+/* The function runs only on a mismatch: to call it in each transaction would cost more than the check
+ * itself. */
 int hf_pg_prepare_check(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
 	return hf_pg_run(conn,

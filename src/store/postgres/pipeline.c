@@ -1,9 +1,9 @@
 /*
- * The connection in service: batches go out as transactions in a pipeline, and
- * their results come back through the loop, in order. Whatever goes wrong, the
- * connection is given up with all that was on its way; a worker thread makes
- * another, since looking up and reaching a database may take its time. Only a service
- * that another run has used meanwhile is not come back to.
+ * The connection in service. Batches go out as transactions in a pipeline, and
+ * the loop receives their results in order. Any error closes the connection and
+ * fails all batches in flight. A worker thread then makes a new connection,
+ * since name lookup and connect may take long. If another run has used the
+ * service meanwhile, the store does not reconnect.
  */
 #include <assert.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static void on_silence(struct hf_timer *timer)
 
 static void on_ready(void *user, unsigned int events);
 
-/* Sends what libpq has kept, and watches for what is needed next. */
+/* Sends what libpq has buffered, and watches the socket for what is needed next. */
 static bool flush(struct hf_pg *pg)
 {
 	int left = PQflush(pg->conn);
@@ -68,7 +68,8 @@ static bool is_good(struct hf_pg *pg, const PGresult *result)
 	}
 }
 
-/* Takes every result that is there. Between two statements libpq gives a NULL, and one more at the end. */
+/* Takes every result that has arrived. libpq returns a NULL between two statements and one more at the
+ * end. */
 static bool take_results(struct hf_pg *pg)
 {
 	int n_nothing = 0;
@@ -107,7 +108,7 @@ static void on_ready(void *user, unsigned int events)
 void hf_pg_disconnect(struct hf_pg *pg)
 {
 	hf_timer_stop(&pg->silence_timer);
-	hf_socket_close(pg->socket); /* before libpq closes what it watches */
+	hf_socket_close(pg->socket); /* before libpq closes the descriptor */
 	pg->socket = NULL;
 	PQfinish(pg->conn);
 	pg->conn = NULL;
@@ -126,7 +127,7 @@ static void give_up(struct hf_pg *pg)
 
 		hf_store_batch_done(batch, -ENOTCONN);
 	}
-	/* Also where nothing was on its way: what it did not sync may be lost with it. */
+	/* Also with no batch in flight: the database may have lost commits that it had not synced. */
 	hf_store_lost(&pg->store, -ENOTCONN);
 }
 

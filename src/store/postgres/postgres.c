@@ -1,4 +1,4 @@
-/* The PostgreSQL store. How it works is told in internal.h. */
+/* The PostgreSQL store; internal.h describes how it works. */
 #include "store/store.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Statements that block, with a bound: for the start, the stop, and the thread that reconnects. */
+/* Blocking statements with a time limit: for the start, the stop, and the thread that reconnects. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "store/postgres/internal.h"
 
-/* The first line, as a value for the log: whatever could forge another is taken out. */
+/* Copies the first line as a value for the log, without characters that could forge another line. */
 void hf_pg_note(char message[HF_PG_MAX_MESSAGE], const char *text)
 {
 	size_t i;
@@ -22,7 +22,7 @@ void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 	hf_pg_note(message, conn ? PQerrorMessage(conn) : "no memory");
 }
 
-/* Until the whole result is there. The bound is on silence; the server bounds the statement itself. */
+/* Waits for the whole result. The limit is on silence; the database limits the statement itself. */
 static bool await_result(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
 	int flushed;
@@ -43,7 +43,7 @@ static bool await_result(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 	return true;
 }
 
-/* The last of the results; a failed one before it wins. */
+/* Returns the last result, or a failed one before it. */
 static PGresult *take_results(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
 	PGresult *result = NULL, *next;
@@ -66,7 +66,7 @@ PGresult *hf_pg_query(PGconn *conn, const char *sql, int n_params, const char *c
 	int sent;
 
 	message[0] = '\0';
-	/* Several statements at once are possible only without parameters. */
+	/* Only a query without parameters can contain several statements. */
 	sent = n_params || is_binary
 		       ? PQsendQueryParams(conn, sql, n_params, NULL, params, NULL, NULL, is_binary)
 		       : PQsendQuery(conn, sql);

@@ -1,6 +1,6 @@
 /*
- * The statements of service: each takes the server's name and then one array a
- * column, so that a batch costs a handful of statements however many rows it has.
+ * The statements of service. Each takes the server's name and one array for
+ * each column, so a batch needs a handful of statements for any number of rows.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "store/postgres/internal.h"
 
 #define MAX_COLUMNS 18
-#define MAX_ROWS    8192 /* of one statement */
+#define MAX_ROWS    8192 /* in one statement */
 
 enum statement {
 	PUT_LOCKS,
@@ -33,7 +33,7 @@ struct column {
 struct table {
 	const char *statement;
 	const char *table;
-	const char *key; /* beside the server */
+	const char *key; /* besides the server */
 	bool deletes;
 	struct column columns[MAX_COLUMNS + 1];
 };
@@ -239,7 +239,7 @@ static void add_state(struct hf_pg_array *columns, const struct hf_store_state *
 	hf_pg_array_add_escaped(c++, hf_bytes_of_str(state->medium));
 }
 
-/* Adds the row where it belongs to @statement. */
+/* Adds the row if @statement is the one for it. */
 static bool add_row(struct hf_pg_array *columns, enum statement statement, const struct hf_last *last)
 {
 	static const enum hf_record_type types[N_STATEMENTS] = {
@@ -302,7 +302,8 @@ static int send_columns(PGconn *conn, const char *server, const struct table *ta
 		values[n] = (const char *)array->data;
 		lengths[n] = (int)array->len;
 		formats[n] = 1;
-		hf_pg_array_begin(array, c->type); /* libpq copies below: the bytes stay until then */
+		hf_pg_array_begin(array,
+				  c->type); /* the bytes must stay valid until libpq copies them below */
 	}
 	if (!PQsendQueryPrepared(conn, table->statement, n, values, lengths, formats, 0))
 		return hf_trace(-EIO);
@@ -341,7 +342,7 @@ static int send_plain(PGconn *conn, const char *sql, const char *server)
 	return PQsendQueryParams(conn, sql, server ? 1 : 0, NULL, values, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
 }
 
-/* Where the death of the database's machine may lose it, its commit need not wait for the disk. */
+/* If the loss of the database's machine may lose the batch, its commit need not wait for the disk. */
 static bool needs_sync(const struct hf_pg *pg, const struct hf_store_batch *batch)
 {
 	return batch->kind != HF_STORE_LOCKS || pg->store.state.durability == HF_STORE_MACHINE;

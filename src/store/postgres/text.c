@@ -1,4 +1,4 @@
-/* Bytes of peers as text that any database takes. */
+/* Writes bytes from peers as text that any database accepts. */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ int hf_pg_unescape(uint8_t *out, const char *text, size_t len)
 	return (int)(p - out);
 }
 
-/* An index takes no long keys; see lmdb/key.c for why a cut one will do. */
+/* An index takes no long keys. lmdb/key.c says why a shortened key is safe. */
 size_t hf_pg_client_key(char *out, struct hf_bytes id)
 {
 	char text[HF_PG_MAX_TEXT(HF_STORE_MAX_ID)];
