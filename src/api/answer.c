@@ -7,7 +7,8 @@
 #include "api/internal.h"
 
 #define JSON_TYPE "application/json"
-/* Seconds are thousandths, which a double does not hold: 1.033 and not 1.0329999999999999 */
+/* Seconds have three decimals, which a double cannot represent exactly: write 1.033, not
+ * 1.0329999999999999. */
 #define JSON_FORM (JSON_COMPACT | JSON_REAL_PRECISION(15))
 
 static void add_common(struct MHD_Response *response, const char *type, const char *csp)

@@ -1,4 +1,4 @@
-/* From a request that is dealt with to the response: its status, its headers and its body. */
+/* Makes the response to a served request: its status, headers and body. */
 #pragma once
 
 #include <microhttpd.h>

@@ -1,4 +1,4 @@
-/* Its life, and the way of a request to the loop and back. */
+/* The life of the API, and the way of a request to the loop and back. */
 #include "api/api.h"
 
 #include <assert.h>
@@ -14,10 +14,10 @@
 #include "proto/nlm/nlm.h"
 
 #define SWEEP_NS           HF_NS_PER_S
-#define REFUSALS_WINDOW_S  60 /* of the log */
+#define REFUSALS_WINDOW_S  60 /* of the log limit for refused calls */
 #define REFUSALS_MAX_LINES 10
 
-/* Requests, on the loop: a slice of the first one, then it stands behind the others */
+/* Requests, on the loop: each turn serves a slice of the first request, then puts it behind the others */
 
 static struct hf_api_request *take(struct hf_api *api)
 {
@@ -65,7 +65,7 @@ static void run(struct hf_task *task)
 	put_back(api, request);
 }
 
-/* On the HTTP thread, which has suspended the connection. */
+/* On the HTTP thread, after it has suspended the connection. */
 void hf_api_wait_for_loop(struct hf_api_request *request)
 {
 	struct hf_api *api = request->api;

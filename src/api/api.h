@@ -1,19 +1,29 @@
 /*
- * For the operator: REST, metrics, events and the dashboard, over HTTP.
+ * The operator's interface: REST, metrics, events and the dashboard, over HTTP.
  *
- * It shows, and hands an operator's orders to the domain; it decides nothing.
+ * It shows the server's state and hands an operator's orders to the domain. It
+ * decides nothing.
  *
- *	http.c      libmicrohttpd, whose one thread speaks to the callers
- *	doors.c     their connections, and which of them makes room
- *	guard.c     who may: token, Host and Origin
- *	target.c    path and query          routes.c   what there is, as a table
- *	look_*.c    on the home loop's thread: copies what is asked for, a slice a turn
- *	show_*.c    on the HTTP thread: makes JSON of the copy
- *	metrics.c   Prometheus' text        events.c   the ring of events and its readers
+ *	http.c        libmicrohttpd, whose one thread talks to the callers
+ *	listen.c      the TCP port or Unix socket
+ *	doors.c       the connections, and which one is closed when there are too many
+ *	guard.c       checks Host, Origin and token; token.c reads or creates the token file
+ *	target.c      path and query of a request
+ *	routes.c      the table of all calls
+ *	request.c     one request: memory, route, parameters
+ *	look.c        on the home loop's thread: copies what a request asks for,
+ *	look_lists.c  a slice each turn
+ *	names.c       the paths of locked files, found on a file thread (files.c)
+ *	show.c        on the HTTP thread: makes JSON of the copy
+ *	answer.c      makes the HTTP response
+ *	metrics.c     Prometheus' text format
+ *	watch.c       domain events as text; events.c: the ring of events and its readers
+ *	dashboard/    the page; embed.py makes C of it and of openapi.json (assets.h)
  *
- * What it shows belongs to the home loop. A request is put in a queue, the loop
- * takes at most HF_API_SLICE records of it in a turn, and the HTTP thread goes on
- * when all is there. So neither a long list nor a slow reader delays a lock.
+ * The state belongs to the home loop. The HTTP thread queues a request, the
+ * loop copies at most HF_API_SLICE records for it in a turn, and the HTTP
+ * thread continues when the copy is complete. So neither a long list nor a slow
+ * reader delays a lock.
  */
 #pragma once
 
@@ -37,7 +47,7 @@ typedef void (*hf_api_meter_fn)(void *context, uint32_t program, uint32_t number
 
 struct hf_api_rpc_counts {
 	size_t connections;
-	size_t datagrams; /* calls over UDP that are being served */
+	size_t datagrams; /* calls over UDP in progress */
 	uint64_t refused;
 	uint64_t dropped;
 	uint64_t replayed;
@@ -45,7 +55,7 @@ struct hf_api_rpc_counts {
 	uint64_t n_written;
 };
 
-/* The RPC server as it is shown; both are called from the HTTP thread. Any member may be NULL. */
+/* The RPC server as the API shows it. The HTTP thread calls both functions. Any member may be NULL. */
 struct hf_api_rpc {
 	void (*counts)(void *user, struct hf_api_rpc_counts *countsp);
 	void (*meters)(void *user, hf_api_meter_fn fn, void *context);
@@ -53,24 +63,24 @@ struct hf_api_rpc {
 };
 
 struct hf_api_options {
-	struct hf_loop *loop; /* home */
+	struct hf_loop *loop; /* the home loop */
 	struct hf_recovery *recovery;
 	struct hf_nlm *nlm;         /* or NULL */
-	struct hf_exports *exports; /* or NULL: shares are known by the name that the store has */
-	struct hf_jobs *jobs;       /* threads that may look for the paths of files; NULL: none are shown */
+	struct hf_exports *exports; /* or NULL: exports appear under the names in the store */
+	struct hf_jobs *jobs; /* threads that may look up the paths of files; NULL: no paths are shown */
 	struct hf_api_rpc rpc;
 	struct hf_addr listen;   /* family 0: see path */
 	const char *path;        /* of a Unix socket; NULL: see listen */
 	const char *token_file;  /* empty: api.token in state_dir */
 	const char *state_dir;   /* absolute */
-	const char *server_name; /* ours, to peers */
+	const char *server_name; /* the name that peers know us by */
 	bool measures;           /* metrics.enabled */
 };
 
-/* Life, all on the home loop's thread. new listens, and reads or makes the token; what is wrong is in the
- * log. From start on calls are served. stop ends them all and returns when the HTTP thread is gone; then what
- * is shown may be freed. free comes after the loop's: what was posted to it is drained there, and so are
- * jobs. */
+/* Life, all on the home loop's thread. new() listens, and reads or creates the token; it logs errors. start()
+ * begins to serve calls. stop() ends them all and returns when the HTTP thread has ended; afterwards the
+ * objects that the API shows may be freed. free() comes after the loop is freed: the loop drains what was
+ * posted to it, and the jobs. */
 int hf_api_new(struct hf_api **apip, const struct hf_api_options *options);
 struct hf_api *hf_api_free(struct hf_api *api);
 int hf_api_start(struct hf_api *api);
@@ -78,5 +88,5 @@ void hf_api_stop(struct hf_api *api);
 
 HF_DEFINE_CLEANUP(struct hf_api *, hf_api_free)
 
-uint16_t hf_api_port(const struct hf_api *api); /* 0: a Unix socket */
-void hf_api_set_ready(struct hf_api *api);      /* /readyz says so from now on */
+uint16_t hf_api_port(const struct hf_api *api); /* 0: it is a Unix socket */
+void hf_api_set_ready(struct hf_api *api);      /* from now on /readyz answers 200 */

@@ -1,4 +1,4 @@
-/* Files that are part of the program: the page and the description; made by embed.py. */
+/* Files that are part of the program: the page and the API description. embed.py makes them. */
 #pragma once
 
 #include <stddef.h>
@@ -7,7 +7,7 @@ struct hf_api_asset {
 	const char *data;
 	size_t len;
 	const char *type;
-	const char *csp; /* with the hashes of its own scripts and styles, so that nothing else runs */
+	const char *csp; /* contains the hashes of the page's own scripts and styles, so that no others run */
 };
 
 extern const struct hf_api_asset hf_api_dashboard;

@@ -1,16 +1,16 @@
 /*
- * Doors: the connections of the API, and which of them must make room.
+ * Doors: the connections of the API, and which of them is closed when there are
+ * too many.
  *
- * A connection has a time: from being accepted, or from the last answer, to the
- * whole of the next request. The library bounds silence alone, and a byte now and
- * then would hold a connection for ever.
+ * Each connection has a time limit: from its start, or from the last answer, to
+ * the end of the next request. The library limits only silence, so a caller
+ * that sends a byte now and then could keep a connection open for ever.
  *
- * A newcomer is never refused. When there are too many connections, one goes: the
- * one that has been silent for the longest time, or where none is silent the one
- * whose answer was begun first. An address that has more than half of all makes
- * room for its own newcomers, so that a crowd from there does not push out an
- * operator elsewhere. Streams of events stay; they have a bound of their own,
- * which is lower.
+ * A new connection is never refused. When there are too many, one is closed:
+ * the one that has been silent longest, or, if none is silent, the one whose
+ * answer began first. An address with more than half of all connections makes
+ * room for its own new ones, so that it cannot push out an operator elsewhere.
+ * Event streams are not closed; they have a lower limit of their own.
  */
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void shut(struct hf_api_door *door)
 	shutdown(door->fd, SHUT_RDWR); /* the library closes it when it sees the end */
 }
 
-/* Whether @door goes before @other. */
+/* Shall @door be closed before @other? */
 static bool is_less_worth(const struct hf_api_door *door, const struct hf_api_door *other)
 {
 	if (!other)
@@ -82,7 +82,7 @@ static struct hf_api_door *door_new(struct hf_api *api, struct MHD_Connection *c
 		return NULL;
 	door->fd = fd->connect_fd;
 	door->since = hf_loop_clock(api->options.loop);
-	/* Over a Unix socket all are of one host, whose address is empty. */
+	/* All callers over a Unix socket count as one host with an empty address. */
 	if (!peer || !peer->client_addr || !hf_addr_from_sockaddr(&door->host, peer->client_addr))
 		door->host = (struct hf_addr){ 0 };
 	return door;
@@ -130,7 +130,7 @@ void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum
 
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 {
-	/* The HTTP thread holds the lock for a moment only, but the loop need not wait even for that. */
+	/* The HTTP thread takes this lock only briefly, but the loop does not wait even for that. */
 	if (pthread_mutex_trylock(&api->lock) != 0)
 		return;
 	hf_list_for_each(pos, &api->doors) {

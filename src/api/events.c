@@ -19,12 +19,12 @@ struct reader {
 	struct hf_link link;
 	struct hf_events *events;
 	struct MHD_Connection *connection;
-	uint64_t next;    /* number of the event that is his next */
-	bool is_sleeping; /* suspended, until there is something for him */
-	bool is_gone;     /* hung up, which the library does not see while he sleeps */
+	uint64_t next;    /* number of the reader's next event */
+	bool is_sleeping; /* suspended until there is an event for the reader */
+	bool is_gone;     /* hung up; the library does not notice that while the reader sleeps */
 	int fd;
 	bool wants_ping;
-	size_t n_held, at; /* taken from the ring, and not sent yet */
+	size_t n_held, at; /* taken from the ring and not sent yet */
 	char *held;
 	size_t held_size;
 };
@@ -110,8 +110,8 @@ static void flush(struct hf_timer *timer)
 		hf_timer_start(timer, FLUSH_NS);
 		return;
 	}
-	hf_timer_start(timer, LOOK_NS); /* unless something happens */
-	if (events->n_dropped) {        /* a gap in the numbers, which every reader will see as lost */
+	hf_timer_start(timer, LOOK_NS); /* the next event restarts it sooner */
+	if (events->n_dropped) { /* leaves a gap in the numbers, which every reader sees as lost events */
 		while (events->first < events->next)
 			drop_oldest(events);
 		events->first = events->next += events->n_dropped;
@@ -148,7 +148,8 @@ static bool hold(struct reader *reader, const char *text, size_t len)
 	return true;
 }
 
-/* Under the lock: whole events, as many as make a block; copied, so that he may take his time. */
+/* Under the lock: copies whole events, about a block of them, so that the reader can send them at its own
+ * pace. */
 static void take(struct reader *reader)
 {
 	struct hf_events *events = reader->events;
@@ -224,8 +225,8 @@ static bool add_reader(struct hf_events *events, struct reader *reader, uint64_t
 	pthread_mutex_lock(&events->lock);
 	is_room = events->n_readers < HF_EVENTS_MAX_READERS && !events->is_closed;
 	if (is_room) {
-		/* From the beginning: what is long gone is not lost, he was not there. And a number that is
-		 * yet to come is from before our restart. */
+		/* A reader from the beginning (0) has lost nothing that is already gone. A number in the
+		 * future comes from before a restart of this server. */
 		reader->next = since == UINT64_MAX                  ? events->next
 			       : since == 0 || since > events->next ? events->first
 								    : since;
@@ -250,7 +251,7 @@ struct MHD_Response *hf_events_stream(struct hf_events *events, struct MHD_Conne
 	reader->events = events;
 	reader->connection = connection;
 	reader->fd = info ? info->connect_fd : -1;
-	/* The first bytes at once, so that who connects knows that he is heard. */
+	/* Send bytes at once, so that the caller sees that the stream is open. */
 	reader->wants_ping = true;
 	if (!add_reader(events, reader, since)) {
 		free(reader);

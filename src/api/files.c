@@ -9,7 +9,7 @@
 #include "export/export.h"
 #include "vfs/file.h"
 
-/* JSON is UTF-8; a name need not be. */
+/* JSON is UTF-8; a file name need not be. */
 static void replace_non_utf8(char *text)
 {
 	uint32_t code;
@@ -24,8 +24,8 @@ static void replace_non_utf8(char *text)
 	}
 }
 
-/* What the kernel says of a file begins at the root of the volume where that is a tree of its own, and at the
- * host's otherwise. */
+/* The kernel's path of a file starts at the root of the volume if the volume is a mount tree of its own,
+ * otherwise at the host's root. */
 static const char *where_paths_begin(const struct hf_export *export)
 {
 	return export->volume->is_clone && strcmp(export->settings.path, "/") != 0 ? export->settings.path
@@ -49,8 +49,8 @@ bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *
 		return false;
 	found[n] = '\0';
 	len = snprintf(out, size, "%s%s", where_paths_begin(export), found);
-	/* What the kernel says of a file that it knows by its handle alone, or that has no name any more,
-	 * does not lead back to the file. */
+	/* For a file that the kernel knows only by its handle, or that has no name any more, the path does
+	 * not lead back to the file. Compare before showing it. */
 	if ((size_t)len >= size || fstat(file->fd, &is) < 0 || lstat(out, &named) < 0 ||
 	    is.st_ino != named.st_ino || is.st_dev != named.st_dev)
 		return false;

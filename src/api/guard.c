@@ -11,7 +11,7 @@ bool hf_api_token_equal(const char *ours, const char *theirs)
 	size_t n = strlen(ours), m = strlen(theirs);
 	volatile unsigned char differs = n != m || n == 0;
 
-	/* As many steps as they sent bytes: that they know. */
+	/* Takes one step for each byte that the caller sent: the caller knows that number. */
 	for (size_t i = 0; i < m; i++)
 		differs |= (unsigned char)((unsigned char)theirs[i] ^ (unsigned char)ours[n ? i % n : 0]);
 	return !differs;
@@ -48,7 +48,7 @@ static bool is_loopback_name(const char *text)
 	return hf_addr_parse(&addr, host) && hf_addr_is_loopback(&addr);
 }
 
-/* Our own page's, which has the very Host that it asks. */
+/* Our own page has the host that it calls as its origin. */
 static bool is_own_origin(const struct hf_api_caller *caller)
 {
 	static const char scheme[] = "http://";
@@ -61,7 +61,8 @@ static bool is_own_page(const struct hf_api_caller *caller)
 {
 	if (caller->origin && !is_own_origin(caller))
 		return false;
-	if (caller->is_visitor) /* he followed a link from a page of another site, and it stays behind */
+	if (caller->is_visitor) /* the user followed a link from another site; that page cannot read the
+				   answer */
 		return true;
 	return !caller->fetch_site || strcmp(caller->fetch_site, "same-origin") == 0 ||
 	       strcmp(caller->fetch_site, "none") == 0;

@@ -1,51 +1,50 @@
 /*
- * Who may call. Three doors, and a web page in somebody's browser passes none of
- * them:
+ * Which callers may call. Three checks keep web pages of other sites out:
  *
- *	Host     on loopback it must be a name of loopback, so that a name that
- *	         somebody else's DNS points at us is of no use (rebinding)
- *	Origin   where a browser sends one it must be our own page's
- *	token    for every change, and for all but the page itself where we listen
- *	         beyond this host
+ *	Host     on loopback it must be a name of loopback, so that a foreign DNS
+ *	         name that points at this server is useless (rebinding)
+ *	Origin   if a browser sends it, it must be that of our own page
+ *	token    required for every change; beyond loopback for everything but the
+ *	         page itself
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HF_API_TOKEN_HEX 64 /* of a token that we make */
+#define HF_API_TOKEN_HEX 64 /* digits of a token that we make */
 #define HF_API_TOKEN_MAX 512
 
 struct hf_api_caller {
 	const char *host;          /* headers; NULL: not sent */
-	const char *origin;        /* likewise */
+	const char *origin;        /* NULL: not sent */
 	const char *fetch_site;    /* Sec-Fetch-Site */
-	const char *authorization; /* likewise */
-	bool is_sent_twice;        /* one of them was */
-	bool is_visitor;           /* wants the page, which shows nothing by itself */
+	const char *authorization; /* NULL: not sent */
+	bool is_sent_twice;        /* one of these headers came twice */
+	bool is_visitor;           /* asks for the page, which by itself shows no state */
 };
 
 enum hf_api_verdict {
 	HF_API_MAY = 0,
 	HF_API_BAD_HOST,
 	HF_API_BAD_ORIGIN,
-	HF_API_NO_TOKEN,  /* one is needed */
-	HF_API_BAD_TOKEN, /* not ours */
+	HF_API_NO_TOKEN,  /* a token is required */
+	HF_API_BAD_TOKEN, /* the token is wrong */
 };
 
 struct hf_api_guard {
-	bool is_loopback; /* TCP, on loopback: Host is checked */
-	bool needs_token; /* not on this host alone: for everything */
+	bool is_loopback; /* a TCP socket on loopback: check Host */
+	bool needs_token; /* reachable from other hosts: every call needs the token */
 	char token[HF_API_TOKEN_MAX + 1];
 };
 
 enum hf_api_verdict hf_api_guard_ask(const struct hf_api_guard *guard, const struct hf_api_caller *caller,
 				     bool wants_token);
 
-/* In a time that does not depend on where they differ. */
+/* Takes a time that does not depend on where the texts differ. */
 bool hf_api_token_equal(const char *ours, const char *theirs);
 
 struct hf_loop;
 
-/* Reads @path, or makes it, readable by us alone. In the log if it cannot. */
+/* Reads the token from @path, or creates it, readable by our user alone. Logs errors. */
 int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop);

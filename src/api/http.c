@@ -1,8 +1,8 @@
 /*
- * libmicrohttpd: one thread of its own serves all connections, and suspends those
- * that wait for the loop. A request is made when its line has come, checked when
- * its headers have, and served when its body has: no call needs one, so a few
- * bytes are allowed and ignored.
+ * libmicrohttpd: one thread of its own serves all connections, and suspends
+ * those that wait for the loop. A request is created when its first line has
+ * arrived, checked after its headers, and served after its body. No call needs
+ * a body, so a few bytes are allowed and ignored.
  */
 #include <errno.h>
 #include <microhttpd.h>
@@ -17,9 +17,9 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* The library's own bound: it stops accepting there. Those above HF_API_MAX_DOORS are about to be closed. */
+/* At this limit the library stops accepting. Connections above HF_API_MAX_DOORS are about to be closed. */
 #define MAX_CONNECTIONS (HF_API_MAX_DOORS + 64)
-#define MAX_HEADERS     32768 /* with the target; MHD answers 431 beyond */
+#define MAX_HEADERS     32768 /* includes the target; the library answers 431 beyond */
 #define MAX_BODY        4096
 #define SILENCE_SECONDS 30u
 
@@ -44,7 +44,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **c
 	hf_api_set_door(api, connection, HF_API_DOOR_WAITS);
 }
 
-/* Over a Unix socket the kernel says who it is. */
+/* Over a Unix socket the kernel names the peer. */
 static void name_local_peer(struct hf_api_request *request)
 {
 	const union MHD_ConnectionInfo *info =
@@ -146,7 +146,7 @@ static bool is_body_too_long(struct MHD_Connection *connection)
 	return length && (!hf_api_parse_number(length, 0, UINT32_MAX, &value) || value > MAX_BODY);
 }
 
-/* The headers are there. Who asks for too much is told so before he sends it. */
+/* The headers are complete. Answer a body that is too long before the caller sends it. */
 static enum MHD_Result accept_request(struct hf_api_request *request, const char *method)
 {
 	name_peer(request);
@@ -169,7 +169,7 @@ static enum MHD_Result serve(struct hf_api_request *request)
 	hf_api_set_door(api, request->connection, HF_API_DOOR_SERVES);
 	if (atomic_load(&api->is_stopping))
 		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
-	/* Not a question for the loop, which may not run yet. */
+	/* Answer without the loop, which may not run yet. */
 	else if (!request->code && request->route->look == hf_api_look_ready && !atomic_load(&api->is_ready))
 		hf_api_fail(request, 503, "not_ready", "The server is being started.");
 	if (request->code || !request->route->look) {
@@ -196,7 +196,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 	struct hf_api_request *request = *contextp;
 
 	if (!request)
-		return MHD_NO; /* no memory: the connection is closed */
+		return MHD_NO; /* no memory: close the connection */
 	switch (request->stage) {
 	case HF_API_FRESH:
 		request->connection = connection;
@@ -205,7 +205,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 		if (*upload_len) {
 			request->n_body += *upload_len;
 			*upload_len = 0;
-			/* Without a length announced. */
+			/* The caller announced no length, so count the bytes. */
 			return request->n_body > MAX_BODY ? MHD_NO : MHD_YES;
 		}
 		return request->is_answered ? MHD_YES : serve(request);
@@ -226,7 +226,7 @@ static size_t leave_escaped(void *user, struct MHD_Connection *connection, char 
 
 static void log_nothing(void *user, const char *format, va_list args)
 {
-	/* The library reports what peers do wrong, in lines that they may forge. */
+	/* Drop the library's messages about peers: peers could forge lines with them. */
 }
 
 int hf_api_http_start(struct hf_api *api)
@@ -253,7 +253,8 @@ void hf_api_http_stop(struct hf_api *api)
 
 	if (!api->http)
 		return;
-	/* Those who wait for the loop wait in vain; suspended connections must go on before the end. */
+	/* The loop will not serve these requests any more. Suspended connections must resume before the
+	 * end. */
 	pthread_mutex_lock(&api->lock);
 	while ((link = hf_list_pop_front(&api->waiting))) {
 		struct hf_api_request *request = hf_list_entry(link, struct hf_api_request, link);
@@ -266,10 +267,10 @@ void hf_api_http_stop(struct hf_api *api)
 		struct hf_api_request *request = hf_list_entry(link, struct hf_api_request, link);
 
 		hf_promise_cancel(&request->promise);
-		hf_api_resume(request); /* it has been done; the stop writes it */
+		hf_api_resume(request); /* the order has been carried out; the stop writes it to the store */
 	}
 	hf_api_names_stop(api);
-	MHD_stop_daemon(api->http); /* closes the socket that we listened on, too */
+	MHD_stop_daemon(api->http); /* also closes the listening socket */
 	api->fd = -1;
 	api->http = NULL;
 }

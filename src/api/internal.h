@@ -1,4 +1,4 @@
-/* The inside of src/api: one object, its requests, and who may touch what. */
+/* The inside of src/api: one object, its requests, and which thread may touch what. */
 #pragma once
 
 #include <jansson.h>
@@ -21,36 +21,36 @@
 
 struct hf_api_request;
 
-#define HF_API_SLICE         64    /* records that the loop looks at in one turn */
-#define HF_API_MAX_SCAN      65536 /* records that it looks at for one page */
+#define HF_API_SLICE         64    /* records that the loop examines in one turn */
+#define HF_API_MAX_SCAN      65536 /* records that the loop examines for one page */
 #define HF_API_DEFAULT_LIMIT 100
 #define HF_API_MAX_LIMIT     1000
-#define HF_API_MAX_BLOCKERS  8 /* that are named of those in the way of a waiter */
+#define HF_API_MAX_BLOCKERS  8 /* how many holders a waiter's row names */
 
-/* Routes: what there is. look runs on the loop, once for each turn, until it answers HF_API_DONE; show then
- * on the HTTP thread, and gives a new reference. */
+/* Routes. look() runs on the loop, once a turn, until it answers HF_API_DONE. Then show() runs on the HTTP
+ * thread and returns a new reference. */
 enum {
 	HF_API_DONE = 0,
 	HF_API_MORE,
-	HF_API_LATER, /* it resumes the request itself */
+	HF_API_LATER, /* look() resumes the request itself later */
 };
 
 struct hf_api_route {
 	const char *method;
 	const char *pattern;
-	const char *params[5]; /* that it knows; the rest is NULL */
+	const char *params[5]; /* the parameters that it accepts; the rest is NULL */
 	int (*look)(struct hf_api_request *request);
 	json_t *(*show)(struct hf_api_request *request);
-	unsigned int status; /* where all went well; 0: 200 */
+	unsigned int status; /* on success; 0: 200 */
 	bool changes;        /* needs the token, and is logged */
-	bool is_open;        /* never needs the token: it shows nothing of ours */
-	bool shows_files;    /* its rows are locks or waiters, and their files have paths */
+	bool is_open;        /* never needs the token: shows no state */
+	bool shows_files;    /* its rows are locks or waiters, whose files have paths */
 };
 
 extern const struct hf_api_route hf_api_routes[];
 extern const size_t hf_api_n_routes;
 
-/* Rows: what the loop copies. Texts are in the request's own memory. */
+/* Rows: what the loop copies. Their texts are in the request's memory. */
 
 struct hf_api_client_row {
 	const char *id, *protocol, *mon_name, *callback_host;
@@ -64,8 +64,8 @@ struct hf_api_client_row {
 
 struct hf_api_lock_row {
 	const char *share, *client, *owner;
-	const char *file;  /* its path; NULL: not known */
-	size_t n_blockers; /* of a waiter; 0: nobody that holds */
+	const char *file;  /* path of the file; NULL: unknown */
+	size_t n_blockers; /* of a waiter; 0: no holder blocks it */
 	const char *blockers[HF_API_MAX_BLOCKERS], *blocking_clients[HF_API_MAX_BLOCKERS];
 	struct hf_range range;
 	enum hf_lock_mode mode;
@@ -98,39 +98,39 @@ struct hf_api_status {
 struct hf_api_block;
 
 struct hf_api_request {
-	struct hf_link link; /* (q) in api->waiting; or in api->promised */
+	struct hf_link link; /* (q) in api->waiting, or in api->promised */
 	struct hf_promise promise;
 	struct hf_api *api;
 	struct MHD_Connection *connection;
 	const struct hf_api_route *route;
-	char allow[32];    /* the methods of its path, where this one is none of them */
-	const char *id;    /* of the path */
-	const char *wrong; /* the target makes no sense */
+	char allow[32];    /* the methods of the path, if the request's method is not among them */
+	const char *id;    /* the part of the path for {id} */
+	const char *wrong; /* why the target cannot be parsed */
 	struct hf_api_target target;
 	size_t n_body;
 	char peer[HF_ADDR_TEXT];
 	enum {
 		HF_API_FRESH,
-		HF_API_ACCEPTED, /* the body is coming */
-		HF_API_WAITS,    /* for the loop, which alone may touch what follows */
+		HF_API_ACCEPTED, /* waits for the body */
+		HF_API_WAITS,    /* queued for the loop; only the loop may touch what follows */
 		HF_API_LOOKED,
 	} stage;
-	bool is_answered; /* before its body came */
+	bool is_answered; /* the answer went out before the body came */
 
-	/* Query, read before the loop sees it */
+	/* Query parameters, parsed before the loop sees the request */
 	size_t limit;
 	bool has_cursor;
 	uint64_t cursor[HF_API_CURSOR_WORDS];
 	int status_filter; /* enum hf_client_status; -1: any */
 
-	/* What the loop found */
+	/* The loop's result */
 	bool has_begun;
-	unsigned int code; /* 0: fine; else the HTTP status of the error */
+	unsigned int code; /* 0: success; otherwise the HTTP status of the error */
 	const char *error, *message;
 	struct hf_api_block *memory;
 	size_t n_scanned;
 	size_t n_rows;
-	void *rows; /* of the route's kind */
+	void *rows; /* of the route's type */
 	size_t rows_size;
 	bool has_next;
 	uint64_t next[HF_API_CURSOR_WORDS];
@@ -142,14 +142,13 @@ struct hf_api_request {
 
 /* Connections: doors.c */
 #define HF_API_MAX_DOORS 192
-#define HF_API_REQUEST_NS                                                                 \
-	(15 * HF_NS_PER_S) /* from accepting, or from the last answer, to a whole request \
-			    */
+#define HF_API_REQUEST_NS \
+	(15 * HF_NS_PER_S) /* from the start, or from the last answer, to the end of a request */
 
 enum hf_api_door_state {
 	HF_API_DOOR_WAITS = 0, /* for a request, or for the rest of one */
-	HF_API_DOOR_SERVES,    /* a request is looked into, or its answer goes out */
-	HF_API_DOOR_STREAMS,   /* events, for as long as the reader likes */
+	HF_API_DOOR_SERVES,    /* a request is being served, or its answer is being sent */
+	HF_API_DOOR_STREAMS,   /* sends events until the reader ends it */
 	HF_API_DOOR_CLOSES,    /* shut by us; the library has not closed it yet */
 };
 
@@ -158,28 +157,29 @@ struct hf_api_door {
 	int fd;              /* (c) */
 	struct hf_addr host; /* (c) */
 	enum hf_api_door_state state;
-	uint64_t since; /* that it has been in this state */
+	uint64_t since; /* when it entered this state */
 };
 
 /*
- * (c) constant after creation, (l) the loop's thread alone, (h) the HTTP thread alone, (q) under api->lock
+ * (c) constant after creation, (l) the loop's thread alone, (h) the HTTP thread
+ * alone, (q) under api->lock
  */
 struct hf_api {
-	struct hf_api_options options; /* (c) its texts are copies */
+	struct hf_api_options options; /* (c) with copies of the texts */
 	struct hf_api_guard guard;     /* (c) */
-	struct hf_log_limit refusals;  /* (h) lines about refused calls */
-	int fd;                        /* (c) listens */
+	struct hf_log_limit refusals;  /* (h) limits the log lines about refused calls */
+	int fd;                        /* (c) listening socket */
 	uint16_t port;                 /* (c) */
-	uint64_t started;              /* (c) monotonic ns */
+	uint64_t started;              /* (c) monotonic, in ns */
 	uint64_t started_wall;         /* (c) */
 	struct MHD_Daemon *http;       /* (c) while it runs */
 	_Atomic bool is_ready;
 	_Atomic bool is_stopping;
 	pthread_mutex_t lock;
 	struct hf_list waiting;  /* (q) requests for the loop */
-	struct hf_list promised; /* on the loop: requests that wait for the store */
+	struct hf_list promised; /* (l) requests that wait for the store */
 	struct hf_list namings;  /* (l) of requests that wait for paths */
-	size_t n_namings;        /* (l) with those that nobody waits for any more */
+	size_t n_namings;        /* (l) includes those whose request no longer waits */
 	bool is_posted;          /* (q) */
 	struct hf_list doors;    /* (q) */
 	size_t n_doors;          /* (q) */
@@ -193,7 +193,7 @@ struct hf_api {
 /* http.c */
 int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
-void hf_api_resume(struct hf_api_request *request); /* from the loop: it has looked */
+void hf_api_resume(struct hf_api_request *request); /* called by the loop when look() is done */
 
 /* doors.c: the first two on the HTTP thread */
 void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **contextp,
@@ -202,22 +202,22 @@ void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
 
-/* listen.c: sets api->fd and api->port. What is wrong is in the log. */
+/* listen.c: sets api->fd and api->port. Logs errors. */
 int hf_api_listen(struct hf_api *api);
 
 /* api.c */
-void hf_api_wait_for_loop(struct hf_api_request *request); /* as many as there are connections */
+void hf_api_wait_for_loop(struct hf_api_request *request); /* the queue is as long as there are connections */
 
 /* request.c */
 struct hf_api_request *hf_api_request_new(struct hf_api *api);
 void hf_api_request_free(struct hf_api_request *request);
-/* Finds the route and reads its parameters; else sets code, error and message. */
+/* Finds the route and parses its parameters; on an error sets code, error and message. */
 void hf_api_request_route(struct hf_api_request *request, const char *method);
 void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message);
-/* Memory that goes with the request; NULL: there is none, and the request has failed. */
+/* Memory that lives as long as the request. NULL: none left, and the request has failed. */
 char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len);
 void *hf_api_add_row(struct hf_api_request *request, size_t size);
-bool hf_api_has_room(const struct hf_api_request *request); /* for what may be left out */
+bool hf_api_has_room(const struct hf_api_request *request); /* for optional data */
 
 /* look.c, look_lists.c: on the loop */
 int hf_api_look_health(struct hf_api_request *request);
@@ -234,9 +234,9 @@ int hf_api_look_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
 
-/* names.c: on the loop. True: the request will be resumed when the paths are known, or soon. */
+/* names.c: on the loop. true: the request resumes when the paths are known, or when its time is up. */
 bool hf_api_name_files(struct hf_api_request *request);
-void hf_api_names_stop(struct hf_api *api); /* nobody waits any more */
+void hf_api_names_stop(struct hf_api *api); /* requests no longer wait */
 
 /* show.c: on the HTTP thread */
 json_t *hf_api_show_health(struct hf_api_request *request);
@@ -251,8 +251,8 @@ json_t *hf_api_show_shares(struct hf_api_request *request);
 json_t *hf_api_show_notify(struct hf_api_request *request);
 json_t *hf_api_show_error(const char *error, const char *message);
 
-/* metrics.c: Prometheus' text, to be freed; NULL: no memory */
+/* metrics.c: Prometheus' text format; the caller frees it. NULL: no memory */
 char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp);
 
-/* watch.c: from the domain's events to the ring */
+/* watch.c: puts the domain's events into the ring */
 void hf_api_watch(struct hf_api *api);

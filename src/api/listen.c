@@ -1,5 +1,5 @@
-/* Where HTTP is served: a TCP port or a Unix socket, made by us, so that a start that cannot have it fails.
- */
+/* The TCP port or Unix socket for HTTP. We create it ourselves, so that a start fails if it is not
+ * available. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -42,7 +42,8 @@ static int listen_tcp(struct hf_api *api, const char **whatp)
 	return 0;
 }
 
-/* A socket that a dead server left is in the way; one that somebody answers is not ours to remove. */
+/* A dead server leaves its socket behind, and the new one replaces it. A socket on which a server answers
+ * stays. */
 static bool is_left_over(const struct sockaddr_un *sun)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -69,7 +70,7 @@ static int listen_unix(struct hf_api *api, const char **whatp)
 	if (is_left_over(&sun))
 		unlink(sun.sun_path);
 	*whatp = "cannot listen for the API on its socket: choose another api.listen";
-	mask = umask(0117); /* our user and group */
+	mask = umask(0117); /* for our user and group */
 	r = bind(api->fd, (struct sockaddr *)&sun, sizeof(sun)) < 0 ? -errno : 0;
 	umask(mask);
 	if (r == 0 && listen(api->fd, BACKLOG) < 0)

@@ -50,8 +50,8 @@ static void add_share(void *user, const struct hf_recovery_share *share)
 	row->n_clients = share->n_clients;
 }
 
-/* Asked on the loop: a loop that stands still answers nothing. A server that can promise nothing is not well,
- * though it is alive. */
+/* Runs on the loop, so a blocked loop does not answer. A server whose store cannot write is alive but
+ * unhealthy. */
 int hf_api_look_health(struct hf_api_request *request)
 {
 	if (!hf_recovery_can_promise(request->api->options.recovery))
@@ -60,8 +60,8 @@ int hf_api_look_health(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-/* A load balancer must know when clients would be refused. http.c knows the route by this function, and
- * answers it until all is served. */
+/* Tells a load balancer when clients would be refused. http.c recognises the route by this function and
+ * answers it itself until the server is ready. */
 int hf_api_look_ready(struct hf_api_request *request)
 {
 	return hf_api_look_health(request);
@@ -76,7 +76,7 @@ int hf_api_look_status(struct hf_api_request *request)
 	const char *reason;
 
 	hf_recovery_grace_info(recovery, &status->grace);
-	/* It is a constant where it comes from, but who knows for how long. */
+	/* Copy the reason: the HTTP thread reads it later, and it may not be a constant for ever. */
 	reason = status->grace.reason ? status->grace.reason : "";
 	status->grace.reason = hf_api_keep(request, reason, strlen(reason));
 	hf_lock_count(hf_recovery_locks(recovery), &status->locks);
@@ -93,7 +93,7 @@ int hf_api_look_status(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-/* Shares: few, and counted already; only the waiters are walked, and not without end. */
+/* Exports: few, and already counted. Only waiters are walked, up to a bound. */
 
 static struct hf_api_share_row *share_named(struct hf_api_request *request, struct hf_bytes name)
 {
@@ -127,7 +127,7 @@ int hf_api_look_shares(struct hf_api_request *request)
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }
 
-/* Orders, each in the log with who asked */
+/* Orders; the log names the operator's address */
 
 static const char *outcome(int r)
 {
@@ -182,7 +182,7 @@ int hf_api_look_notify(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-/* It is released whether that could be written or not: see hf_recovery_promise_release(). */
+/* The locks are released even if the store could not write that: see hf_recovery_promise_release(). */
 static void on_promise(struct hf_promise *promise, bool kept)
 {
 	struct hf_api_request *request = hf_container_of(promise, struct hf_api_request, promise);
@@ -191,7 +191,7 @@ static void on_promise(struct hf_promise *promise, bool kept)
 	hf_api_resume(request);
 }
 
-/* Who is told that something is gone must not see it again after a crash of ours. */
+/* Once the operator is told that the locks are released, they must not return after a crash of the server. */
 static int answer_when_kept(struct hf_api_request *request, const struct hf_client *client)
 {
 	struct hf_recovery *recovery = request->api->options.recovery;

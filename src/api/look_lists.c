@@ -1,7 +1,7 @@
 /*
- * On the loop: clients, locks and waiters, a slice a turn. A place in a list is
- * a number that only rises, so what is there from the first page to the last is
- * seen once, whatever comes and goes in between.
+ * On the loop: clients, locks and waiters, a slice each turn. A position in a
+ * list is a number that only rises. So an entry that exists from the first page
+ * to the last appears once, while others come and go.
  */
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static bool is_client_wanted(const struct hf_api_request *request, const struct 
 	return request->status_filter < 0 || client->status == (enum hf_client_status)request->status_filter;
 }
 
-/* True: the page is full, and goes on behind what came before. */
+/* true: the page is full; the next page continues after the last row. */
 static bool is_page_full(struct hf_api_request *request)
 {
 	request->has_next = request->n_rows == request->limit || request->n_scanned >= HF_API_MAX_SCAN;
@@ -133,8 +133,8 @@ static bool is_share_wanted(const struct hf_api_request *request, uint32_t share
 					 hf_recovery_share_name(request->api->options.recovery, share));
 }
 
-/* Who is in the way of a waiter. The lock table names one at once; others are looked for among the first of
- * the file's locks, which for most files are all of them. */
+/* The holders that block a waiter. The lock table names one at once; the others are looked for among the
+ * first locks of the file, which for most files are all of them. */
 
 static void add_blocker(struct hf_api_request *request, struct hf_api_lock_row *row, const char *owner,
 			const char *client)
@@ -169,7 +169,7 @@ static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_
 	       (lock->mode == HF_LOCK_EXCLUSIVE || waiter->mode == HF_LOCK_EXCLUSIVE);
 }
 
-/* Returns how many locks were looked at. */
+/* Returns how many locks it examined. */
 static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_row *row,
 			    const struct hf_lock_view *waiter)
 {
@@ -191,7 +191,7 @@ static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_r
 	return n;
 }
 
-/* Returns how many locks were looked at beside this one. */
+/* Returns how many locks it examined beside this one. */
 static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
 {
 	struct hf_api_lock_row *row = hf_api_add_row(request, sizeof(*row));
@@ -254,7 +254,7 @@ static int walk_of(struct hf_api_request *request, const char *id, next_fn next)
 		client = hf_clients_find_id(hf_recovery_clients(request->api->options.recovery),
 					    hf_bytes_of_str(id));
 		if (!client)
-			return HF_API_DONE; /* who is gone has nothing */
+			return HF_API_DONE; /* a client that is gone holds nothing */
 	}
 	return walk(request, client, next);
 }

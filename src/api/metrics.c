@@ -11,7 +11,7 @@
 #define MAX_PROGRAMS 4
 #define MAX_PROCS    64
 
-/* Calls of one procedure, over all loops */
+/* Calls of one procedure, summed over all loops */
 struct calls {
 	const char *procedure;
 	struct hf_call_meter sum;
@@ -126,7 +126,7 @@ static void put_program(FILE *out, const struct program *program)
 		const struct calls *calls = &program->procs[i];
 
 		if (!calls->procedure || !calls->sum.results[0].name)
-			continue; /* a procedure that nobody called says nothing */
+			continue; /* omit procedures that were never called */
 		snprintf(labels, sizeof(labels), "procedure=\"%s\",", calls->procedure);
 		put_histogram(out, program->duration, labels, &calls->sum.duration);
 	}
@@ -167,7 +167,7 @@ static void put_nsm(FILE *out, const struct hf_api_status *status, const struct 
 	put_value(out, HF_METRIC_NSM_LOCKS_CLEANED, counts->locks_cleaned);
 }
 
-/* Also of shares without locks: what is not there is no zero to those who add and compare. */
+/* Includes exports without locks: to queries that add and compare, a missing series is not 0. */
 static void put_shares(FILE *out, const struct hf_api_request *request)
 {
 	json_t *shares = hf_api_shares_of(request->api->options.exports, request->rows, request->n_rows);

@@ -1,10 +1,10 @@
 /*
  * The paths of the files in a list.
  *
- * To find one a disk may have to be asked, and a disk may be dead. So a thread
- * for files looks, one for the whole API at a time; the request waits for it, but
- * not for long, and is then shown with what was found by then. Neither the loop
- * nor the HTTP thread waits for anything.
+ * Finding a path may need a disk, and a disk may hang. So a file thread looks,
+ * one at a time for the whole API. The request waits a limited time and is then
+ * shown with the paths found so far. Neither the loop nor the HTTP thread
+ * waits.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,11 +15,11 @@
 #include "vfs/jobs.h"
 
 #define PATIENCE_NS HF_NS_PER_S
-/* Fewer than src/vfs/jobs.c passes over to find one that need not wait. */
+/* Bounds the memory of lookups that a hung disk holds up. Beyond it a list comes without paths. */
 #define MAX_NAMINGS 32
 
 struct named {
-	_Atomic(char *) path; /* NULL: not found, or not yet */
+	_Atomic(char *) path; /* NULL: not found, or not looked up yet */
 	uint32_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
@@ -29,9 +29,9 @@ struct naming {
 	struct hf_job job;
 	struct hf_link link;            /* (l) in api->namings, while its request waits */
 	struct hf_api *api;             /* (c) */
-	struct hf_api_request *request; /* (l) NULL: it went on */
+	struct hf_api_request *request; /* (l) NULL: the request no longer waits */
 	struct hf_timer timer;          /* (l) */
-	_Atomic bool is_late;           /* nobody wants the rest */
+	_Atomic bool is_late;           /* the request no longer waits: skip the rest */
 	size_t n;                       /* (c) */
 	struct named files[];
 };
@@ -52,7 +52,7 @@ static void run(struct hf_job *job)
 	for (size_t i = 0; i < naming->n && !atomic_load(&naming->is_late); i++) {
 		struct named *file = &naming->files[i];
 
-		/* A list has the locks of an owner in a file one after another. */
+		/* The locks of an owner in one file follow each other in a list. */
 		if (i == 0 || !is_same(file, file - 1))
 			is_known = hf_api_file_path(naming->api->options.exports,
 						    hf_bytes_of(file->handle, file->handle_len), path,

@@ -7,12 +7,12 @@
 #include "api/internal.h"
 
 #define BLOCK_SIZE 16384
-#define MAX_MEMORY (8 << 20) /* a page of 1,000 with the longest names there can be */
+#define MAX_MEMORY (8 << 20) /* enough for a page of 1,000 rows with the longest names */
 
 struct hf_api_block {
 	struct hf_api_block *next;
 	size_t used, size;
-	size_t total; /* of this and all before it */
+	size_t total; /* of this block and all before it */
 	char data[];
 };
 

@@ -1,4 +1,4 @@
-/* What there is. openapi.json describes the same, and a test compares the two. */
+/* The table of all calls. openapi.json describes the same calls; a test compares the two. */
 #include "api/internal.h"
 
 const struct hf_api_route hf_api_routes[] = {

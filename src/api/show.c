@@ -1,4 +1,4 @@
-/* On the HTTP thread: JSON of what the loop has copied. */
+/* On the HTTP thread: makes JSON of what the loop has copied. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -42,7 +42,7 @@ json_t *hf_api_show_health(struct hf_api_request *request)
 	return json_pack("{s:s}", "status", "ok");
 }
 
-/* The whole */
+/* State */
 
 json_t *hf_api_show_grace(struct hf_api_request *request)
 {
@@ -119,7 +119,7 @@ static json_t *handle_of(const struct hf_api_lock_row *row)
 	return json_string(text);
 }
 
-/* What locks and waiters have in common */
+/* The fields that locks and waiters share */
 static json_t *range_of(const struct hf_api_lock_row *row)
 {
 	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->share, "file", text_of(row->file),
@@ -154,7 +154,7 @@ json_t *hf_api_show_client(struct hf_api_request *request)
 	json_t *client = client_of(&request->client);
 
 	json_object_set_new(client, "lock_count", json_integer(request->client.n_locks));
-	json_object_set_new(client, "locks", locks_of(request)); /* in place of their number */
+	json_object_set_new(client, "locks", locks_of(request)); /* replaces their number */
 	json_object_set_new(client, "has_more_locks", json_boolean(request->has_next));
 	return client;
 }

@@ -1,7 +1,7 @@
 /*
- * What a request asks for: the path and the query of its target, decoded. It is
- * bounded, and whatever is not plain is refused: NUL bytes, broken escapes, bytes
- * that are no UTF-8, the same parameter twice.
+ * What a request asks for: the path and the query of its target, decoded. The
+ * parser is bounded and refuses everything unusual: NUL bytes, broken escapes,
+ * bytes that are not UTF-8, a parameter that comes twice.
  */
 #pragma once
 
@@ -23,21 +23,23 @@ struct hf_api_target {
 	const char *segments[HF_API_MAX_SEGMENTS]; /* of the path; "/" has none */
 	size_t n_params;
 	struct hf_api_param params[HF_API_MAX_PARAMS];
-	char text[HF_API_MAX_TARGET]; /* what they point into */
+	char text[HF_API_MAX_TARGET]; /* the memory that segments and parameters point into */
 };
 
-/* NULL, or what is wrong with it, in words for the caller. */
+/* NULL, or what is wrong, in words for the caller. */
 const char *hf_api_target_parse(struct hf_api_target *target, const char *uri);
 /* NULL: not given. */
 const char *hf_api_target_param(const struct hf_api_target *target, const char *name);
 
-/* Does the path match "/api/v1/clients/{id}"? Then *idp is what stands for {…}, or NULL. */
+/* Does the path match a pattern such as "/api/v1/clients/{id}"? Then *idp is the text in place of {…}, or
+ * NULL. */
 bool hf_api_target_matches(const struct hf_api_target *target, const char *pattern, const char **idp);
 
-/* Digits alone, within min and max; more than max is max. */
+/* Accepts only digits. Fails below @min; a number above @max becomes @max. */
 bool hf_api_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *valuep);
 
-/* A place in a list, as the caller keeps it: at most HF_API_CURSOR_WORDS numbers as hexadecimal text. */
+/* A position in a list, as the caller passes it back: at most HF_API_CURSOR_WORDS numbers as hexadecimal
+ * text. */
 #define HF_API_CURSOR_WORDS 6
 #define HF_API_CURSOR_TEXT  (HF_API_CURSOR_WORDS * 17 + 1)
 

@@ -1,4 +1,4 @@
-/* The bearer token: one line of a file that only our user can read; made at the first start. */
+/* The bearer token: one line of a file that only our user can read, created at the first start. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void make_token(char *out, struct hf_loop *loop)
 	*hf_hex_put(out, bytes, sizeof(bytes)) = '\0';
 }
 
-/* Complete under its name or not there: a start that is killed in between leaves no half token. */
+/* Writes under a temporary name first: a start that is killed in between leaves no partial token. */
 static int write_token(const char *path, const char *token)
 {
 	hf_cleanup(hf_closep) int fd = -1;
@@ -56,7 +56,7 @@ static int write_token(const char *path, const char *token)
 static int read_token(char *out, const char *path)
 {
 	hf_cleanup(hf_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	char text[HF_API_TOKEN_MAX + 2]; /* one more than there may be */
+	char text[HF_API_TOKEN_MAX + 2]; /* one more than allowed, to detect longer ones */
 	struct stat st;
 	ssize_t n;
 

@@ -1,4 +1,4 @@
-/* From what happens in the domain to the text of an event; on the loop. */
+/* On the loop: turns the domain's events into text. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "client/client.h"
 
-/* Room for the longest: an id and an owner, every character of their names escaped. */
+/* Room for the longest event: an id and an owner, with every character of their names escaped. */
 #define MAX_TEXT 16384
 
 struct text {
@@ -38,7 +38,8 @@ static void put(struct text *text, const char *data, size_t len)
 	text->len += len;
 }
 
-/* Names are printable (hf_client_name_is_good), reasons are ours; so only two characters need escaping. */
+/* Names are printable (hf_client_name_is_good) and reasons are our own text, so only two characters need
+ * escaping. */
 static void add_string(struct text *text, const char *name, const char *value)
 {
 	add(text, ",\"%s\":\"", name);
@@ -48,7 +49,7 @@ static void add_string(struct text *text, const char *name, const char *value)
 		else if ((unsigned char)*value < 0x20 || (unsigned char)*value >= 0x7f)
 			add(text, "\\u%04x", (unsigned char)*value);
 		else
-			put(text, value, 1); /* names are long, and a lock waits for us */
+			put(text, value, 1); /* names are long, and a lock waits for this */
 	}
 	add(text, "\"");
 }
@@ -114,7 +115,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 		add_string(&text, "reason", event->reason);
 	if (event->lock)
 		add_lock(&text, api, event->lock);
-	if (event->lock && event->kind != HF_EVENT_UNLOCK) /* which is of either mode */
+	if (event->lock && event->kind != HF_EVENT_UNLOCK) /* an unlock has no mode of its own */
 		add(&text, ",\"mode\":\"%s\"",
 		    event->lock->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 	if (event->kind == HF_EVENT_CRASH)
@@ -137,7 +138,7 @@ void hf_api_watch(struct hf_api *api)
 	api->observer.fn = on_event;
 	hf_recovery_observe(api->options.recovery, &api->observer);
 	hf_recovery_grace_info(api->options.recovery, &grace);
-	/* It was begun before anybody could watch. */
+	/* Grace began before any reader could watch. */
 	if (grace.is_active)
 		on_event(&api->observer, &(struct hf_recovery_event){ .kind = HF_EVENT_GRACE_STARTED,
 								      .reason = grace.reason });
