@@ -135,7 +135,7 @@ bool hf_addr_parse_with_port(struct hf_addr *addr, const char *text)
 		text++;
 		len -= 2;
 	} else if (memchr(text, ':', len)) {
-		return false; /* a bare IPv6 address: which colon is the port's? */
+		return false; /* a bare IPv6 address: no colon marks the port */
 	}
 	if (len >= sizeof(host))
 		return false;

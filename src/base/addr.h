@@ -1,8 +1,7 @@
 /*
  * A peer's address: IPv4 or IPv6, with a port. IPv4-mapped IPv6 addresses
- * (::ffff:a.b.c.d) become IPv4 on the way in, so that one host is one key
- * whatever socket it came through. Unused bytes are zero: two addresses are
- * equal when their bytes are.
+ * (::ffff:a.b.c.d) become IPv4 on input, so that one host is one key on every
+ * socket. Unused bytes are zero: two addresses are equal when their bytes are.
  */
 #pragma once
 
@@ -25,17 +24,17 @@ struct hf_addr {
 /* From and to the kernel's form */
 bool hf_addr_from_sockaddr(struct hf_addr *addr, const struct sockaddr *sa);
 socklen_t hf_addr_to_sockaddr(const struct hf_addr *addr, struct sockaddr_storage *ss);
-/* The same for a socket of @family: an IPv4 address becomes mapped on an AF_INET6 socket. */
+/* The same for a socket of @family: on an AF_INET6 socket an IPv4 address becomes IPv4-mapped. */
 socklen_t hf_addr_to_sockaddr_on(const struct hf_addr *addr, int family, struct sockaddr_storage *ss);
 
 /* Text: "192.0.2.1", "2001:db8::1"; with port "192.0.2.1:2049", "[2001:db8::1]:2049". */
-bool hf_addr_parse(struct hf_addr *addr, const char *text);           /* an address, no port, no name */
+bool hf_addr_parse(struct hf_addr *addr, const char *text);           /* an address without port; no name */
 bool hf_addr_parse_with_port(struct hf_addr *addr, const char *text); /* host:port, [v6]:port */
 const char *hf_addr_format(const struct hf_addr *addr, char *out, size_t size);
 const char *hf_addr_format_with_port(const struct hf_addr *addr, char *out, size_t size);
 
 /* Questions */
-/* Ports do not count. */
+/* Ignores the ports. */
 static inline bool hf_addr_same_host(const struct hf_addr *a, const struct hf_addr *b)
 {
 	return memcmp(a->ip, b->ip, 16) == 0 && a->scope == b->scope && a->family == b->family;
@@ -46,7 +45,7 @@ static inline bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *
 	return hf_addr_same_host(a, b) && a->port == b->port;
 }
 
-/* A port that only the superuser of a host may call from, where that host keeps the rule of BSD. */
+/* Ports below this one: on a host that follows BSD's rule, only the superuser may call from them. */
 #define HF_ADDR_RESERVED_PORTS 1024
 
 static inline bool hf_addr_has_reserved_port(const struct hf_addr *addr)
@@ -57,11 +56,11 @@ static inline bool hf_addr_has_reserved_port(const struct hf_addr *addr)
 bool hf_addr_is_any(const struct hf_addr *addr);
 bool hf_addr_is_loopback(const struct hf_addr *addr);
 bool hf_addr_is_private(const struct hf_addr *addr); /* loopback, RFC 1918, unique local */
-/* May we call this address? Not unspecified, multicast, broadcast or IPv4 link-local, where cloud
- * metadata services live. */
+/* May the server call this address? It calls no unspecified, multicast or broadcast address, and no IPv4
+ * link-local one, where cloud metadata services live. */
 bool hf_addr_is_callable(const struct hf_addr *addr);
 
-/* A network: an address and the number of its leading bits that count. */
+/* A network: an address and the number of leading bits to compare. */
 struct hf_network {
 	struct hf_addr addr;
 	uint8_t bits;

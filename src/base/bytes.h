@@ -1,8 +1,9 @@
 /*
- * A view of bytes that somebody else owns.
+ * A view of bytes that another object owns.
  *
- * The length fills its half of the struct although no view is that long: a
- * register of 64 bits read where 32 were just written waits for the store.
+ * The length is 64 bits wide although no view is that long. With 32 bits,
+ * reading the struct as a whole register just after writing the length would
+ * stall on the store.
  */
 #pragma once
 

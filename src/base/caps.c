@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-/* libc has no function for these; libcap would be a library for two calls. */
+/* libc has no wrapper for these calls, and they do not justify libcap. */
 static int get(struct __user_cap_data_struct data[2])
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -63,5 +63,5 @@ void hf_caps_lower(int cap)
 	struct hf_caps caps = hf_caps_get();
 
 	caps.effective &= ~HF_CAP(cap);
-	set(caps); /* taking away is always allowed */
+	set(caps); /* removing capabilities is always allowed */
 }

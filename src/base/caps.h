@@ -1,7 +1,7 @@
 /*
- * Capabilities of the calling thread (capabilities(7)). The kernel keeps them for
- * each thread; a new thread starts with those of the one that made it. Sets are
- * bits, HF_CAP(CAP_CHOWN) and so on.
+ * Capabilities of the calling thread (capabilities(7)). The kernel keeps them
+ * for each thread; a new thread inherits those of its creator. Sets are bits:
+ * HF_CAP(CAP_CHOWN) and so on.
  */
 #pragma once
 
@@ -15,13 +15,13 @@ struct hf_caps {
 	uint64_t permitted;
 };
 
-/* What the thread has; nothing where the kernel does not tell. */
+/* The thread's capabilities; empty if the kernel does not tell. */
 struct hf_caps hf_caps_get(void);
-/* Takes away what is not in @caps, for good where @caps does not permit it, and clears what an exec would
- * inherit. Never adds to what is permitted. 0 or -errno. */
+/* Drops the capabilities that are not in @caps, permanently if @caps does not permit them, and clears those
+ * that an exec would inherit. Never adds to the permitted set. 0 or -errno. */
 int hf_caps_limit(struct hf_caps caps);
 
-/* Makes one capability that is permitted effective; false: it is not permitted, or was effective already, and
- * there is nothing to lower. */
+/* Makes a permitted capability effective. false: it is not permitted, or it was effective already; then do
+ * not lower it. */
 bool hf_caps_raise(int cap);
 void hf_caps_lower(int cap);

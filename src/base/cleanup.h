@@ -3,7 +3,8 @@
  *
  *	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
  *
- * The function gets a pointer to the variable, so every early return is right.
+ * The function gets a pointer to the variable, so every early return releases
+ * it.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /*
  * How functions report.
  *
- * 0 is done. A negative result is -errno: we are in trouble, and the caller
- * passes it on with hf_trace(), which leaves a trail in the debug log. A
+ * 0 means done. A negative result is -errno: the function failed, and the
+ * caller passes it on with hf_trace(), which leaves a trail in the debug log. A
  * positive result is an answer from an enum declared beside the function; the
  * caller handles it and does not forward it.
  */

@@ -1,7 +1,7 @@
 /*
- * Growing: @chains is the new array, @old the array before. Chains of @old
+ * Growing: @chains is the new array, @old the previous one. Chains of @old
  * below n_moved are empty and their nodes are in @chains. Every insertion moves
- * MOVE_PER_INSERT chains, so that the move ends long before the next doubling.
+ * MOVE_PER_INSERT chains, so the move ends long before the next doubling.
  */
 #include "base/hashtable.h"
 

@@ -1,15 +1,16 @@
 /*
- * Intrusive chained hash table. The caller hashes (with hf_siphash() where a
- * peer chooses the key) and compares; the table keeps the hash beside the
- * link, so that a chain is walked without touching foreign keys:
+ * Intrusive chained hash table. The caller hashes (with hf_siphash() if a peer
+ * chooses the key) and compares. The table stores the hash beside the link, so
+ * that a walk touches no keys of other objects:
  *
  *	hf_hash_for_each(node, &table, hash)
  *		if (is_equal(hf_container_of(node, struct thing, node), key))
  *			…
  *
- * It doubles by moving a few chains with each insertion: no call pays for the
- * whole table. If the larger array cannot be had, the table goes on with long
- * chains and tries again later, so insertion never fails.
+ * The table doubles by moving a few chains with each insertion: no call pays
+ * for the whole table. If memory for the larger array is not available, the
+ * table continues with long chains and tries again later, so insertion never
+ * fails.
  */
 #pragma once
 
@@ -36,7 +37,7 @@ void hf_hashtable_deinit(struct hf_hashtable *table);
 void hf_hashtable_insert(struct hf_hashtable *table, struct hf_hash_node *node, uint64_t hash);
 void hf_hashtable_remove(struct hf_hashtable *table, struct hf_hash_node *node);
 
-/* Where the chain of @hash hangs now. */
+/* The place of the chain of @hash. */
 static inline struct hf_hash_node **hf_hashtable_chain(const struct hf_hashtable *table, uint64_t hash)
 {
 	if (table->old && (hash & table->old_mask) >= table->n_moved)

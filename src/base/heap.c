@@ -3,7 +3,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#define LARGEST (4 << 20) /* of what comes from the heap; more is mapped by itself */
+#define LARGEST (4 << 20) /* larger blocks get a mapping of their own */
 
 void hf_heap_prepare(void)
 {

@@ -1,20 +1,20 @@
 /*
- * The heap of a server that moves large buffers. By default the C library gives
- * memory back to the kernel as soon as a little of it is free, and each megabyte
- * that goes through us would be mapped, cleared and unmapped again, page by page;
- * that costs more than copying it. So up to HF_HEAP_KEEP bytes stay with us.
+ * Settings of the heap for a server that moves large buffers. By default the C
+ * library returns free memory to the kernel early, and each megabyte in transit
+ * would be mapped, cleared and unmapped again, page by page; that costs more
+ * than copying it. So the process retains up to HF_HEAP_KEEP free bytes.
  *
- * It also has eight heaps a processor, and each thread that once had much to do,
- * as one that folds a journal, leaves megabytes in one. One heap a processor, and
- * one more, is what threads need not to wait for each other.
+ * The C library also uses eight heaps for each processor, and a thread that was
+ * busy once, for example to fold a journal, leaves megabytes in one of them.
+ * One heap for each processor and one more are enough to avoid contention.
  */
 #pragma once
 
 #define HF_HEAP_KEEP (64 << 20)
 
-/* At the start of main(), before any thread. */
+/* Call at the start of main(), before any thread. */
 void hf_heap_prepare(void);
 
-/* Gives all free memory back to the system, for when much was freed. It looks at the whole heap: not for a
+/* Returns all free memory to the system, after much was freed. It walks the whole heap: do not call it on a
  * loop's thread. */
 void hf_heap_trim(void);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Two characters for each byte, and no NUL behind them. Returns where the text ends. */
+/* Writes two characters for each byte, without a NUL. Returns the end of the text. */
 static inline char *hf_hex_put(char *out, const void *data, size_t len)
 {
 	static const char digits[] = "0123456789abcdef";

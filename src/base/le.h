@@ -1,4 +1,4 @@
-/* Numbers in a buffer, least significant byte first: whatever we write to a file. */
+/* Little-endian numbers in a buffer, for everything that the server writes to files. */
 #pragma once
 
 #include <endian.h>
@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-/* Putting: answers where the next thing goes. */
+/* Putting: each returns the place after the number. */
 
 static inline uint8_t *hf_le_put8(uint8_t *p, uint8_t x)
 {

@@ -16,16 +16,16 @@
 #include "base/macros.h"
 #include "base/utf8.h"
 
-#define MAX_SENTENCE 256 /* bytes of a sentence that JSON takes: escaped they must fit a line */
+#define MAX_SENTENCE 256 /* longest sentence in JSON: escaped, it must fit a line */
 
 enum style {
 	STYLE_TEXT,
 	STYLE_COLOUR,  /* text on a terminal */
-	STYLE_JOURNAL, /* text to journald, which knows the time and reads <priority> */
+	STYLE_JOURNAL, /* text to journald, which adds the time and reads <priority> */
 	STYLE_JSON,
 };
 
-/* The two settings may change at SIGHUP while other threads write lines. */
+/* SIGHUP may change the two settings while other threads write lines. */
 static _Atomic int current_level = HF_LOG_INFO;
 static _Atomic int current_style = STYLE_TEXT;
 
@@ -40,14 +40,14 @@ static const struct {
 	[HF_LOG_DEBUG] = { "debug", "\033[2m", "<7>" },
 };
 
-/* A line under construction; what does not fit is cut. */
+/* A line under construction; text that does not fit is cut. */
 struct line {
 	char text[2048];
 	size_t len;
 };
 
-/* systemd names the socket it gave us in JOURNAL_STREAM=DEVICE:INODE; whoever redirects stderr since inherits
- * the variable, but not the socket. */
+/* systemd names the socket that it gave us in JOURNAL_STREAM=DEVICE:INODE. If stderr was redirected since,
+ * the variable is still there, but stderr is another file. */
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -60,7 +60,7 @@ static bool is_journal(void)
 	return strcmp(stream, own) == 0;
 }
 
-/* no-color.org: set and not empty */
+/* no-color.org: the variable is set and not empty */
 static bool wants_colour(void)
 {
 	const char *no_color = getenv("NO_COLOR");
@@ -93,7 +93,7 @@ bool hf_log_is_on(enum hf_log_level level)
 
 static void put(struct line *line, const char *text, size_t len)
 {
-	size_t room = sizeof(line->text) - 1 - line->len; /* the newline always fits */
+	size_t room = sizeof(line->text) - 1 - line->len; /* reserves the newline */
 
 	len = len < room ? len : room;
 	memcpy(line->text + line->len, text, len);
@@ -151,8 +151,9 @@ static bool starts_pair(const char *text)
 	return len > 0 && text[len] == '=';
 }
 
-/* Bytes of "key=value", up to the blank before the next pair. A value may hold blanks where it is our own
- * text, as strerror's; what peers say went through hf_log_quote() and holds neither blank nor '='. */
+/* The length of "key=value", up to the blank before the next pair. A value may contain blanks if it is our
+ * own text, such as strerror's. Text of peers went through hf_log_quote() and contains neither blank nor
+ * '='. */
 static size_t pair_length(const char *pairs)
 {
 	size_t len = strcspn(pairs, " ");
@@ -165,8 +166,8 @@ static size_t pair_length(const char *pairs)
 /* Room for the end of an object, after the last pair that fitted */
 #define JSON_TAIL ",\"cut\":\"true\"}"
 
-/* The quotes around a value that has blanks are text's way to say where it ends; JSON has its own. Those of a
- * peer went through hf_log_quote(). */
+/* In text, quotes around a value with blanks mark its end; JSON has its own quotes. Text of a peer went
+ * through hf_log_quote() and contains none. */
 static void put_json_value(struct line *line, const char *value, size_t len)
 {
 	bool is_quoted = len >= 2 && value[0] == '"' && value[len - 1] == '"';
@@ -174,7 +175,8 @@ static void put_json_value(struct line *line, const char *value, size_t len)
 	put_json_string(line, is_quoted ? value + 1 : value, is_quoted ? len - 2 : len);
 }
 
-/* "a=1 b=2" becomes ,"a":"1","b":"2". A pair that does not fit is left out whole: half a one is no JSON. */
+/* "a=1 b=2" becomes ,"a":"1","b":"2". A pair that does not fit is left out whole, because a part of it would
+ * not be valid JSON. */
 static void put_json_pairs(struct line *line, const char *pairs)
 {
 	while (starts_pair(pairs)) {
@@ -247,7 +249,7 @@ void hf_log_write(enum hf_log_level level, const char *sentence, const char *for
 		put_text_line(&line, style, level, sentence, pairs);
 	line.text[line.len++] = '\n';
 	if (write(STDERR_FILENO, line.text, line.len) < 0) {
-		/* Nobody reads us; there is nowhere left to say so. */
+		/* Nothing can be done when stderr cannot be written. */
 	}
 	errno = saved_errno;
 }

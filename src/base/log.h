@@ -4,12 +4,12 @@
  *	hf_log_warn("connection refused", "peer=%s limit=%d", peer, limit);
  *
  * The second argument is a printf format that yields "key=value key=value";
- * pass "" where there are none. Values that come from a peer or an operator go
- * through hf_log_quote() first: it escapes whatever could forge a line.
+ * pass "" if there are none. Pass values from a peer or an operator through
+ * hf_log_quote() first: it escapes everything that could forge a line.
  *
  * Output goes to stderr, as text or as one JSON object a line, whose values are
- * all strings. On a terminal the level is coloured, unless NO_COLOR is set. A
- * line is written with one write(2), so lines of several threads do not mix.
+ * all strings. On a terminal the level is coloured, unless NO_COLOR is set. One
+ * write(2) writes a line, so lines of several threads do not mix.
  */
 #pragma once
 
@@ -27,20 +27,20 @@ enum hf_log_level {
 };
 
 enum hf_log_format {
-	HF_LOG_AUTO, /* text; to the systemd journal, which has its own, without time and with <priority> */
-	HF_LOG_TEXT, /* text with time, wherever it goes */
+	HF_LOG_AUTO, /* text; to the systemd journal without time and with <priority> */
+	HF_LOG_TEXT, /* text with time, to any destination */
 	HF_LOG_JSON,
 };
 
-/* Looks at where stderr goes now, so call it again after that has changed. */
+/* Examines where stderr goes; call it again after that has changed. */
 void hf_log_configure(enum hf_log_level level, enum hf_log_format format);
 bool hf_log_is_on(enum hf_log_level level);
 
 HF_COLD void hf_log_write(enum hf_log_level level, const char *sentence, const char *format, ...)
 	HF_PRINTF(3, 4);
 
-/* Copies @text to @out as a value: printable ASCII without blanks, '=' and quotes, the rest as \xNN;
- * cut short with "..." where it does not fit. Returns @out. */
+/* Copies @text to @out as a value: printable ASCII without blanks, '=' and quotes, other bytes as \xNN; cut
+ * with "..." if it does not fit. Returns @out. */
 const char *hf_log_quote(char *out, size_t size, const void *text, size_t len);
 
 #define hf_log_at(level, ...)                             \
@@ -55,16 +55,16 @@ const char *hf_log_quote(char *out, size_t size, const void *text, size_t len);
 #define hf_log_debug(...) hf_log_at(HF_LOG_DEBUG, __VA_ARGS__)
 
 /*
- * A limit for lines that somebody else could make us write without end: so many
- * lines a window, and with the next the number of those that were left out.
- * Keep one for each source that must not silence another. The time is given,
- * so that a simulation may have its own. Not for several threads at once.
+ * A limit for log lines that a peer can cause: at most max_lines in each
+ * window. The next line gives the number of lines that were left out. Use one
+ * limit for each source that must not silence another. The caller passes the
+ * time, so that a simulation can have its own. Not thread-safe.
  */
 struct hf_log_limit {
 	uint64_t window_ns;    /* (c) */
 	uint64_t max_lines;    /* (c) 0: one */
-	uint64_t until_ns;     /* the window that a line has opened ends here */
-	uint64_t n_lines;      /* written in it */
+	uint64_t until_ns;     /* end of the window that the first line opened */
+	uint64_t n_lines;      /* lines written in this window */
 	uint64_t n_suppressed; /* since the last line */
 };
 
@@ -73,5 +73,5 @@ struct hf_log_limit {
 		.window_ns = (uint64_t)(seconds)*UINT64_C(1000000000) \
 	}
 
-/* May a line be written now? If so, *n_suppressedp lines were left out since the last. */
+/* May a line be written now? If so, *n_suppressedp is the number of lines left out since the last. */
 bool hf_log_limit_allow(struct hf_log_limit *limit, uint64_t now_ns, uint64_t *n_suppressedp);

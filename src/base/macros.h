@@ -1,4 +1,4 @@
-/* Small words of the language that C lacks. */
+/* Small words that C lacks. */
 #pragma once
 
 #include <stddef.h>
@@ -13,10 +13,12 @@
 #define HF_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define HF_UNUSED            __attribute__((unused))
 #define HF_FALLTHROUGH       __attribute__((fallthrough))
-#define HF_NOINLINE          __attribute__((noinline)) /* the rare part, kept out of the way of the common one */
-#define HF_COLD              __attribute__((cold)) /* hardly ever called, and so is the way that leads there */
-#define HF_LIKELY(x)         __builtin_expect(!!(x), 1)
-#define HF_UNLIKELY(x)       __builtin_expect(!!(x), 0)
+#define HF_NOINLINE          __attribute__((noinline)) /* for a rare part, out of the way of the common one */
+#define HF_COLD                                                                                           \
+	__attribute__((cold)) /* for functions that are rarely called; the compiler moves the branches to \
+				 them out of the way */
+#define HF_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define HF_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Is a sanitizer compiled in that needs system calls of its own? */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,13 +1,13 @@
 /*
  * What is counted, and how.
  *
- * Every metric is one row of one table: name, kind, labels, help. The text of
- * GET /metrics and the manual page holdfast-metrics(7) are made from it, so it
- * is data alone.
+ * Every metric is one row of one table: name, kind, labels, help. GET /metrics
+ * and the manual page holdfast-metrics(7) are made from the table, so it
+ * contains only data.
  *
- * A counter or a histogram is written by one thread and read by any: each loop
- * has its own, and whoever shows them adds them up. So counting is a plain load,
- * add and store, and nobody waits for anybody.
+ * One thread writes a counter or histogram, and any thread reads it. Each loop
+ * has its own, and the reader adds them up. So counting is a plain load, add
+ * and store, and no thread waits.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 enum hf_metric_kind {
 	HF_METRIC_COUNTER,
 	HF_METRIC_GAUGE,
-	HF_METRIC_HISTOGRAM, /* of seconds, in hf_metric_bounds_ns[] */
+	HF_METRIC_HISTOGRAM, /* of seconds, with the bounds hf_metric_bounds_ns[] */
 };
 
 enum hf_metric {
@@ -61,7 +61,7 @@ enum hf_metric {
 struct hf_metric_row {
 	const char *name;
 	enum hf_metric_kind kind;
-	const char *labels; /* their names, with their values where these are few; for the manual */
+	const char *labels; /* label names, with their values if these are few; for the manual */
 	const char *help;   /* one sentence */
 };
 
@@ -85,12 +85,12 @@ static inline uint64_t hf_metric_read(const _Atomic uint64_t *counter)
 extern const uint64_t hf_metric_bounds_ns[HF_METRIC_N_BOUNDS]; /* ascending; above the last: +Inf */
 
 struct hf_histogram {
-	_Atomic uint64_t counts[HF_METRIC_N_BOUNDS + 1]; /* each its own, not the sum of those before */
+	_Atomic uint64_t counts[HF_METRIC_N_BOUNDS + 1]; /* each for its own interval; not cumulative */
 	_Atomic uint64_t sum_ns;
 };
 
 void hf_histogram_add(struct hf_histogram *histogram, uint64_t ns, uint64_t n); /* n times */
-/* Adds what is in @from to @to, which nobody else uses. */
+/* Adds @from to @to, which no other thread uses. */
 void hf_histogram_merge(struct hf_histogram *to, const struct hf_histogram *from);
 
 /* Calls of one procedure, as one loop counts them. */
@@ -99,12 +99,12 @@ void hf_histogram_merge(struct hf_histogram *to, const struct hf_histogram *from
 
 struct hf_call_meter {
 	struct {
-		_Atomic(const char *) name; /* a constant; NULL: from here on unused */
+		_Atomic(const char *) name; /* a constant; NULL: this entry and those after it are unused */
 		_Atomic uint64_t n;
 	} results[HF_METER_N_RESULTS];
 	struct hf_histogram duration;
 };
 
-/* @n calls of @ns each. @result is a constant: the same text always has the same address. Beyond
- * HF_METER_N_RESULTS different ones they count as the last. */
+/* Counts @n calls of @ns each. @result is a constant: the same text always has the same address. After
+ * HF_METER_N_RESULTS different results, further ones count as the last. */
 void hf_call_meter_add(struct hf_call_meter *meter, const char *result, uint64_t ns, uint64_t n);

@@ -1,11 +1,12 @@
 /*
- * Slab pool. A slab opens with struct hf_pool_slab; its free objects form a
- * list through their first word. Never used objects are not on that list but
- * counted by @n_fresh: a new slab is not touched before it is needed.
+ * Slab pool. A slab starts with struct hf_pool_slab; its free objects form a
+ * list through their first word. Objects that were never used are not on that
+ * list but counted by @n_fresh, so a new slab is not touched before it is
+ * needed.
  *
- * Invariants: pool->n_free is the sum of free objects over all slabs; a slab is
- * on @partial exactly if it has a free object; @spare is empty. Other slabs are
- * empty only for the sake of a reservation.
+ * Invariants: pool->n_free is the sum of free objects over all slabs. A slab is
+ * on @partial exactly if it has a free object. @spare is empty. Other slabs are
+ * empty only while a reservation needs them.
  *
  * Under AddressSanitizer free objects are poisoned.
  */
@@ -37,9 +38,9 @@
 
 struct hf_pool_slab {
 	struct hf_link link;
-	void *free; /* given back objects, linked through their first word */
+	void *free; /* returned objects, linked through their first word */
 	uint32_t n_used;
-	uint32_t n_fresh; /* never taken: the last ones of the slab */
+	uint32_t n_fresh; /* never used: the last ones of the slab */
 };
 
 static void init(struct hf_pool *pool, size_t size, size_t align, size_t slab_size)
@@ -99,7 +100,7 @@ static int add_slab(struct hf_pool *pool)
 	if (!slab)
 		return -ENOMEM;
 	if (pool->slab_size == HF_POOL_SLAB_HUGE && pool->n_slabs > 0)
-		madvise(slab, pool->slab_size, MADV_HUGEPAGE); /* a wish; small pages do, too */
+		madvise(slab, pool->slab_size, MADV_HUGEPAGE); /* only a hint; small pages work, too */
 	slab->free = NULL;
 	slab->n_used = 0;
 	slab->n_fresh = pool->per_slab;

@@ -2,15 +2,15 @@
  * Slab pool: objects of one size without a malloc header.
  *
  * Objects live in slabs of HF_POOL_SLAB bytes, aligned to that size, so that a
- * pointer leads to its slab. A pool that may hold millions, found by pointers in
- * no order, is better begun with hf_pool_init_huge(): its slabs are huge pages
- * (from the second on; a small pool costs no more than otherwise), which saves
- * most misses of the address translation. Objects start at a multiple of @align (a power of
- * two), 64 for those that want to own their cache lines. A slab that becomes
- * empty goes back to the system, one spare excepted.
+ * pointer leads to its slab. Use hf_pool_init_huge() for a pool of millions of
+ * objects that are accessed in random order: its slabs from the second on are
+ * huge pages, which saves most TLB misses, and a small pool costs no more than
+ * otherwise. Objects start at a multiple of @align (a power of two); 64 gives
+ * each its own cache lines. An empty slab returns to the system, except one
+ * spare.
  *
- * hf_pool_reserve() makes room beforehand, so that a change that takes several
- * objects either can be done or is not begun:
+ * hf_pool_reserve() makes room beforehand, so that a change that needs several
+ * objects either succeeds or does not begin:
  *
  *	r = hf_pool_reserve(&pool, 3);
  *	if (r < 0)
@@ -32,7 +32,7 @@ struct hf_pool_slab;
 
 struct hf_pool {
 	struct hf_list partial;     /* slabs with at least one free object */
-	struct hf_list full;        /* slabs without */
+	struct hf_list full;        /* slabs without a free object */
 	struct hf_pool_slab *spare; /* the one slab on @partial that is empty, or NULL */
 	size_t slab_size;
 	uint32_t size;  /* of an object, rounded up to @align */
@@ -40,16 +40,16 @@ struct hf_pool {
 	uint32_t per_slab;
 	size_t n_used;
 	size_t n_free;
-	size_t n_reserved; /* by the last hf_pool_reserve(): not given back to the system */
+	size_t n_reserved; /* by the last hf_pool_reserve(): these stay with the pool */
 	size_t n_slabs;
 	size_t n_slabs_max; /* 0: no limit; for tests of -ENOMEM */
 };
 
 void hf_pool_init(struct hf_pool *pool, size_t size, size_t align);
 void hf_pool_init_huge(struct hf_pool *pool, size_t size, size_t align);
-void hf_pool_deinit(struct hf_pool *pool); /* frees what is still taken, too */
+void hf_pool_deinit(struct hf_pool *pool); /* also frees objects that are still taken */
 
-/* 0 or -ENOMEM: the next @n calls of hf_pool_take() cannot fail, whatever is given back in between. */
+/* 0: the next @n calls of hf_pool_take() cannot fail, even if objects are given in between. -ENOMEM. */
 HF_COLD int hf_pool_reserve_more(struct hf_pool *pool, size_t n);
 static inline int hf_pool_reserve(struct hf_pool *pool, size_t n)
 {
@@ -59,11 +59,11 @@ static inline int hf_pool_reserve(struct hf_pool *pool, size_t n)
 	return 0;
 }
 
-/* Not cleared. Must have been reserved. */
+/* The object is not cleared. It must have been reserved. */
 void *hf_pool_take(struct hf_pool *pool);
 void hf_pool_give(struct hf_pool *pool, void *object);
 
-/* What the pool has from the system, whether used or not. */
+/* Memory that the pool has from the system, used or not. */
 static inline size_t hf_pool_bytes(const struct hf_pool *pool)
 {
 	return pool->n_slabs * pool->slab_size;

@@ -1,6 +1,6 @@
 /*
  * Red-black tree. Invariants: the root is black; a red node has no red child;
- * every way down passes the same number of black nodes. Missing nodes count as
+ * every path down passes the same number of black nodes. Missing nodes count as
  * black. The repairs after insertion and removal are the classic ones (CLRS);
  * the mirrored halves are written once, with a side as parameter.
  */
@@ -43,7 +43,7 @@ static void set_red(struct hf_rb_node *node)
 	node->parent_color &= ~(uintptr_t)1;
 }
 
-/* Puts @to where @from hangs below @parent. */
+/* Puts @to in the place of @from below @parent. */
 static void replace_child(struct hf_rb_tree *tree, struct hf_rb_node *parent, struct hf_rb_node *from,
 			  struct hf_rb_node *to)
 {
@@ -61,7 +61,7 @@ void hf_rb_propagate(struct hf_rb_node *node, hf_rb_update_fn update)
 		node = hf_rb_parent(node);
 }
 
-/* Turns @node down to @side; its child on the other side comes up. */
+/* Rotates @node down to @side; its child on the other side comes up. */
 static void rotate(struct hf_rb_tree *tree, struct hf_rb_node *node, enum side side, hf_rb_update_fn update)
 {
 	struct hf_rb_node *up = *child_of(node, other(side));
@@ -123,7 +123,7 @@ void hf_rb_insert_below(struct hf_rb_tree *tree, struct hf_rb_node *node, struct
 	repair_insert(tree, node, update);
 }
 
-/* The way through @parent to @node, which may be missing, lacks one black node. */
+/* The path through @parent to @node, which may be missing, lacks one black node. */
 static void repair_erase(struct hf_rb_tree *tree, struct hf_rb_node *parent, struct hf_rb_node *node,
 			 hf_rb_update_fn update)
 {
@@ -176,7 +176,7 @@ static void splice_out(struct hf_rb_tree *tree, struct hf_rb_node *node, struct 
 	*childp = child;
 }
 
-/* @heir, out of the tree by now, takes place, colour and children of @node. */
+/* @heir, already removed from the tree, takes the place, colour and children of @node. */
 static void take_place(struct hf_rb_tree *tree, struct hf_rb_node *node, struct hf_rb_node *heir)
 {
 	*heir = *node;
@@ -207,7 +207,8 @@ void hf_rb_erase_among(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_u
 	}
 	if (update) {
 		hf_rb_propagate(parent, update);
-		/* @heir is new in its place: that its cache did not change says nothing to those above. */
+		/* @heir is new in its place, so its ancestors must be updated even if its own cached value
+		 * did not change. */
 		if (heir) {
 			update(heir);
 			hf_rb_propagate(hf_rb_parent(heir), update);
@@ -263,7 +264,7 @@ struct hf_rb_node *hf_rb_prev(const struct hf_rb_node *node)
 	return step(node, LEFT);
 }
 
-/* Returns the black height or -1; a red-black tree of 2^60 nodes is less than 128 deep. */
+/* Returns the black height or -1. A red-black tree of 2^60 nodes is less than 128 deep. */
 static int check_node(const struct hf_rb_node *node, const struct hf_rb_node *parent, int64_t *n, int depth)
 {
 	int left, right;

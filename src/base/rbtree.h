@@ -1,8 +1,8 @@
 /*
  * Intrusive red-black tree, with a hook for augmentation.
  *
- * The tree knows no order: the caller walks down himself, which keeps
- * comparisons inline, and links the new node where he ended:
+ * The tree knows no order. The caller descends itself, which keeps comparisons
+ * inline, and links the new node where the descent ends:
  *
  *	struct hf_rb_node **link = &tree->root, *parent = NULL;
  *
@@ -12,12 +12,12 @@
  *	}
  *	hf_rb_insert(tree, node, parent, link, update);
  *
- * Where a node caches something about its subtree, @update recomputes that of
- * one node from itself and its two children, and says whether it changed. It
- * is called bottom-up, on exactly the nodes whose subtree changed. Without
- * augmentation pass NULL.
+ * If a node caches a value about its subtree, @update recomputes that value
+ * from the node and its two children, and says whether it changed. It is called
+ * bottom-up, on exactly the nodes whose subtree changed. Without augmentation
+ * pass NULL.
  *
- * left and right lie before the parent, so that an object may place its node
+ * left and right stand before the parent, so that an object can place its node
  * with the two hot words at the end of a cache line.
  */
 #pragma once
@@ -31,7 +31,7 @@
 struct hf_rb_node {
 	struct hf_rb_node *left;
 	struct hf_rb_node *right;
-	uintptr_t parent_color; /* parent | 1 where black */
+	uintptr_t parent_color; /* parent | 1 if black */
 };
 
 struct hf_rb_tree {
@@ -61,7 +61,7 @@ void hf_rb_insert_below(struct hf_rb_tree *tree, struct hf_rb_node *node, struct
 			struct hf_rb_node **link, hf_rb_update_fn update);
 void hf_rb_erase_among(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_update_fn update);
 
-/* CHANGE: @node goes to *@link below @parent; @link must be empty. A tree of one node is done inline. */
+/* CHANGE: links @node at *@link below @parent; *@link must be empty. The case of an empty tree is inline. */
 static inline void hf_rb_insert(struct hf_rb_tree *tree, struct hf_rb_node *node, struct hf_rb_node *parent,
 				struct hf_rb_node **link, hf_rb_update_fn update)
 {
@@ -96,7 +96,7 @@ static inline void hf_rb_erase(struct hf_rb_tree *tree, struct hf_rb_node *node,
 		tree->root = NULL;
 }
 
-/* Updates @node and, as long as something changes, what is above it. */
+/* Updates @node and then its ancestors, until one does not change. */
 void hf_rb_propagate(struct hf_rb_node *node, hf_rb_update_fn update);
 
 /* ORDER: NULL at either end. */

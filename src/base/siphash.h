@@ -1,6 +1,6 @@
 /*
- * SipHash-1-3: the keyed hash for tables whose keys a peer chooses, so that
- * nobody who does not know the key can make them collide.
+ * SipHash-1-3: the keyed hash for tables whose keys a peer chooses. Without the
+ * key, a peer cannot make entries collide.
  */
 #pragma once
 

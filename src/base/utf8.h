@@ -1,12 +1,12 @@
-/* One character of UTF-8 at a time. */
+/* UTF-8, one character at a time. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The character at @text in *codep and the number of its bytes; 0 where @len bytes do not start with valid
- * UTF-8: cut short, overlong, a surrogate or beyond U+10FFFF. */
+/* Decodes the character at @text into *codep and returns the number of its bytes. 0: the text does not start
+ * with valid UTF-8; it is cut short, overlong, a surrogate or beyond U+10FFFF. */
 static inline size_t hf_utf8_decode(const void *text, size_t len, uint32_t *codep)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -35,8 +35,8 @@ static inline size_t hf_utf8_decode(const void *text, size_t len, uint32_t *code
 	return n;
 }
 
-/* Shown to somebody, it is what he sees: no control, no end of line or mark that is invisible, nothing that
- * turns the text around it. */
+/* Does the character look like what it is? Not a control character, an invisible mark or line end, or one
+ * that changes the text's direction. */
 static inline bool hf_utf8_is_plain(uint32_t code)
 {
 	if (code < 0x20 || (code >= 0x7f && code < 0xa0))
