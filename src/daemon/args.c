@@ -21,8 +21,8 @@ enum flag_id {
 
 struct flag {
 	const char *name;
-	char letter;       /* a short form, or 0 */
-	const char *value; /* what follows it, or NULL */
+	char letter;       /* its short form, or 0 */
+	const char *value; /* name of its value, or NULL */
 	const char *help;
 };
 
@@ -46,7 +46,7 @@ static const struct flag flags[] = {
 	[FLAG_HELP] = { "help", 'h', NULL, "print this" },
 };
 
-/* The arguments that are still to come */
+/* The arguments that are not parsed yet */
 struct reader {
 	char *const *next;
 	char *error;
@@ -102,7 +102,7 @@ static int find_flag(struct reader *reader, const char *argument, enum flag_id *
 	return unknown_option(reader, argument);
 }
 
-/* The value of "--flag=value" or "--flag value"; NULL for a flag that has none. */
+/* The value of "--flag=value" or "--flag value"; NULL for a flag without a value. */
 static int take_value(struct reader *reader, const struct flag *flag, const char *argument,
 		      const char **valuep)
 {

@@ -8,9 +8,9 @@
 /* Texts are borrowed from argv. */
 struct hf_args {
 	const char *config_file; /* NULL: the embedded defaults */
-	const char **sets;       /* KEY=VALUE, in their order */
+	const char **sets;       /* KEY=VALUE, in the given order */
 	size_t n_sets;
-	const char **exports; /* DIR[:NAME], in their order */
+	const char **exports; /* DIR[:NAME], in the given order */
 	size_t n_exports;
 	bool check;
 	bool print_config;
@@ -26,7 +26,7 @@ enum { /* answers of hf_args_parse() */
 	HF_ARGS_E_WRONG, /* @error says in one line what is wrong and what would be right */
 };
 
-/* Deinit in every case. Where --help or --version stands, what follows is not looked at. */
+/* Call hf_args_deinit() in every case. Arguments after --help or --version are not checked. */
 int hf_args_init(struct hf_args *args, int argc, char *const argv[], char *error, size_t error_size);
 void hf_args_deinit(struct hf_args *args);
 

@@ -37,13 +37,13 @@ static int set_preset(void *base, const struct hf_option *option)
 	struct hf_config_why why;
 	int r;
 
-	/* A required text has no default; it is asked for when the entry is complete. */
+	/* A required text has no default; its absence is reported when the entry is complete. */
 	if ((option->type == HF_OPTION_TEXT || option->type == HF_OPTION_PATH) && *option->preset == '\0') {
 		*(char **)field = strdup("");
 		return *(char **)field ? 0 : -ENOMEM;
 	}
 	r = hf_config_value_read(field, option, option->preset, &why);
-	assert(r <= 0); /* a default is within its own bounds */
+	assert(r <= 0); /* a default is within its option's bounds */
 	return hf_trace(r);
 }
 
@@ -86,7 +86,7 @@ int hf_config_add_export(struct hf_config_load *load, const struct hf_config_sou
 	return set_presets(*exportp, true);
 }
 
-/* Runs after all sources were read, and gives the result or nothing. */
+/* Runs after all sources are read. Gives a complete configuration, or none. */
 static int finish(struct hf_config **configp, struct hf_config_load *load, int flags)
 {
 	int r;
@@ -119,7 +119,7 @@ static int init(struct hf_config_load *load, char *error, size_t error_size)
 	return load->config ? set_presets(load->config, false) : -ENOMEM;
 }
 
-/* Whoever prints the message must find one, also where it was our trouble and not the operator's mistake. */
+/* The caller prints @error, so fill it also when the server failed and the operator made no mistake. */
 static int explain(int r, char *error, size_t error_size)
 {
 	if (r < 0)

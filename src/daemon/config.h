@@ -1,15 +1,16 @@
 /*
- * The configuration: typed values of every key, made once from the embedded
- * defaults, then a YAML file, then --set and --export, each overriding the one
- * before. A hf_config that exists is valid: every value is within its bounds,
- * every list entry parsed, every exported directory was there.
+ * The configuration: typed values of every key. It is made once, from the
+ * embedded defaults, then a YAML file, then --set and --export; each overrides
+ * the one before. A hf_config that exists is valid: every value is within its
+ * bounds, every list entry is parsed, and every exported directory existed.
  *
- * Keys, types, defaults, bounds and texts stand in one table, options.c. A
- * value is stored by its type there: a whole number as int64_t, a word as its
+ * options.c has the one table of keys, types, defaults, bounds and texts. The
+ * type decides how a value is stored: a whole number as int64_t, a word as its
  * enum, true or false as bool, a text as char * that is never NULL.
  *
- * SIGHUP loads a second hf_config beside the first; who swaps them takes over
- * what may change while running and logs hf_config_list_fixed_changes().
+ * SIGHUP loads a second hf_config beside the first. The reload takes over the
+ * values that may change while the server runs and logs
+ * hf_config_list_fixed_changes().
  */
 #pragma once
 
@@ -27,7 +28,7 @@ struct hf_args;
 #define HF_CONFIG_ERROR_SIZE  1024    /* room for any message below */
 #define HF_CONFIG_MAX_BYTES   1048576 /* of a file */
 #define HF_CONFIG_MAX_EXPORTS 1000
-#define HF_CONFIG_MAX_ITEMS   256 /* of a list within: server.listen, exports.clients */
+#define HF_CONFIG_MAX_ITEMS   256 /* of a list such as server.listen or exports.clients */
 
 enum hf_config_portmap {
 	HF_CONFIG_PORTMAP_AUTO,
@@ -88,7 +89,7 @@ struct hf_config_addresses {
 	size_t n;
 };
 
-/* Who may use an export */
+/* Which clients may use an export */
 enum hf_config_client_kind {
 	HF_CONFIG_CLIENT_NETWORK,
 	HF_CONFIG_CLIENT_PRIVATE, /* hf_addr_is_private() */
@@ -107,8 +108,8 @@ struct hf_config_clients {
 };
 
 struct hf_config_export {
-	char *path; /* absolute, no empty, "." or ".." parts, no slash at the end */
-	char *name; /* the same; never empty, the path where none was given */
+	char *path; /* absolute, without empty, "." or ".." parts, without a slash at the end */
+	char *name; /* the same form; the path if no name was given, never empty */
 	struct hf_config_clients clients;
 	enum hf_config_access access;
 	enum hf_config_squash squash;
@@ -131,7 +132,7 @@ struct hf_config {
 		enum hf_config_portmap portmap;
 		int64_t portmap_port;
 		char *state_dir; /* absolute */
-		char *user;      /* empty: stay */
+		char *user;      /* empty: do not change the user */
 		int64_t threads; /* 0: number of cores */
 	} server;
 	struct hf_config_exports exports;
@@ -170,25 +171,25 @@ struct hf_config {
 
 enum { /* answers of the loaders */
 	HF_CONFIG_OK = 0,
-	HF_CONFIG_E_WRONG, /* @error says in one line where, what is wrong and what would be right */
+	HF_CONFIG_E_WRONG, /* @error says in one line where and what is wrong, and what would be right */
 };
 
 enum {                      /* flags of hf_config_load_text() */
-	HF_CONFIG_PURE = 1, /* do not ask this host: directories and users may be missing */
+	HF_CONFIG_PURE = 1, /* do not examine this host: directories and users may be missing */
 };
 
 /* Life. The loaders give a new hf_config, or leave *configp alone and fill @error, without newline and
- * without the program's name. They open nothing but the file, and change nothing. */
+ * without the program's name. They open only the file and change nothing. */
 int hf_config_load(struct hf_config **configp, const struct hf_args *args, char *error, size_t error_size);
 int hf_config_load_text(struct hf_config **configp, const char *file, const void *text, size_t len, int flags,
 			char *error, size_t error_size);
 void hf_config_free(struct hf_config *config);
 HF_DEFINE_CLEANUP(struct hf_config *, hf_config_free)
 
-/* Output: YAML that loads again to the same configuration. */
+/* Output: YAML that loads to the same configuration. */
 void hf_config_print(const struct hf_config *config, FILE *out);
 
-/* Reload: the keys that differ but cannot change while running, as "server.port,server.user" for the log.
- * Returns how many; @out is cut where it does not fit. */
+/* Reload: the keys that differ but cannot change while the server runs, as "server.port,server.user" for the
+ * log. Returns their number; @out is cut if it does not fit. */
 size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_config *old,
 				    const struct hf_config *new);

@@ -1,4 +1,4 @@
-/* What the command line says of the configuration: --set KEY=VALUE and --export DIR[:NAME]. */
+/* The configuration on the command line: --set KEY=VALUE and --export DIR[:NAME]. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int report(struct hf_config_load *load, int r, const struct hf_config_sou
 	return hf_config_complain(&load->error, source, "%s %s", hf_option_name(option, name), why->text);
 }
 
-/* On the command line a relative path is meant from the current directory, as with every program. */
+/* On the command line a relative path starts at the current directory, as with every program. */
 static int make_absolute(char **pathp, const char *text)
 {
 	hf_cleanup(hf_freep) char *here = NULL;
@@ -117,8 +117,8 @@ static bool is_directory(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Cuts the name off "DIR:NAME". A directory may have a colon in its name: a colon is ours where a '/'
- * follows, or where the whole is no directory. */
+/* Cuts the name off "DIR:NAME". A directory may have a colon in its name: a colon separates the name if a '/'
+ * follows, or if the whole text is no directory. */
 static char *cut_name(char *text)
 {
 	char *colon = NULL;

@@ -1,4 +1,4 @@
-/* What no value can tell alone: the checks of values against each other and against this host. */
+/* Checks of values against each other and against this host. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -10,7 +10,7 @@
 #include "daemon/config_load.h"
 #include "store/store.h"
 
-/* The source of a key of export @i: its line, or the entry's where the key was not given */
+/* The source of a key of export @i: its line, or the line of the entry if the key was not given */
 static struct hf_config_source export_source(const struct hf_config_load *load, size_t i, const char *key)
 {
 	const struct hf_config_export_source *export = &load->exports[i];
@@ -27,7 +27,7 @@ static const struct hf_config_source *source_of(const struct hf_config_load *loa
 	return &load->sources[hf_option_index(hf_option_find_by_name(name))];
 }
 
-/* An export is mounted by its name, or by its path where it has none. */
+/* An export without a name is mounted by its path. */
 static int fill_names(struct hf_config *config)
 {
 	for (size_t i = 0; i < config->exports.n; i++) {
@@ -56,8 +56,8 @@ static int name_taken(struct hf_config_load *load, size_t i, size_t other, const
 		hf_config_source_format(&first, where, sizeof(where)));
 }
 
-/* One directory may be shared under several names. A name must not be the path of another directory, because
- * that can be mounted by its path, too. */
+/* One directory may be exported under several names. A name must not be the path of another exported
+ * directory, because a client can also mount that by its path. */
 static int check_names(struct hf_config_load *load)
 {
 	const struct hf_config_exports *exports = &load->config->exports;
@@ -77,7 +77,7 @@ static int check_names(struct hf_config_load *load)
 	return 0;
 }
 
-/* Is this one of the addresses that we serve on? */
+/* Does the server listen on this address? */
 static bool is_served(const struct hf_config_addresses *listen, const struct hf_addr *addr)
 {
 	for (size_t i = 0; i < listen->n; i++) {
@@ -94,14 +94,14 @@ static int port_taken(struct hf_config_load *load, const char *key, const char *
 {
 	const struct hf_config_source *source = source_of(load, other);
 
-	if (!source->file && !source->flag) /* not its mistake: it has its default */
+	if (!source->file && !source->flag) /* it has its default, so it is not the mistake */
 		source = source_of(load, key);
 	return hf_config_complain(&load->error, source,
 				  "%s and %s are both at port %" PRId64 "; give each a port of its own", key,
 				  other, port);
 }
 
-/* Where two of ours want one port, the second would say at the start that another server has it. */
+/* If two of our services shared a port, the second would report at the start that another server uses it. */
 static int check_ports(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
@@ -141,7 +141,7 @@ static int check_postgres(struct hf_config_load *load)
 			"string, like host=db dbname=holdfast");
 	if (hf_store_reads_postgres(config->store.postgres, unknown))
 		return 0;
-	/* Its text may hold a password. */
+	/* Do not show the text: it may contain a password. */
 	return hf_config_complain(
 		&load->error, source_of(load, "store.postgres"),
 		"store.postgres is a connection string that libpq cannot read%s%s%s; give one "
@@ -197,7 +197,7 @@ static int check_state_dir(struct hf_config_load *load)
 	char quoted[HF_CONFIG_QUOTE_SIZE];
 	struct stat st;
 
-	/* It may be missing: the server makes it at the first start. */
+	/* A missing directory is fine: the server creates it at the first start. */
 	if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
 		return 0;
 	return hf_config_complain(

@@ -10,7 +10,7 @@
 #include "daemon/config.h"
 #include "daemon/config_text.h"
 
-#define GUESS_MAX 40 /* the longest word worth comparing */
+#define GUESS_MAX 40 /* the longest word that is compared */
 
 const char *hf_config_quote(char *out, size_t size, const char *text)
 {
@@ -76,7 +76,7 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Edits between two words, where swapping two neighbours is one edit: people type "prot" for "port". */
+/* Counts the edits between two words. Swapping two neighbours is one edit: people type "prot" for "port". */
 static size_t count_edits(const char *a, size_t n_a, const char *b, size_t n_b)
 {
 	size_t row[GUESS_MAX + 1][GUESS_MAX + 1];
@@ -106,7 +106,7 @@ void hf_config_guess_offer(struct hf_config_guess *guess, const char *candidate)
 	if (n_word > GUESS_MAX || n_candidate > GUESS_MAX)
 		return;
 	edits = count_edits(guess->word, n_word, candidate, n_candidate);
-	/* A third of the letters may be wrong; more is another word. */
+	/* A third of the letters may be wrong; beyond that it is another word. */
 	if (edits > (n_candidate + 2) / 3 || edits >= n_candidate)
 		return;
 	if (!guess->best || edits < guess->distance) {

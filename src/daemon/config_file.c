@@ -1,4 +1,4 @@
-/* The YAML tree of a configuration file, key by key into the struct. */
+/* Reads the YAML tree of a configuration file into the struct, key by key. */
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -26,7 +26,7 @@ static const char *kind_name(const struct hf_yaml_node *node)
 	return "a single value";
 }
 
-/* Passes 0 and -errno on; makes a complaint of a reason. */
+/* Passes 0 and -errno on; turns a reason into a complaint. */
 static int report(struct walk *w, int r, const struct hf_option *option, unsigned int line,
 		  const struct hf_config_why *why)
 {
@@ -137,7 +137,7 @@ static int check_key(struct walk *w, const struct hf_yaml_node *key)
 	return complain(w, key->line, "%s where a key should be; write 'key: value'", kind_name(key));
 }
 
-/* The keys of a section or of one export: @base is the struct, @lines remembers where each stood. */
+/* Reads the keys of a section or of one export. @base is the struct; @lines records the line of each key. */
 static int walk_keys(struct walk *w, const char *section, void *base, const struct hf_yaml_node *node,
 		     unsigned int lines[HF_OPTION_MAX])
 {
@@ -174,7 +174,7 @@ static int walk_section(struct walk *w, const char *section, const struct hf_yam
 	int r;
 
 	if (hf_yaml_is_null(node))
-		return 0; /* every key below it is a comment */
+		return 0; /* every key below it is commented out */
 	if (node->kind != HF_YAML_MAP)
 		return complain(w, node->line, "%s is %s; give its keys, indented, on lines below it",
 				section, kind_name(node));

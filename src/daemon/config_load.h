@@ -1,6 +1,6 @@
 /*
- * A configuration on its way in. Beside the values it knows where each came
- * from, so that a check which sees two values together can still name a line.
+ * A configuration while it is loaded. Beside the values it records where each
+ * came from, so that a check of two values can still name a line.
  */
 #pragma once
 
@@ -20,12 +20,12 @@ struct hf_config_load {
 	struct hf_config_export_source *exports;        /* one for each of config->exports */
 };
 
-/* The steps, in their order; each returns 0, HF_CONFIG_E_WRONG with a complaint, or -errno. */
+/* The steps, in their order. Each returns 0, HF_CONFIG_E_WRONG with a complaint, or -errno. */
 int hf_config_read_yaml(struct hf_config_load *load, const char *file, const void *text, size_t len);
 int hf_config_read_set(struct hf_config_load *load, const char *argument);    /* KEY=VALUE */
 int hf_config_read_export(struct hf_config_load *load, const char *argument); /* DIR[:NAME] */
-int hf_config_check(struct hf_config_load *load);                             /* values against each other */
-int hf_config_check_host(struct hf_config_load *load);                        /* values against this host */
+int hf_config_check(struct hf_config_load *load);      /* checks values against each other */
+int hf_config_check_host(struct hf_config_load *load); /* checks values against this host */
 
 /* Adds an export with the defaults of its keys. */
 int hf_config_add_export(struct hf_config_load *load, const struct hf_config_source *source,

@@ -1,4 +1,4 @@
-/* --print-config: every key, its value, and its help as a comment. */
+/* --print-config: every key with its value, and its help as a comment. */
 #include <string.h>
 
 #include "daemon/config.h"
@@ -34,7 +34,7 @@ static void print_help(FILE *out, const char *indent, const struct hf_option *op
 {
 	char expected[HF_OPTION_TEXT_SIZE], help[768];
 
-	/* The help of the others says it all. */
+	/* For the other types the help is enough. */
 	if (option->type == HF_OPTION_NUMBER || option->type == HF_OPTION_WORD)
 		snprintf(help, sizeof(help), "%s Give %s.", option->help,
 			 hf_option_expects(option, expected));
@@ -43,10 +43,10 @@ static void print_help(FILE *out, const char *indent, const struct hf_option *op
 	print_comment(out, indent, help);
 }
 
-/* What is printed ends up in tickets and chats. */
+/* Hide secrets: operators paste this output into tickets and chats. */
 static void print_value(FILE *out, const void *field, const struct hf_option *option)
 {
-	char shown[8192]; /* the longest value, and more stars than it has room for */
+	char shown[8192]; /* room for the longest value with its stars */
 	const char *text = shown;
 
 	if (option->has_secrets && hf_config_hide_secrets(*(char *const *)field, shown, sizeof(shown))) {
@@ -89,7 +89,7 @@ static void print_export(FILE *out, const struct hf_config_export *export, bool 
 	}
 }
 
-/* Without exports there is no value to show, but there are still keys with defaults. */
+/* Without exports there are no values to print, but the keys still have defaults. */
 static void print_no_exports(FILE *out)
 {
 	const char *lead = "  # - ";

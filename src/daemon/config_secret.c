@@ -27,7 +27,7 @@ static void hide(struct out *out)
 	out->is_hiding = true;
 }
 
-/* password, sslpassword, and whatever of that kind comes one day */
+/* password, sslpassword, and future options of that kind */
 static bool is_secret(const char *key, size_t len)
 {
 	static const char word[] = "password";
@@ -58,7 +58,7 @@ static void put_uri(struct out *out, const char *uri)
 	const char *user = strstr(uri, "://") + 3, *query = user + strcspn(user, "?");
 	const char *colon = user + strcspn(user, ":@"), *at = NULL;
 
-	/* The last one: a password that should have been escaped, and was not, may hold others. */
+	/* Take the last '@': a password that was not escaped may contain others. */
 	for (const char *p = strchr(user, '@'); p && p < query; p = strchr(p + 1, '@'))
 		at = p;
 	if (at && colon < at && *colon == ':') {
@@ -91,7 +91,7 @@ static void put_pairs(struct out *out, const char *p)
 		size_t len = strcspn(key, "= \t\n\r\f\v");
 
 		value = key + len + strspn(key + len, blanks);
-		if (*key && *value != '=') { /* no pair: it could be what is left of a password */
+		if (*key && *value != '=') { /* not a pair: it may be part of a password */
 			put(out, p, (size_t)(key - p));
 			hide(out);
 			return;

@@ -1,9 +1,9 @@
-/* A libpq connection string that may be shown: its passwords are stars. */
+/* A libpq connection string that may be shown: stars replace its passwords. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Into @out, which has room for @size bytes; what does not fit is left out. True: something is hidden. A text
- * that libpq would not take is hidden rather than shown wherever in doubt. */
+/* Writes to @out, which has room for @size bytes; text that does not fit is left out. true: something is
+ * hidden. In a text that libpq would refuse, every doubtful part is hidden. */
 bool hf_config_hide_secrets(const char *text, char *out, size_t size);

@@ -14,7 +14,7 @@
 #include "daemon/config_endpoint.h"
 #include "daemon/config_error.h"
 
-/* Words are stored through an int. */
+/* Words are stored through an int pointer. */
 static_assert(sizeof(enum hf_config_portmap) == sizeof(int), "enums are as wide as int");
 
 static HF_PRINTF(2, 3) int wrong(struct hf_config_why *why, const char *format, ...)
@@ -27,7 +27,7 @@ static HF_PRINTF(2, 3) int wrong(struct hf_config_why *why, const char *format, 
 	return HF_CONFIG_E_WRONG;
 }
 
-/* "is 'x'; give ..." for a value that is of no use */
+/* "is 'x'; give ..." for an invalid value */
 static int wrong_value(struct hf_config_why *why, const struct hf_option *option, const char *text)
 {
 	char quoted[HF_CONFIG_QUOTE_SIZE], expected[HF_OPTION_TEXT_SIZE];
@@ -38,7 +38,7 @@ static int wrong_value(struct hf_config_why *why, const struct hf_option *option
 		     hf_option_expects(option, expected));
 }
 
-/* Decimal digits alone. A leading zero is refused: some read it as octal, some do not. */
+/* Accepts only decimal digits. A leading zero is refused: some programs read it as octal, others do not. */
 static bool parse_number(int64_t *numberp, const char *text)
 {
 	const char *digits = text + (*text == '-');
@@ -269,7 +269,7 @@ int hf_config_value_finish(const void *field, const struct hf_option *option, st
 	return wrong(why, "is an empty list; give %s", hf_option_expects(option, expected));
 }
 
-/* Takes the brackets off "[a, b]". */
+/* Removes the brackets of "[a, b]". */
 static void strip_brackets(char *text)
 {
 	size_t len = strlen(text);
@@ -280,7 +280,7 @@ static void strip_brackets(char *text)
 	}
 }
 
-/* The next entry of "a, b" without blanks and quotes around it; NULL at the end. */
+/* The next entry of "a, b" without surrounding blanks and quotes; NULL at the end. */
 static char *next_entry(char **rest)
 {
 	char *entry = strsep(rest, ",");
@@ -363,7 +363,7 @@ static void print_quoted(const char *text, FILE *out)
 	putc('"', out);
 }
 
-/* Other YAML readers take a bare on or off for true or false. */
+/* Quote on and off: other YAML readers take them bare as true and false. */
 static void print_word(const char *word, FILE *out)
 {
 	bool looks_bool = strcmp(word, "on") == 0 || strcmp(word, "off") == 0;

@@ -1,7 +1,7 @@
 /*
- * One value of the configuration, read, compared, printed and freed by the row
- * of its option. @field points into struct hf_config or hf_config_export at
- * the option's offset.
+ * One value of the configuration: read, compared, printed and freed by the row
+ * of its option. @field points into struct hf_config or hf_config_export at the
+ * option's offset.
  */
 #pragma once
 
@@ -23,15 +23,15 @@ static inline const void *hf_config_field_const(const void *base, const struct h
 	return (const char *)base + option->offset;
 }
 
-/* Reading: 0, HF_CONFIG_E_WRONG with a reason to follow the option's name, or -ENOMEM. A value that was there
- * is replaced. */
+/* Reading. 0, HF_CONFIG_E_WRONG with a reason to follow the option's name, or -ENOMEM. Replaces the present
+ * value. */
 int hf_config_value_set(void *field, const struct hf_option *option, const char *text,
 			struct hf_config_why *why);
-/* The same for a list: clear, add each, finish (which complains of an empty one). */
+/* The same for a list: clear, add each entry, finish. Finish refuses an empty list. */
 int hf_config_value_add(void *field, const struct hf_option *option, const char *text,
 			struct hf_config_why *why);
 int hf_config_value_finish(const void *field, const struct hf_option *option, struct hf_config_why *why);
-/* Any type from the text of --set or of a default: a list as "a,b" or "[a, b]" */
+/* Reads a value of any type from the text of --set or of a default; a list is "a,b" or "[a, b]". */
 int hf_config_value_read(void *field, const struct hf_option *option, const char *text,
 			 struct hf_config_why *why);
 

@@ -22,7 +22,7 @@ struct builder {
 	const char *file;
 	struct {
 		unsigned int node; /* index + 1 */
-		unsigned int last; /* child */
+		unsigned int last; /* last child, as index + 1 */
 	} open[HF_YAML_MAX_DEPTH];
 	size_t depth;
 	struct anchor anchors[HF_YAML_MAX_ANCHORS];
@@ -61,7 +61,7 @@ static int reserve_node(struct builder *b)
 	return 0;
 }
 
-/* Adds a node as the last child of what is open. *atp is its index + 1. */
+/* Adds a node as the last child of the innermost open node. *atp is its index + 1. */
 static int add_node(struct builder *b, enum hf_yaml_kind kind, unsigned int line, unsigned int *atp)
 {
 	struct hf_yaml *yaml = b->yaml;
@@ -88,7 +88,7 @@ static int add_node(struct builder *b, enum hf_yaml_kind kind, unsigned int line
 	return 0;
 }
 
-/* A name that is anchored again means its newest content from here on, as YAML has it. */
+/* If a name is anchored again, it means the new content from here on, as YAML defines. */
 static int add_anchor(struct builder *b, const yaml_char_t *name, unsigned int at, bool is_closed)
 {
 	struct anchor anchor = { .node = at, .is_closed = is_closed };
@@ -279,7 +279,7 @@ void hf_yaml_deinit(struct hf_yaml *yaml)
 	*yaml = (struct hf_yaml){ 0 };
 }
 
-/* Ends: the target of an alias was complete before the alias was added. */
+/* This loop ends: the target of an alias was complete before the alias was added. */
 static const struct hf_yaml_node *follow(const struct hf_yaml *yaml, unsigned int at)
 {
 	const struct hf_yaml_node *node = node_at(yaml, at);

@@ -1,7 +1,7 @@
 /*
- * A YAML text as a tree of nodes that know their line. It stands on libyaml's
- * events (docs/decisions/0004-yaml.md says why not on libcyaml), and takes of
- * YAML what a configuration needs: one document of mappings, lists and scalars,
+ * A YAML text as a tree of nodes that know their line. It uses libyaml's events
+ * (docs/decisions/0004-yaml.md says why not libcyaml) and accepts the part of
+ * YAML that a configuration needs: one document of mappings, lists and scalars,
  * with anchors and aliases. Tags are refused. An alias is a reference, never a
  * copy, so a small file stays a small tree; the limits are below.
  */
@@ -27,9 +27,9 @@ struct hf_yaml_node {
 	enum hf_yaml_kind kind;
 	unsigned int line;  /* from 1 */
 	bool is_plain;      /* a scalar without quotes */
-	char *text;         /* of a scalar; holds no NUL but its last */
-	unsigned int first; /* child, or the target of an alias; an index + 1, 0: none */
-	unsigned int next;  /* sibling, the same */
+	char *text;         /* of a scalar; the only NUL is at its end */
+	unsigned int first; /* first child, or the target of an alias; index + 1, 0: none */
+	unsigned int next;  /* next sibling, in the same form */
 };
 
 struct hf_yaml {
@@ -38,13 +38,14 @@ struct hf_yaml {
 	size_t n_room;
 };
 
-/* 0, HF_CONFIG_E_WRONG with a complaint about a line of @file, or -ENOMEM. Deinit in every case. */
+/* 0, HF_CONFIG_E_WRONG with a complaint about a line of @file, or -ENOMEM. Call hf_yaml_deinit() in every
+ * case. */
 int hf_yaml_init(struct hf_yaml *yaml, const char *file, const void *text, size_t len,
 		 struct hf_config_error *error);
 void hf_yaml_deinit(struct hf_yaml *yaml);
 
-/* Walking: NULL where there is none. Aliases are followed, so no node that is returned is one; the way to a
- * node's next sibling is therefore a cursor, not the node. */
+/* Walking; NULL at the end. Aliases are followed, so no returned node is an alias. A cursor, not the node,
+ * leads to the next sibling. */
 struct hf_yaml_cursor {
 	const struct hf_yaml *yaml;
 	unsigned int at;
@@ -54,5 +55,5 @@ const struct hf_yaml_node *hf_yaml_root(const struct hf_yaml *yaml); /* NULL: an
 struct hf_yaml_cursor hf_yaml_children(const struct hf_yaml *yaml, const struct hf_yaml_node *node);
 const struct hf_yaml_node *hf_yaml_next(struct hf_yaml_cursor *cursor);
 
-/* Nothing was written there: an empty plain scalar, ~ or null */
+/* Is the value empty: an empty plain scalar, ~ or null? */
 bool hf_yaml_is_null(const struct hf_yaml_node *node);

@@ -7,11 +7,11 @@
 #include "base/macros.h"
 #include "base/utf8.h"
 
-/* libyaml's words, and what to do about it */
+/* libyaml's messages, and what to do about each */
 static const struct {
 	const char *problem;
 	const char *advice;
-	bool is_at_start; /* the line to mend is where the thing began */
+	bool is_at_start; /* name the line where the construct began */
 } advices[] = {
 	{ "mapping values are not allowed in this context",
 	  "a ':' in a place where no key can be; check the indent, or put the value in quotes" },
@@ -60,7 +60,7 @@ int hf_yaml_check_encoding(const struct hf_yaml_text *text, const char *file, st
 	return 0;
 }
 
-/* libyaml's reader knows where, but not on which line. */
+/* libyaml's reader knows the offset, but not the line. */
 static int complain_of_character(const yaml_parser_t *parser, const struct hf_yaml_text *text,
 				 const char *file, struct hf_config_error *error)
 {

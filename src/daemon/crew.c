@@ -71,7 +71,7 @@ int hf_crew_start(struct hf_crew *crew)
 	sigset_t all, before;
 	int r = 0;
 
-	/* Signals are the home loop's. */
+	/* Only the home loop receives signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (crew->n_running < crew->n && r == 0) {

@@ -1,7 +1,7 @@
 /*
- * The further loops: one thread each, beside the home loop that runs in main.
- * They serve what has no shared state (files, mounts); locks and recovery live
- * at home.
+ * The further loops: one thread each, beside the home loop, which runs in main.
+ * They serve programs without shared state (NFS, MOUNT); locks and recovery run
+ * on the home loop.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ struct hf_loop;
 
 int hf_crew_new(struct hf_crew **crewp, size_t n);
 struct hf_crew *
-hf_crew_free(struct hf_crew *crew); /* after hf_crew_stop(); what lived on the loops is gone */
+hf_crew_free(struct hf_crew *crew); /* after hf_crew_stop(), when the objects on the loops are freed */
 
 HF_DEFINE_CLEANUP(struct hf_crew *, hf_crew_free)
 
@@ -22,6 +22,6 @@ size_t hf_crew_size(const struct hf_crew *crew);
 struct hf_loop *hf_crew_loop(const struct hf_crew *crew, size_t i);
 
 int hf_crew_start(struct hf_crew *crew);
-void hf_crew_stop(struct hf_crew *crew); /* returns when all have ended */
-/* What was posted to them and to @home is still done, and what that posts to any of them. */
+void hf_crew_stop(struct hf_crew *crew); /* returns when all threads have ended */
+/* Runs what was posted to the loops and to @home, and what that posts in turn. */
 void hf_crew_drain(struct hf_crew *crew, struct hf_loop *home);

@@ -34,18 +34,20 @@
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
 #define OTHER_FILES  256 /* descriptors that are not connections */
-#define OTHER_WORKS  7   /* not for NFS: two of the store, its connection, two names, closing, a reload */
-#define ERROR_SIZE   512
+#define OTHER_WORKS                                                                                       \
+	7 /* threads that are not for NFS: two of the store, its connection, two name lookups, closing, a \
+	     reload */
+#define ERROR_SIZE 512
 
 static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
 
 struct daemon {
-	struct hf_config *config; /* what we were started with */
+	struct hf_config *config; /* as at the start */
 	const struct hf_args *args;
 	struct hf_state_dir *state_dir;
-	struct hf_loop *loop; /* home */
+	struct hf_loop *loop; /* the home loop */
 	struct hf_crew *crew;
-	char name[HF_SETUP_NAME]; /* ours, to peers */
+	char name[HF_SETUP_NAME]; /* the name that peers know us by */
 	struct hf_rpc_client *client;
 	struct hf_file_service *files;
 	struct hf_reload *reload;
@@ -55,17 +57,18 @@ struct daemon {
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *home;
 	struct hf_portmap *portmap;
-	struct hf_api *api;                                  /* NULL: off */
-	const struct hf_rpc_program *programs[MAX_PROGRAMS]; /* that the port mapper is to name */
+	struct hf_api *api; /* NULL: off */
+	const struct hf_rpc_program
+		*programs[MAX_PROGRAMS]; /* the programs to register with the port mapper */
 	size_t n_programs;
 	struct hf_ports ports;
-	unsigned int netids; /* that we listen on */
+	unsigned int netids; /* the transports that we listen on */
 	int result;
 	bool is_serving;
 	bool is_stopping;
 };
 
-/* Stopping: what others know of us is withdrawn first, then the loop ends */
+/* Stopping: withdraw from the port mapper and stop the API first, then end the loop */
 
 static void on_saved(void *user)
 {
@@ -85,7 +88,7 @@ static void on_withdrawn(void *user)
 static void begin_stop(struct daemon *d)
 {
 	if (d->is_stopping) {
-		hf_loop_stop(d->loop); /* asked twice: at once */
+		hf_loop_stop(d->loop); /* a second signal stops at once */
 		return;
 	}
 	d->is_stopping = true;
@@ -95,7 +98,7 @@ static void begin_stop(struct daemon *d)
 	hf_portmap_stop(d->portmap, on_withdrawn, d);
 }
 
-/* At once, as if killed: the locks are the other run's to keep or to release. */
+/* Stop at once, as if killed: the locks belong to the other run now. */
 static void on_store_taken(void *user)
 {
 	struct daemon *d = user;
@@ -152,12 +155,13 @@ static int make_reload(struct daemon *d)
 	return hf_reload_new(&d->reload, &options);
 }
 
-/* A reload waits for the loop to run; whoever wants us gone before that has us die, as by any crash. */
+/* A reload waits until the loop runs. A signal to stop before that ends the process, as a crash would. */
 static int catch_signals(struct daemon *d)
 {
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing, not our end */
-	/* A worker that looks up a name is waited for when we stop. */
+	signal(SIGXFSZ,
+	       SIG_IGN); /* exceeding a file size limit becomes a write error and does not kill the process */
+	/* A stop waits for workers that look up a name: bound that time. */
 	setenv("RES_OPTIONS", "timeout:2 attempts:1", 0);
 	return hf_trace(hf_loop_on_signal(d->loop, SIGHUP, on_reload, d));
 }
@@ -178,7 +182,7 @@ static int make_loops(struct daemon *d)
 	size_t n = HF_MIN(hf_process_count_cores(), (size_t)MAX_LOOPS);
 	int r;
 
-	/* Files on a dead disk may hold theirs for ever; the store must have its own. */
+	/* Files on a hung disk may occupy their threads for ever; the store needs threads of its own. */
 	hf_work_set_threads(hf_file_service_threads(d->config) + OTHER_WORKS);
 	r = hf_loop_new(&d->loop);
 	if (r < 0)
@@ -189,7 +193,7 @@ static int make_loops(struct daemon *d)
 	return hf_trace(hf_rpc_client_new(&d->client, d->loop, NULL));
 }
 
-/* Locks and recovery: the store is read, and the state number durable, before anybody can call */
+/* Locks and recovery: before the first call, the store is loaded and the state number durable */
 
 static void send_datagram(void *user, const struct hf_addr *local, const struct hf_addr *to,
 			  struct hf_bytes message)
@@ -212,7 +216,8 @@ static int make_locks(struct daemon *d)
 	hf_setup_recovery(&options, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
 	options.store_taken = on_store_taken;
 	options.store_taken_user = d;
-	/* Without exports the handles are another server's: this is its lock and status service. */
+	/* Without exports the handles belong to another NFS server, and this server is its lock and status
+	 * service. */
 	if (d->config->exports.n) {
 		options.shares = &shares;
 		options.handle_key = hf_file_service_key_print(d->files);
@@ -247,7 +252,7 @@ static int serve(void *user, const struct hf_rpc_program *program, void *service
 	return hf_rpc_server_add_program(d->rpc, program, service);
 }
 
-/* Files that we do not have are another server's, and so is its place at the port mapper. */
+/* Without exports another server provides NFS and MOUNT, and its registration at the port mapper stays. */
 static int serve_unnamed(void *user, const struct hf_rpc_program *program, void *service)
 {
 	struct daemon *d = user;
@@ -381,12 +386,13 @@ static int start(struct daemon *d)
 {
 	int r = open_state_dir(d);
 
-	hf_process_raise_file_limit(); /* before anybody plans with what there is */
+	hf_process_raise_file_limit(); /* before other parts plan with the limit */
 	hf_sandbox_limit_caps();
-	/* Before anything is opened: what we may do with files, and whose ours are, is asked once. */
+	/* Before anything is opened: later parts ask only once which rights they have and who owns our
+	 * files. */
 	if (r == 0)
 		r = drop_privileges(d);
-	/* While there is one thread: those to come inherit it. */
+	/* While there is only one thread: new threads inherit the filter. */
 	if (r == 0)
 		hf_sandbox_enter();
 	if (r == 0)
@@ -418,9 +424,9 @@ static int start(struct daemon *d)
 	return hf_trace(r);
 }
 
-/* The loops have ended, the files' threads may still be at work for their calls; and a call that ends tells a
- * repetition of it, which may be on another loop. A connection that waited for it must not begin its next
- * call: no thread would serve that. */
+/* The loops have ended, but file threads may still work for their calls. A call that ends wakes its
+ * retransmission, which may wait on another loop. A connection that waited for it must not begin its next
+ * call, because no thread would serve that. */
 static void finish_calls(struct daemon *d)
 {
 	if (d->rpc)
@@ -441,9 +447,9 @@ static void take_down(struct daemon *d)
 	hf_portmap_free(d->portmap);
 	hf_reload_free(d->reload);
 	finish_calls(d);
-	hf_nsm_free(d->nsm); /* calls that they keep are the server's */
+	hf_nsm_free(d->nsm); /* the RPC server owns the calls that they still hold */
 	hf_nlm_free(d->nlm);
-	hf_recovery_free(d->recovery); /* promises that were not kept are in calls */
+	hf_recovery_free(d->recovery); /* promises that are still open are members of calls */
 	hf_rpc_server_free(d->rpc);
 	hf_file_service_free(d->files);
 	hf_rpc_client_free(d->client);

@@ -1,12 +1,12 @@
 /*
- * The server as a whole: builds the objects in the order in which they lean on
- * each other, hands each its neighbours, and takes them down in reverse.
+ * The server as a whole: builds the objects in the order of their dependencies,
+ * gives each the ones it needs, and frees them in reverse.
  */
 #pragma once
 
 struct hf_args;
 struct hf_config;
 
-/* Runs until told to stop. Takes over the configuration. Returns the exit status of the process; whatever
- * went wrong is in the log. */
+/* Runs until told to stop. Takes over the configuration. Returns the exit status of the process; errors are
+ * in the log. */
 int hf_daemon_run(struct hf_config *config, const struct hf_args *args);

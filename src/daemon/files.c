@@ -20,17 +20,17 @@
 #include "vfs/watch.h"
 
 #define LOCK_THREADS  8  /* beside one for each disk */
-#define MAX_DISKS     64 /* that have one; a thread costs little, but not nothing */
-#define SPARE_THREADS 8  /* for other addresses, while slow calls have all threads for files */
+#define MAX_DISKS     64 /* disks with a thread of their own; a thread is cheap, but not free */
+#define SPARE_THREADS 8  /* for other addresses, while slow calls occupy all file threads */
 
 struct hf_file_service {
 	struct hf_exports *exports;
 	struct hf_jobs *jobs;
-	struct hf_fair *lock_fair; /* for what locks want to know of files */
-	struct hf_watch *watch;    /* of files that were asked about; NULL: there is none */
+	struct hf_fair *lock_fair; /* for the questions that locks have about files */
+	struct hf_watch *watch;    /* watches files that locks asked about; NULL: not available */
 	struct hf_nfs3 nfs;
 	struct hf_mount mount;
-	bool has_mount; /* it is to be deinitialised */
+	bool has_mount; /* mount must be deinitialised */
 	struct hf_timer sweep;
 	struct hf_job sweep_job;
 	struct hf_share_table shares;
@@ -99,7 +99,7 @@ static bool is_within(const char *path, const char *folder)
 	return strncmp(path, folder, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* Served as its owner, a client reads there what lets him steer us, and forge handles. */
+/* Warn: a client that acts as the owner of these files can read the API's token and forge handles. */
 static void warn_of_own_files(const struct hf_config *config)
 {
 	hf_cleanup(hf_freep) char *state_dir = realpath(config->server.state_dir, NULL);
@@ -143,10 +143,11 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 	return 0;
 }
 
-/* What may fail comes first. */
+/* The steps that may fail come first. */
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list)
 {
-	const struct hf_export_list shared = *list; /* it is the exports' then, until another is taken here */
+	const struct hf_export_list shared = *list; /* hf_exports_share() takes the list; it stays valid until
+						       the next one is taken here */
 	int r = 0;
 
 	for (size_t i = 0; i < shared.n && r == 0; i++)
@@ -160,7 +161,7 @@ int hf_file_service_take(struct hf_file_service *service, struct hf_export_list 
 	return 0;
 }
 
-/* At the start: what can be shared is. */
+/* At the start: exports what can be exported, and logs the rest. */
 static int load(struct hf_file_service *service, const struct hf_config *config)
 {
 	hf_cleanup(hf_export_list_clear) struct hf_export_list list = { 0 };
@@ -170,7 +171,7 @@ static int load(struct hf_file_service *service, const struct hf_config *config)
 	return r < 0 ? r : hf_file_service_take(service, &list);
 }
 
-/* For the others */
+/* For other parts */
 
 static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
 {
@@ -226,7 +227,7 @@ static bool share_find(void *user, struct hf_bytes name, uint32_t *sharep)
 	return hf_share_table_find(&service->shares, name, sharep);
 }
 
-/* Empty where the handle was not sealed with our key. */
+/* Empty if our key did not seal the handle. */
 static struct hf_bytes rehandle(const struct hf_file_service *service, struct hf_bytes handle,
 				uint64_t export_id, uint8_t room[HF_LOCK_HANDLE_MAX])
 {
@@ -297,7 +298,7 @@ static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 	return hf_local_new(&service->local, &options);
 }
 
-/* Without it rights are asked for each time, which is slower and just as right. */
+/* Without a watch each lock checks the right to its file, which is slower and equally correct. */
 static void make_watch(struct hf_file_service *service)
 {
 	int r = hf_watch_new(&service->watch);
@@ -336,7 +337,7 @@ bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 
 /* Life */
 
-/* On a files' thread: who closes a file that was removed frees its space, which takes as long as there is. */
+/* On a file thread: closing a removed file frees its space, which may take long. */
 static void run_sweep(struct hf_job *job)
 {
 	hf_exports_sweep(hf_container_of(job, struct hf_file_service, sweep_job)->exports);
@@ -361,7 +362,7 @@ static size_t threads_for_files(const struct hf_config *config)
 	return config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
 }
 
-/* No more than there are exports; which of them are on one, nobody knows before they are opened. */
+/* At most one for each export; how many disks they share is known only after they are opened. */
 static size_t count_disks(const struct hf_config *config)
 {
 	return HF_MIN(config->exports.n, (size_t)MAX_DISKS);

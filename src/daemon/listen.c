@@ -13,7 +13,7 @@
 
 #define PORT_TRIES 32
 
-/* Where it was when it went wrong. */
+/* Where listening failed. */
 struct place {
 	const char *transport;
 	const char *address;
@@ -55,7 +55,7 @@ static void explain(const struct place *place, uint16_t port, int error)
 		     port, strerrorname_np(-error));
 }
 
-/* Any port will do where none is wanted; one that is free here may be taken there, so it is tried again. */
+/* With port 0 any port will do. A port that is free on one address may be used on another, so try several. */
 int hf_listen_all(struct hf_rpc_server *server, struct hf_rpc_lane *home, const struct hf_config *config,
 		  uint16_t *portp, unsigned int *netidsp)
 {

@@ -17,8 +17,8 @@ static int fail(const char *error)
 	return HF_ARGS_EXIT_WRONG;
 }
 
-/* Where a standard stream is closed, the next file that is opened would get its number, and our log with it.
- */
+/* If a standard stream is closed, the next file that is opened would get its number, and our log would go
+ * there. */
 static void fill_streams(void)
 {
 	int fd;
@@ -30,7 +30,7 @@ static void fill_streams(void)
 		close(fd);
 }
 
-/* The exit status after something was printed. */
+/* The exit status after printing to stdout. */
 static int printed(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,4 +1,4 @@
-/* From the configuration to the operator's interface, src/api. */
+/* Makes the operator's interface (src/api) from the configuration. */
 #pragma once
 
 #include <stddef.h>
@@ -23,9 +23,9 @@ struct hf_operator_parts {
 	const char *server_name;
 };
 
-/* Leaves *apip NULL where api.listen is empty. */
+/* Leaves *apip NULL if api.listen is empty. */
 int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		    const struct hf_operator_parts *parts);
-/* Where this host reaches the API, as host:port or unix:/path; @port: the one that it has. Empty: it is off.
- */
+/* The address of the API for callers on this host, as host:port or unix:/path; @port is the port in use.
+ * Empty: the API is off. */
 void hf_operator_address(const struct hf_config *config, uint16_t port, char *out, size_t size);

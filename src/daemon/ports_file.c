@@ -18,7 +18,7 @@ int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports)
 		snprintf(text, sizeof(text), "%s\n", ports->api_address);
 		r = hf_state_dir_write(dir, ADDRESS, text, strlen(text));
 	} else {
-		(void)hf_state_dir_remove(dir, ADDRESS); /* of one that was killed */
+		(void)hf_state_dir_remove(dir, ADDRESS); /* left by a run that was killed */
 	}
 	if (r < 0)
 		return r;
@@ -29,6 +29,6 @@ int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports)
 
 void hf_ports_file_remove(struct hf_state_dir *dir)
 {
-	(void)hf_state_dir_remove(dir, PORTS); /* the next start writes them anew */
+	(void)hf_state_dir_remove(dir, PORTS); /* the next start writes it again */
 	(void)hf_state_dir_remove(dir, ADDRESS);
 }

@@ -1,8 +1,9 @@
 /*
- * What others find us by, in the state directory while we are ready:
+ * How other programs find the server: two files in the state directory while it
+ * is ready.
  *
- *	ports.json   the ports in use, for whoever started us with port 0
- *	api.address  where holdfast(1) reaches the API, as its --server
+ *	ports.json   the ports in use, for a caller that started it with port 0
+ *	api.address  where holdfast(1) reaches the API, in the form of --server
  */
 #pragma once
 
@@ -14,7 +15,7 @@ struct hf_state_dir;
 
 struct hf_ports {
 	uint16_t rpc;
-	uint16_t portmap;                   /* 0: none of ours */
+	uint16_t portmap;                   /* 0: we serve no port mapper */
 	uint16_t api;                       /* 0: off, or a Unix socket */
 	char api_address[HF_PORTS_ADDRESS]; /* empty: off */
 };

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "daemon/state_dir.h"
 
-#define LAST_SECONDS 5 /* for workers that are at a file when we stop */
+#define LAST_SECONDS 5 /* for workers that wait for a file when we stop */
 
 size_t hf_process_raise_file_limit(void)
 {
@@ -38,8 +38,7 @@ size_t hf_process_raise_file_limit(void)
 	return limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : (size_t)limit.rlim_cur;
 }
 
-/* Of all rights that we have, only the one to ports below 1024: rpcbind and peers ask for those later, too.
- */
+/* Keeps only the right to ports below 1024: calls to rpcbind and to peers need it later, too. */
 static int keep_low_ports(void)
 {
 	const uint64_t kept = HF_CAP(CAP_NET_BIND_SERVICE);
@@ -100,7 +99,7 @@ static void *end_anyway(void *status)
 	while (left)
 		left = sleep(left);
 	hf_log_warn("stopped without what waits for a disk that does not answer", "%s", "");
-	_exit((int)(intptr_t)status); /* exit() would join the workers */
+	_exit((int)(intptr_t)status); /* exit() would wait for the workers */
 }
 
 void hf_process_end_soon(int status)

@@ -1,4 +1,4 @@
-/* What the daemon asks of the operating system for itself. */
+/* What the daemon asks of the operating system for its own process. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,22 +6,22 @@
 
 struct hf_state_dir;
 
-/* As many open files as the hard limit allows. Returns the limit in force. */
+/* Raises the limit of open files to the hard limit. Returns the limit in force. */
 size_t hf_process_raise_file_limit(void);
 
-/* Becomes @user, for good, with no right but to ports below 1024; the state directory becomes his. Rights are
- * a thread's own: call it while there is one. An empty name stays who we are. On failure @error says what is
- * wrong. */
+/* Changes permanently to @user, with no right but to ports below 1024, and gives it the state directory.
+ * Rights belong to threads: call this while there is only one. With an empty name nothing changes. On failure
+ * @error says what is wrong. */
 int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size);
 
 /* The number of processors we may run on, at least 1. */
 size_t hf_process_count_cores(void);
 
-/* To stop, when all that must be kept is: if we are not gone in a few seconds, since a worker waits for a
- * disk that is dead, we are without it. */
+/* To stop, after everything is saved: ends the process in a few seconds even if a worker still waits for a
+ * hung disk. */
 void hf_process_end_soon(int status);
 
-/* The service manager, where there is one (sd_notify(3)). */
+/* Tells the service manager, if there is one (sd_notify(3)). */
 void hf_process_tell_ready(const char *status);
 void hf_process_tell_reloading(void);
 void hf_process_tell_stopping(void);

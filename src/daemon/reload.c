@@ -14,24 +14,24 @@
 struct hf_reload {
 	struct hf_reload_options options;
 	struct hf_work work;
-	bool is_wanted; /* once more, when this one is over */
+	bool is_wanted; /* another reload is due after this one */
 	bool is_stopped;
-	/* Of the one under way: the worker's until it is done */
+	/* The current reload; the worker owns these until it is done */
 	struct hf_config *config;
 	struct hf_export_list exports;
-	int result;         /* of reading: as hf_config_load() */
-	int exports_result; /* of the directories */
-	size_t n_failed;    /* of them: cannot be shared */
+	int result;         /* of reading, as from hf_config_load() */
+	int exports_result; /* of opening the directories */
+	size_t n_failed;    /* number of directories that cannot be exported */
 	char error[HF_CONFIG_ERROR_SIZE];
 };
 
-/* Locks were begun without asking what a handle means. */
+/* Started without exports, the lock service does not interpret handles; that cannot change in a reload. */
 static bool needs_start(const struct hf_reload *reload)
 {
 	return !reload->options.started->exports.n && reload->config->exports.n;
 }
 
-/* On a worker */
+/* On a worker thread */
 static void run(struct hf_work *work)
 {
 	struct hf_reload *reload = hf_container_of(work, struct hf_reload, work);
@@ -43,7 +43,7 @@ static void run(struct hf_work *work)
 								 &reload->exports, &reload->n_failed);
 }
 
-/* All of them or none: an operator who looks for one of them finds the reason, too. */
+/* Takes all exports or none, so that the operator who misses one finds the reason in the log. */
 static bool take_exports(struct hf_reload *reload)
 {
 	int r = reload->exports_result;
@@ -78,7 +78,7 @@ static void apply(struct hf_reload *reload)
 	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
 }
 
-/* Also one that was not taken. */
+/* Also frees a configuration that was not taken. */
 static void clear(struct hf_reload *reload)
 {
 	hf_export_list_clear(&reload->exports);

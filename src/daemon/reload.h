@@ -1,12 +1,12 @@
 /*
- * Reading the configuration again (SIGHUP): the exports and the log level change,
- * the rest waits for the next start.
+ * Reads the configuration again (SIGHUP). The exports and the log level change;
+ * other keys wait for the next start.
  *
- * To read it, to look at the directories that it shares and at its user may take as
- * long as a disk or a name service wants, so that is for a worker; locks go on
- * meanwhile. What comes of it is taken at home, in one go. There is one at a time:
- * whoever asks while it is under way has it done once more after, as the file may
- * have been read before he changed it.
+ * Reading the file, opening the exported directories and looking up the user
+ * may wait for a disk or a name service, so a worker thread does that while
+ * locks continue. The home loop then takes the result in one step. One reload
+ * runs at a time. A request during a reload starts another one afterwards,
+ * because the file may have changed after it was read.
  */
 #pragma once
 
@@ -19,11 +19,12 @@ struct hf_loop;
 struct hf_reload;
 
 struct hf_reload_options {
-	struct hf_loop *loop; /* home */
+	struct hf_loop *loop; /* the home loop */
 	const struct hf_args *args;
-	const struct hf_config *started; /* what we run with */
+	const struct hf_config *started; /* the configuration that the server runs with */
 	struct hf_file_service *files;
-	/* At home; each begins comes with one ended, be it loaded or not, unless it is stopped in between. */
+	/* On the home loop. Each begins() is followed by one ended(), whether the configuration was loaded or
+	 * not, unless hf_reload_stop() comes between. */
 	void (*begins)(void *user);
 	void (*ended)(void *user);
 	void *user;
@@ -31,11 +32,11 @@ struct hf_reload_options {
 
 /* All that is in @options is borrowed. */
 int hf_reload_new(struct hf_reload **reloadp, const struct hf_reload_options *options);
-/* Waits for one that is under way, and leaves it at that. */
+/* Waits for the current reload and discards its result. */
 struct hf_reload *hf_reload_free(struct hf_reload *reload);
 
 HF_DEFINE_CLEANUP(struct hf_reload *, hf_reload_free)
 
 void hf_reload_ask(struct hf_reload *reload);
-/* Nothing changes any more, and nobody is told anything. NULL is fine. */
+/* From now on nothing changes and no call-back is called. NULL is allowed. */
 void hf_reload_stop(struct hf_reload *reload);

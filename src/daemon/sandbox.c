@@ -24,22 +24,22 @@
 
 /* Capabilities */
 
-/* To be any client's user, and to do in files what that user may. */
+/* To act as any client's user, and to do with files what that user may. */
 #define FILE_CAPS                                                                                          \
 	(HF_CAP(CAP_CHOWN) | HF_CAP(CAP_DAC_OVERRIDE) | HF_CAP(CAP_DAC_READ_SEARCH) | HF_CAP(CAP_FOWNER) | \
 	 HF_CAP(CAP_FSETID) | HF_CAP(CAP_MKNOD) | HF_CAP(CAP_SETGID) | HF_CAP(CAP_SETUID))
 #define KEPT_CAPS (FILE_CAPS | HF_CAP(CAP_NET_BIND_SERVICE))
-/* Permitted, and effective only while the mount of an export is cloned (vfs/volume.c). */
+/* Permitted, but effective only while the mount of an export is cloned (vfs/volume.c). */
 #define LENT_CAPS HF_CAP(CAP_SYS_ADMIN)
 
 void hf_sandbox_limit_caps(void)
 {
 	int r;
 
-	/* The bounding set first: that needs CAP_SETPCAP, which is not kept. */
+	/* The bounding set comes first: it needs CAP_SETPCAP, which is dropped below. */
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++) {
 		if (!((KEPT_CAPS | LENT_CAPS) & HF_CAP(cap)))
-			prctl(PR_CAPBSET_DROP, cap); /* may not, without root: then there is little to drop */
+			prctl(PR_CAPBSET_DROP, cap); /* fails without root; then there is little to drop */
 	}
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	r = hf_caps_limit((struct hf_caps){ .effective = KEPT_CAPS, .permitted = KEPT_CAPS | LENT_CAPS });
@@ -57,12 +57,12 @@ void hf_sandbox_limit_caps(void)
 
 #ifdef ARCH
 
-/* The last one that the lists below take a stand on, as of Linux 6.1. Newer ones do not exist: libc tries
- * them and goes on with what it knows. On x86 those of x32 are above it, too. */
+/* The newest call that the lists below know, as of Linux 6.1. Newer calls get ENOSYS: libc tries them and
+ * falls back to older ones. On x86 the calls of x32 are above this number, too. */
 #define NEWEST_CALL 450
 
-/* Allowed, whatever the arguments. The kernel remembers that, and asks the filter no more (since 5.11); for
- * older kernels those of the hot paths come first. */
+/* Allowed with any arguments. Since 5.11 the kernel caches this and does not run the filter; for older
+ * kernels the calls of the hot paths come first. */
 static const uint16_t allowed[] = {
 	/* sockets and waiting */
 	SYS_epoll_pwait,
@@ -190,7 +190,7 @@ static const uint16_t allowed[] = {
 	SYS_timerfd_create,
 	SYS_timerfd_settime,
 	SYS_timerfd_gettime,
-	/* what there is, and what we are */
+	/* information about the system and ourselves */
 	SYS_getpid,
 	SYS_gettid,
 	SYS_getppid,
@@ -211,7 +211,7 @@ static const uint16_t allowed[] = {
 	SYS_prlimit64,
 	SYS_getrlimit,
 	SYS_setrlimit,
-#ifdef __x86_64__ /* where the newer ones above came later */
+#ifdef __x86_64__ /* older variants of the calls above */
 	SYS_epoll_wait,
 	SYS_poll,
 	SYS_select,
@@ -239,7 +239,7 @@ static const uint16_t allowed[] = {
 	SYS_utimes,
 	SYS_inotify_init,
 #endif
-#ifdef HF_SANITIZED /* the leak checker stops us from a process of its own */
+#ifdef HF_SANITIZED /* the leak checker stops the threads from a process of its own */
 	SYS_ptrace,
 	SYS_wait4,
 	SYS_clone,
@@ -250,8 +250,8 @@ static const uint16_t allowed[] = {
 #endif
 };
 
-/* Allowed where (argument & mask) is one of the values. Only the lower half of an argument is seen: so many
- * bits the kernel takes of these. */
+/* Allowed if (argument & mask) is one of the values. The filter sees only the lower 32 bits of an argument;
+ * the kernel uses no more of these. */
 struct check {
 	uint16_t call;
 	uint8_t argument;
@@ -269,21 +269,22 @@ static const struct check checks[] = {
 	{ SYS_ioctl, 1, 6, UINT32_MAX, { FIONBIO, FIONREAD, FIOCLEX, TCGETS, TIOCGWINSZ, FS_IOC_GETFLAGS } },
 	{ SYS_socket, 0, 4, UINT32_MAX, { AF_INET, AF_INET6, AF_UNIX, AF_NETLINK } },
 	{ SYS_socketpair, 0, 1, UINT32_MAX, { AF_UNIX } },
-	{ SYS_unshare, 0, 1, UINT32_MAX, { CLONE_FS } }, /* for a umask of the thread's own */
-	{ SYS_mmap,
-	  2,
-	  3,
-	  WX,
-	  { 0, PROT_WRITE, PROT_EXEC } }, /* libraries, but no code that we have written */
+	{ SYS_unshare, 0, 1, UINT32_MAX, { CLONE_FS } },      /* for a umask that belongs to one thread */
+	{ SYS_mmap, 2, 3, WX, { 0, PROT_WRITE, PROT_EXEC } }, /* maps libraries, but never memory that is both
+								 writable and executable */
 	{ SYS_mprotect, 2, 1, PROT_EXEC, { 0 } },
 #ifndef HF_SANITIZED
-	{ SYS_clone, 0, 1, CLONE_THREAD | NAMESPACES, { CLONE_THREAD } }, /* threads, no processes */
-	{ SYS_prctl, 0, 3, UINT32_MAX, { PR_SET_NAME, PR_GET_NAME, 0x53564d41 /* PR_SET_VMA: malloc's */ } },
+	{ SYS_clone, 0, 1, CLONE_THREAD | NAMESPACES, { CLONE_THREAD } }, /* creates threads, not processes */
+	{ SYS_prctl,
+	  0,
+	  3,
+	  UINT32_MAX,
+	  { PR_SET_NAME, PR_GET_NAME, 0x53564d41 /* PR_SET_VMA, for malloc */ } },
 #endif
 };
 
-/* libc and libuv ask for these first, and do without. Their arguments are in memory, where no filter looks.
- */
+/* libc and libuv try these first and manage without them. Their arguments are in memory, which a filter
+ * cannot read. */
 static const uint16_t absent[] = {
 #ifndef HF_SANITIZED
 	SYS_clone3,
@@ -313,14 +314,14 @@ static void answer(struct program *program, uint32_t what)
 	step(program, BPF_RET | BPF_K, what, 0, 0);
 }
 
-/* The accumulator is @value: @what; otherwise the next step. */
+/* If the accumulator equals @value, answer @what; otherwise continue. */
 static void answer_if(struct program *program, uint32_t value, uint32_t what)
 {
 	step(program, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
 	answer(program, what);
 }
 
-/* Leaves the call's number in the accumulator. Calls of another architecture have other numbers. */
+/* Loads the call's number. Calls of another architecture have other numbers and are refused. */
 static void begin(struct program *program)
 {
 	program->n = 0;
@@ -343,8 +344,9 @@ static void add_check(struct program *program, const struct check *check)
 	program->steps[skip].jf = (uint8_t)(program->n - skip - 1);
 }
 
-/* What is not to be there: ENOSYS, and no line in the kernel's log, since libc asks again and again. It asks
- * for netlink, too, to see which addresses this host has, and takes all families where there is none. */
+/* Calls that appear not to exist: ENOSYS, without a line in the kernel's log, since libc tries them often.
+ * libc also opens netlink sockets to list this host's addresses; if it cannot, it assumes all address
+ * families. */
 static void make_absent(struct program *program)
 {
 	begin(program);
@@ -358,7 +360,7 @@ static void make_absent(struct program *program)
 	answer(program, SECCOMP_RET_ALLOW);
 }
 
-/* What is not to be done. What is absent passes here, so that the other filter answers it. */
+/* Calls that are refused. Absent calls pass here, so that the other filter answers them. */
 static void make_list(struct program *program)
 {
 	begin(program);
@@ -384,7 +386,7 @@ static int install(struct program *program, unsigned int flags)
 
 	long r = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_TSYNC, &prog);
 
-	return r < 0 ? -errno : r > 0 ? -EBUSY : 0; /* a thread has a filter that we do not have */
+	return r < 0 ? -errno : r > 0 ? -EBUSY : 0; /* a thread already has another filter */
 }
 
 static int filter_calls(void)
@@ -395,14 +397,14 @@ static int filter_calls(void)
 	make_absent(&program);
 	make_list(&list);
 	r = install(&program, 0);
-	/* A refused call is in the kernel's log: the list does not have it yet, or something is wrong here.
-	 * The list comes last, for it has no seccomp(). */
+	/* The kernel logs a refused call: either the list lacks it, or the process is under attack. The list
+	 * comes last, because it does not allow seccomp(). */
 	return r < 0 ? r : install(&list, SECCOMP_FILTER_FLAG_LOG);
 }
 
 #else
 
-/* The lists are for processors that they were tried on. */
+/* The lists are only for processors on which they were tested. */
 static int filter_calls(void)
 {
 	return -ENOTSUP;

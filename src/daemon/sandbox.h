@@ -1,17 +1,17 @@
 /*
- * What the daemon gives up when it starts, so that an attacker who makes it run
- * code of the attacker's own does not have it either: capabilities that a file
- * server does not need, privilege by exec, and most system calls. The reasons are
- * in docs/decisions/0024-hardening.md.
+ * What the daemon gives up when it starts, so that an attacker who runs code in
+ * it does not have it either: capabilities that a file server does not need,
+ * privilege by exec, and most system calls. docs/decisions/0024-hardening.md
+ * gives the reasons.
  *
- * All of it belongs to threads and is inherited by new ones: call these while
- * there is one thread.
+ * All of it belongs to threads, and new threads inherit it: call these while
+ * there is only one thread.
  */
 #pragma once
 
-/* Keeps the capabilities of a file server, of those that we have; before another user is become. */
+/* Drops the capabilities that a file server does not need. Call it before changing the user. */
 void hf_sandbox_limit_caps(void);
 
-/* From here on no exec gives privilege, and a system call that the server has no use for fails with EPERM, or
- * with ENOSYS where libc then does without it. Goes on with a warning where the kernel has no such filter. */
+/* From here on no exec gives privilege. A system call that the server does not need fails with EPERM, or with
+ * ENOSYS if libc can do without it. If the kernel has no such filter, logs a warning and continues. */
 void hf_sandbox_enter(void);

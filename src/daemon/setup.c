@@ -19,7 +19,7 @@ const char *hf_setup_server_name(const struct hf_config *config, char out[static
 	return out;
 }
 
-/* -1: the shared default. */
+/* -1 means the shared default. */
 static uint64_t window_of(int64_t seconds)
 {
 	return seconds < 0 ? UINT64_MAX : (uint64_t)seconds * HF_NS_PER_S;

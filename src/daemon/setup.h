@@ -1,4 +1,4 @@
-/* From the configuration to the options of the parts: plain translation, each its own function. */
+/* Translates the configuration into the options of the parts, one function for each. */
 #pragma once
 
 #include <stddef.h>
@@ -10,10 +10,10 @@ struct hf_recovery_options;
 
 #define HF_SETUP_NAME 256
 
-/* Our name to peers: server.name, or the host's. */
+/* The name that peers know us by: server.name, or the host's name. */
 const char *hf_setup_server_name(const struct hf_config *config, char out[static HF_SETUP_NAME]);
 
-/* What @options points to is borrowed from @config, @name and @store_path. */
+/* @options borrows from @config, @name and @store_path. */
 void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_config *config,
 		       const struct hf_args *args, struct hf_loop *loop, const char *name,
 		       const char *store_path);

@@ -1,13 +1,14 @@
 /*
- * Shares by number. The lock table knows a share by a small number, a handle by
- * its export's id, the store by the export's name. A number, once given, stays:
- * locks may outlive an export that a reload took away.
+ * Exports by number. The lock table knows an export by a small number, a handle
+ * contains the export's id, the store has the export's name. A number never
+ * changes: locks may outlive an export that a reload removed.
  *
- * A file may be in several shares: one directory under two names, one within the
- * other, two with a hard link between. It is one file for the lock table if they
- * are on one file system; so all shares there have one home, the first of them,
- * and a file is known by its handle in that one. A home stays as long as we run,
- * whatever a reload takes away. It is nowhere stored.
+ * A file may be in several exports: one directory under two names, one export
+ * inside another, two with a hard link between them. If they are on one file
+ * system, the lock table must see one file. All exports of a file system
+ * therefore have one home, the first of them, and the lock table knows a file
+ * by its handle in the home. A home stays the same while the server runs, also
+ * when a reload removes exports. It is not stored.
  */
 #pragma once
 
@@ -21,26 +22,27 @@
 
 struct hf_share_entry {
 	uint64_t export_id;
-	uint64_t home;                   /* the id of an export */
-	dev_t device;                    /* of the file system; 0: not shared yet */
-	enum hf_local_locks local_locks; /* OFF, or as it was set */
-	bool is_secure;                  /* as it was shared last */
+	uint64_t home;                   /* id of the home export */
+	dev_t device;                    /* of the file system; 0: not exported yet */
+	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
+	bool is_secure;                  /* as in the last configuration that had it */
 	char *name;
 };
 
 struct hf_share_table {
-	struct hf_share_entry *entries; /* the number is the place, from 1 */
+	struct hf_share_entry *entries; /* the number is the index, from 1 */
 	size_t n;
 };
 
 void hf_share_table_deinit(struct hf_share_table *table);
-/* It has a number from now on; again is fine. Nothing else changes, for it may not be shared after all. */
+/* Gives it a number, if it has none. Nothing else changes, because the caller may still fail to export it. */
 int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export);
-/* It is shared, as it is now. */
+/* Records the export as it is configured now. */
 void hf_share_table_note(struct hf_share_table *table, const struct hf_export *export);
 uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id); /* 0: none */
 bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp);
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */
 const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table,
-					       uint32_t number);         /* or NULL */
-bool hf_share_table_has_local_locks(const struct hf_share_table *table); /* in any of them */
+					       uint32_t number); /* or NULL */
+bool hf_share_table_has_local_locks(
+	const struct hf_share_table *table); /* does any export have local locks? */

@@ -20,7 +20,7 @@ struct hf_state_dir {
 	int lock_fd;
 };
 
-/* mkdir -p: only the last part is ours alone. */
+/* mkdir -p; only the last part becomes private to us. */
 static int make_path(const char *path)
 {
 	char part[4096];
@@ -50,7 +50,7 @@ static long read_pid(int fd)
 	return strtol(text, NULL, 10);
 }
 
-/* Somebody else has it; or the file system, or the kernel, has no such locks for us. */
+/* Another process has the lock, or the file system or the kernel has no such locks. */
 static int say_why_not_locked(const struct hf_state_dir *dir, const char *path, char *error,
 			      size_t error_size)
 {
@@ -171,8 +171,8 @@ int hf_state_dir_remove(struct hf_state_dir *dir, const char *name)
 	return unlinkat(dir->fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* A file of ours that has no other name: he may have put links to others' files here when it was his before.
- */
+/* Gives away only a file of ours that has no other name: if the new user owned the directory before, it may
+ * have made links here to the files of others. */
 static int give_file(struct hf_state_dir *dir, const char *name, unsigned int uid, unsigned int gid)
 {
 	hf_cleanup(hf_closep) int fd = openat(dir->fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);

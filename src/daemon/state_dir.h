@@ -1,6 +1,6 @@
 /*
- * The state directory: made if it is missing, readable by us alone, and locked,
- * so that two servers never write to the same one.
+ * The state directory: created if it is missing, readable by us alone, and
+ * locked, so that two servers never write to the same one.
  */
 #pragma once
 
@@ -16,8 +16,8 @@ struct hf_state_dir *hf_state_dir_close(struct hf_state_dir *dir);
 
 HF_DEFINE_CLEANUP(struct hf_state_dir *, hf_state_dir_close)
 
-/* Replaces a file in it as a whole, or leaves it as it was. */
+/* Replaces a file in the directory as a whole, or leaves it unchanged. */
 int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len);
-int hf_state_dir_remove(struct hf_state_dir *dir, const char *name); /* one that is not there is fine */
-/* Gives it, and what we have put into it, to another user, before we become him. */
+int hf_state_dir_remove(struct hf_state_dir *dir, const char *name); /* a missing file is no error */
+/* Gives the directory and our files in it to another user, before we change to that user. */
 int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid);
