@@ -1,4 +1,4 @@
-/* Who may use an export, and as whom. */
+/* Which clients may use an export, and under which identity. */
 #include <string.h>
 
 #include "base/log.h"
@@ -6,7 +6,7 @@
 #include "export/exports_internal.h"
 #include "loop/loop.h"
 
-#define REFUSAL_NS (600 * HF_NS_PER_S) /* one line for a host, export and rule in this time */
+#define REFUSAL_NS (600 * HF_NS_PER_S) /* at most one line in this time for each host, export and rule */
 
 static bool rule_matches(const struct hf_client_rule *rule, const struct hf_addr *peer)
 {
@@ -42,7 +42,8 @@ int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struc
 	return export ? hf_export_admit(export, peer) : HF_REFUSED_EXPORT;
 }
 
-/* A place of one that has run out is taken; whoever forges many addresses cannot fill the log. */
+/* An expired entry is reused. The table is bounded, so a peer that forges many addresses cannot fill the
+ * log. */
 static bool is_news(struct hf_exports *exports, const struct hf_refusal *refusal, uint64_t now)
 {
 	struct hf_refusal *vacant = NULL;
@@ -89,7 +90,7 @@ static void become_anonymous(const struct hf_export *export, struct hf_identity 
 		(struct hf_identity){ .uid = export->settings.anon_uid, .gid = export->settings.anon_gid };
 }
 
-/* The group 0 opens as many doors as the user 0. */
+/* Group 0 gives access to as much as user 0. */
 static void squash_groups(const struct hf_export *export, struct hf_identity *identity)
 {
 	if (identity->gid == 0)

@@ -1,4 +1,4 @@
-/* The list of exports: made from settings, replaced on reload, looked up by number and by path. */
+/* The list of exports: made from settings, replaced by a reload, searched by number and by path. */
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -63,7 +63,8 @@ static int copy_clients(struct hf_export_settings *to, const struct hf_export_se
 	return rules ? 0 : -ENOMEM;
 }
 
-/* Nobody chooses what is hashed but the operator, so a fixed key will do; it must never change. */
+/* Only the operator chooses the hashed text, so a fixed key is enough. It must never change: it determines
+ * the numbers in handles. */
 static uint64_t id_of(const struct hf_export_settings *settings)
 {
 	static const struct hf_seal_key fixed = { "holdfast exports" };
@@ -72,7 +73,7 @@ static uint64_t id_of(const struct hf_export_settings *settings)
 	       hf_seal(&fixed, settings->name, strlen(settings->name)) * 3;
 }
 
-/* The directory as it is open already, so that its files stay open, too. */
+/* If the directory is already open, uses that volume, so that its files stay open, too. */
 static struct hf_volume *find_open(const struct hf_export_list *list,
 				   const struct hf_export_settings *settings)
 {
@@ -107,7 +108,7 @@ static int export_new(struct hf_export **exportp, const struct hf_export_setting
 	export->volume = find_open(before, settings);
 	r = export->volume ? 0 : hf_volume_new(&export->volume, settings->path);
 	if (r < 0)
-		return r; /* the caller says which it was */
+		return r; /* the caller logs which directory it was */
 	*exportp = export;
 	export = NULL;
 	return 0;
@@ -175,7 +176,7 @@ static int make_list(struct hf_export_list *list, const struct hf_export_setting
 	return 0;
 }
 
-/* What nobody shares any more need not stay open. */
+/* Files of a volume that is in no export any more are closed. */
 static void forget_unless_shared(struct hf_exports *exports, const struct hf_volume *volume)
 {
 	bool is_shared = false;
@@ -188,7 +189,7 @@ static void forget_unless_shared(struct hf_exports *exports, const struct hf_vol
 		hf_files_forget_volume(exports->files, volume);
 }
 
-/* Closing the files of what is no longer shared may have to wait for a disk, so that is left to the sweep. */
+/* Closing the files of former exports may wait for a disk, so the sweep does it. */
 int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list)
 {
 	struct hf_retired *retired = calloc(1, sizeof(*retired));
@@ -283,7 +284,7 @@ struct hf_export *hf_exports_by_id(struct hf_exports *exports, uint64_t id)
 	return found;
 }
 
-/* How much of @path is @prefix, as whole components; 0: it does not begin so. */
+/* The length of @prefix if @path begins with it as whole components; otherwise 0. */
 static size_t match(const char *prefix, const char *path)
 {
 	size_t len = strlen(prefix);
@@ -305,7 +306,7 @@ struct hf_export *hf_exports_find(struct hf_exports *exports, const char *path, 
 		struct hf_export *export = exports->list.items[i];
 		size_t len = HF_MAX(match(export->settings.name, path), match(export->settings.path, path));
 
-		/* Of several with one path the first is meant. */
+		/* Of several exports with one path, the first wins. */
 		if (len > best_len) {
 			best = export;
 			best_len = len;

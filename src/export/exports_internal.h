@@ -8,7 +8,7 @@
 
 #define HF_N_REFUSALS 64
 
-/* A refusal that is in the log already. */
+/* A refusal that was logged already. */
 struct hf_refusal {
 	uint64_t until; /* 0: none */
 	struct hf_addr host;
@@ -16,7 +16,7 @@ struct hf_refusal {
 	int rule;
 };
 
-/* A list that another has taken the place of. */
+/* A list that was replaced. */
 struct hf_retired {
 	struct hf_retired *next;
 	struct hf_export_list list;
@@ -27,11 +27,11 @@ struct hf_exports {
 	struct hf_files *files; /* (c) */
 	pthread_rwlock_t lock;
 	struct hf_export_list list; /* under lock */
-	struct hf_retired *retired; /* under lock; until the next sweep */
-	_Atomic uint64_t n_changes; /* of list; changed under lock */
+	struct hf_retired *retired; /* under lock; the next sweep frees them */
+	_Atomic uint64_t n_changes; /* number of changes of list; changed under lock */
 	pthread_mutex_t refusals_lock;
 	struct hf_refusal refusals[HF_N_REFUSALS]; /* under refusals_lock */
 };
 
-/* A reference, or NULL. */
+/* A new reference, or NULL. */
 struct hf_export *hf_exports_by_id(struct hf_exports *exports, uint64_t id);

@@ -1,5 +1,5 @@
 /*
- * Handles: what a client holds of a file.
+ * Handles: how clients refer to files.
  *
  *	 0  u8   version, 1
  *	 1  u8   kind of the id (enum hf_file_id_kind)
@@ -10,8 +10,8 @@
  *	20  u64  seal over all the rest
  *	28  id
  *
- * Numbers are little endian. The same file has the same handle as long as it
- * exists, whatever it is called: clients and the lock manager compare them.
+ * Numbers are little endian. A file has the same handle as long as it exists,
+ * whatever its name: clients and the lock manager compare handles.
  */
 #include <errno.h>
 #include <string.h>
@@ -65,7 +65,7 @@ void hf_exports_make_handle(struct hf_exports *exports, const struct hf_export *
 	finish(exports, &wire, export->id, handlep);
 }
 
-/* False: not made by us. */
+/* false: this server did not make it. */
 static bool parse(const struct hf_exports *exports, struct hf_bytes handle, struct wire *wire)
 {
 	if (handle.len < WIRE_HEAD || handle.len > sizeof(*wire))
@@ -165,8 +165,8 @@ static int check_file(struct hf_file *file, const struct hf_identity *identity, 
 	r = hf_file_stat(file, &st);
 	if (r < 0)
 		return r == -ESTALE ? HF_CHECK_STALE : r;
-	/* A lock is for who has the file open: reading is enough for a shared one, and as with data the owner
-	 * may always. */
+	/* A client locks files that it has open. The right to read is enough for a shared lock, and as with
+	 * READ and WRITE the owner always may. */
 	r = hf_file_may(file, identity, &st, want_write ? W_OK : R_OK);
 	if (r == -EACCES && !want_write)
 		r = hf_file_may(file, identity, &st, W_OK);

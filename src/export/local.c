@@ -16,7 +16,8 @@
 #include "loop/timer.h"
 #include "vfs/file.h"
 
-#define IDLE_NS        (3 * HF_NS_PER_S) /* longer than a verdict of the lock manager lives */
+#define IDLE_NS (3 * HF_NS_PER_S) /* longer than the lock manager remembers that a client may lock the file \
+				   */
 #define FIRST_GAP      (5 * HF_NS_PER_MS)
 #define MOST_GAP       (100 * HF_NS_PER_MS)
 #define LEAST_FILES    16
@@ -27,12 +28,12 @@ struct entry {
 	struct hf_hash_node node;
 	struct hf_local *local;
 	struct hf_link all;
-	struct hf_link idle; /* while nothing is held */
+	struct hf_link idle; /* in local->idle while no lock is taken */
 	uint64_t idle_since;
-	struct hf_timer retry; /* while a local process was in somebody's way */
+	struct hf_timer retry; /* runs while a local process blocks a waiter */
 	uint64_t gap_ns;
 	struct hf_file *file; /* pinned, or NULL */
-	int error;            /* why it is NULL */
+	int error;            /* why file is NULL */
 	struct hf_local_file held;
 	uint8_t key_len;
 	uint8_t key[HF_LOCK_HANDLE_MAX];
@@ -46,7 +47,7 @@ struct hf_local {
 	struct hf_list all;
 	size_t n_open;
 	struct hf_local_closer closer;
-	struct hf_list idle; /* the longest first */
+	struct hf_list idle; /* the longest idle entry first */
 	struct hf_timer idle_timer;
 	struct hf_log_limit log_limit;
 };
@@ -69,7 +70,7 @@ static struct entry *find(const struct hf_local *local, struct hf_bytes key)
 	return NULL;
 }
 
-/* @error: why it is not open any more, for those who ask. */
+/* @error: why the file is closed, for later requests. */
 static void close_entry(struct entry *entry, int error)
 {
 	if (!entry->file)
@@ -116,7 +117,8 @@ static void on_idle(struct hf_timer *timer)
 			return;
 		}
 		if (hf_lock_knows_file(local->locks, key_of(entry)))
-			make_idle(entry); /* somebody waits, or it could not be taken */
+			make_idle(entry); /* a waiter needs it, or a lock that could not be taken in the
+					     kernel */
 		else
 			entry_free(entry);
 	}
@@ -169,7 +171,7 @@ static bool is_full(const struct hf_local *local)
 	return local->n_open >= local->options.max_files || local->closer.n >= local->options.max_files;
 }
 
-/* One that nobody holds anything in goes, if there is any. */
+/* Closes files in which no client has or awaits a lock. */
 static void make_room(struct hf_local *local)
 {
 	hf_list_for_each_safe(pos, &local->idle) {
@@ -214,7 +216,7 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 	return 0;
 }
 
-/* The outside of the lock table */
+/* The lock table's hooks (struct hf_lock_outside) */
 
 static void log_untaken(struct hf_local *local, int error)
 {
@@ -225,7 +227,7 @@ static void log_untaken(struct hf_local *local, int error)
 			    strerrorname_np(-error), (unsigned long long)n);
 }
 
-/* Whatever it is, it is not a conflict. */
+/* The kernel could not take the lock for a reason that is no conflict. */
 static int untaken(struct hf_local *local, uint32_t share, int error)
 {
 	log_untaken(local, error);
@@ -306,7 +308,7 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 	r = hf_local_file_settle(&entry->held, range, n_locks, needed, entry);
 	r = r > 0 ? -ENOLCK : r;
 	if (r && n_locks == 0)
-		close_entry(entry, r); /* then the kernel does it */
+		close_entry(entry, r); /* closing releases the locks in the kernel */
 	if (r)
 		log_untaken(local, r);
 	if (n_locks == 0)

@@ -1,18 +1,18 @@
 /*
- * local_locks: what is granted to clients is held in the kernel, too, so that
- * local processes and other servers on this host see it, and theirs are
- * honoured. It is the outside of the lock table (lock/lock.h), and belongs to
- * the home loop's thread.
+ * local_locks: a lock that is granted to a client is also taken in the kernel,
+ * so that local processes and other servers on this host see it; their locks
+ * are respected in turn. This module is the "outside" of the lock table
+ * (lock/lock.h) and belongs to the home loop's thread.
  *
- * A file must be open before anything can be asked of the kernel, and opening
- * may wait for a disk; so whoever is about to ask the lock table for a lock or a
- * test looks whether hf_local_needs() the file, opens it on a thread that may
- * wait (hf_local_open) and hands it over (hf_local_adopt). It stays open while
- * anybody holds or awaits anything in it, and a little longer.
+ * Only an open file can be locked in the kernel, and opening may wait for a
+ * disk. So before a caller asks the lock table for a lock or a test, it checks
+ * hf_local_needs(), opens the file on a thread that may wait (hf_local_open())
+ * and hands it over (hf_local_adopt()). The file stays open while a client has
+ * or awaits a lock in it, and a little longer.
  *
- * Who is blocked by a local process alone is tried again after growing gaps: the
- * kernel tells nobody that a lock was let go but those who sleep for it, and a
- * sleeping thread for each waiter is a bound that peers would reach.
+ * A waiter that only a local process blocks is retried after growing gaps. The
+ * kernel reports a released lock only to a thread that sleeps for it, and peers
+ * could exhaust any bound on threads with one sleeping thread for each waiter.
  */
 #pragma once
 
@@ -32,14 +32,14 @@ struct hf_loop;
 struct hf_local_options {
 	struct hf_loop *loop;
 	struct hf_exports *exports;
-	/* By the lock table's number of a share. AUTO: as good as we can; ON: a lock that the kernel does not
-	 * take for want of anything is not granted. */
+	/* The policy of an export, by the lock table's number. AUTO: grant also if the kernel cannot take the
+	 * lock. ON: refuse it then. */
 	enum hf_local_locks (*policy)(void *user, uint32_t share);
-	/* The handle of the lock table's file in this share; in @room, or @key itself. */
+	/* The handle of the lock table's file in this export; in @room, or @key itself. */
 	struct hf_bytes (*handle)(void *user, uint32_t share, struct hf_bytes key,
 				  uint8_t room[HF_LOCK_HANDLE_MAX]);
 	void *user;
-	size_t max_files; /* open at a time; 0: a quarter of what RLIMIT_NOFILE allows */
+	size_t max_files; /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
 };
 
 int hf_local_new(struct hf_local **localp, const struct hf_local_options *options);
@@ -52,7 +52,7 @@ extern const struct hf_lock_outside hf_local_outside; /* its context is a struct
 
 /* Opening */
 struct hf_local_opened {
-	struct hf_file *file; /* pinned; NULL: it could not be */
+	struct hf_file *file; /* pinned; NULL: it could not be opened */
 	int fd;
 	int error;
 };
@@ -60,8 +60,9 @@ struct hf_local_opened {
 bool hf_local_needs(const struct hf_local *local, uint32_t share, struct hf_bytes key);
 /* On any thread. */
 struct hf_local_opened hf_local_open(struct hf_file *file);
-/* Takes what was opened; hf_local_needs() is false then. -ENOMEM: it is still true. */
+/* Takes the opened file; afterwards hf_local_needs() is false. -ENOMEM: it is still true. */
 int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_opened opened);
 
-/* After a restart, before anybody is served: takes what was loaded. Opens files, and may wait for them. */
+/* After a restart, before the first call: takes the loaded locks in the kernel. Opens files and may wait for
+ * them. */
 void hf_local_restore(struct hf_local *local);

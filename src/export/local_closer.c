@@ -24,7 +24,7 @@ static void run(struct hf_work *work)
 
 static void on_done(struct hf_work *work);
 
-/* What has gathered while others were being closed goes together. */
+/* Closes together what was handed over while the last work ran. */
 static void go_on(struct hf_local_closer *closer)
 {
 	closer->taken = closer->waiting;
@@ -32,7 +32,7 @@ static void go_on(struct hf_local_closer *closer)
 	closer->waiting = NULL;
 	closer->n_waiting = closer->room = 0;
 	if (hf_work_submit(closer->loop, &closer->work, run, on_done) < 0) {
-		run(&closer->work); /* no memory: we have to do it ourselves */
+		run(&closer->work); /* no memory for the work: close on this thread */
 		closer->n -= closer->n_taken;
 	}
 }

@@ -27,11 +27,11 @@ static struct flock flock_of(struct hf_range range, enum hf_lock_mode mode)
 		.l_type = type_of(mode),
 		.l_whence = SEEK_SET,
 		.l_start = (off_t)range.start,
-		.l_len = (off_t)hf_range_len(range), /* 0: to the end, with both */
+		.l_len = (off_t)hf_range_len(range), /* 0 means to the end, for fcntl() and for us */
 	};
 }
 
-/* Never waits: F_OFD_SETLK answers at once, on a local file system. */
+/* F_OFD_SETLK never waits on a local file system. */
 static int set(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
 {
 	struct flock lock = flock_of(range, mode);
@@ -43,7 +43,7 @@ static int set(struct hf_local_file *file, struct hf_range range, enum hf_lock_m
 
 /* Life */
 
-/* What the kernel may have kept from before, on the same open file description, goes. */
+/* Drops locks that this open file description may have from before. */
 void hf_local_file_init(struct hf_local_file *file, int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -69,7 +69,7 @@ int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, 
 		return HF_LOCK_OK;
 	*conflictp = (struct hf_lock_view){
 		.mode = lock.l_type == F_WRLCK ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
-		/* -1: of an open file description; 0: of a process that we cannot see. */
+		/* -1: the lock belongs to an open file description; 0: to a process that we cannot see. */
 		.who.owner_id = (uint64_t)lock.l_pid,
 	};
 	if (hf_range_from_offset_len(&conflictp->range, (uint64_t)lock.l_start, (uint64_t)lock.l_len))
@@ -79,7 +79,8 @@ int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, 
 
 /* Taking */
 
-/* What nobody of ours has in @range up to @end, as long as the kernel gives it; *stopp: where it did not. */
+/* Takes the parts of @range that this server does not hold yet, until the kernel refuses one; *stopp: where
+ * that part begins. */
 static int take_gaps(struct hf_local_file *file, struct hf_range range, uint64_t *stopp)
 {
 	uint64_t end;
@@ -121,7 +122,8 @@ static void note_gaps(struct hf_local_file *file, struct hf_range range)
 	}
 }
 
-/* A shared lock must not weaken what somebody holds exclusive: a grant that is still to be confirmed does. */
+/* A shared lock must not weaken an exclusive one that this server already holds in the kernel: a grant may
+ * still wait for its confirmation. */
 static int take_shared(struct hf_local_file *file, struct hf_range range)
 {
 	uint64_t stop = 0;
@@ -134,7 +136,8 @@ static int take_shared(struct hf_local_file *file, struct hf_range range)
 	return r;
 }
 
-/* Nobody else of ours has any of it, or it would not be asked for: in one piece, and all or nothing. */
+/* No other client of this server has any of the range, or the lock table would not ask. So take it in one
+ * step, all or nothing. */
 static int take_exclusive(struct hf_local_file *file, struct hf_range range)
 {
 	int r = set(file, range, HF_LOCK_EXCLUSIVE);
@@ -151,7 +154,7 @@ static enum hf_lock_mode strongest(const struct hf_local_file *file, enum hf_loc
 	return mode;
 }
 
-/* False: a local process is in the way, and it has to go on piece by piece. */
+/* false: a local process is in the way; continue range by range. */
 static bool take_whole(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
 {
 	const struct hf_local_range *items = file->ranges.items;
@@ -208,7 +211,7 @@ static int lower(struct hf_local_file *file, struct hf_range range, enum hf_lock
 		if (r == 0)
 			r = set(file, part, mode);
 		if (r)
-			return r; /* it stays as it is: too much, but not too little */
+			return r; /* the kernel keeps the lock: more than needed, never less */
 		hf_local_ranges_set(&file->ranges, part, mode);
 	}
 	return 0;

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/macros.h"
 
-#define GROWTH 2 /* items that one change can add: it cuts one in two, and is one itself */
+#define GROWTH 2 /* items that one change can add: it splits one in two and adds itself */
 
 void hf_local_ranges_deinit(struct hf_local_ranges *ranges)
 {
@@ -32,7 +32,7 @@ int hf_local_ranges_reserve(struct hf_local_ranges *ranges, size_t n)
 	return 0;
 }
 
-/* The first that ends at @pos or behind. */
+/* The first item that ends at @pos or after it. */
 static size_t find(const struct hf_local_ranges *ranges, uint64_t pos)
 {
 	size_t from = 0, to = ranges->n;
@@ -61,7 +61,7 @@ void hf_local_ranges_set(struct hf_local_ranges *ranges, struct hf_range range, 
 	struct hf_range left = { 1, 0 }, right = { 1, 0 };
 	enum hf_lock_mode left_mode = HF_LOCK_NONE, right_mode = HF_LOCK_NONE;
 
-	/* With those that touch it: they may become one with it. */
+	/* Include neighbours that touch the range: they may merge with it. */
 	first = find(ranges, range.start ? range.start - 1 : 0);
 	behind = first;
 	while (behind < ranges->n && ranges->items[behind].range.start <= range.end + 1) {

@@ -1,7 +1,7 @@
 /*
- * What we hold of one file in the kernel: disjoint ranges in order, each shared
- * or exclusive; those that touch and are alike are one. They are few
- * (export/local.h), so an array will do.
+ * What this server holds in the kernel of one file: disjoint ranges in order,
+ * each shared or exclusive. Ranges that touch and have the same mode are
+ * merged. They are few (export/local_file.h), so an array is enough.
  */
 #pragma once
 
@@ -26,8 +26,8 @@ void hf_local_ranges_deinit(struct hf_local_ranges *ranges);
 /* Memory for @n calls of hf_local_ranges_set(). */
 int hf_local_ranges_reserve(struct hf_local_ranges *ranges, size_t n);
 void hf_local_ranges_set(struct hf_local_ranges *ranges, struct hf_range range, enum hf_lock_mode mode);
-/* What is held at @pos, and up to where it is the same. */
+/* The mode at @pos, and the end of the stretch with that mode. */
 enum hf_lock_mode hf_local_ranges_at(const struct hf_local_ranges *ranges, uint64_t pos, uint64_t *endp);
-/* Is every byte of it held in that mode or more? */
+/* Is every byte of @range held in @mode or a stronger one? */
 bool hf_local_ranges_cover(const struct hf_local_ranges *ranges, struct hf_range range,
 			   enum hf_lock_mode mode);

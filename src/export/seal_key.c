@@ -1,6 +1,6 @@
-/* The key file: 16 random bytes, readable by the server's user alone. Without it handles that clients hold
- * become worthless, and so do the locks in the store, which name their files by handles. So it is made
- * complete and on stable storage before it is used, and the store remembers its print. */
+/* The key file: 16 random bytes, readable by the server's user alone. Without it, the handles of the clients
+ * become invalid, and so do the locks in the store, which name their files by handles. So the key is complete
+ * and on stable storage before it is used, and the store records its print. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #define KEY_FILE "handle.key"
 #define NEW_FILE "handle.key.new"
 
-/* A user that can read the key makes handles for every file of every export. */
+/* A user who can read the key can make handles for every file of every export. */
 static void warn_of_readers(int fd)
 {
 	struct stat st;
@@ -71,7 +71,7 @@ static int make_key(int dir, struct hf_seal_key *key, struct hf_loop *loop)
 	return 0;
 }
 
-/* No handle begins so: the seal of this text is worth nothing to a forger. */
+/* No handle begins with this text, so its seal does not help a forger. */
 uint64_t hf_seal_key_print(const struct hf_seal_key *key)
 {
 	static const char text[] = "the key of the file handles";
