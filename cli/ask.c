@@ -1,4 +1,4 @@
-/* From a question to its answer, or to one line that says why there is none. */
+/* Sends a question to the server and returns the answer, or prints one line that says why there is none. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,17 @@
 /*
- * holdfast: the command line. It calls the API of a running server and shows the
- * answers, as tables for people and as JSON for scripts.
+ * holdfast: the command line. It calls the API of a running server and shows
+ * the answers, as tables for people and as JSON for scripts.
  *
- *	main.c     words and options        server.c   which server, and its token
- *	http.c     one request over TCP or a Unix socket
- *	table.c    aligned columns          commands.c, orders.c   what there is
- *	events.c   the stream               top.c      full screen, live
- *	doctor*.c  what could be wrong here, and with a client
+ *	ask.c        one question and its answer, or the reason why there is none
+ *	main.c       words and options
+ *	server.c     finds the server and its token
+ *	http.c       one request over TCP or a Unix socket
+ *	table.c      aligned columns
+ *	commands.c   commands that show state
+ *	orders.c     commands that change it
+ *	events.c     the stream of events
+ *	top.c        full screen, live
+ *	doctor*.c    finds problems on this host, or with a client
  */
 #pragma once
 
@@ -18,8 +23,8 @@
 
 enum { /* exit codes, as in holdfast(1) */
 	CLI_OK = 0,
-	CLI_FAILED = 1,      /* the server answered with an error, or doctor found something broken */
-	CLI_USAGE = 2,       /* these words make no sense */
+	CLI_FAILED = 1,      /* the server answered with an error, or doctor found a problem */
+	CLI_USAGE = 2,       /* the command line is wrong */
 	CLI_UNREACHABLE = 3, /* no server answers */
 	CLI_DENIED = 4,      /* the token is missing or wrong */
 	CLI_NOT_FOUND = 5,   /* no such client */
@@ -36,13 +41,13 @@ struct cli {
 	const char *client;
 	const char *status;
 	const char *protocol;
-	FILE *errors;       /* what cli_ask() has to say */
-	char endpoint[256]; /* found: as --server */
-	char token[513];    /* found; empty: none */
+	FILE *errors;       /* where cli_ask() prints errors */
+	char endpoint[256]; /* the server that was found, in the form of --server */
+	char token[513];    /* the token that was found; empty: none */
 };
 
 /* server.c */
-int cli_find_server(struct cli *cli); /* an exit code, after saying what is wrong */
+int cli_find_server(struct cli *cli); /* returns an exit code after printing what is wrong */
 
 /* http.c */
 struct cli_response {
@@ -51,17 +56,18 @@ struct cli_response {
 	size_t len;
 };
 
-/* -errno where no server answers. The body is the caller's. */
+/* -errno if no server answers. The caller frees the body. */
 int cli_request(const struct cli *cli, const char *method, const char *target, struct cli_response *response);
-/* A stream: @fn for each line, until it returns false or the server ends it. */
+/* A stream: calls @fn for each line, until it returns false or the server ends the stream. */
 int cli_stream(const struct cli *cli, const char *target, bool (*fn)(void *user, const char *line),
 	       void *user, int *statusp);
 
-/* Answers: a new reference, or NULL and the exit code in *codep, after saying what is wrong. */
+/* Returns the answer as a new reference, or NULL with the exit code in *codep after printing what is
+ * wrong. */
 json_t *cli_ask(struct cli *cli, const char *method, const char *target, int *codep);
-/* All pages of a list as one. */
+/* All pages of a list in one. */
 json_t *cli_ask_all(struct cli *cli, const char *target, const char *name, int *codep);
-void cli_escape(char *out, size_t size, const char *text); /* for a path or a query */
+void cli_escape(char *out, size_t size, const char *text); /* for use in a path or a query */
 void cli_print_json(const json_t *json);
 
 /* table.c */
@@ -71,20 +77,21 @@ void cli_table_add(struct cli_table *table, const char *const *cells); /* copies
 void cli_table_print(const struct cli_table *table, FILE *out, bool has_colour, size_t max_rows,
 		     size_t width);
 void cli_table_free(struct cli_table *table);
-/* Text from elsewhere, without anything that a terminal would obey. Returns @out. */
+/* Copies foreign text without characters that a terminal would interpret. Returns @out. */
 const char *cli_clean(char *out, size_t size, const char *text);
 const char *cli_duration(char *out, size_t size, double seconds);
 const char *cli_range(char *out, size_t size, const json_t *lock);
-const char *cli_blockers(char *out, size_t size, const json_t *waiter); /* clients, each once, or NULL */
+const char *cli_blockers(char *out, size_t size,
+			 const json_t *waiter); /* clients, each named once; or NULL */
 
-/* Colours, empty where there are none */
+/* Colours; empty strings if colours are off */
 const char *cli_red(const struct cli *cli);
 const char *cli_green(const struct cli *cli);
 const char *cli_yellow(const struct cli *cli);
 const char *cli_bold(const struct cli *cli);
 const char *cli_plain(const struct cli *cli);
 
-/* Commands; each answers an exit code */
+/* Commands; each returns an exit code */
 int cli_status(struct cli *cli, const char *argument);
 int cli_clients(struct cli *cli, const char *argument);
 int cli_locks(struct cli *cli, const char *argument);
@@ -111,9 +118,9 @@ enum cli_finding {
 	CLI_BAD,
 };
 
-/* @breaks and @mend are NULL where all is well. */
+/* @breaks and @mend are NULL for a finding without a problem. */
 void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *what, const char *breaks,
 	      const char *mend);
 void cli_doctor_host(struct cli_findings *findings, const char *host);
-/* Port 111, and who else wants it. @port: of our RPC; 0: not known. */
+/* Checks port 111, and other programs that want it. @port: our RPC port; 0: unknown. */
 void cli_doctor_port(struct cli_findings *findings, uint16_t port);

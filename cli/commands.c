@@ -1,4 +1,4 @@
-/* What shows something: status, clients, locks, waiters, shares. */
+/* Commands that show state: status, clients, locks, waiters, shares. */
 #include <string.h>
 
 #include "base/macros.h"
@@ -22,7 +22,7 @@ static const char *count(char out[32], const json_t *object, const char *key)
 	return out;
 }
 
-/* Where its path is not known, the handle's beginning tells files apart. */
+/* If the path is unknown, the beginning of the handle tells files apart. */
 static const char *file_of(char *out, size_t size, const json_t *lock)
 {
 	const char *path = text(lock, "file"), *handle = text(lock, "handle");

@@ -1,4 +1,4 @@
-/* What could be wrong on this host. Each finding says what it breaks and how to mend it. */
+/* Finds problems on this host. Each finding says what it breaks and how to fix it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static json_t *ports_of(const struct cli *cli)
 	return json_load_file(path, 0, NULL);
 }
 
-/* Its name to clients, in @name, where it says so. */
+/* Puts the server's name into @name, if it answers. */
 static void check_server(struct cli_findings *findings, char *name, size_t size)
 {
 	struct cli_response response;
@@ -84,7 +84,7 @@ static void check_server(struct cli_findings *findings, char *name, size_t size)
 
 /* The host */
 
-/* @name: as the server calls itself; empty: nobody answers, so the host's. */
+/* @name: the server's name; empty: no server answers, so the host's name is used. */
 static void check_name(struct cli_findings *findings, char name[static 256])
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
@@ -143,7 +143,7 @@ static void check_state_dir(struct cli_findings *findings)
 	}
 }
 
-/* When something in the state directory was last written; 0: that cannot be seen. */
+/* When a file in the state directory was last written; 0: unknown. */
 static time_t last_written(const char *path)
 {
 	DIR *dir = opendir(path);

@@ -34,7 +34,7 @@ static void ask(struct hf_rpc_client *client, struct cli_question *question, con
 	};
 
 	request.remote.port = question->port;
-	question->outcome = HF_RPC_OUTCOME_UNREACHABLE; /* where it cannot even be asked */
+	question->outcome = HF_RPC_OUTCOME_UNREACHABLE; /* the call could not even be started */
 	if (hf_rpc_client_call(client, NULL, &request, on_done, question) == 0)
 		question->examination->n_left++;
 }

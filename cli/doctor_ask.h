@@ -1,4 +1,4 @@
-/* Questions to the RPC services of a host, all at once, as our notifier and our GRANTED would ask. */
+/* Calls to the RPC services of a host, all at once, as the server's SM_NOTIFY and GRANTED calls would go. */
 #pragma once
 
 #include <stddef.h>
@@ -14,9 +14,9 @@ struct cli_examination;
 struct cli_question {
 	const char *service;
 	uint32_t program, version;
-	uint16_t port; /* 0: ask its rpcbind */
+	uint16_t port; /* 0: look it up in the host's rpcbind */
 	enum hf_rpc_path path;
-	const char *breaks, *mend; /* for those who ask */
+	const char *breaks, *mend; /* for the caller's messages */
 
 	/* The answer */
 	enum hf_rpc_outcome outcome;
@@ -25,5 +25,5 @@ struct cli_question {
 	struct cli_examination *examination;
 };
 
-/* NULL calls to @addr; returns when each is answered, or given up after five seconds. */
+/* Sends NULL calls to @addr; returns when each is answered, or has timed out after five seconds. */
 int cli_doctor_ask(struct cli_question *questions, size_t n, const struct hf_addr *addr);

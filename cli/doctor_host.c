@@ -1,4 +1,5 @@
-/* A client as seen from here: what our notifier and our GRANTED would ask it, over UDP and TCP. */
+/* A client as seen from here: the calls that the server's SM_NOTIFY and GRANTED would make, over UDP and
+ * TCP. */
 #include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -40,7 +41,8 @@ static bool resolve(const char *host, struct hf_addr *addr)
 	return is_found;
 }
 
-/* We turn to the other transport where this one is not registered or refused; not where nobody answers. */
+/* The server falls back to the other transport if this one is not registered or refused, but not if it times
+ * out. */
 static bool is_made_up_for(const struct cli_question *question, const struct cli_question *other)
 {
 	return other->outcome == HF_RPC_OUTCOME_OK && (question->outcome == HF_RPC_OUTCOME_NOT_REGISTERED ||

@@ -1,4 +1,4 @@
-/* Port 111: who owns it, where it sends clients, and which programs here want our place. */
+/* Port 111: which program owns it, where it sends clients, and which other programs want it. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,11 @@
 /* Processes */
 
 struct listener {
-	unsigned long inode; /* of its socket; 0: nobody listens */
+	unsigned long inode; /* of its socket; 0: no program listens */
 	struct hf_addr addr;
 };
 
-/* As the kernel prints it: words of four bytes, each a number as this machine has it. */
+/* The kernel prints an address as 32-bit words in this machine's byte order. */
 static struct hf_addr address_of(const char *hex)
 {
 	struct hf_addr addr = { .family = strlen(hex) == 8 ? AF_INET : AF_INET6 };
@@ -30,7 +30,7 @@ static struct hf_addr address_of(const char *hex)
 	return addr;
 }
 
-/* Who listens at this port, at all addresses before one of them. */
+/* Finds the program that listens on this port; one that listens on all addresses comes before others. */
 static void look_for_listener(const char *table, unsigned int port, struct listener *listener)
 {
 	FILE *file = fopen(table, "re");
@@ -117,7 +117,7 @@ static long find_process(bool (*test)(const char *pid, const char *name, const v
 	return found;
 }
 
-/* Rivals in other network namespaces take nothing from us. */
+/* Programs in other network namespaces do not compete with the server. */
 static bool is_in_our_network(const char *pid)
 {
 	char path[300], ours[64] = "", theirs[64] = "";
@@ -159,7 +159,7 @@ static void check_owner(struct cli_findings *findings)
 	cli_find(findings, CLI_FINE, what, NULL, NULL);
 }
 
-/* Where clients find us, as seen from here: it need not be 127.0.0.1. */
+/* Where clients find the server, seen from this host; this need not be 127.0.0.1. */
 static struct hf_addr address_of_server(uint16_t port)
 {
 	struct listener listener = find_listener(port);
@@ -172,7 +172,7 @@ static struct hf_addr address_of_server(uint16_t port)
 	return addr;
 }
 
-/* What clients are told when they ask for us. @port: ours; 0: not known. */
+/* Checks what rpcbind tells clients that look for the server. @port: its port; 0: unknown. */
 static void check_registrations(struct cli_findings *findings, uint16_t port)
 {
 	static const char breaks_nlm[] =

@@ -57,7 +57,7 @@ static bool on_line(void *user, const char *line)
 	if (data)
 		print_event(stream, data);
 	json_decref(data);
-	/* Who reads us in a pipe and goes away ends us. */
+	/* The command ends when the reader of the pipe ends. */
 	return fflush(stdout) == 0;
 }
 

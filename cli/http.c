@@ -140,7 +140,7 @@ static int send_request(const struct cli *cli, FILE *stream, const char *method,
 	return fflush(stream) == 0 ? 0 : -errno;
 }
 
-/* The head of the answer. */
+/* Reads the head of the answer. */
 static int read_head(FILE *stream, int *statusp, bool *is_chunkedp)
 {
 	char line[MAX_LINE];
@@ -201,7 +201,7 @@ int cli_request(const struct cli *cli, const char *method, const char *target, s
 	return r;
 }
 
-/* A stream comes in chunks, and a line may be in two of them. */
+/* A stream comes in chunks, and a line may span two of them. */
 
 struct line {
 	char text[MAX_LINE];
@@ -244,7 +244,7 @@ static int read_chunks(FILE *stream, bool (*fn)(void *user, const char *line), v
 			if (!add_bytes(&line, data, n, fn, user))
 				return 0;
 		}
-		if (!fgets(size, sizeof(size), stream)) /* the end of the line */
+		if (!fgets(size, sizeof(size), stream)) /* skips the end of the line */
 			return -ECONNRESET;
 	}
 	return -ECONNRESET;

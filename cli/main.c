@@ -11,7 +11,8 @@
 
 #define DEFAULT_STATE_DIR "/var/lib/holdfast"
 
-/* Who is given less than he asked for notices; who is told everything may take it for what he asked for. */
+/* A command refuses filters that it does not use: otherwise it would print everything, and the user could
+ * take that for the filtered list. */
 enum filters {
 	NO_FILTERS,
 	OF_CLIENTS, /* --status, --protocol */
@@ -20,10 +21,10 @@ enum filters {
 
 struct command {
 	const char *name;
-	const char *argument; /* its name; NULL: it takes none */
+	const char *argument; /* the name of its argument; NULL: it takes none */
 	int (*run)(struct cli *cli, const char *argument);
 	const char *help;
-	enum filters filters; /* that it takes */
+	enum filters filters; /* the filters that it takes */
 };
 
 static const struct command commands[] = {
@@ -89,7 +90,7 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-/* -1: go on; else the exit code. */
+/* -1: continue; otherwise the exit code. */
 static int take_option(struct cli *cli, int option)
 {
 	switch (option) {
@@ -140,7 +141,7 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-/* The first filter that the command would not look at; NULL: there is none. */
+/* The first filter that the command does not use; NULL: none. */
 static const char *find_idle_filter(const struct cli *cli, const struct command *command)
 {
 	const struct {
@@ -189,7 +190,7 @@ static int run(struct cli *cli, char **words, int n)
 	return code == CLI_OK ? command->run(cli, n > 1 ? words[1] : NULL) : code;
 }
 
-/* no-color.org: set and not empty */
+/* no-color.org: the variable is set and not empty */
 static bool wants_colour(const struct cli *cli)
 {
 	const char *no_color = getenv("NO_COLOR");
@@ -197,7 +198,7 @@ static bool wants_colour(const struct cli *cli)
 	return !cli->is_json && (!no_color || *no_color == '\0') && isatty(STDOUT_FILENO);
 }
 
-/* Who reads a pipe may have seen enough; anywhere else what is missing is missed. */
+/* A reader may close a pipe early; on other outputs a failed write is an error. */
 static bool is_pipe(int fd)
 {
 	struct stat st;
@@ -205,7 +206,7 @@ static bool is_pipe(int fd)
 	return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-/* The exit code after all was printed, if it was. */
+/* Returns @code, or a failure if the output could not be written. */
 static int printed(int code)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

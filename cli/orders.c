@@ -1,4 +1,4 @@
-/* What changes something: grace end, notify, release; and the address of the dashboard. */
+/* Commands that change state: grace end, notify, release; and the address of the dashboard. */
 #include <string.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ int cli_notify(struct cli *cli, const char *argument)
 	return code;
 }
 
-/* Only a plain yes is one. */
+/* Accepts only "y" or "yes". */
 static bool is_confirmed(void)
 {
 	char line[16];
@@ -118,7 +118,7 @@ int cli_release(struct cli *cli, const char *argument)
 	return code;
 }
 
-/* The token is in the fragment, which no browser sends to anybody. */
+/* The token is in the fragment, which a browser never sends. */
 int cli_dashboard(struct cli *cli, const char *argument)
 {
 	if (strncmp(cli->endpoint, "unix:", 5) == 0) {

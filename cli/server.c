@@ -1,7 +1,8 @@
 /*
- * Which server, and its token. In this order: --server, HOLDFAST_SERVER, what the
- * server wrote to api.address in its state directory, and 127.0.0.1:8049. The token
- * is in --token-file, HOLDFAST_TOKEN, or api.token in the state directory.
+ * Finds the server and its token. The server comes from the first of: --server,
+ * HOLDFAST_SERVER, the file api.address in the state directory, 127.0.0.1:8049.
+ * The token comes from --token-file, HOLDFAST_TOKEN, or api.token in the state
+ * directory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #define DEFAULT_ENDPOINT "127.0.0.1" DEFAULT_PORT
 #define BLANKS           " \t\r\n"
 
-/* The first line, up to one of @ends. */
+/* Reads the first line, up to one of @ends. */
 static bool read_line(const char *path, const char *ends, char *out, size_t size)
 {
 	FILE *file = fopen(path, "re");
@@ -45,7 +46,7 @@ static void find_token(struct cli *cli)
 		*cli->token = '\0';
 }
 
-/* Of "host", "host:port", "[v6]", "[v6]:port" and a bare "v6" */
+/* Accepts "host", "host:port", "[v6]", "[v6]:port" and a bare "v6" */
 static bool has_port(const char *given, size_t len)
 {
 	const char *end = given + len, *colon;
@@ -56,7 +57,7 @@ static bool has_port(const char *given, size_t len)
 	return colon && !memchr(colon + 1, ':', (size_t)(end - colon - 1));
 }
 
-/* "http://host:port/" is as good as "host:port", and the port may be left out. */
+/* Accepts "http://host:port/" as "host:port"; the port may be left out. */
 static int take_endpoint(struct cli *cli, const char *given)
 {
 	const char *host = strncmp(given, "http://", 7) == 0 ? given + 7 : given;

@@ -7,12 +7,12 @@
 
 struct cli_table {
 	size_t n_columns;
-	size_t n_rows; /* with the titles */
+	size_t n_rows; /* including the titles */
 	size_t size;
 	char **cells;
 };
 
-/* Columns that a text takes: characters, not bytes. */
+/* Counts columns: characters, not bytes. */
 static size_t width_of(const char *text)
 {
 	size_t width = 0;
@@ -53,7 +53,7 @@ static void add_row(struct cli_table *table, const char *const *cells)
 		table->size = 2 * table->size + 64 * table->n_columns;
 		table->cells = realloc(table->cells, table->size * sizeof(*table->cells));
 		if (!table->cells)
-			abort(); /* a short-lived program without memory */
+			abort(); /* out of memory; a short-lived program may simply end */
 	}
 	for (size_t i = 0; i < table->n_columns; i++)
 		table->cells[table->n_rows * table->n_columns + i] =
@@ -82,7 +82,7 @@ static bool is_number(const char *text)
 	return *text && text[strspn(text, "0123456789.")] == '\0';
 }
 
-/* A column of numbers stands to the right. */
+/* Numbers are aligned to the right. */
 static bool is_numeric(const struct cli_table *table, size_t column)
 {
 	for (size_t row = 1; row < table->n_rows; row++)
@@ -91,7 +91,7 @@ static bool is_numeric(const struct cli_table *table, size_t column)
 	return table->n_rows > 1;
 }
 
-/* At most *leftp columns of it, whole characters. */
+/* Writes at most *leftp columns of @text, in whole characters. */
 static void put(FILE *out, const char *text, size_t *leftp)
 {
 	size_t len = 0;

@@ -1,7 +1,7 @@
 /*
- * All of it live: the state in the first lines, then who waits, then the clients
- * with the most locks, as many as the window has room for. It is drawn once a
- * second, and when the window changes; q ends it.
+ * A live view: the state in the first lines, then the waiters, then the clients
+ * with the most locks, as many as fit. It is drawn once a second and when the
+ * window changes; q ends it.
  */
 #include <poll.h>
 #include <signal.h>
@@ -113,7 +113,7 @@ static void put_head(FILE *out, struct cli *cli, const json_t *status, size_t co
 	fprintf(out, "%.*s\n", (int)columns, line);
 }
 
-/* One screen, written at once, so that it does not flicker. */
+/* Writes one screen at once, so that it does not flicker. */
 static int draw(struct cli *cli)
 {
 	struct window window = window_of();
@@ -172,7 +172,7 @@ static int watch(struct cli *cli, int signals)
 	}
 }
 
-/* The other screen goes, with all that is on it; why it goes is said where it can be read afterwards. */
+/* Leaving the alternate screen erases it, so the reason is printed afterwards. */
 static int watch_on_other_screen(struct cli *cli, int signals)
 {
 	char *said = NULL;
@@ -183,7 +183,7 @@ static int watch_on_other_screen(struct cli *cli, int signals)
 	if (!errors)
 		return CLI_FAILED;
 	cli->errors = errors;
-	fputs("\033[?1049h\033[?25l", stdout); /* no cursor there */
+	fputs("\033[?1049h\033[?25l", stdout); /* alternate screen, no cursor */
 	code = watch(cli, signals);
 	fputs("\033[?25h\033[?1049l", stdout);
 	fflush(stdout);
