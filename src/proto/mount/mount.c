@@ -1,4 +1,4 @@
-/* The table of the program, and the procedures that are lists. */
+/* The program's table, and the procedures that return lists. */
 #include "proto/mount/mount.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "proto/mount/procs.h"
 #include "proto/mount/wire.h"
 
-/* A list must fit into what carries it, and be no more than others may make us hold. */
+/* A list must fit its transport, and a peer must not make the server hold more than this. */
 static size_t limit(const struct hf_rpc_call *call, size_t room)
 {
 	size_t most = hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MOUNT_MAX_UDP : HF_MOUNT_MAX_TCP;
@@ -81,7 +81,7 @@ static void put_export(struct hf_xdr_out *out, const struct hf_export *export)
 		const struct hf_client_rule *rule = &export->settings.clients[i];
 
 		if (rule->kind == HF_CLIENT_ANY)
-			continue; /* an empty list is everybody, and what showmount makes of that is right */
+			continue; /* an empty list means everybody, and showmount shows it so */
 		hf_xdr_put_bool(out, true);
 		put_text(out, rule->text, MNTNAMLEN);
 	}
@@ -122,8 +122,8 @@ static const struct hf_rpc_proc procs[] = {
 
 static const struct hf_rpc_version versions[] = {
 	{ .version = 1, .n_procs = MOUNTPROC_EXPORTALL + 1, .procs = procs },
-	/* The same but for PATHCONF, which nobody calls; without it rpcinfo finds a hole among our versions.
-	 */
+	/* The same as version 1, without PATHCONF, which clients do not use. Without version 2 rpcinfo would
+	 * report a gap between our versions. */
 	{ .version = 2, .n_procs = MOUNTPROC_EXPORTALL + 1, .procs = procs },
 	{ .version = 3, .n_procs = MOUNTPROC_EXPORT + 1, .procs = procs },
 };

@@ -1,12 +1,12 @@
 /*
- * The MOUNT service: program 100005 versions 1, 2 and 3 (RFC 1094, RFC 1813). It
- * gives the first handle, and keeps the list of who has mounted what, which is
- * for people only (showmount -a): it forgets with a restart, and holds at most
- * HF_MOUNT_MAX_ENTRIES.
+ * The MOUNT service: program 100005, versions 1, 2 and 3 (RFC 1094, RFC 1813).
+ * It returns the first handle. It also lists which client has mounted what, for
+ * people only (showmount -a): a restart clears the list, and it has at most
+ * HF_MOUNT_MAX_ENTRIES entries.
  *
- * Version 1 is for its lists. Its handles have 32 bytes, which few of ours fit,
- * and NFS version 2 is not served, so its MNT is refused where a handle is too
- * long.
+ * Version 1 exists for its lists. Its handles have 32 bytes, too few for most
+ * of ours, and NFS version 2 is not served; MNT of version 1 is refused if the
+ * handle is too long.
  */
 #pragma once
 
@@ -23,13 +23,13 @@
 #define HF_MOUNT_MAX_ENTRIES 10000
 #define HF_MOUNT_MAX_REQUEST 8192
 #define HF_MOUNT_MAX_UDP     32768     /* bytes of a list in a datagram; the rest is left out */
-#define HF_MOUNT_MAX_TCP     (1 << 20) /* and in a record, as of the longest READ */
+#define HF_MOUNT_MAX_TCP     (1 << 20) /* bytes of a list over TCP, as of the longest READ */
 
 struct hf_mount {
 	struct hf_exports *exports; /* (c) */
 	struct hf_jobs *jobs;       /* (c) */
 	pthread_mutex_t lock;
-	struct hf_list mounted; /* under lock, as all below */
+	struct hf_list mounted; /* under lock, like everything below */
 	size_t n_mounted;
 };
 

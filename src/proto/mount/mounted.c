@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define END 4 /* bytes of the end of the list */
+#define END 4 /* bytes that end the list */
 
 void hf_mount_tidy(char *path)
 {
@@ -34,14 +34,14 @@ static void remove_locked(struct hf_mount *mount, const struct hf_addr *host, co
 	}
 }
 
-/* At the end, and once: the oldest goes when there are too many. */
+/* Appends the entry, once. If there are too many, the oldest is dropped. */
 void hf_mounted_add(struct hf_mount *mount, const struct hf_addr *host, const char *dir)
 {
 	size_t size = strlen(dir) + 1;
 	struct hf_mounted *mounted = malloc(sizeof(*mounted) + size);
 
 	if (!mounted)
-		return; /* the list is for people; the mount goes on */
+		return; /* the list only informs people, so the mount succeeds */
 	mounted->host = *host;
 	mounted->host.port = 0;
 	memcpy(mounted->dir, dir, size);
@@ -77,7 +77,7 @@ size_t hf_mounted_room(struct hf_mount *mount)
 	return room;
 }
 
-/* What does not fit any more is left out. */
+/* Entries that do not fit are left out. */
 void hf_mounted_put(struct hf_mount *mount, struct hf_xdr_out *out)
 {
 	char host[HF_ADDR_TEXT];

@@ -1,8 +1,8 @@
 /*
  * MNT: from a path to a handle.
  *
- * A path is an export's name or its directory, and what follows it leads to a
- * directory below, never out of the export.
+ * A path starts with an export's name or directory. The rest leads to a
+ * directory below it, never out of the export.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "proto/mount/mounted.h"
 #include "proto/mount/procs.h"
 
-#define MAX_TRIES 1000 /* of a few microseconds each */
+#define MAX_TRIES 1000 /* each takes a few microseconds */
 
 struct mnt {
 	struct hf_job job;
@@ -40,7 +40,7 @@ static enum mountstat3 stat_of(int r)
 	case ESTALE:
 		return MNT3ERR_NOENT;
 	case EACCES:
-	case EXDEV: /* the path leads out */
+	case EXDEV: /* the path leads out of the export */
 	case ELOOP:
 		return MNT3ERR_ACCES;
 	case ENOTDIR:
@@ -64,7 +64,7 @@ static int open_dir(const struct hf_volume *volume, const char *path, int *fdp)
 	};
 	int fd = -1;
 
-	/* EAGAIN: something, anywhere, was renamed while the kernel went up by "..". */
+	/* EAGAIN: a rename somewhere interfered while the kernel resolved "..". */
 	for (int i = 0; i < MAX_TRIES && fd < 0 && (i == 0 || errno == EAGAIN); i++)
 		fd = (int)syscall(SYS_openat2, volume->root, *path ? path : ".", &how, sizeof(how));
 	if (fd < 0)
@@ -73,8 +73,8 @@ static int open_dir(const struct hf_volume *volume, const char *path, int *fdp)
 	return 0;
 }
 
-/* With our own rights: a client's machine asks, before any user of it is there. What they may then do with
- * the directory is decided at every call. */
+/* With the server's own rights: the client's machine mounts before any of its users acts. Each later call
+ * checks what they may do with the directory. */
 static int find_dir(struct mnt *mnt, const struct hf_export *export, const char *rest)
 {
 	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
@@ -131,14 +131,14 @@ static void reply(struct mnt *mnt)
 	struct hf_xdr_out *out = hf_rpc_reply_begin(mnt->call, 4 + 4 + HF_HANDLE_MAX + 8);
 
 	if (is_old && mnt->stat == MNT3_OK && mnt->handle.len > FHSIZE)
-		mnt->stat = MNT3ERR_ACCES; /* the nearest that the old versions have */
+		mnt->stat = MNT3ERR_ACCES; /* the nearest status that the old versions have */
 	hf_xdr_put_u32(out, mnt->stat);
 	if (mnt->stat == MNT3_OK && is_old) {
 		memset(mnt->handle.bytes + mnt->handle.len, 0, sizeof(mnt->handle.bytes) - mnt->handle.len);
 		hf_xdr_put_fixed(out, mnt->handle.bytes, FHSIZE);
 	} else if (mnt->stat == MNT3_OK) {
 		hf_xdr_put_opaque(out, hf_bytes_of(mnt->handle.bytes, mnt->handle.len));
-		hf_xdr_put_u32(out, 1); /* one flavour */
+		hf_xdr_put_u32(out, 1); /* one authentication flavour */
 		hf_xdr_put_u32(out, HF_RPC_AUTH_SYS);
 	}
 	hf_rpc_reply_end(mnt->call);

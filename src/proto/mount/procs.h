@@ -1,4 +1,4 @@
-/* The procedures of MOUNT that have a file of their own. */
+/* Procedures of MOUNT in files of their own. */
 #pragma once
 
 #include "rpc/call.h"

@@ -12,10 +12,10 @@ enum mountproc {
 	MOUNTPROC_UMNT,
 	MOUNTPROC_UMNTALL,
 	MOUNTPROC_EXPORT,
-	MOUNTPROC_EXPORTALL, /* version 1: the same again */
+	MOUNTPROC_EXPORTALL, /* version 1: the same as EXPORT */
 };
 
-/* Version 1 has the same numbers, as far as it has any. */
+/* Version 1 uses the same numbers for the errors that it has. */
 enum mountstat3 {
 	MNT3_OK = 0,
 	MNT3ERR_PERM = 1,

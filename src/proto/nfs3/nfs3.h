@@ -1,12 +1,12 @@
 /*
- * The file service: program 100003 version 3 over the exports.
+ * The file service: program 100003, version 3, over the exports.
  *
- * What the kernel has in memory is answered on the loop at once; everything
- * that may wait for a disk, and every change, goes to the files' threads
+ * A call whose data the kernel has in memory is answered on the loop at once. A
+ * call that may wait for a disk, and every change, goes to a file thread
  * (vfs/jobs.h) and is answered when it comes back. Both ways run the same
  * procedures (op.h).
  *
- * One hf_nfs3 serves on all lanes. It is made before they run, and goes after
+ * One hf_nfs3 serves all lanes. It is created before they run and freed after
  * all calls have ended.
  */
 #pragma once
@@ -25,12 +25,12 @@
 struct hf_nfs3 {
 	struct hf_exports *exports; /* (c) */
 	struct hf_jobs *jobs;       /* (c) */
-	uint64_t first_verifier;    /* (c) of writes; each loss adds one */
+	uint64_t first_verifier;    /* (c) write verifier; each lost write adds one */
 };
 
 /* The service object of this program is a struct hf_nfs3. */
 extern const struct hf_rpc_program hf_nfs3_program;
 
-/* Both are borrowed. @loop gives the randomness of the first verifier. */
+/* Borrows both. @loop provides the random first verifier. */
 void hf_nfs3_init(struct hf_nfs3 *nfs, struct hf_exports *exports, struct hf_jobs *jobs,
 		  struct hf_loop *loop);

@@ -35,7 +35,7 @@ static const struct hf_nfs3_proc procs[HF_N_NFSPROC3] = {
 
 /* Serving */
 
-/* What the procedure has said is not so: the disk did not take it. */
+/* The sync failed, so replace the procedure's reply by an error. */
 static void reply_unsynced(struct hf_nfs3_op *op)
 {
 	struct hf_xdr_out *out;
@@ -46,7 +46,7 @@ static void reply_unsynced(struct hf_nfs3_op *op)
 		hf_xdr_put_bool(out, false);
 }
 
-/* On the loop, when the procedure has answered. */
+/* On the loop, when the procedure is done. */
 static void finish(struct hf_nfs3_op *op)
 {
 	if (op->sync.result < 0)
@@ -81,8 +81,8 @@ void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *ex
 		op->sync.files[at] = hf_file_ref(file);
 }
 
-/* Changes of one tree go through its syncer, also those that come to nothing: others may have left theirs for
- * them to sync. */
+/* All changes of a volume pass its syncer, also failed ones: other calls may have left their files for this
+ * one to sync. */
 static void run_apart(struct hf_job *job)
 {
 	struct hf_nfs3_op *op = hf_container_of(job, struct hf_nfs3_op, job);
@@ -99,7 +99,7 @@ static void run_apart(struct hf_job *job)
 		sync = &op->sync;
 		hf_link_init(&sync->link);
 		sync->told = on_synced;
-		if (!volume) { /* an export that was not there yet when the call came */
+		if (!volume) { /* the export was added after the call came */
 			volume = hf_volume_ref(sync->files[0]->volume);
 			hf_syncer_enter(&volume->syncer);
 		}
@@ -119,7 +119,7 @@ static void on_ran(struct hf_job *job)
 	free(op);
 }
 
-/* What the call is about to change: its first argument is a handle there, of a directory as a rule. */
+/* Finds the volume that the call will change: its first argument is a handle there, mostly of a directory. */
 static void find_place(struct hf_nfs3_op *op)
 {
 	uint64_t inode = 0;
@@ -289,7 +289,7 @@ const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat
 	return object->file && hf_file_stat(object->file, st) == 0 ? st : NULL;
 }
 
-/* post_op_fh3 and post_op_attr of what was made */
+/* Puts post_op_fh3 and post_op_attr of the new file */
 void hf_nfs3_put_file(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		      struct hf_file *file)
 {

@@ -1,11 +1,10 @@
 /*
- * One NFS call being served, on the loop or on a files' thread, and what the
+ * One NFS call in progress, on the loop or on a file thread, and what the
  * procedures share.
  *
- * A procedure decodes its arguments, does the work and encodes the results,
- * with nothing of it left behind if it cannot go on without waiting: then it
- * answers -EAGAIN (only where op->may_block is false), and is called again on a
- * thread where it may.
+ * A procedure decodes its arguments, does the work and encodes the results. If
+ * op->may_block is false and it would have to wait, it undoes everything and
+ * returns -EAGAIN; it then runs again on a thread where it may wait.
  */
 #pragma once
 
@@ -23,9 +22,9 @@
 
 struct hf_nfs3_op;
 
-enum { /* answers of a procedure; or -EAGAIN */
+enum { /* answers of a procedure, besides -EAGAIN */
 	HF_NFS3_DONE = 0,
-	HF_NFS3_GARBAGE = -EBADMSG, /* the arguments make no sense */
+	HF_NFS3_GARBAGE = -EBADMSG, /* the arguments cannot be decoded */
 };
 
 typedef int (*hf_nfs3_fn)(struct hf_nfs3_op *op);
@@ -33,9 +32,8 @@ typedef int (*hf_nfs3_fn)(struct hf_nfs3_op *op);
 struct hf_nfs3_proc {
 	const char *name;
 	hf_nfs3_fn fn;
-	bool on_loop;      /* worth a try there */
-	uint8_t n_unknown; /* words of a refusal that say nothing of the files: wcc_data without attributes,
-			      ... */
+	bool on_loop;      /* try it on the loop first */
+	uint8_t n_unknown; /* words in an error reply that carry no attributes: empty wcc_data, ... */
 };
 
 struct hf_nfs3_op {
@@ -44,20 +42,20 @@ struct hf_nfs3_op {
 	struct hf_rpc_call *call;
 	const struct hf_nfs3_proc *proc;
 	bool may_block;
-	int result; /* of the procedure */
+	int result; /* answer of the procedure */
 	enum nfsstat3 stat;
 	uint64_t begun;
-	size_t reply_len; /* where that is much, for the account of who makes us hold it */
+	size_t reply_len; /* expected size of a large reply, charged to the client that causes it */
 	size_t n_read;
 	size_t n_written;
-	struct hf_volume *volume; /* that it changes, if it does */
-	struct hf_sync sync;      /* what must be on stable storage before the client hears of it */
+	struct hf_volume *volume; /* the volume that the call changes, if any */
+	struct hf_sync sync;      /* files to sync before the reply */
 };
 
-/* Serves @call by the procedure of this number. */
+/* Serves @call with the procedure of this number. */
 void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number);
 
-/* What a handle is for: the file, the export, and who the caller is there. */
+/* What a handle refers to: the file, its export, and the caller's identity there. */
 struct hf_nfs3_object {
 	struct hf_export *export;
 	struct hf_file *file;
@@ -68,35 +66,35 @@ void hf_nfs3_object_clear(struct hf_nfs3_object *object);
 
 enum hf_nfs3_want {
 	HF_NFS3_READS,
-	HF_NFS3_CHANGES, /* ROFS on an export that is read only */
+	HF_NFS3_CHANGES, /* answers ROFS on a read-only export */
 };
 
-/* To be called when the arguments have been read: GARBAGE if they could not be. Else a status (of which
- * NFS3_OK fills *objectp) or -EAGAIN. With any other status than NFS3_OK and NFS3ERR_ROFS
- * there is no export to speak of, so no attributes can be given. */
+/* Call it after reading the arguments: returns GARBAGE if they were invalid. Otherwise a status (NFS3_OK
+ * fills *objectp) or -EAGAIN. With any status other than NFS3_OK and NFS3ERR_ROFS there is no export, so the
+ * reply has no attributes. */
 int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_want want,
 		 struct hf_nfs3_object *objectp);
 
-/* The same for who only reads, of the one handle that is all of the arguments. */
+/* The same for a procedure that only reads and whose only argument is a handle. */
 int hf_nfs3_find_only(struct hf_nfs3_op *op, struct hf_nfs3_object *objectp);
 
-/* True: not here, give it to a thread. */
+/* true: this thread must not wait; hand the call to a file thread. */
 static inline bool hf_nfs3_must_wait(const struct hf_nfs3_op *op, int r)
 {
 	return r == -EAGAIN && !op->may_block;
 }
 
-/* For a long reply: the loop is late already, and those of many connections would add up. -EAGAIN has it made
- * by a thread, where addresses take turns. */
+/* For a long reply: is the loop already late? Then -EAGAIN lets a file thread make it. There, client
+ * addresses take turns, and long replies of many connections do not add up on the loop. */
 bool hf_nfs3_is_too_long_here(const struct hf_nfs3_op *op);
 
-/* The answer must wait until this is on stable storage, unless the export is told not to. */
+/* Delays the reply until @file is on stable storage, unless the export is async. */
 void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *export, struct hf_file *file);
 
 struct hf_xdr_in *hf_nfs3_args(struct hf_nfs3_op *op);
-/* Room for results of at most @max bytes, and the status in it. */
+/* Room for results of at most @max bytes; writes the status. */
 struct hf_xdr_out *hf_nfs3_reply(struct hf_nfs3_op *op, enum nfsstat3 stat, size_t max);
-/* How much data or listing the transport takes in a reply. */
+/* The most data or listing that the transport carries in a reply. */
 uint32_t hf_nfs3_max_io(const struct hf_nfs3_op *op);
 static inline uint32_t hf_nfs3_clip(const struct hf_nfs3_op *op, uint32_t asked)
 {
@@ -104,12 +102,12 @@ static inline uint32_t hf_nfs3_clip(const struct hf_nfs3_op *op, uint32_t asked)
 
 	return asked < max ? asked : max;
 }
-/* The same, with the attributes of @object behind the status, and room for @max more. */
+/* The same, with the attributes of @object after the status and room for @max more bytes. */
 struct hf_xdr_out *hf_nfs3_reply_with_attr(struct hf_nfs3_op *op, enum nfsstat3 stat,
 					   const struct hf_nfs3_object *object, size_t max);
-/* Attributes for a reply; NULL where there are none. */
+/* Attributes for a reply; NULL if there are none. */
 const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat *st);
-/* The wcc_data of a change, or of one that was not even tried: the attributes as they are. */
+/* The wcc_data of a change, or, if none was tried, the present attributes. */
 void hf_nfs3_put_wcc_of(struct hf_xdr_out *out, const struct hf_nfs3_object *object,
 			struct hf_change *change);
 void hf_nfs3_put_file(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,

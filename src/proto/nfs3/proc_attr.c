@@ -60,7 +60,8 @@ int hf_nfs3_proc_setattr(struct hf_nfs3_op *op)
 	return HF_NFS3_DONE;
 }
 
-/* What the kernel allows as what NFS asks for; bits that make no sense for the file are not given. */
+/* Translates the kernel's permissions into NFS access bits; omits bits that do not apply to the file's
+ * type. */
 static uint32_t granted(const struct hf_nfs3_object *object, int allowed)
 {
 	bool is_dir = S_ISDIR(object->file->type);
@@ -96,7 +97,7 @@ int hf_nfs3_proc_access(struct hf_nfs3_op *op)
 		stat = hf_nfsstat3_of(hf_file_check(object.file, &st));
 	if (stat == NFS3_OK)
 		allowed = hf_file_access(object.file, &object.caller, &st);
-	if (allowed < 0) /* an identity that does not exist here may nothing */
+	if (allowed < 0) /* an identity that does not exist here has no rights */
 		allowed = 0;
 	out = hf_nfs3_reply(op, stat, HF_POST_OP_ATTR_LEN + 4);
 	hf_nfs3_put_post_op_attr(out, object.export, stat == NFS3_OK ? &st : NULL);

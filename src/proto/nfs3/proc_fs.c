@@ -1,4 +1,4 @@
-/* FSSTAT, FSINFO, PATHCONF: what the file system under an export is like. */
+/* FSSTAT, FSINFO, PATHCONF: properties of the file system under an export. */
 #include <errno.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "proto/nfs3/op.h"
 
-#define PREFERRED_DIR (64 * 1024) /* bytes of a READDIR */
+#define PREFERRED_DIR (64 * 1024) /* preferred bytes of a READDIR */
 
 int hf_nfs3_proc_fsstat(struct hf_nfs3_op *op)
 {
@@ -32,11 +32,11 @@ int hf_nfs3_proc_fsstat(struct hf_nfs3_op *op)
 	hf_xdr_put_u64(out, fs.f_files);
 	hf_xdr_put_u64(out, fs.f_ffree);
 	hf_xdr_put_u64(out, fs.f_favail);
-	hf_xdr_put_u32(out, 0); /* seconds for which this will stay so: others use it, too */
+	hf_xdr_put_u32(out, 0); /* invarsec: 0, since local programs use the space, too */
 	return HF_NFS3_DONE;
 }
 
-/* What the file system cannot do is not promised. */
+/* Claims only what the file system can do. */
 static uint32_t properties(const struct hf_volume *volume)
 {
 	uint32_t bits = FSF3_HOMOGENEOUS | FSF3_CANSETTIME;
@@ -61,15 +61,15 @@ int hf_nfs3_proc_fsinfo(struct hf_nfs3_op *op)
 	out = hf_nfs3_reply_with_attr(op, stat, &object, 48);
 	if (stat != NFS3_OK)
 		return HF_NFS3_DONE;
-	hf_xdr_put_u32(out, max); /* READ: most, best, multiple of */
+	hf_xdr_put_u32(out, max); /* READ: largest, preferred and multiple */
 	hf_xdr_put_u32(out, max);
 	hf_xdr_put_u32(out, 4096);
-	hf_xdr_put_u32(out, max); /* WRITE, likewise */
+	hf_xdr_put_u32(out, max); /* WRITE: the same three */
 	hf_xdr_put_u32(out, max);
 	hf_xdr_put_u32(out, 4096);
 	hf_xdr_put_u32(out, max < PREFERRED_DIR ? max : PREFERRED_DIR);
-	hf_xdr_put_u64(out, INT64_MAX); /* no limit but the file system's own, which says FBIG */
-	hf_xdr_put_u32(out, 0);         /* times are kept to the nanosecond */
+	hf_xdr_put_u64(out, INT64_MAX); /* no limit but the file system's own, which returns FBIG */
+	hf_xdr_put_u32(out, 0);         /* time_delta: nanoseconds */
 	hf_xdr_put_u32(out, 1);
 	hf_xdr_put_u32(out, properties(object.export->volume));
 	return HF_NFS3_DONE;
@@ -83,7 +83,7 @@ struct pathconf {
 	bool ignores_case;
 };
 
-/* A directory of ext4 or f2fs may be told to; of other file systems the kernel does not tell. */
+/* A directory of ext4 or f2fs may be case-insensitive; for other file systems the kernel does not tell. */
 static bool ignores_case(const struct hf_file *file)
 {
 	hf_cleanup(hf_closep) int fd = -1;
@@ -125,9 +125,9 @@ int hf_nfs3_proc_pathconf(struct hf_nfs3_op *op)
 		return HF_NFS3_DONE;
 	hf_xdr_put_u32(out, conf.link_max);
 	hf_xdr_put_u32(out, conf.name_max);
-	hf_xdr_put_bool(out, true); /* longer names are refused, not cut */
-	hf_xdr_put_bool(out, true); /* only the superuser gives files away */
+	hf_xdr_put_bool(out, true); /* no_trunc: longer names are refused, not cut */
+	hf_xdr_put_bool(out, true); /* chown_restricted: only the superuser may give files away */
 	hf_xdr_put_bool(out, conf.ignores_case);
-	hf_xdr_put_bool(out, true); /* and keeps it */
+	hf_xdr_put_bool(out, true); /* case_preserving */
 	return HF_NFS3_DONE;
 }

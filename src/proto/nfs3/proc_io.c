@@ -22,7 +22,7 @@ struct read_args {
 	uint32_t count;
 };
 
-/* The kernel puts the data where it is sent from; the rest of the reply is written around it. */
+/* The kernel reads the data directly into the send buffer; the rest of the reply is written around it. */
 static int read_and_reply(struct hf_nfs3_op *op, const struct hf_nfs3_object *object,
 			  const struct read_args *args)
 {
@@ -34,7 +34,7 @@ static int read_and_reply(struct hf_nfs3_op *op, const struct hf_nfs3_object *ob
 	int r;
 
 	if (!head)
-		return HF_NFS3_DONE; /* no memory; ending the reply says so */
+		return HF_NFS3_DONE; /* no memory; ending the reply reports it */
 	r = hf_file_read(object->file, &object->caller, args->offset, data, args->count, !op->may_block, &n,
 			 &st);
 	if (hf_nfs3_must_wait(op, r)) {
@@ -43,7 +43,7 @@ static int read_and_reply(struct hf_nfs3_op *op, const struct hf_nfs3_object *ob
 	}
 	op->stat = hf_nfsstat3_of(r);
 	op->n_read = n;
-	out->p = head - 4; /* over the status again */
+	out->p = head - 4; /* overwrites the status */
 	hf_xdr_put_u32(out, op->stat);
 	hf_nfs3_put_post_op_attr(out, object->export, r == 0 ? &st : hf_nfs3_stat(object, &st));
 	if (r < 0)
@@ -80,7 +80,8 @@ int hf_nfs3_proc_read(struct hf_nfs3_op *op)
 
 /* WRITE */
 
-/* Another one makes a client send again what it has not committed: after a restart, and after a loss. */
+/* A new verifier makes clients send their uncommitted writes again: after a restart and after a lost
+ * write. */
 static uint64_t current_verifier(const struct hf_nfs3 *nfs)
 {
 	return nfs->first_verifier + hf_files_count_losses(hf_exports_files(nfs->exports));
@@ -107,7 +108,8 @@ int hf_nfs3_proc_write(struct hf_nfs3_op *op)
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object object = { 0 };
 	struct hf_xdr_in *in = hf_nfs3_args(op);
 	struct hf_change change = { 0 };
-	/* From before the data is there: what is lost from then on shows. */
+	/* Taken before the write, so that a loss from then on changes the verifier that the client sees
+	 * next. */
 	uint64_t verifier = current_verifier(op->nfs);
 	struct write_args args;
 	struct hf_xdr_out *out;
@@ -138,7 +140,7 @@ int hf_nfs3_proc_write(struct hf_nfs3_op *op)
 	return HF_NFS3_DONE;
 }
 
-/* COMMIT: the whole file, whatever part was asked for. */
+/* COMMIT syncs the whole file, whichever part was asked for. */
 
 int hf_nfs3_proc_commit(struct hf_nfs3_op *op)
 {
@@ -158,7 +160,7 @@ int hf_nfs3_proc_commit(struct hf_nfs3_op *op)
 		stat = hf_nfsstat3_of(hf_file_commit(object.file, &object.caller, &change));
 	out = hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN + NFS3_WRITEVERFSIZE);
 	hf_nfs3_put_wcc_of(out, &object, &change);
-	if (stat == NFS3_OK) /* from after the disk had it */
+	if (stat == NFS3_OK) /* taken after the sync */
 		hf_xdr_put_u64(out, current_verifier(op->nfs));
 	return HF_NFS3_DONE;
 }

@@ -12,7 +12,7 @@ static int lookup(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struc
 	struct hf_name name;
 	int r = hf_name_get(&name, bytes);
 
-	/* Whoever asks for a name in a file must hear that, not what is wrong with the name. */
+	/* A lookup in a file returns NOTDIR before the name is checked. */
 	if (!S_ISDIR(dir->file->type))
 		return -ENOTDIR;
 	return r < 0 ? r : hf_dir_lookup(dir->file, &dir->caller, &name, !op->may_block, filep, stp);

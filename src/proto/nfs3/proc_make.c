@@ -1,4 +1,4 @@
-/* CREATE, MKDIR, SYMLINK, MKNOD: a name in a directory, and what it is to be. */
+/* CREATE, MKDIR, SYMLINK, MKNOD: make a name in a directory. */
 #include <errno.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -21,7 +21,7 @@ struct make {
 	bool makes_sense;
 };
 
-/* Makes it; what each of the procedures is about. */
+/* Makes the object; one function for each procedure. */
 typedef int (*make_fn)(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
 		       struct hf_file **filep);
 
@@ -44,8 +44,8 @@ static int check_and_make(struct hf_nfs3_object *dir, struct make *make, make_fn
 	return r < 0 ? r : fn(dir, make, change, filep);
 }
 
-/* A new file is safe with its directory where they are one transaction; what was set of it afterwards is
- * another change. */
+/* On a file system that commits a new file with its directory, syncing the directory is enough. Attributes
+ * that were set afterwards are a separate change. */
 static void sync_made(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_file *file,
 		      const struct hf_setattr *set)
 {
@@ -136,7 +136,7 @@ int hf_nfs3_proc_mkdir(struct hf_nfs3_op *op)
 static int make_symlink(const struct hf_nfs3_object *dir, const struct make *make, struct hf_change *change,
 			struct hf_file **filep)
 {
-	/* The kernel's own words for these would be others. */
+	/* The kernel would return other errors for these. */
 	if (make->target_len == 0 || strlen(make->target) != make->target_len)
 		return -EINVAL;
 	return hf_dir_symlink(dir->file, &dir->caller, &make->name, make->target, &make->set, change, filep);

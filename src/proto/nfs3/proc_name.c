@@ -64,7 +64,7 @@ static void get_side(struct hf_xdr_in *in, struct side *side)
 	side->bytes = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
 }
 
-/* Both are looked for, whatever comes of the first: the reply has the attributes of both. */
+/* Finds both directories, also if the first fails: the reply contains attributes of both. */
 static int find_both(struct hf_nfs3_op *op, struct hf_bytes handle, struct hf_nfs3_object *object,
 		     struct side *to)
 {
@@ -125,7 +125,7 @@ int hf_nfs3_proc_rename(struct hf_nfs3_op *op)
 
 /* LINK */
 
-/* The name is the directory's, the number of names the file's. */
+/* The directory holds the new name, the file its number of links: both need a sync. */
 static void sync_linked(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_file *file)
 {
 	hf_nfs3_sync_before_reply(op, dir->export, dir->file);

@@ -1,12 +1,12 @@
 /*
  * READDIR, READDIRPLUS.
  *
- * Cookies are the kernel's positions and hold while the directory changes
- * (vfs/listing.h). So the verifier stands for the kind of cookie only, and
- * changes when an export's file system is replaced by one of another type.
+ * Cookies are the kernel's positions and stay valid while the directory changes
+ * (vfs/listing.h). The verifier therefore only stands for the kind of cookie.
+ * It changes when a file system of another type replaces the export's.
  *
- * A page of READDIRPLUS that was made before and is still true (vfs/pages.h) is
- * given again, on the loop as a rule.
+ * A page of READDIRPLUS that was made before and is still valid (vfs/pages.h)
+ * is sent again, mostly from the loop.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,28 +22,28 @@
 #include "vfs/tree.h"
 
 #define HEAD        (HF_POST_OP_ATTR_LEN + NFS3_COOKIEVERFSIZE)
-#define TAIL        8  /* the end of the list, and whether that was all */
-#define ENTRY       24 /* and the name */
+#define TAIL        8  /* end of the list, and the flag for the end of the directory */
+#define ENTRY       24 /* plus the name */
 #define ENTRY_PLUS  (ENTRY + HF_POST_OP_ATTR_LEN + HF_POST_OP_FH3_LEN)
 #define RESULT_STAT 4
 #define COOKIE      8
-#define A_FEW       64 /* entries; then the listing looks whether it should yield */
+#define A_FEW       64 /* entries between two checks whether to yield */
 
-/* A page in the making. */
+/* A page under construction. */
 struct making {
-	struct hf_page_part *parts; /* NULL: it is not to be kept */
+	struct hf_page_part *parts; /* NULL: the page is not cached */
 	size_t n;
 	size_t room;
-	const uint8_t *begin; /* where its first entry is */
-	bool is_spoiled;      /* something in it could not be known */
+	const uint8_t *begin; /* its first entry */
+	bool is_spoiled;      /* part of the page could not be determined */
 };
 
 struct readdir_args {
 	struct hf_bytes handle;
 	uint64_t cookie;
 	uint64_t verifier;
-	uint32_t names; /* bytes of names that are wanted, about */
-	uint32_t max;   /* bytes of results, the status included */
+	uint32_t names; /* wanted bytes of names, approximately */
+	uint32_t max;   /* most bytes of results, including the status */
 	bool plus;
 	bool quick; /* see identify() */
 	struct making making;
@@ -69,8 +69,8 @@ static bool is_dots(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Attributes and id of an entry. @quick: by its name, twice; else by opening it, which is slower, but nobody
- * can put another file in its place between. */
+/* Finds attributes and id of an entry. @quick: by its name, in two calls. Otherwise by opening the entry,
+ * which is slower but cannot mix two files if the name changes in between. */
 static int identify(const struct hf_nfs3_object *dir, const struct hf_entry *entry, bool quick,
 		    struct hf_file_id *id, struct stat *st)
 {
@@ -109,7 +109,7 @@ static void note_part(struct making *making, const struct hf_entry *entry, uint3
 	};
 }
 
-/* Both are optional, and what cannot be had is left out. */
+/* Both parts are optional; a part that is not available is left out. */
 static void put_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		     const struct hf_entry *entry, struct readdir_args *args)
 {
@@ -141,7 +141,7 @@ static void put_entry(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struc
 			     hf_file_id_equal(&dir->file->id, &dir->export->volume->root_id);
 
 	hf_xdr_put_bool(out, true);
-	/* What is above the root is nobody's business. */
+	/* Hides the inode number of what is above the export's root. */
 	hf_xdr_put_u64(out, is_above_root ? dir->file->id.inode : entry->inode);
 	hf_xdr_put_string(out, entry->name);
 	hf_xdr_put_u64(out, entry->cookie);
@@ -149,13 +149,13 @@ static void put_entry(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struc
 		put_plus(op, out, dir, entry, args);
 }
 
-/* A client goes on at the cookie of the last entry, so a reply may end after any entry. */
+/* A client continues at the cookie of the last entry, so a reply may end after any entry. */
 static bool should_yield(const struct hf_nfs3_op *op, size_t n_entries)
 {
 	return n_entries && n_entries % A_FEW == 0 && hf_job_should_yield(&op->job);
 }
 
-/* Entries until the room, the names, the slice of time or the directory are used up. A status. */
+/* Adds entries until the room, the wanted bytes, the time slice or the directory ends. Returns a status. */
 static int put_entries(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		       struct readdir_args *args, struct hf_listing *listing)
 {
@@ -188,7 +188,7 @@ static int put_entries(struct hf_nfs3_op *op, struct hf_xdr_out *out, const stru
 
 /* Pages */
 
-/* What a listing needs: to open the directory, and to look at what is in it. */
+/* A listing needs the right to open the directory and to search it. */
 static bool may_list(const struct hf_nfs3_object *dir, const struct stat *st)
 {
 	int allowed = hf_file_access(dir->file, &dir->caller, st);
@@ -251,7 +251,8 @@ static bool is_same(const struct stat *a, const struct stat *b)
 	return a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* The quick way first: if the directory is the same afterwards, no name was changed, and all is well. */
+/* Tries the quick way first: if the directory is unchanged afterwards, no name changed and the page is
+ * correct. */
 static int list_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		     struct readdir_args *args)
 {
@@ -281,8 +282,8 @@ static int list_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct
 	return list(op, out, dir, args);
 }
 
-/* A page that is still true: its bytes, and what is fluid in it anew. A status; -EAGAIN where that has
- * changed too much. */
+/* Sends the bytes of a cached page that is still valid, with its volatile attributes read again. Returns a
+ * status; -EAGAIN if those changed too much. */
 static int put_page(struct hf_xdr_out *out, const struct hf_nfs3_object *dir, const struct hf_page *page)
 {
 	uint8_t *bytes = hf_xdr_reserve(out, page->len);
@@ -291,7 +292,7 @@ static int put_page(struct hf_xdr_out *out, const struct hf_nfs3_object *dir, co
 	struct stat st;
 
 	if (!bytes)
-		return NFS3_OK; /* no memory; ending the reply says so */
+		return NFS3_OK; /* no memory; ending the reply reports it */
 	memcpy(bytes, page->bytes, page->len);
 	for (size_t i = 0; page->n_fluid && i < page->n_parts; i++) {
 		const struct hf_page_part *part = &page->parts[i];
@@ -318,7 +319,7 @@ static struct hf_page *find_page(const struct hf_nfs3_op *op, const struct hf_nf
 	if (!args->plus || !may_list(dir, st))
 		return NULL;
 	page = hf_pages_find(pages_of(dir), dir->file, &key, st);
-	/* Attributes may have to come from the disk. */
+	/* Reading attributes may need the disk. */
 	return page && page->n_fluid && !op->may_block ? hf_page_unref(page) : page;
 }
 
@@ -328,7 +329,7 @@ static int check(const struct hf_nfs3_object *dir, const struct readdir_args *ar
 
 	if (r < 0)
 		return hf_nfsstat3_of(r);
-	/* Some clients send no verifier at all. */
+	/* Some clients send no verifier. */
 	if (args->cookie && args->verifier && args->verifier != verifier_of(dir->export->volume))
 		return NFS3ERR_BAD_COOKIE;
 	return args->max < RESULT_STAT + HEAD + TAIL ? NFS3ERR_TOOSMALL : NFS3_OK;
@@ -364,13 +365,13 @@ static int readdir_and_reply(struct hf_nfs3_op *op, struct readdir_args *args)
 	entries = out->p;
 	if (page && put_page(out, &dir, page) == NFS3_OK)
 		return HF_NFS3_DONE;
-	out->p = entries; /* over what was written */
+	out->p = entries; /* overwrites the entries */
 	stat = args->plus ? list_plus(op, out, &dir, args) : list(op, out, &dir, args);
 	free(args->making.parts);
 	if (stat == NFS3_OK || !begin)
 		return HF_NFS3_DONE;
 	op->stat = (enum nfsstat3)stat;
-	out->p = begin - RESULT_STAT; /* over what was written */
+	out->p = begin - RESULT_STAT; /* overwrites the result from its status on */
 	hf_xdr_put_u32(out, op->stat);
 	hf_nfs3_put_post_op_attr(out, dir.export, hf_nfs3_stat(&dir, &st));
 	return HF_NFS3_DONE;

@@ -1,4 +1,4 @@
-/* The table of the program. Calls whose effect must not happen twice have their replies kept. */
+/* The program's table. Replies of calls that must not run twice are cached. */
 #include "base/macros.h"
 #include "loop/loop.h"
 #include "proto/nfs3/nfs3.h"

@@ -19,8 +19,8 @@ enum nfsstat3 hf_nfsstat3_of(int r)
 		{ EIO, NFS3ERR_IO },
 		{ ENXIO, NFS3ERR_NXIO },
 		{ EACCES, NFS3ERR_ACCES },
-		{ EBUSY, NFS3ERR_ACCES },   /* a local mount point, and the like: waiting will not help */
-		{ ETXTBSY, NFS3ERR_ACCES }, /* runs on this host */
+		{ EBUSY, NFS3ERR_ACCES },   /* for example a local mount point: waiting does not help */
+		{ ETXTBSY, NFS3ERR_ACCES }, /* the file is being executed on this host */
 		{ EEXIST, NFS3ERR_EXIST },
 		{ EXDEV, NFS3ERR_XDEV },
 		{ ENODEV, NFS3ERR_NODEV },
@@ -39,7 +39,7 @@ enum nfsstat3 hf_nfsstat3_of(int r)
 		{ ESTALE, NFS3ERR_STALE },
 		{ EOPNOTSUPP, NFS3ERR_NOTSUPP },
 		{ ENOSYS, NFS3ERR_NOTSUPP },
-		/* It may go better later. */
+		/* Temporary errors: the client tries again. */
 		{ EAGAIN, NFS3ERR_JUKEBOX },
 		{ ENOMEM, NFS3ERR_JUKEBOX },
 		{ EMFILE, NFS3ERR_JUKEBOX },
@@ -140,7 +140,7 @@ static uint32_t type_of(mode_t mode)
 	}
 }
 
-/* Times of NFSv3 are unsigned and of 32 bits: 1970 to 2106. */
+/* NFSv3 times are unsigned 32-bit seconds: 1970 to 2106. */
 static void put_time(struct hf_xdr_out *out, const struct timespec *time)
 {
 	int64_t seconds = HF_MIN(HF_MAX((int64_t)time->tv_sec, INT64_C(0)), (int64_t)UINT32_MAX);
@@ -155,7 +155,7 @@ void hf_nfs3_put_fattr(struct hf_xdr_out *out, const struct hf_export *export, c
 
 	if (st->st_dev != export->volume->root_stat.st_dev)
 		fsid ^= (uint64_t)st->st_dev *
-			UINT64_C(0x9e3779b97f4a7c15); /* a subvolume has numbers of its own */
+			UINT64_C(0x9e3779b97f4a7c15); /* a subvolume has inode numbers of its own */
 	hf_xdr_put_u32(out, type_of(st->st_mode));
 	hf_xdr_put_u32(out, st->st_mode & 07777);
 	hf_xdr_put_u32(out, (uint32_t)st->st_nlink);

@@ -1,6 +1,6 @@
 /*
- * What goes over the wire in program 100003 version 3 (RFC 1813; names as
- * there), and nothing else. Decoders' callers ask hf_xdr_in_is_ok() at the end.
+ * The wire format of program 100003 version 3 (RFC 1813, with its names), and
+ * nothing else. A decoder's caller checks hf_xdr_in_is_ok() at the end.
  */
 #pragma once
 
@@ -21,7 +21,7 @@
 #define NFS3_CREATEVERFSIZE 8
 #define NFS3_WRITEVERFSIZE  8
 
-/* Bounds of what we take; the RFC sets none. Longer names are answered NAMETOOLONG. */
+/* Bounds that this server sets; the RFC has none. Longer names get NAMETOOLONG. */
 #define HF_NFS3_MAX_NAME 4096
 #define HF_NFS3_MAX_PATH 4095 /* of a symbolic link's text */
 #define HF_NFS3_MAX_IO   (1 << 20)
@@ -122,25 +122,25 @@ enum {
 	FSF3_CANSETTIME = 0x10,
 };
 
-/* The most bytes of each when encoded */
+/* Encoded sizes at most */
 #define HF_FATTR3_LEN       84
 #define HF_POST_OP_ATTR_LEN (4 + HF_FATTR3_LEN)
 #define HF_WCC_DATA_LEN     (4 + 24 + HF_POST_OP_ATTR_LEN)
 #define HF_FH3_LEN          (4 + NFS3_FHSIZE)
 #define HF_POST_OP_FH3_LEN  (4 + HF_FH3_LEN)
 
-/* An errno as a status; 0 and less. The one place where that is decided. */
+/* Translates 0 or -errno into a status. This is the only place that does so. */
 enum nfsstat3 hf_nfsstat3_of(int r);
 const char *hf_nfsstat3_name(enum nfsstat3 stat);
 
-/* Out. The fsid is the export's: one export is one file system to its clients. */
+/* Encoding. The fsid is the export's: to its clients one export is one file system. */
 void hf_nfs3_put_fattr(struct hf_xdr_out *out, const struct hf_export *export, const struct stat *st);
 /* NULL: none */
 void hf_nfs3_put_post_op_attr(struct hf_xdr_out *out, const struct hf_export *export, const struct stat *st);
 void hf_nfs3_put_wcc(struct hf_xdr_out *out, const struct hf_export *export, const struct hf_change *change);
 void hf_nfs3_put_fh(struct hf_xdr_out *out, const struct hf_handle *handle);
 
-/* In */
+/* Decoding */
 struct hf_bytes hf_nfs3_get_fh(struct hf_xdr_in *in);
-/* False: an enumeration holds what it must not. */
+/* false: an enumeration has an invalid value. */
 bool hf_nfs3_get_sattr(struct hf_xdr_in *in, struct hf_setattr *set);
