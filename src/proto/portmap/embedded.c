@@ -7,7 +7,7 @@
 #include "loop/loop.h"
 #include "rpc/server.h"
 
-#define ANY_PORT_TRIES 16 /* a port that is free on TCP may be taken on UDP */
+#define ANY_PORT_TRIES 16 /* a port that is free on TCP may be in use on UDP */
 
 static const struct hf_rpc_limits limits = {
 	.max_connections = 4096,
@@ -26,7 +26,7 @@ static const struct hf_rpc_limits limits = {
 struct hf_embedded {
 	struct hf_rpcbind rpcbind;
 	struct hf_rpc_server *server;
-	struct hf_rpc_lane *lane; /* the server's */
+	struct hf_rpc_lane *lane; /* owned by the server */
 };
 
 static int make_server(struct hf_embedded *embedded, struct hf_loop *loop)
@@ -86,7 +86,7 @@ static int new_at(struct hf_embedded **embeddedp, struct hf_loop *loop, const st
 	if (r == 0)
 		r = listen_on_all(embedded, listen, n_listen, portp);
 	if (r < 0)
-		return r; /* the caller says what to do */
+		return r; /* the caller logs what to do */
 	*embeddedp = embedded;
 	embedded = NULL;
 	return 0;

@@ -30,7 +30,7 @@ static bool is_ours(const struct hf_mappings *mappings, uint32_t program)
 	return false;
 }
 
-/* Counts are of what is in the table: each mapping is added once and taken off once. */
+/* Counts the mappings in the table: each is counted once when added and once when removed. */
 static void count(struct hf_mappings *mappings, enum hf_mapping_owner owner, int change)
 {
 	if (owner == HF_OWNER_US)
@@ -67,7 +67,7 @@ static bool is_full(const struct hf_mappings *mappings, enum hf_mapping_owner ow
 	       (owner != HF_OWNER_US && mappings->n_foreign >= HF_MAPPINGS_MAX_FOREIGN);
 }
 
-/* The program that has @found registers again, or another one wants its place. */
+/* The owner of @found registers it again, or another program wants to replace it. */
 static int set_again(struct hf_mappings *mappings, struct hf_mapping *found, const struct hf_mapping *mapping)
 {
 	if (found->owner == HF_OWNER_UNKNOWN && mapping->owner == HF_OWNER_SUPERUSER) {
@@ -96,7 +96,8 @@ int hf_mappings_set(struct hf_mappings *mappings, const struct hf_mapping *mappi
 	return append(mappings, mapping);
 }
 
-/* Our own stay. The superuser removes every other mapping, an unprivileged caller those of its kind. */
+/* The server's own mappings stay. The superuser may remove every other mapping, an unprivileged caller those
+ * of unprivileged callers. */
 static int may_remove(const struct hf_mapping *mapping, enum hf_mapping_owner owner)
 {
 	if (mapping->owner == HF_OWNER_US)
@@ -151,7 +152,7 @@ const struct hf_mapping *hf_mappings_find_any_version(const struct hf_mappings *
 			continue;
 		if (mapping->version == version)
 			return mapping;
-		other = mapping; /* the last one, as rpcbind does: mostly the newest version */
+		other = mapping; /* rpcbind also returns the last one: mostly the newest version */
 	}
 	return other;
 }

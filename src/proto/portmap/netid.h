@@ -1,5 +1,6 @@
 /*
- * Network identifiers (RFC 5665): how rpcbind names a transport, as "tcp6".
+ * Network identifiers (RFC 5665): rpcbind's names of transports, such as
+ * "tcp6".
  */
 #pragma once
 
@@ -15,10 +16,10 @@ enum hf_netid {
 	HF_NETID_TCP,
 	HF_NETID_UDP6,
 	HF_NETID_TCP6,
-	HF_N_NETIDS, /* also: none of these */
+	HF_N_NETIDS, /* also the value for "none of these" */
 };
 
-/* Sets of them */
+/* Sets of identifiers */
 #define HF_NETID_BIT(netid) (1u << (netid))
 #define HF_NETIDS_IPV4      (HF_NETID_BIT(HF_NETID_UDP) | HF_NETID_BIT(HF_NETID_TCP))
 #define HF_NETIDS_IPV6      (HF_NETID_BIT(HF_NETID_UDP6) | HF_NETID_BIT(HF_NETID_TCP6))
@@ -31,19 +32,19 @@ static inline unsigned int hf_netids_of(int family)
 
 struct hf_netid_info {
 	const char *name;
-	const char *family_name; /* as netconfig(5) has it */
+	const char *family_name; /* as in netconfig(5) */
 	const char *proto_name;
 	uint8_t family;     /* AF_ */
 	uint8_t protocol;   /* IPPROTO_ */
-	uint32_t semantics; /* 1 datagrams, 3 a stream with an orderly end */
+	uint32_t semantics; /* 1: datagrams, 3: a stream with an orderly end */
 };
 
 const struct hf_netid_info *hf_netid_info(enum hf_netid netid);
 const char *hf_netid_name(enum hf_netid netid);
 
-/* HF_N_NETIDS where there is none. */
+/* HF_N_NETIDS if there is none. */
 enum hf_netid hf_netid_parse(struct hf_bytes name);
 enum hf_netid hf_netid_of(int family, int protocol);
 
-/* A universal address (rpc/uaddr.h) of @netid's family; false: it is none. */
+/* Parses a universal address (rpc/uaddr.h) of @netid's family; false: it is none. */
 bool hf_netid_parse_uaddr(struct hf_addr *addr, enum hf_netid netid, struct hf_bytes text);

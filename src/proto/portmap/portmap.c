@@ -13,11 +13,11 @@
 
 #define MAX_OFFERS 32
 
-/* Why we register and do not serve. */
+/* Why the server registers instead of serving. */
 enum reason {
 	REASON_CHOSEN,       /* mode system */
-	REASON_PORT_TAKEN,   /* auto: somebody has the port */
-	REASON_NO_PRIVILEGE, /* auto: we may not have it */
+	REASON_PORT_TAKEN,   /* auto: another program has the port */
+	REASON_NO_PRIVILEGE, /* auto: we lack the privilege for the port */
 };
 
 struct hf_portmap {
@@ -27,18 +27,18 @@ struct hf_portmap {
 	enum hf_portmap_role role;
 	enum reason reason;
 	uint16_t port;
-	struct hf_addr listen[HF_PORTMAP_MAX_LISTEN + 2]; /* with loopback, of both families */
+	struct hf_addr listen[HF_PORTMAP_MAX_LISTEN + 2]; /* with the loopback addresses of both families */
 	size_t n_listen;
 	struct hf_portmap_offer offers[MAX_OFFERS];
 	size_t n_offers;
 
-	struct hf_embedded *embedded;   /* serving */
-	struct hf_registrar *registrar; /* registering */
+	struct hf_embedded *embedded;   /* while serving */
+	struct hf_registrar *registrar; /* while registering */
 	struct hf_registrar_report last;
-	bool has_round; /* @last is of one */
+	bool has_round; /* @last is the report of a round */
 	bool is_stopping;
 
-	struct hf_task telling; /* ready, then done */
+	struct hf_task telling; /* calls ready, then done */
 	void (*ready)(void *user);
 	void *ready_user;
 };
@@ -226,7 +226,7 @@ void hf_portmap_stop(struct hf_portmap *portmap, void (*done)(void *user), void 
 	if (portmap->is_stopping)
 		return;
 	portmap->is_stopping = true;
-	portmap->ready = NULL; /* nobody waits for that any more */
+	portmap->ready = NULL; /* the caller no longer waits for it */
 	if (portmap->registrar) {
 		hf_registrar_stop(portmap->registrar, done, user);
 		return;
@@ -240,7 +240,7 @@ void hf_portmap_stop(struct hf_portmap *portmap, void (*done)(void *user), void 
 
 /* Life */
 
-/* Programs of this host talk to us by loopback, whatever addresses are for clients. */
+/* Local programs reach the port mapper over loopback, whichever addresses serve clients. */
 static void add_loopback(struct hf_portmap *portmap, int family, const char *loopback)
 {
 	bool is_wanted = false;

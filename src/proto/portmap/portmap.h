@@ -1,18 +1,18 @@
 /*
- * How clients find our programs: the choice between being this host's rpcbind
- * and registering with the one that runs.
+ * How clients find our programs: chooses between serving as this host's rpcbind
+ * and registering with one that runs.
  *
- *	auto      serve the port if it is free, else register with whoever has it
+ *	auto      serve the port if it is free, otherwise register with its owner
  *	embedded  serve the port, or fail
- *	system    register; where none runs, try again every 30 s
+ *	system    register; if no rpcbind runs, try again every 30 s
  *	off       neither
  *
- * auto finds out by trying to have the port: whoever listens there, if it is only
- * systemd for an rpcbind that it would start, keeps us from it, and nobody can
- * come between the question and the answer. Where we may not have the port for
- * lack of privilege, an rpcbind is asked for, now and every 30 s.
+ * auto decides by trying to bind the port. Any listener there prevents that,
+ * even systemd on behalf of an rpcbind that it would start, and no other
+ * program can take the port between test and use. If we lack the privilege to
+ * bind it, we look for an rpcbind, now and every 30 s.
  *
- * Everything happens on one loop.
+ * Everything runs on one loop.
  */
 #pragma once
 
@@ -46,15 +46,16 @@ struct hf_portmap_offer {
 
 struct hf_portmap_config {
 	enum hf_portmap_mode mode;
-	uint16_t port;                /* of rpcbind: 111; 0: any free one, if we serve it */
-	const struct hf_addr *listen; /* where to serve it; ports do not count. Loopback is added */
+	uint16_t port; /* rpcbind's port: 111; 0: any free one, if we serve it */
+	const struct hf_addr
+		*listen; /* the addresses to serve it on; their ports are ignored. Loopback is added */
 	size_t n_listen;
 	const struct hf_portmap_offer *offers;
 	size_t n_offers;
 };
 
-/* Life. What @config points to need not stay, the programs' tables excepted; @client is borrowed, and used
- * only for registering. */
+/* Life. @config may be freed afterwards, except the programs' tables. @client is borrowed and used only to
+ * register. */
 int hf_portmap_new(struct hf_portmap **portmapp, struct hf_loop *loop, struct hf_rpc_client *client,
 		   const struct hf_portmap_config *config);
 struct hf_portmap *hf_portmap_free(struct hf_portmap *portmap);
@@ -62,31 +63,33 @@ struct hf_portmap *hf_portmap_free(struct hf_portmap *portmap);
 HF_DEFINE_CLEANUP(struct hf_portmap *, hf_portmap_free)
 
 /*
- * Running. Sockets are opened here. An error is in the log already, with what to
- * do: -EADDRINUSE, -EACCES … @ready, which may be NULL, is called once, never from
- * inside: when clients find us, or cannot for now.
+ * Running. Opens the sockets. An error is already logged, with what to do:
+ * -EADDRINUSE, -EACCES … Calls @ready, which may be NULL, once and never from
+ * within this call: when clients can find us, or when it is clear that they
+ * cannot for now.
  */
 int hf_portmap_start(struct hf_portmap *portmap, void (*ready)(void *user), void *user);
-/* For SIGHUP: looks at once whether rpcbind still has what is ours. */
+/* For SIGHUP: checks at once whether rpcbind still has our mappings. */
 void hf_portmap_check(struct hf_portmap *portmap);
-/* Hangs up, or removes our registrations, for 2 s at most; then, never from inside, @done. Again is no-op. */
+/* Stops serving, or removes our mappings, within 2 s; then calls @done, never from within this call. A second
+ * call does nothing. */
 void hf_portmap_stop(struct hf_portmap *portmap, void (*done)(void *user), void *user);
 
-/* Sight */
+/* State */
 enum hf_portmap_role {
 	HF_PORTMAP_NONE,
-	HF_PORTMAP_SERVES,    /* is this host's rpcbind */
-	HF_PORTMAP_REGISTERS, /* with another, or wants to */
+	HF_PORTMAP_SERVES,    /* we are this host's rpcbind */
+	HF_PORTMAP_REGISTERS, /* we are registered with another, or try to be */
 };
 
 enum hf_portmap_role hf_portmap_role(const struct hf_portmap *portmap);
 uint16_t hf_portmap_port(const struct hf_portmap *portmap); /* of rpcbind, ours or not; 0: none */
 
 struct hf_portmap_counts {
-	size_t wanted;     /* mappings of ours */
+	size_t wanted;     /* our mappings */
 	size_t registered; /* of these, those that rpcbind has, or that we serve */
-	size_t foreign;    /* mappings of others that we serve */
-	uint64_t refused;  /* SET and UNSET that the caller may not make */
+	size_t foreign;    /* mappings of other programs that we serve */
+	uint64_t refused;  /* SET and UNSET calls that were refused */
 };
 
 void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_counts *countsp);

@@ -24,7 +24,7 @@ void hf_pmap_proc_set(void *service, struct hf_rpc_call *call)
 	hf_rpcbind_reply_bool(call, ok);
 }
 
-/* Whatever protocol it names, both go. */
+/* Removes the mappings of both protocols, whichever it names. */
 void hf_pmap_proc_unset(void *service, struct hf_rpc_call *call)
 {
 	struct hf_pmap pmap = hf_pmap_get(hf_rpc_call_args(call));

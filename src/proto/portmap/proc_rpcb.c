@@ -5,7 +5,7 @@
 #include "loop/loop.h"
 #include "proto/portmap/rpcbind_procs.h"
 
-/* The transport that the question came over: the one that it is about. */
+/* The transport of the call, which is also the one that it asks about. */
 static enum hf_netid netid_of_call(const struct hf_rpc_call *call)
 {
 	bool is_udp = hf_rpc_call_transport(call) == HF_RPC_UDP;
@@ -13,7 +13,8 @@ static enum hf_netid netid_of_call(const struct hf_rpc_call *call)
 	return hf_netid_of(hf_rpc_call_peer(call)->family, is_udp ? IPPROTO_UDP : IPPROTO_TCP);
 }
 
-/* Where the caller reaches it: a service on all addresses is on the one by which he found us, too. */
+/* The address at which the caller reaches the program. A program on all addresses is also on the one that the
+ * caller used for us. */
 static const char *merge(char *out, size_t size, const struct hf_mapping *mapping,
 			 const struct hf_addr *local)
 {
@@ -50,7 +51,7 @@ void hf_rpcb_proc_set(void *service, struct hf_rpc_call *call)
 	hf_rpcbind_reply_bool(call, ok);
 }
 
-/* No network identifier: all of them. */
+/* Without a network identifier all mappings are removed. */
 void hf_rpcb_proc_unset(void *service, struct hf_rpc_call *call)
 {
 	struct hf_rpcb rpcb = hf_rpcb_get(hf_rpc_call_args(call));
@@ -127,7 +128,7 @@ void hf_rpcb_proc_gettime(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_end(call);
 }
 
-/* Text that is no address of the caller's transport gives an empty one. */
+/* Text that is no address of the caller's transport yields an empty one. */
 void hf_rpcb_proc_uaddr2taddr(void *service, struct hf_rpc_call *call)
 {
 	struct hf_bytes uaddr = hf_uaddr_get(hf_rpc_call_args(call));
@@ -152,7 +153,7 @@ void hf_rpcb_proc_taddr2uaddr(void *service, struct hf_rpc_call *call)
 	reply_string(call, ok ? hf_uaddr_format(&addr, uaddr, sizeof(uaddr)) : "");
 }
 
-/* All the transports of the caller's address family on which that version is served. */
+/* All transports of the caller's address family that serve this version. */
 void hf_rpcb_proc_getaddrlist(void *service, struct hf_rpc_call *call)
 {
 	struct hf_rpcbind *rpcbind = service;
@@ -177,8 +178,8 @@ void hf_rpcb_proc_getaddrlist(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_end(call);
 }
 
-/* How often each procedure was called. Which addresses were asked for we do not keep: a stranger would
- * choose how much there is to remember. */
+/* How often each procedure was called. The addresses that were asked for are not recorded: a peer could make
+ * that list as long as it likes. */
 void hf_rpcb_proc_getstat(void *service, struct hf_rpc_call *call)
 {
 	struct hf_rpcbind *rpcbind = service;
@@ -193,8 +194,8 @@ void hf_rpcb_proc_getstat(void *service, struct hf_rpc_call *call)
 			hf_xdr_put_u32(out, counts->calls[i]);
 		hf_xdr_put_u32(out, counts->n_set);
 		hf_xdr_put_u32(out, counts->n_unset);
-		hf_xdr_put_bool(out, false); /* addresses asked for */
-		hf_xdr_put_bool(out, false); /* calls passed on */
+		hf_xdr_put_bool(out, false); /* addresses that were asked for: none */
+		hf_xdr_put_bool(out, false); /* forwarded calls: none */
 	}
 	hf_rpc_reply_end(call);
 }

@@ -22,7 +22,7 @@ static void look(struct hf_registrar *registrar, uint32_t version)
 	hf_registrar_call_dump(registrar);
 }
 
-/* Not before rpcbind has answered: whoever stops us meanwhile wants to know what to remove. */
+/* Only after rpcbind has answered: a stop before that still needs to know what to remove. */
 static void forget_all(struct hf_registrar *registrar)
 {
 	for (size_t i = 0; i < registrar->n_items; i++) {
@@ -57,7 +57,7 @@ static void end_round(struct hf_registrar *registrar, bool is_found)
 	for (size_t i = 0; i < registrar->n_items && is_found; i++)
 		report->n_present += registrar->items[i].state == ITEM_PRESENT;
 	registrar->step = STEP_IDLE;
-	/* Without memory for a timer the next round is whoever asks for one. */
+	/* Without memory for a timer, the next round starts only on request. */
 	(void)hf_timer_start(&registrar->timer, registrar->again ? 0 : HF_REGISTRAR_PERIOD_NS);
 	registrar->checked(registrar->user, report);
 }
@@ -74,7 +74,8 @@ static void looked(struct hf_registrar *registrar, const struct hf_rpc_result *r
 			end_round(registrar, false);
 		return;
 	case HF_RPC_OUTCOME_GARBAGE:
-		/* More than the client takes. We do without: SET of what is there already does no harm. */
+		/* The list is longer than our client accepts. Continue without it: setting a mapping that
+		 * exists does no harm. */
 		forget_all(registrar);
 		next_item(registrar);
 		return;
@@ -158,11 +159,13 @@ static void set(struct hf_registrar *registrar, const struct hf_rpc_result *resu
 		hf_registrar_complain(registrar, item);
 	}
 	if (registrar->step == STEP_SET_AGAIN)
-		registrar->at = 0; /* for siblings that were forgotten; what was tried is not tried again */
+		registrar->at =
+			0; /* for siblings that were removed; items that were tried are not tried again */
 	next_item(registrar);
 }
 
-/* Version 2 has removed the other protocol's mapping as well: it is missing now, and comes later or again. */
+/* UNSET of version 2 also removed the mapping of the other protocol: mark it as missing, so that it is set
+ * again. */
 static void forget_sibling(struct hf_registrar *registrar, const struct registrar_item *item)
 {
 	for (size_t i = 0; i < registrar->n_items; i++) {
@@ -223,7 +226,7 @@ static void remove_next(struct hf_registrar *registrar)
 static void removed(struct hf_registrar *registrar, const struct hf_rpc_result *result)
 {
 	if (result->outcome != HF_RPC_OUTCOME_OK) {
-		stopped(registrar); /* rpcbind is gone, and what it knew with it */
+		stopped(registrar); /* rpcbind is gone, and our mappings with it */
 		return;
 	}
 	if (!hf_xdr_get_bool(result->results))
@@ -246,7 +249,7 @@ void hf_registrar_stop(struct hf_registrar *registrar, void (*done)(void *user),
 		return;
 	registrar->done = done;
 	registrar->done_user = user;
-	/* The answer is not here yet, but the mapping may be there. */
+	/* SET is not answered yet, but the mapping may already exist. */
 	if (registrar->step == STEP_SET || registrar->step == STEP_SET_AGAIN)
 		registrar->items[registrar->at].state = ITEM_PRESENT;
 	registrar->pending = hf_rpc_pending_cancel(registrar->pending);

@@ -1,19 +1,20 @@
 /*
- * Registration with the rpcbind of this host.
+ * Registers our programs with the rpcbind of this host.
  *
- * A round looks at what rpcbind has (one DUMP) and sets right what is not as it
- * should be; rounds follow every HF_REGISTRAR_PERIOD_NS, for an rpcbind that is
- * started again has forgotten everything, and whenever somebody asks. So the table
- * here is a wish, and rpcbind's is the truth, read anew each time.
+ * A round reads rpcbind's mappings (one DUMP) and corrects ours. Rounds follow
+ * every HF_REGISTRAR_PERIOD_NS, because a restarted rpcbind has forgotten
+ * everything, and on request. The table here is what we want; rpcbind's is the
+ * truth and is read each time.
  *
- * What is not there is SET. What somebody else has is taken from him only if he
- * does not answer any more: two servers would else take it from each other for
- * ever. A living one is left alone, and the log says who he is and what to do.
+ * A missing mapping is SET. A mapping of ours that another program has is taken
+ * from it only if that program does not answer any more; otherwise two servers
+ * would take it from each other for ever. A program that answers keeps it, and
+ * the log names it and says what to do.
  *
- * Everything goes over one TCP connection to a loopback address, from a reserved
- * port where we may have one: so rpcbind lets us remove what we have set. Version
- * 4 is spoken, or version 2 where rpcbind has nothing newer; version 2 knows IPv4
- * alone, and its UNSET removes TCP and UDP both.
+ * All calls go over one TCP connection to a loopback address, from a reserved
+ * port if possible: rpcbind then lets us remove what we have set. We use
+ * version 4, or version 2 if rpcbind has nothing newer. Version 2 knows only
+ * IPv4, and its UNSET removes TCP and UDP both.
  */
 #pragma once
 
@@ -31,18 +32,18 @@
 struct hf_registrar;
 struct hf_rpc_client;
 
-/* What a round has found and done. */
+/* The result of a round. */
 struct hf_registrar_report {
-	bool is_found;      /* rpcbind answered, to the end */
-	uint32_t version;   /* that it speaks: 4 or 2 */
-	size_t n_wanted;    /* of ours */
-	size_t n_present;   /* in rpcbind, now */
-	size_t n_renewed;   /* of these, set in this round */
-	size_t n_refused;   /* somebody else has them */
-	size_t n_unfitting; /* IPv6, with an rpcbind that speaks version 2 alone */
+	bool is_found;      /* rpcbind answered every call */
+	uint32_t version;   /* the version that rpcbind speaks: 4 or 2 */
+	size_t n_wanted;    /* our mappings */
+	size_t n_present;   /* of these, those that rpcbind has now */
+	size_t n_renewed;   /* of these, those that this round set */
+	size_t n_refused;   /* mappings that another program has */
+	size_t n_unfitting; /* IPv6 mappings, if rpcbind speaks only version 2 */
 };
 
-/* After each round. It must not free the registrar. */
+/* Called after each round. It must not free the registrar. */
 typedef void (*hf_registrar_checked_fn)(void *user, const struct hf_registrar_report *report);
 
 /* Life. The client is borrowed. */
@@ -52,13 +53,13 @@ struct hf_registrar *hf_registrar_free(struct hf_registrar *registrar);
 
 HF_DEFINE_CLEANUP(struct hf_registrar *, hf_registrar_free)
 
-/* Before it is started. */
+/* Call before the start. */
 int hf_registrar_add(struct hf_registrar *registrar, uint32_t program, uint32_t version, enum hf_netid netid,
 		     uint16_t port);
 
 /* Running. The first round begins with the loop's next turn. */
 int hf_registrar_start(struct hf_registrar *registrar);
-void hf_registrar_check(struct hf_registrar *registrar); /* a round now, or after the one under way */
-/* Removes what is ours from rpcbind, for HF_REGISTRAR_STOP_NS at most; then, never from inside this call,
- * done. Again is no-op. */
+void hf_registrar_check(struct hf_registrar *registrar); /* starts a round now, or after the current one */
+/* Removes our mappings from rpcbind, within HF_REGISTRAR_STOP_NS; then calls @done, never from within this
+ * call. A second call does nothing. */
 void hf_registrar_stop(struct hf_registrar *registrar, void (*done)(void *user), void *user);

@@ -1,4 +1,4 @@
-/* What the registrar says to rpcbind, and how it reads the answers. */
+/* The registrar's calls to rpcbind, and how it reads the answers. */
 #include <netinet/in.h>
 
 #include "base/log.h"
@@ -7,7 +7,7 @@
 #define CALL_NS (2 * HF_NS_PER_S)
 #define PING_NS (HF_NS_PER_S / 2)
 
-#define MAX_ARGS 256 /* our own are short */
+#define MAX_ARGS 256 /* our arguments are short */
 
 /* Calling */
 
@@ -122,7 +122,7 @@ static struct registrar_item *find(struct hf_registrar *registrar, uint32_t prog
 	return NULL;
 }
 
-/* Our port is ours, at whatever address somebody may have registered it. */
+/* A mapping to our port counts as ours, at whichever address it was registered. */
 static void note(struct registrar_item *item, const struct hf_addr *addr, struct hf_bytes owner)
 {
 	item->state = addr->port == item->port ? ITEM_PRESENT : ITEM_HELD;
@@ -142,7 +142,7 @@ static void read_pmap(struct hf_registrar *registrar, struct hf_xdr_in *in)
 		note(item, &addr, hf_bytes_of_str("unknown"));
 }
 
-/* An address that we cannot read is nobody's: its holder is at port 0, where no one lives. */
+/* An address that cannot be parsed becomes port 0, where no program answers; so we may replace it. */
 static void read_rpcb(struct hf_registrar *registrar, struct hf_xdr_in *in)
 {
 	struct hf_rpcb rpcb = hf_rpcb_get_any(in);

@@ -1,4 +1,4 @@
-/* What the registrar says where somebody else has what is ours. */
+/* The registrar's log lines about mappings that another program has. */
 #include "base/log.h"
 #include "proto/portmap/registrar_internal.h"
 
@@ -23,7 +23,7 @@ static const char *advice_for(uint32_t program)
 	}
 }
 
-/* One line a program is enough, however many versions and transports it has. */
+/* One line for each program, for all its versions and transports. */
 static bool has_complained(const struct hf_registrar *registrar, uint32_t program)
 {
 	for (size_t i = 0; i < registrar->n_items; i++) {

@@ -1,5 +1,5 @@
-/* The inside of the registrar: registrar.c (rounds), registrar_calls.c (what goes to rpcbind),
- * registrar_complain.c. */
+/* The inside of the registrar: registrar.c (rounds), registrar_calls.c (calls to rpcbind),
+ * registrar_complain.c (log lines). */
 #pragma once
 
 #include "loop/loop.h"
@@ -10,19 +10,19 @@
 
 enum registrar_step {
 	STEP_IDLE,      /* between rounds */
-	STEP_LOOK,      /* what has rpcbind? */
+	STEP_LOOK,      /* read rpcbind's mappings */
 	STEP_SET,       /* items[at] */
-	STEP_PING,      /* does its holder live? */
-	STEP_UNSET,     /* he does not */
-	STEP_SET_AGAIN, /* after that */
-	STEP_REMOVE,    /* stopping: items[at] */
+	STEP_PING,      /* does the other owner answer? */
+	STEP_UNSET,     /* it does not: remove its mapping */
+	STEP_SET_AGAIN, /* after the removal */
+	STEP_REMOVE,    /* stopping: remove items[at] */
 	STEP_STOPPED,
 };
 
 enum item_state {
 	ITEM_MISSING,
 	ITEM_PRESENT,
-	ITEM_HELD, /* by @holder */
+	ITEM_HELD, /* another program has it: @holder */
 };
 
 struct registrar_item {
@@ -31,10 +31,10 @@ struct registrar_item {
 	enum hf_netid netid;
 	uint16_t port;
 	enum item_state state;
-	bool has_complained; /* until it is there */
+	bool has_complained; /* cleared when the mapping is there */
 	bool is_tried;       /* in this round */
 	struct hf_addr holder;
-	char holder_owner[32]; /* fit for the log */
+	char holder_owner[32]; /* quoted for the log */
 };
 
 struct hf_registrar {
@@ -46,30 +46,30 @@ struct hf_registrar {
 	size_t n_items;
 	size_t at;
 	enum registrar_step step;
-	bool again; /* a round was asked for while one was under way */
+	bool again; /* a round was requested during a round */
 	struct hf_addr rpcbind;
-	bool on_ipv6; /* the second address to try */
+	bool on_ipv6; /* tries the second address */
 	uint32_t version;
 	struct hf_registrar_report report;
-	struct hf_timer timer; /* the next round; stopping: the end of patience */
+	struct hf_timer timer; /* starts the next round; while stopping: the time limit */
 	struct hf_rpc_pending *pending;
-	struct hf_task failure; /* a call that could not even be begun */
-	struct hf_task telling; /* that it is stopped */
+	struct hf_task failure; /* reports a call that could not be started */
+	struct hf_task telling; /* calls done after the stop */
 	void (*done)(void *user);
 	void *done_user;
-	size_t n_kept; /* that rpcbind would not remove */
+	size_t n_kept; /* mappings that rpcbind did not remove */
 };
 
-/* registrar_calls.c: each ends in hf_registrar_answered(), never from inside. */
+/* registrar_calls.c: each ends in hf_registrar_answered(), never from within the call. */
 void hf_registrar_call_dump(struct hf_registrar *registrar);
 void hf_registrar_call_set(struct hf_registrar *registrar, const struct registrar_item *item);
 void hf_registrar_call_unset(struct hf_registrar *registrar, const struct registrar_item *item);
 void hf_registrar_call_holder(struct hf_registrar *registrar, const struct registrar_item *item);
 void hf_registrar_call_failed(struct hf_task *task);
-/* Sorts the items by what rpcbind has; false: that makes no sense. */
+/* Sets the items' states from rpcbind's list; false: the list is invalid. */
 bool hf_registrar_read_dump(struct hf_registrar *registrar, struct hf_xdr_in *in);
 
-/* registrar_complain.c: counts it, and logs it once until it is right again. */
+/* registrar_complain.c: counts the conflict, and logs it once until it is resolved. */
 void hf_registrar_complain(struct hf_registrar *registrar, struct registrar_item *item);
 
 /* registrar.c */

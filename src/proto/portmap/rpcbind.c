@@ -9,7 +9,7 @@
 #include "loop/loop.h"
 #include "proto/portmap/rpcbind_procs.h"
 
-#define REFUSED_NS     (3600 * HF_NS_PER_S) /* a refused host is told of once an hour */
+#define REFUSED_NS     (3600 * HF_NS_PER_S) /* log a refused host once an hour */
 #define RESERVED_PORTS 1024
 
 /* Life */
@@ -43,7 +43,7 @@ static int offer_version(struct hf_rpcbind *rpcbind, uint32_t program, uint32_t 
 		r = hf_mappings_set(&rpcbind->mappings, &mapping);
 		if (r < 0)
 			return hf_trace(r);
-		assert(r == HF_MAPPINGS_OK); /* nobody else was asked yet */
+		assert(r == HF_MAPPINGS_OK); /* no other program could register before */
 	}
 	return 0;
 }
@@ -56,7 +56,7 @@ int hf_rpcbind_offer(struct hf_rpcbind *rpcbind, const struct hf_rpc_program *pr
 		unsigned int offered = netids;
 		int r;
 
-		/* Version 2 of the port mapper knows IPv4 alone, and says so by not being there. */
+		/* Version 2 of the port mapper knows only IPv4; over IPv6 it is not offered. */
 		if (program->program == HF_PORTMAP_PROGRAM && version == 2)
 			offered &= HF_NETIDS_IPV4;
 		r = offer_version(rpcbind, program->program, version, offered, port);
@@ -93,7 +93,7 @@ bool hf_rpcbind_begin(struct hf_rpcbind *rpcbind, struct hf_rpc_call *call)
 	return false;
 }
 
-/* A host and reason once an hour, and HF_RPCBIND_N_REFUSED lines an hour in all: a peer that forges many
+/* Logs each host and reason once an hour, and at most HF_RPCBIND_N_REFUSED lines an hour: a peer that forges
  * source addresses cannot fill the log. */
 static bool is_refusal_news(struct hf_rpcbind *rpcbind, const struct hf_addr *peer, const char *why,
 			    uint64_t now)
@@ -114,7 +114,7 @@ static bool is_refusal_news(struct hf_rpcbind *rpcbind, const struct hf_addr *pe
 	return true;
 }
 
-/* @why is one of the texts below: it is told apart from others by its address. */
+/* @why is one of the texts below; texts are compared by address. */
 static void refuse(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, const char *why)
 {
 	const struct hf_addr *peer = hf_rpc_call_peer(call);
@@ -129,14 +129,15 @@ static const char wrong_host[] = "portmap SET or UNSET refused: it is for progra
 
 bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
 {
-	/* The address called counts as well: some container hosts let loopback sources in from outside. */
+	/* Check the called address, too: some container hosts pass packets with loopback sources in from
+	 * outside. */
 	if (hf_addr_is_loopback(hf_rpc_call_peer(call)) && hf_addr_is_loopback(hf_rpc_call_local(call)))
 		return true;
 	refuse(rpcbind, call, wrong_host);
 	return false;
 }
 
-/* Logs an answer of the table that an unprivileged process of this host has provoked. */
+/* Logs a refusal that an unprivileged process of this host has caused. */
 static bool is_done(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, int answer)
 {
 	static const char *const texts[] = {
@@ -194,7 +195,7 @@ void hf_rpcbind_reply_bool(struct hf_rpc_call *call, bool value)
 
 size_t hf_rpcbind_list_room(const struct hf_rpc_call *call, size_t n, size_t element)
 {
-	size_t room = n * element + 4; /* and its end */
+	size_t room = n * element + 4; /* plus the end of the list */
 
 	return hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MIN(room, HF_RPCBIND_MAX_UDP) : room;
 }

@@ -8,17 +8,17 @@
 
 /* rpcbind.c */
 void hf_rpcbind_count(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call);
-/* The same for one whose arguments have been read. False: they are none, and it has been answered so. */
+/* The same, after the arguments were read. false: they are invalid, and the call has been answered. */
 bool hf_rpcbind_begin(struct hf_rpcbind *rpcbind, struct hf_rpc_call *call);
-/* May the caller change the table? If not, that is counted, and logged once in a while. */
+/* May the caller change the table? A refusal is counted, and logged once in a while. */
 bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call);
-/* SET and UNSET, once decoded; false: FALSE is the answer. */
+/* SET and UNSET after decoding; false: answer FALSE. */
 bool hf_rpcbind_set(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, uint32_t program,
 		    uint32_t version, enum hf_netid netid, const struct hf_addr *addr);
 bool hf_rpcbind_unset(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, uint32_t program,
 		      uint32_t version, unsigned int netids);
 void hf_rpcbind_reply_bool(struct hf_rpc_call *call, bool value);
-/* The most bytes that a list of @n elements may have for this caller. */
+/* The most bytes that a list of @n elements may take for this caller. */
 size_t hf_rpcbind_list_room(const struct hf_rpc_call *call, size_t n, size_t element);
 
 /* proc_pmap.c */

@@ -79,7 +79,7 @@ bool hf_netbuf_get(struct hf_addr *addr, struct hf_xdr_in *in)
 	struct sockaddr_storage ss = { 0 };
 	struct hf_bytes bytes;
 
-	hf_xdr_get_u32(in); /* how long it could be at the caller: of no use to us */
+	hf_xdr_get_u32(in); /* maxlen of the caller's buffer; not needed */
 	bytes = hf_xdr_get_opaque(in, HF_RPCB_MAX_TADDR);
 	memset(addr, 0, sizeof(*addr));
 	if (!bytes.len)

@@ -1,7 +1,7 @@
 /*
- * What goes over the wire in programs 100000 v2 (port mapper) and v3, v4
- * (rpcbind), both ways (RFC 1833; portmap.x). Pure functions over bytes; a
- * decoder's caller asks hf_xdr_in_is_ok() at the end.
+ * The wire format of program 100000, v2 (port mapper), v3 and v4 (rpcbind), in
+ * both directions (RFC 1833; portmap.x). Pure functions over bytes; a decoder's
+ * caller checks hf_xdr_in_is_ok() at the end.
  *
  * A list is a sequence of (1, element), ended by 0.
  */
@@ -48,13 +48,13 @@ enum hf_rpcb_proc {
 	HF_N_RPCB4PROCS,
 };
 
-/* Bounds of what we take; the RFC sets none. */
+/* Bounds that this server sets; the RFC has none. */
 #define HF_RPCB_MAX_NETID 32
 #define HF_RPCB_MAX_UADDR 128
 #define HF_RPCB_MAX_OWNER 256
 #define HF_RPCB_MAX_TADDR 128
 
-/* The most bytes that an element of ours takes, the 1 before it included. */
+/* The most bytes of an encoded element, with the 1 before it. */
 #define HF_PMAP_ELEMENT  20
 #define HF_RPCB_ELEMENT  (4 + 8 + 8 + 4 + HF_UADDR_TEXT + 4 + 12)
 #define HF_ENTRY_ELEMENT (4 + 4 + HF_UADDR_TEXT + 8 + 4 + 12 + 8)
@@ -81,14 +81,14 @@ void hf_pmap_put(struct hf_xdr_out *out, const struct hf_pmap *pmap);
 
 /* Versions 3 and 4 */
 struct hf_rpcb hf_rpcb_get(struct hf_xdr_in *in);
-/* The same without bounds, for what an rpcbind answers: it keeps whatever a local process gave it. */
+/* The same without bounds, for rpcbind's answers: rpcbind stores whatever a local process gave it. */
 struct hf_rpcb hf_rpcb_get_any(struct hf_xdr_in *in);
 void hf_rpcb_put(struct hf_xdr_out *out, const struct hf_rpcb *rpcb);
 
 struct hf_bytes hf_uaddr_get(struct hf_xdr_in *in);
 
-/* A kernel's sockaddr in a "netbuf"; family 0 is an empty one. Reading gives false where it is none of an
- * Internet family, in well-formed XDR or not. */
+/* A kernel sockaddr in a "netbuf"; family 0 is an empty one. Reading returns false if it is not an Internet
+ * address, also if the XDR is well formed. */
 bool hf_netbuf_get(struct hf_addr *addr, struct hf_xdr_in *in);
 void hf_netbuf_put(struct hf_xdr_out *out, const struct hf_addr *addr);
 
