@@ -9,7 +9,7 @@
 
 #include "base/macros.h"
 
-/* The kernel's clock for ctime ticks this coarsely at worst; a change within the same tick would not show. */
+/* The coarsest tick of the kernel's clock for ctime; a change within the same tick would not show. */
 #define TICK_NS INT64_C(20000000)
 
 static bool same_identity(const struct hf_identity *a, const struct hf_identity *b)
@@ -44,7 +44,7 @@ bool hf_stat_is_settled(const struct stat *st)
 {
 	struct timespec now;
 
-	/* The clock that the file system took ctime from; a simulated one would not do. */
+	/* The clock that the file system takes ctime from; a simulated clock cannot replace it. */
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	return (now.tv_sec - st->st_ctim.tv_sec) * INT64_C(1000000000) + (now.tv_nsec - st->st_ctim.tv_nsec) >
 	       TICK_NS;

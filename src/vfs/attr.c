@@ -9,8 +9,8 @@
 #include "vfs/access.h"
 #include "vfs/tree_internal.h"
 
-/* With the caller's identity on, each step as the kernel allows it. Size first: it is what fails most, and
- * before a new mode could forbid it. Mode after owner: changing that takes set-user-id away. */
+/* Under the caller's identity the kernel checks each step. The size comes first: it fails most often, and a
+ * new mode could forbid it. The mode comes after the owner: changing the owner clears set-user-id. */
 
 static int set_owner(struct hf_file *file, const struct hf_setattr *set)
 {
@@ -26,7 +26,7 @@ static int set_mode(struct hf_file *file, const struct hf_setattr *set)
 {
 	char path[40];
 
-	if (!set->set_mode || S_ISLNK(file->type)) /* a link has no mode of its own */
+	if (!set->set_mode || S_ISLNK(file->type)) /* a symbolic link has no mode of its own */
 		return 0;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
 	return chmod(path, set->mode & 07777) < 0 ? -errno : 0;
@@ -41,8 +41,8 @@ static int set_times(struct hf_file *file, const struct hf_setattr *set)
 	return utimensat(file->fd, "", times, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* One of the times is to be now, and the other to stay: clients send it with every cut of a file. Whoever may
- * write may do it, as he may set both to now; of utimensat(2) only the owner may want one alone. */
+/* One time becomes "now" and the other stays: clients send this with every truncation. A caller that may
+ * write may do so, as it may set both to "now"; utimensat(2) allows one alone only to the owner. */
 static bool is_half_touch(const struct hf_setattr *set)
 {
 	return (set->atime.tv_nsec == UTIME_NOW && set->mtime.tv_nsec == UTIME_OMIT) ||
@@ -76,7 +76,7 @@ static int set_all(struct hf_file *file, const struct hf_identity *caller, const
 	return r;
 }
 
-/* A descriptor to cut the file with, opened before the identity: the owner may, whatever the mode. */
+/* Opens a descriptor for truncating before the identity is on: the owner may truncate under any mode. */
 static int prepare_size(struct hf_file *file, const struct hf_identity *caller, const struct stat *st,
 			int *write_fdp)
 {
@@ -91,7 +91,7 @@ static int prepare_size(struct hf_file *file, const struct hf_identity *caller, 
 	return *write_fdp < 0 ? *write_fdp : 0;
 }
 
-/* With our own rights what the caller's do not suffice for. */
+/* Sets the times with our own rights, because the caller's do not suffice. */
 static int set_all_and_touch(struct hf_file *file, const struct hf_identity *caller,
 			     const struct hf_setattr *set, int write_fd)
 {
@@ -152,7 +152,7 @@ int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, 
 		rest.set_uid = rest.set_gid = false;
 	if (!S_ISREG(file->type))
 		rest.set_size = false;
-	/* Creating takes the permissions as they are, but drops some of the other bits. */
+	/* Creating applies the permission bits but drops some of the others. */
 	if (!rest.set_uid && !rest.set_gid && !(rest.mode & 07000))
 		rest.set_mode = false;
 	if (rest.set_size) {

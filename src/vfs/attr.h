@@ -1,4 +1,4 @@
-/* Changing attributes. It is safe when the file was synced (vfs/syncer.h). */
+/* Changes attributes. A change is safe after the file was synced (vfs/syncer.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "vfs/file.h"
 #include "vfs/identity.h"
 
-/* What to set; times are as utimensat(2) takes them, UTIME_OMIT and UTIME_NOW included. */
+/* What to set; times are as in utimensat(2), including UTIME_OMIT and UTIME_NOW. */
 struct hf_setattr {
 	bool set_mode;
 	bool set_uid;
@@ -25,13 +25,13 @@ struct hf_setattr {
 
 enum { /* answer of hf_file_setattr() */
 	HF_SETATTR_OK = 0,
-	HF_SETATTR_E_NOT_SYNC, /* ctime is not that of the guard */
+	HF_SETATTR_E_NOT_SYNC, /* ctime differs from the guard */
 };
 
-/* @guard: only if this is the file's ctime; NULL: always. */
+/* @guard: change only if the file has this ctime; NULL: always. */
 int hf_file_setattr(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set,
 		    const struct timespec *guard, struct hf_change *change);
 
-/* The rest of what creating a file was asked to set: the mode and who owns it were settled by then, except
- * for the superuser, who may give it away. */
+/* Sets the remaining attributes of a file that was just created. Creating has set mode and owner, except that
+ * the superuser may give the file away. */
 int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set);

@@ -1,10 +1,10 @@
 /*
- * A change to a file with its attributes before and after: what NFS calls weak
- * cache consistency. A client that finds its own change alone between the two
- * takes what it has cached for true, so the attributes before are given only if
- * no other change of ours came between. As a rule none does, since others are
- * kept out; what waits for the disk does not keep them out, but sees whether
- * they came.
+ * A change to a file, with the file's attributes before and after: what NFS
+ * calls weak cache consistency. If a client sees only its own change between
+ * the two, it trusts its cache. So the attributes before are given only if no
+ * other change through this server came between. Most changes exclude each
+ * other. A change that waits for the disk does not exclude others, but detects
+ * them.
  */
 #pragma once
 
@@ -19,13 +19,13 @@
 struct hf_change {
 	bool has_before;
 	bool has_after;
-	bool is_alone;  /* no other was under way when it began */
-	uint32_t begun; /* how many had begun then, itself included */
+	bool is_alone;  /* no other change was in progress when it began */
+	uint32_t begun; /* how many changes had begun then, including this one */
 	struct stat before;
 	struct stat after;
 };
 
-#define HF_CHANGE_BEGUN    (UINT64_C(1) << 32) /* in hf_file.changes */
+#define HF_CHANGE_BEGUN    (UINT64_C(1) << 32) /* units of hf_file.changes */
 #define HF_CHANGE_UNDERWAY UINT64_C(1)
 
 static inline void hf_change_before(struct hf_change *change, struct hf_file *file)
@@ -38,7 +38,7 @@ static inline void hf_change_after(struct hf_change *change, struct hf_file *fil
 	change->has_after = fstat(file->fd, &change->after) == 0;
 }
 
-/* For who changes nothing, and wants to know whether others do. */
+/* For a caller that changes nothing but must know whether other calls do. */
 static inline void hf_change_watch(struct hf_change *change, struct hf_file *file)
 {
 	uint64_t seen = atomic_load(&file->changes);
@@ -83,7 +83,7 @@ static inline void hf_change_end(struct hf_change *change, struct hf_file *file)
 	pthread_mutex_unlock(&file->change_lock);
 }
 
-/* The block that follows is the change; it must be left at its end, not by return or break. */
+/* The following block is the change. Leave it at its end, not by return or break. */
 #define HF_WITH_CHANGE(change, file)                                              \
 	for (bool hf_is_in = (hf_change_begin((change), (file)), true); hf_is_in; \
 	     hf_change_end((change), (file)), hf_is_in = false)

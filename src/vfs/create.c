@@ -1,10 +1,10 @@
 /*
- * Making regular files.
+ * Creates regular files.
  *
- * An exclusive request leaves its verifier in the times of the file, where its
- * repetition finds it, even after a restart; the client then sets the real ones.
- * The file is made without a name and linked when it is complete, so there is
- * no moment in which it is there without its verifier.
+ * An exclusive request stores its verifier in the file's times, where its
+ * retransmission finds it, even after a restart; the client then sets the real
+ * times. The file is created without a name and linked when it is complete, so
+ * it never exists under its name without the verifier.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +15,10 @@
 #include "vfs/access.h"
 #include "vfs/tree_internal.h"
 
-#define EXCLUSIVE_MODE 0600 /* until the client says what it is to be */
+#define EXCLUSIVE_MODE 0600 /* until the client sets the mode */
 #define OPEN_FLAGS     (O_WRONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC)
 
-/* The verifier as times: 31 bits of each half, which every file system can keep. */
+/* The verifier as times: 31 bits in each half, which every file system can store. */
 struct mark {
 	struct timespec atime;
 	struct timespec mtime;
@@ -45,7 +45,7 @@ static int set_mark(int fd, const struct mark *mark)
 	return futimens(fd, times) < 0 ? -errno : 0;
 }
 
-/* All of these run with the caller's identity on, and give the new file, open for writing. */
+/* These run under the caller's identity and return the new file, open for writing. */
 
 static int make_plain(struct hf_file *dir, const char *name, mode_t mode)
 {
@@ -54,7 +54,7 @@ static int make_plain(struct hf_file *dir, const char *name, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-/* For file systems without nameless files. A crash in here leaves a file without mark. */
+/* For file systems without nameless files. A crash in between leaves a file without a verifier. */
 static int make_named_marked(struct hf_file *dir, const char *name, const struct mark *mark)
 {
 	hf_cleanup(hf_closep) int fd = make_plain(dir, name, EXCLUSIVE_MODE);
@@ -103,7 +103,7 @@ static int make_as(struct hf_file *dir, const struct hf_identity *caller, const 
 	return make_plain(dir, name, set->set_mode ? set->mode & 07777 : 0666);
 }
 
-/* The name was there before. */
+/* The name already exists. */
 static int use_existing(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 			enum hf_create_how how, const struct hf_setattr *set, const struct mark *mark,
 			struct hf_file **filep)

@@ -11,7 +11,7 @@
 
 #define MAX_OFFSET ((uint64_t)INT64_MAX)
 
-/* Regular files only; the word for the others. */
+/* Accepts only regular files; otherwise the fitting error. */
 static int check_type(const struct hf_file *file)
 {
 	if (S_ISREG(file->type))
@@ -50,7 +50,7 @@ static int read_from(int fd, uint64_t offset, void *data, size_t len, bool cache
 	}
 	len = HF_MIN(len, MAX_OFFSET - offset);
 	n = read_all(fd, data, len, offset, cached ? RWF_NOWAIT : 0);
-	/* A file system that does not know the flag could wait. */
+	/* A file system that does not support the flag could block. */
 	if (n < 0)
 		return cached && n == -EOPNOTSUPP ? -EAGAIN : (int)n;
 	*np = (size_t)n;
@@ -80,13 +80,13 @@ int hf_file_read(struct hf_file *file, const struct hf_identity *caller, uint64_
 	if (r < 0)
 		return r;
 	if (cached && *np < len && offset + *np < (uint64_t)stp->st_size)
-		return -EAGAIN; /* the rest is on the disk */
+		return -EAGAIN; /* the rest is on disk */
 	return 0;
 }
 
 /* Writing */
 
-/* *donep were written when it ended; 0, or why not all were. */
+/* *donep bytes were written. Returns 0, or why not all of them were. */
 static int write_all(int fd, const char *data, size_t len, uint64_t offset, int flags, size_t *donep)
 {
 	*donep = 0;
@@ -116,14 +116,14 @@ static int flags_of(enum hf_stability stability)
 	return RWF_SYNC;
 }
 
-/* What a write goes to, opened before the identity is on: the owner may write a file of mode 0444. */
+/* The descriptor of a write, opened before the identity is on: the owner may write a file of mode 0444. */
 struct way {
 	int fd;
-	int own; /* the same, where it is this write's alone; or -1 */
+	int own; /* the same descriptor if only this write uses it; otherwise -1 */
 	int flags;
 	bool is_stable;
-	bool syncs;      /* afterwards, with others */
-	uint64_t failed; /* syncs of others, before */
+	bool syncs;      /* sync after the write, together with other calls */
+	uint64_t failed; /* number of failed syncs before the write */
 };
 
 static void way_clear(struct way *way)
@@ -131,8 +131,8 @@ static void way_clear(struct way *way)
 	hf_closep(&way->own);
 }
 
-/* An ordinary user cannot open a file anew that its mode refuses him, though he has it open since it was
- * made. */
+/* Without root, the server cannot reopen a file whose mode forbids it, although its descriptor from the
+ * creation is still open. */
 static void find_way(struct hf_file *file, enum hf_stability stability, struct way *way)
 {
 	*way = (struct way){ .own = -1, .is_stable = stability != HF_UNSTABLE };
@@ -158,7 +158,7 @@ static int write_along(struct hf_file *file, const struct way *way, uint64_t off
 	if (!way->syncs || *np == 0)
 		return r;
 	synced = hf_file_sync(file);
-	/* Somebody else heard of a loss after the data was there: it may be ours. */
+	/* Another sync reported a loss after our data was written: it may be ours. */
 	if (synced == 0 && file->syncs_failed != way->failed)
 		synced = -EIO;
 	if (synced == 0)
@@ -167,9 +167,9 @@ static int write_along(struct hf_file *file, const struct way *way, uint64_t off
 	return synced;
 }
 
-/* A stable write has failed: was anything lost that was written before? Where there is no room (for this
- * user) it is the write itself as a rule, and then nothing was, and nobody has to send anything again. If it
- * was the sync, the descriptor that all share hears of it, too: it is open for longer. */
+/* A stable write failed: were earlier writes lost, too? With ENOSPC or EDQUOT mostly the write itself failed;
+ * then nothing is lost and no client needs to send anything again. If the sync failed instead, the shared
+ * descriptor reports it, too, because it has been open longer. */
 static void note_loss_if_any(struct hf_file *file, int error)
 {
 	if (error == -ENOSPC || error == -EDQUOT)
@@ -193,7 +193,7 @@ static int write_as(struct hf_file *file, const struct hf_identity *caller, uint
 	r = write_along(file, &way, offset, data, len, np);
 	if (way.is_stable)
 		note_loss_if_any(file, r);
-	/* A disk that fails may not have kept the first part, either. */
+	/* A failing disk may have lost the first part, too. */
 	if (*np && !(way.is_stable && r == -EIO))
 		return 0;
 	*np = 0;
@@ -229,7 +229,7 @@ int hf_file_write(struct hf_file *file, const struct hf_identity *caller, uint64
 		r = write_checked(file, caller, offset, data, len, stability, change, np);
 		return r;
 	}
-	/* Waiting for the disk must not keep others from the file. */
+	/* Waiting for the disk must not block other calls on the file. */
 	hf_change_begin_open(change, file);
 	r = write_checked(file, caller, offset, data, len, stability, change, np);
 	hf_change_end_open(change, file);

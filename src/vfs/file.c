@@ -1,4 +1,4 @@
-/* One open file: its descriptors, and its attributes. The cache is in files.c. */
+/* One open file: its descriptors and its attributes. files.c has the cache. */
 #include "vfs/file.h"
 
 #include <assert.h>
@@ -73,7 +73,7 @@ struct hf_file *hf_file_unref(struct hf_file *file)
 
 /* Descriptors */
 
-/* Through /proc it is this very file, whatever has become of its name. */
+/* Through /proc it is the same file, whatever happened to its name. */
 static int reopen(int fd, int flags)
 {
 	char path[40];
@@ -105,7 +105,7 @@ static int open_once(struct hf_file *file, _Atomic int *slot, int flags, bool ca
 
 	if (fd >= 0)
 		return fd;
-	if (!S_ISREG(file->type)) /* opening anything else has effects of its own */
+	if (!S_ISREG(file->type)) /* opening any other type has side effects */
 		return S_ISDIR(file->type) ? -EISDIR : -EINVAL;
 	if (cached)
 		return -EAGAIN;
@@ -145,18 +145,18 @@ static int sync_now(struct hf_file *file)
 		if (fd < 0 && !hf_volume_is_want(fd))
 			return fd;
 	}
-	/* Links and devices cannot be opened, and nothing can where no descriptor is left: with all the rest
-	 * of the file system, then. */
+	/* Symbolic links and devices cannot be opened, and no file can without a free descriptor: then sync
+	 * the whole file system. */
 	r = fd >= 0 ? fsync(fd) : syncfs(file->volume->mount);
 	if (r == 0)
 		return 0;
 	r = -errno;
-	/* Before anybody else can be told that all is well. */
+	/* Before another call can report success. */
 	hf_files_note_loss(file->files, r);
 	return r;
 }
 
-/* Under sync_lock. @begun, @failed: how many had when the caller came. */
+/* Under sync_lock. @begun, @failed: the counts when the caller came. */
 static int sync_unless_done(struct hf_file *file, uint64_t begun, uint64_t failed)
 {
 	int r;

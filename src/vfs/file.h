@@ -1,19 +1,20 @@
 /*
- * An open file of a volume, shared by all who use it, and the cache of them.
+ * An open file of a volume, shared by all its users, and the cache of open
+ * files.
  *
- * A file is known by volume and id. A descriptor is there from the start and
- * serves everything but data: O_PATH, or the one that it was made with. Those
- * for reading and for writing are opened when they are first needed, apart from
- * each other, because a file that is open for writing cannot be executed on this
- * host. All are opened with our own rights: whether a caller may is asked for
- * each call (vfs/access.h).
+ * A file is identified by volume and id. One descriptor exists from the start
+ * and serves everything but data: O_PATH, or the one that created the file.
+ * Descriptors for reading and for writing are opened separately when they are
+ * first needed, because a file that is open for writing cannot be executed on
+ * this host. All are opened with our own rights; each call checks whether its
+ * caller may (vfs/access.h).
  *
- * The cache keeps files within a number of descriptors, the least used going
- * first, and lets go of those unused for a while: a file that was removed by a
- * local process holds its space on disk only as long as we have it open.
+ * The cache is bounded by a number of descriptors. It evicts the least used
+ * files first and closes files that were not used for a while: if a local
+ * process removed a file, its disk space stays occupied while we have it open.
  *
- * Locks of the kernel belong to an open file description. hf_file_lock_fd() is
- * the one that holds all of ours for a file; a pinned file stays, with it.
+ * Locks in the kernel belong to an open file description. hf_file_pin() gives
+ * the one that owns all our locks in a file; a pinned file stays open.
  */
 #pragma once
 
@@ -31,7 +32,7 @@
 
 #define HF_FILE_N_VERDICTS 4
 
-/* What the kernel said about one caller's rights, while the file's ctime stays the same. */
+/* The kernel's answer about one caller's rights, valid while the file's ctime stays the same. */
 struct hf_verdict {
 	struct hf_identity who;
 	struct timespec ctime;
@@ -43,7 +44,7 @@ struct hf_files;
 struct hf_pages;
 
 struct hf_file {
-	struct hf_file *next; /* in its bucket */
+	struct hf_file *next; /* next in its bucket */
 	struct hf_link lru;
 	struct hf_files *files;   /* (c) */
 	struct hf_volume *volume; /* (c) */
@@ -54,17 +55,18 @@ struct hf_file {
 	_Atomic unsigned int n_refs;
 	_Atomic unsigned int n_pins; /* changed under lock */
 	_Atomic uint32_t used;       /* the sweep in which it was last used */
-	bool is_forgotten;           /* not to be found any more; under its shard's lock */
-	/* Held around a change with the attributes before and after it, so that no other change of ours comes
-	 * between. Two at once are taken in the order of their addresses. */
+	bool is_forgotten;           /* lookups do not find it any more; under its shard's lock */
+	/* Held during a change, from the attributes before to those after, so that no other change of ours
+	 * comes between. Two locks are taken in the order of their addresses. */
 	pthread_mutex_t change_lock;
-	_Atomic uint64_t changes; /* how many have begun, and in the lower half how many are under way */
-	/* Held by who syncs. The kernel tells of a loss once for a descriptor: to one of all who share it. */
+	_Atomic uint64_t changes; /* upper half: changes begun; lower half: changes in progress */
+	/* Held during a sync. The kernel reports a loss once for a descriptor, to one of all that share
+	 * it. */
 	pthread_mutex_t sync_lock;
-	_Atomic uint64_t syncs_begun; /* changed under sync_lock, as the next */
+	_Atomic uint64_t syncs_begun; /* changed under sync_lock, like the next */
 	_Atomic uint64_t syncs_failed;
-	int sync_error;       /* of the last that failed; under sync_lock */
-	pthread_mutex_t lock; /* for the rest; held for short */
+	int sync_error;       /* of the last sync that failed; under sync_lock */
+	pthread_mutex_t lock; /* for the rest; held briefly */
 	_Atomic int read_fd;  /* -1: not open; set once, under lock */
 	_Atomic int write_fd;
 	_Atomic int lock_fd;
@@ -74,63 +76,63 @@ struct hf_file {
 
 /* The cache */
 int hf_files_new(struct hf_files **filesp, size_t max_fds);
-struct hf_files *hf_files_free(struct hf_files *files); /* no file is in use any more, nor pinned */
-/* To be called about once a second: closes what was not used in the last few calls. */
+struct hf_files *hf_files_free(struct hf_files *files); /* call it when no file is in use or pinned */
+/* Call about once a second: closes files that were not used in the last few sweeps. */
 void hf_files_sweep(struct hf_files *files);
-/* Everything of a volume that is no longer shared goes. */
+/* Drops all files of a volume that is no longer exported. */
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume);
 size_t hf_files_count_fds(const struct hf_files *files);
-/* How often the disk has not taken what it was given. The kernel says so once, to whoever syncs the file
- * next, and what others have written there before may be gone with it: whoever has promised them anything
- * asks here. */
+/* How often the disk failed to take written data. The kernel reports that once, to the next sync of the file,
+ * and data that other calls wrote before may be lost with it. A caller that has promised such data checks
+ * this count. */
 uint64_t hf_files_count_losses(const struct hf_files *files);
 void hf_files_note_loss(struct hf_files *files, int error);
 struct hf_pages *hf_files_pages(struct hf_files *files);
 
 HF_DEFINE_CLEANUP(struct hf_files *, hf_files_free)
 
-/* Finding: the file of an id. With @cached: -EAGAIN if it is not open already. -ESTALE if it is gone. */
+/* Finds the file of an id. With @cached: -EAGAIN if it is not already open. -ESTALE: it is gone. */
 int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, bool cached,
 		 struct hf_file **filep);
 /* The same without opening anything: a reference, or NULL. */
 struct hf_file *hf_files_find(struct hf_files *files, const struct hf_volume *volume,
 			      const struct hf_file_id *id);
-/* The file that @fd, an O_PATH descriptor, has open, and its attributes. Takes @fd in any case. */
+/* The file behind the O_PATH descriptor @fd, and its attributes. Takes @fd in every case. */
 int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
 		  struct stat *stp);
-/* The same for one that was just made, with @fd open for writing. */
+/* The same for a file that was just created; @fd is open for writing. */
 int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep);
 
 struct hf_file *hf_file_ref(struct hf_file *file);
 struct hf_file *hf_file_unref(struct hf_file *file);
-/* It is gone from its directory, or from the disk: nobody finds it any more. The cache lets go of it at the
- * next sweep, since closing may have to free its space; or at once, for who may wait. */
+/* The file was removed from its directory or from the disk: lookups no longer find it. hf_file_forget()
+ * closes it in the next sweep, since closing may have to free its space; hf_file_forget_now() closes it at
+ * once, for callers that may wait. */
 void hf_file_forget(struct hf_file *file);
 void hf_file_forget_now(struct hf_file *file);
 
 HF_DEFINE_CLEANUP(struct hf_file *, hf_file_unref)
 
-/* Descriptors of regular files, for as long as the file is. -errno of opening. @cached: -EAGAIN if it is not
- * open already. */
+/* Descriptors of regular files, valid as long as the file. -errno of opening. With @cached: -EAGAIN if it is
+ * not already open. */
 int hf_file_read_fd(struct hf_file *file, bool cached);
 int hf_file_write_fd(struct hf_file *file, bool cached);
 
-/* For one write that is to be on stable storage: open anew, so that it hears of every loss from now on,
- * whoever else hears of it, too. The caller closes it. */
+/* For one stable write: opens a new descriptor, which reports every loss from now on, even if others report
+ * it, too. The caller closes it. */
 int hf_file_open_to_write(struct hf_file *file);
 
-/* Puts what was done to it, its data and its names if it is a directory, on stable storage. One at a time:
- * who comes while another syncs shares the next one with all who wait for it, and fails with the one before.
- */
+/* Syncs the file: its data, or its names if it is a directory. One sync runs at a time. Callers that come
+ * during a sync share the next one, and fail if the one before it failed. */
 int hf_file_sync(struct hf_file *file);
 
-/* Locks: -EROFS and the like where it could be opened for reading only are for the caller to see from
- * fcntl(2). Unpinning the last time closes it, and the kernel drops all its locks. */
+/* Locks. If the file could be opened only for reading, fcntl(2) returns the error. The last unpin closes the
+ * file, and the kernel drops all its locks. */
 int hf_file_pin(struct hf_file *file, int *lock_fdp);
 void hf_file_unpin(struct hf_file *file);
 
-/* We have changed its data or attributes: what was kept of them is not true any more. */
+/* This server has changed the file's data or attributes: invalidates what is cached about them. */
 void hf_file_changed(struct hf_file *file);
 
-/* Attributes; -ESTALE where it has no name left. */
+/* Attributes; -ESTALE if it has no name left. */
 int hf_file_stat(struct hf_file *file, struct stat *stp);

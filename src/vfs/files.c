@@ -1,7 +1,7 @@
 /*
- * The cache of open files: a hash table in shards, each with its lock and its
- * list of use, the least used first. The cache holds one reference of each
- * file in it; who else has one keeps the file past its eviction.
+ * The cache of open files: a hash table in shards. Each shard has a lock and a
+ * list in the order of use, the least used first. The cache holds one reference
+ * to each of its files; another reference keeps a file beyond its eviction.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,10 +20,10 @@
 
 struct shard {
 	pthread_mutex_t lock;
-	struct hf_file **buckets; /* under lock, as all below */
+	struct hf_file **buckets; /* under lock, like everything below */
 	size_t n_buckets;
 	struct hf_list lru;
-	struct hf_list forgotten; /* until the next sweep */
+	struct hf_list forgotten; /* closed in the next sweep */
 } __attribute__((aligned(64)));
 
 struct hf_files {
@@ -62,7 +62,7 @@ uint64_t hf_files_count_losses(const struct hf_files *files)
 	return atomic_load_explicit(&files->n_losses, memory_order_acquire);
 }
 
-/* Files are of the real world, and so is the pause between two lines of the log. */
+/* Real time, not the loop's: files belong to the real world. */
 static bool may_log(struct hf_files *files, uint64_t *n_suppressedp)
 {
 	struct timespec now;
@@ -88,7 +88,7 @@ void hf_files_note_loss(struct hf_files *files, int error)
 			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n);
 }
 
-/* Ids come to us only under our own seal (export/handle.h), so nobody chooses them to collide. */
+/* Ids arrive only under our own seal (export/handle.h), so a peer cannot choose them to collide. */
 static uint64_t hash_of(const struct hf_volume *volume, const struct hf_file_id *id)
 {
 	uint64_t h = (uint64_t)(uintptr_t)volume ^ id->inode * UINT64_C(0x9e3779b97f4a7c15);
@@ -120,7 +120,7 @@ static void touch(struct shard *shard, struct hf_file *file)
 	hf_list_push_back(&shard->lru, &file->lru);
 }
 
-/* The cache's reference is the caller's to drop, outside the lock: closing may take its time. */
+/* The caller drops the cache's reference, outside the lock: closing may take long. */
 static void take_out(struct shard *shard, struct hf_file *file)
 {
 	*place_of(shard, file->hash, file->volume, &file->id) = file->next;
@@ -147,8 +147,7 @@ static struct hf_file *find(struct hf_files *files, const struct hf_volume *volu
 
 /* Eviction */
 
-/* Who is in use is not to be taken out, and counts as used: so of many that are pinned, none is come across
- * again soon. */
+/* A file in use is not evicted and counts as used, so that the search does not soon meet it again. */
 static bool is_in_use(const struct hf_file *file)
 {
 	return file->n_pins > 0 || file->n_refs > 1;
@@ -171,7 +170,7 @@ static struct hf_file *pick_victim(struct shard *shard)
 	return NULL;
 }
 
-/* Close to the limit the shard at hand gives one of its own; in the long run all do. */
+/* Near the limit the present shard closes one of its files; over time all shards do. */
 static void make_room(struct hf_files *files, struct shard *shard)
 {
 	while (hf_files_count_fds(files) >= files->max_fds) {
@@ -234,7 +233,7 @@ void hf_files_sweep(struct hf_files *files)
 	}
 }
 
-/* To @gone, or where the next sweep finds it. */
+/* Moves the file to @gone, or to the list for the next sweep. */
 static void forget(struct hf_file *file, struct hf_list *gone)
 {
 	struct shard *shard = shard_of(file->files, file->hash);
@@ -283,7 +282,7 @@ void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volu
 
 /* Finding */
 
-/* Puts @file, which is not known yet, in; or gives the one that somebody else put in first. */
+/* Inserts @file, or returns the one that another thread inserted first. */
 static struct hf_file *insert(struct shard *shard, struct hf_file *file)
 {
 	struct hf_file **place, *other;
@@ -306,7 +305,7 @@ static struct hf_file *insert(struct shard *shard, struct hf_file *file)
 	return other;
 }
 
-/* @is_made: @fd is open for writing, and serves for that, too. */
+/* @is_made: @fd is open for writing and also serves as write_fd. */
 static int add(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, int fd,
 	       bool is_made, mode_t mode, struct hf_file **filep)
 {

@@ -1,11 +1,11 @@
-/* Between file.c and files.c. */
+/* Shared by file.c and files.c. */
 #pragma once
 
 #include "vfs/file.h"
 
-/* Takes @fd if it succeeds. @mode: st_mode, for its type. */
+/* Takes @fd on success. @mode: st_mode, for the file's type. */
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
 		const struct hf_file_id *id, int fd, mode_t mode);
 void hf_files_count(struct hf_files *files, int n_fds);
-/* Closes others until there is room again: one more descriptor of @file, which is in use, was opened. */
+/* Closes other files until there is room: one more descriptor of @file was opened. */
 void hf_files_make_room_for(const struct hf_file *file);

@@ -23,13 +23,13 @@
 #define N_LATER       256
 
 struct node {
-	struct node *next; /* in its bucket */
+	struct node *next; /* next in its bucket */
 	uint64_t inode;
-	uint64_t dir; /* inode number of the directory it was seen in */
+	uint64_t dir; /* inode number of the directory that contains it */
 	char name[];
 };
 
-/* An id that was to be asked for again, and how many walks there had been then. */
+/* An id whose caller was told to retry, and the number of walks at that time. */
 struct later {
 	struct hf_file_id id;
 	uint64_t n_walks;
@@ -37,10 +37,10 @@ struct later {
 };
 
 struct hf_finder {
-	struct later later[N_LATER]; /* under lock; by inode number, the last one that came */
+	struct later later[N_LATER]; /* under lock; by inode number, the latest one */
 	uint64_t root;               /* (c) */
 	pthread_mutex_t lock;
-	struct node **buckets; /* under lock, as all below */
+	struct node **buckets; /* under lock, like everything below */
 	size_t n_buckets;
 	size_t n_nodes;
 	bool is_walking;
@@ -69,7 +69,7 @@ static void grow(struct hf_finder *finder)
 	struct node **buckets = calloc(2 * n_old, sizeof(struct node *));
 
 	if (!buckets)
-		return; /* longer chains, then */
+		return; /* no memory: chains become longer */
 	finder->buckets = buckets;
 	finder->n_buckets = 2 * n_old;
 	for (size_t i = 0; i < n_old; i++) {
@@ -121,7 +121,7 @@ out:
 	pthread_mutex_unlock(&finder->lock);
 }
 
-/* The path from the root, written from its end; NULL where some step is not known. */
+/* The path from the root, built from its end; NULL if a component is unknown. */
 static const char *path_of(struct hf_finder *finder, uint64_t inode, char room[PATH_MAX])
 {
 	char *p = room + PATH_MAX - 1;
@@ -156,7 +156,7 @@ static int open_beneath(const struct hf_volume *volume, const char *path, uint64
 	return fd < 0 ? -errno : fd;
 }
 
-/* Where it was seen; *n_walksp says how much was known then. */
+/* Opens the file where it was last seen; *n_walksp: the number of walks until then. */
 static int open_seen(struct hf_finder *finder, const struct hf_volume *volume, const struct hf_file_id *id,
 		     uint64_t *n_walksp)
 {
@@ -184,7 +184,7 @@ static int open_seen(struct hf_finder *finder, const struct hf_volume *volume, c
 	return r;
 }
 
-/* The walk: directories by the queue, as paths from the root */
+/* The walk: a queue of directories, as paths from the root */
 
 struct queued {
 	struct queued *next;
@@ -216,7 +216,8 @@ static bool is_dir(int dir, const struct dirent *entry)
 	       S_ISDIR(st.st_mode);
 }
 
-/* What cannot be read is passed over; < 0: for want of anything there may be more than we have seen. */
+/* Skips a directory that cannot be read. < 0: memory or descriptors ran out, so there may be files that were
+ * not seen. */
 static int walk_dir(struct hf_finder *finder, const struct hf_volume *volume, const struct queued *at,
 		    struct queued ***tailp)
 {
@@ -265,7 +266,7 @@ static int walk(struct hf_finder *finder, const struct hf_volume *volume)
 	return r;
 }
 
-/* Files are of the real world, and so are these pauses; no decision of a protocol hangs on them. */
+/* Real time: files belong to the real world, and no protocol decision depends on these pauses. */
 static struct timespec time_now(void)
 {
 	struct timespec now;
@@ -279,8 +280,8 @@ static time_t seconds_now(void)
 	return time_now().tv_sec + 1; /* never 0 */
 }
 
-/* Waits for a walk that is under way, but not long; and is there need of another? 1: yes, and it is the
- * caller's to make. 0: no. -EAGAIN: not now. */
+/* Waits briefly for a walk in progress, then decides whether another is needed. 1: yes, and the caller makes
+ * it. 0: no. -EAGAIN: not now. */
 static int begin_walk(struct hf_finder *finder, uint64_t n_walks_before)
 {
 	struct timespec until;
@@ -306,7 +307,7 @@ static int begin_walk(struct hf_finder *finder, uint64_t n_walks_before)
 	return r;
 }
 
-/* One that did not come to its end does not count: what it has not seen may be there all the same. */
+/* An incomplete walk does not count: files that it did not see may exist. */
 static void end_walk(struct hf_finder *finder, bool is_complete)
 {
 	pthread_mutex_lock(&finder->lock);
@@ -332,8 +333,8 @@ static int walk_and_open(struct hf_finder *finder, const struct hf_volume *volum
 	return fd == -ESTALE && r < 0 ? r : fd;
 }
 
-/* Those who were told to come later are answered by the first walk since, whoever it was made for: else a
- * hundred files that are gone would want a hundred walks. */
+/* The first walk after a "retry later" answers that caller, even if it was made for another file. Otherwise a
+ * hundred removed files would need a hundred walks. */
 
 static struct later *later_of(struct hf_finder *finder, const struct hf_file_id *id)
 {
@@ -345,13 +346,13 @@ static void note_later(struct hf_finder *finder, const struct hf_file_id *id, ui
 	struct later *later = later_of(finder, id);
 
 	pthread_mutex_lock(&finder->lock);
-	/* A walk that is under way may have passed the place to which a file was moved. */
+	/* A walk in progress may already have passed the place to which a file was moved. */
 	if (!later->is_used || !hf_file_id_equal(&later->id, id))
 		*later = (struct later){ *id, n_walks + finder->is_walking, true };
 	pthread_mutex_unlock(&finder->lock);
 }
 
-/* Who was answered, in whatever way, and asks again, begins anew: what was missed then may be there now. */
+/* A caller that got an answer and asks again starts over: a file that was missed then may be there now. */
 static void forget_later(struct hf_finder *finder, const struct hf_file_id *id)
 {
 	struct later *later = later_of(finder, id);
@@ -362,7 +363,7 @@ static void forget_later(struct hf_finder *finder, const struct hf_file_id *id)
 	pthread_mutex_unlock(&finder->lock);
 }
 
-/* Was it looked for, and not found, since? */
+/* Did a walk since then not find it? */
 static bool was_missed(struct hf_finder *finder, const struct hf_file_id *id, uint64_t n_walks)
 {
 	struct later *later = later_of(finder, id);

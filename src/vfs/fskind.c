@@ -32,8 +32,8 @@ bool hf_fskind_is_local(uint64_t magic)
 	return is_among(local, HF_ARRAY_SIZE(local), magic);
 }
 
-/* The kernel tells which process writes the journal of each ext4, by the name of the device; "<none>" where
- * there is no journal. The same magic number is that of ext2, which is not listed there. */
+/* The kernel shows for each ext4, by device name, which process writes its journal; "<none>" without a
+ * journal. ext2 has the same magic number and is not listed there. */
 bool hf_fskind_has_journal(const char *sysfs, dev_t device)
 {
 	hf_cleanup(hf_closep) int fd = -1;

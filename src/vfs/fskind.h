@@ -1,17 +1,17 @@
-/* What is known of a kind of file system, by its magic number (f_type of statfs(2)). */
+/* Properties of a type of file system, by its magic number (f_type of statfs(2)). */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the kernel has in memory of it, it gives without waiting for anybody. */
+/* Does the kernel give cached data of it without waiting for another host or process? */
 bool hf_fskind_is_local(uint64_t magic);
 
-/* Is a file that was made safe when its directory was synced? So it is where both are in one transaction.
- * False where that is not so, or not known: an ext4 without a journal (and ext2) writes the directory, and
- * not the inode. @device is the file system's, st_dev. */
+/* Is a created file safe once its directory is synced? Yes, if one transaction contains both. false: no, or
+ * unknown. An ext4 without journal (and ext2) writes the directory but not the inode. @device: st_dev of the
+ * file system. */
 bool hf_fskind_syncs_made_with_dir(uint64_t magic, dev_t device);
 
-/* Of an ext4 on @device, as the kernel tells in @sysfs ("/sys"). False where it does not. */
+/* Does the ext4 on @device have a journal, as the kernel tells in @sysfs ("/sys")? false: no, or unknown. */
 bool hf_fskind_has_journal(const char *sysfs, dev_t device);

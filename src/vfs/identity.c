@@ -13,23 +13,23 @@
 #include "base/error.h"
 #include "base/macros.h"
 
-/* What the kernel has for this thread; the raw calls are used because libc's would change all threads. */
+/* The kernel's state of this thread. Raw calls are used, because libc's would change all threads. */
 struct thread_state {
 	bool is_known;
 	bool can_switch;
 	bool is_on;
-	bool is_changed; /* the ids are not our own */
+	bool is_changed; /* the ids differ from our own */
 	uint32_t own_uid;
 	uint32_t own_gid;
-	uint32_t n_gids; /* the groups that are on; left on between calls, since only the superuser's own
-			    work runs then, which no group restricts */
+	uint32_t n_gids; /* the groups of the thread; they stay between calls, because then only the server's
+			    own work runs, as root, which no group restricts */
 	uint32_t gids[HF_IDENTITY_MAX_GIDS];
 	bool has_groups;
 };
 
 static _Thread_local struct thread_state thread;
 
-/* Where addresses have 32 bits, the calls of these names are from before ids had as many. */
+/* On 32-bit machines the calls of these names take 16-bit ids. */
 #ifdef SYS_setgroups32
 #define SETGROUPS SYS_setgroups32
 #define SETFSGID  SYS_setfsgid32
@@ -44,15 +44,16 @@ static void learn(void)
 {
 	uint64_t caps = hf_caps_get().effective;
 
-	/* The umask belongs to what threads share (CLONE_FS); this one goes its own way. Where it may not, as
-	 * in most containers, there is none for all: what we make for ourselves has its mode from us. */
+	/* The umask is part of what threads share (CLONE_FS); give this thread its own. Where that is
+	 * forbidden, as in most containers, clear it for all threads: the server's own files are created with
+	 * explicit modes. */
 	unshare(CLONE_FS);
 	umask(0);
 	thread.own_uid = (uint32_t)geteuid();
 	thread.own_gid = (uint32_t)getegid();
 	thread.can_switch = thread.own_uid == 0 && (caps & HF_CAP(CAP_SETUID)) &&
 			    (caps & HF_CAP(CAP_SETGID)) && (caps & HF_CAP(CAP_DAC_OVERRIDE));
-	if (caps & HF_CAP(CAP_SYS_RESOURCE)) /* of no client: it ignores quotas */
+	if (caps & HF_CAP(CAP_SYS_RESOURCE)) /* ignores quotas, so it must not act for clients */
 		hf_caps_lower(CAP_SYS_RESOURCE);
 	thread.is_known = true;
 }
@@ -84,7 +85,7 @@ static int set_groups(const struct hf_identity *identity)
 	return 0;
 }
 
-/* These two calls never fail: they answer the id before, and leave it where the new one does not exist. */
+/* These two calls never fail: they return the previous id, and keep it if the new one does not exist. */
 static bool set_fsgid(uint32_t gid)
 {
 	syscall(SETFSGID, gid);
@@ -97,8 +98,8 @@ static bool set_fsuid(uint32_t uid)
 	return (uint32_t)syscall(SETFSUID, UINT32_MAX) == uid;
 }
 
-/* What the thread has already need not be set, as for the superuser; whose groups restrict nothing, either.
- */
+/* Skips ids that the thread already has, as for the superuser. The superuser's groups restrict nothing and
+ * are skipped, too. */
 static int put_on(const struct hf_identity *identity)
 {
 	int r;

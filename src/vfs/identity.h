@@ -1,14 +1,15 @@
 /*
- * Whose rights a file operation runs with.
+ * Under whose identity a file operation runs.
  *
- * The kernel keeps the identity for files by thread: as the superuser we put on
- * the caller's user, group and groups around an operation, and the kernel then
- * decides on permission, ownership and quota. Where we may not do that, every
- * operation runs as ourselves; hf_identity_can_switch() tells.
+ * The kernel keeps the identity for file access for each thread. As the
+ * superuser, the server takes the caller's user, group and groups around an
+ * operation, and the kernel decides on permission, ownership and quota. Without
+ * that privilege every operation runs as the server's own user;
+ * hf_identity_can_switch() tells.
  *
- * The first use on a thread also takes away two things from it that must not
- * leak into what clients do: the process's umask, and CAP_SYS_RESOURCE, with
- * which the kernel would overlook quotas and reserved blocks.
+ * The first use on a thread also removes two things that must not affect
+ * clients' operations: the process's umask, and CAP_SYS_RESOURCE, with which
+ * the kernel would ignore quotas and reserved blocks.
  */
 #pragma once
 
@@ -24,23 +25,23 @@ struct hf_identity {
 	uint32_t gids[HF_IDENTITY_MAX_GIDS];
 };
 
-/* May this process act as others? */
+/* May this process act as other users? */
 bool hf_identity_can_switch(void);
 
-/* Who the files belong to that this identity makes: itself, or ourselves. */
+/* The owner of files that this identity creates: itself, or the server's own user. */
 uint32_t hf_identity_acting_uid(const struct hf_identity *identity);
 
-/* Puts it on, for this thread: -EPERM where this id does not exist here (user namespaces). Not nested. */
+/* Switches this thread to @identity. -EPERM: the id does not exist here (user namespaces). Does not nest. */
 int hf_identity_enter(const struct hf_identity *identity);
 void hf_identity_leave(void);
 
-/* Would this identity pass every check of permission? */
+/* Does this identity pass every permission check? */
 static inline bool hf_identity_is_superuser(const struct hf_identity *identity)
 {
 	return identity->uid == 0;
 }
 
-/* The variable's scope is the time in which the identity is on; *entered is the answer of entering. */
+/* The identity is on for the scope of the variable; result is the answer of hf_identity_enter(). */
 struct hf_identity_scope {
 	int result;
 };

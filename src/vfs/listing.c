@@ -10,13 +10,13 @@
 #include "base/error.h"
 #include "base/macros.h"
 
-#define LEAST_ROOM 1024 /* more than any one entry takes */
+#define LEAST_ROOM 1024 /* larger than any single entry */
 
 int hf_listing_open(struct hf_listing *listing, const struct hf_file *dir, uint64_t cookie, size_t hint)
 {
 	char path[40];
 
-	/* By way of "." it would need the right to search, too. */
+	/* Opening "." would also need the right to search. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
 	listing->at = listing->len = 0;
 	listing->room = HF_MIN(HF_MAX(hint, (size_t)LEAST_ROOM), sizeof(listing->buffer));

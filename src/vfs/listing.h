@@ -1,10 +1,10 @@
 /*
- * Reading a directory from any place in it.
+ * Reads a directory from any position.
  *
  * A cookie is the kernel's own position after an entry (d_off), which file
- * systems keep stable while names come and go, over restarts, too. So nothing
- * is remembered between two calls, and a directory of a million names costs no
- * more than the part that is read.
+ * systems keep stable while names come and go, also over restarts. So nothing
+ * is remembered between two calls, and reading a part of a directory of a
+ * million names costs only that part.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 
 struct hf_entry {
 	uint64_t inode;
-	uint64_t cookie; /* of the place after it */
+	uint64_t cookie; /* of the position after it */
 	const char *name;
 };
 
@@ -27,7 +27,7 @@ struct hf_listing {
 	int fd;
 	size_t at;
 	size_t len;
-	size_t room; /* how much to ask the kernel for at once */
+	size_t room; /* bytes to request from the kernel at once */
 	_Alignas(8) char buffer[HF_LISTING_MAX];
 };
 
@@ -37,8 +37,8 @@ enum { /* answers of hf_listing_open() and hf_listing_next() */
 	HF_LISTING_BAD_COOKIE,
 };
 
-/* Opens it with the rights that are on (vfs/identity.h), at @cookie, 0 for the start. @hint: how many bytes
- * of names will be wanted, about. */
+/* Opens the directory under the present identity (vfs/identity.h), at @cookie; 0 is the start. @hint: how
+ * many bytes of names will be needed, approximately. */
 int hf_listing_open(struct hf_listing *listing, const struct hf_file *dir, uint64_t cookie, size_t hint);
 void hf_listing_close(struct hf_listing *listing);
 /* The entry's name is valid until the next call. */

@@ -1,9 +1,9 @@
 /*
  * A slot is a directory that is watched; its epoch counts the watches. A page
- * belongs to a slot and an epoch, so one event, or another directory that takes
- * the slot, makes all pages of it worthless at once; they are freed when somebody
- * comes across them, or by the next sweep. The watch is for one event: after it
- * a busy directory costs nothing until it is listed again.
+ * belongs to a slot and an epoch. So one event, or another directory in the
+ * slot, invalidates all its pages at once; they are freed when a search meets
+ * them, or in the next sweep. A watch reports one event: afterwards a busy
+ * directory costs nothing until it is listed again.
  */
 #include "vfs/pages.h"
 
@@ -29,14 +29,14 @@
 struct slot {
 	int watch; /* -1: none */
 	uint64_t epoch;
-	uint64_t used; /* when: the largest is the latest */
+	uint64_t used; /* for the order of use: the largest is the latest */
 	const struct hf_volume *volume;
 	struct hf_file_id dir;
 };
 
 struct kept {
 	struct hf_page page;
-	struct kept *next; /* in its bucket */
+	struct kept *next; /* next in its bucket */
 	struct hf_page_key key;
 	int slot;
 	uint64_t epoch;
@@ -47,13 +47,13 @@ struct kept {
 };
 
 struct hf_pages {
-	int inotify; /* (c) -1: there is none, and nothing is ever kept */
+	int inotify; /* (c) -1: not available, and nothing is cached */
 	pthread_mutex_t lock;
-	struct slot slots[HF_PAGES_MAX_DIRS]; /* under lock, as all below */
+	struct slot slots[HF_PAGES_MAX_DIRS]; /* under lock, like everything below */
 	struct kept *buckets[N_BUCKETS];
 	size_t n_bytes;
 	uint32_t sweep;
-	uint64_t clock; /* of slot->used */
+	uint64_t clock; /* for slot->used */
 	_Atomic uint32_t stamps[N_STAMPS];
 };
 
@@ -147,7 +147,7 @@ static void on_event(struct hf_pages *pages, const struct inotify_event *event)
 			end_watch(&pages->slots[i]);
 }
 
-/* All that the kernel has told: it does so before whoever made the change goes on. */
+/* Reads all events. The kernel reports a change before the call that makes it returns. */
 static void listen(struct hf_pages *pages)
 {
 	_Alignas(struct inotify_event) char buffer[4096];
@@ -174,7 +174,7 @@ static int find_slot(const struct hf_pages *pages, const struct hf_file *dir)
 	return -1;
 }
 
-/* A free one, or the one that was not used for longest. */
+/* A free slot, or the least recently used one. */
 static struct slot *free_slot(struct hf_pages *pages)
 {
 	struct slot *best = &pages->slots[0];
@@ -202,7 +202,7 @@ static int add_watch(struct hf_pages *pages, const struct hf_file *dir)
 	watch = inotify_add_watch(pages->inotify, path, EVENTS | IN_ONESHOT | IN_ONLYDIR);
 	if (watch < 0)
 		return -1;
-	/* One directory may have two names here, in two exports: to the kernel it is one. */
+	/* One directory may be in two exports here; the kernel gives it one watch. */
 	for (int i = 0; i < HF_PAGES_MAX_DIRS; i++)
 		if (pages->slots[i].watch == watch)
 			end_watch(&pages->slots[i]);
@@ -327,7 +327,7 @@ void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struc
 	drop_dead(pages, place);
 	while (*place && !is_key(*place, watch.slot, key))
 		place = &(*place)->next;
-	if (*place) /* two made it at once, or it has changed since */
+	if (*place) /* another thread made it at the same time, or it has changed since */
 		drop(pages, place);
 	if (is_alive(pages, kept) && pages->n_bytes + kept->size <= HF_PAGES_MAX_BYTES) {
 		kept->next = *place;

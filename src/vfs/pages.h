@@ -1,20 +1,21 @@
 /*
- * Listings with attributes, page by page, as a protocol has encoded them, for
- * as long as they are true.
+ * A cache of directory listings with attributes (READDIRPLUS), page by page, as
+ * the protocol encoded them, for as long as they are valid.
  *
- * Asking the kernel for the attributes of each name is most of what such a
- * listing costs. A page that was made before is given again only if
+ * Asking the kernel for the attributes of each name is most of the cost of such
+ * a listing. A cached page is used only if
  *
- *	- the directory has the ctime that it had: no name has come, gone or changed;
- *	- the kernel's own watch on the directory (inotify) has told of nothing: no
- *	  local process has written to a file in it, or changed its attributes;
- *	- none of our own clients has: each change marks the file's inode number,
- *	  since what we open by its id the kernel may not know to be in a directory;
- *	- it is younger than two sweeps, about two seconds: the kernel does not tell
- *	  of writes through mmap(2).
+ *	- the directory still has the same ctime: no name came, went or changed;
+ *	- the kernel's watch on the directory (inotify) has reported nothing: no
+ *	  local process wrote to a file in it or changed its attributes;
+ *	- no client of this server did: each change marks the file's inode number,
+ *	  because for a file that was opened by its id the kernel may not know
+ *	  the directory;
+ *	- it is younger than two sweeps, about two seconds: the kernel does not
+ *	  report writes through mmap(2).
  *
- * Entries that change without a word (directories, files with several names)
- * are marked as fluid: their attributes are asked for each time.
+ * Entries that change without notice (directories, files with several names)
+ * are marked as fluid: their attributes are read each time.
  *
  * May be used from every thread.
  */
@@ -34,7 +35,7 @@ struct hf_pages;
 #define HF_PAGES_MAX_BYTES ((size_t)32 << 20)
 #define HF_PAGES_MAX_DIRS  64
 
-/* What makes a page another one, besides its directory. */
+/* What distinguishes pages of one directory. */
 struct hf_page_key {
 	uint64_t export;
 	uint64_t cookie;
@@ -44,9 +45,9 @@ struct hf_page_key {
 
 struct hf_page_part {
 	uint64_t inode;
-	uint32_t stamp;   /* hf_pages_stamp(), before its attributes were asked for */
-	uint32_t name_at; /* where in the page its name is, */
-	uint32_t attr_at; /* and its attributes */
+	uint32_t stamp;   /* hf_pages_stamp(), taken before its attributes were read */
+	uint32_t name_at; /* offset of its name in the page, */
+	uint32_t attr_at; /* and of its attributes */
 	uint16_t name_len;
 	bool is_fluid;
 };
@@ -60,15 +61,15 @@ struct hf_page {
 	const uint8_t *bytes;
 };
 
-/* A watch that has not told of anything yet. */
+/* A watch that has not reported anything yet. */
 struct hf_page_watch {
-	int slot; /* -1: there is none, nothing can be kept */
+	int slot; /* -1: no watch; the page cannot be cached */
 	uint64_t epoch;
 };
 
 int hf_pages_new(struct hf_pages **pagesp);
 struct hf_pages *hf_pages_free(struct hf_pages *pages);
-void hf_pages_sweep(struct hf_pages *pages); /* about once a second */
+void hf_pages_sweep(struct hf_pages *pages); /* call about once a second */
 void hf_pages_clear(struct hf_pages *pages);
 
 HF_DEFINE_CLEANUP(struct hf_pages *, hf_pages_free)
@@ -80,11 +81,11 @@ struct hf_page *hf_page_unref(struct hf_page *page);
 
 HF_DEFINE_CLEANUP(struct hf_page *, hf_page_unref)
 
-/* To make one: watch, then note the directory's attributes, then ask for everything, then put. */
+/* To make a page: watch, then note the directory's attributes, then read everything, then put. */
 struct hf_page_watch hf_pages_watch(struct hf_pages *pages, const struct hf_file *dir);
 void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struct hf_page_key *key,
 		  struct hf_page_watch watch, const struct stat *st, const struct hf_page *page);
 
-/* Changes of ours. */
+/* Changes through this server. */
 uint32_t hf_pages_stamp(const struct hf_pages *pages, uint64_t inode);
 void hf_pages_mark(struct hf_pages *pages, uint64_t inode);

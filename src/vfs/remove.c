@@ -1,4 +1,4 @@
-/* Taking names away, and moving them. */
+/* Removes and renames names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "vfs/tree_internal.h"
 
-/* Who has no name left must not be kept open by us: its space would stay taken. */
+/* A file without a name must not stay open here: its disk space would stay occupied. */
 static void let_go(struct hf_file *file)
 {
 	struct stat st;
@@ -16,7 +16,7 @@ static void let_go(struct hf_file *file)
 		hf_file_forget_now(file);
 }
 
-/* The file of a name that is about to go, if there is one and we have it open. */
+/* The file of a name that is about to be removed, if it exists and is open here. */
 static struct hf_file *find_victim(struct hf_file *dir, const struct hf_name *name)
 {
 	struct hf_file *file = NULL;
@@ -67,7 +67,7 @@ int hf_dir_rmdir(struct hf_file *dir, const struct hf_identity *caller, const st
 	HF_WITH_CHANGE(change, dir)
 	{
 		r = hf_dir_check_begun(dir, change);
-		if (r == 0 && hf_name_is_dots(name)) /* as RFC 1813 has it, 3.3.13 */
+		if (r == 0 && hf_name_is_dots(name)) /* RFC 1813, 3.3.13 */
 			r = name->text[1] ? -EEXIST : -EINVAL;
 		if (r == 0) {
 			victim = find_victim(dir, name);
@@ -92,7 +92,7 @@ static int rename_as(struct hf_file *from_dir, const char *from, struct hf_file 
 	return renameat(from_dir->fd, from, to_dir->fd, to) < 0 ? -errno : 0;
 }
 
-/* Both directories, in the order that everybody keeps. */
+/* Locks both directories in the common order. */
 static void begin_both(struct hf_file *a, struct hf_change *a_change, struct hf_file *b,
 		       struct hf_change *b_change)
 {
@@ -145,7 +145,7 @@ int hf_dir_rename(struct hf_file *from_dir, const struct hf_name *from, struct h
 	r = check_rename(from_dir, from, to_dir, to);
 	if (r == 0) {
 		victim = find_victim(to_dir, to);
-		if (from_dir->volume->finder) /* nobody else wants to know */
+		if (from_dir->volume->finder) /* only the finder needs this */
 			moved = find_victim(from_dir, from);
 		r = rename_as(from_dir, from->text, to_dir, to->text, caller);
 	}

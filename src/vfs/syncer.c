@@ -8,9 +8,8 @@
 #include "vfs/file.h"
 #include "vfs/jobs.h"
 
-#define MAX_DISTINCT \
-	64 /* files of one round that are remembered as done; more are synced again, which is cheap */
-#define MAX_PASSED      128 /* then it is done, come who may */
+#define MAX_DISTINCT    64 /* synced files that one round remembers; others are synced again, which is cheap */
+#define MAX_PASSED      128 /* after that many, sync even if more changes are expected */
 #define PATIENCE_NS     300000
 #define MAX_PATIENCE_NS 2000000
 #define NS_PER_S        UINT64_C(1000000000)
@@ -60,7 +59,8 @@ static int sync_once(struct round *round, struct hf_file *file)
 	return r;
 }
 
-/* All who came before the round began, and how many that were; the files are held by their references. */
+/* Syncs for all changes that left before the round began; returns their number. Their references keep the
+ * files open. */
 static size_t run_round(struct hf_list *batch)
 {
 	struct round round = { 0 };
@@ -87,7 +87,7 @@ static size_t run_round(struct hf_list *batch)
 
 /* All under the lock */
 
-/* The queue is looked at under our lock: a job that is seen there enters after it, so it finds what waits. */
+/* Looks at the queue under our lock: a job that is still queued enters later, so it will see what waits. */
 static bool is_time(struct hf_syncer *syncer, struct hf_jobs *jobs)
 {
 	if (hf_list_is_empty(&syncer->waiting) || syncer->is_busy)
@@ -99,13 +99,12 @@ static uint64_t now_ns(void)
 {
 	struct timespec now;
 
-	/* How long the disk takes and threads wait, nothing else hangs on it; a simulated clock would not do.
-	 */
+	/* Measures the disk and the waiting threads only, so a simulated clock cannot replace it. */
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* A change that takes longer, like the removal of a huge file, does not hold the others up. */
+/* A change that takes longer, such as removing a huge file, does not delay the others. */
 static void wait_for_others(struct hf_syncer *syncer)
 {
 	uint64_t end = now_ns() + HF_MIN(PATIENCE_NS + syncer->last_took / 4, MAX_PATIENCE_NS);

@@ -1,4 +1,4 @@
-/* Looking up names, and making and removing those that carry no data; files are made in create.c. */
+/* Looks up names, and creates and removes objects without data; create.c creates files. */
 #include "vfs/tree.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ int hf_dir_check_begun(struct hf_file *dir, const struct hf_change *change)
 	if (!S_ISDIR(dir->type))
 		return -ENOTDIR;
 	if (!change->has_before || change->before.st_nlink == 0)
-		return hf_dir_check(dir, &st); /* which says what is wrong */
+		return hf_dir_check(dir, &st); /* which returns the right error */
 	return check_place(dir);
 }
 
@@ -110,8 +110,8 @@ int hf_dir_open_entry(struct hf_file *dir, const struct hf_name *name, bool cach
 	return 0;
 }
 
-/* With our own rights once the kernel has said that the caller may search the directory: that is remembered
- * as a rule, so that his identity need not be put on. */
+/* With our own rights, once the kernel has said that the caller may search the directory. That answer is
+ * mostly remembered, so the identity need not be switched. */
 int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  bool cached, struct hf_file **filep, struct stat *stp)
 {
@@ -146,7 +146,7 @@ int hf_file_readlink(struct hf_file *file, char *text, size_t *lenp)
 
 /* Making */
 
-/* After a name was made: the file, with the rest of its attributes. */
+/* After a name was created: returns the file, and sets the rest of its attributes. */
 static int finish_making(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 			 const struct hf_setattr *set, struct hf_file **filep)
 {
@@ -245,7 +245,7 @@ int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const st
 	return r;
 }
 
-/* The kernel links a file given by its descriptor for the superuser alone, so by /proc. */
+/* linkat() with a descriptor is only for the superuser, so go through /proc. */
 int hf_link_fd(int fd, int dir, const char *name)
 {
 	char path[40];
@@ -274,7 +274,7 @@ int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const str
 		if (r == 0 && S_ISDIR(file->type))
 			r = -EISDIR;
 		if (r == 0)
-			r = hf_file_stat(file, &st); /* the kernel says -ENOENT of one that is gone */
+			r = hf_file_stat(file, &st); /* for a removed file the kernel would return -ENOENT */
 		if (r == 0)
 			r = link_as(dir, caller, name->text, file);
 	}

@@ -1,11 +1,11 @@
 /*
- * Names in directories. Names are single components, any bytes but '/' and NUL,
- * not empty, not "." or ".." (hf_name_check()), at most 255 long.
+ * Names in directories. A name is a single component: any bytes but '/' and
+ * NUL, not empty, not "." or ".." (hf_name_check()), at most 255 long.
  *
- * Every function that changes a directory fills a hf_change of it, and if it
- * fails, too. Nothing here follows a symbolic link or leaves the volume. None of
- * it waits for the disk: what was done is safe after the directory was synced,
- * and a file that was made with more than its mode, after that was, too
+ * Every function that changes a directory fills a hf_change of it, also if it
+ * fails. No function follows a symbolic link, leaves the volume or waits for
+ * the disk. A change is safe after the directory was synced; a file that was
+ * created with more than its mode, after the file was synced, too
  * (vfs/syncer.h).
  */
 #pragma once
@@ -27,25 +27,25 @@ struct hf_name {
 	char text[HF_NAME_MAX + 1];
 };
 
-/* -ENAMETOOLONG, -EACCES for a '/', -EINVAL for an empty one or a NUL in it. "." and ".." pass. */
+/* -ENAMETOOLONG; -EACCES if it contains '/'; -EINVAL if it is empty or contains NUL. "." and ".." pass. */
 int hf_name_get(struct hf_name *name, struct hf_bytes bytes);
 bool hf_name_is_dots(const struct hf_name *name);
 
-/* The directory is one, is in its tree, and is not gone; and its attributes. */
+/* Checks that this is a directory, inside its volume, and not removed; gives its attributes. */
 int hf_dir_check(struct hf_file *dir, struct stat *stp);
-/* The same for any file: others than directories are nowhere in particular. */
+/* The same for any file; the place of other types than directories is not checked. */
 int hf_file_check(struct hf_file *file, struct stat *stp);
 
-/* @cached: -EAGAIN where the kernel would have to wait. ".." of the root is the root. *stp: the file's
+/* With @cached: -EAGAIN if the kernel would have to wait. ".." of the root is the root. *stp: the file's
  * attributes. */
 int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  bool cached, struct hf_file **filep, struct stat *stp);
 
 /* Making */
 enum hf_create_how {
-	HF_CREATE_UNCHECKED, /* one that is there already will do; of what is to be set only the size is */
+	HF_CREATE_UNCHECKED, /* an existing file is fine; of the attributes only the size is set then */
 	HF_CREATE_GUARDED,   /* -EEXIST */
-	HF_CREATE_EXCLUSIVE, /* -EEXIST, unless it was made by this same request, as the verifier tells */
+	HF_CREATE_EXCLUSIVE, /* -EEXIST, unless this same request created it, as the verifier shows */
 };
 
 int hf_dir_create(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
@@ -63,7 +63,7 @@ int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const st
 int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		struct hf_file *file, struct hf_change *change);
 
-/* Unmaking */
+/* Removing */
 int hf_dir_remove(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  struct hf_change *change);
 int hf_dir_rmdir(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
@@ -72,5 +72,6 @@ int hf_dir_rename(struct hf_file *from_dir, const struct hf_name *from, struct h
 		  const struct hf_name *to, const struct hf_identity *caller, struct hf_change *from_change,
 		  struct hf_change *to_change);
 
-/* The text of a symbolic link, without NUL; *lenp: in, the room; out, the length. -EINVAL: not one. */
+/* The text of a symbolic link, without NUL. *lenp: in, the room; out, the length. -EINVAL: not a symbolic
+ * link. */
 int hf_file_readlink(struct hf_file *file, char *text, size_t *lenp);

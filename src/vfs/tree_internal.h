@@ -6,8 +6,8 @@
 /* With our own rights */
 int hf_dir_open_entry(struct hf_file *dir, const struct hf_name *name, bool cached, struct hf_file **filep,
 		      struct stat *stp);
-/* As hf_dir_check(), within a change of it. */
+/* Like hf_dir_check(), within a change of the directory. */
 int hf_dir_check_begun(struct hf_file *dir, const struct hf_change *change);
 int hf_dir_check_name(struct hf_file *dir, const struct hf_change *change,
-		      const struct hf_name *name); /* for one that is to be made */
+		      const struct hf_name *name); /* for a name that is to be created */
 int hf_link_fd(int fd, int dir, const char *name);

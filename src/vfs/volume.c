@@ -18,8 +18,8 @@
 #include "vfs/finder.h"
 #include "vfs/fskind.h"
 
-#define MAX_DEPTH 1360 /* of directories, for a walk up; the way must be shorter than PATH_MAX */
-#define MAX_ASKED 20   /* times for a file that the kernel has no memory for, it says */
+#define MAX_DEPTH 1360 /* directories of a walk up; the path must be shorter than PATH_MAX */
+#define MAX_ASKED 20   /* attempts to open a file after ENOMEM */
 
 union kernel_handle {
 	struct file_handle h;
@@ -34,7 +34,7 @@ bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b)
 	       memcmp(a->bytes, b->bytes, a->len) == 0;
 }
 
-/* The time of birth tells a file from a later one with its inode number, where the file system keeps it. */
+/* The birth time, if the file system has it, tells a file from a later one with the same inode number. */
 static int identify_by_inode(int fd, struct hf_file_id *id)
 {
 	struct statx stx;
@@ -105,8 +105,8 @@ int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char
 	return 0;
 }
 
-/* Linux says ENOMEM, too, of a file that is gone while its inode number is being given to another one, which
- * takes no time: asked again it says what is so. */
+/* Linux also returns ENOMEM for a removed file while its inode number is being reused. That state is short:
+ * retry. */
 static int open_by_kernel(const struct hf_volume *volume, const struct hf_file_id *id)
 {
 	union kernel_handle handle = { .h.handle_bytes = id->len, .h.handle_type = id->type };
@@ -127,7 +127,7 @@ int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int
 	if (id->kind != volume->root_id.kind)
 		return -ESTALE;
 	fd = volume->has_ids ? open_by_kernel(volume, id) : hf_finder_open(volume->finder, volume, id);
-	if (fd < 0) /* a handle that the file system cannot read is of a file system that was here before */
+	if (fd < 0) /* a handle that the file system cannot decode belongs to an earlier file system here */
 		return fd == -EINVAL || fd == -ENOENT ? -ESTALE : fd;
 	if (fstat(fd, stp) < 0)
 		return -errno;
@@ -159,17 +159,16 @@ bool hf_volume_is_want(int error)
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-/* Of a step up that failed. */
+/* The result for a failed step up. */
 static int misplaced(int error)
 {
 	return hf_volume_is_want(error) ? error : -ESTALE;
 }
 
-/* Up to the root of the tree, or of everything: one look for each level, which sees all of the way at once.
- */
+/* Walks up to the root of the volume or of the host, with one stat() of the whole path for each level. */
 static int walk_up(const struct hf_volume *volume, int from)
 {
-	char way[3 * MAX_DEPTH + 1]; /* from the second look on */
+	char way[3 * MAX_DEPTH + 1]; /* used from the second level on */
 	struct stat st, below = { 0 };
 
 	for (size_t depth = 0; depth < MAX_DEPTH; depth++) {
@@ -180,7 +179,7 @@ static int walk_up(const struct hf_volume *volume, int from)
 		if (is_root(volume, &st))
 			return 0;
 		if (depth && below.st_ino == st.st_ino && below.st_dev == st.st_dev)
-			return -ESTALE; /* the top of everything */
+			return -ESTALE; /* reached the host's root */
 		below = st;
 		memcpy(way + 3 * depth, "../", 4);
 	}
@@ -215,7 +214,7 @@ int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bo
 
 /* Life */
 
-/* A mount of our own, of this tree alone. The daemon has the capability for it effective only here. */
+/* Clones the mount of this directory alone. The daemon makes the needed capability effective only here. */
 static int clone_tree(int anchor)
 {
 	bool is_raised = hf_caps_raise(CAP_SYS_ADMIN);
@@ -228,8 +227,8 @@ static int clone_tree(int anchor)
 	return fd;
 }
 
-/* What we find out about a tree here counts for as long as it is shared; for want of anything
- * nothing is found out. */
+/* What is learned here stays valid while the directory is exported. If memory or descriptors run out, fail
+ * instead of learning something wrong. */
 static int open_root(struct hf_volume *volume, const char *path)
 {
 	volume->anchor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -291,7 +290,7 @@ int hf_volume_new(struct hf_volume **volumep, const char *path)
 	if (r == 0 && !volume->has_ids)
 		r = hf_finder_new(&volume->finder, volume->root_stat.st_ino);
 	if (r < 0)
-		return r; /* the caller says which export it was */
+		return r; /* the caller logs which export it was */
 	*volumep = volume;
 	volume = NULL;
 	return 0;

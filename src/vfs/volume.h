@@ -1,21 +1,21 @@
 /*
- * A directory tree that is shared: its root, and the way from a file to an id
- * that names it for ever, and back.
+ * An exported directory tree: its root, and the way from a file to an id that
+ * identifies it for ever, and back.
  *
- * As the superuser the root is a private copy of the mount (open_tree) that has
- * the shared directory as its root and no other file systems in it. So whatever
- * a client does, ".." ends there, in the kernel; and a directory that was moved
- * out of the tree has no ".." at all, which is how hf_volume_check_place() knows.
- * Without that right (CAP_SYS_ADMIN) the same holds where the directory is the
- * root of a mount, whose ".." the kernel denies likewise to what is outside.
- * Elsewhere the place of a directory is found by walking up, which costs a call
- * for each level. Other file systems below the root are not entered.
+ * As the superuser, the root is a private clone of the mount (open_tree) that
+ * has the exported directory as its root and no other file systems in it. So
+ * ".." ends there, in the kernel, for every client. A directory that was moved
+ * out of the tree has no ".." at all, which is how hf_volume_check_place()
+ * detects it. Without CAP_SYS_ADMIN the same holds if the directory is the root
+ * of a mount: the kernel denies ".." to directories outside of it. Otherwise
+ * the place of a directory is found by walking up, which costs a call for each
+ * level. Other file systems below the root are not entered.
  *
- * An id is what the kernel calls a file handle (inode and generation, as a
- * rule), so it stays through renames and restarts, and is never used again. The
- * kernel opens files by it where we have CAP_DAC_READ_SEARCH. Elsewhere, and on
- * file systems that have no such handles, vfs/finder.h finds the file by its
- * inode number, and what was found must have the same id.
+ * An id is what the kernel calls a file handle (mostly inode and generation),
+ * so it survives renames and restarts, and is never reused. With
+ * CAP_DAC_READ_SEARCH the kernel opens files by it. Otherwise, and on file
+ * systems without such handles, vfs/finder.h finds the file by its inode
+ * number, and the result must have the same id.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct hf_finder;
 
 enum hf_file_id_kind {
 	HF_FILE_ID_KERNEL = 1, /* name_to_handle_at(2) */
-	HF_FILE_ID_INODE = 2,  /* the inode number and the time of birth */
+	HF_FILE_ID_INODE = 2,  /* inode number and birth time */
 };
 
 struct hf_file_id {
@@ -46,15 +46,15 @@ struct hf_file_id {
 
 struct hf_volume {
 	_Atomic unsigned int n_refs;
-	int root;   /* (c) O_PATH */
-	int mount;  /* (c) the same, opened: open_by_handle_at() wants it so */
-	int anchor; /* (c) the directory in its own mount: keeps that from being unmounted below us; or -1 */
-	bool is_clone;            /* (c) see above */
-	bool is_mount_root;       /* (c) likewise */
-	bool has_ids;             /* (c) the kernel opens files by their ids */
-	bool is_local;            /* (c) what the kernel has in memory it gives without waiting for anybody */
-	bool syncs_made_with_dir; /* (c) hf_fskind_syncs_made_with_dir() */
-	uint64_t magic;           /* (c) of the file system: f_type of statfs(2) */
+	int root;           /* (c) O_PATH */
+	int mount;          /* (c) the root opened for reading, as open_by_handle_at() requires */
+	int anchor;         /* (c) the directory in its own mount, so that it cannot be unmounted; or -1 */
+	bool is_clone;      /* (c) see above */
+	bool is_mount_root; /* (c) see above */
+	bool has_ids;       /* (c) the kernel opens files by their ids */
+	bool is_local;      /* (c) hf_fskind_is_local() */
+	bool syncs_made_with_dir;  /* (c) hf_fskind_syncs_made_with_dir() */
+	uint64_t magic;            /* (c) of the file system: f_type of statfs(2) */
 	struct hf_file_id root_id; /* (c) */
 	struct stat root_stat;     /* (c) st_dev, st_ino only */
 	uint64_t mount_id;         /* (c) */
@@ -69,30 +69,29 @@ struct hf_volume *hf_volume_unref(struct hf_volume *volume);
 
 HF_DEFINE_CLEANUP(struct hf_volume *, hf_volume_unref)
 
-/* Is this the directory that is now at @path? */
+/* Is this the directory that is at @path now? */
 bool hf_volume_is_at(const struct hf_volume *volume, const char *path);
 
-/* Ids, with the attributes, which are needed for it anyway. @fd is any descriptor of the file. -EXDEV: it is
- * in another file system. */
+/* The id of a file, with its attributes, which are needed for it anyway. @fd is any descriptor of the file.
+ * -EXDEV: it is on another file system. */
 int hf_volume_identify(const struct hf_volume *volume, int fd, struct hf_file_id *idp, struct stat *stp);
-/* The same for an entry of a directory, without opening it. Both halves of the answer are of the same file
- * only if the name was not changed meanwhile: the caller sees to that. -EAGAIN: this volume cannot. */
+/* The same for an entry of a directory, without opening it. Id and attributes belong to the same file only if
+ * the name did not change meanwhile; the caller checks that. -EAGAIN: this volume cannot do it. */
 int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char *name,
 			     struct hf_file_id *idp, struct stat *stp);
-/* Gives an O_PATH descriptor, and attributes. -ESTALE: there is no such file any more, or it is outside. */
+/* Gives an O_PATH descriptor and attributes. -ESTALE: the file is gone, or outside the volume. */
 int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp);
 bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b);
 
-/* Is the directory @fd in the tree, now? -ESTALE: it is not. Other errors: we cannot know. */
+/* Is the directory @fd inside the volume now? -ESTALE: it is not. Other errors: unknown. */
 int hf_volume_check_place(const struct hf_volume *volume, int fd);
 
-/* Not an answer to what was asked: once there is enough again it is another one. */
+/* Does @error mean that memory or descriptors ran out? Then it says nothing about the file. */
 bool hf_volume_is_want(int error);
 
-/* What we saw on the way: the file of this id is called @name in the directory with this inode number. Only
- * the finder wants to know. */
+/* Reports that the file @inode has the name @name in the directory @dir_inode. Only the finder uses this. */
 void hf_volume_saw(struct hf_volume *volume, uint64_t dir_inode, const char *name, uint64_t inode);
 
-/* One step: opens (O_PATH) the entry @name of @dir, never through a symbolic link, never into another file
- * system, never up. @cached: only if the kernel needs not wait; else -EAGAIN. */
+/* One step: opens (O_PATH) the entry @name of @dir. Never follows a symbolic link, enters another file system
+ * or goes up. With @cached: -EAGAIN if the kernel would have to wait. */
 int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bool cached, int *fdp);

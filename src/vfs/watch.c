@@ -13,18 +13,18 @@
 
 #define MAX_WATCHES 2048 /* a power of two */
 #define N_PLACES    4096 /* a power of two */
-#define MAX_READS   64   /* of a buffer, at a time */
+#define MAX_READS   64   /* buffers in one hf_watch_read() */
 #define CHANGES     (IN_ATTRIB | IN_DELETE_SELF)
 
 struct hf_watch {
 	int fd;
 	pthread_mutex_t lock;
-	int numbers[MAX_WATCHES]; /* the newest, in a ring; under lock */
+	int numbers[MAX_WATCHES]; /* the newest watches, in a ring; under lock */
 	uint32_t n_added;         /* under lock */
-	uint64_t count;           /* of changes read */
-	uint64_t lost;            /* the count when some could not be told */
-	/* The count at the last change of a watch of this place. Two in one place are told of each other's
-	 * changes, which does no harm. */
+	uint64_t count;           /* events read so far */
+	uint64_t lost;            /* value of count when events were lost */
+	/* The value of count at the last event of this place. Two watches in one place share their events,
+	 * which is harmless. */
 	uint64_t changed[N_PLACES];
 };
 
@@ -37,7 +37,7 @@ int hf_watch_new(struct hf_watch **watchp)
 	pthread_mutex_init(&watch->lock, NULL);
 	watch->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (watch->fd < 0)
-		return -errno; /* the caller says what that means */
+		return -errno; /* the caller logs what that means */
 	*watchp = watch;
 	watch = NULL;
 	return 0;
@@ -54,27 +54,27 @@ struct hf_watch *hf_watch_free(struct hf_watch *watch)
 	return NULL;
 }
 
-/* The kernel counts them up, and begins anew after INT_MAX. */
+/* The kernel counts numbers up, and starts again after INT_MAX. */
 static bool is_newer(int number, int than)
 {
 	return (((unsigned int)number - (unsigned int)than) & INT_MAX) - 1 < INT_MAX / 2;
 }
 
-/* The one that has to go, or 0. */
+/* Returns the watch that must be removed, or 0. */
 static int note(struct hf_watch *watch, int number)
 {
 	int newest = watch->n_added ? watch->numbers[(watch->n_added - 1) % MAX_WATCHES] : 0;
 	int oldest;
 
 	if (!is_newer(number, newest))
-		return 0; /* the file is watched already */
+		return 0; /* the file is already watched */
 	oldest = watch->numbers[watch->n_added % MAX_WATCHES];
 	watch->numbers[watch->n_added++ % MAX_WATCHES] = number;
 	return oldest;
 }
 
 /* The lock is held over the kernel's call, so that numbers are noted in their order. On a local file system
- * that waits for no disk: the inode is in memory. */
+ * the call waits for no disk: the inode is in memory. */
 int hf_watch_add(struct hf_watch *watch, struct hf_file *file)
 {
 	int number, oldest = 0;
@@ -89,7 +89,9 @@ int hf_watch_add(struct hf_watch *watch, struct hf_file *file)
 		oldest = note(watch, number);
 	pthread_mutex_unlock(&watch->lock);
 	if (oldest)
-		inotify_rm_watch(watch->fd, oldest); /* it is told of; -EINVAL where it was over */
+		inotify_rm_watch(
+			watch->fd,
+			oldest); /* the kernel reports the removal; -EINVAL if the watch had already ended */
 	return number > 0 ? number : 0;
 }
 
@@ -118,7 +120,7 @@ void hf_watch_read(struct hf_watch *watch)
 			p += sizeof(*event) + event->len;
 		}
 	}
-	/* More than that, or trouble: nothing is believed. */
+	/* More events than that, or an error: treat all watches as changed. */
 	if (n >= 0 || errno != EAGAIN)
 		watch->lost = ++watch->count;
 }

@@ -1,15 +1,16 @@
 /*
- * Changes to files that decide who may use them: rights, owner, number of names.
+ * Watches for changes that decide who may use a file: mode, owner, number of
+ * names.
  *
- * The kernel tells of them before the call that makes them returns (inotify). So
- * what was found out about a file, by a look that began after hf_watch_add(), is
- * true as long as hf_watch_is_unchanged() says so right after hf_watch_read().
+ * The kernel reports such a change before the call that makes it returns
+ * (inotify). So an answer about a file that was found after hf_watch_add() is
+ * valid as long as hf_watch_is_unchanged() is true right after hf_watch_read().
  *
- * A watch tells of one change and is over. The newest MAX_WATCHES are kept: one
- * that makes room for another counts as changed. Files whose changes this kernel
- * does not make itself (network file systems, FUSE) are not watched.
+ * A watch reports one change and ends. The newest MAX_WATCHES exist; one that
+ * makes room for another counts as changed. Files that other kernels or
+ * processes can change (network file systems, FUSE) are not watched.
  *
- * hf_watch_add() is for any thread, the rest for the loop's.
+ * hf_watch_add() may be called from any thread, the rest only from the loop's.
  */
 #pragma once
 
@@ -21,17 +22,17 @@
 struct hf_file;
 struct hf_watch;
 
-/* -errno where the kernel has none to give. */
+/* -errno if the kernel provides no inotify instance. */
 int hf_watch_new(struct hf_watch **watchp);
 struct hf_watch *hf_watch_free(struct hf_watch *watch);
 
 HF_DEFINE_CLEANUP(struct hf_watch *, hf_watch_free)
 
-/* The number of the watch, or 0: changes to this file are not told of. */
+/* Returns the number of the watch, or 0: changes to this file are not reported. */
 int hf_watch_add(struct hf_watch *watch, struct hf_file *file);
-/* Takes what the kernel has to tell; waits for nothing. */
+/* Reads the kernel's events; does not block. */
 void hf_watch_read(struct hf_watch *watch);
-/* How many changes have been read: before the file is looked at. */
+/* The number of events read so far; take it before looking at the file. */
 uint64_t hf_watch_count(const struct hf_watch *watch);
-/* Nothing was read about @number since the count was @since. True at most for those that were added. */
+/* No event of @number was read since the count was @since. Can be true only for watches that were added. */
 bool hf_watch_is_unchanged(const struct hf_watch *watch, int number, uint64_t since);
