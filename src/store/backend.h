@@ -22,8 +22,8 @@ struct hf_store_ops {
 	void (*free)(struct hf_store *store); /* frees the backend's parts, not @store itself */
 
 	/* These block. The front calls them only before service begins and after it has ended. */
-	int (*load_state)(struct hf_store *store,
-			  struct hf_store_state *statep); /* 1: found; 0: no state is stored */
+	/* 1: found; 0: no state is stored. */
+	int (*load_state)(struct hf_store *store, struct hf_store_state *statep);
 	/* Synced when it returns 0. With @drop_locks, the same step deletes all locks and reservations. */
 	int (*save_state)(struct hf_store *store, const struct hf_store_state *state, bool drop_locks);
 	/* Calls @fn with every stored record of @type, decoded. Stops and returns @fn's answer if that is not
@@ -68,8 +68,8 @@ struct hf_store {
 	const struct hf_store_events *events;
 	void *user;
 	struct hf_store_state state; /* of this run, as it is stored */
-	uint64_t
-		handle_key; /* (c) the handle key that the facts must have been written with; 0: accept any */
+	/* (c) the handle key that the facts must have been written with; 0: accept any. */
+	uint64_t handle_key;
 	bool has_begun;
 	uint64_t next_id;
 	uint64_t issued;                   /* the last ticket that was given */

@@ -9,8 +9,8 @@
 
 #define KEEP_BYTES ((size_t)4 << 20) /* a larger buffer is freed after its batch */
 #define MAX_BYTES  ((size_t)UINT32_MAX - HF_RECORD_MAX)
-#define MAX_PLACES \
-	((size_t)1 << 22) /* ids beyond this are not tracked: their put and delete are both written */
+/* Ids beyond this are not tracked: their put and delete are both written. */
+#define MAX_PLACES  ((size_t)1 << 22)
 #define FIRST_BYTES ((size_t)64 << 10)
 
 void hf_batch_init(struct hf_store_batch *batch, struct hf_store *store, enum hf_store_kind kind)

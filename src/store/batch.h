@@ -38,15 +38,15 @@ struct hf_store_batch {
 
 void hf_batch_init(struct hf_store_batch *batch, struct hf_store *store, enum hf_store_kind kind);
 void hf_batch_deinit(struct hf_store_batch *batch);
-void hf_batch_reset(struct hf_store_batch *batch,
-		    uint64_t first_id); /* empties it; ids from first_id on are new */
+/* Empties it; ids from first_id on are new. */
+void hf_batch_reset(struct hf_store_batch *batch, uint64_t first_id);
 
 /* Room to encode one more record; NULL: no memory. hf_batch_add() then appends what was encoded. */
 uint8_t *hf_batch_reserve(struct hf_store_batch *batch);
 void hf_batch_add(struct hf_store_batch *batch, int length);
 void hf_batch_add_new(struct hf_store_batch *batch, int length, uint64_t id); /* for a lock or reservation */
-bool hf_batch_cancel(struct hf_store_batch *batch,
-		     uint64_t id); /* true: its put was in the batch and is void now */
+/* True: its put was in the batch and is void now. */
+bool hf_batch_cancel(struct hf_store_batch *batch, uint64_t id);
 
 /* Removes the void records and returns the bytes to write. */
 struct hf_bytes hf_batch_bytes(struct hf_store_batch *batch);

@@ -26,8 +26,8 @@
  * answers and then fails gets everything written to it on each attempt: back off further. */
 #define AWAY_GAP HF_NS_PER_S
 #define MAX_GAP  (10 * HF_NS_PER_S)
-#define CALM     (60 * HF_NS_PER_S) /* after this long in health, the next failure starts with FIRST_GAP again \
-				     */
+/* After this long in health, the next failure starts with FIRST_GAP again. */
+#define CALM (60 * HF_NS_PER_S)
 
 static void on_recover_timer(struct hf_timer *timer);
 
@@ -63,7 +63,8 @@ static void try_later(struct hf_store *store, uint64_t max_gap)
 	store->health = HF_STORE_FAILED;
 	/* Without memory for the timer, the store cannot try again. */
 	if (hf_timer_start(&store->recover_timer, gap) < 0)
-		hf_log_error("the store will not be tried again", "backend=%s", store->ops->name);
+		hf_log_error("no memory for a timer: the store is not tried again", "backend=%s",
+			     store->ops->name);
 	/* An unreachable medium must not shorten the gap of a medium that fails. */
 	store->recover_gap = HF_MAX(store->recover_gap, HF_MIN(gap * 2, max_gap));
 }
@@ -114,8 +115,9 @@ void hf_store_fail(struct hf_store *store, int r)
 		store->failure = 0;
 	}
 	if (r != store->failure)
-		hf_log_error("the store cannot write; nothing new is promised until it can",
-			     "backend=%s error=%s", store->ops->name, strerror(-r));
+		hf_log_error(
+			"the store cannot write; no lock is granted and no client registered until it can",
+			"backend=%s error=%s", store->ops->name, strerror(-r));
 	store->failure = r;
 	store->counts.n_failures++;
 	first_lost = give_up_all(store);
@@ -137,10 +139,9 @@ void hf_store_taken(struct hf_store *store)
 
 	if (store->health == HF_STORE_TAKEN)
 		return;
-	hf_log_error(
-		"another holdfastd of the same server.name has used the store since; this one writes nothing "
-		"more and ends. Give each a server.name of its own",
-		"backend=%s epoch=%llu", store->ops->name, (unsigned long long)store->state.epoch);
+	hf_log_error("another holdfastd with the same server.name has used the store; this one writes "
+		     "nothing more and stops. Give each its own server.name",
+		     "backend=%s epoch=%llu", store->ops->name, (unsigned long long)store->state.epoch);
 	if (could_write)
 		first_lost = give_up_all(store);
 	hf_timer_stop(&store->recover_timer);
@@ -186,7 +187,7 @@ void hf_store_recover_done(struct hf_store *store, int r)
 {
 	assert(store->health == HF_STORE_TRYING);
 	if (r < 0) {
-		hf_log_debug("the store is not back yet", "backend=%s error=%s", store->ops->name,
+		hf_log_debug("the store still cannot write", "backend=%s error=%s", store->ops->name,
 			     strerror(-r));
 		try_later(store, AWAY_GAP);
 		return;
@@ -221,7 +222,8 @@ void hf_store_resync_done(struct hf_store *store, int r)
 	}
 	store->health = HF_STORE_HEALTHY;
 	store->recovered_at = hf_loop_now(store->loop);
-	hf_log_info("the store is back; everything was written again", "backend=%s", store->ops->name);
+	hf_log_info("the store can write again; all locks and registrations are stored", "backend=%s",
+		    store->ops->name);
 	hf_loop_defer(store->loop, &store->commit_task);
 	store->events->on_recovered(store->user);
 }

@@ -15,9 +15,9 @@ struct hf_store_state {
 	bool is_clean;    /* the run ended with hf_store_mark_clean() */
 	bool is_complete; /* the stored locks are all that were granted */
 	enum hf_store_durability durability;
-	uint64_t handle_key; /* which key made the handles in the facts; 0: unknown, or there are none. Not in
-				a state record: a backend stores it separately, and only save_state writes it
-			      */
+	/* Which key made the handles in the facts; 0: unknown, or there are none. Not in a state record: a
+	 * backend stores it separately, and only save_state writes it. */
+	uint64_t handle_key;
 	char boot_id[HF_STORE_MAX_BOOT_ID + 1]; /* of the machine that the run was on */
 	char medium[HF_STORE_MAX_BOOT_ID + 1];  /* names the process whose crash loses unsynced data */
 };

@@ -134,9 +134,8 @@ int hf_store_name_key(struct hf_store *store, uint64_t handle_key)
 	if (state.handle_key == handle_key || store->ops->is_volatile)
 		return 0;
 	if (state.handle_key)
-		hf_log_warn("the key of the file handles is another one than before: clients that have "
-			    "mounted must mount "
-			    "again. No lock was stored with the old one",
+		hf_log_warn("the key of the file handles has changed: clients must mount again. No lock was "
+			    "stored under the old key",
 			    "%s", "");
 	state.handle_key = handle_key;
 	r = store->ops->save_state(store, &state, false);

@@ -24,9 +24,9 @@ from recovering import OverPostgres, Recovering
 from rpc import call_message, record, result_of
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-CANNOT = "the store cannot write; nothing new is promised until it can"
-NOT_YET = "the store is not back yet"
-BACK = "the store is back; everything was written again"
+CANNOT = "the store cannot write; no lock is granted and no client registered until it can"
+NOT_YET = "the store still cannot write"
+BACK = "the store can write again; all locks and registrations are stored"
 LONG = b"x" * 1000  # an owner handle: a few locks with it do not fit into what is left of a page
 
 

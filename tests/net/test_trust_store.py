@@ -27,7 +27,7 @@ from recovering import OverPostgres, Recovering
 from rest import Rest
 from until import PATIENCE
 
-USED = "another holdfastd of the same server.name has used the store since"
+USED = "another holdfastd with the same server.name has used the store"
 
 
 class Database:
@@ -128,10 +128,10 @@ class UsedByAnother(Database, OverPostgres, Recovering):
         """Hole in the proof: the session lock is taken again, so that a second one is still kept out."""
         lock = self.held(self.a, 0, 5)
         self.cut()
-        self.until(lambda: "the store is back" in self.log, "it comes back by itself")
+        self.until(lambda: "the store can write again" in self.log, "it comes back by itself")
         with self.assertRaises(Failed):
             self.second.start()
-        self.assertIn("another holdfastd of the same server.name uses it", self.second.log)
+        self.assertIn("another holdfastd with the same server.name uses it", self.second.log)
         self.assert_held(lock, by=lock.svid)
         self.held(self.b, 20, 5)
 
@@ -233,7 +233,7 @@ class Key(Refusing, Exported):
         self.assertEqual(self.c.mon("server", transport="tcp")[0], 1, "it cannot be stored")
         self.assertEqual(self.rest.get("/readyz").status, 503)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        self.until(lambda: "the store is back" in self.log, "it is back")
+        self.until(lambda: "the store can write again" in self.log, "it is back")
 
     def test_m5_key_replaced(self):
         lock = self.held(self.a, 0, 5)
@@ -320,7 +320,7 @@ class Key(Refusing, Exported):
 class KeyOverPostgres(Database, OverPostgres, Key):
     def lose_the_store(self):
         self.cut()
-        self.until(lambda: "the store is back" in self.log, "it is back")
+        self.until(lambda: "the store can write again" in self.log, "it is back")
 
     def change_handle(self):
         self.sql("UPDATE holdfast_locks SET handle = set_byte(handle, 30, get_byte(handle, 30) # 1)")

@@ -226,7 +226,7 @@ const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value)
 {
 	if (!has_prefix(key, "lock:", 5) && !has_prefix(key, "nsm:", 4) && !has_prefix(key, "server:", 7) &&
 	    !has_prefix(key, "share:", 6))
-		return "it holds something that is not ours";
+		return "it contains an entry that holdfastd did not write";
 	/* A correct checksum proves that this server wrote the record; loading decodes it. */
 	return strip(key, &value) ? NULL : "a record is damaged";
 }

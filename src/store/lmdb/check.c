@@ -325,8 +325,8 @@ static const char *read_meta(struct meta *meta, const uint8_t *page)
 	memcpy(meta, page + sizeof(head), sizeof(*meta));
 	if (!(head.flags & PAGE_META) || meta->magic != MAGIC)
 		return is_foreign(page) ? "it was written on a machine of another byte order or word size"
-					: "this is no LMDB file";
-	return meta->version == DATA_VERSION ? NULL : "this is an LMDB file of another version";
+					: "it is not an LMDB file";
+	return meta->version == DATA_VERSION ? NULL : "it is an LMDB file of another version";
 }
 
 /* LMDB reads both meta pages, so both must be valid; the newer one counts. */
@@ -336,19 +336,19 @@ static const char *choose_meta(struct check *check, size_t size)
 	const char *wrong;
 
 	if (size < sizeof(struct page_head) + sizeof(struct meta))
-		return "this is no LMDB file";
+		return "it is not an LMDB file";
 	wrong = read_meta(&check->meta, check->file);
 	if (wrong)
 		return wrong;
 	check->page_size = check->meta.free.pad;
 	if (check->page_size < 512 || check->page_size > 65536 ||
 	    (check->page_size & (check->page_size - 1)) || size / check->page_size < 2)
-		return "its head is damaged";
+		return "its header is damaged";
 	wrong = read_meta(&other, check->file + check->page_size);
 	if (wrong)
 		return wrong;
 	if (other.free.pad != check->page_size)
-		return "its head is damaged";
+		return "its header is damaged";
 	if (other.txn > check->meta.txn)
 		check->meta = other;
 	check->n_file_pages = size / check->page_size;
@@ -365,7 +365,7 @@ const char *hf_lmdb_check(const void *file, size_t size, hf_lmdb_check_fn fn, vo
 		return wrong;
 	used = calloc(1, check.n_file_pages / 8 + 1);
 	if (!used)
-		return "there is no memory to check it";
+		return "not enough memory to check it";
 	check.used = used;
 	wrong = check_database(&check, &check.meta.main);
 	if (wrong)

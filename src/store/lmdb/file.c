@@ -148,7 +148,7 @@ static int look_at_file(struct hf_lmdb *lmdb)
 	}
 	if (!wrong)
 		return 1;
-	hf_log_error("the store's file is refused and left as it is; move it away to start without it",
+	hf_log_error("the store's file is refused and left unchanged; move it away to start without it",
 		     "path=%s/" HF_LMDB_FILE " reason=%s", lmdb->path, wrong);
 	return -EBADMSG;
 }

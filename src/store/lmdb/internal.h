@@ -83,8 +83,8 @@ static inline struct hf_lmdb *hf_lmdb_of(struct hf_store *store)
 /* file.c: LMDB itself */
 int hf_lmdb_error(int rc); /* translates LMDB's codes to -errno */
 int hf_lmdb_lock_folder(struct hf_lmdb *lmdb);
-int hf_lmdb_open_file(
-	struct hf_lmdb *lmdb); /* checks the file and opens it, or creates it; logs what is wrong */
+/* Checks the file and opens it, or creates it; logs what is wrong. */
+int hf_lmdb_open_file(struct hf_lmdb *lmdb);
 void hf_lmdb_close_file(struct hf_lmdb *lmdb);
 int hf_lmdb_reopen_file(struct hf_lmdb *lmdb);
 

@@ -104,11 +104,11 @@ static int check_head(int fd, uint64_t instance, const char **wrongp)
 	if (n < 0)
 		return -errno;
 	if (n != sizeof(head) || memcmp(head.name, segment_name, sizeof(head.name)) != 0)
-		*wrongp = "this is no journal of ours";
+		*wrongp = "it is not a journal of holdfastd";
 	else if (le32toh(head.version) > HF_JOURNAL_VERSION)
 		*wrongp = "it was written by a newer holdfastd";
 	else if (le32toh(head.version) != HF_JOURNAL_VERSION)
-		*wrongp = "its head is damaged";
+		*wrongp = "its header is damaged";
 	else if (le64toh(head.instance) != instance)
 		*wrongp = "it belongs to another store";
 	else
@@ -183,7 +183,7 @@ static void name_gap(const struct hf_journal *journal, const struct hf_journal_s
 		     const char **wrongp, unsigned int *segmentp)
 {
 	*segmentp = (unsigned int)(after - journal->segments);
-	*wrongp = "what should come before it is missing";
+	*wrongp = "the part before it is missing";
 	for (unsigned int i = 0; i < HF_JOURNAL_SEGMENTS; i++) {
 		if (journal->segments[i].first_sequence && journal->segments[i].last_sequence + 1 == next) {
 			*segmentp = i;

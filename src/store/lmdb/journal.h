@@ -62,12 +62,12 @@ struct hf_journal_frames {
 
 /* What the caller knows about the segments before they are read. */
 enum hf_journal_trust {
-	HF_JOURNAL_WHOLE, /* in use when the last run ended: all exist, and frames after @folded are replayed
-			   */
-	HF_JOURNAL_AT_REST,   /* the same, but a missing segment held nothing to replay: it is created */
-	HF_JOURNAL_UNTRUSTED, /* frames that were not synced may survive in any mixture: nothing is replayed
-			       */
-	HF_JOURNAL_GIVEN_UP,  /* nothing is replayed, and a segment that cannot be read is created anew */
+	/* In use when the last run ended: all exist, and frames after @folded are replayed. */
+	HF_JOURNAL_WHOLE,
+	HF_JOURNAL_AT_REST, /* the same, but a missing segment held nothing to replay: it is created */
+	/* Frames that were not synced may survive in any mixture: nothing is replayed. */
+	HF_JOURNAL_UNTRUSTED,
+	HF_JOURNAL_GIVEN_UP, /* nothing is replayed, and a segment that cannot be read is created anew */
 };
 
 /* Opens the segments in @dir_fd, or creates them, and finds the frames to replay. -EBADMSG, with the reason

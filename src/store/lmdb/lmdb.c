@@ -178,10 +178,10 @@ static int open_journal(struct hf_lmdb *lmdb)
 		return r;
 	r = hf_journal_open(&lmdb->journal, lmdb->dir_fd, lmdb->instance, folded, trust, &wrong, &segment);
 	if (r < 0)
-		hf_log_error(
-			"the store's journal is refused and left as it is; restore it, or start once with "
-			"--clear-store: all locks are forgotten then",
-			"path=%s/journal.%u reason=%s", lmdb->path, segment, wrong ? wrong : strerror(-r));
+		hf_log_error("the store's journal is refused and left unchanged; restore it, or start once "
+			     "with --clear-store, which deletes all locks",
+			     "path=%s/journal.%u reason=%s", lmdb->path, segment,
+			     wrong ? wrong : strerror(-r));
 	return r < 0 ? r : fold_all(lmdb);
 }
 

@@ -30,8 +30,8 @@ struct hf_pg_array {
 	bool is_broken; /* memory ran out: elements are missing */
 };
 
-void hf_pg_array_begin(struct hf_pg_array *array,
-		       enum hf_pg_type type); /* empties the array, reuses its memory */
+/* Empties the array, reuses its memory. */
+void hf_pg_array_begin(struct hf_pg_array *array, enum hf_pg_type type);
 void hf_pg_array_end(struct hf_pg_array *array, uint32_t n);
 void hf_pg_array_deinit(struct hf_pg_array *array);
 

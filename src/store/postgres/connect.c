@@ -52,7 +52,7 @@ static int lock_server(PGconn *conn, const char *server, char message[HF_PG_MAX_
 		return 0;
 	}
 	if (strstr(message, "lock timeout"))
-		snprintf(message, HF_PG_MAX_MESSAGE, "another holdfastd of the same server.name uses it");
+		snprintf(message, HF_PG_MAX_MESSAGE, "another holdfastd with the same server.name uses it");
 	return -EBUSY;
 }
 

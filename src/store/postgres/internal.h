@@ -24,8 +24,8 @@
 #include "store/last.h"
 
 #define HF_PG_TIMEOUT (10 * HF_NS_PER_S) /* time limit of blocking calls */
-#define HF_PG_SILENCE (20 * HF_NS_PER_S) /* a database that owes an answer for this long is treated as gone \
-					  */
+/* A database that owes an answer for this long is treated as gone. */
+#define HF_PG_SILENCE     (20 * HF_NS_PER_S)
 #define HF_PG_MAX_FLYING  4
 #define HF_PG_MAX_MESSAGE 256
 #define HF_PG_OWNER       32 /* length, in digits */
@@ -87,11 +87,10 @@ extern const int hf_pg_n_migrations;
 
 /* text.c */
 #define HF_PG_MAX_TEXT(n) (4 * (n) + 1)
-size_t
-hf_pg_escape(char *out,
-	     struct hf_bytes bytes); /* @out has room for HF_PG_MAX_TEXT(bytes.len); returns the length */
-int hf_pg_unescape(uint8_t *out, const char *text,
-		   size_t len);                         /* the result is never longer than @len; -EBADMSG */
+/* @out has room for HF_PG_MAX_TEXT(bytes.len); returns the length. */
+size_t hf_pg_escape(char *out, struct hf_bytes bytes);
+/* The result is never longer than @len; -EBADMSG. */
+int hf_pg_unescape(uint8_t *out, const char *text, size_t len);
 size_t hf_pg_client_key(char *out, struct hf_bytes id); /* @out has room for HF_PG_MAX_KEY */
 #define HF_PG_MAX_KEY 512
 /* An address as bytes: family, ip[16], port and scope big-endian. */

@@ -70,7 +70,7 @@ static int migrate_locked(PGconn *conn, int target, char message[HF_PG_MAX_MESSA
 		return r;
 	if (version > hf_pg_n_migrations) {
 		snprintf(message, HF_PG_MAX_MESSAGE,
-			 "its tables are of a newer holdfastd (migration %d, this one knows %d)", version,
+			 "a newer holdfastd made its tables (migration %d; this one knows up to %d)", version,
 			 hf_pg_n_migrations);
 		return -EPROTO;
 	}

@@ -118,7 +118,7 @@ void hf_pg_disconnect(struct hf_pg *pg)
 static void give_up(struct hf_pg *pg)
 {
 	if (pg->store.health == HF_STORE_HEALTHY)
-		hf_log_warn("the connection to the database is given up", "reason=%s", pg->message);
+		hf_log_warn("closed the connection to the database", "reason=%s", pg->message);
 	hf_pg_disconnect(pg);
 	if (pg->is_taken)
 		hf_store_taken(&pg->store);
@@ -219,7 +219,7 @@ static void on_connected(struct hf_work *work)
 		r = hf_pg_adopt(pg, pg->fresh);
 		pg->fresh = NULL;
 	} else {
-		hf_log_debug("the database cannot be reached yet", "reason=%s", pg->message);
+		hf_log_debug("the database is still unreachable", "reason=%s", pg->message);
 	}
 	hf_store_recover_done(&pg->store, r);
 }

@@ -302,8 +302,8 @@ static int send_columns(PGconn *conn, const char *server, const struct table *ta
 		values[n] = (const char *)array->data;
 		lengths[n] = (int)array->len;
 		formats[n] = 1;
-		hf_pg_array_begin(array,
-				  c->type); /* the bytes must stay valid until libpq copies them below */
+		/* The bytes must stay valid until libpq copies them below. */
+		hf_pg_array_begin(array, c->type);
 	}
 	if (!PQsendQueryPrepared(conn, table->statement, n, values, lengths, formats, 0))
 		return hf_trace(-EIO);

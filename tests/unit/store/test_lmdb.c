@@ -152,8 +152,8 @@ static void test_files_of_other_machines_are_refused(void **state)
 		{ ours, swapped, foreign },
 		{ other, magic, foreign },
 		{ other, swapped, foreign },
-		{ ours + 8, magic, "this is no LMDB file" },
-		{ other + 8, swapped, "this is no LMDB file" },
+		{ ours + 8, magic, "it is not an LMDB file" },
+		{ other + 8, swapped, "it is not an LMDB file" },
 	};
 	uint8_t file[8192];
 	struct kit kit;
