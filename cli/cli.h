@@ -81,8 +81,8 @@ void cli_table_free(struct cli_table *table);
 const char *cli_clean(char *out, size_t size, const char *text);
 const char *cli_duration(char *out, size_t size, double seconds);
 const char *cli_range(char *out, size_t size, const json_t *lock);
-const char *cli_blockers(char *out, size_t size,
-			 const json_t *waiter); /* clients, each named once; or NULL */
+/* Clients, each named once; or NULL. */
+const char *cli_blockers(char *out, size_t size, const json_t *waiter);
 
 /* Colours; empty strings if colours are off */
 const char *cli_red(const struct cli *cli);

@@ -14,9 +14,8 @@
 #define HF_UNUSED            __attribute__((unused))
 #define HF_FALLTHROUGH       __attribute__((fallthrough))
 #define HF_NOINLINE          __attribute__((noinline)) /* for a rare part, out of the way of the common one */
-#define HF_COLD                                                                                           \
-	__attribute__((cold)) /* for functions that are rarely called; the compiler moves the branches to \
-				 them out of the way */
+/* For functions that are rarely called; the compiler moves the branches to them out of the way. */
+#define HF_COLD        __attribute__((cold))
 #define HF_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define HF_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

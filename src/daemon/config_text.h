@@ -17,8 +17,8 @@ struct hf_config_why {
 /* Each returns true, or false with a reason. */
 bool hf_config_check_text(const char *text, struct hf_config_why *why);
 bool hf_config_check_host_name(const char *text, struct hf_config_why *why);
-bool hf_config_check_path(const char *text,
-			  struct hf_config_why *why); /* absolute, without "." and ".." parts */
+/* Absolute, without "." and ".." parts. */
+bool hf_config_check_path(const char *text, struct hf_config_why *why);
 
 /* Removes redundant slashes: "//srv/data/" becomes "/srv/data". */
 void hf_config_trim_slashes(char *path);

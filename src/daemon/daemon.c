@@ -34,10 +34,9 @@
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
 #define OTHER_FILES  256 /* descriptors that are not connections */
-#define OTHER_WORKS                                                                                       \
-	7 /* threads that are not for NFS: two of the store, its connection, two name lookups, closing, a \
-	     reload */
-#define ERROR_SIZE 512
+/* Threads that are not for NFS: two of the store, its connection, two name lookups, closing, a reload. */
+#define OTHER_WORKS 7
+#define ERROR_SIZE  512
 
 static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
 
@@ -58,8 +57,8 @@ struct daemon {
 	struct hf_rpc_lane *home;
 	struct hf_portmap *portmap;
 	struct hf_api *api; /* NULL: off */
-	const struct hf_rpc_program
-		*programs[MAX_PROGRAMS]; /* the programs to register with the port mapper */
+	/* The programs to register with the port mapper. */
+	const struct hf_rpc_program *programs[MAX_PROGRAMS];
 	size_t n_programs;
 	struct hf_ports ports;
 	unsigned int netids; /* the transports that we listen on */
@@ -159,8 +158,8 @@ static int make_reload(struct daemon *d)
 static int catch_signals(struct daemon *d)
 {
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ,
-	       SIG_IGN); /* exceeding a file size limit becomes a write error and does not kill the process */
+	/* Exceeding a file size limit becomes a write error and does not kill the process. */
+	signal(SIGXFSZ, SIG_IGN);
 	/* A stop waits for workers that look up a name: bound that time. */
 	setenv("RES_OPTIONS", "timeout:2 attempts:1", 0);
 	return hf_trace(hf_loop_on_signal(d->loop, SIGHUP, on_reload, d));

@@ -46,8 +46,8 @@ void hf_file_service_wait(struct hf_file_service *service);
 /* For other parts; each borrows @service. */
 struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service);
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
-uint64_t
-hf_file_service_key_print(const struct hf_file_service *service); /* identifies the key that seals handles */
+/* Identifies the key that seals handles. */
+uint64_t hf_file_service_key_print(const struct hf_file_service *service);
 struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
 struct hf_local *hf_file_service_local(struct hf_file_service *service);
 /* Gives it the lock table after loading: where an export wants that, the loaded locks are also taken in the

@@ -270,16 +270,11 @@ static const struct check checks[] = {
 	{ SYS_socket, 0, 4, UINT32_MAX, { AF_INET, AF_INET6, AF_UNIX, AF_NETLINK } },
 	{ SYS_socketpair, 0, 1, UINT32_MAX, { AF_UNIX } },
 	{ SYS_unshare, 0, 1, UINT32_MAX, { CLONE_FS } },      /* for a umask that belongs to one thread */
-	{ SYS_mmap, 2, 3, WX, { 0, PROT_WRITE, PROT_EXEC } }, /* maps libraries, but never memory that is both
-								 writable and executable */
+	{ SYS_mmap, 2, 3, WX, { 0, PROT_WRITE, PROT_EXEC } }, /* never writable and executable memory */
 	{ SYS_mprotect, 2, 1, PROT_EXEC, { 0 } },
 #ifndef HF_SANITIZED
 	{ SYS_clone, 0, 1, CLONE_THREAD | NAMESPACES, { CLONE_THREAD } }, /* creates threads, not processes */
-	{ SYS_prctl,
-	  0,
-	  3,
-	  UINT32_MAX,
-	  { PR_SET_NAME, PR_GET_NAME, 0x53564d41 /* PR_SET_VMA, for malloc */ } },
+	{ SYS_prctl, 0, 3, UINT32_MAX, { PR_SET_NAME, PR_GET_NAME, 0x53564d41 /* PR_SET_VMA */ } },
 #endif
 };
 

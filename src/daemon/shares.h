@@ -44,5 +44,5 @@ bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes nam
 const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */
 const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table,
 					       uint32_t number); /* or NULL */
-bool hf_share_table_has_local_locks(
-	const struct hf_share_table *table); /* does any export have local locks? */
+/* Does any export have local locks? */
+bool hf_share_table_has_local_locks(const struct hf_share_table *table);

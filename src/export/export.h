@@ -103,8 +103,8 @@ HF_DEFINE_CLEANUP(struct hf_exports *, hf_exports_free)
 /* Call about once a second, on a thread that may wait: closes files that were not used for a while, and files
  * of former exports. */
 void hf_exports_sweep(struct hf_exports *exports);
-uint64_t
-hf_exports_key_print(const struct hf_exports *exports); /* identifies the key that seals handles; never 0 */
+/* Identifies the key that seals handles; never 0. */
+uint64_t hf_exports_key_print(const struct hf_exports *exports);
 struct hf_files *hf_exports_files(struct hf_exports *exports);
 
 /* A snapshot of the list, in the order of the configuration; the caller owns a reference to each entry. */

@@ -16,8 +16,8 @@
 #include "loop/timer.h"
 #include "vfs/file.h"
 
-#define IDLE_NS (3 * HF_NS_PER_S) /* longer than the lock manager remembers that a client may lock the file \
-				   */
+/* Longer than the lock manager remembers that a client may lock the file. */
+#define IDLE_NS        (3 * HF_NS_PER_S)
 #define FIRST_GAP      (5 * HF_NS_PER_MS)
 #define MOST_GAP       (100 * HF_NS_PER_MS)
 #define LEAST_FILES    16

@@ -26,8 +26,8 @@ struct hf_file;
 
 struct hf_sync {
 	struct hf_link link;
-	struct hf_file
-		*files[HF_SYNC_FILES];      /* the caller's references, until told() is called; NULL: none */
+	/* The caller's references, until told() is called; NULL: none. */
+	struct hf_file *files[HF_SYNC_FILES];
 	int result;                         /* 0, or the first error */
 	void (*told)(struct hf_sync *sync); /* on any thread; may free it */
 };

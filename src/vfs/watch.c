@@ -89,9 +89,7 @@ int hf_watch_add(struct hf_watch *watch, struct hf_file *file)
 		oldest = note(watch, number);
 	pthread_mutex_unlock(&watch->lock);
 	if (oldest)
-		inotify_rm_watch(
-			watch->fd,
-			oldest); /* the kernel reports the removal; -EINVAL if the watch had already ended */
+		inotify_rm_watch(watch->fd, oldest); /* reported, too; -EINVAL if it had already ended */
 	return number > 0 ? number : 0;
 }
 

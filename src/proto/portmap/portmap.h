@@ -47,8 +47,8 @@ struct hf_portmap_offer {
 struct hf_portmap_config {
 	enum hf_portmap_mode mode;
 	uint16_t port; /* rpcbind's port: 111; 0: any free one, if we serve it */
-	const struct hf_addr
-		*listen; /* the addresses to serve it on; their ports are ignored. Loopback is added */
+	/* The addresses to serve it on; their ports are ignored. Loopback is added. */
+	const struct hf_addr *listen;
 	size_t n_listen;
 	const struct hf_portmap_offer *offers;
 	size_t n_offers;

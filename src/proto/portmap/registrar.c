@@ -158,9 +158,9 @@ static void set(struct hf_registrar *registrar, const struct hf_rpc_result *resu
 	} else {
 		hf_registrar_complain(registrar, item);
 	}
+	/* Start over for siblings that were removed; items that were tried are not tried again. */
 	if (registrar->step == STEP_SET_AGAIN)
-		registrar->at =
-			0; /* for siblings that were removed; items that were tried are not tried again */
+		registrar->at = 0;
 	next_item(registrar);
 }
 
