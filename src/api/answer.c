@@ -83,7 +83,7 @@ static enum MHD_Result send_events(struct hf_api_request *request)
 	if (!response)
 		return send_json(request, 503,
 				 hf_api_show_error("too_many_readers",
-						   "Too many are reading the events now."));
+						   "There are too many readers of events now."));
 	hf_api_set_door(request->api, request->connection, HF_API_DOOR_STREAMS);
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	return send_response(request, 200, response, "text/event-stream",

@@ -98,7 +98,7 @@ static void log_refusal(struct hf_api_request *request)
 	uint64_t n_suppressed;
 
 	if (hf_log_limit_allow(&api->refusals, hf_loop_clock(api->options.loop), &n_suppressed))
-		hf_log_warn("a call that changes something was refused",
+		hf_log_warn("refused an API call that changes something",
 			    "peer=%s method=%s path=%s reason=%s more=%llu", request->peer,
 			    request->route->method, request->route->pattern, request->error,
 			    (unsigned long long)n_suppressed);
@@ -117,19 +117,18 @@ static void ask_guard(struct hf_api_request *request)
 	switch (hf_api_guard_ask(guard, &caller, wants_token)) {
 	case HF_API_BAD_HOST:
 		hf_api_fail(request, 421, "wrong_host",
-			    "This host is not ours; call it by a loopback address.");
+			    "The Host header is wrong; call the server by a loopback address.");
 		break;
 	case HF_API_BAD_ORIGIN:
-		hf_api_fail(request, 403, "wrong_origin", "Pages of other sites may not call this.");
+		hf_api_fail(request, 403, "wrong_origin", "Pages of other sites may not call this server.");
 		break;
 	case HF_API_NO_TOKEN:
-		hf_api_fail(
-			request, 401, "no_token",
-			"This needs the header Authorization: Bearer TOKEN, with the token in the server's "
-			"token file.");
+		hf_api_fail(request, 401, "no_token",
+			    "This call needs the header Authorization: Bearer TOKEN, with the token from the "
+			    "server's token file.");
 		break;
 	case HF_API_BAD_TOKEN:
-		hf_api_fail(request, 401, "wrong_token", "This is not the token.");
+		hf_api_fail(request, 401, "wrong_token", "The token is wrong.");
 		break;
 	case HF_API_MAY:
 		return;
@@ -155,7 +154,7 @@ static enum MHD_Result accept_request(struct hf_api_request *request, const char
 	if (request->code != 400 && request->code != 431)
 		ask_guard(request);
 	if (is_body_too_long(request->connection)) {
-		hf_api_fail(request, 413, "too_large", "No call here needs so long a body.");
+		hf_api_fail(request, 413, "too_large", "The request body is too long.");
 		request->is_answered = true;
 		return hf_api_answer(request);
 	}
@@ -168,10 +167,10 @@ static enum MHD_Result serve(struct hf_api_request *request)
 
 	hf_api_set_door(api, request->connection, HF_API_DOOR_SERVES);
 	if (atomic_load(&api->is_stopping))
-		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
+		hf_api_fail(request, 503, "stopping", "The server is stopping.");
 	/* Answer without the loop, which may not run yet. */
 	else if (!request->code && request->route->look == hf_api_look_ready && !atomic_load(&api->is_ready))
-		hf_api_fail(request, 503, "not_ready", "The server is being started.");
+		hf_api_fail(request, 503, "not_ready", "The server is starting.");
 	if (request->code || !request->route->look) {
 		request->stage = HF_API_LOOKED;
 		return hf_api_answer(request);
@@ -259,7 +258,7 @@ void hf_api_http_stop(struct hf_api *api)
 	while ((link = hf_list_pop_front(&api->waiting))) {
 		struct hf_api_request *request = hf_list_entry(link, struct hf_api_request, link);
 
-		hf_api_fail(request, 503, "stopping", "The server is being stopped.");
+		hf_api_fail(request, 503, "stopping", "The server is stopping.");
 		hf_api_resume(request);
 	}
 	pthread_mutex_unlock(&api->lock);

@@ -28,9 +28,8 @@ static int listen_tcp(struct hf_api *api, const char **whatp)
 	if (ss.ss_family == AF_INET6)
 		setsockopt(api->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	if (bind(api->fd, (struct sockaddr *)&ss, len) < 0 || listen(api->fd, BACKLOG) < 0) {
-		*whatp = errno == EADDRINUSE ? "cannot listen for the API, another program does: stop it, or "
-					       "choose another "
-					       "api.listen"
+		*whatp = errno == EADDRINUSE ? "cannot listen for the API: another program has the port; "
+					       "stop it, or choose another api.listen"
 					     : "cannot listen for the API: choose another api.listen";
 		return -errno;
 	}
@@ -80,7 +79,7 @@ static int listen_unix(struct hf_api *api, const char **whatp)
 
 int hf_api_listen(struct hf_api *api)
 {
-	const char *what = "cannot make a socket for the API";
+	const char *what = "cannot create a socket for the API";
 	int r = api->options.path ? listen_unix(api, &what) : listen_tcp(api, &what);
 	char text[HF_ADDR_TEXT], quoted[256];
 

@@ -132,7 +132,7 @@ int hf_api_look_shares(struct hf_api_request *request)
 static const char *outcome(int r)
 {
 	if (r == -ENOENT)
-		return "there is nothing to do";
+		return "nothing to do";
 	return r < 0 ? strerror(-r) : "done";
 }
 
@@ -171,14 +171,13 @@ int hf_api_look_notify(struct hf_api_request *request)
 			return HF_API_DONE;
 	}
 	r = hf_recovery_notify_again(request->api->options.recovery, client);
-	hf_log_info("an operator has clients told of our restart again", "peer=%s client=%s answer=%s",
-		    request->peer, id ? hf_log_quote(quoted, sizeof(quoted), id, strlen(id)) : "all",
-		    outcome(r));
+	hf_log_info("an operator has SM_NOTIFY sent again", "peer=%s client=%s answer=%s", request->peer,
+		    id ? hf_log_quote(quoted, sizeof(quoted), id, strlen(id)) : "all", outcome(r));
 	if (r == -ENOENT)
 		hf_api_fail(request, 409, "not_registered",
-			    "This client is not registered: nobody is to tell.");
+			    "This client is not registered, so SM_NOTIFY is not sent to it.");
 	else if (r < 0)
-		hf_api_fail(request, 503, "failed", "Nobody could be told now; the log says why.");
+		hf_api_fail(request, 503, "failed", "SM_NOTIFY could not be sent; the log says why.");
 	return HF_API_DONE;
 }
 

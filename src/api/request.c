@@ -52,7 +52,7 @@ void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *
 
 static void fail_memory(struct hf_api_request *request)
 {
-	hf_api_fail(request, 503, "no_memory", "There is not enough memory for this now.");
+	hf_api_fail(request, 503, "no_memory", "There is not enough memory for this answer now.");
 }
 
 char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len)
@@ -134,12 +134,12 @@ static const char *read_params(struct hf_api_request *request)
 
 	for (size_t i = 0; i < target->n_params; i++)
 		if (!knows(request->route, target->params[i].name))
-			return "The query has a parameter that is not known here; see /api/v1/openapi.json.";
+			return "The query has an unknown parameter; see /api/v1/openapi.json.";
 	if (limit && !hf_api_parse_number(limit, 1, HF_API_MAX_LIMIT, &value))
 		return "limit must be a whole number from 1 to 1000.";
 	request->limit = (size_t)value;
 	if (cursor && !hf_api_cursor_parse(cursor, request->cursor, HF_API_CURSOR_WORDS))
-		return "cursor must be what the page before gave as next.";
+		return "cursor must be the value of next on the previous page.";
 	request->has_cursor = cursor != NULL;
 	request->status_filter = status ? parse_status(status) : -1;
 	if (status && request->status_filter < 0)
@@ -178,10 +178,9 @@ void hf_api_request_route(struct hf_api_request *request, const char *method)
 	if (wrong)
 		hf_api_fail(request, 400, "bad_request", wrong);
 	else if (!is_path)
-		hf_api_fail(request, 404, "not_found", "There is nothing here; see /api/v1/openapi.json.");
+		hf_api_fail(request, 404, "not_found", "This path does not exist; see /api/v1/openapi.json.");
 	else if (!request->route)
-		hf_api_fail(request, 405, "method_not_allowed",
-			    "This can be asked for, but not in this way.");
+		hf_api_fail(request, 405, "method_not_allowed", "This path does not have this method.");
 	else if ((wrong = read_params(request)))
 		hf_api_fail(request, 400, "bad_request", wrong);
 }

@@ -77,7 +77,7 @@ static const char *split_path(struct hf_api_target *target, char *path)
 		if (target->n_segments == HF_API_MAX_SEGMENTS)
 			return "the path has too many parts";
 		if (!decode(segment, false))
-			return "the path has a broken escape or bytes that are no text";
+			return "the path has a broken escape or bytes that are not UTF-8";
 		target->segments[target->n_segments++] = segment;
 	}
 	return NULL;
@@ -92,7 +92,7 @@ static const char *add_param(struct hf_api_target *target, char *param)
 	if (value)
 		*value++ = '\0';
 	if (!decode(param, true) || (value && !decode(value, true)))
-		return "the query has a broken escape or bytes that are no text";
+		return "the query has a broken escape or bytes that are not UTF-8";
 	if (hf_api_target_param(target, param))
 		return "the query has a parameter twice";
 	if (target->n_params == HF_API_MAX_PARAMS)

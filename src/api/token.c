@@ -65,7 +65,7 @@ static int read_token(char *out, const char *path)
 	if (fstat(fd, &st) == 0 && st.st_mode & 077) {
 		char quoted[512];
 
-		hf_log_warn("others can read the token of the API; mend it with chmod 600", "file=%s",
+		hf_log_warn("other users can read the token of the API; fix it with chmod 600", "file=%s",
 			    hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
 	}
 	n = read(fd, text, sizeof(text) - 1);
@@ -84,17 +84,16 @@ int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, s
 	int r = read_token(out, path);
 
 	if (r == -EINVAL)
-		return fail(
-			path,
-			"the token of the API has fewer than 16 characters, or more than 512; remove it for "
-			"a new one",
-			r);
+		return fail(path,
+			    "the token of the API has fewer than 16 or more than 512 characters; remove the "
+			    "file to get a new one",
+			    r);
 	if (r != -ENOENT)
 		return r < 0 ? fail(path, "cannot read the token of the API", r) : 0;
 	make_token(out, loop);
 	r = write_token(path, out);
 	if (r < 0)
 		return fail(path, "cannot write the token of the API", r);
-	hf_log_info("made a token for the API", "file=%s", path);
+	hf_log_info("created a token for the API", "file=%s", path);
 	return 0;
 }

@@ -234,7 +234,7 @@ class Refuses(RestPlay):
                 answer = self.rest.call(method, target, headers={"Authorization": f"Bearer {wrong}"})
                 self.assert_refused(answer, 401, "wrong_token")
             self.assert_refused(self.rest.call(method, target, headers={"Authorization": f"Basic {token}"}), 401, "no_token")
-        self.assertIn("a call that changes something was refused", self.daemon.log)
+        self.assertIn("refused an API call that changes something", self.daemon.log)
 
     def test_the_token_is_ours_alone(self):
         path = os.path.join(self.daemon.state_dir, "state", "api.token")
@@ -376,7 +376,7 @@ class Orders(RestPlay):
     def test_no_grace_to_end(self):
         answer = self.rest.call("POST", "/api/v1/grace/end", token=True)
         self.assertEqual((answer.status, answer.code), (409, "not_in_grace"))
-        self.assertRegex(self.daemon.log, r"an operator ends grace peer=\S+ answer=there is nothing to do\n")
+        self.assertRegex(self.daemon.log, r"an operator ends grace peer=\S+ answer=nothing to do\n")
 
     def test_notify(self):
         self.assert_granted(self.c, self.lock_of(self.c))
@@ -386,7 +386,7 @@ class Orders(RestPlay):
         answer = self.rest.call("POST", "/api/v1/notify?client=nlm:10.0.0.1:nobody", token=True)
         self.assertEqual((answer.status, answer.code), (404, "not_found"))
         self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
-        self.assertEqual(len(re.findall("told of our restart again", self.daemon.log)), 2)
+        self.assertEqual(len(re.findall("has SM_NOTIFY sent again", self.daemon.log)), 2)
 
 
 class Grace(RestPlay):
