@@ -91,7 +91,7 @@ static int find_flag(struct reader *reader, const char *argument, enum flag_id *
 	char quoted[HF_CONFIG_QUOTE_SIZE];
 
 	if (argument[0] != '-' || argument[1] == '\0')
-		return wrong(reader, "unexpected argument '%s'; to share a directory, write --export DIR",
+		return wrong(reader, "unexpected argument '%s'; to export a directory, write --export DIR",
 			     hf_config_quote(quoted, sizeof(quoted), argument));
 	for (size_t i = 0; i < HF_ARRAY_SIZE(flags); i++) {
 		if (!is_flag(&flags[i], argument, len))

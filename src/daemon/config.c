@@ -70,7 +70,7 @@ int hf_config_add_export(struct hf_config_load *load, const struct hf_config_sou
 
 	if (exports->n == HF_CONFIG_MAX_EXPORTS)
 		return hf_config_complain(&load->error, source,
-					  "more than %d exports; share a directory above them",
+					  "more than %d exports; export a directory above them",
 					  HF_CONFIG_MAX_EXPORTS);
 	items = reallocarray(exports->items, exports->n + 1, sizeof(*items));
 	if (!items)

@@ -147,7 +147,7 @@ static int check_postgres(struct hf_config_load *load)
 		"store.postgres is a connection string that libpq cannot read%s%s%s; give one "
 		"like host=db dbname=holdfast",
 		*unknown ? " ('" : "", hf_config_quote(quoted, sizeof(quoted), unknown),
-		*unknown ? "' is no option)" : "");
+		*unknown ? "' is not an option)" : "");
 }
 
 int hf_config_check(struct hf_config_load *load)
@@ -186,8 +186,8 @@ static int check_directory(struct hf_config_load *load, const struct hf_config_e
 			strerror(errno));
 	}
 	if (!S_ISDIR(st.st_mode))
-		return hf_config_complain(&load->error, source, "exports.path '%s' is no directory; give one",
-					  quoted);
+		return hf_config_complain(&load->error, source,
+					  "exports.path '%s' is not a directory; give one", quoted);
 	return 0;
 }
 
@@ -202,7 +202,7 @@ static int check_state_dir(struct hf_config_load *load)
 		return 0;
 	return hf_config_complain(
 		&load->error, source_of(load, "server.state_dir"),
-		"server.state_dir '%s' is no directory; give one, or a path where one can be made",
+		"server.state_dir '%s' is not a directory; give one, or a path where one can be made",
 		hf_config_quote(quoted, sizeof(quoted), path));
 }
 
@@ -215,7 +215,7 @@ static int check_user(struct hf_config_load *load)
 		return 0;
 	return hf_config_complain(
 		&load->error, source_of(load, "server.user"),
-		"server.user '%s' is no user of this host; give one that 'getent passwd' lists, or \"\"",
+		"server.user '%s' is not a user of this host; give one that 'getent passwd' lists, or \"\"",
 		hf_config_quote(quoted, sizeof(quoted), user));
 }
 

@@ -286,7 +286,7 @@ static int walk_root(struct walk *w, const struct hf_yaml_node *root)
 			return unknown_section(w, key);
 		linep = &lines[section_index(key->text)];
 		if (*linep)
-			return complain(w, key->line, "%s is given twice, first in line %u; make one of both",
+			return complain(w, key->line, "%s is given twice, first in line %u; merge the two",
 					key->text, *linep);
 		*linep = key->line;
 		if (strcmp(key->text, HF_OPTION_LIST) == 0)

@@ -96,7 +96,7 @@ static void print_no_exports(FILE *out)
 
 	fprintf(out, "exports: []\n");
 	print_comment(out, "  ",
-		      "For the first export take the [] above away, and the # before the keys that it has.");
+		      "For the first export, remove the [] above and the # before each key that you set.");
 	for (size_t i = 0; i < hf_n_options; i++) {
 		const struct hf_option *option = &hf_options[i];
 

@@ -18,7 +18,7 @@ bool hf_config_check_text(const char *text, struct hf_config_why *why)
 
 		if (n == 0 || !hf_utf8_is_plain(code)) {
 			snprintf(why->text, sizeof(why->text),
-				 "is '%s', which holds %s; give printable UTF-8",
+				 "is '%s', which contains %s; give printable UTF-8",
 				 hf_config_quote(quoted, sizeof(quoted), text),
 				 n ? "a control character" : "bytes that are not UTF-8");
 			return false;
@@ -36,7 +36,7 @@ bool hf_config_check_host_name(const char *text, struct hf_config_why *why)
 		if (isalnum((unsigned char)*p) || (p > text && *p == '-') || strchr("._:", *p))
 			continue;
 		snprintf(why->text, sizeof(why->text),
-			 "is '%s', which is no host name; give letters, digits, '.' and '-', like "
+			 "is '%s', which is not a host name; give letters, digits, '.' and '-', like "
 			 "nfs1.example.org",
 			 hf_config_quote(quoted, sizeof(quoted), text));
 		return false;

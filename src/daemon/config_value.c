@@ -167,11 +167,10 @@ static int add_address(struct hf_config_addresses *list, const char *text, struc
 
 	hf_config_quote(quoted, sizeof(quoted), text);
 	if (!hf_addr_parse(&address.addr, text))
-		return wrong(
-			why,
-			"holds '%s', which is no address of this host; give addresses without port, like "
-			"0.0.0.0 or ::1",
-			quoted);
+		return wrong(why,
+			     "holds '%s', which is not an address of this host; give addresses without port, "
+			     "like 0.0.0.0 or ::1",
+			     quoted);
 	for (size_t i = 0; i < list->n; i++) {
 		const struct hf_config_address *other = &list->items[i];
 

@@ -111,7 +111,7 @@ static int check_tag(struct builder *b, const yaml_char_t *tag, unsigned int lin
 
 	if (!tag)
 		return 0;
-	return complain(b, line, "the tag '%s' has no use here; give the value without it",
+	return complain(b, line, "the tag '%s' is not supported; give the value without it",
 			hf_config_quote(quoted, sizeof(quoted), (const char *)tag));
 }
 
@@ -183,10 +183,10 @@ static int on_alias(struct builder *b, const yaml_event_t *event)
 		if (strcmp(anchor->name, name) != 0)
 			continue;
 		if (!anchor->is_closed)
-			return complain(b, line_of(event),
-					"the alias '*%s' stands within what it means; write "
-					"the value out",
-					hf_config_quote(quoted, sizeof(quoted), name));
+			return complain(
+				b, line_of(event),
+				"the alias '*%s' is inside the value that it refers to; write the value out",
+				hf_config_quote(quoted, sizeof(quoted), name));
 		r = add_node(b, HF_YAML_ALIAS, line_of(event), &at);
 		if (r)
 			return r;
@@ -194,8 +194,8 @@ static int on_alias(struct builder *b, const yaml_event_t *event)
 		return 0;
 	}
 	return complain(b, line_of(event),
-			"the alias '*%s' means nothing yet; set '&%s' before it, or put a value "
-			"that starts with '*' in quotes",
+			"the alias '*%s' is not defined yet; set '&%s' before it, or put a value that starts "
+			"with '*' in quotes",
 			hf_config_quote(quoted, sizeof(quoted), name), quoted);
 }
 

@@ -107,6 +107,6 @@ int hf_yaml_complain_of_syntax(const yaml_parser_t *parser, const struct hf_yaml
 			source.line = (unsigned int)parser->context_mark.line + 1;
 		return hf_config_complain(error, &source, "%s", advices[i].advice);
 	}
-	return hf_config_complain(error, &source, "no YAML: %s%s%s; write 'key: value' lines", problem,
+	return hf_config_complain(error, &source, "not YAML: %s%s%s; write 'key: value' lines", problem,
 				  parser->context ? " " : "", parser->context ? parser->context : "");
 }

@@ -347,7 +347,7 @@ static void on_found(void *user)
 	d->ports.portmap = hf_portmap_role(d->portmap) == HF_PORTMAP_SERVES ? hf_portmap_port(d->portmap) : 0;
 	d->result = hf_ports_file_write(d->state_dir, &d->ports);
 	if (d->result < 0) {
-		hf_log_error("cannot write where we are found", "state_dir=%s error=%s",
+		hf_log_error("cannot write ports.json and api.address", "state_dir=%s error=%s",
 			     d->config->server.state_dir, strerror(-d->result));
 		begin_stop(d);
 		return;

@@ -109,10 +109,9 @@ static void warn_of_own_files(const struct hf_config *config)
 		hf_cleanup(hf_freep) char *path = realpath(config->exports.items[i].path, NULL);
 
 		if (path && is_within(state_dir, path))
-			hf_log_warn(
-				"an export holds our state directory, with the token of the API and the key "
-				"of file handles: keep them apart",
-				"path=%s", hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
+			hf_log_warn("an export contains the server's state directory, with the API token and "
+				    "the key of file handles: move one of them",
+				    "path=%s", hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
 	}
 }
 
@@ -304,8 +303,7 @@ static void make_watch(struct hf_file_service *service)
 	int r = hf_watch_new(&service->watch);
 
 	if (r < 0)
-		hf_log_warn("the kernel does not tell of changes to files: each lock asks for the right to "
-			    "its file",
+		hf_log_warn("inotify is not available: each lock checks the access to its file again",
 			    "error=%s", strerrorname_np(-r));
 }
 

@@ -48,7 +48,8 @@ static void explain(const struct place *place, uint16_t port, int error)
 	const char *sentence = "cannot listen: choose other addresses in server.listen";
 
 	if (error == -EADDRINUSE)
-		sentence = "cannot listen, another server does: stop it, or choose another server.port";
+		sentence =
+			"cannot listen: another server has the port; stop it, or choose another server.port";
 	else if (error == -EACCES)
 		sentence = "cannot listen: ports below 1024 need root or CAP_NET_BIND_SERVICE";
 	hf_log_error(sentence, "transport=%s address=%s port=%u error=%s", place->transport, place->address,

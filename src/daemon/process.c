@@ -98,7 +98,7 @@ static void *end_anyway(void *status)
 
 	while (left)
 		left = sleep(left);
-	hf_log_warn("stopped without what waits for a disk that does not answer", "%s", "");
+	hf_log_warn("stopped; gave up calls that wait for a disk that does not answer", "%s", "");
 	_exit((int)(intptr_t)status); /* exit() would wait for the workers */
 }
 

@@ -49,14 +49,14 @@ static bool take_exports(struct hf_reload *reload)
 	int r = reload->exports_result;
 
 	if (reload->n_failed) {
-		hf_log_error("not all of the new exports can be shared, the old ones stay; reload again",
+		hf_log_error("some of the new exports cannot be opened; the old exports stay. Reload again",
 			     "directories=%zu", reload->n_failed);
 		return false;
 	}
 	if (r == 0)
 		r = hf_file_service_take(reload->options.files, &reload->exports);
 	if (r < 0)
-		hf_log_error("the new exports could not be taken, the old ones stay; reload again",
+		hf_log_error("the new exports could not be taken; the old exports stay. Reload again",
 			     "error=%s", strerror(-r));
 	return r == 0;
 }
@@ -67,11 +67,11 @@ static void apply(struct hf_reload *reload)
 	char fixed[512];
 
 	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), started, config))
-		hf_log_warn("these keys take effect at the next start only", "keys=%s", fixed);
+		hf_log_warn("these keys take effect only at the next start", "keys=%s", fixed);
 	hf_log_configure(config->log.level, started->log.format);
 	if (needs_start(reload))
-		hf_log_warn("it was started without exports, beside another server: these take effect at the "
-			    "next start only",
+		hf_log_warn("started without exports, as the lock service of another server: new exports "
+			    "take effect only at the next start",
 			    "exports=%zu", config->exports.n);
 	else if (!take_exports(reload))
 		return;

@@ -44,7 +44,7 @@ void hf_sandbox_limit_caps(void)
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	r = hf_caps_limit((struct hf_caps){ .effective = KEPT_CAPS, .permitted = KEPT_CAPS | LENT_CAPS });
 	if (r < 0)
-		hf_log_warn("cannot drop capabilities that are not needed", "error=%s", strerrorname_np(-r));
+		hf_log_warn("cannot drop unneeded capabilities", "error=%s", strerrorname_np(-r));
 }
 
 /* System calls */
@@ -414,7 +414,6 @@ void hf_sandbox_enter(void)
 	if (r == 0)
 		r = filter_calls();
 	if (r < 0)
-		hf_log_warn(
-			"system calls that are not needed stay possible: the kernel has no filter for them",
-			"error=%s", strerrorname_np(-r));
+		hf_log_warn("system calls cannot be restricted: the kernel has no filter for them",
+			    "error=%s", strerrorname_np(-r));
 }

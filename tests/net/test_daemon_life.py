@@ -249,9 +249,9 @@ class NoStart(Life):
         self.assertIn(f"is in use by another holdfastd (pid {daemon.process.pid})", self.refused(state))
         self.assertTrue(os.path.exists(daemon.ports_file), "it took away what is not its own")
         said = self.refused()
-        self.assertRegex(said, "another server does: stop it, or choose another server.port .*address=0.0.0.0 port=2049")
+        self.assertRegex(said, "another server has the port; stop it, or choose another server.port .*address=0.0.0.0 port=2049")
         said = self.refused("server.port=0")
-        self.assertRegex(said, "another program does: stop it, or choose another api.listen address=127.0.0.1:8049 ")
+        self.assertRegex(said, "another program has the port; stop it, or choose another api.listen address=127.0.0.1:8049 ")
         daemon.stop()
 
     def test_places_that_are_not_there(self):
@@ -272,7 +272,7 @@ class NoStart(Life):
             with self.subTest(len(text)):
                 with open(token, "w", encoding="ascii") as out:
                     out.write(text)
-                self.assertIn("has fewer than 16 characters, or more than 512;", self.refused(f"api.token_file={token}"))
+                self.assertIn("has fewer than 16 or more than 512 characters;", self.refused(f"api.token_file={token}"))
 
     def test_a_wrong_configuration_touches_nothing(self):
         for setting in ("server.port=x", "server.listen=0.0.0.0,127.0.0.1", "api.listen=127.0.0.1:2049"):
@@ -300,7 +300,7 @@ class OwnFiles(Life):
                 open(daemon.log_path, "wb").close()
                 daemon.start(flags=["--export", f"{path}:/x"])
                 daemon.stop()
-                self.assertEqual("warn: an export holds our state directory" in daemon.log, warns, daemon.log)
+                self.assertEqual("warn: an export contains the server's state directory" in daemon.log, warns, daemon.log)
 
 
 class Reload(Life):

@@ -259,7 +259,7 @@ class Stop(DeadDisk):
     def stop(self):
         self.daemon.stop()  # within ten seconds, with 0
         self.assertFalse(os.path.exists(self.daemon.ports_file))
-        self.assertEqual(self.count("stopped without what waits for a disk"), 1)
+        self.assertEqual(self.count("gave up calls that wait for a disk"), 1)
         self.disk.close()
         for host in self.hosts:
             host.drop_callers()

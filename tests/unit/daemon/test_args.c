@@ -101,10 +101,10 @@ static void test_wrong_options(void **state)
 	expect_wrong("unknown option '--'; holdfastd --help lists them all", A("--"), A("/srv"));
 	expect_wrong("unknown option '--='; holdfastd --help lists them all", A("--="));
 	expect_wrong("unknown option '--\\x1b[31m\\x0a'; holdfastd --help lists them all", A("--\033[31m\n"));
-	expect_wrong("unexpected argument '/srv/data'; to share a directory, write --export DIR",
+	expect_wrong("unexpected argument '/srv/data'; to export a directory, write --export DIR",
 		     A("/srv/data"));
-	expect_wrong("unexpected argument '-'; to share a directory, write --export DIR", A("-"));
-	expect_wrong("unexpected argument ''; to share a directory, write --export DIR", A(""));
+	expect_wrong("unexpected argument '-'; to export a directory, write --export DIR", A("-"));
+	expect_wrong("unexpected argument ''; to export a directory, write --export DIR", A(""));
 }
 
 static void test_wrong_values(void **state)

@@ -129,7 +129,7 @@ static void test_unknown_keys(void **state)
 	expect_wrong("exports:\n- path: /tmp\n  acces: ro\n",
 		     "f.yaml:3: unknown key exports.acces; did you mean exports.access?");
 	expect_wrong("exports:\n- path: /tmp\n- &x\n  path: /usr\n  <<: *x\n",
-		     "f.yaml:5: the alias '*x' stands within what it means; write the value out");
+		     "f.yaml:5: the alias '*x' is inside the value that it refers to; write the value out");
 	expect_wrong("? [a, b]\n: 1\n", "f.yaml:1: a list where a key should be; write 'key: value'");
 	expect_wrong("server: {\"\": 1}\n", "f.yaml:1: unknown key server.; the keys of server are name, "
 					    "listen, port, portmap, portmap_port, "
@@ -141,11 +141,11 @@ static void test_duplicates(void **state)
 	expect_wrong("server:\n  port: 1\n  name: x\n  port: 1\n",
 		     "f.yaml:4: server.port is given twice, first in line 2; remove one");
 	expect_wrong("server:\n  port: 1\nlog:\n  level: info\nserver:\n  name: x\n",
-		     "f.yaml:5: server is given twice, first in line 1; make one of both");
+		     "f.yaml:5: server is given twice, first in line 1; merge the two");
 	expect_wrong("exports:\n- path: /tmp\n  access: ro\n  path: /usr\n",
 		     "f.yaml:4: exports.path is given twice, first in line 2; remove one");
 	expect_wrong("exports: []\nexports: []\n",
-		     "f.yaml:2: exports is given twice, first in line 1; make one of both");
+		     "f.yaml:2: exports is given twice, first in line 1; merge the two");
 }
 
 static void test_wrong_types(void **state)
@@ -219,9 +219,9 @@ static void test_not_yaml(void **state)
 	expect_wrong("server:\n  name: x\n---\nserver:\n  name: y\n",
 		     "f.yaml:3: a second document; put everything into one, without '---' between");
 	expect_wrong("server: !!python/object {}\n", "f.yaml:1: the tag 'tag:yaml.org,2002:python/object' "
-						     "has no use here; give the value without it");
+						     "is not supported; give the value without it");
 	expect_wrong("server:\n  name: *nfs\n",
-		     "f.yaml:2: the alias '*nfs' means nothing yet; set '&nfs' before it, or put "
+		     "f.yaml:2: the alias '*nfs' is not defined yet; set '&nfs' before it, or put "
 		     "a value that starts with '*' in quotes");
 }
 
@@ -235,11 +235,11 @@ static void test_bytes_that_are_no_text(void **state)
 	expect_wrong("server:\n  name: caf\xc3",
 		     "f.yaml:2: the byte 0xc3 is not UTF-8; save the file as UTF-8");
 	expect_wrong("server:\n  name: a\001b\n", "f.yaml:2: the control character 0x01; remove it");
-	expect_wrong(
-		"server:\n  name: \"a\\nb\"\n",
-		"f.yaml:2: server.name is 'a\\x0ab', which holds a control character; give printable UTF-8");
-	expect_wrong("server:\n  user: \"\\e[31m\"\n", "f.yaml:2: server.user is '\\x1b[31m', which holds a "
-						       "control character; give printable UTF-8");
+	expect_wrong("server:\n  name: \"a\\nb\"\n", "f.yaml:2: server.name is 'a\\x0ab', which contains a "
+						     "control character; give printable UTF-8");
+	expect_wrong("server:\n  user: \"\\e[31m\"\n",
+		     "f.yaml:2: server.user is '\\x1b[31m', which contains a "
+		     "control character; give printable UTF-8");
 	expect_wrong("\"\\e[31m\\n\": 1\n",
 		     "f.yaml:1: unknown key \\x1b[31m\\x0a; the keys are server, exports, store, "
 		     "recovery, nsm, api, metrics and log");
@@ -324,7 +324,7 @@ static void test_many_exports(void **state)
 	assert_int_equal(config->exports.n, HF_CONFIG_MAX_EXPORTS);
 	hf_config_free(config);
 	used += (size_t)sprintf(text + used, "- {path: /tmp, name: /x}\n");
-	expect_wrong(text, "f.yaml:1002: more than 1000 exports; share a directory above them");
+	expect_wrong(text, "f.yaml:1002: more than 1000 exports; export a directory above them");
 	free(text);
 	expect_wrong_repeat("exports:\n- path: /tmp\n  clients:\n", "  - any\n", 257,
 			    "f.yaml:260: exports.clients has more than 256 entries; give at most that");
@@ -337,7 +337,7 @@ static void test_alias_bombs(void **state)
 		     "f.yaml:1: unknown key a; the keys are server, exports, store, recovery, nsm, api, "
 		     "metrics and log");
 	expect_wrong("exports: &a [*a]\n",
-		     "f.yaml:1: the alias '*a' stands within what it means; write the value out");
+		     "f.yaml:1: the alias '*a' is inside the value that it refers to; write the value out");
 	expect_wrong("exports:\n- &e {path: /tmp, name: /e}\n- *e\n- *e\n",
 		     "f.yaml:2: exports.name '/e' is the name of the export of f.yaml:2 already; give each "
 		     "its own");
@@ -358,7 +358,7 @@ static void test_exports(void **state)
 		"exports:\n- access: ro\n  path: /no/such\n",
 		"f.yaml:3: exports.path '/no/such' does not exist; make it, or give a directory that does");
 	expect_wrong("exports:\n- path: /etc/passwd\n",
-		     "f.yaml:2: exports.path '/etc/passwd' is no directory; give one");
+		     "f.yaml:2: exports.path '/etc/passwd' is not a directory; give one");
 	expect_wrong("exports:\n- path: /etc/passwd/x\n",
 		     "f.yaml:2: exports.path '/etc/passwd/x' cannot be reached (Not a directory); give a "
 		     "directory that can");
@@ -398,8 +398,8 @@ static void test_together(void **state)
 		  "store.backend is postgres, but store.postgres is empty; give a connection "
 		  "string, like host=db dbname=holdfast");
 	expect_wrong("store:\n  postgres: host=db prot=5432\n",
-		     "f.yaml:2: store.postgres is a connection string that libpq cannot read ('prot' is no "
-		     "option); give one like host=db dbname=holdfast");
+		     "f.yaml:2: store.postgres is a connection string that libpq cannot read ('prot' is not "
+		     "an option); give one like host=db dbname=holdfast");
 	expect_wrong("store:\n  postgres: password=very secret\n",
 		     "f.yaml:2: store.postgres is a connection string that libpq cannot read; give one like "
 		     "host=db dbname=holdfast");
@@ -408,14 +408,13 @@ static void test_together(void **state)
 		     "host=db dbname=holdfast");
 	hf_config_free(set_good("store.postgres=locks"));
 	hf_config_free(set_good("store.postgres=postgresql://me:secret@db/locks?connect_timeout=3"));
-	expect_wrong("server:\n  user: nobody-here\n", "f.yaml:2: server.user 'nobody-here' is no user of "
-						       "this host; give one that 'getent passwd' lists, or "
-						       "\"\"");
-	set_wrong("server.user=nobody-here", "server.user 'nobody-here' is no user of this host; give one "
+	expect_wrong("server:\n  user: nobody-here\n",
+		     "f.yaml:2: server.user 'nobody-here' is not a user of this host; give one that 'getent "
+		     "passwd' lists, or \"\"");
+	set_wrong("server.user=nobody-here", "server.user 'nobody-here' is not a user of this host; give one "
 					     "that 'getent passwd' lists, or \"\"");
-	set_wrong("server.state_dir=/etc/passwd",
-		  "server.state_dir '/etc/passwd' is no directory; give one, or a path "
-		  "where one can be made");
+	set_wrong("server.state_dir=/etc/passwd", "server.state_dir '/etc/passwd' is not a directory; give "
+						  "one, or a path where one can be made");
 }
 
 /* Two of ours cannot have one port, where they meet. */
@@ -493,7 +492,7 @@ static void test_set_cannot_forge_a_line(void **state)
 	assert_string_equal(
 		error,
 		"--set server.name=a\\x0ab\\x1b[31m\\xff: server.name is 'a\\x0ab\\x1b[31m\\xff', which "
-		"holds a control character; give printable UTF-8");
+		"contains a control character; give printable UTF-8");
 }
 
 static void export_wrong(const char *argument, const char *format)
@@ -538,7 +537,7 @@ static void test_export(void **state)
 	export_good(".", directory, "");
 	export_wrong("/no/such",
 		     "exports.path '/no/such' does not exist; make it, or give a directory that does");
-	export_wrong("/etc/passwd", "exports.path '/etc/passwd' is no directory; give one");
+	export_wrong("/etc/passwd", "exports.path '/etc/passwd' is not a directory; give one");
 	export_wrong("/tmp:data", "exports.name is 'data'; give a path that starts with '/'");
 	export_wrong("a:b:c", "exports.name is 'c'; give a path that starts with '/'");
 	export_wrong(":/data", "exports.path is empty; give an absolute path");

@@ -236,12 +236,10 @@ static void test_texts(void **state)
 	expect_wrong("server: {state_dir: /a/../b}",
 		     "f.yaml:1: server.state_dir is '/a/../b'; give the path without '.' and '..' parts");
 	set_wrong("server.state_dir=", "server.state_dir is empty; give an absolute path");
-	set_wrong("server.name=two words",
-		  "server.name is 'two words', which is no host name; give letters, digits, "
-		  "'.' and '-', like nfs1.example.org");
-	set_wrong("server.name=-x",
-		  "server.name is '-x', which is no host name; give letters, digits, '.' and '-', "
-		  "like nfs1.example.org");
+	set_wrong("server.name=two words", "server.name is 'two words', which is not a host name; give "
+					   "letters, digits, '.' and '-', like nfs1.example.org");
+	set_wrong("server.name=-x", "server.name is '-x', which is not a host name; give letters, digits, "
+				    "'.' and '-', like nfs1.example.org");
 	expect_wrong("exports:\n- path: /tmp\n  name: data\n",
 		     "f.yaml:3: exports.name is 'data'; give a path that starts with '/'");
 }
@@ -295,9 +293,8 @@ static void test_addresses(void **state)
 	expect_good_value("server.listen", "[\"::1\", \"127.0.0.1\"]", "[\"::1\", \"127.0.0.1\"]");
 	set_wrong("server.listen=",
 		  "server.listen is an empty list; give a list of addresses, like [\"0.0.0.0\", \"::\"]");
-	set_wrong("server.listen=1.2.3.4,", "server.listen holds '', which is no address of this host; give "
-					    "addresses without port, like 0.0.0.0 "
-					    "or ::1");
+	set_wrong("server.listen=1.2.3.4,", "server.listen holds '', which is not an address of this host; "
+					    "give addresses without port, like 0.0.0.0 or ::1");
 	set_wrong("server.listen=::,0:0::0", "server.listen holds '0:0::0' twice; give each address once");
 	set_wrong("server.listen=0.0.0.0,192.0.2.1",
 		  "server.listen holds '192.0.2.1' beside '0.0.0.0', one of which means all; give either");
@@ -305,9 +302,8 @@ static void test_addresses(void **state)
 		  "server.listen holds '::' beside '::1', one of which means all; give either");
 	hf_config_free(set_good("server.listen=0.0.0.0,::1"));
 	expect_wrong("server:\n  listen:\n    - 0.0.0.0\n    - nfs1:2049\n",
-		     "f.yaml:4: server.listen holds 'nfs1:2049', which is no address of this host; give "
-		     "addresses without "
-		     "port, like 0.0.0.0 or ::1");
+		     "f.yaml:4: server.listen holds 'nfs1:2049', which is not an address of this host; give "
+		     "addresses without port, like 0.0.0.0 or ::1");
 	expect_wrong("server:\n  listen: 0.0.0.0\n",
 		     "f.yaml:2: server.listen is a single value; give a list of addresses, like "
 		     "[\"0.0.0.0\", \"::\"]");
