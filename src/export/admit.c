@@ -74,7 +74,7 @@ void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *
 	pthread_mutex_unlock(&exports->refusals_lock);
 	if (!news)
 		return;
-	hf_log_warn(rule == HF_REFUSED_PORT ? "client refused: the export wants a source port below 1024"
+	hf_log_warn(rule == HF_REFUSED_PORT ? "client refused: the export requires a source port below 1024"
 					    : "client refused: its address is not among the export's clients",
 		    "peer=%s export=%s rule=%s program=%s",
 		    hf_addr_format_with_port(peer, host, sizeof(host)),

@@ -129,20 +129,22 @@ static void log_loaded(const struct hf_export *export)
 	const struct hf_volume *volume = export->volume;
 	char path[256], name[256];
 
-	hf_log_info("sharing a directory", "path=%s name=%s access=%s handles=%s identity=%s local_locks=%s",
+	hf_log_info("exporting a directory",
+		    "path=%s name=%s access=%s handles=%s identity=%s local_locks=%s",
 		    hf_log_quote(path, sizeof(path), s->path, strlen(s->path)),
 		    hf_log_quote(name, sizeof(name), s->name, strlen(s->name)), s->read_only ? "ro" : "rw",
 		    volume->has_ids ? "kernel" : "finder", hf_identity_can_switch() ? "callers" : "own",
 		    hf_export_local_locks(export) == HF_LOCAL_LOCKS_OFF ? "off" : "on");
 	if (s->local_locks == HF_LOCAL_LOCKS_ON && !volume->is_local)
-		hf_log_warn("locks wait for a file system that is not local, as configured", "path=%s", path);
+		hf_log_warn("local_locks is on for a file system that is not local: locks wait for it",
+			    "path=%s", path);
 }
 
 static void log_failed(const struct hf_export_settings *settings, int error)
 {
 	char path[256];
 
-	hf_log_error("cannot share a directory", "path=%s error=%s",
+	hf_log_error("cannot export a directory", "path=%s error=%s",
 		     hf_log_quote(path, sizeof(path), settings->path, strlen(settings->path)),
 		     strerrorname_np(-error));
 }

@@ -365,12 +365,12 @@ void hf_local_restore(struct hf_local *local)
 			n_failed++;
 	}
 	if (n_lost)
-		hf_log_warn(
-			"a local process took what a client held before our restart: it cannot be reclaimed",
-			"locks=%zu", n_lost);
+		hf_log_warn("a local process took a client's lock while the server was down: the client "
+			    "cannot reclaim it",
+			    "locks=%zu", n_lost);
 	if (n_taken || n_failed)
-		hf_log_info("what was loaded is taken in the kernel again", "locks=%zu not_taken=%zu",
-			    n_taken, n_failed);
+		hf_log_info("stored locks are taken in the kernel again", "locks=%zu not_taken=%zu", n_taken,
+			    n_failed);
 }
 
 /* Life */

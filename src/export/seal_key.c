@@ -23,7 +23,7 @@ static void warn_of_readers(int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) == 0 && st.st_mode & 077)
-		hf_log_warn("others can read the key of the file handles; mend it with chmod 600",
+		hf_log_warn("other users can read the key of the file handles; fix it with chmod 600",
 			    "file=" KEY_FILE " mode=%04o", st.st_mode & 07777u);
 }
 
@@ -91,13 +91,12 @@ int hf_seal_key_load(struct hf_seal_key *keyp, const char *path, struct hf_loop 
 		r = make_key(dir, keyp, loop);
 	hf_log_quote(quoted, sizeof(quoted), path, strlen(path));
 	if (r == -EBADMSG)
-		hf_log_error(
-			"the key of the file handles is damaged; restore it. Without a copy of it, remove it "
-			"and start once with --clear-store: all locks are forgotten then, and all "
-			"clients mount again",
-			"file=%s/" KEY_FILE, quoted);
+		hf_log_error("the key of the file handles is damaged; restore it. If there is no copy, "
+			     "remove it and start once with --clear-store: this deletes all locks, and all "
+			     "clients must mount again",
+			     "file=%s/" KEY_FILE, quoted);
 	else if (r < 0)
-		hf_log_error("cannot read or make the key of the file handles",
+		hf_log_error("cannot read or create the key of the file handles",
 			     "file=%s/" KEY_FILE " error=%s", quoted, strerrorname_np(-r));
 	return r < 0 ? hf_trace(r) : 0;
 }

@@ -83,8 +83,7 @@ void hf_files_note_loss(struct hf_files *files, int error)
 
 	atomic_fetch_add_explicit(&files->n_losses, 1, memory_order_acq_rel);
 	if (may_log(files, &n))
-		hf_log_error("what was written may not be on the disk; clients send again what they have not "
-			     "committed",
+		hf_log_error("the disk may have lost written data; clients send uncommitted writes again",
 			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n);
 }
 

@@ -315,7 +315,7 @@ static void end_walk(struct hf_finder *finder, bool is_complete)
 	finder->is_walking = false;
 	finder->walk_ended = seconds_now();
 	pthread_cond_broadcast(&finder->walk_over);
-	hf_log_info("walked over an export to find a file by its number", "files=%zu", finder->n_nodes);
+	hf_log_info("walked an export to find a file by its inode number", "files=%zu", finder->n_nodes);
 	pthread_mutex_unlock(&finder->lock);
 }
 

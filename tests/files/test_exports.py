@@ -216,7 +216,7 @@ class Reload(unittest.TestCase):
     def test_a_directory_that_is_gone_is_left_out(self):
         os.rmdir(self.server.path("a"))
         self.reload()
-        self.assertIn("cannot share a directory", self.server.log)
+        self.assertIn("cannot export a directory", self.server.log)
         self.assertEqual(self.client.mnt("/a").stat, 2)
         self.client.root("/b")
         self.server.stop()

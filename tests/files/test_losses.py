@@ -167,7 +167,7 @@ class Losses(server.Case):
         f = self.made("f")
         self.lose(f)
         self.lose(f)
-        self.assertEqual(self.server.log.count("may not be on the disk"), 1)
+        self.assertEqual(self.server.log.count("may have lost written data"), 1)
         self.assertIn("error=EIO", self.server.log)
 
 

@@ -214,7 +214,7 @@ has_logged() { grep -q "$1" "$DIR/log"; }
 
 test_embedded() {
 	start_ready embedded
-	has_logged 'our own portmap' || fail "the log does not say who serves the portmap port"
+	has_logged 'serving the port mapper' || fail "the log does not say who serves the portmap port"
 	is_found in_s 127.0.0.1 ::1
 	ok "embedded: found by loopback"
 	is_found in_c $S4 $S6
@@ -233,7 +233,7 @@ test_embedded() {
 	stop
 	! in_s rpcinfo -p 127.0.0.1 >/dev/null 2>&1 || fail "somebody still serves port 111"
 	start_ready auto
-	has_logged 'our own portmap' || fail "auto does not serve the free port"
+	has_logged 'serving the port mapper' || fail "auto does not serve the free port"
 	stop
 	ok "auto: serves a free port"
 }
@@ -251,7 +251,7 @@ test_system() {
 	[ "$(change_in $S 127.0.0.1 1 100024 1 17 9)" = 1 ] || fail "rpcbind refuses SET"
 	start_ready auto
 	wait_for 20 "the registrations" all_listed
-	has_logged "by the system's rpcbind" || fail "the log does not say who serves the portmap port"
+	has_logged "with the system's rpcbind" || fail "the log does not say who serves the portmap port"
 	is_found in_s 127.0.0.1 ::1
 	is_found in_c $S4 $S6
 	ok "auto: registered with rpcbind, and found"
@@ -275,7 +275,7 @@ test_system() {
 
 	start embedded
 	if end_itself; then fail "embedded started beside an rpcbind"; fi
-	has_logged 'portmap port is taken' || fail "the log does not say why it did not start"
+	has_logged 'portmap port is in use' || fail "the log does not say why it did not start"
 	ok "embedded: refuses a taken port"
 	kill_rpcbind
 }
@@ -291,7 +291,7 @@ test_beside() {
 	is_not_listed 100003 && is_not_listed 100005 || fail "files that we do not serve are found at our port"
 	[ "$(change_in $S 127.0.0.1 1 100003 3 6 4049)" = 1 ] || fail "the other server cannot be found at our portmap"
 	stop
-	ok "beside another server: our own portmap leaves its programs to it"
+	ok "beside another server: our own port mapper leaves its programs to it"
 
 	start_rpcbind
 	[ "$(change_in $S 127.0.0.1 1 100003 3 6 4049)$(change_in $S 127.0.0.1 1 100005 3 6 4050)" = 11 ] ||

@@ -271,7 +271,7 @@ class Crashes(Local):
         self.daemon.crash()
         self.assertTrue(self.local.lock())
         self.restart()
-        self.assertIn("a local process took what a client held", self.daemon.log)
+        self.assertIn("a local process took a client's lock", self.daemon.log)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_DENIED)
         self.release(lock)
         self.await_granted(self.b, self.lock_of(self.b, fh=self.handle_of(other)))  # grace has ended

@@ -291,7 +291,7 @@ class Key(Refusing, Exported):
         self.daemon.crash()
         self.damage()
         self.daemon.start()
-        self.assertIn("clients that have mounted must mount again", self.log)
+        self.assertIn("clients must mount again", self.log)
         self.daemon.crash()
         self.daemon.start()
 

@@ -150,7 +150,7 @@ static void on_ran(struct hf_job *job)
 	const struct hf_addr *peer = hf_rpc_call_peer(mnt->call);
 	char path[256], host[HF_ADDR_TEXT];
 
-	hf_log_debug("mount asked for", "peer=%s path=%s answer=%d", hf_addr_format(peer, host, sizeof(host)),
+	hf_log_debug("mount requested", "peer=%s path=%s answer=%d", hf_addr_format(peer, host, sizeof(host)),
 		     hf_log_quote(path, sizeof(path), mnt->path, strlen(mnt->path)), (int)mnt->stat);
 	if (mnt->stat == MNT3_OK)
 		hf_mounted_add(mnt->mount, peer, mnt->path);

@@ -53,8 +53,8 @@ static int serve(struct hf_portmap *portmap)
 	if (r < 0)
 		return r;
 	portmap->role = HF_PORTMAP_SERVES;
-	hf_log_info("clients find our programs by our own portmap", "port=%u programs=%zu", portmap->port,
-		    portmap->n_offers);
+	hf_log_info("serving the port mapper: clients find our programs there", "port=%u programs=%zu",
+		    portmap->port, portmap->n_offers);
 	return 0;
 }
 
@@ -62,11 +62,10 @@ static int explain(const struct hf_portmap *portmap, int r)
 {
 	switch (r) {
 	case -EADDRINUSE:
-		hf_log_error(
-			"the portmap port is taken, most likely by rpcbind: stop it (systemctl stop "
-			"rpcbind.socket rpcbind), or register with it (server.portmap: system); \"ss -lpn\" "
-			"shows who has it",
-			"port=%u", portmap->port);
+		hf_log_error("the portmap port is in use, most likely by rpcbind: stop it (systemctl stop "
+			     "rpcbind.socket rpcbind), or register with it (server.portmap: system); \"ss "
+			     "-lpn\" shows which program has it",
+			     "port=%u", portmap->port);
 		break;
 	case -EACCES:
 	case -EPERM:
@@ -101,8 +100,8 @@ static void warn_lost(const struct hf_portmap *portmap)
 			"start it (systemctl start rpcbind), or serve the port (server.portmap: "
 			"embedded); trying again every 30 s",
 		[REASON_PORT_TAKEN] =
-			"whoever has the portmap port does not answer as rpcbind: clients cannot "
-			"find NFS, NLM and NSM, and their locks hang; trying again every 30 s",
+			"the program on the portmap port does not answer as rpcbind: clients cannot find "
+			"NFS, NLM and NSM, and their locks hang; trying again every 30 s",
 		[REASON_NO_PRIVILEGE] =
 			"the portmap port needs privilege, and no rpcbind runs: clients cannot "
 			"find NLM and NSM, kernel clients' locks will hang (mount with nolock); "
@@ -120,7 +119,7 @@ static void on_checked(void *user, const struct hf_registrar_report *report)
 	if (!report->is_found && (was_found || !portmap->has_round))
 		warn_lost(portmap);
 	else if (report->is_found && !was_found)
-		hf_log_info("clients find our programs by the system's rpcbind",
+		hf_log_info("registered with the system's rpcbind: clients find our programs there",
 			    "port=%u rpcbind_version=%u registered=%zu of=%zu", portmap->port,
 			    report->version, report->n_present, report->n_wanted);
 	else if (report->n_renewed)
@@ -153,7 +152,8 @@ static int start_registering(struct hf_portmap *portmap, enum reason reason)
 	int r;
 
 	if (portmap->port == 0) {
-		hf_log_error("a system rpcbind has a known port: set server.portmap_port to 111", "port=0");
+		hf_log_error("the port of the system's rpcbind must be known: set server.portmap_port to 111",
+			     "port=0");
 		return -EINVAL;
 	}
 	portmap->reason = reason;

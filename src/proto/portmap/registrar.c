@@ -199,10 +199,9 @@ static void stopped(struct hf_registrar *registrar)
 {
 	registrar->step = STEP_STOPPED;
 	if (registrar->n_kept)
-		hf_log_warn(
-			"rpcbind does not let us remove what we registered: that needs a reserved port, so "
-			"CAP_NET_BIND_SERVICE",
-			"n=%zu", registrar->n_kept);
+		hf_log_warn("rpcbind refuses to remove our registrations: that needs a reserved port, and so "
+			    "CAP_NET_BIND_SERVICE",
+			    "n=%zu", registrar->n_kept);
 	hf_timer_stop(&registrar->timer);
 	registrar->pending = hf_rpc_pending_cancel(registrar->pending);
 	hf_task_cancel(&registrar->failure);
@@ -288,7 +287,7 @@ void hf_registrar_answered(void *user, const struct hf_rpc_result *result)
 		break;
 	case STEP_IDLE:
 	case STEP_STOPPED:
-		assert(!"nobody was asked");
+		assert(!"no call is in progress");
 	}
 }
 

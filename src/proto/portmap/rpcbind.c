@@ -125,7 +125,7 @@ static void refuse(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, c
 		hf_log_warn(why, "peer=%s", hf_addr_format_with_port(peer, text, sizeof(text)));
 }
 
-static const char wrong_host[] = "portmap SET or UNSET refused: it is for programs on this host only";
+static const char wrong_host[] = "portmap SET or UNSET refused: only programs on this host may call it";
 
 bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call)
 {
@@ -141,10 +141,10 @@ bool hf_rpcbind_may_change(struct hf_rpcbind *rpcbind, const struct hf_rpc_call 
 static bool is_done(struct hf_rpcbind *rpcbind, const struct hf_rpc_call *call, int answer)
 {
 	static const char *const texts[] = {
-		[HF_MAPPINGS_E_NOT_YOURS] = "portmap UNSET refused: the superuser has set it, and the "
-					    "caller's port is unprivileged",
+		[HF_MAPPINGS_E_NOT_YOURS] = "portmap UNSET refused: a privileged program set the mapping, "
+					    "and the caller's port is unprivileged",
 		[HF_MAPPINGS_E_RESERVED] =
-			"portmap SET refused: a reserved port is registered from a reserved port only",
+			"portmap SET refused: only a caller on a reserved port may register a reserved port",
 		[HF_MAPPINGS_E_LIMIT] = "portmap SET refused: the caller's part of the table is full",
 	};
 
