@@ -17,36 +17,39 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_NSM_DURATION] = { "nsm_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",
 				     "Time from a call of the status monitor to its reply." },
 	[HF_METRIC_NSM_CLIENTS] = { "nsm_clients_registered", HF_METRIC_GAUGE, "",
-				    "Clients that will be told of our restart." },
+				    "Registered clients. They get an SM_NOTIFY after a restart of the "
+				    "server." },
 	[HF_METRIC_NSM_NOTIFICATIONS] = { "nsm_notifications_total", HF_METRIC_COUNTER,
 					  "result: started, success, failed",
-					  "Tries to tell a client of our restart." },
+					  "Attempts to send SM_NOTIFY to a client after a restart of the "
+					  "server." },
 	[HF_METRIC_NSM_NOTIFICATION_DURATION] = { "nsm_notification_duration_seconds", HF_METRIC_HISTOGRAM,
-						  "",
-						  "Time that one try to tell a client of our restart took." },
+						  "", "Duration of one attempt to send SM_NOTIFY." },
 	[HF_METRIC_NSM_CRASHES] = { "nsm_crashes_detected_total", HF_METRIC_COUNTER, "",
-				    "Evidence that a client died or was restarted." },
+				    "Crashes and restarts of clients that the server detected." },
 	[HF_METRIC_NSM_CLEANUPS] = { "nsm_crash_cleanups_total", HF_METRIC_COUNTER, "",
-				     "Clean-ups of what a dead client held." },
+				     "Clean-ups after a client crashed." },
 	[HF_METRIC_NSM_LOCKS_CLEANED] = { "nsm_locks_cleaned_on_crash_total", HF_METRIC_COUNTER, "",
-					  "Locks released because their client died." },
+					  "Locks released because their client crashed." },
 	[HF_METRIC_NLM_REQUESTS] = { "nlm_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
 				     "Calls of the lock manager (NLM) that were served." },
 	[HF_METRIC_NLM_DURATION] = { "nlm_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",
-				     "Time from a call of the lock manager to its reply, the store's "
-				     "sync included." },
+				     "Time from a call of the lock manager to its reply, including the "
+				     "store's sync." },
 	[HF_METRIC_NLM_LOCKS] = { "nlm_locks_held", HF_METRIC_GAUGE, "share",
-				  "Byte-range locks that are held, those not yet reclaimed included." },
-	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "", "Requests that wait for a lock." },
+				  "Byte-range locks, including those that are not reclaimed yet." },
+	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "",
+				    "Waiters: requests that wait for a lock." },
 	[HF_METRIC_NLM_GRANTS] = { "nlm_grants_total", HF_METRIC_COUNTER,
 				   "result: told, refused, abandoned, kept, retried",
-				   "Waiters that got their lock: the client took it, refused it, or could "
-				   "not be "
-				   "told; and tries beyond the first." },
+				   "Grants to waiters. told: the client accepted the lock; refused: it "
+				   "refused the lock; abandoned: no GRANTED was sent, so the next waiter "
+				   "gets the lock; kept: it is unknown whether the client accepted, so it "
+				   "keeps the lock; retried: attempts after the first." },
 	[HF_METRIC_NFS_REQUESTS] = { "nfs_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
 				     "NFS version 3 calls that were served." },
 	[HF_METRIC_NFS_DURATION] = { "nfs_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",
-				     "Time from an NFS call to its reply, the disk included." },
+				     "Time from an NFS call to its reply, including the disk." },
 	[HF_METRIC_NFS_BYTES] = { "nfs_bytes_total", HF_METRIC_COUNTER, "direction: read, written",
 				  "Bytes of file data that clients read and wrote." },
 	[HF_METRIC_MOUNT_REQUESTS] = { "mount_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
@@ -54,34 +57,33 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_MOUNT_DURATION] = { "mount_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",
 				       "Time from a call of the MOUNT program to its reply." },
 	[HF_METRIC_GRACE] = { "holdfast_grace_active", HF_METRIC_GAUGE, "",
-			      "1 while only reclaims are granted, else 0." },
+			      "1 during a grace period, when only reclaims are granted; otherwise 0." },
 	[HF_METRIC_UNRECLAIMED] = { "holdfast_locks_unreclaimed", HF_METRIC_GAUGE, "",
-				    "Locks from before our restart that their owners have not reclaimed "
-				    "yet." },
+				    "Locks from before the restart that are not reclaimed yet." },
 	[HF_METRIC_STORE_HEALTHY] = { "holdfast_store_healthy", HF_METRIC_GAUGE, "",
-				      "1 while the store can make facts durable, else 0: no lock is "
-				      "granted." },
+				      "1 while the store can write; otherwise 0, and no lock is granted." },
 	[HF_METRIC_STORE_COMMIT] = { "holdfast_store_commit_seconds", HF_METRIC_HISTOGRAM, "",
-				     "Time that one commit of the store took." },
+				     "Duration of one commit of the store." },
 	[HF_METRIC_STORE_FAILURES] = { "holdfast_store_failures_total", HF_METRIC_COUNTER, "",
-				       "Writes of the store that could not be made durable." },
+				       "Failures of the store to make a write durable." },
 	[HF_METRIC_CONNECTIONS] = { "holdfast_connections", HF_METRIC_GAUGE, "transport: tcp, udp, http",
-				    "Connections that are open: of clients, and of operators (http). UDP "
-				    "has none; there it is calls that are being served." },
+				    "Open connections of clients, and of operators (http). For udp: calls in "
+				    "progress." },
 	[HF_METRIC_CONNECTIONS_REFUSED] = { "holdfast_connections_refused_total", HF_METRIC_COUNTER, "",
-					    "Connections that were over a limit: of how many there may be, "
-					    "or "
-					    "of how much of records that they do not end." },
+					    "Connections refused or closed because of a limit: on their "
+					    "number, or on "
+					    "the bytes of incomplete records." },
 	[HF_METRIC_CALLS_DROPPED] = { "holdfast_calls_dropped_total", HF_METRIC_COUNTER, "",
-				      "Calls over UDP that were dropped because too many were under way." },
+				      "UDP calls dropped because too many were in progress." },
 	[HF_METRIC_CALLS_REPLAYED] = { "holdfast_calls_replayed_total", HF_METRIC_COUNTER, "",
-				       "Repeated calls that got the reply of the first again." },
+				       "Retransmitted calls that got the first reply again." },
 	[HF_METRIC_LOCK_BYTES] = { "holdfast_lock_table_bytes", HF_METRIC_GAUGE, "",
-				   "Memory that the lock table uses." },
+				   "Memory of the lock table." },
 	[HF_METRIC_EVENTS_LOST] = { "holdfast_events_lost_total", HF_METRIC_COUNTER, "",
-				    "Events that readers of /api/v1/events were too slow for." },
+				    "Events that readers of /api/v1/events missed because they were too "
+				    "slow." },
 	[HF_METRIC_START_TIME] = { "holdfast_start_time_seconds", HF_METRIC_GAUGE, "",
-				   "When the server was started, in seconds since 1970." },
+				   "Start time of the server, in seconds since 1970." },
 	[HF_METRIC_BUILD] = { "holdfast_build_info", HF_METRIC_GAUGE, "version", "Always 1." },
 };
 

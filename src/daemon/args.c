@@ -29,19 +29,19 @@ struct flag {
 static const struct flag flags[] = {
 	[FLAG_CONFIG] = { "config", 'c', "FILE",
 			  "read the configuration from FILE (YAML, see holdfast.yaml(5));\n"
-			  "without it the embedded defaults hold" },
+			  "without it the embedded defaults apply" },
 	[FLAG_SET] = { "set", 0, "KEY=VALUE", "override one key, as in --set server.port=2049; repeatable" },
 	[FLAG_EXPORT] = { "export", 0, "DIR[:NAME]",
-			  "share DIR, for clients to mount as NAME (default: DIR), with the\n"
-			  "defaults of an export; repeatable" },
+			  "export DIR, which clients mount as NAME (default: DIR), with the\n"
+			  "default settings; repeatable" },
 	[FLAG_CHECK] = { "check", 0, NULL,
-			 "check the configuration, print nothing where it is right, and exit\n"
+			 "check the configuration, print nothing if it is correct, and exit\n"
 			 "with 0 or 2" },
 	[FLAG_PRINT_CONFIG] = { "print-config", 0, NULL,
-				"print the effective configuration, every key explained, as YAML\n"
-				"that --config takes, but for passwords, which are hidden" },
+				"print the effective configuration as YAML for --config, with every\n"
+				"key explained and passwords hidden" },
 	[FLAG_CLEAR_STORE] = { "clear-store", 0, NULL,
-			       "forget every lock and registration in the store, then start" },
+			       "delete all locks and registrations in the store, then start" },
 	[FLAG_VERSION] = { "version", 'V', NULL, "print the version" },
 	[FLAG_HELP] = { "help", 'h', NULL, "print this" },
 };
@@ -256,7 +256,7 @@ void hf_args_print_help(FILE *out)
 		"  holdfastd --print-config > holdfast.yaml\n"
 		"\n"
 		"holdfastd stays in the foreground and logs to stderr. SIGHUP reloads the exports and the\n"
-		"log level, SIGTERM and SIGINT stop it. Exit status: 0 after a clean stop, 2 where the\n"
+		"log level, SIGTERM and SIGINT stop it. Exit status: 0 after a clean stop, 2 if the\n"
 		"command line or the configuration is wrong, 1 for any other failure.\n");
 }
 

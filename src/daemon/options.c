@@ -22,14 +22,14 @@ static const char *const log_level_words[] = { "error", "warn", "info", "debug",
 static const char *const log_format_words[] = { "auto", "text", "json", NULL };
 
 const struct hf_option_section hf_option_sections[] = {
-	{ "server", "Who we are, where we listen and where we keep what must last." },
-	{ "exports", "What is shared with whom; one entry for each directory." },
-	{ "store", "Where registrations and locks are kept through a crash." },
-	{ "recovery", "What happens after a restart, ours or a client's." },
-	{ "nsm", "The status monitor, rpc.statd elsewhere." },
+	{ "server", "The server's name, addresses, ports, user and state directory." },
+	{ "exports", "The exported directories and their clients; one entry for each directory." },
+	{ "store", "Where registrations and locks are stored." },
+	{ "recovery", "Recovery after a restart of the server or of a client." },
+	{ "nsm", "The status monitor, which replaces rpc.statd." },
 	{ "api", "REST, metrics and the dashboard." },
-	{ "metrics", "Numbers for Prometheus." },
-	{ "log", "What is written to stderr." },
+	{ "metrics", "Metrics for Prometheus." },
+	{ "log", "The log, which goes to stderr." },
 };
 
 const size_t hf_n_option_sections = HF_ARRAY_SIZE(hf_option_sections);
@@ -39,41 +39,38 @@ const size_t hf_n_option_sections = HF_ARRAY_SIZE(hf_option_sections);
 
 const struct hf_option hf_options[] = {
 	{ "server", "name", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(server.name),
-	  .help = "Our name in SM_NOTIFY and to peers; empty: the host's name." },
+	  .help = "The server's name in SM_NOTIFY and to peers; empty: the host's name." },
 	{ "server", "listen", HF_OPTION_ADDRESSES, .preset = "0.0.0.0,::", .min = 1,
 	  .max = HF_CONFIG_MAX_ITEMS, AT(server.listen), .help = "The addresses to serve on." },
 	{ "server", "port", HF_OPTION_NUMBER, .preset = "2049", .min = 0, .max = 65535, AT(server.port),
 	  .help = "The one port of NFS, MOUNT, NLM and NSM, on TCP and UDP; 0: any free port." },
 	{ "server", "portmap", HF_OPTION_WORD, .preset = "auto", .words = portmap_words, AT(server.portmap),
-	  .help = "Who answers port look-ups: a running rpcbind (system), ourselves (embedded), nobody "
-		  "(off); "
-		  "auto: register with a running rpcbind, else serve portmap_port ourselves." },
+	  .help = "Which program answers port look-ups: a running rpcbind (system), holdfastd (embedded) or "
+		  "none (off); auto: register with a running rpcbind, otherwise serve portmap_port." },
 	{ "server", "portmap_port", HF_OPTION_NUMBER, .preset = "111", .min = 0, .max = 65535,
-	  AT(server.portmap_port), .help = "The port of the embedded portmapper; 0: any free port." },
+	  AT(server.portmap_port), .help = "The port of the embedded port mapper; 0: any free port." },
 	{ "server", "state_dir", HF_OPTION_PATH, .preset = "/var/lib/holdfast", .min = 1, .max = 1024,
 	  AT(server.state_dir),
-	  .help = "The directory for what must survive a restart, made where missing." },
+	  .help = "The directory for all data that must survive a restart; created if it is missing." },
 	{ "server", "user", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 255, AT(server.user),
-	  .help = "The user to become, with no right left but to ports below 1024: files are served as him, "
-		  "whoever asks; empty: stay." },
+	  .help = "The user to run as, with no privilege but to use ports below 1024. All file access then "
+		  "runs as this user, for every caller. Empty: do not change the user." },
 	{ "server", "threads", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 1000, AT(server.threads),
 	  .help = "The number of workers for file I/O; 0: one for each core." },
 
 	{ "exports", "path", HF_OPTION_PATH, .preset = "", .min = 1, .max = 1024, EXPORT_AT(path),
-	  .is_live = true, .help = "The directory to share, which must exist; required." },
+	  .is_live = true, .help = "The directory to export, which must exist; required." },
 	{ "exports", "name", HF_OPTION_TEXT, HF_OPTION_EXPORT_NAME, "", 0, 1024, EXPORT_AT(name),
 	  .is_live = true,
-	  .help = "What a client mounts; empty: the path, which can always be mounted, too." },
+	  .help = "The name that a client mounts; empty: the path. The path can always be mounted, too." },
 	{ "exports", "clients", HF_OPTION_CLIENTS, .preset = "private", .min = 1, .max = HF_CONFIG_MAX_ITEMS,
 	  EXPORT_AT(clients), .is_live = true,
-	  .help = "Who may mount it: addresses, networks, or the words private (loopback, RFC 1918, unique "
-		  "local) "
-		  "and any." },
+	  .help = "Which clients may use it: addresses, networks, or the words private (loopback, RFC 1918, "
+		  "unique local) and any." },
 	{ "exports", "access", HF_OPTION_WORD, .preset = "rw", .words = access_words, EXPORT_AT(access),
 	  .is_live = true, .help = "Whether clients may write (rw) or only read (ro)." },
 	{ "exports", "squash", HF_OPTION_WORD, .preset = "root", .words = squash_words, EXPORT_AT(squash),
-	  .is_live = true,
-	  .help = "Whose calls are served as the anonymous user: nobody's, root's, or all." },
+	  .is_live = true, .help = "Which callers become the anonymous user: none, root, or all." },
 	{ "exports", "anon_uid", HF_OPTION_NUMBER, .preset = "65534", .min = 0, .max = UINT32_MAX - 1,
 	  EXPORT_AT(anon_uid), .is_live = true, .help = "The user id of the anonymous user." },
 	{ "exports", "anon_gid", HF_OPTION_NUMBER, .preset = "65534", .min = 0, .max = UINT32_MAX - 1,
@@ -82,22 +79,20 @@ const struct hf_option hf_options[] = {
 	  .help = "Serve only calls that come from a reserved source port (below 1024)." },
 	{ "exports", "local_locks", HF_OPTION_WORD, .preset = "auto", .words = local_locks_words,
 	  EXPORT_AT(local_locks), .is_live = true,
-	  .help = "Take locks in the kernel, too, so that they and those of local processes are in each "
-		  "other's way. auto: where the file system is local; on: always, and no lock without "
-		  "it; off: never." },
+	  .help = "Take locks in the kernel, too, so that they conflict with the locks of local processes. "
+		  "auto: if the file system is local; on: always, and refuse a lock that the kernel cannot "
+		  "take; off: never." },
 
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },
 	{ "store", "postgres", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 4096, AT(store.postgres),
 	  .has_secrets = true,
-	  .help = "The libpq connection string; required where backend is postgres. A password is better "
-		  "kept "
-		  "in a passfile." },
+	  .help = "The libpq connection string; required if backend is postgres. Prefer a passfile for the "
+		  "password." },
 	{ "store", "lock_durability", HF_OPTION_WORD, .preset = "process", .words = durability_words,
 	  AT(store.lock_durability),
-	  .help = "What a granted lock survives: none, the death of the daemon (process), or power loss "
-		  "(machine: "
-		  "reply only after fsync)." },
+	  .help = "What a granted lock survives: nothing (none), the death of the daemon (process), or power "
+		  "loss (machine: reply only after fsync)." },
 
 	{ "recovery", "window_seconds", HF_OPTION_NUMBER, .preset = "90", .min = 1, .max = DAY,
 	  AT(recovery.window_seconds),
@@ -107,20 +102,20 @@ const struct hf_option hf_options[] = {
 	{ "recovery", "smb_durable_seconds", HF_OPTION_NUMBER, .preset = "-1", .min = -1, .max = DAY,
 	  AT(recovery.smb_durable_seconds), .help = "The same for SMB; -1: window_seconds." },
 	{ "recovery", "grace", HF_OPTION_WORD, .preset = "auto", .words = grace_words, AT(recovery.grace),
-	  .help = "When a start begins with a grace period: auto (only where something could be reclaimed), "
-		  "always or never." },
+	  .help = "When a start begins with a grace period: auto (only if clients have something to "
+		  "reclaim), always or never." },
 	{ "recovery", "early_end", HF_OPTION_BOOL, .preset = "true", AT(recovery.early_end),
-	  .help = "End grace as soon as everything that could be reclaimed is accounted for, and only where "
-		  "that "
-		  "is provably safe." },
+	  .help = "End grace as soon as everything that could be reclaimed is accounted for, if that is "
+		  "provably safe." },
 	{ "recovery", "notify_timeout_ms", HF_OPTION_NUMBER, .preset = "5000", .min = 10, .max = 600000,
 	  AT(recovery.notify_timeout_ms),
-	  .help = "The total for notifying one client: port look-up, connect, send and reply." },
+	  .help = "The total time limit for notifying one client: port look-up, connect, send and reply." },
 	{ "recovery", "notify_parallel", HF_OPTION_NUMBER, .preset = "1024", .min = 1, .max = 65536,
 	  AT(recovery.notify_parallel), .help = "How many clients are notified at the same time." },
 	{ "recovery", "notify_retry_seconds", HF_OPTION_NUMBER, .preset = "900", .min = 0, .max = 7 * DAY,
 	  AT(recovery.notify_retry_seconds),
-	  .help = "How long a client that does not answer is notified again; 0: once only." },
+	  .help = "How long the server repeats the notification of a client that does not answer; 0: send it "
+		  "once." },
 	{ "recovery", "max_clients", HF_OPTION_NUMBER, .preset = "10000", .min = 1, .max = 10000000,
 	  AT(recovery.max_clients), .help = "How many clients may be registered." },
 	{ "recovery", "max_clients_per_address", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 10000000,
@@ -129,26 +124,23 @@ const struct hf_option hf_options[] = {
 
 	{ "nsm", "allow_mon", HF_OPTION_WORD, .preset = "exports", .words = allow_mon_words,
 	  AT(nsm.allow_mon),
-	  .help = "Who may call SM_MON, SM_UNMON and SM_UNMON_ALL: this host (local), whoever may mount an "
-		  "export "
-		  "(exports), or any." },
+	  .help = "Which callers may use SM_MON, SM_UNMON and SM_UNMON_ALL: this host (local), the clients "
+		  "of any export (exports), or any." },
 
 	{ "api", "listen", HF_OPTION_TEXT, HF_OPTION_ENDPOINT, "127.0.0.1:8049", 0, 255, AT(api.listen),
 	  .help = "Where HTTP is served, as address:port or unix:/path; port 0: any free port; empty: off." },
 	{ "api", "token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.token_file),
-	  .help = "The file with the bearer token of every call that changes something, and of all calls "
-		  "where "
-		  "listen is not loopback; empty: api.token in state_dir, made at the first start." },
+	  .help = "The file with the bearer token for every call that changes something, and for all calls "
+		  "if listen is not loopback; empty: api.token in state_dir, created at the first start." },
 
 	{ "metrics", "enabled", HF_OPTION_BOOL, .preset = "true", AT(metrics.enabled),
 	  .help = "Count and time requests; false: the hot path does no metrics work at all." },
 
 	{ "log", "level", HF_OPTION_WORD, .preset = "info", .words = log_level_words, AT(log.level),
-	  .is_live = true, .help = "The least urgent lines that are written." },
+	  .is_live = true, .help = "The least urgent level that is logged." },
 	{ "log", "format", HF_OPTION_WORD, .preset = "auto", .words = log_format_words, AT(log.format),
-	  .help = "How lines look: text, json (one object a line), or auto: text, without time where the "
-		  "systemd "
-		  "journal adds its own." },
+	  .help = "The format of log lines: text, json (one object a line), or auto: text, without the time "
+		  "if the systemd journal adds its own." },
 };
 
 const size_t hf_n_options = HF_ARRAY_SIZE(hf_options);
