@@ -151,7 +151,7 @@ static int show_client(struct cli *cli, const char *id)
 		       number(client, "sm_state"), seen ? seen : "never");
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
-		print_list(cli, locks, lock_table(locks), "It holds no locks.");
+		print_list(cli, locks, lock_table(locks), "It has no locks.");
 		if (json_is_true(json_object_get(client, "has_more_locks")))
 			printf("\nThese are the first %zu; `holdfast locks --client %s` shows all.\n",
 			       json_array_size(locks), clean);
@@ -261,7 +261,7 @@ int cli_shares(struct cli *cli, const char *argument)
 						       count(locks, share, "locks"),
 						       count(waiters, share, "waiters") });
 	}
-	print_list(cli, shares, table, "Nothing is shared.");
+	print_list(cli, shares, table, "There are no exports.");
 	json_decref(shares);
 	return code;
 }

@@ -40,7 +40,7 @@ void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *
 	if (breaks)
 		printf("      breaks: %s\n", cli_clean(clean, sizeof(clean), breaks));
 	if (mend)
-		printf("      mend:   %s\n", cli_clean(clean, sizeof(clean), mend));
+		printf("      fix:    %s\n", cli_clean(clean, sizeof(clean), mend));
 }
 
 /* The server */
@@ -67,11 +67,12 @@ static void check_server(struct cli_findings *findings, char *name, size_t size)
 	if (r < 0 || response.status != 200) {
 		snprintf(what, sizeof(what), "no server answers at %s: %s", findings->cli->endpoint,
 			 r < 0 ? strerror(-r) : "it refuses");
-		cli_find(findings, CLI_BAD, what, "nothing is served, or nobody can see what is",
+		cli_find(findings, CLI_BAD, what,
+			 "clients are not served, or the server's state cannot be seen",
 			 "start holdfastd, or name the right one with --server or --state-dir");
 	} else if (!json_is_true(json_object_get(json_object_get(status, "store"), "healthy"))) {
 		cli_find(findings, CLI_BAD, "the store is failing",
-			 "no lock is granted, because it could not be kept over a restart",
+			 "no lock is granted, because it would not survive a restart",
 			 "look for `store` in the server's log: most often a full or failed disk");
 	} else {
 		cli_find(findings, CLI_FINE, "the server answers, and its store is healthy", NULL, NULL);
@@ -96,18 +97,19 @@ static void check_name(struct cli_findings *findings, char name[static 256])
 		gethostname(name, 255);
 	r = getaddrinfo(name, NULL, &hints, &found);
 	if (r != 0 || !hf_addr_from_sockaddr(&addr, found->ai_addr)) {
-		snprintf(what, sizeof(what), "our name %s cannot be resolved: %s", name, gai_strerror(r));
+		snprintf(what, sizeof(what), "the server's name %s cannot be resolved: %s", name,
+			 gai_strerror(r));
 		cli_find(findings, CLI_BAD, what,
-			 "some clients resolve the name in our SM_NOTIFY, and will not reclaim their locks",
+			 "clients that resolve the name in SM_NOTIFY will not reclaim their locks",
 			 "add it to DNS or to /etc/hosts, there and here, or set server.name");
 	} else if (hf_addr_is_loopback(&addr)) {
-		snprintf(what, sizeof(what), "our name %s resolves to %s", name,
+		snprintf(what, sizeof(what), "the server's name %s resolves to %s", name,
 			 hf_addr_format(&addr, text, sizeof(text)));
 		cli_find(findings, CLI_NOTE, what,
-			 "nothing here; clients must resolve it to our real address",
+			 "nothing here; clients must resolve it to the server's real address",
 			 "check with `getent hosts NAME` on a client");
 	} else {
-		snprintf(what, sizeof(what), "our name %s resolves to %s", name,
+		snprintf(what, sizeof(what), "the server's name %s resolves to %s", name,
 			 hf_addr_format(&addr, text, sizeof(text)));
 		cli_find(findings, CLI_FINE, what, NULL, NULL);
 	}
@@ -129,16 +131,17 @@ static void check_state_dir(struct cli_findings *findings)
 		return;
 	}
 	if (st.st_mode & 077) {
-		snprintf(what, sizeof(what), "others may look into %s", path);
+		snprintf(what, sizeof(what), "other users can read %s", path);
 		snprintf(mend, sizeof(mend), "chmod 700 %s", path);
-		cli_find(findings, CLI_BAD, what, "they may learn the token and the key of file handles",
+		cli_find(findings, CLI_BAD, what, "they can learn the API token and the key of file handles",
 			 mend);
 	} else if (statvfs(path, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < MIN_FREE) {
 		snprintf(what, sizeof(what), "less than 64 MB are free at %s", path);
-		cli_find(findings, CLI_BAD, what, "locks cannot be kept, and then none is granted",
+		cli_find(findings, CLI_BAD, what, "without room for the store no lock is granted",
 			 "make room");
 	} else {
-		snprintf(what, sizeof(what), "the state directory %s is ours alone and has room", path);
+		snprintf(what, sizeof(what), "the state directory %s is private to the server and has room",
+			 path);
 		cli_find(findings, CLI_FINE, what, NULL, NULL);
 	}
 }
@@ -193,7 +196,7 @@ static void check_limits(struct cli_findings *findings, const json_t *ports)
 		return;
 	snprintf(what, sizeof(what), "the server may open %lu files", files);
 	cli_find(findings, files < MIN_FILES ? CLI_BAD : CLI_FINE, what,
-		 files < MIN_FILES ? "connections are refused beyond about as many clients" : NULL,
+		 files < MIN_FILES ? "connections beyond about that many clients are refused" : NULL,
 		 files < MIN_FILES ? "LimitNOFILE=65536 in the service's unit" : NULL);
 }
 

@@ -11,21 +11,21 @@
 /* Each service over UDP, and then over TCP */
 static const struct cli_question questions_asked[] = {
 	{ "rpcbind", 100000, 2, CLI_PORTMAP_PORT, HF_RPC_UDP_ONLY,
-	  "we cannot find its lock manager and its status monitor over UDP",
+	  "the server cannot find its lock manager and its status monitor over UDP",
 	  "start rpcbind there; open UDP 111" },
 	{ "rpcbind", 100000, 2, CLI_PORTMAP_PORT, HF_RPC_TCP_ONLY,
-	  "we cannot find its lock manager and its status monitor over TCP",
+	  "the server cannot find its lock manager and its status monitor over TCP",
 	  "start rpcbind there; open TCP 111" },
 	{ "statd", 100024, 1, 0, HF_RPC_UDP_ONLY,
-	  "it is not told of our restart, and loses its locks when grace ends",
+	  "it does not learn of a restart of the server, and loses its locks when grace ends",
 	  "start rpc.statd there; let our UDP to its port in (statd -p fixes the port)" },
-	{ "statd", 100024, 1, 0, HF_RPC_TCP_ONLY, "it is not told of our restart where UDP does not reach it",
-	  "start rpc.statd there" },
+	{ "statd", 100024, 1, 0, HF_RPC_TCP_ONLY,
+	  "it does not learn of a restart of the server if UDP does not reach it", "start rpc.statd there" },
 	{ "lockd", 100021, 4, 0, HF_RPC_UDP_ONLY,
-	  "who waits for a lock there over UDP is not told when it has it, and asks again every 30 seconds",
+	  "a waiter there does not learn over UDP that it has its lock; it asks again every 30 seconds",
 	  "mount an NFS file system there, which starts lockd; fix its port (nlm_udpport) and let us in" },
 	{ "lockd", 100021, 4, 0, HF_RPC_TCP_ONLY,
-	  "who waits for a lock there is not told when it has it, and asks again every 30 seconds",
+	  "a waiter there does not learn that it has its lock; it asks again every 30 seconds",
 	  "mount an NFS file system there, which starts lockd; fix its port (nlm_tcpport) and let us in" },
 };
 
@@ -64,7 +64,7 @@ static void tell(struct cli_findings *findings, const struct cli_question *quest
 	snprintf(what, sizeof(what), "%s does not answer over %s: %s: %s", question->service, transport,
 		 hf_rpc_stage_text(question->stage), hf_rpc_outcome_text(question->outcome));
 	if (is_made_up_for(question, other))
-		cli_find(findings, CLI_NOTE, what, "nothing: we ask over the other transport then",
+		cli_find(findings, CLI_NOTE, what, "nothing: the server uses the other transport",
 			 question->mend);
 	else
 		cli_find(findings, CLI_BAD, what, question->breaks, question->mend);
@@ -79,13 +79,14 @@ void cli_doctor_host(struct cli_findings *findings, const char *host)
 	if (!resolve(host, &addr)) {
 		snprintf(what, sizeof(what), "%s cannot be resolved", host);
 		cli_find(findings, CLI_BAD, what,
-			 "nothing by itself: we call clients at the address they call from",
+			 "nothing by itself: the server calls clients at the address that they call from",
 			 "give its address");
 		return;
 	}
 	memcpy(questions, questions_asked, sizeof(questions));
 	if (cli_doctor_ask(questions, HF_ARRAY_SIZE(questions), &addr) < 0) {
-		cli_find(findings, CLI_BAD, "it cannot be asked from here", "nothing is known of this client",
+		cli_find(findings, CLI_BAD, "this client cannot be checked from here",
+			 "the state of this client is unknown",
 			 "look at the memory and the limits of this shell");
 		return;
 	}

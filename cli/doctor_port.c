@@ -146,7 +146,7 @@ static void check_owner(struct cli_findings *findings)
 	long pid;
 
 	if (!inode) {
-		cli_find(findings, CLI_BAD, "nobody listens at port 111",
+		cli_find(findings, CLI_BAD, "no program listens on port 111",
 			 "clients cannot find the lock manager and the status monitor",
 			 "start holdfastd as root with server.portmap: auto, or start rpcbind");
 		return;
@@ -155,7 +155,7 @@ static void check_owner(struct cli_findings *findings)
 	if (pid)
 		snprintf(what, sizeof(what), "port 111 belongs to %s (pid %ld)", name, pid);
 	else
-		snprintf(what, sizeof(what), "port 111 belongs to a process that we may not see");
+		snprintf(what, sizeof(what), "port 111 belongs to a process that this user may not see");
 	cli_find(findings, CLI_FINE, what, NULL, NULL);
 }
 
@@ -176,8 +176,8 @@ static struct hf_addr address_of_server(uint16_t port)
 static void check_registrations(struct cli_findings *findings, uint16_t port)
 {
 	static const char breaks_nlm[] =
-		"clients get no locks from us, or get them from another lock manager";
-	static const char breaks_nsm[] = "clients that were restarted tell another status monitor, or nobody";
+		"clients get no locks from holdfastd, or get them from another lock manager";
+	static const char breaks_nsm[] = "restarted clients notify another status monitor, or none";
 	struct cli_question questions[] = {
 		{ "the lock manager", 100021, 4, 0, HF_RPC_UDP_ONLY },
 		{ "the lock manager", 100021, 4, 0, HF_RPC_TCP_ONLY },
@@ -199,7 +199,7 @@ static void check_registrations(struct cli_findings *findings, uint16_t port)
 			continue;
 		if (is_elsewhere)
 			snprintf(what, sizeof(what),
-				 "port 111 sends clients of %s over %s to port %u, not to ours, %u",
+				 "port 111 sends clients of %s over %s to port %u, not to the server's, %u",
 				 q->service, transport, q->remote.port, port);
 		else
 			snprintf(what, sizeof(what), "clients do not find %s over %s: %s: %s", q->service,
@@ -212,8 +212,8 @@ static void check_registrations(struct cli_findings *findings, uint16_t port)
 	}
 	if (n_bad == 0)
 		cli_find(findings, CLI_FINE,
-			 "port 111 sends clients of the lock manager and the status monitor to us", NULL,
-			 NULL);
+			 "port 111 sends clients of the lock manager and the status monitor to holdfastd",
+			 NULL, NULL);
 }
 
 /* Programs that do the same */
@@ -227,7 +227,8 @@ static void check_rivals(struct cli_findings *findings)
 		  "two status monitors fight for one registration; reboots of clients may be missed",
 		  "systemctl disable --now rpc-statd.service" },
 		{ "lockd",
-		  "the kernel's lock manager may take our place at the port mapper, and grants other locks",
+		  "the kernel's lock manager may replace holdfastd at the port mapper, and grants locks of "
+		  "its own",
 		  "unmount NFS mounts without -o nolock, and stop nfs-server.service" },
 		{ "nfsd", "the kernel's NFS server holds port 2049",
 		  "systemctl disable --now nfs-server.service" },
@@ -245,7 +246,7 @@ static void check_rivals(struct cli_findings *findings)
 		n++;
 	}
 	if (n == 0)
-		cli_find(findings, CLI_FINE, "no rpc.statd, lockd or nfsd runs beside us", NULL, NULL);
+		cli_find(findings, CLI_FINE, "no rpc.statd, lockd or nfsd runs beside holdfastd", NULL, NULL);
 }
 
 void cli_doctor_port(struct cli_findings *findings, uint16_t port)

@@ -68,15 +68,15 @@ int cli_events(struct cli *cli, const char *argument)
 	int r = cli_stream(cli, "/api/v1/events", on_line, &stream, &status);
 
 	if (status == 401) {
-		fputs("holdfast: the server wants its token for this\n", stderr);
+		fputs("holdfast: this needs the server's token\n", stderr);
 		return CLI_DENIED;
 	}
 	if (status != 200) {
 		fprintf(stderr, "holdfast: no events from %s: %s\n", cli->endpoint,
-			r < 0 ? strerror(-r) : "too many are reading them");
+			r < 0 ? strerror(-r) : "there are too many readers");
 		return r < 0 ? CLI_UNREACHABLE : CLI_FAILED;
 	}
 	if (r < 0)
-		fputs("holdfast: the server has ended the stream\n", stderr);
+		fputs("holdfast: the server ended the stream\n", stderr);
 	return r < 0 ? CLI_UNREACHABLE : CLI_OK;
 }

@@ -29,17 +29,18 @@ struct command {
 
 static const struct command commands[] = {
 	{ "status", NULL, cli_status, "the server at a glance" },
-	{ "clients", "[ID]", cli_clients, "who is out there; with ID, one client and its locks", OF_CLIENTS },
-	{ "locks", NULL, cli_locks, "what is held, and by whom", OF_LOCKS },
-	{ "waiters", NULL, cli_waiters, "who waits, for how long, and who is in the way", OF_LOCKS },
-	{ "shares", NULL, cli_shares, "what is shared" },
+	{ "clients", "[ID]", cli_clients, "the clients; with ID, one client and its locks", OF_CLIENTS },
+	{ "locks", NULL, cli_locks, "the locks and their clients", OF_LOCKS },
+	{ "waiters", NULL, cli_waiters, "the waiters, how long they wait, and which clients block them",
+	  OF_LOCKS },
+	{ "shares", NULL, cli_shares, "the exports" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
-	{ "notify", "[ID]", cli_notify, "tell clients, or one, of our restart again" },
+	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
 	{ "release", "ID", cli_release, "declare a client crashed: its locks are released" },
-	{ "events", NULL, cli_events, "what happens, as it happens" },
-	{ "top", NULL, cli_top, "all of it live, full screen" },
-	{ "doctor", "[HOST]", cli_doctor, "what could be wrong on this host; with HOST, with that client" },
-	{ "dashboard", NULL, cli_dashboard, "the address of the page, with the token" },
+	{ "events", NULL, cli_events, "the server's events, live" },
+	{ "top", NULL, cli_top, "a live view, full screen" },
+	{ "doctor", "[HOST]", cli_doctor, "check this host for problems; with HOST, check that client" },
+	{ "dashboard", NULL, cli_dashboard, "the address of the dashboard, with the token" },
 };
 
 static void print_usage(FILE *out)
@@ -48,10 +49,10 @@ static void print_usage(FILE *out)
 	for (size_t i = 0; i < HF_ARRAY_SIZE(commands); i++)
 		fprintf(out, "  %-9s %-7s  %s\n", commands[i].name,
 			commands[i].argument ? commands[i].argument : "", commands[i].help);
-	fputs("\noptions:\n"
+	fputs("\n"
+	      "options:\n"
 	      "  --json              JSON, for scripts\n"
-	      "  --server ADDRESS    host:port or unix:/path of the API (default: as the state directory "
-	      "says)\n"
+	      "  --server ADDRESS    host:port or unix:/path of the API (default: from the state directory)\n"
 	      "  --state-dir DIR     the server's state directory (default: " DEFAULT_STATE_DIR ")\n"
 	      "  --token-file FILE   the token (default: api.token in the state directory)\n"
 	      "  --client ID, --share NAME           only these locks and waiters\n"
@@ -172,7 +173,7 @@ static int run(struct cli *cli, char **words, int n)
 		return CLI_USAGE;
 	}
 	if (!command) {
-		fprintf(stderr, "holdfast: there is no command %s; try `holdfast --help`\n", words[0]);
+		fprintf(stderr, "holdfast: unknown command %s; try `holdfast --help`\n", words[0]);
 		return CLI_USAGE;
 	}
 	if (n > (command->argument ? 2 : 1)) {
@@ -182,7 +183,7 @@ static int run(struct cli *cli, char **words, int n)
 	}
 	idle = find_idle_filter(cli, command);
 	if (idle) {
-		fprintf(stderr, "holdfast: %s does not look at --%s; try `holdfast --help`\n", command->name,
+		fprintf(stderr, "holdfast: %s does not use --%s; try `holdfast --help`\n", command->name,
 			idle);
 		return CLI_USAGE;
 	}

@@ -12,9 +12,7 @@ int cli_grace(struct cli *cli, const char *argument)
 	int code;
 
 	if (argument && strcmp(argument, "end") != 0) {
-		fprintf(stderr,
-			"holdfast: grace %s: it can only be asked for, or ended with `holdfast grace end`\n",
-			argument);
+		fprintf(stderr, "holdfast: grace %s: unknown argument; the only one is `end`\n", argument);
 		return CLI_USAGE;
 	}
 	grace = cli_ask(cli, argument ? "POST" : "GET", argument ? "/api/v1/grace/end" : "/api/v1/grace",
@@ -50,7 +48,8 @@ int cli_notify(struct cli *cli, const char *argument)
 	if (answer && cli->is_json)
 		cli_print_json(answer);
 	else if (answer)
-		puts(argument ? "It is being told." : "All registered clients are being told.");
+		puts(argument ? "SM_NOTIFY is being sent to it."
+			      : "SM_NOTIFY is being sent to all registered clients.");
 	json_decref(answer);
 	return code;
 }
@@ -71,23 +70,24 @@ static int ask_first(struct cli *cli, const char *target, const char *id)
 	int code;
 
 	if (!isatty(STDIN_FILENO)) {
-		fputs("holdfast: release asks before it acts, and there is nobody to ask; say --yes\n",
+		fputs("holdfast: release asks for confirmation, and stdin is not a terminal; use --yes\n",
 		      stderr);
 		return CLI_USAGE;
 	}
 	client = cli_ask(cli, "GET", target, &code);
 	if (!client)
 		return code;
-	printf("%s%s%s will be declared crashed: %lld locks are released and %lld waiters dropped.\n"
-	       "If it is still alive it does not know, and may write to files that others lock then.\n"
-	       "Go on? [yes/no] ",
+	printf("%s%s%s will be declared crashed: %lld locks will be released and %lld waiters dropped.\n"
+	       "A client that is still alive does not learn of it, and may write to files that other clients "
+	       "lock then.\n"
+	       "Continue? [yes/no] ",
 	       cli_bold(cli), cli_clean(clean, sizeof(clean), id), cli_plain(cli),
 	       (long long)json_integer_value(json_object_get(client, "lock_count")),
 	       (long long)json_integer_value(json_object_get(client, "waiters")));
 	json_decref(client);
 	if (is_confirmed())
 		return CLI_OK;
-	puts("Nothing was done.");
+	puts("Nothing was changed.");
 	return CLI_FAILED;
 }
 

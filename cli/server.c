@@ -34,7 +34,8 @@ static void find_token(struct cli *cli)
 
 	if (cli->token_file) {
 		if (!read_line(cli->token_file, BLANKS, cli->token, sizeof(cli->token)))
-			fprintf(stderr, "holdfast: %s: no token can be read there\n", cli->token_file);
+			fprintf(stderr, "holdfast: %s: cannot read a token from this file\n",
+				cli->token_file);
 		return;
 	}
 	if (given && *given) {
@@ -72,7 +73,8 @@ static int take_endpoint(struct cli *cli, const char *given)
 			     (int)len, host, is_bare_v6 ? "]" : "", has_port(host, len) ? "" : DEFAULT_PORT);
 	if (strncmp(given, "https:", 6) != 0 && len && (size_t)n < sizeof(cli->endpoint))
 		return CLI_OK;
-	fprintf(stderr, "holdfast: %s is no server; give host:port, or unix:/path\n", given);
+	fprintf(stderr, "holdfast: %s is not the address of a server; give host:port, or unix:/path\n",
+		given);
 	return CLI_USAGE;
 }
 

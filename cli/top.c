@@ -201,8 +201,7 @@ int cli_top(struct cli *cli, const char *argument)
 	int signals, code;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-		fputs("holdfast: top needs a terminal; for scripts there is `holdfast status --json`\n",
-		      stderr);
+		fputs("holdfast: top needs a terminal; for scripts use `holdfast status --json`\n", stderr);
 		return CLI_USAGE;
 	}
 	sigemptyset(&set);

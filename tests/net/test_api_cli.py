@@ -105,7 +105,7 @@ class Cli(CliPlay):
             self.start_again()
         for name in ("https://127.0.0.1", "http://", "/", "x" * 300, "unix:/" + "x" * 300):
             with self.subTest(name[:20]):
-                self.assertIn("is no server", self.run_cli("status", "--server", name, code=USAGE).stderr)
+                self.assertIn("is not the address of a server", self.run_cli("status", "--server", name, code=USAGE).stderr)
 
     def test_does_not_wait_for_the_dead(self):
         """Nobody answers there, not even with a refusal."""
@@ -151,7 +151,7 @@ class Cli(CliPlay):
         ):
             said = self.run_cli(command, *words, code=USAGE).stderr
             self.assertIn(command, said)
-            self.assertIn("does not look at --", said)
+            self.assertIn("does not use --", said)
         self.assert_held(self.lock_of(self.c))
         self.run_cli("waiters", "--client", self.id_of(self.c), "--share", "/data")
         self.run_cli("clients", "--status", "active", "--protocol", "nlm")
@@ -189,13 +189,13 @@ class Cli(CliPlay):
     def test_release_asks(self):
         self.assert_granted(self.c, self.lock_of(self.c))
         terminal = Terminal(self.words("release", self.id_of(self.c)), self.daemon.namespace)
-        terminal.wait("Go on?")
+        terminal.wait("Continue?")
         terminal.write("no\n")
-        terminal.wait("Nothing was done.")
+        terminal.wait("Nothing was changed.")
         self.assertEqual(terminal.end(), FAILED)
         self.assert_held(self.lock_of(self.c))
         terminal = Terminal(self.words("release", self.id_of(self.c)), self.daemon.namespace)
-        terminal.wait("Go on?")
+        terminal.wait("Continue?")
         terminal.write("yes\n")
         terminal.wait("locks released")
         self.assertEqual(terminal.end(), OK)

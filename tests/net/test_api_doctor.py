@@ -55,8 +55,8 @@ class Here(DoctorPlay):
     def test_all_is_well(self):
         os.chmod(self.state_dir, 0o700)
         findings = self.examine()
-        for words in (["server answers", "healthy"], ["port 111 belongs to holdfastd"], ["port 111 sends clients of", "to us"],
-                      ["no rpc.statd, lockd or nfsd"], ["state directory", "is ours alone"], ["may open"]):  # fmt: skip
+        for words in (["server answers", "healthy"], ["port 111 belongs to holdfastd"], ["port 111 sends clients of", "to holdfastd"],
+                      ["no rpc.statd, lockd or nfsd"], ["state directory", "is private to the server"], ["may open"]):  # fmt: skip
             self.assert_found(findings, "ok", *words)
         self.assert_found(findings, "note", "a firewall must let in TCP and UDP 2049 and 111")
         self.assertTrue(any("the clock is" in f["what"] for f in findings))
@@ -67,7 +67,7 @@ class Here(DoctorPlay):
             with self.subTest(listen):
                 self.daemon.stop()
                 self.daemon.start(f"server.listen={listen}")
-                self.assert_found(self.examine(), "ok", "port 111 sends clients of", "to us")
+                self.assert_found(self.examine(), "ok", "port 111 sends clients of", "to holdfastd")
         self.daemon.stop()
         self.daemon.start()
         self.hosts[0].drop_callers()
@@ -76,7 +76,7 @@ class Here(DoctorPlay):
         with self.daemon.namespace:
             text = subprocess.run([HOLDFAST, "--state-dir", "/nowhere", "--server", "127.0.0.1:1", "doctor"], text=True,
                                   capture_output=True, check=False).stdout  # fmt: skip
-        self.assertRegex(text, r"(?m)^BAD   no server answers at 127.0.0.1:1: .*\n      breaks: .*\n      mend:   .*$")
+        self.assertRegex(text, r"(?m)^BAD   no server answers at 127.0.0.1:1: .*\n      breaks: .*\n      fix:    .*$")
 
     def test_no_server(self):
         self.assert_found(self.examine(state_dir="/nowhere", code=BROKEN), "note", "state directory", "cannot be seen")
@@ -87,7 +87,7 @@ class Here(DoctorPlay):
         with_nobody = Namespace("nobody")
         self.addCleanup(with_nobody.close)
         findings = self.examine(namespace=with_nobody, code=BROKEN)
-        self.assert_found(findings, "bad", "nobody listens at port 111")
+        self.assert_found(findings, "bad", "no program listens on port 111")
         for service in ("lock manager", "status monitor"):
             for transport in ("UDP", "TCP"):
                 self.assert_found(findings, "bad", f"clients do not find the {service} over {transport}")
@@ -113,16 +113,16 @@ class Here(DoctorPlay):
 
     def test_names(self):
         # The server answers: its own name counts, which is `server` here. Else the host's.
-        self.assert_found(self.examine(code=BROKEN), "bad", "our name server cannot be resolved")
+        self.assert_found(self.examine(code=BROKEN), "bad", "the server's name server cannot be resolved")
         hosts = "mount --make-rprivate /; f=$(mktemp); printf '%s\\n' > $f '{}'; mount --bind $f /etc/hosts; rm $f"
-        self.assert_found(self.examine(before=hosts.format("10.98.0.1 server")), "ok", "our name server resolves to 10.98.0.1")
-        self.assert_found(self.examine(before=hosts.format("127.0.1.1 server")), "note", "our name server resolves to 127.0.1.1")
+        self.assert_found(self.examine(before=hosts.format("10.98.0.1 server")), "ok", "the server's name server resolves to 10.98.0.1")
+        self.assert_found(self.examine(before=hosts.format("127.0.1.1 server")), "note", "the server's name server resolves to 127.0.1.1")
         findings = self.examine(before="hostname nobody.invalid", state_dir="/nowhere", code=BROKEN)
-        self.assert_found(findings, "bad", "our name nobody.invalid cannot be resolved")
+        self.assert_found(findings, "bad", "the server's name nobody.invalid cannot be resolved")
 
     def test_state_directory(self):
         os.chmod(self.state_dir, 0o755)
-        self.assert_found(self.examine(code=BROKEN), "bad", "others may look into")
+        self.assert_found(self.examine(code=BROKEN), "bad", "other users can read")
         os.chmod(self.state_dir, 0o700)
         with tempfile.TemporaryDirectory(prefix="hf-small-") as folder:
             small = f"mount --make-rprivate /; mount -t tmpfs -o size=1m,mode=700 none {folder}"
@@ -167,7 +167,7 @@ class Usurped(DoctorPlay):
         for transport in ("UDP", "TCP"):
             for service, port in (("lock manager", other.lockd), ("status monitor", other.statd)):
                 port = port.udp_port if transport == "UDP" else port.tcp_port
-                self.assert_found(findings, "bad", f"clients of the {service} over {transport} to port {port}, not to ours, 2049")
+                self.assert_found(findings, "bad", f"clients of the {service} over {transport} to port {port}, not to the server's, 2049")
 
 
 class There(DoctorPlay):
@@ -198,7 +198,7 @@ class There(DoctorPlay):
         findings = self.examine(self.a.address, code=BROKEN)
         self.a.statd = whole
         self.assert_host(findings, statd_UDP="bad", statd_TCP="bad")
-        self.assertIn("not told of our restart", next(f["breaks"] for f in findings if f["level"] == "bad"))
+        self.assertIn("does not learn of a restart", next(f["breaks"] for f in findings if f["level"] == "bad"))
 
     def test_no_lockd(self):
         whole, self.a.lockd = self.a.lockd, None
