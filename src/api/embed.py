@@ -3,8 +3,8 @@
 
     embed.py OUT.c NAME=FILE…
 
-A page's own styles and scripts, files beside it, become part of it: it is one file, and asks for nothing. Its content
-security policy allows these, by their hash, and nothing else.
+The page's styles and scripts, which are files beside it, become part of it: it is one file and loads no other. Its
+content security policy allows only these, by their hash.
 """
 import base64
 import hashlib
@@ -16,7 +16,7 @@ TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 
 
 def inline(path, text):
-    """The page with what stands beside it."""
+    """The page with its styles and scripts in it."""
     beside = lambda name: (path.parent / name).read_text()
     text = re.sub(r'<link rel="stylesheet" href="([^":]+)">', lambda m: f"<style>\n{beside(m[1])}</style>", text)
     return re.sub(r'<script src="([^":]+)"></script>', lambda m: f"<script>\n{beside(m[1])}</script>", text)

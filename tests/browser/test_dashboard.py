@@ -71,7 +71,7 @@ class Dashboard(PagePlay):
         self.b.wait_granted(self.lock_of(self.b))
         page.wait(selector="#locks td", text=b)
         page.gone(selector="#waiters td", text=b)
-        page.wait(selector="#graph", text="Nobody waits")
+        page.wait(selector="#graph", text="No client waits")
         self.assertEqual(page.faults(), [])
 
         # A restart: the page comes back by itself, and counts
@@ -111,7 +111,7 @@ class Beyond(PagePlay):
     def test_it_asks_for_the_token(self):
         page = self.page
         page.open(url=f"http://10.98.0.1:{self.rest.port}/")
-        page.wait(selector="#banner:not([hidden])", text="The server wants its token")
+        page.wait(selector="#banner:not([hidden])", text="The server needs its token")
         page.fill(selector="#token", text="wrong")
         page.press(key="Enter")
         page.wait(selector="#live", text="not connected")

@@ -52,9 +52,9 @@ class Access(PagePlay):
         roles = [role for role, _, _ in tree]
         for role in ("banner", "main", "status"):
             self.assertEqual(roles.count(role), 1, role)
-        self.assertEqual(self.names("heading"), ["Holdfast server", "Who waits for whom", "Clients", "Locks", "Time line", "Load"])
-        self.assertLessEqual({"Who waits for whom", "Clients", "Locks", "Time line", "Load"}, set(self.names("region")))
-        self.assertEqual(self.names("table"), ["Who waits for whom", "Clients", "Locks"])
+        self.assertEqual(self.names("heading"), ["Holdfast server", "Waiters", "Clients", "Locks", "Time line", "Load"])
+        self.assertLessEqual({"Waiters", "Clients", "Locks", "Time line", "Load"}, set(self.names("region")))
+        self.assertEqual(self.names("table"), ["Waiters", "Clients", "Locks"])
         self.assertEqual(self.names("image"), [f"{self.id_of(self.b)} waits for {self.id_of(self.a)}"])
         self.assertEqual([(role, props) for role, name, props in tree if role in ACTORS and not name.strip()], [])
         self.assertNotIn("", self.names("columnheader"))

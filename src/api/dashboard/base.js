@@ -1,4 +1,4 @@
-/* What every other part uses: nodes, texts, the token, and calls to the server. */
+/* What all other scripts use: nodes, texts, the token, and calls to the server. */
 "use strict";
 
 const $ = id => document.getElementById(id);
@@ -20,14 +20,14 @@ function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
-/* A text node that does not change costs nothing to keep. */
+/* Setting a text that has not changed would cost a redraw. */
 function put(id, text, kind) {
   const node = $(id);
   if (node.textContent !== text) node.textContent = text;
   if (kind !== undefined && node.className !== kind) node.className = kind;
 }
 
-/* For those who do not see the page: few words, and only about what matters. */
+/* Announces important changes to screen readers, in few words. */
 let sayLater = 0;
 function say(text) {
   clearTimeout(sayLater);
@@ -55,7 +55,7 @@ function range(lock) {
 
 const file = lock => lock.file || `handle ${lock.handle.slice(0, 16)}…`;
 
-/* The token comes in the fragment, which is sent to nobody, and leaves the address bar at once. */
+/* The token comes in the fragment, which a browser never sends. It leaves the address bar at once. */
 
 let token = sessionStorage.getItem("token") || "";
 

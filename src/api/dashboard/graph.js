@@ -1,4 +1,4 @@
-/* Who waits for whom: waiters left, those in the way right. The table beside it has the same as text. */
+/* The picture of waiters (left) and the clients that block them (right). The table below shows the same as text. */
 "use strict";
 
 const EDGES = 40, STEP = 34;
@@ -13,13 +13,13 @@ function edgesOf(waiters) {
   return [...edges.values()];
 }
 
-/* In pixels of the page, so that the text is as large as the others' on any screen. */
+/* In pixels of the page, so that the text has the size of other texts on any screen. */
 function frameOf() {
   const width = Math.max(280, $("graph").clientWidth), box = Math.min(320, (width - 64) / 2);
   return { width, box, right: width - box - 2, chars: Math.floor((box - 16) / 7) };
 }
 
-/* Where there is little room, who it is says more than where. */
+/* If there is little room, the name of a client says more than its address. */
 function shorten(id, chars) {
   const text = id.length > chars ? id.split(":").slice(2).join(":") || id : id;
   return text.length > chars ? `${text.slice(0, chars - 1)}…` : text;
@@ -46,14 +46,14 @@ function pictureOf(edges, frame) {
   return picture;
 }
 
-let drawn = null; /* as text, so that the same is not drawn again */
+let drawn = null; /* as text, to skip drawing the same picture again */
 function drawGraph(waiters) {
   const all = edgesOf(waiters), edges = all.slice(0, EDGES), frame = frameOf();
   const text = JSON.stringify([frame.width, all.length, edges]);
   if (text === drawn) return;
   drawn = text;
   const rest = `The picture shows ${EDGES} of ${count.format(all.length)} pairs; the table shows all.`;
-  if (!edges.length) $("graph").replaceChildren(make("p", { class: "soft" }, "Nobody waits for anybody."));
+  if (!edges.length) $("graph").replaceChildren(make("p", { class: "soft" }, "No client waits for a lock."));
   else $("graph").replaceChildren(pictureOf(edges, frame), ...(all.length > EDGES ? [make("p", { class: "soft" }, rest)] : []));
 }
 new ResizeObserver(() => drawGraph(tables.waiters.items)).observe($("graph"));

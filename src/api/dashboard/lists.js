@@ -1,9 +1,9 @@
 /*
- * Clients, locks and waiters as the server has them, without asking for all of it all the time.
+ * Clients, locks and waiters as the server has them, without loading everything all the time.
  *
- * An event names a client: that client is asked for again, with its locks. Where too many changed for that, or events
- * were lost, and from time to time, everything is loaded. Each is done at most so often that it takes a tenth of the
- * time, so the more there is, the calmer the page.
+ * An event names a client; the page loads that client again, with its locks. It loads everything if too many clients
+ * changed or events were lost, and from time to time. Each kind of load may take at most a tenth of the time, so the
+ * page loads less often when there is more to load.
  */
 "use strict";
 
@@ -22,7 +22,7 @@ const tables = {
     { key: "last_seen", title: "Last seen", kind: "n", text: c => since(c.last_seen) }] }),
   locks: new Table("locks", { noun: "lock", sort: "client", down: false,
     keyOf: l => `${l.owner} ${l.handle} ${l.offset} ${l.mode}`, columns: [
-      { key: "share", title: "Share" }, { key: "file", title: "File", kind: "id", text: file },
+      { key: "share", title: "Export" }, { key: "file", title: "File", kind: "id", text: file },
       { key: "offset", title: "Range", text: range }, { key: "mode", title: "Mode" },
       { key: "state", title: "State", mark: l => (l.state === "held" ? "" : "warn") },
       { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),
@@ -37,7 +37,7 @@ const tables = {
 
 const clients = new Map(); /* by id */
 const locks = new Map(); /* by client: its locks */
-const changed = new Set(); /* ids that an event named, the last one last */
+const changed = new Set(); /* ids that events named, the latest last */
 
 function hasChanged(id) {
   changed.delete(id);
@@ -69,7 +69,7 @@ async function loadWaiters() {
 }
 
 async function loadLists() {
-  changed.clear(); /* what changes from now on is asked for again */
+  changed.clear(); /* changes from now on are loaded again */
   const found = { clients: await loadAll("clients"), locks: await loadAll("locks") };
   clients.clear();
   locks.clear();
@@ -96,14 +96,14 @@ async function loadClient(id) {
 }
 
 /*
- * A few of those that changed: those on the page first, then what changed last; the rest waits for everything to be
- * loaded. True: all of them are as they are on the server.
+ * Loads a few of the changed clients: those on the page first, then the latest; the others wait until everything is
+ * loaded. True: all of them are up to date.
  */
 async function loadChanged() {
   const seen = [...tables.clients.shown().map(c => c.id), ...tables.locks.shown().map(l => l.client)];
   const order = [...new Set([...seen.filter(id => changed.has(id)), ...[...changed].reverse()])].slice(0, AT_ONCE);
   for (const id of order) changed.delete(id);
-  const answers = await Promise.all(order.map(loadClient)); /* together: far from the server, each takes long */
+  const answers = await Promise.all(order.map(loadClient)); /* in parallel: each may take long over a slow network */
   if (order.length) showLists();
   return answers.every(Boolean) && changed.size === 0;
 }

@@ -1,11 +1,11 @@
-/* What happens, as it happens; and when to look again. */
+/* The server's events, live, and when to load data again. */
 "use strict";
 
 const TOLD = { registered: "registered", unregistered: "unregistered", crash: "crashed", cleanup: "cleaned up",
-  notify: "told of our restart", grace_started: "grace has begun", grace_ended: "grace has ended", lost: "events were lost" };
+  notify: "SM_NOTIFY", grace_started: "grace has begun", grace_ended: "grace has ended", lost: "events were lost" };
 const LINES = 200, FLOOD = 1000;
 
-/* Looking: at what changed, soon; at all of it, seldom. Each may take a tenth of the time, but waits no longer than most. */
+/* Changed items are loaded soon, everything seldom. Each kind may take a tenth of the time; @most bounds the pause. */
 
 const TENTH = 10, SOON = 200, LATE = 2000, STATUS = 1000, ALL = 5000, SELDOM = 30000;
 const due = { changed: 0, all: 0, status: 0, wantsAll: true };
@@ -35,14 +35,14 @@ async function lookAtChanged() {
   due.wantsAll ||= !isAll;
 }
 
-/* The lists are as they were, but what they hold grows older. */
+/* The lists are unchanged, but the ages in them are not. */
 async function lookAtStatus() {
   await loadStatus();
   tables.clients.drawSoon();
   tables.waiters.drawSoon();
 }
 
-/* A function to call: it does nothing, the one thing that is due, or waits for the time. */
+/* Does the one thing that is due, if any. */
 async function look() {
   const now = performance.now();
   if (isBusy || document.hidden) return;
@@ -58,7 +58,7 @@ async function look() {
   } catch (error) {
     due.wantsAll = true;
     due.all = performance.now() + STATUS;
-    warn(error.status === 401 ? "The server wants its token: `holdfast dashboard` prints an address that has it."
+    warn(error.status === 401 ? "The server needs its token: `holdfast dashboard` prints an address that contains it."
       : `The server does not answer: ${error.message}`, error.status === 401);
   }
   isBusy = false;
@@ -79,7 +79,7 @@ $("token-form").addEventListener("submit", event => {
 
 function lineOf(kind, data) {
   const when = data.time ? new Date(data.time * 1000) : new Date();
-  const parts = [data.client, TOLD[kind], data.result === "failed" ? "failed" : "", data.reason && `(${data.reason})`,
+  const parts = [data.client, TOLD[kind], data.result || "", data.reason && `(${data.reason})`,
     data.locks !== undefined ? some(data.locks, "lock") : "", data.lost ? `${data.lost}` : ""].filter(Boolean);
   const isBad = kind === "crash" || kind === "lost" || data.result === "failed";
   return make("li", { class: isBad ? "bad" : null },
@@ -89,7 +89,7 @@ function lineOf(kind, data) {
 function take(events) {
   const lines = [];
   for (const { kind, text } of events) {
-    /* So many that the lists are loaded whole anyway: then only what is told is worth reading. */
+    /* After a flood the lists are loaded whole anyway: parse only the events that the time line shows. */
     if (events.length > FLOOD && !(kind in TOLD)) { due.wantsAll = true; continue; }
     const data = JSON.parse(text);
     if (data.client) hasChanged(data.client);
@@ -109,7 +109,7 @@ function eventOf(part) {
 let last = 0;
 async function listen() {
   const s = await loadStatus();
-  if (epoch !== s.epoch) last = 0; /* another life, other numbers */
+  if (epoch !== s.epoch) last = 0; /* a restarted server counts its events anew */
   epoch = s.epoch;
   const response = await fetch(`/api/v1/events?since=${last}`, { headers: headers(), cache: "no-store" });
   if (!response.ok) throw new Error("no events");
@@ -131,8 +131,8 @@ async function listen() {
 
 (async () => {
   for (;;) {
-    try { await listen(); } catch { /* tried again below */ }
-    put("live", "not connected, trying again", "bad");
+    try { await listen(); } catch { /* retried below */ }
+    put("live", "not connected, retrying", "bad");
     await new Promise(done => setTimeout(done, 2000));
   }
 })();

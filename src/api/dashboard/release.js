@@ -1,4 +1,4 @@
-/* Releasing a client's locks, after saying what that does. */
+/* Releases a client's locks, after asking for confirmation. */
 "use strict";
 
 let asked = null, opener = null;
@@ -9,7 +9,7 @@ function askRelease(id) {
   asked = id;
   opener = document.activeElement;
   put("ask-what", `${id} will be declared crashed: ${some(client.locks, "lock")} released and `
-    + `${some(client.waiters, "waiter")} dropped. Those who wait for its locks get them.`);
+    + `${some(client.waiters, "waiter")} dropped. The clients that wait for its locks get them.`);
   $("ask").showModal();
 }
 
@@ -26,7 +26,7 @@ async function release(id) {
   look();
 }
 
-/* Its row may have gone in the meantime; then the list's own filter is the nearest place. */
+/* The client's row may be gone; then the filter of the list gets the focus. */
 $("ask").addEventListener("close", () => (opener?.isConnected ? opener : $("clients-filter")).focus());
 $("ask-no").addEventListener("click", () => $("ask").close());
 $("ask-yes").addEventListener("click", () => { $("ask").close(); release(asked); });

@@ -27,7 +27,7 @@ async function loadStatus() {
   return s;
 }
 
-/* Load: the difference of two looks at /metrics */
+/* Load: the difference between two readings of /metrics */
 
 const series = { rate: [], latency: [] };
 let before = null;

@@ -1,8 +1,8 @@
 /*
  * A table of any number of items: filter, sort, and a window of rows with pages.
  *
- * The document holds the rows of one page alone, whatever there is. A row lives as long as its item is on the page,
- * and only cells whose text changed are touched: focus, selection and a screen reader's place stay where they are.
+ * The document contains only the rows of one page. A row lives as long as its item is on the page, and only cells
+ * whose text changed are touched: focus, selection and a screen reader's place stay where they are.
  */
 "use strict";
 
@@ -12,17 +12,17 @@ const compare = (a, b) => (a === b ? 0 : a === null || a === undefined ? -1 : b 
   : a < b ? -1 : 1);
 
 class Table {
-  /* columns: { key, title, kind, text(item), mark(item), act(item) }; key null: it cannot be sorted by. */
+  /* columns: { key, title, kind, text(item), mark(item), act(item) }; key null: the column cannot be sorted. */
   constructor(name, { noun, sort, down, columns, keyOf }) {
     Object.assign(this, { name, noun, sort, down, columns, keyOf });
     this.items = [];
     this.found = [];
     this.words = [];
     this.page = 0;
-    this.rows = new Map(); /* by key: those in the document */
+    this.rows = new Map(); /* the rows in the document, by key */
     this.texts = new WeakMap(); /* of items, for the filter */
-    this.isCut = false; /* there is more on the server */
-    this.isStale = true; /* found is not what items say */
+    this.isCut = false; /* the server has more items */
+    this.isStale = true; /* found must be computed again */
     this.isDue = false;
     this.makeFrame();
   }
@@ -41,7 +41,7 @@ class Table {
     $(`${this.name}-filter`)?.addEventListener("input", event => this.filterBy(event.target.value));
   }
 
-  /* What a person does */
+  /* Actions of the user */
 
   sortBy(key) {
     this.down = this.sort === key ? !this.down : false;
@@ -64,11 +64,11 @@ class Table {
     const hadFocus = document.activeElement === pressed;
     this.page += by;
     this.draw();
-    if (hadFocus && pressed.disabled) other.focus(); /* else the focus is nowhere */
+    if (hadFocus && pressed.disabled) other.focus(); /* a disabled button loses the focus */
     say(this.place.textContent);
   }
 
-  /* What the server says; shown with the next frame, however often it is called. */
+  /* Data of the server. Several calls before the next frame draw once. */
 
   set(items, isCut = false) {
     this.items = items;
