@@ -82,19 +82,19 @@ static void print_head(const char *version)
 	       ".SH DESCRIPTION\n",
 	       version);
 	printf("The configuration is one YAML document of sections with keys, in UTF\\-8.\n"
-	       "Every key may be left out; its default holds then.\n"
-	       "The effective configuration, with every key explained, is printed by\n"
-	       ".BR \"holdfastd \\-\\-print\\-config\" ,\n"
-	       "in a form that is itself a configuration.\n"
+	       "Every key may be left out; then its default applies.\n"
+	       ".B holdfastd \\-\\-print\\-config\n"
+	       "prints the effective configuration, with every key explained. Its output is a valid\n"
+	       "configuration.\n"
 	       ".PP\n"
-	       "What stands in the file is overridden by\n"
+	       "The file is overridden by\n"
 	       ".B \\-\\-set\n"
 	       ".IR SECTION . KEY = VALUE ,\n"
 	       "and\n"
 	       ".B \\-\\-export\n"
 	       ".IR DIR [: NAME ]\n"
 	       "adds an export. Lists are written with commas there: \\-\\-set server.listen=192.0.2.1,::1.\n"
-	       "A relative path on the command line is meant from the current directory; in the file, paths "
+	       "A relative path on the command line starts at the current directory; in the file, paths "
 	       "are\n"
 	       "absolute.\n");
 }
@@ -102,14 +102,14 @@ static void print_head(const char *version)
 static void print_tail(void)
 {
 	printf(".SH RELOADING\n"
-	       "At SIGHUP the file is read again. These keys change while the server runs; a change of any "
+	       "SIGHUP reads the file again. These keys change while the server runs; a change of any "
 	       "other\n"
 	       "waits for the next start, and the log says so:\n");
 	printf(".B exports\n(all of it)");
 	for (size_t i = 0; i < hf_n_options; i++)
 		if (hf_options[i].is_live && !hf_option_is_per_export(&hf_options[i]))
 			printf(",\n.B %s.%s", hf_options[i].section, hf_options[i].key);
-	printf("\n.PP\nA file that is wrong changes nothing.\n"
+	printf("\n.PP\nA wrong file changes nothing.\n"
 	       ".SH ERRORS\n"
 	       "Unknown keys, wrong types and impossible values are refused before anything is opened or "
 	       "changed,\n"
