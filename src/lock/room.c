@@ -129,7 +129,8 @@ bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target
 	       locks->n.shares >= limits->shares / SCARCE_PART ||
 	       sum(locks->bytes, locks->n.locks) >= limits->bytes / SCARCE_PART ||
 	       (hf_oh_is_long(who->oh) && locks->oh_bytes >= limits->oh_bytes / SCARCE_PART) ||
-	       is_file_scarce(locks, hf_file_find(locks, hf_file_hash(locks, who->handle), who->handle));
+	       is_file_scarce(locks,
+			      hf_lock_file_find(locks, hf_lock_file_hash(locks, who->handle), who->handle));
 }
 
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,
