@@ -234,7 +234,7 @@ int cli_waiters(struct cli *cli, const char *argument)
 						       text(waiter, "mode"), text(waiter, "client"),
 						       cli_blockers(blockers, sizeof(blockers), waiter) });
 	}
-	print_list(cli, waiters, table, "Nobody waits.");
+	print_list(cli, waiters, table, "There are no waiters.");
 	json_decref(waiters);
 	return code;
 }

@@ -1,6 +1,17 @@
 /*
  * The server as a whole: builds the objects in the order of their dependencies,
  * gives each the ones it needs, and frees them in reverse.
+ *
+ *	main.c, args.c   the program and its command line
+ *	options.c        the table of options, from which the parser, --print-config and a manual come
+ *	config*.c        the configuration: YAML, values, checks, messages, printing
+ *	daemon.c         builds, runs and frees the objects
+ *	setup.c          translates the configuration into options of other parts
+ *	files.c          exports, file threads, NFS and MOUNT; shares.c: exports by number
+ *	operator.c       the API; listen.c: the sockets of RPC; crew.c: the further loops
+ *	reload.c         SIGHUP
+ *	state_dir.c      the state directory; ports_file.c: the ports in it
+ *	process.c        user, limits and service manager; sandbox.c: capabilities and system calls
  */
 #pragma once
 

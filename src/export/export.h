@@ -10,6 +10,13 @@
  * An export is identified by its path and name. Its number, which is in every
  * handle, is a hash of these, so it does not change with the order of the list
  * or with a restart.
+ *
+ *	exports.c        the list: made from settings, replaced, searched
+ *	admit.c          which clients may use an export, and under which identity
+ *	handle.c         handles; seal.c, seal_key.c: their seal and its key
+ *	local.c          local_locks: the lock table's "outside"
+ *	local_file.c     our locks in one file in the kernel; local_ranges.c: their ranges
+ *	local_closer.c   closes files on a thread that may wait
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * How facts look as bytes, in memory, in the journal and as LMDB's values.
+ * Facts as bytes: in memory, in the journal and as LMDB's values.
  *
  * A record is a header and a body, padded with zeros to a multiple of 8:
  *
@@ -9,7 +9,7 @@
  *
  *	lock    u64 id owner start end epoch   i32 client_state   u32 flags   u8 kind mode
  *	        u16 lengths of share handle client oh   then those bytes
- *	share   u64 id   u16 length   blob
+ *	share   u64 id   u16 length   blob (a reservation)
  *	client  u64 registered_at last_seen   i32 sm_state   u32 program version procedure
  *	        u8 flags: 1 has_callback, 2 is_privileged, 4 is_state_unproven
  *	        addresses (u8 family ip[16]   u16 port   u32 scope) twice   priv[16]
@@ -18,8 +18,8 @@
  *	        u16 lengths of boot_id medium   then those bytes
  *	delete  u64 id, or for a client u16 length and its id
  *
- * The decoder believes nothing: it reads files that may be torn, rotten or
- * somebody else's.
+ * The decoder trusts nothing: it reads files that may be torn, damaged or not from
+ * this server.
  */
 #pragma once
 

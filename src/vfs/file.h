@@ -15,6 +15,19 @@
  *
  * Locks in the kernel belong to an open file description. hf_file_pin() gives
  * the one that owns all our locks in a file; a pinned file stays open.
+ *
+ * The folder:
+ *
+ *	volume.c         an exported tree: ids and places; fskind.c: types of file systems
+ *	finder.c         finds files by inode number where the kernel cannot
+ *	file.c, files.c  one open file; the cache of open files
+ *	identity.c       switches to the caller's identity; access.c: may the caller?
+ *	tree.c           names; create.c, remove.c: new files; removal and renaming
+ *	attr.c, data.c   attributes; bytes; change.h: attributes before and after a change
+ *	listing.c        reads directories; pages.c: a cache of encoded listings
+ *	syncer.c         makes changes stable, many at a time
+ *	watch.c          reports changes of files that locks depend on
+ *	jobs.c           threads for files; fair.c: one for each disk; turns.c: whose job is next
  */
 #pragma once
 

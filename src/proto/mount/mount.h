@@ -7,6 +7,9 @@
  * Version 1 exists for its lists. Its handles have 32 bytes, too few for most
  * of ours, and NFS version 2 is not served; MNT of version 1 is refused if the
  * handle is too long.
+ *
+ *	mount.c     the table of procedures, and those that return lists
+ *	proc_mnt.c  MNT; mounted.c: the list of mounts
  */
 #pragma once
 

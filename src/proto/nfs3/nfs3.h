@@ -8,6 +8,11 @@
  *
  * One hf_nfs3 serves all lanes. It is created before they run and freed after
  * all calls have ended.
+ *
+ *	program.c   the table of procedures
+ *	op.c        one call in progress, on the loop or on a file thread
+ *	proc_*.c    the procedures: attributes, I/O, lookup, creating, names, listing, file system
+ *	wire.c      the wire format
  */
 #pragma once
 

@@ -13,6 +13,13 @@
  * bind it, we look for an rpcbind, now and every 30 s.
  *
  * Everything runs on one loop.
+ *
+ *	portmap.c        chooses
+ *	embedded.c       our own rpcbind on its sockets; rpcbind.c: its program
+ *	proc_pmap.c      version 2; proc_rpcb.c: versions 3 and 4
+ *	mappings.c       the table of mappings
+ *	registrar*.c     registers our programs with another rpcbind
+ *	netid.c, wire.c  transports; the wire format
  */
 #pragma once
 
