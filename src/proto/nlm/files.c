@@ -203,42 +203,41 @@ static void end_inquiry(struct hf_question *asked)
 }
 
 /* One number for all exports of a file system. */
-static uint64_t disk_of(const struct hf_nlm_request *request)
+static uint64_t disk_of(const struct hf_nlm_op *op)
 {
-	const struct hf_nlm_files *files = &request->nlm->files;
+	const struct hf_nlm_files *files = &op->nlm->files;
 	uint64_t home;
 
-	files->share_of(files->user, files->export_of(files->user, request->target.share), &home);
+	files->share_of(files->user, files->export_of(files->user, op->target.share), &home);
 	return home;
 }
 
-static enum hf_nlm_stat inquire(struct hf_nlm_request *request, const struct hf_nlm_inquiry *what)
+static enum hf_nlm_stat inquire(struct hf_nlm_op *op, const struct hf_nlm_inquiry *what)
 {
 	struct hf_nlm_inquiry *inquiry = malloc(sizeof(*inquiry));
-	struct hf_addr payer = hf_rpc_call_payer(request->call);
-	struct hf_nlm *nlm = request->nlm;
+	struct hf_addr payer = hf_rpc_call_payer(op->call);
+	struct hf_nlm *nlm = op->nlm;
 
 	if (!inquiry)
 		return HF_NLM_DENIED_NOLOCKS;
 	*inquiry = *what;
 	inquiry->nlm = nlm;
-	inquiry->call = request->call;
-	hf_nlm_turn_take(&inquiry->turn, request);
-	if (hf_nlm_call_keep(nlm, request->call) < 0) {
+	inquiry->call = op->call;
+	hf_nlm_turn_take(&inquiry->turn, op);
+	if (hf_nlm_call_keep(nlm, op->call) < 0) {
 		hf_nlm_turn_leave(nlm, &inquiry->turn);
 		inquiry_free(inquiry);
 		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
 	}
-	if (hf_fair_ask(nlm->files.fair, disk_of(request), &inquiry->asked, &payer, run_inquiry,
-			end_inquiry) < 0)
+	if (hf_fair_ask(nlm->files.fair, disk_of(op), &inquiry->asked, &payer, run_inquiry, end_inquiry) < 0)
 		serve(inquiry, hf_nlm_refuse_kept);
 	return HF_NLM_LATER;
 }
 
-static bool needs_opening(const struct hf_nlm_request *request)
+static bool needs_opening(const struct hf_nlm_op *op)
 {
-	return request->nlm->files.local &&
-	       hf_local_needs(request->nlm->files.local, request->target.share, request->target.handle);
+	return op->nlm->files.local &&
+	       hf_local_needs(op->nlm->files.local, op->target.share, op->target.handle);
 }
 
 /* Once for all calls that were read from a connection in a turn, and for each datagram. */
@@ -268,43 +267,42 @@ static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict, ui
 	return hf_watch_is_unchanged(nlm->files.watch, verdict->watch, verdict->since);
 }
 
-static enum hf_nlm_stat judge(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+static enum hf_nlm_stat judge(struct hf_nlm_op *op, bool for_writing, hf_rpc_handler_fn again)
 {
-	struct hf_nlm *nlm = request->nlm;
+	struct hf_nlm *nlm = op->nlm;
 	struct hf_nlm_inquiry what = { .again = again, .asks = true };
 	const struct hf_nlm_verdict *verdict;
 	uint64_t key;
 
-	make_question(&what.question, request->call, request->args.handle, for_writing);
+	make_question(&what.question, op->call, op->args.handle, for_writing);
 	key = hf_siphash(&nlm->key, &what.question, sizeof(what.question)) | 1;
-	if (nlm->answered && nlm->answered->call == request->call && nlm->answered->verdict.key == key)
+	if (nlm->answered && nlm->answered->call == op->call && nlm->answered->verdict.key == key)
 		return nlm->answered->verdict.stat;
-	what.opens = needs_opening(request);
+	what.opens = needs_opening(op);
 	verdict = &nlm->verdicts[key % N_VERDICTS];
-	if (is_true(nlm, verdict, key, request->call) &&
-	    (!what.opens || verdict->stat != HF_NLM_GRANTED_STAT))
+	if (is_true(nlm, verdict, key, op->call) && (!what.opens || verdict->stat != HF_NLM_GRANTED_STAT))
 		return verdict->stat;
 	what.verdict.key = key;
 	what.verdict.n_exports = hf_exports_count_changes(nlm->files.exports);
 	what.verdict.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
-	return inquire(request, &what);
+	return inquire(op, &what);
 }
 
-enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_op *op, bool for_writing, hf_rpc_handler_fn again)
 {
-	if (hf_nlm_turn_follow(request, again))
+	if (hf_nlm_turn_follow(op, again))
 		return HF_NLM_LATER;
-	return request->nlm->files.exports ? judge(request, for_writing, again) : HF_NLM_GRANTED_STAT;
+	return op->nlm->files.exports ? judge(op, for_writing, again) : HF_NLM_GRANTED_STAT;
 }
 
-enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_op *op)
 {
-	const struct hf_nlm_files *files = &request->nlm->files;
+	const struct hf_nlm_files *files = &op->nlm->files;
 
 	if (!files->exports)
 		return HF_NLM_GRANTED_STAT;
-	switch (hf_exports_admit(files->exports, files->export_of(files->user, request->target.share),
-				 hf_rpc_call_peer(request->call))) {
+	switch (hf_exports_admit(files->exports, files->export_of(files->user, op->target.share),
+				 hf_rpc_call_peer(op->call))) {
 	case HF_ADMITTED:
 		return HF_NLM_GRANTED_STAT;
 	case HF_REFUSED_EXPORT:
@@ -314,24 +312,24 @@ enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_request *request)
 	}
 }
 
-bool hf_nlm_files_bar_port(const struct hf_nlm_request *request)
+bool hf_nlm_files_bar_port(const struct hf_nlm_op *op)
 {
-	const struct hf_nlm_files *files = &request->nlm->files;
+	const struct hf_nlm_files *files = &op->nlm->files;
 
-	return !hf_addr_has_reserved_port(hf_rpc_call_peer(request->call)) && files->exports &&
-	       files->is_secure(files->user, request->target.share);
+	return !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)) && files->exports &&
+	       files->is_secure(files->user, op->target.share);
 }
 
-enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
 	struct hf_nlm_inquiry what = { .again = again, .opens = true };
 
-	if (hf_nlm_turn_follow(request, again))
+	if (hf_nlm_turn_follow(op, again))
 		return HF_NLM_LATER;
-	if (!needs_opening(request))
+	if (!needs_opening(op))
 		return HF_NLM_GRANTED_STAT;
-	make_question(&what.question, request->call, request->args.handle, false);
-	return inquire(request, &what);
+	make_question(&what.question, op->call, op->args.handle, false);
+	return inquire(op, &what);
 }
 
 /* Another list of exports */

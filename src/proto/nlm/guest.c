@@ -28,14 +28,14 @@ struct hf_nlm_guest {
 	hf_rpc_handler_fn again;
 };
 
-static bool must_meet(const struct hf_nlm_request *request)
+static bool must_meet(const struct hf_nlm_op *op)
 {
-	const struct hf_nlm *nlm = request->nlm;
-	struct hf_client *client = request->client;
-	bool is_promised = request->args.reclaim && hf_client_is_registered(client);
+	const struct hf_nlm *nlm = op->nlm;
+	struct hf_client *client = op->client;
+	bool is_promised = op->args.reclaim && hf_client_is_registered(client);
 
-	return nlm->monitor && hf_nsm_is_visitor(request->call) && !is_promised &&
-	       (!hf_client_may_be_unmet(client) || hf_lock_is_scarce(nlm->locks, &request->target));
+	return nlm->monitor && hf_nsm_is_visitor(op->call) && !is_promised &&
+	       (!hf_client_may_be_unmet(client) || hf_lock_is_scarce(nlm->locks, &op->target));
 }
 
 static void end(struct hf_nlm_guest *guest)
@@ -94,27 +94,27 @@ static void on_hurry(struct hf_nlm_turn *turn)
 	drop(guest);
 }
 
-bool hf_nlm_await_host_slowly(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+bool hf_nlm_await_host_slowly(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	struct hf_nlm *nlm = request->nlm;
+	struct hf_nlm *nlm = op->nlm;
 	struct hf_nlm_guest *guest;
 
-	if (!must_meet(request))
+	if (!must_meet(op))
 		return false;
 	guest = calloc(1, sizeof(*guest));
 	if (!guest) {
-		hf_nlm_call_drop(nlm, request->call);
+		hf_nlm_call_drop(nlm, op->call);
 		return true;
 	}
-	*guest = (struct hf_nlm_guest){ .nlm = nlm, .call = request->call, .again = again };
-	guest->client = hf_client_ref(request->client);
+	*guest = (struct hf_nlm_guest){ .nlm = nlm, .call = op->call, .again = again };
+	guest->client = hf_client_ref(op->client);
 	guest->met.fn = on_met;
-	hf_nlm_turn_take(&guest->turn, request);
+	hf_nlm_turn_take(&guest->turn, op);
 	guest->turn.hurry = on_hurry;
-	if (hf_nlm_call_keep(nlm, request->call) < 0) {
+	if (hf_nlm_call_keep(nlm, op->call) < 0) {
 		hf_nlm_turn_leave(nlm, &guest->turn);
 		end(guest); /* the call has been answered: SYSTEM_ERR */
-	} else if (hf_nsm_meet(nlm->monitor, request->call, &guest->met) < 0) {
+	} else if (hf_nsm_meet(nlm->monitor, op->call, &guest->met) < 0) {
 		drop(guest);
 	}
 	return true;

@@ -86,12 +86,12 @@ static void on_gone(struct hf_rpc_hold *hold, const struct hf_rpc_connection *co
 
 /* The one that takes more; NULL: both wait for the medium. The promise is made when the reply is. The result
  * of a _MSG is a call of ours, and nothing holds that. */
-static struct hf_nlm_held *choose(const struct hf_nlm_request *request)
+static struct hf_nlm_held *choose(const struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = request->nlm;
+	struct hf_nlm *nlm = op->nlm;
 	struct hf_nlm_held *held = &nlm->held[nlm->filling];
 
-	if (hf_nlm_is_msg(request->call))
+	if (hf_nlm_is_msg(op->call))
 		return NULL;
 	if (!held->is_waiting || hf_recovery_promise_more(nlm->options.recovery, &held->promise))
 		return held;
@@ -133,55 +133,55 @@ static bool has_room(struct hf_nlm_held *held)
 	return true;
 }
 
-/* The status is the last word of the reply. @request's call is gone afterwards. */
-static uint8_t *reply(struct hf_nlm_request *request, enum hf_nlm_stat stat)
+/* The status is the last word of the reply. @op's call is gone afterwards. */
+static uint8_t *reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
-	struct hf_rpc_call *call = request->call;
-	struct hf_bytes cookie = request->args.cookie;
+	struct hf_rpc_call *call = op->call;
+	struct hf_bytes cookie = op->args.cookie;
 	struct hf_xdr_out *out = hf_rpc_reply_begin(call, 16 + cookie.len);
 	uint8_t *at;
 
 	hf_rpc_call_note(call, hf_nlm_stat_name(stat));
-	hf_nlm_put_res(out, request->version, cookie, stat);
+	hf_nlm_put_res(out, op->version, cookie, stat);
 	at = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
 	hf_rpc_reply_end(call);
 	return at;
 }
 
-bool hf_nlm_hold_granted(struct hf_nlm_request *request, bool is_new)
+bool hf_nlm_hold_granted(struct hf_nlm_op *op, bool is_new)
 {
-	const struct hf_lock_target *who = &request->target;
+	const struct hf_lock_target *who = &op->target;
 	const struct hf_rpc_connection *connection;
-	struct hf_nlm_held *held = choose(request);
+	struct hf_nlm_held *held = choose(op);
 	struct hf_nlm_held_grant *grant;
 
-	if (!held || !has_room(held) || !(connection = hf_rpc_hold_call(&held->hold, request->call)))
+	if (!held || !has_room(held) || !(connection = hf_rpc_hold_call(&held->hold, op->call)))
 		return false;
 	grant = &held->grants[held->n_grants++];
-	grant->client = request->client;
-	request->client = NULL;
+	grant->client = op->client;
+	op->client = NULL;
 	grant->connection = connection;
-	grant->range = request->range;
+	grant->range = op->range;
 	grant->owner_id = who->owner_id;
 	grant->share = who->share;
 	grant->is_new = is_new;
-	grant->waits = request->args.block;
-	grant->mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+	grant->waits = op->args.block;
+	grant->mode = op->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 	grant->handle_len = (uint8_t)who->handle.len;
 	memmove(grant->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
-	grant->stat = reply(request, HF_NLM_GRANTED_STAT);
+	grant->stat = reply(op, HF_NLM_GRANTED_STAT);
 	promise(held);
 	return true;
 }
 
-bool hf_nlm_hold_released(struct hf_nlm_request *request, enum hf_nlm_stat stat)
+bool hf_nlm_hold_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
-	struct hf_nlm_held *held = choose(request);
+	struct hf_nlm_held *held = choose(op);
 
-	if (!held || !hf_rpc_hold_call(&held->hold, request->call))
+	if (!held || !hf_rpc_hold_call(&held->hold, op->call))
 		return false;
-	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+	hf_nlm_reply(op->nlm, op->call, op->args.cookie, stat);
 	promise(held);
 	return true;
 }

@@ -59,9 +59,9 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	free(suspicion);
 }
 
-static enum hf_nlm_stat check(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+static enum hf_nlm_stat check(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	struct hf_nlm *nlm = request->nlm;
+	struct hf_nlm *nlm = op->nlm;
 	struct hf_nlm_suspicion *suspicion = calloc(1, sizeof(*suspicion));
 
 	if (!suspicion)
@@ -69,15 +69,15 @@ static enum hf_nlm_stat check(struct hf_nlm_request *request, hf_rpc_handler_fn 
 	suspicion->asker.fn = on_verdict;
 	hf_link_init(&suspicion->asker.link);
 	suspicion->nlm = nlm;
-	suspicion->call = request->call;
+	suspicion->call = op->call;
 	suspicion->again = again;
-	suspicion->state = request->args.state;
-	hf_nlm_turn_take(&suspicion->turn, request);
-	if (hf_nlm_call_keep(nlm, request->call) == 0) {
-		if (hf_nsm_doubt(nlm->monitor, request->call, request->client, suspicion->state,
-				 &suspicion->asker) == 0)
+	suspicion->state = op->args.state;
+	hf_nlm_turn_take(&suspicion->turn, op);
+	if (hf_nlm_call_keep(nlm, op->call) == 0) {
+		if (hf_nsm_doubt(nlm->monitor, op->call, op->client, suspicion->state, &suspicion->asker) ==
+		    0)
 			return HF_NLM_LATER;
-		hf_nlm_call_drop(nlm, request->call); /* its client asks again */
+		hf_nlm_call_drop(nlm, op->call); /* its client asks again */
 	}
 	hf_nlm_turn_leave(nlm, &suspicion->turn);
 	hf_nlm_turn_pass(nlm, &suspicion->turn);
@@ -94,23 +94,23 @@ static bool is_newer(int32_t state, int32_t than)
 
 /* A LOCK that is served after the check. What it takes does not carry a number that the client's host denies:
  * it would outlive the restart that brings that number. */
-static bool was_checked(struct hf_nlm_request *request)
+static bool was_checked(struct hf_nlm_op *op)
 {
-	const struct hf_nlm_suspicion *judged = request->nlm->judged;
+	const struct hf_nlm_suspicion *judged = op->nlm->judged;
 
-	if (!judged || judged->call != request->call)
+	if (!judged || judged->call != op->call)
 		return false;
 	if (judged->verdict == HF_NSM_DENIED)
-		request->args.state = 0;
+		op->args.state = 0;
 	return true;
 }
 
-static bool was_refused(const struct hf_nlm_request *request)
+static bool was_refused(const struct hf_nlm_op *op)
 {
-	const struct hf_client *client = request->client;
+	const struct hf_client *client = op->client;
 
-	return client->refused_state == request->args.state &&
-	       hf_loop_now(request->nlm->options.loop) < client->refused_until;
+	return client->refused_state == op->args.state &&
+	       hf_loop_now(op->nlm->options.loop) < client->refused_until;
 }
 
 /* Nothing is released, and no number that is known for sure is replaced. */
@@ -120,18 +120,18 @@ static bool is_harmless(const struct hf_client *client)
 }
 
 /* A datagram of its client's, or so it says. */
-static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	struct hf_recovery *recovery = request->nlm->options.recovery;
-	struct hf_nsm *monitor = request->nlm->monitor;
-	struct hf_client *client = request->client;
-	int32_t state = request->args.state;
+	struct hf_recovery *recovery = op->nlm->options.recovery;
+	struct hf_nsm *monitor = op->nlm->monitor;
+	struct hf_client *client = op->client;
+	int32_t state = op->args.state;
 
-	if (client->link || was_checked(request))
+	if (client->link || was_checked(op))
 		return HF_NLM_GRANTED_STAT;
 	if (state == client->sm_state) {
 		client->lock_state = state;
-	} else if (!monitor || hf_nsm_is_trusted(monitor, request->call, client)) {
+	} else if (!monitor || hf_nsm_is_trusted(monitor, op->call, client)) {
 		hf_recovery_client_state(recovery, client, state);
 		client->lock_state = state;
 	} else if (hf_nsm_sight_says(client, state)) {
@@ -144,23 +144,23 @@ static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_request *request
 		hf_recovery_client_state(recovery, client, state);
 		hf_recovery_client_proves(client, false);
 		client->lock_state = state;
-	} else if (!was_refused(request)) {
-		return check(request, again);
+	} else if (!was_refused(op)) {
+		return check(op, again);
 	}
 	return HF_NLM_GRANTED_STAT;
 }
 
-enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	struct hf_client *client = request->client;
-	int32_t state = request->args.state;
+	struct hf_client *client = op->client;
+	int32_t state = op->args.state;
 
 	if (state == 0)
 		return HF_NLM_GRANTED_STAT;
-	if (HF_UNLIKELY(hf_rpc_call_transport(request->call) == HF_RPC_UDP))
-		return note_datagram(request, again);
+	if (HF_UNLIKELY(hf_rpc_call_transport(op->call) == HF_RPC_UDP))
+		return note_datagram(op, again);
 	if (HF_UNLIKELY(state != hf_client_proven_state(client)))
-		hf_recovery_client_state(request->nlm->options.recovery, client, state);
+		hf_recovery_client_state(op->nlm->options.recovery, client, state);
 	client->lock_state = state;
 	return HF_NLM_GRANTED_STAT;
 }

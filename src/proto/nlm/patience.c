@@ -3,7 +3,7 @@
  *
  * A process that lowers its lock as soon as it has it may be quicker than the
  * answer of its client to GRANTED, which takes another way. Served at once, the
- * lock would have to stay exclusive until it is unlocked (lock/guard.c): if the owner
+ * lock would have to stay exclusive until it is unlocked (lock/grant_pending.c): if the owner
  * has threads, one of them may hear of the grant after another one was told that he
  * has less. Once GRANTED is answered it has been heard, and what is told now is told
  * later. So the call waits for that answer, for a moment; then it is served as things
@@ -73,24 +73,24 @@ static void on_heard(struct hf_task *task)
 	}
 }
 
-bool hf_nlm_await_answer(struct hf_nlm_request *request, hf_rpc_handler_fn again, hf_rpc_handler_fn now)
+bool hf_nlm_await_answer(struct hf_nlm_op *op, hf_rpc_handler_fn again, hf_rpc_handler_fn now)
 {
-	struct hf_nlm *nlm = request->nlm;
+	struct hf_nlm *nlm = op->nlm;
 	struct patience *patience;
 
 	if (HF_LIKELY(!nlm->counts.grants_in_flight) ||
-	    !hf_lock_is_guarded(nlm->locks, &request->target, request->range))
+	    !hf_lock_is_guarded(nlm->locks, &op->target, op->range))
 		return false;
 	patience = malloc(sizeof(*patience));
 	if (!patience)
 		return false;
-	*patience = (struct patience){ .nlm = nlm, .call = request->call, .again = again, .now = now };
+	*patience = (struct patience){ .nlm = nlm, .call = op->call, .again = again, .now = now };
 	hf_timer_init(&patience->timer, nlm->options.loop, on_timer);
 	hf_link_init(&patience->heard);
 	hf_list_push_back(&nlm->patient, &patience->link);
-	hf_nlm_turn_take(&patience->turn, request);
+	hf_nlm_turn_take(&patience->turn, op);
 	patience->turn.hurry = on_hurry;
-	if (hf_nlm_call_keep(nlm, request->call) < 0) {
+	if (hf_nlm_call_keep(nlm, op->call) < 0) {
 		leave(patience);
 		hf_nlm_turn_pass(nlm, &patience->turn);
 		free(patience);

@@ -52,46 +52,45 @@ struct act { /* without gaps, to be hashed */
 	uint8_t name[HF_CLIENT_MAX_NAME];
 };
 
-static uint64_t act_of(const struct hf_nlm_request *request)
+static uint64_t act_of(const struct hf_nlm_op *op)
 {
-	const struct hf_bytes name = request->args.caller, handle = request->target.handle;
+	const struct hf_bytes name = op->args.caller, handle = op->target.handle;
 	struct act act;
 
-	act.host = *hf_rpc_call_peer(request->call);
+	act.host = *hf_rpc_call_peer(op->call);
 	act.host.port = 0;
-	act.svid = request->args.svid;
+	act.svid = op->args.svid;
 	act.name_len = name.len;
 	act.handle_len = handle.len;
 	memset(act.handle, 0, sizeof(act.handle));
 	memcpy(act.handle, handle.data, handle.len);
 	memcpy(act.name, name.data, name.len);
-	return hf_siphash(&request->nlm->key, &act, offsetof(struct act, name) + name.len) | 1;
+	return hf_siphash(&op->nlm->key, &act, offsetof(struct act, name) + name.len) | 1;
 }
 
-static bool is_possible(const struct hf_nlm_request *request)
+static bool is_possible(const struct hf_nlm_op *op)
 {
-	return request->args.caller.len <= HF_CLIENT_MAX_NAME &&
-	       request->target.handle.len <= HF_NLM_MAX_HANDLE;
+	return op->args.caller.len <= HF_CLIENT_MAX_NAME && op->target.handle.len <= HF_NLM_MAX_HANDLE;
 }
 
-void hf_nlm_note_act(const struct hf_nlm_request *request)
+void hf_nlm_note_act(const struct hf_nlm_op *op)
 {
 	uint64_t act;
 
-	if (!is_possible(request))
+	if (!is_possible(op))
 		return;
-	act = act_of(request);
-	request->nlm->acts[act / 2 % N_ACTS] = act;
+	act = act_of(op);
+	op->nlm->acts[act / 2 % N_ACTS] = act;
 }
 
-static bool has_acted(const struct hf_nlm_request *request)
+static bool has_acted(const struct hf_nlm_op *op)
 {
 	uint64_t act;
 
-	if (!is_possible(request))
+	if (!is_possible(op))
 		return true;
-	act = act_of(request);
-	return request->nlm->acts[act / 2 % N_ACTS] == act;
+	act = act_of(op);
+	return op->nlm->acts[act / 2 % N_ACTS] == act;
 }
 
 /* Handles of owners */
@@ -117,37 +116,36 @@ static bool handle_fits(struct hf_bytes oh, struct hf_bytes name, struct hf_byte
 
 /* Finding */
 
-static bool came_as_it(const struct hf_nlm_request *request, const struct hf_client *old)
+static bool came_as_it(const struct hf_nlm_op *op, const struct hf_client *old)
 {
-	const struct hf_rpc_call *call = request->call;
+	const struct hf_rpc_call *call = op->call;
 	bool is_silent = old->met_at == 0 && old->called_at == 0;
 
 	return old->ports[hf_rpc_call_transport(call)] == hf_rpc_call_peer(call)->port ||
-	       (request->args.reclaim && is_silent);
+	       (op->args.reclaim && is_silent);
 }
 
 /* Is @old the former name of the caller? @exact is what is known by the new one, or NULL. */
-static bool is_former(struct hf_nlm_request *request, const struct hf_client *exact, struct hf_client *old)
+static bool is_former(struct hf_nlm_op *op, const struct hf_client *exact, struct hf_client *old)
 {
 	struct hf_bytes old_oh;
 
 	if (old == exact || strcmp(old->protocol, HF_NLM_PROTOCOL) != 0 ||
-	    (exact && !hf_client_may_be(exact, old)) || !came_as_it(request, old))
+	    (exact && !hf_client_may_be(exact, old)) || !came_as_it(op, old))
 		return false;
-	request->target.client = &old->holds;
-	return hf_lock_find_oh(request->nlm->locks, &request->target, &old_oh) &&
-	       handle_fits(request->args.oh, request->args.caller, old_oh, hf_client_name(old));
+	op->target.client = &old->holds;
+	return hf_lock_find_oh(op->nlm->locks, &op->target, &old_oh) &&
+	       handle_fits(op->args.oh, op->args.caller, old_oh, hf_client_name(old));
 }
 
-static struct hf_client *find_former(struct hf_nlm_request *request, const struct hf_client *exact)
+static struct hf_client *find_former(struct hf_nlm_op *op, const struct hf_client *exact)
 {
 	struct hf_client *client = NULL, *former = NULL;
 	size_t n = 0, n_looked_at = 0;
 
-	while ((client =
-			hf_clients_next_at(request->nlm->clients, hf_rpc_call_peer(request->call), client)) &&
+	while ((client = hf_clients_next_at(op->nlm->clients, hf_rpc_call_peer(op->call), client)) &&
 	       n_looked_at++ < MAX_LOOKED_AT) {
-		if (!is_former(request, exact, client))
+		if (!is_former(op, exact, client))
 			continue;
 		n++;
 		hf_client_unref(former);
@@ -160,22 +158,22 @@ static struct hf_client *find_former(struct hf_nlm_request *request, const struc
 	return NULL;
 }
 
-bool hf_nlm_find_renamed(struct hf_nlm_request *request)
+bool hf_nlm_find_renamed(struct hf_nlm_op *op)
 {
-	struct hf_client *exact = request->client, *former = NULL;
+	struct hf_client *exact = op->client, *former = NULL;
 
 	if (exact && hf_client_is_alone(exact))
 		return false;
-	if (exact && hf_lock_is_involved(request->nlm->locks, &request->target)) {
-		hf_nlm_note_act(request);
+	if (exact && hf_lock_is_involved(op->nlm->locks, &op->target)) {
+		hf_nlm_note_act(op);
 		return false;
 	}
-	if (!has_acted(request))
-		former = find_former(request, exact);
-	request->target.client = exact ? &exact->holds : NULL;
+	if (!has_acted(op))
+		former = find_former(op, exact);
+	op->target.client = exact ? &exact->holds : NULL;
 	if (!former)
 		return false;
 	hf_client_unref(exact);
-	hf_nlm_use_client(request, former);
+	hf_nlm_use_client(op, former);
 	return true;
 }

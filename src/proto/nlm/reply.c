@@ -37,23 +37,22 @@ void hf_nlm_reply_late(struct hf_nlm *nlm, struct hf_rpc_call *call, enum hf_nlm
 	hf_nlm_reply(nlm, call, cookie, stat);
 }
 
-void hf_nlm_reply_test(struct hf_nlm_request *request, enum hf_nlm_stat stat,
-		       const struct hf_nlm_holder *holder)
+void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)
 {
-	struct hf_rpc_call *call = request->call;
+	struct hf_rpc_call *call = op->call;
 	uint8_t results[HF_NLM_MAX_RES];
 	struct hf_xdr_out out;
 
 	hf_rpc_call_note(call, hf_nlm_stat_name(stat));
 	if (!hf_nlm_is_msg(call)) {
-		hf_nlm_put_test_res(hf_rpc_reply_begin(call, HF_NLM_MAX_RES), request->version,
-				    request->args.cookie, stat, holder);
+		hf_nlm_put_test_res(hf_rpc_reply_begin(call, HF_NLM_MAX_RES), op->version, op->args.cookie,
+				    stat, holder);
 		hf_rpc_reply_end(call);
 		return;
 	}
 	hf_xdr_out_init(&out, results, sizeof(results));
-	hf_nlm_put_test_res(&out, request->version, request->args.cookie, stat, holder);
-	hf_nlm_msg_answer(request->nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
+	hf_nlm_put_test_res(&out, op->version, op->args.cookie, stat, holder);
+	hf_nlm_msg_answer(op->nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
 }
 
 /* Replies that wait for the store */
@@ -103,85 +102,83 @@ static bool promise(struct kept_reply *reply, const struct hf_client *client)
 	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
 }
 
-static void keep(struct hf_nlm_request *request, struct kept_reply how, const struct hf_client *client)
+static void keep(struct hf_nlm_op *op, struct kept_reply how, const struct hf_client *client)
 {
 	struct kept_reply *reply;
 
-	if (hf_nlm_call_keep(request->nlm, request->call) < 0) {
-		hf_nlm_turn_end(request->nlm, how.turn);
+	if (hf_nlm_call_keep(op->nlm, op->call) < 0) {
+		hf_nlm_turn_end(op->nlm, how.turn);
 		return; /* it has been answered SYSTEM_ERR; the client asks again */
 	}
-	reply = hf_rpc_call_room(request->call);
+	reply = hf_rpc_call_room(op->call);
 	*reply = how;
-	reply->nlm = request->nlm;
-	reply->call = request->call;
+	reply->nlm = op->nlm;
+	reply->call = op->call;
 	if (promise(reply, client))
 		on_promise(&reply->promise, true);
 	else
-		hf_recovery_hurry(request->nlm->options.recovery);
+		hf_recovery_hurry(op->nlm->options.recovery);
 }
 
-static enum hf_recovery_kept how_kept(const struct hf_nlm_request *request)
+static enum hf_recovery_kept how_kept(const struct hf_nlm_op *op)
 {
-	return hf_recovery_how_kept(request->nlm->options.recovery, request->client);
+	return hf_recovery_how_kept(op->nlm->options.recovery, op->client);
 }
 
-void hf_nlm_reply_granted(struct hf_nlm_request *request, bool is_new, hf_nlm_end_fn end)
+void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new, hf_nlm_end_fn end)
 {
-	enum hf_recovery_kept kept = how_kept(request);
+	enum hf_recovery_kept kept = how_kept(op);
 
 	if (kept == HF_KEPT)
-		hf_nlm_reply(request->nlm, request->call, request->args.cookie, HF_NLM_GRANTED_STAT);
-	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_granted(request, is_new))
-		keep(request, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .end = end },
-		     request->client);
+		hf_nlm_reply(op->nlm, op->call, op->args.cookie, HF_NLM_GRANTED_STAT);
+	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_granted(op, is_new))
+		keep(op, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .end = end }, op->client);
 }
 
-void hf_nlm_reply_kept(struct hf_nlm_request *request, enum hf_nlm_stat stat, hf_nlm_end_fn end)
+void hf_nlm_reply_kept(struct hf_nlm_op *op, enum hf_nlm_stat stat, hf_nlm_end_fn end)
 {
-	if (how_kept(request) != HF_KEPT) {
-		keep(request, (struct kept_reply){ .stat = stat, .end = end }, request->client);
+	if (how_kept(op) != HF_KEPT) {
+		keep(op, (struct kept_reply){ .stat = stat, .end = end }, op->client);
 		return;
 	}
 	if (end) {
-		hf_rpc_call_rewind(request->call);
-		end(request->nlm, request->call, true);
+		hf_rpc_call_rewind(op->call);
+		end(op->nlm, op->call, true);
 	}
-	hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
+	hf_nlm_reply(op->nlm, op->call, op->args.cookie, stat);
 }
 
 /* Without memory for his turn nothing is lowered: he has more than he knows of, until he unlocks. */
-void hf_nlm_reply_lowered(struct hf_nlm_request *request, hf_nlm_end_fn lower)
+void hf_nlm_reply_lowered(struct hf_nlm_op *op, hf_nlm_end_fn lower)
 {
 	struct kept_reply how = { .stat = HF_NLM_GRANTED_STAT };
 
-	if (how_kept(request) == HF_KEPT) {
-		hf_nlm_reply_kept(request, how.stat, lower);
+	if (how_kept(op) == HF_KEPT) {
+		hf_nlm_reply_kept(op, how.stat, lower);
 		return;
 	}
-	how.turn = hf_nlm_turn_new(request);
+	how.turn = hf_nlm_turn_new(op);
 	how.end = how.turn ? lower : NULL;
-	keep(request, how, request->client);
+	keep(op, how, op->client);
 }
 
 /* The client has let go, whatever comes: see hf_recovery_promise_release(). */
-void hf_nlm_reply_released(struct hf_nlm_request *request, enum hf_nlm_stat stat)
+void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
-	struct hf_recovery *recovery = request->nlm->options.recovery;
+	struct hf_recovery *recovery = op->nlm->options.recovery;
 
 	if (hf_recovery_is_release_kept(recovery))
-		hf_nlm_reply(request->nlm, request->call, request->args.cookie, stat);
-	else if (hf_recovery_how_kept(recovery, NULL) != HF_KEPT_NEARLY ||
-		 !hf_nlm_hold_released(request, stat))
-		keep(request, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
+		hf_nlm_reply(op->nlm, op->call, op->args.cookie, stat);
+	else if (hf_recovery_how_kept(recovery, NULL) != HF_KEPT_NEARLY || !hf_nlm_hold_released(op, stat))
+		keep(op, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
 }
 
 /* While the store cannot write there is no answer: the client asks again. */
 void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call)
 {
-	struct hf_nlm_request request;
+	struct hf_nlm_op op;
 
-	hf_nlm_request_init(&request, nlm, call);
-	keep(&request, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .is_restart = true }, NULL);
-	hf_nlm_request_deinit(&request);
+	hf_nlm_op_init(&op, nlm, call);
+	keep(&op, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .is_restart = true }, NULL);
+	hf_nlm_op_deinit(&op);
 }

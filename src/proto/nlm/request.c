@@ -19,63 +19,63 @@ bool hf_nlm_is_lock(const struct hf_rpc_call *call)
 	return procedure == HF_NLM_LOCK || procedure == HF_NLM_LOCK_MSG || procedure == HF_NLM_NM_LOCK;
 }
 
-void hf_nlm_request_init(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call)
+void hf_nlm_op_init(struct hf_nlm_op *op, struct hf_nlm *nlm, struct hf_rpc_call *call)
 {
-	request->nlm = nlm;
-	request->call = call;
-	request->version = hf_rpc_call_header(call)->version;
-	request->client = NULL;
+	op->nlm = nlm;
+	op->call = call;
+	op->version = hf_rpc_call_header(call)->version;
+	op->client = NULL;
 }
 
-bool hf_nlm_request_begin(struct hf_nlm_request *request, struct hf_nlm *nlm, struct hf_rpc_call *call,
-			  void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in))
+bool hf_nlm_op_begin(struct hf_nlm_op *op, struct hf_nlm *nlm, struct hf_rpc_call *call,
+		     void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in))
 {
 	struct hf_xdr_in *in = hf_rpc_call_args(call);
 
-	hf_nlm_request_init(request, nlm, call);
-	get(&request->args, request->version, in);
+	hf_nlm_op_init(op, nlm, call);
+	get(&op->args, op->version, in);
 	if (hf_xdr_in_is_ok(in))
 		return true;
 	hf_nlm_msg_garbage(nlm, call);
 	return false;
 }
 
-void hf_nlm_request_deinit(struct hf_nlm_request *request)
+void hf_nlm_op_deinit(struct hf_nlm_op *op)
 {
-	request->client = hf_client_unref(request->client);
+	op->client = hf_client_unref(op->client);
 }
 
-enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_op *op)
 {
-	const struct hf_nlm_args *args = &request->args;
+	const struct hf_nlm_args *args = &op->args;
 	struct hf_bytes key;
 	uint32_t share;
-	bool is_ours = hf_nlm_files_find(request->nlm, args->handle, &share, &key, &request->key);
+	bool is_ours = hf_nlm_files_find(op->nlm, args->handle, &share, &key, &op->key);
 
-	request->target = (struct hf_lock_target){
+	op->target = (struct hf_lock_target){
 		.share = share,
 		.handle = key,
 		.owner_id = (uint32_t)args->svid,
 		.oh = args->oh,
 	};
-	if (hf_nlm_range_of(&request->range, request->version, args))
+	if (hf_nlm_range_of(&op->range, op->version, args))
 		return HF_NLM_FBIG;
 	return is_ours ? HF_NLM_GRANTED_STAT : HF_NLM_STALE_FH;
 }
 
-enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_request *request, bool for_writing, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_op *op, bool for_writing, hf_rpc_handler_fn again)
 {
-	enum hf_nlm_stat stat = hf_nlm_find_file(request);
+	enum hf_nlm_stat stat = hf_nlm_find_file(op);
 
 	if (stat == HF_NLM_GRANTED_STAT)
-		stat = hf_nlm_files_check(request, for_writing, again);
+		stat = hf_nlm_files_check(op, for_writing, again);
 	return stat;
 }
 
-void hf_nlm_use_client(struct hf_nlm_request *request, struct hf_client *client)
+void hf_nlm_use_client(struct hf_nlm_op *op, struct hf_client *client)
 {
-	request->client = client;
-	request->target.client = &client->holds;
+	op->client = client;
+	op->target.client = &client->holds;
 }
 
 static bool is_recent(const struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name)
@@ -97,188 +97,185 @@ void hf_nlm_forget_refused(struct hf_nlm *nlm)
 		nlm->recent = hf_client_unref(nlm->recent);
 }
 
-struct hf_client *hf_nlm_find_caller(const struct hf_nlm_request *request)
+struct hf_client *hf_nlm_find_caller(const struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = request->nlm;
-	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
+	struct hf_nlm *nlm = op->nlm;
+	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
 
-	if (is_recent(nlm, peer, request->args.caller))
+	if (is_recent(nlm, peer, op->args.caller))
 		return hf_client_ref(nlm->recent);
-	return hf_clients_find(nlm->clients, HF_NLM_PROTOCOL, peer, request->args.caller);
+	return hf_clients_find(nlm->clients, HF_NLM_PROTOCOL, peer, op->args.caller);
 }
 
-struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_request *request)
+struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_op *op)
 {
-	struct hf_client *client = hf_nlm_find_caller(request);
+	struct hf_client *client = hf_nlm_find_caller(op);
 
-	if (!client && hf_clients_get(&client, request->nlm->clients, HF_NLM_PROTOCOL,
-				      hf_rpc_call_peer(request->call), request->args.caller) < 0)
+	if (!client && hf_clients_get(&client, op->nlm->clients, HF_NLM_PROTOCOL, hf_rpc_call_peer(op->call),
+				      op->args.caller) < 0)
 		return NULL;
 	return client;
 }
 
-static void note_port_of(const struct hf_nlm_request *request, struct hf_client *client)
+static void note_port_of(const struct hf_nlm_op *op, struct hf_client *client)
 {
-	enum hf_rpc_transport transport = hf_rpc_call_transport(request->call);
+	enum hf_rpc_transport transport = hf_rpc_call_transport(op->call);
 
-	hf_client_came_by(client, transport, hf_rpc_call_peer(request->call)->port);
+	hf_client_came_by(client, transport, hf_rpc_call_peer(op->call)->port);
 	if (transport == HF_RPC_TCP)
 		client->has_connected = true;
 }
 
-static void note_call(const struct hf_nlm_request *request, struct hf_client *client)
+static void note_call(const struct hf_nlm_op *op, struct hf_client *client)
 {
-	hf_client_called(client, hf_rpc_call_local(request->call));
-	note_port_of(request, client);
+	hf_client_called(client, hf_rpc_call_local(op->call));
+	note_port_of(op, client);
 }
 
 /* Ports */
 
-bool hf_nlm_may_change(const struct hf_nlm_request *request)
+bool hf_nlm_may_change(const struct hf_nlm_op *op)
 {
-	return !request->client || !request->client->is_privileged ||
-	       hf_addr_has_reserved_port(hf_rpc_call_peer(request->call));
+	return !op->client || !op->client->is_privileged ||
+	       hf_addr_has_reserved_port(hf_rpc_call_peer(op->call));
 }
 
 /* Datagrams alone, which can be forged, have made the client privileged. So a connection counts for more. */
-static bool is_privileged_by_datagrams(const struct hf_nlm_request *request)
+static bool is_privileged_by_datagrams(const struct hf_nlm_op *op)
 {
-	const struct hf_client *client = request->client;
+	const struct hf_client *client = op->client;
 
-	return hf_rpc_call_transport(request->call) == HF_RPC_TCP && !client->has_connected && client->met_at;
+	return hf_rpc_call_transport(op->call) == HF_RPC_TCP && !client->has_connected && client->met_at;
 }
 
 /* A client that has nothing left may go on from another kind of port: a host is mounted anew with another
  * option. Nothing is taken from it by that, and its next LOCK from a reserved port makes it privileged again.
  */
-static enum hf_nlm_stat check_port(struct hf_nlm_request *request)
+static enum hf_nlm_stat check_port(struct hf_nlm_op *op)
 {
-	if (HF_LIKELY(hf_nlm_may_change(request)))
+	if (HF_LIKELY(hf_nlm_may_change(op)))
 		return HF_NLM_GRANTED_STAT;
-	if (is_privileged_by_datagrams(request) ||
-	    (!request->args.reclaim && hf_client_has_nothing(request->client)))
-		return hf_client_set_privileged(request->client, false) < 0 ? HF_NLM_DENIED_NOLOCKS
-									    : HF_NLM_GRANTED_STAT;
-	hf_nlm_say_port(request);
+	if (is_privileged_by_datagrams(op) || (!op->args.reclaim && hf_client_has_nothing(op->client)))
+		return hf_client_set_privileged(op->client, false) < 0 ? HF_NLM_DENIED_NOLOCKS
+								       : HF_NLM_GRANTED_STAT;
+	hf_nlm_say_port(op);
 	return HF_NLM_FAILED;
 }
 
 /* Who */
 
-enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	hf_nlm_find_named(request);
-	hf_nlm_find_renamed(request);
-	if (!request->client)
-		return hf_nlm_get_client(request, again);
-	if (check_port(request) != HF_NLM_GRANTED_STAT)
+	hf_nlm_find_named(op);
+	hf_nlm_find_renamed(op);
+	if (!op->client)
+		return hf_nlm_get_client(op, again);
+	if (check_port(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_FAILED;
-	hf_client_seen(request->client, hf_rpc_call_local(request->call));
-	note_port_of(request, request->client);
-	return hf_nlm_note_number(request, again);
+	hf_client_seen(op->client, hf_rpc_call_local(op->call));
+	note_port_of(op, op->client);
+	return hf_nlm_note_number(op, again);
 }
 
-enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	struct hf_nlm *nlm = request->nlm;
-	const struct hf_addr *peer = hf_rpc_call_peer(request->call);
+	struct hf_nlm *nlm = op->nlm;
+	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
 	struct hf_client *client = NULL;
 	enum hf_nlm_stat stat;
 
-	if (is_recent(nlm, peer, request->args.caller)) {
+	if (is_recent(nlm, peer, op->args.caller)) {
 		client = hf_client_ref(nlm->recent);
-	} else if (hf_clients_get(&client, nlm->clients, HF_NLM_PROTOCOL, peer, request->args.caller) < 0) {
+	} else if (hf_clients_get(&client, nlm->clients, HF_NLM_PROTOCOL, peer, op->args.caller) < 0) {
 		return HF_NLM_DENIED_NOLOCKS; /* a name that no client may have, or no memory */
 	} else {
 		make_recent(nlm, client);
 	}
-	hf_nlm_use_client(request, client);
-	stat = check_port(request);
+	hf_nlm_use_client(op, client);
+	stat = check_port(op);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
-	note_call(request, client);
-	return hf_nlm_note_number(request, again);
+	note_call(op, client);
+	return hf_nlm_note_number(op, again);
 }
 
-void hf_nlm_find_named(struct hf_nlm_request *request)
+void hf_nlm_find_named(struct hf_nlm_op *op)
 {
-	struct hf_client *client = hf_nlm_find_caller(request);
+	struct hf_client *client = hf_nlm_find_caller(op);
 
 	if (!client)
 		return;
-	hf_nlm_use_client(request, client);
-	if (hf_nlm_may_change(request))
-		note_call(request, client);
+	hf_nlm_use_client(op, client);
+	if (hf_nlm_may_change(op))
+		note_call(op, client);
 }
 
 /* What an export that is `secure` by now has of a client that locked before it was, that client may still
  * give up: it locked from such a port, or it would be privileged. */
-static bool is_barred(const struct hf_nlm_request *request)
+static bool is_barred(const struct hf_nlm_op *op)
 {
-	return hf_nlm_files_bar_port(request) &&
-	       !(request->client && hf_lock_is_involved(request->nlm->locks, &request->target));
+	return hf_nlm_files_bar_port(op) && !(op->client && hf_lock_is_involved(op->nlm->locks, &op->target));
 }
 
-enum hf_nlm_stat hf_nlm_find_holder(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_find_holder(struct hf_nlm_op *op)
 {
-	hf_nlm_find_named(request);
-	hf_nlm_find_renamed(request);
-	if (HF_UNLIKELY(!hf_nlm_may_change(request))) {
-		hf_nlm_say_port(request);
+	hf_nlm_find_named(op);
+	hf_nlm_find_renamed(op);
+	if (HF_UNLIKELY(!hf_nlm_may_change(op))) {
+		hf_nlm_say_port(op);
 		return HF_NLM_FAILED;
 	}
-	return HF_UNLIKELY(is_barred(request)) ? HF_NLM_FAILED : HF_NLM_GRANTED_STAT;
+	return HF_UNLIKELY(is_barred(op)) ? HF_NLM_FAILED : HF_NLM_GRANTED_STAT;
 }
 
-void hf_nlm_find_served(struct hf_nlm_request *request)
+void hf_nlm_find_served(struct hf_nlm_op *op)
 {
 	struct hf_client *client;
 
-	if (request->args.reclaim) {
-		hf_nlm_find_named(request);
-		hf_nlm_find_renamed(request);
+	if (op->args.reclaim) {
+		hf_nlm_find_named(op);
+		hf_nlm_find_renamed(op);
 		return;
 	}
-	client = hf_nlm_find_caller(request);
+	client = hf_nlm_find_caller(op);
 	if (client)
-		hf_nlm_use_client(request, client);
+		hf_nlm_use_client(op, client);
 }
 
-enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 {
-	const struct hf_client *client = request->client;
+	const struct hf_client *client = op->client;
 
-	if (client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(request->call)))
+	if (client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)))
 		return HF_NLM_GRANTED_STAT;
 	/* A datagram can be forged, and would bar the ports from which the client calls. */
-	if (client->has_connected && hf_rpc_call_transport(request->call) == HF_RPC_UDP)
+	if (client->has_connected && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
 		return HF_NLM_GRANTED_STAT;
-	return hf_client_set_privileged(request->client, true) < 0 ? HF_NLM_DENIED_NOLOCKS
-								   : HF_NLM_GRANTED_STAT;
+	return hf_client_set_privileged(op->client, true) < 0 ? HF_NLM_DENIED_NOLOCKS : HF_NLM_GRANTED_STAT;
 }
 
-enum hf_nlm_stat hf_nlm_register(struct hf_nlm_request *request)
+enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op)
 {
-	struct hf_client *client = request->client;
-	const struct hf_addr *local = hf_rpc_call_local(request->call);
+	struct hf_client *client = op->client;
+	const struct hf_addr *local = hf_rpc_call_local(op->call);
 
-	if (hf_nlm_note_port(request) != HF_NLM_GRANTED_STAT)
+	if (hf_nlm_note_port(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_DENIED_NOLOCKS;
-	if (HF_UNLIKELY(!client->is_certain) && !hf_nsm_is_visitor(request->call))
+	if (HF_UNLIKELY(!client->is_certain) && !hf_nsm_is_visitor(op->call))
 		hf_client_confirm(client);
 	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
 		return HF_NLM_GRANTED_STAT;
 	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;
 }
 
-void hf_nlm_note_begin(struct hf_nlm_request *request, bool is_first)
+void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 {
-	struct hf_client *client = request->client;
-	struct hf_nsm *monitor = request->nlm->monitor;
+	struct hf_client *client = op->client;
+	struct hf_nsm *monitor = op->nlm->monitor;
 
 	/* After a death that we know of, all that it has is of the life that calls. */
-	if (monitor && (is_first || request->args.reclaim || (!client->sight && client->n_deaths)))
-		hf_nsm_client_begins(monitor, client, request->call, request->args.state, is_first);
+	if (monitor && (is_first || op->args.reclaim || (!client->sight && client->n_deaths)))
+		hf_nsm_client_begins(monitor, client, op->call, op->args.state, is_first);
 }
 
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)

@@ -22,27 +22,27 @@ const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
 	return (size_t)stat < HF_ARRAY_SIZE(names) ? names[stat] : "FAILED";
 }
 
-static HF_NOINLINE void tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
+static HF_NOINLINE void tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind)
 {
 	struct hf_lock_view view = {
-		.who = request->target,
-		.range = request->range,
-		.mode = request->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
+		.who = op->target,
+		.range = op->range,
+		.mode = op->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
 	};
 
-	hf_recovery_tell_lock(request->nlm->options.recovery, kind, &view);
+	hf_recovery_tell_lock(op->nlm->options.recovery, kind, &view);
 }
 
-void hf_nlm_tell(const struct hf_nlm_request *request, enum hf_recovery_event_kind kind)
+void hf_nlm_tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind)
 {
-	if (HF_UNLIKELY(hf_recovery_wants_locks(request->nlm->options.recovery)))
-		tell(request, kind);
+	if (HF_UNLIKELY(hf_recovery_wants_locks(op->nlm->options.recovery)))
+		tell(op, kind);
 }
 
-void hf_nlm_say_port(const struct hf_nlm_request *request)
+void hf_nlm_say_port(const struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = request->nlm;
-	const struct hf_client *client = request->client;
+	struct hf_nlm *nlm = op->nlm;
+	const struct hf_client *client = op->client;
 	char quoted[256], peer[HF_ADDR_TEXT];
 	uint64_t n_suppressed;
 
@@ -51,14 +51,14 @@ void hf_nlm_say_port(const struct hf_nlm_request *request)
 	hf_log_warn("a call is refused: its client locks from ports below 1024, and this is another one",
 		    "client=%s peer=%s procedure=%u more=%llu",
 		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    hf_addr_format_with_port(hf_rpc_call_peer(request->call), peer, sizeof(peer)),
-		    hf_rpc_call_header(request->call)->procedure, (unsigned long long)n_suppressed);
+		    hf_addr_format_with_port(hf_rpc_call_peer(op->call), peer, sizeof(peer)),
+		    hf_rpc_call_header(op->call)->procedure, (unsigned long long)n_suppressed);
 }
 
-void hf_nlm_say_full(const struct hf_nlm_request *request, bool of_shares)
+void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_shares)
 {
-	struct hf_nlm *nlm = request->nlm;
-	const struct hf_client *client = request->client;
+	struct hf_nlm *nlm = op->nlm;
+	const struct hf_client *client = op->client;
 	uint64_t n_suppressed;
 	char quoted[256];
 

@@ -40,13 +40,13 @@ static bool takes_something(const struct hf_rpc_call *call)
 	return hf_nlm_is_lock(call) || hf_rpc_call_header(call)->procedure == HF_NLM_SHARE;
 }
 
-static struct hf_nlm_life life_begin(const struct hf_nlm_request *request)
+static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 {
-	struct hf_client *client = takes_something(request->call) ? hf_nlm_meet_caller(request) : NULL;
+	struct hf_client *client = takes_something(op->call) ? hf_nlm_meet_caller(op) : NULL;
 
 	if (!client)
 		return (struct hf_nlm_life){ 0 };
-	return (struct hf_nlm_life){ client, client->n_deaths, client->sm_state, request->args.state };
+	return (struct hf_nlm_life){ client, client->n_deaths, client->sm_state, op->args.state };
 }
 
 static bool is_older(int32_t state, int32_t than)
@@ -110,19 +110,18 @@ static uint64_t make_key(const struct hf_nlm *nlm, struct hf_nlm_turn_key *key, 
 	return hf_siphash(&nlm->key, key, sizeof(*key));
 }
 
-static uint64_t make_key_of(const struct hf_nlm_request *request, struct hf_nlm_turn_key *key)
+static uint64_t make_key_of(const struct hf_nlm_op *op, struct hf_nlm_turn_key *key)
 {
-	return make_key(request->nlm, key, hf_rpc_call_peer(request->call), request->args.svid,
-			request->target.handle);
+	return make_key(op->nlm, key, hf_rpc_call_peer(op->call), op->args.svid, op->target.handle);
 }
 
-void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_request *request)
+void hf_nlm_turn_take(struct hf_nlm_turn *turn, const struct hf_nlm_op *op)
 {
-	turn->life = life_begin(request);
+	turn->life = life_begin(op);
 	hf_link_init(&turn->lowering);
 	hf_list_init(&turn->followers);
 	turn->hurry = NULL;
-	hf_hashtable_insert(&request->nlm->turns, &turn->node, make_key_of(request, &turn->key));
+	hf_hashtable_insert(&op->nlm->turns, &turn->node, make_key_of(op, &turn->key));
 }
 
 void hf_nlm_turn_leave(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
@@ -163,14 +162,14 @@ void hf_nlm_turn_pass(struct hf_nlm *nlm, struct hf_nlm_turn *turn)
 	life_end(&turn->life);
 }
 
-struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_request *request)
+struct hf_nlm_turn *hf_nlm_turn_new(const struct hf_nlm_op *op)
 {
 	struct hf_nlm_turn *turn = malloc(sizeof(*turn));
 
 	if (!turn)
 		return NULL;
-	hf_nlm_turn_take(turn, request);
-	hf_list_push_back(&request->nlm->lowerings, &turn->lowering);
+	hf_nlm_turn_take(turn, op);
+	hf_list_push_back(&op->nlm->lowerings, &turn->lowering);
 	return turn;
 }
 
@@ -204,32 +203,32 @@ struct hf_nlm_turn *hf_nlm_turn_find(const struct hf_nlm *nlm, const struct hf_l
 }
 
 /* What is served first may wait for something itself then, and be followed. */
-static struct hf_nlm_turn *find_to_follow(const struct hf_nlm_request *request)
+static struct hf_nlm_turn *find_to_follow(const struct hf_nlm_op *op)
 {
 	struct hf_nlm_turn_key key;
-	uint64_t hash = make_key_of(request, &key);
+	uint64_t hash = make_key_of(op, &key);
 	struct hf_nlm_turn *turn;
 
-	while ((turn = find(request->nlm, &key, hash)) && turn->hurry)
+	while ((turn = find(op->nlm, &key, hash)) && turn->hurry)
 		turn->hurry(turn); /* @turn is gone here */
 	return turn;
 }
 
-bool hf_nlm_turn_follow_busy(struct hf_nlm_request *request, hf_rpc_handler_fn again)
+bool hf_nlm_turn_follow_busy(struct hf_nlm_op *op, hf_rpc_handler_fn again)
 {
-	struct hf_nlm_turn *turn = find_to_follow(request);
+	struct hf_nlm_turn *turn = find_to_follow(op);
 	struct follower *follower;
 	struct hf_nlm_life life;
 
 	if (!turn)
 		return false;
-	life = life_begin(request); /* before the call moves */
-	if (hf_nlm_call_keep(request->nlm, request->call) < 0) {
+	life = life_begin(op); /* before the call moves */
+	if (hf_nlm_call_keep(op->nlm, op->call) < 0) {
 		life_end(&life);
 		return true; /* it has been answered: SYSTEM_ERR */
 	}
-	follower = hf_rpc_call_room(request->call);
-	*follower = (struct follower){ .call = request->call, .again = again, .life = life };
+	follower = hf_rpc_call_room(op->call);
+	*follower = (struct follower){ .call = op->call, .again = again, .life = life };
 	hf_list_push_back(&turn->followers, &follower->link);
 	return true;
 }
