@@ -29,39 +29,6 @@
 #define N_VERDICTS 4096 /* a power of two */
 #define VERDICT_NS (1 * HF_NS_PER_S)
 
-struct hf_nlm_verdict {
-	uint64_t key; /* 0: none */
-	uint64_t until;
-	uint64_t n_exports; /* hf_exports_count_changes() before it was asked */
-	uint64_t since;     /* hf_watch_count(), the same */
-	int watch;          /* 0: the file is not watched */
-	enum hf_nlm_stat stat;
-};
-
-/* What decides, as one block without gaps, to be hashed. */
-struct question {
-	struct hf_addr peer; /* its port counts as reserved or not */
-	uint32_t flavor;
-	uint32_t for_writing;
-	struct hf_identity identity;
-	uint32_t handle_len;
-	uint8_t handle[HF_NLM_MAX_HANDLE];
-};
-
-/* A question that is being asked. */
-struct hf_nlm_inquiry {
-	struct hf_question asked;
-	struct hf_nlm_turn turn;
-	struct hf_nlm *nlm;
-	struct hf_rpc_call *call;
-	hf_rpc_handler_fn again;
-	struct question question;
-	struct hf_nlm_verdict verdict;
-	bool asks;  /* for the right to the file */
-	bool opens; /* it, for the kernel's locks */
-	struct hf_local_opened opened;
-};
-
 /* Life */
 
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files)
@@ -79,8 +46,8 @@ void hf_nlm_files_deinit(struct hf_nlm *nlm)
 	nlm->verdicts = NULL;
 }
 
-bool hf_nlm_files_find(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep,
-		       struct hf_bytes *keyp, struct hf_handle *room)
+bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep,
+		     struct hf_bytes *keyp, struct hf_handle *room)
 {
 	uint64_t export_id, home;
 
@@ -96,8 +63,8 @@ bool hf_nlm_files_find(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_
 	return true;
 }
 
-struct hf_bytes hf_nlm_files_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
-				    struct hf_handle *room)
+struct hf_bytes hf_nlm_find_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
+				   struct hf_handle *room)
 {
 	if (!nlm->files.exports ||
 	    !hf_exports_rehandle(nlm->files.exports, key, nlm->files.export_of(nlm->files.user, share), room))
@@ -105,10 +72,28 @@ struct hf_bytes hf_nlm_files_handle(const struct hf_nlm *nlm, uint32_t share, st
 	return hf_bytes_of(room->bytes, room->len);
 }
 
+enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_op *op)
+{
+	const struct hf_nlm_args *args = &op->args;
+	struct hf_bytes key;
+	uint32_t share;
+	bool is_ours = hf_nlm_find_key(op->nlm, args->handle, &share, &key, &op->key);
+
+	op->target = (struct hf_lock_target){
+		.share = share,
+		.handle = key,
+		.owner_id = (uint32_t)args->svid,
+		.oh = args->oh,
+	};
+	if (hf_nlm_range_of(&op->range, op->version, args))
+		return HF_NLM_FBIG;
+	return is_ours ? HF_NLM_GRANTED_STAT : HF_NLM_STALE_FH;
+}
+
 /* Asking */
 
-static void make_question(struct question *question, const struct hf_rpc_call *call, struct hf_bytes handle,
-			  bool for_writing)
+static void make_question(struct hf_nlm_question *question, const struct hf_rpc_call *call,
+			  struct hf_bytes handle, bool for_writing)
 {
 	const struct hf_rpc_cred *cred = hf_rpc_call_cred(call);
 
@@ -141,65 +126,45 @@ static enum hf_nlm_stat stat_from_check(int answer)
 }
 
 /* On a thread that may wait. */
-static void run_inquiry(struct hf_question *asked)
+static void run_question(struct hf_question *asked)
 {
-	struct hf_nlm_inquiry *inquiry = hf_container_of(asked, struct hf_nlm_inquiry, asked);
-	struct question *question = &inquiry->question;
-
-	struct hf_exports *exports = inquiry->nlm->files.exports;
+	struct hf_nlm_asking *asking = hf_container_of(asked, struct hf_nlm_asking, asked);
+	const struct hf_nlm_files *files = &hf_container_of(asking, struct hf_nlm_op, asking)->nlm->files;
+	struct hf_nlm_question *question = &asking->question;
 	struct hf_bytes handle = hf_bytes_of(question->handle, question->handle_len);
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
 	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
 	int r;
 
-	if (inquiry->asks) {
-		if (inquiry->nlm->files.watch) /* before the look that it is to keep true */
-			inquiry->verdict.watch = hf_exports_watch(exports, handle, inquiry->nlm->files.watch);
-		r = hf_export_check_handle(exports, handle, &question->peer,
+	if (asking->verdict.key) {
+		if (files->watch) /* before the check: what changes after it is seen */
+			asking->verdict.watch = hf_exports_watch(files->exports, handle, files->watch);
+		r = hf_export_check_handle(files->exports, handle, &question->peer,
 					   question->flavor == HF_RPC_AUTH_SYS ? &question->identity : NULL,
 					   question->for_writing, NULL, &file);
-		inquiry->verdict.stat = stat_from_check(r);
+		asking->verdict.stat = stat_from_check(r);
 	} else {
-		r = hf_exports_resolve(exports, handle, false, &export, &file);
+		r = hf_exports_resolve(files->exports, handle, false, &export, &file);
 	}
-	inquiry->opened = (struct hf_local_opened){ .error = r < 0 ? r : -ESTALE };
-	if (inquiry->opens && file)
-		inquiry->opened = hf_local_open(file);
+	asking->opened = (struct hf_local_opened){ .error = r < 0 ? r : -ESTALE };
+	if (asking->opens && file)
+		asking->opened = hf_local_open(file);
 }
 
-static void inquiry_free(struct hf_nlm_inquiry *inquiry)
+/* The operation has its answer, whether that is remembered for others or not. */
+static void on_answer(struct hf_question *asked)
 {
-	hf_nlm_turn_pass(inquiry->nlm, &inquiry->turn);
-	free(inquiry);
-}
+	struct hf_nlm_asking *asking = hf_container_of(asked, struct hf_nlm_asking, asked);
+	struct hf_nlm_op *op = hf_container_of(asking, struct hf_nlm_op, asking);
+	struct hf_nlm *nlm = op->nlm;
 
-/* The call itself has its answer, whether that is remembered or not. */
-static void serve(struct hf_nlm_inquiry *inquiry, hf_rpc_handler_fn handler)
-{
-	struct hf_nlm *nlm = inquiry->nlm;
-	struct hf_nlm_inquiry *outer = nlm->answered;
-
-	hf_nlm_turn_leave(nlm, &inquiry->turn);
-	nlm->answered = inquiry;
-	hf_nlm_turn_serve(nlm, &inquiry->turn, inquiry->call, handler);
-	nlm->answered = outer;
-	inquiry_free(inquiry);
-}
-
-static void end_inquiry(struct hf_question *asked)
-{
-	struct hf_nlm_inquiry *inquiry = hf_container_of(asked, struct hf_nlm_inquiry, asked);
-	struct hf_nlm *nlm = inquiry->nlm;
-
-	int r = 0;
-
-	if (inquiry->asks) {
-		inquiry->verdict.until = hf_loop_now(nlm->options.loop) + VERDICT_NS;
-		nlm->verdicts[inquiry->verdict.key % N_VERDICTS] = inquiry->verdict;
+	if (asking->verdict.key) {
+		asking->verdict.until = hf_loop_now(nlm->options.loop) + VERDICT_NS;
+		nlm->verdicts[asking->verdict.key % N_VERDICTS] = asking->verdict;
 	}
-	if (inquiry->opens)
-		r = hf_local_adopt(nlm->files.local, hf_nlm_turn_handle(&inquiry->turn), inquiry->opened);
-	serve(inquiry, r < 0 ? hf_nlm_refuse_kept : inquiry->again);
+	if (asking->opens && hf_local_adopt(nlm->files.local, op->target.handle, asking->opened) < 0)
+		asking->verdict.stat = HF_NLM_DENIED_NOLOCKS;
+	hf_nlm_op_resume(op);
 }
 
 /* One number for all exports of a file system. */
@@ -212,25 +177,27 @@ static uint64_t disk_of(const struct hf_nlm_op *op)
 	return home;
 }
 
-static enum hf_nlm_stat inquire(struct hf_nlm_op *op, const struct hf_nlm_inquiry *what)
+/* @verdict: what is known of the answer so far; a key of 0 asks only for the file to be opened. */
+static HF_NOINLINE enum hf_nlm_stat ask(struct hf_nlm_op *op, const struct hf_nlm_question *question,
+					struct hf_nlm_verdict verdict, bool opens)
 {
-	struct hf_nlm_inquiry *inquiry = malloc(sizeof(*inquiry));
 	struct hf_addr payer = hf_rpc_call_payer(op->call);
-	struct hf_nlm *nlm = op->nlm;
 
-	if (!inquiry)
+	if (!hf_nlm_op_can_suspend(op))
 		return HF_NLM_DENIED_NOLOCKS;
-	*inquiry = *what;
-	inquiry->nlm = nlm;
-	inquiry->call = op->call;
-	hf_nlm_turn_take(&inquiry->turn, op);
-	if (hf_nlm_call_keep(nlm, op->call) < 0) {
-		hf_nlm_turn_leave(nlm, &inquiry->turn);
-		inquiry_free(inquiry);
-		return HF_NLM_LATER; /* the call has been answered: SYSTEM_ERR */
+	op = hf_nlm_op_suspend(op, HF_NLM_ASKING, op->kind->run);
+	if (!op)
+		return HF_NLM_LATER;
+	op->asking = (struct hf_nlm_asking){
+		.question = *question,
+		.verdict = verdict,
+		.opens = opens,
+	};
+	if (hf_fair_ask(op->nlm->files.fair, disk_of(op), &op->asking.asked, &payer, run_question,
+			on_answer) < 0) {
+		op->asking.verdict.stat = HF_NLM_DENIED_NOLOCKS;
+		hf_nlm_op_resume(op);
 	}
-	if (hf_fair_ask(nlm->files.fair, disk_of(op), &inquiry->asked, &payer, run_inquiry, end_inquiry) < 0)
-		serve(inquiry, hf_nlm_refuse_kept);
 	return HF_NLM_LATER;
 }
 
@@ -267,35 +234,39 @@ static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict, ui
 	return hf_watch_is_unchanged(nlm->files.watch, verdict->watch, verdict->since);
 }
 
-static enum hf_nlm_stat judge(struct hf_nlm_op *op, bool for_writing, hf_rpc_handler_fn again)
+static enum hf_nlm_stat check_right(struct hf_nlm_op *op, bool for_writing)
 {
 	struct hf_nlm *nlm = op->nlm;
-	struct hf_nlm_inquiry what = { .again = again, .asks = true };
-	const struct hf_nlm_verdict *verdict;
-	uint64_t key;
+	struct hf_nlm_question question;
+	struct hf_nlm_verdict verdict = { 0 };
+	const struct hf_nlm_verdict *known;
+	bool opens;
 
-	make_question(&what.question, op->call, op->args.handle, for_writing);
-	key = hf_siphash(&nlm->key, &what.question, sizeof(what.question)) | 1;
-	if (nlm->answered && nlm->answered->call == op->call && nlm->answered->verdict.key == key)
-		return nlm->answered->verdict.stat;
-	what.opens = needs_opening(op);
-	verdict = &nlm->verdicts[key % N_VERDICTS];
-	if (is_true(nlm, verdict, key, op->call) && (!what.opens || verdict->stat != HF_NLM_GRANTED_STAT))
-		return verdict->stat;
-	what.verdict.key = key;
-	what.verdict.n_exports = hf_exports_count_changes(nlm->files.exports);
-	what.verdict.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
-	return inquire(op, &what);
+	if (op->stage == HF_NLM_ASKING)
+		return op->asking.verdict.stat;
+	make_question(&question, op->call, op->args.handle, for_writing);
+	verdict.key = hf_siphash(&nlm->key, &question, sizeof(question)) | 1;
+	opens = needs_opening(op);
+	known = &nlm->verdicts[verdict.key % N_VERDICTS];
+	if (is_true(nlm, known, verdict.key, op->call) && (!opens || known->stat != HF_NLM_GRANTED_STAT))
+		return known->stat;
+	verdict.n_exports = hf_exports_count_changes(nlm->files.exports);
+	verdict.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
+	return ask(op, &question, verdict, opens);
 }
 
-enum hf_nlm_stat hf_nlm_files_check(struct hf_nlm_op *op, bool for_writing, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_op *op, bool for_writing)
 {
-	if (hf_nlm_turn_follow(op, again))
+	enum hf_nlm_stat stat = hf_nlm_find_file(op);
+
+	if (stat != HF_NLM_GRANTED_STAT)
+		return stat;
+	if (hf_nlm_op_queue(op))
 		return HF_NLM_LATER;
-	return op->nlm->files.exports ? judge(op, for_writing, again) : HF_NLM_GRANTED_STAT;
+	return op->nlm->files.exports ? check_right(op, for_writing) : HF_NLM_GRANTED_STAT;
 }
 
-enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_op *op)
+enum hf_nlm_stat hf_nlm_admit(const struct hf_nlm_op *op)
 {
 	const struct hf_nlm_files *files = &op->nlm->files;
 
@@ -312,7 +283,7 @@ enum hf_nlm_stat hf_nlm_files_admit(const struct hf_nlm_op *op)
 	}
 }
 
-bool hf_nlm_files_bar_port(const struct hf_nlm_op *op)
+bool hf_nlm_bars_port(const struct hf_nlm_op *op)
 {
 	const struct hf_nlm_files *files = &op->nlm->files;
 
@@ -320,16 +291,18 @@ bool hf_nlm_files_bar_port(const struct hf_nlm_op *op)
 	       files->is_secure(files->user, op->target.share);
 }
 
-enum hf_nlm_stat hf_nlm_files_open(struct hf_nlm_op *op, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)
 {
-	struct hf_nlm_inquiry what = { .again = again, .opens = true };
+	struct hf_nlm_question question;
 
-	if (hf_nlm_turn_follow(op, again))
+	if (hf_nlm_op_queue(op))
 		return HF_NLM_LATER;
+	if (op->stage == HF_NLM_ASKING)
+		return op->asking.verdict.stat;
 	if (!needs_opening(op))
 		return HF_NLM_GRANTED_STAT;
-	make_question(&what.question, op->call, op->args.handle, false);
-	return inquire(op, &what);
+	make_question(&question, op->call, op->args.handle, false);
+	return ask(op, &question, (struct hf_nlm_verdict){ 0 }, true);
 }
 
 /* Another list of exports */

@@ -376,8 +376,8 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->svid = (int32_t)waiter->who.owner_id;
 	grant->offset = waiter->offset;
 	grant->len = waiter->len;
-	handle = hf_nlm_files_handle(nlm, grant->way.share ? grant->way.share : waiter->who.share,
-				     waiter->who.handle, &room);
+	handle = hf_nlm_find_handle(nlm, grant->way.share ? grant->way.share : waiter->who.share,
+				    waiter->who.handle, &room);
 	grant->handle_len = handle.len;
 	memcpy(grant->handle, handle.data, handle.len);
 	grant->oh_len = waiter->who.oh.len;
@@ -414,7 +414,7 @@ static void on_waiter_gone(void *user, const struct hf_lock_view *waiter, enum h
 
 	if (!grant)
 		return;
-	hf_nlm_note_answer(user, &waiter->who);
+	hf_nlm_note_grant_reply(user, &waiter->who);
 	grant_free(grant);
 }
 

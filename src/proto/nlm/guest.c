@@ -13,20 +13,10 @@
  * No call waits behind it. Another call of the same owner about the same file ends
  * the waiting, and the first call is dropped, so one owner has one call here.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/nlm/internal.h"
 #include "proto/nsm/nsm.h"
-
-struct hf_nlm_guest {
-	struct hf_nlm_turn turn;
-	struct hf_nsm_guest met;
-	struct hf_nlm *nlm;
-	struct hf_client *client; /* a reference */
-	struct hf_rpc_call *call;
-	hf_rpc_handler_fn again;
-};
 
 static bool must_meet(const struct hf_nlm_op *op)
 {
@@ -38,24 +28,10 @@ static bool must_meet(const struct hf_nlm_op *op)
 	       (!hf_client_may_be_unmet(client) || hf_lock_is_scarce(nlm->locks, &op->target));
 }
 
-static void end(struct hf_nlm_guest *guest)
-{
-	hf_nlm_turn_pass(guest->nlm, &guest->turn);
-	hf_client_unref(guest->client);
-	free(guest);
-}
-
-static void drop(struct hf_nlm_guest *guest)
-{
-	hf_nlm_turn_leave(guest->nlm, &guest->turn);
-	hf_nlm_call_drop(guest->nlm, guest->call);
-	end(guest);
-}
-
 /* To the operator: the client hears nothing. */
-static void say_dropped(const struct hf_nlm_guest *guest)
+static void say_dropped(const struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = guest->nlm;
+	struct hf_nlm *nlm = op->nlm;
 	uint64_t n_suppressed;
 	char quoted[256];
 
@@ -65,57 +41,41 @@ static void say_dropped(const struct hf_nlm_guest *guest)
 		    "have, and "
 		    "this host does not answer; over TCP it is served",
 		    "client=%s unconfirmed=%zu more=%llu",
-		    hf_log_quote(quoted, sizeof(quoted), guest->client->id, strlen(guest->client->id)),
+		    hf_log_quote(quoted, sizeof(quoted), op->client->id, strlen(op->client->id)),
 		    hf_clients_count_unmet(nlm->clients), (unsigned long long)n_suppressed);
 }
 
-static void on_met(struct hf_nsm_guest *met, bool has_answered)
+static void on_met(struct hf_nsm_guest *guest, bool has_answered)
 {
-	struct hf_nlm_guest *guest = hf_container_of(met, struct hf_nlm_guest, met);
+	struct hf_nlm_op *op = hf_container_of(guest, struct hf_nlm_op, meeting);
 
 	if (!has_answered) {
-		say_dropped(guest);
-		drop(guest);
-		return;
+		say_dropped(op);
+		op->next = hf_nlm_op_drop;
+	} else {
+		hf_client_answered(op->client);
+		op->has_met_host = true;
 	}
-	hf_client_answered(guest->client);
-	hf_nlm_turn_leave(guest->nlm, &guest->turn);
-	/* Where the host has answered for too many names, its answer does not count for this one. */
-	hf_nlm_turn_serve(guest->nlm, &guest->turn, guest->call,
-			  guest->client->is_confirmed ? guest->again : hf_nlm_refuse_kept);
-	end(guest);
+	hf_nlm_op_resume(op);
 }
 
-static void on_hurry(struct hf_nlm_turn *turn)
+enum hf_nlm_stat hf_nlm_meet_host(struct hf_nlm_op *op)
 {
-	struct hf_nlm_guest *guest = hf_container_of(turn, struct hf_nlm_guest, turn);
-
-	hf_nsm_guest_leave(&guest->met);
-	drop(guest);
-}
-
-bool hf_nlm_await_host_slowly(struct hf_nlm_op *op, hf_rpc_handler_fn again)
-{
-	struct hf_nlm *nlm = op->nlm;
-	struct hf_nlm_guest *guest;
-
+	if (op->has_met_host) /* the host has answered for too many names: that does not count for this one */
+		return HF_NLM_DENIED_NOLOCKS;
 	if (!must_meet(op))
-		return false;
-	guest = calloc(1, sizeof(*guest));
-	if (!guest) {
-		hf_nlm_call_drop(nlm, op->call);
-		return true;
+		return HF_NLM_GRANTED_STAT;
+	if (!hf_nlm_op_can_suspend(op)) {
+		hf_nlm_op_drop(op);
+		return HF_NLM_LATER;
 	}
-	*guest = (struct hf_nlm_guest){ .nlm = nlm, .call = op->call, .again = again };
-	guest->client = hf_client_ref(op->client);
-	guest->met.fn = on_met;
-	hf_nlm_turn_take(&guest->turn, op);
-	guest->turn.hurry = on_hurry;
-	if (hf_nlm_call_keep(nlm, op->call) < 0) {
-		hf_nlm_turn_leave(nlm, &guest->turn);
-		end(guest); /* the call has been answered: SYSTEM_ERR */
-	} else if (hf_nsm_meet(nlm->monitor, op->call, &guest->met) < 0) {
-		drop(guest);
+	op = hf_nlm_op_suspend(op, HF_NLM_MEETING, op->kind->run);
+	if (!op)
+		return HF_NLM_LATER;
+	op->meeting = (struct hf_nsm_guest){ .fn = on_met };
+	if (hf_nsm_meet(op->nlm->monitor, op->call, &op->meeting) < 0) {
+		op->next = hf_nlm_op_drop;
+		hf_nlm_op_resume(op);
 	}
-	return true;
+	return HF_NLM_LATER;
 }

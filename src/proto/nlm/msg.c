@@ -18,13 +18,6 @@
 /* The reply of SHARE, the longest of those that must not be done again: cookie, status, sequence. */
 _Static_assert(HF_RPC_REPLY_LEN + 4 + HF_NLM_MAX_NETOBJ + 4 + 4 <= HF_REPLAY_MAX_REPLY, "it is kept");
 
-/* A _MSG under way whose _RES is to be kept. */
-struct message {
-	struct hf_link link;
-	struct hf_rpc_call *call;
-	struct hf_replay_entry *entry;
-};
-
 static bool is_udp(const struct hf_rpc_call *call)
 {
 	return hf_rpc_call_transport(call) == HF_RPC_UDP;
@@ -63,118 +56,40 @@ static void send_res(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_byt
 
 int hf_nlm_msgs_init(struct hf_nlm *nlm)
 {
-	hf_list_init(&nlm->messages);
 	return hf_trace(hf_replay_new(&nlm->repeats, &nlm->key, MAX_REPEATS));
-}
-
-static struct message *find(struct hf_nlm *nlm, const struct hf_rpc_call *call)
-{
-	hf_list_for_each(link, &nlm->messages) {
-		struct message *message = hf_list_entry(link, struct message, link);
-
-		if (message->call == call)
-			return message;
-	}
-	return NULL;
-}
-
-static void message_free(struct message *message)
-{
-	hf_link_remove(&message->link);
-	free(message);
-}
-
-static void forget(struct hf_nlm *nlm, struct message *message)
-{
-	hf_replay_forget(nlm->repeats, message->entry);
-	message_free(message);
 }
 
 void hf_nlm_msgs_deinit(struct hf_nlm *nlm)
 {
-	struct hf_link *link;
-
-	while ((link = hf_list_first(&nlm->messages)))
-		forget(nlm, hf_list_entry(link, struct message, link));
 	nlm->repeats = hf_replay_free(nlm->repeats);
 }
 
-static void remember(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry *entry)
-{
-	struct message *message = malloc(sizeof(*message));
-
-	if (!message) {
-		hf_replay_forget(nlm->repeats, entry);
-		return;
-	}
-	*message = (struct message){ .call = call, .entry = entry };
-	hf_list_push_back(&nlm->messages, &message->link);
-}
-
-bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call)
+bool hf_nlm_msg_is_repeat(struct hf_nlm_op *op)
 {
 	uint8_t results[HF_REPLAY_MAX_REPLY];
-	struct hf_replay_entry *entry;
+	struct hf_nlm *nlm = op->nlm;
 	uint32_t len;
 
-	if (!hf_nlm_is_msg(call) || !is_udp(call))
+	if (!is_udp(op->call))
 		return false;
-	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(call),
-				hf_rpc_call_message(call), NULL, NULL, results, &len, &entry)) {
-	case HF_REPLAY_NEW:
-		remember(nlm, call, entry);
-		return false;
+	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(op->call),
+				hf_rpc_call_message(op->call), NULL, NULL, results, &len, &op->repeat)) {
 	case HF_REPLAY_DONE:
-		send_res(nlm, call, hf_bytes_of(results, len));
-		hf_rpc_reply_void(call);
+		send_res(nlm, op->call, hf_bytes_of(results, len));
+		hf_rpc_reply_void(op->call);
 		return true;
 	case HF_REPLAY_BUSY:
-		hf_rpc_reply_void(call);
+		hf_rpc_reply_void(op->call);
 		return true;
 	default:
 		return false;
 	}
 }
 
-void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results)
+void hf_nlm_msg_answer(struct hf_nlm_op *op, struct hf_bytes results)
 {
-	struct message *message = is_udp(call) ? find(nlm, call) : NULL;
-
-	if (message) {
-		hf_replay_finish(nlm->repeats, message->entry, results);
-		message_free(message);
-	}
-	send_res(nlm, call, results);
-	hf_rpc_reply_void(call);
-}
-
-/* A call without an answer of ours is over, and its memory may be another one's soon: that must not be taken
- * for it. */
-
-int hf_nlm_call_keep(struct hf_nlm *nlm, struct hf_rpc_call *call)
-{
-	struct message *message = hf_nlm_is_msg(call) && is_udp(call) ? find(nlm, call) : NULL;
-	int r = hf_rpc_call_keep(call);
-
-	if (r < 0 && message)
-		forget(nlm, message);
-	return r;
-}
-
-void hf_nlm_call_drop(struct hf_nlm *nlm, struct hf_rpc_call *call)
-{
-	struct message *message = find(nlm, call);
-
-	if (message)
-		forget(nlm, message);
-	hf_rpc_call_drop(call);
-}
-
-void hf_nlm_msg_garbage(struct hf_nlm *nlm, struct hf_rpc_call *call)
-{
-	struct message *message = find(nlm, call);
-
-	if (message)
-		forget(nlm, message);
-	hf_rpc_reply_garbage(call);
+	if (op->repeat)
+		hf_replay_finish(op->nlm->repeats, op->repeat, results);
+	send_res(op->nlm, op->call, results);
+	hf_rpc_reply_void(op->call);
 }

@@ -24,39 +24,81 @@ static void proc_ignore(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_void(call);
 }
 
-/* We never wait for anybody's lock: who tells us that we have one is mistaken, and must take it back. */
-static void proc_granted(void *service, struct hf_rpc_call *call)
+/* This server waits for no lock: a peer that says we have one is mistaken, and must take it back. */
+static void run_granted(struct hf_nlm_op *op)
 {
-	struct hf_xdr_in *in = hf_rpc_call_args(call);
-	struct hf_nlm_args args;
+	hf_nlm_reply(op, HF_NLM_DENIED);
+}
 
-	hf_nlm_get_test(&args, hf_rpc_call_header(call)->version, in);
-	if (!hf_xdr_in_is_ok(in))
-		hf_rpc_reply_garbage(call);
-	else
-		hf_nlm_reply(service, call, args.cookie, HF_NLM_DENIED);
+static void get_share(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	hf_nlm_get_share(args, in);
+}
+
+static void take_notify(struct hf_nlm_args *args, const struct hf_nlm_notify *notify)
+{
+	*args = (struct hf_nlm_args){ .caller = notify->name, .state = notify->state };
+}
+
+static void get_notify(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	struct hf_nlm_notify notify;
+
+	hf_nlm_get_notify(&notify, in);
+	take_notify(args, &notify);
+}
+
+static void get_sm_notify(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in)
+{
+	struct hf_nlm_notify notify;
+
+	hf_nlm_get_sm_notify(&notify, in);
+	take_notify(args, &notify);
+}
+
+static const struct hf_nlm_kind kinds[] = {
+	[HF_NLM_TEST] = { hf_nlm_get_test, hf_nlm_run_test },
+	[HF_NLM_LOCK] = { hf_nlm_get_lock, hf_nlm_run_lock, .takes = true },
+	[HF_NLM_CANCEL] = { hf_nlm_get_cancel, hf_nlm_run_cancel },
+	[HF_NLM_UNLOCK] = { hf_nlm_get_unlock, hf_nlm_run_unlock },
+	[HF_NLM_GRANTED] = { hf_nlm_get_test, run_granted },
+	[HF_NLM_TEST_MSG] = { hf_nlm_get_test, hf_nlm_run_test, .is_msg = true },
+	[HF_NLM_LOCK_MSG] = { hf_nlm_get_lock, hf_nlm_run_lock, .takes = true, .is_msg = true },
+	[HF_NLM_CANCEL_MSG] = { hf_nlm_get_cancel, hf_nlm_run_cancel, .is_msg = true },
+	[HF_NLM_UNLOCK_MSG] = { hf_nlm_get_unlock, hf_nlm_run_unlock, .is_msg = true },
+	[HF_NLM_GRANTED_MSG] = { hf_nlm_get_test, run_granted, .is_msg = true },
+	[HF_NLM_SM_NOTIFY] = { get_sm_notify, hf_nlm_run_sm_notify, HF_NLM_NO_RES },
+	[HF_NLM_SHARE] = { get_share, hf_nlm_run_share, HF_NLM_SHARE_RES, .takes = true },
+	[HF_NLM_UNSHARE] = { get_share, hf_nlm_run_unshare, HF_NLM_SHARE_RES },
+	[HF_NLM_NM_LOCK] = { hf_nlm_get_lock, hf_nlm_run_lock, .takes = true, .is_unwatched = true },
+	[HF_NLM_FREE_ALL] = { get_notify, hf_nlm_run_free_all, HF_NLM_NO_RES },
+};
+
+void hf_nlm_serve(void *service, struct hf_rpc_call *call)
+{
+	hf_nlm_op_serve(service, call, &kinds[hf_rpc_call_header(call)->procedure]);
 }
 
 /* A LOCK that was delayed on its way must not lock again after the UNLOCK. Over TCP there is no such delay.
  */
-#define COMMON_PROCS                                                                                       \
-	[HF_NLM_NULL] = { .name = "NULL", .handle = proc_null },                                           \
-	[HF_NLM_TEST] = { .name = "TEST", .handle = hf_nlm_proc_test },                                    \
-	[HF_NLM_LOCK] = { .name = "LOCK", .handle = hf_nlm_proc_lock, .replay = HF_RPC_REPLAY_UDP },       \
-	[HF_NLM_CANCEL] = { .name = "CANCEL", .handle = hf_nlm_proc_cancel, .replay = HF_RPC_REPLAY_UDP }, \
-	[HF_NLM_UNLOCK] = { .name = "UNLOCK", .handle = hf_nlm_proc_unlock, .replay = HF_RPC_REPLAY_UDP }, \
-	[HF_NLM_GRANTED] = { .name = "GRANTED", .handle = proc_granted },                                  \
-	[HF_NLM_TEST_MSG] = { .name = "TEST_MSG", .handle = hf_nlm_proc_test },                            \
-	[HF_NLM_LOCK_MSG] = { .name = "LOCK_MSG", .handle = hf_nlm_proc_lock },                            \
-	[HF_NLM_CANCEL_MSG] = { .name = "CANCEL_MSG", .handle = hf_nlm_proc_cancel },                      \
-	[HF_NLM_UNLOCK_MSG] = { .name = "UNLOCK_MSG", .handle = hf_nlm_proc_unlock },                      \
-	[HF_NLM_GRANTED_MSG] = { .name = "GRANTED_MSG", .handle = proc_granted },                          \
-	[HF_NLM_TEST_RES] = { .name = "TEST_RES", .handle = proc_ignore },                                 \
-	[HF_NLM_LOCK_RES] = { .name = "LOCK_RES", .handle = proc_ignore },                                 \
-	[HF_NLM_CANCEL_RES] = { .name = "CANCEL_RES", .handle = proc_ignore },                             \
-	[HF_NLM_UNLOCK_RES] = { .name = "UNLOCK_RES", .handle = proc_ignore },                             \
-	[HF_NLM_GRANTED_RES] = { .name = "GRANTED_RES", .handle = hf_nlm_proc_granted_res },               \
-	[HF_NLM_SM_NOTIFY] = { .name = "SM_NOTIFY", .handle = hf_nlm_proc_sm_notify }
+#define COMMON_PROCS                                                                                 \
+	[HF_NLM_NULL] = { .name = "NULL", .handle = proc_null },                                     \
+	[HF_NLM_TEST] = { .name = "TEST", .handle = hf_nlm_serve },                                  \
+	[HF_NLM_LOCK] = { .name = "LOCK", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP },     \
+	[HF_NLM_CANCEL] = { .name = "CANCEL", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP }, \
+	[HF_NLM_UNLOCK] = { .name = "UNLOCK", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP }, \
+	[HF_NLM_GRANTED] = { .name = "GRANTED", .handle = hf_nlm_serve },                            \
+	[HF_NLM_TEST_MSG] = { .name = "TEST_MSG", .handle = hf_nlm_serve },                          \
+	[HF_NLM_LOCK_MSG] = { .name = "LOCK_MSG", .handle = hf_nlm_serve },                          \
+	[HF_NLM_CANCEL_MSG] = { .name = "CANCEL_MSG", .handle = hf_nlm_serve },                      \
+	[HF_NLM_UNLOCK_MSG] = { .name = "UNLOCK_MSG", .handle = hf_nlm_serve },                      \
+	[HF_NLM_GRANTED_MSG] = { .name = "GRANTED_MSG", .handle = hf_nlm_serve },                    \
+	[HF_NLM_TEST_RES] = { .name = "TEST_RES", .handle = proc_ignore },                           \
+	[HF_NLM_LOCK_RES] = { .name = "LOCK_RES", .handle = proc_ignore },                           \
+	[HF_NLM_CANCEL_RES] = { .name = "CANCEL_RES", .handle = proc_ignore },                       \
+	[HF_NLM_UNLOCK_RES] = { .name = "UNLOCK_RES", .handle = proc_ignore },                       \
+	[HF_NLM_GRANTED_RES] = { .name = "GRANTED_RES", .handle = hf_nlm_proc_granted_res },         \
+	[HF_NLM_SM_NOTIFY] = { .name = "SM_NOTIFY", .handle = hf_nlm_serve }
 
 static const struct hf_rpc_proc old_procs[] = {
 	COMMON_PROCS,
@@ -64,15 +106,11 @@ static const struct hf_rpc_proc old_procs[] = {
 
 static const struct hf_rpc_proc procs[] = {
 	COMMON_PROCS,
-	[HF_NLM_SHARE] = { .name = "SHARE", .handle = hf_nlm_proc_share, .replay = HF_RPC_REPLAY_ALWAYS },
-	[HF_NLM_UNSHARE] = { .name = "UNSHARE",
-			     .handle = hf_nlm_proc_unshare,
-			     .replay = HF_RPC_REPLAY_ALWAYS },
-	[HF_NLM_NM_LOCK] = { .name = "NM_LOCK", .handle = hf_nlm_proc_lock, .replay = HF_RPC_REPLAY_UDP },
+	[HF_NLM_SHARE] = { .name = "SHARE", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_ALWAYS },
+	[HF_NLM_UNSHARE] = { .name = "UNSHARE", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_ALWAYS },
+	[HF_NLM_NM_LOCK] = { .name = "NM_LOCK", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP },
 	/* A copy that comes late must not free what was taken since. */
-	[HF_NLM_FREE_ALL] = { .name = "FREE_ALL",
-			      .handle = hf_nlm_proc_free_all,
-			      .replay = HF_RPC_REPLAY_UDP },
+	[HF_NLM_FREE_ALL] = { .name = "FREE_ALL", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP },
 };
 
 static const struct hf_rpc_version versions[] = {
@@ -105,18 +143,17 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	nlm->clients = hf_recovery_clients(options->recovery);
 	nlm->server_name = strdup(options->server_name);
 	hf_list_init(&nlm->grants);
-	hf_list_init(&nlm->lowerings);
 	nlm->unmet = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->ports = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
-	hf_nlm_patience_init(nlm);
-	hf_nlm_held_init(nlm);
+	hf_nlm_await_init(nlm);
+	hf_nlm_batches_init(nlm);
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
 	hf_lock_client_init(nlm->locks, &nlm->stranger);
 	r = nlm->server_name ? hf_nlm_files_init(nlm, options->files) : -ENOMEM;
 	if (r == 0)
 		r = hf_nlm_renames_init(nlm);
 	if (r == 0)
-		r = hf_nlm_turns_init(nlm);
+		r = hf_nlm_ops_init(nlm);
 	if (r == 0)
 		r = hf_nlm_msgs_init(nlm);
 	if (r == 0)
@@ -137,15 +174,14 @@ struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
 {
 	if (!nlm)
 		return NULL;
-	hf_nlm_held_deinit(nlm);
+	hf_nlm_batches_deinit(nlm);
 	hf_nlm_grants_deinit(nlm);
-	if (nlm->repeats)
-		hf_nlm_msgs_deinit(nlm);
+	hf_nlm_await_deinit(nlm);
+	hf_nlm_ops_deinit(nlm);
+	hf_nlm_msgs_deinit(nlm);
 	hf_nlm_locals_deinit(&nlm->locals);
 	hf_nlm_files_deinit(nlm);
 	hf_nlm_renames_deinit(nlm);
-	hf_nlm_patience_deinit(nlm);
-	hf_nlm_turns_deinit(nlm);
 	hf_client_unref(nlm->recent);
 	free(nlm->server_name);
 	free(nlm);

@@ -4,147 +4,130 @@
  * another. Only a client's own address, or this host, is believed; and where such
  * a call may be forged, only when that host does not deny it (proto/nsm/doubt.c).
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/nlm/internal.h"
 #include "proto/nsm/nsm.h"
 #include "rpc/client.h"
 
-#define PROTOCOL "nlm"
-
 static bool is_named(const struct hf_client *client, struct hf_bytes name)
 {
-	return strcmp(client->protocol, PROTOCOL) == 0 && hf_bytes_equal(hf_bytes_of_str(client->name), name);
+	return strcmp(client->protocol, HF_NLM_PROTOCOL) == 0 &&
+	       hf_bytes_equal(hf_bytes_of_str(client->name), name);
 }
 
-/* A call of which it is being found out whether its host made it. */
-struct suspect {
-	struct hf_nsm_asker asker;
-	struct hf_nlm *nlm;
-	struct hf_rpc_call *call;
-	bool is_news; /* and the client takes something meanwhile: that is of its new life */
-};
+/* Resumed: the client's host has answered. */
+static void go_on(struct hf_nlm_op *op)
+{
+	struct hf_recovery *recovery = op->nlm->options.recovery;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = hf_client_ref(op->checking.client);
+	enum hf_nsm_verdict verdict = op->checking.verdict;
+
+	if (verdict != HF_NSM_BELIEVED)
+		hf_nsm_note_denied(op->nlm->monitor, op->call, op->args.caller, op->args.state,
+				   verdict == HF_NSM_DENIED);
+	if (verdict == HF_NSM_UNSURE) {
+		hf_nlm_op_drop(op); /* its client says it again */
+		return;
+	}
+	if (verdict == HF_NSM_BELIEVED && op->checking.is_news)
+		hf_recovery_client_was_freed(recovery, client, op->args.state);
+	else if (verdict == HF_NSM_BELIEVED)
+		hf_recovery_client_freed(recovery, client, op->args.state);
+	/* A call that is denied may be a copy of one that was believed, and is not stored yet. */
+	if (verdict == HF_NSM_DENIED && !client->n_settling && hf_recovery_can_promise(recovery))
+		hf_nlm_reply(op, HF_NLM_GRANTED_STAT);
+	else
+		hf_nlm_reply_restart(op);
+}
 
 static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict)
 {
-	struct suspect suspect = *hf_container_of(asker, struct suspect, asker);
-	struct hf_recovery *recovery = suspect.nlm->options.recovery;
-	struct hf_nlm_notify notify;
+	struct hf_nlm_op *op = hf_container_of(asker, struct hf_nlm_op, checking.asker);
 
-	free(hf_container_of(asker, struct suspect, asker));
-	hf_rpc_call_rewind(suspect.call);
-	hf_nlm_get_notify(&notify, hf_rpc_call_args(suspect.call));
-	if (verdict != HF_NSM_BELIEVED)
-		hf_nsm_note_denied(suspect.nlm->monitor, suspect.call, notify.name, notify.state,
-				   verdict == HF_NSM_DENIED);
-	if (verdict == HF_NSM_UNSURE) {
-		hf_rpc_call_drop(suspect.call); /* its client says it again */
-		return;
-	}
-	if (verdict == HF_NSM_BELIEVED && suspect.is_news)
-		hf_recovery_client_was_freed(recovery, client, notify.state);
-	else if (verdict == HF_NSM_BELIEVED)
-		hf_recovery_client_freed(recovery, client, notify.state);
-	/* One that is denied may be a copy of one that was believed, and is not stored yet. */
-	if (verdict == HF_NSM_DENIED && !client->n_settling && hf_recovery_can_promise(recovery))
-		hf_rpc_reply_void(suspect.call);
-	else
-		hf_nlm_reply_restart(suspect.nlm, suspect.call);
+	op->checking.client = client;
+	op->checking.verdict = verdict;
+	hf_nlm_op_resume(op);
 }
 
-static void check(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_client *client, int32_t state)
+static void check(struct hf_nlm_op *op, struct hf_client *client)
 {
-	struct suspect *suspect = calloc(1, sizeof(*suspect));
+	int32_t state = op->args.state;
 
-	if (!suspect) {
-		hf_rpc_call_drop(call);
+	if (!hf_nlm_op_can_suspend(op)) {
+		hf_nlm_op_drop(op);
 		return;
 	}
-	suspect->asker.fn = on_verdict;
-	hf_link_init(&suspect->asker.link);
-	suspect->nlm = nlm;
-	suspect->call = call;
-	suspect->is_news = hf_recovery_is_news(nlm->options.recovery, client, state);
-	if (hf_rpc_call_keep(call) < 0) {
-		free(suspect);
-	} else if (hf_nsm_doubt(nlm->monitor, call, client, state, &suspect->asker) < 0) {
-		on_verdict(&suspect->asker, client, HF_NSM_UNSURE);
-	}
+	op = hf_nlm_op_suspend(op, HF_NLM_CHECKING, go_on);
+	if (!op)
+		return;
+	memset(&op->checking, 0, sizeof(op->checking));
+	op->checking.asker.fn = on_verdict;
+	hf_link_init(&op->checking.asker.link);
+	op->checking.is_news = hf_recovery_is_news(op->nlm->options.recovery, client, state);
+	if (hf_nsm_doubt(op->nlm->monitor, op->call, client, state, &op->checking.asker) < 0)
+		on_verdict(&op->checking.asker, client, HF_NSM_UNSURE);
 }
 
 /* What a client says is about itself. What root of this host says is about every client of that name. */
-static void free_named(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
+static void free_named(const struct hf_nlm_op *op)
 {
+	struct hf_nlm *nlm = op->nlm;
 	struct hf_client *client;
 
 	for (uint64_t serial = 0; (client = hf_clients_next(nlm->clients, serial)); hf_client_unref(client)) {
 		serial = client->serial;
-		if (is_named(client, notify->name))
-			hf_recovery_client_freed(nlm->options.recovery, client, notify->state);
+		if (is_named(client, op->args.caller))
+			hf_recovery_client_freed(nlm->options.recovery, client, op->args.state);
 	}
 }
 
-void hf_nlm_proc_free_all(void *service, struct hf_rpc_call *call)
+void hf_nlm_run_free_all(struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = service;
-	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
-	struct hf_nlm_notify notify;
+	struct hf_nlm *nlm = op->nlm;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = hf_nlm_find_caller(op);
 
-	hf_nlm_get_notify(&notify, hf_rpc_call_args(call));
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
-		return;
-	}
-	client = hf_clients_find(nlm->clients, PROTOCOL, hf_rpc_call_peer(call), notify.name);
-	if (client && nlm->monitor && !hf_nsm_is_trusted(nlm->monitor, call, client)) {
-		check(nlm, call, client, notify.state);
+	if (client && nlm->monitor && !hf_nsm_is_trusted(nlm->monitor, op->call, client)) {
+		check(op, client);
 		return;
 	}
 	if (client)
-		hf_recovery_client_freed(nlm->options.recovery, client, notify.state);
-	if (hf_rpc_client_is_superuser(nlm->options.client, call))
-		free_named(nlm, &notify);
-	hf_nlm_reply_restart(nlm, call);
+		hf_recovery_client_freed(nlm->options.recovery, client, op->args.state);
+	if (hf_rpc_client_is_superuser(nlm->options.client, op->call))
+		free_named(op);
+	hf_nlm_reply_restart(op);
 }
 
 /* The name is what the statd was asked to watch: an address, or a caller_name. */
-static void note_reboot(struct hf_nlm *nlm, const struct hf_nlm_notify *notify)
+static void note_reboot(const struct hf_nlm_op *op)
 {
+	struct hf_nlm *nlm = op->nlm;
+	struct hf_bytes name = op->args.caller;
 	struct hf_client *client;
 	struct hf_addr address;
 	char text[HF_ADDR_TEXT];
 	bool is_address = false;
 
-	if (notify->name.len < sizeof(text)) {
-		memcpy(text, notify->name.data, notify->name.len);
-		text[notify->name.len] = '\0';
+	if (name.len < sizeof(text)) {
+		memcpy(text, name.data, name.len);
+		text[name.len] = '\0';
 		is_address = hf_addr_parse(&address, text);
 	}
 	for (uint64_t serial = 0; (client = hf_clients_next(nlm->clients, serial)); hf_client_unref(client)) {
 		serial = client->serial;
-		if (is_named(client, notify->name) ||
-		    (is_address && strcmp(client->protocol, PROTOCOL) == 0 &&
-		     hf_addr_same_host(&client->address, &address)))
-			hf_recovery_client_rebooted(nlm->options.recovery, client, notify->state);
+		if (is_named(client, name) || (is_address && strcmp(client->protocol, HF_NLM_PROTOCOL) == 0 &&
+					       hf_addr_same_host(&client->address, &address)))
+			hf_recovery_client_rebooted(nlm->options.recovery, client, op->args.state);
 	}
 }
 
-void hf_nlm_proc_sm_notify(void *service, struct hf_rpc_call *call)
+void hf_nlm_run_sm_notify(struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = service;
-	struct hf_nlm_notify notify;
-
-	hf_nlm_get_sm_notify(&notify, hf_rpc_call_args(call));
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_rpc_reply_garbage(call);
+	if (!hf_rpc_client_is_superuser(op->nlm->options.client, op->call)) {
+		hf_rpc_reply_auth_error(op->call, HF_RPC_AUTH_TOOWEAK);
+		hf_nlm_op_end(op);
 		return;
 	}
-	if (!hf_rpc_client_is_superuser(nlm->options.client, call)) {
-		hf_rpc_reply_auth_error(call, HF_RPC_AUTH_TOOWEAK);
-		return;
-	}
-	note_reboot(nlm, &notify);
-	hf_nlm_reply_restart(nlm, call);
+	note_reboot(op);
+	hf_nlm_reply_restart(op);
 }

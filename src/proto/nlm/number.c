@@ -6,11 +6,11 @@
  * What comes over a connection is from the client's address. The source of a datagram can be forged. So a
  * number in a datagram that would release something, or take the place of a number that we know, is checked
  * as a notice is (proto/nsm/doubt.c). The LOCK waits for the verdict, and what its owner asks about that file
- * waits behind it (turn.c). Where the number is not believed the LOCK is served all the same, and its number
+ * queues behind it (op.h). Where the number is not believed the LOCK is served all the same, and its number
  * is not noted; for a while the same number is not asked about again. Where the client took what it holds
  * over a connection, the number in a datagram is not looked at.
  */
-#include <stdlib.h>
+#include <string.h>
 
 #include "proto/nlm/internal.h"
 #include "proto/nsm/nsm.h"
@@ -19,69 +19,42 @@
  * check. */
 #define REFUSED_NS (60 * HF_NS_PER_S)
 
-/* A LOCK whose number is being checked. */
-struct hf_nlm_suspicion {
-	struct hf_nsm_asker asker;
-	struct hf_nlm_turn turn;
-	struct hf_nlm *nlm;
-	struct hf_rpc_call *call;
-	hf_rpc_handler_fn again;
-	int32_t state;
-	enum hf_nsm_verdict verdict;
-};
-
 /* Verdicts */
 
-static void refuse_number(const struct hf_nlm_suspicion *suspicion, struct hf_client *client)
+static void refuse_number(const struct hf_nlm_op *op, struct hf_client *client)
 {
-	client->refused_state = suspicion->state;
-	client->refused_until = hf_loop_now(suspicion->nlm->options.loop) + REFUSED_NS;
+	client->refused_state = op->args.state;
+	client->refused_until = hf_loop_now(op->nlm->options.loop) + REFUSED_NS;
 	hf_log_debug("the state number of a lock request is not believed", "client=%s state=%d sure=%s",
-		     client->id, suspicion->state, suspicion->verdict == HF_NSM_DENIED ? "yes" : "no");
+		     client->id, op->args.state, op->checking.verdict == HF_NSM_DENIED ? "yes" : "no");
 }
 
 static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict)
 {
-	struct hf_nlm_suspicion *suspicion = hf_container_of(asker, struct hf_nlm_suspicion, asker);
-	struct hf_nlm *nlm = suspicion->nlm;
-	const struct hf_nlm_suspicion *outer = nlm->judged;
+	struct hf_nlm_op *op = hf_container_of(asker, struct hf_nlm_op, checking.asker);
 
-	suspicion->verdict = verdict;
+	op->checking.verdict = verdict;
 	if (verdict == HF_NSM_BELIEVED)
-		hf_recovery_client_state(nlm->options.recovery, client, suspicion->state);
+		hf_recovery_client_state(op->nlm->options.recovery, client, op->args.state);
 	else
-		refuse_number(suspicion, client);
-	hf_nlm_turn_leave(nlm, &suspicion->turn);
-	nlm->judged = suspicion;
-	hf_nlm_turn_serve(nlm, &suspicion->turn, suspicion->call, suspicion->again);
-	nlm->judged = outer;
-	hf_nlm_turn_pass(nlm, &suspicion->turn);
-	free(suspicion);
+		refuse_number(op, client);
+	hf_nlm_op_resume(op);
 }
 
-static enum hf_nlm_stat check(struct hf_nlm_op *op, hf_rpc_handler_fn again)
+static enum hf_nlm_stat check(struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = op->nlm;
-	struct hf_nlm_suspicion *suspicion = calloc(1, sizeof(*suspicion));
-
-	if (!suspicion)
+	if (!hf_nlm_op_can_suspend(op))
 		return HF_NLM_DENIED_NOLOCKS;
-	suspicion->asker.fn = on_verdict;
-	hf_link_init(&suspicion->asker.link);
-	suspicion->nlm = nlm;
-	suspicion->call = op->call;
-	suspicion->again = again;
-	suspicion->state = op->args.state;
-	hf_nlm_turn_take(&suspicion->turn, op);
-	if (hf_nlm_call_keep(nlm, op->call) == 0) {
-		if (hf_nsm_doubt(nlm->monitor, op->call, op->client, suspicion->state, &suspicion->asker) ==
-		    0)
-			return HF_NLM_LATER;
-		hf_nlm_call_drop(nlm, op->call); /* its client asks again */
+	op = hf_nlm_op_suspend(op, HF_NLM_CHECKING, op->kind->run);
+	if (!op)
+		return HF_NLM_LATER;
+	memset(&op->checking, 0, sizeof(op->checking));
+	op->checking.asker.fn = on_verdict;
+	hf_link_init(&op->checking.asker.link);
+	if (hf_nsm_doubt(op->nlm->monitor, op->call, op->client, op->args.state, &op->checking.asker) < 0) {
+		op->next = hf_nlm_op_drop; /* the client asks again */
+		hf_nlm_op_resume(op);
 	}
-	hf_nlm_turn_leave(nlm, &suspicion->turn);
-	hf_nlm_turn_pass(nlm, &suspicion->turn);
-	free(suspicion);
 	return HF_NLM_LATER;
 }
 
@@ -96,11 +69,9 @@ static bool is_newer(int32_t state, int32_t than)
  * it would outlive the restart that brings that number. */
 static bool was_checked(struct hf_nlm_op *op)
 {
-	const struct hf_nlm_suspicion *judged = op->nlm->judged;
-
-	if (!judged || judged->call != op->call)
+	if (op->stage != HF_NLM_CHECKING)
 		return false;
-	if (judged->verdict == HF_NSM_DENIED)
+	if (op->checking.verdict == HF_NSM_DENIED)
 		op->args.state = 0;
 	return true;
 }
@@ -120,7 +91,7 @@ static bool is_harmless(const struct hf_client *client)
 }
 
 /* A datagram of its client's, or so it says. */
-static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_op *op, hf_rpc_handler_fn again)
+static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_op *op)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;
 	struct hf_nsm *monitor = op->nlm->monitor;
@@ -145,12 +116,12 @@ static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_op *op, hf_rpc_h
 		hf_recovery_client_proves(client, false);
 		client->lock_state = state;
 	} else if (!was_refused(op)) {
-		return check(op, again);
+		return check(op);
 	}
 	return HF_NLM_GRANTED_STAT;
 }
 
-enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op)
 {
 	struct hf_client *client = op->client;
 	int32_t state = op->args.state;
@@ -158,7 +129,7 @@ enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op, hf_rpc_handler_fn agai
 	if (state == 0)
 		return HF_NLM_GRANTED_STAT;
 	if (HF_UNLIKELY(hf_rpc_call_transport(op->call) == HF_RPC_UDP))
-		return note_datagram(op, again);
+		return note_datagram(op);
 	if (HF_UNLIKELY(state != hf_client_proven_state(client)))
 		hf_recovery_client_state(op->nlm->options.recovery, client, state);
 	client->lock_state = state;

@@ -1,165 +1,357 @@
-/* Replies: at once, or when the store has what they promise. */
+/*
+ * Replies that are sent when what they promise is durable, and what becomes of an operation that the store
+ * cannot write.
+ *
+ * There are three ways. What is durable already is replied to at once. Where all that is missing is the
+ * turn's write to the page cache (lock_durability process), the reply is batched, see below. Otherwise the
+ * operation is suspended until the store has answered.
+ *
+ * What cannot be made durable is not granted. A wait is cancelled. A lock that only gave its owner something
+ * new is released. A lock that repeated or replaced what the owner held stays, or the owner would lose what
+ * it was promised before: it may then have more than it knows of, until it unlocks. So does a reclaim: the
+ * owner had that lock, will ask again, and grace may be over by then. For the same reason an exclusive lock
+ * becomes a shared one only when that is stored: the owner must never have less than it was promised. In each
+ * case the program that asked gets an error and does not wait: a wait for the same lock, which may be in the
+ * queue or granted by now, is left.
+ */
+#include <stdlib.h>
+#include <string.h>
+
 #include "proto/nlm/internal.h"
-
-static void put_results(struct hf_xdr_out *out, const struct hf_rpc_header *header, struct hf_bytes cookie,
-			enum hf_nlm_stat stat)
-{
-	if (header->procedure == HF_NLM_SHARE || header->procedure == HF_NLM_UNSHARE)
-		hf_nlm_put_share_res(out, header->version, cookie, stat);
-	else if (header->procedure != HF_NLM_FREE_ALL &&
-		 header->procedure != HF_NLM_SM_NOTIFY) /* no results */
-		hf_nlm_put_res(out, header->version, cookie, stat);
-}
-
-void hf_nlm_reply(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes cookie, enum hf_nlm_stat stat)
-{
-	const struct hf_rpc_header *header = hf_rpc_call_header(call);
-	uint8_t results[HF_NLM_MAX_RES];
-	struct hf_xdr_out out;
-
-	hf_rpc_call_note(call, hf_nlm_stat_name(stat));
-	if (!hf_nlm_is_msg(call)) {
-		put_results(hf_rpc_reply_begin(call, 16 + cookie.len), header, cookie, stat);
-		hf_rpc_reply_end(call);
-		return;
-	}
-	hf_xdr_out_init(&out, results, sizeof(results));
-	put_results(&out, header, cookie, stat);
-	hf_nlm_msg_answer(nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
-}
-
-void hf_nlm_reply_late(struct hf_nlm *nlm, struct hf_rpc_call *call, enum hf_nlm_stat stat)
-{
-	struct hf_bytes cookie;
-
-	hf_rpc_call_rewind(call);
-	cookie = hf_xdr_get_opaque(hf_rpc_call_args(call), HF_NLM_MAX_NETOBJ); /* first in all arguments */
-	hf_nlm_reply(nlm, call, cookie, stat);
-}
-
-void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)
-{
-	struct hf_rpc_call *call = op->call;
-	uint8_t results[HF_NLM_MAX_RES];
-	struct hf_xdr_out out;
-
-	hf_rpc_call_note(call, hf_nlm_stat_name(stat));
-	if (!hf_nlm_is_msg(call)) {
-		hf_nlm_put_test_res(hf_rpc_reply_begin(call, HF_NLM_MAX_RES), op->version, op->args.cookie,
-				    stat, holder);
-		hf_rpc_reply_end(call);
-		return;
-	}
-	hf_xdr_out_init(&out, results, sizeof(results));
-	hf_nlm_put_test_res(&out, op->version, op->args.cookie, stat, holder);
-	hf_nlm_msg_answer(op->nlm, call, hf_bytes_of(results, (uint32_t)(out.p - results)));
-}
-
-/* Replies that wait for the store */
-
-/* In the room of the call. */
-struct kept_reply {
-	struct hf_promise promise;
-	struct hf_nlm *nlm;
-	struct hf_rpc_call *call;
-	enum hf_nlm_stat stat;
-	hf_nlm_end_fn end;
-	struct hf_nlm_turn *turn; /* of the owner, while @end is to come; or NULL */
-	bool is_release;          /* true whether it could be written or not */
-	bool is_restart;          /* a client has told us of its own */
-};
-_Static_assert(sizeof(struct kept_reply) <= HF_RPC_CALL_ROOM, "a call has room for it");
-
-static void on_promise(struct hf_promise *promise, bool kept)
-{
-	struct kept_reply *reply = hf_container_of(promise, struct kept_reply, promise);
-	struct hf_nlm *nlm = reply->nlm;
-	struct hf_nlm_turn *turn = reply->turn;
-
-	if (!kept && reply->is_restart) {
-		hf_rpc_call_drop(reply->call);
-		return;
-	}
-	if (!kept && !reply->is_release)
-		reply->stat = HF_NLM_DENIED_NOLOCKS;
-	if (reply->end) {
-		hf_rpc_call_rewind(reply->call);
-		reply->end(nlm, reply->call, kept);
-	}
-	hf_nlm_reply_late(nlm, reply->call, reply->stat);
-	/* The call is gone, and @reply with it. */
-	hf_nlm_turn_end(nlm, turn);
-}
-
-static bool promise(struct kept_reply *reply, const struct hf_client *client)
-{
-	struct hf_recovery *recovery = reply->nlm->options.recovery;
-
-	if (reply->is_restart)
-		return hf_recovery_promise_restart(recovery, &reply->promise, on_promise);
-	if (reply->is_release)
-		return hf_recovery_promise_release(recovery, &reply->promise, client, on_promise);
-	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
-}
-
-static void keep(struct hf_nlm_op *op, struct kept_reply how, const struct hf_client *client)
-{
-	struct kept_reply *reply;
-
-	if (hf_nlm_call_keep(op->nlm, op->call) < 0) {
-		hf_nlm_turn_end(op->nlm, how.turn);
-		return; /* it has been answered SYSTEM_ERR; the client asks again */
-	}
-	reply = hf_rpc_call_room(op->call);
-	*reply = how;
-	reply->nlm = op->nlm;
-	reply->call = op->call;
-	if (promise(reply, client))
-		on_promise(&reply->promise, true);
-	else
-		hf_recovery_hurry(op->nlm->options.recovery);
-}
 
 static enum hf_recovery_kept how_kept(const struct hf_nlm_op *op)
 {
 	return hf_recovery_how_kept(op->nlm->options.recovery, op->client);
 }
 
-void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new, hf_nlm_end_fn end)
+/* Doing and undoing */
+
+struct lock_of {
+	struct hf_lock_target who;
+	struct hf_range range;
+	enum hf_lock_mode mode;
+	bool waits; /* it would have waited */
+};
+
+static void undo_lock(struct hf_locks *locks, const struct lock_of *lock, enum hf_nlm_finish finish)
+{
+	switch (finish) {
+	case HF_NLM_FINISH_NEW_LOCK:
+		hf_lock_take_back(locks, &lock->who, lock->range);
+		break;
+	case HF_NLM_FINISH_WAIT:
+		hf_lock_cancel(locks, &lock->who, lock->range, lock->mode);
+		break;
+	case HF_NLM_FINISH_REPEAT:
+	case HF_NLM_FINISH_DOWNGRADE:
+		if (lock->waits)
+			hf_lock_leave_queue(locks, &lock->who, lock->range, lock->mode);
+		break;
+	default:
+		break;
+	}
+}
+
+/* The client is told that it does not have the reservation, and would never give it back. Reservations are
+ * counted, so one more and one less leave what it had before. One that was reclaimed it had: it stays, and is
+ * not added again. */
+static void undo_share(struct hf_nlm_op *op)
+{
+	struct hf_lock_share_view view = hf_nlm_share_view(op);
+
+	if (op->args.reclaim)
+		hf_recovery_unsure_share(op->nlm->options.recovery, &view);
+	else
+		hf_lock_unshare(op->nlm->locks, &op->target, view.access, view.deny);
+}
+
+void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish finish)
+{
+	struct lock_of lock = { op->target, op->range, hf_nlm_mode(op), op->args.block };
+
+	if (finish == HF_NLM_FINISH_SHARE)
+		undo_share(op);
+	else
+		undo_lock(op->nlm->locks, &lock, finish);
+}
+
+/* Unless its client has died since. */
+static void downgrade(struct hf_nlm_op *op)
+{
+	struct hf_locks *locks = op->nlm->locks;
+	struct hf_lock_request lock = {
+		.who = op->target,
+		.range = op->range,
+		.mode = HF_LOCK_SHARED,
+		.client_state = hf_nlm_state_of(op),
+		.reclaim = op->args.reclaim && hf_lock_in_grace(locks),
+		.is_due = true,
+		.is_volatile = op->kind->is_unwatched,
+	};
+
+	if (!hf_lock_is_involved(locks, &op->target))
+		return;
+	hf_lock_acquire(locks, &lock, NULL);
+	hf_nlm_call_off_changed(op->nlm, &op->target);
+}
+
+/* Suspending until the store has answered */
+
+static void finish(struct hf_nlm_op *op)
+{
+	bool is_durable = op->storing.is_durable;
+
+	if (!is_durable && op->finish == HF_NLM_FINISH_RESTART) {
+		hf_nlm_op_drop(op);
+		return;
+	}
+	if (!is_durable && op->finish != HF_NLM_FINISH_RELEASE) {
+		op->stat = HF_NLM_DENIED_NOLOCKS;
+		hf_nlm_undo(op, op->finish);
+	}
+	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
+		downgrade(op);
+	hf_nlm_reply(op, op->stat);
+}
+
+static void on_promise(struct hf_promise *promise, bool kept)
+{
+	struct hf_nlm_op *op = hf_container_of(promise, struct hf_nlm_op, storing.promise);
+
+	op->storing.is_durable = kept;
+	hf_nlm_op_resume(op);
+}
+
+static bool promise(struct hf_nlm_op *op)
+{
+	struct hf_recovery *recovery = op->nlm->options.recovery;
+
+	switch (op->finish) {
+	case HF_NLM_FINISH_RESTART:
+		return hf_recovery_promise_restart(recovery, &op->storing.promise, on_promise);
+	case HF_NLM_FINISH_RELEASE:
+		return hf_recovery_promise_release(recovery, &op->storing.promise, NULL, on_promise);
+	default:
+		return hf_recovery_promise(recovery, &op->storing.promise, op->client, on_promise);
+	}
+}
+
+static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finish how)
+{
+	struct hf_recovery *recovery = op->nlm->options.recovery;
+
+	op->stat = stat;
+	op->finish = how;
+	op = hf_nlm_op_suspend(op, HF_NLM_STORING, finish);
+	if (!op)
+		return; /* answered SYSTEM_ERR; the client asks again */
+	memset(&op->storing, 0, sizeof(op->storing));
+	if (promise(op))
+		on_promise(&op->storing.promise, true);
+	else
+		hf_recovery_hurry(recovery);
+}
+
+/*
+ * Batches
+ *
+ * With lock_durability process a lock is as durable as promised as soon as its record is in the page cache, a
+ * moment after it was granted. To suspend an operation for that moment, and to resume it, costs nearly as
+ * much as to serve it. So the reply is made at once, into the queue of its connection, and the connection
+ * sends nothing until the store has written (rpc/hold.h): one promise for all replies of a turn. If the store
+ * cannot write, the locks are released again, and the replies are changed where they are before they leave.
+ *
+ * There are two batches, since more may come while the medium is slow: one fills, as long as the store has
+ * not begun with its records, and one waits. A reply that fits in neither suspends its operation.
+ */
+
+#define MAX_UNDOS   1024
+#define FIRST_UNDOS 64
+
+/* What is left of an operation whose reply is batched: how to undo it. */
+struct hf_nlm_undo {
+	struct hf_client *client;                   /* a reference */
+	const struct hf_rpc_connection *connection; /* whose reply it is */
+	uint8_t *stat;                              /* in the reply; NULL: the reply is gone */
+	struct hf_range range;
+	uint64_t owner_id;
+	uint32_t share;
+	bool is_new;
+	bool waits;
+	uint8_t mode;
+	uint8_t handle_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+};
+
+static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
+{
+	const struct lock_of lock = {
+		.who = { .share = undo->share,
+			 .handle = hf_bytes_of(undo->handle, undo->handle_len),
+			 .client = &undo->client->holds,
+			 .owner_id = undo->owner_id },
+		.range = undo->range,
+		.mode = (enum hf_lock_mode)undo->mode,
+		.waits = undo->waits,
+	};
+
+	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
+	if (undo->stat)
+		hf_xdr_set_word(undo->stat, HF_NLM_DENIED_NOLOCKS);
+}
+
+static void forget_undos(struct hf_nlm_batch *batch)
+{
+	for (size_t i = 0; i < batch->n_undos; i++)
+		hf_client_unref(batch->undos[i].client);
+	batch->n_undos = 0;
+}
+
+static void on_batch_promise(struct hf_promise *promise, bool kept)
+{
+	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
+
+	batch->is_waiting = false;
+	for (size_t i = 0; !kept && i < batch->n_undos; i++)
+		undo_batched(batch->nlm, &batch->undos[i]);
+	forget_undos(batch);
+	hf_rpc_hold_release(&batch->hold);
+}
+
+static void on_gone(struct hf_rpc_hold *hold, const struct hf_rpc_connection *connection)
+{
+	struct hf_nlm_batch *batch = hf_container_of(hold, struct hf_nlm_batch, hold);
+
+	for (size_t i = 0; i < batch->n_undos; i++)
+		if (batch->undos[i].connection == connection)
+			batch->undos[i].stat = NULL;
+}
+
+/* The batch that takes more; NULL: both wait for the medium. The promise is made when the reply is. The
+ * result of a _MSG is a call of ours, which no connection holds back. */
+static struct hf_nlm_batch *choose_batch(const struct hf_nlm_op *op)
+{
+	struct hf_nlm *nlm = op->nlm;
+	struct hf_nlm_batch *batch = &nlm->batches[nlm->filling];
+
+	if (op->kind->is_msg)
+		return NULL;
+	if (!batch->is_waiting || hf_recovery_promise_more(nlm->options.recovery, &batch->promise))
+		return batch;
+	batch = &nlm->batches[nlm->filling ^ 1];
+	if (batch->is_waiting)
+		return NULL;
+	nlm->filling ^= 1;
+	return batch;
+}
+
+static void promise_batch(struct hf_nlm_batch *batch)
+{
+	struct hf_recovery *recovery = batch->nlm->options.recovery;
+
+	if (!batch->is_waiting) {
+		batch->is_waiting = true;
+		if (hf_recovery_promise(recovery, &batch->promise, NULL, on_batch_promise)) {
+			on_batch_promise(&batch->promise, true);
+			return;
+		}
+	}
+	hf_recovery_hurry(recovery);
+}
+
+static bool has_room(struct hf_nlm_batch *batch)
+{
+	size_t capacity = batch->capacity ? batch->capacity * 2 : FIRST_UNDOS;
+	struct hf_nlm_undo *undos;
+
+	if (batch->n_undos < batch->capacity)
+		return true;
+	if (capacity > MAX_UNDOS)
+		return false;
+	undos = realloc(batch->undos, capacity * sizeof(*undos));
+	if (!undos)
+		return false;
+	batch->undos = undos;
+	batch->capacity = capacity;
+	return true;
+}
+
+/* The status is the last word of the reply. The call is gone afterwards. */
+static uint8_t *put_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	struct hf_bytes cookie = op->args.cookie;
+	struct hf_xdr_out *out = hf_rpc_reply_begin(op->call, 16 + cookie.len);
+	uint8_t *at;
+
+	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
+	hf_nlm_put_res(out, op->version, cookie, stat);
+	at = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
+	hf_rpc_reply_end(op->call);
+	return at;
+}
+
+/* Each answers false where the reply cannot be batched, and nothing was done. */
+
+static bool batch_granted(struct hf_nlm_op *op, bool is_new)
+{
+	const struct hf_lock_target *who = &op->target;
+	const struct hf_rpc_connection *connection;
+	struct hf_nlm_batch *batch = choose_batch(op);
+	struct hf_nlm_undo *undo;
+
+	if (!batch || !has_room(batch) || !(connection = hf_rpc_hold_call(&batch->hold, op->call)))
+		return false;
+	undo = &batch->undos[batch->n_undos++];
+	undo->client = op->client;
+	op->client = NULL;
+	undo->connection = connection;
+	undo->range = op->range;
+	undo->owner_id = who->owner_id;
+	undo->share = who->share;
+	undo->is_new = is_new;
+	undo->waits = op->args.block;
+	undo->mode = hf_nlm_mode(op);
+	undo->handle_len = (uint8_t)who->handle.len;
+	memmove(undo->handle, who->handle.data,
+		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
+	undo->stat = put_reply(op, HF_NLM_GRANTED_STAT);
+	hf_nlm_op_end(op);
+	promise_batch(batch);
+	return true;
+}
+
+static bool batch_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	struct hf_nlm_batch *batch = choose_batch(op);
+
+	if (!batch || !hf_rpc_hold_call(&batch->hold, op->call))
+		return false;
+	hf_nlm_reply(op, stat);
+	promise_batch(batch);
+	return true;
+}
+
+/* Which way */
+
+void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new)
 {
 	enum hf_recovery_kept kept = how_kept(op);
 
 	if (kept == HF_KEPT)
-		hf_nlm_reply(op->nlm, op->call, op->args.cookie, HF_NLM_GRANTED_STAT);
-	else if (kept == HF_KEPT_NOT || !hf_nlm_hold_granted(op, is_new))
-		keep(op, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .end = end }, op->client);
+		hf_nlm_reply(op, HF_NLM_GRANTED_STAT);
+	else if (kept == HF_KEPT_NOT || !batch_granted(op, is_new))
+		store(op, HF_NLM_GRANTED_STAT, is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 }
 
-void hf_nlm_reply_kept(struct hf_nlm_op *op, enum hf_nlm_stat stat, hf_nlm_end_fn end)
+void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finish how)
 {
 	if (how_kept(op) != HF_KEPT) {
-		keep(op, (struct kept_reply){ .stat = stat, .end = end }, op->client);
+		store(op, stat, how);
 		return;
 	}
-	if (end) {
-		hf_rpc_call_rewind(op->call);
-		end(op->nlm, op->call, true);
-	}
-	hf_nlm_reply(op->nlm, op->call, op->args.cookie, stat);
-}
-
-/* Without memory for his turn nothing is lowered: he has more than he knows of, until he unlocks. */
-void hf_nlm_reply_lowered(struct hf_nlm_op *op, hf_nlm_end_fn lower)
-{
-	struct kept_reply how = { .stat = HF_NLM_GRANTED_STAT };
-
-	if (how_kept(op) == HF_KEPT) {
-		hf_nlm_reply_kept(op, how.stat, lower);
-		return;
-	}
-	how.turn = hf_nlm_turn_new(op);
-	how.end = how.turn ? lower : NULL;
-	keep(op, how, op->client);
+	if (how == HF_NLM_FINISH_DOWNGRADE)
+		downgrade(op);
+	hf_nlm_reply(op, stat);
 }
 
 /* The client has let go, whatever comes: see hf_recovery_promise_release(). */
@@ -168,17 +360,35 @@ void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 	struct hf_recovery *recovery = op->nlm->options.recovery;
 
 	if (hf_recovery_is_release_kept(recovery))
-		hf_nlm_reply(op->nlm, op->call, op->args.cookie, stat);
-	else if (hf_recovery_how_kept(recovery, NULL) != HF_KEPT_NEARLY || !hf_nlm_hold_released(op, stat))
-		keep(op, (struct kept_reply){ .stat = stat, .is_release = true }, NULL);
+		hf_nlm_reply(op, stat);
+	else if (hf_recovery_how_kept(recovery, NULL) != HF_KEPT_NEARLY || !batch_released(op, stat))
+		store(op, stat, HF_NLM_FINISH_RELEASE);
 }
 
-/* While the store cannot write there is no answer: the client asks again. */
-void hf_nlm_reply_restart(struct hf_nlm *nlm, struct hf_rpc_call *call)
+void hf_nlm_reply_restart(struct hf_nlm_op *op)
 {
-	struct hf_nlm_op op;
+	store(op, HF_NLM_GRANTED_STAT, HF_NLM_FINISH_RESTART);
+}
 
-	hf_nlm_op_init(&op, nlm, call);
-	keep(&op, (struct kept_reply){ .stat = HF_NLM_GRANTED_STAT, .is_restart = true }, NULL);
-	hf_nlm_op_deinit(&op);
+/* Life */
+
+void hf_nlm_batches_init(struct hf_nlm *nlm)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(nlm->batches); i++) {
+		nlm->batches[i].nlm = nlm;
+		hf_rpc_hold_init(&nlm->batches[i].hold, on_gone);
+	}
+}
+
+/* The replies never leave, as if the server had been killed. */
+void hf_nlm_batches_deinit(struct hf_nlm *nlm)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(nlm->batches); i++) {
+		struct hf_nlm_batch *batch = &nlm->batches[i];
+
+		hf_promise_cancel(&batch->promise);
+		hf_rpc_hold_deinit(&batch->hold);
+		forget_undos(batch);
+		free(batch->undos);
+	}
 }

@@ -1,82 +1,5 @@
-#include <errno.h>
-#include <string.h>
-
-#include "base/error.h"
 #include "proto/nlm/internal.h"
 #include "proto/nsm/nsm.h"
-
-bool hf_nlm_is_msg(const struct hf_rpc_call *call)
-{
-	uint32_t procedure = hf_rpc_call_header(call)->procedure;
-
-	return procedure >= HF_NLM_TEST_MSG && procedure <= HF_NLM_GRANTED_MSG;
-}
-
-bool hf_nlm_is_lock(const struct hf_rpc_call *call)
-{
-	uint32_t procedure = hf_rpc_call_header(call)->procedure;
-
-	return procedure == HF_NLM_LOCK || procedure == HF_NLM_LOCK_MSG || procedure == HF_NLM_NM_LOCK;
-}
-
-void hf_nlm_op_init(struct hf_nlm_op *op, struct hf_nlm *nlm, struct hf_rpc_call *call)
-{
-	op->nlm = nlm;
-	op->call = call;
-	op->version = hf_rpc_call_header(call)->version;
-	op->client = NULL;
-}
-
-bool hf_nlm_op_begin(struct hf_nlm_op *op, struct hf_nlm *nlm, struct hf_rpc_call *call,
-		     void (*get)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in))
-{
-	struct hf_xdr_in *in = hf_rpc_call_args(call);
-
-	hf_nlm_op_init(op, nlm, call);
-	get(&op->args, op->version, in);
-	if (hf_xdr_in_is_ok(in))
-		return true;
-	hf_nlm_msg_garbage(nlm, call);
-	return false;
-}
-
-void hf_nlm_op_deinit(struct hf_nlm_op *op)
-{
-	op->client = hf_client_unref(op->client);
-}
-
-enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_op *op)
-{
-	const struct hf_nlm_args *args = &op->args;
-	struct hf_bytes key;
-	uint32_t share;
-	bool is_ours = hf_nlm_files_find(op->nlm, args->handle, &share, &key, &op->key);
-
-	op->target = (struct hf_lock_target){
-		.share = share,
-		.handle = key,
-		.owner_id = (uint32_t)args->svid,
-		.oh = args->oh,
-	};
-	if (hf_nlm_range_of(&op->range, op->version, args))
-		return HF_NLM_FBIG;
-	return is_ours ? HF_NLM_GRANTED_STAT : HF_NLM_STALE_FH;
-}
-
-enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_op *op, bool for_writing, hf_rpc_handler_fn again)
-{
-	enum hf_nlm_stat stat = hf_nlm_find_file(op);
-
-	if (stat == HF_NLM_GRANTED_STAT)
-		stat = hf_nlm_files_check(op, for_writing, again);
-	return stat;
-}
-
-void hf_nlm_use_client(struct hf_nlm_op *op, struct hf_client *client)
-{
-	op->client = client;
-	op->target.client = &client->holds;
-}
 
 static bool is_recent(const struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name)
 {
@@ -164,20 +87,25 @@ static enum hf_nlm_stat check_port(struct hf_nlm_op *op)
 
 /* Who */
 
-enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op, hf_rpc_handler_fn again)
+uint32_t hf_nlm_state_of(const struct hf_nlm_op *op)
+{
+	return (uint32_t)hf_client_state_for(op->client, op->args.state, hf_rpc_call_age(op->call));
+}
+
+enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 {
 	hf_nlm_find_named(op);
 	hf_nlm_find_renamed(op);
 	if (!op->client)
-		return hf_nlm_get_client(op, again);
+		return hf_nlm_get_client(op);
 	if (check_port(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_FAILED;
 	hf_client_seen(op->client, hf_rpc_call_local(op->call));
 	note_port_of(op, op->client);
-	return hf_nlm_note_number(op, again);
+	return hf_nlm_note_number(op);
 }
 
-enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op, hf_rpc_handler_fn again)
+enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;
 	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
@@ -196,7 +124,7 @@ enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op, hf_rpc_handler_fn again
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
 	note_call(op, client);
-	return hf_nlm_note_number(op, again);
+	return hf_nlm_note_number(op);
 }
 
 void hf_nlm_find_named(struct hf_nlm_op *op)
@@ -208,24 +136,6 @@ void hf_nlm_find_named(struct hf_nlm_op *op)
 	hf_nlm_use_client(op, client);
 	if (hf_nlm_may_change(op))
 		note_call(op, client);
-}
-
-/* What an export that is `secure` by now has of a client that locked before it was, that client may still
- * give up: it locked from such a port, or it would be privileged. */
-static bool is_barred(const struct hf_nlm_op *op)
-{
-	return hf_nlm_files_bar_port(op) && !(op->client && hf_lock_is_involved(op->nlm->locks, &op->target));
-}
-
-enum hf_nlm_stat hf_nlm_find_holder(struct hf_nlm_op *op)
-{
-	hf_nlm_find_named(op);
-	hf_nlm_find_renamed(op);
-	if (HF_UNLIKELY(!hf_nlm_may_change(op))) {
-		hf_nlm_say_port(op);
-		return HF_NLM_FAILED;
-	}
-	return HF_UNLIKELY(is_barred(op)) ? HF_NLM_FAILED : HF_NLM_GRANTED_STAT;
 }
 
 void hf_nlm_find_served(struct hf_nlm_op *op)
@@ -276,23 +186,4 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 	/* After a death that we know of, all that it has is of the life that calls. */
 	if (monitor && (is_first || op->args.reclaim || (!client->sight && client->n_deaths)))
 		hf_nsm_client_begins(monitor, client, op->call, op->args.state, is_first);
-}
-
-enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)
-{
-	switch (answer) {
-	case HF_LOCK_OK:
-		return HF_NLM_GRANTED_STAT;
-	case HF_LOCK_E_CONFLICT:
-		return HF_NLM_DENIED;
-	case HF_LOCK_E_QUEUED:
-		return HF_NLM_BLOCKED;
-	case HF_LOCK_E_GRACE:
-	case HF_LOCK_E_NOT_BACKED:
-		return HF_NLM_DENIED_GRACE_PERIOD;
-	case HF_LOCK_E_DEADLOCK:
-		return HF_NLM_DEADLCK;
-	default:
-		return HF_NLM_DENIED_NOLOCKS; /* limits, memory, a store that cannot write */
-	}
 }

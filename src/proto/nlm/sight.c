@@ -22,12 +22,31 @@ const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
 	return (size_t)stat < HF_ARRAY_SIZE(names) ? names[stat] : "FAILED";
 }
 
+enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)
+{
+	switch (answer) {
+	case HF_LOCK_OK:
+		return HF_NLM_GRANTED_STAT;
+	case HF_LOCK_E_CONFLICT:
+		return HF_NLM_DENIED;
+	case HF_LOCK_E_QUEUED:
+		return HF_NLM_BLOCKED;
+	case HF_LOCK_E_GRACE:
+	case HF_LOCK_E_NOT_BACKED:
+		return HF_NLM_DENIED_GRACE_PERIOD;
+	case HF_LOCK_E_DEADLOCK:
+		return HF_NLM_DEADLCK;
+	default:
+		return HF_NLM_DENIED_NOLOCKS; /* limits, memory, a store that cannot write */
+	}
+}
+
 static HF_NOINLINE void tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind)
 {
 	struct hf_lock_view view = {
 		.who = op->target,
 		.range = op->range,
-		.mode = op->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
+		.mode = hf_nlm_mode(op),
 	};
 
 	hf_recovery_tell_lock(op->nlm->options.recovery, kind, &view);

@@ -1,71 +1,63 @@
 /* TEST, UNLOCK and CANCEL, synchronous and _MSG: what takes nothing, and needs no registration. */
 #include "proto/nlm/internal.h"
 
-/* Each is called again where it had to let an earlier call of its owner go first. */
-
-static void handle_unlock(void *service, struct hf_rpc_call *call)
+/* What an export that is `secure` by now has of a client that locked before it was, that client may still
+ * give up: it locked from such a port, or it would be privileged. */
+static bool is_barred(const struct hf_nlm_op *op)
 {
-	struct hf_nlm_op op;
-	enum hf_nlm_stat stat;
-	int answer;
+	return hf_nlm_bars_port(op) && !(op->client && hf_lock_is_involved(op->nlm->locks, &op->target));
+}
 
-	if (!hf_nlm_op_begin(&op, service, call, hf_nlm_get_unlock))
-		return;
-	stat = hf_nlm_find_file(&op);
-	if (hf_nlm_turn_follow(&op, handle_unlock))
-		return;
-	if (stat != HF_NLM_FBIG) {
-		stat = hf_nlm_find_holder(&op);
-		if (stat == HF_NLM_GRANTED_STAT && op.target.client) {
-			/* Before those whom it serves: an observer never sees two hold what one can. */
-			hf_nlm_tell(&op, HF_EVENT_UNLOCK);
-			answer = hf_lock_release(op.nlm->locks, &op.target, op.range);
-			stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
-			if (answer == HF_LOCK_E_LIMIT)
-				hf_nlm_say_full(&op, false);
-			hf_nlm_call_off_changed(op.nlm, &op.target);
-		}
+/* The client that has something of this owner in this file, by its name or under another; op->client is NULL
+ * where none has. FAILED: the port that the call came from may not change what that client holds. */
+static enum hf_nlm_stat find_holder(struct hf_nlm_op *op)
+{
+	hf_nlm_find_named(op);
+	hf_nlm_find_renamed(op);
+	if (HF_UNLIKELY(!hf_nlm_may_change(op))) {
+		hf_nlm_say_port(op);
+		return HF_NLM_FAILED;
 	}
-	hf_nlm_reply_released(&op, stat);
-	hf_nlm_op_deinit(&op);
+	return HF_UNLIKELY(is_barred(op)) ? HF_NLM_FAILED : HF_NLM_GRANTED_STAT;
 }
 
 /* UNLOCK: granted, whatever it covers, and whether or not the file is still there; unless it would make too
  * many locks of one, or comes from a port that may not change what the client holds. */
-void hf_nlm_proc_unlock(void *service, struct hf_rpc_call *call)
+void hf_nlm_run_unlock(struct hf_nlm_op *op)
 {
-	if (!hf_nlm_msg_is_repeat(service, call))
-		handle_unlock(service, call);
-}
+	enum hf_nlm_stat stat = hf_nlm_find_file(op);
+	int answer;
 
-static void handle_cancel(void *service, struct hf_rpc_call *call)
-{
-	struct hf_nlm_op op;
-	enum hf_nlm_stat stat;
-
-	if (!hf_nlm_op_begin(&op, service, call, hf_nlm_get_cancel))
+	if (hf_nlm_op_queue(op))
 		return;
-	stat = hf_nlm_find_file(&op);
-	if (hf_nlm_turn_follow(&op, handle_cancel))
-		return;
-	if (stat != HF_NLM_FBIG) {
-		enum hf_lock_mode mode = op.args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
-
-		stat = hf_nlm_find_holder(&op);
-		/* The owner has it by now, firmly: denied, and the client unlocks it. */
-		if (stat == HF_NLM_GRANTED_STAT && op.target.client &&
-		    hf_lock_cancel(op.nlm->locks, &op.target, op.range, mode) == HF_LOCK_E_HELD)
-			stat = HF_NLM_DENIED;
+	if (stat != HF_NLM_FBIG)
+		stat = find_holder(op);
+	if (stat == HF_NLM_GRANTED_STAT && op->target.client) {
+		/* Before those whom it serves: an observer never sees two hold what one can. */
+		hf_nlm_tell(op, HF_EVENT_UNLOCK);
+		answer = hf_lock_release(op->nlm->locks, &op->target, op->range);
+		stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
+		if (answer == HF_LOCK_E_LIMIT)
+			hf_nlm_say_full(op, false);
+		hf_nlm_call_off_changed(op->nlm, &op->target);
 	}
-	hf_nlm_reply_released(&op, stat);
-	hf_nlm_op_deinit(&op);
+	hf_nlm_reply_released(op, stat);
 }
 
-/* CANCEL: by owner, file, range and mode; a grant that is on its way is taken back. */
-void hf_nlm_proc_cancel(void *service, struct hf_rpc_call *call)
+/* CANCEL: by owner, file, range and mode; a grant that is on its way is taken back. Where the owner has the
+ * lock by now, firmly, it is denied, and the client unlocks it. */
+void hf_nlm_run_cancel(struct hf_nlm_op *op)
 {
-	if (!hf_nlm_msg_is_repeat(service, call))
-		handle_cancel(service, call);
+	enum hf_nlm_stat stat = hf_nlm_find_file(op);
+
+	if (hf_nlm_op_queue(op))
+		return;
+	if (stat != HF_NLM_FBIG)
+		stat = find_holder(op);
+	if (stat == HF_NLM_GRANTED_STAT && op->target.client &&
+	    hf_lock_cancel(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op)) == HF_LOCK_E_HELD)
+		stat = HF_NLM_DENIED;
+	hf_nlm_reply_released(op, stat);
 }
 
 static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
@@ -81,50 +73,34 @@ static struct hf_nlm_holder holder_of(const struct hf_lock_view *lock)
 
 static enum hf_nlm_stat look(struct hf_nlm_op *op, struct hf_lock_view *conflictp)
 {
-	enum hf_lock_mode mode = op->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
-
 	if (!op->target.client)
 		op->target.client = &op->nlm->stranger;
-	return hf_nlm_stat_from_lock(hf_lock_test(op->nlm->locks, &op->target, op->range, mode, conflictp));
-}
-
-static void handle_test(void *service, struct hf_rpc_call *call)
-{
-	struct hf_nlm_holder holder = { 0 };
-	struct hf_nlm_op op;
-	struct hf_lock_view conflict;
-	enum hf_nlm_stat stat;
-
-	hf_nlm_op_init(&op, service, call);
-	hf_nlm_get_test(&op.args, op.version, hf_rpc_call_args(call));
-	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_nlm_msg_garbage(op.nlm, call);
-		return;
-	}
-	stat = hf_nlm_find_file(&op);
-	if (stat == HF_NLM_GRANTED_STAT)
-		stat = hf_nlm_files_admit(&op);
-	if (stat == HF_NLM_GRANTED_STAT)
-		stat = hf_nlm_files_open(&op, handle_test);
-	if (stat == HF_NLM_LATER)
-		return;
-	if (stat == HF_NLM_GRANTED_STAT) {
-		hf_nlm_find_named(&op);
-		stat = look(&op, &conflict);
-		/* What is in the way may be the caller's own, by another name. */
-		if (stat == HF_NLM_DENIED && hf_nlm_find_renamed(&op))
-			stat = look(&op, &conflict);
-		if (stat == HF_NLM_DENIED)
-			holder = holder_of(&conflict);
-	}
-	hf_nlm_reply_test(&op, stat, &holder);
-	hf_nlm_op_deinit(&op);
+	return hf_nlm_stat_from_lock(
+		hf_lock_test(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op), conflictp));
 }
 
 /* TEST: shows one of those in the way, to those who could lock there. A client that only asks is not
  * registered. */
-void hf_nlm_proc_test(void *service, struct hf_rpc_call *call)
+void hf_nlm_run_test(struct hf_nlm_op *op)
 {
-	if (!hf_nlm_msg_is_repeat(service, call))
-		handle_test(service, call);
+	struct hf_nlm_holder holder = { 0 };
+	struct hf_lock_view conflict;
+	enum hf_nlm_stat stat = hf_nlm_find_file(op);
+
+	if (stat == HF_NLM_GRANTED_STAT)
+		stat = hf_nlm_admit(op);
+	if (stat == HF_NLM_GRANTED_STAT)
+		stat = hf_nlm_open_file(op);
+	if (stat == HF_NLM_LATER)
+		return;
+	if (stat == HF_NLM_GRANTED_STAT) {
+		hf_nlm_find_named(op);
+		stat = look(op, &conflict);
+		/* What is in the way may be the caller's own, by another name. */
+		if (stat == HF_NLM_DENIED && hf_nlm_find_renamed(op))
+			stat = look(op, &conflict);
+		if (stat == HF_NLM_DENIED)
+			holder = holder_of(&conflict);
+	}
+	hf_nlm_reply_test(op, stat, &holder);
 }

@@ -169,12 +169,7 @@ uint32_t call_up(struct ask ask)
 	assert_true(hf_addr_parse(&call->peer, ask.host ? ask.host : CALLS_HOST));
 	assert_true(hf_addr_parse(&call->local, ask.local ? ask.local : "10.0.0.1"));
 	hf_rpc_call_rewind(call);
-	if (ask.procedure == HF_NLM_LOCK)
-		hf_nlm_proc_lock(calls.nlm, call);
-	else if (ask.procedure == HF_NLM_SHARE)
-		hf_nlm_proc_share(calls.nlm, call);
-	else
-		hf_nlm_proc_unlock(calls.nlm, call);
+	hf_nlm_serve(calls.nlm, call);
 	assert_true(calls.n < HF_ARRAY_SIZE(calls.said));
 	return calls.n++;
 }

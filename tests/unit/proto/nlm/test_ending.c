@@ -162,7 +162,7 @@ static void test_who_polls_when_the_store_fails_waits_no_more_on_a_connection(vo
 	fail_for_who_polls(true);
 }
 
-/* A message that is not served any more is forgotten: the next one has its memory, and is not it. */
+/* A message that is not served any more is forgotten: the next one is served. */
 static void test_a_message_that_is_dropped(void **state)
 {
 	uint32_t lowering, last;
@@ -178,10 +178,10 @@ static void test_a_message_that_is_dropped(void **state)
 	disk_let_go(&calls.world.disk);
 	expect(lowering, "GRANTED");
 	assert_has("x", 1);
-	assert_true(hf_list_is_empty(&calls.nlm->messages));
+	assert_true(hf_list_is_empty(&calls.nlm->suspended));
 	last = call_up((struct ask){ HF_NLM_UNLOCK_MSG, .name = "x", .file = "other" });
 	expect(last, "GRANTED");
-	assert_true(hf_list_is_empty(&calls.nlm->messages));
+	assert_true(hf_list_is_empty(&calls.nlm->suspended));
 }
 
 /* Whoever waits was told so, and may never ask again. */
@@ -284,7 +284,7 @@ static void test_a_downgrade_that_nobody_ends(void **state)
 	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
 	world_turn(&calls.world);
 	assert_null(calls.said[lowering]);
-	assert_false(hf_list_is_empty(&calls.nlm->patient));
+	assert_false(hf_list_is_empty(&calls.nlm->suspended));
 }
 
 /* Of one lock a client could make as many as it likes. */

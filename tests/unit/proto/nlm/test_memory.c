@@ -148,22 +148,25 @@ static void test_who_refused_a_grant_may_be_unregistered(void **state)
 	assert_true(hf_link_is_linked(&waiter->idle_link));
 }
 
-/* A _MSG whose call could not be kept has ended: what comes next in its memory is another call. */
-static void test_a_message_that_is_not_kept_is_forgotten(void **state)
+/* A _MSG whose operation could not be suspended has ended without a _RES: a copy of it is served. */
+static void test_a_message_that_is_not_suspended_is_forgotten(void **state)
 {
+	static const struct hf_nlm_kind kind = { .is_msg = true };
 	static const uint8_t bytes[64] = "a message";
 	struct hf_rpc_call call = {
 		.header = { .program = HF_NLM_PROGRAM, .version = 4, .procedure = HF_NLM_LOCK_MSG },
 		.message = hf_bytes_of(bytes, sizeof(bytes)),
 		.peer = { .family = AF_INET },
 	};
+	const struct hf_nlm_op first = { .nlm = bed.nlm, .call = &call, .kind = &kind };
+	struct hf_nlm_op op = first, copy = first;
 
-	assert_false(hf_nlm_msg_is_repeat(bed.nlm, &call));
-	assert_false(hf_list_is_empty(&bed.nlm->messages));
+	assert_false(hf_nlm_msg_is_repeat(&op));
+	assert_non_null(op.repeat);
 	bed.n_failures = 1;
-	assert_int_equal(hf_nlm_call_keep(bed.nlm, &call), -ENOMEM);
-	assert_true(hf_list_is_empty(&bed.nlm->messages));
-	assert_false(hf_nlm_msg_is_repeat(bed.nlm, &call)); /* sent again, it is done */
+	assert_null(hf_nlm_op_suspend(&op, HF_NLM_QUEUED, NULL));
+	assert_false(hf_nlm_msg_is_repeat(&copy));
+	hf_replay_forget(bed.nlm->repeats, copy.repeat);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -174,7 +177,7 @@ int main(void)
 		T(test_a_grant_is_confirmed_when_there_is_memory),
 		T(test_a_doubtful_grant_is_kept_when_there_is_memory),
 		T(test_who_refused_a_grant_may_be_unregistered),
-		T(test_a_message_that_is_not_kept_is_forgotten),
+		T(test_a_message_that_is_not_suspended_is_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

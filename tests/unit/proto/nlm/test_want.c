@@ -176,9 +176,8 @@ static void end_all(void)
 		turn();
 	hf_lock_count(calls.nlm->locks, &n);
 	if (n.locks + n.waiters + n.grants + n.files + n.owners + calls.nlm->counts.grants_in_flight +
-		    calls.nlm->turns.n ||
-	    !hf_list_is_empty(&calls.nlm->lowerings) || !hf_list_is_empty(&calls.nlm->patient) ||
-	    !hf_list_is_empty(&calls.lane.kept))
+		    calls.nlm->owners.n ||
+	    !hf_list_is_empty(&calls.nlm->suspended) || !hf_list_is_empty(&calls.lane.kept))
 		fail_msg("from %ld to %ld something is left", first, last);
 }
 

@@ -1,0 +1,398 @@
+/* One operation: begun, suspended, resumed and ended. The stages are drawn in op.h. */
+#include "proto/nlm/op.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "proto/nlm/internal.h"
+
+/* Lives */
+
+static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
+{
+	struct hf_client *client = op->kind->takes ? hf_nlm_meet_caller(op) : NULL;
+
+	if (!client)
+		return (struct hf_nlm_life){ 0 };
+	return (struct hf_nlm_life){ client, client->n_deaths, client->sm_state, op->args.state };
+}
+
+static bool is_older(int32_t state, int32_t than)
+{
+	return (int32_t)((uint32_t)than - (uint32_t)state) > 0;
+}
+
+/* Where no death was counted, because the client had nothing, a newer state number tells of one. A call that
+ * says a newer number itself was sent after that restart. */
+static bool has_died(const struct hf_nlm_life *life)
+{
+	const struct hf_client *client = life->client;
+	bool says_another = life->state && life->state != life->known_state;
+
+	if (!client)
+		return false;
+	if (client->n_deaths != life->n_deaths)
+		return !says_another || !client->death_state || is_older(life->state, client->death_state);
+	return life->state && client->sm_state != life->known_state &&
+	       is_older(life->state, client->sm_state);
+}
+
+/* Owner queues */
+
+struct owner_key { /* without gaps, to be hashed; the file is the lock table's key for it */
+	struct hf_addr host;
+	int32_t svid;
+	uint32_t handle_len;
+	uint8_t handle[HF_NLM_MAX_HANDLE];
+};
+
+static uint64_t hash_owner(const struct hf_nlm *nlm, const struct hf_addr *host, int32_t svid,
+			   struct hf_bytes handle)
+{
+	struct owner_key key;
+
+	memset(&key, 0, sizeof(key));
+	key.host = *host;
+	key.host.port = 0;
+	key.svid = svid;
+	key.handle_len = handle.len;
+	memcpy(key.handle, handle.data, handle.len);
+	return hf_siphash(&nlm->key, &key, sizeof(key));
+}
+
+static uint64_t hash_owner_of(const struct hf_nlm_op *op)
+{
+	return hash_owner(op->nlm, hf_rpc_call_peer(op->call), op->args.svid, op->target.handle);
+}
+
+static struct hf_nlm_op *find_owner(const struct hf_nlm *nlm, const struct hf_addr *host, int32_t svid,
+				    struct hf_bytes handle)
+{
+	hf_hash_for_each(node, &nlm->owners, hash_owner(nlm, host, svid, handle)) {
+		struct hf_nlm_op *op = hf_container_of(node, struct hf_nlm_op, owner);
+
+		if (op->args.svid == svid && hf_addr_same_host(hf_rpc_call_peer(op->call), host) &&
+		    hf_bytes_equal(op->target.handle, handle))
+			return op;
+	}
+	return NULL;
+}
+
+struct hf_nlm_op *hf_nlm_op_find(const struct hf_nlm *nlm, const struct hf_lock_target *owner)
+{
+	const struct hf_client *client = hf_container_of(owner->client, struct hf_client, holds);
+
+	return find_owner(nlm, &client->address, (int32_t)owner->owner_id, owner->handle);
+}
+
+static bool occupies_queue(const struct hf_nlm_op *op)
+{
+	switch (op->stage) {
+	case HF_NLM_ASKING:
+	case HF_NLM_MEETING:
+	case HF_NLM_AWAITING_GRANT:
+		return true;
+	case HF_NLM_CHECKING:
+		return op->kind->takes;
+	case HF_NLM_STORING:
+		return op->finish == HF_NLM_FINISH_DOWNGRADE;
+	default:
+		return false;
+	}
+}
+
+static void enter_queue(struct hf_nlm_op *op)
+{
+	hf_list_init(&op->queue);
+	hf_link_init(&op->queue_link);
+	op->is_queue_head = occupies_queue(op);
+	if (op->is_queue_head)
+		hf_hashtable_insert(&op->nlm->owners, &op->owner, hash_owner_of(op));
+}
+
+static void leave_queue(struct hf_nlm_op *op, struct hf_list *behindp)
+{
+	hf_list_init(behindp);
+	hf_list_splice(behindp, &op->queue);
+	if (op->is_queue_head)
+		hf_hashtable_remove(&op->nlm->owners, &op->owner);
+}
+
+/* Ends the wait of an operation that no other may queue behind. False: others queue behind it. */
+static bool end_wait(struct hf_nlm_op *op)
+{
+	if (op->stage == HF_NLM_MEETING)
+		op->next = hf_nlm_op_drop;
+	else if (op->stage == HF_NLM_AWAITING_GRANT)
+		op->is_impatient = true;
+	else
+		return false;
+	hf_nlm_op_resume(op);
+	return true;
+}
+
+/* An operation whose wait was ended may be suspended anew, and then be queued behind. */
+static struct hf_nlm_op *find_ahead(const struct hf_nlm_op *op)
+{
+	const struct hf_addr *host = hf_rpc_call_peer(op->call);
+	struct hf_nlm_op *ahead;
+
+	do {
+		ahead = find_owner(op->nlm, host, op->args.svid, op->target.handle);
+	} while (ahead && end_wait(ahead));
+	return ahead;
+}
+
+bool hf_nlm_op_queue_busy(struct hf_nlm_op *op)
+{
+	struct hf_nlm_op *ahead = find_ahead(op);
+
+	if (!ahead)
+		return false;
+	op = hf_nlm_op_suspend(op, HF_NLM_QUEUED, op->kind->run);
+	if (op)
+		hf_list_push_back(&ahead->queue, &op->queue_link);
+	return true;
+}
+
+/* Suspending */
+
+bool hf_nlm_op_can_suspend(struct hf_nlm_op *op)
+{
+	return op->is_on_heap || hf_pool_reserve(&op->nlm->ops, 1) == 0;
+}
+
+static void forget_repeat(struct hf_nlm_op *op)
+{
+	if (op->repeat)
+		hf_replay_forget(op->nlm->repeats, op->repeat);
+}
+
+static void move_bytes(struct hf_bytes *bytes, struct hf_bytes from, const uint8_t *to)
+{
+	uintptr_t at = (uintptr_t)bytes->data - (uintptr_t)from.data;
+
+	if (at <= from.len)
+		bytes->data = to + at;
+}
+
+/* The call's message moves when the call is kept, and with it what was decoded from it. */
+static void follow_message(struct hf_nlm_op *op, struct hf_bytes from)
+{
+	const uint8_t *to = hf_rpc_call_message(op->call).data;
+
+	move_bytes(&op->args.cookie, from, to);
+	move_bytes(&op->args.caller, from, to);
+	move_bytes(&op->args.handle, from, to);
+	move_bytes(&op->args.oh, from, to);
+	move_bytes(&op->target.handle, from, to);
+	move_bytes(&op->target.oh, from, to);
+}
+
+static int keep_call(struct hf_nlm_op *op)
+{
+	struct hf_bytes from = hf_rpc_call_message(op->call);
+	int r;
+
+	if (!hf_nlm_op_can_suspend(op)) {
+		hf_rpc_reply_error(op->call, HF_RPC_SYSTEM_ERR);
+		return -ENOMEM;
+	}
+	r = hf_rpc_call_keep(op->call);
+	if (r == 0)
+		follow_message(op, from);
+	return r;
+}
+
+static struct hf_nlm_op *move_to_heap(const struct hf_nlm_op *from)
+{
+	struct hf_nlm_op *op = hf_pool_take(&from->nlm->ops);
+
+	memcpy(op, from, offsetof(struct hf_nlm_op, link));
+	op->is_on_heap = true;
+	if (op->target.handle.data == from->key.bytes)
+		op->target.handle.data = op->key.bytes;
+	hf_list_push_back(&op->nlm->suspended, &op->link);
+	return op;
+}
+
+struct hf_nlm_op *hf_nlm_op_suspend(struct hf_nlm_op *op, enum hf_nlm_stage stage,
+				    void (*next)(struct hf_nlm_op *op))
+{
+	if (keep_call(op) < 0) {
+		forget_repeat(op);
+		hf_nlm_op_end(op);
+		return NULL;
+	}
+	if (!op->is_on_heap)
+		op = move_to_heap(op);
+	op->stage = stage;
+	op->next = next;
+	op->life = stage == HF_NLM_STORING ? (struct hf_nlm_life){ 0 } : life_begin(op);
+	enter_queue(op);
+	return op;
+}
+
+/* Resuming */
+
+static void leave_stage(struct hf_nlm_op *op)
+{
+	if (op->stage == HF_NLM_AWAITING_GRANT) {
+		hf_timer_stop(&op->awaiting.timer);
+		hf_link_remove(&op->awaiting.answered);
+	} else if (op->stage == HF_NLM_MEETING) {
+		hf_nsm_guest_leave(&op->meeting);
+	}
+}
+
+/* What was found out about the caller before may not be true any more. */
+static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
+{
+	if (hf_recovery_is_stopping(op->nlm->options.recovery)) {
+		hf_nlm_op_drop(op); /* the client sends it again after the start */
+	} else if (has_died(life)) {
+		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
+	} else {
+		op->client = hf_client_unref(op->client);
+		op->next(op);
+	}
+}
+
+void hf_nlm_op_resume(struct hf_nlm_op *op)
+{
+	struct hf_nlm_life life = op->life;
+	struct hf_list behind;
+	struct hf_link *link;
+
+	leave_stage(op);
+	leave_queue(op, &behind);
+	op->life.client = NULL;
+	if (op->stage == HF_NLM_STORING)
+		op->next(op);
+	else
+		run_on(op, &life);
+	/* @op may be gone here. If it was suspended anew, the first of those behind it queues again. */
+	while ((link = hf_list_pop_front(&behind)))
+		hf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, queue_link));
+	hf_client_unref(life.client);
+}
+
+/* Ending */
+
+void hf_nlm_op_end(struct hf_nlm_op *op)
+{
+	hf_client_unref(op->client);
+	if (HF_UNLIKELY(op->is_on_heap)) {
+		hf_link_remove(&op->link);
+		hf_pool_give(&op->nlm->ops, op);
+	}
+}
+
+void hf_nlm_op_drop(struct hf_nlm_op *op)
+{
+	forget_repeat(op);
+	hf_rpc_call_drop(op->call);
+	hf_nlm_op_end(op);
+}
+
+static void put_results(struct hf_xdr_out *out, const struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	switch (op->kind->results) {
+	case HF_NLM_RES:
+		hf_nlm_put_res(out, op->version, op->args.cookie, stat);
+		break;
+	case HF_NLM_SHARE_RES:
+		hf_nlm_put_share_res(out, op->version, op->args.cookie, stat);
+		break;
+	case HF_NLM_NO_RES:
+		break;
+	}
+}
+
+void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	uint8_t results[HF_NLM_MAX_RES];
+	struct hf_xdr_out out;
+
+	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
+	if (HF_LIKELY(!op->kind->is_msg)) {
+		put_results(hf_rpc_reply_begin(op->call, 16 + op->args.cookie.len), op, stat);
+		hf_rpc_reply_end(op->call);
+	} else {
+		hf_xdr_out_init(&out, results, sizeof(results));
+		put_results(&out, op, stat);
+		hf_nlm_msg_answer(op, hf_bytes_of(results, (uint32_t)(out.p - results)));
+	}
+	hf_nlm_op_end(op);
+}
+
+void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)
+{
+	uint8_t results[HF_NLM_MAX_RES];
+	struct hf_xdr_out out;
+
+	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
+	if (!op->kind->is_msg) {
+		hf_nlm_put_test_res(hf_rpc_reply_begin(op->call, HF_NLM_MAX_RES), op->version,
+				    op->args.cookie, stat, holder);
+		hf_rpc_reply_end(op->call);
+	} else {
+		hf_xdr_out_init(&out, results, sizeof(results));
+		hf_nlm_put_test_res(&out, op->version, op->args.cookie, stat, holder);
+		hf_nlm_msg_answer(op, hf_bytes_of(results, (uint32_t)(out.p - results)));
+	}
+	hf_nlm_op_end(op);
+}
+
+/* Beginning */
+
+void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct hf_nlm_kind *kind)
+{
+	struct hf_xdr_in *in = hf_rpc_call_args(call);
+	struct hf_nlm_op op; /* most of it is set when it is known */
+
+	op.nlm = nlm;
+	op.call = call;
+	op.kind = kind;
+	op.repeat = NULL;
+	op.version = hf_rpc_call_header(call)->version;
+	op.stage = HF_NLM_DECODED;
+	op.is_on_heap = op.is_impatient = op.has_met_host = false;
+	op.client = NULL;
+	op.target.handle = op.target.oh = (struct hf_bytes){ 0 };
+	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(&op))
+		return;
+	kind->decode(&op.args, op.version, in);
+	if (HF_LIKELY(hf_xdr_in_is_ok(in))) {
+		kind->run(&op);
+		return;
+	}
+	forget_repeat(&op);
+	hf_rpc_reply_garbage(call);
+}
+
+/* Life */
+
+int hf_nlm_ops_init(struct hf_nlm *nlm)
+{
+	hf_list_init(&nlm->suspended);
+	hf_pool_init(&nlm->ops, sizeof(struct hf_nlm_op), _Alignof(struct hf_nlm_op));
+	return hf_trace(hf_hashtable_init(&nlm->owners));
+}
+
+/* The calls belong to the RPC server. */
+void hf_nlm_ops_deinit(struct hf_nlm *nlm)
+{
+	hf_list_for_each(link, &nlm->suspended) {
+		struct hf_nlm_op *op = hf_list_entry(link, struct hf_nlm_op, link);
+
+		leave_stage(op);
+		if (op->stage == HF_NLM_STORING)
+			hf_promise_cancel(&op->storing.promise);
+		forget_repeat(op);
+		hf_client_unref(op->client);
+		hf_client_unref(op->life.client);
+	}
+	hf_hashtable_deinit(&nlm->owners);
+	hf_pool_deinit(&nlm->ops);
+}

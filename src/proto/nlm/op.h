@@ -1,0 +1,214 @@
+/*
+ * An operation: one call of the lock manager, from decoding to its reply.
+ *
+ *	decoded ─────────────────────────────────────────────────────────────┐
+ *	  │ an earlier operation of the same owner on the same file is       │
+ *	  │ suspended                                                        │
+ *	  ├────────► QUEUED ──────── the earlier operation is over ──────────┤
+ *	  │ the right to the file is not known, or the file is not open      │
+ *	  ├────────► ASKING ──────── the disk has answered ──────────────────┤
+ *	  │ a state number, or a notice of a restart, may be forged          │
+ *	  ├────────► CHECKING ────── the client's host has answered ─────────┤
+ *	  │ the client may not exist, and its like have all that they may    │
+ *	  ├────────► MEETING ─────── its host has answered; or it has not,   │
+ *	  │                          and the call is dropped ────────────────┤
+ *	  │ a shared LOCK meets an exclusive grant that the client has not   │
+ *	  │ answered                                                         │
+ *	  ├────────► AWAITING_GRANT  it has answered; or 2 s are over, or    │
+ *	  │                          the owner sends another call ───────────┤
+ *	  │                                                                  │
+ *	  │◄────── the procedure runs on from its top, with the answer ──────┘
+ *	  │
+ *	served
+ *	  │ what the reply promises is not durable yet
+ *	  ├────────► STORING ─────── durable: do what was left; or the store
+ *	  │             │            failed: undo what was done
+ *	  ▼             ▼
+ *	replied ◄───────┘
+ *
+ * Other ends: the call makes no sense (garbage); its client died while the operation was suspended (replied
+ * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone); the server stops (dropped:
+ * nothing is changed after the stop was marked as clean); no memory to suspend (SYSTEM_ERR); no memory later
+ * on (DENIED_NOLOCKS). A connection that breaks ends nothing: the call goes on, and its reply goes nowhere.
+ *
+ * An operation lives on the stack until hf_nlm_op_suspend() moves it to the heap. A procedure's run function
+ * consumes it: each path through it ends with a reply or with a suspension, and neither leaves the operation
+ * to its caller.
+ *
+ * Owner queue. An operation that will decide later what its owner holds in a file occupies the owner's queue
+ * for that file: in ASKING, CHECKING (a LOCK) and AWAITING_GRANT, and in STORING if a lock is downgraded when
+ * that is stored. Calls of the same owner about the same file queue behind it, in order. A client need not
+ * wait for its replies, and one whose process is killed does not: without the queue its UNLOCK would overtake
+ * the LOCK before it, and the lock would stay for ever. An operation that AWAITING_GRANT suspended lets
+ * nothing queue: the next call of the owner ends its wait.
+ *
+ * Lives. A client may be restarted while a LOCK of its is suspended, tell us, and lose what it held. That
+ *LOCK is then refused. It is told of a grace period, since some hosts say an old state number all their life:
+ *those ask again. Each suspended operation has its own client, because two clients behind one address may
+ *have the same svid. An operation that gives something up is served whatever happened: it is not sent twice.
+ */
+#pragma once
+
+#include "base/hashtable.h"
+#include "base/list.h"
+#include "client/client.h"
+#include "export/export.h"
+#include "lock/lock.h"
+#include "loop/timer.h"
+#include "proto/nlm/file_access.h"
+#include "proto/nlm/wire.h"
+#include "proto/nsm/nsm.h"
+#include "recovery/recovery.h"
+#include "rpc/call.h"
+#include "rpc/replay.h"
+
+struct hf_nlm;
+struct hf_nlm_op;
+
+enum hf_nlm_stage {
+	HF_NLM_DECODED, /* not suspended so far */
+	HF_NLM_QUEUED,
+	HF_NLM_ASKING,
+	HF_NLM_CHECKING,
+	HF_NLM_MEETING,
+	HF_NLM_AWAITING_GRANT,
+	HF_NLM_STORING,
+};
+
+/* What a reply to a served operation depends on: what is done when it is durable, or undone when it cannot be
+ * (durable_reply.c). */
+enum hf_nlm_finish {
+	HF_NLM_FINISH_NEW_LOCK, /* not durable: the lock is released again */
+	HF_NLM_FINISH_REPEAT, /* not durable: the lock stays, since the owner had it, or a part of it, before;
+				 a wait for the same is left */
+	HF_NLM_FINISH_WAIT,   /* not durable: the wait is cancelled */
+	HF_NLM_FINISH_DOWNGRADE, /* durable: the lock becomes shared; not durable: as for REPEAT */
+	HF_NLM_FINISH_SHARE,     /* not durable: the reservation is given back */
+	HF_NLM_FINISH_RELEASE,   /* the reply is the same either way */
+	HF_NLM_FINISH_RESTART,   /* not durable: there is no reply, and the client says it again */
+};
+
+enum hf_nlm_results {
+	HF_NLM_RES,
+	HF_NLM_SHARE_RES,
+	HF_NLM_NO_RES,
+};
+
+/* What an operation is; one for each procedure. */
+struct hf_nlm_kind {
+	void (*decode)(struct hf_nlm_args *args, uint32_t version, struct hf_xdr_in *in);
+	void (*run)(struct hf_nlm_op *op); /* consumes it */
+	enum hf_nlm_results results;
+	bool takes;        /* a lock or a reservation */
+	bool is_msg;       /* the result is a call of ours (msg.c) */
+	bool is_unwatched; /* NM_LOCK: the client does not want to be watched */
+};
+
+/* In which of its client's lives an operation was begun. */
+struct hf_nlm_life {
+	struct hf_client *client; /* a reference; NULL: the operation takes nothing */
+	uint64_t n_deaths;        /* when it was suspended */
+	int32_t known_state;      /* the same */
+	int32_t state;            /* as the call says; 0: it does not */
+};
+
+struct hf_nlm_op {
+	struct hf_nlm *nlm;
+	struct hf_rpc_call *call;
+	const struct hf_nlm_kind *kind;
+	struct hf_replay_entry *repeat; /* a _MSG by UDP whose _RES is remembered for copies; or NULL */
+	uint32_t version;
+	enum hf_nlm_stage stage; /* the last one that suspended it */
+	bool is_on_heap;
+	bool is_impatient; /* it does not wait for the answer to a grant any more */
+	bool has_met_host; /* the host of its client has answered */
+	struct hf_nlm_args args;
+	struct hf_client *client; /* a reference, or NULL */
+	struct hf_lock_target target;
+	struct hf_handle key; /* where the target's handle is not that of the arguments */
+	struct hf_range range;
+	enum hf_nlm_stat stat; /* STORING: the reply, if what it promises becomes durable */
+	enum hf_nlm_finish finish;
+
+	/* From here on only on the heap. */
+	struct hf_link link;                /* in nlm->suspended */
+	void (*next)(struct hf_nlm_op *op); /* goes on with it when it is resumed */
+	struct hf_nlm_life life;
+	struct hf_link queue_link; /* QUEUED: in the queue of an earlier operation */
+	struct hf_hash_node owner; /* while it occupies its owner's queue: in nlm->owners */
+	struct hf_list queue;      /* the operations behind it */
+	bool is_queue_head;
+	union {
+		struct hf_nlm_asking asking;
+		struct {
+			struct hf_nsm_asker asker;
+			struct hf_client *client; /* valid while the verdict is told */
+			enum hf_nsm_verdict verdict;
+			bool is_news; /* what the client takes meanwhile is of its new life */
+		} checking;
+		struct hf_nsm_guest meeting;
+		struct {
+			struct hf_timer timer;
+			struct hf_link
+				answered; /* in nlm->answered, when the client has answered the grant */
+		} awaiting;
+		struct {
+			struct hf_promise promise;
+			bool is_durable;
+		} storing;
+	};
+};
+
+/* Begin: decodes the call, and runs the operation. */
+void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct hf_nlm_kind *kind);
+
+/* Suspend: keeps the call, moves the operation to the heap, remembers the client's life, and occupies the
+ * owner's queue where the stage does. @next goes on when it is resumed. The answer is where the operation is
+ * now; NULL: no memory, the call is answered, and the operation is over. */
+struct hf_nlm_op *hf_nlm_op_suspend(struct hf_nlm_op *op, enum hf_nlm_stage stage,
+				    void (*next)(struct hf_nlm_op *op));
+/* Is there memory for that? Asked before something is taken that could not be undone otherwise. */
+bool hf_nlm_op_can_suspend(struct hf_nlm_op *op);
+/* True: suspended behind an earlier operation of the same owner on the same file. */
+#define hf_nlm_op_queue(op) (HF_UNLIKELY((op)->nlm->owners.n) && hf_nlm_op_queue_busy(op))
+HF_COLD bool hf_nlm_op_queue_busy(struct hf_nlm_op *op);
+/* The operation that occupies the queue of this owner in this file; NULL: none does. */
+struct hf_nlm_op *hf_nlm_op_find(const struct hf_nlm *nlm, const struct hf_lock_target *owner);
+
+/* Resume: goes on with it, and with those behind it; @op is gone afterwards, or suspended anew. */
+void hf_nlm_op_resume(struct hf_nlm_op *op);
+
+/* End: each consumes the operation. */
+void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat);
+void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder);
+void hf_nlm_op_drop(struct hf_nlm_op *op); /* without a reply: the client sends it again */
+void hf_nlm_op_end(struct hf_nlm_op *op);  /* after its call was ended otherwise */
+
+/* Life */
+int hf_nlm_ops_init(struct hf_nlm *nlm);
+void hf_nlm_ops_deinit(struct hf_nlm *nlm);
+
+/* Questions */
+
+static inline void hf_nlm_use_client(struct hf_nlm_op *op, struct hf_client *client) /* takes the reference */
+{
+	op->client = client;
+	op->target.client = &client->holds;
+}
+
+static inline enum hf_lock_mode hf_nlm_mode(const struct hf_nlm_op *op)
+{
+	return op->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+}
+
+static inline struct hf_lock_share_view hf_nlm_share_view(const struct hf_nlm_op *op)
+{
+	return (struct hf_lock_share_view){
+		.share = op->target.share,
+		.handle = op->target.handle,
+		.client = op->target.client,
+		.oh = op->target.oh,
+		.access = (uint8_t)op->args.share_access,
+		.deny = (uint8_t)op->args.share_mode,
+	};
+}
