@@ -63,7 +63,7 @@ struct grant {
 	uint64_t gap_ns;
 	unsigned int n_sent; /* of the tries that are over */
 	ending_fn ending;    /* decided, and waits for memory; NULL: not decided */
-	struct hf_nlm_way way;
+	struct hf_nlm_route route;
 	bool by_msg;
 	bool is_exclusive;
 	int32_t svid;
@@ -276,22 +276,22 @@ static size_t encode(const struct grant *grant, uint8_t *data, size_t size)
 	struct hf_xdr_out out;
 
 	hf_xdr_out_init(&out, data, size);
-	hf_nlm_put_granted(&out, grant->way.version, &args);
+	hf_nlm_put_granted(&out, grant->route.version, &args);
 	return (size_t)(out.p - data);
 }
 
 static void tell(struct grant *grant)
 {
 	struct hf_nlm *nlm = grant->nlm;
-	const struct hf_addr *local = hf_nlm_way_local(&nlm->locals, grant->way);
+	const struct hf_addr *local = hf_nlm_route_local(&nlm->locals, grant->route);
 	uint8_t args[HF_NLM_MAX_CALL];
 	struct hf_rpc_request request = {
 		.remote = grant->client->address,
 		.local = local ? *local : grant->client->local,
 		.program = HF_NLM_PROGRAM,
-		.version = grant->way.version,
+		.version = grant->route.version,
 		.procedure = grant->by_msg ? HF_NLM_GRANTED_MSG : HF_NLM_GRANTED,
-		.path = grant->way.is_tcp ? HF_RPC_TCP_THEN_UDP : HF_RPC_UDP_THEN_TCP,
+		.path = grant->route.is_tcp ? HF_RPC_TCP_THEN_UDP : HF_RPC_UDP_THEN_TCP,
 		.args = args,
 		.args_len = encode(grant, args, sizeof(args)),
 		.machine = nlm->server_name,
@@ -370,13 +370,13 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->id = waiter->id;
 	hf_loop_random(nlm->options.loop, &grant->cookie, sizeof(grant->cookie));
 	grant->gap_ns = FIRST_GAP;
-	grant->way = hf_nlm_way_unpack(waiter->user);
-	grant->by_msg = grant->way.is_msg;
+	grant->route = hf_nlm_route_unpack(waiter->user);
+	grant->by_msg = grant->route.is_msg;
 	grant->is_exclusive = waiter->mode == HF_LOCK_EXCLUSIVE;
 	grant->svid = (int32_t)waiter->who.owner_id;
 	grant->offset = waiter->offset;
 	grant->len = waiter->len;
-	handle = hf_nlm_find_handle(nlm, grant->way.share ? grant->way.share : waiter->who.share,
+	handle = hf_nlm_find_handle(nlm, grant->route.share ? grant->route.share : waiter->who.share,
 				    waiter->who.handle, &room);
 	grant->handle_len = handle.len;
 	memcpy(grant->handle, handle.data, handle.len);

@@ -12,7 +12,7 @@
 #include "loop/loop.h"
 #include "proto/nlm/nlm.h"
 #include "proto/nlm/op.h"
-#include "proto/nlm/way.h"
+#include "proto/nlm/reply_route.h"
 #include "proto/nlm/wire.h"
 #include "recovery/recovery.h"
 #include "rpc/call.h"
@@ -21,7 +21,7 @@
 
 #define HF_NLM_PROTOCOL "nlm" /* of its clients */
 
-/* Replies that wait for one write of the store (reply.c). */
+/* Replies that wait for one write of the store (durable_reply.c). */
 struct hf_nlm_batch {
 	struct hf_nlm *nlm;
 	struct hf_promise promise; /* while is_waiting */
@@ -69,7 +69,7 @@ struct hf_nlm {
 /* nlm.c: handles each call that is an operation */
 void hf_nlm_serve(void *service, struct hf_rpc_call *call);
 
-/* request.c: who calls. Some answer a status: GRANTED to go on, else what to reply. */
+/* caller.c: who calls. Some answer a status: GRANTED to go on, else what to reply. */
 /* The client that the arguments name: a reference, or NULL. */
 struct hf_client *hf_nlm_find_caller(const struct hf_nlm_op *op);
 /* The same, and if it was not known it is. NULL: no name, or no memory. */
@@ -97,8 +97,8 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first);
 /* The state number of the client's life to which belongs what it takes now. */
 uint32_t hf_nlm_state_of(const struct hf_nlm_op *op);
 
-/* number.c: what the state number of a LOCK tells of its client. GRANTED to go on, LATER where the operation
- * is suspended, else what to reply. */
+/* state_number.c: what the state number of a LOCK tells of its client. GRANTED to go on, LATER where the
+ * operation is suspended, else what to reply. */
 enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op);
 
 /* renamed.c */
@@ -110,8 +110,8 @@ bool hf_nlm_find_renamed(struct hf_nlm_op *op);
 /* This owner, by this name, asked for something in this file for itself. */
 void hf_nlm_note_act(const struct hf_nlm_op *op);
 
-/* files.c: which file, and may the caller lock it. Some answer a status: GRANTED to go on, LATER where the
- * operation is suspended, else what to reply. */
+/* file_access.c: which file, and may the caller lock it. Some answer a status: GRANTED to go on, LATER where
+ * the operation is suspended, else what to reply. */
 #define HF_NLM_LATER ((enum hf_nlm_stat)0x7fffffff)
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);
 void hf_nlm_files_deinit(struct hf_nlm *nlm);
@@ -133,11 +133,11 @@ enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op);
 /* Does the export want a reserved port, and the call comes from another one? */
 bool hf_nlm_bars_port(const struct hf_nlm_op *op);
 
-/* guest.c: for a client that nothing has confirmed. GRANTED to go on, LATER where the operation is suspended
- * until its host answers, or is over. */
+/* meet_host.c: for a client that nothing has confirmed. GRANTED to go on, LATER where the operation is
+ * suspended until its host answers, or is over. */
 HF_COLD enum hf_nlm_stat hf_nlm_meet_host(struct hf_nlm_op *op);
 
-/* patience.c */
+/* await_grant_reply.c */
 void hf_nlm_await_init(struct hf_nlm *nlm);
 void hf_nlm_await_deinit(struct hf_nlm *nlm);
 /* True: a shared LOCK is suspended until the client answers the grant in its way. */
@@ -145,7 +145,7 @@ bool hf_nlm_await_grant_reply(struct hf_nlm_op *op);
 /* A grant to this owner is over. */
 void hf_nlm_note_grant_reply(struct hf_nlm *nlm, const struct hf_lock_target *owner);
 
-/* reply.c: each replies when all that was written so far is durable, and consumes the operation */
+/* durable_reply.c: each replies when all that was written so far is durable, and consumes the operation */
 void hf_nlm_batches_init(struct hf_nlm *nlm);
 void hf_nlm_batches_deinit(struct hf_nlm *nlm);
 void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new); /* @is_new: the owner had no part of it */
@@ -163,7 +163,7 @@ void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
 bool hf_nlm_msg_is_repeat(struct hf_nlm_op *op); /* true: the call has been answered */
 void hf_nlm_msg_answer(struct hf_nlm_op *op, struct hf_bytes results);
 
-/* sight.c */
+/* trace.c */
 const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
 void hf_nlm_tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind);

@@ -2,8 +2,8 @@
  * The lock manager: program 100021, versions 1, 3 and 4, over the lock table.
  *
  * A handler decodes (wire.c), finds out who calls and about which file
- * (request.c), asks the lock table one thing, and replies when what it promises
- * is durable (reply.c). A waiter that gets its lock is called back (granted.c).
+ * (caller.c), asks the lock table one thing, and replies when what it promises
+ * is durable (durable_reply.c). A waiter that gets its lock is called back (granted.c).
  *
  * Who: a client is (source address, caller_name), an owner that and svid. The
  * transport, the version and the cookie never count. A host that was renamed

@@ -88,7 +88,7 @@ static void grant_one(void)
 
 	assert_int_equal(world_lock(&bed.world, holder, 1, "f", 0, 9), HF_LOCK_OK);
 	request.wait = true;
-	request.user = hf_nlm_way_pack((struct hf_nlm_way){ .version = 4 });
+	request.user = hf_nlm_route_pack((struct hf_nlm_route){ .version = 4 });
 	assert_int_equal(hf_lock_acquire(bed.nlm->locks, &request, NULL), HF_LOCK_E_QUEUED);
 	world_unlock(&bed.world, holder, 1, "f", 0, 9);
 	world_until(&bed.world, bed.n_called == 1);

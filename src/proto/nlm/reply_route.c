@@ -1,4 +1,4 @@
-#include "proto/nlm/way.h"
+#include "proto/nlm/reply_route.h"
 
 #include <stdlib.h>
 
@@ -29,11 +29,12 @@ static uint16_t find_or_add(struct hf_nlm_locals *locals, const struct hf_addr *
 	return (uint16_t)++locals->n;
 }
 
-struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call, uint32_t share)
+struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call,
+				    uint32_t share)
 {
 	const struct hf_rpc_header *header = hf_rpc_call_header(call);
 
-	return (struct hf_nlm_way){
+	return (struct hf_nlm_route){
 		.version = (uint8_t)header->version,
 		.is_tcp = hf_rpc_call_transport(call) == HF_RPC_TCP,
 		.is_msg = header->procedure == HF_NLM_LOCK_MSG,
@@ -42,24 +43,25 @@ struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rp
 	};
 }
 
-void *hf_nlm_way_pack(struct hf_nlm_way way)
+void *hf_nlm_route_pack(struct hf_nlm_route route)
 {
-	return (void *)((uintptr_t)way.share << 21 | (uintptr_t)way.local << 5 | (uintptr_t)way.version << 2 |
-			(uintptr_t)way.is_tcp << 1 | (uintptr_t)way.is_msg);
+	return (void *)((uintptr_t)route.share << 21 | (uintptr_t)route.local << 5 |
+			(uintptr_t)route.version << 2 | (uintptr_t)route.is_tcp << 1 |
+			(uintptr_t)route.is_msg);
 }
 
-struct hf_nlm_way hf_nlm_way_unpack(const void *user)
+struct hf_nlm_route hf_nlm_route_unpack(const void *user)
 {
 	uintptr_t bits = (uintptr_t)user;
 
-	return (struct hf_nlm_way){ .version = bits >> 2 & 7,
-				    .is_tcp = bits >> 1 & 1,
-				    .is_msg = bits & 1,
-				    .local = (uint16_t)(bits >> 5),
-				    .share = bits >> 21 & HF_NLM_MAX_SHARES };
+	return (struct hf_nlm_route){ .version = bits >> 2 & 7,
+				      .is_tcp = bits >> 1 & 1,
+				      .is_msg = bits & 1,
+				      .local = (uint16_t)(bits >> 5),
+				      .share = bits >> 21 & HF_NLM_MAX_SHARES };
 }
 
-const struct hf_addr *hf_nlm_way_local(const struct hf_nlm_locals *locals, struct hf_nlm_way way)
+const struct hf_addr *hf_nlm_route_local(const struct hf_nlm_locals *locals, struct hf_nlm_route route)
 {
-	return way.local ? &locals->all[way.local - 1] : NULL;
+	return route.local ? &locals->all[route.local - 1] : NULL;
 }

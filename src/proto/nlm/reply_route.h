@@ -1,6 +1,6 @@
 /*
  * How a LOCK came: remembered for each waiter, because its GRANTED must go back
- * the same way, in the same version and from the same address of ours. It fits
+ * the same route, in the same version and from the same address of ours. It fits
  * into the waiter's user pointer: our addresses are few, and kept once each.
  */
 #pragma once
@@ -22,7 +22,7 @@ struct hf_nlm_locals {
 	size_t n;
 };
 
-struct hf_nlm_way {
+struct hf_nlm_route {
 	uint8_t version;
 	bool is_tcp;
 	bool is_msg;
@@ -31,8 +31,9 @@ struct hf_nlm_way {
 };
 
 void hf_nlm_locals_deinit(struct hf_nlm_locals *locals);
-struct hf_nlm_way hf_nlm_way_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call, uint32_t share);
-void *hf_nlm_way_pack(struct hf_nlm_way way);
-struct hf_nlm_way hf_nlm_way_unpack(const void *user);
+struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call,
+				    uint32_t share);
+void *hf_nlm_route_pack(struct hf_nlm_route route);
+struct hf_nlm_route hf_nlm_route_unpack(const void *user);
 /* NULL where it was not remembered. */
-const struct hf_addr *hf_nlm_way_local(const struct hf_nlm_locals *locals, struct hf_nlm_way way);
+const struct hf_addr *hf_nlm_route_local(const struct hf_nlm_locals *locals, struct hf_nlm_route route);

@@ -15,7 +15,7 @@
  * remembered; a refusal is. A direct-mapped table is enough for all of them.
  *
  * Meanwhile other calls are served, but not those of the same owner about the same
- * file (turn.c).
+ * file (op.h).
  */
 #include <stdlib.h>
 
