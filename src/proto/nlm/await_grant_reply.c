@@ -10,6 +10,7 @@
  * No operation queues behind it: any other call of its owner about the file ends the wait.
  */
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 
 #define PATIENCE_NS (2 * HF_NS_PER_S)
 

@@ -1,43 +1,10 @@
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
-
-static bool is_recent(const struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name)
-{
-	return nlm->recent && hf_addr_same_host(&nlm->recent->address, peer) &&
-	       hf_bytes_equal(hf_client_name(nlm->recent), name);
-}
-
-static void make_recent(struct hf_nlm *nlm, struct hf_client *client)
-{
-	hf_client_unref(nlm->recent);
-	nlm->recent = hf_client_ref(client);
-}
-
-void hf_nlm_forget_refused(struct hf_nlm *nlm)
-{
-	if (nlm->recent && !hf_client_is_registered(nlm->recent) &&
-	    hf_lock_client_is_idle(&nlm->recent->holds))
-		nlm->recent = hf_client_unref(nlm->recent);
-}
 
 struct hf_client *hf_nlm_find_caller(const struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = op->nlm;
-	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
-
-	if (is_recent(nlm, peer, op->args.caller))
-		return hf_client_ref(nlm->recent);
-	return hf_clients_find(nlm->clients, HF_NLM_PROTOCOL, peer, op->args.caller);
-}
-
-struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_op *op)
-{
-	struct hf_client *client = hf_nlm_find_caller(op);
-
-	if (!client && hf_clients_get(&client, op->nlm->clients, HF_NLM_PROTOCOL, hf_rpc_call_peer(op->call),
-				      op->args.caller) < 0)
-		return NULL;
-	return client;
+	return hf_nlm_find_client(op->nlm, hf_rpc_call_peer(op->call), op->args.caller);
 }
 
 static void note_port_of(const struct hf_nlm_op *op, struct hf_client *client)
@@ -107,18 +74,11 @@ enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op)
 {
-	struct hf_nlm *nlm = op->nlm;
-	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
-	struct hf_client *client = NULL;
+	struct hf_client *client = hf_nlm_meet_client(op->nlm, hf_rpc_call_peer(op->call), op->args.caller);
 	enum hf_nlm_stat stat;
 
-	if (is_recent(nlm, peer, op->args.caller)) {
-		client = hf_client_ref(nlm->recent);
-	} else if (hf_clients_get(&client, nlm->clients, HF_NLM_PROTOCOL, peer, op->args.caller) < 0) {
-		return HF_NLM_DENIED_NOLOCKS; /* a name that no client may have, or no memory */
-	} else {
-		make_recent(nlm, client);
-	}
+	if (!client)
+		return HF_NLM_DENIED_NOLOCKS;
 	hf_nlm_use_client(op, client);
 	stat = check_port(op);
 	if (stat != HF_NLM_GRANTED_STAT)

@@ -14,6 +14,8 @@
  * case the program that asked gets an error and does not wait: a wait for the same lock, which may be in the
  * queue or granted by now, is left.
  */
+#include "proto/nlm/durable_reply.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -23,6 +23,7 @@
 #include "export/export.h"
 #include "export/local.h"
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 #include "vfs/fair.h"
 #include "vfs/watch.h"
 

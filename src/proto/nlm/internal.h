@@ -11,7 +11,6 @@
 #include "lock/lock.h"
 #include "loop/loop.h"
 #include "proto/nlm/nlm.h"
-#include "proto/nlm/op.h"
 #include "proto/nlm/reply_route.h"
 #include "proto/nlm/wire.h"
 #include "recovery/recovery.h"
@@ -66,14 +65,19 @@ struct hf_nlm {
 	unsigned int filling;
 };
 
-/* nlm.c: handles each call that is an operation */
+struct hf_nlm_op;
+
+/* program.c: handles each call that is an operation */
 void hf_nlm_serve(void *service, struct hf_rpc_call *call);
 
+/* client_lookup.c: the client of this name at this address, a reference. */
+struct hf_client *hf_nlm_find_client(struct hf_nlm *nlm, const struct hf_addr *peer,
+				     struct hf_bytes name); /* NULL: it is not known */
+/* If it was not known it is. NULL: a name that no client may have, or no memory. */
+struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name);
+
 /* caller.c: who calls. Some answer a status: GRANTED to go on, else what to reply. */
-/* The client that the arguments name: a reference, or NULL. */
-struct hf_client *hf_nlm_find_caller(const struct hf_nlm_op *op);
-/* The same, and if it was not known it is. NULL: no name, or no memory. */
-struct hf_client *hf_nlm_meet_caller(const struct hf_nlm_op *op);
+struct hf_client *hf_nlm_find_caller(const struct hf_nlm_op *op); /* a reference, or NULL */
 /* Known or made, seen, its state number noted. LATER: the number is being checked. A call that says no number
  * is not checked. */
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op);
@@ -145,26 +149,15 @@ bool hf_nlm_await_grant_reply(struct hf_nlm_op *op);
 /* A grant to this owner is over. */
 void hf_nlm_note_grant_reply(struct hf_nlm *nlm, const struct hf_lock_target *owner);
 
-/* durable_reply.c: each replies when all that was written so far is durable, and consumes the operation */
-void hf_nlm_batches_init(struct hf_nlm *nlm);
-void hf_nlm_batches_deinit(struct hf_nlm *nlm);
-void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new); /* @is_new: the owner had no part of it */
-void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finish how);
-/* After something was given up: else a lock that no client reclaims would come back after a crash. */
-void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat);
-/* After a client told us that it has started anew: its new state number is stored, too. */
-void hf_nlm_reply_restart(struct hf_nlm_op *op);
-/* Undoes at once what would be undone if it could not be made durable. */
-void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish how);
-
 /* msg.c */
 int hf_nlm_msgs_init(struct hf_nlm *nlm);
 void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
-bool hf_nlm_msg_is_repeat(struct hf_nlm_op *op); /* true: the call has been answered */
-void hf_nlm_msg_answer(struct hf_nlm_op *op, struct hf_bytes results);
+/* True: the call has been answered. *repeatp is set if its _RES is to be remembered. */
+bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry **repeatp);
+void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry *repeat,
+		       struct hf_bytes results);
 
 /* trace.c */
-const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer);
 void hf_nlm_tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind);
 /* To the operator: a privileged client was to be changed from another port. */

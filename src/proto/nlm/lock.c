@@ -1,4 +1,5 @@
 /* LOCK and NM_LOCK, synchronous and _MSG. */
+#include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
 /* An owner that waits and asks again, and is refused for good, does not wait any more: its program has its

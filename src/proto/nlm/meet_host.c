@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
 
 static bool must_meet(const struct hf_nlm_op *op)

@@ -64,32 +64,32 @@ void hf_nlm_msgs_deinit(struct hf_nlm *nlm)
 	nlm->repeats = hf_replay_free(nlm->repeats);
 }
 
-bool hf_nlm_msg_is_repeat(struct hf_nlm_op *op)
+bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry **repeatp)
 {
 	uint8_t results[HF_REPLAY_MAX_REPLY];
-	struct hf_nlm *nlm = op->nlm;
 	uint32_t len;
 
-	if (!is_udp(op->call))
+	if (!is_udp(call))
 		return false;
-	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(op->call),
-				hf_rpc_call_message(op->call), NULL, NULL, results, &len, &op->repeat)) {
+	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(call),
+				hf_rpc_call_message(call), NULL, NULL, results, &len, repeatp)) {
 	case HF_REPLAY_DONE:
-		send_res(nlm, op->call, hf_bytes_of(results, len));
-		hf_rpc_reply_void(op->call);
+		send_res(nlm, call, hf_bytes_of(results, len));
+		hf_rpc_reply_void(call);
 		return true;
 	case HF_REPLAY_BUSY:
-		hf_rpc_reply_void(op->call);
+		hf_rpc_reply_void(call);
 		return true;
 	default:
 		return false;
 	}
 }
 
-void hf_nlm_msg_answer(struct hf_nlm_op *op, struct hf_bytes results)
+void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry *repeat,
+		       struct hf_bytes results)
 {
-	if (op->repeat)
-		hf_replay_finish(op->nlm->repeats, op->repeat, results);
-	send_res(op->nlm, op->call, results);
-	hf_rpc_reply_void(op->call);
+	if (repeat)
+		hf_replay_finish(nlm->repeats, repeat, results);
+	send_res(nlm, call, results);
+	hf_rpc_reply_void(call);
 }

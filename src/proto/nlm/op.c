@@ -10,7 +10,9 @@
 
 static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 {
-	struct hf_client *client = op->kind->takes ? hf_nlm_meet_caller(op) : NULL;
+	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
+	struct hf_client *client =
+		op->kind->takes ? hf_nlm_meet_client(op->nlm, peer, op->args.caller) : NULL;
 
 	if (!client)
 		return (struct hf_nlm_life){ 0 };
@@ -321,7 +323,8 @@ void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 	} else {
 		hf_xdr_out_init(&out, results, sizeof(results));
 		put_results(&out, op, stat);
-		hf_nlm_msg_answer(op, hf_bytes_of(results, (uint32_t)(out.p - results)));
+		hf_nlm_msg_answer(op->nlm, op->call, op->repeat,
+				  hf_bytes_of(results, (uint32_t)(out.p - results)));
 	}
 	hf_nlm_op_end(op);
 }
@@ -339,7 +342,8 @@ void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct
 	} else {
 		hf_xdr_out_init(&out, results, sizeof(results));
 		hf_nlm_put_test_res(&out, op->version, op->args.cookie, stat, holder);
-		hf_nlm_msg_answer(op, hf_bytes_of(results, (uint32_t)(out.p - results)));
+		hf_nlm_msg_answer(op->nlm, op->call, op->repeat,
+				  hf_bytes_of(results, (uint32_t)(out.p - results)));
 	}
 	hf_nlm_op_end(op);
 }
@@ -360,7 +364,7 @@ void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct 
 	op.is_on_heap = op.is_impatient = op.has_met_host = false;
 	op.client = NULL;
 	op.target.handle = op.target.oh = (struct hf_bytes){ 0 };
-	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(&op))
+	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(nlm, call, &op.repeat))
 		return;
 	kind->decode(&op.args, op.version, in);
 	if (HF_LIKELY(hf_xdr_in_is_ok(in))) {

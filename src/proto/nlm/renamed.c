@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 
 /* More names at one address are behind an address translation; and a host that makes itself a million of them
  * does not make us look at each. */

@@ -1,4 +1,5 @@
 /* SHARE and UNSHARE: the open modes of DOS and Windows clients. They do not touch byte-range locks. */
+#include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
 static enum hf_nlm_stat take(struct hf_nlm_op *op)

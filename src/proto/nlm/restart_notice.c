@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 #include "proto/nsm/nsm.h"
 #include "rpc/client.h"

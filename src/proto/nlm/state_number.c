@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
 
 /* Longer than a disk takes to answer whether the client may lock, as a rule: that is asked again after the

@@ -1,26 +1,8 @@
 /* For those who watch and count. */
 #include <string.h>
 
-#include "base/macros.h"
 #include "proto/nlm/internal.h"
-
-const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
-{
-	static const char *const names[] = {
-		[HF_NLM_GRANTED_STAT] = "GRANTED",
-		[HF_NLM_DENIED] = "DENIED",
-		[HF_NLM_DENIED_NOLOCKS] = "DENIED_NOLOCKS",
-		[HF_NLM_BLOCKED] = "BLOCKED",
-		[HF_NLM_DENIED_GRACE_PERIOD] = "DENIED_GRACE_PERIOD",
-		[HF_NLM_DEADLCK] = "DEADLCK",
-		[HF_NLM_ROFS] = "ROFS",
-		[HF_NLM_STALE_FH] = "STALE_FH",
-		[HF_NLM_FBIG] = "FBIG",
-		[HF_NLM_FAILED] = "FAILED",
-	};
-
-	return (size_t)stat < HF_ARRAY_SIZE(names) ? names[stat] : "FAILED";
-}
+#include "proto/nlm/op.h"
 
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)
 {

@@ -1,4 +1,5 @@
 /* TEST, UNLOCK and CANCEL, synchronous and _MSG: what takes nothing, and needs no registration. */
+#include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
 /* What an export that is `secure` by now has of a client that locked before it was, that client may still

@@ -1,5 +1,7 @@
 #include "proto/nlm/wire.h"
 
+#include "base/macros.h"
+
 #define OLD_MAX ((uint64_t)INT32_MAX) /* the last byte that versions 1 and 3 know */
 
 static bool is_old(uint32_t version)
@@ -211,4 +213,24 @@ void hf_nlm_put_granted(struct hf_xdr_out *out, uint32_t version, const struct h
 	hf_xdr_put_opaque(out, args->oh);
 	hf_xdr_put_i32(out, args->svid);
 	put_range(out, version, args->offset, args->len);
+}
+
+/* Names */
+
+const char *hf_nlm_stat_name(enum hf_nlm_stat stat)
+{
+	static const char *const names[] = {
+		[HF_NLM_GRANTED_STAT] = "GRANTED",
+		[HF_NLM_DENIED] = "DENIED",
+		[HF_NLM_DENIED_NOLOCKS] = "DENIED_NOLOCKS",
+		[HF_NLM_BLOCKED] = "BLOCKED",
+		[HF_NLM_DENIED_GRACE_PERIOD] = "DENIED_GRACE_PERIOD",
+		[HF_NLM_DEADLCK] = "DEADLCK",
+		[HF_NLM_ROFS] = "ROFS",
+		[HF_NLM_STALE_FH] = "STALE_FH",
+		[HF_NLM_FBIG] = "FBIG",
+		[HF_NLM_FAILED] = "FAILED",
+	};
+
+	return (size_t)stat < HF_ARRAY_SIZE(names) ? names[stat] : "FAILED";
 }

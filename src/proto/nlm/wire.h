@@ -120,3 +120,5 @@ void hf_nlm_put_share_res(struct hf_xdr_out *out, uint32_t version, struct hf_by
 			  enum hf_nlm_stat stat);
 /* The arguments of GRANTED. */
 void hf_nlm_put_granted(struct hf_xdr_out *out, uint32_t version, const struct hf_nlm_args *args);
+
+const char *hf_nlm_stat_name(enum hf_nlm_stat stat); /* a constant */

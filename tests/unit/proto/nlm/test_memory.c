@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 #include "rpc/client.h"
 #include "rpc/server_internal.h"
 
@@ -161,11 +162,11 @@ static void test_a_message_that_is_not_suspended_is_forgotten(void **state)
 	const struct hf_nlm_op first = { .nlm = bed.nlm, .call = &call, .kind = &kind };
 	struct hf_nlm_op op = first, copy = first;
 
-	assert_false(hf_nlm_msg_is_repeat(&op));
+	assert_false(hf_nlm_msg_is_repeat(bed.nlm, &call, &op.repeat));
 	assert_non_null(op.repeat);
 	bed.n_failures = 1;
 	assert_null(hf_nlm_op_suspend(&op, HF_NLM_QUEUED, NULL));
-	assert_false(hf_nlm_msg_is_repeat(&copy));
+	assert_false(hf_nlm_msg_is_repeat(bed.nlm, &call, &copy.repeat));
 	hf_replay_forget(bed.nlm->repeats, copy.repeat);
 }
 

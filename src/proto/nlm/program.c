@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/macros.h"
+#include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
 #define MAX_REQUEST  8192
