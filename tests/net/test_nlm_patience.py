@@ -145,7 +145,7 @@ class Patience(Play):
 
     def until_given_up(self, scene):
         """And not later than it should be."""
-        when = self.until_logged(scene, "a waiter may know of its lock or not, and keeps it")
+        when = self.until_logged(scene, "no clear answer to GRANTED: the client keeps the lock")
         self.assertLess(when - scene.released, BOUND + self.slack)
 
     def test_1_lockd_that_moved_over_udp(self):
@@ -156,7 +156,7 @@ class Patience(Play):
 
     def test_2_host_that_was_cut_off(self):
         """The wire comes back after the first try: its turn was not lost."""
-        self.until_logged(self.cut_off, "telling a waiter of its lock failed")
+        self.until_logged(self.cut_off, "a GRANTED call failed")
         self.cut_off.host.namespace.run("link", "set", "eth0", "up")
         self.cut_off.host.wait_granted(self.cut_off.wanted, timeout=BOUND)
         self.assertEqual(self.holder(self.cut_off).svid, 7)

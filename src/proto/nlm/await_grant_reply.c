@@ -3,7 +3,7 @@
  *
  * A process that downgrades its lock as soon as it has it may be quicker than its client's answer to GRANTED,
  * which takes another path. Served at once, the lock would have to stay exclusive until it is unlocked
- * (lock/grant_pending.c): if the owner has threads, one of them may hear of the grant after another one was told that
+ * (lock/grant.c): if the owner has threads, one of them may hear of the grant after another one was told that
  * the owner has less. The answer to GRANTED shows that the client has heard of it. So the LOCK waits for that
  * answer, for a moment; then it is served as things are.
  *
@@ -48,8 +48,8 @@ bool hf_nlm_await_grant_reply(struct hf_nlm_op *op)
 	return true;
 }
 
-/* Called from inside the lock table, which must not be called back here: the operation is resumed at the end
- * of the turn. */
+/* Called from inside the lock table, which must not be called back here: the operation is resumed when this
+ * turn of the loop ends. */
 void hf_nlm_note_grant_reply(struct hf_nlm *nlm, const struct hf_lock_target *owner)
 {
 	struct hf_nlm_op *op;

@@ -356,7 +356,7 @@ void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_n
 	hf_nlm_reply(op, stat);
 }
 
-/* The client has let go, whatever comes: see hf_recovery_promise_release(). */
+/* The client has let go of it even if the store fails: see hf_recovery_promise_release(). */
 void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;

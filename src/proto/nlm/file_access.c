@@ -1,21 +1,15 @@
 /*
- * What a lock is about: the export and the file behind a handle, and whether
- * the caller has a right to it.
+ * Which export and file a handle is, and may the caller lock it.
  *
- * The right is asked of the kernel, with the caller's identity, on a thread that
- * may wait for a disk, though not for that of another file; the call is kept and
- * its handler called again with the answer. Where locks are taken in the kernel, too,
- * the file is opened on that same way (export/local.h).
+ * The kernel is asked for the right, with the caller's identity, on a thread that may wait for a disk. The
+ * operation is suspended meanwhile (ASKING). Where locks are taken in the kernel, too, the same thread opens
+ * the file (export/local.h).
  *
- * A client that locks and unlocks the same file is not asked about each time: a right
- * is remembered for a second, as long as the kernel tells of no change to the file
- * (vfs/watch.h) and the exports are what they were. Each is looked at before the memory
- * is used, after the call has been read from its socket. So a LOCK that was sent when
- * the right was gone is refused. A right to a file that cannot be watched is not
- * remembered; a refusal is. A direct-mapped table is enough for all of them.
- *
- * Meanwhile other calls are served, but not those of the same owner about the same
- * file (op.h).
+ * A client that locks and unlocks the same file does not cause a question each time. A right is remembered
+ * for a second, as long as the kernel tells of no change to the file (vfs/watch.h) and the list of exports is
+ * the same. Both are looked at before the memory is used, after the call has been read from its socket: a
+ * LOCK that was sent when the right was gone is refused. A right to a file that cannot be watched is not
+ * remembered; a refusal is. The memory is a direct-mapped table.
  */
 #include <stdlib.h>
 
@@ -121,8 +115,7 @@ static enum hf_nlm_stat stat_from_check(int answer)
 	case HF_CHECK_READ_ONLY:
 		return HF_NLM_ROFS;
 	default:
-		return HF_NLM_FAILED; /* no right, nothing that can be locked, or trouble: not a conflict,
-					 which would pass */
+		return HF_NLM_FAILED; /* no right, not a file, or trouble; not DENIED, which would pass */
 	}
 }
 
@@ -168,7 +161,7 @@ static void on_answer(struct hf_question *asked)
 	hf_nlm_op_resume(op);
 }
 
-/* One number for all exports of a file system. */
+/* All exports of a file system have the same number. */
 static uint64_t disk_of(const struct hf_nlm_op *op)
 {
 	const struct hf_nlm_files *files = &op->nlm->files;
@@ -208,11 +201,10 @@ static bool needs_opening(const struct hf_nlm_op *op)
 	       hf_local_needs(op->nlm->files.local, op->target.share, op->target.handle);
 }
 
-/* Once for all calls that were read from a connection in a turn, and for each datagram. */
+/* Once for all calls that a turn of the loop read from one connection, and once for each datagram. */
 static void hear_changes(struct hf_nlm *nlm, const struct hf_rpc_call *call)
 {
-	const struct hf_addr *peer =
-		hf_rpc_call_peer(call); /* of a connection it is the same for all calls */
+	const struct hf_addr *peer = hf_rpc_call_peer(call); /* all calls of a connection share it */
 	uint64_t now = hf_loop_now(nlm->options.loop);
 
 	if (HF_LIKELY(nlm->heard_at == now && nlm->heard_for == peer &&
@@ -306,7 +298,7 @@ enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)
 	return ask(op, &question, (struct hf_nlm_verdict){ 0 }, true);
 }
 
-/* Another list of exports */
+/* The list of exports has changed */
 
 static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter)
 {
@@ -324,7 +316,7 @@ static void leave_queue(struct hf_nlm *nlm, struct hf_lock_view waiter)
 	struct hf_client *client = hf_client_ref(hf_container_of(waiter.who.client, struct hf_client, holds));
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 
-	memcpy(handle, waiter.who.handle.data, waiter.who.handle.len); /* the table's own may go */
+	memcpy(handle, waiter.who.handle.data, waiter.who.handle.len); /* the table's copy may go */
 	waiter.who.handle.data = handle;
 	hf_lock_leave_queue(nlm->locks, &waiter.who, waiter.range, waiter.mode);
 	hf_client_unref(client);
@@ -346,7 +338,6 @@ void hf_nlm_exports_changed(struct hf_nlm *nlm)
 		n++;
 	}
 	if (n)
-		hf_log_info(
-			"requests that waited have left the queue: their clients may not lock there any more",
-			"waiters=%zu", n);
+		hf_log_info("the exports changed: waiters whose clients may not lock any more left the queue",
+			    "waiters=%zu", n);
 }

@@ -1,31 +1,27 @@
 /*
- * Telling a waiter that it has its lock.
+ * Calling a waiter back when it has its lock.
  *
- * The lock is in the table, provisionally, before anybody is told, and stays so
- * until the client has answered. A grant is told at the end of a turn, after the
- * BLOCKED reply it follows has left, and only once it is durable. Each try has
- * its own time; tries go on with growing gaps until grant_give_up_ns. Then, if none
- * of them can have reached the client, the lock goes to the next: a client that is
- * still there asks again by itself. Every grant runs for itself, so a silent client
- * delays nobody.
+ * The lock is in the table, provisionally, before the client is called, and stays provisional until the
+ * client has answered. The client is called at the end of a turn of the loop, after the BLOCKED reply has
+ * left, and only once the grant is durable. Each try has its own time. Tries go on with growing gaps until
+ * grant_give_up_ns. If none of them can have reached the client by then, the next waiter gets the lock: a
+ * client that is still there asks again by itself. Each grant runs for itself, so a silent client delays no
+ * other.
  *
- * A client that has taken its lock answers GRANTED once, and DENIED from then on,
- * since nobody waits any more. So where the call left us more than once, a DENIED
- * may be that to a repetition, and where it left us and nobody answers, the answer
- * may be lost: in both cases the client may rely on the lock, and keeps it. If it
- * does not want it, it says so by CANCEL or UNLOCK.
+ * A client that has taken its lock answers GRANTED once, and DENIED from then on, since its process does not
+ * wait any more. So after several tries a DENIED may be the answer to a repetition, and after a try without
+ * an answer the answer may be lost. In both cases the client may rely on the lock, and the lock stays. If the
+ * client does not want it, it sends CANCEL or UNLOCK.
  *
- * A client in a grace period of its own says so. It has taken nothing, and wants to be
- * called again: its grace uses up none of the time that it has, and that call does not
- * make a later DENIED doubtful.
+ * A client in a grace period of its own answers so. It has taken nothing, and wants to be called again. Its
+ * grace uses up none of its time, and that try does not make a later DENIED doubtful.
  *
- * A LOCK that came synchronously is told by GRANTED, which is one exchange; a
- * LOCK_MSG by GRANTED_MSG, whose answer is a call to us, GRANTED_RES, known by our
- * cookie. Some systems know only one of them: a try that failed is followed by
- * one of the other kind.
+ * The answer to a LOCK is GRANTED, which is one exchange. The answer to a LOCK_MSG is GRANTED_MSG, to which
+ * the client answers with a call, GRANTED_RES, known by our cookie. Some systems know only one of the two: a
+ * try that failed is followed by one of the other kind.
  *
- * A grant lives until the lock table says waiter_gone. Where that wants memory for
- * an ending, the ending is tried again until there is some, and nobody is told.
+ * A grant lives until the lock table says waiter_gone. If there is no memory for its ending, the ending is
+ * tried again until there is some, and the client is not called meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +44,7 @@ typedef int (*ending_fn)(struct hf_locks *locks, uint64_t id);
 struct grant {
 	struct hf_hash_node by_id;
 	struct hf_hash_node by_cookie;
-	struct hf_link link; /* in nlm->starting */
+	struct hf_link link; /* in nlm->starting, until the first try */
 	struct hf_link all;  /* in nlm->grants */
 	struct hf_nlm *nlm;
 	struct hf_client *client;
@@ -58,11 +54,11 @@ struct grant {
 	uint64_t id; /* the lock table's */
 	uint64_t cookie;
 	uint64_t granted_at;
-	uint64_t began; /* of the time that the client has */
+	uint64_t began; /* when the client's time began */
 	uint64_t try_ends;
 	uint64_t gap_ns;
-	unsigned int n_sent; /* of the tries that are over */
-	ending_fn ending;    /* decided, and waits for memory; NULL: not decided */
+	unsigned int n_sent; /* messages of the tries that are over */
+	ending_fn ending;    /* decided, but there was no memory for it; NULL: not decided */
 	struct hf_nlm_route route;
 	bool by_msg;
 	bool is_exclusive;
@@ -111,10 +107,10 @@ static struct grant *find_by_cookie(struct hf_nlm *nlm, struct hf_bytes bytes)
 	return NULL;
 }
 
-/* Answers; @grant is gone after each of them, or waits for memory alone */
+/* Answers; after each of them @grant is gone, or waits for memory alone */
 
-/* Whoever is left with nothing is seen to be when the last reference goes, and @grant has one in the midst of
- * it. */
+/* hf_client_unref() reaps a client that holds nothing. @grant's own reference goes before the lock is gone,
+ * so another one is needed. */
 static int end_as(struct grant *grant, ending_fn ending)
 {
 	struct hf_client *client = hf_client_ref(grant->client);
@@ -135,14 +131,14 @@ static void finish(struct grant *grant, ending_fn ending)
 static void keep(struct grant *grant)
 {
 	grant->nlm->counts.grants_kept++;
-	hf_log_info("a waiter may know of its lock or not, and keeps it", "client=%s", grant->client->id);
+	hf_log_info("no clear answer to GRANTED: the client keeps the lock", "client=%s", grant->client->id);
 	finish(grant, hf_lock_grant_assume);
 }
 
 /*
- * A process that goes on has heard of its grant; the answer was lost. Told once more, when it has changed a
- * part of the range and waits for all of it again, it would take the old grant for the answer to its new
- * request. What memory is wanting for, that one tries again.
+ * A process that goes on has heard of its grant, and the answer was lost. It may change a part of the range
+ * and wait for all of it again: another call would then look like the answer to the new request. Without
+ * memory the grant is left, and the next try finds it.
  */
 void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner)
 {
@@ -156,7 +152,7 @@ static void abandon(struct grant *grant)
 		return;
 	}
 	grant->nlm->counts.grants_abandoned++;
-	hf_log_info("a waiter could not be told of its lock, the next one gets it", "client=%s",
+	hf_log_info("client not reached by GRANTED: the next waiter gets the lock", "client=%s",
 		    grant->client->id);
 	end_as(grant, hf_lock_grant_refuse);
 }
@@ -174,7 +170,8 @@ static void retry_later(struct grant *grant, uint64_t gap_ns)
 	grant->gap_ns = HF_MIN(2 * gap_ns, MOST_GAP);
 }
 
-/* The client is in a grace period. Where the call left us more than once, another copy may have been taken.
+/* The client is in a grace period. If the call left us more than once, the client may have taken another
+ * copy.
  */
 static void put_off(struct grant *grant)
 {
@@ -231,7 +228,7 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	if (grant->ending)
 		return;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
-		grant->by_msg = false; /* the next time, if GRANTED_RES does not come by then */
+		grant->by_msg = false; /* for the next try, if GRANTED_RES does not come by then */
 		hf_timer_start(&grant->timer, grant->try_ends - HF_MIN(grant->try_ends, now));
 		return;
 	}
@@ -242,9 +239,8 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 			return;
 		}
 	}
-	hf_log_debug("telling a waiter of its lock failed", "client=%s stage=%s outcome=%s",
-		     grant->client->id, hf_rpc_stage_text(result->stage),
-		     hf_rpc_outcome_text(result->outcome));
+	hf_log_debug("a GRANTED call failed", "client=%s stage=%s outcome=%s", grant->client->id,
+		     hf_rpc_stage_text(result->stage), hf_rpc_outcome_text(result->outcome));
 	grant->by_msg = !grant->by_msg;
 	retry_later(grant, grant->gap_ns);
 }
@@ -301,7 +297,7 @@ static void tell(struct grant *grant)
 	uint64_t now = hf_loop_now(nlm->options.loop);
 	int r;
 
-	request.timeout_ns = /* the last one is shorter */
+	request.timeout_ns = /* the last try is shorter */
 		HF_MIN(nlm->options.grant_try_ns, grant->began + nlm->options.grant_give_up_ns - now);
 	grant->try_ends = now + request.timeout_ns;
 	r = hf_rpc_client_call(nlm->options.client, &grant->pending, &request, on_told, grant);
@@ -325,7 +321,7 @@ static void start_grants(struct hf_task *task)
 
 static void start_soon(struct grant *grant)
 {
-	grant->began = hf_loop_now(grant->nlm->options.loop); /* not while it waits for the store */
+	grant->began = hf_loop_now(grant->nlm->options.loop); /* the store's time does not count */
 	grant->granted_at = grant->began;
 	hf_list_push_back(&grant->nlm->starting, &grant->link);
 	hf_loop_defer(grant->nlm->options.loop, &grant->nlm->start_grants);
@@ -393,14 +389,14 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	return grant;
 }
 
-/* From inside the lock table: nothing of it may be called here. */
+/* Called from inside the lock table, which must not be called back here. */
 static void on_granted(void *user, const struct hf_lock_view *waiter)
 {
 	struct hf_nlm *nlm = user;
 	struct grant *grant = grant_new(nlm, waiter);
 
 	if (!grant) {
-		hf_log_error("no memory to tell a waiter of its lock; it will find it when it asks again",
+		hf_log_error("no memory for a GRANTED call: the client gets the lock when it asks again",
 			     "%s", "");
 		return;
 	}

@@ -2,8 +2,8 @@
 #include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
-/* An owner that waits and asks again, and is refused for good, does not wait any more: its program has its
- * error. A grant on its way to it is not taken back: the client may have heard of it before. */
+/* A waiter whose repeated LOCK is refused leaves the queue: its program has received the error. A grant that
+ * is on its way to it stays: the client may have heard of it before. */
 static void refuse(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	if (op->args.block && stat != HF_NLM_DENIED_GRACE_PERIOD && stat != HF_NLM_FBIG) {

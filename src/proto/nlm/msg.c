@@ -1,9 +1,9 @@
 /*
- * The _MSG family: the call gets an empty reply, its result goes out as a call
- * of ours, the _RES, to the lock manager of the host that asked.
+ * The _MSG procedures: the call gets an empty reply, and its result goes out as a call of ours, the _RES, to
+ * the lock manager of the host that asked.
  *
- * By UDP a _MSG may be doubled or delayed on its way. Its _RES is kept for a
- * while: a repeat is told the same again, and nothing is done again.
+ * By UDP a _MSG may be doubled or delayed. Its _RES is remembered for a while: a copy gets the same _RES, and
+ * is not served again.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,8 @@
 #define MAX_REPEATS    4096
 
 /* The reply of SHARE, the longest of those that must not be done again: cookie, status, sequence. */
-_Static_assert(HF_RPC_REPLY_LEN + 4 + HF_NLM_MAX_NETOBJ + 4 + 4 <= HF_REPLAY_MAX_REPLY, "it is kept");
+_Static_assert(HF_RPC_REPLY_LEN + 4 + HF_NLM_MAX_NETOBJ + 4 + 4 <= HF_REPLAY_MAX_REPLY,
+	       "it fits in the memory of replies");
 
 static bool is_udp(const struct hf_rpc_call *call)
 {
@@ -25,7 +26,7 @@ static bool is_udp(const struct hf_rpc_call *call)
 
 static void on_res_sent(void *user, const struct hf_rpc_result *result)
 {
-	/* A _RES that did not arrive is asked for again. */
+	/* If it did not arrive, the client sends its _MSG again. */
 }
 
 static void send_res(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_bytes results)

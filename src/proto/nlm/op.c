@@ -178,7 +178,7 @@ static void move_bytes(struct hf_bytes *bytes, struct hf_bytes from, const uint8
 		bytes->data = to + at;
 }
 
-/* The call's message moves when the call is kept, and with it what was decoded from it. */
+/* The message moves when its call stays, and the views into it move along. */
 static void follow_message(struct hf_nlm_op *op, struct hf_bytes from)
 {
 	const uint8_t *to = hf_rpc_call_message(op->call).data;
@@ -247,7 +247,7 @@ static void leave_stage(struct hf_nlm_op *op)
 	}
 }
 
-/* What was found out about the caller before may not be true any more. */
+/* The caller is looked up anew: what was true of it before may not be true any more. */
 static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
 {
 	if (hf_recovery_is_stopping(op->nlm->options.recovery)) {

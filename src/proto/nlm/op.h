@@ -42,10 +42,10 @@
  * the LOCK before it, and the lock would stay for ever. An operation that AWAITING_GRANT suspended lets
  * nothing queue: the next call of the owner ends its wait.
  *
- * Lives. A client may be restarted while a LOCK of its is suspended, tell us, and lose what it held. That
- *LOCK is then refused. It is told of a grace period, since some hosts say an old state number all their life:
- *those ask again. Each suspended operation has its own client, because two clients behind one address may
- *have the same svid. An operation that gives something up is served whatever happened: it is not sent twice.
+ * Lives. A client may be restarted while its LOCK is suspended, tell us so, and lose what it held. The LOCK
+ *is then refused with DENIED_GRACE_PERIOD: a client that says an old state number all its life asks again.
+ *Each suspended operation has its own client, because two clients behind one address may have the same svid.
+ *An operation that gives something up is served even then: the client does not send it twice.
  */
 #pragma once
 
@@ -162,9 +162,9 @@ struct hf_nlm_op {
 /* Begin: decodes the call, and runs the operation. */
 void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct hf_nlm_kind *kind);
 
-/* Suspend: keeps the call, moves the operation to the heap, remembers the client's life, and occupies the
- * owner's queue where the stage does. @next goes on when it is resumed. The answer is where the operation is
- * now; NULL: no memory, the call is answered, and the operation is over. */
+/* Suspend: makes the call stay, moves the operation to the heap, remembers the client's life, and occupies
+ * the owner's queue where the stage does. @next goes on when it is resumed. The answer is where the operation
+ * is now; NULL: no memory, the call is answered, and the operation is over. */
 struct hf_nlm_op *hf_nlm_op_suspend(struct hf_nlm_op *op, enum hf_nlm_stage stage,
 				    void (*next)(struct hf_nlm_op *op));
 /* Is there memory for that? Asked before something is taken that could not be undone otherwise. */

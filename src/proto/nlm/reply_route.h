@@ -1,7 +1,7 @@
 /*
- * How a LOCK came: remembered for each waiter, because its GRANTED must go back
- * the same route, in the same version and from the same address of ours. It fits
- * into the waiter's user pointer: our addresses are few, and kept once each.
+ * How a LOCK came. It is remembered for each waiter, because its GRANTED must go back the same way, in the
+ * same version and from the same address of ours. It fits into the waiter's user pointer: the addresses of
+ * this server are few, and each is stored once.
  */
 #pragma once
 

@@ -1,4 +1,5 @@
-/* SHARE and UNSHARE: the open modes of DOS and Windows clients. They do not touch byte-range locks. */
+/* SHARE and UNSHARE: reservations, the open modes of DOS and Windows clients. They do not touch byte-range
+ * locks. */
 #include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
@@ -66,8 +67,8 @@ static bool has_it(const struct hf_nlm_op *op)
 						  (uint8_t)op->args.share_mode) > 0;
 }
 
-/* May the port that the call came from change what the client has? Where an export is `secure` by now, a
- * client that is not privileged reserved before it was. */
+/* May the port that the call came from change what the client has? In an export that has become `secure`, a
+ * client that is not privileged may give up what it reserved before. */
 static bool is_allowed(const struct hf_nlm_op *op)
 {
 	if (!hf_nlm_may_change(op)) {

@@ -1,8 +1,7 @@
 /*
- * FREE_ALL, by which a client says that it has started anew and holds nothing;
- * and the private procedure 16, by which a statd on this host says that of
- * another. Only a client's own address, or this host, is believed; and where such
- * a call may be forged, only when that host does not deny it (proto/nsm/doubt.c).
+ * FREE_ALL, by which a client says that it has started anew and holds nothing; and procedure 16 (SM_NOTIFY),
+ * by which a statd on this host says that of another host. Only a client's own address, or root of this host,
+ * is believed. A call that may be forged is checked first: the client's host may deny it (proto/nsm/doubt.c).
  */
 #include <string.h>
 
@@ -28,7 +27,7 @@ static void go_on(struct hf_nlm_op *op)
 		hf_nsm_note_denied(op->nlm->monitor, op->call, op->args.caller, op->args.state,
 				   verdict == HF_NSM_DENIED);
 	if (verdict == HF_NSM_UNSURE) {
-		hf_nlm_op_drop(op); /* its client says it again */
+		hf_nlm_op_drop(op); /* the client sends it again */
 		return;
 	}
 	if (verdict == HF_NSM_BELIEVED && op->checking.is_news)
@@ -70,7 +69,7 @@ static void check(struct hf_nlm_op *op, struct hf_client *client)
 		on_verdict(&op->checking.asker, client, HF_NSM_UNSURE);
 }
 
-/* What a client says is about itself. What root of this host says is about every client of that name. */
+/* Root of this host speaks of every client of that name; a client speaks of itself. */
 static void free_named(const struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;
@@ -99,7 +98,7 @@ void hf_nlm_run_free_all(struct hf_nlm_op *op)
 	hf_nlm_reply_restart(op);
 }
 
-/* The name is what the statd was asked to watch: an address, or a caller_name. */
+/* The name is the one that the statd was asked to watch: an address, or a caller_name. */
 static void note_reboot(const struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;

@@ -1,4 +1,4 @@
-/* For those who watch and count. */
+/* What observers, the log and the counters are told. */
 #include <string.h>
 
 #include "proto/nlm/internal.h"
@@ -49,11 +49,12 @@ void hf_nlm_say_port(const struct hf_nlm_op *op)
 
 	if (!hf_log_limit_allow(&nlm->ports, hf_loop_now(nlm->options.loop), &n_suppressed))
 		return;
-	hf_log_warn("a call is refused: its client locks from ports below 1024, and this is another one",
-		    "client=%s peer=%s procedure=%u more=%llu",
-		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    hf_addr_format_with_port(hf_rpc_call_peer(op->call), peer, sizeof(peer)),
-		    hf_rpc_call_header(op->call)->procedure, (unsigned long long)n_suppressed);
+	hf_log_warn(
+		"call refused: its client locks from ports below 1024, and this call came from another port",
+		"client=%s peer=%s procedure=%u more=%llu",
+		hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
+		hf_addr_format_with_port(hf_rpc_call_peer(op->call), peer, sizeof(peer)),
+		hf_rpc_call_header(op->call)->procedure, (unsigned long long)n_suppressed);
 }
 
 void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_shares)
@@ -67,14 +68,12 @@ void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_shares)
 		return;
 	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
 	if (of_shares)
-		hf_log_warn("a share reservation is refused: its client, its address, its file or the server "
-			    "has as many as "
-			    "it may",
+		hf_log_warn("reservation refused: its client, its address, its file or the server is at its "
+			    "limit",
 			    "client=%s shares=%u more=%llu", quoted, client->holds.n_shares,
 			    (unsigned long long)n_suppressed);
 	else
-		hf_log_warn("a lock is refused: its client, its address, its file or the server has as many "
-			    "as it may",
+		hf_log_warn("lock refused: its client, its address, its file or the server is at its limit",
 			    "client=%s locks=%u waiters=%u more=%llu", quoted, client->holds.n_locks,
 			    client->holds.n_waiters, (unsigned long long)n_suppressed);
 }

@@ -1,9 +1,9 @@
-/* TEST, UNLOCK and CANCEL, synchronous and _MSG: what takes nothing, and needs no registration. */
+/* TEST, UNLOCK and CANCEL, synchronous and _MSG. They take nothing, so no client is registered. */
 #include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
-/* What an export that is `secure` by now has of a client that locked before it was, that client may still
- * give up: it locked from such a port, or it would be privileged. */
+/* An export may have become `secure` since the client locked there. The client may still give that up: it
+ * locked from an ordinary port, or it would be privileged. */
 static bool is_barred(const struct hf_nlm_op *op)
 {
 	return hf_nlm_bars_port(op) && !(op->client && hf_lock_is_involved(op->nlm->locks, &op->target));
@@ -34,7 +34,8 @@ void hf_nlm_run_unlock(struct hf_nlm_op *op)
 	if (stat != HF_NLM_FBIG)
 		stat = find_holder(op);
 	if (stat == HF_NLM_GRANTED_STAT && op->target.client) {
-		/* Before those whom it serves: an observer never sees two hold what one can. */
+		/* Before the release, which serves waiters: an observer never sees two owners of one range.
+		 */
 		hf_nlm_tell(op, HF_EVENT_UNLOCK);
 		answer = hf_lock_release(op->nlm->locks, &op->target, op->range);
 		stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
@@ -80,8 +81,7 @@ static enum hf_nlm_stat look(struct hf_nlm_op *op, struct hf_lock_view *conflict
 		hf_lock_test(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op), conflictp));
 }
 
-/* TEST: shows one of those in the way, to those who could lock there. A client that only asks is not
- * registered. */
+/* TEST: shows one lock that is in the way, to clients that could lock there. It registers no client. */
 void hf_nlm_run_test(struct hf_nlm_op *op)
 {
 	struct hf_nlm_holder holder = { 0 };

@@ -142,7 +142,7 @@ int hf_nlm_range_of(struct hf_range *rangep, uint32_t version, const struct hf_n
 
 /* Encoding */
 
-/* What the old versions have no word for. */
+/* Statuses that the old versions do not have. */
 static enum hf_nlm_stat narrow_stat(uint32_t version, enum hf_nlm_stat stat)
 {
 	if (!is_old(version) || stat < HF_NLM_DEADLCK)
@@ -175,7 +175,7 @@ static void put_range(struct hf_xdr_out *out, uint32_t version, uint64_t offset,
 	}
 }
 
-/* Somebody else's range, which may be one that the old versions cannot say: as much of it as they can. */
+/* The range of another owner. If the old versions cannot say it, as much of it as they can. */
 static void put_holder_range(struct hf_xdr_out *out, uint32_t version, uint64_t offset, uint64_t len)
 {
 	if (is_old(version) && offset > OLD_MAX)
@@ -201,7 +201,7 @@ void hf_nlm_put_share_res(struct hf_xdr_out *out, uint32_t version, struct hf_by
 			  enum hf_nlm_stat stat)
 {
 	hf_nlm_put_res(out, version, cookie, stat);
-	hf_xdr_put_u32(out, 0); /* sequence: nobody uses it */
+	hf_xdr_put_u32(out, 0); /* sequence: clients ignore it */
 }
 
 void hf_nlm_put_granted(struct hf_xdr_out *out, uint32_t version, const struct hf_nlm_args *args)

@@ -18,7 +18,7 @@
 
 #define HF_NLM_MAX_STRING 1024 /* LM_MAXSTRLEN */
 #define HF_NLM_MAX_NETOBJ 1024 /* MAXNETOBJ_SZ */
-#define HF_NLM_MAX_HANDLE 64   /* NFSv3; longer ones are nobody's */
+#define HF_NLM_MAX_HANDLE 64   /* of NFSv3; a longer one is refused */
 #define HF_NLM_COOKIE     8    /* bytes of those that we make: the oldest kernels take no more */
 
 enum hf_nlm_proc {
@@ -58,7 +58,7 @@ enum hf_nlm_stat {
 	HF_NLM_FAILED = 9,
 };
 
-/* Arguments: one struct for all, each procedure fills what it has. */
+/* Arguments: one struct for all procedures, each fills what it has. */
 struct hf_nlm_args {
 	struct hf_bytes cookie;
 	bool block;
@@ -75,7 +75,7 @@ struct hf_nlm_args {
 	uint32_t share_access;
 };
 
-/* Who holds what a TEST asked for. */
+/* The lock that is in the way of a TEST. */
 struct hf_nlm_holder {
 	bool exclusive;
 	int32_t svid;

@@ -41,4 +41,4 @@ class Waiting(Play):
         """To tell them of their locks, each of which has 5 s."""
         log = self.daemon.log
         for host in hosts:
-            self.assertNotIn(f"telling a waiter of its lock failed client={self.id_of(host)} ", log)
+            self.assertNotIn(f"a GRANTED call failed client={self.id_of(host)} ", log)
