@@ -1,3 +1,9 @@
+/*
+ * Which client calls, and from which port.
+ *
+ * A client that took something from a reserved port is privileged: what it holds can be changed from reserved
+ * ports only. A client that got something is registered, so that it is told of our restart.
+ */
 #include "proto/nlm/internal.h"
 #include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
@@ -30,7 +36,7 @@ bool hf_nlm_may_change(const struct hf_nlm_op *op)
 	       hf_addr_has_reserved_port(hf_rpc_call_peer(op->call));
 }
 
-/* Datagrams alone, which can be forged, have made the client privileged. So a connection counts for more. */
+/* Only datagrams, which can be forged, made the client privileged. A connection counts for more. */
 static bool is_privileged_by_datagrams(const struct hf_nlm_op *op)
 {
 	const struct hf_client *client = op->client;
@@ -38,9 +44,8 @@ static bool is_privileged_by_datagrams(const struct hf_nlm_op *op)
 	return hf_rpc_call_transport(op->call) == HF_RPC_TCP && !client->has_connected && client->met_at;
 }
 
-/* A client that has nothing left may go on from another kind of port: a host is mounted anew with another
- * option. Nothing is taken from it by that, and its next LOCK from a reserved port makes it privileged again.
- */
+/* A client that has nothing left may go on from an ordinary port: its host may have mounted anew with another
+ * option. Its next LOCK from a reserved port makes it privileged again. */
 static enum hf_nlm_stat check_port(struct hf_nlm_op *op)
 {
 	if (HF_LIKELY(hf_nlm_may_change(op)))
@@ -118,7 +123,7 @@ enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 
 	if (client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)))
 		return HF_NLM_GRANTED_STAT;
-	/* A datagram can be forged, and would bar the ports from which the client calls. */
+	/* A forged datagram would bar the ports from which the client calls. */
 	if (client->has_connected && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
 		return HF_NLM_GRANTED_STAT;
 	return hf_client_set_privileged(op->client, true) < 0 ? HF_NLM_DENIED_NOLOCKS : HF_NLM_GRANTED_STAT;
@@ -143,7 +148,7 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 	struct hf_client *client = op->client;
 	struct hf_nsm *monitor = op->nlm->monitor;
 
-	/* After a death that we know of, all that it has is of the life that calls. */
+	/* After a known death, all that the client has belongs to the life that calls. */
 	if (monitor && (is_first || op->args.reclaim || (!client->sight && client->n_deaths)))
 		hf_nsm_client_begins(monitor, client, op->call, op->args.state, is_first);
 }

@@ -1,17 +1,16 @@
 /*
  * A call by UDP that takes something, and whose sender may be forged.
  *
- * As a rule it is served at once: a lock must not wait for the rpcbind of its
- * client. But what forged datagrams take is never given back. So it is bounded: the
- * clients that nothing confirms have a part of the places (client/places.c), and
- * they may add to the lock table while less than an eighth of each limit is used. Where
- * that is exceeded, the call waits until its host has answered (proto/nsm/meet.c). If
- * the host does not, the call is dropped: a client that exists sends it again.
+ * As a rule it is served at once: a lock must not wait for the rpcbind of its client. But what forged
+ * datagrams take is never given back, so it is bounded. The clients that nothing confirms have a part of the
+ * places (client/places.c), and add to the lock table only while less than an eighth of each limit is used.
+ * Beyond that the operation is suspended until its host has answered (MEETING, proto/nsm/meet.c). If the host
+ * does not answer, the call is dropped: a client that exists sends it again.
  *
  * What a client reclaims is not bounded: the server has promised that.
  *
- * No call waits behind it. Another call of the same owner about the same file ends
- * the waiting, and the first call is dropped, so one owner has one call here.
+ * Another call of the same owner about the same file ends the wait, and the first call is dropped. So one
+ * owner has at most one call here.
  */
 #include <string.h>
 
@@ -39,8 +38,7 @@ static void say_dropped(const struct hf_nlm_op *op)
 	if (!hf_log_limit_allow(&nlm->unmet, hf_loop_now(nlm->options.loop), &n_suppressed))
 		return;
 	hf_log_warn("a call over UDP is dropped: clients whose hosts do not answer have all that they may "
-		    "have, and "
-		    "this host does not answer; over TCP it is served",
+		    "have, and this host does not answer; over TCP it is served",
 		    "client=%s unconfirmed=%zu more=%llu",
 		    hf_log_quote(quoted, sizeof(quoted), op->client->id, strlen(op->client->id)),
 		    hf_clients_count_unmet(nlm->clients), (unsigned long long)n_suppressed);

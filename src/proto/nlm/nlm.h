@@ -10,6 +10,8 @@
  *	granted.c             calls a waiter back when it has its lock
  *	await_grant_reply.c   a shared LOCK that waits for the answer to such a call
  *	caller.c              which client calls, and from which port
+ *	state_number.c        what the state number of a LOCK tells of its client
+ *	meet_host.c           a client that may not exist waits until its host answers
  *	renamed.c             a client that was renamed while it held locks
  *	file_access.c         which file a handle is, and may the caller lock it
  *	trace.c               what observers, the log and the counters are told

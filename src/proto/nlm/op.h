@@ -1,30 +1,27 @@
 /*
  * An operation: one call of the lock manager, from decoding to its reply.
  *
- *	decoded ─────────────────────────────────────────────────────────────┐
- *	  │ an earlier operation of the same owner on the same file is       │
- *	  │ suspended                                                        │
- *	  ├────────► QUEUED ──────── the earlier operation is over ──────────┤
- *	  │ the right to the file is not known, or the file is not open      │
- *	  ├────────► ASKING ──────── the disk has answered ──────────────────┤
- *	  │ a state number, or a notice of a restart, may be forged          │
- *	  ├────────► CHECKING ────── the client's host has answered ─────────┤
- *	  │ the client may not exist, and its like have all that they may    │
- *	  ├────────► MEETING ─────── its host has answered; or it has not,   │
- *	  │                          and the call is dropped ────────────────┤
- *	  │ a shared LOCK meets an exclusive grant that the client has not   │
- *	  │ answered                                                         │
- *	  ├────────► AWAITING_GRANT  it has answered; or 2 s are over, or    │
- *	  │                          the owner sends another call ───────────┤
- *	  │                                                                  │
- *	  │◄────── the procedure runs on from its top, with the answer ──────┘
- *	  │
+ *	decoded
+ *	   │◄───────── resumed: the procedure runs from its top, with the answer ────────────┐
+ *	   │                                                                                  │
+ *	   ├─ an earlier operation of this owner on this file is suspended                    │
+ *	   │     QUEUED ──────────► it is over ───────────────────────────────────────────────┤
+ *	   ├─ the right to the file is not known, or the file is not open                     │
+ *	   │     ASKING ──────────► the disk has answered ────────────────────────────────────┤
+ *	   ├─ the state number of a LOCK, or a FREE_ALL, may be forged                        │
+ *	   │     CHECKING ────────► the client's host has answered ───────────────────────────┤
+ *	   ├─ the client may not exist, and such clients have as much as they may             │
+ *	   │     MEETING ─────────► its host has answered ────────────────────────────────────┤
+ *	   │                    └─► it has not, or the owner sends another call: dropped      │
+ *	   ├─ a shared LOCK meets an exclusive grant that the client has not answered         │
+ *	   │     AWAITING_GRANT ──► it has; or 2 s are over, or the owner sends another call ─┘
+ *	   ▼
  *	served
- *	  │ what the reply promises is not durable yet
- *	  ├────────► STORING ─────── durable: do what was left; or the store
- *	  │             │            failed: undo what was done
- *	  ▼             ▼
- *	replied ◄───────┘
+ *	   ├─ what the reply promises is not durable yet
+ *	   │     STORING ─────────► it is: do what was left to do ────────────────────────────┐
+ *	   │                    └─► the store failed: undo what was done ─────────────────────┤
+ *	   ▼                                                                                  │
+ *	replied ◄─────────────────────────────────────────────────────────────────────────────┘
  *
  * Other ends: the call makes no sense (garbage); its client died while the operation was suspended (replied
  * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone); the server stops (dropped:
@@ -36,16 +33,17 @@
  * to its caller.
  *
  * Owner queue. An operation that will decide later what its owner holds in a file occupies the owner's queue
- * for that file: in ASKING, CHECKING (a LOCK) and AWAITING_GRANT, and in STORING if a lock is downgraded when
- * that is stored. Calls of the same owner about the same file queue behind it, in order. A client need not
- * wait for its replies, and one whose process is killed does not: without the queue its UNLOCK would overtake
- * the LOCK before it, and the lock would stay for ever. An operation that AWAITING_GRANT suspended lets
- * nothing queue: the next call of the owner ends its wait.
+ * for that file: in ASKING, CHECKING (a LOCK), MEETING and AWAITING_GRANT, and in STORING if a lock is
+ * downgraded when that is stored. Calls of the same owner about the same file queue behind it, in order. A
+ * client need not wait for its replies, and one whose process is killed does not: without the queue its
+ * UNLOCK would overtake the LOCK before it, and the lock would stay for ever. In MEETING and AWAITING_GRANT
+ * nothing queues: the next call of the owner ends the wait.
  *
  * Lives. A client may be restarted while its LOCK is suspended, tell us so, and lose what it held. The LOCK
- *is then refused with DENIED_GRACE_PERIOD: a client that says an old state number all its life asks again.
- *Each suspended operation has its own client, because two clients behind one address may have the same svid.
- *An operation that gives something up is served even then: the client does not send it twice.
+ * is then refused with DENIED_GRACE_PERIOD, so that the client asks again: some hosts say an old state number
+ * all their life, and are alive. Each suspended operation has its own client, because two clients behind one
+ * address may have the same svid. An operation that gives something up is served even then: the client does
+ * not send it twice.
  */
 #pragma once
 

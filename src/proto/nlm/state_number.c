@@ -1,14 +1,15 @@
 /*
- * The state number of a LOCK. A newer one than the last tells that the client was restarted, and what it held
- * before goes. An older one is a straggler from before that, and 0 is what Linux says when it reclaims or
- * does not know yet.
+ * The state number of a LOCK.
  *
- * What comes over a connection is from the client's address. The source of a datagram can be forged. So a
- * number in a datagram that would release something, or take the place of a number that we know, is checked
- * as a notice is (proto/nsm/doubt.c). The LOCK waits for the verdict, and what its owner asks about that file
- * queues behind it (op.h). Where the number is not believed the LOCK is served all the same, and its number
- * is not noted; for a while the same number is not asked about again. Where the client took what it holds
- * over a connection, the number in a datagram is not looked at.
+ * A newer number than the last one tells that the client was restarted: what it held before is released. An
+ * older number is from before that restart. Linux says 0 when it reclaims, or when it does not know its
+ * number.
+ *
+ * A connection proves the client's address. The source of a datagram can be forged. So a number in a datagram
+ * that would release something, or replace a number that is known, is checked as a notice is
+ * (proto/nsm/doubt.c). The LOCK is suspended meanwhile (CHECKING). If the number is not believed, the LOCK is
+ * served all the same, and its number is not noted; for a while the same number is not checked again. If the
+ * client took what it holds over a connection, the number in a datagram is not looked at.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
 
-/* Longer than a disk takes to answer whether the client may lock, as a rule: that is asked again after the
+/* Longer than a disk needs, as a rule, to answer whether the client may lock: that is asked again after the
  * check. */
 #define REFUSED_NS (60 * HF_NS_PER_S)
 
@@ -66,7 +67,7 @@ static bool is_newer(int32_t state, int32_t than)
 	return (int32_t)((uint32_t)state - (uint32_t)than) > 0;
 }
 
-/* A LOCK that is served after the check. What it takes does not carry a number that the client's host denies:
+/* The LOCK is resumed after the check. What it takes must not carry a number that the client's host denies:
  * it would outlive the restart that brings that number. */
 static bool was_checked(struct hf_nlm_op *op)
 {
@@ -85,13 +86,13 @@ static bool was_refused(const struct hf_nlm_op *op)
 	       hf_loop_now(op->nlm->options.loop) < client->refused_until;
 }
 
-/* Nothing is released, and no number that is known for sure is replaced. */
+/* The number would release nothing, and replace no number that is proven. */
 static bool is_harmless(const struct hf_client *client)
 {
 	return hf_client_has_nothing(client) && !hf_client_proven_state(client);
 }
 
-/* A datagram of its client's, or so it says. */
+/* The datagram claims to be from the client. */
 static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_op *op)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;
