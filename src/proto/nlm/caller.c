@@ -79,7 +79,8 @@ enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 
 enum hf_nlm_stat hf_nlm_get_client(struct hf_nlm_op *op)
 {
-	struct hf_client *client = hf_nlm_meet_client(op->nlm, hf_rpc_call_peer(op->call), op->args.caller);
+	struct hf_client *client =
+		hf_nlm_meet_client(op->nlm, hf_rpc_call_peer(op->call), op->args.caller, true);
 	enum hf_nlm_stat stat;
 
 	if (!client)

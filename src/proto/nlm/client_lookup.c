@@ -14,7 +14,8 @@ struct hf_client *hf_nlm_find_client(struct hf_nlm *nlm, const struct hf_addr *p
 	return hf_clients_find(nlm->clients, HF_NLM_PROTOCOL, peer, name);
 }
 
-struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name)
+struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name,
+				     bool is_served)
 {
 	struct hf_client *client;
 
@@ -22,8 +23,10 @@ struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *p
 		return hf_client_ref(nlm->recent);
 	if (hf_clients_get(&client, nlm->clients, HF_NLM_PROTOCOL, peer, name) < 0)
 		return NULL;
-	hf_client_unref(nlm->recent);
-	nlm->recent = hf_client_ref(client);
+	if (is_served) {
+		hf_client_unref(nlm->recent);
+		nlm->recent = hf_client_ref(client);
+	}
 	return client;
 }
 

@@ -147,6 +147,8 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
 	op = hf_nlm_op_suspend(op, HF_NLM_STORING, finish);
 	if (!op)
 		return; /* answered SYSTEM_ERR; the client asks again */
+	if (how == HF_NLM_FINISH_RELEASE)
+		op->client = hf_client_unref(op->client); /* nothing is undone: it may be reaped */
 	memset(&op->storing, 0, sizeof(op->storing));
 	if (promise(op))
 		on_promise(&op->storing.promise, true);

@@ -73,8 +73,10 @@ void hf_nlm_serve(void *service, struct hf_rpc_call *call);
 /* client_lookup.c: the client of this name at this address, a reference. */
 struct hf_client *hf_nlm_find_client(struct hf_nlm *nlm, const struct hf_addr *peer,
 				     struct hf_bytes name); /* NULL: it is not known */
-/* If it was not known it is. NULL: a name that no client may have, or no memory. */
-struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name);
+/* If it was not known it is; if @is_served, it is remembered as the last one. NULL: a name that no client may
+ * have, or no memory. */
+struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *peer, struct hf_bytes name,
+				     bool is_served);
 
 /* caller.c: who calls. Some answer a status: GRANTED to go on, else what to reply. */
 struct hf_client *hf_nlm_find_caller(const struct hf_nlm_op *op); /* a reference, or NULL */

@@ -12,7 +12,7 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 {
 	const struct hf_addr *peer = hf_rpc_call_peer(op->call);
 	struct hf_client *client =
-		op->kind->takes ? hf_nlm_meet_client(op->nlm, peer, op->args.caller) : NULL;
+		op->kind->takes ? hf_nlm_meet_client(op->nlm, peer, op->args.caller, false) : NULL;
 
 	if (!client)
 		return (struct hf_nlm_life){ 0 };
