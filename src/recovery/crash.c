@@ -100,7 +100,7 @@ void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, c
 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
-	hf_late_forget(recovery, client);
+	hf_late_reclaim_forget(recovery, client);
 	hf_reservations_drop(recovery, client, 0);
 	hf_lock_client_purge(recovery->locks, &client->holds);
 	report(recovery, client, &before, reason);
@@ -128,9 +128,9 @@ void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client
 	struct holdings gone = { .n_locks = client->holds.n_locks };
 
 	hf_client_set_status(client, HF_CLIENT_CRASHED);
-	recovery->late.is_dropping = true;
+	recovery->late_reclaims.is_dropping = true;
 	hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
-	recovery->late.is_dropping = false;
+	recovery->late_reclaims.is_dropping = false;
 	gone.n_locks -= HF_MIN(client->holds.n_locks, gone.n_locks);
 	if (!gone.n_locks)
 		return;
@@ -259,7 +259,7 @@ static void settle(struct hf_recovery *recovery, struct hf_client *client)
 	settling->client = hf_client_ref(client);
 	client->n_settling++;
 	hf_list_push_back(&recovery->settlings, &settling->link);
-	if (hf_promises_await(recovery, &settling->promise, recovery->keeper.ticket, 0, on_settled))
+	if (hf_promises_await(recovery, &settling->promise, recovery->persist.ticket, 0, on_settled))
 		on_settled(&settling->promise, true);
 }
 
@@ -308,7 +308,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
-	hf_late_forget(recovery, client);
+	hf_late_reclaim_forget(recovery, client);
 	hf_reservations_drop(recovery, client, state);
 	hf_lock_client_purge_but(recovery->locks, &client->holds, (uint32_t)state,
 				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));

@@ -51,10 +51,10 @@ static void end(struct hf_recovery *recovery, const char *reason)
 	grace->is_complete = true;
 	grace->reason = reason;
 	hf_timer_stop(&grace->timer);
-	recovery->late.is_dropping = true;
+	recovery->late_reclaims.is_dropping = true;
 	hf_lock_set_grace(recovery->locks, false);
 	hf_reservations_drop(recovery, NULL, 0);
-	recovery->late.is_dropping = false;
+	recovery->late_reclaims.is_dropping = false;
 	look_at_clients(recovery);
 	hf_store_mark_complete(recovery->store, NULL);
 	hf_log_info("grace ended", "reason=\"%s\" dropped=%llu", reason, (unsigned long long)n);
@@ -218,7 +218,7 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 	if (recovery->grace.is_active)
 		return recovery->grace.is_complete ? HF_RECLAIM_BACKED : HF_RECLAIM_NORMAL;
 	/* A repeated request for what was reclaimed in time is answered as it was then. */
-	if (!hf_late_allows(recovery, request))
+	if (!hf_late_reclaim_allows(recovery, request))
 		return HF_RECLAIM_BACKED;
 	recovery->counts.late_reclaims++;
 	return HF_RECLAIM_LATE;

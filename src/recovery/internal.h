@@ -10,13 +10,13 @@
 #include "recovery/recovery.h"
 #include "store/store.h"
 
-/* keeper.c: the lock table in the store. */
+/* persist.c: the lock table in the store. */
 struct hf_undeleted {
 	uint64_t id;
 	bool is_share;
 };
 
-struct hf_keeper {
+struct hf_persist {
 	bool keeps;       /* (c) locks are to be stored at all */
 	uint64_t ticket;  /* of the last write */
 	bool has_unsaved; /* something true is not in the store: nothing is promised until it is */
@@ -34,16 +34,16 @@ struct hf_reservations {
 	size_t n_unreclaimed;
 };
 
-/* census.c */
-struct hf_census {
+/* share_counts.c */
+struct hf_share_counts {
 	struct hf_hashtable entries; /* by share and client */
 	struct hf_list all;
 	struct hf_list shares;
 	void *last; /* the entry used last */
 };
 
-/* elsewhere.c */
-struct hf_elsewhere {
+/* not_exported.c */
+struct hf_not_exported {
 	struct hf_list locks;
 	struct hf_list shares; /* reservations */
 };
@@ -68,8 +68,8 @@ struct hf_grace {
 	struct hf_task check_task;
 };
 
-/* late.c */
-struct hf_late {
+/* late_reclaim.c */
+struct hf_late_reclaims {
 	bool is_dropping; /* unreclaimed locks and reservations that are removed now are to be remembered */
 	struct hf_hashtable files;
 	struct hf_list by_age; /* records */
@@ -113,14 +113,14 @@ struct hf_recovery {
 	struct hf_list observers;
 	struct hf_recovery_counts counts;
 
-	struct hf_keeper keeper;
-	struct hf_census census;
+	struct hf_persist persist;
+	struct hf_share_counts share_counts;
 	struct hf_histogram commits; /* where options.measures */
 	struct hf_reservations reservations;
-	struct hf_elsewhere elsewhere;
+	struct hf_not_exported not_exported;
 	struct hf_promises promises;
 	struct hf_grace grace;
-	struct hf_late late;
+	struct hf_late_reclaims late_reclaims;
 	struct hf_notifier notifier;
 
 	struct hf_list settlings;      /* of crash.c */
@@ -151,20 +151,20 @@ static inline bool hf_recovery_is_foreign(const struct hf_recovery *recovery, st
 	return recovery->shares.key && key.len == 0;
 }
 
-/* KEEPER */
-extern const struct hf_lock_events hf_keeper_lock_events;
-extern const struct hf_client_events hf_keeper_client_events;
-void hf_keeper_init(struct hf_recovery *recovery);
-void hf_keeper_deinit(struct hf_recovery *recovery);
-void hf_keeper_resync(struct hf_recovery *recovery);
-int hf_keeper_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_share);
+/* PERSIST */
+extern const struct hf_lock_events hf_persist_lock_events;
+extern const struct hf_client_events hf_persist_client_events;
+void hf_persist_init(struct hf_recovery *recovery);
+void hf_persist_deinit(struct hf_recovery *recovery);
+void hf_persist_resync(struct hf_recovery *recovery);
+int hf_persist_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_share);
 
-/* CENSUS */
-int hf_census_init(struct hf_recovery *recovery);
-void hf_census_deinit(struct hf_recovery *recovery);
-void hf_census_added(struct hf_recovery *recovery, const struct hf_lock_target *who);
-void hf_census_came(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
-void hf_census_went(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
+/* SHARE COUNTS */
+int hf_share_counts_init(struct hf_recovery *recovery);
+void hf_share_counts_deinit(struct hf_recovery *recovery);
+void hf_share_counts_added(struct hf_recovery *recovery, const struct hf_lock_target *who);
+void hf_share_counts_came(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
+void hf_share_counts_went(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
 
 /* RESERVATIONS */
 int hf_reservations_init(struct hf_recovery *recovery);
@@ -182,12 +182,12 @@ void hf_reservations_drop(struct hf_recovery *recovery, struct hf_client *client
 void hf_reservations_resync(struct hf_recovery *recovery);
 int hf_reservations_save(struct hf_recovery *recovery); /* what is not stored yet */
 
-/* ELSEWHERE */
-void hf_elsewhere_init(struct hf_recovery *recovery);
-void hf_elsewhere_deinit(struct hf_recovery *recovery);
-int hf_elsewhere_keep_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact);
-int hf_elsewhere_keep_share(struct hf_recovery *recovery, const struct hf_store_share *fact);
-void hf_elsewhere_resync(struct hf_recovery *recovery);
+/* NOT EXPORTED */
+void hf_not_exported_init(struct hf_recovery *recovery);
+void hf_not_exported_deinit(struct hf_recovery *recovery);
+int hf_not_exported_keep_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact);
+int hf_not_exported_keep_share(struct hf_recovery *recovery, const struct hf_store_share *fact);
+void hf_not_exported_resync(struct hf_recovery *recovery);
 
 /* PROMISES */
 void hf_promises_init(struct hf_recovery *recovery);
@@ -215,19 +215,20 @@ void hf_grace_look(struct hf_recovery *recovery);
  * the stored list is not complete it may yet reclaim what the store does not know of. */
 bool hf_grace_pins(const struct hf_recovery *recovery);
 
-/* LATE */
-int hf_late_init(struct hf_recovery *recovery);
-void hf_late_deinit(struct hf_recovery *recovery);
-void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock);
-void hf_late_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock); /* only while n > 0 */
-bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *request);
+/* LATE RECLAIMS */
+int hf_late_reclaim_init(struct hf_recovery *recovery);
+void hf_late_reclaim_deinit(struct hf_recovery *recovery);
+void hf_late_reclaim_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock);
+void hf_late_reclaim_granted(struct hf_recovery *recovery,
+			     const struct hf_lock_view *lock); /* only while n > 0 */
+bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_request *request);
 /* The same for share reservations, which are counted. */
-void hf_late_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares);
-void hf_late_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
-bool hf_late_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+void hf_late_reclaim_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares);
+void hf_late_reclaim_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+bool hf_late_reclaim_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 /* One has come back, or was given up. False: there was none. */
-bool hf_late_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
-void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client);
+bool hf_late_reclaim_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client);
 
 /* NOTIFIER */
 void hf_notifier_init(struct hf_recovery *recovery);

@@ -12,7 +12,7 @@
 
 bool hf_recovery_can_promise(const struct hf_recovery *recovery)
 {
-	return hf_store_is_healthy(recovery->store) && !recovery->keeper.has_unsaved;
+	return hf_store_is_healthy(recovery->store) && !recovery->persist.has_unsaved;
 }
 
 void hf_promises_look(struct hf_recovery *recovery)
@@ -89,7 +89,7 @@ enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery, c
 {
 	if (!hf_recovery_can_promise(recovery) || !is_registered(recovery, client))
 		return HF_KEPT_NOT;
-	if (recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS))
+	if (recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS))
 		return HF_KEPT;
 	return recovery->options.durability == HF_STORE_PROCESS ? HF_KEPT_NEARLY : HF_KEPT_NOT;
 }
@@ -98,7 +98,7 @@ bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *p
 {
 	if (!hf_store_is_gathering(recovery->store, promise->lock_ticket))
 		return false;
-	promise->lock_ticket = recovery->keeper.ticket;
+	promise->lock_ticket = recovery->persist.ticket;
 	if (promise->link.next != &recovery->promises.by_lock.head) {
 		hf_link_remove(&promise->link);
 		queue_for_lock(&recovery->promises, promise);
@@ -111,7 +111,7 @@ static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *pro
 {
 	struct hf_promises *promises = &recovery->promises;
 
-	if (!recovery->keeper.has_unsaved) {
+	if (!recovery->persist.has_unsaved) {
 		if (!hf_promises_await(recovery, promise, lock_ticket, client_ticket, fn))
 			return false;
 		/* What ends while the store is away has no ticket: it is not stored before all is. */
@@ -127,14 +127,14 @@ static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *pro
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
 			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept))
 {
-	return promise_tickets(recovery, promise, recovery->keeper.ticket,
+	return promise_tickets(recovery, promise, recovery->persist.ticket,
 			       client ? client->registration_ticket : 0, fn);
 }
 
 bool hf_recovery_is_release_kept(const struct hf_recovery *recovery)
 {
 	return !hf_store_takes_writes(recovery->store) ||
-	       recovery->keeper.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+	       recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
 }
 
 bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
@@ -145,7 +145,7 @@ bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise
 
 	if (!hf_store_takes_writes(recovery->store))
 		return true;
-	return hf_promises_await(recovery, promise, recovery->keeper.ticket, client_ticket, fn);
+	return hf_promises_await(recovery, promise, recovery->persist.ticket, client_ticket, fn);
 }
 
 /* The number is written when what the client held is gone, by a promise that is in front of this one; only

@@ -129,7 +129,7 @@ static void on_failed(void *user, uint64_t first_lost)
 
 static void on_resync(void *user)
 {
-	hf_keeper_resync(user);
+	hf_persist_resync(user);
 }
 
 static void on_recovered(void *user)
@@ -206,7 +206,7 @@ static int make_tables(struct hf_recovery *recovery)
 	struct hf_locks_options locks = {
 		.key = recovery->key,
 		.limits = options->lock_limits,
-		.events = &hf_keeper_lock_events,
+		.events = &hf_persist_lock_events,
 		.context = recovery,
 		.outside = options->outside,
 		.outside_context = options->outside_context,
@@ -219,7 +219,7 @@ static int make_tables(struct hf_recovery *recovery)
 		.max_per_address = options->max_clients_per_address,
 		.window_ns = options->window_ns,
 		.idle_ns = options->idle_ns ? options->idle_ns : UNMONITOR_IDLE_NS,
-		.events = &hf_keeper_client_events,
+		.events = &hf_persist_client_events,
 		.user = recovery,
 	};
 	int r = hf_locks_new(&recovery->locks, &locks);
@@ -298,13 +298,13 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_promises_init(recovery);
 	hf_grace_init(recovery);
 	hf_notifier_init(recovery);
-	hf_keeper_init(recovery);
-	hf_elsewhere_init(recovery);
-	r = hf_census_init(recovery);
+	hf_persist_init(recovery);
+	hf_not_exported_init(recovery);
+	r = hf_share_counts_init(recovery);
 	if (r == 0)
 		r = hf_reservations_init(recovery);
 	if (r == 0)
-		r = hf_late_init(recovery);
+		r = hf_late_reclaim_init(recovery);
 	if (r == 0)
 		r = begin(recovery);
 	if (r < 0)
@@ -332,7 +332,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	if (recovery->stop_timer.loop)
 		hf_timer_stop(&recovery->stop_timer);
 	hf_notifier_deinit(recovery);
-	hf_late_deinit(recovery);
+	hf_late_reclaim_deinit(recovery);
 	hf_reservations_deinit(recovery);
 	hf_grace_deinit(recovery);
 	hf_promises_deinit(recovery);
@@ -340,9 +340,9 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	hf_locks_free(recovery->locks);
 	recovery->locks = NULL;
 	hf_clients_free(recovery->clients);
-	hf_keeper_deinit(recovery);
-	hf_elsewhere_deinit(recovery);
-	hf_census_deinit(recovery);
+	hf_persist_deinit(recovery);
+	hf_not_exported_deinit(recovery);
+	hf_share_counts_deinit(recovery);
 	hf_store_free(recovery->store);
 	free(recovery);
 	return NULL;
@@ -437,7 +437,7 @@ void hf_recovery_counts(const struct hf_recovery *recovery, struct hf_recovery_c
 	*countsp = recovery->counts;
 	countsp->notices_waiting = notifier->n[HF_NOTICE_QUEUE] + notifier->n[HF_NOTICE_RESTS];
 	countsp->notices_in_flight = notifier->n[HF_NOTICE_YOUNG] + notifier->n[HF_NOTICE_OLD];
-	countsp->late_records = recovery->late.n;
+	countsp->late_records = recovery->late_reclaims.n;
 }
 
 const struct hf_histogram *hf_recovery_commits(const struct hf_recovery *recovery)

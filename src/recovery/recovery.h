@@ -5,15 +5,16 @@
  * the store. It is the only writer of the restart story (state number, grace,
  * notification, end of grace) and of the clean-up when a client has died.
  *
- *	keeper.c    every change of lock table and registrations -> store
- *	reservations.c  the same for share reservations
- *	promise.c   who may be told only when the store has reached what he is told
- *	restart.c   what was stored -> unreclaimed locks; is there a grace?
- *	elsewhere.c what was stored of shares that are not exported now
- *	grace.c     its end: deadline, by hand, or early where that is provably safe
- *	late.c      what was dropped at its end, for reclaims that come late
- *	notifier.c  tells every registered client of our restart
- *	crash.c     evidence that a client died -> everything of it goes
+ *	persist.c        every change of lock table and registrations -> store
+ *	reservations.c   the same for share reservations
+ *	promise.c        who may be told only when the store has reached what he is told
+ *	restart.c        what was stored -> unreclaimed locks; is there a grace?
+ *	not_exported.c   what was stored of shares that are not exported now
+ *	grace.c          its end: deadline, by hand, or early where that is provably safe
+ *	late_reclaim.c   what was dropped at its end, for reclaims that come late
+ *	share_counts.c   how many locks there are in each share
+ *	notifier.c       tells every registered client of our restart
+ *	crash.c          evidence that a client died -> everything of it goes
  *
  * Protocols ask it three things: may I promise this now (hf_recovery_promise),
  * is a reclaim in order (hf_recovery_reclaim), and here is evidence (below).

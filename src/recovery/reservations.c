@@ -168,7 +168,7 @@ static int save(struct hf_recovery *recovery, struct reservation *it)
 		.id = it->store_id ? it->store_id : hf_store_new_id(recovery->store),
 		.blob = { blob, encode(recovery, it, blob) },
 	};
-	int r = hf_store_put_share(recovery->store, &fact, &recovery->keeper.ticket);
+	int r = hf_store_put_share(recovery->store, &fact, &recovery->persist.ticket);
 
 	if (r < 0)
 		return r;
@@ -179,10 +179,10 @@ static int save(struct hf_recovery *recovery, struct reservation *it)
 
 static void note_unsaved(struct hf_recovery *recovery, int r)
 {
-	recovery->keeper.has_unsaved = true;
+	recovery->persist.has_unsaved = true;
 	hf_promises_look(recovery);
 	if (r != -EROFS)
-		hf_timer_start(&recovery->keeper.save_timer, HF_NS_PER_S);
+		hf_timer_start(&recovery->persist.save_timer, HF_NS_PER_S);
 }
 
 static void save_or_note(struct hf_recovery *recovery, struct reservation *it)
@@ -198,11 +198,11 @@ static void save_or_note(struct hf_recovery *recovery, struct reservation *it)
 static void settle(struct hf_recovery *recovery, struct reservation *it)
 {
 	if (it->count + it->n_missing) {
-		if (recovery->keeper.keeps)
+		if (recovery->persist.keeps)
 			save_or_note(recovery, it);
 		return;
 	}
-	if (it->store_id && hf_keeper_delete(recovery, it->store_id, true) < 0)
+	if (it->store_id && hf_persist_delete(recovery, it->store_id, true) < 0)
 		hf_log_error("a share reservation that is released stays in the store", "client=%s",
 			     it->client->id);
 	forget(recovery, it);
@@ -224,7 +224,7 @@ void hf_reservations_added(struct hf_recovery *recovery, const struct hf_lock_sh
 {
 	struct reservation *it;
 
-	if (!recovery->keeper.keeps)
+	if (!recovery->persist.keeps)
 		return;
 	it = find(recovery, view);
 	if (!it)
@@ -261,12 +261,12 @@ static void remember_missing(struct hf_recovery *recovery, const struct reservat
 		.count = it->n_missing,
 	};
 
-	hf_late_remember_shares(recovery, &missing);
+	hf_late_reclaim_remember_shares(recovery, &missing);
 }
 
 static void drop(struct hf_recovery *recovery, struct reservation *it)
 {
-	if (recovery->late.is_dropping)
+	if (recovery->late_reclaims.is_dropping)
 		remember_missing(recovery, it);
 	came_back(recovery, it, it->n_missing);
 	settle(recovery, it);
@@ -312,7 +312,7 @@ enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 	}
 	if (!recovery->grace.is_complete || (it && it->n_missing))
 		return HF_RECLAIM_NORMAL;
-	if (!recovery->grace.is_active && hf_late_allows_share(recovery, share)) {
+	if (!recovery->grace.is_active && hf_late_reclaim_allows_share(recovery, share)) {
 		recovery->counts.late_reclaims++;
 		return HF_RECLAIM_LATE;
 	}
@@ -327,7 +327,7 @@ static struct reservation *find_unsure(struct hf_recovery *recovery, const struc
 	uint32_t n = count_held(recovery, share);
 	struct reservation *it = find(recovery, share);
 
-	if (recovery->keeper.keeps || !n)
+	if (recovery->persist.keeps || !n)
 		return it;
 	if (!it)
 		it = make(recovery, share);
@@ -351,7 +351,7 @@ bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_shar
 	if (it && it->count)
 		return false;
 	if (!it || !it->n_missing)
-		return hf_late_share_settled(recovery, share);
+		return hf_late_reclaim_share_settled(recovery, share);
 	came_back(recovery, it, 1);
 	settle(recovery, it);
 	return true;
@@ -373,7 +373,7 @@ void hf_reservations_resync(struct hf_recovery *recovery)
 {
 	uint8_t blob[HF_STORE_MAX_BLOB];
 
-	if (!recovery->keeper.keeps)
+	if (!recovery->persist.keeps)
 		return;
 	hf_list_for_each(pos, &recovery->reservations.all) {
 		struct reservation *it = hf_list_entry(pos, struct reservation, link);

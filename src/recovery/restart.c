@@ -257,7 +257,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	find_place(loading, fact->share, fact->handle);
 	if (!loading->place.is_exported) {
 		loading->n_elsewhere++;
-		return hf_elsewhere_keep_lock(loading->recovery, fact);
+		return hf_not_exported_keep_lock(loading->recovery, fact);
 	}
 	if (HF_UNLIKELY(loading->place.is_foreign)) {
 		note_foreign(loading, "lock", fact->id);
@@ -287,7 +287,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_census_added(loading->recovery, &view->who);
+	hf_share_counts_added(loading->recovery, &view->who);
 	return 0;
 }
 
@@ -302,7 +302,7 @@ static int load_share(void *user, const struct hf_store_share *fact)
 		note_foreign(loading, "reservation", fact->id);
 	if (r == HF_RESERVATION_ELSEWHERE) {
 		loading->n_elsewhere++;
-		return hf_elsewhere_keep_share(loading->recovery, fact);
+		return hf_not_exported_keep_share(loading->recovery, fact);
 	}
 	loading->n_shares += r == 0;
 	return r < 0 ? r : 0;
@@ -315,7 +315,7 @@ static void delete_wrong(struct loading *loading)
 	struct hf_recovery *recovery = loading->recovery;
 
 	for (size_t i = 0; i < loading->n_wrong; i++)
-		hf_keeper_delete(recovery, loading->wrong[i].id, loading->wrong[i].is_share);
+		hf_persist_delete(recovery, loading->wrong[i].id, loading->wrong[i].is_share);
 	if (loading->n_wrong)
 		hf_log_warn("stored locks that cannot be true are deleted", "n=%zu", loading->n_wrong);
 }
@@ -361,9 +361,9 @@ static int load_all(struct loading *loading)
 
 	if (r == 0)
 		r = hf_store_load_clients(recovery->store, load_client, loading);
-	if (r == 0 && recovery->keeper.keeps)
+	if (r == 0 && recovery->persist.keeps)
 		r = hf_store_load_locks(recovery->store, load_lock, loading);
-	if (r == 0 && recovery->keeper.keeps)
+	if (r == 0 && recovery->persist.keeps)
 		r = hf_store_load_shares(recovery->store, load_share, loading);
 	return r == 0 ? refuse_foreign(loading) : r;
 }

@@ -36,7 +36,7 @@ static void move(struct hf_bytes *bytes, uint8_t **roomp)
 	*bytes = hf_bytes_of(room, bytes->len);
 }
 
-int hf_elsewhere_keep_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact)
+int hf_not_exported_keep_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact)
 {
 	size_t size = (size_t)fact->share.len + fact->handle.len + fact->client.len + fact->oh.len;
 	struct kept_lock *kept = malloc(sizeof(*kept) + size);
@@ -50,11 +50,11 @@ int hf_elsewhere_keep_lock(struct hf_recovery *recovery, const struct hf_store_l
 	move(&kept->fact.handle, &room);
 	move(&kept->fact.client, &room);
 	move(&kept->fact.oh, &room);
-	hf_list_push_back(&recovery->elsewhere.locks, &kept->link);
+	hf_list_push_back(&recovery->not_exported.locks, &kept->link);
 	return 0;
 }
 
-int hf_elsewhere_keep_share(struct hf_recovery *recovery, const struct hf_store_share *fact)
+int hf_not_exported_keep_share(struct hf_recovery *recovery, const struct hf_store_share *fact)
 {
 	struct kept_share *kept = malloc(sizeof(*kept) + fact->blob.len);
 	uint8_t *room;
@@ -64,34 +64,34 @@ int hf_elsewhere_keep_share(struct hf_recovery *recovery, const struct hf_store_
 	kept->fact = *fact;
 	room = kept->room;
 	move(&kept->fact.blob, &room);
-	hf_list_push_back(&recovery->elsewhere.shares, &kept->link);
+	hf_list_push_back(&recovery->not_exported.shares, &kept->link);
 	return 0;
 }
 
-void hf_elsewhere_resync(struct hf_recovery *recovery)
+void hf_not_exported_resync(struct hf_recovery *recovery)
 {
 	/* The store knows of its own failures. */
-	hf_list_for_each(pos, &recovery->elsewhere.locks)
+	hf_list_for_each(pos, &recovery->not_exported.locks)
 		hf_store_resync_lock(recovery->store, &hf_list_entry(pos, struct kept_lock, link)->fact);
-	hf_list_for_each(pos, &recovery->elsewhere.shares)
+	hf_list_for_each(pos, &recovery->not_exported.shares)
 		hf_store_resync_share(recovery->store, &hf_list_entry(pos, struct kept_share, link)->fact);
 }
 
-void hf_elsewhere_init(struct hf_recovery *recovery)
+void hf_not_exported_init(struct hf_recovery *recovery)
 {
-	hf_list_init(&recovery->elsewhere.locks);
-	hf_list_init(&recovery->elsewhere.shares);
+	hf_list_init(&recovery->not_exported.locks);
+	hf_list_init(&recovery->not_exported.shares);
 }
 
-void hf_elsewhere_deinit(struct hf_recovery *recovery)
+void hf_not_exported_deinit(struct hf_recovery *recovery)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&recovery->elsewhere.locks))) {
+	while ((link = hf_list_first(&recovery->not_exported.locks))) {
 		hf_link_remove(link);
 		free(hf_list_entry(link, struct kept_lock, link));
 	}
-	while ((link = hf_list_first(&recovery->elsewhere.shares))) {
+	while ((link = hf_list_first(&recovery->not_exported.shares))) {
 		hf_link_remove(link);
 		free(hf_list_entry(link, struct kept_share, link));
 	}

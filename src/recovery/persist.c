@@ -8,7 +8,7 @@
  * A write that is refused while the store is well (no memory, too much waiting)
  * leaves a record without a tag. Nothing is promised then, and every second all
  * records without one are written again. While the store is not well nothing is
- * written at all: hf_keeper_resync() brings everything when it is back.
+ * written at all: hf_persist_resync() brings everything when it is back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,37 +47,37 @@ static uint64_t save(struct hf_recovery *recovery, const struct hf_lock_view *vi
 	struct hf_store_lock fact = fact_of(recovery, view);
 
 	fact.id = hf_store_new_id(recovery->store);
-	*rp = hf_store_put_lock(recovery->store, &fact, &recovery->keeper.ticket);
+	*rp = hf_store_put_lock(recovery->store, &fact, &recovery->persist.ticket);
 	return *rp < 0 ? NOT_STORED : fact.id;
 }
 
 static void note_unsaved(struct hf_recovery *recovery, int r)
 {
-	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_persist *persist = &recovery->persist;
 
-	if (!keeper->has_unsaved && r != -EROFS)
+	if (!persist->has_unsaved && r != -EROFS)
 		hf_log_error("a lock could not be stored; nothing new is promised until it is", "error=%s",
 			     strerror(-r));
-	keeper->has_unsaved = true;
+	persist->has_unsaved = true;
 	hf_promises_look(recovery);
 	if (r != -EROFS)
-		hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
+		hf_timer_start(&persist->save_timer, SAVE_AGAIN_NS);
 }
 
 static uint64_t on_added(void *context, const struct hf_lock_change *lock)
 {
 	struct hf_recovery *recovery = context;
-	bool is_kept = recovery->keeper.keeps && !(lock->flags & HF_LOCK_VOLATILE);
+	bool is_kept = recovery->persist.keeps && !(lock->flags & HF_LOCK_VOLATILE);
 	struct hf_lock_view view;
 	uint64_t id;
 	int r;
 
-	hf_census_came(recovery, lock->share, lock->client);
-	if (!recovery->late.n && !is_kept)
+	hf_share_counts_came(recovery, lock->share, lock->client);
+	if (!recovery->late_reclaims.n && !is_kept)
 		return NOT_STORED;
 	hf_lock_show(lock, &view);
-	if (recovery->late.n)
-		hf_late_granted(recovery, &view);
+	if (recovery->late_reclaims.n)
+		hf_late_reclaim_granted(recovery, &view);
 	if (!is_kept)
 		return NOT_STORED;
 	id = save(recovery, &view, &r);
@@ -89,13 +89,13 @@ static uint64_t on_added(void *context, const struct hf_lock_change *lock)
 static int erase(struct hf_recovery *recovery, struct hf_undeleted what)
 {
 	return (what.is_share ? hf_store_delete_share : hf_store_delete_lock)(recovery->store, what.id,
-									      &recovery->keeper.ticket);
+									      &recovery->persist.ticket);
 }
 
-int hf_keeper_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_share)
+int hf_persist_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_share)
 {
 	const struct hf_undeleted what = { store_id, is_share };
-	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_persist *persist = &recovery->persist;
 	struct hf_undeleted *more;
 	int r = erase(recovery, what);
 
@@ -103,14 +103,14 @@ int hf_keeper_delete(struct hf_recovery *recovery, uint64_t store_id, bool is_sh
 		return 0;
 	/* A record that stays comes back after a restart, until that grace ends: it is tried again, but
 	 * nobody needs to wait for it. */
-	if (keeper->n_undeleted >= MAX_UNDELETED)
+	if (persist->n_undeleted >= MAX_UNDELETED)
 		return hf_trace(r);
-	more = realloc(keeper->undeleted, (keeper->n_undeleted + 1) * sizeof(*more));
+	more = realloc(persist->undeleted, (persist->n_undeleted + 1) * sizeof(*more));
 	if (!more)
 		return hf_trace(r);
-	keeper->undeleted = more;
-	keeper->undeleted[keeper->n_undeleted++] = what;
-	hf_timer_start(&keeper->save_timer, SAVE_AGAIN_NS);
+	persist->undeleted = more;
+	persist->undeleted[persist->n_undeleted++] = what;
+	hf_timer_start(&persist->save_timer, SAVE_AGAIN_NS);
 	return 0;
 }
 
@@ -119,10 +119,10 @@ static void on_unreclaimed_removed(struct hf_recovery *recovery, const struct hf
 	struct hf_lock_view view;
 
 	hf_grace_look(recovery);
-	if (!recovery->late.is_dropping)
+	if (!recovery->late_reclaims.is_dropping)
 		return;
 	hf_lock_show(lock, &view);
-	hf_late_remember(recovery, &view);
+	hf_late_reclaim_remember(recovery, &view);
 }
 
 static void on_removed(void *context, const struct hf_lock_change *lock)
@@ -130,10 +130,10 @@ static void on_removed(void *context, const struct hf_lock_change *lock)
 	struct hf_recovery *recovery = context;
 
 	if (!(lock->flags & HF_LOCK_GHOST))
-		hf_census_went(recovery, lock->share, lock->client);
+		hf_share_counts_went(recovery, lock->share, lock->client);
 	if (HF_UNLIKELY(lock->flags & HF_LOCK_UNRECLAIMED))
 		on_unreclaimed_removed(recovery, lock);
-	if (lock->tag != NOT_STORED && hf_keeper_delete(recovery, lock->tag, false) < 0)
+	if (lock->tag != NOT_STORED && hf_persist_delete(recovery, lock->tag, false) < 0)
 		hf_log_error("a lock that is released stays in the store", "client=%s",
 			     hf_client_of(lock->client)->id);
 }
@@ -141,7 +141,7 @@ static void on_removed(void *context, const struct hf_lock_change *lock)
 /* It stays stored, but nobody sees it any more. */
 static void on_hidden(void *context, const struct hf_lock_change *lock)
 {
-	hf_census_went(context, lock->share, lock->client);
+	hf_share_counts_went(context, lock->share, lock->client);
 }
 
 /* Waiters are nobody's business here, but the protocol's who has them. */
@@ -168,8 +168,8 @@ static void on_share_added(void *context, const struct hf_lock_share_view *share
 {
 	struct hf_recovery *recovery = context;
 
-	if (recovery->late.n)
-		hf_late_share_granted(recovery, share);
+	if (recovery->late_reclaims.n)
+		hf_late_reclaim_share_granted(recovery, share);
 	hf_reservations_added(recovery, share);
 }
 
@@ -178,7 +178,7 @@ static void on_share_removed(void *context, const struct hf_lock_share_view *sha
 	hf_reservations_removed(context, share);
 }
 
-const struct hf_lock_events hf_keeper_lock_events = {
+const struct hf_lock_events hf_persist_lock_events = {
 	.added = on_added,
 	.removed = on_removed,
 	.hidden = on_hidden,
@@ -206,28 +206,28 @@ static uint64_t save_unsaved(void *context, const struct hf_lock_view *view)
 
 static int save_all(struct hf_recovery *recovery)
 {
-	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_persist *persist = &recovery->persist;
 	struct saving saving = { .recovery = recovery };
 	int r;
 
-	while (keeper->n_undeleted) {
-		r = erase(recovery, keeper->undeleted[keeper->n_undeleted - 1]);
+	while (persist->n_undeleted) {
+		r = erase(recovery, persist->undeleted[persist->n_undeleted - 1]);
 		if (r < 0)
 			return r;
-		keeper->n_undeleted--;
+		persist->n_undeleted--;
 	}
-	if (keeper->has_unsaved)
+	if (persist->has_unsaved)
 		hf_lock_tag_all(recovery->locks, save_unsaved, &saving);
 	return saving.result < 0 ? saving.result : hf_reservations_save(recovery);
 }
 
 static void on_save_timer(struct hf_timer *timer)
 {
-	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, keeper.save_timer);
+	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, persist.save_timer);
 	int r = save_all(recovery);
 
 	if (r == 0) {
-		recovery->keeper.has_unsaved = false;
+		recovery->persist.has_unsaved = false;
 		hf_promises_look(recovery);
 	} else if (r != -EROFS) {
 		hf_timer_start(timer, SAVE_AGAIN_NS);
@@ -289,7 +289,7 @@ static uint64_t mark(void *user)
 {
 	const struct hf_recovery *recovery = user;
 
-	return recovery->keeper.ticket;
+	return recovery->persist.ticket;
 }
 
 static bool is_settled(void *user, const struct hf_client *client)
@@ -306,7 +306,7 @@ static void on_crashed(void *user, struct hf_client *client)
 	hf_crash_clean_up(user, client, "its recovery window is over");
 }
 
-const struct hf_client_events hf_keeper_client_events = {
+const struct hf_client_events hf_persist_client_events = {
 	.registered = on_registered,
 	.unregistered = on_unregistered,
 	.mark = mark,
@@ -343,36 +343,36 @@ static void resync_clients(struct hf_recovery *recovery)
 	}
 }
 
-void hf_keeper_resync(struct hf_recovery *recovery)
+void hf_persist_resync(struct hf_recovery *recovery)
 {
-	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_persist *persist = &recovery->persist;
 
-	keeper->has_unsaved = false;
-	keeper->n_undeleted = 0;
-	hf_timer_stop(&keeper->save_timer);
+	persist->has_unsaved = false;
+	persist->n_undeleted = 0;
+	hf_timer_stop(&persist->save_timer);
 	resync_clients(recovery);
 	hf_reservations_resync(recovery);
-	hf_elsewhere_resync(recovery);
-	if (keeper->keeps)
+	hf_not_exported_resync(recovery);
+	if (persist->keeps)
 		hf_lock_tag_all(recovery->locks, resync_lock, recovery);
 }
 
 /* Life */
 
-void hf_keeper_init(struct hf_recovery *recovery)
+void hf_persist_init(struct hf_recovery *recovery)
 {
-	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_persist *persist = &recovery->persist;
 
-	keeper->keeps =
+	persist->keeps =
 		recovery->options.durability != HF_STORE_NONE &&
 		(recovery->options.open_store || recovery->options.backend != HF_STORE_BACKEND_MEMORY);
-	hf_timer_init(&keeper->save_timer, recovery->loop, on_save_timer);
+	hf_timer_init(&persist->save_timer, recovery->loop, on_save_timer);
 }
 
-void hf_keeper_deinit(struct hf_recovery *recovery)
+void hf_persist_deinit(struct hf_recovery *recovery)
 {
-	struct hf_keeper *keeper = &recovery->keeper;
+	struct hf_persist *persist = &recovery->persist;
 
-	hf_timer_stop(&keeper->save_timer);
-	free(keeper->undeleted);
+	hf_timer_stop(&persist->save_timer);
+	free(persist->undeleted);
 }

@@ -112,9 +112,9 @@ static uint64_t hash_of(const struct hf_recovery *recovery, struct hf_bytes hand
 
 static struct late_file *find_file(const struct hf_recovery *recovery, struct hf_bytes handle)
 {
-	if (!recovery->late.n)
+	if (!recovery->late_reclaims.n)
 		return NULL;
-	hf_hash_for_each(node, &recovery->late.files, hash_of(recovery, handle)) {
+	hf_hash_for_each(node, &recovery->late_reclaims.files, hash_of(recovery, handle)) {
 		struct late_file *file = hf_container_of(node, struct late_file, node);
 
 		if (hf_bytes_equal(hf_bytes_of(file->handle, file->handle_len), handle))
@@ -136,7 +136,7 @@ static struct late_file *get_file(struct hf_recovery *recovery, struct hf_bytes 
 	hf_list_init(&file->records);
 	file->handle_len = (uint8_t)handle.len;
 	memcpy(file->handle, handle.data, handle.len);
-	hf_hashtable_insert(&recovery->late.files, &file->node, hash_of(recovery, handle));
+	hf_hashtable_insert(&recovery->late_reclaims.files, &file->node, hash_of(recovery, handle));
 	return file;
 }
 
@@ -144,7 +144,7 @@ static void put_file(struct hf_recovery *recovery, struct late_file *file)
 {
 	if (!hf_list_is_empty(&file->records))
 		return;
-	hf_hashtable_remove(&recovery->late.files, &file->node);
+	hf_hashtable_remove(&recovery->late_reclaims.files, &file->node);
 	free(file);
 }
 
@@ -159,7 +159,7 @@ static void forget(struct hf_recovery *recovery, struct late *late)
 	hf_link_remove(&late->in_client);
 	hf_client_unref(late->client);
 	free(late);
-	recovery->late.n--;
+	recovery->late_reclaims.n--;
 }
 
 static void forget_with_file(struct hf_recovery *recovery, struct late *late)
@@ -176,7 +176,7 @@ static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const
 	struct late_file *file;
 	struct late *late;
 
-	if (recovery->late.n >= MAX_RECORDS || !recovery->options.notify_retry_ns)
+	if (recovery->late_reclaims.n >= MAX_RECORDS || !recovery->options.notify_retry_ns)
 		return;
 	file = get_file(recovery, handle);
 	late = file && file->n < MAX_PER_FILE ? calloc(1, sizeof(*late) + what->oh.len) : NULL;
@@ -194,11 +194,11 @@ static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const
 	late->until = now + recovery->options.notify_retry_ns;
 	hf_list_push_back(&file->records, &late->in_file);
 	file->n++;
-	hf_list_push_back(&recovery->late.by_age, &late->by_age);
+	hf_list_push_back(&recovery->late_reclaims.by_age, &late->by_age);
 	hf_list_push_back(&late->client->late, &late->in_client);
-	recovery->late.n++;
-	if (!hf_timer_is_running(&recovery->late.timer))
-		hf_timer_start_at(&recovery->late.timer, late->until);
+	recovery->late_reclaims.n++;
+	if (!hf_timer_is_running(&recovery->late_reclaims.timer))
+		hf_timer_start_at(&recovery->late_reclaims.timer, late->until);
 }
 
 /* Somebody got something: whoever had it before cannot have it back as if nothing had been. */
@@ -219,14 +219,14 @@ static void granted(struct hf_recovery *recovery, struct hf_bytes handle, const 
 
 /* Locks */
 
-void hf_late_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+void hf_late_reclaim_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock)
 {
 	const struct claim what = claim_of_lock(&lock->who, lock->range, lock->mode);
 
 	remember(recovery, lock->who.handle, &what);
 }
 
-void hf_late_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+void hf_late_reclaim_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock)
 {
 	const struct claim what = claim_of_lock(&lock->who, lock->range, lock->mode);
 
@@ -250,7 +250,7 @@ static uint64_t covered_until(const struct late_file *file, const struct claim *
 	return pos;
 }
 
-bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *request)
+bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_request *request)
 {
 	const struct claim wanted = claim_of_lock(&request->who, request->range, request->mode);
 	const struct late_file *file = wanted.client ? find_file(recovery, request->who.handle) : NULL;
@@ -264,7 +264,7 @@ bool hf_late_allows(struct hf_recovery *recovery, const struct hf_lock_request *
 
 /* Share reservations */
 
-void hf_late_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares)
+void hf_late_reclaim_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares)
 {
 	const struct claim what = claim_of_share(shares);
 
@@ -288,21 +288,21 @@ static struct late *find_share(struct hf_recovery *recovery, const struct hf_loc
 	return NULL;
 }
 
-void hf_late_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+void hf_late_reclaim_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
 {
 	const struct claim what = claim_of_share(share);
 
 	granted(recovery, share->handle, &what);
 	if (share->is_reclaim)
-		hf_late_share_settled(recovery, share);
+		hf_late_reclaim_share_settled(recovery, share);
 }
 
-bool hf_late_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+bool hf_late_reclaim_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
 {
 	return find_share(recovery, share) != NULL;
 }
 
-bool hf_late_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+bool hf_late_reclaim_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
 {
 	struct late *late = find_share(recovery, share);
 
@@ -316,7 +316,7 @@ bool hf_late_share_settled(struct hf_recovery *recovery, const struct hf_lock_sh
 /* Life */
 
 /* The caller has a reference to @client. */
-void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client)
+void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client)
 {
 	struct hf_link *link;
 
@@ -326,11 +326,11 @@ void hf_late_forget(struct hf_recovery *recovery, struct hf_client *client)
 
 static void on_timer(struct hf_timer *timer)
 {
-	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, late.timer);
+	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, late_reclaims.timer);
 	uint64_t now = hf_loop_now(recovery->loop);
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&recovery->late.by_age))) {
+	while ((link = hf_list_first(&recovery->late_reclaims.by_age))) {
 		struct late *late = hf_list_entry(link, struct late, by_age);
 
 		if (late->until > now) {
@@ -341,19 +341,19 @@ static void on_timer(struct hf_timer *timer)
 	}
 }
 
-int hf_late_init(struct hf_recovery *recovery)
+int hf_late_reclaim_init(struct hf_recovery *recovery)
 {
-	hf_list_init(&recovery->late.by_age);
-	hf_timer_init(&recovery->late.timer, recovery->loop, on_timer);
-	return hf_trace(hf_hashtable_init(&recovery->late.files));
+	hf_list_init(&recovery->late_reclaims.by_age);
+	hf_timer_init(&recovery->late_reclaims.timer, recovery->loop, on_timer);
+	return hf_trace(hf_hashtable_init(&recovery->late_reclaims.files));
 }
 
-void hf_late_deinit(struct hf_recovery *recovery)
+void hf_late_reclaim_deinit(struct hf_recovery *recovery)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&recovery->late.by_age)))
+	while ((link = hf_list_first(&recovery->late_reclaims.by_age)))
 		forget_with_file(recovery, hf_list_entry(link, struct late, by_age));
-	hf_timer_stop(&recovery->late.timer);
-	hf_hashtable_deinit(&recovery->late.files);
+	hf_timer_stop(&recovery->late_reclaims.timer);
+	hf_hashtable_deinit(&recovery->late_reclaims.files);
 }
