@@ -334,7 +334,7 @@ static void begin(struct world *world, void *user)
 	if (*r < 0)
 		return;
 	observe(server);
-	hf_recovery_start(server->recovery);
+	*r = hf_recovery_start(server->recovery);
 	hf_loop_run_deferred(&server->loop->loop);
 }
 

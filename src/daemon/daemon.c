@@ -352,7 +352,12 @@ static void on_found(void *user)
 		begin_stop(d);
 		return;
 	}
-	hf_recovery_start(d->recovery);
+	d->result = hf_recovery_start(d->recovery);
+	if (d->result < 0) {
+		hf_log_error("cannot tell the clients of our restart", "error=%s", strerror(-d->result));
+		begin_stop(d);
+		return;
+	}
 	if (d->api)
 		hf_api_set_ready(d->api);
 	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
