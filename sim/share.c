@@ -240,7 +240,7 @@ static void see(struct table *table, struct world *world, struct host *host, con
 
 	memcpy(text, oh.data, HF_MIN(oh.len, sizeof(text) - 1));
 	svid = (uint32_t)strtoul(text, NULL, 10);
-	table->n_all += share->n;
+	table->n_all += share->count;
 	if (!host)
 		return;
 	if (svid / 100 < host->told_life)
@@ -249,8 +249,8 @@ static void see(struct table *table, struct world *world, struct host *host, con
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		const struct share *mine = &host->procs[i].shares[file];
 
-		if (host->procs[i].svid == svid)
-			table->n[host->index][i][file] = share->count[mine->access][mine->deny];
+		if (host->procs[i].svid == svid && share->access == mine->access && share->deny == mine->deny)
+			table->n[host->index][i][file] = share->count;
 	}
 }
 
@@ -282,7 +282,7 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, uint
 	if (!share->is_firm && server->grace_is_on &&
 	    (!server->is_complete ||
 	     disk_count_share(&world->disk.cached, proc->host, proc->svid, file, share)))
-		return; /* it is to be reclaimed, and the table knows nothing of it before */
+		return; /* it is to be reclaimed, and the client does not hold it before */
 	if (!share->is_firm && may_forfeit) {
 		share->has = false;
 		share->is_phantom = true;

@@ -35,6 +35,14 @@ bool hf_client_name_is_good(struct hf_bytes name)
 	return true;
 }
 
+bool hf_client_has_nothing(const struct hf_client *client)
+{
+	const struct hf_clients_options *options = &client->clients->options;
+
+	return hf_lock_client_is_idle(&client->holds) &&
+	       !(options->events->may_reclaim && options->events->may_reclaim(options->user, client));
+}
+
 /* References */
 
 struct hf_client *hf_client_ref(struct hf_client *client)

@@ -33,8 +33,8 @@
 
 struct hf_clients;
 struct hf_clients_host;
-struct hf_notice;
 struct hf_nsm_sight;
+struct hf_recovery_client;
 
 #define HF_CLIENT_MAX_NAME 1024
 #define HF_CLIENT_PRIV     16
@@ -84,13 +84,6 @@ struct hf_client {
 	bool has_connected;   /* it called by its name over a connection since our start */
 	int32_t lock_state; /* what its LOCKs say since sm_state changed, which may be older: a statd that was
 			     * started too early says the old number for its whole life; 0: nothing */
-	int32_t stored_state;        /* what the registration says, while n_settling */
-	bool is_stored_state_proven; /* likewise */
-	uint32_t n_settling; /* of src/recovery: a new state number waits for the store to lose the old locks
-			      */
-	uint64_t n_deaths;   /* of src/recovery: how often what it had was released since it died */
-	int32_t death_state; /* the number that it had then; a statd that says an older one may have changed
-			      * it  since */
 	int32_t doubted_state;  /* of proto/nsm: a notice with this number is being checked; 0: none is */
 	int32_t doubt_tag;      /* the number of what it takes meanwhile; 0: none */
 	uint64_t doubted_at;    /* monotonic ns, when it came */
@@ -107,9 +100,8 @@ struct hf_client {
 	uint64_t called_at;              /* monotonic ns, of its last call under its own name; 0: none yet */
 	uint16_t ports[HF_CLIENT_WAYS];  /* that it called from last, by transport; 0: none yet */
 	uint64_t registration_ticket;    /* of the store: what is promised to it waits for this */
-	struct hf_notice *notice;        /* of src/recovery: it is being told of our restart */
-	struct hf_list late;             /* of src/recovery: what it may still reclaim after grace */
-	struct hf_list reservations;     /* of src/recovery */
+	struct hf_recovery_client
+		*recovery;  /* of src/recovery: made and freed with the client, not looked into */
 	bool is_privileged; /* it locked from a reserved port: only such a port may change what it holds */
 	struct hf_nsm_sight *sight; /* of proto/nsm: what its host said of itself; while it is registered */
 	uint64_t link; /* the connection by which it took the first of what it holds; 0: none, see rpc/probe.h
@@ -154,14 +146,12 @@ static inline int32_t hf_client_proven_state(const struct hf_client *client)
 }
 
 /* Nothing is lost by its death: it holds nothing, waits for nothing, and has nothing to reclaim. */
-static inline bool hf_client_has_nothing(const struct hf_client *client)
-{
-	return hf_lock_client_is_idle(&client->holds) && hf_list_is_empty(&client->late) &&
-	       hf_list_is_empty(&client->reservations);
-}
+bool hf_client_has_nothing(const struct hf_client *client);
 
 /* What others do when something happens here. Not to change clients from within, but for `crashed`. */
 struct hf_client_events {
+	/* Its record for src/recovery is cleared; may be NULL. */
+	void (*made)(void *user, struct hf_client *client);
 	/* It is to be stored; gives the ticket. An error refuses the registration. */
 	int (*registered)(void *user, struct hf_client *client, uint64_t *ticketp);
 	void (*unregistered)(void *user, struct hf_client *client);
@@ -169,6 +159,8 @@ struct hf_client_events {
 	uint64_t (*mark)(void *user);
 	/* Has the store its registration, and no lock of it any more? Both may be NULL. */
 	bool (*is_settled)(void *user, const struct hf_client *client);
+	/* May it still reclaim what is not in the lock table any more? May be NULL. */
+	bool (*may_reclaim)(void *user, const struct hf_client *client);
 	/* Its window is over, or somebody has evidence. Whoever gets this releases what it holds. */
 	void (*crashed)(void *user, struct hf_client *client);
 };
@@ -181,6 +173,7 @@ struct hf_clients_options {
 	size_t max_per_address; /* of them; 0: half of max_registered */
 	uint64_t window_ns;     /* the shared default */
 	uint64_t idle_ns;       /* registered and holding nothing for so long: unregistered; 0: never */
+	size_t recovery_size;   /* of struct hf_recovery_client */
 	const struct hf_client_events *events;
 	void *user;
 };

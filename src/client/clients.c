@@ -232,7 +232,8 @@ static void insert_last(struct hf_clients *clients, struct hf_client *client)
 static struct hf_client *client_new(struct hf_clients *clients, const char *protocol,
 				    const struct hf_addr *address, struct hf_bytes name)
 {
-	struct hf_client *client = calloc(1, sizeof(*client));
+	const struct hf_clients_options *options = &clients->options;
+	struct hf_client *client = calloc(1, sizeof(*client) + options->recovery_size);
 
 	if (!client)
 		return NULL;
@@ -251,8 +252,7 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	}
 	client->serial = ++clients->serial;
 	client->met_at = hf_loop_now(clients->options.loop);
-	hf_list_init(&client->late);
-	hf_list_init(&client->reservations);
+	client->recovery = (struct hf_recovery_client *)(client + 1);
 	hf_link_init(&client->idle_link);
 	hf_link_init(&client->idle_at_host);
 	client->idle_rank = HF_CLIENTS_STAYS;
@@ -264,6 +264,8 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	hf_list_push_back(&client->host->clients, &client->host_link);
 	insert_last(clients, client);
 	clients->n++;
+	if (options->events->made)
+		options->events->made(options->user, client);
 	return client;
 }
 

@@ -59,6 +59,23 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 	hf_view_target(waiter->holding, &viewp->who);
 }
 
+void hf_view_share(const struct hf_share *share, struct hf_lock_share_view *viewp)
+{
+	*viewp = (struct hf_lock_share_view){
+		.tag = share->tag,
+		.share = share->share,
+		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
+		.client = share->client,
+		.oh = hf_oh_bytes(&share->oh),
+		.client_state = share->state,
+		.access = share->access,
+		.deny = share->deny,
+		.count = share->count,
+		.n_unreclaimed = share->n_unreclaimed,
+		.n_unsure = share->n_unsure,
+	};
+}
+
 /* EVENTS */
 
 void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *viewp)
@@ -89,7 +106,7 @@ void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock)
 	locks->in_event = false;
 }
 
-static void emit(struct hf_locks *locks, const struct hf_lock *lock,
+static void emit(struct hf_locks *locks, const struct hf_lock *lock, enum hf_lock_cause cause,
 		 void (*event)(void *context, const struct hf_lock_change *lock))
 {
 	struct hf_lock_change change;
@@ -97,19 +114,20 @@ static void emit(struct hf_locks *locks, const struct hf_lock *lock,
 	if (!event)
 		return;
 	change = change_of(lock);
+	change.cause = cause;
 	locks->in_event = true;
 	event(locks->context, &change);
 	locks->in_event = false;
 }
 
-void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock)
+void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock, enum hf_lock_cause cause)
 {
-	emit(locks, lock, locks->events->removed);
+	emit(locks, lock, cause, locks->events->removed);
 }
 
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock)
 {
-	emit(locks, lock, locks->events->hidden);
+	emit(locks, lock, HF_LOCK_CAUSE_REQUEST, locks->events->hidden);
 }
 
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter)
@@ -136,25 +154,29 @@ void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum h
 	locks->in_event = false;
 }
 
-void hf_emit_share(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
-		   bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share))
+void hf_emit_share_added(struct hf_locks *locks, struct hf_share *share, bool is_reclaim)
 {
-	const struct hf_lock_share_view view = {
-		.share = share->share,
-		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
-		.client = share->client,
-		.oh = hf_oh_bytes(&share->oh),
-		.client_state = share->state,
-		.access = access,
-		.deny = deny,
-		.count = share->count[access][deny],
-		.is_reclaim = is_reclaim,
-	};
+	struct hf_lock_share_view view;
 
-	if (!event)
+	if (!locks->events->share_added)
 		return;
+	hf_view_share(share, &view);
+	view.is_reclaim = is_reclaim;
 	locks->in_event = true;
-	event(locks->context, &view);
+	share->tag = locks->events->share_added(locks->context, &view);
+	locks->in_event = false;
+}
+
+void hf_emit_share_removed(struct hf_locks *locks, struct hf_share *share, uint32_t n,
+			   enum hf_lock_cause cause)
+{
+	struct hf_lock_share_view view;
+
+	if (!locks->events->share_removed)
+		return;
+	hf_view_share(share, &view);
+	locks->in_event = true;
+	share->tag = locks->events->share_removed(locks->context, &view, n, cause);
 	locks->in_event = false;
 }
 

@@ -303,18 +303,15 @@ static const char *check_shares(struct hf_lock_file *file, struct hf_check *chec
 
 	hf_list_for_each(pos, &file->shares) {
 		struct hf_share *share = hf_list_entry(pos, struct hf_share, in_file);
-		uint32_t sum = 0;
+		uint32_t sum = share->count + share->n_unreclaimed;
 
-		for (unsigned int i = 0; i < 32; i++) {
-			unsigned int access = i / 8, deny = i / 2 % 4, bit = i % 2;
-			uint32_t count = share->count[access][deny];
-
-			sum += bit ? 0 : count;
-			n_access[bit] += access >> bit & 1 ? count : 0;
-			n_deny[bit] += deny >> bit & 1 ? count : 0;
+		for (unsigned int bit = 0; bit < 2; bit++) {
+			n_access[bit] += share->access >> bit & 1 ? sum : 0;
+			n_deny[bit] += share->deny >> bit & 1 ? sum : 0;
 		}
-		FAIL_UNLESS(share->file == file && sum == share->n && sum > 0);
-		n += sum;
+		FAIL_UNLESS(share->file == file && sum > 0 && share->n_unsure <= share->count);
+		FAIL_UNLESS(!share->n_unreclaimed == !hf_link_is_linked(&share->unreclaimed));
+		n += share->count;
 		n_records++;
 	}
 	FAIL_UNLESS(n == file->n_shares && n_records == file->n_share_records);
@@ -444,7 +441,7 @@ static const char *check_client(struct hf_lock_client *client, struct hf_check *
 		PASS_ON(check_owner(owner, check));
 	}
 	hf_list_for_each(pos, &client->shares)
-		n_shares += hf_list_entry(pos, struct hf_share, in_client)->n;
+		n_shares += hf_list_entry(pos, struct hf_share, in_client)->count;
 	FAIL_UNLESS(check->n_client_locks == client->n_locks);
 	FAIL_UNLESS(check->n_client_ghosts == client->n_ghosts);
 	FAIL_UNLESS(check->n_client_unreclaimed == client->n_unreclaimed);
@@ -493,6 +490,10 @@ static const char *check_unreclaimed(struct hf_locks *locks)
 		n++;
 	}
 	FAIL_UNLESS(n == locks->n.unreclaimed + locks->n.ghosts);
+	n = 0;
+	hf_list_for_each(pos, &locks->unreclaimed_shares)
+		n++;
+	FAIL_UNLESS(n == locks->n.unreclaimed_shares);
 	return NULL;
 }
 

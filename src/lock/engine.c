@@ -86,6 +86,7 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 	}
 	hf_recent_init(locks->recent);
 	hf_list_init(&locks->unreclaimed);
+	hf_list_init(&locks->unreclaimed_shares);
 	hf_list_init(&locks->dirty);
 	init_pools(locks);
 	set_limits(&locks->limits, &options->limits);

@@ -268,7 +268,8 @@ struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holdin
 	return lock;
 }
 
-void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint)
+void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint,
+			 enum hf_lock_cause cause)
 {
 	struct hf_holding *holding = lock->holding;
 	unsigned int i = hf_mode_index((enum hf_lock_mode)lock->mode);
@@ -278,14 +279,14 @@ void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const str
 		hf_link_remove(&lock->unreclaimed);
 	hf_tree_erase(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
 	hf_tree_erase(&locks->trees, &holding->own, hint->own, lock);
-	hf_emit_removed(locks, lock);
+	hf_emit_removed(locks, lock, cause);
 	hf_pool_give(&locks->lock_pool, lock);
 }
 
-void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock)
+void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock, enum hf_lock_cause cause)
 {
 	hf_waiters_touch(locks, lock->holding->file, hf_lock_range(lock));
-	hf_holding_take_out(locks, lock, &(struct hf_hint){ 0 });
+	hf_holding_take_out(locks, lock, &(struct hf_hint){ 0 }, cause);
 }
 
 void hf_holding_hide(struct hf_locks *locks, struct hf_lock *lock)

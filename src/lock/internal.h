@@ -141,10 +141,15 @@ struct hf_share {
 	struct hf_lock_client *client;
 	struct hf_link in_file;
 	struct hf_link in_client;
+	struct hf_link unreclaimed; /* in locks->unreclaimed_shares, while n_unreclaimed */
+	uint64_t tag;
 	uint32_t share;
 	uint32_t state;
-	uint32_t n;           /* sum of count */
-	uint32_t count[4][4]; /* by access, deny */
+	uint32_t count;         /* that the owner holds */
+	uint32_t n_unreclaimed; /* restored, and not reclaimed yet */
+	uint32_t n_unsure;      /* of count: the owner was told to ask again */
+	uint8_t access;
+	uint8_t deny;
 	struct hf_oh oh;
 };
 
@@ -183,6 +188,7 @@ struct hf_locks {
 	size_t n_waiting;
 	struct hf_rb_tree grants;   /* in flight, by id */
 	struct hf_list unreclaimed; /* locks, including ghosts */
+	struct hf_list unreclaimed_shares;
 	struct hf_list dirty;
 	struct hf_pool lock_pool;
 	struct hf_tree_pools trees;
@@ -283,12 +289,15 @@ void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who
 void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp);
 void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp);
 void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* notes the tag that the event returns */
-void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock);
+void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock, enum hf_lock_cause cause);
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
 void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);
-void hf_emit_share(struct hf_locks *locks, const struct hf_share *share, uint8_t access, uint8_t deny,
-		   bool is_reclaim, void (*event)(void *context, const struct hf_lock_share_view *share));
+void hf_view_share(const struct hf_share *share, struct hf_lock_share_view *viewp);
+/* Each notes the tag that the event returns. */
+void hf_emit_share_added(struct hf_locks *locks, struct hf_share *share, bool is_reclaim);
+void hf_emit_share_removed(struct hf_locks *locks, struct hf_share *share, uint32_t n,
+			   enum hf_lock_cause cause);
 int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		    enum hf_lock_mode mode);
 int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
@@ -411,9 +420,10 @@ struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *
 				     struct hf_range range, const struct hf_lock_attrs *attrs,
 				     struct hf_tree_leaf *hint);
 /* Removes a lock and frees it. The caller calls hf_waiters_touch(). */
-void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint);
+void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint,
+			 enum hf_lock_cause cause);
 /* Removes a lock, frees it, and touches its range. */
-void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock);
+void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock, enum hf_lock_cause cause);
 /* Turns a lock into a ghost: it stays in the table, but not in lists and counts. */
 void hf_holding_hide(struct hf_locks *locks, struct hf_lock *lock);
 
@@ -518,3 +528,5 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 /* Removes the reservations of @client: @all, or those that carry neither @state nor @also. */
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
 		    uint32_t also);
+/* At the end of grace. */
+void hf_share_drop_unreclaimed(struct hf_locks *locks);

@@ -24,7 +24,7 @@
  *	grant_end.c  how does a grant in flight end?
  *	purge.c      a client has crashed: what goes?
  *	reclaim.c    what becomes of restored locks in grace and at its end?
- *	share.c      reservations (called by purge.c)
+ *	share.c      reservations (called by purge.c and reclaim.c)
  *	-------------------------------------------------------- waiters
  *	serve.c      a lock or waiter went away: which waiters get their lock now?
  *	grant.c      what does a grant in flight change, and how is that undone?
@@ -238,7 +238,9 @@ struct hf_lock_view {
 	uint64_t stamp;
 };
 
+/* All reservations of an owner with the same access and deny. */
 struct hf_lock_share_view {
+	uint64_t tag; /* what the last event returned, or a load was given */
 	uint32_t share;
 	struct hf_bytes handle;
 	struct hf_lock_client *client;
@@ -246,8 +248,17 @@ struct hf_lock_share_view {
 	uint32_t client_state;
 	uint8_t access;
 	uint8_t deny;
-	uint32_t count;  /* how many reservations of this (access, deny) the owner has after the change */
-	bool is_reclaim; /* added: it was held before our restart */
+	uint32_t count; /* that the owner holds; in an event: after the change */
+	uint32_t n_unreclaimed;
+	uint32_t n_unsure; /* of count, see hf_lock_doubt_share() */
+	bool is_reclaim;   /* added: it was held before our restart */
+};
+
+/* Why a lock or a reservation is removed. */
+enum hf_lock_cause {
+	HF_LOCK_CAUSE_REQUEST, /* its owner released it, or has something else there now */
+	HF_LOCK_CAUSE_CRASH,   /* purged with its client */
+	HF_LOCK_CAUSE_EXPIRY,  /* unreclaimed, and the time to reclaim it is over */
 };
 
 /* A lock that was added or is removed: what every callee needs, each field as in a view. */
@@ -256,6 +267,7 @@ struct hf_lock_change {
 	struct hf_lock_client *client;
 	uint32_t share;
 	uint32_t flags;
+	enum hf_lock_cause cause;   /* of its removal */
 	const struct hf_lock *lock; /* for hf_lock_show() */
 };
 
@@ -266,8 +278,10 @@ struct hf_lock_events {
 	void (*hidden)(void *context, const struct hf_lock_change *lock); /* it has become a ghost */
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why);
-	void (*share_added)(void *context, const struct hf_lock_share_view *share);
-	void (*share_removed)(void *context, const struct hf_lock_share_view *share);
+	/* One more is held, or @n less are held or unreclaimed. Each returns a tag, as above. */
+	uint64_t (*share_added)(void *context, const struct hf_lock_share_view *share);
+	uint64_t (*share_removed)(void *context, const struct hf_lock_share_view *share, uint32_t n,
+				  enum hf_lock_cause cause);
 };
 
 /*
@@ -321,6 +335,7 @@ struct hf_lock_counters {
 	uint64_t shares;
 	uint64_t unreclaimed; /* of locks */
 	uint64_t ghosts;
+	uint64_t unreclaimed_shares; /* records; shares does not count them */
 	uint64_t files;
 	uint64_t owners;
 	uint64_t bytes; /* of memory in the pools */
@@ -420,9 +435,12 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load);
 HF_DEFINE_CLEANUP(struct hf_lock_load *, hf_lock_load_free)
 
+/* The same for share reservations: @share->count of them wait to be reclaimed. CONFLICT: the store lies. */
+int hf_lock_restore_share(struct hf_locks *locks, const struct hf_lock_share_view *share);
+
 /*
- * The end of grace drops unreclaimed locks and ghosts, in time proportional to their number, and serves the
- * waiters.
+ * The end of grace drops unreclaimed locks, ghosts and reservations, in time proportional to their number,
+ * and serves the waiters.
  */
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on);
 bool hf_lock_in_grace(const struct hf_locks *locks);
@@ -434,18 +452,30 @@ bool hf_lock_in_grace(const struct hf_locks *locks);
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
-/* Each lock, ghosts included, gets the tag that @fn returns. To write the whole table to a store. */
+/* Each lock, ghosts included, or each record of reservations gets the tag that @fn returns. To write the
+ * whole table to a store. */
 void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const struct hf_lock_view *lock),
 		     void *context);
 
+void hf_lock_tag_all_shares(struct hf_locks *locks,
+			    uint64_t (*fn)(void *context, const struct hf_lock_share_view *share),
+			    void *context);
+
 /*
  * SHARE. The owner is @who's client and oh; owner_id and owner_kind are ignored. access and deny are 0-3. OK,
- * CONFLICT, GRACE or LIMIT; unshare without a match is OK.
+ * CONFLICT, GRACE or LIMIT; unshare without a match is OK. A reclaim takes one that is unreclaimed, if there
+ * is one, and otherwise adds one. Unshare takes one that is held, or else one that is unreclaimed.
  */
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim);
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
-/* How many reservations of exactly this (access, deny) does the owner have? */
+/* The owner was told to ask again for one that it holds: the next reclaim is that one, and adds none. */
+void hf_lock_doubt_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			 uint8_t deny);
+/* What the owner has with this access and deny. False: nothing. */
+bool hf_lock_find_share(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			uint8_t deny, struct hf_lock_share_view *viewp);
+/* How many reservations of exactly this (access, deny) does the owner hold? */
 uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			      uint8_t deny);
 

@@ -74,7 +74,7 @@ static void purge_locks(const struct purge *purge, struct hf_holding *holding)
 		if (is_dead(purge, lock->state)) {
 			struct hf_range dead = hf_lock_range(lock);
 
-			hf_holding_remove(purge->locks, lock);
+			hf_holding_remove(purge->locks, lock, HF_LOCK_CAUSE_CRASH);
 			hf_grant_apply_again(purge->locks, holding, dead);
 		} else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
 			   is_dead(purge, lock->prior_state)) {

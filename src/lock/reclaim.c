@@ -1,9 +1,9 @@
 /*
  * What becomes of restored locks in grace and at its end?
  *
- * A lock restored from the store is unreclaimed until its owner requests it again.
- * It conflicts as any other lock does. All unreclaimed locks are on one list, so
- * the end of grace costs what is left of them.
+ * A lock or a reservation restored from the store is unreclaimed until its owner
+ * requests it again. It conflicts as any other does. All unreclaimed ones are on two
+ * lists, so the end of grace costs what is left of them.
  *
  * A ghost is an unreclaimed lock of a client that could not be told of the restart.
  * It is neither listed nor counted. Its client may still reclaim it, and until grace
@@ -47,7 +47,7 @@ static void drop_lock(struct hf_locks *locks, struct hf_lock *lock)
 {
 	struct hf_holding *holding = lock->holding;
 
-	hf_holding_remove(locks, lock);
+	hf_holding_remove(locks, lock, HF_LOCK_CAUSE_EXPIRY);
 	hf_holding_free_if_empty(locks, holding);
 }
 
@@ -57,6 +57,7 @@ static void drop_unreclaimed(struct hf_locks *locks)
 
 	while ((link = hf_list_first(&locks->unreclaimed)))
 		drop_lock(locks, hf_list_entry(link, struct hf_lock, unreclaimed));
+	hf_share_drop_unreclaimed(locks);
 }
 
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
@@ -92,7 +93,7 @@ static void release_holding(struct hf_locks *locks, struct hf_holding *holding)
 			hf_holding_hide(locks, lock);
 			hf_spot_next(&spot);
 		} else {
-			hf_holding_remove(locks, lock);
+			hf_holding_remove(locks, lock, HF_LOCK_CAUSE_EXPIRY);
 			spot = hf_holding_from(holding, end + 1);
 		}
 	}

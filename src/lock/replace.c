@@ -119,7 +119,7 @@ static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holdi
 			continue;
 		}
 		touch_weakened(locks, lock, range, attrs);
-		hf_holding_take_out(locks, lock, &hint);
+		hf_holding_take_out(locks, lock, &hint, HF_LOCK_CAUSE_REQUEST);
 		hint = none; /* the sets have changed */
 		if (behind > end)
 			break;
@@ -147,7 +147,7 @@ void hf_holding_replace_at(struct hf_locks *locks, struct hf_holding *holding, s
 		put(locks, holding, range, attrs, &hint);
 	} else if (!attrs && hf_holding_is_whole(&spot, range)) {
 		hf_waiters_touch(locks, holding->file, range);
-		hf_holding_take_out(locks, hf_spot_lock(&spot), &hint);
+		hf_holding_take_out(locks, hf_spot_lock(&spot), &hint, HF_LOCK_CAUSE_REQUEST);
 	} else {
 		replace(locks, holding, spot, hint, range, attrs);
 	}

@@ -2,14 +2,18 @@
  * Share reservations (DOS deny modes): may this owner open the file so?
  *
  * The owner of a reservation is a client and an oh. Windows opens a file several
- * times with one oh and closes it as often, so each owner has a count for each pair
- * (access, deny). An owner's reservations never conflict with each other. A record
- * exists while the sum of its counts is not 0. Reservations affect neither locks nor
- * reading and writing.
+ * times with one oh and closes it as often, so reservations are counted: one record stands for all of an
+ * owner's with the same access and deny, at most 16 for an owner in a file. The owner's own reservations
+ * never conflict with one another. Reservations affect neither locks nor reading
+ * and writing.
  *
- * One client can make tens of thousands of reservations in a file, so no request
- * walks through them. A hash finds a record. The file has the sum of all its
- * reservations: what is not the owner's own belongs to other owners.
+ * After a restart of the server a record has two numbers: those that the owner holds
+ * (count), and those that were restored and wait to be reclaimed (n_unreclaimed).
+ * Both conflict with other owners. A record exists while their sum is not 0.
+ *
+ * A file may have tens of thousands of records, all of one client's making, so no
+ * request walks through them: records are found by a hash, and the file has the sums
+ * of what they access and deny. What is not the owner's own of a sum is of others.
  */
 #include "lock/internal.h"
 
@@ -31,47 +35,80 @@ static uint64_t hash_of(const struct hf_locks *locks, const struct hf_lock_file 
 	return hf_siphash(&locks->key, parts, sizeof(parts));
 }
 
-static struct hf_share *find(const struct hf_locks *locks, const struct hf_lock_file *file,
-			     const struct hf_lock_target *who)
+static struct hf_share *share_of(struct hf_hash_node *node)
 {
-	if (!file->n_share_records)
+	return hf_container_of(node, struct hf_share, node);
+}
+
+static struct hf_share *find(const struct hf_locks *locks, const struct hf_lock_file *file,
+			     const struct hf_lock_target *who, uint8_t access, uint8_t deny)
+{
+	if (!file || !file->n_share_records)
 		return NULL;
 	hf_hash_for_each(node, &locks->shares, hash_of(locks, file, who)) {
-		struct hf_share *share = hf_container_of(node, struct hf_share, node);
+		struct hf_share *share = share_of(node);
 
-		if (share->file == file && is_owned_by(share, who))
+		if (share->access == access && share->deny == deny && share->file == file &&
+		    is_owned_by(share, who))
 			return share;
 	}
 	return NULL;
 }
 
-/* How many of the owner's reservations have @bit in their access, or (@in_deny) in what they deny? */
-static uint32_t count_own(const struct hf_share *own, unsigned int bit, bool in_deny)
+static struct hf_share *find_by_handle(const struct hf_locks *locks, const struct hf_lock_target *who,
+				       uint8_t access, uint8_t deny)
 {
-	uint32_t n = 0;
-
-	for (unsigned int i = 0; own && i < 16; i++)
-		if ((in_deny ? i % 4 : i / 4) & bit)
-			n += own->count[i / 4][i % 4];
-	return n;
+	assert(access < 4 && deny < 4);
+	return find(locks, hf_lock_file_of(locks, who->handle), who, access, deny);
 }
 
-static bool conflicts_with_others(const struct hf_lock_file *file, const struct hf_share *own, uint8_t access,
+/* How many reservations this is in the sums of its file. */
+static uint32_t weight(const struct hf_share *share)
+{
+	return share->count + share->n_unreclaimed;
+}
+
+/* What the owner's own reservations add to the sums of the file, and their state number. */
+struct own {
+	uint32_t n_access[2], n_deny[2];
+	uint32_t state;
+};
+
+static struct own sum_own(const struct hf_locks *locks, const struct hf_lock_file *file,
+			  const struct hf_lock_target *who)
+{
+	struct own own = { 0 };
+
+	if (!file || !file->n_share_records)
+		return own;
+	hf_hash_for_each(node, &locks->shares, hash_of(locks, file, who)) {
+		const struct hf_share *share = share_of(node);
+
+		if (share->file != file || !is_owned_by(share, who))
+			continue;
+		own.state = share->state;
+		for (unsigned int i = 0; i < 2; i++) {
+			own.n_access[i] += share->access >> i & 1 ? weight(share) : 0;
+			own.n_deny[i] += share->deny >> i & 1 ? weight(share) : 0;
+		}
+	}
+	return own;
+}
+
+static bool conflicts_with_others(const struct hf_lock_file *file, const struct own *own, uint8_t access,
 				  uint8_t deny)
 {
-	for (unsigned int i = 0; i < 2; i++) {
-		unsigned int bit = 1U << i;
-
-		if ((access & bit) && file->n_deny[i] > count_own(own, bit, true))
+	for (unsigned int i = 0; file && i < 2; i++) {
+		if ((access >> i & 1) && file->n_deny[i] > own->n_deny[i])
 			return true;
-		if ((deny & bit) && file->n_access[i] > count_own(own, bit, false))
+		if ((deny >> i & 1) && file->n_access[i] > own->n_access[i])
 			return true;
 	}
 	return false;
 }
 
 static struct hf_share *make(struct hf_locks *locks, struct hf_lock_file *file,
-			     const struct hf_lock_target *who)
+			     const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
 	struct hf_share *share = hf_pool_take(&locks->share_pool);
 
@@ -79,8 +116,11 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_lock_file *file,
 	share->file = file;
 	share->share = who->share;
 	share->client = who->client;
+	share->access = access;
+	share->deny = deny;
 	hf_oh_set(locks, who->client, &share->oh, who->oh);
 	hf_room_use(locks, who->client, HF_COST_SHARE);
+	hf_link_init(&share->unreclaimed);
 	hf_list_push_back(&file->shares, &share->in_file);
 	hf_list_push_back(&who->client->shares, &share->in_client);
 	hf_hashtable_insert(&locks->shares, &share->node, hash_of(locks, file, who));
@@ -88,27 +128,46 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_lock_file *file,
 	return share;
 }
 
-/* Adds @n to every counter of the reservation. A negative number arrives as its two's complement. */
-static void count(struct hf_locks *locks, struct hf_share *share, uint8_t access, uint8_t deny, uint32_t n)
+/* Adds @n to the sums of the file. @n may stand for a negative number. */
+static void add_to_sums(struct hf_share *share, uint32_t n)
 {
-	share->count[access][deny] += n;
-	share->n += n;
-	share->file->n_shares += n;
 	for (unsigned int i = 0; i < 2; i++) {
-		share->file->n_access[i] += access >> i & 1 ? n : 0;
-		share->file->n_deny[i] += deny >> i & 1 ? n : 0;
+		share->file->n_access[i] += share->access >> i & 1 ? n : 0;
+		share->file->n_deny[i] += share->deny >> i & 1 ? n : 0;
 	}
+}
+
+static void count(struct hf_locks *locks, struct hf_share *share, uint32_t n)
+{
+	share->count += n;
+	share->n_unsure = HF_MIN(share->n_unsure, share->count);
+	share->file->n_shares += n;
 	share->client->n_shares += n;
 	share->client->group->n_shares += n;
 	locks->n.shares += (uint64_t)(int64_t)(int32_t)n;
+	add_to_sums(share, n);
 }
 
-/* Frees @share if its counts are all 0, and then its file if nothing else refers to it. */
+static void count_unreclaimed(struct hf_locks *locks, struct hf_share *share, uint32_t n)
+{
+	if (!share->n_unreclaimed) {
+		hf_list_push_back(&locks->unreclaimed_shares, &share->unreclaimed);
+		locks->n.unreclaimed_shares++;
+	}
+	share->n_unreclaimed += n;
+	add_to_sums(share, n);
+	if (!share->n_unreclaimed) {
+		hf_link_remove(&share->unreclaimed);
+		locks->n.unreclaimed_shares--;
+	}
+}
+
+/* Frees @share if it stands for nothing, and then its file if nothing else refers to it. */
 static void free_if_empty(struct hf_locks *locks, struct hf_share *share)
 {
 	struct hf_lock_file *file = share->file;
 
-	if (share->n)
+	if (weight(share))
 		return;
 	hf_hashtable_remove(&locks->shares, &share->node);
 	hf_link_remove(&share->in_file);
@@ -134,12 +193,38 @@ static int reserve(struct hf_locks *locks, const struct hf_lock_target *who, con
 	return r;
 }
 
+/* The owner has one state number: that of its last request that had one. */
+static void set_state(struct hf_locks *locks, const struct hf_lock_file *file,
+		      const struct hf_lock_target *who, uint32_t state)
+{
+	hf_hash_for_each(node, &locks->shares, hash_of(locks, file, who)) {
+		struct hf_share *share = share_of(node);
+
+		if (share->file == file && is_owned_by(share, who))
+			share->state = state;
+	}
+}
+
+/* A reclaim takes one that waits for it; a repeated reclaim finds what the one before it took. */
+static void take(struct hf_locks *locks, struct hf_share *share, bool reclaim)
+{
+	if (reclaim && share->n_unsure) {
+		share->n_unsure--;
+		return;
+	}
+	if (reclaim && share->n_unreclaimed)
+		count_unreclaimed(locks, share, UINT32_MAX);
+	count(locks, share, 1);
+	hf_emit_share_added(locks, share, reclaim);
+}
+
 int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		  uint32_t client_state, bool reclaim)
 {
 	uint64_t hash = hf_lock_file_hash(locks, who->handle);
 	struct hf_lock_file *file;
 	struct hf_share *share;
+	struct own own;
 	int r;
 
 	assert(!locks->in_event && access < 4 && deny < 4 && who->client->id &&
@@ -147,8 +232,9 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (locks->is_grace && !reclaim)
 		return HF_LOCK_E_GRACE;
 	file = hf_lock_file_find(locks, hash, who->handle);
-	share = file ? find(locks, file, who) : NULL;
-	if (file && conflicts_with_others(file, share, access, deny))
+	share = find(locks, file, who, access, deny);
+	own = sum_own(locks, file, who);
+	if (conflicts_with_others(file, &own, access, deny))
 		return HF_LOCK_E_CONFLICT;
 	if (!hf_room_for_share(locks, file, who, !share))
 		return HF_LOCK_E_LIMIT;
@@ -158,50 +244,108 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	if (!file)
 		file = hf_lock_file_make(locks, hash, who->handle);
 	if (!share)
-		share = make(locks, file, who);
-	if (client_state)
-		share->state = client_state;
-	count(locks, share, access, deny, 1);
-	hf_emit_share(locks, share, access, deny, reclaim, locks->events->share_added);
+		share = make(locks, file, who, access, deny);
+	set_state(locks, file, who, client_state ? client_state : own.state);
+	take(locks, share, reclaim);
 	return HF_LOCK_OK;
 }
 
 int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
-	struct hf_lock_file *file = hf_lock_file_of(locks, who->handle);
-	struct hf_share *share = file ? find(locks, file, who) : NULL;
+	struct hf_share *share = find_by_handle(locks, who, access, deny);
 
-	assert(!locks->in_event && access < 4 && deny < 4);
-	if (!share || !share->count[access][deny])
+	assert(!locks->in_event);
+	if (!share)
 		return HF_LOCK_OK;
-	count(locks, share, access, deny, UINT32_MAX);
-	hf_emit_share(locks, share, access, deny, false, locks->events->share_removed);
+	if (share->count)
+		count(locks, share, UINT32_MAX);
+	else
+		count_unreclaimed(locks, share, UINT32_MAX);
+	hf_emit_share_removed(locks, share, 1, HF_LOCK_CAUSE_REQUEST);
 	free_if_empty(locks, share);
 	return HF_LOCK_OK;
+}
+
+bool hf_lock_find_share(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			uint8_t deny, struct hf_lock_share_view *viewp)
+{
+	const struct hf_share *share = find_by_handle(locks, who, access, deny);
+
+	if (share)
+		hf_view_share(share, viewp);
+	return share != NULL;
 }
 
 uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			      uint8_t deny)
 {
-	const struct hf_lock_file *file = hf_lock_file_of(locks, who->handle);
-	const struct hf_share *share = file ? find(locks, file, who) : NULL;
+	const struct hf_share *share = find_by_handle(locks, who, access, deny);
 
-	assert(access < 4 && deny < 4);
-	return share ? share->count[access][deny] : 0;
+	return share ? share->count : 0;
 }
+
+/* RESTART */
+
+int hf_lock_restore_share(struct hf_locks *locks, const struct hf_lock_share_view *view)
+{
+	const struct hf_lock_target who = {
+		.share = view->share, .handle = view->handle, .client = view->client, .oh = view->oh
+	};
+	uint64_t hash = hf_lock_file_hash(locks, view->handle);
+	struct hf_lock_file *file = hf_lock_file_find(locks, hash, view->handle);
+	const struct own own = sum_own(locks, file, &who);
+	struct hf_share *share;
+	int r;
+
+	assert(!locks->in_event && view->access < 4 && view->deny < 4 && view->count);
+	if (find(locks, file, &who, view->access, view->deny) ||
+	    conflicts_with_others(file, &own, view->access, view->deny))
+		return HF_LOCK_E_CONFLICT;
+	r = reserve(locks, &who, file, NULL);
+	if (r < 0)
+		return hf_trace(r);
+	if (!file)
+		file = hf_lock_file_make(locks, hash, view->handle);
+	share = make(locks, file, &who, view->access, view->deny);
+	share->state = view->client_state;
+	share->tag = view->tag;
+	count_unreclaimed(locks, share, view->count);
+	return HF_LOCK_OK;
+}
+
+void hf_lock_doubt_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			 uint8_t deny)
+{
+	struct hf_share *share = find_by_handle(locks, who, access, deny);
+
+	if (share && share->n_unsure < share->count)
+		share->n_unsure++;
+}
+
+void hf_share_drop_unreclaimed(struct hf_locks *locks)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&locks->unreclaimed_shares))) {
+		struct hf_share *share = hf_list_entry(link, struct hf_share, unreclaimed);
+		uint32_t n = share->n_unreclaimed;
+
+		count_unreclaimed(locks, share, -n);
+		hf_emit_share_removed(locks, share, n, HF_LOCK_CAUSE_EXPIRY);
+		free_if_empty(locks, share);
+	}
+}
+
+/* CRASH */
 
 static void purge_share(struct hf_locks *locks, struct hf_share *share)
 {
-	for (uint8_t a = 0; a < 4; a++) {
-		for (uint8_t d = 0; d < 4; d++) {
-			uint32_t n = share->count[a][d];
+	uint32_t n = weight(share);
 
-			if (!n)
-				continue;
-			count(locks, share, a, d, -n);
-			hf_emit_share(locks, share, a, d, false, locks->events->share_removed);
-		}
-	}
+	count(locks, share, -share->count);
+	if (share->n_unreclaimed)
+		count_unreclaimed(locks, share, -share->n_unreclaimed);
+	hf_emit_share_removed(locks, share, n, HF_LOCK_CAUSE_CRASH);
 	free_if_empty(locks, share);
 }
 
@@ -214,4 +358,24 @@ void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool 
 		if (all || share->state == 0 || (share->state != state && share->state != also))
 			purge_share(locks, share);
 	}
+}
+
+/* WALK */
+
+void hf_lock_tag_all_shares(struct hf_locks *locks,
+			    uint64_t (*fn)(void *context, const struct hf_lock_share_view *share),
+			    void *context)
+{
+	struct hf_lock_share_view view;
+
+	locks->in_event = true;
+	for (struct hf_rb_node *node = hf_rb_first(&locks->by_id); node; node = hf_rb_next(node)) {
+		hf_list_for_each(pos, &hf_rb_entry(node, struct hf_lock_file, by_id)->shares) {
+			struct hf_share *share = hf_list_entry(pos, struct hf_share, in_file);
+
+			hf_view_share(share, &view);
+			share->tag = fn(context, &view);
+		}
+	}
+	locks->in_event = false;
 }

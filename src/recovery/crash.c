@@ -61,7 +61,7 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 			    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
 			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_shares, n_kept,
 			    (unsigned long long)n_suppressed);
-	hf_recovery_tell(recovery, &event);
+	hf_observe_tell(recovery, &event);
 }
 
 static void report(struct hf_recovery *recovery, struct hf_client *client, const struct holdings *before,
@@ -80,16 +80,15 @@ static void tell_crash(struct hf_recovery *recovery, struct hf_client *client, i
 		       const char *reason)
 {
 	recovery->counts.crashes++;
-	hf_recovery_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_CRASH,
-								.client = client,
-								.reason = reason,
-								.state = state });
+	hf_observe_tell(recovery,
+			&(struct hf_recovery_event){
+				.kind = HF_EVENT_CRASH, .client = client, .reason = reason, .state = state });
 }
 
 static void note_death(struct hf_client *client)
 {
-	client->n_deaths++;
-	client->death_state = client->sm_state;
+	client->recovery->n_deaths++;
+	client->recovery->death_state = client->sm_state;
 }
 
 /* Everything goes */
@@ -101,10 +100,9 @@ void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, c
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	hf_reservations_drop(recovery, client, 0);
 	hf_lock_client_purge(recovery->locks, &client->holds);
 	report(recovery, client, &before, reason);
-	hf_grace_look(recovery);
+	hf_phase_look(recovery);
 }
 
 size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
@@ -128,9 +126,7 @@ void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client
 	struct holdings gone = { .n_locks = client->holds.n_locks };
 
 	hf_client_set_status(client, HF_CLIENT_CRASHED);
-	recovery->late_reclaims.is_dropping = true;
 	hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
-	recovery->late_reclaims.is_dropping = false;
 	gone.n_locks -= HF_MIN(client->holds.n_locks, gone.n_locks);
 	if (!gone.n_locks)
 		return;
@@ -166,9 +162,9 @@ static bool supersedes(const struct hf_client *client, int32_t state)
 
 static void set_state(struct hf_client *client, int32_t state)
 {
-	if (!client->n_settling) {
-		client->stored_state = client->sm_state;
-		client->is_stored_state_proven = client->is_state_proven;
+	if (!client->recovery->n_settling) {
+		client->recovery->stored_state = client->sm_state;
+		client->recovery->is_stored_state_proven = client->is_state_proven;
 	}
 	client->sm_state = state;
 	client->is_state_proven = true;
@@ -207,14 +203,15 @@ struct settling {
 static void settling_free(struct settling *settling)
 {
 	hf_link_remove(&settling->link);
-	settling->client->n_settling--;
+	settling->client->recovery->n_settling--;
 	hf_client_unref(settling->client);
 	free(settling);
 }
 
 static void store_state(struct hf_client *client)
 {
-	if (hf_client_is_registered(client) && !client->n_settling && hf_client_register(client) < 0)
+	if (hf_client_is_registered(client) && !client->recovery->n_settling &&
+	    hf_client_register(client) < 0)
 		hf_log_debug("a client's new state number could not be stored", "client=%s", client->id);
 }
 
@@ -228,12 +225,27 @@ void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
 
 void hf_recovery_hold_state(struct hf_client *client)
 {
-	client->n_settling++;
+	client->recovery->n_settling++;
+}
+
+bool hf_recovery_is_settling(const struct hf_client *client)
+{
+	return client->recovery->n_settling != 0;
+}
+
+uint64_t hf_recovery_count_deaths(const struct hf_client *client)
+{
+	return client->recovery->n_deaths;
+}
+
+int32_t hf_recovery_death_state(const struct hf_client *client)
+{
+	return client->recovery->death_state;
 }
 
 void hf_recovery_release_state(struct hf_client *client, bool is_done)
 {
-	client->n_settling--;
+	client->recovery->n_settling--;
 	if (is_done)
 		store_state(client);
 }
@@ -257,7 +269,7 @@ static void settle(struct hf_recovery *recovery, struct hf_client *client)
 		return; /* the old number stays stored: the notice will be news once too often */
 	settling->recovery = recovery;
 	settling->client = hf_client_ref(client);
-	client->n_settling++;
+	client->recovery->n_settling++;
 	hf_list_push_back(&recovery->settlings, &settling->link);
 	if (hf_promises_await(recovery, &settling->promise, recovery->persist.ticket, 0, on_settled))
 		on_settled(&settling->promise, true);
@@ -309,13 +321,12 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	hf_reservations_drop(recovery, client, state);
 	hf_lock_client_purge_but(recovery->locks, &client->holds, (uint32_t)state,
 				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));
 	if (is_other)
 		settle(recovery, client);
 	report(recovery, client, &before, reason);
-	hf_grace_look(recovery);
+	hf_phase_look(recovery);
 }
 
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)

@@ -1,16 +1,16 @@
 /*
- * Reclaims that come after grace. A client that is refused then tells its
- * programs nothing, and goes on with a lock that it does not have. So what was
- * dropped at the end of grace is remembered for a while, until somebody else gets
- * something that conflicts with it: as long as it is here, nobody had it since,
- * and its owner may have it back.
+ * Reclaims that come after grace.
  *
- * Locks and share reservations alike: they differ in whose they are and in what
- * conflicts, and reservations in that they are counted, so that each comes back
- * once.
+ * A client whose reclaim is refused tells its programs nothing, and goes on with a
+ * lock that it does not have. So what was dropped at the end of grace is remembered
+ * for a while, until another owner gets something that conflicts with it. As long as
+ * the record is here, no other owner had it since, and its owner may have it back.
  *
- * Costs nothing while nothing is remembered, else one look-up by file for each
- * lock or reservation that is granted.
+ * Locks and share reservations have the same records. They differ in who their owner
+ * is and in what conflicts. Reservations are counted, so that each comes back once.
+ *
+ * This costs nothing while nothing is remembered, otherwise one look-up by file for
+ * each lock or reservation that is granted.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include "recovery/internal.h"
 
 #define MAX_RECORDS  ((size_t)262144)
-#define MAX_PER_FILE 1024 /* whatever is granted in the file looks at them all */
+#define MAX_PER_FILE 1024 /* each grant in the file looks at all of them */
 
 struct late_file {
 	struct hf_hash_node node;
@@ -31,7 +31,7 @@ struct late_file {
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
 
-/* What somebody had, gets or asks for in a file. */
+/* What an owner had, gets or asks for in a file. */
 struct claim {
 	struct hf_lock_client *client;
 	bool is_share;
@@ -78,7 +78,6 @@ static struct claim claim_of_share(const struct hf_lock_share_view *share)
 		.client = share->client,
 		.is_share = true,
 		.oh = share->oh,
-		.count = share->count,
 		.access = share->access,
 		.deny = share->deny,
 	};
@@ -183,7 +182,7 @@ static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const
 	if (!late) {
 		if (file)
 			put_file(recovery, file);
-		return; /* its reclaim will be refused: safe, if not kind */
+		return; /* its reclaim will be refused, which is safe */
 	}
 	late->file = file;
 	late->client = hf_client_ref(hf_client_of(what->client));
@@ -195,13 +194,13 @@ static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const
 	hf_list_push_back(&file->records, &late->in_file);
 	file->n++;
 	hf_list_push_back(&recovery->late_reclaims.by_age, &late->by_age);
-	hf_list_push_back(&late->client->late, &late->in_client);
+	hf_list_push_back(&late->client->recovery->late, &late->in_client);
 	recovery->late_reclaims.n++;
 	if (!hf_timer_is_running(&recovery->late_reclaims.timer))
 		hf_timer_start_at(&recovery->late_reclaims.timer, late->until);
 }
 
-/* Somebody got something: whoever had it before cannot have it back as if nothing had been. */
+/* @what was granted: forget the records that conflict with it. */
 static void granted(struct hf_recovery *recovery, struct hf_bytes handle, const struct claim *what)
 {
 	struct late_file *file = find_file(recovery, handle);
@@ -233,7 +232,7 @@ void hf_late_reclaim_granted(struct hf_recovery *recovery, const struct hf_lock_
 	granted(recovery, lock->who.handle, &what);
 }
 
-/* The first byte from @pos on that none of this owner's records has in @mode or better. */
+/* The first byte from @pos on that none of this owner's records has in the wanted mode or a stronger one. */
 static uint64_t covered_until(const struct late_file *file, const struct claim *wanted, uint64_t pos,
 			      bool *movedp)
 {
@@ -264,10 +263,12 @@ bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_r
 
 /* Share reservations */
 
-void hf_late_reclaim_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares)
+void hf_late_reclaim_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares,
+				     uint32_t n)
 {
-	const struct claim what = claim_of_share(shares);
+	struct claim what = claim_of_share(shares);
 
+	what.count = n;
 	remember(recovery, shares->handle, &what);
 }
 
@@ -320,7 +321,7 @@ void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *clie
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&client->late)))
+	while ((link = hf_list_first(&client->recovery->late)))
 		forget_with_file(recovery, hf_list_entry(link, struct late, in_client));
 }
 

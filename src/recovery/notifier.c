@@ -86,8 +86,8 @@ static void leave_wave(struct hf_notice *notice, bool was_told)
 	notice->is_in_wave = false;
 	notifier->n_wave_told += was_told;
 	notifier->n_wave_failed += !was_told;
-	if (--notifier->n_wave_left)
-		return;
+	if (--notifier->n_wave_left || hf_phase_is_over(notice->recovery))
+		return; /* no report of a wave that was cut off */
 	hf_log_at(notifier->n_wave_failed ? HF_LOG_WARN : HF_LOG_INFO,
 		  notifier->n_wave_failed
 			  ? "clients told of our restart; the others are taken for crashed, and tried again"
@@ -116,8 +116,8 @@ static void detach(struct hf_notice *notice)
 	struct hf_client *client = notice->client;
 
 	notice->client = NULL;
-	client->notice = NULL;
-	hf_client_pin(client, hf_grace_pins(notice->recovery));
+	client->recovery->notice = NULL;
+	hf_client_pin(client, hf_phase_pins(notice->recovery));
 	hf_client_unref(client);
 }
 
@@ -182,7 +182,7 @@ static void told(struct hf_notice *notice)
 		hf_client_set_status(notice->client, HF_CLIENT_NOTIFIED);
 	leave_wave(notice, true);
 	notice_free(notice);
-	hf_grace_look(recovery);
+	hf_phase_look(recovery);
 }
 
 static void on_done(void *context, bool was_told, const char *why_not)
@@ -196,14 +196,14 @@ static void on_done(void *context, bool was_told, const char *why_not)
 		notice_free(notice);
 		return;
 	}
-	hf_recovery_tell(recovery, &(struct hf_recovery_event){
-					   .kind = HF_EVENT_NOTIFY,
-					   .client = notice->client,
-					   .reason = why_not,
-					   .state = notice->state,
-					   .was_told = was_told,
-					   .took_ns = hf_loop_now(recovery->loop) - notice->began,
-				   });
+	hf_observe_tell(recovery, &(struct hf_recovery_event){
+					  .kind = HF_EVENT_NOTIFY,
+					  .client = notice->client,
+					  .reason = why_not,
+					  .state = notice->state,
+					  .was_told = was_told,
+					  .took_ns = hf_loop_now(recovery->loop) - notice->began,
+				  });
 	if (was_told)
 		recovery->counts.notifications_told++;
 	else
@@ -298,7 +298,7 @@ static void on_rested(struct hf_timer *timer)
 
 static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_hand)
 {
-	struct hf_notice *notice = client->notice;
+	struct hf_notice *notice = client->recovery->notice;
 
 	if (notice) {
 		notice->give_up = hf_loop_now(recovery->loop) + recovery->options.notify_retry_ns;
@@ -321,7 +321,7 @@ static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_h
 	notice->by_hand = by_hand;
 	hf_timer_init(&notice->timer, recovery->loop, on_rested);
 	put_in(notice, HF_NOTICE_QUEUE);
-	client->notice = notice;
+	client->recovery->notice = notice;
 	hf_client_pin(client, true);
 	pump_later(recovery);
 	return 0;
@@ -338,8 +338,8 @@ static int add_all(struct hf_recovery *recovery, bool by_hand)
 		serial = client->serial;
 		if (hf_client_is_registered(client))
 			r = add(recovery, client, by_hand);
-		if (client->notice && !by_hand && !client->notice->is_in_wave) {
-			client->notice->is_in_wave = true;
+		if (client->recovery->notice && !by_hand && !client->recovery->notice->is_in_wave) {
+			client->recovery->notice->is_in_wave = true;
 			notifier->n_wave_left++;
 		}
 		hf_client_unref(client);
@@ -369,7 +369,7 @@ int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *cli
 /* It is not registered any more: nobody needs to tell it. */
 void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client)
 {
-	struct hf_notice *notice = client->notice;
+	struct hf_notice *notice = client->recovery->notice;
 
 	if (!notice)
 		return;
@@ -417,7 +417,6 @@ void hf_notifier_stop(struct hf_recovery *recovery)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
 
-	notifier->n_wave_left = SIZE_MAX; /* no report of a wave that was cut off */
 	free_all(notifier, HF_NOTICE_QUEUE);
 	free_all(notifier, HF_NOTICE_RESTS);
 	detach_all(notifier, HF_NOTICE_YOUNG);

@@ -1,10 +1,11 @@
-/* The whole: its life, the store's events, and those who watch. */
+/*
+ * The whole: its life, and the events of store, lock table and clients, each of which
+ * goes from here to the parts of this folder.
+ */
 #include "recovery/recovery.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,103 +17,6 @@
 #define STOP_PATIENCE_NS  (5 * HF_NS_PER_S)
 #define STOP_LOOK_NS      (10 * HF_NS_PER_MS)
 
-/* Watching */
-
-void hf_recovery_observe(struct hf_recovery *recovery, struct hf_recovery_observer *observer)
-{
-	hf_list_push_back(&recovery->observers, &observer->link);
-}
-
-void hf_recovery_tell(struct hf_recovery *recovery, const struct hf_recovery_event *event)
-{
-	hf_list_for_each_safe(pos, &recovery->observers) {
-		struct hf_recovery_observer *observer = hf_list_entry(pos, struct hf_recovery_observer, link);
-
-		observer->fn(observer, event);
-	}
-}
-
-bool hf_recovery_wants_locks(const struct hf_recovery *recovery)
-{
-	for (const struct hf_link *pos = recovery->observers.head.next; pos != &recovery->observers.head;
-	     pos = pos->next) {
-		const struct hf_recovery_observer *observer =
-			(const struct hf_recovery_observer *)((const char *)pos -
-							      offsetof(struct hf_recovery_observer, link));
-
-		if (atomic_load_explicit(&observer->wants_locks, memory_order_relaxed))
-			return true;
-	}
-	return false;
-}
-
-void hf_recovery_tell_lock(struct hf_recovery *recovery, enum hf_recovery_event_kind kind,
-			   const struct hf_lock_view *lock)
-{
-	const struct hf_recovery_event event = {
-		.kind = kind,
-		.client = hf_client_of(lock->who.client),
-		.lock = lock,
-	};
-
-	hf_list_for_each_safe(pos, &recovery->observers) {
-		struct hf_recovery_observer *observer = hf_list_entry(pos, struct hf_recovery_observer, link);
-
-		if (atomic_load_explicit(&observer->wants_locks, memory_order_relaxed))
-			observer->fn(observer, &event);
-	}
-}
-
-/* Shares without names */
-
-static struct hf_bytes number_name(void *user, uint32_t share)
-{
-	struct hf_recovery *recovery = user;
-	int n;
-
-	if (share == 0) /* where handles are another server's, all of them */
-		return hf_bytes_of_str("0");
-	n = snprintf(recovery->share_text, sizeof(recovery->share_text), "%u", share);
-
-	return hf_bytes_of(recovery->share_text, (uint32_t)n);
-}
-
-static bool find_number(void *user, struct hf_bytes name, uint32_t *sharep)
-{
-	uint64_t value = 0;
-
-	if (name.len == 0 || name.len > 10)
-		return false;
-	for (uint32_t i = 0; i < name.len; i++) {
-		if (name.data[i] < '0' || name.data[i] > '9')
-			return false;
-		value = value * 10 + (name.data[i] - '0');
-	}
-	*sharep = (uint32_t)value;
-	return value <= UINT32_MAX;
-}
-
-struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t share)
-{
-	return recovery->shares.name(recovery->shares.user, share);
-}
-
-struct hf_bytes hf_recovery_key_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes handle,
-				   uint8_t room[HF_LOCK_HANDLE_MAX])
-{
-	if (!recovery->shares.key)
-		return handle;
-	return recovery->shares.key(recovery->shares.user, share, handle, room);
-}
-
-struct hf_bytes hf_recovery_handle_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes key,
-				      uint8_t room[HF_LOCK_HANDLE_MAX])
-{
-	if (!recovery->shares.handle)
-		return key;
-	return recovery->shares.handle(recovery->shares.user, share, key, room);
-}
-
 /* The store speaks */
 
 static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
@@ -123,7 +27,7 @@ static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
 static void on_failed(void *user, uint64_t first_lost)
 {
 	hf_promises_look(user);
-	/* Whoever waits waits for something that is not reached, and now never will be. */
+	/* Every promise that waits does so for a ticket that is now never reached. */
 	hf_promises_break(user);
 }
 
@@ -142,6 +46,7 @@ static void on_taken(void *user)
 {
 	struct hf_recovery *recovery = user;
 
+	hf_phase_enter(recovery, HF_PHASE_TAKEN, "another run uses the store");
 	if (recovery->options.store_taken)
 		recovery->options.store_taken(recovery->options.store_taken_user);
 }
@@ -168,6 +73,168 @@ static const struct hf_store_events store_events = {
 	.on_resync = on_resync,
 	.on_recovered = on_recovered,
 	.on_taken = on_taken,
+};
+
+/* The lock table speaks */
+
+static uint64_t on_added(void *context, const struct hf_lock_change *lock)
+{
+	struct hf_recovery *recovery = context;
+	bool is_stored = recovery->persist.stores_locks && !(lock->flags & HF_LOCK_VOLATILE);
+	struct hf_lock_view view;
+
+	hf_share_counts_add(recovery, lock->share, lock->client);
+	if (!recovery->late_reclaims.n && !is_stored)
+		return 0;
+	hf_lock_show(lock, &view);
+	if (recovery->late_reclaims.n)
+		hf_late_reclaim_granted(recovery, &view);
+	return hf_persist_add_lock(recovery, &view);
+}
+
+static void on_unreclaimed_removed(struct hf_recovery *recovery, const struct hf_lock_change *lock)
+{
+	struct hf_lock_view view;
+
+	hf_phase_look(recovery);
+	if (lock->cause != HF_LOCK_CAUSE_EXPIRY)
+		return;
+	hf_lock_show(lock, &view);
+	hf_late_reclaim_remember(recovery, &view);
+}
+
+static void on_removed(void *context, const struct hf_lock_change *lock)
+{
+	struct hf_recovery *recovery = context;
+
+	if (!(lock->flags & HF_LOCK_GHOST))
+		hf_share_counts_remove(recovery, lock->share, lock->client);
+	if (HF_UNLIKELY(lock->flags & HF_LOCK_UNRECLAIMED))
+		on_unreclaimed_removed(recovery, lock);
+	hf_persist_remove_lock(recovery, lock);
+}
+
+/* It stays stored, but is in no list any more. */
+static void on_hidden(void *context, const struct hf_lock_change *lock)
+{
+	hf_share_counts_remove(context, lock->share, lock->client);
+}
+
+static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
+{
+	struct hf_recovery *recovery = context;
+
+	if (recovery->late_reclaims.n)
+		hf_late_reclaim_share_granted(recovery, share);
+	if (share->is_reclaim)
+		hf_phase_look(recovery);
+	return hf_persist_share(recovery, share);
+}
+
+static uint64_t on_share_removed(void *context, const struct hf_lock_share_view *share, uint32_t n,
+				 enum hf_lock_cause cause)
+{
+	struct hf_recovery *recovery = context;
+
+	hf_phase_look(recovery);
+	if (cause == HF_LOCK_CAUSE_EXPIRY)
+		hf_late_reclaim_remember_shares(recovery, share, n);
+	return hf_persist_share(recovery, share);
+}
+
+/* Waiters are the protocol's. */
+
+static void on_granted(void *context, const struct hf_lock_view *waiter)
+{
+	struct hf_recovery *recovery = context;
+
+	if (hf_recovery_wants_locks(recovery))
+		hf_recovery_tell_lock(recovery, HF_EVENT_GRANTED, waiter);
+	if (recovery->waiter_events.granted)
+		recovery->waiter_events.granted(recovery->waiter_user, waiter);
+}
+
+static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why)
+{
+	struct hf_recovery *recovery = context;
+
+	if (recovery->waiter_events.waiter_gone)
+		recovery->waiter_events.waiter_gone(recovery->waiter_user, waiter, why);
+}
+
+static const struct hf_lock_events lock_events = {
+	.added = on_added,
+	.removed = on_removed,
+	.hidden = on_hidden,
+	.granted = on_granted,
+	.waiter_gone = on_waiter_gone,
+	.share_added = on_share_added,
+	.share_removed = on_share_removed,
+};
+
+/* The clients speak */
+
+static void on_made(void *user, struct hf_client *client)
+{
+	hf_list_init(&client->recovery->late);
+}
+
+static int on_registered(void *user, struct hf_client *client, uint64_t *ticketp)
+{
+	struct hf_recovery *recovery = user;
+	int r = hf_persist_client(recovery, client, ticketp);
+
+	if (r < 0)
+		return r;
+	hf_observe_tell(recovery,
+			&(struct hf_recovery_event){ .kind = HF_EVENT_REGISTERED, .client = client });
+	return 0;
+}
+
+static void on_unregistered(void *user, struct hf_client *client)
+{
+	struct hf_recovery *recovery = user;
+
+	hf_notifier_forget(recovery, client);
+	hf_store_delete_client(recovery->store, hf_bytes_of_str(client->id), &client->registration_ticket);
+	hf_observe_tell(recovery,
+			&(struct hf_recovery_event){ .kind = HF_EVENT_UNREGISTERED, .client = client });
+}
+
+static uint64_t mark(void *user)
+{
+	const struct hf_recovery *recovery = user;
+
+	return recovery->persist.ticket;
+}
+
+static bool is_settled(void *user, const struct hf_client *client)
+{
+	const struct hf_recovery *recovery = user;
+
+	return hf_recovery_can_promise(recovery) &&
+	       client->idle_mark <= hf_store_reached(recovery->store, HF_STORE_LOCKS) &&
+	       client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS);
+}
+
+static bool may_reclaim(void *user, const struct hf_client *client)
+{
+	return !hf_list_is_empty(&client->recovery->late);
+}
+
+static void on_crashed(void *user, struct hf_client *client)
+{
+	hf_crash_clean_up(user, client, "its recovery window is over");
+}
+
+static const struct hf_client_events client_events = {
+	.made = on_made,
+	.registered = on_registered,
+	.unregistered = on_unregistered,
+	.mark = mark,
+	.is_settled = is_settled,
+	.may_reclaim = may_reclaim,
+	.crashed = on_crashed,
 };
 
 /* Starting */
@@ -206,7 +273,7 @@ static int make_tables(struct hf_recovery *recovery)
 	struct hf_locks_options locks = {
 		.key = recovery->key,
 		.limits = options->lock_limits,
-		.events = &hf_persist_lock_events,
+		.events = &lock_events,
 		.context = recovery,
 		.outside = options->outside,
 		.outside_context = options->outside_context,
@@ -219,12 +286,15 @@ static int make_tables(struct hf_recovery *recovery)
 		.max_per_address = options->max_clients_per_address,
 		.window_ns = options->window_ns,
 		.idle_ns = options->idle_ns ? options->idle_ns : UNMONITOR_IDLE_NS,
-		.events = &hf_persist_client_events,
+		.recovery_size = sizeof(struct hf_recovery_client),
+		.events = &client_events,
 		.user = recovery,
 	};
 	int r = hf_locks_new(&recovery->locks, &locks);
 
 	clients.locks = recovery->locks;
+	if (r == 0)
+		hf_lock_set_grace(recovery->locks, true); /* what is loaded is unreclaimed */
 	if (r == 0)
 		r = hf_clients_new(&recovery->clients, &clients);
 	if (r == 0 && options->nlm_grace_ns != UINT64_MAX)
@@ -266,20 +336,10 @@ static int begin(struct hf_recovery *recovery)
 	if (r == 0 && recovery->options.handle_key) /* which all that was loaded fits */
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0)
-		r = hf_grace_decide(recovery);
+		r = hf_phase_decide(recovery);
 	if (r < 0)
 		hf_log_error("cannot take up what was stored", "error=%s", strerror(-r));
 	return r;
-}
-
-static void init_shares(struct hf_recovery *recovery)
-{
-	if (recovery->options.shares)
-		recovery->shares = *recovery->options.shares;
-	else
-		recovery->shares = (struct hf_recovery_shares){ .name = number_name,
-								.find = find_number,
-								.user = recovery };
 }
 
 int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_options *options)
@@ -291,18 +351,16 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 		return hf_trace(-ENOMEM);
 	recovery->options = *options;
 	recovery->loop = options->loop;
-	init_shares(recovery);
+	hf_share_names_init(recovery);
 	hf_loop_random(recovery->loop, &recovery->key, sizeof(recovery->key));
 	hf_list_init(&recovery->observers);
 	hf_crash_init(recovery);
 	hf_promises_init(recovery);
-	hf_grace_init(recovery);
+	hf_phase_init(recovery);
 	hf_notifier_init(recovery);
 	hf_persist_init(recovery);
 	hf_not_exported_init(recovery);
 	r = hf_share_counts_init(recovery);
-	if (r == 0)
-		r = hf_reservations_init(recovery);
 	if (r == 0)
 		r = hf_late_reclaim_init(recovery);
 	if (r == 0)
@@ -316,7 +374,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 
 int hf_recovery_start(struct hf_recovery *recovery)
 {
-	int r = hf_grace_restart_clock(recovery);
+	int r = hf_phase_restart_clock(recovery);
 
 	if (r == 0)
 		r = hf_notifier_start(recovery);
@@ -329,12 +387,12 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 {
 	if (!recovery)
 		return NULL;
+	hf_phase_enter(recovery, HF_PHASE_STOPPED, "freed");
 	if (recovery->stop_timer.loop)
 		hf_timer_stop(&recovery->stop_timer);
 	hf_notifier_deinit(recovery);
 	hf_late_reclaim_deinit(recovery);
-	hf_reservations_deinit(recovery);
-	hf_grace_deinit(recovery);
+	hf_phase_deinit(recovery);
 	hf_promises_deinit(recovery);
 	hf_crash_deinit(recovery);
 	hf_locks_free(recovery->locks);
@@ -352,6 +410,7 @@ static void stopped(struct hf_recovery *recovery)
 {
 	void (*done)(void *user) = recovery->stop_done;
 
+	hf_phase_enter(recovery, HF_PHASE_STOPPED, "stopped in order");
 	recovery->stop_done = NULL;
 	done(recovery->stop_user);
 	/* @recovery may be gone here */
@@ -361,10 +420,11 @@ static void stopped(struct hf_recovery *recovery)
 static void on_stop_timer(struct hf_timer *timer)
 {
 	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, stop_timer);
+	bool may_wait = recovery->phase.now == HF_PHASE_STOPPING &&
+			hf_loop_now(recovery->loop) < recovery->phase.since + STOP_PATIENCE_NS;
 	int r = hf_store_mark_clean(recovery->store);
 
-	if (r < 0 && hf_loop_now(recovery->loop) < recovery->stop_by &&
-	    hf_timer_start(timer, STOP_LOOK_NS) == 0)
+	if (r < 0 && may_wait && hf_timer_start(timer, STOP_LOOK_NS) == 0)
 		return;
 	if (r < 0)
 		hf_log_warn("the stop could not be marked as clean: the next start will take it for a crash",
@@ -374,19 +434,47 @@ static void on_stop_timer(struct hf_timer *timer)
 
 void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user)
 {
+	hf_phase_enter(recovery, HF_PHASE_STOPPING, "asked to stop");
 	hf_notifier_stop(recovery);
-	recovery->is_stopping = true;
 	recovery->stop_done = done;
 	recovery->stop_user = user;
-	recovery->stop_by = hf_loop_now(recovery->loop) + STOP_PATIENCE_NS;
 	hf_timer_init(&recovery->stop_timer, recovery->loop, on_stop_timer);
 	if (hf_timer_start(&recovery->stop_timer, 0) < 0)
 		stopped(recovery);
 }
 
-bool hf_recovery_is_stopping(const struct hf_recovery *recovery)
+/* A simulated restart. No client may hear of the new state number before it is stored. */
+
+static void on_raised(struct hf_promise *promise, bool kept)
 {
-	return recovery->is_stopping;
+	struct hf_recovery *recovery = hf_container_of(promise, struct hf_recovery, raised);
+	int r;
+
+	if (!kept || hf_phase_is_over(recovery))
+		return;
+	recovery->sm_state = recovery->raised_state;
+	hf_log_info("simulated a restart", "state=%d", recovery->sm_state);
+	r = hf_phase_begin_whole_grace(recovery, "a simulated restart");
+	if (r == 0)
+		r = hf_notifier_start(recovery);
+	if (r < 0)
+		hf_log_error("the simulated restart is not complete", "error=%s", strerror(-r));
+}
+
+int hf_recovery_simulate_crash(struct hf_recovery *recovery)
+{
+	uint64_t ticket;
+	int r;
+
+	if (hf_phase_is_over(recovery))
+		return -EINVAL;
+	r = hf_store_raise_state(recovery->store, &recovery->raised_state, &ticket);
+	if (r < 0)
+		return hf_trace(r);
+	hf_promise_cancel(&recovery->raised);
+	if (hf_promises_await(recovery, &recovery->raised, 0, ticket, on_raised))
+		on_raised(&recovery->raised, true);
+	return 0;
 }
 
 /* Neighbours */

@@ -1,24 +1,30 @@
 /*
- * The promise: what was granted holds through crashes, ours and the clients'.
+ * Recovery: what was granted holds through crashes, of the server and of the clients.
  *
- * This folder owns the lock table and the clients, and stands between them and
- * the store. It is the only writer of the restart story (state number, grace,
- * notification, end of grace) and of the clean-up when a client has died.
+ * This folder owns the lock table and the clients, and stands between them and the
+ * store. It alone writes the story of a restart (state number, grace, notices, end of
+ * grace), and cleans up when a client has died.
  *
- *	persist.c        every change of lock table and registrations -> store
- *	reservations.c   the same for share reservations
- *	promise.c        who may be told only when the store has reached what he is told
- *	restart.c        what was stored -> unreclaimed locks; is there a grace?
- *	not_exported.c   what was stored of shares that are not exported now
- *	grace.c          its end: deadline, by hand, or early where that is provably safe
- *	late_reclaim.c   what was dropped at its end, for reclaims that come late
- *	share_counts.c   how many locks there are in each share
- *	notifier.c       tells every registered client of our restart
- *	crash.c          evidence that a client died -> everything of it goes
+ *	recovery.c       life; the events of store, lock table and clients go from here to the rest
+ *	  restart.c        stored records -> unreclaimed locks and reservations
+ *	  notifier.c       tells every registered client of our restart
+ *	    crash.c          evidence that a client died -> everything of it goes
+ *	      phase.c          the phases of the server: loading, grace, serving, stopping
+ *	  reclaim.c        how is a reclaim to be served?
+ *	    late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
+ *	  persist.c        changes of lock table and registrations -> store
+ *	    promise.c        a reply waits until the store has reached what it says
+ *	    not_exported.c   stored records of shares that are not exported now
+ *	    reservation.c    a share reservation as bytes
+ *	  share_names.c    a share and a file in the lock table and in the store
+ *	  share_counts.c   how many locks there are in each share
+ *	  observe.c        tells the observers
  *
- * Protocols ask it three things: may I promise this now (hf_recovery_promise),
- * is a reclaim in order (hf_recovery_reclaim), and here is evidence (below).
- * Belongs to the home loop's thread.
+ * A file calls only files below it in this list.
+ *
+ * A protocol asks: may I promise this now (hf_recovery_promise), how is a reclaim to be
+ * served (hf_recovery_reclaim); and brings evidence (hf_recovery_client_*). All of this
+ * belongs to the home loop's thread.
  */
 #pragma once
 
@@ -56,7 +62,7 @@ struct hf_recovery_teller {
 	void *user;
 };
 
-/* Those of the lock table's events that are a protocol's business. */
+/* The events of the lock table that a protocol wants. */
 struct hf_recovery_waiter_events {
 	void (*granted)(void *user, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *user, const struct hf_lock_view *waiter, enum hf_lock_end why);
@@ -64,12 +70,12 @@ struct hf_recovery_waiter_events {
 
 /* Shares have a number in the lock table and a name in the store; both ways. */
 struct hf_recovery_shares {
-	/* What stands for it in the store; empty: it is gone. Borrowed until the next call. */
+	/* Its name in the store; empty: it is gone. Borrowed until the next call. */
 	struct hf_bytes (*name)(void *user, uint32_t share);
 	bool (*find)(void *user, struct hf_bytes name, uint32_t *sharep);
-	/* What the lock table knows the file of a handle by, and the handle of such a file in this share; in
-	 * @room where they are not the same. Empty: this server did not make that handle. NULL: they are
-	 * always the same. */
+	/* The lock table's key of the file of a handle, and the handle of such a file in this share; in @room
+	 * where they are not the same. Empty: this server did not make that handle. NULL: they are always the
+	 * same. */
 	struct hf_bytes (*key)(void *user, uint32_t share, struct hf_bytes handle,
 			       uint8_t room[HF_LOCK_HANDLE_MAX]);
 	struct hf_bytes (*handle)(void *user, uint32_t share, struct hf_bytes key,
@@ -80,7 +86,7 @@ struct hf_recovery_shares {
 struct hf_recovery_options {
 	struct hf_loop *loop;
 	enum hf_store_backend backend;
-	/* Instead of the backend: somebody else's store; NULL as a rule. */
+	/* Instead of the backend, a store of the caller; NULL as a rule. */
 	int (*open_store)(struct hf_store **storep, struct hf_loop *loop,
 			  const struct hf_store_options *options);
 	const struct hf_recovery_shares *shares; /* copied; NULL: the number as text */
@@ -88,8 +94,7 @@ struct hf_recovery_options {
 	const char *store_path;                  /* lmdb */
 	const char *postgres;                    /* postgres */
 	const char *server_name;
-	/* Tells the key that this server seals handles with from any other; 0: handles are another server's.
-	 */
+	/* Tells the key that this server seals handles with from any other; 0: another server makes them. */
 	uint64_t handle_key;
 	uint64_t window_ns;      /* recovery.window_seconds */
 	uint64_t nlm_grace_ns;   /* UINT64_MAX: window_ns */
@@ -106,16 +111,16 @@ struct hf_recovery_options {
 	const struct hf_lock_outside *outside; /* of the lock table; NULL: there is none */
 	void *outside_context;
 	bool clear_store; /* wipe registrations and locks first */
-	/* Another run uses the store now: nothing more can be promised, nor written, and the server must end.
-	 */
+	/* Another run uses the store now: nothing can be promised or written, and the server must end. */
 	void (*store_taken)(void *user);
 	void *store_taken_user;
 	bool measures; /* the time of commits is counted */
 };
 
 /* Life. new opens the store, raises and syncs epoch and state number, and loads everything; it blocks, and
- * has logged what went wrong if it fails. start begins the notifications, when everything is served and
- * registered. stop, in an orderly end: writes what is left and the clean-stop marker. */
+ * has logged what went wrong if it fails. start begins the notices, when everything is served and registered;
+ * where it fails, clients may never hear of our restart, and the server must end. stop, in an orderly end,
+ * writes what is left and the clean-stop marker. */
 int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_options *options);
 struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery);
 void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
@@ -123,8 +128,23 @@ void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
 void hf_recovery_set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller);
 int hf_recovery_start(struct hf_recovery *recovery);
 void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user);
-/* From then on nobody can be told anything any more, so nothing should be granted or given up. */
+/* No reply can be sent any more, so nothing should be granted or given up. */
 bool hf_recovery_is_stopping(const struct hf_recovery *recovery);
+
+/* See phase.c. */
+enum hf_recovery_phase {
+	HF_PHASE_LOADING,
+	HF_PHASE_OPEN_GRACE,
+	HF_PHASE_CHECKED_GRACE,
+	HF_PHASE_WHOLE_GRACE,
+	HF_PHASE_SERVING,
+	HF_PHASE_STOPPING,
+	HF_PHASE_TAKEN,
+	HF_PHASE_STOPPED,
+};
+
+enum hf_recovery_phase hf_recovery_phase(const struct hf_recovery *recovery);
+const char *hf_recovery_phase_name(enum hf_recovery_phase phase);
 
 HF_DEFINE_CLEANUP(struct hf_recovery *, hf_recovery_free)
 
@@ -136,10 +156,10 @@ uint64_t hf_recovery_epoch(const struct hf_recovery *recovery);
 struct hf_store *hf_recovery_store(struct hf_recovery *recovery); /* for questions only */
 
 /*
- * Promises. After a change to the lock table or a registration, and before the client hears of it: covers
- * every write up to now. True: it is durable already, speak. False: fn is called later, with kept when it is
- * durable, or with !kept when the store failed: then what was granted is to be taken back, and the client
- * told that there are no locks now. A promise whose owner goes away is cancelled.
+ * Promises. A protocol asks for one after it has changed the lock table or a registration, and before it
+ * replies: a promise covers every write up to now. True: all is durable already, reply. False: fn is called
+ * later, with kept when it is durable, or with !kept when the store failed: then the protocol takes back what
+ * was granted, and replies that there are no locks now. Cancel a promise whose owner goes away.
  */
 struct hf_promise {
 	struct hf_link link;
@@ -151,27 +171,26 @@ struct hf_promise {
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
 			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
-/* The same after clients told us that they have started anew: what they held is gone from the store, and
- * their new state numbers are in it. Who was answered does not tell us again; killed without that number, we
- * would take the one in the client's next LOCK for another restart. */
+/* The same after clients told us that they were restarted: what they held is gone from the store, and their
+ * new state numbers are in it. A client that got its reply does not tell us again; if we were killed without
+ * the number, we would take the one in the client's next LOCK for another restart. */
 bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
 				 void (*fn)(struct hf_promise *promise, bool kept));
-/* The same for a release. The client keeps what it has let go of neither way, so it need not wait for a store
- * that cannot write: that store writes everything anew before it promises anything, and leaves out what is
- * released. But while it writes everything, a release comes behind that, and has to be waited for. */
+/* The same for a release. It need not wait for a store that cannot write: that store writes everything anew
+ * before it promises anything, and leaves out what is released. While the store writes everything, a release
+ * comes behind that, and has to wait. */
 bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
 				 const struct hf_client *client,
 				 void (*fn)(struct hf_promise *promise, bool kept));
 /* The same question without a promise, about the locks alone. */
 bool hf_recovery_is_release_kept(const struct hf_recovery *recovery);
-/* One promise for many: takes what was written since into one that waits. False: too late, its part is on its
- * way to the medium. */
+/* Lets a promise that waits cover what was written since, too. False: too late, its part is on its way to the
+ * medium. */
 bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise);
-/* Whoever has queued a promise, and has nothing more to do: many that wait need not wait for the end of the
- * turn. */
+/* After the last promise of a batch: where many wait, they need not wait for the end of the turn. */
 void hf_recovery_hurry(struct hf_recovery *recovery);
-/* The same question without a promise: is everything that this client was given durable by now? NULL: the
- * locks alone. */
+/* The same question without a promise: is everything durable that this client was granted? NULL: the locks
+ * alone. */
 enum hf_recovery_kept {
 	HF_KEPT_NOT,    /* or nothing can be promised at all */
 	HF_KEPT_NEARLY, /* all that is missing is the turn's write to the page cache */
@@ -189,20 +208,21 @@ enum hf_recovery_reclaim {
 	/* In grace where what is stored is complete, or after it: request.reclaim and backed_only, so that
 	 * only what this owner has is granted again. */
 	HF_RECLAIM_BACKED,
-	HF_RECLAIM_LATE, /* after grace, but it was held before and nobody had it since: as a new lock */
+	HF_RECLAIM_LATE, /* after grace, held before, and no other owner had it since: as a new lock */
 	HF_RECLAIM_REFUSED,
 };
 
 enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request);
 
-/* The same for a share reservation: NORMAL and LATE: it is added; BACKED: he has it again already, by an
- * earlier copy of this; REFUSED: he did not have it, or somebody else may have had it since. */
+/* The same for a share reservation. NORMAL and LATE: hf_lock_share() with reclaim. BACKED: the owner has it
+ * again already, by an earlier copy of this call. REFUSED: the owner did not have it, or another owner may
+ * have had it since. */
 enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
 						   const struct hf_lock_share_view *share);
-/* One was added, and could not be promised: he has it, and will ask again. */
+/* A reclaimed one could not be promised: the owner has it, and was told to ask again. */
 void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
-/* He gives up one that was loaded and has not come back, in time or late. False: there is none. */
+/* The owner gives up one that was dropped at the end of grace. False: hf_lock_unshare() is to be called. */
 bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 
 /* Grace */
@@ -217,43 +237,49 @@ void hf_recovery_grace_info(struct hf_recovery *recovery, struct hf_grace_info *
 int hf_recovery_end_grace(struct hf_recovery *recovery); /* by hand; -ENOENT: there is none */
 
 /* Evidence, each acted on at once */
-/* A LOCK came with this state number: locks with another one go. 0 and the last one say nothing; nor do the
- * ones before it, for a while: they are stragglers. The first one that we learn says that it has not changed
- * since. The number is proven from now on (is_state_proven) until the caller says otherwise. An older one
- * takes the place of one that was not proven, and releases nothing. */
+/* A LOCK came with this state number: locks with another one go. 0 and the current one say nothing. For a
+ * while nor do the ones before it: they are stragglers. The first number that we learn is no evidence. The
+ * number is proven from now on (is_state_proven) until the caller says otherwise. An older number takes the
+ * place of one that was not proven, and releases nothing. */
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* The same, and its host's statd said that number when it began to hold what it holds: that is all of one
- * life, whatever number that was not proven we had for it. */
+/* The same, and its host's statd said that number when the client began to hold what it holds: that is all of
+ * one life, whatever number that was not proven we had for it. */
 void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* Its host has, or has not, said its present number in a way that no forger can; that is stored with the
- * number. */
+/* The client's host has, or has not, said its present number in a way that no forger can; that is stored with
+ * the number. */
 void hf_recovery_client_proves(struct hf_client *client, bool is_proven);
-/* It says that it was restarted, and has this state number now (SM_NOTIFY); as above, but where we knew none
- * it has one now, and what it held before goes. False: it said nothing new. */
+/* The client says that it was restarted, and has this state number now (SM_NOTIFY). As above, but the first
+ * number is evidence, too. False: it said nothing new. */
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* Would it be news? A number that is not proven, now or in the past, makes none of them old. Nothing changes.
  */
 bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
-/* It has, or had, that number, proven or not: what says it may be a copy of what said it first. */
+/* The client has, or had, that number, proven or not: a message with it may be a copy of the first one. */
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
-/* For those who have something to do when it was rebooted: between the two its new state number is not
- * stored, so that the notice, if it comes again after a crash of ours, is news. */
+/* A protocol has something to do after a reboot of the client: between the two calls the new state number is
+ * not stored, so that the notice is news if it comes again after a crash of ours. */
 void hf_recovery_hold_state(struct hf_client *client);
 void hf_recovery_release_state(struct hf_client *client, bool is_done);
+bool hf_recovery_is_settling(const struct hf_client *client); /* its new state number is not stored yet */
+/* How often what the client had was released because it died. */
+uint64_t hf_recovery_count_deaths(const struct hf_client *client);
+/* The state number that it had at the last of them; its statd may have given it an older one since. */
+int32_t hf_recovery_death_state(const struct hf_client *client);
 /* It is gone with all it has: FREE_ALL, an operator, the end of its window. Returns the locks released. */
 size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
-/* The same by FREE_ALL, which says with which state number it begins anew: without it the first lock with
- * that number would end what it has taken since without one. 0: it does not say. */
+/* The same by FREE_ALL, which carries the client's new state number: without it the first lock with that
+ * number would release what the client has taken since. 0: FREE_ALL has none. */
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* The same when that was checked first: what it has taken since the call came, with that number, stays. */
+/* The same after that call was checked: what the client has taken since the call came, with that number,
+ * stays. */
 void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* SM_SIMU_CRASH: as if we had been restarted: a new state number, a grace period, and everybody is told. What
- * is held stays so. */
+/* SM_SIMU_CRASH, as if we had been restarted: a new state number, a grace period, and every client is told.
+ * What is held stays so. -EINVAL: the server is stopping. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);
 /* Tells all registered clients again, or one; -ENOENT: it is not registered. */
 int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *client);
 
-/* Watching, for those who show it to others. */
+/* Observing */
 enum hf_recovery_event_kind {
 	HF_EVENT_REGISTERED,
 	HF_EVENT_UNREGISTERED,
@@ -262,11 +288,11 @@ enum hf_recovery_event_kind {
 	HF_EVENT_NOTIFY,  /* one try to tell a client of our restart has ended: was_told, took_ns */
 	HF_EVENT_GRACE_STARTED,
 	HF_EVENT_GRACE_ENDED, /* n_locks: dropped as unreclaimed */
-	/* Single locks, each with lock, for those who want them */
+	/* Single locks, each with lock, for observers that want them */
 	HF_EVENT_LOCK,
 	HF_EVENT_UNLOCK,  /* the range that was asked for, whatever was held of it */
-	HF_EVENT_BLOCKED, /* he waits */
-	HF_EVENT_GRANTED, /* and has it now; he is still to be told */
+	HF_EVENT_BLOCKED, /* a request waits */
+	HF_EVENT_GRANTED, /* and has its lock now; the client is still to be told */
 };
 
 struct hf_recovery_event {
@@ -290,7 +316,7 @@ struct hf_recovery_observer {
 
 /* An observer must not change what it sees from within, and may take itself away at any other time. */
 void hf_recovery_observe(struct hf_recovery *recovery, struct hf_recovery_observer *observer);
-/* For protocols, to make a lock event of @request only where somebody wants it. */
+/* For protocols: does an observer want lock events? */
 bool hf_recovery_wants_locks(const struct hf_recovery *recovery);
 void hf_recovery_tell_lock(struct hf_recovery *recovery, enum hf_recovery_event_kind kind,
 			   const struct hf_lock_view *lock);
@@ -318,7 +344,7 @@ const struct hf_histogram *hf_recovery_commits(const struct hf_recovery *recover
 /* Shares: those in which there ever was a lock. */
 struct hf_recovery_share {
 	uint32_t number;
-	struct hf_bytes name; /* what stands for it in the store; borrowed for the call */
+	struct hf_bytes name; /* in the store; borrowed for the call */
 	uint64_t n_locks;
 	uint64_t n_clients; /* that hold any of them */
 };

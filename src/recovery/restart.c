@@ -1,10 +1,14 @@
 /*
  * A restart: from what is stored to the tables of a running server.
  *
- * Every lock that is found is unreclaimed: it conflicts as before, and waits for
- * its owner. Records that cannot be true (a conflict between two of them, a
- * range that is none) are deleted; those of a share that is not exported now stay
- * stored, since it may be tomorrow.
+ * Every lock and every share reservation that is found is unreclaimed: it conflicts
+ * as before, and waits for its owner. Both take the same way:
+ *
+ *	stored -> loaded, unreclaimed -> reclaimed
+ *	       |                      -> dropped at the end of grace, remembered for a late reclaim
+ *	       |                      -> purged with its client
+ *	       -> of a share that is not exported now: it stays stored (not_exported.c)
+ *	       -> cannot be true (a conflict with another record, an impossible range): deleted
  *
  * A handle that this server did not make means that the key or the store was changed:
  * its owner could not reclaim the lock, and another client would get it. Then the
@@ -20,15 +24,16 @@
 #include "base/log.h"
 #include "recovery/internal.h"
 
-struct wrong {
-	uint64_t id;
-	bool is_share;
+/* The file of the last record: most others are of the same file, and to compare is cheaper than to make its
+ * key. */
+enum where {
+	EXPORTED,
+	NOT_EXPORTED,
+	FOREIGN, /* this server did not make its handle */
 };
 
-/* The file of the last lock: most others follow it, and to compare is cheaper than to make its key. */
 struct place {
-	bool is_exported;
-	bool is_foreign; /* its handle is not of this server's making */
+	enum where where;
 	uint32_t share;
 	struct hf_bytes key;
 	uint8_t key_room[HF_LOCK_HANDLE_MAX];
@@ -36,11 +41,10 @@ struct place {
 	uint8_t room[HF_STORE_MAX_SHARE + HF_LOCK_HANDLE_MAX];
 };
 
-/* Records with handles that are not of this server's making, and the first of them. */
+/* Records whose handles this server did not make, and the first of them. */
 struct foreign {
 	size_t n;
-	const char *kind;
-	uint64_t id;
+	struct hf_persist_record first;
 };
 
 struct loading {
@@ -48,12 +52,12 @@ struct loading {
 	struct hf_lock_load *locks;
 	struct hf_lock_view view; /* of the last lock */
 	struct place place;
-	struct hf_client *last;  /* a reference: most locks follow another one of their client */
-	struct hf_bytes last_id; /* its id */
-	struct wrong *wrong;     /* records to be deleted */
+	struct hf_client *last;          /* a reference: most locks follow another lock of their client */
+	struct hf_bytes last_id;         /* its id */
+	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
 	struct foreign foreign;
-	size_t n_clients, n_locks, n_elsewhere, n_unknown, n_shares;
+	size_t n_clients, n_locks, n_not_exported, n_unknown, n_shares;
 };
 
 static const char *intern_protocol(struct hf_bytes protocol)
@@ -113,7 +117,7 @@ static int load_client(void *user, const struct hf_store_client *fact)
 	if (protocol && name_in_id(fact->id, protocol, &fact->address, &name))
 		r = hf_clients_get(&client, loading->recovery->clients, protocol, &fact->address, name);
 	if (r == -EINVAL) {
-		hf_log_warn("a stored registration makes no sense and is left out", "id=%s",
+		hf_log_warn("left out a stored registration that is not valid", "id=%s",
 			    hf_log_quote(quoted, sizeof(quoted), fact->id.data, fact->id.len));
 		return 0;
 	}
@@ -157,7 +161,7 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 	return -EINVAL;
 }
 
-/* A number that marks a doubt is none that a LOCK said. */
+/* No LOCK carried a number that marks a doubt. */
 static void note_lock_state(struct hf_client *client, int32_t state)
 {
 	if (hf_client_stored_number(state) == state)
@@ -176,8 +180,8 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 			r = make_client(loading, fact->client, &client);
 			if (r < 0)
 				return r;
-			/* It must hear of our restart as anybody else; so it is registered now. And what it
-			 * says next is news, unless it is of the life in which it took this. */
+			/* It must hear of our restart as every client, so it is registered now. Its next
+			 * state number is news, unless it is the one that it took this lock with. */
 			client->sm_state = hf_client_stored_number(fact->client_state);
 			client->is_state_proven = true;
 			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
@@ -191,30 +195,56 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 	return 0;
 }
 
-/* Locks */
+/* Records of both kinds */
 
-static int note_wrong(struct loading *loading, uint64_t id, bool is_share)
+static int note_wrong(struct loading *loading, uint64_t id, enum hf_persist_kind kind)
 {
 	if (loading->n_wrong == loading->wrong_room) {
 		size_t room = loading->wrong_room ? 2 * loading->wrong_room : 64;
-		struct wrong *wrong = realloc(loading->wrong, room * sizeof(*wrong));
+		struct hf_persist_record *wrong = realloc(loading->wrong, room * sizeof(*wrong));
 
 		if (!wrong)
 			return hf_trace(-ENOMEM);
 		loading->wrong = wrong;
 		loading->wrong_room = room;
 	}
-	loading->wrong[loading->n_wrong++] = (struct wrong){ id, is_share };
+	loading->wrong[loading->n_wrong++] = (struct hf_persist_record){ id, kind };
 	return 0;
 }
 
-static void note_foreign(struct loading *loading, const char *kind, uint64_t id)
+static void note_foreign(struct loading *loading, uint64_t id, enum hf_persist_kind kind)
 {
-	if (loading->foreign.n++ == 0) {
-		loading->foreign.kind = kind;
-		loading->foreign.id = id;
-	}
+	if (loading->foreign.n++ == 0)
+		loading->foreign.first = (struct hf_persist_record){ id, kind };
 }
+
+static enum where find_share(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
+{
+	struct hf_recovery *recovery = loading->recovery;
+	struct place *place = &loading->place;
+
+	if (!recovery->shares.find(recovery->shares.user, name, &place->share))
+		return NOT_EXPORTED;
+	place->key = hf_share_names_key_of(recovery, place->share, handle, place->key_room);
+	return recovery->shares.key && place->key.len == 0 ? FOREIGN : EXPORTED;
+}
+
+/* Sets loading->place. */
+static enum where find_place(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
+{
+	struct place *place = &loading->place;
+
+	if (hf_bytes_equal(hf_bytes_of(place->room, place->name_len), name) &&
+	    hf_bytes_equal(hf_bytes_of(place->room + place->name_len, place->handle_len), handle))
+		return place->where;
+	place->name_len = name.len;
+	place->handle_len = handle.len;
+	hf_le_put_bytes(hf_le_put_bytes(place->room, name), handle);
+	place->where = find_share(loading, name, hf_bytes_of(place->room + name.len, handle.len));
+	return place->where;
+}
+
+/* Locks */
 
 static bool is_possible(const struct hf_store_lock *fact)
 {
@@ -224,50 +254,10 @@ static bool is_possible(const struct hf_store_lock *fact)
 	       (fact->mode == HF_LOCK_SHARED || fact->mode == HF_LOCK_EXCLUSIVE);
 }
 
-static void find_place(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
+static int restore_lock(struct loading *loading, const struct hf_store_lock *fact, struct hf_client *client)
 {
-	struct hf_recovery *recovery = loading->recovery;
-	struct place *place = &loading->place;
-
-	if (hf_bytes_equal(hf_bytes_of(place->room, place->name_len), name) &&
-	    hf_bytes_equal(hf_bytes_of(place->room + place->name_len, place->handle_len), handle))
-		return;
-	place->name_len = name.len;
-	place->handle_len = handle.len;
-	hf_le_put_bytes(hf_le_put_bytes(place->room, name), handle);
-	place->is_exported = recovery->shares.find(recovery->shares.user, name, &place->share);
-	place->is_foreign = false;
-	if (place->is_exported) {
-		place->key =
-			hf_recovery_key_of(recovery, place->share,
-					   hf_bytes_of(place->room + name.len, handle.len), place->key_room);
-		place->is_foreign = hf_recovery_is_foreign(recovery, place->key);
-	}
-}
-
-static int load_lock(void *user, const struct hf_store_lock *fact)
-{
-	struct loading *loading = user;
 	struct hf_lock_view *view = &loading->view;
-	struct hf_client *client;
-	int r;
 
-	if (!is_possible(fact))
-		return note_wrong(loading, fact->id, false);
-	find_place(loading, fact->share, fact->handle);
-	if (!loading->place.is_exported) {
-		loading->n_elsewhere++;
-		return hf_not_exported_keep_lock(loading->recovery, fact);
-	}
-	if (HF_UNLIKELY(loading->place.is_foreign)) {
-		note_foreign(loading, "lock", fact->id);
-		return 0;
-	}
-	r = client_of_lock(loading, fact, &client);
-	if (r == -EINVAL)
-		return note_wrong(loading, fact->id, false);
-	if (r < 0)
-		return r;
 	view->tag = fact->id; /* it is stored already */
 	view->who.share = loading->place.share;
 	view->who.handle = loading->place.key;
@@ -281,31 +271,91 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	view->mode = (enum hf_lock_mode)fact->mode;
 	view->client_state = (uint32_t)hf_client_stored_number(fact->client_state);
 	view->epoch = (uint32_t)fact->epoch;
-	r = hf_lock_load_add(loading->locks, view);
+	return hf_lock_load_add(loading->locks, view);
+}
+
+static int load_lock(void *user, const struct hf_store_lock *fact)
+{
+	struct loading *loading = user;
+	struct hf_client *client;
+	int r;
+
+	if (!is_possible(fact))
+		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
+	switch (find_place(loading, fact->share, fact->handle)) {
+	case NOT_EXPORTED:
+		loading->n_not_exported++;
+		return hf_not_exported_add_lock(loading->recovery, fact);
+	case FOREIGN:
+		note_foreign(loading, fact->id, HF_PERSIST_LOCK);
+		return 0;
+	case EXPORTED:
+		break;
+	}
+	r = client_of_lock(loading, fact, &client);
+	if (r == -EINVAL)
+		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
+	if (r < 0)
+		return r;
+	r = restore_lock(loading, fact, client);
 	if (r == HF_LOCK_E_CONFLICT)
-		return note_wrong(loading, fact->id, false);
+		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_share_counts_added(loading->recovery, &view->who);
+	hf_share_counts_add(loading->recovery, loading->place.share, &client->holds);
 	return 0;
 }
 
-static int load_share(void *user, const struct hf_store_share *fact)
+/* Reservations. A client that was told that it has one is registered: a reservation without its client was
+ * never promised. */
+
+static int restore_share(struct loading *loading, const struct hf_reservation *fact, struct hf_client *client,
+			 uint64_t id)
+{
+	const struct hf_lock_share_view view = {
+		.tag = id,
+		.share = loading->place.share,
+		.handle = loading->place.key,
+		.client = &client->holds,
+		.oh = fact->oh,
+		.client_state = (uint32_t)hf_client_stored_number(fact->state),
+		.access = fact->access,
+		.deny = fact->deny,
+		.count = fact->count,
+	};
+
+	return hf_lock_restore_share(loading->recovery->locks, &view);
+}
+
+static int load_share(void *user, const struct hf_store_share *share)
 {
 	struct loading *loading = user;
-	int r = hf_reservations_load(loading->recovery, fact);
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_reservation fact;
+	int r;
 
-	if (r == HF_RESERVATION_WRONG)
-		return note_wrong(loading, fact->id, true);
-	if (r == HF_RESERVATION_FOREIGN)
-		note_foreign(loading, "reservation", fact->id);
-	if (r == HF_RESERVATION_ELSEWHERE) {
-		loading->n_elsewhere++;
-		return hf_not_exported_keep_share(loading->recovery, fact);
+	if (hf_reservation_decode(&fact, share->blob))
+		client = hf_clients_find_id(loading->recovery->clients, fact.client);
+	if (!client)
+		return note_wrong(loading, share->id, HF_PERSIST_SHARE);
+	switch (find_place(loading, fact.share, fact.handle)) {
+	case NOT_EXPORTED:
+		loading->n_not_exported++;
+		return hf_not_exported_add_share(loading->recovery, share);
+	case FOREIGN:
+		note_foreign(loading, share->id, HF_PERSIST_SHARE);
+		return 0;
+	case EXPORTED:
+		break;
 	}
-	loading->n_shares += r == 0;
-	return r < 0 ? r : 0;
+	r = restore_share(loading, &fact, client, share->id);
+	if (r == HF_LOCK_E_CONFLICT)
+		return note_wrong(loading, share->id, HF_PERSIST_SHARE);
+	if (r < 0)
+		return hf_trace(r);
+	loading->n_shares++;
+	return 0;
 }
 
 /* All of it */
@@ -315,9 +365,9 @@ static void delete_wrong(struct loading *loading)
 	struct hf_recovery *recovery = loading->recovery;
 
 	for (size_t i = 0; i < loading->n_wrong; i++)
-		hf_persist_delete(recovery, loading->wrong[i].id, loading->wrong[i].is_share);
+		hf_persist_delete(recovery, loading->wrong[i]);
 	if (loading->n_wrong)
-		hf_log_warn("stored locks that cannot be true are deleted", "n=%zu", loading->n_wrong);
+		hf_log_warn("deleted stored locks that cannot be true", "n=%zu", loading->n_wrong);
 }
 
 static int refuse_foreign(const struct loading *loading)
@@ -332,8 +382,9 @@ static int refuse_foreign(const struct loading *loading)
 		"was replaced, or the store was changed. Restore either, or start once with --clear-store: "
 		"all locks are forgotten then, and all clients mount again",
 		"n=%zu of=%zu first=%s id=%llu file=%s/handle.key", foreign->n,
-		foreign->n + loading->n_locks + loading->n_shares, foreign->kind,
-		(unsigned long long)foreign->id, loading->recovery->options.store_path);
+		foreign->n + loading->n_locks + loading->n_shares,
+		foreign->first.kind == HF_PERSIST_LOCK ? "lock" : "reservation",
+		(unsigned long long)foreign->first.id, loading->recovery->options.store_path);
 	return -EKEYREJECTED;
 }
 
@@ -344,7 +395,7 @@ static void register_unknown(struct loading *loading)
 
 	if (!loading->n_unknown)
 		return;
-	hf_log_warn("stored locks of clients that are not registered: they are now", "clients=%zu",
+	hf_log_warn("stored locks had clients that were not registered; registered them", "clients=%zu",
 		    loading->n_unknown);
 	while ((client = hf_clients_next(loading->recovery->clients, serial))) {
 		serial = client->serial;
@@ -354,16 +405,25 @@ static void register_unknown(struct loading *loading)
 	}
 }
 
-static int load_all(struct loading *loading)
+static int load_locks(struct loading *loading)
 {
 	struct hf_recovery *recovery = loading->recovery;
 	int r = hf_lock_load_new(&loading->locks, recovery->locks);
 
 	if (r == 0)
-		r = hf_store_load_clients(recovery->store, load_client, loading);
-	if (r == 0 && recovery->persist.keeps)
 		r = hf_store_load_locks(recovery->store, load_lock, loading);
-	if (r == 0 && recovery->persist.keeps)
+	loading->locks = hf_lock_load_free(loading->locks);
+	return r;
+}
+
+static int load_all(struct loading *loading)
+{
+	struct hf_recovery *recovery = loading->recovery;
+	int r = hf_store_load_clients(recovery->store, load_client, loading);
+
+	if (r == 0 && recovery->persist.stores_locks)
+		r = load_locks(loading);
+	if (r == 0 && recovery->persist.stores_locks)
 		r = hf_store_load_shares(recovery->store, load_share, loading);
 	return r == 0 ? refuse_foreign(loading) : r;
 }
@@ -373,14 +433,13 @@ int hf_restart_load(struct hf_recovery *recovery)
 	struct loading loading = { .recovery = recovery };
 	int r = load_all(&loading);
 
-	hf_lock_load_free(loading.locks);
 	if (r == 0) {
 		delete_wrong(&loading);
 		register_unknown(&loading);
-		hf_log_info("what was stored is loaded",
+		hf_log_info("stored clients and locks loaded",
 			    "epoch=%llu state=%d clients=%zu locks=%zu shares=%zu not_exported=%zu",
 			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
-			    loading.n_locks, loading.n_shares, loading.n_elsewhere);
+			    loading.n_locks, loading.n_shares, loading.n_not_exported);
 	}
 	hf_client_unref(loading.last);
 	free(loading.wrong);

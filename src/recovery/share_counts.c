@@ -1,8 +1,9 @@
 /*
- * How many locks there are in each share, and of how many clients: counted as
- * they come and go, because nobody may walk a table of millions to know. An
- * entry is for a client in a share; the last one used is remembered, since the
- * next lock is most often its, too, and stays for a while when it is empty.
+ * How many locks there are in each share, and of how many clients. They are counted as
+ * they come and go, because a walk through a table of millions would take too long.
+ *
+ * An entry is for a client in a share. The entry used last is remembered, since the
+ * next lock is most often of the same client; it stays for a while when it is empty.
  */
 #include <stdlib.h>
 
@@ -94,8 +95,8 @@ static struct entry *make(struct hf_share_counts *share_counts, uint32_t number,
 	return set_last(share_counts, entry);
 }
 
-/* Without memory a lock is not counted, and its end is not either: numbers for people, no more. */
-void hf_share_counts_came(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client)
+/* Without memory neither the lock nor its end is counted: the numbers are for people only. */
+void hf_share_counts_add(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client)
 {
 	struct hf_share_counts *share_counts = &recovery->share_counts;
 	struct entry *entry = find(share_counts, share, client->id);
@@ -109,7 +110,7 @@ void hf_share_counts_came(struct hf_recovery *recovery, uint32_t share, const st
 	entry->share->n_locks++;
 }
 
-void hf_share_counts_went(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client)
+void hf_share_counts_remove(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client)
 {
 	struct entry *entry = find(&recovery->share_counts, share, client->id);
 
@@ -118,11 +119,6 @@ void hf_share_counts_went(struct hf_recovery *recovery, uint32_t share, const st
 	entry->n_locks--;
 	entry->share->n_locks--;
 	entry->share->n_clients -= entry->n_locks == 0;
-}
-
-void hf_share_counts_added(struct hf_recovery *recovery, const struct hf_lock_target *who)
-{
-	hf_share_counts_came(recovery, who->share, who->client);
 }
 
 void hf_recovery_show_shares(struct hf_recovery *recovery,
@@ -153,7 +149,7 @@ void hf_share_counts_deinit(struct hf_recovery *recovery)
 	struct hf_link *link;
 
 	if (!share_counts->shares.head.next)
-		return; /* never begun */
+		return; /* hf_share_counts_init() was not called */
 	while ((link = hf_list_first(&share_counts->all)))
 		forget(share_counts, hf_list_entry(link, struct entry, link));
 	while ((link = hf_list_pop_front(&share_counts->shares)))

@@ -287,7 +287,7 @@ class Stop(DeadDisk):
         for host in self.hosts:
             host.drop_callers()
         self.daemon.start()
-        loaded = [line for line in self.daemon.log[self.log_began :].splitlines() if "what was stored is loaded" in line]
+        loaded = [line for line in self.daemon.log[self.log_began :].splitlines() if "stored clients and locks loaded" in line]
         self.assertIn(" locks=0 ", loaded[-1])
 
     def test_in_a_reload(self):

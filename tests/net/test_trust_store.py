@@ -283,7 +283,7 @@ class Key(Refusing, Exported):
         self.fh = self.handle_of(self.path)
         self.held(self.b, 0, 5)
         self.restart()
-        self.assertIn("what was stored is loaded", self.daemon.log[self.log_restarted :])
+        self.assertIn("stored clients and locks loaded", self.daemon.log[self.log_restarted :])
 
     def test_m5_another_key_without_locks(self):
         """Nothing is lost but the mounts: a warning, no refusal."""

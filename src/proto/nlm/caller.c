@@ -150,6 +150,6 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 	struct hf_nsm *monitor = op->nlm->monitor;
 
 	/* After a known death, all that the client has belongs to the life that calls. */
-	if (monitor && (is_first || op->args.reclaim || (!client->sight && client->n_deaths)))
+	if (monitor && (is_first || op->args.reclaim || (!client->sight && hf_recovery_count_deaths(client))))
 		hf_nsm_client_begins(monitor, client, op->call, op->args.state, is_first);
 }

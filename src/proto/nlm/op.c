@@ -16,7 +16,8 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 
 	if (!client)
 		return (struct hf_nlm_life){ 0 };
-	return (struct hf_nlm_life){ client, client->n_deaths, client->sm_state, op->args.state };
+	return (struct hf_nlm_life){ client, hf_recovery_count_deaths(client), client->sm_state,
+				     op->args.state };
 }
 
 static bool is_older(int32_t state, int32_t than)
@@ -33,8 +34,9 @@ static bool has_died(const struct hf_nlm_life *life)
 
 	if (!client)
 		return false;
-	if (client->n_deaths != life->n_deaths)
-		return !says_another || !client->death_state || is_older(life->state, client->death_state);
+	if (hf_recovery_count_deaths(client) != life->n_deaths)
+		return !says_another || !hf_recovery_death_state(client) ||
+		       is_older(life->state, hf_recovery_death_state(client));
 	return life->state && client->sm_state != life->known_state &&
 	       is_older(life->state, client->sm_state);
 }

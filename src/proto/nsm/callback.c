@@ -101,7 +101,7 @@ static void on_timer(struct hf_timer *timer)
 
 static struct callback *find(struct hf_nsm *nsm, const struct hf_client *client)
 {
-	if (!client->n_settling) /* so there is none */
+	if (!hf_recovery_is_settling(client)) /* so there is none */
 		return NULL;
 	hf_list_for_each(pos, &nsm->callbacks) {
 		struct callback *callback = hf_list_entry(pos, struct callback, link);

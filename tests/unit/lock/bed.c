@@ -78,20 +78,24 @@ static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enu
 	note(context, text);
 }
 
-static void on_share_added(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
 {
 	char text[48];
 
 	snprintf(text, sizeof(text), "+share a%d d%d n%u", share->access, share->deny, share->count);
 	note(context, text);
+	return 0;
 }
 
-static void on_share_removed(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_share_removed(void *context, const struct hf_lock_share_view *share, uint32_t n,
+				 enum hf_lock_cause cause)
 {
 	char text[48];
 
-	snprintf(text, sizeof(text), "-share a%d d%d n%u", share->access, share->deny, share->count);
+	snprintf(text, sizeof(text), "-share a%d d%d n%u%s", share->access, share->deny, share->count,
+		 cause == HF_LOCK_CAUSE_EXPIRY ? " expired" : "");
 	note(context, text);
+	return 0;
 }
 
 static const struct hf_lock_events events = {

@@ -200,14 +200,17 @@ static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enu
 	happen(waiter, (int)why);
 }
 
-static void on_share_added(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
 {
 	w.share_balance++;
+	return 0;
 }
 
-static void on_share_removed(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_share_removed(void *context, const struct hf_lock_share_view *share, uint32_t n,
+				 enum hf_lock_cause cause)
 {
 	w.share_balance--;
+	return 0;
 }
 
 static const struct hf_lock_events events = {

@@ -126,6 +126,111 @@ static void test_purge_by_state_keeps_the_new_ones(void **state)
 	assert_int_equal(bed_count(bed).shares, 1);
 }
 
+/* RESTART */
+
+static int restore(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny, uint32_t n)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+	const struct hf_lock_share_view view = {
+		.tag = 77,
+		.share = who.share,
+		.handle = who.handle,
+		.client = who.client,
+		.oh = hf_bytes_of_str(oh),
+		.client_state = 1,
+		.access = access,
+		.deny = deny,
+		.count = n,
+	};
+
+	hf_lock_set_grace(bed->locks, true);
+	return hf_lock_restore_share(bed->locks, &view);
+}
+
+static int reclaim(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	who.oh = hf_bytes_of_str(oh);
+	return hf_lock_share(bed->locks, &who, access, deny, bed->state, true);
+}
+
+static void test_restored_ones_wait_for_their_owner(void **state)
+{
+	struct bed *bed = *state;
+
+	assert_int_equal(restore(bed, 1, "a", READ, WRITE, 2), HF_LOCK_OK);
+	assert_int_equal(bed_count(bed).shares, 0);
+	assert_int_equal(bed_count(bed).unreclaimed_shares, 1);
+	assert_false(hf_lock_client_is_idle(&bed->clients[0]));
+	assert_int_equal(reclaim(bed, 11, "a", WRITE, NONE), HF_LOCK_E_CONFLICT);
+	assert_int_equal(reclaim(bed, 1, "a", READ, WRITE), HF_LOCK_OK);
+	assert_int_equal(bed_count(bed).unreclaimed_shares, 1);
+	assert_int_equal(reclaim(bed, 1, "a", READ, WRITE), HF_LOCK_OK);
+	assert_int_equal(bed_count(bed).unreclaimed_shares, 0);
+	assert_told(bed, "+share a1 d2 n1, +share a1 d2 n2");
+	hf_lock_set_grace(bed->locks, false);
+	assert_told(bed, "");
+	assert_int_equal(count(bed, 1, "a", READ, WRITE), 2);
+}
+
+static void test_the_end_of_grace_drops_what_was_not_reclaimed(void **state)
+{
+	struct bed *bed = *state;
+
+	restore(bed, 1, "a", READ, WRITE, 2);
+	restore(bed, 1, "b", READ, NONE, 1);
+	reclaim(bed, 1, "a", READ, WRITE);
+	bed_told(bed);
+	hf_lock_set_grace(bed->locks, false);
+	assert_told(bed, "-share a1 d2 n1 expired, -share a1 d0 n0 expired");
+	assert_int_equal(bed_count(bed).unreclaimed_shares, 0);
+	assert_int_equal(bed_count(bed).shares, 1);
+}
+
+static void test_restored_ones_can_be_given_up_and_purged(void **state)
+{
+	struct bed *bed = *state;
+
+	restore(bed, 1, "a", READ, WRITE, 2);
+	unshare(bed, 1, "a", READ, WRITE);
+	unshare(bed, 1, "a", READ, WRITE);
+	assert_told(bed, "-share a1 d2 n0, -share a1 d2 n0");
+	restore(bed, 1, "a", READ, WRITE, 2);
+	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 1);
+	assert_told(bed, "");
+	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 3);
+	assert_told(bed, "-share a1 d2 n0");
+	assert_int_equal(bed_count(bed).files, 0);
+}
+
+static void test_two_that_conflict_cannot_both_be_restored(void **state)
+{
+	assert_int_equal(restore(*state, 1, "a", READ, WRITE, 1), HF_LOCK_OK);
+	assert_int_equal(restore(*state, 1, "a", READ, WRITE, 1), HF_LOCK_E_CONFLICT);
+	assert_int_equal(restore(*state, 1, "a", WRITE, NONE, 1), HF_LOCK_OK);
+	assert_int_equal(restore(*state, 11, "a", WRITE, NONE, 1), HF_LOCK_E_CONFLICT);
+}
+
+/* Its owner was told to ask again: it does, and still has one. */
+static void test_a_doubted_one_is_not_added_again(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_target who = bed_target(bed, 1);
+
+	who.oh = hf_bytes_of_str("a");
+	restore(bed, 1, "a", READ, WRITE, 1);
+	reclaim(bed, 1, "a", READ, WRITE);
+	hf_lock_doubt_share(bed->locks, &who, READ, WRITE);
+	hf_lock_doubt_share(bed->locks, &who, READ, WRITE);
+	bed_told(bed);
+	assert_int_equal(reclaim(bed, 1, "a", READ, WRITE), HF_LOCK_OK);
+	assert_told(bed, "");
+	assert_int_equal(count(bed, 1, "a", READ, WRITE), 1);
+	reclaim(bed, 1, "a", READ, WRITE);
+	assert_int_equal(count(bed, 1, "a", READ, WRITE), 2);
+}
+
 static uint64_t cpu_ms(void)
 {
 	struct timespec now;
@@ -200,6 +305,11 @@ int main(void)
 		bed_test_of(test_shares_and_locks_do_not_meet),
 		bed_test_of(test_purge_takes_shares),
 		bed_test_of(test_purge_by_state_keeps_the_new_ones),
+		bed_test_of(test_restored_ones_wait_for_their_owner),
+		bed_test_of(test_the_end_of_grace_drops_what_was_not_reclaimed),
+		bed_test_of(test_restored_ones_can_be_given_up_and_purged),
+		bed_test_of(test_two_that_conflict_cannot_both_be_restored),
+		bed_test_of(test_a_doubted_one_is_not_added_again),
 		bed_test_of(test_tens_of_thousands_in_a_file),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_limit_in_all),

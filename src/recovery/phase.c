@@ -1,0 +1,331 @@
+/*
+ * The phases of the server's life, and grace, which is three of them.
+ *
+ *	             .--> open grace -----.
+ *	             |                    v
+ *	loading -----+--> checked grace -----> serving --> stopping --> stopped
+ *	  |          |         v          ^      |
+ *	  |          '--> whole grace ----'      |
+ *	  |                    ^-----------------'  a simulated restart
+ *	  '------------------------------> serving
+ *
+ * From each of them the way may also lead to stopped, as if the server was killed, and from all but loading
+ * to taken: another run uses the store.
+ *
+ *	loading        the store is read; no client is served
+ *	open grace     the stored list may lack locks that were granted: every reclaim without a conflict is
+ *	               granted
+ *	checked grace  the stored list is complete: only what is in it can be reclaimed. Ends early, as soon
+ *as each loaded lock and reservation was reclaimed, released or purged by evidence, and no client is
+ *unreachable whole grace    the same, but it does not end early: there is nothing to account for
+ *(recovery.grace is always, a simulated restart), or recovery.early_end is off serving        everything is
+ *granted that does not conflict stopping       nothing is granted or given up; the marker of a clean stop is
+ *being written
+ *
+ * While loading and in grace the lock table grants reclaims only. Entering serving drops what is unreclaimed;
+ * stopping keeps it for the next run. Grace ends at its deadline, too, and by hand.
+ *
+ * Two things go on beside the phases. Whether anything can be promised depends on the store (store/health.c,
+ * hf_recovery_can_promise()): a store that cannot write does not change the phase. And the clients are told
+ *of the restart (notifier.c) in grace and while serving; neither waits for that.
+ */
+#include <errno.h>
+
+#include "base/error.h"
+#include "recovery/internal.h"
+
+#define IN(phase) (1U << (phase))
+
+static const struct {
+	const char *name;
+	unsigned int followers;
+} phases[] = {
+	[HF_PHASE_LOADING] = { "loading", IN(HF_PHASE_OPEN_GRACE) | IN(HF_PHASE_CHECKED_GRACE) |
+						  IN(HF_PHASE_WHOLE_GRACE) | IN(HF_PHASE_SERVING) |
+						  IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_OPEN_GRACE] = { "open grace", IN(HF_PHASE_OPEN_GRACE) | IN(HF_PHASE_SERVING) |
+							IN(HF_PHASE_STOPPING) | IN(HF_PHASE_TAKEN) |
+							IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_CHECKED_GRACE] = { "checked grace", IN(HF_PHASE_WHOLE_GRACE) | IN(HF_PHASE_SERVING) |
+							      IN(HF_PHASE_STOPPING) | IN(HF_PHASE_TAKEN) |
+							      IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_WHOLE_GRACE] = { "whole grace", IN(HF_PHASE_WHOLE_GRACE) | IN(HF_PHASE_SERVING) |
+							  IN(HF_PHASE_STOPPING) | IN(HF_PHASE_TAKEN) |
+							  IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_SERVING] = { "serving", IN(HF_PHASE_WHOLE_GRACE) | IN(HF_PHASE_STOPPING) |
+						  IN(HF_PHASE_TAKEN) | IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_STOPPING] = { "stopping", IN(HF_PHASE_TAKEN) | IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_TAKEN] = { "taken", IN(HF_PHASE_STOPPED) },
+	[HF_PHASE_STOPPED] = { "stopped", 0 },
+};
+
+const char *hf_recovery_phase_name(enum hf_recovery_phase phase)
+{
+	return phases[phase].name;
+}
+
+enum hf_recovery_phase hf_recovery_phase(const struct hf_recovery *recovery)
+{
+	return recovery->phase.now;
+}
+
+static bool is_grace(enum hf_recovery_phase phase)
+{
+	return phase == HF_PHASE_OPEN_GRACE || phase == HF_PHASE_CHECKED_GRACE ||
+	       phase == HF_PHASE_WHOLE_GRACE;
+}
+
+bool hf_phase_pins(const struct hf_recovery *recovery)
+{
+	return recovery->phase.now == HF_PHASE_OPEN_GRACE;
+}
+
+bool hf_phase_is_over(const struct hf_recovery *recovery)
+{
+	return recovery->phase.now >= HF_PHASE_STOPPING;
+}
+
+bool hf_recovery_is_stopping(const struct hf_recovery *recovery)
+{
+	return hf_phase_is_over(recovery);
+}
+
+static uint64_t count_unreclaimed(const struct hf_recovery *recovery)
+{
+	struct hf_lock_counters counters;
+
+	hf_lock_count(recovery->locks, &counters);
+	return counters.unreclaimed + counters.ghosts + counters.unreclaimed_shares;
+}
+
+/* Entering a phase */
+
+/* hf_client_unref() reaps clients that hold nothing: touch each one once. */
+static void look_at_clients(struct hf_recovery *recovery)
+{
+	struct hf_client *client;
+	uint64_t serial = 0;
+
+	while ((client = hf_clients_next(recovery->clients, serial))) {
+		serial = client->serial;
+		if (!client->recovery->notice)
+			hf_client_pin(client, false);
+		hf_client_unref(client);
+	}
+}
+
+static void end_grace_timers(struct hf_phase *phase)
+{
+	hf_timer_stop(&phase->grace_timer);
+	hf_task_cancel(&phase->check_task);
+}
+
+static void act(struct hf_recovery *recovery)
+{
+	struct hf_phase *phase = &recovery->phase;
+
+	if (is_grace(phase->now)) {
+		hf_lock_set_grace(recovery->locks, true);
+		return;
+	}
+	end_grace_timers(phase);
+	if (phase->now != HF_PHASE_SERVING)
+		return;
+	hf_lock_set_grace(recovery->locks, false);
+	look_at_clients(recovery);
+	hf_store_mark_complete(recovery->store, NULL);
+}
+
+static void say_grace_began(struct hf_recovery *recovery)
+{
+	const struct hf_phase *phase = &recovery->phase;
+
+	hf_log_info("grace began, only reclaims are granted",
+		    "reason=\"%s\" seconds=%llu unreclaimed=%llu complete=%s", phase->reason,
+		    (unsigned long long)(phase->grace_window_ns / HF_NS_PER_S),
+		    (unsigned long long)count_unreclaimed(recovery),
+		    phase->now == HF_PHASE_OPEN_GRACE ? "no" : "yes");
+	hf_observe_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_GRACE_STARTED,
+							       .reason = phase->reason });
+}
+
+static void say_grace_ended(struct hf_recovery *recovery, uint64_t n_dropped)
+{
+	const char *reason = recovery->phase.reason;
+
+	hf_log_info("grace ended", "reason=\"%s\" dropped=%llu", reason, (unsigned long long)n_dropped);
+	hf_observe_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_GRACE_ENDED,
+							       .reason = reason,
+							       .n_locks = (size_t)n_dropped });
+}
+
+static void say(struct hf_recovery *recovery, enum hf_recovery_phase before, uint64_t n_dropped)
+{
+	const struct hf_phase *phase = &recovery->phase;
+
+	hf_log_debug("the server enters another phase", "from=\"%s\" to=\"%s\" reason=\"%s\"",
+		     phases[before].name, phases[phase->now].name, phase->reason);
+	if (is_grace(phase->now))
+		say_grace_began(recovery);
+	else if (phase->now == HF_PHASE_SERVING && is_grace(before))
+		say_grace_ended(recovery, n_dropped);
+	else if (phase->now == HF_PHASE_SERVING)
+		hf_log_info("granting new locks at once", "reason=\"%s\" dropped=%llu", phase->reason,
+			    (unsigned long long)n_dropped);
+}
+
+static bool may_enter(const struct hf_recovery *recovery, enum hf_recovery_phase phase)
+{
+	return phases[recovery->phase.now].followers & IN(phase);
+}
+
+bool hf_phase_enter(struct hf_recovery *recovery, enum hf_recovery_phase phase, const char *reason)
+{
+	enum hf_recovery_phase before = recovery->phase.now;
+	uint64_t n_dropped;
+
+	if (!may_enter(recovery, phase))
+		return false;
+	n_dropped = phase == HF_PHASE_SERVING ? count_unreclaimed(recovery) : 0;
+	recovery->phase.now = phase;
+	recovery->phase.since = hf_loop_now(recovery->loop);
+	recovery->phase.reason = reason;
+	act(recovery);
+	say(recovery, before, n_dropped);
+	return true;
+}
+
+/* Grace begins */
+
+static int begin_grace(struct hf_recovery *recovery, enum hf_recovery_phase phase, const char *reason)
+{
+	int r;
+
+	if (!may_enter(recovery, phase))
+		return -EINVAL;
+	recovery->phase.grace_ends_at = hf_loop_now(recovery->loop) + recovery->phase.grace_window_ns;
+	r = hf_timer_start_at(&recovery->phase.grace_timer, recovery->phase.grace_ends_at);
+	if (r < 0)
+		return hf_trace(r);
+	hf_phase_enter(recovery, phase, reason);
+	return 0;
+}
+
+int hf_phase_begin_whole_grace(struct hf_recovery *recovery, const char *reason)
+{
+	bool is_open = recovery->phase.now == HF_PHASE_OPEN_GRACE;
+
+	return begin_grace(recovery, is_open ? HF_PHASE_OPEN_GRACE : HF_PHASE_WHOLE_GRACE, reason);
+}
+
+static int decide_on(struct hf_recovery *recovery, bool could_reclaim, const char *reason)
+{
+	if (!recovery->start.has_all_locks)
+		return begin_grace(recovery, HF_PHASE_OPEN_GRACE, reason);
+	if (could_reclaim && recovery->options.early_end)
+		return begin_grace(recovery, HF_PHASE_CHECKED_GRACE, reason);
+	return begin_grace(recovery, HF_PHASE_WHOLE_GRACE, reason);
+}
+
+/* If the stored list is complete, grace is needed when it is not empty; otherwise when any client is
+ * registered, for every client that was told GRANTED is. */
+int hf_phase_decide(struct hf_recovery *recovery)
+{
+	const struct hf_store_start *start = &recovery->start;
+	uint64_t n_loaded = count_unreclaimed(recovery);
+	bool could_reclaim =
+		start->has_all_locks ? n_loaded > 0 : hf_clients_count_registered(recovery->clients) > 0;
+	const char *reason = start->was_clean ? "restart after a clean stop" : "restart after a crash";
+
+	switch (recovery->options.grace) {
+	case HF_RECOVERY_GRACE_NEVER:
+		if (n_loaded || could_reclaim) {
+			hf_phase_enter(recovery, HF_PHASE_SERVING, "recovery.grace is never");
+			return 0;
+		}
+		break;
+	case HF_RECOVERY_GRACE_ALWAYS:
+		return decide_on(recovery, could_reclaim,
+				 could_reclaim ? reason : "recovery.grace is always");
+	case HF_RECOVERY_GRACE_AUTO:
+		if (could_reclaim)
+			return decide_on(recovery, could_reclaim, reason);
+		break;
+	}
+	hf_phase_enter(recovery, HF_PHASE_SERVING, "no grace period needed");
+	return 0;
+}
+
+int hf_phase_restart_clock(struct hf_recovery *recovery)
+{
+	struct hf_phase *phase = &recovery->phase;
+
+	if (!is_grace(phase->now))
+		return 0;
+	phase->grace_ends_at = hf_loop_now(recovery->loop) + phase->grace_window_ns;
+	return hf_trace(hf_timer_start_at(&phase->grace_timer, phase->grace_ends_at));
+}
+
+/* Grace ends */
+
+static void on_deadline(struct hf_timer *timer)
+{
+	hf_phase_enter(hf_container_of(timer, struct hf_recovery, phase.grace_timer), HF_PHASE_SERVING,
+		       "its time is over");
+}
+
+int hf_recovery_end_grace(struct hf_recovery *recovery)
+{
+	if (!is_grace(recovery->phase.now))
+		return -ENOENT;
+	hf_phase_enter(recovery, HF_PHASE_SERVING, "ended by hand");
+	return 0;
+}
+
+static void on_check(struct hf_task *task)
+{
+	struct hf_recovery *recovery = hf_container_of(task, struct hf_recovery, phase.check_task);
+
+	if (recovery->phase.now == HF_PHASE_CHECKED_GRACE && count_unreclaimed(recovery) == 0 &&
+	    recovery->counts.unreachable == 0)
+		hf_phase_enter(recovery, HF_PHASE_SERVING, "everything that was held is accounted for");
+}
+
+/* At the end of the turn: in the midst of a change the waiters cannot be served. */
+void hf_phase_look(struct hf_recovery *recovery)
+{
+	if (recovery->phase.now == HF_PHASE_CHECKED_GRACE)
+		hf_loop_defer(recovery->loop, &recovery->phase.check_task);
+}
+
+void hf_recovery_grace_info(struct hf_recovery *recovery, struct hf_grace_info *infop)
+{
+	const struct hf_phase *phase = &recovery->phase;
+	uint64_t now = hf_loop_now(recovery->loop);
+	bool has_clock = is_grace(phase->now) && phase->grace_ends_at > now;
+
+	*infop = (struct hf_grace_info){
+		.is_active = hf_lock_in_grace(recovery->locks),
+		.ends_in_ns = has_clock ? phase->grace_ends_at - now : 0,
+		.reason = phase->reason,
+		.n_unreclaimed = count_unreclaimed(recovery),
+	};
+}
+
+/* Life */
+
+void hf_phase_init(struct hf_recovery *recovery)
+{
+	struct hf_phase *phase = &recovery->phase;
+	uint64_t own = recovery->options.nlm_grace_ns;
+
+	phase->now = HF_PHASE_LOADING;
+	phase->grace_window_ns = own == UINT64_MAX ? recovery->options.window_ns : own;
+	hf_timer_init(&phase->grace_timer, recovery->loop, on_deadline);
+	hf_task_init(&phase->check_task, on_check);
+}
+
+void hf_phase_deinit(struct hf_recovery *recovery)
+{
+	end_grace_timers(&recovery->phase);
+}

@@ -1,0 +1,76 @@
+/*
+ * How is a reclaim to be served? In grace by what was loaded; after grace by what was
+ * dropped at its end, or as the repetition of a reclaim that was granted.
+ *
+ * Locks are ranges: what the owner has already is granted again without harm.
+ * Reservations are counted, so a repeated reclaim must not add one. Where the stored
+ * list is not complete, the server cannot tell how many there were, and may add one
+ * too many: that is the lesser evil, and lasts until the owner is gone.
+ */
+#include "recovery/internal.h"
+
+enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
+					     const struct hf_lock_request *request)
+{
+	switch (recovery->phase.now) {
+	case HF_PHASE_LOADING:
+	case HF_PHASE_OPEN_GRACE:
+		return HF_RECLAIM_NORMAL;
+	case HF_PHASE_CHECKED_GRACE:
+	case HF_PHASE_WHOLE_GRACE:
+		return HF_RECLAIM_BACKED;
+	case HF_PHASE_SERVING:
+		/* A repeated request for what was reclaimed in time is answered as it was then. */
+		if (!hf_late_reclaim_allows(recovery, request))
+			return HF_RECLAIM_BACKED;
+		recovery->counts.late_reclaims++;
+		return HF_RECLAIM_LATE;
+	case HF_PHASE_STOPPING:
+	case HF_PHASE_TAKEN:
+	case HF_PHASE_STOPPED:
+		break;
+	}
+	return HF_RECLAIM_REFUSED;
+}
+
+static struct hf_lock_target target_of(const struct hf_lock_share_view *share)
+{
+	return (struct hf_lock_target){
+		.share = share->share, .handle = share->handle, .client = share->client, .oh = share->oh
+	};
+}
+
+enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
+						   const struct hf_lock_share_view *share)
+{
+	const struct hf_lock_target who = target_of(share);
+	struct hf_lock_share_view has = { 0 };
+
+	if (hf_phase_is_over(recovery))
+		return HF_RECLAIM_REFUSED;
+	hf_lock_find_share(recovery->locks, &who, share->access, share->deny, &has);
+	if (recovery->phase.now == HF_PHASE_OPEN_GRACE || has.n_unreclaimed || has.n_unsure)
+		return HF_RECLAIM_NORMAL;
+	if (recovery->phase.now == HF_PHASE_SERVING && hf_late_reclaim_allows_share(recovery, share)) {
+		recovery->counts.late_reclaims++;
+		return HF_RECLAIM_LATE;
+	}
+	return has.count ? HF_RECLAIM_BACKED : HF_RECLAIM_REFUSED;
+}
+
+void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	const struct hf_lock_target who = target_of(share);
+
+	hf_lock_doubt_share(recovery->locks, &who, share->access, share->deny);
+}
+
+bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+{
+	const struct hf_lock_target who = target_of(share);
+	struct hf_lock_share_view has;
+
+	if (hf_lock_find_share(recovery->locks, &who, share->access, share->deny, &has))
+		return false;
+	return hf_late_reclaim_share_settled(recovery, share);
+}

@@ -1,0 +1,159 @@
+/* The phases of the server's life: which there are, what leads from one to the next, and what does not. */
+#include "one.h"
+
+#include <errno.h>
+
+static enum hf_recovery_phase phase(void)
+{
+	return hf_recovery_phase(w.recovery);
+}
+
+static void hold_one(void)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+}
+
+static void note_phase(void *user)
+{
+	*(enum hf_recovery_phase *)user = phase();
+}
+
+static void test_nothing_stored(void **state)
+{
+	assert_int_equal(phase(), HF_PHASE_SERVING);
+	assert_string_equal(hf_recovery_phase_name(phase()), "serving");
+	assert_int_equal(hf_recovery_end_grace(w.recovery), -ENOENT);
+}
+
+static void test_a_complete_list_is_checked(void **state)
+{
+	hold_one();
+	world_restart(&w);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
+	assert_int_equal(world_reclaim(&w, a(), 2, "f", 20, 29), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_until(&w, phase() == HF_PHASE_SERVING);
+	assert_int_equal(w.n_events[HF_EVENT_GRACE_ENDED], 1);
+	assert_int_equal(w.last[HF_EVENT_GRACE_ENDED].n_locks, 0);
+}
+
+static void test_without_early_end_grace_is_whole(void **state)
+{
+	w.options.early_end = false;
+	w.options.window_ns = 50 * MS;
+	hold_one();
+	world_restart(&w);
+	assert_int_equal(phase(), HF_PHASE_WHOLE_GRACE);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(phase(), HF_PHASE_WHOLE_GRACE);
+	world_until(&w, phase() == HF_PHASE_SERVING);
+}
+
+static void test_a_list_that_is_not_complete_is_open(void **state)
+{
+	world_kill(&w);
+	w.options.durability = HF_STORE_NONE;
+	w.options.window_ns = 50 * MS;
+	world_up(&w);
+	hold_one();
+	world_restart(&w);
+	assert_int_equal(phase(), HF_PHASE_OPEN_GRACE);
+	assert_int_equal(world_reclaim(&w, a(), 2, "f", 20, 29), HF_LOCK_OK);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_turn(&w);
+	assert_int_equal(phase(), HF_PHASE_OPEN_GRACE); /* it still lacks what the first run granted */
+	world_until(&w, phase() == HF_PHASE_SERVING);
+}
+
+static void test_no_grace_drops_what_was_loaded(void **state)
+{
+	w.options.grace = HF_RECOVERY_GRACE_NEVER;
+	hold_one();
+	world_restart(&w);
+	assert_int_equal(phase(), HF_PHASE_SERVING);
+	assert_int_equal(world_unreclaimed(&w), 0);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* late */
+}
+
+static void test_a_simulated_restart_is_a_whole_grace(void **state)
+{
+	w.options.window_ns = 50 * MS;
+	world_restart(&w);
+	hold_one();
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, phase() == HF_PHASE_WHOLE_GRACE);
+	assert_int_equal(w.n_events[HF_EVENT_GRACE_STARTED], 1);
+	assert_int_equal(world_lock(&w, a(), 1, "g", 0, 9), HF_LOCK_E_GRACE);
+	world_until(&w, phase() == HF_PHASE_SERVING);
+	assert_int_equal(a()->holds.n_locks, 1);
+}
+
+static void test_stop(void **state)
+{
+	enum hf_recovery_phase at_the_end = HF_PHASE_LOADING;
+
+	hold_one();
+	hf_recovery_stop(w.recovery, note_phase, &at_the_end);
+	assert_int_equal(phase(), HF_PHASE_STOPPING);
+	assert_true(hf_recovery_is_stopping(w.recovery));
+	world_until(&w, at_the_end != HF_PHASE_LOADING);
+	assert_int_equal(at_the_end, HF_PHASE_STOPPED);
+}
+
+/* The state number is stored while the server stops: no grace begins, and no client is told. */
+static void test_no_simulated_restart_while_stopping(void **state)
+{
+	enum hf_recovery_phase at_the_end = HF_PHASE_LOADING;
+	int32_t before = hf_recovery_state(w.recovery);
+
+	hold_one();
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	hf_recovery_stop(w.recovery, note_phase, &at_the_end);
+	world_until(&w, at_the_end != HF_PHASE_LOADING);
+	assert_int_equal(at_the_end, HF_PHASE_STOPPED);
+	assert_int_equal(hf_recovery_state(w.recovery), before);
+	assert_int_equal(w.n_events[HF_EVENT_GRACE_STARTED], 0);
+	assert_int_equal(w.n_told, 0);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), -EINVAL);
+}
+
+/* A stop in grace keeps what is unreclaimed, whatever the time: the next run waits for its owner again. */
+static void test_stop_in_grace(void **state)
+{
+	enum hf_recovery_phase at_the_end = HF_PHASE_LOADING;
+
+	w.options.window_ns = MS;
+	hold_one();
+	world_restart(&w);
+	hf_recovery_stop(w.recovery, note_phase, &at_the_end);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_E_GRACE);
+	world_until(&w, at_the_end != HF_PHASE_LOADING);
+	world_turn(&w);
+	world_turn(&w);
+	assert_int_equal(at_the_end, HF_PHASE_STOPPED);
+	assert_int_equal(hf_recovery_end_grace(w.recovery), -ENOENT);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	world_restart(&w);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
+	assert_int_equal(world_unreclaimed(&w), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_nothing_stored),
+		T(test_a_complete_list_is_checked),
+		T(test_without_early_end_grace_is_whole),
+		T(test_a_list_that_is_not_complete_is_open),
+		T(test_no_grace_drops_what_was_loaded),
+		T(test_a_simulated_restart_is_a_whole_grace),
+		T(test_stop),
+		T(test_no_simulated_restart_while_stopping),
+		T(test_stop_in_grace),
+	};
+
+	return cmocka_run_group_tests_name("phase", tests, NULL, NULL);
+}
