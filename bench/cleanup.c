@@ -123,8 +123,6 @@ static void measure(const char *folder, enum hf_store_backend backend, struct co
 		.store_path = folder,
 		.server_name = "bench",
 		.window_ns = 60 * HF_NS_PER_S,
-		.nlm_grace_ns = UINT64_MAX,
-		.smb_durable_ns = UINT64_MAX,
 		.grace = HF_RECOVERY_GRACE_NEVER,
 		.notify_timeout_ns = HF_NS_PER_S,
 		.notify_parallel = 1,

@@ -256,8 +256,6 @@ static int make_locks(struct world *world)
 		.durability = server->durability,
 		.server_name = NAME,
 		.window_ns = server->window_ns,
-		.nlm_grace_ns = UINT64_MAX,
-		.smb_durable_ns = UINT64_MAX,
 		.grace = HF_RECOVERY_GRACE_AUTO,
 		.early_end = server->early_end,
 		.notify_timeout_ns = 5 * SECOND,

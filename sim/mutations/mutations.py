@@ -52,7 +52,7 @@ MUTATIONS = [
      "if (!loading->n_unknown)\n\t\treturn;", "if (loading)\n\t\treturn;"),
     ("a stranger's lock says nothing of his state number", f"{RECOVERY}/restart.c", "client->sm_state = hf_client_stored_number(fact->client_state);", ""),
     # Restart
-    ("grace ends one lock early", f"{RECOVERY}/phase.c", "count_unreclaimed(recovery) == 0 &&", "count_unreclaimed(recovery) <= 1 &&"),
+    ("grace ends one lock early", f"{RECOVERY}/phase.c", "count_awaited(recovery) == 0 &&", "count_awaited(recovery) <= 1 &&"),
     ("grace ends early with a list that is not complete", f"{RECOVERY}/phase.c",
      "if (!recovery->start.has_all_locks)\n\t\treturn begin_grace", "if (!recovery)\n\t\treturn begin_grace"),
     ("no grace after a crash that lost the locks", f"{RECOVERY}/phase.c",

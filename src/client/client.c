@@ -266,13 +266,12 @@ void hf_client_disconnected(struct hf_client *client)
 		return;
 	client->is_disconnected = true;
 	if (hf_timer_start(&client->window, hf_clients_window(client->clients, client->protocol)) < 0)
-		hf_client_crash(client); /* no memory for a timer: nobody would end its window */
+		hf_client_crash(client); /* without memory for a timer its window would never end */
 }
 
 void hf_client_reconnected(struct hf_client *client)
 {
-	client->is_disconnected = false;
-	hf_timer_stop(&client->window);
+	client->is_disconnected = false; /* the window goes on: until its end the client may reclaim */
 	client->status = HF_CLIENT_ACTIVE;
 }
 

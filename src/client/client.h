@@ -7,11 +7,11 @@
  * lock table. Registered means that it will be told of our restart: that is what
  * max_clients bounds, and what the store keeps.
  *
- * A protocol whose clients live by a connection (SMB) says when one is
- * disconnected and when it is back; in between it has its protocol's recovery
- * window, after which it has crashed. For the others (NLM, NSM) a broken
- * connection means nothing. Crash is the same path for all: the events table is
- * told, and what the client held goes.
+ * A protocol whose clients live by a connection (SMB) says when a client is
+ * disconnected and when it is back. From the disconnection on the client has its
+ * protocol's window: if it is not back at its end, it has crashed. For the others
+ * (NLM, NSM) a broken connection means nothing. A crash is the same for all: the
+ * events table is told, and what the client held goes.
  *
  * Belongs to the home loop's thread.
  */
@@ -161,8 +161,10 @@ struct hf_client_events {
 	bool (*is_settled)(void *user, const struct hf_client *client);
 	/* May it still reclaim what is not in the lock table any more? May be NULL. */
 	bool (*may_reclaim)(void *user, const struct hf_client *client);
-	/* Its window is over, or somebody has evidence. Whoever gets this releases what it holds. */
+	/* Its window is over, or there is other evidence. The receiver releases what it holds. */
 	void (*crashed)(void *user, struct hf_client *client);
+	/* Its window is over, and it was back in time. May be NULL. */
+	void (*window_over)(void *user, struct hf_client *client);
 };
 
 struct hf_clients_options {
@@ -283,7 +285,8 @@ int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64
  */
 int32_t hf_client_stored_number(int32_t state);
 int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial);
-void hf_client_disconnected(struct hf_client *client); /* its window begins */
+/* It has no connection any more, or lost it by our restart: its window begins. */
+void hf_client_disconnected(struct hf_client *client);
 void hf_client_reconnected(struct hf_client *client);
 void hf_client_crash(struct hf_client *client);
 

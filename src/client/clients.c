@@ -188,7 +188,13 @@ static void client_free(struct hf_client *client)
 
 static void on_window_end(struct hf_timer *timer)
 {
-	hf_client_crash(hf_container_of(timer, struct hf_client, window));
+	struct hf_client *client = hf_container_of(timer, struct hf_client, window);
+	const struct hf_clients_options *options = &client->clients->options;
+
+	if (client->is_disconnected)
+		hf_client_crash(client);
+	else if (options->events->window_over)
+		options->events->window_over(options->user, client);
 	/* the client may be gone here */
 }
 

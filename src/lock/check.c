@@ -483,17 +483,22 @@ static const char *check_owners(struct hf_check *check)
 
 static const char *check_unreclaimed(struct hf_locks *locks)
 {
-	uint64_t n = 0;
+	uint64_t n = 0, n_outliving = 0;
 
 	hf_list_for_each(pos, &locks->unreclaimed) {
-		FAIL_UNLESS(hf_list_entry(pos, struct hf_lock, unreclaimed)->flags & HF_LOCK_UNRECLAIMED);
+		const struct hf_lock *lock = hf_list_entry(pos, struct hf_lock, unreclaimed);
+
+		FAIL_UNLESS(lock->flags & HF_LOCK_UNRECLAIMED);
+		n_outliving += lock->holding->owner->client->outlives_grace;
 		n++;
 	}
 	FAIL_UNLESS(n == locks->n.unreclaimed + locks->n.ghosts);
 	n = 0;
-	hf_list_for_each(pos, &locks->unreclaimed_shares)
+	hf_list_for_each(pos, &locks->unreclaimed_shares) {
+		n_outliving += hf_list_entry(pos, struct hf_share, unreclaimed)->client->outlives_grace;
 		n++;
-	FAIL_UNLESS(n == locks->n.unreclaimed_shares);
+	}
+	FAIL_UNLESS(n == locks->n.unreclaimed_shares && n_outliving == locks->n.outliving);
 	return NULL;
 }
 

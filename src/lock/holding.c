@@ -215,6 +215,7 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 		holding->file->n_ghosts += n32;
 		client->n_ghosts += n32;
 		locks->n.ghosts += n64;
+		locks->n.outliving += client->outlives_grace ? n64 : 0;
 		return;
 	}
 	holding->file->n_locks += n32;
@@ -224,6 +225,7 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 	if (lock->flags & HF_LOCK_UNRECLAIMED) {
 		client->n_unreclaimed += n32;
 		locks->n.unreclaimed += n64;
+		locks->n.outliving += client->outlives_grace ? n64 : 0;
 	}
 }
 

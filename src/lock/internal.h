@@ -528,5 +528,5 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 /* Removes the reservations of @client: @all, or those that carry neither @state nor @also. */
 void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
 		    uint32_t also);
-/* At the end of grace. */
-void hf_share_drop_unreclaimed(struct hf_locks *locks);
+/* Drops what is unreclaimed of @client, or, if NULL, of all that do not outlive grace. */
+void hf_share_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);

@@ -180,8 +180,10 @@ struct hf_lock_client {
 	uint32_t n_shares;
 	uint32_t n_unreclaimed; /* of n_locks */
 	uint32_t n_ghosts;
-	uint64_t bytes;    /* of all but locks, see room.c */
-	uint64_t oh_bytes; /* of long owner handles */
+	bool outlives_grace; /* what is unreclaimed of it does not go when grace ends; set before it has any
+			      */
+	uint64_t bytes;      /* of all but locks, see room.c */
+	uint64_t oh_bytes;   /* of long owner handles */
 };
 
 /* An owner and a file. */
@@ -336,6 +338,7 @@ struct hf_lock_counters {
 	uint64_t unreclaimed; /* of locks */
 	uint64_t ghosts;
 	uint64_t unreclaimed_shares; /* records; shares does not count them */
+	uint64_t outliving;          /* of the three: of clients that outlive grace */
 	uint64_t files;
 	uint64_t owners;
 	uint64_t bytes; /* of memory in the pools */
@@ -440,7 +443,7 @@ int hf_lock_restore_share(struct hf_locks *locks, const struct hf_lock_share_vie
 
 /*
  * The end of grace drops unreclaimed locks, ghosts and reservations, in time proportional to their number,
- * and serves the waiters.
+ * and serves the waiters. What is unreclaimed of clients that outlive grace stays.
  */
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on);
 bool hf_lock_in_grace(const struct hf_locks *locks);
@@ -450,6 +453,8 @@ bool hf_lock_in_grace(const struct hf_locks *locks);
  * survive a second restart. Outside grace they go at once.
  */
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client);
+/* The time of this client to reclaim is over, whatever is with grace. */
+void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
 /* Each lock, ghosts included, or each record of reservations gets the tag that @fn returns. To write the

@@ -53,11 +53,13 @@ static void drop_lock(struct hf_locks *locks, struct hf_lock *lock)
 
 static void drop_unreclaimed(struct hf_locks *locks)
 {
-	struct hf_link *link;
+	hf_list_for_each_safe(pos, &locks->unreclaimed) {
+		struct hf_lock *lock = hf_list_entry(pos, struct hf_lock, unreclaimed);
 
-	while ((link = hf_list_first(&locks->unreclaimed)))
-		drop_lock(locks, hf_list_entry(link, struct hf_lock, unreclaimed));
-	hf_share_drop_unreclaimed(locks);
+		if (!lock->holding->owner->client->outlives_grace)
+			drop_lock(locks, lock);
+	}
+	hf_share_drop_unreclaimed(locks, NULL);
 }
 
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
@@ -79,7 +81,8 @@ bool hf_lock_in_grace(const struct hf_locks *locks)
 	return locks->is_grace;
 }
 
-static void release_holding(struct hf_locks *locks, struct hf_holding *holding)
+/* Unreclaimed locks of one holding become ghosts, or go. */
+static void give_up_holding(struct hf_locks *locks, struct hf_holding *holding, bool as_ghosts)
 {
 	struct hf_spot spot = hf_tree_begin(&holding->own);
 	struct hf_lock *lock;
@@ -87,9 +90,9 @@ static void release_holding(struct hf_locks *locks, struct hf_holding *holding)
 	while ((lock = hf_spot_lock(&spot))) {
 		uint64_t end = lock->end;
 
-		if (!(lock->flags & HF_LOCK_UNRECLAIMED) || lock->flags & HF_LOCK_GHOST) {
+		if (!(lock->flags & HF_LOCK_UNRECLAIMED) || (as_ghosts && lock->flags & HF_LOCK_GHOST)) {
 			hf_spot_next(&spot);
-		} else if (locks->is_grace) {
+		} else if (as_ghosts) {
 			hf_holding_hide(locks, lock);
 			hf_spot_next(&spot);
 		} else {
@@ -100,7 +103,7 @@ static void release_holding(struct hf_locks *locks, struct hf_holding *holding)
 	hf_holding_free_if_empty(locks, holding);
 }
 
-void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client)
+static void give_up(struct hf_locks *locks, struct hf_lock_client *client, bool as_ghosts)
 {
 	struct hf_rb_node *node = hf_rb_first(&client->owners);
 
@@ -114,9 +117,23 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 			struct hf_holding *holding = hf_rb_entry(at, struct hf_holding, in_owner);
 
 			at = hf_rb_next(at);
-			release_holding(locks, holding); /* may free @owner with its last holding */
+			give_up_holding(locks, holding,
+					as_ghosts); /* may free @owner with its last holding */
 		}
 	}
+}
+
+void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	give_up(locks, client, locks->is_grace);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
+}
+
+void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	give_up(locks, client, false);
+	hf_share_drop_unreclaimed(locks, client);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, NULL);
 }

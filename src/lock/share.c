@@ -153,12 +153,14 @@ static void count_unreclaimed(struct hf_locks *locks, struct hf_share *share, ui
 	if (!share->n_unreclaimed) {
 		hf_list_push_back(&locks->unreclaimed_shares, &share->unreclaimed);
 		locks->n.unreclaimed_shares++;
+		locks->n.outliving += share->client->outlives_grace;
 	}
 	share->n_unreclaimed += n;
 	add_to_sums(share, n);
 	if (!share->n_unreclaimed) {
 		hf_link_remove(&share->unreclaimed);
 		locks->n.unreclaimed_shares--;
+		locks->n.outliving -= share->client->outlives_grace;
 	}
 }
 
@@ -322,17 +324,31 @@ void hf_lock_doubt_share(struct hf_locks *locks, const struct hf_lock_target *wh
 		share->n_unsure++;
 }
 
-void hf_share_drop_unreclaimed(struct hf_locks *locks)
+static void drop(struct hf_locks *locks, struct hf_share *share)
 {
-	struct hf_link *link;
+	uint32_t n = share->n_unreclaimed;
 
-	while ((link = hf_list_first(&locks->unreclaimed_shares))) {
-		struct hf_share *share = hf_list_entry(link, struct hf_share, unreclaimed);
-		uint32_t n = share->n_unreclaimed;
+	count_unreclaimed(locks, share, -n);
+	hf_emit_share_removed(locks, share, n, HF_LOCK_CAUSE_EXPIRY);
+	free_if_empty(locks, share);
+}
 
-		count_unreclaimed(locks, share, -n);
-		hf_emit_share_removed(locks, share, n, HF_LOCK_CAUSE_EXPIRY);
-		free_if_empty(locks, share);
+void hf_share_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client)
+{
+	if (client) {
+		hf_list_for_each_safe(pos, &client->shares) {
+			struct hf_share *share = hf_list_entry(pos, struct hf_share, in_client);
+
+			if (share->n_unreclaimed)
+				drop(locks, share);
+		}
+		return;
+	}
+	hf_list_for_each_safe(pos, &locks->unreclaimed_shares) {
+		struct hf_share *share = hf_list_entry(pos, struct hf_share, unreclaimed);
+
+		if (!share->client->outlives_grace)
+			drop(locks, share);
 	}
 }
 

@@ -57,7 +57,7 @@ struct hf_phase {
 	uint64_t since; /* monotonic ns */
 	const char *reason;
 	uint64_t grace_ends_at;
-	uint64_t grace_window_ns;
+	uint64_t grace_window_ns; /* of this grace */
 	struct hf_timer grace_timer;
 	struct hf_task check_task; /* may grace end early? */
 };
@@ -89,6 +89,12 @@ struct hf_notifier {
 	uint64_t wave_wall; /* the same by the calendar */
 };
 
+/* protocol.c */
+struct hf_protocol {
+	struct hf_recovery_protocol rules; /* with its own window */
+	struct hf_recovery_teller teller;  /* where rules.is_told; tell is NULL while there is none */
+};
+
 struct hf_recovery {
 	struct hf_recovery_options options; /* its strings and tables are copies, or gone */
 	struct hf_recovery_shares shares;
@@ -102,7 +108,8 @@ struct hf_recovery {
 	int32_t sm_state;
 	struct hf_recovery_waiter_events waiter_events;
 	void *waiter_user;
-	struct hf_recovery_teller teller;
+	struct hf_protocol protocols[HF_RECOVERY_MAX_PROTOCOLS];
+	size_t n_protocols;
 	struct hf_list observers;
 	struct hf_recovery_counts counts;
 
@@ -126,6 +133,7 @@ struct hf_recovery {
 
 /* What this folder knows of a client: src/client makes it, cleared, and frees it with the client. */
 struct hf_recovery_client {
+	struct hf_protocol *protocol;
 	struct hf_notice *notice;    /* the client is being told of our restart */
 	struct hf_list late;         /* what it may still reclaim after grace */
 	uint64_t n_deaths;           /* how often what it had was released since it died */
@@ -213,6 +221,16 @@ bool hf_late_reclaim_allows_share(struct hf_recovery *recovery, const struct hf_
 /* One was reclaimed, or was given up. False: there was none. */
 bool hf_late_reclaim_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
 void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client);
+
+/* PROTOCOLS */
+void hf_protocols_init(struct hf_recovery *recovery);
+int hf_protocols_set_windows(struct hf_recovery *recovery); /* at the tracker, once there is one */
+struct hf_protocol *hf_protocols_find(struct hf_recovery *recovery, struct hf_bytes name);
+void hf_protocols_join(struct hf_recovery *recovery, struct hf_client *client); /* which was made just now */
+/* How long is grace? In open grace the clients that reconnect need it, too. */
+uint64_t hf_protocols_grace_ns(struct hf_recovery *recovery, bool is_open);
+/* The windows begin of the clients that are to reconnect. */
+void hf_protocols_start(struct hf_recovery *recovery, bool is_open);
 
 /* PHASE */
 void hf_phase_init(struct hf_recovery *recovery);

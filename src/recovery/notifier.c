@@ -1,5 +1,5 @@
 /*
- * Tells every registered client of our restart.
+ * Tells every registered client of our restart, where its protocol does that (protocol.c).
  *
  * A notice stands for one client that is yet to be told. It waits in the queue,
  * is given to the teller, and is young for a moment; notify_parallel bounds the
@@ -222,14 +222,15 @@ static void on_done(void *context, bool was_told, const char *why_not)
 static bool begin(struct hf_notice *notice)
 {
 	struct hf_recovery *recovery = notice->recovery;
+	const struct hf_recovery_teller *teller = &notice->client->recovery->protocol->teller;
 	int r;
 
 	notice->state = recovery->sm_state;
 	notice->began = hf_loop_now(recovery->loop);
 	move(notice, HF_NOTICE_YOUNG);
 	recovery->counts.notifications_started++;
-	r = recovery->teller.tell(recovery->teller.user, notice->client, notice->state,
-				  recovery->options.notify_timeout_ns, on_done, notice);
+	r = teller->tell(teller->user, notice->client, notice->state, recovery->options.notify_timeout_ns,
+			 on_done, notice);
 	if (r == -EBUSY || r == -ENOMEM) {
 		recovery->counts.notifications_started--;
 		move(notice, HF_NOTICE_QUEUE);
@@ -249,15 +250,26 @@ static void watch_age(struct hf_notifier *notifier)
 				  hf_list_entry(link, struct hf_notice, link)->began + YOUNG_NS);
 }
 
+/* The next one to begin, if there is a place for it and a teller. */
+static struct hf_notice *next_in_queue(struct hf_recovery *recovery)
+{
+	struct hf_notifier *notifier = &recovery->notifier;
+	struct hf_link *link = hf_list_first(&notifier->notices[HF_NOTICE_QUEUE]);
+	struct hf_notice *notice = link ? hf_list_entry(link, struct hf_notice, link) : NULL;
+
+	if (!notice || notifier->n[HF_NOTICE_YOUNG] >= recovery->options.notify_parallel ||
+	    notifier->n[HF_NOTICE_OLD] >= MAX_OLD)
+		return NULL;
+	return notice->client->recovery->protocol->teller.tell ? notice : NULL;
+}
+
 static void pump(struct hf_recovery *recovery)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
-	struct hf_link *link;
+	struct hf_notice *notice;
 
-	while (recovery->teller.tell && notifier->n[HF_NOTICE_YOUNG] < recovery->options.notify_parallel &&
-	       notifier->n[HF_NOTICE_OLD] < MAX_OLD &&
-	       (link = hf_list_first(&notifier->notices[HF_NOTICE_QUEUE])))
-		if (!begin(hf_list_entry(link, struct hf_notice, link))) {
+	while ((notice = next_in_queue(recovery)))
+		if (!begin(notice)) {
 			/* Others' calls, or no memory: nobody tells us when that has passed. */
 			if (!hf_timer_is_running(&notifier->age_timer))
 				hf_timer_start(&notifier->age_timer, YOUNG_NS);
@@ -327,6 +339,11 @@ static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_h
 	return 0;
 }
 
+static bool is_to_be_told(const struct hf_client *client)
+{
+	return hf_client_is_registered(client) && client->recovery->protocol->rules.is_told;
+}
+
 static int add_all(struct hf_recovery *recovery, bool by_hand)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
@@ -336,7 +353,7 @@ static int add_all(struct hf_recovery *recovery, bool by_hand)
 
 	while ((client = hf_clients_next(recovery->clients, serial))) {
 		serial = client->serial;
-		if (hf_client_is_registered(client))
+		if (is_to_be_told(client))
 			r = add(recovery, client, by_hand);
 		if (client->recovery->notice && !by_hand && !client->recovery->notice->is_in_wave) {
 			client->recovery->notice->is_in_wave = true;
@@ -363,7 +380,7 @@ int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *cli
 {
 	if (!client)
 		return hf_trace(add_all(recovery, true));
-	return hf_client_is_registered(client) ? hf_trace(add(recovery, client, true)) : -ENOENT;
+	return is_to_be_told(client) ? hf_trace(add(recovery, client, true)) : -ENOENT;
 }
 
 /* It is not registered any more: nobody needs to tell it. */

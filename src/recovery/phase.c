@@ -22,8 +22,9 @@
  *granted that does not conflict stopping       nothing is granted or given up; the marker of a clean stop is
  *being written
  *
- * While loading and in grace the lock table grants reclaims only. Entering serving drops what is unreclaimed;
- * stopping keeps it for the next run. Grace ends at its deadline, too, and by hand.
+ * While loading and in grace the lock table grants reclaims only. Entering serving drops what is unreclaimed,
+ * but for what outlives grace (protocol.c); stopping keeps it for the next run. Grace ends at its deadline,
+ * too, and by hand.
  *
  * Two things go on beside the phases. Whether anything can be promised depends on the store (store/health.c,
  * hf_recovery_can_promise()): a store that cannot write does not change the phase. And the clients are told
@@ -96,6 +97,15 @@ static uint64_t count_unreclaimed(const struct hf_recovery *recovery)
 
 	hf_lock_count(recovery->locks, &counters);
 	return counters.unreclaimed + counters.ghosts + counters.unreclaimed_shares;
+}
+
+/* Of them, those that grace waits for: what outlives grace is in the way of others after it, too. */
+static uint64_t count_awaited(const struct hf_recovery *recovery)
+{
+	struct hf_lock_counters counters;
+
+	hf_lock_count(recovery->locks, &counters);
+	return count_unreclaimed(recovery) - counters.outliving;
 }
 
 /* Entering a phase */
@@ -186,7 +196,7 @@ bool hf_phase_enter(struct hf_recovery *recovery, enum hf_recovery_phase phase, 
 
 	if (!may_enter(recovery, phase))
 		return false;
-	n_dropped = phase == HF_PHASE_SERVING ? count_unreclaimed(recovery) : 0;
+	n_dropped = phase == HF_PHASE_SERVING ? count_awaited(recovery) : 0;
 	recovery->phase.now = phase;
 	recovery->phase.since = hf_loop_now(recovery->loop);
 	recovery->phase.reason = reason;
@@ -203,6 +213,7 @@ static int begin_grace(struct hf_recovery *recovery, enum hf_recovery_phase phas
 
 	if (!may_enter(recovery, phase))
 		return -EINVAL;
+	recovery->phase.grace_window_ns = hf_protocols_grace_ns(recovery, phase == HF_PHASE_OPEN_GRACE);
 	recovery->phase.grace_ends_at = hf_loop_now(recovery->loop) + recovery->phase.grace_window_ns;
 	r = hf_timer_start_at(&recovery->phase.grace_timer, recovery->phase.grace_ends_at);
 	if (r < 0)
@@ -232,7 +243,7 @@ static int decide_on(struct hf_recovery *recovery, bool could_reclaim, const cha
 int hf_phase_decide(struct hf_recovery *recovery)
 {
 	const struct hf_store_start *start = &recovery->start;
-	uint64_t n_loaded = count_unreclaimed(recovery);
+	uint64_t n_loaded = count_awaited(recovery);
 	bool could_reclaim =
 		start->has_all_locks ? n_loaded > 0 : hf_clients_count_registered(recovery->clients) > 0;
 	const char *reason = start->was_clean ? "restart after a clean stop" : "restart after a crash";
@@ -286,7 +297,7 @@ static void on_check(struct hf_task *task)
 {
 	struct hf_recovery *recovery = hf_container_of(task, struct hf_recovery, phase.check_task);
 
-	if (recovery->phase.now == HF_PHASE_CHECKED_GRACE && count_unreclaimed(recovery) == 0 &&
+	if (recovery->phase.now == HF_PHASE_CHECKED_GRACE && count_awaited(recovery) == 0 &&
 	    recovery->counts.unreachable == 0)
 		hf_phase_enter(recovery, HF_PHASE_SERVING, "everything that was held is accounted for");
 }
@@ -317,10 +328,8 @@ void hf_recovery_grace_info(struct hf_recovery *recovery, struct hf_grace_info *
 void hf_phase_init(struct hf_recovery *recovery)
 {
 	struct hf_phase *phase = &recovery->phase;
-	uint64_t own = recovery->options.nlm_grace_ns;
 
 	phase->now = HF_PHASE_LOADING;
-	phase->grace_window_ns = own == UINT64_MAX ? recovery->options.window_ns : own;
 	hf_timer_init(&phase->grace_timer, recovery->loop, on_deadline);
 	hf_task_init(&phase->check_task, on_check);
 }

@@ -177,6 +177,7 @@ static const struct hf_lock_events lock_events = {
 static void on_made(void *user, struct hf_client *client)
 {
 	hf_list_init(&client->recovery->late);
+	hf_protocols_join(user, client);
 }
 
 static int on_registered(void *user, struct hf_client *client, uint64_t *ticketp)
@@ -227,6 +228,14 @@ static void on_crashed(void *user, struct hf_client *client)
 	hf_crash_clean_up(user, client, "its recovery window is over");
 }
 
+/* It came back in time: what it has not reclaimed since goes. */
+static void on_window_over(void *user, struct hf_client *client)
+{
+	struct hf_recovery *recovery = user;
+
+	hf_lock_client_drop_unreclaimed(recovery->locks, &client->holds);
+}
+
 static const struct hf_client_events client_events = {
 	.made = on_made,
 	.registered = on_registered,
@@ -235,6 +244,7 @@ static const struct hf_client_events client_events = {
 	.is_settled = is_settled,
 	.may_reclaim = may_reclaim,
 	.crashed = on_crashed,
+	.window_over = on_window_over,
 };
 
 /* Starting */
@@ -297,10 +307,8 @@ static int make_tables(struct hf_recovery *recovery)
 		hf_lock_set_grace(recovery->locks, true); /* what is loaded is unreclaimed */
 	if (r == 0)
 		r = hf_clients_new(&recovery->clients, &clients);
-	if (r == 0 && options->nlm_grace_ns != UINT64_MAX)
-		r = hf_clients_set_window(recovery->clients, "nlm", options->nlm_grace_ns);
-	if (r == 0 && options->smb_durable_ns != UINT64_MAX)
-		r = hf_clients_set_window(recovery->clients, "smb", options->smb_durable_ns);
+	if (r == 0)
+		r = hf_protocols_set_windows(recovery);
 	return hf_trace(r);
 }
 
@@ -360,6 +368,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_notifier_init(recovery);
 	hf_persist_init(recovery);
 	hf_not_exported_init(recovery);
+	hf_protocols_init(recovery);
 	r = hf_share_counts_init(recovery);
 	if (r == 0)
 		r = hf_late_reclaim_init(recovery);
@@ -378,6 +387,8 @@ int hf_recovery_start(struct hf_recovery *recovery)
 
 	if (r == 0)
 		r = hf_notifier_start(recovery);
+	if (r == 0)
+		hf_protocols_start(recovery, hf_phase_pins(recovery));
 	return hf_trace(r);
 }
 
@@ -484,11 +495,6 @@ void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
 {
 	recovery->waiter_events = events ? *events : (struct hf_recovery_waiter_events){ 0 };
 	recovery->waiter_user = user;
-}
-
-void hf_recovery_set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller)
-{
-	recovery->teller = teller ? *teller : (struct hf_recovery_teller){ 0 };
 }
 
 /* Questions */

@@ -10,6 +10,7 @@
  *	  notifier.c       tells every registered client of our restart
  *	    crash.c          evidence that a client died -> everything of it goes
  *	      phase.c          the phases of the server: loading, grace, serving, stopping
+ *	        protocol.c       how the clients of each protocol come back, and when their state may go
  *	  reclaim.c        how is a reclaim to be served?
  *	    late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
  *	  persist.c        changes of lock table and registrations -> store
@@ -55,7 +56,19 @@ enum hf_store_backend {
 	HF_STORE_BACKEND_POSTGRES,
 };
 
-/* How a client is told of our restart; the protocol's business. done comes later, exactly once. */
+#define HF_RECOVERY_MAX_PROTOCOLS 8
+
+/* A protocol says how its clients come back after a restart, and when their state may go; see protocol.c. */
+struct hf_recovery_protocol {
+	const char *name; /* a constant */
+	/* True: each client is told of the restart, and reclaims in grace. False: nothing is sent, and what
+	 * was loaded of the client stays for the window. */
+	bool is_told;
+	uint64_t window_ns; /* of a client without its connection; of grace where is_told. UINT64_MAX: the
+			     * shared default */
+};
+
+/* Tells a client of our restart, as its protocol does that. done comes later, exactly once. */
 struct hf_recovery_teller {
 	int (*tell)(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
 		    void (*done)(void *context, bool was_told, const char *why_not), void *context);
@@ -96,9 +109,9 @@ struct hf_recovery_options {
 	const char *server_name;
 	/* Tells the key that this server seals handles with from any other; 0: another server makes them. */
 	uint64_t handle_key;
-	uint64_t window_ns;      /* recovery.window_seconds */
-	uint64_t nlm_grace_ns;   /* UINT64_MAX: window_ns */
-	uint64_t smb_durable_ns; /* UINT64_MAX: window_ns */
+	uint64_t window_ns; /* recovery.window_seconds */
+	struct hf_recovery_protocol protocols[HF_RECOVERY_MAX_PROTOCOLS];
+	size_t n_protocols; /* 0: NLM and NSM, with window_ns */
 	enum hf_recovery_grace_rule grace;
 	bool early_end;
 	uint64_t notify_timeout_ns;
@@ -125,7 +138,9 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery);
 void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
 				   const struct hf_recovery_waiter_events *events, void *user);
-void hf_recovery_set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller);
+/* For a protocol whose clients are told; NULL: for now there is no teller, and the notices wait. */
+void hf_recovery_set_teller(struct hf_recovery *recovery, const char *protocol,
+			    const struct hf_recovery_teller *teller);
 int hf_recovery_start(struct hf_recovery *recovery);
 void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user);
 /* No reply can be sent any more, so nothing should be granted or given up. */
@@ -276,7 +291,8 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 /* SM_SIMU_CRASH, as if we had been restarted: a new state number, a grace period, and every client is told.
  * What is held stays so. -EINVAL: the server is stopping. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);
-/* Tells all registered clients again, or one; -ENOENT: it is not registered. */
+/* Tells all registered clients again, or one; -ENOENT: it is not registered, or its protocol tells nothing.
+ */
 int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *client);
 
 /* Observing */

@@ -60,14 +60,12 @@ struct loading {
 	size_t n_clients, n_locks, n_not_exported, n_unknown, n_shares;
 };
 
-static const char *intern_protocol(struct hf_bytes protocol)
+/* The constant for a stored name, or NULL. */
+static const char *find_protocol(struct loading *loading, struct hf_bytes name)
 {
-	static const char *const known[] = { "nlm", "nsm", "smb" };
+	const struct hf_protocol *protocol = hf_protocols_find(loading->recovery, name);
 
-	for (size_t i = 0; i < HF_ARRAY_SIZE(known); i++)
-		if (hf_bytes_equal(hf_bytes_of_str(known[i]), protocol))
-			return known[i];
-	return NULL;
+	return protocol ? protocol->rules.name : NULL;
 }
 
 /* Clients */
@@ -108,7 +106,7 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 static int load_client(void *user, const struct hf_store_client *fact)
 {
 	struct loading *loading = user;
-	const char *protocol = intern_protocol(fact->protocol);
+	const char *protocol = find_protocol(loading, fact->protocol);
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_bytes name;
 	char quoted[128];
@@ -144,7 +142,7 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 	if (!address)
 		return -EINVAL;
 	*address++ = '\0';
-	protocol = intern_protocol(hf_bytes_of_str(text));
+	protocol = find_protocol(loading, hf_bytes_of_str(text));
 	for (divide = text + id.len; protocol && divide > address; divide--) {
 		if (*divide != ':')
 			continue;

@@ -81,6 +81,13 @@ const struct hf_rpc_program hf_nsm_program = {
 
 /* Life */
 
+/* SM_NOTIFY tells the clients of both protocols. */
+static void set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller)
+{
+	hf_recovery_set_teller(recovery, "nlm", teller);
+	hf_recovery_set_teller(recovery, "nsm", teller);
+}
+
 int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 {
 	hf_cleanup(hf_nsm_freep) struct hf_nsm *nsm = calloc(1, sizeof(*nsm));
@@ -117,7 +124,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	if (r < 0)
 		return hf_trace(r);
 	teller.user = nsm;
-	hf_recovery_set_teller(options->recovery, &teller);
+	set_teller(options->recovery, &teller);
 	*nsmp = nsm;
 	nsm = NULL;
 	return 0;
@@ -127,7 +134,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 {
 	if (!nsm)
 		return NULL;
-	hf_recovery_set_teller(nsm->options.recovery, NULL);
+	set_teller(nsm->options.recovery, NULL);
 	hf_nsm_doubts_deinit(nsm);
 	hf_nsm_sights_deinit(nsm);
 	hf_nsm_visitors_deinit(nsm);

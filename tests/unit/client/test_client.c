@@ -13,7 +13,7 @@ struct rig {
 	struct hf_loop *loop;
 	struct hf_locks *locks;
 	struct hf_clients *clients;
-	int n_registered, n_unregistered, n_crashed;
+	int n_registered, n_unregistered, n_crashed, n_windows_over;
 	int refuse; /* -errno */
 	uint64_t ticket;
 };
@@ -40,10 +40,16 @@ static void on_crashed(void *user, struct hf_client *client)
 	hf_lock_client_purge(rig.locks, &client->holds);
 }
 
+static void on_window_over(void *user, struct hf_client *client)
+{
+	rig.n_windows_over++;
+}
+
 static const struct hf_client_events events = {
 	.registered = on_registered,
 	.unregistered = on_unregistered,
 	.crashed = on_crashed,
+	.window_over = on_window_over,
 };
 
 static void make(uint64_t idle_ns, size_t max)
@@ -256,10 +262,12 @@ static void test_durable_handles(void **state)
 	hf_client_reconnected(client);
 	wait_ms(60);
 	assert_int_equal(rig.n_crashed, 0);
+	assert_int_equal(rig.n_windows_over, 1); /* it was back in time: until then it could reclaim */
 	hf_client_disconnected(client);
 	hf_client_unref(client);
 	wait_ms(60);
 	assert_int_equal(rig.n_crashed, 1);
+	assert_int_equal(rig.n_windows_over, 1);
 	assert_int_equal(hf_clients_count(rig.clients), 0);
 }
 

@@ -293,7 +293,7 @@ static void test_durable_handles_of_another_protocol(void **state)
 	struct hf_addr addr;
 
 	world_kill(&w);
-	w.options.smb_durable_ns = 500 * MS;
+	w.options.protocols[WORLD_SMB].window_ns = 500 * MS;
 	world_up(&w);
 	assert_true(hf_addr_parse(&addr, "10.0.0.50"));
 	assert_int_equal(hf_clients_get(&client, hf_recovery_clients(w.recovery), "smb", &addr,

@@ -93,7 +93,8 @@ static void test_grace_is_as_long_as_the_protocol_says(void **state)
 	struct hf_grace_info info;
 
 	w.options.window_ns = 60 * HF_NS_PER_S;
-	w.options.nlm_grace_ns = 7 * HF_NS_PER_S;
+	w.options.protocols[WORLD_NLM].window_ns = 7 * HF_NS_PER_S;
+	w.options.protocols[WORLD_NSM].window_ns = 7 * HF_NS_PER_S;
 	three_locks_and_a_crash();
 	hf_recovery_grace_info(w.recovery, &info);
 	assert_true(info.ends_in_ns > 6 * HF_NS_PER_S && info.ends_in_ns <= 7 * HF_NS_PER_S);

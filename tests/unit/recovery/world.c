@@ -126,8 +126,10 @@ void world_init(struct world *world)
 			.durability = HF_STORE_PROCESS,
 			.server_name = "server",
 			.window_ns = 60 * HF_NS_PER_S,
-			.nlm_grace_ns = UINT64_MAX,
-			.smb_durable_ns = UINT64_MAX,
+			.protocols = { [WORLD_NLM] = { "nlm", .is_told = true, UINT64_MAX },
+				       [WORLD_NSM] = { "nsm", .is_told = true, UINT64_MAX },
+				       [WORLD_SMB] = { "smb", .is_told = false, UINT64_MAX } },
+			.n_protocols = 3,
 			.early_end = true,
 			.notify_timeout_ns = 300 * MS,
 			.notify_parallel = 64,
@@ -148,7 +150,7 @@ void world_up(struct world *world)
 	world->options.loop = world->loop;
 	assert_int_equal(hf_recovery_new(&world->recovery, &world->options), 0);
 	hf_recovery_set_waiter_events(world->recovery, &events, world);
-	hf_recovery_set_teller(world->recovery, &teller);
+	hf_recovery_set_teller(world->recovery, "nlm", &teller);
 	world->observer.fn = on_event;
 	hf_recovery_observe(world->recovery, &world->observer);
 	memset(world->n_events, 0, sizeof(world->n_events));

@@ -18,6 +18,12 @@ enum peer { /* how the clients answer our notices, by the first letter of their 
 	PEER_LATE,       /* 'l': the end of the first try is the test's, by world_end_telling() */
 };
 
+enum { /* places in options.protocols */
+	WORLD_NLM,
+	WORLD_NSM,
+	WORLD_SMB, /* reconnects; nothing is sent to it */
+};
+
 struct world {
 	struct disk disk;
 	struct hf_loop *loop;
