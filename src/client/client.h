@@ -2,10 +2,10 @@
  * Who is out there: peers by a stable identity, whatever protocol they speak.
  *
  * A client is (protocol, address, name); its id is "protocol:address:name". The
- * transport and the port it calls from never count. It is known while somebody
- * holds a reference, while it is registered, or while it holds anything in the
- * lock table. Registered means that it will be told of our restart: that is what
- * max_clients bounds, and what the store keeps.
+ * transport and the port it calls from never count. It is known while there is a
+ * reference to it, while it is registered, or while it holds anything in the lock
+ * table. Registered means that the store has it, and that it can come back after our
+ * restart, as its protocol does that; max_clients bounds the registered clients.
  *
  * A protocol whose clients live by a connection (SMB) says when a client is
  * disconnected and when it is back. From the disconnection on the client has its
@@ -65,7 +65,7 @@ struct hf_client_past {
 	uint64_t until;
 };
 
-/* To be read by anybody, written by this folder and by the setters below. */
+/* Every folder may read it; only this folder writes it, and the setters below. */
 struct hf_client {
 	struct hf_clients *clients;
 	struct hf_lock_client holds; /* its part of the lock table */
@@ -73,7 +73,7 @@ struct hf_client {
 	char *id;
 	char *name;
 	size_t name_len;
-	char *mon_name;         /* whom it asked us to watch; NULL: nobody but itself */
+	char *mon_name;         /* the host that it asked us to monitor; NULL: itself */
 	struct hf_addr address; /* port 0 */
 	struct hf_addr local;   /* our address that it used last; port 0 */
 	struct hf_client_callback callback;
@@ -148,7 +148,8 @@ static inline int32_t hf_client_proven_state(const struct hf_client *client)
 /* Nothing is lost by its death: it holds nothing, waits for nothing, and has nothing to reclaim. */
 bool hf_client_has_nothing(const struct hf_client *client);
 
-/* What others do when something happens here. Not to change clients from within, but for `crashed`. */
+/* The owner of the clients is told of what happens. It must not change clients from within, but in
+ * `crashed`. */
 struct hf_client_events {
 	/* Its record for src/recovery is cleared; may be NULL. */
 	void (*made)(void *user, struct hf_client *client);

@@ -1,14 +1,14 @@
 /*
- * Evidence that a client died, and what follows: everything of it goes, in all
- * shares, at once. The lock table has what a client holds by client, so that the
- * cost is that of what it holds; and it serves the waiters of every file that was
- * touched.
+ * Evidence that a client died, and the clean-up: everything of the client goes, in
+ * all shares, at once. The lock table finds what a client holds by client, so the
+ * clean-up costs what the client holds. Then the lock table serves the waiters of
+ * every file that was touched.
  *
- * The registration stays: whoever was restarted will be back, and the state
- * number in it is what tells its second notice (sm-notify sends two, and repeats
- * them) from the next crash. A client that holds nothing is unregistered after a
- * while by src/client. Those who registered by themselves stay, too, until they
- * say otherwise, or an operator does.
+ * The registration stays. A client that was restarted will be back, and the state
+ * number in the registration tells its second notice (sm-notify sends two, and
+ * repeats them) from the next crash. src/client unregisters a client that holds
+ * nothing after a while. A client that registered itself by SM_MON stays until it, or
+ * an operator, unregisters it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "recovery/internal.h"
 
-/* For so long a message may still be under way that was sent before the last reboot: sm-notify gives up
- * after 15 minutes. */
+/* A message that was sent before the last reboot of the client may still arrive for so long: sm-notify gives
+ * up after 15 minutes. */
 #define STRAGGLER_NS (15 * 60 * HF_NS_PER_S)
 
 #define LOG_WINDOW_S  10
@@ -55,7 +55,7 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 	recovery->counts.cleanups++;
 	recovery->counts.locks_cleaned += gone->n_locks;
 	if (hf_log_limit_allow(&recovery->crash_log, hf_loop_now(recovery->loop), &n_suppressed))
-		hf_log_info("client crashed: what it had is released",
+		hf_log_info("client crashed, locks released",
 			    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu "
 			    "more=%llu",
 			    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
@@ -118,8 +118,8 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 	return (size_t)(recovery->counts.locks_cleaned - before);
 }
 
-/* A client that could not be told of our restart. It was not restarted itself, as far as we know, so those
- * who watch it are not to be told anything: there is no state number. */
+/* A client that could not be told of our restart. As far as we know it was not restarted itself, so the event
+ * has no state number, and the hosts that monitor the client are not told. */
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client)
 {
 	const char *reason = "it could not be told of our restart";
@@ -152,7 +152,7 @@ static bool is_straggler(struct hf_recovery *recovery, const struct hf_client *c
 	return find_past(recovery, client, state) != NULL;
 }
 
-/* Newer than what we know; or what we know is not proven, and may be anything. */
+/* Is @state newer than the number that we know? One that is not proven may be anything. */
 static bool supersedes(const struct hf_client *client, int32_t state)
 {
 	int32_t known = hf_client_proven_state(client);
@@ -189,9 +189,10 @@ static bool become(struct hf_recovery *recovery, struct hf_client *client, int32
 }
 
 /*
- * The store shall know the new state number, or a repeated notice would be news after our next restart. But
- * not before it has lost the old locks: if we were killed in between, the notice, which has not been answered
- * and comes again, would be a repetition, and nobody would ever tell us again that those locks are dead.
+ * The new state number is stored, so that a repeated notice is no news after our next restart. It is stored
+ * only after the old locks are gone from the store. If we were killed in between, the notice would come
+ * again, since we have not answered it, and would have to be news: no other message says that those locks are
+ * dead.
  */
 struct settling {
 	struct hf_link link;
@@ -256,7 +257,7 @@ static void on_settled(struct hf_promise *promise, bool kept)
 	struct hf_client *client = hf_client_ref(settling->client);
 
 	settling_free(settling);
-	if (kept) /* else everything will be written anew */
+	if (kept) /* otherwise the store will ask for everything */
 		store_state(client);
 	hf_client_unref(client);
 }
@@ -266,7 +267,7 @@ static void settle(struct hf_recovery *recovery, struct hf_client *client)
 	struct settling *settling = calloc(1, sizeof(*settling));
 
 	if (!settling)
-		return; /* the old number stays stored: the notice will be news once too often */
+		return; /* the old number stays stored: a repeated notice will be news */
 	settling->recovery = recovery;
 	settling->client = hf_client_ref(client);
 	client->recovery->n_settling++;
@@ -311,8 +312,8 @@ static bool is_news(struct hf_recovery *recovery, const struct hf_client *client
 	return is_new;
 }
 
-/* @is_other: the number has changed. One that was not proven, and is said again, is stored already, or will
- * be. */
+/* @is_other: the number has changed. A number that was not proven, and comes again, is stored already, or
+ * will be. */
 static void purge_older(struct hf_recovery *recovery, struct hf_client *client, int32_t state, bool is_other,
 			const char *reason)
 {
@@ -334,7 +335,7 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 	bool is_newer = supersedes(client, state);
 	bool is_known = is_newer && is_news(recovery, client, state);
 
-	/* Of an earlier restart, and late; or a copy that somebody has kept. */
+	/* It is of an earlier restart and late, or a copy. */
 	if (!is_newer && is_straggler(recovery, client, state)) {
 		recovery->counts.stragglers++;
 		return;
@@ -368,8 +369,8 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 	hf_client_unref(client);
 }
 
-/* What it holds stays: it took that in the life that goes on. All of it goes at its next restart, whatever
- * number it carries. */
+/* What the client holds stays: it took that in the life that goes on. All of it goes at the client's next
+ * restart, whatever number it carries. */
 static void correct(struct hf_client *client, int32_t state)
 {
 	set_state(client, state);

@@ -1,19 +1,24 @@
 /*
  * Tells every registered client of our restart, where its protocol does that (protocol.c).
  *
- * A notice stands for one client that is yet to be told. It waits in the queue,
- * is given to the teller, and is young for a moment; notify_parallel bounds the
- * young ones, so that what is sent at once is bounded. Whoever has not answered
- * by then is most likely a black hole: it becomes old and takes nobody's place,
- * so that 2,000 of them delay no other, and old ones cost memory only.
+ * A notice stands for one client that is yet to be told:
  *
- * A client that could not be told in time is taken for crashed: its unreclaimed
- * locks are released, but stay reclaimable until grace ends. It is tried again in
- * the background, with growing gaps, and stays registered for as long.
+ *	queue -> young -> old         answered: the client was told, and the notice ends
+ *	  ^        v       v
+ *	  '------ rests <--'          failed: tried again after a growing gap, until notify_retry_seconds
  *
- * Our state number may rise while a notice is under way (SM_SIMU_CRASH). What comes
- * of that try says nothing about the new number: the client is told again, at once,
- * and until then it has neither been told nor failed.
+ * A young notice was given to the teller a moment ago. notify_parallel bounds the
+ * young ones, and so what is sent at once. A client that has not answered after that
+ * moment is most likely unreachable: its notice becomes old, and takes no place any
+ * more. So 2,000 unreachable clients delay no other; they cost memory only.
+ *
+ * A client that could not be told in time is marked crashed: its unreclaimed locks are
+ * released, but stay reclaimable until grace ends. It stays registered while it is
+ * tried again.
+ *
+ * Our state number may rise while a notice is under way (SM_SIMU_CRASH). The result of
+ * that try says nothing about the new number: the client is told again, at once, and
+ * until then it was neither told nor unreachable.
  */
 #include <assert.h>
 #include <errno.h>
@@ -89,9 +94,9 @@ static void leave_wave(struct hf_notice *notice, bool was_told)
 	if (--notifier->n_wave_left || hf_phase_is_over(notice->recovery))
 		return; /* no report of a wave that was cut off */
 	hf_log_at(notifier->n_wave_failed ? HF_LOG_WARN : HF_LOG_INFO,
-		  notifier->n_wave_failed
-			  ? "clients told of our restart; the others are taken for crashed, and tried again"
-			  : "clients told of our restart",
+		  notifier->n_wave_failed ? "clients told of our restart; the unreachable ones are marked "
+					    "crashed and tried again"
+					  : "clients told of our restart",
 		  "told=%zu failed=%zu ms=%llu state=%d", notifier->n_wave_told, notifier->n_wave_failed,
 		  (unsigned long long)((hf_loop_now(notice->recovery->loop) - notifier->wave_began) /
 				       HF_NS_PER_MS),
@@ -132,8 +137,8 @@ static void notice_free(struct hf_notice *notice)
 	free(notice);
 }
 
-/* The last try is at the very end: a client that can be reached again by then hears of it, however wide the
- * gaps have become. */
+/* The last try is at the very end, however wide the gaps have become: so a client that can be reached again
+ * by then hears of the restart. */
 static void rest(struct hf_notice *notice)
 {
 	uint64_t now = hf_loop_now(notice->recovery->loop);
@@ -148,7 +153,7 @@ static void rest(struct hf_notice *notice)
 	move(notice, HF_NOTICE_RESTS);
 }
 
-/* Whoever has called us since our restart is there, whatever became of our notice. */
+/* A client that has called us since our restart is alive, whatever became of the notice. */
 static bool was_seen(const struct hf_recovery *recovery, const struct hf_client *client)
 {
 	return client->last_seen > recovery->notifier.wave_wall;
@@ -218,7 +223,7 @@ static void on_done(void *context, bool was_told, const char *why_not)
 
 /* Beginnings */
 
-/* False: nobody can be told now. */
+/* False: no client can be told now. */
 static bool begin(struct hf_notice *notice)
 {
 	struct hf_recovery *recovery = notice->recovery;
@@ -270,7 +275,8 @@ static void pump(struct hf_recovery *recovery)
 
 	while ((notice = next_in_queue(recovery)))
 		if (!begin(notice)) {
-			/* Others' calls, or no memory: nobody tells us when that has passed. */
+			/* Too many calls are under way, or there is no memory: no event tells when that has
+			 * passed. */
 			if (!hf_timer_is_running(&notifier->age_timer))
 				hf_timer_start(&notifier->age_timer, YOUNG_NS);
 			return;
@@ -383,7 +389,7 @@ int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *cli
 	return is_to_be_told(client) ? hf_trace(add(recovery, client, true)) : -ENOENT;
 }
 
-/* It is not registered any more: nobody needs to tell it. */
+/* The client is not registered any more, and need not be told. */
 void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client)
 {
 	struct hf_notice *notice = client->recovery->notice;
@@ -429,7 +435,7 @@ static void detach_all(struct hf_notifier *notifier, enum hf_notice_place place)
 	}
 }
 
-/* Nobody is told any more; what the teller has it will give back. */
+/* No client is told any more; the teller gives back the notices that it has. */
 void hf_notifier_stop(struct hf_recovery *recovery)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
@@ -441,7 +447,7 @@ void hf_notifier_stop(struct hf_recovery *recovery)
 	hf_task_cancel(&notifier->pump_task);
 }
 
-/* Whoever told for us is gone by now. */
+/* The tellers are gone by now. */
 void hf_notifier_deinit(struct hf_recovery *recovery)
 {
 	struct hf_notifier *notifier = &recovery->notifier;

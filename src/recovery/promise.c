@@ -1,10 +1,10 @@
 /*
- * Promises: whoever is to be told something waits here until the store has
- * reached the registration and the lock that it stands on.
+ * Promises: a reply waits here until the store has reached the registration and the
+ * lock that the reply speaks of.
  *
- * Two queues, because a registration is synced and takes milliseconds, while a
- * lock may need no more than a write to the page cache: who is registered already
- * does not wait behind somebody who is not.
+ * There are two queues, because a registration is synced and takes milliseconds, while
+ * a lock may need no more than a write to the page cache: the reply to a client that is
+ * registered already does not wait behind the reply to one that is not.
  */
 #include <assert.h>
 
@@ -46,7 +46,7 @@ static uint64_t client_ticket_of(const struct hf_promise *promise)
 	return promise->client_ticket;
 }
 
-/* By ticket; as a rule it goes to the end. */
+/* In the order of tickets; as a rule the place is the end. */
 static inline void queue(struct hf_list *list, struct hf_promise *promise,
 			 uint64_t (*ticket_of)(const struct hf_promise *promise))
 {
@@ -114,7 +114,8 @@ static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *pro
 	if (!recovery->persist.has_unsaved) {
 		if (!hf_promises_await(recovery, promise, lock_ticket, client_ticket, fn))
 			return false;
-		/* What ends while the store is away has no ticket: it is not stored before all is. */
+		/* What is released while the store is away has no ticket: it is stored with everything else.
+		 */
 		if (hf_store_is_healthy(recovery->store))
 			return true;
 	}
@@ -148,8 +149,8 @@ bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise
 	return hf_promises_await(recovery, promise, recovery->persist.ticket, client_ticket, fn);
 }
 
-/* The number is written when what the client held is gone, by a promise that is in front of this one; only
- * then has it a ticket. */
+/* The state number is written when what the client held is gone, by a promise in front of this one. Only then
+ * does it have a ticket. */
 static bool promise_states(struct hf_recovery *recovery, struct hf_promise *promise)
 {
 	return promise_tickets(recovery, promise, 0, hf_store_last_ticket(recovery->store), promise->fn);
@@ -211,7 +212,7 @@ static void break_list(struct hf_recovery *recovery, struct hf_list *list)
 	struct hf_link *link;
 
 	hf_list_init(&taken);
-	hf_list_splice(&taken, list); /* what is asked for meanwhile is for the next time */
+	hf_list_splice(&taken, list); /* promises that are made meanwhile wait for the next time */
 	while ((link = hf_list_first(&taken))) {
 		recovery->counts.promises_broken++;
 		tell(recovery, promise_of(link), false);
@@ -241,7 +242,7 @@ void hf_promises_init(struct hf_recovery *recovery)
 	hf_task_init(&promises->break_task, on_break);
 }
 
-/* Nobody is told any more, as if we had been killed. */
+/* No reply is sent any more, as if we had been killed. */
 void hf_promises_deinit(struct hf_recovery *recovery)
 {
 	struct hf_promises *promises = &recovery->promises;

@@ -26,7 +26,7 @@ from xdr import Out
 
 TCP_REPAIR = 19
 DENIED = "a notice of a restart is denied"
-FREED = "client crashed: what it had is released"
+FREED = "client crashed, locks released"
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; the look at a silent host takes more
 LOOK = 4  # seconds that a silent host is given here
 
