@@ -1,34 +1,38 @@
 /*
  * The phases of the server's life, and grace, which is three of them.
  *
- *	             .--> open grace -----.
- *	             |                    v
- *	loading -----+--> checked grace -----> serving --> stopping --> stopped
- *	  |          |         v          ^      |
- *	  |          '--> whole grace ----'      |
- *	  |                    ^-----------------'  a simulated restart
- *	  '------------------------------> serving
+ *	            .--> open grace ------.
+ *	            |                     v
+ *	loading ----+--> checked grace --> serving --> stopping --> stopped
+ *	            |         v           ^ ^   v
+ *	            +--> whole grace -----' |   |
+ *	            |         ^-------------|---'    a simulated restart
+ *	            '-----------------------'        no grace is needed
  *
- * From each of them the way may also lead to stopped, as if the server was killed, and from all but loading
- * to taken: another run uses the store.
+ * A simulated restart also leads from open and from whole grace to the same again.
+ * Every phase may lead to stopped, as if the server was killed, and every phase but
+ * loading to taken: another run uses the store.
  *
- *	loading        the store is read; no client is served
- *	open grace     the stored list may lack locks that were granted: every reclaim without a conflict is
- *	               granted
- *	checked grace  the stored list is complete: only what is in it can be reclaimed. Ends early, as soon
- *as each loaded lock and reservation was reclaimed, released or purged by evidence, and no client is
- *unreachable whole grace    the same, but it does not end early: there is nothing to account for
- *(recovery.grace is always, a simulated restart), or recovery.early_end is off serving        everything is
- *granted that does not conflict stopping       nothing is granted or given up; the marker of a clean stop is
- *being written
+ *	loading        The store is read; no client is served.
+ *	open grace     The stored list may lack locks that were granted: every reclaim
+ *	               without a conflict is granted.
+ *	checked grace  The stored list is complete: only what is in it can be reclaimed.
+ *	               Ends early, as soon as each loaded lock and reservation was
+ *	               reclaimed, released or purged, and no client is unreachable.
+ *	whole grace    The same, but it does not end early: nothing was loaded to wait
+ *	               for, or recovery.early_end is off.
+ *	serving        Everything is granted that does not conflict.
+ *	stopping       Nothing is granted or given up. The marker of a clean stop is
+ *	               being written.
  *
- * While loading and in grace the lock table grants reclaims only. Entering serving drops what is unreclaimed,
- * but for what outlives grace (protocol.c); stopping keeps it for the next run. Grace ends at its deadline,
- * too, and by hand.
+ * While loading and in grace the lock table grants reclaims only. Entering serving
+ * drops what is unreclaimed, but for what outlives grace (protocol.c); stopping keeps
+ * it for the next run. Every grace ends at its deadline, and by hand.
  *
- * Two things go on beside the phases. Whether anything can be promised depends on the store (store/health.c,
- * hf_recovery_can_promise()): a store that cannot write does not change the phase. And the clients are told
- *of the restart (notifier.c) in grace and while serving; neither waits for that.
+ * Two things go on beside the phases. A store that cannot write (store/health.c) does
+ * not change the phase: nothing is promised meanwhile (hf_recovery_can_promise()). And
+ * the clients are told of the restart (notifier.c) in grace and while serving; neither
+ * waits for that.
  */
 #include <errno.h>
 

@@ -1,14 +1,17 @@
 /*
  * The protocols, and how the clients of each come back after a restart of the server.
  *
- *	told         NLM, NSM: the client holds no connection. It is told of the restart (notifier.c), and
- *	             reclaims while grace lasts. What it has not reclaimed goes when grace ends.
- *	reconnects   SMB: the client lives by its connection, which the restart has cut. Nothing is sent to
- *it. What was loaded of it outlives grace: it may reconnect and reclaim within the window of its protocol
- *(recovery.smb_durable_seconds). If it is not back by then, it has crashed; if it is, what it has not
- *reclaimed goes.
+ *	told        NLM, NSM: the client holds no connection. It is told of the restart
+ *	            (notifier.c), and reclaims while grace lasts. What it has not
+ *	            reclaimed goes when grace ends.
+ *	reconnects  SMB: the client lives by its connection, which the restart has cut.
+ *	            Nothing is sent to it. What was loaded of it outlives grace: it may
+ *	            reconnect and reclaim within the window of its protocol
+ *	            (recovery.smb_durable_seconds). If it is not back by then, it has
+ *	            crashed; if it is, what it has not reclaimed goes.
  *
- * The window is the one that the tracker gives such a client at every loss of its connection (client.h).
+ * The tracker gives such a client the same window whenever it loses its connection
+ * (client.h).
  */
 #include <assert.h>
 

@@ -5,21 +5,21 @@
  * store. It alone writes the story of a restart (state number, grace, notices, end of
  * grace), and cleans up when a client has died.
  *
- *	recovery.c       life; the events of store, lock table and clients go from here to the rest
- *	  restart.c        stored records -> unreclaimed locks and reservations
- *	  notifier.c       tells every registered client of our restart
- *	    crash.c          evidence that a client died -> everything of it goes
- *	      phase.c          the phases of the server: loading, grace, serving, stopping
- *	        protocol.c       how the clients of each protocol come back, and when their state may go
- *	  reclaim.c        how is a reclaim to be served?
- *	    late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
- *	  persist.c        changes of lock table and registrations -> store
- *	    promise.c        a reply waits until the store has reached what it says
- *	    not_exported.c   stored records of shares that are not exported now
- *	    reservation.c    a share reservation as bytes
- *	  share_names.c    a share and a file in the lock table and in the store
- *	  share_counts.c   how many locks there are in each share
- *	  observe.c        tells the observers
+ *	recovery.c       life; events of store, lock table and clients go from here to the rest
+ *	restart.c        stored records -> unreclaimed locks and reservations
+ *	notifier.c       tells every registered client of our restart
+ *	crash.c          evidence that a client died -> everything of it goes
+ *	reclaim.c        how is a reclaim to be served?
+ *	phase.c          the phases of the server: loading, grace, serving, stopping
+ *	protocol.c       how the clients of a protocol come back, and when their state may go
+ *	late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
+ *	persist.c        changes of lock table and registrations -> store
+ *	promise.c        a reply waits until the store has reached what it says
+ *	not_exported.c   stored records of shares that are not exported now
+ *	reservation.c    a share reservation as bytes
+ *	share_counts.c   how many locks there are in each share
+ *	share_names.c    a share and a file in the lock table and in the store
+ *	observe.c        tells the observers
  *
  * A file calls only files below it in this list.
  *
