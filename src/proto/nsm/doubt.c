@@ -54,7 +54,8 @@ struct hf_nsm_doubt {
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
 	int32_t state;
-	bool was_news; /* when the first notice came */
+	bool was_news;     /* when the first notice came */
+	uint64_t n_deaths; /* of the client, likewise */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
 	struct hf_nsm_facts facts;
@@ -168,6 +169,10 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 
 	if (doubt->was_news && !hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state))
 		return HF_NSM_BELIEVED; /* it has said so itself meanwhile */
+	/* The client was released by other evidence while its host was asked, so the host lives again. Its
+	 * silence before that does not speak for the notice; the host can be asked about the next copy. */
+	if (doubt->facts.word != HF_NSM_SPEAKS && hf_recovery_count_deaths(client) != doubt->n_deaths)
+		return HF_NSM_UNSURE;
 	if (doubt->facts.word != HF_NSM_SPEAKS || hf_nsm_sight_is_of_another(client) || says_new(doubt))
 		return HF_NSM_BELIEVED;
 	return HF_NSM_UNDECIDED;
@@ -396,6 +401,7 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 	hf_list_push_back(&exchange->doubts, &doubt->link);
 	hf_hashtable_insert(&nsm->doubts_by_client, &doubt->node, hash_client(nsm, client));
 	exchange->n_doubts++;
+	doubt->n_deaths = hf_recovery_count_deaths(client);
 	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
 	if (doubt->was_news) {
 		client->doubted_state = state;
