@@ -1,4 +1,4 @@
-/* SM_MON, SM_UNMON and SM_UNMON_ALL: programs that want to hear of restarts. */
+/* SM_MON, SM_UNMON and SM_UNMON_ALL: programs that want to be told of restarts. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "proto/nsm/internal.h"
 
-/* Programs that nobody has for a call-back, and that a forged SM_MON shall not make us call. */
+/* No program is called back under these numbers. A forged SM_MON must not make the server call them. */
 static const uint32_t never_called[] = { 100000, 100003, 100005, 100227 };
 
 static bool is_allowed(const struct hf_nsm *nsm, const struct hf_addr *peer)
@@ -43,24 +43,23 @@ static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_n
 	return false;
 }
 
-/* See visit.c. */
+/* A datagram whose address has not answered; see visit.c. */
 static bool may_be_forged(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_proc proc,
 			  bool has_answered)
 {
 	hf_nsm_count(nsm, proc, !has_answered);
 	if (!has_answered)
 		log_refusal(nsm, call,
-			    "a registration by SM_MON over UDP is refused: that host has no port for the "
-			    "call-back; "
-			    "over TCP it needs none");
+			    "a registration by SM_MON over UDP is refused: its host has not shown a port for "
+			    "the call-back; a registration over TCP needs none");
 	return !has_answered;
 }
 
 /* The key */
 
-/* The client of a registration is (nsm, address, name). The name is the one that is to be called back. The
- * address is that of the caller; of a lock manager of this host, that of the peer it watches, so that it is
- * found when a notice comes from there. */
+/* The client of a registration is (nsm, address, name). The name is that of the program to call back. The
+ * address is that of the caller. For a lock manager of this host it is the address of the watched peer, so
+ * that a notice from there finds the registration. */
 struct key {
 	struct hf_addr address;
 	struct hf_bytes name;
@@ -94,9 +93,9 @@ static bool is_of_this_host(const struct hf_client *client)
 	return hf_addr_is_loopback(&client->local);
 }
 
-/* A lock manager that watches several peers by their names has one key for all of them; from the second on
- * the peer's name is added. So it is where a lock manager of this host and the peer that it watches have one
- * name ("localhost"): neither is the other's. */
+/* A lock manager that watches several peers by name would have the same key for all of them. From the second
+ * on, the peer's name is added to the key. The same is done if a lock manager of this host and its watched
+ * peer have one name ("localhost"): these are two registrations. */
 static struct hf_client *find(const struct hf_nsm *nsm, struct hf_rpc_call *call, struct key *key,
 			      struct hf_bytes mon_name)
 {
@@ -146,7 +145,7 @@ static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		r = hf_client_register(*clientp);
 	if (r == 0)
 		r = hf_nsm_watch(nsm, *clientp);
-	/* That the host has the program is no proof that it made the call: every host has a lock manager. */
+	/* A datagram confirms nothing, even if its address has answered: every host has a lock manager. */
 	if (r == 0 &&
 	    (hf_rpc_call_transport(call) == HF_RPC_TCP || hf_addr_is_loopback(hf_rpc_call_peer(call))))
 		hf_client_confirm(*clientp);
@@ -166,7 +165,7 @@ static void serve_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_ans
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 }
 
-/* At once, or when the address that it came from has answered. */
+/* Serves a datagram from another host only after that address has answered. */
 static void serve_when_met(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 			   void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered))
 {
@@ -191,7 +190,7 @@ void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call)
 	if (!is_sensible(&mon)) {
 		hf_nsm_count(nsm, HF_NSM_MON, true);
 		log_refusal(nsm, call,
-			    "a registration by SM_MON is refused: its names or program make no sense");
+			    "a registration by SM_MON is refused: it names no valid host or program");
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 		return;
 	}
@@ -234,7 +233,7 @@ void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
 		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);
 }
 
-/* Whether the program that calls from @peer under this name is who made the registration. */
+/* Did the program that calls from @peer under this name make the registration? */
 static bool is_registrar(const struct hf_client *client, const struct hf_addr *peer, struct hf_bytes my_name)
 {
 	if (strcmp(client->protocol, HF_NSM_PROTOCOL) != 0 || !client->callback.host ||
@@ -245,7 +244,7 @@ static bool is_registrar(const struct hf_client *client, const struct hf_addr *p
 		       : hf_addr_same_host(&client->address, peer) && !is_of_this_host(client);
 }
 
-/* The next registration that may be his; takes over the reference to @after. */
+/* The next registration that the program at @peer may have made; takes over the reference to @after. */
 static struct hf_client *next_of(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_client *after)
 {
 	uint64_t serial = after ? after->serial : 0;
@@ -256,7 +255,7 @@ static struct hf_client *next_of(struct hf_nsm *nsm, const struct hf_addr *peer,
 	return hf_clients_next(nsm->clients, serial);
 }
 
-/* Gives the last one that went: a reference, or NULL. */
+/* Returns the last client that it unregistered, a reference; or NULL. */
 static struct hf_client *unmon_all(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes my_name)
 {
 	struct hf_client *client = NULL, *last = NULL;

@@ -1,7 +1,12 @@
 /*
- * SM_NOTIFY: a peer says that it was restarted. The protocol has no proof, so what
- * counts is where the notice comes from, and whether the host there denies it; see
- * nsm.h and doubt.c.
+ * SM_NOTIFY: a peer says that it was restarted. The protocol carries no proof. The server
+ * judges a notice by its source, by the name in it, and by what the host at that address
+ * says when it is asked; see nsm.h and doubt.c.
+ *
+ *	judge()     finds the clients that the notice is about; believes it at once,
+ *	            or puts the client among the suspects
+ *	check()     suspends the call and asks about each suspect (doubt.c)
+ *	finish()    counts, logs and answers, when all suspects are decided
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,27 +14,27 @@
 #include "base/log.h"
 #include "proto/nsm/internal.h"
 
-/* Clients at one address beyond the one that is named exactly: hundreds of them behind one address is a
- * matter of address translation, and then the name has to fit. */
+/* Clients at one address, beyond the client that the notice names exactly. Hundreds of clients at one address
+ * are behind an address translator. There the name must match anyway. */
 #define MAX_LOOKED_AT 256
-#define MAX_PASSED    4096 /* of any kind */
+#define MAX_PASSED    4096 /* clients of any kind, also those that do not count above */
 #define EARLY_NS      (15 * 60 * HF_NS_PER_S)
 
 struct notice {
 	struct hf_nsm *nsm;
 	struct hf_rpc_call *call;
 	const struct hf_addr *peer;
-	bool is_superuser; /* of this host */
+	bool is_superuser; /* the sender is the superuser of this host */
 	struct hf_bytes name;
 	int32_t state;
-	struct hf_client *last; /* of those that it was about: a reference */
+	struct hf_client *last; /* the last client that the notice is about; a reference */
 	size_t n_matched;
-	size_t n_named; /* of those: by this name, and registered, so that they will be known */
+	size_t n_named; /* of those: registered, and with the name in the notice */
 	size_t n_new;
-	struct hf_list suspects; /* clients of whom it is to be checked first */
-	size_t n_open;           /* of those: not decided yet */
-	size_t n_denied;         /* for sure */
-	size_t n_unsure;         /* or they could not be asked about */
+	struct hf_list suspects; /* clients whose hosts must be asked first */
+	size_t n_open;           /* suspects that are not decided yet */
+	size_t n_denied;         /* suspects whose host was certainly not restarted */
+	size_t n_unsure;         /* suspects whose host said too little, or could not be asked */
 };
 
 struct suspect {
@@ -39,16 +44,18 @@ struct suspect {
 	struct hf_client *client; /* a reference */
 };
 
-/* A notice may be sent twice, and the second come when its sender holds something. For as long as sm-notify
- * tries we remember whom we had nothing of, by that name, when the first came. Another name is another
- * notice; and on this host anybody can speak, so that what is ignored says nothing of what root says then. */
+/* Early notices: those that come while no registered client has that name and address. A notice may arrive
+ * twice, and the second copy may arrive when its sender has taken locks. So the server remembers an early
+ * notice for as long as sm-notify repeats it. The name is part of what it remembers: another name makes
+ * another notice. Notices over loopback are not remembered: any user of this host can send one, and it must
+ * not weaken a later notice of the superuser. */
 
 static uint64_t hash_name(const struct notice *notice)
 {
 	return hf_siphash(&notice->nsm->key, notice->name.data, notice->name.len);
 }
 
-/* The last one that came early from this host, by this name, and said @state (0: whatever it said). */
+/* The latest early notice from this host, by this name, with the number @state (0: any number). */
 static const struct hf_nsm_early *find_early(const struct notice *notice, int32_t state)
 {
 	const struct hf_nsm *nsm = notice->nsm;
@@ -69,8 +76,8 @@ static bool was_early(const struct notice *notice)
 	return find_early(notice, notice->state) != NULL;
 }
 
-/* Of several that came early the last one says what the host is now; but a copy of an older one is not the
- * last. */
+/* Of several early notices the latest has the host's present number. A repeated copy of an older one does not
+ * become the latest. */
 static bool is_last_early(const struct notice *notice)
 {
 	const struct hf_nsm_early *last = find_early(notice, 0);
@@ -98,7 +105,7 @@ static void believe(struct notice *notice, struct hf_client *client)
 		notice->n_new++;
 }
 
-/* It says a number that the client has already, as far as datagrams tell. */
+/* The client has, or had, this number already, as far as even datagrams tell. */
 static bool is_copy(const struct notice *notice, const struct hf_client *client)
 {
 	return hf_recovery_may_be_copy(notice->nsm->options.recovery, client, notice->state);
@@ -113,14 +120,14 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 		return;
 	}
 	suspect->client = hf_client_ref(client);
-	/* A name that it does not have may be that of another host behind its address. */
+	/* The name is not the client's. It may be that of another host behind the same address. */
 	suspect->asker.wants_word = !is_named;
 	suspect->asker.is_copy = was_early(notice) || is_copy(notice, client);
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 
-/* What it says may be nothing new, and then nothing depends on it. A client that holds nothing is asked
- * about, too: a forged number would make its next notice a repetition. */
+/* A notice with an old number releases nothing, so it needs no check. A client without locks is checked all
+ * the same: a forged number would make its next true notice look like a repetition. */
 static bool is_to_be_checked(struct notice *notice, const struct hf_client *client, bool is_named)
 {
 	struct hf_nsm *nsm = notice->nsm;
@@ -130,13 +137,14 @@ static bool is_to_be_checked(struct notice *notice, const struct hf_client *clie
 	return !is_named || !hf_nsm_is_trusted(nsm, notice->call, client);
 }
 
-/* It is about this client, by its name or because no other one is there. */
+/* The notice is about this client: it has the client's name, or no other client is at the address. */
 static void take(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	notice->n_matched++;
-	/* The first copy of this notice came when the client held nothing: what it holds it has taken since,
-	 * and perhaps after another restart. But that copy may have been forged, so that this one would be
-	 * ignored: then it is checked, wherever it comes from. */
+	/* The first copy of this notice came when the client had no locks. It took its present locks since
+	 * then, perhaps after another restart, so this copy must not release them. But the first copy may
+	 * have been forged to make the server ignore this one. So this one is checked, even if it would be
+	 * trusted as a first copy. */
 	if (was_early(notice) && client->sm_state == 0 && is_last_early(notice) &&
 	    !is_to_be_checked(notice, client, is_named)) {
 		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
@@ -149,7 +157,7 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	notice->last = hf_client_ref(client);
 }
 
-/* A name that was registered with a port is the same host. */
+/* A client may be registered as "host:port". The notice names the host only. */
 static bool fits(const struct notice *notice, const struct hf_client *client)
 {
 	const char *colon = strrchr(client->name, ':');
@@ -160,8 +168,8 @@ static bool fits(const struct notice *notice, const struct hf_client *client)
 	       hf_nsm_names_match(hf_bytes_of(client->name, (uint32_t)(colon - client->name)), notice->name);
 }
 
-/* All at the sender's address: those whose name fits, who watch that address, or who are there alone. Names
- * that only datagrams have said, which can be forged, are nothing beside a client that has connected. */
+/* Finds the clients at the sender's address: each whose name matches, or else the only client there. A name
+ * that only datagrams have given may be forged. It does not count beside a client that has connected. */
 static void match_address(struct notice *notice, const char *protocol)
 {
 	struct hf_nsm *nsm = notice->nsm;
@@ -199,7 +207,7 @@ static void match_address(struct notice *notice, const char *protocol)
 	hf_client_unref(exact);
 }
 
-/* Somebody may hold on to a client after SM_UNMON. */
+/* After SM_UNMON a client may still exist, because of references to it. */
 static bool is_watching(const struct hf_nsm *nsm, const struct hf_client *client)
 {
 	return hf_nsm_is_local_watch(nsm, client) && hf_client_is_registered(client);
@@ -227,16 +235,16 @@ static void match_watchers(struct notice *notice)
 			take(notice, client, true);
 	hf_client_unref(client);
 	client = NULL;
-	/* Nothing of ours is at stake: its lock manager asked to be told by that name, wherever the notice
-	 * comes from.
-	 */
+	/* The lock manager asked to be told about this name, from whatever address the notice comes. Nothing
+	 * of this server depends on it. */
 	while ((client = hf_nsm_next_watch(nsm, notice->name, client))) {
 		notice->n_matched++;
 		believe(notice, client);
 	}
 }
 
-/* An operator's tool on this host (it can have any of our ports anyway) may speak for others. */
+/* The superuser of this host may send a notice for another host: it could take over the server's ports
+ * anyway. */
 static void match_name(struct notice *notice)
 {
 	struct hf_client *client;
@@ -257,11 +265,11 @@ static void log_ignored(struct notice *notice)
 	char peer[HF_ADDR_TEXT], name[128];
 
 	if (hf_nsm_is_stranger_new(notice->nsm, notice->peer))
-		hf_log_warn(
-			"a notice of a restart is ignored: nobody by that name and address holds anything",
-			"peer=%s name=%s state=%d",
-			hf_addr_format_with_port(notice->peer, peer, sizeof(peer)),
-			hf_log_quote(name, sizeof(name), notice->name.data, notice->name.len), notice->state);
+		hf_log_warn("a notice of a restart is ignored: no client has this name and address",
+			    "peer=%s name=%s state=%d",
+			    hf_addr_format_with_port(notice->peer, peer, sizeof(peer)),
+			    hf_log_quote(name, sizeof(name), notice->name.data, notice->name.len),
+			    notice->state);
 }
 
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
@@ -282,13 +290,12 @@ void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_
 		hf_log_warn("a notice of a restart is ignored: the host that it names has not been restarted",
 			    "peer=%s name=%s state=%d", text, quoted, state);
 	else
-		hf_log_warn("a notice of a restart is not believed yet: the host that it names says another "
-			    "number; "
-			    "if it was restarted, delete the client",
+		hf_log_warn("a notice of a restart is not believed yet: the host that it names gives another "
+			    "state number; if it was restarted, delete the client",
 			    "peer=%s name=%s state=%d", text, quoted, state);
 }
 
-/* Everything but what has to be checked first. */
+/* Finds the clients. Believes the notice where no check is needed. */
 static void judge(struct notice *notice)
 {
 	match_address(notice, "nlm");
@@ -345,11 +352,11 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	struct suspect *suspect = hf_container_of(asker, struct suspect, asker);
 	struct notice *notice = suspect->notice;
 
-	/* A watch may have ended meanwhile. */
+	/* The watch may have ended during the check. */
 	if (verdict == HF_NSM_BELIEVED &&
 	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)))
 		believe(notice, client);
-	/* A copy that is not believed is one: it is answered, and nothing is said against its sender. */
+	/* A copy that is not believed is only a copy: the server answers it, and does not log its sender. */
 	notice->n_denied += verdict == HF_NSM_DENIED && !is_copy(notice, client);
 	notice->n_unsure += verdict == HF_NSM_UNSURE;
 	suspect_free(suspect);
@@ -365,7 +372,7 @@ static void drop_suspects(struct notice *notice)
 		suspect_free(hf_list_entry(link, struct suspect, link));
 }
 
-/* What was read from the call is elsewhere once it is kept. */
+/* Suspending the call moves its bytes, so the name is decoded again. */
 static struct notice *keep(const struct notice *seen)
 {
 	struct notice *notice = malloc(sizeof(*notice));
@@ -397,7 +404,7 @@ static void check(struct notice *seen)
 		hf_client_unref(seen->last);
 		return;
 	}
-	notice->n_open = 1; /* until all are asked about */
+	notice->n_open = 1; /* stays above 0 until every suspect has been asked about */
 	while ((link = hf_list_pop_front(&seen->suspects))) {
 		struct suspect *suspect = hf_list_entry(link, struct suspect, link);
 
