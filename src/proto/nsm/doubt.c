@@ -108,6 +108,9 @@ static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 		return HF_NSM_BELIEVED; /* nothing of ours is at stake */
 	if (known)
 		return hf_nsm_is_number_of(doubt->facts.state, known) ? HF_NSM_UNSURE : HF_NSM_BELIEVED;
+	/* A LOCK by datagram said that number. If the client sent it, the notice is a copy. */
+	if (doubt->state == doubt->client->sm_state && !hf_client_has_nothing(doubt->client))
+		return HF_NSM_UNSURE;
 	if (doubt->state && doubt->facts.state == doubt->state)
 		return HF_NSM_BELIEVED;
 	return doubt->client->sm_state && hf_client_has_nothing(doubt->client) ? HF_NSM_BELIEVED

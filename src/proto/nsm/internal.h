@@ -15,6 +15,7 @@
 #define HF_NSM_PROTOCOL    "nsm"
 #define HF_NSM_N_STRANGERS 64
 #define HF_NSM_N_EARLY     64
+#define HF_NSM_N_DEPARTED  256
 
 /* Somebody whose notice was ignored: one line for him in this time. */
 struct hf_nsm_stranger {
@@ -24,6 +25,14 @@ struct hf_nsm_stranger {
 
 /* A notice from a host that we knew nothing of. */
 struct hf_nsm_early {
+	struct hf_addr host;
+	uint64_t name; /* its hash */
+	int32_t state;
+	uint64_t until;
+};
+
+/* A client that is not registered any more, and the number that its host had for sure. */
+struct hf_nsm_departed {
 	struct hf_addr host;
 	uint64_t name; /* its hash */
 	int32_t state;
@@ -52,6 +61,8 @@ struct hf_nsm {
 	struct hf_nsm_stranger strangers[HF_NSM_N_STRANGERS];
 	struct hf_nsm_early early[HF_NSM_N_EARLY]; /* the oldest makes room */
 	size_t n_early;
+	struct hf_nsm_departed departed[HF_NSM_N_DEPARTED]; /* the oldest makes room */
+	size_t n_departed;
 	struct hf_nsm_witnessed *witnessed; /* in this turn */
 	size_t n_witnessed, witnessed_room;
 	struct hf_task witness_task;
@@ -173,5 +184,8 @@ void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call);
 void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call);
 void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call);
 void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call);
+/* notify.c: @client is not registered any more, and holds nothing. A notice with its number is a copy from
+ * now on, whatever it takes later. */
+void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client);
 /* notify.c: the host at @address was restarted; those who watch it by its address shall know. */
 void hf_nsm_tell_watchers(struct hf_nsm *nsm, const struct hf_addr *address, int32_t state);

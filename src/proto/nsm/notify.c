@@ -99,6 +99,39 @@ static void note_early(const struct notice *notice)
 	};
 }
 
+/* Clients that left. A host never has one number twice. So a notice with a number that its host had for sure
+ * before the client took what it holds now is a copy, and no exchange is needed to tell. */
+
+void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client)
+{
+	int32_t state = hf_client_proven_state(client);
+
+	if (state == 0 || !hf_client_has_nothing(client))
+		return;
+	nsm->departed[nsm->n_departed++ % HF_NSM_N_DEPARTED] = (struct hf_nsm_departed){
+		.host = client->address,
+		.name = hf_siphash(&nsm->key, client->name, client->name_len),
+		.state = state,
+		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
+	};
+}
+
+static bool has_departed(const struct notice *notice, const struct hf_client *client)
+{
+	const struct hf_nsm *nsm = notice->nsm;
+	uint64_t now = hf_loop_now(nsm->options.loop),
+		 name = hf_siphash(&nsm->key, client->name, client->name_len);
+
+	for (size_t i = 0; i < HF_MIN(nsm->n_departed, (size_t)HF_NSM_N_DEPARTED); i++) {
+		const struct hf_nsm_departed *departed = &nsm->departed[i];
+
+		if (departed->state == notice->state && departed->until > now && departed->name == name &&
+		    hf_addr_same_host(&departed->host, &client->address))
+			return true;
+	}
+	return false;
+}
+
 static void believe(struct notice *notice, struct hf_client *client)
 {
 	if (hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state))
@@ -141,6 +174,10 @@ static bool is_to_be_checked(struct notice *notice, const struct hf_client *clie
 static void take(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	notice->n_matched++;
+	hf_client_unref(notice->last);
+	notice->last = hf_client_ref(client);
+	if (has_departed(notice, client))
+		return;
 	/* The first copy of this notice came when the client had no locks. It took its present locks since
 	 * then, perhaps after another restart, so this copy must not release them. But the first copy may
 	 * have been forged to make the server ignore this one. So this one is checked, even if it would be
@@ -153,8 +190,6 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	} else {
 		believe(notice, client);
 	}
-	hf_client_unref(notice->last);
-	notice->last = hf_client_ref(client);
 }
 
 /* A client may be registered as "host:port". The notice names the host only. */

@@ -107,6 +107,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 	switch (event->kind) {
 	case HF_EVENT_UNREGISTERED:
 		hf_nsm_sight_forget(client);
+		hf_nsm_note_departed(nsm, client);
 		if (!client->mon_name)
 			break;
 		hf_nsm_callbacks_forget(nsm, client);
