@@ -257,13 +257,6 @@ static void forge_sender(struct world *world, struct host *victim)
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }
 
-static bool is_in_grace(const struct world *world)
-{
-	struct hf_recovery *recovery = world->server.recovery;
-
-	return !recovery || hf_lock_in_grace(hf_recovery_locks(recovery));
-}
-
 /* Also before the host has reclaimed anything from this life of the server: the number that is stored denies
  * it. */
 static void forge_number(struct world *world, struct host *victim)
@@ -276,7 +269,7 @@ static void forge_number(struct world *world, struct host *victim)
 	struct hf_xdr_out out;
 
 	if (!is_plain(world, victim) || !victim->is_up || victim->told_life != victim->life ||
-	    is_in_grace(world))
+	    !world->server.is_up || world->server.grace_is_on)
 		return;
 	from.port = rng_chance(rng, 500) ? FORGED_LOW : FORGED_HIGH;
 	hf_xdr_out_init(&out, message, sizeof(message));
