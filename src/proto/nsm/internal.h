@@ -31,7 +31,7 @@ struct hf_nsm_early {
 	uint64_t until;
 };
 
-/* A client that is not registered any more, and the number that its host had for sure. */
+/* A client that is not registered any more, and a number that its host had for sure. */
 struct hf_nsm_departed {
 	struct hf_addr host;
 	uint64_t name; /* its hash */

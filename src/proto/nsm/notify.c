@@ -102,18 +102,30 @@ static void note_early(const struct notice *notice)
 /* Clients that left. A host never has one number twice. So a notice with a number that its host had for sure
  * before the client took what it holds now is a copy, and no exchange is needed to tell. */
 
-void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client)
+static void note_number(struct hf_nsm *nsm, const struct hf_client *client, int32_t state)
 {
-	int32_t state = hf_client_proven_state(client);
-
-	if (state == 0 || !hf_client_has_nothing(client))
-		return;
 	nsm->departed[nsm->n_departed++ % HF_NSM_N_DEPARTED] = (struct hf_nsm_departed){
 		.host = client->address,
 		.name = hf_siphash(&nsm->key, client->name, client->name_len),
 		.state = state,
 		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
 	};
+}
+
+void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client)
+{
+	int32_t state = hf_client_proven_state(client);
+
+	if (!hf_client_has_nothing(client))
+		return;
+	if (state)
+		note_number(nsm, client, state);
+	for (size_t i = 0; i < HF_CLIENT_PAST; i++) {
+		const struct hf_client_past *past = &client->past[i];
+
+		if (past->state && past->is_proven && past->until > hf_loop_now(nsm->options.loop))
+			note_number(nsm, client, past->state);
+	}
 }
 
 static bool has_departed(const struct notice *notice, const struct hf_client *client)
