@@ -86,10 +86,10 @@ MUTATIONS = [
      "return (a->mode == HF_LOCK_EXCLUSIVE || b->mode == HF_LOCK_EXCLUSIVE) &&", "return a == b &&"),
     # Evidence
     ("replayed SM_NOTIFY accepted", f"{RECOVERY}/crash.c",
-     "return state != 0 && state != hf_client_proven_state(client) && !(past && past->is_proven);\n}\n\n"
+     "return !past || (!past->is_proven && supersedes(client, state));\n}\n\n"
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
      "\treturn state == client->sm_state || is_straggler(recovery, client, state);",
-     "return state != 0 && state != hf_client_proven_state(client);\n}\n\n"
+     "return !past || state;\n}\n\n"
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
      "\treturn state == client->sm_state;"),
     ("SM_NOTIFY believed by name alone", f"{NSM}/notify.c",
@@ -146,9 +146,8 @@ MUTATIONS = [
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",
      "if (!client->is_state_proven)\n\t\t\tcorrect(client, state);", ""),
     ("a number that was forged makes the client's own look old", f"{RECOVERY}/crash.c",
-     "return state != 0 && state != hf_client_proven_state(client) && !(past && past->is_proven);",
-     "return state != 0 && state != client->sm_state && !past &&\n"
-     "\t       (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;"),
+     "return !past || (!past->is_proven && supersedes(client, state));",
+     "return !past && (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;"),
     ("a restart is acknowledged before its number is stored", f"{RECOVERY}/promise.c", "promise->is_of_restart = true;", ""),
     ("clean-up serves nobody", f"{LOCK}/purge.c",
      "hf_share_purge(purge->locks, client, purge->all, purge->state, purge->also);\n\thf_serve_waiters(purge->locks);",

@@ -295,7 +295,12 @@ bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *c
 {
 	const struct hf_client_past *past = find_past(recovery, client, state);
 
-	return state != 0 && state != hf_client_proven_state(client) && !(past && past->is_proven);
+	int32_t known = hf_client_proven_state(client);
+
+	if (state == 0 || state == known)
+		return false;
+	/* A number that was not proven says nothing, unless the client has a later one for sure. */
+	return !past || (!past->is_proven && supersedes(client, state));
 }
 
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
