@@ -1,11 +1,10 @@
 /*
- * Asks a host about itself: its statd for its state number, and its rpcbind for
- * the ports of its statd and its lock manager, which both take another one at each
- * start, as a rule. All of it has the time of one look (options.timeout_ns), and
- * no answer that we remember is used.
+ * Asks a host about itself: its statd for the state number, and its rpcbind for the ports of
+ * statd and lock manager. As a rule both take another port at each start. All questions
+ * together have options.timeout_ns. No cached answer is used.
  *
- * Where rpcbind does not answer by UDP, a connection to it soon tells whether there
- * is one at all: a host without one says so at once.
+ * If rpcbind does not answer over UDP, the server connects to it: a host without an rpcbind
+ * refuses the connection at once.
  */
 #include <stdlib.h>
 
@@ -17,9 +16,9 @@
 #define RPCBIND         100000
 #define RPCBIND_VERSION 2
 #define KNOCK_AFTER_NS  (100 * HF_NS_PER_MS)
-#define MAX_KNOCKING    64 /* connections under way: each has a socket */
+#define MAX_KNOCKING    64 /* connections under way; each has a socket */
 
-/* Both statds that we know look the name up, and this one asks no name server. */
+/* Both known statds look the name up. This one needs no name server. */
 #define ANY_NAME "127.0.0.1"
 
 struct hf_nsm_inquiry {
@@ -28,7 +27,7 @@ struct hf_nsm_inquiry {
 	struct hf_addr host;
 	struct hf_addr local;
 	struct hf_rpc_pending *statd, *lockd, *knock; /* NULL: not under way */
-	struct hf_timer timer;                        /* until we knock at rpcbind's door */
+	struct hf_timer timer;                        /* until the server connects to rpcbind */
 	struct hf_nsm_facts facts;
 	hf_nsm_facts_fn fn;
 	void *user;
@@ -62,7 +61,7 @@ static void end(struct hf_nsm_inquiry *inquiry)
 	fn(user, &facts);
 }
 
-/* Without a statd there is nothing that its lock manager could add. */
+/* Without a statd the lock manager's port decides nothing. */
 static void end_if_all_is_said(struct hf_nsm_inquiry *inquiry)
 {
 	if (!inquiry->statd && (!inquiry->lockd || inquiry->facts.word != HF_NSM_SPEAKS))

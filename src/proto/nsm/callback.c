@@ -1,13 +1,11 @@
 /*
- * A peer was restarted: the lock manager of this host that watches it gets its
- * call-back, status{mon_name, state, priv}. As statd does it: five times at most,
- * with five seconds between. Killed before it is told, we know nothing of it
- * afterwards: the peer, which says again what was not acknowledged, is believed
- * again.
+ * A peer was restarted: the lock manager of this host that watches it gets its call-back,
+ * status{mon_name, state, priv}. As rpc.statd does, the server tries five times, five seconds
+ * apart. If the server is killed before the lock manager answers, it forgets the call-back.
+ * The peer repeats a notice that was not answered, and the server believes it again.
  *
- * A peer may be restarted again before that: then the newest state number is what
- * counts, and the lock manager is told of that one alone. So no peer, however
- * often it says so, takes the place of another.
+ * The peer may restart again meanwhile. Then the lock manager is told the newest state number
+ * only. So a peer has one call-back under way, however many notices it sends.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +65,7 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 	}
 }
 
-/* The registration came over loopback, to the address of ours that is its local one. */
+/* The registration came over loopback, to the server's address in client->local. */
 static void try(struct callback *callback)
 {
 	const struct hf_client *client = callback->client;
@@ -101,7 +99,7 @@ static void on_timer(struct hf_timer *timer)
 
 static struct callback *find(struct hf_nsm *nsm, const struct hf_client *client)
 {
-	if (!hf_recovery_is_settling(client)) /* so there is none */
+	if (!hf_recovery_is_settling(client)) /* then it has no call-back under way */
 		return NULL;
 	hf_list_for_each(pos, &nsm->callbacks) {
 		struct callback *callback = hf_list_entry(pos, struct callback, link);
@@ -142,7 +140,7 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 	hf_list_push_back(&nsm->callbacks, &callback->link);
 	nsm->counts.callbacks_in_flight++;
 	try(callback);
-	/* @callback may be gone here */
+	/* @callback may be freed here */
 }
 
 void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client)

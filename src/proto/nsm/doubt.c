@@ -1,23 +1,26 @@
 /*
- * Was a client's host really restarted? A host can send a datagram in another's
- * name, and any user of a host a notice in its name. So the host is asked first (ask.c),
- * at the address of the client. Its statd says
+ * Was a client's host really restarted? Any host can send a datagram in another's name, and
+ * any user of a host can send a notice in the name of that host. So the server asks the host
+ * first (ask.c), at the client's address. The verdict depends on what its statd says:
  *
- *	the number of the notice, and that is a new one: believed;
- *	nothing, or there is none: no host denies it, so what we know of the notice
- *	    has to do;
- *	something else: a forgery, or a statd that was started before sm-notify has
- *	    raised the number, and says the old one all its life.
+ *	the number in the notice, and it is new    believed
+ *	nothing, or the host has no statd          believed, if the notice has the client's name
+ *	                                           and is no copy of an earlier one
+ *	another number                             a forgery; or the statd was started before
+ *	                                           sm-notify raised the number, and gives the
+ *	                                           old one until it ends
  *
- * In the last case it counts whether the connection by which the client took the
- * first of what it holds is still known to its peer, and, where there is none any
- * more, whether the host's lock manager is still where it was. A host that was
- * restarted has neither. Where nothing can be told the notice is not answered, so
- * that its sender says it again. One that is denied for sure is answered and does
- * nothing: a forgery, or a restart from before the client took what it holds.
+ * In the last case the server looks at the connection on which the client took its first
+ * lock. If the host still knows that connection, the notice is denied. If there is no
+ * such connection any more, the port of the host's lock manager decides: after a restart
+ * it is another one.
  *
- * Notices about one client with one number have one doubt, and doubts about one
- * address one exchange.
+ * Where neither decides, the notice stays unanswered, so that its sender repeats it. A
+ * notice that is certainly false is answered and releases nothing: it is a forgery, or
+ * tells of a restart before the client took its locks.
+ *
+ * Notices about one client with one number share one doubt. Doubts about one address share
+ * one exchange.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,14 +31,14 @@
 #include "proto/nsm/internal.h"
 #include "rpc/probe.h"
 
-#define MAX_EXCHANGES 512 /* under way; one with a silent host has up to three sockets */
-#define MAX_DOUBTS    32  /* of one exchange */
-#define MAX_ASKERS    64  /* of one doubt */
+#define MAX_EXCHANGES 512 /* under way; an exchange with a silent host uses up to three sockets */
+#define MAX_DOUBTS    32  /* in one exchange */
+#define MAX_ASKERS    64  /* in one doubt */
 #define MAX_LOOKED_AT 256 /* clients at one address */
-#define MAX_WEIGHED   16  /* exchanges, when one is to be given up */
+#define MAX_WEIGHED   16  /* exchanges to look at before one is given up */
 
-/* Of ports: from here on up a port was chosen by the system, as a rule, and below it by an administrator:
- * Linux, BSD and macOS. */
+/* As a rule the system chooses ports from here up, and an administrator those below: so on Linux, BSD and
+ * macOS. */
 #define FIRST_CHOSEN_PORT 32768
 
 struct exchange {
@@ -54,8 +57,8 @@ struct hf_nsm_doubt {
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
 	int32_t state;
-	bool was_news;     /* when the first notice came */
-	uint64_t n_deaths; /* of the client, likewise */
+	bool was_news;     /* when the first notice came, its number was new */
+	uint64_t n_deaths; /* of the client, at that time */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
 	struct hf_nsm_facts facts;
@@ -81,7 +84,8 @@ static bool says_new(const struct hf_nsm_doubt *doubt)
 	return known ? is_newer(doubt->state, known) : before && before->state != doubt->state;
 }
 
-/* The host, which is the client's and not another one behind its address, says the number now. */
+/* The host gives this number now, and gave another one before; and it is the client's host, not another one
+ * behind its address. */
 static bool has_word(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
@@ -96,16 +100,16 @@ static bool has_moved(uint16_t before, uint16_t now)
 	return before && before != now;
 }
 
-/* We have not looked at the host since the client took what it holds. Then its statd denies the notice if it
- * says the very number that we know; another one may be that of another host behind the same address. Where
- * no number is known for sure, and the client has nothing, nothing is at stake: the number is not proven by
- * that. */
+/* The server has not asked the host since the client took its locks. If the statd gives the number that the
+ * server knows, it denies the notice. Another number may be that of another host behind the same address. If
+ * no number is proven and the client has no locks, the notice can release nothing. It is believed, but does
+ * not prove its number. */
 static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 {
 	int32_t known = hf_client_proven_state(doubt->client);
 
 	if (hf_nsm_is_local_watch(doubt->nsm, doubt->client))
-		return HF_NSM_BELIEVED; /* nothing of ours is at stake */
+		return HF_NSM_BELIEVED; /* the notice can release nothing here */
 	if (known)
 		return hf_nsm_is_number_of(doubt->facts.state, known) ? HF_NSM_UNSURE : HF_NSM_BELIEVED;
 	/* A LOCK by datagram said that number. If the client sent it, the notice is a copy. */
@@ -119,13 +123,12 @@ static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 
 enum company {
 	ALONE,
-	MAYBE_SHARED, /* another name was said at the address, by datagrams, which may be forged */
+	MAYBE_SHARED, /* datagrams, which may be forged, gave another name at this address */
 	SHARED,
 };
 
-/* Where several clients have one address, its lock manager is that of one of them, and nothing tells of
- * which.
- */
+/* Several clients behind one address share one lock manager's port. It belongs to one of them, and the server
+ * cannot tell to which. */
 static enum company company_of(struct hf_client *client)
 {
 	enum company company = ALONE;
@@ -156,13 +159,12 @@ static enum hf_nsm_verdict judge_ports(const struct hf_nsm_doubt *doubt)
 	company = company_of(doubt->client);
 	if (company == SHARED)
 		return HF_NSM_BELIEVED;
-	/* If the datagrams are true that say so, the ports are another host's. */
+	/* If those datagrams are true, these ports are of another host. */
 	if (company == MAYBE_SHARED || hf_nsm_sight_may_be_of_another(doubt->client))
 		return HF_NSM_UNSURE;
 	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
 		return HF_NSM_DENIED;
-	/* A port that the lock manager was given it has after every start; then that of its statd may tell.
-	 */
+	/* A lock manager with a configured port has it after every start. The port of its statd may tell. */
 	return has_moved(before->statd_port, now->statd_port) ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
 }
 
@@ -171,7 +173,7 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 	const struct hf_client *client = doubt->client;
 
 	if (doubt->was_news && !hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state))
-		return HF_NSM_BELIEVED; /* it has said so itself meanwhile */
+		return HF_NSM_BELIEVED; /* the host itself has told of it meanwhile */
 	/* The client was released by other evidence while its host was asked, so the host lives again. Its
 	 * silence before that does not speak for the notice; the host can be asked about the next copy. */
 	if (doubt->facts.word != HF_NSM_SPEAKS && hf_recovery_count_deaths(client) != doubt->n_deaths)
@@ -181,7 +183,7 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 	return HF_NSM_UNDECIDED;
 }
 
-/* What one notice of this doubt is told. */
+/* The verdict for one notice of this doubt. */
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
 				       const struct hf_nsm_facts *facts, bool is_word)
 {
@@ -223,10 +225,10 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
 		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word));
-		/* @asker may be gone here */
+		/* @asker may be freed here */
 	}
 	client->doubt_tag = 0;
-	/* Nothing but a datagram has said the number, unless the host's statd has. */
+	/* Only a datagram gave the number, unless the host's statd gave it, too. */
 	if (is_news && client->sm_state == state)
 		hf_recovery_client_proves(client, facts.word == HF_NSM_SPEAKS && facts.state == state);
 	hf_client_unref(client);
@@ -238,8 +240,8 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 	enum hf_nsm_verdict verdict = pulse == HF_RPC_PULSE_ALIVE ? HF_NSM_DENIED : judge_ports(doubt);
 
 	doubt->probe = NULL;
-	/* A program that has a connection of its own and is killed resets it, and its host lives; but then
-	 * the lock manager of that host is where it was. */
+	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
+	 * of that host still has its port, and judge_ports() has denied the notice. */
 	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE)
 		verdict = HF_NSM_BELIEVED;
 	decide(doubt, verdict);
@@ -309,8 +311,8 @@ static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *
 	return NULL;
 }
 
-/* The host that has been silent for longest gives way to the next one, so that silent hosts keep no other
- * host from being asked. Its notices are not answered, and come again. */
+/* Silent hosts must not keep the server from asking other hosts. So the exchange that has waited longest
+ * without an answer ends. Its notices stay unanswered, and their senders repeat them. */
 static void give_up_oldest(struct hf_nsm *nsm)
 {
 	struct exchange *oldest = hf_list_entry(hf_list_first(&nsm->exchanges), struct exchange, link);
@@ -334,7 +336,8 @@ static void give_up_oldest(struct hf_nsm *nsm)
 		decide(hf_list_entry(next, struct hf_nsm_doubt, link), HF_NSM_UNSURE);
 }
 
-/* Calls that waited are served here: what was found before may be gone. */
+/* Giving up an exchange serves the calls that waited for it, so it may free doubts: look them up only
+ * afterwards. */
 static void make_room_for(struct hf_nsm *nsm, const struct hf_rpc_call *call)
 {
 	struct hf_addr host = host_of(call);
@@ -452,7 +455,7 @@ void hf_nsm_doubts_deinit(struct hf_nsm *nsm)
 	hf_hashtable_deinit(&nsm->doubts_by_client);
 }
 
-/* Who need not be asked */
+/* Calls that need no check */
 
 bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client)
 {

@@ -1,6 +1,6 @@
 /*
- * Names of peers into addresses, on workers, a few at a time: who answers slowly
- * must not take all the workers, which serve files, too.
+ * Looks up the addresses of peers by name, on workers, a few at a time: a slow name server
+ * must not take all the workers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct hf_nsm_lookup {
 	struct hf_link link; /* in nsm->lookups, whether it waits or runs */
 	struct hf_nsm *nsm;
 	struct hf_work work;
-	hf_nsm_found_fn fn; /* NULL: nobody waits any more */
+	hf_nsm_found_fn fn; /* NULL: the caller has abandoned it */
 	void *user;
 	struct hf_addr address;
 	int result;
@@ -54,7 +54,7 @@ static void on_done(struct hf_work *work)
 	start_some(nsm);
 }
 
-/* One that cannot be started now is when the next has ended; its owner has a timer of his own. */
+/* A look-up that cannot start now starts when another one ends. Its caller has a timer of its own. */
 static void start_some(struct hf_nsm *nsm)
 {
 	hf_list_for_each(pos, &nsm->lookups) {

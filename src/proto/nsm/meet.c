@@ -1,17 +1,16 @@
 /*
- * Is there a host at that address at all?
+ * Is there a host at this address at all?
  *
- * A datagram can have any sender written on it, also that of a host that does not
- * exist. Where too much is registered or held by clients of that kind, a call by
- * UDP waits until its address has answered us. Any answer will do: the rpcbind of
- * that host says whatever it has to say of a lock manager; a connection to it is
- * accepted; or that host says that it has no rpcbind. Only the host that is there
- * sees what we send, and can say so.
+ * The sender of a datagram can be forged, and need not even exist. If such addresses have
+ * too many registrations or locks, a call over UDP waits until its address has answered. Any
+ * answer is enough: its rpcbind says something about a lock manager, accepts a connection, or
+ * the host refuses the connection. Only the host at that address sees what the server sends,
+ * so only it can answer.
  *
- * One address is asked once for all of its calls. A forger can make any number of
- * addresses wait here, and none of those answers. A host that exists answers in the
- * time of one exchange. So where no room is left, the address that has waited longest
- * is given up.
+ * The server asks an address once for all of its calls (a meeting). A forger can make any
+ * number of addresses wait here, and none of them answers. A host that exists answers within
+ * one exchange. So if no room is left, the server gives up the address that has waited
+ * longest.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +23,8 @@
 #define RPCBIND         100000
 #define RPCBIND_VERSION 2
 
-/* The calls that wait are kept by their port, which can keep four times as many. */
-#define MAX_GUESTS        1024 /* and meetings: one may have lost its guest */
+/* The UDP port suspends the calls that wait here. It can suspend four times as many. */
+#define MAX_GUESTS        1024 /* also of meetings: a meeting may have lost its guests */
 #define MAX_FROM_ONE_HOST 16
 
 #define KNOCK_AFTER_NS (50 * HF_NS_PER_MS)
@@ -36,7 +35,7 @@ struct hf_nsm_meeting {
 	struct hf_nsm *nsm;
 	struct hf_addr host, local;
 	struct hf_rpc_pending *question, *knock; /* NULL: not under way */
-	struct hf_timer timer;                   /* until we knock at rpcbind's door */
+	struct hf_timer timer;                   /* until the server connects to rpcbind */
 	struct hf_list guests;
 	size_t n_guests;
 };
@@ -57,7 +56,7 @@ static struct hf_nsm_meeting *find(const struct hf_nsm *nsm, const struct hf_add
 	return NULL;
 }
 
-/* A guest that is served may begin another meeting with the same address. */
+/* A guest that is served here may begin another meeting with the same address. */
 static void end(struct hf_nsm_meeting *meeting, bool has_answered)
 {
 	struct hf_nsm *nsm = meeting->nsm;
@@ -93,7 +92,7 @@ static void on_port(void *user, const struct hf_rpc_result *result)
 		end(meeting, has_answered);
 }
 
-/* Nothing is heard of a UDP port where no program is. A connection is accepted or refused. */
+/* A UDP port without a program may give no answer at all. A connection is accepted or refused. */
 static void on_knock(void *user, const struct hf_rpc_result *result)
 {
 	struct hf_nsm_meeting *meeting = user;
@@ -186,7 +185,7 @@ int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_ns
 		return -EBUSY;
 	if (nsm->n_guests >= MAX_GUESTS || nsm->meetings.n >= MAX_GUESTS) {
 		give_up_oldest(nsm);
-		meeting = find(nsm, &host); /* it may have been that */
+		meeting = find(nsm, &host); /* it may be the one that was given up */
 	}
 	if (!meeting)
 		r = begin(&meeting, nsm, &host, hf_rpc_call_local(call));
@@ -210,8 +209,6 @@ void hf_nsm_guest_leave(struct hf_nsm_guest *guest)
 	meeting->n_guests--;
 	meeting->nsm->n_guests--;
 }
-
-/* Life */
 
 int hf_nsm_meetings_init(struct hf_nsm *nsm)
 {

@@ -12,20 +12,19 @@
 #define MAX_REQUEST        8192
 #define DEFAULT_TIMEOUT_NS (5 * HF_NS_PER_S)
 
-/* The small procedures */
-
 static void proc_null(void *service, struct hf_rpc_call *call)
 {
 	hf_nsm_count(service, HF_NSM_NULL, false);
 	hf_rpc_reply_void(call);
 }
 
-/* Would we watch this host? We look nothing up: it costs nothing to say so. */
+/* Would the server monitor this host? It looks nothing up, so the answer costs nothing. */
 static void proc_stat(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nsm *nsm = service;
 	struct hf_bytes name = hf_nsm_get_name(hf_rpc_call_args(call));
-	/* A client may be on this host: what we say of ourselves is not what its statd would say. */
+	/* A client may run on this host. The server's own state number is not the one that its statd would
+	 * give. */
 	bool is_good = hf_client_name_is_good(name) && !hf_rpc_client_is_own(nsm->options.client, call);
 
 	hf_nsm_count(service, HF_NSM_STAT, !is_good);
@@ -59,7 +58,7 @@ static const struct hf_rpc_proc procs[] = {
 	[HF_NSM_UNMON_ALL] = { .name = "UNMON_ALL",
 			       .handle = hf_nsm_proc_unmon_all,
 			       .replay = HF_RPC_REPLAY_UDP },
-	/* Twice is two restarts. */
+	/* Two calls are two restarts. */
 	[HF_NSM_SIMU_CRASH] = { .name = "SIMU_CRASH",
 				.handle = proc_simu_crash,
 				.replay = HF_RPC_REPLAY_ALWAYS },
@@ -78,8 +77,6 @@ const struct hf_rpc_program hf_nsm_program = {
 	.max_request = MAX_REQUEST,
 	.at_home = true,
 };
-
-/* Life */
 
 /* SM_NOTIFY tells the clients of both protocols. */
 static void set_teller(struct hf_recovery *recovery, const struct hf_recovery_teller *teller)
@@ -148,8 +145,6 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	free(nsm);
 	return NULL;
 }
-
-/* Sight */
 
 void hf_nsm_counts(const struct hf_nsm *nsm, struct hf_nsm_counts *countsp)
 {

@@ -1,27 +1,42 @@
 /*
- * The status monitor: program 100024, version 1. It stands in for this host's
- * rpc.statd.
+ * The status monitor: program 100024, version 1. It stands in for this host's rpc.statd.
  *
- * Three kinds of registration, told apart by how the client stands in src/client:
+ *	nsm.c         the table of procedures; life; STAT and SIMU_CRASH
+ *	mon.c         which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
+ *	notify.c      which clients is a notice about, and is it believed? (NOTIFY)
+ *	doubt.c       was the client's host really restarted?
+ *	sight.c       what did that host say when the client took its first lock?
+ *	ask.c         what does a host say of itself now?
+ *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
+ *	meet.c        is there a host at the address that a datagram came from?
+ *	tell.c        how is one client told of the server's restart?
+ *	callback.c    how is a lock manager of this host told of a peer's restart?
+ *	watch.c       which lock managers of this host watch a peer by its name?
+ *	lookup.c      what is a peer's address?
+ *	who.c         do two names mean one host? is this name the server's own?
+ *	reply.c       when does a reply leave?
+ *	wire.c        messages <-> structs
  *
- *	nlm          the lock manager registers whom it grants something. On our
- *	             restart its statd gets SM_NOTIFY.
- *	nsm, local   a lock manager of this host asks us by SM_MON, over loopback, to
- *	             watch a peer. On our restart the peer gets SM_NOTIFY; when the
- *	             peer says that it was restarted, the lock manager gets its
- *	             call-back. Its address is the peer's, its local one loopback.
- *	nsm, remote  a client asks by SM_MON, over the network, to be told when we are
- *	             restarted, by a call-back of its own. Where a program of this host
- *	             names us as whom to watch, that is of this kind, too.
+ * There are three kinds of registration. The fields of the client tell which one it is:
  *
- * Call-backs go to where the SM_MON came from, whatever name it gives.
+ *	nlm          the lock manager registers a client to which it grants a lock. When the
+ *	             server restarts, the client's statd gets an SM_NOTIFY.
+ *	nsm, local   a lock manager of this host asks by SM_MON, over loopback, to watch a
+ *	             peer. When the server restarts, the peer gets an SM_NOTIFY. When the
+ *	             peer sends a notice, the lock manager gets its call-back. The client's
+ *	             address is the peer's, its local address is loopback.
+ *	nsm, remote  a client asks by SM_MON, over the network, to be told of the server's
+ *	             restarts, by a call-back. A program of this host that asks to watch this
+ *	             server is of this kind, too.
  *
- * A peer that says it was restarted (SM_NOTIFY) is believed when its address is
- * the client's and so is its name, or no other client is at that address, and when
- * that host, asked about itself, does not deny it (doubt.c). A notice of
- * a host that is not known is counted, written to the log once a source, and answered
- * all the same. Others are answered when what follows is durable, and else not at
- * all, so that the peer says it again; nor is one that is denied.
+ * A call-back goes to the address that the SM_MON came from, whatever name it gives.
+ *
+ * The server believes a notice if it comes from the client's address, and either has the
+ * client's name or no other client is at that address, and if the host does not deny it when
+ * asked (doubt.c). A notice that matches no client is counted, logged once for each source,
+ * and answered. The reply to a believed notice leaves when its effects are durable. If they
+ * cannot become durable, or the check decides nothing, there is no reply: the peer repeats
+ * the notice.
  */
 #pragma once
 
@@ -42,10 +57,10 @@ struct hf_nsm;
 struct hf_recovery;
 struct hf_rpc_client;
 
-/* Who may call SM_MON, SM_UNMON and SM_UNMON_ALL. */
+/* Which hosts may call SM_MON, SM_UNMON and SM_UNMON_ALL? */
 enum hf_nsm_allow {
-	HF_NSM_ALLOW_LOCAL,   /* programs of this host */
-	HF_NSM_ALLOW_EXPORTS, /* and whoever may use an export */
+	HF_NSM_ALLOW_LOCAL,   /* this host */
+	HF_NSM_ALLOW_EXPORTS, /* and every host that may use an export */
 	HF_NSM_ALLOW_ANY,
 };
 
@@ -53,81 +68,79 @@ struct hf_nsm_options {
 	struct hf_loop *loop;
 	struct hf_recovery *recovery;
 	struct hf_rpc_client *client; /* for SM_NOTIFY and call-backs */
-	const char *server_name;      /* ours; copied */
+	const char *server_name;      /* the server's name; copied */
 	enum hf_nsm_allow allow_mon;
-	/* May this address use an export? NULL: none may. */
+	/* May this address use an export? NULL: no address may. */
 	bool (*is_export_client)(void *user, const struct hf_addr *peer);
 	void *user;
-	uint64_t timeout_ns; /* for asking a host about itself, in all; 0: 5 s */
+	uint64_t timeout_ns; /* for all questions to a host about itself; 0: 5 s */
 };
 
 extern const struct hf_rpc_program hf_nsm_program; /* its service is a struct hf_nsm */
 
-/* Life. It becomes the recovery's teller, and is freed before it. */
+/* The monitor becomes recovery's teller. Free it before recovery. */
 int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options);
 struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm);
 
 HF_DEFINE_CLEANUP(struct hf_nsm *, hf_nsm_free)
 
 /*
- * Doubt: for what frees something of a client, and may be forged. Where a call is not trusted as it is, its
- * host is asked; the asker, which is in the caller's hands, hears later whether the call is to be believed.
- * The call has to stay until then. -EBUSY: too much is being asked; the call should stay unanswered, so that
- * it is repeated.
+ * Doubt: checks a call that releases a client's locks and may be forged. The client's host is asked, and
+ * the asker is told the verdict later. The caller owns the asker, and suspends the call until then.
+ * -EBUSY: too many checks are under way. Leave the call unanswered, so that its sender repeats it.
  */
 struct hf_client;
 struct hf_rpc_call;
 enum hf_nsm_verdict {
 	HF_NSM_BELIEVED,
-	HF_NSM_DENIED,    /* the host was not restarted since the client took what it holds */
-	HF_NSM_UNSURE,    /* it says so, and it may have been: to stay unanswered */
-	HF_NSM_UNDECIDED, /* inside */
+	HF_NSM_DENIED,    /* the host was not restarted since the client took its locks */
+	HF_NSM_UNSURE,    /* the host may have been restarted or not: leave the call unanswered */
+	HF_NSM_UNDECIDED, /* inside doubt.c only */
 };
 struct hf_nsm_asker {
-	bool wants_word; /* believe it only if the host says that number, and said another one before */
-	bool is_copy; /* of a notice that came when the client held nothing: believe it by what the host says,
-		       * not by its silence */
+	bool wants_word; /* believe it only if the host gives this number, and gave another one before */
+	bool is_copy;    /* the notice may be a copy: believe it by the host's answer, not by its silence */
 	struct hf_link link;
 	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
 };
-/* It came over TCP, from a reserved port if the client locks from one; or the superuser of this host made it.
- */
+/* The call came over TCP, and from a reserved port if the client's locks do; or the superuser of this host
+ * made it. */
 bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client);
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
 		 struct hf_nsm_asker *asker);
-/* When the client began to hold something, its host's statd said this number. */
+/* The host's statd gave this number when the client took its first lock. */
 bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
-/* Counts a call that was not believed, and says so, once a source. */
+/* Counts a notice that was not believed, and logs it, once for each source. */
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
 			bool is_sure);
-/* A client takes something by @call, which says the state number @said: the first that it holds (@is_first),
- * or of those that it reclaims. */
+/* The client takes a lock by @call, which has the state number @said. @is_first: it is the client's first
+ * lock, else one that it reclaims. */
 void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
 			  int32_t said, bool is_first);
 
 /*
- * Meeting: a guest waits until the address that a kept call came from has answered anything. It is in the
- * caller's hands, and hears later whether there is a host; when the monitor is freed it hears that there is
- * none. -EBUSY: too many calls of that address wait.
+ * Meeting: a guest waits until the address of a suspended call has answered anything. The caller owns the
+ * guest, which is told later whether a host is there. Freeing the monitor tells it that there is none.
+ * -EBUSY: too many calls of this address wait.
  */
 struct hf_nsm_guest {
 	struct hf_link link;
-	struct hf_nsm_meeting *meeting; /* NULL: it does not wait */
+	struct hf_nsm_meeting *meeting; /* NULL: it waits for nothing */
 	void (*fn)(struct hf_nsm_guest *guest, bool has_answered);
 };
-/* It came by UDP from another host: its sender may be forged. */
+/* The call came over UDP from another host: its sender may be forged. */
 bool hf_nsm_is_visitor(const struct hf_rpc_call *call);
 int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_nsm_guest *guest);
-void hf_nsm_guest_leave(struct hf_nsm_guest *guest); /* it does not wait any more, and hears nothing */
+void hf_nsm_guest_leave(struct hf_nsm_guest *guest); /* the guest waits no longer, and is told nothing */
 
-/* Sight */
+/* Counters */
 struct hf_nsm_counts {
-	uint64_t requests[7][2]; /* by procedure; [1]: refused, or it made no sense */
+	uint64_t requests[7][2]; /* by procedure; [1]: refused, or not decodable */
 	uint64_t notices_believed;
-	uint64_t notices_repeated; /* nothing new */
-	uint64_t notices_ignored;  /* from nobody that we know, or who is not who he says */
-	uint64_t notices_denied;   /* by the host that they name; or it could not be asked */
-	uint64_t callbacks_told;   /* of local lock managers */
+	uint64_t notices_repeated; /* their number was known */
+	uint64_t notices_ignored;  /* no client has that name and address */
+	uint64_t notices_denied;   /* the host that they name denied them, or could not be asked */
+	uint64_t callbacks_told;   /* local lock managers that were told */
 	uint64_t callbacks_failed;
 	size_t callbacks_in_flight;
 };

@@ -1,4 +1,4 @@
-/* Replies, those that wait for the store included. */
+/* When does a reply leave? At once, or when the store has what it says. */
 #include <stdlib.h>
 
 #include "proto/nsm/internal.h"
@@ -52,7 +52,7 @@ static bool promise(struct reply *reply, const struct hf_client *client)
 {
 	struct hf_recovery *recovery = reply->nsm->options.recovery;
 
-	if (reply->answer == HF_NSM_ANSWER_VOID) /* to a notice */
+	if (reply->answer == HF_NSM_ANSWER_VOID) /* the reply to a notice */
 		return hf_recovery_promise_restart(recovery, &reply->promise, on_promise);
 	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
 }
@@ -73,7 +73,7 @@ void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 		finish(nsm, call, answer, true);
 		return;
 	}
-	if (hf_rpc_call_keep(call) < 0) { /* which has ended it */
+	if (hf_rpc_call_keep(call) < 0) { /* a failed suspension has ended the call */
 		hf_promise_cancel(&reply->promise);
 		free(reply);
 		return;

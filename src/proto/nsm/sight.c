@@ -1,13 +1,13 @@
 /*
- * What the host of a client said of itself when the client began to hold
- * something. When a notice says later that the host was restarted, and its statd
- * says an old number, that is what its words are compared with.
+ * What does a client's host say of itself when the client takes its first lock? A later
+ * notice may say that the host was restarted while its statd gives an old number. Then
+ * doubt.c compares the host's answers with those from here.
  *
- * It is asked in the background, a few hosts at a time; no lock waits for it. It
- * is asked again where the client had given up everything and some time has passed:
- * a host that unmounts everything stops its lock manager, which has another port
- * when it is back. After a restart of ours a client is asked when it reclaims: before
- * that nothing tells whether it is the one that held what we have loaded.
+ * The server asks in the background, a few hosts at a time; no lock waits for an answer. It
+ * asks again if the client had given up all its locks and some time has passed: a host that
+ * unmounts everything stops its lock manager, which has another port when it starts again.
+ * After a restart of the server it asks when the client reclaims. Before that the server
+ * cannot tell whether this host still is the one that had the stored locks.
  */
 #include <stdlib.h>
 
@@ -16,19 +16,20 @@
 #define AT_ONCE  32
 #define AGAIN_NS (300 * HF_NS_PER_S)
 
-/* A call that waited for longer, or an answer that took longer, may be of another life than what is asked. */
+/* The host may restart while a call or an answer is under way. After a longer time an answer proves nothing
+ * about the call. */
 #define PROMPT_NS (2 * HF_NS_PER_S)
 
-#define RAISED_BY 2 /* a state number, at each restart */
+#define RAISED_BY 2 /* each restart raises a state number by 2 */
 
 struct hf_nsm_sight {
 	struct hf_link link; /* of nsm->unasked, or of nsm->sights */
 	struct hf_nsm *nsm;
-	struct hf_client *client;       /* while it is registered, so not a reference */
+	struct hf_client *client;       /* no reference: the sight ends with the registration */
 	struct hf_nsm_inquiry *inquiry; /* NULL: not under way */
 	struct hf_nsm_facts facts;
 	int32_t said;                /* the state number in the client's call */
-	bool is_said_for_sure;       /* it came over a connection */
+	bool is_said_for_sure;       /* the call came over TCP */
 	uint64_t asked_at, again_at; /* monotonic ns */
 };
 
@@ -66,7 +67,8 @@ static void ask_some(struct hf_nsm *nsm)
 		struct hf_nsm_sight *sight = hf_list_entry(link, struct hf_nsm_sight, link);
 		const struct hf_client *client = sight->client;
 		struct hf_addr any = { 0 };
-		/* Of a lock manager of this host it is loopback, and the peer is not there. */
+		/* A lock manager of this host registered over loopback. The peer is not reachable from that
+		 * address. */
 		const struct hf_addr *local = hf_nsm_is_local_watch(nsm, client) ? &any : &client->local;
 
 		hf_list_push_back(&nsm->sights, link);
@@ -84,7 +86,7 @@ static struct hf_nsm_sight *sight_of(struct hf_nsm *nsm, struct hf_client *clien
 		return sight;
 	sight = calloc(1, sizeof(*sight));
 	if (!sight)
-		return NULL; /* it is asked next time */
+		return NULL; /* the client's next lock asks */
 	sight->nsm = nsm;
 	sight->client = client;
 	hf_link_init(&sight->link);
@@ -92,7 +94,7 @@ static struct hf_nsm_sight *sight_of(struct hf_nsm *nsm, struct hf_client *clien
 	return sight;
 }
 
-/* @is_for_sure: the number came over a connection. */
+/* @is_for_sure: @said came over TCP. */
 static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, bool is_for_sure)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop);
@@ -118,7 +120,7 @@ void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
 	look_at(nsm, client, said, false);
 }
 
-/* What it holds after a restart of its own is of another life. */
+/* After the host's restart its locks are those of a new run. */
 void hf_nsm_sight_forget(struct hf_client *client)
 {
 	struct hf_nsm_sight *sight = client->sight;
@@ -138,8 +140,8 @@ const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
 	return sight && sight->facts.word == HF_NSM_SPEAKS ? &sight->facts : NULL;
 }
 
-/* Linux says in its locks the number that its statd says. sm-notify may have raised it by two since that
- * statd was started. */
+/* A Linux client puts into its locks the number that its statd gives. sm-notify may have raised the number by
+ * 2 since that statd started. */
 bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known)
 {
 	return said_by_statd == known || said_by_statd == known - RAISED_BY;
@@ -157,8 +159,8 @@ static bool differs(const struct hf_nsm_facts *facts, int32_t number)
 	return number && !hf_nsm_is_number_of(facts->state, number);
 }
 
-/* Behind one address there may be several hosts, and one statd that answers. What a datagram said does not
- * tell: it may be forged. */
+/* Several hosts may be behind one address, of which one has a statd that answers. A number from a datagram
+ * does not decide: it may be forged. */
 bool hf_nsm_sight_is_of_another(const struct hf_client *client)
 {
 	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);

@@ -1,12 +1,12 @@
 /*
- * Tells one client of our restart: the recovery's teller.
+ * Tells one client of the server's restart: this is recovery's teller.
  *
- * A statd gets SM_NOTIFY, from the address of ours that its host knows, first
- * under our name and then under that address as text: some statds compare what
- * they are told with what they were asked to watch, and nothing else. Whoever
- * registered by himself gets the call that he asked for, on a connection of its
- * own. A peer that a lock manager of this host watches by its name is looked up
- * first, each time, since names move; that is part of its time.
+ * A statd gets an SM_NOTIFY from the server's address that its host knows: first under the
+ * server's name, then under that address as text. Some statds compare the notice with nothing
+ * but the name that they were asked to monitor. A client that registered by SM_MON gets the
+ * call that it asked for, on a new connection. If a lock manager of this host watches a
+ * peer by its name, the name is looked up first, each time, because addresses change. The
+ * look-up is part of the time for this try.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "loop/timer.h"
 #include "proto/nsm/internal.h"
 
-/* The second name is a courtesy: whoever answered the first is told already. */
+/* The second name is an extra: a client that answered the first has been told. */
 #define SECOND_NAME_NS HF_NS_PER_S
 
 struct telling {
@@ -106,7 +106,7 @@ static int call_program(struct telling *telling, uint64_t timeout_ns)
 				  telling);
 }
 
-/* Our address as that host knows it, if it does. */
+/* The server's address as that host knows it, if it knows one. */
 static bool has_second_name(const struct telling *telling)
 {
 	return !telling->is_second && !telling->client->callback.host && telling->client->local.family;
@@ -176,7 +176,7 @@ static int begin(struct telling *telling, uint64_t timeout_ns)
 	if (client->callback.host && !hf_nsm_is_local_watch(nsm, client))
 		return call_program(telling, timeout_ns);
 	if (client->callback.host && hf_addr_is_loopback(&client->address))
-		return look_up(telling, timeout_ns); /* a peer that we know the name of, and no more */
+		return look_up(telling, timeout_ns); /* only the peer's name is known */
 	return notify(telling, hf_bytes_of_str(nsm->server_name), timeout_ns);
 }
 

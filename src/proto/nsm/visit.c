@@ -1,12 +1,11 @@
 /*
- * Calls by UDP from other hosts that make, change or end a registration: a
- * datagram can have any sender written on it. So one is served only when that
- * address has answered us: its rpcbind names the port of the program that is to be
- * called back, or a connection to the port that the call itself names is accepted. A
- * call over TCP has had its exchange.
+ * Calls over UDP from other hosts that make, change or end a registration. The sender of a
+ * datagram can be forged. So the server serves such a call only after its address has
+ * answered: its rpcbind gives the port of the program to call back, or it accepts a
+ * connection to the port that the call itself names. A call over TCP needs no such check.
  *
- * Where too many wait, the one that has waited longest gives way: forged ones are
- * never answered, and one of a host that exists is answered soon.
+ * If too many calls wait, the server drops the one that has waited longest. A forged address
+ * never answers, and a host that exists answers soon.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,20 +13,20 @@
 
 #include "proto/nsm/internal.h"
 
-/* Of the calls that a UDP port may keep these take a part only. */
+/* Only a part of the calls that a UDP port may suspend. */
 #define MAX_VISITORS      256
 #define MAX_FROM_ONE_HOST 4
 
-#define RPCBIND_PART 5 /* of the time, where the call names a port, too: a fifth */
+#define RPCBIND_PART 5 /* if the call names a port, rpcbind gets a fifth of the time */
 
 struct visitor {
 	struct hf_link link; /* of nsm->visitors */
 	struct hf_nsm *nsm;
 	struct hf_rpc_call *call;
 	struct hf_rpc_pending *pending;
-	uint32_t program, version; /* to be called back */
-	uint16_t port;             /* that the call names; 0: none */
-	bool is_at_port;           /* that is asked, and not rpcbind */
+	uint32_t program, version; /* of the program to call back */
+	uint16_t port;             /* from the call; 0: it names none */
+	bool is_at_port;           /* the call's port is asked now, not rpcbind */
 	void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered);
 };
 
@@ -45,7 +44,8 @@ static void visitor_free(struct visitor *visitor)
 
 static int ask(struct visitor *visitor, bool is_at_port);
 
-/* A port that rpcbind names is an answer; so is a connection to the given one, whatever is said on it. */
+/* A port from rpcbind is an answer. So is an accepted connection to the port in the call, even if nothing is
+ * said on it. */
 static bool has_answered(const struct visitor *visitor, const struct hf_rpc_result *result)
 {
 	return result->outcome == HF_RPC_OUTCOME_OK ||
@@ -77,7 +77,7 @@ static int ask(struct visitor *visitor, bool is_at_port)
 		.local = *hf_rpc_call_local(visitor->call),
 		.program = visitor->program,
 		.version = visitor->version,
-		.path = is_at_port ? HF_RPC_TCP_ONLY : HF_RPC_TCP_THEN_UDP, /* as it is called back */
+		.path = is_at_port ? HF_RPC_TCP_ONLY : HF_RPC_TCP_THEN_UDP, /* as the call-back itself goes */
 		.timeout_ns = !visitor->port ? timeout_ns
 			      : is_at_port   ? timeout_ns - first_ns
 					     : first_ns,
@@ -105,7 +105,7 @@ static uint16_t port_in(struct hf_bytes my_name, const struct hf_addr *peer)
 static void give_up(struct visitor *visitor)
 {
 	hf_rpc_pending_cancel(visitor->pending);
-	hf_rpc_call_drop(visitor->call); /* it will be sent again */
+	hf_rpc_call_drop(visitor->call); /* its sender repeats it */
 	visitor_free(visitor);
 }
 
@@ -132,7 +132,7 @@ void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		make_room_for(nsm, hf_rpc_call_peer(call)) ? calloc(1, sizeof(*visitor)) : NULL;
 
 	if (!visitor) {
-		hf_rpc_call_drop(call); /* it will be sent again */
+		hf_rpc_call_drop(call); /* its sender repeats it */
 		return;
 	}
 	visitor->nsm = nsm;

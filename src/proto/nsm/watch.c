@@ -1,6 +1,6 @@
 /*
- * Local registrations that name their peer, and do not give its address: they
- * are found by that name when the peer says that it was restarted.
+ * Which local registrations watch a peer by its name? They have no address of the peer. A
+ * notice finds them by the name in it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct watch {
 	struct hf_client *client; /* a reference */
 };
 
-/* Its address is then that of the program that asked. */
+/* Then the registration has the address of the program that made it. */
 static bool is_by_name(const struct hf_nsm *nsm, const struct hf_client *client)
 {
 	return hf_nsm_is_local_watch(nsm, client) && hf_addr_is_loopback(&client->address);
@@ -76,8 +76,8 @@ struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, st
 
 /* Following the registrations */
 
-/* Its watchers are told at the end of the turn, when what they will hear is true: all of them, however many
- * calls and timers of one turn tell of a crash. */
+/* The watchers are told at the end of the turn, when the crash is complete. They hear of every restarted
+ * host, however many crashes one turn brings. */
 static void witness(struct hf_nsm *nsm, const struct hf_addr *host, int32_t state)
 {
 	if (nsm->n_witnessed == nsm->witnessed_room) {
@@ -128,7 +128,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 	}
 }
 
-/* Others than SM_NOTIFY may have told us that a host was restarted: its watchers shall know, too. */
+/* A restart may be known without an SM_NOTIFY. The watchers of that host are told of it, too. */
 static void on_witness(struct hf_task *task)
 {
 	struct hf_nsm *nsm = hf_container_of(task, struct hf_nsm, witness_task);
@@ -141,8 +141,6 @@ static void on_witness(struct hf_task *task)
 		hf_nsm_tell_watchers(nsm, &witnessed[i].host, witnessed[i].state);
 	free(witnessed);
 }
-
-/* Life */
 
 static int watch_restored(struct hf_nsm *nsm)
 {

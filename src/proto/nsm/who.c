@@ -1,4 +1,4 @@
-/* Who is meant: names, addresses, and the kinds of registration. */
+/* Which host is meant? Names, addresses, and the kinds of registration. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -55,7 +55,7 @@ bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b)
 
 	if (equal_but_case(a, b))
 		return true;
-	/* Of two names with dots both are whole, and differ; and "10" is not short for "10.0.0.1". */
+	/* Two names with dots are both complete, and differ. "10" is not short for "10.0.0.1". */
 	if ((a_first != a.len && b_first != b.len) || is_address(a) || is_address(b))
 		return false;
 	return equal_but_case(hf_bytes_of(a.data, a_first), hf_bytes_of(b.data, b_first));
@@ -80,7 +80,8 @@ uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address)
 	return parsed.port;
 }
 
-/* Strangers: a place of one that has run out is taken; whoever forges many addresses cannot fill the log. */
+/* A stranger is a source whose call was refused or ignored: one log line for each in a while. Only an expired
+ * place is used again, so a forger of many addresses cannot fill the log. */
 bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop);

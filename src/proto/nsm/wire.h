@@ -1,4 +1,4 @@
-/* What travels with program 100024, as nsm.x has it. Decoded names point into the message. */
+/* The messages of program 100024, as nsm.x has them. Decoded names point into the message. */
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 #define HF_NSM_MAX_NAME   1024
 #define HF_NSM_PRIV       16
-#define HF_NSM_MAX_STATUS (4 + HF_NSM_MAX_NAME + 4 + HF_NSM_PRIV) /* the longest message we send */
+#define HF_NSM_MAX_STATUS (4 + HF_NSM_MAX_NAME + 4 + HF_NSM_PRIV) /* the longest message sent */
 
 enum hf_nsm_proc {
 	HF_NSM_NULL = 0,
@@ -25,7 +25,7 @@ enum hf_nsm_res {
 	HF_NSM_FAIL = 1,
 };
 
-/* my_id: whom to call, and how */
+/* my_id: the program to call back */
 struct hf_nsm_my_id {
 	struct hf_bytes my_name;
 	uint32_t program;
@@ -33,7 +33,7 @@ struct hf_nsm_my_id {
 	uint32_t procedure;
 };
 
-/* mon, and mon_id where priv does not count */
+/* mon; and mon_id, without priv */
 struct hf_nsm_mon {
 	struct hf_bytes mon_name;
 	struct hf_nsm_my_id my_id;
