@@ -43,8 +43,6 @@ bool hf_client_has_nothing(const struct hf_client *client)
 	       !(options->events->may_reclaim && options->events->may_reclaim(options->user, client));
 }
 
-/* References */
-
 struct hf_client *hf_client_ref(struct hf_client *client)
 {
 	client->n_refs++;
@@ -57,7 +55,7 @@ static bool is_needed(const struct hf_client *client)
 	       client->is_disconnected;
 }
 
-/* In the path of every lock: mostly the client holds something, and did before. */
+/* Every lock passes here. As a rule the client has locks, and had some before. */
 static bool may_have_become_idle(const struct hf_client *client)
 {
 	return hf_lock_client_is_idle(&client->holds) || client->idle_rank != HF_CLIENTS_STAYS;
@@ -76,8 +74,6 @@ struct hf_client *hf_client_unref(struct hf_client *client)
 		hf_clients_forget(client);
 	return NULL;
 }
-
-/* Registering */
 
 int hf_client_register(struct hf_client *client)
 {
@@ -133,8 +129,6 @@ void hf_client_unregister(struct hf_client *client)
 	hf_client_unref(client);
 }
 
-/* Being */
-
 void hf_client_confirm(struct hf_client *client)
 {
 	if (client->is_certain)
@@ -162,7 +156,7 @@ void hf_client_seen(struct hf_client *client, const struct hf_addr *local)
 	struct hf_loop *loop = client->clients->options.loop;
 	uint64_t now = hf_loop_now(loop);
 
-	if (client->seen_at != now) { /* one look at the clock a turn is enough */
+	if (client->seen_at != now) { /* one look at the clock in a turn is enough */
 		client->seen_at = now;
 		client->last_seen = hf_loop_wall(loop);
 	}
@@ -230,7 +224,7 @@ int hf_client_set_privileged(struct hf_client *client, bool is_privileged)
 	return r;
 }
 
-#define TAG_NUMBERS 0xffffu /* of state numbers; nearly all hosts count their restarts from 1 on */
+#define TAG_NUMBERS 0xffffu /* state numbers that fit into a tag; nearly all hosts count from 1 */
 #define TAG_SERIALS 0x3fffu
 
 int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial)
@@ -266,7 +260,7 @@ void hf_client_disconnected(struct hf_client *client)
 		return;
 	client->is_disconnected = true;
 	if (hf_timer_start(&client->window, hf_clients_window(client->clients, client->protocol)) < 0)
-		hf_client_crash(client); /* without memory for a timer its window would never end */
+		hf_client_crash(client); /* without memory for a timer the window would never end */
 }
 
 void hf_client_reconnected(struct hf_client *client)

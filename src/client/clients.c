@@ -1,8 +1,8 @@
 /*
- * The set of clients. Three hash tables, all with a secret key since the names
- * are chosen by peers: by (protocol, address, name), by the id, which is the
- * same as text, and of addresses. Thousands of clients may share an address, so
- * those of one hang in a list, and nobody but who wants them all walks it.
+ * The set of clients. It has three hash tables: by (protocol, address, name), by id, and by
+ * address. All have a secret key, because peers choose the names. Thousands of clients may
+ * share an address, so a list connects those of one address. Only a function that needs all of
+ * them walks it.
  */
 #include "client/clients.h"
 
@@ -175,7 +175,7 @@ struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial)
 	return best ? hf_client_ref(client_of(best)) : NULL;
 }
 
-/* Making and forgetting */
+/* Making and freeing */
 
 static void client_free(struct hf_client *client)
 {
@@ -195,7 +195,7 @@ static void on_window_end(struct hf_timer *timer)
 		hf_client_crash(client);
 	else if (options->events->window_over)
 		options->events->window_over(options->user, client);
-	/* the client may be gone here */
+	/* the client may be freed here */
 }
 
 static struct hf_clients_host *get_host(struct hf_clients *clients, const struct hf_addr *address)
@@ -223,7 +223,7 @@ static void put_host(struct hf_clients *clients, struct hf_clients_host *host)
 	free(host);
 }
 
-/* The serial only rises, so the place is always the last. */
+/* The serial only rises, so a new client is always the last. */
 static void insert_last(struct hf_clients *clients, struct hf_client *client)
 {
 	struct hf_rb_node *parent = NULL, **link = &clients->all.root;
@@ -312,7 +312,7 @@ void hf_clients_forget(struct hf_client *client)
 	client_free(client);
 }
 
-/* Clients that hold nothing are unregistered after a while, never in the path of a lock. */
+/* Clients without locks are unregistered after a while, by a timer, not while a lock is served. */
 static void on_sweep(struct hf_timer *timer)
 {
 	struct hf_clients *clients = hf_container_of(timer, struct hf_clients, sweep);
@@ -322,8 +322,6 @@ static void on_sweep(struct hf_timer *timer)
 		hf_places_sweep(clients, now - clients->options.idle_ns);
 	hf_timer_start(timer, SWEEP_NS);
 }
-
-/* Life */
 
 int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options *options)
 {

@@ -11,24 +11,25 @@ struct hf_clients_window_rule {
 	uint64_t window_ns;
 };
 
-/* Who gives its place to a new client first. Each holds nothing. */
+/* In this order clients give their place to a new client. None of them has locks. */
 enum hf_clients_rank {
 	HF_CLIENTS_UNHEARD,     /* registered by SM_MON, never confirmed */
 	HF_CLIENTS_UNCONFIRMED, /* without a call-back, never confirmed */
 	HF_CLIENTS_IDLE,        /* without a call-back */
-	HF_CLIENTS_ANSWERED, /* registered by SM_MON; its host answers, but a forger may have registered it */
+	HF_CLIENTS_ANSWERED,    /* registered by SM_MON; its host answers, but a forger may have made the
+				   registration */
 	HF_CLIENTS_N_RANKS,
 	HF_CLIENTS_STAYS = HF_CLIENTS_N_RANKS,
 };
 
-/* What a registered client without a call-back is counted as. */
+/* The group in which a registered client without a call-back is counted. */
 enum hf_clients_standing {
 	HF_CLIENTS_UNCOUNTED,
-	HF_CLIENTS_UNMET,     /* it is not confirmed */
-	HF_CLIENTS_BY_ANSWER, /* it is confirmed by its host's answer alone */
+	HF_CLIENTS_UNMET,     /* not confirmed */
+	HF_CLIENTS_BY_ANSWER, /* confirmed by its host's answer only */
 };
 
-/* An address and the clients there, of whatever protocol. */
+/* An address and its clients, of any protocol. */
 struct hf_clients_host {
 	struct hf_hash_node node;
 	struct hf_addr address;
@@ -36,8 +37,8 @@ struct hf_clients_host {
 	size_t n_registered;
 	size_t n_by_answer; /* of them */
 	struct hf_lock_group group;
-	bool has_lost_one;         /* a client was unregistered that had connected and was not the only one */
-	struct hf_rb_node by_size; /* in clients->by_size, while n_registered */
+	bool has_lost_one; /* a client was unregistered that had connected and was not the only one here */
+	struct hf_rb_node by_size; /* in clients->by_size, while n_registered is not 0 */
 	struct hf_list idle[HF_CLIENTS_N_RANKS];
 };
 
@@ -48,7 +49,7 @@ struct hf_clients {
 	struct hf_hashtable hosts;
 	struct hf_rb_tree all;                   /* by serial */
 	struct hf_rb_tree by_size;               /* hosts, by n_registered */
-	struct hf_list idle[HF_CLIENTS_N_RANKS]; /* the longest idle first */
+	struct hf_list idle[HF_CLIENTS_N_RANKS]; /* the client that is idle longest comes first */
 	struct hf_timer sweep;
 	struct hf_clients_window_rule windows[HF_CLIENTS_MAX_WINDOWS];
 	size_t n_windows;
@@ -64,19 +65,19 @@ struct hf_clients {
 
 void hf_clients_forget(struct hf_client *client);
 
-/* PLACES (places.c) */
+/* places.c */
 void hf_places_init_host(struct hf_clients_host *host);
-/* What it holds, or what is known of it, may have changed: may it be made to leave? */
+/* The client's locks, or what is known of it, may have changed: puts it into the right list. */
 void hf_places_note(struct hf_client *client);
-/* Out of the lists. */
+/* Takes it out of the lists. */
 void hf_places_leave(struct hf_client *client);
-/* How many clients may be registered that are not confirmed. */
+/* The bound on registered clients that are not confirmed. */
 size_t hf_places_max_unmet(size_t max_registered);
-/* May the answer of its host confirm it? */
+/* May its host's answer confirm it? */
 bool hf_places_may_confirm(const struct hf_client *client);
-/* One more registered client at its address, or one less: registered_at is set before. */
+/* One more registered client at its address, or one less. Set registered_at before. */
 void hf_places_count(struct hf_client *client, bool is_more);
-/* Is there a place for @client? Another client may have left for it. */
+/* Is there a place for @client? May unregister another client for it. */
 bool hf_places_make_room(struct hf_client *client);
-/* Unregisters those without a call-back that have held nothing since before @limit (monotonic ns). */
+/* Unregisters clients without a call-back that have had no locks since before @limit (monotonic ns). */
 void hf_places_sweep(struct hf_clients *clients, uint64_t limit);

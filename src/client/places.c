@@ -1,33 +1,36 @@
 /*
- * Who may be registered when places are few.
+ * Which client may be registered when places are few?
  *
- * recovery.max_clients bounds the registered clients, and max_clients_per_address
- * those of one address. A host can give itself any number of names, and the
- * source of a datagram can be forged, so a place that is taken for nothing must
- * not stay taken: where no place is left for a new client, a registered client
- * that holds nothing is unregistered. It loses nothing: when it locks again, it
- * is registered again.
+ * recovery.max_clients bounds the registered clients, max_clients_per_address those of one
+ * address. A host can give itself any number of names, and the source of a datagram can be
+ * forged. So a place must not stay taken for nothing: if none is left for a new client, a
+ * registered client without locks is unregistered. It loses nothing: its next lock registers
+ * it again.
  *
- * These go in turn (enum hf_clients_rank): those registered by SM_MON whose
- * source may be forged; others whose source may be forged; the rest without a
- * call-back; those registered by SM_MON whose host answers. Of one rank it is the
- * address with the most registered clients that loses one, the one that is idle
- * longest. A new client of an address that has its part already takes the place
- * of another client of that address.
+ * Clients go in this order (enum hf_clients_rank):
  *
- * A client never gives way while it holds anything, may still reclaim something,
- * has yet to be told of our restart (is_pinned), or has a call-back and called
- * over TCP or from this host: that one stays until it says so. Nor before the store
- * has its registration, which it may be about to hear of, and has lost its locks:
- * after a crash they would be there, and their client would not.
+ *	1. registered by SM_MON, and the source may be forged
+ *	2. others whose source may be forged
+ *	3. other clients without a call-back
+ *	4. registered by SM_MON, and the host answers
  *
- * A client that holds something cannot be made to leave, and forged datagrams can
- * make any number of those. So the clients that are not confirmed, the unmet, have
- * an eighth of the places together, whatever they hold. One more is registered when
- * its host has answered us (proto/nsm/meet.c). But a host answers whatever name the
- * datagram gives, and a forger may name a host that lives. So the answers of a host
- * confirm few names of its address; further names there stay unmet until they call
- * over TCP.
+ * Within a rank, the address with the most registered clients loses the client that is
+ * idle longest. If a new client's address has its full part already, the new client takes
+ * the place of another client at that address.
+ *
+ * A client stays while any of these is true:
+ * - it has or may reclaim a lock;
+ * - it must still be told of the server's restart (is_pinned);
+ * - it has a call-back and called over TCP or from this host: it stays until it unregisters;
+ * - the store does not have its registration yet, or still has its locks: after a crash of the
+ *   server, locks without their client would be there.
+ *
+ * A client with locks cannot be unregistered, and forged datagrams can make any number of
+ * such clients. So the clients that are not confirmed, the unmet, share an eighth of the
+ * places, with or without locks. Beyond that a client is registered when its host has answered
+ * (proto/nsm/meet.c). But a host answers whatever name a datagram gives, and a forger may name
+ * a host that exists. So a host's answers confirm only a few names of its address. Further
+ * names there stay unmet until they call over TCP.
  */
 #include "client/clients.h"
 
@@ -37,9 +40,9 @@
 #include "loop/loop.h"
 
 enum {
-	LOOKED_AT = 16, /* of the largest addresses, which may all have no client that can leave */
+	LOOKED_AT = 16, /* of the largest addresses; maybe none of them has a client that can leave */
 	UNMET_PART = 8,
-	UNMET_LEAST = 32, /* but not more than half of the places */
+	UNMET_LEAST = 32, /* but never more than half of the places */
 	MAX_BY_ANSWER = 8,
 };
 
@@ -91,7 +94,7 @@ static void count_standing(struct hf_client *client)
 	client->standing = (uint8_t)now;
 }
 
-/* Where it has a call-back, its place is not bounded by this: see the ranks. */
+/* A client with a call-back is bounded by the ranks instead. */
 bool hf_places_may_confirm(const struct hf_client *client)
 {
 	return client->callback.host || client->host->n_by_answer < MAX_BY_ANSWER;
@@ -165,8 +168,8 @@ void hf_places_count(struct hf_client *client, bool is_more)
 	count_standing(client);
 }
 
-/* The first to leave. The lists are in the order of idle_mark, too: where the first cannot leave yet, none
- * can. */
+/* The client that leaves. The lists are also in the order of idle_mark: if the first client cannot leave yet,
+ * no other can. */
 
 static struct hf_client *if_settled(struct hf_clients *clients, struct hf_client *client)
 {
@@ -191,7 +194,7 @@ static struct hf_client *first_of_all(struct hf_clients *clients, unsigned int r
 	return link ? if_settled(clients, hf_list_entry(link, struct hf_client, idle_link)) : NULL;
 }
 
-/* Of the largest address that has one; of any, where the largest have none. */
+/* Looks at the largest addresses first, then at all. */
 static struct hf_client *first_of_largest(struct hf_clients *clients, unsigned int rank)
 {
 	struct hf_rb_node *node = hf_rb_last(&clients->by_size);
@@ -205,7 +208,7 @@ static struct hf_client *first_of_largest(struct hf_clients *clients, unsigned i
 	return first_of_all(clients, rank);
 }
 
-/* The lists may be behind: each client that is in the wrong one is moved, and another one is looked for. */
+/* A list may be out of date. A client in the wrong list is moved, and the search goes on. */
 static struct hf_client *find_of_rank(struct hf_clients *clients, struct hf_clients_host *host,
 				      unsigned int rank)
 {
@@ -235,7 +238,7 @@ static void say_evicted(struct hf_clients *clients, const struct hf_client *clie
 
 	if (!hf_log_limit_allow(&clients->evictions, hf_loop_now(clients->options.loop), &n_suppressed))
 		return;
-	hf_log_info("a registered client that holds nothing makes room for a new one",
+	hf_log_info("a registered client without locks makes room for a new one",
 		    "client=%s is_confirmed=%s registered=%zu at_its_address=%zu more=%llu",
 		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
 		    client->is_confirmed ? "true" : "false", clients->n_registered,
@@ -249,18 +252,16 @@ enum shortage {
 	OF_ALL,
 };
 
-/* The client that is refused hears only that there are no locks; the operator hears why. */
+/* The refused client is only told that there are no locks. The log tells the operator why. */
 static void say_refused(struct hf_clients *clients, const struct hf_client *client, enum shortage what)
 {
 	static const char *const sentences[] = {
-		[OF_UNMET] = "a client is refused: it calls by UDP, and too many are registered that do so "
-			     "and whose "
-			     "hosts have not answered; over TCP it is served",
-		[AT_ADDRESS] = "a client is refused: as many are registered at its address as "
-			       "recovery.max_clients_per_address allows, and each holds something",
-		[OF_ALL] = "a client is refused: as many are registered as recovery.max_clients allows, and "
-			   "each "
-			   "holds something",
+		[OF_UNMET] = "a client over UDP is refused: too many clients are registered whose hosts have "
+			     "not answered; over TCP it is served",
+		[AT_ADDRESS] = "a client is refused: recovery.max_clients_per_address clients at its address "
+			       "are registered, and each has locks",
+		[OF_ALL] = "a client is refused: recovery.max_clients clients are registered, and each has "
+			   "locks",
 	};
 	uint64_t n_suppressed;
 	char quoted[256];
@@ -276,14 +277,14 @@ static void say_refused(struct hf_clients *clients, const struct hf_client *clie
 		    (unsigned long long)n_suppressed);
 }
 
-/* Loaded clients are not bounded: the server has promised them something. */
+/* A loaded client is not refused: its locks are promised. */
 static bool is_one_unmet_too_many(const struct hf_client *client)
 {
 	return !client->is_confirmed && !client->callback.host && !client->holds.n_unreclaimed &&
 	       client->clients->n_unmet >= client->clients->max_unmet;
 }
 
-/* A client whose locks are not monitored is never registered. It needs memory all the same. */
+/* A client whose locks are not monitored is never registered, but it needs memory, too. */
 static bool are_unregistered_too_many(const struct hf_clients *clients)
 {
 	return clients->n - clients->n_registered > clients->max_unmet;
@@ -328,7 +329,7 @@ bool hf_places_make_room(struct hf_client *client)
 	return false;
 }
 
-/* A registration with a call-back stays until there is no place: its owner makes it once. */
+/* A registration with a call-back stays until its place is needed: its program makes it only once. */
 void hf_places_sweep(struct hf_clients *clients, uint64_t limit)
 {
 	for (unsigned int rank = HF_CLIENTS_UNCONFIRMED; rank <= HF_CLIENTS_IDLE; rank++) {
