@@ -86,12 +86,11 @@ struct hf_client {
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;     /* of src/recovery: its own state number; 0: unknown */
-	bool is_state_proven; /* likewise: its host gave sm_state over TCP or by its statd, so it is not
-				 forged */
+	bool is_state_proven; /* likewise: its host gave it over TCP or by its statd, so it is not forged */
 	bool has_connected;   /* of proto/nlm: it called by its name over TCP since the server's start */
 	int32_t lock_state;   /* of proto/nlm: the number in its LOCKs since sm_state changed; 0: none. It may
-			       * be   older: a statd that was started too early gives the old number until it ends
-			       */
+			       * be older: a statd that was started too early gives the old number until it
+			       * ends */
 	int32_t doubted_state;  /* of proto/nsm: the number of the notice that is being checked; 0: none */
 	int32_t doubt_tag;      /* the number of locks that it takes meanwhile; 0: none */
 	uint64_t doubted_at;    /* monotonic ns, when that notice came */
@@ -113,7 +112,7 @@ struct hf_client {
 	uint64_t link; /* of proto/nsm: the connection of its first lock; 0: none, see rpc/probe.h */
 	bool is_disconnected;
 	bool is_pinned; /* stays registered even without locks: it must still be told of the server's restart,
-			   or may reclaim locks that the store does not have */
+			 * or may reclaim locks that the store does not have */
 	bool is_confirmed; /* it called over TCP or from this host, or its host answered the server */
 	bool is_certain;   /* it called over TCP or from this host: no other host can do that in its name */
 	uint8_t standing;  /* inside: the group that it is counted in, see places.c */

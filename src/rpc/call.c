@@ -55,7 +55,7 @@ void hf_rpc_calls_deinit(struct hf_rpc_lane *lane)
 	struct hf_rpc_call *call;
 	struct hf_link *link;
 
-	/* Those that nobody will end any more: the store was too slow for us to stop. */
+	/* Calls that will never be ended: the store was too slow when the server stopped. */
 	while ((link = hf_list_first(&lane->kept)))
 		hf_rpc_call_free(hf_list_entry(link, struct hf_rpc_call, in_kept));
 	while ((call = lane->free_calls)) {
@@ -84,8 +84,6 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 		hf_segment_free(call->apart);
 	put_back(call);
 }
-
-/* Questions */
 
 const struct hf_rpc_header *hf_rpc_call_header(const struct hf_rpc_call *call)
 {
@@ -146,7 +144,7 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call)
 	hf_xdr_in_init(&call->args, call->message.data + call->args_at, call->message.len - call->args_at);
 }
 
-/* Staying */
+/* Suspending */
 
 uint64_t hf_rpc_call_age(const struct hf_rpc_call *call)
 {
@@ -163,7 +161,8 @@ static void rebase(struct hf_rpc_call *call, const uint8_t *from)
 	hf_rpc_call_rewind(call);
 }
 
-/* A short one has its place in the call: most that are kept are short, and many are kept for a moment. */
+/* A short message is copied into the call itself: most suspended calls are short, and many are suspended only
+ * briefly. */
 static uint8_t *copy_message(struct hf_rpc_call *call)
 {
 	uint8_t *copy = call->small;
@@ -234,7 +233,7 @@ static size_t prefix_of(const struct hf_rpc_call *call)
 	return call->connection ? HF_RECORD_MARK : 0;
 }
 
-/* Room for the reply where it will be sent from; or nowhere, when there is nobody to send it to. */
+/* Room for the reply in the queue that sends it; or elsewhere, if there is no connection any more. */
 static uint8_t *reserve(struct hf_rpc_call *call, size_t len)
 {
 	struct hf_rpc_connection *connection = call->connection;
@@ -249,7 +248,7 @@ static uint8_t *reserve(struct hf_rpc_call *call, size_t len)
 	return call->scratch;
 }
 
-/* A long reply goes out from where it is; a short one is cheaper to copy than a segment of its own. */
+/* A long reply is sent from where it is. A short one is cheaper to copy than to queue as a segment. */
 static void commit_apart(struct hf_rpc_call *call, size_t len)
 {
 	struct hf_rpc_connection *connection = call->connection;
@@ -318,7 +317,7 @@ static bool begin(struct hf_rpc_call *call, size_t max)
 	return begin_at(call, reserve(call, prefix + max), prefix, max);
 }
 
-/* @call is gone afterwards. */
+/* @call is freed here. */
 static void end(struct hf_rpc_call *call)
 {
 	size_t len = (size_t)(call->out.p - call->reply);
@@ -335,7 +334,7 @@ static void end(struct hf_rpc_call *call)
 	hf_rpc_call_free(call);
 }
 
-/* An encoder for results where there is no memory for any: whatever is put is refused. */
+/* An encoder for results without any memory: everything put into it is refused. */
 struct hf_xdr_out *hf_rpc_reply_begin(struct hf_rpc_call *call, size_t max)
 {
 	if (begin(call, HF_RPC_REPLY_LEN + max))
@@ -362,7 +361,7 @@ struct hf_xdr_out *hf_rpc_reply_begin_apart(struct hf_rpc_call *call, size_t max
 void hf_rpc_reply_cancel(struct hf_rpc_call *call)
 {
 	call->is_replying = false;
-	/* An empty queue holds no memory. */
+	/* An empty queue uses no memory. */
 	if (!call->apart && call->connection && call->connection->out.n_bytes == 0)
 		hf_outqueue_clear(&call->connection->out, &call->lane->segments);
 }

@@ -1,17 +1,16 @@
 /*
  * One TCP connection: records in, replies out.
  *
- * Reading stops (is_paused) while the peer leaves too many replies unread, has
- * too many calls under way, is about to move to another lane, or has to wait for
- * its turn or for memory that all connections share (share.c). What was read
- * already waits in the backlog. A connection that is held (hold.h) sends nothing;
- * its replies count like those that are not read.
- * In a turn of the loop that is late each connection is served a little only, so
- * that many busy ones do not add up before the last has its turn.
+ * Reading stops (is_paused) while the peer leaves too many replies unread, has too many calls
+ * under way, is about to move to another lane, or must wait for budget or for memory that all
+ * connections share (share.c). Input that was already read waits in the backlog. A connection
+ * whose replies are delayed (hold.h) sends nothing; they count like unread ones. In a late turn
+ * of the loop each connection is served only a little. So even with many busy connections the
+ * last one is served soon.
  *
- * Lists: a connection is in lane->busy while it has an incomplete record,
- * unsent replies or a backlog, else in lane->idle. Both are in the order of
- * `since`, so the sweeper looks only at those whose time has come.
+ * A connection is in lane->busy while it has an incomplete record, unsent replies or a
+ * backlog, else in lane->idle. Both lists are in the order of `since`, so the sweep looks only
+ * at connections whose time is over.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,15 +20,13 @@
 #include "rpc/server_internal.h"
 
 #define READ_BUFFER  (256 * 1024)
-#define READ_LITTLE  (16 * 1024) /* where more could not be served at once, and would have to be kept */
-#define READS_A_TURN 4           /* then the others have their turn */
-#define LATE_READ    1024        /* in a turn that is late: a few calls, */
-#define LATE_PIECE   (64 * 1024) /* or a piece of a long one, or of a long reply */
+#define READ_LITTLE  (16 * 1024) /* when more input would have to be stored */
+#define READS_A_TURN 4           /* then other connections are served */
+#define LATE_READ    1024        /* in a late turn: a few calls */
+#define LATE_PIECE   (64 * 1024) /* or a part of a long call or a long reply */
 #define SWEEP_NS     (1 * HF_NS_PER_S)
 
 static void on_ready(void *user, unsigned int events);
-
-/* Life */
 
 void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer,
 			     struct hf_host *host)
@@ -96,7 +93,8 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 	}
 	if (c->n_kept || c->is_reading)
 		return;
-	/* Not before: else a client that hangs up and comes again has as many calls under way as it likes. */
+	/* Only now does it leave its address. Otherwise a client could reconnect again and again, and have
+	 * any number of calls under way. */
 	assert(!c->charged);
 	hf_hosts_leave(lane->server->hosts, c->host);
 	atomic_fetch_sub_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
@@ -222,8 +220,8 @@ static bool pause_if_it_must(struct hf_rpc_connection *c, bool *progressp)
 	return true;
 }
 
-/* The oldest incomplete record goes when all of them together are too much: one that is really being sent is
- * never old. */
+/* If all incomplete records together are too long, the oldest one is dropped. A record that is really being
+ * sent is never old. */
 static void limit_gathering(struct hf_rpc_lane *lane, struct hf_rpc_connection *but)
 {
 	while (lane->n_gathering > lane->server->limits.max_gathering) {
@@ -263,7 +261,7 @@ static bool save_backlog(struct hf_rpc_connection *c, struct hf_bytes before, st
 	return true;
 }
 
-/* A record that was taken from @input, which began at @begin, is to be taken again later. */
+/* A record was taken from @input, which began at @begin. Puts it back, to be taken again later. */
 static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const uint8_t *begin,
 		     struct hf_bytes record)
 {
@@ -286,10 +284,10 @@ static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const 
 	return save_backlog(c, hf_bytes_of(again, HF_RECORD_MARK + record.len), rest);
 }
 
-/* Takes records from @input until it is used up or we must pause; *input is then the rest. */
+/* Takes records from @input until none is left or reading must pause. *input is then the rest. */
 static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, bool *progressp)
 {
-	size_t n_held = SIZE_MAX, n_kept = 0; /* as they were when we last asked whether to pause */
+	size_t n_held = SIZE_MAX, n_kept = 0; /* as they were at the last check whether to pause */
 	struct hf_bytes record;
 	int r = HF_RECORD_MORE;
 
@@ -327,7 +325,7 @@ static bool serve_backlog(struct hf_rpc_connection *c, bool *progressp)
 	input = hf_bytes_of(data + c->backlog_at, (uint32_t)c->backlog_len);
 	ok = serve_input(c, &input, progressp);
 	if (c->backlog != data) {
-		free(data); /* a record was put back, and the rest is with it */
+		free(data); /* a record was put back, with the rest of the input */
 	} else if (!input.len) {
 		clear_backlog(c);
 	} else {
@@ -337,7 +335,7 @@ static bool serve_backlog(struct hf_rpc_connection *c, bool *progressp)
 	return ok;
 }
 
-/* 1: read some; 0: nothing more for now; < 0: over. */
+/* 1: read some; 0: nothing more for now; < 0: the connection has ended. */
 static int read_once(struct hf_rpc_connection *c, bool *progressp)
 {
 	uint8_t *space = NULL;
@@ -391,7 +389,7 @@ static bool read_some(struct hf_rpc_connection *c, bool *progressp)
 	return r >= 0;
 }
 
-/* Goes on where it had paused, if it may. */
+/* Continues after a pause, if it may. */
 static bool resume(struct hf_rpc_connection *c, bool *progressp)
 {
 	size_t before = c->reader.capacity;
@@ -417,13 +415,13 @@ static bool is_waiting(const struct hf_rpc_connection *c)
 	return hf_link_is_linked(&c->wait_link);
 }
 
-/* One turn of a connection: write, go on, read, write. */
+/* Serves a connection once: write, continue, read, write. */
 static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 {
 	bool progress = false;
 	bool ok = true;
 
-	hf_rpc_meters_settle(c->lane); /* a group has the time of one turn */
+	hf_rpc_meters_settle(c->lane); /* a group of the meters has the time of one turn */
 	hf_rpc_share_begin_turn(c, is_queued);
 	c->is_reading = true;
 	if (c->out.n_bytes)
@@ -448,8 +446,8 @@ static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 		return;
 	enlist(c, progress);
 	limit_gathering(c->lane, c);
-	/* A tired connection is served again before the loop looks at its sockets, as a rule. Until that
-	 * proves wrong, its socket stays watched for input: each change costs two system calls. */
+	/* As a rule a tired connection is served again before the loop looks at its sockets. So its socket
+	 * stays watched for input until that proves wrong: each change costs two system calls. */
 	if (!is_waiting(c) || c->out.n_bytes)
 		update_watch(c);
 }
@@ -459,13 +457,13 @@ static void on_ready(void *user, unsigned int events)
 	struct hf_rpc_connection *c = user;
 
 	if (is_waiting(c) && !(events & HF_SOCKET_WRITE))
-		update_watch(c); /* its time comes without this event */
+		update_watch(c); /* it is served soon without this event */
 	else
 		turn(c, (events & HF_SOCKET_READ) != 0, false);
 }
 
-/* While it waited, its socket was not watched: a client that hung up and left replies unread shows by the
- * error, and no work is done for it. */
+/* While the connection waited, its socket was not watched. A client that hung up and left replies unread
+ * shows by the error, and no work is done for it. */
 void hf_rpc_connection_serve(struct hf_rpc_connection *c)
 {
 	if (hf_socket_error(c->socket) < 0)
@@ -496,7 +494,7 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 		if (now - c->since < limit)
 			return;
 		if (c->n_kept || c->hold || is_waiting(c)) {
-			enlist(c, true); /* it waits for us, not we for it */
+			enlist(c, true); /* the connection waits for the server, not the server for it */
 			continue;
 		}
 		hf_log_debug("connection closed: nothing came for too long", "peer_port=%u", c->peer.port);

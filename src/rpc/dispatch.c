@@ -1,4 +1,4 @@
-/* From a message to the handler it is for; or to the error that fits. */
+/* Which handler serves a message? If none does, which error is the reply? */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static const struct hf_rpc_entry *find_program(struct hf_rpc_lane *lane, uint32_
 	return NULL;
 }
 
-/* Of the last entry that was found. */
+/* Among the versions of the last program found. */
 static const struct hf_rpc_version *find_version(struct hf_rpc_lane *lane, uint32_t version)
 {
 	const struct hf_rpc_program *program = lane->last_entry->program;
@@ -69,14 +69,14 @@ static void tell_follower(struct hf_task *task)
 	free((void *)(uintptr_t)told.data);
 }
 
-/* On the thread of the call that was served; the follower may live on another. */
+/* Runs on the thread of the call that was served. The follower may belong to another thread. */
 static void on_told(void *user, struct hf_bytes reply)
 {
 	struct hf_rpc_call *follower = user;
 	uint8_t *copy;
 
 	if (follower->lane->server->is_freeing)
-		return; /* it is kept, and goes as all those */
+		return; /* the follower is freed with the other suspended calls */
 	copy = reply.len ? malloc(reply.len) : NULL;
 	if (copy) {
 		memcpy(copy, reply.data, reply.len);
@@ -99,7 +99,7 @@ static int begin_replay(struct hf_rpc_call *call, struct hf_rpc_call *follower, 
 			       &call->replay);
 }
 
-/* True: the call has been dealt with. */
+/* True: the call has ended or follows another one. */
 static bool answer_repeat(struct hf_rpc_call *call)
 {
 	struct hf_rpc_lane *lane = call->lane;
@@ -108,7 +108,7 @@ static bool answer_repeat(struct hf_rpc_call *call)
 	uint32_t len;
 	int r = begin_replay(call, NULL, reply, &len);
 
-	/* On a connection the reply may be on its way to one that is broken by now: this call shall get it,
+	/* The first copy may have come over a connection that is broken by now. So this copy gets the reply,
 	 * too. */
 	if (r == HF_REPLAY_BUSY && call->connection) {
 		if (hf_rpc_call_keep(call) < 0)
@@ -132,7 +132,7 @@ static bool answer_repeat(struct hf_rpc_call *call)
 	}
 }
 
-/* Lists by UDP: so many at once, and one more every LIST_GAP_NS. */
+/* Lists over UDP: LISTS_AT_ONCE in a burst, and one more every LIST_GAP_NS. */
 
 static bool may_list(struct hf_rpc_call *call)
 {
@@ -149,7 +149,7 @@ static bool may_list(struct hf_rpc_call *call)
 
 /* Long replies */
 
-/* A long call could not wait: it would itself take the memory that is wanting. */
+/* A long call cannot wait: it would itself take the memory that is short. */
 static bool must_wait(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
 {
 	return proc->has_long_reply && call->connection && call->message.len <= HF_RPC_LONGEST_ASKER &&
@@ -160,8 +160,6 @@ static bool is_padded(const struct hf_rpc_call *call, const struct hf_rpc_proc *
 {
 	return proc->has_long_reply && call->message.len > HF_RPC_LONGEST_ASKER;
 }
-
-/* Serving */
 
 static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 {
@@ -208,7 +206,7 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 	if (wants_replay(call, proc) && answer_repeat(call))
 		return HF_RPC_DISPATCHED;
 	proc->handle(entry->service, call);
-	/* @call may be gone here */
+	/* @call may be freed here */
 	return HF_RPC_DISPATCHED;
 }
 

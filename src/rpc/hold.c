@@ -9,7 +9,7 @@ void hf_rpc_hold_init(struct hf_rpc_hold *hold,
 	hold->on_gone = on_gone;
 }
 
-/* Those that are kept may be answered before the hold is released. */
+/* Suspended calls may be answered before the hold is released. */
 static bool has_others(const struct hf_rpc_connection *c, const struct hf_rpc_call *call)
 {
 	return c->n_kept > call->is_kept;

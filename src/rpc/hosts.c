@@ -1,8 +1,8 @@
 /*
- * Hosts are in a hash table, and in a list for each number of open connections,
- * so that the one with the most is found without a search: a host moves by one
- * list when a connection comes or goes, and so does the highest list in use. A
- * connection counts no longer from when its host was chosen to give it up.
+ * Hosts are in a hash table, and in one list for each number of open connections. So the host
+ * with the most is found without a search. When a connection comes or goes, its host moves by
+ * one list, and so does the highest list in use. A connection stops counting when its host is
+ * chosen to give it up.
  */
 #include "rpc/hosts.h"
 
@@ -21,9 +21,9 @@ struct hf_host {
 	struct hf_host *next;
 	struct hf_link rank_link; /* in hosts->ranks[n_left()] */
 	struct hf_addr addr;      /* its port is 0 */
-	size_t n;                 /* connections, closed ones with calls under way included */
+	size_t n;                 /* connections, also closed ones with calls under way */
 	size_t n_open;
-	size_t n_chosen; /* of these, to be closed by lanes that have not come to it yet */
+	size_t n_chosen; /* connections of these that lanes must close, and have not closed yet */
 	size_t n_refs;   /* connections and choices */
 	size_t n_parts;
 	struct hf_host_part parts[];
@@ -37,8 +37,6 @@ struct hf_hosts {
 	size_t top;                         /* under lock: the highest rank with a host, or 0 */
 	struct hf_list ranks[];             /* under lock: hosts by n_left(), the longest there first */
 };
-
-/* Life */
 
 int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host)
 {
@@ -91,7 +89,7 @@ static struct hf_host *new_host(const struct hf_addr *addr, size_t n_parts)
 	return host;
 }
 
-/* The link that points to the host, or to where it would be. */
+/* The pointer to the host, or to where it would be. */
 static struct hf_host **find(struct hf_hosts *hosts, const struct hf_addr *addr)
 {
 	struct hf_host **link = &hosts->buckets[hf_siphash(&hosts->key, addr, sizeof(*addr)) % N_BUCKETS];
@@ -112,7 +110,7 @@ static void unref(struct hf_hosts *hosts, struct hf_host *host)
 	free(host);
 }
 
-/* Chosen ones may have been closed by their clients before a lane came to it. */
+/* A client may close a chosen connection before the lane does. */
 static size_t n_left(const struct hf_host *host)
 {
 	return host->n_open > host->n_chosen ? host->n_open - host->n_chosen : 0;

@@ -1,10 +1,9 @@
 /*
- * The addresses that have connections, over all lanes: how many each one has,
- * and which address has the most. Entered and left when a connection comes or
- * goes, never for a call.
+ * The addresses that have connections, over all lanes: how many each one has, and which has
+ * the most. A connection enters when it comes and leaves when it goes; calls do not count.
  *
- * A host has a part for each lane. A part belongs to its lane's thread alone,
- * except for the three counts.
+ * A host has a part for each lane. Only the lane's thread uses a part, except for its three
+ * counts.
  */
 #pragma once
 
@@ -21,30 +20,31 @@ struct hf_hosts;
 
 struct hf_host_part {
 	struct hf_host *host;       /* (c) */
-	struct hf_list fresh;       /* connections without a complete call so far, the oldest first */
+	struct hf_list fresh;       /* connections that have not completed a call yet, the oldest first */
 	struct hf_list proven;      /* the others, the least recently useful first */
-	struct hf_list tired;       /* connections that have used up their turn */
+	struct hf_list tired;       /* connections that have used up their budget */
 	struct hf_list wanting;     /* connections that wait for memory */
 	struct hf_link tired_link;  /* in lane->tired */
 	struct hf_link want_link;   /* in lane->wanting */
-	struct hf_link holder_link; /* in lane->holders, while it holds anything */
+	struct hf_link holder_link; /* in lane->holders, while it uses memory */
 	size_t held;                /* bytes, of all connections of this address on this lane */
-	uint64_t turn;              /* of the loop, that @spent is of */
-	uint64_t spent;             /* units of work, for what arrived from this address */
+	uint64_t turn;              /* the turn of the loop in which @spent was spent */
+	uint64_t spent;             /* units of work, for input from this address */
 	_Atomic size_t n_fresh;
 	_Atomic size_t n_open;
-	size_t n_chosen; /* under the lock of the hosts: to be closed, and the lane has not come to it yet */
+	size_t n_chosen; /* under the lock of the hosts: connections that the lane must close, and has not
+			  * closed yet */
 };
 
 int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host);
 struct hf_hosts *hf_hosts_free(struct hf_hosts *hosts);
 
-/* One more connection of @addr. NULL: the address has as many as it may, or there is no memory. @n_parts is
- * the same for every call. */
+/* One more connection of @addr. NULL: the address has as many as it may have, or there is no memory. @n_parts
+ * is the same in every call. */
 struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t n_parts);
-/* A connection is closed: it no longer counts among those that can make room. */
+/* A connection is closed: it cannot make room for another any more. */
 void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host);
-/* A closed connection has ended its last call. @host may be gone afterwards. */
+/* A closed connection has ended its last call. @host may be freed here. */
 void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
@@ -53,10 +53,10 @@ struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
 struct hf_host_choice {
 	struct hf_host *host; /* until hf_hosts_end_choice() */
 	size_t lane;   /* where it has the most connections that have not completed a call, or the most */
-	bool has_more; /* than the newcomer would have, so that the exchange makes shares more equal */
+	bool has_more; /* than the newcomer would have, so that the exchange makes the parts more equal */
 };
 
 /* @newcomer has entered already, or is NULL. False: no address has an open connection. */
 bool hf_hosts_choose(struct hf_hosts *hosts, const struct hf_host *newcomer, struct hf_host_choice *choicep);
-/* The lane has closed a connection, or found none. @host may be gone afterwards. */
+/* The lane has closed a connection, or found none. @host may be freed here. */
 void hf_hosts_end_choice(struct hf_hosts *hosts, struct hf_host *host, size_t lane);

@@ -1,5 +1,4 @@
-/* Where connections come in, where those over a limit are turned away, and the others dealt out to the lanes.
- */
+/* Does the server accept a connection, and which lane gets it? */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,7 +8,7 @@
 #define ACCEPTS_A_TURN  64
 #define EVICT_AFTER_NS  (1 * HF_NS_PER_S)
 #define RETRY_ACCEPT_NS (50 * HF_NS_PER_MS)
-#define MAX_ARRIVING    256 /* connections that replace one of another lane, on their way there */
+#define MAX_ARRIVING    256 /* connections on their way to another lane, to replace one there */
 #define CLOSED_AT_ONCE  8
 
 struct listener {
@@ -35,16 +34,16 @@ void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, c
 
 /* Arrivals */
 
-/* A connection on its way to the lane that will have it; or none, where that lane is only to close one. */
+/* A connection on its way to its lane. Without a socket: an order to that lane to close a connection. */
 struct arrival {
 	struct hf_task task;
 	struct hf_rpc_lane *lane;
 	struct hf_socket *socket; /* NULL: none */
 	struct hf_addr peer;
 	struct hf_host *host;
-	struct hf_host *victim; /* its address is to make room; NULL: there is room */
-	size_t chosen;          /* the lane where it is to */
-	uint64_t unused_ns;     /* by a connection that completed no call for so long */
+	struct hf_host *victim; /* the address that must make room; NULL: there is room */
+	size_t chosen;          /* the lane where it must */
+	uint64_t unused_ns;     /* close a connection that completed no call for this long */
 };
 
 static bool is_over(const struct hf_rpc_server *server, size_t more)
@@ -75,7 +74,7 @@ static bool make_room(const struct arrival *arrival)
 	return has_evicted;
 }
 
-/* On the lane's thread. */
+/* Runs on the lane's thread. */
 static void arrive(const struct arrival *arrival)
 {
 	struct hf_rpc_server *server = arrival->lane->server;
@@ -118,9 +117,9 @@ static void send_to_lane(struct hf_rpc_lane *home, struct arrival *arrival)
 	hf_loop_post(sent->lane->loop, &sent->task);
 }
 
-/* Too many connections: the address that has the most gives one up if it then still has as many as that of
- * the newcomer. Else every address has its part, and only a connection without recent use goes. The newcomer
- * goes to the lane of the one that it replaces, which only that lane's thread can close. */
+/* Too many connections: the address with the most gives one up, if it then still has as many as the
+ * newcomer's address. Otherwise all addresses have their part, and only a connection without recent use is
+ * closed. Only the thread of its lane can close it, so the newcomer goes to that lane. */
 static bool choose_victim(struct hf_rpc_server *server, struct arrival *arrival)
 {
 	struct hf_host_choice choice;
@@ -158,7 +157,7 @@ static void admit(struct hf_rpc_lane *home, struct hf_socket *socket, const stru
 	send_to_lane(home, &arrival);
 }
 
-/* Out of descriptors. */
+/* No descriptors are left. */
 static void close_unused(struct hf_rpc_lane *home)
 {
 	for (int i = 0; i < CLOSED_AT_ONCE; i++) {
@@ -179,8 +178,8 @@ static void on_retry(struct hf_timer *timer)
 	hf_socket_watch(listener->socket, HF_SOCKET_READ, on_connection, listener);
 }
 
-/* Out of descriptors or memory: the connection stays in the kernel's queue, and asking again at once would
- * only keep us from those we have. */
+/* No descriptors or memory: the connection stays in the kernel's queue. Asking again at once would only take
+ * time from the open connections. */
 static void pause_accepting(struct listener *listener, int error)
 {
 	uint64_t n_suppressed;
@@ -190,7 +189,7 @@ static void pause_accepting(struct listener *listener, int error)
 			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n_suppressed);
 	if (error == -EMFILE || error == -ENFILE)
 		close_unused(listener->lane);
-	/* Without a timer we are asked again at once, which is better than never. */
+	/* Without a timer the loop asks again at once, which is better than never. */
 	if (hf_timer_start(&listener->retry, RETRY_ACCEPT_NS) == 0)
 		hf_socket_watch(listener->socket, 0, on_connection, listener);
 }
@@ -212,7 +211,7 @@ static void on_connection(void *user, unsigned int events)
 			pause_accepting(listener, r);
 			return;
 		}
-		/* Whatever else it was befell a connection that is gone by now. */
+		/* Any other error belongs to a connection that has ended already. */
 	}
 }
 
@@ -243,7 +242,7 @@ int hf_rpc_server_listen_tcp(struct hf_rpc_server *server, const struct hf_addr 
 		r = hf_socket_watch(listener->socket, HF_SOCKET_READ, on_connection, listener);
 	if (r < 0) {
 		listener_free(listener);
-		return r; /* the caller says where it could not listen, and what to do */
+		return r; /* the caller logs the address and what to do */
 	}
 	hf_socket_local(listener->socket, &local);
 	*portp = local.port;

@@ -1,6 +1,6 @@
 /*
- * ONC RPC v2 messages (RFC 5531): the header of a call and of a reply, both
- * ways, and nothing else. Pure functions over bytes.
+ * ONC RPC v2 messages (RFC 5531): the headers of calls and replies, in both directions, and
+ * nothing else. Pure functions over bytes.
  */
 #pragma once
 
@@ -30,12 +30,12 @@ enum hf_rpc_accept {
 enum hf_rpc_auth_stat {
 	HF_RPC_AUTH_OK = 0,
 	HF_RPC_AUTH_BADCRED = 1,      /* undecodable */
-	HF_RPC_AUTH_REJECTEDCRED = 2, /* a flavour that we do not speak */
+	HF_RPC_AUTH_REJECTEDCRED = 2, /* a flavour that the server does not support */
 	HF_RPC_AUTH_BADVERF = 3,
 	HF_RPC_AUTH_TOOWEAK = 5,
 };
 
-/* Who calls, by his own word. */
+/* The caller's identity, as it states it. */
 struct hf_rpc_cred {
 	uint32_t flavor;
 	uint32_t uid;
@@ -53,16 +53,16 @@ struct hf_rpc_header {
 	struct hf_rpc_cred cred;
 };
 
-/* What a message that came to a server is. */
+/* What did a server receive? */
 enum hf_rpc_parse {
 	HF_RPC_CALL = 0,
-	HF_RPC_NOT_A_CALL,  /* a reply, or too short to be anything: there is nobody to answer */
+	HF_RPC_NOT_A_CALL,  /* a reply, or too short for anything: there is no caller to answer */
 	HF_RPC_BAD_VERSION, /* answer RPC_MISMATCH */
 	HF_RPC_BAD_AUTH,    /* answer AUTH_ERROR with *statp */
 	HF_RPC_BAD_HEADER,  /* a call, but its header ends early or breaks a limit */
 };
 
-/* Reads the header; @in is left at the arguments. */
+/* Reads the header. @in then stands at the arguments. */
 enum hf_rpc_parse hf_rpc_parse_call(struct hf_rpc_header *header, enum hf_rpc_auth_stat *statp,
 				    struct hf_xdr_in *in);
 
@@ -73,14 +73,14 @@ void hf_rpc_put_prog_mismatch(struct hf_xdr_out *out, uint32_t xid, uint32_t low
 void hf_rpc_put_rpc_mismatch(struct hf_xdr_out *out, uint32_t xid);
 void hf_rpc_put_auth_error(struct hf_xdr_out *out, uint32_t xid, enum hf_rpc_auth_stat stat);
 
-/* The other side: what a client sends, and reads */
+/* The client's side: what it sends and reads */
 struct hf_rpc_outgoing {
 	uint32_t xid;
 	uint32_t program;
 	uint32_t version;
 	uint32_t procedure;
 	bool auth_sys;       /* as uid 0 of @machine; else AUTH_NONE */
-	const char *machine; /* NULL where auth_sys is false */
+	const char *machine; /* NULL if auth_sys is false */
 };
 
 void hf_rpc_put_call(struct hf_xdr_out *out, const struct hf_rpc_outgoing *call);
@@ -88,7 +88,7 @@ void hf_rpc_put_call(struct hf_xdr_out *out, const struct hf_rpc_outgoing *call)
 /* Answers of hf_rpc_parse_reply() */
 enum hf_rpc_reply {
 	HF_RPC_REPLY_OK = 0,
-	HF_RPC_REPLY_GARBAGE, /* not a reply that can be understood */
+	HF_RPC_REPLY_GARBAGE, /* not a valid reply */
 	HF_RPC_REPLY_REFUSED, /* denied: RPC version or authentication */
 	HF_RPC_REPLY_NO_PROG, /* PROG_UNAVAIL, PROG_MISMATCH */
 	HF_RPC_REPLY_NO_PROC,
@@ -96,5 +96,5 @@ enum hf_rpc_reply {
 };
 
 bool hf_rpc_peek_reply_xid(uint32_t *xidp, struct hf_bytes message);
-/* @in is left at the results. */
+/* @in then stands at the results. */
 enum hf_rpc_reply hf_rpc_parse_reply(struct hf_xdr_in *in);

@@ -1,12 +1,12 @@
 /*
- * Counting calls, by lane and procedure. A lane has meters only where somebody
- * wants them: without, no clock is read and nothing is counted.
+ * Counts calls by lane and procedure. A lane has meters only if they were asked for. Without
+ * them no clock is read and nothing is counted.
  *
- * A look at the clock costs a fifth of a NULL call. So calls that end one after
- * the other are a group, with one look at its begin and one at its end: a call
- * that was answered on the spot counts for its part of that time, one that had
- * been kept for the time since it came. A group ends when it is full and before
- * its replies leave, so nobody has a reply that is not counted yet.
+ * Reading the clock costs a fifth of a NULL call. So calls that end one after the other form a
+ * group, with one look at the clock at its beginning and one at its end. A call that was
+ * answered at once counts for its part of that time, a suspended one for the time since it
+ * came. A group ends when it is full and before its replies leave. So a reply is counted before
+ * its client has it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 #define MAX_GROUP 64 /* calls */
 #define MAX_KINDS 16
 
-/* Calls that ended alike. */
+/* Calls that ended in the same way. */
 struct ended {
 	struct hf_call_meter *meter;
 	const char *result;
-	uint64_t begun; /* 0: on the spot, in this group */
+	uint64_t begun; /* 0: answered at once, in this group */
 	uint64_t n;
 };
 
@@ -32,12 +32,12 @@ struct hf_rpc_meters {
 	_Atomic uint64_t n_written;
 	uint64_t group_begun; /* 0: no group */
 	uint32_t n_ended;
-	uint32_t n_calls; /* that these stand for */
+	uint32_t n_calls; /* calls that these stand for */
 	uint32_t n_on_the_spot;
 	struct ended ended[MAX_KINDS];
 };
 
-/* The procedures of all versions have the same numbers and names where they have any. */
+/* A procedure has the same number and name in all versions that have it. */
 uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program)
 {
 	uint32_t n = 0;
@@ -57,8 +57,6 @@ static const char *proc_name(const struct hf_rpc_program *program, uint32_t numb
 	}
 	return NULL;
 }
-
-/* Life */
 
 void hf_rpc_meters_free(struct hf_rpc_lane *lane)
 {
@@ -143,7 +141,7 @@ void hf_rpc_meters_settle(struct hf_rpc_lane *lane)
 	meters->group_begun = 0;
 }
 
-/* Calls come in turns, a LOCK and its UNLOCK: the last two kinds are looked at. */
+/* Calls often alternate, a LOCK and its UNLOCK: so the last two kinds are compared. */
 static bool has_counted(struct hf_rpc_meters *meters, const struct hf_call_meter *meter, const char *result)
 {
 	for (uint32_t i = meters->n_ended; i > 0 && meters->n_ended - i < 2; i--) {
@@ -203,7 +201,7 @@ void hf_rpc_call_note_data(struct hf_rpc_call *call, size_t n_read, size_t n_wri
 	call->n_written = n_written;
 }
 
-/* Sight */
+/* Reading the meters */
 
 void hf_rpc_server_show_meters(const struct hf_rpc_server *server, hf_rpc_meter_fn fn, void *user)
 {

@@ -1,9 +1,9 @@
 /*
- * A connection on its way home.
+ * How does a connection move to the home lane?
  *
- * It asked for a program that only the home lane serves. It reads no more, lets
- * the calls it has begun here end, and then goes, with the call that sent it,
- * whatever it had read beyond that, and the replies it still owes.
+ * It asked for a program that only the home lane serves. It stops reading, and waits until the
+ * calls that it has begun here have ended. Then it moves, with the call that caused it, the
+ * input after that, and the replies that are not sent yet.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ void hf_rpc_connection_move_home(struct hf_rpc_connection *c, struct hf_bytes re
 {
 	c->traveller = malloc(record.len);
 	if (!c->traveller) {
-		/* Moved it must be; without memory it can only start over. */
+		/* It must move; without memory it is closed there, and the client connects again. */
 		c->is_moving = c->is_paused = true;
 		return;
 	}
@@ -39,7 +39,7 @@ static bool serve_traveller(struct hf_rpc_connection *c)
 	return dispatched == HF_RPC_DISPATCHED;
 }
 
-/* On the home lane's thread. */
+/* Runs on the home lane's thread. */
 static void arrive(struct hf_task *task)
 {
 	struct hf_rpc_connection *c = hf_container_of(task, struct hf_rpc_connection, arrival);
@@ -60,7 +60,7 @@ static void arrive(struct hf_task *task)
 		return;
 	}
 	c->is_reading = false;
-	hf_rpc_connection_replied(c); /* still paused: the flush takes it from here, backlog first */
+	hf_rpc_connection_replied(c); /* still paused: the flush goes on with the backlog */
 }
 
 bool hf_rpc_connection_try_move(struct hf_rpc_connection *c)

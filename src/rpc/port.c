@@ -1,6 +1,6 @@
 /*
- * A UDP port: datagrams in by the batch, replies out by the batch, each from
- * the address that its call was sent to.
+ * A UDP port: batches of datagrams in, batches of replies out, each reply from the address
+ * that its call was sent to.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ struct hf_rpc_port {
 	size_t n_kept;
 	size_t kept_bytes;
 	bool is_reading;
-	uint8_t *in; /* HF_DATAGRAM_BATCH times MAX_DATAGRAM; pages never touched cost nothing */
+	uint8_t *in; /* HF_DATAGRAM_BATCH times MAX_DATAGRAM; unused pages cost nothing */
 	int n_out;
 	struct hf_datagram out[HF_DATAGRAM_BATCH];
 	size_t room[HF_DATAGRAM_BATCH]; /* of out[].data */
@@ -29,7 +29,7 @@ struct hf_rpc_port {
 
 /* Out */
 
-/* What the kernel does not take now is lost, as datagrams are: the client asks again. */
+/* What the kernel does not take now is lost, as datagrams are: the client repeats its call. */
 static void send_all(struct hf_rpc_port *port)
 {
 	int sent = 0;
@@ -40,7 +40,7 @@ static void send_all(struct hf_rpc_port *port)
 
 		if (r == -EAGAIN || r == -ENOBUFS)
 			break;
-		sent += r > 0 ? r : 1; /* one that cannot be sent must not keep back the others */
+		sent += r > 0 ? r : 1; /* a reply that cannot be sent must not stop the others */
 	}
 	port->n_out = 0;
 }
@@ -114,7 +114,7 @@ void hf_rpc_server_send(struct hf_rpc_server *server, const struct hf_addr *loca
 	}
 }
 
-/* Kept calls */
+/* Suspended calls */
 
 void hf_rpc_port_kept(struct hf_rpc_port *port, size_t len)
 {
@@ -156,7 +156,7 @@ void hf_rpc_port_release(struct hf_rpc_port *port, size_t len)
 
 /* In */
 
-/* Too many calls under way: those that wait are served first; this one will be sent again. */
+/* Too many calls are under way. They go first; the client repeats this one. */
 static void drop(struct hf_rpc_port *port)
 {
 	struct hf_rpc_lane *lane = port->lane;
@@ -211,8 +211,6 @@ static void on_datagrams(void *user, unsigned int events)
 	port->is_reading = false;
 }
 
-/* Life */
-
 int hf_rpc_server_listen_udp(struct hf_rpc_server *server, const struct hf_addr *addr, uint16_t *portp)
 {
 	struct hf_rpc_lane *lane = server->lanes[0];
@@ -233,7 +231,7 @@ int hf_rpc_server_listen_udp(struct hf_rpc_server *server, const struct hf_addr 
 	if (r < 0) {
 		hf_socket_close(port->socket);
 		port_free(port);
-		return r; /* the caller says where it could not listen, and what to do */
+		return r; /* the caller logs the address and what to do */
 	}
 	hf_list_push_back(&lane->ports, &port->link);
 	hf_socket_local(port->socket, &local);

@@ -5,14 +5,14 @@
 #include "rpc/server_internal.h"
 
 #define LOOK_NS  (10 * HF_NS_PER_MS) /* between two looks at what has come */
-#define SLACK_NS (50 * HF_NS_PER_MS) /* the kernel counts in ticks: a smaller step may be none */
+#define SLACK_NS (50 * HF_NS_PER_MS) /* the kernel counts in ticks: a smaller difference may mean nothing */
 
 struct hf_rpc_probe {
 	struct hf_link link;                  /* of connection->probes */
-	struct hf_rpc_connection *connection; /* NULL: it is closed, and @pulse is what there is to say */
+	struct hf_rpc_connection *connection; /* NULL: it is closed, and @pulse is the result */
 	enum hf_rpc_pulse pulse;
 	struct hf_timer timer;
-	uint64_t heard_at; /* when anything had come last, as we began */
+	uint64_t heard_at; /* when anything had come last, at the start */
 	uint64_t deadline;
 	hf_rpc_pulse_fn fn;
 	void *user;
@@ -87,7 +87,7 @@ void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
 
 		probe->connection = NULL;
 		probe->pulse = is_broken ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;
-		/* It runs, so that this moves it and cannot fail. */
+		/* The timer runs already, so restarting it cannot fail. */
 		(void)hf_timer_start(&probe->timer, 0);
 	}
 }

@@ -1,10 +1,10 @@
 /*
- * Is the peer of an old connection still the one that opened it?
+ * Does the peer of an old connection still know it?
  *
- * The kernel of a host that was restarted does not know the connections of the
- * host's last life, and says so to who asks. A host that lives acknowledges. No
- * byte of the connection is used for that, and no peer can prevent it but by
- * silence. Only connections of the home lane, on its thread.
+ * After a restart a host's kernel does not know the connections from before, and says so
+ * when it is asked. A host that was not restarted acknowledges. This uses no byte of the
+ * connection, and a peer can prevent it only by silence. Only for connections of the home lane,
+ * on its thread.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ enum hf_rpc_pulse {
 
 typedef void (*hf_rpc_pulse_fn)(void *user, enum hf_rpc_pulse pulse);
 
-/* Of the connection with this number (hf_rpc_call_link()), at the server that serves @call. NULL: it is not
- * there, or cannot be asked. @fn is called once, later, unless the probe is cancelled. */
+/* Probes the connection with this number (hf_rpc_call_link()) of the server that serves @call. NULL: it does
+ * not exist, or cannot be probed. @fn is called once, later, unless the probe is cancelled. */
 struct hf_rpc_probe *hf_rpc_probe_start(const struct hf_rpc_call *call, uint64_t number, uint64_t timeout_ns,
 					hf_rpc_pulse_fn fn, void *user);
-struct hf_rpc_probe *hf_rpc_probe_cancel(struct hf_rpc_probe *probe); /* NULL is fine. Returns NULL */
+struct hf_rpc_probe *hf_rpc_probe_cancel(struct hf_rpc_probe *probe); /* NULL does nothing. Returns NULL */

@@ -1,6 +1,6 @@
 /*
- * What a program offers: constant tables of versions and procedures, written
- * with designated initialisers, and the service object they are called with.
+ * What a program offers: constant tables of versions and procedures, written with designated
+ * initialisers, and the service object that its handlers get.
  */
 #pragma once
 
@@ -13,23 +13,23 @@ struct hf_rpc_call;
 /* Serves one call: decodes the arguments, does the work, and ends the call, now or later (rpc/call.h). */
 typedef void (*hf_rpc_handler_fn)(void *service, struct hf_rpc_call *call);
 
-/* A procedure whose effect must not happen twice has its replies kept for a while, and a repeated request
- * gets the same reply again (rpc/replay.h). */
+/* If a procedure must not take effect twice, its replies are cached for a while, and a repeated request gets
+ * the same reply again (rpc/replay.h). */
 enum hf_rpc_replay {
-	HF_RPC_REPLAY_NO = 0, /* may be done again */
+	HF_RPC_REPLAY_NO = 0, /* it may be executed again */
 	HF_RPC_REPLAY_UDP,    /* only datagrams can be delayed and doubled on the way */
 	HF_RPC_REPLAY_ALWAYS, /* a client that reconnects sends its call again, too */
 };
 
 struct hf_rpc_proc {
-	const char *name; /* NULL: a hole, answered PROC_UNAVAIL */
+	const char *name; /* NULL: not there, answered with PROC_UNAVAIL */
 	hf_rpc_handler_fn handle;
 	enum hf_rpc_replay replay;
-	/* Its reply is a list, and many times as long as the call. Whoever asks by UDP may do so in another's
-	 * name, who then gets the list: other hosts get only so many of them a second. */
+	/* Its reply is a list, and many times as long as the call. The source of a call over UDP may be
+	 * forged, and its victim gets the list. So the server limits the lists to other hosts over UDP. */
 	bool is_list;
-	/* Its reply may be long: the call is begun when there is memory for that (rpc/share.c). Not for
-	 * programs that are served at home alone. */
+	/* Its reply may be long: the call begins when there is memory for that (rpc/share.c). Not for
+	 * programs that are served only at home. */
 	bool has_long_reply;
 };
 
@@ -44,6 +44,6 @@ struct hf_rpc_program {
 	const char *name;
 	uint32_t n_versions;
 	const struct hf_rpc_version *versions; /* ascending */
-	size_t max_request;                    /* bytes of a call, header and all; longer: GARBAGE_ARGS */
-	bool at_home;                          /* served on the one loop that owns the locks, nowhere else */
+	size_t max_request; /* bytes of a call with its header; a longer one gets GARBAGE_ARGS */
+	bool at_home;       /* served only on the loop that owns the locks */
 };

@@ -106,7 +106,7 @@ static struct hf_replay_entry *oldest(struct hf_replay *replay)
 	return link ? hf_list_entry(link, struct hf_replay_entry, age) : NULL;
 }
 
-/* Each lane has its own idea of now: an entry may come from a little later. */
+/* Lanes have different ideas of now: an entry may be a little newer than @now. */
 static void expire(struct hf_replay *replay, uint64_t now)
 {
 	struct hf_replay_entry *entry;
@@ -137,7 +137,7 @@ static int insert(struct hf_replay *replay, const struct hf_replay_entry *like,
 	return HF_REPLAY_NEW;
 }
 
-/* The place of an earlier follower goes to a later one. */
+/* A later follower replaces an earlier one. */
 static void follow(struct hf_replay_entry *entry, void *follower, hf_replay_fn told)
 {
 	void *before = entry->follower;

@@ -1,13 +1,13 @@
 /*
- * The replay cache: what was answered to calls that must not be done twice.
+ * The replay cache: the replies to calls that must not be executed twice.
  *
- * A request is known by the peer's address, its xid and a keyed checksum over
- * the whole message. The peer's port does not count: a client that reconnects
- * repeats its call from another one. Entries live two minutes at most, and a
- * fixed number of them: the oldest go first.
+ * The cache knows a request by the peer's address, its xid and a keyed checksum over the whole
+ * message. The peer's port does not count: a client that reconnects repeats its call from
+ * another one. There is a fixed number of entries, and each stays two minutes at most. The
+ * oldest go first.
  *
- * A repeat of a call that is still being served becomes its follower and gets
- * the same reply; a later repeat takes the place of an earlier one.
+ * A repeat of a call that is still being served becomes its follower, and gets the same reply. A
+ * later repeat replaces an earlier one.
  */
 #pragma once
 
@@ -21,8 +21,8 @@
 struct hf_replay;
 struct hf_replay_entry;
 
-/* Longer replies are not kept. Nothing that changes a file has one; a lock's, with the longest cookie that
- * there may be, is a little shorter. */
+/* Longer replies are not cached. No procedure that changes a file has one. The reply to a LOCK with the
+ * longest cookie is a little shorter. */
 #define HF_REPLAY_MAX_REPLY 1088
 
 int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, size_t max_entries);
@@ -30,14 +30,14 @@ struct hf_replay *hf_replay_free(struct hf_replay *replay);
 
 /* Answers of hf_replay_begin() */
 enum {
-	HF_REPLAY_NEW = 0, /* serve it, then say hf_replay_finish() or hf_replay_forget() of *entryp */
-	HF_REPLAY_DONE,    /* *replyp, of *lenp bytes, is the answer */
-	HF_REPLAY_BUSY,    /* @follower will be told, or was not wanted (NULL): drop this one */
-	HF_REPLAY_FULL,    /* every entry is under way: serve it uncached */
+	HF_REPLAY_NEW = 0, /* serve it, then call hf_replay_finish() or hf_replay_forget() with *entryp */
+	HF_REPLAY_DONE,    /* *replyp, of *lenp bytes, is the reply */
+	HF_REPLAY_BUSY,    /* @follower will be told, or there is none (NULL): drop this copy */
+	HF_REPLAY_FULL,    /* every entry is under way: serve it without the cache */
 };
 
-/* Somebody who waits for the same reply; the words are his own. */
-typedef void (*hf_replay_fn)(void *follower, struct hf_bytes reply); /* empty: there will be none */
+/* Tells a follower the reply; @follower is what hf_replay_begin() got. */
+typedef void (*hf_replay_fn)(void *follower, struct hf_bytes reply); /* empty: there will be no reply */
 
 int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer,
 		    struct hf_bytes message, void *follower, hf_replay_fn told,

@@ -20,12 +20,10 @@ const struct hf_rpc_limits hf_rpc_default_limits = {
 	.max_kept_bytes = 8 << 20,
 	.max_held = 256 << 20,
 	.max_reply = 1100 << 10,
-	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients hang up by themselves after 300 s */
+	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients close idle connections after 300 s */
 	.stall_ns = 120 * HF_NS_PER_S,
 	.stuck_ns = 5 * HF_NS_PER_S,
 };
-
-/* Server */
 
 int hf_rpc_server_new(struct hf_rpc_server **serverp, const struct hf_rpc_limits *limits)
 {
@@ -39,7 +37,7 @@ int hf_rpc_server_new(struct hf_rpc_server **serverp, const struct hf_rpc_limits
 	return 0;
 }
 
-/* The keys of the tables come from the first loop's randomness. */
+/* The keys of the tables come from the first loop's random numbers. */
 static int make_tables(struct hf_rpc_server *server, struct hf_loop *loop)
 {
 	struct hf_siphash_key keys[2];
@@ -163,7 +161,7 @@ void hf_rpc_server_begin_no_more(struct hf_rpc_server *server)
 		server->lanes[i]->is_ending = true;
 }
 
-/* Sight */
+/* Counters */
 
 void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_counts *countsp)
 {

@@ -1,12 +1,32 @@
 /*
- * The inside of the RPC server: who holds what.
+ * The inside of the RPC server: what belongs to what, and which file answers which question.
  *
  * server ── lanes ── connections ── calls
  *               └─── datagram ports ── calls
  *
- * A call belongs to its lane's pool; while it is under way it points to the
- * connection or the port it came from. A connection that breaks stays as a
- * shell, without socket, until the last of its calls has ended.
+ * A call belongs to the pool of its lane. While it is under way, it points to the connection
+ * or port that it came from. A connection that breaks stays as a shell, without socket, until
+ * its last call has ended.
+ *
+ *	server.c       the server and its lanes: life, counts
+ *	listener.c     does the server accept a connection, and which lane gets it?
+ *	connection.c   records in, replies out, on one connection
+ *	move.c         how does a connection move to the home lane?
+ *	share.c        how much memory and time may a connection and its address have?
+ *	hosts.c        how many connections has each address?
+ *	port.c         datagrams in, replies out, on one UDP port
+ *	dispatch.c     which handler serves a message?
+ *	call.c         a call under way: arguments, suspending, replying
+ *	replay.c       was this call answered before?
+ *	hold.c         replies that are delayed until their facts are durable
+ *	probe.c        does the peer of an old connection still know it?
+ *	meter.c        how many calls ended in which way, and how long did they take?
+ *	message.c      RPC headers <-> structs
+ *	record.c       a stream of bytes -> records
+ *	outqueue.c     replies -> a stream of bytes
+ *	uaddr.c        universal addresses <-> addresses
+ *
+ * client.h and client_internal.h have those of the RPC client.
  */
 #pragma once
 
@@ -31,7 +51,7 @@
 #define HF_RPC_MAX_PROGRAMS 16
 #define HF_RPC_MAX_LANES    64
 
-/* A call for a long reply: handles, positions and credentials are short. */
+/* The longest call that asks for a long reply: handles, positions and credentials are short. */
 #define HF_RPC_LONGEST_ASKER 4096
 
 #define HF_RPC_SMALL_MESSAGE 384 /* a LOCK with a long name and sixteen groups */
@@ -39,7 +59,7 @@
 struct hf_rpc_entry {
 	const struct hf_rpc_program *program;
 	void *service;
-	uint32_t n_procs; /* that are measured: of all versions */
+	uint32_t n_procs; /* procedures that are measured, of all versions */
 };
 
 struct hf_rpc_server {
@@ -49,15 +69,15 @@ struct hf_rpc_server {
 	size_t max_record;                                /* (c) the longest call of any program */
 	struct hf_rpc_lane *lanes[HF_RPC_MAX_LANES];      /* (c) lanes[0] is home */
 	size_t n_lanes;                                   /* (c) */
-	size_t n_dealt;                                   /* connections, by home's thread */
-	uint64_t n_numbered;                              /* likewise */
+	size_t n_dealt;                                   /* connections given to lanes, by home's thread */
+	uint64_t n_numbered;                              /* connections with a number, by home's thread */
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
 	bool is_freeing;
 	_Atomic size_t n_connections;
-	_Atomic size_t n_shells;    /* of connections that broke while calls of theirs were under way */
-	_Atomic size_t n_datagrams; /* calls that came so, begun and not ended */
-	_Atomic size_t n_arriving;  /* connections on their way to a lane that is to make room for them */
+	_Atomic size_t n_shells;    /* connections that broke while calls of theirs were under way */
+	_Atomic size_t n_datagrams; /* calls over UDP, begun and not ended */
+	_Atomic size_t n_arriving;  /* connections on their way to a lane that must make room for them */
 };
 
 struct hf_rpc_lane {
@@ -68,13 +88,13 @@ struct hf_rpc_lane {
 	struct hf_list ports; /* for datagrams */
 	struct hf_list idle;  /* connections with nothing under way, the longest idle first */
 	struct hf_list
-		busy; /* those with an incomplete record or unsent replies, the longest stalled first */
-	struct hf_list flushable; /* connections with replies from outside their own reading */
-	struct hf_list kept;      /* calls */
-	struct hf_list tired;     /* host parts with connections that have used up their turn */
+		busy; /* connections with an incomplete record or unsent replies, the longest stalled first */
+	struct hf_list flushable; /* connections with replies that were made outside their own reading */
+	struct hf_list kept;      /* suspended calls */
+	struct hf_list tired;     /* host parts with connections that have used up their budget */
 	struct hf_list wanting;   /* host parts with connections that wait for memory */
-	struct hf_list holders;   /* host parts that hold memory */
-	struct hf_task service;   /* of the tired and the wanting */
+	struct hf_list holders;   /* host parts with memory in use */
+	struct hf_task service;   /* serves the tired and the wanting */
 	struct hf_timer next_service;
 	struct hf_task flush;
 	struct hf_timer sweep;
@@ -82,25 +102,25 @@ struct hf_rpc_lane {
 	struct hf_rpc_call *free_calls;
 	size_t n_free_calls;
 	uint8_t *read_buffer;
-	size_t n_gathering; /* bytes held by incomplete records */
-	size_t held;        /* bytes, of its connections: calls under way, unsent replies, input not served */
-	uint64_t turn;      /* of the loop, that @spent is of */
+	size_t n_gathering; /* bytes of incomplete records */
+	size_t held;        /* bytes of its connections: calls under way, unsent replies, input not served */
+	uint64_t turn;      /* the turn of the loop in which @spent was spent */
 	uint64_t spent;     /* units of work, for all connections */
-	size_t held_lately; /* the most that was held since the last sweep, incomplete records included */
+	size_t held_lately; /* the most that was in use since the last sweep, with incomplete records */
 	size_t held_before; /* the same between the two sweeps before */
 	size_t held_peak;   /* the most since free memory was last given back to the system */
 	struct hf_work trimming;
 	bool is_closed;
-	bool is_ending; /* no call is begun any more */
+	bool is_ending; /* no call begins any more */
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops;    /* of datagrams */
-	uint64_t lists_until;         /* monotonic ns: until then what was sent is as much as may be */
-	struct hf_rpc_meters *meters; /* NULL: nobody wants to know */
-	struct hf_task settle;        /* the meters */
-	/* Most calls are for the same version of the same program as the one before. */
+	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
+	struct hf_rpc_meters *meters; /* NULL: calls are not measured */
+	struct hf_task settle;        /* settles the meters */
+	/* Most calls are for the same program and version as the call before. */
 	const struct hf_rpc_entry *last_entry;
 	const struct hf_rpc_version *last_version;
-	/* Counts are written by this lane alone and read by whoever wants to see. */
+	/* Only this lane writes the counts. Any thread may read them. */
 	_Atomic uint64_t n_accepted;
 	_Atomic uint64_t n_refused;
 	_Atomic uint64_t n_dropped;
@@ -122,42 +142,42 @@ static inline void hf_rpc_count(_Atomic uint64_t *counter)
 struct hf_rpc_connection {
 	struct hf_link link; /* in lane->idle or lane->busy */
 	struct hf_link flush_link;
-	struct hf_rpc_hold *hold; /* NULL: what is to be sent may be */
+	struct hf_rpc_hold *hold; /* its replies are delayed by this; NULL: they may leave */
 	struct hf_link hold_link;
 	struct hf_host *host;
 	struct hf_host_part *part; /* of @host, on this lane */
 	struct hf_link part_link;  /* in part->fresh or part->proven */
 	struct hf_link wait_link;  /* in part->tired or part->wanting */
-	struct hf_task arrival;    /* at another lane */
+	struct hf_task arrival;    /* runs when it arrives at another lane */
 	struct hf_rpc_lane *lane;
 	struct hf_socket *socket; /* NULL: broken */
 	struct hf_addr peer;
 	struct hf_addr local;
 	struct hf_record_reader reader;
 	struct hf_outqueue out;
-	uint8_t *backlog;    /* read, but not looked at yet: we are paused */
-	size_t backlog_at;   /* bytes before it are served */
+	uint8_t *backlog;    /* input that is not served yet, while reading is paused */
+	size_t backlog_at;   /* bytes before this are served */
 	size_t backlog_len;  /* bytes from there on */
-	size_t backlog_size; /* as it was allocated */
-	uint8_t *traveller;  /* the call that sends us home, without its record mark */
+	size_t backlog_size; /* bytes allocated */
+	uint8_t *traveller;  /* the call that makes it move home, without its record mark */
 	uint32_t traveller_len;
-	uint64_t number;       /* hf_rpc_call_link(); 0: not asked for yet */
-	struct hf_list probes; /* probe.c */
-	uint64_t since;        /* last activity in idle, last progress in busy */
+	uint64_t number;       /* hf_rpc_call_link(); 0: it has no number yet */
+	struct hf_list probes; /* of probe.c */
+	uint64_t since;        /* last activity if idle, last progress if busy */
 	uint64_t useful;       /* when its last complete call came, or the connection itself */
 	size_t n_kept;         /* calls begun and not ended */
-	size_t kept_bytes;     /* of these calls and the replies that they will have */
-	size_t charged;        /* bytes that the lane and the host count for it */
-	int32_t budget;        /* units of work that are left of its turn */
-	int32_t allowance;     /* what the budget was at first, and what was sent in this turn */
+	size_t kept_bytes;     /* bytes of these calls and of the replies that they will have */
+	size_t charged;        /* bytes that lane and host part count for it */
+	int32_t budget;        /* units of work that it has left in this turn */
+	int32_t allowance;     /* the budget at the start of the turn, and what was sent in it */
 	bool is_busy;
-	bool is_reading; /* we are below on_readable(): whoever replies need not flush */
+	bool is_reading; /* below on_readable(): a reply need not flush */
 	bool is_paused;
 	bool is_moving;
 	bool is_broken;  /* the peer's kernel does not know it any more, or no peer answers */
-	bool is_ahead;   /* it sent more than its turn could serve */
+	bool is_ahead;   /* it sent more than its budget could serve */
 	bool is_proven;  /* it has completed a call */
-	bool was_useful; /* in this turn */
+	bool was_useful; /* it completed a call in this turn */
 };
 
 struct hf_rpc_port;
@@ -165,25 +185,25 @@ struct hf_rpc_port;
 struct hf_rpc_call {
 	struct hf_rpc_header header;
 	struct hf_xdr_in args;
-	struct hf_bytes message; /* all of it, as it came */
+	struct hf_bytes message; /* as it came, with its header */
 	uint32_t args_at;        /* where the arguments begin */
 	bool is_kept;
-	struct hf_link in_kept; /* of its lane, then */
-	uint64_t kept_at;       /* monotonic ns, then */
-	bool is_replying;       /* between begin and end */
+	struct hf_link in_kept; /* of lane->kept, while it is suspended */
+	uint64_t kept_at;       /* monotonic ns, when it was suspended */
+	bool is_replying;       /* between hf_rpc_reply_begin() and its end */
 	struct hf_rpc_lane *lane;
-	struct hf_rpc_connection *connection; /* NULL: a datagram */
-	struct hf_rpc_port *port;             /* NULL: a connection */
+	struct hf_rpc_connection *connection; /* NULL: it came as a datagram */
+	struct hf_rpc_port *port;             /* NULL: it came over a connection */
 	struct hf_addr peer;
 	struct hf_addr local;
-	uint8_t *own; /* the message, if it is ours and not in @small */
-	size_t held;  /* what a kept call counts for */
+	uint8_t *own; /* the call's copy of the message, if it does not fit into @small; to be freed */
+	size_t held;  /* bytes that a suspended call counts for */
 	struct hf_xdr_out out;
-	uint8_t *reply;           /* where the reply begins, while it is made */
-	uint8_t *scratch;         /* the reply's place, where the connection has none */
-	struct hf_segment *apart; /* the reply's place, where it is made apart from the connection */
+	uint8_t *reply;           /* the start of the reply, while it is made */
+	uint8_t *scratch;         /* the reply's bytes, if the connection has no room for them */
+	struct hf_segment *apart; /* the reply's bytes, if it is made apart from the connection */
 	struct hf_replay_entry *replay;
-	struct hf_bytes told; /* the reply that another call like this one got; ours to free */
+	struct hf_bytes told; /* the reply to the same call in another copy; to be freed */
 	struct hf_task telling;
 	struct hf_rpc_call *next_free;
 	uint64_t begun; /* by the clock; 0: this call is not measured */
@@ -191,22 +211,22 @@ struct hf_rpc_call {
 	uint64_t n_read;
 	uint64_t n_written;
 	uint8_t entry;
-	_Alignas(16) uint8_t room[HF_RPC_CALL_ROOM]; /* the handler's */
+	_Alignas(16) uint8_t room[HF_RPC_CALL_ROOM]; /* for its handler */
 	uint8_t small[HF_RPC_SMALL_MESSAGE];
 };
 
 /* call.c */
 struct hf_rpc_call *hf_rpc_call_new(struct hf_rpc_lane *lane, struct hf_bytes message);
-void hf_rpc_call_free(struct hf_rpc_call *call);                          /* ends it, unanswered */
-void hf_rpc_reply_bytes(struct hf_rpc_call *call, struct hf_bytes reply); /* a whole reply, as it is */
+void hf_rpc_call_free(struct hf_rpc_call *call);                          /* ends it without a reply */
+void hf_rpc_reply_bytes(struct hf_rpc_call *call, struct hf_bytes reply); /* a complete reply */
 void hf_rpc_calls_deinit(struct hf_rpc_lane *lane);
 
 /* dispatch.c */
 enum hf_rpc_dispatched {
-	HF_RPC_DISPATCHED = 0, /* the call is ended or kept */
-	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is gone */
-	HF_RPC_MUST_WAIT,      /* not begun: no memory is left for its reply; the call is gone */
-	HF_RPC_NONSENSE,       /* not a call, or one without end: hang up; the call is gone */
+	HF_RPC_DISPATCHED = 0, /* the call has ended or is suspended */
+	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is freed */
+	HF_RPC_MUST_WAIT,      /* not begun: no memory is left for its reply; the call is freed */
+	HF_RPC_NONSENSE,       /* no call, or a broken header: close the connection; the call is freed */
 };
 
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
@@ -214,29 +234,29 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 /* meter.c */
 uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program);
 void hf_rpc_meters_free(struct hf_rpc_lane *lane);
-void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* where lane->meters */
-void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; again does nothing */
+void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* if lane->meters */
+void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; a second time does nothing */
 void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
 
 /* connection.c */
-/* Takes @socket, and @host, which it has entered. */
+/* Takes over @socket, and @host, which it has entered. */
 void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer,
 			     struct hf_host *host);
-void hf_rpc_connection_close(struct hf_rpc_connection *connection); /* @connection may be gone afterwards */
-/* One of its kept calls, of @len bytes, has ended. */
+void hf_rpc_connection_close(struct hf_rpc_connection *connection); /* @connection may be freed here */
+/* One of its suspended calls, of @len bytes, has ended. */
 void hf_rpc_connection_release(struct hf_rpc_connection *connection, size_t len);
 void hf_rpc_connection_replied(struct hf_rpc_connection *connection); /* there are bytes to send */
-void hf_rpc_connection_serve(struct hf_rpc_connection *connection);   /* it waited; its turn has come */
+void hf_rpc_connection_serve(struct hf_rpc_connection *connection);   /* it waited, and may go on now */
 void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
 
 /* share.c */
-#define HF_RPC_FEW_BYTES  8192 /* that a connection may hold while memory is short */
-#define HF_RPC_UNIT_BYTES 4096 /* that cost as much as a short call to move */
-#define HF_RPC_KEPT_UNITS 4    /* that a call costs more if another thread serves it */
-#define HF_RPC_LOOP_UNITS 8192 /* of a turn of the loop, until it is late: some 10 ms */
+#define HF_RPC_FEW_BYTES  8192 /* of memory, that a connection may use while memory is short */
+#define HF_RPC_UNIT_BYTES 4096 /* that cost as much to move as a short call */
+#define HF_RPC_KEPT_UNITS 4    /* additional cost of a call that another thread serves */
+#define HF_RPC_LOOP_UNITS 8192 /* work in a turn of the loop until it is late: about 10 ms */
 
-void hf_rpc_share_join(struct hf_rpc_connection *connection); /* its lane */
+void hf_rpc_share_join(struct hf_rpc_connection *connection); /* the connection joins its lane */
 void hf_rpc_share_quit(struct hf_rpc_connection *connection); /* it is closed, or moves; calls stay counted */
 void hf_rpc_share_charge(struct hf_rpc_connection *connection, size_t held);
 void hf_rpc_share_begin_turn(struct hf_rpc_connection *connection, bool is_queued);
@@ -247,10 +267,10 @@ void hf_rpc_share_serve(struct hf_task *task);
 void hf_rpc_share_call_service(struct hf_timer *timer);
 void hf_rpc_share_sweep(struct hf_rpc_lane *lane);
 /* Closes the least useful connection of @part, but none that completed a call within @unused_ns. False: there
- * is none. With 0, one with calls under way goes where there is no other. */
+ * is none. With 0 it closes even a connection with calls under way, if there is no other. */
 bool hf_rpc_share_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, uint64_t unused_ns);
 
-/* Has its address memory for one more long reply? */
+/* Has the address memory for one more long reply? */
 static inline bool hf_rpc_share_has_room(const struct hf_rpc_lane *lane, const struct hf_host_part *part)
 {
 	const struct hf_rpc_limits *limits = &lane->server->limits;
@@ -258,7 +278,7 @@ static inline bool hf_rpc_share_has_room(const struct hf_rpc_lane *lane, const s
 	return lane->held + part->held + 2 * limits->max_reply <= limits->max_held;
 }
 
-/* What was done for the connection in its turn. */
+/* Charges work for the connection to its budget. */
 static inline void hf_rpc_share_spend(struct hf_rpc_connection *c, int32_t n_units)
 {
 	c->budget -= n_units;
@@ -269,19 +289,19 @@ static inline void hf_rpc_share_spend_bytes(struct hf_rpc_connection *c, size_t 
 	c->budget -= (int32_t)(n / HF_RPC_UNIT_BYTES);
 }
 
-/* Sending costs the address and the loop, but ends no turn of the connection. */
+/* Sending is charged to the address and the loop, but uses up no budget. */
 static inline void hf_rpc_share_note_sent(struct hf_rpc_connection *c, size_t n)
 {
 	c->allowance += (int32_t)(n / HF_RPC_UNIT_BYTES);
 }
 
-/* Has this turn of the loop served so much that each connection is served a little only? */
+/* Has this turn of the loop served so much that each connection gets only a little more? */
 static inline bool hf_rpc_share_is_late(const struct hf_rpc_lane *lane)
 {
 	return HF_UNLIKELY(lane->spent > HF_RPC_LOOP_UNITS) && lane->turn == hf_loop_turn(lane->loop);
 }
 
-/* Counts what the connection holds by now. */
+/* Counts the memory that the connection uses now. */
 static inline void hf_rpc_share_settle(struct hf_rpc_connection *c)
 {
 	size_t held = c->kept_bytes + c->out.n_held + c->backlog_size + c->traveller_len;
@@ -290,7 +310,7 @@ static inline void hf_rpc_share_settle(struct hf_rpc_connection *c)
 		hf_rpc_share_charge(c, held);
 }
 
-/* Before its next call: for its turn, or for memory. */
+/* Must the connection wait, for budget or memory, before its next call? */
 static inline bool hf_rpc_share_must_wait(const struct hf_rpc_connection *c)
 {
 	return c->budget <= 0 || (c->kept_bytes + c->out.n_bytes + c->reader.capacity > HF_RPC_FEW_BYTES &&
@@ -298,18 +318,18 @@ static inline bool hf_rpc_share_must_wait(const struct hf_rpc_connection *c)
 }
 
 /* hold.c */
-void hf_rpc_hold_drop(struct hf_rpc_connection *connection); /* it is being closed */
+void hf_rpc_hold_drop(struct hf_rpc_connection *connection); /* the connection is being closed */
 
 /* probe.c */
-/* The connection is being closed. Who probes it is told later. */
+/* The connection is being closed. Its probes end later, from the loop. */
 void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken);
 
 /* move.c */
 void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf_bytes record);
-bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: it is no longer ours */
+bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: another lane owns it now */
 
 /* listener.c */
-/* Says so in the log, if it may, and counts it; @what happened to a connection of @peer. */
+/* Counts a refusal, and logs it at a limited rate; @what happened to a connection of @peer. */
 void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
 			 const char *why);
 void hf_rpc_listeners_close(struct hf_rpc_lane *lane);

@@ -1,37 +1,34 @@
 /*
- * What a connection may take of its lane: memory and time.
+ * How much memory and time may a connection and its address have on a lane?
  *
- * Memory. Counted are the calls under way with the replies that they will have,
- * the replies that are not sent yet, and the input that is not served yet. The
- * counts of a connection go into those of its address and of the lane. An
- * address has room for one more long reply if it then holds no more than what is
- * left free: so one address alone gets half, each of n gets 1/(n+1), and a
- * newcomer always finds as much. Where there is no room,
+ * Memory. The server counts the calls under way with their future replies, the replies that
+ * are not sent yet, and the input that is not served yet. The counts of a connection are part
+ * of those of its address and of the lane. An address has room for one more long reply if it
+ * then uses no more than what is left free. So one address alone gets half, each of n gets
+ * 1/(n+1), and a newcomer always finds as much. Without room the connection waits:
  *
- * - a call that may have a long reply is not begun (dispatch.c),
- * - a connection that holds more than HF_RPC_FEW_BYTES gets no further call served,
+ * - a call that may have a long reply does not begin (dispatch.c),
+ * - a connection that uses more than HF_RPC_FEW_BYTES gets no further call served.
  *
- * and the connection waits. A connection that holds little is served its short
- * calls even then, so locks do not wait for those that leave data unread. If
- * connections have to wait, the sweep closes those that hold the most and have
- * made no progress for a while.
+ * A connection that uses less gets its short calls served even then. So locks do not wait
+ * for clients that leave data unread. While connections wait, the sweep closes those that use
+ * the most and have made no progress for a while.
  *
- * Time. Work is counted in units: one for a call and one for each page of data that
- * is moved, about a microsecond each. The clock would count what other programs
- * do, too, and costs more to read than some calls.
+ * Time. Work is counted in units: one for a call and one for each page of data that is moved,
+ * about a microsecond each. The clock would also count what other programs do, and costs more
+ * to read than some calls.
  *
- * - A turn of a connection is TURN_UNITS; then it is tired, and the next connection
- *   is served.
- * - In a turn of the loop, what arrives from one address is served for HOST_UNITS;
- *   the connections of that address after that are tired from the start.
- * - Tired connections have a service of their own once a turn of the loop, one of
- *   each address after the other, for SERVICE_UNITS.
- * - After HF_RPC_LOOP_UNITS for all, the turn of the loop is late: each connection
- *   is read and sent a little, and long replies are made by workers.
+ * - A connection has a budget of TURN_UNITS. Then it is tired, and the next connection is
+ *   served.
+ * - In a turn of the loop, new input of one address is served for HOST_UNITS. Further
+ *   connections of that address are tired from the start.
+ * - Tired connections are served once in a turn of the loop, one of each address after the
+ *   other, for SERVICE_UNITS.
+ * - After HF_RPC_LOOP_UNITS for all, the turn of the loop is late: the server reads and sends
+ *   only a little on each connection, and workers make long replies.
  *
- * So what a client waits for grows with the number of addresses that ask, not with
- * their connections and calls, and a turn with thousands of busy connections takes
- * tens of milliseconds.
+ * So a client's waiting time grows with the number of addresses that ask, not with their
+ * connections and calls. A turn with thousands of busy connections takes tens of milliseconds.
  */
 #include <assert.h>
 
@@ -42,8 +39,8 @@
 #define TURN_UNITS     384
 #define HOST_UNITS     1024
 #define SERVICE_UNITS  1024
-#define LOOKS          16 /* at connections, for one to evict */
-#define PARTS_A_TURN   64 /* that wait for memory, to be looked at */
+#define LOOKS          16 /* connections to look at, for one to evict */
+#define PARTS_A_TURN   64 /* parts that wait for memory, to look at */
 #define CLOSED_AT_ONCE 64
 #define GIVEN_BACK     ((size_t)HF_HEAP_KEEP / 2)
 
@@ -60,8 +57,6 @@ static void count(_Atomic size_t *counter, size_t by)
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
 			      memory_order_relaxed);
 }
-
-/* Belonging */
 
 void hf_rpc_share_join(struct hf_rpc_connection *c)
 {
@@ -139,7 +134,7 @@ void hf_rpc_share_begin_turn(struct hf_rpc_connection *c, bool is_queued)
 	c->allowance = c->budget;
 }
 
-/* The turn itself costs a unit. */
+/* Serving a connection costs a unit in itself. */
 void hf_rpc_share_end_turn(struct hf_rpc_connection *c)
 {
 	uint64_t spent = 1 + (uint64_t)(c->allowance - c->budget);
@@ -188,7 +183,7 @@ void hf_rpc_share_stop_waiting(struct hf_rpc_connection *c)
 		hf_link_remove(&c->part->want_link);
 }
 
-/* @waiting is one of the first part's lists; the part goes behind the others. */
+/* @waiting is one of the first part's lists. The part moves behind the others. */
 static void serve_first(struct hf_list *parts, struct hf_link *link, struct hf_list *waiting)
 {
 	struct hf_rpc_connection *c =
@@ -198,10 +193,10 @@ static void serve_first(struct hf_list *parts, struct hf_link *link, struct hf_l
 	hf_list_push_back(parts, link);
 	hf_rpc_share_stop_waiting(c);
 	hf_rpc_connection_serve(c);
-	/* @c and its part may be gone here */
+	/* @c and its part may be freed here */
 }
 
-/* Once a turn, after the replies and commits that the turn has brought so far. */
+/* Once in a turn, after the replies and commits that the turn has brought so far. */
 void hf_rpc_share_call_service(struct hf_timer *timer)
 {
 	struct hf_rpc_lane *lane = hf_container_of(timer, struct hf_rpc_lane, next_service);
@@ -242,10 +237,10 @@ void hf_rpc_share_serve(struct hf_task *task)
 		serve_soon(lane);
 }
 
-/* Relief */
+/* Relief, while connections wait for memory */
 
 struct search {
-	struct hf_rpc_connection *worst; /* the one that holds the most, of those that move nothing */
+	struct hf_rpc_connection *worst; /* the connection that uses the most, of those without progress */
 	bool is_any_served;              /* some connection has calls under way or replies to send */
 };
 
@@ -263,8 +258,8 @@ static void find_worst(struct hf_list *list, bool has_unread, struct search *sea
 	}
 }
 
-/* One that leaves replies unread. Where all that is held is input, none of it will ever be served: then one
- * with much of that. */
+/* A connection that leaves replies unread. If all the memory is input, none of it will ever be served: then
+ * one with much input. */
 static struct hf_rpc_connection *choose_worst(struct hf_host_part *part)
 {
 	struct search search = { 0 };
@@ -291,8 +286,7 @@ static struct hf_host_part *find_largest(struct hf_rpc_lane *lane)
 	return largest;
 }
 
-/* While connections wait for memory: of the address that holds the most, those that hold the most and move
- * nothing. */
+/* Closes connections of the address that uses the most: those that use the most and make no progress. */
 static void relieve(struct hf_rpc_lane *lane)
 {
 	for (int i = 0; i < CLOSED_AT_ONCE && !hf_list_is_empty(&lane->wanting); i++) {
@@ -310,7 +304,7 @@ static void relieve(struct hf_rpc_lane *lane)
 	}
 }
 
-/* Giving back */
+/* Memory back to the system */
 
 static void trim(struct hf_work *work)
 {
@@ -321,7 +315,8 @@ static void on_trimmed(struct hf_work *work)
 {
 }
 
-/* Two sweeps without it: a load that comes and goes within a second keeps its memory. */
+/* Two sweeps must see less use: a load that comes and goes within a second does not free and allocate its
+ * memory again and again. */
 static void give_back(struct hf_rpc_lane *lane)
 {
 	size_t lately = HF_MAX(lane->held_lately, lane->held_before);
