@@ -1,9 +1,9 @@
 /*
- * Calls: from the request to the one word that the caller gets.
+ * Calls: from the request to its one result.
  *
- * A call walks its path, one or two transports: for each it finds the port, asks,
- * and either has its answer or learns why there is none. What ends a walk early
- * and what moves it on is in after_failure().
+ * A call has a path of one or two transports. For each it finds the port and sends the call.
+ * Then it has its reply, or knows why there is none. after_failure() decides whether the next
+ * transport is tried.
  */
 #include "rpc/client.h"
 
@@ -17,7 +17,7 @@
 #include "rpc/lookup.h"
 #include "rpc/message.h"
 
-/* The header of a call with AUTH_SYS and the longest of names. */
+/* The header of a call with AUTH_SYS and the longest name. */
 #define MAX_HEADER 320
 
 const struct hf_rpc_client_limits hf_rpc_client_default_limits = {
@@ -42,20 +42,18 @@ struct hf_rpc_pending {
 	struct hf_rpc_exchange exchange;
 	struct hf_lookup_waiter waiter;
 	struct hf_lookup_key key;      /* of the port; its transport is the current one */
-	enum hf_rpc_transport path[2]; /* to be tried in this order */
-	uint8_t n_path;                /* still to be tried, the current one included */
-	bool is_port_given;            /* by the caller: no look-up */
-	bool is_port_old;              /* remembered, so it may be worth to ask again */
-	bool is_for_port;              /* the caller wants to know the port, and no more */
-	bool is_done;                  /* being told */
-	unsigned int n_before;         /* of the exchange's n_sent, when it was last started */
-	struct hf_rpc_result failure;  /* the one to report where the walk ends */
+	enum hf_rpc_transport path[2]; /* in this order */
+	uint8_t n_path;                /* transports still to try, with the current one */
+	bool is_port_given;            /* the caller gave it: no look-up */
+	bool is_port_old;              /* cached, so asking again may help */
+	bool is_for_port;              /* the caller wants only the port */
+	bool is_done;                  /* its done function runs */
+	unsigned int n_before;         /* the exchange's n_sent when it was last started */
+	struct hf_rpc_result failure;  /* the one to report if no transport is left */
 	uint8_t message[];
 };
 
 static void walk(struct hf_rpc_pending *pending);
-
-/* Ends */
 
 static void release(struct hf_rpc_pending *pending, bool timed_out)
 {
@@ -89,7 +87,7 @@ struct hf_rpc_pending *hf_rpc_pending_cancel(struct hf_rpc_pending *pending)
 	return NULL;
 }
 
-/* "Not registered" is the verdict only where every transport said so. */
+/* "Not registered" is the result only if it is so for every transport. */
 static void note_failure(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
 {
 	if (result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED && pending->failure.outcome != HF_RPC_OUTCOME_OK)
@@ -98,7 +96,7 @@ static void note_failure(struct hf_rpc_pending *pending, const struct hf_rpc_res
 	pending->failure.results = NULL;
 }
 
-/* The port that we remembered may be that of an earlier life of the peer. */
+/* A cached port may be from before the peer's restart. */
 static bool is_wrong_port(const struct hf_rpc_result *result)
 {
 	return result->stage != HF_RPC_STAGE_LOOKUP &&
@@ -112,7 +110,8 @@ static bool may_other_transport_help(const struct hf_rpc_result *result)
 	       (result->outcome == HF_RPC_OUTCOME_REFUSED && result->stage != HF_RPC_STAGE_LOOKUP);
 }
 
-/* Who does not know a call has not executed it; of several copies one may have been. */
+/* A peer that does not know a call has not executed it. If several copies were sent, it may have executed
+ * one. */
 static void forget_unknown(struct hf_rpc_pending *pending, const struct hf_rpc_result *result)
 {
 	if (result->stage == HF_RPC_STAGE_REPLY && pending->exchange.n_sent == pending->n_before + 1 &&
@@ -141,7 +140,7 @@ static void after_failure(struct hf_rpc_pending *pending, const struct hf_rpc_re
 		return;
 	}
 	finish(pending, &pending->failure);
-	/* @pending is gone here */
+	/* @pending is freed here */
 }
 
 static void on_deadline(struct hf_timer *timer)
@@ -158,9 +157,9 @@ static void on_deadline(struct hf_timer *timer)
 	finish(pending, &result);
 }
 
-/* The walk */
+/* The path */
 
-/* The caller's own port is to be the sender. */
+/* The caller's own port is the sender. */
 static void hand_over(struct hf_rpc_pending *pending)
 {
 	struct hf_rpc_exchange *exchange = &pending->exchange;
@@ -170,7 +169,7 @@ static void hand_over(struct hf_rpc_pending *pending)
 					.transport = HF_RPC_UDP,
 					.remote = exchange->remote };
 
-	hf_loop_random(pending->client->loop, message, 4); /* the XID, which nobody will answer */
+	hf_loop_random(pending->client->loop, message, 4); /* the XID; there will be no reply */
 	pending->send(pending->send_user, &exchange->local, &exchange->remote,
 		      hf_bytes_of(message, exchange->len));
 	exchange->n_sent++;
@@ -235,7 +234,7 @@ static void on_port(struct hf_lookup_waiter *waiter, const struct hf_rpc_result 
 	after_failure(pending, &failure);
 }
 
-/* Not even the question could be put. */
+/* The question itself could not be sent. */
 static void lookup_failed(struct hf_rpc_pending *pending, int error)
 {
 	struct hf_rpc_result result = hf_exchange_not_started(&pending->exchange, error);
@@ -245,7 +244,7 @@ static void lookup_failed(struct hf_rpc_pending *pending, int error)
 	after_failure(pending, &result);
 }
 
-/* Tries the transport that is first in the path now. */
+/* Tries the first transport of the path. */
 static void walk(struct hf_rpc_pending *pending)
 {
 	struct hf_rpc_client *client = pending->client;
@@ -267,8 +266,8 @@ static void walk(struct hf_rpc_pending *pending)
 		ask(pending, port);
 }
 
-/* Beginnings. All calls of a turn begin at its end: so done is never called from inside
- * hf_rpc_client_call(), and they are sent together. */
+/* Beginnings. All calls of a turn begin at its end. So done is never called from inside hf_rpc_client_call(),
+ * and the calls are sent together. */
 
 static void on_start(struct hf_task *task)
 {
@@ -343,7 +342,7 @@ static void set_exchange(struct hf_rpc_pending *pending, const struct hf_rpc_req
 	exchange->transport = pending->path[0];
 }
 
-/* One block a call, its message included. */
+/* One block for a call, with its message. */
 static struct hf_rpc_pending *pending_new(struct hf_rpc_client *client, const struct hf_rpc_request *request)
 {
 	uint8_t header[MAX_HEADER];
@@ -401,8 +400,6 @@ int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pen
 		*pendingp = pending;
 	return 0;
 }
-
-/* Life */
 
 static int init_tables(struct hf_rpc_client *client)
 {

@@ -1,10 +1,10 @@
 /*
- * An exchange: one call message to one address, over one transport, and its
- * reply. It knows nothing of deadlines: its owner stops it.
+ * An exchange: one call message to one address, over one transport, and its reply. It has no
+ * deadline: its owner stops it.
  *
- * The XID is random, so that nobody who does not see the call can answer it, and
- * stays the same for as long as the exchange lasts, over all its retransmissions
- * and reconnections, so that the peer's duplicate-request cache knows it again.
+ * The XID is random, so a host that does not see the call cannot answer it. It stays the same
+ * over all retransmissions and reconnections, so that the peer's duplicate-request cache
+ * recognises it.
  */
 #include "rpc/client_internal.h"
 
@@ -34,7 +34,7 @@ static void take_xid(struct hf_rpc_exchange *exchange)
 
 	do {
 		hf_loop_random(exchange->client->loop, &xid, sizeof(xid));
-		xid = le32toh(xid); /* a simulation tells the same of it on every machine */
+		xid = le32toh(xid); /* the same number on every machine, for the simulation */
 	} while (find(exchange->client, xid));
 	wire = htobe32(xid);
 	memcpy(exchange->message + HF_EXCHANGE_MARK, &wire, 4);
@@ -118,7 +118,7 @@ static void end(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *re
 {
 	hf_exchange_stop(exchange, false);
 	exchange->fn(exchange, result);
-	/* @exchange may be gone here */
+	/* @exchange may be freed here */
 }
 
 void hf_exchange_fail(struct hf_rpc_exchange *exchange, enum hf_rpc_outcome outcome, int error)

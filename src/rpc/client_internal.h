@@ -1,14 +1,20 @@
 /*
- * The client's inner parts, shared by client*.c and lookup*.c.
+ * The inside of the RPC client: client*.c and lookup*.c.
  *
- *	client.c           calls: the deadline, which transport, which port, what is reported
- *	lookup.c           ports: asks rpcbind, on behalf of calls
- *	client_exchange.c  one message to one address and its reply; both of the above use it
- *	client_udp.c, client_tcp.c  how the bytes of an exchange travel
+ *	client.c             calls: deadline, transport, port, result
+ *	lookup.c             which port has a program? asks rpcbind
+ *	lookup_cache.c       the ports that rpcbind gave a short while ago
+ *	lookup_wire.c        the messages to and from rpcbind
+ *	client_exchange.c    one message to one address, and its reply; client.c and lookup.c
+ *	                     use it
+ *	client_udp.c         how does an exchange travel over UDP?
+ *	client_tcp.c         how does it travel over TCP?
+ *	client_tcp_write.c   writing calls to a connection
+ *	client_sight.c       counters, texts, and which calls are the server's own
  *
- * Rule: a _start function reports failure by its result and never by the
- * call-back; call-backs come from the loop alone. Whoever walks a list that
- * call-backs may change pops from its front.
+ * Rule: a _start function reports a failure by its result, never by the call-back. Call-backs
+ * come only from the loop. A function that walks a list which call-backs may change takes
+ * entries from its front.
  */
 #pragma once
 
@@ -28,9 +34,9 @@ struct hf_rpc_client_connection;
 
 struct hf_rpc_client {
 	struct hf_loop *loop;               /* (c) */
-	struct hf_rpc_client_limits limits; /* (c) but for rpcbind_port */
+	struct hf_rpc_client_limits limits; /* (c) except rpcbind_port */
 	struct hf_siphash_key key;          /* (c) of the tables by address */
-	struct hf_list starting;            /* calls made in this turn */
+	struct hf_list starting;            /* calls made in this turn of the loop */
 	struct hf_list running;
 	struct hf_task start;
 	unsigned int n_telling; /* done functions on the stack */
@@ -40,9 +46,9 @@ struct hf_rpc_client {
 	size_t n_channels;
 	uint8_t *datagrams; /* receive buffers */
 
-	struct hf_hashtable connections; /* client_tcp.c: those that may be shared */
+	struct hf_hashtable connections; /* client_tcp.c: connections that can be shared */
 	struct hf_list all_connections;
-	struct hf_list idle; /* of them, longest idle first */
+	struct hf_list idle; /* those that are idle, the longest idle first */
 	size_t n_connections;
 	uint8_t *input; /* read buffer */
 
@@ -55,10 +61,10 @@ struct hf_rpc_client {
 
 /* Exchanges */
 
-/* Embedded in its owner, who sets all of the first part and then starts it. */
+/* Embedded in its owner, which sets the first part and then starts it. */
 struct hf_rpc_exchange {
 	struct hf_rpc_client *client;
-	/* It is over; @exchange may be started again or freed in here. */
+	/* The exchange has ended. This may start it again or free it. */
 	void (*fn)(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *result);
 	struct hf_addr remote;
 	struct hf_addr local;
@@ -74,29 +80,29 @@ struct hf_rpc_exchange {
 	bool is_started;
 	enum hf_rpc_stage stage;  /* REPLY: it was sent */
 	struct hf_hash_node node; /* in client->xids; its hash is the XID */
-	struct hf_link link;      /* of the queue it waits in */
+	struct hf_link link;      /* of the queue that it waits in */
 	union {
 		struct hf_rpc_channel *channel;
 		struct hf_rpc_client_connection *connection;
 	};
 	struct hf_timer timer; /* UDP: when to send it again */
 	uint64_t gap_ns;
-	int send_error;       /* UDP: of the last try */
+	int send_error;       /* UDP: the error of the last try */
 	bool is_reconnecting; /* TCP: its connection broke before */
-	unsigned int n_sent;  /* since it was initialised, however often it was started */
+	unsigned int n_sent;  /* since it was initialised, over all starts */
 };
 
 void hf_exchange_init(struct hf_rpc_exchange *exchange, struct hf_rpc_client *client,
 		      void (*fn)(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *result));
-int hf_exchange_start(struct hf_rpc_exchange *exchange); /* -errno: it is as before */
-/* The call-back will not come. With @timed_out the connection is thought dead. */
+int hf_exchange_start(struct hf_rpc_exchange *exchange); /* -errno: nothing has changed */
+/* The call-back will not come. With @timed_out the connection counts as dead. */
 void hf_exchange_stop(struct hf_rpc_exchange *exchange, bool timed_out);
-/* What there is to say at this moment about an exchange that is given up. */
+/* The result, at this moment, of an exchange that is given up. */
 struct hf_rpc_result hf_exchange_verdict(const struct hf_rpc_exchange *exchange);
-/* ... and about one that could not be started. */
+/* The result of an exchange that could not start. */
 struct hf_rpc_result hf_exchange_not_started(const struct hf_rpc_exchange *exchange, int error);
 
-/* For the transports. After each of these the exchange may be gone. */
+/* For the transports. Each of these may free the exchange. */
 struct hf_rpc_exchange *hf_exchange_find(struct hf_rpc_client *client, struct hf_bytes message);
 void hf_exchange_take_reply(struct hf_rpc_exchange *exchange, struct hf_bytes message);
 void hf_exchange_end_sent(struct hf_rpc_exchange *exchange); /* one-way */

@@ -1,4 +1,4 @@
-/* What others see of the client: which calls are its own, numbers, and words for the log. */
+/* What other folders see of the client: which calls are its own, counters, and texts for the log. */
 #include "rpc/client_internal.h"
 
 #define RESERVED_PORTS 1024

@@ -1,12 +1,11 @@
 /*
- * Exchanges by TCP: connections that many share, or that one has for itself.
+ * Exchanges over TCP: on shared connections, or on one of their own.
  *
- * A shared connection is found by (remote address and port, local address,
- * reserved or not). One on which a call got no reply in time is not given to
- * anybody else: its peer may have rebooted, and no packet will ever tell.
+ * A shared connection is found by (remote address and port, local address, reserved or not).
+ * After a call got no reply in time, its connection takes no new calls: the peer may have
+ * rebooted, and no packet will ever tell.
  *
- * A connection is freed in settle() and lost() only, and never while its own
- * events are being served.
+ * Only settle() and lost() free a connection, and never while its own events are being served.
  */
 #include "rpc/client_tcp.h"
 
@@ -23,8 +22,6 @@
 static void on_event(void *user, unsigned int events);
 static void on_flush(struct hf_task *task);
 static void on_idle(struct hf_timer *timer);
-
-/* Life of a connection */
 
 static struct connection_key key_of(const struct hf_rpc_exchange *exchange)
 {
@@ -73,7 +70,7 @@ static int open_socket(struct hf_rpc_client_connection *connection)
 	struct hf_socket_bind bind = { .addr = key->local, .reserved = key->reserved };
 	int r;
 
-	/* A reserved port may still be bound to this very peer by an old connection: try another. */
+	/* An old connection to this peer may still have this reserved port: try another. */
 	for (int i = 0; i < RESERVED_TRIES; i++) {
 		r = hf_tcp_connect(&connection->socket, connection->client->loop, &bind, &key->remote);
 		if (r == -EMFILE && close_longest_idle(connection->client))
@@ -154,7 +151,7 @@ static struct hf_rpc_client_connection *find_shared(const struct hf_rpc_exchange
 	return NULL;
 }
 
-/* What is to become of it where nobody uses it? It may be gone after this. */
+/* Decides what becomes of a connection that may be unused. It may be freed here. */
 static void settle(struct hf_rpc_client_connection *connection)
 {
 	if (connection->is_busy || !hf_list_is_empty(&connection->queue) ||
@@ -196,7 +193,7 @@ static void reconnect(struct hf_rpc_exchange *exchange)
 		hf_exchange_fail(exchange, hf_rpc_outcome_of_errno(r), r);
 }
 
-/* The connection goes; then its calls go elsewhere, or are told. */
+/* Frees the connection. Then its calls move to another one, or end. */
 static void lost(struct hf_rpc_client_connection *connection, int error)
 {
 	struct hf_list orphans = HF_LIST_INIT(orphans);
@@ -273,7 +270,7 @@ static int serve(struct hf_rpc_client_connection *connection, unsigned int event
 		return r;
 	r = hf_rpc_client_connection_write(connection);
 	if (r < 0) {
-		(void)read_some(connection); /* what the peer said before he left may still be there */
+		(void)read_some(connection); /* what the peer sent before it left may still be there */
 		return r;
 	}
 	return hf_socket_watch(connection->socket,
@@ -295,7 +292,7 @@ static void on_event(void *user, unsigned int events)
 		lost(connection, r);
 	else
 		settle(connection);
-	/* @connection may be gone here */
+	/* @connection may be freed here */
 }
 
 static void on_flush(struct hf_task *task)
@@ -320,7 +317,7 @@ int hf_rpc_client_tcp_start(struct hf_rpc_exchange *exchange)
 	hf_list_push_back(&connection->queue, &exchange->link);
 	hf_link_remove(&connection->idle_link);
 	hf_timer_stop(&connection->timer);
-	if (connection->is_open) /* behind the replies of this turn: BLOCKED leaves before GRANTED */
+	if (connection->is_open) /* after the replies of this turn: BLOCKED leaves before GRANTED */
 		hf_loop_defer_last(exchange->client->loop, &connection->flush);
 	return 0;
 }
@@ -338,7 +335,7 @@ void hf_rpc_client_tcp_detach(struct hf_rpc_exchange *exchange, bool timed_out)
 	if (timed_out)
 		unshare(connection);
 	settle(connection);
-	/* @connection may be gone here */
+	/* @connection may be freed here */
 }
 
 void hf_rpc_client_tcp_deinit(struct hf_rpc_client *client)

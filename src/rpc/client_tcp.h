@@ -1,4 +1,4 @@
-/* A connection of the client, shared by client_tcp.c and client_tcp_write.c. */
+/* A connection of the client, for client_tcp.c and client_tcp_write.c. */
 #pragma once
 
 #include "rpc/client_internal.h"
@@ -21,14 +21,14 @@ struct hf_rpc_client_connection {
 	bool is_open;         /* else connecting */
 	bool is_busy;         /* its events are being served */
 	struct hf_list queue; /* to be written */
-	struct hf_list sent;  /* waiting for the reply */
+	struct hf_list sent;  /* waiting for their replies */
 	struct hf_task flush;
 	struct hf_timer timer; /* while idle */
 	struct hf_record_reader reader;
-	uint8_t *rest; /* of a call partly written; NULL: none */
+	uint8_t *rest; /* of a call that is written in part; NULL: none */
 	size_t rest_len;
 	size_t rest_done;
-	struct hf_rpc_exchange *rest_owner; /* NULL: stopped meanwhile */
+	struct hf_rpc_exchange *rest_owner; /* NULL: it was stopped meanwhile */
 };
 
 static inline bool hf_rpc_client_connection_has_output(const struct hf_rpc_client_connection *connection)
@@ -36,5 +36,5 @@ static inline bool hf_rpc_client_connection_has_output(const struct hf_rpc_clien
 	return connection->rest || !hf_list_is_empty(&connection->queue);
 }
 
-/* Writes what can be written now; -errno where the connection is of no use any more. */
+/* Writes what can be written now. -errno: the connection cannot be used any more. */
 int hf_rpc_client_connection_write(struct hf_rpc_client_connection *connection);

@@ -1,9 +1,9 @@
 /*
  * Writing calls to a connection.
  *
- * A call that is stopped when a part of it is already written must still be
- * written to its end, or the stream loses its place; so that part is copied to the
- * connection, and the exchange is free to go at any time.
+ * A call that is stopped after a part of it was written must still be written to its end, or
+ * the stream loses its place. So the connection gets a copy of the rest, and the exchange can
+ * end at any time.
  */
 #include "rpc/client_tcp.h"
 
@@ -63,7 +63,7 @@ static int keep_rest(struct hf_rpc_client_connection *connection, struct hf_rpc_
 	return 0;
 }
 
-/* @n bytes are written: marks what that means; no call-backs yet. */
+/* @n bytes are written: updates the exchanges; makes no call-backs yet. */
 static int note_written(struct hf_rpc_client_connection *connection, size_t n, struct hf_list *one_way)
 {
 	if (connection->rest)

@@ -1,11 +1,10 @@
 /*
- * Exchanges by UDP: one socket, a channel, for each (family, local address,
- * reserved or not).
+ * Exchanges over UDP: one socket, a channel, for each (family, local address, reserved or
+ * not).
  *
- * What is to be sent in a turn is sent at its end, up to a batch in one system
- * call. The rest follows in the next turns, always after the replies that have
- * come meanwhile: who sends ten thousand calls without looking up drowns in the
- * replies to the first of them.
+ * The calls of a turn are sent at its end, up to a batch in one system call. The rest follows
+ * in the next turns, always after the replies that have come meanwhile: a client that sends ten
+ * thousand calls without reading loses the replies to the first of them.
  */
 #include "rpc/client_internal.h"
 
@@ -17,8 +16,8 @@
 
 #define MAX_CHANNELS   64
 #define RECEIVE_BATCH  32
-#define RECEIVE_ROUNDS 8                  /* batches read before others have their turn */
-#define LAST_GAP       (15 * HF_NS_PER_S) /* gaps grow no further */
+#define RECEIVE_ROUNDS 8                  /* batches to read before other work */
+#define LAST_GAP       (15 * HF_NS_PER_S) /* the longest gap */
 
 struct hf_rpc_channel {
 	struct hf_rpc_client *client;
@@ -27,7 +26,7 @@ struct hf_rpc_channel {
 	struct hf_addr local; /* family always set; port 0 */
 	bool reserved;
 	bool is_busy;         /* call-backs may be on the stack */
-	size_t n_exchanges;   /* that use it */
+	size_t n_exchanges;   /* exchanges that use it */
 	struct hf_list queue; /* to be sent */
 	struct hf_task flush;
 };
@@ -46,7 +45,7 @@ static void channel_free(struct hf_rpc_channel *channel)
 	free(channel);
 }
 
-/* At the limit one that nobody uses has to go. */
+/* At the limit, an unused channel is closed. */
 static int make_room(struct hf_rpc_client *client)
 {
 	if (client->n_channels < MAX_CHANNELS)
@@ -123,9 +122,9 @@ static int channel_for(struct hf_rpc_channel **channelp, const struct hf_rpc_exc
 
 /* Sending */
 
-/* What the server's own port was given before this call leaves before it: a _RES goes out from there, and the
- * GRANTED_MSG that follows it from here. So the flush moves behind the server's, also where an earlier call
- * of the same turn has asked for it. */
+/* A _RES leaves from the server's own port, and the GRANTED_MSG that follows it from here. It must leave
+ * after the _RES. So this flush moves behind the server's, even if an earlier call of the same turn has asked
+ * for it. */
 static void enqueue(struct hf_rpc_exchange *exchange)
 {
 	struct hf_rpc_channel *channel = exchange->channel;
@@ -143,7 +142,7 @@ static void on_gap_over(struct hf_timer *timer)
 	enqueue(exchange);
 }
 
-/* Without memory for the timer it is not sent again; its owner's deadline still holds. */
+/* Without memory for the timer it is not sent again; its owner's deadline still applies. */
 static void send_again_later(struct hf_rpc_exchange *exchange)
 {
 	hf_link_remove(&exchange->link);
@@ -168,7 +167,7 @@ static int collect(struct hf_rpc_channel *channel, struct hf_datagram *datagrams
 	return n;
 }
 
-/* First all of them are marked, then call-backs, which may stop any of them, are made. */
+/* First marks all of them, then makes the call-backs, which may stop any of them. */
 static void note_sent(struct hf_rpc_channel *channel, int n)
 {
 	struct hf_list one_way = HF_LIST_INIT(one_way);
@@ -189,7 +188,7 @@ static void note_sent(struct hf_rpc_channel *channel, int n)
 		hf_exchange_end_sent(hf_list_entry(link, struct hf_rpc_exchange, link));
 }
 
-/* Would it fail the same way next time, too? */
+/* Would it fail in the same way next time, too? */
 static bool is_hopeless(int error)
 {
 	return error == -EMSGSIZE || error == -EINVAL || error == -EAFNOSUPPORT || error == -EFAULT;
@@ -207,7 +206,7 @@ static void note_failed(struct hf_rpc_channel *channel, int error)
 		send_again_later(exchange);
 }
 
-/* A batch and no more; a datagram that fails takes none of the others with it. */
+/* Sends one batch. A datagram that fails does not stop the others. */
 static void send_some(struct hf_rpc_channel *channel)
 {
 	struct hf_datagram datagrams[HF_DATAGRAM_BATCH];
@@ -278,8 +277,6 @@ static void on_event(void *user, unsigned int events)
 	if (events & HF_SOCKET_WRITE)
 		hf_loop_defer_last(channel->client->loop, &channel->flush);
 }
-
-/* Life */
 
 int hf_rpc_client_udp_start(struct hf_rpc_exchange *exchange)
 {

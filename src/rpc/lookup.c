@@ -1,8 +1,7 @@
 /*
- * Look-ups under way. One look-up serves all calls that want to know the same;
- * it has a leg for each transport that rpcbind is asked over, and each leg goes
- * through the versions of rpcbind that may answer there. A look-up has no deadline
- * of its own: it lasts while somebody waits for it.
+ * Look-ups under way. One look-up serves all calls with the same question. It has a leg for
+ * each transport over which rpcbind is asked. Each leg tries the versions of rpcbind that may
+ * answer there. A look-up has no deadline of its own: it lasts while a call waits for it.
  */
 #include "rpc/lookup.h"
 
@@ -13,7 +12,7 @@
 
 #include "base/macros.h"
 
-#define SECOND_LEG_AFTER HF_NS_PER_S /* or a quarter of the time there is */
+#define SECOND_LEG_AFTER HF_NS_PER_S /* or a quarter of the available time */
 
 struct lookup_leg {
 	struct hf_lookup *lookup;
@@ -30,7 +29,7 @@ struct hf_lookup {
 	struct lookup_leg legs[2];    /* by enum hf_rpc_transport */
 	struct hf_timer timer;        /* until the second leg starts */
 	bool has_second;              /* still to be started */
-	struct hf_rpc_result failure; /* of the leg that failed last; OK: none has */
+	struct hf_rpc_result failure; /* of the leg that failed last; OK: none */
 };
 
 static void on_leg_end(struct hf_rpc_exchange *exchange, const struct hf_rpc_result *result);
@@ -52,8 +51,6 @@ static uint64_t hash_of(const struct hf_rpc_client *client, const struct hf_look
 {
 	return hf_siphash(&client->key, key, sizeof(*key));
 }
-
-/* Life */
 
 static void lookup_free(struct hf_lookup *lookup)
 {
@@ -99,7 +96,7 @@ static int lookup_new(struct hf_lookup **lookupp, struct hf_rpc_client *client,
 	return 0;
 }
 
-/* Everybody who waits is told; the look-up is gone then. */
+/* Tells all waiters, and frees the look-up. */
 static void lookup_end(struct hf_lookup *lookup, const struct hf_rpc_result *result, uint16_t port)
 {
 	struct hf_list waiters = HF_LIST_INIT(waiters);
@@ -116,7 +113,7 @@ static void lookup_end(struct hf_lookup *lookup, const struct hf_rpc_result *res
 		struct hf_lookup_waiter *waiter = hf_list_entry(link, struct hf_lookup_waiter, link);
 
 		waiter->fn(waiter, &said, port);
-		/* @waiter may be gone here */
+		/* @waiter may be freed here */
 	}
 }
 
@@ -144,7 +141,7 @@ static enum hf_rpc_transport first_leg(const struct hf_lookup *lookup)
 						     : HF_RPC_UDP;
 }
 
-/* Is there something left that could bring an answer? */
+/* Is there anything left to try? */
 static bool try_second(struct hf_lookup *lookup)
 {
 	hf_timer_stop(&lookup->timer);
@@ -154,14 +151,14 @@ static bool try_second(struct hf_lookup *lookup)
 	return leg_ask(&lookup->legs[HF_RPC_TCP]) == 0;
 }
 
-/* The first leg goes on, whatever becomes of this one. */
+/* The first leg goes on, whatever this one brings. */
 static void on_second_due(struct hf_timer *timer)
 {
 	struct hf_lookup *lookup = hf_container_of(timer, struct hf_lookup, timer);
 
 	if (try_second(lookup) || lookup->failure.error != -EMFILE)
 		return;
-	/* Too many connections of ours say nothing about the peer. Later, perhaps. */
+	/* That the client has too many connections says nothing about the peer. It may work later. */
 	lookup->failure = (struct hf_rpc_result){ 0 };
 	lookup->has_second = true;
 	(void)hf_timer_start(timer, SECOND_LEG_AFTER);
@@ -185,7 +182,7 @@ static void leg_failed(struct lookup_leg *leg, const struct hf_rpc_result *resul
 	struct hf_lookup *lookup = leg->lookup;
 
 	lookup->failure = *result;
-	lookup->failure.results = NULL; /* they end with this call-back */
+	lookup->failure.results = NULL; /* they are valid only in this call-back */
 	if (!try_second(lookup) && !lookup->legs[HF_RPC_UDP].exchange.is_started &&
 	    !lookup->legs[HF_RPC_TCP].exchange.is_started)
 		lookup_end(lookup, &lookup->failure, 0);
@@ -209,7 +206,7 @@ static void take_answer(struct lookup_leg *leg, const struct hf_rpc_result *resu
 	}
 }
 
-/* Says that another version of rpcbind may do better. */
+/* May another version of rpcbind have a better answer? */
 static bool is_refusal(enum hf_rpc_outcome outcome)
 {
 	return outcome == HF_RPC_OUTCOME_NO_PROGRAM || outcome == HF_RPC_OUTCOME_NO_PROCEDURE ||
@@ -227,7 +224,7 @@ static void on_leg_end(struct hf_rpc_exchange *exchange, const struct hf_rpc_res
 	if (is_refusal(result->outcome) && *++leg->versions && leg_ask(leg) == 0)
 		return;
 	leg_failed(leg, result);
-	/* @leg may be gone here */
+	/* @leg may be freed here */
 }
 
 /* For calls */

@@ -1,4 +1,4 @@
-/* Ports that rpcbind named a short while ago, by key and by age. "Not registered" is not kept. */
+/* The ports that rpcbind gave a short while ago, by key and by age. "Not registered" is not cached. */
 #include "rpc/lookup.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ void hf_lookup_compare(struct hf_rpc_client *client, const struct hf_lookup_key 
 		drop(client, known);
 }
 
-/* Without memory it is simply asked again next time. */
+/* Without memory the next call asks again. */
 void hf_lookup_remember(struct hf_rpc_client *client, const struct hf_lookup_key *key, uint16_t port)
 {
 	struct known_port *known;

@@ -1,5 +1,5 @@
 /*
- * What rpcbind (program 100000) is asked and answers, RFC 1833:
+ * The questions to rpcbind (program 100000) and its answers, RFC 1833:
  *
  *	version 2, GETPORT:     prog vers prot port    -> port, 0: not registered
  *	version 3, 4, GETADDR:  prog vers netid addr owner (strings) -> universal address, "": not registered
@@ -35,7 +35,7 @@ static void put_rpcb(struct hf_xdr_out *out, const struct hf_lookup_key *key, ui
 	struct hf_addr asked = key->remote;
 	char text[HF_UADDR_TEXT];
 
-	asked.port = rpcbind_port; /* the address that the question goes to: rpcbind answers to suit it */
+	asked.port = rpcbind_port; /* the address that the question goes to: rpcbind's answer depends on it */
 	hf_xdr_put_string(out, netid_of(key));
 	hf_xdr_put_string(out, hf_uaddr_format(&asked, text, sizeof(text)));
 	hf_xdr_put_string(out, "");

@@ -35,7 +35,7 @@ static enum hf_rpc_auth_stat parse_cred(struct hf_rpc_cred *cred, uint32_t flavo
 	cred->flavor = flavor;
 	switch (flavor) {
 	case HF_RPC_AUTH_NONE:
-		cred->uid = cred->gid = UINT32_MAX; /* nobody in particular */
+		cred->uid = cred->gid = UINT32_MAX; /* no known user */
 		cred->n_gids = 0;
 		cred->machine = (struct hf_bytes){ 0 };
 		return HF_RPC_AUTH_OK;
@@ -72,7 +72,7 @@ static enum hf_rpc_parse parse_auth(struct hf_rpc_header *header, enum hf_rpc_au
 	uint32_t flavor, ignored;
 	struct hf_bytes body = get_auth(in, &flavor);
 
-	get_auth(in, &ignored); /* a verifier means nothing with our flavours */
+	get_auth(in, &ignored); /* a verifier means nothing with these flavours */
 	if (!hf_xdr_in_is_ok(in))
 		return HF_RPC_BAD_HEADER;
 	*statp = parse_cred(&header->cred, flavor, body);
@@ -87,7 +87,7 @@ enum hf_rpc_parse hf_rpc_parse_call(struct hf_rpc_header *header, enum hf_rpc_au
 	if (!p || word_at(p, 1) != MSG_CALL)
 		return HF_RPC_NOT_A_CALL;
 	header->xid = word_at(p, 0);
-	p = hf_xdr_take(in, 4); /* another version's call may be shorter than ours */
+	p = hf_xdr_take(in, 4); /* a call of another RPC version may be shorter */
 	if (!p)
 		return HF_RPC_BAD_HEADER;
 	if (word_at(p, 0) != RPC_VERSION)

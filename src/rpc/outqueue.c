@@ -14,8 +14,8 @@
 struct hf_segment {
 	struct hf_link link;
 	size_t size;     /* of data, as it was allocated */
-	size_t capacity; /* how much of it the queue may fill */
-	size_t start;    /* bytes before it are out */
+	size_t capacity; /* the part of it that the queue may fill */
+	size_t start;    /* bytes before this are out */
 	size_t end;
 	uint8_t data[];
 };
@@ -24,8 +24,6 @@ static struct hf_segment *segment_of(struct hf_link *link)
 {
 	return hf_list_entry(link, struct hf_segment, link);
 }
-
-/* Segments */
 
 void hf_segment_pool_init(struct hf_segment_pool *pool)
 {
@@ -70,8 +68,6 @@ static void segment_put(struct hf_segment_pool *pool, struct hf_segment *segment
 	hf_list_push_front(&pool->free, &segment->link);
 	pool->n++;
 }
-
-/* Queue */
 
 void hf_outqueue_init(struct hf_outqueue *queue)
 {
@@ -138,7 +134,7 @@ void hf_outqueue_append(struct hf_outqueue *queue, struct hf_segment *segment, s
 {
 	assert(len <= segment->capacity);
 	segment->end = len;
-	/* Full, whatever room it has: the queue only ever fills segments of its own. */
+	/* It counts as full, whatever room it has: the queue fills only segments of its own. */
 	segment->capacity = len;
 	hf_list_push_back(&queue->segments, &segment->link);
 	queue->n_bytes += len;
@@ -190,6 +186,6 @@ int hf_outqueue_write(struct hf_outqueue *queue, struct hf_segment_pool *pool, s
 			return (int)n;
 		consume(queue, pool, (size_t)n);
 	}
-	hf_outqueue_clear(queue, pool); /* a segment reserved and never committed */
+	hf_outqueue_clear(queue, pool); /* a segment that was reserved and never committed */
 	return 0;
 }

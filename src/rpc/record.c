@@ -10,7 +10,7 @@
 
 #define FIRST_CAPACITY 1024
 
-/* Shorter stretches come with whatever else is in the socket: reading them apart would cost a system call. */
+/* Shorter parts come together with other input: reading them separately would cost a system call. */
 #define DIRECT_MINIMUM 16384
 
 #define EARNEST 65536
@@ -76,7 +76,7 @@ static void skip(struct hf_bytes *input, size_t len)
 	input->len -= len;
 }
 
-/* Collects the four bytes; true once they are there. */
+/* Collects the four bytes of a header; true when they are complete. */
 static bool read_header(struct hf_record_reader *reader, struct hf_bytes *input)
 {
 	size_t n = HF_MIN((size_t)(4 - reader->n_header), (size_t)input->len);
@@ -116,7 +116,7 @@ static int end_fragment(struct hf_record_reader *reader, struct hf_bytes *record
 	return HF_RECORD_READY;
 }
 
-/* The common case: nothing begun, and all of a record in one fragment here. */
+/* The common case: no record has begun, and this one is complete, in one fragment. */
 static bool take_whole(struct hf_record_reader *reader, struct hf_bytes *input, struct hf_bytes *recordp)
 {
 	uint32_t word, len;
@@ -169,8 +169,8 @@ size_t hf_record_space(struct hf_record_reader *reader, uint8_t **spacep)
 
 	if (!reader->in_fragment || reader->is_given || reader->len == 0 || reader->expected < DIRECT_MINIMUM)
 		return 0;
-	/* As much again as has arrived, so that a promise alone costs us nothing; all of it once enough has
-	 * come to show that it is meant, because each step copies what is there. */
+	/* First as much again as has arrived, so that a promise alone costs nothing. When enough has come to
+	 * show that the record is real, all of it, because each step copies what is there. */
 	more = reader->len < EARNEST ? HF_MAX(reader->len, (size_t)DIRECT_MINIMUM) : reader->expected;
 	if (grow(reader, reader->len + HF_MIN(reader->expected, more)) < 0)
 		return 0;

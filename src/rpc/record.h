@@ -1,11 +1,10 @@
 /*
- * Record marking (RFC 5531, section 11): messages on a stream. Each fragment
- * has a four-byte header, its length and, in the top bit, whether it is the
- * record's last.
+ * Record marking (RFC 5531, section 11): messages on a stream. Each fragment has a four-byte
+ * header: its length and, in the top bit, whether it is the last of its record.
  *
- * A record that lies whole, in one fragment, in the bytes just read is given
- * out in place. Any other is gathered in a buffer that grows with what has
- * arrived, not with what a header promises, until 64 KiB of it are there.
+ * A record that is complete, in one fragment, in the bytes just read is given out in place.
+ * Any other is gathered in a buffer. Until 64 KiB have arrived, the buffer grows with them,
+ * not with what a header promises.
  */
 #pragma once
 
@@ -26,15 +25,15 @@ struct hf_record_reader {
 	uint32_t expected; /* bytes of the current fragment still to come */
 	uint8_t header[4]; /* of the next fragment, as far as it is there */
 	uint8_t n_header;
-	bool in_fragment; /* @expected and @is_last are of a fragment begun */
+	bool in_fragment; /* @expected and @is_last are those of a fragment that has begun */
 	bool is_last;
-	bool in_record; /* some fragment of it has begun */
-	bool is_given;  /* @data was given out: it is to be reset before the next byte */
+	bool in_record; /* a fragment of it has begun */
+	bool is_given;  /* @data was given out: reset it before the next byte */
 };
 
 /* Answers of hf_record_read() */
 enum {
-	HF_RECORD_MORE = 0, /* all input is used up, and no record complete */
+	HF_RECORD_MORE = 0, /* all input is used, and no record is complete */
 	HF_RECORD_READY = 1,
 };
 
@@ -42,22 +41,21 @@ void hf_record_reader_init(struct hf_record_reader *reader, size_t max);
 void hf_record_reader_deinit(struct hf_record_reader *reader);
 
 /*
- * Uses up input until a record is complete. The record is valid until the next
- * call or until the input goes. -EMSGSIZE: longer than max; -ENOMEM. After an
- * error the stream has lost its place: close it.
+ * Uses input until a record is complete. The record is valid until the next call or until the input is
+ * freed. -EMSGSIZE: longer than max; -ENOMEM. After an error the position in the stream is lost: close it.
  */
 int hf_record_read(struct hf_record_reader *reader, struct hf_bytes *input, struct hf_bytes *recordp);
 
-/* Where the next bytes of a long fragment can be read to directly, so that they are not copied: how
- * many, 0 where there is no such place. They count as arrived after hf_record_filled(), which answers like
+/* A place for the next bytes of a long fragment, so that they are read there and not copied. Returns how many
+ * fit, 0: there is no such place. hf_record_filled() says that they have arrived, and answers like
  * hf_record_read(). */
 size_t hf_record_space(struct hf_record_reader *reader, uint8_t **spacep);
 int hf_record_filled(struct hf_record_reader *reader, size_t len, struct hf_bytes *recordp);
 
-/* Takes over the buffer of the record just given out, if it has one of its own; else NULL. */
+/* Takes over the buffer of the record just given out, if it has its own; else NULL. */
 uint8_t *hf_record_take_buffer(struct hf_record_reader *reader);
 
-/* The record just given out is done with: its buffer goes now, not when the next one begins. */
+/* The record just given out is no longer used: frees its buffer now, not when the next one begins. */
 void hf_record_release(struct hf_record_reader *reader);
 
 /* Has a record begun that is not complete? */

@@ -12,6 +12,6 @@
 
 #define HF_UADDR_TEXT 64 /* room for any, with its NUL */
 
-/* Reads text that a peer wrote. A zone ("%eth0") is skipped: it means something on his side only. */
+/* Reads text from a peer. A zone ("%eth0") is skipped: it means something only on the peer. */
 bool hf_uaddr_parse(struct hf_addr *addr, struct hf_bytes text);
 const char *hf_uaddr_format(const struct hf_addr *addr, char *out, size_t size);

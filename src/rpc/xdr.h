@@ -1,14 +1,12 @@
 /*
- * XDR (RFC 4506), bounded: the one decoder that bytes from the network go
- * through, and its counterpart.
+ * XDR (RFC 4506), bounded: the only decoder for bytes from the network, and its encoder.
  *
- * Errors stick. A decoder that ran out of bytes, or met a length over its
- * limit, has failed: it gives zeros and empty views from then on, and the
- * caller asks once, at the end, hf_xdr_in_is_ok(). Views point into the message
- * and live as long as it does. Nothing is allocated.
+ * Errors stay. A decoder that has run out of bytes, or met a length over its limit, has
+ * failed. From then on it gives zeros and empty views. The caller asks hf_xdr_in_is_ok() once,
+ * at the end. Views point into the message and are valid as long as it is. Nothing is
+ * allocated.
  *
- * An encoder that has no room left has failed likewise; it never writes past
- * its end.
+ * An encoder without room has failed in the same way. It never writes past its end.
  */
 #pragma once
 
@@ -45,7 +43,7 @@ static inline size_t hf_xdr_in_left(const struct hf_xdr_in *in)
 
 static inline void hf_xdr_in_fail(struct hf_xdr_in *in)
 {
-	in->end = NULL; /* p stays: to add nothing to no pointer is undefined */
+	in->end = NULL; /* p stays: adding 0 to a null pointer is undefined */
 }
 
 static inline uint32_t hf_xdr_word(const uint8_t *p)
@@ -64,18 +62,18 @@ static inline uint64_t hf_xdr_double_word(const uint8_t *p)
 	return be64toh(value);
 }
 
-/* A peer's length with its padding: of 64 bits also where an address has 32, so that it never wraps. */
+/* A peer's length with its padding. It has 64 bits even where an address has 32, so that it never wraps. */
 static inline uint64_t hf_xdr_padded(uint32_t len)
 {
 	return ((uint64_t)len + 3) & ~UINT64_C(3);
 }
 
-/* The next @len bytes, no padding; NULL where they are not there. */
+/* The next @len bytes, without padding; NULL if they are not there. */
 static inline const uint8_t *hf_xdr_take(struct hf_xdr_in *in, uint64_t len)
 {
 	const uint8_t *p = in->p;
 
-	/* Less than nothing is left of a decoder that has failed: one comparison for both. */
+	/* A failed decoder has less than nothing left: one comparison for both cases. */
 	if (HF_UNLIKELY((intptr_t)((uintptr_t)in->end - (uintptr_t)p) < (int64_t)len)) {
 		hf_xdr_in_fail(in);
 		return NULL;
@@ -117,7 +115,7 @@ static inline struct hf_bytes hf_xdr_get_fixed(struct hf_xdr_in *in, uint32_t le
 	return (struct hf_bytes){ p, p ? len : 0 };
 }
 
-/* opaque<max>, and string<max> where NUL bytes do not matter. */
+/* opaque<max>; and string<max> if NUL bytes do not matter. */
 static inline struct hf_bytes hf_xdr_get_opaque(struct hf_xdr_in *in, uint32_t max)
 {
 	uint32_t len = hf_xdr_get_u32(in);
@@ -130,9 +128,8 @@ static inline struct hf_bytes hf_xdr_get_opaque(struct hf_xdr_in *in, uint32_t m
 }
 
 /*
- * The same for decoders on whose speed much depends: false where it is not there. Without the promise of
- * zeros there is nothing to keep at hand for it, and the cursor, if it is the caller's own, stays in
- * registers.
+ * The same for decoders that must be fast: false if it is not there. It does not promise zeros, so the
+ * cursor, if it is the caller's own, stays in registers.
  */
 static inline bool hf_xdr_read_opaque(struct hf_bytes *bytesp, struct hf_xdr_in *in, uint32_t max)
 {
@@ -149,7 +146,7 @@ static inline bool hf_xdr_read_opaque(struct hf_bytes *bytesp, struct hf_xdr_in 
 	return true;
 }
 
-/* string<max> that will be a name or a key: a NUL byte inside is an error. */
+/* string<max> for a name or a key: a NUL byte inside is an error. */
 static inline struct hf_bytes hf_xdr_get_string(struct hf_xdr_in *in, uint32_t max)
 {
 	struct hf_bytes text = hf_xdr_get_opaque(in, max);
@@ -183,7 +180,7 @@ static inline size_t hf_xdr_out_left(const struct hf_xdr_out *out)
 	return out->end ? (size_t)(out->end - out->p) : 0;
 }
 
-/* Room for @len bytes, to be filled by the caller; NULL where there is none. */
+/* Room for @len bytes, for the caller to fill; NULL if there is none. */
 static inline uint8_t *hf_xdr_reserve(struct hf_xdr_out *out, size_t len)
 {
 	uint8_t *p = out->p;
@@ -236,7 +233,7 @@ static inline void hf_xdr_put_fixed(struct hf_xdr_out *out, const void *data, ui
 
 	if (!p || !len)
 		return;
-	memset(p + padded - 4, 0, 4); /* the padding; the data goes over the rest */
+	memset(p + padded - 4, 0, 4); /* the padding; the data overwrites the rest */
 	memcpy(p, data, len);
 }
 
