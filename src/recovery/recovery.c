@@ -341,8 +341,6 @@ static int begin(struct hf_recovery *recovery)
 	}
 	if (r == 0)
 		r = hf_restart_load(recovery);
-	if (r == 0 && recovery->options.handle_key) /* which all that was loaded fits */
-		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0)
 		r = hf_phase_decide(recovery);
 	if (r < 0)

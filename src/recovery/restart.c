@@ -431,6 +431,9 @@ int hf_restart_load(struct hf_recovery *recovery)
 	struct loading loading = { .recovery = recovery };
 	int r = load_all(&loading);
 
+	/* All that was loaded fits the key. The store takes it before the first write of this life. */
+	if (r == 0 && recovery->options.handle_key)
+		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0) {
 		delete_wrong(&loading);
 		register_unknown(&loading);

@@ -371,6 +371,7 @@ static void test_stored_lock_of_a_stranger_dies_with_him(void **state)
 	world_turn(&w);
 	world_kill(&w);
 	put_lock("nlm:10.0.0.9:stranger", "7", 1, 0, 9);
+	w.options.handle_key = 7; /* to be stored, before the stranger's registration */
 	world_up(&w);
 	client =
 		hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:10.0.0.9:stranger"));
