@@ -75,7 +75,9 @@ static void check_room(struct world *world, const struct host *host, struct call
 {
 	call->is_excused |= !world->server.could_promise || !world->server.recovery ||
 			    !hf_recovery_can_promise(world->server.recovery);
-	if (!call->is_excused && !*host->old_name && world->server.grace_is_on &&
+	/* The answer to a call that was sent again may be a copy of one that nothing has seen, made when the
+	 * store had failed. */
+	if (!call->is_excused && call->sending.n == 1 && !*host->old_name && world->server.grace_is_on &&
 	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS))
 		world_fail(world, "I4", "there is no room for what %u of host %u reclaims", call->proc->svid,
 			   host->index);

@@ -227,6 +227,7 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	struct hf_lock_file *file;
 	struct hf_share *share;
 	struct own own;
+	bool is_counted;
 	int r;
 
 	assert(!locks->in_event && access < 4 && deny < 4 && who->client->id &&
@@ -238,7 +239,9 @@ int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint
 	own = sum_own(locks, file, who);
 	if (conflicts_with_others(file, &own, access, deny))
 		return HF_LOCK_E_CONFLICT;
-	if (!hf_room_for_share(locks, file, who, !share))
+	/* What was restored is counted already. */
+	is_counted = reclaim && share && (share->n_unreclaimed || share->n_unsure);
+	if (!is_counted && !hf_room_for_share(locks, file, who, !share))
 		return HF_LOCK_E_LIMIT;
 	r = reserve(locks, who, file, share);
 	if (r < 0)

@@ -25,6 +25,7 @@ from exported import Exported
 from play import SETTINGS, main
 from recovering import OverPostgres, Recovering
 from rest import Rest
+from rpc import call_message
 from until import PATIENCE
 
 USED = "another holdfastd with the same server.name has used the store"
@@ -234,6 +235,20 @@ class Key(Refusing, Exported):
         self.assertEqual(self.rest.get("/readyz").status, 503)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         self.until(lambda: "the store can write again" in self.log, "it is back")
+
+    def test_killed_while_new_clients_take_their_first_locks(self):
+        """Their locks are in the journal, their registrations not yet."""
+        for turn in range(5):
+            locks = [
+                nlm.Lock(name=f"new{turn}-{i}", fh=self.fh, svid=i, offset=turn * 1000 + i, length=1) for i in range(200)
+            ]
+            caller = self.a.caller()
+            caller.send_together([call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)) for lock in locks])
+            caller.receive(10)
+            self.daemon.crash()
+            for host in self.hosts:
+                host.drop_callers()
+            self.daemon.start("recovery.grace=never")
 
     def test_m5_key_replaced(self):
         lock = self.held(self.a, 0, 5)

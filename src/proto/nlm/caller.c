@@ -127,7 +127,11 @@ enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 	/* A forged datagram would bar the ports from which the client calls. */
 	if (client->has_connected && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
 		return HF_NLM_GRANTED_STAT;
-	return hf_client_set_privileged(op->client, true) < 0 ? HF_NLM_DENIED_NOLOCKS : HF_NLM_GRANTED_STAT;
+	if (hf_client_set_privileged(op->client, true) < 0)
+		return HF_NLM_DENIED_NOLOCKS;
+	/* The connection from before may be a user's, which must not decide whether the host lives. */
+	op->client->link = hf_rpc_call_link(op->call);
+	return HF_NLM_GRANTED_STAT;
 }
 
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op)
@@ -149,7 +153,10 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 	struct hf_client *client = op->client;
 	struct hf_nsm *monitor = op->nlm->monitor;
 
-	/* After a known death, all that the client has belongs to the life that calls. */
-	if (monitor && (is_first || op->args.reclaim || (!client->sight && hf_recovery_count_deaths(client))))
+	/* After a known death, all that the client has belongs to the life that calls. A first datagram may
+	 * be forged, so that the first connection counts as well, of a client that this run has met. */
+	if (monitor &&
+	    (is_first || op->args.reclaim || (!client->sight && hf_recovery_count_deaths(client)) ||
+	     (HF_UNLIKELY(!client->link) && client->met_at && hf_rpc_call_transport(op->call) == HF_RPC_TCP)))
 		hf_nsm_client_begins(monitor, client, op->call, op->args.state, is_first);
 }

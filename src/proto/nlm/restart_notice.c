@@ -30,9 +30,11 @@ static void go_on(struct hf_nlm_op *op)
 		hf_nlm_op_drop(op); /* the client sends it again */
 		return;
 	}
-	if (verdict == HF_NSM_BELIEVED && op->checking.is_news)
-		hf_recovery_client_was_freed(recovery, client, op->args.state);
-	else if (verdict == HF_NSM_BELIEVED)
+	/* The client may have said the number itself while its host was asked: then this call is a copy. */
+	if (verdict == HF_NSM_BELIEVED && op->checking.is_news) {
+		if (hf_recovery_is_news(recovery, client, op->args.state))
+			hf_recovery_client_was_freed(recovery, client, op->args.state);
+	} else if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_freed(recovery, client, op->args.state);
 	/* A call that is denied may be a copy of one that was believed, and is not stored yet. */
 	if (verdict == HF_NSM_DENIED && !hf_recovery_is_settling(client) && hf_recovery_can_promise(recovery))

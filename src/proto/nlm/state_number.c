@@ -5,8 +5,9 @@
  * older number is from before that restart. Linux says 0 when it reclaims, or when it does not know its
  * number.
  *
- * A connection proves the client's address. The source of a datagram can be forged. So a number in a datagram
- * that would release something, or replace a number that is known, is checked as a notice is
+ * A connection from a reserved port proves that the client's lock manager says the number. The source of a
+ * datagram can be forged, and every user of a host can connect from an ordinary port. A number that comes so,
+ * and would release something or replace a number that is known, is checked as a notice is
  * (proto/nsm/doubt.c). The LOCK is suspended meanwhile (CHECKING). If the number is not believed, the LOCK is
  * served all the same, and its number is not noted; for a while the same number is not checked again. If the
  * client took what it holds over a connection, the number in a datagram is not looked at.
@@ -60,7 +61,7 @@ static enum hf_nlm_stat check(struct hf_nlm_op *op)
 	return HF_NLM_LATER;
 }
 
-/* Datagrams */
+/* Numbers that may be false */
 
 static bool is_newer(int32_t state, int32_t than)
 {
@@ -92,19 +93,19 @@ static bool is_harmless(const struct hf_client *client)
 	return hf_client_has_nothing(client) && !hf_client_proven_state(client);
 }
 
-/* The datagram claims to be from the client. */
-static HF_NOINLINE enum hf_nlm_stat note_datagram(struct hf_nlm_op *op)
+/* The call claims to be from the client's lock manager. */
+static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;
 	struct hf_nsm *monitor = op->nlm->monitor;
 	struct hf_client *client = op->client;
 	int32_t state = op->args.state;
 
-	if (client->link || was_checked(op))
+	if ((client->link && hf_rpc_call_transport(op->call) == HF_RPC_UDP) || was_checked(op))
 		return HF_NLM_GRANTED_STAT;
 	if (state == client->sm_state) {
 		client->lock_state = state;
-	} else if (!monitor || hf_nsm_is_trusted(monitor, op->call, client)) {
+	} else if (!monitor || hf_nsm_is_superuser(monitor, op->call)) {
 		hf_recovery_client_state(recovery, client, state);
 		client->lock_state = state;
 	} else if (hf_nsm_sight_says(client, state)) {
@@ -130,8 +131,8 @@ enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op)
 
 	if (state == 0)
 		return HF_NLM_GRANTED_STAT;
-	if (HF_UNLIKELY(hf_rpc_call_transport(op->call) == HF_RPC_UDP))
-		return note_datagram(op);
+	if (HF_UNLIKELY(!hf_nsm_is_for_sure(op->call)))
+		return note_unsure(op);
 	if (HF_UNLIKELY(state != hf_client_proven_state(client)))
 		hf_recovery_client_state(op->nlm->options.recovery, client, state);
 	client->lock_state = state;

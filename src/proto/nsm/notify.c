@@ -215,13 +215,20 @@ static bool fits(const struct notice *notice, const struct hf_client *client)
 	       hf_nsm_names_match(hf_bytes_of(client->name, (uint32_t)(colon - client->name)), notice->name);
 }
 
-/* Finds the clients at the sender's address: each whose name matches, or else the only client there. A name
- * that only datagrams have given may be forged. It does not count beside a client that has connected. */
+/* A name that only datagrams have given may be forged, and a user of the host can connect from an ordinary
+ * port under any name. Such a name does not count beside a better one. */
+static unsigned int weight_of(const struct hf_client *client)
+{
+	return !client->has_connected ? 0 : client->is_privileged ? 2 : 1;
+}
+
+/* Finds the clients at the sender's address: each whose name matches, or else the only client there. */
 static void match_address(struct notice *notice, const char *protocol)
 {
 	struct hf_nsm *nsm = notice->nsm;
 	struct hf_client *client = NULL, *only = NULL;
-	size_t n = 0, n_connected = 0, n_passed = 0, n_fitting = 0;
+	size_t n = 0, n_passed = 0, n_fitting = 0;
+	unsigned int best = 0;
 	struct hf_client *exact = hf_clients_find(nsm->clients, protocol, notice->peer, notice->name);
 
 	if (exact && !hf_nsm_is_local_watch(nsm, exact)) {
@@ -229,25 +236,26 @@ static void match_address(struct notice *notice, const char *protocol)
 		notice->n_named += hf_client_is_registered(exact);
 		take(notice, exact, true);
 	}
-	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n < MAX_LOOKED_AT &&
-	       n_passed++ < MAX_PASSED) {
+	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) &&
+	       (n < MAX_LOOKED_AT || best == 0) && n_passed++ < MAX_PASSED) {
 		if (strcmp(client->protocol, protocol) != 0 || client == exact ||
 		    hf_nsm_is_local_watch(nsm, client))
 			continue;
-		n++;
 		if (fits(notice, client)) {
 			n_fitting++;
 			notice->n_named += hf_client_is_registered(client);
 			take(notice, client, true);
 		}
-		n_connected += client->has_connected;
-		if (client->has_connected || !n_connected) {
+		if (weight_of(client) > best) {
+			best = weight_of(client);
+			n = 0;
+		}
+		if (weight_of(client) == best && n++ == 0) {
 			hf_client_unref(only);
 			only = hf_client_ref(client);
 		}
 	}
-	if ((n_connected ? n_connected : n) == 1 && n_fitting == 0 && !client &&
-	    !hf_client_had_neighbour(only))
+	if (n == 1 && n_fitting == 0 && !client && !hf_client_had_neighbour(only))
 		take(notice, only, false);
 	hf_client_unref(client);
 	hf_client_unref(only);

@@ -106,6 +106,10 @@ struct hf_nsm_asker {
 /* The call came over TCP, and from a reserved port if the client's locks do; or the superuser of this host
  * made it. */
 bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client);
+bool hf_nsm_is_superuser(struct hf_nsm *nsm, struct hf_rpc_call *call); /* of this host */
+/* The client's lock manager made the call: it came over a connection from a reserved port, which no user of
+ * the client's host and no forger has. */
+bool hf_nsm_is_for_sure(const struct hf_rpc_call *call);
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
 		 struct hf_nsm_asker *asker);
 /* The host's statd gave this number when the client took its first lock. */

@@ -181,14 +181,12 @@ bool hf_nsm_sight_may_be_of_another(const struct hf_client *client)
 void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
 			  int32_t said, bool is_first)
 {
-	bool is_connection = hf_rpc_call_transport(call) == HF_RPC_TCP;
-
-	if (is_connection)
+	if (hf_rpc_call_transport(call) == HF_RPC_TCP)
 		hf_client_confirm(client);
 	if (is_first || !client->link)
 		client->link = hf_rpc_call_link(call);
 	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS)
-		look_at(nsm, client, said, is_connection);
+		look_at(nsm, client, said, hf_nsm_is_for_sure(call));
 }
 
 void hf_nsm_sights_deinit(struct hf_nsm *nsm)
