@@ -6,6 +6,8 @@ what their statd says and where their lock manager is.
 """
 
 import os
+import socket
+import struct
 import sys
 import time
 
@@ -19,7 +21,7 @@ from forger import Forger
 from nsm import Host
 from play import Play, main
 from until import comes
-from rpc import call_message
+from rpc import TcpCaller, auth_sys, call_message, exchange
 from xdr import Out
 
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; a retransmission comes after 10
@@ -285,6 +287,68 @@ class AfterOurRestart(Forged):
         self.said(REFUSED)
         self.assertNotIn("client crashed, locks released", self.log)
         self.assert_granted(self.a, lock.but(reclaim=True))
+
+
+class Users(Forged):
+    """An ordinary user of a client's host connects from an ordinary port, under any name. The host's kernel locks from a
+    reserved port."""
+
+    def user_lock(self, name=None, state=5):
+        caller = TcpCaller((self.a.server, 2049), (self.a.address, 0), self.a.namespace)
+        self.addCleanup(caller.close)
+        lock = nlm.Lock(name=name or self.a.name, state=state, fh=os.urandom(20), svid=66)
+        reply = exchange(caller, call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys("user")))
+        self.assertEqual(nlm.res_of(nlm.LOCK, reply).stat, nlm.S_GRANTED)
+        return caller
+
+    def kernel_lock(self):
+        return self.hold(self.a, transport="tcp", reserved=True)
+
+    def test_number_of_a_user_does_not_hide_a_restart(self):
+        self.user_lock(state=7).close()
+        lock = self.kernel_lock()
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock, transport="udp")
+
+    def test_far_number_of_a_user_makes_no_forged_notice_believed(self):
+        self.user_lock(state=FAR)
+        lock = self.kernel_lock()
+        self.forge_notice(self.a, 7)
+        self.said(DENIED)
+        self.assert_held(lock, by=lock.svid)
+
+    def test_connection_of_a_user_is_no_evidence(self):
+        """The user takes the first lock, and breaks its connection while a notice is checked."""
+        first = self.user_lock()
+        lock = self.kernel_lock()
+        self.user_lock(name="made-up")
+        self.forge_notice(self.a, 7)
+        first.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        first.close()
+        self.said(DENIED)
+        self.assert_held(lock, by=lock.svid)
+
+    def test_name_of_a_user_does_not_keep_a_restart_from_being_believed(self):
+        lock = self.kernel_lock()
+        self.user_lock(name="made-up").close()
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock, name="another-name", transport="udp")
+
+    def test_free_all_that_the_client_confirms_while_it_is_checked(self):
+        """What the client took without a number is of the life that says it."""
+        lock = self.lock_of(self.a, state=0)
+        self.assert_granted(self.a, lock, transport="tcp", reserved=True)
+        comes(self.a.asked.matching, LOOK)
+        self.a.portmap_delay = 0.5
+        forged = nlm.Lock(name=self.a.name, state=5).args(nlm.FREE_ALL)
+        self.forger.send(self.a.address, 700, call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, forged))
+        self.assert_granted(self.a, lock.but(fh=os.urandom(20), state=5), transport="tcp", reserved=True)
+        self.a.asked.items.clear()
+        comes(self.a.asked.matching, LOOK)  # after rpcbind has answered at last
+        self.a.portmap_delay = 0
+        self.assert_held(lock, by=lock.svid)
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
 
 
 if __name__ == "__main__":
