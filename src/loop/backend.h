@@ -1,7 +1,6 @@
 /*
- * What a world must offer to carry a loop: the real one (loop/uv_*.c) and the
- * simulated one implement this table; everybody else uses loop.h, timer.h and
- * socket.h.
+ * The table of operations that carries a loop. The real world (loop/uv_*.c) and the simulated
+ * one implement it. All other code uses loop.h, timer.h, socket.h and work.h.
  */
 #pragma once
 
@@ -16,7 +15,7 @@
 struct hf_loop_ops {
 	void (*free)(struct hf_loop *loop);
 	int (*run)(struct hf_loop *loop);
-	void (*wake)(struct hf_loop *loop); /* from any thread: there are posts, or it shall stop */
+	void (*wake)(struct hf_loop *loop); /* from any thread: there are posts, or the loop must stop */
 	uint64_t (*clock)(struct hf_loop *loop);
 	uint64_t (*wall)(struct hf_loop *loop);
 	void (*random)(struct hf_loop *loop, void *out, size_t len);
@@ -48,7 +47,7 @@ struct hf_loop_ops {
 /* The common part of every loop; a backend embeds it. */
 struct hf_loop {
 	const struct hf_loop_ops *ops; /* (c) */
-	uint64_t now;                  /* 0: not read in this turn yet */
+	uint64_t now;                  /* 0: not read yet in this turn */
 	uint64_t n_turns;
 	struct hf_timer_heap timers;
 	struct hf_list deferred;

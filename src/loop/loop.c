@@ -1,4 +1,4 @@
-/* What all worlds share: tasks, timers, and the delegation of the rest. */
+/* What all worlds share: tasks, timers, and passing the rest on to the world. */
 #include "loop/loop.h"
 
 #include <assert.h>
@@ -28,8 +28,7 @@ struct hf_loop *hf_loop_free(struct hf_loop *loop)
 	return NULL;
 }
 
-/* Whoever asked for the time while everything was set up, a store read perhaps, asked before the first turn.
- */
+/* The clock may have been read during the set-up, perhaps long before the first turn. */
 int hf_loop_run(struct hf_loop *loop)
 {
 	hf_loop_new_turn(loop);
@@ -41,8 +40,6 @@ void hf_loop_stop(struct hf_loop *loop)
 	atomic_store(&loop->is_stopping, true);
 	loop->ops->wake(loop);
 }
-
-/* World */
 
 uint64_t hf_loop_now(struct hf_loop *loop)
 {
@@ -117,7 +114,7 @@ static void run_all(struct hf_list *tasks)
 		struct hf_task *task = hf_list_entry(link, struct hf_task, link);
 
 		task->run(task);
-		/* @task may be gone here */
+		/* @task may be freed here */
 	}
 }
 
@@ -145,13 +142,13 @@ void hf_loop_run_timers(struct hf_loop *loop)
 	uint64_t newest = loop->timers.order;
 	struct hf_timer *timer;
 
-	/* A timer started in here with no delay waits for the next turn, or two of them could keep us here.
-	 */
+	/* A timer that is started here without delay waits for the next turn. Otherwise two timers could
+	 * start each other for ever. */
 	while ((timer = hf_timer_heap_first(&loop->timers)) && timer->deadline <= now &&
 	       timer->order <= newest) {
 		hf_timer_heap_remove(&loop->timers, timer);
 		timer->fn(timer);
-		/* @timer may be gone here */
+		/* @timer may be freed here */
 	}
 }
 
@@ -165,7 +162,7 @@ static bool has_tasks(struct hf_loop *loop)
 	return has_posts || !hf_list_is_empty(&loop->deferred);
 }
 
-/* What was posted and not run yet may own things; and what runs may post and defer more. */
+/* A posted task that has not run yet may own memory; and a task that runs may post and defer more. */
 bool hf_loop_drain(struct hf_loop *loop)
 {
 	bool had_any = false;

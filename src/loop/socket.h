@@ -1,10 +1,9 @@
 /*
  * Sockets that never block: TCP listeners, TCP connections, UDP sockets.
  *
- * The face is readiness, as the kernel gives it: a watch calls back when there
- * is something to read or room to write, and again as long as that is so; read
- * and write then take what they can, and answer -EAGAIN where that is nothing.
- * Data is never copied or queued in here.
+ * They report readiness, as the kernel does. A watch calls back when there is something to
+ * read or room to write, and again as long as that is so. Read and write then take what they
+ * can, and answer -EAGAIN if that is nothing. Data is never copied or queued here.
  */
 #pragma once
 
@@ -25,53 +24,53 @@ struct hf_socket;
 /* @events: what is ready. A broken connection is ready for both; reading tells what happened. */
 typedef void (*hf_socket_fn)(void *user, unsigned int events);
 
-/* Where a socket's own end is. */
+/* The socket's own end. */
 struct hf_socket_bind {
 	struct hf_addr addr; /* family 0: any address; port 0: any free port */
-	bool reserved;       /* a port below 1024 where we are allowed to, else any */
+	bool reserved;       /* a port below 1024 if that is permitted, else any */
 };
 
 /* Opening */
 int hf_tcp_listen(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
 int hf_tcp_accept(struct hf_socket **socketp, struct hf_socket *listener, struct hf_addr *peerp);
-/* Ready for writing once it is connected or has failed: then ask hf_socket_error(). */
+/* It is ready for writing when it is connected or has failed: then ask hf_socket_error(). */
 int hf_tcp_connect(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
 		   const struct hf_addr *remote);
 int hf_udp_open(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
-/* Watches a descriptor that a library keeps for itself: only watching and closing, and closing leaves @fd
+/* Watches a descriptor that belongs to a library. It can only be watched and closed, and closing leaves @fd
  * open. -ENOTSUP in a world without descriptors. */
 int hf_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd);
-void hf_socket_close(struct hf_socket *socket); /* no call-back after this; NULL is fine */
+void hf_socket_close(struct hf_socket *socket); /* no call-back after this; NULL does nothing */
 
 /* Watching: @events 0 stops it. */
 int hf_socket_watch(struct hf_socket *socket, unsigned int events, hf_socket_fn fn, void *user);
 
-/* Takes the socket from its loop, unwatched, to be used on @loop from now on. -ENOMEM leaves it. */
+/* Takes the socket from its loop, unwatched, for use on @loop from now on. -ENOMEM: nothing has changed. */
 int hf_socket_move(struct hf_socket **socketp, struct hf_loop *loop);
 
 /* Connections */
-ssize_t hf_socket_read(struct hf_socket *socket, void *data, size_t len); /* 0: the peer has ended */
+ssize_t hf_socket_read(struct hf_socket *socket, void *data, size_t len); /* 0: the peer has closed */
 ssize_t hf_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov);
 int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or -errno */
-/* Has the kernel ask the peer, each second, whether it still knows the connection. A peer that does not says
- * so, and reading fails. A silent one breaks the connection only if this stays on for longer than some
- * seconds. */
+/* Makes the kernel ask the peer, each second, whether it still knows the connection. If it does not, it says
+ * so, and reading fails. A silent peer breaks the connection only if this stays on for several seconds. */
 int hf_socket_probe(struct hf_socket *socket, bool is_on);
-/* How long ago anything came from the peer, an answer to such a question included. False: not to be told. */
+/* How long ago anything came from the peer, also an answer to such a question. False: it is not known. */
 bool hf_socket_heard(struct hf_socket *socket, uint64_t *ago_nsp);
 
 /* Datagrams, many in one system call. */
 struct hf_datagram {
 	void *data;
-	size_t len;           /* receiving: in, the room; out, what came */
-	struct hf_addr peer;  /* from, or to, whom */
-	struct hf_addr local; /* the address it came to; sending: the address it leaves from, family 0: any */
+	size_t len;           /* receiving: in, the room; out, the received bytes */
+	struct hf_addr peer;  /* the sender, or the receiver */
+	struct hf_addr local; /* the address that it came to; sending: the address that it leaves from, family
+			       * 0: any */
 };
 
 #define HF_DATAGRAM_BATCH 64
 
-/* Both return how many were taken, at most HF_DATAGRAM_BATCH, or -errno when not even one was. A
- * datagram longer than its room comes with len 0. */
+/* Both return how many were taken, at most HF_DATAGRAM_BATCH, or -errno if not even one was. A datagram
+ * longer than its room comes with len 0. */
 int hf_udp_receive(struct hf_socket *socket, struct hf_datagram *datagrams, int n);
 int hf_udp_send(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
 

@@ -1,7 +1,7 @@
 /*
- * One-shot timers, embedded in their owner. Starting a running timer moves it;
- * stopping a stopped one does nothing. Within one instant timers fire in the
- * order in which they were started.
+ * One-shot timers, embedded in their owner. Starting a running timer moves it; stopping a
+ * stopped one does nothing. Timers with the same deadline fire in the order in which they were
+ * started.
  */
 #pragma once
 

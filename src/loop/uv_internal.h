@@ -1,4 +1,4 @@
-/* The real world's private parts, shared by uv_loop.c and uv_socket.c. */
+/* The inside of the real world, for its uv_*.c. */
 #pragma once
 
 #include <uv.h>
@@ -20,7 +20,7 @@ struct uv_world {
 	uv_loop_t uv;
 	uv_prepare_t prepare;
 	uv_check_t check;
-	uv_timer_t timer;     /* armed for the earliest of ours */
+	uv_timer_t timer;     /* armed for the earliest timer of the loop */
 	uint64_t armed_until; /* its deadline; 0: not armed */
 	uv_async_t async;
 	struct uv_linger linger;
@@ -33,7 +33,7 @@ static inline struct uv_world *uv_world_of(struct hf_loop *loop)
 	return (struct uv_world *)loop; /* its first member */
 }
 
-/* Something came that we waited for. */
+/* An event came that the loop waited for. */
 static inline void uv_world_serves(struct uv_world *world)
 {
 	if (!world->linger.has_served)

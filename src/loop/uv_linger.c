@@ -1,9 +1,9 @@
-/* Whether to wait awake: an account of how long the last waits were. */
+/* Should the loop wait awake? It depends on how long the last waits were. */
 #include "loop/uv_linger.h"
 
-#define MOST       16 /* short waits are remembered */
+#define MOST       16 /* short waits that are remembered */
 #define ENOUGH     8
-#define ONE_UNDOES 4 /* of them, if it was long */
+#define ONE_UNDOES 4 /* short waits that one long wait undoes */
 
 static void on_idle(uv_idle_t *handle)
 {

@@ -1,10 +1,9 @@
 /*
- * The real world on libuv.
+ * The real world, on libuv.
  *
- * libuv's turn is: timers, prepare, poll, check. We do our end-of-turn work in
- * prepare, that is, just before it would sleep: posts and timers that are due
- * first, then the deferred tasks; then its one timer is armed for the earliest
- * of ours. check starts a new turn of our clock.
+ * The order of libuv's turn is: timers, prepare, poll, check. The end of a turn runs in
+ * prepare, just before libuv would sleep: first posts and due timers, then the deferred tasks.
+ * Then libuv's one timer is armed for the earliest timer of the loop. check starts a new turn.
  */
 #include "loop/loop.h"
 
@@ -43,7 +42,8 @@ static void world_random(struct hf_loop *loop, void *out, size_t len)
 		ssize_t n = getrandom(p, len, 0);
 
 		if (n < 0) {
-			assert(errno == EINTR); /* nothing else can happen on a kernel that has getrandom */
+			assert(errno ==
+			       EINTR); /* no other error is possible on a kernel that has getrandom */
 			continue;
 		}
 		p += n;

@@ -1,8 +1,7 @@
 /*
- * Sockets of the real world: file descriptors of our own, watched by libuv's
- * uv_poll. libuv's streams and UDP handles would not do: they cannot tell the
- * address a datagram came to, cannot move to another loop, and choose when to
- * allocate.
+ * Sockets of the real world: own file descriptors, watched by libuv's uv_poll. libuv's
+ * streams and UDP handles cannot tell the address that a datagram came to, cannot move to
+ * another loop, and choose themselves when to allocate.
  */
 #include "loop/socket.h"
 
@@ -23,22 +22,22 @@
 
 #define LISTEN_BACKLOG 4096
 
-/* Seconds until the kernel asks a quiet peer whether it is there, and between such questions: usually, as
- * Linux has it, and while a probe is on. */
+/* Seconds until the kernel asks a quiet peer whether it is there, and between such questions: Linux's
+ * defaults, and those while a probe is on. */
 #define KEEPALIVE_IDLE_S     7200
 #define KEEPALIVE_INTERVAL_S 75
 #define PROBE_S              1
 
-/* Below 512 live the well-known services; rpc.statd and friends choose from here, too. */
+/* Well-known services are below 512; rpc.statd and similar programs choose from here, too. */
 #define RESERVED_FIRST 600
 #define RESERVED_LAST  1023
 
 struct uv_socket {
 	struct hf_socket socket;
-	uv_poll_t *poll; /* NULL until first watched; freed by libuv's own time */
+	uv_poll_t *poll; /* NULL until first watched; libuv frees it later */
 	int fd;
 	int family;
-	bool is_foreign; /* somebody else closes fd */
+	bool is_foreign; /* another owner closes fd */
 };
 
 static struct uv_socket *uv_socket_of(struct hf_socket *socket)
@@ -48,7 +47,7 @@ static struct uv_socket *uv_socket_of(struct hf_socket *socket)
 
 static void set_option(int fd, int level, int name, int value)
 {
-	/* Each is a wish: a socket without it still works. */
+	/* None of these is essential: a socket without it still works. */
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -249,13 +248,13 @@ static void on_poll(uv_poll_t *handle, int status, int uv_events)
 	if (uv_events & UV_WRITABLE)
 		events |= HF_SOCKET_WRITE;
 	if (status < 0) {
-		/* Reading or writing will tell what it is; perhaps not yet, where data is before the error,
-		 * and libuv has stopped to look. */
+		/* Reading or writing tells the error. If there is data before the error, it may do so only
+		 * later, and libuv no longer looks. */
 		events = s->socket.events;
 		(void)start_poll(s, events);
 	}
 	s->socket.fn(s->socket.user, events & s->socket.events);
-	/* @s may be gone here */
+	/* @s may be freed here */
 }
 
 static int make_poll(struct uv_socket *s)
@@ -287,7 +286,7 @@ int uv_socket_move(struct hf_socket **socketp, struct hf_loop *loop)
 {
 	struct uv_socket *s = uv_socket_of(*socketp);
 
-	/* Watching begins anew, and on the other loop's thread. */
+	/* Watching begins again, on the other loop's thread. */
 	drop_poll(s);
 	s->socket.loop = loop;
 	s->socket.events = 0;
@@ -327,8 +326,8 @@ int uv_socket_probe(struct hf_socket *socket, bool is_on)
 	int idle = is_on ? PROBE_S : KEEPALIVE_IDLE_S, interval = is_on ? PROBE_S : KEEPALIVE_INTERVAL_S,
 	    on = 1;
 
-	/* The idle time last: with it the kernel sets its timer, which is due at once where nothing came for
-	 * longer. */
+	/* The idle time comes last: it makes the kernel set its timer, which is due at once if nothing came
+	 * for longer. */
 	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) < 0 ||
 	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval)) < 0 ||
 	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0)

@@ -1,6 +1,6 @@
 /*
- * Blocking work on libuv's thread pool. A request outlives its work when that is
- * cancelled: libuv gives it back in its own time.
+ * Blocking work on libuv's thread pool. The request of a cancelled work outlives it: libuv
+ * returns it later.
  */
 #include "loop/work.h"
 
@@ -45,10 +45,10 @@ static void on_done(uv_work_t *uv, int status)
 		return;
 	work->request = NULL;
 	work->done(work);
-	/* @work may be gone here */
+	/* @work may be freed here */
 }
 
-/* libuv takes the number from the environment, and four where there is none. */
+/* libuv takes the number from the environment, and four if it is not there. */
 void hf_work_set_threads(size_t n)
 {
 	char text[32];

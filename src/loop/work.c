@@ -1,4 +1,4 @@
-/* Handing blocking work to the world's threads. */
+/* Blocking work, handed to the threads of the world. */
 #include "loop/work.h"
 
 #include <assert.h>
