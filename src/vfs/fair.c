@@ -8,10 +8,9 @@
 #include "base/macros.h"
 #include "vfs/jobs.h"
 
-#define HANDFUL \
-	16 /* questions for which a thread is woken once; the first waits for the answer to the last */
+#define HANDFUL 16 /* questions to wake a thread for; the first waits for the last answer */
 
-/* Kept once it is known: there are as many as file systems were ever shared. */
+/* Never freed before the end: there are as many as file systems were ever exported. */
 struct disk {
 	struct hf_link link;    /* in fair->disks */
 	struct hf_link wanting; /* in fair->wanting, while anything waits */
@@ -33,11 +32,11 @@ struct hf_fair {
 	struct hf_jobs *jobs;
 	struct hf_list disks;
 	size_t n_disks;     /* that are known */
-	size_t n_announced; /* that may be asked */
+	size_t n_announced; /* disks that may be asked, as said at the start */
 	size_t n_threads;
-	size_t n_extra; /* of those that are busy: what disks have beside their own */
+	size_t n_extra; /* busy threads that disks have beside their own */
 	struct hf_list wanting;
-	struct hf_list idle; /* handfuls: as many as threads */
+	struct hf_list idle; /* handfuls, as many as threads */
 	size_t n_idle;
 	struct handful handfuls[];
 };
@@ -62,7 +61,7 @@ static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
 	return disk;
 }
 
-/* Of the threads for all, those that no disk has. */
+/* The shared threads that no disk uses. */
 static size_t count_left(const struct hf_fair *fair)
 {
 	size_t n_taken = HF_MAX(fair->n_disks, fair->n_announced) + fair->n_extra;
@@ -95,7 +94,7 @@ static struct hf_question *take_question(struct disk *disk)
 	return hf_container_of(turn, struct hf_question, turn);
 }
 
-/* Questions cost about the same, so each address is charged for their number. */
+/* Questions cost about the same, so an address is charged for their number. */
 static void end_question(struct disk *disk, const struct hf_question *question)
 {
 	hf_turns_end(&disk->waiting, question->turn.flow, 1);
@@ -156,12 +155,12 @@ static void on_handful_done(struct hf_job *job)
 	fair->n_idle++;
 	hf_list_for_each(each, &questions)
 		end_question(disk, hf_list_entry(each, struct hf_question, link));
-	start_what_may(fair); /* first, so that the threads are at it meanwhile */
+	start_what_may(fair); /* first, so that the threads work meanwhile */
 	while ((link = hf_list_pop_front(&questions))) {
 		struct hf_question *question = hf_list_entry(link, struct hf_question, link);
 
 		question->done(question);
-		/* @question may be gone here */
+		/* @question may be freed here */
 	}
 }
 
@@ -183,7 +182,7 @@ int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *quest
 	return 0;
 }
 
-/* What waits is asked here, by the thread that waits: there may be no other one. */
+/* The thread that waits here also runs what is waiting: there may be no other thread. */
 void hf_fair_wait(struct hf_fair *fair)
 {
 	struct hf_question *question;

@@ -9,28 +9,28 @@
 #include "loop/timer.h"
 #include "loop/work.h"
 
-#define JOBS_A_RUN 64 /* then others who use the pool have their turn */
+#define JOBS_A_RUN 64 /* then other users of the pool get a thread */
 #define SLICE_NS   (2 * HF_NS_PER_MS)
-#define STUCK_NS   (100 * HF_NS_PER_MS) /* at one job: another address does not wait for its end */
-#define LOOK_NS    (STUCK_NS / 2)       /* between two looks whether that is so */
-#define N_KEYS     256 /* that are known as taken; one that finds its place occupied goes without */
+#define STUCK_NS   (100 * HF_NS_PER_MS) /* at one job: then another address does not wait for its end */
+#define LOOK_NS    (STUCK_NS / 2)       /* between two checks for that */
+#define N_KEYS     256 /* keys known as taken; a job whose place is occupied runs without one */
 
 struct hf_runner {
 	struct hf_work work;
 	struct hf_jobs *jobs;
 	struct hf_link link;  /* in jobs->idle or jobs->spare */
-	struct hf_flow *flow; /* under lock: for which it works; NULL: none */
-	uint64_t begun;       /* when it took the job that it runs, or looked for one in vain */
-	uint64_t n_taken;     /* jobs; the last one is this one's number */
+	struct hf_flow *flow; /* under lock: the flow that it works for; NULL: none */
+	uint64_t begun;       /* when it took its job, or last found none */
+	uint64_t n_taken;     /* jobs; the last one is the number of its present job */
 	bool is_spare;        /* (c) */
 };
 
-/* A key of jobs that run now, or wait for one that does. Two jobs at once with the same key do no harm, they
- * only wait. */
+/* A key of jobs that run now, or wait for one that runs. Two jobs with one key do no harm at once: they only
+ * wait for each other. */
 struct taken {
 	uint64_t key;
 	size_t n;
-	struct hf_list waiting; /* the first job of each address, and behind it the rest of that address */
+	struct hf_list waiting; /* the first job of each address, and behind it the others of that address */
 };
 
 struct hf_jobs {
@@ -40,8 +40,8 @@ struct hf_jobs {
 	struct hf_list spare;       /* under lock: idle runners that are spare */
 	struct taken taken[N_KEYS]; /* under lock */
 	size_t n_jobs;              /* under lock: submitted, and not yet on their way back */
-	bool is_stuck;              /* under lock: no runner but the spare ones has come back lately */
-	bool is_watched;            /* under lock: the timer runs; it is of the loop that started it */
+	bool is_stuck;              /* under lock: only spare runners have come back lately */
+	bool is_watched;            /* under lock: the timer runs; it belongs to the loop that started it */
 	struct hf_timer watch;
 	pthread_cond_t none_left;
 	size_t n_regular; /* (c) */
@@ -92,7 +92,7 @@ static void put_aside(struct taken *place, struct hf_job *job)
 	hf_list_push_back(&place->waiting, &job->link);
 }
 
-/* Addresses take turns: the rest of this one's wait behind the others. */
+/* Addresses alternate: the other jobs of this one wait behind those of the others. */
 static struct hf_job *take_from_aside(struct taken *place)
 {
 	struct hf_link *link = hf_list_pop_front(&place->waiting), *next;
@@ -132,9 +132,9 @@ static struct hf_job *first_job(const struct hf_jobs *jobs)
 	return turn ? hf_container_of(turn, struct hf_job, turn) : NULL;
 }
 
-/* The first job that would not wait for one that runs; those before it are put aside, so that they are passed
- * over once. There may be none while some are aside: then the runner of what they wait for comes back for
- * them. */
+/* The first job that need not wait for a running one. Jobs before it are put aside, so that they are passed
+ * over only once. There may be none while some are aside: then the runner of the job that they wait for comes
+ * back for them. */
 static struct hf_job *find_job(struct hf_jobs *jobs)
 {
 	struct hf_job *job;
@@ -158,8 +158,8 @@ static struct hf_job *find_job_for(struct hf_runner *runner)
 	return job && may_take(runner, job) ? job : NULL;
 }
 
-/* An address occupies a worker until its job is complete or the worker has left it, whichever comes first:
- * one that syncs for others after its own is complete does not do so at the cost of this address. */
+/* An address occupies a worker until its job is complete or the worker has left it, whichever is first. A
+ * worker that then syncs for others is not charged to this address. */
 static void leave_flow(struct hf_runner *runner, uint64_t now)
 {
 	if (!runner->flow)
@@ -168,7 +168,7 @@ static void leave_flow(struct hf_runner *runner, uint64_t now)
 	runner->flow = NULL;
 }
 
-/* Leaves the last one, and takes the next if it may have any. */
+/* Leaves the last job, and takes the next one if it may. */
 static struct hf_job *take_job(struct hf_runner *runner, bool may_have_any)
 {
 	struct hf_jobs *jobs = runner->jobs;
@@ -217,7 +217,7 @@ static void on_job_done(struct hf_task *task)
 	struct hf_job *job = hf_container_of(task, struct hf_job, task);
 
 	job->done(job);
-	/* @job may be gone here */
+	/* @job may be freed here */
 }
 
 void hf_job_complete(struct hf_job *job)
@@ -227,7 +227,7 @@ void hf_job_complete(struct hf_job *job)
 	struct hf_jobs *jobs = job->jobs;
 
 	hf_loop_post(job->loop, &job->task);
-	/* @job may be gone here */
+	/* @job may be freed here */
 	pthread_mutex_lock(&jobs->lock);
 	if (runner && runner->n_taken == number)
 		leave_flow(runner, now);
@@ -266,7 +266,7 @@ static void run_job(struct hf_job *job)
 	bool is_open = job->completes_itself;
 
 	job->run(job);
-	/* @job may be gone here if it is open */
+	/* @job may be freed here if it is open */
 	if (!is_open)
 		hf_job_complete(job);
 }
@@ -285,13 +285,13 @@ static void on_run_over(struct hf_work *work);
 static void start(struct hf_runner *runner, struct hf_loop *loop)
 {
 	if (hf_work_submit(loop, &runner->work, run_jobs, on_run_over) < 0) {
-		runner->work.loop = loop; /* no memory: the loop has to do it itself */
+		runner->work.loop = loop; /* no memory: the loop runs it itself */
 		run_jobs(&runner->work);
 		on_run_over(&runner->work);
 	}
 }
 
-/* A job that came after the last look into the queue finds no idle runner, so this one must look again. */
+/* A job that came after the last look into the queue finds no idle runner, so this runner must look again. */
 static void on_run_over(struct hf_work *work)
 {
 	struct hf_runner *runner = hf_container_of(work, struct hf_runner, work);
@@ -319,7 +319,7 @@ static bool are_all_stuck(const struct hf_jobs *jobs, uint64_t now)
 	return true;
 }
 
-/* One at a look: as long as it is not stuck itself, it serves all that wait. */
+/* One spare runner for each check: as long as it is not stuck itself, it serves all that wait. */
 static struct hf_runner *take_spare(struct hf_jobs *jobs)
 {
 	struct hf_link *link = hf_list_first(&jobs->spare);
@@ -345,13 +345,13 @@ static struct hf_runner *take_idle(struct hf_jobs *jobs, uint64_t now)
 static void start_watch(struct hf_jobs *jobs)
 {
 	if (hf_timer_start(&jobs->watch, LOOK_NS) < 0)
-		jobs->is_watched = false; /* no memory: the next job that has to wait starts it */
+		jobs->is_watched = false; /* no memory: the next job that waits starts it */
 }
 
 static void on_look(struct hf_timer *timer)
 {
 	struct hf_jobs *jobs = hf_container_of(timer, struct hf_jobs, watch);
-	struct hf_loop *loop = timer->loop; /* another loop may start the timer once the lock is released */
+	struct hf_loop *loop = timer->loop; /* another loop may start the timer after the lock is released */
 	struct hf_runner *runner;
 
 	pthread_mutex_lock(&jobs->lock);
@@ -424,7 +424,7 @@ void hf_jobs_submit_open(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_j
 	submit(jobs, loop, job, from, run, done);
 }
 
-/* Work that the pool has not begun yet is done here, by the thread that waits: there may be no other one. */
+/* The thread that waits here also runs work that the pool has not begun: there may be no other thread. */
 void hf_jobs_wait(struct hf_jobs *jobs)
 {
 	struct hf_job *job;

@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 
-#define MAX_IDLE 1024 /* flows; more are forgotten, the longest idle first */
+#define MAX_IDLE 1024 /* flows; beyond that the longest idle is forgotten */
 
 static struct hf_payer *payer_at(struct hf_rb_node *node)
 {
@@ -68,7 +68,7 @@ static void leave_ring(struct hf_turns *turns, struct hf_flow *flow)
 		hf_rb_erase(&turns->waiting, &flow->payer->waiting, NULL);
 }
 
-/* Who is known */
+/* Known payers and flows */
 
 static void init_payer(struct hf_payer *payer, const struct hf_addr *addr)
 {
@@ -260,8 +260,6 @@ bool hf_turns_others_wait(const struct hf_turns *turns, const struct hf_flow *fl
 
 	return root && (root->left || root->right || payer_at(root) != flow->payer);
 }
-
-/* Life */
 
 void hf_turns_init(struct hf_turns *turns)
 {
