@@ -19,7 +19,7 @@
 #define POISON(p, n)   ASAN_POISON_MEMORY_REGION(p, n)
 #define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
 #define RAW            __attribute__((no_sanitize_address))
-#define REUSES         false /* so that a use after free is seen as one */
+#define REUSES         false /* so that a use after free is found */
 #else
 #define POISON(p, n)   ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
@@ -27,7 +27,7 @@
 #define REUSES true
 #endif
 
-#define ARENA_BYTES ((size_t)1 << 30) /* of addresses; what is never touched costs nothing */
+#define ARENA_BYTES ((size_t)1 << 30) /* of addresses; untouched memory costs nothing */
 #define ALIGN       ((size_t)16)
 #define N_SMALL     64 /* classes of 16, 32, ... bytes; above, powers of two */
 #define N_CLASSES   (N_SMALL + 24)
@@ -62,7 +62,7 @@ struct arena {
 	void *free[N_CLASSES]; /* linked through their first word */
 };
 
-/* malloc() has no argument that could say whose memory is meant: these are what it stands on. */
+/* malloc() has no argument that says which arena is meant, so these are global. */
 static struct arena process, outside;
 static bool is_inside;
 

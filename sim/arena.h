@@ -1,10 +1,9 @@
 /*
  * Memory that can be thrown away as a whole.
  *
- * The program is linked so that malloc() and its kin come to arena.c. While the
- * server's code runs they take memory from one arena, its process: to kill it is
- * to forget the arena, wherever the code was at that moment. The world outside
- * has an arena of its own, which ends with the schedule.
+ * The program is linked so that malloc() and similar functions come to arena.c. While the server's code runs,
+ * they take memory from one arena, its process. Killing the process is forgetting that arena, wherever the
+ * code is at that moment. The world outside has an arena of its own, which ends with the schedule.
  */
 #pragma once
 
@@ -12,9 +11,9 @@
 #include <stddef.h>
 
 /* The process */
-void sim_arena_enter(void); /* what is allocated from now on belongs to the process */
+void sim_arena_enter(void); /* allocations from now on belong to the process */
 void sim_arena_leave(void);
-void sim_arena_kill(void); /* all of it is gone */
+void sim_arena_kill(void); /* all of it is lost */
 
 /* The world outside: zeroed memory, until the next sim_outside_reset(). */
 void *sim_alloc(size_t size);

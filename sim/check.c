@@ -1,6 +1,6 @@
 /*
- * What must be true after every step, seen from both sides: what clients were
- * told against what the server has, and what the server has against the disk.
+ * What must be true after every step, from both sides: what clients were told against what
+ * the server has, and what the server has against the disk.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "sim.h"
 #include "store/backend.h"
 
-/* The locks that the store has, read again only when its records have changed, and which of them the table
- * has, too. */
+/* The locks in the store, read again only when its records have changed, and which of them are in the table,
+ * too. */
 struct matching {
 	uint64_t version; /* of the disk's view */
 	uint32_t n;
@@ -76,7 +76,7 @@ static void match(struct matching *matching, const struct hf_lock_view *view)
 	matching->n_missing++;
 }
 
-/* The lock table, as everybody sees it. */
+/* The lock table, as all programs see it. */
 struct table {
 	struct world *world;
 	uint8_t has[MAX_HOSTS][MAX_PROCS][MAX_FILES][N_UNITS];
@@ -84,7 +84,7 @@ struct table {
 	struct matching *matching; /* with the store; NULL: not now */
 };
 
-/* The units of a file side by side, one byte each: what is the same, or nothing, is seen at once. */
+/* The units of a file side by side, one byte each: equal or empty ones are found at once. */
 _Static_assert(N_UNITS == sizeof(uint64_t), "a file's units are one word");
 #define EACH UINT64_C(0x0101010101010101)
 
@@ -113,7 +113,7 @@ static struct proc *owner_of(struct world *world, const struct hf_lock_view *vie
 	return NULL;
 }
 
-/* I5: nothing of a life that the server knows to be over. */
+/* I5: the server has nothing of a life of a host that it knows to be over. */
 static void check_dead(struct world *world, const struct hf_lock_view *view, const char *what)
 {
 	struct host *host = check_host_of(world, view->who.client);
@@ -182,7 +182,7 @@ void check_read_table(struct world *world, const struct host *host, uint32_t svi
 			memcpy(has, table.has[host->index][i], MAX_FILES * N_UNITS);
 }
 
-/* I3, I6: what a client was told that it has, it has. */
+/* I3, I6: a client has what it was told that it has. */
 
 static void check_unit(struct world *world, struct proc *proc, int file, int unit, uint8_t in_table,
 		       bool may_forfeit)
@@ -194,7 +194,7 @@ static void check_unit(struct world *world, struct proc *proc, int file, int uni
 		return;
 	if (!proc->own->firm[file][unit]) {
 		if (server->grace_is_on && !server->is_complete)
-			return; /* it is to be reclaimed, and nobody knows of it before */
+			return; /* it must be reclaimed, and is not in the table before that */
 		if (may_forfeit) {
 			proc->own->phantom[file][unit] = has;
 			proc->own->lost_at[file][unit] = world->now;
@@ -246,7 +246,7 @@ static void check_told(struct world *world, const struct table *table)
 	}
 }
 
-/* I1: no two of them. */
+/* I1: no two of them conflict. */
 
 static void check_pair(struct world *world, const struct proc *a, const struct proc *b)
 {
@@ -261,13 +261,14 @@ static void check_pair(struct world *world, const struct proc *a, const struct p
 
 _Static_assert(HF_LOCK_SHARED == 1 && HF_LOCK_EXCLUSIVE == 2, "a mode is one bit of a byte");
 
-/* One who has it alone, and others: cheaper to find than which two, and asked after every turn. */
+/* Is there an exclusive lock beside others? This is cheaper than finding the pair, and is asked after every
+ * turn. */
 static bool is_any_conflict(struct proc *const *all, uint32_t n)
 {
 	uint64_t conflicts = 0;
 
 	for (int file = 0; file < MAX_FILES; file++) {
-		uint64_t one = 0, several = 0, exclusive = 0; /* who have it: bit 0 of each byte */
+		uint64_t one = 0, several = 0, exclusive = 0; /* programs that have it: bit 0 of each byte */
 
 		for (uint32_t i = 0; i < n; i++) {
 			uint64_t has = word_of(all[i]->own->has[file]), any = (has | has >> 1) & EACH;
@@ -338,7 +339,7 @@ static bool is_at_rest(const struct world *world)
 	       hf_recovery_can_promise(world->server.recovery);
 }
 
-/* @matching: NULL where locks are not stored */
+/* @matching: NULL if locks are not stored */
 static void check_store(struct world *world, const struct matching *matching)
 {
 	if (matching) {
@@ -363,7 +364,8 @@ static void check_freed_of(struct world *world, struct proc *proc, const uint8_t
 	memset(proc->own->freed, 0, sizeof(proc->own->freed));
 }
 
-/* What programs were told that they have unlocked, while the store was away, is not in it when it is back. */
+/* A lock that a program was told it has unlocked, while the store was away, is not in the store when it is
+ * back. */
 static void check_freed(struct world *world, const struct table *table)
 {
 	if (!world->has_freed || !hf_recovery_can_promise(world->server.recovery))
@@ -400,7 +402,7 @@ void check_turn(struct world *world)
 	broken = hf_locks_check(hf_recovery_locks(server->recovery));
 	if (broken)
 		world_fail(world, "I1", "the lock table is broken: %s", broken);
-	/* Only want of memory, which the world does not know, may keep a waiter from his turn. */
+	/* Only a lack of memory, which does not exist here, may delay a waiter that could be served. */
 	if (!hf_list_is_empty(&hf_recovery_locks(server->recovery)->dirty))
 		world_fail(world, "I8", "something was released, and nobody looked who waited for it");
 	if (is_stored && server->durability != HF_STORE_NONE)
@@ -459,8 +461,8 @@ static uint32_t slot_of(const struct hf_addr *addr)
 	return addr->ip[0] == 10 && addr->ip[2] == 0 && addr->ip[3] < N_SLOTS ? addr->ip[3] : 0;
 }
 
-/* I9: a client of an earlier life stays registered until it was told of this one, or all tries are over. The
- * gaps between them grow, but the last one is not longer than all before. */
+/* I9: a client from an earlier epoch stays registered until it was told of this one, or all tries are over.
+ * The gaps between tries grow, but the last one is not longer than all before it. */
 static void check_unregistered(struct world *world, const struct hf_client *client)
 {
 	const struct server *server = &world->server;
@@ -471,7 +473,7 @@ static void check_unregistered(struct world *world, const struct hf_client *clie
 	    world->now < server->started_at + server->notify_retry_ns / 2)
 		world_fail(world, "I9", "%s is unregistered, and was not told of the restart", client->id);
 	if (host)
-		host->promised_in = 0; /* it has nothing any more, and is not called when it has nothing */
+		host->promised_in = 0; /* it has no locks any more, and a client without locks is not told */
 }
 
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
@@ -493,7 +495,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 	case HF_EVENT_GRANTED:
 		order_note_granted(world, event->lock);
 		break;
-	case HF_EVENT_BLOCKED: /* now: by the end of the turn he may have let go what he has */
+	case HF_EVENT_BLOCKED: /* now: by the end of the turn the program may have unlocked */
 		order_note_waiters(world);
 		break;
 	case HF_EVENT_NOTIFY:

@@ -1,10 +1,10 @@
 /*
  * The store backend: a disk that may be slow, fail, or lose what was not synced.
  *
- * Two views: what the page cache has, which survives the process, and what is
- * synced, which survives the machine. A batch is there as a whole or not at all,
- * as the checksums of the journal and the transactions of a database have it. A
- * write that is under way at a crash may be there or not; so may one that failed.
+ * There are two views. The page cache survives a crash of the process, and what is synced survives a crash of
+ * the machine. A batch is there as a whole or not at all, as with the checksums of the journal and the
+ * transactions of a database. A write that is under way at a crash may be there or not; so may one that
+ * failed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "sim.h"
 #include "store/backend.h"
 
-#define WRITEBACKS 50 /* in a thousand: by itself the kernel syncs what it has */
+#define WRITEBACKS 50 /* in a thousand: the kernel syncs by itself */
 #define FAILED_YET 300
 
 struct sim_store {
@@ -50,7 +50,7 @@ static bool is_same_key(const struct disk_record *mine, const struct hf_record *
 	}
 }
 
-/* What it is found by is read once. */
+/* The key is read once. */
 static void note_key(struct disk_record *mine, const struct hf_record *record)
 {
 	mine->id = 0;
@@ -370,14 +370,14 @@ static int op_load(struct hf_store *store, enum hf_record_type type,
 
 static int op_clear(struct hf_store *store)
 {
-	return -ENOTSUP; /* nobody asks for it here */
+	return -ENOTSUP; /* no code asks for it here */
 }
 
 static void op_free(struct hf_store *store)
 {
 	struct disk *disk = &world_of(store)->disk;
 
-	/* A backend waits for what is under way. */
+	/* A backend waits for the writes under way. */
 	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++) {
 		struct disk_write *write = &disk->writes[i];
 
@@ -452,7 +452,7 @@ void disk_init(struct world *world)
 {
 	struct disk *disk = &world->disk;
 
-	/* The records are not touched before they are used: there is room for many. */
+	/* The records are not touched before they are used: there are many. */
 	memset(&disk->cached, 0, offsetof(struct disk_view, records));
 	memset(&disk->synced, 0, offsetof(struct disk_view, records));
 	memset(&disk->writes, 0, sizeof(*disk) - offsetof(struct disk, writes));

@@ -1,14 +1,12 @@
 /*
- * What becomes of files: they are deleted, their export is withdrawn and given
- * back, some hosts may not use it for a while, or nobody may write, or the disk is
- * in trouble. Who asks for a lock, or a reservation, is refused then; what he has
- * he keeps, and he can always give it up.
+ * What happens to files. They are deleted, their export is withdrawn and comes back, some hosts may not use
+ * it for a while, or no host may write, or the disk has errors. Then a program that asks for a lock or a
+ * reservation is refused. Its locks stay, and it can always give them up.
  *
- * The server may remember a right only as long as it hears of every change: of those
- * to the list of exports, and of those to a file, which the kernel tells of. No kernel
- * tells that a disk is in trouble, or well again; and a refusal may be remembered for a
- * moment. So a grant is held against what was true when the call was made, a refusal
- * against what was true at any time since shortly before.
+ * The server may cache a right only as long as it is told of every change: to the list of exports, and to a
+ * file, which the kernel reports. No kernel reports that a disk has errors, or works again; and a refusal may
+ * be cached for a moment. So a grant is compared with what was true when the call was made, a refusal with
+ * what was true at any time since shortly before.
  */
 #include <errno.h>
 
@@ -16,9 +14,9 @@
 #include "proto/nlm/wire.h"
 #include "sim.h"
 
-#define CHANCE   500 /* of a schedule in which files are asked for, in a thousand */
+#define CHANCE   500 /* in a thousand schedules with questions about files */
 #define LONGEST  (40 * SECOND)
-#define MEMORY   (1 * SECOND) /* of the server, for what it was told */
+#define MEMORY   (1 * SECOND) /* how long the server caches an answer */
 #define FOR_EVER UINT64_MAX
 
 static const struct {
@@ -52,7 +50,7 @@ static int answer(const struct fates *fates, uint8_t file, const struct host *ho
 
 int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing)
 {
-	/* By the address alone: who is behind another's has the same rights. */
+	/* By the address alone: two hosts behind one address have the same rights. */
 	int r = answer(&world->fates, file, net_host(world, peer), for_writing);
 
 	if (r != HF_CHECK_OK)
@@ -144,7 +142,7 @@ void fate_init(struct world *world)
 		make(world, &fates->all[i]);
 }
 
-/* What is deleted does not come back. */
+/* A deleted file does not come back. */
 void fate_stop(struct world *world)
 {
 	for (uint32_t i = 0; i < world->fates.n; i++) {
@@ -195,7 +193,7 @@ bool fate_refuses(const struct call *call, uint32_t stat)
 {
 	bool is_named = stat == HF_NLM_STALE_FH || stat == HF_NLM_ROFS || stat == HF_NLM_FAILED;
 
-	/* The old versions have no word for it. */
+	/* The old versions have no such status. */
 	return (is_named || (stat == HF_NLM_DENIED_NOLOCKS && call->host->version != 4)) && was_bad(call);
 }
 
@@ -203,7 +201,7 @@ void fate_check_answer(const struct call *call, uint32_t stat)
 {
 	struct world *world = call->host->world;
 	const struct right *right = right_of(call);
-	uint64_t memory = right->answer < 0 ? MEMORY : 0; /* of trouble with a disk */
+	uint64_t memory = right->answer < 0 ? MEMORY : 0; /* of errors of a disk */
 	bool has_none = right->answer != HF_CHECK_OK && right->changed_at + memory < call->made_at;
 
 	if (has_none && (stat == HF_NLM_GRANTED_STAT || stat == HF_NLM_BLOCKED))

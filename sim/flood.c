@@ -1,15 +1,13 @@
 /*
- * A forger that takes whatever it can get: it makes many names, many waiters, or asks
- * and cancels in a row, by datagrams from a few addresses where no host is, so that no
- * call-back is answered there, no question, and no notice of a restart. The limits
- * of the server are small then, so that they are met.
+ * A forger that takes all that it can get. It makes many names, many waiters, or LOCK and CANCEL in a row, by
+ * datagrams from a few addresses without a host. No call-back, question or notice is answered there. The
+ * limits of the server are small then, so that they are reached.
  *
- * The server cannot make what these clients hold leave. So the check is that they
- * have no more than their part of it.
+ * The server cannot make these clients give up their locks. So the check is that they have no more than their
+ * part.
  *
- * What it holds it never gives back, but for all of it at once; in the end an
- * operator declares it dead. Others are refused for want of room, and lose nothing
- * that they have.
+ * The forger gives back nothing, except everything at once. In the end an operator declares it dead. Other
+ * clients are refused because there is no room, and lose nothing that they have.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -21,12 +19,12 @@
 #include "rpc/xdr.h"
 #include "sim.h"
 
-#define CHANCE      120 /* of a schedule, in a thousand */
+#define CHANCE      120 /* in a thousand schedules */
 #define ADDRESS     201 /* the first */
 #define N_ADDRESSES 4
 #define MAX_NAMES   40
 #define MOST        60 /* messages in one burst */
-#define PART        8  /* of each limit */
+#define PART        8  /* of each limit: an eighth */
 #define LEAST_UNMET 32 /* clients, but not more than half of all */
 
 enum burst {
@@ -174,7 +172,7 @@ static bool is_forged(const struct hf_client *client)
 	       client->address.ip[3] >= ADDRESS && client->address.ip[3] < ADDRESS + N_ADDRESSES;
 }
 
-/* A lock may be split by another that was let in; a grant is a lock, too. */
+/* A lock may be split by another that was admitted; a grant is a lock, too. */
 static void check_forged(struct world *world)
 {
 	const struct flood *flood = &world->flood;
@@ -198,8 +196,8 @@ static void check_forged(struct world *world)
 			   (unsigned long long)n_things);
 }
 
-/* What others can be made to wait for, or to have no room for, has an end. Grants that could not be promised
- * go back to the queue, whoever has come in between; unlocks split. */
+/* What others can be made to wait for, or to have no room for, is bounded. Grants that could not be promised
+ * go back to the queue, whatever has come in between; unlocks split. */
 void flood_check(struct world *world)
 {
 	const struct hf_lock_limits *limits = &world->flood.limits;
@@ -219,7 +217,7 @@ void flood_check(struct world *world)
 	check_forged(world);
 }
 
-/* The server was killed after a lock was stored, and before its client was refused: both are loaded. */
+/* The server was killed after a lock was stored and before its client was refused: both are loaded. */
 void flood_server_started(struct world *world)
 {
 	world->flood.n_loaded = hf_clients_count_registered(hf_recovery_clients(world->server.recovery));

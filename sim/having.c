@@ -1,11 +1,11 @@
-/* What a program was told that it has: from the moment it learns of the grant until the moment it begins to
- * unlock, or asks for less. */
+/* The locks that a program was told it has: from the moment when it learns of the grant until it begins to
+ * unlock, or asks for a lower mode. */
 #include <string.h>
 
 #include "sim.h"
 
-/* Who asks for less than he has must be content with that from now on, until he is refused; also where he has
- * reclaimed it since he asked first. */
+/* A program that asks for a lower mode must be content with that from now on, until it is refused; even if it
+ * has reclaimed the lock since it first asked. */
 void proc_lower(struct proc *proc, const struct span *span)
 {
 	for (int unit = span->first; unit <= span->last; unit++) {
@@ -18,7 +18,8 @@ void proc_lower(struct proc *proc, const struct span *span)
 	}
 }
 
-/* Told by a life of the server that is over, it has what it would have to reclaim; or, too late, nothing. */
+/* If an earlier epoch of the server told it, the program has a lock that it must reclaim; or, too late, none.
+ */
 void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 {
 	struct world *world = proc->host->world;
@@ -59,7 +60,7 @@ void proc_give_up(struct proc *proc, const struct span *span)
 			proc->own->phantom[span->file][unit] = 0;
 }
 
-/* I10: once the store is back it must not have that any more. */
+/* I10: when the store is back, it must not have that lock any more. */
 void proc_set_freed(struct proc *proc, const struct span *span, bool is_freed)
 {
 	for (int unit = span->first; unit <= span->last; unit++)
@@ -67,7 +68,7 @@ void proc_set_freed(struct proc *proc, const struct span *span, bool is_freed)
 	proc->host->world->has_freed |= is_freed;
 }
 
-/* It has reclaimed what it was about to lower. */
+/* It has reclaimed the lock that it was about to downgrade. */
 void proc_be_content(struct proc *proc)
 {
 	if (proc->phase == LOCKING || proc->phase == WAITING || proc->phase == PAUSING)
@@ -94,8 +95,8 @@ bool proc_has_anything(const struct proc *proc)
 	return false;
 }
 
-/* I3: what it lost it may have back as long as nobody had it in between; but if it asks for it anew, too,
- * that may have been granted. */
+/* I3: it may have a lost lock back as long as no other program had it in between. But if it also asks for it
+ * anew, that may have been granted. */
 void proc_reclaims(const struct proc *proc, const struct span *span, uint64_t sent_at)
 {
 	struct world *world = proc->host->world;

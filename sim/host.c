@@ -1,7 +1,6 @@
 /*
- * A client host: its rpcbind, statd and lockd as others see them. How it lives
- * is in life.c, what its programs want in process.c, what its lockd asks of the
- * server in talk.c.
+ * A client host: its rpcbind, statd and lockd as others see them. Its crashes are in life.c, its programs in
+ * process.c, the calls of its lockd in talk.c.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -207,7 +206,7 @@ static void serve_granted(const struct question *question, struct hf_xdr_in *in)
 		return;
 	}
 	span.file = handle.data[0];
-	/* What is meant for the one behind it has its owner's handle, and Linux would not look at that. */
+	/* A call-back for the host behind it has that owner's handle. Linux does not look at it. */
 	is_ours = !host->is_shared || nat_has_oh(host, svid, oh);
 	if (is_ours && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(host->world, "I8", "host %u gets GRANTED from an address that it does not know",
@@ -316,7 +315,7 @@ static void take_result(struct host *host, struct call *call, struct hf_xdr_in *
 	uint32_t stat;
 
 	if (call->kind == CALL_NOTIFY || call->kind == CALL_FREE_ALL) {
-		/* By a life of the server that is over: a copy to the next one may be on its way. */
+		/* From an earlier epoch of the server: a copy to the next one may be under way. */
 		if (sent_at < host->world->server.started_at)
 			return;
 		acknowledged(host, call);
@@ -327,7 +326,7 @@ static void take_result(struct host *host, struct call *call, struct hf_xdr_in *
 		return;
 	}
 	if (!call->by_tcp && host->flavour == BSD && call->kind <= CALL_TEST)
-		return; /* the empty answer to a _MSG */
+		return; /* the empty reply to a _MSG */
 	hf_xdr_get_opaque(in, 1024);
 	stat = hf_xdr_get_u32(in);
 	if (hf_xdr_in_is_ok(in))

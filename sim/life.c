@@ -1,4 +1,4 @@
-/* The life of a client host: it boots, says so, crashes, moves, is renamed, is cut off. */
+/* The life of a client host: it boots, sends its notice, crashes, moves, is renamed, is cut off. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define LOCKD_PORT 40000
 #define STATD_PORT 50000
-#define CALL_PORT  900 /* that its calls come from */
+#define CALL_PORT  900 /* the source port of its calls */
 
 #define LATE_STATDS 300 /* in a thousand: started before sm-notify has raised the number */
 
@@ -55,7 +55,7 @@ void host_announce(struct host *host)
 	enum call_kind kind;
 	char name[sizeof(host->name)];
 
-	/* A notice of a name that nobody knows, from where one host is known, is taken for that host's. */
+	/* A notice with an unknown name, from an address with one known host, counts as that host's. */
 	if (host->is_shared && !host_is_known(host))
 		host->awakening = BY_FREE_ALL;
 	kind = host->awakening == BY_FREE_ALL ? CALL_FREE_ALL : CALL_NOTIFY;
@@ -85,8 +85,8 @@ static void on_boot(struct hf_timer *timer)
 		host->awakening = BY_NOTIFY;
 	if (host->is_unmonitored)
 		host->awakening = BY_FREE_ALL;
-	/* Linux says in its locks what its statd says. Where a LOCK is all that tells of the restart, it is
-	 * the new one. */
+	/* Linux puts into its locks the number that its statd gives. If only a LOCK tells of the restart, it
+	 * has the new number. */
 	is_late = host->awakening == BY_NOTIFY && !host->is_shared && rng_chance(&host->rng, LATE_STATDS);
 	host->statd_state = host->state - (is_late ? 2 : 0);
 	SAY(host->world, "%s  boots, life %u, state %d, statd says %d", host->name, host->life, host->state,
@@ -142,7 +142,7 @@ void host_is_acknowledged(struct host *host)
 		server_arm(host->world, kind, host->ends_in);
 }
 
-/* Until a program has nothing left of what it took under the old name it takes nothing new. */
+/* A program takes nothing new until it has given up all that it took under the old name. */
 static void rename_now(struct host *host)
 {
 	host->is_renaming = false;
@@ -153,8 +153,8 @@ static void rename_now(struct host *host)
 		host->procs[i].wants_out = true;
 }
 
-/* Linux takes its name when it begins to talk to a server, and keeps it as long as anything is under way.
- * What comes late under an old name, when the new one has something already, looks like another host's. */
+/* Linux takes its name when it begins to talk to a server, and uses it as long as anything is under way. A
+ * late call under the old name, when the new one has locks already, looks like that of another host. */
 static void on_rename(struct hf_timer *timer)
 {
 	struct host *host = hf_container_of(timer, struct host, rename_timer);

@@ -1,8 +1,7 @@
 /*
- * The loop backend: the server's clock, chance, sockets and workers, in the
- * world. Whatever the server's code does to the outside goes through here, so a
- * crash before each of these operations is a crash at every point that anybody
- * could tell from another.
+ * The loop backend: the server's clock, random numbers, sockets and workers, in the world. Everything that
+ * the server's code does to the outside passes here. So a crash before each of these operations covers every
+ * point that the outside can distinguish.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -228,7 +227,7 @@ static int op_error(struct hf_socket *socket)
 	return sock_of(socket)->conn->error;
 }
 
-/* The kernel asks the peer's: stream.c tells what becomes of that. */
+/* The kernel asks the peer's kernel: stream.c decides the answer. */
 static int op_probe(struct hf_socket *socket, bool is_on)
 {
 	if (is_on)
@@ -284,7 +283,7 @@ static int op_send(struct hf_socket *socket, const struct hf_datagram *datagrams
 	for (int i = 0; i < n; i++) {
 		struct hf_addr from = datagrams[i].local.family ? datagrams[i].local : sock->local;
 
-		server_tick(world); /* some of them may be the last thing it does */
+		server_tick(world); /* it may be killed after some of them */
 		if (hf_addr_is_any(&from))
 			from = datagrams[i].peer.ip[0] == 127 ? loopback : world->server_addrs[0];
 		from.port = sock->local.port;
@@ -328,7 +327,7 @@ static void op_free(struct hf_loop *loop)
 
 static int op_work_submit(struct hf_loop *loop, struct hf_work *work)
 {
-	return -ENOTSUP; /* nothing of what runs here has any */
+	return -ENOTSUP; /* no code that runs here uses it */
 }
 
 static const struct hf_loop_ops ops = {

@@ -1,11 +1,11 @@
 /*
- * Many schedules, on all cores; or one, told in full.
+ * Many schedules, on all cores; or one, with its full trace.
  *
  *	holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]
  *	holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]
  *
- * Each job is a process with every n-th seed. The first one that finds something
- * ends them all; then what it found is made smaller (shrink.c) and shown.
+ * Each job is a process with every n-th seed. The first violation ends all jobs. Then its schedule is made
+ *smaller (shrink.c) and shown.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 
 #define MAX_JOBS 64
 
-/* What the jobs and their parent share. */
+/* Shared by the jobs and their parent. */
 struct board {
 	_Atomic bool must_end;
 	_Atomic uint64_t failed_seed; /* plus 1; 0: none */
@@ -48,7 +48,8 @@ static void mute(void)
 	int fd = open("/dev/null", O_WRONLY);
 
 	if (fd >= 0)
-		dup2(fd, STDERR_FILENO); /* an assertion of the product speaks there, and we say more of it */
+		dup2(fd,
+		     STDERR_FILENO); /* an assertion of the product prints there, and the trace says more */
 }
 
 /* Jobs */
@@ -68,7 +69,7 @@ static void work(struct board *board, const struct settings *settings, unsigned 
 	struct sim_result result;
 
 	mute();
-	signal(SIGINT, SIG_IGN); /* the parent ends us, between two schedules */
+	signal(SIGINT, SIG_IGN); /* the parent ends the jobs, between two schedules */
 	for (uint64_t i = job; !settings->count || i < settings->count; i += settings->jobs) {
 		uint64_t none = 0;
 
@@ -157,7 +158,7 @@ static void on_interrupt(int signum)
 	is_interrupted = 1;
 }
 
-/* A job that a sanitizer ended could not say where: its current seed tells. */
+/* A job that a sanitizer ended could not report: its current seed tells. */
 static void note_death(struct board *board, const struct settings *settings, pid_t *pids, pid_t pid,
 		       int status)
 {

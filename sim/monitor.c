@@ -1,12 +1,11 @@
 /*
- * A lock manager of the server's own host, which has the server watch others for
- * it: SM_MON, and a call-back when one of them says that it was restarted; until
- * SM_UNMON. It lives as long as the machine, and over loopback nothing is lost.
+ * A lock manager of the server's own host, which has the server watch peers for it: SM_MON, and a call-back
+ * when a peer says that it was restarted, until SM_UNMON. It runs as long as the machine, and over loopback
+ * no message is lost.
  *
- * MON, what is checked: whom it watches is stored when it is told so; what it is
- * told is true (who, which state number, its own private bytes); it is told when
- * a host's notice was acknowledged, unless the server dies meanwhile, as statd
- * has it; and it is not told of what happened after SM_UNMON.
+ * MON, the checks: a watch is stored when SM_MON is answered. A call-back is true (peer, state number,
+ * private bytes). It comes after a peer's notice was acknowledged, unless the server dies meanwhile, as with
+ * statd. None tells of a restart after SM_UNMON.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -16,10 +15,10 @@
 #include "rpc/xdr.h"
 #include "sim.h"
 
-#define CHANCE       250 /* in a thousand schedules there is one */
+#define CHANCE       250 /* in a thousand schedules */
 #define STATD        100024
 #define AGAIN_NS     (1 * SECOND)
-#define PATIENCE_NS  (40 * SECOND) /* five tries, five seconds between, and a server that is late */
+#define PATIENCE_NS  (40 * SECOND) /* five tries, five seconds apart, and a server that is late */
 #define PRIV_LEN     16
 #define NAME         "127.0.0.1:60000"
 #define MONITOR_PORT 60000
@@ -117,7 +116,8 @@ static void choose(struct world *world)
 	for (int i = 0; i < PRIV_LEN; i++)
 		watch->priv[i] = (uint8_t)rng_next(&monitor->rng);
 	watch->is_known = true;
-	watch->off_life = UINT32_MAX; /* where it is refused because the store failed, it may be told yet */
+	watch->off_life =
+		UINT32_MAX; /* if it is refused because the store failed, a call-back may still come */
 	watch->state_before = host->state;
 	call(world, PROC_MON, watch);
 }
@@ -158,13 +158,14 @@ static void take_reply(struct world *world, uint32_t xid, struct hf_xdr_in *in)
 		world_fail(world, "RPC", "the monitor is refused a call, %u", accept);
 	SAY(world, "monitor xid %u is answered", xid);
 	if (monitor->procedure == PROC_MON && hf_xdr_get_u32(in) == 0) {
-		watch->is_on = watch->is_known; /* it has moved meanwhile: what is watched is where it was */
+		watch->is_on =
+			watch->is_known; /* the peer has moved meanwhile: the watch is for its old address */
 		watch->state_before =
 			world->hosts[watch - monitor->watches].state; /* it is watched from now on */
 	}
 	if (monitor->procedure == PROC_UNMON) {
 		watch->is_on = false;
-		/* With a store that cannot write it may be back after a restart: too much at worst. */
+		/* If the store cannot write, the watch may be back after a restart: one too many at worst. */
 		if (!is_stored(world, watch))
 			watch->off_life = world->hosts[watch - monitor->watches].life;
 	}
@@ -189,7 +190,7 @@ static void hear(struct world *world, struct hf_xdr_in *in)
 	const struct host *host = watch ? &world->hosts[watch - world->monitor.watches] : NULL;
 
 	if (!watch || !watch->is_known || !hf_xdr_in_is_ok(in))
-		return; /* of somebody who has moved, or whom it watched before the machine crashed */
+		return; /* of a peer that has moved, or that it watched before the machine crashed */
 	SAY(world, "monitor hears that %s was restarted, state %d", watch->name, state);
 	if (memcmp(priv.data, watch->priv, PRIV_LEN) != 0 && watch->is_on)
 		world_fail(world, "MON", "the call-back for host %u has other private bytes", host->index);
@@ -250,7 +251,7 @@ static bool is_all_written(const struct world *world)
 	return hf_store_is_healthy(store) && hf_store_is_idle(store);
 }
 
-/* I2, and what SM_UNMON says: as it leaves. */
+/* I2, and what SM_UNMON says, as the reply leaves. */
 void monitor_tap(struct world *world, const uint8_t *data, size_t len)
 {
 	const struct monitor *monitor = &world->monitor;
@@ -269,7 +270,7 @@ void monitor_tap(struct world *world, const uint8_t *data, size_t len)
 			   monitor->about->name);
 }
 
-/* Its notice was acknowledged. */
+/* The host's notice was acknowledged. */
 void monitor_expect(const struct host *host)
 {
 	struct world *world = host->world;
@@ -300,7 +301,7 @@ void monitor_check(struct world *world)
 
 /* Life */
 
-/* With its machine, and all that it knew. The server has it stored. */
+/* It dies with its machine. The server has its watches stored. */
 void monitor_died(struct world *world)
 {
 	struct monitor *monitor = &world->monitor;

@@ -1,11 +1,10 @@
 /*
- * Two hosts behind one address. The router knows by the port who an answer is
- * for; whoever is called by the server is the one in front. The other learns of
- * nothing by itself: neither that the server was restarted, nor that what it
- * waits for is granted. Their programs have the same numbers.
+ * Two hosts behind one address. The router finds the receiver of a reply by the port; a call of the server
+ * reaches the host in front. The host behind it is told nothing: neither of a restart of the server, nor of a
+ * grant. Their programs have the same numbers.
  *
- * A server can tell them apart by their names and ports. Their programs unlock what
- * they were refused, and files that they never locked, as some systems do it.
+ * A server can tell them apart by their names and ports. Their programs unlock what they were refused, and
+ * files that they never locked, as some systems do.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 
 #define CHANCE       100 /* in a thousand */
 #define OTHER_STATES 1000
-#define HAVE_STATES  500 /* of its own, in a thousand */
+#define HAVE_STATES  500 /* a state number of its own, in a thousand */
 #define UNLOCKS_ALL  500
 
 bool nat_join(struct host *host)
@@ -29,11 +28,11 @@ bool nat_join(struct host *host)
 	host->is_shared = front->is_shared = true;
 	host->hides_state = front->hides_state = false;
 	host->is_unmonitored = front->is_unmonitored = false; /* the server must know their names */
-	if (host->flavour == BSD)                             /* the results of _MSG calls would never come */
+	if (host->flavour == BSD) /* the results of _MSG calls would never arrive */
 		host->flavour = LINUX_UDP;
 	/* The server can ask only the host in front whether it was restarted. If the other one had the same
-	 * number, or said its own only in datagrams, which can be forged, the server would take the answer
-	 * for its own: such a front answers no such question. */
+	 * number, or gave its own only in datagrams, which can be forged, the server would take the answer
+	 * for its own. So such a host in front answers no such question. */
 	if (rng_chance(&host->rng, HAVE_STATES)) {
 		host->state += OTHER_STATES;
 		host->flavour = LINUX_TCP;
@@ -42,7 +41,7 @@ bool nat_join(struct host *host)
 		front->is_secretive = true;
 	}
 	host->statd_state = host->state;
-	for (int i = 0; i < 2; i++) { /* FREE_ALL goes by the name alone; version 1 has none */
+	for (int i = 0; i < 2; i++) { /* FREE_ALL has only a name; version 1 has none */
 		struct host *one = i ? host : front;
 
 		if (one->version == 1)

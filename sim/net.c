@@ -1,11 +1,10 @@
 /*
- * Datagrams on their way: lost, doubled, late, out of order, or stopped by a
- * partition, in each direction by itself.
+ * Datagrams under way: lost, doubled, late, out of order, or stopped by a partition, in each direction by
+ * itself.
  *
- * One thing the network here does not do: bring a datagram after a restart of
- * the server whose call the client has an answer to already. A server that
- * forgets what it has answered cannot tell such a copy from a new call, and no
- * NLM server remembers that over a restart.
+ * There is one thing that this network does not do. After a restart of the server it delivers no copy of a
+ * call that was answered before. A server that has lost its replay cache cannot tell such a copy from a new
+ * call, and no NLM server stores that cache.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -44,7 +43,7 @@ uint64_t net_delay(struct world *world)
 	return rng_between(rng, FAST_NS, NORMAL_NS);
 }
 
-/* Is this a copy of a call that belongs to the server's last life, and is answered? */
+/* Is this a copy of a call to an earlier epoch that is answered already? */
 static bool is_leftover(struct world *world, const struct packet *packet)
 {
 	struct host *host = net_host(world, &packet->from);
@@ -67,7 +66,7 @@ static void to_server(struct world *world, struct packet *packet)
 		return;
 	}
 	world_note_bytes(world, packet->bytes, packet->len);
-	if (!monitor_is(&packet->from)) /* what is on the server's own host he does not see */
+	if (!monitor_is(&packet->from)) /* the rogue does not see traffic on the server's own host */
 		rogue_capture(world, packet);
 	hf_list_push_back(&sock->queue, &packet->link);
 	server_wake(world);
@@ -99,8 +98,7 @@ static void arrive(struct hf_timer *timer)
 	}
 }
 
-/* The server's life to which a message belongs: that in which its call was made, however late this copy of
- * it. */
+/* The epoch to which a message belongs: that in which its call was made, however late this copy is. */
 static uint32_t life_of(struct world *world, const struct hf_addr *from, const void *data)
 {
 	struct host *host = net_host(world, from);
@@ -132,8 +130,8 @@ static void send_one(struct world *world, const struct hf_addr *from, const stru
 	hf_timer_start(&packet->timer, delay);
 }
 
-/* To a client's lockd. It answers GRANTED to the first of two copies and DENIED to the second, and where the
- * first answer is lost nothing tells a server that there were two: it sent one. */
+/* To a client's lockd. It answers GRANTED to the first of two copies and DENIED to the second. If the first
+ * answer is lost, a server cannot know that there were two copies: it sent one. */
 static bool is_callback(struct world *world, const struct hf_addr *to)
 {
 	const struct host *host = net_is_server(world, to) ? NULL : net_host(world, to);

@@ -1,4 +1,4 @@
-/* I8: those who wait are served once each, and in order; and what the server has of one who is refused. */
+/* I8: waiters are served once each, and in order; and what the server has of a program that it refuses. */
 #include "lock/lock.h"
 #include "sim.h"
 
@@ -34,8 +34,8 @@ static bool is_in_the_way(const struct grant_seen *grant, const struct hf_lock_v
 	       (waiter->mode == HF_LOCK_EXCLUSIVE || grant->mode == HF_LOCK_EXCLUSIVE);
 }
 
-/* Who held something, or waited for something else, when he began to wait may have been let pass, or there
- * would have been a deadlock. */
+/* If the owner had a lock, or waited for another, when it began to wait, it may have been let past others:
+ * otherwise there would have been a deadlock. */
 void order_note_waiters(struct world *world)
 {
 	struct server *server = &world->server;
@@ -77,9 +77,9 @@ void order_check(struct world *world)
 	}
 }
 
-/* When nothing goes wrong any more, a host that waits is called back, whichever kind of call-back it knows.
- * The one behind another cannot be called. Nor is a thread, where another one of its program has changed a
- * part of the range since: the server knows one process, which has gone on, and calls the grant off. */
+/* In the calm a host that waits is called back, by the kind of call-back that it knows. A host behind another
+ * cannot be called. Nor is a thread, if another thread of its program has changed a part of the range since:
+ * to the server it is one process, which has gone on, so the server calls the grant off. */
 void order_check_called_back(struct proc *proc)
 {
 	struct host *host = proc->host;
@@ -121,7 +121,7 @@ static bool is_wait_of(struct world *world, const struct hf_lock_view *waiter, c
 	       waiter->who.handle.data[0] == file && span_of_range(itsp, waiter->range);
 }
 
-/* Does it wait for anything that lies within that? */
+/* Does it wait for anything within that range? */
 static bool waits_within(struct world *world, const struct proc *proc, const struct span *span)
 {
 	struct hf_lock_cursor cursor = { 0 };
@@ -135,7 +135,7 @@ static bool waits_within(struct world *world, const struct proc *proc, const str
 	return false;
 }
 
-/* Has it, or does it wait for, anything of that? It may, where nobody knows. */
+/* Does it have, or wait for, anything of that? True if that is not known. */
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span)
 {
 	struct hf_lock_cursor cursor = { 0 };
@@ -153,11 +153,10 @@ bool order_is_involved(struct world *world, const struct proc *proc, const struc
 	return false;
 }
 
-/* The program does not unlock to have it afterwards: what a LOCK before this UNLOCK gives, or waits for, has
- * come first. A poll may have been sent again, by UDP or on the next connection, to a server that was
- * restarted after it had called back for the same wait. The program knows nothing of the new wait, and may
- * unlock a part of what it is for: an UNLOCK ends no wait that sticks out of its range. By UDP that poll may
- * also come after the UNLOCK. */
+/* The program unlocks for good: a LOCK before this UNLOCK was served first. But a poll may have been sent
+ * again, by UDP or on the next connection, to a server that was restarted after its call-back for the same
+ * wait. The program does not know of the new wait, and may unlock a part of its range: an UNLOCK ends no wait
+ * that exceeds its range. By UDP that poll may also arrive after the UNLOCK. */
 void order_check_unlocked(const struct call *call)
 {
 	const struct proc *proc = call->proc;
@@ -171,8 +170,8 @@ void order_check_unlocked(const struct call *call)
 			   proc->svid, proc->host->index, span->file, span->first, span->last);
 }
 
-/* I8: who has asked for less, and is told that he has that, does not keep others out any more; but for what
- * an exclusive grant that is on its way to him is about. */
+/* I8: a program that has asked for a lower mode, and is told that it has it, does not exclude others any
+ * more; except from the range of an exclusive grant that is on its way to it. */
 void order_check_lowered(const struct call *call)
 {
 	struct world *world = call->host->world;

@@ -1,17 +1,17 @@
 /*
- * Programs that change a part of what they have: they lower it, or unlock it. To
- * lower a lock the server waits for its store, so that is when the store is slow or
- * fails, the whole host dies, or the program goes on without the answer.
+ * Programs that change a part of a lock: they downgrade or unlock it. The server must store a downgrade
+ * before it answers. So just then the store is slow or fails, the whole host dies, or the program goes on
+ * without the reply.
  */
 #include "sim.h"
 
-#define CHANCE       500 /* of a host, in a thousand */
-#define ACTS         350 /* of what its programs do */
-#define STALLS       250 /* of these: the next write takes its time, */
+#define CHANCE       500 /* in a thousand hosts */
+#define ACTS         350 /* of the acts of its programs */
+#define STALLS       250 /* of these: the next write is slow, */
 #define FAILURES     60  /* or the store fails, */
 #define DEATHS       30  /* or the host dies soon */
 #define LATEST_DEATH (2 * SECOND)
-#define SOONEST_BOOT (5 * SECOND) /* when no datagram of the life before is under way any more */
+#define SOONEST_BOOT (5 * SECOND) /* when no datagram from before the crash is under way any more */
 #define LATEST_BOOT  (9 * SECOND)
 
 /* The n-th run of units that it has in one mode. */

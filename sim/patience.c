@@ -1,14 +1,14 @@
 /*
- * Programs that do not wait for the answer to a LOCK for as long as it takes: they
- * ask anew, cancel it, or unlock. It may be under way for long, where a disk does
- * not answer, and must not be served after what was said since.
+ * Programs that do not wait for the reply to a LOCK for as long as it takes: they ask again, cancel it, or
+ * unlock. If a disk does not answer, the LOCK may be under way for long. It must not be served after a later
+ * call.
  *
- * On a connection that is right behind it. By UDP the network could turn them round,
- * so that has to wait until no copy of the LOCK is on its way any more.
+ * On a connection the later call follows at once. By UDP the network could swap the two, so the program waits
+ * until no copy of the LOCK is under way.
  */
 #include "sim.h"
 
-#define CHANCE  400 /* of a host, in a thousand */
+#define CHANCE  400 /* in a thousand hosts */
 #define GIVE_UP 250 /* of LOCKs */
 #define SOONEST (20 * MS)
 #define LATEST  (20 * SECOND)
@@ -31,7 +31,7 @@ static void on_patience(struct hf_timer *timer)
 	struct host *host = proc->host;
 	uint64_t wait = MS;
 
-	/* What it was called back for it has. */
+	/* It has the lock for which it was called back. */
 	if (proc->phase != LOCKING || !proc->call || proc->is_called_back || host->is_reclaiming ||
 	    host->is_renaming || host->world->is_ending)
 		return;

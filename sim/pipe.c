@@ -1,24 +1,22 @@
 /*
- * Calls that do not wait for the answer to the one before, on one connection.
+ * Calls that do not wait for the reply to the call before, on one connection.
  *
- * A process that is killed while its LOCK is under way: its lockd forgets that call,
- * never sends it again, and sends UNLOCK, or CANCEL, right behind it; on the next
- * connection, if this one breaks in between. And a program with two threads that
- * both ask at once, for what overlaps, in whichever mode.
+ * A process is killed while its LOCK is under way. Its lockd forgets that call, never repeats it, and sends
+ * UNLOCK or CANCEL right behind it; on the next connection, if this one breaks in between. Or a program has
+ * two threads that ask at once, for overlapping ranges, in any mode.
  *
- * What is on one connection, and was sent once, is served in the order in which it
- * was sent, and whoever asked last for a unit says in which mode the program has it.
- * Where the one or the other had to be sent again nobody knows, and the program
- * relies on the less.
+ * Calls that were sent once, on one connection, are served in the order in which they were sent. The last one
+ * for a unit decides the mode in which the program has it. If either was sent again, the order is not known,
+ * and the program relies on the lower mode.
  */
 #include <string.h>
 
 #include "sim.h"
 
-#define CHANCE        500 /* of a host that is called on connections, in a thousand */
+#define CHANCE        500 /* in a thousand hosts that use connections */
 #define KILLS         150 /* of LOCKs */
-#define PAIRS         400 /* of LOCKs of one thread, if the other has nothing to do */
-#define BREAKS        200 /* of kills: connections, in between */
+#define PAIRS         400 /* of LOCKs of one thread, if the other is idle */
+#define BREAKS        200 /* of kills: the connection breaks in between */
 #define ONE_SEGMENT   500
 #define HURRY_NS      (50 * UINT64_C(1000))
 #define MS_LATER      (60 * MS)
@@ -31,7 +29,7 @@ static bool is_asking(const struct proc *proc)
 
 /* Killed */
 
-/* Two threads die together, and what either waits for goes with the file that it is in. */
+/* Two threads die together. What either waits for ends with its file. */
 static bool kill_other(struct proc *other, uint8_t file)
 {
 	bool waits = other->phase == WAITING || other->phase == PAUSING;
@@ -49,8 +47,8 @@ static bool kill_other(struct proc *other, uint8_t file)
 	return true;
 }
 
-/* What it had in the rest it still has, or the less that it asked for; what it would have got it never knows.
- */
+/* In the rest of the range it has what it had, or the lower mode that it asked for. What it would have got it
+ * never learns. */
 static void unlock_part_behind(struct proc *proc)
 {
 	struct span span = proc->span;
@@ -139,13 +137,14 @@ static bool is_before(const struct sending *a, const struct sending *b)
 	return a->n == 1 && b->n == 1 && a->connection == b->connection && a->xid < b->xid;
 }
 
-/* It was called back: what the other one has asked for since it waits, at once, is not lowered by that. */
+/* It was called back. What the other thread asked for since it waits, and got at once, is not downgraded by
+ * that. */
 static bool is_asked_since(const struct proc *proc, const struct sending *other)
 {
 	return !proc->answered.n && is_before(&proc->blocked, other);
 }
 
-/* It is told that it has @span: in which mode has it @unit? */
+/* It is told that it has @span: in which mode does it have @unit? */
 uint8_t pipe_mode(const struct proc *proc, const struct span *span, int unit)
 {
 	const struct owned *own = proc->own;
@@ -154,7 +153,7 @@ uint8_t pipe_mode(const struct proc *proc, const struct span *span, int unit)
 	return has > span->mode && is_asked_since(proc, &own->by[span->file][unit]) ? has : span->mode;
 }
 
-/* It is told that it has @span: what does that say of a call of the other thread that is under way? */
+/* It is told that it has @span: what does that mean for a call of the other thread that is under way? */
 void pipe_taken(struct proc *proc, const struct span *span)
 {
 	struct proc *other = thread_other(proc);
@@ -171,12 +170,12 @@ void pipe_taken(struct proc *proc, const struct span *span)
 
 		*mode = *mode ? HF_MIN(*mode, span->mode) : span->mode;
 	}
-	if (!is_newer) /* what the other one asks for may be served already */
+	if (!is_newer) /* the other thread's call may be served already */
 		proc_lower(other, &other->span);
 }
 
-/* It has just taken what it asked for, and the other thread something of that, while it waited for its
- * answer. */
+/* It has just taken what it asked for, and the other thread took a part of that while the reply was under
+ * way. */
 void pipe_settle(struct proc *proc, uint32_t n_sent)
 {
 	const struct span *span = &proc->span;
@@ -194,14 +193,14 @@ void pipe_settle(struct proc *proc, uint32_t n_sent)
 	}
 }
 
-/* The other one asked for less, behind this one, and was answered first. */
+/* The other thread asked for a lower mode, after this one, and was answered first. */
 bool pipe_has_less(const struct proc *proc, uint8_t mode, int unit)
 {
 	return (proc->newer[unit] && proc->newer[unit] < mode) ||
 	       (proc->crossed[unit] && proc->crossed[unit] < mode);
 }
 
-/* Asked for once more, on a new connection: that may come after what was answered since. */
+/* Repeated on a new connection: it may arrive after later calls that were answered. */
 void pipe_sent_again(struct call *call)
 {
 	if (call->kind == CALL_LOCK && call->proc->call == call)

@@ -1,5 +1,5 @@
-/* What a seed means: how the server is configured, who is there, how bad the network and the disk are, and
- * what goes wrong when. */
+/* What a seed means: the server's configuration, the hosts, how bad network and disk are, and which faults
+ * come when. */
 #include <stdio.h>
 #include <string.h>
 
@@ -167,7 +167,7 @@ static void make_fault(struct world *world, struct fault *fault, uint32_t index)
 	switch (fault->kind) {
 	case FAULT_CUT:
 		fault->number = (uint32_t)rng_below(rng, 5); /* 1 and 2: one way only */
-		if (fault->number == 2) /* so that nobody hears the client's answers to all that it is told */
+		if (fault->number == 2) /* so that the client's answers to all that it is told are lost */
 			fault->lasts = rng_between(rng, 20 * SECOND, 70 * SECOND);
 		break;
 	case FAULT_HOST:
@@ -214,7 +214,7 @@ static void configure(struct world *world)
 	server->durability = dice < 50 ? HF_STORE_PROCESS : (dice < 88 ? HF_STORE_MACHINE : HF_STORE_NONE);
 	server->window_ns = rng_between(rng, 5, 25) * SECOND;
 	server->notify_retry_ns = rng_between(rng, 20, 120) * SECOND;
-	/* Some last longer than a client that holds nothing stays registered. */
+	/* Some last longer than a client without locks stays registered. */
 	if (server->notify_retry_ns % (10 * SECOND) == 0)
 		server->notify_retry_ns *= 8;
 	server->notify_parallel = rng_chance(rng, 500) ? 1024 : rng_between(rng, 1, 3);
@@ -222,7 +222,7 @@ static void configure(struct world *world)
 	server->early_end = rng_chance(rng, 850);
 }
 
-/* In some worlds a client that holds nothing would be unregistered before it was told of a restart. */
+/* In some worlds a client without locks would be unregistered before it was told of a restart. */
 static void shorten_idleness(struct world *world)
 {
 	bool is_short = world->server.notify_retry_ns / SECOND % 4 == 0;

@@ -1,15 +1,13 @@
 /*
- * A program that locks, waits, gives up, unlocks and locks again, and its host's
- * lockd as it does that for it. What it was told that it has is what it relies
- * on: from the moment it learns of the grant until the moment it begins to
- * unlock.
+ * A program that locks, waits, gives up, unlocks and locks again, and the part of its host's lockd that does
+ * so for it. It relies on a lock from the moment when it learns of the grant until it begins to unlock.
  */
 #include <string.h>
 
 #include "proto/nlm/wire.h"
 #include "sim.h"
 
-#define GRACE_PAUSE  (5 * SECOND) /* as Linux has it */
+#define GRACE_PAUSE  (5 * SECOND) /* as in Linux */
 #define RETRY_PAUSE  (1 * SECOND)
 #define THREAD_PAUSE (50 * MS)
 
@@ -178,8 +176,8 @@ static void on_timer(struct hf_timer *timer)
 
 	const struct host *host = proc->host;
 
-	/* Everybody waits for the reclaims. And whoever does not say in its LOCKs which life they are of has
-	 * to announce it first: its new locks could not be told from the old ones. */
+	/* All programs wait for the reclaims. A host whose LOCKs do not have its new number must send its
+	 * notice first: its new locks could not be told from the old ones. */
 	if (host->is_reclaiming || host->is_renaming ||
 	    ((host->hides_state || host->uses_shares || host->awakening == BY_FREE_ALL ||
 	      host->statd_state != host->state) &&
@@ -257,8 +255,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	bool is_called_back = proc->is_called_back;
 
 	proc->is_called_back = false;
-	/* It has seen our state number; only where it can promise nothing, or the file is not ours, it does
-	 * not look. */
+	/* The server has seen the host's state number. It does not look only if it can promise nothing, or
+	 * does not export the file. */
 	if (!host->hides_state && host->statd_state == host->state && !*host->old_name &&
 	    stat != HF_NLM_DENIED_NOLOCKS && !fate_refuses(call, stat) &&
 	    sent_at >= host->world->server.started_at)
@@ -266,10 +264,11 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 
 	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
-		/* Of the server's last life: nobody knows of it any more. Or it crosses a reclaim of the same
-		 * program, and who can say which of them was first? */
+		/* From an earlier epoch: the server does not know of it any more. Or it crosses a reclaim of
+		 * the same program, and the order of the two is not known. */
 		if (is_outdated || host->is_reclaiming) {
-			memset(proc->downgraded, 0, sizeof(proc->downgraded)); /* that was granted, too */
+			memset(proc->downgraded, 0,
+			       sizeof(proc->downgraded)); /* the downgrade was granted, too */
 			proc_pause(proc, PAUSING, MS);
 			break;
 		}
@@ -285,7 +284,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
 				   proc->svid, host->index);
 		proc->n_put_off += call->sending.n == 1;
-		if (is_called_back) /* which this one was sent before */
+		if (is_called_back) /* this call was sent before the call-back */
 			think_again(proc);
 		else if (host->world->is_ending) /* it need not ask: it is called back */
 			proc_pause(proc, WAITING, rng_between(&host->rng, 60, 120) * SECOND);
@@ -297,12 +296,12 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		proc_pause(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:
-		/* Where it has asked before, and not heard, it may have been granted: then it has less now,
-		 * and cannot know. */
+		/* If it has asked before without a reply, it may have been granted: then it has a lower mode
+		 * now, and cannot know. */
 		if (call->sending.n == 1 && proc->n_asked == proc->n_put_off + 1)
 			proc_raise_again(proc);
-		/* By UDP a late copy may be behind it. One that does not ask to wait ends no wait: a poll may
-		 * have been sent again to a server that was restarted since it had called back. */
+		/* By UDP a late copy may follow. A LOCK that does not ask to wait ends no wait: a poll may
+		 * have been sent again to a server that was restarted since its call-back. */
 		if (proc->host->flavour == LINUX_TCP && proc->blocks)
 			order_check_cancelled(proc, &proc->span);
 		think_again(proc);
@@ -312,7 +311,8 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 
 static void on_unlock_answer(struct proc *proc, uint32_t stat)
 {
-	if (stat == HF_NLM_DENIED_NOLOCKS) { /* a part, that would make two locks of one: all of them, then */
+	if (stat ==
+	    HF_NLM_DENIED_NOLOCKS) { /* a part, which would make two locks of one: then it unlocks all */
 		proc->span.first = 0;
 		proc->span.last = N_UNITS - 1;
 		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
@@ -330,12 +330,12 @@ static void on_cancel_answer(struct proc *proc, uint32_t stat)
 {
 	switch (stat) {
 	case HF_NLM_GRANTED_STAT:
-		if (proc->host->flavour == LINUX_TCP) /* else a late copy of the LOCK may be behind it */
+		if (proc->host->flavour == LINUX_TCP) /* else a late copy of the LOCK may follow */
 			order_check_cancelled(proc, &proc->span);
 		proc_raise_again(proc);
 		think_again(proc);
 		break;
-	case HF_NLM_DENIED: /* it was faster: what is not wanted goes */
+	case HF_NLM_DENIED: /* the grant was faster: it unlocks what it does not want */
 		proc_pause(proc, UNLOCKING, MS);
 		break;
 	default:
@@ -350,7 +350,7 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 
 	proc->answered = call->sending;
 	proc->blocked = (struct sending){ 0 };
-	proc->is_unheard = false; /* it was before that */
+	proc->is_unheard = false; /* that LOCK was before this one */
 	SAY(call->host->world, "%s  xid %u is answered %u", call->host->name, call->sending.xid, stat);
 	talk_drop(call);
 	switch (copy.kind) {
@@ -396,7 +396,7 @@ bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span
 	return false;
 }
 
-/* As Linux does it: whoever waits for this range gets it; if nobody does, no. */
+/* As in Linux: a program that waits for this range gets it; if none does, the answer is DENIED. */
 uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at)
 {
 	for (uint32_t i = 0; i < host->n_procs; i++) {
@@ -404,9 +404,9 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 
 		if (!awaits(proc, svid, span))
 			continue;
-		/* Linux could not tell: this one is about a wait that it has given up. Whoever sends LOCK for
-		 * the same range again while a call-back for the last one is on its way has that risk with
-		 * every server. */
+		/* Linux could not tell: this call-back is about a wait that was given up. A client that
+		 * repeats a LOCK for the same range while a call-back for the last one is under way has that
+		 * risk with every server. */
 		if (sent_at < proc->waits_since) {
 			host->world->counts->stale_grants++;
 			return HF_NLM_DENIED;
@@ -419,8 +419,8 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 		proc_take(proc, &proc->span, sent_at);
 		pipe_settle(proc, 0);
 		proc->host->world->counts->granted++;
-		/* A poll that is under way is answered first: forgotten, it could come after what the program
-		 * asks for next, and lower that. */
+		/* A poll under way is answered first. If it were forgotten, it could arrive after the
+		 * program's next LOCK, and downgrade that. */
 		if (proc->call) {
 			proc->is_called_back = true;
 			return HF_NLM_GRANTED_STAT;

@@ -1,4 +1,5 @@
-/* After the server's restart: one lock after the other, what the host's programs believe to have. */
+/* After the server's restart: reclaims the locks that the host's programs believe to have, one after the
+ * other. */
 #include <string.h>
 
 #include "proto/nlm/wire.h"
@@ -6,8 +7,8 @@
 
 #define RETRY_NS (500 * MS)
 #define N_PLACES (MAX_PROCS * MAX_FILES * N_UNITS)
-#define PATIENCE 800 /* of reclaims that a file refuses: they are asked for once more */
-#define FAILURES 150 /* of reservations that are reclaimed, in a thousand: the store fails just then */
+#define PATIENCE 800 /* of reclaims that are refused because of the file: they are repeated */
+#define FAILURES 150 /* in a thousand reclaims of reservations: the store fails just then */
 
 static uint8_t value_at(struct host *host, uint32_t place, struct proc **procp, struct span *span)
 {
@@ -28,7 +29,7 @@ static void end(struct host *host)
 	SAY(host->world, "%s  has reclaimed", host->name);
 }
 
-/* What cannot be stored is asked for again, and must not be counted twice. */
+/* A reclaim that cannot be stored is repeated, and must not count twice. */
 static bool reclaim_share(struct host *host)
 {
 	struct world *world = host->world;
@@ -93,8 +94,8 @@ static void drop_calls(struct host *host)
 	}
 }
 
-/* Lost in an earlier life of the server, and claimed in this one, in which it knows nothing of what others
- * got in between: only a server that has all locks in its store can refuse that. */
+/* Lost in an earlier epoch of the server, and claimed in this one, in which it does not know what others got
+ * in between. Only a server with all locks in its store can refuse that. */
 static void forget_lost(struct host *host)
 {
 	for (uint32_t i = 0; i < host->n_procs; i++) {
@@ -121,13 +122,13 @@ void reclaim_server_starts(struct host *host)
 void reclaim_begin(struct host *host, int32_t state)
 {
 	if (host->is_unmonitored)
-		return; /* what it had is gone */
+		return; /* its locks are lost */
 	drop_calls(host);
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		struct proc *proc = &host->procs[i];
 
 		memset(proc->downgraded, 0, sizeof(proc->downgraded));
-		/* What it wants to change it does not reclaim: the two would cross. */
+		/* It does not reclaim a lock that it wants to change: the two calls would cross. */
 		if (proc->blocks && (proc->phase == LOCKING || proc->phase == WAITING))
 			proc_give_up(proc, &proc->span);
 	}
@@ -139,7 +140,7 @@ void reclaim_begin(struct host *host, int32_t state)
 	next(host);
 }
 
-/* Refused although it is, or should be, ours? */
+/* Was it refused although it has, or should have, the lock? */
 static void check_refusal(struct host *host, const struct call *call, uint32_t stat)
 {
 	const struct proc *proc = call->proc;
@@ -155,8 +156,7 @@ static void check_refusal(struct host *host, const struct call *call, uint32_t s
 			   host->index, span->file, span->first, span->last, stat);
 }
 
-/* It cannot promise anything just now; or the file is not to be had, and perhaps it will be before grace is
- * over. */
+/* The server cannot promise anything just now; or the file is not available, and may be before grace ends. */
 bool reclaim_retries(const struct call *call, uint32_t stat)
 {
 	struct host *host = call->host;

@@ -1,8 +1,8 @@
 /*
- * The end of a schedule: nothing goes wrong any more, and everything has to come
- * to rest. Everybody who can be reached hears of a last restart at once, although
- * one cannot, and that one hears of it when it can; every program gets what it waits for, and unlocks;
- * whoever died silently is declared dead by an operator; then nothing is left of anybody.
+ * The end of a schedule: there are no more faults, and everything must come to rest. Every host that can be
+ * reached is told of a last restart at once, although one host cannot be reached; that one is told when it
+ * can. Every program gets the lock that it waits for, and unlocks. An operator declares dead every client
+ * that died silently. Then no client has anything left.
  */
 #include <string.h>
 
@@ -73,7 +73,7 @@ static void feign(struct world *world, void *user)
 	hf_loop_run_deferred(&world->server.loop->loop);
 }
 
-/* Sometimes our number rises while hosts are being told of the one before (SM_SIMU_CRASH). */
+/* Sometimes the server's number rises while hosts are being told of the one before (SM_SIMU_CRASH). */
 static void feign_restart(struct world *world)
 {
 	struct server *server = &world->server;
@@ -97,7 +97,7 @@ static uint64_t numbered_at(const struct world *world)
 	return server->feigned_at ? server->feigned_at : server->started_at;
 }
 
-/* The one that cannot; NULL: nobody need tell it. */
+/* The host that cannot be reached; NULL: it need not be told. */
 static struct host *check_hearing(struct world *world)
 {
 	struct host *deaf = &world->hosts[rng_below(&world->plan_rng, world->n_hosts)];
@@ -120,7 +120,7 @@ static struct host *check_hearing(struct world *world)
 	return must_hear[deaf->index] ? deaf : NULL;
 }
 
-/* Some partitions heal soon, some at last. */
+/* Some partitions end soon, some late. */
 static uint64_t choose_healing(struct world *world)
 {
 	const struct server *server = &world->server;
@@ -131,7 +131,7 @@ static uint64_t choose_healing(struct world *world)
 	       rng_between(&world->plan_rng, HEARING_NS, server->notify_retry_ns - SECOND);
 }
 
-/* The try at the end of the retries has as long as any other. */
+/* The last try has as long as any other. */
 static void check_healed(struct world *world, struct host *deaf)
 {
 	uint64_t until = numbered_at(world) + world->server.notify_retry_ns + HEARING_NS;
@@ -146,10 +146,10 @@ static void check_healed(struct world *world, struct host *deaf)
 			   deaf->index);
 }
 
-/* Those who are not there any more, and never said so */
+/* Hosts that do not exist any more, and never said so */
 
-/* Its statd says the old number, and the server knows of nothing else that could tell: sm-notify gives up,
- * and the operator does what the log says. */
+/* Its statd gives the old number, and the server has no other evidence: sm-notify gives up, and the operator
+ * does what the log says. */
 static bool is_disbelieved(const struct host *host)
 {
 	return host && host->is_up && host->statd_state != host->state && host->told_life != host->life &&
@@ -239,7 +239,7 @@ static void come_to_rest(struct world *world)
 		world_fail(world, "REST", "grace does not end, or a host is not heard");
 }
 
-/* The sweep may just have begun to forget a client that has held nothing for long. */
+/* The sweep may just have begun to unregister a client that has had no locks for long. */
 static void let_store_finish(struct world *world)
 {
 	struct hf_store *store = hf_recovery_store(world->server.recovery);
@@ -290,7 +290,7 @@ void rest_run(struct world *world)
 		check_healed(world, deaf);
 	come_to_rest(world);
 	run_until(world, world->now + STRAGGLER_NS);
-	nudge_all(world, true); /* late copies of LOCKs that were given up may have come meanwhile */
+	nudge_all(world, true); /* late copies of LOCKs that were given up may have arrived meanwhile */
 	come_to_rest(world);
 	run_until(world, world->now + 2 * SECOND);
 	if (!world->has_failed)

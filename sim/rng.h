@@ -1,5 +1,5 @@
-/* Chance: splitmix64. Everybody in the world has a stream of his own, so that one who is left out changes
- * nobody else's luck. */
+/* Random numbers: splitmix64. Each part of the world has a stream of its own. So leaving out one part does
+ * not change the numbers of another. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,8 +26,8 @@ static inline void rng_init(struct rng *rng, uint64_t seed, uint64_t stream)
 	rng_next(rng);
 }
 
-/* The upper half of a product, by hand: not every processor has numbers of 128 bits, and all tell the same
- * story. */
+/* The upper half of a product, by hand: not every platform has 128-bit numbers, and all must give the same
+ * result. */
 static inline uint64_t rng_scale(uint64_t a, uint64_t b)
 {
 	uint64_t a_low = (uint32_t)a, a_high = a >> 32, b_low = (uint32_t)b, b_high = b >> 32;

@@ -1,16 +1,15 @@
 /*
- * One who means harm. He has an address of his own, sees what goes to the server,
- * and may send it again as it was, sender and all, within the two minutes for
- * which the server remembers what it has answered, and within one life of it.
+ * A forger of single messages. It has an address of its own, and sees what goes to the server. It may send a
+ * message again as it was, with its sender, within the two minutes of the replay cache, and within one epoch
+ * of the server.
  *
- * In some worlds he also makes up notices and FREE_ALL in another's name, by
- * datagram, and LOCKs that say another state number: reclaims out of grace, which
- * take nothing. There no message is lost, and no host is cut off: a host that is asked
- * can deny it. Of a host that is down he makes up notices, too, which are believed:
- * that host has nothing left. In his own name he does that everywhere. He makes up
- * no other LOCK and no UNLOCK of another, since a server that believes addresses
- * cannot resist that; but for one kind: as an ordinary user of a client's host, which
- * calls from a reserved port, and he does not.
+ * In some worlds it also forges notices and FREE_ALL in another host's name, by datagram, and LOCKs with
+ * another state number: reclaims outside of grace, which take nothing. There no message is lost, and no host
+ * is cut off: a host that is asked can deny. It also forges notices of a host that is down, which are
+ * believed: that host has nothing left. In its own name it does all this in every world. It forges no other
+ * LOCK or UNLOCK of another host, because a server that trusts addresses cannot resist that. There is one
+ * exception: it acts as an ordinary user of a client's host. The host calls from a reserved port, and the
+ * user does not.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -44,7 +43,7 @@ void rogue_capture(struct world *world, const struct packet *packet)
 	struct capture *capture = is_notice(packet) ? &world->notices[world->n_notices++ % N_NOTICES]
 						    : &world->captures[world->n_captures++ % N_CAPTURES];
 
-	/* Not what he made up himself: its host may be down by then, and cannot deny it. */
+	/* Not its own forgeries: their host may be down by then, and cannot deny them. */
 	if (packet->len > sizeof(capture->bytes) || packet->from.port == FORGED_LOW ||
 	    packet->from.port == FORGED_HIGH)
 		return;
@@ -85,7 +84,7 @@ static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t pro
 		hf_xdr_put_u32(out, 0);
 }
 
-/* All of what the victim's program has in a file, if it had been he who asked. */
+/* All locks of the victim's program in a file, as if the rogue had asked for them. */
 static void put_lock(struct hf_xdr_out *out, struct world *world, const struct host *victim)
 {
 	struct rng *rng = &world->rogue_rng;
@@ -166,8 +165,8 @@ static void forge(struct world *world, const struct host *victim)
 	net_send(world, &from, &to, message, (size_t)(out.p - message));
 }
 
-/* An ordinary user of the victim's host: no reserved port is to be had, but any name. The answer goes to no
- * socket of the host's own. */
+/* An ordinary user of the victim's host: it has no reserved port, but can give any name. The reply goes to no
+ * socket of the host itself. */
 static void forge_at_home(struct world *world, const struct host *victim)
 {
 	struct rng *rng = &world->rogue_rng;
@@ -198,15 +197,15 @@ bool rogue_is_forger(struct world *world)
 	return rng_chance(&rng, FORGERS);
 }
 
-/* A number that he has made up may have been stored; the server cannot tell it from the host's own after its
- * next start. */
+/* A number that the rogue has made up may have been stored. After its next start the server cannot tell it
+ * from the host's own. */
 bool rogue_is_false_number_stored(const struct host *host)
 {
 	return host->lied_about_in && host->lied_about_in < host->world->server.life;
 }
 
-/* One with two names may be two behind an address, and nothing but a connection speaks for it; what is not
- * monitored is not looked at; and what a watcher on the server's host hears is told by who watches, too. */
+/* A host with two names may be two hosts behind one address, and only a connection shows which. A host whose
+ * locks are not monitored is not checked. And a watcher on the server's host is told of it, too. */
 static bool is_plain(const struct world *world, const struct host *victim)
 {
 	return world->has_forger && !rogue_is_false_number_stored(victim) && !victim->is_shared &&
@@ -216,15 +215,15 @@ static bool is_plain(const struct world *world, const struct host *victim)
 
 static bool can_deny(const struct world *world, const struct host *victim)
 {
-	/* Before the host has taken anything since the server's start, the server has not heard it. */
+	/* Until the host has taken a lock since the server's start, the server has not asked it. */
 	return is_plain(world, victim) && victim->promised_in == world->server.life && victim->is_up &&
 	       victim->told_life == victim->life;
 }
 
 /*
- * He guesses the next numbers of a host. What the host takes while such a notice is checked is stored with a
- * number of its own, and another run of the server cannot know what came of the check: it takes that for the
- * life that the notice told of, until grace ends. So he guesses right only where no lock is stored.
+ * The rogue guesses the next numbers of a host. A lock that the host takes while such a notice is checked is
+ * stored with a tag. The next epoch does not know how the check ended, and treats the lock as taken after
+ * that restart, until grace ends. So the rogue guesses right only if locks are not stored.
  */
 static int32_t guess(struct world *world)
 {
@@ -257,8 +256,7 @@ static void forge_sender(struct world *world, struct host *victim)
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }
 
-/* Also before the host has reclaimed anything from this life of the server: the number that is stored denies
- * it. */
+/* Even before the host has reclaimed anything in this epoch: the stored number denies it. */
 static void forge_number(struct world *world, struct host *victim)
 {
 	struct rng *rng = &world->rogue_rng;
@@ -280,8 +278,7 @@ static void forge_number(struct world *world, struct host *victim)
 	put_lock(&out, world, victim);
 	hf_xdr_put_bool(&out, true);
 	hf_xdr_put_i32(&out, state);
-	if (!victim->promised_in) /* the server takes the number, since the host has nothing that it could
-				     lose */
+	if (!victim->promised_in) /* the server accepts the number, because the host has no locks to lose */
 		victim->lied_about_in = world->server.life;
 	SAY(world, "rogue   forges a LOCK of %s with the number %d", victim->name, state);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));

@@ -17,7 +17,7 @@ static void op_free(struct hf_loop *loop)
 
 static const struct hf_loop_ops outside_ops = { .free = op_free };
 
-/* An assertion of the product that does not hold ends the schedule, not the program. */
+/* An assertion of the product that fails ends the schedule, not the program. */
 static sigjmp_buf broken;
 static volatile sig_atomic_t broken_by;
 

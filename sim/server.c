@@ -1,8 +1,7 @@
 /*
- * The server's life: the product's objects, put together as src/daemon does it,
- * but for files, port mapper and HTTP. And its death: its stack is left, its
- * memory forgotten, its sockets closed by the kernel or, where the machine dies,
- * by nobody; the disk has what it has.
+ * The server's life: the product's objects, put together as src/daemon does, without files, port mapper and
+ * HTTP. And its death: its stack is left, its memory is forgotten, its sockets are closed by the kernel or,
+ * if the machine dies, not at all; the disk has what it has.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +66,8 @@ bool server_is_news_old(const struct server *server, uint64_t sent_at)
 	return sent_at < server->lost_before || (sent_at < server->started_at && !server->grace_is_on);
 }
 
-/* It died in the turn in which grace was over: whether that is stored, and what had not come back is lost, is
- * open. Later so is what was claimed in time, and could not be promised. */
+/* The server died in the turn in which grace ended. It is open whether the end is stored, and the unreclaimed
+ * locks are lost. A lock that was reclaimed in time, and could not be promised, is open, too. */
 static void forfeit(struct world *world, struct proc *proc)
 {
 	for (int file = 0; file < MAX_FILES; file++)
@@ -81,7 +80,7 @@ static void forfeit(struct world *world, struct proc *proc)
 		}
 }
 
-/* What its death means for those who hold something: nothing yet; but it has to tell them anew. */
+/* The server's death takes nothing from programs with locks yet; but the server has to tell them anew. */
 static void loosen(struct world *world)
 {
 	struct server *server = &world->server;
@@ -113,7 +112,7 @@ static void close_sockets(struct world *world)
 		sock_free(hf_list_entry(link, struct sock, link));
 }
 
-/* That everybody has reclaimed what he had may be known, and not be stored. */
+/* The server may know that all locks are reclaimed, and not have stored it. */
 static void forget_list(struct world *world)
 {
 	const struct disk_view *disk = &world->disk.cached;
@@ -359,7 +358,7 @@ void server_start(struct world *world)
 			reclaim_server_starts(&world->hosts[i]);
 	server_do(world, begin, &r);
 	if (!server->is_up || server->life != life)
-		return; /* it did not live for long */
+		return; /* it died soon */
 	if (r < 0) {
 		SAY(world, "server  cannot start: %s", strerror(-r));
 		vanish(world, false);
@@ -406,7 +405,7 @@ static void take_down(struct world *world, void *user)
 	hf_loop_free(&server->loop->loop);
 }
 
-/* For the time in between @recovery is not in its place. */
+/* Meanwhile @recovery is not in its place. */
 static void on_stopped(void *user)
 {
 	struct world *world = user;

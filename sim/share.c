@@ -1,8 +1,7 @@
 /*
- * Programs that reserve files, as DOS and Windows do it: SHARE with what they
- * mean to do and what others must not, UNSHARE when they close the file. One
- * file, one reservation; the server counts them, so that a copy too many is one
- * that nobody gives back, and one too few leaves a program without.
+ * Programs that reserve files, as DOS and Windows do: SHARE with what they intend and what others must not
+ * do, UNSHARE when they close the file. A file has one reservation of a program. The server counts them: one
+ * too many is never given back, and one too few leaves a program without.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "sim.h"
 
 #define RETRY_NS    (500 * MS)
-#define ASKED_TWICE 50 /* in a thousand reclaims: by another call, which no reply cache knows */
+#define ASKED_TWICE 50 /* in a thousand reclaims: by another call, which no replay cache knows */
 
 static void call(struct proc *proc, enum call_kind kind, uint8_t file)
 {
@@ -71,7 +70,8 @@ static bool conflict(const struct share *a, const struct share *b)
 	return (a->access & b->deny) || (a->deny & b->access);
 }
 
-/* What others had before, and could not reclaim in time, they cannot have back as if nothing had been. */
+/* Other programs cannot have back, as if nothing had happened, what they had before and did not reclaim in
+ * time. */
 static void outdate(const struct proc *proc, uint8_t file)
 {
 	struct world *world = proc->host->world;
@@ -105,8 +105,8 @@ static void on_shared(struct proc *proc, const struct call *call, uint32_t stat,
 	struct host *host = proc->host;
 	uint8_t file = call->span.file;
 
-	/* What the server said before a restart that we know of by now is worth nothing: it is closed, to be
-	 * sure. */
+	/* A reply from before a restart that the host knows of by now is worth nothing: the program closes
+	 * the file, to be sure. */
 	if (stat == HF_NLM_GRANTED_STAT && call->server_state == host->server_state && !host->is_reclaiming)
 		take(proc, file, sent_at);
 	else if (stat == HF_NLM_DENIED && call->sending.n == 1)
@@ -190,7 +190,7 @@ void share_loosen(struct proc *proc, bool was_over)
 	}
 }
 
-/* A server that does not know what there was counts both. So whoever asked twice closes twice. */
+/* A server that does not know what there was counts both. So a program that asked twice closes twice. */
 void share_unheard(const struct call *call)
 {
 	if (!call->proc->host->world->server.is_complete)
@@ -225,7 +225,7 @@ void share_check_told(struct world *world, struct proc *proc, const struct call 
 			   proc->svid, proc->host->index, file);
 }
 
-/* What the lock table has, for everybody. */
+/* What the lock table has, for all programs. */
 struct table {
 	uint32_t n[MAX_HOSTS][MAX_PROCS][MAX_FILES];
 	uint32_t n_all;
@@ -282,7 +282,7 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, uint
 	if (!share->is_firm && server->grace_is_on &&
 	    (!server->is_complete ||
 	     disk_count_share(&world->disk.cached, proc->host, proc->svid, file, share)))
-		return; /* it is to be reclaimed, and the client does not hold it before */
+		return; /* it must be reclaimed, and the client does not have it before */
 	if (!share->is_firm && may_forfeit) {
 		share->has = false;
 		share->is_phantom = true;
@@ -294,7 +294,8 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, uint
 		   proc->host->index, file, server->grace_is_on ? ", in grace" : "");
 }
 
-/* I10: who is refused because nothing can be promised has nothing. He had closed the file before. */
+/* I10: a program that is refused because nothing can be promised has nothing. It had closed the file before.
+ */
 void share_check_refused(struct world *world, const struct call *call)
 {
 	const struct proc *proc = call->proc;
@@ -309,7 +310,8 @@ void share_check_refused(struct world *world, const struct call *call)
 			   proc->svid, proc->host->index, call->span.file);
 }
 
-/* I5: nobody has one twice, so who closes it has it no more, but for what he asked for anew unheard. */
+/* I5: no program has a reservation twice. So after it closes the file it has none, except for what it asked
+ * for again without a reply. */
 static void check_left(struct world *world, const struct call *call, uint32_t n)
 {
 	const struct proc *proc = call->proc;
@@ -330,7 +332,7 @@ void share_check_closed(struct world *world, const struct call *call)
 	n = table.n[proc->host->index][proc - proc->host->procs][file];
 	check_left(world, call, n);
 	if (world->server.grace_is_on)
-		return; /* the table does not know of what is yet to be reclaimed */
+		return; /* the table does not have what is yet to be reclaimed */
 	if (disk_count_share(disk_promised(world), proc->host, proc->svid, file, &proc->shares[file]) > n)
 		world_fail(world, "I10",
 			   "%u of host %u is told that its share of file %u is closed; it is stored",

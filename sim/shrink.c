@@ -82,7 +82,7 @@ static void print_command(const struct sim_options *options)
 	putchar('\n');
 }
 
-/* A try is a process of its own: a sanitizer may end it. */
+/* Each try is a process of its own: a sanitizer may end it. */
 static bool still_fails(const struct sim_options *options, const char *rule, struct sim_result *result)
 {
 	int ends[2], status = 0;
@@ -104,7 +104,7 @@ static bool still_fails(const struct sim_options *options, const char *rule, str
 	n = read(ends[0], result, sizeof(*result));
 	close(ends[0]);
 	waitpid(pid, &status, 0);
-	if (n != (ssize_t)sizeof(*result)) { /* it did not come to a verdict */
+	if (n != (ssize_t)sizeof(*result)) { /* it came to no verdict */
 		snprintf(result->rule, sizeof(result->rule), "CRASH");
 		return !rule || strcmp(rule, "CRASH") == 0;
 	}
@@ -149,7 +149,7 @@ static bool leave_out_more(struct sim_options *options, const struct sim_result 
 	return any;
 }
 
-/* As few steps of trouble as will do. */
+/* As few steps of trouble as are enough. */
 static void cut_short(struct sim_options *options, const char *rule)
 {
 	struct sim_result result = { 0 };

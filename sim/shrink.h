@@ -1,4 +1,4 @@
-/* A schedule that fails is made smaller: what is not needed for the failure is left out. */
+/* Makes a failing schedule smaller: leaves out what the failure does not need. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,5 +7,5 @@
 struct sim_options;
 
 void shrink_and_show(const struct sim_options *options);
-/* "loss,host2,fault7": what to leave out; false: there is no such thing. */
+/* "loss,host2,fault7": what to leave out; false: an unknown word. */
 bool shrink_read_list(struct sim_options *options, const char *list);

@@ -1,30 +1,42 @@
 /*
- * The simulated world: one server, the product's own code, among clients, a
- * network, a disk and bad luck, all decided by one number.
+ * The simulated world: one server, the product's own code, among clients, a network, a disk
+ * and faults. One number, the seed, decides all of it.
  *
- *	arena.c    memory that dies with the process     rng.h     chance
- *	world.c    time, the order of events, the trace
- *	loop.c     the loop backend: what the server's code stands on
- *	net.c      datagrams and what happens to them     stream.c  connections
- *	worker.c   what locks want to know of files       fate.c    what becomes of them
- *	slow.c     writes that take seconds               patience.c who does not wait for an answer
- *	disk.c     the store backend: what a crash leaves stored.c  what is on it
- *	server.c   the server's life and death
- *	plan.c     what goes wrong, and when
- *	host.c     a client host: lockd, statd, rpcbind   talk.c    its calls
- *	life.c     how it lives and dies
- *	process.c  programs that lock                     reclaim.c after our restart
- *	having.c   what they were told that they have     thread.c  two threads of one program
- *	pipe.c     calls that do not wait for the answer to the one before
- *	part.c     programs that lower or unlock a part of what they have
- *	share.c    programs that reserve files, as DOS does it
- *	monitor.c  a lock manager on the server's host that has it watch others
- *	nat.c      two hosts behind one address           rogue.c   one who means harm
- *	flood.c    a forger that takes all that it can get
- *	tap.c      what leaves the server, looked at as it leaves
- *	check.c    what must be true, after every step    rest.c    and at the end
- *	order.c    of those who wait
- *	run.c      one schedule                           main.c    many of them
+ *	arena.c     memory that is lost with the process
+ *	rng.h       random numbers
+ *	world.c     time, the order of events, the trace
+ *	loop.c      the loop backend under the server's code
+ *	net.c       datagrams, and what happens to them
+ *	stream.c    connections
+ *	worker.c    the questions of locks about files
+ *	fate.c      files that are deleted, withdrawn or forbidden
+ *	slow.c      writes that take seconds
+ *	disk.c      the store backend: what does a crash leave?
+ *	stored.c    what is on the disk
+ *	server.c    starts, stops and kills the server
+ *	plan.c      which faults come, and when
+ *	host.c      a client host: lockd, statd, rpcbind
+ *	talk.c      its calls
+ *	life.c      its crashes, restarts and new names
+ *	process.c   programs that lock
+ *	having.c    the locks that programs were told they have
+ *	reclaim.c   reclaims after the server's restart
+ *	thread.c    two threads of one program
+ *	pipe.c      calls that do not wait for the reply to the call before
+ *	patience.c  programs that do not wait for a reply
+ *	part.c      programs that downgrade or unlock a part of a lock
+ *	share.c     programs that reserve files, as DOS does
+ *	monitor.c   a lock manager on the server's host that has it watch others
+ *	nat.c       two hosts behind one address
+ *	rogue.c     a forger of single messages
+ *	flood.c     a forger that takes all that it can get
+ *	tap.c       looks at everything that leaves the server
+ *	check.c     what must be true after every step
+ *	order.c     what must be true of waiters
+ *	rest.c      what must be true at the end
+ *	run.c       one schedule
+ *	shrink.c    a smaller schedule that breaks the same rule
+ *	main.c      many schedules
  */
 #pragma once
 
@@ -46,8 +58,8 @@
 #define MAX_HOSTS  5
 #define MAX_PROCS  3
 #define MAX_FILES  3
-#define N_UNITS    8   /* of a file: whatever is locked is some of these, side by side */
-#define UNIT_BYTES 100 /* the last one goes to the end of the file */
+#define N_UNITS    8   /* of a file: each lock covers some of these, side by side */
+#define UNIT_BYTES 100 /* the last unit goes to the end of the file */
 #define MAX_FAULTS 40
 #define N_SLOTS    64 /* addresses that hosts ever have */
 #define HANDLE_LEN 32
@@ -56,7 +68,7 @@
 #define MS          HF_NS_PER_MS
 #define SECOND      HF_NS_PER_S
 
-#define STRAGGLER_NS (6 * SECOND) /* no datagram is on its way for longer */
+#define STRAGGLER_NS (6 * SECOND) /* no datagram is under way for longer */
 
 struct world;
 struct host;
@@ -64,7 +76,7 @@ struct matching;
 struct conn;
 struct sock;
 
-/* What can be left out of a schedule to make it smaller. */
+/* What can be left out to make a schedule smaller. */
 enum {
 	OMIT_LOSS = 1 << 0,
 	OMIT_DOUBLES = 1 << 1,
@@ -97,7 +109,7 @@ struct sim_counts {
 	uint64_t calls; /* of clients */
 	uint64_t granted;
 	uint64_t reclaimed;
-	uint64_t callbacks;      /* GRANTED that a client took */
+	uint64_t callbacks;      /* GRANTED that a client accepted */
 	uint64_t daemon_crashes; /* of which in the middle of a turn: */
 	uint64_t amid_crashes;
 	uint64_t machine_crashes;
@@ -108,14 +120,14 @@ struct sim_counts {
 	uint64_t datagrams, lost, doubled;
 	uint64_t forgeries; /* of the rogue */
 	uint64_t floods;    /* messages of the flood */
-	uint64_t forfeits;  /* locks that a client had no chance to reclaim in time */
+	uint64_t forfeits;  /* locks that a client could not reclaim in time */
 	uint64_t stale_grants;
 	uint64_t questions; /* about files */
 	uint64_t stalls;    /* writes of the store that took seconds */
-	uint64_t kills;     /* of programs whose LOCK was under way */
-	uint64_t given_up;  /* LOCKs whose answers nobody waited for */
-	uint64_t never;     /* questions that would not have been answered before the end */
-	uint64_t refusals;  /* by files */
+	uint64_t kills;     /* of programs with a LOCK under way */
+	uint64_t given_up;  /* LOCKs whose reply the program did not wait for */
+	uint64_t never;     /* questions whose answer would come after the end */
+	uint64_t refusals;  /* because of a file */
 	uint64_t violations;
 };
 
@@ -159,7 +171,7 @@ struct disk_view {
 };
 
 struct disk_write {
-	struct hf_store_batch *batch; /* of the process that wrote it; NULL: none under way */
+	struct hf_store_batch *batch; /* of the process that wrote it; NULL: none */
 	struct world *world;
 	struct hf_timer timer;
 	uint8_t *bytes;
@@ -173,13 +185,13 @@ struct disk_write {
 #define MAX_UNSYNCED 128
 
 struct disk {
-	struct disk_view cached; /* survives the process */
-	struct disk_view synced; /* survives the machine */
+	struct disk_view cached; /* survives a crash of the process */
+	struct disk_view synced; /* survives a crash of the machine */
 	struct disk_write writes[3];
 	struct hf_store *recovering;
 	struct hf_timer recover_timer;
 	bool is_recovered;
-	uint8_t *unsynced[MAX_UNSYNCED]; /* batches in the cache only */
+	uint8_t *unsynced[MAX_UNSYNCED]; /* batches that are only in the cache */
 	uint32_t unsynced_len[MAX_UNSYNCED];
 	uint32_t n_unsynced;
 	uint64_t fails_until;
@@ -190,7 +202,7 @@ struct disk {
 struct slow {
 	struct rng rng;
 	unsigned int n_of_1000; /* writes that take seconds */
-	bool is_next;           /* the next one does */
+	bool is_next;           /* the next write does */
 };
 
 /* WORKER */
@@ -203,7 +215,7 @@ struct answer {
 
 struct worker {
 	struct rng rng;
-	bool is_asked;     /* else handles are opaque to the server */
+	bool is_asked;     /* false: the server does not ask, and handles are opaque to it */
 	bool has_one_disk; /* for all files */
 	uint64_t usual_ns, longest_ns;
 	unsigned int n_of_1000; /* answers that never come */
@@ -213,19 +225,19 @@ struct worker {
 /* FATE */
 enum fate_kind {
 	FATE_DELETED,
-	FATE_WITHDRAWN, /* its export */
-	FATE_BARRED,    /* for some */
+	FATE_WITHDRAWN, /* its export is withdrawn */
+	FATE_BARRED,    /* it is forbidden, for some hosts */
 	FATE_READ_ONLY,
 	FATE_BROKEN,
 	N_FATE_KINDS,
 };
 
 struct fate {
-	struct hf_timer timer; /* until it begins, or is over */
+	struct hf_timer timer; /* until it begins, or ends */
 	struct world *world;
 	enum fate_kind kind;
 	uint8_t file;
-	uint8_t hosts; /* by index: whom it is about, where not all */
+	uint8_t hosts; /* by index: the hosts that it is about, if not all */
 	bool is_on;
 	uint64_t lasts;
 };
@@ -246,7 +258,7 @@ struct fates {
 	uint64_t n_loads;                             /* of the list of exports */
 	uint64_t n_changes;                           /* of files */
 	uint64_t changed[MAX_FILES];                  /* the number of its last one */
-	uint64_t n_heard;                             /* of n_changes: the server has read about them */
+	uint64_t n_heard;                             /* how many of n_changes the server has read */
 };
 
 /* SERVER */
@@ -259,7 +271,7 @@ struct sim_loop {
 struct grant_seen {
 	uint64_t id;
 	const struct hf_lock_client *client;
-	const struct host *host; /* whose it is */
+	const struct host *host; /* the host of the waiter */
 	uint64_t owner;
 	struct hf_range range;
 	uint64_t at;
@@ -269,7 +281,7 @@ struct grant_seen {
 
 struct waiter_seen {
 	uint64_t id;
-	bool had_nothing; /* its client, when it began to wait */
+	bool had_nothing; /* its client had no locks when it began to wait */
 };
 
 #define MAX_SEEN 128
@@ -289,43 +301,43 @@ struct server {
 	struct hf_nsm *nsm;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *lane;
-	struct hf_fair *fair; /* NULL: no file is asked for */
+	struct hf_fair *fair; /* NULL: the server asks for no file */
 	struct hf_recovery_observer observer;
 
 	bool is_up;        /* the process runs */
 	bool has_machine;  /* it has power */
 	bool is_running;   /* its code is on the stack */
 	bool is_stopping;  /* in order */
-	jmp_buf death;     /* where to go from the middle of a turn */
+	jmp_buf death;     /* the way out of the middle of a turn */
 	uint32_t crash_in; /* this many operations from now; 0: not armed */
 	enum crash_kind kind;
-	uint64_t turn_at;   /* when it will look; UINT64_MAX: it sleeps */
+	uint64_t turn_at;   /* the time of its next turn; UINT64_MAX: it sleeps */
 	bool could_promise; /* when this turn began: replies are made in it, and leave at its end */
 	uint32_t life;
 	uint32_t boot;
 	uint64_t started_at;
 	int32_t state;       /* the last one seen */
-	bool is_feigning;    /* its number is about to rise, without a restart */
-	uint64_t feigned_at; /* it did; 0: not in this life */
+	bool is_feigning;    /* its number is about to rise without a restart */
+	uint64_t feigned_at; /* when it rose; 0: not in this epoch */
 	struct hf_timer start_timer;
 	bool grace_is_on;
-	bool grace_ran_out; /* in this life, by time or by hand */
+	bool grace_ran_out; /* in this epoch, by time or by an operator */
 	bool grace_over;    /* just now */
 	bool grace_by_hand;
-	uint64_t lost_before;               /* what was told before this, and not claimed again, is lost */
-	struct grant_seen grants[MAX_SEEN]; /* events of this life, the newest ones */
+	uint64_t lost_before;               /* locks told before this, and not reclaimed, are lost */
+	struct grant_seen grants[MAX_SEEN]; /* the newest events of this epoch */
 	uint32_t n_grants, n_grants_checked;
 	struct waiter_seen waiters[MAX_SEEN];
-	bool is_complete; /* what it has loaded is all that was held */
+	bool is_complete; /* the loaded locks are all that there were */
 
-	/* As configured, for all its lives */
+	/* As configured, for all epochs */
 	int durability;
 	uint64_t window_ns;
 	uint64_t notify_retry_ns;
 	size_t notify_parallel;
 	size_t max_clients;
-	uint64_t idle_ns;          /* until a client that holds nothing is unregistered */
-	uint32_t told_in[N_SLOTS]; /* in which of its lives a client at this address was told of it */
+	uint64_t idle_ns;          /* until a client without locks is unregistered */
+	uint32_t told_in[N_SLOTS]; /* the epoch in which a client at this address was told of it */
 	bool early_end;
 };
 
@@ -339,7 +351,7 @@ enum flavour {
 enum awakening { /* how a host says that it was restarted */
 	BY_NOTIFY,
 	BY_FREE_ALL,
-	BY_STATE, /* only by the state number of its next LOCK */
+	BY_STATE, /* only by the state number in its next LOCK */
 };
 
 enum call_kind {
@@ -353,13 +365,13 @@ enum call_kind {
 	CALL_RESHARE,  /* to reclaim */
 	CALL_NOTIFY,   /* SM_NOTIFY */
 	CALL_FREE_ALL, /* likewise */
-	CALL_RES,      /* GRANTED_RES: nobody waits for its answer */
+	CALL_RES,      /* GRANTED_RES: it has no reply */
 };
 
 #define MAX_MESSAGE 512
 
-/* How a call was sent: of two that were sent once, on one connection, the one with the lower xid was first.
- */
+/* How a call was sent. Of two calls that were sent once, on one connection, the one with the lower xid was
+ * first. */
 struct sending {
 	uint32_t xid;
 	uint32_t connection; /* the last one; 0: none */
@@ -375,14 +387,14 @@ struct call {
 	struct span span;
 	bool blocks;
 	bool by_tcp;
-	bool is_sent;    /* on the connection that there is */
-	bool is_fresh;   /* the server had nothing of this owner there */
+	bool is_sent;    /* on the present connection */
+	bool is_fresh;   /* the server had no lock of this owner there */
 	bool is_excused; /* the store had failed when it was answered */
 	struct sending sending;
 	uint64_t cookie;
 	uint64_t made_at;
 	int32_t server_state; /* as the client knew it */
-	uint32_t server_life; /* as it was */
+	uint32_t server_life; /* the epoch */
 	uint32_t tries;
 	uint64_t gap;
 	uint16_t len;
@@ -392,12 +404,12 @@ struct call {
 enum phase {
 	IDLE,
 	LOCKING, /* the LOCK is under way */
-	WAITING, /* BLOCKED: the call-back, or the next poll */
+	WAITING, /* BLOCKED: for the call-back, or the next poll */
 	CANCELLING,
 	UNLOCKING,
 	TESTING,
 	SHARING,
-	PAUSING, /* told of a grace period */
+	PAUSING, /* the server has told it of a grace period */
 	DONE,
 };
 
@@ -406,17 +418,17 @@ struct share {
 	uint8_t access, deny;
 	bool is_open;                  /* it has to be closed */
 	bool has, is_firm, is_phantom; /* as of locks, below */
-	bool is_lost;                  /* a phantom that somebody else had since */
-	uint32_t n_unheard;            /* reclaims that it asked for anew before it was answered */
+	bool is_lost;                  /* a phantom that another program had since */
+	uint32_t n_unheard;            /* reclaims that it repeated before it had a reply */
 };
 
-/* What a program was told that it has, by unit. */
+/* The locks that a program was told it has, by unit. */
 struct owned {
 	uint8_t has[MAX_FILES][N_UNITS];
-	uint8_t firm[MAX_FILES][N_UNITS];    /* told so by this life of the server */
-	uint8_t phantom[MAX_FILES][N_UNITS]; /* had, and could not reclaim in time */
+	uint8_t firm[MAX_FILES][N_UNITS];    /* told in this epoch of the server */
+	uint8_t phantom[MAX_FILES][N_UNITS]; /* it had them, and could not reclaim them in time */
 	uint64_t lost_at[MAX_FILES][N_UNITS];
-	struct sending by[MAX_FILES][N_UNITS]; /* the LOCK that was answered so; n == 0: a call-back */
+	struct sending by[MAX_FILES][N_UNITS]; /* the LOCK with that reply; n == 0: a call-back */
 	bool freed[MAX_FILES][N_UNITS]; /* it was told so while the store was away, and has not asked since */
 };
 
@@ -425,25 +437,25 @@ struct proc {
 	struct hf_timer timer;
 	uint32_t svid;
 	enum phase phase;
-	struct span span; /* what it is about */
+	struct span span; /* the range that it wants */
 	bool blocks;
-	bool is_called_back;     /* while its LOCK for it is under way */
-	bool wants_out;          /* to unlock everything before it goes on */
-	uint64_t waits_since;    /* its first LOCK for this was sent then */
+	bool is_called_back;     /* while its LOCK for the range is under way */
+	bool wants_out;          /* it unlocks everything before it goes on */
+	uint64_t waits_since;    /* when its first LOCK for the range was sent */
 	struct call *call;       /* under way, or NULL */
-	struct sending answered; /* the last one that was; n == 0: it was called back */
-	struct sending blocked;  /* the last LOCK for what it is called back for; n == 0: it is under way */
+	struct sending answered; /* the last answered call; n == 0: it was called back */
+	struct sending blocked;  /* the last LOCK for the range of its call-back; n == 0: it is under way */
 	struct hf_timer kill_timer;
 	struct hf_timer death_timer; /* of its host */
 	struct hf_timer patience_timer;
-	bool is_unheard;          /* a LOCK that it does not wait for any more may be under way */
-	bool is_hurried;          /* it is to lock something, right behind the other thread */
-	uint8_t newer[N_UNITS];   /* what the other one was told meanwhile that it has: asked for later, */
-	uint8_t crossed[N_UNITS]; /* or nobody knows */
+	bool is_unheard;          /* a LOCK that it no longer waits for may be under way */
+	bool is_hurried;          /* it must lock something right behind the other thread */
+	uint8_t newer[N_UNITS];   /* units that the other thread was told meanwhile: asked for later, */
+	uint8_t crossed[N_UNITS]; /* or in an unknown order */
 	uint8_t downgraded[N_UNITS];
-	uint32_t n_asked, n_put_off; /* for what it wants now; and was told that it has not got it */
+	uint32_t n_asked, n_put_off; /* for the present range: calls, and replies that it does not have it */
 	uint8_t files_touched;
-	struct owned *own; /* by all threads of a program */
+	struct owned *own; /* shared by all threads of a program */
 	struct owned owned;
 	struct share shares[MAX_FILES];
 };
@@ -463,15 +475,15 @@ struct host {
 	enum awakening awakening;
 	uint32_t version; /* of NLM */
 	int32_t state;
-	int32_t statd_state; /* what its statd says: that of the last life, where it was started before
-				sm-notify */
+	int32_t statd_state; /* the number that its statd gives: the old one, if it was started before
+			      * sm-notify */
 	bool hides_state;    /* sends 0 */
 	bool has_udp, has_tcp;
 	bool knows_granted, knows_granted_msg; /* one of them at least */
-	uint64_t grace_ns;                     /* of its own, after each boot: it takes no grant as long */
+	uint64_t grace_ns; /* its own grace after each boot, in which it accepts no grant */
 	uint64_t grace_until;
-	uint64_t put_off_at;  /* it last said so, or that it reclaims */
-	uint32_t promised_in; /* the life of the server that first told it GRANTED or BLOCKED; 0: none */
+	uint64_t put_off_at;  /* when it last answered so, or that it reclaims */
+	uint32_t promised_in; /* the epoch in which it was first told GRANTED or BLOCKED; 0: none */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
 	struct hf_timer boot_timer;
@@ -479,31 +491,30 @@ struct host {
 	struct hf_timer rename_timer;
 	bool is_renaming; /* as soon as nothing of its old name is under way */
 	uint64_t quiet_since;
-	struct host *gateway; /* whose address it has: nobody can call it; NULL: its own */
-	bool is_shared;       /* its address is another's, too */
-	bool is_secretive;    /* its statd tells no number */
+	struct host *gateway; /* the host whose address it has: it cannot be called; NULL: its own address */
+	bool is_shared;       /* another host has its address, too */
+	bool is_secretive;    /* its statd gives no number */
 	bool uses_shares;
 	bool has_threads;   /* its second program is a thread of the first */
-	bool pipelines;     /* does not always wait for an answer before it calls again */
-	bool changes_parts; /* of what it has */
+	bool pipelines;     /* it does not always wait for a reply before it calls again */
+	bool changes_parts; /* of its locks */
 	bool is_impatient;
 	struct rng pipe_rng, part_rng, patience_rng;
-	bool is_unmonitored; /* NM_LOCK: nobody tells it of a restart, and its locks die with the server */
+	bool is_unmonitored; /* NM_LOCK: it is not told of a restart, and its locks end with the server */
 	struct hf_list calls;
 	struct conn *conn;
 	uint32_t n_connections; /* that it ever had */
-	uint32_t next_xid;      /* rises over all its lives */
+	uint32_t next_xid;      /* rises over all its restarts */
 	struct hf_timer connect_timer;
-	int32_t server_state; /* that its statd has heard of */
+	int32_t server_state; /* that its statd knows */
 	int32_t newest_heard; /* a late notice may come after a newer one */
 	bool is_reclaiming;
-	uint32_t reclaim_at; /* how far it has come */
+	uint32_t reclaim_at; /* how far its reclaims have come */
 	struct hf_timer reclaim_timer;
 	struct rng reclaim_rng;
-	uint32_t
-		lied_about_in; /* the life of the server in which the rogue made up a number of it; 0: none */
-	uint32_t told_life;    /* the server has acknowledged that this life began */
-	uint32_t n_evidence;   /* messages that say so and are under way */
+	uint32_t lied_about_in;    /* the epoch in which the rogue made up a number for it; 0: none */
+	uint32_t told_life;        /* the server has acknowledged that this life began */
+	uint32_t n_evidence;       /* messages under way that tell of it */
 	enum crash_kind ends_with; /* how the server dies when it has acknowledged that */
 	uint32_t ends_in;          /* operations after that */
 	struct proc procs[MAX_PROCS];
@@ -518,7 +529,7 @@ enum fault_kind {
 	FAULT_CUT,
 	FAULT_HOST,
 	FAULT_HOST_MOVES, /* crashes, and has another address afterwards */
-	FAULT_HOST_THEN,  /* crashes; and the server, as soon as it has said that it knows */
+	FAULT_HOST_THEN,  /* crashes; and the server crashes as soon as it has acknowledged that */
 	FAULT_STORE,
 	FAULT_SLOW,
 	FAULT_RESET,
@@ -543,7 +554,7 @@ struct fault {
 struct knobs {
 	unsigned int loss, doubles, slow; /* in a thousand */
 	uint64_t longest_ns;              /* delay of a slow datagram */
-	unsigned int lazy;                /* server's turns that come late */
+	unsigned int lazy;                /* turns of the server that come late */
 	unsigned int fail;                /* single writes */
 	uint64_t think_ns;
 	uint64_t trouble_ns; /* how long */
@@ -561,17 +572,17 @@ struct capture {
 #define N_CAPTURES 32
 #define N_NOTICES  8
 
-/* Whom the lock manager of the server's host has it watch. */
+/* The peers that the lock manager of the server's host has it watch. */
 struct watch {
 	char name[48]; /* an address */
 	uint8_t priv[16];
-	bool is_known; /* it was asked for since the machine has power */
+	bool is_known; /* it was asked for since the machine was started */
 	bool is_on;
-	uint32_t off_life;    /* of the host, when it was given up */
-	int32_t state_before; /* of the host, when it was asked for */
+	uint32_t off_life;    /* the life of the host when the watch ended */
+	int32_t state_before; /* the host's number when the watch began */
 	int32_t heard;
-	int32_t expected;     /* 0: nothing */
-	uint32_t expected_in; /* that life of the server's */
+	int32_t expected;     /* the number in the next call-back; 0: none is expected */
+	uint32_t expected_in; /* the epoch that must make it */
 	uint64_t expected_by;
 };
 
@@ -580,8 +591,8 @@ struct monitor {
 	struct rng rng;
 	struct hf_timer timer;
 	struct watch watches[MAX_HOSTS];
-	struct watch *about; /* the call under way is about it */
-	uint32_t xid;        /* of it; 0: none */
+	struct watch *about; /* the watch that the call under way is about */
+	uint32_t xid;        /* of that call; 0: none */
 	uint32_t procedure;
 	uint16_t call_len;
 	uint8_t call[256];
@@ -592,12 +603,12 @@ struct flood {
 	bool exists;
 	struct rng rng;
 	struct hf_timer timer;
-	uint8_t source;               /* the last byte of the address that it sends from */
-	struct hf_lock_limits limits; /* of the server, for all its lives */
-	size_t n_loaded;              /* clients, in this life */
+	uint8_t source;               /* the last byte of its source address */
+	struct hf_lock_limits limits; /* of the server, for all epochs */
+	size_t n_loaded;              /* clients, in this epoch */
 };
 
-/* Who was told that he has it, and when he was. */
+/* Which program was told that it has the unit, and when. */
 struct taken {
 	const struct owned *who;
 	uint64_t at;
@@ -607,7 +618,7 @@ struct world {
 	struct sim_options options;
 	struct sim_counts *counts;
 	struct rng net_rng, disk_rng, plan_rng, server_rng, rogue_rng;
-	struct hf_loop outside; /* clock and timers of everything but the server */
+	struct hf_loop outside; /* clock and timers of everything except the server */
 	uint64_t now;
 	uint64_t digest;
 	uint32_t n_steps;
@@ -628,20 +639,21 @@ struct world {
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
-	bool has_shares;   /* somebody uses them */
-	uint32_t next_xid; /* of the rogue and the monitor; each host counts by itself, and they meet */
+	bool has_shares;   /* some host uses them */
+	uint32_t next_xid; /* of the rogue and the monitor; each host counts by itself, so numbers may be
+			    * equal */
 	uint16_t next_port;
 	struct fault faults[MAX_FAULTS];
 	uint32_t n_faults;
 	struct capture captures[N_CAPTURES];
 	uint32_t n_captures;
-	struct capture notices[N_NOTICES]; /* of restarts: there are few of them, and they are worth most */
+	struct capture notices[N_NOTICES]; /* of restarts: they are few, and the most useful to a forger */
 	uint32_t n_notices;
 	struct monitor monitor;
 	struct flood flood;
-	uint32_t n_trouble; /* steps until nothing went wrong any more */
+	uint32_t n_trouble; /* steps until the calm */
 	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
-	bool is_calm;       /* nothing goes wrong any more */
+	bool is_calm;       /* no more faults */
 	bool is_ending;
 	uint64_t ending_since;
 	bool has_failed;
@@ -656,12 +668,12 @@ void world_say(struct world *world, const char *format, ...) __attribute__((form
 void world_fail(struct world *world, const char *rule, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void world_timer(struct world *world, struct hf_timer *timer, void (*fn)(struct hf_timer *timer));
-void world_step(struct world *world); /* the next thing that happens */
+void world_step(struct world *world); /* the next event */
 static inline bool omits(const struct world *world, uint32_t what)
 {
 	return (world->options.omit & what) != 0;
 }
-/* Whatever is printed when nobody reads it costs time: */
+/* Printing that is not read costs time: */
 #define SAY(world, ...)                                \
 	do {                                           \
 		if ((world)->options.is_verbose)       \
@@ -748,9 +760,9 @@ struct conn {
 	bool is_ended;
 	uint32_t tries;
 	uint64_t heard_at;           /* when the server's kernel last had something of the client's */
-	struct hf_timer probe_timer; /* it has asked whether that is still there */
+	struct hf_timer probe_timer; /* the kernel has asked whether the other end is still there */
 	uint32_t in_len, record_len;
-	uint32_t tap_ahead;          /* bytes yet to be written that were looked at */
+	uint32_t tap_ahead;          /* unwritten bytes that were looked at */
 	uint8_t in[STREAM_ROOM];     /* arrived at the server */
 	uint8_t record[STREAM_ROOM]; /* arrived at the client */
 };
@@ -759,15 +771,15 @@ struct conn *stream_connect(struct world *world, struct host *host, struct sock 
 			    const struct hf_addr *server_end, const struct hf_addr *client_end);
 void stream_send(struct conn *conn, bool to_server, const void *data, size_t len);
 void stream_close(struct conn *conn, bool by_server);
-void stream_probe(struct conn *conn);     /* by the server's kernel: is the other end there? */
+void stream_probe(struct conn *conn);     /* the server's kernel asks: is the other end there? */
 void stream_reset(struct conn *conn);     /* both ends know */
-void stream_host_died(struct host *host); /* its ends are gone, and nobody is told */
+void stream_host_died(struct host *host); /* its ends are lost, and no peer is told */
 void stream_server_died(struct world *world, bool is_machine);
 
 /* DISK (disk.c) */
 int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_store_options *options);
 void disk_init(struct world *world);
-void disk_complete(struct world *world); /* inside the server: what is over */
+void disk_complete(struct world *world); /* inside the server: completes what has ended */
 bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
 bool disk_has_client(const struct world *world, const char *id);
@@ -776,10 +788,10 @@ static inline struct hf_bytes disk_name(const struct disk_record *record)
 	return hf_bytes_of(record->bytes + record->name_at, record->name_len);
 }
 bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep); /* false: unknown */
-/* What the disk knows of this owner, by unit; what a crash of the promised kind leaves. */
+/* What the disk has of this owner, by unit, after a crash of the promised kind. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
-/* Locks and reservations that a host has under this name, of programs before this life of it. */
+/* Locks and reservations of a host under this name, of programs from before its last restart. */
 uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name);
 const struct disk_view *disk_promised(const struct world *world);
 /* Share reservations: how often this one is stored; how many there are in all. */
@@ -794,42 +806,42 @@ uint64_t slow_write(struct world *world);
 /* WORKER (worker.c) */
 struct hf_nlm_files;
 void worker_init(struct world *world);
-/* @files is the caller's; *filesp is it. */
+/* The caller owns @files; *filesp points to it. */
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp);
-void worker_complete(struct world *world); /* inside the server: what is answered */
+void worker_complete(struct world *world); /* inside the server: completes what is answered */
 bool worker_has_answers(const struct world *world);
-void worker_finish(struct world *world); /* inside the server: all are */
+void worker_finish(struct world *world); /* inside the server: completes everything */
 void worker_crash(struct world *world);
-void worker_hurry(struct world *world); /* what is asked is answered now */
+void worker_hurry(struct world *world); /* answers all questions now */
 
 /* FATE (fate.c) */
 void fate_init(struct world *world);
 void fate_stop(struct world *world);
-/* What the server hears of it: the list is another one, or the kernel tells of a file. */
+/* The server reads about it: the list has changed, or the kernel reports a file. */
 void fate_hear(struct fates *fates);
 bool fate_is_unheard(const struct fates *fates, uint8_t file, uint64_t since);
 int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing); /* HF_CHECK_… */
-bool fate_refuses(const struct call *call, uint32_t stat); /* may that be why it is answered so? */
+bool fate_refuses(const struct call *call, uint32_t stat); /* can that be the reason for this reply? */
 void fate_check_answer(const struct call *call, uint32_t stat);
 
 /* SERVER (server.c) */
 void server_init(struct world *world);
 void server_start(struct world *world);
 void server_turn(struct world *world);
-void server_wake(struct world *world); /* there is something for it to look at */
+void server_wake(struct world *world); /* there is something for it to do */
 void server_tick(struct world *world); /* one operation: may not return */
 void server_crash(struct world *world, enum crash_kind kind);
-/* A promise of an earlier life of the server that arrives when the time to claim it again is over. */
+/* A promise of an earlier epoch that arrives when the time to reclaim is over. */
 bool server_is_news_old(const struct server *server, uint64_t sent_at);
 void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations);
 void server_stop(struct world *world);
-uint64_t server_next(struct world *world); /* when it will do something */
+uint64_t server_next(struct world *world); /* when it acts next */
 /* Calls @fn as the server's own code. */
 void server_do(struct world *world, void (*fn)(struct world *world, void *user), void *user);
 
 /* PLAN (plan.c) */
 void plan_make(struct world *world);
-void plan_stop(struct world *world); /* what is still to come does not */
+void plan_stop(struct world *world); /* no further faults */
 
 /* HOST (host.c) */
 void host_init(struct world *world, uint32_t index);
@@ -845,7 +857,7 @@ void host_message(struct host *host, const struct hf_addr *from, uint16_t port, 
 void host_connected(struct host *host);
 void host_disconnected(struct host *host, struct conn *conn);
 void host_announce(struct host *host);       /* says that it was restarted */
-bool host_is_known(const struct host *host); /* the server has it stored, by its name */
+bool host_is_known(const struct host *host); /* the server has stored it, by its name */
 bool host_get_stored_state(const struct host *host, struct hf_bytes name, int32_t *statep);
 
 /* TALK (talk.c) */
@@ -863,7 +875,7 @@ uint64_t span_len(const struct span *span);
 /* PROCESS (process.c) */
 void proc_init(struct proc *proc, struct host *host, uint32_t number);
 void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
-/* A call-back; what to answer. */
+/* A call-back; returns the reply. */
 uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span, uint64_t sent_at);
 bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span);
 void proc_nudge(struct proc *proc); /* it may go on */
@@ -876,11 +888,11 @@ bool proc_is_at_rest(const struct proc *proc);
 
 /* HAVING (having.c) */
 void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
-void proc_lose(struct proc *proc); /* all that it has, and it knows nothing of it */
+void proc_lose(struct proc *proc); /* all its locks, and it does not know of that */
 void proc_give_up(struct proc *proc, const struct span *span);
-void proc_lower(struct proc *proc, const struct span *span); /* it is about to ask for that, and no more */
+void proc_lower(struct proc *proc, const struct span *span); /* it is about to ask for a lower mode */
 void proc_raise_again(struct proc *proc);                    /* it was refused */
-void proc_be_content(struct proc *proc);                     /* it has reclaimed what it was about to lower */
+void proc_be_content(struct proc *proc); /* it has reclaimed what it was about to downgrade */
 bool proc_has_anything(const struct proc *proc);
 void proc_reclaims(const struct proc *proc, const struct span *span,
 		   uint64_t sent_at); /* and may, it is told */
@@ -890,10 +902,10 @@ void proc_set_freed(struct proc *proc, const struct span *span, bool is_freed);
 void thread_init(struct proc *proc, uint32_t number);
 bool thread_is_second(const struct proc *proc);     /* what it has is the first one's */
 struct proc *thread_other(const struct proc *proc); /* NULL: there is none */
-/* Does a thread of this owner ask for @unit in a lesser mode than @span, or has it, behind one that does? */
+/* Does a thread of this owner ask for @unit in a lower mode than @span, or have it, behind one that does? */
 bool thread_asks_for_less(const struct host *host, uint32_t svid, const struct span *span, int unit);
-bool thread_may_lock(const struct proc *proc);        /* what it is about */
-bool thread_may_go_on(const struct proc *proc);       /* with that: to ask again, or to cancel it */
+bool thread_may_lock(const struct proc *proc);        /* the range that it wants */
+bool thread_may_go_on(const struct proc *proc);       /* with that range: ask again, or cancel it */
 bool thread_wants_something(const struct proc *proc); /* it, or the other one */
 bool thread_may_unlock(const struct proc *proc, const struct span *span);
 void thread_choose(const struct proc *proc,
@@ -905,7 +917,7 @@ void pipe_proc_init(struct proc *proc);
 void pipe_stop(struct proc *proc);
 void pipe_lock_sent(struct proc *proc);
 void pipe_sent_again(struct call *call);
-bool pipe_may_cross(const struct proc *other); /* may its thread ask for the same, while it does? */
+bool pipe_may_cross(const struct proc *other); /* may its thread ask for the same at the same time? */
 void pipe_taken(struct proc *proc, const struct span *span);
 uint8_t pipe_mode(const struct proc *proc, const struct span *span, int unit);
 void pipe_settle(struct proc *proc, uint32_t n_sent);
@@ -923,16 +935,16 @@ void patience_init(struct host *host);
 void patience_proc_init(struct proc *proc);
 void patience_stop(struct proc *proc);
 void patience_lock_sent(struct proc *proc);
-bool patience_is_unheard(const struct host *host); /* is anything that nobody waits for under way? */
+bool patience_is_unheard(const struct host *host); /* is a call under way whose reply no program waits for? */
 
 /* SHARE (share.c) */
 bool share_act(struct proc *proc);    /* false: not now */
-bool share_finish(struct proc *proc); /* closes what it has open; false: nothing is */
+bool share_finish(struct proc *proc); /* closes its open files; false: there are none */
 void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
 void share_loosen(struct proc *proc, bool was_over); /* the server is dead */
 void share_forget(struct proc *proc);
-bool share_reclaim(struct host *host);       /* the next one; false: there is none */
-void share_unheard(const struct call *call); /* a reclaim is given up, and will be asked for again */
+bool share_reclaim(struct host *host);       /* the next reservation; false: there is none */
+void share_unheard(const struct call *call); /* a reclaim is given up, and will be repeated */
 void share_check(struct world *world, bool may_forfeit);
 void share_check_stored(struct world *world);
 void share_check_closed(struct world *world, const struct call *call);
@@ -945,7 +957,7 @@ void reclaim_begin(struct host *host, int32_t state);
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at);
 void reclaim_init(struct host *host);
 void reclaim_go_on(struct host *host, uint64_t delay_ns);
-bool reclaim_retries(const struct call *call, uint32_t stat); /* it is asked for once more */
+bool reclaim_retries(const struct call *call, uint32_t stat); /* it is repeated */
 
 /* MONITOR (monitor.c) */
 void monitor_init(struct world *world);
@@ -958,10 +970,10 @@ void monitor_died(struct world *world);
 void monitor_moved(const struct host *host);
 
 /* NAT (nat.c) */
-bool nat_join(struct host *host); /* behind the one before it; false: it has an address of its own */
+bool nat_join(struct host *host); /* behind the host before it; false: it has an address of its own */
 bool nat_unlocks_all(
-	struct host *host); /* a program of it that ends unlocks files that it never locked, too */
-/* Whose is this registration? NULL: nobody's that is there now. */
+	struct host *host); /* a program of it that ends also unlocks files that it never locked */
+/* The host of this registration; NULL: it does not exist now. */
 struct host *nat_owner(struct world *world, const struct hf_addr *addr, const char *name);
 bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* is it one of its own? */
 
@@ -970,7 +982,7 @@ void rogue_capture(struct world *world, const struct packet *packet);
 void rogue_act(struct world *world, uint32_t n);
 bool rogue_is_false_number_stored(const struct host *host);
 bool rogue_is_forger(
-	struct world *world); /* of senders, too: in a world in which whoever is asked can answer */
+	struct world *world); /* forges senders, too: only if every host that is asked can answer */
 
 /* FLOOD (flood.c) */
 void flood_init(struct world *world);
@@ -986,7 +998,7 @@ void tap_stream(struct conn *conn, const uint8_t *data, size_t len);
 void check_turn(struct world *world); /* after a turn of the server */
 void check_started(struct world *world);
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event);
-struct host *check_host_of(struct world *world, struct hf_lock_client *holds); /* NULL: nobody's */
+struct host *check_host_of(struct world *world, struct hf_lock_client *holds); /* NULL: no host */
 /* What the server has for an owner, by unit. */
 void check_read_table(struct world *world, const struct host *host, uint32_t svid,
 		      uint8_t has[MAX_FILES][N_UNITS]);
@@ -997,10 +1009,10 @@ void order_note_granted(struct world *world, const struct hf_lock_view *waiter);
 void order_note_waiters(struct world *world);
 void order_check(struct world *world);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
-void order_check_called_back(struct proc *proc);    /* it asks anew, and has it */
-void order_check_unlocked(const struct call *call); /* and it is about to be told so */
+void order_check_called_back(struct proc *proc);    /* it asks again, and has the lock */
+void order_check_unlocked(const struct call *call); /* before the program is told so */
 void order_check_lowered(const struct call *call);  /* the same */
-void order_check_cancelled(const struct proc *proc, const struct span *span); /* it does not wait any more */
+void order_check_cancelled(const struct proc *proc, const struct span *span); /* it no longer waits */
 
 /* REST (rest.c) */
 void rest_run(struct world *world);

@@ -1,10 +1,10 @@
 /*
- * Writes of the store that take seconds, while everything else goes on: more calls
- * come, clients connect and ask anew, or die and say so, and we are restarted.
+ * Writes of the store that take seconds, while everything else goes on: more calls come, clients connect and
+ * ask again, or die and say so, and the server is restarted.
  */
 #include "sim.h"
 
-#define CHANCE  300 /* of a schedule, in a thousand */
+#define CHANCE  300 /* in a thousand schedules */
 #define LONGEST (45 * SECOND)
 
 /* How long this write takes; 0: no longer than others. */

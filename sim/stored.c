@@ -1,4 +1,4 @@
-/* What the disk has of somebody: registrations, locks, reservations. */
+/* What is on the disk: registrations, locks, reservations. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static bool is_at(struct hf_bytes client, const struct host *host)
 						   hf_bytes_of_str(host->name)));
 }
 
-/* A reservation is a blob to the store; src/recovery/reservations.c says what is in it. */
+/* A reservation is a blob to the store; src/recovery/reservation.c says what is in it. */
 struct stored_share {
 	uint8_t access, deny;
 	uint32_t count;

@@ -1,7 +1,7 @@
 /*
- * Connections: bytes in order, or an end. A partition only delays them, as the
- * kernels send again; an end that is gone, with its host or its process, is
- * noticed when something is sent to it; until then the other end is half open.
+ * Connections: bytes in order, or an end. A partition only delays them, because the kernels send again. If
+ * one end is lost, with its host or its process, the other end notices that when it sends something. Until
+ * then it is half open.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "arena.h"
 #include "sim.h"
 
-#define AGAIN_NS  (1 * SECOND) /* until something is sent again that did not get through */
+#define AGAIN_NS  (1 * SECOND) /* until bytes that did not get through are sent again */
 #define MAX_TRIES 40
 
 static void on_way(struct hf_timer *timer);
@@ -33,7 +33,7 @@ static void way_clear(struct way *way)
 	way->has_end = false;
 }
 
-/* Gone when neither end is there. */
+/* Freed when neither end is there. */
 static void release(struct conn *conn)
 {
 	if (conn->sock || conn->has_client)
@@ -46,7 +46,7 @@ static void release(struct conn *conn)
 	sim_free(conn);
 }
 
-/* The ends learn of it */
+/* The ends are told */
 
 static void server_learns(struct conn *conn, int error)
 {
@@ -177,7 +177,7 @@ static void queue_chunk(struct way *way, const void *data, size_t len)
 		hf_timer_start(&way->timer, net_delay(way->conn->world));
 }
 
-/* In one segment with what is yet to leave. */
+/* In one segment with bytes that have yet to leave. */
 static bool join_last(struct way *way, const void *data, size_t len)
 {
 	struct hf_link *link = way->chunks.head.prev;
@@ -208,14 +208,14 @@ static void take_at_server(struct conn *conn, const struct chunk *chunk)
 {
 	conn->heard_at = conn->world->now;
 	if (conn->in_len + chunk->len > sizeof(conn->in))
-		return; /* far more than any of our clients ever has under way */
+		return; /* far more than any client here has under way */
 	memcpy(conn->in + conn->in_len, chunk->bytes, chunk->len);
 	conn->in_len += chunk->len;
 	world_note_bytes(conn->world, chunk->bytes, chunk->len);
 	server_wake(conn->world);
 }
 
-/* Whole records, of one fragment each, as the server makes them. */
+/* Complete records, of one fragment each, as the server makes them. */
 static void take_at_client(struct conn *conn, const struct chunk *chunk)
 {
 	uint32_t len;
@@ -249,7 +249,7 @@ static bool is_other_end_there(const struct way *way)
 	return conn->has_client && conn->host->is_up && conn->host->life == conn->host_life;
 }
 
-/* A kernel asks when nothing came for a second, and each second then. */
+/* A kernel asks when nothing came for a second, and then each second. */
 void stream_probe(struct conn *conn)
 {
 	if (!hf_timer_is_running(&conn->probe_timer))
@@ -275,7 +275,7 @@ static void on_probe(struct hf_timer *timer)
 	server_learns(conn, -ECONNRESET);
 }
 
-/* Nobody is there any more, and the other kernel, if there is one, says so. */
+/* There is no other end, and its kernel, if there is one, says so. */
 static void refuse(struct way *way)
 {
 	struct conn *conn = way->conn;
@@ -344,7 +344,7 @@ static void on_way(struct hf_timer *timer)
 	else
 		take_at_client(conn, chunk);
 	sim_free(chunk);
-	/* @conn may be gone here */
+	/* @conn may be freed here */
 }
 
 /* Ends */
@@ -358,8 +358,8 @@ void stream_close(struct conn *conn, bool by_server)
 		conn->sock = NULL;
 		hf_timer_stop(&conn->timer);
 	} else {
-		/* It will be opened again from the same port, as Linux does it: what is under way on this one
-		 * does not come after that. */
+		/* It will be opened again from the same port, as in Linux: bytes under way on this one do not
+		 * arrive after that. */
 		conn->has_client = false;
 		way_clear(&conn->up);
 	}
@@ -378,7 +378,7 @@ void stream_host_died(struct host *host)
 		struct conn *conn = hf_list_entry(link, struct conn, link);
 
 		if (conn->host != host)
-			continue; /* one that it has closed may still have had something to send */
+			continue; /* one that it has closed may still have something to send */
 		conn->has_client = false;
 		way_clear(&conn->up);
 		release(conn);
@@ -386,7 +386,7 @@ void stream_host_died(struct host *host)
 	host->conn = NULL;
 }
 
-/* A process that dies has its connections closed by its kernel; a machine that dies says nothing. */
+/* A kernel closes the connections of a process that dies. A machine that dies says nothing. */
 void stream_server_died(struct world *world, bool is_machine)
 {
 	hf_list_for_each_safe(link, &world->conns) {

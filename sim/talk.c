@@ -1,4 +1,4 @@
-/* What a host's lockd and sm-notify ask of the server: calls, sent until they are answered. */
+/* The calls of a host's lockd and sm-notify to the server, repeated until they are answered. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <stdio.h>
@@ -265,7 +265,7 @@ void host_disconnected(struct host *host, struct conn *conn)
 		note_unsent(host);
 }
 
-/* UDP: again. TCP: the other end may be gone without a word; a new connection will tell. */
+/* UDP: send again. TCP: the other end may be lost without a word; a new connection tells. */
 static void on_timer(struct hf_timer *timer)
 {
 	struct call *call = hf_container_of(timer, struct call, timer);
@@ -303,7 +303,7 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->by_tcp = host->flavour == LINUX_TCP && kind != CALL_NOTIFY;
 	world_timer(world, &call->timer, on_timer);
 	hf_list_push_back(&host->calls, &call->link);
-	if (proc && kind != CALL_RECLAIM && kind != CALL_RESHARE) /* those are the host's */
+	if (proc && kind != CALL_RECLAIM && kind != CALL_RESHARE) /* those belong to the host */
 		proc->call = call;
 	return call;
 }

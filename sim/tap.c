@@ -1,6 +1,6 @@
 /*
- * What leaves the server, looked at as it leaves: nobody is told anything that a
- * crash in this very moment would make untrue.
+ * Looks at everything that leaves the server, as it leaves: no host is told anything that a crash at this
+ * moment would make untrue.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -26,7 +26,7 @@ static void check_registered(struct world *world, struct host *host, const char 
 			   what);
 }
 
-/* I3: it would be there after a crash; but for what a thread has asked to have less of, which may have been
+/* I3: it would be there after a crash; except for what a thread has asked to downgrade, which may have been
  * served before a reclaim is answered. */
 static void check_stored(struct world *world, const struct host *host, uint32_t svid, const struct span *span,
 			 const char *what)
@@ -43,8 +43,8 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
 				   host->index, what, span->file, span->first, span->last);
 }
 
-/* I10: what was given up does not come back after a crash; but a store that has failed, when this was
- * answered first, may have it yet. */
+/* I10: what was given up does not come back after a crash; but a store that had failed when this was first
+ * answered may still have it. */
 static void check_given_up(struct world *world, const struct host *host, struct call *call)
 {
 	uint8_t has[MAX_FILES][N_UNITS], stored[MAX_FILES][N_UNITS];
@@ -69,8 +69,7 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 				   call->proc->svid, host->index, span->file, span->first, span->last);
 }
 
-/* I4: what was held is reclaimed however full the server is; but a store that has failed refuses it for now.
- */
+/* I4: a lock is reclaimed however full the server is; but a store that has failed refuses it for now. */
 static void check_room(struct world *world, const struct host *host, struct call *call)
 {
 	call->is_excused |= !world->server.could_promise || !world->server.recovery ||
@@ -110,7 +109,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
 		host_is_acknowledged(host);
 	if (is_new && call->server_state != host->server_state)
-		return; /* it has reclaimed what it had since, and will not take this for an answer */
+		return; /* it has reclaimed its locks since, and does not take this for an answer */
 	if (!host->is_unmonitored || is_share)
 		check_registered(world, host, stat == HF_NLM_BLOCKED ? "BLOCKED" : "GRANTED");
 	if (stat == HF_NLM_BLOCKED) {
@@ -130,9 +129,9 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 			   host->index);
 }
 
-/* I5: a host that was told that its restart is known will not be taken to have been restarted once more when
- * it says that number again; that would end what it has taken since. The number that it says is its statd's.
- */
+/* I5: the server has acknowledged a host's restart. If the host sends that number again, the server must not
+ * believe in another restart, which would release the locks taken since. The number is the one that its statd
+ * gives. */
 static void look_at_acknowledgement(struct world *world, struct host *host, const struct call *call)
 {
 	struct hf_xdr_in in;
@@ -143,7 +142,7 @@ static void look_at_acknowledgement(struct world *world, struct host *host, cons
 	for (int i = 0; i < 10; i++) /* the header */
 		hf_xdr_get_u32(&in);
 	name = hf_xdr_get_string(&in, 1024);
-	/* Where none is known, a copy is checked as the first one was. */
+	/* If no number is known, a copy is checked as the first one was. */
 	if (host_get_stored_state(host, name, &stored) && stored && stored != host->state &&
 	    stored != host->statd_state && !rogue_is_false_number_stored(host))
 		world_fail(world, "I5",
@@ -198,10 +197,10 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 		return;
 	span.file = handle.data[0];
 	if (host->is_shared && !nat_has_oh(host, svid, oh))
-		return; /* for the one behind it */
+		return; /* for the host behind it */
 	if (!world->server.recovery || !host->is_up || svid / 100 != host->life)
-		return;                       /* it is dead, and nobody knows */
-	if (proc_awaits(host, svid, &span)) { /* else it has it already, and its answer was lost */
+		return;                       /* it is dead, and no other host knows */
+	if (proc_awaits(host, svid, &span)) { /* else it has the lock already, and its answer was lost */
 		check_registered(world, host, "GRANTED by call-back");
 		check_stored(world, host, svid, &span, "GRANTED by call-back");
 	}
@@ -247,7 +246,7 @@ static void look_at_call(struct world *world, struct host *host, struct hf_xdr_i
 		look_at_res(world, host, in);
 }
 
-/* @is_asked: it comes to where the host calls from. What comes elsewhere is the reply to a forged call. */
+/* @is_asked: it goes to the port that the host calls from. Otherwise it is the reply to a forged call. */
 static void look_at_message(struct world *world, const struct hf_addr *to, bool is_asked, const uint8_t *data,
 			    size_t len)
 {
@@ -274,7 +273,7 @@ void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *
 	look_at_message(world, to, host && host->addr.port == to->port, data, len);
 }
 
-/* Records, as the server means to write them; what a short write left over was looked at already. */
+/* Records, as the server is about to write them; the rest of a short write was looked at already. */
 void tap_stream(struct conn *conn, const uint8_t *data, size_t len)
 {
 	size_t at = conn->tap_ahead;

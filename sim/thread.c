@@ -1,13 +1,12 @@
 /*
- * Two threads of one program. To the server they are one owner: what either has
- * the other has, and both may wait at once, for ranges that overlap, in different
- * modes. Who asked last for a unit, and was told that he has it, says in which mode
- * the program has it.
+ * Two threads of one program. To the server they are one owner: both have what either has, and both may wait
+ * at once, for overlapping ranges, in different modes. The thread that asked last for a unit, and was told
+ * that it has it, decides the mode in which the program has it.
  *
- * What no server could get right they do not do: no two calls about the same units
- * are under way at once, whose answers could come in another order than they were
- * served in, but for LOCKs on one connection (pipe.c); and nothing is unlocked that the other one asks or
- * waits for. Nor do both wait for just the same: the server has one wait then, and tells one.
+ * They do not do what no server could get right. No two calls about the same units are under way at once,
+ * because their replies could arrive in another order than they were served in, except for LOCKs on one
+ * connection (pipe.c). Neither unlocks what the other asks or waits for. Nor do both wait for exactly the
+ * same: then the server has one wait, and tells one thread.
  */
 #include "sim.h"
 
@@ -68,8 +67,8 @@ bool thread_asks_for_less(const struct host *host, uint32_t svid, const struct s
 	return false;
 }
 
-/* A poll behind a LOCK of the other one might find that what it waits for was granted and lowered since: then
- * it waits anew, and a client that was called back meanwhile takes no notice of that. */
+/* A poll behind a LOCK of the other thread might find that its lock was granted and downgraded since. Then it
+ * waits anew, and a client that was called back meanwhile does not notice. */
 bool thread_may_go_on(const struct proc *proc)
 {
 	const struct proc *other = thread_other(proc);

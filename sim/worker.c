@@ -1,11 +1,11 @@
 /*
- * Questions that locks ask of files, on threads that may wait for a disk: the jobs
- * of src/vfs/fair.c, each with as long an answer as its disk takes, so that they
- * overtake each other, or none at all before the schedule comes to its end. What they
- * say is in fate.c.
+ * Questions of locks about files, on threads that may wait for a disk: the jobs of src/vfs/fair.c. Each
+ * answer takes as long as its disk, so answers overtake each other; or there is none before the schedule
+ * ends. fate.c decides what they say.
  *
- * Jobs have threads, and the answers of exports want a real directory, so these few
- * functions are replaced when the program is linked (--wrap).
+ * Jobs have threads, and exports need a real directory. So these few functions are replaced when the program
+ * is linked
+ * (--wrap).
  */
 #include <stdlib.h>
 
@@ -64,7 +64,7 @@ static void on_answer(struct hf_timer *timer)
 	server_wake(answer->world);
 }
 
-/* Jobs: @loop is the only thing that they have of the world's */
+/* Jobs: @loop is all that they have of the world */
 
 int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare)
 {
@@ -78,7 +78,7 @@ struct hf_jobs *__wrap_hf_jobs_free(struct hf_jobs *jobs)
 	return NULL;
 }
 
-/* Whoever stops has them answered before, see worker_finish(). */
+/* Before a stop they are all answered, see worker_finish(). */
 void __wrap_hf_jobs_wait(struct hf_jobs *jobs)
 {
 }
@@ -111,7 +111,7 @@ static void tell(struct answer *answer)
 	*answer = (struct answer){ 0 };
 	job->run(job);
 	job->done(job);
-	/* @job may be gone here */
+	/* @job may be freed here */
 }
 
 void worker_complete(struct world *world)
@@ -129,7 +129,7 @@ bool worker_has_answers(const struct world *world)
 	return false;
 }
 
-/* One may lead to the next. */
+/* One answer may cause the next question. */
 void worker_finish(struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++)
@@ -155,7 +155,7 @@ void worker_crash(struct world *world)
 	}
 }
 
-/* Exports: each file is one, and so are its disk and its share */
+/* Exports: each file is an export, with a disk of its own */
 
 bool __wrap_hf_exports_read_handle(const struct hf_exports *exports, struct hf_bytes handle,
 				   uint64_t *export_idp)
@@ -200,7 +200,7 @@ uint64_t __wrap_hf_exports_count_changes(const struct hf_exports *exports)
 	return ((const struct world *)((const char *)worker - offsetof(struct world, worker)))->fates.n_loads;
 }
 
-/* What the kernel tells of files: a watch has the number of its file */
+/* Reports of the kernel about files: a watch has the number of its file */
 
 int __wrap_hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch)
 {

@@ -1,4 +1,4 @@
-/* Time and the order of events; and what is told of them. */
+/* Time and the order of events; and their trace. */
 #include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ void world_note_bytes(struct world *world, const void *data, size_t len)
 
 	for (; len >= 8; p += 8, len -= 8) {
 		memcpy(&word, p, 8);
-		world_note(world, le64toh(word), 8); /* all machines tell the same */
+		world_note(world, le64toh(word), 8); /* the same on all machines */
 	}
 	while (len--)
 		world_note(world, *p++, 1);
@@ -41,7 +41,7 @@ void world_say(struct world *world, const char *format, ...)
 	vprintf(format, args);
 	va_end(args);
 	putchar('\n');
-	fflush(stdout); /* the server's own log goes to stderr: in order, please */
+	fflush(stdout); /* the server's own log goes to stderr: both in order */
 }
 
 void world_fail(struct world *world, const char *rule, const char *format, ...)
