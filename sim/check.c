@@ -131,7 +131,7 @@ static void see(void *user, const struct hf_lock_view *view)
 	struct span span;
 
 	if (!span_of_range(&span, view->range)) {
-		world_fail(table->world, "I1", "nobody asked for the range %llu-%llu",
+		world_fail(table->world, "I1", "no program asked for the range %llu-%llu",
 			   (unsigned long long)view->range.start, (unsigned long long)view->range.end);
 		return;
 	}
@@ -145,8 +145,8 @@ static void see(void *user, const struct hf_lock_view *view)
 		check_dead(table->world, view, "lock");
 	if (proc && proc->host->is_unmonitored && !(view->flags & HF_LOCK_VOLATILE))
 		world_fail(table->world, "I3",
-			   "a lock of %u is kept, and nobody would tell its host %u of it", proc->svid,
-			   proc->host->index);
+			   "a lock of %u stays stored, and its host %u would not be told of a restart",
+			   proc->svid, proc->host->index);
 	if (proc)
 		for (int unit = span.first; unit <= span.last; unit++)
 			table->has[proc->host->index][proc - proc->host->procs][file][unit] =
@@ -404,7 +404,7 @@ void check_turn(struct world *world)
 		world_fail(world, "I1", "the lock table is broken: %s", broken);
 	/* Only a lack of memory, which does not exist here, may delay a waiter that could be served. */
 	if (!hf_list_is_empty(&hf_recovery_locks(server->recovery)->dirty))
-		world_fail(world, "I8", "something was released, and nobody looked who waited for it");
+		world_fail(world, "I8", "a range was released, and its waiters were not looked at");
 	if (is_stored && server->durability != HF_STORE_NONE)
 		matching = begin_matching(world);
 	read_table(&table, world, matching);

@@ -306,7 +306,7 @@ static void acknowledged(struct host *host, struct call *call)
 	if (host->n_evidence && --host->n_evidence == 0) {
 		host->told_life = host->life;
 		monitor_expect(host);
-		SAY(host->world, "%s  the server knows of our life %u", host->name, host->life);
+		SAY(host->world, "%s  the server knows of its life %u", host->name, host->life);
 	}
 }
 

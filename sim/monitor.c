@@ -294,7 +294,7 @@ void monitor_check(struct world *world)
 		if (watch->is_on && watch->heard < watch->expected &&
 		    world->server.life == watch->expected_in && !world->server.is_stopping)
 			world_fail(world, "MON",
-				   "the restart of host %u is known, and who watches it is not told", i);
+				   "the restart of host %u is known, and its watcher is not told", i);
 		watch->expected = 0;
 	}
 }

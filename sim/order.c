@@ -72,7 +72,7 @@ void order_check(struct world *world)
 			continue;
 		while (hf_lock_next_waiter(locks, NULL, &cursor, &waiter))
 			if (waiter.id < grant->id && is_in_the_way(grant, &waiter))
-				world_fail(world, "I8", "%u passes %u, who has waited for longer",
+				world_fail(world, "I8", "%u passes %u, which has waited for longer",
 					   (unsigned int)grant->owner, (unsigned int)waiter.who.owner_id);
 	}
 }
@@ -189,7 +189,7 @@ void order_check_lowered(const struct call *call)
 	for (int unit = span->first; unit <= span->last; unit++)
 		if (has[span->file][unit] > span->mode)
 			world_fail(world, "I8",
-				   "%u of host %u has lowered file %u, %u-%u, and still has it all",
+				   "%u of host %u has downgraded file %u, %u-%u, and still has it all",
 				   call->proc->svid, call->host->index, span->file, span->first, span->last);
 }
 

@@ -18,7 +18,7 @@ static const char *const fault_names[N_FAULT_KINDS] = {
 	[FAULT_RESET] = "connections break",
 	[FAULT_RENAME] = "a client gets another name",
 	[FAULT_GRACE_END] = "an operator ends grace",
-	[FAULT_NOTIFY] = "an operator has everybody told again",
+	[FAULT_NOTIFY] = "an operator has all clients told again",
 	[FAULT_ROGUE] = "the rogue strikes",
 };
 

@@ -268,7 +268,7 @@ static void check_nothing_left(struct world *world)
 	for (uint32_t i = 0; i < world->disk.cached.n; i++)
 		n_stored += world->disk.cached.records[i].type != HF_RECORD_CLIENT;
 	if (n_stored)
-		world_fail(world, "REST", "%u locks are stored, and nobody has any", n_stored);
+		world_fail(world, "REST", "%u locks are stored, and no program has any", n_stored);
 }
 
 void rest_run(struct world *world)
@@ -282,7 +282,7 @@ void rest_run(struct world *world)
 	run_until_serving(world);
 	if (!world->has_failed)
 		deaf = check_hearing(world);
-	SAY(world, "rest    everybody finishes");
+	SAY(world, "rest    all programs finish");
 	world->is_ending = true;
 	world->ending_since = world->now;
 	nudge_all(world, false);

@@ -351,7 +351,7 @@ void server_start(struct world *world)
 	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;
 	server->n_grants = server->n_grants_checked = 0;
 	memset(server->waiters, 0, sizeof(server->waiters));
-	SAY(world, "server  starts, life %u", life);
+	SAY(world, "server  starts, epoch %u", life);
 	world_note(world, 2, life);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		if (world->hosts[i].is_up)

@@ -193,5 +193,5 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call);
 /* notify.c: @client is not registered any more, and holds nothing. A notice with its number is a copy from
  * now on, whatever it takes later. */
 void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client);
-/* notify.c: the host at @address was restarted; those who watch it by its address shall know. */
+/* notify.c: the host at @address was restarted. Tells those that watch it by its address. */
 void hf_nsm_tell_watchers(struct hf_nsm *nsm, const struct hf_addr *address, int32_t state);
