@@ -48,8 +48,7 @@ static void mute(void)
 	int fd = open("/dev/null", O_WRONLY);
 
 	if (fd >= 0)
-		dup2(fd,
-		     STDERR_FILENO); /* an assertion of the product prints there, and the trace says more */
+		dup2(fd, STDERR_FILENO); /* where an assertion prints; the trace says more */
 }
 
 /* Jobs */

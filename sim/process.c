@@ -267,8 +267,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		/* From an earlier epoch: the server does not know of it any more. Or it crosses a reclaim of
 		 * the same program, and the order of the two is not known. */
 		if (is_outdated || host->is_reclaiming) {
-			memset(proc->downgraded, 0,
-			       sizeof(proc->downgraded)); /* the downgrade was granted, too */
+			memset(proc->downgraded, 0, sizeof(proc->downgraded)); /* granted, too */
 			proc_pause(proc, PAUSING, MS);
 			break;
 		}

@@ -16,8 +16,7 @@ enum hf_clients_rank {
 	HF_CLIENTS_UNHEARD,     /* registered by SM_MON, never confirmed */
 	HF_CLIENTS_UNCONFIRMED, /* without a call-back, never confirmed */
 	HF_CLIENTS_IDLE,        /* without a call-back */
-	HF_CLIENTS_ANSWERED,    /* registered by SM_MON; its host answers, but a forger may have made the
-				 * registration */
+	HF_CLIENTS_ANSWERED,    /* registered by SM_MON; its host answers, but the call may be forged */
 	HF_CLIENTS_N_RANKS,
 	HF_CLIENTS_STAYS = HF_CLIENTS_N_RANKS,
 };

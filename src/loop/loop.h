@@ -62,8 +62,7 @@ struct hf_task {
 };
 
 void hf_task_init(struct hf_task *task, void (*run)(struct hf_task *task));
-void hf_loop_defer(struct hf_loop *loop,
-		   struct hf_task *task); /* at the end of this turn; a second time does nothing */
+void hf_loop_defer(struct hf_loop *loop, struct hf_task *task); /* at the end of this turn; once */
 /* The same; a task that is deferred already moves behind all that were deferred since. */
 void hf_loop_defer_last(struct hf_loop *loop, struct hf_task *task);
 void hf_task_cancel(struct hf_task *task); /* deferred tasks only */

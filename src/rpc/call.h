@@ -27,9 +27,8 @@ enum hf_rpc_transport {
 
 const struct hf_rpc_header *hf_rpc_call_header(const struct hf_rpc_call *call);
 const struct hf_rpc_cred *hf_rpc_call_cred(const struct hf_rpc_call *call);
-const struct hf_addr *hf_rpc_call_peer(const struct hf_rpc_call *call); /* the caller's address */
-const struct hf_addr *
-hf_rpc_call_local(const struct hf_rpc_call *call); /* the server's address that it called */
+const struct hf_addr *hf_rpc_call_peer(const struct hf_rpc_call *call);  /* the caller's address */
+const struct hf_addr *hf_rpc_call_local(const struct hf_rpc_call *call); /* the server's address */
 enum hf_rpc_transport hf_rpc_call_transport(const struct hf_rpc_call *call);
 struct hf_bytes hf_rpc_call_message(const struct hf_rpc_call *call); /* as it came, with its header */
 struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call);    /* the loop that serves it */

@@ -71,8 +71,7 @@ struct hf_nsm {
 	struct hf_list sights;    /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
 	size_t n_knocking;
-	struct hf_list
-		exchanges; /* addresses that are being asked whether a notice is true; the oldest first */
+	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
 	struct hf_hashtable exchanges_by_host;
 	struct hf_hashtable doubts_by_client;
 	uint32_t n_doubted;      /* counts doubts, for doubt tags; starts at a random number */
@@ -113,8 +112,7 @@ static inline void hf_nsm_count(struct hf_nsm *nsm, enum hf_nsm_proc proc, bool 
 /* Local registrations by the name of the peer (watch.c) */
 int hf_nsm_watches_init(struct hf_nsm *nsm);
 void hf_nsm_watches_deinit(struct hf_nsm *nsm);
-int hf_nsm_watch(struct hf_nsm *nsm,
-		 struct hf_client *client); /* does nothing for other kinds of registration */
+int hf_nsm_watch(struct hf_nsm *nsm, struct hf_client *client); /* nothing for other registrations */
 /* The next client after @after that watches @name, a reference. Takes over the reference to @after. */
 struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, struct hf_client *after);
 
@@ -131,8 +129,7 @@ void hf_nsm_tellings_deinit(struct hf_nsm *nsm);
 
 /* Telling a lock manager of this host that a peer was restarted (callback.c) */
 void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
-void hf_nsm_callbacks_forget(struct hf_nsm *nsm,
-			     struct hf_client *client); /* the client does not watch any more */
+void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client); /* its watch has ended */
 void hf_nsm_callbacks_deinit(struct hf_nsm *nsm);
 
 /* Asking a host about itself (ask.c) */
@@ -156,20 +153,18 @@ typedef void (*hf_nsm_facts_fn)(void *user, const struct hf_nsm_facts *facts);
 /* @fn is called once, later. NULL: the host cannot be asked now. */
 struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host, const struct hf_addr *local,
 				  hf_nsm_facts_fn fn, void *user);
-struct hf_nsm_inquiry *
-hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry);                 /* NULL does nothing. Returns NULL */
-bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry); /* at least in part */
+struct hf_nsm_inquiry *hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry); /* takes NULL. Returns NULL */
+bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry);        /* at least in part */
 
 /* What a client's host said when the client took its first lock (sight.c) */
 void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said);
 void hf_nsm_sight_forget(struct hf_client *client);
-const struct hf_nsm_facts *
-hf_nsm_sight_facts(const struct hf_client *client);              /* NULL: the host gave no number */
+const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client); /* NULL: no number */
 bool hf_nsm_sight_is_of_another(const struct hf_client *client); /* host behind the same address */
 /* The same, if also datagrams in the client's name count. */
 bool hf_nsm_sight_may_be_of_another(const struct hf_client *client);
-bool hf_nsm_is_number_of(int32_t said_by_statd,
-			 int32_t known); /* can both be numbers of one host between two restarts? */
+/* Can both be numbers of one host between two restarts? */
+bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known);
 void hf_nsm_sights_deinit(struct hf_nsm *nsm);
 
 /* Checking a notice (doubt.c). See also nsm.h. */
