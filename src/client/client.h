@@ -124,6 +124,8 @@ struct hf_client {
 	struct hf_hash_node by_id;
 	struct hf_hash_node by_key; /* (protocol, address, name) */
 	struct hf_rb_node by_serial;
+	struct hf_rb_node by_name; /* by name_hash, then by serial */
+	uint64_t name_hash;        /* see host_name.h */
 	struct hf_clients_host *host;
 	struct hf_link host_link;
 	struct hf_link idle_link;    /* places.c: its place can go to another client */
@@ -204,6 +206,11 @@ struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes
  * to @after. */
 struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf_addr *address,
 				     struct hf_client *after);
+/* The next one after @after (NULL: the first) whose name may be another form of @name, see host_name.h: at
+ * whatever address, and of whatever protocol. The caller compares the names. Takes over the reference to
+ * @after. */
+struct hf_client *hf_clients_next_named(struct hf_clients *clients, struct hf_bytes name,
+					struct hf_client *after);
 bool hf_client_is_alone(const struct hf_client *client); /* no other client is at its address */
 /* A neighbour of it was at its address, and was unregistered since: two hosts may have that address. */
 bool hf_client_had_neighbour(const struct hf_client *client);

@@ -2,7 +2,8 @@
  * The set of clients. It has three hash tables: by (protocol, address, name), by id, and by
  * address. All have a secret key, because peers choose the names. Thousands of clients may
  * share an address, so a list connects those of one address. Only a function that needs all of
- * them walks it.
+ * them walks it. Thousands may share a name, too, so the index by name is a
+ * tree: a client leaves it in a time that does not grow with the clients of its name.
  */
 #include "client/clients.h"
 
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/host_name.h"
 #include "loop/loop.h"
 
 #define SWEEP_NS (10 * HF_NS_PER_S)
@@ -160,6 +162,37 @@ struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf
 	return found;
 }
 
+static struct hf_client *named(struct hf_rb_node *node)
+{
+	return hf_rb_entry(node, struct hf_client, by_name);
+}
+
+static struct hf_rb_node *first_named(const struct hf_clients *clients, uint64_t hash)
+{
+	struct hf_rb_node *node = clients->by_name.root, *best = NULL;
+
+	while (node) {
+		if (named(node)->name_hash >= hash) {
+			best = node;
+			node = node->left;
+		} else {
+			node = node->right;
+		}
+	}
+	return best;
+}
+
+struct hf_client *hf_clients_next_named(struct hf_clients *clients, struct hf_bytes name,
+					struct hf_client *after)
+{
+	uint64_t hash = hf_host_name_hash(&clients->options.key, name);
+	struct hf_rb_node *node = after ? hf_rb_next(&after->by_name) : first_named(clients, hash);
+	struct hf_client *found = node && named(node)->name_hash == hash ? hf_client_ref(named(node)) : NULL;
+
+	hf_client_unref(after);
+	return found;
+}
+
 struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial)
 {
 	struct hf_rb_node *node = clients->all.root, *best = NULL;
@@ -235,6 +268,18 @@ static void insert_last(struct hf_clients *clients, struct hf_client *client)
 	hf_rb_insert(&clients->all, &client->by_serial, parent, link, NULL);
 }
 
+/* Behind those of the same name: its serial is the highest. */
+static void insert_by_name(struct hf_clients *clients, struct hf_client *client)
+{
+	struct hf_rb_node *parent = NULL, **link = &clients->by_name.root;
+
+	while (*link) {
+		parent = *link;
+		link = client->name_hash < named(parent)->name_hash ? &parent->left : &parent->right;
+	}
+	hf_rb_insert(&clients->by_name, &client->by_name, parent, link, NULL);
+}
+
 static struct hf_client *client_new(struct hf_clients *clients, const char *protocol,
 				    const struct hf_addr *address, struct hf_bytes name)
 {
@@ -269,6 +314,8 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	hf_hashtable_insert(&clients->by_key, &client->by_key, hash_key(clients, &client->address, name));
 	hf_list_push_back(&client->host->clients, &client->host_link);
 	insert_last(clients, client);
+	client->name_hash = hf_host_name_hash(&options->key, name);
+	insert_by_name(clients, client);
 	clients->n++;
 	if (options->events->made)
 		options->events->made(options->user, client);
@@ -306,6 +353,7 @@ void hf_clients_forget(struct hf_client *client)
 	hf_link_remove(&client->host_link);
 	put_host(clients, client->host);
 	hf_rb_erase(&clients->all, &client->by_serial, NULL);
+	hf_rb_erase(&clients->by_name, &client->by_name, NULL);
 	hf_hashtable_remove(&clients->by_id, &client->by_id);
 	hf_hashtable_remove(&clients->by_key, &client->by_key);
 	clients->n--;

@@ -47,6 +47,7 @@ struct hf_clients {
 	struct hf_hashtable by_key;
 	struct hf_hashtable hosts;
 	struct hf_rb_tree all;                   /* by serial */
+	struct hf_rb_tree by_name;               /* by the hash of the name, then by serial */
 	struct hf_rb_tree by_size;               /* hosts, by n_registered */
 	struct hf_list idle[HF_CLIENTS_N_RANKS]; /* the client that is idle longest comes first */
 	struct hf_timer sweep;

@@ -19,7 +19,7 @@ import netns
 import nlm
 from daemon import Daemon
 from forger import DistantForger, empty_address
-from nsm import MON, NSM, mon_args
+from nsm import MON, NOTIFY, NSM, mon_args
 from rpc import NoReply, Service, Stage, TcpCaller, UdpCaller, call_message, exchange, result_of
 from until import until
 from xdr import In, Out
@@ -159,6 +159,58 @@ class Places(Trust):
             self.assert_newcomer_is_granted(newcomers, GREEDY)
             self.assert_newcomer_is_granted(newcomers)
         self.assertIn("makes room for a new one", self.daemon.log)
+
+
+class ManyPeers(Trust):
+    """A program of this host watches thousands of peers. The work for one call does not grow with them."""
+
+    settings = ("recovery.max_clients=40000", "store.backend=memory")
+    n_peers = 12_000
+    n_measured = 400
+    most = 3  # times the work beside few peers, and a little: a walk through all of them takes far more
+    little = 30e-6
+
+    def setUp(self):
+        super().setUp()
+        self.local = TcpCaller(("127.0.0.1", self.port), ("127.0.0.1", 0), self.place, reserved=True)
+        self.addCleanup(self.local.close)
+
+    def cost(self, calls):
+        """Seconds of the processor for one of @calls."""
+        tasks = f"/proc/{self.daemon.process.pid}/task"
+
+        def used():
+            total = 0
+            for task in os.listdir(tasks):
+                with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
+                    total += int(file.read().split()[0])
+            return total
+
+        before = used()
+        results = self.results(self.local, calls)
+        return (used() - before) / 1e9 / len(calls), results
+
+    def watch(self, first, n):
+        calls = [(NSM, 1, MON, mon_args(f"127.{i >> 14}.{i >> 7 & 127}.{i & 127}", "manager", CALLBACK, 1, bytes(16)))
+                 for i in range(first + (1 << 14), first + (1 << 14) + n)]  # fmt: skip
+        cost, results = self.cost(calls)
+        self.assertEqual({In(result).u32() for result in results}, {0})
+        return cost
+
+    def notice(self, number):
+        args = [Out().string(f"stranger{i}").i32(2 * number + 1).bytes() for i in range(self.n_measured)]
+        return self.cost([(NSM, 1, NOTIFY, one) for one in args])[0]
+
+    def assert_alike(self, few, many, what):
+        print(f"{what}: {few * 1e6:.0f} us beside few, {many * 1e6:.0f} us beside {self.n_peers}", file=sys.stderr)
+        self.assertLess(many, self.most * few + self.little)
+
+    def test_cost_of_a_call_beside_many_peers(self):
+        few = self.watch(0, self.n_measured)
+        notice = self.notice(1)
+        self.watch(self.n_measured, self.n_peers)
+        self.assert_alike(few, self.watch(self.n_measured + self.n_peers, self.n_measured), "SM_MON")
+        self.assert_alike(notice, self.notice(2), "a notice that names a client")
 
 
 class Host:

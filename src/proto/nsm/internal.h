@@ -3,6 +3,7 @@
 
 #include "base/hashtable.h"
 #include "base/list.h"
+#include "base/rbtree.h"
 #include "base/siphash.h"
 #include "client/client.h"
 #include "loop/loop.h"
@@ -52,10 +53,10 @@ struct hf_nsm {
 	struct hf_siphash_key key;
 	struct hf_nsm_counts counts;
 	struct hf_recovery_observer observer;
-	struct hf_hashtable watches; /* local registrations that name a peer, not its address; by name */
-	struct hf_list replies;      /* calls whose replies wait for the store */
-	struct hf_list tellings;     /* clients that are being told of the server's restart */
-	struct hf_list lookups;      /* names that are being looked up, or wait for it */
+	struct hf_rb_tree watches; /* local registrations that give the name of a peer; by that name */
+	struct hf_list replies;    /* calls whose replies wait for the store */
+	struct hf_list tellings;   /* clients that are being told of the server's restart */
+	struct hf_list lookups;    /* names that are being looked up, or wait for it */
 	size_t n_looking_up;
 	struct hf_list callbacks; /* lock managers that are being told of a peer's restart */
 	struct hf_nsm_stranger strangers[HF_NSM_N_STRANGERS];
@@ -91,7 +92,6 @@ bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *cli
 bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b);
 /* The port in "host:port" if the host is @address; else 0. */
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address);
-uint64_t hf_nsm_hash_name(const struct hf_nsm *nsm, struct hf_bytes name); /* hash of the name's first part */
 bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer);
 
 /* Durable replies (reply.c): sent when all that was written so far is durable. */

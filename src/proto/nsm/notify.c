@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "client/host_name.h"
 #include "proto/nsm/internal.h"
 
 /* Clients at one address, beyond the client that the notice names exactly. Hundreds of clients at one address
@@ -208,10 +209,11 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 static bool fits(const struct notice *notice, const struct hf_client *client)
 {
 	const char *colon = strrchr(client->name, ':');
+	bool has_port = colon && client->callback.host && !hf_host_name_is_address(hf_client_name(client));
 
 	if (hf_nsm_names_match(hf_bytes_of_str(client->name), notice->name))
 		return true;
-	return colon && client->callback.host &&
+	return has_port &&
 	       hf_nsm_names_match(hf_bytes_of(client->name, (uint32_t)(colon - client->name)), notice->name);
 }
 
@@ -299,20 +301,20 @@ static void match_watchers(struct notice *notice)
 }
 
 /* The superuser of this host may send a notice for another host: it could take over the server's ports
- * anyway. */
+ * anyway. The loop stands still meanwhile, so the notice is about the first MAX_PASSED clients of that name.
+ */
 static void match_name(struct notice *notice)
 {
-	struct hf_client *client;
-	uint64_t serial = 0;
+	struct hf_clients *clients = notice->nsm->clients;
+	struct hf_client *client = NULL;
+	size_t n_passed = 0;
 
 	if (!notice->is_superuser)
 		return;
-	while ((client = hf_clients_next(notice->nsm->clients, serial))) {
-		serial = client->serial;
+	while ((client = hf_clients_next_named(clients, notice->name, client)) && n_passed++ < MAX_PASSED)
 		if (!hf_nsm_is_local_watch(notice->nsm, client) && fits(notice, client))
 			take(notice, client, true);
-		hf_client_unref(client);
-	}
+	hf_client_unref(client);
 }
 
 static void log_ignored(struct notice *notice)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "client/host_name.h"
 #include "proto/nsm/internal.h"
 
 #define STRANGER_NS (600 * HF_NS_PER_S)
@@ -25,18 +26,6 @@ bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *cli
 
 /* Names */
 
-static bool is_address(struct hf_bytes name)
-{
-	char text[HF_ADDR_TEXT];
-	struct hf_addr addr;
-
-	if (name.len >= sizeof(text))
-		return false;
-	memcpy(text, name.data, name.len);
-	text[name.len] = '\0';
-	return hf_addr_parse(&addr, text);
-}
-
 static uint32_t first_part(struct hf_bytes name)
 {
 	const uint8_t *dot = name.len ? memchr(name.data, '.', name.len) : NULL;
@@ -56,19 +45,10 @@ bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b)
 	if (equal_but_case(a, b))
 		return true;
 	/* Two names with dots are both complete, and differ. "10" is not short for "10.0.0.1". */
-	if ((a_first != a.len && b_first != b.len) || is_address(a) || is_address(b))
+	if ((a_first != a.len && b_first != b.len) || hf_host_name_is_address(a) ||
+	    hf_host_name_is_address(b))
 		return false;
 	return equal_but_case(hf_bytes_of(a.data, a_first), hf_bytes_of(b.data, b_first));
-}
-
-uint64_t hf_nsm_hash_name(const struct hf_nsm *nsm, struct hf_bytes name)
-{
-	uint8_t lower[HF_NSM_MAX_NAME];
-	uint32_t len = HF_MIN(first_part(name), (uint32_t)sizeof(lower));
-
-	for (uint32_t i = 0; i < len; i++)
-		lower[i] = name.data[i] >= 'A' && name.data[i] <= 'Z' ? name.data[i] | 0x20 : name.data[i];
-	return hf_siphash(&nsm->key, lower, len);
 }
 
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/client.h"
+#include "client/host_name.h"
 
 #define MS HF_NS_PER_MS
 
@@ -420,10 +421,69 @@ static void test_privilege_is_stored(void **state)
 	hf_client_unref(client);
 }
 
+/* Names */
+
+static uint64_t hash_of(const char *name)
+{
+	return hf_host_name_hash(&(struct hf_siphash_key){ 1, 2 }, hf_bytes_of_str(name));
+}
+
+static void test_forms_of_a_name_have_one_hash(void **state)
+{
+	assert_int_equal(hash_of("Host.example.org"), hash_of("hOST"));
+	assert_int_equal(hash_of("host:4045"), hash_of("host"));
+	assert_int_equal(hash_of("host.example.org:4045"), hash_of("host"));
+	assert_int_not_equal(hash_of("host1"), hash_of("host2"));
+}
+
+static void test_addresses_have_hashes_of_their_own(void **state)
+{
+	assert_int_not_equal(hash_of("10.0.0.1"), hash_of("10.0.0.2"));
+	assert_int_not_equal(hash_of("10.0.0.1"), hash_of("10"));
+	assert_int_not_equal(hash_of("fd00::1"), hash_of("fd00::2"));
+	assert_int_equal(hash_of("FD00::1"), hash_of("fd00::1"));
+	assert_int_equal(hash_of("10.0.0.1:4045"), hash_of("10.0.0.1"));
+}
+
+static size_t count_named(const char *name)
+{
+	struct hf_client *client = NULL;
+	size_t n = 0;
+
+	while ((client = hf_clients_next_named(rig.clients, hf_bytes_of_str(name), client)))
+		n++;
+	return n;
+}
+
+static void test_clients_are_found_by_name(void **state)
+{
+	struct hf_client *clients[40];
+	char address[32], name[32];
+
+	for (int i = 0; i < 40; i++) {
+		snprintf(address, sizeof(address), "10.0.0.%d", i + 1);
+		snprintf(name, sizeof(name), "Host%d%s", i % 4, i < 20 ? ".example.org" : "");
+		clients[i] = get(i % 2 ? "nlm" : "nsm", address, name);
+	}
+	assert_int_equal(count_named("host1"), 10);
+	assert_int_equal(count_named("HOST1.example.com"), 10); /* the caller compares */
+	assert_int_equal(count_named("host"), 0);
+	for (int i = 0; i < 40; i += 8)
+		clients[i] = hf_client_unref(clients[i]);
+	assert_int_equal(count_named("host0"), 5);
+	assert_int_equal(count_named("host1"), 10);
+	for (int i = 0; i < 40; i++)
+		hf_client_unref(clients[i]);
+	assert_int_equal(count_named("host1"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_forms_of_a_name_have_one_hash),
+		cmocka_unit_test(test_addresses_have_hashes_of_their_own),
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_clients_are_found_by_name),
 		T(test_who_is_the_same),
 		T(test_names),
 		T(test_all_at_an_address_and_all),

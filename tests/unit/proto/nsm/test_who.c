@@ -56,23 +56,12 @@ static void test_us(void **state)
 	assert_false(hf_nsm_is_us(&nsm, hf_bytes_of_str("other"), &local));
 }
 
-static void test_hash_is_of_the_first_part(void **state)
-{
-	struct hf_nsm nsm = { .key = { 1, 2 } };
-
-	assert_int_equal(hf_nsm_hash_name(&nsm, hf_bytes_of_str("Host.example.org")),
-			 hf_nsm_hash_name(&nsm, hf_bytes_of_str("hOST")));
-	assert_int_not_equal(hf_nsm_hash_name(&nsm, hf_bytes_of_str("host1")),
-			     hf_nsm_hash_name(&nsm, hf_bytes_of_str("host2")));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_ports_in_names),
 		cmocka_unit_test(test_us),
-		cmocka_unit_test(test_hash_is_of_the_first_part),
 	};
 
 	return cmocka_run_group_tests_name("who", tests, NULL, NULL);
