@@ -13,7 +13,11 @@ const uint64_t hf_metric_bounds_ns[HF_METRIC_N_BOUNDS] = {
 
 const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_NSM_REQUESTS] = { "nsm_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
-				     "Calls of the status monitor (NSM) that were served." },
+				     "Calls of the status monitor (NSM) that were served. IGNORED: an "
+				     "SM_NOTIFY "
+				     "that names no known client; DENIED: an SM_NOTIFY that the host it "
+				     "names "
+				     "denies; REFUSED: the caller may not make this call." },
 	[HF_METRIC_NSM_DURATION] = { "nsm_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",
 				     "Time from a call of the status monitor to its reply." },
 	[HF_METRIC_NSM_CLIENTS] = { "nsm_clients_registered", HF_METRIC_GAUGE, "",

@@ -201,6 +201,31 @@ class Monitor(MetricsPlay):
         self.assertFalse([key for key in change if "crash" in key], "the same reboot, told again")
 
 
+class Refused(MetricsPlay):
+    """What changes nothing is not counted as what does."""
+
+    settings = ("api.listen=127.0.0.1:0", "nsm.allow_mon=local")
+    n_hosts = 1
+
+    def test_a_notice_that_is_ignored(self):
+        change = self.change(lambda: self.a.notify(5, name="stranger"))
+        self.assertEqual(change['nsm_requests_total{procedure="NOTIFY",result="IGNORED"}'], 1)
+        self.assertNotIn('nsm_requests_total{procedure="NOTIFY",result="OK"}', change)
+
+    def test_calls_that_are_refused(self):
+        my_id = Out().string(self.a.name).u32(self.a.PROGRAM).u32(1).u32(7).bytes()
+        for name, procedure, args in (
+            ("UNMON", nsm.UNMON, Out().string("some.peer").bytes() + my_id),
+            ("UNMON_ALL", nsm.UNMON_ALL, my_id),
+            ("SIMU_CRASH", nsm.SIMU_CRASH, b""),
+        ):
+            change = self.change(lambda p=procedure, a=args: self.a.nsm(p, a, transport="tcp"))
+            self.assertEqual(change[f'nsm_requests_total{{procedure="{name}",result="REFUSED"}}'], 1)
+            self.assertNotIn(f'nsm_requests_total{{procedure="{name}",result="OK"}}', change)
+        change = self.change(lambda: self.a.mon("some.peer", transport="tcp"))
+        self.assertEqual(change['nsm_requests_total{procedure="MON",result="FAIL"}'], 1)
+
+
 class Server(MetricsPlay):
     settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb", "recovery.grace=always", "recovery.early_end=false")
     n_hosts = 1

@@ -33,7 +33,6 @@ static void callback_free(struct callback *callback, bool is_done)
 	hf_rpc_pending_cancel(callback->pending);
 	hf_timer_stop(&callback->timer);
 	hf_link_remove(&callback->link);
-	callback->nsm->counts.callbacks_in_flight--;
 	hf_client_unref(callback->client);
 	free(callback);
 }
@@ -44,7 +43,6 @@ static void again_or_not(struct callback *callback, const char *why_not)
 
 	if (callback->n_tries < MAX_TRIES && hf_timer_start(&callback->timer, GAP_NS) == 0)
 		return;
-	callback->nsm->counts.callbacks_failed++;
 	hf_log_warn("a lock manager of this host could not be told that a peer was restarted",
 		    "registration=%s why=\"%s\"",
 		    hf_log_quote(quoted, sizeof(quoted), callback->client->id, strlen(callback->client->id)),
@@ -57,12 +55,10 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 	struct callback *callback = user;
 
 	callback->pending = NULL;
-	if (result->outcome == HF_RPC_OUTCOME_OK) {
-		callback->nsm->counts.callbacks_told++;
+	if (result->outcome == HF_RPC_OUTCOME_OK)
 		callback_free(callback, true);
-	} else {
+	else
 		again_or_not(callback, hf_rpc_outcome_text(result->outcome));
-	}
 }
 
 /* The registration came over loopback, to the server's address in client->local. */
@@ -129,7 +125,8 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 	}
 	callback = calloc(1, sizeof(*callback));
 	if (!callback) {
-		nsm->counts.callbacks_failed++;
+		hf_log_error("no memory to tell a lock manager of this host that a peer was restarted", "%s",
+			     "");
 		return;
 	}
 	callback->nsm = nsm;
@@ -138,7 +135,6 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 	callback->state = state;
 	hf_timer_init(&callback->timer, nsm->options.loop, on_timer);
 	hf_list_push_back(&nsm->callbacks, &callback->link);
-	nsm->counts.callbacks_in_flight++;
 	try(callback);
 	/* @callback may be freed here */
 }

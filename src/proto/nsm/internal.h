@@ -51,7 +51,6 @@ struct hf_nsm {
 	char *server_name;
 	struct hf_clients *clients;
 	struct hf_siphash_key key;
-	struct hf_nsm_counts counts;
 	struct hf_recovery_observer observer;
 	struct hf_rb_tree watches; /* local registrations that give the name of a peer; by that name */
 	struct hf_list replies;    /* calls whose replies wait for the store */
@@ -94,6 +93,8 @@ bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b);
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address);
 bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer);
 
+#define HF_NSM_REFUSED "REFUSED" /* a result for the metrics: the caller may not make this call */
+
 /* Durable replies (reply.c): sent when all that was written so far is durable. */
 enum hf_nsm_answer {
 	HF_NSM_ANSWER_VOID,     /* if the store fails: no reply */
@@ -104,10 +105,6 @@ void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 		       enum hf_nsm_answer answer);
 void hf_nsm_reply_stat_res(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_res res);
 void hf_nsm_replies_deinit(struct hf_nsm *nsm);
-static inline void hf_nsm_count(struct hf_nsm *nsm, enum hf_nsm_proc proc, bool is_refused)
-{
-	nsm->counts.requests[proc][is_refused]++;
-}
 
 /* Local registrations by the name of the peer (watch.c) */
 int hf_nsm_watches_init(struct hf_nsm *nsm);

@@ -34,24 +34,30 @@ static void log_refusal(struct hf_nsm *nsm, struct hf_rpc_call *call, const char
 			    hf_addr_format_with_port(hf_rpc_call_peer(call), peer, sizeof(peer)));
 }
 
-static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_proc proc)
+/* For the metrics; the answer to SM_UNMON has no word for it. SM_MON counts as what it is answered with. */
+static void note_refused(struct hf_rpc_call *call)
+{
+	hf_rpc_call_note(call, HF_NSM_REFUSED);
+}
+
+static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call)
 {
 	if (is_allowed(nsm, hf_rpc_call_peer(call)))
 		return true;
-	hf_nsm_count(nsm, proc, true);
+	note_refused(call);
 	log_refusal(nsm, call, "a registration by SM_MON is refused: nsm.allow_mon does not allow it");
 	return false;
 }
 
 /* A datagram whose address has not answered; see visit.c. */
-static bool may_be_forged(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_proc proc,
-			  bool has_answered)
+static bool may_be_forged(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered)
 {
-	hf_nsm_count(nsm, proc, !has_answered);
-	if (!has_answered)
+	if (!has_answered) {
+		note_refused(call);
 		log_refusal(nsm, call,
 			    "a registration by SM_MON over UDP is refused: its host has not shown a port for "
 			    "the call-back; a registration over TCP needs none");
+	}
 	return !has_answered;
 }
 
@@ -159,7 +165,7 @@ static void serve_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_ans
 	struct hf_nsm_mon mon = hf_nsm_get_mon(hf_rpc_call_args(call));
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 
-	if (!may_be_forged(nsm, call, HF_NSM_MON, has_answered) && do_mon(nsm, call, &mon, &client) == 0)
+	if (!may_be_forged(nsm, call, has_answered) && do_mon(nsm, call, &mon, &client) == 0)
 		hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
 	else
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
@@ -183,18 +189,16 @@ void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call)
 	struct hf_nsm_mon mon = hf_nsm_get_mon(hf_rpc_call_args(call));
 
 	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_nsm_count(nsm, HF_NSM_MON, true);
 		hf_rpc_reply_garbage(call);
 		return;
 	}
 	if (!is_sensible(&mon)) {
-		hf_nsm_count(nsm, HF_NSM_MON, true);
 		log_refusal(nsm, call,
 			    "a registration by SM_MON is refused: it names no valid host or program");
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 		return;
 	}
-	if (!may_register(nsm, call, HF_NSM_MON))
+	if (!may_register(nsm, call))
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 	else
 		serve_when_met(nsm, call, &mon.my_id, serve_mon);
@@ -208,7 +212,7 @@ static void serve_unmon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_a
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct key key;
 
-	if (!may_be_forged(nsm, call, HF_NSM_UNMON, has_answered)) {
+	if (!may_be_forged(nsm, call, has_answered)) {
 		set_key(nsm, call, &mon, &key);
 		client = find(nsm, call, &key, mon.mon_name);
 		if (client && watches(client, mon.mon_name))
@@ -223,11 +227,10 @@ void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
 	struct hf_nsm_mon mon = hf_nsm_get_mon_id(hf_rpc_call_args(call));
 
 	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_nsm_count(nsm, HF_NSM_UNMON, true);
 		hf_rpc_reply_garbage(call);
 		return;
 	}
-	if (may_register(nsm, call, HF_NSM_UNMON))
+	if (may_register(nsm, call))
 		serve_when_met(nsm, call, &mon.my_id, serve_unmon);
 	else
 		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);
@@ -275,7 +278,7 @@ static void serve_unmon_all(struct hf_nsm *nsm, struct hf_rpc_call *call, bool h
 	struct hf_nsm_my_id my_id = hf_nsm_get_my_id(hf_rpc_call_args(call));
 	hf_cleanup(hf_client_unrefp) struct hf_client *last = NULL;
 
-	if (!may_be_forged(nsm, call, HF_NSM_UNMON_ALL, has_answered))
+	if (!may_be_forged(nsm, call, has_answered))
 		last = unmon_all(nsm, hf_rpc_call_peer(call), my_id.my_name);
 	hf_nsm_reply_kept(nsm, call, last, HF_NSM_ANSWER_STATE);
 }
@@ -286,11 +289,10 @@ void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call)
 	struct hf_nsm_my_id my_id = hf_nsm_get_my_id(hf_rpc_call_args(call));
 
 	if (!hf_xdr_in_is_ok(hf_rpc_call_args(call))) {
-		hf_nsm_count(nsm, HF_NSM_UNMON_ALL, true);
 		hf_rpc_reply_garbage(call);
 		return;
 	}
-	if (may_register(nsm, call, HF_NSM_UNMON_ALL))
+	if (may_register(nsm, call))
 		serve_when_met(nsm, call, &my_id, serve_unmon_all);
 	else
 		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);

@@ -30,8 +30,7 @@ struct notice {
 	int32_t state;
 	struct hf_client *last; /* the last client that the notice is about; a reference */
 	size_t n_matched;
-	size_t n_named; /* of those: registered, and with the name in the notice */
-	size_t n_new;
+	size_t n_named;          /* of those: registered, and with the name in the notice */
 	struct hf_list suspects; /* clients whose hosts must be asked first */
 	size_t n_open;           /* suspects that are not decided yet */
 	size_t n_denied;         /* suspects whose host was certainly not restarted */
@@ -147,8 +146,7 @@ static bool has_departed(const struct notice *notice, const struct hf_client *cl
 
 static void believe(struct notice *notice, struct hf_client *client)
 {
-	if (hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state))
-		notice->n_new++;
+	(void)hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state);
 }
 
 /* The client has, or had, this number already, as far as even datagrams tell. */
@@ -335,7 +333,6 @@ void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_
 	const struct hf_addr *peer = hf_rpc_call_peer(call);
 	char text[HF_ADDR_TEXT], quoted[128];
 
-	nsm->counts.notices_denied++;
 	hf_rpc_call_note(call, "DENIED");
 	hf_addr_format_with_port(peer, text, sizeof(text));
 	hf_log_quote(quoted, sizeof(quoted), name.data, name.len);
@@ -369,12 +366,8 @@ static void finish(struct notice *notice)
 	struct hf_nsm *nsm = notice->nsm;
 
 	if (notice->n_matched == 0) {
-		nsm->counts.notices_ignored++;
+		hf_rpc_call_note(notice->call, "IGNORED");
 		log_ignored(notice);
-	} else if (notice->n_new) {
-		nsm->counts.notices_believed++;
-	} else if (!notice->n_denied && !notice->n_unsure) {
-		nsm->counts.notices_repeated++;
 	}
 	if (notice->n_named == 0 && !notice->n_denied && !notice->n_unsure)
 		note_early(notice);
@@ -494,7 +487,6 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
 	};
 	bool is_sense = hf_xdr_in_is_ok(hf_rpc_call_args(call));
 
-	hf_nsm_count(nsm, HF_NSM_NOTIFY, !is_sense);
 	if (!is_sense) {
 		hf_rpc_reply_garbage(call);
 		return;

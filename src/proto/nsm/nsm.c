@@ -14,7 +14,6 @@
 
 static void proc_null(void *service, struct hf_rpc_call *call)
 {
-	hf_nsm_count(service, HF_NSM_NULL, false);
 	hf_rpc_reply_void(call);
 }
 
@@ -27,7 +26,6 @@ static void proc_stat(void *service, struct hf_rpc_call *call)
 	 * give. */
 	bool is_good = hf_client_name_is_good(name) && !hf_rpc_client_is_own(nsm->options.client, call);
 
-	hf_nsm_count(service, HF_NSM_STAT, !is_good);
 	if (hf_xdr_in_is_ok(hf_rpc_call_args(call)))
 		hf_nsm_reply_stat_res(service, call, is_good ? HF_NSM_SUCC : HF_NSM_FAIL);
 	else
@@ -41,7 +39,8 @@ static void proc_simu_crash(void *service, struct hf_rpc_call *call)
 	bool is_allowed = hf_rpc_client_is_superuser(nsm->options.client, call);
 	char text[HF_ADDR_TEXT];
 
-	hf_nsm_count(nsm, HF_NSM_SIMU_CRASH, !is_allowed);
+	if (!is_allowed)
+		hf_rpc_call_note(call, HF_NSM_REFUSED);
 	if (is_allowed)
 		hf_recovery_simulate_crash(nsm->options.recovery);
 	else if (hf_nsm_is_stranger_new(nsm, peer))
@@ -144,9 +143,4 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	free(nsm->server_name);
 	free(nsm);
 	return NULL;
-}
-
-void hf_nsm_counts(const struct hf_nsm *nsm, struct hf_nsm_counts *countsp)
-{
-	*countsp = nsm->counts;
 }

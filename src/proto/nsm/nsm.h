@@ -136,17 +136,3 @@ struct hf_nsm_guest {
 bool hf_nsm_is_visitor(const struct hf_rpc_call *call);
 int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_nsm_guest *guest);
 void hf_nsm_guest_leave(struct hf_nsm_guest *guest); /* the guest waits no longer, and is told nothing */
-
-/* Counters */
-struct hf_nsm_counts {
-	uint64_t requests[7][2]; /* by procedure; [1]: refused, or not decodable */
-	uint64_t notices_believed;
-	uint64_t notices_repeated; /* their number was known */
-	uint64_t notices_ignored;  /* no client has that name and address */
-	uint64_t notices_denied;   /* the host that they name denied them, or could not be asked */
-	uint64_t callbacks_told;   /* local lock managers that were told */
-	uint64_t callbacks_failed;
-	size_t callbacks_in_flight;
-};
-
-void hf_nsm_counts(const struct hf_nsm *nsm, struct hf_nsm_counts *countsp);

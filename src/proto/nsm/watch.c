@@ -122,7 +122,6 @@ static void witness(struct hf_nsm *nsm, const struct hf_addr *host, int32_t stat
 		struct hf_nsm_witnessed *more = realloc(nsm->witnessed, room * sizeof(*more));
 
 		if (!more) {
-			nsm->counts.callbacks_failed++;
 			hf_log_error(
 				"no memory to tell a lock manager of this host that a peer was restarted",
 				"%s", "");
