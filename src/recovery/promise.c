@@ -213,10 +213,8 @@ static void break_list(struct hf_recovery *recovery, struct hf_list *list)
 
 	hf_list_init(&taken);
 	hf_list_splice(&taken, list); /* promises that are made meanwhile wait for the next time */
-	while ((link = hf_list_first(&taken))) {
-		recovery->counts.promises_broken++;
+	while ((link = hf_list_first(&taken)))
 		tell(recovery, promise_of(link), false);
-	}
 }
 
 void hf_promises_break(struct hf_recovery *recovery)

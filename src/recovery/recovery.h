@@ -346,7 +346,6 @@ struct hf_recovery_counts {
 	uint64_t stragglers; /* state numbers from before the last reboot */
 	uint64_t cleanups;   /* of which something had to go */
 	uint64_t locks_cleaned;
-	uint64_t promises_broken;
 	uint64_t late_reclaims; /* granted after grace */
 	size_t notices_waiting; /* clients that are still to be told */
 	size_t notices_in_flight;

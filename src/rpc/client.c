@@ -395,7 +395,6 @@ int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pen
 	hf_list_push_back(&client->starting, &pending->link);
 	hf_loop_defer(client->loop, &client->start);
 	client->counts.calls++;
-	client->counts.started++;
 	if (pendingp)
 		*pendingp = pending;
 	return 0;

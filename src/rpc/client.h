@@ -153,7 +153,6 @@ struct hf_rpc_client_counts {
 	size_t calls; /* in flight */
 	size_t connections;
 	size_t ports;           /* cached */
-	uint64_t started;       /* calls */
 	uint64_t retransmitted; /* datagrams */
 	uint64_t ignored;       /* replies that no call waits for, or from the wrong peer */
 	uint64_t lookups;       /* questions to rpcbind */

@@ -40,7 +40,6 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 		return;
 	}
-	hf_rpc_count(&lane->n_accepted);
 	hf_link_init(&c->flush_link);
 	hf_link_init(&c->hold_link);
 	hf_link_init(&c->part_link);

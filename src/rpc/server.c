@@ -172,7 +172,6 @@ void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_coun
 	for (size_t i = 0; i < server->n_lanes; i++) {
 		const struct hf_rpc_lane *lane = server->lanes[i];
 
-		countsp->accepted += atomic_load_explicit(&lane->n_accepted, memory_order_relaxed);
 		countsp->refused += atomic_load_explicit(&lane->n_refused, memory_order_relaxed);
 		countsp->dropped += atomic_load_explicit(&lane->n_dropped, memory_order_relaxed);
 		countsp->calls += atomic_load_explicit(&lane->n_calls, memory_order_relaxed);

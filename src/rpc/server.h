@@ -79,7 +79,6 @@ void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
 struct hf_rpc_counts {
 	size_t connections;
 	size_t datagrams; /* calls over UDP, begun and not ended */
-	uint64_t accepted;
 	uint64_t refused; /* connections beyond a limit, new ones and those with too much under way */
 	uint64_t dropped; /* datagrams that came while too many calls were under way */
 	uint64_t calls;

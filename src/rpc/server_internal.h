@@ -121,7 +121,6 @@ struct hf_rpc_lane {
 	const struct hf_rpc_entry *last_entry;
 	const struct hf_rpc_version *last_version;
 	/* Only this lane writes the counts. Any thread may read them. */
-	_Atomic uint64_t n_accepted;
 	_Atomic uint64_t n_refused;
 	_Atomic uint64_t n_dropped;
 	_Atomic uint64_t n_calls;

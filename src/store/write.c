@@ -76,7 +76,6 @@ static void commit_stream(struct hf_store *store, struct hf_store_stream *stream
 	if (store->health != HF_STORE_HEALTHY || hf_store_stream_is_flying(stream) ||
 	    batch->last_ticket <= stream->reached)
 		return;
-	store->counts.n_cancelled += batch->n_void;
 	if (hf_batch_is_empty(batch)) {
 		reach(store, batch);
 		return;

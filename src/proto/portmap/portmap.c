@@ -339,6 +339,5 @@ void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_count
 		.wanted = wanted,
 		.registered = rpcbind ? wanted : portmap->last.n_present,
 		.foreign = rpcbind ? rpcbind->mappings.n_foreign : 0,
-		.refused = rpcbind ? rpcbind->n_refused : 0,
 	};
 }

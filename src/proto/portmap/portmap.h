@@ -96,7 +96,6 @@ struct hf_portmap_counts {
 	size_t wanted;     /* our mappings */
 	size_t registered; /* of these, those that rpcbind has, or that we serve */
 	size_t foreign;    /* mappings of other programs that we serve */
-	uint64_t refused;  /* SET and UNSET calls that were refused */
 };
 
 void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_counts *countsp);
