@@ -386,7 +386,8 @@ class AllDescriptors(FewDescriptors):
         self.assertEqual(set(self.lock_files(80)), {nlm.S_GRANTED})
 
     def test_auto_goes_on_without(self):
-        pass
+        self.assertEqual(set(self.lock_files(80, "/auto")), {nlm.S_GRANTED})
+        self.assertNotIn("a lock could not be taken in the kernel", self.daemon.log, "it need not")
 
 
 class TwoExports(Local):
