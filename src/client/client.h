@@ -49,8 +49,8 @@ struct hf_recovery_client;
 enum hf_client_status {
 	HF_CLIENT_ACTIVE,
 	HF_CLIENT_NOTIFIED,    /* it knows of the server's restart */
-	HF_CLIENT_UNREACHABLE, /* it could not be told yet */
-	HF_CLIENT_CRASHED,
+	HF_CLIENT_UNREACHABLE, /* it could not be told yet, and lost nothing by that */
+	HF_CLIENT_CRASHED,     /* its locks were released */
 };
 
 const char *hf_client_status_name(enum hf_client_status status);

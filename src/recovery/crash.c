@@ -119,15 +119,16 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 }
 
 /* A client that could not be told of our restart. As far as we know it was not restarted itself, so the event
- * has no state number, and the hosts that monitor the client are not told. */
+ * has no state number, and the hosts that monitor the client are not told. A client that loses no lock is
+ * only unreachable: nothing was cleaned up, and nothing says that it crashed. */
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client)
 {
 	const char *reason = "it could not be told of our restart";
 	struct holdings gone = { .n_locks = client->holds.n_locks };
 
-	hf_client_set_status(client, HF_CLIENT_CRASHED);
 	hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
 	gone.n_locks -= HF_MIN(client->holds.n_locks, gone.n_locks);
+	hf_client_set_status(client, gone.n_locks ? HF_CLIENT_CRASHED : HF_CLIENT_UNREACHABLE);
 	if (!gone.n_locks)
 		return;
 	tell_crash(recovery, client, 0, reason);

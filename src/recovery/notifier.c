@@ -12,9 +12,10 @@
  * moment is most likely unreachable: its notice becomes old, and takes no place any
  * more. So 2,000 unreachable clients delay no other; they cost memory only.
  *
- * A client that could not be told in time is marked crashed: its unreclaimed locks are
- * released, but stay reclaimable until grace ends. It stays registered while it is
- * tried again.
+ * A client that could not be told in time and has locks is marked crashed: its
+ * unreclaimed locks are released, but stay reclaimable until grace ends. A client that
+ * has none is marked unreachable, until it is told or calls. Both stay registered while
+ * they are tried again.
  *
  * Our state number may rise while a notice is under way (SM_SIMU_CRASH). The result of
  * that try says nothing about the new number: the client is told again, at once, and
@@ -94,8 +95,8 @@ static void leave_wave(struct hf_notice *notice, bool was_told)
 	if (--notifier->n_wave_left || hf_phase_is_over(notice->recovery))
 		return; /* no report of a wave that was cut off */
 	hf_log_at(notifier->n_wave_failed ? HF_LOG_WARN : HF_LOG_INFO,
-		  notifier->n_wave_failed ? "clients told of our restart; the unreachable ones are marked "
-					    "crashed and tried again"
+		  notifier->n_wave_failed ? "clients told of our restart; the unreachable ones lose "
+					    "their locks and are tried again"
 					  : "clients told of our restart",
 		  "told=%zu failed=%zu ms=%llu state=%d", notifier->n_wave_told, notifier->n_wave_failed,
 		  (unsigned long long)((hf_loop_now(notice->recovery->loop) - notifier->wave_began) /
@@ -167,11 +168,11 @@ static void not_told(struct hf_notice *notice, const char *why_not)
 	hf_log_debug("client could not be told of our restart", "client=%s why=\"%s\"", client->id,
 		     why_not ? why_not : "");
 	note_failed(notice, true);
-	if (notice->by_hand || was_seen(recovery, client)) {
-		if (notice->by_hand && !was_seen(recovery, client))
+	if (!was_seen(recovery, client) && client->status != HF_CLIENT_CRASHED) {
+		if (notice->by_hand)
 			hf_client_set_status(client, HF_CLIENT_UNREACHABLE);
-	} else if (client->status != HF_CLIENT_CRASHED) {
-		hf_crash_release_reclaimable(recovery, client);
+		else
+			hf_crash_release_reclaimable(recovery, client);
 	}
 	leave_wave(notice, false);
 	rest(notice);

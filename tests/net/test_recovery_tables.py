@@ -668,6 +668,19 @@ class Table(Evidence):
         self.assertEqual(self.rest.get("/api/v1/status").json["locks"], 0, "its locks are released")
         self.assertEqual(sum(share["locks"] for share in self.rest.get("/api/v1/shares").json["shares"]), 0)
 
+    def test_unreachable_client_without_locks_is_shown_as_that(self):
+        lock = self.held(self.a)
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.a.deaf = True
+        self.restart(recovery__notify_timeout_ms="300")
+        path = f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}"
+        self.until(lambda: re.search("failed=[1-9]", self.log), "the first wave is over")
+        self.assertEqual(self.rest.get(path).json["status"], "unreachable")
+        metrics = self.rest.metrics()
+        self.assertEqual((metrics["nsm_crashes_detected_total"], metrics["nsm_crash_cleanups_total"]), (0, 0))
+        self.a.lock(lock)
+        self.assertEqual(self.rest.get(path).json["status"], "active", "it calls")
+
     def test_evidence_operator_survives_our_crash(self):
         lock = self.held(self.a)
         self.rest.call("DELETE", f"/api/v1/clients/{quote(f'nlm:{self.a.address}:{self.a.name}')}", token=True)

@@ -54,7 +54,7 @@ static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_
 	}
 	if (world->all_deaf || client->name[0] == 'r')
 		return -ENETUNREACH;
-	if (client->name[0] == 's' && client->status != HF_CLIENT_CRASHED)
+	if (client->name[0] == 's' && client->status == HF_CLIENT_ACTIVE)
 		peer = PEER_BLACK_HOLE;
 	if (client->name[0] == 'l' && !world->n_told && !world->n_failed)
 		peer = PEER_LATE;
