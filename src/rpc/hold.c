@@ -6,6 +6,7 @@ void hf_rpc_hold_init(struct hf_rpc_hold *hold,
 		      void (*on_gone)(struct hf_rpc_hold *hold, const struct hf_rpc_connection *connection))
 {
 	hf_list_init(&hold->connections);
+	hold->n_held = 0;
 	hold->on_gone = on_gone;
 }
 
@@ -34,10 +35,18 @@ static void let_go(struct hf_rpc_connection *c)
 	hf_link_remove(&c->hold_link);
 }
 
+void hf_rpc_hold_change_result(struct hf_rpc_hold *hold, const char *from, const char *to)
+{
+	for (uint32_t i = 0; i < hold->n_held; i++)
+		if (hold->held[i].result == from)
+			hold->held[i].result = to;
+}
+
 void hf_rpc_hold_release(struct hf_rpc_hold *hold)
 {
 	struct hf_link *link;
 
+	hf_rpc_meters_settle_held(hold);
 	while ((link = hf_list_first(&hold->connections))) {
 		struct hf_rpc_connection *c = hf_list_entry(link, struct hf_rpc_connection, hold_link);
 

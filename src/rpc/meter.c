@@ -7,6 +7,9 @@
  * answered at once counts for its part of that time, a suspended one for the time since it
  * came. A group ends when it is full and before its replies leave. So a reply is counted before
  * its client has it.
+ *
+ * A call whose reply is held (hold.h) belongs to no group. The hold counts it, and it takes until the
+ * release.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -122,9 +125,11 @@ void hf_rpc_meters_settle(struct hf_rpc_lane *lane)
 	struct hf_rpc_meters *meters = lane->meters;
 	uint64_t now, part;
 
-	if (!meters || !meters->n_ended) {
-		if (meters)
-			meters->group_begun = 0;
+	if (!meters)
+		return;
+	if (!meters->n_ended) {
+		meters->group_begun = 0;
+		meters->n_on_the_spot = 0;
 		return;
 	}
 	now = hf_loop_clock(lane->loop);
@@ -165,15 +170,66 @@ static void note_end(struct hf_rpc_meters *meters, struct hf_call_meter *meter, 
 			(struct ended){ .meter = meter, .result = result, .begun = begun, .n = 1 };
 }
 
+/* Held calls */
+
+/* Where there are many kinds: one of the same procedure and result that was begun a little earlier. */
+static struct hf_rpc_held *find_held(struct hf_rpc_hold *hold, const struct hf_call_meter *meter,
+				     const char *result, uint64_t begun)
+{
+	bool is_many = hold->n_held >= HF_RPC_HELD_MANY;
+
+	for (uint32_t i = hold->n_held; i > 0 && (is_many || hold->n_held - i < 2); i--) {
+		struct hf_rpc_held *held = &hold->held[i - 1];
+
+		if (held->meter == meter && held->result == result && (held->begun == begun || is_many))
+			return held;
+	}
+	return NULL;
+}
+
+/* False: there is no room. */
+static bool note_held(struct hf_rpc_hold *hold, struct hf_rpc_lane *lane, struct hf_call_meter *meter,
+		      const char *result, uint64_t begun)
+{
+	struct hf_rpc_held *held = find_held(hold, meter, result, begun);
+
+	if (!held && hold->n_held == HF_RPC_HELD_KINDS)
+		return false;
+	hold->lane = lane;
+	if (held)
+		held->n++;
+	else
+		hold->held[hold->n_held++] =
+			(struct hf_rpc_held){ .meter = meter, .result = result, .begun = begun, .n = 1 };
+	return true;
+}
+
+void hf_rpc_meters_settle_held(struct hf_rpc_hold *hold)
+{
+	uint64_t now = hold->n_held ? hf_loop_clock(hold->lane->loop) : 0;
+
+	for (uint32_t i = 0; i < hold->n_held; i++) {
+		const struct hf_rpc_held *held = &hold->held[i];
+
+		hf_call_meter_add(held->meter, held->result, now - held->begun, held->n);
+	}
+	hold->n_held = 0;
+}
+
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result)
 {
 	struct hf_rpc_lane *lane = call->lane;
 	struct hf_rpc_meters *meters = lane->meters;
+	struct hf_rpc_hold *hold = call->connection ? call->connection->hold : NULL;
+	struct hf_call_meter *meter;
 
 	if (!call->begun)
 		return;
-	note_end(meters, &meters->calls[call->entry][call->header.procedure], result,
-		 call->is_kept ? call->begun : 0);
+	meter = &meters->calls[call->entry][call->header.procedure];
+	if (hold && note_held(hold, lane, meter, result, call->begun))
+		meters->n_on_the_spot += !call->is_kept; /* it had its part of the group's time */
+	else
+		note_end(meters, meter, result, call->is_kept ? call->begun : 0);
 	if (call->n_read | call->n_written) {
 		hf_metric_add(&meters->n_read, call->n_read);
 		hf_metric_add(&meters->n_written, call->n_written);

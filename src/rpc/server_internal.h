@@ -236,6 +236,7 @@ void hf_rpc_meters_free(struct hf_rpc_lane *lane);
 void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* if lane->meters */
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; a second time does nothing */
 void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
+void hf_rpc_meters_settle_held(struct hf_rpc_hold *hold);            /* before its replies leave */
 
 /* connection.c */
 /* Takes over @socket, and @host, which it has entered. */

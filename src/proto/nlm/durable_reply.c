@@ -204,6 +204,10 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 		hf_xdr_set_word(undo->stat, HF_NLM_DENIED_NOLOCKS);
 }
 
+/* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
+ * than the result of a reply that is not undone, with the same text. */
+static const char granted_if_stored[] = "GRANTED";
+
 static void forget_undos(struct hf_nlm_batch *batch)
 {
 	for (size_t i = 0; i < batch->n_undos; i++)
@@ -216,6 +220,8 @@ static void on_batch_promise(struct hf_promise *promise, bool kept)
 	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
 
 	batch->is_waiting = false;
+	hf_rpc_hold_change_result(&batch->hold, granted_if_stored,
+				  hf_nlm_stat_name(kept ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS));
 	for (size_t i = 0; !kept && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);
@@ -281,14 +287,14 @@ static bool has_room(struct hf_nlm_batch *batch)
 }
 
 /* The status is the last word of the reply. The call is gone afterwards. */
-static uint8_t *put_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+static uint8_t *put_grant(struct hf_nlm_op *op)
 {
 	struct hf_bytes cookie = op->args.cookie;
 	struct hf_xdr_out *out = hf_rpc_reply_begin(op->call, 16 + cookie.len);
 	uint8_t *at;
 
-	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
-	hf_nlm_put_res(out, op->version, cookie, stat);
+	hf_rpc_call_note(op->call, granted_if_stored);
+	hf_nlm_put_res(out, op->version, cookie, HF_NLM_GRANTED_STAT);
 	at = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
 	hf_rpc_reply_end(op->call);
 	return at;
@@ -318,7 +324,7 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	undo->handle_len = (uint8_t)who->handle.len;
 	memmove(undo->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
-	undo->stat = put_reply(op, HF_NLM_GRANTED_STAT);
+	undo->stat = put_grant(op);
 	hf_nlm_op_end(op);
 	promise_batch(batch);
 	return true;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "rig.h"
+#include "rpc/hold.h"
 
 #define HOME   "127.0.0.1"
 #define N_MANY 100 /* some groups, the last one not full */
@@ -155,9 +156,63 @@ static void test_results(void **state)
 	rig_stop(&rig);
 }
 
+static struct hf_rpc_hold hold;
+
+static void on_gone(struct hf_rpc_hold *gone_from, const struct hf_rpc_connection *connection)
+{
+}
+
+static void answer_held(struct rig *r, void *arg)
+{
+	hf_rpc_hold_init(&hold, on_gone);
+	assert_non_null(hf_rpc_hold_call(&hold, r->kept[0]));
+	hf_rpc_call_note(r->kept[0], "PERHAPS");
+	hf_rpc_reply_void(r->kept[0]);
+	r->n_kept = 0;
+}
+
+static void nothing(struct rig *r, void *arg)
+{
+}
+
+static void release(struct rig *r, void *arg)
+{
+	hf_rpc_hold_change_result(&hold, "PERHAPS", "SURE");
+	hf_rpc_hold_release(&hold);
+}
+
+static void test_held_replies_count_when_they_leave(void **state)
+{
+	uint64_t began;
+	int fd, other;
+
+	start();
+	fd = rig_connect(HOME, rig.tcp, NULL);
+	other = rig_connect(HOME, rig.tcp, NULL);
+	began = rig_ms();
+	rig_send_record(fd, bytes, rig_call(bytes, 1, RIG_PROGRAM, RIG_KEEP, NULL, 0));
+	rig_wait_kept(&rig, 1);
+	rig_run_on(&rig, 0, answer_held, NULL);
+	rig_send_record(other, bytes, rig_call(bytes, 2, RIG_PROGRAM, RIG_VOID, NULL, 0));
+	rig_expect_success(other, 2, bytes, sizeof(bytes)); /* the replies of others leave meanwhile */
+	for (int i = 0; i < 3; i++)
+		rig_run_on(&rig, 0, nothing, NULL);
+	assert_int_equal(sum_of(RIG_VOID, "OK").n_results, 1);
+	assert_int_equal(sum_of(RIG_KEEP, "PERHAPS").n_durations, 0);
+	rig_run_on(&rig, 0, release, NULL);
+	rig_expect_success(fd, 1, bytes, sizeof(bytes));
+	assert_int_equal(sum_of(RIG_KEEP, "SURE").n_results, 1);
+	assert_int_equal(sum_of(RIG_KEEP, "PERHAPS").n_results, 0);
+	assert_true(sum_of(RIG_KEEP, "SURE").ns <= (rig_ms() - began + 1) * HF_NS_PER_MS);
+	close(fd);
+	close(other);
+	rig_stop(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_held_replies_count_when_they_leave),
 		cmocka_unit_test(test_many_at_once),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_datagrams),
