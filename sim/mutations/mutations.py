@@ -140,7 +140,7 @@ MUTATIONS = [
     ("a copy of a notice is news after its client has left", f"{NSM}/notify.c",
      "if (has_departed(notice, client))\n\t\treturn;", "(void)has_departed;"),
     ("a host that is back is judged by its silence before", f"{NSM}/doubt.c",
-     "hf_recovery_count_deaths(client) != doubt->n_deaths", "false"),
+     "return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;", "return !doubt;"),
     ("what is taken without a number carries a forged one", "src/client/client.c",
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",

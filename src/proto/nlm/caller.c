@@ -130,7 +130,8 @@ enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 	if (hf_client_set_privileged(op->client, true) < 0)
 		return HF_NLM_DENIED_NOLOCKS;
 	/* The connection from before may be a user's, which must not decide whether the host lives. */
-	op->client->link = hf_rpc_call_link(op->call);
+	if (op->nlm->monitor)
+		op->client->link = hf_rpc_call_link(op->call);
 	return HF_NLM_GRANTED_STAT;
 }
 

@@ -168,16 +168,22 @@ static enum hf_nsm_verdict judge_ports(const struct hf_nsm_doubt *doubt)
 	return has_moved(before->statd_port, now->statd_port) ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
 }
 
+/* Other evidence released the client's locks while its host was asked. What the host did not say before that,
+ * its old connection and its old ports are of the life that is over, and do not speak for this notice. Only
+ * the statd does. The host can be asked about the next copy. */
+static bool is_outdated(const struct hf_nsm_doubt *doubt)
+{
+	return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;
+}
+
 static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_client *client = doubt->client;
 
 	if (doubt->was_news && !hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state))
 		return HF_NSM_BELIEVED; /* the host itself has told of it meanwhile */
-	/* The client was released by other evidence while its host was asked, so the host lives again. Its
-	 * silence before that does not speak for the notice; the host can be asked about the next copy. */
-	if (doubt->facts.word != HF_NSM_SPEAKS && hf_recovery_count_deaths(client) != doubt->n_deaths)
-		return HF_NSM_UNSURE;
+	if (is_outdated(doubt))
+		return says_new(doubt) ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
 	if (doubt->facts.word != HF_NSM_SPEAKS || hf_nsm_sight_is_of_another(client) || says_new(doubt))
 		return HF_NSM_BELIEVED;
 	return HF_NSM_UNDECIDED;
@@ -240,6 +246,10 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 	enum hf_nsm_verdict verdict = pulse == HF_RPC_PULSE_ALIVE ? HF_NSM_DENIED : judge_ports(doubt);
 
 	doubt->probe = NULL;
+	if (is_outdated(doubt)) {
+		decide(doubt, judge_words(doubt));
+		return;
+	}
 	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
 	 * of that host still has its port, and judge_ports() has denied the notice. */
 	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE)
