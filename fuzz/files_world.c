@@ -156,7 +156,7 @@ struct files_world *files_world_new(void)
 	must(hf_exports_new(&world->exports, &(struct hf_exports_options){ .state_dir = state,
 									   .max_open_fds = 128,
 									   .loop = world->loop }) == 0);
-	must(hf_jobs_new(&world->jobs, 1) == 0);
+	must(hf_jobs_new(&world->jobs, 1, 0) == 0);
 	hf_mount_init(&world->mount, world->exports, world->jobs);
 	hf_nfs3_init(&world->nfs, world->exports, world->jobs, world->loop);
 	hf_rpc_server_add_program(world->server, &hf_mount_program, &world->mount);
