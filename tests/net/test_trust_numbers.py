@@ -339,11 +339,11 @@ class Users(Forged):
         lock = self.lock_of(self.a, state=0)
         self.assert_granted(self.a, lock, transport="tcp", reserved=True)
         comes(self.a.asked.matching, LOOK)
+        self.a.asked.items.clear()
         self.a.portmap_delay = 0.5
         forged = nlm.Lock(name=self.a.name, state=5).args(nlm.FREE_ALL)
         self.forger.send(self.a.address, 700, call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, forged))
         self.assert_granted(self.a, lock.but(fh=os.urandom(20), state=5), transport="tcp", reserved=True)
-        self.a.asked.items.clear()
         comes(self.a.asked.matching, LOOK)  # after rpcbind has answered at last
         self.a.portmap_delay = 0
         self.assert_held(lock, by=lock.svid)
