@@ -787,7 +787,7 @@ static inline struct hf_bytes disk_name(const struct disk_record *record)
 {
 	return hf_bytes_of(record->bytes + record->name_at, record->name_len);
 }
-bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep); /* false: unknown */
+bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep); /* false: unknown; 0: not proven */
 /* What the disk has of this owner, by unit, after a crash of the promised kind. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);

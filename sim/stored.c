@@ -52,7 +52,7 @@ bool disk_get_state_of(const struct world *world, const char *id, int32_t *state
 
 	if (!find_client(world, id, &client))
 		return false;
-	*statep = client.sm_state;
+	*statep = client.is_state_unproven ? 0 : client.sm_state;
 	return true;
 }
 

@@ -341,7 +341,7 @@ class Service:
 
         if call in self.replies:
             sock.sendto(self.replies[call], peer)
-        else:
+        elif int.from_bytes(message[4:8], "big") != REPLY:  # that is a late one, to a caller that had this port before
             self.handler(Call(message, "udp", peer, sock.getsockname(), respond))
 
     def close(self):
