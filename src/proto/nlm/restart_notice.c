@@ -37,10 +37,13 @@ static void go_on(struct hf_nlm_op *op)
 	} else if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_freed(recovery, client, op->args.state);
 	/* A call that is denied may be a copy of one that was believed, and is not stored yet. */
-	if (verdict == HF_NSM_DENIED && !hf_recovery_is_settling(client) && hf_recovery_can_promise(recovery))
-		hf_nlm_reply(op, HF_NLM_GRANTED_STAT);
-	else
+	if (verdict == HF_NSM_DENIED && !hf_recovery_is_settling(client) &&
+	    hf_recovery_can_promise(recovery)) {
+		hf_rpc_reply_void(op->call); /* it stays counted as denied */
+		hf_nlm_op_end(op);
+	} else {
 		hf_nlm_reply_restart(op);
+	}
 }
 
 static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict)
