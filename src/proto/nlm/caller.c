@@ -64,6 +64,9 @@ uint32_t hf_nlm_state_of(const struct hf_nlm_op *op)
 	return (uint32_t)hf_client_state_for(op->client, op->args.state, hf_rpc_call_age(op->call));
 }
 
+/* What the call says of the client, its port and its state number, is noted for the client of that name
+ * alone. The server may take a neighbour behind the same address for a renamed host here. As long as the
+ * reclaim is not granted, that must change nothing for the other name. */
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 {
 	hf_nlm_find_named(op);
@@ -73,7 +76,6 @@ enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 	if (check_port(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_FAILED;
 	hf_client_seen(op->client, hf_rpc_call_local(op->call));
-	note_port_of(op, op->client);
 	return hf_nlm_note_number(op);
 }
 
@@ -154,6 +156,8 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 	struct hf_client *client = op->client;
 	struct hf_nsm *monitor = op->nlm->monitor;
 
+	if (op->args.reclaim)
+		note_port_of(op, client);
 	/* After a known death, all that the client has belongs to the life that calls. A first datagram may
 	 * be forged, so that the first connection counts as well, of a client that this run has met. */
 	if (monitor &&

@@ -363,7 +363,7 @@ void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct 
 	op.repeat = NULL;
 	op.version = hf_rpc_call_header(call)->version;
 	op.stage = HF_NLM_DECODED;
-	op.is_on_heap = op.is_impatient = op.has_met_host = false;
+	op.is_on_heap = op.is_impatient = op.is_number_checked = op.has_met_host = false;
 	op.client = NULL;
 	op.target.handle = op.target.oh = (struct hf_bytes){ 0 };
 	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(nlm, call, &op.repeat))

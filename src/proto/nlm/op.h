@@ -118,8 +118,9 @@ struct hf_nlm_op {
 	uint32_t version;
 	enum hf_nlm_stage stage; /* the last one that suspended it */
 	bool is_on_heap;
-	bool is_impatient; /* it does not wait for the answer to a grant any more */
-	bool has_met_host; /* the host of its client has answered */
+	bool is_impatient;      /* it does not wait for the answer to a grant any more */
+	bool is_number_checked; /* the client's host was asked about its state number */
+	bool has_met_host;      /* the host of its client has answered */
 	struct hf_nlm_args args;
 	struct hf_client *client; /* a reference, or NULL */
 	struct hf_lock_target target;

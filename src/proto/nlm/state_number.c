@@ -9,7 +9,7 @@
  * datagram can be forged, and every user of a host can connect from an ordinary port. A number that comes so,
  * and would release something or replace a number that is known, is checked as a notice is
  * (proto/nsm/doubt.c). The LOCK is suspended meanwhile (CHECKING). If the number is not believed, the LOCK is
- * served all the same, and its number is not noted; for a while the same number is not checked again. If the
+ * served all the same, and its number is not noted; for a second the same number is not checked again. If the
  * client took what it holds over a connection, the number in a datagram is not looked at.
  */
 #include <string.h>
@@ -18,9 +18,8 @@
 #include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
 
-/* Longer than a disk needs, as a rule, to answer whether the client may lock: that is asked again after the
- * check. */
-#define REFUSED_NS (60 * HF_NS_PER_S)
+/* A client is asked about once in this time. Not longer: a forger may have guessed its next number. */
+#define REFUSED_NS (1 * HF_NS_PER_S)
 
 /* Verdicts */
 
@@ -37,10 +36,15 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	struct hf_nlm_op *op = hf_container_of(asker, struct hf_nlm_op, checking.asker);
 
 	op->checking.verdict = verdict;
+	op->is_number_checked = true;
 	if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_state(op->nlm->options.recovery, client, op->args.state);
 	else
 		refuse_number(op, client);
+	/* What the LOCK takes must not carry a number that the client's host denies: it would outlive the
+	 * restart that brings that number. */
+	if (verdict == HF_NSM_DENIED)
+		op->args.state = 0;
 	hf_nlm_op_resume(op);
 }
 
@@ -68,17 +72,6 @@ static bool is_newer(int32_t state, int32_t than)
 	return (int32_t)((uint32_t)state - (uint32_t)than) > 0;
 }
 
-/* The LOCK is resumed after the check. What it takes must not carry a number that the client's host denies:
- * it would outlive the restart that brings that number. */
-static bool was_checked(struct hf_nlm_op *op)
-{
-	if (op->stage != HF_NLM_CHECKING)
-		return false;
-	if (op->checking.verdict == HF_NSM_DENIED)
-		op->args.state = 0;
-	return true;
-}
-
 static bool was_refused(const struct hf_nlm_op *op)
 {
 	const struct hf_client *client = op->client;
@@ -101,7 +94,7 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 	struct hf_client *client = op->client;
 	int32_t state = op->args.state;
 
-	if ((client->link && hf_rpc_call_transport(op->call) == HF_RPC_UDP) || was_checked(op))
+	if ((client->link && hf_rpc_call_transport(op->call) == HF_RPC_UDP) || op->is_number_checked)
 		return HF_NLM_GRANTED_STAT;
 	if (state == client->sm_state) {
 		client->lock_state = state;
