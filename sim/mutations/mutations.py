@@ -144,7 +144,7 @@ MUTATIONS = [
     ("what is taken without a number carries a forged one", "src/client/client.c",
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",
-     "if (!client->is_state_proven)\n\t\t\tcorrect(client, state);", ""),
+     "if (!client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
     ("a number that was forged makes the client's own look old", f"{RECOVERY}/crash.c",
      "return !past || (!past->is_proven && supersedes(client, state));",
      "return !past && (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;"),

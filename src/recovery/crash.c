@@ -161,8 +161,16 @@ static bool supersedes(const struct hf_client *client, int32_t state)
 	return known == 0 || (int32_t)((uint32_t)state - (uint32_t)known) > 0;
 }
 
-static void set_state(struct hf_client *client, int32_t state)
+static void set_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
+	if (client->sm_state && client->sm_state != state) {
+		memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
+		client->past[0] = (struct hf_client_past){
+			.state = client->sm_state,
+			.is_proven = client->is_state_proven,
+			.until = hf_loop_now(recovery->loop) + STRAGGLER_NS,
+		};
+	}
 	if (!client->recovery->n_settling) {
 		client->recovery->stored_state = client->sm_state;
 		client->recovery->is_stored_state_proven = client->is_state_proven;
@@ -176,15 +184,7 @@ static bool become(struct hf_recovery *recovery, struct hf_client *client, int32
 {
 	bool is_other = client->sm_state != state;
 
-	if (client->sm_state && is_other) {
-		memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
-		client->past[0] = (struct hf_client_past){
-			.state = client->sm_state,
-			.is_proven = client->is_state_proven,
-			.until = hf_loop_now(recovery->loop) + STRAGGLER_NS,
-		};
-	}
-	set_state(client, state);
+	set_state(recovery, client, state);
 	client->lock_state = 0;
 	return is_other;
 }
@@ -377,9 +377,9 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 
 /* What the client holds stays: it took that in the life that goes on. All of it goes at the client's next
  * restart, whatever number it carries. */
-static void correct(struct hf_client *client, int32_t state)
+static void correct(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	set_state(client, state);
+	set_state(recovery, client, state);
 	store_state(client);
 }
 
@@ -394,7 +394,7 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 		return;
 	if (was_known && !is_newer) {
 		if (!client->is_state_proven)
-			correct(client, state);
+			correct(recovery, client, state);
 		return;
 	}
 	hf_client_ref(client);
@@ -411,7 +411,7 @@ void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *cl
 	if (client->sm_state == 0 || client->is_state_proven)
 		hf_recovery_client_state(recovery, client, state);
 	else
-		correct(client, state);
+		correct(recovery, client, state);
 }
 
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
