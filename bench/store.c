@@ -152,7 +152,7 @@ static struct hf_store_lock a_lock(uint64_t id)
 
 	return (struct hf_store_lock){
 		.id = id,
-		.share = hf_bytes_of_str("/data"),
+		.export = hf_bytes_of_str("/data"),
 		.handle = hf_bytes_of(handle, sizeof(handle)),
 		.client = hf_bytes_of_str("nlm:192.0.2.17:client"),
 		.oh = hf_bytes_of(oh, sizeof(oh)),

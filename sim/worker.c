@@ -222,7 +222,7 @@ bool __wrap_hf_watch_is_unchanged(const struct hf_watch *watch, int number, uint
 	return fate_is_unheard((const struct fates *)watch, (uint8_t)(number - 1), since);
 }
 
-static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
+static uint32_t export_number_of(void *user, uint64_t export_id, uint64_t *homep)
 {
 	struct world *world = user;
 
@@ -230,12 +230,12 @@ static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
 	return (uint32_t)export_id;
 }
 
-static uint64_t export_of(void *user, uint32_t share)
+static uint64_t export_id_of(void *user, uint32_t export)
 {
-	return share;
+	return export;
 }
 
-static bool is_secure(void *user, uint32_t share)
+static bool is_secure(void *user, uint32_t export)
 {
 	return false;
 }
@@ -249,8 +249,8 @@ int worker_start(struct world *world, struct hf_nlm_files *files, const struct h
 		.exports = (struct hf_exports *)&world->worker, /* see hf_export_check_handle() */
 		.fair = server->fair,
 		.watch = (struct hf_watch *)&world->fates,
-		.share_of = share_of,
-		.export_of = export_of,
+		.export_number_of = export_number_of,
+		.export_id_of = export_id_of,
 		.is_secure = is_secure,
 		.user = world,
 	};

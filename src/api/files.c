@@ -58,8 +58,8 @@ bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *
 	return true;
 }
 
-static const struct hf_api_share_row *row_of(const struct hf_api_share_row *rows, size_t n,
-					     const struct hf_export *export)
+static const struct hf_api_export_row *row_of(const struct hf_api_export_row *rows, size_t n,
+					      const struct hf_export *export)
 {
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(rows[i].name, export->settings.name) == 0)
@@ -67,7 +67,7 @@ static const struct hf_api_share_row *row_of(const struct hf_api_share_row *rows
 	return NULL;
 }
 
-static json_t *share_of(const char *name, const char *path, const struct hf_api_share_row *row)
+static json_t *export_of_row(const char *name, const char *path, const struct hf_api_export_row *row)
 {
 	return json_pack("{s:s,s:s?,s:I,s:I,s:I}", "name", name, "path", path, "clients",
 			 (json_int_t)(row ? row->n_clients : 0), "locks",
@@ -75,19 +75,19 @@ static json_t *share_of(const char *name, const char *path, const struct hf_api_
 			 (json_int_t)(row ? row->n_waiters : 0));
 }
 
-static json_t *export_of(const struct hf_export *export, const struct hf_api_share_row *row)
+static json_t *export_of(const struct hf_export *export, const struct hf_api_export_row *row)
 {
-	json_t *share = share_of(export->settings.name, export->settings.path, row);
+	json_t *item = export_of_row(export->settings.name, export->settings.path, row);
 	json_t *allowed = json_array();
 
 	for (size_t i = 0; i < export->settings.n_clients; i++)
 		json_array_append_new(allowed, json_string(export->settings.clients[i].text));
-	json_object_set_new(share, "allowed", allowed);
-	json_object_set_new(share, "access", json_string(export->settings.read_only ? "ro" : "rw"));
-	return share;
+	json_object_set_new(item, "allowed", allowed);
+	json_object_set_new(item, "access", json_string(export->settings.read_only ? "ro" : "rw"));
+	return item;
 }
 
-json_t *hf_api_shares_of(struct hf_exports *exports, const struct hf_api_share_row *rows, size_t n_rows)
+json_t *hf_api_exports_of(struct hf_exports *exports, const struct hf_api_export_row *rows, size_t n_rows)
 {
 	struct hf_export_list list = { 0 };
 	json_t *items = json_array();
@@ -102,7 +102,7 @@ json_t *hf_api_shares_of(struct hf_exports *exports, const struct hf_api_share_r
 		for (size_t j = 0; j < list.n; j++)
 			is_export |= row_of(&rows[i], 1, list.items[j]) != NULL;
 		if (!is_export && (rows[i].n_locks || rows[i].n_waiters || !exports))
-			json_array_append_new(items, share_of(rows[i].name, NULL, &rows[i]));
+			json_array_append_new(items, export_of_row(rows[i].name, NULL, &rows[i]));
 	}
 	if (list.n)
 		hf_export_list_clear(&list);

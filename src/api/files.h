@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-struct hf_api_share_row;
+struct hf_api_export_row;
 struct hf_exports;
 
 #define HF_API_MAX_PATH 4096
@@ -17,4 +17,4 @@ bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *
 
 /* All exports in their order, with the counts of @rows; then former exports that still have locks. Returns a
  * new reference. */
-json_t *hf_api_shares_of(struct hf_exports *exports, const struct hf_api_share_row *rows, size_t n_rows);
+json_t *hf_api_exports_of(struct hf_exports *exports, const struct hf_api_export_row *rows, size_t n_rows);

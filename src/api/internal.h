@@ -63,7 +63,7 @@ struct hf_api_client_row {
 };
 
 struct hf_api_lock_row {
-	const char *share, *client, *owner;
+	const char *export, *client, *owner;
 	const char *file;  /* path of the file; NULL: unknown */
 	size_t n_blockers; /* of a waiter; 0: no holder blocks it */
 	const char *blockers[HF_API_MAX_BLOCKERS], *blocking_clients[HF_API_MAX_BLOCKERS];
@@ -75,7 +75,7 @@ struct hf_api_lock_row {
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
 
-struct hf_api_share_row {
+struct hf_api_export_row {
 	const char *name;
 	uint64_t n_locks, n_clients, n_waiters;
 };
@@ -228,7 +228,7 @@ int hf_api_look_client(struct hf_api_request *request);
 int hf_api_look_release(struct hf_api_request *request);
 int hf_api_look_locks(struct hf_api_request *request);
 int hf_api_look_waiters(struct hf_api_request *request);
-int hf_api_look_shares(struct hf_api_request *request);
+int hf_api_look_exports(struct hf_api_request *request);
 int hf_api_look_end_grace(struct hf_api_request *request);
 int hf_api_look_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
@@ -247,7 +247,7 @@ json_t *hf_api_show_client(struct hf_api_request *request);
 json_t *hf_api_show_released(struct hf_api_request *request);
 json_t *hf_api_show_locks(struct hf_api_request *request);
 json_t *hf_api_show_waiters(struct hf_api_request *request);
-json_t *hf_api_show_shares(struct hf_api_request *request);
+json_t *hf_api_show_exports(struct hf_api_request *request);
 json_t *hf_api_show_notify(struct hf_api_request *request);
 json_t *hf_api_show_error(const char *error, const char *message);
 

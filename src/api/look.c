@@ -38,16 +38,16 @@ static void look_at_grants(struct hf_api_status *status, const struct hf_nlm *nl
 	status->grants_retried = counts.grants_retried;
 }
 
-static void add_share(void *user, const struct hf_recovery_share *share)
+static void add_export(void *user, const struct hf_recovery_export *export)
 {
 	struct hf_api_request *request = user;
-	struct hf_api_share_row *row = hf_api_add_row(request, sizeof(*row));
+	struct hf_api_export_row *row = hf_api_add_row(request, sizeof(*row));
 
 	if (!row)
 		return;
-	row->name = hf_api_keep(request, share->name.data, share->name.len);
-	row->n_locks = share->n_locks;
-	row->n_clients = share->n_clients;
+	row->name = hf_api_keep(request, export->name.data, export->name.len);
+	row->n_locks = export->n_locks;
+	row->n_clients = export->n_clients;
 }
 
 /* Runs on the loop, so a blocked loop does not answer. A server whose store cannot write is alive but
@@ -89,15 +89,15 @@ int hf_api_look_status(struct hf_api_request *request)
 	look_at_store(status, hf_recovery_store(recovery));
 	if (options->nlm)
 		look_at_grants(status, options->nlm);
-	hf_recovery_show_shares(recovery, add_share, request);
+	hf_recovery_show_exports(recovery, add_export, request);
 	return HF_API_DONE;
 }
 
 /* Exports: few, and already counted. Only waiters are walked, up to a bound. */
 
-static struct hf_api_share_row *share_named(struct hf_api_request *request, struct hf_bytes name)
+static struct hf_api_export_row *export_named(struct hf_api_request *request, struct hf_bytes name)
 {
-	struct hf_api_share_row *rows = request->rows;
+	struct hf_api_export_row *rows = request->rows;
 
 	for (size_t i = 0; i < request->n_rows; i++)
 		if (hf_bytes_equal(hf_bytes_of_str(rows[i].name), name))
@@ -105,22 +105,22 @@ static struct hf_api_share_row *share_named(struct hf_api_request *request, stru
 	return NULL;
 }
 
-int hf_api_look_shares(struct hf_api_request *request)
+int hf_api_look_exports(struct hf_api_request *request)
 {
 	struct hf_recovery *recovery = request->api->options.recovery;
 	struct hf_lock_view view;
 
 	if (!request->has_begun) {
-		hf_recovery_show_shares(recovery, add_share, request);
+		hf_recovery_show_exports(recovery, add_export, request);
 		request->has_begun = true;
 	}
 	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
-		struct hf_api_share_row *row;
+		struct hf_api_export_row *row;
 
 		if (request->n_scanned++ == HF_API_MAX_SCAN ||
 		    !hf_lock_next_waiter(hf_recovery_locks(recovery), NULL, &request->at, &view))
 			return HF_API_DONE;
-		row = share_named(request, hf_recovery_share_name(recovery, view.who.share));
+		row = export_named(request, hf_recovery_export_name(recovery, view.who.export));
 		if (row)
 			row->n_waiters++;
 	}

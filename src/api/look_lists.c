@@ -125,12 +125,12 @@ static void end_page(struct hf_api_request *request, const struct hf_lock_cursor
 	memcpy(request->next, words, sizeof(words));
 }
 
-static bool is_share_wanted(const struct hf_api_request *request, uint32_t share)
+static bool is_export_wanted(const struct hf_api_request *request, uint32_t export)
 {
 	const char *wanted = hf_api_target_param(&request->target, "share");
 
 	return !wanted || hf_bytes_equal(hf_bytes_of_str(wanted),
-					 hf_recovery_share_name(request->api->options.recovery, share));
+					 hf_recovery_export_name(request->api->options.recovery, export));
 }
 
 /* The holders that block a waiter. The lock table names one at once; the others are looked for among the
@@ -195,20 +195,20 @@ static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_r
 static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
 {
 	struct hf_api_lock_row *row = hf_api_add_row(request, sizeof(*row));
-	struct hf_bytes share = hf_recovery_share_name(request->api->options.recovery, view->who.share);
+	struct hf_bytes export = hf_recovery_export_name(request->api->options.recovery, view->who.export);
 	uint64_t now = hf_loop_now(request->api->options.loop);
 	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct hf_bytes handle;
 
 	if (!row)
 		return 0;
-	row->share = hf_api_keep(request, share.data, share.len);
+	row->export = hf_api_keep(request, export.data, export.len);
 	row->client = keep_text(request, hf_container_of(view->who.client, struct hf_client, holds)->id);
 	row->owner = keep_owner(request, view);
 	row->range = view->range;
 	row->mode = view->mode;
 	row->flags = view->flags;
-	handle = hf_recovery_handle_of(request->api->options.recovery, view->who.share, view->who.handle,
+	handle = hf_recovery_handle_of(request->api->options.recovery, view->who.export, view->who.handle,
 				       room);
 	row->handle_len = handle.len;
 	memcpy(row->handle, handle.data, handle.len);
@@ -235,7 +235,7 @@ static int walk(struct hf_api_request *request, const struct hf_client *client, 
 		if (!next(locks, &scope, &request->at, &view))
 			return HF_API_DONE;
 		request->n_scanned++;
-		if (!is_share_wanted(request, view.who.share) && request->n_scanned < HF_API_MAX_SCAN)
+		if (!is_export_wanted(request, view.who.export) && request->n_scanned < HF_API_MAX_SCAN)
 			continue;
 		if (is_page_full(request)) {
 			end_page(request, &before);

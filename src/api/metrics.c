@@ -168,27 +168,27 @@ static void put_nsm(FILE *out, const struct hf_api_status *status, const struct 
 }
 
 /* Includes exports without locks: to queries that add and compare, a missing series is not 0. */
-static void put_shares(FILE *out, const struct hf_api_request *request)
+static void put_exports(FILE *out, const struct hf_api_request *request)
 {
-	json_t *shares = hf_api_shares_of(request->api->options.exports, request->rows, request->n_rows);
-	const json_t *share;
+	json_t *exports = hf_api_exports_of(request->api->options.exports, request->rows, request->n_rows);
+	const json_t *export;
 	size_t i;
 
 	begin(out, HF_METRIC_NLM_LOCKS);
-	json_array_foreach(shares, i, share)
+	json_array_foreach(exports, i, export)
 	{
 		put_label(out, HF_METRIC_NLM_LOCKS, "share",
-			  json_string_value(json_object_get(share, "name")),
-			  (uint64_t)json_integer_value(json_object_get(share, "locks")));
+			  json_string_value(json_object_get(export, "name")),
+			  (uint64_t)json_integer_value(json_object_get(export, "locks")));
 	}
-	json_decref(shares);
+	json_decref(exports);
 }
 
 static void put_nlm(FILE *out, const struct hf_api_request *request)
 {
 	const struct hf_api_status *status = &request->status;
 
-	put_shares(out, request);
+	put_exports(out, request);
 	put_value(out, HF_METRIC_NLM_WAITERS, status->locks.waiters);
 	begin(out, HF_METRIC_NLM_GRANTS);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "told", status->grants_told);

@@ -122,9 +122,10 @@ static json_t *handle_of(const struct hf_api_lock_row *row)
 /* The fields that locks and waiters share */
 static json_t *range_of(const struct hf_api_lock_row *row)
 {
-	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->share, "file", text_of(row->file),
-			 "handle", handle_of(row), "client", row->client, "owner", row->owner, "offset",
-			 (json_int_t)row->range.start, "length", (json_int_t)hf_range_len(row->range), "mode",
+	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->export, "file",
+			 text_of(row->file), "handle", handle_of(row), "client", row->client, "owner",
+			 row->owner, "offset", (json_int_t)row->range.start, "length",
+			 (json_int_t)hf_range_len(row->range), "mode",
 			 row->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 }
 
@@ -180,10 +181,10 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 	return page_of("waiters", items, request);
 }
 
-json_t *hf_api_show_shares(struct hf_api_request *request)
+json_t *hf_api_show_exports(struct hf_api_request *request)
 {
-	const struct hf_api_share_row *rows = request->rows;
-	json_t *items = hf_api_shares_of(request->api->options.exports, rows, request->n_rows);
+	const struct hf_api_export_row *rows = request->rows;
+	json_t *items = hf_api_exports_of(request->api->options.exports, rows, request->n_rows);
 	size_t n = json_array_size(items), from = HF_MIN((size_t)request->cursor[0], n);
 	json_t *page = json_array();
 

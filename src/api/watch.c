@@ -56,13 +56,13 @@ static void add_string(struct text *text, const char *name, const char *value)
 
 static void add_lock(struct text *text, struct hf_api *api, const struct hf_lock_view *lock)
 {
-	struct hf_bytes share = hf_recovery_share_name(api->options.recovery, lock->who.share);
+	struct hf_bytes export = hf_recovery_export_name(api->options.recovery, lock->who.export);
 	char owner[HF_API_OWNER_TEXT], name[1025], hex[2 * HF_LOCK_HANDLE_MAX];
 	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct hf_bytes handle =
-		hf_recovery_handle_of(api->options.recovery, lock->who.share, lock->who.handle, room);
+		hf_recovery_handle_of(api->options.recovery, lock->who.export, lock->who.handle, room);
 
-	snprintf(name, sizeof(name), "%.*s", (int)share.len, (const char *)share.data);
+	snprintf(name, sizeof(name), "%.*s", (int)export.len, (const char *)export.data);
 	add_string(text, "share", name);
 	add_string(text, "owner", hf_api_owner_text(lock, owner, sizeof(owner)));
 	add(text, ",\"handle\":\"");

@@ -205,7 +205,7 @@ static void send_datagram(void *user, const struct hf_addr *local, const struct 
 static int make_locks(struct daemon *d)
 {
 	struct hf_recovery_options options;
-	struct hf_recovery_shares shares = hf_file_service_shares(d->files);
+	struct hf_recovery_exports exports = hf_file_service_exports(d->files);
 	struct hf_nlm_files files = hf_file_service_nlm(d->files);
 	struct hf_nlm_options nlm = { .loop = d->loop, .client = d->client, .server_name = d->name };
 	struct hf_nsm_options nsm = { .loop = d->loop, .client = d->client, .server_name = d->name };
@@ -218,7 +218,7 @@ static int make_locks(struct daemon *d)
 	/* Without exports the handles belong to another NFS server, and this server is its lock and status
 	 * service. */
 	if (d->config->exports.n) {
-		options.shares = &shares;
+		options.exports = &exports;
 		options.handle_key = hf_file_service_key_print(d->files);
 		options.outside = &hf_local_outside;
 		options.outside_context = hf_file_service_local(d->files);

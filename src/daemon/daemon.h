@@ -7,7 +7,7 @@
  *	config*.c        the configuration: YAML, values, checks, messages, printing
  *	daemon.c         builds, runs and frees the objects
  *	setup.c          translates the configuration into options of other parts
- *	files.c          exports, file threads, NFS and MOUNT; shares.c: exports by number
+ *	files.c          exports, file threads, NFS and MOUNT; export_table.c: exports by number
  *	operator.c       the API; listen.c: the sockets of RPC; crew.c: the further loops
  *	reload.c         SIGHUP
  *	state_dir.c      the state directory; ports_file.c: the ports in it

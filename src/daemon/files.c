@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
-#include "daemon/shares.h"
+#include "daemon/export_table.h"
 #include "export/export.h"
 #include "export/local.h"
 #include "loop/loop.h"
@@ -33,7 +33,7 @@ struct hf_file_service {
 	bool has_mount; /* mount must be deinitialised */
 	struct hf_timer sweep;
 	struct hf_job sweep_job;
-	struct hf_share_table shares;
+	struct hf_export_table export_table;
 	struct hf_local *local;
 };
 
@@ -145,18 +145,18 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 /* The steps that may fail come first. */
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list)
 {
-	const struct hf_export_list shared = *list; /* hf_exports_share() takes the list; it stays valid until
-						       the next one is taken here */
+	const struct hf_export_list shared = *list; /* hf_exports_publish() takes the list; it stays valid
+						       until the next one is taken here */
 	int r = 0;
 
 	for (size_t i = 0; i < shared.n && r == 0; i++)
-		r = hf_share_table_add(&service->shares, shared.items[i]);
+		r = hf_export_table_add(&service->export_table, shared.items[i]);
 	if (r == 0)
-		r = hf_exports_share(service->exports, list);
+		r = hf_exports_publish(service->exports, list);
 	if (r < 0)
 		return hf_trace(r);
 	for (size_t i = 0; i < shared.n; i++)
-		hf_share_table_note(&service->shares, shared.items[i]);
+		hf_export_table_note(&service->export_table, shared.items[i]);
 	return 0;
 }
 
@@ -172,28 +172,28 @@ static int load(struct hf_file_service *service, const struct hf_config *config)
 
 /* For other parts */
 
-static uint32_t share_of(void *user, uint64_t export_id, uint64_t *homep)
+static uint32_t export_number_of(void *user, uint64_t export_id, uint64_t *homep)
 {
 	struct hf_file_service *service = user;
-	uint32_t share = hf_share_table_number(&service->shares, export_id);
-	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+	uint32_t export = hf_export_table_number(&service->export_table, export_id);
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
 
 	*homep = entry ? entry->home : export_id;
-	return share;
+	return export;
 }
 
-static uint64_t export_of(void *user, uint32_t share)
+static uint64_t export_id_of(void *user, uint32_t export)
 {
 	struct hf_file_service *service = user;
-	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
 
 	return entry ? entry->export_id : 0;
 }
 
-static bool is_secure(void *user, uint32_t share)
+static bool is_secure(void *user, uint32_t export)
 {
 	struct hf_file_service *service = user;
-	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
 
 	return entry && entry->is_secure;
 }
@@ -205,25 +205,25 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 		.fair = service->lock_fair,
 		.watch = service->watch,
 		.local = service->local,
-		.share_of = share_of,
-		.export_of = export_of,
+		.export_number_of = export_number_of,
+		.export_id_of = export_id_of,
 		.is_secure = is_secure,
 		.user = service,
 	};
 }
 
-static struct hf_bytes share_name(void *user, uint32_t share)
+static struct hf_bytes export_name(void *user, uint32_t export)
 {
 	struct hf_file_service *service = user;
 
-	return hf_bytes_of_str(hf_share_table_name(&service->shares, share));
+	return hf_bytes_of_str(hf_export_table_name(&service->export_table, export));
 }
 
-static bool share_find(void *user, struct hf_bytes name, uint32_t *sharep)
+static bool export_find(void *user, struct hf_bytes name, uint32_t *exportp)
 {
 	struct hf_file_service *service = user;
 
-	return hf_share_table_find(&service->shares, name, sharep);
+	return hf_export_table_find(&service->export_table, name, exportp);
 }
 
 /* Empty if our key did not seal the handle. */
@@ -238,20 +238,20 @@ static struct hf_bytes rehandle(const struct hf_file_service *service, struct hf
 	return hf_bytes_of(room, made.len);
 }
 
-static struct hf_bytes share_key(void *user, uint32_t share, struct hf_bytes handle,
-				 uint8_t room[HF_LOCK_HANDLE_MAX])
+static struct hf_bytes export_key(void *user, uint32_t export, struct hf_bytes handle,
+				  uint8_t room[HF_LOCK_HANDLE_MAX])
 {
 	struct hf_file_service *service = user;
-	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
 
 	return entry ? rehandle(service, handle, entry->home, room) : handle;
 }
 
-static struct hf_bytes share_handle(void *user, uint32_t share, struct hf_bytes key,
-				    uint8_t room[HF_LOCK_HANDLE_MAX])
+static struct hf_bytes export_handle(void *user, uint32_t export, struct hf_bytes key,
+				     uint8_t room[HF_LOCK_HANDLE_MAX])
 {
 	struct hf_file_service *service = user;
-	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
 
 	if (!entry || entry->home == entry->export_id)
 		return key;
@@ -263,23 +263,23 @@ uint64_t hf_file_service_key_print(const struct hf_file_service *service)
 	return hf_exports_key_print(service->exports);
 }
 
-struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service)
+struct hf_recovery_exports hf_file_service_exports(struct hf_file_service *service)
 {
-	return (struct hf_recovery_shares){
-		.name = share_name,
-		.find = share_find,
-		.key = share_key,
-		.handle = share_handle,
+	return (struct hf_recovery_exports){
+		.name = export_name,
+		.find = export_find,
+		.key = export_key,
+		.handle = export_handle,
 		.user = service,
 	};
 }
 
 /* Locks in the kernel */
 
-static enum hf_local_locks local_policy(void *user, uint32_t share)
+static enum hf_local_locks local_policy(void *user, uint32_t export)
 {
 	struct hf_file_service *service = user;
-	const struct hf_share_entry *entry = hf_share_table_at(&service->shares, share);
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
 
 	return entry ? entry->local_locks : HF_LOCAL_LOCKS_OFF;
 }
@@ -290,7 +290,7 @@ static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 		.loop = loop,
 		.exports = service->exports,
 		.policy = local_policy,
-		.handle = share_handle,
+		.handle = export_handle,
 		.user = service,
 	};
 
@@ -315,7 +315,7 @@ struct hf_local *hf_file_service_local(struct hf_file_service *service)
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks)
 {
 	hf_local_set_locks(service->local, locks);
-	if (hf_share_table_has_local_locks(&service->shares))
+	if (hf_export_table_has_local_locks(&service->export_table))
 		hf_local_restore(service->local);
 }
 
@@ -422,7 +422,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
 	hf_exports_free(service->exports);
-	hf_share_table_deinit(&service->shares);
+	hf_export_table_deinit(&service->export_table);
 	free(service);
 	return NULL;
 }

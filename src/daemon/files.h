@@ -48,7 +48,7 @@ struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service);
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
 /* Identifies the key that seals handles. */
 uint64_t hf_file_service_key_print(const struct hf_file_service *service);
-struct hf_recovery_shares hf_file_service_shares(struct hf_file_service *service);
+struct hf_recovery_exports hf_file_service_exports(struct hf_file_service *service);
 struct hf_local *hf_file_service_local(struct hf_file_service *service);
 /* Gives it the lock table after loading: where an export wants that, the loaded locks are also taken in the
  * kernel. */

@@ -129,10 +129,10 @@ int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settin
 		       struct hf_export_list *listp, size_t *n_failedp);
 /* Exports @list from now on and nothing else; does not block. Takes @list. < 0: out of memory, and the old
  * list stays. */
-int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list);
+int hf_exports_publish(struct hf_exports *exports, struct hf_export_list *list);
 /* The number of such changes. After a change, earlier conclusions about an export may be wrong. */
 uint64_t hf_exports_count_changes(const struct hf_exports *exports);
-/* hf_exports_prepare() and hf_exports_share(). */
+/* hf_exports_prepare() and hf_exports_publish(). */
 int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings *settings, size_t n,
 		    size_t *n_failedp);
 

@@ -192,7 +192,7 @@ static void forget_unless_shared(struct hf_exports *exports, const struct hf_vol
 }
 
 /* Closing the files of former exports may wait for a disk, so the sweep does it. */
-int hf_exports_share(struct hf_exports *exports, struct hf_export_list *list)
+int hf_exports_publish(struct hf_exports *exports, struct hf_export_list *list)
 {
 	struct hf_retired *retired = calloc(1, sizeof(*retired));
 
@@ -239,7 +239,7 @@ int hf_exports_load(struct hf_exports *exports, const struct hf_export_settings 
 	hf_cleanup(hf_export_list_clear) struct hf_export_list list = { 0 };
 	int r = hf_exports_prepare(exports, settings, n, &list, n_failedp);
 
-	return r < 0 ? r : hf_exports_share(exports, &list);
+	return r < 0 ? r : hf_exports_publish(exports, &list);
 }
 
 static void forget_retired(struct hf_exports *exports)

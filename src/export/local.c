@@ -151,9 +151,9 @@ static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
 
 /* Opening */
 
-bool hf_local_needs(const struct hf_local *local, uint32_t share, struct hf_bytes key)
+bool hf_local_needs(const struct hf_local *local, uint32_t export, struct hf_bytes key)
 {
-	return local->options.policy(local->options.user, share) != HF_LOCAL_LOCKS_OFF && !find(local, key);
+	return local->options.policy(local->options.user, export) != HF_LOCAL_LOCKS_OFF && !find(local, key);
 }
 
 struct hf_local_opened hf_local_open(struct hf_file *file)
@@ -228,11 +228,11 @@ static void log_untaken(struct hf_local *local, int error)
 }
 
 /* The kernel could not take the lock for a reason that is no conflict. */
-static int untaken(struct hf_local *local, uint32_t share, int error)
+static int untaken(struct hf_local *local, uint32_t export, int error)
 {
 	log_untaken(local, error);
-	return local->options.policy(local->options.user, share) == HF_LOCAL_LOCKS_ON ? HF_LOCK_E_LIMIT
-										      : HF_LOCK_OK;
+	return local->options.policy(local->options.user, export) == HF_LOCAL_LOCKS_ON ? HF_LOCK_E_LIMIT
+										       : HF_LOCK_OK;
 }
 
 static void try_again_later(struct entry *entry)
@@ -261,14 +261,14 @@ static int take(void *context, const struct hf_lock_target *who, struct hf_range
 	struct entry *entry;
 	int r;
 
-	if (local->options.policy(local->options.user, who->share) == HF_LOCAL_LOCKS_OFF)
+	if (local->options.policy(local->options.user, who->export) == HF_LOCAL_LOCKS_OFF)
 		return HF_LOCK_OK;
 	entry = find(local, who->handle);
 	if (!entry || !entry->file)
-		return untaken(local, who->share, entry ? entry->error : -ENOMEM);
+		return untaken(local, who->export, entry ? entry->error : -ENOMEM);
 	r = take_in(entry, range, mode);
 	if (r < 0 || r == HF_LOCK_E_LIMIT)
-		return untaken(local, who->share, r < 0 ? r : -ENOLCK);
+		return untaken(local, who->export, r < 0 ? r : -ENOLCK);
 	return r;
 }
 
@@ -279,12 +279,12 @@ static int test(void *context, const struct hf_lock_target *who, struct hf_range
 	struct entry *entry;
 	int r;
 
-	if (local->options.policy(local->options.user, who->share) == HF_LOCAL_LOCKS_OFF)
+	if (local->options.policy(local->options.user, who->export) == HF_LOCAL_LOCKS_OFF)
 		return HF_LOCK_OK;
 	entry = find(local, who->handle);
 	r = entry && entry->file ? hf_local_file_test(&entry->held, range, mode, conflictp) : HF_LOCK_OK;
 	if (r == HF_LOCK_E_CONFLICT) {
-		conflictp->who.share = who->share;
+		conflictp->who.export = who->export;
 		conflictp->who.handle = who->handle;
 	}
 	return r;
@@ -334,7 +334,7 @@ static struct entry *open_again(struct hf_local *local, const struct hf_lock_tar
 
 	if (entry)
 		return entry;
-	handle = local->options.handle(local->options.user, who->share, who->handle, room);
+	handle = local->options.handle(local->options.user, who->export, who->handle, room);
 	if (is_full(local))
 		opened.error = -EMFILE;
 	else if (hf_exports_resolve(local->options.exports, handle, false, &export, &file) == HF_RESOLVED)
@@ -353,7 +353,7 @@ void hf_local_restore(struct hf_local *local)
 		struct entry *entry;
 		int r;
 
-		if (local->options.policy(local->options.user, lock.who.share) == HF_LOCAL_LOCKS_OFF)
+		if (local->options.policy(local->options.user, lock.who.export) == HF_LOCAL_LOCKS_OFF)
 			continue;
 		entry = open_again(local, &lock.who);
 		r = entry && entry->file ? take_in(entry, lock.range, lock.mode) : -ESTALE;

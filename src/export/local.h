@@ -34,9 +34,9 @@ struct hf_local_options {
 	struct hf_exports *exports;
 	/* The policy of an export, by the lock table's number. AUTO: grant also if the kernel cannot take the
 	 * lock. ON: refuse it then. */
-	enum hf_local_locks (*policy)(void *user, uint32_t share);
+	enum hf_local_locks (*policy)(void *user, uint32_t export);
 	/* The handle of the lock table's file in this export; in @room, or @key itself. */
-	struct hf_bytes (*handle)(void *user, uint32_t share, struct hf_bytes key,
+	struct hf_bytes (*handle)(void *user, uint32_t export, struct hf_bytes key,
 				  uint8_t room[HF_LOCK_HANDLE_MAX]);
 	void *user;
 	size_t max_files; /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
@@ -57,7 +57,7 @@ struct hf_local_opened {
 	int error;
 };
 
-bool hf_local_needs(const struct hf_local *local, uint32_t share, struct hf_bytes key);
+bool hf_local_needs(const struct hf_local *local, uint32_t export, struct hf_bytes key);
 /* On any thread. */
 struct hf_local_opened hf_local_open(struct hf_file *file);
 /* Takes the opened file; afterwards hf_local_needs() is false. -ENOMEM: it is still true. */

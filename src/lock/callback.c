@@ -18,7 +18,7 @@ void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who
 	const struct hf_owner *owner = holding->owner;
 
 	*who = (struct hf_lock_target){
-		.share = holding->share,
+		.export = holding->export,
 		.handle = hf_bytes_of(file->handle, file->handle_len),
 		.client = owner->client,
 		.owner_id = owner->id,
@@ -63,7 +63,7 @@ void hf_view_share(const struct hf_share *share, struct hf_lock_share_view *view
 {
 	*viewp = (struct hf_lock_share_view){
 		.tag = share->tag,
-		.share = share->share,
+		.export = share->export,
 		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
 		.client = share->client,
 		.oh = hf_oh_bytes(&share->oh),
@@ -88,7 +88,7 @@ static struct hf_lock_change change_of(const struct hf_lock *lock)
 	return (struct hf_lock_change){
 		.tag = lock->tag,
 		.client = lock->holding->owner->client,
-		.share = lock->holding->share,
+		.export = lock->holding->export,
 		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
 		.lock = lock,
 	};

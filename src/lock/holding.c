@@ -66,11 +66,11 @@ static void insert_holding(struct hf_owner *owner, struct hf_holding *holding)
 }
 
 struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_lock_file *file,
-				   uint32_t share)
+				   uint32_t export)
 {
 	struct hf_holding *holding = owner->first.file ? hf_pool_take(&locks->holding_pool) : &owner->first;
 
-	*holding = (struct hf_holding){ .owner = owner, .file = file, .share = share, .own.of_one = true };
+	*holding = (struct hf_holding){ .owner = owner, .file = file, .export = export, .own.of_one = true };
 	hf_list_init(&holding->waiters);
 	hf_list_init(&holding->grants);
 	insert_holding(owner, holding);

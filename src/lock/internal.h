@@ -75,7 +75,7 @@ struct hf_holding {
 	struct hf_lock_file *file;
 	struct hf_tree own; /* its locks, including ghosts */
 	uint32_t n_exclusive;
-	uint32_t share;             /* the export by which the owner first came to the file */
+	uint32_t export;            /* the export by which the owner first came to the file */
 	struct hf_rb_node in_owner; /* by the file's id */
 	struct hf_list waiters;
 	struct hf_list grants;
@@ -143,7 +143,7 @@ struct hf_share {
 	struct hf_link in_client;
 	struct hf_link unreclaimed; /* in locks->unreclaimed_shares, while n_unreclaimed */
 	uint64_t tag;
-	uint32_t share;
+	uint32_t export;
 	uint32_t state;
 	uint32_t count;         /* that the owner holds */
 	uint32_t n_unreclaimed; /* restored, and not reclaimed yet */
@@ -357,7 +357,7 @@ bool hf_waiters_update(struct hf_rb_node *node);
 
 struct hf_holding *hf_holding_find(const struct hf_owner *owner, const struct hf_lock_file *file);
 struct hf_holding *hf_holding_make(struct hf_locks *locks, struct hf_owner *owner, struct hf_lock_file *file,
-				   uint32_t share);
+				   uint32_t export);
 /* Frees @holding if it is empty, and then its owner and its file if nothing refers to them. */
 void hf_holding_free_if_empty(struct hf_locks *locks, struct hf_holding *holding);
 /* The first lock that ends at @pos or behind. */

@@ -9,7 +9,7 @@
  * with a kind (NLM: the svid). A *holding* is what one owner has in one file: its
  * locks, its waiters, its grants in flight. The *lock table* is all of that. A
  * *grant in flight* is a lock that a waiter has received while its client has not
- * acknowledged it yet. *share* names the export by which an owner came to a file; it
+ * acknowledged it yet. *export* is the number of the export by which an owner came to a file; it
  * is shown, but is not part of any key. hf_lock_share() is about reservations.
  *
  * FILES. Each file answers one question. Calls go down, or to the right in a row.
@@ -188,7 +188,7 @@ struct hf_lock_client {
 
 /* An owner and a file. */
 struct hf_lock_target {
-	uint32_t share; /* the export; as in the owner's first request for this file; not part of the key */
+	uint32_t export; /* the export; as in the owner's first request for this file; not part of the key */
 	struct hf_bytes handle; /* the file: at most HF_LOCK_HANDLE_MAX bytes */
 	struct hf_lock_client *client;
 	uint64_t owner_id;
@@ -243,7 +243,7 @@ struct hf_lock_view {
 /* All reservations of an owner with the same access and deny. */
 struct hf_lock_share_view {
 	uint64_t tag; /* what the last event returned, or a load was given */
-	uint32_t share;
+	uint32_t export;
 	struct hf_bytes handle;
 	struct hf_lock_client *client;
 	struct hf_bytes oh;
@@ -267,7 +267,7 @@ enum hf_lock_cause {
 struct hf_lock_change {
 	uint64_t tag;
 	struct hf_lock_client *client;
-	uint32_t share;
+	uint32_t export;
 	uint32_t flags;
 	enum hf_lock_cause cause;   /* of its removal */
 	const struct hf_lock *lock; /* for hf_lock_show() */

@@ -93,7 +93,7 @@ void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, str
 		hf_oh_set(locks, who->client, &place->owner->oh, who->oh);
 	}
 	if (!place->holding)
-		place->holding = hf_holding_make(locks, place->owner, place->file, who->share);
+		place->holding = hf_holding_make(locks, place->owner, place->file, who->export);
 	locks->recent->file = place->file; /* hf_place_find() has set the keys of @recent */
 	locks->recent->owner = place->owner;
 	locks->recent->holding = place->holding;

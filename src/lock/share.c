@@ -114,7 +114,7 @@ static struct hf_share *make(struct hf_locks *locks, struct hf_lock_file *file,
 
 	memset(share, 0, sizeof(*share));
 	share->file = file;
-	share->share = who->share;
+	share->export = who->export;
 	share->client = who->client;
 	share->access = access;
 	share->deny = deny;
@@ -294,7 +294,7 @@ uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock
 int hf_lock_restore_share(struct hf_locks *locks, const struct hf_lock_share_view *view)
 {
 	const struct hf_lock_target who = {
-		.share = view->share, .handle = view->handle, .client = view->client, .oh = view->oh
+		.export = view->export, .handle = view->handle, .client = view->client, .oh = view->oh
 	};
 	uint64_t hash = hf_lock_file_hash(locks, view->handle);
 	struct hf_lock_file *file = hf_lock_file_find(locks, hash, view->handle);

@@ -30,11 +30,11 @@ struct hf_persist {
 	size_t n_undeleted;
 };
 
-/* share_counts.c */
-struct hf_share_counts {
-	struct hf_hashtable entries; /* by share and client */
+/* export_counts.c */
+struct hf_export_counts {
+	struct hf_hashtable entries; /* by export and client */
 	struct hf_list all;
-	struct hf_list shares;
+	struct hf_list exports;
 	void *last; /* the entry used last */
 };
 
@@ -97,8 +97,8 @@ struct hf_protocol {
 
 struct hf_recovery {
 	struct hf_recovery_options options; /* its strings and tables are copies, or gone */
-	struct hf_recovery_shares shares;
-	char share_text[16]; /* where shares have no names */
+	struct hf_recovery_exports exports;
+	char export_text[16]; /* where exports have no names */
 	struct hf_loop *loop;
 	struct hf_store *store;
 	struct hf_locks *locks;
@@ -115,7 +115,7 @@ struct hf_recovery {
 
 	struct hf_phase phase;
 	struct hf_persist persist;
-	struct hf_share_counts share_counts;
+	struct hf_export_counts export_counts;
 	struct hf_histogram commits; /* where options.measures */
 	struct hf_not_exported not_exported;
 	struct hf_promises promises;
@@ -152,20 +152,20 @@ static inline struct hf_client *hf_client_of(struct hf_lock_client *holds)
 void hf_observe_tell(struct hf_recovery *recovery, const struct hf_recovery_event *event);
 
 /* SHARE NAMES */
-void hf_share_names_init(struct hf_recovery *recovery);
-struct hf_bytes hf_share_names_key_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes handle,
-				      uint8_t room[HF_LOCK_HANDLE_MAX]);
+void hf_export_names_init(struct hf_recovery *recovery);
+struct hf_bytes hf_export_names_key_of(struct hf_recovery *recovery, uint32_t export, struct hf_bytes handle,
+				       uint8_t room[HF_LOCK_HANDLE_MAX]);
 
 /* SHARE COUNTS */
-int hf_share_counts_init(struct hf_recovery *recovery);
-void hf_share_counts_deinit(struct hf_recovery *recovery);
-void hf_share_counts_add(struct hf_recovery *recovery, uint32_t share, const struct hf_lock_client *client);
-void hf_share_counts_remove(struct hf_recovery *recovery, uint32_t share,
-			    const struct hf_lock_client *client);
+int hf_export_counts_init(struct hf_recovery *recovery);
+void hf_export_counts_deinit(struct hf_recovery *recovery);
+void hf_export_counts_add(struct hf_recovery *recovery, uint32_t export, const struct hf_lock_client *client);
+void hf_export_counts_remove(struct hf_recovery *recovery, uint32_t export,
+			     const struct hf_lock_client *client);
 
 /* RESERVATION: a share reservation as the store has it. */
 struct hf_reservation {
-	struct hf_bytes share; /* its name */
+	struct hf_bytes export; /* its name */
 	struct hf_bytes handle;
 	struct hf_bytes client; /* its id */
 	struct hf_bytes oh;

@@ -1,8 +1,8 @@
 /*
- * Stored locks and reservations of shares that are not exported now.
+ * Stored locks and reservations of exports that are gone.
  *
  * No client can ask for them, so they are in no table. They stay stored, for the day
- * on which their share is exported again. After an outage everything in the store is
+ * on which their directory is exported again. After an outage everything in the store is
  * replaced by what is true now: so this file keeps them as they were loaded, and
  * writes them again with the rest.
  */
@@ -47,7 +47,7 @@ static void move(struct hf_bytes *bytes, uint8_t **roomp)
 
 int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact)
 {
-	size_t size = (size_t)fact->share.len + fact->handle.len + fact->client.len + fact->oh.len;
+	size_t size = (size_t)fact->export.len + fact->handle.len + fact->client.len + fact->oh.len;
 	struct record *record = record_new(recovery, HF_PERSIST_LOCK, size);
 	uint8_t *room;
 
@@ -55,7 +55,7 @@ int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store
 		return hf_trace(-ENOMEM);
 	record->lock = *fact;
 	room = record->room;
-	move(&record->lock.share, &room);
+	move(&record->lock.export, &room);
 	move(&record->lock.handle, &room);
 	move(&record->lock.client, &room);
 	move(&record->lock.oh, &room);

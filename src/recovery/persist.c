@@ -34,7 +34,7 @@ static struct hf_store_lock lock_fact(struct hf_recovery *recovery, const struct
 {
 	return (struct hf_store_lock){
 		.id = id,
-		.share = hf_recovery_share_name(recovery, view->who.share),
+		.export = hf_recovery_export_name(recovery, view->who.export),
 		.handle = view->who.handle,
 		.client = hf_bytes_of_str(hf_client_of(view->who.client)->id),
 		.oh = view->who.oh,
@@ -52,7 +52,7 @@ static struct hf_store_share share_fact(struct hf_recovery *recovery, const stru
 					uint64_t id, uint8_t blob[HF_STORE_MAX_BLOB])
 {
 	const struct hf_reservation reservation = {
-		.share = hf_recovery_share_name(recovery, view->share),
+		.export = hf_recovery_export_name(recovery, view->export),
 		.handle = view->handle,
 		.client = hf_bytes_of_str(hf_client_of(view->client)->id),
 		.oh = view->oh,

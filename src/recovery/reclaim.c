@@ -36,7 +36,7 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 static struct hf_lock_target target_of(const struct hf_lock_share_view *share)
 {
 	return (struct hf_lock_target){
-		.share = share->share, .handle = share->handle, .client = share->client, .oh = share->oh
+		.export = share->export, .handle = share->handle, .client = share->client, .oh = share->oh
 	};
 }
 

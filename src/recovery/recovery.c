@@ -83,7 +83,7 @@ static uint64_t on_added(void *context, const struct hf_lock_change *lock)
 	bool is_stored = recovery->persist.stores_locks && !(lock->flags & HF_LOCK_VOLATILE);
 	struct hf_lock_view view;
 
-	hf_share_counts_add(recovery, lock->share, lock->client);
+	hf_export_counts_add(recovery, lock->export, lock->client);
 	if (!recovery->late_reclaims.n && !is_stored)
 		return 0;
 	hf_lock_show(lock, &view);
@@ -108,7 +108,7 @@ static void on_removed(void *context, const struct hf_lock_change *lock)
 	struct hf_recovery *recovery = context;
 
 	if (!(lock->flags & HF_LOCK_GHOST))
-		hf_share_counts_remove(recovery, lock->share, lock->client);
+		hf_export_counts_remove(recovery, lock->export, lock->client);
 	if (HF_UNLIKELY(lock->flags & HF_LOCK_UNRECLAIMED))
 		on_unreclaimed_removed(recovery, lock);
 	hf_persist_remove_lock(recovery, lock);
@@ -117,7 +117,7 @@ static void on_removed(void *context, const struct hf_lock_change *lock)
 /* It stays stored, but is in no list any more. */
 static void on_hidden(void *context, const struct hf_lock_change *lock)
 {
-	hf_share_counts_remove(context, lock->share, lock->client);
+	hf_export_counts_remove(context, lock->export, lock->client);
 }
 
 static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
@@ -357,7 +357,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 		return hf_trace(-ENOMEM);
 	recovery->options = *options;
 	recovery->loop = options->loop;
-	hf_share_names_init(recovery);
+	hf_export_names_init(recovery);
 	hf_loop_random(recovery->loop, &recovery->key, sizeof(recovery->key));
 	hf_list_init(&recovery->observers);
 	hf_crash_init(recovery);
@@ -367,7 +367,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_persist_init(recovery);
 	hf_not_exported_init(recovery);
 	hf_protocols_init(recovery);
-	r = hf_share_counts_init(recovery);
+	r = hf_export_counts_init(recovery);
 	if (r == 0)
 		r = hf_late_reclaim_init(recovery);
 	if (r == 0)
@@ -409,7 +409,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	hf_clients_free(recovery->clients);
 	hf_persist_deinit(recovery);
 	hf_not_exported_deinit(recovery);
-	hf_share_counts_deinit(recovery);
+	hf_export_counts_deinit(recovery);
 	hf_store_free(recovery->store);
 	free(recovery);
 	return NULL;

@@ -15,10 +15,10 @@
  *	late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
  *	persist.c        changes of lock table and registrations -> store
  *	promise.c        a reply waits until the store has reached what it says
- *	not_exported.c   stored records of shares that are not exported now
+ *	not_exported.c   stored records of exports that are gone
  *	reservation.c    a share reservation as bytes
- *	share_counts.c   how many locks there are in each share
- *	share_names.c    a share and a file in the lock table and in the store
+ *	export_counts.c  how many locks there are in each export
+ *	export_names.c   an export and a file in the lock table and in the store
  *	observe.c        tells the observers
  *
  * A file calls only files below it in this list.
@@ -81,17 +81,17 @@ struct hf_recovery_waiter_events {
 	void (*waiter_gone)(void *user, const struct hf_lock_view *waiter, enum hf_lock_end why);
 };
 
-/* Shares have a number in the lock table and a name in the store; both ways. */
-struct hf_recovery_shares {
+/* Exports have a number in the lock table and a name in the store; both ways. */
+struct hf_recovery_exports {
 	/* Its name in the store; empty: it is gone. Borrowed until the next call. */
-	struct hf_bytes (*name)(void *user, uint32_t share);
-	bool (*find)(void *user, struct hf_bytes name, uint32_t *sharep);
-	/* The lock table's key of the file of a handle, and the handle of such a file in this share; in @room
-	 * where they are not the same. Empty: this server did not make that handle. NULL: they are always the
-	 * same. */
-	struct hf_bytes (*key)(void *user, uint32_t share, struct hf_bytes handle,
+	struct hf_bytes (*name)(void *user, uint32_t export);
+	bool (*find)(void *user, struct hf_bytes name, uint32_t *exportp);
+	/* The lock table's key of the file of a handle, and the handle of such a file in this export; in
+	 * @room where they are not the same. Empty: this server did not make that handle. NULL: they are
+	 * always the same. */
+	struct hf_bytes (*key)(void *user, uint32_t export, struct hf_bytes handle,
 			       uint8_t room[HF_LOCK_HANDLE_MAX]);
-	struct hf_bytes (*handle)(void *user, uint32_t share, struct hf_bytes key,
+	struct hf_bytes (*handle)(void *user, uint32_t export, struct hf_bytes key,
 				  uint8_t room[HF_LOCK_HANDLE_MAX]);
 	void *user;
 };
@@ -102,10 +102,10 @@ struct hf_recovery_options {
 	/* Instead of the backend, a store of the caller; NULL as a rule. */
 	int (*open_store)(struct hf_store **storep, struct hf_loop *loop,
 			  const struct hf_store_options *options);
-	const struct hf_recovery_shares *shares; /* copied; NULL: the number as text */
-	int durability;                          /* enum hf_store_durability */
-	const char *store_path;                  /* lmdb */
-	const char *postgres;                    /* postgres */
+	const struct hf_recovery_exports *exports; /* copied; NULL: the number as text */
+	int durability;                            /* enum hf_store_durability */
+	const char *store_path;                    /* lmdb */
+	const char *postgres;                      /* postgres */
 	const char *server_name;
 	/* Tells the key that this server seals handles with from any other; 0: another server makes them. */
 	uint64_t handle_key;
@@ -356,17 +356,17 @@ struct hf_recovery_counts {
 void hf_recovery_counts(const struct hf_recovery *recovery, struct hf_recovery_counts *countsp);
 const struct hf_histogram *hf_recovery_commits(const struct hf_recovery *recovery); /* for any thread */
 
-/* Shares: those in which there ever was a lock. */
-struct hf_recovery_share {
+/* Exports: those in which there ever was a lock. */
+struct hf_recovery_export {
 	uint32_t number;
 	struct hf_bytes name; /* in the store; borrowed for the call */
 	uint64_t n_locks;
 	uint64_t n_clients; /* that hold any of them */
 };
 
-void hf_recovery_show_shares(struct hf_recovery *recovery,
-			     void (*fn)(void *user, const struct hf_recovery_share *share), void *user);
-struct hf_bytes hf_recovery_share_name(struct hf_recovery *recovery, uint32_t share);
-/* The handle that clients of this share have for a file of the lock table's; in @room, or @key itself. */
-struct hf_bytes hf_recovery_handle_of(struct hf_recovery *recovery, uint32_t share, struct hf_bytes key,
+void hf_recovery_show_exports(struct hf_recovery *recovery,
+			      void (*fn)(void *user, const struct hf_recovery_export *export), void *user);
+struct hf_bytes hf_recovery_export_name(struct hf_recovery *recovery, uint32_t export);
+/* The handle that clients of this export have for a file of the lock table's; in @room, or @key itself. */
+struct hf_bytes hf_recovery_handle_of(struct hf_recovery *recovery, uint32_t export, struct hf_bytes key,
 				      uint8_t room[HF_LOCK_HANDLE_MAX]);

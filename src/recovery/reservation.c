@@ -2,7 +2,7 @@
  * A share reservation as bytes in the store. One record stands for all equal
  * reservations of an owner:
  *
- *	u8 access deny   u16 lengths of share handle client oh   u32 count   i32 state   then those bytes
+ *	u8 access deny   u16 lengths of export handle client oh   u32 count   i32 state   then those bytes
  */
 #include "base/le.h"
 #include "recovery/internal.h"
@@ -12,8 +12,8 @@
 
 uint32_t hf_reservation_encode(const struct hf_reservation *reservation, uint8_t blob[HF_STORE_MAX_BLOB])
 {
-	const struct hf_bytes parts[N_PARTS] = { reservation->share, reservation->handle, reservation->client,
-						 reservation->oh };
+	const struct hf_bytes parts[N_PARTS] = { reservation->export, reservation->handle,
+						 reservation->client, reservation->oh };
 	uint8_t *p = blob;
 
 	*p++ = reservation->access;
@@ -29,7 +29,7 @@ uint32_t hf_reservation_encode(const struct hf_reservation *reservation, uint8_t
 
 bool hf_reservation_decode(struct hf_reservation *reservation, struct hf_bytes blob)
 {
-	struct hf_bytes *const parts[N_PARTS] = { &reservation->share, &reservation->handle,
+	struct hf_bytes *const parts[N_PARTS] = { &reservation->export, &reservation->handle,
 						  &reservation->client, &reservation->oh };
 	size_t at = HEADER;
 
@@ -48,6 +48,6 @@ bool hf_reservation_decode(struct hf_reservation *reservation, struct hf_bytes b
 	reservation->count = hf_le_get32(blob.data + 10);
 	reservation->state = (int32_t)hf_le_get32(blob.data + 14);
 	return at == blob.len && reservation->access <= 3 && reservation->deny <= 3 &&
-	       reservation->count > 0 && reservation->share.len <= HF_STORE_MAX_SHARE &&
+	       reservation->count > 0 && reservation->export.len <= HF_STORE_MAX_EXPORT &&
 	       reservation->handle.len <= HF_LOCK_HANDLE_MAX && reservation->oh.len <= HF_LOCK_OH_MAX;
 }

@@ -7,7 +7,7 @@
  *	stored -> loaded, unreclaimed -> reclaimed
  *	       |                      -> dropped at the end of grace, remembered for a late reclaim
  *	       |                      -> purged with its client
- *	       -> of a share that is not exported now: it stays stored (not_exported.c)
+ *	       -> of an export that is gone: it stays stored (not_exported.c)
  *	       -> cannot be true (a conflict with another record, an impossible range): deleted
  *
  * A handle that this server did not make means that the key or the store was changed:
@@ -34,11 +34,11 @@ enum where {
 
 struct place {
 	enum where where;
-	uint32_t share;
+	uint32_t export;
 	struct hf_bytes key;
 	uint8_t key_room[HF_LOCK_HANDLE_MAX];
 	uint32_t name_len, handle_len; /* of what is in @room, as stored */
-	uint8_t room[HF_STORE_MAX_SHARE + HF_LOCK_HANDLE_MAX];
+	uint8_t room[HF_STORE_MAX_EXPORT + HF_LOCK_HANDLE_MAX];
 };
 
 /* Records whose handles this server did not make, and the first of them. */
@@ -216,15 +216,15 @@ static void note_foreign(struct loading *loading, uint64_t id, enum hf_persist_k
 		loading->foreign.first = (struct hf_persist_record){ id, kind };
 }
 
-static enum where find_share(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
+static enum where find_export(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
 {
 	struct hf_recovery *recovery = loading->recovery;
 	struct place *place = &loading->place;
 
-	if (!recovery->shares.find(recovery->shares.user, name, &place->share))
+	if (!recovery->exports.find(recovery->exports.user, name, &place->export))
 		return NOT_EXPORTED;
-	place->key = hf_share_names_key_of(recovery, place->share, handle, place->key_room);
-	return recovery->shares.key && place->key.len == 0 ? FOREIGN : EXPORTED;
+	place->key = hf_export_names_key_of(recovery, place->export, handle, place->key_room);
+	return recovery->exports.key && place->key.len == 0 ? FOREIGN : EXPORTED;
 }
 
 /* Sets loading->place. */
@@ -238,7 +238,7 @@ static enum where find_place(struct loading *loading, struct hf_bytes name, stru
 	place->name_len = name.len;
 	place->handle_len = handle.len;
 	hf_le_put_bytes(hf_le_put_bytes(place->room, name), handle);
-	place->where = find_share(loading, name, hf_bytes_of(place->room + name.len, handle.len));
+	place->where = find_export(loading, name, hf_bytes_of(place->room + name.len, handle.len));
 	return place->where;
 }
 
@@ -247,7 +247,7 @@ static enum where find_place(struct loading *loading, struct hf_bytes name, stru
 static bool is_possible(const struct hf_store_lock *fact)
 {
 	return hf_range_is_valid((struct hf_range){ fact->start, fact->end }) &&
-	       fact->share.len <= HF_STORE_MAX_SHARE && fact->handle.len <= HF_LOCK_HANDLE_MAX &&
+	       fact->export.len <= HF_STORE_MAX_EXPORT && fact->handle.len <= HF_LOCK_HANDLE_MAX &&
 	       fact->oh.len <= HF_LOCK_OH_MAX &&
 	       (fact->mode == HF_LOCK_SHARED || fact->mode == HF_LOCK_EXCLUSIVE);
 }
@@ -257,7 +257,7 @@ static int restore_lock(struct loading *loading, const struct hf_store_lock *fac
 	struct hf_lock_view *view = &loading->view;
 
 	view->tag = fact->id; /* it is stored already */
-	view->who.share = loading->place.share;
+	view->who.export = loading->place.export;
 	view->who.handle = loading->place.key;
 	view->who.client = &client->holds;
 	view->who.owner_id = fact->owner;
@@ -280,7 +280,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 
 	if (!is_possible(fact))
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
-	switch (find_place(loading, fact->share, fact->handle)) {
+	switch (find_place(loading, fact->export, fact->handle)) {
 	case NOT_EXPORTED:
 		loading->n_not_exported++;
 		return hf_not_exported_add_lock(loading->recovery, fact);
@@ -301,7 +301,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_share_counts_add(loading->recovery, loading->place.share, &client->holds);
+	hf_export_counts_add(loading->recovery, loading->place.export, &client->holds);
 	return 0;
 }
 
@@ -313,7 +313,7 @@ static int restore_share(struct loading *loading, const struct hf_reservation *f
 {
 	const struct hf_lock_share_view view = {
 		.tag = id,
-		.share = loading->place.share,
+		.export = loading->place.export,
 		.handle = loading->place.key,
 		.client = &client->holds,
 		.oh = fact->oh,
@@ -337,7 +337,7 @@ static int load_share(void *user, const struct hf_store_share *share)
 		client = hf_clients_find_id(loading->recovery->clients, fact.client);
 	if (!client)
 		return note_wrong(loading, share->id, HF_PERSIST_SHARE);
-	switch (find_place(loading, fact.share, fact.handle)) {
+	switch (find_place(loading, fact.export, fact.handle)) {
 	case NOT_EXPORTED:
 		loading->n_not_exported++;
 		return hf_not_exported_add_share(loading->recovery, share);

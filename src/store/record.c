@@ -40,7 +40,7 @@ int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
 {
 	uint8_t *p = out + HF_RECORD_HEADER;
 
-	if (lock->share.len > HF_STORE_MAX_SHARE || lock->handle.len > HF_STORE_MAX_HANDLE ||
+	if (lock->export.len > HF_STORE_MAX_EXPORT || lock->handle.len > HF_STORE_MAX_HANDLE ||
 	    lock->client.len > HF_STORE_MAX_ID || lock->oh.len > HF_STORE_MAX_OH)
 		return -EINVAL;
 	p = hf_le_put64(p, lock->id);
@@ -52,11 +52,11 @@ int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
 	p = hf_le_put32(p, lock->flags);
 	p = hf_le_put8(p, lock->kind);
 	p = hf_le_put8(p, lock->mode);
-	p = hf_le_put16(p, lock->share.len);
+	p = hf_le_put16(p, lock->export.len);
 	p = hf_le_put16(p, lock->handle.len);
 	p = hf_le_put16(p, lock->client.len);
 	p = hf_le_put16(p, lock->oh.len);
-	p = hf_le_put_bytes(p, lock->share);
+	p = hf_le_put_bytes(p, lock->export);
 	p = hf_le_put_bytes(p, lock->handle);
 	p = hf_le_put_bytes(p, lock->client);
 	p = hf_le_put_bytes(p, lock->oh);
@@ -230,7 +230,7 @@ static struct hf_addr get_addr(struct reader *in)
 
 static void get_lock(struct reader *in, struct hf_store_lock *lock)
 {
-	uint32_t share, handle, client, oh;
+	uint32_t export, handle, client, oh;
 
 	/* A start reads a million of these: check once for all fields at fixed places. */
 	if ((size_t)(in->end - in->p) < LOCK_FIXED) {
@@ -247,11 +247,11 @@ static void get_lock(struct reader *in, struct hf_store_lock *lock)
 	lock->kind = in->p[48];
 	lock->mode = in->p[49];
 	in->p += LOCK_FIXED;
-	share = get_length(in, HF_STORE_MAX_SHARE);
+	export = get_length(in, HF_STORE_MAX_EXPORT);
 	handle = get_length(in, HF_STORE_MAX_HANDLE);
 	client = get_length(in, HF_STORE_MAX_ID);
 	oh = get_length(in, HF_STORE_MAX_OH);
-	lock->share = get_bytes(in, share);
+	lock->export = get_bytes(in, export);
 	lock->handle = get_bytes(in, handle);
 	lock->client = get_bytes(in, client);
 	lock->oh = get_bytes(in, oh);

@@ -8,7 +8,7 @@
  * Numbers are little-endian. Bodies:
  *
  *	lock    u64 id owner start end epoch   i32 client_state   u32 flags   u8 kind mode
- *	        u16 lengths of share handle client oh   then those bytes
+ *	        u16 lengths of export handle client oh   then those bytes
  *	share   u64 id   u16 length   blob (a reservation)
  *	client  u64 registered_at last_seen   i32 sm_state   u32 program version procedure
  *	        u8 flags: 1 has_callback, 2 is_privileged, 4 is_state_unproven

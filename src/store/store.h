@@ -49,7 +49,7 @@ struct hf_store_ops;
 #define HF_STORE_MAX_ID       1280 /* client id: protocol, address and a name of 1024 bytes */
 #define HF_STORE_MAX_NAME     1024
 #define HF_STORE_MAX_PROTOCOL 32
-#define HF_STORE_MAX_SHARE    1024
+#define HF_STORE_MAX_EXPORT   1024
 #define HF_STORE_MAX_HANDLE   64
 #define HF_STORE_MAX_OH       1024
 #define HF_STORE_MAX_BLOB     4096
@@ -91,7 +91,7 @@ struct hf_store_client {
 
 struct hf_store_lock {
 	uint64_t id; /* from hf_store_new_id() */
-	struct hf_bytes share;
+	struct hf_bytes export;
 	struct hf_bytes handle;
 	struct hf_bytes client; /* the client's id */
 	struct hf_bytes oh;

@@ -179,7 +179,7 @@ struct hf_nlm_undo {
 	uint8_t *stat;                              /* in the reply; NULL: the reply is gone */
 	struct hf_range range;
 	uint64_t owner_id;
-	uint32_t share;
+	uint32_t export;
 	bool is_new;
 	bool waits;
 	uint8_t mode;
@@ -190,7 +190,7 @@ struct hf_nlm_undo {
 static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 {
 	const struct lock_of lock = {
-		.who = { .share = undo->share,
+		.who = { .export = undo->export,
 			 .handle = hf_bytes_of(undo->handle, undo->handle_len),
 			 .client = &undo->client->holds,
 			 .owner_id = undo->owner_id },
@@ -317,7 +317,7 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	undo->connection = connection;
 	undo->range = op->range;
 	undo->owner_id = who->owner_id;
-	undo->share = who->share;
+	undo->export = who->export;
 	undo->is_new = is_new;
 	undo->waits = op->args.block;
 	undo->mode = hf_nlm_mode(op);

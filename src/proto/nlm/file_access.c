@@ -41,28 +41,29 @@ void hf_nlm_files_deinit(struct hf_nlm *nlm)
 	nlm->verdicts = NULL;
 }
 
-bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep,
+bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp,
 		     struct hf_bytes *keyp, struct hf_handle *room)
 {
 	uint64_t export_id, home;
 
-	*sharep = 0;
+	*exportp = 0;
 	*keyp = handle;
 	if (!nlm->files.exports)
 		return true;
 	if (!hf_exports_read_handle(nlm->files.exports, handle, &export_id))
 		return false;
-	*sharep = nlm->files.share_of(nlm->files.user, export_id, &home);
+	*exportp = nlm->files.export_number_of(nlm->files.user, export_id, &home);
 	if (home != export_id && hf_exports_rehandle(nlm->files.exports, handle, home, room))
 		*keyp = hf_bytes_of(room->bytes, room->len);
 	return true;
 }
 
-struct hf_bytes hf_nlm_find_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
+struct hf_bytes hf_nlm_find_handle(const struct hf_nlm *nlm, uint32_t export, struct hf_bytes key,
 				   struct hf_handle *room)
 {
 	if (!nlm->files.exports ||
-	    !hf_exports_rehandle(nlm->files.exports, key, nlm->files.export_of(nlm->files.user, share), room))
+	    !hf_exports_rehandle(nlm->files.exports, key, nlm->files.export_id_of(nlm->files.user, export),
+				 room))
 		return key;
 	return hf_bytes_of(room->bytes, room->len);
 }
@@ -71,11 +72,11 @@ enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_op *op)
 {
 	const struct hf_nlm_args *args = &op->args;
 	struct hf_bytes key;
-	uint32_t share;
-	bool is_ours = hf_nlm_find_key(op->nlm, args->handle, &share, &key, &op->key);
+	uint32_t export;
+	bool is_ours = hf_nlm_find_key(op->nlm, args->handle, &export, &key, &op->key);
 
 	op->target = (struct hf_lock_target){
-		.share = share,
+		.export = export,
 		.handle = key,
 		.owner_id = (uint32_t)args->svid,
 		.oh = args->oh,
@@ -167,7 +168,7 @@ static uint64_t disk_of(const struct hf_nlm_op *op)
 	const struct hf_nlm_files *files = &op->nlm->files;
 	uint64_t home;
 
-	files->share_of(files->user, files->export_of(files->user, op->target.share), &home);
+	files->export_number_of(files->user, files->export_id_of(files->user, op->target.export), &home);
 	return home;
 }
 
@@ -198,7 +199,7 @@ static HF_NOINLINE enum hf_nlm_stat ask(struct hf_nlm_op *op, const struct hf_nl
 static bool needs_opening(const struct hf_nlm_op *op)
 {
 	return op->nlm->files.local &&
-	       hf_local_needs(op->nlm->files.local, op->target.share, op->target.handle);
+	       hf_local_needs(op->nlm->files.local, op->target.export, op->target.handle);
 }
 
 /* Once for all calls that a turn of the loop read from one connection, and once for each datagram. */
@@ -265,7 +266,7 @@ enum hf_nlm_stat hf_nlm_admit(const struct hf_nlm_op *op)
 
 	if (!files->exports)
 		return HF_NLM_GRANTED_STAT;
-	switch (hf_exports_admit(files->exports, files->export_of(files->user, op->target.share),
+	switch (hf_exports_admit(files->exports, files->export_id_of(files->user, op->target.export),
 				 hf_rpc_call_peer(op->call))) {
 	case HF_ADMITTED:
 		return HF_NLM_GRANTED_STAT;
@@ -281,7 +282,7 @@ bool hf_nlm_bars_port(const struct hf_nlm_op *op)
 	const struct hf_nlm_files *files = &op->nlm->files;
 
 	return !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)) && files->exports &&
-	       files->is_secure(files->user, op->target.share);
+	       files->is_secure(files->user, op->target.export);
 }
 
 enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)
@@ -307,8 +308,8 @@ static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter
 	struct hf_addr peer = client->address;
 
 	peer.port = client->is_privileged ? 1 : HF_ADDR_RESERVED_PORTS;
-	return hf_exports_admit(files->exports, files->export_of(files->user, waiter->who.share), &peer) ==
-	       HF_ADMITTED;
+	return hf_exports_admit(files->exports, files->export_id_of(files->user, waiter->who.export),
+				&peer) == HF_ADMITTED;
 }
 
 static void leave_queue(struct hf_nlm *nlm, struct hf_lock_view waiter)

@@ -372,7 +372,7 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->svid = (int32_t)waiter->who.owner_id;
 	grant->offset = waiter->offset;
 	grant->len = waiter->len;
-	handle = hf_nlm_find_handle(nlm, grant->route.share ? grant->route.share : waiter->who.share,
+	handle = hf_nlm_find_handle(nlm, grant->route.export ? grant->route.export : waiter->who.export,
 				    waiter->who.handle, &room);
 	grant->handle_len = handle.len;
 	memcpy(grant->handle, handle.data, handle.len);

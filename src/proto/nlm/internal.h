@@ -123,10 +123,10 @@ int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);
 void hf_nlm_files_deinit(struct hf_nlm *nlm);
 /* Which export a handle is of, and what the lock table knows the file by: the same for all handles of one
  * file. False: it is not one of ours. @room: where the key is not the handle itself. */
-bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *sharep,
+bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp,
 		     struct hf_bytes *keyp, struct hf_handle *room);
 /* The way back: the handle that clients of this export have for the file. */
-struct hf_bytes hf_nlm_find_handle(const struct hf_nlm *nlm, uint32_t share, struct hf_bytes key,
+struct hf_bytes hf_nlm_find_handle(const struct hf_nlm *nlm, uint32_t export, struct hf_bytes key,
 				   struct hf_handle *room);
 /* For operations that take nothing: the file need not exist any more. */
 enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_op *op);

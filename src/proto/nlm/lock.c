@@ -53,7 +53,7 @@ static void serve(struct hf_nlm_op *op)
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
 		.no_downgrade = !args->exclusive,
-		.user = hf_nlm_route_pack(hf_nlm_route_of(&nlm->locals, op->call, op->target.share)),
+		.user = hf_nlm_route_pack(hf_nlm_route_of(&nlm->locals, op->call, op->target.export)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
 	bool is_first = hf_lock_client_is_idle(&op->client->holds);

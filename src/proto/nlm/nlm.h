@@ -54,12 +54,13 @@ struct hf_nlm_files {
 	struct hf_fair *fair;   /* runs what may wait for a disk */
 	struct hf_watch *watch; /* tells of changes to files, so that rights are remembered; NULL: none is */
 	struct hf_local *local; /* takes locks in the kernel, too; or NULL */
-	/* share_of(): the lock table's number for an export, 0 if there is none. *homep is the export whose
-	 * handles are the lock table's keys for all files of that file system. export_of() is the way back.
+	/* export_number_of(): the lock table's number for an export, 0 if there is none. *homep is the export
+	 * whose handles are the lock table's keys for all files of that file system. export_id_of() is the
+	 * way back.
 	 */
-	uint32_t (*share_of)(void *user, uint64_t export_id, uint64_t *homep);
-	uint64_t (*export_of)(void *user, uint32_t share);
-	bool (*is_secure)(void *user, uint32_t share); /* that export wants reserved ports */
+	uint32_t (*export_number_of)(void *user, uint64_t export_id, uint64_t *homep);
+	uint64_t (*export_id_of)(void *user, uint32_t export);
+	bool (*is_secure)(void *user, uint32_t export); /* that export wants reserved ports */
 	void *user;
 };
 

@@ -203,7 +203,7 @@ static inline enum hf_lock_mode hf_nlm_mode(const struct hf_nlm_op *op)
 static inline struct hf_lock_share_view hf_nlm_share_view(const struct hf_nlm_op *op)
 {
 	return (struct hf_lock_share_view){
-		.share = op->target.share,
+		.export = op->target.export,
 		.handle = op->target.handle,
 		.client = op->target.client,
 		.oh = op->target.oh,

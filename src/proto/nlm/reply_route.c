@@ -30,7 +30,7 @@ static uint16_t find_or_add(struct hf_nlm_locals *locals, const struct hf_addr *
 }
 
 struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call,
-				    uint32_t share)
+				    uint32_t export)
 {
 	const struct hf_rpc_header *header = hf_rpc_call_header(call);
 
@@ -39,13 +39,13 @@ struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct h
 		.is_tcp = hf_rpc_call_transport(call) == HF_RPC_TCP,
 		.is_msg = header->procedure == HF_NLM_LOCK_MSG,
 		.local = find_or_add(locals, hf_rpc_call_local(call)),
-		.share = (uint16_t)(share <= HF_NLM_MAX_SHARES ? share : 0),
+		.export = (uint16_t)(export <= HF_NLM_MAX_EXPORTS ? export : 0),
 	};
 }
 
 void *hf_nlm_route_pack(struct hf_nlm_route route)
 {
-	return (void *)((uintptr_t)route.share << 21 | (uintptr_t)route.local << 5 |
+	return (void *)((uintptr_t)route.export << 21 | (uintptr_t)route.local << 5 |
 			(uintptr_t)route.version << 2 | (uintptr_t)route.is_tcp << 1 |
 			(uintptr_t)route.is_msg);
 }
@@ -58,7 +58,7 @@ struct hf_nlm_route hf_nlm_route_unpack(const void *user)
 				      .is_tcp = bits >> 1 & 1,
 				      .is_msg = bits & 1,
 				      .local = (uint16_t)(bits >> 5),
-				      .share = bits >> 21 & HF_NLM_MAX_SHARES };
+				      .export = bits >> 21 & HF_NLM_MAX_EXPORTS };
 }
 
 const struct hf_addr *hf_nlm_route_local(const struct hf_nlm_locals *locals, struct hf_nlm_route route)

@@ -14,7 +14,7 @@
 struct hf_rpc_call;
 
 #define HF_NLM_MAX_LOCALS 1024 /* addresses of ours; beyond, the client's last one is taken */
-#define HF_NLM_MAX_SHARES \
+#define HF_NLM_MAX_EXPORTS \
 	2047 /* that are remembered; beyond, the one by which the owner came first is taken */
 
 struct hf_nlm_locals {
@@ -26,13 +26,13 @@ struct hf_nlm_route {
 	uint8_t version;
 	bool is_tcp;
 	bool is_msg;
-	uint16_t local; /* its place in hf_nlm_locals, from 1; 0: not remembered */
-	uint16_t share; /* whose handle the client has; 0: not remembered */
+	uint16_t local;  /* its place in hf_nlm_locals, from 1; 0: not remembered */
+	uint16_t export; /* whose handle the client has; 0: not remembered */
 };
 
 void hf_nlm_locals_deinit(struct hf_nlm_locals *locals);
 struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call,
-				    uint32_t share);
+				    uint32_t export);
 void *hf_nlm_route_pack(struct hf_nlm_route route);
 struct hf_nlm_route hf_nlm_route_unpack(const void *user);
 /* NULL where it was not remembered. */

@@ -74,7 +74,7 @@ static struct hf_bytes get_text(struct row *row, uint32_t max)
 static void read_lock(struct row *row, struct hf_store_lock *lock)
 {
 	lock->id = (uint64_t)get_int(row);
-	lock->share = get_text(row, HF_STORE_MAX_SHARE);
+	lock->export = get_text(row, HF_STORE_MAX_EXPORT);
 	lock->handle = get_bytes(row, HF_STORE_MAX_HANDLE);
 	lock->client = get_text(row, HF_STORE_MAX_ID);
 	lock->oh = get_bytes(row, HF_STORE_MAX_OH);
@@ -127,7 +127,8 @@ static const char *query_of(enum hf_record_type type)
 		return "SELECT client_id, protocol, mon_name, address, local_address, has_callback,"
 		       " is_privileged, callback_host, callback_program, callback_version, "
 		       "callback_procedure, priv,"
-		       " sm_state, is_state_unproven, registered_at, last_seen FROM nsm_client_registrations WHERE server = $1";
+		       " sm_state, is_state_unproven, registered_at, last_seen FROM nsm_client_registrations "
+		       "WHERE server = $1";
 	}
 }
 

@@ -179,7 +179,7 @@ static void add_lock(struct hf_pg_array *columns, const struct hf_store_lock *lo
 	struct hf_pg_array *c = columns;
 
 	hf_pg_array_add_int(c++, (int64_t)lock->id);
-	hf_pg_array_add_escaped(c++, lock->share);
+	hf_pg_array_add_escaped(c++, lock->export);
 	hf_pg_array_add(c++, lock->handle.data, lock->handle.len);
 	hf_pg_array_add_escaped(c++, lock->client);
 	hf_pg_array_add(c++, lock->oh.data, lock->oh.len);

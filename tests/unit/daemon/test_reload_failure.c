@@ -141,10 +141,10 @@ static uint32_t number_of(const struct bed *bed, const struct hf_export *export)
 {
 	struct hf_nlm_files files = hf_file_service_nlm(bed->files);
 	uint64_t home;
-	uint32_t number = files.share_of(files.user, export->id, &home);
+	uint32_t number = files.export_number_of(files.user, export->id, &home);
 
 	assert_int_not_equal(number, 0);
-	assert_true(files.export_of(files.user, number) == export->id);
+	assert_true(files.export_id_of(files.user, number) == export->id);
 	return number;
 }
 

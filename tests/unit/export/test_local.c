@@ -44,12 +44,12 @@ int fcntl(int fd, int cmd, ...)
 	return (int)syscall(SYS_fcntl, fd, cmd, arg);
 }
 
-static enum hf_local_locks policy(void *user, uint32_t share)
+static enum hf_local_locks policy(void *user, uint32_t export)
 {
 	return HF_LOCAL_LOCKS_ON;
 }
 
-static struct hf_bytes handle_of(void *user, uint32_t share, struct hf_bytes key,
+static struct hf_bytes handle_of(void *user, uint32_t export, struct hf_bytes key,
 				 uint8_t room[HF_LOCK_HANDLE_MAX])
 {
 	return key;

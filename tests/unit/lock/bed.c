@@ -40,7 +40,7 @@ static void note_change(struct bed *bed, char sign, const struct hf_lock_change 
 	hf_lock_show(change, &lock);
 	assert_int_equal(change->tag, lock.tag);
 	assert_ptr_equal(change->client, lock.who.client);
-	assert_int_equal(change->share, lock.who.share);
+	assert_int_equal(change->export, lock.who.export);
 	assert_int_equal(change->flags, lock.flags);
 	describe(what, sizeof(what), &lock);
 	snprintf(text, sizeof(text), "%co%d %s", sign, owner_of(&lock), what);
@@ -178,7 +178,7 @@ int bed_teardown(void **state)
 struct hf_lock_target bed_target(struct bed *bed, int owner)
 {
 	return (struct hf_lock_target){
-		.share = 1,
+		.export = 1,
 		.handle = hf_bytes_of_str(handles[bed->file]),
 		.client = &bed->clients[owner / 10],
 		.owner_id = (uint64_t)owner,

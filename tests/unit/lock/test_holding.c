@@ -207,18 +207,18 @@ static void test_share_is_not_part_of_the_file(void **state)
 	struct hf_lock_request request = { .who = bed_target(bed, 2), .range = { 0, 9 }, .mode = E };
 
 	bed_lock(bed, 1, E, 0, 9);
-	request.who.share = 2;
+	request.who.export = 2;
 	assert_int_equal(hf_lock_acquire(bed->locks, &request, &bed->conflict), HF_LOCK_E_CONFLICT);
-	assert_int_equal(bed->conflict.who.share, 1);
+	assert_int_equal(bed->conflict.who.export, 1);
 	request.range = (struct hf_range){ 10, 19 };
 	assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_OK);
 	assert_int_equal(bed_test(bed, 1, E, 10, 10), HF_LOCK_E_CONFLICT);
-	assert_int_equal(bed->conflict.who.share, 2);
-	request.who.share = 3;
+	assert_int_equal(bed->conflict.who.export, 2);
+	request.who.export = 3;
 	request.range = (struct hf_range){ 20, 29 };
 	assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_OK);
 	assert_int_equal(bed_test(bed, 1, E, 25, 25), HF_LOCK_E_CONFLICT);
-	assert_int_equal(bed->conflict.who.share, 2);
+	assert_int_equal(bed->conflict.who.export, 2);
 }
 
 static void test_oh_of_any_length_is_echoed_as_last_seen(void **state)

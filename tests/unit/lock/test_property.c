@@ -89,7 +89,7 @@ static struct hf_range range_of(int file, int from, int to)
 static struct hf_lock_target target_of(int file, int owner)
 {
 	return (struct hf_lock_target){
-		.share = (uint32_t)file / 2,
+		.export = (uint32_t)file / 2,
 		.handle = hf_bytes_of_str(handles[file]),
 		.client = &w.clients[owner % CLIENTS],
 		.owner_id = (uint64_t)owner / 2, /* together with the kind */

@@ -133,7 +133,7 @@ static int restore(struct bed *bed, int owner, const char *oh, uint8_t access, u
 	struct hf_lock_target who = bed_target(bed, owner);
 	const struct hf_lock_share_view view = {
 		.tag = 77,
-		.share = who.share,
+		.export = who.export,
 		.handle = who.handle,
 		.client = who.client,
 		.oh = hf_bytes_of_str(oh),

@@ -75,7 +75,7 @@ static int reclaim_lock(void)
 static int reclaim_share(void)
 {
 	struct hf_lock_request request = handle();
-	struct hf_lock_share_view view = { .share = request.who.share,
+	struct hf_lock_share_view view = { .export = request.who.export,
 					   .handle = request.who.handle,
 					   .client = request.who.client,
 					   .oh = request.who.oh,

@@ -90,18 +90,18 @@ static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **
 	assert_int_equal(client->holds.n_locks, 2);
 }
 
-static void on_share(void *user, const struct hf_recovery_share *share)
+static void on_export(void *user, const struct hf_recovery_export *export)
 {
-	*(struct hf_recovery_share *)user = *share;
+	*(struct hf_recovery_export *)user = *export;
 }
 
 static void assert_counted(uint64_t n_locks, uint64_t n_clients)
 {
-	struct hf_recovery_share share = { 0 };
+	struct hf_recovery_export export = { 0 };
 
-	hf_recovery_show_shares(w.recovery, on_share, &share);
-	assert_int_equal(share.n_locks, n_locks);
-	assert_int_equal(share.n_clients, n_clients);
+	hf_recovery_show_exports(w.recovery, on_export, &export);
+	assert_int_equal(export.n_locks, n_locks);
+	assert_int_equal(export.n_clients, n_clients);
 }
 
 static void test_what_is_not_listed_is_not_counted(void **state)

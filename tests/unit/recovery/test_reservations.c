@@ -17,7 +17,7 @@ static struct hf_lock_share_view view_of(struct hf_client *client, uint8_t acces
 {
 	struct hf_lock_target who = target(client);
 
-	return (struct hf_lock_share_view){ .share = who.share,
+	return (struct hf_lock_share_view){ .export = who.export,
 					    .handle = who.handle,
 					    .client = who.client,
 					    .oh = who.oh,

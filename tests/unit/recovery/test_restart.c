@@ -309,12 +309,12 @@ static void put_record(int type, uint64_t id, const uint8_t *bytes, int len)
 	memcpy(record->bytes, bytes, (size_t)len);
 }
 
-static void put_lock(const char *client, const char *share, uint64_t id, uint64_t start, uint64_t end)
+static void put_lock(const char *client, const char *export, uint64_t id, uint64_t start, uint64_t end)
 {
 	uint8_t out[HF_RECORD_MAX];
 	struct hf_store_lock fact = {
 		.id = id,
-		.share = hf_bytes_of_str(share),
+		.export = hf_bytes_of_str(export),
 		.handle = hf_bytes_of_str("f"),
 		.client = hf_bytes_of_str(client),
 		.owner = 1,

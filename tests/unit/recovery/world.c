@@ -220,7 +220,7 @@ struct hf_lock_request world_request(struct hf_client *client, uint64_t owner, c
 				     uint64_t start, uint64_t end)
 {
 	return (struct hf_lock_request){
-		.who = { .share = 7,
+		.who = { .export = 7,
 			 .handle = hf_bytes_of_str(file),
 			 .client = &client->holds,
 			 .owner_id = owner,

@@ -198,7 +198,7 @@ struct hf_store_lock kit_lock(uint64_t id, unsigned int seed)
 {
 	return (struct hf_store_lock){
 		.id = id,
-		.share = hf_bytes_of_str(seed % 2 ? "/data" : "/srv/other"),
+		.export = hf_bytes_of_str(seed % 2 ? "/data" : "/srv/other"),
 		.handle = filler(seed, HF_STORE_MAX_HANDLE),
 		.client = hf_bytes_of_str("nlm:192.0.2.1:host"),
 		.oh = filler(seed + 1, HF_STORE_MAX_OH),

@@ -162,7 +162,7 @@ static int acquire(struct hf_client *client, bool wait)
 	struct hf_handle room;
 
 	assert_true(hf_nlm_find_key(bed.nlm, hf_bytes_of(bed.handle.bytes, bed.handle.len),
-				    &request.who.share, &request.who.handle, &room));
+				    &request.who.export, &request.who.handle, &room));
 	request.wait = wait;
 	return hf_lock_acquire(bed.nlm->locks, &request, NULL);
 }

@@ -1,4 +1,4 @@
-#include "daemon/shares.h"
+#include "daemon/export_table.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,15 +7,15 @@
 
 #include "base/error.h"
 
-void hf_share_table_deinit(struct hf_share_table *table)
+void hf_export_table_deinit(struct hf_export_table *table)
 {
 	for (size_t i = 0; i < table->n; i++)
 		free(table->entries[i].name);
 	free(table->entries);
-	*table = (struct hf_share_table){ 0 };
+	*table = (struct hf_export_table){ 0 };
 }
 
-static uint64_t home_on(const struct hf_share_table *table, dev_t device, uint64_t otherwise)
+static uint64_t home_on(const struct hf_export_table *table, dev_t device, uint64_t otherwise)
 {
 	for (size_t i = 0; i < table->n; i++)
 		if (table->entries[i].device == device)
@@ -23,12 +23,12 @@ static uint64_t home_on(const struct hf_share_table *table, dev_t device, uint64
 	return otherwise;
 }
 
-int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export)
+int hf_export_table_add(struct hf_export_table *table, const struct hf_export *export)
 {
-	struct hf_share_entry *entries;
+	struct hf_export_entry *entries;
 	char *copy;
 
-	if (hf_share_table_number(table, export->id))
+	if (hf_export_table_number(table, export->id))
 		return 0;
 	entries = realloc(table->entries, (table->n + 1) * sizeof(*entries));
 	if (!entries)
@@ -37,7 +37,7 @@ int hf_share_table_add(struct hf_share_table *table, const struct hf_export *exp
 	copy = strdup(export->settings.name);
 	if (!copy)
 		return hf_trace(-ENOMEM);
-	entries[table->n++] = (struct hf_share_entry){
+	entries[table->n++] = (struct hf_export_entry){
 		.export_id = export->id,
 		.home = export->id,
 		.local_locks = HF_LOCAL_LOCKS_OFF,
@@ -46,11 +46,11 @@ int hf_share_table_add(struct hf_share_table *table, const struct hf_export *exp
 	return 0;
 }
 
-void hf_share_table_note(struct hf_share_table *table, const struct hf_export *export)
+void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export)
 {
-	uint32_t number = hf_share_table_number(table, export->id);
+	uint32_t number = hf_export_table_number(table, export->id);
 	dev_t device = export->volume->root_stat.st_dev;
-	struct hf_share_entry *entry;
+	struct hf_export_entry *entry;
 
 	assert(number);
 	entry = &table->entries[number - 1];
@@ -62,7 +62,7 @@ void hf_share_table_note(struct hf_share_table *table, const struct hf_export *e
 	entry->is_secure = export->settings.secure;
 }
 
-uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id)
+uint32_t hf_export_table_number(const struct hf_export_table *table, uint64_t export_id)
 {
 	for (size_t i = 0; i < table->n; i++)
 		if (table->entries[i].export_id == export_id)
@@ -70,7 +70,7 @@ uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t expo
 	return 0;
 }
 
-bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp)
+bool hf_export_table_find(const struct hf_export_table *table, struct hf_bytes name, uint32_t *numberp)
 {
 	for (size_t i = 0; i < table->n; i++)
 		if (hf_bytes_equal(hf_bytes_of_str(table->entries[i].name), name)) {
@@ -80,19 +80,19 @@ bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes nam
 	return false;
 }
 
-const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number)
+const char *hf_export_table_name(const struct hf_export_table *table, uint32_t number)
 {
-	const struct hf_share_entry *entry = hf_share_table_at(table, number);
+	const struct hf_export_entry *entry = hf_export_table_at(table, number);
 
 	return entry ? entry->name : "";
 }
 
-const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table, uint32_t number)
+const struct hf_export_entry *hf_export_table_at(const struct hf_export_table *table, uint32_t number)
 {
 	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
 }
 
-bool hf_share_table_has_local_locks(const struct hf_share_table *table)
+bool hf_export_table_has_local_locks(const struct hf_export_table *table)
 {
 	for (size_t i = 0; i < table->n; i++)
 		if (table->entries[i].local_locks != HF_LOCAL_LOCKS_OFF)

@@ -20,7 +20,7 @@
 #include "base/bytes.h"
 #include "export/export.h"
 
-struct hf_share_entry {
+struct hf_export_entry {
 	uint64_t export_id;
 	uint64_t home;                   /* id of the home export */
 	dev_t device;                    /* of the file system; 0: not exported yet */
@@ -29,20 +29,20 @@ struct hf_share_entry {
 	char *name;
 };
 
-struct hf_share_table {
-	struct hf_share_entry *entries; /* the number is the index, from 1 */
+struct hf_export_table {
+	struct hf_export_entry *entries; /* the number is the index, from 1 */
 	size_t n;
 };
 
-void hf_share_table_deinit(struct hf_share_table *table);
+void hf_export_table_deinit(struct hf_export_table *table);
 /* Gives it a number, if it has none. Nothing else changes, because the caller may still fail to export it. */
-int hf_share_table_add(struct hf_share_table *table, const struct hf_export *export);
+int hf_export_table_add(struct hf_export_table *table, const struct hf_export *export);
 /* Records the export as it is configured now. */
-void hf_share_table_note(struct hf_share_table *table, const struct hf_export *export);
-uint32_t hf_share_table_number(const struct hf_share_table *table, uint64_t export_id); /* 0: none */
-bool hf_share_table_find(const struct hf_share_table *table, struct hf_bytes name, uint32_t *numberp);
-const char *hf_share_table_name(const struct hf_share_table *table, uint32_t number); /* "": none */
-const struct hf_share_entry *hf_share_table_at(const struct hf_share_table *table,
-					       uint32_t number); /* or NULL */
+void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export);
+uint32_t hf_export_table_number(const struct hf_export_table *table, uint64_t export_id); /* 0: none */
+bool hf_export_table_find(const struct hf_export_table *table, struct hf_bytes name, uint32_t *numberp);
+const char *hf_export_table_name(const struct hf_export_table *table, uint32_t number); /* "": none */
+const struct hf_export_entry *hf_export_table_at(const struct hf_export_table *table,
+						 uint32_t number); /* or NULL */
 /* Does any export have local locks? */
-bool hf_share_table_has_local_locks(const struct hf_share_table *table);
+bool hf_export_table_has_local_locks(const struct hf_export_table *table);
