@@ -268,15 +268,15 @@ static void stand_outside(struct fuzz *fuzz, struct input *input)
 		fuzz->outside.mode = HF_LOCK_NONE;
 }
 
-static void share(struct fuzz *fuzz, struct input *input)
+static void reserve(struct fuzz *fuzz, struct input *input)
 {
 	struct hf_lock_target who = draw_target(fuzz, input);
 	uint8_t b = next(input);
 
 	if (b & 1)
-		hf_lock_share(fuzz->locks, &who, b >> 1 & 3, b >> 3 & 3, b >> 5, b & 32);
+		hf_lock_reserve(fuzz->locks, &who, b >> 1 & 3, b >> 3 & 3, b >> 5, b & 32);
 	else
-		hf_lock_unshare(fuzz->locks, &who, b >> 1 & 3, b >> 3 & 3);
+		hf_lock_unreserve(fuzz->locks, &who, b >> 1 & 3, b >> 3 & 3);
 }
 
 static void restore(struct fuzz *fuzz, struct input *input)
@@ -334,7 +334,7 @@ static void step(struct fuzz *fuzz, struct input *input)
 	else if (b < 13)
 		settle(fuzz, input);
 	else if (b < 14)
-		share(fuzz, input);
+		reserve(fuzz, input);
 	else if (b < 15)
 		restore(fuzz, input);
 	else
@@ -364,7 +364,7 @@ static void end(struct fuzz *fuzz)
 	for (int c = 0; c < CLIENTS; c++)
 		hf_lock_client_purge(fuzz->locks, &fuzz->clients[c]);
 	hf_lock_count(fuzz->locks, &n);
-	if (n.locks || n.ghosts || n.waiters || n.grants || n.shares || n.files || n.owners)
+	if (n.locks || n.ghosts || n.waiters || n.grants || n.reservations || n.files || n.owners)
 		die("something is left of purged clients");
 	check(fuzz);
 	hf_locks_free(fuzz->locks);
@@ -382,7 +382,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		.outside_context = &fuzz,
 		.limits = { .locks_per_client = LOCKS_PER_CLIENT,
 			    .waiters_per_file = 8,
-			    .shares_per_file = 4 },
+			    .reservations_per_file = 4 },
 	};
 
 	if (hf_locks_new(&fuzz.locks, &options) < 0)

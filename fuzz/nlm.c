@@ -102,7 +102,7 @@ static void check_args(struct message *message, const struct hf_nlm_args *args)
 	check_view(message, args->handle, HF_NLM_MAX_HANDLE);
 	check_view(message, args->oh, HF_NLM_MAX_NETOBJ);
 	must(!args->caller.len || !memchr(args->caller.data, '\0', args->caller.len));
-	must(args->share_mode <= 3 && args->share_access <= 3);
+	must(args->deny <= 3 && args->access <= 3);
 	if (hf_nlm_range_of(&range, message->version, args) == 0)
 		must(range.start == args->offset && hf_range_is_valid(range));
 	else

@@ -20,8 +20,8 @@ static int encode(uint8_t *out, const struct hf_record *record)
 	switch (record->type) {
 	case HF_RECORD_LOCK:
 		return hf_record_encode_lock(out, &record->lock);
-	case HF_RECORD_SHARE:
-		return hf_record_encode_share(out, &record->share);
+	case HF_RECORD_RESERVATION:
+		return hf_record_encode_reservation(out, &record->reservation);
 	case HF_RECORD_CLIENT:
 		return hf_record_encode_client(out, &record->client);
 	case HF_RECORD_STATE:
@@ -29,7 +29,7 @@ static int encode(uint8_t *out, const struct hf_record *record)
 	case HF_RECORD_CLIENT_DELETE:
 		return hf_record_encode_client_delete(out, record->name);
 	case HF_RECORD_LOCK_DELETE:
-	case HF_RECORD_SHARE_DELETE:
+	case HF_RECORD_RESERVATION_DELETE:
 	case HF_RECORD_VOID:
 		break;
 	}

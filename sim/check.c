@@ -239,7 +239,7 @@ static void check_told(struct world *world, const struct table *table)
 			if (!thread_is_second(&host->procs[j]))
 				check_proc(world, &host->procs[j], table->has[i][j], may_forfeit);
 	}
-	share_check(world, may_forfeit);
+	reservation_check(world, may_forfeit);
 	if (server->grace_over) {
 		server->grace_over = false;
 		server->is_complete = true;
@@ -344,7 +344,7 @@ static void check_store(struct world *world, const struct matching *matching)
 {
 	if (matching) {
 		check_locks_stored(world, matching);
-		share_check_stored(world);
+		reservation_check_stored(world);
 	}
 	check_clients_stored(world);
 }

@@ -37,10 +37,10 @@ static bool is_same_key(const struct disk_record *mine, const struct hf_record *
 		return mine->type == HF_RECORD_LOCK && mine->id == other->lock.id;
 	case HF_RECORD_LOCK_DELETE:
 		return mine->type == HF_RECORD_LOCK && mine->id == other->id;
-	case HF_RECORD_SHARE:
-		return mine->type == HF_RECORD_SHARE && mine->id == other->share.id;
-	case HF_RECORD_SHARE_DELETE:
-		return mine->type == HF_RECORD_SHARE && mine->id == other->id;
+	case HF_RECORD_RESERVATION:
+		return mine->type == HF_RECORD_RESERVATION && mine->id == other->reservation.id;
+	case HF_RECORD_RESERVATION_DELETE:
+		return mine->type == HF_RECORD_RESERVATION && mine->id == other->id;
 	case HF_RECORD_CLIENT:
 		return mine->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(mine), other->client.id);
 	case HF_RECORD_CLIENT_DELETE:
@@ -59,8 +59,8 @@ static void note_key(struct disk_record *mine, const struct hf_record *record)
 	case HF_RECORD_LOCK:
 		mine->id = record->lock.id;
 		break;
-	case HF_RECORD_SHARE:
-		mine->id = record->share.id;
+	case HF_RECORD_RESERVATION:
+		mine->id = record->reservation.id;
 		break;
 	case HF_RECORD_CLIENT:
 		mine->name_at = (uint16_t)(HF_RECORD_HEADER + (record->client.id.data - record->body.data));
@@ -111,7 +111,7 @@ static void apply(struct disk_view *view, const uint8_t *bytes, uint32_t len, in
 			view->has_state = true;
 			break;
 		case HF_RECORD_LOCK:
-		case HF_RECORD_SHARE:
+		case HF_RECORD_RESERVATION:
 		case HF_RECORD_CLIENT:
 			take_out(view, &record);
 			put_in(view, &record);

@@ -170,9 +170,9 @@ static const struct right *right_of(const struct call *call)
 {
 	struct world *world = call->host->world;
 	const struct host *host = call->host->gateway ? call->host->gateway : call->host;
-	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
-	bool for_writing = is_share ? call->proc->shares[call->span.file].access & 2
-				    : call->span.mode == HF_LOCK_EXCLUSIVE;
+	bool is_reservation = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
+	bool for_writing = is_reservation ? call->proc->reservations[call->span.file].access & 2
+					  : call->span.mode == HF_LOCK_EXCLUSIVE;
 
 	return &world->fates.rights[call->span.file][host->index][for_writing];
 }

@@ -81,7 +81,8 @@ static void on_boot(struct hf_timer *timer)
 	host->awakening =
 		(enum awakening)(rng_below(&host->rng, 10) < 7 ? BY_NOTIFY : 1 + rng_below(&host->rng, 2));
 	if ((host->version == 1 && host->awakening == BY_FREE_ALL) ||
-	    ((host->hides_state || host->is_shared || host->uses_shares) && host->awakening == BY_STATE))
+	    ((host->hides_state || host->is_shared || host->uses_reservations) &&
+	     host->awakening == BY_STATE))
 		host->awakening = BY_NOTIFY;
 	if (host->is_unmonitored)
 		host->awakening = BY_FREE_ALL;
@@ -118,7 +119,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 		pipe_stop(&host->procs[i]);
 		patience_stop(&host->procs[i]);
 		memset(host->procs[i].own->has, 0, sizeof(host->procs[i].own->has));
-		share_forget(&host->procs[i]);
+		reservation_forget(&host->procs[i]);
 	}
 	hf_timer_stop(&host->rename_timer);
 	host->is_renaming = false;
@@ -170,8 +171,8 @@ static void on_rename(struct hf_timer *timer)
 
 void host_rename(struct host *host)
 {
-	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared || host->uses_shares ||
-	    host->has_threads || patience_is_unheard(host))
+	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared ||
+	    host->uses_reservations || host->has_threads || patience_is_unheard(host))
 		return;
 	host->is_renaming = true;
 	host->quiet_since = host->world->now;
@@ -233,13 +234,13 @@ void host_init(struct world *world, uint32_t index)
 	host->n_procs =
 		omits(world, (uint32_t)OMIT_HOST_0 << index) ? 0 : (uint32_t)rng_between(rng, 1, MAX_PROCS);
 	host->is_unmonitored = host->version != 1 && host->flavour != BSD && rng_chance(rng, 80);
-	host->uses_shares = host->version != 1 && !host->is_unmonitored && rng_chance(rng, 250);
-	world->has_shares |= host->uses_shares;
+	host->uses_reservations = host->version != 1 && !host->is_unmonitored && rng_chance(rng, 250);
+	world->has_reservations |= host->uses_reservations;
 	if (!nat_join(host))
 		move_to(host, world->n_slots++);
 	pipe_init(host);
 	part_init(host);
 	patience_init(host);
-	host->has_threads = !host->is_shared && !host->uses_shares && rng_chance(rng, 250);
+	host->has_threads = !host->is_shared && !host->uses_reservations && rng_chance(rng, 250);
 	settle_in(host);
 }

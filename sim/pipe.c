@@ -207,7 +207,7 @@ void pipe_sent_again(struct call *call)
 		proc_lower(call->proc, &call->span);
 }
 
-bool pipe_shares_segment(struct host *host)
+bool pipe_joins_segment(struct host *host)
 {
 	return host && host->pipelines && rng_chance(&host->pipe_rng, ONE_SEGMENT);
 }

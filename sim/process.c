@@ -121,7 +121,7 @@ static void leave(struct proc *proc)
 {
 	if (nat_unlocks_all(proc->host))
 		proc->files_touched = (uint8_t)((1 << proc->host->world->n_files) - 1);
-	if (share_finish(proc))
+	if (reservation_finish(proc))
 		return;
 	for (uint8_t file = 0; file < MAX_FILES; file++)
 		if (proc->files_touched >> file & 1) {
@@ -149,7 +149,7 @@ static void act(struct proc *proc)
 		lock(proc);
 		return;
 	}
-	if (proc->host->uses_shares && rng_chance(rng, 300) && share_act(proc))
+	if (proc->host->uses_reservations && rng_chance(rng, 300) && reservation_act(proc))
 		return;
 	if (part_act(proc))
 		return;
@@ -179,7 +179,7 @@ static void on_timer(struct hf_timer *timer)
 	/* All programs wait for the reclaims. A host whose LOCKs do not have its new number must send its
 	 * notice first: its new locks could not be told from the old ones. */
 	if (host->is_reclaiming || host->is_renaming ||
-	    ((host->hides_state || host->uses_shares || host->awakening == BY_FREE_ALL ||
+	    ((host->hides_state || host->uses_reservations || host->awakening == BY_FREE_ALL ||
 	      host->statd_state != host->state) &&
 	     host->told_life != host->life)) {
 		hf_timer_start(timer, 100 * MS);
@@ -365,7 +365,7 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 	case CALL_SHARE:
 	case CALL_UNSHARE:
 	case CALL_RESHARE:
-		share_answer(proc, &copy, stat, sent_at);
+		reservation_answer(proc, &copy, stat, sent_at);
 		break;
 	case CALL_RECLAIM:
 		reclaim_answer(copy.host, &copy, stat, sent_at);

@@ -30,12 +30,12 @@ static void end(struct host *host)
 }
 
 /* A reclaim that cannot be stored is repeated, and must not count twice. */
-static bool reclaim_share(struct host *host)
+static bool reclaim_reservation(struct host *host)
 {
 	struct world *world = host->world;
 	struct rng *rng = &host->reclaim_rng;
 
-	if (!share_reclaim(host))
+	if (!reservation_reclaim(host))
 		return false;
 	if (!world->is_calm && rng_chance(rng, FAILURES))
 		world->disk.fails_until =
@@ -52,7 +52,7 @@ static void next(struct host *host)
 	while (host->reclaim_at < N_PLACES && !(value = value_at(host, host->reclaim_at, &proc, &span)))
 		host->reclaim_at++;
 	if (host->reclaim_at >= N_PLACES) {
-		if (!reclaim_share(host))
+		if (!reclaim_reservation(host))
 			end(host);
 		return;
 	}
@@ -88,7 +88,7 @@ static void drop_calls(struct host *host)
 		struct call *call = hf_list_entry(link, struct call, link);
 
 		if (call->kind == CALL_RESHARE)
-			share_unheard(call);
+			reservation_unheard(call);
 		if (call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE)
 			talk_drop(call);
 	}
@@ -103,7 +103,7 @@ static void forget_lost(struct host *host)
 
 		memset(proc->own->phantom, 0, sizeof(proc->own->phantom));
 		for (int file = 0; file < MAX_FILES; file++)
-			proc->shares[file].is_phantom = proc->shares[file].is_lost = false;
+			proc->reservations[file].is_phantom = proc->reservations[file].is_lost = false;
 	}
 }
 

@@ -256,13 +256,13 @@ static void check_nothing_left(struct world *world)
 	uint32_t n_stored = 0;
 
 	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
-	if (counters.locks || counters.waiters || counters.grants || counters.ghosts || counters.shares ||
-	    counters.unreclaimed)
+	if (counters.locks || counters.waiters || counters.grants || counters.ghosts ||
+	    counters.reservations || counters.unreclaimed)
 		world_fail(world, "REST",
-			   "%llu locks, %llu waiters, %llu grants, %llu ghosts, %llu shares are left",
+			   "%llu locks, %llu waiters, %llu grants, %llu ghosts, %llu reservations are left",
 			   (unsigned long long)counters.locks, (unsigned long long)counters.waiters,
 			   (unsigned long long)counters.grants, (unsigned long long)counters.ghosts,
-			   (unsigned long long)counters.shares);
+			   (unsigned long long)counters.reservations);
 	if (!hf_store_is_healthy(store) || !hf_store_is_idle(store))
 		world_fail(world, "REST", "the store is not at rest");
 	for (uint32_t i = 0; i < world->disk.cached.n; i++)

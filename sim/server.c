@@ -100,7 +100,7 @@ static void loosen(struct world *world)
 				proc_lose(proc);
 			memset(proc->own->firm, 0, sizeof(proc->own->firm));
 			memset(proc->own->freed, 0, sizeof(proc->own->freed)); /* it may come back */
-			share_loosen(proc, was_over);
+			reservation_loosen(proc, was_over);
 		}
 }
 

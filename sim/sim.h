@@ -25,7 +25,7 @@
  *	pipe.c      calls that do not wait for the reply to the call before
  *	patience.c  programs that do not wait for a reply
  *	part.c      programs that downgrade or unlock a part of a lock
- *	share.c     programs that reserve files, as DOS does
+ *	reservation.c  programs that reserve files, as DOS does
  *	monitor.c   a lock manager on the server's host that has it watch others
  *	nat.c       two hosts behind one address
  *	rogue.c     a forger of single messages
@@ -414,7 +414,7 @@ enum phase {
 };
 
 /* A file that a program has reserved. */
-struct share {
+struct reservation {
 	uint8_t access, deny;
 	bool is_open;                  /* it has to be closed */
 	bool has, is_firm, is_phantom; /* as of locks, below */
@@ -457,7 +457,7 @@ struct proc {
 	uint8_t files_touched;
 	struct owned *own; /* shared by all threads of a program */
 	struct owned owned;
-	struct share shares[MAX_FILES];
+	struct reservation reservations[MAX_FILES];
 };
 
 struct host {
@@ -494,7 +494,7 @@ struct host {
 	struct host *gateway; /* the host whose address it has: it cannot be called; NULL: its own address */
 	bool is_shared;       /* another host has its address, too */
 	bool is_secretive;    /* its statd gives no number */
-	bool uses_shares;
+	bool uses_reservations;
 	bool has_threads;   /* its second program is a thread of the first */
 	bool pipelines;     /* it does not always wait for a reply before it calls again */
 	bool changes_parts; /* of its locks */
@@ -639,9 +639,9 @@ struct world {
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
-	bool has_shares;   /* some host uses them */
-	uint32_t next_xid; /* of the rogue and the monitor; each host counts by itself, so numbers may be
-			    * equal */
+	bool has_reservations; /* some host uses them */
+	uint32_t next_xid;     /* of the rogue and the monitor; each host counts by itself, so numbers may be
+				* equal */
 	uint16_t next_port;
 	struct fault faults[MAX_FAULTS];
 	uint32_t n_faults;
@@ -787,17 +787,18 @@ static inline struct hf_bytes disk_name(const struct disk_record *record)
 {
 	return hf_bytes_of(record->bytes + record->name_at, record->name_len);
 }
-bool disk_get_state_of(const struct world *world, const char *id, int32_t *statep); /* false: unknown; 0: not proven */
+bool disk_get_state_of(const struct world *world, const char *id,
+		       int32_t *statep); /* false: unknown; 0: not proven */
 /* What the disk has of this owner, by unit, after a crash of the promised kind. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
 /* Locks and reservations of a host under this name, of programs from before its last restart. */
 uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name);
 const struct disk_view *disk_promised(const struct world *world);
-/* Share reservations: how often this one is stored; how many there are in all. */
-uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
-			  const struct share *share);
-uint32_t disk_count_shares(const struct disk_view *view);
+/* Reservations: how often this one is stored; how many there are in all. */
+uint32_t disk_count_reservation(const struct disk_view *view, const struct host *host, uint32_t svid,
+				uint8_t file, const struct reservation *reservation);
+uint32_t disk_count_reservations(const struct disk_view *view);
 
 /* SLOW (slow.c) */
 void slow_init(struct world *world);
@@ -922,7 +923,7 @@ void pipe_taken(struct proc *proc, const struct span *span);
 uint8_t pipe_mode(const struct proc *proc, const struct span *span, int unit);
 void pipe_settle(struct proc *proc, uint32_t n_sent);
 bool pipe_has_less(const struct proc *proc, uint8_t mode, int unit);
-bool pipe_shares_segment(struct host *host);
+bool pipe_joins_segment(struct host *host);
 
 /* PART (part.c) */
 void part_init(struct host *host);
@@ -937,19 +938,19 @@ void patience_stop(struct proc *proc);
 void patience_lock_sent(struct proc *proc);
 bool patience_is_unheard(const struct host *host); /* is a call under way whose reply no program waits for? */
 
-/* SHARE (share.c) */
-bool share_act(struct proc *proc);    /* false: not now */
-bool share_finish(struct proc *proc); /* closes its open files; false: there are none */
-void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
-void share_loosen(struct proc *proc, bool was_over); /* the server is dead */
-void share_forget(struct proc *proc);
-bool share_reclaim(struct host *host);       /* the next reservation; false: there is none */
-void share_unheard(const struct call *call); /* a reclaim is given up, and will be repeated */
-void share_check(struct world *world, bool may_forfeit);
-void share_check_stored(struct world *world);
-void share_check_closed(struct world *world, const struct call *call);
-void share_check_refused(struct world *world, const struct call *call);
-void share_check_told(struct world *world, struct proc *proc, const struct call *call);
+/* SHARE (reservation.c) */
+bool reservation_act(struct proc *proc);    /* false: not now */
+bool reservation_finish(struct proc *proc); /* closes its open files; false: there are none */
+void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
+void reservation_loosen(struct proc *proc, bool was_over); /* the server is dead */
+void reservation_forget(struct proc *proc);
+bool reservation_reclaim(struct host *host);       /* the next reservation; false: there is none */
+void reservation_unheard(const struct call *call); /* a reclaim is given up, and will be repeated */
+void reservation_check(struct world *world, bool may_forfeit);
+void reservation_check_stored(struct world *world);
+void reservation_check_closed(struct world *world, const struct call *call);
+void reservation_check_refused(struct world *world, const struct call *call);
+void reservation_check_told(struct world *world, struct proc *proc, const struct call *call);
 
 /* RECLAIM (reclaim.c) */
 void reclaim_server_starts(struct host *host);

@@ -72,24 +72,24 @@ static bool is_at(struct hf_bytes client, const struct host *host)
 }
 
 /* A reservation is a blob to the store; src/recovery/reservation.c says what is in it. */
-struct stored_share {
+struct stored_reservation {
 	uint8_t access, deny;
 	uint32_t count;
-	struct hf_bytes parts[4]; /* share, handle, client, oh */
+	struct hf_bytes parts[4]; /* reservation, handle, client, oh */
 };
 
-static bool read_share(struct stored_share *out, const struct disk_record *mine)
+static bool read_reservation(struct stored_reservation *out, const struct disk_record *mine)
 {
 	struct hf_record record;
 	struct hf_bytes blob;
 	uint32_t at = 18;
 
-	if (mine->type != HF_RECORD_SHARE ||
-	    hf_record_decode(&record, HF_RECORD_SHARE,
+	if (mine->type != HF_RECORD_RESERVATION ||
+	    hf_record_decode(&record, HF_RECORD_RESERVATION,
 			     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
 					 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
 		return false;
-	blob = record.share.blob;
+	blob = record.reservation.blob;
 	out->access = blob.data[0];
 	out->deny = blob.data[1];
 	for (int i = 0; i < 4; i++) {
@@ -100,15 +100,15 @@ static bool read_share(struct stored_share *out, const struct disk_record *mine)
 	return at == blob.len;
 }
 
-uint32_t disk_count_share(const struct disk_view *view, const struct host *host, uint32_t svid, uint8_t file,
-			  const struct share *share)
+uint32_t disk_count_reservation(const struct disk_view *view, const struct host *host, uint32_t svid,
+				uint8_t file, const struct reservation *reservation)
 {
-	struct stored_share stored;
+	struct stored_reservation stored;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < view->n; i++)
-		if (read_share(&stored, &view->records[i]) && stored.parts[1].data[0] == file &&
-		    stored.access == share->access && stored.deny == share->deny &&
+		if (read_reservation(&stored, &view->records[i]) && stored.parts[1].data[0] == file &&
+		    stored.access == reservation->access && stored.deny == reservation->deny &&
 		    is_at(stored.parts[2], host) && nat_has_oh(host, svid, stored.parts[3]))
 			n += stored.count;
 	return n;
@@ -124,7 +124,7 @@ static bool read_lock(struct hf_record *record, const struct disk_record *mine)
 
 uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name)
 {
-	struct stored_share share;
+	struct stored_reservation reservation;
 	struct hf_record lock;
 	char id[96], text[HF_ADDR_TEXT];
 	uint32_t n = 0;
@@ -135,20 +135,20 @@ uint32_t disk_count_older(const struct disk_view *view, const struct host *host,
 		if (read_lock(&lock, &view->records[i]))
 			n += hf_bytes_equal(lock.lock.client, hf_bytes_of_str(id)) &&
 			     lock.lock.owner / 100 < host->life;
-		else if (read_share(&share, &view->records[i]))
-			n += hf_bytes_equal(share.parts[2], hf_bytes_of_str(id)) &&
-			     strtoul((const char *)share.parts[3].data, NULL, 10) / 100 < host->life;
+		else if (read_reservation(&reservation, &view->records[i]))
+			n += hf_bytes_equal(reservation.parts[2], hf_bytes_of_str(id)) &&
+			     strtoul((const char *)reservation.parts[3].data, NULL, 10) / 100 < host->life;
 	}
 	return n;
 }
 
-uint32_t disk_count_shares(const struct disk_view *view)
+uint32_t disk_count_reservations(const struct disk_view *view)
 {
-	struct stored_share stored;
+	struct stored_reservation stored;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < view->n; i++)
-		if (read_share(&stored, &view->records[i]))
+		if (read_reservation(&stored, &view->records[i]))
 			n += stored.count;
 	return n;
 }

@@ -199,7 +199,7 @@ static bool join_last(struct way *way, const void *data, size_t len)
 
 void stream_send(struct conn *conn, bool to_server, const void *data, size_t len)
 {
-	if (to_server && pipe_shares_segment(conn->host) && join_last(&conn->up, data, len))
+	if (to_server && pipe_joins_segment(conn->host) && join_last(&conn->up, data, len))
 		return;
 	queue_chunk(to_server ? &conn->up : &conn->down, data, len);
 }

@@ -93,7 +93,7 @@ static void put_lock(struct hf_xdr_out *out, const struct call *call)
 
 static void put_share(struct hf_xdr_out *out, const struct call *call)
 {
-	const struct share *share = &call->proc->shares[call->span.file];
+	const struct reservation *reservation = &call->proc->reservations[call->span.file];
 	uint8_t handle[HANDLE_LEN];
 	char oh[40];
 
@@ -102,8 +102,8 @@ static void put_share(struct hf_xdr_out *out, const struct call *call)
 	hf_xdr_put_string(out, call->host->name);
 	hf_xdr_put_opaque(out, hf_bytes_of(handle, sizeof(handle)));
 	hf_xdr_put_opaque(out, hf_bytes_of_str(oh));
-	hf_xdr_put_u32(out, share->deny);
-	hf_xdr_put_u32(out, share->access);
+	hf_xdr_put_u32(out, reservation->deny);
+	hf_xdr_put_u32(out, reservation->access);
 	hf_xdr_put_bool(out, call->kind == CALL_RESHARE);
 }
 

@@ -57,7 +57,7 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 	if (call->is_excused)
 		return;
 	if (call->kind == CALL_UNSHARE) {
-		share_check_closed(world, call);
+		reservation_check_closed(world, call);
 		return;
 	}
 	check_read_table(world, host, call->proc->svid, has);
@@ -85,14 +85,14 @@ static void check_room(struct world *world, const struct host *host, struct call
 static void look_at_answer(struct world *world, struct host *host, struct call *call, uint32_t stat)
 {
 	bool is_lock = call->kind == CALL_LOCK || call->kind == CALL_RECLAIM;
-	bool is_share = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
+	bool is_reservation = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
 	bool is_new = call->kind == CALL_LOCK || call->kind == CALL_SHARE;
 
 	if (call->kind == CALL_UNLOCK && stat == HF_NLM_GRANTED_STAT)
 		order_check_unlocked(call);
 	if ((call->kind == CALL_UNLOCK || call->kind == CALL_UNSHARE) && stat == HF_NLM_GRANTED_STAT)
 		check_given_up(world, host, call);
-	if (is_lock || is_share)
+	if (is_lock || is_reservation)
 		fate_check_answer(call, stat);
 	if ((call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE) && stat == HF_NLM_DENIED_NOLOCKS)
 		check_room(world, host, call);
@@ -103,14 +103,14 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",
 			   call->proc->svid, host->index, call->span.file, call->span.first, call->span.last);
 	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->kind == CALL_SHARE)
-		share_check_refused(world, call);
-	if ((!is_lock && !is_share) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
+		reservation_check_refused(world, call);
+	if ((!is_lock && !is_reservation) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
 	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
 		host_is_acknowledged(host);
 	if (is_new && call->server_state != host->server_state)
 		return; /* it has reclaimed its locks since, and does not take this for an answer */
-	if (!host->is_unmonitored || is_share)
+	if (!host->is_unmonitored || is_reservation)
 		check_registered(world, host, stat == HF_NLM_BLOCKED ? "BLOCKED" : "GRANTED");
 	if (stat == HF_NLM_BLOCKED) {
 		if (host->is_unmonitored)
@@ -120,8 +120,8 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 	}
 	if (call->kind == CALL_LOCK)
 		order_check_lowered(call);
-	if (is_share)
-		share_check_told(world, call->proc, call);
+	if (is_reservation)
+		reservation_check_told(world, call->proc, call);
 	else if (!host->is_unmonitored)
 		check_stored(world, host, call->proc->svid, &call->span, "GRANTED");
 	if (is_new && world->server.grace_is_on && call->made_at >= world->server.feigned_at)

@@ -126,7 +126,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 	if (event->kind == HF_EVENT_CLEANUP || event->kind == HF_EVENT_GRACE_ENDED)
 		add(&text, ",\"locks\":%zu", event->n_locks);
 	if (event->kind == HF_EVENT_CLEANUP)
-		add(&text, ",\"waiters\":%zu,\"shares\":%zu", event->n_waiters, event->n_shares);
+		add(&text, ",\"waiters\":%zu,\"shares\":%zu", event->n_waiters, event->n_reservations);
 	add(&text, "}");
 	hf_events_add(&api->events, name_of(event->kind), text.data, text.len);
 }

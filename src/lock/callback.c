@@ -59,20 +59,21 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 	hf_view_target(waiter->holding, &viewp->who);
 }
 
-void hf_view_share(const struct hf_share *share, struct hf_lock_share_view *viewp)
+void hf_view_reservation(const struct hf_lock_reservation *reservation,
+			 struct hf_lock_reservation_view *viewp)
 {
-	*viewp = (struct hf_lock_share_view){
-		.tag = share->tag,
-		.export = share->export,
-		.handle = hf_bytes_of(share->file->handle, share->file->handle_len),
-		.client = share->client,
-		.oh = hf_oh_bytes(&share->oh),
-		.client_state = share->state,
-		.access = share->access,
-		.deny = share->deny,
-		.count = share->count,
-		.n_unreclaimed = share->n_unreclaimed,
-		.n_unsure = share->n_unsure,
+	*viewp = (struct hf_lock_reservation_view){
+		.tag = reservation->tag,
+		.export = reservation->export,
+		.handle = hf_bytes_of(reservation->file->handle, reservation->file->handle_len),
+		.client = reservation->client,
+		.oh = hf_oh_bytes(&reservation->oh),
+		.client_state = reservation->state,
+		.access = reservation->access,
+		.deny = reservation->deny,
+		.count = reservation->count,
+		.n_unreclaimed = reservation->n_unreclaimed,
+		.n_unsure = reservation->n_unsure,
 	};
 }
 
@@ -154,29 +155,30 @@ void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum h
 	locks->in_event = false;
 }
 
-void hf_emit_share_added(struct hf_locks *locks, struct hf_share *share, bool is_reclaim)
+void hf_emit_reservation_added(struct hf_locks *locks, struct hf_lock_reservation *reservation,
+			       bool is_reclaim)
 {
-	struct hf_lock_share_view view;
+	struct hf_lock_reservation_view view;
 
-	if (!locks->events->share_added)
+	if (!locks->events->reservation_added)
 		return;
-	hf_view_share(share, &view);
+	hf_view_reservation(reservation, &view);
 	view.is_reclaim = is_reclaim;
 	locks->in_event = true;
-	share->tag = locks->events->share_added(locks->context, &view);
+	reservation->tag = locks->events->reservation_added(locks->context, &view);
 	locks->in_event = false;
 }
 
-void hf_emit_share_removed(struct hf_locks *locks, struct hf_share *share, uint32_t n,
-			   enum hf_lock_cause cause)
+void hf_emit_reservation_removed(struct hf_locks *locks, struct hf_lock_reservation *reservation, uint32_t n,
+				 enum hf_lock_cause cause)
 {
-	struct hf_lock_share_view view;
+	struct hf_lock_reservation_view view;
 
-	if (!locks->events->share_removed)
+	if (!locks->events->reservation_removed)
 		return;
-	hf_view_share(share, &view);
+	hf_view_reservation(reservation, &view);
 	locks->in_event = true;
-	share->tag = locks->events->share_removed(locks->context, &view, n, cause);
+	reservation->tag = locks->events->reservation_removed(locks->context, &view, n, cause);
 	locks->in_event = false;
 }
 

@@ -21,7 +21,7 @@ enum {
 
 struct hf_check {
 	struct hf_locks *locks;
-	uint64_t n_locks, n_ghosts, n_unreclaimed, n_waiters, n_grants, n_shares, n_owners, n_holdings;
+	uint64_t n_locks, n_ghosts, n_unreclaimed, n_waiters, n_grants, n_reservations, n_owners, n_holdings;
 	uint64_t n_first; /* holdings embedded in their owners */
 	uint64_t n_owed;
 	uint64_t n_waiting_files, n_file_holdings;
@@ -297,27 +297,29 @@ static const char *check_held(const struct hf_lock_file *file, enum hf_lock_mode
 	return NULL;
 }
 
-static const char *check_shares(struct hf_lock_file *file, struct hf_check *check)
+static const char *check_reservations(struct hf_lock_file *file, struct hf_check *check)
 {
 	uint32_t n = 0, n_records = 0, n_access[2] = { 0 }, n_deny[2] = { 0 };
 
-	hf_list_for_each(pos, &file->shares) {
-		struct hf_share *share = hf_list_entry(pos, struct hf_share, in_file);
-		uint32_t sum = share->count + share->n_unreclaimed;
+	hf_list_for_each(pos, &file->reservations) {
+		struct hf_lock_reservation *reservation =
+			hf_list_entry(pos, struct hf_lock_reservation, in_file);
+		uint32_t sum = reservation->count + reservation->n_unreclaimed;
 
 		for (unsigned int bit = 0; bit < 2; bit++) {
-			n_access[bit] += share->access >> bit & 1 ? sum : 0;
-			n_deny[bit] += share->deny >> bit & 1 ? sum : 0;
+			n_access[bit] += reservation->access >> bit & 1 ? sum : 0;
+			n_deny[bit] += reservation->deny >> bit & 1 ? sum : 0;
 		}
-		FAIL_UNLESS(share->file == file && sum > 0 && share->n_unsure <= share->count);
-		FAIL_UNLESS(!share->n_unreclaimed == !hf_link_is_linked(&share->unreclaimed));
-		n += share->count;
+		FAIL_UNLESS(reservation->file == file && sum > 0 &&
+			    reservation->n_unsure <= reservation->count);
+		FAIL_UNLESS(!reservation->n_unreclaimed == !hf_link_is_linked(&reservation->unreclaimed));
+		n += reservation->count;
 		n_records++;
 	}
-	FAIL_UNLESS(n == file->n_shares && n_records == file->n_share_records);
+	FAIL_UNLESS(n == file->n_reservations && n_records == file->n_reservation_records);
 	FAIL_UNLESS(memcmp(n_access, file->n_access, sizeof(n_access)) == 0);
 	FAIL_UNLESS(memcmp(n_deny, file->n_deny, sizeof(n_deny)) == 0);
-	check->n_shares += n;
+	check->n_reservations += n;
 	return NULL;
 }
 
@@ -327,7 +329,7 @@ static const char *check_file(struct hf_lock_file *file, struct hf_check *check)
 	uint64_t hash = hf_lock_file_hash(check->locks, handle);
 
 	FAIL_UNLESS(hf_lock_file_find(check->locks, hash, handle) == file);
-	FAIL_UNLESS(file->n_holdings || file->n_share_records);
+	FAIL_UNLESS(file->n_holdings || file->n_reservation_records);
 	check->n_file_locks = check->n_file_ghosts = 0;
 	PASS_ON(check_held(file, HF_LOCK_SHARED, check));
 	PASS_ON(check_held(file, HF_LOCK_EXCLUSIVE, check));
@@ -335,7 +337,7 @@ static const char *check_file(struct hf_lock_file *file, struct hf_check *check)
 	check->n_locks += file->n_locks;
 	check->n_ghosts += file->n_ghosts;
 	check->n_file_holdings += file->n_holdings;
-	PASS_ON(check_shares(file, check));
+	PASS_ON(check_reservations(file, check));
 	return check_queue(file, check);
 }
 
@@ -427,7 +429,7 @@ static const char *check_owner(struct hf_owner *owner, struct hf_check *check)
 static const char *check_client(struct hf_lock_client *client, struct hf_check *check)
 {
 	struct hf_rb_node *node = hf_rb_first(&client->owners);
-	uint32_t n_shares = 0;
+	uint32_t n_reservations = 0;
 	uint64_t last = 0;
 
 	check->n_client_locks = check->n_client_ghosts = check->n_client_unreclaimed = 0;
@@ -440,15 +442,15 @@ static const char *check_client(struct hf_lock_client *client, struct hf_check *
 		last = owner->seq;
 		PASS_ON(check_owner(owner, check));
 	}
-	hf_list_for_each(pos, &client->shares)
-		n_shares += hf_list_entry(pos, struct hf_share, in_client)->count;
+	hf_list_for_each(pos, &client->reservations)
+		n_reservations += hf_list_entry(pos, struct hf_lock_reservation, in_client)->count;
 	FAIL_UNLESS(check->n_client_locks == client->n_locks);
 	FAIL_UNLESS(check->n_client_ghosts == client->n_ghosts);
 	FAIL_UNLESS(check->n_client_unreclaimed == client->n_unreclaimed);
 	FAIL_UNLESS(check->n_client_waiters == client->n_waiters);
 	FAIL_UNLESS(check->n_client_grants == client->n_grants);
 	FAIL_UNLESS(hf_rb_check(&client->waiters) == client->n_waiters);
-	FAIL_UNLESS(n_shares == client->n_shares);
+	FAIL_UNLESS(n_reservations == client->n_reservations);
 	check->n_unreclaimed += client->n_unreclaimed;
 	return NULL;
 }
@@ -494,11 +496,12 @@ static const char *check_unreclaimed(struct hf_locks *locks)
 	}
 	FAIL_UNLESS(n == locks->n.unreclaimed + locks->n.ghosts);
 	n = 0;
-	hf_list_for_each(pos, &locks->unreclaimed_shares) {
-		n_outliving += hf_list_entry(pos, struct hf_share, unreclaimed)->client->outlives_grace;
+	hf_list_for_each(pos, &locks->unreclaimed_reservations) {
+		n_outliving +=
+			hf_list_entry(pos, struct hf_lock_reservation, unreclaimed)->client->outlives_grace;
 		n++;
 	}
-	FAIL_UNLESS(n == locks->n.unreclaimed_shares && n_outliving == locks->n.outliving);
+	FAIL_UNLESS(n == locks->n.unreclaimed_reservations && n_outliving == locks->n.outliving);
 	return NULL;
 }
 
@@ -511,7 +514,7 @@ static const char *check_totals(struct hf_check *check)
 	FAIL_UNLESS(check->n_unreclaimed == locks->n.unreclaimed);
 	FAIL_UNLESS(check->n_waiters == locks->n.waiters);
 	FAIL_UNLESS(check->n_grants == locks->n.grants);
-	FAIL_UNLESS(check->n_shares == locks->n.shares);
+	FAIL_UNLESS(check->n_reservations == locks->n.reservations);
 	FAIL_UNLESS(check->n_owed == locks->n_owed);
 	FAIL_UNLESS(locks->lock_pool.n_used == locks->n.locks + locks->n.ghosts);
 	FAIL_UNLESS(locks->waiter_pool.n_used == locks->n.waiters + locks->n.grants);
@@ -521,7 +524,7 @@ static const char *check_totals(struct hf_check *check)
 	FAIL_UNLESS(locks->bytes == locks->owner_pool.n_used * HF_COST_OWNER +
 					    check->n_holdings * HF_COST_HOLDING +
 					    locks->waiter_pool.n_used * HF_COST_WAITER +
-					    locks->share_pool.n_used * HF_COST_SHARE);
+					    locks->reservation_pool.n_used * HF_COST_RESERVATION);
 	FAIL_UNLESS(locks->oh_bytes == locks->oh_pool.n_used * HF_LOCK_OH_MAX);
 	return check_unreclaimed(locks);
 }

@@ -36,15 +36,15 @@ static void set_limits(struct hf_lock_limits *limits, const struct hf_lock_limit
 		.locks = limit(given->locks, 1 << 23),
 		.waiters_per_file = limit(given->waiters_per_file, 1 << 11),
 		.waiters_per_client = limit(given->waiters_per_client, 1 << 12),
-		.shares_per_client = limit(given->shares_per_client, 1 << 16),
-		.shares_per_file = limit(given->shares_per_file, 1 << 16),
-		.shares = limit(given->shares, 1 << 20),
+		.reservations_per_client = limit(given->reservations_per_client, 1 << 16),
+		.reservations_per_file = limit(given->reservations_per_file, 1 << 16),
+		.reservations = limit(given->reservations, 1 << 20),
 		.waiters = limit(given->waiters, 1 << 18),
 		.oh_bytes = limit64(given->oh_bytes, UINT64_C(1) << 27),
 	};
 	limits->locks_per_group = limit(given->locks_per_group, half_of(limits->locks));
 	limits->waiters_per_group = limit(given->waiters_per_group, half_of(limits->waiters));
-	limits->shares_per_group = limit(given->shares_per_group, half_of(limits->shares));
+	limits->reservations_per_group = limit(given->reservations_per_group, half_of(limits->reservations));
 	limits->bytes = limit64(given->bytes, (uint64_t)limits->locks << 9);
 	limits->bytes_per_group = limit64(given->bytes_per_group, limits->bytes / 2);
 	limits->bytes_per_client = limit64(given->bytes_per_client, (uint64_t)limits->locks_per_client << 11);
@@ -58,7 +58,7 @@ static void init_pools(struct hf_locks *locks)
 	hf_pool_init_huge(&locks->holding_pool, sizeof(struct hf_holding), 8);
 	hf_pool_init_huge(&locks->owner_pool, sizeof(struct hf_owner), 8);
 	hf_pool_init_huge(&locks->file_pool, sizeof(struct hf_lock_file), 8);
-	hf_pool_init(&locks->share_pool, sizeof(struct hf_share), 8);
+	hf_pool_init(&locks->reservation_pool, sizeof(struct hf_lock_reservation), 8);
 	hf_pool_init(&locks->oh_pool, HF_LOCK_OH_MAX, 8);
 }
 
@@ -76,7 +76,7 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 	if (!r)
 		r = hf_hashtable_init(&locks->owners);
 	if (!r)
-		r = hf_hashtable_init(&locks->shares);
+		r = hf_hashtable_init(&locks->reservations);
 	if (r < 0) {
 		hf_hashtable_deinit(&locks->files);
 		hf_hashtable_deinit(&locks->owners);
@@ -86,7 +86,7 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 	}
 	hf_recent_init(locks->recent);
 	hf_list_init(&locks->unreclaimed);
-	hf_list_init(&locks->unreclaimed_shares);
+	hf_list_init(&locks->unreclaimed_reservations);
 	hf_list_init(&locks->dirty);
 	init_pools(locks);
 	set_limits(&locks->limits, &options->limits);
@@ -111,11 +111,11 @@ void hf_locks_free(struct hf_locks *locks)
 	hf_pool_deinit(&locks->holding_pool);
 	hf_pool_deinit(&locks->owner_pool);
 	hf_pool_deinit(&locks->file_pool);
-	hf_pool_deinit(&locks->share_pool);
+	hf_pool_deinit(&locks->reservation_pool);
 	hf_pool_deinit(&locks->oh_pool);
 	hf_hashtable_deinit(&locks->files);
 	hf_hashtable_deinit(&locks->owners);
-	hf_hashtable_deinit(&locks->shares);
+	hf_hashtable_deinit(&locks->reservations);
 	free(locks->recent);
 	free(locks);
 }
@@ -123,7 +123,7 @@ void hf_locks_free(struct hf_locks *locks)
 void hf_lock_client_init(struct hf_locks *locks, struct hf_lock_client *client)
 {
 	*client = (struct hf_lock_client){ .id = ++locks->last_client, .group = &locks->alone };
-	hf_list_init(&client->shares);
+	hf_list_init(&client->reservations);
 }
 
 void hf_lock_client_join(struct hf_lock_client *client, struct hf_lock_group *group)
@@ -134,7 +134,7 @@ void hf_lock_client_join(struct hf_lock_client *client, struct hf_lock_group *gr
 
 bool hf_lock_client_is_idle(const struct hf_lock_client *client)
 {
-	return hf_rb_is_empty(&client->owners) && hf_list_is_empty(&client->shares);
+	return hf_rb_is_empty(&client->owners) && hf_list_is_empty(&client->reservations);
 }
 
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp)
@@ -142,6 +142,6 @@ void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *counte
 	*countersp = locks->n;
 	countersp->bytes = hf_pool_bytes(&locks->lock_pool) + hf_pool_bytes(&locks->waiter_pool) +
 			   hf_pool_bytes(&locks->holding_pool) + hf_pool_bytes(&locks->owner_pool) +
-			   hf_pool_bytes(&locks->file_pool) + hf_pool_bytes(&locks->share_pool) +
+			   hf_pool_bytes(&locks->file_pool) + hf_pool_bytes(&locks->reservation_pool) +
 			   hf_pool_bytes(&locks->oh_pool) + hf_tree_pools_bytes(&locks->trees);
 }

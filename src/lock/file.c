@@ -79,7 +79,7 @@ struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, st
 	if (handle.len)
 		memmove(file->handle, handle.data, handle.len); /* as in hf_oh_set() */
 	hf_list_init(&file->queue);
-	hf_list_init(&file->shares);
+	hf_list_init(&file->reservations);
 	hf_link_init(&file->in_dirty);
 	hf_hashtable_insert(&locks->files, &file->node, hash);
 	hf_rb_append(&locks->by_id, &file->by_id);
@@ -89,9 +89,9 @@ struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, st
 
 void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *file)
 {
-	if (file->n_holdings || file->n_share_records)
+	if (file->n_holdings || file->n_reservation_records)
 		return;
-	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_shares);
+	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_reservations);
 	if (locks->recent->file == file)
 		locks->recent->file = NULL;
 	hf_link_remove(&file->in_dirty);

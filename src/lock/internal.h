@@ -120,11 +120,11 @@ struct hf_lock_file {
 	uint32_t n_ghosts;
 	uint32_t n_waiters;
 	uint32_t n_holdings;
-	uint32_t n_share_records;
-	uint32_t n_shares;
-	uint32_t n_access[2]; /* of n_shares: those that read, those that write */
-	uint32_t n_deny[2];   /* of n_shares: those that deny reading, those that deny writing */
-	struct hf_list shares;
+	uint32_t n_reservation_records;
+	uint32_t n_reservations;
+	uint32_t n_access[2]; /* of n_reservations: those that read, those that write */
+	uint32_t n_deny[2];   /* of n_reservations: those that deny reading, those that deny writing */
+	struct hf_list reservations;
 	struct hf_rb_node by_id;      /* in locks->by_id */
 	struct hf_rb_node in_waiting; /* in locks->waiting; if n_waiters */
 	struct hf_link in_dirty;      /* in locks->dirty: a waiter may be able to run in dirty_range */
@@ -135,13 +135,13 @@ struct hf_lock_file {
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
 
-struct hf_share {
-	struct hf_hash_node node; /* in locks->shares, by file, client and oh */
+struct hf_lock_reservation {
+	struct hf_hash_node node; /* in locks->reservations, by file, client and oh */
 	struct hf_lock_file *file;
 	struct hf_lock_client *client;
 	struct hf_link in_file;
 	struct hf_link in_client;
-	struct hf_link unreclaimed; /* in locks->unreclaimed_shares, while n_unreclaimed */
+	struct hf_link unreclaimed; /* in locks->unreclaimed_reservations, while n_unreclaimed */
 	uint64_t tag;
 	uint32_t export;
 	uint32_t state;
@@ -182,13 +182,13 @@ struct hf_walk_memo {
 struct hf_locks {
 	struct hf_hashtable files;
 	struct hf_hashtable owners;
-	struct hf_hashtable shares;
+	struct hf_hashtable reservations;
 	struct hf_rb_tree by_id;   /* all files */
 	struct hf_rb_tree waiting; /* files with waiters, by id */
 	size_t n_waiting;
 	struct hf_rb_tree grants;   /* in flight, by id */
 	struct hf_list unreclaimed; /* locks, including ghosts */
-	struct hf_list unreclaimed_shares;
+	struct hf_list unreclaimed_reservations;
 	struct hf_list dirty;
 	struct hf_pool lock_pool;
 	struct hf_tree_pools trees;
@@ -197,7 +197,7 @@ struct hf_locks {
 	struct hf_pool holding_pool;
 	struct hf_pool owner_pool;
 	struct hf_pool file_pool;
-	struct hf_pool share_pool;
+	struct hf_pool reservation_pool;
 	struct hf_pool oh_pool;
 	struct hf_recent *recent;
 	const struct hf_lock_events *events;
@@ -241,7 +241,7 @@ enum {
 	HF_COST_HOLDING =
 		sizeof(struct hf_holding) + sizeof(struct hf_lock_file) + 32, /* each pays for its file */
 	HF_COST_WAITER = sizeof(struct hf_waiter),
-	HF_COST_SHARE = sizeof(struct hf_share) + sizeof(struct hf_lock_file) + 64,
+	HF_COST_RESERVATION = sizeof(struct hf_lock_reservation) + sizeof(struct hf_lock_file) + 64,
 };
 static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
 {
@@ -256,8 +256,8 @@ bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *
 		       uint64_t times);
 bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 		     const struct hf_lock_target *who, const struct hf_owner *owner);
-bool hf_room_for_share(const struct hf_locks *locks, const struct hf_lock_file *file,
-		       const struct hf_lock_target *who, bool is_new);
+bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,
+			     const struct hf_lock_target *who, bool is_new);
 bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
 /* May an unlock split a lock in two? Up to twice the limits of locks. */
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,
@@ -293,11 +293,13 @@ void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock, enum hf
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
 void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);
-void hf_view_share(const struct hf_share *share, struct hf_lock_share_view *viewp);
+void hf_view_reservation(const struct hf_lock_reservation *reservation,
+			 struct hf_lock_reservation_view *viewp);
 /* Each notes the tag that the event returns. */
-void hf_emit_share_added(struct hf_locks *locks, struct hf_share *share, bool is_reclaim);
-void hf_emit_share_removed(struct hf_locks *locks, struct hf_share *share, uint32_t n,
-			   enum hf_lock_cause cause);
+void hf_emit_reservation_added(struct hf_locks *locks, struct hf_lock_reservation *reservation,
+			       bool is_reclaim);
+void hf_emit_reservation_removed(struct hf_locks *locks, struct hf_lock_reservation *reservation, uint32_t n,
+				 enum hf_lock_cause cause);
 int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		    enum hf_lock_mode mode);
 int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
@@ -523,10 +525,10 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 /* Does the owner hold every byte of the range in that mode or a stronger one, reclaimed or not? */
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 
-/* share.c: reservations. */
+/* reservation.c: reservations. */
 
 /* Removes the reservations of @client: @all, or those that carry neither @state nor @also. */
-void hf_share_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
-		    uint32_t also);
+void hf_reservations_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
+			   uint32_t also);
 /* Drops what is unreclaimed of @client, or, if NULL, of all that do not outlive grace. */
-void hf_share_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);
+void hf_reservations_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);

@@ -1,7 +1,7 @@
 /*
  * The lock engine: may this owner have this range now, and if not, when?
  *
- * The engine knows byte-range locks, the waiters for them, and share reservations.
+ * The engine knows byte-range locks, the waiters for them, and reservations.
  * It knows no protocol, no clock, no socket and no store. It has no threads and no
  * globals. The same calls in the same order always give the same answers.
  *
@@ -10,7 +10,7 @@
  * locks, its waiters, its grants in flight. The *lock table* is all of that. A
  * *grant in flight* is a lock that a waiter has received while its client has not
  * acknowledged it yet. *export* is the number of the export by which an owner came to a file; it
- * is shown, but is not part of any key. hf_lock_share() is about reservations.
+ * is shown, but is not part of any key.
  *
  * FILES. Each file answers one question. Calls go down, or to the right in a row.
  *
@@ -24,7 +24,7 @@
  *	grant_end.c  how does a grant in flight end?
  *	purge.c      a client has crashed: what goes?
  *	reclaim.c    what becomes of restored locks in grace and at its end?
- *	share.c      reservations (called by purge.c and reclaim.c)
+ *	reservation.c  reservations (called by purge.c and reclaim.c)
  *	-------------------------------------------------------- waiters
  *	serve.c      a lock or waiter went away: which waiters get their lock now?
  *	grant.c      what does a grant in flight change, and how is that undone?
@@ -159,7 +159,7 @@ struct hf_lock_group {
 	struct hf_lock_steps steps;
 	uint32_t n_locks;   /* without ghosts */
 	uint32_t n_waiters; /* including grants in flight */
-	uint32_t n_shares;
+	uint32_t n_reservations;
 	uint64_t bytes; /* of all but locks, see room.c */
 	uint64_t oh_bytes;
 };
@@ -173,11 +173,11 @@ struct hf_lock_client {
 	struct hf_lock_group *group;
 	struct hf_rb_tree owners;  /* by their order of creation */
 	struct hf_rb_tree waiters; /* the queued ones, by id */
-	struct hf_list shares;
+	struct hf_list reservations;
 	uint32_t n_locks; /* records, without ghosts */
 	uint32_t n_waiters;
 	uint32_t n_grants; /* in flight */
-	uint32_t n_shares;
+	uint32_t n_reservations;
 	uint32_t n_unreclaimed; /* of n_locks */
 	uint32_t n_ghosts;
 	bool outlives_grace; /* what is unreclaimed of it does not go when grace ends; set before it has any
@@ -241,7 +241,7 @@ struct hf_lock_view {
 };
 
 /* All reservations of an owner with the same access and deny. */
-struct hf_lock_share_view {
+struct hf_lock_reservation_view {
 	uint64_t tag; /* what the last event returned, or a load was given */
 	uint32_t export;
 	struct hf_bytes handle;
@@ -252,7 +252,7 @@ struct hf_lock_share_view {
 	uint8_t deny;
 	uint32_t count; /* that the owner holds; in an event: after the change */
 	uint32_t n_unreclaimed;
-	uint32_t n_unsure; /* of count, see hf_lock_doubt_share() */
+	uint32_t n_unsure; /* of count, see hf_lock_doubt_reservation() */
 	bool is_reclaim;   /* added: it was held before our restart */
 };
 
@@ -281,9 +281,9 @@ struct hf_lock_events {
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why);
 	/* One more is held, or @n less are held or unreclaimed. Each returns a tag, as above. */
-	uint64_t (*share_added)(void *context, const struct hf_lock_share_view *share);
-	uint64_t (*share_removed)(void *context, const struct hf_lock_share_view *share, uint32_t n,
-				  enum hf_lock_cause cause);
+	uint64_t (*reservation_added)(void *context, const struct hf_lock_reservation_view *reservation);
+	uint64_t (*reservation_removed)(void *context, const struct hf_lock_reservation_view *reservation,
+					uint32_t n, enum hf_lock_cause cause);
 };
 
 /*
@@ -309,18 +309,18 @@ struct hf_lock_outside {
  * range, it has the lock even if its grant is refused, or at least the range as shared (grant.c).
  */
 struct hf_lock_limits {
-	uint32_t locks_per_client;   /* 262,144 */
-	uint32_t locks_per_file;     /* 1,048,576 */
-	uint32_t locks;              /* 8,388,608 */
-	uint32_t locks_per_group;    /* half of locks */
-	uint32_t waiters_per_file;   /* 2,048; half of them of one group */
-	uint32_t waiters_per_client; /* 4,096; including grants in flight */
-	uint32_t waiters;            /* 262,144, likewise */
-	uint32_t waiters_per_group;  /* half of waiters */
-	uint32_t shares_per_client;  /* 65,536 */
-	uint32_t shares_per_file;    /* 65,536 */
-	uint32_t shares;             /* 1,048,576 */
-	uint32_t shares_per_group;   /* half of shares */
+	uint32_t locks_per_client;        /* 262,144 */
+	uint32_t locks_per_file;          /* 1,048,576 */
+	uint32_t locks;                   /* 8,388,608 */
+	uint32_t locks_per_group;         /* half of locks */
+	uint32_t waiters_per_file;        /* 2,048; half of them of one group */
+	uint32_t waiters_per_client;      /* 4,096; including grants in flight */
+	uint32_t waiters;                 /* 262,144, likewise */
+	uint32_t waiters_per_group;       /* half of waiters */
+	uint32_t reservations_per_client; /* 65,536 */
+	uint32_t reservations_per_file;   /* 65,536 */
+	uint32_t reservations;            /* 1,048,576 */
+	uint32_t reservations_per_group;  /* half of reservations */
 	/* Memory of all records, as room.c counts it. */
 	uint64_t bytes;            /* 512 for each of locks: 4 GiB */
 	uint64_t bytes_per_group;  /* half of bytes */
@@ -334,11 +334,11 @@ struct hf_lock_counters {
 	uint64_t locks; /* without ghosts */
 	uint64_t waiters;
 	uint64_t grants; /* in flight */
-	uint64_t shares;
+	uint64_t reservations;
 	uint64_t unreclaimed; /* of locks */
 	uint64_t ghosts;
-	uint64_t unreclaimed_shares; /* records; shares does not count them */
-	uint64_t outliving;          /* of the three: of clients that outlive grace */
+	uint64_t unreclaimed_reservations; /* records; reservations does not count them */
+	uint64_t outliving;                /* of the three: of clients that outlive grace */
 	uint64_t files;
 	uint64_t owners;
 	uint64_t bytes; /* of memory in the pools */
@@ -438,8 +438,8 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 struct hf_lock_load *hf_lock_load_free(struct hf_lock_load *load);
 HF_DEFINE_CLEANUP(struct hf_lock_load *, hf_lock_load_free)
 
-/* The same for share reservations: @share->count of them wait to be reclaimed. CONFLICT: the store lies. */
-int hf_lock_restore_share(struct hf_locks *locks, const struct hf_lock_share_view *share);
+/* The same for reservations: @reservation->count of them wait to be reclaimed. CONFLICT: the store lies. */
+int hf_lock_restore_reservation(struct hf_locks *locks, const struct hf_lock_reservation_view *reservation);
 
 /*
  * The end of grace drops unreclaimed locks, ghosts and reservations, in time proportional to their number,
@@ -462,27 +462,29 @@ void hf_lock_show_ghosts(const struct hf_locks *locks,
 void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const struct hf_lock_view *lock),
 		     void *context);
 
-void hf_lock_tag_all_shares(struct hf_locks *locks,
-			    uint64_t (*fn)(void *context, const struct hf_lock_share_view *share),
-			    void *context);
+void hf_lock_tag_all_reservations(struct hf_locks *locks,
+				  uint64_t (*fn)(void *context,
+						 const struct hf_lock_reservation_view *reservation),
+				  void *context);
 
 /*
  * SHARE. The owner is @who's client and oh; owner_id and owner_kind are ignored. access and deny are 0-3. OK,
- * CONFLICT, GRACE or LIMIT; unshare without a match is OK. A reclaim takes one that is unreclaimed, if there
- * is one, and otherwise adds one. Unshare takes one that is held, or else one that is unreclaimed.
+ * CONFLICT, GRACE or LIMIT; hf_lock_unreserve() without a match is OK. A reclaim takes one that is
+ * unreclaimed, if there is one, and otherwise adds one. hf_lock_unreserve() takes one that the owner has, or
+ * else one that is unreclaimed.
  */
-int hf_lock_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
-		  uint32_t client_state, bool reclaim);
-int hf_lock_unshare(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
+int hf_lock_reserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
+		    uint32_t client_state, bool reclaim);
+int hf_lock_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
 /* The owner was told to ask again for one that it holds: the next reclaim is that one, and adds none. */
-void hf_lock_doubt_share(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
-			 uint8_t deny);
+void hf_lock_doubt_reservation(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			       uint8_t deny);
 /* What the owner has with this access and deny. False: nothing. */
-bool hf_lock_find_share(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
-			uint8_t deny, struct hf_lock_share_view *viewp);
+bool hf_lock_find_reservation(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			      uint8_t deny, struct hf_lock_reservation_view *viewp);
 /* How many reservations of exactly this (access, deny) does the owner hold? */
-uint32_t hf_lock_count_shares(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
-			      uint8_t deny);
+uint32_t hf_lock_count_reservations(const struct hf_locks *locks, const struct hf_lock_target *who,
+				    uint8_t access, uint8_t deny);
 
 /* OUTSIDE: what the table outside may ask and tell. */
 /* The first range from @pos on that any owner holds, and its strongest mode. False: there is none. */

@@ -109,7 +109,7 @@ static void purge_client(const struct purge *purge, struct hf_lock_client *clien
 		node = hf_rb_next(node);
 		purge_owner(purge, owner);
 	}
-	hf_share_purge(purge->locks, client, purge->all, purge->state, purge->also);
+	hf_reservations_purge(purge->locks, client, purge->all, purge->state, purge->also);
 	hf_serve_waiters(purge->locks);
 	hf_steps_charge(purge->locks, client);
 }

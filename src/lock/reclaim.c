@@ -59,7 +59,7 @@ static void drop_unreclaimed(struct hf_locks *locks)
 		if (!lock->holding->owner->client->outlives_grace)
 			drop_lock(locks, lock);
 	}
-	hf_share_drop_unreclaimed(locks, NULL);
+	hf_reservations_drop_unreclaimed(locks, NULL);
 }
 
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on)
@@ -133,7 +133,7 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client)
 {
 	give_up(locks, client, false);
-	hf_share_drop_unreclaimed(locks, client);
+	hf_reservations_drop_unreclaimed(locks, client);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, NULL);
 }

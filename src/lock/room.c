@@ -101,15 +101,16 @@ bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 	       hf_room_for_locks(locks, file, who, owner, 1, 1);
 }
 
-bool hf_room_for_share(const struct hf_locks *locks, const struct hf_lock_file *file,
-		       const struct hf_lock_target *who, bool is_new)
+bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,
+			     const struct hf_lock_target *who, bool is_new)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
 	const struct hf_lock_client *client = who->client;
 
-	return client->n_shares < limits->shares_per_client &&
-	       (is_alone(locks, client) || client->group->n_shares < limits->shares_per_group) &&
-	       (!file || file->n_shares < limits->shares_per_file) && locks->n.shares < limits->shares &&
+	return client->n_reservations < limits->reservations_per_client &&
+	       (is_alone(locks, client) || client->group->n_reservations < limits->reservations_per_group) &&
+	       (!file || file->n_reservations < limits->reservations_per_file) &&
+	       locks->n.reservations < limits->reservations &&
 	       (!is_new || (has_bytes(locks, client, 1) && hf_room_for_oh(locks, client, who->oh)));
 }
 
@@ -117,7 +118,7 @@ static bool is_file_scarce(const struct hf_locks *locks, const struct hf_lock_fi
 {
 	return file && (file->n_locks >= locks->limits.locks_per_file / SCARCE_PART ||
 			file->n_waiters >= locks->limits.waiters_per_file / SCARCE_PART ||
-			file->n_shares >= locks->limits.shares_per_file / SCARCE_PART);
+			file->n_reservations >= locks->limits.reservations_per_file / SCARCE_PART);
 }
 
 bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who)
@@ -126,7 +127,7 @@ bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target
 
 	return locks->n.locks + locks->n.waiters >= limits->locks / SCARCE_PART ||
 	       locks->n.waiters + locks->n.grants >= limits->waiters / SCARCE_PART ||
-	       locks->n.shares >= limits->shares / SCARCE_PART ||
+	       locks->n.reservations >= limits->reservations / SCARCE_PART ||
 	       sum(locks->bytes, locks->n.locks) >= limits->bytes / SCARCE_PART ||
 	       (hf_oh_is_long(who->oh) && locks->oh_bytes >= limits->oh_bytes / SCARCE_PART) ||
 	       is_file_scarce(locks,

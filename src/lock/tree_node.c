@@ -18,8 +18,8 @@ static_assert(HF_TREE_LEAF_MIN >= 2 && HF_TREE_INNER_MIN >= 2, "a node but the r
 static_assert(HF_TREE_FEW_MAX < HF_TREE_LEAF_MAX, "few locks become one leaf");
 
 enum {
-	LEAF_SHARE = HF_TREE_LEAF_MAX - (HF_TREE_LEAF_MIN + 1) / 2 -
-		     1, /* a neighbour with no more locks than this has room */
+	LEAF_WITH_ROOM = HF_TREE_LEAF_MAX - (HF_TREE_LEAF_MIN + 1) / 2 -
+			 1, /* a neighbour with no more locks than this has room */
 	/* Two neighbours with no more than this together are merged. */
 	LEAF_MERGE = HF_TREE_LEAF_MAX - HF_TREE_LEAF_MIN,
 	INNER_MERGE = HF_TREE_INNER_MAX - HF_TREE_INNER_MIN,
@@ -205,7 +205,7 @@ static void link_right(struct hf_tree_pools *pools, struct hf_tree *tree, struct
 }
 
 /* The full leaf at the end of @way moves locks to a neighbour that has room: nodes are fewer and fuller. */
-static bool share_and_put(const struct hf_tree *tree, const struct way *way, struct hf_lock *lock)
+static bool balance_and_put(const struct hf_tree *tree, const struct way *way, struct hf_lock *lock)
 {
 	struct hf_tree_inner *parent = way->n ? way->node[way->n - 1] : NULL;
 	unsigned int at = way->n ? way->at[way->n - 1] : 0;
@@ -214,9 +214,9 @@ static bool share_and_put(const struct hf_tree *tree, const struct way *way, str
 
 	if (!parent)
 		return false;
-	if (at + 1 < parent->n && ((struct hf_tree_leaf *)parent->child[at + 1])->n <= LEAF_SHARE)
+	if (at + 1 < parent->n && ((struct hf_tree_leaf *)parent->child[at + 1])->n <= LEAF_WITH_ROOM)
 		at++;
-	else if (at == 0 || ((struct hf_tree_leaf *)parent->child[at - 1])->n > LEAF_SHARE)
+	else if (at == 0 || ((struct hf_tree_leaf *)parent->child[at - 1])->n > LEAF_WITH_ROOM)
 		return false;
 	left = parent->child[at - 1];
 	right = parent->child[at];
@@ -255,7 +255,7 @@ void hf_tree_node_insert(struct hf_tree_pools *pools, struct hf_tree *tree, stru
 	if (leaf->n < HF_TREE_LEAF_MAX) {
 		put_lock(leaf, at, lock);
 		hf_tree_sum_absorb_leaf(leaf, lock, tree->of_one);
-	} else if (!share_and_put(tree, &way, lock)) {
+	} else if (!balance_and_put(tree, &way, lock)) {
 		link_right(pools, tree, &way, leaf, split_leaf(pools, leaf, at, lock));
 	}
 }

@@ -1,6 +1,6 @@
 /*
  * Evidence that a client died, and the clean-up: everything of the client goes, in
- * all shares, at once. The lock table finds what a client holds by client, so the
+ * all reservations, at once. The lock table finds what a client holds by client, so the
  * clean-up costs what the client holds. Then the lock table serves the waiters of
  * every file that was touched.
  *
@@ -25,7 +25,7 @@
 
 /* What a client has, before and after */
 struct holdings {
-	size_t n_locks, n_waiters, n_shares;
+	size_t n_locks, n_waiters, n_reservations;
 };
 
 static struct holdings holdings_of(const struct hf_client *client)
@@ -33,7 +33,7 @@ static struct holdings holdings_of(const struct hf_client *client)
 	return (struct holdings){
 		.n_locks = client->holds.n_locks + client->holds.n_ghosts,
 		.n_waiters = client->holds.n_waiters,
-		.n_shares = client->holds.n_shares,
+		.n_reservations = client->holds.n_reservations,
 	};
 }
 
@@ -47,7 +47,7 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 		.state = client->sm_state,
 		.n_locks = gone->n_locks,
 		.n_waiters = gone->n_waiters,
-		.n_shares = gone->n_shares,
+		.n_reservations = gone->n_reservations,
 	};
 	uint64_t n_suppressed;
 	char quoted[256];
@@ -59,7 +59,7 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 			    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu "
 			    "more=%llu",
 			    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
-			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_shares, n_kept,
+			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_reservations, n_kept,
 			    (unsigned long long)n_suppressed);
 	hf_observe_tell(recovery, &event);
 }
@@ -70,7 +70,8 @@ static void report(struct hf_recovery *recovery, struct hf_client *client, const
 	struct holdings after = holdings_of(client), gone = {
 		.n_locks = before->n_locks - HF_MIN(after.n_locks, before->n_locks),
 		.n_waiters = before->n_waiters - HF_MIN(after.n_waiters, before->n_waiters),
-		.n_shares = before->n_shares - HF_MIN(after.n_shares, before->n_shares),
+		.n_reservations =
+			before->n_reservations - HF_MIN(after.n_reservations, before->n_reservations),
 	};
 
 	report_gone(recovery, client, &gone, after.n_locks, reason);

@@ -13,7 +13,7 @@
 /* persist.c: the lock table in the store. */
 enum hf_persist_kind {
 	HF_PERSIST_LOCK,
-	HF_PERSIST_SHARE, /* a share reservation */
+	HF_PERSIST_RESERVATION, /* a reservation */
 };
 
 struct hf_persist_record {
@@ -163,7 +163,7 @@ void hf_export_counts_add(struct hf_recovery *recovery, uint32_t export, const s
 void hf_export_counts_remove(struct hf_recovery *recovery, uint32_t export,
 			     const struct hf_lock_client *client);
 
-/* RESERVATION: a share reservation as the store has it. */
+/* RESERVATION: a reservation as the store has it. */
 struct hf_reservation {
 	struct hf_bytes export; /* its name */
 	struct hf_bytes handle;
@@ -181,7 +181,7 @@ bool hf_reservation_decode(struct hf_reservation *reservation, struct hf_bytes b
 void hf_not_exported_init(struct hf_recovery *recovery);
 void hf_not_exported_deinit(struct hf_recovery *recovery);
 int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact);
-int hf_not_exported_add_share(struct hf_recovery *recovery, const struct hf_store_share *fact);
+int hf_not_exported_add_reservation(struct hf_recovery *recovery, const struct hf_store_reservation *fact);
 void hf_not_exported_resync(struct hf_recovery *recovery);
 
 /* PROMISES */
@@ -201,7 +201,7 @@ void hf_persist_deinit(struct hf_recovery *recovery);
 uint64_t hf_persist_add_lock(struct hf_recovery *recovery, const struct hf_lock_view *view);
 void hf_persist_remove_lock(struct hf_recovery *recovery, const struct hf_lock_change *lock);
 /* One more or less: written, or deleted where none is left. */
-uint64_t hf_persist_share(struct hf_recovery *recovery, const struct hf_lock_share_view *view);
+uint64_t hf_persist_reservation(struct hf_recovery *recovery, const struct hf_lock_reservation_view *view);
 int hf_persist_client(struct hf_recovery *recovery, struct hf_client *client, uint64_t *ticketp);
 int hf_persist_delete(struct hf_recovery *recovery, struct hf_persist_record record);
 void hf_persist_resync(struct hf_recovery *recovery); /* the store wants everything that is true */
@@ -213,13 +213,16 @@ void hf_late_reclaim_remember(struct hf_recovery *recovery, const struct hf_lock
 void hf_late_reclaim_granted(struct hf_recovery *recovery,
 			     const struct hf_lock_view *lock); /* only while n > 0 */
 bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_request *request);
-/* The same for share reservations, which are counted. */
-void hf_late_reclaim_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares,
-				     uint32_t n);
-void hf_late_reclaim_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
-bool hf_late_reclaim_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+/* The same for reservations, which are counted. */
+void hf_late_reclaim_remember_reservations(struct hf_recovery *recovery,
+					   const struct hf_lock_reservation_view *reservations, uint32_t n);
+void hf_late_reclaim_reservation_granted(struct hf_recovery *recovery,
+					 const struct hf_lock_reservation_view *reservation);
+bool hf_late_reclaim_allows_reservation(struct hf_recovery *recovery,
+					const struct hf_lock_reservation_view *reservation);
 /* One was reclaimed, or was given up. False: there was none. */
-bool hf_late_reclaim_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
+					 const struct hf_lock_reservation_view *reservation);
 void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client);
 
 /* PROTOCOLS */

@@ -6,7 +6,7 @@
  * for a while, until another owner gets something that conflicts with it. As long as
  * the record is here, no other owner had it since, and its owner may have it back.
  *
- * Locks and share reservations have the same records. They differ in who their owner
+ * Locks and reservations have the same records. They differ in who their owner
  * is and in what conflicts. Reservations are counted, so that each comes back once.
  *
  * This costs nothing while nothing is remembered, otherwise one look-up by file for
@@ -34,7 +34,7 @@ struct late_file {
 /* What an owner had, gets or asks for in a file. */
 struct claim {
 	struct hf_lock_client *client;
-	bool is_share;
+	bool is_reservation;
 	/* A lock */
 	uint8_t owner_kind;
 	uint8_t mode;
@@ -72,31 +72,31 @@ static struct claim claim_of_lock(const struct hf_lock_target *who, struct hf_ra
 	};
 }
 
-static struct claim claim_of_share(const struct hf_lock_share_view *share)
+static struct claim claim_of_reservation(const struct hf_lock_reservation_view *reservation)
 {
 	return (struct claim){
-		.client = share->client,
-		.is_share = true,
-		.oh = share->oh,
-		.access = share->access,
-		.deny = share->deny,
+		.client = reservation->client,
+		.is_reservation = true,
+		.oh = reservation->oh,
+		.access = reservation->access,
+		.deny = reservation->deny,
 	};
 }
 
 static bool has_same_owner(const struct claim *a, const struct claim *b)
 {
-	if (a->client != b->client || a->is_share != b->is_share)
+	if (a->client != b->client || a->is_reservation != b->is_reservation)
 		return false;
-	if (a->is_share)
+	if (a->is_reservation)
 		return hf_bytes_equal(a->oh, b->oh);
 	return a->owner_id == b->owner_id && a->owner_kind == b->owner_kind;
 }
 
 static bool conflicts(const struct claim *a, const struct claim *b)
 {
-	if (a->is_share != b->is_share || has_same_owner(a, b))
+	if (a->is_reservation != b->is_reservation || has_same_owner(a, b))
 		return false;
-	if (a->is_share)
+	if (a->is_reservation)
 		return (a->access & b->deny) || (a->deny & b->access);
 	return (a->mode == HF_LOCK_EXCLUSIVE || b->mode == HF_LOCK_EXCLUSIVE) &&
 	       hf_range_overlaps(a->range, b->range);
@@ -261,21 +261,22 @@ bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_r
 	return moved;
 }
 
-/* Share reservations */
+/* Reservations */
 
-void hf_late_reclaim_remember_shares(struct hf_recovery *recovery, const struct hf_lock_share_view *shares,
-				     uint32_t n)
+void hf_late_reclaim_remember_reservations(struct hf_recovery *recovery,
+					   const struct hf_lock_reservation_view *reservations, uint32_t n)
 {
-	struct claim what = claim_of_share(shares);
+	struct claim what = claim_of_reservation(reservations);
 
 	what.count = n;
-	remember(recovery, shares->handle, &what);
+	remember(recovery, reservations->handle, &what);
 }
 
-static struct late *find_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+static struct late *find_reservation(struct hf_recovery *recovery,
+				     const struct hf_lock_reservation_view *reservation)
 {
-	const struct claim wanted = claim_of_share(share);
-	const struct late_file *file = find_file(recovery, share->handle);
+	const struct claim wanted = claim_of_reservation(reservation);
+	const struct late_file *file = find_file(recovery, reservation->handle);
 
 	if (!file)
 		return NULL;
@@ -289,23 +290,26 @@ static struct late *find_share(struct hf_recovery *recovery, const struct hf_loc
 	return NULL;
 }
 
-void hf_late_reclaim_share_granted(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+void hf_late_reclaim_reservation_granted(struct hf_recovery *recovery,
+					 const struct hf_lock_reservation_view *reservation)
 {
-	const struct claim what = claim_of_share(share);
+	const struct claim what = claim_of_reservation(reservation);
 
-	granted(recovery, share->handle, &what);
-	if (share->is_reclaim)
-		hf_late_reclaim_share_settled(recovery, share);
+	granted(recovery, reservation->handle, &what);
+	if (reservation->is_reclaim)
+		hf_late_reclaim_reservation_settled(recovery, reservation);
 }
 
-bool hf_late_reclaim_allows_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+bool hf_late_reclaim_allows_reservation(struct hf_recovery *recovery,
+					const struct hf_lock_reservation_view *reservation)
 {
-	return find_share(recovery, share) != NULL;
+	return find_reservation(recovery, reservation) != NULL;
 }
 
-bool hf_late_reclaim_share_settled(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
+					 const struct hf_lock_reservation_view *reservation)
 {
-	struct late *late = find_share(recovery, share);
+	struct late *late = find_reservation(recovery, reservation);
 
 	if (!late)
 		return false;

@@ -18,7 +18,7 @@ struct record {
 	enum hf_persist_kind kind;
 	union { /* its bytes are in @room */
 		struct hf_store_lock lock;
-		struct hf_store_share share;
+		struct hf_store_reservation reservation;
 	};
 	uint8_t room[];
 };
@@ -62,16 +62,16 @@ int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store
 	return 0;
 }
 
-int hf_not_exported_add_share(struct hf_recovery *recovery, const struct hf_store_share *fact)
+int hf_not_exported_add_reservation(struct hf_recovery *recovery, const struct hf_store_reservation *fact)
 {
-	struct record *record = record_new(recovery, HF_PERSIST_SHARE, fact->blob.len);
+	struct record *record = record_new(recovery, HF_PERSIST_RESERVATION, fact->blob.len);
 	uint8_t *room;
 
 	if (!record)
 		return hf_trace(-ENOMEM);
-	record->share = *fact;
+	record->reservation = *fact;
 	room = record->room;
-	move(&record->share.blob, &room);
+	move(&record->reservation.blob, &room);
 	return 0;
 }
 
@@ -84,7 +84,7 @@ void hf_not_exported_resync(struct hf_recovery *recovery)
 		if (record->kind == HF_PERSIST_LOCK)
 			hf_store_resync_lock(recovery->store, &record->lock);
 		else
-			hf_store_resync_share(recovery->store, &record->share);
+			hf_store_resync_reservation(recovery->store, &record->reservation);
 	}
 }
 

@@ -48,8 +48,9 @@ static struct hf_store_lock lock_fact(struct hf_recovery *recovery, const struct
 	};
 }
 
-static struct hf_store_share share_fact(struct hf_recovery *recovery, const struct hf_lock_share_view *view,
-					uint64_t id, uint8_t blob[HF_STORE_MAX_BLOB])
+static struct hf_store_reservation reservation_fact(struct hf_recovery *recovery,
+						    const struct hf_lock_reservation_view *view, uint64_t id,
+						    uint8_t blob[HF_STORE_MAX_BLOB])
 {
 	const struct hf_reservation reservation = {
 		.export = hf_recovery_export_name(recovery, view->export),
@@ -62,8 +63,8 @@ static struct hf_store_share share_fact(struct hf_recovery *recovery, const stru
 		.deny = view->deny,
 	};
 
-	return (struct hf_store_share){ .id = id,
-					.blob = { blob, hf_reservation_encode(&reservation, blob) } };
+	return (struct hf_store_reservation){ .id = id,
+					      .blob = { blob, hf_reservation_encode(&reservation, blob) } };
 }
 
 static struct hf_store_client client_fact(const struct hf_client *client)
@@ -103,15 +104,16 @@ static uint64_t save_lock(struct hf_recovery *recovery, const struct hf_lock_vie
 	return *rp < 0 ? NOT_STORED : fact.id;
 }
 
-static uint64_t save_share(struct hf_recovery *recovery, const struct hf_lock_share_view *view, int *rp)
+static uint64_t save_reservation(struct hf_recovery *recovery, const struct hf_lock_reservation_view *view,
+				 int *rp)
 {
 	uint64_t before = view->tag & ~OUTDATED;
 	uint8_t blob[HF_STORE_MAX_BLOB];
-	struct hf_store_share fact =
-		share_fact(recovery, view, before != NOT_STORED ? before : hf_store_new_id(recovery->store),
-			   blob);
+	struct hf_store_reservation fact =
+		reservation_fact(recovery, view,
+				 before != NOT_STORED ? before : hf_store_new_id(recovery->store), blob);
 
-	*rp = hf_store_put_share(recovery->store, &fact, &recovery->persist.ticket);
+	*rp = hf_store_put_reservation(recovery->store, &fact, &recovery->persist.ticket);
 	if (*rp == 0)
 		return fact.id;
 	return before != NOT_STORED ? before | OUTDATED : NOT_STORED;
@@ -136,7 +138,7 @@ static int erase(struct hf_recovery *recovery, struct hf_persist_record record)
 
 	if (record.kind == HF_PERSIST_LOCK)
 		return hf_store_delete_lock(recovery->store, record.id, ticketp);
-	return hf_store_delete_share(recovery->store, record.id, ticketp);
+	return hf_store_delete_reservation(recovery->store, record.id, ticketp);
 }
 
 int hf_persist_delete(struct hf_recovery *recovery, struct hf_persist_record record)
@@ -190,7 +192,7 @@ void hf_persist_remove_lock(struct hf_recovery *recovery, const struct hf_lock_c
 				lock->client);
 }
 
-uint64_t hf_persist_share(struct hf_recovery *recovery, const struct hf_lock_share_view *view)
+uint64_t hf_persist_reservation(struct hf_recovery *recovery, const struct hf_lock_reservation_view *view)
 {
 	uint64_t id = view->tag & ~OUTDATED, tag;
 	int r;
@@ -199,11 +201,11 @@ uint64_t hf_persist_share(struct hf_recovery *recovery, const struct hf_lock_sha
 		return NOT_STORED;
 	if (view->count + view->n_unreclaimed == 0) {
 		if (id != NOT_STORED)
-			delete_released(recovery, (struct hf_persist_record){ id, HF_PERSIST_SHARE },
+			delete_released(recovery, (struct hf_persist_record){ id, HF_PERSIST_RESERVATION },
 					view->client);
 		return NOT_STORED;
 	}
-	tag = save_share(recovery, view, &r);
+	tag = save_reservation(recovery, view, &r);
 	if (r < 0)
 		note_unsaved(recovery, r);
 	return tag;
@@ -232,13 +234,13 @@ static uint64_t save_missing_lock(void *context, const struct hf_lock_view *view
 	return save_lock(saving->recovery, view, &saving->result);
 }
 
-static uint64_t save_missing_share(void *context, const struct hf_lock_share_view *view)
+static uint64_t save_missing_reservation(void *context, const struct hf_lock_reservation_view *view)
 {
 	struct saving *saving = context;
 
 	if ((view->tag != NOT_STORED && !(view->tag & OUTDATED)) || saving->result < 0)
 		return view->tag;
-	return save_share(saving->recovery, view, &saving->result);
+	return save_reservation(saving->recovery, view, &saving->result);
 }
 
 static int save_all(struct hf_recovery *recovery)
@@ -255,7 +257,7 @@ static int save_all(struct hf_recovery *recovery)
 	}
 	if (persist->has_unsaved) {
 		hf_lock_tag_all(recovery->locks, save_missing_lock, &saving);
-		hf_lock_tag_all_shares(recovery->locks, save_missing_share, &saving);
+		hf_lock_tag_all_reservations(recovery->locks, save_missing_reservation, &saving);
 	}
 	return saving.result;
 }
@@ -288,16 +290,16 @@ static uint64_t resync_lock(void *context, const struct hf_lock_view *view)
 	return fact.id;
 }
 
-static uint64_t resync_share(void *context, const struct hf_lock_share_view *view)
+static uint64_t resync_reservation(void *context, const struct hf_lock_reservation_view *view)
 {
 	struct hf_recovery *recovery = context;
 	uint64_t before = view->tag & ~OUTDATED;
 	uint8_t blob[HF_STORE_MAX_BLOB];
-	struct hf_store_share fact =
-		share_fact(recovery, view, before != NOT_STORED ? before : hf_store_new_id(recovery->store),
-			   blob);
+	struct hf_store_reservation fact =
+		reservation_fact(recovery, view,
+				 before != NOT_STORED ? before : hf_store_new_id(recovery->store), blob);
 
-	hf_store_resync_share(recovery->store, &fact);
+	hf_store_resync_reservation(recovery->store, &fact);
 	return fact.id;
 }
 
@@ -327,7 +329,7 @@ void hf_persist_resync(struct hf_recovery *recovery)
 	hf_not_exported_resync(recovery);
 	if (persist->stores_locks) {
 		hf_lock_tag_all(recovery->locks, resync_lock, recovery);
-		hf_lock_tag_all_shares(recovery->locks, resync_share, recovery);
+		hf_lock_tag_all_reservations(recovery->locks, resync_reservation, recovery);
 	}
 }
 

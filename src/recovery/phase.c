@@ -100,7 +100,7 @@ static uint64_t count_unreclaimed(const struct hf_recovery *recovery)
 	struct hf_lock_counters counters;
 
 	hf_lock_count(recovery->locks, &counters);
-	return counters.unreclaimed + counters.ghosts + counters.unreclaimed_shares;
+	return counters.unreclaimed + counters.ghosts + counters.unreclaimed_reservations;
 }
 
 /* Of them, those that grace waits for: what outlives grace is in the way of others after it, too. */

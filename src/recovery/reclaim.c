@@ -33,44 +33,47 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 	return HF_RECLAIM_REFUSED;
 }
 
-static struct hf_lock_target target_of(const struct hf_lock_share_view *share)
+static struct hf_lock_target target_of(const struct hf_lock_reservation_view *reservation)
 {
-	return (struct hf_lock_target){
-		.export = share->export, .handle = share->handle, .client = share->client, .oh = share->oh
-	};
+	return (struct hf_lock_target){ .export = reservation->export,
+					.handle = reservation->handle,
+					.client = reservation->client,
+					.oh = reservation->oh };
 }
 
-enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
-						   const struct hf_lock_share_view *share)
+enum hf_recovery_reclaim hf_recovery_reclaim_reservation(struct hf_recovery *recovery,
+							 const struct hf_lock_reservation_view *reservation)
 {
-	const struct hf_lock_target who = target_of(share);
-	struct hf_lock_share_view has = { 0 };
+	const struct hf_lock_target who = target_of(reservation);
+	struct hf_lock_reservation_view has = { 0 };
 
 	if (hf_phase_is_over(recovery))
 		return HF_RECLAIM_REFUSED;
-	hf_lock_find_share(recovery->locks, &who, share->access, share->deny, &has);
+	hf_lock_find_reservation(recovery->locks, &who, reservation->access, reservation->deny, &has);
 	if (recovery->phase.now == HF_PHASE_OPEN_GRACE || has.n_unreclaimed || has.n_unsure)
 		return HF_RECLAIM_NORMAL;
-	if (recovery->phase.now == HF_PHASE_SERVING && hf_late_reclaim_allows_share(recovery, share)) {
+	if (recovery->phase.now == HF_PHASE_SERVING &&
+	    hf_late_reclaim_allows_reservation(recovery, reservation)) {
 		recovery->counts.late_reclaims++;
 		return HF_RECLAIM_LATE;
 	}
 	return has.count ? HF_RECLAIM_BACKED : HF_RECLAIM_REFUSED;
 }
 
-void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+void hf_recovery_unsure_reservation(struct hf_recovery *recovery,
+				    const struct hf_lock_reservation_view *reservation)
 {
-	const struct hf_lock_target who = target_of(share);
+	const struct hf_lock_target who = target_of(reservation);
 
-	hf_lock_doubt_share(recovery->locks, &who, share->access, share->deny);
+	hf_lock_doubt_reservation(recovery->locks, &who, reservation->access, reservation->deny);
 }
 
-bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share)
+bool hf_recovery_unreserve(struct hf_recovery *recovery, const struct hf_lock_reservation_view *reservation)
 {
-	const struct hf_lock_target who = target_of(share);
-	struct hf_lock_share_view has;
+	const struct hf_lock_target who = target_of(reservation);
+	struct hf_lock_reservation_view has;
 
-	if (hf_lock_find_share(recovery->locks, &who, share->access, share->deny, &has))
+	if (hf_lock_find_reservation(recovery->locks, &who, reservation->access, reservation->deny, &has))
 		return false;
-	return hf_late_reclaim_share_settled(recovery, share);
+	return hf_late_reclaim_reservation_settled(recovery, reservation);
 }

@@ -120,26 +120,26 @@ static void on_hidden(void *context, const struct hf_lock_change *lock)
 	hf_export_counts_remove(context, lock->export, lock->client);
 }
 
-static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_reservation_added(void *context, const struct hf_lock_reservation_view *reservation)
 {
 	struct hf_recovery *recovery = context;
 
 	if (recovery->late_reclaims.n)
-		hf_late_reclaim_share_granted(recovery, share);
-	if (share->is_reclaim)
+		hf_late_reclaim_reservation_granted(recovery, reservation);
+	if (reservation->is_reclaim)
 		hf_phase_look(recovery);
-	return hf_persist_share(recovery, share);
+	return hf_persist_reservation(recovery, reservation);
 }
 
-static uint64_t on_share_removed(void *context, const struct hf_lock_share_view *share, uint32_t n,
-				 enum hf_lock_cause cause)
+static uint64_t on_reservation_removed(void *context, const struct hf_lock_reservation_view *reservation,
+				       uint32_t n, enum hf_lock_cause cause)
 {
 	struct hf_recovery *recovery = context;
 
 	hf_phase_look(recovery);
 	if (cause == HF_LOCK_CAUSE_EXPIRY)
-		hf_late_reclaim_remember_shares(recovery, share, n);
-	return hf_persist_share(recovery, share);
+		hf_late_reclaim_remember_reservations(recovery, reservation, n);
+	return hf_persist_reservation(recovery, reservation);
 }
 
 /* Waiters are the protocol's. */
@@ -168,8 +168,8 @@ static const struct hf_lock_events lock_events = {
 	.hidden = on_hidden,
 	.granted = on_granted,
 	.waiter_gone = on_waiter_gone,
-	.share_added = on_share_added,
-	.share_removed = on_share_removed,
+	.reservation_added = on_reservation_added,
+	.reservation_removed = on_reservation_removed,
 };
 
 /* The clients speak */

@@ -16,7 +16,7 @@
  *	persist.c        changes of lock table and registrations -> store
  *	promise.c        a reply waits until the store has reached what it says
  *	not_exported.c   stored records of exports that are gone
- *	reservation.c    a share reservation as bytes
+ *	reservation.c    a reservation as bytes
  *	export_counts.c  how many locks there are in each export
  *	export_names.c   an export and a file in the lock table and in the store
  *	observe.c        tells the observers
@@ -230,15 +230,16 @@ enum hf_recovery_reclaim {
 enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request);
 
-/* The same for a share reservation. NORMAL and LATE: hf_lock_share() with reclaim. BACKED: the owner has it
+/* The same for a reservation. NORMAL and LATE: hf_lock_reserve() with reclaim. BACKED: the owner has it
  * again already, by an earlier copy of this call. REFUSED: the owner did not have it, or another owner may
  * have had it since. */
-enum hf_recovery_reclaim hf_recovery_reclaim_share(struct hf_recovery *recovery,
-						   const struct hf_lock_share_view *share);
+enum hf_recovery_reclaim hf_recovery_reclaim_reservation(struct hf_recovery *recovery,
+							 const struct hf_lock_reservation_view *reservation);
 /* A reclaimed one could not be promised: the owner has it, and was told to ask again. */
-void hf_recovery_unsure_share(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
-/* The owner gives up one that was dropped at the end of grace. False: hf_lock_unshare() is to be called. */
-bool hf_recovery_unshare(struct hf_recovery *recovery, const struct hf_lock_share_view *share);
+void hf_recovery_unsure_reservation(struct hf_recovery *recovery,
+				    const struct hf_lock_reservation_view *reservation);
+/* The owner gives up one that was dropped at the end of grace. False: hf_lock_unreserve() is to be called. */
+bool hf_recovery_unreserve(struct hf_recovery *recovery, const struct hf_lock_reservation_view *reservation);
 
 /* Grace */
 struct hf_grace_info {
@@ -300,7 +301,7 @@ enum hf_recovery_event_kind {
 	HF_EVENT_REGISTERED,
 	HF_EVENT_UNREGISTERED,
 	HF_EVENT_CRASH,   /* evidence that a client died, or was restarted: state */
-	HF_EVENT_CLEANUP, /* what it held is gone: n_locks, n_waiters, n_shares */
+	HF_EVENT_CLEANUP, /* what it held is gone: n_locks, n_waiters, n_reservations */
 	HF_EVENT_NOTIFY,  /* one try to tell a client of our restart has ended: was_told, took_ns */
 	HF_EVENT_GRACE_STARTED,
 	HF_EVENT_GRACE_ENDED, /* n_locks: dropped as unreclaimed */
@@ -321,7 +322,7 @@ struct hf_recovery_event {
 	uint64_t took_ns;
 	size_t n_locks;
 	size_t n_waiters;
-	size_t n_shares;
+	size_t n_reservations;
 };
 
 struct hf_recovery_observer {

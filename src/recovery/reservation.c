@@ -1,5 +1,5 @@
 /*
- * A share reservation as bytes in the store. One record stands for all equal
+ * A reservation as bytes in the store. One record stands for all equal
  * reservations of an owner:
  *
  *	u8 access deny   u16 lengths of export handle client oh   u32 count   i32 state   then those bytes

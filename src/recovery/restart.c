@@ -1,7 +1,7 @@
 /*
  * A restart: from what is stored to the tables of a running server.
  *
- * Every lock and every share reservation that is found is unreclaimed: it conflicts
+ * Every lock and every reservation that is found is unreclaimed: it conflicts
  * as before, and waits for its owner. Both take the same way:
  *
  *	stored -> loaded, unreclaimed -> reclaimed
@@ -57,7 +57,7 @@ struct loading {
 	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
 	struct foreign foreign;
-	size_t n_clients, n_locks, n_not_exported, n_unknown, n_shares;
+	size_t n_clients, n_locks, n_not_exported, n_unknown, n_reservations;
 };
 
 /* The constant for a stored name, or NULL. */
@@ -308,10 +308,10 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 /* Reservations. A client that was told that it has one is registered: a reservation without its client was
  * never promised. */
 
-static int restore_share(struct loading *loading, const struct hf_reservation *fact, struct hf_client *client,
-			 uint64_t id)
+static int restore_reservation(struct loading *loading, const struct hf_reservation *fact,
+			       struct hf_client *client, uint64_t id)
 {
-	const struct hf_lock_share_view view = {
+	const struct hf_lock_reservation_view view = {
 		.tag = id,
 		.export = loading->place.export,
 		.handle = loading->place.key,
@@ -323,36 +323,36 @@ static int restore_share(struct loading *loading, const struct hf_reservation *f
 		.count = fact->count,
 	};
 
-	return hf_lock_restore_share(loading->recovery->locks, &view);
+	return hf_lock_restore_reservation(loading->recovery->locks, &view);
 }
 
-static int load_share(void *user, const struct hf_store_share *share)
+static int load_reservation(void *user, const struct hf_store_reservation *reservation)
 {
 	struct loading *loading = user;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_reservation fact;
 	int r;
 
-	if (hf_reservation_decode(&fact, share->blob))
+	if (hf_reservation_decode(&fact, reservation->blob))
 		client = hf_clients_find_id(loading->recovery->clients, fact.client);
 	if (!client)
-		return note_wrong(loading, share->id, HF_PERSIST_SHARE);
+		return note_wrong(loading, reservation->id, HF_PERSIST_RESERVATION);
 	switch (find_place(loading, fact.export, fact.handle)) {
 	case NOT_EXPORTED:
 		loading->n_not_exported++;
-		return hf_not_exported_add_share(loading->recovery, share);
+		return hf_not_exported_add_reservation(loading->recovery, reservation);
 	case FOREIGN:
-		note_foreign(loading, share->id, HF_PERSIST_SHARE);
+		note_foreign(loading, reservation->id, HF_PERSIST_RESERVATION);
 		return 0;
 	case EXPORTED:
 		break;
 	}
-	r = restore_share(loading, &fact, client, share->id);
+	r = restore_reservation(loading, &fact, client, reservation->id);
 	if (r == HF_LOCK_E_CONFLICT)
-		return note_wrong(loading, share->id, HF_PERSIST_SHARE);
+		return note_wrong(loading, reservation->id, HF_PERSIST_RESERVATION);
 	if (r < 0)
 		return hf_trace(r);
-	loading->n_shares++;
+	loading->n_reservations++;
 	return 0;
 }
 
@@ -380,7 +380,7 @@ static int refuse_foreign(const struct loading *loading)
 		"was replaced, or the store was changed. Restore either, or start once with --clear-store: "
 		"all locks are forgotten then, and all clients mount again",
 		"n=%zu of=%zu first=%s id=%llu file=%s/handle.key", foreign->n,
-		foreign->n + loading->n_locks + loading->n_shares,
+		foreign->n + loading->n_locks + loading->n_reservations,
 		foreign->first.kind == HF_PERSIST_LOCK ? "lock" : "reservation",
 		(unsigned long long)foreign->first.id, loading->recovery->options.store_path);
 	return -EKEYREJECTED;
@@ -422,7 +422,7 @@ static int load_all(struct loading *loading)
 	if (r == 0 && recovery->persist.stores_locks)
 		r = load_locks(loading);
 	if (r == 0 && recovery->persist.stores_locks)
-		r = hf_store_load_shares(recovery->store, load_share, loading);
+		r = hf_store_load_reservations(recovery->store, load_reservation, loading);
 	return r == 0 ? refuse_foreign(loading) : r;
 }
 
@@ -440,7 +440,7 @@ int hf_restart_load(struct hf_recovery *recovery)
 		hf_log_info("stored clients and locks loaded",
 			    "epoch=%llu state=%d clients=%zu locks=%zu shares=%zu not_exported=%zu",
 			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
-			    loading.n_locks, loading.n_shares, loading.n_not_exported);
+			    loading.n_locks, loading.n_reservations, loading.n_not_exported);
 	}
 	hf_client_unref(loading.last);
 	free(loading.wrong);

@@ -268,12 +268,12 @@ int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *loc
 	return out ? keep(store, hf_record_encode_lock(out, lock)) : hf_trace(-ENOMEM);
 }
 
-int hf_store_resync_share(struct hf_store *store, const struct hf_store_share *share)
+int hf_store_resync_reservation(struct hf_store *store, const struct hf_store_reservation *reservation)
 {
 	uint8_t *out;
 
 	if (store->state.durability == HF_STORE_NONE)
 		return 0;
 	out = reserve(store);
-	return out ? keep(store, hf_record_encode_share(out, share)) : hf_trace(-ENOMEM);
+	return out ? keep(store, hf_record_encode_reservation(out, reservation)) : hf_trace(-ENOMEM);
 }

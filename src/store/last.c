@@ -26,9 +26,9 @@ static uint64_t key_of(const uint8_t *bytes, struct hf_bytes name)
 {
 	switch (hf_record_type(bytes)) {
 	case HF_RECORD_LOCK:
-	case HF_RECORD_SHARE:
+	case HF_RECORD_RESERVATION:
 	case HF_RECORD_LOCK_DELETE:
-	case HF_RECORD_SHARE_DELETE:
+	case HF_RECORD_RESERVATION_DELETE:
 		return hf_record_id(bytes);
 	case HF_RECORD_CLIENT:
 	case HF_RECORD_CLIENT_DELETE:

@@ -63,16 +63,16 @@ int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
 	return finish(out, p, HF_RECORD_LOCK);
 }
 
-int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share)
+int hf_record_encode_reservation(uint8_t *out, const struct hf_store_reservation *reservation)
 {
 	uint8_t *p = out + HF_RECORD_HEADER;
 
-	if (share->blob.len > HF_STORE_MAX_BLOB)
+	if (reservation->blob.len > HF_STORE_MAX_BLOB)
 		return -EINVAL;
-	p = hf_le_put64(p, share->id);
-	p = hf_le_put16(p, share->blob.len);
-	p = hf_le_put_bytes(p, share->blob);
-	return finish(out, p, HF_RECORD_SHARE);
+	p = hf_le_put64(p, reservation->id);
+	p = hf_le_put16(p, reservation->blob.len);
+	p = hf_le_put_bytes(p, reservation->blob);
+	return finish(out, p, HF_RECORD_RESERVATION);
 }
 
 static uint8_t client_flags(const struct hf_store_client *client)
@@ -328,9 +328,9 @@ int hf_record_decode(struct hf_record *record, enum hf_record_type type, struct 
 	case HF_RECORD_LOCK:
 		get_lock(&in, &record->lock);
 		break;
-	case HF_RECORD_SHARE:
-		record->share.id = get64(&in);
-		record->share.blob = get_bytes(&in, get_length(&in, HF_STORE_MAX_BLOB));
+	case HF_RECORD_RESERVATION:
+		record->reservation.id = get64(&in);
+		record->reservation.blob = get_bytes(&in, get_length(&in, HF_STORE_MAX_BLOB));
 		break;
 	case HF_RECORD_CLIENT:
 		get_client(&in, &record->client);
@@ -339,7 +339,7 @@ int hf_record_decode(struct hf_record *record, enum hf_record_type type, struct 
 		get_state(&in, &record->state);
 		break;
 	case HF_RECORD_LOCK_DELETE:
-	case HF_RECORD_SHARE_DELETE:
+	case HF_RECORD_RESERVATION_DELETE:
 		record->id = get64(&in);
 		break;
 	case HF_RECORD_CLIENT_DELETE:

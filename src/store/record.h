@@ -9,7 +9,7 @@
  *
  *	lock    u64 id owner start end epoch   i32 client_state   u32 flags   u8 kind mode
  *	        u16 lengths of export handle client oh   then those bytes
- *	share   u64 id   u16 length   blob (a reservation)
+ *	reservation   u64 id   u16 length   blob (a reservation)
  *	client  u64 registered_at last_seen   i32 sm_state   u32 program version procedure
  *	        u8 flags: 1 has_callback, 2 is_privileged, 4 is_state_unproven
  *	        addresses (u8 family ip[16]   u16 port   u32 scope) twice   priv[16]
@@ -30,8 +30,8 @@ enum hf_record_type {
 	HF_RECORD_VOID, /* put and deleted within one turn: never written */
 	HF_RECORD_LOCK,
 	HF_RECORD_LOCK_DELETE,
-	HF_RECORD_SHARE,
-	HF_RECORD_SHARE_DELETE,
+	HF_RECORD_RESERVATION,
+	HF_RECORD_RESERVATION_DELETE,
 	HF_RECORD_CLIENT,
 	HF_RECORD_CLIENT_DELETE,
 	HF_RECORD_STATE,
@@ -46,10 +46,10 @@ struct hf_record {
 	struct hf_bytes body;
 	union {
 		struct hf_store_lock lock;
-		struct hf_store_share share;
+		struct hf_store_reservation reservation;
 		struct hf_store_client client;
 		struct hf_store_state state;
-		uint64_t id;          /* of the lock or share to delete */
+		uint64_t id;          /* of the lock or reservation to delete */
 		struct hf_bytes name; /* of the client to delete */
 	};
 };
@@ -57,7 +57,7 @@ struct hf_record {
 /* Encoding. @out has room for HF_RECORD_MAX bytes. Each returns the length, or -EINVAL beyond the bounds of
  * store.h. */
 int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock);
-int hf_record_encode_share(uint8_t *out, const struct hf_store_share *share);
+int hf_record_encode_reservation(uint8_t *out, const struct hf_store_reservation *reservation);
 int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client);
 int hf_record_encode_state(uint8_t *out, const struct hf_store_state *state);
 int hf_record_encode_delete(uint8_t *out, enum hf_record_type type, uint64_t id);

@@ -76,7 +76,7 @@ static int holds_facts(struct hf_store *store)
 
 	if (r == 0)
 		r = store->ops->load(store, HF_RECORD_LOCK, find_one, NULL);
-	return r ? r : store->ops->load(store, HF_RECORD_SHARE, find_one, NULL);
+	return r ? r : store->ops->load(store, HF_RECORD_RESERVATION, find_one, NULL);
 }
 
 /* A registration alone is a reason to refuse: a crash of the machine may have lost its client's locks, and
@@ -169,7 +169,7 @@ struct loading {
 	struct hf_store *store;
 	int (*client)(void *user, const struct hf_store_client *client);
 	int (*lock)(void *user, const struct hf_store_lock *lock);
-	int (*share)(void *user, const struct hf_store_share *share);
+	int (*reservation)(void *user, const struct hf_store_reservation *reservation);
 	void *user;
 };
 
@@ -195,12 +195,12 @@ static int load_lock(void *user, const struct hf_record *record)
 	return loading->lock(loading->user, &record->lock);
 }
 
-static int load_share(void *user, const struct hf_record *record)
+static int load_reservation(void *user, const struct hf_record *record)
 {
 	struct loading *loading = user;
 
-	pass_id(loading->store, record->share.id);
-	return loading->share(loading->user, &record->share);
+	pass_id(loading->store, record->reservation.id);
+	return loading->reservation(loading->user, &record->reservation);
 }
 
 int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const struct hf_store_client *client),
@@ -219,12 +219,13 @@ int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const stru
 	return store->ops->load(store, HF_RECORD_LOCK, load_lock, &loading);
 }
 
-int hf_store_load_shares(struct hf_store *store, int (*fn)(void *user, const struct hf_store_share *share),
-			 void *user)
+int hf_store_load_reservations(struct hf_store *store,
+			       int (*fn)(void *user, const struct hf_store_reservation *reservation),
+			       void *user)
 {
-	struct loading loading = { .store = store, .share = fn, .user = user };
+	struct loading loading = { .store = store, .reservation = fn, .user = user };
 
-	return store->ops->load(store, HF_RECORD_SHARE, load_share, &loading);
+	return store->ops->load(store, HF_RECORD_RESERVATION, load_reservation, &loading);
 }
 
 /* Questions */

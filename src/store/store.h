@@ -105,7 +105,7 @@ struct hf_store_lock {
 	uint8_t mode;
 };
 
-struct hf_store_share {
+struct hf_store_reservation {
 	uint64_t id; /* from hf_store_new_id() */
 	struct hf_bytes blob;
 };
@@ -178,8 +178,9 @@ int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const st
 			  void *user);
 int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const struct hf_store_lock *lock),
 			void *user);
-int hf_store_load_shares(struct hf_store *store, int (*fn)(void *user, const struct hf_store_share *share),
-			 void *user);
+int hf_store_load_reservations(struct hf_store *store,
+			       int (*fn)(void *user, const struct hf_store_reservation *reservation),
+			       void *user);
 /* Deletes all registrations, locks and reservations; epoch and state number stay. Blocks. */
 int hf_store_clear(struct hf_store *store);
 /* Records that this key made all handles in the facts, loaded and future; synced. Blocks. */
@@ -192,8 +193,9 @@ int hf_store_put_client(struct hf_store *store, const struct hf_store_client *cl
 int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp);
 int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp);
 int hf_store_delete_lock(struct hf_store *store, uint64_t id, uint64_t *ticketp);
-int hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp);
-int hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp);
+int hf_store_put_reservation(struct hf_store *store, const struct hf_store_reservation *reservation,
+			     uint64_t *ticketp);
+int hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp);
 /* From now on the stored list of locks is complete (grace is over), even if it was not at the start. */
 int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp);
 /* The next state number, as after a restart; reached with HF_STORE_CLIENTS. */
@@ -218,7 +220,7 @@ bool hf_store_is_idle(const struct hf_store *store); /* no write is queued or in
  * the store stays unhealthy and asks again. */
 int hf_store_resync_client(struct hf_store *store, const struct hf_store_client *client);
 int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *lock);
-int hf_store_resync_share(struct hf_store *store, const struct hf_store_share *share);
+int hf_store_resync_reservation(struct hf_store *store, const struct hf_store_reservation *reservation);
 
 /* Stop: the last write of an orderly stop; synced when it returns 0. -EBUSY: writes are still in flight.
  * Blocks. */

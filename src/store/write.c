@@ -203,12 +203,14 @@ int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, 
 	return out ? add_new(store, hf_record_encode_lock(out, lock), lock->id, ticketp) : r;
 }
 
-int hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp)
+int hf_store_put_reservation(struct hf_store *store, const struct hf_store_reservation *reservation,
+			     uint64_t *ticketp)
 {
 	uint8_t *out;
 	int r = reserve_new(store, &out, ticketp);
 
-	return out ? add_new(store, hf_record_encode_share(out, share), share->id, ticketp) : r;
+	return out ? add_new(store, hf_record_encode_reservation(out, reservation), reservation->id, ticketp)
+		   : r;
 }
 
 static int delete_id(struct hf_store *store, enum hf_record_type type, uint64_t id, uint64_t *ticketp)
@@ -238,9 +240,9 @@ int hf_store_delete_lock(struct hf_store *store, uint64_t id, uint64_t *ticketp)
 	return delete_id(store, HF_RECORD_LOCK_DELETE, id, ticketp);
 }
 
-int hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp)
+int hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp)
 {
-	return delete_id(store, HF_RECORD_SHARE_DELETE, id, ticketp);
+	return delete_id(store, HF_RECORD_RESERVATION_DELETE, id, ticketp);
 }
 
 int hf_store_put_client(struct hf_store *store, const struct hf_store_client *client, uint64_t *ticketp)

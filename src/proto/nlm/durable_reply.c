@@ -57,22 +57,22 @@ static void undo_lock(struct hf_locks *locks, const struct lock_of *lock, enum h
 /* The client is told that it does not have the reservation, and would never give it back. Reservations are
  * counted, so one more and one less leave what it had before. One that was reclaimed it had: it stays, and is
  * not added again. */
-static void undo_share(struct hf_nlm_op *op)
+static void undo_reservation(struct hf_nlm_op *op)
 {
-	struct hf_lock_share_view view = hf_nlm_share_view(op);
+	struct hf_lock_reservation_view view = hf_nlm_reservation_view(op);
 
 	if (op->args.reclaim)
-		hf_recovery_unsure_share(op->nlm->options.recovery, &view);
+		hf_recovery_unsure_reservation(op->nlm->options.recovery, &view);
 	else
-		hf_lock_unshare(op->nlm->locks, &op->target, view.access, view.deny);
+		hf_lock_unreserve(op->nlm->locks, &op->target, view.access, view.deny);
 }
 
 void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish finish)
 {
 	struct lock_of lock = { op->target, op->range, hf_nlm_mode(op), op->args.block };
 
-	if (finish == HF_NLM_FINISH_SHARE)
-		undo_share(op);
+	if (finish == HF_NLM_FINISH_RESERVATION)
+		undo_reservation(op);
 	else
 		undo_lock(op->nlm->locks, &lock, finish);
 }

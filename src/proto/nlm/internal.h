@@ -165,7 +165,7 @@ void hf_nlm_tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind);
 /* To the operator: a privileged client was to be changed from another port. */
 HF_COLD void hf_nlm_say_port(const struct hf_nlm_op *op);
 /* To the operator: the client is told that there are no locks, and not why. */
-HF_COLD void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_shares);
+HF_COLD void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations);
 
 /* granted.c */
 int hf_nlm_grants_init(struct hf_nlm *nlm);

@@ -80,10 +80,10 @@ enum hf_nlm_finish {
 	HF_NLM_FINISH_REPEAT, /* not durable: the lock stays, since the owner had it, or a part of it, before;
 				 a wait for the same is left */
 	HF_NLM_FINISH_WAIT,   /* not durable: the wait is cancelled */
-	HF_NLM_FINISH_DOWNGRADE, /* durable: the lock becomes shared; not durable: as for REPEAT */
-	HF_NLM_FINISH_SHARE,     /* not durable: the reservation is given back */
-	HF_NLM_FINISH_RELEASE,   /* the reply is the same either way */
-	HF_NLM_FINISH_RESTART,   /* not durable: there is no reply, and the client says it again */
+	HF_NLM_FINISH_DOWNGRADE,   /* durable: the lock becomes shared; not durable: as for REPEAT */
+	HF_NLM_FINISH_RESERVATION, /* not durable: the reservation is given back */
+	HF_NLM_FINISH_RELEASE,     /* the reply is the same either way */
+	HF_NLM_FINISH_RESTART,     /* not durable: there is no reply, and the client says it again */
 };
 
 enum hf_nlm_results {
@@ -200,14 +200,14 @@ static inline enum hf_lock_mode hf_nlm_mode(const struct hf_nlm_op *op)
 	return op->args.exclusive ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
 }
 
-static inline struct hf_lock_share_view hf_nlm_share_view(const struct hf_nlm_op *op)
+static inline struct hf_lock_reservation_view hf_nlm_reservation_view(const struct hf_nlm_op *op)
 {
-	return (struct hf_lock_share_view){
+	return (struct hf_lock_reservation_view){
 		.export = op->target.export,
 		.handle = op->target.handle,
 		.client = op->target.client,
 		.oh = op->target.oh,
-		.access = (uint8_t)op->args.share_access,
-		.deny = (uint8_t)op->args.share_mode,
+		.access = (uint8_t)op->args.access,
+		.deny = (uint8_t)op->args.deny,
 	};
 }

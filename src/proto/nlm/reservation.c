@@ -6,25 +6,25 @@
 static enum hf_nlm_stat take(struct hf_nlm_op *op)
 {
 	const struct hf_nlm_args *args = &op->args;
-	struct hf_lock_share_view view = hf_nlm_share_view(op);
+	struct hf_lock_reservation_view view = hf_nlm_reservation_view(op);
 	int answer;
 
-	switch (args->reclaim ? hf_recovery_reclaim_share(op->nlm->options.recovery, &view)
+	switch (args->reclaim ? hf_recovery_reclaim_reservation(op->nlm->options.recovery, &view)
 			      : HF_RECLAIM_NORMAL) {
 	case HF_RECLAIM_REFUSED:
 		return HF_NLM_DENIED_GRACE_PERIOD;
 	case HF_RECLAIM_BACKED:
 		return HF_NLM_GRANTED_STAT;
 	default:
-		answer = hf_lock_share(op->nlm->locks, &op->target, view.access, view.deny,
-				       hf_nlm_state_of(op), args->reclaim);
+		answer = hf_lock_reserve(op->nlm->locks, &op->target, view.access, view.deny,
+					 hf_nlm_state_of(op), args->reclaim);
 		if (answer == HF_LOCK_E_LIMIT)
 			hf_nlm_say_full(op, true);
 		return hf_nlm_stat_from_lock(answer);
 	}
 }
 
-static enum hf_nlm_stat share(struct hf_nlm_op *op)
+static enum hf_nlm_stat reserve(struct hf_nlm_op *op)
 {
 	enum hf_nlm_stat stat;
 	bool is_first;
@@ -39,7 +39,7 @@ static enum hf_nlm_stat share(struct hf_nlm_op *op)
 	is_first = hf_lock_client_is_idle(&op->client->holds);
 	stat = take(op);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(op) != HF_NLM_GRANTED_STAT) {
-		hf_nlm_undo(op, HF_NLM_FINISH_SHARE);
+		hf_nlm_undo(op, HF_NLM_FINISH_RESERVATION);
 		stat = HF_NLM_DENIED_NOLOCKS;
 	}
 	if (stat == HF_NLM_GRANTED_STAT)
@@ -49,22 +49,22 @@ static enum hf_nlm_stat share(struct hf_nlm_op *op)
 
 void hf_nlm_run_share(struct hf_nlm_op *op)
 {
-	enum hf_nlm_stat stat = hf_nlm_check_file(op, (op->args.share_access & 2) != 0);
+	enum hf_nlm_stat stat = hf_nlm_check_file(op, (op->args.access & 2) != 0);
 
 	if (stat == HF_NLM_LATER)
 		return;
 	if (stat == HF_NLM_GRANTED_STAT)
-		stat = share(op);
+		stat = reserve(op);
 	if (stat == HF_NLM_GRANTED_STAT)
-		hf_nlm_reply_durable(op, stat, HF_NLM_FINISH_SHARE);
+		hf_nlm_reply_durable(op, stat, HF_NLM_FINISH_RESERVATION);
 	else if (stat != HF_NLM_LATER)
 		hf_nlm_reply(op, stat);
 }
 
 static bool has_it(const struct hf_nlm_op *op)
 {
-	return op->client && hf_lock_count_shares(op->nlm->locks, &op->target, (uint8_t)op->args.share_access,
-						  (uint8_t)op->args.share_mode) > 0;
+	return op->client && hf_lock_count_reservations(op->nlm->locks, &op->target, (uint8_t)op->args.access,
+							(uint8_t)op->args.deny) > 0;
 }
 
 /* May the port that the call came from change what the client has? In an export that has become `secure`, a
@@ -92,10 +92,10 @@ void hf_nlm_run_unshare(struct hf_nlm_op *op)
 	if (!is_allowed(op)) {
 		stat = HF_NLM_FAILED;
 	} else if (client) {
-		struct hf_lock_share_view view = hf_nlm_share_view(op);
+		struct hf_lock_reservation_view view = hf_nlm_reservation_view(op);
 
-		if (!hf_recovery_unshare(op->nlm->options.recovery, &view))
-			hf_lock_unshare(op->nlm->locks, &op->target, view.access, view.deny);
+		if (!hf_recovery_unreserve(op->nlm->options.recovery, &view))
+			hf_lock_unreserve(op->nlm->locks, &op->target, view.access, view.deny);
 	}
 	hf_nlm_reply_released(op, stat);
 }

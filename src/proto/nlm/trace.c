@@ -57,20 +57,20 @@ void hf_nlm_say_port(const struct hf_nlm_op *op)
 		hf_rpc_call_header(op->call)->procedure, (unsigned long long)n_suppressed);
 }
 
-void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_shares)
+void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations)
 {
 	struct hf_nlm *nlm = op->nlm;
 	const struct hf_client *client = op->client;
 	uint64_t n_suppressed;
 	char quoted[256];
 
-	if (!hf_log_limit_allow(&nlm->full[of_shares], hf_loop_now(nlm->options.loop), &n_suppressed))
+	if (!hf_log_limit_allow(&nlm->full[of_reservations], hf_loop_now(nlm->options.loop), &n_suppressed))
 		return;
 	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
-	if (of_shares)
+	if (of_reservations)
 		hf_log_warn("reservation refused: its client, its address, its file or the server is at its "
 			    "limit",
-			    "client=%s shares=%u more=%llu", quoted, client->holds.n_shares,
+			    "client=%s shares=%u more=%llu", quoted, client->holds.n_reservations,
 			    (unsigned long long)n_suppressed);
 	else
 		hf_log_warn("lock refused: its client, its address, its file or the server is at its limit",

@@ -48,7 +48,7 @@ static inline bool read_args(struct hf_nlm_args *args, uint32_t version, struct 
 		return false;
 	args->block = args->exclusive = args->reclaim = false;
 	args->state = 0;
-	args->share_mode = args->share_access = 0;
+	args->deny = args->access = 0;
 	if (shape & HAS_BLOCK) {
 		p = hf_xdr_take(in, 4);
 		args->block = p && hf_xdr_word(p) != 0;
@@ -106,11 +106,11 @@ void hf_nlm_get_share(struct hf_nlm_args *args, struct hf_xdr_in *in)
 	args->caller = hf_xdr_get_string(in, HF_NLM_MAX_STRING);
 	args->handle = hf_xdr_get_opaque(in, HF_NLM_MAX_HANDLE);
 	args->oh = hf_xdr_get_opaque(in, HF_NLM_MAX_NETOBJ);
-	args->share_mode = hf_xdr_get_u32(in);
-	args->share_access = hf_xdr_get_u32(in);
+	args->deny = hf_xdr_get_u32(in);
+	args->access = hf_xdr_get_u32(in);
 	if (hf_xdr_in_left(in)) /* some clients leave it out */
 		args->reclaim = hf_xdr_get_bool(in);
-	if (args->share_mode > 3 || args->share_access > 3)
+	if (args->deny > 3 || args->access > 3)
 		hf_xdr_in_fail(in);
 }
 

@@ -71,8 +71,8 @@ struct hf_nlm_args {
 	int32_t svid;
 	uint64_t offset; /* as it was sent, and as GRANTED says it; see hf_nlm_range_of() */
 	uint64_t len;
-	uint32_t share_mode; /* deny: none, read, write, both */
-	uint32_t share_access;
+	uint32_t deny; /* none, read, write, both */
+	uint32_t access;
 };
 
 /* The lock that is in the way of a TEST. */

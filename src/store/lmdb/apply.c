@@ -163,11 +163,11 @@ int hf_lmdb_apply(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record *re
 	case HF_RECORD_LOCK_DELETE:
 		hf_lmdb_key_of_lock(&key, record->id);
 		return delete_key(lmdb, txn, &key);
-	case HF_RECORD_SHARE:
-		hf_lmdb_key_of_share(&key, record->share.id);
+	case HF_RECORD_RESERVATION:
+		hf_lmdb_key_of_reservation(&key, record->reservation.id);
 		return hf_lmdb_put(lmdb, txn, &key, record->body);
-	case HF_RECORD_SHARE_DELETE:
-		hf_lmdb_key_of_share(&key, record->id);
+	case HF_RECORD_RESERVATION_DELETE:
+		hf_lmdb_key_of_reservation(&key, record->id);
 		return delete_key(lmdb, txn, &key);
 	case HF_RECORD_CLIENT:
 		return put_client(lmdb, txn, record);

@@ -17,7 +17,7 @@
  *	nsm:monname:{name}:{id}  empty: an index
  *	lock:{8 bytes of id}     body of a lock record; the id is big-endian, so keys sort by it; in the
  *	                         database "locks", where new locks go to the end and fill their pages
- *	share:{8 bytes of id}    body of a reservation's record
+ *	reservation:{8 bytes of id}    body of a reservation's record
  *
  * A key longer than LMDB's limit is cut and ends in a checksum of itself.
  *
@@ -102,7 +102,7 @@ struct hf_lmdb_key {
 
 void hf_lmdb_key_of_text(struct hf_lmdb_key *key, const char *text);
 void hf_lmdb_key_of_lock(struct hf_lmdb_key *key, uint64_t id);
-void hf_lmdb_key_of_share(struct hf_lmdb_key *key, uint64_t id);
+void hf_lmdb_key_of_reservation(struct hf_lmdb_key *key, uint64_t id);
 void hf_lmdb_key_of_client(struct hf_lmdb_key *key, struct hf_bytes id);
 void hf_lmdb_key_of_monname(struct hf_lmdb_key *key, struct hf_bytes name, struct hf_bytes id);
 

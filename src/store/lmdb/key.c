@@ -30,7 +30,7 @@ void hf_lmdb_key_of_lock(struct hf_lmdb_key *key, uint64_t id)
 	key->is_lock = true;
 }
 
-void hf_lmdb_key_of_share(struct hf_lmdb_key *key, uint64_t id)
+void hf_lmdb_key_of_reservation(struct hf_lmdb_key *key, uint64_t id)
 {
 	hf_lmdb_key_of_text(key, "share:");
 	add_id(key, id);

@@ -40,7 +40,7 @@ static const char *prefix_of(enum hf_record_type type)
 	switch (type) {
 	case HF_RECORD_LOCK:
 		return "lock:";
-	case HF_RECORD_SHARE:
+	case HF_RECORD_RESERVATION:
 		return "share:";
 	default:
 		return "nsm:client:";

@@ -119,9 +119,10 @@ static const char *query_of(enum hf_record_type type)
 {
 	switch (type) {
 	case HF_RECORD_LOCK:
-		return "SELECT lock_id, share, handle, client_id, oh, owner, range_start, range_end, epoch,"
+		return "SELECT lock_id, reservation, handle, client_id, oh, owner, range_start, range_end, "
+		       "epoch,"
 		       " client_state, flags, kind, mode FROM holdfast_locks WHERE server = $1";
-	case HF_RECORD_SHARE:
+	case HF_RECORD_RESERVATION:
 		return "SELECT share_id, reservation FROM holdfast_shares WHERE server = $1";
 	default:
 		return "SELECT client_id, protocol, mon_name, address, local_address, has_callback,"
@@ -143,9 +144,9 @@ static int load_rows(PGresult *result, enum hf_record_type type, uint8_t *scratc
 
 		if (type == HF_RECORD_LOCK) {
 			read_lock(&row, &record.lock);
-		} else if (type == HF_RECORD_SHARE) {
-			record.share.id = (uint64_t)get_int(&row);
-			record.share.blob = get_bytes(&row, HF_STORE_MAX_BLOB);
+		} else if (type == HF_RECORD_RESERVATION) {
+			record.reservation.id = (uint64_t)get_int(&row);
+			record.reservation.blob = get_bytes(&row, HF_STORE_MAX_BLOB);
 		} else {
 			read_client(&row, &record.client);
 		}

@@ -16,11 +16,11 @@
 
 enum statement {
 	PUT_LOCKS,
-	PUT_SHARES,
+	PUT_RESERVATIONS,
 	PUT_CLIENTS,
 	PUT_STATE,
 	DELETE_LOCKS,
-	DELETE_SHARES,
+	DELETE_RESERVATIONS,
 	DELETE_CLIENTS,
 	N_STATEMENTS,
 };
@@ -56,11 +56,11 @@ static const struct table tables[N_STATEMENTS] = {
 			  { "flags", HF_PG_INT4 },
 			  { "kind", HF_PG_INT2 },
 			  { "mode", HF_PG_INT2 } } },
-	[PUT_SHARES] = { "put_shares",
-			 "holdfast_shares",
-			 "share_id",
-			 false,
-			 { { "share_id", HF_PG_INT8 }, { "reservation", HF_PG_BYTEA } } },
+	[PUT_RESERVATIONS] = { "put_shares",
+			       "holdfast_shares",
+			       "share_id",
+			       false,
+			       { { "share_id", HF_PG_INT8 }, { "reservation", HF_PG_BYTEA } } },
 	[PUT_CLIENTS] = { "put_clients",
 			  "nsm_client_registrations",
 			  "client_key",
@@ -95,11 +95,11 @@ static const struct table tables[N_STATEMENTS] = {
 			  { "boot_id", HF_PG_TEXT },
 			  { "medium", HF_PG_TEXT } } },
 	[DELETE_LOCKS] = { "delete_locks", "holdfast_locks", "lock_id", true, { { "lock_id", HF_PG_INT8 } } },
-	[DELETE_SHARES] = { "delete_shares",
-			    "holdfast_shares",
-			    "share_id",
-			    true,
-			    { { "share_id", HF_PG_INT8 } } },
+	[DELETE_RESERVATIONS] = { "delete_shares",
+				  "holdfast_shares",
+				  "share_id",
+				  true,
+				  { { "share_id", HF_PG_INT8 } } },
 	[DELETE_CLIENTS] = { "delete_clients",
 			     "nsm_client_registrations",
 			     "client_key",
@@ -244,11 +244,11 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 {
 	static const enum hf_record_type types[N_STATEMENTS] = {
 		[PUT_LOCKS] = HF_RECORD_LOCK,
-		[PUT_SHARES] = HF_RECORD_SHARE,
+		[PUT_RESERVATIONS] = HF_RECORD_RESERVATION,
 		[PUT_CLIENTS] = HF_RECORD_CLIENT,
 		[PUT_STATE] = HF_RECORD_STATE,
 		[DELETE_LOCKS] = HF_RECORD_LOCK_DELETE,
-		[DELETE_SHARES] = HF_RECORD_SHARE_DELETE,
+		[DELETE_RESERVATIONS] = HF_RECORD_RESERVATION_DELETE,
 		[DELETE_CLIENTS] = HF_RECORD_CLIENT_DELETE,
 	};
 	struct hf_record decoded, *record = &decoded;
@@ -260,9 +260,9 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 	case PUT_LOCKS:
 		add_lock(columns, &record->lock);
 		break;
-	case PUT_SHARES:
-		hf_pg_array_add_int(&columns[0], (int64_t)record->share.id);
-		hf_pg_array_add(&columns[1], record->share.blob.data, record->share.blob.len);
+	case PUT_RESERVATIONS:
+		hf_pg_array_add_int(&columns[0], (int64_t)record->reservation.id);
+		hf_pg_array_add(&columns[1], record->reservation.blob.data, record->reservation.blob.len);
 		break;
 	case PUT_CLIENTS:
 		add_client(columns, &record->client);
@@ -271,7 +271,7 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 		add_state(columns, &record->state);
 		break;
 	case DELETE_LOCKS:
-	case DELETE_SHARES:
+	case DELETE_RESERVATIONS:
 		hf_pg_array_add_int(columns, (int64_t)record->id);
 		break;
 	case DELETE_CLIENTS:

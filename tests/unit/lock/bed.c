@@ -78,22 +78,23 @@ static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enu
 	note(context, text);
 }
 
-static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_reservation_added(void *context, const struct hf_lock_reservation_view *reservation)
 {
 	char text[48];
 
-	snprintf(text, sizeof(text), "+share a%d d%d n%u", share->access, share->deny, share->count);
+	snprintf(text, sizeof(text), "+reservation a%d d%d n%u", reservation->access, reservation->deny,
+		 reservation->count);
 	note(context, text);
 	return 0;
 }
 
-static uint64_t on_share_removed(void *context, const struct hf_lock_share_view *share, uint32_t n,
-				 enum hf_lock_cause cause)
+static uint64_t on_reservation_removed(void *context, const struct hf_lock_reservation_view *reservation,
+				       uint32_t n, enum hf_lock_cause cause)
 {
 	char text[48];
 
-	snprintf(text, sizeof(text), "-share a%d d%d n%u%s", share->access, share->deny, share->count,
-		 cause == HF_LOCK_CAUSE_EXPIRY ? " expired" : "");
+	snprintf(text, sizeof(text), "-reservation a%d d%d n%u%s", reservation->access, reservation->deny,
+		 reservation->count, cause == HF_LOCK_CAUSE_EXPIRY ? " expired" : "");
 	note(context, text);
 	return 0;
 }
@@ -103,8 +104,8 @@ static const struct hf_lock_events events = {
 	.removed = on_removed,
 	.granted = on_granted,
 	.waiter_gone = on_waiter_gone,
-	.share_added = on_share_added,
-	.share_removed = on_share_removed,
+	.reservation_added = on_reservation_added,
+	.reservation_removed = on_reservation_removed,
 };
 
 const char *bed_told(struct bed *bed)

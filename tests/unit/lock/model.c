@@ -603,12 +603,13 @@ static void purge_owner(struct model *m, int file, int owner, bool all, uint32_t
 	}
 }
 
-static void purge_shares(struct model *m, int client, bool all, uint32_t state)
+static void purge_reservations(struct model *m, int client, bool all, uint32_t state)
 {
 	for (int f = 0; f < FILES; f++)
 		for (int oh = 0; oh < OHS; oh++)
-			if (is_dead(all, state, m->share_state[f][client][oh]))
-				memset(m->shares[f][client][oh], 0, sizeof(m->shares[f][client][oh]));
+			if (is_dead(all, state, m->reservation_state[f][client][oh]))
+				memset(m->reservations[f][client][oh], 0,
+				       sizeof(m->reservations[f][client][oh]));
 }
 
 void model_purge(struct model *m, int client, bool all, uint32_t state)
@@ -628,7 +629,7 @@ void model_purge(struct model *m, int client, bool all, uint32_t state)
 		for (int o = client; o < OWNERS; o += CLIENTS)
 			purge_owner(m, f, o, all, state);
 	}
-	purge_shares(m, client, all, state);
+	purge_reservations(m, client, all, state);
 	serve(m);
 }
 
@@ -649,8 +650,8 @@ void model_restart(struct model *m)
 		}
 	}
 	m->grants.n = 0;
-	memset(m->shares, 0, sizeof(m->shares));
-	memset(m->share_state, 0, sizeof(m->share_state));
+	memset(m->reservations, 0, sizeof(m->reservations));
+	memset(m->reservation_state, 0, sizeof(m->reservation_state));
 	m->last_id = 0;
 }
 
@@ -695,32 +696,32 @@ void model_release_reclaimable(struct model *m, int client)
 
 /* SHARES */
 
-int model_share(struct model *m, int file, int client, int oh, int access, int deny, uint32_t state,
-		bool reclaim)
+int model_reserve(struct model *m, int file, int client, int oh, int access, int deny, uint32_t state,
+		  bool reclaim)
 {
 	if (m->is_grace && !reclaim)
 		return HF_LOCK_E_GRACE;
 	for (int c = 0; c < CLIENTS; c++)
 		for (int h = 0; h < OHS; h++)
 			for (int i = 0; i < 16; i++)
-				if ((c != client || h != oh) && m->shares[file][c][h][i / 4][i % 4] &&
+				if ((c != client || h != oh) && m->reservations[file][c][h][i / 4][i % 4] &&
 				    ((access & (i % 4)) || (deny & (i / 4))))
 					return HF_LOCK_E_CONFLICT;
 	bool is_new = true;
 	for (int i = 0; i < 16; i++)
-		is_new = is_new && !m->shares[file][client][oh][i / 4][i % 4];
+		is_new = is_new && !m->reservations[file][client][oh][i / 4][i % 4];
 	if (is_new)
-		m->share_state[file][client][oh] = 0;
+		m->reservation_state[file][client][oh] = 0;
 	if (state)
-		m->share_state[file][client][oh] = state;
-	m->shares[file][client][oh][access][deny]++;
+		m->reservation_state[file][client][oh] = state;
+	m->reservations[file][client][oh][access][deny]++;
 	return HF_LOCK_OK;
 }
 
-void model_unshare(struct model *m, int file, int client, int oh, int access, int deny)
+void model_unreserve(struct model *m, int file, int client, int oh, int access, int deny)
 {
-	if (m->shares[file][client][oh][access][deny])
-		m->shares[file][client][oh][access][deny]--;
+	if (m->reservations[file][client][oh][access][deny])
+		m->reservations[file][client][oh][access][deny]--;
 }
 
 uint8_t model_most_held(const struct model *m, int file, int owner, int from, int to)

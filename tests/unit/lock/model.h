@@ -61,8 +61,8 @@ struct model {
 	struct cell cells[FILES][OWNERS][BYTES];
 	struct model_queue queues[FILES];
 	struct model_queue grants;
-	uint32_t shares[FILES][CLIENTS][OHS][4][4];
-	uint32_t share_state[FILES][CLIENTS][OHS];
+	uint32_t reservations[FILES][CLIENTS][OHS][4][4];
+	uint32_t reservation_state[FILES][CLIENTS][OHS];
 	uint64_t last_id;
 	bool is_grace;
 	struct happening happened[EVENTS];
@@ -89,9 +89,9 @@ void model_purge(struct model *m, int client, bool all, uint32_t state);
 void model_restart(struct model *m);
 void model_set_grace(struct model *m, bool is_on);
 void model_release_reclaimable(struct model *m, int client);
-int model_share(struct model *m, int file, int client, int oh, int access, int deny, uint32_t state,
-		bool reclaim);
-void model_unshare(struct model *m, int file, int client, int oh, int access, int deny);
+int model_reserve(struct model *m, int file, int client, int oh, int access, int deny, uint32_t state,
+		  bool reclaim);
+void model_unreserve(struct model *m, int file, int client, int oh, int access, int deny);
 bool model_is_held(const struct model *m, int file, int owner);
 bool model_is_involved(const struct model *m, int file, int owner);
 /* The most that the owner has of any byte there. */

@@ -199,9 +199,9 @@ static void test_records_vanish_with_the_last_lock(void **state)
 	assert_int_equal(bed_count(bed).locks, 0);
 }
 
-/* A file is one, whichever share it was reached by; each owner's locks are shown in the share it came by
+/* A file is one, whichever export it was reached by; each owner's locks are shown in the export it came by
  * first. */
-static void test_share_is_not_part_of_the_file(void **state)
+static void test_export_is_not_part_of_the_file(void **state)
 {
 	struct bed *bed = *state;
 	struct hf_lock_request request = { .who = bed_target(bed, 2), .range = { 0, 9 }, .mode = E };
@@ -261,7 +261,7 @@ int main(void)
 		bed_test_of(test_volatile_does_not_merge),
 		bed_test_of(test_repeat_makes_volatile_firm_but_not_back),
 		bed_test_of(test_records_vanish_with_the_last_lock),
-		bed_test_of(test_share_is_not_part_of_the_file),
+		bed_test_of(test_export_is_not_part_of_the_file),
 		bed_test_of(test_oh_of_any_length_is_echoed_as_last_seen),
 	};
 

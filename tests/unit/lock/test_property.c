@@ -44,7 +44,7 @@ struct world {
 	uint64_t last_tag;
 	struct happening happened[EVENTS];
 	int n_happened;
-	int share_balance;
+	int reservation_balance;
 	uint64_t random, seed;
 	long step;
 	uint32_t epoch;
@@ -200,16 +200,16 @@ static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enu
 	happen(waiter, (int)why);
 }
 
-static uint64_t on_share_added(void *context, const struct hf_lock_share_view *share)
+static uint64_t on_reservation_added(void *context, const struct hf_lock_reservation_view *reservation)
 {
-	w.share_balance++;
+	w.reservation_balance++;
 	return 0;
 }
 
-static uint64_t on_share_removed(void *context, const struct hf_lock_share_view *share, uint32_t n,
-				 enum hf_lock_cause cause)
+static uint64_t on_reservation_removed(void *context, const struct hf_lock_reservation_view *reservation,
+				       uint32_t n, enum hf_lock_cause cause)
 {
-	w.share_balance--;
+	w.reservation_balance--;
 	return 0;
 }
 
@@ -218,8 +218,8 @@ static const struct hf_lock_events events = {
 	.removed = on_removed,
 	.granted = on_granted,
 	.waiter_gone = on_waiter_gone,
-	.share_added = on_share_added,
-	.share_removed = on_share_removed,
+	.reservation_added = on_reservation_added,
+	.reservation_removed = on_reservation_removed,
 };
 
 /* COMPARE */
@@ -370,15 +370,16 @@ static void compare_waiters(void)
 static void compare_counters(void)
 {
 	struct hf_lock_counters n;
-	uint64_t shares = 0, waiters = 0;
+	uint64_t reservations = 0, waiters = 0;
 
 	hf_lock_count(w.locks, &n);
 	for (int f = 0; f < FILES; f++) {
 		waiters += (uint64_t)w.model.queues[f].n;
 		for (int i = 0; i < CLIENTS * OHS * 16; i++)
-			shares += w.model.shares[f][i / 16 % CLIENTS][i / 16 / CLIENTS][i / 4 % 4][i % 4];
+			reservations +=
+				w.model.reservations[f][i / 16 % CLIENTS][i / 16 / CLIENTS][i / 4 % 4][i % 4];
 	}
-	if (n.waiters != waiters || n.grants != (uint64_t)w.model.grants.n || n.shares != shares)
+	if (n.waiters != waiters || n.grants != (uint64_t)w.model.grants.n || n.reservations != reservations)
 		fail("counters");
 	if (n.locks + n.ghosts != (uint64_t)w.n_store)
 		fail("counter of locks");
@@ -711,12 +712,12 @@ static void do_purge(void)
 	else
 		hf_lock_client_purge_older(w.locks, &w.clients[client], state);
 	model_purge(&w.model, client, all, state);
-	w.share_balance = 0; /* counted one by one, purged in bulk; the counters tell */
+	w.reservation_balance = 0; /* counted one by one, purged in bulk; the counters tell */
 	if (all && !hf_lock_client_is_idle(&w.clients[client]))
 		fail("something of a purged client is left");
 }
 
-static void do_share(void)
+static void do_reserve(void)
 {
 	int file = (int)chance(FILES), client = (int)chance(CLIENTS), oh = (int)chance(OHS);
 	uint8_t access = (uint8_t)chance(4), deny = (uint8_t)chance(4);
@@ -724,18 +725,18 @@ static void do_share(void)
 	struct hf_lock_target who = target_of(file, client);
 
 	who.oh = hf_bytes_of_str(ohs[oh]);
-	snprintf(w.what, sizeof(w.what), "share file %d client %d oh %d access %d deny %d", file, client, oh,
-		 access, deny);
+	snprintf(w.what, sizeof(w.what), "reservation file %d client %d oh %d access %d deny %d", file,
+		 client, oh, access, deny);
 	if (chance(2))
 		deny = 0;
 	if (chance(2)) {
 		bool reclaim = chance(4) == 0;
 
-		expect(hf_lock_share(w.locks, &who, access, deny, state, reclaim),
-		       model_share(&w.model, file, client, oh, access, deny, state, reclaim));
+		expect(hf_lock_reserve(w.locks, &who, access, deny, state, reclaim),
+		       model_reserve(&w.model, file, client, oh, access, deny, state, reclaim));
 	} else {
-		expect(hf_lock_unshare(w.locks, &who, access, deny), HF_LOCK_OK);
-		model_unshare(&w.model, file, client, oh, access, deny);
+		expect(hf_lock_unreserve(w.locks, &who, access, deny), HF_LOCK_OK);
+		model_unreserve(&w.model, file, client, oh, access, deny);
 	}
 }
 
@@ -830,7 +831,7 @@ static void do_something(void)
 	else if (n < 930)
 		do_test();
 	else if (n < 980)
-		do_share();
+		do_reserve();
 	else if (n < 986)
 		do_purge();
 	else if (n < (w.model.is_grace ? 996 : 989))

@@ -198,9 +198,9 @@ static void test_grace_answers_grace(void **state)
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_E_GRACE);
 	assert_int_equal(bed_wait(bed, 1, S, 0, 9), HF_LOCK_E_GRACE);
 	assert_int_equal(bed_test(bed, 1, S, 0, 9), HF_LOCK_E_GRACE);
-	assert_int_equal(hf_lock_share(bed->locks, &who, 1, 0, 1, false), HF_LOCK_E_GRACE);
-	assert_int_equal(hf_lock_share(bed->locks, &who, 1, 0, 1, true), HF_LOCK_OK);
-	assert_int_equal(hf_lock_unshare(bed->locks, &who, 1, 0), HF_LOCK_OK);
+	assert_int_equal(hf_lock_reserve(bed->locks, &who, 1, 0, 1, false), HF_LOCK_E_GRACE);
+	assert_int_equal(hf_lock_reserve(bed->locks, &who, 1, 0, 1, true), HF_LOCK_OK);
+	assert_int_equal(hf_lock_unreserve(bed->locks, &who, 1, 0), HF_LOCK_OK);
 	bed_unlock(bed, 1, 0, 9);
 	hf_lock_set_grace(bed->locks, false);
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);

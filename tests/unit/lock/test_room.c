@@ -77,11 +77,11 @@ static int lock(unsigned int client, uint64_t owner, uint64_t at)
 	return ask(client, owner, "f", 2 * at, 0, false);
 }
 
-static int share(unsigned int client, const char *file, uint32_t oh_len)
+static int reserve(unsigned int client, const char *file, uint32_t oh_len)
 {
 	struct hf_lock_target who = target(client, 0, file, oh_len);
 
-	return hf_lock_share(rig.locks, &who, 1, 0, 0, false);
+	return hf_lock_reserve(rig.locks, &who, 1, 0, 0, false);
 }
 
 static void test_half_of_the_locks(void **state)
@@ -108,12 +108,12 @@ static void test_half_of_the_waiters(void **state)
 	assert_int_equal(ask(2, 1, "w0", 0, 0, true), HF_LOCK_E_QUEUED);
 }
 
-static void test_half_of_the_shares(void **state)
+static void test_half_of_the_reservations(void **state)
 {
-	open_with((struct hf_lock_limits){ .shares = 6 });
+	open_with((struct hf_lock_limits){ .reservations = 6 });
 	for (unsigned int i = 0; i < 4; i++)
-		assert_int_equal(share(i % 2, "s", 5), i < 3 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
-	assert_int_equal(share(2, "s", 5), HF_LOCK_OK);
+		assert_int_equal(reserve(i % 2, "s", 5), i < 3 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
+	assert_int_equal(reserve(2, "s", 5), HF_LOCK_OK);
 }
 
 static void test_bytes(void **state)
@@ -128,7 +128,7 @@ static void test_bytes(void **state)
 		n_others++;
 	assert_in_range(n_others, n / 3, n - 1); /* of the address: half of all */
 	assert_int_equal(lock(2, 1, 5000), HF_LOCK_OK);
-	assert_int_equal(share(0, "s", 5), HF_LOCK_E_LIMIT);
+	assert_int_equal(reserve(0, "s", 5), HF_LOCK_E_LIMIT);
 	assert_int_equal(ask(0, 1, "f", 10000, 0, true), HF_LOCK_E_LIMIT);
 }
 
@@ -137,7 +137,7 @@ static void test_long_owner_handles(void **state)
 	open_with((struct hf_lock_limits){ .oh_bytes = 64 << 10 });
 	for (uint64_t i = 0; i < 10; i++)
 		assert_int_equal(ask(0, i, "f", i, 1024, false), i < 8 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
-	assert_int_equal(share(0, "s", 1024), HF_LOCK_E_LIMIT);
+	assert_int_equal(reserve(0, "s", 1024), HF_LOCK_E_LIMIT);
 	assert_int_equal(ask(3, 1, "g", 0, 0, false), HF_LOCK_OK);
 	assert_int_equal(ask(0, 99, "g", 0, 1024, true), HF_LOCK_E_LIMIT);
 	/* The same owner has it once, in however many files. */
@@ -220,7 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_teardown(name, teardown)
 		T(test_half_of_the_locks),         T(test_half_of_the_waiters),
-		T(test_half_of_the_shares),        T(test_bytes),
+		T(test_half_of_the_reservations),  T(test_bytes),
 		T(test_long_owner_handles),        T(test_bytes_are_not_too_few),
 		T(test_an_eighth_makes_it_scarce),
 	};

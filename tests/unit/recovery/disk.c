@@ -48,7 +48,7 @@ static void put_record(struct disk *disk, const struct hf_record *record, const 
 		name = record->client.id;
 		it.name = strndup((const char *)name.data, name.len);
 	} else {
-		it.id = record->type == HF_RECORD_LOCK ? record->lock.id : record->share.id;
+		it.id = record->type == HF_RECORD_LOCK ? record->lock.id : record->reservation.id;
 	}
 	delete_record(disk, it.type, it.id, name);
 	it.bytes = malloc(len);
@@ -76,8 +76,8 @@ static void apply(struct disk *disk, struct hf_store_batch *batch)
 		case HF_RECORD_LOCK_DELETE:
 			delete_record(disk, HF_RECORD_LOCK, record.id, (struct hf_bytes){ 0 });
 			break;
-		case HF_RECORD_SHARE_DELETE:
-			delete_record(disk, HF_RECORD_SHARE, record.id, (struct hf_bytes){ 0 });
+		case HF_RECORD_RESERVATION_DELETE:
+			delete_record(disk, HF_RECORD_RESERVATION, record.id, (struct hf_bytes){ 0 });
 			break;
 		case HF_RECORD_CLIENT_DELETE:
 			delete_record(disk, HF_RECORD_CLIENT, 0, record.name);

@@ -56,7 +56,7 @@ static void open_handle(void)
 	struct hf_lock_request request = handle();
 	struct hf_promise promise = { 0 };
 
-	assert_int_equal(hf_lock_share(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, false),
+	assert_int_equal(hf_lock_reserve(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, false),
 			 HF_LOCK_OK);
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
 	is_kept = hf_recovery_promise(w.recovery, &promise, session(), on_kept);
@@ -72,26 +72,26 @@ static int reclaim_lock(void)
 	return hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL);
 }
 
-static int reclaim_share(void)
+static int reclaim_reservation(void)
 {
 	struct hf_lock_request request = handle();
-	struct hf_lock_share_view view = { .export = request.who.export,
-					   .handle = request.who.handle,
-					   .client = request.who.client,
-					   .oh = request.who.oh,
-					   .access = 1,
-					   .deny = 2 };
+	struct hf_lock_reservation_view view = { .export = request.who.export,
+						 .handle = request.who.handle,
+						 .client = request.who.client,
+						 .oh = request.who.oh,
+						 .access = 1,
+						 .deny = 2 };
 
-	if (hf_recovery_reclaim_share(w.recovery, &view) == HF_RECLAIM_REFUSED)
+	if (hf_recovery_reclaim_reservation(w.recovery, &view) == HF_RECLAIM_REFUSED)
 		return HF_LOCK_E_GRACE;
-	return hf_lock_share(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, true);
+	return hf_lock_reserve(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, true);
 }
 
 static bool has_handle(void)
 {
 	const struct hf_lock_client *holds = &session()->holds;
 
-	return holds->n_locks == 1 && holds->n_unreclaimed == 0 && holds->n_shares == 1;
+	return holds->n_locks == 1 && holds->n_unreclaimed == 0 && holds->n_reservations == 1;
 }
 
 /* Another client, of NLM */
@@ -101,11 +101,11 @@ static int others_lock(void)
 	return world_lock(&w, a(), 1, "doc", 5, 5);
 }
 
-static int others_share(void)
+static int others_reservation(void)
 {
 	struct hf_lock_target who = world_request(a(), 1, "doc", 0, 0).who;
 
-	return hf_lock_share(hf_recovery_locks(w.recovery), &who, 2, 0, 0, false);
+	return hf_lock_reserve(hf_recovery_locks(w.recovery), &who, 2, 0, 0, false);
 }
 
 static void let_the_window_pass(void)
@@ -163,7 +163,7 @@ static void test_expired(void **state)
 	hf_client_disconnected(session());
 	world_until(&w, w.n_granted == 1);
 	assert_int_equal(session()->status, HF_CLIENT_CRASHED);
-	assert_int_equal(session()->holds.n_shares, 0);
+	assert_int_equal(session()->holds.n_reservations, 0);
 	assert_int_equal(w.n_events[HF_EVENT_CLEANUP], 1);
 }
 
@@ -194,11 +194,11 @@ static void test_reclaimed_after_a_restart(void **state)
 	assert_int_equal(hf_recovery_phase(w.recovery), HF_PHASE_SERVING); /* no grace for a complete list */
 	assert_int_equal(world_lock(&w, a(), 1, "other", 0, 9), HF_LOCK_OK);
 	assert_int_equal(others_lock(), HF_LOCK_E_CONFLICT);
-	assert_int_equal(others_share(), HF_LOCK_E_CONFLICT);
+	assert_int_equal(others_reservation(), HF_LOCK_E_CONFLICT);
 	assert_nothing_was_sent();
 	hf_client_reconnected(session());
 	assert_int_equal(reclaim_lock(), HF_LOCK_OK);
-	assert_int_equal(reclaim_share(), HF_LOCK_OK);
+	assert_int_equal(reclaim_reservation(), HF_LOCK_OK);
 	let_the_window_pass();
 	assert_true(has_handle());
 	assert_int_equal(others_lock(), HF_LOCK_E_CONFLICT);
@@ -218,7 +218,7 @@ static void test_expired_after_a_restart(void **state)
 	assert_int_equal(session()->status, HF_CLIENT_CRASHED);
 	assert_int_equal(world_unreclaimed(&w), 0);
 	assert_int_equal(reclaim_lock(), HF_LOCK_E_NOT_BACKED);
-	assert_int_equal(others_share(), HF_LOCK_OK);
+	assert_int_equal(others_reservation(), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
 	assert_int_equal(session()->holds.n_locks, 0);
@@ -230,9 +230,9 @@ static void test_reclaimed_in_part(void **state)
 	restart();
 	hf_client_reconnected(session());
 	assert_int_equal(reclaim_lock(), HF_LOCK_OK);
-	assert_int_equal(others_share(), HF_LOCK_E_CONFLICT);
+	assert_int_equal(others_reservation(), HF_LOCK_E_CONFLICT);
 	world_until(&w, world_unreclaimed(&w) == 0);
-	assert_int_equal(others_share(), HF_LOCK_OK);
+	assert_int_equal(others_reservation(), HF_LOCK_OK);
 	assert_int_equal(others_lock(), HF_LOCK_E_CONFLICT);
 	assert_int_equal(session()->holds.n_locks, 1);
 	assert_int_equal(w.n_events[HF_EVENT_CRASH], 0);
@@ -245,7 +245,7 @@ static void test_a_second_restart_in_the_window(void **state)
 	assert_int_equal(world_unreclaimed(&w), 2);
 	hf_client_reconnected(session());
 	assert_int_equal(reclaim_lock(), HF_LOCK_OK);
-	assert_int_equal(reclaim_share(), HF_LOCK_OK);
+	assert_int_equal(reclaim_reservation(), HF_LOCK_OK);
 	assert_true(has_handle());
 }
 
@@ -265,7 +265,7 @@ static void test_it_outlives_grace(void **state)
 	assert_int_equal(others_lock(), HF_LOCK_E_CONFLICT);
 	hf_client_reconnected(session());
 	assert_int_equal(reclaim_lock(), HF_LOCK_OK);
-	assert_int_equal(reclaim_share(), HF_LOCK_OK);
+	assert_int_equal(reclaim_reservation(), HF_LOCK_OK);
 	assert_true(has_handle());
 }
 
@@ -297,7 +297,7 @@ static void test_open_grace_is_as_long_as_the_window(void **state)
 	assert_true(info.ends_in_ns > 50 * MS);
 	hf_client_reconnected(session());
 	assert_int_equal(reclaim_lock(), HF_LOCK_OK);
-	assert_int_equal(reclaim_share(), HF_LOCK_OK);
+	assert_int_equal(reclaim_reservation(), HF_LOCK_OK);
 	assert_true(has_handle());
 }
 

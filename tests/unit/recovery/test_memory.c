@@ -1,4 +1,4 @@
-/* Share reservations in a store that has no memory for a while: two of its functions fail (ld --wrap). */
+/* Reservations in a store that has no memory for a while: two of its functions fail (ld --wrap). */
 #include "world.h"
 
 #include <errno.h>
@@ -11,18 +11,21 @@ static bool fails(void)
 	return n_failures > 0 && n_failures-- > 0;
 }
 
-int __real_hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp);
-int __wrap_hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp);
-int __wrap_hf_store_delete_share(struct hf_store *store, uint64_t id, uint64_t *ticketp)
+int __real_hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp);
+int __wrap_hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp);
+int __wrap_hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp)
 {
-	return fails() ? -ENOMEM : __real_hf_store_delete_share(store, id, ticketp);
+	return fails() ? -ENOMEM : __real_hf_store_delete_reservation(store, id, ticketp);
 }
 
-int __real_hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp);
-int __wrap_hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp);
-int __wrap_hf_store_put_share(struct hf_store *store, const struct hf_store_share *share, uint64_t *ticketp)
+int __real_hf_store_put_reservation(struct hf_store *store, const struct hf_store_reservation *reservation,
+				    uint64_t *ticketp);
+int __wrap_hf_store_put_reservation(struct hf_store *store, const struct hf_store_reservation *reservation,
+				    uint64_t *ticketp);
+int __wrap_hf_store_put_reservation(struct hf_store *store, const struct hf_store_reservation *reservation,
+				    uint64_t *ticketp)
 {
-	return fails() ? -ENOMEM : __real_hf_store_put_share(store, share, ticketp);
+	return fails() ? -ENOMEM : __real_hf_store_put_reservation(store, reservation, ticketp);
 }
 
 static int setup(void **state)
@@ -45,43 +48,43 @@ static struct hf_lock_target one(void)
 	return world_request(world_client(&w, "10.0.0.11", "alpha"), 0, "s", 0, 0).who;
 }
 
-static void share(void)
+static void reserve(void)
 {
 	struct hf_lock_target who = one();
 
-	assert_int_equal(hf_lock_share(hf_recovery_locks(w.recovery), &who, 1, 2, 5, false), HF_LOCK_OK);
+	assert_int_equal(hf_lock_reserve(hf_recovery_locks(w.recovery), &who, 1, 2, 5, false), HF_LOCK_OK);
 	world_turn(&w);
 }
 
-static void unshare(void)
+static void unreserve(void)
 {
 	struct hf_lock_target who = one();
 
-	assert_int_equal(hf_lock_unshare(hf_recovery_locks(w.recovery), &who, 1, 2), HF_LOCK_OK);
+	assert_int_equal(hf_lock_unreserve(hf_recovery_locks(w.recovery), &who, 1, 2), HF_LOCK_OK);
 	world_turn(&w);
 }
 
 static void test_a_released_reservation_leaves_the_store(void **state)
 {
-	share();
+	reserve();
 	n_failures = 1;
-	unshare();
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
-	world_until(&w, disk_count(&w.disk, HF_RECORD_SHARE) == 0);
+	unreserve();
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 1);
+	world_until(&w, disk_count(&w.disk, HF_RECORD_RESERVATION) == 0);
 }
 
 /* It is one record whatever happens: a second one would outlive its reservation. */
 static void test_a_reservation_that_could_not_be_updated(void **state)
 {
-	share();
+	reserve();
 	n_failures = 1;
-	share();
+	reserve();
 	world_until(&w, hf_recovery_can_promise(w.recovery));
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
-	unshare();
-	unshare();
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 1);
+	unreserve();
+	unreserve();
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,4 +1,4 @@
-/* Share reservations over a restart: in grace, and after it. */
+/* Reservations over a restart: in grace, and after it. */
 #include "one.h"
 
 static struct hf_lock_target target(struct hf_client *client)
@@ -6,53 +6,53 @@ static struct hf_lock_target target(struct hf_client *client)
 	return world_request(client, 0, "s", 0, 0).who;
 }
 
-static int share(struct hf_client *client, uint8_t access, uint8_t deny)
+static int reserve(struct hf_client *client, uint8_t access, uint8_t deny)
 {
 	struct hf_lock_target who = target(client);
 
-	return hf_lock_share(hf_recovery_locks(w.recovery), &who, access, deny, 5, false);
+	return hf_lock_reserve(hf_recovery_locks(w.recovery), &who, access, deny, 5, false);
 }
 
-static struct hf_lock_share_view view_of(struct hf_client *client, uint8_t access, uint8_t deny)
+static struct hf_lock_reservation_view view_of(struct hf_client *client, uint8_t access, uint8_t deny)
 {
 	struct hf_lock_target who = target(client);
 
-	return (struct hf_lock_share_view){ .export = who.export,
-					    .handle = who.handle,
-					    .client = who.client,
-					    .oh = who.oh,
-					    .access = access,
-					    .deny = deny };
+	return (struct hf_lock_reservation_view){ .export = who.export,
+						  .handle = who.handle,
+						  .client = who.client,
+						  .oh = who.oh,
+						  .access = access,
+						  .deny = deny };
 }
 
 /* As the protocol does it: a lock answer, GRACE where it is refused. */
 static int reclaim(struct hf_client *client, uint8_t access, uint8_t deny)
 {
 	struct hf_lock_target who = target(client);
-	struct hf_lock_share_view view = view_of(client, access, deny);
+	struct hf_lock_reservation_view view = view_of(client, access, deny);
 
-	switch (hf_recovery_reclaim_share(w.recovery, &view)) {
+	switch (hf_recovery_reclaim_reservation(w.recovery, &view)) {
 	case HF_RECLAIM_REFUSED:
 		return HF_LOCK_E_GRACE;
 	case HF_RECLAIM_BACKED:
 		return HF_LOCK_OK;
 	default:
-		return hf_lock_share(hf_recovery_locks(w.recovery), &who, access, deny, 5, true);
+		return hf_lock_reserve(hf_recovery_locks(w.recovery), &who, access, deny, 5, true);
 	}
 }
 
-static void unshare(struct hf_client *client, uint8_t access, uint8_t deny)
+static void unreserve(struct hf_client *client, uint8_t access, uint8_t deny)
 {
 	struct hf_lock_target who = target(client);
-	struct hf_lock_share_view view = view_of(client, access, deny);
+	struct hf_lock_reservation_view view = view_of(client, access, deny);
 
-	if (!hf_recovery_unshare(w.recovery, &view))
-		hf_lock_unshare(hf_recovery_locks(w.recovery), &who, access, deny);
+	if (!hf_recovery_unreserve(w.recovery, &view))
+		hf_lock_unreserve(hf_recovery_locks(w.recovery), &who, access, deny);
 }
 
-static size_t n_shares(struct hf_client *client)
+static size_t n_reservations(struct hf_client *client)
 {
-	return client->holds.n_shares;
+	return client->holds.n_reservations;
 }
 
 static size_t n_late(void)
@@ -67,20 +67,20 @@ static size_t n_late(void)
 static void lost(unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++)
-		assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+		assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
 	assert_int_equal(hf_recovery_end_grace(w.recovery), 0);
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
 }
 
 static void test_they_hold_grace_until_they_are_back(void **state)
 {
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 1);
 	world_restart(&w);
 	assert_int_equal(world_unreclaimed(&w), 1);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
@@ -89,36 +89,36 @@ static void test_they_hold_grace_until_they_are_back(void **state)
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	world_until(&w, !world_in_grace(&w));
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 1);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 1);
 	world_restart(&w);
 	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "test"), 0);
 	world_until(&w, !world_in_grace(&w));
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
 }
 
 /* Its owner does not know that it is back: it was told to ask again, since nothing could be promised. */
 static void restart_and_reclaim_twice(void)
 {
-	struct hf_lock_share_view view;
+	struct hf_lock_reservation_view view;
 
 	world_turn(&w);
 	world_restart(&w);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	view = view_of(a(), 1, 2);
-	hf_recovery_unsure_share(w.recovery, &view);
+	hf_recovery_unsure_reservation(w.recovery, &view);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(n_reservations(a()), 1);
 }
 
 static void test_one_that_is_asked_for_again(void **state)
 {
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	restart_and_reclaim_twice();
 	assert_true(world_in_grace(&w));
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 2);
+	assert_int_equal(n_reservations(a()), 2);
 	world_until(&w, !world_in_grace(&w));
 }
 
@@ -127,34 +127,34 @@ static void test_late_reclaim_of_what_nobody_had(void **state)
 	struct hf_recovery_counts counts;
 
 	lost(1);
-	assert_int_equal(share(c(), 1, 0), HF_LOCK_OK); /* he reads, too: that is no conflict */
+	assert_int_equal(reserve(c(), 1, 0), HF_LOCK_OK); /* he reads, too: that is no conflict */
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(n_reservations(a()), 1);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* its reply was lost */
-	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(n_reservations(a()), 1);
 	hf_recovery_counts(w.recovery, &counts);
 	assert_int_equal(counts.late_reclaims, 1);
 	assert_int_equal(counts.late_records, 0);
-	assert_int_equal(share(c(), 2, 0), HF_LOCK_E_CONFLICT);
+	assert_int_equal(reserve(c(), 2, 0), HF_LOCK_E_CONFLICT);
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 2);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 2);
 }
 
 static void test_late_reclaim_of_what_somebody_had_in_between(void **state)
 {
 	lost(1);
-	assert_int_equal(share(c(), 2, 0), HF_LOCK_OK);
-	unshare(c(), 2, 0);
+	assert_int_equal(reserve(c(), 2, 0), HF_LOCK_OK);
+	unreserve(c(), 2, 0);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
-	assert_int_equal(n_shares(a()), 0);
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK); /* anew he may have it */
+	assert_int_equal(n_reservations(a()), 0);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK); /* anew he may have it */
 }
 
 static void test_late_reclaim_of_what_somebody_denied_in_between(void **state)
 {
 	lost(1);
-	assert_int_equal(share(c(), 0, 1), HF_LOCK_OK);
-	unshare(c(), 0, 1);
+	assert_int_equal(reserve(c(), 0, 1), HF_LOCK_OK);
+	unreserve(c(), 0, 1);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
 }
 
@@ -171,10 +171,10 @@ static void test_late_reclaim_of_what_was_not_held(void **state)
 static void test_late_reclaim_beside_new_ones_of_the_owner(void **state)
 {
 	lost(1);
-	assert_int_equal(share(a(), 2, 0), HF_LOCK_OK);
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 2, 0), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 3); /* the new one is not the old one */
+	assert_int_equal(n_reservations(a()), 3); /* the new one is not the old one */
 }
 
 static void test_late_reclaims_are_counted(void **state)
@@ -182,21 +182,21 @@ static void test_late_reclaims_are_counted(void **state)
 	lost(3);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 2);
+	assert_int_equal(n_reservations(a()), 2);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 3);
+	assert_int_equal(n_reservations(a()), 3);
 }
 
 static void test_a_late_one_that_is_given_up(void **state)
 {
 	lost(2);
-	unshare(a(), 1, 2);
+	unreserve(a(), 1, 2);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 1);
-	unshare(a(), 1, 2);
-	assert_int_equal(n_shares(a()), 0);
+	assert_int_equal(n_reservations(a()), 1);
+	unreserve(a(), 1, 2);
+	assert_int_equal(n_reservations(a()), 0);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
 }
 
@@ -223,8 +223,8 @@ static void test_locks_in_between_are_no_conflict(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "s", 0, 9), HF_LOCK_OK);
 	lost(1);
 	assert_int_equal(n_late(), 2);
-	assert_int_equal(share(c(), 2, 3), HF_LOCK_OK);
-	unshare(c(), 2, 3);
+	assert_int_equal(reserve(c(), 2, 3), HF_LOCK_OK);
+	unreserve(c(), 2, 3);
 	assert_int_equal(n_late(), 1);
 	assert_int_equal(world_reclaim(&w, a(), 1, "s", 0, 9), HF_LOCK_OK);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
@@ -240,40 +240,40 @@ static void stop_keeping(void)
 
 static void test_one_that_is_asked_for_again_without_a_store(void **state)
 {
-	struct hf_lock_share_view view;
+	struct hf_lock_reservation_view view;
 
 	stop_keeping();
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	restart_and_reclaim_twice();
 	view = view_of(a(), 1, 2);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* another: nobody knows better */
-	assert_int_equal(n_shares(a()), 2);
-	hf_recovery_unsure_share(w.recovery, &view);
-	unshare(a(), 1, 2);
-	unshare(a(), 1, 2);
-	assert_int_equal(n_shares(a()), 0);
-	hf_recovery_unsure_share(w.recovery, &view);
+	assert_int_equal(n_reservations(a()), 2);
+	hf_recovery_unsure_reservation(w.recovery, &view);
+	unreserve(a(), 1, 2);
+	unreserve(a(), 1, 2);
+	assert_int_equal(n_reservations(a()), 0);
+	hf_recovery_unsure_reservation(w.recovery, &view);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(n_reservations(a()), 1);
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
 }
 
 static void test_reclaim_repeated_after_grace_without_a_store(void **state)
 {
 	stop_keeping();
-	assert_int_equal(share(a(), 1, 2), HF_LOCK_OK);
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* nobody knows better */
 	hf_recovery_end_grace(w.recovery);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
-	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(n_reservations(a()), 1);
 	assert_int_equal(reclaim(a(), 1, 3), HF_LOCK_E_GRACE);
 	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
 	world_until(&w, world_in_grace(&w));
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* he has it */
-	assert_int_equal(n_shares(a()), 1);
+	assert_int_equal(n_reservations(a()), 1);
 }
 
 int main(void)

@@ -328,14 +328,14 @@ static void put_lock(const char *client, const char *export, uint64_t id, uint64
 }
 
 /* One of a client's, who has it once. */
-static void put_share(const char *client, uint64_t id)
+static void put_reservation(const char *client, uint64_t id)
 {
 	uint8_t out[HF_RECORD_MAX], blob[64] = { 1, 2, 1, 0, 1, 0, (uint8_t)strlen(client), 0, 0, 0, 1 };
-	struct hf_store_share fact = { .id = id, .blob = { blob, 20 + (uint32_t)strlen(client) } };
+	struct hf_store_reservation fact = { .id = id, .blob = { blob, 20 + (uint32_t)strlen(client) } };
 
-	memcpy(blob + 18, "7f", 2); /* share and handle */
+	memcpy(blob + 18, "7f", 2); /* reservation and handle */
 	memcpy(blob + 20, client, strlen(client));
-	put_record(HF_RECORD_SHARE, id, out, hf_record_encode_share(out, &fact));
+	put_record(HF_RECORD_RESERVATION, id, out, hf_record_encode_reservation(out, &fact));
 }
 
 static void test_records_that_cannot_be_true(void **state)
@@ -349,11 +349,11 @@ static void test_records_that_cannot_be_true(void **state)
 	put_lock("nonsense", "7", 3, 100, 109);          /* whose? */
 	put_lock("nlm:10.0.0.9:other", "7", 4, 30, 20);  /* no range */
 	put_lock("nlm:10.0.0.9:other", "gone", 5, 0, 9); /* not exported now */
-	put_share("nlm:10.0.0.8:never", 6);              /* never promised: its client is not registered */
+	put_reservation("nlm:10.0.0.8:never", 6);        /* never promised: its client is not registered */
 	world_up(&w);
 	assert_int_equal(world_unreclaimed(&w), 1);
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_SHARE), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
 	client = hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:fd00::9:unknown"));
 	assert_non_null(client);

@@ -39,8 +39,8 @@ static void resync_fact(struct kit *kit, const struct kit_fact *fact)
 	case HF_RECORD_LOCK:
 		assert_int_equal(hf_store_resync_lock(kit->store, &record.lock), 0);
 		break;
-	case HF_RECORD_SHARE:
-		assert_int_equal(hf_store_resync_share(kit->store, &record.share), 0);
+	case HF_RECORD_RESERVATION:
+		assert_int_equal(hf_store_resync_reservation(kit->store, &record.reservation), 0);
 		break;
 	default:
 		assert_int_equal(hf_store_resync_client(kit->store, &record.client), 0);
@@ -261,8 +261,8 @@ static void key_of(char key[2 * HF_STORE_MAX_ID], const struct hf_record *record
 {
 	if (record->type == HF_RECORD_LOCK)
 		snprintf(key, 2 * HF_STORE_MAX_ID, "%020llu", (unsigned long long)record->lock.id);
-	else if (record->type == HF_RECORD_SHARE)
-		snprintf(key, 2 * HF_STORE_MAX_ID, "%020llu", (unsigned long long)record->share.id);
+	else if (record->type == HF_RECORD_RESERVATION)
+		snprintf(key, 2 * HF_STORE_MAX_ID, "%020llu", (unsigned long long)record->reservation.id);
 	else
 		snprintf(key, 2 * HF_STORE_MAX_ID, "%.*s", (int)record->client.id.len,
 			 (const char *)record->client.id.data);
@@ -296,25 +296,25 @@ void kit_delete_lock(struct kit *kit, uint64_t id)
 	note(kit, ticket);
 }
 
-uint64_t kit_put_share(struct kit *kit, uint64_t id, unsigned int seed)
+uint64_t kit_put_reservation(struct kit *kit, uint64_t id, unsigned int seed)
 {
-	struct hf_record record = { .type = HF_RECORD_SHARE,
-				    .share = { .id = id, .blob = filler(seed, HF_STORE_MAX_BLOB) } };
+	struct hf_record record = { .type = HF_RECORD_RESERVATION,
+				    .reservation = { .id = id, .blob = filler(seed, HF_STORE_MAX_BLOB) } };
 	uint64_t ticket;
 
-	assert_int_equal(hf_store_put_share(kit->store, &record.share, &ticket), 0);
+	assert_int_equal(hf_store_put_reservation(kit->store, &record.reservation, &ticket), 0);
 	kit_facts_set(&kit->facts, &record);
 	return note(kit, ticket);
 }
 
-void kit_delete_share(struct kit *kit, uint64_t id)
+void kit_delete_reservation(struct kit *kit, uint64_t id)
 {
 	char key[32];
 	uint64_t ticket;
 
-	assert_int_equal(hf_store_delete_share(kit->store, id, &ticket), 0);
+	assert_int_equal(hf_store_delete_reservation(kit->store, id, &ticket), 0);
 	snprintf(key, sizeof(key), "%020llu", (unsigned long long)id);
-	kit_facts_delete(&kit->facts, HF_RECORD_SHARE, key);
+	kit_facts_delete(&kit->facts, HF_RECORD_RESERVATION, key);
 	note(kit, ticket);
 }
 
@@ -357,8 +357,8 @@ static void append_fact(struct kit_facts *facts, const struct hf_record *record,
 
 	if (record->type == HF_RECORD_LOCK)
 		len = hf_record_encode_lock(bytes, &record->lock);
-	else if (record->type == HF_RECORD_SHARE)
-		len = hf_record_encode_share(bytes, &record->share);
+	else if (record->type == HF_RECORD_RESERVATION)
+		len = hf_record_encode_reservation(bytes, &record->reservation);
 	else
 		len = hf_record_encode_client(bytes, &record->client);
 	assert_true(len > 0);
@@ -422,9 +422,9 @@ static int load_lock(void *user, const struct hf_store_lock *lock)
 	return 0;
 }
 
-static int load_share(void *user, const struct hf_store_share *share)
+static int load_reservation(void *user, const struct hf_store_reservation *reservation)
 {
-	struct hf_record record = { .type = HF_RECORD_SHARE, .share = *share };
+	struct hf_record record = { .type = HF_RECORD_RESERVATION, .reservation = *reservation };
 	char key[2 * HF_STORE_MAX_ID];
 
 	key_of(key, &record);
@@ -446,7 +446,7 @@ void kit_load(struct kit *kit, struct kit_facts *facts)
 {
 	assert_int_equal(hf_store_load_clients(kit->store, load_client, facts), 0);
 	assert_int_equal(hf_store_load_locks(kit->store, load_lock, facts), 0);
-	assert_int_equal(hf_store_load_shares(kit->store, load_share, facts), 0);
+	assert_int_equal(hf_store_load_reservations(kit->store, load_reservation, facts), 0);
 }
 
 static int compare_facts(const void *a, const void *b)

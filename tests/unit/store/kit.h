@@ -68,8 +68,8 @@ void kit_turn(struct kit *kit);   /* one turn of the loop */
 /* Facts: written to the store and to the model */
 uint64_t kit_put_lock(struct kit *kit, uint64_t id, unsigned int seed);
 void kit_delete_lock(struct kit *kit, uint64_t id);
-uint64_t kit_put_share(struct kit *kit, uint64_t id, unsigned int seed);
-void kit_delete_share(struct kit *kit, uint64_t id);
+uint64_t kit_put_reservation(struct kit *kit, uint64_t id, unsigned int seed);
+void kit_delete_reservation(struct kit *kit, uint64_t id);
 void kit_put_client(struct kit *kit, unsigned int n, unsigned int seed);
 void kit_delete_client(struct kit *kit, unsigned int n);
 

@@ -91,7 +91,7 @@ static void test_new_ids_rise_over_restarts(void **state)
 
 static void test_reload_equals_what_was_written(void **state)
 {
-	uint64_t ids[400], shares[40];
+	uint64_t ids[400], reservations[40];
 	struct kit kit;
 
 	kit_init(&kit, backend, HF_STORE_PROCESS);
@@ -103,8 +103,8 @@ static void test_reload_equals_what_was_written(void **state)
 		if (i % 37 == 0)
 			kit_turn(&kit);
 	}
-	for (unsigned int i = 0; i < HF_ARRAY_SIZE(shares); i++)
-		kit_put_share(&kit, shares[i] = hf_store_new_id(kit.store), i * 11);
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(reservations); i++)
+		kit_put_reservation(&kit, reservations[i] = hf_store_new_id(kit.store), i * 11);
 	kit_settle(&kit);
 	kit_reopen(&kit);
 	kit_expect(&kit);
@@ -119,8 +119,8 @@ static void test_reload_equals_what_was_written(void **state)
 		kit_put_lock(&kit, ids[i], i + 5000);
 	for (unsigned int i = 0; i < HF_ARRAY_SIZE(ids); i += 5)
 		kit_delete_lock(&kit, ids[i]);
-	for (unsigned int i = 0; i < HF_ARRAY_SIZE(shares); i += 3)
-		kit_delete_share(&kit, shares[i]);
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(reservations); i += 3)
+		kit_delete_reservation(&kit, reservations[i]);
 	kit_delete_lock(&kit, ids[0]);
 	kit_settle(&kit);
 	kit_reopen(&kit);
@@ -186,7 +186,7 @@ static void test_clear_takes_all_but_the_state(void **state)
 	for (unsigned int i = 0; i < 20; i++) {
 		kit_put_client(&kit, i, i);
 		kit_put_lock(&kit, hf_store_new_id(kit.store), i);
-		kit_put_share(&kit, hf_store_new_id(kit.store), i);
+		kit_put_reservation(&kit, hf_store_new_id(kit.store), i);
 	}
 	kit_settle(&kit);
 	assert_int_equal(hf_store_clear(kit.store), 0);
@@ -240,7 +240,7 @@ static void test_key_of_the_handles(void **state)
 	assert_int_equal(hf_store_clear(kit.store), 0);
 	assert_int_equal(hf_store_name_key(kit.store, 7), 0);
 	open_with_key(&kit, 7, 0);
-	kit_put_share(&kit, hf_store_new_id(kit.store), 1);
+	kit_put_reservation(&kit, hf_store_new_id(kit.store), 1);
 	kit_settle(&kit);
 	open_with_key(&kit, 6, refused);
 	kit_deinit(&kit);
@@ -310,8 +310,8 @@ static void test_put_and_delete_cancel_out(void **state)
 		kit_put_lock(&kit, id, i + 1);
 		kit_delete_lock(&kit, id);
 		id = hf_store_new_id(kit.store);
-		kit_put_share(&kit, id, i);
-		kit_delete_share(&kit, id);
+		kit_put_reservation(&kit, id, i);
+		kit_delete_reservation(&kit, id);
 	}
 	ticket = kit.last_ticket;
 	kit_settle(&kit);
@@ -368,7 +368,7 @@ static void test_bounds(void **state)
 {
 	static uint8_t big[HF_STORE_MAX_BLOB + 1];
 	struct hf_store_client client = kit_client(1, 1);
-	struct hf_store_share share = { .blob = hf_bytes_of(big, sizeof(big)) };
+	struct hf_store_reservation reservation = { .blob = hf_bytes_of(big, sizeof(big)) };
 	struct hf_store_lock lock;
 	struct kit kit;
 
@@ -382,7 +382,7 @@ static void test_bounds(void **state)
 	lock = kit_lock(lock.id, 1);
 	lock.oh = hf_bytes_of(big, HF_STORE_MAX_OH + 1);
 	assert_int_equal(hf_store_put_lock(kit.store, &lock, NULL), -EINVAL);
-	assert_int_equal(hf_store_put_share(kit.store, &share, NULL), -EINVAL);
+	assert_int_equal(hf_store_put_reservation(kit.store, &reservation, NULL), -EINVAL);
 	client.mon_name = hf_bytes_of(big, HF_STORE_MAX_NAME + 1);
 	assert_int_equal(hf_store_put_client(kit.store, &client, NULL), -EINVAL);
 	client = kit_client(1, 1);
@@ -510,7 +510,7 @@ static void test_failure_and_resync(void **state)
 		for (unsigned int i = 0; i < 20; i++) {
 			kit_put_client(&kit, i, i);
 			kit_put_lock(&kit, hf_store_new_id(kit.store), i);
-			kit_put_share(&kit, hf_store_new_id(kit.store), i);
+			kit_put_reservation(&kit, hf_store_new_id(kit.store), i);
 		}
 		kit_settle(&kit);
 		kit_reopen(&kit); /* wherever the newest are kept first, they are not only there now */

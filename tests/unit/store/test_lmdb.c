@@ -73,7 +73,7 @@ static void fill(struct kit *kit)
 		if (i % 5 == 0)
 			kit_put_client(kit, i, i);
 		if (i % 7 == 0)
-			kit_put_share(kit, hf_store_new_id(kit->store), i);
+			kit_put_reservation(kit, hf_store_new_id(kit->store), i);
 	}
 	kit_settle(kit);
 }

@@ -22,7 +22,7 @@ static void fill(struct kit *kit, unsigned int seed)
 	for (unsigned int i = 0; i < 50; i++) {
 		kit_put_client(kit, i, i + seed);
 		kit_put_lock(kit, hf_store_new_id(kit->store), i + seed);
-		kit_put_share(kit, hf_store_new_id(kit->store), i + seed);
+		kit_put_reservation(kit, hf_store_new_id(kit->store), i + seed);
 	}
 	kit_settle(kit);
 }

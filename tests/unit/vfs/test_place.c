@@ -50,7 +50,7 @@ static int set_up(void **state)
 	return hf_caps_limit(caps);
 }
 
-static struct hf_volume *share(const char *name)
+static struct hf_volume *open_volume(const char *name)
 {
 	struct hf_volume *volume = NULL;
 
@@ -78,7 +78,7 @@ static void check_that_moved_is_out(struct hf_volume *volume)
 
 static void test_by_walking_up(void **state)
 {
-	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = share("tree");
+	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = open_volume("tree");
 
 	assert_false(volume->is_mount_root);
 	check_that_moved_is_out(volume);
@@ -87,7 +87,7 @@ static void test_by_walking_up(void **state)
 /* One look up, which the kernel denies to what is not below the root of the mount. */
 static void test_at_the_root_of_a_mount(void **state)
 {
-	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = share("bound");
+	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = open_volume("bound");
 
 	assert_true(volume->is_mount_root);
 	check_that_moved_is_out(volume);
@@ -96,7 +96,7 @@ static void test_at_the_root_of_a_mount(void **state)
 /* The handle of a directory that is outside opens it by the mount of the tree, too. */
 static void test_a_handle_from_outside(void **state)
 {
-	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = share("bound");
+	hf_cleanup(hf_volume_unrefp) struct hf_volume *volume = open_volume("bound");
 	hf_cleanup(hf_closep) int dir = openat(volume->root, "a/b", O_PATH), fd = -1;
 	struct hf_file_id id;
 	struct stat st;

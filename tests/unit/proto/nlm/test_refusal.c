@@ -236,7 +236,7 @@ static enum hf_nlm_stat poll_lock(void)
 	return lock_or_test(HF_NLM_LOCK, true);
 }
 
-static enum hf_nlm_stat share(void)
+static enum hf_nlm_stat reserve(void)
 {
 	uint8_t args[512];
 	struct hf_xdr_out out;
@@ -303,7 +303,7 @@ static void test_the_wait_is_not_ended_by_others(void **state)
 	bed.ask_fails = true;
 	assert_int_equal(lock_or_test(HF_NLM_LOCK, false), HF_NLM_DENIED_NOLOCKS);
 	assert_int_equal(lock_or_test(HF_NLM_TEST, false), HF_NLM_DENIED_NOLOCKS);
-	assert_int_equal(share(), HF_NLM_DENIED_NOLOCKS);
+	assert_int_equal(reserve(), HF_NLM_DENIED_NOLOCKS);
 	assert_int_equal(n_waiters(), 1);
 }
 

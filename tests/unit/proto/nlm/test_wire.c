@@ -337,8 +337,8 @@ static void test_share(void **state)
 			assert_true(hf_bytes_equal(args.caller, hf_bytes_of_str("dos")));
 			assert_true(hf_bytes_equal(args.handle, hf_bytes_of(filler, 32)));
 			assert_true(hf_bytes_equal(args.oh, hf_bytes_of(filler, 5)));
-			assert_int_equal(args.share_mode, theirs.share.mode);
-			assert_int_equal(args.share_access, theirs.share.access);
+			assert_int_equal(args.deny, theirs.share.mode);
+			assert_int_equal(args.access, theirs.share.access);
 			assert_int_equal(args.reclaim, cut == 0);
 		}
 	}

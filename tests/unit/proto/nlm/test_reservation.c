@@ -1,4 +1,4 @@
-/* Share reservations whose client cannot be registered: that fails when told to (ld --wrap). */
+/* Reservations whose client cannot be registered: that fails when told to (ld --wrap). */
 #include "calls.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ int __wrap_hf_client_register(struct hf_client *client)
 	return register_fails ? -ENOMEM : __real_hf_client_register(client);
 }
 
-static void share(struct ask ask, const char *result)
+static void reserve(struct ask ask, const char *result)
 {
 	uint32_t n;
 
@@ -23,7 +23,7 @@ static void share(struct ask ask, const char *result)
 	assert_string_equal(calls.said[n], result);
 }
 
-static uint32_t n_shares(void)
+static uint32_t n_reservations(void)
 {
 	struct hf_addr address;
 	struct hf_client *client;
@@ -31,7 +31,7 @@ static uint32_t n_shares(void)
 
 	assert_true(hf_addr_parse(&address, CALLS_HOST));
 	client = hf_clients_find(calls.nlm->clients, "nlm", &address, hf_bytes_of_str("x"));
-	n = client ? client->holds.n_shares : 0;
+	n = client ? client->holds.n_reservations : 0;
 	hf_client_unref(client);
 	return n;
 }
@@ -39,28 +39,28 @@ static uint32_t n_shares(void)
 static void test_a_new_one_goes(void **state)
 {
 	register_fails = true;
-	share((struct ask){ .file = "g" }, "DENIED_NOLOCKS");
-	assert_int_equal(n_shares(), 0);
+	reserve((struct ask){ .file = "g" }, "DENIED_NOLOCKS");
+	assert_int_equal(n_reservations(), 0);
 }
 
 static void test_another_one_goes(void **state)
 {
-	share((struct ask){ 0 }, "GRANTED");
+	reserve((struct ask){ 0 }, "GRANTED");
 	register_fails = true;
-	share((struct ask){ .local = "10.0.0.2" }, "DENIED_NOLOCKS");
-	assert_int_equal(n_shares(), 1);
+	reserve((struct ask){ .local = "10.0.0.2" }, "DENIED_NOLOCKS");
+	assert_int_equal(n_reservations(), 1);
 }
 
 /* It is his already: he asks again because a reply was lost, and comes by another address of ours. */
 static void test_what_he_has_stays(void **state)
 {
-	share((struct ask){ 0 }, "GRANTED");
+	reserve((struct ask){ 0 }, "GRANTED");
 	register_fails = true;
-	share((struct ask){ .local = "10.0.0.2", .is_reclaim = true }, "DENIED_NOLOCKS");
-	assert_int_equal(n_shares(), 1);
+	reserve((struct ask){ .local = "10.0.0.2", .is_reclaim = true }, "DENIED_NOLOCKS");
+	assert_int_equal(n_reservations(), 1);
 	register_fails = false;
-	share((struct ask){ .local = "10.0.0.2", .is_reclaim = true }, "GRANTED");
-	assert_int_equal(n_shares(), 1);
+	reserve((struct ask){ .local = "10.0.0.2", .is_reclaim = true }, "GRANTED");
+	assert_int_equal(n_reservations(), 1);
 }
 
 static int setup(void **state)
@@ -79,5 +79,5 @@ int main(void)
 		T(test_what_he_has_stays),
 	};
 
-	return cmocka_run_group_tests_name("share", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("reservation", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Share reservations. */
+/* Reservations. */
 #include "bed.h"
 
 #include <time.h>
@@ -11,53 +11,53 @@ enum {
 };
 
 /* The owner is the client of @owner, and @oh. */
-static int share(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
+static int reserve(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
 {
 	struct hf_lock_target who = bed_target(bed, owner);
 
 	who.oh = hf_bytes_of_str(oh);
-	return hf_lock_share(bed->locks, &who, access, deny, bed->state, false);
+	return hf_lock_reserve(bed->locks, &who, access, deny, bed->state, false);
 }
 
-static void unshare(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
+static void unreserve(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
 {
 	struct hf_lock_target who = bed_target(bed, owner);
 
 	who.oh = hf_bytes_of_str(oh);
-	assert_int_equal(hf_lock_unshare(bed->locks, &who, access, deny), HF_LOCK_OK);
+	assert_int_equal(hf_lock_unreserve(bed->locks, &who, access, deny), HF_LOCK_OK);
 }
 
 static void test_my_access_against_their_deny(void **state)
 {
-	assert_int_equal(share(*state, 1, "a", READ, WRITE), HF_LOCK_OK);
-	assert_int_equal(share(*state, 11, "a", WRITE, NONE), HF_LOCK_E_CONFLICT);
-	assert_int_equal(share(*state, 11, "a", READ, NONE), HF_LOCK_OK);
+	assert_int_equal(reserve(*state, 1, "a", READ, WRITE), HF_LOCK_OK);
+	assert_int_equal(reserve(*state, 11, "a", WRITE, NONE), HF_LOCK_E_CONFLICT);
+	assert_int_equal(reserve(*state, 11, "a", READ, NONE), HF_LOCK_OK);
 }
 
 static void test_my_deny_against_their_access(void **state)
 {
-	share(*state, 1, "a", READ, NONE);
-	assert_int_equal(share(*state, 11, "a", WRITE, READ), HF_LOCK_E_CONFLICT);
-	assert_int_equal(share(*state, 11, "a", WRITE, WRITE), HF_LOCK_OK);
+	reserve(*state, 1, "a", READ, NONE);
+	assert_int_equal(reserve(*state, 11, "a", WRITE, READ), HF_LOCK_E_CONFLICT);
+	assert_int_equal(reserve(*state, 11, "a", WRITE, WRITE), HF_LOCK_OK);
 }
 
 static void test_owner_is_client_and_oh(void **state)
 {
-	share(*state, 1, "a", READ, BOTH);
-	assert_int_equal(share(*state, 2, "a", BOTH, BOTH), HF_LOCK_OK); /* the svid does not matter */
-	assert_int_equal(share(*state, 1, "b", READ, NONE), HF_LOCK_E_CONFLICT);
+	reserve(*state, 1, "a", READ, BOTH);
+	assert_int_equal(reserve(*state, 2, "a", BOTH, BOTH), HF_LOCK_OK); /* the svid does not matter */
+	assert_int_equal(reserve(*state, 1, "b", READ, NONE), HF_LOCK_E_CONFLICT);
 }
 
 static void test_counted_as_a_multiset(void **state)
 {
-	share(*state, 1, "a", READ, WRITE);
-	share(*state, 1, "a", READ, WRITE);
-	assert_told(*state, "+share a1 d2 n1, +share a1 d2 n2");
-	unshare(*state, 1, "a", READ, WRITE);
-	assert_int_equal(share(*state, 11, "x", WRITE, NONE), HF_LOCK_E_CONFLICT);
-	unshare(*state, 1, "a", READ, WRITE);
-	assert_told(*state, "-share a1 d2 n1, -share a1 d2 n0");
-	assert_int_equal(share(*state, 11, "x", WRITE, NONE), HF_LOCK_OK);
+	reserve(*state, 1, "a", READ, WRITE);
+	reserve(*state, 1, "a", READ, WRITE);
+	assert_told(*state, "+reservation a1 d2 n1, +reservation a1 d2 n2");
+	unreserve(*state, 1, "a", READ, WRITE);
+	assert_int_equal(reserve(*state, 11, "x", WRITE, NONE), HF_LOCK_E_CONFLICT);
+	unreserve(*state, 1, "a", READ, WRITE);
+	assert_told(*state, "-reservation a1 d2 n1, -reservation a1 d2 n0");
+	assert_int_equal(reserve(*state, 11, "x", WRITE, NONE), HF_LOCK_OK);
 }
 
 static uint32_t count(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
@@ -65,51 +65,51 @@ static uint32_t count(struct bed *bed, int owner, const char *oh, uint8_t access
 	struct hf_lock_target who = bed_target(bed, owner);
 
 	who.oh = hf_bytes_of_str(oh);
-	return hf_lock_count_shares(bed->locks, &who, access, deny);
+	return hf_lock_count_reservations(bed->locks, &who, access, deny);
 }
 
 static void test_count_is_of_one_owner_and_mode(void **state)
 {
 	assert_int_equal(count(*state, 1, "a", READ, NONE), 0);
-	share(*state, 1, "a", READ, NONE);
-	share(*state, 1, "a", READ, NONE);
-	share(*state, 1, "b", READ, NONE);
-	share(*state, 11, "a", READ, NONE);
+	reserve(*state, 1, "a", READ, NONE);
+	reserve(*state, 1, "a", READ, NONE);
+	reserve(*state, 1, "b", READ, NONE);
+	reserve(*state, 11, "a", READ, NONE);
 	assert_int_equal(count(*state, 1, "a", READ, NONE), 2);
 	assert_int_equal(count(*state, 11, "a", READ, NONE), 1);
 	assert_int_equal(count(*state, 1, "a", WRITE, NONE), 0);
 	assert_int_equal(count(*state, 1, "a", READ, WRITE), 0);
-	unshare(*state, 1, "a", READ, NONE);
+	unreserve(*state, 1, "a", READ, NONE);
 	assert_int_equal(count(*state, 1, "a", READ, NONE), 1);
 }
 
-static void test_unshare_without_a_match_is_ok(void **state)
+static void test_unreserve_without_a_match_is_ok(void **state)
 {
-	unshare(*state, 1, "a", READ, WRITE);
-	share(*state, 1, "a", READ, WRITE);
-	unshare(*state, 1, "a", READ, NONE);
-	unshare(*state, 1, "b", READ, WRITE);
-	assert_told(*state, "+share a1 d2 n1");
-	assert_int_equal(bed_count(*state).shares, 1);
+	unreserve(*state, 1, "a", READ, WRITE);
+	reserve(*state, 1, "a", READ, WRITE);
+	unreserve(*state, 1, "a", READ, NONE);
+	unreserve(*state, 1, "b", READ, WRITE);
+	assert_told(*state, "+reservation a1 d2 n1");
+	assert_int_equal(bed_count(*state).reservations, 1);
 }
 
-static void test_shares_and_locks_do_not_meet(void **state)
+static void test_reservations_and_locks_do_not_meet(void **state)
 {
-	share(*state, 1, "a", BOTH, BOTH);
+	reserve(*state, 1, "a", BOTH, BOTH);
 	assert_int_equal(bed_lock(*state, 11, E, 0, TO_EOF), HF_LOCK_OK);
 }
 
-static void test_purge_takes_shares(void **state)
+static void test_purge_takes_reservations(void **state)
 {
 	struct bed *bed = *state;
 
-	share(bed, 1, "a", READ, WRITE);
-	share(bed, 1, "a", READ, WRITE);
-	share(bed, 1, "b", READ, NONE);
+	reserve(bed, 1, "a", READ, WRITE);
+	reserve(bed, 1, "a", READ, WRITE);
+	reserve(bed, 1, "b", READ, NONE);
 	bed_told(bed);
 	hf_lock_client_purge(bed->locks, &bed->clients[0]);
-	assert_told(bed, "-share a1 d2 n0, -share a1 d0 n0");
-	assert_int_equal(bed->clients[0].n_shares, 0);
+	assert_told(bed, "-reservation a1 d2 n0, -reservation a1 d0 n0");
+	assert_int_equal(bed->clients[0].n_reservations, 0);
 	assert_int_equal(bed_count(bed).files, 0);
 }
 
@@ -117,13 +117,13 @@ static void test_purge_by_state_keeps_the_new_ones(void **state)
 {
 	struct bed *bed = *state;
 
-	share(bed, 1, "old", READ, NONE);
+	reserve(bed, 1, "old", READ, NONE);
 	bed->state = 0;
-	share(bed, 1, "unknown", READ, NONE);
+	reserve(bed, 1, "unknown", READ, NONE);
 	bed->state = 3;
-	share(bed, 1, "new", READ, NONE);
+	reserve(bed, 1, "new", READ, NONE);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 3);
-	assert_int_equal(bed_count(bed).shares, 1);
+	assert_int_equal(bed_count(bed).reservations, 1);
 }
 
 /* RESTART */
@@ -131,7 +131,7 @@ static void test_purge_by_state_keeps_the_new_ones(void **state)
 static int restore(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny, uint32_t n)
 {
 	struct hf_lock_target who = bed_target(bed, owner);
-	const struct hf_lock_share_view view = {
+	const struct hf_lock_reservation_view view = {
 		.tag = 77,
 		.export = who.export,
 		.handle = who.handle,
@@ -144,7 +144,7 @@ static int restore(struct bed *bed, int owner, const char *oh, uint8_t access, u
 	};
 
 	hf_lock_set_grace(bed->locks, true);
-	return hf_lock_restore_share(bed->locks, &view);
+	return hf_lock_restore_reservation(bed->locks, &view);
 }
 
 static int reclaim(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny)
@@ -152,7 +152,7 @@ static int reclaim(struct bed *bed, int owner, const char *oh, uint8_t access, u
 	struct hf_lock_target who = bed_target(bed, owner);
 
 	who.oh = hf_bytes_of_str(oh);
-	return hf_lock_share(bed->locks, &who, access, deny, bed->state, true);
+	return hf_lock_reserve(bed->locks, &who, access, deny, bed->state, true);
 }
 
 static void test_restored_ones_wait_for_their_owner(void **state)
@@ -160,15 +160,15 @@ static void test_restored_ones_wait_for_their_owner(void **state)
 	struct bed *bed = *state;
 
 	assert_int_equal(restore(bed, 1, "a", READ, WRITE, 2), HF_LOCK_OK);
-	assert_int_equal(bed_count(bed).shares, 0);
-	assert_int_equal(bed_count(bed).unreclaimed_shares, 1);
+	assert_int_equal(bed_count(bed).reservations, 0);
+	assert_int_equal(bed_count(bed).unreclaimed_reservations, 1);
 	assert_false(hf_lock_client_is_idle(&bed->clients[0]));
 	assert_int_equal(reclaim(bed, 11, "a", WRITE, NONE), HF_LOCK_E_CONFLICT);
 	assert_int_equal(reclaim(bed, 1, "a", READ, WRITE), HF_LOCK_OK);
-	assert_int_equal(bed_count(bed).unreclaimed_shares, 1);
+	assert_int_equal(bed_count(bed).unreclaimed_reservations, 1);
 	assert_int_equal(reclaim(bed, 1, "a", READ, WRITE), HF_LOCK_OK);
-	assert_int_equal(bed_count(bed).unreclaimed_shares, 0);
-	assert_told(bed, "+share a1 d2 n1, +share a1 d2 n2");
+	assert_int_equal(bed_count(bed).unreclaimed_reservations, 0);
+	assert_told(bed, "+reservation a1 d2 n1, +reservation a1 d2 n2");
 	hf_lock_set_grace(bed->locks, false);
 	assert_told(bed, "");
 	assert_int_equal(count(bed, 1, "a", READ, WRITE), 2);
@@ -183,9 +183,9 @@ static void test_the_end_of_grace_drops_what_was_not_reclaimed(void **state)
 	reclaim(bed, 1, "a", READ, WRITE);
 	bed_told(bed);
 	hf_lock_set_grace(bed->locks, false);
-	assert_told(bed, "-share a1 d2 n1 expired, -share a1 d0 n0 expired");
-	assert_int_equal(bed_count(bed).unreclaimed_shares, 0);
-	assert_int_equal(bed_count(bed).shares, 1);
+	assert_told(bed, "-reservation a1 d2 n1 expired, -reservation a1 d0 n0 expired");
+	assert_int_equal(bed_count(bed).unreclaimed_reservations, 0);
+	assert_int_equal(bed_count(bed).reservations, 1);
 }
 
 static void test_restored_ones_can_be_given_up_and_purged(void **state)
@@ -193,14 +193,14 @@ static void test_restored_ones_can_be_given_up_and_purged(void **state)
 	struct bed *bed = *state;
 
 	restore(bed, 1, "a", READ, WRITE, 2);
-	unshare(bed, 1, "a", READ, WRITE);
-	unshare(bed, 1, "a", READ, WRITE);
-	assert_told(bed, "-share a1 d2 n0, -share a1 d2 n0");
+	unreserve(bed, 1, "a", READ, WRITE);
+	unreserve(bed, 1, "a", READ, WRITE);
+	assert_told(bed, "-reservation a1 d2 n0, -reservation a1 d2 n0");
 	restore(bed, 1, "a", READ, WRITE, 2);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 1);
 	assert_told(bed, "");
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 3);
-	assert_told(bed, "-share a1 d2 n0");
+	assert_told(bed, "-reservation a1 d2 n0");
 	assert_int_equal(bed_count(bed).files, 0);
 }
 
@@ -221,8 +221,8 @@ static void test_a_doubted_one_is_not_added_again(void **state)
 	who.oh = hf_bytes_of_str("a");
 	restore(bed, 1, "a", READ, WRITE, 1);
 	reclaim(bed, 1, "a", READ, WRITE);
-	hf_lock_doubt_share(bed->locks, &who, READ, WRITE);
-	hf_lock_doubt_share(bed->locks, &who, READ, WRITE);
+	hf_lock_doubt_reservation(bed->locks, &who, READ, WRITE);
+	hf_lock_doubt_reservation(bed->locks, &who, READ, WRITE);
 	bed_told(bed);
 	assert_int_equal(reclaim(bed, 1, "a", READ, WRITE), HF_LOCK_OK);
 	assert_told(bed, "");
@@ -254,17 +254,17 @@ static void test_tens_of_thousands_in_a_file(void **state)
 	bed->is_silent = true;
 	for (int i = 0; i < N; i++) {
 		snprintf(oh, sizeof(oh), "%d", i);
-		assert_int_equal(share(bed, 1, oh, i ? READ : BOTH, i % 2 ? WRITE : NONE),
+		assert_int_equal(reserve(bed, 1, oh, i ? READ : BOTH, i % 2 ? WRITE : NONE),
 				 i % 2 ? HF_LOCK_E_CONFLICT : HF_LOCK_OK);
 	}
-	assert_int_equal(bed_count(bed).shares, N / 2);
-	unshare(bed, 1, "0", BOTH, NONE);
+	assert_int_equal(bed_count(bed).reservations, N / 2);
+	unreserve(bed, 1, "0", BOTH, NONE);
 	for (int i = 1; i < N; i++) {
 		snprintf(oh, sizeof(oh), "%d", i);
 		if (i % 2)
-			assert_int_equal(share(bed, 11, oh, NONE, WRITE), HF_LOCK_OK);
+			assert_int_equal(reserve(bed, 11, oh, NONE, WRITE), HF_LOCK_OK);
 		else
-			unshare(bed, 1, oh, READ, NONE);
+			unreserve(bed, 1, oh, READ, NONE);
 	}
 	assert_in_range(cpu_ms() - begun, 0, 10000);
 }
@@ -273,12 +273,13 @@ static void test_limits(void **state)
 {
 	struct bed bed;
 
-	bed_open_with(&bed, &(struct hf_lock_limits){ .shares_per_client = 2, .shares_per_file = 3 });
-	share(&bed, 1, "a", READ, NONE);
-	share(&bed, 1, "a", READ, NONE);
-	assert_int_equal(share(&bed, 1, "a", READ, NONE), HF_LOCK_E_LIMIT);
-	assert_int_equal(share(&bed, 11, "a", READ, NONE), HF_LOCK_OK);
-	assert_int_equal(share(&bed, 21, "a", READ, NONE), HF_LOCK_E_LIMIT);
+	bed_open_with(&bed,
+		      &(struct hf_lock_limits){ .reservations_per_client = 2, .reservations_per_file = 3 });
+	reserve(&bed, 1, "a", READ, NONE);
+	reserve(&bed, 1, "a", READ, NONE);
+	assert_int_equal(reserve(&bed, 1, "a", READ, NONE), HF_LOCK_E_LIMIT);
+	assert_int_equal(reserve(&bed, 11, "a", READ, NONE), HF_LOCK_OK);
+	assert_int_equal(reserve(&bed, 21, "a", READ, NONE), HF_LOCK_E_LIMIT);
 	bed_close(&bed);
 }
 
@@ -286,10 +287,10 @@ static void test_limit_in_all(void **state)
 {
 	struct bed bed;
 
-	bed_open_with(&bed, &(struct hf_lock_limits){ .shares = 1 });
-	share(&bed, 1, "a", READ, NONE);
+	bed_open_with(&bed, &(struct hf_lock_limits){ .reservations = 1 });
+	reserve(&bed, 1, "a", READ, NONE);
 	bed.file = 1;
-	assert_int_equal(share(&bed, 11, "a", READ, NONE), HF_LOCK_E_LIMIT);
+	assert_int_equal(reserve(&bed, 11, "a", READ, NONE), HF_LOCK_E_LIMIT);
 	bed_close(&bed);
 }
 
@@ -301,9 +302,9 @@ int main(void)
 		bed_test_of(test_owner_is_client_and_oh),
 		bed_test_of(test_counted_as_a_multiset),
 		bed_test_of(test_count_is_of_one_owner_and_mode),
-		bed_test_of(test_unshare_without_a_match_is_ok),
-		bed_test_of(test_shares_and_locks_do_not_meet),
-		bed_test_of(test_purge_takes_shares),
+		bed_test_of(test_unreserve_without_a_match_is_ok),
+		bed_test_of(test_reservations_and_locks_do_not_meet),
+		bed_test_of(test_purge_takes_reservations),
 		bed_test_of(test_purge_by_state_keeps_the_new_ones),
 		bed_test_of(test_restored_ones_wait_for_their_owner),
 		bed_test_of(test_the_end_of_grace_drops_what_was_not_reclaimed),

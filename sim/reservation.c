@@ -23,49 +23,49 @@ static void call(struct proc *proc, enum call_kind kind, uint8_t file)
 
 static void begin_close(struct proc *proc, uint8_t file)
 {
-	struct share *share = &proc->shares[file];
+	struct reservation *reservation = &proc->reservations[file];
 
-	share->has = share->is_firm = share->is_phantom = share->is_lost = false;
+	reservation->has = reservation->is_firm = reservation->is_phantom = reservation->is_lost = false;
 	proc->phase = SHARING;
 	call(proc, CALL_UNSHARE, file);
 }
 
-bool share_act(struct proc *proc)
+bool reservation_act(struct proc *proc)
 {
 	struct rng *rng = &proc->host->rng;
 	uint8_t file = (uint8_t)rng_below(rng, proc->host->world->n_files);
-	struct share *share = &proc->shares[file];
+	struct reservation *reservation = &proc->reservations[file];
 
-	if (share->is_open) {
+	if (reservation->is_open) {
 		begin_close(proc, file);
 		return true;
 	}
-	*share = (struct share){ .is_open = true };
-	share->access = (uint8_t)rng_between(rng, 1, 3);
-	share->deny = (uint8_t)rng_below(rng, 4);
+	*reservation = (struct reservation){ .is_open = true };
+	reservation->access = (uint8_t)rng_between(rng, 1, 3);
+	reservation->deny = (uint8_t)rng_below(rng, 4);
 	proc->phase = SHARING;
 	call(proc, CALL_SHARE, file);
 	return true;
 }
 
-bool share_finish(struct proc *proc)
+bool reservation_finish(struct proc *proc)
 {
 	for (uint8_t file = 0; file < MAX_FILES; file++)
-		if (proc->shares[file].is_open) {
+		if (proc->reservations[file].is_open) {
 			begin_close(proc, file);
 			return true;
 		}
 	return false;
 }
 
-void share_forget(struct proc *proc)
+void reservation_forget(struct proc *proc)
 {
-	memset(proc->shares, 0, sizeof(proc->shares));
+	memset(proc->reservations, 0, sizeof(proc->reservations));
 }
 
 /* Answers */
 
-static bool conflict(const struct share *a, const struct share *b)
+static bool conflict(const struct reservation *a, const struct reservation *b)
 {
 	return (a->access & b->deny) || (a->deny & b->access);
 }
@@ -78,9 +78,9 @@ static void outdate(const struct proc *proc, uint8_t file)
 
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
-			struct share *other = &world->hosts[i].procs[j].shares[file];
+			struct reservation *other = &world->hosts[i].procs[j].reservations[file];
 
-			if (other->is_phantom && conflict(other, &proc->shares[file]))
+			if (other->is_phantom && conflict(other, &proc->reservations[file]))
 				other->is_lost = true;
 		}
 }
@@ -88,16 +88,16 @@ static void outdate(const struct proc *proc, uint8_t file)
 static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 {
 	const struct server *server = &proc->host->world->server;
-	struct share *share = &proc->shares[file];
+	struct reservation *reservation = &proc->reservations[file];
 
-	share->is_firm = server->is_up && sent_at >= server->started_at;
-	share->is_phantom = server_is_news_old(server, sent_at);
-	share->has = !share->is_phantom;
-	share->is_lost = false;
-	if (share->has)
+	reservation->is_firm = server->is_up && sent_at >= server->started_at;
+	reservation->is_phantom = server_is_news_old(server, sent_at);
+	reservation->has = !reservation->is_phantom;
+	reservation->is_lost = false;
+	if (reservation->has)
 		outdate(proc, file);
 	SAY(proc->host->world, "%s  %u: has file %u for %u, denies %u", proc->host->name, proc->svid, file,
-	    share->access, share->deny);
+	    reservation->access, reservation->deny);
 }
 
 static void on_shared(struct proc *proc, const struct call *call, uint32_t stat, uint64_t sent_at)
@@ -110,14 +110,14 @@ static void on_shared(struct proc *proc, const struct call *call, uint32_t stat,
 	if (stat == HF_NLM_GRANTED_STAT && call->server_state == host->server_state && !host->is_reclaiming)
 		take(proc, file, sent_at);
 	else if (stat == HF_NLM_DENIED && call->sending.n == 1)
-		proc->shares[file].is_open = false;
+		proc->reservations[file].is_open = false;
 	proc_go_on(proc);
 }
 
 static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t stat, uint64_t sent_at)
 {
 	struct host *host = proc->host;
-	struct share *share = &proc->shares[call->span.file];
+	struct reservation *reservation = &proc->reservations[call->span.file];
 
 	if (reclaim_retries(call, stat)) {
 		reclaim_go_on(host, RETRY_NS);
@@ -127,37 +127,38 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 	    host->world->server.durability != HF_STORE_NONE && rng_chance(&host->rng, ASKED_TWICE)) {
 		SAY(host->world, "%s  does not hear that, and asks again", host->name);
 	} else if (stat == HF_NLM_GRANTED_STAT) {
-		if (share->is_lost)
+		if (reservation->is_lost)
 			world_fail(host->world, "I3",
-				   "%u of host %u reclaims its share of file %u, which was another's since",
+				   "%u of host %u reclaims its reservation of file %u, which was another's "
+				   "since",
 				   proc->svid, host->index, call->span.file);
 		take(proc, call->span.file, sent_at);
 		host->world->counts->reclaimed++;
 	} else {
-		if (share->has && !fate_refuses(call, stat) && host->world->server.is_up &&
+		if (reservation->has && !fate_refuses(call, stat) && host->world->server.is_up &&
 		    host->world->server.life == call->server_life)
 			world_fail(host->world, "I4",
-				   "%u of host %u may not reclaim its share of file %u: %u", proc->svid,
+				   "%u of host %u may not reclaim its reservation of file %u: %u", proc->svid,
 				   host->index, call->span.file, stat);
-		share->has = share->is_phantom = share->is_lost = false;
+		reservation->has = reservation->is_phantom = reservation->is_lost = false;
 	}
 	reclaim_go_on(host, MS);
 }
 
 static void on_closed(struct proc *proc, uint8_t file)
 {
-	struct share *share = &proc->shares[file];
+	struct reservation *reservation = &proc->reservations[file];
 
-	if (share->n_unheard) {
-		share->n_unheard--;
+	if (reservation->n_unheard) {
+		reservation->n_unheard--;
 		call(proc, CALL_UNSHARE, file);
 		return;
 	}
-	share->is_open = false;
+	reservation->is_open = false;
 	proc_go_on(proc);
 }
 
-void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
+void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
 {
 	switch (call->kind) {
 	case CALL_SHARE:
@@ -177,33 +178,33 @@ void share_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t 
 
 /* After the server's restart */
 
-void share_loosen(struct proc *proc, bool was_over)
+void reservation_loosen(struct proc *proc, bool was_over)
 {
 	for (int file = 0; file < MAX_FILES; file++) {
-		struct share *share = &proc->shares[file];
+		struct reservation *reservation = &proc->reservations[file];
 
-		if (was_over && share->has && !share->is_firm) {
-			share->has = false;
-			share->is_phantom = true;
+		if (was_over && reservation->has && !reservation->is_firm) {
+			reservation->has = false;
+			reservation->is_phantom = true;
 		}
-		share->is_firm = false;
+		reservation->is_firm = false;
 	}
 }
 
 /* A server that does not know what there was counts both. So a program that asked twice closes twice. */
-void share_unheard(const struct call *call)
+void reservation_unheard(const struct call *call)
 {
 	if (!call->proc->host->world->server.is_complete)
-		call->proc->shares[call->span.file].n_unheard++;
+		call->proc->reservations[call->span.file].n_unheard++;
 }
 
-bool share_reclaim(struct host *host)
+bool reservation_reclaim(struct host *host)
 {
 	for (uint32_t i = 0; i < host->n_procs; i++)
 		for (uint8_t file = 0; file < MAX_FILES; file++) {
-			const struct share *share = &host->procs[i].shares[file];
+			const struct reservation *reservation = &host->procs[i].reservations[file];
 
-			if ((share->has && !share->is_firm) || share->is_phantom) {
+			if ((reservation->has && !reservation->is_firm) || reservation->is_phantom) {
 				call(&host->procs[i], CALL_RESHARE, file);
 				return true;
 			}
@@ -214,14 +215,16 @@ bool share_reclaim(struct host *host)
 /* Checks */
 
 /* I3: it would be there after a crash. */
-void share_check_told(struct world *world, struct proc *proc, const struct call *call)
+void reservation_check_told(struct world *world, struct proc *proc, const struct call *call)
 {
 	uint8_t file = call->span.file;
 
 	if (world->server.durability == HF_STORE_NONE)
 		return;
-	if (!disk_count_share(disk_promised(world), proc->host, proc->svid, file, &proc->shares[file]))
-		world_fail(world, "I3", "%u of host %u is told that it has its share of file %u, not stored",
+	if (!disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
+				    &proc->reservations[file]))
+		world_fail(world, "I3",
+			   "%u of host %u is told that it has its reservation of file %u, not stored",
 			   proc->svid, proc->host->index, file);
 }
 
@@ -231,26 +234,28 @@ struct table {
 	uint32_t n_all;
 };
 
-static void see(struct table *table, struct world *world, struct host *host, const struct hf_share *share)
+static void see(struct table *table, struct world *world, struct host *host,
+		const struct hf_lock_reservation *reservation)
 {
-	struct hf_bytes oh = hf_oh_bytes(&share->oh);
-	uint8_t file = share->file->handle[0];
+	struct hf_bytes oh = hf_oh_bytes(&reservation->oh);
+	uint8_t file = reservation->file->handle[0];
 	char text[40] = "";
 	uint32_t svid;
 
 	memcpy(text, oh.data, HF_MIN(oh.len, sizeof(text) - 1));
 	svid = (uint32_t)strtoul(text, NULL, 10);
-	table->n_all += share->count;
+	table->n_all += reservation->count;
 	if (!host)
 		return;
 	if (svid / 100 < host->told_life)
-		world_fail(world, "I5", "host %u was restarted and said so, and %u still has a share",
+		world_fail(world, "I5", "host %u was restarted and said so, and %u still has a reservation",
 			   host->index, svid);
 	for (uint32_t i = 0; i < host->n_procs; i++) {
-		const struct share *mine = &host->procs[i].shares[file];
+		const struct reservation *mine = &host->procs[i].reservations[file];
 
-		if (host->procs[i].svid == svid && share->access == mine->access && share->deny == mine->deny)
-			table->n[host->index][i][file] = share->count;
+		if (host->procs[i].svid == svid && reservation->access == mine->access &&
+		    reservation->deny == mine->deny)
+			table->n[host->index][i][file] = reservation->count;
 	}
 }
 
@@ -265,8 +270,8 @@ static void read_table(struct table *table, struct world *world)
 		struct host *host = nat_owner(world, &client->address, client->name);
 
 		serial = client->serial;
-		hf_list_for_each(pos, &client->holds.shares)
-			see(table, world, host, hf_list_entry(pos, struct hf_share, in_client));
+		hf_list_for_each(pos, &client->holds.reservations)
+			see(table, world, host, hf_list_entry(pos, struct hf_lock_reservation, in_client));
 		hf_client_unref(client);
 	}
 }
@@ -275,28 +280,28 @@ static void read_table(struct table *table, struct world *world)
 static void check_one(struct world *world, struct proc *proc, uint8_t file, uint32_t n, bool may_forfeit)
 {
 	const struct server *server = &world->server;
-	struct share *share = &proc->shares[file];
+	struct reservation *reservation = &proc->reservations[file];
 
-	if (!share->has || n)
+	if (!reservation->has || n)
 		return;
-	if (!share->is_firm && server->grace_is_on &&
+	if (!reservation->is_firm && server->grace_is_on &&
 	    (!server->is_complete ||
-	     disk_count_share(&world->disk.cached, proc->host, proc->svid, file, share)))
+	     disk_count_reservation(&world->disk.cached, proc->host, proc->svid, file, reservation)))
 		return; /* it must be reclaimed, and the client does not have it before */
-	if (!share->is_firm && may_forfeit) {
-		share->has = false;
-		share->is_phantom = true;
+	if (!reservation->is_firm && may_forfeit) {
+		reservation->has = false;
+		reservation->is_phantom = true;
 		world->counts->forfeits++;
 		return;
 	}
-	world_fail(world, share->is_firm ? "I6" : "I3",
-		   "%u of host %u was told that it has its share of file %u, and has not%s", proc->svid,
+	world_fail(world, reservation->is_firm ? "I6" : "I3",
+		   "%u of host %u was told that it has its reservation of file %u, and has not%s", proc->svid,
 		   proc->host->index, file, server->grace_is_on ? ", in grace" : "");
 }
 
 /* I10: a program that is refused because nothing can be promised has nothing. It had closed the file before.
  */
-void share_check_refused(struct world *world, const struct call *call)
+void reservation_check_refused(struct world *world, const struct call *call)
 {
 	const struct proc *proc = call->proc;
 	struct table table;
@@ -306,7 +311,7 @@ void share_check_refused(struct world *world, const struct call *call)
 		return;
 	read_table(&table, world);
 	if (table.n[proc->host->index][proc - proc->host->procs][call->span.file])
-		world_fail(world, "I10", "%u of host %u is refused its share of file %u, and has it",
+		world_fail(world, "I10", "%u of host %u is refused its reservation of file %u, and has it",
 			   proc->svid, proc->host->index, call->span.file);
 }
 
@@ -316,12 +321,13 @@ static void check_left(struct world *world, const struct call *call, uint32_t n)
 {
 	const struct proc *proc = call->proc;
 
-	if (n && call->sending.n == 1 && !proc->shares[call->span.file].n_unheard)
-		world_fail(world, "I5", "%u of host %u has closed file %u, and still has its share of it",
+	if (n && call->sending.n == 1 && !proc->reservations[call->span.file].n_unheard)
+		world_fail(world, "I5",
+			   "%u of host %u has closed file %u, and still has its reservation of it",
 			   proc->svid, proc->host->index, call->span.file);
 }
 
-void share_check_closed(struct world *world, const struct call *call)
+void reservation_check_closed(struct world *world, const struct call *call)
 {
 	const struct proc *proc = call->proc;
 	uint8_t file = call->span.file;
@@ -333,34 +339,36 @@ void share_check_closed(struct world *world, const struct call *call)
 	check_left(world, call, n);
 	if (world->server.grace_is_on)
 		return; /* the table does not have what is yet to be reclaimed */
-	if (disk_count_share(disk_promised(world), proc->host, proc->svid, file, &proc->shares[file]) > n)
+	if (disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
+				   &proc->reservations[file]) > n)
 		world_fail(world, "I10",
-			   "%u of host %u is told that its share of file %u is closed; it is stored",
+			   "%u of host %u is told that its reservation of file %u is closed; it is stored",
 			   proc->svid, proc->host->index, file);
 }
 
 /* I1 */
 static void check_conflicts(struct world *world, const struct proc *proc, uint8_t file)
 {
-	const struct share *mine = &proc->shares[file];
+	const struct reservation *mine = &proc->reservations[file];
 
 	for (uint32_t i = 0; mine->has && i < world->n_hosts; i++)
 		for (uint32_t j = 0; world->hosts[i].is_up && j < world->hosts[i].n_procs; j++) {
 			const struct proc *other = &world->hosts[i].procs[j];
-			const struct share *his = &other->shares[file];
+			const struct reservation *his = &other->reservations[file];
 
 			if (his->has && other != proc && conflict(his, mine))
-				world_fail(world, "I1", "%u of host %u and %u of host %u both share file %u",
+				world_fail(world, "I1",
+					   "%u of host %u and %u of host %u both have reserved file %u",
 					   proc->svid, proc->host->index, other->svid, other->host->index,
 					   file);
 		}
 }
 
-void share_check(struct world *world, bool may_forfeit)
+void reservation_check(struct world *world, bool may_forfeit)
 {
 	struct table table;
 
-	if (!world->has_shares)
+	if (!world->has_reservations)
 		return;
 	read_table(&table, world);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
@@ -374,15 +382,15 @@ void share_check(struct world *world, bool may_forfeit)
 }
 
 /* I10 */
-void share_check_stored(struct world *world)
+void reservation_check_stored(struct world *world)
 {
 	struct table table;
 	uint32_t n;
 
-	if (!world->has_shares || world->server.grace_is_on)
+	if (!world->has_reservations || world->server.grace_is_on)
 		return;
 	read_table(&table, world);
-	n = disk_count_shares(&world->disk.cached);
+	n = disk_count_reservations(&world->disk.cached);
 	if (n != table.n_all)
-		world_fail(world, "I10", "there are %u shares, and %u are stored", table.n_all, n);
+		world_fail(world, "I10", "there are %u reservations, and %u are stored", table.n_all, n);
 }
