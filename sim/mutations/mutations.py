@@ -7,8 +7,8 @@ MUTATIONS = [
     # Told too early
     ("reply before commit", f"{NLM}/durable_reply.c",
      "return hf_recovery_how_kept(op->nlm->options.recovery, op->client);", "return op->client ? HF_KEPT : HF_KEPT_NOT;"),
-    ("held replies leave before commit", "src/rpc/connection.c", "if (c->hold || (before > LATE_PIECE && hf_rpc_share_is_late(c->lane)))",
-     "if (before > LATE_PIECE && hf_rpc_share_is_late(c->lane))"),
+    ("held replies leave before commit", "src/rpc/connection.c", "if (c->hold || (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane)))",
+     "if (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane))"),
     ("call back before commit", f"{NLM}/granted.c",
      "if (hf_recovery_promise(nlm->options.recovery, &grant->promise, grant->client, on_promise))", "if (nlm)"),
     ("tickets reached before they are", f"{STORE}/write.c",

@@ -126,7 +126,7 @@ struct hf_bytes hf_rpc_call_message(const struct hf_rpc_call *call)
 
 bool hf_rpc_call_is_late(const struct hf_rpc_call *call)
 {
-	return hf_rpc_share_is_late(call->lane);
+	return hf_rpc_budget_is_late(call->lane);
 }
 
 struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call)
@@ -202,7 +202,7 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	if (call->connection) {
 		call->connection->n_kept++;
 		call->connection->kept_bytes += call->held;
-		hf_rpc_share_spend(call->connection, HF_RPC_KEPT_UNITS);
+		hf_rpc_budget_spend(call->connection, HF_RPC_KEPT_UNITS);
 	} else {
 		hf_rpc_port_kept(call->port, call->held);
 	}
@@ -293,7 +293,7 @@ static void commit(struct hf_rpc_call *call, size_t len)
 		return;
 	}
 	hf_outqueue_commit(&connection->out, len);
-	hf_rpc_share_spend_bytes(connection, len);
+	hf_rpc_budget_spend_bytes(connection, len);
 	hf_rpc_connection_replied(connection);
 }
 

@@ -28,7 +28,7 @@ static struct connection_key key_of(const struct hf_rpc_exchange *exchange)
 	return (struct connection_key){ exchange->remote, exchange->local, exchange->reserved };
 }
 
-static void unshare(struct hf_rpc_client_connection *connection)
+static void withdraw(struct hf_rpc_client_connection *connection)
 {
 	if (connection->is_shared)
 		hf_hashtable_remove(&connection->client->connections, &connection->node);
@@ -38,7 +38,7 @@ static void unshare(struct hf_rpc_client_connection *connection)
 static void connection_free(struct hf_rpc_client_connection *connection)
 {
 	assert(!connection->is_busy);
-	unshare(connection);
+	withdraw(connection);
 	hf_link_remove(&connection->link);
 	hf_link_remove(&connection->idle_link);
 	hf_task_cancel(&connection->flush);
@@ -101,7 +101,7 @@ static uint64_t hash_of(const struct hf_rpc_client *client, const struct connect
 	return hf_siphash(&client->key, key, sizeof(*key));
 }
 
-static void share(struct hf_rpc_client_connection *connection)
+static void offer(struct hf_rpc_client_connection *connection)
 {
 	struct hf_rpc_client *client = connection->client;
 
@@ -131,7 +131,7 @@ static int connection_new(struct hf_rpc_client_connection **connectionp,
 		return r;
 	}
 	if (!exchange->fresh)
-		share(connection);
+		offer(connection);
 	*connectionp = connection;
 	return 0;
 }
@@ -333,7 +333,7 @@ void hf_rpc_client_tcp_detach(struct hf_rpc_exchange *exchange, bool timed_out)
 	if (connection->rest_owner == exchange)
 		connection->rest_owner = NULL;
 	if (timed_out)
-		unshare(connection);
+		withdraw(connection);
 	settle(connection);
 	/* @connection may be freed here */
 }

@@ -3,7 +3,7 @@
  *
  * Reading stops (is_paused) while the peer leaves too many replies unread, has too many calls
  * under way, is about to move to another lane, or must wait for budget or for memory that all
- * connections share (share.c). Input that was already read waits in the backlog. A connection
+ * connections share (budget.c). Input that was already read waits in the backlog. A connection
  * whose replies are delayed (hold.h) sends nothing; they count like unread ones. In a late turn
  * of the loop each connection is served only a little. So even with many busy connections the
  * last one is served soon.
@@ -54,7 +54,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 	hf_outqueue_init(&c->out);
 	hf_list_init(&c->probes);
 	hf_list_push_back(&lane->idle, &c->link);
-	hf_rpc_share_join(c);
+	hf_rpc_budget_join(c);
 	if (hf_socket_watch(socket, HF_SOCKET_READ, on_ready, c) < 0)
 		hf_rpc_connection_close(c);
 }
@@ -84,8 +84,8 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		free(c->traveller);
 		c->traveller = NULL;
 		c->traveller_len = 0;
-		hf_rpc_share_settle(c);
-		hf_rpc_share_quit(c);
+		hf_rpc_budget_settle(c);
+		hf_rpc_budget_quit(c);
 		hf_hosts_close(lane->server->hosts, c->host);
 		atomic_fetch_add_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
@@ -105,7 +105,7 @@ void hf_rpc_connection_release(struct hf_rpc_connection *c, size_t len)
 	assert(c->n_kept > 0 && c->kept_bytes >= len);
 	c->n_kept--;
 	c->kept_bytes -= len;
-	hf_rpc_share_settle(c);
+	hf_rpc_budget_settle(c);
 	if (!c->socket)
 		hf_rpc_connection_close(c);
 	else if (c->is_paused)
@@ -147,11 +147,11 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->out.n_bytes;
 	int r;
 
-	if (c->hold || (before > LATE_PIECE && hf_rpc_share_is_late(c->lane)))
+	if (c->hold || (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane)))
 		return true;
 	hf_rpc_meters_settle(c->lane);
 	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
-	hf_rpc_share_note_sent(c, before - c->out.n_bytes);
+	hf_rpc_budget_note_sent(c, before - c->out.n_bytes);
 	*progressp |= c->out.n_bytes < before;
 	c->is_broken = r == -ECONNRESET;
 	return r == 0 || r == -EAGAIN;
@@ -197,24 +197,24 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 	else if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
 	hf_record_release(&c->reader);
-	hf_rpc_share_spend(c, 1);
-	hf_rpc_share_spend_bytes(c, record.len);
+	hf_rpc_budget_spend(c, 1);
+	hf_rpc_budget_spend_bytes(c, record.len);
 	return dispatched;
 }
 
 /* Before the next call. False: the connection broke. */
 static bool pause_if_it_must(struct hf_rpc_connection *c, bool *progressp)
 {
-	hf_rpc_share_settle(c);
-	if (HF_LIKELY(!must_pause(c) && !hf_rpc_share_must_wait(c)))
+	hf_rpc_budget_settle(c);
+	if (HF_LIKELY(!must_pause(c) && !hf_rpc_budget_must_wait(c)))
 		return true;
 	if (!flush(c, progressp))
 		return false;
-	hf_rpc_share_settle(c);
+	hf_rpc_budget_settle(c);
 	c->is_paused = must_pause(c);
-	if (!c->is_paused && hf_rpc_share_must_wait(c)) {
+	if (!c->is_paused && hf_rpc_budget_must_wait(c)) {
 		c->is_paused = true;
-		hf_rpc_share_wait(c);
+		hf_rpc_budget_wait(c);
 	}
 	return true;
 }
@@ -269,7 +269,7 @@ static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const 
 	uint32_t mark = htobe32(HF_RECORD_LAST | record.len);
 
 	c->is_paused = true;
-	hf_rpc_share_wait(c);
+	hf_rpc_budget_wait(c);
 	if (!c->reader.is_given && record.data - begin >= HF_RECORD_MARK) {
 		input->data = record.data - HF_RECORD_MARK;
 		input->len += record.len + HF_RECORD_MARK;
@@ -345,10 +345,10 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 
 	if (!is_direct) {
 		space = c->lane->read_buffer;
-		room = HF_LIKELY(!c->is_ahead && hf_rpc_share_has_room(c->lane, c->part)) ? READ_BUFFER
-											  : READ_LITTLE;
+		room = HF_LIKELY(!c->is_ahead && hf_rpc_budget_has_room(c->lane, c->part)) ? READ_BUFFER
+											   : READ_LITTLE;
 	}
-	if (hf_rpc_share_is_late(c->lane))
+	if (hf_rpc_budget_is_late(c->lane))
 		room = HF_MIN(room, (size_t)(is_direct ? LATE_PIECE : LATE_READ));
 	n = hf_socket_read(c->socket, space, room);
 	if (n == -EAGAIN || n == -EINTR)
@@ -363,8 +363,8 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 			if (serve_record(c, record) == HF_RPC_NONSENSE)
 				return -EPROTO;
 		} else {
-			hf_rpc_share_spend(c, 1);
-			hf_rpc_share_spend_bytes(c, (size_t)n);
+			hf_rpc_budget_spend(c, 1);
+			hf_rpc_budget_spend_bytes(c, (size_t)n);
 		}
 		if (!pause_if_it_must(c, progressp))
 			return -EPIPE;
@@ -397,12 +397,12 @@ static bool resume(struct hf_rpc_connection *c, bool *progressp)
 	if (!c->is_paused || c->is_moving || c->lane->is_ending ||
 	    c->out.n_held > c->lane->server->limits.max_unread / 2 || has_too_many_calls(c))
 		return true;
-	hf_rpc_share_settle(c);
-	if (hf_rpc_share_must_wait(c)) {
-		hf_rpc_share_wait(c);
+	hf_rpc_budget_settle(c);
+	if (hf_rpc_budget_must_wait(c)) {
+		hf_rpc_budget_wait(c);
 		return true;
 	}
-	hf_rpc_share_stop_waiting(c);
+	hf_rpc_budget_stop_waiting(c);
 	c->is_paused = false;
 	ok = serve_backlog(c, progressp);
 	c->lane->n_gathering += c->reader.capacity - before;
@@ -421,7 +421,7 @@ static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 	bool ok = true;
 
 	hf_rpc_meters_settle(c->lane); /* a group of the meters has the time of one turn */
-	hf_rpc_share_begin_turn(c, is_queued);
+	hf_rpc_budget_begin(c, is_queued);
 	c->is_reading = true;
 	if (c->out.n_bytes)
 		ok = flush(c, &progress);
@@ -435,12 +435,12 @@ static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 	if (ok && c->is_paused)
 		ok = resume(c, &progress);
 	c->is_reading = false;
-	hf_rpc_share_end_turn(c);
+	hf_rpc_budget_end(c);
 	if (!ok) {
 		hf_rpc_connection_close(c);
 		return;
 	}
-	hf_rpc_share_settle(c);
+	hf_rpc_budget_settle(c);
 	if (c->is_moving && hf_rpc_connection_try_move(c))
 		return;
 	enlist(c, progress);
@@ -508,6 +508,6 @@ void hf_rpc_sweep_connections(struct hf_timer *timer)
 
 	close_older(lane, &lane->busy, limits->stall_ns);
 	close_older(lane, &lane->idle, limits->idle_ns);
-	hf_rpc_share_sweep(lane);
+	hf_rpc_budget_sweep(lane);
 	hf_timer_start(timer, HF_MIN(SWEEP_NS, HF_MIN(limits->idle_ns, limits->stall_ns)));
 }

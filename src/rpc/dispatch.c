@@ -153,7 +153,7 @@ static bool may_list(struct hf_rpc_call *call)
 static bool must_wait(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
 {
 	return proc->has_long_reply && call->connection && call->message.len <= HF_RPC_LONGEST_ASKER &&
-	       !hf_rpc_share_has_room(call->lane, call->connection->part);
+	       !hf_rpc_budget_has_room(call->lane, call->connection->part);
 }
 
 static bool is_padded(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)

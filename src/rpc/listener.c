@@ -66,8 +66,8 @@ static bool make_room(const struct arrival *arrival)
 	struct hf_rpc_server *server = arrival->lane->server;
 	bool has_evicted =
 		!arrival->lane->is_closed &&
-		hf_rpc_share_evict(arrival->lane, hf_host_part(arrival->victim, arrival->lane->index),
-				   arrival->unused_ns);
+		hf_rpc_budget_evict(arrival->lane, hf_host_part(arrival->victim, arrival->lane->index),
+				    arrival->unused_ns);
 
 	hf_hosts_end_choice(server->hosts, arrival->victim, arrival->chosen);
 	atomic_fetch_sub_explicit(&server->n_arriving, 1, memory_order_relaxed);

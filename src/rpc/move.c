@@ -46,13 +46,13 @@ static void arrive(struct hf_task *task)
 	struct hf_rpc_lane *lane = c->lane;
 
 	lane->n_gathering += c->reader.capacity;
-	hf_rpc_share_join(c);
+	hf_rpc_budget_join(c);
 	hf_list_push_back(&lane->busy, &c->link);
 	c->is_busy = true;
 	c->since = hf_loop_now(lane->loop);
 	c->is_moving = false;
 	hf_rpc_meters_settle(lane);
-	hf_rpc_share_begin_turn(c, true);
+	hf_rpc_budget_begin(c, true);
 	c->is_reading = true;
 	if (lane->is_closed || !serve_traveller(c)) {
 		c->is_reading = false;
@@ -72,8 +72,8 @@ bool hf_rpc_connection_try_move(struct hf_rpc_connection *c)
 	hf_link_remove(&c->link);
 	hf_link_remove(&c->flush_link);
 	c->lane->n_gathering -= c->reader.capacity;
-	hf_rpc_share_quit(c);
-	hf_rpc_share_charge(c, 0); /* home will count it */
+	hf_rpc_budget_quit(c);
+	hf_rpc_budget_charge(c, 0); /* home will count it */
 	hf_socket_move(&c->socket, home->loop);
 	c->lane = home;
 	hf_task_init(&c->arrival, arrive);

@@ -28,7 +28,7 @@ struct hf_rpc_proc {
 	/* Its reply is a list, and many times as long as the call. The source of a call over UDP may be
 	 * forged, and its victim gets the list. So the server limits the lists to other hosts over UDP. */
 	bool is_list;
-	/* Its reply may be long: the call begins when there is memory for that (rpc/share.c). Not for
+	/* Its reply may be long: the call begins when there is memory for that (rpc/budget.c). Not for
 	 * programs that are served only at home. */
 	bool has_long_reply;
 };

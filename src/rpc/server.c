@@ -115,8 +115,8 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_list_init(&lane->kept);
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
-	hf_task_init(&lane->service, hf_rpc_share_serve);
-	hf_timer_init(&lane->next_service, loop, hf_rpc_share_call_service);
+	hf_task_init(&lane->service, hf_rpc_budget_serve);
+	hf_timer_init(&lane->next_service, loop, hf_rpc_budget_call_service);
 	hf_segment_pool_init(&lane->segments);
 	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
 	server->lanes[server->n_lanes++] = lane;

@@ -12,7 +12,7 @@
  *	listener.c     does the server accept a connection, and which lane gets it?
  *	connection.c   records in, replies out, on one connection
  *	move.c         how does a connection move to the home lane?
- *	share.c        how much memory and time may a connection and its address have?
+ *	budget.c       how much memory and time may a connection and its address have?
  *	hosts.c        how many connections has each address?
  *	port.c         datagrams in, replies out, on one UDP port
  *	dispatch.c     which handler serves a message?
@@ -250,28 +250,29 @@ void hf_rpc_connection_serve(struct hf_rpc_connection *connection);   /* it wait
 void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
 
-/* share.c */
+/* budget.c */
 #define HF_RPC_FEW_BYTES  8192 /* of memory, that a connection may use while memory is short */
 #define HF_RPC_UNIT_BYTES 4096 /* that cost as much to move as a short call */
 #define HF_RPC_KEPT_UNITS 4    /* additional cost of a call that another thread serves */
 #define HF_RPC_LOOP_UNITS 8192 /* work in a turn of the loop until it is late: about 10 ms */
 
-void hf_rpc_share_join(struct hf_rpc_connection *connection); /* the connection joins its lane */
-void hf_rpc_share_quit(struct hf_rpc_connection *connection); /* it is closed, or moves; calls stay counted */
-void hf_rpc_share_charge(struct hf_rpc_connection *connection, size_t held);
-void hf_rpc_share_begin_turn(struct hf_rpc_connection *connection, bool is_queued);
-void hf_rpc_share_end_turn(struct hf_rpc_connection *connection);
-void hf_rpc_share_wait(struct hf_rpc_connection *connection);
-void hf_rpc_share_stop_waiting(struct hf_rpc_connection *connection);
-void hf_rpc_share_serve(struct hf_task *task);
-void hf_rpc_share_call_service(struct hf_timer *timer);
-void hf_rpc_share_sweep(struct hf_rpc_lane *lane);
+void hf_rpc_budget_join(struct hf_rpc_connection *connection); /* the connection joins its lane */
+void hf_rpc_budget_quit(
+	struct hf_rpc_connection *connection); /* it is closed, or moves; calls stay counted */
+void hf_rpc_budget_charge(struct hf_rpc_connection *connection, size_t held);
+void hf_rpc_budget_begin(struct hf_rpc_connection *connection, bool is_queued);
+void hf_rpc_budget_end(struct hf_rpc_connection *connection);
+void hf_rpc_budget_wait(struct hf_rpc_connection *connection);
+void hf_rpc_budget_stop_waiting(struct hf_rpc_connection *connection);
+void hf_rpc_budget_serve(struct hf_task *task);
+void hf_rpc_budget_call_service(struct hf_timer *timer);
+void hf_rpc_budget_sweep(struct hf_rpc_lane *lane);
 /* Closes the least useful connection of @part, but none that completed a call within @unused_ns. False: there
  * is none. With 0 it closes even a connection with calls under way, if there is no other. */
-bool hf_rpc_share_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, uint64_t unused_ns);
+bool hf_rpc_budget_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, uint64_t unused_ns);
 
 /* Has the address memory for one more long reply? */
-static inline bool hf_rpc_share_has_room(const struct hf_rpc_lane *lane, const struct hf_host_part *part)
+static inline bool hf_rpc_budget_has_room(const struct hf_rpc_lane *lane, const struct hf_host_part *part)
 {
 	const struct hf_rpc_limits *limits = &lane->server->limits;
 
@@ -279,42 +280,42 @@ static inline bool hf_rpc_share_has_room(const struct hf_rpc_lane *lane, const s
 }
 
 /* Charges work for the connection to its budget. */
-static inline void hf_rpc_share_spend(struct hf_rpc_connection *c, int32_t n_units)
+static inline void hf_rpc_budget_spend(struct hf_rpc_connection *c, int32_t n_units)
 {
 	c->budget -= n_units;
 }
 
-static inline void hf_rpc_share_spend_bytes(struct hf_rpc_connection *c, size_t n)
+static inline void hf_rpc_budget_spend_bytes(struct hf_rpc_connection *c, size_t n)
 {
 	c->budget -= (int32_t)(n / HF_RPC_UNIT_BYTES);
 }
 
 /* Sending is charged to the address and the loop, but uses up no budget. */
-static inline void hf_rpc_share_note_sent(struct hf_rpc_connection *c, size_t n)
+static inline void hf_rpc_budget_note_sent(struct hf_rpc_connection *c, size_t n)
 {
 	c->allowance += (int32_t)(n / HF_RPC_UNIT_BYTES);
 }
 
 /* Has this turn of the loop served so much that each connection gets only a little more? */
-static inline bool hf_rpc_share_is_late(const struct hf_rpc_lane *lane)
+static inline bool hf_rpc_budget_is_late(const struct hf_rpc_lane *lane)
 {
 	return HF_UNLIKELY(lane->spent > HF_RPC_LOOP_UNITS) && lane->turn == hf_loop_turn(lane->loop);
 }
 
 /* Counts the memory that the connection uses now. */
-static inline void hf_rpc_share_settle(struct hf_rpc_connection *c)
+static inline void hf_rpc_budget_settle(struct hf_rpc_connection *c)
 {
 	size_t held = c->kept_bytes + c->out.n_held + c->backlog_size + c->traveller_len;
 
 	if (held != c->charged)
-		hf_rpc_share_charge(c, held);
+		hf_rpc_budget_charge(c, held);
 }
 
 /* Must the connection wait, for budget or memory, before its next call? */
-static inline bool hf_rpc_share_must_wait(const struct hf_rpc_connection *c)
+static inline bool hf_rpc_budget_must_wait(const struct hf_rpc_connection *c)
 {
 	return c->budget <= 0 || (c->kept_bytes + c->out.n_bytes + c->reader.capacity > HF_RPC_FEW_BYTES &&
-				  !hf_rpc_share_has_room(c->lane, c->part));
+				  !hf_rpc_budget_has_room(c->lane, c->part));
 }
 
 /* hold.c */

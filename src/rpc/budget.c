@@ -18,7 +18,7 @@
  * about a microsecond each. The clock would also count what other programs do, and costs more
  * to read than some calls.
  *
- * - A connection has a budget of TURN_UNITS. Then it is tired, and the next connection is
+ * - A connection has a budget of CONNECTION_UNITS. Then it is tired, and the next connection is
  *   served.
  * - In a turn of the loop, new input of one address is served for HOST_UNITS. Further
  *   connections of that address are tired from the start.
@@ -36,13 +36,13 @@
 #include "rpc/server_internal.h"
 
 /* More than all that is read in a turn, if it is calls of 64 KiB: the rest would have to be copied. */
-#define TURN_UNITS     384
-#define HOST_UNITS     1024
-#define SERVICE_UNITS  1024
-#define LOOKS          16 /* connections to look at, for one to evict */
-#define PARTS_A_TURN   64 /* parts that wait for memory, to look at */
-#define CLOSED_AT_ONCE 64
-#define GIVEN_BACK     ((size_t)HF_HEAP_KEEP / 2)
+#define CONNECTION_UNITS 384
+#define HOST_UNITS       1024
+#define SERVICE_UNITS    1024
+#define LOOKS            16 /* connections to look at, for one to evict */
+#define PARTS_A_TURN     64 /* parts that wait for memory, to look at */
+#define CLOSED_AT_ONCE   64
+#define GIVEN_BACK       ((size_t)HF_HEAP_KEEP / 2)
 
 static struct hf_rpc_connection *part_first(struct hf_list *list)
 {
@@ -58,19 +58,19 @@ static void count(_Atomic size_t *counter, size_t by)
 			      memory_order_relaxed);
 }
 
-void hf_rpc_share_join(struct hf_rpc_connection *c)
+void hf_rpc_budget_join(struct hf_rpc_connection *c)
 {
 	c->part = hf_host_part(c->host, c->lane->index);
 	hf_list_push_back(c->is_proven ? &c->part->proven : &c->part->fresh, &c->part_link);
 	count(&c->part->n_open, 1);
 	if (!c->is_proven)
 		count(&c->part->n_fresh, 1);
-	hf_rpc_share_settle(c);
+	hf_rpc_budget_settle(c);
 }
 
-void hf_rpc_share_quit(struct hf_rpc_connection *c)
+void hf_rpc_budget_quit(struct hf_rpc_connection *c)
 {
-	hf_rpc_share_stop_waiting(c);
+	hf_rpc_budget_stop_waiting(c);
 	hf_link_remove(&c->part_link);
 	count(&c->part->n_open, (size_t)-1);
 	if (!c->is_proven)
@@ -95,7 +95,7 @@ static void serve_soon(struct hf_rpc_lane *lane)
 		hf_timer_start(&lane->next_service, 0); /* without memory the sweep does it */
 }
 
-void hf_rpc_share_charge(struct hf_rpc_connection *c, size_t held)
+void hf_rpc_budget_charge(struct hf_rpc_connection *c, size_t held)
 {
 	struct hf_host_part *part = c->part;
 	struct hf_rpc_lane *lane = c->lane;
@@ -116,7 +116,7 @@ void hf_rpc_share_charge(struct hf_rpc_connection *c, size_t held)
 
 /* Time */
 
-void hf_rpc_share_begin_turn(struct hf_rpc_connection *c, bool is_queued)
+void hf_rpc_budget_begin(struct hf_rpc_connection *c, bool is_queued)
 {
 	struct hf_host_part *part = c->part;
 	struct hf_rpc_lane *lane = c->lane;
@@ -130,12 +130,12 @@ void hf_rpc_share_begin_turn(struct hf_rpc_connection *c, bool is_queued)
 		part->turn = turn;
 		part->spent = 0;
 	}
-	c->budget = is_queued || part->spent < HOST_UNITS ? TURN_UNITS : 0;
+	c->budget = is_queued || part->spent < HOST_UNITS ? CONNECTION_UNITS : 0;
 	c->allowance = c->budget;
 }
 
 /* Serving a connection costs a unit in itself. */
-void hf_rpc_share_end_turn(struct hf_rpc_connection *c)
+void hf_rpc_budget_end(struct hf_rpc_connection *c)
 {
 	uint64_t spent = 1 + (uint64_t)(c->allowance - c->budget);
 
@@ -164,7 +164,7 @@ static void tire(struct hf_rpc_connection *c)
 	serve_soon(c->lane);
 }
 
-void hf_rpc_share_wait(struct hf_rpc_connection *c)
+void hf_rpc_budget_wait(struct hf_rpc_connection *c)
 {
 	if (hf_link_is_linked(&c->wait_link))
 		return;
@@ -174,7 +174,7 @@ void hf_rpc_share_wait(struct hf_rpc_connection *c)
 		want_room(c);
 }
 
-void hf_rpc_share_stop_waiting(struct hf_rpc_connection *c)
+void hf_rpc_budget_stop_waiting(struct hf_rpc_connection *c)
 {
 	hf_link_remove(&c->wait_link);
 	if (hf_list_is_empty(&c->part->tired))
@@ -191,13 +191,13 @@ static void serve_first(struct hf_list *parts, struct hf_link *link, struct hf_l
 
 	hf_link_remove(link);
 	hf_list_push_back(parts, link);
-	hf_rpc_share_stop_waiting(c);
+	hf_rpc_budget_stop_waiting(c);
 	hf_rpc_connection_serve(c);
 	/* @c and its part may be freed here */
 }
 
 /* Once in a turn, after the replies and commits that the turn has brought so far. */
-void hf_rpc_share_call_service(struct hf_timer *timer)
+void hf_rpc_budget_call_service(struct hf_timer *timer)
 {
 	struct hf_rpc_lane *lane = hf_container_of(timer, struct hf_rpc_lane, next_service);
 
@@ -210,7 +210,7 @@ static uint64_t spent_now(const struct hf_rpc_lane *lane)
 	return lane->turn == hf_loop_turn(lane->loop) ? lane->spent : 0;
 }
 
-void hf_rpc_share_serve(struct hf_task *task)
+void hf_rpc_budget_serve(struct hf_task *task)
 {
 	struct hf_rpc_lane *lane = hf_container_of(task, struct hf_rpc_lane, service);
 	uint64_t begun_at = spent_now(lane);
@@ -225,7 +225,7 @@ void hf_rpc_share_serve(struct hf_task *task)
 		if (!link)
 			break;
 		part = hf_list_entry(link, struct hf_host_part, want_link);
-		if (hf_rpc_share_has_room(lane, part)) {
+		if (hf_rpc_budget_has_room(lane, part)) {
 			serve_first(&lane->wanting, link, &part->wanting);
 			serve_soon(lane);
 		} else {
@@ -293,7 +293,7 @@ static void relieve(struct hf_rpc_lane *lane)
 		struct hf_host_part *largest = find_largest(lane);
 		struct hf_rpc_connection *worst;
 
-		if (!largest || hf_rpc_share_has_room(lane, largest))
+		if (!largest || hf_rpc_budget_has_room(lane, largest))
 			return;
 		worst = choose_worst(largest);
 		if (!worst)
@@ -330,7 +330,7 @@ static void give_back(struct hf_rpc_lane *lane)
 		lane->held_peak = lately;
 }
 
-void hf_rpc_share_sweep(struct hf_rpc_lane *lane)
+void hf_rpc_budget_sweep(struct hf_rpc_lane *lane)
 {
 	relieve(lane);
 	give_back(lane);
@@ -356,7 +356,7 @@ static struct hf_rpc_connection *find_unused(struct hf_rpc_lane *lane, struct hf
 	return NULL;
 }
 
-bool hf_rpc_share_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, uint64_t unused_ns)
+bool hf_rpc_budget_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, uint64_t unused_ns)
 {
 	struct hf_rpc_connection *c = find_unused(lane, &part->fresh, unused_ns);
 
