@@ -135,8 +135,8 @@ void script_release(struct script *script, size_t which, bool answer)
 static void check_connection(const struct hf_rpc_connection *c, const struct hf_rpc_limits *limits)
 {
 	assert(c->socket);
-	assert(c->out.n_held <= limits->max_unread + 200000);
-	assert(c->out.n_bytes <= c->out.n_held);
+	assert(c->out.n_allocated <= limits->max_unread + 200000);
+	assert(c->out.n_bytes <= c->out.n_allocated);
 	assert(c->n_kept <= limits->max_kept_per_connection);
 	assert(c->backlog_len <= (256 << 10) + HF_RPC_LONGEST_ASKER);
 	assert(c->reader.capacity <= 4 * c->reader.len + (64 << 10));

@@ -95,21 +95,21 @@ static void serve_soon(struct hf_rpc_lane *lane)
 		hf_timer_start(&lane->next_service, 0); /* without memory the sweep does it */
 }
 
-void hf_rpc_budget_charge(struct hf_rpc_connection *c, size_t held)
+void hf_rpc_budget_charge(struct hf_rpc_connection *c, size_t charged)
 {
 	struct hf_host_part *part = c->part;
 	struct hf_rpc_lane *lane = c->lane;
 	size_t before = c->charged;
 
-	c->charged = held;
-	part->held += held - before;
-	lane->held += held - before;
-	if (part->held == 0)
-		hf_link_remove(&part->holder_link);
-	else if (!hf_link_is_linked(&part->holder_link))
-		hf_list_push_back(&lane->holders, &part->holder_link);
-	if (held > before)
-		lane->held_lately = HF_MAX(lane->held_lately, lane->held + lane->n_gathering);
+	c->charged = charged;
+	part->charged += charged - before;
+	lane->charged += charged - before;
+	if (part->charged == 0)
+		hf_link_remove(&part->charged_link);
+	else if (!hf_link_is_linked(&part->charged_link))
+		hf_list_push_back(&lane->charged_parts, &part->charged_link);
+	if (charged > before)
+		lane->charged_lately = HF_MAX(lane->charged_lately, lane->charged + lane->n_gathering);
 	else if (!hf_list_is_empty(&lane->wanting))
 		serve_soon(lane);
 }
@@ -251,7 +251,7 @@ static void find_worst(struct hf_list *list, bool has_unread, struct search *sea
 		uint64_t still_ns = hf_loop_now(c->lane->loop) - c->since;
 
 		search->is_any_served |= c->out.n_bytes || c->n_kept;
-		if (c->hold || !c->out.n_bytes == has_unread || still_ns < c->lane->server->limits.stuck_ns)
+		if (c->delay || !c->out.n_bytes == has_unread || still_ns < c->lane->server->limits.stuck_ns)
 			continue;
 		if (c->charged && (!search->worst || c->charged > search->worst->charged))
 			search->worst = c;
@@ -277,10 +277,10 @@ static struct hf_host_part *find_largest(struct hf_rpc_lane *lane)
 {
 	struct hf_host_part *largest = NULL;
 
-	hf_list_for_each(link, &lane->holders) {
-		struct hf_host_part *part = hf_list_entry(link, struct hf_host_part, holder_link);
+	hf_list_for_each(link, &lane->charged_parts) {
+		struct hf_host_part *part = hf_list_entry(link, struct hf_host_part, charged_link);
 
-		if (!largest || part->held > largest->held)
+		if (!largest || part->charged > largest->charged)
 			largest = part;
 	}
 	return largest;
@@ -319,15 +319,15 @@ static void on_trimmed(struct hf_work *work)
  * memory again and again. */
 static void give_back(struct hf_rpc_lane *lane)
 {
-	size_t lately = HF_MAX(lane->held_lately, lane->held_before);
+	size_t lately = HF_MAX(lane->charged_lately, lane->charged_before);
 
-	lane->held_before = lane->held_lately;
-	lane->held_lately = lane->held + lane->n_gathering;
-	lane->held_peak = HF_MAX(lane->held_peak, lately);
-	if (lane->held_peak - lately < GIVEN_BACK || hf_work_is_running(&lane->trimming))
+	lane->charged_before = lane->charged_lately;
+	lane->charged_lately = lane->charged + lane->n_gathering;
+	lane->charged_peak = HF_MAX(lane->charged_peak, lately);
+	if (lane->charged_peak - lately < GIVEN_BACK || hf_work_is_running(&lane->trimming))
 		return;
 	if (hf_work_submit(lane->loop, &lane->trimming, trim, on_trimmed) == 0)
-		lane->held_peak = lately;
+		lane->charged_peak = lately;
 }
 
 void hf_rpc_budget_sweep(struct hf_rpc_lane *lane)
@@ -350,7 +350,7 @@ static struct hf_rpc_connection *find_unused(struct hf_rpc_lane *lane, struct hf
 
 		if (hf_loop_now(lane->loop) - c->useful < unused_ns || n_looks++ == LOOKS)
 			return NULL;
-		if (!c->n_kept && !c->hold)
+		if (!c->n_kept && !c->delay)
 			return c;
 	}
 	return NULL;

@@ -73,9 +73,9 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 	if (call->is_kept)
 		hf_link_remove(&call->in_kept);
 	if (call->is_kept && call->connection)
-		hf_rpc_connection_release(call->connection, call->held);
+		hf_rpc_connection_release(call->connection, call->charged);
 	if (call->is_kept && call->port)
-		hf_rpc_port_release(call->port, call->held);
+		hf_rpc_port_release(call->port, call->charged);
 	if (call->own)
 		free(call->own);
 	if (HF_UNLIKELY(call->scratch))
@@ -198,13 +198,13 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 	call->kept_at = hf_loop_now(call->lane->loop);
 	hf_link_init(&call->in_kept);
 	hf_list_push_back(&call->lane->kept, &call->in_kept);
-	call->held = sizeof(*call) + call->message.len;
+	call->charged = sizeof(*call) + call->message.len;
 	if (call->connection) {
 		call->connection->n_kept++;
-		call->connection->kept_bytes += call->held;
+		call->connection->kept_bytes += call->charged;
 		hf_rpc_budget_spend(call->connection, HF_RPC_KEPT_UNITS);
 	} else {
-		hf_rpc_port_kept(call->port, call->held);
+		hf_rpc_port_kept(call->port, call->charged);
 	}
 	return 0;
 }
@@ -218,7 +218,7 @@ void *hf_rpc_call_room(struct hf_rpc_call *call)
 void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
 {
 	assert(call->is_kept);
-	call->held += reply_len;
+	call->charged += reply_len;
 	if (call->connection) {
 		call->connection->kept_bytes += reply_len;
 	} else {

@@ -4,7 +4,7 @@
  * Reading stops (is_paused) while the peer leaves too many replies unread, has too many calls
  * under way, is about to move to another lane, or must wait for budget or for memory that all
  * connections share (budget.c). Input that was already read waits in the backlog. A connection
- * whose replies are delayed (hold.h) sends nothing; they count like unread ones. In a late turn
+ * whose replies are delayed (delay.h) sends nothing; they count like unread ones. In a late turn
  * of the loop each connection is served only a little. So even with many busy connections the
  * last one is served soon.
  *
@@ -41,7 +41,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 		return;
 	}
 	hf_link_init(&c->flush_link);
-	hf_link_init(&c->hold_link);
+	hf_link_init(&c->delay_link);
 	hf_link_init(&c->part_link);
 	hf_link_init(&c->wait_link);
 	c->lane = lane;
@@ -75,7 +75,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		c->socket = NULL;
 		hf_link_remove(&c->link);
 		hf_link_remove(&c->flush_link);
-		hf_rpc_hold_drop(c);
+		hf_rpc_delay_drop(c);
 		hf_rpc_probes_end(c, c->is_broken);
 		lane->n_gathering -= c->reader.capacity;
 		hf_record_reader_deinit(&c->reader);
@@ -133,7 +133,7 @@ static void update_watch(struct hf_rpc_connection *c)
 
 	if (!c->is_paused)
 		events |= HF_SOCKET_READ;
-	if (c->out.n_bytes && !c->hold)
+	if (c->out.n_bytes && !c->delay)
 		events |= HF_SOCKET_WRITE;
 	if (hf_socket_watch(c->socket, events, on_ready, c) < 0)
 		hf_rpc_connection_close(c);
@@ -147,7 +147,7 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->out.n_bytes;
 	int r;
 
-	if (c->hold || (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane)))
+	if (c->delay || (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane)))
 		return true;
 	hf_rpc_meters_settle(c->lane);
 	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
@@ -159,7 +159,7 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 
 void hf_rpc_connection_replied(struct hf_rpc_connection *c)
 {
-	if (c->is_reading || c->hold || hf_link_is_linked(&c->flush_link))
+	if (c->is_reading || c->delay || hf_link_is_linked(&c->flush_link))
 		return;
 	hf_list_push_back(&c->lane->flushable, &c->flush_link);
 	hf_loop_defer(c->lane->loop, &c->lane->flush);
@@ -172,13 +172,13 @@ static bool has_too_many_calls(const struct hf_rpc_connection *c)
 	const struct hf_rpc_limits *limits = &c->lane->server->limits;
 
 	return c->n_kept >= limits->max_kept_per_connection ||
-	       c->kept_bytes + c->out.n_held >= limits->max_kept_bytes;
+	       c->kept_bytes + c->out.n_allocated >= limits->max_kept_bytes;
 }
 
 static bool must_pause(const struct hf_rpc_connection *c)
 {
-	return c->is_moving || c->lane->is_ending || c->out.n_held > c->lane->server->limits.max_unread ||
-	       has_too_many_calls(c);
+	return c->is_moving || c->lane->is_ending ||
+	       c->out.n_allocated > c->lane->server->limits.max_unread || has_too_many_calls(c);
 }
 
 static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct hf_bytes record)
@@ -286,7 +286,7 @@ static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const 
 /* Takes records from @input until none is left or reading must pause. *input is then the rest. */
 static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, bool *progressp)
 {
-	size_t n_held = SIZE_MAX, n_kept = 0; /* as they were at the last check whether to pause */
+	size_t n_allocated = SIZE_MAX, n_kept = 0; /* as they were at the last check whether to pause */
 	struct hf_bytes record;
 	int r = HF_RECORD_MORE;
 
@@ -303,11 +303,11 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		*progressp = true;
 		if (HF_UNLIKELY(dispatched == HF_RPC_NONSENSE))
 			return false;
-		if (HF_LIKELY(c->out.n_held == n_held && c->n_kept == n_kept && c->budget > 0))
+		if (HF_LIKELY(c->out.n_allocated == n_allocated && c->n_kept == n_kept && c->budget > 0))
 			continue;
 		if (!pause_if_it_must(c, progressp))
 			return false;
-		n_held = c->out.n_held;
+		n_allocated = c->out.n_allocated;
 		n_kept = c->n_kept;
 	}
 	return r >= 0;
@@ -395,7 +395,7 @@ static bool resume(struct hf_rpc_connection *c, bool *progressp)
 	bool ok;
 
 	if (!c->is_paused || c->is_moving || c->lane->is_ending ||
-	    c->out.n_held > c->lane->server->limits.max_unread / 2 || has_too_many_calls(c))
+	    c->out.n_allocated > c->lane->server->limits.max_unread / 2 || has_too_many_calls(c))
 		return true;
 	hf_rpc_budget_settle(c);
 	if (hf_rpc_budget_must_wait(c)) {
@@ -492,7 +492,7 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 
 		if (now - c->since < limit)
 			return;
-		if (c->n_kept || c->hold || is_waiting(c)) {
+		if (c->n_kept || c->delay || is_waiting(c)) {
 			enlist(c, true); /* the connection waits for the server, not the server for it */
 			continue;
 		}

@@ -84,7 +84,7 @@ static struct hf_host *new_host(const struct hf_addr *addr, size_t n_parts)
 		hf_list_init(&part->wanting);
 		hf_link_init(&part->tired_link);
 		hf_link_init(&part->want_link);
-		hf_link_init(&part->holder_link);
+		hf_link_init(&part->charged_link);
 	}
 	return host;
 }

@@ -19,17 +19,17 @@ struct hf_host;
 struct hf_hosts;
 
 struct hf_host_part {
-	struct hf_host *host;       /* (c) */
-	struct hf_list fresh;       /* connections that have not completed a call yet, the oldest first */
-	struct hf_list proven;      /* the others, the least recently useful first */
-	struct hf_list tired;       /* connections that have used up their budget */
-	struct hf_list wanting;     /* connections that wait for memory */
-	struct hf_link tired_link;  /* in lane->tired */
-	struct hf_link want_link;   /* in lane->wanting */
-	struct hf_link holder_link; /* in lane->holders, while it uses memory */
-	size_t held;                /* bytes, of all connections of this address on this lane */
-	uint64_t turn;              /* the turn of the loop in which @spent was spent */
-	uint64_t spent;             /* units of work, for input from this address */
+	struct hf_host *host;        /* (c) */
+	struct hf_list fresh;        /* connections that have not completed a call yet, the oldest first */
+	struct hf_list proven;       /* the others, the least recently useful first */
+	struct hf_list tired;        /* connections that have used up their budget */
+	struct hf_list wanting;      /* connections that wait for memory */
+	struct hf_link tired_link;   /* in lane->tired */
+	struct hf_link want_link;    /* in lane->wanting */
+	struct hf_link charged_link; /* in lane->charged_parts, while it uses memory */
+	size_t charged;              /* bytes, of all connections of this address on this lane */
+	uint64_t turn;               /* the turn of the loop in which @spent was spent */
+	uint64_t spent;              /* units of work, for input from this address */
 	_Atomic size_t n_fresh;
 	_Atomic size_t n_open;
 	size_t n_chosen; /* under the lock of the hosts: connections that the lane must close, and has not

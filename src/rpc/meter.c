@@ -8,7 +8,7 @@
  * came. A group ends when it is full and before its replies leave. So a reply is counted before
  * its client has it.
  *
- * A call whose reply is held (hold.h) belongs to no group. The hold counts it, and it takes until the
+ * A call whose reply is delayed (delay.h) belongs to no group. The delay counts it, and it takes until the
  * release.
  */
 #include <errno.h>
@@ -173,60 +173,61 @@ static void note_end(struct hf_rpc_meters *meters, struct hf_call_meter *meter, 
 /* Held calls */
 
 /* Where there are many kinds: one of the same procedure and result that was begun a little earlier. */
-static struct hf_rpc_held *find_held(struct hf_rpc_hold *hold, const struct hf_call_meter *meter,
-				     const char *result, uint64_t begun)
+static struct hf_rpc_delayed *find_delayed(struct hf_rpc_delay *delay, const struct hf_call_meter *meter,
+					   const char *result, uint64_t begun)
 {
-	bool is_many = hold->n_held >= HF_RPC_HELD_MANY;
+	bool is_many = delay->n_delayed >= HF_RPC_DELAYED_MANY;
 
-	for (uint32_t i = hold->n_held; i > 0 && (is_many || hold->n_held - i < 2); i--) {
-		struct hf_rpc_held *held = &hold->held[i - 1];
+	for (uint32_t i = delay->n_delayed; i > 0 && (is_many || delay->n_delayed - i < 2); i--) {
+		struct hf_rpc_delayed *delayed = &delay->delayed[i - 1];
 
-		if (held->meter == meter && held->result == result && (held->begun == begun || is_many))
-			return held;
+		if (delayed->meter == meter && delayed->result == result &&
+		    (delayed->begun == begun || is_many))
+			return delayed;
 	}
 	return NULL;
 }
 
 /* False: there is no room. */
-static bool note_held(struct hf_rpc_hold *hold, struct hf_rpc_lane *lane, struct hf_call_meter *meter,
-		      const char *result, uint64_t begun)
+static bool note_delayed(struct hf_rpc_delay *delay, struct hf_rpc_lane *lane, struct hf_call_meter *meter,
+			 const char *result, uint64_t begun)
 {
-	struct hf_rpc_held *held = find_held(hold, meter, result, begun);
+	struct hf_rpc_delayed *delayed = find_delayed(delay, meter, result, begun);
 
-	if (!held && hold->n_held == HF_RPC_HELD_KINDS)
+	if (!delayed && delay->n_delayed == HF_RPC_DELAYED_KINDS)
 		return false;
-	hold->lane = lane;
-	if (held)
-		held->n++;
+	delay->lane = lane;
+	if (delayed)
+		delayed->n++;
 	else
-		hold->held[hold->n_held++] =
-			(struct hf_rpc_held){ .meter = meter, .result = result, .begun = begun, .n = 1 };
+		delay->delayed[delay->n_delayed++] =
+			(struct hf_rpc_delayed){ .meter = meter, .result = result, .begun = begun, .n = 1 };
 	return true;
 }
 
-void hf_rpc_meters_settle_held(struct hf_rpc_hold *hold)
+void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay)
 {
-	uint64_t now = hold->n_held ? hf_loop_clock(hold->lane->loop) : 0;
+	uint64_t now = delay->n_delayed ? hf_loop_clock(delay->lane->loop) : 0;
 
-	for (uint32_t i = 0; i < hold->n_held; i++) {
-		const struct hf_rpc_held *held = &hold->held[i];
+	for (uint32_t i = 0; i < delay->n_delayed; i++) {
+		const struct hf_rpc_delayed *delayed = &delay->delayed[i];
 
-		hf_call_meter_add(held->meter, held->result, now - held->begun, held->n);
+		hf_call_meter_add(delayed->meter, delayed->result, now - delayed->begun, delayed->n);
 	}
-	hold->n_held = 0;
+	delay->n_delayed = 0;
 }
 
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result)
 {
 	struct hf_rpc_lane *lane = call->lane;
 	struct hf_rpc_meters *meters = lane->meters;
-	struct hf_rpc_hold *hold = call->connection ? call->connection->hold : NULL;
+	struct hf_rpc_delay *delay = call->connection ? call->connection->delay : NULL;
 	struct hf_call_meter *meter;
 
 	if (!call->begun)
 		return;
 	meter = &meters->calls[call->entry][call->header.procedure];
-	if (hold && note_held(hold, lane, meter, result, call->begun))
+	if (delay && note_delayed(delay, lane, meter, result, call->begun))
 		meters->n_on_the_spot += !call->is_kept; /* it had its part of the group's time */
 	else
 		note_end(meters, meter, result, call->is_kept ? call->begun : 0);

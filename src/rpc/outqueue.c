@@ -72,7 +72,7 @@ static void segment_put(struct hf_segment_pool *pool, struct hf_segment *segment
 void hf_outqueue_init(struct hf_outqueue *queue)
 {
 	hf_list_init(&queue->segments);
-	queue->n_bytes = queue->n_held = 0;
+	queue->n_bytes = queue->n_allocated = 0;
 }
 
 void hf_outqueue_clear(struct hf_outqueue *queue, struct hf_segment_pool *pool)
@@ -81,7 +81,7 @@ void hf_outqueue_clear(struct hf_outqueue *queue, struct hf_segment_pool *pool)
 
 	while ((link = hf_list_pop_front(&queue->segments)))
 		segment_put(pool, segment_of(link));
-	queue->n_bytes = queue->n_held = 0;
+	queue->n_bytes = queue->n_allocated = 0;
 }
 
 uint8_t *hf_outqueue_reserve(struct hf_outqueue *queue, struct hf_segment_pool *pool, size_t len)
@@ -94,7 +94,7 @@ uint8_t *hf_outqueue_reserve(struct hf_outqueue *queue, struct hf_segment_pool *
 		if (!segment)
 			return NULL;
 		hf_list_push_back(&queue->segments, &segment->link);
-		queue->n_held += segment->size;
+		queue->n_allocated += segment->size;
 	}
 	return segment->data + segment->end;
 }
@@ -138,7 +138,7 @@ void hf_outqueue_append(struct hf_outqueue *queue, struct hf_segment *segment, s
 	segment->capacity = len;
 	hf_list_push_back(&queue->segments, &segment->link);
 	queue->n_bytes += len;
-	queue->n_held += segment->size;
+	queue->n_allocated += segment->size;
 }
 
 static int gather(struct hf_outqueue *queue, struct iovec iov[SEGMENTS_AT_ONCE])
@@ -160,15 +160,15 @@ static void consume(struct hf_outqueue *queue, struct hf_segment_pool *pool, siz
 	queue->n_bytes -= len;
 	while (!hf_list_is_empty(&queue->segments)) {
 		struct hf_segment *segment = segment_of(hf_list_first(&queue->segments));
-		size_t held = segment->end - segment->start;
+		size_t len_here = segment->end - segment->start;
 
-		if (len < held) {
+		if (len < len_here) {
 			segment->start += len;
 			return;
 		}
-		len -= held;
+		len -= len_here;
 		hf_link_remove(&segment->link);
-		queue->n_held -= segment->size;
+		queue->n_allocated -= segment->size;
 		segment_put(pool, segment);
 	}
 }

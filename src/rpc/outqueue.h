@@ -23,7 +23,7 @@ void hf_segment_pool_deinit(struct hf_segment_pool *pool);
 struct hf_outqueue {
 	struct hf_list segments;
 	size_t n_bytes;
-	size_t n_held; /* memory, which may be much more: a reply reserves room for its longest form */
+	size_t n_allocated; /* memory, which may be much more: a reply reserves room for its longest form */
 };
 
 void hf_outqueue_init(struct hf_outqueue *queue);

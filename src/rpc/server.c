@@ -18,7 +18,7 @@ const struct hf_rpc_limits hf_rpc_default_limits = {
 	.max_unread = 256 << 10,
 	.max_kept_per_connection = 256,
 	.max_kept_bytes = 8 << 20,
-	.max_held = 256 << 20,
+	.max_charged = 256 << 20,
 	.max_reply = 1100 << 10,
 	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients close idle connections after 300 s */
 	.stall_ns = 120 * HF_NS_PER_S,
@@ -31,7 +31,7 @@ int hf_rpc_server_new(struct hf_rpc_server **serverp, const struct hf_rpc_limits
 
 	if (!server)
 		return hf_trace(-ENOMEM);
-	assert(limits->max_held >= 2 * limits->max_reply);
+	assert(limits->max_charged >= 2 * limits->max_reply);
 	server->limits = *limits;
 	*serverp = server;
 	return 0;
@@ -111,7 +111,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_list_init(&lane->flushable);
 	hf_list_init(&lane->tired);
 	hf_list_init(&lane->wanting);
-	hf_list_init(&lane->holders);
+	hf_list_init(&lane->charged_parts);
 	hf_list_init(&lane->kept);
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);

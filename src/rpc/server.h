@@ -36,11 +36,11 @@ struct hf_rpc_limits {
 					 * many */
 	size_t max_kept_bytes; /* of a connection's calls under way and unread replies; for the calls of all
 				* datagrams together 8 times as much */
-	size_t max_held;   /* the same and input not yet served, of all connections of a lane; an address may
-			    * have half of it, or less while others have some (budget.c) */
-	size_t max_reply;  /* of the longest reply: this much must be free before a call that may have it
-			    * begins */
-	uint64_t idle_ns;  /* until a connection without work is closed */
+	size_t max_charged; /* the same and input not yet served, of all connections of a lane; an address may
+			     * have half of it, or less while others have some (budget.c) */
+	size_t max_reply;   /* of the longest reply: this much must be free before a call that may have it
+			     * begins */
+	uint64_t idle_ns;   /* until a connection without work is closed */
 	uint64_t stall_ns; /* until a connection is closed in the middle of a record, or with a reply that its
 			    * peer does not read */
 	uint64_t stuck_ns; /* the same while other connections wait for memory */

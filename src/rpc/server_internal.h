@@ -18,7 +18,7 @@
  *	dispatch.c     which handler serves a message?
  *	call.c         a call under way: arguments, suspending, replying
  *	replay.c       was this call answered before?
- *	hold.c         replies that are delayed until their facts are durable
+ *	delay.c        replies that are delayed until their facts are durable
  *	probe.c        does the peer of an old connection still know it?
  *	meter.c        how many calls ended in which way, and how long did they take?
  *	message.c      RPC headers <-> structs
@@ -40,7 +40,7 @@
 #include "loop/timer.h"
 #include "loop/work.h"
 #include "rpc/call.h"
-#include "rpc/hold.h"
+#include "rpc/delay.h"
 #include "rpc/hosts.h"
 #include "rpc/outqueue.h"
 #include "rpc/program.h"
@@ -89,12 +89,12 @@ struct hf_rpc_lane {
 	struct hf_list idle;  /* connections with nothing under way, the longest idle first */
 	struct hf_list
 		busy; /* connections with an incomplete record or unsent replies, the longest stalled first */
-	struct hf_list flushable; /* connections with replies that were made outside their own reading */
-	struct hf_list kept;      /* suspended calls */
-	struct hf_list tired;     /* host parts with connections that have used up their budget */
-	struct hf_list wanting;   /* host parts with connections that wait for memory */
-	struct hf_list holders;   /* host parts with memory in use */
-	struct hf_task service;   /* serves the tired and the wanting */
+	struct hf_list flushable;     /* connections with replies that were made outside their own reading */
+	struct hf_list kept;          /* suspended calls */
+	struct hf_list tired;         /* host parts with connections that have used up their budget */
+	struct hf_list wanting;       /* host parts with connections that wait for memory */
+	struct hf_list charged_parts; /* host parts with memory in use */
+	struct hf_task service;       /* serves the tired and the wanting */
 	struct hf_timer next_service;
 	struct hf_task flush;
 	struct hf_timer sweep;
@@ -103,12 +103,12 @@ struct hf_rpc_lane {
 	size_t n_free_calls;
 	uint8_t *read_buffer;
 	size_t n_gathering; /* bytes of incomplete records */
-	size_t held;        /* bytes of its connections: calls under way, unsent replies, input not served */
+	size_t charged;     /* bytes of its connections: calls under way, unsent replies, input not served */
 	uint64_t turn;      /* the turn of the loop in which @spent was spent */
 	uint64_t spent;     /* units of work, for all connections */
-	size_t held_lately; /* the most that was in use since the last sweep, with incomplete records */
-	size_t held_before; /* the same between the two sweeps before */
-	size_t held_peak;   /* the most since free memory was last given back to the system */
+	size_t charged_lately; /* the most that was in use since the last sweep, with incomplete records */
+	size_t charged_before; /* the same between the two sweeps before */
+	size_t charged_peak;   /* the most since free memory was last given back to the system */
 	struct hf_work trimming;
 	bool is_closed;
 	bool is_ending; /* no call begins any more */
@@ -141,8 +141,8 @@ static inline void hf_rpc_count(_Atomic uint64_t *counter)
 struct hf_rpc_connection {
 	struct hf_link link; /* in lane->idle or lane->busy */
 	struct hf_link flush_link;
-	struct hf_rpc_hold *hold; /* its replies are delayed by this; NULL: they may leave */
-	struct hf_link hold_link;
+	struct hf_rpc_delay *delay; /* its replies are delayed by this; NULL: they may leave */
+	struct hf_link delay_link;
 	struct hf_host *host;
 	struct hf_host_part *part; /* of @host, on this lane */
 	struct hf_link part_link;  /* in part->fresh or part->proven */
@@ -195,8 +195,8 @@ struct hf_rpc_call {
 	struct hf_rpc_port *port;             /* NULL: it came over a connection */
 	struct hf_addr peer;
 	struct hf_addr local;
-	uint8_t *own; /* the call's copy of the message, if it does not fit into @small; to be freed */
-	size_t held;  /* bytes that a suspended call counts for */
+	uint8_t *own;   /* the call's copy of the message, if it does not fit into @small; to be freed */
+	size_t charged; /* bytes that a suspended call counts for */
 	struct hf_xdr_out out;
 	uint8_t *reply;           /* the start of the reply, while it is made */
 	uint8_t *scratch;         /* the reply's bytes, if the connection has no room for them */
@@ -236,7 +236,7 @@ void hf_rpc_meters_free(struct hf_rpc_lane *lane);
 void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* if lane->meters */
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; a second time does nothing */
 void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
-void hf_rpc_meters_settle_held(struct hf_rpc_hold *hold);            /* before its replies leave */
+void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay);       /* before its replies leave */
 
 /* connection.c */
 /* Takes over @socket, and @host, which it has entered. */
@@ -259,7 +259,7 @@ void hf_rpc_sweep_connections(struct hf_timer *timer);
 void hf_rpc_budget_join(struct hf_rpc_connection *connection); /* the connection joins its lane */
 void hf_rpc_budget_quit(
 	struct hf_rpc_connection *connection); /* it is closed, or moves; calls stay counted */
-void hf_rpc_budget_charge(struct hf_rpc_connection *connection, size_t held);
+void hf_rpc_budget_charge(struct hf_rpc_connection *connection, size_t charged);
 void hf_rpc_budget_begin(struct hf_rpc_connection *connection, bool is_queued);
 void hf_rpc_budget_end(struct hf_rpc_connection *connection);
 void hf_rpc_budget_wait(struct hf_rpc_connection *connection);
@@ -276,7 +276,7 @@ static inline bool hf_rpc_budget_has_room(const struct hf_rpc_lane *lane, const 
 {
 	const struct hf_rpc_limits *limits = &lane->server->limits;
 
-	return lane->held + part->held + 2 * limits->max_reply <= limits->max_held;
+	return lane->charged + part->charged + 2 * limits->max_reply <= limits->max_charged;
 }
 
 /* Charges work for the connection to its budget. */
@@ -305,10 +305,10 @@ static inline bool hf_rpc_budget_is_late(const struct hf_rpc_lane *lane)
 /* Counts the memory that the connection uses now. */
 static inline void hf_rpc_budget_settle(struct hf_rpc_connection *c)
 {
-	size_t held = c->kept_bytes + c->out.n_held + c->backlog_size + c->traveller_len;
+	size_t charged = c->kept_bytes + c->out.n_allocated + c->backlog_size + c->traveller_len;
 
-	if (held != c->charged)
-		hf_rpc_budget_charge(c, held);
+	if (charged != c->charged)
+		hf_rpc_budget_charge(c, charged);
 }
 
 /* Must the connection wait, for budget or memory, before its next call? */
@@ -318,8 +318,8 @@ static inline bool hf_rpc_budget_must_wait(const struct hf_rpc_connection *c)
 				  !hf_rpc_budget_has_room(c->lane, c->part));
 }
 
-/* hold.c */
-void hf_rpc_hold_drop(struct hf_rpc_connection *connection); /* the connection is being closed */
+/* delay.c */
+void hf_rpc_delay_drop(struct hf_rpc_connection *connection); /* the connection is being closed */
 
 /* probe.c */
 /* The connection is being closed. Its probes end later, from the loop. */

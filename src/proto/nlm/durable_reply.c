@@ -162,8 +162,9 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
  * With lock_durability process a lock is as durable as promised as soon as its record is in the page cache, a
  * moment after it was granted. To suspend an operation for that moment, and to resume it, costs nearly as
  * much as to serve it. So the reply is made at once, into the queue of its connection, and the connection
- * sends nothing until the store has written (rpc/hold.h): one promise for all replies of a turn. If the store
- * cannot write, the locks are released again, and the replies are changed where they are before they leave.
+ * sends nothing until the store has written (rpc/delay.h): one promise for all replies of a turn. If the
+ * store cannot write, the locks are released again, and the replies are changed where they are before they
+ * leave.
  *
  * There are two batches, since more may come while the medium is slow: one fills, as long as the store has
  * not begun with its records, and one waits. A reply that fits in neither suspends its operation.
@@ -220,17 +221,17 @@ static void on_batch_promise(struct hf_promise *promise, bool kept)
 	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
 
 	batch->is_waiting = false;
-	hf_rpc_hold_change_result(&batch->hold, granted_if_stored,
-				  hf_nlm_stat_name(kept ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS));
+	hf_rpc_delay_change_result(&batch->delay, granted_if_stored,
+				   hf_nlm_stat_name(kept ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS));
 	for (size_t i = 0; !kept && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);
-	hf_rpc_hold_release(&batch->hold);
+	hf_rpc_delay_release(&batch->delay);
 }
 
-static void on_gone(struct hf_rpc_hold *hold, const struct hf_rpc_connection *connection)
+static void on_gone(struct hf_rpc_delay *delay, const struct hf_rpc_connection *connection)
 {
-	struct hf_nlm_batch *batch = hf_container_of(hold, struct hf_nlm_batch, hold);
+	struct hf_nlm_batch *batch = hf_container_of(delay, struct hf_nlm_batch, delay);
 
 	for (size_t i = 0; i < batch->n_undos; i++)
 		if (batch->undos[i].connection == connection)
@@ -309,7 +310,7 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	struct hf_nlm_batch *batch = choose_batch(op);
 	struct hf_nlm_undo *undo;
 
-	if (!batch || !has_room(batch) || !(connection = hf_rpc_hold_call(&batch->hold, op->call)))
+	if (!batch || !has_room(batch) || !(connection = hf_rpc_delay_call(&batch->delay, op->call)))
 		return false;
 	undo = &batch->undos[batch->n_undos++];
 	undo->client = op->client;
@@ -334,7 +335,7 @@ static bool batch_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	struct hf_nlm_batch *batch = choose_batch(op);
 
-	if (!batch || !hf_rpc_hold_call(&batch->hold, op->call))
+	if (!batch || !hf_rpc_delay_call(&batch->delay, op->call))
 		return false;
 	hf_nlm_reply(op, stat);
 	promise_batch(batch);
@@ -386,7 +387,7 @@ void hf_nlm_batches_init(struct hf_nlm *nlm)
 {
 	for (size_t i = 0; i < HF_ARRAY_SIZE(nlm->batches); i++) {
 		nlm->batches[i].nlm = nlm;
-		hf_rpc_hold_init(&nlm->batches[i].hold, on_gone);
+		hf_rpc_delay_init(&nlm->batches[i].delay, on_gone);
 	}
 }
 
@@ -397,7 +398,7 @@ void hf_nlm_batches_deinit(struct hf_nlm *nlm)
 		struct hf_nlm_batch *batch = &nlm->batches[i];
 
 		hf_promise_cancel(&batch->promise);
-		hf_rpc_hold_deinit(&batch->hold);
+		hf_rpc_delay_deinit(&batch->delay);
 		forget_undos(batch);
 		free(batch->undos);
 	}

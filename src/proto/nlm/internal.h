@@ -15,7 +15,7 @@
 #include "proto/nlm/wire.h"
 #include "recovery/recovery.h"
 #include "rpc/call.h"
-#include "rpc/hold.h"
+#include "rpc/delay.h"
 #include "rpc/replay.h"
 
 #define HF_NLM_PROTOCOL "nlm" /* of its clients */
@@ -25,7 +25,7 @@ struct hf_nlm_batch {
 	struct hf_nlm *nlm;
 	struct hf_promise promise; /* while is_waiting */
 	bool is_waiting;
-	struct hf_rpc_hold hold;
+	struct hf_rpc_delay delay;
 	struct hf_nlm_undo *undos;
 	size_t n_undos;
 	size_t capacity;

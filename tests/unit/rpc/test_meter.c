@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "rig.h"
-#include "rpc/hold.h"
+#include "rpc/delay.h"
 
 #define HOME   "127.0.0.1"
 #define N_MANY 100 /* some groups, the last one not full */
@@ -156,16 +156,16 @@ static void test_results(void **state)
 	rig_stop(&rig);
 }
 
-static struct hf_rpc_hold hold;
+static struct hf_rpc_delay delay;
 
-static void on_gone(struct hf_rpc_hold *gone_from, const struct hf_rpc_connection *connection)
+static void on_gone(struct hf_rpc_delay *gone_from, const struct hf_rpc_connection *connection)
 {
 }
 
 static void answer_held(struct rig *r, void *arg)
 {
-	hf_rpc_hold_init(&hold, on_gone);
-	assert_non_null(hf_rpc_hold_call(&hold, r->kept[0]));
+	hf_rpc_delay_init(&delay, on_gone);
+	assert_non_null(hf_rpc_delay_call(&delay, r->kept[0]));
 	hf_rpc_call_note(r->kept[0], "PERHAPS");
 	hf_rpc_reply_void(r->kept[0]);
 	r->n_kept = 0;
@@ -177,8 +177,8 @@ static void nothing(struct rig *r, void *arg)
 
 static void release(struct rig *r, void *arg)
 {
-	hf_rpc_hold_change_result(&hold, "PERHAPS", "SURE");
-	hf_rpc_hold_release(&hold);
+	hf_rpc_delay_change_result(&delay, "PERHAPS", "SURE");
+	hf_rpc_delay_release(&delay);
 }
 
 static void test_held_replies_count_when_they_leave(void **state)

@@ -76,7 +76,7 @@ static void open_fixture(struct fixture *f)
 static void close_fixture(struct fixture *f, struct sink *sink)
 {
 	hf_outqueue_clear(&f->queue, &f->pool);
-	assert_int_equal(f->queue.n_held, 0);
+	assert_int_equal(f->queue.n_allocated, 0);
 	hf_segment_pool_deinit(&f->pool);
 	free(f->sent);
 	free(sink->data);
@@ -100,7 +100,7 @@ static void check_all(struct fixture *f, struct sink *sink)
 	assert_int_equal(sink->len, f->len);
 	assert_memory_equal(sink->data, f->sent, f->len);
 	assert_int_equal(f->queue.n_bytes, 0);
-	assert_int_equal(f->queue.n_held, 0);
+	assert_int_equal(f->queue.n_allocated, 0);
 	assert_true(hf_list_is_empty(&f->queue.segments));
 }
 
@@ -115,7 +115,7 @@ static void test_batched(void **state)
 	for (int i = 0; i < 1000; i++)
 		queue_up(&f, 100, 28);
 	assert_int_equal(f.queue.n_bytes, 28000);
-	assert_int_equal(f.queue.n_held, 32768);
+	assert_int_equal(f.queue.n_allocated, 32768);
 	assert_int_equal(hf_outqueue_write(&f.queue, &f.pool, &sink.socket), 0);
 	assert_int_equal(sink.n_writes, 1); /* a thousand replies, one system call */
 	check_all(&f, &sink);
@@ -209,9 +209,9 @@ static void test_memory(void **state)
 	for (int i = 0; i < 10; i++)
 		queue_up(&f, 1 << 20, 4);
 	assert_int_equal(f.queue.n_bytes, 40);
-	assert_true(f.queue.n_held >= 10 << 20);
+	assert_true(f.queue.n_allocated >= 10 << 20);
 	assert_int_equal(hf_outqueue_write(&f.queue, &f.pool, &sink.socket), 0);
-	assert_int_equal(f.queue.n_held, 0);
+	assert_int_equal(f.queue.n_allocated, 0);
 	assert_int_equal(f.pool.n, 0);
 	for (int i = 0; i < 200; i++)
 		queue_up(&f, 32768, 4);
@@ -232,7 +232,7 @@ static void test_apart(void **state)
 	for (int i = 0; i < 30; i++) {
 		size_t size = i % 3 ? 50000 : 32768, len = i % 3 == 1 ? 50000 : i % 3 == 2 ? 17 : 32768;
 		struct hf_segment *segment = hf_segment_new(size);
-		size_t held = f.queue.n_held;
+		size_t before = f.queue.n_allocated;
 
 		queue_up(&f, 100, 77);
 		f.sent = realloc(f.sent, f.len + len);
@@ -240,7 +240,7 @@ static void test_apart(void **state)
 		memset(hf_segment_data(segment), 'A' + i, size);
 		f.len += len;
 		hf_outqueue_append(&f.queue, segment, len);
-		assert_true(f.queue.n_held >= held + size);
+		assert_true(f.queue.n_allocated >= before + size);
 		queue_up(&f, 100, 78);
 	}
 	assert_int_equal(f.queue.n_bytes, f.len);

@@ -52,9 +52,9 @@ struct look {
 	size_t n_idle;
 	size_t n_busy;
 	size_t n_gathering;
-	size_t lane_held; /* by all connections */
-	size_t held;      /* memory of its replies */
-	bool is_paused;   /* for its own sake, not for its turn */
+	size_t lane_charged; /* by all connections */
+	size_t allocated;    /* memory of its replies */
+	bool is_paused;      /* for its own sake, not for its turn */
 };
 
 static void look_inside(struct rig *r, void *arg)
@@ -69,14 +69,14 @@ static void look_inside(struct rig *r, void *arg)
 	hf_list_for_each(l, &lane->busy)
 		look->n_busy++;
 	look->n_gathering = lane->n_gathering;
-	look->lane_held = lane->held;
+	look->lane_charged = lane->charged;
 	link = hf_list_first(&lane->busy);
 	if (!link)
 		link = hf_list_first(&lane->idle);
 	if (!link)
 		return;
 	look->copy = *hf_list_entry(link, struct hf_rpc_connection, link);
-	look->held = look->copy.out.n_held;
+	look->allocated = look->copy.out.n_allocated;
 	look->is_paused = look->copy.is_paused &&
 			  !hf_link_is_linked(&hf_list_entry(link, struct hf_rpc_connection, link)->wait_link);
 }
@@ -730,7 +730,7 @@ static void test_kept_bytes_limit_of_all(void **state)
 	uint8_t *p = buffer;
 	int many[8], fd;
 
-	limits.max_held = 100000;
+	limits.max_charged = 100000;
 	limits.max_reply = 1000;
 	start(&limits);
 	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
@@ -761,7 +761,7 @@ static void test_kept_bytes_limit_of_all(void **state)
 	}
 	close(fd);
 	rig_wait_connections(&rig, 0);
-	assert_int_equal(look().lane_held, 0);
+	assert_int_equal(look().lane_charged, 0);
 	rig_stop(&rig);
 }
 
@@ -861,7 +861,7 @@ static void test_never_reads(void **state)
 	send_until_stuck(&flood);
 	l = look();
 	assert_true(l.copy.out.n_bytes <= rig_limits.max_unread + SIZE + 64);
-	assert_true(l.held <= rig_limits.max_unread + (96u << 10));
+	assert_true(l.allocated <= rig_limits.max_unread + (96u << 10));
 	assert_true(l.copy.backlog_len <= 256 << 10);
 	assert_int_equal(l.copy.reader.capacity, 0);
 	at_pause = atomic_load(&rig.n_served);
@@ -905,8 +905,8 @@ static void test_never_reads_reserved(void **state)
 		send_until_stuck(&flood);
 		l = look();
 		print_message("  reserve %u: %zu bytes queued hold %zu\n", reserves[k], l.copy.out.n_bytes,
-			      l.held);
-		assert_true(l.held <= rig_limits.max_unread + 2 * (size_t)reserves[k] + (96u << 10));
+			      l.allocated);
+		assert_true(l.allocated <= rig_limits.max_unread + 2 * (size_t)reserves[k] + (96u << 10));
 		/* and goes on */
 		for (uint32_t i = 0; i < 3000; i++)
 			assert_int_equal(rig_expect_success(flood.fd, i, results, sizeof(results)),
@@ -926,7 +926,7 @@ static void test_big_replies(void **state)
 	fd = rig_connect_small(HOME, rig.tcp, 32768);
 	for (uint32_t i = 0; i < 20; i++)
 		rig_send_record(fd, buffer, rig_call_word(buffer, i, RIG_PROGRAM, RIG_BIG, MEGABYTE));
-	assert_true(look().held <= 2 * MEGABYTE);
+	assert_true(look().allocated <= 2 * MEGABYTE);
 	for (uint32_t i = 0; i < 20; i++) {
 		assert_int_equal(rig_expect_success(fd, i, results, sizeof(results)), 4 + MEGABYTE);
 		assert_int_equal(results[4 + MEGABYTE - 1], (uint8_t)((MEGABYTE - 1) * 7 + MEGABYTE));
@@ -938,7 +938,7 @@ static void test_big_replies(void **state)
 
 static bool is_at_rest(void *arg)
 {
-	size_t *before = arg, now = look().lane_held, was = *before;
+	size_t *before = arg, now = look().lane_charged, was = *before;
 
 	*before = now;
 	return now > 2 * MEGABYTE && now == was;
@@ -955,7 +955,7 @@ static void test_unread_of_one_address(void **state)
 	size_t held = 0;
 	int many[20], fd;
 
-	limits.max_held = 8 * MEGABYTE;
+	limits.max_charged = 8 * MEGABYTE;
 	limits.max_reply = MEGABYTE + 4096;
 	start(&limits);
 	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
@@ -985,7 +985,7 @@ static void test_unread_of_one_address(void **state)
 		assert_int_equal(rig_expect_success(many[0], k, results, sizeof(results)), 4 + MEGABYTE);
 	close(many[0]);
 	rig_wait_connections(&rig, 0);
-	assert_int_equal(look().lane_held, 0);
+	assert_int_equal(look().lane_charged, 0);
 	rig_stop(&rig);
 }
 
@@ -995,7 +995,7 @@ static void test_unread_is_closed(void **state)
 	struct hf_rpc_limits limits = rig_limits;
 	int many[8], fd;
 
-	limits.max_held = 4 * MEGABYTE;
+	limits.max_charged = 4 * MEGABYTE;
 	limits.max_reply = MEGABYTE + 4096;
 	limits.stuck_ns = HF_NS_PER_S;
 	start(&limits);
@@ -1016,7 +1016,7 @@ static void test_unread_is_closed(void **state)
 		close(many[i]);
 	close(fd);
 	rig_wait_connections(&rig, 0);
-	assert_int_equal(look().lane_held, 0);
+	assert_int_equal(look().lane_charged, 0);
 	rig_stop(&rig);
 }
 

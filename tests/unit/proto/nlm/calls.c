@@ -27,7 +27,7 @@ int __wrap_hf_rpc_call_keep(struct hf_rpc_call *call)
 		return -ENOMEM;
 	}
 	call->is_kept = true; /* its message is its own */
-	call->held = 0;
+	call->charged = 0;
 	hf_list_push_back(&calls.lane.kept, &call->in_kept);
 	if (call->connection)
 		call->connection->n_kept++;
@@ -59,7 +59,7 @@ void __wrap_hf_rpc_pending_cancel(struct hf_rpc_pending *pending)
 static void flush(struct hf_task *task)
 {
 	while (hf_list_pop_front(&calls.lane.flushable)) {
-		assert_null(calls.connection.hold);
+		assert_null(calls.connection.delay);
 		calls.n_left += calls.connection.out.n_bytes;
 		hf_outqueue_clear(&calls.connection.out, &calls.lane.segments);
 	}
@@ -75,11 +75,11 @@ static void make_connection(void)
 	c->lane = &calls.lane;
 	c->socket = (struct hf_socket *)&calls; /* nobody uses it */
 	hf_list_init(&calls.lane.wanting);
-	hf_list_init(&calls.lane.holders);
-	hf_link_init(&calls.part.holder_link);
+	hf_list_init(&calls.lane.charged_parts);
+	hf_link_init(&calls.part.charged_link);
 	c->part = &calls.part;
 	hf_link_init(&c->flush_link);
-	hf_link_init(&c->hold_link);
+	hf_link_init(&c->delay_link);
 	hf_outqueue_init(&c->out);
 	assert_true(hf_addr_parse(&c->peer, CALLS_HOST) && hf_addr_parse(&c->local, "10.0.0.1"));
 }

@@ -1,4 +1,4 @@
-/* Held connections: nothing leaves before the release, and what is held may be changed until then. */
+/* Delayed replies: nothing leaves before the release, and what is delayed may be changed until then. */
 #include "../test.h"
 
 #include <poll.h>
@@ -6,33 +6,33 @@
 #include <unistd.h>
 
 #include "rig.h"
-#include "rpc/hold.h"
+#include "rpc/delay.h"
 
 #define HOME "127.0.0.1"
 
 static struct rig rig;
 static uint8_t buffer[4096];
-static struct hf_rpc_hold hold, other;
-static uint8_t *place; /* of the results of the reply that is held */
+static struct hf_rpc_delay delay, other;
+static uint8_t *place; /* of the results of the reply that is delayed */
 static int n_gone;
 
-static void on_gone(struct hf_rpc_hold *gone_from, const struct hf_rpc_connection *connection)
+static void on_gone(struct hf_rpc_delay *gone_from, const struct hf_rpc_connection *connection)
 {
-	assert_ptr_equal(gone_from, &hold);
+	assert_ptr_equal(gone_from, &delay);
 	assert_non_null(connection);
 	n_gone++;
 }
 
 static void init_holds(struct rig *r, void *arg)
 {
-	hf_rpc_hold_init(&hold, on_gone);
-	hf_rpc_hold_init(&other, on_gone);
+	hf_rpc_delay_init(&delay, on_gone);
+	hf_rpc_delay_init(&other, on_gone);
 }
 
 static void deinit_holds(struct rig *r, void *arg)
 {
-	hf_rpc_hold_deinit(&hold);
-	hf_rpc_hold_deinit(&other);
+	hf_rpc_delay_deinit(&delay);
+	hf_rpc_delay_deinit(&other);
 }
 
 static int setup(void **state)
@@ -63,23 +63,23 @@ static void expect(int fd, uint32_t xid, const char *text)
 	assert_memory_equal(results + 4, text, 4);
 }
 
-/* On the lane: the oldest kept call is answered, and the answer held. */
+/* On the lane: the oldest kept call is answered, and the answer delayed. */
 static void answer_held(struct rig *r, void *arg)
 {
 	struct hf_rpc_call *kept = r->kept[0];
 	struct hf_xdr_out *out;
 
-	assert_non_null(hf_rpc_hold_call(&hold, kept));
-	assert_null(hf_rpc_hold_call(&other, kept)); /* one at a time */
-	assert_non_null(hf_rpc_hold_call(&hold, kept));
+	assert_non_null(hf_rpc_delay_call(&delay, kept));
+	assert_null(hf_rpc_delay_call(&other, kept)); /* one at a time */
+	assert_non_null(hf_rpc_delay_call(&delay, kept));
 	out = hf_rpc_reply_begin(kept, 8);
-	hf_xdr_put_opaque(out, hf_bytes_of("held", 4));
+	hf_xdr_put_opaque(out, hf_bytes_of("delayed", 4));
 	place = out->p - 4;
 	hf_rpc_reply_end(kept);
 	r->n_kept = 0;
 }
 
-static void hold_one(int fd, uint32_t xid)
+static void delay_one(int fd, uint32_t xid)
 {
 	call(fd, xid, RIG_KEEP);
 	rig_wait_kept(&rig, 1);
@@ -88,7 +88,7 @@ static void hold_one(int fd, uint32_t xid)
 
 static void release(struct rig *r, void *arg)
 {
-	hf_rpc_hold_release(&hold);
+	hf_rpc_delay_release(&delay);
 }
 
 static bool has_served(void *arg)
@@ -113,33 +113,33 @@ static void check_silence(int fd, uint64_t n_calls)
 
 static void test_nothing_leaves_before_the_release(void **state)
 {
-	int held = rig_connect(HOME, rig.tcp, NULL), free_one = rig_connect(HOME, rig.tcp, NULL);
+	int delayed = rig_connect(HOME, rig.tcp, NULL), free_one = rig_connect(HOME, rig.tcp, NULL);
 
-	hold_one(held, 1);
-	call(held, 2, RIG_ECHO); /* stays behind */
+	delay_one(delayed, 1);
+	call(delayed, 2, RIG_ECHO); /* stays behind */
 	call(free_one, 3, RIG_ECHO);
 	expect(free_one, 3, "abcd");
-	check_silence(held, 3);
+	check_silence(delayed, 3);
 	rig_run_on(&rig, 0, release, NULL);
-	expect(held, 1, "held");
-	expect(held, 2, "abcd");
-	call(held, 4, RIG_ECHO);
-	expect(held, 4, "abcd");
-	close(held);
+	expect(delayed, 1, "delayed");
+	expect(delayed, 2, "abcd");
+	call(delayed, 4, RIG_ECHO);
+	expect(delayed, 4, "abcd");
+	close(delayed);
 	close(free_one);
 }
 
 static void change(struct rig *r, void *arg)
 {
 	memcpy(place, "else", 4);
-	hf_rpc_hold_release(&hold);
+	hf_rpc_delay_release(&delay);
 }
 
 static void test_what_is_held_may_be_changed(void **state)
 {
 	int fd = rig_connect(HOME, rig.tcp, NULL);
 
-	hold_one(fd, 1);
+	delay_one(fd, 1);
 	check_silence(fd, 1);
 	rig_run_on(&rig, 0, change, NULL);
 	expect(fd, 1, "else");
@@ -150,16 +150,16 @@ static void test_a_broken_connection_is_told_of(void **state)
 {
 	int fd = rig_connect(HOME, rig.tcp, NULL), second = rig_connect(HOME, rig.tcp, NULL);
 
-	hold_one(fd, 1);
-	hold_one(second, 2);
+	delay_one(fd, 1);
+	delay_one(second, 2);
 	close(fd);
 	rig_wait_connections(&rig, 1);
 	assert_int_equal(n_gone, 1);
 	rig_run_on(&rig, 0, release, NULL);
-	expect(second, 2, "held");
+	expect(second, 2, "delayed");
 	close(second);
 	rig_wait_connections(&rig, 0);
-	assert_int_equal(n_gone, 1); /* it was not held any more */
+	assert_int_equal(n_gone, 1); /* it was not delayed any more */
 }
 
 /* As many replies as may be unread stop the reading; the release goes on with it. */
@@ -169,14 +169,14 @@ static void test_reading_pauses_behind_what_is_held(void **state)
 	int fd = rig_connect(HOME, rig.tcp, NULL);
 	static uint8_t results[8192];
 
-	hold_one(fd, 1);
+	delay_one(fd, 1);
 	for (uint32_t i = 0; i < n; i++)
 		rig_send_record(fd, buffer, rig_call_word(buffer, 10 + i, RIG_PROGRAM, RIG_BIG, 4096));
 	for (int i = 0; i < 3; i++)
 		rig_run_on(&rig, 0, nothing, NULL);
 	assert_true(rig_counts(&rig).calls < n);
 	rig_run_on(&rig, 0, release, NULL);
-	expect(fd, 1, "held");
+	expect(fd, 1, "delayed");
 	for (uint32_t i = 0; i < n; i++)
 		assert_int_equal(rig_expect_success(fd, 10 + i, results, sizeof(results)), 4 + 4096);
 	close(fd);
@@ -186,7 +186,7 @@ static void test_the_end_closes_what_is_held(void **state)
 {
 	int fd = rig_connect(HOME, rig.tcp, NULL);
 
-	hold_one(fd, 1);
+	delay_one(fd, 1);
 	rig_run_on(&rig, 0, deinit_holds, NULL);
 	assert_true(rig_is_closed(fd)); /* and nothing came */
 	close(fd);
@@ -194,7 +194,7 @@ static void test_the_end_closes_what_is_held(void **state)
 
 static void try_datagram(struct rig *r, void *arg)
 {
-	assert_null(hf_rpc_hold_call(&hold, r->kept[0]));
+	assert_null(hf_rpc_delay_call(&delay, r->kept[0]));
 }
 
 static void test_a_datagram_is_not_held(void **state)
@@ -218,5 +218,5 @@ int main(void)
 		T(test_the_end_closes_what_is_held),       T(test_a_datagram_is_not_held),
 	};
 
-	return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("delay", tests, NULL, NULL);
 }

@@ -1,0 +1,75 @@
+#include "rpc/delay.h"
+
+#include "rpc/server_internal.h"
+
+void hf_rpc_delay_init(struct hf_rpc_delay *delay,
+		       void (*on_gone)(struct hf_rpc_delay *delay,
+				       const struct hf_rpc_connection *connection))
+{
+	hf_list_init(&delay->connections);
+	delay->n_delayed = 0;
+	delay->on_gone = on_gone;
+}
+
+/* Suspended calls may be answered before the delay is released. */
+static bool has_others(const struct hf_rpc_connection *c, const struct hf_rpc_call *call)
+{
+	return c->n_kept > call->is_kept;
+}
+
+const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, struct hf_rpc_call *call)
+{
+	struct hf_rpc_connection *c = call->connection;
+
+	if (!c || !c->socket || call->replay || (c->delay ? c->delay != delay : has_others(c, call)))
+		return NULL;
+	if (!c->delay) {
+		c->delay = delay;
+		hf_list_push_back(&delay->connections, &c->delay_link);
+	}
+	return c;
+}
+
+static void let_go(struct hf_rpc_connection *c)
+{
+	c->delay = NULL;
+	hf_link_remove(&c->delay_link);
+}
+
+void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, const char *from, const char *to)
+{
+	for (uint32_t i = 0; i < delay->n_delayed; i++)
+		if (delay->delayed[i].result == from)
+			delay->delayed[i].result = to;
+}
+
+void hf_rpc_delay_release(struct hf_rpc_delay *delay)
+{
+	struct hf_link *link;
+
+	hf_rpc_meters_settle_delayed(delay);
+	while ((link = hf_list_first(&delay->connections))) {
+		struct hf_rpc_connection *c = hf_list_entry(link, struct hf_rpc_connection, delay_link);
+
+		let_go(c);
+		hf_rpc_connection_replied(c);
+	}
+}
+
+void hf_rpc_delay_deinit(struct hf_rpc_delay *delay)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&delay->connections)))
+		hf_rpc_connection_close(hf_list_entry(link, struct hf_rpc_connection, delay_link));
+}
+
+void hf_rpc_delay_drop(struct hf_rpc_connection *c)
+{
+	struct hf_rpc_delay *delay = c->delay;
+
+	if (!delay)
+		return;
+	let_go(c);
+	delay->on_gone(delay, c);
+}
