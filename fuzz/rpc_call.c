@@ -51,7 +51,7 @@ static void dispatch(const uint8_t *data, size_t size, enum hf_rpc_parse parsed)
 		script_open(&script, &hf_rpc_default_limits, true);
 	fake_datagram_send(script.world, &me, &server, data, size);
 	fake_world_settle(script.world);
-	while (script.n_kept)
+	while (script.n_suspended)
 		script_release(&script, 0, true);
 	fake_world_settle(script.world);
 	len = fake_datagram_receive(script.world, &from, &to, reply, sizeof(reply));

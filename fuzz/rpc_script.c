@@ -28,14 +28,14 @@ static void serve_echo(void *service, struct hf_rpc_call *call)
 	echo(call);
 }
 
-static void serve_keep(void *service, struct hf_rpc_call *call)
+static void serve_suspend(void *service, struct hf_rpc_call *call)
 {
 	struct script *script = service;
 
-	if (script->n_kept == HF_ARRAY_SIZE(script->kept))
+	if (script->n_suspended == HF_ARRAY_SIZE(script->suspended))
 		hf_rpc_call_drop(call);
-	else if (hf_rpc_call_keep(call) == 0)
-		script->kept[script->n_kept++] = call;
+	else if (hf_rpc_call_suspend(call) == 0)
+		script->suspended[script->n_suspended++] = call;
 }
 
 static void serve_drop(void *service, struct hf_rpc_call *call)
@@ -74,11 +74,11 @@ static void serve_reserve(void *service, struct hf_rpc_call *call)
 static const struct hf_rpc_proc procs[SCRIPT_N_PROCS] = {
 	[SCRIPT_VOID] = { "VOID", serve_void },
 	[SCRIPT_ECHO] = { "ECHO", serve_echo },
-	[SCRIPT_KEEP] = { "KEEP", serve_keep },
+	[SCRIPT_SUSPEND] = { "SUSPEND", serve_suspend },
 	[SCRIPT_DROP] = { "DROP", serve_drop },
 	[SCRIPT_BIG] = { "BIG", serve_big },
 	[SCRIPT_COUNT] = { "COUNT", serve_count, HF_RPC_REPLAY_ALWAYS },
-	[SCRIPT_COUNT_KEEP] = { "COUNT_KEEP", serve_keep, HF_RPC_REPLAY_ALWAYS },
+	[SCRIPT_COUNT_SUSPEND] = { "COUNT_SUSPEND", serve_suspend, HF_RPC_REPLAY_ALWAYS },
 	[SCRIPT_RESERVE] = { "RESERVE", serve_reserve },
 };
 
@@ -119,14 +119,14 @@ void script_release(struct script *script, size_t which, bool answer)
 {
 	struct hf_rpc_call *call;
 
-	if (!script->n_kept)
+	if (!script->n_suspended)
 		return;
-	which %= script->n_kept;
-	call = script->kept[which];
-	script->kept[which] = script->kept[--script->n_kept];
+	which %= script->n_suspended;
+	call = script->suspended[which];
+	script->suspended[which] = script->suspended[--script->n_suspended];
 	if (!answer)
 		hf_rpc_call_drop(call);
-	else if (hf_rpc_call_header(call)->procedure == SCRIPT_COUNT_KEEP)
+	else if (hf_rpc_call_header(call)->procedure == SCRIPT_COUNT_SUSPEND)
 		serve_count(script, call);
 	else
 		echo(call);
@@ -137,7 +137,7 @@ static void check_connection(const struct hf_rpc_connection *c, const struct hf_
 	assert(c->socket);
 	assert(c->out.n_allocated <= limits->max_unread + 200000);
 	assert(c->out.n_bytes <= c->out.n_allocated);
-	assert(c->n_kept <= limits->max_kept_per_connection);
+	assert(c->n_suspended <= limits->max_suspended_per_connection);
 	assert(c->backlog_len <= (256 << 10) + HF_RPC_LONGEST_ASKER);
 	assert(c->reader.capacity <= 4 * c->reader.len + (64 << 10));
 	assert(!c->backlog_len || c->is_paused);
@@ -171,8 +171,8 @@ void script_close(struct script *script)
 {
 	for (int i = SCRIPT_LANES - 1; i >= 0; i--)
 		hf_rpc_lane_close(script->lanes[i]);
-	while (script->n_kept)
-		script_release(script, script->n_kept / 2, script->n_kept % 2);
+	while (script->n_suspended)
+		script_release(script, script->n_suspended / 2, script->n_suspended % 2);
 	fake_world_settle(script->world);
 	for (int i = 0; i < SCRIPT_LANES; i++) {
 		assert(!script->lanes[i]->n_gathering);

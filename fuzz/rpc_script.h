@@ -14,11 +14,11 @@
 enum script_proc {
 	SCRIPT_VOID,
 	SCRIPT_ECHO,
-	SCRIPT_KEEP,
+	SCRIPT_SUSPEND,
 	SCRIPT_DROP,
 	SCRIPT_BIG,
-	SCRIPT_COUNT,      /* replay always */
-	SCRIPT_COUNT_KEEP, /* the same, kept */
+	SCRIPT_COUNT,         /* replay always */
+	SCRIPT_COUNT_SUSPEND, /* the same, suspended */
 	SCRIPT_HOLE,
 	SCRIPT_RESERVE,
 	SCRIPT_N_PROCS,
@@ -29,8 +29,8 @@ struct script {
 	struct hf_loop *loops[SCRIPT_LANES];
 	struct hf_rpc_lane *lanes[SCRIPT_LANES];
 	struct hf_rpc_server *server;
-	struct hf_rpc_call *kept[1024];
-	size_t n_kept;
+	struct hf_rpc_call *suspended[1024];
+	size_t n_suspended;
 	uint32_t count;
 };
 

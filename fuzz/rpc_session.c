@@ -1,7 +1,7 @@
 /*
  * Whole sessions: the input is a script of what peers do to a server, bytes and
  * well-formed calls in any pieces, reading or not, breaking off, time passing,
- * kept calls ending. The server is the product's own, on a world in memory.
+ * suspended calls ending. The server is the product's own, on a world in memory.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@ static const struct hf_rpc_limits limits = {
 	.max_connections_per_host = 3,
 	.max_gathering = 100000,
 	.max_unread = 5000,
-	.max_kept_per_connection = 4,
-	.max_kept_bytes = 1 << 20,
+	.max_suspended_per_connection = 4,
+	.max_suspended_bytes = 1 << 20,
 	.max_charged = 32 << 20,
 	.max_reply = 256 << 10,
 	.idle_ns = 60 * HF_NS_PER_S,

@@ -38,7 +38,7 @@ static struct holdings holdings_of(const struct hf_client *client)
 }
 
 static void report_gone(struct hf_recovery *recovery, struct hf_client *client, const struct holdings *gone,
-			size_t n_kept, const char *reason)
+			size_t n_staying, const char *reason)
 {
 	struct hf_recovery_event event = {
 		.kind = HF_EVENT_CLEANUP,
@@ -59,7 +59,7 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 			    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu "
 			    "more=%llu",
 			    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
-			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_reservations, n_kept,
+			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_reservations, n_staying,
 			    (unsigned long long)n_suppressed);
 	hf_observe_tell(recovery, &event);
 }

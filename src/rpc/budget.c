@@ -250,7 +250,7 @@ static void find_worst(struct hf_list *list, bool has_unread, struct search *sea
 		struct hf_rpc_connection *c = hf_list_entry(link, struct hf_rpc_connection, part_link);
 		uint64_t still_ns = hf_loop_now(c->lane->loop) - c->since;
 
-		search->is_any_served |= c->out.n_bytes || c->n_kept;
+		search->is_any_served |= c->out.n_bytes || c->n_suspended;
 		if (c->delay || !c->out.n_bytes == has_unread || still_ns < c->lane->server->limits.stuck_ns)
 			continue;
 		if (c->charged && (!search->worst || c->charged > search->worst->charged))
@@ -350,7 +350,7 @@ static struct hf_rpc_connection *find_unused(struct hf_rpc_lane *lane, struct hf
 
 		if (hf_loop_now(lane->loop) - c->useful < unused_ns || n_looks++ == LOOKS)
 			return NULL;
-		if (!c->n_kept && !c->delay)
+		if (!c->n_suspended && !c->delay)
 			return c;
 	}
 	return NULL;

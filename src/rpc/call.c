@@ -25,7 +25,7 @@ struct hf_rpc_call *hf_rpc_call_new(struct hf_rpc_lane *lane, struct hf_bytes me
 			return NULL;
 	}
 	call->message = message;
-	call->is_kept = call->is_replying = false;
+	call->is_suspended = call->is_replying = false;
 	call->lane = lane;
 	call->connection = NULL;
 	call->port = NULL;
@@ -56,8 +56,8 @@ void hf_rpc_calls_deinit(struct hf_rpc_lane *lane)
 	struct hf_link *link;
 
 	/* Calls that will never be ended: the store was too slow when the server stopped. */
-	while ((link = hf_list_first(&lane->kept)))
-		hf_rpc_call_free(hf_list_entry(link, struct hf_rpc_call, in_kept));
+	while ((link = hf_list_first(&lane->suspended)))
+		hf_rpc_call_free(hf_list_entry(link, struct hf_rpc_call, in_suspended));
 	while ((call = lane->free_calls)) {
 		lane->free_calls = call->next_free;
 		free(call);
@@ -70,11 +70,11 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 		hf_rpc_meter_end(call, "DROPPED");
 	if (call->replay)
 		hf_replay_forget(call->lane->server->replay, call->replay);
-	if (call->is_kept)
-		hf_link_remove(&call->in_kept);
-	if (call->is_kept && call->connection)
+	if (call->is_suspended)
+		hf_link_remove(&call->in_suspended);
+	if (call->is_suspended && call->connection)
 		hf_rpc_connection_release(call->connection, call->charged);
-	if (call->is_kept && call->port)
+	if (call->is_suspended && call->port)
 		hf_rpc_port_release(call->port, call->charged);
 	if (call->own)
 		free(call->own);
@@ -148,7 +148,7 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call)
 
 uint64_t hf_rpc_call_age(const struct hf_rpc_call *call)
 {
-	return call->is_kept ? hf_loop_now(call->lane->loop) - call->kept_at : 0;
+	return call->is_suspended ? hf_loop_now(call->lane->loop) - call->suspended_at : 0;
 }
 
 /* The machine name points into the message, which is about to move. */
@@ -174,11 +174,11 @@ static uint8_t *copy_message(struct hf_rpc_call *call)
 	return copy;
 }
 
-int hf_rpc_call_keep(struct hf_rpc_call *call)
+int hf_rpc_call_suspend(struct hf_rpc_call *call)
 {
 	const uint8_t *from = call->message.data;
 
-	if (call->is_kept)
+	if (call->is_suspended)
 		return 0;
 	if (call->connection)
 		call->own = hf_record_take_buffer(&call->connection->reader);
@@ -194,33 +194,33 @@ int hf_rpc_call_keep(struct hf_rpc_call *call)
 		call->message.data = call->own;
 	}
 	rebase(call, from);
-	call->is_kept = true;
-	call->kept_at = hf_loop_now(call->lane->loop);
-	hf_link_init(&call->in_kept);
-	hf_list_push_back(&call->lane->kept, &call->in_kept);
+	call->is_suspended = true;
+	call->suspended_at = hf_loop_now(call->lane->loop);
+	hf_link_init(&call->in_suspended);
+	hf_list_push_back(&call->lane->suspended, &call->in_suspended);
 	call->charged = sizeof(*call) + call->message.len;
 	if (call->connection) {
-		call->connection->n_kept++;
-		call->connection->kept_bytes += call->charged;
-		hf_rpc_budget_spend(call->connection, HF_RPC_KEPT_UNITS);
+		call->connection->n_suspended++;
+		call->connection->suspended_bytes += call->charged;
+		hf_rpc_budget_spend(call->connection, HF_RPC_SUSPEND_UNITS);
 	} else {
-		hf_rpc_port_kept(call->port, call->charged);
+		hf_rpc_port_note_suspended(call->port, call->charged);
 	}
 	return 0;
 }
 
 void *hf_rpc_call_room(struct hf_rpc_call *call)
 {
-	assert(call->is_kept);
+	assert(call->is_suspended);
 	return call->room;
 }
 
 void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
 {
-	assert(call->is_kept);
+	assert(call->is_suspended);
 	call->charged += reply_len;
 	if (call->connection) {
-		call->connection->kept_bytes += reply_len;
+		call->connection->suspended_bytes += reply_len;
 	} else {
 		hf_rpc_port_expect(call->port, reply_len);
 	}
@@ -348,7 +348,7 @@ struct hf_xdr_out *hf_rpc_reply_begin_apart(struct hf_rpc_call *call, size_t max
 {
 	size_t prefix = prefix_of(call);
 
-	assert(call->is_kept);
+	assert(call->is_suspended);
 	hf_segment_free(call->apart);
 	call->apart = hf_segment_new(prefix + HF_RPC_REPLY_LEN + max);
 	if (begin_at(call, call->apart ? hf_segment_data(call->apart) : NULL, prefix, HF_RPC_REPLY_LEN + max))

@@ -4,7 +4,7 @@
  * A handler reads the arguments, then ends the call in exactly one way: with
  * hf_rpc_reply_begin() … hf_rpc_reply_end(), with one of the errors, or with
  * hf_rpc_call_drop(). If it cannot do so before it returns, it suspends the call with
- * hf_rpc_call_keep(). The call and its arguments then stay until it is ended. A call may
+ * hf_rpc_call_suspend(). The call and its arguments then stay until it is ended. A call may
  * outlive its connection; its reply is then discarded.
  */
 #pragma once
@@ -46,7 +46,7 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call); /* reads the arguments from t
 
 /* Suspends the call. Views of the arguments become invalid: read them again from the start. -ENOMEM: the call
  * was ended with SYSTEM_ERR. */
-int hf_rpc_call_keep(struct hf_rpc_call *call);
+int hf_rpc_call_suspend(struct hf_rpc_call *call);
 /* How long it has been suspended, in ns; 0: it is not. */
 uint64_t hf_rpc_call_age(const struct hf_rpc_call *call);
 /* Room in a suspended call for what its handler must remember. It is not cleared. */

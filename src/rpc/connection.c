@@ -90,7 +90,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		atomic_fetch_add_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 	}
-	if (c->n_kept || c->is_reading)
+	if (c->n_suspended || c->is_reading)
 		return;
 	/* Only now does it leave its address. Otherwise a client could reconnect again and again, and have
 	 * any number of calls under way. */
@@ -102,9 +102,9 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 
 void hf_rpc_connection_release(struct hf_rpc_connection *c, size_t len)
 {
-	assert(c->n_kept > 0 && c->kept_bytes >= len);
-	c->n_kept--;
-	c->kept_bytes -= len;
+	assert(c->n_suspended > 0 && c->suspended_bytes >= len);
+	c->n_suspended--;
+	c->suspended_bytes -= len;
 	hf_rpc_budget_settle(c);
 	if (!c->socket)
 		hf_rpc_connection_close(c);
@@ -171,8 +171,8 @@ static bool has_too_many_calls(const struct hf_rpc_connection *c)
 {
 	const struct hf_rpc_limits *limits = &c->lane->server->limits;
 
-	return c->n_kept >= limits->max_kept_per_connection ||
-	       c->kept_bytes + c->out.n_allocated >= limits->max_kept_bytes;
+	return c->n_suspended >= limits->max_suspended_per_connection ||
+	       c->suspended_bytes + c->out.n_allocated >= limits->max_suspended_bytes;
 }
 
 static bool must_pause(const struct hf_rpc_connection *c)
@@ -286,7 +286,7 @@ static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const 
 /* Takes records from @input until none is left or reading must pause. *input is then the rest. */
 static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, bool *progressp)
 {
-	size_t n_allocated = SIZE_MAX, n_kept = 0; /* as they were at the last check whether to pause */
+	size_t n_allocated = SIZE_MAX, n_suspended = 0; /* as they were at the last check whether to pause */
 	struct hf_bytes record;
 	int r = HF_RECORD_MORE;
 
@@ -303,12 +303,13 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		*progressp = true;
 		if (HF_UNLIKELY(dispatched == HF_RPC_NONSENSE))
 			return false;
-		if (HF_LIKELY(c->out.n_allocated == n_allocated && c->n_kept == n_kept && c->budget > 0))
+		if (HF_LIKELY(c->out.n_allocated == n_allocated && c->n_suspended == n_suspended &&
+			      c->budget > 0))
 			continue;
 		if (!pause_if_it_must(c, progressp))
 			return false;
 		n_allocated = c->out.n_allocated;
-		n_kept = c->n_kept;
+		n_suspended = c->n_suspended;
 	}
 	return r >= 0;
 }
@@ -492,7 +493,7 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 
 		if (now - c->since < limit)
 			return;
-		if (c->n_kept || c->delay || is_waiting(c)) {
+		if (c->n_suspended || c->delay || is_waiting(c)) {
 			enlist(c, true); /* the connection waits for the server, not the server for it */
 			continue;
 		}

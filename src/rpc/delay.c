@@ -14,7 +14,7 @@ void hf_rpc_delay_init(struct hf_rpc_delay *delay,
 /* Suspended calls may be answered before the delay is released. */
 static bool has_others(const struct hf_rpc_connection *c, const struct hf_rpc_call *call)
 {
-	return c->n_kept > call->is_kept;
+	return c->n_suspended > call->is_suspended;
 }
 
 const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, struct hf_rpc_call *call)

@@ -111,7 +111,7 @@ static bool answer_repeat(struct hf_rpc_call *call)
 	/* The first copy may have come over a connection that is broken by now. So this copy gets the reply,
 	 * too. */
 	if (r == HF_REPLAY_BUSY && call->connection) {
-		if (hf_rpc_call_keep(call) < 0)
+		if (hf_rpc_call_suspend(call) < 0)
 			return true;
 		follows = true;
 		r = begin_replay(call, call, reply, &len);

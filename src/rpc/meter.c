@@ -228,9 +228,9 @@ void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result)
 		return;
 	meter = &meters->calls[call->entry][call->header.procedure];
 	if (delay && note_delayed(delay, lane, meter, result, call->begun))
-		meters->n_on_the_spot += !call->is_kept; /* it had its part of the group's time */
+		meters->n_on_the_spot += !call->is_suspended; /* it had its part of the group's time */
 	else
-		note_end(meters, meter, result, call->is_kept ? call->begun : 0);
+		note_end(meters, meter, result, call->is_suspended ? call->begun : 0);
 	if (call->n_read | call->n_written) {
 		hf_metric_add(&meters->n_read, call->n_read);
 		hf_metric_add(&meters->n_written, call->n_written);

@@ -67,7 +67,7 @@ bool hf_rpc_connection_try_move(struct hf_rpc_connection *c)
 {
 	struct hf_rpc_lane *home = c->lane->server->lanes[0];
 
-	if (c->n_kept)
+	if (c->n_suspended)
 		return false;
 	hf_link_remove(&c->link);
 	hf_link_remove(&c->flush_link);

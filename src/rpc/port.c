@@ -18,8 +18,8 @@ struct hf_rpc_port {
 	struct hf_rpc_lane *lane;
 	struct hf_socket *socket;
 	struct hf_task flush;
-	size_t n_kept;
-	size_t kept_bytes;
+	size_t n_suspended;
+	size_t suspended_bytes;
 	bool is_reading;
 	uint8_t *in; /* HF_DATAGRAM_BATCH times MAX_DATAGRAM; unused pages cost nothing */
 	int n_out;
@@ -116,24 +116,24 @@ void hf_rpc_server_send(struct hf_rpc_server *server, const struct hf_addr *loca
 
 /* Suspended calls */
 
-void hf_rpc_port_kept(struct hf_rpc_port *port, size_t len)
+void hf_rpc_port_note_suspended(struct hf_rpc_port *port, size_t len)
 {
-	port->n_kept++;
-	port->kept_bytes += len;
+	port->n_suspended++;
+	port->suspended_bytes += len;
 	atomic_fetch_add_explicit(&port->lane->server->n_datagrams, 1, memory_order_relaxed);
 }
 
 void hf_rpc_port_expect(struct hf_rpc_port *port, size_t len)
 {
-	port->kept_bytes += len;
+	port->suspended_bytes += len;
 }
 
-bool hf_rpc_port_may_keep(struct hf_rpc_port *port)
+bool hf_rpc_port_may_suspend(struct hf_rpc_port *port)
 {
 	const struct hf_rpc_limits *limits = &port->lane->server->limits;
 
-	return port->n_kept < 16 * limits->max_kept_per_connection &&
-	       port->kept_bytes < 8 * limits->max_kept_bytes;
+	return port->n_suspended < 16 * limits->max_suspended_per_connection &&
+	       port->suspended_bytes < 8 * limits->max_suspended_bytes;
 }
 
 static void port_free(struct hf_rpc_port *port)
@@ -146,11 +146,11 @@ static void port_free(struct hf_rpc_port *port)
 
 void hf_rpc_port_release(struct hf_rpc_port *port, size_t len)
 {
-	assert(port->n_kept > 0);
-	port->n_kept--;
+	assert(port->n_suspended > 0);
+	port->n_suspended--;
 	atomic_fetch_sub_explicit(&port->lane->server->n_datagrams, 1, memory_order_relaxed);
-	port->kept_bytes -= len;
-	if (!port->socket && port->n_kept == 0)
+	port->suspended_bytes -= len;
+	if (!port->socket && port->n_suspended == 0)
 		port_free(port);
 }
 
@@ -165,7 +165,7 @@ static void drop(struct hf_rpc_port *port)
 	hf_rpc_count(&lane->n_dropped);
 	if (hf_log_limit_allow(&lane->drops, hf_loop_now(lane->loop), &n_suppressed))
 		hf_log_warn("a call over UDP was dropped: too many are under way", "under_way=%zu more=%llu",
-			    port->n_kept, (unsigned long long)n_suppressed);
+			    port->n_suspended, (unsigned long long)n_suppressed);
 }
 
 static void serve_datagram(struct hf_rpc_port *port, const struct hf_datagram *datagram)
@@ -174,7 +174,7 @@ static void serve_datagram(struct hf_rpc_port *port, const struct hf_datagram *d
 
 	if (!datagram->len)
 		return;
-	if (!hf_rpc_port_may_keep(port)) {
+	if (!hf_rpc_port_may_suspend(port)) {
 		drop(port);
 		return;
 	}
@@ -249,7 +249,7 @@ void hf_rpc_ports_close(struct hf_rpc_lane *lane)
 		hf_link_remove(&port->link);
 		hf_socket_close(port->socket);
 		port->socket = NULL;
-		if (port->n_kept == 0)
+		if (port->n_suspended == 0)
 			port_free(port);
 	}
 }

@@ -16,8 +16,8 @@ const struct hf_rpc_limits hf_rpc_default_limits = {
 	.max_connections_per_host = 2048,
 	.max_gathering = 256 << 20,
 	.max_unread = 256 << 10,
-	.max_kept_per_connection = 256,
-	.max_kept_bytes = 8 << 20,
+	.max_suspended_per_connection = 256,
+	.max_suspended_bytes = 8 << 20,
 	.max_charged = 256 << 20,
 	.max_reply = 1100 << 10,
 	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients close idle connections after 300 s */
@@ -112,7 +112,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_list_init(&lane->tired);
 	hf_list_init(&lane->wanting);
 	hf_list_init(&lane->charged_parts);
-	hf_list_init(&lane->kept);
+	hf_list_init(&lane->suspended);
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
 	hf_task_init(&lane->service, hf_rpc_budget_serve);

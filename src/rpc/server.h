@@ -32,10 +32,10 @@ struct hf_rpc_limits {
 	size_t max_gathering;            /* bytes of incomplete records, in all, per lane */
 	size_t max_unread; /* memory of replies that a peer may leave unread before the server stops reading
 			    * its calls */
-	size_t max_kept_per_connection; /* calls begun and not ended; for all datagrams together 16 times as
-					 * many */
-	size_t max_kept_bytes; /* of a connection's calls under way and unread replies; for the calls of all
-				* datagrams together 8 times as much */
+	size_t max_suspended_per_connection; /* calls begun and not ended; for all datagrams together 16 times
+					      * as many */
+	size_t max_suspended_bytes; /* of a connection's calls under way and unread replies; for the calls of
+				     * all datagrams together 8 times as much */
 	size_t max_charged; /* the same and input not yet served, of all connections of a lane; an address may
 			     * have half of it, or less while others have some (budget.c) */
 	size_t max_reply;   /* of the longest reply: this much must be free before a call that may have it

@@ -90,7 +90,7 @@ struct hf_rpc_lane {
 	struct hf_list
 		busy; /* connections with an incomplete record or unsent replies, the longest stalled first */
 	struct hf_list flushable;     /* connections with replies that were made outside their own reading */
-	struct hf_list kept;          /* suspended calls */
+	struct hf_list suspended;     /* suspended calls */
 	struct hf_list tired;         /* host parts with connections that have used up their budget */
 	struct hf_list wanting;       /* host parts with connections that wait for memory */
 	struct hf_list charged_parts; /* host parts with memory in use */
@@ -160,15 +160,15 @@ struct hf_rpc_connection {
 	size_t backlog_size; /* bytes allocated */
 	uint8_t *traveller;  /* the call that makes it move home, without its record mark */
 	uint32_t traveller_len;
-	uint64_t number;       /* hf_rpc_call_link(); 0: it has no number yet */
-	struct hf_list probes; /* of probe.c */
-	uint64_t since;        /* last activity if idle, last progress if busy */
-	uint64_t useful;       /* when its last complete call came, or the connection itself */
-	size_t n_kept;         /* calls begun and not ended */
-	size_t kept_bytes;     /* bytes of these calls and of the replies that they will have */
-	size_t charged;        /* bytes that lane and host part count for it */
-	int32_t budget;        /* units of work that it has left in this turn */
-	int32_t allowance;     /* the budget at the start of the turn, and what was sent in it */
+	uint64_t number;        /* hf_rpc_call_link(); 0: it has no number yet */
+	struct hf_list probes;  /* of probe.c */
+	uint64_t since;         /* last activity if idle, last progress if busy */
+	uint64_t useful;        /* when its last complete call came, or the connection itself */
+	size_t n_suspended;     /* calls begun and not ended */
+	size_t suspended_bytes; /* bytes of these calls and of the replies that they will have */
+	size_t charged;         /* bytes that lane and host part count for it */
+	int32_t budget;         /* units of work that it has left in this turn */
+	int32_t allowance;      /* the budget at the start of the turn, and what was sent in it */
 	bool is_busy;
 	bool is_reading; /* below on_readable(): a reply need not flush */
 	bool is_paused;
@@ -186,10 +186,10 @@ struct hf_rpc_call {
 	struct hf_xdr_in args;
 	struct hf_bytes message; /* as it came, with its header */
 	uint32_t args_at;        /* where the arguments begin */
-	bool is_kept;
-	struct hf_link in_kept; /* of lane->kept, while it is suspended */
-	uint64_t kept_at;       /* monotonic ns, when it was suspended */
-	bool is_replying;       /* between hf_rpc_reply_begin() and its end */
+	bool is_suspended;
+	struct hf_link in_suspended; /* of lane->suspended, while it is suspended */
+	uint64_t suspended_at;       /* monotonic ns, when it was suspended */
+	bool is_replying;            /* between hf_rpc_reply_begin() and its end */
 	struct hf_rpc_lane *lane;
 	struct hf_rpc_connection *connection; /* NULL: it came as a datagram */
 	struct hf_rpc_port *port;             /* NULL: it came over a connection */
@@ -251,10 +251,10 @@ void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
 
 /* budget.c */
-#define HF_RPC_FEW_BYTES  8192 /* of memory, that a connection may use while memory is short */
-#define HF_RPC_UNIT_BYTES 4096 /* that cost as much to move as a short call */
-#define HF_RPC_KEPT_UNITS 4    /* additional cost of a call that another thread serves */
-#define HF_RPC_LOOP_UNITS 8192 /* work in a turn of the loop until it is late: about 10 ms */
+#define HF_RPC_FEW_BYTES     8192 /* of memory, that a connection may use while memory is short */
+#define HF_RPC_UNIT_BYTES    4096 /* that cost as much to move as a short call */
+#define HF_RPC_SUSPEND_UNITS 4    /* additional cost of a call that another thread serves */
+#define HF_RPC_LOOP_UNITS    8192 /* work in a turn of the loop until it is late: about 10 ms */
 
 void hf_rpc_budget_join(struct hf_rpc_connection *connection); /* the connection joins its lane */
 void hf_rpc_budget_quit(
@@ -305,7 +305,7 @@ static inline bool hf_rpc_budget_is_late(const struct hf_rpc_lane *lane)
 /* Counts the memory that the connection uses now. */
 static inline void hf_rpc_budget_settle(struct hf_rpc_connection *c)
 {
-	size_t charged = c->kept_bytes + c->out.n_allocated + c->backlog_size + c->traveller_len;
+	size_t charged = c->suspended_bytes + c->out.n_allocated + c->backlog_size + c->traveller_len;
 
 	if (charged != c->charged)
 		hf_rpc_budget_charge(c, charged);
@@ -314,8 +314,9 @@ static inline void hf_rpc_budget_settle(struct hf_rpc_connection *c)
 /* Must the connection wait, for budget or memory, before its next call? */
 static inline bool hf_rpc_budget_must_wait(const struct hf_rpc_connection *c)
 {
-	return c->budget <= 0 || (c->kept_bytes + c->out.n_bytes + c->reader.capacity > HF_RPC_FEW_BYTES &&
-				  !hf_rpc_budget_has_room(c->lane, c->part));
+	return c->budget <= 0 ||
+	       (c->suspended_bytes + c->out.n_bytes + c->reader.capacity > HF_RPC_FEW_BYTES &&
+		!hf_rpc_budget_has_room(c->lane, c->part));
 }
 
 /* delay.c */
@@ -339,8 +340,8 @@ void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
 bool hf_rpc_port_is_open(const struct hf_rpc_port *port);
 uint8_t *hf_rpc_port_reserve(struct hf_rpc_port *port, size_t len);
 void hf_rpc_port_commit(struct hf_rpc_port *port, struct hf_rpc_call *call, size_t len);
-bool hf_rpc_port_may_keep(struct hf_rpc_port *port);
-void hf_rpc_port_kept(struct hf_rpc_port *port, size_t len);
+bool hf_rpc_port_may_suspend(struct hf_rpc_port *port);
+void hf_rpc_port_note_suspended(struct hf_rpc_port *port, size_t len);
 void hf_rpc_port_expect(struct hf_rpc_port *port, size_t len);
 void hf_rpc_port_release(struct hf_rpc_port *port, size_t len);
 void hf_rpc_ports_close(struct hf_rpc_lane *lane);

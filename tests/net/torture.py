@@ -158,12 +158,12 @@ class Torture:
                 self.stranger.drop_callers()
                 self.free_stranger()
                 continue
-            is_kept = self.world.reservations.now().get((file, player)) is kept
-            if stat == nlm.S_GRANTED and is_kept:
+            is_suspended = self.world.reservations.now().get((file, player)) is kept
+            if stat == nlm.S_GRANTED and is_suspended:
                 raise Violation(f"I3: the stranger got file {file}, which {player.host.name} has reserved: {kept}")
             if stat == nlm.S_GRANTED:
                 self.free_stranger()
-            self.n_probes += is_kept
+            self.n_probes += is_suspended
 
     def spoof(self):
         """Somebody sends notices in the name of all others."""

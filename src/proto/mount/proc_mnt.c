@@ -178,7 +178,7 @@ void hf_mount_proc_mnt(void *service, struct hf_rpc_call *call)
 	mnt->mount = service;
 	mnt->call = call;
 	mnt->begun = hf_loop_now(hf_rpc_call_loop(call));
-	if (hf_rpc_call_keep(call) < 0) {
+	if (hf_rpc_call_suspend(call) < 0) {
 		free(mnt);
 		return;
 	}

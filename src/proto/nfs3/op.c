@@ -138,7 +138,7 @@ static void hand_over(const struct hf_nfs3_op *begun)
 	struct hf_addr payer = hf_rpc_call_payer(begun->call);
 	struct hf_nfs3_op *op;
 
-	if (hf_rpc_call_keep(begun->call) < 0)
+	if (hf_rpc_call_suspend(begun->call) < 0)
 		return;
 	op = malloc(sizeof(*op));
 	if (!op) {

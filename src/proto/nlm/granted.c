@@ -128,7 +128,7 @@ static void finish(struct grant *grant, ending_fn ending)
 	hf_timer_start(&grant->timer, FIRST_GAP);
 }
 
-static void keep(struct grant *grant)
+static void let_lock_stay(struct grant *grant)
 {
 	grant->nlm->counts.grants_kept++;
 	hf_log_info("no clear answer to GRANTED: the client keeps the lock", "client=%s", grant->client->id);
@@ -148,7 +148,7 @@ void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *ow
 static void abandon(struct grant *grant)
 {
 	if (grant->n_sent) {
-		keep(grant);
+		let_lock_stay(grant);
 		return;
 	}
 	grant->nlm->counts.grants_abandoned++;
@@ -206,7 +206,7 @@ static void answer(struct grant *grant, enum hf_nlm_stat stat)
 		break;
 	default:
 		if (grant->n_sent + (grant->pending != NULL) > 1) {
-			keep(grant);
+			let_lock_stay(grant);
 			break;
 		}
 		nlm->counts.grants_refused++;

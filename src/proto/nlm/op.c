@@ -193,7 +193,7 @@ static void follow_message(struct hf_nlm_op *op, struct hf_bytes from)
 	move_bytes(&op->target.oh, from, to);
 }
 
-static int keep_call(struct hf_nlm_op *op)
+static int suspend_call(struct hf_nlm_op *op)
 {
 	struct hf_bytes from = hf_rpc_call_message(op->call);
 	int r;
@@ -202,7 +202,7 @@ static int keep_call(struct hf_nlm_op *op)
 		hf_rpc_reply_error(op->call, HF_RPC_SYSTEM_ERR);
 		return -ENOMEM;
 	}
-	r = hf_rpc_call_keep(op->call);
+	r = hf_rpc_call_suspend(op->call);
 	if (r == 0)
 		follow_message(op, from);
 	return r;
@@ -223,7 +223,7 @@ static struct hf_nlm_op *move_to_heap(const struct hf_nlm_op *from)
 struct hf_nlm_op *hf_nlm_op_suspend(struct hf_nlm_op *op, enum hf_nlm_stage stage,
 				    void (*next)(struct hf_nlm_op *op))
 {
-	if (keep_call(op) < 0) {
+	if (suspend_call(op) < 0) {
 		forget_repeat(op);
 		hf_nlm_op_end(op);
 		return NULL;

@@ -423,7 +423,7 @@ static void drop_suspects(struct notice *notice)
 }
 
 /* Suspending the call moves its bytes, so the name is decoded again. */
-static struct notice *keep(const struct notice *seen)
+static struct notice *suspend(const struct notice *seen)
 {
 	struct notice *notice = malloc(sizeof(*notice));
 	struct hf_nsm_status status;
@@ -432,7 +432,7 @@ static struct notice *keep(const struct notice *seen)
 		hf_rpc_call_drop(seen->call);
 		return NULL;
 	}
-	if (hf_rpc_call_keep(seen->call) < 0) {
+	if (hf_rpc_call_suspend(seen->call) < 0) {
 		free(notice);
 		return NULL;
 	}
@@ -446,7 +446,7 @@ static struct notice *keep(const struct notice *seen)
 
 static void check(struct notice *seen)
 {
-	struct notice *notice = keep(seen);
+	struct notice *notice = suspend(seen);
 	struct hf_link *link;
 
 	if (!notice) {

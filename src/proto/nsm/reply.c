@@ -73,7 +73,7 @@ void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 		finish(nsm, call, answer, true);
 		return;
 	}
-	if (hf_rpc_call_keep(call) < 0) { /* a failed suspension has ended the call */
+	if (hf_rpc_call_suspend(call) < 0) { /* a failed suspension has ended the call */
 		hf_promise_cancel(&reply->promise);
 		free(reply);
 		return;

@@ -148,7 +148,7 @@ void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		hf_rpc_call_drop(call);
 		return;
 	}
-	if (hf_rpc_call_keep(call) < 0) {
+	if (hf_rpc_call_suspend(call) < 0) {
 		hf_rpc_pending_cancel(visitor->pending);
 		visitor_free(visitor);
 	}

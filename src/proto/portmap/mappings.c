@@ -111,7 +111,7 @@ int hf_mappings_unset(struct hf_mappings *mappings, uint32_t program, uint32_t v
 		      enum hf_mapping_owner owner)
 {
 	int answer = HF_MAPPINGS_OK;
-	size_t kept = 0;
+	size_t n_left = 0;
 
 	for (size_t i = 0; i < mappings->n; i++) {
 		const struct hf_mapping *mapping = &mappings->all[i];
@@ -126,9 +126,9 @@ int hf_mappings_unset(struct hf_mappings *mappings, uint32_t program, uint32_t v
 			}
 			answer = r;
 		}
-		mappings->all[kept++] = *mapping;
+		mappings->all[n_left++] = *mapping;
 	}
-	mappings->n = kept;
+	mappings->n = n_left;
 	return answer;
 }
 

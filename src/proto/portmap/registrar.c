@@ -198,10 +198,10 @@ static void unset(struct hf_registrar *registrar, const struct hf_rpc_result *re
 static void stopped(struct hf_registrar *registrar)
 {
 	registrar->step = STEP_STOPPED;
-	if (registrar->n_kept)
+	if (registrar->n_left)
 		hf_log_warn("rpcbind refuses to remove our registrations: that needs a reserved port, and so "
 			    "CAP_NET_BIND_SERVICE",
-			    "n=%zu", registrar->n_kept);
+			    "n=%zu", registrar->n_left);
 	hf_timer_stop(&registrar->timer);
 	registrar->pending = hf_rpc_pending_cancel(registrar->pending);
 	hf_task_cancel(&registrar->failure);
@@ -229,7 +229,7 @@ static void removed(struct hf_registrar *registrar, const struct hf_rpc_result *
 		return;
 	}
 	if (!hf_xdr_get_bool(result->results))
-		registrar->n_kept++;
+		registrar->n_left++;
 	registrar->items[registrar->at].state = ITEM_MISSING;
 	remove_next(registrar);
 }

@@ -57,7 +57,7 @@ struct hf_registrar {
 	struct hf_task telling; /* calls done after the stop */
 	void (*done)(void *user);
 	void *done_user;
-	size_t n_kept; /* mappings that rpcbind did not remove */
+	size_t n_left; /* mappings that rpcbind did not remove */
 };
 
 /* registrar_calls.c: each ends in hf_registrar_answered(), never from within the call. */

@@ -43,12 +43,12 @@ static struct hf_lock_request handle(void)
 	return request;
 }
 
-static bool is_kept;
+static bool is_suspended;
 
 static void on_kept(struct hf_promise *promise, bool kept)
 {
 	assert_true(kept);
-	is_kept = true;
+	is_suspended = true;
 }
 
 static void open_handle(void)
@@ -59,8 +59,8 @@ static void open_handle(void)
 	assert_int_equal(hf_lock_reserve(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, false),
 			 HF_LOCK_OK);
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
-	is_kept = hf_recovery_promise(w.recovery, &promise, session(), on_kept);
-	world_until(&w, is_kept);
+	is_suspended = hf_recovery_promise(w.recovery, &promise, session(), on_kept);
+	world_until(&w, is_suspended);
 }
 
 static int reclaim_lock(void)

@@ -21,8 +21,8 @@ const struct hf_rpc_limits rig_limits = {
 	.max_connections_per_host = 1000,
 	.max_gathering = 64 << 20,
 	.max_unread = 64 << 10,
-	.max_kept_per_connection = 32,
-	.max_kept_bytes = 4 << 20,
+	.max_suspended_per_connection = 32,
+	.max_suspended_bytes = 4 << 20,
 	.max_charged = 256 << 20,
 	.max_reply = 1 << 20,
 	.idle_ns = 600 * HF_NS_PER_S,
@@ -56,16 +56,16 @@ static void serve_echo(void *service, struct hf_rpc_call *call)
 
 static void remember(struct rig *rig, struct hf_rpc_call *call)
 {
-	if (hf_rpc_call_keep(call) < 0)
+	if (hf_rpc_call_suspend(call) < 0)
 		return;
 	pthread_mutex_lock(&rig->lock);
-	assert(rig->n_kept < RIG_MAX_KEPT); /* not cmocka's: this is another thread */
-	rig->kept[rig->n_kept++] = call;
-	pthread_cond_broadcast(&rig->one_more_kept);
+	assert(rig->n_suspended < RIG_MAX_SUSPENDED); /* not cmocka's: this is another thread */
+	rig->suspended[rig->n_suspended++] = call;
+	pthread_cond_broadcast(&rig->one_more_suspended);
 	pthread_mutex_unlock(&rig->lock);
 }
 
-static void serve_keep(void *service, struct hf_rpc_call *call)
+static void serve_suspend(void *service, struct hf_rpc_call *call)
 {
 	remember(service, call);
 }
@@ -165,7 +165,7 @@ static void account(struct rig *rig, const struct hf_rpc_call *call)
 
 ACCOUNTED(void)
 ACCOUNTED(echo)
-ACCOUNTED(keep)
+ACCOUNTED(suspend)
 ACCOUNTED(drop)
 ACCOUNTED(big)
 ACCOUNTED(count)
@@ -177,11 +177,11 @@ ACCOUNTED(refuse)
 static const struct hf_rpc_proc procs[] = {
 	[RIG_VOID] = { "VOID", handle_void },
 	[RIG_ECHO] = { "ECHO", handle_echo },
-	[RIG_KEEP] = { "KEEP", handle_keep },
+	[RIG_SUSPEND] = { "SUSPEND", handle_suspend },
 	[RIG_DROP] = { "DROP", handle_drop },
 	[RIG_BIG] = { "BIG", handle_big, .has_long_reply = true },
 	[RIG_COUNT] = { "COUNT", handle_count, HF_RPC_REPLAY_ALWAYS },
-	[RIG_COUNT_KEEP] = { "COUNT_KEEP", handle_keep, HF_RPC_REPLAY_ALWAYS },
+	[RIG_COUNT_SUSPEND] = { "COUNT_SUSPEND", handle_suspend, HF_RPC_REPLAY_ALWAYS },
 	[RIG_COUNT_UDP] = { "COUNT_UDP", handle_count, HF_RPC_REPLAY_UDP },
 	[RIG_RESERVE] = { "RESERVE", handle_reserve },
 	[RIG_WHO] = { "WHO", handle_who },
@@ -227,7 +227,7 @@ void rig_start(struct rig *rig, const struct hf_rpc_limits *limits, int n_lanes,
 
 	memset(rig, 0, sizeof(*rig));
 	pthread_mutex_init(&rig->lock, NULL);
-	pthread_cond_init(&rig->one_more_kept, NULL);
+	pthread_cond_init(&rig->one_more_suspended, NULL);
 	rig->n_lanes = n_lanes;
 	assert_int_equal(hf_rpc_server_new(&rig->server, limits), 0);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(programs); i++)
@@ -267,15 +267,15 @@ void rig_stop(struct rig *rig)
 		pthread_join(rig->threads[i], NULL);
 		rig->is_running[i] = false;
 	}
-	for (size_t i = 0; i < rig->n_kept; i++)
-		hf_rpc_call_drop(rig->kept[i]);
+	for (size_t i = 0; i < rig->n_suspended; i++)
+		hf_rpc_call_drop(rig->suspended[i]);
 	for (int i = 0; i < rig->n_lanes; i++)
 		hf_loop_free(rig->loops[i]);
 	assert_int_equal(rig_counts(rig).connections, 0);
 	for (int i = 0; i < rig->n_lanes; i++)
 		assert_int_equal(rig->lanes[i]->n_gathering, 0);
 	hf_rpc_server_free(rig->server);
-	pthread_cond_destroy(&rig->one_more_kept);
+	pthread_cond_destroy(&rig->one_more_suspended);
 	pthread_mutex_destroy(&rig->lock);
 }
 
@@ -328,41 +328,41 @@ void rig_wait(bool (*is_true)(void *arg), void *arg, const char *what)
 			fail_msg("waited in vain: %s", what);
 }
 
-size_t rig_kept(struct rig *rig)
+size_t rig_suspended(struct rig *rig)
 {
 	size_t n;
 
 	pthread_mutex_lock(&rig->lock);
-	n = rig->n_kept;
+	n = rig->n_suspended;
 	pthread_mutex_unlock(&rig->lock);
 	return n;
 }
 
-void rig_wait_kept(struct rig *rig, size_t n)
+void rig_wait_suspended(struct rig *rig, size_t n)
 {
 	struct timespec end;
-	size_t n_kept;
+	size_t n_suspended;
 	int r = 0;
 
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_sec += UNTIL_PATIENCE;
 	pthread_mutex_lock(&rig->lock);
-	while (rig->n_kept < n && r == 0)
-		r = pthread_cond_timedwait(&rig->one_more_kept, &rig->lock, &end);
-	n_kept = rig->n_kept;
+	while (rig->n_suspended < n && r == 0)
+		r = pthread_cond_timedwait(&rig->one_more_suspended, &rig->lock, &end);
+	n_suspended = rig->n_suspended;
 	pthread_mutex_unlock(&rig->lock);
-	if (n_kept < n)
-		fail_msg("waited in vain: calls to be kept: %zu of %zu", n_kept, n);
+	if (n_suspended < n)
+		fail_msg("waited in vain: calls to be suspended: %zu of %zu", n_suspended, n);
 }
 
-static struct hf_rpc_call *take_kept(struct rig *rig)
+static struct hf_rpc_call *take_suspended(struct rig *rig)
 {
 	struct hf_rpc_call *call;
 
 	pthread_mutex_lock(&rig->lock);
-	assert_true(rig->n_kept > 0);
-	call = rig->kept[0];
-	memmove(rig->kept, rig->kept + 1, --rig->n_kept * sizeof(rig->kept[0]));
+	assert_true(rig->n_suspended > 0);
+	call = rig->suspended[0];
+	memmove(rig->suspended, rig->suspended + 1, --rig->n_suspended * sizeof(rig->suspended[0]));
 	pthread_mutex_unlock(&rig->lock);
 	return call;
 }
@@ -371,7 +371,7 @@ static void release_one(struct rig *rig, void *arg)
 {
 	struct hf_rpc_call *call = arg;
 
-	if (hf_rpc_call_header(call)->procedure == RIG_COUNT_KEEP)
+	if (hf_rpc_call_header(call)->procedure == RIG_COUNT_SUSPEND)
 		reply_count(rig, call);
 	else
 		echo(call);
@@ -382,10 +382,10 @@ static void drop_one(struct rig *rig, void *arg)
 	hf_rpc_call_drop(arg);
 }
 
-static void end_kept(struct rig *rig, size_t n, void (*fn)(struct rig *rig, void *arg))
+static void end_suspended(struct rig *rig, size_t n, void (*fn)(struct rig *rig, void *arg))
 {
 	while (n--) {
-		struct hf_rpc_call *call = take_kept(rig);
+		struct hf_rpc_call *call = take_suspended(rig);
 		int lane = 0;
 
 		while (rig->lanes[lane] != call->lane)
@@ -396,12 +396,12 @@ static void end_kept(struct rig *rig, size_t n, void (*fn)(struct rig *rig, void
 
 void rig_release(struct rig *rig, size_t n)
 {
-	end_kept(rig, n, release_one);
+	end_suspended(rig, n, release_one);
 }
 
 void rig_drop(struct rig *rig, size_t n)
 {
-	end_kept(rig, n, drop_one);
+	end_suspended(rig, n, drop_one);
 }
 
 struct hf_rpc_counts rig_counts(struct rig *rig)

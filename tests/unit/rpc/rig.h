@@ -19,7 +19,7 @@
 #include "rpc/server_internal.h"
 
 #define RIG_MAX_LANES     3
-#define RIG_MAX_KEPT      8192
+#define RIG_MAX_SUSPENDED 8192
 #define RIG_PROGRAM       0x20000001u
 #define RIG_HOME          0x20000002u
 #define RIG_SMALL         0x20000003u /* max_request is RIG_SMALL_REQUEST */
@@ -31,12 +31,12 @@
 
 enum rig_proc {
 	RIG_VOID = 0,
-	RIG_ECHO,       /* opaque<> in, the same out */
-	RIG_KEEP,       /* opaque<>; kept until rig_release(), then echoed */
-	RIG_DROP,       /* never answered */
-	RIG_BIG,        /* u32 n in, opaque of n bytes out */
-	RIG_COUNT,      /* not idempotent, replay always: how many times it was done */
-	RIG_COUNT_KEEP, /* the same, kept until rig_release() */
+	RIG_ECHO,          /* opaque<> in, the same out */
+	RIG_SUSPEND,       /* opaque<>; suspended until rig_release(), then echoed */
+	RIG_DROP,          /* never answered */
+	RIG_BIG,           /* u32 n in, opaque of n bytes out */
+	RIG_COUNT,         /* not idempotent, replay always: how many times it was done */
+	RIG_COUNT_SUSPEND, /* the same, suspended until rig_release() */
 	RIG_HOLE,
 	RIG_COUNT_UDP, /* replay for datagrams only */
 	RIG_RESERVE,   /* u32 max in: reserves so much, uses RIG_RESERVE_USED */
@@ -55,11 +55,12 @@ struct rig {
 	int n_lanes;
 	uint16_t tcp; /* port */
 	uint16_t udp;
-	/* The service; kept calls belong to the lane that serves them, the lock is for rig_kept(). */
+	/* The service; suspended calls belong to the lane that serves them, the lock is for rig_suspended().
+	 */
 	pthread_mutex_t lock;
-	pthread_cond_t one_more_kept;
-	struct hf_rpc_call *kept[RIG_MAX_KEPT];
-	size_t n_kept;
+	pthread_cond_t one_more_suspended;
+	struct hf_rpc_call *suspended[RIG_MAX_SUSPENDED];
+	size_t n_suspended;
 	_Atomic uint32_t count;
 	_Atomic uint32_t n_served;
 	_Atomic uint32_t n_away; /* RIG_HOME handlers that ran on another thread than home's */
@@ -73,8 +74,8 @@ void rig_stop(struct rig *rig);
 
 /* Runs @fn on the lane's thread and waits for it. */
 void rig_run_on(struct rig *rig, int lane, void (*fn)(struct rig *rig, void *arg), void *arg);
-void rig_wait_kept(struct rig *rig, size_t n); /* until so many calls are kept */
-size_t rig_kept(struct rig *rig);
+void rig_wait_suspended(struct rig *rig, size_t n); /* until so many calls are suspended */
+size_t rig_suspended(struct rig *rig);
 void rig_release(struct rig *rig, size_t n); /* ends the oldest @n, in their order */
 void rig_drop(struct rig *rig, size_t n);    /* ends them unanswered */
 void rig_wait_connections(struct rig *rig, size_t n);

@@ -20,7 +20,7 @@ static void run_until(struct world *world, const unsigned int *counter, unsigned
 	assert_int_equal(*counter, wanted);
 }
 
-static void test_kept(void **state)
+static void test_suspended(void **state)
 {
 	struct hf_rpc_client_limits limits = hf_rpc_client_default_limits;
 	struct outcome a, b, c;
@@ -591,7 +591,7 @@ static void test_too_many_connections(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_suspended),
 		cmocka_unit_test(test_fresh),
 		cmocka_unit_test(test_multiplexed),
 		cmocka_unit_test(test_broken_is_tried_again),

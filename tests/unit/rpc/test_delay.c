@@ -63,26 +63,26 @@ static void expect(int fd, uint32_t xid, const char *text)
 	assert_memory_equal(results + 4, text, 4);
 }
 
-/* On the lane: the oldest kept call is answered, and the answer delayed. */
+/* On the lane: the oldest suspended call is answered, and the answer delayed. */
 static void answer_held(struct rig *r, void *arg)
 {
-	struct hf_rpc_call *kept = r->kept[0];
+	struct hf_rpc_call *suspended = r->suspended[0];
 	struct hf_xdr_out *out;
 
-	assert_non_null(hf_rpc_delay_call(&delay, kept));
-	assert_null(hf_rpc_delay_call(&other, kept)); /* one at a time */
-	assert_non_null(hf_rpc_delay_call(&delay, kept));
-	out = hf_rpc_reply_begin(kept, 8);
+	assert_non_null(hf_rpc_delay_call(&delay, suspended));
+	assert_null(hf_rpc_delay_call(&other, suspended)); /* one at a time */
+	assert_non_null(hf_rpc_delay_call(&delay, suspended));
+	out = hf_rpc_reply_begin(suspended, 8);
 	hf_xdr_put_opaque(out, hf_bytes_of("delayed", 4));
 	place = out->p - 4;
-	hf_rpc_reply_end(kept);
-	r->n_kept = 0;
+	hf_rpc_reply_end(suspended);
+	r->n_suspended = 0;
 }
 
 static void delay_one(int fd, uint32_t xid)
 {
-	call(fd, xid, RIG_KEEP);
-	rig_wait_kept(&rig, 1);
+	call(fd, xid, RIG_SUSPEND);
+	rig_wait_suspended(&rig, 1);
 	rig_run_on(&rig, 0, answer_held, NULL);
 }
 
@@ -194,15 +194,16 @@ static void test_the_end_closes_what_is_held(void **state)
 
 static void try_datagram(struct rig *r, void *arg)
 {
-	assert_null(hf_rpc_delay_call(&delay, r->kept[0]));
+	assert_null(hf_rpc_delay_call(&delay, r->suspended[0]));
 }
 
 static void test_a_datagram_is_not_held(void **state)
 {
 	int fd = rig_udp(HOME);
 
-	rig_sendto(fd, HOME, rig.udp, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_KEEP, "abcd", 4));
-	rig_wait_kept(&rig, 1);
+	rig_sendto(fd, HOME, rig.udp, buffer,
+		   rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_SUSPEND, "abcd", 4));
+	rig_wait_suspended(&rig, 1);
 	rig_run_on(&rig, 0, try_datagram, NULL);
 	rig_release(&rig, 1);
 	assert_true(rig_recvfrom(fd, buffer, sizeof(buffer), NULL) > 0);

@@ -115,24 +115,24 @@ static void test_mixed(void **state)
 	free(batch);
 }
 
-/* Calls kept before the one that sends home end first, on the old lane; nothing overtakes the move. */
-static void test_kept_before_a_move(void **state)
+/* Calls suspended before the one that sends home end first, on the old lane; nothing overtakes the move. */
+static void test_suspended_before_a_move(void **state)
 {
 	uint8_t batch[4096], *p = batch;
 	int fd;
 
 	start(&rig_limits);
 	fd = connect_to_lane(1);
-	p = append_echo(p, 10, RIG_PROGRAM, RIG_KEEP);
-	p = append_echo(p, 11, RIG_PROGRAM, RIG_KEEP);
+	p = append_echo(p, 10, RIG_PROGRAM, RIG_SUSPEND);
+	p = append_echo(p, 11, RIG_PROGRAM, RIG_SUSPEND);
 	p = append_echo(p, 12, RIG_PROGRAM, RIG_ECHO);
 	p = append_echo(p, 13, RIG_HOME, RIG_ECHO);
 	p = append_echo(p, 14, RIG_PROGRAM, RIG_ECHO);
-	p = append_echo(p, 15, RIG_HOME, RIG_KEEP);
+	p = append_echo(p, 15, RIG_HOME, RIG_SUSPEND);
 	p = append_echo(p, 16, RIG_HOME, RIG_ECHO);
 	rig_send_all(fd, batch, (size_t)(p - batch));
 	expect_echo(fd, 12, RIG_PROGRAM);
-	rig_wait_kept(&rig, 2);
+	rig_wait_suspended(&rig, 2);
 	rig_release(&rig, 1);
 	expect_echo(fd, 10, RIG_PROGRAM);
 	assert_int_equal(atomic_load(&rig.n_on[1]), 4);
@@ -141,17 +141,17 @@ static void test_kept_before_a_move(void **state)
 	expect_echo(fd, 13, RIG_HOME);
 	expect_echo(fd, 14, RIG_PROGRAM);
 	expect_echo(fd, 16, RIG_HOME);
-	rig_wait_kept(&rig, 1);
+	rig_wait_suspended(&rig, 1);
 	rig_release(&rig, 1);
 	expect_echo(fd, 15, RIG_HOME);
 	assert_int_equal(atomic_load(&rig.n_away), 0);
 	/* dropped calls let it go, too */
 	close(fd);
 	fd = connect_to_lane(2);
-	p = append_echo(batch, 20, RIG_PROGRAM, RIG_KEEP);
+	p = append_echo(batch, 20, RIG_PROGRAM, RIG_SUSPEND);
 	p = append_echo(p, 21, RIG_HOME, RIG_ECHO);
 	rig_send_all(fd, batch, (size_t)(p - batch));
-	rig_wait_kept(&rig, 1);
+	rig_wait_suspended(&rig, 1);
 	rig_drop(&rig, 1);
 	expect_echo(fd, 21, RIG_HOME);
 	close(fd);
@@ -166,11 +166,11 @@ static void test_gone_before_a_move(void **state)
 
 	start(&rig_limits);
 	fd = connect_to_lane(1);
-	p = append_echo(p, 10, RIG_PROGRAM, RIG_KEEP);
+	p = append_echo(p, 10, RIG_PROGRAM, RIG_SUSPEND);
 	p = append_echo(p, 11, RIG_HOME, RIG_ECHO);
 	p = append_echo(p, 12, RIG_HOME, RIG_ECHO);
 	rig_send_all(fd, batch, (size_t)(p - batch));
-	rig_wait_kept(&rig, 1);
+	rig_wait_suspended(&rig, 1);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
 	close(fd);
 	rig_release(&rig, 1);
@@ -178,7 +178,7 @@ static void test_gone_before_a_move(void **state)
 	/* the same, and the server stops in the middle */
 	fd = connect_to_lane(1);
 	rig_send_all(fd, batch, (size_t)(p - batch));
-	rig_wait_kept(&rig, 1);
+	rig_wait_suspended(&rig, 1);
 	rig_stop(&rig);
 	close(fd);
 }
@@ -212,15 +212,16 @@ static void test_long_record_moves(void **state)
 
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 17 + i / 255);
-	for (int kept = 0; kept < 2; kept++) {
+	for (int suspended = 0; suspended < 2; suspended++) {
 		start(&rig_limits);
 		fd = connect_to_lane(2);
-		len = rig_call_opaque(call, 5, RIG_HOME, kept ? RIG_KEEP : RIG_ECHO, data, sizeof(data));
+		len = rig_call_opaque(call, 5, RIG_HOME, suspended ? RIG_SUSPEND : RIG_ECHO, data,
+				      sizeof(data));
 		rig_send_record(fd, call, len);
 		len = rig_call_opaque(call, 6, RIG_PROGRAM, RIG_ECHO, data, sizeof(data));
 		rig_send_record(fd, call, len);
-		if (kept) {
-			rig_wait_kept(&rig, 1);
+		if (suspended) {
+			rig_wait_suspended(&rig, 1);
 			rig_expect_success(fd, 6, results, sizeof(results));
 			rig_release(&rig, 1);
 			rig_expect_success(fd, 5, results, sizeof(results));
@@ -284,14 +285,14 @@ static void test_replay_across_lanes(void **state)
 		int first = (int)(round % N_LANES), second = (int)((round + 1) % N_LANES);
 
 		rig_send_record(fds[first], call,
-				rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_KEEP, NULL, 0));
-		rig_wait_kept(&rig, 1);
+				rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_SUSPEND, NULL, 0));
+		rig_wait_suspended(&rig, 1);
 		rig_send_record(fds[second], call,
-				rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_KEEP, NULL, 0));
+				rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_SUSPEND, NULL, 0));
 		/* once it has answered this one, it has seen the repeat */
 		rig_send_record(fds[second], call, rig_call(call, 5, RIG_PROGRAM, RIG_VOID, NULL, 0));
 		rig_expect_success(fds[second], 5, results, sizeof(results));
-		assert_int_equal(rig_kept(&rig), 1);
+		assert_int_equal(rig_suspended(&rig), 1);
 		rig_release(&rig, 1);
 		rig_expect_success(fds[first], 100 + round, results, sizeof(results));
 		assert_int_equal(rig_get(results), count + 1);
@@ -300,12 +301,12 @@ static void test_replay_across_lanes(void **state)
 		/* and later from each: done */
 		for (int i = 0; i < N_LANES; i++) {
 			rig_send_record(fds[i], call,
-					rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_KEEP, NULL, 0));
+					rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_SUSPEND, NULL, 0));
 			rig_expect_success(fds[i], 100 + round, results, sizeof(results));
 			assert_int_equal(rig_get(results), count + 1);
 		}
 		rig_sendto(udp, HOME, rig.udp, call,
-			   rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_KEEP, NULL, 0));
+			   rig_call(call, 100 + round, RIG_PROGRAM, RIG_COUNT_SUSPEND, NULL, 0));
 		rig_check_success(results, rig_recvfrom(udp, results, sizeof(results), NULL), 100 + round);
 		assert_int_equal(rig_get(results + 24), count + 1);
 	}
@@ -443,7 +444,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dealt),
 		cmocka_unit_test(test_mixed),
-		cmocka_unit_test(test_kept_before_a_move),
+		cmocka_unit_test(test_suspended_before_a_move),
 		cmocka_unit_test(test_gone_before_a_move),
 		cmocka_unit_test(test_stop_while_moving),
 		cmocka_unit_test(test_long_record_moves),

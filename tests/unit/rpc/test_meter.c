@@ -88,7 +88,7 @@ static void test_many_at_once(void **state)
 	rig_stop(&rig);
 }
 
-static void test_kept(void **state)
+static void test_suspended(void **state)
 {
 	uint8_t reply[256];
 	uint64_t began;
@@ -98,24 +98,24 @@ static void test_kept(void **state)
 	start();
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	for (uint32_t i = 0; i < 3; i++)
-		rig_send_record(fd, bytes, rig_call_opaque(bytes, i, RIG_PROGRAM, RIG_KEEP, "x", 1));
-	rig_wait_kept(&rig, 3);
+		rig_send_record(fd, bytes, rig_call_opaque(bytes, i, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
+	rig_wait_suspended(&rig, 3);
 	began = rig_ms();
 	while (rig_ms() - began < 20) { /* time passes, and others are served */
 		rig_send_record(fd, bytes, rig_call(bytes, 9, RIG_PROGRAM, RIG_VOID, NULL, 0));
 		rig_expect_success(fd, 9, reply, sizeof(reply));
 	}
-	assert_int_equal(sum_of(RIG_KEEP, "OK").n_results, 0);
+	assert_int_equal(sum_of(RIG_SUSPEND, "OK").n_results, 0);
 	rig_release(&rig, 2);
 	for (uint32_t i = 0; i < 2; i++)
 		rig_expect_success(fd, i, reply, sizeof(reply));
-	sum = sum_of(RIG_KEEP, "OK");
+	sum = sum_of(RIG_SUSPEND, "OK");
 	assert_int_equal(sum.n_results, 2);
-	assert_in_range(sum.ns, 2 * 18 * 1000000ull, UINT64_MAX); /* each as long as it was kept */
+	assert_in_range(sum.ns, 2 * 18 * 1000000ull, UINT64_MAX); /* each as long as it was suspended */
 	rig_drop(&rig, 1);
 	rig_send_record(fd, bytes, rig_call(bytes, 10, RIG_PROGRAM, RIG_VOID, NULL, 0));
 	rig_expect_success(fd, 10, reply, sizeof(reply));
-	assert_int_equal(sum_of(RIG_KEEP, "DROPPED").n_results, 1);
+	assert_int_equal(sum_of(RIG_SUSPEND, "DROPPED").n_results, 1);
 	close(fd);
 	rig_stop(&rig);
 }
@@ -165,10 +165,10 @@ static void on_gone(struct hf_rpc_delay *gone_from, const struct hf_rpc_connecti
 static void answer_held(struct rig *r, void *arg)
 {
 	hf_rpc_delay_init(&delay, on_gone);
-	assert_non_null(hf_rpc_delay_call(&delay, r->kept[0]));
-	hf_rpc_call_note(r->kept[0], "PERHAPS");
-	hf_rpc_reply_void(r->kept[0]);
-	r->n_kept = 0;
+	assert_non_null(hf_rpc_delay_call(&delay, r->suspended[0]));
+	hf_rpc_call_note(r->suspended[0], "PERHAPS");
+	hf_rpc_reply_void(r->suspended[0]);
+	r->n_suspended = 0;
 }
 
 static void nothing(struct rig *r, void *arg)
@@ -190,20 +190,20 @@ static void test_held_replies_count_when_they_leave(void **state)
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	other = rig_connect(HOME, rig.tcp, NULL);
 	began = rig_ms();
-	rig_send_record(fd, bytes, rig_call(bytes, 1, RIG_PROGRAM, RIG_KEEP, NULL, 0));
-	rig_wait_kept(&rig, 1);
+	rig_send_record(fd, bytes, rig_call(bytes, 1, RIG_PROGRAM, RIG_SUSPEND, NULL, 0));
+	rig_wait_suspended(&rig, 1);
 	rig_run_on(&rig, 0, answer_held, NULL);
 	rig_send_record(other, bytes, rig_call(bytes, 2, RIG_PROGRAM, RIG_VOID, NULL, 0));
 	rig_expect_success(other, 2, bytes, sizeof(bytes)); /* the replies of others leave meanwhile */
 	for (int i = 0; i < 3; i++)
 		rig_run_on(&rig, 0, nothing, NULL);
 	assert_int_equal(sum_of(RIG_VOID, "OK").n_results, 1);
-	assert_int_equal(sum_of(RIG_KEEP, "PERHAPS").n_durations, 0);
+	assert_int_equal(sum_of(RIG_SUSPEND, "PERHAPS").n_durations, 0);
 	rig_run_on(&rig, 0, release, NULL);
 	rig_expect_success(fd, 1, bytes, sizeof(bytes));
-	assert_int_equal(sum_of(RIG_KEEP, "SURE").n_results, 1);
-	assert_int_equal(sum_of(RIG_KEEP, "PERHAPS").n_results, 0);
-	assert_true(sum_of(RIG_KEEP, "SURE").ns <= (rig_ms() - began + 1) * HF_NS_PER_MS);
+	assert_int_equal(sum_of(RIG_SUSPEND, "SURE").n_results, 1);
+	assert_int_equal(sum_of(RIG_SUSPEND, "PERHAPS").n_results, 0);
+	assert_true(sum_of(RIG_SUSPEND, "SURE").ns <= (rig_ms() - began + 1) * HF_NS_PER_MS);
 	close(fd);
 	close(other);
 	rig_stop(&rig);
@@ -214,7 +214,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_replies_count_when_they_leave),
 		cmocka_unit_test(test_many_at_once),
-		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_suspended),
 		cmocka_unit_test(test_datagrams),
 		cmocka_unit_test(test_results),
 	};

@@ -15,7 +15,7 @@ static struct rig rig;
 static uint8_t buffer[4096];
 static struct hf_rpc_probe *probe;
 static _Atomic int pulse;
-static uint64_t numbers[2]; /* of the connections of the calls that are kept */
+static uint64_t numbers[2]; /* of the connections of the calls that are suspended */
 
 static int setup(void **state)
 {
@@ -33,7 +33,7 @@ static int teardown(void **state)
 
 static void call(int fd, uint32_t xid)
 {
-	rig_send_record(fd, buffer, rig_call_opaque(buffer, xid, RIG_HOME, RIG_KEEP, "abcd", 4));
+	rig_send_record(fd, buffer, rig_call_opaque(buffer, xid, RIG_HOME, RIG_SUSPEND, "abcd", 4));
 }
 
 static void on_pulse(void *user, enum hf_rpc_pulse felt)
@@ -50,9 +50,9 @@ static bool has_pulse(void *arg)
 
 static void note_numbers(struct rig *r, void *arg)
 {
-	for (size_t i = 0; i < r->n_kept && i < 2; i++) {
-		numbers[i] = hf_rpc_call_link(r->kept[i]);
-		assert_int_equal(hf_rpc_call_link(r->kept[i]), numbers[i]); /* it stays */
+	for (size_t i = 0; i < r->n_suspended && i < 2; i++) {
+		numbers[i] = hf_rpc_call_link(r->suspended[i]);
+		assert_int_equal(hf_rpc_call_link(r->suspended[i]), numbers[i]); /* it stays */
 	}
 }
 
@@ -61,7 +61,7 @@ static void start(struct rig *r, void *arg)
 {
 	const uint64_t *timeout = arg;
 
-	probe = hf_rpc_probe_start(r->kept[r->n_kept - 1], numbers[0], *timeout, on_pulse, &rig);
+	probe = hf_rpc_probe_start(r->suspended[r->n_suspended - 1], numbers[0], *timeout, on_pulse, &rig);
 }
 
 static void start_for(uint64_t timeout_ns)
@@ -83,7 +83,7 @@ static void connect_two(int fds[2])
 	for (uint32_t i = 0; i < 2; i++) {
 		fds[i] = rig_connect(HOME, rig.tcp, NULL);
 		call(fds[i], i + 1);
-		rig_wait_kept(&rig, i + 1);
+		rig_wait_suspended(&rig, i + 1);
 	}
 	rig_run_on(&rig, 0, note_numbers, NULL);
 	assert_int_not_equal(numbers[0], 0);

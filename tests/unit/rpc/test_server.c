@@ -454,9 +454,9 @@ static void check_udp_from(const char *to, const char *from)
 	assert_true(hf_addr_from_sockaddr(&addr, (struct sockaddr *)&ss));
 	assert_string_equal(hf_addr_format(&addr, text, sizeof(text)), to);
 	assert_int_equal(addr.port, rig.udp);
-	/* A kept one as well */
-	rig_sendto(fd, to, rig.udp, buffer, rig_call_opaque(buffer, 12, RIG_PROGRAM, RIG_KEEP, "x", 1));
-	rig_wait_kept(&rig, 1);
+	/* A suspended one as well */
+	rig_sendto(fd, to, rig.udp, buffer, rig_call_opaque(buffer, 12, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
+	rig_wait_suspended(&rig, 1);
 	rig_release(&rig, 1);
 	n = rig_recvfrom(fd, reply, sizeof(reply), &ss);
 	rig_check_success(reply, n, 12);
@@ -500,8 +500,8 @@ static void test_unreachable_client(void **state)
 	for (int i = 0; i < 20; i++) {
 		gone = rig_udp(HOME);
 		rig_sendto(gone, HOME, rig.udp, buffer,
-			   rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_KEEP, "x", 1));
-		rig_wait_kept(&rig, 1);
+			   rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
+		rig_wait_suspended(&rig, 1);
 		close(gone);
 		rig_release(&rig, 1);
 		udp = rig_udp(HOME);
@@ -576,28 +576,28 @@ static void test_many_datagrams(void **state)
 
 /* Kept calls */
 
-static void test_kept(void **state)
+static void test_suspended(void **state)
 {
 	int fd;
 
 	start(&rig_limits);
 	fd = rig_connect(HOME, rig.tcp, NULL);
-	rig_send_record(fd, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_KEEP, "first", 5));
-	rig_send_record(fd, buffer, rig_call_opaque(buffer, 2, RIG_PROGRAM, RIG_KEEP, "second", 6));
+	rig_send_record(fd, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_SUSPEND, "first", 5));
+	rig_send_record(fd, buffer, rig_call_opaque(buffer, 2, RIG_PROGRAM, RIG_SUSPEND, "second", 6));
 	check_served(fd, 3); /* overtakes them */
-	rig_wait_kept(&rig, 2);
+	rig_wait_suspended(&rig, 2);
 	rig_release(&rig, 2);
 	expect_echo(fd, 1, "first", 5);
 	expect_echo(fd, 2, "second", 6);
 	/* one that is gathered: its buffer goes over to the call */
 	memset(results, 'k', 40000);
-	rig_call_opaque(buffer + 4, 4, RIG_PROGRAM, RIG_KEEP, results, 40000);
+	rig_call_opaque(buffer + 4, 4, RIG_PROGRAM, RIG_SUSPEND, results, 40000);
 	rig_put(buffer, 0x80000000u | 40044);
 	for (size_t at = 0; at < 40048; at += 10012) {
 		rig_send_all(fd, buffer + at, 10012);
 		look();
 	}
-	rig_wait_kept(&rig, 1);
+	rig_wait_suspended(&rig, 1);
 	check_served(fd, 5);
 	assert_int_equal(look().n_gathering, 0);
 	rig_release(&rig, 1);
@@ -607,20 +607,20 @@ static void test_kept(void **state)
 	rig_stop(&rig);
 }
 
-static void test_kept_then_gone(void **state)
+static void test_suspended_then_gone(void **state)
 {
 	int fd;
 
 	start(&rig_limits);
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	for (uint32_t i = 0; i < 3; i++)
-		rig_send_record(fd, buffer, rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, "x", 1));
-	rig_wait_kept(&rig, 3);
+		rig_send_record(fd, buffer, rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
+	rig_wait_suspended(&rig, 3);
 	close(fd);
 	rig_wait_connections(&rig, 0);
 	rig_release(&rig, 2);
 	rig_drop(&rig, 1);
-	assert_int_equal(rig_kept(&rig), 0);
+	assert_int_equal(rig_suspended(&rig), 0);
 	rig_stop(&rig);
 }
 
@@ -630,19 +630,19 @@ static void close_lane(struct rig *r, void *arg)
 }
 
 /* Replies to calls that outlived the whole lane go nowhere, quietly. */
-static void test_kept_beyond_the_lane(void **state)
+static void test_suspended_beyond_the_lane(void **state)
 {
 	int fd, udp;
 
 	start(&rig_limits);
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	udp = rig_udp(HOME);
-	rig_send_record(fd, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_KEEP, "x", 1));
+	rig_send_record(fd, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
 	for (uint32_t i = 0; i < 200; i++)
 		rig_sendto(udp, HOME, rig.udp, buffer,
-			   rig_call_opaque(buffer, i, RIG_PROGRAM, i % 2 ? RIG_KEEP : RIG_COUNT_KEEP, "x",
-					   1));
-	rig_wait_kept(&rig, 201);
+			   rig_call_opaque(buffer, i, RIG_PROGRAM, i % 2 ? RIG_SUSPEND : RIG_COUNT_SUSPEND,
+					   "x", 1));
+	rig_wait_suspended(&rig, 201);
 	rig_run_on(&rig, 0, close_lane, NULL);
 	rig_release(&rig, 190);
 	rig_drop(&rig, 10);
@@ -654,17 +654,17 @@ static void test_kept_beyond_the_lane(void **state)
 }
 
 /* A connection may have so many calls under way; then it is not read until some have ended. */
-static void test_kept_limit(void **state)
+static void test_suspended_limit(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
 	uint8_t *batch = malloc(MEGABYTE), *p = batch;
 	int fd;
 
-	limits.max_kept_per_connection = 4;
+	limits.max_suspended_per_connection = 4;
 	start(&limits);
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	for (uint32_t i = 0; i < 100; i++) {
-		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_KEEP, &i, 4);
+		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_SUSPEND, &i, 4);
 
 		rig_put(p, 0x80000000u | (uint32_t)len);
 		p += 4 + len;
@@ -673,17 +673,17 @@ static void test_kept_limit(void **state)
 	for (uint32_t i = 0; i < 100; i++) {
 		struct look l;
 
-		rig_wait_kept(&rig, HF_MIN(4u, 100 - i));
+		rig_wait_suspended(&rig, HF_MIN(4u, 100 - i));
 		l = look();
-		assert_int_equal(l.copy.n_kept, HF_MIN(4u, 100 - i));
-		assert_int_equal(rig_kept(&rig), l.copy.n_kept);
+		assert_int_equal(l.copy.n_suspended, HF_MIN(4u, 100 - i));
+		assert_int_equal(rig_suspended(&rig), l.copy.n_suspended);
 		rig_release(&rig, 1);
 		expect_echo(fd, i, &i, 4);
 	}
 	/* dropped ones make room, too */
 	rig_send_all(fd, batch, (size_t)(p - batch));
 	for (uint32_t i = 0; i < 100; i++) {
-		rig_wait_kept(&rig, 1);
+		rig_wait_suspended(&rig, 1);
 		rig_drop(&rig, 1);
 	}
 	check_served(fd, 1000);
@@ -693,26 +693,26 @@ static void test_kept_limit(void **state)
 }
 
 /* Few calls may be large ones: their bytes count, too. */
-static void test_kept_bytes_limit(void **state)
+static void test_suspended_bytes_limit(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
 	uint8_t *batch = malloc(MEGABYTE), *p = batch;
 	static const uint8_t payload[20000];
 	int fd;
 
-	limits.max_kept_bytes = 30000; /* the second one goes over it */
+	limits.max_suspended_bytes = 30000; /* the second one goes over it */
 	start(&limits);
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	for (uint32_t i = 0; i < 20; i++) {
-		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_KEEP, payload, sizeof(payload));
+		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_SUSPEND, payload, sizeof(payload));
 
 		rig_put(p, 0x80000000u | (uint32_t)len);
 		p += 4 + len;
 	}
 	rig_send_all(fd, batch, (size_t)(p - batch));
 	for (uint32_t i = 0; i < 20; i++) {
-		rig_wait_kept(&rig, HF_MIN(2u, 20 - i));
-		assert_int_equal(look().copy.n_kept, HF_MIN(2u, 20 - i));
+		rig_wait_suspended(&rig, HF_MIN(2u, 20 - i));
+		assert_int_equal(look().copy.n_suspended, HF_MIN(2u, 20 - i));
 		rig_release(&rig, 1);
 		expect_echo(fd, i, payload, sizeof(payload));
 	}
@@ -723,7 +723,7 @@ static void test_kept_bytes_limit(void **state)
 
 /* Where the calls of all connections hold too much, a connection that holds some waits with its next one
  * until others have ended; its first one is served. */
-static void test_kept_bytes_limit_of_all(void **state)
+static void test_suspended_bytes_limit_of_all(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
 	static const uint8_t payload[10000];
@@ -736,22 +736,23 @@ static void test_kept_bytes_limit_of_all(void **state)
 	for (uint32_t i = 0; i < HF_ARRAY_SIZE(many); i++) {
 		many[i] = rig_connect(HOME, rig.tcp, NULL);
 		rig_send_record(many[i], buffer,
-				rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, payload, sizeof(payload)));
-		rig_wait_kept(&rig, i + 1);
+				rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_SUSPEND, payload,
+						sizeof(payload)));
+		rig_wait_suspended(&rig, i + 1);
 	}
 	fd = rig_connect(HOME, rig.tcp, NULL);
 	for (uint32_t i = 0; i < 3; i++) { /* in one piece, so that all are there when the first is begun */
-		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_KEEP, payload, sizeof(payload));
+		size_t len = rig_call_opaque(p + 4, i, RIG_PROGRAM, RIG_SUSPEND, payload, sizeof(payload));
 
 		rig_put(p, 0x80000000u | (uint32_t)len);
 		p += 4 + len;
 	}
 	rig_send_all(fd, buffer, (size_t)(p - buffer));
-	rig_wait_kept(&rig, 9);
+	rig_wait_suspended(&rig, 9);
 	look(); /* at the end of that turn */
-	assert_int_equal(rig_kept(&rig), 9);
+	assert_int_equal(rig_suspended(&rig), 9);
 	rig_release(&rig, 8); /* those of the others */
-	rig_wait_kept(&rig, 3);
+	rig_wait_suspended(&rig, 3);
 	rig_release(&rig, 3);
 	for (uint32_t i = 0; i < 3; i++)
 		expect_echo(fd, i, payload, sizeof(payload));
@@ -771,19 +772,19 @@ static bool has_dropped(void *arg)
 }
 
 /* Datagrams together may keep 16 times as many; what comes then is lost, and served when it comes again. */
-static void test_kept_limit_udp(void **state)
+static void test_suspended_limit_udp(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
 	uint8_t reply[256];
 	int udp;
 
-	limits.max_kept_per_connection = 2;
+	limits.max_suspended_per_connection = 2;
 	start(&limits);
 	udp = rig_udp(HOME);
 	for (uint32_t i = 0; i < 32; i++)
 		rig_sendto(udp, HOME, rig.udp, buffer,
-			   rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, &i, 4));
-	rig_wait_kept(&rig, 32);
+			   rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_SUSPEND, &i, 4));
+	rig_wait_suspended(&rig, 32);
 	assert_int_equal(rig_counts(&rig).datagrams, 32);
 	rig_sendto(udp, HOME, rig.udp, buffer, rig_call(buffer, 100, RIG_PROGRAM, RIG_VOID, NULL, 0));
 	rig_wait(has_dropped, NULL, "the one over the limit is dropped");
@@ -1186,8 +1187,8 @@ static void hang_up_with_calls(struct hf_rpc_limits limits)
 	start(&limits);
 	for (uint32_t i = 0; i < 3; i++) {
 		fd = rig_connect(HOME, rig.tcp, "127.0.0.2");
-		rig_send_record(fd, buffer, rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_KEEP, "x", 1));
-		rig_wait_kept(&rig, i + 1);
+		rig_send_record(fd, buffer, rig_call_opaque(buffer, i, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
+		rig_wait_suspended(&rig, i + 1);
 		close(fd);
 		rig_wait_connections(&rig, 0);
 	}
@@ -1222,13 +1223,13 @@ static void test_idle_timeout(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
 	uint64_t end, spoke;
-	int idle, kept;
+	int idle, suspended;
 
 	limits.idle_ns = 1500 * HF_NS_PER_MS; /* in which we get round to speaking */
 	start(&limits);
-	kept = rig_connect(HOME, rig.tcp, NULL);
-	rig_send_record(kept, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_KEEP, "x", 1));
-	rig_wait_kept(&rig, 1);
+	suspended = rig_connect(HOME, rig.tcp, NULL);
+	rig_send_record(suspended, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
+	rig_wait_suspended(&rig, 1);
 	idle = rig_connect(HOME, rig.tcp, NULL);
 	end = rig_ms() + 2500;
 	for (uint32_t i = 0; (spoke = rig_ms()) < end; i++) { /* one that speaks now and then is not idle */
@@ -1239,10 +1240,10 @@ static void test_idle_timeout(void **state)
 	assert_true(rig_ms() - spoke >= 1000);
 	/* the one that waits for us has not been closed */
 	rig_release(&rig, 1);
-	expect_echo(kept, 1, "x", 1);
-	assert_true(rig_is_closed(kept)); /* but now it is idle */
+	expect_echo(suspended, 1, "x", 1);
+	assert_true(rig_is_closed(suspended)); /* but now it is idle */
 	close(idle);
-	close(kept);
+	close(suspended);
 	rig_stop(&rig);
 }
 
@@ -1469,14 +1470,14 @@ static void test_end_with_calls_that_nobody_ends(void **state)
 
 	start(&rig_limits);
 	udp = rig_udp(HOME);
-	sendto_count(udp, 5, RIG_COUNT_KEEP);
+	sendto_count(udp, 5, RIG_COUNT_SUSPEND);
 	tcp[0] = rig_connect(HOME, rig.tcp, NULL);
-	send_count(tcp[0], 7, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 2);
+	send_count(tcp[0], 7, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 2);
 	tcp[1] = rig_connect(HOME, rig.tcp, NULL);
-	send_count(tcp[1], 7, RIG_COUNT_KEEP); /* follows the other */
+	send_count(tcp[1], 7, RIG_COUNT_SUSPEND); /* follows the other */
 	check_served(tcp[1], 8);
-	rig.n_kept = 0;
+	rig.n_suspended = 0;
 	rig_stop(&rig);
 	close(udp);
 	close(tcp[0]);
@@ -1491,63 +1492,63 @@ static void test_replay_under_way(void **state)
 	udp = rig_udp(HOME);
 	/* UDP: repeats while it is under way are dropped, one reply for all */
 	for (int i = 0; i < 3; i++)
-		sendto_count(udp, 5, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
+		sendto_count(udp, 5, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
 	sendto_count(udp, 6, RIG_COUNT); /* this comes through first: the others have been seen */
 	assert_int_equal(count_datagram(udp, 6), 1);
-	assert_int_equal(rig_kept(&rig), 1);
+	assert_int_equal(rig_suspended(&rig), 1);
 	rig_release(&rig, 1);
 	assert_int_equal(count_datagram(udp, 5), 2);
-	sendto_count(udp, 5, RIG_COUNT_KEEP);
+	sendto_count(udp, 5, RIG_COUNT_SUSPEND);
 	assert_int_equal(count_datagram(udp, 5), 2);
 	/* TCP: the client comes back on a new connection while the first call is under way */
 	tcp[0] = rig_connect(HOME, rig.tcp, NULL);
-	send_count(tcp[0], 7, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
+	send_count(tcp[0], 7, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
 	close(tcp[0]);
 	rig_wait_connections(&rig, 0);
 	tcp[1] = rig_connect(HOME, rig.tcp, NULL);
-	send_count(tcp[1], 7, RIG_COUNT_KEEP);
+	send_count(tcp[1], 7, RIG_COUNT_SUSPEND);
 	check_served(tcp[1], 8);
-	assert_int_equal(rig_kept(&rig), 1);
+	assert_int_equal(rig_suspended(&rig), 1);
 	rig_release(&rig, 1);
 	assert_int_equal(count_word(tcp[1], 7), 3);
 	/* both connections live: both are answered */
 	tcp[2] = rig_connect(HOME, rig.tcp, NULL);
-	send_count(tcp[1], 9, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
-	send_count(tcp[2], 9, RIG_COUNT_KEEP);
+	send_count(tcp[1], 9, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
+	send_count(tcp[2], 9, RIG_COUNT_SUSPEND);
 	check_served(tcp[2], 10);
 	rig_release(&rig, 1);
 	assert_int_equal(count_word(tcp[1], 9), 4);
 	assert_int_equal(count_word(tcp[2], 9), 4);
 	/* a third repeat takes the place of the second; and the one that follows may go away */
-	send_count(tcp[1], 11, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
-	send_count(tcp[2], 11, RIG_COUNT_KEEP);
+	send_count(tcp[1], 11, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
+	send_count(tcp[2], 11, RIG_COUNT_SUSPEND);
 	check_served(tcp[2], 12);
 	tcp[3] = rig_connect(HOME, rig.tcp, NULL);
-	send_count(tcp[3], 11, RIG_COUNT_KEEP);
+	send_count(tcp[3], 11, RIG_COUNT_SUSPEND);
 	check_served(tcp[3], 13);
 	rig_release(&rig, 1);
 	assert_int_equal(count_word(tcp[1], 11), 5);
 	assert_int_equal(count_word(tcp[3], 11), 5);
 	check_served(tcp[2], 14); /* nothing else came on it */
 	/* the call is dropped: so is who follows it, and the next repeat is served anew */
-	send_count(tcp[1], 15, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
-	send_count(tcp[2], 15, RIG_COUNT_KEEP);
+	send_count(tcp[1], 15, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
+	send_count(tcp[2], 15, RIG_COUNT_SUSPEND);
 	check_served(tcp[2], 16);
 	rig_drop(&rig, 1);
 	check_served(tcp[2], 17);
-	send_count(tcp[2], 15, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
+	send_count(tcp[2], 15, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
 	rig_release(&rig, 1);
 	assert_int_equal(count_word(tcp[2], 15), 6);
 	/* who follows goes away before the call ends */
-	send_count(tcp[1], 18, RIG_COUNT_KEEP);
-	rig_wait_kept(&rig, 1);
-	send_count(tcp[2], 18, RIG_COUNT_KEEP);
+	send_count(tcp[1], 18, RIG_COUNT_SUSPEND);
+	rig_wait_suspended(&rig, 1);
+	send_count(tcp[2], 18, RIG_COUNT_SUSPEND);
 	check_served(tcp[2], 19);
 	close(tcp[2]);
 	rig_wait_connections(&rig, 2);
@@ -1620,15 +1621,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_unreachable_client),
 		cmocka_unit_test(test_datagram_sizes),
 		cmocka_unit_test(test_many_datagrams),
-		cmocka_unit_test(test_kept),
-		cmocka_unit_test(test_kept_then_gone),
-		cmocka_unit_test(test_kept_beyond_the_lane),
-		cmocka_unit_test(test_kept_limit),
-		cmocka_unit_test(test_kept_bytes_limit),
-		cmocka_unit_test(test_kept_bytes_limit_of_all),
+		cmocka_unit_test(test_suspended),
+		cmocka_unit_test(test_suspended_then_gone),
+		cmocka_unit_test(test_suspended_beyond_the_lane),
+		cmocka_unit_test(test_suspended_limit),
+		cmocka_unit_test(test_suspended_bytes_limit),
+		cmocka_unit_test(test_suspended_bytes_limit_of_all),
 		cmocka_unit_test(test_unread_of_one_address),
 		cmocka_unit_test(test_unread_is_closed),
-		cmocka_unit_test(test_kept_limit_udp),
+		cmocka_unit_test(test_suspended_limit_udp),
 		cmocka_unit_test(test_never_reads),
 		cmocka_unit_test(test_never_reads_reserved),
 		cmocka_unit_test(test_big_replies),

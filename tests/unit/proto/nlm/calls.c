@@ -17,20 +17,20 @@ void __wrap_hf_rpc_call_note(struct hf_rpc_call *call, const char *result)
 	calls.said[call->header.xid] = result;
 }
 
-int __wrap_hf_rpc_call_keep(struct hf_rpc_call *call);
-int __wrap_hf_rpc_call_keep(struct hf_rpc_call *call)
+int __wrap_hf_rpc_call_suspend(struct hf_rpc_call *call);
+int __wrap_hf_rpc_call_suspend(struct hf_rpc_call *call)
 {
-	if (call->is_kept)
+	if (call->is_suspended)
 		return 0;
 	if (is_wanting()) {
 		hf_rpc_reply_error(call, HF_RPC_SYSTEM_ERR);
 		return -ENOMEM;
 	}
-	call->is_kept = true; /* its message is its own */
+	call->is_suspended = true; /* its message is its own */
 	call->charged = 0;
-	hf_list_push_back(&calls.lane.kept, &call->in_kept);
+	hf_list_push_back(&calls.lane.suspended, &call->in_suspended);
 	if (call->connection)
-		call->connection->n_kept++;
+		call->connection->n_suspended++;
 	return 0;
 }
 
@@ -94,7 +94,7 @@ int calls_setup(uint32_t locks_per_client)
 	world_up(&calls.world);
 	world_turn(&calls.world);
 	calls.lane.loop = options.loop = calls.world.loop;
-	hf_list_init(&calls.lane.kept);
+	hf_list_init(&calls.lane.suspended);
 	make_connection();
 	options.recovery = calls.world.recovery;
 	assert_int_equal(hf_nlm_new(&calls.nlm, &options), 0);

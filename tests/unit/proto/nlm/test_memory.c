@@ -27,11 +27,11 @@ static bool fails(void)
 	return bed.n_failures > 0 && bed.n_failures-- > 0;
 }
 
-int __real_hf_rpc_call_keep(struct hf_rpc_call *call);
-int __wrap_hf_rpc_call_keep(struct hf_rpc_call *call);
-int __wrap_hf_rpc_call_keep(struct hf_rpc_call *call)
+int __real_hf_rpc_call_suspend(struct hf_rpc_call *call);
+int __wrap_hf_rpc_call_suspend(struct hf_rpc_call *call);
+int __wrap_hf_rpc_call_suspend(struct hf_rpc_call *call)
 {
-	return fails() ? -ENOMEM : __real_hf_rpc_call_keep(call);
+	return fails() ? -ENOMEM : __real_hf_rpc_call_suspend(call);
 }
 
 int __real_hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);

@@ -177,7 +177,7 @@ static void end_all(void)
 	hf_lock_count(calls.nlm->locks, &n);
 	if (n.locks + n.waiters + n.grants + n.files + n.owners + calls.nlm->counts.grants_in_flight +
 		    calls.nlm->owners.n ||
-	    !hf_list_is_empty(&calls.nlm->suspended) || !hf_list_is_empty(&calls.lane.kept))
+	    !hf_list_is_empty(&calls.nlm->suspended) || !hf_list_is_empty(&calls.lane.suspended))
 		fail_msg("from %ld to %ld something is left", first, last);
 }
 
