@@ -103,7 +103,7 @@ static void take(struct bench *bench, struct hf_client *client, uint32_t i, bool
 	     "a lock");
 }
 
-static void on_durable(struct hf_promise *promise, bool kept)
+static void on_durable(struct hf_promise *promise, bool is_durable)
 {
 	must(kept ? 0 : -EIO, "the store failed");
 	hf_loop_stop(hf_container_of(promise, struct bench, promise)->loop);

@@ -182,7 +182,7 @@ int hf_api_look_notify(struct hf_api_request *request)
 }
 
 /* The locks are released even if the store could not write that: see hf_recovery_promise_release(). */
-static void on_promise(struct hf_promise *promise, bool kept)
+static void on_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_api_request *request = hf_container_of(promise, struct hf_api_request, promise);
 
@@ -191,7 +191,7 @@ static void on_promise(struct hf_promise *promise, bool kept)
 }
 
 /* Once the operator is told that the locks are released, they must not return after a crash of the server. */
-static int answer_when_kept(struct hf_api_request *request, const struct hf_client *client)
+static int answer_when_durable(struct hf_api_request *request, const struct hf_client *client)
 {
 	struct hf_recovery *recovery = request->api->options.recovery;
 
@@ -213,5 +213,5 @@ int hf_api_look_release(struct hf_api_request *request)
 		    client->holds.n_locks, client->holds.n_waiters);
 	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
 						      "an operator declared it crashed");
-	return answer_when_kept(request, client);
+	return answer_when_durable(request, client);
 }

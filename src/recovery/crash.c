@@ -253,13 +253,13 @@ void hf_recovery_release_state(struct hf_client *client, bool is_done)
 		store_state(client);
 }
 
-static void on_settled(struct hf_promise *promise, bool kept)
+static void on_settled(struct hf_promise *promise, bool is_durable)
 {
 	struct settling *settling = hf_container_of(promise, struct settling, promise);
 	struct hf_client *client = hf_client_ref(settling->client);
 
 	settling_free(settling);
-	if (kept) /* otherwise the store will ask for everything */
+	if (is_durable) /* otherwise the store will ask for everything */
 		store_state(client);
 	hf_client_unref(client);
 }

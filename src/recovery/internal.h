@@ -191,7 +191,7 @@ void hf_promises_deinit(struct hf_recovery *recovery);
 void hf_promises_look(struct hf_recovery *recovery);
 /* As hf_recovery_promise(), for these tickets. */
 bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
-		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool kept));
+		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool is_durable));
 void hf_promises_reached(struct hf_recovery *recovery);
 void hf_promises_break(struct hf_recovery *recovery); /* all of them */
 

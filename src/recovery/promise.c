@@ -63,7 +63,7 @@ static void queue_for_lock(struct hf_promises *promises, struct hf_promise *prom
 }
 
 bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
-		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool kept))
+		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool is_durable))
 {
 	struct hf_promises *promises = &recovery->promises;
 
@@ -85,13 +85,14 @@ static bool is_registered(const struct hf_recovery *recovery, const struct hf_cl
 	return !client || client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS);
 }
 
-enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery, const struct hf_client *client)
+enum hf_recovery_durability hf_recovery_durability(const struct hf_recovery *recovery,
+						   const struct hf_client *client)
 {
 	if (!hf_recovery_can_promise(recovery) || !is_registered(recovery, client))
-		return HF_KEPT_NOT;
+		return HF_DURABLE_NOT;
 	if (recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS))
-		return HF_KEPT;
-	return recovery->options.durability == HF_STORE_PROCESS ? HF_KEPT_NEARLY : HF_KEPT_NOT;
+		return HF_DURABLE;
+	return recovery->options.durability == HF_STORE_PROCESS ? HF_DURABLE_SOON : HF_DURABLE_NOT;
 }
 
 bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise)
@@ -107,7 +108,7 @@ bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *p
 }
 
 static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
-			    uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool kept))
+			    uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool is_durable))
 {
 	struct hf_promises *promises = &recovery->promises;
 
@@ -126,13 +127,14 @@ static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *pro
 }
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
-			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept))
+			 const struct hf_client *client,
+			 void (*fn)(struct hf_promise *promise, bool is_durable))
 {
 	return promise_tickets(recovery, promise, recovery->persist.ticket,
 			       client ? client->registration_ticket : 0, fn);
 }
 
-bool hf_recovery_is_release_kept(const struct hf_recovery *recovery)
+bool hf_recovery_is_release_durable(const struct hf_recovery *recovery)
 {
 	return !hf_store_takes_writes(recovery->store) ||
 	       recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
@@ -140,7 +142,7 @@ bool hf_recovery_is_release_kept(const struct hf_recovery *recovery)
 
 bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
 				 const struct hf_client *client,
-				 void (*fn)(struct hf_promise *promise, bool kept))
+				 void (*fn)(struct hf_promise *promise, bool is_durable))
 {
 	uint64_t client_ticket = client ? client->registration_ticket : 0;
 
@@ -157,7 +159,7 @@ static bool promise_states(struct hf_recovery *recovery, struct hf_promise *prom
 }
 
 bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
-				 void (*fn)(struct hf_promise *promise, bool kept))
+				 void (*fn)(struct hf_promise *promise, bool is_durable))
 {
 	if (hf_recovery_promise(recovery, promise, NULL, fn))
 		return promise_states(recovery, promise);
@@ -176,12 +178,12 @@ void hf_promise_cancel(struct hf_promise *promise)
 		hf_link_remove(&promise->link);
 }
 
-static void tell(struct hf_recovery *recovery, struct hf_promise *promise, bool kept)
+static void tell(struct hf_recovery *recovery, struct hf_promise *promise, bool is_durable)
 {
 	hf_link_remove(&promise->link);
-	if (kept && promise->is_of_restart && !promise_states(recovery, promise))
+	if (is_durable && promise->is_of_restart && !promise_states(recovery, promise))
 		return;
-	promise->fn(promise, kept);
+	promise->fn(promise, is_durable);
 	/* @promise may be gone here */
 }
 

@@ -454,12 +454,12 @@ void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), vo
 
 /* A simulated restart. No client may hear of the new state number before it is stored. */
 
-static void on_raised(struct hf_promise *promise, bool kept)
+static void on_raised(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_recovery *recovery = hf_container_of(promise, struct hf_recovery, raised);
 	int r;
 
-	if (!kept || hf_phase_is_over(recovery))
+	if (!is_durable || hf_phase_is_over(recovery))
 		return;
 	recovery->sm_state = recovery->raised_state;
 	hf_log_info("simulated a restart", "state=%d", recovery->sm_state);

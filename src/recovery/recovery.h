@@ -173,32 +173,34 @@ struct hf_store *hf_recovery_store(struct hf_recovery *recovery); /* for questio
 /*
  * Promises. A protocol asks for one after it has changed the lock table or a registration, and before it
  * replies: a promise covers every write up to now. True: all is durable already, reply. False: fn is called
- * later, with kept when it is durable, or with !kept when the store failed: then the protocol takes back what
- * was granted, and replies that there are no locks now. Cancel a promise whose owner goes away.
+ * later, with is_durable, or with !is_durable when the store failed: then the protocol
+ * takes back what was granted, and replies that there are no locks now. Cancel a promise whose owner goes
+ * away.
  */
 struct hf_promise {
 	struct hf_link link;
 	uint64_t lock_ticket;
 	uint64_t client_ticket;
-	void (*fn)(struct hf_promise *promise, bool kept);
+	void (*fn)(struct hf_promise *promise, bool is_durable);
 	bool is_of_restart; /* and has not come to the state number yet */
 };
 
 bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
-			 const struct hf_client *client, void (*fn)(struct hf_promise *promise, bool kept));
+			 const struct hf_client *client,
+			 void (*fn)(struct hf_promise *promise, bool is_durable));
 /* The same after clients told us that they were restarted: what they held is gone from the store, and their
  * new state numbers are in it. A client that got its reply does not tell us again; if we were killed without
  * the number, we would take the one in the client's next LOCK for another restart. */
 bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
-				 void (*fn)(struct hf_promise *promise, bool kept));
+				 void (*fn)(struct hf_promise *promise, bool is_durable));
 /* The same for a release. It need not wait for a store that cannot write: that store writes everything anew
  * before it promises anything, and leaves out what is released. While the store writes everything, a release
  * comes behind that, and has to wait. */
 bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
 				 const struct hf_client *client,
-				 void (*fn)(struct hf_promise *promise, bool kept));
+				 void (*fn)(struct hf_promise *promise, bool is_durable));
 /* The same question without a promise, about the locks alone. */
-bool hf_recovery_is_release_kept(const struct hf_recovery *recovery);
+bool hf_recovery_is_release_durable(const struct hf_recovery *recovery);
 /* Lets a promise that waits cover what was written since, too. False: too late, its part is on its way to the
  * medium. */
 bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *promise);
@@ -206,13 +208,13 @@ bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *p
 void hf_recovery_hurry(struct hf_recovery *recovery);
 /* The same question without a promise: is everything durable that this client was granted? NULL: the locks
  * alone. */
-enum hf_recovery_kept {
-	HF_KEPT_NOT,    /* or nothing can be promised at all */
-	HF_KEPT_NEARLY, /* all that is missing is the turn's write to the page cache */
-	HF_KEPT,
+enum hf_recovery_durability {
+	HF_DURABLE_NOT,  /* or nothing can be promised at all */
+	HF_DURABLE_SOON, /* all that is missing is the turn's write to the page cache */
+	HF_DURABLE,
 };
-enum hf_recovery_kept hf_recovery_how_kept(const struct hf_recovery *recovery,
-					   const struct hf_client *client);
+enum hf_recovery_durability hf_recovery_durability(const struct hf_recovery *recovery,
+						   const struct hf_client *client);
 void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */
 bool hf_recovery_can_promise(const struct hf_recovery *recovery);

@@ -21,9 +21,9 @@
 
 #include "proto/nlm/internal.h"
 
-static enum hf_recovery_kept how_kept(const struct hf_nlm_op *op)
+static enum hf_recovery_durability durability_of(const struct hf_nlm_op *op)
 {
-	return hf_recovery_how_kept(op->nlm->options.recovery, op->client);
+	return hf_recovery_durability(op->nlm->options.recovery, op->client);
 }
 
 /* Doing and undoing */
@@ -116,11 +116,11 @@ static void finish(struct hf_nlm_op *op)
 	hf_nlm_reply(op, op->stat);
 }
 
-static void on_promise(struct hf_promise *promise, bool kept)
+static void on_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_nlm_op *op = hf_container_of(promise, struct hf_nlm_op, storing.promise);
 
-	op->storing.is_durable = kept;
+	op->storing.is_durable = is_durable;
 	hf_nlm_op_resume(op);
 }
 
@@ -216,14 +216,15 @@ static void forget_undos(struct hf_nlm_batch *batch)
 	batch->n_undos = 0;
 }
 
-static void on_batch_promise(struct hf_promise *promise, bool kept)
+static void on_batch_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
 
 	batch->is_waiting = false;
 	hf_rpc_delay_change_result(&batch->delay, granted_if_stored,
-				   hf_nlm_stat_name(kept ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS));
-	for (size_t i = 0; !kept && i < batch->n_undos; i++)
+				   hf_nlm_stat_name(is_durable ? HF_NLM_GRANTED_STAT
+							       : HF_NLM_DENIED_NOLOCKS));
+	for (size_t i = 0; !is_durable && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);
 	hf_rpc_delay_release(&batch->delay);
@@ -346,17 +347,17 @@ static bool batch_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 
 void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new)
 {
-	enum hf_recovery_kept kept = how_kept(op);
+	enum hf_recovery_durability durability = durability_of(op);
 
-	if (kept == HF_KEPT)
+	if (durability == HF_DURABLE)
 		hf_nlm_reply(op, HF_NLM_GRANTED_STAT);
-	else if (kept == HF_KEPT_NOT || !batch_granted(op, is_new))
+	else if (durability == HF_DURABLE_NOT || !batch_granted(op, is_new))
 		store(op, HF_NLM_GRANTED_STAT, is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 }
 
 void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finish how)
 {
-	if (how_kept(op) != HF_KEPT) {
+	if (durability_of(op) != HF_DURABLE) {
 		store(op, stat, how);
 		return;
 	}
@@ -370,9 +371,9 @@ void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;
 
-	if (hf_recovery_is_release_kept(recovery))
+	if (hf_recovery_is_release_durable(recovery))
 		hf_nlm_reply(op, stat);
-	else if (hf_recovery_how_kept(recovery, NULL) != HF_KEPT_NEARLY || !batch_released(op, stat))
+	else if (hf_recovery_durability(recovery, NULL) != HF_DURABLE_SOON || !batch_released(op, stat))
 		store(op, stat, HF_NLM_FINISH_RELEASE);
 }
 

@@ -327,11 +327,11 @@ static void start_soon(struct grant *grant)
 	hf_loop_defer(grant->nlm->options.loop, &grant->nlm->start_grants);
 }
 
-static void on_promise(struct hf_promise *promise, bool kept)
+static void on_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct grant *grant = hf_container_of(promise, struct grant, promise);
 
-	if (kept)
+	if (is_durable)
 		start_soon(grant);
 	else
 		end_as(grant, hf_lock_grant_put_back);

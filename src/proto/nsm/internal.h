@@ -101,8 +101,8 @@ enum hf_nsm_answer {
 	HF_NSM_ANSWER_STAT_RES, /* if the store fails: stat_fail */
 	HF_NSM_ANSWER_STATE,    /* sent even if the store fails: the protocol has no other answer */
 };
-void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
-		       enum hf_nsm_answer answer);
+void hf_nsm_reply_when_durable(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
+			       enum hf_nsm_answer answer);
 void hf_nsm_reply_stat_res(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_res res);
 void hf_nsm_replies_deinit(struct hf_nsm *nsm);
 

@@ -166,7 +166,7 @@ static void serve_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_ans
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 
 	if (!may_be_forged(nsm, call, has_answered) && do_mon(nsm, call, &mon, &client) == 0)
-		hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
+		hf_nsm_reply_when_durable(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
 	else
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
 }
@@ -218,7 +218,7 @@ static void serve_unmon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_a
 		if (client && watches(client, mon.mon_name))
 			hf_client_unregister(client);
 	}
-	hf_nsm_reply_kept(nsm, call, client, HF_NSM_ANSWER_STATE);
+	hf_nsm_reply_when_durable(nsm, call, client, HF_NSM_ANSWER_STATE);
 }
 
 void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
@@ -233,7 +233,7 @@ void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
 	if (may_register(nsm, call))
 		serve_when_met(nsm, call, &mon.my_id, serve_unmon);
 	else
-		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);
+		hf_nsm_reply_when_durable(nsm, call, NULL, HF_NSM_ANSWER_STATE);
 }
 
 /* Did the program that calls from @peer under this name make the registration? */
@@ -280,7 +280,7 @@ static void serve_unmon_all(struct hf_nsm *nsm, struct hf_rpc_call *call, bool h
 
 	if (!may_be_forged(nsm, call, has_answered))
 		last = unmon_all(nsm, hf_rpc_call_peer(call), my_id.my_name);
-	hf_nsm_reply_kept(nsm, call, last, HF_NSM_ANSWER_STATE);
+	hf_nsm_reply_when_durable(nsm, call, last, HF_NSM_ANSWER_STATE);
 }
 
 void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call)
@@ -295,5 +295,5 @@ void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call)
 	if (may_register(nsm, call))
 		serve_when_met(nsm, call, &my_id, serve_unmon_all);
 	else
-		hf_nsm_reply_kept(nsm, call, NULL, HF_NSM_ANSWER_STATE);
+		hf_nsm_reply_when_durable(nsm, call, NULL, HF_NSM_ANSWER_STATE);
 }

@@ -377,7 +377,7 @@ static void finish(struct notice *notice)
 	if (notice->n_unsure) {
 		hf_rpc_call_drop(notice->call);
 	} else {
-		hf_nsm_reply_kept(nsm, notice->call, notice->last, HF_NSM_ANSWER_VOID);
+		hf_nsm_reply_when_durable(nsm, notice->call, notice->last, HF_NSM_ANSWER_VOID);
 	}
 	hf_client_unref(notice->last);
 }

@@ -27,24 +27,24 @@ static void reply_state(struct hf_nsm *nsm, struct hf_rpc_call *call)
 	hf_rpc_reply_end(call);
 }
 
-static void finish(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_answer answer, bool kept)
+static void finish(struct hf_nsm *nsm, struct hf_rpc_call *call, enum hf_nsm_answer answer, bool is_durable)
 {
 	if (answer == HF_NSM_ANSWER_STAT_RES)
-		hf_nsm_reply_stat_res(nsm, call, kept ? HF_NSM_SUCC : HF_NSM_FAIL);
+		hf_nsm_reply_stat_res(nsm, call, is_durable ? HF_NSM_SUCC : HF_NSM_FAIL);
 	else if (answer == HF_NSM_ANSWER_STATE)
 		reply_state(nsm, call);
-	else if (kept)
+	else if (is_durable)
 		hf_rpc_reply_void(call);
 	else
 		hf_rpc_call_drop(call);
 }
 
-static void on_promise(struct hf_promise *promise, bool kept)
+static void on_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct reply *reply = hf_container_of(promise, struct reply, promise);
 
 	hf_link_remove(&reply->link);
-	finish(reply->nsm, reply->call, reply->answer, kept);
+	finish(reply->nsm, reply->call, reply->answer, is_durable);
 	free(reply);
 }
 
@@ -57,8 +57,8 @@ static bool promise(struct reply *reply, const struct hf_client *client)
 	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
 }
 
-void hf_nsm_reply_kept(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
-		       enum hf_nsm_answer answer)
+void hf_nsm_reply_when_durable(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
+			       enum hf_nsm_answer answer)
 {
 	struct reply *reply = calloc(1, sizeof(*reply));
 

@@ -45,9 +45,9 @@ static struct hf_lock_request handle(void)
 
 static bool is_suspended;
 
-static void on_kept(struct hf_promise *promise, bool kept)
+static void on_durable(struct hf_promise *promise, bool is_durable)
 {
-	assert_true(kept);
+	assert_true(is_durable);
 	is_suspended = true;
 }
 
@@ -59,7 +59,7 @@ static void open_handle(void)
 	assert_int_equal(hf_lock_reserve(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, false),
 			 HF_LOCK_OK);
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
-	is_suspended = hf_recovery_promise(w.recovery, &promise, session(), on_kept);
+	is_suspended = hf_recovery_promise(w.recovery, &promise, session(), on_durable);
 	world_until(&w, is_suspended);
 }
 

@@ -14,11 +14,11 @@ struct told {
 
 static int next_order;
 
-static void on_told(struct hf_promise *promise, bool kept)
+static void on_told(struct hf_promise *promise, bool is_durable)
 {
 	struct told *told = hf_container_of(promise, struct told, promise);
 
-	if (kept)
+	if (is_durable)
 		told->n_kept++;
 	else
 		told->n_broken++;
@@ -214,7 +214,7 @@ static void test_one_promise_for_all_that_is_written_together(void **state)
 	world_turn(&w);
 	w.disk.is_slow = true;
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
-	assert_int_equal(hf_recovery_how_kept(w.recovery, a()), HF_KEPT_NEARLY);
+	assert_int_equal(hf_recovery_durability(w.recovery, a()), HF_DURABLE_SOON);
 	assert_false(ask(&many, NULL));
 	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
 	assert_false(ask(&one, a()));
@@ -246,7 +246,7 @@ static void test_one_promise_for_many_is_broken_once(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
 	assert_true(hf_recovery_promise_more(w.recovery, &many.promise));
 	world_until(&w, many.n_broken == 1);
-	assert_int_equal(hf_recovery_how_kept(w.recovery, a()), HF_KEPT_NOT);
+	assert_int_equal(hf_recovery_durability(w.recovery, a()), HF_DURABLE_NOT);
 	world_unlock(&w, a(), 1, "f", 0, 29);
 	w.disk.is_broken = false;
 	world_until(&w, hf_recovery_can_promise(w.recovery));
@@ -337,14 +337,14 @@ static void test_a_release_while_everything_is_written_anew(void **state)
 	world_client(&w, "10.0.0.13", "fails");
 	world_until(&w, !hf_recovery_can_promise(w.recovery));
 	world_unlock(&w, a(), 1, "f", 0, 9);
-	assert_true(hf_recovery_is_release_kept(w.recovery));
+	assert_true(hf_recovery_is_release_durable(w.recovery));
 	assert_true(ask_release(&away)); /* what is written anew does not have it */
 	w.disk.is_broken = false;
 	w.disk.is_slow = true;
 	world_until(&w, w.disk.n_held == 1); /* everything, with the second lock */
 	world_unlock(&w, a(), 1, "f", 20, 29);
 	assert_false(hf_recovery_can_promise(w.recovery));
-	assert_false(hf_recovery_is_release_kept(w.recovery));
+	assert_false(hf_recovery_is_release_durable(w.recovery));
 	assert_false(ask_release(&behind));
 	disk_let_go(&w.disk);
 	assert_true(hf_recovery_can_promise(w.recovery));
