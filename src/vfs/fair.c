@@ -15,8 +15,8 @@ struct disk {
 	struct hf_link link;    /* in fair->disks */
 	struct hf_link wanting; /* in fair->wanting, while anything waits */
 	uint64_t number;
-	struct hf_turns waiting; /* questions */
-	size_t n_busy;           /* threads */
+	struct hf_client_queue waiting; /* questions */
+	size_t n_busy;                  /* threads */
 };
 
 struct handful {
@@ -54,7 +54,7 @@ static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
 	if (!disk)
 		return NULL;
 	disk->number = number;
-	hf_turns_init(&disk->waiting);
+	hf_client_queue_init(&disk->waiting);
 	hf_link_init(&disk->wanting);
 	hf_list_push_back(&fair->disks, &disk->link);
 	fair->n_disks++;
@@ -80,24 +80,24 @@ static bool may_have_another(const struct hf_fair *fair, const struct disk *disk
 
 static bool has_questions(const struct disk *disk)
 {
-	return hf_turns_first(&disk->waiting) != NULL;
+	return hf_client_queue_first(&disk->waiting) != NULL;
 }
 
 static struct hf_question *take_question(struct disk *disk)
 {
-	struct hf_turn *turn = hf_turns_first(&disk->waiting);
+	struct hf_client_queue_entry *entry = hf_client_queue_first(&disk->waiting);
 
-	if (!turn)
+	if (!entry)
 		return NULL;
-	hf_turns_take(&disk->waiting, turn);
-	hf_turns_begin(&disk->waiting, turn);
-	return hf_container_of(turn, struct hf_question, turn);
+	hf_client_queue_take(&disk->waiting, entry);
+	hf_client_queue_begin(&disk->waiting, entry);
+	return hf_container_of(entry, struct hf_question, entry);
 }
 
 /* Questions cost about the same, so an address is charged for their number. */
 static void end_question(struct disk *disk, const struct hf_question *question)
 {
-	hf_turns_end(&disk->waiting, question->turn.flow, 1);
+	hf_client_queue_end(&disk->waiting, question->entry.flow, 1);
 }
 
 /* Asking */
@@ -177,7 +177,7 @@ int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *quest
 	hf_link_init(&question->link);
 	if (!has_questions(disk))
 		hf_list_push_back(&fair->wanting, &disk->wanting);
-	hf_turns_push(&disk->waiting, &question->turn, from);
+	hf_client_queue_push(&disk->waiting, &question->entry, from);
 	start_what_may(fair);
 	return 0;
 }
@@ -241,7 +241,7 @@ struct hf_fair *hf_fair_free(struct hf_fair *fair)
 	while ((link = hf_list_pop_front(&fair->disks))) {
 		struct disk *disk = hf_list_entry(link, struct disk, link);
 
-		hf_turns_deinit(&disk->waiting);
+		hf_client_queue_deinit(&disk->waiting);
 		free(disk);
 	}
 	free(fair);

@@ -5,7 +5,7 @@
  * Each disk has one thread of its own. So any number of dead disks leaves a thread to each
  * working one. Besides, there are shared threads: a disk may have half of those that the others
  * leave. A question to a disk that has its part waits. When a thread comes back, it takes a
- * handful of the waiting questions; addresses alternate there (vfs/turns.h). If there are
+ * handful of the waiting questions; addresses alternate there (vfs/client_queue.h). If there are
  * more disks than was said at the start, each further one takes its own thread from the shared
  * ones, while there are any. All of this belongs to the thread of its loop.
  */
@@ -16,13 +16,13 @@
 
 #include "base/cleanup.h"
 #include "base/list.h"
-#include "vfs/turns.h"
+#include "vfs/client_queue.h"
 
 struct hf_fair;
 struct hf_loop;
 
 struct hf_question {
-	struct hf_turn turn;
+	struct hf_client_queue_entry entry;
 	struct hf_link link;                        /* while it is asked */
 	void (*run)(struct hf_question *question);  /* on one of the threads */
 	void (*done)(struct hf_question *question); /* on the loop; may free it */
@@ -36,7 +36,7 @@ struct hf_fair *hf_fair_free(struct hf_fair *fair);
 
 HF_DEFINE_CLEANUP(struct hf_fair *, hf_fair_free)
 
-/* @disk: any number that names it. @from: the address to charge, as in vfs/turns.h. run() and done() are
- * called, in this order. -ENOMEM: neither is. */
+/* @disk: any number that names it. @from: the address to charge, as in vfs/client_queue.h. run() and done()
+ * are called, in this order. -ENOMEM: neither is. */
 int hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question, const struct hf_addr *from,
 		void (*run)(struct hf_question *question), void (*done)(struct hf_question *question));

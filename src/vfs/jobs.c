@@ -35,13 +35,13 @@ struct taken {
 
 struct hf_jobs {
 	pthread_mutex_t lock;
-	struct hf_turns queue;      /* under lock */
-	struct hf_list idle;        /* under lock: runners */
-	struct hf_list spare;       /* under lock: idle runners that are spare */
-	struct taken taken[N_KEYS]; /* under lock */
-	size_t n_jobs;              /* under lock: submitted, and not yet on their way back */
-	bool is_stuck;              /* under lock: only spare runners have come back lately */
-	bool is_watched;            /* under lock: the timer runs; it belongs to the loop that started it */
+	struct hf_client_queue queue; /* under lock */
+	struct hf_list idle;          /* under lock: runners */
+	struct hf_list spare;         /* under lock: idle runners that are spare */
+	struct taken taken[N_KEYS];   /* under lock */
+	size_t n_jobs;                /* under lock: submitted, and not yet on their way back */
+	bool is_stuck;                /* under lock: only spare runners have come back lately */
+	bool is_watched;              /* under lock: the timer runs; it belongs to the loop that started it */
 	struct hf_timer watch;
 	pthread_cond_t none_left;
 	size_t n_regular; /* (c) */
@@ -83,7 +83,7 @@ static void put_aside(struct taken *place, struct hf_job *job)
 	hf_list_for_each(link, &place->waiting) {
 		struct hf_job *first = job_at(link);
 
-		if (first->turn.flow->payer == job->turn.flow->payer) {
+		if (first->entry.flow->payer == job->entry.flow->payer) {
 			hf_list_push_back(&first->behind, &job->link);
 			return;
 		}
@@ -119,7 +119,7 @@ void hf_jobs_release(struct hf_jobs *jobs, uint64_t key)
 	if (place->n && place->key == key && --place->n == 0)
 		job = take_from_aside(place);
 	if (job)
-		hf_turns_put_back(&jobs->queue, &job->turn);
+		hf_client_queue_put_back(&jobs->queue, &job->entry);
 	pthread_mutex_unlock(&jobs->lock);
 }
 
@@ -127,9 +127,9 @@ void hf_jobs_release(struct hf_jobs *jobs, uint64_t key)
 
 static struct hf_job *first_job(const struct hf_jobs *jobs)
 {
-	struct hf_turn *turn = hf_turns_first(&jobs->queue);
+	struct hf_client_queue_entry *entry = hf_client_queue_first(&jobs->queue);
 
-	return turn ? hf_container_of(turn, struct hf_job, turn) : NULL;
+	return entry ? hf_container_of(entry, struct hf_job, entry) : NULL;
 }
 
 /* The first job that need not wait for a running one. Jobs before it are put aside, so that they are passed
@@ -140,7 +140,7 @@ static struct hf_job *find_job(struct hf_jobs *jobs)
 	struct hf_job *job;
 
 	while ((job = first_job(jobs)) && !is_free(jobs, job->key)) {
-		hf_turns_take(&jobs->queue, &job->turn);
+		hf_client_queue_take(&jobs->queue, &job->entry);
 		put_aside(place_of(jobs, job->key), job);
 	}
 	return job;
@@ -148,7 +148,7 @@ static struct hf_job *find_job(struct hf_jobs *jobs)
 
 static bool may_take(const struct hf_runner *runner, const struct hf_job *job)
 {
-	return !runner->is_spare || (runner->jobs->is_stuck && !hf_turns_is_at_work(&job->turn));
+	return !runner->is_spare || (runner->jobs->is_stuck && !hf_client_queue_is_at_work(&job->entry));
 }
 
 static struct hf_job *find_job_for(struct hf_runner *runner)
@@ -164,7 +164,7 @@ static void leave_flow(struct hf_runner *runner, uint64_t now)
 {
 	if (!runner->flow)
 		return;
-	hf_turns_end(&runner->jobs->queue, runner->flow, now - HF_MIN(runner->begun, now));
+	hf_client_queue_end(&runner->jobs->queue, runner->flow, now - HF_MIN(runner->begun, now));
 	runner->flow = NULL;
 }
 
@@ -182,12 +182,12 @@ static struct hf_job *take_job(struct hf_runner *runner, bool may_have_any)
 		jobs->is_stuck = false;
 	job = may_have_any ? find_job_for(runner) : NULL;
 	if (job) {
-		hf_turns_take(&jobs->queue, &job->turn);
-		hf_turns_begin(&jobs->queue, &job->turn);
+		hf_client_queue_take(&jobs->queue, &job->entry);
+		hf_client_queue_begin(&jobs->queue, &job->entry);
 		take_key(jobs, job->key);
 		job->runner = runner;
 		job->number = ++runner->n_taken;
-		runner->flow = job->turn.flow;
+		runner->flow = job->entry.flow;
 	}
 	pthread_mutex_unlock(&jobs->lock);
 	return job;
@@ -200,12 +200,12 @@ static struct hf_job *take_any_job(struct hf_jobs *jobs)
 	pthread_mutex_lock(&jobs->lock);
 	job = first_job(jobs);
 	if (job)
-		hf_turns_take(&jobs->queue, &job->turn);
+		hf_client_queue_take(&jobs->queue, &job->entry);
 	for (int i = 0; !job && i < N_KEYS; i++)
 		job = take_from_aside(&jobs->taken[i]);
 	if (job) {
-		hf_turns_begin(&jobs->queue, &job->turn);
-		hf_turns_end(&jobs->queue, job->turn.flow, 0);
+		hf_client_queue_begin(&jobs->queue, &job->entry);
+		hf_client_queue_end(&jobs->queue, job->entry.flow, 0);
 		take_key(jobs, job->key);
 	}
 	pthread_mutex_unlock(&jobs->lock);
@@ -256,7 +256,7 @@ bool hf_job_should_yield(const struct hf_job *job)
 	if (!job->runner || hf_loop_clock(job->loop) - job->runner->begun < SLICE_NS)
 		return false;
 	pthread_mutex_lock(&jobs->lock);
-	is_wanted = hf_turns_others_wait(&jobs->queue, job->turn.flow);
+	is_wanted = hf_client_queue_others_wait(&jobs->queue, job->entry.flow);
 	pthread_mutex_unlock(&jobs->lock);
 	return is_wanted;
 }
@@ -380,7 +380,7 @@ static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *jo
 	struct hf_runner *runner = NULL;
 
 	hf_link_init(&job->link);
-	hf_link_init(&job->turn.link);
+	hf_link_init(&job->entry.link);
 	hf_task_init(&job->task, on_job_done);
 	job->loop = loop;
 	job->jobs = jobs;
@@ -390,7 +390,7 @@ static void submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *jo
 	job->done = done;
 	pthread_mutex_lock(&jobs->lock);
 	jobs->n_jobs++;
-	hf_turns_push(&jobs->queue, &job->turn, from);
+	hf_client_queue_push(&jobs->queue, &job->entry, from);
 	if (is_free(jobs, job->key))
 		runner = take_idle(jobs, hf_loop_now(loop));
 	if (!runner)
@@ -447,7 +447,7 @@ int hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare)
 		return hf_trace(-ENOMEM);
 	pthread_mutex_init(&jobs->lock, NULL);
 	pthread_cond_init(&jobs->none_left, NULL);
-	hf_turns_init(&jobs->queue);
+	hf_client_queue_init(&jobs->queue);
 	hf_list_init(&jobs->idle);
 	hf_list_init(&jobs->spare);
 	for (int i = 0; i < N_KEYS; i++)
@@ -472,7 +472,7 @@ struct hf_jobs *hf_jobs_free(struct hf_jobs *jobs)
 	/* A run that found nothing more may still be on its way back. */
 	for (size_t i = 0; i < jobs->n_runners; i++)
 		hf_work_cancel(&jobs->runners[i].work);
-	hf_turns_deinit(&jobs->queue);
+	hf_client_queue_deinit(&jobs->queue);
 	pthread_cond_destroy(&jobs->none_left);
 	pthread_mutex_destroy(&jobs->lock);
 	free(jobs);

@@ -6,7 +6,7 @@
  * At most the given number of the pool's threads are used at a time. So other users of the pool,
  * above all the store, wait for one job at most. Loops may share one hf_jobs.
  *
- * Addresses alternate (vfs/turns.h). Each is charged for the time that its jobs take from the
+ * Addresses alternate (vfs/client_queue.h). Each is charged for the time that its jobs take from the
  * threads. A job whose length a peer decides asks now and then whether it should yield, and
  * then ends with what it has.
  *
@@ -27,13 +27,13 @@
 #include "base/cleanup.h"
 #include "base/list.h"
 #include "loop/loop.h"
-#include "vfs/turns.h"
+#include "vfs/client_queue.h"
 
 struct hf_jobs;
 struct hf_runner;
 
 struct hf_job {
-	struct hf_turn turn;
+	struct hf_client_queue_entry entry;
 	struct hf_link link;   /* while it waits for its key */
 	struct hf_list behind; /* and then the other jobs of its address */
 	struct hf_runner *runner;
@@ -58,7 +58,7 @@ struct hf_jobs *hf_jobs_free(struct hf_jobs *jobs);
 HF_DEFINE_CLEANUP(struct hf_jobs *, hf_jobs_free)
 
 /* On @loop's thread. run() and done() are always called, in this order. @from: the address to charge, as in
- * vfs/turns.h; hf_jobs_submit() charges the server itself. */
+ * vfs/client_queue.h; hf_jobs_submit() charges the server itself. */
 void hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,
 		    void (*run)(struct hf_job *job), void (*done)(struct hf_job *job));
 void hf_jobs_submit_for(struct hf_jobs *jobs, struct hf_loop *loop, struct hf_job *job,

@@ -1,4 +1,4 @@
-/* Whose turn it is: here each turn is a letter for its address, and the order of the turns a word. */
+/* The order of the jobs: here each job is a letter for its address, and the order of the jobs a word. */
 #include "../memory.h"
 #include "../test.h"
 
@@ -7,19 +7,19 @@
 #include <sys/socket.h>
 
 #include "base/macros.h"
-#include "vfs/turns.h"
+#include "vfs/client_queue.h"
 
-#define MAX_TURNS 4000
+#define MAX_ENTRIES 4000
 
 struct waiting {
-	struct hf_turn turn;
+	struct hf_client_queue_entry entry;
 	char letter;
 	uint16_t port;
 };
 
 struct bed {
-	struct hf_turns turns;
-	struct waiting all[MAX_TURNS];
+	struct hf_client_queue queue;
+	struct waiting all[MAX_ENTRIES];
 	size_t n;
 };
 
@@ -35,32 +35,32 @@ static void push(struct bed *bed, char letter, uint16_t port, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct waiting *waiting = &bed->all[bed->n++];
 
-		assert_in_range(bed->n, 1, MAX_TURNS);
-		hf_link_init(&waiting->turn.link);
+		assert_in_range(bed->n, 1, MAX_ENTRIES);
+		hf_link_init(&waiting->entry.link);
 		waiting->letter = letter;
 		waiting->port = port;
-		hf_turns_push(&bed->turns, &waiting->turn, letter ? &from : NULL);
+		hf_client_queue_push(&bed->queue, &waiting->entry, letter ? &from : NULL);
 	}
 }
 
 static struct waiting *begin(struct bed *bed)
 {
-	struct hf_turn *turn = hf_turns_first(&bed->turns);
+	struct hf_client_queue_entry *entry = hf_client_queue_first(&bed->queue);
 
-	if (!turn)
+	if (!entry)
 		return NULL;
-	hf_turns_take(&bed->turns, turn);
-	hf_turns_begin(&bed->turns, turn);
-	return hf_container_of(turn, struct waiting, turn);
+	hf_client_queue_take(&bed->queue, entry);
+	hf_client_queue_begin(&bed->queue, entry);
+	return hf_container_of(entry, struct waiting, entry);
 }
 
 static void end(struct bed *bed, const struct waiting *waiting, uint64_t cost)
 {
-	hf_turns_end(&bed->turns, waiting->turn.flow, cost);
+	hf_client_queue_end(&bed->queue, waiting->entry.flow, cost);
 }
 
 /* One after the other, by one worker; a capital letter costs ten times as much. */
-static const char *serve(struct bed *bed, size_t n, char word[MAX_TURNS + 1])
+static const char *serve(struct bed *bed, size_t n, char word[MAX_ENTRIES + 1])
 {
 	const struct waiting *waiting;
 	size_t len = 0;
@@ -78,24 +78,24 @@ static int set_up(void **state)
 	struct bed *bed = calloc(1, sizeof(*bed));
 
 	*state = bed;
-	hf_turns_init(&bed->turns);
+	hf_client_queue_init(&bed->queue);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	struct bed *bed = *state;
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
-	serve(bed, MAX_TURNS, word);
-	hf_turns_deinit(&bed->turns);
+	serve(bed, MAX_ENTRIES, word);
+	hf_client_queue_deinit(&bed->queue);
 	free(bed);
 	return 0;
 }
 
 static void test_addresses_take_turns(void **state)
 {
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
 	push(*state, 'a', 1, 6);
 	push(*state, 'b', 1, 2);
@@ -123,7 +123,7 @@ static void test_connections_of_an_address_take_turns(void **state)
 
 static void test_what_costs_more_comes_less_often(void **state)
 {
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
 	push(*state, 'A', 1, 4);
 	push(*state, 'b', 1, 30);
@@ -152,7 +152,7 @@ static void test_who_occupies_a_worker_waits_for_who_does_not(void **state)
 
 static void test_nothing_is_saved_up(void **state)
 {
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
 	push(*state, 'a', 1, 500);
 	serve(*state, 400, word);
@@ -162,7 +162,7 @@ static void test_nothing_is_saved_up(void **state)
 
 static void test_datagrams_are_one_address(void **state)
 {
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
 	for (char letter = 'a'; letter <= 'e'; letter++)
 		push(*state, letter, 0, 2);
@@ -173,15 +173,15 @@ static void test_datagrams_are_one_address(void **state)
 static void test_one_that_is_put_back_is_the_next_of_its_address(void **state)
 {
 	struct bed *bed = *state;
-	char word[MAX_TURNS + 1];
-	struct hf_turn *turn;
+	char word[MAX_ENTRIES + 1];
+	struct hf_client_queue_entry *entry;
 
 	push(bed, 'a', 1, 2);
 	push(bed, 'a', 2, 2);
-	turn = hf_turns_first(&bed->turns);
-	hf_turns_take(&bed->turns, turn);
-	hf_turns_put_back(&bed->turns, turn);
-	assert_ptr_equal(hf_turns_first(&bed->turns), turn);
+	entry = hf_client_queue_first(&bed->queue);
+	hf_client_queue_take(&bed->queue, entry);
+	hf_client_queue_put_back(&bed->queue, entry);
+	assert_ptr_equal(hf_client_queue_first(&bed->queue), entry);
 	push(bed, 'b', 1, 1);
 	assert_string_equal(serve(bed, 10, word), "abaaa");
 }
@@ -194,30 +194,30 @@ static void test_others_wait(void **state)
 	push(bed, 'a', 1, 2);
 	push(bed, 'a', 2, 2);
 	waiting = begin(bed);
-	assert_false(hf_turns_others_wait(&bed->turns, waiting->turn.flow));
+	assert_false(hf_client_queue_others_wait(&bed->queue, waiting->entry.flow));
 	push(bed, 'b', 1, 1);
-	assert_true(hf_turns_others_wait(&bed->turns, waiting->turn.flow));
+	assert_true(hf_client_queue_others_wait(&bed->queue, waiting->entry.flow));
 	end(bed, waiting, 1);
 }
 
 static void test_few_that_want_nothing_are_remembered(void **state)
 {
 	struct bed *bed = *state;
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
-	for (uint16_t port = 1; port <= MAX_TURNS; port++)
+	for (uint16_t port = 1; port <= MAX_ENTRIES; port++)
 		push(bed, (char)('a' + port % 16), port, 1);
-	assert_int_equal(hf_rb_check(&bed->turns.flows), MAX_TURNS);
-	serve(bed, MAX_TURNS, word);
-	assert_in_range(hf_rb_check(&bed->turns.flows), 1, 1024);
-	assert_int_equal(hf_rb_check(&bed->turns.payers), 16);
+	assert_int_equal(hf_rb_check(&bed->queue.flows), MAX_ENTRIES);
+	serve(bed, MAX_ENTRIES, word);
+	assert_in_range(hf_rb_check(&bed->queue.flows), 1, 1024);
+	assert_int_equal(hf_rb_check(&bed->queue.payers), 16);
 }
 
 /* What there is no memory for is served among the server's own. */
 static void test_want_of_memory(void **state)
 {
 	struct bed *bed = *state;
-	char word[MAX_TURNS + 1];
+	char word[MAX_ENTRIES + 1];
 
 	push(bed, 'a', 1, 1);
 	for (int i = 1; i <= 2; i++) {
@@ -227,7 +227,7 @@ static void test_want_of_memory(void **state)
 		memory_may_fail = false;
 		assert_int_equal(memory_until_failure, 0);
 	}
-	assert_int_equal(bed->turns.own_flow.n, 2);
+	assert_int_equal(bed->queue.own_flow.n, 2);
 	assert_string_equal(serve(bed, 10, word), "abc");
 }
 
@@ -262,5 +262,5 @@ int main(void)
 		T(test_the_server_takes_turns_with_the_others),
 	};
 
-	return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("client_queue", tests, NULL, NULL);
 }

@@ -26,15 +26,15 @@
 struct hf_flow; /* the jobs of one connection */
 
 /* Embedded in each job that waits. */
-struct hf_turn {
+struct hf_client_queue_entry {
 	struct hf_link link;
 	struct hf_flow *flow;
 };
 
 /* An address. */
 struct hf_payer {
-	struct hf_rb_node known;   /* in hf_turns.payers */
-	struct hf_rb_node waiting; /* in hf_turns.waiting, while one of its flows is in the ring */
+	struct hf_rb_node known;   /* in hf_client_queue.payers */
+	struct hf_rb_node waiting; /* in hf_client_queue.waiting, while one of its flows is in the ring */
 	struct hf_addr addr;
 	struct hf_list ring; /* of flows with waiting jobs, the next first */
 	size_t n_flows;
@@ -43,7 +43,7 @@ struct hf_payer {
 };
 
 struct hf_flow {
-	struct hf_rb_node known; /* in hf_turns.flows */
+	struct hf_rb_node known; /* in hf_client_queue.flows */
 	struct hf_link link;     /* in its payer's ring, or in the list of idle flows, or in none */
 	struct hf_addr addr;
 	struct hf_payer *payer;
@@ -51,7 +51,7 @@ struct hf_flow {
 	size_t n; /* pushed, and not ended */
 };
 
-struct hf_turns {
+struct hf_client_queue {
 	struct hf_rb_tree flows;   /* by their addresses */
 	struct hf_rb_tree payers;  /* by address */
 	struct hf_rb_tree waiting; /* payers, the next first */
@@ -62,22 +62,23 @@ struct hf_turns {
 	struct hf_flow own_flow; /* for the server itself, and for all addresses without memory for a flow */
 };
 
-void hf_turns_init(struct hf_turns *turns);
-void hf_turns_deinit(struct hf_turns *turns); /* when all jobs have ended */
+void hf_client_queue_init(struct hf_client_queue *queue);
+void hf_client_queue_deinit(struct hf_client_queue *queue); /* when all jobs have ended */
 
-/* @turn waits behind earlier ones of the same connection. @from: port 0 for a datagram; NULL: the server. */
-void hf_turns_push(struct hf_turns *turns, struct hf_turn *turn, const struct hf_addr *from);
+/* @entry waits behind earlier ones of the same connection. @from: port 0 for a datagram; NULL: the server. */
+void hf_client_queue_push(struct hf_client_queue *queue, struct hf_client_queue_entry *entry,
+			  const struct hf_addr *from);
 /* The first of those that wait; NULL: none. */
-struct hf_turn *hf_turns_first(const struct hf_turns *turns);
+struct hf_client_queue_entry *hf_client_queue_first(const struct hf_client_queue *queue);
 /* Takes the first one out: it no longer waits. Then it begins, or goes back to the front. */
-void hf_turns_take(struct hf_turns *turns, struct hf_turn *turn);
-void hf_turns_put_back(struct hf_turns *turns, struct hf_turn *turn);
-/* A @turn that was taken occupies a worker from now on */
-void hf_turns_begin(struct hf_turns *turns, struct hf_turn *turn);
-/* and no longer does; @turn itself may be freed by then. */
-void hf_turns_end(struct hf_turns *turns, struct hf_flow *flow, uint64_t cost);
+void hf_client_queue_take(struct hf_client_queue *queue, struct hf_client_queue_entry *entry);
+void hf_client_queue_put_back(struct hf_client_queue *queue, struct hf_client_queue_entry *entry);
+/* An @entry that was taken occupies a worker from now on */
+void hf_client_queue_begin(struct hf_client_queue *queue, struct hf_client_queue_entry *entry);
+/* and no longer does; @entry itself may be freed by then. */
+void hf_client_queue_end(struct hf_client_queue *queue, struct hf_flow *flow, uint64_t cost);
 
 /* Does its address occupy any worker? */
-bool hf_turns_is_at_work(const struct hf_turn *turn);
+bool hf_client_queue_is_at_work(const struct hf_client_queue_entry *entry);
 /* Does a job of another address wait? */
-bool hf_turns_others_wait(const struct hf_turns *turns, const struct hf_flow *flow);
+bool hf_client_queue_others_wait(const struct hf_client_queue *queue, const struct hf_flow *flow);
