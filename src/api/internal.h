@@ -215,7 +215,7 @@ void hf_api_request_free(struct hf_api_request *request);
 void hf_api_request_route(struct hf_api_request *request, const char *method);
 void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message);
 /* Memory that lives as long as the request. NULL: none left, and the request has failed. */
-char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len);
+char *hf_api_copy(struct hf_api_request *request, const void *data, size_t len);
 void *hf_api_add_row(struct hf_api_request *request, size_t size);
 bool hf_api_has_room(const struct hf_api_request *request); /* for optional data */
 

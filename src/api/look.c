@@ -45,7 +45,7 @@ static void add_export(void *user, const struct hf_recovery_export *export)
 
 	if (!row)
 		return;
-	row->name = hf_api_keep(request, export->name.data, export->name.len);
+	row->name = hf_api_copy(request, export->name.data, export->name.len);
 	row->n_locks = export->n_locks;
 	row->n_clients = export->n_clients;
 }
@@ -78,7 +78,7 @@ int hf_api_look_status(struct hf_api_request *request)
 	hf_recovery_grace_info(recovery, &status->grace);
 	/* Copy the reason: the HTTP thread reads it later, and it may not be a constant for ever. */
 	reason = status->grace.reason ? status->grace.reason : "";
-	status->grace.reason = hf_api_keep(request, reason, strlen(reason));
+	status->grace.reason = hf_api_copy(request, reason, strlen(reason));
 	hf_lock_count(hf_recovery_locks(recovery), &status->locks);
 	hf_recovery_counts(recovery, &status->recovery);
 	status->epoch = hf_recovery_epoch(recovery);

@@ -23,17 +23,17 @@ const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t
 	return out;
 }
 
-static const char *keep_owner(struct hf_api_request *request, const struct hf_lock_view *view)
+static const char *copy_owner(struct hf_api_request *request, const struct hf_lock_view *view)
 {
 	char text[HF_API_OWNER_TEXT];
 
 	hf_api_owner_text(view, text, sizeof(text));
-	return hf_api_keep(request, text, strlen(text));
+	return hf_api_copy(request, text, strlen(text));
 }
 
-static const char *keep_text(struct hf_api_request *request, const char *text)
+static const char *copy_text(struct hf_api_request *request, const char *text)
 {
-	return text ? hf_api_keep(request, text, strlen(text)) : NULL;
+	return text ? hf_api_copy(request, text, strlen(text)) : NULL;
 }
 
 /* Clients */
@@ -42,10 +42,10 @@ static void copy_client(struct hf_api_request *request, struct hf_api_client_row
 			const struct hf_client *client)
 {
 	*row = (struct hf_api_client_row){
-		.id = keep_text(request, client->id),
+		.id = copy_text(request, client->id),
 		.protocol = client->protocol,
-		.mon_name = keep_text(request, client->mon_name ? client->mon_name : client->name),
-		.callback_host = keep_text(request, client->callback.host),
+		.mon_name = copy_text(request, client->mon_name ? client->mon_name : client->name),
+		.callback_host = copy_text(request, client->callback.host),
 		.address = client->address,
 		.program = client->callback.program,
 		.version = client->callback.version,
@@ -142,8 +142,8 @@ static void add_blocker(struct hf_api_request *request, struct hf_api_lock_row *
 	for (size_t i = 0; i < row->n_blockers; i++)
 		if (strcmp(row->blockers[i], owner) == 0 && strcmp(row->blocking_clients[i], client) == 0)
 			return;
-	row->blockers[row->n_blockers] = keep_text(request, owner);
-	row->blocking_clients[row->n_blockers] = keep_text(request, client);
+	row->blockers[row->n_blockers] = copy_text(request, owner);
+	row->blocking_clients[row->n_blockers] = copy_text(request, client);
 	row->n_blockers += !request->code;
 }
 
@@ -202,9 +202,9 @@ static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_vie
 
 	if (!row)
 		return 0;
-	row->export = hf_api_keep(request, export.data, export.len);
-	row->client = keep_text(request, hf_container_of(view->who.client, struct hf_client, holds)->id);
-	row->owner = keep_owner(request, view);
+	row->export = hf_api_copy(request, export.data, export.len);
+	row->client = copy_text(request, hf_container_of(view->who.client, struct hf_client, holds)->id);
+	row->owner = copy_owner(request, view);
 	row->range = view->range;
 	row->mode = view->mode;
 	row->flags = view->flags;

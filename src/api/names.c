@@ -76,7 +76,7 @@ static void go_on(struct naming *naming)
 		const char *path = atomic_load(&naming->files[i].path);
 
 		if (path)
-			rows[i].file = hf_api_keep(request, path, strlen(path));
+			rows[i].file = hf_api_copy(request, path, strlen(path));
 	}
 	atomic_store(&naming->is_late, true);
 	hf_timer_stop(&naming->timer);

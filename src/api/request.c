@@ -55,7 +55,7 @@ static void fail_memory(struct hf_api_request *request)
 	hf_api_fail(request, 503, "no_memory", "There is not enough memory for this answer now.");
 }
 
-char *hf_api_keep(struct hf_api_request *request, const void *data, size_t len)
+char *hf_api_copy(struct hf_api_request *request, const void *data, size_t len)
 {
 	struct hf_api_block *block = request->memory;
 	char *copy;

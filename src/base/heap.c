@@ -11,7 +11,7 @@ void hf_heap_prepare(void)
 
 	mallopt(M_ARENA_MAX, n_processors > 0 ? (int)n_processors + 1 : 2);
 	mallopt(M_MMAP_THRESHOLD, LARGEST);
-	mallopt(M_TRIM_THRESHOLD, HF_HEAP_KEEP);
+	mallopt(M_TRIM_THRESHOLD, HF_HEAP_RETAIN);
 }
 
 void hf_heap_trim(void)

@@ -2,7 +2,7 @@
  * Settings of the heap for a server that moves large buffers. By default the C
  * library returns free memory to the kernel early, and each megabyte in transit
  * would be mapped, cleared and unmapped again, page by page; that costs more
- * than copying it. So the process retains up to HF_HEAP_KEEP free bytes.
+ * than copying it. So the process retains up to HF_HEAP_RETAIN free bytes.
  *
  * The C library also uses eight heaps for each processor, and a thread that was
  * busy once, for example to fold a journal, leaves megabytes in one of them.
@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#define HF_HEAP_KEEP (64 << 20)
+#define HF_HEAP_RETAIN (64 << 20)
 
 /* Call at the start of main(), before any thread. */
 void hf_heap_prepare(void);

@@ -39,11 +39,11 @@ size_t hf_process_raise_file_limit(void)
 }
 
 /* Keeps only the right to ports below 1024: calls to rpcbind and to peers need it later, too. */
-static int keep_low_ports(void)
+static int retain_low_ports(void)
 {
-	const uint64_t kept = HF_CAP(CAP_NET_BIND_SERVICE);
+	const uint64_t retained = HF_CAP(CAP_NET_BIND_SERVICE);
 
-	return hf_caps_limit((struct hf_caps){ .effective = kept, .permitted = kept });
+	return hf_caps_limit((struct hf_caps){ .effective = retained, .permitted = retained });
 }
 
 static int become(const struct passwd *entry)
@@ -54,7 +54,7 @@ static int become(const struct passwd *entry)
 	    setgid(entry->pw_gid) < 0 || setuid(entry->pw_uid) < 0)
 		r = -errno;
 	prctl(PR_SET_KEEPCAPS, 0);
-	return r < 0 ? r : keep_low_ports();
+	return r < 0 ? r : retain_low_ports();
 }
 
 int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size)

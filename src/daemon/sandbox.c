@@ -28,7 +28,7 @@
 #define FILE_CAPS                                                                                          \
 	(HF_CAP(CAP_CHOWN) | HF_CAP(CAP_DAC_OVERRIDE) | HF_CAP(CAP_DAC_READ_SEARCH) | HF_CAP(CAP_FOWNER) | \
 	 HF_CAP(CAP_FSETID) | HF_CAP(CAP_MKNOD) | HF_CAP(CAP_SETGID) | HF_CAP(CAP_SETUID))
-#define KEPT_CAPS (FILE_CAPS | HF_CAP(CAP_NET_BIND_SERVICE))
+#define RETAINED_CAPS (FILE_CAPS | HF_CAP(CAP_NET_BIND_SERVICE))
 /* Permitted, but effective only while the mount of an export is cloned (vfs/volume.c). */
 #define LENT_CAPS HF_CAP(CAP_SYS_ADMIN)
 
@@ -38,11 +38,12 @@ void hf_sandbox_limit_caps(void)
 
 	/* The bounding set comes first: it needs CAP_SETPCAP, which is dropped below. */
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++) {
-		if (!((KEPT_CAPS | LENT_CAPS) & HF_CAP(cap)))
+		if (!((RETAINED_CAPS | LENT_CAPS) & HF_CAP(cap)))
 			prctl(PR_CAPBSET_DROP, cap); /* fails without root; then there is little to drop */
 	}
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	r = hf_caps_limit((struct hf_caps){ .effective = KEPT_CAPS, .permitted = KEPT_CAPS | LENT_CAPS });
+	r = hf_caps_limit(
+		(struct hf_caps){ .effective = RETAINED_CAPS, .permitted = RETAINED_CAPS | LENT_CAPS });
 	if (r < 0)
 		hf_log_warn("cannot drop unneeded capabilities", "error=%s", strerrorname_np(-r));
 }

@@ -42,7 +42,7 @@
 #define LOOKS            16 /* connections to look at, for one to evict */
 #define PARTS_A_TURN     64 /* parts that wait for memory, to look at */
 #define CLOSED_AT_ONCE   64
-#define GIVEN_BACK       ((size_t)HF_HEAP_KEEP / 2)
+#define GIVEN_BACK       ((size_t)HF_HEAP_RETAIN / 2)
 
 static struct hf_rpc_connection *part_first(struct hf_list *list)
 {

@@ -51,7 +51,7 @@ static size_t note_rest_written(struct hf_rpc_client_connection *connection, siz
 	return n - left;
 }
 
-static int keep_rest(struct hf_rpc_client_connection *connection, struct hf_rpc_exchange *exchange, size_t n)
+static int copy_rest(struct hf_rpc_client_connection *connection, struct hf_rpc_exchange *exchange, size_t n)
 {
 	connection->rest_len = HF_EXCHANGE_MARK + exchange->len - n;
 	connection->rest_done = 0;
@@ -77,7 +77,7 @@ static int note_written(struct hf_rpc_client_connection *connection, size_t n, s
 		exchange->n_sent++;
 		if (n < size) {
 			hf_list_push_back(&connection->sent, &exchange->link);
-			return keep_rest(connection, exchange, n);
+			return copy_rest(connection, exchange, n);
 		}
 		hf_list_push_back(exchange->one_way ? one_way : &connection->sent, &exchange->link);
 		n -= size;

@@ -7,8 +7,8 @@
 #include "base/macros.h"
 #include "store/record.h"
 
-#define KEEP_BYTES ((size_t)4 << 20) /* a larger buffer is freed after its batch */
-#define MAX_BYTES  ((size_t)UINT32_MAX - HF_RECORD_MAX)
+#define RETAIN_BYTES ((size_t)4 << 20) /* a larger buffer is freed after its batch */
+#define MAX_BYTES    ((size_t)UINT32_MAX - HF_RECORD_MAX)
 /* Ids beyond this are not tracked: their put and delete are both written. */
 #define MAX_PLACES  ((size_t)1 << 22)
 #define FIRST_BYTES ((size_t)64 << 10)
@@ -28,7 +28,7 @@ void hf_batch_deinit(struct hf_store_batch *batch)
 
 void hf_batch_reset(struct hf_store_batch *batch, uint64_t first_id)
 {
-	if (batch->capacity > KEEP_BYTES) {
+	if (batch->capacity > RETAIN_BYTES) {
 		free(batch->data);
 		batch->data = NULL;
 		batch->capacity = 0;

@@ -230,7 +230,7 @@ void hf_store_resync_done(struct hf_store *store, int r)
 
 /* Resync */
 
-static int keep(struct hf_store *store, int length)
+static int append(struct hf_store *store, int length)
 {
 	if (length < 0) {
 		store->resync_error = length;
@@ -255,7 +255,7 @@ int hf_store_resync_client(struct hf_store *store, const struct hf_store_client 
 {
 	uint8_t *out = reserve(store);
 
-	return out ? keep(store, hf_record_encode_client(out, client)) : hf_trace(-ENOMEM);
+	return out ? append(store, hf_record_encode_client(out, client)) : hf_trace(-ENOMEM);
 }
 
 int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *lock)
@@ -265,7 +265,7 @@ int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *loc
 	if (store->state.durability == HF_STORE_NONE)
 		return 0;
 	out = reserve(store);
-	return out ? keep(store, hf_record_encode_lock(out, lock)) : hf_trace(-ENOMEM);
+	return out ? append(store, hf_record_encode_lock(out, lock)) : hf_trace(-ENOMEM);
 }
 
 int hf_store_resync_reservation(struct hf_store *store, const struct hf_store_reservation *reservation)
@@ -275,5 +275,5 @@ int hf_store_resync_reservation(struct hf_store *store, const struct hf_store_re
 	if (store->state.durability == HF_STORE_NONE)
 		return 0;
 	out = reserve(store);
-	return out ? keep(store, hf_record_encode_reservation(out, reservation)) : hf_trace(-ENOMEM);
+	return out ? append(store, hf_record_encode_reservation(out, reservation)) : hf_trace(-ENOMEM);
 }

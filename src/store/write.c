@@ -156,7 +156,7 @@ static void give_ticket(struct hf_store *store, struct hf_store_batch *batch, ui
 		*ticketp = ticket;
 }
 
-static bool keeps_locks(const struct hf_store *store)
+static bool stores_locks(const struct hf_store *store)
 {
 	return store->state.durability != HF_STORE_NONE && !store->ops->is_volatile;
 }
@@ -176,7 +176,7 @@ static int reserve_new(struct hf_store *store, uint8_t **outp, uint64_t *ticketp
 	*outp = NULL;
 	if (r < 0)
 		return r;
-	if (!keeps_locks(store)) {
+	if (!stores_locks(store)) {
 		give_ticket(store, NULL, ticketp);
 		return 0;
 	}
@@ -221,7 +221,7 @@ static int delete_id(struct hf_store *store, enum hf_record_type type, uint64_t 
 
 	if (r < 0 && r != -ENOBUFS)
 		return r;
-	if (!keeps_locks(store)) {
+	if (!stores_locks(store)) {
 		give_ticket(store, NULL, ticketp);
 		return 0;
 	}
@@ -316,7 +316,7 @@ static int put_state(struct hf_store *store, uint64_t *ticketp)
 
 int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp)
 {
-	store->state.is_complete = keeps_locks(store);
+	store->state.is_complete = stores_locks(store);
 	return put_state(store, ticketp);
 }
 
@@ -333,7 +333,7 @@ int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *tick
 static uint64_t reached_by(const struct hf_store *store, enum hf_store_kind kind)
 {
 	const struct hf_store_stream *stream = &store->streams[kind];
-	bool is_stored = kind == HF_STORE_LOCKS ? keeps_locks(store) : !store->ops->is_volatile;
+	bool is_stored = kind == HF_STORE_LOCKS ? stores_locks(store) : !store->ops->is_volatile;
 
 	if (is_stored && (store->health != HF_STORE_HEALTHY || !hf_store_stream_is_idle(stream)))
 		return stream->reached;

@@ -34,9 +34,9 @@ struct slot {
 	struct hf_file_id dir;
 };
 
-struct kept {
+struct cached_page {
 	struct hf_page page;
-	struct kept *next; /* next in its bucket */
+	struct cached_page *next; /* next in its bucket */
 	struct hf_page_key key;
 	int slot;
 	uint64_t epoch;
@@ -50,7 +50,7 @@ struct hf_pages {
 	int inotify; /* (c) -1: not available, and nothing is cached */
 	pthread_mutex_t lock;
 	struct slot slots[HF_PAGES_MAX_DIRS]; /* under lock, like everything below */
-	struct kept *buckets[N_BUCKETS];
+	struct cached_page *buckets[N_BUCKETS];
 	size_t n_bytes;
 	uint32_t sweep;
 	uint64_t clock; /* for slot->used */
@@ -81,11 +81,11 @@ void hf_pages_mark(struct hf_pages *pages, uint64_t inode)
 struct hf_page *hf_page_unref(struct hf_page *page)
 {
 	if (page && atomic_fetch_sub_explicit(&page->n_refs, 1, memory_order_acq_rel) == 1)
-		free(hf_container_of(page, struct kept, page));
+		free(hf_container_of(page, struct cached_page, page));
 	return NULL;
 }
 
-static struct kept **bucket_of(struct hf_pages *pages, int slot, const struct hf_page_key *key)
+static struct cached_page **bucket_of(struct hf_pages *pages, int slot, const struct hf_page_key *key)
 {
 	uint64_t h =
 		key->cookie * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)slot << 32 ^ key->max ^ key->export;
@@ -93,23 +93,23 @@ static struct kept **bucket_of(struct hf_pages *pages, int slot, const struct hf
 	return &pages->buckets[(h ^ h >> 29) % N_BUCKETS];
 }
 
-static bool is_alive(const struct hf_pages *pages, const struct kept *kept)
+static bool is_alive(const struct hf_pages *pages, const struct cached_page *cached)
 {
-	const struct slot *slot = &pages->slots[kept->slot];
+	const struct slot *slot = &pages->slots[cached->slot];
 
-	return slot->watch >= 0 && slot->epoch == kept->epoch && pages->sweep - kept->sweep < MAX_SWEEPS;
+	return slot->watch >= 0 && slot->epoch == cached->epoch && pages->sweep - cached->sweep < MAX_SWEEPS;
 }
 
-static void drop(struct hf_pages *pages, struct kept **place)
+static void drop(struct hf_pages *pages, struct cached_page **place)
 {
-	struct kept *kept = *place;
+	struct cached_page *cached = *place;
 
-	*place = kept->next;
-	pages->n_bytes -= kept->size;
-	hf_page_unref(&kept->page);
+	*place = cached->next;
+	pages->n_bytes -= cached->size;
+	hf_page_unref(&cached->page);
 }
 
-static void drop_dead(struct hf_pages *pages, struct kept **place)
+static void drop_dead(struct hf_pages *pages, struct cached_page **place)
 {
 	while (*place) {
 		if (is_alive(pages, *place))
@@ -246,16 +246,17 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-static bool is_key(const struct kept *kept, int slot, const struct hf_page_key *key)
+static bool is_key(const struct cached_page *cached, int slot, const struct hf_page_key *key)
 {
-	return kept->slot == slot && kept->key.export == key->export && kept->key.cookie == key->cookie &&
-	       kept->key.names == key->names && kept->key.max == key->max;
+	return cached->slot == slot && cached->key.export == key->export &&
+	       cached->key.cookie == key->cookie && cached->key.names == key->names &&
+	       cached->key.max == key->max;
 }
 
 static struct hf_page *find_locked(struct hf_pages *pages, const struct hf_file *dir,
 				   const struct hf_page_key *key, const struct stat *st)
 {
-	struct kept **place;
+	struct cached_page **place;
 	int slot;
 
 	listen(pages);
@@ -290,38 +291,38 @@ struct hf_page *hf_pages_find(struct hf_pages *pages, const struct hf_file *dir,
 	return page;
 }
 
-static struct kept *copy_of(const struct hf_page *page)
+static struct cached_page *copy_of(const struct hf_page *page)
 {
 	size_t parts_size = page->n_parts * sizeof(*page->parts);
-	size_t size = sizeof(struct kept) + parts_size + page->len;
-	struct kept *kept = malloc(size);
+	size_t size = sizeof(struct cached_page) + parts_size + page->len;
+	struct cached_page *cached = malloc(size);
 
-	if (!kept)
+	if (!cached)
 		return NULL;
-	*kept = (struct kept){ .page = *page, .size = size };
-	kept->page.n_refs = 1;
+	*cached = (struct cached_page){ .page = *page, .size = size };
+	cached->page.n_refs = 1;
 	if (parts_size)
-		memcpy(kept->room, page->parts, parts_size);
+		memcpy(cached->room, page->parts, parts_size);
 	if (page->len)
-		memcpy(kept->room + parts_size, page->bytes, page->len);
-	kept->page.parts = (const struct hf_page_part *)(void *)kept->room;
-	kept->page.bytes = kept->room + parts_size;
-	return kept;
+		memcpy(cached->room + parts_size, page->bytes, page->len);
+	cached->page.parts = (const struct hf_page_part *)(void *)cached->room;
+	cached->page.bytes = cached->room + parts_size;
+	return cached;
 }
 
 void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struct hf_page_key *key,
 		  struct hf_page_watch watch, const struct stat *st, const struct hf_page *page)
 {
-	struct kept *kept = copy_of(page), **place;
+	struct cached_page *cached = copy_of(page), **place;
 
-	if (!kept)
+	if (!cached)
 		return;
-	kept->key = *key;
-	kept->slot = watch.slot;
-	kept->epoch = watch.epoch;
-	kept->ctime = st->st_ctim;
+	cached->key = *key;
+	cached->slot = watch.slot;
+	cached->epoch = watch.epoch;
+	cached->ctime = st->st_ctim;
 	pthread_mutex_lock(&pages->lock);
-	kept->sweep = pages->sweep;
+	cached->sweep = pages->sweep;
 	listen(pages);
 	place = bucket_of(pages, watch.slot, key);
 	drop_dead(pages, place);
@@ -329,14 +330,14 @@ void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struc
 		place = &(*place)->next;
 	if (*place) /* another thread made it at the same time, or it has changed since */
 		drop(pages, place);
-	if (is_alive(pages, kept) && pages->n_bytes + kept->size <= HF_PAGES_MAX_BYTES) {
-		kept->next = *place;
-		*place = kept;
-		pages->n_bytes += kept->size;
-		kept = NULL;
+	if (is_alive(pages, cached) && pages->n_bytes + cached->size <= HF_PAGES_MAX_BYTES) {
+		cached->next = *place;
+		*place = cached;
+		pages->n_bytes += cached->size;
+		cached = NULL;
 	}
 	pthread_mutex_unlock(&pages->lock);
-	free(kept);
+	free(cached);
 }
 
 /* Life */

@@ -210,8 +210,8 @@ static void begin_page(struct making *making, const uint8_t *begin, uint32_t max
 	making->begin = begin;
 }
 
-static void keep_page(const struct hf_nfs3_object *dir, const struct readdir_args *args,
-		      struct hf_page_watch watch, const struct stat *st, const uint8_t *end)
+static void cache_page(const struct hf_nfs3_object *dir, const struct readdir_args *args,
+		       struct hf_page_watch watch, const struct stat *st, const uint8_t *end)
 {
 	const struct making *making = &args->making;
 	struct hf_page_key key = key_of(dir, args);
@@ -272,7 +272,7 @@ static int list_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct
 		return stat;
 	if (fstat(dir->file->fd, &after) == 0 && is_same(&before, &after)) {
 		if (stat == NFS3_OK)
-			keep_page(dir, args, watch, &before, out->p);
+			cache_page(dir, args, watch, &before, out->p);
 		return stat;
 	}
 	args->quick = false;

@@ -18,7 +18,7 @@
 
 #define SEGMENT_HEAD  64
 #define UNTRUSTED_GAP (UINT64_C(1) << 40)
-#define KEEP_BYTES    ((size_t)4 << 20) /* a larger buffer is freed after its frame */
+#define RETAIN_BYTES  ((size_t)4 << 20) /* a larger buffer is freed after its frame */
 #define FRAME_MAGIC   0x316a6668u       /* "hfj1" */
 
 struct segment_head {
@@ -322,7 +322,7 @@ int hf_journal_append(struct hf_journal *journal, struct hf_bytes records)
 		segment->first_sequence = journal->next_sequence;
 	segment->last_sequence = journal->next_sequence++;
 	segment->end += size;
-	if (journal->frame_capacity > KEEP_BYTES) {
+	if (journal->frame_capacity > RETAIN_BYTES) {
 		free(journal->frame);
 		journal->frame = NULL;
 		journal->frame_capacity = 0;
