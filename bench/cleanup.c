@@ -87,7 +87,7 @@ static void take(struct bench *bench, struct hf_client *client, uint32_t i, bool
 	uint32_t file = i % N_FILES, answer = is_waiter ? HF_LOCK_E_QUEUED : HF_LOCK_OK;
 	uint64_t start = is_waiter ? 0 : (uint64_t)i / N_FILES * 100;
 	struct hf_lock_request request = {
-		.who = { .client = &client->holds,
+		.who = { .client = &client->locking,
 			 .handle = hf_bytes_of(&file, sizeof(file)),
 			 .owner_id = is_waiter ? i : i % N_OWNERS,
 			 .oh = hf_bytes_of(&file, sizeof(file)) },

@@ -133,7 +133,7 @@ static bool is_held_inside(const struct fuzz *fuzz)
 	struct hf_range range;
 	enum hf_lock_mode mode;
 
-	for (uint64_t pos = 0; hf_lock_next_held(fuzz->locks, handle, pos, &range, &mode);
+	for (uint64_t pos = 0; hf_lock_next_locked(fuzz->locks, handle, pos, &range, &mode);
 	     pos = range.end + 1) {
 		if (range.start < pos || range.end < range.start)
 			die("pieces that are held are out of order");

@@ -25,7 +25,7 @@ struct matching {
 
 static bool is_record_of(const struct hf_record *record, const struct hf_lock_view *view)
 {
-	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, holds);
+	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, locking);
 
 	return record->lock.owner == view->who.owner_id && record->lock.start == view->range.start &&
 	       record->lock.end == view->range.end && record->lock.mode == view->mode &&
@@ -96,9 +96,9 @@ static uint64_t word_of(const uint8_t units[N_UNITS])
 	return word;
 }
 
-struct host *check_host_of(struct world *world, struct hf_lock_client *holds)
+struct host *check_host_of(struct world *world, struct hf_lock_client *locking)
 {
-	const struct hf_client *client = hf_container_of(holds, struct hf_client, holds);
+	const struct hf_client *client = hf_container_of(locking, struct hf_client, locking);
 
 	return nat_owner(world, &client->address, client->name);
 }

@@ -186,7 +186,7 @@ static void check_forged(struct world *world)
 		if (!is_forged(client))
 			continue;
 		n_clients += hf_client_is_registered(client);
-		n_things += client->holds.n_locks + client->holds.n_waiters;
+		n_things += client->locking.n_locks + client->locking.n_waiters;
 	}
 	if (n_clients > HF_MAX(most, flood->n_loaded))
 		world_fail(world, "LIMIT", "%llu clients are registered that do not exist",

@@ -270,7 +270,7 @@ static void read_table(struct table *table, struct world *world)
 		struct host *host = nat_owner(world, &client->address, client->name);
 
 		serial = client->serial;
-		hf_list_for_each(pos, &client->holds.reservations)
+		hf_list_for_each(pos, &client->locking.reservations)
 			see(table, world, host, hf_list_entry(pos, struct hf_lock_reservation, in_client));
 		hf_client_unref(client);
 	}

@@ -999,7 +999,7 @@ void tap_stream(struct conn *conn, const uint8_t *data, size_t len);
 void check_turn(struct world *world); /* after a turn of the server */
 void check_started(struct world *world);
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event);
-struct host *check_host_of(struct world *world, struct hf_lock_client *holds); /* NULL: no host */
+struct host *check_host_of(struct world *world, struct hf_lock_client *locking); /* NULL: no host */
 /* What the server has for an owner, by unit. */
 void check_read_table(struct world *world, const struct host *host, uint32_t svid,
 		      uint8_t has[MAX_FILES][N_UNITS]);

@@ -24,9 +24,9 @@ struct reader {
 	bool is_gone;     /* hung up; the library does not notice that while the reader sleeps */
 	int fd;
 	bool wants_ping;
-	size_t n_held, at; /* taken from the ring and not sent yet */
-	char *held;
-	size_t held_size;
+	size_t n_pending, at; /* taken from the ring and not sent yet */
+	char *pending;
+	size_t pending_size;
 };
 
 /* The ring, under its lock */
@@ -132,19 +132,19 @@ static void flush(struct hf_timer *timer)
 
 /* The readers' side */
 
-static bool hold(struct reader *reader, const char *text, size_t len)
+static bool append(struct reader *reader, const char *text, size_t len)
 {
-	if (reader->n_held + len > reader->held_size) {
-		size_t size = HF_MAX(reader->n_held + len, (size_t)READER_BLOCK);
-		char *held = realloc(reader->held, size);
+	if (reader->n_pending + len > reader->pending_size) {
+		size_t size = HF_MAX(reader->n_pending + len, (size_t)READER_BLOCK);
+		char *pending = realloc(reader->pending, size);
 
-		if (!held)
+		if (!pending)
 			return false;
-		reader->held = held;
-		reader->held_size = size;
+		reader->pending = pending;
+		reader->pending_size = size;
 	}
-	memcpy(reader->held + reader->n_held, text, len);
-	reader->n_held += len;
+	memcpy(reader->pending + reader->n_pending, text, len);
+	reader->n_pending += len;
 	return true;
 }
 
@@ -155,27 +155,28 @@ static void take(struct reader *reader)
 	struct hf_events *events = reader->events;
 	char line[LOST_ROOM];
 
-	reader->n_held = reader->at = 0;
+	reader->n_pending = reader->at = 0;
 	if (reader->next < events->first) {
 		uint64_t n = events->first - reader->next;
 
 		atomic_fetch_add_explicit(&events->n_lost, n, memory_order_relaxed);
-		hold(reader, line,
-		     (size_t)snprintf(line, sizeof(line), "event: lost\ndata: {\"lost\":%llu}\n\n",
-				      (unsigned long long)n));
+		append(reader, line,
+		       (size_t)snprintf(line, sizeof(line), "event: lost\ndata: {\"lost\":%llu}\n\n",
+					(unsigned long long)n));
 		reader->next = events->first;
 	}
-	while (reader->next < events->next && reader->n_held < READER_BLOCK) {
+	while (reader->next < events->next && reader->n_pending < READER_BLOCK) {
 		const struct hf_event_text *text = events->ring[reader->next % HF_EVENTS_RING];
 		size_t n =
 			(size_t)snprintf(line, sizeof(line), "id: %llu\n", (unsigned long long)reader->next);
 
-		if (!hold(reader, line, n) || !hold(reader, text->text, text->len) || !hold(reader, "\n", 1))
+		if (!append(reader, line, n) || !append(reader, text->text, text->len) ||
+		    !append(reader, "\n", 1))
 			break;
 		reader->next++;
 	}
-	if (reader->wants_ping && reader->n_held == 0)
-		hold(reader, ": ping\n\n", 8);
+	if (reader->wants_ping && reader->n_pending == 0)
+		append(reader, ": ping\n\n", 8);
 	reader->wants_ping = false;
 }
 
@@ -187,19 +188,19 @@ static ssize_t on_read(void *user, uint64_t at, char *out, size_t max)
 
 	if (reader->is_gone)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	if (reader->at == reader->n_held) {
+	if (reader->at == reader->n_pending) {
 		pthread_mutex_lock(&events->lock);
 		take(reader);
-		if (reader->n_held == 0 && !events->is_closed) {
+		if (reader->n_pending == 0 && !events->is_closed) {
 			reader->is_sleeping = true;
 			MHD_suspend_connection(reader->connection);
 		}
 		pthread_mutex_unlock(&events->lock);
-		if (reader->n_held == 0)
+		if (reader->n_pending == 0)
 			return events->is_closed ? MHD_CONTENT_READER_END_OF_STREAM : 0;
 	}
-	n = HF_MIN(max, reader->n_held - reader->at);
-	memcpy(out, reader->held + reader->at, n);
+	n = HF_MIN(max, reader->n_pending - reader->at);
+	memcpy(out, reader->pending + reader->at, n);
 	reader->at += n;
 	return (ssize_t)n;
 }
@@ -214,7 +215,7 @@ static void on_end(void *user)
 	events->n_readers--;
 	atomic_store(events->wanted, events->n_readers > 0);
 	pthread_mutex_unlock(&events->lock);
-	free(reader->held);
+	free(reader->pending);
 	free(reader);
 }
 

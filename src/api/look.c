@@ -210,7 +210,7 @@ int hf_api_look_release(struct hf_api_request *request)
 		return HF_API_DONE;
 	hf_log_info("an operator declares a client crashed", "peer=%s client=%s locks=%u waiters=%u",
 		    request->peer, hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    client->holds.n_locks, client->holds.n_waiters);
+		    client->locking.n_locks, client->locking.n_waiters);
 	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
 						      "an operator declared it crashed");
 	return answer_when_durable(request, client);

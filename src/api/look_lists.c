@@ -14,7 +14,7 @@
 
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size)
 {
-	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, holds);
+	const struct hf_client *client = hf_container_of(view->who.client, struct hf_client, locking);
 	size_t len = (size_t)snprintf(out, size, "%s:%s:%d:", client->protocol, client->name,
 				      (int32_t)view->who.owner_id);
 
@@ -52,8 +52,8 @@ static void copy_client(struct hf_api_request *request, struct hf_api_client_row
 		.procedure = client->callback.procedure,
 		.sm_state = client->sm_state,
 		.status = client->status,
-		.n_locks = client->holds.n_locks,
-		.n_waiters = client->holds.n_waiters,
+		.n_locks = client->locking.n_locks,
+		.n_waiters = client->locking.n_waiters,
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,
 	};
@@ -154,7 +154,7 @@ static void add_holder(struct hf_api_request *request, struct hf_api_lock_row *r
 
 	if (holder->who.client) {
 		add_blocker(request, row, hf_api_owner_text(holder, owner, sizeof(owner)),
-			    hf_container_of(holder->who.client, struct hf_client, holds)->id);
+			    hf_container_of(holder->who.client, struct hf_client, locking)->id);
 	} else {
 		snprintf(owner, sizeof(owner), "local:%lld", (long long)holder->who.owner_id);
 		add_blocker(request, row, owner, owner);
@@ -203,7 +203,7 @@ static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_vie
 	if (!row)
 		return 0;
 	row->export = hf_api_copy(request, export.data, export.len);
-	row->client = copy_text(request, hf_container_of(view->who.client, struct hf_client, holds)->id);
+	row->client = copy_text(request, hf_container_of(view->who.client, struct hf_client, locking)->id);
 	row->owner = copy_owner(request, view);
 	row->range = view->range;
 	row->mode = view->mode;
@@ -224,7 +224,7 @@ typedef bool (*next_fn)(const struct hf_locks *locks, const struct hf_lock_scope
 static int walk(struct hf_api_request *request, const struct hf_client *client, next_fn next)
 {
 	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
-	struct hf_lock_scope scope = { .client = client ? &client->holds : NULL };
+	struct hf_lock_scope scope = { .client = client ? &client->locking : NULL };
 	struct hf_lock_view view;
 
 	if (!request->has_begun)

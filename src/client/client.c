@@ -39,7 +39,7 @@ bool hf_client_has_nothing(const struct hf_client *client)
 {
 	const struct hf_clients_options *options = &client->clients->options;
 
-	return hf_lock_client_is_idle(&client->holds) &&
+	return hf_lock_client_is_idle(&client->locking) &&
 	       !(options->events->may_reclaim && options->events->may_reclaim(options->user, client));
 }
 
@@ -51,14 +51,14 @@ struct hf_client *hf_client_ref(struct hf_client *client)
 
 static bool is_needed(const struct hf_client *client)
 {
-	return client->n_refs || hf_client_is_registered(client) || !hf_lock_client_is_idle(&client->holds) ||
-	       client->is_disconnected;
+	return client->n_refs || hf_client_is_registered(client) ||
+	       !hf_lock_client_is_idle(&client->locking) || client->is_disconnected;
 }
 
 /* Every lock passes here. As a rule the client has locks, and had some before. */
 static bool may_have_become_idle(const struct hf_client *client)
 {
-	return hf_lock_client_is_idle(&client->holds) || client->idle_rank != HF_CLIENTS_STAYS;
+	return hf_lock_client_is_idle(&client->locking) || client->idle_rank != HF_CLIENTS_STAYS;
 }
 
 struct hf_client *hf_client_unref(struct hf_client *client)

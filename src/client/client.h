@@ -75,8 +75,8 @@ struct hf_client_past {
  * below. */
 struct hf_client {
 	struct hf_clients *clients;
-	struct hf_lock_client holds; /* its part of the lock table */
-	const char *protocol;        /* a constant: "nlm", "nsm", "smb" */
+	struct hf_lock_client locking; /* its part of the lock table */
+	const char *protocol;          /* a constant: "nlm", "nsm", "smb" */
 	char *id;
 	char *name;
 	size_t name_len;

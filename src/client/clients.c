@@ -308,8 +308,8 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	hf_link_init(&client->idle_at_host);
 	client->idle_rank = HF_CLIENTS_STAYS;
 	hf_timer_init(&client->window, clients->options.loop, on_window_end);
-	hf_lock_client_init(clients->options.locks, &client->holds);
-	hf_lock_client_join(&client->holds, &client->host->group);
+	hf_lock_client_init(clients->options.locks, &client->locking);
+	hf_lock_client_join(&client->locking, &client->host->group);
 	hf_hashtable_insert(&clients->by_id, &client->by_id, hash_id(clients, hf_bytes_of_str(client->id)));
 	hf_hashtable_insert(&clients->by_key, &client->by_key, hash_key(clients, &client->address, name));
 	hf_list_push_back(&client->host->clients, &client->host_link);

@@ -280,7 +280,7 @@ static void say_refused(struct hf_clients *clients, const struct hf_client *clie
 /* A loaded client is not refused: its locks are promised. */
 static bool is_one_unmet_too_many(const struct hf_client *client)
 {
-	return !client->is_confirmed && !client->callback.host && !client->holds.n_unreclaimed &&
+	return !client->is_confirmed && !client->callback.host && !client->locking.n_unreclaimed &&
 	       client->clients->n_unmet >= client->clients->max_unmet;
 }
 

@@ -294,7 +294,7 @@ static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lo
 {
 	const struct entry *entry = user;
 
-	return hf_lock_next_held(entry->local->locks, key_of(entry), pos, rangep, modep);
+	return hf_lock_next_locked(entry->local->locks, key_of(entry), pos, rangep, modep);
 }
 
 static void settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)

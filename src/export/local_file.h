@@ -34,7 +34,7 @@ int hf_local_file_take(struct hf_local_file *file, struct hf_range range, enum h
 int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode,
 		       struct hf_lock_view *conflictp);
 
-/* Which locks a range needs: like hf_lock_next_held(). */
+/* Which locks a range needs: like hf_lock_next_locked(). */
 typedef bool (*hf_local_needed_fn)(void *user, uint64_t pos, struct hf_range *rangep,
 				   enum hf_lock_mode *modep);
 /* Releases what no lock needs any more. @n_needed: the number of locks in the whole file. */

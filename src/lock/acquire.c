@@ -122,7 +122,7 @@ static void find_conflicts(struct attempt *try)
 	}
 	if (queued)
 		sort_queued_conflicts(try);
-	if (try->holder && hf_deadlock_holds(marked, file, request->range, request->mode))
+	if (try->holder && hf_deadlock_blocks(marked, file, request->range, request->mode))
 		try->is_deadlock = true;
 }
 

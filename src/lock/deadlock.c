@@ -234,8 +234,8 @@ bool hf_deadlock_is_unclear(const struct hf_locks *locks)
 	return locks->n_steps > locks->max_steps;
 }
 
-bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
-		       enum hf_lock_mode mode)
+bool hf_deadlock_blocks(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
+			enum hf_lock_mode mode)
 {
 	for (; marked; marked = marked->walk_next) {
 		const struct hf_holding *holding = hf_holding_find(marked, file);

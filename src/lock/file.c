@@ -104,8 +104,8 @@ void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *fi
 
 /* PUBLIC */
 
-bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
-		       struct hf_range *rangep, enum hf_lock_mode *modep)
+bool hf_lock_next_locked(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
+			 struct hf_range *rangep, enum hf_lock_mode *modep)
 {
 	const struct hf_lock_file *file = pos <= HF_RANGE_EOF ? hf_lock_file_of(locks, handle) : NULL;
 	const struct hf_lock *exclusive = file ? hf_lock_file_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;

@@ -472,8 +472,8 @@ static inline bool hf_deadlock_reached(const struct hf_locks *locks, const struc
 	return waiter->walk == locks->last_walk;
 }
 /* Would a request in @file for @range wait for one of the marked owners? */
-bool hf_deadlock_holds(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
-		       enum hf_lock_mode mode);
+bool hf_deadlock_blocks(const struct hf_owner *marked, const struct hf_lock_file *file, struct hf_range range,
+			enum hf_lock_mode mode);
 
 /* grant.c: what does a grant in flight change, and how is that undone? */
 

@@ -118,7 +118,7 @@ enum hf_lock_answer {
 	HF_LOCK_E_DEADLOCK,   /* the owner would wait for itself */
 	HF_LOCK_E_LIMIT,      /* too many; see struct hf_lock_limits */
 	HF_LOCK_E_NOT_BACKED, /* a reclaim of a range that the owner did not hold */
-	HF_LOCK_E_HELD,       /* cancel: the owner does not wait, but holds the range now */
+	HF_LOCK_E_LOCKED,     /* cancel: the owner does not wait, but holds the range now */
 	HF_LOCK_E_NOTHING,    /* cancel: the owner neither waits nor holds; confirm, refuse: no such grant */
 };
 
@@ -288,7 +288,7 @@ struct hf_lock_events {
 
 /*
  * The lock table outside. The engine calls these functions in the middle of changes. They must not change the
- * engine; they may call hf_lock_next_held() and hf_lock_knows_file().
+ * engine; they may call hf_lock_next_locked() and hf_lock_knows_file().
  */
 struct hf_lock_outside {
 	/* Locks what is not locked there already. OK, or CONFLICT, LIMIT or < 0: nothing has changed. */
@@ -488,8 +488,8 @@ uint32_t hf_lock_count_reservations(const struct hf_locks *locks, const struct h
 
 /* OUTSIDE: what the table outside may ask and tell. */
 /* The first range from @pos on that any owner holds, and its strongest mode. False: there is none. */
-bool hf_lock_next_held(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
-		       struct hf_range *rangep, enum hf_lock_mode *modep);
+bool hf_lock_next_locked(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
+			 struct hf_range *rangep, enum hf_lock_mode *modep);
 /* Does any owner hold or reserve anything in this file, or wait for it? */
 bool hf_lock_knows_file(const struct hf_locks *locks, struct hf_bytes handle);
 /* A lock outside may have gone: serves the waiters of this file. */

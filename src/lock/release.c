@@ -148,7 +148,7 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 	if (!cancel_waiter(locks, place.holding, range, mode)) {
 		waiter = hf_grant_find(place.holding, range, mode);
 		if (!waiter)
-			return may_be_a_repetition(place.holding, range, mode) ? HF_LOCK_E_HELD
+			return may_be_a_repetition(place.holding, range, mode) ? HF_LOCK_E_LOCKED
 									       : HF_LOCK_E_NOTHING;
 		hf_grant_undo(locks, waiter);
 		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);

@@ -31,9 +31,9 @@ struct holdings {
 static struct holdings holdings_of(const struct hf_client *client)
 {
 	return (struct holdings){
-		.n_locks = client->holds.n_locks + client->holds.n_ghosts,
-		.n_waiters = client->holds.n_waiters,
-		.n_reservations = client->holds.n_reservations,
+		.n_locks = client->locking.n_locks + client->locking.n_ghosts,
+		.n_waiters = client->locking.n_waiters,
+		.n_reservations = client->locking.n_reservations,
 	};
 }
 
@@ -101,7 +101,7 @@ void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, c
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	hf_lock_client_purge(recovery->locks, &client->holds);
+	hf_lock_client_purge(recovery->locks, &client->locking);
 	report(recovery, client, &before, reason);
 	hf_phase_look(recovery);
 }
@@ -125,15 +125,15 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client)
 {
 	const char *reason = "it could not be told of our restart";
-	struct holdings gone = { .n_locks = client->holds.n_locks };
+	struct holdings gone = { .n_locks = client->locking.n_locks };
 
-	hf_lock_client_release_reclaimable(recovery->locks, &client->holds);
-	gone.n_locks -= HF_MIN(client->holds.n_locks, gone.n_locks);
+	hf_lock_client_release_reclaimable(recovery->locks, &client->locking);
+	gone.n_locks -= HF_MIN(client->locking.n_locks, gone.n_locks);
 	hf_client_set_status(client, gone.n_locks ? HF_CLIENT_CRASHED : HF_CLIENT_UNREACHABLE);
 	if (!gone.n_locks)
 		return;
 	tell_crash(recovery, client, 0, reason);
-	report_gone(recovery, client, &gone, client->holds.n_locks, reason);
+	report_gone(recovery, client, &gone, client->locking.n_locks, reason);
 }
 
 /* State numbers */
@@ -226,7 +226,7 @@ void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
 	store_state(client);
 }
 
-void hf_recovery_hold_state(struct hf_client *client)
+void hf_recovery_delay_state(struct hf_client *client)
 {
 	client->recovery->n_settling++;
 }
@@ -329,7 +329,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	hf_lock_client_purge_but(recovery->locks, &client->holds, (uint32_t)state,
+	hf_lock_client_purge_but(recovery->locks, &client->locking, (uint32_t)state,
 				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));
 	if (is_other)
 		settle(recovery, client);

@@ -143,9 +143,9 @@ struct hf_recovery_client {
 	bool is_stored_state_proven; /* likewise */
 };
 
-static inline struct hf_client *hf_client_of(struct hf_lock_client *holds)
+static inline struct hf_client *hf_client_of(struct hf_lock_client *locking)
 {
-	return hf_container_of(holds, struct hf_client, holds);
+	return hf_container_of(locking, struct hf_client, locking);
 }
 
 /* OBSERVE */

@@ -64,7 +64,7 @@ void hf_protocols_join(struct hf_recovery *recovery, struct hf_client *client)
 
 	assert(protocol); /* a client is of a protocol that this server speaks */
 	client->recovery->protocol = protocol;
-	client->holds.outlives_grace = !protocol->rules.is_told;
+	client->locking.outlives_grace = !protocol->rules.is_told;
 }
 
 /* The next registered client of a protocol whose clients reconnect; as hf_clients_next(). */
@@ -102,7 +102,7 @@ void hf_protocols_start(struct hf_recovery *recovery, bool is_open)
 	uint64_t serial = 0;
 
 	while ((client = next_reconnecting(recovery, &serial))) {
-		if (!hf_lock_client_is_idle(&client->holds))
+		if (!hf_lock_client_is_idle(&client->locking))
 			hf_client_disconnected(client);
 		else if (is_open) /* it may reclaim what the store does not know of */
 			hf_client_pin(client, true);

@@ -233,7 +233,7 @@ static void on_window_over(void *user, struct hf_client *client)
 {
 	struct hf_recovery *recovery = user;
 
-	hf_lock_client_drop_unreclaimed(recovery->locks, &client->holds);
+	hf_lock_client_drop_unreclaimed(recovery->locks, &client->locking);
 }
 
 static const struct hf_client_events client_events = {

@@ -276,7 +276,7 @@ bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *c
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* A protocol has something to do after a reboot of the client: between the two calls the new state number is
  * not stored, so that the notice is news if it comes again after a crash of ours. */
-void hf_recovery_hold_state(struct hf_client *client);
+void hf_recovery_delay_state(struct hf_client *client);
 void hf_recovery_release_state(struct hf_client *client, bool is_done);
 bool hf_recovery_is_settling(const struct hf_client *client); /* its new state number is not stored yet */
 /* How often what the client had was released because it died. */

@@ -259,7 +259,7 @@ static int restore_lock(struct loading *loading, const struct hf_store_lock *fac
 	view->tag = fact->id; /* it is stored already */
 	view->who.export = loading->place.export;
 	view->who.handle = loading->place.key;
-	view->who.client = &client->holds;
+	view->who.client = &client->locking;
 	view->who.owner_id = fact->owner;
 	view->who.owner_kind = fact->kind;
 	/* By halves, as they were decoded just now: to read both at once would wait for the writing. */
@@ -301,7 +301,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_export_counts_add(loading->recovery, loading->place.export, &client->holds);
+	hf_export_counts_add(loading->recovery, loading->place.export, &client->locking);
 	return 0;
 }
 
@@ -315,7 +315,7 @@ static int restore_reservation(struct loading *loading, const struct hf_reservat
 		.tag = id,
 		.export = loading->place.export,
 		.handle = loading->place.key,
-		.client = &client->holds,
+		.client = &client->locking,
 		.oh = fact->oh,
 		.client_state = (uint32_t)hf_client_stored_number(fact->state),
 		.access = fact->access,

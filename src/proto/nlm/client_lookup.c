@@ -33,6 +33,6 @@ struct hf_client *hf_nlm_meet_client(struct hf_nlm *nlm, const struct hf_addr *p
 void hf_nlm_forget_refused(struct hf_nlm *nlm)
 {
 	if (nlm->recent && !hf_client_is_registered(nlm->recent) &&
-	    hf_lock_client_is_idle(&nlm->recent->holds))
+	    hf_lock_client_is_idle(&nlm->recent->locking))
 		nlm->recent = hf_client_unref(nlm->recent);
 }

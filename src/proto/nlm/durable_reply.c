@@ -193,7 +193,7 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	const struct lock_of lock = {
 		.who = { .export = undo->export,
 			 .handle = hf_bytes_of(undo->handle, undo->handle_len),
-			 .client = &undo->client->holds,
+			 .client = &undo->client->locking,
 			 .owner_id = undo->owner_id },
 		.range = undo->range,
 		.mode = (enum hf_lock_mode)undo->mode,

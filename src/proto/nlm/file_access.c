@@ -303,7 +303,7 @@ enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)
 
 static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter)
 {
-	const struct hf_client *client = hf_container_of(waiter->who.client, struct hf_client, holds);
+	const struct hf_client *client = hf_container_of(waiter->who.client, struct hf_client, locking);
 	const struct hf_nlm_files *files = &nlm->files;
 	struct hf_addr peer = client->address;
 
@@ -314,7 +314,8 @@ static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter
 
 static void leave_queue(struct hf_nlm *nlm, struct hf_lock_view waiter)
 {
-	struct hf_client *client = hf_client_ref(hf_container_of(waiter.who.client, struct hf_client, holds));
+	struct hf_client *client =
+		hf_client_ref(hf_container_of(waiter.who.client, struct hf_client, locking));
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 
 	memcpy(handle, waiter.who.handle.data, waiter.who.handle.len); /* the table's copy may go */

@@ -362,7 +362,7 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	if (!grant)
 		return NULL;
 	grant->nlm = nlm;
-	grant->client = hf_client_ref(hf_container_of(waiter->who.client, struct hf_client, holds));
+	grant->client = hf_client_ref(hf_container_of(waiter->who.client, struct hf_client, locking));
 	grant->id = waiter->id;
 	hf_loop_random(nlm->options.loop, &grant->cookie, sizeof(grant->cookie));
 	grant->gap_ns = FIRST_GAP;

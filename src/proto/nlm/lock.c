@@ -56,7 +56,7 @@ static void serve(struct hf_nlm_op *op)
 		.user = hf_nlm_route_pack(hf_nlm_route_of(&nlm->locals, op->call, op->target.export)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
-	bool is_first = hf_lock_client_is_idle(&op->client->holds);
+	bool is_first = hf_lock_client_is_idle(&op->client->locking);
 	enum hf_nlm_stat stat;
 	bool is_new;
 	int answer;

@@ -84,7 +84,7 @@ static struct hf_nlm_op *find_owner(const struct hf_nlm *nlm, const struct hf_ad
 
 struct hf_nlm_op *hf_nlm_op_find(const struct hf_nlm *nlm, const struct hf_lock_target *owner)
 {
-	const struct hf_client *client = hf_container_of(owner->client, struct hf_client, holds);
+	const struct hf_client *client = hf_container_of(owner->client, struct hf_client, locking);
 
 	return find_owner(nlm, &client->address, (int32_t)owner->owner_id, owner->handle);
 }

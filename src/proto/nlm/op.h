@@ -192,7 +192,7 @@ void hf_nlm_ops_deinit(struct hf_nlm *nlm);
 static inline void hf_nlm_use_client(struct hf_nlm_op *op, struct hf_client *client) /* takes the reference */
 {
 	op->client = client;
-	op->target.client = &client->holds;
+	op->target.client = &client->locking;
 }
 
 static inline enum hf_lock_mode hf_nlm_mode(const struct hf_nlm_op *op)

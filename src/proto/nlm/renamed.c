@@ -134,7 +134,7 @@ static bool is_former(struct hf_nlm_op *op, const struct hf_client *exact, struc
 	if (old == exact || strcmp(old->protocol, HF_NLM_PROTOCOL) != 0 ||
 	    (exact && !hf_client_may_be(exact, old)) || !came_as_it(op, old))
 		return false;
-	op->target.client = &old->holds;
+	op->target.client = &old->locking;
 	return hf_lock_find_oh(op->nlm->locks, &op->target, &old_oh) &&
 	       handle_fits(op->args.oh, op->args.caller, old_oh, hf_client_name(old));
 }
@@ -171,7 +171,7 @@ bool hf_nlm_find_renamed(struct hf_nlm_op *op)
 	}
 	if (!has_acted(op))
 		former = find_former(op, exact);
-	op->target.client = exact ? &exact->holds : NULL;
+	op->target.client = exact ? &exact->locking : NULL;
 	if (!former)
 		return false;
 	hf_client_unref(exact);

@@ -36,7 +36,7 @@ static enum hf_nlm_stat reserve(struct hf_nlm_op *op)
 		stat = hf_nlm_meet_host(op);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
-	is_first = hf_lock_client_is_idle(&op->client->holds);
+	is_first = hf_lock_client_is_idle(&op->client->locking);
 	stat = take(op);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(op) != HF_NLM_GRANTED_STAT) {
 		hf_nlm_undo(op, HF_NLM_FINISH_RESERVATION);

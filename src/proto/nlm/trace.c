@@ -70,12 +70,12 @@ void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations)
 	if (of_reservations)
 		hf_log_warn("reservation refused: its client, its address, its file or the server is at its "
 			    "limit",
-			    "client=%s shares=%u more=%llu", quoted, client->holds.n_reservations,
+			    "client=%s shares=%u more=%llu", quoted, client->locking.n_reservations,
 			    (unsigned long long)n_suppressed);
 	else
 		hf_log_warn("lock refused: its client, its address, its file or the server is at its limit",
-			    "client=%s locks=%u waiters=%u more=%llu", quoted, client->holds.n_locks,
-			    client->holds.n_waiters, (unsigned long long)n_suppressed);
+			    "client=%s locks=%u waiters=%u more=%llu", quoted, client->locking.n_locks,
+			    client->locking.n_waiters, (unsigned long long)n_suppressed);
 }
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)

@@ -57,7 +57,7 @@ void hf_nlm_run_cancel(struct hf_nlm_op *op)
 	if (stat != HF_NLM_FBIG)
 		stat = find_holder(op);
 	if (stat == HF_NLM_GRANTED_STAT && op->target.client &&
-	    hf_lock_cancel(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op)) == HF_LOCK_E_HELD)
+	    hf_lock_cancel(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op)) == HF_LOCK_E_LOCKED)
 		stat = HF_NLM_DENIED;
 	hf_nlm_reply_released(op, stat);
 }

@@ -131,7 +131,7 @@ void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t stat
 	}
 	callback->nsm = nsm;
 	callback->client = hf_client_ref(client);
-	hf_recovery_hold_state(client);
+	hf_recovery_delay_state(client);
 	callback->state = state;
 	hf_timer_init(&callback->timer, nsm->options.loop, on_timer);
 	hf_list_push_back(&nsm->callbacks, &callback->link);

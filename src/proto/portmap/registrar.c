@@ -115,7 +115,7 @@ static void next_item(struct hf_registrar *registrar)
 			registrar->report.n_unfitting++;
 			continue;
 		}
-		if (item->state == ITEM_HELD && item->holder.port) {
+		if (item->state == ITEM_TAKEN && item->holder.port) {
 			registrar->step = STEP_PING;
 			hf_registrar_call_holder(registrar, item);
 		} else {

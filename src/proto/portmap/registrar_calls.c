@@ -125,7 +125,7 @@ static struct registrar_item *find(struct hf_registrar *registrar, uint32_t prog
 /* A mapping to our port counts as ours, at whichever address it was registered. */
 static void note(struct registrar_item *item, const struct hf_addr *addr, struct hf_bytes owner)
 {
-	item->state = addr->port == item->port ? ITEM_PRESENT : ITEM_HELD;
+	item->state = addr->port == item->port ? ITEM_PRESENT : ITEM_TAKEN;
 	item->holder = *addr;
 	hf_log_quote(item->holder_owner, sizeof(item->holder_owner), owner.data, owner.len);
 }

@@ -42,9 +42,9 @@ void hf_registrar_complain(struct hf_registrar *registrar, struct registrar_item
 	item->has_complained = true;
 	if (is_known)
 		return;
-	if (item->state == ITEM_HELD)
+	if (item->state == ITEM_TAKEN)
 		hf_uaddr_format(&item->holder, holder, sizeof(holder));
 	hf_log_error(advice_for(item->program), "program=%u version=%u netid=%s holder=%s owner=%s",
 		     item->program, item->version, hf_netid_name(item->netid), holder,
-		     item->state == ITEM_HELD ? item->holder_owner : "-");
+		     item->state == ITEM_TAKEN ? item->holder_owner : "-");
 }

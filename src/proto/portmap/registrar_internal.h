@@ -22,7 +22,7 @@ enum registrar_step {
 enum item_state {
 	ITEM_MISSING,
 	ITEM_PRESENT,
-	ITEM_HELD, /* another program has it: @holder */
+	ITEM_TAKEN, /* another program has it: @holder */
 };
 
 struct registrar_item {

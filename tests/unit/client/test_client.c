@@ -38,7 +38,7 @@ static void on_unregistered(void *user, struct hf_client *client)
 static void on_crashed(void *user, struct hf_client *client)
 {
 	rig.n_crashed++;
-	hf_lock_client_purge(rig.locks, &client->holds);
+	hf_lock_client_purge(rig.locks, &client->locking);
 }
 
 static void on_window_over(void *user, struct hf_client *client)
@@ -98,7 +98,7 @@ static struct hf_client *get(const char *protocol, const char *address, const ch
 static int lock(struct hf_client *client, uint64_t start)
 {
 	struct hf_lock_request request = {
-		.who = { .handle = hf_bytes_of_str("f"), .client = &client->holds },
+		.who = { .handle = hf_bytes_of_str("f"), .client = &client->locking },
 		.range = { start, start },
 		.mode = HF_LOCK_EXCLUSIVE,
 	};
@@ -108,7 +108,7 @@ static int lock(struct hf_client *client, uint64_t start)
 
 static void unlock(struct hf_client *client)
 {
-	struct hf_lock_target who = { .handle = hf_bytes_of_str("f"), .client = &client->holds };
+	struct hf_lock_target who = { .handle = hf_bytes_of_str("f"), .client = &client->locking };
 
 	hf_lock_release(rig.locks, &who, (struct hf_range){ 0, HF_RANGE_EOF });
 }
@@ -259,7 +259,7 @@ static void test_durable_handles(void **state)
 	hf_client_unref(client);
 	wait_ms(10);
 	client = get("smb", "10.0.0.1", "session"); /* still known, with what it holds */
-	assert_int_equal(client->holds.n_locks, 1);
+	assert_int_equal(client->locking.n_locks, 1);
 	hf_client_reconnected(client);
 	wait_ms(60);
 	assert_int_equal(rig.n_crashed, 0);

@@ -111,7 +111,7 @@ static void refused(const char *address, const char *name)
 static void hold(struct hf_client *client)
 {
 	struct hf_lock_request request = {
-		.who = { .handle = hf_bytes_of_str(client->id), .client = &client->holds },
+		.who = { .handle = hf_bytes_of_str(client->id), .client = &client->locking },
 		.range = { 0, 0 },
 		.mode = HF_LOCK_EXCLUSIVE,
 	};
@@ -123,7 +123,7 @@ static void hold(struct hf_client *client)
 
 static void let_go(struct hf_client *client)
 {
-	struct hf_lock_target who = { .handle = hf_bytes_of_str(client->id), .client = &client->holds };
+	struct hf_lock_target who = { .handle = hf_bytes_of_str(client->id), .client = &client->locking };
 
 	hf_client_ref(client);
 	hf_lock_release(rig.locks, &who, (struct hf_range){ 0, HF_RANGE_EOF });

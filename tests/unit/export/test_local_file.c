@@ -59,7 +59,7 @@ static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lo
 {
 	struct bed *bed = user;
 
-	return hf_lock_next_held(bed->locks, hf_bytes_of_str(handle), pos, rangep, modep);
+	return hf_lock_next_locked(bed->locks, hf_bytes_of_str(handle), pos, rangep, modep);
 }
 
 static int take(void *context, const struct hf_lock_target *who, struct hf_range range,
@@ -204,7 +204,7 @@ static void check(struct bed *bed)
 		enum hf_lock_mode asked = HF_LOCK_NONE;
 
 		assert_int_equal(seen_by(bed->local_fd, pos), mode);
-		if (hf_lock_next_held(bed->locks, hf_bytes_of_str(handle), pos, &range, &asked) &&
+		if (hf_lock_next_locked(bed->locks, hf_bytes_of_str(handle), pos, &range, &asked) &&
 		    range.start > pos)
 			asked = HF_LOCK_NONE;
 		assert_int_equal(asked, mode);

@@ -560,7 +560,7 @@ int model_cancel(struct model *m, int file, int owner, int from, int to, uint8_t
 	} else {
 		at = find(&m->grants, file, owner, from, to, mode);
 		if (at < 0)
-			return may_have_got(m, file, owner, from, to, mode) ? HF_LOCK_E_HELD
+			return may_have_got(m, file, owner, from, to, mode) ? HF_LOCK_E_LOCKED
 									    : HF_LOCK_E_NOTHING;
 		undo(m, at, HF_LOCK_END_CANCELLED);
 	}

@@ -581,7 +581,7 @@ static void test_cancel_of_an_upgrade_in_flight_restores(void **state)
 static void test_cancel_of_a_held_lock(void **state)
 {
 	bed_lock(*state, 1, E, 0, 9);
-	assert_int_equal(bed_cancel(*state, 1, E, 0, 9), HF_LOCK_E_HELD);
+	assert_int_equal(bed_cancel(*state, 1, E, 0, 9), HF_LOCK_E_LOCKED);
 	assert_held(*state, 1, "E[0,9]");
 }
 
@@ -605,7 +605,7 @@ static void test_cancel_of_what_was_lowered_in_parts(void **state)
 	bed_lock(bed, 11, E, 7, 7);
 	assert_int_equal(bed_wait(bed, 11, S, 4, 7), HF_LOCK_OK);
 	assert_held(bed, 11, "E[4,4]? S[5,7]");
-	assert_int_equal(bed_cancel(bed, 11, S, 4, 7), HF_LOCK_E_HELD);
+	assert_int_equal(bed_cancel(bed, 11, S, 4, 7), HF_LOCK_E_LOCKED);
 	assert_int_equal(bed_cancel(bed, 11, S, 4, 8), HF_LOCK_E_NOTHING);
 	assert_int_equal(bed_cancel(bed, 11, S, 4, 4), HF_LOCK_E_NOTHING);
 	assert_held(bed, 11, "E[4,4]? S[5,7]");

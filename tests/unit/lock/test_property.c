@@ -865,7 +865,7 @@ int main(int argc, char **argv)
 	       "nothing %ld; %ld grants, %ld restarts; the kernel judged %ld requests\n",
 	       (unsigned long long)w.seed, steps, w.answers[HF_LOCK_OK], w.answers[HF_LOCK_E_CONFLICT],
 	       w.answers[HF_LOCK_E_QUEUED], w.answers[HF_LOCK_E_GRACE], w.answers[HF_LOCK_E_DEADLOCK],
-	       w.answers[HF_LOCK_E_NOT_BACKED], w.answers[HF_LOCK_E_HELD], w.answers[HF_LOCK_E_NOTHING],
+	       w.answers[HF_LOCK_E_NOT_BACKED], w.answers[HF_LOCK_E_LOCKED], w.answers[HF_LOCK_E_NOTHING],
 	       w.n_grants, w.n_restarts, w.n_judged);
 	return 0;
 }

@@ -34,7 +34,7 @@ static void test_notice_frees_everything_and_serves_waiters(void **state)
 	assert_int_equal(w.n_granted, 2);
 	assert_int_equal(w.n_events[HF_EVENT_CRASH], 1);
 	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 2);
-	assert_true(hf_lock_client_is_idle(&a()->holds));
+	assert_true(hf_lock_client_is_idle(&a()->locking));
 	world_turn(&w);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2); /* carol's, the grants in flight */
 	hf_recovery_counts(w.recovery, &counts);
@@ -49,7 +49,7 @@ static void test_equal_state_is_a_repetition(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 0));
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	/* and it is known after a restart, too */
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
 	world_turn(&w);
@@ -90,13 +90,13 @@ static void test_stragglers_from_before_the_reboot(void **state)
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 3));
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	hf_recovery_client_state(w.recovery, a(), 5);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	assert_int_equal(a()->sm_state, 7);
 	hf_recovery_counts(w.recovery, &counts);
 	assert_int_equal(counts.stragglers, 3);
 	/* a number that is lower, but new, is of a machine that forgot its own */
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 1));
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 }
 
 /* sm-notify goes on for 15 minutes with the number of a life that may be over by then. */
@@ -109,10 +109,10 @@ static void test_a_straggler_is_one_for_a_quarter_of_an_hour(void **state)
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 3));
 	turn_for(w.loop, (14 * 60 + 43) * HF_NS_PER_S);
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 3));
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	turn_for(w.loop, 2 * HF_NS_PER_S);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 3)); /* by now it is a machine that forgot */
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 }
 
 static void test_late_free_all_of_an_earlier_restart(void **state)
@@ -122,9 +122,9 @@ static void test_late_free_all_of_an_earlier_restart(void **state)
 	hf_recovery_client_freed(w.recovery, a(), 7);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	hf_recovery_client_freed(w.recovery, a(), 5);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	hf_recovery_client_freed(w.recovery, a(), 7);
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 }
 
 static void test_lock_with_a_new_state(void **state)
@@ -133,13 +133,13 @@ static void test_lock_with_a_new_state(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	hf_recovery_client_state(w.recovery, a(), 0);
 	hf_recovery_client_state(w.recovery, a(), 3);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	hf_recovery_client_state(w.recovery, a(), 5);
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 	/* what is taken with the new one survives the late notice of the same reboot */
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_false(hf_recovery_client_rebooted(w.recovery, a(), 5));
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 }
 
 /* A forged datagram said it. */
@@ -186,12 +186,12 @@ static void test_a_number_that_is_not_proven_is_put_right(void **state)
 	hf_recovery_client_state(w.recovery, a(), 5);
 	assert_int_equal(a()->sm_state, 5);
 	assert_true(a()->is_state_proven);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	assert_int_equal(w.n_events[HF_EVENT_CRASH], 0);
 	world_turn(&w);
 	/* What it took before goes at its next restart. */
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 }
 
 static void test_an_older_number_does_not_replace_one_that_is_proven(void **state)
@@ -200,7 +200,7 @@ static void test_an_older_number_does_not_replace_one_that_is_proven(void **stat
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	hf_recovery_client_state(w.recovery, a(), 5);
 	assert_int_equal(a()->sm_state, 7);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 }
 
 static void test_a_number_is_proven_when_it_is_said_for_sure(void **state)
@@ -217,16 +217,16 @@ static void test_what_began_with_a_number_is_of_one_life(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	hf_recovery_client_began(w.recovery, a(), 5); /* newer, and nothing goes */
 	assert_int_equal(a()->sm_state, 5);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	hf_recovery_client_began(w.recovery, a(), 7); /* but 5 is proven */
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 }
 
 static void test_first_state_that_we_learn_says_nothing_of_a_reboot(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* with state 0 */
 	hf_recovery_client_state(w.recovery, a(), 3);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	assert_int_equal(w.n_events[HF_EVENT_CRASH], 0);
 }
 
@@ -234,7 +234,7 @@ static void test_first_notice_that_we_get_does(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* with state 0 */
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 3));
-	assert_int_equal(a()->holds.n_locks, 0);
+	assert_int_equal(a()->locking.n_locks, 0);
 }
 
 static void test_only_older_locks_go(void **state)
@@ -246,7 +246,7 @@ static void test_only_older_locks_go(void **state)
 	request.client_state = 5; /* taken after the reboot, whose notice is late */
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 1);
 }
 
@@ -258,8 +258,8 @@ static void test_nobody_elses_go(void **state)
 	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.11", "other"), 1, "g", 0, 9), HF_LOCK_OK);
 	hf_recovery_client_died(w.recovery, a(), "test");
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
-	assert_int_equal(twin->holds.n_locks, 1);
-	assert_int_equal(world_client(&w, "10.0.0.11", "other")->holds.n_locks, 1);
+	assert_int_equal(twin->locking.n_locks, 1);
+	assert_int_equal(world_client(&w, "10.0.0.11", "other")->locking.n_locks, 1);
 }
 
 static void test_evidence_counts_in_grace(void **state)
@@ -307,13 +307,13 @@ static void test_durable_handles_of_another_protocol(void **state)
 	hf_client_disconnected(client);
 	for (int i = 0; i < 10; i++)
 		world_turn(&w);
-	assert_int_equal(client->holds.n_locks, 1); /* kept */
+	assert_int_equal(client->locking.n_locks, 1); /* kept */
 	hf_client_reconnected(client);
 	for (uint64_t since = hf_loop_now(w.loop); hf_loop_now(w.loop) < since + 700 * MS;)
 		world_turn(&w);
-	assert_int_equal(client->holds.n_locks, 1); /* and given back */
+	assert_int_equal(client->locking.n_locks, 1); /* and given back */
 	hf_client_disconnected(client);
-	world_until(&w, client->holds.n_locks == 0); /* not this time */
+	world_until(&w, client->locking.n_locks == 0); /* not this time */
 	assert_int_equal(client->status, HF_CLIENT_CRASHED);
 	assert_int_equal(w.n_granted, 1);
 	assert_int_equal(w.n_events[HF_EVENT_CLEANUP], 1);

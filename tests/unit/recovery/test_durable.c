@@ -89,9 +89,9 @@ static int reclaim_reservation(void)
 
 static bool has_handle(void)
 {
-	const struct hf_lock_client *holds = &session()->holds;
+	const struct hf_lock_client *locking = &session()->locking;
 
-	return holds->n_locks == 1 && holds->n_unreclaimed == 0 && holds->n_reservations == 1;
+	return locking->n_locks == 1 && locking->n_unreclaimed == 0 && locking->n_reservations == 1;
 }
 
 /* Another client, of NLM */
@@ -163,7 +163,7 @@ static void test_expired(void **state)
 	hf_client_disconnected(session());
 	world_until(&w, w.n_granted == 1);
 	assert_int_equal(session()->status, HF_CLIENT_CRASHED);
-	assert_int_equal(session()->holds.n_reservations, 0);
+	assert_int_equal(session()->locking.n_reservations, 0);
 	assert_int_equal(w.n_events[HF_EVENT_CLEANUP], 1);
 }
 
@@ -221,7 +221,7 @@ static void test_expired_after_a_restart(void **state)
 	assert_int_equal(others_reservation(), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
-	assert_int_equal(session()->holds.n_locks, 0);
+	assert_int_equal(session()->locking.n_locks, 0);
 }
 
 /* It came back, and asked for its lock only: the reservation goes at the end of the window. */
@@ -234,7 +234,7 @@ static void test_reclaimed_in_part(void **state)
 	world_until(&w, world_unreclaimed(&w) == 0);
 	assert_int_equal(others_reservation(), HF_LOCK_OK);
 	assert_int_equal(others_lock(), HF_LOCK_E_CONFLICT);
-	assert_int_equal(session()->holds.n_locks, 1);
+	assert_int_equal(session()->locking.n_locks, 1);
 	assert_int_equal(w.n_events[HF_EVENT_CRASH], 0);
 }
 

@@ -69,8 +69,8 @@ static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **
 	world_restart(&w);
 	client = world_client(&w, "10.0.0.66", "refuses");
 	world_until(&w, client->status == HF_CLIENT_CRASHED);
-	assert_int_equal(client->holds.n_locks, 0); /* released */
-	assert_true(world_in_grace(&w));            /* and grace does not end by that */
+	assert_int_equal(client->locking.n_locks, 0); /* released */
+	assert_true(world_in_grace(&w));              /* and grace does not end by that */
 	assert_int_equal(world_unreclaimed(&w), 2);
 	assert_int_equal(world_reclaim(&w, world_client(&w, "10.0.0.7", "thief"), 1, "f", 0, 9),
 			 HF_LOCK_E_NOT_BACKED);
@@ -87,7 +87,7 @@ static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **
 	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 2);
 	assert_true(client->is_pinned);
 	hf_recovery_end_grace(w.recovery);
-	assert_int_equal(client->holds.n_locks, 2);
+	assert_int_equal(client->locking.n_locks, 2);
 }
 
 static void on_export(void *user, const struct hf_recovery_export *export)
@@ -238,7 +238,7 @@ static void test_again_by_hand(void **state)
 	w.all_deaf = true;
 	assert_int_equal(hf_recovery_notify_again(w.recovery, client), 0);
 	world_until(&w, client->status == HF_CLIENT_UNREACHABLE);
-	assert_int_equal(client->holds.n_locks, 1); /* it is no evidence of anything */
+	assert_int_equal(client->locking.n_locks, 1); /* it is no evidence of anything */
 	hf_client_unregister(client);
 	assert_int_equal(hf_recovery_notify_again(w.recovery, client), -ENOENT);
 }
@@ -322,7 +322,7 @@ static void test_failed_late_counts_for_the_older_number_alone(void **state)
 
 	world_end_telling(&w, false);
 	world_until(&w, w.n_failed == 1);
-	assert_int_equal(client->holds.n_locks, 1);
+	assert_int_equal(client->locking.n_locks, 1);
 	hf_recovery_counts(w.recovery, &counts);
 	assert_int_equal(counts.unreachable, 0);
 	assert_told_of_the_newer(client);

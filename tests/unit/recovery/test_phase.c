@@ -87,7 +87,7 @@ static void test_a_simulated_restart_is_a_whole_grace(void **state)
 	assert_int_equal(w.n_events[HF_EVENT_GRACE_STARTED], 1);
 	assert_int_equal(world_lock(&w, a(), 1, "g", 0, 9), HF_LOCK_E_GRACE);
 	world_until(&w, phase() == HF_PHASE_SERVING);
-	assert_int_equal(a()->holds.n_locks, 1);
+	assert_int_equal(a()->locking.n_locks, 1);
 }
 
 static void test_stop(void **state)

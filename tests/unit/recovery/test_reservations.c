@@ -52,7 +52,7 @@ static void unreserve(struct hf_client *client, uint8_t access, uint8_t deny)
 
 static size_t n_reservations(struct hf_client *client)
 {
-	return client->holds.n_reservations;
+	return client->locking.n_reservations;
 }
 
 static size_t n_late(void)

@@ -435,7 +435,7 @@ static void test_who_lost_all_with_grace_may_be_unregistered(void **state)
 	client = c();
 	assert_false(hf_link_is_linked(&client->idle_link));
 	assert_int_equal(hf_recovery_end_grace(w.recovery), 0);
-	assert_true(hf_lock_client_is_idle(&client->holds));
+	assert_true(hf_lock_client_is_idle(&client->locking));
 	assert_true(hf_link_is_linked(&client->idle_link));
 }
 

@@ -222,7 +222,7 @@ struct hf_lock_request world_request(struct hf_client *client, uint64_t owner, c
 	return (struct hf_lock_request){
 		.who = { .export = 7,
 			 .handle = hf_bytes_of_str(file),
-			 .client = &client->holds,
+			 .client = &client->locking,
 			 .owner_id = owner,
 			 .oh = hf_bytes_of_str("oh") },
 		.range = { start, end },

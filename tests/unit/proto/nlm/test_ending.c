@@ -19,7 +19,7 @@ static void assert_has(const char *name, uint32_t n_locks)
 {
 	struct hf_client *client = world_client(&calls.world, CALLS_HOST, name);
 
-	assert_int_equal(client->holds.n_locks, n_locks);
+	assert_int_equal(client->locking.n_locks, n_locks);
 }
 
 /* Whoever has the same process number at the same address, in the same file, and was not heard of since,
@@ -70,14 +70,14 @@ static void test_who_is_refused_ends_nobody_elses_wait(void **state)
 	lock((struct ask){ .host = "10.0.0.5", .name = "z" });
 	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "BLOCKED");
 	waiter = world_client(&calls.world, CALLS_HOST, "x");
-	assert_int_equal(waiter->holds.n_waiters, 1);
+	assert_int_equal(waiter->locking.n_waiters, 1);
 	calls.world.disk.is_broken = true;
 	call_up((struct ask){ HF_NLM_LOCK, .name = "y", .file = "g" });
 	world_until(&calls.world, !hf_recovery_can_promise(calls.world.recovery));
 	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "y", .block = true }), "DENIED_NOLOCKS");
-	assert_int_equal(waiter->holds.n_waiters, 1);
+	assert_int_equal(waiter->locking.n_waiters, 1);
 	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "DENIED_NOLOCKS");
-	assert_int_equal(waiter->holds.n_waiters, 0);
+	assert_int_equal(waiter->locking.n_waiters, 0);
 	calls.world.disk.is_broken = false;
 }
 
@@ -97,12 +97,12 @@ static void take_back_from_who_waits(bool by_tcp)
 	calls.world.disk.is_slow = true;
 	taking = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true, .by_tcp = by_tcp });
 	world_turn(&calls.world);
-	assert_int_equal(waiter->holds.n_locks, 1);
+	assert_int_equal(waiter->locking.n_locks, 1);
 	calls.world.disk.is_broken = true;
 	disk_let_go(&calls.world.disk);
-	world_until(&calls.world, !waiter->holds.n_locks);
+	world_until(&calls.world, !waiter->locking.n_locks);
 	assert_non_null(calls.said[taking]);
-	assert_int_equal(waiter->holds.n_waiters, 1);
+	assert_int_equal(waiter->locking.n_waiters, 1);
 	calls.world.disk.is_slow = calls.world.disk.is_broken = false;
 	world_until(&calls.world, hf_recovery_can_promise(calls.world.recovery));
 	world_unlock(&calls.world, other, 7, "f", 5, 5);
@@ -139,7 +139,7 @@ static void fail_for_who_polls(bool by_tcp)
 	world_turn(&calls.world);
 	calls.world.disk.is_slow = true;
 	world_unlock(&calls.world, other, 7, "f", 0, 9);
-	assert_int_equal(waiter->holds.n_grants, 2);
+	assert_int_equal(waiter->locking.n_grants, 2);
 	poll = call_up(
 		(struct ask){ HF_NLM_LOCK, .name = "x", .block = true, .is_shared = true, .by_tcp = by_tcp });
 	turn_for(calls.world.loop, 3 * HF_NS_PER_S); /* until it is served as things are */
@@ -147,8 +147,8 @@ static void fail_for_who_polls(bool by_tcp)
 	disk_let_go(&calls.world.disk);
 	expect(poll, "DENIED_NOLOCKS");
 	world_turn(&calls.world);
-	assert_int_equal(waiter->holds.n_grants, 0);
-	assert_int_equal(waiter->holds.n_waiters, 1); /* the other thread */
+	assert_int_equal(waiter->locking.n_grants, 0);
+	assert_int_equal(waiter->locking.n_waiters, 1); /* the other thread */
 	calls.world.disk.is_slow = calls.world.disk.is_broken = false;
 }
 
@@ -198,13 +198,13 @@ static void test_who_waits_when_the_store_fails(void **state)
 	world_unlock(&calls.world, other, 7, "f", 0, 9);
 	world_until(&calls.world, !hf_recovery_can_promise(calls.world.recovery));
 	world_turn(&calls.world);
-	assert_int_equal(waiter->holds.n_waiters, 1);
-	assert_int_equal(waiter->holds.n_locks, 0);
+	assert_int_equal(waiter->locking.n_waiters, 1);
+	assert_int_equal(waiter->locking.n_locks, 0);
 	assert_int_equal(calls.n_granted, 0);
 	calls.world.disk.is_broken = false;
 	world_until(&calls.world, calls.n_granted == 1);
 	calls_answer(HF_NLM_GRANTED_STAT);
-	assert_int_equal(waiter->holds.n_locks, 1);
+	assert_int_equal(waiter->locking.n_locks, 1);
 }
 
 /* Process 7 of x waits for what 10.0.0.5 has, and y behind it; x is being called back. */
@@ -241,8 +241,8 @@ static void test_a_client_in_grace_is_called_again(void **state)
 	calls_answer(HF_NLM_GRANTED_STAT);
 	assert_int_equal(calls.nlm->counts.grants_told, 1);
 	assert_int_equal(calls.nlm->counts.grants_kept, 0);
-	assert_int_equal(client->holds.n_grants, 0);
-	assert_int_equal(client->holds.n_locks, 1);
+	assert_int_equal(client->locking.n_grants, 0);
+	assert_int_equal(client->locking.n_locks, 1);
 }
 
 /* Its earlier answers say that it had not taken the lock: there is no doubt about this one. */
@@ -254,21 +254,21 @@ static void test_a_client_that_was_in_grace_does_not_want_it(void **state)
 	calls_answer(HF_NLM_DENIED);
 	assert_int_equal(calls.nlm->counts.grants_refused, 1);
 	assert_int_equal(calls.nlm->counts.grants_kept, 0);
-	assert_int_equal(client->holds.n_locks, 0);
-	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->holds.n_locks, 1);
+	assert_int_equal(client->locking.n_locks, 0);
+	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->locking.n_locks, 1);
 }
 
 static void test_grace_without_an_end(void **state)
 {
 	struct hf_client *client = call_back();
 
-	for (int i = 0; i < 100 && client->holds.n_grants; i++) {
+	for (int i = 0; i < 100 && client->locking.n_grants; i++) {
 		calls_answer(HF_NLM_DENIED_GRACE_PERIOD);
 		turn_for(calls.world.loop, 11 * HF_NS_PER_S);
 	}
-	assert_int_equal(client->holds.n_grants, 0);
+	assert_int_equal(client->locking.n_grants, 0);
 	assert_int_equal(calls.nlm->counts.grants_abandoned, 1); /* it has told us that it did not take it */
-	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->holds.n_locks, 1);
+	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->locking.n_locks, 1);
 }
 
 /* Until the end: teardown finds it waiting. */

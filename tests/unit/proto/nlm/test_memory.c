@@ -145,7 +145,7 @@ static void test_who_refused_a_grant_may_be_unregistered(void **state)
 	waiter = world_client(&bed.world, "10.0.0.2", "two");
 	answer(HF_NLM_DENIED, 1);
 	assert_int_equal(bed.nlm->counts.grants_refused, 1);
-	assert_true(hf_lock_client_is_idle(&waiter->holds));
+	assert_true(hf_lock_client_is_idle(&waiter->locking));
 	assert_true(hf_link_is_linked(&waiter->idle_link));
 }
 

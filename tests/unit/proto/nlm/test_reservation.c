@@ -31,7 +31,7 @@ static uint32_t n_reservations(void)
 
 	assert_true(hf_addr_parse(&address, CALLS_HOST));
 	client = hf_clients_find(calls.nlm->clients, "nlm", &address, hf_bytes_of_str("x"));
-	n = client ? client->holds.n_reservations : 0;
+	n = client ? client->locking.n_reservations : 0;
 	hf_client_unref(client);
 	return n;
 }
