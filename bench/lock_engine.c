@@ -33,7 +33,7 @@ struct bench {
 	uint32_t n_files;
 	uint64_t n_slots;
 	uint64_t first_owner, n_owners; /* who does what is measured */
-	unsigned long n_conflicts;      /* of tests: an answer that nobody wants need not be computed */
+	unsigned long n_conflicts;      /* of tests: an answer that is not used need not be computed */
 };
 
 static uint64_t now(void)

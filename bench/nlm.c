@@ -9,7 +9,7 @@
  * Each row has the best rate of many short rounds, and the least CPU time of the
  * server for a call in any of them: what remains true on a busy machine.
  *
- * Every call under way has a range of its own, so that nobody waits for anybody.
+ * Every call under way has a range of its own, so that no call waits for another.
  * The client holds one more lock all the time: ganesha registers a client with
  * statd whenever it takes its first one, and would be measured doing that. Needs
  * root for the namespaces in which ganesha runs; without, or with --alone, it is

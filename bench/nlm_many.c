@@ -131,7 +131,7 @@ static int fill(struct server *server)
 	return result.n_wrong ? -EPROTO : result.n_calls < server->n_locks ? -ETIME : 0;
 }
 
-/* MEASURING: between the locks, where nobody has anything. */
+/* MEASURING: between the locks, where no client has a lock. */
 static const struct load_message *next_pair(void *user, int connection, uint64_t n)
 {
 	struct server *server = user;

@@ -274,7 +274,7 @@ static struct reading read_by_store(const struct bench *bench)
 	return reading;
 }
 
-/* In a process of its own, as the daemon is: memory that nobody has used before is part of the price. */
+/* In a process of its own, as the daemon is: memory that was not used before is part of the price. */
 static struct reading read_afresh(const struct bench *bench)
 {
 	struct reading reading;

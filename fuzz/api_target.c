@@ -1,4 +1,4 @@
-/* Path and query of a request, as anybody may send them. */
+/* Path and query of a request, as any client may send them. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>

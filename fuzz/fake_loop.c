@@ -18,7 +18,7 @@
 
 struct fake_world {
 	struct hf_list sockets; /* in the order in which they were made */
-	struct hf_list strays;  /* datagrams for nobody here */
+	struct hf_list strays;  /* datagrams for no socket here */
 	size_t n_strays;
 	struct fake_loop *loops[MAX_LOOPS];
 	size_t n_loops;

@@ -4,10 +4,10 @@
  * Everything happens on one thread and only when it is told to, so that the
  * same steps give the same result. A world has one clock and one network; each
  * of its loops has its own sockets. Streams are pairs of bounded pipes;
- * datagrams arrive at once, or are lost where nobody listens or too many wait.
+ * datagrams arrive at once, or are lost if no socket is bound there or too many wait.
  *
  * A stream's other end is either a socket of a loop of this world, or a
- * fake_peer, which is held by whoever plays the client.
+ * fake_peer, which belongs to the fuzzer, in the client's place.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ void fake_world_settle(struct fake_world *world);                  /* turns unti
 void fake_world_advance(struct fake_world *world, uint64_t by_ns); /* settles, timer by timer */
 uint64_t fake_world_now(const struct fake_world *world);
 
-/* Connections from outside; NULL: nobody listens there. Each is freed by its owner. */
+/* Connections from outside; NULL: no listener is there. Each is freed by its owner. */
 struct fake_peer *fake_peer_connect(struct fake_world *world, const struct hf_addr *from,
 				    const struct hf_addr *to);
 void fake_peer_free(struct fake_peer *peer); /* closes it, too */

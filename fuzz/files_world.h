@@ -1,7 +1,7 @@
 /*
  * The file service for fuzzing: MOUNT and NFS over real directories of a
  * temporary place, with a loop and a network in memory (fake_loop.h). Beside the
- * exports lies a directory that is not shared; nobody may ever get there.
+ * exports lies a directory that is not exported; no client may ever get there.
  *
  * A script is a sequence of calls. Handles cannot be guessed, so a script names
  * them: those of the roots, and those that earlier replies gave.

@@ -354,7 +354,7 @@ static void check(struct fuzz *fuzz)
 	if (fuzz->n_waiters != (int64_t)(n.waiters + n.grants))
 		die("a waiter ended without a word, or twice");
 	if (fuzz->outside.mode && is_held_inside(fuzz))
-		die("somebody has what is held outside");
+		die("an owner has what the process outside has locked");
 }
 
 static void end(struct fuzz *fuzz)

@@ -81,7 +81,7 @@ MUTATIONS = [
     ("SM_NOTIFY from any address of ours", f"{NSM}/tell.c", "request.local = client->local;", ""),
     ("what was reclaimed stays to be reclaimed", f"{LOCK}/acquire.c",
      ".flags = try->request->is_volatile ? lock->flags & HF_LOCK_VOLATILE : 0,", ".flags = lock->flags,"),
-    ("what nobody reclaimed stays", f"{LOCK}/reclaim.c", "\tdrop_unreclaimed(locks);\n", "\tif (!locks)\n\t\tdrop_unreclaimed(locks);\n"),
+    ("unreclaimed locks outlive grace", f"{LOCK}/reclaim.c", "\tdrop_unreclaimed(locks);\n", "\tif (!locks)\n\t\tdrop_unreclaimed(locks);\n"),
     ("a late reclaim of what another had since", f"{RECOVERY}/late_reclaim.c",
      "return (a->mode == HF_LOCK_EXCLUSIVE || b->mode == HF_LOCK_EXCLUSIVE) &&", "return a == b &&"),
     # Evidence
@@ -149,7 +149,7 @@ MUTATIONS = [
      "return !past || (!past->is_proven && supersedes(client, state));",
      "return !past && (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;"),
     ("a restart is acknowledged before its number is stored", f"{RECOVERY}/promise.c", "promise->is_of_restart = true;", ""),
-    ("clean-up serves nobody", f"{LOCK}/purge.c",
+    ("clean-up serves no waiters", f"{LOCK}/purge.c",
      "hf_reservations_purge(purge->locks, client, purge->all, purge->state, purge->also);\n\thf_serve_waiters(purge->locks);",
      "hf_reservations_purge(purge->locks, client, purge->all, purge->state, purge->also);"),
     ("clean-up leaves the waiters", f"{LOCK}/purge.c",
@@ -269,7 +269,7 @@ MUTATIONS = [
      "\twhile ((link = hf_list_pop_front(&behind)))\n\t\thf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, queue_link));\n"
      "\tif (op->stage == HF_NLM_STORING)\n\t\top->next(op);\n"),
     ("a call is served whose client died while it waited", f"{NLM}/op.c", "else if (has_died(life))", "else if (!op)"),
-    ("what comes by UDP follows nobody", f"{NLM}/op.c",
+    ("a call by UDP does not wait for the owner's queue", f"{NLM}/op.c",
      "if (!ahead)\n\t\treturn false;", "if (!ahead || hf_rpc_call_transport(op->call) == HF_RPC_UDP)\n\t\treturn false;"),
     ("UNLOCK is refused for the restart of its client", f"{NLM}/op.c",
      "? hf_nlm_meet_client(op->nlm, peer, op->args.caller, false) : NULL;",
@@ -328,7 +328,7 @@ MUTATIONS = [
      "\t\t\thf_lock_release(op->nlm->locks, &op->target, op->range);\n\t}\n"
      "\tif (stat != HF_NLM_GRANTED_STAT)\n\t\trefuse(op, stat);"),
     # Lowering
-    ("nobody waits for a lowering", f"{NLM}/op.c",
+    ("no call waits for a downgrade", f"{NLM}/op.c",
      "return op->finish == HF_NLM_FINISH_DOWNGRADE;", "return false;"),
     ("a lock of one who died is lowered", f"{NLM}/durable_reply.c",
      "if (!hf_lock_is_involved(locks, &op->target))\n\t\treturn;", ""),
@@ -357,9 +357,9 @@ MUTATIONS = [
      "reservation->n_unsure--;\n\t\treturn;", "reservation->n_unsure--;"),
     ("a reservation that could not be stored stays", f"{NLM}/durable_reply.c",
      "\telse\n\t\thf_lock_unreserve(op->nlm->locks, &op->target, view.access, view.deny);\n}\n", "}\n"),
-    ("a reservation is reclaimed by whoever asks", f"{RECOVERY}/reclaim.c",
+    ("a client reclaims a reservation that it did not have", f"{RECOVERY}/reclaim.c",
      "HF_RECLAIM_BACKED : HF_RECLAIM_REFUSED;", "HF_RECLAIM_BACKED : HF_RECLAIM_NORMAL;"),
-    ("a reservation comes back late, whoever had it in between", f"{RECOVERY}/late_reclaim.c",
+    ("a late reclaim ignores a conflict in between", f"{RECOVERY}/late_reclaim.c",
      "return (a->access & b->deny) || (a->deny & b->access);", "return false;"),
     ("a reservation comes back late twice", f"{RECOVERY}/late_reclaim.c", "if (--late->what.count == 0)", "if (!late->what.count)"),
     ("copies of SHARE reserve again", f"{NLM}/program.c",
@@ -379,7 +379,7 @@ MUTATIONS = [
     ("who watches is not told", f"{NSM}/watch.c", "hf_nsm_call_back(nsm, client, event->state);", "(void)client;"),
     ("SM_UNMON does nothing", f"{NSM}/mon.c",
      "if (client && watches(client, mon.mon_name))\n\t\t\thf_client_unregister(client);", ""),
-    ("anybody ends a watch", f"{NSM}/mon.c",
+    ("any client ends a watch", f"{NSM}/mon.c",
      "\t\tclient = find(nsm, call, &key, mon.mon_name);",
      "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
      "\t\thf_addr_parse(&key.address, text);\n"

@@ -5,17 +5,17 @@
 
 FAULT is daemon (SIGKILL), database (PostgreSQL is killed), hang (it stands still), wire (packets are lost, late,
 doubled), disk (full), descriptors or memory (none left). What is checked, from the outside only:
-  I1  nobody is told GRANTED for what another one believes to have
-  I2  whoever was told GRANTED or BLOCKED hears of every restart
-  I3  nobody gets what another one believes to have, be it before, in or after grace
-  I4  what was held before is granted again to who reclaims it
+  I1  no client is told GRANTED for what another client believes to have
+  I2  a client that was told GRANTED or BLOCKED hears of every restart
+  I3  no client gets what another client believes to have, before, in or after grace
+  I4  a client that reclaims a lock that it had is granted it again
   I5  a restarted client's locks are gone when its notice is answered
-  I6  notices that are repeated, or sent by somebody else, take nothing
+  I6  notices that are repeated, or sent by another host, take nothing
   I7  the state number is odd and grows
-  I8  nobody is told of what he has given up waiting for; a waiter that polls after a restart waits again or has its
+  I8  no waiter that has given up is told of a grant; a waiter that polls after a restart waits again or has its
       lock; at rest, waiters are served in order, and one that waited before a kill is granted its lock after it
   I10 at rest the server holds what its clients believe to have, and nothing else
-Share reservations are held to the same: right after each kill and when grace is over, another host asks for what
+Reservations are checked likewise: right after each kill and when grace is over, another host asks for what
 conflicts with them, as new and as a reclaim, and is refused.
 Grace must end early each time: its window is longer than a round may take.
 """
@@ -136,7 +136,7 @@ class Torture:
         self.wait(lambda: not self.is_in_grace(), "grace ends")
 
     def kill_and_forget(self):
-        """A store that forgets tells nobody, so its clients must start anew, too, and at rest."""
+        """A store that forgets sends no notices, so its clients must start anew, too, and at rest."""
         self.pause()
         self.daemon.crash()
         self.world.held.clear()
@@ -166,7 +166,7 @@ class Torture:
             self.n_probes += is_suspended
 
     def spoof(self):
-        """Somebody sends notices in the name of all others."""
+        """A stranger sends notices in the name of all clients."""
         try:
             for player in self.players:
                 self.stranger.notify(self.random.randrange(1, 999, 2), name=player.host.name, timeout=0.5)
@@ -185,7 +185,7 @@ class Torture:
             player.pause.clear()
 
     def rest(self):
-        """Everybody stops; then what is held is what they believe."""
+        """All clients stop; then the server has the locks that they believe to have."""
         self.pause()
         self.wait(lambda: not self.is_in_grace(), "grace ends at rest")
         self.wait(self.is_as_believed, "I10: the server holds what its clients believe to have")

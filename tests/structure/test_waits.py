@@ -25,7 +25,7 @@ def faults(tests):
 
 def main():
     found = list(faults(pathlib.Path(sys.argv[1])))
-    print("\n".join(found) or "nobody sleeps")
+    print("\n".join(found) or "no test sleeps")
     return 1 if found else 0
 
 

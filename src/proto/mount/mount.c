@@ -81,7 +81,7 @@ static void put_export(struct hf_xdr_out *out, const struct hf_export *export)
 		const struct hf_client_rule *rule = &export->settings.clients[i];
 
 		if (rule->kind == HF_CLIENT_ANY)
-			continue; /* an empty list means everybody, and showmount shows it so */
+			continue; /* showmount takes an empty list for "all clients" */
 		hf_xdr_put_bool(out, true);
 		put_text(out, rule->text, MNTNAMLEN);
 	}
