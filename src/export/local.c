@@ -34,7 +34,7 @@ struct entry {
 	uint64_t gap_ns;
 	struct hf_file *file; /* pinned, or NULL */
 	int error;            /* why file is NULL */
-	struct hf_local_file held;
+	struct hf_local_file locked;
 	uint8_t key_len;
 	uint8_t key[HF_LOCK_HANDLE_MAX];
 };
@@ -76,7 +76,7 @@ static void close_entry(struct entry *entry, int error)
 	if (!entry->file)
 		return;
 	hf_local_closer_unpin(&entry->local->closer, entry->file);
-	hf_local_file_deinit(&entry->held);
+	hf_local_file_deinit(&entry->locked);
 	entry->file = NULL;
 	entry->error = error;
 	entry->local->n_open--;
@@ -210,7 +210,7 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 	entry->error = opened.error;
 	if (entry->file) {
 		local->n_open++;
-		hf_local_file_init(&entry->held, opened.fd);
+		hf_local_file_init(&entry->locked, opened.fd);
 	}
 	make_idle(entry);
 	return 0;
@@ -243,7 +243,7 @@ static void try_again_later(struct entry *entry)
 
 static int take_in(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)
 {
-	int r = hf_local_file_take(&entry->held, range, mode);
+	int r = hf_local_file_take(&entry->locked, range, mode);
 
 	if (r == HF_LOCK_OK) {
 		entry->gap_ns = FIRST_GAP;
@@ -282,7 +282,7 @@ static int test(void *context, const struct hf_lock_target *who, struct hf_range
 	if (local->options.policy(local->options.user, who->export) == HF_LOCAL_LOCKS_OFF)
 		return HF_LOCK_OK;
 	entry = find(local, who->handle);
-	r = entry && entry->file ? hf_local_file_test(&entry->held, range, mode, conflictp) : HF_LOCK_OK;
+	r = entry && entry->file ? hf_local_file_test(&entry->locked, range, mode, conflictp) : HF_LOCK_OK;
 	if (r == HF_LOCK_E_CONFLICT) {
 		conflictp->who.export = who->export;
 		conflictp->who.handle = who->handle;
@@ -303,9 +303,9 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 	struct entry *entry = find(local, handle);
 	int r;
 
-	if (!entry || !entry->file || entry->held.ranges.n == 0)
+	if (!entry || !entry->file || entry->locked.ranges.n == 0)
 		return;
-	r = hf_local_file_settle(&entry->held, range, n_locks, needed, entry);
+	r = hf_local_file_settle(&entry->locked, range, n_locks, needed, entry);
 	r = r > 0 ? -ENOLCK : r;
 	if (r && n_locks == 0)
 		close_entry(entry, r); /* closing releases the locks in the kernel */

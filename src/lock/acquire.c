@@ -186,7 +186,7 @@ static bool has_protected(const struct attempt *try)
 	       (try->request->mode == HF_LOCK_SHARED && holding && !hf_list_is_empty(&holding->grants));
 }
 
-static size_t count_held(const struct attempt *try)
+static size_t count_own(const struct attempt *try)
 {
 	struct hf_spot spot = try->own;
 	size_t n = 0;
@@ -215,7 +215,7 @@ static int take_now(struct attempt *try)
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
 		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS +
-						      (has_protected_part ? 2 * count_held(try) + 4 : 0));
+						      (has_protected_part ? 2 * count_own(try) + 4 : 0));
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
@@ -323,12 +323,12 @@ static int reserve_refresh(struct attempt *try)
 
 	r = hf_oh_reserve(try->locks, try->request->who.oh);
 	if (!r)
-		r = hf_holding_reserve(try->locks, 2 * count_held(try) + 2 * HF_REPLACE_RECORDS);
+		r = hf_holding_reserve(try->locks, 2 * count_own(try) + 2 * HF_REPLACE_RECORDS);
 	return r;
 }
 
 /* Answers a request for a range that the owner holds already, or that an unconfirmed grant has given it. */
-static int answer_held(struct attempt *try, bool *is_answeredp)
+static int answer_repetition(struct attempt *try, bool *is_answeredp)
 {
 	const struct hf_lock_request *request = try->request;
 	struct hf_holding *holding = try->place.holding;
@@ -406,7 +406,7 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 	try.own = hf_holding_around(try.place.holding, request->range);
 	note_own_locks(&try);
 	if (try.place.holding) {
-		r = answer_held(&try, &is_answered);
+		r = answer_repetition(&try, &is_answered);
 		if (r < 0 || is_answered)
 			return r;
 		waiter = hf_waiters_find(&try.place.holding->waiters, request->range, request->mode);

@@ -140,7 +140,7 @@ static const char *check_piece(const struct hf_lock *lock)
 
 /* Does the owner hold the granted range in the granted mode or a stronger one? An exclusive grant in flight
  * may cover a shared one. */
-static bool is_still_held(const struct hf_waiter *grant)
+static bool is_still_locked(const struct hf_waiter *grant)
 {
 	struct hf_spot spot = hf_holding_from(grant->holding, grant->start);
 	uint64_t pos = grant->start;
@@ -161,7 +161,7 @@ static const char *check_grants(struct hf_holding *holding, struct hf_check *che
 		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
 
 		FAIL_UNLESS(grant->is_granted && grant->holding == holding);
-		FAIL_UNLESS(grant->is_changed || is_still_held(grant));
+		FAIL_UNLESS(grant->is_changed || is_still_locked(grant));
 		check->n_grants++;
 		check->n_client_grants++;
 	}
@@ -265,8 +265,8 @@ static const char *check_lock(const struct hf_lock_file *file, const struct hf_l
 
 static const char *check_against(const struct hf_lock_file *file, const struct hf_lock *lock)
 {
-	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
-		struct hf_spot spot = hf_tree_begin(&file->held[i]);
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->trees); i++) {
+		struct hf_spot spot = hf_tree_begin(&file->trees[i]);
 		struct hf_lock *other;
 
 		for (; (other = hf_spot_lock(&spot)); hf_spot_next(&spot))
@@ -278,9 +278,10 @@ static const char *check_against(const struct hf_lock_file *file, const struct h
 	return NULL;
 }
 
-static const char *check_held(const struct hf_lock_file *file, enum hf_lock_mode mode, struct hf_check *check)
+static const char *check_trees(const struct hf_lock_file *file, enum hf_lock_mode mode,
+			       struct hf_check *check)
 {
-	const struct hf_tree *tree = &file->held[hf_mode_index(mode)];
+	const struct hf_tree *tree = &file->trees[hf_mode_index(mode)];
 	bool is_small = file->n_locks + file->n_ghosts <= SMALL;
 	struct hf_spot spot = hf_tree_begin(tree);
 	struct hf_lock *lock;
@@ -331,8 +332,8 @@ static const char *check_file(struct hf_lock_file *file, struct hf_check *check)
 	FAIL_UNLESS(hf_lock_file_find(check->locks, hash, handle) == file);
 	FAIL_UNLESS(file->n_holdings || file->n_reservation_records);
 	check->n_file_locks = check->n_file_ghosts = 0;
-	PASS_ON(check_held(file, HF_LOCK_SHARED, check));
-	PASS_ON(check_held(file, HF_LOCK_EXCLUSIVE, check));
+	PASS_ON(check_trees(file, HF_LOCK_SHARED, check));
+	PASS_ON(check_trees(file, HF_LOCK_EXCLUSIVE, check));
 	FAIL_UNLESS(check->n_file_locks == file->n_locks && check->n_file_ghosts == file->n_ghosts);
 	check->n_locks += file->n_locks;
 	check->n_ghosts += file->n_ghosts;

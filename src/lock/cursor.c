@@ -94,8 +94,8 @@ static struct hf_lock *next_in_file(const struct hf_lock_file *file, struct hf_l
 {
 	if (file->id != cursor->file)
 		*cursor = (struct hf_lock_cursor){ .file = file->id };
-	for (; cursor->mode < HF_ARRAY_SIZE(file->held); cursor->mode++, cursor->begun = false) {
-		struct hf_lock *lock = lock_behind(&file->held[cursor->mode], cursor);
+	for (; cursor->mode < HF_ARRAY_SIZE(file->trees); cursor->mode++, cursor->begun = false) {
+		struct hf_lock *lock = lock_behind(&file->trees[cursor->mode], cursor);
 
 		if (!lock)
 			continue;
@@ -186,8 +186,8 @@ void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const
 	for (struct hf_rb_node *node = hf_rb_first(&locks->by_id); node; node = hf_rb_next(node)) {
 		const struct hf_lock_file *file = file_of(node);
 
-		for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++) {
-			struct hf_spot spot = hf_tree_begin(&file->held[i]);
+		for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->trees); i++) {
+			struct hf_spot spot = hf_tree_begin(&file->trees[i]);
 
 			for (; hf_spot_lock(&spot); hf_spot_next(&spot)) {
 				hf_view_lock(hf_spot_lock(&spot), &view);

@@ -32,8 +32,8 @@ struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_byt
 
 struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode)
 {
-	struct hf_spot spot =
-		hf_tree_first(&file->held[hf_mode_index(mode)], NULL, (struct hf_range){ pos, HF_RANGE_EOF });
+	struct hf_spot spot = hf_tree_first(&file->trees[hf_mode_index(mode)], NULL,
+					    (struct hf_range){ pos, HF_RANGE_EOF });
 
 	return hf_spot_lock(&spot);
 }
@@ -41,8 +41,8 @@ struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos,
 void hf_lock_file_aim(const struct hf_lock_file *file, const struct hf_holding *me, struct hf_range range,
 		      struct hf_aim *aimp)
 {
-	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->held); i++)
-		aimp->leaf[i] = hf_tree_aim(&file->held[i], me, range);
+	for (unsigned int i = 0; i < HF_ARRAY_SIZE(file->trees); i++)
+		aimp->leaf[i] = hf_tree_aim(&file->trees[i], me, range);
 }
 
 struct hf_lock *hf_lock_file_conflict_at(const struct hf_lock_file *file, const struct hf_aim *aim,
@@ -50,11 +50,11 @@ struct hf_lock *hf_lock_file_conflict_at(const struct hf_lock_file *file, const 
 					 enum hf_lock_mode mode)
 {
 	unsigned int i = hf_mode_index(HF_LOCK_EXCLUSIVE);
-	struct hf_spot spot = hf_tree_hit(&file->held[i], aim->leaf[i], me, range);
+	struct hf_spot spot = hf_tree_hit(&file->trees[i], aim->leaf[i], me, range);
 
 	if (!hf_spot_lock(&spot) && mode == HF_LOCK_EXCLUSIVE) {
 		i = hf_mode_index(HF_LOCK_SHARED);
-		spot = hf_tree_hit(&file->held[i], aim->leaf[i], me, range);
+		spot = hf_tree_hit(&file->trees[i], aim->leaf[i], me, range);
 	}
 	return hf_spot_lock(&spot);
 }

@@ -266,7 +266,7 @@ struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holdin
 	struct hf_lock *lock = hf_holding_put_aside(locks, holding, range, attrs, hint->own);
 	unsigned int i = hf_mode_index((enum hf_lock_mode)attrs->mode);
 
-	hf_tree_insert(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
+	hf_tree_insert(&locks->trees, &holding->file->trees[i], hint->file.leaf[i], lock);
 	return lock;
 }
 
@@ -279,7 +279,7 @@ void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const str
 	count(locks, lock, -1);
 	if (lock->flags & HF_LOCK_UNRECLAIMED)
 		hf_link_remove(&lock->unreclaimed);
-	hf_tree_erase(&locks->trees, &holding->file->held[i], hint->file.leaf[i], lock);
+	hf_tree_erase(&locks->trees, &holding->file->trees[i], hint->file.leaf[i], lock);
 	hf_tree_erase(&locks->trees, &holding->own, hint->own, lock);
 	hf_emit_removed(locks, lock, cause);
 	hf_pool_give(&locks->lock_pool, lock);

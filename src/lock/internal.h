@@ -113,7 +113,7 @@ struct hf_owner {
 struct hf_lock_file {
 	struct hf_hash_node node;
 	uint64_t id; /* order of creation */
-	struct hf_tree held[2];
+	struct hf_tree trees[2];
 	struct hf_rb_tree waiting[2];
 	struct hf_list queue;
 	uint32_t n_locks; /* without ghosts */

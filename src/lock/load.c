@@ -48,7 +48,7 @@ struct hf_lock_load {
 
 static void flush_mode(struct hf_lock_load *load, unsigned int mode)
 {
-	struct hf_tree *tree = &load->file->held[mode];
+	struct hf_tree *tree = &load->file->trees[mode];
 
 	if (!tree->n)
 		hf_tree_build(&load->locks->trees, tree, load->aside[mode], load->n_aside[mode]);
@@ -110,7 +110,7 @@ static void enter_file(struct hf_lock_load *load, struct hf_lock_file *file)
 	flush_aside(load);
 	load->file = file;
 	/* The file had locks or waiters before the load: how far they reach is not known. */
-	load->reach = file && (file->held[0].n || file->held[1].n || file->n_waiters) ? HF_RANGE_EOF : 0;
+	load->reach = file && (file->trees[0].n || file->trees[1].n || file->n_waiters) ? HF_RANGE_EOF : 0;
 }
 
 /* LOCK */

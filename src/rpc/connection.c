@@ -416,7 +416,7 @@ static bool is_waiting(const struct hf_rpc_connection *c)
 }
 
 /* Serves a connection once: write, continue, read, write. */
-static void turn(struct hf_rpc_connection *c, bool can_read, bool is_queued)
+static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 {
 	bool progress = false;
 	bool ok = true;
@@ -459,7 +459,7 @@ static void on_ready(void *user, unsigned int events)
 	if (is_waiting(c) && !(events & HF_SOCKET_WRITE))
 		update_watch(c); /* it is served soon without this event */
 	else
-		turn(c, (events & HF_SOCKET_READ) != 0, false);
+		serve_events(c, (events & HF_SOCKET_READ) != 0, false);
 }
 
 /* While the connection waited, its socket was not watched. A client that hung up and left replies unread
@@ -469,7 +469,7 @@ void hf_rpc_connection_serve(struct hf_rpc_connection *c)
 	if (hf_socket_error(c->socket) < 0)
 		hf_rpc_connection_close(c);
 	else
-		turn(c, true, true);
+		serve_events(c, true, true);
 }
 
 void hf_rpc_flush_connections(struct hf_task *task)
@@ -478,7 +478,7 @@ void hf_rpc_flush_connections(struct hf_task *task)
 	struct hf_link *link;
 
 	while ((link = hf_list_pop_front(&lane->flushable)))
-		turn(hf_list_entry(link, struct hf_rpc_connection, flush_link), false, false);
+		serve_events(hf_list_entry(link, struct hf_rpc_connection, flush_link), false, false);
 }
 
 /* Time */

@@ -194,7 +194,7 @@ static void on_datagrams(void *user, unsigned int events)
 
 	hf_rpc_meters_settle(port->lane);
 	port->is_reading = true;
-	for (int turn = 0; turn < BATCHES_A_TURN; turn++) {
+	for (int batch = 0; batch < BATCHES_A_TURN; batch++) {
 		int n;
 
 		for (int i = 0; i < HF_DATAGRAM_BATCH; i++) {

@@ -70,7 +70,7 @@ static int find_one(void *user, const struct hf_record *record)
 }
 
 /* 1: the store has a fact that a client may rely on. */
-static int holds_facts(struct hf_store *store)
+static int has_facts(struct hf_store *store)
 {
 	int r = store->ops->load(store, HF_RECORD_CLIENT, find_one, NULL);
 
@@ -87,7 +87,7 @@ static int check_key(struct hf_store *store, const struct hf_store_state *before
 
 	if (!store->handle_key || !before->handle_key || before->handle_key == store->handle_key)
 		return 0;
-	r = holds_facts(store);
+	r = has_facts(store);
 	return r > 0 ? -EKEYREJECTED : r;
 }
 

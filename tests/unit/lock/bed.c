@@ -261,7 +261,7 @@ int bed_restore(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t sta
 
 /* SEE */
 
-const char *bed_held(struct bed *bed, int owner)
+const char *bed_locked(struct bed *bed, int owner)
 {
 	static char text[1024];
 	struct hf_lock_scope scope = { .client = &bed->clients[owner / 10] };

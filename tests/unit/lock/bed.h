@@ -54,13 +54,13 @@ int bed_cancel(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t star
 int bed_restore(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end);
 
 /* What an owner holds in the current file, as "S[0,4] E[5,eof]?". */
-const char *bed_held(struct bed *bed, int owner);
+const char *bed_locked(struct bed *bed, int owner);
 /* How many wait in the current file. */
 int bed_waiters(struct bed *bed);
 /* The diary since the last call. */
 const char *bed_told(struct bed *bed);
 struct hf_lock_counters bed_count(struct bed *bed);
 
-#define assert_held(bed, owner, text) assert_string_equal(bed_held(bed, owner), text)
-#define assert_told(bed, text)        assert_string_equal(bed_told(bed), text)
-#define bed_test_of(f)                cmocka_unit_test_setup_teardown(f, bed_setup, bed_teardown)
+#define assert_locked(bed, owner, text) assert_string_equal(bed_locked(bed, owner), text)
+#define assert_told(bed, text)          assert_string_equal(bed_told(bed), text)
+#define bed_test_of(f)                  cmocka_unit_test_setup_teardown(f, bed_setup, bed_teardown)

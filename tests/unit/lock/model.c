@@ -309,12 +309,12 @@ int model_confirm(struct model *m, uint64_t id)
 	return settle(m, id, true);
 }
 
-int model_keep(struct model *m, uint64_t id)
+int model_stay(struct model *m, uint64_t id)
 {
 	return settle(m, id, false);
 }
 
-void model_keep_changed(struct model *m, int file, int owner)
+void model_stay_changed(struct model *m, int file, int owner)
 {
 	for (int i = 0; i < m->grants.n; i++) {
 		const struct model_waiter *g = &m->grants.at[i];
@@ -724,7 +724,7 @@ void model_unreserve(struct model *m, int file, int client, int oh, int access, 
 		m->reservations[file][client][oh][access][deny]--;
 }
 
-uint8_t model_most_held(const struct model *m, int file, int owner, int from, int to)
+uint8_t model_most_locked(const struct model *m, int file, int owner, int from, int to)
 {
 	uint8_t most = 0;
 
@@ -744,11 +744,11 @@ static bool is_among(const struct model_queue *queue, int file, int owner)
 
 bool model_is_involved(const struct model *m, int file, int owner)
 {
-	return model_is_held(m, file, owner) || is_among(&m->queues[file], file, owner) ||
+	return model_is_locked(m, file, owner) || is_among(&m->queues[file], file, owner) ||
 	       is_among(&m->grants, file, owner);
 }
 
-bool model_is_held(const struct model *m, int file, int owner)
+bool model_is_locked(const struct model *m, int file, int owner)
 {
 	for (int i = 0; i < BYTES; i++)
 		if (m->cells[file][owner][i].mode)

@@ -82,8 +82,8 @@ int model_test(const struct model *m, const struct model_request *request);
 void model_release(struct model *m, int file, int owner, int from, int to);
 int model_cancel(struct model *m, int file, int owner, int from, int to, uint8_t mode);
 int model_confirm(struct model *m, uint64_t id);
-int model_keep(struct model *m, uint64_t id);
-void model_keep_changed(struct model *m, int file, int owner);
+int model_stay(struct model *m, uint64_t id);
+void model_stay_changed(struct model *m, int file, int owner);
 int model_refuse(struct model *m, uint64_t id);
 void model_purge(struct model *m, int client, bool all, uint32_t state);
 void model_restart(struct model *m);
@@ -92,7 +92,7 @@ void model_release_reclaimable(struct model *m, int client);
 int model_reserve(struct model *m, int file, int client, int oh, int access, int deny, uint32_t state,
 		  bool reclaim);
 void model_unreserve(struct model *m, int file, int client, int oh, int access, int deny);
-bool model_is_held(const struct model *m, int file, int owner);
+bool model_is_locked(const struct model *m, int file, int owner);
 bool model_is_involved(const struct model *m, int file, int owner);
 /* The most that the owner has of any byte there. */
-uint8_t model_most_held(const struct model *m, int file, int owner, int from, int to);
+uint8_t model_most_locked(const struct model *m, int file, int owner, int from, int to);

@@ -51,7 +51,7 @@ static void test_upgrade_by_the_only_reader(void **state)
 {
 	bed_lock(*state, 1, S, 0, 9);
 	assert_int_equal(bed_lock(*state, 1, E, 0, 9), HF_LOCK_OK);
-	assert_held(*state, 1, "E[0,9]");
+	assert_locked(*state, 1, "E[0,9]");
 }
 
 static void test_refused_upgrade_keeps_the_shared_lock(void **state)
@@ -59,7 +59,7 @@ static void test_refused_upgrade_keeps_the_shared_lock(void **state)
 	bed_lock(*state, 1, S, 0, 9);
 	bed_lock(*state, 11, S, 5, 5);
 	assert_int_equal(bed_lock(*state, 1, E, 0, 9), HF_LOCK_E_CONFLICT);
-	assert_held(*state, 1, "S[0,9]");
+	assert_locked(*state, 1, "S[0,9]");
 }
 
 static void test_foreign_lock_among_many_own_ones(void **state)
@@ -162,10 +162,10 @@ static void test_split_counts_against_the_limit_but_unlock_does_not(void **state
 	bed_open_with(&bed, &(struct hf_lock_limits){ .locks_per_client = 2 });
 	bed_lock(&bed, 1, E, 0, 9);
 	assert_int_equal(bed_lock(&bed, 1, S, 3, 3), HF_LOCK_E_LIMIT); /* would be three */
-	assert_held(&bed, 1, "E[0,9]");
+	assert_locked(&bed, 1, "E[0,9]");
 	bed_unlock(&bed, 1, 3, 3);
 	bed_unlock(&bed, 1, 6, 6);
-	assert_held(&bed, 1, "E[0,2] E[4,5] E[7,9]");
+	assert_locked(&bed, 1, "E[0,2] E[4,5] E[7,9]");
 	bed_close(&bed);
 }
 
@@ -192,7 +192,7 @@ static void test_unlock_counts_against_twice_the_limit(void **state)
 		bed_unlock(&bed, 1, 9, 9); /* what does not split is given back, and then there is room */
 		bed_unlock(&bed, 1, 0, 5);
 		bed_unlock(&bed, 1, 7, 7);
-		assert_held(&bed, 1, "E[6,6] E[8,8]");
+		assert_locked(&bed, 1, "E[6,6] E[8,8]");
 		bed_close(&bed);
 	}
 }
@@ -213,7 +213,7 @@ static void test_reclaim_counts_against_twice_the_limit(void **state)
 			assert_int_equal(bed_reclaim(&bed, 1, E, at, at, false), HF_LOCK_OK);
 		assert_int_equal(bed_reclaim(&bed, 1, E, 8, 8, false), HF_LOCK_E_LIMIT);
 		hf_lock_set_grace(bed.locks, false);
-		assert_held(&bed, 1, "E[0,0] E[2,2] E[4,4] E[6,6]");
+		assert_locked(&bed, 1, "E[0,0] E[2,2] E[4,4] E[6,6]");
 		assert_int_equal(bed_lock(&bed, 1, E, 8, 8), HF_LOCK_E_LIMIT);
 		bed_close(&bed);
 	}
@@ -230,7 +230,7 @@ static void test_what_is_due_counts_against_twice_the_limit(void **state)
 	due.who = bed_target(&bed, 1);
 	due.range = (struct hf_range){ 3, 3 };
 	assert_int_equal(hf_lock_acquire(bed.locks, &due, NULL), HF_LOCK_OK);
-	assert_held(&bed, 1, "E[0,2] S[3,3] E[4,9]");
+	assert_locked(&bed, 1, "E[0,2] S[3,3] E[4,9]");
 	due.range = (struct hf_range){ 6, 6 };
 	assert_int_equal(hf_lock_acquire(bed.locks, &due, NULL), HF_LOCK_E_LIMIT); /* five */
 	bed_close(&bed);
@@ -260,7 +260,7 @@ static void test_limit_of_waiters_counts_grants_in_flight(void **state)
 	assert_int_equal(bed_wait(&bed, 11, S, 0, 9), HF_LOCK_E_QUEUED);
 	assert_int_equal(bed_wait(&bed, 11, S, 0, 8), HF_LOCK_E_QUEUED);
 	bed_unlock(&bed, 1, 0, 9);
-	assert_held(&bed, 11, "S[0,9]?");
+	assert_locked(&bed, 11, "S[0,9]?");
 	bed.file = 1;
 	bed_lock(&bed, 1, E, 0, 9);
 	assert_int_equal(bed_wait(&bed, 11, E, 0, 9), HF_LOCK_E_LIMIT);
@@ -336,7 +336,7 @@ static void test_unlock_without_memory_for_the_split(void **state)
 	starve(&bed.locks->lock_pool);
 	who = bed_target(&bed, 1);
 	assert_int_equal(hf_lock_release(bed.locks, &who, (struct hf_range){ 3, 5 }), -ENOMEM);
-	assert_held(&bed, 1, "E[0,9]");
+	assert_locked(&bed, 1, "E[0,9]");
 	hf_locks_free(bed.locks);
 }
 
@@ -430,11 +430,11 @@ static void test_keeping_request_lowers_nothing(void **state)
 	bed_lock(bed, 1, S, 6, 6);
 	bed->no_downgrade = true;
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
-	assert_held(bed, 1, "S[0,1] E[2,4] S[5,9]");
+	assert_locked(bed, 1, "S[0,1] E[2,4] S[5,9]");
 	assert_int_equal(bed_lock(bed, 11, S, 3, 3), HF_LOCK_E_CONFLICT);
 	bed->no_downgrade = false;
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 }
 
 static struct hf_lock_before before(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start,
@@ -463,7 +463,7 @@ static void test_says_what_was_held_before(void **state)
 	assert_false(before(bed, 1, S, 40, 50).stays_exclusive);
 	assert_true(before(bed, 1, S, 19, 20).stays_exclusive);
 	assert_true(before(bed, 1, S, 0, 60).stays_exclusive);
-	assert_held(bed, 1, "S[0,9] E[10,19] S[20,60]");
+	assert_locked(bed, 1, "S[0,9] E[10,19] S[20,60]");
 	assert_true(before(bed, 1, E, 15, 16).has_any);
 	assert_false(before(bed, 1, E, 15, 16).stays_exclusive); /* an exclusive request downgrades nothing */
 }

@@ -27,7 +27,7 @@ static void upgrade_for_11(struct bed *bed)
 	bed_lock(bed, 1, S, 5, 5);
 	assert_int_equal(bed_wait(bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
 	bed_unlock(bed, 1, 5, 5);
-	assert_held(bed, 11, "E[0,9]?");
+	assert_locked(bed, 11, "E[0,9]?");
 	bed_told(bed);
 }
 
@@ -67,7 +67,7 @@ static void test_confirm(void **state)
 	assert_told(bed, "-o11 E[0,9]?, +o11 E[0,9], gone o11 confirmed");
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
-	assert_held(bed, 11, "E[0,9]");
+	assert_locked(bed, 11, "E[0,9]");
 }
 
 /* How many of 11's grants in flight its own requests have changed. */
@@ -95,7 +95,7 @@ static void test_changed_by_its_owner(void **state)
 	assert_int_equal(keep_changed(bed), 0);
 	bed_unlock(bed, 11, 3, 3);
 	assert_int_equal(keep_changed(bed), 1);
-	assert_held(bed, 11, "E[0,2] E[4,9]");
+	assert_locked(bed, 11, "E[0,2] E[4,9]");
 }
 
 static void test_changed_by_a_partial_unlock(void **state)
@@ -105,7 +105,7 @@ static void test_changed_by_a_partial_unlock(void **state)
 	grant_to_11(bed, S);
 	bed_unlock(bed, 11, 9, 12);
 	assert_int_equal(keep_changed(bed), 1);
-	assert_held(bed, 11, "S[0,8]");
+	assert_locked(bed, 11, "S[0,8]");
 }
 
 /* A client knows a grant by its range: told of the shared grant again, it would take it for the exclusive
@@ -121,7 +121,7 @@ static void test_changed_by_waiting_for_more_of_the_same(void **state)
 	assert_int_equal(keep_changed(bed), 0);
 	assert_int_equal(bed_wait(bed, 11, E, 0, 9), HF_LOCK_E_QUEUED);
 	assert_int_equal(keep_changed(bed), 1);
-	assert_held(bed, 11, "S[0,9]");
+	assert_locked(bed, 11, "S[0,9]");
 }
 
 /* 11 has a part, and gets all of it exclusively. Another of its threads makes a shared request there. The
@@ -135,13 +135,13 @@ static void test_request_lowers_nothing_of_an_exclusive_grant(void **state)
 	for (int i = 0; i < 2; i++) {
 		bed->no_downgrade = i == 0;
 		assert_int_equal(bed_lock(bed, 11, S, 2, 12), HF_LOCK_OK);
-		assert_held(bed, 11, "E[0,1]? E[2,2]? E[3,4] E[5,9]? S[10,12]");
+		assert_locked(bed, 11, "E[0,1]? E[2,2]? E[3,4] E[5,9]? S[10,12]");
 		assert_int_equal(keep_changed(bed), 0);
 	}
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9] S[10,12]");
+	assert_locked(bed, 11, "E[0,9] S[10,12]");
 	bed_lock(bed, 11, S, 2, 12); /* now it knows */
-	assert_held(bed, 11, "E[0,1] S[2,12]");
+	assert_locked(bed, 11, "E[0,1] S[2,12]");
 }
 
 static void test_request_outlives_an_exclusive_grant(void **state)
@@ -152,7 +152,7 @@ static void test_request_outlives_an_exclusive_grant(void **state)
 	grant_to_11_around(bed);
 	bed_lock(bed, 11, S, 2, 6);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "S[2,2] E[3,4] S[5,6]");
+	assert_locked(bed, 11, "S[2,2] E[3,4] S[5,6]");
 }
 
 static void test_grant_lowers_nothing_of_an_exclusive_one(void **state)
@@ -167,10 +167,10 @@ static void test_grant_lowers_nothing_of_an_exclusive_one(void **state)
 	bed_unlock(bed, 1, 7, 9);
 	exclusive = bed->last_grant - 1;
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "S[0,1] E[2,6] E[7,7]? E[8,9]?");
+	assert_locked(bed, 11, "S[0,1] E[2,6] E[7,7]? E[8,9]?");
 	assert_int_equal(keep_changed(bed), 0);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, exclusive), HF_LOCK_OK);
-	assert_held(bed, 11, "S[0,1] E[2,9]");
+	assert_locked(bed, 11, "S[0,1] E[2,9]");
 }
 
 /* Its client was granted all of it, in the life that goes on, and may know. */
@@ -183,10 +183,10 @@ static void test_whole_after_what_a_reboot_took(void **state)
 	bed->state = 5;
 	grant_to_11_around(bed);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
-	assert_held(bed, 11, "E[0,9]?");
+	assert_locked(bed, 11, "E[0,9]?");
 	assert_int_equal(keep_changed(bed), 0);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "");
+	assert_locked(bed, 11, "");
 }
 
 /* What was kept until a shared grant is confirmed is gone with the old life; the grant is not. */
@@ -201,10 +201,10 @@ static void test_whole_after_what_was_kept_is_gone(void **state)
 	bed_wait(bed, 11, S, 0, 9);
 	bed_wait(bed, 21, S, 0, 0);
 	bed_unlock(bed, 1, 5, 9);
-	assert_held(bed, 11, "E[0,4] S[5,9]?");
+	assert_locked(bed, 11, "E[0,4] S[5,9]?");
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
-	assert_held(bed, 11, "S[0,9]?");
-	assert_held(bed, 21, "S[0,0]?");
+	assert_locked(bed, 11, "S[0,9]?");
+	assert_locked(bed, 21, "S[0,0]?");
 }
 
 /* What its owner has given back since does not come again. */
@@ -218,7 +218,7 @@ static void test_changed_before_a_reboot_took_more(void **state)
 	grant_to_11_around(bed);
 	bed_unlock(bed, 11, 6, 6);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 5);
-	assert_held(bed, 11, "E[0,5]? E[7,9]?");
+	assert_locked(bed, 11, "E[0,5]? E[7,9]?");
 	assert_int_equal(keep_changed(bed), 1);
 }
 
@@ -275,9 +275,9 @@ static void test_confirmed_lock_merges(void **state)
 
 	bed_lock(bed, 11, E, 10, 19);
 	grant_to_11(bed, E);
-	assert_held(bed, 11, "E[0,9]? E[10,19]");
+	assert_locked(bed, 11, "E[0,9]? E[10,19]");
 	hf_lock_grant_confirm(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "E[0,19]");
+	assert_locked(bed, 11, "E[0,19]");
 }
 
 static void test_refuse_releases_exactly_that_range_and_serves_the_next(void **state)
@@ -289,7 +289,7 @@ static void test_refuse_releases_exactly_that_range_and_serves_the_next(void **s
 	bed_wait(bed, 21, E, 5, 5);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_told(bed, "-o11 E[0,9]?, gone o11 refused, +o21 E[5,5]?, grant o21");
-	assert_held(bed, 11, "E[10,19]");
+	assert_locked(bed, 11, "E[10,19]");
 }
 
 static void test_refuse_restores_the_shared_lock_of_an_upgrade(void **state)
@@ -299,8 +299,8 @@ static void test_refuse_restores_the_shared_lock_of_an_upgrade(void **state)
 	upgrade_for_11(bed);
 	bed_wait(bed, 21, S, 3, 3);
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "S[0,9]");
-	assert_held(bed, 21, "S[3,3]?");
+	assert_locked(bed, 11, "S[0,9]");
+	assert_locked(bed, 21, "S[3,3]?");
 }
 
 static void test_refuse_restores_state_number_and_volatility(void **state)
@@ -315,9 +315,9 @@ static void test_refuse_restores_state_number_and_volatility(void **state)
 	bed_wait(bed, 11, E, 0, 9);
 	bed_unlock(bed, 1, 5, 5);
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "S[0,9]!");
+	assert_locked(bed, 11, "S[0,9]!");
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 3);
-	assert_held(bed, 11, "");
+	assert_locked(bed, 11, "");
 }
 
 /* Gaps become new, shared parts are upgraded, exclusive parts stay as they were; and back. */
@@ -326,9 +326,9 @@ static void test_refuse_restores_a_patchwork(void **state)
 	struct bed *bed = *state;
 
 	patch_for_11(bed);
-	assert_held(bed, 11, "E[0,1]? E[2,3]? E[4,5]? E[6,7] E[8,9]?");
+	assert_locked(bed, 11, "E[0,1]? E[2,3]? E[4,5]? E[6,7] E[8,9]?");
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "S[2,3] E[6,7]");
+	assert_locked(bed, 11, "S[2,3] E[6,7]");
 }
 
 static void test_confirm_merges_a_patchwork(void **state)
@@ -337,7 +337,7 @@ static void test_confirm_merges_a_patchwork(void **state)
 
 	patch_for_11(bed);
 	hf_lock_grant_confirm(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "E[0,9]");
+	assert_locked(bed, 11, "E[0,9]");
 }
 
 /* A shared request over an own exclusive lock, granted late: nothing is given up before it is confirmed. */
@@ -346,11 +346,11 @@ static void test_grant_never_weakens_before_it_is_confirmed(void **state)
 	struct bed *bed = *state;
 
 	downgrade_for_11(bed);
-	assert_held(bed, 11, "E[0,4] S[5,9]?");
-	assert_held(bed, 21, "");
+	assert_locked(bed, 11, "E[0,4] S[5,9]?");
+	assert_locked(bed, 21, "");
 	bed_told(bed);
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "E[0,4]");
+	assert_locked(bed, 11, "E[0,4]");
 }
 
 static void test_confirmed_downgrade_serves_others(void **state)
@@ -359,8 +359,8 @@ static void test_confirmed_downgrade_serves_others(void **state)
 
 	downgrade_for_11(bed);
 	hf_lock_grant_confirm(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "S[0,9]");
-	assert_held(bed, 21, "S[0,0]?");
+	assert_locked(bed, 11, "S[0,9]");
+	assert_locked(bed, 21, "S[0,0]?");
 }
 
 /* It has the lock if it took it, and what it had if it did not. */
@@ -373,7 +373,7 @@ static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
 	bed_wait(bed, 11, S, 0, 9);
 	bed_unlock(bed, 1, 8, 8);
 	assert_int_equal(hf_lock_grant_assume(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
+	assert_locked(bed, 11, "S[0,1] E[2,3] S[4,9]");
 	assert_int_equal(hf_lock_grant_assume(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
 }
 
@@ -388,9 +388,9 @@ static void test_grant_lowers_nothing_that_was_asked_for_since(void **state)
 		assert_int_equal(bed_wait(bed, 11, S, 0, 9), HF_LOCK_E_QUEUED);
 		assert_int_equal(bed_lock(bed, 11, E, 3, 4), HF_LOCK_OK); /* the second time it has it */
 		bed_unlock(bed, 1, 8, 8);
-		assert_held(bed, 11, "S[0,2]? E[3,4] S[5,9]?");
+		assert_locked(bed, 11, "S[0,2]? E[3,4] S[5,9]?");
 		assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-		assert_held(bed, 11, "S[0,2] E[3,4] S[5,9]");
+		assert_locked(bed, 11, "S[0,2] E[3,4] S[5,9]");
 		bed_unlock(bed, 11, 0, 2);
 		bed_unlock(bed, 11, 5, 9);
 	}
@@ -414,7 +414,7 @@ static void confirm_in_order(struct bed *bed, bool is_last_first)
 	assert_int_not_equal(exclusive, shared);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, is_last_first ? exclusive : shared), HF_LOCK_OK);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, is_last_first ? shared : exclusive), HF_LOCK_OK);
-	assert_held(bed, 11, "S[0,5] E[6,7] S[8,9]");
+	assert_locked(bed, 11, "S[0,5] E[6,7] S[8,9]");
 }
 
 static void test_late_answer_lowers_nothing_that_was_granted_since(void **state)
@@ -440,11 +440,11 @@ static void test_refusal_takes_nothing_from_a_later_request(void **state)
 	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
 	bed->no_downgrade = false;
 	assert_int_equal(hf_lock_assume_changed(bed->locks, &who), HF_LOCK_OK);
-	assert_held(bed, 11, "E[4,4]? S[5,5]");
+	assert_locked(bed, 11, "E[4,4]? S[5,5]");
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "S[4,5]");
+	assert_locked(bed, 11, "S[4,5]");
 	assert_int_equal(bed_lock(bed, 11, S, 4, 5), HF_LOCK_OK);
-	assert_held(bed, 11, "S[4,5]");
+	assert_locked(bed, 11, "S[4,5]");
 }
 
 static void test_repeated_request_confirms(void **state)
@@ -466,17 +466,17 @@ static void test_repeated_request_may_confirm_and_keep_more(void **state)
 	bed->no_downgrade = true;
 	assert_int_equal(bed_wait(bed, 11, S, 0, 9), HF_LOCK_OK);
 	bed->no_downgrade = false;
-	assert_held(bed, 11, "S[0,1] E[2,3] S[4,9]");
+	assert_locked(bed, 11, "S[0,1] E[2,3] S[4,9]");
 	assert_int_equal(bed_count(bed).grants, 0);
 	bed_lock(bed, 11, S, 0, 9);
-	assert_held(bed, 11, "S[0,9]");
+	assert_locked(bed, 11, "S[0,9]");
 }
 
 static void test_repeated_non_blocking_request_confirms(void **state)
 {
 	grant_to_11(*state, S);
 	assert_int_equal(bed_lock(*state, 11, S, 0, 9), HF_LOCK_OK);
-	assert_held(*state, 11, "S[0,9]");
+	assert_locked(*state, 11, "S[0,9]");
 	assert_int_equal(bed_count(*state).grants, 0);
 }
 
@@ -488,7 +488,7 @@ static void test_unlock_ends_a_grant_within_the_range(void **state)
 	bed_unlock(bed, 11, 0, TO_EOF);
 	assert_told(bed, "-o11 E[0,9]?, gone o11 released");
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
-	assert_held(bed, 11, "");
+	assert_locked(bed, 11, "");
 }
 
 static void test_partial_unlock_is_not_undone_by_a_late_confirmation(void **state)
@@ -498,7 +498,7 @@ static void test_partial_unlock_is_not_undone_by_a_late_confirmation(void **stat
 	grant_to_11(bed, E);
 	bed_unlock(bed, 11, 3, 4);
 	hf_lock_grant_confirm(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "E[0,2] E[5,9]");
+	assert_locked(bed, 11, "E[0,2] E[5,9]");
 }
 
 /* What was unlocked is not had again by a late answer, nor when a grant made since is refused. */
@@ -514,9 +514,9 @@ static void test_late_answer_is_not_what_a_later_grant_was_before(void **state)
 	assert_int_equal(bed_wait(bed, 11, S, 3, 4), HF_LOCK_E_QUEUED);
 	bed_unlock(bed, 1, 3, 4);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, first), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,2] S[3,4]? E[5,9]");
+	assert_locked(bed, 11, "E[0,2] S[3,4]? E[5,9]");
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,2] E[5,9]");
+	assert_locked(bed, 11, "E[0,2] E[5,9]");
 }
 
 static void test_partial_unlock_of_an_upgrade_is_not_restored(void **state)
@@ -526,7 +526,7 @@ static void test_partial_unlock_of_an_upgrade_is_not_restored(void **state)
 	upgrade_for_11(bed);
 	bed_unlock(bed, 11, 3, 4);
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "S[0,2] S[5,9]");
+	assert_locked(bed, 11, "S[0,2] S[5,9]");
 }
 
 static void test_request_over_a_grant_is_not_refused_with_it(void **state)
@@ -536,7 +536,7 @@ static void test_request_over_a_grant_is_not_refused_with_it(void **state)
 	grant_to_11(bed, E);
 	assert_int_equal(bed_lock(bed, 11, E, 2, 3), HF_LOCK_OK); /* by another thread */
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "E[2,3]");
+	assert_locked(bed, 11, "E[2,3]");
 }
 
 /* CANCEL */
@@ -549,7 +549,7 @@ static void test_cancel_of_a_waiter(void **state)
 	assert_int_equal(bed_cancel(*state, 11, E, 0, 9), HF_LOCK_OK);
 	assert_told(*state, "gone o11 cancelled");
 	bed_unlock(*state, 1, 0, 9);
-	assert_held(*state, 11, "");
+	assert_locked(*state, 11, "");
 }
 
 static void test_cancel_serves_who_stood_behind(void **state)
@@ -558,7 +558,7 @@ static void test_cancel_serves_who_stood_behind(void **state)
 	bed_wait(*state, 11, E, 0, 9);
 	bed_wait(*state, 21, S, 0, 9);
 	bed_cancel(*state, 11, E, 0, 9);
-	assert_held(*state, 21, "S[0,9]?");
+	assert_locked(*state, 21, "S[0,9]?");
 }
 
 static void test_cancel_beats_a_grant_in_flight(void **state)
@@ -575,14 +575,14 @@ static void test_cancel_of_an_upgrade_in_flight_restores(void **state)
 {
 	upgrade_for_11(*state);
 	assert_int_equal(bed_cancel(*state, 11, E, 0, 9), HF_LOCK_OK);
-	assert_held(*state, 11, "S[0,9]");
+	assert_locked(*state, 11, "S[0,9]");
 }
 
 static void test_cancel_of_a_held_lock(void **state)
 {
 	bed_lock(*state, 1, E, 0, 9);
 	assert_int_equal(bed_cancel(*state, 1, E, 0, 9), HF_LOCK_E_LOCKED);
-	assert_held(*state, 1, "E[0,9]");
+	assert_locked(*state, 1, "E[0,9]");
 }
 
 static void test_cancel_of_nothing(void **state)
@@ -604,11 +604,11 @@ static void test_cancel_of_what_was_lowered_in_parts(void **state)
 	bed_unlock(bed, 1, 4, 4);
 	bed_lock(bed, 11, E, 7, 7);
 	assert_int_equal(bed_wait(bed, 11, S, 4, 7), HF_LOCK_OK);
-	assert_held(bed, 11, "E[4,4]? S[5,7]");
+	assert_locked(bed, 11, "E[4,4]? S[5,7]");
 	assert_int_equal(bed_cancel(bed, 11, S, 4, 7), HF_LOCK_E_LOCKED);
 	assert_int_equal(bed_cancel(bed, 11, S, 4, 8), HF_LOCK_E_NOTHING);
 	assert_int_equal(bed_cancel(bed, 11, S, 4, 4), HF_LOCK_E_NOTHING);
-	assert_held(bed, 11, "E[4,4]? S[5,7]");
+	assert_locked(bed, 11, "E[4,4]? S[5,7]");
 }
 
 /* Two of its threads wait, and both are told; one of them does not want it any more. */
@@ -621,14 +621,14 @@ static void test_undone_grant_leaves_what_another_one_has(void **state)
 	bed_wait(bed, 11, S, 0, 9);
 	bed_wait(bed, 11, S, 5, 6);
 	bed_unlock(bed, 1, 0, 9);
-	assert_held(bed, 11, "S[0,9]?");
+	assert_locked(bed, 11, "S[0,9]?");
 	first = bed->last_grant - 1;
 	bed_wait(bed, 21, E, 6, 7);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, first), HF_LOCK_OK);
-	assert_held(bed, 11, "S[5,6]?");
-	assert_held(bed, 21, "");
+	assert_locked(bed, 11, "S[5,6]?");
+	assert_locked(bed, 21, "");
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, first + 1), HF_LOCK_OK);
-	assert_held(bed, 11, "S[5,6]");
+	assert_locked(bed, 11, "S[5,6]");
 }
 
 static void test_cancelled_grant_leaves_what_another_one_has(void **state)
@@ -641,9 +641,9 @@ static void test_cancelled_grant_leaves_what_another_one_has(void **state)
 	bed_wait(bed, 11, E, 4, 6);
 	bed_unlock(bed, 1, 0, 9);
 	assert_int_equal(bed_cancel(bed, 11, E, 0, 9), HF_LOCK_OK);
-	assert_held(bed, 11, "S[3,3] E[4,4]? E[5,6]?");
+	assert_locked(bed, 11, "S[3,3] E[4,4]? E[5,6]?");
 	assert_int_equal(bed_cancel(bed, 11, E, 4, 6), HF_LOCK_OK);
-	assert_held(bed, 11, "S[3,4]");
+	assert_locked(bed, 11, "S[3,4]");
 }
 
 static void test_cancel_matches_range_and_mode(void **state)

@@ -30,7 +30,7 @@ static void test_who_has_very_many_shared_ones_there(void **state)
 
 	make_very_many(bed, S);
 	grant_over_very_many(bed, E);
-	assert_held(bed, 11, "E[0,9001]?");
+	assert_locked(bed, 11, "E[0,9001]?");
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_told(bed, "-o11 E[0,9001]?, +o11 S[0,9001], gone o11 refused");
 	assert_int_equal(bed_waiters(bed), 1); /* 21 has 11 before it still */
@@ -46,7 +46,7 @@ static void test_very_many_shared_ones_confirmed(void **state)
 	make_very_many(bed, S);
 	grant_over_very_many(bed, E);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9001]");
+	assert_locked(bed, 11, "E[0,9001]");
 }
 
 static void test_who_has_very_many_exclusive_ones_there(void **state)
@@ -56,9 +56,9 @@ static void test_who_has_very_many_exclusive_ones_there(void **state)
 	make_very_many(bed, E);
 	bed_lock(bed, 11, S, 8200, 8300);
 	grant_over_very_many(bed, E);
-	assert_held(bed, 11, "E[0,9001]");
+	assert_locked(bed, 11, "E[0,9001]");
 	assert_int_equal(bed_cancel(bed, 11, E, 0, 9001), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9001]"); /* more than the owner knows of, until it unlocks */
+	assert_locked(bed, 11, "E[0,9001]"); /* more than the owner knows of, until it unlocks */
 	assert_int_equal(bed_count(bed).grants, 0);
 }
 
@@ -71,11 +71,11 @@ static void test_who_has_very_many_and_wants_less(void **state)
 	bed_lock(bed, 11, E, 0, 0);
 	bed_lock(bed, 11, E, 8200, 8209);
 	grant_over_very_many(bed, S);
-	assert_held(bed, 11, "E[0,0] S[1,8199] E[8200,8209] S[8210,9001]");
+	assert_locked(bed, 11, "E[0,0] S[1,8199] E[8200,8209] S[8210,9001]");
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,0] S[1,8199] E[8200,8209] S[8210,9001]");
+	assert_locked(bed, 11, "E[0,0] S[1,8199] E[8200,8209] S[8210,9001]");
 	bed_unlock(bed, 11, 0, TO_EOF);
-	assert_held(bed, 21, "E[9001,9001]?");
+	assert_locked(bed, 21, "E[9001,9001]?");
 }
 
 /* The second time it is no work any more. */
@@ -94,7 +94,7 @@ static void test_very_many_are_few_after_a_grant(void **state)
 	assert_int_equal(bed_count(bed).grants, 1);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
 	assert_true(bed->last_tag - tag < 10);
-	assert_held(bed, 11, "S[0,9000]");
+	assert_locked(bed, 11, "S[0,9000]");
 }
 
 /* Another grant in flight of the same owner, of a part: either may end first, in each way. */
@@ -110,9 +110,9 @@ static void test_very_many_and_another_grant(void **state)
 	other = bed->last_grant;
 	grant_over_very_many(bed, E);
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, other), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9001]?");
+	assert_locked(bed, 11, "E[0,9001]?");
 	assert_int_equal(hf_lock_grant_refuse(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "S[0,9001]");
+	assert_locked(bed, 11, "S[0,9001]");
 }
 
 static void test_who_has_many_locks_there_is_granted(void **state)

@@ -5,7 +5,7 @@ static void test_touching_ranges_merge(void **state)
 {
 	bed_lock(*state, 1, S, 0, 4);
 	bed_lock(*state, 1, S, 5, 9);
-	assert_held(*state, 1, "S[0,9]");
+	assert_locked(*state, 1, "S[0,9]");
 	assert_told(*state, "+o1 S[0,4], -o1 S[0,4], +o1 S[0,9]");
 }
 
@@ -13,7 +13,7 @@ static void test_overlapping_ranges_merge(void **state)
 {
 	bed_lock(*state, 1, E, 0, 6);
 	bed_lock(*state, 1, E, 4, 9);
-	assert_held(*state, 1, "E[0,9]");
+	assert_locked(*state, 1, "E[0,9]");
 }
 
 static void test_bridge_merges_both_sides(void **state)
@@ -21,14 +21,14 @@ static void test_bridge_merges_both_sides(void **state)
 	bed_lock(*state, 1, S, 0, 2);
 	bed_lock(*state, 1, S, 7, 9);
 	bed_lock(*state, 1, S, 3, 6);
-	assert_held(*state, 1, "S[0,9]");
+	assert_locked(*state, 1, "S[0,9]");
 }
 
 static void test_gap_stays(void **state)
 {
 	bed_lock(*state, 1, S, 0, 2);
 	bed_lock(*state, 1, S, 4, 6);
-	assert_held(*state, 1, "S[0,2] S[4,6]");
+	assert_locked(*state, 1, "S[0,2] S[4,6]");
 }
 
 static void test_downgrade_of_the_middle_splits(void **state)
@@ -36,7 +36,7 @@ static void test_downgrade_of_the_middle_splits(void **state)
 	bed_lock(*state, 1, E, 0, 9);
 	bed_told(*state);
 	bed_lock(*state, 1, S, 3, 5);
-	assert_held(*state, 1, "E[0,2] S[3,5] E[6,9]");
+	assert_locked(*state, 1, "E[0,2] S[3,5] E[6,9]");
 	assert_told(*state, "-o1 E[0,9], +o1 E[0,2], +o1 S[3,5], +o1 E[6,9]");
 }
 
@@ -44,7 +44,7 @@ static void test_upgrade_of_the_middle_splits(void **state)
 {
 	bed_lock(*state, 1, S, 0, 9);
 	bed_lock(*state, 1, E, 3, 5);
-	assert_held(*state, 1, "S[0,2] E[3,5] S[6,9]");
+	assert_locked(*state, 1, "S[0,2] E[3,5] S[6,9]");
 }
 
 static void test_request_over_many_replaces_all(void **state)
@@ -53,7 +53,7 @@ static void test_request_over_many_replaces_all(void **state)
 	bed_lock(*state, 1, E, 3, 4);
 	bed_lock(*state, 1, S, 6, 7);
 	bed_lock(*state, 1, E, 0, 9);
-	assert_held(*state, 1, "E[0,9]");
+	assert_locked(*state, 1, "E[0,9]");
 }
 
 static void test_unlock_of_the_middle(void **state)
@@ -61,7 +61,7 @@ static void test_unlock_of_the_middle(void **state)
 	bed_lock(*state, 1, E, 0, 9);
 	bed_told(*state);
 	bed_unlock(*state, 1, 3, 5);
-	assert_held(*state, 1, "E[0,2] E[6,9]");
+	assert_locked(*state, 1, "E[0,2] E[6,9]");
 	assert_told(*state, "-o1 E[0,9], +o1 E[0,2], +o1 E[6,9]");
 }
 
@@ -70,7 +70,7 @@ static void test_unlock_of_the_edges(void **state)
 	bed_lock(*state, 1, E, 0, 9);
 	bed_unlock(*state, 1, 0, 2);
 	bed_unlock(*state, 1, 8, 9);
-	assert_held(*state, 1, "E[3,7]");
+	assert_locked(*state, 1, "E[3,7]");
 }
 
 static void test_unlock_of_nothing(void **state)
@@ -88,16 +88,16 @@ static void test_unlock_over_several(void **state)
 	bed_lock(*state, 1, S, 4, 6);
 	bed_lock(*state, 1, E, 8, TO_EOF);
 	bed_unlock(*state, 1, 1, 8);
-	assert_held(*state, 1, "E[0,0] E[9,eof]");
+	assert_locked(*state, 1, "E[0,0] E[9,eof]");
 }
 
 static void test_to_eof(void **state)
 {
 	bed_lock(*state, 1, E, 5, TO_EOF);
 	bed_lock(*state, 1, E, 0, 4);
-	assert_held(*state, 1, "E[0,eof]");
+	assert_locked(*state, 1, "E[0,eof]");
 	bed_unlock(*state, 1, TO_EOF, TO_EOF);
-	assert_held(*state, 1, "E[0,9223372036854775806]");
+	assert_locked(*state, 1, "E[0,9223372036854775806]");
 }
 
 static void test_repeat_changes_nothing(void **state)
@@ -113,8 +113,8 @@ static void test_owners_do_not_merge(void **state)
 {
 	bed_lock(*state, 1, S, 0, 4);
 	bed_lock(*state, 2, S, 5, 9);
-	assert_held(*state, 1, "S[0,4]");
-	assert_held(*state, 2, "S[5,9]");
+	assert_locked(*state, 1, "S[0,4]");
+	assert_locked(*state, 2, "S[5,9]");
 }
 
 static void test_kind_is_part_of_the_owner(void **state)
@@ -134,9 +134,9 @@ static void test_other_state_number_does_not_merge(void **state)
 	bed_lock(bed, 1, S, 0, 4);
 	bed->state = 3;
 	bed_lock(bed, 1, S, 5, 9);
-	assert_held(bed, 1, "S[0,4] S[5,9]");
+	assert_locked(bed, 1, "S[0,4] S[5,9]");
 	bed_lock(bed, 1, S, 0, 9);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 }
 
 static void test_repeat_takes_the_new_state_number(void **state)
@@ -146,9 +146,9 @@ static void test_repeat_takes_the_new_state_number(void **state)
 	bed_lock(bed, 1, S, 0, 9);
 	bed->state = 3;
 	bed_lock(bed, 1, S, 3, 4);
-	assert_held(bed, 1, "S[0,2] S[3,4] S[5,9]");
+	assert_locked(bed, 1, "S[0,2] S[3,4] S[5,9]");
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 3);
-	assert_held(bed, 1, "S[3,4]");
+	assert_locked(bed, 1, "S[3,4]");
 }
 
 static void test_repeat_with_state_0_keeps_the_known_one(void **state)
@@ -159,7 +159,7 @@ static void test_repeat_with_state_0_keeps_the_known_one(void **state)
 	bed->state = 0;
 	bed_lock(bed, 1, S, 0, 9);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 1);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 }
 
 static void test_volatile_does_not_merge(void **state)
@@ -169,7 +169,7 @@ static void test_volatile_does_not_merge(void **state)
 	bed_lock(bed, 1, S, 0, 4);
 	bed->is_volatile = true;
 	bed_lock(bed, 1, S, 5, 9);
-	assert_held(bed, 1, "S[0,4] S[5,9]!");
+	assert_locked(bed, 1, "S[0,4] S[5,9]!");
 }
 
 static void test_repeat_makes_volatile_firm_but_not_back(void **state)
@@ -180,10 +180,10 @@ static void test_repeat_makes_volatile_firm_but_not_back(void **state)
 	bed_lock(bed, 1, S, 0, 9);
 	bed->is_volatile = false;
 	bed_lock(bed, 1, S, 0, 9);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 	bed->is_volatile = true;
 	bed_lock(bed, 1, S, 0, 9);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 }
 
 static void test_records_vanish_with_the_last_lock(void **state)

@@ -55,8 +55,8 @@ static void test_in_order(void **state)
 	assert_int_equal(add(b.load, 11, S, 20, 29), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 1, E, 30, TO_EOF), HF_LOCK_OK);
 	end();
-	assert_held(&b.bed, 1, "E[0,0]~ E[1,9]~ E[30,eof]~");
-	assert_held(&b.bed, 11, "S[20,29]~");
+	assert_locked(&b.bed, 1, "E[0,0]~ E[1,9]~ E[30,eof]~");
+	assert_locked(&b.bed, 11, "S[20,29]~");
 	assert_told(&b.bed, "");
 	assert_int_equal(bed_count(&b.bed).unreclaimed, 4);
 }
@@ -71,8 +71,8 @@ static void test_in_no_order(void **state)
 	assert_int_equal(add(b.load, 11, E, 20, 29), HF_LOCK_OK);
 	assert_int_equal(add(b.load, 1, E, 10, 19), HF_LOCK_OK);
 	end();
-	assert_held(&b.bed, 1, "E[0,9]~ E[10,19]~ E[40,49]~");
-	assert_held(&b.bed, 11, "E[20,29]~");
+	assert_locked(&b.bed, 1, "E[0,9]~ E[10,19]~ E[40,49]~");
+	assert_locked(&b.bed, 11, "E[20,29]~");
 }
 
 static void test_what_overlaps_is_refused(void **state)
@@ -91,8 +91,8 @@ static void test_what_overlaps_is_refused(void **state)
 	assert_int_equal(add(b.load, 11, E, 12, 12),
 			 HF_LOCK_E_CONFLICT); /* back in a file that it had left */
 	end();
-	assert_held(&b.bed, 1, "E[10,19]~");
-	assert_held(&b.bed, 11, "E[20,30]~");
+	assert_locked(&b.bed, 1, "E[10,19]~");
+	assert_locked(&b.bed, 11, "E[20,30]~");
 }
 
 static void test_what_was_there_before_counts(void **state)

@@ -577,7 +577,7 @@ static void keep_changed(int file, int owner)
 	struct hf_lock_target who = target_of(file, owner);
 
 	expect(hf_lock_assume_changed(w.locks, &who), HF_LOCK_OK);
-	model_keep_changed(&w.model, file, owner);
+	model_stay_changed(&w.model, file, owner);
 }
 
 static void do_acquire(void)
@@ -610,7 +610,7 @@ static void do_acquire(void)
 		.user = (void *)r.user,
 	};
 	is_free = kernel_is_free(&w.kernels[r.file], r.owner, request.mode, request.range);
-	most = model_most_held(&w.model, r.file, r.owner, r.from, r.to);
+	most = model_most_locked(&w.model, r.file, r.owner, r.from, r.to);
 	answer = hf_lock_acquire(w.locks, &request, &view);
 	if (answer != HF_LOCK_E_GRACE && answer != HF_LOCK_E_NOT_BACKED &&
 	    (before.has_any != (most != 0) || before.stays_exclusive != (r.no_downgrade && most > r.mode)))
@@ -627,7 +627,7 @@ static void do_acquire(void)
 	else if (answer == HF_LOCK_E_CONFLICT || answer == HF_LOCK_E_QUEUED || answer == HF_LOCK_E_DEADLOCK)
 		judge(is_free == view.waits);
 	/* Where the owner keeps an exclusive lock, the kernel's locks follow byte by byte. */
-	if (answer == HF_LOCK_OK && model_most_held(&w.model, r.file, r.owner, r.from, r.to) <= r.mode)
+	if (answer == HF_LOCK_OK && model_most_locked(&w.model, r.file, r.owner, r.from, r.to) <= r.mode)
 		kernel_does(&r, r.mode);
 	if (chance(4))
 		keep_changed(r.file, r.owner);
@@ -654,7 +654,7 @@ static void do_release(void)
 
 	draw_request(&r);
 	/* Preferably by an owner that has something. */
-	for (int i = 0; i < 8 && !model_is_held(&w.model, r.file, r.owner); i++)
+	for (int i = 0; i < 8 && !model_is_locked(&w.model, r.file, r.owner); i++)
 		r.owner = (int)chance(OWNERS);
 	if (chance(4) == 0)
 		r.from = 0, r.to = BYTES - 1;
@@ -689,7 +689,7 @@ static void do_settle(void)
 	} ways[] = {
 		{ "confirm", hf_lock_grant_confirm, model_confirm },
 		{ "refuse", hf_lock_grant_refuse, model_refuse },
-		{ "keep", hf_lock_grant_assume, model_keep },
+		{ "keep", hf_lock_grant_assume, model_stay },
 	};
 	uint32_t way = chance(HF_ARRAY_SIZE(ways));
 	uint64_t id = chance(20);

@@ -16,7 +16,7 @@ static void test_purge_takes_everything_of_the_client(void **state)
 	assert_true(hf_lock_client_is_idle(&bed->clients[0]));
 	assert_int_equal(bed->clients[0].n_locks, 0);
 	assert_int_equal(bed->clients[0].n_waiters, 0);
-	assert_held(bed, 11, "S[0,9]");
+	assert_locked(bed, 11, "S[0,9]");
 }
 
 static void test_purge_serves_the_waiters_of_every_touched_file(void **state)
@@ -32,7 +32,7 @@ static void test_purge_serves_the_waiters_of_every_touched_file(void **state)
 	hf_lock_client_purge(bed->locks, &bed->clients[0]);
 	assert_int_equal(bed_count(bed).waiters, 0);
 	for (bed->file = 0; bed->file < 3; bed->file++)
-		assert_held(bed, 11, "E[0,5]?");
+		assert_locked(bed, 11, "E[0,5]?");
 	bed->file = 0;
 }
 
@@ -46,7 +46,7 @@ static void test_purge_by_state_keeps_the_new_ones(void **state)
 	bed->state = 0;
 	bed_lock(bed, 1, E, 40, 49);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 3);
-	assert_held(bed, 1, "E[20,29]");
+	assert_locked(bed, 1, "E[20,29]");
 }
 
 static void test_state_0_never_matches(void **state)
@@ -56,7 +56,7 @@ static void test_state_0_never_matches(void **state)
 	bed->state = 0;
 	bed_lock(bed, 1, E, 0, 9);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[0], 0);
-	assert_held(bed, 1, "");
+	assert_locked(bed, 1, "");
 }
 
 static void test_purge_takes_old_waiters_and_grants_in_flight(void **state)
@@ -85,9 +85,9 @@ static void test_purge_forgets_what_a_grant_would_restore(void **state)
 	bed_wait(bed, 11, E, 0, 9);
 	bed_unlock(bed, 1, 5, 5);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 3);
-	assert_held(bed, 11, "E[0,9]?");
+	assert_locked(bed, 11, "E[0,9]?");
 	hf_lock_grant_refuse(bed->locks, bed->last_grant);
-	assert_held(bed, 11, "");
+	assert_locked(bed, 11, "");
 }
 
 static void test_purge_restores_the_new_lock_below_an_old_grant(void **state)
@@ -101,7 +101,7 @@ static void test_purge_restores_the_new_lock_below_an_old_grant(void **state)
 	bed_wait(bed, 11, E, 0, 9);
 	bed_unlock(bed, 1, 5, 5);
 	hf_lock_client_purge_older(bed->locks, &bed->clients[1], 3);
-	assert_held(bed, 11, "S[0,9]");
+	assert_locked(bed, 11, "S[0,9]");
 }
 
 /* GRACE */
@@ -112,7 +112,7 @@ static void test_restored_lock_conflicts_and_tells_nothing(void **state)
 
 	assert_int_equal(bed_restore(bed, 1, E, 0, 9), HF_LOCK_OK);
 	assert_told(bed, "");
-	assert_held(bed, 1, "E[0,9]~");
+	assert_locked(bed, 1, "E[0,9]~");
 	assert_int_equal(bed_count(bed).unreclaimed, 1);
 	assert_int_equal(bed_lock(bed, 11, S, 0, 0), HF_LOCK_E_CONFLICT);
 }
@@ -218,7 +218,7 @@ static void test_reclaim_and_its_repetition(void **state)
 	assert_int_equal(bed_reclaim(bed, 1, E, 0, 9, true), HF_LOCK_OK);
 	assert_told(bed, "");
 	hf_lock_set_grace(bed->locks, false);
-	assert_held(bed, 1, "E[0,9]");
+	assert_locked(bed, 1, "E[0,9]");
 }
 
 static void test_reclaim_of_a_part(void **state)
@@ -228,10 +228,10 @@ static void test_reclaim_of_a_part(void **state)
 	bed_restore(bed, 1, E, 0, 9);
 	hf_lock_set_grace(bed->locks, true);
 	assert_int_equal(bed_reclaim(bed, 1, E, 3, 5, true), HF_LOCK_OK);
-	assert_held(bed, 1, "E[0,2]~ E[3,5] E[6,9]~");
+	assert_locked(bed, 1, "E[0,2]~ E[3,5] E[6,9]~");
 	assert_int_equal(bed_count(bed).unreclaimed, 2);
 	hf_lock_set_grace(bed->locks, false);
-	assert_held(bed, 1, "E[3,5]");
+	assert_locked(bed, 1, "E[3,5]");
 }
 
 static void test_reclaim_over_several_records(void **state)
@@ -240,10 +240,10 @@ static void test_reclaim_over_several_records(void **state)
 
 	bed_restore(bed, 1, E, 0, 4);
 	bed_restore(bed, 1, E, 5, 9);
-	assert_held(bed, 1, "E[0,4]~ E[5,9]~"); /* as in the store */
+	assert_locked(bed, 1, "E[0,4]~ E[5,9]~"); /* as in the store */
 	hf_lock_set_grace(bed->locks, true);
 	assert_int_equal(bed_reclaim(bed, 1, E, 0, 9, true), HF_LOCK_OK);
-	assert_held(bed, 1, "E[0,9]");
+	assert_locked(bed, 1, "E[0,9]");
 }
 
 static void test_reclaim_as_shared_of_what_was_exclusive(void **state)
@@ -253,7 +253,7 @@ static void test_reclaim_as_shared_of_what_was_exclusive(void **state)
 	bed_restore(bed, 1, E, 0, 9);
 	hf_lock_set_grace(bed->locks, true);
 	assert_int_equal(bed_reclaim(bed, 1, S, 0, 9, true), HF_LOCK_OK);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 }
 
 static void test_reclaim_that_no_record_backs(void **state)
@@ -288,7 +288,7 @@ static void test_reclaim_that_only_its_first_piece_backs(void **state)
 	assert_int_equal(bed_reclaim(bed, 1, S, 20, 29, true), HF_LOCK_OK);
 	assert_int_equal(bed_reclaim(bed, 1, E, 40, 49, true), HF_LOCK_OK);
 	hf_lock_set_grace(bed->locks, false);
-	assert_held(bed, 1, "S[20,29] E[40,49]");
+	assert_locked(bed, 1, "S[20,29] E[40,49]");
 }
 
 static void test_conflicting_reclaim_is_refused_and_not_queued(void **state)
@@ -345,9 +345,9 @@ static void test_waiters_are_served_at_the_end_of_grace_only(void **state)
 	bed_wait(bed, 11, E, 0, 9);
 	hf_lock_set_grace(bed->locks, true);
 	bed_unlock(bed, 1, 0, 9);
-	assert_held(bed, 11, "");
+	assert_locked(bed, 11, "");
 	hf_lock_set_grace(bed->locks, false);
-	assert_held(bed, 11, "E[0,9]?");
+	assert_locked(bed, 11, "E[0,9]?");
 }
 
 /* GHOSTS */
@@ -360,7 +360,7 @@ static void test_ghosts_are_neither_listed_nor_counted(void **state)
 	hf_lock_set_grace(bed->locks, true);
 	hf_lock_client_release_reclaimable(bed->locks, &bed->clients[0]);
 	assert_told(bed, ""); /* the store keeps it, for a second restart */
-	assert_held(bed, 1, "");
+	assert_locked(bed, 1, "");
 	assert_int_equal(bed_count(bed).locks, 0);
 	assert_int_equal(bed_count(bed).unreclaimed, 0);
 	assert_int_equal(bed_count(bed).ghosts, 1);
@@ -396,7 +396,7 @@ static void test_ghost_is_still_reclaimed(void **state)
 	hf_lock_client_release_reclaimable(bed->locks, &bed->clients[0]);
 	assert_int_equal(bed_reclaim(bed, 1, E, 0, 9, true), HF_LOCK_OK);
 	hf_lock_set_grace(bed->locks, false);
-	assert_held(bed, 1, "E[0,9]");
+	assert_locked(bed, 1, "E[0,9]");
 	assert_int_equal(bed_count(bed).ghosts, 0);
 }
 
@@ -432,7 +432,7 @@ static void test_outside_grace_reclaimable_locks_go_at_once(void **state)
 	bed_told(bed);
 	hf_lock_client_release_reclaimable(bed->locks, &bed->clients[0]);
 	assert_told(bed, "-o1 E[0,9]~");
-	assert_held(bed, 2, "E[20,29]");
+	assert_locked(bed, 2, "E[20,29]");
 }
 
 /* A shared reclaim of an exclusive lock, with no_downgrade: the lock is reclaimed and stays exclusive, also
@@ -447,9 +447,9 @@ static void test_reclaim_of_less_that_keeps_more(void **state)
 	assert_int_equal(bed_reclaim(bed, 1, S, 0, 9, true), HF_LOCK_OK);
 	bed->no_downgrade = false;
 	hf_lock_set_grace(bed->locks, false);
-	assert_held(bed, 1, "E[0,9]");
+	assert_locked(bed, 1, "E[0,9]");
 	assert_int_equal(bed_lock(bed, 1, S, 0, 9), HF_LOCK_OK);
-	assert_held(bed, 1, "S[0,9]");
+	assert_locked(bed, 1, "S[0,9]");
 }
 
 int main(void)

@@ -73,11 +73,11 @@ static void test_several_are_put_back(void **state)
 	hold(bed, true);
 	put_back(bed, grants[0]);
 	put_back(bed, grants[1]);
-	assert_held(bed, 21, "S[0,4]");
-	assert_held(bed, 11, "");
+	assert_locked(bed, 21, "S[0,4]");
+	assert_locked(bed, 11, "");
 	assert_int_equal(bed_cancel(bed, 11, S, 0, 9), HF_LOCK_OK);
 	hold(bed, false);
-	assert_held(bed, 21, "S[0,4] S[5,9]?");
+	assert_locked(bed, 21, "S[0,4] S[5,9]?");
 	assert_int_equal(bed_waiters(bed), 0);
 }
 
@@ -139,7 +139,7 @@ static void test_refused_meanwhile_and_confirmed(void **state)
 	bed_unlock(bed, 1, 0, 9);
 	leave(bed, 11, E, 0, 9);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_held(bed, 11, "E[0,9]");
+	assert_locked(bed, 11, "E[0,9]");
 }
 
 int main(void)

@@ -10,7 +10,7 @@ static void test_queued_and_granted_on_release(void **state)
 	bed_told(*state);
 	bed_unlock(*state, 1, 0, 9);
 	assert_told(*state, "-o1 E[0,9], +o11 E[0,9]?, grant o11");
-	assert_held(*state, 11, "E[0,9]?");
+	assert_locked(*state, 11, "E[0,9]?");
 }
 
 static void test_fifo(void **state)
@@ -19,10 +19,10 @@ static void test_fifo(void **state)
 	bed_wait(*state, 11, E, 0, 9);
 	bed_wait(*state, 21, E, 0, 9);
 	bed_unlock(*state, 1, 0, 9);
-	assert_held(*state, 11, "E[0,9]?");
-	assert_held(*state, 21, "");
+	assert_locked(*state, 11, "E[0,9]?");
+	assert_locked(*state, 21, "");
 	bed_unlock(*state, 11, 0, 9);
-	assert_held(*state, 21, "E[0,9]?");
+	assert_locked(*state, 21, "E[0,9]?");
 }
 
 static void test_shared_waiters_are_granted_together(void **state)
@@ -44,9 +44,9 @@ static void test_reader_does_not_pass_a_queued_writer(void **state)
 	assert_int_equal(bed_wait(*state, 21, S, 0, 9), HF_LOCK_E_QUEUED);
 	assert_int_equal(bed_lock(*state, 22, S, 0, 9), HF_LOCK_E_CONFLICT);
 	bed_unlock(*state, 1, 0, 9);
-	assert_held(*state, 11, "E[0,9]?");
+	assert_locked(*state, 11, "E[0,9]?");
 	bed_unlock(*state, 11, 0, 9);
-	assert_held(*state, 21, "S[0,9]?");
+	assert_locked(*state, 21, "S[0,9]?");
 }
 
 /* 21 could have the range, but 11, which stands before it, wants it too. */
@@ -57,9 +57,9 @@ static void test_release_does_not_let_a_later_waiter_pass(void **state)
 	bed_wait(*state, 11, E, 0, 9);
 	bed_wait(*state, 21, E, 9, 9);
 	bed_unlock(*state, 2, 9, 9);
-	assert_held(*state, 21, "");
+	assert_locked(*state, 21, "");
 	bed_unlock(*state, 1, 0, 0);
-	assert_held(*state, 11, "E[0,9]?");
+	assert_locked(*state, 11, "E[0,9]?");
 }
 
 static void test_conflict_with_a_waiter_shows_it(void **state)
@@ -133,7 +133,7 @@ static void test_waiting_upgrade_stands_before_who_waits_for_it(void **state)
 	bed_lock(*state, 2, S, 0, 9);
 	bed_wait(*state, 11, E, 0, 9); /* for 1 and 2 */
 	assert_int_equal(bed_wait(*state, 1, E, 0, 9), HF_LOCK_E_QUEUED);
-	assert_held(*state, 1, "S[0,9]"); /* untouched while the upgrade waits */
+	assert_locked(*state, 1, "S[0,9]"); /* untouched while the upgrade waits */
 	bed_told(*state);
 	bed_unlock(*state, 2, 0, 9);
 	assert_told(*state, "-o2 S[0,9], -o1 S[0,9], +o1 E[0,9]?, grant o1");
@@ -153,7 +153,7 @@ static void test_passed_one_goes_behind_the_one_not_to_be_passed(void **state)
 	bed_unlock(*state, 21, 10, 15);
 	assert_told(*state, "-o21 E[10,15]?, gone o21 released, +o1 E[3,12]?, grant o1");
 	bed_unlock(*state, 1, 0, 20);
-	assert_held(*state, 11, "E[0,5]?");
+	assert_locked(*state, 11, "E[0,5]?");
 }
 
 static void test_repetition_keeps_the_place(void **state)
@@ -170,7 +170,7 @@ static void test_repetition_keeps_the_place(void **state)
 	assert_int_equal(bed_waiters(bed), 2);
 	bed_lock(bed, 22, E, 0, 9); /* for the view */
 	bed_unlock(bed, 1, 0, 9);
-	assert_held(bed, 11, "E[0,9]?");
+	assert_locked(bed, 11, "E[0,9]?");
 	bed_test(bed, 1, E, 0, 9);
 	assert_true(hf_bytes_equal(bed->conflict.who.oh, request.who.oh));
 }
@@ -198,7 +198,7 @@ static void test_downgrade_serves_waiters(void **state)
 	bed_lock(*state, 1, E, 0, 9);
 	bed_wait(*state, 11, S, 3, 4);
 	bed_lock(*state, 1, S, 0, 9);
-	assert_held(*state, 11, "S[3,4]?");
+	assert_locked(*state, 11, "S[3,4]?");
 }
 
 static void test_partial_release_serves_who_fits(void **state)
@@ -207,8 +207,8 @@ static void test_partial_release_serves_who_fits(void **state)
 	bed_wait(*state, 11, E, 0, 4);
 	bed_wait(*state, 21, E, 4, 9);
 	bed_unlock(*state, 1, 0, 4);
-	assert_held(*state, 11, "E[0,4]?");
-	assert_held(*state, 21, "");
+	assert_locked(*state, 11, "E[0,4]?");
+	assert_locked(*state, 21, "");
 }
 
 static void test_non_blocking_request_leaves_the_own_waiter(void **state)
@@ -282,7 +282,7 @@ static void test_deadlock_of_two(void **state)
 	assert_int_equal(bed_wait(*state, 1, E, 1, 1), HF_LOCK_E_QUEUED);
 	assert_int_equal(bed_wait(*state, 11, E, 0, 0), HF_LOCK_E_DEADLOCK);
 	assert_int_equal(bed_lock(*state, 11, E, 0, 0), HF_LOCK_E_CONFLICT);
-	assert_held(*state, 11, "E[1,1]");
+	assert_locked(*state, 11, "E[1,1]");
 }
 
 static void test_deadlock_of_three_over_files(void **state)
@@ -308,7 +308,7 @@ static void test_two_upgrades_are_a_deadlock(void **state)
 	assert_int_equal(bed_wait(*state, 1, E, 0, 9), HF_LOCK_E_QUEUED);
 	assert_int_equal(bed_wait(*state, 11, E, 0, 9), HF_LOCK_E_DEADLOCK);
 	bed_unlock(*state, 11, 0, 9);
-	assert_held(*state, 1, "E[0,9]?");
+	assert_locked(*state, 1, "E[0,9]?");
 }
 
 /* 11 is behind 21's waiter only; 21 waits for 11 in another file. */
@@ -373,9 +373,9 @@ static void test_owner_may_wait_several_times(void **state)
 	assert_int_equal(bed_wait(*state, 11, E, 5, 5), HF_LOCK_E_QUEUED);
 	assert_int_equal(bed_wait(*state, 11, E, 0, 9), HF_LOCK_E_QUEUED);
 	bed_unlock(*state, 2, 5, 5);
-	assert_held(*state, 11, "E[5,5]?");
+	assert_locked(*state, 11, "E[5,5]?");
 	bed_unlock(*state, 1, 0, 0);
-	assert_held(*state, 11, "E[0,0]? E[1,4]? E[5,5]? E[6,9]?");
+	assert_locked(*state, 11, "E[0,0]? E[1,4]? E[5,5]? E[6,9]?");
 }
 
 static void test_owners_of_one_client_can_deadlock(void **state)
