@@ -451,6 +451,7 @@ void check_started(struct world *world)
 	hf_recovery_grace_info(server->recovery, &grace);
 	server->grace_is_on = grace.is_active;
 	server->grace_over = !grace.is_active;
+	server->grace_ended_at = 0;
 	SAY(world, "server  serves, state %d, %s", server->state, grace.is_active ? "in grace" : "no grace");
 }
 
@@ -491,6 +492,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		SAY(world, "server  grace ends: %s", event->reason);
 		server->grace_is_on = false;
 		server->grace_over = true;
+		server->grace_ended_at = world->now;
 		break;
 	case HF_EVENT_GRANTED:
 		order_note_granted(world, event->lock);

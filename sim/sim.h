@@ -324,6 +324,7 @@ struct server {
 	bool grace_ran_out; /* in this epoch, by time or by an operator */
 	bool grace_over;    /* just now */
 	bool grace_by_hand;
+	uint64_t grace_ended_at;            /* in this epoch; 0: it has not */
 	uint64_t lost_before;               /* locks told before this, and not reclaimed, are lost */
 	struct grant_seen grants[MAX_SEEN]; /* the newest events of this epoch */
 	uint32_t n_grants, n_grants_checked;

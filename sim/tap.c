@@ -43,6 +43,14 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
 				   host->index, what, span->file, span->first, span->last);
 }
 
+/* After its own restart the server cannot match the UNLOCK of a renamed host with what the host took by its
+ * old name, and releases nothing. If grace then ends, it drops that lock. Its UNLOCK is not held back for
+ * that. */
+static bool was_dropped(const struct world *world, const struct host *host, const struct call *call)
+{
+	return *host->old_name && world->server.grace_ended_at >= call->made_at;
+}
+
 /* I10: what was given up does not come back after a crash; but a store that had failed when this was first
  * answered may still have it. */
 static void check_given_up(struct world *world, const struct host *host, struct call *call)
@@ -54,7 +62,7 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 			    !hf_recovery_can_promise(world->server.recovery);
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
-	if (call->is_excused)
+	if (call->is_excused || was_dropped(world, host, call))
 		return;
 	if (call->kind == CALL_UNSHARE) {
 		reservation_check_closed(world, call);
