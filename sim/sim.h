@@ -388,9 +388,10 @@ struct call {
 	struct span span;
 	bool blocks;
 	bool by_tcp;
-	bool is_sent;    /* on the present connection */
-	bool is_fresh;   /* the server had no lock of this owner there */
-	bool is_excused; /* the store had failed when it was answered */
+	bool is_sent;        /* on the present connection */
+	bool is_fresh;       /* the server had no lock of this owner there */
+	bool is_excused;     /* the store had failed when it was answered */
+	uint32_t blocked_in; /* the last epoch in which BLOCKED left for it; 0: none */
 	struct sending sending;
 	uint64_t cookie;
 	uint64_t made_at;
