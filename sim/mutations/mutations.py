@@ -145,6 +145,8 @@ MUTATIONS = [
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",
      "if (!client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
+    ("a number that was forged stays where the statd gives that of the LOCK", f"{NSM}/sight.c",
+     "else if (!client->is_state_proven && hf_nsm_sight_says(client, sight->said))", "else if (0)"),
     ("a number that was forged makes the client's own look old", f"{RECOVERY}/crash.c",
      "return !past || (!past->is_proven && supersedes(client, state));",
      "return !past && (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;"),

@@ -183,6 +183,16 @@ class Numbers(Forged):
         self.said(DENIED)
         self.assert_held(lock, by=lock.svid)
 
+    def test_far_number_of_a_refused_reclaim_before_the_first_lock(self):
+        """It hides no restart that only the number of the client's next LOCK tells of."""
+        self.forge_lock(self.a, FAR, reclaim=True)
+        self.b.test(self.lock_of(self.b), transport="udp")  # behind it in the queue of the same socket
+        lock = self.hold(self.a)
+        self.restart(self.a, 7)
+        new = lock.but(svid=100, state=7)
+        self.assert_granted(self.a, new, transport="udp")
+        self.assert_held(new, by=100)
+
     def test_number_that_was_forged_while_the_host_was_down(self):
         """A host that is silent denies nothing. When it is back, what it says counts."""
         lock = self.hold(self.a)

@@ -43,6 +43,19 @@ static void stop(struct hf_nsm_sight *sight)
 	sight->nsm->n_asking--;
 }
 
+/* The statd gives the number that the server has; or the number in the client's LOCK, while the server has
+ * another one that a forged datagram may have given. That number would make the client's next one look old.
+ */
+static void prove_number(struct hf_nsm_sight *sight)
+{
+	struct hf_client *client = sight->client;
+
+	if (hf_nsm_sight_says(client, client->sm_state))
+		hf_recovery_client_proves(client, true);
+	else if (!client->is_state_proven && hf_nsm_sight_says(client, sight->said))
+		hf_recovery_client_began(sight->nsm->options.recovery, client, sight->said);
+}
+
 static void on_facts(void *user, const struct hf_nsm_facts *facts)
 {
 	struct hf_nsm_sight *sight = user;
@@ -51,8 +64,7 @@ static void on_facts(void *user, const struct hf_nsm_facts *facts)
 	sight->nsm->n_asking--;
 	if (hf_loop_now(sight->nsm->options.loop) - sight->asked_at < PROMPT_NS) {
 		sight->facts = *facts;
-		if (hf_nsm_sight_says(sight->client, sight->client->sm_state))
-			hf_recovery_client_proves(sight->client, true);
+		prove_number(sight);
 	}
 	if (facts->is_answered)
 		hf_client_answered(sight->client);
