@@ -77,6 +77,20 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 				   call->proc->svid, host->index, span->file, span->first, span->last);
 }
 
+/* The program asked for a lower mode of a part of its lock and got no answer, or was refused for want of
+ * room. It reclaims that part in the lower mode, and the rest beside it: more locks than it had. */
+static bool reclaims_less(struct world *world, const struct host *host, const struct call *call)
+{
+	uint8_t stored[MAX_FILES][N_UNITS];
+	const struct span *span = &call->span;
+
+	disk_read_locks(world, disk_promised(world), host, call->proc->svid, stored);
+	for (int unit = span->first; unit <= span->last; unit++)
+		if (stored[span->file][unit] > span->mode)
+			return true;
+	return false;
+}
+
 /* I4: a lock is reclaimed however full the server is; but a store that has failed refuses it for now. */
 static void check_room(struct world *world, const struct host *host, struct call *call)
 {
@@ -85,7 +99,8 @@ static void check_room(struct world *world, const struct host *host, struct call
 	/* The answer to a call that was sent again may be a copy of one that nothing has seen, made when the
 	 * store had failed. */
 	if (!call->is_excused && call->sending.n == 1 && !*host->old_name && world->server.grace_is_on &&
-	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS))
+	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS) &&
+	    !(call->kind == CALL_RECLAIM && reclaims_less(world, host, call)))
 		world_fail(world, "I4", "there is no room for what %u of host %u reclaims", call->proc->svid,
 			   host->index);
 }
