@@ -208,6 +208,21 @@ class Numbers(Forged):
         self.restart(self.a, 9, moves=False)
         self.assert_notice_frees(self.a, 9, lock)
 
+    def test_number_after_the_next_that_was_forged_while_the_host_was_down(self):
+        """Its notice is no copy: the host had another number for sure in between, and gave none when it locked."""
+        lock = self.hold(self.a)
+        self.a.deaf = True
+        self.forge_notice(self.a, 9)
+        self.until(lambda: self.holder_of(lock), "it is released", timeout=LOOK + 20, passes=lambda holder: holder is None)
+        self.a.deaf = False
+        self.restart(self.a, 7)
+        self.a.notify(7, reserved=True)
+        self.a.state = None
+        self.a.asked.items.clear()
+        lock = self.hold(self.a, state=0)
+        self.restart(self.a, 9)
+        self.assert_notice_frees(self.a, 9, lock)
+
     def test_number_that_a_connection_says_releases_nothing(self):
         """A wrong number is put right, and what the client holds stays."""
         self.taken(self.forge_lock(self.a, FAR))

@@ -191,15 +191,16 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 
 /* The verdict for one notice of this doubt. */
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
-				       const struct hf_nsm_facts *facts, bool is_word, bool was_seen)
+				       const struct hf_nsm_facts *facts, bool is_word, bool can_tell)
 {
 	if (asker->wants_word && !is_word)
 		return HF_NSM_DENIED;
 	if (asker->is_copy && verdict == HF_NSM_BELIEVED && facts->word != HF_NSM_SPEAKS)
 		return facts->word == HF_NSM_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
 	/* Nothing tells which number the statd gave when the first copy came. A copy is more likely than a
-	 * forger that guessed the number; the next LOCK with the new number would show that. */
-	if (asker->is_copy && verdict == HF_NSM_BELIEVED && !was_seen)
+	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
+	 * number is proven, a forger guessed: the host came to this one after the first copy. */
+	if (asker->is_copy && verdict == HF_NSM_BELIEVED && !can_tell)
 		return HF_NSM_DENIED;
 	return verdict;
 }
@@ -224,7 +225,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_nsm_facts facts = doubt->facts;
-	bool is_word = has_word(doubt), was_seen = hf_nsm_sight_facts(client) != NULL;
+	bool is_word = has_word(doubt), can_tell = hf_nsm_sight_facts(client) || says_new(doubt);
 	struct hf_link *link;
 
 	hf_list_splice(&askers, &doubt->askers);
@@ -234,7 +235,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
-		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word, was_seen));
+		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word, can_tell));
 		/* @asker may be freed here */
 	}
 	client->doubt_tag = 0;

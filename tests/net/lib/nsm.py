@@ -66,8 +66,9 @@ class Host(FakeHost):
             args.end()
         if self.deaf:
             return None
-        if call.procedure == STAT and self.state is not None:
+        if call.procedure == STAT:
             self.asked.add(self.state)
+        if call.procedure == STAT and self.state is not None:
             return call.answer(Out().u32(SUCC).i32(self.state).bytes())
         return call.answer()
 
