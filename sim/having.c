@@ -47,6 +47,17 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 	    span->last, span->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 }
 
+/* The server granted it anew, and the program did not take that for an answer. If the program reclaims it,
+ * what others had before that grant does not count. */
+void proc_had(struct proc *proc, const struct span *span, uint64_t sent_at)
+{
+	for (int unit = span->first; unit <= span->last; unit++) {
+		uint64_t *lost_at = &proc->own->lost_at[span->file][unit];
+
+		*lost_at = HF_MAX(*lost_at, sent_at);
+	}
+}
+
 void proc_lose(struct proc *proc)
 {
 	memset(proc->own->has, 0, sizeof(proc->own->has));

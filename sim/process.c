@@ -268,6 +268,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		 * the same program, and the order of the two is not known. */
 		if (is_outdated || host->is_reclaiming) {
 			memset(proc->downgraded, 0, sizeof(proc->downgraded)); /* granted, too */
+			proc_had(proc, &proc->span, sent_at);
 			proc_pause(proc, PAUSING, MS);
 			break;
 		}

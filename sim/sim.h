@@ -895,6 +895,7 @@ void proc_lose(struct proc *proc); /* all its locks, and it does not know of tha
 void proc_give_up(struct proc *proc, const struct span *span);
 void proc_lower(struct proc *proc, const struct span *span); /* it is about to ask for a lower mode */
 void proc_raise_again(struct proc *proc);                    /* it was refused */
+void proc_had(struct proc *proc, const struct span *span, uint64_t sent_at); /* it does not know that */
 void proc_be_content(struct proc *proc); /* it has reclaimed what it was about to downgrade */
 bool proc_has_anything(const struct proc *proc);
 void proc_reclaims(const struct proc *proc, const struct span *span,
