@@ -13,12 +13,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hashtable.h"
 #include "base/macros.h"
 
-#define N_BUCKETS 4096
-
 struct hf_host {
-	struct hf_host *next;
+	struct hf_hash_node node; /* in hosts->by_addr */
 	struct hf_link rank_link; /* in hosts->ranks[n_left()] */
 	struct hf_addr addr;      /* its port is 0 */
 	size_t n;                 /* connections, also closed ones with calls under way */
@@ -33,9 +32,9 @@ struct hf_hosts {
 	struct hf_siphash_key key; /* (c) */
 	size_t max;                /* (c) connections of one host */
 	pthread_mutex_t lock;
-	struct hf_host *buckets[N_BUCKETS]; /* under lock */
-	size_t top;                         /* under lock: the highest rank with a host, or 0 */
-	struct hf_list ranks[];             /* under lock: hosts by n_left(), the longest there first */
+	struct hf_hashtable by_addr; /* under lock */
+	size_t top;                  /* under lock: the highest rank with a host, or 0 */
+	struct hf_list ranks[];      /* under lock: hosts by n_left(), the longest there first */
 };
 
 int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host)
@@ -45,6 +44,10 @@ int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, siz
 	assert(max_per_host > 0);
 	if (!hosts)
 		return hf_trace(-ENOMEM);
+	if (hf_hashtable_init(&hosts->by_addr) < 0) {
+		free(hosts);
+		return hf_trace(-ENOMEM);
+	}
 	hosts->key = *key;
 	hosts->max = max_per_host;
 	for (size_t i = 0; i <= max_per_host; i++)
@@ -58,8 +61,8 @@ struct hf_hosts *hf_hosts_free(struct hf_hosts *hosts)
 {
 	if (!hosts)
 		return NULL;
-	for (size_t i = 0; i < N_BUCKETS; i++)
-		assert(!hosts->buckets[i]); /* every connection has left */
+	assert(hosts->by_addr.n == 0); /* every connection has left */
+	hf_hashtable_deinit(&hosts->by_addr);
 	pthread_mutex_destroy(&hosts->lock);
 	free(hosts);
 	return NULL;
@@ -89,14 +92,15 @@ static struct hf_host *new_host(const struct hf_addr *addr, size_t n_parts)
 	return host;
 }
 
-/* The pointer to the host, or to where it would be. */
-static struct hf_host **find(struct hf_hosts *hosts, const struct hf_addr *addr)
+static struct hf_host *find(const struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t hash)
 {
-	struct hf_host **link = &hosts->buckets[hf_siphash(&hosts->key, addr, sizeof(*addr)) % N_BUCKETS];
+	hf_hash_for_each(node, &hosts->by_addr, hash) {
+		struct hf_host *host = hf_container_of(node, struct hf_host, node);
 
-	while (*link && !hf_addr_equal(&(*link)->addr, addr))
-		link = &(*link)->next;
-	return link;
+		if (hf_addr_equal(&host->addr, addr))
+			return host;
+	}
+	return NULL;
 }
 
 /* Under the lock. */
@@ -105,7 +109,7 @@ static void unref(struct hf_hosts *hosts, struct hf_host *host)
 	if (--host->n_refs)
 		return;
 	assert(!host->n && !host->n_open);
-	*find(hosts, &host->addr) = host->next;
+	hf_hashtable_remove(&hosts->by_addr, &host->node);
 	hf_link_remove(&host->rank_link);
 	free(host);
 }
@@ -133,14 +137,15 @@ static void update_rank(struct hf_hosts *hosts, struct hf_host *host)
 struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t n_parts)
 {
 	struct hf_addr key = *addr;
-	struct hf_host **link, *host;
+	struct hf_host *host;
+	uint64_t hash;
 
 	key.port = 0;
+	hash = hf_siphash(&hosts->key, &key, sizeof(key));
 	pthread_mutex_lock(&hosts->lock);
-	link = find(hosts, &key);
-	if (!*link)
-		*link = new_host(&key, n_parts);
-	host = *link;
+	host = find(hosts, &key, hash);
+	if (!host && (host = new_host(&key, n_parts)))
+		hf_hashtable_insert(&hosts->by_addr, &host->node, hash);
 	if (host && host->n < hosts->max) {
 		host->n++;
 		host->n_refs++;

@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hashtable.h"
 #include "base/list.h"
 
 #define MAX_AGE_NS UINT64_C(120000000000)
 
 struct hf_replay_entry {
-	struct hf_replay_entry *next; /* in its bucket */
-	struct hf_link age;           /* in replay->done, oldest first; unlinked while under way */
-	struct hf_addr peer;          /* its port is 0 */
-	uint64_t checksum;
+	struct hf_hash_node node; /* in replay->entries; its hash is the checksum of the message */
+	struct hf_link age;       /* in replay->done, oldest first; unlinked while under way */
+	struct hf_addr peer;      /* its port is 0 */
 	uint64_t since;
 	uint32_t xid;
 	uint32_t len;
@@ -26,12 +26,10 @@ struct hf_replay_entry {
 
 struct hf_replay {
 	struct hf_siphash_key key; /* (c) */
-	size_t n_buckets;          /* (c) a power of two */
 	size_t max_entries;        /* (c) */
 	pthread_mutex_t lock;
-	struct hf_replay_entry **buckets; /* under lock, as all below */
+	struct hf_hashtable entries; /* under lock, as all below */
 	struct hf_list done;
-	size_t n_entries;
 };
 
 int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, size_t max_entries)
@@ -42,13 +40,9 @@ int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, 
 		return hf_trace(-ENOMEM);
 	replay->key = *key;
 	replay->max_entries = max_entries;
-	replay->n_buckets = 64;
-	while (replay->n_buckets < max_entries)
-		replay->n_buckets *= 2;
 	hf_list_init(&replay->done);
 	pthread_mutex_init(&replay->lock, NULL);
-	replay->buckets = calloc(replay->n_buckets, sizeof(struct hf_replay_entry *));
-	if (!replay->buckets) {
+	if (hf_hashtable_init(&replay->entries) < 0) {
 		hf_replay_free(replay);
 		return hf_trace(-ENOMEM);
 	}
@@ -56,22 +50,12 @@ int hf_replay_new(struct hf_replay **replayp, const struct hf_siphash_key *key, 
 	return 0;
 }
 
-static struct hf_replay_entry **bucket_of(struct hf_replay *replay, uint64_t checksum)
-{
-	return &replay->buckets[checksum & (replay->n_buckets - 1)];
-}
-
 static void entry_free(struct hf_replay *replay, struct hf_replay_entry *entry)
 {
-	struct hf_replay_entry **link = bucket_of(replay, entry->checksum);
-
-	while (*link != entry)
-		link = &(*link)->next;
-	*link = entry->next;
+	hf_hashtable_remove(&replay->entries, &entry->node);
 	hf_link_remove(&entry->age);
 	free(entry->reply);
 	free(entry);
-	replay->n_entries--;
 }
 
 struct hf_replay *hf_replay_free(struct hf_replay *replay)
@@ -82,21 +66,22 @@ struct hf_replay *hf_replay_free(struct hf_replay *replay)
 		return NULL;
 	while ((link = hf_list_first(&replay->done)))
 		entry_free(replay, hf_list_entry(link, struct hf_replay_entry, age));
-	assert(replay->n_entries == 0); /* nothing is under way any more */
+	assert(replay->entries.n == 0); /* nothing is under way any more */
 	pthread_mutex_destroy(&replay->lock);
-	free(replay->buckets);
+	hf_hashtable_deinit(&replay->entries);
 	free(replay);
 	return NULL;
 }
 
 static struct hf_replay_entry *find(struct hf_replay *replay, const struct hf_replay_entry *like)
 {
-	struct hf_replay_entry *entry = *bucket_of(replay, like->checksum);
+	hf_hash_for_each(node, &replay->entries, like->node.hash) {
+		struct hf_replay_entry *entry = hf_container_of(node, struct hf_replay_entry, node);
 
-	while (entry && !(entry->checksum == like->checksum && entry->xid == like->xid &&
-			  hf_addr_equal(&entry->peer, &like->peer)))
-		entry = entry->next;
-	return entry;
+		if (entry->xid == like->xid && hf_addr_equal(&entry->peer, &like->peer))
+			return entry;
+	}
+	return NULL;
 }
 
 static struct hf_replay_entry *oldest(struct hf_replay *replay)
@@ -118,21 +103,18 @@ static void expire(struct hf_replay *replay, uint64_t now)
 static int insert(struct hf_replay *replay, const struct hf_replay_entry *like,
 		  struct hf_replay_entry **entryp)
 {
-	struct hf_replay_entry **bucket, *entry;
+	struct hf_replay_entry *entry;
 
-	if (replay->n_entries >= replay->max_entries && oldest(replay))
+	if (replay->entries.n >= replay->max_entries && oldest(replay))
 		entry_free(replay, oldest(replay));
-	if (replay->n_entries >= replay->max_entries)
+	if (replay->entries.n >= replay->max_entries)
 		return HF_REPLAY_FULL;
 	entry = malloc(sizeof(*entry));
 	if (!entry)
 		return HF_REPLAY_FULL;
 	*entry = *like;
 	hf_link_init(&entry->age);
-	bucket = bucket_of(replay, entry->checksum);
-	entry->next = *bucket;
-	*bucket = entry;
-	replay->n_entries++;
+	hf_hashtable_insert(&replay->entries, &entry->node, like->node.hash);
 	*entryp = entry;
 	return HF_REPLAY_NEW;
 }
@@ -159,7 +141,7 @@ int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr
 	assert(message.len >= 4);
 	like.peer.port = 0;
 	memcpy(&like.xid, message.data, 4);
-	like.checksum = hf_siphash(&replay->key, message.data, message.len);
+	like.node.hash = hf_siphash(&replay->key, message.data, message.len);
 
 	pthread_mutex_lock(&replay->lock);
 	expire(replay, now);

@@ -1,3 +1,7 @@
+/*
+ * A table of values, not base/hashtable: a fold puts up to a million records here, and an object for each
+ * would cost an allocation a record. Ids that rise stay neighbours in @slots, which LMDB writes faster.
+ */
 #include "store/last.h"
 
 #include <errno.h>

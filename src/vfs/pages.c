@@ -1,8 +1,8 @@
 /*
  * A slot is a directory that is watched; its epoch counts the watches. A page
  * belongs to a slot and an epoch. So one event, or another directory in the
- * slot, invalidates all its pages at once; they are freed when a search meets
- * them, or in the next sweep. A watch reports one event: afterwards a busy
+ * slot, invalidates all its pages at once; they are freed when they are
+ * searched for, or in the next sweep. A watch reports one event: afterwards a busy
  * directory costs nothing until it is listed again.
  */
 #include "vfs/pages.h"
@@ -18,10 +18,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/hashtable.h"
+#include "base/list.h"
 #include "base/macros.h"
 #include "vfs/file.h"
 
-#define N_BUCKETS  1024
 #define N_STAMPS   65536
 #define MAX_SWEEPS 2
 #define EVENTS     (IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVE | IN_DELETE_SELF | IN_MOVE_SELF)
@@ -36,7 +37,8 @@ struct slot {
 
 struct cached_page {
 	struct hf_page page;
-	struct cached_page *next; /* next in its bucket */
+	struct hf_hash_node node; /* in pages->by_key */
+	struct hf_link link;      /* in pages->all */
 	struct hf_page_key key;
 	int slot;
 	uint64_t epoch;
@@ -50,7 +52,8 @@ struct hf_pages {
 	int inotify; /* (c) -1: not available, and nothing is cached */
 	pthread_mutex_t lock;
 	struct slot slots[HF_PAGES_MAX_DIRS]; /* under lock, like everything below */
-	struct cached_page *buckets[N_BUCKETS];
+	struct hf_hashtable by_key;
+	struct hf_list all;
 	size_t n_bytes;
 	uint32_t sweep;
 	uint64_t clock; /* for slot->used */
@@ -85,12 +88,30 @@ struct hf_page *hf_page_unref(struct hf_page *page)
 	return NULL;
 }
 
-static struct cached_page **bucket_of(struct hf_pages *pages, int slot, const struct hf_page_key *key)
+static uint64_t hash_of(int slot, const struct hf_page_key *key)
 {
 	uint64_t h =
 		key->cookie * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)slot << 32 ^ key->max ^ key->export;
 
-	return &pages->buckets[(h ^ h >> 29) % N_BUCKETS];
+	return h ^ h >> 29;
+}
+
+static bool is_key(const struct cached_page *cached, int slot, const struct hf_page_key *key)
+{
+	return cached->slot == slot && cached->key.export == key->export &&
+	       cached->key.cookie == key->cookie && cached->key.names == key->names &&
+	       cached->key.max == key->max;
+}
+
+static struct cached_page *find_key(const struct hf_pages *pages, int slot, const struct hf_page_key *key)
+{
+	hf_hash_for_each(node, &pages->by_key, hash_of(slot, key)) {
+		struct cached_page *cached = hf_container_of(node, struct cached_page, node);
+
+		if (is_key(cached, slot, key))
+			return cached;
+	}
+	return NULL;
 }
 
 static bool is_alive(const struct hf_pages *pages, const struct cached_page *cached)
@@ -100,22 +121,21 @@ static bool is_alive(const struct hf_pages *pages, const struct cached_page *cac
 	return slot->watch >= 0 && slot->epoch == cached->epoch && pages->sweep - cached->sweep < MAX_SWEEPS;
 }
 
-static void drop(struct hf_pages *pages, struct cached_page **place)
+static void drop(struct hf_pages *pages, struct cached_page *cached)
 {
-	struct cached_page *cached = *place;
-
-	*place = cached->next;
+	hf_hashtable_remove(&pages->by_key, &cached->node);
+	hf_link_remove(&cached->link);
 	pages->n_bytes -= cached->size;
 	hf_page_unref(&cached->page);
 }
 
-static void drop_dead(struct hf_pages *pages, struct cached_page **place)
+static void drop_dead(struct hf_pages *pages)
 {
-	while (*place) {
-		if (is_alive(pages, *place))
-			place = &(*place)->next;
-		else
-			drop(pages, place);
+	hf_list_for_each_safe(link, &pages->all) {
+		struct cached_page *cached = hf_list_entry(link, struct cached_page, link);
+
+		if (!is_alive(pages, cached))
+			drop(pages, cached);
 	}
 }
 
@@ -246,36 +266,27 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-static bool is_key(const struct cached_page *cached, int slot, const struct hf_page_key *key)
-{
-	return cached->slot == slot && cached->key.export == key->export &&
-	       cached->key.cookie == key->cookie && cached->key.names == key->names &&
-	       cached->key.max == key->max;
-}
-
 static struct hf_page *find_locked(struct hf_pages *pages, const struct hf_file *dir,
 				   const struct hf_page_key *key, const struct stat *st)
 {
-	struct cached_page **place;
+	struct cached_page *cached;
 	int slot;
 
 	listen(pages);
 	slot = find_slot(pages, dir);
 	if (slot < 0)
 		return NULL;
-	place = bucket_of(pages, slot, key);
-	drop_dead(pages, place);
-	while (*place && !is_key(*place, slot, key))
-		place = &(*place)->next;
-	if (!*place)
+	cached = find_key(pages, slot, key);
+	if (!cached)
 		return NULL;
-	if (!is_same_time(&(*place)->ctime, &st->st_ctim) || has_changed(pages, &(*place)->page)) {
-		drop(pages, place);
+	if (!is_alive(pages, cached) || !is_same_time(&cached->ctime, &st->st_ctim) ||
+	    has_changed(pages, &cached->page)) {
+		drop(pages, cached);
 		return NULL;
 	}
 	pages->slots[slot].used = ++pages->clock;
-	atomic_fetch_add_explicit(&(*place)->page.n_refs, 1, memory_order_relaxed);
-	return &(*place)->page;
+	atomic_fetch_add_explicit(&cached->page.n_refs, 1, memory_order_relaxed);
+	return &cached->page;
 }
 
 struct hf_page *hf_pages_find(struct hf_pages *pages, const struct hf_file *dir,
@@ -313,7 +324,7 @@ static struct cached_page *copy_of(const struct hf_page *page)
 void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struct hf_page_key *key,
 		  struct hf_page_watch watch, const struct stat *st, const struct hf_page *page)
 {
-	struct cached_page *cached = copy_of(page), **place;
+	struct cached_page *cached = copy_of(page), *before;
 
 	if (!cached)
 		return;
@@ -324,15 +335,12 @@ void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struc
 	pthread_mutex_lock(&pages->lock);
 	cached->sweep = pages->sweep;
 	listen(pages);
-	place = bucket_of(pages, watch.slot, key);
-	drop_dead(pages, place);
-	while (*place && !is_key(*place, watch.slot, key))
-		place = &(*place)->next;
-	if (*place) /* another thread made it at the same time, or it has changed since */
-		drop(pages, place);
+	before = find_key(pages, watch.slot, key);
+	if (before) /* another thread made it at the same time, or it has changed since */
+		drop(pages, before);
 	if (is_alive(pages, cached) && pages->n_bytes + cached->size <= HF_PAGES_MAX_BYTES) {
-		cached->next = *place;
-		*place = cached;
+		hf_hashtable_insert(&pages->by_key, &cached->node, hash_of(cached->slot, key));
+		hf_list_push_back(&pages->all, &cached->link);
 		pages->n_bytes += cached->size;
 		cached = NULL;
 	}
@@ -346,8 +354,7 @@ void hf_pages_sweep(struct hf_pages *pages)
 {
 	pthread_mutex_lock(&pages->lock);
 	pages->sweep++;
-	for (size_t i = 0; i < N_BUCKETS && pages->n_bytes; i++)
-		drop_dead(pages, &pages->buckets[i]);
+	drop_dead(pages);
 	if (!pages->n_bytes && pages->inotify >= 0)
 		end_all(pages);
 	pthread_mutex_unlock(&pages->lock);
@@ -357,8 +364,7 @@ void hf_pages_clear(struct hf_pages *pages)
 {
 	pthread_mutex_lock(&pages->lock);
 	end_all(pages);
-	for (size_t i = 0; i < N_BUCKETS; i++)
-		drop_dead(pages, &pages->buckets[i]);
+	drop_dead(pages);
 	pthread_mutex_unlock(&pages->lock);
 }
 
@@ -368,6 +374,11 @@ int hf_pages_new(struct hf_pages **pagesp)
 
 	if (!pages)
 		return hf_trace(-ENOMEM);
+	if (hf_hashtable_init(&pages->by_key) < 0) {
+		free(pages);
+		return hf_trace(-ENOMEM);
+	}
+	hf_list_init(&pages->all);
 	for (size_t i = 0; i < HF_PAGES_MAX_DIRS; i++)
 		pages->slots[i].watch = -1;
 	pthread_mutex_init(&pages->lock, NULL);
@@ -382,6 +393,7 @@ struct hf_pages *hf_pages_free(struct hf_pages *pages)
 		return NULL;
 	hf_pages_clear(pages);
 	hf_closep(&pages->inotify);
+	hf_hashtable_deinit(&pages->by_key);
 	pthread_mutex_destroy(&pages->lock);
 	free(pages);
 	return NULL;

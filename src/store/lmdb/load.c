@@ -11,6 +11,9 @@
  * same hash are loaded together, and a file that finds no slot is loaded in
  * pieces: this affects speed alone. Without memory for the table, locks are
  * loaded in the order of their ids.
+ *
+ * The table has values of eight bytes, not the nodes of base/hashtable: with those, the lookups for a million
+ * locks take about twice as long, because a chain costs one more wait for memory.
  */
 #include <errno.h>
 #include <stdlib.h>
