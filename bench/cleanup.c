@@ -36,6 +36,7 @@ struct bench {
 	struct hf_loop *loop;
 	struct hf_recovery *recovery;
 	struct hf_client *dead, *heir;
+	struct hf_delays delays;
 	struct hf_promise promise;
 	size_t n_granted;
 };
@@ -105,13 +106,14 @@ static void take(struct bench *bench, struct hf_client *client, uint32_t i, bool
 
 static void on_durable(struct hf_promise *promise, bool is_durable)
 {
-	must(kept ? 0 : -EIO, "the store failed");
+	must(is_durable ? 0 : -EIO, "the store failed");
 	hf_loop_stop(hf_container_of(promise, struct bench, promise)->loop);
 }
 
 static void await_store(struct bench *bench)
 {
-	if (!hf_recovery_promise(bench->recovery, &bench->promise, bench->dead, on_durable))
+	hf_delays_init(&bench->delays, bench->recovery);
+	if (!hf_delays_add(&bench->delays, &bench->promise, HF_SAYS_GRANTED, bench->dead, on_durable))
 		must(hf_loop_run(bench->loop), "run");
 }
 

@@ -262,12 +262,7 @@ void hf_api_http_stop(struct hf_api *api)
 		hf_api_resume(request);
 	}
 	pthread_mutex_unlock(&api->lock);
-	while ((link = hf_list_pop_front(&api->promised))) {
-		struct hf_api_request *request = hf_list_entry(link, struct hf_api_request, link);
-
-		hf_promise_cancel(&request->promise);
-		hf_api_resume(request); /* the order has been carried out; the stop writes it to the store */
-	}
+	hf_api_end_delays(api);
 	hf_api_names_stop(api);
 	MHD_stop_daemon(api->http); /* also closes the listening socket */
 	api->fd = -1;

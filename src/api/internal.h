@@ -98,7 +98,7 @@ struct hf_api_status {
 struct hf_api_block;
 
 struct hf_api_request {
-	struct hf_link link; /* (q) in api->waiting, or in api->promised */
+	struct hf_link link; /* (q) in api->waiting */
 	struct hf_promise promise;
 	struct hf_api *api;
 	struct MHD_Connection *connection;
@@ -177,7 +177,7 @@ struct hf_api {
 	_Atomic bool is_stopping;
 	pthread_mutex_t lock;
 	struct hf_list waiting;  /* (q) requests for the loop */
-	struct hf_list promised; /* (l) requests that wait for the store */
+	struct hf_delays delays; /* (l) requests that wait for the store */
 	struct hf_list namings;  /* (l) of requests that wait for paths */
 	size_t n_namings;        /* (l) includes those whose request no longer waits */
 	bool is_posted;          /* (q) */
@@ -226,6 +226,7 @@ int hf_api_look_status(struct hf_api_request *request);
 int hf_api_look_clients(struct hf_api_request *request);
 int hf_api_look_client(struct hf_api_request *request);
 int hf_api_look_release(struct hf_api_request *request);
+void hf_api_end_delays(struct hf_api *api); /* requests no longer wait for the store */
 int hf_api_look_locks(struct hf_api_request *request);
 int hf_api_look_waiters(struct hf_api_request *request);
 int hf_api_look_exports(struct hf_api_request *request);

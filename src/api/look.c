@@ -181,24 +181,21 @@ int hf_api_look_notify(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-/* The locks are released even if the store could not write that: see hf_recovery_promise_release(). */
-static void on_promise(struct hf_promise *promise, bool is_durable)
+static void resume(struct hf_promise *promise)
 {
-	struct hf_api_request *request = hf_container_of(promise, struct hf_api_request, promise);
-
-	hf_link_remove(&request->link);
-	hf_api_resume(request);
+	hf_api_resume(hf_container_of(promise, struct hf_api_request, promise));
 }
 
-/* Once the operator is told that the locks are released, they must not return after a crash of the server. */
-static int answer_when_durable(struct hf_api_request *request, const struct hf_client *client)
+/* The locks are released even if the store could not write that: see HF_SAYS_RELEASED. */
+static void on_promise(struct hf_promise *promise, bool is_durable)
 {
-	struct hf_recovery *recovery = request->api->options.recovery;
+	resume(promise);
+}
 
-	if (hf_recovery_promise_release(recovery, &request->promise, client, on_promise))
-		return HF_API_DONE;
-	hf_list_push_back(&request->api->promised, &request->link);
-	return HF_API_LATER;
+/* The orders have been carried out; the stop writes them to the store. */
+void hf_api_end_delays(struct hf_api *api)
+{
+	hf_delays_end(&api->delays, resume);
 }
 
 int hf_api_look_release(struct hf_api_request *request)
@@ -213,5 +210,9 @@ int hf_api_look_release(struct hf_api_request *request)
 		    client->locking.n_locks, client->locking.n_waiters);
 	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
 						      "an operator declared it crashed");
-	return answer_when_durable(request, client);
+	/* Once the operator is told that the locks are released, they must not return after a crash of the
+	 * server. */
+	return hf_delays_add(&request->api->delays, &request->promise, HF_SAYS_RELEASED, client, on_promise)
+		       ? HF_API_DONE
+		       : HF_API_LATER;
 }

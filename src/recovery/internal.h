@@ -189,9 +189,9 @@ void hf_promises_init(struct hf_recovery *recovery);
 void hf_promises_deinit(struct hf_recovery *recovery);
 /* Whether anything can be promised may have changed: waiters are granted locks only while it can. */
 void hf_promises_look(struct hf_recovery *recovery);
-/* As hf_recovery_promise(), for these tickets. */
+/* As hf_delays_add(), for these tickets, and for recovery itself. */
 bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
-		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool is_durable));
+		       uint64_t client_ticket, hf_delay_fn fn);
 void hf_promises_reached(struct hf_recovery *recovery);
 void hf_promises_break(struct hf_recovery *recovery); /* all of them */
 

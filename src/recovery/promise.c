@@ -1,6 +1,6 @@
 /*
- * Promises: a reply waits here until the store has reached the registration and the
- * lock that the reply speaks of.
+ * Delayed replies: a reply waits here until the store has reached the registration and
+ * the lock that the reply speaks of.
  *
  * There are two queues, because a registration is synced and takes milliseconds, while
  * a lock may need no more than a write to the page cache: the reply to a client that is
@@ -62,14 +62,20 @@ static void queue_for_lock(struct hf_promises *promises, struct hf_promise *prom
 	queue(&promises->by_lock, promise, lock_ticket_of);
 }
 
-bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
-		       uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool is_durable))
+static void set(struct hf_promise *promise, uint64_t lock_ticket, uint64_t client_ticket)
+{
+	hf_link_init(&promise->link);
+	promise->lock_ticket = lock_ticket;
+	promise->client_ticket = client_ticket;
+	promise->is_of_restart = false;
+}
+
+static bool await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
+		  uint64_t client_ticket)
 {
 	struct hf_promises *promises = &recovery->promises;
 
-	*promise =
-		(struct hf_promise){ .lock_ticket = lock_ticket, .client_ticket = client_ticket, .fn = fn };
-	hf_link_init(&promise->link);
+	set(promise, lock_ticket, client_ticket);
 	if (!has_client(recovery, promise)) {
 		queue(&promises->by_client, promise, client_ticket_of);
 		return false;
@@ -78,6 +84,14 @@ bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise,
 		return true;
 	queue_for_lock(promises, promise);
 	return false;
+}
+
+bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
+		       uint64_t client_ticket, hf_delay_fn fn)
+{
+	hf_link_init(&promise->delays_link);
+	promise->fn = fn;
+	return await(recovery, promise, lock_ticket, client_ticket);
 }
 
 static bool is_registered(const struct hf_recovery *recovery, const struct hf_client *client)
@@ -107,31 +121,23 @@ bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *p
 	return true;
 }
 
-static bool promise_tickets(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
-			    uint64_t client_ticket, void (*fn)(struct hf_promise *promise, bool is_durable))
+static bool await_if_healthy(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
+			     uint64_t client_ticket)
 {
 	struct hf_promises *promises = &recovery->promises;
 
 	if (!recovery->persist.has_unsaved) {
-		if (!hf_promises_await(recovery, promise, lock_ticket, client_ticket, fn))
+		if (!await(recovery, promise, lock_ticket, client_ticket))
 			return false;
 		/* What is released while the store is away has no ticket: it is stored with everything else.
 		 */
 		if (hf_store_is_healthy(recovery->store))
 			return true;
 	}
-	*promise = (struct hf_promise){ .fn = fn };
+	set(promise, 0, 0);
 	hf_list_push_back(&promises->broken, &promise->link);
 	hf_loop_defer(recovery->loop, &promises->break_task);
 	return false;
-}
-
-bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
-			 const struct hf_client *client,
-			 void (*fn)(struct hf_promise *promise, bool is_durable))
-{
-	return promise_tickets(recovery, promise, recovery->persist.ticket,
-			       client ? client->registration_ticket : 0, fn);
 }
 
 bool hf_recovery_is_release_durable(const struct hf_recovery *recovery)
@@ -140,31 +146,67 @@ bool hf_recovery_is_release_durable(const struct hf_recovery *recovery)
 	       recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
 }
 
-bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
-				 const struct hf_client *client,
-				 void (*fn)(struct hf_promise *promise, bool is_durable))
+/* The state number is written when what the client held is gone, by a promise in front of this one. Only then
+ * does it have a ticket. */
+static bool await_states(struct hf_recovery *recovery, struct hf_promise *promise)
+{
+	return await_if_healthy(recovery, promise, 0, hf_store_last_ticket(recovery->store));
+}
+
+static bool await_restart(struct hf_recovery *recovery, struct hf_promise *promise)
+{
+	if (await_if_healthy(recovery, promise, recovery->persist.ticket, 0))
+		return await_states(recovery, promise);
+	promise->is_of_restart = true;
+	return false;
+}
+
+static bool await_what(struct hf_recovery *recovery, struct hf_promise *promise, enum hf_reply_says says,
+		       const struct hf_client *client)
 {
 	uint64_t client_ticket = client ? client->registration_ticket : 0;
 
-	if (!hf_store_takes_writes(recovery->store))
-		return true;
-	return hf_promises_await(recovery, promise, recovery->persist.ticket, client_ticket, fn);
+	switch (says) {
+	case HF_SAYS_RELEASED:
+		return !hf_store_takes_writes(recovery->store) ||
+		       await(recovery, promise, recovery->persist.ticket, client_ticket);
+	case HF_SAYS_RESTARTED:
+		return await_restart(recovery, promise);
+	default:
+		return await_if_healthy(recovery, promise, recovery->persist.ticket, client_ticket);
+	}
 }
 
-/* The state number is written when what the client held is gone, by a promise in front of this one. Only then
- * does it have a ticket. */
-static bool promise_states(struct hf_recovery *recovery, struct hf_promise *promise)
+bool hf_delays_add(struct hf_delays *delays, struct hf_promise *promise, enum hf_reply_says says,
+		   const struct hf_client *client, hf_delay_fn fn)
 {
-	return promise_tickets(recovery, promise, 0, hf_store_last_ticket(recovery->store), promise->fn);
+	promise->fn = fn;
+	if (!await_what(delays->recovery, promise, says, client)) {
+		hf_list_push_back(&delays->waiting, &promise->delays_link);
+		return false;
+	}
+	hf_link_init(&promise->link);
+	hf_link_init(&promise->delays_link);
+	return true;
 }
 
-bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
-				 void (*fn)(struct hf_promise *promise, bool is_durable))
+void hf_delays_init(struct hf_delays *delays, struct hf_recovery *recovery)
 {
-	if (hf_recovery_promise(recovery, promise, NULL, fn))
-		return promise_states(recovery, promise);
-	promise->is_of_restart = true;
-	return false;
+	delays->recovery = recovery;
+	hf_list_init(&delays->waiting);
+}
+
+void hf_delays_end(struct hf_delays *delays, void (*drop)(struct hf_promise *promise))
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&delays->waiting))) {
+		struct hf_promise *promise = hf_list_entry(link, struct hf_promise, delays_link);
+
+		hf_promise_cancel(promise);
+		if (drop)
+			drop(promise);
+	}
 }
 
 void hf_recovery_hurry(struct hf_recovery *recovery)
@@ -174,15 +216,18 @@ void hf_recovery_hurry(struct hf_recovery *recovery)
 
 void hf_promise_cancel(struct hf_promise *promise)
 {
-	if (promise->link.next)
-		hf_link_remove(&promise->link);
+	if (!promise->link.next)
+		return;
+	hf_link_remove(&promise->link);
+	hf_link_remove(&promise->delays_link);
 }
 
 static void tell(struct hf_recovery *recovery, struct hf_promise *promise, bool is_durable)
 {
 	hf_link_remove(&promise->link);
-	if (is_durable && promise->is_of_restart && !promise_states(recovery, promise))
+	if (is_durable && promise->is_of_restart && !await_states(recovery, promise))
 		return;
+	hf_link_remove(&promise->delays_link);
 	promise->fn(promise, is_durable);
 	/* @promise may be gone here */
 }

@@ -14,7 +14,7 @@
  *	protocol.c       how the clients of a protocol come back, and when their state may go
  *	late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
  *	persist.c        changes of lock table and registrations -> store
- *	promise.c        a reply waits until the store has reached what it says
+ *	promise.c        delays a reply until the store has reached what it says
  *	not_exported.c   stored records of exports that are gone
  *	reservation.c    a reservation as bytes
  *	export_counts.c  how many locks there are in each export
@@ -23,7 +23,7 @@
  *
  * A file calls only files below it in this list.
  *
- * A protocol asks: may I promise this now (hf_recovery_promise), how is a reclaim to be
+ * A protocol asks: may this reply leave now (hf_delays_add), how is a reclaim to be
  * served (hf_recovery_reclaim); and brings evidence (hf_recovery_client_*). All of this
  * belongs to the home loop's thread.
  */
@@ -171,34 +171,52 @@ uint64_t hf_recovery_epoch(const struct hf_recovery *recovery);
 struct hf_store *hf_recovery_store(struct hf_recovery *recovery); /* for questions only */
 
 /*
- * Promises. A protocol asks for one after it has changed the lock table or a registration, and before it
- * replies: a promise covers every write up to now. True: all is durable already, reply. False: fn is called
- * later, with is_durable, or with !is_durable when the store failed: then the protocol
- * takes back what was granted, and replies that there are no locks now. Cancel a promise whose owner goes
- * away.
+ * Delayed replies. A service (NLM, NSM, the API) delays a reply after it has changed the lock table or a
+ * registration. The reply covers every write up to now. True: all is durable already, and the service replies
+ * at once. False: @fn is called later, once: with true when all is durable, or with false when the store
+ * failed. Then the service undoes what it granted, and replies with an error.
+ *
+ * A service has one list of its delayed replies. hf_delays_end() ends them all: no @fn is called any more. A
+ * connection that breaks does not end a delay: its call goes on without a receiver.
  */
+struct hf_delays {
+	struct hf_recovery *recovery; /* (c) */
+	struct hf_list waiting;
+};
+
+/* What a reply says, and so what must be durable before it leaves. */
+enum hf_reply_says {
+	/* Every lock that was taken, and the registration of the client. */
+	HF_SAYS_GRANTED,
+	/* The same. It does not wait for a store that cannot write: that store writes everything anew before
+	 * the server grants anything, and leaves out what is released. While the store writes everything, a
+	 * release comes behind that, and has to wait. */
+	HF_SAYS_RELEASED,
+	/* What clients held before their restart is gone from the store, and their new state numbers are in
+	 * it. A client that got its reply does not tell us again. If we were killed without the number, we
+	 * would take the number in the client's next LOCK for another restart. */
+	HF_SAYS_RESTARTED,
+};
+
+struct hf_promise;
+typedef void (*hf_delay_fn)(struct hf_promise *promise, bool is_durable);
+
 struct hf_promise {
-	struct hf_link link;
+	struct hf_link link;        /* in a queue of recovery */
+	struct hf_link delays_link; /* in the list of its service */
 	uint64_t lock_ticket;
 	uint64_t client_ticket;
-	void (*fn)(struct hf_promise *promise, bool is_durable);
+	hf_delay_fn fn;
 	bool is_of_restart; /* and has not come to the state number yet */
 };
 
-bool hf_recovery_promise(struct hf_recovery *recovery, struct hf_promise *promise,
-			 const struct hf_client *client,
-			 void (*fn)(struct hf_promise *promise, bool is_durable));
-/* The same after clients told us that they were restarted: what they held is gone from the store, and their
- * new state numbers are in it. A client that got its reply does not tell us again; if we were killed without
- * the number, we would take the one in the client's next LOCK for another restart. */
-bool hf_recovery_promise_restart(struct hf_recovery *recovery, struct hf_promise *promise,
-				 void (*fn)(struct hf_promise *promise, bool is_durable));
-/* The same for a release. It need not wait for a store that cannot write: that store writes everything anew
- * before it promises anything, and leaves out what is released. While the store writes everything, a release
- * comes behind that, and has to wait. */
-bool hf_recovery_promise_release(struct hf_recovery *recovery, struct hf_promise *promise,
-				 const struct hf_client *client,
-				 void (*fn)(struct hf_promise *promise, bool is_durable));
+void hf_delays_init(struct hf_delays *delays, struct hf_recovery *recovery);
+/* The service ends. @drop gets each promise, to end what it belongs to; NULL: the service ends that itself.
+ * Those whose delay is over are not among them. */
+void hf_delays_end(struct hf_delays *delays, void (*drop)(struct hf_promise *promise));
+/* @client: NULL: the locks alone. */
+bool hf_delays_add(struct hf_delays *delays, struct hf_promise *promise, enum hf_reply_says says,
+		   const struct hf_client *client, hf_delay_fn fn);
 /* The same question without a promise, about the locks alone. */
 bool hf_recovery_is_release_durable(const struct hf_recovery *recovery);
 /* Lets a promise that waits cover what was written since, too. False: too late, its part is on its way to the
@@ -215,7 +233,7 @@ enum hf_recovery_durability {
 };
 enum hf_recovery_durability hf_recovery_durability(const struct hf_recovery *recovery,
 						   const struct hf_client *client);
-void hf_promise_cancel(struct hf_promise *promise); /* one that is not waiting is fine */
+void hf_promise_cancel(struct hf_promise *promise); /* one that does not wait, or is all zeros, is fine */
 /* Is the store able to promise at all? If not, nothing new is granted. */
 bool hf_recovery_can_promise(const struct hf_recovery *recovery);
 

@@ -124,17 +124,15 @@ static void on_promise(struct hf_promise *promise, bool is_durable)
 	hf_nlm_op_resume(op);
 }
 
-static bool promise(struct hf_nlm_op *op)
+static enum hf_reply_says says(const struct hf_nlm_op *op)
 {
-	struct hf_recovery *recovery = op->nlm->options.recovery;
-
 	switch (op->finish) {
 	case HF_NLM_FINISH_RESTART:
-		return hf_recovery_promise_restart(recovery, &op->storing.promise, on_promise);
+		return HF_SAYS_RESTARTED;
 	case HF_NLM_FINISH_RELEASE:
-		return hf_recovery_promise_release(recovery, &op->storing.promise, NULL, on_promise);
+		return HF_SAYS_RELEASED;
 	default:
-		return hf_recovery_promise(recovery, &op->storing.promise, op->client, on_promise);
+		return HF_SAYS_GRANTED;
 	}
 }
 
@@ -149,8 +147,7 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
 		return; /* answered SYSTEM_ERR; the client asks again */
 	if (how == HF_NLM_FINISH_RELEASE)
 		op->client = hf_client_unref(op->client); /* nothing is undone: it may be reaped */
-	memset(&op->storing, 0, sizeof(op->storing));
-	if (promise(op))
+	if (hf_delays_add(&op->nlm->delays, &op->storing.promise, says(op), op->client, on_promise))
 		on_promise(&op->storing.promise, true);
 	else
 		hf_recovery_hurry(recovery);
@@ -263,7 +260,8 @@ static void promise_batch(struct hf_nlm_batch *batch)
 
 	if (!batch->is_waiting) {
 		batch->is_waiting = true;
-		if (hf_recovery_promise(recovery, &batch->promise, NULL, on_batch_promise)) {
+		if (hf_delays_add(&batch->nlm->delays, &batch->promise, HF_SAYS_GRANTED, NULL,
+				  on_batch_promise)) {
 			on_batch_promise(&batch->promise, true);
 			return;
 		}
@@ -366,7 +364,7 @@ void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_n
 	hf_nlm_reply(op, stat);
 }
 
-/* The client has let go of it even if the store fails: see hf_recovery_promise_release(). */
+/* The client has let go of it even if the store fails: see HF_SAYS_RELEASED. */
 void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;
@@ -398,7 +396,6 @@ void hf_nlm_batches_deinit(struct hf_nlm *nlm)
 	for (size_t i = 0; i < HF_ARRAY_SIZE(nlm->batches); i++) {
 		struct hf_nlm_batch *batch = &nlm->batches[i];
 
-		hf_promise_cancel(&batch->promise);
 		hf_rpc_delay_deinit(&batch->delay);
 		forget_undos(batch);
 		free(batch->undos);

@@ -381,7 +381,6 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 		memcpy(grant->oh, waiter->who.oh.data, grant->oh_len);
 	hf_link_init(&grant->link);
 	hf_list_push_back(&nlm->grants, &grant->all);
-	hf_link_init(&grant->promise.link);
 	hf_timer_init(&grant->timer, nlm->options.loop, on_timer);
 	hf_hashtable_insert(&nlm->grants_by_id, &grant->by_id, hash_of(nlm, grant->id));
 	hf_hashtable_insert(&nlm->grants_by_cookie, &grant->by_cookie, hash_of(nlm, grant->cookie));
@@ -400,7 +399,7 @@ static void on_granted(void *user, const struct hf_lock_view *waiter)
 			     "%s", "");
 		return;
 	}
-	if (hf_recovery_promise(nlm->options.recovery, &grant->promise, grant->client, on_promise))
+	if (hf_delays_add(&nlm->delays, &grant->promise, HF_SAYS_GRANTED, grant->client, on_promise))
 		start_soon(grant);
 }
 

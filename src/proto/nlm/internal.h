@@ -51,6 +51,7 @@ struct hf_nlm {
 	uint64_t heard_at;               /* the turn, and the caller, that changes were read for last */
 	const struct hf_addr *heard_for;
 	uint64_t *acts;             /* renamed.c */
+	struct hf_delays delays;    /* replies and grants that wait for the store */
 	struct hf_pool ops;         /* suspended operations */
 	struct hf_list suspended;   /* all of them */
 	struct hf_hashtable owners; /* those that occupy their owner's queue */

@@ -393,8 +393,6 @@ void hf_nlm_ops_deinit(struct hf_nlm *nlm)
 		struct hf_nlm_op *op = hf_list_entry(link, struct hf_nlm_op, link);
 
 		leave_stage(op);
-		if (op->stage == HF_NLM_STORING)
-			hf_promise_cancel(&op->storing.promise);
 		forget_repeat(op);
 		hf_client_unref(op->client);
 		hf_client_unref(op->life.client);

@@ -53,7 +53,7 @@ struct hf_nsm {
 	struct hf_siphash_key key;
 	struct hf_recovery_observer observer;
 	struct hf_rb_tree watches; /* local registrations that give the name of a peer; by that name */
-	struct hf_list replies;    /* calls whose replies wait for the store */
+	struct hf_delays delays;   /* replies that wait for the store */
 	struct hf_list tellings;   /* clients that are being told of the server's restart */
 	struct hf_list lookups;    /* names that are being looked up, or wait for it */
 	size_t n_looking_up;

@@ -4,7 +4,6 @@
 #include "proto/nsm/internal.h"
 
 struct reply {
-	struct hf_link link;
 	struct hf_promise promise;
 	struct hf_nsm *nsm;
 	struct hf_rpc_call *call;
@@ -43,54 +42,39 @@ static void on_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct reply *reply = hf_container_of(promise, struct reply, promise);
 
-	hf_link_remove(&reply->link);
 	finish(reply->nsm, reply->call, reply->answer, is_durable);
 	free(reply);
-}
-
-static bool promise(struct reply *reply, const struct hf_client *client)
-{
-	struct hf_recovery *recovery = reply->nsm->options.recovery;
-
-	if (reply->answer == HF_NSM_ANSWER_VOID) /* the reply to a notice */
-		return hf_recovery_promise_restart(recovery, &reply->promise, on_promise);
-	return hf_recovery_promise(recovery, &reply->promise, client, on_promise);
 }
 
 void hf_nsm_reply_when_durable(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_client *client,
 			       enum hf_nsm_answer answer)
 {
-	struct reply *reply = calloc(1, sizeof(*reply));
+	/* A reply without results is the reply to a notice. */
+	enum hf_reply_says says = answer == HF_NSM_ANSWER_VOID ? HF_SAYS_RESTARTED : HF_SAYS_GRANTED;
+	struct reply *reply = malloc(sizeof(*reply));
 
 	if (!reply) {
 		finish(nsm, call, answer, false);
 		return;
 	}
-	reply->nsm = nsm;
-	reply->answer = answer;
-	if (promise(reply, client)) {
-		free(reply);
-		finish(nsm, call, answer, true);
-		return;
-	}
-	if (hf_rpc_call_suspend(call) < 0) { /* a failed suspension has ended the call */
+	*reply = (struct reply){ .nsm = nsm, .call = call, .answer = answer };
+	if (hf_delays_add(&nsm->delays, &reply->promise, says, client, on_promise)) {
+		on_promise(&reply->promise, true);
+	} else if (hf_rpc_call_suspend(call) < 0) { /* a failed suspension has ended the call */
 		hf_promise_cancel(&reply->promise);
 		free(reply);
-		return;
 	}
-	reply->call = call;
-	hf_list_push_back(&nsm->replies, &reply->link);
+}
+
+static void drop(struct hf_promise *promise)
+{
+	struct reply *reply = hf_container_of(promise, struct reply, promise);
+
+	hf_rpc_call_drop(reply->call);
+	free(reply);
 }
 
 void hf_nsm_replies_deinit(struct hf_nsm *nsm)
 {
-	struct hf_link *link;
-
-	while ((link = hf_list_pop_front(&nsm->replies))) {
-		struct reply *reply = hf_list_entry(link, struct reply, link);
-
-		hf_promise_cancel(&reply->promise);
-		hf_rpc_call_drop(reply->call);
-		free(reply);
-	}
+	hf_delays_end(&nsm->delays, drop);
 }

@@ -54,12 +54,14 @@ static void on_durable(struct hf_promise *promise, bool is_durable)
 static void open_handle(void)
 {
 	struct hf_lock_request request = handle();
-	struct hf_promise promise = { 0 };
+	struct hf_promise promise;
+	struct hf_delays delays;
 
 	assert_int_equal(hf_lock_reserve(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, false),
 			 HF_LOCK_OK);
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
-	is_suspended = hf_recovery_promise(w.recovery, &promise, session(), on_durable);
+	hf_delays_init(&delays, w.recovery);
+	is_suspended = hf_delays_add(&delays, &promise, HF_SAYS_GRANTED, session(), on_durable);
 	world_until(&w, is_suspended);
 }
 

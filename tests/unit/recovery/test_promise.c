@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 static struct world w;
+static struct hf_delays delays;
 
 struct told {
 	struct hf_promise promise;
@@ -25,10 +26,16 @@ static void on_told(struct hf_promise *promise, bool is_durable)
 	told->order = ++next_order;
 }
 
-static bool ask(struct told *told, struct hf_client *client)
+static bool delay(struct told *told, enum hf_reply_says says, struct hf_client *client)
 {
 	*told = (struct told){ 0 };
-	return hf_recovery_promise(w.recovery, &told->promise, client, on_told);
+	delays.recovery = w.recovery; /* of this life */
+	return hf_delays_add(&delays, &told->promise, says, client, on_told);
+}
+
+static bool ask(struct told *told, struct hf_client *client)
+{
+	return delay(told, HF_SAYS_GRANTED, client);
 }
 
 static int setup(void **state)
@@ -36,6 +43,7 @@ static int setup(void **state)
 	next_order = 0;
 	world_init(&w);
 	world_up(&w);
+	hf_delays_init(&delays, w.recovery);
 	world_turn(&w);
 	return 0;
 }
@@ -180,7 +188,7 @@ static void test_restart_of_a_client_is_acknowledged_with_its_state_number(void 
 	world_until(&w, stored_state() == 3);
 	w.disk.is_slow = true;
 	hf_recovery_client_freed(w.recovery, a(), 5);
-	assert_false(hf_recovery_promise_restart(w.recovery, &told.promise, on_told));
+	assert_false(delay(&told, HF_SAYS_RESTARTED, NULL));
 	world_turn(&w);
 	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
@@ -190,7 +198,7 @@ static void test_restart_of_a_client_is_acknowledged_with_its_state_number(void 
 	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
 	assert_int_equal(stored_state(), 5);
 	assert_int_equal(told.n_kept, 1);
-	assert_true(hf_recovery_promise_restart(w.recovery, &told.promise, on_told)); /* nothing new */
+	assert_true(delay(&told, HF_SAYS_RESTARTED, NULL)); /* nothing new */
 }
 
 static void test_restart_of_a_client_that_cannot_be_stored(void **state)
@@ -201,7 +209,7 @@ static void test_restart_of_a_client_that_cannot_be_stored(void **state)
 	world_until(&w, stored_state() == 3);
 	w.disk.is_broken = true;
 	hf_recovery_client_freed(w.recovery, a(), 5);
-	assert_false(hf_recovery_promise_restart(w.recovery, &told.promise, on_told));
+	assert_false(delay(&told, HF_SAYS_RESTARTED, NULL));
 	world_until(&w, told.n_broken);
 	assert_int_equal(told.n_kept, 0);
 }
@@ -268,6 +276,39 @@ static void test_cancelled(void **state)
 	assert_int_equal(told.n_kept + told.n_broken, 0);
 }
 
+static size_t n_dropped;
+
+static void on_drop(struct hf_promise *promise)
+{
+	n_dropped += hf_container_of(promise, struct told, promise)->n_kept == 0;
+}
+
+/* A service that ends gets back what still waits, once, and is told nothing afterwards. */
+static void test_a_service_that_ends_waits_for_nothing(void **state)
+{
+	struct told soon, lock, restart;
+
+	hf_recovery_client_state(w.recovery, a(), 3);
+	world_until(&w, stored_state() == 3);
+	assert_true(ask(&soon, a()));
+	w.disk.is_slow = true;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_false(ask(&lock, a()));
+	hf_recovery_client_freed(w.recovery, a(), 5);
+	assert_false(delay(&restart, HF_SAYS_RESTARTED, NULL));
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	assert_int_equal(lock.n_kept, 1);
+	assert_int_equal(restart.n_kept, 0); /* its number is on the way */
+	n_dropped = 0;
+	hf_delays_end(&delays, on_drop);
+	hf_delays_end(&delays, on_drop);
+	assert_int_equal(n_dropped, 1);
+	world_turn(&w);
+	disk_let_go(&w.disk);
+	assert_int_equal(restart.n_kept + restart.n_broken, 0);
+}
+
 static void test_broken_when_the_store_fails_and_all_is_written_when_it_is_back(void **state)
 {
 	struct told told, later;
@@ -321,7 +362,7 @@ static void test_what_ends_in_an_outage_is_promised_when_it_is_over(void **state
 static bool ask_release(struct told *told)
 {
 	*told = (struct told){ 0 };
-	return hf_recovery_promise_release(w.recovery, &told->promise, NULL, on_told);
+	return delay(told, HF_SAYS_RELEASED, NULL);
 }
 
 /* Until then the store has what was released, and a crash would bring it back. */
@@ -430,6 +471,7 @@ int main(void)
 		T(test_one_promise_for_all_that_is_written_together),
 		T(test_one_promise_for_many_is_broken_once),
 		T(test_cancelled),
+		T(test_a_service_that_ends_waits_for_nothing),
 		T(test_broken_when_the_store_fails_and_all_is_written_when_it_is_back),
 		T(test_what_ends_in_an_outage_is_promised_when_it_is_over),
 		T(test_a_release_while_everything_is_written_anew),
