@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "export/export.h"
-#include "fake_loop.h"
+#include "standin/fake_world.h"
 #include "loop/loop.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"

@@ -1,6 +1,6 @@
 /*
  * The file service for fuzzing: MOUNT and NFS over real directories of a
- * temporary place, with a loop and a network in memory (fake_loop.h). Beside the
+ * temporary place, with a loop and a network in memory (standin/fake_world.h). Beside the
  * exports lies a directory that is not exported; no client may ever get there.
  *
  * A script is a sequence of calls. Handles cannot be guessed, so a script names

@@ -13,6 +13,7 @@
 #include "proto/portmap/rpcbind.h"
 
 #include "fake_rpcbind.h"
+#include "standin/fake_world.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,7 +22,7 @@ static const struct hf_rpc_program nlm = {
 	.program = 100021, .name = "nlm", .n_versions = 2, .versions = nlm_versions
 };
 
-static struct fake_loop world;
+static struct hf_loop *loop;
 static struct fake_reply reply;
 
 static const struct {
@@ -60,7 +61,7 @@ static void must_be_sound(const struct hf_mappings *mappings, size_t n_ours)
 static void call_one(struct hf_rpcbind *rpcbind, const uint8_t *head, const uint8_t *args, size_t len)
 {
 	size_t c = head[2] % HF_ARRAY_SIZE(callers);
-	struct fake_caller caller = { &world.loop, callers[c].peer, callers[c].local, callers[c].transport };
+	struct fake_caller caller = { &loop, callers[c].peer, callers[c].local, callers[c].transport };
 	size_t before = rpcbind->mappings.n;
 
 	fake_call(&reply, &hf_rpcbind_program, rpcbind, &caller, 2 + head[0] % 3, head[1], args, len);
@@ -99,7 +100,7 @@ static void read_dump(uint32_t version, const uint8_t *data, size_t size)
 	uint8_t *exact = malloc(size ? size : 1);
 	struct hf_xdr_in in;
 
-	must(exact && hf_registrar_new(&registrar, &world.loop, NULL, 111, no_round, NULL) == 0);
+	must(exact && hf_registrar_new(&registrar, loop, NULL, 111, no_round, NULL) == 0);
 	for (int i = 0; i < HF_N_NETIDS; i++)
 		hf_registrar_add(registrar, 100021, 4, (enum hf_netid)i, 2049);
 	if (size)
@@ -115,8 +116,8 @@ static void read_dump(uint32_t version, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (!world.loop.ops) {
-		fake_loop_init(&world);
+	if (!loop) {
+		must(fake_loop_new_alone(&loop) == 0);
 		hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
 	}
 	if (size < 1)

@@ -1,6 +1,6 @@
 /*
  * The client against any peer: bytes choose what it calls, what sockets do, what
- * comes back and how time passes. Beneath it stands a world of our own, so that
+ * comes back and how time passes. Its sockets do what the bytes say, so that
  * every turn that calls, look-ups and connections can take is within reach; what
  * is cancelled inside a done function, too. Plain decoders get the bytes as well.
  */
@@ -16,6 +16,7 @@
 #include "rpc/message.h"
 #include "rpc/record.h"
 #include "rpc/uaddr.h"
+#include "standin/fake_world.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,11 +35,10 @@ struct slot {
 };
 
 static struct {
-	struct hf_loop loop;
+	struct fake_world *world;
+	struct hf_loop *loop;
 	struct hf_rpc_client *client;
 	const uint8_t *p, *end; /* the input */
-	uint64_t now;
-	uint32_t counter;
 	struct fake_socket sockets[MAX_SOCKETS];
 	struct slot slots[MAX_CALLS];
 	uint8_t last_call[64]; /* the last one sent: its XID, and to whom */
@@ -53,22 +53,6 @@ static uint8_t next(void)
 
 /* The world */
 
-static void fake_wake(struct hf_loop *loop)
-{
-}
-
-static uint64_t fake_clock(struct hf_loop *loop)
-{
-	return w.now;
-}
-
-static void fake_random(struct hf_loop *loop, void *out, size_t len)
-{
-	memset(out, 0, len);
-	w.counter++;
-	memcpy(out, &w.counter, HF_MIN(len, sizeof(w.counter)));
-}
-
 static int open_fake(struct hf_socket **socketp, bool is_tcp)
 {
 	for (int i = 0; i < MAX_SOCKETS; i++) {
@@ -76,7 +60,7 @@ static int open_fake(struct hf_socket **socketp, bool is_tcp)
 
 		if (s->is_used)
 			continue;
-		*s = (struct fake_socket){ .socket.loop = &w.loop, .is_used = true, .is_tcp = is_tcp };
+		*s = (struct fake_socket){ .socket.loop = w.loop, .is_used = true, .is_tcp = is_tcp };
 		*socketp = &s->socket;
 		return 0;
 	}
@@ -211,21 +195,25 @@ static void fake_local(struct hf_socket *socket, struct hf_addr *localp)
 	memset(localp, 0, sizeof(*localp));
 }
 
-static const struct hf_loop_ops fake_ops = {
-	.wake = fake_wake,
-	.clock = fake_clock,
-	.random = fake_random,
-	.tcp_connect = fake_connect,
-	.udp_open = fake_udp_open,
-	.close = fake_close,
-	.watch = fake_watch,
-	.read = fake_read,
-	.write = fake_write,
-	.error = fake_error,
-	.receive = fake_receive,
-	.send = fake_send,
-	.local = fake_local,
-};
+/* The loop of a fake world, with sockets of our own. */
+static void open_loop(struct hf_loop_ops *ops)
+{
+	w.world = fake_world_new(1);
+	if (!w.world || fake_loop_new(&w.loop, w.world) < 0)
+		abort();
+	*ops = *w.loop->ops;
+	ops->tcp_connect = fake_connect;
+	ops->udp_open = fake_udp_open;
+	ops->close = fake_close;
+	ops->watch = fake_watch;
+	ops->read = fake_read;
+	ops->write = fake_write;
+	ops->error = fake_error;
+	ops->receive = fake_receive;
+	ops->send = fake_send;
+	ops->local = fake_local;
+	w.loop->ops = ops;
+}
 
 /* The caller */
 
@@ -307,7 +295,6 @@ static void poke_socket(void)
 
 static void turn(void)
 {
-	hf_loop_new_turn(&w.loop);
 	switch (next() % 8) {
 	case 0:
 	case 1:
@@ -317,38 +304,38 @@ static void turn(void)
 		cancel_call(next());
 		break;
 	case 3:
-		w.now += next() * 20 * HF_NS_PER_MS;
+		fake_world_advance(w.world, next() * 20 * HF_NS_PER_MS);
 		break;
 	default:
 		poke_socket();
 	}
-	hf_loop_run_timers(&w.loop);
-	hf_loop_run_deferred(&w.loop);
+	fake_world_turn(w.world);
 }
 
 static void play(const uint8_t *data, size_t size)
 {
 	struct hf_rpc_client_limits limits = hf_rpc_client_default_limits;
+	struct hf_loop_ops ops;
 
 	memset(&w, 0, sizeof(w));
 	w.p = data;
 	w.end = data + size;
-	w.now = 1;
 	limits.max_connections = 6;
 	limits.max_ports = 2;
 	limits.max_reply = 200;
 	limits.idle_ns = 2 * HF_NS_PER_S;
 	limits.port_age_ns = 3 * HF_NS_PER_S;
-	hf_loop_init(&w.loop, &fake_ops);
-	if (hf_rpc_client_new(&w.client, &w.loop, &limits) < 0)
+	open_loop(&ops);
+	if (hf_rpc_client_new(&w.client, w.loop, &limits) < 0)
 		abort();
 	while (w.p < w.end)
 		turn();
 	hf_rpc_client_free(w.client);
 	for (int i = 0; i < MAX_SOCKETS; i++)
 		assert(!w.sockets[i].is_used);
-	assert(w.loop.timers.n == 0 && hf_list_is_empty(&w.loop.deferred));
-	hf_loop_deinit(&w.loop);
+	assert(w.loop->timers.n == 0 && hf_list_is_empty(&w.loop->deferred));
+	hf_loop_free(w.loop);
+	fake_world_free(w.world);
 }
 
 static void decode(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "fake_loop.h"
+#include "standin/fake_world.h"
 #include "rpc/server_internal.h"
 
 #define SCRIPT_PROGRAM 1u /* served anywhere; versions 1 and 3 */

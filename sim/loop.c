@@ -2,6 +2,11 @@
  * The loop backend: the server's clock, random numbers, sockets and workers, in the world. Everything that
  * the server's code does to the outside passes here. So a crash before each of these operations covers every
  * point that the outside can distinguish.
+ *
+ * This is another thing than the loop of tests and fuzz targets (standin/fake_world.h). There, bytes arrive
+ * at once and nothing is lost. Here, the seed decides when a packet comes, how much of a write is taken, and
+ * at which operation the process ends, which leaves its memory to the arena. The loop is all that they share
+ * (loop/loop.c).
  */
 #include <arpa/inet.h>
 #include <assert.h>

@@ -21,7 +21,7 @@ sys.path.insert(0, HERE)
 # pylint: disable=wrong-import-position
 from mutations import MUTATIONS
 
-COPIED = ("src", "sim", "cli", "man", "tools", "contrib", "meson.build", "meson_options.txt")
+COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "meson.build", "meson_options.txt")
 
 
 def run(*command, **how):

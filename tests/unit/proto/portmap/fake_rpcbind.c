@@ -16,10 +16,10 @@ struct hf_rpc_pending {
 	void *user;
 };
 
-void fake_rpcbind_init(struct hf_rpc_client *client, struct fake_loop *world)
+void fake_rpcbind_init(struct hf_rpc_client *client, struct hf_loop *loop)
 {
 	memset(client, 0, sizeof(*client));
-	client->world = world;
+	client->loop = loop;
 	client->on_ipv4 = client->on_ipv6 = true;
 	client->newest = 4;
 	client->from = "127.0.0.1:700";
@@ -41,7 +41,7 @@ void fake_rpcbind_deinit(struct hf_rpc_client *client)
 static enum hf_rpc_outcome answer_rpcbind(struct hf_rpc_client *client, const struct hf_rpc_request *request,
 					  struct fake_reply *reply)
 {
-	struct fake_caller caller = { &client->world->loop, client->from, "127.0.0.1:111", HF_RPC_TCP };
+	struct fake_caller caller = { &client->loop, client->from, "127.0.0.1:111", HF_RPC_TCP };
 
 	if (!(request->remote.family == AF_INET6 ? client->on_ipv6 : client->on_ipv4) ||
 	    client->n_calls == client->fails_at)
@@ -104,7 +104,7 @@ int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pen
 	client->n_calls += is_rpcbind;
 	client->n_in_flight++;
 	assert(!is_rpcbind || (request->reserved_port && hf_addr_is_loopback(&request->remote)));
-	hf_timer_init(&pending->timer, &client->world->loop, answer);
+	hf_timer_init(&pending->timer, client->loop, answer);
 	hf_timer_start(&pending->timer, client->is_silent ? request->timeout_ns : client->delay);
 	*pendingp = pending;
 	return 0;

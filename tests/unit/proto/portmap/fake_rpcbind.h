@@ -4,10 +4,10 @@
 #include "proto/portmap/rpcbind.h"
 #include "rpc/client.h"
 
-#include "fake_world.h"
+#include "fake_call.h"
 
 struct hf_rpc_client {
-	struct fake_loop *world;
+	struct hf_loop *loop;
 	struct hf_rpcbind rpcbind;
 	uint64_t delay; /* of every answer, ns */
 	bool on_ipv4;
@@ -27,6 +27,6 @@ struct hf_rpc_client {
 	unsigned int n_in_flight;
 };
 
-void fake_rpcbind_init(struct hf_rpc_client *client, struct fake_loop *world);
+void fake_rpcbind_init(struct hf_rpc_client *client, struct hf_loop *loop);
 void fake_rpcbind_forget(struct hf_rpc_client *client); /* as if started again */
 void fake_rpcbind_deinit(struct hf_rpc_client *client);

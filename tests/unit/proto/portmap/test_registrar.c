@@ -8,10 +8,13 @@
 #include "proto/portmap/registrar.h"
 
 #include "fake_rpcbind.h"
+#include "loop/loop.h"
+#include "standin/fake_world.h"
 
 #define SECOND UINT64_C(1000000000)
 
-static struct fake_loop world;
+static struct fake_world *world;
+static struct hf_loop *loop;
 static struct hf_rpc_client client;
 static struct hf_registrar *registrar;
 static struct hf_registrar_report last;
@@ -32,12 +35,13 @@ static void on_stopped(void *user)
 /* NLM 4 and NSM 1 on four transports each */
 static int setup(void **state)
 {
-	fake_loop_init(&world);
-	fake_rpcbind_init(&client, &world);
+	world = fake_world_new(1);
+	assert_int_equal(fake_loop_new(&loop, world), 0);
+	fake_rpcbind_init(&client, loop);
 	n_rounds = 0;
 	is_stopped = false;
 	memset(&last, 0, sizeof(last));
-	assert_int_equal(hf_registrar_new(&registrar, &world.loop, &client, 111, on_checked, NULL), 0);
+	assert_int_equal(hf_registrar_new(&registrar, loop, &client, 111, on_checked, NULL), 0);
 	for (int i = 0; i < HF_N_NETIDS; i++) {
 		hf_registrar_add(registrar, 100021, 4, (enum hf_netid)i, 12049);
 		hf_registrar_add(registrar, 100024, 1, (enum hf_netid)i, 12049);
@@ -50,7 +54,8 @@ static int teardown(void **state)
 {
 	registrar = hf_registrar_free(registrar);
 	fake_rpcbind_deinit(&client);
-	fake_loop_deinit(&world);
+	loop = hf_loop_free(loop);
+	fake_world_free(world);
 	return 0;
 }
 
@@ -83,7 +88,7 @@ static void stop(void)
 static void test_registers(void **state)
 {
 	assert_int_equal(client.n_calls, 0);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(n_rounds, 1);
 	assert_true(last.is_found);
 	assert_int_equal(last.version, 4);
@@ -99,21 +104,21 @@ static void test_registers(void **state)
 /* Once every 30 s, with one call where all is well. */
 static void test_checks_and_renews(void **state)
 {
-	fake_loop_pass(&world, 29 * SECOND);
+	fake_world_advance(world, 29 * SECOND);
 	assert_int_equal(n_rounds, 1);
-	fake_loop_pass(&world, 2 * SECOND);
+	fake_world_advance(world, 2 * SECOND);
 	assert_int_equal(n_rounds, 2);
 	assert_int_equal(client.n_calls, 10);
 	assert_int_equal(last.n_renewed, 0);
 	assert_int_equal(last.n_present, 8);
 
 	fake_rpcbind_forget(&client);
-	fake_loop_pass(&world, 30 * SECOND);
+	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_renewed, 8);
 	assert_int_equal(port_of(100024, 1, HF_NETID_UDP6), 12049);
 
 	hf_mappings_unset(&client.rpcbind.mappings, 100021, 4, HF_NETIDS_IPV6, HF_OWNER_SUPERUSER);
-	fake_loop_pass(&world, 30 * SECOND);
+	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_renewed, 2);
 	assert_int_equal(last.n_present, 8);
 }
@@ -121,21 +126,21 @@ static void test_checks_and_renews(void **state)
 static void test_checks_on_demand(void **state)
 {
 	hf_registrar_check(registrar);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(n_rounds, 1);
 	fake_rpcbind_forget(&client);
 	hf_registrar_check(registrar);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(n_rounds, 2);
 	assert_int_equal(last.n_renewed, 8);
 	/* while a round is under way: another one follows */
 	client.is_silent = true;
 	hf_registrar_check(registrar);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(n_rounds, 2);
 	hf_registrar_check(registrar);
 	client.is_silent = false;
-	fake_loop_pass(&world, 10 * SECOND);
+	fake_world_advance(world, 10 * SECOND);
 	assert_int_equal(n_rounds, 4);
 	assert_true(last.is_found);
 }
@@ -143,13 +148,13 @@ static void test_checks_on_demand(void **state)
 static void test_comes_late(void **state)
 {
 	client.on_ipv4 = client.on_ipv6 = false;
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(n_rounds, 1);
 	assert_false(last.is_found);
 	assert_int_equal(last.n_present, 0);
 	assert_int_equal(client.n_calls, 2); /* both addresses */
 	client.on_ipv6 = true;
-	fake_loop_pass(&world, 31 * SECOND);
+	fake_world_advance(world, 31 * SECOND);
 	assert_true(last.is_found);
 	assert_int_equal(last.n_present, 8);
 }
@@ -160,10 +165,10 @@ static void test_dies_in_a_round(void **state)
 		fake_rpcbind_forget(&client);
 		client.fails_at = client.n_calls + n;
 		hf_registrar_check(registrar);
-		fake_loop_pass(&world, SECOND);
+		fake_world_advance(world, SECOND);
 		assert_false(last.is_found);
 		hf_registrar_check(registrar);
-		fake_loop_pass(&world, SECOND);
+		fake_world_advance(world, SECOND);
 		assert_true(last.is_found);
 		assert_int_equal(last.n_present, 8);
 	}
@@ -172,28 +177,28 @@ static void test_dies_in_a_round(void **state)
 static void test_no_memory(void **state)
 {
 	client.cannot_begin = true;
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(n_rounds, 1);
 	assert_false(last.is_found);
 	client.cannot_begin = false;
-	fake_loop_pass(&world, 30 * SECOND);
+	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_present, 8);
 }
 
 static void test_version_2(void **state)
 {
 	client.newest = 2;
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_true(last.is_found);
 	assert_int_equal(last.version, 2);
 	assert_int_equal(last.n_present, 4);
 	assert_int_equal(last.n_unfitting, 4);
 	assert_int_equal(port_of(100021, 4, HF_NETID_UDP), 12049);
 	assert_int_equal(port_of(100021, 4, HF_NETID_UDP6), 0);
-	fake_loop_pass(&world, 30 * SECOND);
+	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_renewed, 0);
 	stop();
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_true(is_stopped);
 	assert_int_equal(client.rpcbind.mappings.n, 0);
 }
@@ -204,7 +209,7 @@ static void test_version_2_conflict(void **state)
 	client.newest = 2;
 	plant(100024, 1, HF_NETID_UDP, 12049);
 	plant(100024, 1, HF_NETID_TCP, 700);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(client.n_pings, 1);
 	assert_int_equal(client.n_unsets, 1);
 	assert_int_equal(last.n_present, 4);
@@ -217,7 +222,7 @@ static void test_stale(void **state)
 {
 	plant(100024, 1, HF_NETID_TCP, 700);
 	plant(100024, 1, HF_NETID_UDP6, 12049);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(client.n_pings, 1);
 	assert_int_equal(client.n_unsets, 1);
 	assert_int_equal(last.n_refused, 0);
@@ -231,7 +236,7 @@ static void test_living(void **state)
 {
 	client.alive = 700;
 	plant(100024, 1, HF_NETID_TCP, 700);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(client.n_pings, 1);
 	assert_int_equal(client.n_unsets, 0);
 	assert_int_equal(last.n_refused, 1);
@@ -239,15 +244,15 @@ static void test_living(void **state)
 	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 700);
 	/* rpcbind is not asked to remove it either when we stop */
 	client.alive = 0;
-	fake_loop_pass(&world, 30 * SECOND);
+	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_present, 8);
 	client.alive = 700;
 	hf_mappings_unset(&client.rpcbind.mappings, 100024, 1, HF_NETIDS_ALL, HF_OWNER_SUPERUSER);
 	plant(100024, 1, HF_NETID_TCP, 700);
-	fake_loop_pass(&world, 30 * SECOND);
+	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_present, 7);
 	stop();
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 700);
 	assert_int_equal(client.rpcbind.mappings.n, 1);
 }
@@ -258,7 +263,7 @@ static void test_dump_too_long(void **state)
 	client.is_dump_too_long = true;
 	plant(100024, 1, HF_NETID_TCP, 700);
 	plant(100024, 1, HF_NETID_UDP, 12049);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_true(last.is_found);
 	assert_int_equal(client.n_sets, 9);
 	assert_int_equal(client.n_unsets, 1);
@@ -279,7 +284,7 @@ static void test_refused(void **state)
 
 	client.from = "127.0.0.1:40000";
 	hf_mappings_set(&client.rpcbind.mappings, &mapping);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(client.n_unsets, 1);
 	assert_int_equal(last.n_refused, 1);
 	assert_int_equal(last.n_present, 7);
@@ -289,28 +294,28 @@ static void test_refused(void **state)
 static void test_stop_removes(void **state)
 {
 	plant(7, 1, HF_NETID_UDP, 700);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	stop();
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_true(is_stopped);
 	assert_int_equal(client.n_unsets, 8);
 	assert_int_equal(client.rpcbind.mappings.n, 1);
 	is_stopped = false;
 	hf_registrar_stop(registrar, on_stopped, NULL); /* again is no-op */
 	hf_registrar_check(registrar);
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_false(is_stopped);
-	fake_loop_pass(&world, 100 * SECOND);
+	fake_world_advance(world, 100 * SECOND);
 	assert_int_equal(n_rounds, 1);
 }
 
 /* Privilege was given up meanwhile: they stay, and that is said. */
 static void test_stop_without_privilege(void **state)
 {
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	client.from = "127.0.0.1:40000";
 	stop();
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_true(is_stopped);
 	assert_int_equal(client.rpcbind.mappings.n, 8);
 }
@@ -318,7 +323,7 @@ static void test_stop_without_privilege(void **state)
 static void test_stop_with_nothing(void **state)
 {
 	stop();
-	fake_loop_pass(&world, 0);
+	fake_world_advance(world, 0);
 	assert_true(is_stopped);
 	assert_int_equal(client.n_calls, 0);
 }
@@ -326,25 +331,25 @@ static void test_stop_with_nothing(void **state)
 /* While it waits for an answer it still knows what it has set. */
 static void test_stop_in_a_round(void **state)
 {
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	client.is_silent = true;
 	hf_registrar_check(registrar);
-	fake_loop_pass(&world, SECOND / 2);
+	fake_world_advance(world, SECOND / 2);
 	client.is_silent = false;
 	stop();
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_true(is_stopped);
 	assert_int_equal(client.rpcbind.mappings.n, 0);
 }
 
 static void test_stop_is_bounded(void **state)
 {
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	client.is_silent = true;
 	stop();
-	fake_loop_pass(&world, 2 * SECOND - 1);
+	fake_world_advance(world, 2 * SECOND - 1);
 	assert_false(is_stopped);
-	fake_loop_pass(&world, 1);
+	fake_world_advance(world, 1);
 	assert_true(is_stopped);
 	assert_int_equal(client.n_in_flight, 0);
 }
@@ -352,12 +357,12 @@ static void test_stop_is_bounded(void **state)
 /* Nor does it help to answer slowly. */
 static void test_stop_is_bounded_in_all(void **state)
 {
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	client.delay = 7 * SECOND / 10;
 	stop();
-	fake_loop_pass(&world, 2 * SECOND - 1);
+	fake_world_advance(world, 2 * SECOND - 1);
 	assert_false(is_stopped);
-	fake_loop_pass(&world, 1);
+	fake_world_advance(world, 1);
 	assert_true(is_stopped);
 	assert_int_equal(client.n_unsets, 2);
 	assert_int_equal(client.n_in_flight, 0);
@@ -366,7 +371,7 @@ static void test_stop_is_bounded_in_all(void **state)
 static void test_free_in_flight(void **state)
 {
 	client.is_silent = true;
-	fake_loop_pass(&world, SECOND);
+	fake_world_advance(world, SECOND);
 	assert_int_equal(client.n_in_flight, 1);
 	registrar = hf_registrar_free(registrar);
 	assert_int_equal(client.n_in_flight, 0);

@@ -9,8 +9,10 @@
 #include "base/macros.h"
 #include "proto/portmap/rpcbind.h"
 
-#include "fake_world.h"
+#include "fake_call.h"
+#include "loop/loop.h"
 #include "portmap_oracle.h"
+#include "standin/fake_world.h"
 
 static const struct hf_rpc_version nlm_versions[] = { { .version = 1 }, { .version = 3 }, { .version = 4 } };
 static const struct hf_rpc_program nlm = {
@@ -18,20 +20,22 @@ static const struct hf_rpc_program nlm = {
 };
 
 static struct hf_rpcbind rpcbind;
-static struct fake_loop world;
+static struct fake_world *world;
+static struct hf_loop *loop;
 static struct fake_reply reply;
 
-static struct fake_caller local_tcp = { &world.loop, "127.0.0.1:700", "127.0.0.1:111", HF_RPC_TCP };
-static struct fake_caller local_udp = { &world.loop, "127.0.0.1:700", "127.0.0.1:111", HF_RPC_UDP };
-static struct fake_caller local_user = { &world.loop, "127.0.0.1:40000", "127.0.0.1:111", HF_RPC_TCP };
-static struct fake_caller local_tcp6 = { &world.loop, "[::1]:700", "[::1]:111", HF_RPC_TCP };
-static struct fake_caller far_tcp = { &world.loop, "192.0.2.9:700", "192.0.2.1:111", HF_RPC_TCP };
-static struct fake_caller far_udp = { &world.loop, "192.0.2.9:700", "192.0.2.1:111", HF_RPC_UDP };
-static struct fake_caller far_tcp6 = { &world.loop, "[2001:db8::9]:700", "[2001:db8::1]:111", HF_RPC_TCP };
+static struct fake_caller local_tcp = { &loop, "127.0.0.1:700", "127.0.0.1:111", HF_RPC_TCP };
+static struct fake_caller local_udp = { &loop, "127.0.0.1:700", "127.0.0.1:111", HF_RPC_UDP };
+static struct fake_caller local_user = { &loop, "127.0.0.1:40000", "127.0.0.1:111", HF_RPC_TCP };
+static struct fake_caller local_tcp6 = { &loop, "[::1]:700", "[::1]:111", HF_RPC_TCP };
+static struct fake_caller far_tcp = { &loop, "192.0.2.9:700", "192.0.2.1:111", HF_RPC_TCP };
+static struct fake_caller far_udp = { &loop, "192.0.2.9:700", "192.0.2.1:111", HF_RPC_UDP };
+static struct fake_caller far_tcp6 = { &loop, "[2001:db8::9]:700", "[2001:db8::1]:111", HF_RPC_TCP };
 
 static int setup(void **state)
 {
-	fake_loop_init(&world);
+	world = fake_world_new(1);
+	assert_int_equal(fake_loop_new(&loop, world), 0);
 	hf_rpcbind_init(&rpcbind);
 	assert_int_equal(hf_rpcbind_offer(&rpcbind, &hf_rpcbind_program, HF_NETIDS_ALL, 111), 0);
 	assert_int_equal(hf_rpcbind_offer(&rpcbind, &nlm, HF_NETIDS_ALL, 2049), 0);
@@ -41,7 +45,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	hf_rpcbind_deinit(&rpcbind);
-	fake_loop_deinit(&world);
+	loop = hf_loop_free(loop);
+	fake_world_free(world);
 	return 0;
 }
 
@@ -218,7 +223,7 @@ static void test_getversaddr(void **state)
 
 static void test_scope_stays_home(void **state)
 {
-	struct fake_caller link_local = { &world.loop, "[fe80::9%lo]:700", "[fe80::1%lo]:111", HF_RPC_TCP };
+	struct fake_caller link_local = { &loop, "[fe80::9%lo]:700", "[fe80::1%lo]:111", HF_RPC_TCP };
 
 	assert_string_equal(get(&link_local, 4, 3, 100021, 4, "tcp6"), "fe80::1.8.1");
 }
@@ -256,8 +261,8 @@ static void test_set34(void **state)
 /* Strangers get FALSE, whatever they claim. */
 static void test_set_from_elsewhere(void **state)
 {
-	struct fake_caller forged = { &world.loop, "127.0.0.1:700", "192.0.2.1:111", HF_RPC_UDP };
-	struct fake_caller own = { &world.loop, "192.0.2.1:700", "192.0.2.1:111", HF_RPC_UDP };
+	struct fake_caller forged = { &loop, "127.0.0.1:700", "192.0.2.1:111", HF_RPC_UDP };
+	struct fake_caller own = { &loop, "192.0.2.1:700", "192.0.2.1:111", HF_RPC_UDP };
 	const struct fake_caller *const strangers[] = { &far_tcp, &far_udp, &far_tcp6, &forged, &own };
 	size_t before = rpcbind.mappings.n;
 
@@ -296,7 +301,7 @@ static size_t n_refused_places(void)
 	size_t n = 0;
 
 	for (size_t i = 0; i < HF_RPCBIND_N_REFUSED; i++)
-		n += rpcbind.refused[i].until > world.clock;
+		n += rpcbind.refused[i].until > fake_world_now(world);
 	return n;
 }
 
@@ -317,7 +322,7 @@ static void test_refusals_are_told_rarely(void **state)
 	assert_int_equal(n_refused_places(), HF_RPCBIND_N_REFUSED);
 	for (size_t i = 0; i < HF_RPCBIND_N_REFUSED; i++) /* whoever came later had no place, and no line */
 		assert_true(rpcbind.refused[i].host.ip[0] == 192 || rpcbind.refused[i].host.ip[3] < 15);
-	fake_loop_pass(&world, 3601 * UINT64_C(1000000000));
+	fake_world_advance(world, 3601 * UINT64_C(1000000000));
 	assert_int_equal(n_refused_places(), 0);
 	ask_pmap(&far_udp, 1, 7, 1, IPPROTO_UDP, 700);
 	assert_int_equal(n_refused_places(), 1);

@@ -1,63 +1,8 @@
-#include "fake_world.h"
+#include "fake_call.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Time */
-
-static struct fake_loop *fake_of(struct hf_loop *loop)
-{
-	return (struct fake_loop *)loop;
-}
-
-static uint64_t fake_clock(struct hf_loop *loop)
-{
-	return fake_of(loop)->clock;
-}
-
-static uint64_t fake_wall(struct hf_loop *loop)
-{
-	return fake_of(loop)->wall;
-}
-
-static const struct hf_loop_ops fake_ops = { .clock = fake_clock, .wall = fake_wall };
-
-void fake_loop_init(struct fake_loop *fake)
-{
-	memset(fake, 0, sizeof(*fake));
-	hf_loop_init(&fake->loop, &fake_ops);
-	fake->clock = 1000 * UINT64_C(1000000000);
-	fake->wall = UINT64_C(1700000000) * UINT64_C(1000000000) + 999999999;
-}
-
-void fake_loop_deinit(struct fake_loop *fake)
-{
-	hf_loop_deinit(&fake->loop);
-}
-
-static void turn(struct fake_loop *fake)
-{
-	hf_loop_new_turn(&fake->loop);
-	hf_loop_run_timers(&fake->loop);
-	hf_loop_run_deferred(&fake->loop);
-}
-
-void fake_loop_pass(struct fake_loop *fake, uint64_t ns)
-{
-	uint64_t end = fake->clock + ns;
-	struct hf_timer *timer;
-
-	turn(fake);
-	while ((timer = hf_timer_heap_first(&fake->loop.timers)) && timer->deadline <= end) {
-		fake->clock = timer->deadline > fake->clock ? timer->deadline : fake->clock;
-		turn(fake);
-	}
-	fake->clock = end;
-	turn(fake);
-}
-
-/* Calls */
 
 struct hf_rpc_call {
 	struct hf_rpc_header header;
@@ -154,7 +99,7 @@ void fake_call(struct fake_reply *reply, const struct hf_rpc_program *program, v
 	const struct hf_rpc_proc *proc = find_proc(program, version, procedure);
 	struct hf_rpc_call call = {
 		.header = { .program = program->program, .version = version, .procedure = procedure },
-		.loop = caller->loop,
+		.loop = *caller->loop,
 		.transport = caller->transport,
 		.reply = reply,
 	};

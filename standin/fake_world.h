@@ -1,13 +1,17 @@
 /*
- * A world in memory: loops, time and a network without a kernel beneath them.
+ * A world in memory: loops, time and a network without a kernel beneath them. It is the
+ * stand-in for loop/uv_*.c in unit tests and fuzz targets.
  *
- * Everything happens on one thread and only when it is told to, so that the
- * same steps give the same result. A world has one clock and one network; each
- * of its loops has its own sockets. Streams are pairs of bounded pipes;
- * datagrams arrive at once, or are lost if no socket is bound there or too many wait.
+ * Everything happens on one thread and only when it is told to, so that the same steps
+ * give the same result. A world has one clock and one network; each of its loops has its
+ * own sockets. Streams are pairs of bounded pipes. A datagram arrives at once, or is lost
+ * if there is no socket, or too many datagrams wait at it.
  *
- * A stream's other end is either a socket of a loop of this world, or a
- * fake_peer, which belongs to the fuzzer, in the client's place.
+ * A stream's other end is either a socket of a loop of this world, or a fake_peer, which
+ * belongs to the code that plays the client.
+ *
+ * The simulation has a world of its own (sim/loop.c): it decides there by its seed when a
+ * packet comes, what is lost, and at which operation the server is killed.
  */
 #pragma once
 
@@ -25,6 +29,7 @@ struct fake_peer;
 struct fake_world *fake_world_new(uint64_t seed);
 void fake_world_free(struct fake_world *world); /* after its loops, by hf_loop_free(), and its peers */
 int fake_loop_new(struct hf_loop **loopp, struct fake_world *world);
+int fake_loop_new_alone(struct hf_loop **loopp);                  /* in a world that ends with it */
 void fake_world_set_pipe(struct fake_world *world, size_t bytes); /* room of pipes made from now on */
 
 /* Time: a turn of each loop serves what is ready now, and says whether anything was. */
@@ -33,7 +38,7 @@ void fake_world_settle(struct fake_world *world);                  /* turns unti
 void fake_world_advance(struct fake_world *world, uint64_t by_ns); /* settles, timer by timer */
 uint64_t fake_world_now(const struct fake_world *world);
 
-/* Connections from outside; NULL: no listener is there. Each is freed by its owner. */
+/* Connections from outside; NULL: no socket listens there. Each is freed by its owner. */
 struct fake_peer *fake_peer_connect(struct fake_world *world, const struct hf_addr *from,
 				    const struct hf_addr *to);
 void fake_peer_free(struct fake_peer *peer); /* closes it, too */

@@ -1,4 +1,4 @@
-#include "fake_loop.h"
+#include "fake_world.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,11 +14,12 @@
 #define MAX_DATAGRAMS 256 /* that wait at one place */
 #define FIRST_PORT    40000
 #define START_NS      (UINT64_C(1000) * HF_NS_PER_S)
-#define EPOCH_NS      (UINT64_C(1700000000) * HF_NS_PER_S)
+/* The wall clock starts at the end of a second: a time that is rounded up shows. */
+#define EPOCH_NS (UINT64_C(1699999001) * HF_NS_PER_S - 1)
 
 struct fake_world {
 	struct hf_list sockets; /* in the order in which they were made */
-	struct hf_list strays;  /* datagrams for no socket here */
+	struct hf_list strays;  /* datagrams for addresses outside */
 	size_t n_strays;
 	struct fake_loop *loops[MAX_LOOPS];
 	size_t n_loops;
@@ -26,6 +27,7 @@ struct fake_world {
 	uint64_t random;
 	size_t pipe_room;
 	uint16_t next_port;
+	bool is_of_one_loop; /* and ends with it */
 };
 
 struct fake_loop {
@@ -581,15 +583,17 @@ static int fake_run(struct hf_loop *loop)
 	struct fake_world *world = fake_loop_of(loop)->world;
 	uint64_t deadline;
 
-	while (!atomic_load(&loop->is_stopping)) {
-		if (fake_world_turn(world))
+	for (;;) {
+		bool any = fake_world_turn(world);
+
+		if (atomic_exchange(&loop->is_stopping, false))
+			return 0;
+		if (any)
 			continue;
 		if (!next_deadline(world, &deadline))
-			return -EDEADLK; /* nothing can ever happen again */
+			abort(); /* nothing can ever happen again */
 		world->now = HF_MAX(world->now, deadline);
 	}
-	atomic_store(&loop->is_stopping, false);
-	return 0;
 }
 
 static void fake_free(struct hf_loop *loop)
@@ -605,6 +609,8 @@ static void fake_free(struct hf_loop *loop)
 	bury(world);
 	hf_loop_deinit(loop);
 	free(fake);
+	if (world->is_of_one_loop)
+		fake_world_free(world);
 }
 
 static const struct hf_loop_ops fake_ops = {
@@ -678,6 +684,21 @@ void fake_world_free(struct fake_world *world)
 	while ((link = hf_list_pop_front(&world->strays)))
 		free(hf_list_entry(link, struct datagram, link));
 	free(world);
+}
+
+int fake_loop_new_alone(struct hf_loop **loopp)
+{
+	struct fake_world *world = fake_world_new(1);
+	int r;
+
+	if (!world)
+		return -ENOMEM;
+	r = fake_loop_new(loopp, world);
+	if (r < 0)
+		fake_world_free(world);
+	else
+		world->is_of_one_loop = true;
+	return r;
 }
 
 void fake_world_set_pipe(struct fake_world *world, size_t bytes)
