@@ -38,12 +38,7 @@ static void read_stored(struct matching *matching, const struct disk_view *view)
 	matching->version = view->version;
 	matching->n = 0;
 	for (uint32_t i = 0; i < view->n; i++) {
-		const struct disk_record *record = &view->records[i];
-
-		if (record->type == HF_RECORD_LOCK &&
-		    hf_record_decode(&matching->stored[matching->n], HF_RECORD_LOCK,
-				     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
-						 record->len - HF_RECORD_HEADER)) == 0)
+		if (disk_record_read(&view->records[i], HF_RECORD_LOCK, &matching->stored[matching->n]))
 			matching->n++;
 	}
 }

@@ -1,10 +1,13 @@
 /*
  * The store backend: a disk that may be slow, fail, or lose what was not synced.
  *
- * There are two views. The page cache survives a crash of the process, and what is synced survives a crash of
- * the machine. A batch is there as a whole or not at all, as with the checksums of the journal and the
- * transactions of a database. A write that is under way at a crash may be there or not; so may one that
- * failed.
+ * There are two views (standin/disk_view.h). The page cache survives a crash of the process, and what is
+ * synced survives a crash of the machine. A batch is there as a whole or not at all, as with the checksums of
+ * the journal and the transactions of a database. A write that is under way at a crash may be there or not;
+ * so may one that failed.
+ *
+ * The tests have another stand-in on such a view (standin/disk.h), which is slow or fails when the test says
+ * so. Here the seed does, and each operation is a point at which the server may be killed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,120 +31,6 @@ static struct world *world_of(struct hf_store *store)
 	return ((struct sim_store *)store)->world;
 }
 
-/* Views */
-
-static bool is_same_key(const struct disk_record *mine, const struct hf_record *other)
-{
-	switch (other->type) {
-	case HF_RECORD_LOCK:
-		return mine->type == HF_RECORD_LOCK && mine->id == other->lock.id;
-	case HF_RECORD_LOCK_DELETE:
-		return mine->type == HF_RECORD_LOCK && mine->id == other->id;
-	case HF_RECORD_RESERVATION:
-		return mine->type == HF_RECORD_RESERVATION && mine->id == other->reservation.id;
-	case HF_RECORD_RESERVATION_DELETE:
-		return mine->type == HF_RECORD_RESERVATION && mine->id == other->id;
-	case HF_RECORD_CLIENT:
-		return mine->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(mine), other->client.id);
-	case HF_RECORD_CLIENT_DELETE:
-		return mine->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(mine), other->name);
-	default:
-		return false;
-	}
-}
-
-/* The key is read once. */
-static void note_key(struct disk_record *mine, const struct hf_record *record)
-{
-	mine->id = 0;
-	mine->name_at = mine->name_len = 0;
-	switch (record->type) {
-	case HF_RECORD_LOCK:
-		mine->id = record->lock.id;
-		break;
-	case HF_RECORD_RESERVATION:
-		mine->id = record->reservation.id;
-		break;
-	case HF_RECORD_CLIENT:
-		mine->name_at = (uint16_t)(HF_RECORD_HEADER + (record->client.id.data - record->body.data));
-		mine->name_len = (uint16_t)record->client.id.len;
-		break;
-	default:
-		break;
-	}
-}
-
-static void take_out(struct disk_view *view, const struct hf_record *record)
-{
-	for (uint32_t i = 0; i < view->n; i++) {
-		if (!is_same_key(&view->records[i], record))
-			continue;
-		memmove(&view->records[i], &view->records[i + 1],
-			(view->n - i - 1) * sizeof(view->records[0]));
-		view->n--;
-		return;
-	}
-}
-
-static void put_in(struct disk_view *view, const struct hf_record *record)
-{
-	struct disk_record *mine = &view->records[view->n];
-
-	if (view->n == DISK_RECORDS || record->body.len + HF_RECORD_HEADER > DISK_BYTES)
-		abort();
-	mine->type = (uint8_t)record->type;
-	mine->len = (uint16_t)(record->body.len + HF_RECORD_HEADER);
-	memcpy(mine->bytes + HF_RECORD_HEADER, record->body.data, record->body.len);
-	note_key(mine, record);
-	view->n++;
-}
-
-static void apply(struct disk_view *view, const uint8_t *bytes, uint32_t len, int kind)
-{
-	struct hf_bytes rest = hf_bytes_of(bytes, len);
-	struct hf_record record;
-
-	view->version++;
-	if (kind == HF_STORE_ALL)
-		view->n = 0;
-	while (hf_record_next(&record, &rest) > 0) {
-		switch (record.type) {
-		case HF_RECORD_STATE:
-			view->state = record.state;
-			view->has_state = true;
-			break;
-		case HF_RECORD_LOCK:
-		case HF_RECORD_RESERVATION:
-		case HF_RECORD_CLIENT:
-			take_out(view, &record);
-			put_in(view, &record);
-			break;
-		default:
-			take_out(view, &record);
-			break;
-		}
-	}
-}
-
-static void drop_locks(struct disk_view *view)
-{
-	uint32_t n = 0;
-
-	view->version++;
-	for (uint32_t i = 0; i < view->n; i++)
-		if (view->records[i].type == HF_RECORD_CLIENT)
-			view->records[n++] = view->records[i];
-	view->n = n;
-}
-
-static void copy_view(struct disk_view *view, const struct disk_view *from)
-{
-	uint64_t version = view->version + 1;
-
-	memcpy(view, from, offsetof(struct disk_view, records) + from->n * sizeof(from->records[0]));
-	view->version = version;
-}
-
 /* Syncing */
 
 static void forget_unsynced(struct disk *disk)
@@ -154,7 +43,8 @@ static void forget_unsynced(struct disk *disk)
 static void sync_first(struct disk *disk, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		apply(&disk->synced, disk->unsynced[i], disk->unsynced_len[i], HF_STORE_LOCKS);
+		disk_view_apply(&disk->synced, hf_bytes_of(disk->unsynced[i], disk->unsynced_len[i]),
+				HF_STORE_LOCKS);
 }
 
 static void sync_all(struct disk *disk)
@@ -174,12 +64,13 @@ static void keep_unsynced(struct disk *disk, const uint8_t *bytes, uint32_t len)
 
 static void carry_out(struct world *world, struct disk_write *write)
 {
+	struct hf_bytes bytes = hf_bytes_of(write->bytes, write->len);
 	struct disk *disk = &world->disk;
 
 	if (write->is_applied)
 		return;
 	write->is_applied = true;
-	apply(&disk->cached, write->bytes, write->len, write->kind);
+	disk_view_apply(&disk->cached, bytes, write->kind);
 	if (write->kind == HF_STORE_LOCKS && world->server.durability == HF_STORE_PROCESS) {
 		keep_unsynced(disk, write->bytes, write->len);
 		if (rng_chance(&world->disk_rng, WRITEBACKS))
@@ -188,7 +79,7 @@ static void carry_out(struct world *world, struct disk_write *write)
 	}
 	if (write->kind == HF_STORE_ALL)
 		forget_unsynced(disk);
-	apply(&disk->synced, write->bytes, write->len, write->kind);
+	disk_view_apply(&disk->synced, bytes, write->kind);
 }
 
 /* Writing */
@@ -242,7 +133,7 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 	uint64_t takes;
 
 	server_tick(world);
-	*write = (struct disk_write){ .world = world, .kind = (int)batch->kind };
+	*write = (struct disk_write){ .world = world, .kind = batch->kind };
 	write->bytes = sim_alloc(bytes.len);
 	memcpy(write->bytes, bytes.data, bytes.len);
 	write->len = (uint32_t)bytes.len;
@@ -327,18 +218,13 @@ static int op_load_state(struct hf_store *store, struct hf_store_state *statep)
 static int op_save_state(struct hf_store *store, const struct hf_store_state *state, bool drop)
 {
 	struct world *world = world_of(store);
-	struct disk_view *views[] = { &world->disk.cached, &world->disk.synced };
 
 	server_tick(world);
 	if (fails(world))
 		return -EIO;
 	sync_all(&world->disk);
-	for (size_t i = 0; i < HF_ARRAY_SIZE(views); i++) {
-		views[i]->state = *state;
-		views[i]->has_state = true;
-		if (drop)
-			drop_locks(views[i]);
-	}
+	disk_view_save_state(&world->disk.cached, state, drop);
+	disk_view_save_state(&world->disk.synced, state, drop);
 	server_tick(world);
 	return 0;
 }
@@ -347,25 +233,9 @@ static int op_load(struct hf_store *store, enum hf_record_type type,
 		   int (*fn)(void *user, const struct hf_record *record), void *user)
 {
 	struct world *world = world_of(store);
-	const struct disk_view *view = &world->disk.cached;
 
 	server_tick(world);
-	for (uint32_t i = 0; i < view->n; i++) {
-		const struct disk_record *mine = &view->records[i];
-		struct hf_record record;
-		int r;
-
-		if (mine->type != type)
-			continue;
-		r = hf_record_decode(&record, type,
-				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
-						 (uint32_t)(mine->len - HF_RECORD_HEADER)));
-		if (r == 0)
-			r = fn(user, &record);
-		if (r)
-			return r;
-	}
-	return 0;
+	return disk_view_load(&world->disk.cached, type, fn, user);
 }
 
 static int op_clear(struct hf_store *store)
@@ -445,15 +315,14 @@ void disk_crash(struct world *world, bool is_machine)
 		return;
 	sync_first(disk, (uint32_t)rng_below(&world->disk_rng, disk->n_unsynced + 1));
 	forget_unsynced(disk);
-	copy_view(&disk->cached, &disk->synced);
+	disk_view_copy(&disk->cached, &disk->synced);
 }
 
 void disk_init(struct world *world)
 {
 	struct disk *disk = &world->disk;
 
-	/* The records are not touched before they are used: there are many. */
-	memset(&disk->cached, 0, offsetof(struct disk_view, records));
-	memset(&disk->synced, 0, offsetof(struct disk_view, records));
+	disk_view_init(&disk->cached);
+	disk_view_init(&disk->synced);
 	memset(&disk->writes, 0, sizeof(*disk) - offsetof(struct disk, writes));
 }

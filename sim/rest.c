@@ -42,13 +42,9 @@ static void run_until_serving(struct world *world)
 static bool is_registered(struct world *world, const struct host *host, bool by_itself)
 {
 	for (uint32_t i = 0; i < world->disk.synced.n; i++) {
-		const struct disk_record *mine = &world->disk.synced.records[i];
 		struct hf_record record;
 
-		if (mine->type == HF_RECORD_CLIENT &&
-		    hf_record_decode(&record, HF_RECORD_CLIENT,
-				     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
-						 (uint32_t)(mine->len - HF_RECORD_HEADER))) == 0 &&
+		if (disk_record_read(&world->disk.synced.records[i], HF_RECORD_CLIENT, &record) &&
 		    hf_addr_same_host(&record.client.address, &host->addr) &&
 		    !((world->monitor.xid || by_itself) &&
 		      hf_bytes_equal(record.client.protocol, hf_bytes_of_str("nsm"))))

@@ -53,7 +53,7 @@
 #include "loop/timer.h"
 #include "recovery/recovery.h"
 #include "rng.h"
-#include "store/state.h"
+#include "standin/disk_view.h"
 
 #define MAX_HOSTS  5
 #define MAX_PROCS  3
@@ -151,32 +151,13 @@ struct span {
 };
 
 /* DISK */
-#define DISK_RECORDS 512
-#define DISK_BYTES   256
-
-struct disk_record {
-	uint8_t type; /* enum hf_record_type */
-	uint16_t len;
-	uint16_t name_at, name_len; /* a client's id, within its bytes */
-	uint64_t id;                /* of a lock or a reservation */
-	uint8_t bytes[DISK_BYTES];
-};
-
-struct disk_view {
-	bool has_state;
-	struct hf_store_state state;
-	uint64_t version; /* rises with every change of its records */
-	uint32_t n;
-	struct disk_record records[DISK_RECORDS];
-};
-
 struct disk_write {
 	struct hf_store_batch *batch; /* of the process that wrote it; NULL: none */
 	struct world *world;
 	struct hf_timer timer;
 	uint8_t *bytes;
 	uint32_t len;
-	int kind;
+	enum hf_store_kind kind;
 	int result;
 	bool is_applied;
 	bool is_over;
@@ -785,10 +766,6 @@ void disk_complete(struct world *world); /* inside the server: completes what ha
 bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
 bool disk_has_client(const struct world *world, const char *id);
-static inline struct hf_bytes disk_name(const struct disk_record *record)
-{
-	return hf_bytes_of(record->bytes + record->name_at, record->name_len);
-}
 bool disk_get_state_of(const struct world *world, const char *id,
 		       int32_t *statep); /* false: unknown; 0: not proven */
 /* What the disk has of this owner, by unit, after a crash of the promised kind. */

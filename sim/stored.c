@@ -16,10 +16,7 @@ static bool get_client(const struct disk_record *record, struct hf_store_client 
 {
 	struct hf_record found;
 
-	if (record->type != HF_RECORD_CLIENT ||
-	    hf_record_decode(&found, HF_RECORD_CLIENT,
-			     hf_bytes_of(record->bytes + HF_RECORD_HEADER,
-					 (uint32_t)(record->len - HF_RECORD_HEADER))) < 0)
+	if (!disk_record_read(record, HF_RECORD_CLIENT, &found))
 		return false;
 	*clientp = found.client;
 	return true;
@@ -84,10 +81,7 @@ static bool read_reservation(struct stored_reservation *out, const struct disk_r
 	struct hf_bytes blob;
 	uint32_t at = 18;
 
-	if (mine->type != HF_RECORD_RESERVATION ||
-	    hf_record_decode(&record, HF_RECORD_RESERVATION,
-			     hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
-					 (uint32_t)(mine->len - HF_RECORD_HEADER))) < 0)
+	if (!disk_record_read(mine, HF_RECORD_RESERVATION, &record))
 		return false;
 	blob = record.reservation.blob;
 	out->access = blob.data[0];
@@ -114,14 +108,6 @@ uint32_t disk_count_reservation(const struct disk_view *view, const struct host 
 	return n;
 }
 
-static bool read_lock(struct hf_record *record, const struct disk_record *mine)
-{
-	return mine->type == HF_RECORD_LOCK &&
-	       hf_record_decode(record, HF_RECORD_LOCK,
-				hf_bytes_of(mine->bytes + HF_RECORD_HEADER,
-					    (uint32_t)(mine->len - HF_RECORD_HEADER))) == 0;
-}
-
 uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name)
 {
 	struct stored_reservation reservation;
@@ -132,7 +118,7 @@ uint32_t disk_count_older(const struct disk_view *view, const struct host *host,
 	hf_addr_format(&host->addr, text, sizeof(text));
 	snprintf(id, sizeof(id), "nlm:%s:%.*s", text, (int)name.len, (const char *)name.data);
 	for (uint32_t i = 0; i < view->n; i++) {
-		if (read_lock(&lock, &view->records[i]))
+		if (disk_record_read(&view->records[i], HF_RECORD_LOCK, &lock))
 			n += hf_bytes_equal(lock.lock.client, hf_bytes_of_str(id)) &&
 			     lock.lock.owner / 100 < host->life;
 		else if (read_reservation(&reservation, &view->records[i]))
@@ -161,8 +147,8 @@ void disk_read_locks(const struct world *world, const struct disk_view *view, co
 		struct hf_record record;
 		struct span span;
 
-		if (!read_lock(&record, &view->records[i]) || record.lock.owner != svid ||
-		    !is_at(record.lock.client, host) ||
+		if (!disk_record_read(&view->records[i], HF_RECORD_LOCK, &record) ||
+		    record.lock.owner != svid || !is_at(record.lock.client, host) ||
 		    !span_of_range(&span, (struct hf_range){ record.lock.start, record.lock.end }))
 			continue;
 		for (int unit = span.first; unit <= span.last; unit++)

@@ -220,7 +220,7 @@ static void test_stopped_while_telling(void **state)
 	hf_recovery_stop(w.recovery, on_stopped, &is_stopped);
 	world_until(&w, is_stopped);
 	world_until(&w, w.n_in_flight == 0);
-	assert_true(w.disk.state.is_clean);
+	assert_true(w.disk.view.state.is_clean);
 }
 
 static void test_again_by_hand(void **state)
@@ -259,7 +259,7 @@ static void test_simulated_crash(void **state)
 	disk_let_go(&w.disk);
 	w.disk.is_slow = false;
 	assert_int_equal(hf_recovery_state(w.recovery), before + 2);
-	assert_int_equal(w.disk.state.sm_state, before + 2);
+	assert_int_equal(w.disk.view.state.sm_state, before + 2);
 	assert_true(world_in_grace(&w));
 	world_until(&w, w.n_told == 1);
 	assert_int_equal(world_lock(&w, client, 1, "g", 0, 9), HF_LOCK_E_GRACE);

@@ -169,12 +169,9 @@ static int32_t stored_state(void)
 {
 	struct hf_record record;
 
-	for (size_t i = 0; i < w.disk.n; i++) {
-		struct hf_bytes bytes = hf_bytes_of(w.disk.records[i].bytes, w.disk.records[i].len);
-
-		if (w.disk.records[i].type == HF_RECORD_CLIENT && hf_record_next(&record, &bytes) > 0)
+	for (uint32_t i = 0; i < w.disk.view.n; i++)
+		if (disk_record_read(&w.disk.view.records[i], HF_RECORD_CLIENT, &record))
 			return record.client.sm_state;
-	}
 	return -1;
 }
 

@@ -145,10 +145,10 @@ static void test_clean_stop_with_nothing_held_has_no_grace(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	world_unlock(&w, a(), 1, "f", 0, 9);
 	world_stop(&w);
-	assert_true(w.disk.state.is_clean);
+	assert_true(w.disk.view.state.is_clean);
 	world_up(&w);
 	assert_false(world_in_grace(&w));
-	assert_false(w.disk.state.is_clean);
+	assert_false(w.disk.view.state.is_clean);
 }
 
 static void test_clean_stop_with_locks_has_grace(void **state)
@@ -297,16 +297,9 @@ static void test_what_was_registered_comes_back(void **state)
 	assert_string_equal(world_client(&w, "fd00::5", "six")->id, "nlm:fd00::5:six");
 }
 
-static void put_record(int type, uint64_t id, const uint8_t *bytes, int len)
+static void put_record(const uint8_t *bytes, int len)
 {
-	struct disk_record *record;
-
-	w.disk.records = realloc(w.disk.records, (w.disk.n + 1) * sizeof(*w.disk.records));
-	w.disk.room = w.disk.n + 1;
-	record = &w.disk.records[w.disk.n++];
-	*record = (struct disk_record){ .type = (enum hf_record_type)type, .id = id, .len = (size_t)len };
-	record->bytes = malloc((size_t)len);
-	memcpy(record->bytes, bytes, (size_t)len);
+	disk_view_apply(&w.disk.view, hf_bytes_of(bytes, (uint32_t)len), HF_STORE_LOCKS);
 }
 
 static void put_lock(const char *client, const char *export, uint64_t id, uint64_t start, uint64_t end)
@@ -324,7 +317,7 @@ static void put_lock(const char *client, const char *export, uint64_t id, uint64
 		.mode = HF_LOCK_EXCLUSIVE,
 	};
 
-	put_record(HF_RECORD_LOCK, id, out, hf_record_encode_lock(out, &fact));
+	put_record(out, hf_record_encode_lock(out, &fact));
 }
 
 /* One of a client's, who has it once. */
@@ -335,7 +328,7 @@ static void put_reservation(const char *client, uint64_t id)
 
 	memcpy(blob + 18, "7f", 2); /* reservation and handle */
 	memcpy(blob + 20, client, strlen(client));
-	put_record(HF_RECORD_RESERVATION, id, out, hf_record_encode_reservation(out, &fact));
+	put_record(out, hf_record_encode_reservation(out, &fact));
 }
 
 static void test_records_that_cannot_be_true(void **state)
@@ -390,7 +383,7 @@ static void test_ids_that_come_round_again(void **state)
 	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
 	world_turn(&w);
 	world_kill(&w);
-	w.disk.state.epoch += (1 << 20) - 1;
+	w.disk.view.state.epoch += (1 << 20) - 1;
 	world_up(&w);
 	assert_int_equal(world_unreclaimed(&w), 2);
 	assert_int_equal(world_reclaim(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);

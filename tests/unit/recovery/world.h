@@ -3,7 +3,7 @@
 
 #include "../test.h"
 
-#include "disk.h"
+#include "../../../standin/disk.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "recovery/recovery.h"
