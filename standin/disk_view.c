@@ -13,7 +13,7 @@ static bool is_same_key(const struct disk_record *mine, const struct hf_record *
 	case HF_RECORD_LOCK_DELETE:
 		return mine->type == HF_RECORD_LOCK && mine->id == other->id;
 	case HF_RECORD_RESERVATION:
-		return mine->type == HF_RECORD_RESERVATION && mine->id == other->share.id;
+		return mine->type == HF_RECORD_RESERVATION && mine->id == other->reservation.id;
 	case HF_RECORD_RESERVATION_DELETE:
 		return mine->type == HF_RECORD_RESERVATION && mine->id == other->id;
 	case HF_RECORD_CLIENT:
@@ -35,7 +35,7 @@ static void note_key(struct disk_record *mine, const struct hf_record *record)
 		mine->id = record->lock.id;
 		break;
 	case HF_RECORD_RESERVATION:
-		mine->id = record->share.id;
+		mine->id = record->reservation.id;
 		break;
 	case HF_RECORD_CLIENT:
 		mine->name_at = (uint16_t)(HF_RECORD_HEADER + (record->client.id.data - record->body.data));
