@@ -112,7 +112,7 @@ static void on_durable(struct hf_promise *promise, bool is_durable)
 
 static void await_store(struct bench *bench)
 {
-	hf_delays_init(&bench->delays, bench->recovery);
+	bench->delays.recovery = bench->recovery;
 	if (!hf_delays_add(&bench->delays, &bench->promise, HF_SAYS_GRANTED, bench->dead, on_durable))
 		must(hf_loop_run(bench->loop), "run");
 }

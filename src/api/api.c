@@ -122,7 +122,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	api->refusals.max_lines = REFUSALS_MAX_LINES;
 	pthread_mutex_init(&api->lock, NULL);
 	hf_list_init(&api->waiting);
-	hf_delays_init(&api->delays, options->recovery);
+	api->delays.recovery = options->recovery;
 	hf_list_init(&api->namings);
 	hf_list_init(&api->doors);
 	hf_link_init(&api->observer.link);

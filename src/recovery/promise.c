@@ -89,7 +89,7 @@ static bool await(struct hf_recovery *recovery, struct hf_promise *promise, uint
 bool hf_promises_await(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
 		       uint64_t client_ticket, hf_delay_fn fn)
 {
-	hf_link_init(&promise->delays_link);
+	promise->delays = NULL;
 	promise->fn = fn;
 	return await(recovery, promise, lock_ticket, client_ticket);
 }
@@ -177,36 +177,13 @@ static bool await_what(struct hf_recovery *recovery, struct hf_promise *promise,
 	}
 }
 
-bool hf_delays_add(struct hf_delays *delays, struct hf_promise *promise, enum hf_reply_says says,
+bool hf_delays_add(const struct hf_delays *delays, struct hf_promise *promise, enum hf_reply_says says,
 		   const struct hf_client *client, hf_delay_fn fn)
 {
-	promise->fn = fn;
-	if (!await_what(delays->recovery, promise, says, client)) {
-		hf_list_push_back(&delays->waiting, &promise->delays_link);
-		return false;
-	}
 	hf_link_init(&promise->link);
-	hf_link_init(&promise->delays_link);
-	return true;
-}
-
-void hf_delays_init(struct hf_delays *delays, struct hf_recovery *recovery)
-{
-	delays->recovery = recovery;
-	hf_list_init(&delays->waiting);
-}
-
-void hf_delays_end(struct hf_delays *delays, void (*drop)(struct hf_promise *promise))
-{
-	struct hf_link *link;
-
-	while ((link = hf_list_first(&delays->waiting))) {
-		struct hf_promise *promise = hf_list_entry(link, struct hf_promise, delays_link);
-
-		hf_promise_cancel(promise);
-		if (drop)
-			drop(promise);
-	}
+	promise->delays = delays;
+	promise->fn = fn;
+	return await_what(delays->recovery, promise, says, client);
 }
 
 void hf_recovery_hurry(struct hf_recovery *recovery)
@@ -216,10 +193,8 @@ void hf_recovery_hurry(struct hf_recovery *recovery)
 
 void hf_promise_cancel(struct hf_promise *promise)
 {
-	if (!promise->link.next)
-		return;
-	hf_link_remove(&promise->link);
-	hf_link_remove(&promise->delays_link);
+	if (promise->link.next)
+		hf_link_remove(&promise->link);
 }
 
 static void tell(struct hf_recovery *recovery, struct hf_promise *promise, bool is_durable)
@@ -227,7 +202,6 @@ static void tell(struct hf_recovery *recovery, struct hf_promise *promise, bool 
 	hf_link_remove(&promise->link);
 	if (is_durable && promise->is_of_restart && !await_states(recovery, promise))
 		return;
-	hf_link_remove(&promise->delays_link);
 	promise->fn(promise, is_durable);
 	/* @promise may be gone here */
 }
@@ -275,6 +249,29 @@ static void on_break(struct hf_task *task)
 	struct hf_recovery *recovery = hf_container_of(task, struct hf_recovery, promises.break_task);
 
 	break_list(recovery, &recovery->promises.broken);
+}
+
+static void end_list(struct hf_list *list, const struct hf_delays *delays,
+		     void (*drop)(struct hf_promise *promise))
+{
+	hf_list_for_each_safe(link, list) {
+		struct hf_promise *promise = promise_of(link);
+
+		if (promise->delays != delays)
+			continue;
+		hf_link_remove(link);
+		if (drop)
+			drop(promise);
+	}
+}
+
+void hf_delays_end(const struct hf_delays *delays, void (*drop)(struct hf_promise *promise))
+{
+	struct hf_promises *promises = &delays->recovery->promises;
+
+	end_list(&promises->by_client, delays, drop);
+	end_list(&promises->by_lock, delays, drop);
+	end_list(&promises->broken, delays, drop);
 }
 
 void hf_promises_init(struct hf_recovery *recovery)

@@ -176,12 +176,11 @@ struct hf_store *hf_recovery_store(struct hf_recovery *recovery); /* for questio
  * at once. False: @fn is called later, once: with true when all is durable, or with false when the store
  * failed. Then the service undoes what it granted, and replies with an error.
  *
- * A service has one list of its delayed replies. hf_delays_end() ends them all: no @fn is called any more. A
- * connection that breaks does not end a delay: its call goes on without a receiver.
+ * A service has one hf_delays for all its replies. hf_delays_end() ends their delays: no @fn is called any
+ * more. A connection that breaks does not end a delay: its call goes on without a receiver.
  */
 struct hf_delays {
-	struct hf_recovery *recovery; /* (c) */
-	struct hf_list waiting;
+	struct hf_recovery *recovery; /* (c) outlives the service */
 };
 
 /* What a reply says, and so what must be durable before it leaves. */
@@ -202,20 +201,19 @@ struct hf_promise;
 typedef void (*hf_delay_fn)(struct hf_promise *promise, bool is_durable);
 
 struct hf_promise {
-	struct hf_link link;        /* in a queue of recovery */
-	struct hf_link delays_link; /* in the list of its service */
+	struct hf_link link;            /* in a queue of recovery */
+	const struct hf_delays *delays; /* of its service; NULL: it is recovery's own */
 	uint64_t lock_ticket;
 	uint64_t client_ticket;
 	hf_delay_fn fn;
 	bool is_of_restart; /* and has not come to the state number yet */
 };
 
-void hf_delays_init(struct hf_delays *delays, struct hf_recovery *recovery);
 /* The service ends. @drop gets each promise, to end what it belongs to; NULL: the service ends that itself.
  * Those whose delay is over are not among them. */
-void hf_delays_end(struct hf_delays *delays, void (*drop)(struct hf_promise *promise));
+void hf_delays_end(const struct hf_delays *delays, void (*drop)(struct hf_promise *promise));
 /* @client: NULL: the locks alone. */
-bool hf_delays_add(struct hf_delays *delays, struct hf_promise *promise, enum hf_reply_says says,
+bool hf_delays_add(const struct hf_delays *delays, struct hf_promise *promise, enum hf_reply_says says,
 		   const struct hf_client *client, hf_delay_fn fn);
 /* The same question without a promise, about the locks alone. */
 bool hf_recovery_is_release_durable(const struct hf_recovery *recovery);

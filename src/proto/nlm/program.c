@@ -146,7 +146,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	hf_list_init(&nlm->grants);
 	nlm->unmet = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->ports = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
-	hf_delays_init(&nlm->delays, options->recovery);
+	nlm->delays.recovery = options->recovery;
 	hf_nlm_await_init(nlm);
 	hf_nlm_batches_init(nlm);
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));

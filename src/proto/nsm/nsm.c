@@ -96,7 +96,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	nsm->clients = hf_recovery_clients(options->recovery);
 	hf_loop_random(options->loop, &nsm->key, sizeof(nsm->key));
 	hf_loop_random(options->loop, &nsm->n_doubted, sizeof(nsm->n_doubted));
-	hf_delays_init(&nsm->delays, options->recovery);
+	nsm->delays.recovery = options->recovery;
 	hf_list_init(&nsm->tellings);
 	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);

@@ -55,12 +55,11 @@ static void open_handle(void)
 {
 	struct hf_lock_request request = handle();
 	struct hf_promise promise;
-	struct hf_delays delays;
+	struct hf_delays delays = { w.recovery };
 
 	assert_int_equal(hf_lock_reserve(hf_recovery_locks(w.recovery), &request.who, 1, 2, 0, false),
 			 HF_LOCK_OK);
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
-	hf_delays_init(&delays, w.recovery);
 	is_suspended = hf_delays_add(&delays, &promise, HF_SAYS_GRANTED, session(), on_durable);
 	world_until(&w, is_suspended);
 }

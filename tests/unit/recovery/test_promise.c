@@ -43,7 +43,6 @@ static int setup(void **state)
 	next_order = 0;
 	world_init(&w);
 	world_up(&w);
-	hf_delays_init(&delays, w.recovery);
 	world_turn(&w);
 	return 0;
 }
