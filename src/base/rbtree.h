@@ -61,17 +61,18 @@ void hf_rb_insert_below(struct hf_rb_tree *tree, struct hf_rb_node *node, struct
 			struct hf_rb_node **link, hf_rb_update_fn update);
 void hf_rb_erase_among(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_update_fn update);
 
-/* CHANGE: links @node at *@link below @parent; *@link must be empty. The case of an empty tree is inline. */
+/* CHANGE: links @node at *@link below @parent; *@link must be empty. What needs no repair is inline: the
+ * first node of a tree, and a new leaf below a black node. */
 static inline void hf_rb_insert(struct hf_rb_tree *tree, struct hf_rb_node *node, struct hf_rb_node *parent,
 				struct hf_rb_node **link, hf_rb_update_fn update)
 {
-	if (parent) {
+	if (parent && (update || !hf_rb_is_black(parent))) {
 		hf_rb_insert_below(tree, node, parent, link, update);
 		return;
 	}
 	node->left = node->right = NULL;
-	node->parent_color = 1;
-	tree->root = node;
+	node->parent_color = parent ? (uintptr_t)parent : 1; /* red, or the black root */
+	*link = node;
 	if (update)
 		update(node);
 }
@@ -88,12 +89,19 @@ static inline void hf_rb_append(struct hf_rb_tree *tree, struct hf_rb_node *node
 	hf_rb_insert(tree, node, parent, link, NULL);
 }
 
+/* What needs no repair is inline: the last node of a tree, and a red leaf. */
 static inline void hf_rb_erase(struct hf_rb_tree *tree, struct hf_rb_node *node, hf_rb_update_fn update)
 {
-	if (node->left || node->right || hf_rb_parent(node))
+	struct hf_rb_node *parent = hf_rb_parent(node);
+
+	if (node->left || node->right || (parent && (update || hf_rb_is_black(node))))
 		hf_rb_erase_among(tree, node, update);
-	else
+	else if (!parent)
 		tree->root = NULL;
+	else if (parent->left == node)
+		parent->left = NULL;
+	else
+		parent->right = NULL;
 }
 
 /* Updates @node and then its ancestors, until one does not change. */
