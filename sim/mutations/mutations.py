@@ -251,7 +251,7 @@ MUTATIONS = [
      "return !op->client || !op->client->is_privileged ||", "return op->call ||"),
     ("a client is not privileged after a restart", f"{RECOVERY}/restart.c",
      "client->is_privileged = fact->is_privileged;", ""),
-    ("a reclaim counts against the limits as anything new", f"{LOCK}/acquire.c", "request->reclaim || request->is_due ? 2 : 1", "request->is_due ? 2 : 1"),
+    ("a reclaim counts against the limits as anything new", f"{LOCK}/acquire.c", "request->reclaim || request->is_due);", "request->is_due);"),
     ("no limit of waiters", f"{LOCK}/room.c", "file->n_waiters < limits->waiters_per_file", "file"),
     ("no limit of locks", f"{LOCK}/room.c", "if (growth <= 0)\n\t\treturn true;", "if (growth < 9)\n\t\treturn true;"),
     ("copies of LOCK lock again", f"{NLM}/program.c",

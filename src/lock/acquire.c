@@ -102,8 +102,6 @@ static void find_conflicts(struct attempt *try)
 	struct hf_owner *marked;
 	struct hf_waiter *queued = NULL;
 
-	if (!file)
-		return;
 	try->holder =
 		hf_lock_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
 	if (try->holder && !request->wait)
@@ -143,7 +141,7 @@ static bool has_room_to_take(const struct attempt *try, int growth)
 	const struct hf_lock_request *request = try->request;
 
 	return hf_room_for_locks(try->locks, try->place.file, &request->who, try->place.owner, growth,
-				 request->reclaim || request->is_due ? 2 : 1);
+				 request->reclaim || request->is_due);
 }
 
 /* TAKE THE RANGE NOW */
@@ -413,7 +411,8 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 		if (waiter && request->wait)
 			return answer_queued(&try, waiter, conflictp);
 	}
-	find_conflicts(&try);
+	if (try.place.file)
+		find_conflicts(&try);
 	if (!try.holder && !try.after) {
 		r = take_now(&try);
 		if (r != HF_LOCK_E_CONFLICT)

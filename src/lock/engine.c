@@ -90,6 +90,7 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 	hf_list_init(&locks->dirty);
 	init_pools(locks);
 	set_limits(&locks->limits, &options->limits);
+	hf_room_init(locks);
 	locks->key = options->key;
 	locks->epoch = options->epoch;
 	locks->events = options->events ? options->events : &no_events;

@@ -219,8 +219,10 @@ struct hf_locks {
 	struct hf_lock_steps steps; /* charged to all groups together */
 	uint64_t bytes;             /* of all records except locks, see room.c */
 	uint64_t oh_bytes;
-	uint64_t n_steps;   /* of the call under way */
-	uint64_t max_steps; /* where the walk under way ends */
+	uint64_t least_locks; /* the least of the limits of locks */
+	uint64_t least_bytes; /* the least of the limits of bytes */
+	uint64_t n_steps;     /* of the call under way */
+	uint64_t max_steps;   /* where the walk under way ends */
 	uint32_t epoch;
 	bool is_grace;
 	bool is_paused; /* see hf_lock_pause_grants() */
@@ -243,17 +245,18 @@ enum {
 	HF_COST_WAITER = sizeof(struct hf_waiter),
 	HF_COST_RESERVATION = sizeof(struct hf_lock_reservation) + sizeof(struct hf_lock_file) + 64,
 };
+void hf_room_init(struct hf_locks *locks); /* when the limits are set */
 static inline void hf_room_use(struct hf_locks *locks, struct hf_lock_client *client, int64_t bytes)
 {
 	client->bytes += (uint64_t)bytes;
 	client->group->bytes += (uint64_t)bytes;
 	locks->bytes += (uint64_t)bytes;
 }
-/* May @who have @growth more locks? @owner: its record, NULL if it has none. The limits count @times their
- * value. */
+/* May @who have @growth more locks? @owner: its record, NULL if it has none. @is_doubled: the limits count
+ * twice their value. */
 bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
 		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
-		       uint64_t times);
+		       bool is_doubled);
 bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 		     const struct hf_lock_target *who, const struct hf_owner *owner);
 bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,

@@ -51,23 +51,47 @@ bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *c
 		locks->oh_bytes + HF_LOCK_OH_MAX <= most);
 }
 
-bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
-		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
-		       uint64_t times)
+void hf_room_init(struct hf_locks *locks)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
-	const struct hf_lock_client *client = who->client;
-	const struct hf_lock_group *group = client->group;
-	uint64_t n = (uint64_t)growth;
 
-	if (growth <= 0)
-		return true;
+	locks->least_locks = HF_MIN(HF_MIN(limits->locks_per_client, limits->locks_per_group),
+				    HF_MIN(limits->locks_per_file, limits->locks));
+	locks->least_bytes = HF_MIN(HF_MIN(limits->bytes_per_client, limits->bytes_per_group), limits->bytes);
+}
+
+/* Has the whole table less than the least of its limits? Then no client, group or file has as much as it may,
+ * and need not be looked at. */
+static bool is_small(const struct hf_locks *locks, uint64_t n)
+{
+	return locks->n.locks + locks->n.waiters + n <= locks->least_locks &&
+	       sum(locks->bytes, locks->n.locks) < locks->least_bytes;
+}
+
+static bool fit_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
+		      const struct hf_lock_client *client, uint64_t n, uint64_t times)
+{
+	const struct hf_lock_limits *limits = &locks->limits;
+	const struct hf_lock_group *group = client->group;
+
 	return (uint64_t)client->n_locks + client->n_waiters + n <= times * limits->locks_per_client &&
 	       (is_alone(locks, client) ||
 		(uint64_t)group->n_locks + group->n_waiters + n <= times * limits->locks_per_group) &&
 	       (!file || (uint64_t)file->n_locks + file->n_waiters + n <= times * limits->locks_per_file) &&
 	       locks->n.locks + locks->n.waiters + n <= times * limits->locks &&
-	       has_bytes(locks, client, times) && (owner || hf_room_for_oh(locks, client, who->oh));
+	       has_bytes(locks, client, times);
+}
+
+bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *file,
+		       const struct hf_lock_target *who, const struct hf_owner *owner, int growth,
+		       bool is_doubled)
+{
+	uint64_t n = (uint64_t)growth;
+
+	if (growth <= 0)
+		return true;
+	return (is_small(locks, n) || fit_locks(locks, file, who->client, n, is_doubled ? 2 : 1)) &&
+	       (owner || hf_room_for_oh(locks, who->client, who->oh));
 }
 
 /* Does the group have less than half of the waiters that the file may have? */
@@ -98,7 +122,7 @@ bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 	       client->n_waiters + client->n_grants < limits->waiters_per_client &&
 	       (is_alone(locks, client) || client->group->n_waiters < limits->waiters_per_group) &&
 	       locks->n.waiters + locks->n.grants < limits->waiters &&
-	       hf_room_for_locks(locks, file, who, owner, 1, 1);
+	       hf_room_for_locks(locks, file, who, owner, 1, false);
 }
 
 bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,
