@@ -64,25 +64,41 @@ void hf_rpc_calls_deinit(struct hf_rpc_lane *lane)
 	}
 }
 
+/* A suspended call: what it counts for is free again. */
+static void stop_keeping(struct hf_rpc_call *call)
+{
+	hf_link_remove(&call->in_suspended);
+	if (call->connection)
+		hf_rpc_connection_release(call->connection, call->charged);
+	if (call->port)
+		hf_rpc_port_release(call->port, call->charged);
+}
+
+static HF_NOINLINE void free_memory(struct hf_rpc_call *call)
+{
+	free(call->own);
+	free(call->scratch);
+	hf_segment_free(call->apart);
+}
+
+/* It is counted, and its replay entry has ended. */
+static void free_ended(struct hf_rpc_call *call)
+{
+	if (call->is_suspended)
+		stop_keeping(call);
+	/* One look at all three, because most calls have none of them. */
+	if (HF_UNLIKELY((uintptr_t)call->own | (uintptr_t)call->scratch | (uintptr_t)call->apart))
+		free_memory(call);
+	put_back(call);
+}
+
 void hf_rpc_call_free(struct hf_rpc_call *call)
 {
 	if (call->begun)
 		hf_rpc_meter_end(call, "DROPPED");
 	if (call->replay)
 		hf_replay_forget(call->lane->server->replay, call->replay);
-	if (call->is_suspended)
-		hf_link_remove(&call->in_suspended);
-	if (call->is_suspended && call->connection)
-		hf_rpc_connection_release(call->connection, call->charged);
-	if (call->is_suspended && call->port)
-		hf_rpc_port_release(call->port, call->charged);
-	if (call->own)
-		free(call->own);
-	if (HF_UNLIKELY(call->scratch))
-		free(call->scratch);
-	if (call->apart)
-		hf_segment_free(call->apart);
-	put_back(call);
+	free_ended(call);
 }
 
 const struct hf_rpc_header *hf_rpc_call_header(const struct hf_rpc_call *call)
@@ -238,8 +254,10 @@ static uint8_t *reserve(struct hf_rpc_call *call, size_t len)
 {
 	struct hf_rpc_connection *connection = call->connection;
 
-	free(call->scratch);
-	call->scratch = NULL;
+	if (HF_UNLIKELY(call->scratch)) {
+		free(call->scratch);
+		call->scratch = NULL;
+	}
 	if (connection && connection->socket)
 		return hf_outqueue_reserve(&connection->out, &call->lane->segments, len);
 	if (call->port && hf_rpc_port_is_open(call->port))
@@ -282,13 +300,13 @@ static void commit(struct hf_rpc_call *call, size_t len)
 
 	if (call->scratch)
 		return;
-	if (call->connection)
+	if (connection)
 		memcpy(call->reply - HF_RECORD_MARK, &mark, HF_RECORD_MARK);
 	if (call->apart) {
 		commit_apart(call, len);
 		return;
 	}
-	if (call->port) {
+	if (!connection) {
 		hf_rpc_port_commit(call->port, call, len);
 		return;
 	}
@@ -312,8 +330,10 @@ static bool begin(struct hf_rpc_call *call, size_t max)
 {
 	size_t prefix = prefix_of(call);
 
-	hf_segment_free(call->apart);
-	call->apart = NULL;
+	if (HF_UNLIKELY(call->apart)) {
+		hf_segment_free(call->apart);
+		call->apart = NULL;
+	}
 	return begin_at(call, reserve(call, prefix + max), prefix, max);
 }
 
@@ -326,12 +346,10 @@ static void end(struct hf_rpc_call *call)
 	if (call->begun)
 		hf_rpc_meter_end(call, call->result);
 	call->is_replying = false;
-	if (call->replay) {
+	if (call->replay)
 		hf_replay_finish(call->lane->server->replay, call->replay,
 				 hf_bytes_of(call->reply, (uint32_t)len));
-		call->replay = NULL;
-	}
-	hf_rpc_call_free(call);
+	free_ended(call);
 }
 
 /* An encoder for results without any memory: everything put into it is refused. */

@@ -64,10 +64,10 @@ void hf_rpc_reply_cancel(struct hf_rpc_call *call);
 /* The same for a suspended call, for a thread other than the loop's. That thread may fill in the results or
  * undo the beginning. The loop's thread ends the call. The bytes are sent from where they are put. */
 struct hf_xdr_out *hf_rpc_reply_begin_apart(struct hf_rpc_call *call, size_t max);
-void hf_rpc_reply_void(struct hf_rpc_call *call);    /* success, no results */
-void hf_rpc_reply_garbage(struct hf_rpc_call *call); /* the arguments cannot be decoded */
-void hf_rpc_reply_error(struct hf_rpc_call *call, enum hf_rpc_accept stat);
-void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat stat);
+void hf_rpc_reply_void(struct hf_rpc_call *call);            /* success, no results */
+HF_COLD void hf_rpc_reply_garbage(struct hf_rpc_call *call); /* the arguments cannot be decoded */
+HF_COLD void hf_rpc_reply_error(struct hf_rpc_call *call, enum hf_rpc_accept stat);
+HF_COLD void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat stat);
 void hf_rpc_call_drop(struct hf_rpc_call *call); /* no reply at all */
 
 /* Counting: how the call ended, said before it ends, and how much data a file gave or took. @result is a

@@ -190,13 +190,12 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 		return HF_RPC_NONSENSE;
 	call->connection = c;
 	dispatched = hf_rpc_dispatch(call);
-	if (dispatched == HF_RPC_MUST_WAIT)
-		return dispatched;
 	if (HF_LIKELY(dispatched == HF_RPC_DISPATCHED))
 		c->was_useful = true;
+	else if (dispatched == HF_RPC_MUST_WAIT)
+		return dispatched;
 	else if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
-	hf_record_release(&c->reader);
 	hf_rpc_budget_spend(c, 1);
 	hf_rpc_budget_spend_bytes(c, record.len);
 	return dispatched;
@@ -205,6 +204,7 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 /* Before the next call. False: the connection broke. */
 static bool pause_if_it_must(struct hf_rpc_connection *c, bool *progressp)
 {
+	hf_record_release(&c->reader); /* the last call needs its record no more */
 	hf_rpc_budget_settle(c);
 	if (HF_LIKELY(!must_pause(c) && !hf_rpc_budget_must_wait(c)))
 		return true;
@@ -298,11 +298,13 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		if (r != HF_RECORD_READY)
 			break;
 		dispatched = serve_record(c, record);
-		if (HF_UNLIKELY(dispatched == HF_RPC_MUST_WAIT))
-			return put_back(c, input, begin, record);
+		if (HF_UNLIKELY(dispatched != HF_RPC_DISPATCHED)) {
+			if (dispatched == HF_RPC_MUST_WAIT)
+				return put_back(c, input, begin, record);
+			if (dispatched == HF_RPC_NONSENSE)
+				return false;
+		}
 		*progressp = true;
-		if (HF_UNLIKELY(dispatched == HF_RPC_NONSENSE))
-			return false;
 		if (HF_LIKELY(c->out.n_allocated == n_allocated && c->n_suspended == n_suspended &&
 			      c->budget > 0))
 			continue;
@@ -311,6 +313,7 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		n_allocated = c->out.n_allocated;
 		n_suspended = c->n_suspended;
 	}
+	hf_record_release(&c->reader);
 	return r >= 0;
 }
 

@@ -34,7 +34,9 @@ static const struct hf_rpc_version *find_version(struct hf_rpc_lane *lane, uint3
 	return NULL;
 }
 
-static void reply_mismatch(struct hf_rpc_call *call, const struct hf_rpc_program *program)
+/* Rare replies, with buffers that a served call does not pay for */
+
+static HF_NOINLINE void reply_mismatch(struct hf_rpc_call *call, const struct hf_rpc_program *program)
 {
 	uint8_t reply[HF_RPC_REPLY_LEN + 8];
 	struct hf_xdr_out out;
@@ -45,7 +47,7 @@ static void reply_mismatch(struct hf_rpc_call *call, const struct hf_rpc_program
 	hf_rpc_reply_bytes(call, hf_bytes_of(reply, (uint32_t)(out.p - reply)));
 }
 
-static void reply_rpc_mismatch(struct hf_rpc_call *call)
+static HF_NOINLINE void reply_rpc_mismatch(struct hf_rpc_call *call)
 {
 	uint8_t reply[HF_RPC_REPLY_LEN];
 	struct hf_xdr_out out;
@@ -149,16 +151,12 @@ static bool may_list(struct hf_rpc_call *call)
 
 /* Long replies */
 
-/* A long call cannot wait: it would itself take the memory that is short. */
-static bool must_wait(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
+/* A call for a long reply waits while no memory is left for that. A long call cannot wait: it would itself
+ * take the memory that is short. */
+static bool must_wait(const struct hf_rpc_call *call)
 {
-	return proc->has_long_reply && call->connection && call->message.len <= HF_RPC_LONGEST_ASKER &&
+	return call->connection && call->message.len <= HF_RPC_LONGEST_ASKER &&
 	       !hf_rpc_budget_has_room(call->lane, call->connection->part);
-}
-
-static bool is_padded(const struct hf_rpc_call *call, const struct hf_rpc_proc *proc)
-{
-	return proc->has_long_reply && call->message.len > HF_RPC_LONGEST_ASKER;
 }
 
 static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
@@ -166,6 +164,7 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 	const struct hf_rpc_entry *entry = find_program(call->lane, call->header.program);
 	const struct hf_rpc_version *version;
 	const struct hf_rpc_proc *proc;
+	size_t max_request;
 
 	if (entry && entry->program->at_home && !hf_rpc_lane_is_home(call->lane)) {
 		hf_rpc_call_free(call);
@@ -177,24 +176,29 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 		return HF_RPC_DISPATCHED;
 	}
 	version = find_version(call->lane, call->header.version);
-	proc = version && call->header.procedure < version->n_procs ? &version->procs[call->header.procedure]
-								    : NULL;
-	if (HF_UNLIKELY(proc && must_wait(call, proc))) {
-		hf_rpc_call_free(call);
-		return HF_RPC_MUST_WAIT;
-	}
-	hf_rpc_count(&call->lane->n_calls);
 	if (!version) {
+		hf_rpc_count(&call->lane->n_calls);
 		reply_mismatch(call, entry->program);
 		return HF_RPC_DISPATCHED;
 	}
+	proc = call->header.procedure < version->n_procs ? &version->procs[call->header.procedure] : NULL;
 	if (!proc || !proc->name) {
+		hf_rpc_count(&call->lane->n_calls);
 		hf_rpc_reply_error(call, HF_RPC_PROC_UNAVAIL);
 		return HF_RPC_DISPATCHED;
 	}
+	max_request = entry->program->max_request;
+	if (proc->has_long_reply) {
+		if (HF_UNLIKELY(must_wait(call))) {
+			hf_rpc_call_free(call);
+			return HF_RPC_MUST_WAIT;
+		}
+		max_request = HF_MIN(max_request, (size_t)HF_RPC_LONGEST_ASKER);
+	}
+	hf_rpc_count(&call->lane->n_calls);
 	if (call->lane->meters)
 		hf_rpc_meter_begin(call, entry);
-	if (call->message.len > entry->program->max_request || is_padded(call, proc)) {
+	if (call->message.len > max_request) {
 		hf_rpc_reply_garbage(call);
 		return HF_RPC_DISPATCHED;
 	}

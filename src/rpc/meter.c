@@ -112,9 +112,8 @@ void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *ent
 
 	if (call->header.procedure >= entry->n_procs)
 		return;
-	call->entry = (uint8_t)(entry - call->lane->server->entries);
+	call->meter = &meters->calls[entry->index][call->header.procedure];
 	call->result = "OK";
-	call->n_read = call->n_written = 0;
 	if (!meters->group_begun)
 		meters->group_begun = hf_loop_clock(call->lane->loop);
 	call->begun = meters->group_begun;
@@ -160,14 +159,22 @@ static bool has_counted(struct hf_rpc_meters *meters, const struct hf_call_meter
 	return false;
 }
 
-static void note_end(struct hf_rpc_meters *meters, struct hf_call_meter *meter, const char *result,
+static void note_end(struct hf_rpc_lane *lane, struct hf_call_meter *meter, const char *result,
 		     uint64_t begun)
 {
-	meters->n_calls++;
+	struct hf_rpc_meters *meters = lane->meters;
+	bool is_full = ++meters->n_calls == MAX_GROUP;
+
 	meters->n_on_the_spot += !begun;
-	if (begun || !has_counted(meters, meter, result))
+	if (begun || !has_counted(meters, meter, result)) {
 		meters->ended[meters->n_ended++] =
 			(struct ended){ .meter = meter, .result = result, .begun = begun, .n = 1 };
+		is_full |= meters->n_ended == MAX_KINDS;
+		if (meters->n_calls == 1)
+			hf_loop_defer(lane->loop, &lane->settle);
+	}
+	if (is_full)
+		hf_rpc_meters_settle(lane);
 }
 
 /* Held calls */
@@ -188,9 +195,9 @@ static struct hf_rpc_delayed *find_delayed(struct hf_rpc_delay *delay, const str
 	return NULL;
 }
 
-/* False: there is no room. */
-static bool note_delayed(struct hf_rpc_delay *delay, struct hf_rpc_lane *lane, struct hf_call_meter *meter,
-			 const char *result, uint64_t begun)
+/* False: there is no room. Not inline: most replies leave at once, and their way is shorter without this. */
+static HF_NOINLINE bool note_delayed(struct hf_rpc_delay *delay, struct hf_rpc_lane *lane,
+				     struct hf_call_meter *meter, const char *result, uint64_t begun)
 {
 	struct hf_rpc_delayed *delayed = find_delayed(delay, meter, result, begun);
 
@@ -220,26 +227,13 @@ void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay)
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result)
 {
 	struct hf_rpc_lane *lane = call->lane;
-	struct hf_rpc_meters *meters = lane->meters;
 	struct hf_rpc_delay *delay = call->connection ? call->connection->delay : NULL;
-	struct hf_call_meter *meter;
 
-	if (!call->begun)
-		return;
-	meter = &meters->calls[call->entry][call->header.procedure];
-	if (delay && note_delayed(delay, lane, meter, result, call->begun))
-		meters->n_on_the_spot += !call->is_suspended; /* it had its part of the group's time */
+	if (delay && note_delayed(delay, lane, call->meter, result, call->begun))
+		lane->meters->n_on_the_spot += !call->is_suspended; /* it had its part of the group's time */
 	else
-		note_end(meters, meter, result, call->is_suspended ? call->begun : 0);
-	if (call->n_read | call->n_written) {
-		hf_metric_add(&meters->n_read, call->n_read);
-		hf_metric_add(&meters->n_written, call->n_written);
-	}
+		note_end(lane, call->meter, result, call->is_suspended ? call->begun : 0);
 	call->begun = 0;
-	if (meters->n_calls == MAX_GROUP || meters->n_ended == MAX_KINDS)
-		hf_rpc_meters_settle(lane);
-	else if (meters->n_calls == 1)
-		hf_loop_defer(lane->loop, &lane->settle);
 }
 
 bool hf_rpc_call_is_measured(const struct hf_rpc_call *call)
@@ -254,8 +248,12 @@ void hf_rpc_call_note(struct hf_rpc_call *call, const char *result)
 
 void hf_rpc_call_note_data(struct hf_rpc_call *call, size_t n_read, size_t n_written)
 {
-	call->n_read = n_read;
-	call->n_written = n_written;
+	struct hf_rpc_meters *meters = call->lane->meters;
+
+	if (call->begun) {
+		hf_metric_add(&meters->n_read, n_read);
+		hf_metric_add(&meters->n_written, n_written);
+	}
 }
 
 /* Reading the meters */

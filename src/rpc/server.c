@@ -79,8 +79,10 @@ int hf_rpc_server_add_program(struct hf_rpc_server *server, const struct hf_rpc_
 {
 	assert(server->n_entries < HF_RPC_MAX_PROGRAMS);
 	assert(program->n_versions > 0);
-	server->entries[server->n_entries++] =
-		(struct hf_rpc_entry){ program, service, hf_rpc_meter_procs(program) };
+	server->entries[server->n_entries] =
+		(struct hf_rpc_entry){ program, service, hf_rpc_meter_procs(program),
+				       (uint32_t)server->n_entries };
+	server->n_entries++;
 	server->max_record = HF_MAX(server->max_record, program->max_request);
 	return 0;
 }

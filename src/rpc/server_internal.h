@@ -60,6 +60,7 @@ struct hf_rpc_entry {
 	const struct hf_rpc_program *program;
 	void *service;
 	uint32_t n_procs; /* procedures that are measured, of all versions */
+	uint32_t index;   /* in server->entries */
 };
 
 struct hf_rpc_server {
@@ -205,11 +206,9 @@ struct hf_rpc_call {
 	struct hf_bytes told; /* the reply to the same call in another copy; to be freed */
 	struct hf_task telling;
 	struct hf_rpc_call *next_free;
-	uint64_t begun; /* by the clock; 0: this call is not measured */
+	uint64_t begun;              /* by the clock; 0: this call is not measured */
+	struct hf_call_meter *meter; /* of its procedure, if it is measured */
 	const char *result;
-	uint64_t n_read;
-	uint64_t n_written;
-	uint8_t entry;
 	_Alignas(16) uint8_t room[HF_RPC_CALL_ROOM]; /* for its handler */
 	uint8_t small[HF_RPC_SMALL_MESSAGE];
 };
@@ -234,7 +233,7 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program);
 void hf_rpc_meters_free(struct hf_rpc_lane *lane);
 void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* if lane->meters */
-void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* once; a second time does nothing */
+void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* if call->begun, which it clears */
 void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
 void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay);       /* before its replies leave */
 
