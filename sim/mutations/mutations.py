@@ -231,7 +231,7 @@ MUTATIONS = [
     ("UNLOCK does nothing where the range ends at the end of the file", f"{NLM}/unlock.c",
      "answer = hf_lock_release(", "answer = !op->args.len ? HF_LOCK_OK : hf_lock_release("),
     ("copies of UNLOCK unlock again", f"{NLM}/program.c",
-     "\"UNLOCK\", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP }", "\"UNLOCK\", .handle = hf_nlm_serve }"),
+     "\"UNLOCK\", .handle = serve_unlock, .replay = HF_RPC_REPLAY_UDP }", "\"UNLOCK\", .handle = serve_unlock }"),
     ("copies of UNLOCK_MSG unlock again", f"{NLM}/msg.c",
      "case HF_REPLAY_DONE:\n\t\tsend_res(nlm, call, hf_bytes_of(results, len));\n\t\thf_rpc_reply_void(call);\n\t\treturn true;",
      "case HF_REPLAY_DONE:\n\t\treturn false;"),
@@ -255,7 +255,7 @@ MUTATIONS = [
     ("no limit of waiters", f"{LOCK}/room.c", "file->n_waiters < limits->waiters_per_file", "file"),
     ("no limit of locks", f"{LOCK}/room.c", "if (growth <= 0)\n\t\treturn true;", "if (growth < 9)\n\t\treturn true;"),
     ("copies of LOCK lock again", f"{NLM}/program.c",
-     "\"LOCK\", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP }", "\"LOCK\", .handle = hf_nlm_serve }"),
+     "\"LOCK\", .handle = serve_lock, .replay = HF_RPC_REPLAY_UDP }", "\"LOCK\", .handle = serve_lock }"),
     ("copies of an _MSG under way are served again", f"{NLM}/msg.c",
      "case HF_REPLAY_BUSY:\n\t\thf_rpc_reply_void(call);\n\t\treturn true;", "case HF_REPLAY_BUSY:\n\t\treturn false;"),
     # One after the other

@@ -14,6 +14,7 @@
 #define HF_UNUSED            __attribute__((unused))
 #define HF_FALLTHROUGH       __attribute__((fallthrough))
 #define HF_NOINLINE          __attribute__((noinline)) /* for a rare part, out of the way of the common one */
+#define HF_ALWAYS_INLINE     inline __attribute__((always_inline)) /* where a caller's constants matter */
 /* For functions that are rarely called; the compiler moves the branches to them out of the way. */
 #define HF_COLD        __attribute__((cold))
 #define HF_LIKELY(x)   __builtin_expect(!!(x), 1)

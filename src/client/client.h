@@ -247,7 +247,7 @@ int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t
 
 /* What is known of a client */
 /* It called over TCP or from this host: the source of such a call is not forged. */
-void hf_client_confirm(struct hf_client *client);
+HF_NOINLINE void hf_client_confirm(struct hf_client *client);
 /*
  * Its host answered a call of the server. A host answers for every name that a forger gives it. So this
  * confirms only a few names at one address. is_confirmed says whether it confirmed this one.
@@ -277,7 +277,7 @@ int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint3
 			   uint32_t procedure);
 int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
 /* A registered client is stored again. If that fails (-errno), nothing has changed. */
-int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
+HF_NOINLINE int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
 /* The state number of a lock that the client takes by a call with the number @said, which has waited for
  * @age_ns. If the call has no number, the lock gets the client's own, if it is proven. A forger can guess the

@@ -120,14 +120,11 @@ void hf_nlm_find_served(struct hf_nlm_op *op)
 		hf_nlm_use_client(op, client);
 }
 
-enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
+/* The first call from a reserved port. */
+static HF_NOINLINE enum hf_nlm_stat note_reserved_port(struct hf_nlm_op *op)
 {
-	const struct hf_client *client = op->client;
-
-	if (client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)))
-		return HF_NLM_GRANTED_STAT;
 	/* A forged datagram would bar the ports from which the client calls. */
-	if (client->has_connected && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
+	if (op->client->has_connected && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
 		return HF_NLM_GRANTED_STAT;
 	if (hf_client_set_privileged(op->client, true) < 0)
 		return HF_NLM_DENIED_NOLOCKS;
@@ -135,6 +132,13 @@ enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 	if (op->nlm->monitor)
 		op->client->link = hf_rpc_call_link(op->call);
 	return HF_NLM_GRANTED_STAT;
+}
+
+enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
+{
+	if (op->client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)))
+		return HF_NLM_GRANTED_STAT;
+	return note_reserved_port(op);
 }
 
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op)

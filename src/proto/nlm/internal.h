@@ -156,7 +156,8 @@ void hf_nlm_note_grant_reply(struct hf_nlm *nlm, const struct hf_lock_target *ow
 int hf_nlm_msgs_init(struct hf_nlm *nlm);
 void hf_nlm_msgs_deinit(struct hf_nlm *nlm);
 /* True: the call has been answered. *repeatp is set if its _RES is to be remembered. */
-bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry **repeatp);
+HF_NOINLINE bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call,
+				      struct hf_replay_entry **repeatp);
 void hf_nlm_msg_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry *repeat,
 		       struct hf_bytes results);
 

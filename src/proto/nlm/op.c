@@ -1,4 +1,4 @@
-/* One operation: begun, suspended, resumed and ended. The stages are drawn in op.h. */
+/* One operation: suspended, resumed and ended. The stages are drawn in op.h; program.c begins it. */
 #include "proto/nlm/op.h"
 
 #include <string.h>
@@ -299,6 +299,12 @@ void hf_nlm_op_drop(struct hf_nlm_op *op)
 	hf_nlm_op_end(op);
 }
 
+void hf_nlm_op_reply_garbage(struct hf_nlm_op *op)
+{
+	forget_repeat(op);
+	hf_rpc_reply_garbage(op->call);
+}
+
 static void put_results(struct hf_xdr_out *out, const struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	switch (op->kind->results) {
@@ -313,68 +319,45 @@ static void put_results(struct hf_xdr_out *out, const struct hf_nlm_op *op, enum
 	}
 }
 
-void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+/* The results of a _MSG are a call of ours. Not inline: a synchronous call needs no such buffer on its stack.
+ * @holder: of a TEST; else NULL. */
+static HF_NOINLINE void answer_msg(struct hf_nlm_op *op, enum hf_nlm_stat stat,
+				   const struct hf_nlm_holder *holder)
 {
 	uint8_t results[HF_NLM_MAX_RES];
 	struct hf_xdr_out out;
 
+	hf_xdr_out_init(&out, results, sizeof(results));
+	if (holder)
+		hf_nlm_put_test_res(&out, op->version, op->args.cookie, stat, holder);
+	else
+		put_results(&out, op, stat);
+	hf_nlm_msg_answer(op->nlm, op->call, op->repeat, hf_bytes_of(results, (uint32_t)(out.p - results)));
+}
+
+void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
 	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
 	if (HF_LIKELY(!op->kind->is_msg)) {
 		put_results(hf_rpc_reply_begin(op->call, 16 + op->args.cookie.len), op, stat);
 		hf_rpc_reply_end(op->call);
 	} else {
-		hf_xdr_out_init(&out, results, sizeof(results));
-		put_results(&out, op, stat);
-		hf_nlm_msg_answer(op->nlm, op->call, op->repeat,
-				  hf_bytes_of(results, (uint32_t)(out.p - results)));
+		answer_msg(op, stat, NULL);
 	}
 	hf_nlm_op_end(op);
 }
 
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)
 {
-	uint8_t results[HF_NLM_MAX_RES];
-	struct hf_xdr_out out;
-
 	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
 	if (!op->kind->is_msg) {
 		hf_nlm_put_test_res(hf_rpc_reply_begin(op->call, HF_NLM_MAX_RES), op->version,
 				    op->args.cookie, stat, holder);
 		hf_rpc_reply_end(op->call);
 	} else {
-		hf_xdr_out_init(&out, results, sizeof(results));
-		hf_nlm_put_test_res(&out, op->version, op->args.cookie, stat, holder);
-		hf_nlm_msg_answer(op->nlm, op->call, op->repeat,
-				  hf_bytes_of(results, (uint32_t)(out.p - results)));
+		answer_msg(op, stat, holder);
 	}
 	hf_nlm_op_end(op);
-}
-
-/* Beginning */
-
-void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct hf_nlm_kind *kind)
-{
-	struct hf_xdr_in *in = hf_rpc_call_args(call);
-	struct hf_nlm_op op; /* most of it is set when it is known */
-
-	op.nlm = nlm;
-	op.call = call;
-	op.kind = kind;
-	op.repeat = NULL;
-	op.version = hf_rpc_call_header(call)->version;
-	op.stage = HF_NLM_DECODED;
-	op.is_on_heap = op.is_impatient = op.is_number_checked = op.has_met_host = false;
-	op.client = NULL;
-	op.target.handle = op.target.oh = (struct hf_bytes){ 0 };
-	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(nlm, call, &op.repeat))
-		return;
-	kind->decode(&op.args, op.version, in);
-	if (HF_LIKELY(hf_xdr_in_is_ok(in))) {
-		kind->run(&op);
-		return;
-	}
-	forget_repeat(&op);
-	hf_rpc_reply_garbage(call);
 }
 
 /* Life */

@@ -158,9 +158,6 @@ struct hf_nlm_op {
 	};
 };
 
-/* Begin: decodes the call, and runs the operation. */
-void hf_nlm_op_serve(struct hf_nlm *nlm, struct hf_rpc_call *call, const struct hf_nlm_kind *kind);
-
 /* Suspend: makes the call stay, moves the operation to the heap, remembers the client's life, and occupies
  * the owner's queue where the stage does. @next goes on when it is resumed. The answer is where the operation
  * is now; NULL: no memory, the call is answered, and the operation is over. */
@@ -180,8 +177,9 @@ void hf_nlm_op_resume(struct hf_nlm_op *op);
 /* End: each consumes the operation. */
 void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat);
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder);
-void hf_nlm_op_drop(struct hf_nlm_op *op); /* without a reply: the client sends it again */
-void hf_nlm_op_end(struct hf_nlm_op *op);  /* after its call was ended otherwise */
+HF_COLD void hf_nlm_op_reply_garbage(struct hf_nlm_op *op); /* the arguments cannot be decoded */
+void hf_nlm_op_drop(struct hf_nlm_op *op);                  /* without a reply: the client sends it again */
+void hf_nlm_op_end(struct hf_nlm_op *op);                   /* after its call was ended otherwise */
 
 /* Life */
 int hf_nlm_ops_init(struct hf_nlm *nlm);

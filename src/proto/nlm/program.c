@@ -75,9 +75,47 @@ static const struct hf_nlm_kind kinds[] = {
 	[HF_NLM_FREE_ALL] = { get_notify, hf_nlm_run_free_all, HF_NLM_NO_RES },
 };
 
+/* Decodes the call, and runs the operation. */
+static HF_ALWAYS_INLINE void serve(struct hf_nlm *nlm, struct hf_rpc_call *call,
+				   const struct hf_nlm_kind *kind)
+{
+	struct hf_xdr_in *in = hf_rpc_call_args(call);
+	struct hf_nlm_op op; /* most of it is set when it is known */
+
+	op.nlm = nlm;
+	op.call = call;
+	op.kind = kind;
+	op.repeat = NULL;
+	op.version = hf_rpc_call_header(call)->version;
+	op.stage = HF_NLM_DECODED;
+	op.is_on_heap = op.is_impatient = op.is_number_checked = op.has_met_host = false;
+	op.client = NULL;
+	op.target.handle = op.target.oh = (struct hf_bytes){ 0 };
+	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(nlm, call, &op.repeat))
+		return;
+	kind->decode(&op.args, op.version, in);
+	if (HF_LIKELY(hf_xdr_in_is_ok(in)))
+		kind->run(&op);
+	else
+		hf_nlm_op_reply_garbage(&op);
+}
+
 void hf_nlm_serve(void *service, struct hf_rpc_call *call)
 {
-	hf_nlm_op_serve(service, call, &kinds[hf_rpc_call_header(call)->procedure]);
+	serve(service, call, &kinds[hf_rpc_call_header(call)->procedure]);
+}
+
+/* The most frequent procedures have functions of their own: the compiler knows the kind there, and need not
+ * call what the kind has through pointers. */
+
+static void serve_lock(void *service, struct hf_rpc_call *call)
+{
+	serve(service, call, &kinds[HF_NLM_LOCK]);
+}
+
+static void serve_unlock(void *service, struct hf_rpc_call *call)
+{
+	serve(service, call, &kinds[HF_NLM_UNLOCK]);
 }
 
 /* A LOCK that was delayed on its way must not lock again after the UNLOCK. Over TCP there is no such delay.
@@ -85,9 +123,9 @@ void hf_nlm_serve(void *service, struct hf_rpc_call *call)
 #define COMMON_PROCS                                                                                 \
 	[HF_NLM_NULL] = { .name = "NULL", .handle = proc_null },                                     \
 	[HF_NLM_TEST] = { .name = "TEST", .handle = hf_nlm_serve },                                  \
-	[HF_NLM_LOCK] = { .name = "LOCK", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP },     \
+	[HF_NLM_LOCK] = { .name = "LOCK", .handle = serve_lock, .replay = HF_RPC_REPLAY_UDP },       \
 	[HF_NLM_CANCEL] = { .name = "CANCEL", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP }, \
-	[HF_NLM_UNLOCK] = { .name = "UNLOCK", .handle = hf_nlm_serve, .replay = HF_RPC_REPLAY_UDP }, \
+	[HF_NLM_UNLOCK] = { .name = "UNLOCK", .handle = serve_unlock, .replay = HF_RPC_REPLAY_UDP }, \
 	[HF_NLM_GRANTED] = { .name = "GRANTED", .handle = hf_nlm_serve },                            \
 	[HF_NLM_TEST_MSG] = { .name = "TEST_MSG", .handle = hf_nlm_serve },                          \
 	[HF_NLM_LOCK_MSG] = { .name = "LOCK_MSG", .handle = hf_nlm_serve },                          \

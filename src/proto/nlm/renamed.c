@@ -159,12 +159,11 @@ static struct hf_client *find_former(struct hf_nlm_op *op, const struct hf_clien
 	return NULL;
 }
 
-bool hf_nlm_find_renamed(struct hf_nlm_op *op)
+/* The address has other clients, too, or none of this name. */
+static HF_NOINLINE bool find_among_names(struct hf_nlm_op *op)
 {
 	struct hf_client *exact = op->client, *former = NULL;
 
-	if (exact && hf_client_is_alone(exact))
-		return false;
 	if (exact && hf_lock_is_involved(op->nlm->locks, &op->target)) {
 		hf_nlm_note_act(op);
 		return false;
@@ -177,4 +176,9 @@ bool hf_nlm_find_renamed(struct hf_nlm_op *op)
 	hf_client_unref(exact);
 	hf_nlm_use_client(op, former);
 	return true;
+}
+
+bool hf_nlm_find_renamed(struct hf_nlm_op *op)
+{
+	return !(op->client && hf_client_is_alone(op->client)) && find_among_names(op);
 }

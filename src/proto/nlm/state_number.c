@@ -124,8 +124,12 @@ enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op)
 
 	if (state == 0)
 		return HF_NLM_GRANTED_STAT;
-	if (HF_UNLIKELY(!hf_nsm_is_for_sure(op->call)))
+	if (!hf_nsm_is_for_sure(op->call)) {
+		/* Most often the number is the known one, and is noted already. */
+		if (HF_LIKELY(state == client->sm_state && state == client->lock_state))
+			return HF_NLM_GRANTED_STAT;
 		return note_unsure(op);
+	}
 	if (HF_UNLIKELY(state != hf_client_proven_state(client)))
 		hf_recovery_client_state(op->nlm->options.recovery, client, state);
 	client->lock_state = state;

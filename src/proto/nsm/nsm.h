@@ -119,8 +119,8 @@ void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_
 			bool is_sure);
 /* The client takes a lock by @call, which has the state number @said. @is_first: it is the client's first
  * lock, else one that it reclaims. */
-void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
-			  int32_t said, bool is_first);
+HF_NOINLINE void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
+				      int32_t said, bool is_first);
 
 /*
  * Meeting: a guest waits until the address of a suspended call has answered anything. The caller owns the
