@@ -222,6 +222,9 @@ class Host:
         self.portmap = Service(stage, self._on_portmap, [address], 111, namespace)
 
     def _on_portmap(self, call):
+        if call.procedure == 0:
+            call.answer()
+            return
         args = In(call.args)
         program, _ = args.u32(), args.u32()
         is_tcp = args.u32() == 6 if call.version == 2 else args.string().startswith("tcp")
@@ -268,6 +271,8 @@ class Forged(Trust):
     settings = ("recovery.max_clients=400", "store.backend=lmdb", "recovery.notify_timeout_ms=5000")
     n_names = 260  # of one address: more than its half
     n_newcomers = 40
+    n_silent = 900  # hosts
+    most_sockets = 64 + 2 * 32  # the second: of 32 hosts the ports of statd and lock manager are looked up
     bound = 128 << 20  # with AddressSanitizer, which keeps what was freed; without it a tenth
 
     def setUp(self):
@@ -347,6 +352,36 @@ class Forged(Trust):
             self.assert_newcomers_are_served("after a crash")
         print(f"{flood.n} forged, {grown >> 20} MiB", file=sys.stderr)
         self.assertLess(grown, self.bound)
+
+    def connecting(self):
+        """How many connections to rpcbinds the server has under way."""
+        with open(f"/proc/{self.daemon.process.pid}/net/tcp", encoding="ascii") as file:
+            rows = [line.split() for line in file]
+        return sum(row[2].endswith(":006F") and row[3] == "02" for row in rows)
+
+    def test_h1_hosts_that_do_not_answer_cost_few_sockets(self):
+        """The server connects to hosts that wait for their first lock. A host without an rpcbind is served beside
+        them: it refuses the connection."""
+        names = [nlm.Lock(name=f"name{i}", fh=b"x%d" % i, svid=1, exclusive=False) for i in range(self.n_names)]
+        for lock in names:
+            self.forge(empty_address(1), lock)
+            self.forge(empty_address(2), lock)
+        until(lambda: self.newcomer("tcp")[0] == nlm.S_GRANTED, "the forged names are there")
+        for i in range(self.n_silent):
+            self.forge(empty_address(10 + i), names[0])
+            if i % 50 == 0:  # the server has read what was sent so far
+                self.newcomer("tcp")
+        until(lambda: self.connecting() > 0, "the server connects")
+        most, begin = 0, time.monotonic()
+        for i in range(20):
+            lock = nlm.Lock(name=f"plain{i}", fh=b"plain%d" % i, svid=1)
+            self.assertEqual(self.ask_by_udp(f"10.7.200.{1 + i}", lock), nlm.S_GRANTED)
+            most = max(most, self.connecting())
+        took = time.monotonic() - begin
+        while time.monotonic() - begin < 2:
+            most = max(most, self.connecting())
+        print(f"{most} sockets at most; 20 hosts without rpcbind: {took * 1000:.0f} ms", file=sys.stderr)
+        self.assertLessEqual(most, self.most_sockets)
 
     def test_h1_forged_waiters_take_a_part_of_a_queue(self):
         file = nlm.Lock(name="holder", fh=b"queue")

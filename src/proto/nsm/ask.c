@@ -3,20 +3,17 @@
  * statd and lock manager. As a rule both take another port at each start. All questions
  * together have options.timeout_ns. No cached answer is used.
  *
- * If rpcbind does not answer over UDP, the server connects to it: a host without an rpcbind
- * refuses the connection at once.
+ * If statd has not answered soon, the server connects to rpcbind (knock.c): a host without an
+ * rpcbind refuses the connection at once.
  */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "proto/nsm/internal.h"
 
-#define LOCKD           100021
-#define LOCKD_VERSION   4
-#define RPCBIND         100000
-#define RPCBIND_VERSION 2
-#define KNOCK_AFTER_NS  (100 * HF_NS_PER_MS)
-#define MAX_KNOCKING    64 /* connections under way; each has a socket */
+#define LOCKD          100021
+#define LOCKD_VERSION  4
+#define KNOCK_AFTER_NS (100 * HF_NS_PER_MS)
 
 /* Both known statds look the name up. This one needs no name server. */
 #define ANY_NAME "127.0.0.1"
@@ -26,8 +23,8 @@ struct hf_nsm_inquiry {
 	struct hf_nsm *nsm;
 	struct hf_addr host;
 	struct hf_addr local;
-	struct hf_rpc_pending *statd, *lockd, *knock; /* NULL: not under way */
-	struct hf_timer timer;                        /* until the server connects to rpcbind */
+	struct hf_rpc_pending *statd, *lockd; /* NULL: not under way */
+	struct hf_nsm_knock knock;
 	struct hf_nsm_facts facts;
 	hf_nsm_facts_fn fn;
 	void *user;
@@ -36,11 +33,9 @@ struct hf_nsm_inquiry {
 static void inquiry_free(struct hf_nsm_inquiry *inquiry)
 {
 	hf_link_remove(&inquiry->link);
-	hf_timer_stop(&inquiry->timer);
 	hf_rpc_pending_cancel(inquiry->statd);
 	hf_rpc_pending_cancel(inquiry->lockd);
-	inquiry->nsm->n_knocking -= inquiry->knock != NULL;
-	hf_rpc_pending_cancel(inquiry->knock);
+	hf_nsm_knock_cancel(&inquiry->knock);
 	free(inquiry);
 }
 
@@ -86,6 +81,7 @@ static void on_statd(void *user, const struct hf_rpc_result *result)
 	struct hf_nsm_facts *facts = &inquiry->facts;
 
 	inquiry->statd = NULL;
+	hf_nsm_knock_cancel(&inquiry->knock);
 	facts->word =
 		result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE
 			? HF_NSM_SILENT
@@ -108,37 +104,14 @@ static void on_lockd(void *user, const struct hf_rpc_result *result)
 	end_if_all_is_said(inquiry);
 }
 
-static void on_knock(void *user, const struct hf_rpc_result *result)
+static void on_knock(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer)
 {
-	struct hf_nsm_inquiry *inquiry = user;
+	struct hf_nsm_inquiry *inquiry = hf_container_of(knock, struct hf_nsm_inquiry, knock);
 
-	inquiry->knock = NULL;
-	inquiry->nsm->n_knocking--;
-	if (result->outcome != HF_RPC_OUTCOME_REFUSED || !inquiry->statd)
+	if (answer != HF_NSM_KNOCK_REFUSED)
 		return;
 	inquiry->facts.word = HF_NSM_ABSENT;
 	end(inquiry);
-}
-
-static void on_timer(struct hf_timer *timer)
-{
-	struct hf_nsm_inquiry *inquiry = hf_container_of(timer, struct hf_nsm_inquiry, timer);
-	struct hf_nsm *nsm = inquiry->nsm;
-	struct hf_rpc_request request = {
-		.remote = inquiry->host,
-		.local = inquiry->local,
-		.program = RPCBIND,
-		.version = RPCBIND_VERSION,
-		.path = HF_RPC_TCP_ONLY,
-		.timeout_ns = nsm->options.timeout_ns,
-		.fresh_connection = true,
-	};
-
-	if (!inquiry->statd || nsm->n_knocking >= MAX_KNOCKING)
-		return;
-	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
-	(void)hf_rpc_client_call(nsm->options.client, &inquiry->knock, &request, on_knock, inquiry);
-	nsm->n_knocking += inquiry->knock != NULL;
 }
 
 bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry)
@@ -201,10 +174,10 @@ struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host
 	inquiry->local.port = 0;
 	inquiry->fn = fn;
 	inquiry->user = user;
-	hf_timer_init(&inquiry->timer, nsm->options.loop, on_timer);
+	hf_nsm_knock_init(&inquiry->knock, nsm, on_knock);
 	hf_list_push_back(&nsm->inquiries, &inquiry->link);
 	if (ask_statd(inquiry) < 0 || ask_lockd(inquiry) < 0 ||
-	    hf_timer_start(&inquiry->timer, KNOCK_AFTER_NS) < 0)
+	    hf_nsm_knock(&inquiry->knock, &inquiry->host, &inquiry->local, KNOCK_AFTER_NS) < 0)
 		inquiry = hf_nsm_ask_cancel(inquiry);
 	return inquiry;
 }

@@ -18,6 +18,9 @@
 #define HF_NSM_N_EARLY     64
 #define HF_NSM_N_DEPARTED  256
 
+#define HF_NSM_RPCBIND         100000
+#define HF_NSM_RPCBIND_VERSION 2
+
 /* A source whose call was refused or ignored. It gets one log line in this time. */
 struct hf_nsm_stranger {
 	struct hf_addr host;
@@ -70,7 +73,10 @@ struct hf_nsm {
 	struct hf_list unasked;   /* clients whose hosts are yet to be asked */
 	struct hf_list sights;    /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
-	size_t n_knocking;
+	struct hf_list knocks;         /* connections to rpcbinds that are under way; the oldest first */
+	struct hf_list knocks_waiting; /* those that wait for their turn */
+	size_t n_knocking;             /* under way */
+	struct hf_timer knock_timer;   /* until the next one has its turn */
 	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
 	struct hf_hashtable exchanges_by_host;
 	struct hf_hashtable doubts_by_client;
@@ -152,6 +158,34 @@ struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host
 				  hf_nsm_facts_fn fn, void *user);
 struct hf_nsm_inquiry *hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry); /* takes NULL. Returns NULL */
 bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry);        /* at least in part */
+
+/* Connecting to a host's rpcbind (knock.c). Embedded in what waits for the answer. */
+enum hf_nsm_knock_answer {
+	HF_NSM_KNOCK_SILENT, /* no answer in time, or another knock had its turn */
+	HF_NSM_KNOCK_ACCEPTED,
+	HF_NSM_KNOCK_REFUSED,
+};
+
+struct hf_nsm_knock;
+typedef void (*hf_nsm_knock_fn)(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer);
+struct hf_nsm_knock {
+	struct hf_link link;   /* of nsm->knocks or nsm->knocks_waiting */
+	struct hf_timer timer; /* until it may have its turn */
+	struct hf_nsm *nsm;
+	struct hf_addr host, local;
+	struct hf_rpc_pending *pending; /* NULL: not under way */
+	uint64_t began, until;          /* monotonic ns */
+	hf_nsm_knock_fn fn;
+};
+
+void hf_nsm_knocks_init(struct hf_nsm *nsm);
+void hf_nsm_knocks_deinit(struct hf_nsm *nsm); /* when no knock is left */
+void hf_nsm_knock_init(struct hf_nsm_knock *knock, struct hf_nsm *nsm, hf_nsm_knock_fn fn);
+/* Connects after @after_ns, when it is its turn. The knock's function is called at most once, later. */
+int hf_nsm_knock(struct hf_nsm_knock *knock, const struct hf_addr *host, const struct hf_addr *local,
+		 uint64_t after_ns);
+bool hf_nsm_knock_is_under_way(const struct hf_nsm_knock *knock);
+void hf_nsm_knock_cancel(struct hf_nsm_knock *knock);
 
 /* What a client's host said when the client took its first lock (sight.c) */
 void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said);

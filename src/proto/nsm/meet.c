@@ -3,8 +3,8 @@
  *
  * The sender of a datagram can be forged, and need not even exist. If such addresses have
  * too many registrations or locks, a call over UDP waits until its address has answered. Any
- * answer is enough: its rpcbind says something about a lock manager, accepts a connection, or
- * the host refuses the connection. Only the host at that address sees what the server sends,
+ * answer is enough: its rpcbind answers a NULL call or accepts a connection, or the host
+ * refuses the connection. Only the host at that address sees what the server sends,
  * so only it can answer.
  *
  * The server asks an address once for all of its calls (a meeting). A forger can make any
@@ -18,11 +18,6 @@
 #include "base/error.h"
 #include "proto/nsm/internal.h"
 
-#define LOCKD           100021
-#define LOCKD_VERSION   4
-#define RPCBIND         100000
-#define RPCBIND_VERSION 2
-
 /* The UDP port suspends the calls that wait here. It can suspend four times as many. */
 #define MAX_GUESTS        1024 /* also of meetings: a meeting may have lost its guests */
 #define MAX_FROM_ONE_HOST 16
@@ -34,8 +29,8 @@ struct hf_nsm_meeting {
 	struct hf_link link;      /* of nsm->meetings_by_age */
 	struct hf_nsm *nsm;
 	struct hf_addr host, local;
-	struct hf_rpc_pending *question, *knock; /* NULL: not under way */
-	struct hf_timer timer;                   /* until the server connects to rpcbind */
+	struct hf_rpc_pending *question; /* NULL: not under way */
+	struct hf_nsm_knock knock;
 	struct hf_list guests;
 	size_t n_guests;
 };
@@ -64,9 +59,8 @@ static void end(struct hf_nsm_meeting *meeting, bool has_answered)
 
 	hf_hashtable_remove(&nsm->meetings, &meeting->node);
 	hf_link_remove(&meeting->link);
-	hf_timer_stop(&meeting->timer);
 	hf_rpc_pending_cancel(meeting->question);
-	hf_rpc_pending_cancel(meeting->knock);
+	hf_nsm_knock_cancel(&meeting->knock);
 	nsm->n_guests -= meeting->n_guests;
 	while ((link = hf_list_pop_front(&meeting->guests))) {
 		struct hf_nsm_guest *guest = hf_list_entry(link, struct hf_nsm_guest, link);
@@ -77,67 +71,43 @@ static void end(struct hf_nsm_meeting *meeting, bool has_answered)
 	free(meeting);
 }
 
-static bool is_answer(const struct hf_rpc_result *result)
-{
-	return result->outcome != HF_RPC_OUTCOME_TIMEOUT && result->outcome != HF_RPC_OUTCOME_UNREACHABLE;
-}
-
-static void on_port(void *user, const struct hf_rpc_result *result)
+static void on_reply(void *user, const struct hf_rpc_result *result)
 {
 	struct hf_nsm_meeting *meeting = user;
-	bool has_answered = is_answer(result);
+	bool has_answered =
+		result->outcome != HF_RPC_OUTCOME_TIMEOUT && result->outcome != HF_RPC_OUTCOME_UNREACHABLE;
 
 	meeting->question = NULL;
-	if (has_answered || !meeting->knock)
+	if (has_answered || !hf_nsm_knock_is_under_way(&meeting->knock))
 		end(meeting, has_answered);
 }
 
-/* A UDP port without a program may give no answer at all. A connection is accepted or refused. */
-static void on_knock(void *user, const struct hf_rpc_result *result)
+static void on_knock(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer)
 {
-	struct hf_nsm_meeting *meeting = user;
-	bool has_answered = is_answer(result) || result->stage == HF_RPC_STAGE_REPLY;
+	struct hf_nsm_meeting *meeting = hf_container_of(knock, struct hf_nsm_meeting, knock);
+	bool has_answered = answer != HF_NSM_KNOCK_SILENT;
 
-	meeting->knock = NULL;
 	if (has_answered || !meeting->question)
 		end(meeting, has_answered);
 }
 
-static void on_timer(struct hf_timer *timer)
-{
-	struct hf_nsm_meeting *meeting = hf_container_of(timer, struct hf_nsm_meeting, timer);
-	struct hf_nsm *nsm = meeting->nsm;
-	struct hf_rpc_request request = {
-		.remote = meeting->host,
-		.local = meeting->local,
-		.program = RPCBIND,
-		.version = RPCBIND_VERSION,
-		.path = HF_RPC_TCP_ONLY,
-		.timeout_ns = nsm->options.timeout_ns,
-		.fresh_connection = true,
-	};
-
-	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
-	(void)hf_rpc_client_call(nsm->options.client, &meeting->knock, &request, on_knock, meeting);
-}
-
+/* The call has a port: to look one up, the server would connect to rpcbind as well. */
 static int ask(struct hf_nsm_meeting *meeting)
 {
 	struct hf_nsm *nsm = meeting->nsm;
 	struct hf_rpc_request request = {
 		.remote = meeting->host,
 		.local = meeting->local,
-		.program = LOCKD,
-		.version = LOCKD_VERSION,
-		.path = HF_RPC_UDP_THEN_TCP,
+		.program = HF_NSM_RPCBIND,
+		.version = HF_NSM_RPCBIND_VERSION,
+		.path = HF_RPC_UDP_ONLY,
 		.timeout_ns = nsm->options.timeout_ns,
-		.fresh_port = true,
-		.only_port = true,
 	};
-	int r = hf_timer_start(&meeting->timer, KNOCK_AFTER_NS);
+	int r = hf_nsm_knock(&meeting->knock, &meeting->host, &meeting->local, KNOCK_AFTER_NS);
 
+	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
 	if (r == 0)
-		r = hf_rpc_client_call(nsm->options.client, &meeting->question, &request, on_port, meeting);
+		r = hf_rpc_client_call(nsm->options.client, &meeting->question, &request, on_reply, meeting);
 	return r;
 }
 
@@ -154,7 +124,7 @@ static int begin(struct hf_nsm_meeting **meetingp, struct hf_nsm *nsm, const str
 	meeting->local = *local;
 	meeting->local.port = 0;
 	hf_list_init(&meeting->guests);
-	hf_timer_init(&meeting->timer, nsm->options.loop, on_timer);
+	hf_nsm_knock_init(&meeting->knock, nsm, on_knock);
 	hf_hashtable_insert(&nsm->meetings, &meeting->node, hash_of(nsm, host));
 	hf_list_push_back(&nsm->meetings_by_age, &meeting->link);
 	r = ask(meeting);

@@ -9,6 +9,7 @@
  *	ask.c         what does a host say of itself now?
  *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
  *	meet.c        is there a host at the address that a datagram came from?
+ *	knock.c       does a host accept a connection to its rpcbind, or refuse it?
  *	tell.c        how is one client told of the server's restart?
  *	callback.c    how is a lock manager of this host told of a peer's restart?
  *	watch.c       which lock managers of this host watch a peer by its name?
