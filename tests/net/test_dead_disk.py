@@ -13,7 +13,7 @@ import fusedisk
 import nlm
 import nsm
 from exported import Exported, nfs
-from play import SKIPPED, main
+from play import main
 from rpc import PATIENCE, NoReply, auth_sys, call_message, record, result_of
 
 AGAIN = "configuration loaded again"
@@ -304,8 +304,4 @@ class Stop(DeadDisk):
 del DeadDisk, Shared  # they are played by their children only
 
 if __name__ == "__main__":
-    reason = fusedisk.why_not() if os.geteuid() == 0 else None
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    main()
+    main(fusedisk.why_not)

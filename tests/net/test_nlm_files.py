@@ -61,7 +61,7 @@ class Rights(Exported):
             self.expect(nlm.S_FAILED, self.lock_of(self.a, fh=fh, exclusive=exclusive), how)
 
     @each(versions=(4,), transports=("tcp",))
-    def test_a_file_of_somebody_else(self, how):
+    def test_a_file_of_another_user(self, how):
         """To write it is what an exclusive lock is for, to read or to write it a shared one."""
         path = self.make_file()
         os.chown(path, 1000, 1000)

@@ -331,8 +331,8 @@ class Deaths(Play):
         self.a.free_all()
         self.assert_free(lock)
 
-    def test_free_all_of_somebody_unknown(self):
-        self.a.free_all("nobody")
+    def test_free_all_of_an_unknown_client(self):
+        self.a.free_all("unknown")
         self.a.free_all("")
 
     def test_free_all_over_udp_and_version_3(self):

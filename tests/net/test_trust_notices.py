@@ -16,63 +16,29 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 import nsm
+from asked import LOOK, Asked, notice
 from fakehost import NSM
 from forger import forged
 from nsm import SUCC, Host
-from play import Play, main
+from play import main
 from rpc import UdpCaller, auth_sys, call_message, exchange
-from until import comes
-from xdr import Out
 
 TCP_REPAIR = 19
 DENIED = "a notice of a restart is denied"
 FREED = "client crashed, locks released"
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; the look at a silent host takes more
-LOOK = 4  # seconds that a silent host is given here
-
-
-def notice(name, state):
-    return call_message(NSM, 1, nsm.NOTIFY, Out().string(name).i32(state).bytes())
 
 
 def free_all(name, state):
     return call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, nlm.Lock(name=name, state=state).args(nlm.FREE_ALL))
 
 
-class Notices(Play):
-    host_class = Host
-    settings = ("nsm.allow_mon=any", "recovery.max_clients=40", f"recovery.notify_timeout_ms={LOOK * 1000}")
+class Notices(Asked):
+    settings = (*Asked.settings, "recovery.max_clients=40")
 
     def setUp(self):
         super().setUp()
-        self.began = len(self.daemon.log)
         self.next_state = 5
-        for host in self.hosts:
-            host.state = 5
-            host.deaf = False
-            host.asked.items.clear()
-
-    def tearDown(self):
-        # Nothing that one test knows of the hosts is known to the next.
-        for host in self.hosts:
-            host.drop_callers()
-        self.daemon.crash()
-        self.daemon.start()
-        super().tearDown()
-
-    @property
-    def log(self):
-        return self.daemon.log[self.began :]
-
-    def hold(self, host, state=5, transport="tcp", **how):
-        """A lock of @host's; the server has looked at the host since."""
-        n = len(host.asked.matching())
-        lock = self.lock_of(host, state=state)
-        self.assert_granted(host, lock, transport=transport, **how)
-        if host.state is not None and not host.deaf and host.portmap:
-            comes(lambda: len(host.asked.matching()) > n, LOOK)
-            host.test(lock)
-        return lock
 
     def send(self, host, message, reserved=False):
         """A datagram as if from @host: no forger could make a better one."""
@@ -98,7 +64,9 @@ class Notices(Play):
         """sm-notify; how long the answer took."""
         began = time.monotonic()
         host.notify(self.next_state, reserved=True, **how)
-        return time.monotonic() - began
+        took = time.monotonic() - began
+        host.asked.items.clear()  # the next lock is the first of a new run
+        return took
 
     def assert_cleaned_up_at_once(self, host, lock, **how):
         took = self.notify(host, **how)
@@ -120,11 +88,11 @@ class Notices(Play):
 
     def test_h3_forged_notice_with_a_wrong_name(self):
         lock = self.hold(self.a)
-        self.send(self.a, notice("somebody", 7), reserved=True)
+        self.send(self.a, notice("other-name", 7), reserved=True)
         self.wait_denied()
         self.assert_held(lock, by=lock.svid)
         self.reboot(self.a)
-        self.assert_cleaned_up_at_once(self.a, lock, name="somebody")
+        self.assert_cleaned_up_at_once(self.a, lock, name="other-name")
 
     def test_h3_forged_lock_with_a_newer_number(self):
         """The client took its lock over a connection: what a datagram says of its number is no evidence."""

@@ -15,63 +15,29 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
-import nsm
-from fakehost import NSM
+from asked import LOOK, Asked, notice
 from forger import Forger
-from nsm import Host
-from play import Play, main
+from play import main
 from until import comes
 from rpc import TcpCaller, auth_sys, call_message, exchange
-from xdr import Out
 
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; a retransmission comes after 10
-LOOK = 4  # seconds that a silent host is given here
 FAR = 1001
 UDP_LOCKS = ((4, nlm.LOCK), (4, nlm.NM_LOCK), (4, nlm.LOCK_MSG), (3, nlm.LOCK), (1, nlm.LOCK))
 DENIED = "a notice of a restart is denied"
 REFUSED = "the state number of a lock request is not believed"
 
 
-def notice(name, state):
-    return call_message(NSM, 1, nsm.NOTIFY, Out().string(name).i32(state).bytes())
-
-
-class Forged(Play):
-    host_class = Host
-    settings = ("nsm.allow_mon=any", f"recovery.notify_timeout_ms={LOOK * 1000}")
+class Forged(Asked):
+    locks_by = "udp"
 
     def setUp(self):
         super().setUp()
-        self.began = len(self.daemon.log)
-        for host in self.hosts:
-            host.state = 5
-            host.deaf = False
-            host.asked.items.clear()
         self.forger = Forger(self.b.namespace, (self.network.SERVER[0], 2049))
         self.addCleanup(self.forger.close)
 
-    def tearDown(self):
-        # Nothing that one test knows of the hosts is known to the next.
-        for host in self.hosts:
-            host.drop_callers()
-        self.daemon.crash()
-        self.daemon.start()
-        super().tearDown()
-
-    @property
-    def log(self):
-        return self.daemon.log[self.began :]
-
     def said(self, text, n=1):
         self.until(lambda: self.log.count(text), f"{n} times {text!r}", passes=lambda seen: seen >= n)
-
-    def hold(self, host, transport="udp", **how):
-        """A lock of @host's; the server has looked at the host since."""
-        lock = self.lock_of(host, state=how.pop("state", 5))
-        self.assert_granted(host, lock, transport=transport, **how)
-        comes(host.asked.matching, LOOK)
-        host.test(lock)
-        return lock
 
     def forge_lock(self, host, state, port=7000, version=4, procedure=nlm.LOCK, **how):
         """A LOCK in @host's name, of a file of its own; its handle."""
@@ -261,7 +227,7 @@ class Numbers(Forged):
         lock = self.hold(self.a, transport="tcp")
         self.taken(self.forge_lock(self.a, 5, name="evil"))
         self.restart(self.a, 7)
-        self.assert_notice_frees(self.a, 7, lock, name="somebody")
+        self.assert_notice_frees(self.a, 7, lock, name="other-name")
 
     # Ports
 

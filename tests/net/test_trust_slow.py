@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import fusedisk
 from exported import Exported, nfs
-from play import SKIPPED, main
+from play import main
 from rpc import PATIENCE, auth_sys, call_message, result_of
 from xdr import In, Out
 
@@ -120,8 +120,4 @@ class TwoThreads(Slow):
 del Slow  # it is played by its children only
 
 if __name__ == "__main__":
-    reason = fusedisk.why_not() if os.geteuid() == 0 else None
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    main()
+    main(fusedisk.why_not)

@@ -119,7 +119,7 @@ static void test_transitively_waiting_one_is_passed(void **state)
 	assert_int_equal(bed_lock(*state, 1, E, 15, 20), HF_LOCK_OK);
 }
 
-static void test_waiter_for_somebody_else_is_not_passed(void **state)
+static void test_waiter_for_another_owner_is_not_passed(void **state)
 {
 	bed_lock(*state, 2, E, 0, 4);
 	bed_lock(*state, 1, E, 20, 29);
@@ -468,7 +468,7 @@ int main(void)
 		bed_test_of(test_upgrade_by_the_sole_reader_passes_a_waiter),
 		bed_test_of(test_extension_passes_a_waiter_that_waits_for_the_owner),
 		bed_test_of(test_transitively_waiting_one_is_passed),
-		bed_test_of(test_waiter_for_somebody_else_is_not_passed),
+		bed_test_of(test_waiter_for_another_owner_is_not_passed),
 		bed_test_of(test_waiting_upgrade_stands_before_who_waits_for_it),
 		bed_test_of(test_passed_one_goes_behind_the_one_not_to_be_passed),
 		bed_test_of(test_repetition_keeps_the_place),

@@ -140,17 +140,17 @@ static void test_late_reclaim_of_what_nobody_had(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 2);
 }
 
-static void test_late_reclaim_of_what_somebody_had_in_between(void **state)
+static void test_late_reclaim_of_what_another_client_had(void **state)
 {
 	lost(1);
 	assert_int_equal(reserve(c(), 2, 0), HF_LOCK_OK);
 	unreserve(c(), 2, 0);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
 	assert_int_equal(n_reservations(a()), 0);
-	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK); /* anew he may have it */
+	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK); /* as a new share it is granted */
 }
 
-static void test_late_reclaim_of_what_somebody_denied_in_between(void **state)
+static void test_late_reclaim_of_what_another_client_denied(void **state)
 {
 	lost(1);
 	assert_int_equal(reserve(c(), 0, 1), HF_LOCK_OK);
@@ -284,8 +284,8 @@ int main(void)
 		T(test_one_that_is_asked_for_again),
 		T(test_one_that_is_asked_for_again_without_a_store),
 		T(test_late_reclaim_of_what_nobody_had),
-		T(test_late_reclaim_of_what_somebody_had_in_between),
-		T(test_late_reclaim_of_what_somebody_denied_in_between),
+		T(test_late_reclaim_of_what_another_client_had),
+		T(test_late_reclaim_of_what_another_client_denied),
 		T(test_late_reclaim_of_what_was_not_held),
 		T(test_late_reclaim_beside_new_ones_of_the_owner),
 		T(test_late_reclaims_are_counted),
