@@ -222,6 +222,7 @@ struct hf_locks {
 	uint64_t least_locks; /* the least of the limits of locks */
 	uint64_t least_bytes; /* the least of the limits of bytes */
 	uint64_t n_steps;     /* of the call under way */
+	uint64_t n_charged;   /* since hf_lock_take_steps() */
 	uint64_t max_steps;   /* where the walk under way ends */
 	uint32_t epoch;
 	bool is_grace;

@@ -522,6 +522,9 @@ bool hf_lock_next_waiter(const struct hf_locks *locks, const struct hf_lock_scop
 
 /* COUNT */
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);
+/* How many steps of searches were charged to clients since the last call of this function. A step takes 10 to
+ * 100 ns. */
+uint64_t hf_lock_take_steps(struct hf_locks *locks);
 
 /* CHECK: every invariant of every structure. NULL, or what is broken. For tests: visits all records. */
 const char *hf_locks_check(const struct hf_locks *locks);

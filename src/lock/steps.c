@@ -55,11 +55,20 @@ bool hf_steps_are_spent(struct hf_locks *locks, struct hf_lock_client *client, u
 	return left(locks, client, now) < FREE;
 }
 
+uint64_t hf_lock_take_steps(struct hf_locks *locks)
+{
+	uint64_t n = locks->n_charged;
+
+	locks->n_charged = 0;
+	return n;
+}
+
 void hf_steps_charge_some(struct hf_locks *locks, struct hf_lock_client *client)
 {
 	if (client) {
 		client->group->steps.spent += locks->n_steps;
 		locks->steps.spent += locks->n_steps;
+		locks->n_charged += locks->n_steps;
 	}
 	locks->n_steps = 0;
 }

@@ -15,8 +15,8 @@
  * the most and have made no progress for a while.
  *
  * Time. Work is counted in units: one for a call and one for each page of data that is moved,
- * about a microsecond each. The clock would also count what other programs do, and costs more
- * to read than some calls.
+ * about a microsecond each; a handler may add what its call costs besides. The clock would also count what
+ * other programs do, and costs more to read than some calls.
  *
  * - A connection has a budget of CONNECTION_UNITS. Then it is tired, and the next connection is
  *   served.
@@ -24,8 +24,8 @@
  *   connections of that address are tired from the start.
  * - Tired connections are served once in a turn of the loop, one of each address after the
  *   other, for SERVICE_UNITS.
- * - After HF_RPC_LOOP_UNITS for all, the turn of the loop is late: the server reads and sends
- *   only a little on each connection, and workers make long replies.
+ * - After HF_RPC_LOOP_UNITS for all, the turn of the loop is late: a connection has LATE_UNITS,
+ *   the server reads and sends only a little on it, and workers make long replies.
  *
  * So a client's waiting time grows with the number of addresses that ask, not with their
  * connections and calls. A turn with thousands of busy connections takes tens of milliseconds.
@@ -37,6 +37,7 @@
 
 /* More than all that is read in a turn, if it is calls of 64 KiB: the rest would have to be copied. */
 #define CONNECTION_UNITS 384
+#define LATE_UNITS       64 /* so many short calls are worth a system call to read and one to send */
 #define HOST_UNITS       1024
 #define SERVICE_UNITS    1024
 #define LOOKS            16 /* connections to look at, for one to evict */
@@ -130,7 +131,9 @@ void hf_rpc_budget_begin(struct hf_rpc_connection *c, bool is_queued)
 		part->turn = turn;
 		part->spent = 0;
 	}
-	c->budget = is_queued || part->spent < HOST_UNITS ? CONNECTION_UNITS : 0;
+	c->budget = !is_queued && part->spent >= HOST_UNITS ? 0
+		    : hf_rpc_budget_is_late(lane)           ? LATE_UNITS
+							    : CONNECTION_UNITS;
 	c->allowance = c->budget;
 }
 

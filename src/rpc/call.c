@@ -242,6 +242,12 @@ void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len)
 	}
 }
 
+void hf_rpc_call_spend(struct hf_rpc_call *call, uint32_t n_units)
+{
+	if (call->connection)
+		hf_rpc_budget_spend(call->connection, (int32_t)HF_MIN(n_units, (uint32_t)HF_RPC_LOOP_UNITS));
+}
+
 /* Replies: reserve, encode in place, commit */
 
 static size_t prefix_of(const struct hf_rpc_call *call)

@@ -55,6 +55,10 @@ void *hf_rpc_call_room(struct hf_rpc_call *call);
 /* A suspended call will have a reply of this length: it counts as memory of its caller. At most once. */
 void hf_rpc_call_expect(struct hf_rpc_call *call, size_t reply_len);
 
+/* Serving the call took as much work as @n_units other short calls: its connection is served less in this
+ * turn of the loop. */
+void hf_rpc_call_spend(struct hf_rpc_call *call, uint32_t n_units);
+
 /* Ending. The results have at most @max bytes. More is a bug, and answers SYSTEM_ERR, as does a lack of
  * memory. */
 struct hf_xdr_out *hf_rpc_reply_begin(struct hf_rpc_call *call, size_t max);

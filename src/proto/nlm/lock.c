@@ -66,6 +66,7 @@ static void serve(struct hf_nlm_op *op)
 		return;
 	}
 	answer = hf_lock_acquire(nlm->locks, &lock, NULL);
+	hf_nlm_op_spend(op);
 	stat = hf_nlm_stat_from_lock(answer);
 	if (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED) {
 		if (answer == HF_LOCK_E_LIMIT)

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "proto/nlm/internal.h"
 
+#define STEPS_PER_UNIT 16 /* about a microsecond: as much as a short call */
+
 /* Lives */
 
 static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
@@ -290,6 +292,14 @@ void hf_nlm_op_end(struct hf_nlm_op *op)
 		hf_link_remove(&op->link);
 		hf_pool_give(&op->nlm->ops, op);
 	}
+}
+
+void hf_nlm_op_spend(struct hf_nlm_op *op)
+{
+	uint64_t n_units = hf_lock_take_steps(op->nlm->locks) / STEPS_PER_UNIT;
+
+	if (HF_UNLIKELY(n_units))
+		hf_rpc_call_spend(op->call, (uint32_t)HF_MIN(n_units, (uint64_t)UINT32_MAX));
 }
 
 void hf_nlm_op_drop(struct hf_nlm_op *op)

@@ -38,6 +38,7 @@ void hf_nlm_run_unlock(struct hf_nlm_op *op)
 		 */
 		hf_nlm_tell(op, HF_EVENT_UNLOCK);
 		answer = hf_lock_release(op->nlm->locks, &op->target, op->range);
+		hf_nlm_op_spend(op);
 		stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
 		if (answer == HF_LOCK_E_LIMIT)
 			hf_nlm_say_full(op, false);
@@ -56,9 +57,12 @@ void hf_nlm_run_cancel(struct hf_nlm_op *op)
 		return;
 	if (stat != HF_NLM_FBIG)
 		stat = find_holder(op);
-	if (stat == HF_NLM_GRANTED_STAT && op->target.client &&
-	    hf_lock_cancel(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op)) == HF_LOCK_E_LOCKED)
-		stat = HF_NLM_DENIED;
+	if (stat == HF_NLM_GRANTED_STAT && op->target.client) {
+		if (hf_lock_cancel(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op)) ==
+		    HF_LOCK_E_LOCKED)
+			stat = HF_NLM_DENIED;
+		hf_nlm_op_spend(op);
+	}
 	hf_nlm_reply_released(op, stat);
 }
 

@@ -91,6 +91,8 @@ static void test_a_row_is_cheap(void **state)
 	rig->greedy_group = (struct hf_lock_group){ 0 };
 	assert_int_equal(ask(rig, &rig->greedy, 0, "row", FAR), HF_LOCK_E_QUEUED);
 	assert_in_range(rig->greedy_group.steps.spent, ROW, 10 * ROW);
+	assert_true(hf_lock_take_steps(rig->locks) >= rig->greedy_group.steps.spent);
+	assert_int_equal(hf_lock_take_steps(rig->locks), 0);
 	assert_int_equal(cancel(rig, &rig->greedy, 0, "row", FAR), HF_LOCK_OK);
 	/* A cycle is found through all of them. */
 	assert_int_equal(ask(rig, &rig->greedy, 0, "row", ROW - 1), HF_LOCK_E_DEADLOCK);

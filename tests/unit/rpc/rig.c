@@ -141,6 +141,19 @@ static void serve_refuse(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_auth_error(call, HF_RPC_AUTH_TOOWEAK);
 }
 
+static void serve_work(void *service, struct hf_rpc_call *call)
+{
+	struct rig *rig = service;
+	uint64_t turn = hf_loop_turn(hf_rpc_call_loop(call));
+
+	rig->n_in_turn = turn == rig->turn ? rig->n_in_turn + 1 : 1;
+	rig->turn = turn;
+	if (rig->n_in_turn > atomic_load(&rig->most_in_turn))
+		atomic_store(&rig->most_in_turn, rig->n_in_turn);
+	hf_rpc_call_spend(call, hf_xdr_get_u32(hf_rpc_call_args(call)));
+	hf_rpc_reply_void(call);
+}
+
 /* Around each handler: who ran where. */
 static void account(struct rig *rig, const struct hf_rpc_call *call)
 {
@@ -173,6 +186,7 @@ ACCOUNTED(reserve)
 ACCOUNTED(who)
 ACCOUNTED(overrun)
 ACCOUNTED(refuse)
+ACCOUNTED(work)
 
 static const struct hf_rpc_proc procs[] = {
 	[RIG_VOID] = { "VOID", handle_void },
@@ -187,6 +201,7 @@ static const struct hf_rpc_proc procs[] = {
 	[RIG_WHO] = { "WHO", handle_who },
 	[RIG_OVERRUN] = { "OVERRUN", handle_overrun },
 	[RIG_REFUSE] = { "REFUSE", handle_refuse },
+	[RIG_WORK] = { "WORK", handle_work },
 };
 
 static const struct hf_rpc_version versions[] = {

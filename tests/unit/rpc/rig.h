@@ -43,6 +43,7 @@ enum rig_proc {
 	RIG_WHO,       /* peer, local, transport, flavour, uid, gid, gids, machine */
 	RIG_OVERRUN,   /* puts more than it reserved */
 	RIG_REFUSE,    /* the handler's own auth error */
+	RIG_WORK,      /* u32 n in: spends so many units */
 	RIG_N_PROCS,
 };
 
@@ -65,6 +66,10 @@ struct rig {
 	_Atomic uint32_t n_served;
 	_Atomic uint32_t n_away; /* RIG_HOME handlers that ran on another thread than home's */
 	_Atomic uint32_t n_on[RIG_MAX_LANES];
+	/* RIG_WORK, with one lane */
+	uint64_t turn;
+	uint32_t n_in_turn;
+	_Atomic uint32_t most_in_turn;
 };
 
 extern const struct hf_rpc_limits rig_limits; /* the defaults, to be changed in a copy */
