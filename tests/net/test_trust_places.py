@@ -7,6 +7,9 @@
 import contextlib
 import json
 import os
+import select
+import signal
+import socket
 import sys
 import threading
 import time
@@ -28,6 +31,10 @@ SKIPPED = 77  # meson's word for it
 SERVER, GREEDY, HONEST, THIRD = "10.9.0.1", "10.9.1.1", "10.9.2.1", "10.9.3.1"
 CALLBACK = 200300  # a program of the registrar's own
 BATCH = 50  # calls under way of one connection
+
+
+def comes_at_once(caller):
+    return bool(select.select([caller.sock], [], [], 0)[0])
 
 
 class Trust(unittest.TestCase):
@@ -441,6 +448,7 @@ class Work(Trust):
     settings = ("store.backend=memory", "recovery.grace=never")
     n_waiters = 1000
     n_pairs = 2000
+    n_addresses, n_together = 100, 20
 
     def latencies(self, caller, until_set):
         """What an honest client's LOCK and UNLOCK take, in seconds, for as long as the flood runs."""
@@ -491,6 +499,47 @@ class Work(Trust):
         last = head.but(offset=self.n_waiters, block=True)
         self.assertIn(self.ask(greedy, nlm.LOCK, last), (nlm.S_DEADLCK, nlm.S_NOLOCKS))
         self.assertEqual(self.ask(honest, nlm.LOCK, nlm.Lock(name="honest", fh=b"later", svid=1)), nlm.S_GRANTED)
+
+    def answered(self, callers):
+        """Bytes that wait to be read."""
+        return sum(len(caller.sock.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT)) for caller in callers)
+
+    def test_h5_rows_of_many_addresses(self):
+        """LOCK and CANCEL again and again from 100 addresses, all of which the server finds at once, and then a call of an
+        honest client: it is not served after all of them."""
+        self.place.run("route", "add", "local", "10.7.0.0/16", "dev", "lo")
+        callers = [self.tcp(f"10.7.0.{1 + i}") for i in range(self.n_addresses)]
+
+        def row(i, **more):
+            return nlm.Lock(name=f"row{i % self.n_addresses}", fh=b"row", svid=i, length=1, **more)
+
+        for is_waiting in (False, True):
+            for i in range(is_waiting, self.n_waiters + 1):
+                lock = row(i, offset=i - is_waiting, block=is_waiting)
+                self.ask(callers[i % self.n_addresses], nlm.LOCK, lock)
+        floods, length = [], 0
+        for i, caller in enumerate(callers):
+            far = nlm.Lock(name=f"row{i}", fh=b"row", svid=5000 + i, offset=5000 + i, length=1)
+            self.assertEqual(self.ask(caller, nlm.LOCK, far), nlm.S_GRANTED)
+            head = row(i, offset=5000 + (i + 1) % self.n_addresses, block=True)
+            floods.append([(nlm.PROGRAM, 4, procedure, head.args(procedure)) for procedure in (nlm.LOCK, nlm.CANCEL)])
+        # Once, so that the steps are spent, and to see how long the replies are.
+        for caller, pair in zip(callers, floods):
+            caller.send_together([call_message(*call) for call in pair * self.n_together])
+            for _ in range(2 * self.n_together):
+                length += 4 + len(caller.receive())
+        honest = self.tcp(HONEST)
+        self.ask(honest, nlm.LOCK, nlm.Lock(name="honest", fh=b"honest", svid=1))
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        for caller, pair in zip(callers, floods):
+            caller.send_together([call_message(*call) for call in pair * self.n_together])
+        message = call_message(nlm.PROGRAM, 4, nlm.UNLOCK, nlm.Lock(name="honest", fh=b"honest", svid=1).args(nlm.UNLOCK))
+        honest.send(message)
+        self.daemon.process.send_signal(signal.SIGCONT)
+        honest.receive()
+        part = self.answered([caller for caller in callers if comes_at_once(caller)]) / length
+        print(f"an honest call is answered after {part:.0%} of the flood", file=sys.stderr)
+        self.assertLess(part, 0.75)
 
 
 class Bytes(Trust):
