@@ -117,6 +117,14 @@ void disk_let_go_of(struct disk *disk, enum hf_store_kind kind)
 	}
 }
 
+void disk_let_go_of_first(struct disk *disk)
+{
+	struct hf_store_batch *batch = disk->held[0];
+
+	disk->held[0] = disk->held[--disk->n_held];
+	write_batch(disk, batch);
+}
+
 void disk_let_go(struct disk *disk)
 {
 	disk_let_go_of(disk, HF_STORE_ALL);

@@ -27,5 +27,6 @@ extern struct disk *disk_in_use;
 int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_store_options *options);
 void disk_let_go(struct disk *disk); /* writes all that waits */
 void disk_let_go_of(struct disk *disk, enum hf_store_kind kind);
+void disk_let_go_of_first(struct disk *disk); /* not of what the store writes next */
 size_t disk_count(const struct disk *disk, enum hf_record_type type);
 void disk_wipe(struct disk *disk);

@@ -201,6 +201,7 @@ struct settling {
 	struct hf_promise promise;
 	struct hf_recovery *recovery;
 	struct hf_client *client; /* a reference */
+	int32_t state;
 };
 
 static void settling_free(struct settling *settling)
@@ -211,11 +212,29 @@ static void settling_free(struct settling *settling)
 	free(settling);
 }
 
+static void write_registration(struct hf_client *client)
+{
+	if (hf_client_is_registered(client) && hf_client_register(client) < 0)
+		hf_log_debug("a client's new state number could not be stored", "client=%s", client->id);
+}
+
 static void store_state(struct hf_client *client)
 {
-	if (hf_client_is_registered(client) && !client->recovery->n_settling &&
-	    hf_client_register(client) < 0)
-		hf_log_debug("a client's new state number could not be stored", "client=%s", client->id);
+	if (!client->recovery->n_settling)
+		write_registration(client);
+}
+
+/* The client was restarted again meanwhile, and has a newer number, whose turn is yet to come. The reply to
+ * the notice of this one is about to leave. */
+static void store_former(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	struct hf_recovery_client *mine = client->recovery;
+	const struct hf_client_past *past = find_past(recovery, client, state);
+
+	mine->stored_state = state;
+	mine->is_stored_state_proven =
+		state == client->sm_state ? client->is_state_proven : past && past->is_proven;
+	write_registration(client);
 }
 
 void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
@@ -229,6 +248,7 @@ void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
 void hf_recovery_delay_state(struct hf_client *client)
 {
 	client->recovery->n_settling++;
+	client->recovery->n_held++;
 }
 
 bool hf_recovery_is_settling(const struct hf_client *client)
@@ -249,6 +269,7 @@ int32_t hf_recovery_death_state(const struct hf_client *client)
 void hf_recovery_release_state(struct hf_client *client, bool is_done)
 {
 	client->recovery->n_settling--;
+	client->recovery->n_held--;
 	if (is_done)
 		store_state(client);
 }
@@ -256,10 +277,14 @@ void hf_recovery_release_state(struct hf_client *client, bool is_done)
 static void on_settled(struct hf_promise *promise, bool is_durable)
 {
 	struct settling *settling = hf_container_of(promise, struct settling, promise);
+	struct hf_recovery *recovery = settling->recovery;
 	struct hf_client *client = hf_client_ref(settling->client);
+	int32_t state = settling->state;
 
 	settling_free(settling);
-	if (is_durable) /* otherwise the store will ask for everything */
+	if (is_durable && client->recovery->n_settling && !client->recovery->n_held)
+		store_former(recovery, client, state);
+	else if (is_durable) /* otherwise the store will ask for everything */
 		store_state(client);
 	hf_client_unref(client);
 }
@@ -272,6 +297,7 @@ static void settle(struct hf_recovery *recovery, struct hf_client *client)
 		return; /* the old number stays stored: a repeated notice will be news */
 	settling->recovery = recovery;
 	settling->client = hf_client_ref(client);
+	settling->state = client->sm_state;
 	client->recovery->n_settling++;
 	hf_list_push_back(&recovery->settlings, &settling->link);
 	if (hf_promises_await(recovery, &settling->promise, recovery->persist.ticket, 0, on_settled))

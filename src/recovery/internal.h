@@ -139,6 +139,7 @@ struct hf_recovery_client {
 	uint64_t n_deaths;           /* how often what it had was released since it died */
 	int32_t death_state;         /* the state number that it had at the last of them */
 	uint32_t n_settling;         /* reasons for its new state number not to be stored yet */
+	uint32_t n_held;             /* of these: not because of its old locks */
 	int32_t stored_state;        /* what the stored registration says, while n_settling */
 	bool is_stored_state_proven; /* likewise */
 };

@@ -197,6 +197,35 @@ static void test_restart_of_a_client_is_acknowledged_with_its_state_number(void 
 	assert_true(delay(&told, HF_SAYS_RESTARTED, NULL)); /* nothing new */
 }
 
+static void test_restart_of_a_client_is_acknowledged_while_the_next_one_is_stored(void **state)
+{
+	struct told first = { 0 }, second = { 0 };
+
+	hf_recovery_client_state(w.recovery, a(), 3);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_until(&w, stored_state() == 3);
+	w.disk.is_slow = true;
+	hf_recovery_client_freed(w.recovery, a(), 5);
+	assert_false(hf_recovery_promise_restart(w.recovery, &first.promise, on_told));
+	world_turn(&w);
+	assert_int_equal(w.disk.n_held, 1);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_freed(w.recovery, a(), 7);
+	assert_false(hf_recovery_promise_restart(w.recovery, &second.promise, on_told));
+	disk_let_go_of_first(&w.disk);
+	assert_int_equal(first.n_kept + first.n_broken, 0);
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	assert_int_equal(stored_state(), 5);
+	assert_int_equal(first.n_kept, 1);
+	assert_int_equal(second.n_kept + second.n_broken, 0);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	assert_int_equal(stored_state(), 7);
+	assert_int_equal(second.n_kept, 1);
+}
+
 static void test_restart_of_a_client_that_cannot_be_stored(void **state)
 {
 	struct told told = { 0 };
@@ -463,6 +492,7 @@ int main(void)
 		T(test_who_was_first_is_not_behind_when_his_registration_is_there),
 		T(test_told_in_order),
 		T(test_restart_of_a_client_is_acknowledged_with_its_state_number),
+		T(test_restart_of_a_client_is_acknowledged_while_the_next_one_is_stored),
 		T(test_restart_of_a_client_that_cannot_be_stored),
 		T(test_one_promise_for_all_that_is_written_together),
 		T(test_one_promise_for_many_is_broken_once),
