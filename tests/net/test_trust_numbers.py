@@ -141,6 +141,17 @@ class Numbers(Forged):
         self.restart(self.a, 7)
         self.assert_notice_frees(self.a, 7, lock)
 
+    def test_guessed_number_of_a_host_that_was_not_seen(self):
+        """Nothing tells a restart from a copy. The answer of the statd does not make the next copy an old notice."""
+        self.a.state = None
+        self.taken(self.forge_lock(self.a, 7))
+        lock = self.hold(self.a)
+        self.restart(self.a, 7)
+        for n in (1, 2):
+            self.forge_notice(self.a, 7)
+            self.said(DENIED, n)
+        self.assert_held(lock, by=lock.svid)
+
     def test_low_number_before_the_first_lock(self):
         """The statd does not seem to be another host's by it."""
         self.taken(self.forge_lock(self.a, 3))

@@ -239,8 +239,9 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 		/* @asker may be freed here */
 	}
 	client->doubt_tag = 0;
-	/* Only a datagram gave the number, unless the host's statd gave it, too. */
-	if (is_news && client->sm_state == state)
+	/* Only a datagram gave the number, unless the host's statd gave it, too. If the notice was not
+	 * believed, a forger may have guessed the number, and what the client holds is of the life before. */
+	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state)
 		hf_recovery_client_proves(client, facts.word == HF_NSM_SPEAKS && facts.state == state);
 	hf_client_unref(client);
 }
