@@ -147,6 +147,8 @@ MUTATIONS = [
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",
      "if (!client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
+    ("what is taken after a restart has the tag of a notice that is being checked", f"{RECOVERY}/crash.c",
+     "client->doubted_state = client->doubt_tag = 0;", ""),
     ("a number that was forged stays where the statd gives that of the LOCK", f"{NSM}/sight.c",
      "else if (!client->is_state_proven && hf_nsm_sight_says(client, sight->said))", "else if (0)"),
     ("a number that was forged makes the client's own look old", f"{RECOVERY}/crash.c",

@@ -357,6 +357,9 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	hf_late_reclaim_forget(recovery, client);
 	hf_lock_client_purge_but(recovery->locks, &client->locking, (uint32_t)state,
 				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));
+	/* A notice that is being checked does not end this life by the silence of the host any more. What the
+	 * client takes from now on has the number of this life. */
+	client->doubted_state = client->doubt_tag = 0;
 	if (is_other)
 		settle(recovery, client);
 	report(recovery, client, &before, reason);

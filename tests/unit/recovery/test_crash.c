@@ -79,6 +79,19 @@ static void test_killed_in_the_midst_of_a_clean_up(void **state)
 	assert_int_equal(world_unreclaimed(&w), 0);
 }
 
+/* A notice is being checked, and the client tells of its restart itself: what it takes then is of that life.
+ * Otherwise the server, killed before it has stored the number, would release it when it is reclaimed. */
+static void test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked(void **state)
+{
+	say_for_sure(3);
+	a()->doubted_state = 101;
+	a()->doubt_tag = hf_client_make_doubt_tag(101, 1);
+	assert_int_equal(hf_client_state_for(a(), 3, 0), a()->doubt_tag);
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_int_equal(hf_client_state_for(a(), 5, 0), 5);
+	assert_int_equal(hf_client_state_for(a(), 0, 0), 5);
+}
+
 static void test_stragglers_from_before_the_reboot(void **state)
 {
 	struct hf_recovery_counts counts;
@@ -340,6 +353,7 @@ int main(void)
 		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
 		T(test_first_notice_that_we_get_does),
 		T(test_only_older_locks_go),
+		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
 		T(test_nobody_elses_go),
 		T(test_evidence_counts_in_grace),
 		T(test_operator),
