@@ -88,7 +88,8 @@ MUTATIONS = [
     ("replayed SM_NOTIFY accepted", f"{RECOVERY}/crash.c",
      "return !past || (!past->is_proven && supersedes(client, state));\n}\n\n"
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
-     "\treturn state == client->sm_state || is_straggler(recovery, client, state);",
+     "\tconst struct hf_client_past *past = find_past(recovery, client, state);\n\n"
+     "\treturn state == client->sm_state || (past && !was_guessed(client, past));",
      "return !past || state;\n}\n\n"
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
      "\treturn state == client->sm_state;"),

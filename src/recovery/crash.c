@@ -20,6 +20,8 @@
  * up after 15 minutes. */
 #define STRAGGLER_NS (15 * 60 * HF_NS_PER_S)
 
+#define RAISED_BY 2 /* each restart raises a state number by 2 */
+
 #define LOG_WINDOW_S  10
 #define LOG_MAX_LINES 100
 
@@ -319,6 +321,25 @@ void hf_crash_deinit(struct hf_recovery *recovery)
 		settling_free(hf_list_entry(link, struct settling, link));
 }
 
+static bool is_far_above(int32_t state, int32_t than)
+{
+	return (int32_t)((uint32_t)state - (uint32_t)than) > RAISED_BY;
+}
+
+/* A forger guessed the number: since then the client had a much lower one for sure. A statd that was started
+ * too early gives a number that is lower by one restart. */
+static bool was_guessed(const struct hf_client *client, const struct hf_client_past *past)
+{
+	if (past->is_proven)
+		return false;
+	if (client->is_state_proven && is_far_above(past->state, client->sm_state))
+		return true;
+	for (const struct hf_client_past *later = client->past; later < past; later++)
+		if (later->is_proven && is_far_above(past->state, later->state))
+			return true;
+	return false;
+}
+
 bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
 	const struct hf_client_past *past = find_past(recovery, client, state);
@@ -333,7 +354,9 @@ bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *c
 
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
-	return state == client->sm_state || is_straggler(recovery, client, state);
+	const struct hf_client_past *past = find_past(recovery, client, state);
+
+	return state == client->sm_state || (past && !was_guessed(client, past));
 }
 
 static bool is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)

@@ -92,6 +92,32 @@ static void test_what_is_taken_after_a_restart_has_its_number_whatever_is_checke
 	assert_int_equal(hf_client_state_for(a(), 0, 0), 5);
 }
 
+/* A forger guessed 9 while the client was down. Since then the client had 5 for sure. */
+static void test_a_number_that_was_guessed_is_no_copy(void **state)
+{
+	say_for_sure(3);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 9));
+	hf_recovery_client_proves(a(), false);
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 9));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_false(hf_recovery_may_be_copy(w.recovery, a(), 9));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	hf_recovery_client_proves(a(), false);
+	assert_false(hf_recovery_may_be_copy(w.recovery, a(), 9));
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 5));
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 3));
+}
+
+/* A statd that was started too early gives the number before: the higher one is the client's all the same. */
+static void test_the_number_above_that_of_the_statd_may_be_a_copy(void **state)
+{
+	say_for_sure(3);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	hf_recovery_client_proves(a(), false);
+	hf_recovery_client_began(w.recovery, a(), 5);
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 7));
+}
+
 static void test_stragglers_from_before_the_reboot(void **state)
 {
 	struct hf_recovery_counts counts;
@@ -353,6 +379,8 @@ int main(void)
 		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
 		T(test_first_notice_that_we_get_does),
 		T(test_only_older_locks_go),
+		T(test_a_number_that_was_guessed_is_no_copy),
+		T(test_the_number_above_that_of_the_statd_may_be_a_copy),
 		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
 		T(test_nobody_elses_go),
 		T(test_evidence_counts_in_grace),
