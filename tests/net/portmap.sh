@@ -231,7 +231,7 @@ test_embedded() {
 	is_not_listed 700000 || fail "what was UNSET is still there"
 	ok "embedded: SET and UNSET for this host alone, and not of our programs"
 	stop
-	! in_s rpcinfo -p 127.0.0.1 >/dev/null 2>&1 || fail "somebody still serves port 111"
+	! in_s rpcinfo -p 127.0.0.1 >/dev/null 2>&1 || fail "a program still serves port 111"
 	start_ready auto
 	has_logged 'serving the port mapper' || fail "auto does not serve the free port"
 	stop

@@ -108,7 +108,7 @@ class Cli(CliPlay):
                 self.assertIn("is not the address of a server", self.run_cli("status", "--server", name, code=USAGE).stderr)
 
     def test_does_not_wait_for_the_dead(self):
-        """Nobody answers there, not even with a refusal."""
+        """No program answers at that address, and the kernel does not refuse the connection either."""
         with self.daemon.namespace, socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
             address = silent.getsockname()
             crowd = [socket.socket() for _ in range(2)]
@@ -128,7 +128,7 @@ class Cli(CliPlay):
         self.run_cli("release", code=USAGE)
         self.run_cli("grace", "begin", code=USAGE)
         self.run_cli("top", code=USAGE)
-        self.run_cli("clients", "nlm:1.2.3.4:nobody", code=NOT_FOUND)
+        self.run_cli("clients", "nlm:1.2.3.4:unknown", code=NOT_FOUND)
         self.run_cli("grace", "end", code=FAILED)
         self.run_cli("status", "--server", "127.0.0.1:1", code=UNREACHABLE)
         said = self.run_cli("notify", "--token-file", "/dev/null", code=DENIED).stderr
@@ -138,7 +138,7 @@ class Cli(CliPlay):
         self.assertIn("holdfast ", self.run_cli("--version").stdout)
 
     def test_filters_that_a_command_does_not_look_at(self):
-        """Without the filter it would do more than was asked for: tell everybody, say."""
+        """Without the filter the command would do more than was asked for. It would, for instance, tell every client."""
         self.assert_granted(self.c, self.lock_of(self.c))
         for command, *words in (
             ("notify", "--client", self.id_of(self.c)),
@@ -182,7 +182,7 @@ class Cli(CliPlay):
         self.assert_granted(self.c, self.lock_of(self.c))
         self.run_cli("notify", self.id_of(self.c))
         self.c.notices.wait()
-        self.run_cli("release", self.id_of(self.c), code=USAGE)  # nobody to ask
+        self.run_cli("release", self.id_of(self.c), code=USAGE)  # without a terminal it cannot ask
         self.assertIn("locks released", self.run_cli("release", "--yes", self.id_of(self.c)).stdout)
         self.assertEqual(json.loads(self.run_cli("--json", "locks", "--client", self.id_of(self.c)).stdout), [])
 

@@ -83,10 +83,10 @@ class Here(DoctorPlay):
         findings = self.examine(state_dir=tempfile.gettempdir(), code=BROKEN)
         self.assert_found(findings, "bad", "no server answers")
 
-    def test_nobody_at_port_111(self):
-        with_nobody = Namespace("nobody")
-        self.addCleanup(with_nobody.close)
-        findings = self.examine(namespace=with_nobody, code=BROKEN)
+    def test_no_program_at_port_111(self):
+        empty = Namespace("empty")
+        self.addCleanup(empty.close)
+        findings = self.examine(namespace=empty, code=BROKEN)
         self.assert_found(findings, "bad", "no program listens on port 111")
         for service in ("lock manager", "status monitor"):
             for transport in ("UDP", "TCP"):
@@ -117,8 +117,8 @@ class Here(DoctorPlay):
         hosts = "mount --make-rprivate /; f=$(mktemp); printf '%s\\n' > $f '{}'; mount --bind $f /etc/hosts; rm $f"
         self.assert_found(self.examine(before=hosts.format("10.98.0.1 server")), "ok", "the server's name server resolves to 10.98.0.1")
         self.assert_found(self.examine(before=hosts.format("127.0.1.1 server")), "note", "the server's name server resolves to 127.0.1.1")
-        findings = self.examine(before="hostname nobody.invalid", state_dir="/nowhere", code=BROKEN)
-        self.assert_found(findings, "bad", "the server's name nobody.invalid cannot be resolved")
+        findings = self.examine(before="hostname unknown.invalid", state_dir="/nowhere", code=BROKEN)
+        self.assert_found(findings, "bad", "the server's name unknown.invalid cannot be resolved")
 
     def test_state_directory(self):
         os.chmod(self.state_dir, 0o755)
@@ -219,8 +219,8 @@ class There(DoctorPlay):
         self.a.has_silent_portmap = False
         self.assert_host(findings, statd_UDP="bad", statd_TCP="bad", lockd_UDP="bad", lockd_TCP="bad")
 
-    def test_nobody_of_that_name(self):
-        self.assert_found(self.examine("nobody.invalid", code=BROKEN), "bad", "nobody.invalid cannot be resolved")
+    def test_a_name_that_cannot_be_resolved(self):
+        self.assert_found(self.examine("unknown.invalid", code=BROKEN), "bad", "unknown.invalid cannot be resolved")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Events: each is told when it happens and only then; who does not read delays nobody."""
+"""Events: each is sent when it happens and only then. A reader that does not read delays no lock."""
 
 import os
 import sys
@@ -81,7 +81,7 @@ class Told(ApiPlay):
             times.append(time.monotonic() - began)
         return sorted(times)[n // 2]
 
-    def test_who_does_not_read_delays_nobody_and_hears_what_he_lost(self):
+    def test_a_slow_reader_delays_no_lock_and_hears_what_it_lost(self):
         lock = self.lock_of(self.a, svid=3, oh=os.urandom(1000))
         diligent = Events(self.rest)
         alone = self.time_pairs(lock, 250)
@@ -94,7 +94,7 @@ class Told(ApiPlay):
         data = b""
         while b"event: lost" not in data:
             more = lazy.recv(1 << 16)
-            self.assertTrue(more, "hung up on before he heard of it")
+            self.assertTrue(more, "the server hung up before the reader heard of it")
             data = data[-100:] + more
         self.assertGreater(self.rest.metrics()["holdfast_events_lost_total"], 0)
 
@@ -107,7 +107,7 @@ class Told(ApiPlay):
         self.assertEqual(self.rest.get("/healthz").status, 200)
         while readers:
             readers.pop().close()
-        Events(self.rest).close()  # those who hung up are forgotten
+        Events(self.rest).close()  # readers that hung up are forgotten
 
 
 if __name__ == "__main__":

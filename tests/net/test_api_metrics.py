@@ -150,7 +150,7 @@ class Monitor(MetricsPlay):
     settings = ("api.listen=127.0.0.1:0", "nsm.allow_mon=any")
 
     def test_calls_of_the_status_monitor(self):
-        stat = Out().string("somebody").bytes()
+        stat = Out().string("any-host").bytes()
         self.a.nsm(nsm.STAT, stat)
         self.assertEqual(
             self.change(lambda: self.a.nsm(nsm.STAT, stat)),

@@ -188,7 +188,7 @@ class Refuses(RestPlay):
         self.assertEqual(answer.headers["Content-Type"], "application/json")
 
     def test_what_is_not_there(self):
-        for target in ("/nowhere", "/api/v1", "/api/v1/clients/nlm:10.0.0.1:nobody", "/api/v2/status", "/api/v1/locks/x"):
+        for target in ("/nowhere", "/api/v1", "/api/v1/clients/nlm:10.0.0.1:unknown", "/api/v2/status", "/api/v1/locks/x"):
             self.assert_refused(self.rest.get(target), 404, "not_found")
 
     def test_wrong_methods(self):
@@ -212,7 +212,7 @@ class Refuses(RestPlay):
         for target in ("/api//v1/status", "/api/v1/clients/%00", "/a/b/c/d/e/f/g/h/i/j"):
             self.assert_refused(self.rest.get(target), 400, "bad_request")
 
-    def test_forged_cursors_harm_nobody(self):
+    def test_forged_cursors_do_no_harm(self):
         for cursor in ("ffffffffffffffff." * 5 + "1", "0.0.0.0.0.0", "1.ffffffffffffffff.0.0.ff.1"):
             for kind in ("locks", "waiters", "clients", "shares"):
                 self.assertEqual(self.rest.get(f"/api/v1/{kind}?cursor={cursor}").status, 200)
@@ -301,7 +301,8 @@ class HoldsOn(RestPlay):
         return int(re.search(rb'holdfast_connections\{transport="http"\} (\d+)', response.read())[1])
 
     def crowd(self):
-        """More than there is room for: those who came first make room, and locks are not delayed. Some that stay."""
+        """More connections than there is room for: the server closes the oldest, and locks are not delayed. Returns some
+        that stay."""
         crowd = [self.connect() for _ in range(self.N_CROWD)]
         self.until(lambda: self.n_connections(crowd[-1]), "there is room", passes=lambda n: n <= self.N_PLACES)
         self.assert_granted(self.a, self.lock_of(self.a))
@@ -337,8 +338,8 @@ class HoldsOn(RestPlay):
 class Refused(RestPlay):
     settings = (*RestPlay.settings, "recovery.max_clients=1")
 
-    def test_who_was_refused_is_no_client(self):
-        """He is not registered and has nothing: nobody would know when he is gone."""
+    def test_a_host_that_was_refused_is_no_client(self):
+        """The host is not registered and holds nothing: the server would not learn when it is gone."""
         self.assert_granted(self.a, self.lock_of(self.a, 0, 10))
         for offset, answer in ((100, nlm.S_NOLOCKS), (5, nlm.S_DENIED)):
             self.assertEqual(self.b.lock(self.lock_of(self.b, offset, 5)), answer)
@@ -369,8 +370,8 @@ class Orders(RestPlay):
         self.assertEqual(self.rest.get(f"/api/v1/locks?client={quote(self.id_of(self.a))}").json["locks"], [])
         self.assertRegex(self.daemon.log, r"an operator declares a client crashed.*peer=127\.0\.0\.1:\d+ client=nlm:10")
 
-    def test_release_of_nobody(self):
-        answer = self.rest.call("DELETE", "/api/v1/clients/nlm:10.0.0.1:nobody", token=True)
+    def test_release_of_an_unknown_client(self):
+        answer = self.rest.call("DELETE", "/api/v1/clients/nlm:10.0.0.1:unknown", token=True)
         self.assertEqual((answer.status, answer.code), (404, "not_found"))
 
     def test_no_grace_to_end(self):
@@ -383,7 +384,7 @@ class Orders(RestPlay):
         answer = self.rest.call("POST", f"/api/v1/notify?client={quote(self.id_of(self.c))}", token=True)
         self.assertEqual(answer.status, 202)
         self.c.notices.wait()
-        answer = self.rest.call("POST", "/api/v1/notify?client=nlm:10.0.0.1:nobody", token=True)
+        answer = self.rest.call("POST", "/api/v1/notify?client=nlm:10.0.0.1:unknown", token=True)
         self.assertEqual((answer.status, answer.code), (404, "not_found"))
         self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
         self.assertEqual(len(re.findall("has SM_NOTIFY sent again", self.daemon.log)), 2)

@@ -188,7 +188,7 @@ class Manager(Life):
 
 class Idle(Life):
     def test_sleeps(self):
-        """Nobody is there: a few look-rounds a second, and no more."""
+        """No client is there: the daemon wakes a few times a second, and not more often."""
         daemon = self.daemon("api.listen=127.0.0.1:0").start()
 
         def wakes():
@@ -213,7 +213,7 @@ class Workers(Life):
 
 class Streams(Life):
     def test_started_without(self):
-        """Whoever starts it so must not find the log in the next file that is opened."""
+        """Started without standard streams, the daemon must not write its log into the next file that it opens."""
         daemon = self.daemon()
         daemon.launcher = ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh"]
         daemon.start()

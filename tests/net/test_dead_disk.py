@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A disk that does not answer: who asks it for something waits, and nobody else does."""
+"""A disk that does not answer: a call that needs it waits, and no other call does."""
 
 import os
 import signal
@@ -141,16 +141,16 @@ class OneThread(Shared):
 
 
 class Slow(Shared):
-    """A disk that answers in the end, when who asked may not be any more who he was."""
+    """A disk that answers late, when the client that asked may have been restarted."""
 
     host_class = nsm.Host
 
     def setUp(self):
         super().setUp()
-        self.b.name = self.id().rsplit(".", 1)[-1]  # somebody new
+        self.b.name = self.id().rsplit(".", 1)[-1]  # a new client
 
     def ask(self, uid, *calls, state=3, is_known=True):
-        """By b, who holds something already if it is known. Each as another user: answers are good for a second."""
+        """By b, which holds a lock already if it is known. Each as another user: answers are good for a second."""
         if is_known:
             self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[0], state=state))
         caller = self.b.caller()
@@ -270,7 +270,7 @@ class Stop(DeadDisk):
         self.assert_granted(self.b, self.lock_of(self.b, state=3))
 
     def test_what_waits_for_it_is_not_taken(self):
-        """The disk answers when the stop has begun, and nobody can be told any more."""
+        """The disk answers when the stop has begun, and the server can send no reply any more."""
         self.write_config((LIVING, DYING))
         self.addCleanup(self.write_config, self.exports)
         self.daemon.process.send_signal(signal.SIGHUP)

@@ -109,7 +109,7 @@ class Hostile(unittest.TestCase):
         crowd = [self.connect(f"127.0.1.{1 + i % 12}") for i in range(N_IDLE)]
         until(self.n_descriptors, "all are accepted", 60, passes=lambda n: n >= N_IDLE)
         self.assertLess(min(self.latencies(caller)), 10 * before)
-        for sock in random.sample(crowd, 50):  # nobody was thrown out, and each is served
+        for sock in random.sample(crowd, 50):  # no connection was closed, and each is served
             sock.sendall(record(null()))
             self.assertTrue(sock.recv(100))
         self.check_served()
@@ -210,7 +210,7 @@ class Hostile(unittest.TestCase):
             self.assertLess(self.memory() - before, 200 << 20)
         self.check_served()
         self.assertLess(self.memory() - before, 100 << 20)
-        # One of them comes to his senses, and gets what he asked for.
+        # One of them reads at last, and gets what it asked for.
         reader = crowd[0]
         reader.settimeout(PATIENCE)
         got = 0

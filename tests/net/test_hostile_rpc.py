@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Messages that nobody in his right mind sends, from hosts of their own: how they are cut, who says he sent them, and how
-much they make us answer."""
+"""Messages that no sane client sends, each from a host of its own: how they are cut into records, which sender they name,
+and how much they make the server answer."""
 
 import os
 import random
@@ -59,7 +59,7 @@ class Records(Play):
 
 class Senders(Play):
     def test_who_has_no_port(self):
-        """There is no way back to port 0: what is asked from there is heard, and harms nobody."""
+        """No reply can be sent to port 0. The server takes a call from there, and no other client suffers."""
         lock = self.lock_of(self.a, state=3)
         self.assert_granted(self.a, lock)
         with self.b.namespace:
@@ -98,7 +98,7 @@ class Senders(Play):
 
 
 class Lists(Play):
-    """A short datagram in another's name makes us send him a long one."""
+    """A short datagram with a forged sender makes the server send a long one to that address."""
 
     def count_answers(self, caller, program, version, procedure, n):
         """To @n questions at once: those that are answered are so before NULL, which is asked afterwards."""

@@ -115,7 +115,7 @@ class Aliases(Exported):
             self.release(lock)
 
     def test_an_export_that_is_taken_away(self):
-        """By a reload: who comes by it gets nothing new there, and gives back what he has."""
+        """A reload takes it away. A client that uses a handle of it gets no new lock, and can give back those it has."""
         for gone in self.handles:
             with self.subTest(gone=gone):
                 held = self.through(gone, self.a, 0, 10)
@@ -152,7 +152,7 @@ class Aliases(Exported):
             self.write_config([line for line in self.exports if "name: /inner" not in line])
             self.restart()
             self.assertEqual(
-                self.b.lock(self.through("/data", self.b, reclaim=True)), nlm.S_GRACE, "it was never his")
+                self.b.lock(self.through("/data", self.b, reclaim=True)), nlm.S_GRACE, "B never held it")
             self.assert_granted(self.a, self.through("/data", self.a, reclaim=True))
             self.await_granted(self.c, self.through("/data", self.c).but(fh=self.handle_of(
                 self.make_file("beside"), "/beside", "beside")))  # grace is over: all is reclaimed

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Those who wait: BLOCKED at once, then GRANTED from the right place to the right port, and what the answer does."""
+"""Waiters: BLOCKED at once, then GRANTED from the right address to the right port, and what the answer does."""
 
 import itertools
 import os
@@ -179,7 +179,7 @@ class Blocking(Waiting):
     # How it is answered
 
     def test_taken_in_the_table_first(self):
-        """Nobody else gets it between the release and the waiter's answer."""
+        """No other client gets the lock between the release and the waiter's answer."""
         held = self.hold()
         self.b.script = FakeHost.DEFER
         wanted = self.waits(self.b)
@@ -227,7 +227,8 @@ class Blocking(Waiting):
         self.c.wait_granted(wanted)
 
     def test_denied_after_a_lost_answer_does_not_take_the_lock_away(self):
-        """Linux took it the first time; the answer was lost; nobody waits when it is told again, so it says DENIED."""
+        """The Linux client took the lock at the first GRANTED, and its answer was lost. At the second GRANTED none of its
+        processes waits, so it answers DENIED."""
         held = self.hold()
         answers = iter([FakeHost.DEFER, FakeHost.DEFER])
         self.b.script = lambda heard: next(answers, nlm.S_DENIED)
@@ -241,7 +242,8 @@ class Blocking(Waiting):
         self.assert_held(wanted, by=wanted.svid)
 
     def test_a_grant_that_its_owner_has_changed_is_not_told_again(self):
-        """He has heard of it, and his answer was lost: told again, he might take it for the answer to a new request."""
+        """The owner has heard of the grant, and its answer was lost. It might take a second GRANTED for the answer to a
+        new request."""
         held = self.hold()
         self.b.script = self.c.script = lambda heard: FakeHost.DEFER
         mine = self.lock_of(self.b, 0, 10, block=True)
@@ -295,8 +297,8 @@ class Blocking(Waiting):
         host.start_portmap()
         host.wait_granted(wanted)
 
-    def test_granted_msg_for_who_does_not_know_granted(self):
-        """HP-UX. What he then says to GRANTED_MSG is his first word: refused is refused."""
+    def test_granted_msg_for_a_host_without_granted(self):
+        """HP-UX is such a host. Its answer to GRANTED_MSG is then its first answer: a refusal is a refusal."""
         for transport in ("tcp", "udp"):
             for stat in (nlm.S_GRANTED, nlm.S_DENIED):
                 with self.subTest(transport=transport, stat=stat):
@@ -421,8 +423,8 @@ class Order(Waiting):
                 self.b.drop_callers()
 
     def test_granted_comes_after_the_blocked_res(self):
-        """The same for those who ask by LOCK_MSG, whose BLOCKED is a call of ours as GRANTED_MSG is: the first time
-        neither's port is known."""
+        """The same for a host that asks by LOCK_MSG. BLOCKED is then a call of the server, as GRANTED_MSG is. The first
+        time the server knows the port of neither."""
         for transport in ("udp", "tcp"):
             with self.subTest(transport=transport):
                 host = self.add_host()

@@ -44,14 +44,14 @@ class Downgrade(Waiting):
         self.release(reader, self.c)
 
     def test_the_answer_comes_later(self):
-        """It was heard before: what he is told now is that he has less."""
+        """The client has heard GRANTED before. The reply to its shared LOCK says that it now has less."""
         self.send(self.shared)
         self.assertTrue(self.assert_held(self.exclusive).exclusive)
         self.b.answer(self.heard, nlm.S_GRANTED)
         self.assertEqual(self.receive(), nlm.S_GRANTED)
         self.assert_shared()
 
-    def test_those_who_wait_are_served(self):
+    def test_waiters_are_served(self):
         reader = self.waits(self.c, 0, 10, exclusive=False)
         self.send(self.shared)
         self.b.answer(self.heard, nlm.S_GRANTED)
@@ -65,7 +65,8 @@ class Downgrade(Waiting):
         self.assert_shared()
 
     def test_no_answer(self):
-        """For a moment; then he has more than he knows of, for one of his threads may still hear of it."""
+        """The server waits a moment for the answer and then replies. The lock stays exclusive, for a thread of the client
+        may still take the grant."""
         self.assertEqual(self.b.lock(self.shared), nlm.S_GRANTED)
         self.assertTrue(self.assert_held(self.exclusive).exclusive)
         self.b.answer(self.heard, nlm.S_GRANTED)
@@ -86,12 +87,13 @@ class Downgrade(Waiting):
         self.assert_free(self.exclusive)
 
     def test_poll_follows(self):
-        """Of the thread that waits: it has its lock by that, and nobody knows which of the two it hears first."""
+        """The thread that waits polls, and the reply gives it its lock. The server cannot know which of the two replies the
+        client sees first, so the lock stays exclusive."""
         self.assertEqual(self.b.ask_together([(nlm.LOCK, self.shared), (nlm.LOCK, self.exclusive)]), [nlm.S_GRANTED] * 2)
         self.assertTrue(self.assert_held(self.exclusive).exclusive)
 
-    def test_his_client_is_restarted(self):
-        """What he asked before is not served any more."""
+    def test_the_client_is_restarted(self):
+        """The server refuses the LOCK that the client sent before its restart."""
         calls = [(nlm.LOCK, self.shared), (nlm.FREE_ALL, nlm.Lock(name=self.b.name))]
         self.assertEqual(self.b.ask_together(calls), [nlm.S_GRACE, None])
         self.assert_free(self.exclusive)

@@ -25,7 +25,7 @@ class Rights(Exported):
     )
 
     def expect(self, wanted, lock, how, cred=None, procedure=nlm.LOCK):
-        """Also of those who would wait: what does not pass is no conflict, and nobody is told to wait for it."""
+        """Also with block: a file that does not pass the check is no conflict, and no client is told to wait for it."""
         for block in (False, True) if procedure == nlm.LOCK else (False,):
             args = lock.but(block=block).args(procedure, how["version"])
             message = call_message(nlm.PROGRAM, how["version"], procedure, args, cred=cred or auth_sys(self.a.name))
@@ -68,17 +68,17 @@ class Rights(Exported):
         lock = self.lock_of(self.a, fh=self.handle_of(path))
         shared = lock.but(exclusive=False)
         owner, stranger = auth_sys(uid=1000, gid=1000), auth_sys(uid=2000, gid=2000)
-        nobody = (AUTH_NONE, b"")
+        anonymous = (AUTH_NONE, b"")
         for mode, wanted in ((0o600, (nlm.S_FAILED, nlm.S_FAILED)), (0o644, (nlm.S_FAILED, nlm.S_GRANTED)),
                              (0o622, (nlm.S_GRANTED, nlm.S_GRANTED))):  # fmt: skip
             os.chmod(path, mode)
             self.expect(nlm.S_GRANTED, lock, how, owner)
-            for cred in (stranger, nobody):
+            for cred in (stranger, anonymous):
                 self.expect(wanted[0], lock, how, cred)
                 self.expect(wanted[1], shared, how, cred)
 
     @each()
-    def test_a_handle_that_nobody_made(self, how):
+    def test_a_forged_handle(self, how):
         lock = self.lock_of(self.a, fh=self.handle_of(self.make_file()))
         forged = lock.but(fh=lock.fh[:-1] + bytes([lock.fh[-1] ^ 1]))
         self.expect(nlm.S_STALE_FH, forged, how)
@@ -103,7 +103,7 @@ class Gone(Exported):
         self.assertEqual(self.a.unlock(lock, **how), nlm.S_GRANTED)
         self.assertEqual(self.rest.get("/api/v1/locks").json["locks"], [])
 
-    def test_who_waits_for_it_is_told_when_he_asks_again(self):
+    def test_a_waiter_is_told_when_it_asks_again(self):
         self.assert_granted(self.a, self.lock_of(self.a))
         waiting = self.waits(self.b)
         os.unlink(self.path)
@@ -120,7 +120,7 @@ class InOrder(Exported):
     takes it back."""
 
     def each_time(self, how):
-        """Many times, each in a file that nobody has asked for yet."""
+        """Many times, each in a file that no call has named yet."""
         for _ in range(10):
             self.fh = self.handle_of(self.make_file())
             yield lambda *calls: self.a.ask_together(calls, how["transport"])
@@ -170,7 +170,7 @@ class InOrder(Exported):
 
 
 class Asking(Exported):
-    """Who takes nothing is not registered, and so nobody has to be told of our restart."""
+    """A host that takes no lock is not registered, so the server need not tell it of a restart."""
 
     settings = ("api.listen=127.0.0.1:0",)
 

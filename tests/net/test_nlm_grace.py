@@ -142,7 +142,7 @@ class AfterCrash(Play):
         for name in ("before", "after"):
             self.a.free_all(name)
 
-    def test_a_lock_is_reclaimed_and_nobody_else_gets_it(self):
+    def test_a_lock_is_reclaimed_and_no_other_client_gets_it(self):
         lock = self.lock_of(self.a, 0, 10, state=3)
         self.assert_granted(self.a, lock)
         self.restart()
@@ -213,7 +213,7 @@ class AfterCrash(Play):
         self.assertEqual(self.a.lock(lock), nlm.S_GRACE)
         self.assert_granted(self.b, wanted.but(reclaim=True, block=False))
 
-    def test_everybody_with_a_lock_hears_of_it(self):
+    def test_each_client_with_a_lock_is_notified(self):
         for host in self.hosts:
             self.assert_granted(host, self.lock_of(host, fh=os.urandom(20)))
         self.restart()
@@ -224,7 +224,7 @@ class AfterCrash(Play):
 
 class OutsideGrace(Play):
     def test_reclaim_of_what_was_never_held_is_refused(self):
-        """As Linux' own server does: nobody knows who had it in between."""
+        """As Linux' own server does: the server cannot know whether another client held it in between."""
         self.assertEqual(self.a.lock(self.lock_of(self.a, reclaim=True)), nlm.S_GRACE)
         self.assert_free(self.lock_of(self.a))
 

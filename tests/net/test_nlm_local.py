@@ -170,7 +170,7 @@ class Waits(Local):
         began = time.monotonic()
         self.assertLess(self.a.wait_granted(wanted).call.when - began, 1.8)
 
-    def test_in_order_and_nobody_passes(self):
+    def test_waiters_are_served_in_order_and_a_newcomer_does_not_pass(self):
         self.assertTrue(self.local.lock(0, 10))
         first, second = self.waits(self.a, 0, 20), self.waits(self.b, 10, 20)
         self.assert_denied(self.c, self.lock_of(self.c, 15, 1))
@@ -248,7 +248,7 @@ class Crashes(Local):
     def test_a_killed_daemon_takes_it_again(self):
         lock = self.hold(length=10)
         self.restart()
-        self.assertFalse(self.local.lock(), "not reclaimed yet, but not anybody else's")
+        self.assertFalse(self.local.lock(), "not reclaimed yet, but kept for its owner")
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.assertFalse(self.local.lock())
         self.await_granted(self.b, self.lock_of(self.b, 50, 1))  # grace has ended
@@ -265,7 +265,8 @@ class Crashes(Local):
         self.until(self.local.lock, "grace ends")
 
     def test_a_local_process_that_was_faster_keeps_it(self):
-        """While we were dead it could be had. Who had it before must not believe that he has it still."""
+        """While the server was dead the kernel gave the lock to the process. The client that held it must not believe that
+        it still does."""
         lock = self.hold()
         other = self.make_file()
         self.daemon.crash()
@@ -320,7 +321,7 @@ class Many(Local):
         self.assertEqual(self.ours(), [])
 
     def test_many_locks_around_a_local_one(self):
-        """Then it cannot be taken as a whole, and nobody gets what is not his."""
+        """The server cannot take the whole range in the kernel then. No owner gets bytes that another one holds."""
         self.assertTrue(self.local.lock(10 * self.N // 2 + 7, 1))
         for i in range(self.N):
             self.assert_granted(self.a, self.lock_of(self.a, 10 * i, 5))
@@ -333,7 +334,7 @@ class Many(Local):
 class Off(Local):
     exports = ("{{path: {base}/data, name: /data, squash: none, local_locks: off}}",)
 
-    def test_nobody_knows_of_the_other(self):
+    def test_clients_and_local_processes_do_not_see_each_other(self):
         self.assertTrue(self.local.lock())
         self.assert_granted(self.a, self.lock_of(self.a))
         self.assertEqual(self.ours(), [])
@@ -370,7 +371,7 @@ class FewDescriptors(Local):
         self.assertEqual(stats.count(nlm.S_GRANTED), 64)
         self.assertEqual(stats.count(nlm.S_NOLOCKS), 16)
         self.a.free_all()
-        self.assertEqual(set(self.lock_files(64)), {nlm.S_GRANTED}, "those that nobody uses are closed first")
+        self.assertEqual(set(self.lock_files(64)), {nlm.S_GRANTED}, "files without a lock are closed first")
 
     def test_auto_goes_on_without(self):
         self.assertEqual(set(self.lock_files(80, "/auto")), {nlm.S_GRANTED})
@@ -378,7 +379,7 @@ class FewDescriptors(Local):
 
 
 class AllDescriptors(FewDescriptors):
-    """What the daemon may have it asks for, before anybody plans with it."""
+    """The daemon raises its limit of descriptors to the hard limit before it computes how many files it may open."""
 
     hard = 4096
 

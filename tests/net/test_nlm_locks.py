@@ -301,7 +301,7 @@ class Shares(Play):
         return host.unshare(self.lock_of(host, access=access, deny=deny, **more))
 
     def test_every_pair_of_modes(self):
-        """My access against his deny, and my deny against his access."""
+        """A's access against B's deny, and A's deny against B's access."""
         for a in range(16):
             for b in range(16):
                 self.fh = os.urandom(16)

@@ -93,12 +93,12 @@ class Notices(Play):
         self.assert_held(lock, by=1)
         self.a.free_all("victim")
 
-    def test_notify_from_a_host_that_nobody_monitors(self):
+    def test_notify_from_a_host_that_is_not_monitored(self):
         stranger = self.add_host()
-        self.assertEqual(self.notify(stranger, "nobody", 5), b"")
+        self.assertEqual(self.notify(stranger, "unknown", 5), b"")
 
     def test_notify_flood(self):
-        """Ten thousand notices by strangers for names that nobody has: no memory, no delay, no lock lost."""
+        """Ten thousand notices by strangers for names that no client has: no memory, no delay, no lock lost."""
         lock = self.locks(name="flooded")
         caller = self.b.caller("udp")
         for number in range(10_000):
@@ -165,7 +165,7 @@ class FromThisHost(Play):
         self.assert_held(lock, by=1)
 
     def test_free_all_by_root_of_this_host(self):
-        """An operator frees whoever is called so, wherever he is; anybody else who has an account here does not."""
+        """root of this host frees each client of that name, at any address. Another user of this host frees none."""
         for version in (3, 4):
             for kind in (UdpCaller, TcpCaller):
                 with self.subTest(version=version, kind=kind.__name__):
@@ -212,8 +212,9 @@ class Limits(Play):
         for number in range(4):
             self.a.free_all(f"limited{number}")
 
-    def test_who_gets_no_lock_keeps_what_he_has(self):
-        """NM_LOCK registers nobody; a LOCK that is refused for want of a registration must not take that away."""
+    def test_a_client_that_gets_no_lock_keeps_what_it_has(self):
+        """NM_LOCK does not register the client. A LOCK that is refused for want of a registration must not take the
+        NM_LOCK away."""
         for number in range(4):
             self.assert_granted(self.a, self.lock_of(self.a, 1000 + number, 1, name=f"limited{number}"))
         unmonitored = self.lock_of(self.a, 0, 20, name="onemore")
@@ -228,7 +229,7 @@ class Queues(Play):
     MAX_SHARES = 65_536  # of one client
 
     def refusals(self):
-        """What the operator was told of those who want more than there is."""
+        """The log lines about clients that ask for more than the limits allow."""
         return [line for line in self.daemon.log.splitlines() if " refused: " in line]
 
     def test_the_queue_of_a_file_has_an_end(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who owns a lock, and who can take it from him: nobody but himself."""
+"""Which owner a lock has, and that no request of another owner takes it away."""
 
 import os
 import sys
@@ -18,13 +18,13 @@ class Owners(Play):
 
     def test_same_name_on_two_hosts(self):
         """Cloned machines, containers: their locks are two, and neither's UNLOCK or FREE_ALL is the other's."""
-        mine, his = (self.lock_of(host, name="localhost", svid=1) for host in (self.a, self.b))
+        mine, theirs = (self.lock_of(host, name="localhost", svid=1) for host in (self.a, self.b))
         self.assert_granted(self.a, mine)
-        self.assert_denied(self.b, his)
-        self.assertEqual(self.b.unlock(his), nlm.S_GRANTED)
+        self.assert_denied(self.b, theirs)
+        self.assertEqual(self.b.unlock(theirs), nlm.S_GRANTED)
         self.b.free_all("localhost")
         self.assert_held(mine, by=1)
-        self.assert_denied(self.b, his)
+        self.assert_denied(self.b, theirs)
 
     def test_two_names_at_one_address(self):
         """Behind NAT, or two network namespaces behind one address: same svid, two owners."""
@@ -37,7 +37,7 @@ class Owners(Play):
         self.assert_free(one)
 
     def test_two_names_at_one_address_with_the_same_svid_in_one_file(self):
-        """Each unlocks his own."""
+        """Each owner unlocks its own locks."""
         one, two = self.lock_of(self.a, 0, 5, name="nat-three"), self.lock_of(self.a, 5, 5, name="nat-four")
         self.assert_granted(self.a, one)
         self.assert_granted(self.a, two)
@@ -58,7 +58,8 @@ class Owners(Play):
         self.a.free_all("dos", state=7)
 
     def test_two_hosts_at_one_address_where_one_has_nothing(self):
-        """Who was heard after the other was met is not his old name: an UNLOCK takes nothing from him."""
+        """nat-six called after the server met nat-five, so it is not an old name of nat-five. An UNLOCK of nat-five takes
+        nothing from it."""
         self.assert_granted(self.a, self.lock_of(self.a, name="nat-five", fh=os.urandom(20)))
         lock = self.lock_of(self.a, 0, 5, name="nat-six")
         self.assert_granted(self.a, lock)
@@ -100,8 +101,8 @@ class Owners(Play):
         self.assert_free(lock)
 
     def test_name_changed_between_lock_and_test(self):
-        """What is in one's way is not one's own lock, whatever one was called then, and whoever else calls from there."""
-        self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(20), name="somebody-else", svid=7))
+        """A lock that the owner took under its old name is not in its way, even if another host calls from that address."""
+        self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(20), name="another-host", svid=7))
         lock = self.lock_of(self.a, 0, 10, name="before", svid=23)
         self.assert_granted(self.a, lock)
         self.assertEqual(self.a.test(lock.but(name="after")).stat, nlm.S_GRANTED)
@@ -119,7 +120,7 @@ class Owners(Play):
         self.assert_free(held)
 
     def test_name_changed_while_others_are_at_that_address(self):
-        """Two with that svid in that file: nobody can say whose it is, so it stays."""
+        """Two old names have locks with that svid in that file. The server cannot know whose lock is meant, so both stay."""
         for name, offset in (("before-one", 0), ("before-two", 20)):
             self.assert_granted(self.a, self.lock_of(self.a, offset, 10, name=name, svid=23))
         self.assertEqual(self.a.unlock(self.lock_of(self.a, name="after", svid=23)), nlm.S_GRANTED)
@@ -127,7 +128,7 @@ class Owners(Play):
         self.assert_held(self.lock_of(self.a, 20, 10), by=23)
 
     def test_name_changed_where_hundreds_are_at_that_address(self):
-        """That is address translation: nobody is taken for another, and nobody makes us look at all of them."""
+        """That is address translation. The server takes no host for another one, and no request makes it look at all."""
         lock = self.lock_of(self.a, name="before", svid=5)
         self.assert_granted(self.a, lock)
         names = [f"translated{number}" for number in range(300)]
@@ -204,7 +205,8 @@ class Owners(Play):
         self.assert_denied(self.a, lock, server=self.network.SERVER6[0])
 
     def test_ipv4_mapped_is_ipv4(self):
-        """nfs-ganesha 318: one owner with whoever comes from that IPv4 address, and called back there, by PMAP 2."""
+        """nfs-ganesha 318: the same owner as one that calls from that IPv4 address. The server calls it back there, by
+        PMAP 2."""
         stranger = self.add_host()
         held, waiting = self.lock_of(self.a), self.lock_of(stranger, svid=8)
         mapped = {"server": f"::ffff:{self.a.server}", "local": f"::ffff:{self.a.address}"}
@@ -227,7 +229,7 @@ class Owners(Play):
 
 
 class Thieves(Play):
-    """A third host names another one and his lock."""
+    """A third host names another host and a lock of that host."""
 
     def test_forged_unlock_frees_nothing(self):
         lock = self.lock_of(self.a, 0, 10)
@@ -297,7 +299,7 @@ class Thieves(Play):
 
 
 class Deaths(Play):
-    """Evidence of a client's end, from himself."""
+    """Evidence of a client's end, sent by the client."""
 
     def test_free_all_frees_all_of_that_client(self):
         """Locks, waiters, shares, grants in flight, in every file; and serves those behind."""

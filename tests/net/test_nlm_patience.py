@@ -26,7 +26,7 @@ SLACK = 2  # of a machine that is not late; to which is added how late it was
 
 
 class Lateness(threading.Thread):
-    """Of this machine, by its own measure: how much later than asked somebody is woken who does nothing else."""
+    """How late this machine is: a thread that does nothing else measures how much later than asked it is woken."""
 
     TICK = 0.05
 
@@ -133,7 +133,7 @@ class Patience(Play):
 
     @property
     def slack(self):
-        """The server, the wire's end and the test may each have been as late as anybody was."""
+        """The server, the wire's end and the test may each have been as late as this thread was at worst."""
         return SLACK + 3 * self.lateness.worst
 
     def until_logged(self, scene, what):
@@ -149,7 +149,7 @@ class Patience(Play):
         self.assertLess(when - scene.released, BOUND + self.slack)
 
     def test_1_lockd_that_moved_over_udp(self):
-        """Nobody answers at the old port: rpcbind is asked again, and the next try arrives."""
+        """No program answers at the old port. The server asks rpcbind again, and the next try arrives."""
         heard = self.moved.host.wait_granted(self.moved.wanted, timeout=BOUND)
         self.assertEqual(heard.call.transport, "udp")
         self.assertEqual(self.holder(self.moved).svid, 7)
@@ -185,8 +185,8 @@ class Patience(Play):
             scene.host.grants.wait(2, timeout=BOUND)
             self.assertEqual({heard.is_msg for heard in scene.host.grants.items}, {False, True})
 
-    def test_4_granted_for_who_does_not_know_granted_msg(self):
-        """He asked by LOCK_MSG, but is told by calls alone; then he knows, and is not told again."""
+    def test_4_granted_for_a_host_without_granted_msg(self):
+        """The host asked by LOCK_MSG, but understands GRANTED alone. Once GRANTED has reached it, it is not told again."""
         self.no_msg.host.grants.wait(1, lambda heard: not heard.is_msg, timeout=BOUND)
         self.assertEqual(self.holder(self.no_msg).svid, 7)
         self.until_given_up(self.silent)

@@ -187,7 +187,7 @@ class Queue(Waiting):
         self.release(writer, self.b)
         self.c.wait_granted(late)
 
-    def test_those_who_do_not_conflict_pass(self):
+    def test_requests_without_a_conflict_pass(self):
         held = self.hold(offset=0, length=10)
         far = self.lock_of(self.c, 20, 5)
         self.waits(self.b, 0, 10)
@@ -250,12 +250,12 @@ class Queue(Waiting):
         self.b.wait_granted(self.lock_of(self.b, fh=other))
 
     def test_deadlock_of_two_upgrades(self):
-        mine, his = (self.lock_of(host, exclusive=False) for host in (self.a, self.b))
+        mine, theirs = (self.lock_of(host, exclusive=False) for host in (self.a, self.b))
         self.assert_granted(self.a, mine)
-        self.assert_granted(self.b, his)
+        self.assert_granted(self.b, theirs)
         self.assert_blocked(self.a, mine.but(exclusive=True))
-        self.assertEqual(self.b.lock(his.but(exclusive=True, block=True)), nlm.S_DEADLCK)
-        self.release(his, self.b)
+        self.assertEqual(self.b.lock(theirs.but(exclusive=True, block=True)), nlm.S_DEADLCK)
+        self.release(theirs, self.b)
         self.a.wait_granted(mine)
 
     def test_a_lock_that_does_not_wait_is_no_deadlock(self):
@@ -277,7 +277,7 @@ class Queue(Waiting):
 
 class InOrder(Waiting):
     """What an owner sends without waiting for replies, while they wait for the store: a process that was killed, or two
-    threads of one. With a lock of somebody else's before it, so that there is something to be stored."""
+    threads of one. Another owner's lock comes first, so that there is something to be stored."""
 
     settings = ("store.backend=lmdb",)
 
@@ -312,7 +312,7 @@ class InOrder(Waiting):
 
     @each((4,))
     def test_downgrade_and_wait_for_the_upgrade(self, how):
-        """Somebody who waits for the shared lock gets it before the upgrade: it has to wait."""
+        """Another client waits for a shared lock. It gets that lock before the upgrade, and the upgrade has to wait."""
         exclusive, shared = self.held()
         reader = self.waits(self.b, 0, 10, exclusive=False, svid=how["version"])
         upgrade = exclusive.but(block=True)

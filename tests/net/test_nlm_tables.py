@@ -67,7 +67,7 @@ class Tables(Play):
 
     @each()
     def test_proc_5_granted_to_us_is_denied(self, how):
-        """We wait for nobody: a server that is told GRANTED has not asked for it."""
+        """The server waits for no lock, so it refuses a GRANTED that it is sent."""
         answer = self.a.ask(nlm.GRANTED, self.lock_of(self.a, cookie=b"grant"), **how)
         self.assertEqual(answer, nlm.Res(b"grant", nlm.S_DENIED))
 
@@ -144,7 +144,7 @@ class Tables(Play):
 
     @each()
     def test_proc_10_and_15_granted_of_a_lock_msg(self, how):
-        """Who asks by LOCK_MSG is told by GRANTED_MSG or GRANTED, in his version, and his answer settles it."""
+        """A host that asks by LOCK_MSG is told by GRANTED_MSG or GRANTED, in its version, and its answer settles it."""
         mine, waiting = self.lock_of(self.a), self.lock_of(self.b, block=True)
         self.assert_granted(self.a, mine)
         self.assertEqual(self.message_pair(self.b, nlm.LOCK_MSG, waiting, **how).stat, nlm.S_BLOCKED)
@@ -275,7 +275,7 @@ class Tables(Play):
 
     @each()
     def test_garbage_messages_are_survived(self, how):
-        """The asynchronous ones have nobody to complain to; they must not stop the conversation."""
+        """An asynchronous procedure has no reply that could carry an error. The connection must go on."""
         caller = self.a.caller(how["transport"])
         for procedure in (*range(nlm.TEST_MSG, nlm.SM_NOTIFY + 1),):
             for args in (b"", b"\xff" * 40, bytes(3)):
@@ -303,7 +303,7 @@ class Tables(Play):
         self.assertEqual(nlm.res_of(nlm.LOCK, result_of(caller.receive())).stat, nlm.S_GRANTED)
 
     def test_calls_over_8_kib_are_refused(self):
-        """The largest message of the protocol is far smaller; what comes after its arguments is nobody's."""
+        """The largest message of the protocol is far smaller. The bytes after the arguments mean nothing."""
         args = self.lock_of(self.a).args(nlm.LOCK) + bytes(16384)
         try:
             exchange(self.a.caller("tcp"), call_message(nlm.PROGRAM, 4, nlm.LOCK, args), 3)
@@ -425,7 +425,7 @@ class Tables(Play):
                     self.assertEqual(refused.stat, GARBAGE_ARGS)
 
     def test_free_all_has_an_empty_result(self):
-        self.assertEqual(self.a.free_all("nobody-here"), b"")
+        self.assertEqual(self.a.free_all("unknown"), b"")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Protocol(Recovering):
 
     def test_stat(self):
         for transport in ("udp", "tcp"):
-            results = In(self.a.nsm(nsm.STAT, Out().string("anybody").bytes(), transport=transport))
+            results = In(self.a.nsm(nsm.STAT, Out().string("any-host").bytes(), transport=transport))
             self.assertEqual((results.u32(), results.i32()), (SUCC, self.local.state()))
             results.end()
         results = In(self.a.nsm(nsm.STAT, Out().string("a/b").bytes()))
@@ -136,7 +136,7 @@ class Protocol(Recovering):
         state = os.path.join(self.daemon.state_dir, "state")
         self.assertFalse([name for name in os.listdir(state) if "passwd" in name or name == "x"])
 
-    def test_programs_that_nobody_has_for_a_call_back(self):
+    def test_programs_that_are_refused_for_a_call_back(self):
         for program in (100000, 100003, 100005):
             self.assertEqual(self.a.mon("server", program=program)[0], FAIL)
 
@@ -157,7 +157,7 @@ class Protocol(Recovering):
         self.local_again().ask(nsm.UNMON_ALL, args)
         self.b.notify(15)
         self.c.notify(17, name="by-name-2")
-        # What is told to somebody else afterwards shows that these were dealt with.
+        # A notice of another peer that comes afterwards shows that the server has dealt with these.
         self.assertEqual(nsm.mon(self.local_again().ask, self.a.address, registrar.name, 200300, 17, bytes(16))[0], SUCC)
         self.a.notify(19)
         self.assertEqual([status.state for status in registrar.heard.wait(3)], [11, 13, 19])
@@ -194,7 +194,7 @@ class Protocol(Recovering):
         with open(hosts, "w", encoding="ascii") as file:
             file.write(f"127.0.0.1 localhost self-by-name\n{self.a.address} peer-by-name peer-by-name.example.org\n")
             file.write(f"{self.b.address} other-by-name\n")
-        names = ["peer-by-name.example.org", "other-by-name", "self-by-name", *[f"nobody{i}.invalid" for i in range(9)]]
+        names = ["peer-by-name.example.org", "other-by-name", "self-by-name", *[f"unknown{i}.invalid" for i in range(9)]]
         for name in names:
             self.assertEqual(nsm.mon(self.local.ask, name, "localhost", 200300, 16, bytes(16))[0], SUCC)
         self.daemon.over = {"/etc/hosts": hosts}
@@ -208,7 +208,7 @@ class Protocol(Recovering):
         self.until_all_are_told("told=2 failed=10")  # the others have no address
         self.daemon.over.clear()
         self.restart()
-        self.until_all_are_told("told=0 failed=12")  # now nobody has one
+        self.until_all_are_told("told=0 failed=12")  # now no peer has one
 
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
         registrar = self.add_watcher()
@@ -225,8 +225,9 @@ class Protocol(Recovering):
 
     # Call-backs to ourselves: they come over loopback from a reserved port, as what root says does
 
-    def test_nobody_frees_locks_by_a_call_back_to_ourselves(self):
-        """Whoever may use loopback can register any program; and whoever watches a name is told by anybody's notice."""
+    def test_a_call_back_to_ourselves_frees_no_lock(self):
+        """Any process of this host can register any program. A notice from any host makes the server call those that
+        watch its name."""
         watcher = self.add_watcher()
         lock = self.held(self.a, state=3)
         state = self.local.state()
@@ -243,7 +244,7 @@ class Protocol(Recovering):
                 self.assertEqual(self.settled_state(), state)
                 self.assert_held(lock, by=lock.svid)
 
-    def test_nobody_restarts_us_by_a_call_back_to_ourselves(self):
+    def test_a_call_back_to_ourselves_does_not_restart_us(self):
         args = Out().string("server").string("127.0.0.1:2049").u32(NSM).u32(1).u32(nsm.SIMU_CRASH)
         self.assertEqual(In(self.local.ask(nsm.MON, args.fixed(bytes(16)).bytes())).u32(), SUCC)
         state = self.local.state()
@@ -271,7 +272,7 @@ class Protocol(Recovering):
         self.assertEqual([status.state for status in watcher.heard.wait(n + 2)[n:]], [21, 23])
 
     def test_a_watcher_is_told_of_the_newest_restart_alone(self):
-        """Whoever says often that it was restarted has one call-back under way, and not one for each."""
+        """A host that says often that it was restarted causes one call-back at a time, and not one for each notice."""
         watcher = self.add_watcher()
         watcher.is_silent = True
         self.assertEqual(nsm.mon(self.local.ask, self.a.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
@@ -303,7 +304,7 @@ class Protocol(Recovering):
         self.assertEqual({status.priv for status in watcher.heard.matching()[before:]}, {b"2" * 16})
 
     def test_unmon_while_the_peer_is_being_told(self):
-        """Whoever tells it holds on to the registration for a while."""
+        """The call that tells the peer uses the registration until it ends. UNMON counts at once all the same."""
         watcher = self.add_watcher()
         for host in (self.a, self.b):
             self.assertEqual(nsm.mon(self.local.ask, host.address, watcher.name, Host.PROGRAM, 7, bytes(16))[0], SUCC)
@@ -334,7 +335,8 @@ class Protocol(Recovering):
         self.assertEqual(caught.exception.stat, PROG_MISMATCH)
 
     def test_second_copy_of_a_notice_that_came_too_early(self):
-        """Nobody knew the host when it was restarted; its first lock, without a state number, outlives the copy."""
+        """The server did not know the host when it was restarted. The first lock of the host has no state number. It
+        outlives the second copy of the notice."""
         lock = self.lock_of(self.c, name="early", state=0)
         self.c.notify(77, name="early")
         self.assert_granted(self.c, lock)
@@ -402,10 +404,10 @@ class Protocol(Recovering):
         most = 100 * (2 + (time.monotonic() - began) // 10)
         self.assertLessEqual(self.daemon.log[before:].count("client crashed"), most)
 
-    def test_many_notices_from_nobody(self):
+    def test_many_notices_of_unknown_hosts(self):
         before = len(self.daemon.log)
         for i in range(500):
-            self.a.notify(i, name=f"nobody{i}")
+            self.a.notify(i, name=f"unknown{i}")
         self.assertEqual(self.daemon.log[before:].count("is ignored"), 1)
 
 

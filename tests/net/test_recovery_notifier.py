@@ -63,7 +63,7 @@ class Patience(Recovering):
         self.assertEqual(self.log.count(NOT_TOLD), 3)
         self.assertEqual(self.shown(self.a)["status"], "crashed")
         told = self.rest.get("/api/v1/status").json["notifications"]
-        self.assertEqual((told["waiting"], told["in_flight"]), (0, 0), "nobody is to be told any more")
+        self.assertEqual((told["waiting"], told["in_flight"]), (0, 0), "no client is to be told any more")
         self.assertEqual(self.rest.get("/api/v1/status").json["locks"], 0, "its locks are released")
 
     def test_who_can_be_reached_again_by_the_end_is_told(self):
@@ -80,12 +80,12 @@ class Patience(Recovering):
     def test_who_was_given_up_may_reclaim_in_grace(self):
         lock = self.held(self.a)
         self.give_up(self.a)
-        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE, "nobody else gets it before")
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE, "no other client gets it before")
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.assertEqual(self.shown(self.a)["status"], "active")
 
     def test_who_was_given_up_keeps_grace_open(self):
-        """It is as unreachable as before: that nobody tries any more makes nothing safe."""
+        """The client is as unreachable as before. That the server has stopped trying makes nothing safe."""
         lost, kept = self.held(self.a, 0, 5), self.held(self.b, 10, 5)
         self.give_up(self.a)
         self.b.told.wait()
@@ -93,7 +93,7 @@ class Patience(Recovering):
         self.stage.settle()
         self.assertTrue(self.in_grace())
         self.assertEqual(self.a.lock(lost.but(reclaim=True)), nlm.S_GRANTED)
-        self.until(lambda: not self.in_grace(), "grace ends early: everybody is there")
+        self.until(lambda: not self.in_grace(), "grace ends early: every client has reclaimed")
 
     def test_an_operator_tells_who_was_given_up(self):
         self.held(self.a)
@@ -109,7 +109,7 @@ class Patience(Recovering):
     # The total of one try
 
     def test_a_slow_portmap_has_no_time_of_its_own(self):
-        """One client takes most of the time for the look-up and is deaf then; to another nobody answers at all."""
+        """One client's portmap answers late, and its statd then does not answer. Another client's portmap never answers."""
         self.held(self.a)
         self.held(self.b, fh=os.urandom(20))
         self.a.deaf, self.a.portmap_delay = True, 5

@@ -52,7 +52,7 @@ class RealHost(Host):
         self.start_portmap()
 
     def prepare(self):
-        """statd gives up root for whoever owns its directory."""
+        """statd drops root and becomes the user that owns its directory."""
         for name in ("sm", "sm.bak"):
             os.mkdir(os.path.join(self.directory, name))
         with open(os.path.join(self.directory, "state"), "wb") as state:

@@ -136,7 +136,7 @@ class Postgres(OverPostgres, Kept):
 
 
 class AllowMon(Exported):
-    """nsm.allow_mon: exports. Whoever may use any export may register, nobody else; loopback always."""
+    """nsm.allow_mon: exports. A host that may use an export may register; any other host may not; loopback always may."""
 
     folders = ("one", "two")
     exports = (

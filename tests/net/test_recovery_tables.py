@@ -66,7 +66,7 @@ class Evidence(Base):
         lock = self.held(self.a, state=3)
         self.b.notify(5, name=self.a.name)
         self.b.notify(7, name=self.a.name, reserved=True)
-        self.a.notify(9, name="somebody", local=self.a.other_address)
+        self.a.notify(9, name="any-host", local=self.a.other_address)
         self.assert_held(lock)
         self.assertEqual(self.log.count("a notice of a restart is ignored"), 2, "once a source")
 
@@ -129,7 +129,7 @@ class Evidence(Base):
         for waiter in waiters:
             self.assert_blocked(self.b, waiter)
         self.assertEqual(self.a.share(self.lock_of(self.a, access=1, deny=3)), nlm.S_GRANTED)
-        his = self.held(self.c, 100, 5)
+        theirs = self.held(self.c, 100, 5)
         self.assert_blocked(self.a, self.lock_of(self.a, 100, 5, svid=9, state=3))
         first = self.held(self.c, 200, 5)
         self.a.script = self.a.SILENT
@@ -141,30 +141,30 @@ class Evidence(Base):
             self.b.grants.wait(1, lambda heard, fh=waiter.fh: heard.grant.fh == fh)
         self.assertEqual(self.b.share(self.lock_of(self.b, access=3)), nlm.S_GRANTED)
         self.assert_free(first)
-        self.assertEqual(self.c.unlock(his), nlm.S_GRANTED)
-        self.assert_free(his)
+        self.assertEqual(self.c.unlock(theirs), nlm.S_GRANTED)
+        self.assert_free(theirs)
 
     def test_no_evidence_refused_grant(self):
         lock = self.held(self.b, 0, 5)
-        his = self.held(self.a, 10, 5)
+        theirs = self.held(self.a, 10, 5)
         self.b.script = nlm.S_DENIED
         self.assert_blocked(self.b, self.lock_of(self.b, 10, 5))
-        self.assertEqual(self.a.unlock(his), nlm.S_GRANTED)
-        self.b.wait_granted(his)
-        self.until(lambda: self.holder_of(his) is None, "he does not want it")
+        self.assertEqual(self.a.unlock(theirs), nlm.S_GRANTED)
+        self.b.wait_granted(theirs)
+        self.until(lambda: self.holder_of(theirs) is None, "B does not want it")
         self.assert_held(lock)
 
     def test_no_evidence_unanswered_grant(self):
-        lock, his = self.held(self.b, 0, 5), self.held(self.a, 10, 5)
+        lock, theirs = self.held(self.b, 0, 5), self.held(self.a, 10, 5)
         self.b.script = self.b.SILENT
         self.assert_blocked(self.b, self.lock_of(self.b, 10, 5))
-        self.assertEqual(self.a.unlock(his), nlm.S_GRANTED)
-        self.b.wait_granted(his)
+        self.assertEqual(self.a.unlock(theirs), nlm.S_GRANTED)
+        self.b.wait_granted(theirs)
         self.b.drop_callers()
         self.assert_held(lock)
-        self.assert_held(his)
+        self.assert_held(theirs)
 
-    def test_evidence_is_passed_on_to_those_who_monitor(self):
+    def test_evidence_is_passed_on_to_watchers(self):
         local, registrar = Local(self.network.server), Registrar(self.stage, self.network.server)
         self.assertEqual(nsm.mon(local.ask, self.a.address, registrar.name, 200300, 16, b"p" * 16)[0], SUCC)
         local.close()
@@ -190,7 +190,7 @@ class Evidence(Base):
         self.assertEqual(self.b.mon("server", transport="tcp")[0], SUCC)
         self.assertEqual(self.c.mon("server")[0], FAIL)
         self.assertEqual(self.c.lock(self.lock_of(self.c, 5, 1)), nlm.S_NOLOCKS)
-        self.assertEqual(self.b.mon("server", priv=b"b" * 16)[0], SUCC, "he is known")
+        self.assertEqual(self.b.mon("server", priv=b"b" * 16)[0], SUCC, "B is registered")
         registered = [c for c in self.rest.get("/api/v1/clients").json["clients"] if c["registered_at"]]
         self.assertEqual({client["address"] for client in registered}, {self.a.address, self.b.address})
 
@@ -221,7 +221,7 @@ class Table(Evidence):
         self.assertFalse(self.in_grace())
         self.held(self.a)
         self.restart(kill=False)
-        self.assertTrue(self.in_grace(), "somebody could reclaim")
+        self.assertTrue(self.in_grace(), "A could reclaim")
 
     def test_registration_before_granted(self):
         self.held(self.a)
@@ -247,7 +247,7 @@ class Table(Evidence):
         self.restart()
         self.assertTrue(self.in_grace())
         for lock in locks:
-            self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_GRACE, "it is not his")
+            self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name)), nlm.S_GRACE, "it is not B's")
         for lock in locks:
             self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.until(lambda: not self.in_grace(), "all is reclaimed")
@@ -303,7 +303,7 @@ class Table(Evidence):
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1, deny=3)), nlm.S_GRANTED)
 
     def test_a_share_that_was_not_held_is_not_reclaimed(self):
-        """Or one who has lost his in a grace period before would keep the one who got it since from his."""
+        """Else a client that lost its reservation in an earlier grace period could reclaim it from its next owner."""
         share = self.lock_of(self.a, access=2, deny=3)
         self.assertEqual(self.a.share(share), nlm.S_GRANTED)
         self.restart()
@@ -318,7 +318,7 @@ class Table(Evidence):
         self.restart()
         self.assertTrue(self.in_grace())
         self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
-        self.until(lambda: not self.in_grace(), "nothing is owed to anybody")
+        self.until(lambda: not self.in_grace(), "nothing is left to reclaim")
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1, deny=3)), nlm.S_GRANTED)
 
     def let_go(self, how):
@@ -334,15 +334,15 @@ class Table(Evidence):
         elif how == "free_all":
             self.a.free_all()
         else:  # cancel: of a grant that is on its way
-            his = self.lock_of(self.b, block=True)
+            theirs = self.lock_of(self.b, block=True)
             self.b.script = self.b.SILENT
-            self.assert_blocked(self.b, his)
+            self.assert_blocked(self.b, theirs)
             self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
-            self.b.wait_granted(his)
-            self.assertEqual(self.b.cancel(his), nlm.S_GRANTED)
+            self.b.wait_granted(theirs)
+            self.assertEqual(self.b.cancel(theirs), nlm.S_GRANTED)
 
     def test_what_was_given_up_stays_so(self):
-        """The answer means that it is gone: after a crash nobody waits for a reclaim that never comes."""
+        """The answer means that it is gone. After a crash the server waits for no reclaim that never comes."""
         for durability in ("process", "machine"):
             for how in 2 * ("unlock", "unshare", "free_all", "cancel"):
                 with self.subTest(durability=durability, how=how):
@@ -490,7 +490,7 @@ class Table(Evidence):
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.assertTrue(self.in_grace())
 
-    def test_unreachable_client_delays_nobody(self):
+    def test_unreachable_client_delays_no_other(self):
         for host in self.hosts:
             self.held(host, fh=os.urandom(8))
         self.a.deaf = True
@@ -504,7 +504,7 @@ class Table(Evidence):
         self.a.deaf = True
         self.restart(recovery__notify_timeout_ms="300")
         self.until(lambda: re.search("failed=[1-9]", self.log), "the first wave is over")
-        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE, "nobody else has it before")
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE, "no other client gets it before")
         self.assertEqual(self.rest.call("POST", "/api/v1/grace/end", token=True).status, 200)
         self.assert_granted(self.b, lock.but(name=self.b.name))
 
@@ -556,10 +556,10 @@ class Table(Evidence):
         taken = self.held(self.a, offset=10, length=5)
         self.restart(recovery__window_seconds="1")
         self.until(lambda: not self.in_grace(), "grace ends")
-        his = taken.but(name=self.b.name)
-        self.assert_granted(self.b, his)
-        self.assertEqual(self.b.unlock(his), nlm.S_GRANTED)
-        self.assertEqual(self.reclaim(self.a, taken), nlm.S_GRACE, "somebody had it in between")
+        theirs = taken.but(name=self.b.name)
+        self.assert_granted(self.b, theirs)
+        self.assertEqual(self.b.unlock(theirs), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, taken), nlm.S_GRACE, "B had it in between")
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
 
@@ -570,17 +570,17 @@ class Table(Evidence):
             self.assertEqual(self.a.share(share), nlm.S_GRANTED)
         self.restart(recovery__window_seconds="1")
         self.until(lambda: not self.in_grace(), "grace ends")
-        his = self.lock_of(self.b, access=2, fh=taken.fh)
-        self.assertEqual(self.b.share(his), nlm.S_GRANTED)
-        self.assertEqual(self.b.unshare(his), nlm.S_GRANTED)
-        self.assertEqual(self.a.share(taken.but(reclaim=True)), nlm.S_GRACE, "somebody had it in between")
+        theirs = self.lock_of(self.b, access=2, fh=taken.fh)
+        self.assertEqual(self.b.share(theirs), nlm.S_GRANTED)
+        self.assertEqual(self.b.unshare(theirs), nlm.S_GRANTED)
+        self.assertEqual(self.a.share(taken.but(reclaim=True)), nlm.S_GRACE, "B had it in between")
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED, "they do not conflict")
         for _ in range(3):  # it had two; the third is a copy
             self.assertEqual(self.a.share(kept.but(reclaim=True)), nlm.S_GRANTED)
         self.assertEqual(self.a.unshare(kept), nlm.S_GRANTED)
-        self.assertEqual(self.b.share(his.but(fh=kept.fh)), nlm.S_DENIED)
+        self.assertEqual(self.b.share(theirs.but(fh=kept.fh)), nlm.S_DENIED)
         self.assertEqual(self.a.unshare(kept), nlm.S_GRANTED)
-        self.assertEqual(self.b.share(his.but(fh=kept.fh)), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(theirs.but(fh=kept.fh)), nlm.S_GRANTED)
 
     def test_second_crash_inside_grace(self):
         first, second = self.held(self.a, offset=0, length=5), self.held(self.b, offset=10, length=5)
@@ -602,16 +602,17 @@ class Table(Evidence):
         for key in ("registered_at", "sm_state", "mon_name", "address"):
             self.assertEqual(after[key], before[key])
 
-    def test_grants_on_their_way_are_his(self):
-        """The waiter's place is gone; but what he was told of, whether we heard his answer or not, he may reclaim."""
-        held, his = self.held(self.a), self.lock_of(self.b)
+    def test_grants_on_their_way_are_the_waiters(self):
+        """The waiter's place in the queue is gone. It may reclaim a grant that it was told of, whether or not its answer
+        arrived."""
+        held, theirs = self.held(self.a), self.lock_of(self.b)
         self.b.script = self.b.SILENT
-        self.assert_blocked(self.b, his)
+        self.assert_blocked(self.b, theirs)
         self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
-        self.b.wait_granted(his)
+        self.b.wait_granted(theirs)
         self.restart()
-        self.assertEqual(self.reclaim(self.c, his.but(name=self.c.name)), nlm.S_GRACE)
-        self.assertEqual(self.reclaim(self.b, his), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.c, theirs.but(name=self.c.name)), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.b, theirs), nlm.S_GRANTED)
 
     def test_state_number_of_a_lock(self):
         """After our restart a lock from before its client's restart is known as that."""
@@ -646,7 +647,7 @@ class Table(Evidence):
         self.restart(store__lock_durability="machine")
         lock = self.held(self.a, 0, 5)
         self.reboot(store__lock_durability="machine")
-        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name, offset=10)), nlm.S_GRACE, "he had none")
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name, offset=10)), nlm.S_GRACE, "B had none")
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.until(lambda: not self.in_grace(), "all is reclaimed")
 
@@ -756,7 +757,7 @@ class Postgres(OverPostgres, Table):
 
 
 class Memory(Evidence):
-    """A store that forgets: a restart knows nobody, and nothing could be reclaimed."""
+    """A store that forgets: after a restart the server knows no client, and none could reclaim a lock."""
 
     backend = ("store.backend=memory",)
 

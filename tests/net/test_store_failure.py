@@ -145,17 +145,17 @@ class Failing(Recovering):
         self.assert_granted(self.b, between.but(name=self.b.name))
 
     def test_blocked_upgrade_keeps_the_shared_lock(self):
-        mine, his = self.held(self.a, 0, 5, exclusive=False), self.held(self.b, 0, 5, exclusive=False)
+        mine, theirs = self.held(self.a, 0, 5, exclusive=False), self.held(self.b, 0, 5, exclusive=False)
         self.fail_with(self.a, mine.but(exclusive=True, block=True))
-        self.assertEqual(self.b.unlock(his), nlm.S_GRANTED)
+        self.assertEqual(self.b.unlock(theirs), nlm.S_GRANTED)
         holder = self.assert_held(mine, by=mine.svid)
-        self.assertFalse(holder.exclusive, "nobody waits for the upgrade")
+        self.assertFalse(holder.exclusive, "no request waits for the upgrade")
         self.back()
-        self.assert_granted(self.b, his)
+        self.assert_granted(self.b, theirs)
         self.assertEqual(self.a.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
 
     def test_reclaim(self):
-        """Of what no store knows: he may come too late with it a second time, so it stays his."""
+        """The store does not know the lock. The client may repeat the reclaim after grace, so the lock stays its own."""
         self.restart("--clear-store", store__lock_durability="none", recovery__grace="always", recovery__early_end="false")
         lock = self.lock_of(self.a, 0, 5)
         self.assertEqual(self.in_one_go(self.a, (nlm.LOCK, lock.but(reclaim=True))), [nlm.S_NOLOCKS])
@@ -198,15 +198,15 @@ class Failing(Recovering):
         self.assert_free(lock.but(offset=30))
 
     def test_share_that_was_refused(self):
-        """He was told that he has it not, and so he never gives it back."""
-        mine, his = self.lock_of(self.a, access=2, deny=1), self.lock_of(self.b, access=1)
+        """The client was told that it does not have the reservation, so it never gives it back."""
+        mine, theirs = self.lock_of(self.a, access=2, deny=1), self.lock_of(self.b, access=1)
         self.held(self.a, 0, 5)
         self.fail_with(self.a, mine, nlm.SHARE)
         self.back()
-        self.assertEqual(self.b.share(his), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(theirs), nlm.S_GRANTED)
 
     def test_second_share_that_was_refused(self):
-        """What he had before, he has."""
+        """The client keeps the reservation that it had before."""
         share = self.lock_of(self.a, access=2, deny=1)
         self.assertEqual(self.a.share(share), nlm.S_GRANTED)
         self.fail_with(self.a, share, nlm.SHARE)
@@ -221,7 +221,7 @@ class Failing(Recovering):
         self.assert_blocked(self.b, self.lock_of(self.b, 0, 5))
         self.fail_with(self.a, self.lock_of(self.a, 20, 5))
         self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
-        self.until(lambda: self.holder_of(lock) is None, "what nobody can be told of is given back")
+        self.until(lambda: self.holder_of(lock) is None, "a grant that cannot be told is taken back")
         self.assertEqual(self.b.lock(self.lock_of(self.b, 0, 5)), nlm.S_NOLOCKS)
         self.assertEqual(self.b.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
         self.back()
@@ -229,8 +229,8 @@ class Failing(Recovering):
         self.assert_granted(self.b, self.lock_of(self.b, 0, 5))
 
     def test_poll_that_was_refused(self):
-        """Told that there are no locks, he waits no more: Linux gives that to the program. So he is granted nothing, and
-        whoever is behind him does not wait for him."""
+        """Linux hands DENIED_NOLOCKS to the program, and the program waits no more. So the server grants it nothing, and
+        the waiters behind it do not wait for it."""
         lock = self.held(self.a, 0, 5)
         self.assert_blocked(self.b, self.lock_of(self.b, 0, 5))
         self.assert_blocked(self.c, self.lock_of(self.c, 0, 5))
@@ -300,7 +300,7 @@ class Failing(Recovering):
         self.restart()
         self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
         if self.is_complete:
-            self.assertEqual(self.a.lock(undone.but(reclaim=True)), nlm.S_GRACE, "it was never his")
+            self.assertEqual(self.a.lock(undone.but(reclaim=True)), nlm.S_GRACE, "A never held it")
 
 
 class FileLimit(Failing):
@@ -326,7 +326,7 @@ class FileLimitOfTheMachine(FileLimit):
 
 
 class FullDisk(Failing):
-    """A small disk in memory, which somebody else fills."""
+    """A small disk in memory, which the test fills."""
 
     backend = ("store.backend=lmdb",)
     stays_broken = False  # what is already the files' own may be enough for all that is held, at the first look 0.1 s later

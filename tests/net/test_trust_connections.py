@@ -199,10 +199,10 @@ class Crowded(Flooded):
         self.assert_honest_is_served(50)
         exchange(ours, null)  # the first one is still there
 
-    def test_m3_incomplete_records_keep_nobody_out(self):
+    def test_m3_incomplete_records_keep_no_host_out(self):
         self.play(b"\0")
 
-    def test_m3_those_that_called_once_keep_nobody_out(self):
+    def test_m3_connections_that_called_once_keep_no_host_out(self):
         self.play(record(call_message(nlm.PROGRAM, 4, nlm.NULL)) + b"\0")
 
 

@@ -53,7 +53,7 @@ class Addresses(Play):
             one.caller.close()
 
     def assert_nothing_is_released(self, ask):
-        """@ask(procedure, lock) calls as the neighbour of whoever holds the lock."""
+        """@ask(procedure, lock) calls as the neighbour of the host that holds the lock."""
         mine = self.lock_of(self.a, 0, 10, name=self.alpha, svid=5)
         theirs = mine.but(name=self.beta)
         other = self.lock_of(self.b, 0, 10, svid=9)

@@ -121,7 +121,7 @@ class Notices(Asked):
         self.assertLess(time.monotonic() - began, AT_ONCE)
 
     def test_h3_forged_notice_that_says_what_statd_says(self):
-        """Anybody may ask a statd for its number; a client that says none has to be known by more than that."""
+        """Any host can ask a statd for its number. So the number does not prove a notice for a client that has sent none."""
         lock = self.hold(self.a, state=0)
         self.send(self.a, notice(self.a.name, 5), reserved=True)
         self.wait_denied()
@@ -243,8 +243,8 @@ class Notices(Asked):
 
     # H1: registrations by forged datagrams
 
-    def test_h1_forged_sm_mon_registers_nobody(self):
-        """As many as there is room for, from addresses where nobody is, and from one where no such program is."""
+    def test_h1_forged_sm_mon_registers_no_host(self):
+        """As many as there is room for, from addresses without a host, and from one where no such program runs."""
         remote = (self.network.SERVER[0], 2049)
         with self.a.namespace:
             raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -261,7 +261,7 @@ class Notices(Asked):
         self.assertEqual(self.c.mon("server", port, program=200998, transport="udp")[0], SUCC)
 
     def test_h1_forged_sm_unmon_of_a_program_that_is_gone(self):
-        """What nobody can be called back for, no datagram ends."""
+        """The server cannot call the program back, so it does not end the registration for a datagram."""
         self.assertEqual(self.a.mon("server")[0], SUCC)
         port, self.a.port_of = self.a.port_of, lambda *_: 0
         self.a.nsm(nsm.UNMON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7))

@@ -203,7 +203,7 @@ class OperatorsDoor(Play):
         self.assert_operator_is_served()
 
     def test_an_operator_who_is_reading_stays(self):
-        """Newcomers push out those who wait, not one whose events are coming."""
+        """New connections push out idle ones, not one that receives events."""
         events = Events(self.rest)
         self.addCleanup(events.close)
         self.strangers()

@@ -123,7 +123,7 @@ class Places(Trust):
         self.assertEqual(self.out_of_grace(self.tcp(address), next(newcomers)), nlm.S_GRANTED)
 
     def test_h1_forged_sm_mon_takes_no_place(self):
-        """Datagrams from one source, that nobody has confirmed; and the same over TCP, which cannot be forged."""
+        """Datagrams from one source that no host has confirmed; and the same over TCP, which cannot be forged."""
         newcomers = self.newcomers()
         flood = UdpCaller((SERVER, self.port), (GREEDY, 0), self.place)
         self.addCleanup(flood.close)

@@ -201,7 +201,7 @@ class Key(Refusing, Exported):
         self.put_key(bytes([self.key[0] ^ 1]) + self.key[1:])
 
     def assert_still_held(self, lock):
-        """As ever: its owner has it again, and nobody else gets it."""
+        """As ever: its owner reclaims it, and no other client gets it."""
         self.daemon.start()
         self.assertEqual(self.b.lock(lock.but(name=self.b.name, reclaim=True)), nlm.S_GRACE)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)

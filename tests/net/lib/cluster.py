@@ -87,7 +87,7 @@ class Cluster:
 
     def close(self):
         if self.server and self.server.poll() is None:
-            self.server.terminate()  # waits for nobody: there are no other clients left
+            self.server.terminate()  # ends at once: it has no clients left
             try:
                 self.server.wait(PATIENCE)
             except subprocess.TimeoutExpired:

@@ -151,7 +151,7 @@ class FakeHost:
 
     @staticmethod
     def _answer_late(call, results):
-        with contextlib.suppress(OSError):  # nobody may want to know any more
+        with contextlib.suppress(OSError):  # the caller may be gone
             call.answer(results)
 
     def _on_lockd(self, call):

@@ -167,7 +167,7 @@ class Limit(Fault):
 
 
 class Descriptors(Limit):
-    """No file descriptor is left, and everybody connects anew."""
+    """No file descriptor is left, and every client connects anew."""
 
     resource = resource.RLIMIT_NOFILE
 
@@ -181,7 +181,7 @@ class Descriptors(Limit):
 
 
 class Memory(Limit):
-    """No memory is left, and somebody takes many locks with long names."""
+    """No memory is left, and a stranger takes many locks with long owner handles."""
 
     resource = resource.RLIMIT_AS
     ROOM = 256 << 10
@@ -199,12 +199,12 @@ class Memory(Limit):
         hog(self.torture.stranger)
 
     def relief(self):
-        # Not before: whoever frees all is answered when that is stored, for which there may be no memory either.
+        # Not before: the server answers FREE_ALL when it is stored, for which there may be no memory either.
         self.torture.free_stranger()
 
 
 def hog(stranger):
-    """He takes locks until he is refused."""
+    """The stranger takes locks until one is refused."""
     try:
         for i in range(HOG_LOCKS):
             lock = stranger.lock_of(b"hog", i, 1, svid=i, oh=i.to_bytes(4, "big") + bytes(HOG_OH - 4))

@@ -1,6 +1,6 @@
-"""A disk that can die: a file system of one file, served by a thread of ours (FUSE). Dead, it does not even look at what
-it is asked: whoever does waits until it lives again or is closed, or he is killed. (Once it had looked, he could not be
-killed.)
+"""A disk that can die: a file system of one file, served by a thread of this process (FUSE). While it is dead it does not
+read requests. A process that sends one waits until the disk lives again or is closed, or until the process is killed.
+(Once the disk had read the request, the process could not be killed.)
 
 It is mounted in a mount namespace that this process makes for itself, so that it goes with us, whatever happens.
 """
@@ -76,7 +76,7 @@ class FuseDisk:
 
     @staticmethod
     def _abort(minor):
-        """Ends the connection, though somebody may still have it open."""
+        """Ends the connection, though a process may still have a file open on it."""
         control = "/sys/fs/fuse/connections"
         if not os.path.exists(f"{control}/{minor}"):
             _libc.mount(b"none", control.encode(), b"fusectl", 0, None)

@@ -60,7 +60,7 @@ class LocalProcess:
         assert self._ask("unlock", "-", start, length) == "ok"
 
     def sees(self, start=0, length=0):
-        """Whether anybody else has any of it."""
+        """Whether another process or client holds any of it."""
         return self._ask("test", "-", start, length) == "held"
 
     def kill(self):
@@ -75,7 +75,7 @@ class LocalProcess:
 
 
 def held_in_kernel(path):
-    """What the kernel holds of the file, for anybody: [(kind, mode, start, end or None)], by its own list."""
+    """All locks of the file, by the kernel's own list: [(kind, mode, start, end or None)]."""
     found = os.stat(path)
     key = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     held = []

@@ -101,7 +101,7 @@ class Network:
     def __init__(self):
         self.server = Namespace("server")
         self.clients = []
-        # An address of its own, else it changes with every client, and nobody finds the server for a while.
+        # The bridge has a fixed address. Else it changes with every client, and no client finds the server for a while.
         lines = ["link add wire address 02:00:00:00:00:01 type bridge", "link set wire up"]
         lines += [f"addr add {address}/16 dev wire" for address in self.SERVER]
         lines += [f"addr add {address}/64 dev wire nodad" for address in self.SERVER6]

@@ -121,22 +121,22 @@ class Play(unittest.TestCase):
         self.assertEqual(host.lock(lock, **how), nlm.S_DENIED)
 
     def assert_held(self, lock, by=None):
-        """Somebody holds (part of) @lock, as a stranger sees it; @by: with this svid."""
+        """A client holds (part of) @lock, as a stranger sees it; @by: with this svid."""
         holder = self.holder_of(lock)
-        self.assertIsNotNone(holder, "nobody holds it")
+        self.assertIsNotNone(holder, "no client holds it")
         if by is not None:
             self.assertEqual(holder.svid, by)
         return holder
 
     def assert_free(self, lock):
-        self.assertIsNone(self.holder_of(lock), "somebody holds it")
+        self.assertIsNone(self.holder_of(lock), "a client holds it")
 
     def holder_of(self, lock):
         stranger = lock.but(name="stranger", svid=2**31 - 1, oh=b"", exclusive=True)
         return self.hosts[-1].test(stranger).holder
 
     def held_bytes(self, upto, host=None):
-        """Which of the bytes 0 to @upto of the test's file somebody holds: {byte: (svid, exclusive)}."""
+        """Which of the bytes 0 to @upto of the test's file are held: {byte: (svid, exclusive)}."""
         held = {}
         for byte in range(upto):
             holder = self.holder_of(nlm.Lock(fh=self.fh, offset=byte, length=1))

@@ -85,7 +85,7 @@ class Player(Reserver, threading.Thread):
         )  # fmt: skip
 
     def ask(self, procedure, lock):
-        """One try; Lost where nobody answers, or without a result."""
+        """One try; raises Lost when no answer comes, or one without a result."""
         try:
             message = call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure))
             stat = nlm.res_of(procedure, exchange(self.host.caller("tcp"), message, 2)).stat
@@ -97,7 +97,7 @@ class Player(Reserver, threading.Thread):
             raise Lost from None
 
     def insist(self, procedure, lock):
-        """Until somebody answers; for what may be done twice."""
+        """Until an answer comes; for what may be done twice."""
         return insist(lambda: self.ask(procedure, lock), Lost, lambda: self.is_over)
 
     # Doing

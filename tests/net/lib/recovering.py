@@ -6,11 +6,11 @@ import cluster
 from nsm import Host
 from play import Play
 
-EVERYBODY = "clients told of our restart"
+ALL_TOLD = "clients told of our restart"
 
 
 class Recovering(Play):
-    """Each test begins with nothing held, nobody registered and no grace."""
+    """Each test begins without locks, registered clients or grace."""
 
     backend = ()
     more_settings = ()
@@ -33,7 +33,7 @@ class Recovering(Play):
             host.statuses.items.clear()
 
     def tearDown(self):
-        # Nothing of this test's clients is left, and nobody is to be told at the next restart.
+        # The store forgets this test's clients, and the next restart notifies none.
         self.restart("--clear-store")
         super().tearDown()
 
@@ -52,8 +52,8 @@ class Recovering(Play):
         """Of this test."""
         return self.daemon.log[self.log_began :]
 
-    def until_all_are_told(self, how=EVERYBODY):
-        """After a restart: nobody will be told any more than he was."""
+    def until_all_are_told(self, how=ALL_TOLD):
+        """After a restart: the server sends no further notice."""
         self.until(lambda: how in self.daemon.log[self.log_restarted :], f"all were told, or not: {how}")
         self.stage.settle()
 

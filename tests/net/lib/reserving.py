@@ -33,7 +33,7 @@ class Reservations:
 
     def take(self, player, file, mine):
         with self.lock:
-            others = [p for (f, p), his in self.held.items() if f == file and p is not player and mine.conflicts(his)]
+            others = [p for (f, p), theirs in self.held.items() if f == file and p is not player and mine.conflicts(theirs)]
             self.held[file, player] = mine
         if others:
             self.fail(f"I1: {player.host.name} reserved file {file} as {mine}, against {[p.host.name for p in others]}")
@@ -57,7 +57,7 @@ class Reservations:
     def refuses(self, file, access, deny):
         """Must a SHARE of another host be refused?"""
         asked = Reservation(access, deny, 0)
-        return any(f == file and asked.conflicts(his) for (f, _), his in self.now().items())
+        return any(f == file and asked.conflicts(theirs) for (f, _), theirs in self.now().items())
 
 
 class Reserver:

@@ -39,7 +39,7 @@ def comes(look, timeout, pause=LONGEST_PAUSE):
 
 def lapse(seconds):
     """Time passes, and nothing is waited for: the pace of a load, an outage of some length, a fault that strikes at any
-    moment, a span over which is measured what idleness costs. Whoever wants something to happen meanwhile takes until()."""
+    moment, a span over which is measured what idleness costs. A test that waits for a condition calls until()."""
     time.sleep(seconds)
 
 

@@ -1,4 +1,4 @@
-"""Plays about those who wait for a lock."""
+"""Plays about clients that wait for a lock."""
 
 import nlm
 from play import Play
@@ -14,7 +14,7 @@ class Waiting(Play):
             host.lookups.items.clear()
 
     def hold(self, host=None, **more):
-        """Somebody has the whole file."""
+        """@host (or a) locks the whole file."""
         lock = self.lock_of(host or self.a, **more)
         self.assert_granted(host or self.a, lock)
         return lock
