@@ -55,7 +55,7 @@ static void test_hosts(void **state)
 	};
 
 	check(questions, HF_ARRAY_SIZE(questions), false);
-	/* Where everything needs the token a foreign name is of no use to anybody. */
+	/* Where everything needs the token, a foreign name is of no use to an attacker. */
 	assert_int_equal(hf_api_guard_ask(&everywhere, &(struct hf_api_caller){ .host = "nas.example" },
 					  false),
 			 HF_API_MAY);

@@ -152,7 +152,7 @@ static void test_paths_are_shown(void **state)
 }
 
 /* Others are answered while one list waits; and that is shown with what is known after a moment. */
-static void test_a_dead_disk_delays_nobody_for_long(void **state)
+static void test_a_dead_disk_delays_no_answer_for_long(void **state)
 {
 	struct asking locks, health, status;
 
@@ -173,7 +173,7 @@ static void test_a_dead_disk_delays_nobody_for_long(void **state)
 	assert_int_equal(count(locks.answer, "\"file\":\"/srv/f\""), 2);
 }
 
-/* However long it lasts and whoever goes on asking. */
+/* However long it lasts, and however many go on asking. */
 static void test_a_disk_that_stays_dead(void **state)
 {
 	struct asking many[40];
@@ -208,7 +208,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(test_paths_are_shown),
-		T(test_a_dead_disk_delays_nobody_for_long),
+		T(test_a_dead_disk_delays_no_answer_for_long),
 		T(test_a_disk_that_stays_dead),
 		T(test_stopping_waits_for_no_list),
 	};

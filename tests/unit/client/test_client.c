@@ -1,4 +1,4 @@
-/* The set of clients: finding, keeping, registering, windows, and the end of those who hold nothing. */
+/* The set of clients: finding, keeping, registering, windows, and the end of clients that hold nothing. */
 #include "../turn.h"
 
 #include <errno.h>
@@ -144,7 +144,7 @@ static void test_who_is_the_same(void **state)
 		hf_client_unref(others[i]);
 	hf_client_unref(a);
 	hf_client_unref(again);
-	assert_int_equal(hf_clients_count(rig.clients), 0); /* nobody needs them */
+	assert_int_equal(hf_clients_count(rig.clients), 0); /* no reference is left */
 }
 
 static void test_names(void **state)

@@ -337,7 +337,7 @@ static void test_pinned(void **state)
 	assert_int_equal(hf_clients_count(rig.clients), 0);
 }
 
-/* Also where nobody said so: the lists may be behind. */
+/* Also where hf_client_pin() was not called: the lists may be behind. */
 static void test_pinned_by_hand(void **state)
 {
 	struct hf_client *client;

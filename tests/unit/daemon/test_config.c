@@ -378,7 +378,7 @@ static void test_exports(void **state)
 
 static void test_pure_asks_no_host(void **state)
 {
-	static const char text[] = "exports:\n- path: /no/such\nserver: {user: nobody-here}\n";
+	static const char text[] = "exports:\n- path: /no/such\nserver: {user: no-such-user}\n";
 	char error[HF_CONFIG_ERROR_SIZE];
 	struct hf_config *config = NULL;
 
@@ -408,11 +408,12 @@ static void test_together(void **state)
 		     "host=db dbname=holdfast");
 	hf_config_free(set_good("store.postgres=locks"));
 	hf_config_free(set_good("store.postgres=postgresql://me:secret@db/locks?connect_timeout=3"));
-	expect_wrong("server:\n  user: nobody-here\n",
-		     "f.yaml:2: server.user 'nobody-here' is not a user of this host; give one that 'getent "
+	expect_wrong("server:\n  user: no-such-user\n",
+		     "f.yaml:2: server.user 'no-such-user' is not a user of this host; give one that 'getent "
 		     "passwd' lists, or \"\"");
-	set_wrong("server.user=nobody-here", "server.user 'nobody-here' is not a user of this host; give one "
-					     "that 'getent passwd' lists, or \"\"");
+	set_wrong("server.user=no-such-user",
+		  "server.user 'no-such-user' is not a user of this host; give one "
+		  "that 'getent passwd' lists, or \"\"");
 	set_wrong("server.state_dir=/etc/passwd", "server.state_dir '/etc/passwd' is not a directory; give "
 						  "one, or a path where one can be made");
 }
@@ -647,7 +648,7 @@ static void test_print_hides_passwords(void **state)
 	hf_config_free(config);
 }
 
-/* Who does what the comment below "exports: []" says has his first export. */
+/* An operator who does what the comment below "exports: []" says has a first export. */
 static void test_print_leads_to_an_export(void **state)
 {
 	struct hf_config *config = load_good("");

@@ -55,7 +55,7 @@ static int tear_down(void **state)
 	return system(command);
 }
 
-/* A descriptor that the cache has of a file of the export; nobody uses it. */
+/* A descriptor that the cache has of a file of the export; no call uses it. */
 static int open_file(struct hf_exports *exports)
 {
 	struct hf_export_list list;

@@ -337,7 +337,7 @@ static void test_wrong_clients(void **state)
 	} cases[] = {
 		{ "privat", " (did you mean private?)" },
 		{ "*", " (did you mean any?)" },
-		{ "nobody", "" },
+		{ "unknown", "" },
 		{ "10.0.0.0/33", "" },
 		{ "*.example.org", "" },
 		{ "@netgroup", "" },

@@ -1,4 +1,4 @@
-/* Reloads that take their time: the configuration is a pipe, and reading it waits until somebody writes. */
+/* Reloads that take their time: the configuration is a pipe, and reading it waits until the test writes. */
 #include "reload_bed.h"
 
 #include <fcntl.h>
@@ -150,7 +150,7 @@ static void test_freed_meanwhile(void **state)
 	hf_reload_stop(bed->reload);
 	assert_int_equal(pthread_create(&thread, NULL, write_later, bed), 0);
 	bed->reload = hf_reload_free(bed->reload);
-	/* Where it was not begun yet it never will be, and nobody else reads. */
+	/* A reload that has not begun never will, and no other reader opens the pipe. */
 	fd = open(bed->file, O_RDONLY | O_NONBLOCK);
 	pthread_join(thread, NULL);
 	close(fd);

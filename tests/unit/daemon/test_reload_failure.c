@@ -273,7 +273,7 @@ static void test_a_mistake(void **state)
 	assert_true(reload(bed));
 }
 
-/* Nobody can be asked to do it. */
+/* No worker takes the job. */
 static void test_no_worker(void **state)
 {
 	submit_fails = true;

@@ -70,7 +70,7 @@ static void test_in_use(void **state)
 	assert_int_equal(open_dir(bed, &bed->dir), 0);
 }
 
-/* As NFS without a lock manager has it, or a kernel without memory: nobody else is there to be stopped. */
+/* As on NFS without a lock manager, or in a kernel without memory: no other holdfastd is to blame. */
 static void test_cannot_be_locked(void **state)
 {
 	struct bed *bed = *state;

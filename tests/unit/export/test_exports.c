@@ -149,7 +149,7 @@ static void test_admit(void **state)
 	assert_int_equal(hf_export_admit(list.items[0], &in), HF_REFUSED_ADDRESS);
 	hf_export_list_clear(&list);
 
-	settings.n_clients = 0; /* nobody */
+	settings.n_clients = 0; /* no client is admitted */
 	load(&settings, 1);
 	assert_int_equal(hf_exports_list(exports, &list), 0);
 	assert_int_equal(hf_export_admit(list.items[0], &local), HF_REFUSED_ADDRESS);

@@ -130,7 +130,7 @@ static void test_one_that_makes_room(void **state)
 	assert_true(hf_local_needs(local, 0, hf_bytes_of_str("a")));
 }
 
-static void test_one_that_nobody_needs(void **state)
+static void test_a_second_descriptor_is_closed(void **state)
 {
 	struct hf_local_opened second = opened("other");
 
@@ -265,7 +265,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_one_that_makes_room, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_one_that_nobody_needs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_second_descriptor_is_closed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept_too_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_release_of_a_clean_up_fails, set_up, tear_down),

@@ -3,7 +3,7 @@
  * lock engine, whose outside is a real file, while a local process, played by
  * an open file description of its own, locks and unlocks it. After each step,
  * byte by byte: the kernel has of ours exactly what the engine says is held; the
- * two sides never hold in conflict; and nobody waits for nothing.
+ * two sides never hold in conflict; and no waiter waits for a free range.
  *
  *	HF_SEED and HF_STEPS change it.
  */
@@ -141,7 +141,7 @@ static struct hf_lock_target target(struct bed *bed, int owner)
 	};
 }
 
-/* As who serves requests does: what an owner asked for since a grant shows that he knows of it. */
+/* As the lock manager does: what an owner asked for since a grant shows that it knows of the grant. */
 static void keep_changed(struct bed *bed, int owner)
 {
 	struct hf_lock_target who = target(bed, owner);
@@ -212,7 +212,7 @@ static void check(struct bed *bed)
 	}
 }
 
-/* After they were served: whoever stands first in the queue is blocked by a holder or by the local process.
+/* After they were served: the first waiter in the queue is blocked by a holder or by the local process.
  */
 static void check_waiters(struct bed *bed)
 {

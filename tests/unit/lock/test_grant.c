@@ -222,7 +222,8 @@ static void test_changed_before_a_reboot_took_more(void **state)
 	assert_int_equal(keep_changed(bed), 1);
 }
 
-/* Nobody looks through many of them for each lock that goes: they are told of no more. */
+/* The engine does not look through many grants for each lock that goes: it counts all of them as changed, so
+ * that none is told again. */
 static void test_changed_by_what_a_reboot_took_from_many(void **state)
 {
 	struct bed *bed = *state;

@@ -6,8 +6,8 @@
  *
  *	test_kernel_oracle [seed [steps]]    or HF_SEED, HF_STEPS
  *
- * Nobody waits here, since the kernel has no queue; test_property has the kernel
- * beside its own sequences, with everything that happens there.
+ * No request waits here, since the kernel has no queue; test_property has the
+ * kernel beside its own sequences, with everything that happens there.
  */
 #include <stdint.h>
 #include <stdio.h>

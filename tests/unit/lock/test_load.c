@@ -197,19 +197,19 @@ static void load_many(struct bed *bed, bool at_once, int *answers)
 static void assert_same_tables(struct bed *one, struct bed *other)
 {
 	struct hf_lock_cursor at = { 0 }, there = { 0 };
-	struct hf_lock_view mine, his;
+	struct hf_lock_view mine, theirs;
 	size_t n = 0;
 
 	while (hf_lock_next_lock(one->locks, NULL, &at, &mine)) {
-		assert_true(hf_lock_next_lock(other->locks, NULL, &there, &his));
-		assert_int_equal(mine.tag, his.tag);
-		assert_int_equal(mine.range.start, his.range.start);
-		assert_int_equal(mine.range.end, his.range.end);
-		assert_int_equal(mine.mode, his.mode);
-		assert_int_equal(mine.who.owner_id, his.who.owner_id);
+		assert_true(hf_lock_next_lock(other->locks, NULL, &there, &theirs));
+		assert_int_equal(mine.tag, theirs.tag);
+		assert_int_equal(mine.range.start, theirs.range.start);
+		assert_int_equal(mine.range.end, theirs.range.end);
+		assert_int_equal(mine.mode, theirs.mode);
+		assert_int_equal(mine.who.owner_id, theirs.who.owner_id);
 		n++;
 	}
-	assert_false(hf_lock_next_lock(other->locks, NULL, &there, &his));
+	assert_false(hf_lock_next_lock(other->locks, NULL, &there, &theirs));
 	assert_true(n > N_MANY / 2 && n < N_MANY);
 }
 

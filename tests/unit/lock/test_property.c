@@ -619,7 +619,7 @@ static void do_acquire(void)
 		struct record record = record_of(&view);
 
 		if (record.owner == r.owner || record.to < r.from || record.from > r.to)
-			fail("shows somebody who is not in the way");
+			fail("shows a holder that is not in the way");
 	}
 	expect(answer, model_acquire(&w.model, &r));
 	if (answer == HF_LOCK_OK)

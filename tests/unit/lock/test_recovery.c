@@ -400,7 +400,7 @@ static void test_ghost_is_still_reclaimed(void **state)
 	assert_int_equal(bed_count(bed).ghosts, 0);
 }
 
-static void test_nobody_else_reclaims_a_ghost(void **state)
+static void test_no_other_client_reclaims_a_ghost(void **state)
 {
 	struct bed *bed = *state;
 
@@ -484,7 +484,7 @@ int main(void)
 		bed_test_of(test_ghosts_are_neither_listed_nor_counted),
 		bed_test_of(test_ghosts_are_shown_on_request),
 		bed_test_of(test_ghost_is_still_reclaimed),
-		bed_test_of(test_nobody_else_reclaims_a_ghost),
+		bed_test_of(test_no_other_client_reclaims_a_ghost),
 		bed_test_of(test_ghosts_go_when_grace_ends),
 		bed_test_of(test_outside_grace_reclaimable_locks_go_at_once),
 	};

@@ -13,7 +13,7 @@ static void put_back(struct bed *bed, uint64_t grant)
 	assert_string_equal(hf_locks_check(bed->locks) ?: "", "");
 }
 
-static void test_nobody_is_granted_meanwhile(void **state)
+static void test_no_waiter_is_granted_meanwhile(void **state)
 {
 	struct bed *bed = *state;
 
@@ -145,7 +145,7 @@ static void test_refused_meanwhile_and_confirmed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		bed_test_of(test_nobody_is_granted_meanwhile),
+		bed_test_of(test_no_waiter_is_granted_meanwhile),
 		bed_test_of(test_put_back_is_first),
 		bed_test_of(test_several_are_put_back),
 		bed_test_of(test_put_back_and_granted_at_once),

@@ -105,7 +105,7 @@ static void test_long_waits_end_it(void **state)
 	assert_in_range(n_awake, 900, 1000);
 }
 
-/* On a single processor whoever shall send something could not run meanwhile. */
+/* On a single processor the process that is to send something could not run meanwhile. */
 static void test_never_on_one_processor(void **state)
 {
 	struct fixture *f = *state;

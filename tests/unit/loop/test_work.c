@@ -14,7 +14,7 @@ struct job {
 	pthread_t thread;
 	int n_run;
 	int n_done;
-	int gate[2]; /* run() waits until somebody writes here; -1: it does not */
+	int gate[2]; /* run() waits until the test writes here; -1: it does not */
 };
 
 static void run(struct hf_work *work)

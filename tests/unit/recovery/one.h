@@ -1,4 +1,4 @@
-/* One world, up, for each test; and those who live in it. */
+/* One world, up, for each test; and the clients in it. */
 #pragma once
 
 #include "world.h"

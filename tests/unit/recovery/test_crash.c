@@ -289,7 +289,7 @@ static void test_only_older_locks_go(void **state)
 	assert_int_equal(w.last[HF_EVENT_CLEANUP].n_locks, 1);
 }
 
-static void test_nobody_elses_go(void **state)
+static void test_no_other_clients_locks_go(void **state)
 {
 	struct hf_client *twin = world_client(&w, "10.0.0.99", "alpha");
 
@@ -382,7 +382,7 @@ int main(void)
 		T(test_a_number_that_was_guessed_is_no_copy),
 		T(test_the_number_above_that_of_the_statd_may_be_a_copy),
 		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
-		T(test_nobody_elses_go),
+		T(test_no_other_clients_locks_go),
 		T(test_evidence_counts_in_grace),
 		T(test_operator),
 		T(test_durable_handles_of_another_protocol),

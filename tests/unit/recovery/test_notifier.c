@@ -1,5 +1,5 @@
-/* Everybody hears of a restart; who cannot be told delays nobody, and loses nothing that he asks for in time.
- */
+/* Each client hears of a restart. A client that cannot be told delays no other one, and loses no lock that it
+ * reclaims in time. */
 #include "one.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static void test_all_are_told(void **state)
 	assert_int_equal(w.n_told, 500); /* once each */
 }
 
-static void test_black_holes_delay_nobody(void **state)
+static void test_black_holes_delay_no_other(void **state)
 {
 	uint64_t began;
 
@@ -45,7 +45,7 @@ static void test_black_holes_delay_nobody(void **state)
 	assert_true(w.told_at - began < 3 * HF_NS_PER_S);
 }
 
-static void test_too_many_calls_of_others_delay_but_lose_nobody(void **state)
+static void test_too_many_calls_of_others_delay_but_lose_no_notice(void **state)
 {
 	struct hf_recovery_counts counts;
 
@@ -254,7 +254,7 @@ static void test_simulated_crash(void **state)
 	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
 	world_turn(&w);
 	world_turn(&w);
-	assert_int_equal(w.n_in_flight + w.n_told, 0); /* nobody hears of it before it is stored */
+	assert_int_equal(w.n_in_flight + w.n_told, 0); /* no client hears of it before it is stored */
 	assert_int_equal(hf_recovery_state(w.recovery), before);
 	disk_let_go(&w.disk);
 	w.disk.is_slow = false;
@@ -333,8 +333,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_all_are_told),
-		T(test_black_holes_delay_nobody),
-		T(test_too_many_calls_of_others_delay_but_lose_nobody),
+		T(test_black_holes_delay_no_other),
+		T(test_too_many_calls_of_others_delay_but_lose_no_notice),
 		T(test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim),
 		T(test_what_is_not_listed_is_not_counted),
 		T(test_ghosts_survive_a_second_crash),

@@ -1,4 +1,4 @@
-/* Promises: nobody is told before the store has reached it, and nobody at all when it cannot. */
+/* Promises: a client is told once the store has what it is promised, and not at all when the store fails. */
 #include "world.h"
 
 #include <errno.h>
@@ -128,7 +128,7 @@ static void test_who_asks_later_and_was_registered_earlier(void **state)
 	assert_int_equal(second.n_kept, 1);
 }
 
-static void test_who_was_first_is_not_behind_when_his_registration_is_there(void **state)
+static void test_the_first_is_not_behind_when_its_registration_is_stored(void **state)
 {
 	struct told first, second;
 
@@ -137,7 +137,7 @@ static void test_who_was_first_is_not_behind_when_his_registration_is_there(void
 	w.disk.is_slow = true;
 	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.12", "new"), 1, "g", 0, 9), HF_LOCK_OK);
 	assert_false(ask(&first, world_client(&w, "10.0.0.12", "new")));
-	world_until(&w, w.disk.n_held == 2); /* his lock and his registration are under way */
+	world_until(&w, w.disk.n_held == 2); /* its lock and its registration are under way */
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_false(ask(&second, a()));
 	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
@@ -347,7 +347,7 @@ static void test_broken_when_the_store_fails_and_all_is_written_when_it_is_back(
 	world_until(&w, told.n_broken == 1);
 	assert_int_equal(told.n_kept, 0);
 	assert_false(hf_recovery_can_promise(w.recovery));
-	/* The grant is taken back; somebody unlocks; what remains is true. */
+	/* The grant is taken back; the client unlocks; what remains is true. */
 	world_unlock(&w, client, 1, "f", 20, 29);
 	world_unlock(&w, client, 1, "f", 3, 4);
 	assert_int_equal(world_lock(&w, client, 2, "g", 0, 0), HF_LOCK_OK);
@@ -489,7 +489,7 @@ int main(void)
 		T(test_told_when_the_store_has_it),
 		T(test_registration_first_lock_last),
 		T(test_who_is_registered_does_not_wait_for_who_is_not),
-		T(test_who_was_first_is_not_behind_when_his_registration_is_there),
+		T(test_the_first_is_not_behind_when_its_registration_is_stored),
 		T(test_told_in_order),
 		T(test_restart_of_a_client_is_acknowledged_with_its_state_number),
 		T(test_restart_of_a_client_is_acknowledged_while_the_next_one_is_stored),

@@ -63,7 +63,7 @@ static size_t n_late(void)
 	return counts.late_records;
 }
 
-/* alpha reads and lets nobody write, @n times; we are killed, and grace is over when it hears of it. */
+/* alpha reads and denies writing, @n times. The server is killed; alpha hears of it after grace. */
 static void lost(unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++)
@@ -122,12 +122,12 @@ static void test_one_that_is_asked_for_again(void **state)
 	world_until(&w, !world_in_grace(&w));
 }
 
-static void test_late_reclaim_of_what_nobody_had(void **state)
+static void test_late_reclaim_of_what_no_other_had(void **state)
 {
 	struct hf_recovery_counts counts;
 
 	lost(1);
-	assert_int_equal(reserve(c(), 1, 0), HF_LOCK_OK); /* he reads, too: that is no conflict */
+	assert_int_equal(reserve(c(), 1, 0), HF_LOCK_OK); /* c reads, too: that is no conflict */
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(n_reservations(a()), 1);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* its reply was lost */
@@ -167,7 +167,7 @@ static void test_late_reclaim_of_what_was_not_held(void **state)
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 }
 
-/* One and the same owner's never conflict, whatever he took in between. */
+/* Reservations of one owner never conflict, whatever it took in between. */
 static void test_late_reclaim_beside_new_ones_of_the_owner(void **state)
 {
 	lost(1);
@@ -246,7 +246,7 @@ static void test_one_that_is_asked_for_again_without_a_store(void **state)
 	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	restart_and_reclaim_twice();
 	view = view_of(a(), 1, 2);
-	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* another: nobody knows better */
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* another: no store says otherwise */
 	assert_int_equal(n_reservations(a()), 2);
 	hf_recovery_unsure_reservation(w.recovery, &view);
 	unreserve(a(), 1, 2);
@@ -265,14 +265,14 @@ static void test_reclaim_repeated_after_grace_without_a_store(void **state)
 	assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
 	world_turn(&w);
 	world_restart(&w);
-	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* nobody knows better */
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* no store says otherwise */
 	hf_recovery_end_grace(w.recovery);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK);
 	assert_int_equal(n_reservations(a()), 1);
 	assert_int_equal(reclaim(a(), 1, 3), HF_LOCK_E_GRACE);
 	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
 	world_until(&w, world_in_grace(&w));
-	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* he has it */
+	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_OK); /* a has it */
 	assert_int_equal(n_reservations(a()), 1);
 }
 
@@ -283,7 +283,7 @@ int main(void)
 		T(test_they_hold_grace_until_they_are_back),
 		T(test_one_that_is_asked_for_again),
 		T(test_one_that_is_asked_for_again_without_a_store),
-		T(test_late_reclaim_of_what_nobody_had),
+		T(test_late_reclaim_of_what_no_other_had),
 		T(test_late_reclaim_of_what_another_client_had),
 		T(test_late_reclaim_of_what_another_client_denied),
 		T(test_late_reclaim_of_what_was_not_held),

@@ -214,10 +214,10 @@ static void test_grace_rules(void **state)
 	w.options.grace = HF_RECOVERY_GRACE_NEVER;
 	world_restart(&w);
 	assert_false(world_in_grace(&w));
-	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* late, but his */
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* late, but it was a's */
 }
 
-static void test_late_reclaim_of_what_nobody_had(void **state)
+static void test_late_reclaim_of_what_no_other_had(void **state)
 {
 	struct hf_recovery_counts counts;
 
@@ -225,10 +225,10 @@ static void test_late_reclaim_of_what_nobody_had(void **state)
 	hf_recovery_end_grace(w.recovery);
 	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
-	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 29), HF_LOCK_E_NOT_BACKED); /* more than he had */
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 29), HF_LOCK_E_NOT_BACKED); /* more than a had */
 	assert_int_equal(world_reclaim(&w, c(), 1, "f", 20, 29), HF_LOCK_E_NOT_BACKED);
 	assert_int_equal(world_reclaim(&w, a(), 2, "f", 20, 29), HF_LOCK_E_NOT_BACKED); /* another owner */
-	/* somebody else had it in between, and gave it back */
+	/* another client had it in between, and gave it back */
 	assert_int_equal(world_lock(&w, a(), 1, "g", 5, 5), HF_LOCK_OK);
 	world_unlock(&w, a(), 1, "g", 5, 5);
 	assert_int_equal(world_reclaim(&w, c(), 1, "g", 0, 9), HF_LOCK_E_NOT_BACKED);
@@ -356,8 +356,8 @@ static void test_records_that_cannot_be_true(void **state)
 	assert_true(disk_count(&w.disk, HF_RECORD_CLIENT) >= 1);
 }
 
-/* The lock was stored, its client was not: what he says next tells whether he was restarted since. */
-static void test_stored_lock_of_a_stranger_dies_with_him(void **state)
+/* The lock was stored, its client was not. The client's next call shows whether it was restarted since. */
+static void test_stored_lock_of_an_unknown_client_dies_with_it(void **state)
 {
 	struct hf_client *client;
 
@@ -376,7 +376,7 @@ static void test_stored_lock_of_a_stranger_dies_with_him(void **state)
 	hf_client_unref(client);
 }
 
-/* After 2^20 restarts the ids in the store begin anew: whoever has one keeps it. */
+/* After 2^20 restarts the ids in the store begin anew: a lock that has one keeps it. */
 static void test_ids_that_come_round_again(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
@@ -417,8 +417,8 @@ static void test_volatile_locks_are_not_stored(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
 }
 
-/* Where nobody remembers it for a late reclaim, it is no less at an end. */
-static void test_who_lost_all_with_grace_may_be_unregistered(void **state)
+/* Also where the server keeps no record for a late reclaim. */
+static void test_a_client_that_lost_all_with_grace_may_be_unregistered(void **state)
 {
 	struct hf_client *client;
 
@@ -440,7 +440,7 @@ int main(void)
 		T(test_state_grows_over_restarts),
 		T(test_crash_with_locks_begins_grace),
 		T(test_grace_ends_early_when_all_is_accounted_for),
-		T(test_who_lost_all_with_grace_may_be_unregistered),
+		T(test_a_client_that_lost_all_with_grace_may_be_unregistered),
 		T(test_early_end_can_be_off),
 		T(test_grace_ends_at_its_deadline),
 		T(test_grace_is_as_long_as_the_protocol_says),
@@ -452,13 +452,13 @@ int main(void)
 		T(test_reboot_of_the_machine_trusts_registrations_only),
 		T(test_durability_none_stores_no_locks),
 		T(test_grace_rules),
-		T(test_late_reclaim_of_what_nobody_had),
+		T(test_late_reclaim_of_what_no_other_had),
 		T(test_late_records_are_forgotten),
 		T(test_reclaim_repeated_after_grace),
 		T(test_partial_unlock_in_grace_is_stored),
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
-		T(test_stored_lock_of_a_stranger_dies_with_him),
+		T(test_stored_lock_of_an_unknown_client_dies_with_it),
 		T(test_ids_that_come_round_again),
 		T(test_clear_store),
 		T(test_volatile_locks_are_not_stored),

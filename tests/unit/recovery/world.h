@@ -37,7 +37,7 @@ struct world {
 	uint64_t last_granted;
 	uint64_t told_at;    /* the last one that was fine */
 	int32_t told_state;  /* ours, in that */
-	bool all_deaf;       /* nobody can be told */
+	bool all_deaf;       /* no client can be told */
 	unsigned int n_busy; /* so many tries to come find that there are too many calls under way */
 	struct hf_list tellings;
 };

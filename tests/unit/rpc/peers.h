@@ -79,7 +79,7 @@ struct world {
 
 void world_open(struct world *world, const struct hf_rpc_client_limits *limits);
 void world_close(struct world *world);
-void world_run(struct world *world);                  /* until somebody stops the loop; 50 s at most */
+void world_run(struct world *world);                  /* until the loop is stopped; 50 s at most */
 void world_run_for(struct world *world, uint64_t ns); /* for time-outs, never to hope for something */
 struct hf_rpc_client_counts world_counts(struct world *world);
 

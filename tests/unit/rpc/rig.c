@@ -274,7 +274,7 @@ static void close_lane(struct rig *rig, void *arg)
 	hf_loop_stop(lane->loop);
 }
 
-/* Home goes last, so that whoever is on his way there arrives. */
+/* Home goes last, so that a message on its way there arrives. */
 void rig_stop(struct rig *rig)
 {
 	for (int i = rig->n_lanes - 1; i >= 0; i--) {

@@ -266,7 +266,7 @@ static void test_outcomes(void **state)
 /* Sending */
 
 /* One datagram that cannot be sent between others that can. */
-static void test_failing_datagram_holds_up_nobody(void **state)
+static void test_failing_datagram_holds_up_no_other(void **state)
 {
 	static uint8_t much[65536];
 	struct world world;
@@ -627,7 +627,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_xid_ignored),
 		cmocka_unit_test(test_late_and_duplicate_ignored),
 		cmocka_unit_test(test_outcomes),
-		cmocka_unit_test(test_failing_datagram_holds_up_nobody),
+		cmocka_unit_test(test_failing_datagram_holds_up_no_other),
 		cmocka_unit_test(test_local_address_and_reserved_port),
 		cmocka_unit_test(test_many_local_addresses),
 		cmocka_unit_test(test_local_address_not_ours),

@@ -484,7 +484,7 @@ static void test_one_question_for_many(void **state)
 	place_close(&p);
 }
 
-/* Nobody there */
+/* No program at the port */
 
 /* A call with a fresh port leaves no trace for the others, unless what they remember is out of date. */
 static void test_fresh_port_is_for_one_call(void **state)

@@ -15,7 +15,7 @@
 #define N_HOSTS 2000
 #define N_CALLS 10000
 
-#define LONG_NS  (600 * HF_NS_PER_S) /* nobody is given up */
+#define LONG_NS  (600 * HF_NS_PER_S) /* no host is given up */
 #define SHORT_NS (4 * HF_NS_PER_S)   /* of which a look-up waits one until it tries otherwise */
 
 struct fleet {
@@ -168,7 +168,7 @@ static void expect_silent_given_up(struct fleet *fleet)
 
 		if (!is_silent(host))
 			continue;
-		/* With nobody at the TCP port of rpcbind, that refusal is what is known at the end. */
+		/* No program listens at rpcbind's TCP port: the outcome is that refusal. */
 		if (is_hidden(fleet, host))
 			assert_outcome(*o, HF_RPC_OUTCOME_REFUSED, HF_RPC_STAGE_LOOKUP);
 		else

@@ -344,7 +344,7 @@ static void test_unasked_replies_ignored(void **state)
 	scene_close(&s);
 }
 
-/* Whoever answers on another connection is not heard. */
+/* An answer on another connection is not taken. */
 static void script_on_other_line(const struct heard *heard)
 {
 	struct heard other = *heard;

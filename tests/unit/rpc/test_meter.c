@@ -22,7 +22,7 @@ static void measure(struct rig *r, void *arg)
 static void start(void)
 {
 	rig_start(&rig, &rig_limits, 1, HOME);
-	rig_run_on(&rig, 0, measure, NULL); /* nobody has called yet */
+	rig_run_on(&rig, 0, measure, NULL); /* no client has called yet */
 }
 
 struct sum {
@@ -75,7 +75,7 @@ static void test_many_at_once(void **state)
 	rig_send_all(fd, bytes, (size_t)(p - bytes));
 	for (uint32_t i = 0; i < N_MANY; i++)
 		rig_expect_success(fd, i, reply, sizeof(reply));
-	/* Whoever has his reply is counted. */
+	/* A call is counted once its reply has arrived. */
 	voids = sum_of(RIG_VOID, "OK");
 	echoes = sum_of(RIG_ECHO, "OK");
 	assert_int_equal(voids.n_results + echoes.n_results, N_MANY);

@@ -191,7 +191,7 @@ static void test_errors(void **state)
 	rig_stop(&rig);
 }
 
-/* What nobody can answer: on a connection we hang up, and on that one only; a datagram is dropped. */
+/* Messages without a possible answer: the server closes their connection alone, and drops a datagram. */
 static void test_nonsense(void **state)
 {
 	static const struct {
@@ -486,7 +486,7 @@ static void test_ipv6(void **state)
 	rig_expect_success(fd, 5, results, sizeof(results));
 	assert_int_equal(results[15], 1);
 	assert_int_equal(results[20 + 15], 1);
-	assert_int_equal(rig_get(results + 44), UINT32_MAX); /* AUTH_NONE is nobody */
+	assert_int_equal(rig_get(results + 44), UINT32_MAX); /* AUTH_NONE is no user */
 	close(fd);
 	rig_stop(&rig);
 }
@@ -867,8 +867,8 @@ static void test_never_reads(void **state)
 	assert_int_equal(l.copy.reader.capacity, 0);
 	at_pause = atomic_load(&rig.n_served);
 	check_served(other, 1);
-	assert_int_equal(atomic_load(&rig.n_served), at_pause + 1); /* it does no work for him */
-	/* At last he reads: everything comes, in order. */
+	assert_int_equal(atomic_load(&rig.n_served), at_pause + 1); /* none for the first client */
+	/* At last the client reads: everything comes, in order. */
 	for (uint32_t i = 0; i < N; i++) {
 		size_t len;
 
@@ -1090,7 +1090,7 @@ static void wait_until_ms(uint64_t when)
 	rig_wait(is_past, &when, "time passes");
 }
 
-/* Who has too many takes nobody's place, however long others were idle. */
+/* A host with too many connections takes no other host's place, however long the others were idle. */
 static void test_limit_per_host_comes_first(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -1179,7 +1179,7 @@ static void test_limit_per_host(void **state)
 	rig_stop(&rig);
 }
 
-/* Who hangs up and comes again has not ended what he began. */
+/* A client that hangs up and connects again has not ended the calls that it began. */
 static void hang_up_with_calls(struct hf_rpc_limits limits)
 {
 	int fd;
@@ -1464,7 +1464,7 @@ static void test_replay(void **state)
 }
 
 /* As where the store is too slow for us to stop: the leak checker sees what stays. */
-static void test_end_with_calls_that_nobody_ends(void **state)
+static void test_end_with_calls_that_do_not_end(void **state)
 {
 	int udp, tcp[2];
 
@@ -1646,7 +1646,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_half_closed),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_replay_under_way),
-		cmocka_unit_test(test_end_with_calls_that_nobody_ends),
+		cmocka_unit_test(test_end_with_calls_that_do_not_end),
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_stop_listening),
 	};

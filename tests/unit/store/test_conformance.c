@@ -454,7 +454,7 @@ static void test_completeness(void **state)
 	run_before(&kit, HF_STORE_NONE, "boot-4");
 	assert_false(kit.start.has_all_locks);
 	complete(&kit);
-	run_before(&kit, HF_STORE_PROCESS, "boot-4"); /* nobody wrote down what was granted */
+	run_before(&kit, HF_STORE_PROCESS, "boot-4"); /* the run before stored no locks */
 	assert_false(kit.start.has_all_locks);
 	kit_deinit(&kit);
 }

@@ -23,7 +23,7 @@ struct promises {
 	volatile uint8_t asked[MAX_LOCKS];
 };
 
-/* In the child: locks come and go, until somebody kills us. */
+/* In the child: locks come and go, until the parent kills it. */
 static void be_killed(struct kit *kit, struct promises *promises, unsigned int seed)
 {
 	kit->backend->open(kit);

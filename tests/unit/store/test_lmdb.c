@@ -123,7 +123,7 @@ static void test_what_is_synced(void **state)
 
 static void test_foreign_files_are_refused(void **state)
 {
-	static const char text[] = "this is somebody's letter, and not a store at all\n";
+	static const char text[] = "this is a letter, and not a store at all\n";
 	char zeros[8192] = { 0 };
 	struct kit kit;
 
@@ -192,7 +192,7 @@ static void test_other_databases_are_refused(void **state)
 	struct kit kit;
 
 	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
-	put_raw(&kit, "mail:1", "a letter"); /* LMDB, but somebody else's */
+	put_raw(&kit, "mail:1", "a letter"); /* LMDB, but of another program */
 	expect_refused(&kit, "store.mdb");
 	kit_deinit(&kit);
 
@@ -271,7 +271,7 @@ static void test_rotten_files_are_refused_unchanged(void **state)
 		size_t at = (size_t)rand_r(&seed) % size;
 		uint8_t old;
 
-		/* Pages may be large, and most of them zeros that nobody looks at. */
+		/* Pages may be large, and most of them zeros that are never read. */
 		while (i % 2 && !data[at])
 			at = (size_t)rand_r(&seed) % size;
 		old = data[at];
@@ -285,7 +285,7 @@ static void test_rotten_files_are_refused_unchanged(void **state)
 			assert_int_equal(after_size, size);
 			assert_memory_equal(after, data, size);
 			free(after);
-		} else { /* it rotted where nobody looks: then all is there */
+		} else { /* the changed byte is one that is never read: then all is there */
 			struct kit_facts found = { 0 };
 
 			kit_load(&kit, &found);

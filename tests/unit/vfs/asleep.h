@@ -1,4 +1,4 @@
-/* What a thread is at, of which nobody tells. */
+/* What a thread waits for, as the kernel shows it: the thread itself cannot say. */
 #pragma once
 
 #include <fcntl.h>

@@ -138,8 +138,8 @@ static void kill_some(struct bed *bed, const int *held, int n)
 		turn_until(bed->loop, bed->disks[i].n_done == N_QUESTIONS);
 }
 
-/* Each dead one has its own, and half of what is left for all, and whoever lives goes on. */
-static void test_dead_disks_hold_up_nobody_else(void **state)
+/* Each dead disk holds its own thread and half of the shared ones left. A living disk goes on. */
+static void test_dead_disks_hold_up_no_other(void **state)
 {
 	static const int held[N_DISKS - 1] = { 5, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1 };
 
@@ -165,7 +165,7 @@ static void test_dead_disks_come_back(void **state)
 	}
 }
 
-/* Of whom nobody has said that they would come: as many as there are threads. */
+/* Disks that were not announced to the pool, so that they have no thread of their own. */
 static void test_dead_disks_that_are_new(void **state)
 {
 	static const int held[] = { 4, 2, 1 };
@@ -207,7 +207,7 @@ static void test_many_of_an_address_hold_no_other_up(void **state)
 	assert_in_range(bed->all[bed->n - 1]->place, 1, N_QUESTIONS / 2);
 }
 
-/* Nobody runs the loop any more: teardown finds all of them answered. */
+/* The loop does not run any more: teardown finds all questions answered. */
 static void test_stop_with_questions(void **state)
 {
 	ask_often(*state, 0);
@@ -220,7 +220,7 @@ int main(void)
 #define T(name, begin) cmocka_unit_test_setup_teardown(name, begin, tear_down)
 		T(test_all_are_answered, set_up),
 		T(test_all_are_answered, set_up_unknown),
-		T(test_dead_disks_hold_up_nobody_else, set_up),
+		T(test_dead_disks_hold_up_no_other, set_up),
 		T(test_dead_disks_come_back, set_up),
 		T(test_dead_disks_that_are_new, set_up_unknown),
 		T(test_more_dead_disks_than_threads, set_up_unknown),

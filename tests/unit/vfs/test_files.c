@@ -168,8 +168,7 @@ static void test_sweep_closes_the_idle(void **state)
 	assert_int_equal(hf_files_count_fds(files), 0);
 }
 
-/* More than the limit allows are in use: they stay, the others still go, and nobody looks for room for ever.
- */
+/* More than the limit allows are in use: they stay, the others still go, and the search for room ends. */
 static void test_many_in_use(void **state)
 {
 	struct hf_file *pinned[200];
@@ -207,15 +206,14 @@ static void test_removed_is_forgotten(void **state)
 	assert_int_equal(hf_file_stat(file, &st), -ESTALE);
 	assert_int_equal(hf_files_get(files, volume, &id, true, &again), -EAGAIN);
 	hf_file_unref(file);
-	/* Closing frees its space, which is not for whoever came across it. */
+	/* Closing frees its space, which takes time that a call should not spend. */
 	assert_int_equal(hf_files_count_fds(files), 1);
 	hf_files_sweep(files);
 	assert_int_equal(hf_files_count_fds(files), 0);
 	assert_int_equal(hf_files_get(files, volume, &id, false, &again), -ESTALE);
 }
 
-/* Who makes another file of that number at this moment stands in nobody's way; memory that is not there does.
- */
+/* Another process that makes a file of that number at this moment is not in the way; missing memory is. */
 static void test_asked_while_its_number_is_given_away(void **state)
 {
 	struct hf_file *file = open_file("f");

@@ -156,8 +156,7 @@ static void test_gone(void **state)
 	assert_int_equal(hf_finder_open(finder, volume, &id), -EAGAIN);
 }
 
-/* Who was told to come later, came, and was answered by a walk of his own, is not answered by that one again.
- */
+/* A walk that has answered a caller which was told to come later does not answer that caller again. */
 static void test_looked_for_anew_after_each_answer(void **state)
 {
 	char outside[sizeof(base) + 8];
@@ -178,7 +177,7 @@ static void test_looked_for_anew_after_each_answer(void **state)
 	expect_found(&id);
 }
 
-/* Nor is who found it because somebody else had seen it meanwhile. */
+/* The same for a caller that found the file because another call had seen it meanwhile. */
 static void test_looked_for_anew_after_it_was_seen(void **state)
 {
 	struct hf_file_id id = make_file("f"), gone = make_file("gone");
@@ -218,7 +217,7 @@ static void test_one_walk_for_all(void **state)
 	assert_int_equal(hf_finder_open(finder, volume, &b), -EAGAIN);
 }
 
-/* Whoever cannot look cannot say that it is gone: the client would give it up. */
+/* A finder that cannot look must not say that the file is gone: the client would give it up. */
 static void test_not_gone_for_want_of_descriptors(void **state)
 {
 	struct hf_file_id seen = make_file("seen"), unseen = make_file("unseen");
@@ -230,7 +229,7 @@ static void test_not_gone_for_want_of_descriptors(void **state)
 	assert_int_equal(hf_finder_open(finder, volume, &unseen), -EMFILE);
 	setrlimit(RLIMIT_NOFILE, &limit);
 	expect_found(&seen);
-	/* The walk that could not be made answers nobody. */
+	/* The walk that could not be made answers no call. */
 	assert_int_equal(hf_finder_open(finder, volume, &unseen), -EAGAIN);
 	next_walk_is_due();
 	expect_found(&unseen);
@@ -316,7 +315,7 @@ static void begin_walk(struct search *search)
 }
 
 /* One walk takes one thread, not all of them: the others have files to serve that need no walk. */
-static void test_a_long_walk_keeps_nobody(void **state)
+static void test_a_long_walk_keeps_no_other_call(void **state)
 {
 	struct hf_file_id there = make_file("there");
 	struct search walker;
@@ -343,7 +342,7 @@ static void test_a_short_walk_is_waited_for(void **state)
 	close(other.fd);
 }
 
-static void test_a_walk_that_fails_answers_nobody(void **state)
+static void test_a_walk_that_fails_answers_no_call(void **state)
 {
 	struct search walker, other = { .id = make_file("there") };
 	struct until until = until_begin(UNTIL_PATIENCE);
@@ -370,9 +369,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_walk_up_needs_no_descriptors, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_not_the_same, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_never_outside, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_a_long_walk_keeps_nobody, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_long_walk_keeps_no_other_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_short_walk_is_waited_for, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_a_walk_that_fails_answers_nobody, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_walk_that_fails_answers_no_call, set_up, tear_down),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);

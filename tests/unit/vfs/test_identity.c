@@ -126,7 +126,7 @@ static void test_groups_are_those_of_this_call(void **state)
 }
 
 /* setfsuid() of what is no user changes nothing and says nothing: we must not go on as the superuser. */
-static void test_nobody_is_refused(void **state)
+static void test_an_invalid_id_is_refused(void **state)
 {
 	struct hf_identity who = { .uid = UINT32_MAX, .gid = 5 };
 
@@ -155,7 +155,7 @@ int main(void)
 		cmocka_unit_test(test_files_belong_to_the_caller),
 		cmocka_unit_test(test_no_umask_in_a_container),
 		cmocka_unit_test(test_groups_are_those_of_this_call),
-		cmocka_unit_test(test_nobody_is_refused),
+		cmocka_unit_test(test_an_invalid_id_is_refused),
 		cmocka_unit_test(test_quotas_are_not_overlooked),
 	};
 

@@ -341,7 +341,7 @@ static void test_a_long_job_yields_to_another_address(void **state)
 	assert_true(crowd->all[1].is_done);
 }
 
-/* As when the server stops in the middle of it: nobody comes back for those that were passed over. */
+/* As when the server stops in the middle of it: no runner comes back for jobs that were passed over. */
 static void test_waiting_does_what_was_passed_over(void **state)
 {
 	struct crowd *crowd = *state;
@@ -488,7 +488,7 @@ static void submit(struct crowd *crowd, int i, void (*run_it)(struct hf_job *job
 	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, NULL, run_it, done);
 }
 
-static void test_everybody_is_told_of_his_sync(void **state)
+static void test_each_job_is_told_of_its_sync(void **state)
 {
 	struct crowd *crowd = *state;
 
@@ -523,7 +523,7 @@ static void test_who_has_nothing_to_sync_does_it_for_others(void **state)
 	assert_int_equal(crowd->n_done, N_JOBS);
 }
 
-static void test_a_long_change_holds_nobody_up(void **state)
+static void test_a_long_change_holds_no_other_up(void **state)
 {
 	struct crowd *crowd = *state;
 
@@ -554,13 +554,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nor_does_one_that_has_a_spare_thread, set_up_spare,
 						tear_down),
 		cmocka_unit_test_setup_teardown(test_a_long_job_yields_to_another_address, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_everybody_is_told_of_his_sync, set_up_volume,
+		cmocka_unit_test_setup_teardown(test_each_job_is_told_of_its_sync, set_up_volume,
 						tear_down_volume),
 		cmocka_unit_test_setup_teardown(test_changes_gather, set_up_volume_one_runner,
 						tear_down_volume),
 		cmocka_unit_test_setup_teardown(test_who_has_nothing_to_sync_does_it_for_others,
 						set_up_volume, tear_down_volume),
-		cmocka_unit_test_setup_teardown(test_a_long_change_holds_nobody_up, set_up_volume,
+		cmocka_unit_test_setup_teardown(test_a_long_change_holds_no_other_up, set_up_volume,
 						tear_down_volume),
 	};
 

@@ -59,7 +59,7 @@ int open(const char *path, int flags, ...)
 	return fd;
 }
 
-/* Whoever came first leaves first. */
+/* The calls leave in the order in which they came. */
 static int wait_for_disk(int fd)
 {
 	int turn = n_inside++;
@@ -169,7 +169,7 @@ static void *run_call(void *arg)
 	return NULL;
 }
 
-/* Until it is in the disk's hands, or waits for who is, of which nobody tells. */
+/* Until the call is at the disk, or sleeps until the one that is there has ended. */
 static void begin(struct call *call, int (*fn)(void))
 {
 	struct until until = until_begin(UNTIL_PATIENCE);

@@ -73,7 +73,7 @@ static void make_connection(void)
 	hf_segment_pool_init(&calls.lane.segments);
 	hf_task_init(&calls.lane.flush, flush);
 	c->lane = &calls.lane;
-	c->socket = (struct hf_socket *)&calls; /* nobody uses it */
+	c->socket = (struct hf_socket *)&calls; /* it is not used */
 	hf_list_init(&calls.lane.wanting);
 	hf_list_init(&calls.lane.charged_parts);
 	hf_link_init(&calls.part.charged_link);

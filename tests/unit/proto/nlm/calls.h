@@ -1,7 +1,7 @@
 /*
  * Calls of the lock manager that come from nowhere (there is no server), and
  * whose replies go there. What they say is taken from what the meters are told,
- * and nobody is called back but on paper (ld --wrap).
+ * and a call back to a client is counted, not sent (ld --wrap).
  */
 #pragma once
 
@@ -34,7 +34,7 @@ extern struct calls calls;
 int calls_setup(uint32_t locks_per_client); /* 0: as many as otherwise */
 int calls_teardown(void **state);
 
-/* A LOCK or an UNLOCK by process 7, or a SHARE that reads and lets nobody write. */
+/* A LOCK or an UNLOCK by process 7, or a SHARE that reads and denies writing. */
 struct ask {
 	enum hf_nlm_proc procedure;
 	const char *host;  /* NULL: CALLS_HOST */

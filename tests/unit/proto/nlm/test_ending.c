@@ -22,10 +22,10 @@ static void assert_has(const char *name, uint32_t n_locks)
 	assert_int_equal(client->locking.n_locks, n_locks);
 }
 
-/* Whoever has the same process number at the same address, in the same file, and was not heard of since,
- * would be taken for the one that is no more. */
+/* A client at the same address, with a lock of the same process number in the same file, that was not heard
+ * of since, must not be taken for the client that is gone. */
 
-static void test_a_lowering_is_of_nobody_else(void **state)
+static void test_a_lowering_lowers_no_other_owners_lock(void **state)
 {
 	uint32_t lowering;
 
@@ -43,7 +43,7 @@ static void test_a_lowering_is_of_nobody_else(void **state)
 	assert_has("x", 1);
 }
 
-static void test_what_is_taken_back_is_nobody_elses(void **state)
+static void test_what_is_taken_back_is_no_other_owners(void **state)
 {
 	uint32_t taking, giving;
 
@@ -62,8 +62,8 @@ static void test_what_is_taken_back_is_nobody_elses(void **state)
 	calls.world.disk.is_broken = false;
 }
 
-/* He who asks and is refused for good waits no longer; another one does. */
-static void test_who_is_refused_ends_nobody_elses_wait(void **state)
+/* A client that asks and is refused for good waits no longer; another client still does. */
+static void test_a_refused_client_ends_no_other_wait(void **state)
 {
 	struct hf_client *waiter;
 
@@ -184,8 +184,8 @@ static void test_a_message_that_is_dropped(void **state)
 	assert_true(hf_list_is_empty(&calls.nlm->suspended));
 }
 
-/* Whoever waits was told so, and may never ask again. */
-static void test_who_waits_when_the_store_fails(void **state)
+/* A waiter was told BLOCKED, and may never ask again. */
+static void test_a_waiter_when_the_store_fails(void **state)
 {
 	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
 	struct hf_client *waiter;
@@ -272,7 +272,7 @@ static void test_grace_without_an_end(void **state)
 }
 
 /* Until the end: teardown finds it waiting. */
-static void test_a_downgrade_that_nobody_ends(void **state)
+static void test_a_downgrade_that_does_not_end(void **state)
 {
 	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
 	uint32_t lowering;
@@ -394,17 +394,17 @@ static int setup_for_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_a_lowering_is_of_nobody_else),
-		T(test_what_is_taken_back_is_nobody_elses),
-		T(test_who_is_refused_ends_nobody_elses_wait),
+		T(test_a_lowering_lowers_no_other_owners_lock),
+		T(test_what_is_taken_back_is_no_other_owners),
+		T(test_a_refused_client_ends_no_other_wait),
 		T(test_granted_comes_after_blocked),
 		T(test_an_unlock_while_everything_is_written_anew),
 		T(test_a_message_that_is_dropped),
-		T(test_a_downgrade_that_nobody_ends),
+		T(test_a_downgrade_that_does_not_end),
 		T(test_a_client_in_grace_is_called_again),
 		T(test_a_client_that_was_in_grace_does_not_want_it),
 		T(test_grace_without_an_end),
-		T(test_who_waits_when_the_store_fails),
+		T(test_a_waiter_when_the_store_fails),
 		T(test_who_polls_when_the_store_fails_waits_no_more),
 		T(test_who_polls_when_the_store_fails_waits_no_more_on_a_connection),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),

@@ -1,6 +1,6 @@
 /*
  * The lock manager when memory is wanting. Two functions below it fail when
- * told to (ld --wrap), and nobody is called back but on paper.
+ * told to (ld --wrap), and a call back to a client is counted, not sent.
  */
 #include "../../recovery/world.h"
 
@@ -123,7 +123,7 @@ static void test_a_grant_is_confirmed_when_there_is_memory(void **state)
 	answer(HF_NLM_GRANTED_STAT, 1);
 	assert_false(is_settled());
 	world_until(&bed.world, is_settled());
-	assert_int_equal(bed.n_called, 1); /* he has answered, and is not asked again */
+	assert_int_equal(bed.n_called, 1); /* the client has answered, and is not asked again */
 }
 
 static void test_a_doubtful_grant_is_kept_when_there_is_memory(void **state)
@@ -136,8 +136,8 @@ static void test_a_doubtful_grant_is_kept_when_there_is_memory(void **state)
 	assert_int_equal(bed.nlm->counts.grants_kept, 1);
 }
 
-/* He who waited, and is left with nothing, is not told of our restarts for ever. */
-static void test_who_refused_a_grant_may_be_unregistered(void **state)
+/* A client that waited and is left with nothing is not told of each restart of the server for ever. */
+static void test_a_client_that_refused_a_grant_may_be_unregistered(void **state)
 {
 	struct hf_client *waiter;
 
@@ -177,7 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_a_grant_is_confirmed_when_there_is_memory),
 		T(test_a_doubtful_grant_is_kept_when_there_is_memory),
-		T(test_who_refused_a_grant_may_be_unregistered),
+		T(test_a_client_that_refused_a_grant_may_be_unregistered),
 		T(test_a_message_that_is_not_suspended_is_forgotten),
 	};
 

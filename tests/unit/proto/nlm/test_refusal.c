@@ -167,7 +167,7 @@ static int acquire(struct hf_client *client, bool wait)
 	return hf_lock_acquire(bed.nlm->locks, &request, NULL);
 }
 
-/* Somebody holds all of the file, and the client waits for it. */
+/* Another client holds all of the file, and the client waits for it. */
 static void begin_wait(void)
 {
 	assert_int_equal(acquire(world_client(&bed.world, "10.0.0.1", "holder"), false), HF_LOCK_OK);
@@ -269,7 +269,7 @@ static void test_a_poll_that_cannot_be_asked_for(void **state)
 	assert_int_equal(n_waiters(), 1);
 }
 
-/* There is an answer, and the file is open, but nobody can remember that. */
+/* There is an answer, and the file is open, but there is no memory to note that. */
 static void test_a_poll_whose_file_cannot_be_kept_open(void **state)
 {
 	begin_wait();

@@ -51,8 +51,8 @@ static void test_another_one_goes(void **state)
 	assert_int_equal(n_reservations(), 1);
 }
 
-/* It is his already: he asks again because a reply was lost, and comes by another address of ours. */
-static void test_what_he_has_stays(void **state)
+/* The client has it already. A reply was lost, so it asks again, and at another address of the server. */
+static void test_what_the_client_has_stays(void **state)
 {
 	reserve((struct ask){ 0 }, "GRANTED");
 	register_fails = true;
@@ -76,7 +76,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_a_new_one_goes),
 		T(test_another_one_goes),
-		T(test_what_he_has_stays),
+		T(test_what_the_client_has_stays),
 	};
 
 	return cmocka_run_group_tests_name("reservation", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * No memory: at each place where some is asked for, once, and from there on until
- * all is over. Nobody gets what is another's, nothing breaks, and when there is
- * memory again nothing is left behind.
+ * all is over. No client gets what another one holds, nothing breaks, and when
+ * there is memory again nothing is left behind.
  *
  * Everything that allocates is replaced (ld --wrap), and so is where the disk of
  * the test begins and ends, which has all it wants.
@@ -149,7 +149,7 @@ static void lower_what_was_granted(bool is_answered)
 	turn();
 }
 
-/* Somebody who was not known, and one who dies with what he has. */
+/* A client that was not known, and one that dies while it holds locks. */
 static void come_and_go(void)
 {
 	LOCK(.name = "q", .file = "9", .by_tcp = true);

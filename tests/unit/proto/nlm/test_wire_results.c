@@ -68,7 +68,7 @@ static void test_res(void **state)
 	}
 }
 
-/* Whatever becomes DENIED on its way down brings a holder along, or nobody could decode it. */
+/* A status that becomes DENIED in an older version has a holder, else the client could not decode it. */
 static void test_test_res_of_every_status(void **state)
 {
 	const struct hf_nlm_holder holder = { .svid = 1 };

@@ -1,4 +1,4 @@
-/* Lock managers of this host that watch peers. Nobody is called but on paper (ld --wrap). */
+/* Lock managers of this host that watch peers. Calls to them are counted, not sent (ld --wrap). */
 #include "../../recovery/world.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static const char *address_of(int i)
 	return text;
 }
 
-/* Somebody on this host wants to know when that peer is restarted. */
+/* A program of this host wants to know when that peer is restarted. */
 static void watch(int i)
 {
 	struct hf_client *client;

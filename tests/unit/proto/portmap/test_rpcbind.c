@@ -124,7 +124,7 @@ static void test_set2(void **state)
 	assert_int_equal(ask_pmap(&far_udp, 3, 7, 1, IPPROTO_TCP, 0), 700);
 	assert_int_equal(ask_pmap(&far_udp, 3, 8, 1, IPPROTO_UDP, 0), 0);
 
-	assert_int_equal(ask_pmap(&local_user, 2, 7, 1, 0, 0), 0); /* not his */
+	assert_int_equal(ask_pmap(&local_user, 2, 7, 1, 0, 0), 0); /* not that user's */
 	assert_int_equal(ask_pmap(&local_udp, 2, 7, 1, IPPROTO_UDP, 0), 1);
 	assert_int_equal(ask_pmap(&far_udp, 3, 7, 1, IPPROTO_TCP, 0), 0);   /* both are gone */
 	assert_int_equal(ask_pmap(&local_udp, 2, 7, 1, IPPROTO_UDP, 0), 1); /* nothing to do */
@@ -320,7 +320,7 @@ static void test_refusals_are_told_rarely(void **state)
 		ask_pmap(&caller, 1, 7, 1, IPPROTO_UDP, 700);
 	}
 	assert_int_equal(n_refused_places(), HF_RPCBIND_N_REFUSED);
-	for (size_t i = 0; i < HF_RPCBIND_N_REFUSED; i++) /* whoever came later had no place, and no line */
+	for (size_t i = 0; i < HF_RPCBIND_N_REFUSED; i++) /* a later caller has no place, and no line */
 		assert_true(rpcbind.refused[i].host.ip[0] == 192 || rpcbind.refused[i].host.ip[3] < 15);
 	fake_world_advance(world, 3601 * UINT64_C(1000000000));
 	assert_int_equal(n_refused_places(), 0);
