@@ -49,7 +49,7 @@ class Fcntl(Play):
         bob.is_denied(2**62, 1)
         bob.locks(0, 2**40)
 
-    def test_unlock_grants_the_one_who_waits(self):
+    def test_unlock_grants_the_waiter(self):
         ada, bob = self.a.opens("f"), self.b.opens("f")
         ada.locks(0, 10)
         bob.waits(0, 10)
@@ -62,7 +62,7 @@ class Fcntl(Play):
         self.assertLess(time.monotonic() - freed, 20, "the client had to ask again")
         ada.is_denied(0, 10)
 
-    def test_those_who_wait_have_their_turn_in_order(self):
+    def test_waiters_have_their_turn_in_order(self):
         ada, bob, dan = self.a.opens("f"), self.b.opens("f"), self.b.opens("f")
         ada.locks()
         bob.waits()
@@ -80,7 +80,7 @@ class Fcntl(Play):
         ada.gets()
         self.server.has(locks=1, waiters=0)
 
-    def test_one_who_waits_behind_a_neighbour_waits_in_the_server_afterwards(self):
+    def test_a_waiter_behind_a_neighbour_waits_in_the_server_afterwards(self):
         """Processes of one machine wait for each other there; the server sees them one by one."""
         ada, eve, bob = self.a.opens("f"), self.a.opens("f"), self.b.opens("f")
         ada.locks()
@@ -165,7 +165,7 @@ class Flock(Play):
         ada.flocks("s")
         ada.is_denied_flock("x")
 
-    def test_unlock_grants_the_one_who_waits(self):
+    def test_unlock_grants_the_waiter(self):
         ada, bob = self.a.opens("f"), self.b.opens("f")
         ada.flocks()
         bob.waits_flock()

@@ -1,4 +1,4 @@
-"""Clients behind a router that gives them all its own address: they can call, and nobody can call them."""
+"""Clients behind a router that gives them all its own address: they can call the server, and it cannot call them."""
 
 from stage import Play
 
@@ -42,8 +42,8 @@ class Nat(Play):
         self.a.opens("f").is_denied(10, 1)
 
     def test_the_server_is_killed(self):
-        """No notice reaches them, so they cannot know that they are to reclaim: nobody gets their locks in grace; after it
-        they are free, and the server says of whom it could not tell."""
+        """No notice reaches the clients, so they cannot know that they have to reclaim. In grace no other client gets
+        their locks. After grace the locks are free, and the server logs which clients it could not tell."""
         self.ada.locks(0, 10)
         self.server.is_killed_and_starts("recovery.window_seconds=3600")
         self.bob.begins("set w 0 10")

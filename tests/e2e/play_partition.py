@@ -38,7 +38,7 @@ class Partition(Play):
         self.assert_bob_has_it_alone()
         self.a.opens("f").is_denied(5, 1)
 
-    def test_healed_after_grace_and_nobody_had_it_since(self):
+    def test_healed_after_grace_and_no_other_had_it_since(self):
         """Then it is as if grace had waited."""
         self.server.is_killed_and_starts("recovery.window_seconds=8")
         self.server.ends_grace()

@@ -9,8 +9,9 @@ class Power(Play):
         self.ada, self.bob = self.a.opens("f"), self.b.opens("f")
 
     def test_what_was_not_written_back(self):
-        """The store that is found says that ada has the first range and nobody the third. Both are wrong by then; but all
-        who have locks are known, and reclaim what is theirs. Nobody gets anything new meanwhile."""
+        """The store after the power failure says that ada holds the first range and that the third is free. Both are out of
+        date. But the store knows each client that holds locks, and those clients reclaim them. The server grants no new
+        lock meanwhile."""
         self.ada.locks(0, 10)
         self.bob.locks(10, 10)
         self.server.syncs()
@@ -23,7 +24,7 @@ class Power(Play):
         eve.begins("set w 50 10")
         self.server.refuses_for_grace()
         self.server.wait("all is reclaimed", lambda server: self.held(server) == self.truth())
-        # Nobody knows whether that was all.
+        # The server cannot know whether that was all.
         eve.still_waits()
         self.server.is_told_to_end_grace()
         self.assertEqual(self.held(self.server), self.truth())

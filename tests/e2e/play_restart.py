@@ -1,4 +1,4 @@
-"""The server dies and comes back while locks are held and waited for: nobody loses one, nobody steals one."""
+"""The server dies and comes back while locks are held and waited for: no client loses one, and none steals one."""
 
 import time
 
@@ -6,7 +6,7 @@ from stage import Play
 
 
 class Kill(Play):
-    def test_held_locks_are_reclaimed_and_nobody_steals(self):
+    def test_held_locks_are_reclaimed_and_none_is_stolen(self):
         ada, bob = self.a.opens("f"), self.b.opens("f")
         ada.locks(0, 10)
         bob.locks(10, 10)
@@ -17,7 +17,7 @@ class Kill(Play):
         bob.is_denied(0, 1)
         ada.is_denied(10, 1)
 
-    def test_one_who_waits_is_granted_afterwards(self):
+    def test_a_waiter_is_granted_afterwards(self):
         ada, bob = self.a.opens("f"), self.b.opens("f")
         ada.locks()
         bob.waits()
@@ -49,7 +49,7 @@ class Kill(Play):
         self.report(f"first new lock {time.monotonic() - self.server.killed_at:.1f} s after the kill")
 
     def test_an_asker_during_grace_is_served_after_it(self):
-        """Whoever asks for a lock that was not his hears nothing but "later", even if nobody has it."""
+        """A client that asks in grace for a lock that it did not hold is told to ask later, even if the range is free."""
         ada, bob, eve = self.a.opens("f"), self.b.opens("f"), self.b.opens("g")
         ada.locks(0, 10)
         self.server.is_killed_and_starts("recovery.early_end=false", "recovery.window_seconds=3600")
@@ -73,7 +73,7 @@ class Kill(Play):
         self.server.ends_grace()
         bob.locks()
 
-    def test_a_grant_that_nobody_heard_of(self):
+    def test_a_grant_whose_reply_is_lost(self):
         """The lock is stored, and its client repeats the request: to the server it is unreclaimed, to the client it is new.
         Both are served at the end of grace, which cannot be early then."""
         ada, bob = self.a.opens("f"), self.b.opens("f")

@@ -1,4 +1,4 @@
-"""The server's host has an rpcbind of its own, and somebody restarts it: what was registered is forgotten."""
+"""The server's host has an rpcbind of its own. An operator restarts it, and it forgets what was registered."""
 
 import signal
 

@@ -13,7 +13,7 @@ class Memory(Play):
 
     settings = ("store.backend=memory",)
 
-    test_grant = play_locks.Fcntl.test_unlock_grants_the_one_who_waits
+    test_grant = play_locks.Fcntl.test_unlock_grants_the_waiter
     test_close_releases_all = play_locks.Fcntl.test_close_releases_all
     test_clients_conflict = play_locks.Fcntl.test_two_clients_conflict
 
@@ -27,9 +27,9 @@ class Postgres(Play):
         self.settings = ("store.backend=postgres", f"store.postgres={database.connection}")
         super().setUp()
 
-    test_grant = play_locks.Fcntl.test_unlock_grants_the_one_who_waits
-    test_reclaim = play_restart.Kill.test_held_locks_are_reclaimed_and_nobody_steals
-    test_waiter = play_restart.Kill.test_one_who_waits_is_granted_afterwards
+    test_grant = play_locks.Fcntl.test_unlock_grants_the_waiter
+    test_reclaim = play_restart.Kill.test_held_locks_are_reclaimed_and_none_is_stolen
+    test_waiter = play_restart.Kill.test_a_waiter_is_granted_afterwards
     test_first_new_lock = play_restart.Kill.test_time_to_the_first_new_lock
     test_killed_twice = play_restart.KilledTwice.test_the_second_time_inside_grace
 
@@ -39,5 +39,5 @@ class Machine(Play):
 
     settings = ("store.lock_durability=machine",)
 
-    test_reclaim = play_restart.Kill.test_held_locks_are_reclaimed_and_nobody_steals
-    test_waiter = play_restart.Kill.test_one_who_waits_is_granted_afterwards
+    test_reclaim = play_restart.Kill.test_held_locks_are_reclaimed_and_none_is_stolen
+    test_waiter = play_restart.Kill.test_a_waiter_is_granted_afterwards

@@ -22,7 +22,7 @@ N_SCRIPTED = 20
 
 
 class Storm(Play):
-    # Who cannot be told within five seconds may be slow only; nobody shall lose a lock for that.
+    # A client that cannot be told within five seconds may only be slow. It must not lose a lock for that.
     settings = ("recovery.window_seconds=40", "log.level=info")
     captured = 300
     weight = 10
@@ -79,7 +79,7 @@ class Storm(Play):
             lapse(self.random.uniform(0, 0.5))  # and again at a random moment, perhaps in grace
             self.server.is_killed()
             self.server.starts()
-        # A restart that nobody has got over yet proves less than the next one would.
+        # Each restart waits until grace is over: one that clients have not recovered from proves less.
         self.server.ends_grace(90)
         self.graces.append(time.monotonic() - self.server.killed_at)
 
@@ -100,7 +100,7 @@ class Storm(Play):
         client.is_back()
 
     def stranger_lies(self):
-        """That somebody was restarted."""
+        """Says that a host was restarted that was not."""
         victim = self.random.choice(self.actors)
         state = self.random.choice((1, 5, 99, 2**31 - 1))
         self.note(f"third host: says that {victim.name} has state {state}")

@@ -41,7 +41,7 @@ struct command {
 
 struct agent {
 	int port;
-	bool is_alone; /* nobody is connected outside; SIGIO says when that changes */
+	bool is_alone; /* no program is connected outside; SIGIO says when that changes */
 	int signals;   /* signalfd */
 	struct command commands[N_COMMANDS];
 };
@@ -54,7 +54,7 @@ static void write_all(int fd, const void *data, size_t size)
 		ssize_t n = write(fd, at, size);
 
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			return; /* nobody listens: the play is over, or the command has closed its input */
+			return; /* no program reads: the play is over, or the command has closed its input */
 		if (n > 0) {
 			at += n;
 			size -= (size_t)n;
@@ -76,7 +76,7 @@ static void read_all(int port, void *data, size_t size)
 			at += n;
 			size -= (size_t)n;
 		} else if (n == 0) {
-			sigwaitinfo(&change, NULL); /* until somebody is connected */
+			sigwaitinfo(&change, NULL); /* until a program is connected */
 		}
 	}
 }

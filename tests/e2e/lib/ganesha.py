@@ -16,7 +16,7 @@ EXPORT {{ Export_Id = 1; Path = {export}; Pseudo = /data; Access_Type = RW; Squa
   Protocols = 3; FSAL {{ Name = VFS; }} }}
 LOG {{ Default_Log_Level = EVENT; }}
 """
-# Those who go to the background do so when they serve.
+# rpcbind, rpc.statd and sm-notify go to the background once they serve.
 HOST = """
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run

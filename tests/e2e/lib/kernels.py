@@ -36,7 +36,7 @@ class Kernel(Actor):
     def asks(self, owner, process, key, exclusive):
         may_wait = self.random.random() < 0.5
         process.begins(f"{'wait' if may_wait else 'set'} {'w' if exclusive else 'r'} {key[1] * SLOT} {SLOT}")
-        # Interrupted at the end; only if somebody waits: a signal changes nothing for one who was told to ask later.
+        # A waiting process is interrupted at the end. A signal changes nothing for a process that was told to ask later.
         if may_wait:
             process.command.wait_line(self.random.uniform(0.2, 4))
         answer = process.ends_wait() if may_wait else process.gets_any()

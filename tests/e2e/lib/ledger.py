@@ -61,7 +61,7 @@ class Ledger:
 
 
 class Actor(threading.Thread):
-    """Somebody in the storm. Acts until it is over; may be asked to rest meanwhile."""
+    """A client in the storm. It acts until the storm is over, and may be asked to rest meanwhile."""
 
     def __init__(self, name, ledger, seed):
         super().__init__(name=name, daemon=True)

@@ -1,4 +1,4 @@
-"""What came of the plays of a run: for whoever watches it, and as JSON for scripts."""
+"""What came of the plays of a run: as text for the terminal, and as JSON for scripts."""
 
 import json
 import time

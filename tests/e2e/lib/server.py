@@ -21,7 +21,7 @@ SETTINGS = (
 )
 # No holdfastd outlives its play.
 LEASH = ["setpriv", "--pdeathsig", "KILL"]
-# Another boot of the machine is another boot id to whoever asks the kernel.
+# Another boot of the machine is another boot id that the kernel shows.
 OTHER_BOOT = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
               'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"']  # fmt: skip
 
@@ -162,8 +162,8 @@ class Server:
         self.wait(f"locks={locks} waiters={waiters}", is_so, timeout)
 
     def refuses_for_grace(self):
-        """Waits until somebody was."""
-        self.wait("somebody is refused in grace", lambda _: self.answers("DENIED_GRACE_PERIOD") > 0)
+        """Waits until a client was refused for grace."""
+        self.wait("a client is refused in grace", lambda _: self.answers("DENIED_GRACE_PERIOD") > 0)
         assert self.status["grace"]["active"], "grace is over already"
 
     def ends_grace(self, timeout=PATIENCE):

@@ -148,7 +148,7 @@ class Client:
         self.guest.plug()
 
     def moves_behind(self, router):
-        """To the other wire, where nobody outside can call it."""
+        """To the other wire, where no host outside can call it."""
         self.note(f"{self.name}: moves behind {router}")
         address = f"10.97.0.{self.guest.number}"
         self.guest.lives_at("lan", address, ROUTER)
