@@ -61,7 +61,7 @@ static void must(int r, const char *what)
 	exit(1);
 }
 
-/* Those who live and die */
+/* The clients that live and die */
 
 static void on_granted(void *user, const struct hf_lock_view *waiter)
 {

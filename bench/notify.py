@@ -5,9 +5,9 @@
 
 BUILD_DIR has holdfastd and bench/bench_notify_fleet. Ours is the best of --rounds, since others use the machine, too.
 sm-notify takes a quarter of an hour for 10,000 clients, and gives up after 15 minutes: it is waited for until it ends,
-or for --limit seconds, with a word about its progress now and then. If somebody was not told by then, what is said is
-by how much we are faster at least. Everything happens in a network namespace of its own. The clients are registered
-by taking a lock each. One line of JSON on standard output.
+or for --limit seconds, with a word about its progress now and then. If a client was not told by then, the report says by
+how much we are faster at least. Everything happens in a network namespace of its own. The clients are registered by
+taking a lock each. One line of JSON on standard output.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Fleet:
         raise RuntimeError("the fleet does not answer")
 
     def wait(self, count, is_over):
-        """Until @count were told, or @is_over(seconds, seconds without anybody new). How many, and when the last."""
+        """Until @count were told, or @is_over(seconds, seconds without a new one). How many, and when the last."""
         told, began = -1, time.monotonic()
         since = reported = began
         while True:

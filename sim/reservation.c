@@ -354,9 +354,9 @@ static void check_conflicts(struct world *world, const struct proc *proc, uint8_
 	for (uint32_t i = 0; mine->has && i < world->n_hosts; i++)
 		for (uint32_t j = 0; world->hosts[i].is_up && j < world->hosts[i].n_procs; j++) {
 			const struct proc *other = &world->hosts[i].procs[j];
-			const struct reservation *his = &other->reservations[file];
+			const struct reservation *theirs = &other->reservations[file];
 
-			if (his->has && other != proc && conflict(his, mine))
+			if (theirs->has && other != proc && conflict(theirs, mine))
 				world_fail(world, "I1",
 					   "%u of host %u and %u of host %u both have reserved file %u",
 					   proc->svid, proc->host->index, other->svid, other->host->index,

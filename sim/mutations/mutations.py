@@ -50,7 +50,7 @@ MUTATIONS = [
      "return !client ||", "return true || !client ||"),
     ("clients of stored locks are not registered", f"{RECOVERY}/restart.c",
      "if (!loading->n_unknown)\n\t\treturn;", "if (loading)\n\t\treturn;"),
-    ("a stranger's lock says nothing of his state number", f"{RECOVERY}/restart.c", "client->sm_state = hf_client_stored_number(fact->client_state);", ""),
+    ("the lock of an unknown client says nothing of its state number", f"{RECOVERY}/restart.c", "client->sm_state = hf_client_stored_number(fact->client_state);", ""),
     # Restart
     ("grace ends one lock early", f"{RECOVERY}/phase.c", "count_awaited(recovery) == 0 &&", "count_awaited(recovery) <= 1 &&"),
     ("grace ends early with a list that is not complete", f"{RECOVERY}/phase.c",
@@ -322,9 +322,9 @@ MUTATIONS = [
      "hf_nlm_find_file(op);\n\tif (hf_nlm_op_queue(op))\n\t\treturn;",
      "stat = hf_nlm_check_file(op, false);\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"
      "\tif (stat != HF_NLM_GRANTED_STAT) {\n\t\thf_nlm_reply_released(op, HF_NLM_GRANTED_STAT);\n\t\treturn;\n\t}"),
-    ("who is refused a file stays queued", f"{NLM}/lock.c",
+    ("a client that is refused a file stays queued", f"{NLM}/lock.c",
      "stat != HF_NLM_DENIED_GRACE_PERIOD && stat != HF_NLM_FBIG)", "stat != HF_NLM_DENIED_GRACE_PERIOD && stat < HF_NLM_DEADLCK)"),
-    ("who is refused a file loses what he has there", f"{NLM}/lock.c",
+    ("a client that is refused a file loses what it has there", f"{NLM}/lock.c",
      "if (stat != HF_NLM_GRANTED_STAT)\n\t\trefuse(op, stat);",
      "if (stat == HF_NLM_STALE_FH) {\n\t\thf_nlm_find_served(op);\n\t\tif (op->target.client)\n"
      "\t\t\thf_lock_release(op->nlm->locks, &op->target, op->range);\n\t}\n"

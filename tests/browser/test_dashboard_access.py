@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The dashboard for those who do not see it, or have no mouse: Chromium's accessibility tree, focus, contrast, size."""
+"""The dashboard for users who do not see it, or have no mouse: Chromium's accessibility tree, focus, contrast, size."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from chromium import HERE, PagePlay
 with open(os.path.join(HERE, "contrast.js"), encoding="utf-8") as source:
     CONTRAST = source.read()
 
-# Roles that somebody acts on: without a name nobody knows what they do.
+# Roles that a user acts on: without a name the user cannot know what they do.
 ACTORS = {"button", "link", "textbox", "searchbox", "checkbox", "combobox"}
 
 
@@ -125,7 +125,7 @@ class Access(PagePlay):
         self.assertIn(button, self.page.focused())
         self.page.fill(selector="#clients-filter", text=self.a.name)
         self.page.evaluate(code=f"document.querySelector('#clients button[aria-label=\"{button}\"]').focus()")
-        self.page.evaluate(code="tables.clients.filterBy('nobody has this name')")
+        self.page.evaluate(code="tables.clients.filterBy('no client has this name')")
         self.assertIn("data-key", self.page.focused(), "its row is gone: the list's head has it")
 
     def test_contrast(self):

@@ -1,7 +1,7 @@
 /*
  * A seeded mix of operations, done twice: through libnfs on an export, and on a
- * local directory. What a read gives is compared at once, the trees by whoever
- * started this.
+ * local directory. This program compares what a read gives at once; the program
+ * that started it compares the trees.
  *
  *	files_mix URL LOCAL_DIR EXPORTED_DIR SEED N_OPERATIONS
  *

@@ -45,7 +45,7 @@ class Server:
         self.program = program
         self.exports = dict(exports)
         self.options = list(options)
-        self.prefix = list(prefix)  # words before the program: to run it as somebody else
+        self.prefix = list(prefix)  # words before the program: to run it as another user
         self.base = tempfile.mkdtemp(prefix="hf-files-")
         os.chmod(self.base, 0o755)
         self.log_path = os.path.join(self.base, "log")

@@ -92,10 +92,10 @@ class Mount(server.Case):
 
     def test_exports(self):
         with self.server.client() as other:
-            everybody = {"/data": [], "/ro": [], "/all": [], "/root": [], "/secure": [], "/far": ["192.0.2.0/24"]}
-            self.assertEqual(other.exports(3), everybody)
-            self.assertEqual(other.exports(1), everybody)
-            self.assertEqual(other.exports(1, 6), everybody)
+            shown = {"/data": [], "/ro": [], "/all": [], "/root": [], "/secure": [], "/far": ["192.0.2.0/24"]}
+            self.assertEqual(other.exports(3), shown)
+            self.assertEqual(other.exports(1), shown)
+            self.assertEqual(other.exports(1, 6), shown)
 
     def test_over_udp(self):
         udp = self.client(udp=True)
@@ -157,10 +157,10 @@ class Mount(server.Case):
         root = self.nfs.root("/root")
         self.ok(self.nfs.create(root, "by-root"))
         self.ok(self.client(uid=7, gid=0, gids=(0, 5)).create(root, "by-7"))
-        self.ok(self.client(cred=nfs.ANONYMOUS).create(root, "by-nobody"))
+        self.ok(self.client(cred=nfs.ANONYMOUS).create(root, "by-anonymous"))
         owners = {name: os.lstat(self.server.path("root", name)) for name in os.listdir(self.server.path("root"))}
         owners = {name: (st.st_uid, st.st_gid) for name, st in owners.items()}
-        self.assertEqual(owners, {"by-root": (65534, 65534), "by-7": (7, 65534), "by-nobody": (65534, 65534)})
+        self.assertEqual(owners, {"by-root": (65534, 65534), "by-7": (7, 65534), "by-anonymous": (65534, 65534)})
         os.mkdir(self.server.path("root", "closed"), 0o770)  # of group 0
         self.refused(nfs.ACCES, self.client(uid=7, gid=0, gids=(0,)).lookup(self.nfs.lookup(root, "closed").fh, "x"))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A disk that loses what it was given: the verifier of writes makes clients send it again, whoever it was that the
-kernel told, since it tells one only."""
+"""A disk that loses what it was given. The kernel reports the loss to one descriptor only. The verifier of writes changes
+for all clients, so that each sends its data again."""
 
 import os
 import tempfile
@@ -77,7 +77,7 @@ class Losses(server.Case):
         self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, self.ok(answers[0]).verifier)
 
     def test_a_full_disk_has_lost_nothing(self):
-        """Who is out of space or of his quota tries again and again, and must not keep others from committing."""
+        """A client that is out of space or of its quota tries again and again. It must not keep others from committing."""
         f = self.made("f")
         written = self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
         other = self.made("other")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""READDIRPLUS tells the truth at once, though it keeps what it has told: whoever changes a file, and by whichever way.
+"""READDIRPLUS tells the truth at once, though it keeps what it has told: any process may change a file, in any way.
 
 HF_SEED and HF_PAGES_STEPS change the random part.
 """
@@ -178,7 +178,7 @@ class Pages(server.Case):
         self.assert_true_now()
 
     def test_a_mapped_write_is_seen_soon(self):
-        """Of these nobody tells us."""
+        """The kernel does not report mapped writes."""
         with open(self.path("f9"), "r+b") as out, mmap.mmap(out.fileno(), 0) as memory:
             before = self.listed()["f9"].attr.mtime
             memory[0] = 65
@@ -190,7 +190,7 @@ class Pages(server.Case):
         self.assertIsNotNone(self.listed(stranger)["f1"].fh)
         os.chmod(self.local, 0o744)
         self.settle()
-        self.assertIsNone(self.listed(stranger)["f1"].fh, "he may not search it")
+        self.assertIsNone(self.listed(stranger)["f1"].fh, "uid 5 may not search it")
         os.chmod(self.local, 0o700)
         self.settle()
         self.refused(nfs.ACCES, stranger.readdirplus(self.dir, 0, 0, 8192, 32768))

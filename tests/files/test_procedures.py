@@ -245,19 +245,19 @@ class Names(server.Case):
         self.assertIsNotNone(answer.wcc.before)
         self.assertIsNotNone(answer.wcc.after)
 
-    def test_caller_owns_what_he_makes(self):
-        him = self.client(uid=1000, gid=1001)
-        self.ok(him.create(self.dir, "f", mode=0o600))
-        self.ok(him.mkdir(self.dir, "d", mode=0o700))
-        self.ok(him.symlink(self.dir, "l", "t"))
-        self.ok(him.mknod(self.dir, "p", nfs.FIFO, mode=0o600))
-        self.ok(him.create(self.dir, "e", nfs.EXCLUSIVE, verifier=b"12345678"))
+    def test_caller_owns_what_it_makes(self):
+        caller = self.client(uid=1000, gid=1001)
+        self.ok(caller.create(self.dir, "f", mode=0o600))
+        self.ok(caller.mkdir(self.dir, "d", mode=0o700))
+        self.ok(caller.symlink(self.dir, "l", "t"))
+        self.ok(caller.mknod(self.dir, "p", nfs.FIFO, mode=0o600))
+        self.ok(caller.create(self.dir, "e", nfs.EXCLUSIVE, verifier=b"12345678"))
         for name in "fdlpe":
             st = os.lstat(self.path(name))
             self.assertEqual((st.st_uid, st.st_gid), (1000, 1001), name)
         os.chmod(self.local, 0o2777)
         os.chown(self.local, 0, 777)
-        self.ok(him.create(self.dir, "g"))
+        self.ok(caller.create(self.dir, "g"))
         self.assertEqual(os.lstat(self.path("g")).st_gid, 777)
 
     def test_create_exclusive(self):

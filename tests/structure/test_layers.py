@@ -18,7 +18,7 @@ ROWS = [
     {"base"},
 ]
 LEVEL = {folder: i for i, row in enumerate(ROWS) for folder in row}
-# Only those who speak to the network know how calls travel.
+# Only the folders that speak to the network know how calls travel.
 MAY_INCLUDE_RPC = {"rpc", "proto", "daemon"}
 # libuv is the loop's own business, so that a simulation can take its place.
 UV_ONLY_IN = "loop"
