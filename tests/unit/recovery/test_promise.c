@@ -206,12 +206,12 @@ static void test_restart_of_a_client_is_acknowledged_while_the_next_one_is_store
 	world_until(&w, stored_state() == 3);
 	w.disk.is_slow = true;
 	hf_recovery_client_freed(w.recovery, a(), 5);
-	assert_false(hf_recovery_promise_restart(w.recovery, &first.promise, on_told));
+	assert_false(delay(&first, HF_SAYS_RESTARTED, NULL));
 	world_turn(&w);
 	assert_int_equal(w.disk.n_held, 1);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	hf_recovery_client_freed(w.recovery, a(), 7);
-	assert_false(hf_recovery_promise_restart(w.recovery, &second.promise, on_told));
+	assert_false(delay(&second, HF_SAYS_RESTARTED, NULL));
 	disk_let_go_of_first(&w.disk);
 	assert_int_equal(first.n_kept + first.n_broken, 0);
 	world_turn(&w);
