@@ -119,8 +119,7 @@ static const char *query_of(enum hf_record_type type)
 {
 	switch (type) {
 	case HF_RECORD_LOCK:
-		return "SELECT lock_id, reservation, handle, client_id, oh, owner, range_start, range_end, "
-		       "epoch,"
+		return "SELECT lock_id, share, handle, client_id, oh, owner, range_start, range_end, epoch,"
 		       " client_state, flags, kind, mode FROM holdfast_locks WHERE server = $1";
 	case HF_RECORD_RESERVATION:
 		return "SELECT share_id, reservation FROM holdfast_shares WHERE server = $1";

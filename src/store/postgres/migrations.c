@@ -48,7 +48,7 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      "CREATE TABLE holdfast_locks ("
 		      " server text NOT NULL,"
 		      " lock_id bigint NOT NULL,"
-		      " reservation text NOT NULL,"
+		      " share text NOT NULL,"
 		      " handle bytea NOT NULL,"
 		      " client_id text NOT NULL,"
 		      " oh bytea NOT NULL,"
@@ -66,7 +66,7 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 			"DROP TABLE holdfast_server_state",
 	},
 	{
-		.name = "reservations",
+		.name = "share reservations",
 		.up = "CREATE TABLE holdfast_shares ("
 		      " server text NOT NULL,"
 		      " share_id bigint NOT NULL,"
