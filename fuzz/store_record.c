@@ -22,6 +22,8 @@ static int encode(uint8_t *out, const struct hf_record *record)
 		return hf_record_encode_lock(out, &record->lock);
 	case HF_RECORD_RESERVATION:
 		return hf_record_encode_reservation(out, &record->reservation);
+	case HF_RECORD_WAITER:
+		return hf_record_encode_waiter(out, &record->waiter);
 	case HF_RECORD_CLIENT:
 		return hf_record_encode_client(out, &record->client);
 	case HF_RECORD_STATE:
@@ -30,6 +32,7 @@ static int encode(uint8_t *out, const struct hf_record *record)
 		return hf_record_encode_client_delete(out, record->name);
 	case HF_RECORD_LOCK_DELETE:
 	case HF_RECORD_RESERVATION_DELETE:
+	case HF_RECORD_WAITER_DELETE:
 	case HF_RECORD_VOID:
 		break;
 	}

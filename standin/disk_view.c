@@ -16,6 +16,10 @@ static bool is_same_key(const struct disk_record *mine, const struct hf_record *
 		return mine->type == HF_RECORD_RESERVATION && mine->id == other->reservation.id;
 	case HF_RECORD_RESERVATION_DELETE:
 		return mine->type == HF_RECORD_RESERVATION && mine->id == other->id;
+	case HF_RECORD_WAITER:
+		return mine->type == HF_RECORD_WAITER && mine->id == other->waiter.wants.id;
+	case HF_RECORD_WAITER_DELETE:
+		return mine->type == HF_RECORD_WAITER && mine->id == other->id;
 	case HF_RECORD_CLIENT:
 		return mine->type == HF_RECORD_CLIENT && hf_bytes_equal(disk_name(mine), other->client.id);
 	case HF_RECORD_CLIENT_DELETE:
@@ -36,6 +40,9 @@ static void note_key(struct disk_record *mine, const struct hf_record *record)
 		break;
 	case HF_RECORD_RESERVATION:
 		mine->id = record->reservation.id;
+		break;
+	case HF_RECORD_WAITER:
+		mine->id = record->waiter.wants.id;
 		break;
 	case HF_RECORD_CLIENT:
 		mine->name_at = (uint16_t)(HF_RECORD_HEADER + (record->client.id.data - record->body.data));
@@ -110,6 +117,7 @@ void disk_view_apply(struct disk_view *view, struct hf_bytes batch, enum hf_stor
 			break;
 		case HF_RECORD_LOCK:
 		case HF_RECORD_RESERVATION:
+		case HF_RECORD_WAITER:
 		case HF_RECORD_CLIENT:
 			take_out(view, &record);
 			put_in(view, &record);
@@ -142,12 +150,45 @@ void disk_view_save_state(struct disk_view *view, const struct hf_store_state *s
 		drop_locks_of(view);
 }
 
+/* The place of the record of @type with the smallest id above @id; view->n: there is none. */
+static uint32_t next_by_id(const struct disk_view *view, enum hf_record_type type, uint64_t id)
+{
+	uint32_t found = view->n;
+
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct disk_record *mine = &view->records[i];
+
+		if (mine->type == type && mine->id > id &&
+		    (found == view->n || mine->id < view->records[found].id))
+			found = i;
+	}
+	return found;
+}
+
+static int load_by_id(const struct disk_view *view, enum hf_record_type type,
+		      int (*fn)(void *user, const struct hf_record *record), void *user)
+{
+	struct hf_record record;
+	uint64_t id = 0;
+	uint32_t i;
+	int r = 0;
+
+	while (r == 0 && (i = next_by_id(view, type, id)) < view->n) {
+		id = view->records[i].id;
+		if (disk_record_read(&view->records[i], type, &record))
+			r = fn(user, &record);
+	}
+	return r;
+}
+
 int disk_view_load(const struct disk_view *view, enum hf_record_type type,
 		   int (*fn)(void *user, const struct hf_record *record), void *user)
 {
 	struct hf_record record;
 	int r = 0;
 
+	if (type == HF_RECORD_WAITER)
+		return load_by_id(view, type, fn, user);
 	for (uint32_t i = 0; i < view->n && r == 0; i++)
 		if (disk_record_read(&view->records[i], type, &record))
 			r = fn(user, &record);

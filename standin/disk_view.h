@@ -16,13 +16,13 @@
 #include "store/state.h"
 
 #define DISK_RECORDS 1024
-#define DISK_BYTES   256
+#define DISK_BYTES   320
 
 struct disk_record {
-	uint8_t type; /* LOCK, SHARE or CLIENT of enum hf_record_type */
+	uint8_t type; /* LOCK, RESERVATION, WAITER or CLIENT of enum hf_record_type */
 	uint16_t len;
 	uint16_t name_at, name_len; /* a client's id, within its bytes */
-	uint64_t id;                /* of a lock or a reservation */
+	uint64_t id;                /* of a lock, a reservation or a waiter */
 	uint8_t bytes[DISK_BYTES];
 };
 
@@ -39,7 +39,7 @@ void disk_view_copy(struct disk_view *view, const struct disk_view *from);
 /* All of a batch; HF_STORE_ALL replaces what was there. */
 void disk_view_apply(struct disk_view *view, struct hf_bytes batch, enum hf_store_kind kind);
 void disk_view_save_state(struct disk_view *view, const struct hf_store_state *state, bool drop_locks);
-/* As the operation of a store. */
+/* As the operation of a store; waiters come in the order of their ids. */
 int disk_view_load(const struct disk_view *view, enum hf_record_type type,
 		   int (*fn)(void *user, const struct hf_record *record), void *user);
 

@@ -24,7 +24,8 @@ struct hf_store_ops {
 	/* These block. The front calls them only before service begins and after it has ended. */
 	/* 1: found; 0: no state is stored. */
 	int (*load_state)(struct hf_store *store, struct hf_store_state *statep);
-	/* Synced when it returns 0. With @drop_locks, the same step deletes all locks and reservations. */
+	/* Synced when it returns 0. With @drop_locks, the same step deletes all locks, reservations
+	 * and waiters. */
 	int (*save_state)(struct hf_store *store, const struct hf_store_state *state, bool drop_locks);
 	/* Calls @fn with every stored record of @type, decoded. Stops and returns @fn's answer if that is not
 	 * 0. */
@@ -70,6 +71,7 @@ struct hf_store {
 	struct hf_store_state state; /* of this run, as it is stored */
 	/* (c) the handle key that the facts must have been written with; 0: accept any. */
 	uint64_t handle_key;
+	bool continues; /* (c) */
 	bool has_begun;
 	uint64_t next_id;
 	uint64_t issued;                   /* the last ticket that was given */

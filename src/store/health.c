@@ -277,3 +277,13 @@ int hf_store_resync_reservation(struct hf_store *store, const struct hf_store_re
 	out = reserve(store);
 	return out ? append(store, hf_record_encode_reservation(out, reservation)) : hf_trace(-ENOMEM);
 }
+
+int hf_store_resync_waiter(struct hf_store *store, const struct hf_store_waiter *waiter)
+{
+	uint8_t *out;
+
+	if (store->state.durability == HF_STORE_NONE)
+		return 0;
+	out = reserve(store);
+	return out ? append(store, hf_record_encode_waiter(out, waiter)) : hf_trace(-ENOMEM);
+}

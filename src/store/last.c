@@ -33,6 +33,8 @@ static uint64_t key_of(const uint8_t *bytes, struct hf_bytes name)
 	case HF_RECORD_RESERVATION:
 	case HF_RECORD_LOCK_DELETE:
 	case HF_RECORD_RESERVATION_DELETE:
+	case HF_RECORD_WAITER:
+	case HF_RECORD_WAITER_DELETE:
 		return hf_record_id(bytes);
 	case HF_RECORD_CLIENT:
 	case HF_RECORD_CLIENT_DELETE:

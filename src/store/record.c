@@ -11,6 +11,14 @@ enum { /* flags of a client */
 	CLIENT_HAS_CALLBACK = 1,
 	CLIENT_IS_PRIVILEGED = 2,
 	CLIENT_IS_STATE_UNPROVEN = 4,
+	CLIENT_HAS_TOLD_STATE = 8,
+	CLIENT_FLAGS = 15,
+};
+
+enum { /* flags of the state */
+	STATE_IS_COMPLETE = 1,
+	STATE_IS_SETTLED = 2,
+	STATE_FLAGS = 3,
 };
 
 /* Encoding: the caller has checked the bounds, so there is always room. */
@@ -36,13 +44,12 @@ static int finish(uint8_t *out, uint8_t *p, enum hf_record_type type)
 	return (int)padded;
 }
 
-int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
+/* The body of a lock; NULL: beyond the bounds. */
+static uint8_t *put_lock(uint8_t *p, const struct hf_store_lock *lock)
 {
-	uint8_t *p = out + HF_RECORD_HEADER;
-
 	if (lock->export.len > HF_STORE_MAX_EXPORT || lock->handle.len > HF_STORE_MAX_HANDLE ||
 	    lock->client.len > HF_STORE_MAX_ID || lock->oh.len > HF_STORE_MAX_OH)
-		return -EINVAL;
+		return NULL;
 	p = hf_le_put64(p, lock->id);
 	p = hf_le_put64(p, lock->owner);
 	p = hf_le_put64(p, lock->start);
@@ -59,8 +66,26 @@ int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
 	p = hf_le_put_bytes(p, lock->export);
 	p = hf_le_put_bytes(p, lock->handle);
 	p = hf_le_put_bytes(p, lock->client);
-	p = hf_le_put_bytes(p, lock->oh);
-	return finish(out, p, HF_RECORD_LOCK);
+	return hf_le_put_bytes(p, lock->oh);
+}
+
+int hf_record_encode_lock(uint8_t *out, const struct hf_store_lock *lock)
+{
+	uint8_t *p = put_lock(out + HF_RECORD_HEADER, lock);
+
+	return p ? finish(out, p, HF_RECORD_LOCK) : -EINVAL;
+}
+
+int hf_record_encode_waiter(uint8_t *out, const struct hf_store_waiter *waiter)
+{
+	uint8_t *p = put_lock(out + HF_RECORD_HEADER, &waiter->wants);
+
+	if (!p || waiter->route.len > HF_STORE_MAX_ROUTE)
+		return -EINVAL;
+	p = hf_le_put8(p, waiter->is_granted);
+	p = hf_le_put16(p, waiter->route.len);
+	p = hf_le_put_bytes(p, waiter->route);
+	return finish(out, p, HF_RECORD_WAITER);
 }
 
 int hf_record_encode_reservation(uint8_t *out, const struct hf_store_reservation *reservation)
@@ -79,7 +104,8 @@ static uint8_t client_flags(const struct hf_store_client *client)
 {
 	return (uint8_t)((client->has_callback ? CLIENT_HAS_CALLBACK : 0) |
 			 (client->is_privileged ? CLIENT_IS_PRIVILEGED : 0) |
-			 (client->is_state_unproven ? CLIENT_IS_STATE_UNPROVEN : 0));
+			 (client->is_state_unproven ? CLIENT_IS_STATE_UNPROVEN : 0) |
+			 (client->told_state ? CLIENT_HAS_TOLD_STATE : 0));
 }
 
 int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
@@ -108,6 +134,8 @@ int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
 	p = hf_le_put_bytes(p, client->protocol);
 	p = hf_le_put_bytes(p, client->mon_name);
 	p = hf_le_put_bytes(p, client->callback_host);
+	if (client->told_state)
+		p = hf_le_put32(p, (uint32_t)client->told_state);
 	return finish(out, p, HF_RECORD_CLIENT);
 }
 
@@ -119,7 +147,8 @@ int hf_record_encode_state(uint8_t *out, const struct hf_store_state *state)
 	p = hf_le_put64(p, state->epoch);
 	p = hf_le_put32(p, (uint32_t)state->sm_state);
 	p = hf_le_put8(p, state->is_clean);
-	p = hf_le_put8(p, state->is_complete);
+	p = hf_le_put8(p, (uint8_t)((state->is_complete ? STATE_IS_COMPLETE : 0) |
+				    (state->is_settled ? STATE_IS_SETTLED : 0)));
 	p = hf_le_put8(p, (uint8_t)state->durability);
 	p = hf_le_put16(p, boot_id.len);
 	p = hf_le_put16(p, medium.len);
@@ -272,7 +301,7 @@ static void get_client(struct reader *in, struct hf_store_client *client)
 	client->has_callback = flags & CLIENT_HAS_CALLBACK;
 	client->is_privileged = flags & CLIENT_IS_PRIVILEGED;
 	client->is_state_unproven = flags & CLIENT_IS_STATE_UNPROVEN;
-	in->is_bad |= (flags & ~(CLIENT_HAS_CALLBACK | CLIENT_IS_PRIVILEGED | CLIENT_IS_STATE_UNPROVEN)) != 0;
+	in->is_bad |= (flags & ~CLIENT_FLAGS) != 0;
 	client->address = get_addr(in);
 	client->local = get_addr(in);
 	memcpy(client->priv, take(in, sizeof(client->priv)), sizeof(client->priv));
@@ -284,18 +313,23 @@ static void get_client(struct reader *in, struct hf_store_client *client)
 	client->protocol = get_bytes(in, protocol);
 	client->mon_name = get_bytes(in, mon_name);
 	client->callback_host = get_bytes(in, callback_host);
+	if (flags & CLIENT_HAS_TOLD_STATE)
+		client->told_state = (int32_t)get32(in);
 	in->is_bad |= client->id.len == 0;
 }
 
 static void get_state(struct reader *in, struct hf_store_state *state)
 {
 	uint32_t boot_id, medium;
-	uint8_t durability;
+	uint8_t flags, durability;
 
 	state->epoch = get64(in);
 	state->sm_state = (int32_t)get32(in);
 	state->is_clean = get_bool(in);
-	state->is_complete = get_bool(in);
+	flags = get8(in);
+	state->is_complete = flags & STATE_IS_COMPLETE;
+	state->is_settled = flags & STATE_IS_SETTLED;
+	in->is_bad |= (flags & ~STATE_FLAGS) != 0;
 	durability = get8(in);
 	in->is_bad |= durability > HF_STORE_MACHINE;
 	state->durability = in->is_bad ? HF_STORE_NONE : (enum hf_store_durability)durability;
@@ -332,6 +366,11 @@ int hf_record_decode(struct hf_record *record, enum hf_record_type type, struct 
 		record->reservation.id = get64(&in);
 		record->reservation.blob = get_bytes(&in, get_length(&in, HF_STORE_MAX_BLOB));
 		break;
+	case HF_RECORD_WAITER:
+		get_lock(&in, &record->waiter.wants);
+		record->waiter.is_granted = get_bool(&in);
+		record->waiter.route = get_bytes(&in, get_length(&in, HF_STORE_MAX_ROUTE));
+		break;
 	case HF_RECORD_CLIENT:
 		get_client(&in, &record->client);
 		break;
@@ -340,6 +379,7 @@ int hf_record_decode(struct hf_record *record, enum hf_record_type type, struct 
 		break;
 	case HF_RECORD_LOCK_DELETE:
 	case HF_RECORD_RESERVATION_DELETE:
+	case HF_RECORD_WAITER_DELETE:
 		record->id = get64(&in);
 		break;
 	case HF_RECORD_CLIENT_DELETE:
@@ -364,7 +404,7 @@ int hf_record_next(struct hf_record *record, struct hf_bytes *bytesp)
 	length = get32(&in);
 	type = get32(&in); /* includes the three zeros after it */
 	if (in.is_bad || length < HF_RECORD_HEADER || length % 8 || length > bytesp->len ||
-	    length > HF_RECORD_MAX || type > HF_RECORD_STATE)
+	    length > HF_RECORD_MAX || type > HF_RECORD_WAITER_DELETE)
 		return -EBADMSG;
 	r = hf_record_decode(record, (enum hf_record_type)type,
 			     hf_bytes_of(bytesp->data + HF_RECORD_HEADER, length - HF_RECORD_HEADER));

@@ -29,18 +29,25 @@ bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_sto
 	return false;
 }
 
-void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next,
+void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, bool continues,
 		    struct hf_store_start *start)
 {
 	bool intact = before && hf_store_is_intact(before, next);
 
 	next->epoch = before ? before->epoch + 1 : 1;
-	next->sm_state = hf_store_next_sm_state(before ? before->sm_state : 0);
 	next->is_clean = false;
 	next->handle_key = before ? before->handle_key : 0;
 	/* An incomplete list stays incomplete until a grace period ends. Otherwise, after a crash within
 	 * grace, the few locks reclaimed so far would look like the complete list. */
 	next->is_complete = intact && before->is_complete;
+	/* A run in whose grace period clients were still reclaiming cannot be continued: what they had not
+	 * reclaimed is neither theirs nor free. */
+	next->is_settled =
+		continues && next->is_complete && before->is_settled && next->durability != HF_STORE_NONE;
+	if (next->is_settled)
+		next->sm_state = before->sm_state;
+	else
+		next->sm_state = hf_store_next_sm_state(before ? before->sm_state : 0);
 
 	*start = (struct hf_store_start){
 		.epoch = next->epoch,
@@ -48,6 +55,7 @@ void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *
 		.is_first = !before,
 		.was_clean = before && before->is_clean,
 		.has_other_boot = before && strcmp(before->boot_id, next->boot_id) != 0,
+		.continues = next->is_settled,
 		.has_all_locks = next->is_complete && next->durability != HF_STORE_NONE,
 		/* Not only grants but also releases may be missing. A stored lock whose release was lost
 		 * would refuse the reclaim of the client that got the lock next. And a run that stores no

@@ -14,6 +14,7 @@ struct hf_store_state {
 	int32_t sm_state;
 	bool is_clean;    /* the run ended with hf_store_mark_clean() */
 	bool is_complete; /* the stored locks are all that were granted */
+	bool is_settled;  /* no client reclaims, and the waiters are stored: a run may go on from here */
 	enum hf_store_durability durability;
 	/* Which key made the handles in the facts; 0: unknown, or there are none. Not in a state record: a
 	 * backend stores it separately, and only save_state writes it. */
@@ -31,9 +32,10 @@ bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_sto
 /*
  * Derives the state of this run, and what the start may rely on, from the state
  * of the last run in @before (NULL: none). The caller has set durability,
- * boot_id and medium in @next.
+ * boot_id and medium in @next. @continues: this run goes on where the last one
+ * ended, if what is stored allows it.
  */
-void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next,
+void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, bool continues,
 		    struct hf_store_start *start);
 
 /* Reads the kernel's boot id; 0 or -errno. */

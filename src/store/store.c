@@ -31,6 +31,7 @@ int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_
 	store->user = options->user;
 	store->state.durability = options->durability;
 	store->handle_key = options->handle_key;
+	store->continues = options->continues;
 	if (options->boot_id) {
 		snprintf(store->state.boot_id, sizeof(store->state.boot_id), "%s", options->boot_id);
 	} else {
@@ -107,7 +108,7 @@ int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
 		if (r < 0)
 			return hf_trace(r);
 	}
-	hf_store_judge(has_state ? &before : NULL, &store->state, startp);
+	hf_store_judge(has_state ? &before : NULL, &store->state, store->continues, startp);
 	if (store->ops->is_volatile)
 		startp->sm_state = store->state.sm_state = clock_sm_state(store->loop);
 	r = store->ops->save_state(store, &store->state, startp->dropped_locks);
@@ -170,6 +171,7 @@ struct loading {
 	int (*client)(void *user, const struct hf_store_client *client);
 	int (*lock)(void *user, const struct hf_store_lock *lock);
 	int (*reservation)(void *user, const struct hf_store_reservation *reservation);
+	int (*waiter)(void *user, const struct hf_store_waiter *waiter);
 	void *user;
 };
 
@@ -203,6 +205,14 @@ static int load_reservation(void *user, const struct hf_record *record)
 	return loading->reservation(loading->user, &record->reservation);
 }
 
+static int load_waiter(void *user, const struct hf_record *record)
+{
+	struct loading *loading = user;
+
+	pass_id(loading->store, record->waiter.wants.id);
+	return loading->waiter(loading->user, &record->waiter);
+}
+
 int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const struct hf_store_client *client),
 			  void *user)
 {
@@ -226,6 +236,14 @@ int hf_store_load_reservations(struct hf_store *store,
 	struct loading loading = { .store = store, .reservation = fn, .user = user };
 
 	return store->ops->load(store, HF_RECORD_RESERVATION, load_reservation, &loading);
+}
+
+int hf_store_load_waiters(struct hf_store *store, int (*fn)(void *user, const struct hf_store_waiter *waiter),
+			  void *user)
+{
+	struct loading loading = { .store = store, .waiter = fn, .user = user };
+
+	return store->ops->load(store, HF_RECORD_WAITER, load_waiter, &loading);
 }
 
 /* Questions */

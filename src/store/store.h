@@ -2,14 +2,14 @@
  * The store: makes facts durable and gives them back after a crash.
  *
  * It knows no protocol. The facts are the server's own state, the registrations
- * of clients, locks and reservations. The caller that grants something writes
+ * of clients, locks, reservations and waiters. The caller that grants something writes
  * the fact and gets a ticket, a rising number. It replies to the client only
  * when the store has reached that ticket, that is, when the fact is as durable
  * as promised:
  *
  *	registrations  synced, always
- *	locks and      by lock_durability: none, at once; process, when the death
- *	reservations   of the daemon loses nothing; machine, when synced
+ *	the rest       by lock_durability: none, at once; process, when the death
+ *	               of the daemon loses nothing; machine, when synced
  *
  * There is one commit for each turn of the loop. A fact that is put and deleted
  * within one turn is not written at all.
@@ -53,6 +53,7 @@ struct hf_store_ops;
 #define HF_STORE_MAX_HANDLE   64
 #define HF_STORE_MAX_OH       1024
 #define HF_STORE_MAX_BLOB     4096
+#define HF_STORE_MAX_ROUTE    64
 #define HF_STORE_MAX_BOOT_ID  64
 #define HF_STORE_MAX_SERVER   255
 
@@ -64,7 +65,7 @@ enum hf_store_durability {
 
 enum hf_store_kind {
 	HF_STORE_CLIENTS, /* registrations */
-	HF_STORE_LOCKS,   /* locks and reservations */
+	HF_STORE_LOCKS,   /* locks, reservations and waiters */
 	HF_STORE_ALL,     /* both */
 };
 
@@ -85,6 +86,7 @@ struct hf_store_client {
 	uint8_t priv[16];
 	int32_t sm_state;
 	bool is_state_unproven; /* only datagrams said sm_state, which may be forged */
+	int32_t told_state;     /* the last state number of ours that the client knows; 0: none */
 	uint64_t registered_at; /* wall clock in ns, stored in microseconds */
 	uint64_t last_seen;     /* the same */
 };
@@ -103,6 +105,13 @@ struct hf_store_lock {
 	uint32_t flags;
 	uint8_t kind;
 	uint8_t mode;
+};
+
+/* A request that waits for a lock, or has it while its client has not answered the grant. */
+struct hf_store_waiter {
+	struct hf_store_lock wants; /* its id is the waiter's own: waiters with smaller ids came earlier */
+	bool is_granted;
+	struct hf_bytes route; /* how the protocol tells the client of the grant */
 };
 
 struct hf_store_reservation {
@@ -135,6 +144,7 @@ struct hf_store_options {
 	const char *postgres; /* postgres: libpq's connection string */
 	const char *server;   /* postgres: the server name in the rows */
 	bool gives_up;        /* hf_store_clear() follows: accept a journal that cannot be read */
+	bool continues;       /* waiters are stored, and the next run may go on where this one ended */
 	uint64_t handle_key;  /* identifies the key of the handles in the facts; 0: accept any */
 	const struct hf_store_events *events;
 	void *user;
@@ -164,6 +174,7 @@ struct hf_store_start {
 	bool is_first;       /* nothing was stored before */
 	bool was_clean;      /* the last run ended with hf_store_mark_clean() */
 	bool has_other_boot; /* the machine has been booted since */
+	bool continues;      /* the run goes on where the last one ended: sm_state is the same */
 	bool has_all_locks;  /* the stored list of locks is complete; see hf_store_mark_complete() */
 	bool dropped_locks;  /* the stored locks could not be trusted and are deleted */
 };
@@ -173,7 +184,7 @@ struct hf_store_start {
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp);
 
 /* Each returns 0, or the first answer of the call-back that is not 0, or -errno. The order is not defined.
- * Load locks and reservations before writing any. */
+ * Load locks, reservations and waiters before writing any. */
 int hf_store_load_clients(struct hf_store *store, int (*fn)(void *user, const struct hf_store_client *client),
 			  void *user);
 int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const struct hf_store_lock *lock),
@@ -181,14 +192,18 @@ int hf_store_load_locks(struct hf_store *store, int (*fn)(void *user, const stru
 int hf_store_load_reservations(struct hf_store *store,
 			       int (*fn)(void *user, const struct hf_store_reservation *reservation),
 			       void *user);
-/* Deletes all registrations, locks and reservations; epoch and state number stay. Blocks. */
+/* In the order of their ids. */
+int hf_store_load_waiters(struct hf_store *store, int (*fn)(void *user, const struct hf_store_waiter *waiter),
+			  void *user);
+/* Deletes all registrations, locks, reservations and waiters; epoch and state number stay. Blocks. */
 int hf_store_clear(struct hf_store *store);
 /* Records that this key made all handles in the facts, loaded and future; synced. Blocks. */
 int hf_store_name_key(struct hf_store *store, uint64_t handle_key);
 
 /* Writing. Each gives a ticket in *ticketp (NULL: not wanted), or returns -EROFS while the store is
  * unhealthy, -EINVAL beyond a bound, -ENOBUFS when too much is queued for a slow medium, -ENOMEM. */
-uint64_t hf_store_new_id(struct hf_store *store); /* for a lock or reservation; unused in the store; rises */
+uint64_t
+hf_store_new_id(struct hf_store *store); /* for a lock, reservation or waiter; unused in the store; rises */
 int hf_store_put_client(struct hf_store *store, const struct hf_store_client *client, uint64_t *ticketp);
 int hf_store_delete_client(struct hf_store *store, struct hf_bytes id, uint64_t *ticketp);
 int hf_store_put_lock(struct hf_store *store, const struct hf_store_lock *lock, uint64_t *ticketp);
@@ -196,8 +211,13 @@ int hf_store_delete_lock(struct hf_store *store, uint64_t id, uint64_t *ticketp)
 int hf_store_put_reservation(struct hf_store *store, const struct hf_store_reservation *reservation,
 			     uint64_t *ticketp);
 int hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp);
+int hf_store_put_waiter(struct hf_store *store, const struct hf_store_waiter *waiter, uint64_t *ticketp);
+int hf_store_delete_waiter(struct hf_store *store, uint64_t id, uint64_t *ticketp);
 /* From now on the stored list of locks is complete (grace is over), even if it was not at the start. */
 int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp);
+/* The same, and with options.continues the next run may go on from here: everything is reached that the end
+ * of grace has written. */
+int hf_store_mark_settled(struct hf_store *store, uint64_t *ticketp);
 /* The next state number, as after a restart; reached with HF_STORE_CLIENTS. */
 int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *ticketp);
 
@@ -221,6 +241,7 @@ bool hf_store_is_idle(const struct hf_store *store); /* no write is queued or in
 int hf_store_resync_client(struct hf_store *store, const struct hf_store_client *client);
 int hf_store_resync_lock(struct hf_store *store, const struct hf_store_lock *lock);
 int hf_store_resync_reservation(struct hf_store *store, const struct hf_store_reservation *reservation);
+int hf_store_resync_waiter(struct hf_store *store, const struct hf_store_waiter *waiter);
 
 /* Stop: the last write of an orderly stop; synced when it returns 0. -EBUSY: writes are still in flight.
  * Blocks. */

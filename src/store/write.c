@@ -167,7 +167,8 @@ uint64_t hf_store_new_id(struct hf_store *store)
 	return store->next_id++;
 }
 
-/* Room for a new lock or reservation. NULL in *outp: nothing is to be written, and the ticket is given. */
+/* Room for a new lock, reservation or waiter. NULL in *outp: nothing is to be written, and the ticket is
+ * given. */
 static int reserve_new(struct hf_store *store, uint8_t **outp, uint64_t *ticketp)
 {
 	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
@@ -213,6 +214,14 @@ int hf_store_put_reservation(struct hf_store *store, const struct hf_store_reser
 		   : r;
 }
 
+int hf_store_put_waiter(struct hf_store *store, const struct hf_store_waiter *waiter, uint64_t *ticketp)
+{
+	uint8_t *out;
+	int r = reserve_new(store, &out, ticketp);
+
+	return out ? add_new(store, hf_record_encode_waiter(out, waiter), waiter->wants.id, ticketp) : r;
+}
+
 static int delete_id(struct hf_store *store, enum hf_record_type type, uint64_t id, uint64_t *ticketp)
 {
 	struct hf_store_batch *batch = store->streams[HF_STORE_LOCKS].filling;
@@ -243,6 +252,11 @@ int hf_store_delete_lock(struct hf_store *store, uint64_t id, uint64_t *ticketp)
 int hf_store_delete_reservation(struct hf_store *store, uint64_t id, uint64_t *ticketp)
 {
 	return delete_id(store, HF_RECORD_RESERVATION_DELETE, id, ticketp);
+}
+
+int hf_store_delete_waiter(struct hf_store *store, uint64_t id, uint64_t *ticketp)
+{
+	return delete_id(store, HF_RECORD_WAITER_DELETE, id, ticketp);
 }
 
 int hf_store_put_client(struct hf_store *store, const struct hf_store_client *client, uint64_t *ticketp)
@@ -320,9 +334,16 @@ int hf_store_mark_complete(struct hf_store *store, uint64_t *ticketp)
 	return put_state(store, ticketp);
 }
 
+int hf_store_mark_settled(struct hf_store *store, uint64_t *ticketp)
+{
+	store->state.is_settled = store->continues && store->state.is_complete;
+	return put_state(store, ticketp);
+}
+
 int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *ticketp)
 {
 	store->state.sm_state = hf_store_next_sm_state(store->state.sm_state);
+	store->state.is_settled = false;
 	*statep = store->state.sm_state;
 	return put_state(store, ticketp);
 }

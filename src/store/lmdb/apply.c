@@ -169,6 +169,12 @@ int hf_lmdb_apply(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record *re
 	case HF_RECORD_RESERVATION_DELETE:
 		hf_lmdb_key_of_reservation(&key, record->id);
 		return delete_key(lmdb, txn, &key);
+	case HF_RECORD_WAITER:
+		hf_lmdb_key_of_waiter(&key, record->waiter.wants.id);
+		return hf_lmdb_put(lmdb, txn, &key, record->body);
+	case HF_RECORD_WAITER_DELETE:
+		hf_lmdb_key_of_waiter(&key, record->id);
+		return delete_key(lmdb, txn, &key);
 	case HF_RECORD_CLIENT:
 		return put_client(lmdb, txn, record);
 	case HF_RECORD_CLIENT_DELETE:
@@ -209,7 +215,9 @@ int hf_lmdb_drop_locks(struct hf_lmdb *lmdb, MDB_txn *txn)
 {
 	int rc = mdb_drop(txn, lmdb->locks_dbi, 0);
 
-	return rc ? rc : drop_prefix(lmdb, txn, "share:");
+	if (rc == 0)
+		rc = drop_prefix(lmdb, txn, "share:");
+	return rc ? rc : drop_prefix(lmdb, txn, "waiter:");
 }
 
 int hf_lmdb_drop_clients(struct hf_lmdb *lmdb, MDB_txn *txn)
@@ -225,7 +233,7 @@ static bool has_prefix(struct hf_bytes key, const char *prefix, uint32_t len)
 const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value)
 {
 	if (!has_prefix(key, "lock:", 5) && !has_prefix(key, "nsm:", 4) && !has_prefix(key, "server:", 7) &&
-	    !has_prefix(key, "share:", 6))
+	    !has_prefix(key, "share:", 6) && !has_prefix(key, "waiter:", 7))
 		return "it contains an entry that holdfastd did not write";
 	/* A correct checksum proves that this server wrote the record; loading decodes it. */
 	return strip(key, &value) ? NULL : "a record is damaged";

@@ -18,6 +18,7 @@
  *	lock:{8 bytes of id}     body of a lock record; the id is big-endian, so keys sort by it; in the
  *	                         database "locks", where new locks go to the end and fill their pages
  *	reservation:{8 bytes of id}    body of a reservation's record
+ *	waiter:{8 bytes of id}   body of a waiter's record
  *
  * A key longer than LMDB's limit is cut and ends in a checksum of itself.
  *
@@ -102,6 +103,7 @@ struct hf_lmdb_key {
 
 void hf_lmdb_key_of_text(struct hf_lmdb_key *key, const char *text);
 void hf_lmdb_key_of_lock(struct hf_lmdb_key *key, uint64_t id);
+void hf_lmdb_key_of_waiter(struct hf_lmdb_key *key, uint64_t id);
 void hf_lmdb_key_of_reservation(struct hf_lmdb_key *key, uint64_t id);
 void hf_lmdb_key_of_client(struct hf_lmdb_key *key, struct hf_bytes id);
 void hf_lmdb_key_of_monname(struct hf_lmdb_key *key, struct hf_bytes name, struct hf_bytes id);

@@ -30,6 +30,12 @@ void hf_lmdb_key_of_lock(struct hf_lmdb_key *key, uint64_t id)
 	key->is_lock = true;
 }
 
+void hf_lmdb_key_of_waiter(struct hf_lmdb_key *key, uint64_t id)
+{
+	hf_lmdb_key_of_text(key, "waiter:");
+	add_id(key, id);
+}
+
 void hf_lmdb_key_of_reservation(struct hf_lmdb_key *key, uint64_t id)
 {
 	hf_lmdb_key_of_text(key, "share:");

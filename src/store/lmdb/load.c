@@ -45,6 +45,8 @@ static const char *prefix_of(enum hf_record_type type)
 		return "lock:";
 	case HF_RECORD_RESERVATION:
 		return "share:";
+	case HF_RECORD_WAITER:
+		return "waiter:";
 	default:
 		return "nsm:client:";
 	}

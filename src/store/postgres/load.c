@@ -88,6 +88,13 @@ static void read_lock(struct row *row, struct hf_store_lock *lock)
 	lock->mode = (uint8_t)get_int(row);
 }
 
+static void read_waiter(struct row *row, struct hf_store_waiter *waiter)
+{
+	read_lock(row, &waiter->wants);
+	waiter->is_granted = get_int(row) != 0;
+	waiter->route = get_bytes(row, HF_STORE_MAX_ROUTE);
+}
+
 static void read_client(struct row *row, struct hf_store_client *client)
 {
 	struct hf_bytes priv;
@@ -110,25 +117,32 @@ static void read_client(struct row *row, struct hf_store_client *client)
 		row->is_bad = true;
 	client->sm_state = (int32_t)get_int(row);
 	client->is_state_unproven = get_int(row) != 0;
+	client->told_state = (int32_t)get_int(row);
 	client->registered_at = hf_pg_time_to_wall(get_int(row));
 	client->last_seen = hf_pg_time_to_wall(get_int(row));
 	row->is_bad |= client->id.len == 0;
 }
 
+#define LOCK_COLUMNS                                                                                      \
+	"share, handle, client_id, oh, owner, range_start, range_end, epoch, client_state, flags, kind, " \
+	"mode"
+
 static const char *query_of(enum hf_record_type type)
 {
 	switch (type) {
 	case HF_RECORD_LOCK:
-		return "SELECT lock_id, share, handle, client_id, oh, owner, range_start, range_end, epoch,"
-		       " client_state, flags, kind, mode FROM holdfast_locks WHERE server = $1";
+		return "SELECT lock_id, " LOCK_COLUMNS " FROM holdfast_locks WHERE server = $1";
 	case HF_RECORD_RESERVATION:
 		return "SELECT share_id, reservation FROM holdfast_shares WHERE server = $1";
+	case HF_RECORD_WAITER:
+		return "SELECT waiter_id, " LOCK_COLUMNS ", is_granted, route FROM holdfast_waiters"
+		       " WHERE server = $1 ORDER BY waiter_id";
 	default:
 		return "SELECT client_id, protocol, mon_name, address, local_address, has_callback,"
 		       " is_privileged, callback_host, callback_program, callback_version, "
 		       "callback_procedure, priv,"
-		       " sm_state, is_state_unproven, registered_at, last_seen FROM nsm_client_registrations "
-		       "WHERE server = $1";
+		       " sm_state, is_state_unproven, told_state, registered_at, last_seen"
+		       " FROM nsm_client_registrations WHERE server = $1";
 	}
 }
 
@@ -146,6 +160,8 @@ static int load_rows(PGresult *result, enum hf_record_type type, uint8_t *scratc
 		} else if (type == HF_RECORD_RESERVATION) {
 			record.reservation.id = (uint64_t)get_int(&row);
 			record.reservation.blob = get_bytes(&row, HF_STORE_MAX_BLOB);
+		} else if (type == HF_RECORD_WAITER) {
+			read_waiter(&row, &record.waiter);
 		} else {
 			read_client(&row, &record.client);
 		}
@@ -218,6 +234,7 @@ static int read_state(struct hf_pg *pg, PGresult *result, struct hf_store_state 
 	state.sm_state = (int32_t)get_int(&row);
 	state.is_clean = get_int(&row) != 0;
 	state.is_complete = get_int(&row) != 0;
+	state.is_settled = get_int(&row) != 0;
 	durability = get_int(&row);
 	boot_id = get_text(&row, HF_STORE_MAX_BOOT_ID);
 	medium = get_text(&row, HF_STORE_MAX_BOOT_ID);
@@ -254,11 +271,12 @@ int hf_pg_load_state(struct hf_store *store, struct hf_store_state *statep)
 	struct hf_pg *pg = hf_pg_of(store);
 	const char *params[] = { pg->server };
 	int r;
-	hf_cleanup(hf_pg_clearp) PGresult *result =
-		hf_pg_query(pg->conn,
-			    "SELECT epoch, sm_state, is_clean, is_complete, lock_durability, boot_id, medium"
-			    " FROM holdfast_server_state WHERE server = $1",
-			    1, params, true, pg->message);
+	hf_cleanup(hf_pg_clearp) PGresult *result = hf_pg_query(
+		pg->conn,
+		"SELECT epoch, sm_state, is_clean, is_complete, is_settled, lock_durability, boot_id,"
+		" medium"
+		" FROM holdfast_server_state WHERE server = $1",
+		1, params, true, pg->message);
 
 	if (!result)
 		return explain(pg, "the database could not be read");
@@ -281,27 +299,30 @@ static int run_with_server(struct hf_pg *pg, const char *sql)
 
 static int write_state(struct hf_pg *pg, const struct hf_store_state *state)
 {
-	char text[5][32], boot_id[HF_PG_MAX_TEXT(HF_STORE_MAX_BOOT_ID)],
+	char text[6][32], boot_id[HF_PG_MAX_TEXT(HF_STORE_MAX_BOOT_ID)],
 		medium[HF_PG_MAX_TEXT(HF_STORE_MAX_BOOT_ID)];
-	const char *params[] = { pg->server, text[0], text[1], text[2], text[3], text[4], boot_id, medium };
+	const char *params[] = { pg->server, text[0], text[1], text[2], text[3],
+				 text[4],    text[5], boot_id, medium };
 	PGresult *result;
 
 	snprintf(text[0], sizeof(text[0]), "%lld", (long long)state->epoch);
 	snprintf(text[1], sizeof(text[1]), "%d", state->sm_state);
 	snprintf(text[2], sizeof(text[2]), "%d", state->is_clean);
 	snprintf(text[3], sizeof(text[3]), "%d", state->is_complete);
-	snprintf(text[4], sizeof(text[4]), "%d", (int)state->durability);
+	snprintf(text[4], sizeof(text[4]), "%d", state->is_settled);
+	snprintf(text[5], sizeof(text[5]), "%d", (int)state->durability);
 	hf_pg_escape(boot_id, hf_bytes_of_str(state->boot_id));
 	hf_pg_escape(medium, hf_bytes_of_str(state->medium));
 	result = hf_pg_query(pg->conn,
 			     "INSERT INTO holdfast_server_state (server, epoch, sm_state, is_clean,"
-			     " is_complete, lock_durability, boot_id, medium)"
-			     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (server) DO UPDATE SET"
+			     " is_complete, is_settled, lock_durability, boot_id, medium)"
+			     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (server) DO UPDATE SET"
 			     " epoch = excluded.epoch, sm_state = excluded.sm_state,"
 			     " is_clean = excluded.is_clean, is_complete = excluded.is_complete,"
+			     " is_settled = excluded.is_settled,"
 			     " lock_durability = excluded.lock_durability, boot_id = excluded.boot_id,"
 			     " medium = excluded.medium",
-			     8, params, false, pg->message);
+			     9, params, false, pg->message);
 	if (!result)
 		return -EIO;
 	PQclear(result);
@@ -312,7 +333,9 @@ static int drop_locks(struct hf_pg *pg)
 {
 	int r = run_with_server(pg, "DELETE FROM holdfast_locks WHERE server = $1");
 
-	return r < 0 ? r : run_with_server(pg, "DELETE FROM holdfast_shares WHERE server = $1");
+	if (r == 0)
+		r = run_with_server(pg, "DELETE FROM holdfast_shares WHERE server = $1");
+	return r < 0 ? r : run_with_server(pg, "DELETE FROM holdfast_waiters WHERE server = $1");
 }
 
 /* From the start of its epoch the service belongs to this run. */

@@ -107,6 +107,34 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      " ADD COLUMN is_state_unproven boolean NOT NULL DEFAULT false",
 		.down = "ALTER TABLE nsm_client_registrations DROP COLUMN is_state_unproven",
 	},
+	{
+		.name = "runs that go on where the last one ended",
+		.up = "ALTER TABLE holdfast_server_state"
+		      " ADD COLUMN is_settled boolean NOT NULL DEFAULT false;"
+		      "ALTER TABLE nsm_client_registrations"
+		      " ADD COLUMN told_state integer NOT NULL DEFAULT 0;"
+		      "CREATE TABLE holdfast_waiters ("
+		      " server text NOT NULL,"
+		      " waiter_id bigint NOT NULL,"
+		      " share text NOT NULL,"
+		      " handle bytea NOT NULL,"
+		      " client_id text NOT NULL,"
+		      " oh bytea NOT NULL,"
+		      " owner bigint NOT NULL,"
+		      " range_start bigint NOT NULL,"
+		      " range_end bigint NOT NULL,"
+		      " epoch bigint NOT NULL,"
+		      " client_state integer NOT NULL,"
+		      " flags integer NOT NULL,"
+		      " kind smallint NOT NULL,"
+		      " mode smallint NOT NULL,"
+		      " is_granted boolean NOT NULL,"
+		      " route bytea NOT NULL,"
+		      " PRIMARY KEY (server, waiter_id))",
+		.down = "DROP TABLE holdfast_waiters;"
+			"ALTER TABLE nsm_client_registrations DROP COLUMN told_state;"
+			"ALTER TABLE holdfast_server_state DROP COLUMN is_settled",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

@@ -11,16 +11,18 @@
 #include "store/postgres/array.h"
 #include "store/postgres/internal.h"
 
-#define MAX_COLUMNS 18
+#define MAX_COLUMNS 19
 #define MAX_ROWS    8192 /* in one statement */
 
 enum statement {
 	PUT_LOCKS,
 	PUT_RESERVATIONS,
+	PUT_WAITERS,
 	PUT_CLIENTS,
 	PUT_STATE,
 	DELETE_LOCKS,
 	DELETE_RESERVATIONS,
+	DELETE_WAITERS,
 	DELETE_CLIENTS,
 	N_STATEMENTS,
 };
@@ -38,29 +40,35 @@ struct table {
 	struct column columns[MAX_COLUMNS + 1];
 };
 
+/* Of a lock, and of what a waiter wants, behind the id. */
+#define LOCK_COLUMNS                                                                                  \
+	{ "share", HF_PG_TEXT }, { "handle", HF_PG_BYTEA }, { "client_id", HF_PG_TEXT },              \
+		{ "oh", HF_PG_BYTEA }, { "owner", HF_PG_INT8 }, { "range_start", HF_PG_INT8 },        \
+		{ "range_end", HF_PG_INT8 }, { "epoch", HF_PG_INT8 }, { "client_state", HF_PG_INT4 }, \
+		{ "flags", HF_PG_INT4 }, { "kind", HF_PG_INT2 },                                      \
+	{                                                                                             \
+		"mode", HF_PG_INT2                                                                    \
+	}
+
 static const struct table tables[N_STATEMENTS] = {
 	[PUT_LOCKS] = { "put_locks",
 			"holdfast_locks",
 			"lock_id",
 			false,
-			{ { "lock_id", HF_PG_INT8 },
-			  { "share", HF_PG_TEXT },
-			  { "handle", HF_PG_BYTEA },
-			  { "client_id", HF_PG_TEXT },
-			  { "oh", HF_PG_BYTEA },
-			  { "owner", HF_PG_INT8 },
-			  { "range_start", HF_PG_INT8 },
-			  { "range_end", HF_PG_INT8 },
-			  { "epoch", HF_PG_INT8 },
-			  { "client_state", HF_PG_INT4 },
-			  { "flags", HF_PG_INT4 },
-			  { "kind", HF_PG_INT2 },
-			  { "mode", HF_PG_INT2 } } },
+			{ { "lock_id", HF_PG_INT8 }, LOCK_COLUMNS } },
 	[PUT_RESERVATIONS] = { "put_shares",
 			       "holdfast_shares",
 			       "share_id",
 			       false,
 			       { { "share_id", HF_PG_INT8 }, { "reservation", HF_PG_BYTEA } } },
+	[PUT_WAITERS] = { "put_waiters",
+			  "holdfast_waiters",
+			  "waiter_id",
+			  false,
+			  { { "waiter_id", HF_PG_INT8 },
+			    LOCK_COLUMNS,
+			    { "is_granted", HF_PG_BOOL },
+			    { "route", HF_PG_BYTEA } } },
 	[PUT_CLIENTS] = { "put_clients",
 			  "nsm_client_registrations",
 			  "client_key",
@@ -81,6 +89,7 @@ static const struct table tables[N_STATEMENTS] = {
 			    { "priv", HF_PG_BYTEA },
 			    { "sm_state", HF_PG_INT4 },
 			    { "is_state_unproven", HF_PG_BOOL },
+			    { "told_state", HF_PG_INT4 },
 			    { "registered_at", HF_PG_TIME },
 			    { "last_seen", HF_PG_TIME } } },
 	[PUT_STATE] = { "put_state",
@@ -91,6 +100,7 @@ static const struct table tables[N_STATEMENTS] = {
 			  { "sm_state", HF_PG_INT4 },
 			  { "is_clean", HF_PG_BOOL },
 			  { "is_complete", HF_PG_BOOL },
+			  { "is_settled", HF_PG_BOOL },
 			  { "lock_durability", HF_PG_INT2 },
 			  { "boot_id", HF_PG_TEXT },
 			  { "medium", HF_PG_TEXT } } },
@@ -100,6 +110,11 @@ static const struct table tables[N_STATEMENTS] = {
 				  "share_id",
 				  true,
 				  { { "share_id", HF_PG_INT8 } } },
+	[DELETE_WAITERS] = { "delete_waiters",
+			     "holdfast_waiters",
+			     "waiter_id",
+			     true,
+			     { { "waiter_id", HF_PG_INT8 } } },
 	[DELETE_CLIENTS] = { "delete_clients",
 			     "nsm_client_registrations",
 			     "client_key",
@@ -174,7 +189,8 @@ int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 
 /* Rows */
 
-static void add_lock(struct hf_pg_array *columns, const struct hf_store_lock *lock)
+/* Returns the column behind those of the lock. */
+static struct hf_pg_array *add_lock(struct hf_pg_array *columns, const struct hf_store_lock *lock)
 {
 	struct hf_pg_array *c = columns;
 
@@ -191,6 +207,15 @@ static void add_lock(struct hf_pg_array *columns, const struct hf_store_lock *lo
 	hf_pg_array_add_int(c++, lock->flags);
 	hf_pg_array_add_int(c++, lock->kind);
 	hf_pg_array_add_int(c++, lock->mode);
+	return c;
+}
+
+static void add_waiter(struct hf_pg_array *columns, const struct hf_store_waiter *waiter)
+{
+	struct hf_pg_array *c = add_lock(columns, &waiter->wants);
+
+	hf_pg_array_add_int(c++, waiter->is_granted);
+	hf_pg_array_add(c, waiter->route.data, waiter->route.len);
 }
 
 static void add_client(struct hf_pg_array *columns, const struct hf_store_client *client)
@@ -222,6 +247,7 @@ static void add_client(struct hf_pg_array *columns, const struct hf_store_client
 	hf_pg_array_add(c++, client->priv, sizeof(client->priv));
 	hf_pg_array_add_int(c++, client->sm_state);
 	hf_pg_array_add_int(c++, client->is_state_unproven);
+	hf_pg_array_add_int(c++, client->told_state);
 	hf_pg_array_add_time(c++, client->registered_at);
 	hf_pg_array_add_time(c++, client->last_seen);
 }
@@ -234,6 +260,7 @@ static void add_state(struct hf_pg_array *columns, const struct hf_store_state *
 	hf_pg_array_add_int(c++, state->sm_state);
 	hf_pg_array_add_int(c++, state->is_clean);
 	hf_pg_array_add_int(c++, state->is_complete);
+	hf_pg_array_add_int(c++, state->is_settled);
 	hf_pg_array_add_int(c++, state->durability);
 	hf_pg_array_add_escaped(c++, hf_bytes_of_str(state->boot_id));
 	hf_pg_array_add_escaped(c++, hf_bytes_of_str(state->medium));
@@ -245,10 +272,12 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 	static const enum hf_record_type types[N_STATEMENTS] = {
 		[PUT_LOCKS] = HF_RECORD_LOCK,
 		[PUT_RESERVATIONS] = HF_RECORD_RESERVATION,
+		[PUT_WAITERS] = HF_RECORD_WAITER,
 		[PUT_CLIENTS] = HF_RECORD_CLIENT,
 		[PUT_STATE] = HF_RECORD_STATE,
 		[DELETE_LOCKS] = HF_RECORD_LOCK_DELETE,
 		[DELETE_RESERVATIONS] = HF_RECORD_RESERVATION_DELETE,
+		[DELETE_WAITERS] = HF_RECORD_WAITER_DELETE,
 		[DELETE_CLIENTS] = HF_RECORD_CLIENT_DELETE,
 	};
 	struct hf_record decoded, *record = &decoded;
@@ -264,6 +293,9 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 		hf_pg_array_add_int(&columns[0], (int64_t)record->reservation.id);
 		hf_pg_array_add(&columns[1], record->reservation.blob.data, record->reservation.blob.len);
 		break;
+	case PUT_WAITERS:
+		add_waiter(columns, &record->waiter);
+		break;
 	case PUT_CLIENTS:
 		add_client(columns, &record->client);
 		break;
@@ -272,6 +304,7 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 		break;
 	case DELETE_LOCKS:
 	case DELETE_RESERVATIONS:
+	case DELETE_WAITERS:
 		hf_pg_array_add_int(columns, (int64_t)record->id);
 		break;
 	case DELETE_CLIENTS:
@@ -353,6 +386,7 @@ int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batc
 	static const char *const wipes[] = {
 		"DELETE FROM holdfast_locks WHERE server = $1",
 		"DELETE FROM holdfast_shares WHERE server = $1",
+		"DELETE FROM holdfast_waiters WHERE server = $1",
 		"DELETE FROM nsm_client_registrations WHERE server = $1",
 	};
 	struct hf_last_table last = { 0 };

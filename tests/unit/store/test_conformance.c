@@ -413,6 +413,128 @@ static void complete(struct kit *kit)
 	kit_settle(kit);
 }
 
+/* May a run go on where the last one ended? Then waiters are there again, and the state number stays. */
+
+static void settle(struct kit *kit)
+{
+	uint64_t ticket;
+
+	complete(kit);
+	assert_int_equal(hf_store_mark_settled(kit->store, &ticket), 0);
+	kit->last_ticket = ticket;
+	kit_settle(kit);
+}
+
+static struct hf_store_waiter waiter_of(uint64_t id, bool is_granted)
+{
+	return (struct hf_store_waiter){
+		.wants = { .id = id,
+			   .export = hf_bytes_of_str("/data"),
+			   .handle = hf_bytes_of_str("file"),
+			   .client = hf_bytes_of_str("nlm:10.0.0.1:host"),
+			   .oh = hf_bytes_of_str("7@host"),
+			   .owner = 7,
+			   .start = 10,
+			   .end = UINT64_MAX >> 1,
+			   .epoch = 1,
+			   .client_state = 5,
+			   .kind = 1,
+			   .mode = 2 },
+		.is_granted = is_granted,
+		.route = hf_bytes_of_str("by the door"),
+	};
+}
+
+static void put_waiter(struct kit *kit, uint64_t id, bool is_granted)
+{
+	struct hf_store_waiter waiter = waiter_of(id, is_granted);
+
+	assert_int_equal(hf_store_put_waiter(kit->store, &waiter, &kit->last_ticket), 0);
+}
+
+struct waiters {
+	struct hf_store_waiter expected[4];
+	size_t n, n_seen;
+};
+
+static int see_waiter(void *user, const struct hf_store_waiter *waiter)
+{
+	struct waiters *waiters = user;
+	const struct hf_store_waiter *expected = &waiters->expected[waiters->n_seen];
+	static uint8_t bytes[2][HF_RECORD_MAX];
+
+	assert_true(waiters->n_seen++ < waiters->n);
+	assert_int_equal(hf_record_encode_waiter(bytes[0], waiter),
+			 hf_record_encode_waiter(bytes[1], expected));
+	assert_memory_equal(bytes[0], bytes[1], hf_record_length(bytes[0]));
+	return 0;
+}
+
+static void expect_waiters(struct kit *kit, struct waiters *waiters)
+{
+	waiters->n_seen = 0;
+	assert_int_equal(hf_store_load_waiters(kit->store, see_waiter, waiters), 0);
+	assert_int_equal(waiters->n_seen, waiters->n);
+}
+
+static void test_going_on(void **state)
+{
+	struct waiters waiters = { .n = 2 };
+	uint64_t ids[3];
+	struct kit kit;
+	int32_t number;
+
+	if (backend->is_volatile)
+		return;
+	kit_init(&kit, backend, HF_STORE_PROCESS);
+	kit.options.continues = true;
+	kit_open(&kit);
+	assert_false(kit.start.continues);
+	settle(&kit);
+	number = kit.start.sm_state;
+	for (size_t i = 0; i < HF_ARRAY_SIZE(ids); i++) {
+		ids[i] = hf_store_new_id(kit.store);
+		put_waiter(&kit, ids[i], false);
+	}
+	kit_settle(&kit);
+	put_waiter(&kit, ids[0], true); /* granted: the record changes, and stays the first */
+	assert_int_equal(hf_store_delete_waiter(kit.store, ids[1], &kit.last_ticket), 0);
+	kit_settle(&kit);
+
+	run_before(&kit, HF_STORE_PROCESS, "boot-1"); /* the daemon died */
+	assert_true(kit.start.continues);
+	assert_int_equal(kit.start.sm_state, number);
+	assert_int_equal(kit.start.epoch, 2);
+	waiters.expected[0] = waiter_of(ids[0], true);
+	waiters.expected[1] = waiter_of(ids[2], false);
+	expect_waiters(&kit, &waiters);
+	assert_true(hf_store_new_id(kit.store) > ids[2]);
+
+	run_before(&kit, HF_STORE_PROCESS, "boot-1"); /* and again */
+	assert_true(kit.start.continues);
+	run_before(&kit, HF_STORE_PROCESS, "boot-2"); /* the machine died: locks may be lost */
+	assert_false(kit.start.continues);
+	assert_int_equal(kit.start.sm_state, number + 2);
+	waiters.n = 0;
+	expect_waiters(&kit, &waiters);
+	run_before(&kit, HF_STORE_PROCESS, "boot-2"); /* the daemon died while clients reclaimed */
+	assert_false(kit.start.continues);
+	settle(&kit);
+	kit.options.continues = false;
+	run_before(&kit, HF_STORE_PROCESS, "boot-2"); /* the operator does not want it */
+	assert_false(kit.start.continues);
+	complete(&kit);
+	kit.options.continues = true;
+	run_before(&kit, HF_STORE_PROCESS, "boot-2"); /* the last run stored no waiters */
+	assert_false(kit.start.continues);
+	settle(&kit);
+	assert_int_equal(hf_store_raise_state(kit.store, &number, &kit.last_ticket), 0);
+	kit_settle(&kit);
+	run_before(&kit, HF_STORE_PROCESS, "boot-2"); /* it died after it feigned a restart */
+	assert_false(kit.start.continues);
+	kit_deinit(&kit);
+}
+
 static void test_completeness(void **state)
 {
 	struct kit kit;
@@ -624,6 +746,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_durability_none_stores_no_locks),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_completeness),
+		cmocka_unit_test(test_going_on),
 		cmocka_unit_test(test_failure_and_resync),
 		cmocka_unit_test(test_failure_of_the_idle_store_loses_nothing),
 		cmocka_unit_test(test_free_while_writing),

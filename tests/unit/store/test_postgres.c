@@ -92,7 +92,7 @@ static void test_tables_and_indexes(void **state)
 		      "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables"
 		      " WHERE schemaname = 'public'",
 		      "holdfast_locks holdfast_migrations holdfast_server_state holdfast_services"
-		      " holdfast_shares nsm_client_registrations");
+		      " holdfast_shares holdfast_waiters nsm_client_registrations");
 	expect_answer(&kit,
 		      "SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes"
 		      " WHERE tablename = 'nsm_client_registrations'",
