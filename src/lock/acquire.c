@@ -10,6 +10,8 @@
  *      would not wait for itself; otherwise it is refused;
  *   5. no conflict: the owner takes the range.
  *
+ * A waiter that a restart restores goes to the end of the queue, whatever is free
+ * (must_wait): its client was told to wait for a call. Checks 3 to 5 are left out.
  * All memory is reserved before the first change.
  *
  * A queued waiter blocks a later request too, unless that waiter waits for the
@@ -245,6 +247,14 @@ static bool is_too_much_work(const struct attempt *try)
 	       hf_steps_are_spent(try->locks, request->who.client, request->stamp);
 }
 
+static void tell_passed(struct hf_locks *locks, const struct hf_waiter *by)
+{
+	const struct hf_list *queue = &by->holding->file->queue;
+
+	for (struct hf_link *pos = by->in_queue.next; pos != &queue->head; pos = pos->next)
+		hf_emit_passed(locks, hf_list_entry(pos, struct hf_waiter, in_queue));
+}
+
 static int enqueue(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
@@ -254,8 +264,10 @@ static int enqueue(struct attempt *try)
 
 	if (try->is_deadlock)
 		return HF_LOCK_E_DEADLOCK;
-	if (try->is_unclear || is_too_much_work(try) ||
-	    !hf_room_to_wait(locks, try->place.file, &request->who, try->place.owner))
+	/* What a restart restores was within the limits, and waited for no owner that waited for it. */
+	if (!request->must_wait &&
+	    (try->is_unclear || is_too_much_work(try) ||
+	     !hf_room_to_wait(locks, try->place.file, &request->who, try->place.owner)))
 		return HF_LOCK_E_LIMIT;
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
@@ -272,15 +284,21 @@ static int enqueue(struct attempt *try)
 		.offset = request->offset,
 		.len = request->len,
 		.user = request->user,
+		.tag = request->tag,
 		.stamp = request->stamp,
 		.state = request->client_state,
 		.mode = (uint8_t)request->mode,
 		.is_volatile = request->is_volatile,
+		.no_downgrade = request->no_downgrade && request->must_wait,
 	};
 	request->who.client->group->n_waiters++;
 	hf_room_use(locks, request->who.client, HF_COST_WAITER);
 	hf_waiters_insert(locks, waiter, try->after, try->before);
 	hf_grant_note_wait(waiter);
+	if (!waiter->tag)
+		hf_emit_queued(locks, waiter);
+	if (HF_UNLIKELY(try->before))
+		tell_passed(locks, waiter);
 	return HF_LOCK_E_QUEUED;
 }
 
@@ -356,6 +374,23 @@ static int answer_repetition(struct attempt *try, bool *is_answeredp)
 	return HF_LOCK_OK;
 }
 
+/* The waiter becomes as the repeated request is. False: it was so already. */
+static bool repeat_waiter(struct hf_waiter *waiter, const struct hf_lock_request *request)
+{
+	uint32_t state = request->client_state ? request->client_state : waiter->state;
+	bool is_volatile = waiter->is_volatile && request->is_volatile;
+	bool is_changed = waiter->user != request->user || waiter->offset != request->offset ||
+			  waiter->len != request->len || waiter->state != state ||
+			  waiter->is_volatile != is_volatile;
+
+	waiter->user = request->user;
+	waiter->offset = request->offset;
+	waiter->len = request->len;
+	waiter->state = state;
+	waiter->is_volatile = is_volatile;
+	return is_changed;
+}
+
 static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct hf_lock_view *conflictp)
 {
 	const struct hf_lock_request *request = try->request;
@@ -369,12 +404,8 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	if (r < 0)
 		return hf_trace(r);
 	hf_oh_renew(try->locks, request->who.client, &try->place.owner->oh, request->who.oh);
-	waiter->user = request->user;
-	waiter->offset = request->offset;
-	waiter->len = request->len;
-	waiter->is_volatile = waiter->is_volatile && request->is_volatile;
-	if (request->client_state)
-		waiter->state = request->client_state;
+	if (repeat_waiter(waiter, request))
+		hf_emit_queued(try->locks, waiter);
 	return HF_LOCK_E_QUEUED;
 }
 
@@ -403,7 +434,7 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 		hf_lock_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
 	try.own = hf_holding_around(try.place.holding, request->range);
 	note_own_locks(&try);
-	if (try.place.holding) {
+	if (try.place.holding && !request->must_wait) {
 		r = answer_repetition(&try, &is_answered);
 		if (r < 0 || is_answered)
 			return r;
@@ -411,9 +442,9 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 		if (waiter && request->wait)
 			return answer_queued(&try, waiter, conflictp);
 	}
-	if (try.place.file)
+	if (try.place.file && !request->must_wait)
 		find_conflicts(&try);
-	if (!try.holder && !try.after) {
+	if (!try.holder && !try.after && !request->must_wait) {
 		r = take_now(&try);
 		if (r != HF_LOCK_E_CONFLICT)
 			return r;

@@ -27,6 +27,13 @@ void hf_view_target(const struct hf_holding *holding, struct hf_lock_target *who
 	};
 }
 
+static enum hf_lock_mode prior_of(const struct hf_lock *lock)
+{
+	if (lock->flags & HF_LOCK_DOWNGRADING)
+		return (enum hf_lock_mode)lock->mode;
+	return lock->flags & HF_LOCK_PROVISIONAL ? (enum hf_lock_mode)lock->prior_mode : HF_LOCK_NONE;
+}
+
 void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp)
 {
 	*viewp = (struct hf_lock_view){
@@ -37,6 +44,8 @@ void hf_view_lock(const struct hf_lock *lock, struct hf_lock_view *viewp)
 		.client_state = lock->state,
 		.epoch = lock->epoch,
 		.flags = lock->flags & HF_LOCK_PUBLIC_FLAGS,
+		.is_of_grant = lock->flags & (HF_LOCK_PROVISIONAL | HF_LOCK_DOWNGRADING),
+		.prior = prior_of(lock),
 	};
 	hf_view_target(lock->holding, &viewp->who);
 }
@@ -45,6 +54,7 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 {
 	*viewp = (struct hf_lock_view){
 		.id = waiter->id,
+		.tag = waiter->tag,
 		.range = hf_waiter_range(waiter),
 		.mode = (enum hf_lock_mode)waiter->mode,
 		.client_state = waiter->state,
@@ -74,6 +84,7 @@ void hf_view_reservation(const struct hf_lock_reservation *reservation,
 		.count = reservation->count,
 		.n_unreclaimed = reservation->n_unreclaimed,
 		.n_unsure = reservation->n_unsure,
+		.mark = reservation->mark,
 	};
 }
 
@@ -141,6 +152,29 @@ void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter)
 	locks->in_event = true;
 	locks->events->granted(locks->context, &view);
 	locks->in_event = false;
+}
+
+static void tag_waiter(struct hf_locks *locks, struct hf_waiter *waiter,
+		       uint64_t (*event)(void *context, const struct hf_lock_view *waiter))
+{
+	struct hf_lock_view view;
+
+	if (!event)
+		return;
+	hf_view_waiter(waiter, &view);
+	locks->in_event = true;
+	waiter->tag = event(locks->context, &view);
+	locks->in_event = false;
+}
+
+void hf_emit_queued(struct hf_locks *locks, struct hf_waiter *waiter)
+{
+	tag_waiter(locks, waiter, locks->events->queued);
+}
+
+void hf_emit_passed(struct hf_locks *locks, struct hf_waiter *waiter)
+{
+	tag_waiter(locks, waiter, locks->events->passed);
 }
 
 void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why)

@@ -200,6 +200,30 @@ void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const
 
 /* WAITERS */
 
+static void tag_waiter(struct hf_waiter *waiter,
+		       uint64_t (*fn)(void *context, const struct hf_lock_view *waiter), void *context)
+{
+	struct hf_lock_view view;
+
+	hf_view_waiter(waiter, &view);
+	waiter->tag = fn(context, &view);
+}
+
+void hf_lock_tag_all_waiters(struct hf_locks *locks,
+			     uint64_t (*fn)(void *context, const struct hf_lock_view *waiter), void *context)
+{
+	locks->in_event = true;
+	for (struct hf_rb_node *node = hf_rb_first(&locks->grants); node; node = hf_rb_next(node))
+		tag_waiter(hf_rb_entry(node, struct hf_waiter, by_id), fn, context);
+	for (struct hf_rb_node *node = hf_rb_first(&locks->waiting); node; node = hf_rb_next(node)) {
+		struct hf_lock_file *file = hf_rb_entry(node, struct hf_lock_file, in_waiting);
+
+		hf_list_for_each(pos, &file->queue)
+			tag_waiter(hf_list_entry(pos, struct hf_waiter, in_queue), fn, context);
+	}
+	locks->in_event = false;
+}
+
 static struct hf_waiter *next_waiter_in_file(struct hf_lock_file *file, struct hf_lock_cursor *cursor)
 {
 	struct hf_waiter *found = NULL;

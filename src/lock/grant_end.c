@@ -114,6 +114,7 @@ int hf_lock_grant_put_back(struct hf_locks *locks, uint64_t id)
 	grant->is_granted = grant->is_changed = false;
 	grant->id = ++locks->last_waiter; /* the client's waiters are in the order of ids */
 	hf_waiters_insert_first(locks, grant);
+	hf_emit_queued(locks, grant);
 	hf_waiters_touch(locks, grant->holding->file, hf_waiter_range(grant));
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, NULL);

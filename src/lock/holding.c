@@ -9,7 +9,8 @@
  * held[mode] of the file, and in locks->unreclaimed if it is unreclaimed; the
  * counters of file, client and engine agree. hf_holding_put() and
  * hf_holding_take_out() keep these invariants, and every change goes through them.
- * A lock never changes in place: a different lock is another record.
+ * A lock never changes in place: a different lock is another record. The one exception
+ * is a restored lock that is held from then on.
  */
 #include "lock/internal.h"
 
@@ -227,6 +228,16 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 		locks->n.unreclaimed += n64;
 		locks->n.outliving += client->outlives_grace ? n64 : 0;
 	}
+}
+
+void hf_holding_accept(struct hf_locks *locks, struct hf_lock *lock)
+{
+	count(locks, lock, -1);
+	hf_link_remove(&lock->unreclaimed);
+	lock->flags &= (uint8_t) ~(HF_LOCK_UNRECLAIMED | HF_LOCK_GHOST);
+	lock->grant = NULL;
+	lock->prior_state = lock->prior_epoch = 0;
+	count(locks, lock, 1);
 }
 
 struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *holding,

@@ -60,6 +60,7 @@ struct hf_waiter {
 	uint64_t offset;
 	uint64_t len;
 	void *user;
+	uint64_t tag; /* see struct hf_lock_view */
 	uint64_t stamp;
 	uint32_t state;
 	uint8_t mode;
@@ -148,6 +149,9 @@ struct hf_lock_reservation {
 	uint32_t count;         /* that the owner holds */
 	uint32_t n_unreclaimed; /* restored, and not reclaimed yet */
 	uint32_t n_unsure;      /* of count: the owner was told to ask again */
+	uint64_t mark;          /* of the last request; 0: it had none */
+	bool is_restored;       /* and no other request came since */
+	uint32_t n_doubted;     /* releases that come again and are not counted then */
 	uint8_t access;
 	uint8_t deny;
 	struct hf_oh oh;
@@ -296,6 +300,8 @@ void hf_emit_added(struct hf_locks *locks, struct hf_lock *lock); /* notes the t
 void hf_emit_removed(struct hf_locks *locks, const struct hf_lock *lock, enum hf_lock_cause cause);
 void hf_emit_hidden(struct hf_locks *locks, const struct hf_lock *lock);
 void hf_emit_granted(struct hf_locks *locks, const struct hf_waiter *waiter);
+void hf_emit_passed(struct hf_locks *locks, struct hf_waiter *waiter);
+void hf_emit_queued(struct hf_locks *locks, struct hf_waiter *waiter);
 void hf_emit_gone(struct hf_locks *locks, const struct hf_waiter *waiter, enum hf_lock_end why);
 void hf_view_reservation(const struct hf_lock_reservation *reservation,
 			 struct hf_lock_reservation_view *viewp);
@@ -422,6 +428,8 @@ struct hf_hint {
 struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 			       const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
 /* The same, but the caller inserts the lock into the set of the file later. */
+/* A restored lock is held, without a reclaim. */
+void hf_holding_accept(struct hf_locks *locks, struct hf_lock *lock);
 struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *holding,
 				     struct hf_range range, const struct hf_lock_attrs *attrs,
 				     struct hf_tree_leaf *hint);
@@ -535,4 +543,5 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 void hf_reservations_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
 			   uint32_t also);
 /* Drops what is unreclaimed of @client, or, if NULL, of all that do not outlive grace. */
+void hf_share_accept_restored(struct hf_locks *locks);
 void hf_reservations_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);

@@ -142,7 +142,7 @@ enum hf_lock_end {
 	HF_LOCK_END_PURGED,    /* its client crashed */
 	HF_LOCK_END_CONFIRMED, /* by hf_lock_grant_confirm(), or by a repeated request that found the lock */
 	HF_LOCK_END_REFUSED,
-	HF_LOCK_END_PUT_BACK, /* it waits again, under another id */
+	HF_LOCK_END_PUT_BACK, /* it waits again, under another id; the queued event follows */
 };
 
 /* Steps of searches that were charged to a group of clients. The charge decays with time (steps.c). */
@@ -212,12 +212,14 @@ struct hf_lock_request {
 	enum hf_lock_mode mode;
 	uint32_t client_state; /* the client's state number, 0 if unknown */
 	bool wait;             /* queue on conflict */
+	bool must_wait;        /* a restart restores it: it goes to the end of the queue, whatever is free */
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
 	bool is_due;           /* the owner was promised it before: limits count as for an unlock */
 	bool is_volatile;
 	bool no_downgrade; /* a shared request leaves exclusive locks of the owner exclusive */
 	void *user;        /* the protocol's data of the waiter; a repeated request replaces it */
+	uint64_t tag;      /* of a waiter that the store has already, with must_wait; 0: it has not */
 	/* The time of the request in ns, of any clock that does not go back; 0: unknown, and no steps are
 	 * charged. A waiter shows the stamp of its first request. */
 	uint64_t stamp;
@@ -226,14 +228,16 @@ struct hf_lock_request {
 /* A lock, waiter or grant in flight, as callers see it. Its pointers are borrowed. */
 struct hf_lock_view {
 	uint64_t id;  /* waiter: for confirm and refuse; lock: unique, but new after each change */
-	uint64_t tag; /* lock: what the added event returned, or what the load was given */
+	uint64_t tag; /* what the added or queued event returned, or what the load was given */
 	struct hf_lock_target who;
 	struct hf_range range;
 	enum hf_lock_mode mode;
 	uint32_t client_state;
 	uint32_t epoch;
-	uint32_t flags; /* enum hf_lock_flag */
-	bool waits;     /* this is a waiter; the fields below are for waiters only */
+	uint32_t flags;          /* enum hf_lock_flag */
+	bool is_of_grant;        /* lock: a piece of a grant in flight */
+	enum hf_lock_mode prior; /* of such a piece: what the owner has there if the grant is refused */
+	bool waits;              /* this is a waiter; the fields below are for waiters only */
 	uint64_t offset;
 	uint64_t len;
 	void *user;
@@ -253,6 +257,7 @@ struct hf_lock_reservation_view {
 	uint32_t count; /* that the owner holds; in an event: after the change */
 	uint32_t n_unreclaimed;
 	uint32_t n_unsure; /* of count, see hf_lock_doubt_reservation() */
+	uint64_t mark;     /* of the last request; 0: it had none */
 	bool is_reclaim;   /* added: it was held before our restart */
 };
 
@@ -278,6 +283,11 @@ struct hf_lock_events {
 	uint64_t (*added)(void *context, const struct hf_lock_change *lock);
 	void (*removed)(void *context, const struct hf_lock_change *lock);
 	void (*hidden)(void *context, const struct hf_lock_change *lock); /* it has become a ghost */
+	/* A request waits now, or again, or a repetition has changed it. Returns a tag, as above. */
+	uint64_t (*queued)(void *context, const struct hf_lock_view *waiter);
+	/* A later request was queued before this waiter, to avoid a deadlock: its new tag must rise above
+	 * that one's. Comes in the order of the queue, for each waiter behind the request. */
+	uint64_t (*passed)(void *context, const struct hf_lock_view *waiter);
 	void (*granted)(void *context, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *context, const struct hf_lock_view *waiter, enum hf_lock_end why);
 	/* One more is held, or @n less are held or unreclaimed. Each returns a tag, as above. */
@@ -453,6 +463,8 @@ bool hf_lock_in_grace(const struct hf_locks *locks);
  * survive a second restart. Outside grace they go at once.
  */
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client);
+/* No client need reclaim: everything that was restored is held. No events: the store has it. */
+void hf_lock_accept_restored(struct hf_locks *locks);
 /* The time of this client to reclaim is over, whatever is with grace. */
 void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_show_ghosts(const struct hf_locks *locks,
@@ -461,6 +473,10 @@ void hf_lock_show_ghosts(const struct hf_locks *locks,
  * whole table to a store. */
 void hf_lock_tag_all(struct hf_locks *locks, uint64_t (*fn)(void *context, const struct hf_lock_view *lock),
 		     void *context);
+
+/* Grants in flight come first; the waiters of a file come in the order of its queue. */
+void hf_lock_tag_all_waiters(struct hf_locks *locks,
+			     uint64_t (*fn)(void *context, const struct hf_lock_view *waiter), void *context);
 
 void hf_lock_tag_all_reservations(struct hf_locks *locks,
 				  uint64_t (*fn)(void *context,
@@ -476,6 +492,16 @@ void hf_lock_tag_all_reservations(struct hf_locks *locks,
 int hf_lock_reserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		    uint32_t client_state, bool reclaim);
 int hf_lock_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
+/* The same for a request with this mark, not 0. If it was the last one for a reservation that was restored, a
+ * run before this one has counted it, and it is not counted again. */
+int hf_lock_reserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			 uint8_t deny, uint32_t client_state, bool reclaim, uint64_t mark);
+int hf_lock_unreserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			   uint8_t deny, uint64_t mark);
+/* The last hf_lock_unreserve() of this owner could not be promised, and comes again: the next one counts
+ * nothing. */
+void hf_lock_doubt_release(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			   uint8_t deny);
 /* The owner was told to ask again for one that it holds: the next reclaim is that one, and adds none. */
 void hf_lock_doubt_reservation(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			       uint8_t deny);

@@ -81,6 +81,19 @@ bool hf_lock_in_grace(const struct hf_locks *locks)
 	return locks->is_grace;
 }
 
+/* A client that lives by its connection has lost it, and reclaims as after any restart. */
+void hf_lock_accept_restored(struct hf_locks *locks)
+{
+	assert(!locks->in_event);
+	hf_list_for_each_safe(pos, &locks->unreclaimed) {
+		struct hf_lock *lock = hf_list_entry(pos, struct hf_lock, unreclaimed);
+
+		if (!lock->holding->owner->client->outlives_grace)
+			hf_holding_accept(locks, lock);
+	}
+	hf_share_accept_restored(locks);
+}
+
 /* Unreclaimed locks of one holding become ghosts, or go. */
 static void give_up_holding(struct hf_locks *locks, struct hf_holding *holding, bool as_ghosts)
 {

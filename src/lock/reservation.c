@@ -220,8 +220,26 @@ static void take(struct hf_locks *locks, struct hf_lock_reservation *reservation
 	hf_emit_reservation_added(locks, reservation, reclaim);
 }
 
+/* Did a run before this one count the request, and only its reply was lost? */
+static bool is_repeated(const struct hf_lock_reservation *reservation, uint64_t mark)
+{
+	return reservation && mark && reservation->is_restored && reservation->mark == mark;
+}
+
+static void set_mark(struct hf_lock_reservation *reservation, uint64_t mark)
+{
+	reservation->mark = mark;
+	reservation->is_restored = false;
+}
+
 int hf_lock_reserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		    uint32_t client_state, bool reclaim)
+{
+	return hf_lock_reserve_once(locks, who, access, deny, client_state, reclaim, 0);
+}
+
+int hf_lock_reserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			 uint8_t deny, uint32_t client_state, bool reclaim, uint64_t mark)
 {
 	uint64_t hash = hf_lock_file_hash(locks, who->handle);
 	struct hf_lock_file *file;
@@ -236,6 +254,8 @@ int hf_lock_reserve(struct hf_locks *locks, const struct hf_lock_target *who, ui
 		return HF_LOCK_E_GRACE;
 	file = hf_lock_file_find(locks, hash, who->handle);
 	reservation = find(locks, file, who, access, deny);
+	if (is_repeated(reservation, mark))
+		return HF_LOCK_OK;
 	own = sum_own(locks, file, who);
 	if (conflicts_with_others(file, &own, access, deny))
 		return HF_LOCK_E_CONFLICT;
@@ -251,17 +271,29 @@ int hf_lock_reserve(struct hf_locks *locks, const struct hf_lock_target *who, ui
 	if (!reservation)
 		reservation = make(locks, file, who, access, deny);
 	set_state(locks, file, who, client_state ? client_state : own.state);
+	set_mark(reservation, mark);
 	take(locks, reservation, reclaim);
 	return HF_LOCK_OK;
 }
 
 int hf_lock_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
+	return hf_lock_unreserve_once(locks, who, access, deny, 0);
+}
+
+int hf_lock_unreserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			   uint8_t deny, uint64_t mark)
+{
 	struct hf_lock_reservation *reservation = find_by_handle(locks, who, access, deny);
 
 	assert(!locks->in_event);
-	if (!reservation)
+	if (!reservation || is_repeated(reservation, mark))
 		return HF_LOCK_OK;
+	if (reservation->n_doubted) {
+		reservation->n_doubted--;
+		return HF_LOCK_OK;
+	}
+	set_mark(reservation, mark);
 	if (reservation->count)
 		count(locks, reservation, UINT32_MAX);
 	else
@@ -269,6 +301,15 @@ int hf_lock_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, 
 	hf_emit_reservation_removed(locks, reservation, 1, HF_LOCK_CAUSE_REQUEST);
 	free_if_empty(locks, reservation);
 	return HF_LOCK_OK;
+}
+
+void hf_lock_doubt_release(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			   uint8_t deny)
+{
+	struct hf_lock_reservation *reservation = find_by_handle(locks, who, access, deny);
+
+	if (reservation)
+		reservation->n_doubted++;
 }
 
 bool hf_lock_find_reservation(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
@@ -314,8 +355,24 @@ int hf_lock_restore_reservation(struct hf_locks *locks, const struct hf_lock_res
 	reservation = make(locks, file, &who, view->access, view->deny);
 	reservation->state = view->client_state;
 	reservation->tag = view->tag;
+	reservation->mark = view->mark;
+	reservation->is_restored = true;
 	count_unreclaimed(locks, reservation, view->count);
 	return HF_LOCK_OK;
+}
+
+void hf_share_accept_restored(struct hf_locks *locks)
+{
+	hf_list_for_each_safe(pos, &locks->unreclaimed_reservations) {
+		struct hf_lock_reservation *reservation =
+			hf_list_entry(pos, struct hf_lock_reservation, unreclaimed);
+		uint32_t n = reservation->n_unreclaimed;
+
+		if (reservation->client->outlives_grace)
+			continue;
+		count_unreclaimed(locks, reservation, -n);
+		count(locks, reservation, n);
+	}
 }
 
 void hf_lock_doubt_reservation(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
