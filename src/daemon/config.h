@@ -66,6 +66,11 @@ enum hf_config_durability {
 	HF_CONFIG_DURABILITY_MACHINE,
 };
 
+enum hf_config_after_crash {
+	HF_CONFIG_AFTER_CRASH_RECLAIM,
+	HF_CONFIG_AFTER_CRASH_CONTINUE,
+};
+
 enum hf_config_grace {
 	HF_CONFIG_GRACE_AUTO,
 	HF_CONFIG_GRACE_ALWAYS,
@@ -152,6 +157,7 @@ struct hf_config {
 		int64_t notify_retry_seconds;
 		int64_t max_clients;
 		int64_t max_clients_per_address;
+		enum hf_config_after_crash after_crash;
 	} recovery;
 	struct {
 		enum hf_config_allow_mon allow_mon;

@@ -191,6 +191,20 @@ static int check_directory(struct hf_config_load *load, const struct hf_config_e
 	return 0;
 }
 
+/* A run that goes on where the last one ended has no grace period. */
+static int check_after_crash(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+
+	if (config->recovery.after_crash != HF_CONFIG_AFTER_CRASH_CONTINUE ||
+	    config->recovery.grace != HF_CONFIG_GRACE_ALWAYS)
+		return 0;
+	return hf_config_complain(
+		&load->error, source_of(load, "recovery.after_crash"),
+		"recovery.after_crash is continue, and recovery.grace is always: a server that "
+		"continues has no grace period; change one of them");
+}
+
 static int check_state_dir(struct hf_config_load *load)
 {
 	const char *path = load->config->server.state_dir;
@@ -230,6 +244,9 @@ int hf_config_check_host(struct hf_config_load *load)
 		if (r)
 			return r;
 	}
+	r = check_after_crash(load);
+	if (r)
+		return r;
 	r = check_state_dir(load);
 	if (r)
 		return r;

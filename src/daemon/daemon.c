@@ -223,6 +223,7 @@ static int make_locks(struct daemon *d)
 		options.outside = &hf_local_outside;
 		options.outside_context = hf_file_service_local(d->files);
 		nlm.files = &files;
+		nlm.secret = options.handle_key;
 	}
 	r = hf_recovery_new(&d->recovery, &options);
 	if (r < 0)

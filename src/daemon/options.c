@@ -16,6 +16,7 @@ static const char *const squash_words[] = { "none", "root", "all", NULL };
 static const char *const local_locks_words[] = { "auto", "on", "off", NULL };
 static const char *const backend_words[] = { "memory", "lmdb", "postgres", NULL };
 static const char *const durability_words[] = { "none", "process", "machine", NULL };
+static const char *const after_crash_words[] = { "reclaim", "continue", NULL };
 static const char *const grace_words[] = { "auto", "always", "never", NULL };
 static const char *const allow_mon_words[] = { "local", "exports", "any", NULL };
 static const char *const log_level_words[] = { "error", "warn", "info", "debug", NULL };
@@ -121,6 +122,11 @@ const struct hf_option hf_options[] = {
 	{ "recovery", "max_clients_per_address", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 10000000,
 	  AT(recovery.max_clients_per_address),
 	  .help = "How many of them may be at one address; 0: half of max_clients." },
+	{ "recovery", "after_crash", HF_OPTION_WORD, .preset = "reclaim", .words = after_crash_words,
+	  AT(recovery.after_crash),
+	  .help = "What a start does if the stored list of locks is complete: clients reclaim their locks in "
+		  "a grace period (reclaim), or the server goes on with all locks and waiters, and no client "
+		  "hears of the restart (continue)." },
 
 	{ "nsm", "allow_mon", HF_OPTION_WORD, .preset = "exports", .words = allow_mon_words,
 	  AT(nsm.allow_mon),

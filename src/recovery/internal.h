@@ -14,7 +14,13 @@
 enum hf_persist_kind {
 	HF_PERSIST_LOCK,
 	HF_PERSIST_RESERVATION, /* a reservation */
+	HF_PERSIST_WAITER,
 };
+
+/* The flags of a stored lock that its client may still refuse: this bit, and the mode that the owner has
+ * then, from PRIOR_SHIFT on. */
+#define HF_PERSIST_OF_GRANT    1U
+#define HF_PERSIST_PRIOR_SHIFT 8
 
 struct hf_persist_record {
 	uint64_t id; /* of the store */
@@ -22,9 +28,10 @@ struct hf_persist_record {
 };
 
 struct hf_persist {
-	bool stores_locks; /* (c) locks and reservations are stored at all */
-	uint64_t ticket;   /* of the last write */
-	bool has_unsaved;  /* the store lacks something that is true: nothing is promised until it has it */
+	bool stores_locks;   /* (c) locks and reservations are stored at all */
+	bool stores_waiters; /* (c) the same for waiters */
+	uint64_t ticket;     /* of the last write */
+	bool has_unsaved;    /* the store lacks something that is true: nothing is promised until it has it */
 	struct hf_timer save_timer;
 	struct hf_persist_record *undeleted; /* to be deleted from the store again, which had no memory */
 	size_t n_undeleted;
@@ -41,6 +48,11 @@ struct hf_export_counts {
 /* not_exported.c */
 struct hf_not_exported {
 	struct hf_list records;
+};
+
+/* waiting.c */
+struct hf_waiting {
+	struct hf_list loaded; /* until hf_recovery_start() */
 };
 
 /* promise.c */
@@ -60,6 +72,7 @@ struct hf_phase {
 	uint64_t grace_window_ns; /* of this grace */
 	struct hf_timer grace_timer;
 	struct hf_task check_task; /* may grace end early? */
+	struct hf_promise settled; /* what the end of grace has dropped is gone from the store */
 };
 
 /* late_reclaim.c */
@@ -118,6 +131,7 @@ struct hf_recovery {
 	struct hf_export_counts export_counts;
 	struct hf_histogram commits; /* where options.measures */
 	struct hf_not_exported not_exported;
+	struct hf_waiting waiting;
 	struct hf_promises promises;
 	struct hf_late_reclaims late_reclaims;
 	struct hf_notifier notifier;
@@ -142,6 +156,7 @@ struct hf_recovery_client {
 	uint32_t n_held;             /* of these: not because of its old locks */
 	int32_t stored_state;        /* what the stored registration says, while n_settling */
 	bool is_stored_state_proven; /* likewise */
+	int32_t told_state;          /* the last state number of ours that it knows */
 };
 
 static inline struct hf_client *hf_client_of(struct hf_lock_client *locking)
@@ -173,6 +188,7 @@ struct hf_reservation {
 	uint32_t count;
 	int32_t state;
 	uint8_t access, deny;
+	uint64_t mark; /* of the last request that changed the count; 0: none */
 };
 
 uint32_t hf_reservation_encode(const struct hf_reservation *reservation, uint8_t blob[HF_STORE_MAX_BLOB]);
@@ -203,6 +219,9 @@ uint64_t hf_persist_add_lock(struct hf_recovery *recovery, const struct hf_lock_
 void hf_persist_remove_lock(struct hf_recovery *recovery, const struct hf_lock_change *lock);
 /* One more or less: written, or deleted where none is left. */
 uint64_t hf_persist_reservation(struct hf_recovery *recovery, const struct hf_lock_reservation_view *view);
+/* A waiter, or a grant that its client has not answered. */
+uint64_t hf_persist_waiter(struct hf_recovery *recovery, const struct hf_lock_view *view);
+void hf_persist_remove_waiter(struct hf_recovery *recovery, const struct hf_lock_view *view);
 int hf_persist_client(struct hf_recovery *recovery, struct hf_client *client, uint64_t *ticketp);
 int hf_persist_delete(struct hf_recovery *recovery, struct hf_persist_record record);
 void hf_persist_resync(struct hf_recovery *recovery); /* the store wants everything that is true */
@@ -248,6 +267,8 @@ int hf_phase_begin_whole_grace(struct hf_recovery *recovery, const char *reason)
 int hf_phase_restart_clock(struct hf_recovery *recovery); /* of grace, now that everything is served */
 /* Something that was loaded is accounted for, or a client was told: may grace end now? */
 void hf_phase_look(struct hf_recovery *recovery);
+/* Serving: as soon as the store is up to date, the next run may go on from here. */
+void hf_phase_settle(struct hf_recovery *recovery);
 /* Does a client that was told of our restart stay registered until grace ends, though it holds nothing? In
  * open grace it may yet reclaim what the store does not know of. */
 bool hf_phase_pins(const struct hf_recovery *recovery);
@@ -263,8 +284,14 @@ void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client
 void hf_notifier_init(struct hf_recovery *recovery);
 void hf_notifier_stop(struct hf_recovery *recovery);
 void hf_notifier_deinit(struct hf_recovery *recovery);
-int hf_notifier_start(struct hf_recovery *recovery); /* all registered clients */
+int hf_notifier_start(struct hf_recovery *recovery); /* all registered clients that do not know our number */
 void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client);
+
+/* WAITING: a stored waiter returns to its queue when its protocol is there. */
+void hf_waiting_init(struct hf_recovery *recovery);
+void hf_waiting_deinit(struct hf_recovery *recovery);
+int hf_waiting_load(struct hf_recovery *recovery);
+void hf_waiting_restore(struct hf_recovery *recovery);
 
 /* RESTART: from what is stored to the tables; blocks. */
 int hf_restart_load(struct hf_recovery *recovery);

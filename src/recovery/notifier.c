@@ -1,5 +1,7 @@
 /*
  * Tells every registered client of our restart, where its protocol does that (protocol.c).
+ * A client that knows our state number already is not told: a run that goes on where the
+ * last one ended has the same number.
  *
  * A notice stands for one client that is yet to be told:
  *
@@ -179,11 +181,22 @@ static void not_told(struct hf_notice *notice, const char *why_not)
 	/* @notice may be gone here */
 }
 
+/* Only a run that goes on where this one ends asks for it. */
+static void note_told(struct hf_notice *notice)
+{
+	struct hf_client *client = notice->client;
+
+	client->recovery->told_state = notice->state;
+	if (notice->recovery->options.continues && hf_client_is_registered(client))
+		hf_persist_client(notice->recovery, client, NULL);
+}
+
 static void told(struct hf_notice *notice)
 {
 	struct hf_recovery *recovery = notice->recovery;
 
 	hf_client_answered(notice->client);
+	note_told(notice);
 	if (notice->client->status != HF_CLIENT_ACTIVE || !was_seen(recovery, notice->client))
 		hf_client_set_status(notice->client, HF_CLIENT_NOTIFIED);
 	leave_wave(notice, true);
@@ -351,6 +364,11 @@ static bool is_to_be_told(const struct hf_client *client)
 	return hf_client_is_registered(client) && client->recovery->protocol->rules.is_told;
 }
 
+static bool knows_state(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	return recovery->options.continues && client->recovery->told_state == recovery->sm_state;
+}
+
 static int add_all(struct hf_recovery *recovery, bool by_hand)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
@@ -360,7 +378,7 @@ static int add_all(struct hf_recovery *recovery, bool by_hand)
 
 	while ((client = hf_clients_next(recovery->clients, serial))) {
 		serial = client->serial;
-		if (is_to_be_told(client))
+		if (is_to_be_told(client) && (by_hand || !knows_state(recovery, client)))
 			r = add(recovery, client, by_hand);
 		if (client->recovery->notice && !by_hand && !client->recovery->notice->is_in_wave) {
 			client->recovery->notice->is_in_wave = true;

@@ -8,6 +8,10 @@
  * A lock never changes: it is removed, and another one is added. A record of
  * reservations is written again under its id when their number changes.
  *
+ * Waiters are stored only where the next run may go on where this one ends. Their ids
+ * rise in the order in which they came; a resync gives all of them new ids, in the order
+ * of the queues.
+ *
  * A write that is refused while the store is well (no memory, too much waiting)
  * leaves a record that the store lacks (NOT_STORED), or that it has as it was before
  * (OUTDATED). Then nothing is promised, and every second all such records are written
@@ -29,6 +33,14 @@
 
 /* Facts */
 
+/* Where a run may go on, it must know which locks their clients may still refuse, and what then remains. */
+static uint32_t stored_flags(const struct hf_recovery *recovery, const struct hf_lock_view *view)
+{
+	if (!recovery->persist.stores_waiters || !view->is_of_grant)
+		return 0;
+	return HF_PERSIST_OF_GRANT | (uint32_t)view->prior << HF_PERSIST_PRIOR_SHIFT;
+}
+
 static struct hf_store_lock lock_fact(struct hf_recovery *recovery, const struct hf_lock_view *view,
 				      uint64_t id)
 {
@@ -43,6 +55,7 @@ static struct hf_store_lock lock_fact(struct hf_recovery *recovery, const struct
 		.end = view->range.end,
 		.epoch = view->epoch,
 		.client_state = (int32_t)view->client_state,
+		.flags = stored_flags(recovery, view),
 		.kind = view->who.owner_kind,
 		.mode = (uint8_t)view->mode,
 	};
@@ -61,10 +74,26 @@ static struct hf_store_reservation reservation_fact(struct hf_recovery *recovery
 		.state = (int32_t)view->client_state,
 		.access = view->access,
 		.deny = view->deny,
+		.mark = recovery->persist.stores_waiters ? view->mark : 0,
 	};
 
 	return (struct hf_store_reservation){ .id = id,
 					      .blob = { blob, hf_reservation_encode(&reservation, blob) } };
+}
+
+static struct hf_store_waiter waiter_fact(struct hf_recovery *recovery, const struct hf_lock_view *view,
+					  uint64_t id, uint8_t route[HF_STORE_MAX_ROUTE])
+{
+	const struct hf_recovery_waiter_events *events = &recovery->waiter_events;
+	size_t len = events->describe ? events->describe(recovery->waiter_user, view, route) : 0;
+	struct hf_store_waiter fact = {
+		.wants = lock_fact(recovery, view, id),
+		.is_granted = view->flags & HF_LOCK_PROVISIONAL,
+		.route = hf_bytes_of(route, (uint32_t)len),
+	};
+
+	fact.wants.flags = 0;
+	return fact;
 }
 
 static struct hf_store_client client_fact(const struct hf_client *client)
@@ -86,6 +115,7 @@ static struct hf_store_client client_fact(const struct hf_client *client)
 		.sm_state = mine->n_settling ? mine->stored_state : client->sm_state,
 		.is_state_unproven =
 			!(mine->n_settling ? mine->is_stored_state_proven : client->is_state_proven),
+		.told_state = mine->told_state,
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,
 	};
@@ -119,6 +149,17 @@ static uint64_t save_reservation(struct hf_recovery *recovery, const struct hf_l
 	return before != NOT_STORED ? before | OUTDATED : NOT_STORED;
 }
 
+static uint64_t save_waiter(struct hf_recovery *recovery, const struct hf_lock_view *view, int *rp)
+{
+	uint8_t route[HF_STORE_MAX_ROUTE];
+	struct hf_store_waiter fact =
+		waiter_fact(recovery, view,
+			    view->tag != NOT_STORED ? view->tag : hf_store_new_id(recovery->store), route);
+
+	*rp = hf_store_put_waiter(recovery->store, &fact, &recovery->persist.ticket);
+	return *rp < 0 ? view->tag : fact.wants.id;
+}
+
 static void note_unsaved(struct hf_recovery *recovery, int r)
 {
 	struct hf_persist *persist = &recovery->persist;
@@ -138,6 +179,8 @@ static int erase(struct hf_recovery *recovery, struct hf_persist_record record)
 
 	if (record.kind == HF_PERSIST_LOCK)
 		return hf_store_delete_lock(recovery->store, record.id, ticketp);
+	if (record.kind == HF_PERSIST_WAITER)
+		return hf_store_delete_waiter(recovery->store, record.id, ticketp);
 	return hf_store_delete_reservation(recovery->store, record.id, ticketp);
 }
 
@@ -211,6 +254,26 @@ uint64_t hf_persist_reservation(struct hf_recovery *recovery, const struct hf_lo
 	return tag;
 }
 
+uint64_t hf_persist_waiter(struct hf_recovery *recovery, const struct hf_lock_view *view)
+{
+	uint64_t tag;
+	int r;
+
+	if (!recovery->persist.stores_waiters || view->flags & HF_LOCK_VOLATILE)
+		return NOT_STORED;
+	tag = save_waiter(recovery, view, &r);
+	if (r < 0)
+		note_unsaved(recovery, r);
+	return tag;
+}
+
+void hf_persist_remove_waiter(struct hf_recovery *recovery, const struct hf_lock_view *view)
+{
+	if (view->tag != NOT_STORED)
+		delete_released(recovery, (struct hf_persist_record){ view->tag, HF_PERSIST_WAITER },
+				view->who.client);
+}
+
 int hf_persist_client(struct hf_recovery *recovery, struct hf_client *client, uint64_t *ticketp)
 {
 	struct hf_store_client fact = client_fact(client);
@@ -243,6 +306,15 @@ static uint64_t save_missing_reservation(void *context, const struct hf_lock_res
 	return save_reservation(saving->recovery, view, &saving->result);
 }
 
+static uint64_t save_missing_waiter(void *context, const struct hf_lock_view *view)
+{
+	struct saving *saving = context;
+
+	if (view->flags & HF_LOCK_VOLATILE || saving->result < 0)
+		return view->tag;
+	return save_waiter(saving->recovery, view, &saving->result);
+}
+
 static int save_all(struct hf_recovery *recovery)
 {
 	struct hf_persist *persist = &recovery->persist;
@@ -258,6 +330,8 @@ static int save_all(struct hf_recovery *recovery)
 	if (persist->has_unsaved) {
 		hf_lock_tag_all(recovery->locks, save_missing_lock, &saving);
 		hf_lock_tag_all_reservations(recovery->locks, save_missing_reservation, &saving);
+		if (persist->stores_waiters) /* which of them is outdated is not known: write all */
+			hf_lock_tag_all_waiters(recovery->locks, save_missing_waiter, &saving);
 	}
 	return saving.result;
 }
@@ -303,6 +377,19 @@ static uint64_t resync_reservation(void *context, const struct hf_lock_reservati
 	return fact.id;
 }
 
+static uint64_t resync_waiter(void *context, const struct hf_lock_view *view)
+{
+	struct hf_recovery *recovery = context;
+	uint8_t route[HF_STORE_MAX_ROUTE];
+	struct hf_store_waiter fact;
+
+	if (view->flags & HF_LOCK_VOLATILE)
+		return NOT_STORED;
+	fact = waiter_fact(recovery, view, hf_store_new_id(recovery->store), route);
+	hf_store_resync_waiter(recovery->store, &fact);
+	return fact.wants.id;
+}
+
 static void resync_clients(struct hf_recovery *recovery)
 {
 	struct hf_client *client = NULL;
@@ -331,6 +418,8 @@ void hf_persist_resync(struct hf_recovery *recovery)
 		hf_lock_tag_all(recovery->locks, resync_lock, recovery);
 		hf_lock_tag_all_reservations(recovery->locks, resync_reservation, recovery);
 	}
+	if (persist->stores_waiters)
+		hf_lock_tag_all_waiters(recovery->locks, resync_waiter, recovery);
 }
 
 /* Life */
@@ -341,6 +430,7 @@ void hf_persist_init(struct hf_recovery *recovery)
 
 	recovery->persist.stores_locks = options->durability != HF_STORE_NONE &&
 					 (options->open_store || options->backend != HF_STORE_BACKEND_MEMORY);
+	recovery->persist.stores_waiters = recovery->persist.stores_locks && options->continues;
 	hf_timer_init(&recovery->persist.save_timer, recovery->loop, on_save_timer);
 }
 

@@ -134,6 +134,27 @@ static void end_grace_timers(struct hf_phase *phase)
 	hf_task_cancel(&phase->check_task);
 }
 
+static void on_settled(struct hf_promise *promise, bool is_durable)
+{
+	struct hf_recovery *recovery = hf_container_of(promise, struct hf_recovery, phase.settled);
+
+	if (is_durable && recovery->phase.now == HF_PHASE_SERVING)
+		hf_store_mark_settled(recovery->store, NULL);
+}
+
+/* Registrations and locks are written separately: without this the store could say that a run may go on, and
+ * still have what the end of grace has dropped. */
+void hf_phase_settle(struct hf_recovery *recovery)
+{
+	struct hf_promise *promise = &recovery->phase.settled;
+
+	if (!recovery->persist.stores_waiters || recovery->phase.now != HF_PHASE_SERVING)
+		return;
+	hf_promise_cancel(promise);
+	if (hf_promises_await(recovery, promise, recovery->persist.ticket, 0, on_settled))
+		on_settled(promise, true);
+}
+
 static void act(struct hf_recovery *recovery)
 {
 	struct hf_phase *phase = &recovery->phase;
@@ -148,6 +169,7 @@ static void act(struct hf_recovery *recovery)
 	hf_lock_set_grace(recovery->locks, false);
 	look_at_clients(recovery);
 	hf_store_mark_complete(recovery->store, NULL);
+	hf_phase_settle(recovery);
 }
 
 static void say_grace_began(struct hf_recovery *recovery)
@@ -252,6 +274,10 @@ int hf_phase_decide(struct hf_recovery *recovery)
 		start->has_all_locks ? n_loaded > 0 : hf_clients_count_registered(recovery->clients) > 0;
 	const char *reason = start->was_clean ? "restart after a clean stop" : "restart after a crash";
 
+	if (start->continues) {
+		hf_phase_enter(recovery, HF_PHASE_SERVING, "going on where the last run ended");
+		return 0;
+	}
 	switch (recovery->options.grace) {
 	case HF_RECOVERY_GRACE_NEVER:
 		if (n_loaded || could_reclaim) {
@@ -341,4 +367,5 @@ void hf_phase_init(struct hf_recovery *recovery)
 void hf_phase_deinit(struct hf_recovery *recovery)
 {
 	end_grace_timers(&recovery->phase);
+	hf_promise_cancel(&recovery->phase.settled);
 }

@@ -142,8 +142,11 @@ static bool await_if_healthy(struct hf_recovery *recovery, struct hf_promise *pr
 
 bool hf_recovery_is_release_durable(const struct hf_recovery *recovery)
 {
-	return !hf_store_takes_writes(recovery->store) ||
-	       recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+	bool is_stored = recovery->persist.ticket <= hf_store_reached(recovery->store, HF_STORE_LOCKS);
+
+	if (recovery->persist.stores_waiters)
+		return is_stored && hf_recovery_can_promise(recovery);
+	return is_stored || !hf_store_takes_writes(recovery->store);
 }
 
 /* The state number is written when what the client held is gone, by a promise in front of this one. Only then
@@ -168,6 +171,8 @@ static bool await_what(struct hf_recovery *recovery, struct hf_promise *promise,
 
 	switch (says) {
 	case HF_SAYS_RELEASED:
+		if (recovery->persist.stores_waiters)
+			return await_if_healthy(recovery, promise, recovery->persist.ticket, client_ticket);
 		return !hf_store_takes_writes(recovery->store) ||
 		       await(recovery, promise, recovery->persist.ticket, client_ticket);
 	case HF_SAYS_RESTARTED:

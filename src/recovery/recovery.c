@@ -40,6 +40,7 @@ static void on_recovered(void *user)
 {
 	hf_promises_reached(user);
 	hf_promises_look(user);
+	hf_phase_settle(user);
 }
 
 static void on_taken(void *user)
@@ -144,12 +145,27 @@ static uint64_t on_reservation_removed(void *context, const struct hf_lock_reser
 
 /* Waiters are the protocol's. */
 
+static uint64_t on_queued(void *context, const struct hf_lock_view *waiter)
+{
+	return hf_persist_waiter(context, waiter);
+}
+
+static uint64_t on_passed(void *context, const struct hf_lock_view *waiter)
+{
+	struct hf_lock_view anew = *waiter;
+
+	hf_persist_remove_waiter(context, waiter);
+	anew.tag = 0;
+	return hf_persist_waiter(context, &anew);
+}
+
 static void on_granted(void *context, const struct hf_lock_view *waiter)
 {
 	struct hf_recovery *recovery = context;
 
 	if (hf_recovery_wants_locks(recovery))
 		hf_recovery_tell_lock(recovery, HF_EVENT_GRANTED, waiter);
+	hf_persist_waiter(recovery, waiter);
 	if (recovery->waiter_events.granted)
 		recovery->waiter_events.granted(recovery->waiter_user, waiter);
 }
@@ -158,6 +174,7 @@ static void on_waiter_gone(void *context, const struct hf_lock_view *waiter, enu
 {
 	struct hf_recovery *recovery = context;
 
+	hf_persist_remove_waiter(recovery, waiter);
 	if (recovery->waiter_events.waiter_gone)
 		recovery->waiter_events.waiter_gone(recovery->waiter_user, waiter, why);
 }
@@ -166,6 +183,8 @@ static const struct hf_lock_events lock_events = {
 	.added = on_added,
 	.removed = on_removed,
 	.hidden = on_hidden,
+	.queued = on_queued,
+	.passed = on_passed,
 	.granted = on_granted,
 	.waiter_gone = on_waiter_gone,
 	.reservation_added = on_reservation_added,
@@ -177,6 +196,7 @@ static const struct hf_lock_events lock_events = {
 static void on_made(void *user, struct hf_client *client)
 {
 	hf_list_init(&client->recovery->late);
+	client->recovery->told_state = ((struct hf_recovery *)user)->sm_state;
 	hf_protocols_join(user, client);
 }
 
@@ -258,6 +278,7 @@ static int open_store(struct hf_recovery *recovery)
 		.postgres = options->postgres,
 		.server = options->server_name,
 		.gives_up = options->clear_store,
+		.continues = options->continues,
 		/* A store that is about to be cleared may have been written with any. */
 		.handle_key = options->clear_store ? 0 : options->handle_key,
 		.events = options->measures ? &measured_events : &store_events,
@@ -321,6 +342,22 @@ static void explain_key(const struct hf_recovery *recovery)
 		"file=%s/handle.key", recovery->options.store_path);
 }
 
+/* Clients are told of a restart although the operator wants to go on: say why. */
+static void explain_start(const struct hf_recovery *recovery)
+{
+	const struct hf_store_start *start = &recovery->start;
+	const char *why = "the last run did not store its waiters, or its clients were still reclaiming";
+
+	if (!recovery->options.continues || start->continues || start->is_first)
+		return;
+	if (recovery->options.durability == HF_STORE_NONE)
+		why = "locks are not stored";
+	else if (start->dropped_locks)
+		why = "the machine or the database was restarted, and locks may be lost";
+	hf_log_info("cannot go on where the last run ended: clients reclaim their locks", "reason=\"%s\"",
+		    why);
+}
+
 static int begin(struct hf_recovery *recovery)
 {
 	int r = open_store(recovery);
@@ -336,6 +373,7 @@ static int begin(struct hf_recovery *recovery)
 			hf_log_info("the store was cleared: registrations and locks are gone", "%s", "");
 	}
 	if (r == 0) {
+		explain_start(recovery);
 		recovery->sm_state = recovery->start.sm_state;
 		r = make_tables(recovery);
 	}
@@ -366,6 +404,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_notifier_init(recovery);
 	hf_persist_init(recovery);
 	hf_not_exported_init(recovery);
+	hf_waiting_init(recovery);
 	hf_protocols_init(recovery);
 	r = hf_export_counts_init(recovery);
 	if (r == 0)
@@ -381,8 +420,10 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 
 int hf_recovery_start(struct hf_recovery *recovery)
 {
-	int r = hf_phase_restart_clock(recovery);
+	int r;
 
+	hf_waiting_restore(recovery);
+	r = hf_phase_restart_clock(recovery);
 	if (r == 0)
 		r = hf_notifier_start(recovery);
 	if (r == 0)
@@ -409,6 +450,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	hf_clients_free(recovery->clients);
 	hf_persist_deinit(recovery);
 	hf_not_exported_deinit(recovery);
+	hf_waiting_deinit(recovery);
 	hf_export_counts_deinit(recovery);
 	hf_store_free(recovery->store);
 	free(recovery);
@@ -520,6 +562,16 @@ int32_t hf_recovery_state(const struct hf_recovery *recovery)
 uint64_t hf_recovery_epoch(const struct hf_recovery *recovery)
 {
 	return recovery->start.epoch;
+}
+
+bool hf_recovery_is_continuable(const struct hf_recovery *recovery)
+{
+	return recovery->persist.stores_waiters;
+}
+
+bool hf_recovery_continues(const struct hf_recovery *recovery)
+{
+	return recovery->start.continues;
 }
 
 void hf_recovery_counts(const struct hf_recovery *recovery, struct hf_recovery_counts *countsp)

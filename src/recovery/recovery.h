@@ -6,7 +6,8 @@
  * grace), and cleans up when a client has died.
  *
  *	recovery.c       life; events of store, lock table and clients go from here to the rest
- *	restart.c        stored records -> unreclaimed locks and reservations
+ *	restart.c        stored records -> locks and reservations, unreclaimed or held
+ *	waiting.c        stored waiters -> waiters
  *	notifier.c       tells every registered client of our restart
  *	crash.c          evidence that a client died -> everything of it goes
  *	reclaim.c        how is a reclaim to be served?
@@ -57,6 +58,7 @@ enum hf_store_backend {
 };
 
 #define HF_RECOVERY_MAX_PROTOCOLS 8
+#define HF_RECOVERY_MAX_ROUTE     64
 
 /* A protocol says how its clients come back after a restart, and when their state may go; see protocol.c. */
 struct hf_recovery_protocol {
@@ -75,8 +77,21 @@ struct hf_recovery_teller {
 	void *user;
 };
 
-/* The events of the lock table that a protocol wants. */
+/* How a protocol tells the client of a waiter that it has its lock. */
+struct hf_recovery_route {
+	uint64_t offset; /* as the client wrote them */
+	uint64_t len;
+	const struct hf_addr *local; /* our address that the client called; NULL: unknown */
+	void *user;                  /* the protocol's data of the waiter */
+};
+
+/* The events of the lock table that a protocol wants, and what it knows of waiters. */
 struct hf_recovery_waiter_events {
+	/* Where waiters are stored: the route of a waiter as bytes, at most HF_RECOVERY_MAX_ROUTE; and back.
+	 * False: these bytes are no route. was_granted: the client may have been told already. */
+	size_t (*describe)(void *user, const struct hf_lock_view *waiter, uint8_t *route);
+	bool (*restore)(void *user, struct hf_bytes route, bool was_granted,
+			struct hf_recovery_route *routep);
 	void (*granted)(void *user, const struct hf_lock_view *waiter);
 	void (*waiter_gone)(void *user, const struct hf_lock_view *waiter, enum hf_lock_end why);
 };
@@ -123,6 +138,7 @@ struct hf_recovery_options {
 	struct hf_lock_limits lock_limits;
 	const struct hf_lock_outside *outside; /* of the lock table; NULL: there is none */
 	void *outside_context;
+	bool continues;   /* recovery.after_crash: go on where the last run ended, if its list is complete */
 	bool clear_store; /* wipe registrations and locks first */
 	/* Another run uses the store now: nothing can be promised or written, and the server must end. */
 	void (*store_taken)(void *user);
@@ -168,6 +184,11 @@ struct hf_locks *hf_recovery_locks(struct hf_recovery *recovery);
 struct hf_clients *hf_recovery_clients(struct hf_recovery *recovery);
 int32_t hf_recovery_state(const struct hf_recovery *recovery); /* our state number: odd */
 uint64_t hf_recovery_epoch(const struct hf_recovery *recovery);
+/* May the next run go on where this one ends? Then nothing that was released comes back: a client is told so
+ * only when that is durable. */
+bool hf_recovery_is_continuable(const struct hf_recovery *recovery);
+/* Does this run go on where the last one ended, so that no client hears of the restart? */
+bool hf_recovery_continues(const struct hf_recovery *recovery);
 struct hf_store *hf_recovery_store(struct hf_recovery *recovery); /* for questions only */
 
 /*
@@ -189,7 +210,8 @@ enum hf_reply_says {
 	HF_SAYS_GRANTED,
 	/* The same. It does not wait for a store that cannot write: that store writes everything anew before
 	 * the server grants anything, and leaves out what is released. While the store writes everything, a
-	 * release comes behind that, and has to wait. */
+	 * release comes behind that, and has to wait. If the next run may go on where this one ends, a
+	 * release fails with the store, as a grant does. */
 	HF_SAYS_RELEASED,
 	/* What clients held before their restart is gone from the store, and their new state numbers are in
 	 * it. A client that got its reply does not tell us again. If we were killed without the number, we

@@ -2,7 +2,8 @@
  * A reservation as bytes in the store. One record stands for all equal
  * reservations of an owner:
  *
- *	u8 access deny   u16 lengths of export handle client oh   u32 count   i32 state   then those bytes
+ *	u8 access deny   u16 lengths of export handle client oh   u32 count   i32 state   then those bytes,
+ *	and u64 mark, unless it is 0
  */
 #include "base/le.h"
 #include "recovery/internal.h"
@@ -24,6 +25,8 @@ uint32_t hf_reservation_encode(const struct hf_reservation *reservation, uint8_t
 	p = hf_le_put32(p, (uint32_t)reservation->state);
 	for (size_t i = 0; i < N_PARTS; i++)
 		p = hf_le_put_bytes(p, parts[i]);
+	if (reservation->mark)
+		p = hf_le_put64(p, reservation->mark);
 	return (uint32_t)(p - blob);
 }
 
@@ -47,6 +50,11 @@ bool hf_reservation_decode(struct hf_reservation *reservation, struct hf_bytes b
 	reservation->deny = blob.data[1];
 	reservation->count = hf_le_get32(blob.data + 10);
 	reservation->state = (int32_t)hf_le_get32(blob.data + 14);
+	reservation->mark = 0;
+	if (blob.len - at == sizeof(reservation->mark)) {
+		reservation->mark = hf_le_get64(blob.data + at);
+		at = blob.len;
+	}
 	return at == blob.len && reservation->access <= 3 && reservation->deny <= 3 &&
 	       reservation->count > 0 && reservation->export.len <= HF_STORE_MAX_EXPORT &&
 	       reservation->handle.len <= HF_LOCK_HANDLE_MAX && reservation->oh.len <= HF_LOCK_OH_MAX;

@@ -10,6 +10,11 @@
  *	       -> of an export that is gone: it stays stored (not_exported.c)
  *	       -> cannot be true (a conflict with another record, an impossible range): deleted
  *
+ * A run that goes on where the last one ended (recovery.after_crash) takes the same way
+ * and then holds everything without a reclaim. A lock that a waiter has been granted
+ * while its client has not answered is not restored, but what the owner had before is:
+ * the waiter is granted it again (waiting.c).
+ *
  * A handle that this server did not make means that the key or the store was changed:
  * its owner could not reclaim the lock, and another client would get it. Then the
  * server does not start.
@@ -47,6 +52,22 @@ struct foreign {
 	struct hf_persist_record first;
 };
 
+/* A stored lock that belongs to a grant in flight. */
+struct provisional {
+	uint64_t id;
+	struct hf_client *client; /* a reference */
+	struct hf_range range;
+	uint64_t owner;
+	uint32_t export;
+	int32_t state;
+	uint8_t kind;
+	uint8_t prior; /* enum hf_lock_mode */
+	uint8_t handle_len;
+	uint16_t oh_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	uint8_t oh[HF_LOCK_OH_MAX];
+};
+
 struct loading {
 	struct hf_recovery *recovery;
 	struct hf_lock_load *locks;
@@ -56,6 +77,9 @@ struct loading {
 	struct hf_bytes last_id;         /* its id */
 	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
+	struct provisional
+		*provisional; /* what owners had before grants that their clients have not answered */
+	size_t n_provisional, provisional_room;
 	struct foreign foreign;
 	size_t n_clients, n_locks, n_not_exported, n_unknown, n_reservations;
 };
@@ -92,6 +116,7 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 	client->sm_state = fact->sm_state;
 	client->is_state_proven = !fact->is_state_unproven;
 	client->is_privileged = fact->is_privileged;
+	client->recovery->told_state = fact->told_state;
 	memcpy(client->priv, fact->priv, sizeof(client->priv));
 	if (fact->has_callback)
 		r = hf_client_set_callback(client, fact->callback_host, fact->callback_program,
@@ -182,6 +207,8 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 			 * state number is news, unless it is the one that it took this lock with. */
 			client->sm_state = hf_client_stored_number(fact->client_state);
 			client->is_state_proven = true;
+			if (!loading->recovery->start.continues)
+				client->recovery->told_state = 0;
 			hf_client_restore(client, hf_loop_wall(loading->recovery->loop), 0);
 		}
 		hf_client_unref(loading->last);
@@ -272,6 +299,75 @@ static int restore_lock(struct loading *loading, const struct hf_store_lock *fac
 	return hf_lock_load_add(loading->locks, view);
 }
 
+static int note_provisional(struct loading *loading, const struct hf_store_lock *fact,
+			    struct hf_client *client)
+{
+	struct provisional *provisional;
+
+	if (loading->n_provisional == loading->provisional_room) {
+		size_t room = loading->provisional_room ? 2 * loading->provisional_room : 16;
+
+		provisional = realloc(loading->provisional, room * sizeof(*provisional));
+		if (!provisional)
+			return hf_trace(-ENOMEM);
+		loading->provisional = provisional;
+		loading->provisional_room = room;
+	}
+	provisional = &loading->provisional[loading->n_provisional++];
+	*provisional = (struct provisional){
+		.id = fact->id,
+		.client = hf_client_ref(client),
+		.range = { fact->start, fact->end },
+		.owner = fact->owner,
+		.export = loading->place.export,
+		.state = hf_client_stored_number(fact->client_state),
+		.kind = fact->kind,
+		.prior = fact->flags >> HF_PERSIST_PRIOR_SHIFT & 3,
+		.handle_len = (uint8_t)loading->place.key.len,
+		.oh_len = (uint16_t)fact->oh.len,
+	};
+	memcpy(provisional->handle, loading->place.key.data, loading->place.key.len);
+	if (fact->oh.len)
+		memcpy(provisional->oh, fact->oh.data, fact->oh.len);
+	return 0;
+}
+
+/* What the owner had before the grant is stored anew, and the record of the grant goes: its waiter is granted
+ * the lock again within this turn, so that both changes are written together. */
+static int restore_prior(struct loading *loading, const struct provisional *provisional)
+{
+	struct hf_recovery *recovery = loading->recovery;
+	struct hf_lock_request request = {
+		.who = { .export = provisional->export,
+			 .handle = hf_bytes_of(provisional->handle, provisional->handle_len),
+			 .client = &provisional->client->locking,
+			 .owner_id = provisional->owner,
+			 .owner_kind = provisional->kind,
+			 .oh = hf_bytes_of(provisional->oh, provisional->oh_len) },
+		.range = provisional->range,
+		.mode = (enum hf_lock_mode)provisional->prior,
+		.client_state = (uint32_t)provisional->state,
+		.reclaim = true,
+	};
+	int r = 0;
+
+	if (provisional->prior)
+		r = hf_lock_acquire(recovery->locks, &request, NULL);
+	if (r < 0)
+		return hf_trace(r);
+	return hf_persist_delete(recovery, (struct hf_persist_record){ provisional->id, HF_PERSIST_LOCK });
+}
+
+static int hold_restored(struct loading *loading)
+{
+	int r = 0;
+
+	hf_lock_accept_restored(loading->recovery->locks);
+	for (size_t i = 0; r == 0 && i < loading->n_provisional; i++)
+		r = restore_prior(loading, &loading->provisional[i]);
+	return r;
+}
+
 static int load_lock(void *user, const struct hf_store_lock *fact)
 {
 	struct loading *loading = user;
@@ -295,6 +391,8 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
 	if (r < 0)
 		return r;
+	if (loading->recovery->start.continues && fact->flags & HF_PERSIST_OF_GRANT)
+		return note_provisional(loading, fact, client);
 	r = restore_lock(loading, fact, client);
 	if (r == HF_LOCK_E_CONFLICT)
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
@@ -321,6 +419,7 @@ static int restore_reservation(struct loading *loading, const struct hf_reservat
 		.access = fact->access,
 		.deny = fact->deny,
 		.count = fact->count,
+		.mark = loading->recovery->start.continues ? fact->mark : 0,
 	};
 
 	return hf_lock_restore_reservation(loading->recovery->locks, &view);
@@ -423,7 +522,9 @@ static int load_all(struct loading *loading)
 		r = load_locks(loading);
 	if (r == 0 && recovery->persist.stores_locks)
 		r = hf_store_load_reservations(recovery->store, load_reservation, loading);
-	return r == 0 ? refuse_foreign(loading) : r;
+	if (r == 0)
+		r = refuse_foreign(loading);
+	return r == 0 && recovery->persist.stores_locks ? hf_waiting_load(recovery) : r;
 }
 
 int hf_restart_load(struct hf_recovery *recovery)
@@ -434,6 +535,8 @@ int hf_restart_load(struct hf_recovery *recovery)
 	/* All that was loaded fits the key. The store takes it before the first write of this life. */
 	if (r == 0 && recovery->options.handle_key)
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
+	if (r == 0 && recovery->start.continues)
+		r = hold_restored(&loading);
 	if (r == 0) {
 		delete_wrong(&loading);
 		register_unknown(&loading);
@@ -444,5 +547,8 @@ int hf_restart_load(struct hf_recovery *recovery)
 	}
 	hf_client_unref(loading.last);
 	free(loading.wrong);
+	for (size_t i = 0; i < loading.n_provisional; i++)
+		hf_client_unref(loading.provisional[i].client);
+	free(loading.provisional);
 	return r < 0 ? hf_trace(r) : 0;
 }

@@ -99,6 +99,21 @@ static void downgrade(struct hf_nlm_op *op)
 
 /* Suspending until the store has answered */
 
+/*
+ * What the client gave up is gone, but a run that goes on from what is stored would have it again. The client
+ * gives it up again. Reservations are counted: the second time nothing more is given up.
+ */
+static void refuse_release(struct hf_nlm_op *op)
+{
+	struct hf_lock_reservation_view view = hf_nlm_reservation_view(op);
+
+	if (!hf_recovery_is_continuable(op->nlm->options.recovery))
+		return;
+	if (op->kind->results == HF_NLM_SHARE_RES && op->stat == HF_NLM_GRANTED_STAT && op->client)
+		hf_lock_doubt_release(op->nlm->locks, &op->target, view.access, view.deny);
+	op->stat = HF_NLM_DENIED_GRACE_PERIOD;
+}
+
 static void finish(struct hf_nlm_op *op)
 {
 	bool is_durable = op->storing.is_durable;
@@ -107,7 +122,9 @@ static void finish(struct hf_nlm_op *op)
 		hf_nlm_op_drop(op);
 		return;
 	}
-	if (!is_durable && op->finish != HF_NLM_FINISH_RELEASE) {
+	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
+		refuse_release(op);
+	} else if (!is_durable) {
 		op->stat = HF_NLM_DENIED_NOLOCKS;
 		hf_nlm_undo(op, op->finish);
 	}
@@ -145,7 +162,7 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
 	op = hf_nlm_op_suspend(op, HF_NLM_STORING, finish);
 	if (!op)
 		return; /* answered SYSTEM_ERR; the client asks again */
-	if (how == HF_NLM_FINISH_RELEASE)
+	if (how == HF_NLM_FINISH_RELEASE && op->kind->results != HF_NLM_SHARE_RES)
 		op->client = hf_client_unref(op->client); /* nothing is undone: it may be reaped */
 	if (hf_delays_add(&op->nlm->delays, &op->storing.promise, says(op), op->client, on_promise))
 		on_promise(&op->storing.promise, true);
@@ -172,12 +189,13 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
 
 /* What is left of an operation whose reply is batched: how to undo it. */
 struct hf_nlm_undo {
-	struct hf_client *client;                   /* a reference */
+	struct hf_client *client;                   /* a reference; NULL: a release */
 	const struct hf_rpc_connection *connection; /* whose reply it is */
 	uint8_t *stat;                              /* in the reply; NULL: the reply is gone */
 	struct hf_range range;
 	uint64_t owner_id;
 	uint32_t export;
+	bool is_release; /* nothing is undone, but the client is to ask again */
 	bool is_new;
 	bool waits;
 	uint8_t mode;
@@ -190,13 +208,18 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	const struct lock_of lock = {
 		.who = { .export = undo->export,
 			 .handle = hf_bytes_of(undo->handle, undo->handle_len),
-			 .client = &undo->client->locking,
+			 .client = undo->client ? &undo->client->locking : NULL,
 			 .owner_id = undo->owner_id },
 		.range = undo->range,
 		.mode = (enum hf_lock_mode)undo->mode,
 		.waits = undo->waits,
 	};
 
+	if (undo->is_release) {
+		if (undo->stat)
+			hf_xdr_set_word(undo->stat, HF_NLM_DENIED_GRACE_PERIOD);
+		return;
+	}
 	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 	if (undo->stat)
 		hf_xdr_set_word(undo->stat, HF_NLM_DENIED_NOLOCKS);
@@ -287,14 +310,14 @@ static bool has_room(struct hf_nlm_batch *batch)
 }
 
 /* The status is the last word of the reply. The call is gone afterwards. */
-static uint8_t *put_grant(struct hf_nlm_op *op)
+static uint8_t *put_status(struct hf_nlm_op *op, enum hf_nlm_stat stat, const char *result)
 {
 	struct hf_bytes cookie = op->args.cookie;
 	struct hf_xdr_out *out = hf_rpc_reply_begin(op->call, 16 + cookie.len);
 	uint8_t *at;
 
-	hf_rpc_call_note(op->call, granted_if_stored);
-	hf_nlm_put_res(out, op->version, cookie, HF_NLM_GRANTED_STAT);
+	hf_rpc_call_note(op->call, result);
+	hf_nlm_put_res(out, op->version, cookie, stat);
 	at = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
 	hf_rpc_reply_end(op->call);
 	return at;
@@ -318,13 +341,32 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	undo->range = op->range;
 	undo->owner_id = who->owner_id;
 	undo->export = who->export;
+	undo->is_release = false;
 	undo->is_new = is_new;
 	undo->waits = op->args.block;
 	undo->mode = hf_nlm_mode(op);
 	undo->handle_len = (uint8_t)who->handle.len;
 	memmove(undo->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
-	undo->stat = put_grant(op);
+	undo->stat = put_status(op, HF_NLM_GRANTED_STAT, granted_if_stored);
+	hf_nlm_op_end(op);
+	promise_batch(batch);
+	return true;
+}
+
+/* The same where the reply may have to be changed. */
+static bool batch_continuable_release(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	const struct hf_rpc_connection *connection;
+	struct hf_nlm_batch *batch = choose_batch(op);
+	struct hf_nlm_undo *undo;
+
+	if (!batch || op->kind->results != HF_NLM_RES || !has_room(batch) ||
+	    !(connection = hf_rpc_delay_call(&batch->delay, op->call)))
+		return false;
+	undo = &batch->undos[batch->n_undos++];
+	*undo = (struct hf_nlm_undo){ .connection = connection, .is_release = true };
+	undo->stat = put_status(op, stat, hf_nlm_stat_name(stat));
 	hf_nlm_op_end(op);
 	promise_batch(batch);
 	return true;
@@ -332,8 +374,11 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 
 static bool batch_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
-	struct hf_nlm_batch *batch = choose_batch(op);
+	struct hf_nlm_batch *batch;
 
+	if (HF_UNLIKELY(hf_recovery_is_continuable(op->nlm->options.recovery)))
+		return batch_continuable_release(op, stat);
+	batch = choose_batch(op);
 	if (!batch || !hf_rpc_delay_call(&batch->delay, op->call))
 		return false;
 	hf_nlm_reply(op, stat);

@@ -23,6 +23,7 @@
  * A grant lives until the lock table says waiter_gone. If there is no memory for its ending, the ending is
  * tried again until there is some, and the client is not called meanwhile.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,6 +354,21 @@ static void grant_free(struct grant *grant)
 	free(grant);
 }
 
+/*
+ * A secret between the client and us. For a stored waiter it follows from the waiter's id and the key of the
+ * handles: the run that goes on after a crash understands the answer to a call that was sent before.
+ */
+static uint64_t make_cookie(struct hf_nlm *nlm, const struct hf_lock_view *waiter)
+{
+	const struct hf_siphash_key key = { .k0 = nlm->options.secret, .k1 = ~nlm->options.secret };
+	uint64_t cookie;
+
+	if (waiter->tag && nlm->options.secret)
+		return hf_siphash(&key, &waiter->tag, sizeof(waiter->tag));
+	hf_loop_random(nlm->options.loop, &cookie, sizeof(cookie));
+	return cookie;
+}
+
 static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *waiter)
 {
 	struct grant *grant = calloc(1, sizeof(*grant) + waiter->who.oh.len);
@@ -364,9 +380,11 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->nlm = nlm;
 	grant->client = hf_client_ref(hf_container_of(waiter->who.client, struct hf_client, locking));
 	grant->id = waiter->id;
-	hf_loop_random(nlm->options.loop, &grant->cookie, sizeof(grant->cookie));
+	grant->cookie = make_cookie(nlm, waiter);
 	grant->gap_ns = FIRST_GAP;
 	grant->route = hf_nlm_route_unpack(waiter->user);
+	/* The run before may have sent any number of calls, and their answers may still come. */
+	grant->n_sent = grant->route.was_told ? 2 : 0;
 	grant->by_msg = grant->route.is_msg;
 	grant->is_exclusive = waiter->mode == HF_LOCK_EXCLUSIVE;
 	grant->svid = (int32_t)waiter->who.owner_id;
@@ -399,7 +417,10 @@ static void on_granted(void *user, const struct hf_lock_view *waiter)
 			     "%s", "");
 		return;
 	}
-	if (hf_delays_add(&nlm->delays, &grant->promise, HF_SAYS_GRANTED, grant->client, on_promise))
+	/* A grant of the run before is stored. If the client is, too, it may have been told: then the grant
+	 * is not put back. */
+	if ((grant->route.was_told && grant->client->registration_ticket == 0) ||
+	    hf_delays_add(&nlm->delays, &grant->promise, HF_SAYS_GRANTED, grant->client, on_promise))
 		start_soon(grant);
 }
 
@@ -413,7 +434,31 @@ static void on_waiter_gone(void *user, const struct hf_lock_view *waiter, enum h
 	grant_free(grant);
 }
 
+static size_t describe(void *user, const struct hf_lock_view *waiter, uint8_t *route)
+{
+	struct hf_nlm *nlm = user;
+
+	static_assert(HF_NLM_STORED_ROUTE <= HF_RECOVERY_MAX_ROUTE, "a route must fit");
+	return hf_nlm_route_encode(&nlm->locals, hf_nlm_route_unpack(waiter->user), waiter->offset,
+				   waiter->len, route);
+}
+
+static bool restore(void *user, struct hf_bytes bytes, bool was_granted, struct hf_recovery_route *routep)
+{
+	struct hf_nlm *nlm = user;
+	struct hf_nlm_route route;
+
+	if (!hf_nlm_route_decode(&nlm->locals, bytes, &route, &routep->offset, &routep->len))
+		return false;
+	route.was_told = was_granted;
+	routep->local = hf_nlm_route_local(&nlm->locals, route);
+	routep->user = hf_nlm_route_pack(route);
+	return true;
+}
+
 static const struct hf_recovery_waiter_events waiter_events = {
+	.describe = describe,
+	.restore = restore,
 	.granted = on_granted,
 	.waiter_gone = on_waiter_gone,
 };

@@ -14,7 +14,12 @@ static void refuse(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 	}
 	if (!op->args.reclaim)
 		hf_nlm_note_act(op);
-	hf_nlm_reply(op, stat);
+	/* The request may have told us of the client's restart. Whatever the reply, the client has said it,
+	 * and what it had before must not come back. */
+	if (op->client && HF_UNLIKELY(hf_recovery_is_settling(op->client)))
+		hf_nlm_reply_released(op, stat);
+	else
+		hf_nlm_reply(op, stat);
 }
 
 static bool apply_reclaim(struct hf_recovery *recovery, struct hf_lock_request *lock)

@@ -75,6 +75,7 @@ struct hf_nlm_options {
 	void (*send)(void *user, const struct hf_addr *local, const struct hf_addr *to,
 		     struct hf_bytes message);
 	void *send_user;
+	uint64_t secret;           /* the same in every run; 0: there is none */
 	uint64_t grant_try_ns;     /* for one call to a waiter; 0: 5 s */
 	uint64_t grant_give_up_ns; /* for all calls to it; 0: 30 s */
 };

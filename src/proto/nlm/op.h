@@ -82,8 +82,9 @@ enum hf_nlm_finish {
 	HF_NLM_FINISH_WAIT,   /* not durable: the wait is cancelled */
 	HF_NLM_FINISH_DOWNGRADE,   /* durable: the lock becomes shared; not durable: as for REPEAT */
 	HF_NLM_FINISH_RESERVATION, /* not durable: the reservation is given back */
-	HF_NLM_FINISH_RELEASE,     /* the reply is the same either way */
-	HF_NLM_FINISH_RESTART,     /* not durable: there is no reply, and the client says it again */
+	HF_NLM_FINISH_RELEASE, /* the reply is the same; or, if the next run may go on from here and it is not
+				durable, the client is to ask again */
+	HF_NLM_FINISH_RESTART, /* not durable: there is no reply, and the client says it again */
 };
 
 enum hf_nlm_results {
@@ -179,8 +180,9 @@ void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat);
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder);
 HF_COLD void hf_nlm_op_reply_garbage(struct hf_nlm_op *op); /* the arguments cannot be decoded */
 void hf_nlm_op_drop(struct hf_nlm_op *op);                  /* without a reply: the client sends it again */
-void hf_nlm_op_spend(struct hf_nlm_op *op); /* charges to its caller what the lock table has searched for it */
-void hf_nlm_op_end(struct hf_nlm_op *op);   /* after its call was ended otherwise */
+void hf_nlm_op_spend(
+	struct hf_nlm_op *op);            /* charges to its caller what the lock table has searched for it */
+void hf_nlm_op_end(struct hf_nlm_op *op); /* after its call was ended otherwise */
 
 /* Life */
 int hf_nlm_ops_init(struct hf_nlm *nlm);

@@ -1,7 +1,9 @@
 #include "proto/nlm/reply_route.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/le.h"
 #include "proto/nlm/wire.h"
 #include "rpc/call.h"
 
@@ -45,9 +47,9 @@ struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct h
 
 void *hf_nlm_route_pack(struct hf_nlm_route route)
 {
-	return (void *)((uintptr_t)route.export << 21 | (uintptr_t)route.local << 5 |
-			(uintptr_t)route.version << 2 | (uintptr_t)route.is_tcp << 1 |
-			(uintptr_t)route.is_msg);
+	return (void *)((uintptr_t)route.was_told << 32 | (uintptr_t)route.export << 21 |
+			(uintptr_t)route.local << 5 | (uintptr_t)route.version << 2 |
+			(uintptr_t)route.is_tcp << 1 | (uintptr_t)route.is_msg);
 }
 
 struct hf_nlm_route hf_nlm_route_unpack(const void *user)
@@ -58,7 +60,51 @@ struct hf_nlm_route hf_nlm_route_unpack(const void *user)
 				      .is_tcp = bits >> 1 & 1,
 				      .is_msg = bits & 1,
 				      .local = (uint16_t)(bits >> 5),
-				      .export = bits >> 21 & HF_NLM_MAX_EXPORTS };
+				      .export = bits >> 21 & HF_NLM_MAX_EXPORTS,
+				      .was_told = bits >> 32 & 1 };
+}
+
+/* u8 version   u8 flags: 1 TCP, 2 _MSG   u64 offset len   u8 family ip[16]   u32 scope */
+enum {
+	IS_TCP = 1,
+	IS_MSG = 2,
+};
+
+size_t hf_nlm_route_encode(const struct hf_nlm_locals *locals, struct hf_nlm_route route, uint64_t offset,
+			   uint64_t len, uint8_t out[HF_NLM_STORED_ROUTE])
+{
+	const struct hf_addr *local = hf_nlm_route_local(locals, route);
+	static const struct hf_addr none;
+	uint8_t *p = out;
+
+	local = local ? local : &none;
+	p = hf_le_put8(p, route.version);
+	p = hf_le_put8(p, (uint8_t)((route.is_tcp ? IS_TCP : 0) | (route.is_msg ? IS_MSG : 0)));
+	p = hf_le_put64(p, offset);
+	p = hf_le_put64(p, len);
+	p = hf_le_put8(p, local->family);
+	p = hf_le_put_bytes(p, hf_bytes_of(local->ip, sizeof(local->ip)));
+	p = hf_le_put32(p, local->scope);
+	return (size_t)(p - out);
+}
+
+bool hf_nlm_route_decode(struct hf_nlm_locals *locals, struct hf_bytes bytes, struct hf_nlm_route *routep,
+			 uint64_t *offsetp, uint64_t *lenp)
+{
+	struct hf_addr local = { 0 };
+	const uint8_t *p = bytes.data;
+
+	if (bytes.len != HF_NLM_STORED_ROUTE || p[0] == 0 || p[0] > 4 || p[1] & ~(IS_TCP | IS_MSG))
+		return false;
+	*routep = (struct hf_nlm_route){ .version = p[0], .is_tcp = p[1] & IS_TCP, .is_msg = p[1] & IS_MSG };
+	*offsetp = hf_le_get64(p + 2);
+	*lenp = hf_le_get64(p + 10);
+	local.family = p[18];
+	memcpy(local.ip, p + 19, sizeof(local.ip));
+	local.scope = hf_le_get32(p + 35);
+	if (local.family == AF_INET || local.family == AF_INET6)
+		routep->local = find_or_add(locals, &local);
+	return true;
 }
 
 const struct hf_addr *hf_nlm_route_local(const struct hf_nlm_locals *locals, struct hf_nlm_route route)

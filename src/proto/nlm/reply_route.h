@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/bytes.h"
 
 struct hf_rpc_call;
 
@@ -28,6 +29,7 @@ struct hf_nlm_route {
 	bool is_msg;
 	uint16_t local;  /* its place in hf_nlm_locals, from 1; 0: not remembered */
 	uint16_t export; /* whose handle the client has; 0: not remembered */
+	bool was_told;   /* an earlier run of the server may have told the client of the grant */
 };
 
 void hf_nlm_locals_deinit(struct hf_nlm_locals *locals);
@@ -35,5 +37,11 @@ struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct h
 				    uint32_t export);
 void *hf_nlm_route_pack(struct hf_nlm_route route);
 struct hf_nlm_route hf_nlm_route_unpack(const void *user);
+/* As the store has it: the bytes of the route, without the share, and the range as the client wrote it. */
+#define HF_NLM_STORED_ROUTE 39
+size_t hf_nlm_route_encode(const struct hf_nlm_locals *locals, struct hf_nlm_route route, uint64_t offset,
+			   uint64_t len, uint8_t out[HF_NLM_STORED_ROUTE]);
+bool hf_nlm_route_decode(struct hf_nlm_locals *locals, struct hf_bytes bytes, struct hf_nlm_route *routep,
+			 uint64_t *offsetp, uint64_t *lenp);
 /* NULL where it was not remembered. */
 const struct hf_addr *hf_nlm_route_local(const struct hf_nlm_locals *locals, struct hf_nlm_route route);

@@ -3,6 +3,13 @@
 #include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
+/* Reservations are counted. A run that goes on after a crash knows by this that it has counted a call whose
+ * reply was lost: the client sends it again with the same number. */
+static uint64_t mark_of(const struct hf_nlm_op *op)
+{
+	return UINT64_C(1) << 32 | hf_rpc_call_header(op->call)->xid;
+}
+
 static enum hf_nlm_stat take(struct hf_nlm_op *op)
 {
 	const struct hf_nlm_args *args = &op->args;
@@ -16,8 +23,8 @@ static enum hf_nlm_stat take(struct hf_nlm_op *op)
 	case HF_RECLAIM_BACKED:
 		return HF_NLM_GRANTED_STAT;
 	default:
-		answer = hf_lock_reserve(op->nlm->locks, &op->target, view.access, view.deny,
-					 hf_nlm_state_of(op), args->reclaim);
+		answer = hf_lock_reserve_once(op->nlm->locks, &op->target, view.access, view.deny,
+					      hf_nlm_state_of(op), args->reclaim, mark_of(op));
 		if (answer == HF_LOCK_E_LIMIT)
 			hf_nlm_say_full(op, true);
 		return hf_nlm_stat_from_lock(answer);
@@ -95,7 +102,8 @@ void hf_nlm_run_unshare(struct hf_nlm_op *op)
 		struct hf_lock_reservation_view view = hf_nlm_reservation_view(op);
 
 		if (!hf_recovery_unreserve(op->nlm->options.recovery, &view))
-			hf_lock_unreserve(op->nlm->locks, &op->target, view.access, view.deny);
+			hf_lock_unreserve_once(op->nlm->locks, &op->target, view.access, view.deny,
+					       mark_of(op));
 	}
 	hf_nlm_reply_released(op, stat);
 }

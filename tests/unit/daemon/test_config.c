@@ -191,6 +191,10 @@ static void test_misspelt_words(void **state)
 		     "f.yaml:3: exports.access is 'wr'; give rw or ro (did you mean rw?)");
 	set_wrong("recovery.grace=Never",
 		  "recovery.grace is 'Never'; give auto, always or never (did you mean never?)");
+	expect_wrong(
+		"recovery:\n  grace: always\n  after_crash: continue\n",
+		"f.yaml:3: recovery.after_crash is continue, and recovery.grace is always: a server that "
+		"continues has no grace period; change one of them");
 }
 
 static void test_not_yaml(void **state)

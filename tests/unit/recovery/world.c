@@ -143,7 +143,7 @@ void world_init(struct world *world)
 
 void world_up(struct world *world)
 {
-	static const struct hf_recovery_waiter_events events = { on_granted, on_gone };
+	static const struct hf_recovery_waiter_events events = { .granted = on_granted, .waiter_gone = on_gone };
 	struct hf_recovery_teller teller = { tell, world };
 
 	disk_in_use = &world->disk;

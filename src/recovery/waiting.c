@@ -1,0 +1,168 @@
+/*
+ * Stored waiters return to their queues.
+ *
+ * A run that goes on where the last one ended still owes every waiter its call. The
+ * waiters are read with the locks, but they enter the lock table only when their protocol
+ * is there, which alone understands the route of a grant.
+ *
+ *	granted, not answered  first: the waiter gets its lock again, and its client is
+ *	                       called again, with the same cookie
+ *	waiting                then: in the order in which they came
+ *
+ * Grants are paused until all of them are queued, and no call is served before that. A
+ * run that starts over deletes the stored waiters: their clients ask again after they have
+ * reclaimed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "recovery/internal.h"
+
+struct loaded {
+	struct hf_link link;
+	struct hf_store_waiter fact; /* its bytes are in @bytes */
+	uint8_t bytes[];
+};
+
+static struct hf_bytes copy(uint8_t **to, struct hf_bytes bytes)
+{
+	struct hf_bytes mine = hf_bytes_of(*to, bytes.len);
+
+	if (bytes.len)
+		memcpy(*to, bytes.data, bytes.len);
+	*to += bytes.len;
+	return mine;
+}
+
+static int load_waiter(void *user, const struct hf_store_waiter *fact)
+{
+	struct hf_recovery *recovery = user;
+	const struct hf_store_lock *wants = &fact->wants;
+	struct loaded *loaded = malloc(sizeof(*loaded) + wants->export.len + wants->handle.len +
+				       wants->client.len + wants->oh.len + fact->route.len);
+	uint8_t *to;
+
+	if (!loaded)
+		return hf_trace(-ENOMEM);
+	to = loaded->bytes;
+	loaded->fact = *fact;
+	loaded->fact.wants.export = copy(&to, wants->export);
+	loaded->fact.wants.handle = copy(&to, wants->handle);
+	loaded->fact.wants.client = copy(&to, wants->client);
+	loaded->fact.wants.oh = copy(&to, wants->oh);
+	loaded->fact.route = copy(&to, fact->route);
+	hf_list_push_back(&recovery->waiting.loaded, &loaded->link);
+	return 0;
+}
+
+static void forget(struct hf_recovery *recovery, struct loaded *loaded)
+{
+	hf_persist_delete(recovery, (struct hf_persist_record){ loaded->fact.wants.id, HF_PERSIST_WAITER });
+}
+
+int hf_waiting_load(struct hf_recovery *recovery)
+{
+	int r = hf_store_load_waiters(recovery->store, load_waiter, recovery);
+
+	if (r == 0 && !recovery->start.continues) {
+		hf_list_for_each(pos, &recovery->waiting.loaded)
+			forget(recovery, hf_list_entry(pos, struct loaded, link));
+		hf_waiting_deinit(recovery);
+	}
+	return r;
+}
+
+static bool is_possible(const struct hf_store_lock *wants)
+{
+	return hf_range_is_valid((struct hf_range){ wants->start, wants->end }) &&
+	       wants->handle.len <= HF_LOCK_HANDLE_MAX && wants->oh.len <= HF_LOCK_OH_MAX &&
+	       (wants->mode == HF_LOCK_SHARED || wants->mode == HF_LOCK_EXCLUSIVE);
+}
+
+/* False: the waiter cannot be restored. Its client asks again after a while. */
+static bool enqueue(struct hf_recovery *recovery, const struct hf_store_waiter *fact)
+{
+	const struct hf_store_lock *wants = &fact->wants;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client =
+		hf_clients_find_id(recovery->clients, wants->client);
+	uint8_t room[HF_LOCK_HANDLE_MAX];
+	struct hf_recovery_route route;
+	struct hf_lock_request request = {
+		.range = { wants->start, wants->end },
+		.mode = (enum hf_lock_mode)wants->mode,
+		.client_state = (uint32_t)hf_client_stored_number(wants->client_state),
+		.wait = true,
+		.must_wait = true,
+		.no_downgrade = true, /* the owner may have asked for more since */
+		.tag = wants->id,
+	};
+
+	if (!client || !is_possible(wants) || !recovery->waiter_events.restore ||
+	    !recovery->waiter_events.restore(recovery->waiter_user, fact->route, fact->is_granted, &route) ||
+	    !recovery->exports.find(recovery->exports.user, wants->export, &request.who.export))
+		return false;
+	request.who.handle = hf_export_names_key_of(recovery, request.who.export, wants->handle, room);
+	request.who.client = &client->locking;
+	request.who.owner_id = wants->owner;
+	request.who.owner_kind = wants->kind;
+	request.who.oh = wants->oh;
+	if (route.local && client->local.family == 0) {
+		/* Its registration was lost, and the restart made another one, without the address. */
+		client->local = *route.local;
+		hf_client_register(client);
+	}
+	request.offset = route.offset;
+	request.len = route.len;
+	request.user = route.user;
+	return request.who.handle.len && hf_lock_acquire(recovery->locks, &request, NULL) == HF_LOCK_E_QUEUED;
+}
+
+static size_t restore_some(struct hf_recovery *recovery, bool is_granted)
+{
+	size_t n = 0;
+
+	hf_list_for_each(pos, &recovery->waiting.loaded) {
+		struct loaded *loaded = hf_list_entry(pos, struct loaded, link);
+
+		if (loaded->fact.is_granted != is_granted)
+			continue;
+		if (enqueue(recovery, &loaded->fact)) {
+			n++;
+			continue;
+		}
+		hf_log_warn("a stored waiter could not be restored; its client asks again", "id=%llu",
+			    (unsigned long long)loaded->fact.wants.id);
+		forget(recovery, loaded);
+	}
+	return n;
+}
+
+void hf_waiting_restore(struct hf_recovery *recovery)
+{
+	size_t n_granted, n_waiting;
+
+	if (hf_list_is_empty(&recovery->waiting.loaded))
+		return;
+	hf_lock_pause_grants(recovery->locks, true);
+	n_granted = restore_some(recovery, true);
+	n_waiting = restore_some(recovery, false);
+	hf_promises_look(recovery);
+	hf_log_info("stored waiters wait again", "granted=%zu waiting=%zu", n_granted, n_waiting);
+	hf_waiting_deinit(recovery);
+}
+
+void hf_waiting_init(struct hf_recovery *recovery)
+{
+	hf_list_init(&recovery->waiting.loaded);
+}
+
+void hf_waiting_deinit(struct hf_recovery *recovery)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&recovery->waiting.loaded)))
+		free(hf_list_entry(link, struct loaded, link));
+}

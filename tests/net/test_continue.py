@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""recovery.after_crash: continue. The server is killed, and the next run goes on: once for each store.
+
+No client hears of the restart, no lock is reclaimed, and every waiter gets the call that it was promised.
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from exported import Exported
+from nsm import Host, Local
+from play import main
+from recovering import OverPostgres
+from rest import Rest
+
+GOES_ON = "going on where the last run ended"
+STARTS_OVER = "cannot go on where the last run ended"
+
+
+class Continuing(Exported):
+    backend = ("store.backend=lmdb",)
+    host_class = Host
+
+    @classmethod
+    def setUpClass(cls):
+        cls.settings = (*cls.backend, "recovery.after_crash=continue", "recovery.grace=auto", "recovery.window_seconds=3600",
+                        "api.listen=127.0.0.1:0", "log.level=debug")  # fmt: skip
+        super().setUpClass()
+        cls.rest = Rest(cls.daemon)
+
+    def setUp(self):
+        super().setUp()
+        self.log_restarted = len(self.daemon.log)
+        for host in self.hosts:
+            host.script = nlm.S_GRANTED
+            host.told.items.clear()
+
+    def restart(self, *settings):
+        """Killed and started again; the log of the new run begins here."""
+        self.daemon.crash()
+        for host in self.hosts:
+            host.drop_callers()
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start(*settings)
+
+    @property
+    def log(self):
+        return self.daemon.log[self.log_restarted :]
+
+    def state(self):
+        local = Local(self.network.server)
+        try:
+            return local.state()
+        finally:
+            local.close()
+
+    def assert_goes_on(self):
+        self.assertIn(GOES_ON, self.log)
+        self.assertEqual([host.name for host in self.hosts if host.told.items], [], "no client is told")
+        self.assertFalse(self.rest.get("/api/v1/grace").json["active"])
+
+    def assert_starts_over(self):
+        self.assertIn(STARTS_OVER, self.log)
+
+    # Locks
+
+    def test_lock_is_held_without_a_reclaim(self):
+        state = self.state()
+        lock = self.hold()
+        self.restart()
+        self.assert_goes_on()
+        self.assertEqual(self.state(), state, "the state number stays")
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_DENIED)
+        free = self.lock_of(self.b, fh=self.handle_of(self.make_file()))
+        self.assert_granted(self.b, free)
+        self.release(lock)
+        self.assert_granted(self.b, self.lock_of(self.b))
+
+    def test_release_stays_released(self):
+        lock = self.hold()
+        self.release(lock)
+        self.restart()
+        self.assert_goes_on()
+        self.assert_granted(self.b, self.lock_of(self.b))
+
+    def test_clean_stop_goes_on_too(self):
+        self.hold()
+        self.daemon.stop()
+        for host in self.hosts:
+            host.drop_callers()
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start()
+        self.assert_goes_on()
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_DENIED)
+
+    def test_reservation_is_held(self):
+        mine = self.lock_of(self.a, deny=3, access=3)
+        self.assertEqual(self.a.share(mine), nlm.S_GRANTED)
+        self.restart()
+        self.assert_goes_on()
+        self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_DENIED)
+        self.assertEqual(self.a.unshare(mine), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_GRANTED)
+
+    def test_client_that_dies_later_loses_its_locks(self):
+        self.a.state = 3
+        self.hold(state=3)
+        waiter = self.waits(self.b)
+        self.restart()
+        self.a.state = 5
+        self.a.notify(5)
+        self.b.wait_granted(waiter)
+
+    # Waiters
+
+    def test_waiters_are_granted_in_their_order(self):
+        lock = self.hold()
+        waiters = [(host, self.waits(host)) for host in self.hosts[1:4]]
+        self.restart()
+        self.assert_goes_on()
+        self.release(lock)
+        for n, (host, waiter) in enumerate(waiters):
+            host.wait_granted(waiter)
+            for later, _ in waiters[n + 1 :]:
+                self.assertEqual(later.granted_calls, [], f"{later.name} came after {host.name}")
+            self.release(waiter, host)
+
+    def test_waiter_is_called_the_way_it_came(self):
+        lock = self.hold()
+        waiter = self.lock_of(self.b, block=True)
+        self.assertEqual(self.b.lock(waiter, version=3, transport="udp"), nlm.S_BLOCKED)
+        self.restart()
+        self.release(lock)
+        heard = self.b.wait_granted(waiter)
+        self.assertEqual((heard.call.version, heard.call.transport), (3, "udp"))
+
+    def test_cancelled_waiter_stays_away(self):
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.assertEqual(self.b.cancel(waiter), nlm.S_GRANTED)
+        behind = self.waits(self.c)
+        self.restart()
+        self.release(lock)
+        self.c.wait_granted(behind)
+        self.assertEqual(self.b.granted_calls, [])
+
+    def test_unanswered_grant_is_called_again(self):
+        """The client hears of its lock, and the server dies before the answer."""
+        lock = self.hold()
+        self.b.script = self.b.SILENT
+        waiter = self.waits(self.b)
+        self.release(lock)
+        first = self.b.wait_granted(waiter)
+        self.restart()
+        self.b.script = nlm.S_GRANTED
+        again = self.b.grants.wait(2, lambda heard: heard.grant.fh == waiter.fh)[-1]
+        self.assertEqual(again.grant.cookie, first.grant.cookie)
+        self.assertEqual(self.c.lock(self.lock_of(self.c)), nlm.S_DENIED)
+        self.release(waiter, self.b)
+        self.assert_granted(self.c, self.lock_of(self.c))
+
+    def test_refused_upgrade_leaves_the_shared_lock(self):
+        """b holds a shared lock and is granted an exclusive one; it refuses only after the restart."""
+        shared = self.lock_of(self.b, exclusive=False)
+        self.assert_granted(self.b, shared)
+        other = self.lock_of(self.c, exclusive=False)
+        self.assert_granted(self.c, other)
+        self.b.script = self.b.SILENT
+        upgrade = self.waits(self.b)
+        self.release(other, self.c)
+        self.b.wait_granted(upgrade)
+        self.restart()
+        self.b.script = nlm.S_DENIED
+        self.b.grants.wait(2, lambda heard: heard.grant.fh == upgrade.fh)
+        self.assertEqual(self.c.lock(self.lock_of(self.c)), nlm.S_DENIED, "b holds it, at least shared")
+
+    def test_twice_in_a_row(self):
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.restart()
+        self.restart()
+        self.assert_goes_on()
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+    # Where the list is not known to be complete
+
+    def test_run_that_stored_no_waiters_is_not_continued(self):
+        lock = self.hold()
+        self.restart("recovery.after_crash=reclaim")
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.rest.get("/api/v1/grace").json["active"], "grace ends")
+        self.restart()
+        self.assert_starts_over()
+        self.a.told.wait()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.rest.get("/api/v1/grace").json["active"], "grace ends")
+        self.release(lock)
+
+    def test_grace_is_not_continued(self):
+        """A run that dies while its clients reclaim leaves locks that are neither held nor free."""
+        lock = self.hold()
+        self.restart("recovery.after_crash=reclaim")
+        self.restart()
+        self.assertTrue(self.rest.get("/api/v1/grace").json["active"])
+        self.restart()
+        self.assert_starts_over()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.rest.get("/api/v1/grace").json["active"], "grace ends")
+        self.release(lock)
+
+
+class ContinuingOverPostgres(OverPostgres, Continuing):
+    pass
+
+
+if __name__ == "__main__":
+    main()
