@@ -326,6 +326,24 @@ static void check_clients_stored(struct world *world)
 		world_fail(world, "I10", "the store has other registrations than the server");
 }
 
+static void check_waiters_stored(struct world *world)
+{
+	uint32_t n = disk_count_waiters(world), n_volatile = 0;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_counters counters;
+	struct hf_lock_view view;
+
+	if (!world->options.continues)
+		return;
+	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &view))
+		n_volatile += view.flags & HF_LOCK_VOLATILE ? 1 : 0;
+	if (counters.waiters + counters.grants != n + n_volatile)
+		world_fail(world, "I10",
+			   "there are %llu waiters and %llu grants in flight, and %u are stored",
+			   (unsigned long long)counters.waiters, (unsigned long long)counters.grants, n);
+}
+
 static bool is_at_rest(const struct world *world)
 {
 	struct hf_store *store = hf_recovery_store(world->server.recovery);
@@ -339,6 +357,7 @@ static void check_store(struct world *world, const struct matching *matching)
 {
 	if (matching) {
 		check_locks_stored(world, matching);
+		check_waiters_stored(world);
 		reservation_check_stored(world);
 	}
 	check_clients_stored(world);
@@ -421,7 +440,7 @@ static void check_number(struct world *world)
 	struct server *server = &world->server;
 	int32_t state = hf_recovery_state(server->recovery);
 
-	if (state % 2 != 1 || state <= server->state)
+	if (state % 2 != 1 || state < server->state || (state == server->state) != server->has_continued)
 		world_fail(world, "I7", "the state number is %d after %d", state, server->state);
 	server->state = state;
 	if (world->disk.synced.state.sm_state != state)
@@ -432,8 +451,32 @@ static void note_feigned(struct world *world)
 {
 	world->server.is_feigning = false;
 	world->server.feigned_at = world->now;
+	world->server.has_continued = false;
 	check_number(world);
 	SAY(world, "server  has state %d now", world->server.state);
+}
+
+/* What programs were told before holds as if nothing had happened. */
+static void go_on(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_lock_counters counters;
+
+	world->counts->continued++;
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
+			struct owned *own = world->hosts[i].procs[j].own;
+
+			for (int file = 0; file < MAX_FILES; file++)
+				for (int unit = 0; unit < N_UNITS; unit++)
+					own->firm[file][unit] = own->has[file][unit] != 0;
+		}
+	hf_lock_count(hf_recovery_locks(server->recovery), &counters);
+	if (counters.waiters + counters.grants < server->n_waiting && !world->worker.is_asked)
+		world_fail(world, "I8", "%u waiters and grants were stored, %llu and %llu are there",
+			   server->n_waiting, (unsigned long long)counters.waiters,
+			   (unsigned long long)counters.grants);
+	order_note_restored(world);
 }
 
 void check_started(struct world *world)
@@ -441,7 +484,13 @@ void check_started(struct world *world)
 	struct server *server = &world->server;
 	struct hf_grace_info grace;
 
+	server->has_continued = hf_recovery_continues(server->recovery);
+	if (server->has_continued)
+		go_on(world);
+	else
+		server->told_since = server->started_at;
 	check_number(world);
+	server->has_continued = hf_recovery_continues(server->recovery);
 	flood_server_started(world);
 	hf_recovery_grace_info(server->recovery, &grace);
 	server->grace_is_on = grace.is_active;
@@ -464,8 +513,8 @@ static void check_unregistered(struct world *world, const struct hf_client *clie
 	const struct server *server = &world->server;
 	struct host *host = net_host(world, &client->address);
 
-	if (!client->callback.host && client->met_at == 0 && slot_of(&client->address) &&
-	    server->told_in[slot_of(&client->address)] != server->life &&
+	if (!server->has_continued && !client->callback.host && client->met_at == 0 &&
+	    slot_of(&client->address) && server->told_in[slot_of(&client->address)] != server->life &&
 	    world->now < server->started_at + server->notify_retry_ns / 2)
 		world_fail(world, "I9", "%s is unregistered, and was not told of the restart", client->id);
 	if (host)

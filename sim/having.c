@@ -25,7 +25,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 	struct world *world = proc->host->world;
 	struct proc *other = thread_other(proc);
 	const struct server *server = &world->server;
-	bool is_firm = server->is_up && sent_at >= server->started_at;
+	bool is_firm = server->is_up && sent_at >= server->told_since;
 	bool is_late = server_is_news_old(server, sent_at);
 
 	for (int unit = span->first; unit <= span->last; unit++) {
@@ -39,7 +39,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 			proc->downgraded[unit] = 0;
 		if (other && span->file == other->span.file)
 			other->downgraded[unit] = 0;
-		if (proc->host->is_unmonitored && !is_firm)
+		if (proc->host->is_unmonitored && (!is_firm || sent_at < server->started_at))
 			proc->own->has[span->file][unit] = 0;
 	}
 	pipe_taken(proc, span);

@@ -171,8 +171,8 @@ static void on_rename(struct hf_timer *timer)
 
 void host_rename(struct host *host)
 {
-	if (!host->is_up || *host->old_name || host->is_renaming || host->is_shared ||
-	    host->uses_reservations || host->has_threads || patience_is_unheard(host))
+	if (!host->is_up || host->world->options.continues || *host->old_name || host->is_renaming ||
+	    host->is_shared || host->uses_reservations || host->has_threads || patience_is_unheard(host))
 		return;
 	host->is_renaming = true;
 	host->quiet_since = host->world->now;
@@ -191,6 +191,8 @@ void host_set_cut(struct host *host, bool in, bool out, uint64_t lasts_ns)
 {
 	host->cut_in = in;
 	host->cut_out = out;
+	if (!in && !out)
+		host->healed_at = host->world->now;
 	hf_timer_stop(&host->cut_timer);
 	if (in || out)
 		hf_timer_start(&host->cut_timer, lasts_ns);

@@ -128,6 +128,8 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	       "stopped in "
 	       "order %llu times\n",
 	       N(sum->daemon_crashes), N(sum->amid_crashes), N(sum->machine_crashes), N(sum->clean_stops));
+	if (sum->continued)
+		printf("  continued %llu times: the server went on where it had ended\n", N(sum->continued));
 	printf("  clients  crashed %llu times; %llu partitions; the store failed %llu times; %llu forged or "
 	       "replayed messages, %llu of a flood\n",
 	       N(sum->host_crashes), N(sum->partitions), N(sum->store_failures), N(sum->forgeries),
@@ -245,8 +247,9 @@ static int run_one(const struct settings *settings)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]\n"
-			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]\n"
+	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] "
+			"[--continue] [--quiet]\n"
+			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue] [--quiet]\n"
 			"LIST: "
 			"loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,fates,patience,host0.."
 			".,fault0...\n");
@@ -265,16 +268,22 @@ static bool read_number(const char *text, uint64_t *numberp)
 static bool read_arguments(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "count", required_argument, NULL, 'n' }, { "start", required_argument, NULL, 'b' },
-		{ "jobs", required_argument, NULL, 'j' },  { "quiet", no_argument, NULL, 'q' },
-		{ "seed", required_argument, NULL, 's' },  { "omit", required_argument, NULL, 'o' },
-		{ "steps", required_argument, NULL, 'e' }, { NULL, 0, NULL, 0 },
+		{ "count", required_argument, NULL, 'n' },
+		{ "start", required_argument, NULL, 'b' },
+		{ "jobs", required_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "omit", required_argument, NULL, 'o' },
+		{ "steps", required_argument, NULL, 'e' },
+		{ "continue", no_argument, NULL, 'c' },
+		{ NULL, 0, NULL, 0 },
 	};
 	uint64_t number = 0;
 	int which;
 
 	while ((which = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (which == '?' || (which != 'q' && which != 'o' && !read_number(optarg, &number)))
+		if (which == '?' ||
+		    (which != 'q' && which != 'o' && which != 'c' && !read_number(optarg, &number)))
 			return false;
 		switch (which) {
 		case 'n':
@@ -285,6 +294,9 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			break;
 		case 'j':
 			settings->jobs = (unsigned int)HF_MIN(HF_MAX(number, 1u), (uint64_t)MAX_JOBS);
+			break;
+		case 'c':
+			settings->one.continues = true;
 			break;
 		case 'q':
 			settings->is_quiet = true;

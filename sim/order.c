@@ -51,6 +51,17 @@ void order_note_waiters(struct world *world)
 	}
 }
 
+/* Nothing is known of what they had when they began to wait. */
+void order_note_restored(struct world *world)
+{
+	struct server *server = &world->server;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+
+	while (hf_lock_next_waiter(hf_recovery_locks(server->recovery), NULL, &cursor, &waiter))
+		server->waiters[waiter.id % MAX_SEEN] = (struct waiter_seen){ waiter.id, false };
+}
+
 static bool may_pass(const struct server *server, const struct grant_seen *grant)
 {
 	const struct waiter_seen *seen = &server->waiters[grant->id % MAX_SEEN];
@@ -96,7 +107,8 @@ void order_check_called_back(struct proc *proc)
 		if (grant->host == host && grant->owner == proc->svid && grant->file == proc->span.file &&
 		    grant->mode == proc->span.mode && span_of_range(&its, grant->range) &&
 		    its.first == proc->span.first && its.last == proc->span.last &&
-		    grant->at > HF_MAX(proc->waits_since, HF_MAX(host->grace_until, world->ending_since)) &&
+		    grant->at > HF_MAX(HF_MAX(proc->waits_since, host->healed_at),
+				       HF_MAX(host->grace_until, world->ending_since)) &&
 		    world->now - HF_MAX(grant->at, host->put_off_at) > CALL_BACK_NS)
 			world_fail(world, "I8", "%u of host %u has what it waits for, and is not called back",
 				   proc->svid, host->index);
@@ -133,6 +145,23 @@ static bool waits_within(struct world *world, const struct proc *proc, const str
 		    its.last <= span->last)
 			return true;
 	return false;
+}
+
+void order_check_stored(const struct call *call)
+{
+	struct world *world = call->host->world;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+	struct span its;
+
+	if (!world->options.continues || world->server.durability == HF_STORE_NONE || !world->server.recovery)
+		return;
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+		if (is_wait_of(world, &waiter, call->proc, call->span.file, &its) &&
+		    waiter.mode == call->span.mode && its.first == call->span.first &&
+		    its.last == call->span.last && !disk_has_waiter(disk_promised(world), &waiter))
+			world_fail(world, "I8", "%u of host %u is told that it waits, which is not stored",
+				   call->proc->svid, call->host->index);
 }
 
 /* Does it have, or wait for, anything of that? True if that is not known. */

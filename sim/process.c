@@ -217,6 +217,9 @@ static void on_timer(struct hf_timer *timer)
 	case CANCELLING:
 		proc_cancel(proc);
 		break;
+	case CLOSING:
+		reservation_close_again(proc);
+		break;
 	default:
 		break;
 	}
@@ -259,6 +262,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	 * does not export the file. */
 	if (!host->hides_state && host->statd_state == host->state && !*host->old_name &&
 	    stat != HF_NLM_DENIED_NOLOCKS && !fate_refuses(call, stat) &&
+	    !(stat == HF_NLM_DENIED_GRACE_PERIOD && host->world->options.continues) &&
 	    sent_at >= host->world->server.started_at)
 		host->told_life = host->life;
 
@@ -316,6 +320,10 @@ static void on_unlock_answer(struct proc *proc, uint32_t stat)
 		proc->span.first = 0;
 		proc->span.last = N_UNITS - 1;
 		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
+		return;
+	}
+	if (stat == HF_NLM_DENIED_GRACE_PERIOD && proc->host->world->options.continues) {
+		proc_pause(proc, UNLOCKING, RETRY_PAUSE); /* it could not be stored */
 		return;
 	}
 	if (stat != HF_NLM_GRANTED_STAT)

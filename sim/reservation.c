@@ -158,6 +158,11 @@ static void on_closed(struct proc *proc, uint8_t file)
 	proc_go_on(proc);
 }
 
+void reservation_close_again(struct proc *proc)
+{
+	call(proc, CALL_UNSHARE, proc->closing);
+}
+
 void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at)
 {
 	switch (call->kind) {
@@ -168,6 +173,11 @@ void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uin
 		on_reclaimed(proc, call, stat, sent_at);
 		break;
 	default:
+		if (stat == HF_NLM_DENIED_GRACE_PERIOD && proc->host->world->options.continues) {
+			proc->closing = call->span.file; /* it could not be stored */
+			proc_pause(proc, CLOSING, RETRY_NS);
+			break;
+		}
 		if (stat != HF_NLM_GRANTED_STAT)
 			world_fail(proc->host->world, "I6", "an UNSHARE of host %u is answered %u",
 				   proc->host->index, stat);

@@ -115,6 +115,8 @@ static struct host *check_hearing(struct world *world)
 	if (!world->has_failed)
 		feign_restart(world);
 	run_until(world, numbered_at(world) + HEARING_NS);
+	if (world->server.has_continued) /* no host has anything to hear */
+		memset(must_hear, 0, sizeof(must_hear));
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
 		if (must_hear[i] && &world->hosts[i] != deaf && !has_heard(&world->hosts[i]) &&
 		    !has_left(world, &world->hosts[i]))

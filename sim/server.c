@@ -15,6 +15,7 @@
 #include "vfs/fair.h"
 
 #define NAME      "holdfast"
+#define SECRET    UINT64_C(0x5ec7e7)
 #define TRY_AGAIN (2 * SECOND)
 #define LATE_TURN (60 * MS)
 #define PROMPT_NS (200 * UINT64_C(1000))
@@ -63,7 +64,7 @@ uint64_t server_next(struct world *world)
 
 bool server_is_news_old(const struct server *server, uint64_t sent_at)
 {
-	return sent_at < server->lost_before || (sent_at < server->started_at && !server->grace_is_on);
+	return sent_at < server->lost_before || (sent_at < server->told_since && !server->grace_is_on);
 }
 
 /* The server died in the turn in which grace ended. It is open whether the end is stored, and the unreclaimed
@@ -257,13 +258,14 @@ static int make_locks(struct world *world)
 		.window_ns = server->window_ns,
 		.grace = HF_RECOVERY_GRACE_AUTO,
 		.early_end = server->early_end,
+		.continues = world->options.continues,
 		.notify_timeout_ns = 5 * SECOND,
 		.notify_parallel = server->notify_parallel,
 		.notify_retry_ns = server->notify_retry_ns,
 		.max_clients = server->max_clients,
 		.idle_ns = server->idle_ns,
 	};
-	struct hf_nlm_options nlm = { .loop = loop, .server_name = NAME };
+	struct hf_nlm_options nlm = { .loop = loop, .server_name = NAME, .secret = SECRET };
 	struct hf_nlm_files files;
 	struct hf_nsm_options nsm = { .loop = loop, .server_name = NAME };
 	int r = hf_rpc_client_new(&server->client, loop, NULL);
@@ -351,6 +353,7 @@ void server_start(struct world *world)
 	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;
 	server->n_grants = server->n_grants_checked = 0;
 	memset(server->waiters, 0, sizeof(server->waiters));
+	server->n_waiting = disk_count_promised_waiters(world);
 	SAY(world, "server  starts, epoch %u", life);
 	world_note(world, 2, life);
 	for (uint32_t i = 0; i < world->n_hosts; i++)

@@ -61,7 +61,8 @@ static void print_command(const struct sim_options *options)
 {
 	const char *separator = " --omit ";
 
-	printf("./dev sim --seed %llu", (unsigned long long)options->seed);
+	printf("./dev sim --seed %llu%s", (unsigned long long)options->seed,
+	       options->continues ? " --continue" : "");
 	for (size_t i = 0; i < HF_ARRAY_SIZE(omissions); i++)
 		if (options->omit & omissions[i].bit) {
 			printf("%s%s", separator, omissions[i].name);
@@ -191,5 +192,6 @@ void shrink_and_show(const struct sim_options *failing)
 	printf("\n%s: %s\nto see it again:\n  ", last.rule, last.what);
 	options.is_verbose = false;
 	print_command(&options);
-	printf("and the whole of it:\n  ./dev sim --seed %llu\n", (unsigned long long)failing->seed);
+	printf("and the whole of it:\n  ./dev sim --seed %llu%s\n", (unsigned long long)failing->seed,
+	       failing->continues ? " --continue" : "");
 }

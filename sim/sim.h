@@ -98,6 +98,7 @@ struct sim_options {
 	uint32_t omit;
 	uint64_t omit_faults; /* by index */
 	uint32_t n_steps;     /* of the troubled part, at most; 0: as the seed has it */
+	bool continues;       /* recovery.after_crash: the server goes on where it ended, where it can */
 	bool is_verbose;
 };
 
@@ -114,6 +115,7 @@ struct sim_counts {
 	uint64_t amid_crashes;
 	uint64_t machine_crashes;
 	uint64_t clean_stops;
+	uint64_t continued; /* starts that went on where the last run had ended */
 	uint64_t host_crashes;
 	uint64_t partitions;
 	uint64_t store_failures;
@@ -297,6 +299,10 @@ struct server {
 	uint32_t life;
 	uint32_t boot;
 	uint64_t started_at;
+	uint64_t told_since; /* what programs were told from then on is held: the start of the first of the
+			      * runs that went on where the one before had ended */
+	bool has_continued;  /* this run did */
+	uint32_t n_waiting;  /* waiters and grants in flight that were stored when it started */
 	int32_t state;       /* the last one seen */
 	bool is_feigning;    /* its number is about to rise without a restart */
 	uint64_t feigned_at; /* when it rose; 0: not in this epoch */
@@ -392,6 +398,7 @@ enum phase {
 	UNLOCKING,
 	TESTING,
 	SHARING,
+	CLOSING, /* it was told to close the file again later */
 	PAUSING, /* the server has told it of a grace period */
 	DONE,
 };
@@ -421,6 +428,7 @@ struct proc {
 	uint32_t svid;
 	enum phase phase;
 	struct span span; /* the range that it wants */
+	uint8_t closing;  /* the file, while CLOSING */
 	bool blocks;
 	bool is_called_back;     /* while its LOCK for the range is under way */
 	bool wants_out;          /* it unlocks everything before it goes on */
@@ -465,6 +473,7 @@ struct host {
 	bool knows_granted, knows_granted_msg; /* one of them at least */
 	uint64_t grace_ns; /* its own grace after each boot, in which it accepts no grant */
 	uint64_t grace_until;
+	uint64_t healed_at;   /* when it was last connected again */
 	uint64_t put_off_at;  /* when it last answered so, or that it reclaims */
 	uint32_t promised_in; /* the epoch in which it was first told GRANTED or BLOCKED; 0: none */
 	uint16_t lockd_port, statd_port;
@@ -765,6 +774,9 @@ void disk_init(struct world *world);
 void disk_complete(struct world *world); /* inside the server: completes what has ended */
 bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
+uint32_t disk_count_waiters(const struct world *world);
+uint32_t disk_count_promised_waiters(const struct world *world);
+bool disk_has_waiter(const struct disk_view *view, const struct hf_lock_view *waiter);
 bool disk_has_client(const struct world *world, const char *id);
 bool disk_get_state_of(const struct world *world, const char *id,
 		       int32_t *statep); /* false: unknown; 0: not proven */
@@ -921,6 +933,7 @@ bool patience_is_unheard(const struct host *host); /* is a call under way whose 
 /* SHARE (reservation.c) */
 bool reservation_act(struct proc *proc);    /* false: not now */
 bool reservation_finish(struct proc *proc); /* closes its open files; false: there are none */
+void reservation_close_again(struct proc *proc);
 void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
 void reservation_loosen(struct proc *proc, bool was_over); /* the server is dead */
 void reservation_forget(struct proc *proc);
@@ -988,6 +1001,9 @@ bool span_of_range(struct span *span, struct hf_range range);
 /* ORDER (order.c) */
 void order_note_granted(struct world *world, const struct hf_lock_view *waiter);
 void order_note_waiters(struct world *world);
+void order_note_restored(struct world *world); /* the waiters of the run before */
+/* The program is told that it waits: the next run must know of it. */
+void order_check_stored(const struct call *call);
 void order_check(struct world *world);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
 void order_check_called_back(struct proc *proc);    /* it asks again, and has the lock */

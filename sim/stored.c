@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/client.h"
 #include "sim.h"
 #include "store/backend.h"
 #include "store/record.h"
@@ -91,7 +92,7 @@ static bool read_reservation(struct stored_reservation *out, const struct disk_r
 		at += out->parts[i].len;
 	}
 	out->count = blob.data[10];
-	return at == blob.len;
+	return at == blob.len || at + 8 == blob.len; /* a mark may follow */
 }
 
 uint32_t disk_count_reservation(const struct disk_view *view, const struct host *host, uint32_t svid,
@@ -154,4 +155,53 @@ void disk_read_locks(const struct world *world, const struct disk_view *view, co
 		for (int unit = span.first; unit <= span.last; unit++)
 			has[record.lock.handle.data[0]][unit] = record.lock.mode;
 	}
+}
+
+uint32_t disk_count_waiters(const struct world *world)
+{
+	const struct disk_view *view = &world->disk.cached;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		n += view->records[i].type == HF_RECORD_WAITER;
+	return n;
+}
+
+/* Of waiters whose clients are registered: the others were not told that they wait. */
+uint32_t disk_count_promised_waiters(const struct world *world)
+{
+	const struct disk_view *view = &world->disk.cached;
+	struct hf_record record;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct disk_record *mine = &view->records[i];
+		bool is_registered = false;
+
+		if (!disk_record_read(mine, HF_RECORD_WAITER, &record))
+			continue;
+		for (uint32_t j = 0; j < view->n; j++)
+			is_registered |= is_client(&view->records[j], record.waiter.wants.client);
+		n += is_registered;
+	}
+	return n;
+}
+
+/* Under any id: a waiter that is passed by another gets a new one. */
+bool disk_has_waiter(const struct disk_view *view, const struct hf_lock_view *waiter)
+{
+	const struct hf_client *client = hf_container_of(waiter->who.client, struct hf_client, locking);
+	struct hf_record record;
+
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct hf_store_lock *wants = &record.waiter.wants;
+
+		if (disk_record_read(&view->records[i], HF_RECORD_WAITER, &record) &&
+		    wants->owner == waiter->who.owner_id && wants->start == waiter->range.start &&
+		    wants->end == waiter->range.end && wants->mode == waiter->mode &&
+		    hf_bytes_equal(wants->handle, waiter->who.handle) &&
+		    hf_bytes_equal(wants->client, hf_bytes_of_str(client->id)))
+			return true;
+	}
+	return false;
 }

@@ -58,8 +58,9 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 	uint8_t has[MAX_FILES][N_UNITS], stored[MAX_FILES][N_UNITS];
 	const struct span *span = &call->span;
 
-	call->is_excused |= !world->server.could_promise || !world->server.recovery ||
-			    !hf_recovery_can_promise(world->server.recovery);
+	call->is_excused |=
+		!world->options.continues && (!world->server.could_promise || !world->server.recovery ||
+					      !hf_recovery_can_promise(world->server.recovery));
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
 	if (call->is_excused || was_dropped(world, host, call))
@@ -152,6 +153,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		if (host->is_unmonitored)
 			world_fail(world, "I8", "%u of host %u would wait for a call-back that never comes",
 				   call->proc->svid, host->index);
+		order_check_stored(call);
 		return;
 	}
 	if (call->kind == CALL_LOCK)
