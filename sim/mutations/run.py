@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--omit WHAT-THE-WORLD-LEAVES-OUT]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--continue] [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
 Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 # pylint: disable=wrong-import-position
-from mutations import MUTATIONS
+from mutations import CONTINUE_MUTATIONS, MUTATIONS
 
 COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "meson.build", "meson_options.txt")
 
@@ -58,9 +58,9 @@ def build(tree, folder):
     return run("ninja", "-C", folder, "sim/holdfast-sim")
 
 
-def play(folder, args):
+def play(folder, args, flags):
     """The first seed that fails, and what it says; (0, "") if none does."""
-    program = (os.path.join(folder, "sim", "holdfast-sim"), "--quiet", *(("--omit", args.omit) if args.omit else ()))
+    program = (os.path.join(folder, "sim", "holdfast-sim"), "--quiet", *flags, *(("--omit", args.omit) if args.omit else ()))
     found = run(*program, "--jobs", "1", "--start", "1", "--count", str(args.count))
     match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
     if not match:
@@ -80,12 +80,13 @@ def read(tree, mutation):
 
 
 def check():
-    wrong = [f"{m[0]}: {why}" for m, (_, why) in ((m, read(ROOT, m)) for m in MUTATIONS) if why]
-    print("\n".join(wrong) or f"all {len(MUTATIONS)} can be put in")
+    planted = [*MUTATIONS, *CONTINUE_MUTATIONS]
+    wrong = [f"{m[0]}: {why}" for m, (_, why) in ((m, read(ROOT, m)) for m in planted) if why]
+    print("\n".join(wrong) or f"all {len(planted)} can be put in")
     return 1 if wrong else 0
 
 
-def try_one(mutation, tree, folder, args):
+def try_one(mutation, tree, folder, args, flags):
     _, file, before, after = mutation
     path = os.path.join(tree, file)
     original, why = read(tree, mutation)
@@ -97,7 +98,7 @@ def try_one(mutation, tree, folder, args):
         built = build(tree, folder)
         if built.returncode:
             return None, "does not build:\n" + built.stdout[-2000:]
-        return play(folder, args)
+        return play(folder, args, flags)
     finally:
         with open(path, "w", encoding="utf-8") as opened:
             opened.write(original)
@@ -110,6 +111,7 @@ def main():
     parser.add_argument("--count", type=int, default=40000)
     parser.add_argument("--only", default="")
     parser.add_argument("--omit", default="")
+    parser.add_argument("--continue", dest="continues", action="store_true", help="only the bugs of a server that goes on")
     args = parser.parse_args()
     if args.check:
         return check()
@@ -122,11 +124,11 @@ def main():
         sys.exit(built.stdout)
     n_bad = 0
     print("| bug put in | file | found by seed | as |\n|---|---|---|---|")
-    for mutation in MUTATIONS:
+    for mutation, flags in [*((m, ()) for m in MUTATIONS), *((m, ("--continue",)) for m in CONTINUE_MUTATIONS)]:
         name, file = mutation[:2]
-        if args.only not in name:
+        if args.only not in name or (args.continues and not flags):
             continue
-        seed, rule = try_one(mutation, tree, folder, args)
+        seed, rule = try_one(mutation, tree, folder, args, flags)
         n_bad += not seed
         print(f"| {name} | `{file[4:]}` | {seed if seed else '**not found**'} | {rule} |", flush=True)
     print(f"\n{n_bad} not found" if n_bad else "\nall found")
