@@ -185,6 +185,16 @@ class Numbers(Forged):
         self.restart(self.a, 9, moves=False)
         self.assert_notice_frees(self.a, 9, lock)
 
+    def test_forged_lock_and_a_notice_that_wait_for_one_answer(self):
+        """The LOCK brings the first number of the client, which releases nothing. The notice still does."""
+        lock = self.hold(self.a, state=0)
+        self.restart(self.a, 7)
+        self.a.portmap_delay = 0.5
+        self.addCleanup(setattr, self.a, "portmap_delay", 0)
+        self.forge_lock(self.a, 7, reclaim=True)
+        self.b.test(self.lock_of(self.b), transport="udp")  # behind it in the queue of the same socket
+        self.assert_notice_frees(self.a, 7, lock, transport="udp")
+
     def test_number_after_the_next_that_was_forged_while_the_host_was_down(self):
         """Its notice is no copy: the host had another number for sure in between, and gave none when it locked."""
         lock = self.hold(self.a)

@@ -57,6 +57,7 @@ static enum hf_nlm_stat check(struct hf_nlm_op *op)
 		return HF_NLM_LATER;
 	memset(&op->checking, 0, sizeof(op->checking));
 	op->checking.asker.fn = on_verdict;
+	op->checking.asker.is_lock = true;
 	hf_link_init(&op->checking.asker.link);
 	if (hf_nsm_doubt(op->nlm->monitor, op->call, op->client, op->args.state, &op->checking.asker) < 0) {
 		op->next = hf_nlm_op_drop; /* the client asks again */

@@ -443,7 +443,12 @@ int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client 
 	if (doubt ? doubt->state != state || doubt->n_askers >= MAX_ASKERS
 		  : !(doubt = doubt_new(nsm, call, client, state)))
 		return -EBUSY;
-	hf_list_push_back(&doubt->askers, &asker->link);
+	/* If the doubt is believed, a LOCK may teach the server the client's number and release nothing.
+	 * After that a notice with the same number would be no news. So notices are served first. */
+	if (asker->is_lock)
+		hf_list_push_back(&doubt->askers, &asker->link);
+	else
+		hf_list_push_front(&doubt->askers, &asker->link);
 	doubt->n_askers++;
 	return 0;
 }

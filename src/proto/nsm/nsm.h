@@ -101,6 +101,7 @@ enum hf_nsm_verdict {
 struct hf_nsm_asker {
 	bool wants_word; /* believe it only if the host gives this number, and gave another one before */
 	bool is_copy;    /* the notice may be a copy: believe it by the host's answer, not by its silence */
+	bool is_lock;    /* a LOCK, which is no evidence if it brings the first number of the client */
 	struct hf_link link;
 	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
 };
