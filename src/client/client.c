@@ -172,6 +172,12 @@ void hf_client_called(struct hf_client *client, const struct hf_addr *local)
 	client->called_at = client->seen_at;
 }
 
+void hf_client_note_lock_state(struct hf_client *client, int32_t state)
+{
+	if (!client->lock_state || state == hf_client_proven_state(client) || hf_client_has_nothing(client))
+		client->lock_state = state;
+}
+
 static int32_t number_of(const struct hf_client *client)
 {
 	return client->lock_state ? client->lock_state : client->sm_state;
@@ -246,7 +252,7 @@ int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64
 	if (HF_LIKELY(!doubted) ||
 	    (age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at))
 		return said ? said : hf_client_proven_state(client);
-	return said && (int32_t)((uint32_t)said - (uint32_t)doubted) > 0 ? said : client->doubt_tag;
+	return said && hf_client_is_newer(said, doubted) ? said : client->doubt_tag;
 }
 
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status)

@@ -85,12 +85,11 @@ struct hf_client {
 	struct hf_addr local;   /* the server's address that it used last; port 0 */
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
-	int32_t sm_state;     /* of src/recovery: its own state number; 0: unknown */
-	bool is_state_proven; /* likewise: its host gave it over TCP or by its statd, so it is not forged */
-	bool has_connected;   /* of proto/nlm: it called by its name over TCP since the server's start */
-	int32_t lock_state;   /* of proto/nlm: the number in its LOCKs since sm_state changed; 0: none. It may
-			       * be older: a statd that was started too early gives the old number until it
-			       * ends */
+	int32_t sm_state;       /* of src/recovery: its own state number; 0: unknown */
+	bool is_state_proven;   /* likewise: its host gave it over TCP or by its statd, so it is not forged */
+	bool has_connected;     /* of proto/nlm: it called by its name over TCP since the server's start */
+	int32_t lock_state;     /* the number in its LOCKs since sm_state changed; 0: none. It may be older: a
+				 * statd that was started too early gives the old number until it ends */
 	int32_t doubted_state;  /* of proto/nsm: the number of the notice that is being checked; 0: none */
 	int32_t doubt_tag;      /* the number of locks that it takes meanwhile; 0: none */
 	uint64_t doubted_at;    /* monotonic ns, when that notice came */
@@ -144,11 +143,38 @@ static inline bool hf_client_is_registered(const struct hf_client *client)
 	return client->registered_at != 0;
 }
 
+/*
+ * Which state number of a client counts as known depends on the question.
+ *
+ *	is a message old, is a statd another's    the proven number alone. A forger can say any other number.
+ *	does a LOCK tell of a restart             hf_client_life_state(). If a forger could raise it, the
+ *	                                          client's next number would look old. If a forger could lower
+ *	                                          it, the client's own number would look like a restart.
+ *	is a message a copy                       sm_state, proven or not, and only if it is equal. A number
+ *	                                          that is not proven has no order: it may be far off.
+ */
+
 /* The state number, if no forged datagram can have given it; else 0. */
 static inline int32_t hf_client_proven_state(const struct hf_client *client)
 {
 	return client->is_state_proven ? client->sm_state : 0;
 }
+
+/* The number of the life in which the client took what it has: the proven number, else the number in its
+ * LOCKs. A client whose LOCKs carry none has the number that was said last. */
+static inline int32_t hf_client_life_state(const struct hf_client *client)
+{
+	return client->is_state_proven || !client->lock_state ? client->sm_state : client->lock_state;
+}
+
+static inline bool hf_client_is_newer(int32_t state, int32_t than)
+{
+	return (int32_t)((uint32_t)state - (uint32_t)than) > 0;
+}
+
+/* A LOCK came with this number, which may be forged. While the client has something, only the proven number
+ * takes the place of the number in earlier LOCKs. */
+void hf_client_note_lock_state(struct hf_client *client, int32_t state);
 
 /* Its crash would release nothing: it has no lock, waits for none, and has none to reclaim. */
 bool hf_client_has_nothing(const struct hf_client *client);

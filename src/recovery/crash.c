@@ -161,7 +161,7 @@ static bool supersedes(const struct hf_client *client, int32_t state)
 {
 	int32_t known = hf_client_proven_state(client);
 
-	return known == 0 || (int32_t)((uint32_t)state - (uint32_t)known) > 0;
+	return known == 0 || hf_client_is_newer(state, known);
 }
 
 static void set_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
@@ -188,7 +188,8 @@ static bool become(struct hf_recovery *recovery, struct hf_client *client, int32
 	bool is_other = client->sm_state != state;
 
 	set_state(recovery, client, state);
-	client->lock_state = 0;
+	if (client->lock_state != state) /* else it has taken locks in this life */
+		client->lock_state = 0;
 	return is_other;
 }
 
@@ -438,21 +439,20 @@ static void correct(struct hf_recovery *recovery, struct hf_client *client, int3
 
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	bool was_known = client->sm_state != 0;
-	bool is_newer = (int32_t)((uint32_t)state - (uint32_t)client->sm_state) > 0;
+	int32_t known = hf_client_life_state(client);
 
 	if (state == client->sm_state && state != 0)
 		hf_recovery_client_proves(client, true);
 	if (!is_news(recovery, client, state))
 		return;
-	if (was_known && !is_newer) {
+	if (known && !hf_client_is_newer(state, known)) {
 		if (!client->is_state_proven)
 			correct(recovery, client, state);
 		return;
 	}
 	hf_client_ref(client);
 	become(recovery, client, state);
-	if (was_known)
+	if (known)
 		purge_older(recovery, client, state, true, "a lock request with a new state number");
 	else
 		store_state(client);

@@ -293,10 +293,11 @@ void hf_recovery_grace_info(struct hf_recovery *recovery, struct hf_grace_info *
 int hf_recovery_end_grace(struct hf_recovery *recovery); /* by hand; -ENOENT: there is none */
 
 /* Evidence, each acted on at once */
-/* A LOCK came with this state number: locks with another one go. 0 and the current one say nothing. For a
- * while nor do the ones before it: they are stragglers. The first number that we learn is no evidence. The
- * number is proven from now on (is_state_proven) until the caller says otherwise. An older number takes the
- * place of one that was not proven, and releases nothing. */
+/* A LOCK came with this state number. If it is newer than that of the client's life (hf_client_life_state()),
+ * locks with another number go. 0 and the current number say nothing. For a while nor do the numbers before
+ * it: they are stragglers. The first number is no evidence. The number is proven from now on
+ * (is_state_proven) until the caller says otherwise. An older number takes the place of one that was not
+ * proven, and releases nothing. */
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* The same, and its host's statd said that number when the client began to hold what it holds: that is all of
  * one life, whatever number that was not proven we had for it. */

@@ -184,10 +184,12 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 	return -EINVAL;
 }
 
-/* No LOCK carried a number that marks a doubt. */
+/* No LOCK carried a number that marks a doubt. Of several numbers the newest is that of the last LOCK. */
 static void note_lock_state(struct hf_client *client, int32_t state)
 {
-	if (hf_client_stored_number(state) == state)
+	bool is_tag = hf_client_stored_number(state) != state;
+
+	if (!is_tag && (!client->lock_state || hf_client_is_newer(state, client->lock_state)))
 		client->lock_state = state;
 }
 

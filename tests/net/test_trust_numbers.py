@@ -185,6 +185,34 @@ class Numbers(Forged):
         self.restart(self.a, 9, moves=False)
         self.assert_notice_frees(self.a, 9, lock)
 
+    def silence_and_forge(self, state):
+        """The server knows no number of host a but a forged one, and its statd gives none when it locks again."""
+        lock = self.hold(self.a)
+        self.a.deaf = True
+        self.forge_notice(self.a, state)
+        self.until(lambda: self.holder_of(lock), "it is released", timeout=LOOK + 20, passes=lambda holder: holder is None)
+        self.a.deaf = False
+        self.a.state = None
+        self.a.asked.items.clear()
+
+    def test_restart_that_only_a_lock_tells_of_after_a_far_number_was_forged(self):
+        """The number of the client's LOCKs is the one to compare with, not the forged one."""
+        self.silence_and_forge(FAR)
+        lock = self.hold(self.a, state=7)
+        self.restart(self.a, 9)
+        new = lock.but(svid=100, state=9)
+        self.assert_granted(self.a, new, transport="udp")
+        self.assert_held(new, by=100)
+
+    def test_forged_low_number_makes_no_number_of_the_client_newer(self):
+        """Otherwise the client's own next LOCK would release what it has, if its host is silent."""
+        self.silence_and_forge(FAR)
+        lock = self.hold(self.a, state=7)
+        self.taken(self.forge_lock(self.a, 3))
+        self.a.deaf = True
+        self.assert_granted(self.a, lock.but(fh=os.urandom(20), state=7), transport="udp")
+        self.assert_held(lock, by=lock.svid)
+
     def test_forged_lock_and_a_notice_that_wait_for_one_answer(self):
         """The LOCK brings the first number of the client, which releases nothing. The notice still does."""
         lock = self.hold(self.a, state=0)

@@ -1,9 +1,9 @@
 /*
  * The state number of a LOCK.
  *
- * A newer number than the last one tells that the client was restarted: what it held before is released. An
- * older number is from before that restart. Linux says 0 when it reclaims, or when it does not know its
- * number.
+ * A newer number than that of the client's life (client/client.h) tells that the client was restarted: what
+ * it held before is released. An older number is from before that restart. Linux says 0 when it reclaims, or
+ * when it does not know its number.
  *
  * A connection from a reserved port proves that the client's lock manager says the number. The source of a
  * datagram can be forged, and every user of a host can connect from an ordinary port. A number that comes so,
@@ -68,11 +68,6 @@ static enum hf_nlm_stat check(struct hf_nlm_op *op)
 
 /* Numbers that may be false */
 
-static bool is_newer(int32_t state, int32_t than)
-{
-	return (int32_t)((uint32_t)state - (uint32_t)than) > 0;
-}
-
 static bool was_refused(const struct hf_nlm_op *op)
 {
 	const struct hf_client *client = op->client;
@@ -93,21 +88,21 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 	struct hf_recovery *recovery = op->nlm->options.recovery;
 	struct hf_nsm *monitor = op->nlm->monitor;
 	struct hf_client *client = op->client;
-	int32_t state = op->args.state;
+	int32_t state = op->args.state, known = hf_client_life_state(client);
 
 	if ((client->link && hf_rpc_call_transport(op->call) == HF_RPC_UDP) || op->is_number_checked)
 		return HF_NLM_GRANTED_STAT;
 	if (state == client->sm_state) {
-		client->lock_state = state;
+		hf_client_note_lock_state(client, state);
 	} else if (!monitor || hf_nsm_is_superuser(monitor, op->call)) {
 		hf_recovery_client_state(recovery, client, state);
 		client->lock_state = state;
 	} else if (hf_nsm_sight_says(client, state)) {
 		hf_recovery_client_began(recovery, client, state);
 		client->lock_state = state;
-	} else if ((client->sm_state && !is_newer(state, client->sm_state)) ||
+	} else if ((known && !hf_client_is_newer(state, known)) ||
 		   !hf_recovery_is_news(recovery, client, state)) {
-		client->lock_state = state;
+		hf_client_note_lock_state(client, state);
 	} else if (is_harmless(client)) {
 		hf_recovery_client_state(recovery, client, state);
 		hf_recovery_client_proves(client, false);

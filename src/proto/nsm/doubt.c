@@ -69,11 +69,6 @@ struct hf_nsm_doubt {
 
 /* Verdicts */
 
-static bool is_newer(int32_t state, int32_t than)
-{
-	return (int32_t)((uint32_t)state - (uint32_t)than) > 0;
-}
-
 static bool says_new(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
@@ -81,7 +76,7 @@ static bool says_new(const struct hf_nsm_doubt *doubt)
 
 	if (!doubt->state || doubt->facts.state != doubt->state)
 		return false;
-	return known ? is_newer(doubt->state, known) : before && before->state != doubt->state;
+	return known ? hf_client_is_newer(doubt->state, known) : before && before->state != doubt->state;
 }
 
 /* The host gives this number now, and gave another one before; and it is the client's host, not another one

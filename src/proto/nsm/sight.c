@@ -187,7 +187,7 @@ bool hf_nsm_sight_may_be_of_another(const struct hf_client *client)
 {
 	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
 
-	return facts && (differs(facts, client->sight->said) || differs(facts, client->sm_state));
+	return facts && (differs(facts, client->sight->said) || differs(facts, hf_client_life_state(client)));
 }
 
 void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,

@@ -45,7 +45,7 @@ class Asked(Play):
         """A lock of @host's. If the host answers, the server has asked it since a test cleared host.asked."""
         lock = self.lock_of(host, state=state)
         self.assert_granted(host, lock, transport=transport or self.locks_by, **how)
-        if host.state is not None and not host.deaf and host.portmap:
+        if not host.deaf and host.portmap:
             comes(host.asked.matching, LOOK)
             host.test(lock)
         return lock

@@ -233,6 +233,44 @@ static void test_a_number_that_is_not_proven_is_put_right(void **state)
 	assert_int_equal(a()->locking.n_locks, 0);
 }
 
+/* A LOCK is compared with the number of the client's LOCKs, if the last number may be forged. */
+static void test_a_far_number_that_is_not_proven_hides_no_restart(void **state)
+{
+	say_unproven(1001);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_client_note_lock_state(a(), 5);
+	assert_int_equal(hf_client_life_state(a()), 5);
+	hf_recovery_client_state(w.recovery, a(), 7);
+	assert_int_equal(a()->sm_state, 7);
+	assert_int_equal(a()->locking.n_locks, 0);
+	assert_int_equal(hf_client_life_state(a()), 7);
+}
+
+static void test_a_forged_lock_changes_no_number_of_a_client_with_locks(void **state)
+{
+	hf_client_note_lock_state(a(), 1001);
+	hf_client_note_lock_state(a(), 5); /* it has nothing: any of them may be its own */
+	assert_int_equal(a()->lock_state, 5);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_client_note_lock_state(a(), 3);
+	hf_client_note_lock_state(a(), 1001);
+	assert_int_equal(a()->lock_state, 5);
+	say_for_sure(7);
+	hf_client_note_lock_state(a(), 7);
+	assert_int_equal(a()->lock_state, 7);
+}
+
+static void test_the_number_of_its_locks_stays_with_a_notice_of_that_number(void **state)
+{
+	say_unproven(7);
+	hf_client_note_lock_state(a(), 7);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_int_equal(a()->lock_state, 7);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 9));
+	assert_int_equal(a()->lock_state, 0);
+}
+
 static void test_an_older_number_does_not_replace_one_that_is_proven(void **state)
 {
 	say_for_sure(7);
@@ -373,6 +411,9 @@ int main(void)
 		T(test_whether_a_number_is_proven_is_stored),
 		T(test_a_number_that_is_not_proven_makes_no_notice_old),
 		T(test_a_number_that_is_not_proven_is_put_right),
+		T(test_a_far_number_that_is_not_proven_hides_no_restart),
+		T(test_a_forged_lock_changes_no_number_of_a_client_with_locks),
+		T(test_the_number_of_its_locks_stays_with_a_notice_of_that_number),
 		T(test_an_older_number_does_not_replace_one_that_is_proven),
 		T(test_a_number_is_proven_when_it_is_said_for_sure),
 		T(test_what_began_with_a_number_is_of_one_life),
