@@ -245,14 +245,41 @@ int32_t hf_client_stored_number(int32_t state)
 	return state < 0 && state % 2 == 0 ? (int32_t)((uint32_t)state >> 1 & TAG_NUMBERS) : state;
 }
 
-int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns)
+static int32_t use_doubt_tag(struct hf_client *client, int32_t said)
+{
+	struct hf_client_tag *last = &client->tags[0];
+
+	if (last->tag != client->doubt_tag) {
+		memmove(&client->tags[1], last, sizeof(client->tags) - sizeof(*last));
+		*last = (struct hf_client_tag){ client->doubt_tag, said };
+	} else if (last->said != said) {
+		last->said = 0;
+	}
+	return client->doubt_tag;
+}
+
+size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
+			      uint32_t numbers[HF_CLIENT_LIFE_NUMBERS])
+{
+	size_t n = 0;
+
+	numbers[n++] = (uint32_t)state;
+	if (client->doubt_tag)
+		numbers[n++] = (uint32_t)client->doubt_tag;
+	for (size_t i = 0; i < HF_CLIENT_TAGS && state; i++)
+		if (client->tags[i].said == state)
+			numbers[n++] = (uint32_t)client->tags[i].tag;
+	return n;
+}
+
+int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns)
 {
 	int32_t doubted = client->doubted_state;
 
 	if (HF_LIKELY(!doubted) ||
 	    (age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at))
 		return said ? said : hf_client_proven_state(client);
-	return said && hf_client_is_newer(said, doubted) ? said : client->doubt_tag;
+	return said && hf_client_is_newer(said, doubted) ? said : use_doubt_tag(client, said);
 }
 
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status)

@@ -44,6 +44,7 @@ struct hf_recovery_client;
 #define HF_CLIENT_MAX_NAME 1024
 #define HF_CLIENT_PRIV     16
 #define HF_CLIENT_PAST     4
+#define HF_CLIENT_TAGS     4
 #define HF_CLIENT_WAYS     2 /* transports */
 
 enum hf_client_status {
@@ -71,6 +72,13 @@ struct hf_client_past {
 	uint64_t until;
 };
 
+/* Locks that were taken while a notice was being checked carry @tag instead of @said, the number in the
+ * client's LOCKs. 0: the LOCKs had none, or several. */
+struct hf_client_tag {
+	int32_t tag;
+	int32_t said;
+};
+
 /* Every folder may read it. A field that another folder sets says so; the rest changes through the functions
  * below. */
 struct hf_client {
@@ -85,14 +93,15 @@ struct hf_client {
 	struct hf_addr local;   /* the server's address that it used last; port 0 */
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
-	int32_t sm_state;       /* of src/recovery: its own state number; 0: unknown */
-	bool is_state_proven;   /* likewise: its host gave it over TCP or by its statd, so it is not forged */
-	bool has_connected;     /* of proto/nlm: it called by its name over TCP since the server's start */
-	int32_t lock_state;     /* the number in its LOCKs since sm_state changed; 0: none. It may be older: a
-				 * statd that was started too early gives the old number until it ends */
-	int32_t doubted_state;  /* of proto/nsm: the number of the notice that is being checked; 0: none */
-	int32_t doubt_tag;      /* the number of locks that it takes meanwhile; 0: none */
-	uint64_t doubted_at;    /* monotonic ns, when that notice came */
+	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
+	bool is_state_proven;  /* likewise: its host gave it over TCP or by its statd, so it is not forged */
+	bool has_connected;    /* of proto/nlm: it called by its name over TCP since the server's start */
+	int32_t lock_state;    /* the number in its LOCKs since sm_state changed; 0: none. It may be older: a
+				* statd that was started too early gives the old number until it ends */
+	int32_t doubted_state; /* of proto/nsm: the number of the notice that is being checked; 0: none */
+	int32_t doubt_tag;     /* the number of locks that it takes meanwhile; 0: none */
+	uint64_t doubted_at;   /* monotonic ns, when that notice came */
+	struct hf_client_tag tags[HF_CLIENT_TAGS]; /* inside: of the last checks, the latest first */
 	int32_t refused_state;  /* of proto/nlm: the number of a LOCK over UDP that was not believed */
 	uint64_t refused_until; /* monotonic ns: the number is not checked again before this */
 	struct hf_client_past past[HF_CLIENT_PAST];
@@ -310,9 +319,16 @@ void hf_client_set_status(struct hf_client *client, enum hf_client_status status
  * number after the next restart, and a lock with that number would survive the restart. While a notice is
  * being checked, a lock by a later call gets a tag (doubt_tag), a number that no client has. If the notice is
  * believed, such a lock was taken after the restart, and stays when the older ones are released. If not, it
- * is released with the rest at the next restart. The notice's own number cannot be the tag: a forger could
- * guess it, and locks with it would survive the restart that brings it. */
-int32_t hf_client_state_for(const struct hf_client *client, int32_t said, uint64_t age_ns);
+ * is released with the rest at the next restart, unless that brings the number in the client's LOCK. The
+ * notice's own number cannot be the tag: a forger could guess it, and locks with it would survive the restart
+ * that brings it. */
+int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns);
+/* Puts into @numbers the numbers of the locks that stay when the client is known to be in the life with the
+ * number @state: that number, the tag of the notice that is being checked, and the tags that locks by LOCKs
+ * with @state have. Returns how many. */
+#define HF_CLIENT_LIFE_NUMBERS (2 + HF_CLIENT_TAGS)
+size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
+			      uint32_t numbers[HF_CLIENT_LIFE_NUMBERS]);
 /*
  * The number to use for a stored lock with the number @state. After a restart the server does not know how
  * a check ended. It treats a tagged lock as taken after the restart that the notice told of. A tag is

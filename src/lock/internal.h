@@ -539,9 +539,17 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 
 /* reservation.c: reservations. */
 
-/* Removes the reservations of @client: @all, or those that carry neither @state nor @also. */
-void hf_reservations_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
-			   uint32_t also);
+struct hf_purge {
+	struct hf_locks *locks;
+	bool all;
+	const uint32_t *kept; /* the state numbers of the new life */
+	size_t n_kept;
+};
+
+/* Does the purge remove what carries this state number? */
+bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state);
+/* Removes the reservations of @client that are dead. */
+void hf_reservations_purge(const struct hf_purge *purge, struct hf_lock_client *client);
 /* Drops what is unreclaimed of @client, or, if NULL, of all that do not outlive grace. */
 void hf_share_accept_restored(struct hf_locks *locks);
 void hf_reservations_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);

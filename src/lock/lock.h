@@ -429,9 +429,9 @@ int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *
  */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);
-/* The same, but what carries the state number @also stays too. */
-void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state,
-			      uint32_t also);
+/* The same, but what carries any of the @n state numbers @kept stays. */
+void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *kept,
+			      size_t n);
 
 /*
  * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between

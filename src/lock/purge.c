@@ -15,24 +15,20 @@
 #include "lock/serve.h"
 #include "lock/steps.h"
 
-struct purge {
-	struct hf_locks *locks;
-	bool all;
-	uint32_t state; /* the state number of the new life */
-	uint32_t also;  /* another state number that stays */
-};
-
-static bool is_dead(const struct purge *purge, uint32_t state)
+bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state)
 {
-	return purge->all || state == 0 || (state != purge->state && state != purge->also);
+	for (size_t i = 0; i < purge->n_kept && state != 0; i++)
+		if (purge->kept[i] == state)
+			return false;
+	return true;
 }
 
-static void purge_grants(const struct purge *purge, struct hf_holding *holding)
+static void purge_grants(const struct hf_purge *purge, struct hf_holding *holding)
 {
 	hf_list_for_each_safe(pos, &holding->grants) {
 		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
 
-		if (!is_dead(purge, grant->state))
+		if (!hf_purge_is_dead(purge, grant->state))
 			continue;
 		/* A restored lock stays or goes by its own state number: purge_locks() decides. */
 		if (!purge->all)
@@ -41,18 +37,18 @@ static void purge_grants(const struct purge *purge, struct hf_holding *holding)
 	}
 }
 
-static void purge_waiters(const struct purge *purge, struct hf_holding *holding)
+static void purge_waiters(const struct hf_purge *purge, struct hf_holding *holding)
 {
 	hf_list_for_each_safe(pos, &holding->waiters) {
 		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_holding);
 
-		if (is_dead(purge, waiter->state))
+		if (hf_purge_is_dead(purge, waiter->state))
 			hf_waiters_end(purge->locks, waiter, HF_LOCK_END_PURGED);
 	}
 }
 
 /* A refusal of this live grant must not restore a lock of the old life. */
-static void forget_prior(const struct purge *purge, struct hf_lock *lock)
+static void forget_prior(const struct hf_purge *purge, struct hf_lock *lock)
 {
 	struct hf_lock_attrs attrs;
 
@@ -63,7 +59,7 @@ static void forget_prior(const struct purge *purge, struct hf_lock *lock)
 	hf_holding_replace(purge->locks, lock->holding, hf_lock_range(lock), &attrs);
 }
 
-static void purge_locks(const struct purge *purge, struct hf_holding *holding)
+static void purge_locks(const struct hf_purge *purge, struct hf_holding *holding)
 {
 	struct hf_spot spot = hf_tree_begin(&holding->own);
 	struct hf_lock *lock;
@@ -71,19 +67,19 @@ static void purge_locks(const struct purge *purge, struct hf_holding *holding)
 
 	for (; (lock = hf_spot_lock(&spot)); spot = hf_holding_from(holding, end + 1)) {
 		end = lock->end;
-		if (is_dead(purge, lock->state)) {
+		if (hf_purge_is_dead(purge, lock->state)) {
 			struct hf_range dead = hf_lock_range(lock);
 
 			hf_holding_remove(purge->locks, lock, HF_LOCK_CAUSE_CRASH);
 			hf_grant_apply_again(purge->locks, holding, dead);
 		} else if (lock->flags & HF_LOCK_PROVISIONAL && lock->prior_mode &&
-			   is_dead(purge, lock->prior_state)) {
+			   hf_purge_is_dead(purge, lock->prior_state)) {
 			forget_prior(purge, lock);
 		}
 	}
 }
 
-static void purge_owner(const struct purge *purge, struct hf_owner *owner)
+static void purge_owner(const struct hf_purge *purge, struct hf_owner *owner)
 {
 	struct hf_rb_node *node = hf_rb_first(&owner->holdings);
 
@@ -98,7 +94,7 @@ static void purge_owner(const struct purge *purge, struct hf_owner *owner)
 	}
 }
 
-static void purge_client(const struct purge *purge, struct hf_lock_client *client)
+static void purge_client(const struct hf_purge *purge, struct hf_lock_client *client)
 {
 	struct hf_rb_node *node = hf_rb_first(&client->owners);
 
@@ -109,27 +105,27 @@ static void purge_client(const struct purge *purge, struct hf_lock_client *clien
 		node = hf_rb_next(node);
 		purge_owner(purge, owner);
 	}
-	hf_reservations_purge(purge->locks, client, purge->all, purge->state, purge->also);
+	hf_reservations_purge(purge, client);
 	hf_serve_waiters(purge->locks);
 	hf_steps_charge(purge->locks, client);
 }
 
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client)
 {
-	const struct purge purge = { .locks = locks, .all = true };
+	const struct hf_purge purge = { .locks = locks, .all = true };
 
 	purge_client(&purge, client);
 }
 
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state)
 {
-	hf_lock_client_purge_but(locks, client, state, state);
+	hf_lock_client_purge_but(locks, client, &state, 1);
 }
 
-void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state,
-			      uint32_t also)
+void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *kept,
+			      size_t n)
 {
-	const struct purge purge = { .locks = locks, .state = state, .also = also };
+	const struct hf_purge purge = { .locks = locks, .kept = kept, .n_kept = n };
 
 	purge_client(&purge, client);
 }

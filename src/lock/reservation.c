@@ -427,16 +427,14 @@ static void purge_reservation(struct hf_locks *locks, struct hf_lock_reservation
 	free_if_empty(locks, reservation);
 }
 
-void hf_reservations_purge(struct hf_locks *locks, struct hf_lock_client *client, bool all, uint32_t state,
-			   uint32_t also)
+void hf_reservations_purge(const struct hf_purge *purge, struct hf_lock_client *client)
 {
 	hf_list_for_each_safe(pos, &client->reservations) {
 		struct hf_lock_reservation *reservation =
 			hf_list_entry(pos, struct hf_lock_reservation, in_client);
 
-		if (all || reservation->state == 0 ||
-		    (reservation->state != state && reservation->state != also))
-			purge_reservation(locks, reservation);
+		if (hf_purge_is_dead(purge, reservation->state))
+			purge_reservation(purge->locks, reservation);
 	}
 }
 

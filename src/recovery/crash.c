@@ -375,12 +375,13 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 			const char *reason)
 {
 	struct holdings before = holdings_of(client);
+	uint32_t kept[HF_CLIENT_LIFE_NUMBERS];
 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	hf_lock_client_purge_but(recovery->locks, &client->locking, (uint32_t)state,
-				 (uint32_t)(client->doubt_tag ? client->doubt_tag : state));
+	hf_lock_client_purge_but(recovery->locks, &client->locking, kept,
+				 hf_client_life_numbers(client, state, kept));
 	/* A notice that is being checked does not end this life by the silence of the host any more. What the
 	 * client takes from now on has the number of this life. */
 	client->doubted_state = client->doubt_tag = 0;

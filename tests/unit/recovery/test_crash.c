@@ -92,6 +92,54 @@ static void test_what_is_taken_after_a_restart_has_its_number_whatever_is_checke
 	assert_int_equal(hf_client_state_for(a(), 0, 0), 5);
 }
 
+static void doubt(int32_t number, uint32_t serial)
+{
+	a()->doubted_state = number;
+	a()->doubt_tag = hf_client_make_doubt_tag(number, serial);
+}
+
+static void lock_as(int32_t said, const char *file)
+{
+	struct hf_lock_request request = world_request(a(), 1, file, 0, 9);
+
+	request.client_state = (uint32_t)hf_client_state_for(a(), said, 0);
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
+}
+
+/* The host was restarted, and locks with its new number 5 while a forged notice is checked. Silence confirms
+ * that one. The host's own notice is late. */
+static void test_what_is_taken_during_a_check_stays_with_the_number_in_its_lock(void **state)
+{
+	say_for_sure(3);
+	doubt(101, 1);
+	lock_as(5, "f");
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 101));
+	hf_recovery_client_proves(a(), false);
+	assert_int_equal(a()->locking.n_locks, 1);
+	doubt(5, 2);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(a()->locking.n_locks, 1);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_int_equal(a()->locking.n_locks, 0);
+}
+
+/* LOCKs of two lives, or of a client without a number, have the tag alone. */
+static void test_what_is_taken_during_a_check_with_several_numbers_has_none(void **state)
+{
+	say_for_sure(3);
+	doubt(101, 1);
+	lock_as(3, "f");
+	lock_as(5, "g");
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 101));
+	assert_int_equal(a()->locking.n_locks, 2);
+	doubt(103, 2);
+	lock_as(0, "h");
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(a()->locking.n_locks, 1); /* its own check is the last one */
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_int_equal(a()->locking.n_locks, 0);
+}
+
 /* A forger guessed 9 while the client was down. Since then the client had 5 for sure. */
 static void test_a_number_that_was_guessed_is_no_copy(void **state)
 {
@@ -420,6 +468,8 @@ int main(void)
 		T(test_first_state_that_we_learn_says_nothing_of_a_reboot),
 		T(test_first_notice_that_we_get_does),
 		T(test_only_older_locks_go),
+		T(test_what_is_taken_during_a_check_stays_with_the_number_in_its_lock),
+		T(test_what_is_taken_during_a_check_with_several_numbers_has_none),
 		T(test_a_number_that_was_guessed_is_no_copy),
 		T(test_the_number_above_that_of_the_statd_may_be_a_copy),
 		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
