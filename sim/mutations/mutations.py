@@ -143,7 +143,7 @@ MUTATIONS = [
     ("a host that is back is judged by its silence before", f"{NSM}/doubt.c",
      "return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;", "return !doubt;"),
     ("a number that a forger guessed is a copy where the host was not seen", f"{NSM}/doubt.c",
-     "can_tell = hf_nsm_sight_facts(client) || says_new(doubt);", "can_tell = hf_nsm_sight_facts(client);"),
+     "|| says_new(doubt) || hf_client_has_nothing(client);", ";"),
     ("what is taken without a number carries a forged one", "src/client/client.c",
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",

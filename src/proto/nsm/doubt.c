@@ -194,7 +194,8 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 		return facts->word == HF_NSM_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
 	/* Nothing tells which number the statd gave when the first copy came. A copy is more likely than a
 	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
-	 * number is proven, a forger guessed: the host came to this one after the first copy. */
+	 * number is proven, a forger guessed: the host came to this one after the first copy. If the client
+	 * has nothing, the notice is believed: it ends LOCKs that wait, and their sender repeats them. */
 	if (asker->is_copy && verdict == HF_NSM_BELIEVED && !can_tell)
 		return HF_NSM_DENIED;
 	return verdict;
@@ -220,7 +221,8 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_nsm_facts facts = doubt->facts;
-	bool is_word = has_word(doubt), can_tell = hf_nsm_sight_facts(client) || says_new(doubt);
+	bool is_word = has_word(doubt),
+	     can_tell = hf_nsm_sight_facts(client) || says_new(doubt) || hf_client_has_nothing(client);
 	struct hf_link *link;
 
 	hf_list_splice(&askers, &doubt->askers);
