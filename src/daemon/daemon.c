@@ -215,6 +215,7 @@ static int make_locks(struct daemon *d)
 	hf_setup_recovery(&options, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
 	options.store_taken = on_store_taken;
 	options.store_taken_user = d;
+	nlm.secret = hf_file_service_key_print(d->files);
 	/* Without exports the handles belong to another NFS server, and this server is its lock and status
 	 * service. */
 	if (d->config->exports.n) {
@@ -223,7 +224,6 @@ static int make_locks(struct daemon *d)
 		options.outside = &hf_local_outside;
 		options.outside_context = hf_file_service_local(d->files);
 		nlm.files = &files;
-		nlm.secret = options.handle_key;
 	}
 	r = hf_recovery_new(&d->recovery, &options);
 	if (r < 0)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Clients lock, reserve, wait, unlock, reclaim and are restarted; the server is killed, or worse, at random moments.
 
-    torture.py PATH/holdfastd [--rounds N] [--store lmdb|postgres|memory] [--kill FAULT] [--seed N] [--seconds S] [--jobs N]
+    torture.py PATH/holdfastd [--rounds N] [--store lmdb|postgres|memory] [--kill FAULT] [--continue] [--seed N] [--seconds S]
+               [--jobs N]
 
 FAULT is daemon (SIGKILL), database (PostgreSQL is killed), hang (it stands still), wire (packets are lost, late,
 doubled), disk (full), descriptors or memory (none left). What is checked, from the outside only:
@@ -18,6 +19,7 @@ doubled), disk (full), descriptors or memory (none left). What is checked, from 
 Reservations are checked likewise: right after each kill and when grace is over, another host asks for what
 conflicts with them, as new and as a reclaim, and is refused.
 Grace must end early each time: its window is longer than a round may take.
+With --continue (recovery.after_crash) a run that goes on tells no client, has no grace, and calls the waiters of the run before.
 """
 
 import argparse
@@ -57,6 +59,8 @@ class Torture:
         self.network, self.stage, self.world = netns.Network(), Stage(), World()
         self.fault = FAULTS[args.kill](self)
         settings = [*SETTINGS, f"store.backend={args.store}", *self.fault.settings]
+        if args.continues:
+            settings += ["recovery.after_crash=continue", "log.level=info"]
         self.cluster = self.wire = None
         if args.store == "postgres":
             self.cluster = cluster.Cluster().start()
@@ -70,6 +74,7 @@ class Torture:
         if self.wire:
             self.wire.start()
         self.last_state = 0
+        self.n_continued = 0
         self.n_probes = 0  # SHAREs of the stranger that had to be refused, and were
         self.fault.prepare()
 
@@ -116,13 +121,32 @@ class Torture:
             self.kill_and_forget()
             return
         promised = [player for player in self.players if player.was_promised]
+        n_told = self.n_told()
         self.daemon.crash()
         self.daemon.start()
         self.probe_reservations()
+        if self.goes_on(n_told):
+            return
         if may_be_twice and self.random.random() < 0.3:
             return  # and killed again at the next random moment, perhaps in grace
         self.await_service(promised)
         self.probe_reservations()
+
+    def n_told(self):
+        return [len(player.host.told.matching()) for player in self.players]
+
+    def goes_on(self, n_told):
+        """Whether the run goes on where the last one ended; then no client is told, and new locks are granted at once."""
+        log = self.daemon.log
+        if not self.args.continues or "going on where the last run ended" not in log[log.rindex(" clients and locks loaded") :]:
+            return False
+        self.n_continued += 1
+        self.stranger.drop_callers()
+        if self.is_in_grace():
+            raise Violation("the server goes on, and is in grace")
+        if self.n_told() != n_told:
+            raise Violation("the server goes on, and a client is told of a restart")
+        return True
 
     def await_service(self, promised):
         """All that was held is reclaimed, by hosts that were told, and grace is over."""
@@ -233,7 +257,7 @@ class Torture:
         self.free_stranger()
 
     def wait_through_a_kill(self):
-        """A wait is not stored. Its owner asks again after the restart, waits again, and is granted."""
+        """A wait is stored only where the next run may go on. Otherwise its owner asks again after the restart."""
         host, fh = self.stranger, os.urandom(20)
         holder, waiter = host.lock_of(fh, svid=1), host.lock_of(fh, svid=2, block=True)
         if self.args.store == "memory":
@@ -241,9 +265,15 @@ class Torture:
         if (host.lock(holder), host.lock(waiter)) != (nlm.S_GRANTED, nlm.S_BLOCKED):
             raise Violation("I8: the first does not hold it, or the second does not wait")
         promised, n_told = [player for player in self.players if player.was_promised], len(host.told.matching())
+        all_told = self.n_told()
         self.daemon.crash()
         self.daemon.start()
         host.drop_callers()
+        if self.goes_on(all_told):
+            host.unlock(holder)
+            host.wait_granted(waiter)
+            self.free_stranger()
+            return
         self.wait(lambda: len(host.told.matching()) > n_told, "I2: the stranger is told")
         if host.lock(holder.but(reclaim=True)) != nlm.S_GRANTED:
             raise Violation("I4: the stranger may not have its lock again")
@@ -272,9 +302,11 @@ class Torture:
                 self.rest()
         self.rest()
         totals = {key: sum(player.n[key] for player in self.players) for key in self.players[0].n}
-        totals["probes"] = self.n_probes
+        totals["probes"], totals["continued"] = self.n_probes, self.n_continued
         totals.update(self.wire.n if self.wire else {})
         print(f"torture: {rounds} rounds, seed {self.args.seed}, {self.args.store}, {self.args.kill}: {totals}")
+        if self.args.continues and self.args.kill == "daemon" and self.n_continued < rounds / 2:
+            raise Violation(f"only {self.n_continued} of {rounds} runs went on")
         if rounds < self.args.rounds:
             raise Violation(f"only {rounds} rounds in {self.args.seconds} s")
 
@@ -302,7 +334,7 @@ def run_jobs(args):
     for i in range(args.jobs):
         rounds = args.rounds // args.jobs + (i < args.rounds % args.jobs)
         words = ["--rounds", rounds, "--seconds", args.seconds, "--store", args.store, "--kill", args.kill,
-                 "--seed", args.seed + i]  # fmt: skip
+                 "--seed", args.seed + i, *(["--continue"] if args.continues else [])]  # fmt: skip
         children.append(subprocess.Popen([sys.executable, __file__, args.program, *map(str, words)]))
     return max(child.wait() for child in children)
 
@@ -325,6 +357,7 @@ def parse():
     parser.add_argument("--kill", default="daemon", choices=tuple(FAULTS))
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--continue", dest="continues", action="store_true")
     return parser.parse_args()
 
 

@@ -97,8 +97,15 @@ class Player(Reserver, threading.Thread):
             raise Lost from None
 
     def insist(self, procedure, lock):
-        """Until an answer comes; for what may be done twice."""
-        return insist(lambda: self.ask(procedure, lock), Lost, lambda: self.is_over)
+        """Until an answer comes; for what may be done twice. A release that cannot be stored is to come again."""
+
+        def ask():
+            stat = self.ask(procedure, lock)
+            if stat == nlm.S_GRACE and procedure in (nlm.UNLOCK, nlm.UNSHARE):
+                raise Lost
+            return stat
+
+        return insist(ask, Lost, lambda: self.is_over)
 
     # Doing
 
