@@ -186,9 +186,17 @@ static void resume(struct hf_promise *promise)
 	hf_api_resume(hf_container_of(promise, struct hf_api_request, promise));
 }
 
-/* The locks are released even if the store could not write that: see HF_SAYS_RELEASED. */
+/* The locks are released even if the store could not write that: see HF_SAYS_RELEASED. But a run that goes on
+ * from what is stored would have them again. */
 static void on_promise(struct hf_promise *promise, bool is_durable)
 {
+	struct hf_api_request *request = hf_container_of(promise, struct hf_api_request, promise);
+
+	if (!is_durable && hf_recovery_is_continuable(request->api->options.recovery))
+		hf_api_fail(
+			request, 503, "not_stored",
+			"The locks are released, but the store cannot write that: if the server dies now, "
+			"the next run has them again. Release the client again when the store can write.");
 	resume(promise);
 }
 

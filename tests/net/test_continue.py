@@ -6,6 +6,7 @@ No client hears of the restart, no lock is reclaimed, and every waiter gets the 
 
 import os
 import sys
+from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -21,7 +22,7 @@ GOES_ON = "going on where the last run ended"
 STARTS_OVER = "cannot go on where the last run ended"
 
 
-class Continuing(Exported):
+class Base(Exported):
     backend = ("store.backend=lmdb",)
     host_class = Host
 
@@ -66,6 +67,8 @@ class Continuing(Exported):
     def assert_starts_over(self):
         self.assertIn(STARTS_OVER, self.log)
 
+
+class Continuing(Base):
     # Locks
 
     def test_lock_is_held_without_a_reclaim(self):
@@ -216,6 +219,26 @@ class Continuing(Exported):
 
 class ContinuingOverPostgres(OverPostgres, Continuing):
     pass
+
+
+class StoreAway(OverPostgres, Base):
+    def test_release_that_cannot_be_stored(self):
+        """The next run would have the lock again, so neither the client nor an operator is told that it is gone."""
+        lock = self.hold()
+        other = self.lock_of(self.b, fh=self.handle_of(self.make_file()))
+        self.assert_granted(self.b, other)
+        self.cluster.kill()
+        path = f"/api/v1/clients/{quote(f'nlm:{self.b.address}:{self.b.name}')}"
+        answer = self.rest.call("DELETE", path, token=True)
+        self.assertEqual((answer.status, answer.code), (503, "not_stored"))
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRACE)
+        self.daemon.crash()
+        for host in self.hosts:
+            host.drop_callers()
+        self.cluster.start()
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start()
+        self.until(lambda: self.a.unlock(lock), "it is unlocked", passes=lambda stat: stat == nlm.S_GRANTED)
 
 
 if __name__ == "__main__":
