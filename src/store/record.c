@@ -313,8 +313,10 @@ static void get_client(struct reader *in, struct hf_store_client *client)
 	client->protocol = get_bytes(in, protocol);
 	client->mon_name = get_bytes(in, mon_name);
 	client->callback_host = get_bytes(in, callback_host);
-	if (flags & CLIENT_HAS_TOLD_STATE)
+	if (flags & CLIENT_HAS_TOLD_STATE) {
 		client->told_state = (int32_t)get32(in);
+		in->is_bad |= client->told_state == 0; /* it would have no such flag */
+	}
 	in->is_bad |= client->id.len == 0;
 }
 
