@@ -121,11 +121,17 @@ bool hf_recovery_promise_more(struct hf_recovery *recovery, struct hf_promise *p
 	return true;
 }
 
+/* At the end of the turn: the service is in the middle of its call now. */
+static void break_later(struct hf_recovery *recovery, struct hf_promise *promise)
+{
+	set(promise, 0, 0);
+	hf_list_push_back(&recovery->promises.broken, &promise->link);
+	hf_loop_defer(recovery->loop, &recovery->promises.break_task);
+}
+
 static bool await_if_healthy(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t lock_ticket,
 			     uint64_t client_ticket)
 {
-	struct hf_promises *promises = &recovery->promises;
-
 	if (!recovery->persist.has_unsaved) {
 		if (!await(recovery, promise, lock_ticket, client_ticket))
 			return false;
@@ -134,9 +140,7 @@ static bool await_if_healthy(struct hf_recovery *recovery, struct hf_promise *pr
 		if (hf_store_is_healthy(recovery->store))
 			return true;
 	}
-	set(promise, 0, 0);
-	hf_list_push_back(&promises->broken, &promise->link);
-	hf_loop_defer(recovery->loop, &promises->break_task);
+	break_later(recovery, promise);
 	return false;
 }
 
@@ -164,6 +168,22 @@ static bool await_restart(struct hf_recovery *recovery, struct hf_promise *promi
 	return false;
 }
 
+/*
+ * A store that takes no writes gives no ticket: the last one may be lost, and would be waited for in vain.
+ * And what was released meanwhile is gone from the store only when the store is healthy again.
+ */
+static bool await_release(struct hf_recovery *recovery, struct hf_promise *promise, uint64_t client_ticket)
+{
+	bool takes_writes = hf_store_takes_writes(recovery->store);
+
+	if (takes_writes && !await(recovery, promise, recovery->persist.ticket, client_ticket))
+		return false;
+	if (!recovery->persist.stores_waiters || hf_store_is_healthy(recovery->store))
+		return true;
+	break_later(recovery, promise);
+	return false;
+}
+
 static bool await_what(struct hf_recovery *recovery, struct hf_promise *promise, enum hf_reply_says says,
 		       const struct hf_client *client)
 {
@@ -171,10 +191,7 @@ static bool await_what(struct hf_recovery *recovery, struct hf_promise *promise,
 
 	switch (says) {
 	case HF_SAYS_RELEASED:
-		if (recovery->persist.stores_waiters)
-			return await_if_healthy(recovery, promise, recovery->persist.ticket, client_ticket);
-		return !hf_store_takes_writes(recovery->store) ||
-		       await(recovery, promise, recovery->persist.ticket, client_ticket);
+		return await_release(recovery, promise, client_ticket);
 	case HF_SAYS_RESTARTED:
 		return await_restart(recovery, promise);
 	default:
