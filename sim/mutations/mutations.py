@@ -417,7 +417,7 @@ CONTINUE_MUTATIONS = [
     ("an unanswered grant is restored as a firm lock", f"{RECOVERY}/persist.c",
      "if (!recovery->persist.stores_waiters || !view->is_of_grant)", "if (view)"),
     ("what the owner had before an unanswered grant is lost", f"{RECOVERY}/restart.c",
-     "if (provisional->prior)\n\t\tr = hf_lock_acquire(recovery->locks, &request, NULL);", "(void)request;"),
+     "if (request.mode)\n\t\tr = hf_lock_acquire(recovery->locks, &request, NULL);", "(void)request;"),
     ("a grant that may be known is put back", f"{NLM}/granted.c",
      "if ((grant->route.was_told && grant->client->registration_ticket == 0) ||", "if ("),
     ("a client is called before its registration is stored", f"{NLM}/granted.c",

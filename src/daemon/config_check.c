@@ -191,18 +191,37 @@ static int check_directory(struct hf_config_load *load, const struct hf_config_e
 	return 0;
 }
 
+/* The kernel forgets the locks of a server that dies, and gives them to local processes. A run that goes on
+ * could not tell its clients. */
+static int set_local_locks(struct hf_config_load *load)
+{
+	for (size_t i = 0; i < load->config->exports.n; i++) {
+		struct hf_config_export *export = &load->config->exports.items[i];
+		struct hf_config_source source = export_source(load, i, "local_locks");
+
+		if (export->local_locks == HF_CONFIG_LOCAL_LOCKS_ON)
+			return hf_config_complain(&load->error, &source,
+						  "exports.local_locks is on, and recovery.after_crash is "
+						  "continue: local processes get "
+						  "the locks of a server that dies; change one of them");
+		export->local_locks = HF_CONFIG_LOCAL_LOCKS_OFF;
+	}
+	return 0;
+}
+
 /* A run that goes on where the last one ended has no grace period. */
 static int check_after_crash(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
 
-	if (config->recovery.after_crash != HF_CONFIG_AFTER_CRASH_CONTINUE ||
-	    config->recovery.grace != HF_CONFIG_GRACE_ALWAYS)
+	if (config->recovery.after_crash != HF_CONFIG_AFTER_CRASH_CONTINUE)
 		return 0;
-	return hf_config_complain(
-		&load->error, source_of(load, "recovery.after_crash"),
-		"recovery.after_crash is continue, and recovery.grace is always: a server that "
-		"continues has no grace period; change one of them");
+	if (config->recovery.grace == HF_CONFIG_GRACE_ALWAYS)
+		return hf_config_complain(
+			&load->error, source_of(load, "recovery.after_crash"),
+			"recovery.after_crash is continue, and recovery.grace is always: a server that "
+			"continues has no grace period; change one of them");
+	return set_local_locks(load);
 }
 
 static int check_state_dir(struct hf_config_load *load)

@@ -82,7 +82,7 @@ const struct hf_option hf_options[] = {
 	  EXPORT_AT(local_locks), .is_live = true,
 	  .help = "Take locks in the kernel, too, so that they conflict with the locks of local processes. "
 		  "auto: if the file system is local; on: always, and refuse a lock that the kernel cannot "
-		  "take; off: never." },
+		  "take; off: never. With recovery.after_crash: continue, auto is off." },
 
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },

@@ -148,7 +148,10 @@ void hf_phase_settle(struct hf_recovery *recovery)
 {
 	struct hf_promise *promise = &recovery->phase.settled;
 
-	if (!recovery->persist.stores_waiters || recovery->phase.now != HF_PHASE_SERVING)
+	/* What is stored of exports that are gone is in no table: an UNLOCK or a death of its client changes
+	 * nothing there. */
+	if (!recovery->persist.stores_waiters || recovery->phase.now != HF_PHASE_SERVING ||
+	    !hf_list_is_empty(&recovery->not_exported.records))
 		return;
 	hf_promise_cancel(promise);
 	if (hf_promises_await(recovery, promise, recovery->persist.ticket, 0, on_settled))

@@ -418,12 +418,25 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	return 0;
 }
 
+/* Locks of exports that are gone are not in the table, and other clients could get them when the export is
+ * back. So the clients are told. */
+static int start_over_if_incomplete(struct hf_recovery *recovery)
+{
+	if (!recovery->start.continues || hf_list_is_empty(&recovery->not_exported.records))
+		return 0;
+	hf_log_warn("locks of directories that are not exported now are stored: clients are told to reclaim",
+		    "%s", "");
+	return hf_recovery_simulate_crash(recovery);
+}
+
 int hf_recovery_start(struct hf_recovery *recovery)
 {
 	int r;
 
 	hf_waiting_restore(recovery);
-	r = hf_phase_restart_clock(recovery);
+	r = start_over_if_incomplete(recovery);
+	if (r == 0)
+		r = hf_phase_restart_clock(recovery);
 	if (r == 0)
 		r = hf_notifier_start(recovery);
 	if (r == 0)

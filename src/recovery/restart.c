@@ -61,6 +61,7 @@ struct provisional {
 	uint32_t export;
 	int32_t state;
 	uint8_t kind;
+	uint8_t mode;  /* enum hf_lock_mode, as stored */
 	uint8_t prior; /* enum hf_lock_mode */
 	uint8_t handle_len;
 	uint16_t oh_len;
@@ -324,6 +325,7 @@ static int note_provisional(struct loading *loading, const struct hf_store_lock 
 		.export = loading->place.export,
 		.state = hf_client_stored_number(fact->client_state),
 		.kind = fact->kind,
+		.mode = fact->mode,
 		.prior = fact->flags >> HF_PERSIST_PRIOR_SHIFT & 3,
 		.handle_len = (uint8_t)loading->place.key.len,
 		.oh_len = (uint16_t)fact->oh.len,
@@ -353,7 +355,14 @@ static int restore_prior(struct loading *loading, const struct provisional *prov
 	};
 	int r = 0;
 
-	if (provisional->prior)
+	/* Its client may have been told, and no grant in flight would give it the lock again: the owner has
+	 * it. */
+	if (!hf_waiting_has_grant(recovery, provisional->client, provisional->owner, provisional->range)) {
+		hf_log_warn("a stored lock belongs to a grant that is not stored: its owner has the lock",
+			    "id=%llu", (unsigned long long)provisional->id);
+		request.mode = (enum hf_lock_mode)provisional->mode;
+	}
+	if (request.mode)
 		r = hf_lock_acquire(recovery->locks, &request, NULL);
 	if (r < 0)
 		return hf_trace(r);

@@ -75,6 +75,20 @@ int hf_waiting_load(struct hf_recovery *recovery)
 	return r;
 }
 
+bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_client *client, uint64_t owner,
+			  struct hf_range range)
+{
+	hf_list_for_each(pos, &recovery->waiting.loaded) {
+		const struct hf_store_waiter *fact = &hf_list_entry(pos, struct loaded, link)->fact;
+
+		if (fact->is_granted && fact->wants.owner == owner && fact->wants.start <= range.start &&
+		    fact->wants.end >= range.end &&
+		    hf_bytes_equal(fact->wants.client, hf_bytes_of_str(client->id)))
+			return true;
+	}
+	return false;
+}
+
 static bool is_possible(const struct hf_store_lock *wants)
 {
 	return hf_range_is_valid((struct hf_range){ wants->start, wants->end }) &&
@@ -82,42 +96,61 @@ static bool is_possible(const struct hf_store_lock *wants)
 	       (wants->mode == HF_LOCK_SHARED || wants->mode == HF_LOCK_EXCLUSIVE);
 }
 
-/* False: the waiter cannot be restored. Its client asks again after a while. */
-static bool enqueue(struct hf_recovery *recovery, const struct hf_store_waiter *fact)
+/* Everything but the way of the grant. False: it names nothing that is there. */
+static bool make_request(struct hf_recovery *recovery, const struct hf_store_lock *wants,
+			 struct hf_client *client, uint8_t room[HF_LOCK_HANDLE_MAX],
+			 struct hf_lock_request *request)
 {
-	const struct hf_store_lock *wants = &fact->wants;
+	if (!client || !is_possible(wants) ||
+	    !recovery->exports.find(recovery->exports.user, wants->export, &request->who.export))
+		return false;
+	request->who.handle = hf_export_names_key_of(recovery, request->who.export, wants->handle, room);
+	request->who.client = &client->locking;
+	request->who.owner_id = wants->owner;
+	request->who.owner_kind = wants->kind;
+	request->who.oh = wants->oh;
+	request->range = (struct hf_range){ wants->start, wants->end };
+	request->mode = (enum hf_lock_mode)wants->mode;
+	request->client_state = (uint32_t)hf_client_stored_number(wants->client_state);
+	request->no_downgrade = true; /* the owner may have asked for more since */
+	return request->who.handle.len != 0;
+}
+
+/* Its registration was lost, and the restart made another one, without the address. */
+static void note_local(struct hf_client *client, const struct hf_addr *local)
+{
+	if (!local || client->local.family)
+		return;
+	client->local = *local;
+	hf_client_register(client);
+}
+
+/* False: the waiter cannot be restored. Its client asks again after a while; but one that may have been told
+ * that it has the lock has it. */
+static bool restore(struct hf_recovery *recovery, const struct hf_store_waiter *fact)
+{
+	const struct hf_recovery_waiter_events *events = &recovery->waiter_events;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client =
-		hf_clients_find_id(recovery->clients, wants->client);
+		hf_clients_find_id(recovery->clients, fact->wants.client);
+	struct hf_lock_request request = { 0 };
 	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct hf_recovery_route route;
-	struct hf_lock_request request = {
-		.range = { wants->start, wants->end },
-		.mode = (enum hf_lock_mode)wants->mode,
-		.client_state = (uint32_t)hf_client_stored_number(wants->client_state),
-		.wait = true,
-		.must_wait = true,
-		.no_downgrade = true, /* the owner may have asked for more since */
-		.tag = wants->id,
-	};
 
-	if (!client || !is_possible(wants) || !recovery->waiter_events.restore ||
-	    !recovery->waiter_events.restore(recovery->waiter_user, fact->route, fact->is_granted, &route) ||
-	    !recovery->exports.find(recovery->exports.user, wants->export, &request.who.export))
+	if (!make_request(recovery, &fact->wants, client, room, &request))
 		return false;
-	request.who.handle = hf_export_names_key_of(recovery, request.who.export, wants->handle, room);
-	request.who.client = &client->locking;
-	request.who.owner_id = wants->owner;
-	request.who.owner_kind = wants->kind;
-	request.who.oh = wants->oh;
-	if (route.local && client->local.family == 0) {
-		/* Its registration was lost, and the restart made another one, without the address. */
-		client->local = *route.local;
-		hf_client_register(client);
+	if (!events->restore ||
+	    !events->restore(recovery->waiter_user, fact->route, fact->is_granted, &route)) {
+		if (fact->is_granted)
+			hf_lock_acquire(recovery->locks, &request, NULL);
+		return false;
 	}
+	note_local(client, route.local);
+	request.wait = request.must_wait = true;
+	request.tag = fact->wants.id;
 	request.offset = route.offset;
 	request.len = route.len;
 	request.user = route.user;
-	return request.who.handle.len && hf_lock_acquire(recovery->locks, &request, NULL) == HF_LOCK_E_QUEUED;
+	return hf_lock_acquire(recovery->locks, &request, NULL) == HF_LOCK_E_QUEUED;
 }
 
 static size_t restore_some(struct hf_recovery *recovery, bool is_granted)
@@ -129,12 +162,13 @@ static size_t restore_some(struct hf_recovery *recovery, bool is_granted)
 
 		if (loaded->fact.is_granted != is_granted)
 			continue;
-		if (enqueue(recovery, &loaded->fact)) {
+		if (restore(recovery, &loaded->fact)) {
 			n++;
 			continue;
 		}
-		hf_log_warn("a stored waiter could not be restored; its client asks again", "id=%llu",
-			    (unsigned long long)loaded->fact.wants.id);
+		hf_log_warn(is_granted ? "a stored grant could not be restored"
+				       : "a stored waiter could not be restored; its client asks again",
+			    "id=%llu", (unsigned long long)loaded->fact.wants.id);
 		forget(recovery, loaded);
 	}
 	return n;

@@ -217,6 +217,26 @@ class Continuing(Base):
         self.release(lock)
 
 
+class GoneExport(Base):
+    """What is stored of a directory that is not exported is in no table, so a run cannot go on with it."""
+
+    folders = ("data", "other")
+    exports = ("{{path: {base}/data, name: /data, squash: none}}", "{{path: {base}/other, name: /other, squash: none}}")
+
+    def test_clients_are_told(self):
+        lock = self.hold()
+        self.a.notices.items.clear()
+        self.write_config(self.exports[1:])
+        self.restart()
+        self.assertIn("directories that are not exported now", self.log)
+        self.a.told.wait()
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.write_config(self.exports)
+        self.restart()
+        self.assert_starts_over()
+        self.assertTrue(self.rest.get("/api/v1/grace").json["active"], "the lock is not held: no client reclaims it")
+
+
 class ContinuingOverPostgres(OverPostgres, Continuing):
     pass
 

@@ -192,6 +192,10 @@ static void test_misspelt_words(void **state)
 	set_wrong("recovery.grace=Never",
 		  "recovery.grace is 'Never'; give auto, always or never (did you mean never?)");
 	expect_wrong(
+		"exports:\n- path: /tmp\n  local_locks: on\nrecovery:\n  after_crash: continue\n",
+		"f.yaml:3: exports.local_locks is on, and recovery.after_crash is continue: local processes "
+		"get the locks of a server that dies; change one of them");
+	expect_wrong(
 		"recovery:\n  grace: always\n  after_crash: continue\n",
 		"f.yaml:3: recovery.after_crash is continue, and recovery.grace is always: a server that "
 		"continues has no grace period; change one of them");
