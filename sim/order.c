@@ -164,6 +164,14 @@ void order_check_stored(const struct call *call)
 				   call->proc->svid, call->host->index);
 }
 
+/* Is the call's own wait in the queue? True if that is not known. */
+bool order_waits(const struct call *call)
+{
+	struct world *world = call->host->world;
+
+	return !world->server.recovery || waits_within(world, call->proc, &call->span);
+}
+
 /* Does it have, or wait for, anything of that? True if that is not known. */
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span)
 {

@@ -1005,6 +1005,7 @@ void order_note_restored(struct world *world); /* the waiters of the run before 
 /* The program is told that it waits: the next run must know of it. */
 void order_check_stored(const struct call *call);
 void order_check(struct world *world);
+bool order_waits(const struct call *call);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
 void order_check_called_back(struct proc *proc);    /* it asks again, and has the lock */
 void order_check_unlocked(const struct call *call); /* before the program is told so */

@@ -106,17 +106,18 @@ static void check_room(struct world *world, const struct host *host, struct call
 			   host->index);
 }
 
-/* The reply was lost, and the server repeats it from its cache. The wait may have ended since, because its
- * call-back was denied by the host in front of this one. Then the registration may have ended, too: the
- * server has promised nothing, and the program polls. */
-static bool is_blocked_again(const struct world *world, struct call *call, uint32_t stat)
+/* The reply was lost, and the server repeats it from its cache; or it leaves late, because its connection was
+ * cut. The wait may have ended since: its call-back was denied by the host in front of this one, or did not
+ * reach the host. Then the registration may have ended, too: the server has promised nothing, and the program
+ * polls. */
+static bool is_blocked_late(const struct world *world, struct call *call, uint32_t stat)
 {
 	bool is_again = call->blocked_in == world->server.life;
 
 	if (stat != HF_NLM_BLOCKED)
 		return false;
 	call->blocked_in = world->server.life;
-	return is_again;
+	return is_again || !order_waits(call);
 }
 
 static void look_at_answer(struct world *world, struct host *host, struct call *call, uint32_t stat)
@@ -147,7 +148,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		host_is_acknowledged(host);
 	if (is_new && call->server_state != host->server_state)
 		return; /* it has reclaimed its locks since, and does not take this for an answer */
-	if ((!host->is_unmonitored || is_reservation) && !is_blocked_again(world, call, stat))
+	if ((!host->is_unmonitored || is_reservation) && !is_blocked_late(world, call, stat))
 		check_registered(world, host, stat == HF_NLM_BLOCKED ? "BLOCKED" : "GRANTED");
 	if (stat == HF_NLM_BLOCKED) {
 		if (host->is_unmonitored)
