@@ -259,6 +259,7 @@ static int make_locks(struct world *world)
 		.grace = HF_RECOVERY_GRACE_AUTO,
 		.early_end = server->early_end,
 		.continues = world->options.continues,
+		.handle_key = world->options.continues ? SECRET : 0, /* another write of the start */
 		.notify_timeout_ns = 5 * SECOND,
 		.notify_parallel = server->notify_parallel,
 		.notify_retry_ns = server->notify_retry_ns,

@@ -291,6 +291,7 @@ void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client);
 void hf_waiting_init(struct hf_recovery *recovery);
 void hf_waiting_deinit(struct hf_recovery *recovery);
 int hf_waiting_load(struct hf_recovery *recovery);
+void hf_waiting_forget(struct hf_recovery *recovery); /* this run starts over */
 /* Was a grant of this owner loaded that covers the range? */
 bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_client *client, uint64_t owner,
 			  struct hf_range range);

@@ -366,6 +366,9 @@ static int restore_prior(struct loading *loading, const struct provisional *prov
 		r = hf_lock_acquire(recovery->locks, &request, NULL);
 	if (r < 0)
 		return hf_trace(r);
+	if (r > 0)
+		hf_log_warn("a stored lock conflicts with others, and is deleted", "id=%llu",
+			    (unsigned long long)provisional->id);
 	return hf_persist_delete(recovery, (struct hf_persist_record){ provisional->id, HF_PERSIST_LOCK });
 }
 
@@ -543,11 +546,14 @@ int hf_restart_load(struct hf_recovery *recovery)
 	struct loading loading = { .recovery = recovery };
 	int r = load_all(&loading);
 
-	/* All that was loaded fits the key. The store takes it before the first write of this life. */
+	/* All that was loaded fits the key. The store takes it before the first write of this life: so far
+	 * nothing was written, from here on everything may be. */
 	if (r == 0 && recovery->options.handle_key)
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0 && recovery->start.continues)
 		r = hold_restored(&loading);
+	else if (r == 0)
+		hf_waiting_forget(recovery);
 	if (r == 0) {
 		delete_wrong(&loading);
 		register_unknown(&loading);

@@ -65,14 +65,14 @@ static void forget(struct hf_recovery *recovery, struct loaded *loaded)
 
 int hf_waiting_load(struct hf_recovery *recovery)
 {
-	int r = hf_store_load_waiters(recovery->store, load_waiter, recovery);
+	return hf_store_load_waiters(recovery->store, load_waiter, recovery);
+}
 
-	if (r == 0 && !recovery->start.continues) {
-		hf_list_for_each(pos, &recovery->waiting.loaded)
-			forget(recovery, hf_list_entry(pos, struct loaded, link));
-		hf_waiting_deinit(recovery);
-	}
-	return r;
+void hf_waiting_forget(struct hf_recovery *recovery)
+{
+	hf_list_for_each(pos, &recovery->waiting.loaded)
+		forget(recovery, hf_list_entry(pos, struct loaded, link));
+	hf_waiting_deinit(recovery);
 }
 
 bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_client *client, uint64_t owner,

@@ -204,6 +204,36 @@ class Continuing(Base):
         self.until(lambda: not self.rest.get("/api/v1/grace").json["active"], "grace ends")
         self.release(lock)
 
+    def test_waiters_of_a_run_that_is_not_continued_are_forgotten(self):
+        """Their clients ask again after they have reclaimed."""
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.restart("recovery.after_crash=reclaim")
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.rest.get("/api/v1/grace").json["active"], "grace ends")
+        self.release(lock)
+        self.assertEqual(self.b.granted_calls, [])
+        self.await_granted(self.b, waiter)
+
+    def test_client_that_was_not_told_before_is_told(self):
+        """It was deaf when a run started over. The next run goes on, and still owes it the notice."""
+        lock = self.hold()
+        self.restart("recovery.after_crash=reclaim")
+        self.a.deaf = True
+        self.addCleanup(setattr, self.a, "deaf", False)
+        self.restart()
+        self.assert_starts_over()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: self.rest.get("/api/v1/grace").json["unreclaimed"] == 0, "all is reclaimed")
+        self.rest.call("POST", "/api/v1/grace/end", token=True)
+        # Its registration is stored after the mark that the next run may go on.
+        self.assert_granted(self.c, self.lock_of(self.c, fh=self.handle_of(self.make_file())))
+        self.a.deaf = False
+        self.a.told.items.clear()
+        self.restart()
+        self.assertIn(GOES_ON, self.log)
+        self.assertEqual(self.a.told.wait()[0].state, self.state())
+
     def test_grace_is_not_continued(self):
         """A run that dies while its clients reclaim leaves locks that are neither held nor free."""
         lock = self.hold()
