@@ -9,6 +9,14 @@ from stage import Play
 class Continue(Play):
     settings = ("recovery.after_crash=continue", "log.level=debug")
 
+    def act(self):
+        """ada has the file, and bob waits for it."""
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks()
+        bob.waits()
+        self.server.has(waiters=1)
+        return ada, bob
+
     def goes_on(self):
         """What only the log and the counters show: no notice, no grace, no reclaim."""
         log = self.server.daemon.log
@@ -41,10 +49,7 @@ class Continue(Play):
 
     def test_a_waiter_is_called(self):
         """The kernel polls only every 30 seconds: the call-back must come."""
-        ada, bob = self.a.opens("f"), self.b.opens("f")
-        ada.locks()
-        bob.waits()
-        self.server.has(waiters=1)
+        ada, bob = self.act()
         self.server.is_killed_and_starts()
         self.goes_on()
         self.server.has(locks=1, waiters=1)
@@ -55,10 +60,7 @@ class Continue(Play):
         self.assertLess(time.monotonic() - began, 15, "by call-back, not by a poll")
 
     def test_a_client_that_dies_later_loses_its_locks(self):
-        ada, bob = self.a.opens("f"), self.b.opens("f")
-        ada.locks()
-        bob.waits()
-        self.server.has(waiters=1)
+        _, bob = self.act()
         self.server.is_killed_and_starts()
         self.goes_on()
         self.a.crashes()
@@ -66,10 +68,7 @@ class Continue(Play):
         bob.gets()
 
     def test_killed_again_and_again(self):
-        ada, bob = self.a.opens("f"), self.b.opens("f")
-        ada.locks()
-        bob.waits()
-        self.server.has(waiters=1)
+        ada, bob = self.act()
         for _ in range(3):
             self.server.is_killed_and_starts()
         self.goes_on()

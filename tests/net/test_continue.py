@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from exported import Exported
-from nsm import Host, Local
+from nsm import Host, state_of
 from play import main
 from recovering import OverPostgres
 from rest import Rest
@@ -53,11 +53,7 @@ class Base(Exported):
         return self.daemon.log[self.log_restarted :]
 
     def state(self):
-        local = Local(self.network.server)
-        try:
-            return local.state()
-        finally:
-            local.close()
+        return state_of(self.network.server)
 
     def assert_goes_on(self):
         self.assertIn(GOES_ON, self.log)

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 import nsm
-from nsm import FAIL, NOTIFY, SUCC, Local, Registrar
+from nsm import FAIL, NOTIFY, SUCC, Local, Registrar, state_of
 from play import main
 from recovering import OverPostgres, Recovering
 from rpc import NoReply, Service, call_message, result_of
@@ -31,11 +31,7 @@ class Base(Recovering):
         return self.hosts[-1].test(nlm.Lock(fh=os.urandom(16), name="stranger")).stat == nlm.S_GRACE
 
     def state(self):
-        local = Local(self.network.server)
-        try:
-            return local.state()
-        finally:
-            local.close()
+        return state_of(self.network.server)
 
     def reclaim(self, host, lock):
         return host.lock(lock.but(reclaim=True))

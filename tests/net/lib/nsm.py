@@ -114,6 +114,15 @@ def mon(ask, mon_name, my_name, program, procedure, priv):
     return answer
 
 
+def state_of(server):
+    """The state number of the server in that namespace, as a program of its host is told."""
+    local = Local(server)
+    try:
+        return local.state()
+    finally:
+        local.close()
+
+
 class Registrar(Service):
     """A lock manager on @namespace's own host, and what it was told, in @heard."""
 
