@@ -339,6 +339,7 @@ static const struct hf_loop_ops ops = {
 	.free = op_free,
 	.wake = op_wake,
 	.clock = op_clock,
+	.boottime = op_clock,
 	.wall = op_wall,
 	.random = op_random,
 	.tcp_listen = op_tcp_listen,

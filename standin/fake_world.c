@@ -618,6 +618,7 @@ static const struct hf_loop_ops fake_ops = {
 	.run = fake_run,
 	.wake = fake_wake,
 	.clock = fake_clock,
+	.boottime = fake_clock,
 	.wall = fake_wall,
 	.random = fake_random,
 	.tcp_listen = fake_tcp_listen,

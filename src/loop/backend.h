@@ -17,6 +17,7 @@ struct hf_loop_ops {
 	int (*run)(struct hf_loop *loop);
 	void (*wake)(struct hf_loop *loop); /* from any thread: there are posts, or the loop must stop */
 	uint64_t (*clock)(struct hf_loop *loop);
+	uint64_t (*boottime)(struct hf_loop *loop);
 	uint64_t (*wall)(struct hf_loop *loop);
 	void (*random)(struct hf_loop *loop, void *out, size_t len);
 	int (*on_signal)(struct hf_loop *loop, int signum, void (*fn)(void *user, int signum), void *user);
@@ -49,6 +50,7 @@ struct hf_loop {
 	const struct hf_loop_ops *ops; /* (c) */
 	uint64_t now;                  /* 0: not read yet in this turn */
 	uint64_t n_turns;
+	const struct hf_lease *lease; /* NULL: none */
 	struct hf_timer_heap timers;
 	struct hf_list deferred;
 	_Atomic bool is_stopping;

@@ -53,6 +53,22 @@ uint64_t hf_loop_clock(struct hf_loop *loop)
 	return loop->ops->clock(loop);
 }
 
+uint64_t hf_loop_boottime(struct hf_loop *loop)
+{
+	return loop->ops->boottime(loop);
+}
+
+void hf_loop_set_lease(struct hf_loop *loop, const struct hf_lease *lease)
+{
+	loop->lease = lease;
+}
+
+bool hf_loop_may_act(struct hf_loop *loop)
+{
+	return HF_LIKELY(!loop->lease) ||
+	       hf_loop_boottime(loop) < atomic_load_explicit(&loop->lease->ends_at, memory_order_acquire);
+}
+
 uint64_t hf_loop_turn(const struct hf_loop *loop)
 {
 	return loop->n_turns;
@@ -260,7 +276,7 @@ ssize_t hf_socket_read(struct hf_socket *socket, void *data, size_t len)
 
 ssize_t hf_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov)
 {
-	return socket->loop->ops->write(socket, iov, n_iov);
+	return hf_loop_may_act(socket->loop) ? socket->loop->ops->write(socket, iov, n_iov) : -ESTALE;
 }
 
 int hf_socket_error(struct hf_socket *socket)
@@ -285,7 +301,7 @@ int hf_udp_receive(struct hf_socket *socket, struct hf_datagram *datagrams, int 
 
 int hf_udp_send(struct hf_socket *socket, const struct hf_datagram *datagrams, int n)
 {
-	return socket->loop->ops->send(socket, datagrams, n);
+	return hf_loop_may_act(socket->loop) ? socket->loop->ops->send(socket, datagrams, n) : n;
 }
 
 void hf_socket_local(struct hf_socket *socket, struct hf_addr *localp)

@@ -24,6 +24,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,7 +51,26 @@ HF_DEFINE_CLEANUP(struct hf_loop *, hf_loop_free)
 uint64_t hf_loop_now(struct hf_loop *loop);   /* monotonic ns; the same value within a turn */
 uint64_t hf_loop_clock(struct hf_loop *loop); /* the same clock, read afresh; from any thread */
 uint64_t hf_loop_wall(struct hf_loop *loop);  /* ns since 1970, only for people and records */
+/* ns since the boot; the clock goes on while the machine sleeps; read afresh, from any thread */
+uint64_t hf_loop_boottime(struct hf_loop *loop);
 void hf_loop_random(struct hf_loop *loop, void *out, size_t len);
+
+/*
+ * The lease: until when may this process act for its clients?
+ *
+ * In a cluster another node takes over when this one was not heard of for a while. A process that was
+ * stopped, or whose machine slept, must notice that before it begins an operation or sends anything. So a
+ * loop with a lease sends nothing when the lease is over: a write fails with -ESTALE, and a datagram is lost.
+ * And an operation begins only if hf_loop_may_act(), which any thread may ask. Without a cluster there is no
+ * lease.
+ */
+struct hf_lease {
+	_Atomic uint64_t ends_at; /* by hf_loop_boottime() */
+};
+
+void hf_loop_set_lease(struct hf_loop *loop,
+		       const struct hf_lease *lease); /* before the loop runs; NULL: none */
+bool hf_loop_may_act(struct hf_loop *loop);
 
 /* The number of this turn, for counts within one turn. */
 uint64_t hf_loop_turn(const struct hf_loop *loop);

@@ -29,6 +29,11 @@ static uint64_t world_clock(struct hf_loop *loop)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
+static uint64_t world_boottime(struct hf_loop *loop)
+{
+	return read_clock(CLOCK_BOOTTIME);
+}
+
 static uint64_t world_wall(struct hf_loop *loop)
 {
 	return read_clock(CLOCK_REALTIME);
@@ -164,6 +169,7 @@ static const struct hf_loop_ops world_ops = {
 	.run = world_run,
 	.wake = world_wake,
 	.clock = world_clock,
+	.boottime = world_boottime,
 	.wall = world_wall,
 	.random = world_random,
 	.on_signal = world_on_signal,

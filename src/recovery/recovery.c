@@ -277,6 +277,9 @@ static int open_store(struct hf_recovery *recovery)
 		.path = options->store_path,
 		.postgres = options->postgres,
 		.server = options->server_name,
+		.owner = options->owner,
+		.known_epoch = options->known_epoch,
+		.known_state = options->known_state,
 		.gives_up = options->clear_store,
 		.continues = options->continues,
 		/* A store that is about to be cleared may have been written with any. */

@@ -121,7 +121,11 @@ struct hf_recovery_options {
 	int durability;                            /* enum hf_store_durability */
 	const char *store_path;                    /* lmdb */
 	const char *postgres;                      /* postgres */
-	const char *server_name;
+	const char *server_name; /* in the store: the name of the server or of its service */
+	/* In a cluster; see store/store.h. NULL: no cluster. */
+	const char *owner;
+	uint64_t known_epoch;
+	int32_t known_state;
 	/* Tells the key that this server seals handles with from any other; 0: another server makes them. */
 	uint64_t handle_key;
 	uint64_t window_ns; /* recovery.window_seconds */

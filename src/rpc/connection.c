@@ -192,7 +192,7 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 	dispatched = hf_rpc_dispatch(call);
 	if (HF_LIKELY(dispatched == HF_RPC_DISPATCHED))
 		c->was_useful = true;
-	else if (dispatched == HF_RPC_MUST_WAIT)
+	else if (dispatched == HF_RPC_MUST_WAIT || dispatched == HF_RPC_NO_LEASE)
 		return dispatched;
 	else if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
@@ -301,7 +301,7 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		if (HF_UNLIKELY(dispatched != HF_RPC_DISPATCHED)) {
 			if (dispatched == HF_RPC_MUST_WAIT)
 				return put_back(c, input, begin, record);
-			if (dispatched == HF_RPC_NONSENSE)
+			if (dispatched != HF_RPC_GOES_HOME)
 				return false;
 		}
 		*progressp = true;
@@ -364,7 +364,9 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 	if (is_direct) {
 		if (hf_record_filled(&c->reader, (size_t)n, &record) == HF_RECORD_READY) {
 			*progressp = true;
-			if (serve_record(c, record) == HF_RPC_NONSENSE)
+			enum hf_rpc_dispatched dispatched = serve_record(c, record);
+
+			if (dispatched == HF_RPC_NONSENSE || dispatched == HF_RPC_NO_LEASE)
 				return -EPROTO;
 		} else {
 			hf_rpc_budget_spend(c, 1);

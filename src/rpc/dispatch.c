@@ -218,6 +218,10 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call)
 {
 	enum hf_rpc_auth_stat stat;
 
+	if (HF_UNLIKELY(!hf_loop_may_act(call->lane->loop))) {
+		hf_rpc_call_free(call);
+		return HF_RPC_NO_LEASE;
+	}
 	hf_xdr_in_init(&call->args, call->message.data, call->message.len);
 	switch (hf_rpc_parse_call(&call->header, &stat, &call->args)) {
 	case HF_RPC_CALL:

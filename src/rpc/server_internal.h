@@ -224,7 +224,8 @@ enum hf_rpc_dispatched {
 	HF_RPC_DISPATCHED = 0, /* the call has ended or is suspended */
 	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is freed */
 	HF_RPC_MUST_WAIT,      /* not begun: no memory is left for its reply; the call is freed */
-	HF_RPC_NONSENSE,       /* no call, or a broken header: close the connection; the call is freed */
+	HF_RPC_NO_LEASE, /* not begun: another node may serve it; close the connection; the call is freed */
+	HF_RPC_NONSENSE, /* no call, or a broken header: close the connection; the call is freed */
 };
 
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);

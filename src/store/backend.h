@@ -71,7 +71,9 @@ struct hf_store {
 	struct hf_store_state state; /* of this run, as it is stored */
 	/* (c) the handle key that the facts must have been written with; 0: accept any. */
 	uint64_t handle_key;
-	bool continues; /* (c) */
+	bool continues;       /* (c) */
+	uint64_t known_epoch; /* (c) */
+	int32_t known_state;  /* (c) */
 	bool has_begun;
 	uint64_t next_id;
 	uint64_t issued;                   /* the last ticket that was given */

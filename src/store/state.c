@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+#define LOST_SM_STATES 1000 /* even; as many restarts may be missing in a promoted replica */
+
 int32_t hf_store_next_sm_state(int32_t before)
 {
 	if (before <= 0)
@@ -16,17 +18,43 @@ int32_t hf_store_next_sm_state(int32_t before)
 	return (before + 2) | 1;
 }
 
+/* "" where none is named: an older release did not. */
+static const char *history_of(const char *medium)
+{
+	const char *slash = strchr(medium, '/');
+
+	return slash ? slash : "";
+}
+
+static bool has_same_history(const struct hf_store_state *before, const struct hf_store_state *now)
+{
+	const char *history = history_of(before->medium);
+
+	return !*history || strcmp(history, history_of(now->medium)) == 0;
+}
+
 bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_store_state *now)
 {
 	switch (before->durability) {
 	case HF_STORE_MACHINE:
-		return true;
+		return before->is_replicated || has_same_history(before, now);
 	case HF_STORE_PROCESS:
-		return strcmp(before->boot_id, now->boot_id) == 0 && strcmp(before->medium, now->medium) == 0;
+		if (*before->medium)
+			return strcmp(before->medium, now->medium) == 0;
+		return !*now->medium && strcmp(before->boot_id, now->boot_id) == 0;
 	case HF_STORE_NONE:
 		break;
 	}
 	return false;
+}
+
+/* A replica that took the place of the database may lack the last state numbers that clients were told. */
+static int32_t last_sm_state(const struct hf_store_state *before, const struct hf_store_state *now)
+{
+	if (before->is_replicated || has_same_history(before, now) ||
+	    before->sm_state > INT32_MAX - LOST_SM_STATES)
+		return before->sm_state;
+	return before->sm_state + LOST_SM_STATES;
 }
 
 void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, bool continues,
@@ -47,7 +75,7 @@ void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *
 	if (next->is_settled)
 		next->sm_state = before->sm_state;
 	else
-		next->sm_state = hf_store_next_sm_state(before ? before->sm_state : 0);
+		next->sm_state = hf_store_next_sm_state(before ? last_sm_state(before, next) : 0);
 
 	*start = (struct hf_store_start){
 		.epoch = next->epoch,

@@ -20,7 +20,11 @@ struct hf_store_state {
 	 * backend stores it separately, and only save_state writes it. */
 	uint64_t handle_key;
 	char boot_id[HF_STORE_MAX_BOOT_ID + 1]; /* of the machine that the run was on */
-	char medium[HF_STORE_MAX_BOOT_ID + 1];  /* names the process whose crash loses unsynced data */
+	/* Names the process whose crash loses unsynced data; empty: the kernel of this machine. Then, after a
+	 * slash, the line of its history: a replica that takes its place begins another one. */
+	char medium[HF_STORE_MAX_BOOT_ID + 1];
+	/* A replica that takes its place has everything that was synced. Not in a state record. */
+	bool is_replicated;
 };
 
 /* Odd, positive, two more than before; wraps to 1. */

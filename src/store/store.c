@@ -32,6 +32,8 @@ int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_
 	store->state.durability = options->durability;
 	store->handle_key = options->handle_key;
 	store->continues = options->continues;
+	store->known_epoch = options->known_epoch;
+	store->known_state = options->known_state;
 	if (options->boot_id) {
 		snprintf(store->state.boot_id, sizeof(store->state.boot_id), "%s", options->boot_id);
 	} else {
@@ -92,6 +94,16 @@ static int check_key(struct hf_store *store, const struct hf_store_state *before
 	return r > 0 ? -EKEYREJECTED : r;
 }
 
+/* If the medium has forgotten what this node saw there, it has forgotten locks, too. */
+static void remember(const struct hf_store *store, struct hf_store_state *before)
+{
+	if (before->epoch < store->known_epoch) {
+		before->epoch = store->known_epoch;
+		before->durability = HF_STORE_NONE;
+	}
+	before->sm_state = HF_MAX(before->sm_state, store->known_state);
+}
+
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
 {
 	struct hf_store_state before = { 0 };
@@ -108,6 +120,8 @@ int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
 		if (r < 0)
 			return hf_trace(r);
 	}
+	if (has_state)
+		remember(store, &before);
 	hf_store_judge(has_state ? &before : NULL, &store->state, store->continues, startp);
 	if (store->ops->is_volatile)
 		startp->sm_state = store->state.sm_state = clock_sm_state(store->loop);

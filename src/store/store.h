@@ -145,7 +145,12 @@ struct hf_store_options {
 	const char *server;   /* postgres: the server name in the rows */
 	bool gives_up;        /* hf_store_clear() follows: accept a journal that cannot be read */
 	bool continues;       /* waiters are stored, and the next run may go on where this one ended */
-	uint64_t handle_key;  /* identifies the key of the handles in the facts; 0: accept any */
+	/* In a cluster: the owner that the claim wrote into the row of the service (store/service.h), and the
+	 * last epoch and state number that this node saw there. NULL: no cluster. */
+	const char *owner;
+	uint64_t known_epoch;
+	int32_t known_state;
+	uint64_t handle_key; /* identifies the key of the handles in the facts; 0: accept any */
 	const struct hf_store_events *events;
 	void *user;
 };

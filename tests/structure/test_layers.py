@@ -12,7 +12,7 @@ ROWS = [
     {"daemon"},
     {"api", "proto"},
     {"recovery"},
-    {"lock", "client", "export", "vfs"},
+    {"lock", "client", "export", "vfs", "cluster"},
     {"store", "rpc"},
     {"loop"},
     {"base"},

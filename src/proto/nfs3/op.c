@@ -258,6 +258,11 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 		hf_nfs3_object_clear(objectp);
 		return -EAGAIN;
 	}
+	/* The job may have waited long for its thread. */
+	if (op->may_block && !hf_loop_may_act(op->job.loop)) {
+		hf_nfs3_object_clear(objectp);
+		return NFS3ERR_JUKEBOX;
+	}
 	identify(hf_rpc_call_cred(op->call), objectp->export, &objectp->caller);
 	return want == HF_NFS3_CHANGES && objectp->export->settings.read_only ? NFS3ERR_ROFS : NFS3_OK;
 }

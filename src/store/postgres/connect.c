@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -13,9 +14,17 @@ static void ignore_notice(void *user, const PGresult *result)
 {
 }
 
-static int await_connection(struct hf_loop *loop, PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+static uint64_t read_clock(void)
 {
-	uint64_t deadline = hf_loop_clock(loop) + HF_PG_TIMEOUT;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * HF_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static int await_connection(PGconn *conn, uint64_t timeout_ns, char message[HF_PG_MAX_MESSAGE])
+{
+	uint64_t deadline = read_clock() + timeout_ns;
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 
 	if (PQstatus(conn) == CONNECTION_BAD)
@@ -23,11 +32,11 @@ static int await_connection(struct hf_loop *loop, PGconn *conn, char message[HF_
 	while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
 		struct pollfd pfd = { .fd = PQsocket(conn),
 				      .events = status == PGRES_POLLING_READING ? POLLIN : POLLOUT };
-		uint64_t at = hf_loop_clock(loop);
+		uint64_t at = read_clock();
 
 		if (at >= deadline || poll(&pfd, 1, (int)((deadline - at) / HF_NS_PER_MS) + 1) <= 0) {
-			snprintf(message, HF_PG_MAX_MESSAGE, "no connection within %d s",
-				 (int)(HF_PG_TIMEOUT / HF_NS_PER_S));
+			snprintf(message, HF_PG_MAX_MESSAGE, "no connection within %.3g s",
+				 (double)timeout_ns / (double)HF_NS_PER_S);
 			return -ETIMEDOUT;
 		}
 		status = PQconnectPoll(conn);
@@ -56,12 +65,15 @@ static int lock_server(PGconn *conn, const char *server, char message[HF_PG_MAX_
 	return -EBUSY;
 }
 
-/* Identifies the process that holds unsynced data: the database server, from its start to its crash. */
+/* The process that holds unsynced data: the database server, from its start to its crash. And its timeline:
+ * a replica that is promoted begins a new one. */
 static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char message[HF_PG_MAX_MESSAGE])
 {
 	hf_cleanup(hf_pg_clearp) PGresult *result =
-		hf_pg_query(conn, "SELECT extract(epoch FROM pg_postmaster_start_time())::text", 0, NULL,
-			    false, message);
+		hf_pg_query(conn,
+			    "SELECT extract(epoch FROM pg_postmaster_start_time())::text || '/' ||"
+			    " left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)",
+			    0, NULL, false, message);
 
 	if (!result)
 		return hf_trace(-EIO);
@@ -73,11 +85,11 @@ static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char
  * another run holds that lock and has begun its epoch, waiting for the lock is useless. */
 static int come_back(struct hf_pg *pg, PGconn *conn)
 {
-	int r = hf_pg_check_owner(pg, conn, true, pg->message);
+	int r = hf_pg_check_owner(pg, conn, !pg->is_claimed, pg->message);
 
 	if (r == 0)
 		r = lock_server(conn, pg->server, pg->message);
-	if (r == 0)
+	if (r == 0 && !pg->is_claimed)
 		r = hf_pg_restore_owner(pg, conn, pg->message);
 	if (r == 0)
 		r = hf_pg_check_owner(pg, conn, false, pg->message);
@@ -104,20 +116,36 @@ static int make_ready(struct hf_pg *pg, PGconn *conn)
 	return r;
 }
 
-int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
+int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
 {
 	static const char *const keywords[] = { "dbname", "fallback_application_name", "client_encoding",
 						"tcp_user_timeout", NULL };
-	const char *const values[] = { pg->conninfo, "holdfastd", "UTF8", "15000", NULL };
+	const char *const values[] = { conninfo, "holdfastd", "UTF8", "15000", NULL };
 	PGconn *conn = PQconnectStartParams(keywords, values, 1);
 	int r;
 
 	if (!conn)
 		return hf_trace(-ENOMEM);
 	PQsetNoticeReceiver(conn, ignore_notice, NULL);
-	r = await_connection(pg->store.loop, conn, pg->message);
-	if (r == 0)
-		r = PQsetnonblocking(conn, 1) < 0 ? -EIO : make_ready(pg, conn);
+	r = await_connection(conn, timeout_ns, message);
+	if (r == 0 && PQsetnonblocking(conn, 1) < 0)
+		r = -EIO;
+	if (r < 0) {
+		PQfinish(conn);
+		return hf_trace(r);
+	}
+	*connp = conn;
+	return 0;
+}
+
+int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
+{
+	PGconn *conn;
+	int r = hf_pg_dial(pg->conninfo, HF_PG_TIMEOUT, &conn, pg->message);
+
+	if (r < 0)
+		return r;
+	r = make_ready(pg, conn);
 	if (r < 0) {
 		PQfinish(conn);
 		return hf_trace(r);

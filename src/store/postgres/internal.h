@@ -37,6 +37,7 @@ struct hf_pg {
 	char *conninfo;
 	char *server;                /* escaped, as it is stored */
 	char owner[HF_PG_OWNER + 1]; /* (c) names this run in the row of the service */
+	bool is_claimed;             /* (c) the row has the owner before the epoch begins */
 	PGconn *conn;                /* NULL: not connected */
 	struct hf_socket *socket;
 	bool is_pipelined;
@@ -57,13 +58,19 @@ static inline struct hf_pg *hf_pg_of(struct hf_store *store)
 	return (struct hf_pg *)store; /* struct hf_store is the first member */
 }
 
-/* connect.c: makes a connection that is ready for use. Blocks; runs on any thread. */
+/* connect.c */
+/* Makes a bare connection, with non-blocking sockets. Blocks; runs on any thread. */
+int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char message[HF_PG_MAX_MESSAGE]);
+/* Makes a connection that is ready for use. Blocks; runs on any thread. */
 int hf_pg_connect(struct hf_pg *pg, PGconn **connp);
 
 /* query.c: blocking statements with a time limit. NULL: failed, see @message. */
 
 PGresult *hf_pg_query(PGconn *conn, const char *sql, int n_params, const char *const *params, bool is_binary,
 		      char message[HF_PG_MAX_MESSAGE]);
+/* The same with another limit on the database's silence. */
+PGresult *hf_pg_query_within(PGconn *conn, uint64_t timeout_ns, const char *sql, int n_params,
+			     const char *const *params, bool is_binary, char message[HF_PG_MAX_MESSAGE]);
 int hf_pg_run(PGconn *conn, const char *sql, char message[HF_PG_MAX_MESSAGE]); /* 0 or -EIO */
 void hf_pg_note(char message[HF_PG_MAX_MESSAGE], const char *text);
 void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
@@ -103,9 +110,9 @@ void hf_pg_make_owner(struct hf_pg *pg);
 /* Makes the service this run's, and stores @state in its row. Runs in a transaction under the session lock;
  * after the start, only after hf_pg_check_owner(). */
 int hf_pg_own(struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state);
-/* Does the service still belong to this run, once the epoch has begun? 0: yes. -ESTALE: another run has used
- * it. In a transaction, the row is locked until its end. With @is_missing_fine a missing row is no error: the
- * database is a new one. Blocks. */
+/* Does the service still belong to this run, once it was claimed or the epoch has begun? 0: yes. -ESTALE:
+ * another run has used it. In a transaction, the row is locked until its end. With @is_missing_fine a missing
+ * row is no error: the database is a new one. Blocks. */
 int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine,
 		      char message[HF_PG_MAX_MESSAGE]);
 /* Inserts the row again after hf_pg_check_owner() found it missing. */

@@ -255,14 +255,19 @@ static int load_key(struct hf_pg *pg, struct hf_store_state *state)
 {
 	const char *params[] = { pg->server };
 	hf_cleanup(hf_pg_clearp) PGresult *result =
-		hf_pg_query(pg->conn, "SELECT handle_key FROM holdfast_services WHERE service = $1", 1,
-			    params, true, pg->message);
+		hf_pg_query(pg->conn,
+			    "SELECT s.handle_key, coalesce(NOT l.was_unsynced, false)::integer"
+			    " FROM holdfast_services s LEFT JOIN holdfast_leases l USING (service)"
+			    " WHERE service = $1",
+			    1, params, true, pg->message);
 	struct row row = { .result = result };
 
 	if (!result)
 		return explain(pg, "the database could not be read");
-	if (PQntuples(result))
+	if (PQntuples(result)) {
 		state->handle_key = (uint64_t)get_int(&row);
+		state->is_replicated = get_int(&row);
+	}
 	return 1;
 }
 
@@ -343,7 +348,7 @@ static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
 {
 	int r;
 
-	if (pg->store.has_begun) {
+	if (pg->store.has_begun || pg->is_claimed) {
 		r = hf_pg_check_owner(pg, pg->conn, false, pg->message);
 		pg->is_taken |= r == -ESTALE;
 		if (r < 0)

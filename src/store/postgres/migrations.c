@@ -135,6 +135,42 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 			"ALTER TABLE nsm_client_registrations DROP COLUMN told_state;"
 			"ALTER TABLE holdfast_server_state DROP COLUMN is_settled",
 	},
+	{
+		.name = "nodes of a service and its lease",
+		/* Renewals are apart from holdfast_services: the row that each transaction locks does not
+		 * change while one node serves. */
+		.up = "CREATE TABLE holdfast_leases ("
+		      " service text PRIMARY KEY,"
+		      " owner text NOT NULL,"
+		      " node text NOT NULL,"
+		      " instance text NOT NULL,"
+		      " renewals bigint NOT NULL DEFAULT 0,"
+		      " lease_ms bigint NOT NULL,"
+		      " heir text NOT NULL DEFAULT '',"
+		      " wanted text NOT NULL DEFAULT '',"
+		      " is_unsynced boolean NOT NULL DEFAULT true,"
+		      " was_unsynced boolean NOT NULL DEFAULT true,"
+		      " handle_key bytea NOT NULL,"
+		      " exports text NOT NULL,"
+		      " connections bytea NOT NULL DEFAULT '',"
+		      " takeover_at timestamptz,"
+		      " takeover_from text NOT NULL DEFAULT '',"
+		      " takeover_to text NOT NULL DEFAULT '',"
+		      " takeover_reason text NOT NULL DEFAULT '',"
+		      " takeover_continued boolean NOT NULL DEFAULT false,"
+		      " takeover_seconds double precision NOT NULL DEFAULT 0);"
+		      "CREATE TABLE holdfast_nodes ("
+		      " service text NOT NULL,"
+		      " node text NOT NULL,"
+		      " instance text NOT NULL,"
+		      " role text NOT NULL,"
+		      " reason text NOT NULL,"
+		      " version text NOT NULL,"
+		      " seen_at timestamptz NOT NULL,"
+		      " PRIMARY KEY (service, node))",
+		.down = "DROP TABLE holdfast_nodes;"
+			"DROP TABLE holdfast_leases",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

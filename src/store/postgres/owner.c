@@ -4,8 +4,8 @@
  * The row of a service in holdfast_services names the run that used the store
  * last: its epoch, and an owner of random bytes that each run makes. A run
  * takes the row in the transaction that begins its epoch, under the session
- * lock. Every later transaction of the run begins by checking the row and locks
- * it (shared) until the transaction ends.
+ * lock. In a cluster a claim has taken it before that (service.c). Every later transaction of the run begins
+ * by checking the row and locks it (shared) until the transaction ends.
  *
  * A run that has lost its session lock without knowing it can therefore not
  * write beside or after its successor. Either the successor waits for the
@@ -89,7 +89,8 @@ int hf_pg_check_owner(const struct hf_pg *pg, PGconn *conn, bool is_missing_fine
 		return hf_trace(-EIO);
 	}
 	write_number(epoch, pg->store.state.epoch);
-	if (strcmp(PQgetvalue(result, 0, 0), epoch) == 0 && strcmp(PQgetvalue(result, 0, 1), pg->owner) == 0)
+	if (strcmp(PQgetvalue(result, 0, 1), pg->owner) == 0 &&
+	    (!pg->store.has_begun || strcmp(PQgetvalue(result, 0, 0), epoch) == 0))
 		return 0;
 	snprintf(message, HF_PG_MAX_MESSAGE, "another holdfastd has used it since");
 	return -ESTALE;

@@ -2,6 +2,7 @@
 #include "store/store.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,12 @@ static int copy_options(struct hf_pg *pg, const struct hf_store_options *options
 	if (!pg->conninfo || !pg->server)
 		return hf_trace(-ENOMEM);
 	hf_pg_escape(pg->server, server);
-	hf_pg_make_owner(pg);
+	if (options->owner) {
+		snprintf(pg->owner, sizeof(pg->owner), "%s", options->owner);
+		pg->is_claimed = true;
+	} else {
+		hf_pg_make_owner(pg);
+	}
 	return 0;
 }
 

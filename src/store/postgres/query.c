@@ -23,7 +23,7 @@ void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 }
 
 /* Waits for the whole result. The limit is on silence; the database limits the statement itself. */
-static bool await_result(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+static bool await_result(PGconn *conn, int timeout_ms, char message[HF_PG_MAX_MESSAGE])
 {
 	int flushed;
 
@@ -31,7 +31,7 @@ static bool await_result(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 		struct pollfd pfd = { .fd = PQsocket(conn),
 				      .events = flushed > 0 ? POLLIN | POLLOUT : POLLIN };
 
-		if (flushed < 0 || poll(&pfd, 1, (int)(HF_PG_TIMEOUT / HF_NS_PER_MS)) <= 0) {
+		if (flushed < 0 || poll(&pfd, 1, timeout_ms) <= 0) {
 			snprintf(message, HF_PG_MAX_MESSAGE, "the database does not answer");
 			return false;
 		}
@@ -44,11 +44,11 @@ static bool await_result(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 }
 
 /* Returns the last result, or a failed one before it. */
-static PGresult *take_results(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+static PGresult *take_results(PGconn *conn, int timeout_ms, char message[HF_PG_MAX_MESSAGE])
 {
 	PGresult *result = NULL, *next;
 
-	while (await_result(conn, message) && (next = PQgetResult(conn))) {
+	while (await_result(conn, timeout_ms, message) && (next = PQgetResult(conn))) {
 		if (result && PQresultStatus(result) == PGRES_FATAL_ERROR) {
 			PQclear(next);
 			continue;
@@ -62,6 +62,12 @@ static PGresult *take_results(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 PGresult *hf_pg_query(PGconn *conn, const char *sql, int n_params, const char *const *params, bool is_binary,
 		      char message[HF_PG_MAX_MESSAGE])
 {
+	return hf_pg_query_within(conn, HF_PG_TIMEOUT, sql, n_params, params, is_binary, message);
+}
+
+PGresult *hf_pg_query_within(PGconn *conn, uint64_t timeout_ns, const char *sql, int n_params,
+			     const char *const *params, bool is_binary, char message[HF_PG_MAX_MESSAGE])
+{
 	PGresult *result;
 	int sent;
 
@@ -74,7 +80,7 @@ PGresult *hf_pg_query(PGconn *conn, const char *sql, int n_params, const char *c
 		hf_pg_note_error(conn, message);
 		return NULL;
 	}
-	result = take_results(conn, message);
+	result = take_results(conn, (int)(timeout_ns / HF_NS_PER_MS), message);
 	if (result && PQresultStatus(result) != PGRES_TUPLES_OK &&
 	    PQresultStatus(result) != PGRES_COMMAND_OK) {
 		hf_pg_note(message, PQresultErrorMessage(result));
