@@ -380,7 +380,7 @@ static int open_state_dir(struct daemon *d)
 static int drop_privileges(struct daemon *d)
 {
 	char error[ERROR_SIZE];
-	int r = hf_process_become(d->config->server.user, d->state_dir, error, sizeof(error));
+	int r = hf_process_become(d->config->server.user, false, d->state_dir, error, sizeof(error));
 
 	if (r < 0)
 		hf_log_error(error, "%s", "");
@@ -392,7 +392,7 @@ static int start(struct daemon *d)
 	int r = open_state_dir(d);
 
 	hf_process_raise_file_limit(); /* before other parts plan with the limit */
-	hf_sandbox_limit_caps();
+	hf_sandbox_limit_caps(false);
 	/* Before anything is opened: later parts ask only once which rights they have and who owns our
 	 * files. */
 	if (r == 0)

@@ -38,15 +38,17 @@ size_t hf_process_raise_file_limit(void)
 	return limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : (size_t)limit.rlim_cur;
 }
 
-/* Keeps only the right to ports below 1024: calls to rpcbind and to peers need it later, too. */
-static int retain_low_ports(void)
+/* Retains the right to ports below 1024: calls to rpcbind and to peers need it later, too. The right to
+ * change addresses is effective only during a change. */
+static int retain_rights(bool changes_addresses)
 {
 	const uint64_t retained = HF_CAP(CAP_NET_BIND_SERVICE);
+	const uint64_t lent = changes_addresses ? HF_CAP(CAP_NET_ADMIN) : 0;
 
-	return hf_caps_limit((struct hf_caps){ .effective = retained, .permitted = retained });
+	return hf_caps_limit((struct hf_caps){ .effective = retained, .permitted = retained | lent });
 }
 
-static int become(const struct passwd *entry)
+static int become(const struct passwd *entry, bool changes_addresses)
 {
 	int r = 0;
 
@@ -54,10 +56,11 @@ static int become(const struct passwd *entry)
 	    setgid(entry->pw_gid) < 0 || setuid(entry->pw_uid) < 0)
 		r = -errno;
 	prctl(PR_SET_KEEPCAPS, 0);
-	return r < 0 ? r : retain_low_ports();
+	return r < 0 ? r : retain_rights(changes_addresses);
 }
 
-int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size)
+int hf_process_become(const char *user, bool changes_addresses, struct hf_state_dir *dir, char *error,
+		      size_t error_size)
 {
 	struct passwd *entry;
 	int r;
@@ -73,7 +76,7 @@ int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, s
 		return 0;
 	r = hf_state_dir_give(dir, entry->pw_uid, entry->pw_gid);
 	if (r == 0)
-		r = become(entry);
+		r = become(entry, changes_addresses);
 	if (r < 0)
 		snprintf(error, error_size,
 			 "cannot become the user %s: %s; start as root, or leave server.user empty", user,

@@ -9,10 +9,11 @@ struct hf_state_dir;
 /* Raises the limit of open files to the hard limit. Returns the limit in force. */
 size_t hf_process_raise_file_limit(void);
 
-/* Changes permanently to @user, with no right but to ports below 1024, and gives it the state directory.
- * Rights belong to threads: call this while there is only one. With an empty name nothing changes. On failure
- * @error says what is wrong. */
-int hf_process_become(const char *user, struct hf_state_dir *dir, char *error, size_t error_size);
+/* Changes permanently to @user, with no right but to ports below 1024, and gives it the state directory. With
+ * @changes_addresses CAP_NET_ADMIN stays permitted, too. Rights belong to threads: call this while there is
+ * only one. With an empty name nothing changes. On failure @error says what is wrong. */
+int hf_process_become(const char *user, bool changes_addresses, struct hf_state_dir *dir, char *error,
+		      size_t error_size);
 
 /* The number of processors we may run on, at least 1. */
 size_t hf_process_count_cores(void);

@@ -32,18 +32,20 @@
 /* Permitted, but effective only while the mount of an export is cloned (vfs/volume.c). */
 #define LENT_CAPS HF_CAP(CAP_SYS_ADMIN)
 
-void hf_sandbox_limit_caps(void)
+void hf_sandbox_limit_caps(bool changes_addresses)
 {
+	struct hf_caps caps = { .effective = RETAINED_CAPS, .permitted = RETAINED_CAPS | LENT_CAPS };
 	int r;
 
+	if (changes_addresses)
+		caps.permitted |= HF_CAP(CAP_NET_ADMIN);
 	/* The bounding set comes first: it needs CAP_SETPCAP, which is dropped below. */
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++) {
-		if (!((RETAINED_CAPS | LENT_CAPS) & HF_CAP(cap)))
+		if (!(caps.permitted & HF_CAP(cap)))
 			prctl(PR_CAPBSET_DROP, cap); /* fails without root; then there is little to drop */
 	}
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	r = hf_caps_limit(
-		(struct hf_caps){ .effective = RETAINED_CAPS, .permitted = RETAINED_CAPS | LENT_CAPS });
+	r = hf_caps_limit(caps);
 	if (r < 0)
 		hf_log_warn("cannot drop unneeded capabilities", "error=%s", strerrorname_np(-r));
 }

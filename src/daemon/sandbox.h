@@ -9,8 +9,11 @@
  */
 #pragma once
 
-/* Drops the capabilities that a file server does not need. Call it before changing the user. */
-void hf_sandbox_limit_caps(void);
+#include <stdbool.h>
+
+/* Drops the capabilities that a file server does not need. Call it before changing the user.
+ * @changes_addresses: CAP_NET_ADMIN stays permitted, to be raised for each change (cluster/address.c). */
+void hf_sandbox_limit_caps(bool changes_addresses);
 
 /* From here on no exec gives privilege. A system call that the server does not need fails with EPERM, or with
  * ENOSYS if libc can do without it. If the kernel has no such filter, logs a warning and continues. */

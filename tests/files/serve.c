@@ -191,7 +191,7 @@ int main(int argc, char **argv)
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
-	hf_sandbox_limit_caps(); /* as the daemon serves files */
+	hf_sandbox_limit_caps(false); /* as the daemon serves files */
 	hf_sandbox_enter();
 	r = hf_rpc_server_new(&server, &hf_rpc_default_limits);
 	for (size_t i = 0; i < options->n_lanes && r == 0; i++) {

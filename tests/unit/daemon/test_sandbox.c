@@ -27,19 +27,24 @@
 #include "daemon/sandbox.h"
 
 /* @fn's answer, or 128 and the signal that ended it. */
-static int in_sandbox(int (*fn)(void))
+static int in_sandbox_of(bool changes_addresses, int (*fn)(void))
 {
 	pid_t child = fork();
 	int status;
 
 	assert_true(child >= 0);
 	if (child == 0) {
-		hf_sandbox_limit_caps();
+		hf_sandbox_limit_caps(changes_addresses);
 		hf_sandbox_enter();
 		_exit(fn());
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int in_sandbox(int (*fn)(void))
+{
+	return in_sandbox_of(false, fn);
 }
 
 /* Other processors than those that the lists were tried on have no filter, nor have some emulators. */
@@ -219,6 +224,28 @@ static void test_capabilities_are_gone(void **state)
 	assert_int_equal(in_sandbox(look_at_caps), 0);
 }
 
+static int look_at_caps_for_addresses(void)
+{
+	const uint64_t admin = HF_CAP(CAP_NET_ADMIN);
+	struct hf_caps caps = hf_caps_get();
+
+	NEED(!(caps.effective & admin));
+	NEED(!(caps.permitted & (HF_CAP(CAP_NET_RAW) | HF_CAP(CAP_SYS_MODULE))));
+	if (!(caps.permitted & admin))
+		return geteuid() == 0 ? __LINE__ % 100 : 0;
+	NEED(hf_caps_raise(CAP_NET_ADMIN));
+	hf_caps_lower(CAP_NET_ADMIN);
+	NEED(!(hf_caps_get().effective & admin));
+	return 0;
+}
+
+static void test_addresses_need_one_capability_more(void **state)
+{
+	if (geteuid() == 0 && !(hf_caps_get().permitted & HF_CAP(CAP_NET_ADMIN)))
+		skip(); /* a container */
+	assert_int_equal(in_sandbox_of(true, look_at_caps_for_addresses), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_needed_calls_work),
 		cmocka_unit_test(test_abort_aborts),
 		cmocka_unit_test(test_capabilities_are_gone),
+		cmocka_unit_test(test_addresses_need_one_capability_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
