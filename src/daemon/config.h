@@ -112,6 +112,19 @@ struct hf_config_clients {
 	size_t n;
 };
 
+/* An address of the service, which a node of the cluster holds while it serves */
+struct hf_config_service_address {
+	char *text; /* as the operator wrote it */
+	struct hf_addr addr;
+	uint8_t prefix;
+	char interface[16]; /* IFNAMSIZ */
+};
+
+struct hf_config_service_addresses {
+	struct hf_config_service_address *items;
+	size_t n;
+};
+
 struct hf_config_export {
 	char *path; /* absolute, without empty, "." or ".." parts, without a slash at the end */
 	char *name; /* the same form; the path if no name was given, never empty */
@@ -131,7 +144,7 @@ struct hf_config_exports {
 
 struct hf_config {
 	struct {
-		char *name; /* empty: the host's name */
+		char *name; /* empty: the service's name in a cluster, otherwise the host's */
 		struct hf_config_addresses listen;
 		int64_t port;
 		enum hf_config_portmap portmap;
@@ -163,6 +176,14 @@ struct hf_config {
 		enum hf_config_allow_mon allow_mon;
 	} nsm;
 	struct {
+		char *service; /* empty: no cluster; hf_config_has_cluster() asks */
+		char *node;    /* empty: the host's name */
+		int64_t lease_seconds;
+		struct hf_config_service_addresses addresses; /* empty: another program moves them */
+		char *fence;                                  /* empty: none */
+		bool automatic;
+	} cluster;
+	struct {
 		char *listen; /* hf_endpoint_parse() reads it */
 		char *token_file;
 	} api;
@@ -191,6 +212,11 @@ int hf_config_load_text(struct hf_config **configp, const char *file, const void
 			char *error, size_t error_size);
 void hf_config_free(struct hf_config *config);
 HF_DEFINE_CLEANUP(struct hf_config *, hf_config_free)
+
+static inline bool hf_config_has_cluster(const struct hf_config *config)
+{
+	return *config->cluster.service != '\0';
+}
 
 /* Output: YAML that loads to the same configuration. */
 void hf_config_print(const struct hf_config *config, FILE *out);

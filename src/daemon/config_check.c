@@ -27,6 +27,13 @@ static const struct hf_config_source *source_of(const struct hf_config_load *loa
 	return &load->sources[hf_option_index(hf_option_find_by_name(name))];
 }
 
+static bool is_given(const struct hf_config_load *load, const char *name)
+{
+	const struct hf_config_source *source = source_of(load, name);
+
+	return source->file || source->flag;
+}
+
 /* An export without a name is mounted by its path. */
 static int fill_names(struct hf_config *config)
 {
@@ -92,11 +99,9 @@ static bool is_served(const struct hf_config_addresses *listen, const struct hf_
 
 static int port_taken(struct hf_config_load *load, const char *key, const char *other, int64_t port)
 {
-	const struct hf_config_source *source = source_of(load, other);
+	const char *mistake = is_given(load, other) ? other : key; /* a default is no mistake */
 
-	if (!source->file && !source->flag) /* it has its default, so it is not the mistake */
-		source = source_of(load, key);
-	return hf_config_complain(&load->error, source,
+	return hf_config_complain(&load->error, source_of(load, mistake),
 				  "%s and %s are both at port %" PRId64 "; give each a port of its own", key,
 				  other, port);
 }
@@ -150,6 +155,39 @@ static int check_postgres(struct hf_config_load *load)
 		*unknown ? "' is not an option)" : "");
 }
 
+/* Keys that do nothing without a service are mistakes: their operator thinks that there is a cluster. */
+static int check_no_cluster(struct hf_config_load *load)
+{
+	static const char *const keys[] = { "cluster.addresses", "cluster.fence" };
+	const bool are_set[] = { load->config->cluster.addresses.n > 0,
+				 *load->config->cluster.fence != '\0' };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(keys); i++)
+		if (are_set[i])
+			return hf_config_complain(
+				&load->error, source_of(load, keys[i]),
+				"%s is set, but cluster.service is empty: there is no cluster; give "
+				"cluster.service a name, the same on all nodes",
+				keys[i]);
+	return 0;
+}
+
+static int check_cluster(struct hf_config_load *load)
+{
+	struct hf_config *config = load->config;
+
+	if (!hf_config_has_cluster(config))
+		return check_no_cluster(load);
+	if (config->store.backend != HF_CONFIG_BACKEND_POSTGRES)
+		return hf_config_complain(
+			&load->error, source_of(load, "cluster.service"),
+			"cluster.service is set, but store.backend is not postgres: the nodes of a "
+			"cluster share a database; give store.backend: postgres, or no cluster.service");
+	if (!is_given(load, "recovery.after_crash"))
+		config->recovery.after_crash = HF_CONFIG_AFTER_CRASH_CONTINUE;
+	return 0;
+}
+
 int hf_config_check(struct hf_config_load *load)
 {
 	int r;
@@ -163,7 +201,10 @@ int hf_config_check(struct hf_config_load *load)
 	r = check_ports(load);
 	if (r)
 		return r;
-	return check_postgres(load);
+	r = check_postgres(load);
+	if (r)
+		return r;
+	return check_cluster(load);
 }
 
 static int check_directory(struct hf_config_load *load, const struct hf_config_export *export,
@@ -192,18 +233,23 @@ static int check_directory(struct hf_config_load *load, const struct hf_config_e
 }
 
 /* The kernel forgets the locks of a server that dies, and gives them to local processes. A run that goes on
- * could not tell its clients. */
+ * could not tell its clients. In a cluster, the kernel of one node does not know the locks of another. */
 static int set_local_locks(struct hf_config_load *load)
 {
+	const char *with = hf_config_has_cluster(load->config)
+				   ? "cluster.service is set: the kernel of one node does not know the locks "
+				     "of another"
+				   : "recovery.after_crash is continue: local processes get the locks of a "
+				     "server that dies";
+
 	for (size_t i = 0; i < load->config->exports.n; i++) {
 		struct hf_config_export *export = &load->config->exports.items[i];
 		struct hf_config_source source = export_source(load, i, "local_locks");
 
 		if (export->local_locks == HF_CONFIG_LOCAL_LOCKS_ON)
 			return hf_config_complain(&load->error, &source,
-						  "exports.local_locks is on, and recovery.after_crash is "
-						  "continue: local processes get "
-						  "the locks of a server that dies; change one of them");
+						  "exports.local_locks is on, and %s; change one of them",
+						  with);
 		export->local_locks = HF_CONFIG_LOCAL_LOCKS_OFF;
 	}
 	return 0;
@@ -213,15 +259,40 @@ static int set_local_locks(struct hf_config_load *load)
 static int check_after_crash(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
+	bool continues = config->recovery.after_crash == HF_CONFIG_AFTER_CRASH_CONTINUE;
+	const char *mistake =
+		is_given(load, "recovery.after_crash") ? "recovery.after_crash" : "recovery.grace";
 
-	if (config->recovery.after_crash != HF_CONFIG_AFTER_CRASH_CONTINUE)
-		return 0;
-	if (config->recovery.grace == HF_CONFIG_GRACE_ALWAYS)
+	if (continues && config->recovery.grace == HF_CONFIG_GRACE_ALWAYS)
 		return hf_config_complain(
-			&load->error, source_of(load, "recovery.after_crash"),
-			"recovery.after_crash is continue, and recovery.grace is always: a server that "
-			"continues has no grace period; change one of them");
-	return set_local_locks(load);
+			&load->error, source_of(load, mistake),
+			"recovery.after_crash is continue%s, and recovery.grace is always: a server that "
+			"continues has no grace period; change one of them",
+			is_given(load, "recovery.after_crash") ? "" : " (the default in a cluster)");
+	return continues || hf_config_has_cluster(config) ? set_local_locks(load) : 0;
+}
+
+/* The program of cluster.fence must be there now: a takeover waits for its success. */
+static int check_fence(struct hf_config_load *load)
+{
+	const char *command = load->config->cluster.fence;
+	int len = (int)strcspn(command, " \t");
+	char path[4097], quoted[HF_CONFIG_QUOTE_SIZE];
+	const char *problem = NULL;
+	struct stat st;
+
+	if (*command == '\0')
+		return 0;
+	snprintf(path, sizeof(path), "%.*s", len, command);
+	if (stat(path, &st) < 0)
+		problem = strerror(errno);
+	else if (!S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+		problem = "it is not an executable file";
+	if (!problem)
+		return 0;
+	return hf_config_complain(&load->error, source_of(load, "cluster.fence"),
+				  "cluster.fence '%s' cannot be run (%s); give a program that can",
+				  hf_config_quote(quoted, sizeof(quoted), path), problem);
 }
 
 static int check_state_dir(struct hf_config_load *load)
@@ -264,6 +335,9 @@ int hf_config_check_host(struct hf_config_load *load)
 			return r;
 	}
 	r = check_after_crash(load);
+	if (r)
+		return r;
+	r = check_fence(load);
 	if (r)
 		return r;
 	r = check_state_dir(load);

@@ -116,6 +116,8 @@ static int check_text(const struct hf_option *option, const char *text, struct h
 		return hf_config_check_path(text, why) ? 0 : HF_CONFIG_E_WRONG;
 	if (option->check == HF_OPTION_HOST_NAME)
 		return hf_config_check_host_name(text, why) ? 0 : HF_CONFIG_E_WRONG;
+	if (option->check == HF_OPTION_COMMAND && *text != '/')
+		return wrong_value(why, option, text);
 	if (option->check == HF_OPTION_ENDPOINT && !hf_endpoint_parse(&endpoint, text))
 		return wrong_value(why, option, text);
 	return 0;
@@ -154,6 +156,7 @@ int hf_config_value_set(void *field, const struct hf_option *option, const char 
 		return set_word(field, option, text, why);
 	case HF_OPTION_ADDRESSES:
 	case HF_OPTION_CLIENTS:
+	case HF_OPTION_SERVICE_ADDRESSES:
 		break;
 	}
 	assert(!"a list is read with hf_config_value_add()");
@@ -232,10 +235,61 @@ static int add_client(struct hf_config_clients *list, const char *text, struct h
 	return 0;
 }
 
+/* "192.0.2.10/24%eth0". The prefix is required: without it the host would have no route to its neighbours. */
+static bool parse_service_address(struct hf_config_service_address *address, const char *text)
+{
+	const char *slash = strchr(text, '/'), *percent = slash ? strchr(slash, '%') : NULL;
+	char host[HF_ADDR_TEXT], prefix[4];
+	int64_t bits;
+
+	if (!percent || (size_t)(slash - text) >= sizeof(host) ||
+	    (size_t)(percent - slash - 1) >= sizeof(prefix))
+		return false;
+	snprintf(host, sizeof(host), "%.*s", (int)(slash - text), text);
+	snprintf(prefix, sizeof(prefix), "%.*s", (int)(percent - slash - 1), slash + 1);
+	if (strchr(host, '%') || !hf_addr_parse(&address->addr, host) || !parse_number(&bits, prefix) ||
+	    bits < 0 || bits > (address->addr.family == AF_INET ? 32 : 128))
+		return false;
+	address->prefix = (uint8_t)bits;
+	if (!percent[1] || strlen(percent + 1) >= sizeof(address->interface) || strpbrk(percent + 1, "/% \t"))
+		return false;
+	snprintf(address->interface, sizeof(address->interface), "%s", percent + 1);
+	return true;
+}
+
+static int add_service_address(struct hf_config_service_addresses *list, const char *text,
+			       struct hf_config_why *why)
+{
+	struct hf_config_service_address address = { 0 }, *items;
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+
+	hf_config_quote(quoted, sizeof(quoted), text);
+	if (!parse_service_address(&address, text) || !hf_addr_is_callable(&address.addr))
+		return wrong(why,
+			     "holds '%s'; give an address that clients can mount from, its prefix and its "
+			     "interface, like 192.0.2.10/24%%eth0",
+			     quoted);
+	for (size_t i = 0; i < list->n; i++)
+		if (hf_addr_same_host(&list->items[i].addr, &address.addr))
+			return wrong(why, "holds '%s' beside '%s'; give each address once", quoted,
+				     list->items[i].text);
+	items = reallocarray(list->items, list->n + 1, sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	list->items = items;
+	address.text = strdup(text);
+	if (!address.text)
+		return -ENOMEM;
+	list->items[list->n++] = address;
+	return 0;
+}
+
 static size_t list_length(const void *field, const struct hf_option *option)
 {
 	if (option->type == HF_OPTION_ADDRESSES)
 		return ((const struct hf_config_addresses *)field)->n;
+	if (option->type == HF_OPTION_SERVICE_ADDRESSES)
+		return ((const struct hf_config_service_addresses *)field)->n;
 	return ((const struct hf_config_clients *)field)->n;
 }
 
@@ -243,6 +297,8 @@ static const char *list_text(const void *field, const struct hf_option *option, 
 {
 	if (option->type == HF_OPTION_ADDRESSES)
 		return ((const struct hf_config_addresses *)field)->items[i].text;
+	if (option->type == HF_OPTION_SERVICE_ADDRESSES)
+		return ((const struct hf_config_service_addresses *)field)->items[i].text;
 	return ((const struct hf_config_clients *)field)->items[i].text;
 }
 
@@ -256,6 +312,8 @@ int hf_config_value_add(void *field, const struct hf_option *option, const char 
 		return HF_CONFIG_E_WRONG;
 	if (option->type == HF_OPTION_ADDRESSES)
 		return add_address(field, text, why);
+	if (option->type == HF_OPTION_SERVICE_ADDRESSES)
+		return add_service_address(field, text, why);
 	return add_client(field, text, why);
 }
 
@@ -346,6 +404,7 @@ bool hf_config_value_equal(const void *a, const void *b, const struct hf_option 
 		return *(const int *)a == *(const int *)b;
 	case HF_OPTION_ADDRESSES:
 	case HF_OPTION_CLIENTS:
+	case HF_OPTION_SERVICE_ADDRESSES:
 		return lists_equal(a, b, option);
 	}
 	return false;
@@ -398,6 +457,7 @@ void hf_config_value_print(const void *field, const struct hf_option *option, FI
 		break;
 	case HF_OPTION_ADDRESSES:
 	case HF_OPTION_CLIENTS:
+	case HF_OPTION_SERVICE_ADDRESSES:
 		print_list(field, option, out);
 		break;
 	}
@@ -419,6 +479,14 @@ static void clear_clients(struct hf_config_clients *list)
 	*list = (struct hf_config_clients){ 0 };
 }
 
+static void clear_service_addresses(struct hf_config_service_addresses *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free(list->items[i].text);
+	free(list->items);
+	*list = (struct hf_config_service_addresses){ 0 };
+}
+
 void hf_config_value_clear(void *field, const struct hf_option *option)
 {
 	switch (option->type) {
@@ -432,6 +500,9 @@ void hf_config_value_clear(void *field, const struct hf_option *option)
 		break;
 	case HF_OPTION_CLIENTS:
 		clear_clients(field);
+		break;
+	case HF_OPTION_SERVICE_ADDRESSES:
+		clear_service_addresses(field);
 		break;
 	case HF_OPTION_NUMBER:
 	case HF_OPTION_BOOL:

@@ -28,6 +28,7 @@ const struct hf_option_section hf_option_sections[] = {
 	{ "store", "Where registrations and locks are stored." },
 	{ "recovery", "Recovery after a restart of the server or of a client." },
 	{ "nsm", "The status monitor, which replaces rpc.statd." },
+	{ "cluster", "Several nodes that serve one service in turn; only with store.backend: postgres." },
 	{ "api", "REST, metrics and the dashboard." },
 	{ "metrics", "Metrics for Prometheus." },
 	{ "log", "The log, which goes to stderr." },
@@ -40,7 +41,8 @@ const size_t hf_n_option_sections = HF_ARRAY_SIZE(hf_option_sections);
 
 const struct hf_option hf_options[] = {
 	{ "server", "name", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(server.name),
-	  .help = "The server's name in SM_NOTIFY and to peers; empty: the host's name." },
+	  .help = "The server's name in SM_NOTIFY and to peers; empty: the host's name, in a cluster the "
+		  "service's." },
 	{ "server", "listen", HF_OPTION_ADDRESSES, .preset = "0.0.0.0,::", .min = 1,
 	  .max = HF_CONFIG_MAX_ITEMS, AT(server.listen), .help = "The addresses to serve on." },
 	{ "server", "port", HF_OPTION_NUMBER, .preset = "2049", .min = 0, .max = 65535, AT(server.port),
@@ -82,7 +84,7 @@ const struct hf_option hf_options[] = {
 	  EXPORT_AT(local_locks), .is_live = true,
 	  .help = "Take locks in the kernel, too, so that they conflict with the locks of local processes. "
 		  "auto: if the file system is local; on: always, and refuse a lock that the kernel cannot "
-		  "take; off: never. With recovery.after_crash: continue, auto is off." },
+		  "take; off: never. With recovery.after_crash: continue, and in a cluster, auto is off." },
 
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },
@@ -126,12 +128,31 @@ const struct hf_option hf_options[] = {
 	  AT(recovery.after_crash),
 	  .help = "What a start does if the stored list of locks is complete: clients reclaim their locks in "
 		  "a grace period (reclaim), or the server goes on with all locks and waiters, and no client "
-		  "hears of the restart (continue)." },
+		  "hears of the restart (continue). The default in a cluster is continue." },
 
 	{ "nsm", "allow_mon", HF_OPTION_WORD, .preset = "exports", .words = allow_mon_words,
 	  AT(nsm.allow_mon),
 	  .help = "Which callers may use SM_MON, SM_UNMON and SM_UNMON_ALL: this host (local), the clients "
 		  "of any export (exports), or any." },
+
+	{ "cluster", "service", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(cluster.service),
+	  .help = "The name of the service, the same on all its nodes; empty: no cluster." },
+	{ "cluster", "node", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(cluster.node),
+	  .help = "The name of this node, different on each; empty: the host's name." },
+	{ "cluster", "lease_seconds", HF_OPTION_NUMBER, .preset = "3", .min = 1, .max = 3600,
+	  AT(cluster.lease_seconds),
+	  .help = "How long the active node serves without an answer of the database. Another node takes "
+		  "over after four thirds of it. The same on all nodes." },
+	{ "cluster", "addresses", HF_OPTION_SERVICE_ADDRESSES, .preset = "", .min = 0,
+	  .max = HF_CONFIG_MAX_ITEMS, AT(cluster.addresses),
+	  .help = "The service's addresses, as ADDRESS/PREFIX%INTERFACE, which this node holds while it "
+		  "serves; empty: another program moves them." },
+	{ "cluster", "fence", HF_OPTION_TEXT, HF_OPTION_COMMAND, "", 0, 4096, AT(cluster.fence),
+	  .help = "The command that stops another node for good. It runs with that node's name as its last "
+		  "argument, before a takeover that the node did not agree to. Exit status 0 means that the "
+		  "node cannot write any more. Empty: take over without it." },
+	{ "cluster", "automatic", HF_OPTION_BOOL, .preset = "true", AT(cluster.automatic),
+	  .help = "Take over when the active node is gone; false: only on the order of an operator." },
 
 	{ "api", "listen", HF_OPTION_TEXT, HF_OPTION_ENDPOINT, "127.0.0.1:8049", 0, 255, AT(api.listen),
 	  .help = "Where HTTP is served, as address:port or unix:/path; port 0: any free port; empty: off." },
@@ -181,7 +202,8 @@ bool hf_option_is_section(const char *name)
 
 bool hf_option_is_list(const struct hf_option *option)
 {
-	return option->type == HF_OPTION_ADDRESSES || option->type == HF_OPTION_CLIENTS;
+	return option->type == HF_OPTION_ADDRESSES || option->type == HF_OPTION_CLIENTS ||
+	       option->type == HF_OPTION_SERVICE_ADDRESSES;
 }
 
 bool hf_option_is_per_export(const struct hf_option *option)
@@ -230,6 +252,8 @@ static const char *expected_text(const struct hf_option *option)
 		       "bytes, or nothing";
 	case HF_OPTION_EXPORT_NAME:
 		return "a name that starts with '/', or nothing";
+	case HF_OPTION_COMMAND:
+		return "a program by its absolute path, with its arguments behind it, or nothing";
 	case HF_OPTION_ANY_TEXT:
 		break;
 	}
@@ -260,6 +284,9 @@ const char *hf_option_expects(const struct hf_option *option, char out[HF_OPTION
 		break;
 	case HF_OPTION_CLIENTS:
 		snprintf(out, HF_OPTION_TEXT_SIZE, "a list, like [private] or [192.0.2.7, 10.0.0.0/8]");
+		break;
+	case HF_OPTION_SERVICE_ADDRESSES:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "a list, like [192.0.2.10/24%%eth0]");
 		break;
 	}
 	return out;

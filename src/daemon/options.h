@@ -10,13 +10,14 @@
 #include <stdint.h>
 
 enum hf_option_type {
-	HF_OPTION_TEXT,      /* char *; min and max bound its bytes */
-	HF_OPTION_PATH,      /* char *; empty (if min is 0) or absolute */
-	HF_OPTION_NUMBER,    /* int64_t within min and max */
-	HF_OPTION_BOOL,      /* bool */
-	HF_OPTION_WORD,      /* an enum whose values are the indexes of words[] */
-	HF_OPTION_ADDRESSES, /* struct hf_config_addresses */
-	HF_OPTION_CLIENTS,   /* struct hf_config_clients */
+	HF_OPTION_TEXT,              /* char *; min and max bound its bytes */
+	HF_OPTION_PATH,              /* char *; empty (if min is 0) or absolute */
+	HF_OPTION_NUMBER,            /* int64_t within min and max */
+	HF_OPTION_BOOL,              /* bool */
+	HF_OPTION_WORD,              /* an enum whose values are the indexes of words[] */
+	HF_OPTION_ADDRESSES,         /* struct hf_config_addresses */
+	HF_OPTION_CLIENTS,           /* struct hf_config_clients */
+	HF_OPTION_SERVICE_ADDRESSES, /* struct hf_config_service_addresses */
 };
 
 /* Checks of a text beyond its length */
@@ -25,6 +26,7 @@ enum hf_option_check {
 	HF_OPTION_HOST_NAME,
 	HF_OPTION_ENDPOINT,
 	HF_OPTION_EXPORT_NAME,
+	HF_OPTION_COMMAND, /* a program by its absolute path, and its arguments */
 };
 
 struct hf_option {

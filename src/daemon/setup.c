@@ -9,13 +9,30 @@
 #include "recovery/recovery.h"
 #include "store/store.h"
 
+static void host_name(char out[static HF_SETUP_NAME])
+{
+	if (gethostname(out, HF_SETUP_NAME) < 0 || !*out)
+		snprintf(out, HF_SETUP_NAME, "holdfast");
+	out[HF_SETUP_NAME - 1] = '\0';
+}
+
 const char *hf_setup_server_name(const struct hf_config *config, char out[static HF_SETUP_NAME])
 {
 	if (*config->server.name)
 		snprintf(out, HF_SETUP_NAME, "%s", config->server.name);
-	else if (gethostname(out, HF_SETUP_NAME) < 0 || !*out)
-		snprintf(out, HF_SETUP_NAME, "holdfast");
-	out[HF_SETUP_NAME - 1] = '\0';
+	else if (hf_config_has_cluster(config))
+		snprintf(out, HF_SETUP_NAME, "%s", config->cluster.service);
+	else
+		host_name(out);
+	return out;
+}
+
+const char *hf_setup_node_name(const struct hf_config *config, char out[static HF_SETUP_NAME])
+{
+	if (*config->cluster.node)
+		snprintf(out, HF_SETUP_NAME, "%s", config->cluster.node);
+	else
+		host_name(out);
 	return out;
 }
 

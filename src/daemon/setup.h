@@ -10,8 +10,11 @@ struct hf_recovery_options;
 
 #define HF_SETUP_NAME 256
 
-/* The name that peers know us by: server.name, or the host's name. */
+/* The name that peers know us by: server.name, the service's name in a cluster, or the host's name. */
 const char *hf_setup_server_name(const struct hf_config *config, char out[static HF_SETUP_NAME]);
+
+/* The name of this node of the cluster: cluster.node, or the host's name */
+const char *hf_setup_node_name(const struct hf_config *config, char out[static HF_SETUP_NAME]);
 
 /* @options borrows from @config, @name and @store_path. */
 void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_config *config,

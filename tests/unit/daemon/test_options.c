@@ -39,6 +39,12 @@ static const struct {
 	{ "recovery.max_clients_per_address", "0", false },
 	{ "recovery.after_crash", "reclaim", false },
 	{ "nsm.allow_mon", "exports", false },
+	{ "cluster.service", "\"\"", false },
+	{ "cluster.node", "\"\"", false },
+	{ "cluster.lease_seconds", "3", false },
+	{ "cluster.addresses", "[]", false },
+	{ "cluster.fence", "\"\"", false },
+	{ "cluster.automatic", "true", false },
 	{ "api.listen", "\"127.0.0.1:8049\"", false },
 	{ "api.token_file", "\"\"", false },
 	{ "metrics.enabled", "true", false },
@@ -64,6 +70,7 @@ static const struct {
 	{ "recovery.notify_retry_seconds", 0, 604800 },
 	{ "recovery.max_clients", 1, 10000000 },
 	{ "recovery.max_clients_per_address", 0, 10000000 },
+	{ "cluster.lease_seconds", 1, 3600 },
 };
 
 static const struct {
@@ -84,7 +91,8 @@ static const struct {
 	{ "log.format", { "auto", "text", "json" }, "auto, text or json" },
 };
 
-static const char *const bools[] = { "recovery.early_end", "metrics.enabled", "exports.secure" };
+static const char *const bools[] = { "recovery.early_end", "metrics.enabled", "exports.secure",
+				     "cluster.automatic" };
 
 /* "server.port" and "5" as a file: the value is in line 2, or in line 3 for a key of an export. */
 static unsigned int file_with(char *out, size_t size, const char *name, const char *value)
