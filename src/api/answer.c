@@ -117,5 +117,7 @@ enum MHD_Result hf_api_answer(struct hf_api_request *request)
 		return send_events(request);
 	if (strcmp(pattern, "/metrics") == 0)
 		return send_metrics(request);
+	if (request->not_ready)
+		return send_json(request, 503, route->show(request));
 	return send_json(request, route->status ? route->status : 200, route->show(request));
 }

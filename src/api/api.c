@@ -42,6 +42,14 @@ static void put_back(struct hf_api *api, struct hf_api_request *request)
 		hf_loop_post(api->options.loop, &api->task);
 }
 
+static int look(struct hf_api_request *request)
+{
+	if (request->route->on_standby || !hf_api_is_standby(request->api))
+		return request->route->look(request);
+	hf_api_refuse_as_standby(request);
+	return HF_API_DONE;
+}
+
 static void run(struct hf_task *task)
 {
 	struct hf_api *api = hf_container_of(task, struct hf_api, task);
@@ -52,7 +60,7 @@ static void run(struct hf_task *task)
 	if (api->options.nlm)
 		hf_nlm_forget_refused(api->options.nlm);
 	request = take(api);
-	switch (request ? request->route->look(request) : HF_API_LATER) {
+	switch (request ? look(request) : HF_API_LATER) {
 	case HF_API_DONE:
 		if (!hf_api_name_files(request))
 			hf_api_resume(request);
@@ -96,6 +104,7 @@ static int copy_texts(struct hf_api *api)
 	bool has_path = options->path != NULL;
 	char *token_file;
 
+	options->cluster.addresses = strdup(options->cluster.addresses ? options->cluster.addresses : "");
 	options->state_dir = strdup(options->state_dir);
 	options->server_name = strdup(options->server_name);
 	options->path = has_path ? strdup(options->path) : NULL;
@@ -104,7 +113,8 @@ static int copy_texts(struct hf_api *api)
 	else if (!options->state_dir || asprintf(&token_file, "%s/api.token", options->state_dir) < 0)
 		token_file = NULL;
 	options->token_file = token_file;
-	if (!options->state_dir || !options->server_name || !token_file || (has_path && !options->path))
+	if (!options->state_dir || !options->server_name || !token_file || (has_path && !options->path) ||
+	    !options->cluster.addresses)
 		return hf_trace(-ENOMEM);
 	return 0;
 }
@@ -180,6 +190,7 @@ struct hf_api *hf_api_free(struct hf_api *api)
 		close(api->fd);
 	hf_events_deinit(&api->events);
 	pthread_mutex_destroy(&api->lock);
+	free((void *)(uintptr_t)api->options.cluster.addresses);
 	free((void *)(uintptr_t)api->options.state_dir);
 	free((void *)(uintptr_t)api->options.server_name);
 	free((void *)(uintptr_t)api->options.path);

@@ -17,6 +17,7 @@
  *	show.c        on the HTTP thread: makes JSON of the copy
  *	answer.c      makes the HTTP response
  *	metrics.c     Prometheus' text format
+ *	cluster.c     the nodes of the cluster, and what a standby answers
  *	watch.c       domain events as text; events.c: the ring of events and its readers
  *	dashboard/    the page; embed.py makes C of it and of openapi.json (assets.h)
  *
@@ -36,6 +37,7 @@
 
 struct hf_api;
 struct hf_call_meter;
+struct hf_cluster;
 struct hf_exports;
 struct hf_loop;
 struct hf_jobs;
@@ -62,13 +64,22 @@ struct hf_api_rpc {
 	void *user;
 };
 
+/* The cluster as the API shows it, beside what the cluster itself says. The API copies the text. */
+struct hf_api_cluster {
+	struct hf_cluster *cluster; /* NULL: there is none, and the rest is not used */
+	const char *addresses;      /* cluster.addresses, with blanks between them */
+	bool has_fence;
+	bool is_automatic;
+};
+
 struct hf_api_options {
-	struct hf_loop *loop; /* the home loop */
-	struct hf_recovery *recovery;
-	struct hf_nlm *nlm;         /* or NULL */
-	struct hf_exports *exports; /* or NULL: exports appear under the names in the store */
+	struct hf_loop *loop;         /* the home loop */
+	struct hf_recovery *recovery; /* NULL: a standby, which has no service to show */
+	struct hf_nlm *nlm;           /* or NULL */
+	struct hf_exports *exports;   /* or NULL: exports appear under the names in the store */
 	struct hf_jobs *jobs; /* threads that may look up the paths of files; NULL: no paths are shown */
 	struct hf_api_rpc rpc;
+	struct hf_api_cluster cluster;
 	struct hf_addr listen;   /* family 0: see path */
 	const char *path;        /* of a Unix socket; NULL: see listen */
 	const char *token_file;  /* empty: api.token in state_dir */
@@ -89,4 +100,8 @@ void hf_api_stop(struct hf_api *api);
 HF_DEFINE_CLEANUP(struct hf_api *, hf_api_free)
 
 uint16_t hf_api_port(const struct hf_api *api); /* 0: it is a Unix socket */
-void hf_api_set_ready(struct hf_api *api);      /* from now on /readyz answers 200 */
+/* From now on /readyz answers 200. A standby needs no call: /readyz tells its role. */
+void hf_api_set_ready(struct hf_api *api);
+/* Tells the readers of events of the cluster's last takeover. The daemon calls it on the home loop's thread,
+ * when it serves after a takeover. */
+void hf_api_tell_takeover(struct hf_api *api);

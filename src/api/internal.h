@@ -44,6 +44,7 @@ struct hf_api_route {
 	unsigned int status; /* on success; 0: 200 */
 	bool changes;        /* needs the token, and is logged */
 	bool is_open;        /* never needs the token: shows no state */
+	bool on_standby;     /* a standby serves it, too; it needs no service */
 	bool shows_files;    /* its rows are locks or waiters, whose files have paths */
 };
 
@@ -81,6 +82,7 @@ struct hf_api_export_row {
 };
 
 struct hf_api_status {
+	const char *role; /* of this node of the cluster, a constant; NULL: there is no cluster */
 	struct hf_grace_info grace;
 	struct hf_lock_counters locks;
 	struct hf_recovery_counts recovery;
@@ -125,7 +127,8 @@ struct hf_api_request {
 
 	/* The loop's result */
 	bool has_begun;
-	unsigned int code; /* 0: success; otherwise the HTTP status of the error */
+	unsigned int code;     /* 0: success; otherwise the HTTP status of the error */
+	const char *not_ready; /* of /readyz: the role of a node that does not serve; NULL: it serves */
 	const char *error, *message;
 	struct hf_api_block *memory;
 	size_t n_scanned;
@@ -235,12 +238,24 @@ int hf_api_look_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
 
+/* cluster.c: look on the loop, show on the HTTP thread */
+bool hf_api_is_standby(const struct hf_api *api);
+void hf_api_refuse_as_standby(struct hf_api_request *request); /* 503, and names the active node */
+void hf_api_look_ready_in_cluster(struct hf_api_request *request);
+void hf_api_look_standby_status(struct hf_api_request *request);
+const char *hf_api_role(const struct hf_api *api); /* a constant; NULL: there is no cluster */
+int hf_api_look_cluster(struct hf_api_request *request);
+int hf_api_look_move(struct hf_api_request *request);
+int hf_api_look_take(struct hf_api_request *request);
+json_t *hf_api_show_cluster(struct hf_api_request *request);
+
 /* names.c: on the loop. true: the request resumes when the paths are known, or when its time is up. */
 bool hf_api_name_files(struct hf_api_request *request);
 void hf_api_names_stop(struct hf_api *api); /* requests no longer wait */
 
 /* show.c: on the HTTP thread */
 json_t *hf_api_show_health(struct hf_api_request *request);
+json_t *hf_api_show_ready(struct hf_api_request *request);
 json_t *hf_api_show_status(struct hf_api_request *request);
 json_t *hf_api_show_grace(struct hf_api_request *request);
 json_t *hf_api_show_clients(struct hf_api_request *request);
@@ -249,7 +264,10 @@ json_t *hf_api_show_released(struct hf_api_request *request);
 json_t *hf_api_show_locks(struct hf_api_request *request);
 json_t *hf_api_show_waiters(struct hf_api_request *request);
 json_t *hf_api_show_exports(struct hf_api_request *request);
-json_t *hf_api_show_notify(struct hf_api_request *request);
+json_t *hf_api_show_accepted(struct hf_api_request *request);
+json_t *hf_api_show_text(const char *text); /* null for NULL */
+json_t *hf_api_show_time(uint64_t wall_ns);
+json_t *hf_api_show_seconds(uint64_t ns);
 json_t *hf_api_show_error(const char *error, const char *message);
 
 /* metrics.c: Prometheus' text format; the caller frees it. NULL: no memory */

@@ -54,7 +54,7 @@ static void add_export(void *user, const struct hf_recovery_export *export)
  * unhealthy. */
 int hf_api_look_health(struct hf_api_request *request)
 {
-	if (!hf_recovery_can_promise(request->api->options.recovery))
+	if (!hf_api_is_standby(request->api) && !hf_recovery_can_promise(request->api->options.recovery))
 		hf_api_fail(request, 503, "store_failed",
 			    "The store cannot write, so no lock is granted; the log says why.");
 	return HF_API_DONE;
@@ -64,28 +64,36 @@ int hf_api_look_health(struct hf_api_request *request)
  * answers it itself until the server is ready. */
 int hf_api_look_ready(struct hf_api_request *request)
 {
-	return hf_api_look_health(request);
+	if (request->api->options.cluster.cluster)
+		hf_api_look_ready_in_cluster(request);
+	return request->code || request->not_ready ? HF_API_DONE : hf_api_look_health(request);
 }
 
 int hf_api_look_status(struct hf_api_request *request)
 {
 	const struct hf_api_options *options = &request->api->options;
 	struct hf_recovery *recovery = options->recovery;
-	struct hf_clients *clients = hf_recovery_clients(recovery);
+	struct hf_clients *clients;
 	struct hf_api_status *status = &request->status;
 	const char *reason;
 
+	status->role = hf_api_role(request->api);
+	status->uptime_ns = hf_loop_now(options->loop) - request->api->started;
+	if (hf_api_is_standby(request->api)) {
+		hf_api_look_standby_status(request);
+		return HF_API_DONE;
+	}
 	hf_recovery_grace_info(recovery, &status->grace);
 	/* Copy the reason: the HTTP thread reads it later, and it may not be a constant for ever. */
 	reason = status->grace.reason ? status->grace.reason : "";
 	status->grace.reason = hf_api_copy(request, reason, strlen(reason));
+	clients = hf_recovery_clients(recovery);
 	hf_lock_count(hf_recovery_locks(recovery), &status->locks);
 	hf_recovery_counts(recovery, &status->recovery);
 	status->epoch = hf_recovery_epoch(recovery);
 	status->sm_state = hf_recovery_state(recovery);
 	status->n_clients = hf_clients_count(clients);
 	status->n_registered = hf_clients_count_registered(clients);
-	status->uptime_ns = hf_loop_now(options->loop) - request->api->started;
 	look_at_store(status, hf_recovery_store(recovery));
 	if (options->nlm)
 		look_at_grants(status, options->nlm);
@@ -203,7 +211,8 @@ static void on_promise(struct hf_promise *promise, bool is_durable)
 /* The orders have been carried out; the stop writes them to the store. */
 void hf_api_end_delays(struct hf_api *api)
 {
-	hf_delays_end(&api->delays, resume);
+	if (!hf_api_is_standby(api))
+		hf_delays_end(&api->delays, resume);
 }
 
 int hf_api_look_release(struct hf_api_request *request)

@@ -7,6 +7,7 @@
 #include "api/files.h"
 #include "api/internal.h"
 #include "base/macros.h"
+#include "cluster/cluster.h"
 
 #define MAX_PROGRAMS 4
 #define MAX_PROCS    64
@@ -198,31 +199,57 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "retried", status->grants_retried);
 }
 
-static void put_server(FILE *out, const struct hf_api_request *request)
+static void put_cluster(FILE *out, struct hf_cluster *cluster)
+{
+	static const enum hf_node_role roles[] = { HF_NODE_ACTIVE, HF_NODE_STANDBY, HF_NODE_MISMATCHED,
+						   HF_NODE_STOPPING };
+	struct hf_cluster_view view;
+
+	hf_cluster_view(cluster, &view);
+	begin(out, HF_METRIC_CLUSTER_ROLE);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(roles); i++) {
+		const char *name = hf_node_role_name(roles[i]);
+
+		put_label(out, HF_METRIC_CLUSTER_ROLE, "role", name,
+			  strcmp(name, hf_node_role_name(view.role)) == 0);
+	}
+	begin(out, HF_METRIC_CLUSTER_TAKEOVERS);
+	put_label(out, HF_METRIC_CLUSTER_TAKEOVERS, "result", "continued", view.n_continued);
+	put_label(out, HF_METRIC_CLUSTER_TAKEOVERS, "result", "reclaimed", view.n_reclaimed);
+	begin(out, HF_METRIC_CLUSTER_LEASE);
+	fprintf(out, "%s %.3f\n", hf_metrics[HF_METRIC_CLUSTER_LEASE].name, (double)view.lease_left_ns / 1e9);
+}
+
+static void put_service(FILE *out, const struct hf_api_request *request,
+			const struct hf_api_rpc_counts *counts)
 {
 	const struct hf_api_status *status = &request->status;
 	const struct hf_api *api = request->api;
-	struct hf_api_rpc_counts counts = { 0 };
 
-	if (api->options.rpc.counts)
-		api->options.rpc.counts(api->options.rpc.user, &counts);
 	begin(out, HF_METRIC_NFS_BYTES);
-	put_label(out, HF_METRIC_NFS_BYTES, "direction", "read", counts.n_read);
-	put_label(out, HF_METRIC_NFS_BYTES, "direction", "written", counts.n_written);
+	put_label(out, HF_METRIC_NFS_BYTES, "direction", "read", counts->n_read);
+	put_label(out, HF_METRIC_NFS_BYTES, "direction", "written", counts->n_written);
 	put_value(out, HF_METRIC_GRACE, status->grace.is_active);
 	put_value(out, HF_METRIC_UNRECLAIMED, status->locks.unreclaimed);
 	put_value(out, HF_METRIC_STORE_HEALTHY, status->store_is_healthy);
 	put_value(out, HF_METRIC_STORE_FAILURES, status->store_failures);
 	begin(out, HF_METRIC_STORE_COMMIT);
 	put_histogram(out, HF_METRIC_STORE_COMMIT, "", hf_recovery_commits(api->options.recovery));
-	begin(out, HF_METRIC_CONNECTIONS);
-	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tcp", counts.connections);
-	put_label(out, HF_METRIC_CONNECTIONS, "transport", "udp", counts.datagrams);
-	put_label(out, HF_METRIC_CONNECTIONS, "transport", "http", hf_api_count_doors(request->api));
-	put_value(out, HF_METRIC_CONNECTIONS_REFUSED, counts.refused);
-	put_value(out, HF_METRIC_CALLS_DROPPED, counts.dropped);
-	put_value(out, HF_METRIC_CALLS_REPLAYED, counts.replayed);
+	put_value(out, HF_METRIC_CONNECTIONS_REFUSED, counts->refused);
+	put_value(out, HF_METRIC_CALLS_DROPPED, counts->dropped);
+	put_value(out, HF_METRIC_CALLS_REPLAYED, counts->replayed);
 	put_value(out, HF_METRIC_LOCK_BYTES, status->locks.bytes);
+}
+
+static void put_server(FILE *out, const struct hf_api_request *request,
+		       const struct hf_api_rpc_counts *counts)
+{
+	const struct hf_api *api = request->api;
+
+	begin(out, HF_METRIC_CONNECTIONS);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tcp", counts->connections);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "udp", counts->datagrams);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "http", hf_api_count_doors(request->api));
 	put_value(out, HF_METRIC_EVENTS_LOST, hf_metric_read(&api->events.n_lost));
 	put_value(out, HF_METRIC_START_TIME, api->started_wall / HF_NS_PER_S);
 	begin(out, HF_METRIC_BUILD);
@@ -231,15 +258,25 @@ static void put_server(FILE *out, const struct hf_api_request *request)
 
 char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
 {
+	const struct hf_api_options *options = &request->api->options;
+	struct hf_api_rpc_counts counts = { 0 };
 	char *text = NULL;
 	FILE *out = open_memstream(&text, lenp);
 
 	if (!out)
 		return NULL;
-	put_calls(out, &request->api->options.rpc);
-	put_nsm(out, &request->status, &request->api->notices);
-	put_nlm(out, request);
-	put_server(out, request);
+	if (options->rpc.counts)
+		options->rpc.counts(options->rpc.user, &counts);
+	/* A standby has no service. Zeros would look like a failed store, and like locks that are gone. */
+	if (!hf_api_is_standby(request->api)) {
+		put_calls(out, &options->rpc);
+		put_nsm(out, &request->status, &request->api->notices);
+		put_nlm(out, request);
+		put_service(out, request, &counts);
+	}
+	if (options->cluster.cluster)
+		put_cluster(out, options->cluster.cluster);
+	put_server(out, request, &counts);
 	if (ferror(out) | fclose(out)) {
 		free(text);
 		return NULL;

@@ -7,12 +7,12 @@
 #include "api/internal.h"
 #include "base/hex.h"
 
-static json_t *text_of(const char *text)
+json_t *hf_api_show_text(const char *text)
 {
 	return text ? json_string(text) : json_null();
 }
 
-static json_t *time_of(uint64_t wall_ns)
+json_t *hf_api_show_time(uint64_t wall_ns)
 {
 	time_t seconds = (time_t)(wall_ns / HF_NS_PER_S);
 	char text[64];
@@ -27,7 +27,7 @@ static json_t *time_of(uint64_t wall_ns)
 	return json_string(text);
 }
 
-static json_t *seconds_of(uint64_t ns)
+json_t *hf_api_show_seconds(uint64_t ns)
 {
 	return json_real((double)(ns / HF_NS_PER_MS) / 1000.0);
 }
@@ -42,6 +42,11 @@ json_t *hf_api_show_health(struct hf_api_request *request)
 	return json_pack("{s:s}", "status", "ok");
 }
 
+json_t *hf_api_show_ready(struct hf_api_request *request)
+{
+	return json_pack("{s:s}", "status", request->not_ready ? request->not_ready : "ok");
+}
+
 /* State */
 
 json_t *hf_api_show_grace(struct hf_api_request *request)
@@ -49,25 +54,32 @@ json_t *hf_api_show_grace(struct hf_api_request *request)
 	const struct hf_grace_info *grace = &request->status.grace;
 
 	return json_pack("{s:b,s:o,s:s,s:I}", "active", grace->is_active, "ends_in_seconds",
-			 seconds_of(grace->is_active ? grace->ends_in_ns : 0), "reason", grace->reason,
-			 "unreclaimed", (json_int_t)grace->n_unreclaimed);
+			 hf_api_show_seconds(grace->is_active ? grace->ends_in_ns : 0), "reason",
+			 grace->reason, "unreclaimed", (json_int_t)grace->n_unreclaimed);
 }
 
 json_t *hf_api_show_status(struct hf_api_request *request)
 {
 	const struct hf_api_status *status = &request->status;
 	const struct hf_recovery_counts *counts = &status->recovery;
+	bool is_standby = hf_api_is_standby(request->api);
+	json_t *json;
 
-	return json_pack("{s:s,s:s,s:o,s:I,s:i,s:{s:s,s:s,s:b},s:o,s:I,s:I,s:I,s:{s:I,s:I,s:I}}", "name",
+	/* A standby does not know the state number, nor whether the active node's store can write. */
+	json = json_pack("{s:s,s:s,s:o,s:I,s:o,s:{s:s,s:s?,s:o},s:o,s:I,s:I,s:I,s:{s:I,s:I,s:I}}", "name",
 			 request->api->options.server_name, "version", HF_VERSION, "uptime_seconds",
-			 seconds_of(status->uptime_ns), "epoch", (json_int_t)status->epoch, "sm_state",
-			 status->sm_state, "store", "backend", status->backend, "lock_durability",
-			 status->durability, "healthy", status->store_is_healthy, "grace",
+			 hf_api_show_seconds(status->uptime_ns), "epoch", (json_int_t)status->epoch,
+			 "sm_state", is_standby ? json_null() : json_integer(status->sm_state), "store",
+			 "backend", status->backend, "lock_durability", status->durability, "healthy",
+			 is_standby ? json_null() : json_boolean(status->store_is_healthy), "grace",
 			 hf_api_show_grace(request), "clients", (json_int_t)status->n_clients, "locks",
 			 (json_int_t)status->locks.locks, "waiters", (json_int_t)status->locks.waiters,
 			 "notifications", "waiting", (json_int_t)counts->notices_waiting, "in_flight",
 			 (json_int_t)counts->notices_in_flight, "unreachable",
 			 (json_int_t)counts->unreachable);
+	if (status->role)
+		json_object_set_new(json, "role", json_string(status->role));
+	return json;
 }
 
 /* Lists */
@@ -94,11 +106,11 @@ static json_t *client_of(const struct hf_api_client_row *row)
 				     (json_int_t)row->program, "version", (json_int_t)row->version,
 				     "procedure", (json_int_t)row->procedure);
 	return json_pack("{s:s,s:s,s:o,s:s,s:o,s:i,s:s,s:I,s:I,s:o,s:o}", "id", row->id, "protocol",
-			 row->protocol, "mon_name", text_of(row->mon_name), "address",
+			 row->protocol, "mon_name", hf_api_show_text(row->mon_name), "address",
 			 hf_addr_format(&row->address, address, sizeof(address)), "callback", callback,
 			 "sm_state", row->sm_state, "status", hf_client_status_name(row->status), "locks",
 			 (json_int_t)row->n_locks, "waiters", (json_int_t)row->n_waiters, "registered_at",
-			 time_of(row->registered_at), "last_seen", time_of(row->last_seen));
+			 hf_api_show_time(row->registered_at), "last_seen", hf_api_show_time(row->last_seen));
 }
 
 json_t *hf_api_show_clients(struct hf_api_request *request)
@@ -123,8 +135,8 @@ static json_t *handle_of(const struct hf_api_lock_row *row)
 static json_t *range_of(const struct hf_api_lock_row *row)
 {
 	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->export, "file",
-			 text_of(row->file), "handle", handle_of(row), "client", row->client, "owner",
-			 row->owner, "offset", (json_int_t)row->range.start, "length",
+			 hf_api_show_text(row->file), "handle", handle_of(row), "client", row->client,
+			 "owner", row->owner, "offset", (json_int_t)row->range.start, "length",
 			 (json_int_t)hf_range_len(row->range), "mode",
 			 row->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
 }
@@ -173,7 +185,7 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 			json_array_append_new(owners, json_string(rows[i].blockers[j]));
 			json_array_append_new(clients, json_string(rows[i].blocking_clients[j]));
 		}
-		json_object_set_new(waiter, "waiting_seconds", seconds_of(rows[i].waits_ns));
+		json_object_set_new(waiter, "waiting_seconds", hf_api_show_seconds(rows[i].waits_ns));
 		json_object_set_new(waiter, "blocked_by", owners);
 		json_object_set_new(waiter, "blocked_by_clients", clients);
 		json_array_append_new(items, waiter);
@@ -203,7 +215,7 @@ json_t *hf_api_show_released(struct hf_api_request *request)
 	return json_pack("{s:I}", "locks_released", (json_int_t)request->n_released);
 }
 
-json_t *hf_api_show_notify(struct hf_api_request *request)
+json_t *hf_api_show_accepted(struct hf_api_request *request)
 {
 	return json_pack("{s:s}", "status", "accepted");
 }

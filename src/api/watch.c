@@ -135,6 +135,8 @@ void hf_api_watch(struct hf_api *api)
 {
 	struct hf_grace_info grace;
 
+	if (hf_api_is_standby(api))
+		return;
 	api->observer.fn = on_event;
 	hf_recovery_observe(api->options.recovery, &api->observer);
 	hf_recovery_grace_info(api->options.recovery, &grace);

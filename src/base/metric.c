@@ -70,6 +70,19 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				     "Duration of one commit of the store." },
 	[HF_METRIC_STORE_FAILURES] = { "holdfast_store_failures_total", HF_METRIC_COUNTER, "",
 				       "Failures of the store to make a write durable." },
+	[HF_METRIC_CLUSTER_ROLE] = { "holdfast_cluster_role", HF_METRIC_GAUGE,
+				     "role: active, standby, mismatched, stopping",
+				     "1 for the role of this node of a cluster, otherwise 0. Absent without "
+				     "a "
+				     "cluster." },
+	[HF_METRIC_CLUSTER_TAKEOVERS] = { "holdfast_cluster_takeovers_total", HF_METRIC_COUNTER,
+					  "result: continued, reclaimed",
+					  "Takeovers by this process. continued: all locks were held; "
+					  "reclaimed: clients had to reclaim their locks. Absent without a "
+					  "cluster." },
+	[HF_METRIC_CLUSTER_LEASE] = { "holdfast_cluster_lease_seconds", HF_METRIC_GAUGE, "",
+				      "Seconds that the active node may still serve without an answer of the "
+				      "database; 0 on any other node. Absent without a cluster." },
 	[HF_METRIC_CONNECTIONS] = { "holdfast_connections", HF_METRIC_GAUGE, "transport: tcp, udp, http",
 				    "Open connections of clients, and of operators (http). For udp: calls in "
 				    "progress." },

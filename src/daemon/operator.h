@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 struct hf_api;
+struct hf_cluster;
 struct hf_config;
 struct hf_exports;
 struct hf_jobs;
@@ -13,13 +14,15 @@ struct hf_nlm;
 struct hf_recovery;
 struct hf_rpc_server;
 
+/* A standby has only a loop, a cluster and a name. */
 struct hf_operator_parts {
 	struct hf_loop *loop;
-	struct hf_recovery *recovery;
-	struct hf_nlm *nlm;
-	struct hf_rpc_server *rpc;
-	struct hf_exports *exports; /* or NULL */
-	struct hf_jobs *jobs;       /* or NULL */
+	struct hf_recovery *recovery; /* or NULL: a standby */
+	struct hf_nlm *nlm;           /* or NULL */
+	struct hf_rpc_server *rpc;    /* or NULL */
+	struct hf_cluster *cluster;   /* or NULL: no cluster */
+	struct hf_exports *exports;   /* or NULL */
+	struct hf_jobs *jobs;         /* or NULL */
 	const char *server_name;
 };
 
