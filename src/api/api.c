@@ -131,6 +131,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	api->refusals = (struct hf_log_limit)HF_LOG_LIMIT(REFUSALS_WINDOW_S);
 	api->refusals.max_lines = REFUSALS_MAX_LINES;
 	pthread_mutex_init(&api->lock, NULL);
+	pthread_cond_init(&api->door_changed, NULL);
 	hf_list_init(&api->waiting);
 	api->delays.recovery = options->recovery;
 	hf_list_init(&api->namings);
@@ -189,6 +190,7 @@ struct hf_api *hf_api_free(struct hf_api *api)
 	if (api->fd >= 0)
 		close(api->fd);
 	hf_events_deinit(&api->events);
+	pthread_cond_destroy(&api->door_changed);
 	pthread_mutex_destroy(&api->lock);
 	free((void *)(uintptr_t)api->options.cluster.addresses);
 	free((void *)(uintptr_t)api->options.state_dir);

@@ -15,8 +15,11 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "api/internal.h"
+
+#define LAST_NS (300 * HF_NS_PER_MS) /* for answers on their way, at the end */
 
 /* Under the lock */
 
@@ -123,6 +126,7 @@ void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum
 		door->state = state;
 		door->since = hf_loop_clock(api->options.loop);
 	}
+	pthread_cond_signal(&api->door_changed);
 	pthread_mutex_unlock(&api->lock);
 }
 
@@ -151,4 +155,25 @@ size_t hf_api_count_doors(struct hf_api *api)
 	n = api->n_doors;
 	pthread_mutex_unlock(&api->lock);
 	return n;
+}
+
+void hf_api_await_answers(struct hf_api *api)
+{
+	struct timespec at;
+	bool serves = true;
+	int r = 0;
+
+	clock_gettime(CLOCK_REALTIME, &at);
+	at.tv_nsec += (long)LAST_NS;
+	at.tv_sec += at.tv_nsec / (long)HF_NS_PER_S;
+	at.tv_nsec %= (long)HF_NS_PER_S;
+	pthread_mutex_lock(&api->lock);
+	while (serves && r == 0) {
+		serves = false;
+		hf_list_for_each(link, &api->doors)
+			serves |= hf_list_entry(link, struct hf_api_door, link)->state == HF_API_DOOR_SERVES;
+		if (serves)
+			r = pthread_cond_timedwait(&api->door_changed, &api->lock, &at);
+	}
+	pthread_mutex_unlock(&api->lock);
 }

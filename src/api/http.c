@@ -265,6 +265,8 @@ void hf_api_http_stop(struct hf_api *api)
 	pthread_mutex_unlock(&api->lock);
 	hf_api_end_delays(api);
 	hf_api_names_stop(api);
+	/* The call that ends the server, as an order to hand its service over, wants its answer, too. */
+	hf_api_await_answers(api);
 	MHD_stop_daemon(api->http); /* also closes the listening socket */
 	api->fd = -1;
 	api->http = NULL;

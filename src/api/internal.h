@@ -186,6 +186,7 @@ struct hf_api {
 	bool is_posted;          /* (q) */
 	struct hf_list doors;    /* (q) */
 	size_t n_doors;          /* (q) */
+	pthread_cond_t door_changed;
 	struct hf_task task;
 	struct hf_timer sweep; /* (l) */
 	struct hf_recovery_observer observer;
@@ -204,6 +205,8 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state);
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
+/* For the end: waits a moment for answers that are on their way. */
+void hf_api_await_answers(struct hf_api *api);
 
 /* listen.c: sets api->fd and api->port. Logs errors. */
 int hf_api_listen(struct hf_api *api);

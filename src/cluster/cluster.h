@@ -9,11 +9,15 @@
  *
  *	cluster.c    the thread that keeps the lease; orders to it, and news from it
  *	node.c       what should this node do next? Decides, and does nothing itself
- *	address.c    the addresses of the service on this node's interfaces
+ *	presence.c   the service's addresses are here while this node serves
+ *	connections.c   which connections do clients have, as bytes for the next node?
+ *	fence.c      the operator's command that stops another node for good
+ *
+ *	address.c    addresses on this node's interfaces
  *	announce.c   tells the neighbours that an address is here now
  *	nudge.c      makes the clients of the node before find out that their connections are gone
  *	link.c       does an interface have its link?
- *	fence.c      the operator's command that stops another node for good
+ *	host.c       the sockets for all that; interface.c, netlink.c, inet.c: how to ask the kernel
  *
  * The thread has a connection to the database of its own, so that neither a long commit nor a
  * long turn of the home loop costs the lease. It never touches the service itself: it tells
@@ -32,17 +36,21 @@ struct hf_cluster;
 struct hf_fence;
 struct hf_lease;
 struct hf_loop;
+struct hf_presence;
 
-#define HF_CLUSTER_KEY 16 /* bytes of the key of the file handles */
+#define HF_CLUSTER_KEY HF_SERVICE_KEY /* bytes of the key of the file handles */
 
 struct hf_cluster_options {
 	const char *postgres;
 	struct hf_node_options node;
-	struct hf_fence *fence; /* NULL: there is none */
-	/* The key of the handles that this node has of its own; the service uses it where it has none yet.
-	 * NULL: a new one, if needed. */
-	const uint8_t *key;
-	const char *state_dir; /* remembers the highest state number of the service that this node saw */
+	struct hf_fence *fence;       /* NULL: there is none */
+	struct hf_presence *presence; /* NULL: another program moves the addresses */
+	/* The last epoch and state number of the service that this node saw, in an earlier process, too. */
+	uint64_t known_epoch;
+	int32_t known_state;
+	/* Makes them durable; on the cluster's thread. */
+	void (*remember)(void *user, uint64_t epoch, int32_t state);
+	void *user;
 };
 
 /* What the home loop is told. */
@@ -50,8 +58,8 @@ enum hf_cluster_news {
 	HF_CLUSTER_CLAIMED,    /* the service is this node's: build it, then say hf_cluster_serves() */
 	HF_CLUSTER_DEPOSED,    /* it is another node's: end it at once, as if killed */
 	HF_CLUSTER_HANDS_OVER, /* end it in order, then say hf_cluster_released() */
-	HF_CLUSTER_REFUSED,    /* this node cannot take part: end with an error; the reason is in the log */
-	HF_CLUSTER_CHANGED,    /* something that is shown has changed */
+	HF_CLUSTER_REFUSED,    /* this node cannot take part: end with an error; the log has the reason */
+	HF_CLUSTER_REPORTED,   /* the database has how the service came to this node */
 };
 
 typedef void (*hf_cluster_news_fn)(void *user, enum hf_cluster_news news);
@@ -63,39 +71,48 @@ int hf_cluster_start(struct hf_cluster *cluster);
 
 HF_DEFINE_CLEANUP(struct hf_cluster *, hf_cluster_free)
 
-/* The loop that hears news from now on, on its own thread; NULL: none. What is true already is told at once.
- */
+/* The loop that hears news from now on, on its own thread; NULL: none. News that no loop has heard are told
+ * to the next one. On the thread of the loop. */
 void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, hf_cluster_news_fn fn,
 			     void *user);
 
-/* For the service of this term */
+/* For the service of this term, after HF_CLUSTER_CLAIMED */
 const struct hf_lease *hf_cluster_lease(struct hf_cluster *cluster);
-const char *hf_cluster_owner(struct hf_cluster *cluster); /* as the store must find it in the row */
+void hf_cluster_owner(struct hf_cluster *cluster, char owner[static HF_NODE_ID]); /* for the store */
 void hf_cluster_key(struct hf_cluster *cluster, uint8_t key[static HF_CLUSTER_KEY]);
-/* The state number of this term must be above this one; 0: any. */
-int32_t hf_cluster_known_state(struct hf_cluster *cluster);
+void hf_cluster_known(struct hf_cluster *cluster, uint64_t *epochp, int32_t *statep);
 
 /* What the daemon tells it. */
-void hf_cluster_serves(struct hf_cluster *cluster, uint64_t epoch, int32_t state, bool continues);
-void hf_cluster_released(
-	struct hf_cluster *cluster); /* the service has ended in order: the next node may have it */
-void hf_cluster_failed(struct hf_cluster *cluster); /* the service could not be built */
-void hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports); /* after a reload */
-/* An orderly end of the process: hands the service over if it is ours. Blocks briefly. */
+struct hf_cluster_term {
+	uint64_t epoch;
+	int32_t state;  /* number */
+	bool continues; /* the locks are held; false: clients reclaim them */
+	uint16_t port;  /* that clients connect to */
+};
+
+void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term *term);
+/* The service has ended in order: the next node may have it. */
+void hf_cluster_released(struct hf_cluster *cluster);
+int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports); /* after a reload */
+/* This node could not serve now; empty: it could. A copy. */
+void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why);
+/* An orderly end of the process, when the service has ended: hands it over and takes this node out. Blocks,
+ * for a lease at most. */
 void hf_cluster_leave(struct hf_cluster *cluster);
 
-/* Orders of an operator. 0: accepted. Otherwise -EBUSY or -EINVAL, and @why says in one sentence why not. */
+/* Orders of an operator. 0: accepted. Otherwise -EBUSY, and @why says in one sentence why not. */
 int hf_cluster_move(struct hf_cluster *cluster, const char *to, char *why, size_t size); /* to: NULL: any */
 int hf_cluster_take(struct hf_cluster *cluster, char *why, size_t size);
 
 /* What is shown; a copy. Any thread may ask. */
-#define HF_CLUSTER_MAX_NODES 16
+#define HF_CLUSTER_MAX_NODES HF_SERVICE_MAX_NODES
 
 struct hf_cluster_node_view {
 	char name[HF_NODE_NAME];
 	enum hf_node_role role;
 	char version[HF_NODE_VERSION];
-	uint64_t last_seen; /* wall clock of the database, ns */
+	uint64_t last_seen;          /* wall clock of the database, ns */
+	char reason[HF_NODE_REASON]; /* of its role; empty: no more to say */
 };
 
 struct hf_cluster_takeover {

@@ -25,8 +25,9 @@ struct hf_node {
 	bool has_seen;
 	struct hf_service_row seen;
 	uint64_t changed_at;
-	uint64_t looked_at;       /* the last look was then; 0: look again before anything else */
-	uint64_t name_used_since; /* 0: it is not */
+	uint64_t looked_at;         /* the last look was then; 0: look again before anything else */
+	uint64_t name_used_since;   /* 0: it is not */
+	char unfit[HF_NODE_REASON]; /* why this host cannot serve now; empty: it can */
 
 	/* Taking */
 	uint64_t told_until; /* an operator wants this node to serve; 0: none does */
@@ -136,6 +137,11 @@ static void compare(struct hf_node *node)
 
 	node->role = HF_NODE_STANDBY;
 	node->reason[0] = '\0';
+	if (*node->unfit) {
+		node->role = HF_NODE_MISMATCHED;
+		snprintf(node->reason, sizeof(node->reason), "%s", node->unfit);
+		return;
+	}
 	if (!row->has_lease)
 		return;
 	if (node->options.key && memcmp(node->options.key, row->key, HF_SERVICE_KEY) != 0) {
@@ -403,13 +409,14 @@ int hf_node_move(struct hf_node *node, const char *to, uint64_t now, char *why, 
 	const char *heir;
 
 	if (node->role != HF_NODE_ACTIVE) {
-		snprintf(why, size, "this node does not serve; the active node is %s",
+		snprintf(why, size, "This node does not serve; the active node is %s.",
 			 *node->seen.node ? node->seen.node : "unknown");
 		return -EBUSY;
 	}
 	heir = find_heir(node, to);
 	if (!heir) {
-		snprintf(why, size, *to ? "node %s is not a ready standby" : "no standby is ready%s", to);
+		snprintf(why, size, *to ? "The node %s is not a ready standby." : "No standby is ready%s.",
+			 to);
 		return -EBUSY;
 	}
 	begin_to_stop(node, heir, now);
@@ -419,17 +426,30 @@ int hf_node_move(struct hf_node *node, const char *to, uint64_t now, char *why, 
 int hf_node_take(struct hf_node *node, uint64_t now, char *why, size_t size)
 {
 	if (!is_standing_by(node)) {
-		snprintf(why, size, "this node serves already");
+		snprintf(why, size, "This node serves already.");
 		return -EBUSY;
 	}
 	if (node->role == HF_NODE_MISMATCHED || !node->has_seen || node->is_refused) {
-		snprintf(why, size, "%s", *node->reason ? node->reason : "the database was not seen yet");
+		snprintf(why, size, "%s",
+			 *node->reason ? node->reason : "This node has not seen the database yet.");
 		return -EBUSY;
 	}
 	node->told_until = now + TOLD_NS;
 	node->must_ask = node->seen.has_lease && *node->seen.lease_owner && now < lease_over_at(node);
 	node->next_at = now;
 	return 0;
+}
+
+void hf_node_set_unfit(struct hf_node *node, const char *why, uint64_t now)
+{
+	const char *heir;
+
+	snprintf(node->unfit, sizeof(node->unfit), "%s", why);
+	if (is_standing_by(node))
+		compare(node);
+	heir = *why && node->role == HF_NODE_ACTIVE ? find_heir(node, "") : NULL;
+	if (heir)
+		begin_to_stop(node, heir, now);
 }
 
 void hf_node_leave(struct hf_node *node, uint64_t now)

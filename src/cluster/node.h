@@ -101,6 +101,9 @@ int hf_node_move(struct hf_node *node, const char *to, uint64_t now, char *why, 
 int hf_node_take(struct hf_node *node, uint64_t now, char *why, size_t size);
 /* Hands the service over, if it has it, to any node or to none. */
 void hf_node_leave(struct hf_node *node, uint64_t now);
+/* This host cannot serve clients now, because of @why; empty: it can. The active node hands over if a standby
+ * is ready, and serves on if none is. */
+void hf_node_set_unfit(struct hf_node *node, const char *why, uint64_t now);
 /* @text is copied; for the comparison. */
 int hf_node_set_exports(struct hf_node *node, const char *text);
 

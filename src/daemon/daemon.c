@@ -9,19 +9,23 @@
 #include "api/api.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cluster/cluster.h"
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "daemon/crew.h"
 #include "daemon/files.h"
 #include "daemon/listen.h"
+#include "daemon/member.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
 #include "daemon/process.h"
 #include "daemon/reload.h"
 #include "daemon/sandbox.h"
 #include "daemon/setup.h"
+#include "daemon/standby.h"
 #include "daemon/state_dir.h"
 #include "export/local.h"
+#include "export/seal.h"
 #include "loop/loop.h"
 #include "loop/work.h"
 #include "proto/nlm/nlm.h"
@@ -44,7 +48,9 @@ struct daemon {
 	struct hf_config *config; /* as at the start */
 	const struct hf_args *args;
 	struct hf_state_dir *state_dir;
-	struct hf_loop *loop; /* the home loop */
+	struct hf_member *member;   /* NULL: no cluster */
+	struct hf_cluster *cluster; /* its own; NULL: no cluster */
+	struct hf_loop *loop;       /* the home loop */
 	struct hf_crew *crew;
 	char name[HF_SETUP_NAME]; /* the name that peers know us by */
 	struct hf_rpc_client *client;
@@ -65,7 +71,24 @@ struct daemon {
 	int result;
 	bool is_serving;
 	bool is_stopping;
+	bool stands_by; /* the service ends here, and the process goes on as a standby */
 };
+
+/* The service, and with it everything above, is built anew in each term of a cluster. These stay. */
+static void forget_service(struct daemon *d)
+{
+	struct daemon fresh = {
+		.config = d->config,
+		.args = d->args,
+		.state_dir = d->state_dir,
+		.member = d->member,
+		.cluster = d->cluster,
+		.ports = d->ports,
+	};
+
+	memcpy(fresh.name, d->name, sizeof(fresh.name));
+	*d = fresh;
+}
 
 /* Stopping: withdraw from the port mapper and stop the API first, then end the loop */
 
@@ -102,16 +125,64 @@ static void on_store_taken(void *user)
 {
 	struct daemon *d = user;
 
-	d->result = -ESTALE;
+	d->stands_by = d->cluster != NULL;
+	d->result = d->cluster ? 0 : -ESTALE;
 	hf_loop_stop(d->loop);
+}
+
+/* The cluster */
+
+static void on_news(void *user, enum hf_cluster_news news)
+{
+	struct daemon *d = user;
+
+	switch (news) {
+	case HF_CLUSTER_DEPOSED:
+		d->stands_by = true;
+		hf_loop_stop(d->loop);
+		break;
+	case HF_CLUSTER_HANDS_OVER:
+		if (!d->is_stopping) {
+			hf_log_info("hands the service over", "service=%s", d->config->cluster.service);
+			d->stands_by = true;
+			begin_stop(d);
+		}
+		break;
+	case HF_CLUSTER_REFUSED:
+		d->result = -EPERM;
+		hf_loop_stop(d->loop);
+		break;
+	case HF_CLUSTER_REPORTED:
+		if (d->api && !d->is_stopping)
+			hf_api_tell_takeover(d->api);
+		break;
+	case HF_CLUSTER_CLAIMED:
+		break;
+	}
+}
+
+static void tell_cluster(struct daemon *d)
+{
+	const struct hf_cluster_term term = {
+		.epoch = hf_recovery_epoch(d->recovery),
+		.state = hf_recovery_state(d->recovery),
+		.continues = hf_recovery_continues(d->recovery),
+		.port = d->ports.rpc,
+	};
+
+	if (d->cluster)
+		hf_cluster_serves(d->cluster, &term);
 }
 
 /* Signals */
 
 static void on_stop(void *user, int signum)
 {
+	struct daemon *d = user;
+
 	hf_log_info("stopping", "signal=%s", sigabbrev_np(signum));
-	begin_stop(user);
+	d->stands_by = false;
+	begin_stop(d);
 }
 
 static void on_reload(void *user, int signum)
@@ -139,6 +210,23 @@ static void on_reload_ended(void *user)
 		hf_process_tell_ready("serving");
 }
 
+/* In a cluster: the other nodes compare their exports with these, and the next term of this node serves
+ * them. */
+static void on_exports_taken(void *user, struct hf_config *config)
+{
+	struct daemon *d = user;
+	struct hf_config_exports before = d->config->exports;
+	hf_cleanup(hf_freep) char *exports = hf_member_describe_exports(config);
+
+	if (!exports || hf_cluster_set_exports(d->cluster, exports) < 0) {
+		hf_log_error("the other nodes cannot be told of the new exports. Reload again", "error=%s",
+			     strerror(ENOMEM));
+		return;
+	}
+	d->config->exports = config->exports;
+	config->exports = before;
+}
+
 static int make_reload(struct daemon *d)
 {
 	const struct hf_reload_options options = {
@@ -147,6 +235,7 @@ static int make_reload(struct daemon *d)
 		.started = d->config,
 		.files = d->files,
 		.begins = on_reload_begins,
+		.taken = d->cluster ? on_exports_taken : NULL,
 		.ended = on_reload_ended,
 		.user = d,
 	};
@@ -176,19 +265,26 @@ static int catch_stop(struct daemon *d)
 
 /* Loops and the RPC server on them */
 
+static void set_lease(struct daemon *d, const struct hf_lease *lease)
+{
+	hf_loop_set_lease(d->loop, lease);
+	for (size_t i = 0; i < hf_crew_size(d->crew); i++)
+		hf_loop_set_lease(hf_crew_loop(d->crew, i), lease);
+}
+
 static int make_loops(struct daemon *d)
 {
 	size_t n = HF_MIN(hf_process_count_cores(), (size_t)MAX_LOOPS);
 	int r;
 
-	/* Files on a hung disk may occupy their threads for ever; the store needs threads of its own. */
-	hf_work_set_threads(hf_file_service_threads(d->config) + OTHER_WORKS);
 	r = hf_loop_new(&d->loop);
 	if (r < 0)
 		return hf_trace(r);
 	r = hf_crew_new(&d->crew, n - 1);
 	if (r < 0)
 		return hf_trace(r);
+	if (d->cluster)
+		set_lease(d, hf_cluster_lease(d->cluster));
 	return hf_trace(hf_rpc_client_new(&d->client, d->loop, NULL));
 }
 
@@ -209,10 +305,16 @@ static int make_locks(struct daemon *d)
 	struct hf_nlm_files files = hf_file_service_nlm(d->files);
 	struct hf_nlm_options nlm = { .loop = d->loop, .client = d->client, .server_name = d->name };
 	struct hf_nsm_options nsm = { .loop = d->loop, .client = d->client, .server_name = d->name };
+	char owner[HF_NODE_ID];
 	int r;
 
-	hf_setup_server_name(d->config, d->name);
 	hf_setup_recovery(&options, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
+	if (d->cluster) {
+		hf_cluster_owner(d->cluster, owner);
+		hf_cluster_known(d->cluster, &options.known_epoch, &options.known_state);
+		options.owner = owner;
+		options.server_name = d->config->cluster.service;
+	}
 	options.store_taken = on_store_taken;
 	options.store_taken_user = d;
 	nlm.secret = hf_file_service_key_print(d->files);
@@ -295,6 +397,8 @@ static int make_api(struct daemon *d)
 		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
 		.jobs = d->config->exports.n ? hf_file_service_jobs(d->files) : NULL,
 		.server_name = d->name,
+		.cluster = d->cluster,
+		.port = d->ports.api,
 	};
 	int r = d->config->metrics.enabled ? hf_rpc_server_measure(d->rpc) : 0;
 
@@ -364,6 +468,7 @@ static void on_found(void *user)
 	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
 		    d->config->exports.n);
 	d->is_serving = true;
+	tell_cluster(d);
 	hf_process_tell_ready("serving");
 }
 
@@ -380,19 +485,25 @@ static int open_state_dir(struct daemon *d)
 static int drop_privileges(struct daemon *d)
 {
 	char error[ERROR_SIZE];
-	int r = hf_process_become(d->config->server.user, false, d->state_dir, error, sizeof(error));
+	int r = hf_process_become(d->config->server.user, d->config->cluster.addresses.n > 0, d->state_dir,
+				  error, sizeof(error));
 
 	if (r < 0)
 		hf_log_error(error, "%s", "");
 	return r;
 }
 
-static int start(struct daemon *d)
+/* What belongs to the process, once: its directory, rights and limits. */
+static int prepare(struct daemon *d)
 {
 	int r = open_state_dir(d);
 
+	hf_setup_server_name(d->config, d->name);
 	hf_process_raise_file_limit(); /* before other parts plan with the limit */
-	hf_sandbox_limit_caps(false);
+	/* Before rights are dropped. */
+	if (r == 0 && hf_config_has_cluster(d->config))
+		r = hf_member_new(&d->member, d->config);
+	hf_sandbox_limit_caps(d->config->cluster.addresses.n > 0);
 	/* Before anything is opened: later parts ask only once which rights they have and who owns our
 	 * files. */
 	if (r == 0)
@@ -400,12 +511,32 @@ static int start(struct daemon *d)
 	/* While there is only one thread: new threads inherit the filter. */
 	if (r == 0)
 		hf_sandbox_enter();
-	if (r == 0)
-		r = make_loops(d);
+	/* Files on a hung disk may occupy their threads for ever; the store needs threads of its own. */
+	hf_work_set_threads(hf_file_service_threads(d->config) + OTHER_WORKS);
+	if (r == 0 && d->member) {
+		r = hf_member_start(d->member, d->config, d->state_dir);
+		d->cluster = hf_member_cluster(d->member);
+	}
+	return hf_trace(r);
+}
+
+static int make_files(struct daemon *d)
+{
+	struct hf_seal_key key;
+
+	if (d->cluster)
+		hf_cluster_key(d->cluster, key.bytes);
+	return hf_file_service_new(&d->files, d->loop, d->config, d->cluster ? &key : NULL);
+}
+
+static int start(struct daemon *d)
+{
+	int r = make_loops(d);
+
 	if (r == 0)
 		r = catch_signals(d);
 	if (r == 0)
-		r = hf_file_service_new(&d->files, d->loop, d->config);
+		r = make_files(d);
 	if (r == 0)
 		r = make_reload(d);
 	if (r == 0)
@@ -426,6 +557,8 @@ static int start(struct daemon *d)
 		r = hf_crew_start(d->crew);
 	if (r == 0 && d->api)
 		r = hf_api_start(d->api);
+	if (r == 0 && d->cluster)
+		hf_cluster_set_listener(d->cluster, d->loop, on_news, d);
 	return hf_trace(r);
 }
 
@@ -444,8 +577,9 @@ static void finish_calls(struct daemon *d)
 
 static void take_down(struct daemon *d)
 {
-	if (d->state_dir)
-		hf_ports_file_remove(d->state_dir);
+	if (d->cluster)
+		hf_cluster_set_listener(d->cluster, NULL, NULL, NULL);
+	hf_ports_file_remove(d->state_dir);
 	hf_api_stop(d->api);
 	if (d->crew)
 		hf_crew_stop(d->crew);
@@ -461,24 +595,74 @@ static void take_down(struct daemon *d)
 	hf_crew_free(d->crew);
 	hf_loop_free(d->loop);
 	hf_api_free(d->api);
-	hf_state_dir_close(d->state_dir);
-	hf_config_free(d->config);
+}
+
+/* Serves until told to stop, or until the service is another node's. */
+static int run_service(struct daemon *d)
+{
+	struct hf_process_end *end;
+	int r;
+
+	d->result = start(d);
+	if (d->result == 0) {
+		hf_loop_run(d->loop);
+		hf_log_info("stopped", "%s", "");
+	} else if (d->result == -ESTALE && d->cluster) {
+		d->result = 0;
+		d->stands_by = true; /* another node was faster */
+	} else {
+		hf_log_error("could not start", "error=%s", strerror(-d->result));
+	}
+	r = d->result;
+	end = hf_process_end_soon(r < 0 || d->stands_by ? EXIT_FAILURE : EXIT_SUCCESS);
+	take_down(d);
+	hf_process_end_not(end);
+	return r;
+}
+
+/* One term after the other, and a standby in between. */
+static int run_in_cluster(struct daemon *d)
+{
+	const struct hf_standby_options options = {
+		.config = d->config,
+		.args = d->args,
+		.member = d->member,
+		.state_dir = d->state_dir,
+		.ports = &d->ports,
+		.server_name = d->name,
+	};
+	bool stands_by = true;
+	int r = 0;
+
+	while (r == 0 && stands_by) {
+		r = hf_standby_run(&options);
+		if (r == HF_STANDBY_REFUSED)
+			r = -EPERM;
+		if (r != HF_STANDBY_CLAIMED)
+			break;
+		forget_service(d);
+		r = run_service(d);
+		stands_by = d->stands_by;
+		if (stands_by)
+			hf_cluster_released(d->cluster);
+	}
+	hf_cluster_leave(d->cluster);
+	return r < 0 ? r : 0;
 }
 
 int hf_daemon_run(struct hf_config *config, const struct hf_args *args)
 {
 	struct daemon d = { .config = config, .args = args };
-	int status;
+	int r = prepare(&d);
 
-	d.result = start(&d);
-	if (d.result == 0) {
-		hf_loop_run(d.loop);
-		hf_log_info("stopped", "%s", "");
-	} else {
-		hf_log_error("could not start", "error=%s", strerror(-d.result));
-	}
-	status = d.result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
-	hf_process_end_soon(status);
-	take_down(&d);
-	return status;
+	if (r < 0)
+		hf_log_error("could not start", "error=%s", strerror(-r));
+	else if (d.cluster)
+		r = run_in_cluster(&d);
+	else
+		r = run_service(&d);
+	hf_member_free(d.member);
+	hf_state_dir_close(d.state_dir);
+	hf_config_free(d.config);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

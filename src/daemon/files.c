@@ -377,10 +377,14 @@ struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
 }
 
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
-			const struct hf_config *config)
+			const struct hf_config *config, const struct hf_seal_key *key)
 {
 	hf_cleanup(hf_file_service_freep) struct hf_file_service *service = calloc(1, sizeof(*service));
-	const struct hf_exports_options options = { .state_dir = config->server.state_dir, .loop = loop };
+	const struct hf_exports_options options = {
+		.key = key,
+		.state_dir = config->server.state_dir,
+		.loop = loop,
+	};
 	int r;
 
 	if (!service)

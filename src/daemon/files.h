@@ -20,11 +20,13 @@ struct hf_jobs;
 struct hf_local;
 struct hf_loop;
 struct hf_rpc_server;
+struct hf_seal_key;
 
 /* The greatest number of threads for files and for the questions that locks have about them. */
 size_t hf_file_service_threads(const struct hf_config *config);
+/* @key: that seals handles; NULL: that of the state directory. */
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
-			const struct hf_config *config);
+			const struct hf_config *config, const struct hf_seal_key *key);
 struct hf_file_service *hf_file_service_free(struct hf_file_service *service);
 
 HF_DEFINE_CLEANUP(struct hf_file_service *, hf_file_service_free)

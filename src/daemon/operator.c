@@ -78,6 +78,8 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		options.path = endpoint.path;
 	else
 		options.listen = endpoint.addr;
+	if (!options.listen.port)
+		options.listen.port = parts->port;
 	return hf_api_new(apip, &options);
 }
 

@@ -24,6 +24,7 @@ struct hf_operator_parts {
 	struct hf_exports *exports;   /* or NULL */
 	struct hf_jobs *jobs;         /* or NULL */
 	const char *server_name;
+	uint16_t port; /* of the API where the configuration lets it choose one; 0: any */
 };
 
 /* Leaves *apip NULL if api.listen is empty. */

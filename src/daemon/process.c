@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -95,22 +96,59 @@ size_t hf_process_count_cores(void)
 	return n > 0 ? (size_t)n : 1;
 }
 
-static void *end_anyway(void *status)
-{
-	unsigned int left = LAST_SECONDS;
+struct hf_process_end {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool is_called_off;
+	int status;
+};
 
-	while (left)
-		left = sleep(left);
+static void *end_anyway(void *user)
+{
+	struct hf_process_end *end = user;
+	struct timespec at;
+	int r = 0;
+
+	clock_gettime(CLOCK_REALTIME, &at);
+	at.tv_sec += LAST_SECONDS;
+	pthread_mutex_lock(&end->lock);
+	while (!end->is_called_off && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&end->wake, &end->lock, &at);
+	pthread_mutex_unlock(&end->lock);
+	if (end->is_called_off)
+		return NULL;
 	hf_log_warn("stopped; gave up calls that wait for a disk that does not answer", "%s", "");
-	_exit((int)(intptr_t)status); /* exit() would wait for the workers */
+	_exit(end->status); /* exit() would wait for the workers */
 }
 
-void hf_process_end_soon(int status)
+struct hf_process_end *hf_process_end_soon(int status)
 {
-	pthread_t thread;
+	struct hf_process_end *end = calloc(1, sizeof(*end));
 
-	if (pthread_create(&thread, NULL, end_anyway, (void *)(intptr_t)status) == 0)
-		pthread_detach(thread);
+	if (!end)
+		return NULL;
+	end->status = status;
+	pthread_mutex_init(&end->lock, NULL);
+	pthread_cond_init(&end->wake, NULL);
+	if (pthread_create(&end->thread, NULL, end_anyway, end) == 0)
+		return end;
+	free(end);
+	return NULL;
+}
+
+void hf_process_end_not(struct hf_process_end *end)
+{
+	if (!end)
+		return;
+	pthread_mutex_lock(&end->lock);
+	end->is_called_off = true;
+	pthread_cond_signal(&end->wake);
+	pthread_mutex_unlock(&end->lock);
+	pthread_join(end->thread, NULL);
+	pthread_mutex_destroy(&end->lock);
+	pthread_cond_destroy(&end->wake);
+	free(end);
 }
 
 void hf_process_tell_ready(const char *status)

@@ -20,7 +20,9 @@ size_t hf_process_count_cores(void);
 
 /* To stop, after everything is saved: ends the process in a few seconds even if a worker still waits for a
  * hung disk. */
-void hf_process_end_soon(int status);
+struct hf_process_end;
+struct hf_process_end *hf_process_end_soon(int status); /* NULL: no memory */
+void hf_process_end_not(struct hf_process_end *end);    /* all workers were done in time */
 
 /* Tells the service manager, if there is one (sd_notify(3)). */
 void hf_process_tell_ready(const char *status);

@@ -64,6 +64,7 @@ static bool take_exports(struct hf_reload *reload)
 static void apply(struct hf_reload *reload)
 {
 	const struct hf_config *started = reload->options.started, *config = reload->config;
+	size_t n_exports = config->exports.n;
 	char fixed[512];
 
 	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), started, config))
@@ -75,7 +76,9 @@ static void apply(struct hf_reload *reload)
 			    "exports=%zu", config->exports.n);
 	else if (!take_exports(reload))
 		return;
-	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
+	else if (reload->options.taken)
+		reload->options.taken(reload->options.user, reload->config);
+	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
 }
 
 /* Also frees a configuration that was not taken. */

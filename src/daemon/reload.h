@@ -26,6 +26,9 @@ struct hf_reload_options {
 	/* On the home loop. Each begins() is followed by one ended(), whether the configuration was loaded or
 	 * not, unless hf_reload_stop() comes between. */
 	void (*begins)(void *user);
+	/* The exports of @config are served from now on. It may exchange them for others. NULL: not wanted.
+	 */
+	void (*taken)(void *user, struct hf_config *config);
 	void (*ended)(void *user);
 	void *user;
 };

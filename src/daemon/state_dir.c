@@ -147,7 +147,7 @@ static int write_all(int fd, const char *data, size_t len)
 	return 0;
 }
 
-int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len)
+static int replace(struct hf_state_dir *dir, const char *name, const void *data, size_t len, bool is_synced)
 {
 	char temporary[256];
 	int fd, r;
@@ -157,13 +157,41 @@ int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *d
 	if (fd < 0)
 		return -errno;
 	r = write_all(fd, data, len);
+	if (r == 0 && is_synced && fsync(fd) < 0)
+		r = -errno;
 	if (close(fd) < 0 && r == 0)
 		r = -errno;
 	if (r == 0 && renameat(dir->fd, temporary, dir->fd, name) < 0)
 		r = -errno;
 	if (r < 0)
 		unlinkat(dir->fd, temporary, 0);
+	else if (is_synced && fsync(dir->fd) < 0)
+		r = -errno;
 	return r;
+}
+
+int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len)
+{
+	return replace(dir, name, data, len, false);
+}
+
+int hf_state_dir_save(struct hf_state_dir *dir, const char *name, const void *data, size_t len)
+{
+	return replace(dir, name, data, len, true);
+}
+
+int hf_state_dir_read(struct hf_state_dir *dir, const char *name, char *out, size_t size)
+{
+	hf_cleanup(hf_closep) int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, out, size - 1);
+	if (n < 0)
+		return -errno;
+	out[n] = '\0';
+	return 0;
 }
 
 int hf_state_dir_remove(struct hf_state_dir *dir, const char *name)

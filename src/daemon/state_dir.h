@@ -18,6 +18,10 @@ HF_DEFINE_CLEANUP(struct hf_state_dir *, hf_state_dir_close)
 
 /* Replaces a file in the directory as a whole, or leaves it unchanged. */
 int hf_state_dir_write(struct hf_state_dir *dir, const char *name, const void *data, size_t len);
+/* The same, on stable storage when it returns 0. */
+int hf_state_dir_save(struct hf_state_dir *dir, const char *name, const void *data, size_t len);
+/* Reads at most @size - 1 bytes of a file and ends them with a NUL. -ENOENT: there is none. */
+int hf_state_dir_read(struct hf_state_dir *dir, const char *name, char *out, size_t size);
 int hf_state_dir_remove(struct hf_state_dir *dir, const char *name); /* a missing file is no error */
 /* Gives the directory and our files in it to another user, before we change to that user. */
 int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid);

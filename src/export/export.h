@@ -93,11 +93,13 @@ enum hf_local_locks hf_export_local_locks(const struct hf_export *export);
 
 struct hf_exports;
 struct hf_loop;
+struct hf_seal_key;
 
 struct hf_exports_options {
-	const char *state_dir; /* the folder of handle.key, which the first start creates */
-	size_t max_open_fds;   /* of the cache; 0: half of RLIMIT_NOFILE */
-	struct hf_loop *loop;  /* its random bytes make the key */
+	const struct hf_seal_key *key; /* that seals handles; NULL: that of state_dir */
+	const char *state_dir;         /* the folder of handle.key, which the first start creates */
+	size_t max_open_fds;           /* of the cache; 0: half of RLIMIT_NOFILE */
+	struct hf_loop *loop;          /* its random bytes make the key */
 };
 
 /* Starts with an empty list. If the key file cannot be read or created, or is no key, logs the error and

@@ -344,7 +344,9 @@ int hf_exports_new(struct hf_exports **exportsp, const struct hf_exports_options
 		return hf_trace(-ENOMEM);
 	pthread_rwlock_init(&exports->lock, NULL);
 	pthread_mutex_init(&exports->refusals_lock, NULL);
-	r = hf_seal_key_load(&exports->key, options->state_dir, options->loop);
+	if (options->key)
+		exports->key = *options->key;
+	r = options->key ? 0 : hf_seal_key_load(&exports->key, options->state_dir, options->loop);
 	if (r == 0)
 		r = hf_files_new(&exports->files,
 				 options->max_open_fds ? options->max_open_fds : default_fds());

@@ -19,5 +19,7 @@ uint64_t hf_seal_key_print(const struct hf_seal_key *key);
 
 struct hf_loop;
 
+/* Reads the key from @dir/handle.key. -ENOENT: there is none. Other errors are logged. */
+int hf_seal_key_find(struct hf_seal_key *keyp, const char *dir);
 /* Loads the key from @dir/handle.key. If the file is missing, creates it from @loop's random bytes. */
 int hf_seal_key_load(struct hf_seal_key *keyp, const char *dir, struct hf_loop *loop);

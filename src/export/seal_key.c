@@ -80,15 +80,10 @@ uint64_t hf_seal_key_print(const struct hf_seal_key *key)
 	return print ? print : 1;
 }
 
-int hf_seal_key_load(struct hf_seal_key *keyp, const char *path, struct hf_loop *loop)
+static int explain(const char *path, int r)
 {
-	hf_cleanup(hf_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char quoted[256];
-	int r;
 
-	r = dir < 0 ? -errno : read_key(dir, keyp);
-	if (dir >= 0 && r == -ENOENT)
-		r = make_key(dir, keyp, loop);
 	hf_log_quote(quoted, sizeof(quoted), path, strlen(path));
 	if (r == -EBADMSG)
 		hf_log_error("the key of the file handles is damaged; restore it. If there is no copy, "
@@ -99,4 +94,22 @@ int hf_seal_key_load(struct hf_seal_key *keyp, const char *path, struct hf_loop 
 		hf_log_error("cannot read or create the key of the file handles",
 			     "file=%s/" KEY_FILE " error=%s", quoted, strerrorname_np(-r));
 	return r < 0 ? hf_trace(r) : 0;
+}
+
+int hf_seal_key_find(struct hf_seal_key *keyp, const char *path)
+{
+	hf_cleanup(hf_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = dir < 0 ? -errno : read_key(dir, keyp);
+
+	return r == -ENOENT ? r : explain(path, r);
+}
+
+int hf_seal_key_load(struct hf_seal_key *keyp, const char *path, struct hf_loop *loop)
+{
+	hf_cleanup(hf_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = dir < 0 ? -errno : read_key(dir, keyp);
+
+	if (dir >= 0 && r == -ENOENT)
+		r = make_key(dir, keyp, loop);
+	return explain(path, r);
 }

@@ -45,7 +45,7 @@ static inline int bed_start(struct bed *bed, const char *text)
 	struct hf_reload_options options = { .begins = bed_on_begins, .ended = bed_on_ended, .user = bed };
 
 	bed->started = load_good(text);
-	if (hf_loop_new(&bed->loop) < 0 || hf_file_service_new(&bed->files, bed->loop, bed->started) < 0)
+	if (hf_loop_new(&bed->loop) < 0 || hf_file_service_new(&bed->files, bed->loop, bed->started, NULL) < 0)
 		return -1;
 	options.loop = bed->loop;
 	options.args = &bed->args;

@@ -37,7 +37,7 @@ static int set_up(void **state)
 		 bed.base);
 	bed.config = load_good(text);
 	*state = &bed;
-	return hf_loop_new(&bed.loop) < 0 || hf_file_service_new(&bed.service, bed.loop, bed.config) < 0;
+	return hf_loop_new(&bed.loop) < 0 || hf_file_service_new(&bed.service, bed.loop, bed.config, NULL) < 0;
 }
 
 static int tear_down(void **state)

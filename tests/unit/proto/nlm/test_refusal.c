@@ -93,7 +93,7 @@ static void make_files(void)
 		 "server: {state_dir: %s, threads: 1}\nexports: [{path: %s, local_locks: on}]\n", bed.base,
 		 bed.base);
 	bed.config = load_good(text);
-	assert_int_equal(hf_file_service_new(&bed.files, bed.world.loop, bed.config), 0);
+	assert_int_equal(hf_file_service_new(&bed.files, bed.world.loop, bed.config, NULL), 0);
 	hf_file_service_set_locks(bed.files, hf_recovery_locks(bed.world.recovery));
 	make_file();
 }

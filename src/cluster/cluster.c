@@ -1,0 +1,850 @@
+#include "cluster/cluster.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "cluster/connections.h"
+#include "cluster/fence.h"
+#include "cluster/presence.h"
+#include "loop/loop.h"
+
+#define WAIT_NS         (250 * HF_NS_PER_MS) /* so often it looks at links and lease */
+#define CONNECTIONS_GAP HF_NS_PER_S          /* so often connections are stored, if they change */
+
+struct hf_cluster {
+	struct hf_cluster_options options; /* (c) */
+	struct hf_service *service;        /* the thread's */
+	uint64_t held_until;               /* the thread's: the lease for which it held the addresses last */
+	uint8_t *stored;                   /* the thread's: the connections that the database has */
+	size_t stored_len;
+	uint64_t stored_at;
+	struct hf_lease lease;
+	pthread_t thread;
+	bool has_thread;
+
+	pthread_mutex_t lock; /* guards the rest */
+	pthread_cond_t wake;
+	bool is_ending;
+	struct hf_node *node;
+	uint8_t key[HF_CLUSTER_KEY];
+	uint64_t known_epoch;
+	int32_t known_state;
+	bool must_set_exports;
+	char *exports;              /* of this node; described */
+	bool was_reachable;         /* the database, at the last step */
+	bool had_lease;             /* at the last look; for the log */
+	bool is_refused;            /* and the home loop was told */
+	char unfit[HF_NODE_REASON]; /* by the daemon */
+
+	/* This term */
+	uint64_t began_at; /* without service since then */
+	char predecessor[HF_NODE_NAME];
+	bool must_report;
+	struct hf_service_takeover report;
+	uint64_t n_continued, n_reclaimed;
+	uint16_t port; /* that clients connect to */
+
+	/* News */
+	struct hf_loop *loop; /* NULL: none */
+	hf_cluster_news_fn fn;
+	void *user;
+	struct hf_task task;
+	bool is_posted;
+	unsigned int news; /* bits of those that no loop has heard */
+};
+
+static uint64_t read_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * HF_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static void make_random(void *out, size_t len)
+{
+	uint8_t *p = out;
+
+	while (len) {
+		ssize_t n = getrandom(p, len, 0);
+
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		}
+	}
+}
+
+static void make_owner(char owner[static HF_NODE_ID])
+{
+	uint8_t bytes[(HF_NODE_ID - 1) / 2];
+
+	make_random(bytes, sizeof(bytes));
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(owner + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* News */
+
+static void post_news(struct hf_cluster *cluster)
+{
+	if (cluster->loop && cluster->news && !cluster->is_posted) {
+		cluster->is_posted = true;
+		hf_loop_post(cluster->loop, &cluster->task);
+	}
+}
+
+static void tell(struct hf_cluster *cluster, enum hf_cluster_news news)
+{
+	cluster->news |= 1u << news;
+	post_news(cluster);
+}
+
+static void deliver(struct hf_task *task)
+{
+	struct hf_cluster *cluster = hf_container_of(task, struct hf_cluster, task);
+	hf_cluster_news_fn fn;
+	unsigned int news;
+	void *user;
+
+	pthread_mutex_lock(&cluster->lock);
+	cluster->is_posted = false;
+	fn = cluster->fn;
+	user = cluster->user;
+	news = fn ? cluster->news : 0;
+	cluster->news &= ~news;
+	pthread_mutex_unlock(&cluster->lock);
+	for (enum hf_cluster_news i = HF_CLUSTER_CLAIMED; i <= HF_CLUSTER_REPORTED; i++)
+		if (news & 1u << i)
+			fn(user, i);
+}
+
+void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, hf_cluster_news_fn fn,
+			     void *user)
+{
+	struct hf_loop *before;
+
+	pthread_mutex_lock(&cluster->lock);
+	before = cluster->loop;
+	cluster->loop = NULL;
+	cluster->fn = NULL;
+	pthread_mutex_unlock(&cluster->lock);
+	if (before)
+		hf_loop_drain(before); /* the task belongs to the loop until it has run */
+	pthread_mutex_lock(&cluster->lock);
+	cluster->loop = loop;
+	cluster->fn = fn;
+	cluster->user = user;
+	post_news(cluster);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+/* What follows from the node's state; with the lock */
+
+static void note_lease(struct hf_cluster *cluster)
+{
+	uint64_t ends = hf_node_lease_ends(cluster->node);
+	bool has_lease = ends > read_clock();
+
+	atomic_store_explicit(&cluster->lease.ends_at, ends, memory_order_release);
+	if (has_lease == cluster->had_lease)
+		return;
+	cluster->had_lease = has_lease;
+	if (!has_lease && hf_node_role(cluster->node) == HF_NODE_ACTIVE)
+		hf_log_error("the lease of the service is over: this node has not reached the database in "
+			     "time, and "
+			     "serves no client until it does",
+			     "service=%s node=%s", cluster->options.node.service, cluster->options.node.node);
+	else if (has_lease && hf_node_role(cluster->node) == HF_NODE_ACTIVE)
+		hf_log_info("the lease of the service is renewed: this node serves again",
+			    "service=%s node=%s", cluster->options.node.service, cluster->options.node.node);
+}
+
+/* A node that is deposed has no service any more; the news that go before it have no meaning. */
+static void note_role(struct hf_cluster *cluster, enum hf_node_role before)
+{
+	enum hf_node_role role = hf_node_role(cluster->node);
+	bool was_serving = before == HF_NODE_TAKING || before == HF_NODE_ACTIVE || before == HF_NODE_STOPPING;
+	bool is_standing_by = role == HF_NODE_STANDBY || role == HF_NODE_MISMATCHED;
+
+	note_lease(cluster);
+	if (hf_node_is_refused(cluster->node)) {
+		if (cluster->is_refused)
+			return;
+		cluster->is_refused = true;
+		hf_log_error("this node cannot take part in the cluster", "service=%s node=%s reason=%s",
+			     cluster->options.node.service, cluster->options.node.node,
+			     hf_node_reason(cluster->node));
+		tell(cluster, HF_CLUSTER_REFUSED);
+		return;
+	}
+	if (role == before)
+		return;
+	if (role == HF_NODE_STOPPING)
+		tell(cluster, HF_CLUSTER_HANDS_OVER);
+	if (role == HF_NODE_MISMATCHED)
+		hf_log_warn("this node cannot take the service over", "service=%s node=%s reason=%s",
+			    cluster->options.node.service, cluster->options.node.node,
+			    hf_node_reason(cluster->node));
+	else if (before == HF_NODE_MISMATCHED)
+		hf_log_info("this node can take the service over", "service=%s node=%s",
+			    cluster->options.node.service, cluster->options.node.node);
+	if (was_serving && is_standing_by)
+		cluster->must_report = false;
+}
+
+/* Steps. Each is called without the lock: it blocks. */
+
+static void make_self(struct hf_cluster *cluster, struct hf_service_self *self, char reason[HF_NODE_REASON])
+{
+	const struct hf_node_options *options = &cluster->options.node;
+
+	snprintf(reason, HF_NODE_REASON, "%s", hf_node_reason(cluster->node));
+	*self = (struct hf_service_self){
+		.node = options->node,
+		.instance = options->instance,
+		.role = hf_node_role_name(hf_node_role(cluster->node)),
+		.reason = reason,
+		.version = options->version,
+		.gone_ns = options->lease_ns + options->lease_ns / 3,
+	};
+}
+
+static void note_reached(struct hf_cluster *cluster, bool is_reached)
+{
+	if (is_reached == cluster->was_reachable)
+		return;
+	cluster->was_reachable = is_reached;
+	if (is_reached)
+		hf_log_info("the database of the cluster answers", "service=%s",
+			    cluster->options.node.service);
+	else
+		hf_log_warn("the database of the cluster does not answer", "service=%s reason=%s",
+			    cluster->options.node.service, hf_service_message(cluster->service));
+}
+
+/* Beyond what the database has: it may have gone back. */
+static bool learn(struct hf_cluster *cluster, const struct hf_service_row *row)
+{
+	bool is_new = row->epoch > cluster->known_epoch || row->sm_state > cluster->known_state;
+
+	cluster->known_epoch = HF_MAX(cluster->known_epoch, row->epoch);
+	cluster->known_state = HF_MAX(cluster->known_state, row->sm_state);
+	return is_new;
+}
+
+static void remember(struct hf_cluster *cluster)
+{
+	cluster->options.remember(cluster->options.user, cluster->known_epoch, cluster->known_state);
+}
+
+static void look(struct hf_cluster *cluster, enum hf_node_step step)
+{
+	hf_cleanup(hf_freep) char *exports = NULL;
+	char reason[HF_NODE_REASON], owner[HF_NODE_ID];
+	struct hf_service_self self;
+	struct hf_service_row row;
+	enum hf_node_role before;
+	uint64_t sent, heard;
+	bool is_new = false;
+	int r;
+
+	pthread_mutex_lock(&cluster->lock);
+	make_self(cluster, &self, reason);
+	snprintf(owner, sizeof(owner), "%s", hf_node_owner(cluster->node));
+	if (step == HF_NODE_RENEW && cluster->must_set_exports)
+		exports = strdup(cluster->exports);
+	pthread_mutex_unlock(&cluster->lock);
+	sent = read_clock();
+	r = step == HF_NODE_RENEW ? hf_service_renew(cluster->service, &self, owner, exports, &row)
+				  : hf_service_look(cluster->service, &self, &row);
+	heard = read_clock();
+
+	pthread_mutex_lock(&cluster->lock);
+	before = hf_node_role(cluster->node);
+	note_reached(cluster, r == 0 || r == -ESTALE || r == -EEXIST);
+	if (r == 0 || r == -ESTALE) {
+		is_new = learn(cluster, &row);
+		if (r == 0)
+			hf_node_saw(cluster->node, step, &row, sent, heard);
+		hf_service_row_deinit(&row);
+	}
+	if (r == 0 && exports)
+		cluster->must_set_exports = false;
+	if (r == -ESTALE) {
+		hf_log_warn("another node has taken the service over", "service=%s node=%s",
+			    cluster->options.node.service, row.node);
+		hf_node_deposed(cluster->node, heard);
+		tell(cluster, HF_CLUSTER_DEPOSED);
+	} else if (r == -EEXIST) {
+		hf_node_name_is_used(cluster->node, heard);
+	} else if (r < 0) {
+		hf_node_failed(cluster->node, heard);
+	}
+	note_role(cluster, before);
+	pthread_mutex_unlock(&cluster->lock);
+	if (is_new)
+		remember(cluster);
+}
+
+static void claim(struct hf_cluster *cluster)
+{
+	hf_cleanup(hf_freep) char *exports = NULL;
+	hf_cleanup(hf_freep) uint8_t *connections = NULL;
+	const struct hf_service_row *seen = hf_node_seen(cluster->node); /* only this thread changes it */
+	char reason[HF_NODE_REASON], owner[HF_NODE_ID];
+	struct hf_service_self self;
+	struct hf_service_claim wanted = { .owner = owner,
+					   .lease_ns = cluster->options.node.lease_ns,
+					   .key = cluster->key };
+	enum hf_node_role before;
+	size_t len = 0;
+	uint64_t sent;
+	int r;
+
+	make_owner(owner);
+	pthread_mutex_lock(&cluster->lock);
+	make_self(cluster, &self, reason);
+	if (seen->has_lease)
+		memcpy(cluster->key, seen->key, sizeof(cluster->key));
+	wanted.exports = exports = strdup(cluster->exports);
+	pthread_mutex_unlock(&cluster->lock);
+	if (!exports)
+		return;
+	hf_log_info("takes the service", "service=%s node=%s from=%s reason=%s",
+		    cluster->options.node.service, self.node, *seen->node ? seen->node : "none",
+		    hf_node_claim_reason(cluster->node));
+	sent = read_clock();
+	r = hf_service_claim(cluster->service, &self, seen, &wanted);
+	if (r == 0 && cluster->options.presence &&
+	    hf_service_get_connections(cluster->service, &connections, &len) == 0) {
+		hf_presence_set_old_connections(cluster->options.presence, connections, len);
+	}
+
+	pthread_mutex_lock(&cluster->lock);
+	before = hf_node_role(cluster->node);
+	note_reached(cluster, r == 0 || r == -ESTALE);
+	if (r == 0) {
+		snprintf(cluster->predecessor, sizeof(cluster->predecessor), "%s", seen->node);
+		cluster->began_at = seen->has_lease ? hf_node_changed_at(cluster->node) : sent;
+		hf_node_claimed(cluster->node, owner, sent);
+		tell(cluster, HF_CLUSTER_CLAIMED);
+	} else if (r == -ESTALE) {
+		hf_log_info("does not take the service: it changed meanwhile", "service=%s reason=%s",
+			    cluster->options.node.service, hf_service_message(cluster->service));
+		hf_node_not_claimed(cluster->node, read_clock());
+	} else {
+		hf_log_warn("cannot take the service", "service=%s reason=%s", cluster->options.node.service,
+			    hf_service_message(cluster->service));
+		hf_node_failed(cluster->node, read_clock());
+	}
+	note_role(cluster, before);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+static void fence(struct hf_cluster *cluster)
+{
+	const char *node = hf_node_seen(cluster->node)->node;
+	char message[HF_FENCE_MESSAGE] = "";
+	int r;
+
+	hf_log_warn("runs cluster.fence, because the lease was over", "service=%s node=%s",
+		    cluster->options.node.service, node);
+	r = hf_fence_run(cluster->options.fence, node, HF_FENCE_TIMEOUT_MS, message, sizeof(message));
+	if (r == HF_FENCE_OK)
+		hf_log_info("cluster.fence succeeded", "node=%s said=%s", node, message);
+	else if (r != -ECANCELED)
+		hf_log_error("cluster.fence failed: this node does not take over, since the other one may "
+			     "still write",
+			     "node=%s said=%s", node, message);
+	pthread_mutex_lock(&cluster->lock);
+	hf_node_fenced(cluster->node, r == HF_FENCE_OK, read_clock());
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+static void ask(struct hf_cluster *cluster)
+{
+	int r = hf_service_ask(cluster->service, cluster->options.node.node);
+
+	pthread_mutex_lock(&cluster->lock);
+	note_reached(cluster, r == 0);
+	if (r == 0)
+		hf_node_asked(cluster->node, read_clock());
+	else
+		hf_node_failed(cluster->node, read_clock());
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+static void hand_over(struct hf_cluster *cluster)
+{
+	char owner[HF_NODE_ID], heir[HF_NODE_NAME];
+	enum hf_node_role before;
+	int r;
+
+	if (cluster->options.presence)
+		hf_presence_give_up(cluster->options.presence);
+	pthread_mutex_lock(&cluster->lock);
+	snprintf(owner, sizeof(owner), "%s", hf_node_owner(cluster->node));
+	snprintf(heir, sizeof(heir), "%s", hf_node_heir(cluster->node));
+	pthread_mutex_unlock(&cluster->lock);
+	r = hf_service_hand_over(cluster->service, owner, heir);
+	pthread_mutex_lock(&cluster->lock);
+	before = hf_node_role(cluster->node);
+	note_reached(cluster, r == 0 || r == -ESTALE);
+	if (r == 0) {
+		hf_log_info("handed the service over", "service=%s to=%s", cluster->options.node.service,
+			    *heir ? heir : "any");
+		hf_node_handed_over(cluster->node, read_clock());
+	} else if (r == -ESTALE) {
+		hf_node_deposed(cluster->node, read_clock());
+	} else {
+		hf_node_failed(cluster->node, read_clock());
+	}
+	note_role(cluster, before);
+	pthread_cond_broadcast(&cluster->wake); /* hf_cluster_leave() may wait for it */
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+static void report(struct hf_cluster *cluster)
+{
+	struct hf_service_takeover takeover;
+	char owner[HF_NODE_ID];
+	int r;
+
+	pthread_mutex_lock(&cluster->lock);
+	takeover = cluster->report;
+	snprintf(owner, sizeof(owner), "%s", hf_node_owner(cluster->node));
+	pthread_mutex_unlock(&cluster->lock);
+	r = hf_service_report(cluster->service, owner, &takeover);
+	pthread_mutex_lock(&cluster->lock);
+	note_reached(cluster, r == 0 || r == -ESTALE);
+	if (r == 0 || r == -ESTALE)
+		cluster->must_report = false;
+	pthread_mutex_unlock(&cluster->lock);
+	if (r < 0)
+		return;
+	look(cluster, HF_NODE_RENEW); /* so that this node shows it, too */
+	pthread_mutex_lock(&cluster->lock);
+	tell(cluster, HF_CLUSTER_REPORTED);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+/* The next node makes these clients speak. */
+static void store_connections(struct hf_cluster *cluster)
+{
+	hf_cleanup(hf_freep) uint8_t *bytes = NULL;
+	char owner[HF_NODE_ID];
+	uint16_t port;
+	size_t len;
+
+	pthread_mutex_lock(&cluster->lock);
+	port = cluster->port;
+	snprintf(owner, sizeof(owner), "%s", hf_node_owner(cluster->node));
+	pthread_mutex_unlock(&cluster->lock);
+	cluster->stored_at = read_clock();
+	bytes = hf_connections_read(port, &len);
+	if (!bytes ||
+	    (cluster->stored && len == cluster->stored_len && memcmp(bytes, cluster->stored, len) == 0))
+		return;
+	if (hf_service_put_connections(cluster->service, owner, hf_bytes_of(bytes, (uint32_t)len)) < 0)
+		return;
+	free(cluster->stored);
+	cluster->stored = bytes;
+	cluster->stored_len = len;
+	bytes = NULL;
+}
+
+/* The thread */
+
+/* Links and addresses follow the role. Returns when to look again. */
+static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
+{
+	struct hf_presence *presence = cluster->options.presence;
+	const char *down = presence ? hf_presence_find_dead_link(presence) : NULL;
+	char why[HF_NODE_REASON] = "";
+	enum hf_node_role before, role;
+	uint64_t ends;
+	bool serves;
+
+	if (down)
+		snprintf(why, sizeof(why), "the interface %s has no link", down);
+	pthread_mutex_lock(&cluster->lock);
+	before = hf_node_role(cluster->node);
+	hf_node_set_unfit(cluster->node, *why ? why : cluster->unfit, now);
+	note_role(cluster, before);
+	ends = hf_node_lease_ends(cluster->node);
+	role = hf_node_role(cluster->node);
+	serves = role == HF_NODE_ACTIVE && ends > now;
+	pthread_mutex_unlock(&cluster->lock);
+	if (!presence)
+		return now + WAIT_NS;
+	if (serves && ends != cluster->held_until) {
+		cluster->held_until = ends;
+		hf_presence_hold(presence, ends - now, now);
+	} else if (!serves && role != HF_NODE_STOPPING) {
+		hf_presence_give_up(presence);
+	}
+	return HF_MIN(now + WAIT_NS, hf_presence_run(presence, now));
+}
+
+static void run_step(struct hf_cluster *cluster, enum hf_node_step step)
+{
+	switch (step) {
+	case HF_NODE_LOOK:
+	case HF_NODE_RENEW:
+		look(cluster, step);
+		break;
+	case HF_NODE_ASK:
+		ask(cluster);
+		break;
+	case HF_NODE_FENCE:
+		fence(cluster);
+		break;
+	case HF_NODE_CLAIM:
+		claim(cluster);
+		break;
+	case HF_NODE_HAND_OVER:
+		hand_over(cluster);
+		break;
+	case HF_NODE_NOTHING:
+		break;
+	}
+}
+
+/* With the lock. The kernel's clock for waiting stands still while the machine sleeps, which only delays. */
+static void wait_until(struct hf_cluster *cluster, uint64_t at, uint64_t now)
+{
+	struct timespec ts;
+	uint64_t left = HF_MIN(at - now, WAIT_NS);
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	left += (uint64_t)ts.tv_nsec;
+	ts.tv_sec += (time_t)(left / HF_NS_PER_S);
+	ts.tv_nsec = (long)(left % HF_NS_PER_S);
+	pthread_cond_timedwait(&cluster->wake, &cluster->lock, &ts);
+}
+
+static void *run(void *user)
+{
+	struct hf_cluster *cluster = user;
+
+	for (;;) {
+		uint64_t now = read_clock(), at, attend_at = attend(cluster, now);
+		bool must_report, must_store, is_ending;
+		enum hf_node_step step;
+
+		pthread_mutex_lock(&cluster->lock);
+		step = hf_node_next(cluster->node, &at);
+		now = read_clock();
+		if (step == HF_NODE_NOTHING)
+			at = UINT64_MAX;
+		must_report = cluster->must_report;
+		must_store = hf_node_role(cluster->node) == HF_NODE_ACTIVE &&
+			     now >= cluster->stored_at + CONNECTIONS_GAP;
+		is_ending = cluster->is_ending;
+		if (!is_ending && at > now && !must_report && !must_store && attend_at > now)
+			wait_until(cluster, HF_MIN(at, attend_at), now);
+		pthread_mutex_unlock(&cluster->lock);
+		if (is_ending)
+			return NULL;
+		if (at <= now)
+			run_step(cluster, step);
+		else if (must_report)
+			report(cluster);
+		else if (must_store)
+			store_connections(cluster);
+	}
+}
+
+/* Life */
+
+int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options *options)
+{
+	struct hf_cluster *cluster = calloc(1, sizeof(*cluster));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!cluster)
+		return hf_trace(-ENOMEM);
+	cluster->options = *options;
+	cluster->known_epoch = options->known_epoch;
+	cluster->known_state = options->known_state;
+	cluster->was_reachable = true;
+	if (options->node.key)
+		memcpy(cluster->key, options->node.key, sizeof(cluster->key));
+	else
+		make_random(cluster->key, sizeof(cluster->key));
+	pthread_mutex_init(&cluster->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&cluster->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	hf_task_init(&cluster->task, deliver);
+	cluster->exports = strdup(options->node.exports);
+	r = cluster->exports ? hf_node_new(&cluster->node, &options->node, read_clock()) : -ENOMEM;
+	/* A step must not outlast the lease by much. */
+	if (r == 0)
+		r = hf_service_new(&cluster->service, options->postgres, options->node.service,
+				   options->node.lease_ns);
+	if (r < 0) {
+		hf_cluster_free(cluster);
+		return hf_trace(r);
+	}
+	*clusterp = cluster;
+	return 0;
+}
+
+struct hf_cluster *hf_cluster_free(struct hf_cluster *cluster)
+{
+	if (!cluster)
+		return NULL;
+	if (cluster->has_thread) {
+		pthread_mutex_lock(&cluster->lock);
+		cluster->is_ending = true;
+		pthread_cond_broadcast(&cluster->wake);
+		pthread_mutex_unlock(&cluster->lock);
+		if (cluster->options.fence)
+			hf_fence_cancel(cluster->options.fence);
+		pthread_join(cluster->thread, NULL);
+	}
+	hf_service_free(cluster->service);
+	hf_node_free(cluster->node);
+	free(cluster->exports);
+	free(cluster->stored);
+	pthread_cond_destroy(&cluster->wake);
+	pthread_mutex_destroy(&cluster->lock);
+	free(cluster);
+	return NULL;
+}
+
+int hf_cluster_start(struct hf_cluster *cluster)
+{
+	int r = pthread_create(&cluster->thread, NULL, run, cluster);
+
+	if (r)
+		return hf_trace(-r);
+	cluster->has_thread = true;
+	return 0;
+}
+
+/* The service of this term */
+
+const struct hf_lease *hf_cluster_lease(struct hf_cluster *cluster)
+{
+	return &cluster->lease;
+}
+
+void hf_cluster_owner(struct hf_cluster *cluster, char owner[static HF_NODE_ID])
+{
+	pthread_mutex_lock(&cluster->lock);
+	snprintf(owner, HF_NODE_ID, "%s", hf_node_owner(cluster->node));
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+void hf_cluster_key(struct hf_cluster *cluster, uint8_t key[static HF_CLUSTER_KEY])
+{
+	pthread_mutex_lock(&cluster->lock);
+	memcpy(key, cluster->key, HF_CLUSTER_KEY);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+void hf_cluster_known(struct hf_cluster *cluster, uint64_t *epochp, int32_t *statep)
+{
+	pthread_mutex_lock(&cluster->lock);
+	*epochp = cluster->known_epoch;
+	*statep = cluster->known_state;
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term *term)
+{
+	struct hf_service_takeover *takeover = &cluster->report;
+
+	pthread_mutex_lock(&cluster->lock);
+	hf_node_serves(cluster->node);
+	cluster->port = term->port;
+	cluster->known_epoch = HF_MAX(cluster->known_epoch, term->epoch);
+	cluster->known_state = HF_MAX(cluster->known_state, term->state);
+	*takeover = (struct hf_service_takeover){
+		.continued = term->continues,
+		.seconds = (double)(read_clock() - cluster->began_at) / (double)HF_NS_PER_S,
+	};
+	snprintf(takeover->from, sizeof(takeover->from), "%s", cluster->predecessor);
+	snprintf(takeover->to, sizeof(takeover->to), "%s", cluster->options.node.node);
+	snprintf(takeover->reason, sizeof(takeover->reason), "%s", hf_node_claim_reason(cluster->node));
+	if (*takeover->from) {
+		cluster->must_report = true;
+		if (term->continues)
+			cluster->n_continued++;
+		else
+			cluster->n_reclaimed++;
+	}
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+void hf_cluster_released(struct hf_cluster *cluster)
+{
+	enum hf_node_role before;
+
+	pthread_mutex_lock(&cluster->lock);
+	before = hf_node_role(cluster->node);
+	hf_node_released(cluster->node, read_clock());
+	note_role(cluster, before);
+	cluster->news &= ~(1u << HF_CLUSTER_HANDS_OVER);
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports)
+{
+	char *copy = strdup(exports);
+	int r;
+
+	if (!copy)
+		return hf_trace(-ENOMEM);
+	pthread_mutex_lock(&cluster->lock);
+	r = hf_node_set_exports(cluster->node, exports);
+	free(cluster->exports);
+	cluster->exports = copy;
+	cluster->must_set_exports = true;
+	pthread_mutex_unlock(&cluster->lock);
+	return r;
+}
+
+void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why)
+{
+	pthread_mutex_lock(&cluster->lock);
+	snprintf(cluster->unfit, sizeof(cluster->unfit), "%s", why);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+void hf_cluster_leave(struct hf_cluster *cluster)
+{
+	const struct hf_node_options *options = &cluster->options.node;
+	struct hf_service_self self = { .node = options->node, .instance = options->instance };
+	uint64_t give_up_at = read_clock() + options->lease_ns, now;
+
+	hf_cluster_released(cluster);
+	pthread_mutex_lock(&cluster->lock);
+	while (hf_node_role(cluster->node) == HF_NODE_STOPPING && (now = read_clock()) < give_up_at)
+		wait_until(cluster, give_up_at, now);
+	cluster->is_ending = true;
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+	if (cluster->options.fence)
+		hf_fence_cancel(cluster->options.fence);
+	pthread_join(cluster->thread, NULL);
+	cluster->has_thread = false;
+	if (cluster->was_reachable)
+		(void)hf_service_forget(cluster->service, &self);
+}
+
+/* Orders */
+
+int hf_cluster_move(struct hf_cluster *cluster, const char *to, char *why, size_t size)
+{
+	enum hf_node_role before;
+	int r;
+
+	pthread_mutex_lock(&cluster->lock);
+	before = hf_node_role(cluster->node);
+	r = hf_node_move(cluster->node, to ? to : "", read_clock(), why, size);
+	note_role(cluster, before);
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+	return r;
+}
+
+int hf_cluster_take(struct hf_cluster *cluster, char *why, size_t size)
+{
+	int r;
+
+	pthread_mutex_lock(&cluster->lock);
+	r = hf_node_take(cluster->node, read_clock(), why, size);
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+	return r;
+}
+
+/* What is shown */
+
+static enum hf_node_role parse_role(const char *name)
+{
+	static const enum hf_node_role roles[] = { HF_NODE_STANDBY, HF_NODE_MISMATCHED, HF_NODE_ACTIVE };
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(roles); i++)
+		if (strcmp(name, hf_node_role_name(roles[i])) == 0)
+			return roles[i];
+	return HF_NODE_STOPPING;
+}
+
+static void show_nodes(struct hf_cluster_view *view, const struct hf_service_row *row)
+{
+	for (size_t i = 0; i < row->n_nodes; i++) {
+		struct hf_cluster_node_view *node = &view->nodes[view->n_nodes++];
+
+		snprintf(node->name, sizeof(node->name), "%s", row->nodes[i].name);
+		snprintf(node->version, sizeof(node->version), "%s", row->nodes[i].version);
+		snprintf(node->reason, sizeof(node->reason), "%s", row->nodes[i].reason);
+		node->role = parse_role(row->nodes[i].role);
+		node->last_seen = row->nodes[i].seen_at;
+		/* What the database has of this node is as old as its last look. */
+		if (strcmp(node->name, view->node) == 0)
+			node->role = view->role;
+	}
+}
+
+static void show_takeover(struct hf_cluster_takeover *view, const struct hf_service_takeover *takeover)
+{
+	view->at = takeover->at;
+	snprintf(view->from, sizeof(view->from), "%s", takeover->from);
+	snprintf(view->to, sizeof(view->to), "%s", takeover->to);
+	snprintf(view->reason, sizeof(view->reason), "%s", takeover->reason);
+	view->continued = takeover->continued;
+	view->seconds = takeover->seconds;
+}
+
+void hf_cluster_view(struct hf_cluster *cluster, struct hf_cluster_view *viewp)
+{
+	const struct hf_node_options *options = &cluster->options.node;
+	const struct hf_service_row *row;
+	uint64_t now, ends;
+
+	memset(viewp, 0, sizeof(*viewp));
+	pthread_mutex_lock(&cluster->lock);
+	now = read_clock();
+	row = hf_node_seen(cluster->node);
+	ends = hf_node_lease_ends(cluster->node);
+	snprintf(viewp->service, sizeof(viewp->service), "%s", options->service);
+	snprintf(viewp->node, sizeof(viewp->node), "%s", options->node);
+	snprintf(viewp->reason, sizeof(viewp->reason), "%s", hf_node_reason(cluster->node));
+	viewp->role = hf_node_role(cluster->node);
+	viewp->lease_left_ns = ends > now ? ends - now : 0;
+	if (viewp->role == HF_NODE_ACTIVE && !viewp->lease_left_ns) {
+		viewp->role = HF_NODE_STOPPING;
+		snprintf(viewp->reason, sizeof(viewp->reason),
+			 "the lease is over: the database was not reached in time");
+	}
+	viewp->epoch = cluster->known_epoch;
+	if (*hf_node_owner(cluster->node))
+		snprintf(viewp->holder, sizeof(viewp->holder), "%s", options->node);
+	else if (*row->lease_owner)
+		snprintf(viewp->holder, sizeof(viewp->holder), "%s", row->node);
+	viewp->lease_ns = row->has_lease ? row->lease_ns : options->lease_ns;
+	viewp->renewed_ago_ns =
+		ends ? now + options->lease_ns - ends : now - hf_node_changed_at(cluster->node);
+	show_nodes(viewp, row);
+	show_takeover(&viewp->last_takeover, &row->takeover);
+	viewp->n_continued = cluster->n_continued;
+	viewp->n_reclaimed = cluster->n_reclaimed;
+	pthread_mutex_unlock(&cluster->lock);
+}

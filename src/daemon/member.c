@@ -1,0 +1,233 @@
+#include "daemon/member.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cluster/cluster.h"
+#include "cluster/fence.h"
+#include "cluster/presence.h"
+#include "daemon/args.h"
+#include "daemon/config.h"
+#include "daemon/options.h"
+#include "daemon/setup.h"
+#include "daemon/state_dir.h"
+#include "export/seal.h"
+#include "loop/loop.h"
+
+#define INSTANCE   "instance"
+#define KNOWN      "cluster.known"
+#define ERROR_SIZE 512
+
+struct hf_member {
+	struct hf_presence *presence; /* NULL: no addresses */
+	struct hf_fence *fence;       /* NULL: none */
+	struct hf_cluster *cluster;
+	struct hf_state_dir *dir;
+	char node[HF_SETUP_NAME];
+	char instance[HF_NODE_ID];
+	char *exports;
+	struct hf_seal_key key;
+};
+
+/* Exports */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct hf_config_export *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+/* As printable ASCII: the database accepts every name, and a line is a line. */
+static void put_text(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		if (*text > ' ' && *text <= '~' && *text != '\\')
+			fputc(*text, out);
+		else
+			fprintf(out, "\\x%02x", (unsigned char)*text);
+}
+
+static void put_export(FILE *out, const struct hf_config_export *export)
+{
+	static const char *const squashes[] = {
+		[HF_CONFIG_SQUASH_NONE] = "none",
+		[HF_CONFIG_SQUASH_ROOT] = "root",
+		[HF_CONFIG_SQUASH_ALL] = "all",
+	};
+
+	put_text(out, export->name);
+	fputs(" path=", out);
+	put_text(out, export->path);
+	fprintf(out, " access=%s squash=%s anon=%" PRId64 ":%" PRId64 "%s clients=",
+		export->access == HF_CONFIG_ACCESS_RO ? "ro" : "rw", squashes[export->squash],
+		export->anon_uid, export->anon_gid, export->secure ? " secure" : "");
+	for (size_t i = 0; i < export->clients.n; i++) {
+		fputs(i ? "," : "", out);
+		put_text(out, export->clients.items[i].text);
+	}
+	fputc('\n', out);
+}
+
+char *hf_member_describe_exports(const struct hf_config *config)
+{
+	size_t n = config->exports.n, len;
+	hf_cleanup(hf_freep) const struct hf_config_export **sorted = calloc(n + 1, sizeof(*sorted));
+	char *text = NULL;
+	FILE *out = sorted ? open_memstream(&text, &len) : NULL;
+
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = &config->exports.items[i];
+	qsort(sorted, n, sizeof(*sorted), by_name);
+	for (size_t i = 0; i < n; i++)
+		put_export(out, sorted[i]);
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* The state directory */
+
+static int read_instance(struct hf_member *member)
+{
+	uint8_t bytes[(HF_NODE_ID - 1) / 2];
+	int r = hf_state_dir_read(member->dir, INSTANCE, member->instance, sizeof(member->instance));
+
+	if (r == 0 && strlen(member->instance) == HF_NODE_ID - 1)
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return hf_trace(r);
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		return hf_trace(-EIO);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(member->instance + 2 * i, 3, "%02x", bytes[i]);
+	return hf_trace(hf_state_dir_save(member->dir, INSTANCE, member->instance, HF_NODE_ID - 1));
+}
+
+static void read_known(struct hf_member *member, uint64_t *epochp, int32_t *statep)
+{
+	char text[64];
+
+	if (hf_state_dir_read(member->dir, KNOWN, text, sizeof(text)) < 0 ||
+	    sscanf(text, "%" SCNu64 " %" SCNd32, epochp, statep) != 2)
+		*epochp = 0, *statep = 0;
+}
+
+/* On the cluster's thread. */
+static void remember(void *user, uint64_t epoch, int32_t state)
+{
+	struct hf_member *member = user;
+	char text[64];
+	int len = snprintf(text, sizeof(text), "%" PRIu64 " %" PRId32 "\n", epoch, state);
+	int r = hf_state_dir_save(member->dir, KNOWN, text, (size_t)len);
+
+	if (r < 0)
+		hf_log_warn("cannot write to the state directory", "file=" KNOWN " error=%s",
+			    strerrorname_np(-r));
+}
+
+/* Life */
+
+static int make_presence(struct hf_member *member, const struct hf_config *config)
+{
+	const struct hf_config_service_addresses *wanted = &config->cluster.addresses;
+	hf_cleanup(hf_freep) struct hf_service_address *addresses = calloc(wanted->n + 1, sizeof(*addresses));
+	char error[ERROR_SIZE] = "";
+	int r;
+
+	if (!addresses)
+		return hf_trace(-ENOMEM);
+	for (size_t i = 0; i < wanted->n; i++)
+		if (hf_service_address_parse(&addresses[i], wanted->items[i].text))
+			return hf_trace(-EINVAL);
+	if (!wanted->n)
+		return 0;
+	r = hf_presence_new(&member->presence, addresses, wanted->n, error, sizeof(error));
+	if (r < 0)
+		hf_log_error("cannot use cluster.addresses", "reason=%s", *error ? error : strerror(-r));
+	return r;
+}
+
+int hf_member_new(struct hf_member **memberp, const struct hf_config *config)
+{
+	hf_cleanup(hf_member_freep) struct hf_member *member = calloc(1, sizeof(*member));
+	int r;
+
+	if (!member)
+		return hf_trace(-ENOMEM);
+	r = make_presence(member, config);
+	if (r == 0 && *config->cluster.fence)
+		r = hf_fence_new(&member->fence, config->cluster.fence);
+	if (r < 0)
+		return hf_trace(r);
+	*memberp = member;
+	member = NULL;
+	return 0;
+}
+
+struct hf_member *hf_member_free(struct hf_member *member)
+{
+	if (!member)
+		return NULL;
+	hf_cluster_free(member->cluster);
+	hf_presence_free(member->presence);
+	if (member->fence)
+		hf_fence_free(member->fence);
+	free(member->exports);
+	free(member);
+	return NULL;
+}
+
+int hf_member_start(struct hf_member *member, const struct hf_config *config, struct hf_state_dir *dir)
+{
+	struct hf_cluster_options options = {
+		.postgres = config->store.postgres,
+		.node = {
+			.service = config->cluster.service,
+			.node = hf_setup_node_name(config, member->node),
+			.instance = member->instance,
+			.version = HF_VERSION,
+			.lease_ns = (uint64_t)config->cluster.lease_seconds * HF_NS_PER_S,
+			.automatic = config->cluster.automatic,
+			.has_fence = member->fence != NULL,
+		},
+		.fence = member->fence,
+		.presence = member->presence,
+		.remember = remember,
+		.user = member,
+	};
+	int r;
+
+	member->dir = dir;
+	r = hf_seal_key_find(&member->key, config->server.state_dir);
+	if (r < 0 && r != -ENOENT)
+		return hf_trace(r);
+	if (r == 0)
+		options.node.key = member->key.bytes;
+	r = read_instance(member);
+	if (r < 0)
+		return hf_trace(r);
+	read_known(member, &options.known_epoch, &options.known_state);
+	options.node.exports = member->exports = hf_member_describe_exports(config);
+	if (!member->exports)
+		return hf_trace(-ENOMEM);
+	r = hf_cluster_new(&member->cluster, &options);
+	if (r == 0)
+		r = hf_cluster_start(member->cluster);
+	return hf_trace(r);
+}
+
+struct hf_cluster *hf_member_cluster(struct hf_member *member)
+{
+	return member->cluster;
+}

@@ -1,0 +1,31 @@
+/*
+ * This process as a node of a cluster: what the configuration and the state directory say of
+ * it, and its hf_cluster.
+ *
+ * In the state directory: `instance`, which tells this node from another one with its name,
+ * and `cluster.known`, the last epoch and state number of the service that it saw.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/cleanup.h"
+
+struct hf_cluster;
+struct hf_config;
+struct hf_member;
+struct hf_state_dir;
+
+/* Before the sandbox: opens its sockets and forks the helper that runs cluster.fence. Logs what is wrong. */
+int hf_member_new(struct hf_member **memberp, const struct hf_config *config);
+struct hf_member *hf_member_free(struct hf_member *member);
+
+HF_DEFINE_CLEANUP(struct hf_member *, hf_member_free)
+
+/* After the sandbox: begins to watch the database. Logs what is wrong. */
+int hf_member_start(struct hf_member *member, const struct hf_config *config, struct hf_state_dir *dir);
+struct hf_cluster *hf_member_cluster(struct hf_member *member);
+
+/* The exports, as nodes compare them: a line for each, in the order of their names. To be freed; NULL: no
+ * memory. */
+char *hf_member_describe_exports(const struct hf_config *config);

@@ -1,0 +1,116 @@
+"""A cluster on one wire: two nodes, each in a namespace of its own, clients, and a PostgreSQL that both reach by its socket.
+
+The service has 10.98.0.9, which moves with it. Node N has 10.98.0.N of its own.
+"""
+
+import contextlib
+import os
+import signal
+
+from daemon import Daemon
+from netns import Namespace
+from rest import Rest
+from until import until
+
+SERVICE = "10.98.0.9"
+
+
+class Wire:
+    """A bridge in a namespace of its own. Clients have the addresses of netns.Network."""
+
+    SERVER = (SERVICE,)
+
+    def __init__(self):
+        self.switch = Namespace("switch")
+        self.switch.batch(["link add wire address 02:00:00:00:00:01 type bridge", "link set wire up"])
+        self.clients = []
+        self.nodes = []
+
+    def _plug(self, namespace, port, lines):
+        self.switch.batch([f"link add {port} type veth peer name eth0 netns {namespace.path}",
+                           f"link set {port} master wire", f"link set {port} up"])  # fmt: skip
+        namespace.batch([*lines, "link set eth0 up"])
+
+    def add_client(self):
+        number = len(self.clients)
+        client = Namespace(f"client{number}")
+        self.clients.append(client)
+        self._plug(client, f"p{number}", [f"addr add 10.98.0.{10 + number}/16 dev eth0"])
+        return client, number
+
+    def add_node(self):
+        number = len(self.nodes) + 1
+        node = Namespace(f"node{number}")
+        self.nodes.append(node)
+        self._plug(node, f"n{number}", [f"addr add 10.98.0.{number}/16 dev eth0"])
+        return node
+
+    def pull(self, number):
+        """The wire of a node is cut: its interface loses the link."""
+        self.switch.run("link", "set", f"n{number}", "down")
+
+    def plug_in(self, number):
+        self.switch.run("link", "set", f"n{number}", "up")
+
+    def close(self):
+        for namespace in [*self.clients, *self.nodes, self.switch]:
+            namespace.close()
+
+
+class Node(Daemon):
+    """One holdfastd of the service."""
+
+    def __init__(self, program, namespace, number, settings, flags=()):
+        self.name = f"node{number}"
+        super().__init__(program, namespace, [*settings, f"cluster.node={self.name}"], flags)
+        self.rest = Rest(self)
+
+    def cluster(self):
+        return self.rest.get("/api/v1/cluster").json
+
+    @property
+    def role(self):
+        if self.process is None or self.process.poll() is not None:
+            return None
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return self.cluster()["role"]
+        return None
+
+    def serves(self):
+        """It has the role, and its service is ready."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return self.role == "active" and self.rest.get("/readyz").status == 200
+        return False
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def until(self, look, what, timeout=30):
+        return until(look, f"{self.name}: {what}", timeout, more=lambda: f"its log ends:\n{self.log[-3000:]}")
+
+    def until_serving(self, timeout=30):
+        self.until(self.serves, "it serves", timeout)
+
+    def until_role(self, role, timeout=30):
+        self.until(lambda: self.role == role, f"it is {role}", timeout)
+
+
+def settings_of(postgres, *more):
+    return [
+        "server.portmap=embedded",
+        "store.backend=postgres",
+        f"store.postgres={postgres}",
+        "cluster.service=nfs",
+        f"cluster.addresses={SERVICE}/16%eth0",
+        "api.listen=127.0.0.1:0",
+        "log.level=debug",
+        *more,
+    ]
+
+
+def export_flags(folder):
+    os.chmod(folder, 0o777)
+    return ["--export", f"{folder}:/data"]
