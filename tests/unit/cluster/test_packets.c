@@ -9,6 +9,7 @@
 
 #include "base/macros.h"
 #include "cluster/announce.h"
+#include "cluster/host.h"
 #include "cluster/inet.h"
 #include "cluster/interface.h"
 #include "cluster/netlink.h"
@@ -94,6 +95,19 @@ static void test_nudge(void **state)
 	assert_int_equal(hf_nudge_encode(out, &four, 5), 0);
 }
 
+/* No call handles more than a batch; what cannot be sent is handled, so a list has an end. */
+static void test_nudges_are_bounded(void **state)
+{
+	struct hf_host host = HF_HOST_CLOSED;
+	struct hf_nudge *list = calloc(2 * HF_NUDGE_BATCH, sizeof(*list));
+
+	assert_non_null(list);
+	assert_int_equal(hf_nudge_some(&host, list, 2 * HF_NUDGE_BATCH), HF_NUDGE_BATCH);
+	assert_int_equal(hf_nudge_some(&host, list, 7), 7);
+	assert_int_equal(hf_nudge_some(&host, list, 0), 0);
+	free(list);
+}
+
 /* One message about an interface, as the kernel sends it. */
 static struct hf_netlink_request link_message(void)
 {
@@ -156,9 +170,13 @@ static void test_damaged_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_checksum),  cmocka_unit_test(test_arp),
-		cmocka_unit_test(test_advert),    cmocka_unit_test(test_nudge),
-		cmocka_unit_test(test_interface), cmocka_unit_test(test_damaged_answers),
+		cmocka_unit_test(test_checksum),
+		cmocka_unit_test(test_arp),
+		cmocka_unit_test(test_advert),
+		cmocka_unit_test(test_nudge),
+		cmocka_unit_test(test_nudges_are_bounded),
+		cmocka_unit_test(test_interface),
+		cmocka_unit_test(test_damaged_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
