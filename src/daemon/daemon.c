@@ -41,6 +41,7 @@
 /* Threads that are not for NFS: two of the store, its connection, two name lookups, closing, a reload. */
 #define OTHER_WORKS 7
 #define ERROR_SIZE  512
+#define DRAIN_NS    HF_NS_PER_S /* for calls under way when the server stops */
 
 static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
 
@@ -90,7 +91,7 @@ static void forget_service(struct daemon *d)
 	*d = fresh;
 }
 
-/* Stopping: withdraw from the port mapper and stop the API first, then end the loop */
+/* Stopping: stop the API and finish the calls under way, withdraw from the port mapper, then end the loop */
 
 static void on_saved(void *user)
 {
@@ -107,6 +108,13 @@ static void on_withdrawn(void *user)
 	hf_recovery_stop(d->recovery, on_saved, d);
 }
 
+static void on_drained(void *user)
+{
+	struct daemon *d = user;
+
+	hf_portmap_stop(d->portmap, on_withdrawn, d);
+}
+
 static void begin_stop(struct daemon *d)
 {
 	if (d->is_stopping) {
@@ -117,7 +125,7 @@ static void begin_stop(struct daemon *d)
 	hf_reload_stop(d->reload);
 	hf_process_tell_stopping();
 	hf_api_stop(d->api);
-	hf_portmap_stop(d->portmap, on_withdrawn, d);
+	hf_rpc_server_drain(d->rpc, DRAIN_NS, on_drained, d);
 }
 
 /* Stop at once, as if killed: the locks belong to the other run now. */

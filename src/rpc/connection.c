@@ -192,7 +192,7 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 	dispatched = hf_rpc_dispatch(call);
 	if (HF_LIKELY(dispatched == HF_RPC_DISPATCHED))
 		c->was_useful = true;
-	else if (dispatched == HF_RPC_MUST_WAIT || dispatched == HF_RPC_NO_LEASE)
+	else if (dispatched == HF_RPC_MUST_WAIT || dispatched == HF_RPC_MAY_NOT)
 		return dispatched;
 	else if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
@@ -366,7 +366,7 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 			*progressp = true;
 			enum hf_rpc_dispatched dispatched = serve_record(c, record);
 
-			if (dispatched == HF_RPC_NONSENSE || dispatched == HF_RPC_NO_LEASE)
+			if (dispatched == HF_RPC_NONSENSE || dispatched == HF_RPC_MAY_NOT)
 				return -EPROTO;
 		} else {
 			hf_rpc_budget_spend(c, 1);

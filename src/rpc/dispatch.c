@@ -218,9 +218,9 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call)
 {
 	enum hf_rpc_auth_stat stat;
 
-	if (HF_UNLIKELY(!hf_loop_may_act(call->lane->loop))) {
+	if (HF_UNLIKELY(call->lane->is_ending || !hf_loop_may_act(call->lane->loop))) {
 		hf_rpc_call_free(call);
-		return HF_RPC_NO_LEASE;
+		return HF_RPC_MAY_NOT;
 	}
 	hf_xdr_in_init(&call->args, call->message.data, call->message.len);
 	switch (hf_rpc_parse_call(&call->header, &stat, &call->args)) {

@@ -172,7 +172,7 @@ static void serve_datagram(struct hf_rpc_port *port, const struct hf_datagram *d
 {
 	struct hf_rpc_call *call;
 
-	if (!datagram->len)
+	if (!datagram->len || port->lane->is_ending)
 		return;
 	if (!hf_rpc_port_may_suspend(port)) {
 		drop(port);

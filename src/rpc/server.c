@@ -119,6 +119,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
 	hf_task_init(&lane->service, hf_rpc_budget_serve);
 	hf_timer_init(&lane->next_service, loop, hf_rpc_budget_call_service);
+	hf_rpc_drain_init(lane);
 	hf_segment_pool_init(&lane->segments);
 	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
 	server->lanes[server->n_lanes++] = lane;
@@ -154,6 +155,7 @@ void hf_rpc_lane_close(struct hf_rpc_lane *lane)
 	hf_timer_stop(&lane->sweep);
 	hf_task_cancel(&lane->service);
 	hf_timer_stop(&lane->next_service);
+	hf_timer_stop(&lane->drain_timer);
 	hf_work_cancel(&lane->trimming);
 }
 

@@ -72,6 +72,10 @@ void hf_rpc_server_send(struct hf_rpc_server *server, const struct hf_addr *loca
  * closed, and suspended calls lose theirs. */
 void hf_rpc_lane_stop_listening(struct hf_rpc_lane *lane);
 void hf_rpc_lane_close(struct hf_rpc_lane *lane);
+/* Before that, while the loops run, at home: no call begins any more. @done is called at home when those
+ * under way are answered, or after @timeout_ns. */
+void hf_rpc_server_drain(struct hf_rpc_server *server, uint64_t timeout_ns, void (*done)(void *user),
+			 void *user);
 /* After the loops have stopped: calls under way may still end and be answered, but no further call begins. */
 void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
 

@@ -19,6 +19,7 @@
  *	call.c         a call under way: arguments, suspending, replying
  *	replay.c       was this call answered before?
  *	delay.c        replies that are delayed until their facts are durable
+ *	drain.c        are all calls under way answered, before the server ends?
  *	probe.c        does the peer of an old connection still know it?
  *	meter.c        how many calls ended in which way, and how long did they take?
  *	message.c      RPC headers <-> structs
@@ -75,6 +76,10 @@ struct hf_rpc_server {
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
 	bool is_freeing;
+	uint64_t drain_ns; /* (c) once it drains */
+	size_t n_draining; /* lanes, by home's thread */
+	void (*drained)(void *user);
+	void *drained_user;
 	_Atomic size_t n_connections;
 	_Atomic size_t n_shells;    /* connections that broke while calls of theirs were under way */
 	_Atomic size_t n_datagrams; /* calls over UDP, begun and not ended */
@@ -112,7 +117,11 @@ struct hf_rpc_lane {
 	size_t charged_peak;   /* the most since free memory was last given back to the system */
 	struct hf_work trimming;
 	bool is_closed;
-	bool is_ending; /* no call begins any more */
+	bool is_ending;       /* no call begins any more */
+	struct hf_task drain; /* posted to the lane */
+	struct hf_task quiet; /* posted to home */
+	struct hf_timer drain_timer;
+	uint64_t drain_until; /* monotonic ns */
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops;    /* of datagrams */
 	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
@@ -224,7 +233,8 @@ enum hf_rpc_dispatched {
 	HF_RPC_DISPATCHED = 0, /* the call has ended or is suspended */
 	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is freed */
 	HF_RPC_MUST_WAIT,      /* not begun: no memory is left for its reply; the call is freed */
-	HF_RPC_NO_LEASE, /* not begun: another node may serve it; close the connection; the call is freed */
+	HF_RPC_MAY_NOT,  /* not begun: this server ends, or another node may serve it; close the connection;
+			    the call is freed */
 	HF_RPC_NONSENSE, /* no call, or a broken header: close the connection; the call is freed */
 };
 
@@ -335,6 +345,9 @@ bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: 
 void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
 			 const char *why);
 void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
+
+/* drain.c */
+void hf_rpc_drain_init(struct hf_rpc_lane *lane);
 
 /* port.c */
 bool hf_rpc_port_is_open(const struct hf_rpc_port *port);
