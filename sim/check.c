@@ -538,6 +538,9 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		server->grace_over = true;
 		server->grace_ended_at = world->now;
 		break;
+	case HF_EVENT_LOCK:
+		order_note_locked(world, owner_of(world, event->lock), event->lock);
+		break;
 	case HF_EVENT_GRANTED:
 		order_note_granted(world, event->lock);
 		break;

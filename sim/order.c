@@ -207,8 +207,17 @@ void order_check_unlocked(const struct call *call)
 			   proc->svid, proc->host->index, span->file, span->first, span->last);
 }
 
+/* @proc: NULL: a forger's */
+void order_note_locked(struct world *world, struct proc *proc, const struct hf_lock_view *lock)
+{
+	if (proc && lock->mode == HF_LOCK_SHARED &&
+	    hf_lock_is_guarded(hf_recovery_locks(world->server.recovery), &lock->who, lock->range))
+		proc->kept_at = world->now;
+}
+
 /* I8: a program that has asked for a lower mode, and is told that it has it, does not exclude others any
- * more; except from the range of an exclusive grant that is on its way to it. */
+ * more; except from the range of an exclusive grant that was on its way to it when the LOCK was served. The
+ * client's answer to that grant may arrive before the reply to the LOCK leaves. */
 void order_check_lowered(const struct call *call)
 {
 	struct world *world = call->host->world;
@@ -217,7 +226,7 @@ void order_check_lowered(const struct call *call)
 	struct hf_lock_counters counters;
 
 	if (!call->by_tcp || call->sending.n != 1 || thread_other(call->proc) || !world->server.recovery ||
-	    call->host->is_shared || *call->host->old_name)
+	    call->host->is_shared || *call->host->old_name || call->proc->kept_at >= call->made_at)
 		return;
 	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
 	if (counters.grants)

@@ -444,6 +444,8 @@ struct proc {
 	uint8_t newer[N_UNITS];   /* units that the other thread was told meanwhile: asked for later, */
 	uint8_t crossed[N_UNITS]; /* or in an unknown order */
 	uint8_t downgraded[N_UNITS];
+	uint64_t kept_at; /* when the server last served a shared LOCK of it over an exclusive grant in
+			   * flight */
 	uint32_t n_asked, n_put_off; /* for the present range: calls, and replies that it does not have it */
 	uint8_t files_touched;
 	struct owned *own; /* shared by all threads of a program */
@@ -1004,6 +1006,8 @@ void order_note_waiters(struct world *world);
 void order_note_restored(struct world *world); /* the waiters of the run before */
 /* The program is told that it waits: the next run must know of it. */
 void order_check_stored(const struct call *call);
+/* A LOCK of @proc is served. */
+void order_note_locked(struct world *world, struct proc *proc, const struct hf_lock_view *lock);
 void order_check(struct world *world);
 bool order_waits(const struct call *call);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
