@@ -249,11 +249,13 @@ static bool is_other_end_there(const struct way *way)
 	return conn->has_client && conn->host->is_up && conn->host->life == conn->host_life;
 }
 
-/* A kernel asks when nothing came for a second, and then each second. */
+/* A kernel asks when nothing came for a second, and then each second. The answer takes a millisecond. */
 void stream_probe(struct conn *conn)
 {
+	uint64_t silence = conn->world->now - conn->heard_at;
+
 	if (!hf_timer_is_running(&conn->probe_timer))
-		hf_timer_start(&conn->probe_timer, SECOND);
+		hf_timer_start(&conn->probe_timer, SECOND - HF_MIN(silence, SECOND) + HF_NS_PER_MS);
 }
 
 static void on_probe(struct hf_timer *timer)

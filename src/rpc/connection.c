@@ -71,12 +71,12 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 	struct hf_rpc_lane *lane = c->lane;
 
 	if (c->socket) {
+		hf_rpc_probes_end(c, c->is_broken);
 		hf_socket_close(c->socket);
 		c->socket = NULL;
 		hf_link_remove(&c->link);
 		hf_link_remove(&c->flush_link);
 		hf_rpc_delay_drop(c);
-		hf_rpc_probes_end(c, c->is_broken);
 		lane->n_gathering -= c->reader.capacity;
 		hf_record_reader_deinit(&c->reader);
 		hf_outqueue_clear(&c->out, &lane->segments);

@@ -4,8 +4,9 @@
 
 #include "rpc/server_internal.h"
 
-#define LOOK_NS  (10 * HF_NS_PER_MS) /* between two looks at what has come */
-#define SLACK_NS (50 * HF_NS_PER_MS) /* the kernel counts in ticks: a smaller difference may mean nothing */
+#define LOOK_NS  (10 * HF_NS_PER_MS)  /* between two looks at what has come */
+#define SLACK_NS (50 * HF_NS_PER_MS)  /* the kernel counts in ticks: a smaller difference may mean nothing */
+#define ASKS_NS  (988 * HF_NS_PER_MS) /* of silence, less a tick, before the kernel asks */
 
 struct hf_rpc_probe {
 	struct hf_link link;                  /* of connection->probes */
@@ -78,20 +79,6 @@ static void end(struct hf_rpc_probe *probe, enum hf_rpc_pulse pulse)
 	fn(user, pulse);
 }
 
-void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
-{
-	struct hf_link *link;
-
-	while ((link = hf_list_pop_front(&connection->probes))) {
-		struct hf_rpc_probe *probe = hf_list_entry(link, struct hf_rpc_probe, link);
-
-		probe->connection = NULL;
-		probe->pulse = is_broken ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;
-		/* The timer runs already, so restarting it cannot fail. */
-		(void)hf_timer_start(&probe->timer, 0);
-	}
-}
-
 static bool when_heard(struct hf_rpc_connection *c, uint64_t *atp)
 {
 	uint64_t ago, now = hf_loop_clock(c->lane->loop);
@@ -102,14 +89,43 @@ static bool when_heard(struct hf_rpc_connection *c, uint64_t *atp)
 	return true;
 }
 
+static bool is_acknowledged(const struct hf_rpc_probe *probe)
+{
+	uint64_t heard_at;
+
+	return when_heard(probe->connection, &heard_at) && heard_at > probe->heard_at + SLACK_NS;
+}
+
+/* Before the kernel has asked, a reset is no answer: a host that lives may give up a connection at any time.
+ */
+static enum hf_rpc_pulse last_pulse(const struct hf_rpc_probe *probe, bool is_broken)
+{
+	if (!is_broken || hf_loop_clock(probe->timer.loop) < probe->heard_at + ASKS_NS)
+		return HF_RPC_PULSE_NONE;
+	return is_acknowledged(probe) ? HF_RPC_PULSE_ALIVE : HF_RPC_PULSE_DEAD;
+}
+
+void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_pop_front(&connection->probes))) {
+		struct hf_rpc_probe *probe = hf_list_entry(link, struct hf_rpc_probe, link);
+
+		probe->pulse = last_pulse(probe, is_broken);
+		probe->connection = NULL;
+		/* The timer runs already, so restarting it cannot fail. */
+		(void)hf_timer_start(&probe->timer, 0);
+	}
+}
+
 static void on_look(struct hf_timer *timer)
 {
 	struct hf_rpc_probe *probe = hf_container_of(timer, struct hf_rpc_probe, timer);
-	uint64_t heard_at;
 
 	if (!probe->connection)
 		end(probe, probe->pulse);
-	else if (when_heard(probe->connection, &heard_at) && heard_at > probe->heard_at + SLACK_NS)
+	else if (is_acknowledged(probe))
 		end(probe, HF_RPC_PULSE_ALIVE);
 	else if (hf_loop_now(timer->loop) >= probe->deadline || hf_timer_start(timer, LOOK_NS) < 0)
 		end(probe, HF_RPC_PULSE_SILENT);

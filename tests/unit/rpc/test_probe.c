@@ -1,6 +1,8 @@
 /* Does the peer of a connection still know it? */
 #include "../test.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -122,7 +124,8 @@ static void test_a_connection_that_is_closed_meanwhile_says_nothing(void **state
 	end(fds);
 }
 
-static void test_a_peer_that_does_not_know_it_resets(void **state)
+/* A host that lives gives up its connection. It spoke less than a second ago, so it was not asked yet. */
+static void test_a_reset_before_the_question_says_nothing(void **state)
 {
 	const struct linger at_once = { .l_onoff = 1 };
 	int fds[2];
@@ -131,6 +134,24 @@ static void test_a_peer_that_does_not_know_it_resets(void **state)
 	start_for(LONG_NS);
 	setsockopt(fds[0], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	close(fds[0]);
+	expect(HF_RPC_PULSE_NONE);
+	fds[0] = dup(fds[1]);
+	end(fds);
+}
+
+/* The peer's kernel forgets the connection without a word, as a crash does. */
+static void test_a_peer_that_does_not_know_it_resets(void **state)
+{
+	const int on = 1;
+	int fds[2];
+
+	connect_two(fds);
+	if (setsockopt(fds[0], IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)) < 0) {
+		end(fds);
+		skip(); /* only root may do that */
+	}
+	close(fds[0]);
+	start_for(LONG_NS);
 	expect(HF_RPC_PULSE_DEAD);
 	fds[0] = dup(fds[1]);
 	end(fds);
@@ -201,6 +222,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_peer_that_lives_acknowledges, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_connection_that_is_closed_meanwhile_says_nothing,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_reset_before_the_question_says_nothing, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_a_peer_that_does_not_know_it_resets, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_answer_in_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_connection_that_is_gone_cannot_be_asked, setup,
