@@ -14,11 +14,12 @@
 #include "sim.h"
 #include "vfs/fair.h"
 
-#define NAME      "holdfast"
-#define SECRET    UINT64_C(0x5ec7e7)
-#define TRY_AGAIN (2 * SECOND)
-#define LATE_TURN (60 * MS)
-#define PROMPT_NS (200 * UINT64_C(1000))
+#define NAME        "holdfast"
+#define SECRET      UINT64_C(0x5ec7e7)
+#define TRY_AGAIN   (2 * SECOND)
+#define LATE_TURN   (60 * MS)
+#define PROMPT_NS   (200 * UINT64_C(1000))
+#define STARTS_OVER 200 /* of a thousand starts */
 
 /* Operations and crashes */
 
@@ -258,7 +259,7 @@ static int make_locks(struct world *world)
 		.window_ns = server->window_ns,
 		.grace = HF_RECOVERY_GRACE_AUTO,
 		.early_end = server->early_end,
-		.continues = world->options.continues,
+		.continues = server->continues,
 		.handle_key = world->options.continues ? SECRET : 0, /* another write of the start */
 		.notify_timeout_ns = 5 * SECOND,
 		.notify_parallel = server->notify_parallel,
@@ -338,12 +339,23 @@ static void begin(struct world *world, void *user)
 	hf_loop_run_deferred(&server->loop->loop);
 }
 
+/* With --continue most runs may go on. For the others an operator has set recovery.after_crash: reclaim, so
+ * that there are runs that start over with a complete list, and die before its clients have reclaimed. */
+static bool may_go_on(const struct world *world)
+{
+	struct rng rng;
+
+	rng_init(&rng, world->options.seed, 700 + world->server.life);
+	return world->options.continues && !rng_chance(&rng, STARTS_OVER);
+}
+
 void server_start(struct world *world)
 {
 	struct server *server = &world->server;
 	uint32_t life = ++server->life;
 	int r = 0;
 
+	server->continues = may_go_on(world);
 	server->has_machine = server->is_up = true;
 	server->turn_at = UINT64_MAX;
 	server->started_at = world->now;

@@ -301,6 +301,7 @@ struct server {
 	uint64_t started_at;
 	uint64_t told_since; /* what programs were told from then on is held: the start of the first of the
 			      * runs that went on where the one before had ended */
+	bool continues;      /* what recovery.after_crash of this run says */
 	bool has_continued;  /* this run did */
 	uint32_t n_waiting;  /* waiters and grants in flight that were stored when it started */
 	int32_t state;       /* the last one seen */

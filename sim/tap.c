@@ -59,8 +59,8 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 	const struct span *span = &call->span;
 
 	call->is_excused |=
-		!world->options.continues && (!world->server.could_promise || !world->server.recovery ||
-					      !hf_recovery_can_promise(world->server.recovery));
+		!world->server.continues && (!world->server.could_promise || !world->server.recovery ||
+					     !hf_recovery_can_promise(world->server.recovery));
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
 	if (call->is_excused || was_dropped(world, host, call))
