@@ -9,6 +9,7 @@
  *	table.c      aligned columns
  *	commands.c   commands that show state
  *	orders.c     commands that change it
+ *	cluster.c    the nodes of the cluster, and orders to them
  *	events.c     the stream of events
  *	top.c        full screen, live
  *	doctor*.c    finds problems on this host, or with a client
@@ -36,11 +37,13 @@ struct cli {
 	const char *token_file; /* --token-file */
 	bool is_json;
 	bool is_yes;
+	bool no_wait; /* --no-wait: an order to the cluster does not wait for its result */
 	bool has_colour;
 	const char *share; /* filters */
 	const char *client;
 	const char *status;
 	const char *protocol;
+	const char *object; /* the second argument: the node of `cluster move NODE` */
 	FILE *errors;       /* where cli_ask() prints errors */
 	char endpoint[256]; /* the server that was found, in the form of --server */
 	char token[513];    /* the token that was found; empty: none */
@@ -100,6 +103,7 @@ int cli_shares(struct cli *cli, const char *argument);
 int cli_grace(struct cli *cli, const char *argument);
 int cli_notify(struct cli *cli, const char *argument);
 int cli_release(struct cli *cli, const char *argument);
+int cli_cluster(struct cli *cli, const char *argument);
 int cli_events(struct cli *cli, const char *argument);
 int cli_top(struct cli *cli, const char *argument);
 int cli_doctor(struct cli *cli, const char *argument);
@@ -121,6 +125,7 @@ enum cli_finding {
 /* @breaks and @mend are NULL for a finding without a problem. */
 void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *what, const char *breaks,
 	      const char *mend);
+void cli_doctor_cluster(struct cli_findings *findings); /* nothing without a cluster */
 void cli_doctor_host(struct cli_findings *findings, const char *host);
 /* Checks port 111, and other programs that want it. @port: our RPC port; 0: unknown. */
 void cli_doctor_port(struct cli_findings *findings, uint16_t port);

@@ -56,12 +56,22 @@ static void print_status(const struct cli *cli, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store");
 	bool is_healthy = json_is_true(json_object_get(store, "healthy"));
-	char up[32], name[256];
+	const char *role = text(status, "role");
+	char up[32], name[256], why[512];
 
 	printf("server     %s%s%s, version %s, up %s, at %s\n", cli_bold(cli),
 	       cli_clean(name, sizeof(name), text(status, "name")), cli_plain(cli), text(status, "version"),
 	       cli_duration(up, sizeof(up), json_number_value(json_object_get(status, "uptime_seconds"))),
 	       cli->endpoint);
+	if (role)
+		printf("role       %s%s%s; see `holdfast cluster`\n",
+		       strcmp(role, "active") == 0 ? cli_green(cli) : cli_yellow(cli), role, cli_plain(cli));
+	if (json_is_null(json_object_get(status, "sm_state"))) {
+		/* A standby has nothing else to show; the reason names the active node. */
+		printf("service    %s\n",
+		       cli_clean(why, sizeof(why), text(json_object_get(status, "grace"), "reason")));
+		return;
+	}
 	printf("state      %lld, epoch %lld\n", number(status, "sm_state"), number(status, "epoch"));
 	printf("store      %s, durability %s, %s%s%s\n", text(store, "backend"),
 	       text(store, "lock_durability"), is_healthy ? cli_green(cli) : cli_red(cli),

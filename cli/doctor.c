@@ -53,24 +53,31 @@ static json_t *ports_of(const struct cli *cli)
 	return json_load_file(path, 0, NULL);
 }
 
-/* Puts the server's name into @name, if it answers. */
-static void check_server(struct cli_findings *findings, char *name, size_t size)
+/* Puts the server's name into @name, if it answers. Returns whether it is a standby. */
+static bool check_server(struct cli_findings *findings, char *name, size_t size)
 {
 	struct cli_response response;
+	const json_t *healthy;
 	const char *called;
 	char what[512];
 	json_t *status = NULL;
+	bool is_standby;
 	int r = cli_request(findings->cli, "GET", "/api/v1/status", &response);
 
 	if (r == 0)
 		status = json_loadb(response.body, response.len, 0, NULL);
+	healthy = json_object_get(json_object_get(status, "store"), "healthy");
+	is_standby = json_is_null(healthy);
 	if (r < 0 || response.status != 200) {
 		snprintf(what, sizeof(what), "no server answers at %s: %s", findings->cli->endpoint,
 			 r < 0 ? strerror(-r) : "it refuses");
 		cli_find(findings, CLI_BAD, what,
 			 "clients are not served, or the server's state cannot be seen",
 			 "start holdfastd, or name the right one with --server or --state-dir");
-	} else if (!json_is_true(json_object_get(json_object_get(status, "store"), "healthy"))) {
+	} else if (is_standby) {
+		cli_find(findings, CLI_FINE, "the server answers; it is a standby, and serves no client",
+			 NULL, NULL);
+	} else if (!json_is_true(healthy)) {
 		cli_find(findings, CLI_BAD, "the store is failing",
 			 "no lock is granted, because it would not survive a restart",
 			 "look for `store` in the server's log: most often a full or failed disk");
@@ -81,6 +88,7 @@ static void check_server(struct cli_findings *findings, char *name, size_t size)
 	snprintf(name, size, "%s", called ? called : "");
 	json_decref(status);
 	free(response.body);
+	return is_standby;
 }
 
 /* The host */
@@ -220,8 +228,11 @@ int cli_doctor(struct cli *cli, const char *argument)
 	if (argument) {
 		cli_doctor_host(&findings, argument);
 	} else {
-		check_server(&findings, name, sizeof(name));
-		cli_doctor_port(&findings, (uint16_t)json_integer_value(json_object_get(ports, "rpc")));
+		/* A standby does not have port 111. */
+		if (!check_server(&findings, name, sizeof(name)))
+			cli_doctor_port(&findings,
+					(uint16_t)json_integer_value(json_object_get(ports, "rpc")));
+		cli_doctor_cluster(&findings);
 		check_name(&findings, name);
 		check_state_dir(&findings);
 		check_clock(&findings);

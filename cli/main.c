@@ -25,6 +25,7 @@ struct command {
 	int (*run)(struct cli *cli, const char *argument);
 	const char *help;
 	enum filters filters; /* the filters that it takes */
+	bool takes_object;    /* its argument may be followed by another one */
 };
 
 static const struct command commands[] = {
@@ -37,6 +38,9 @@ static const struct command commands[] = {
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
 	{ "release", "ID", cli_release, "declare a client crashed: its locks are released" },
+	{ "cluster", "[ORDER]", cli_cluster,
+	  "the nodes of the cluster; move [NODE]: hand the service over; take: serve on this node",
+	  .takes_object = true },
 	{ "events", NULL, cli_events, "the server's events, live" },
 	{ "top", NULL, cli_top, "a live view, full screen" },
 	{ "doctor", "[HOST]", cli_doctor, "check this host for problems; with HOST, check that client" },
@@ -58,6 +62,7 @@ static void print_usage(FILE *out)
 	      "  --client ID, --share NAME           only these locks and waiters\n"
 	      "  --status STATUS, --protocol NAME    only these clients\n"
 	      "  --yes               do not ask before a release\n"
+	      "  --no-wait           do not wait for the result of cluster move and cluster take\n"
 	      "  --help, --version\n\n"
 	      "See holdfast(1) for exit codes and the environment.\n",
 	      out);
@@ -73,6 +78,7 @@ enum {
 	OPT_STATUS,
 	OPT_PROTOCOL,
 	OPT_YES,
+	OPT_NO_WAIT,
 	OPT_VERSION,
 };
 
@@ -86,6 +92,7 @@ static const struct option options[] = {
 	{ "status", required_argument, NULL, OPT_STATUS },
 	{ "protocol", required_argument, NULL, OPT_PROTOCOL },
 	{ "yes", no_argument, NULL, OPT_YES },
+	{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -121,6 +128,9 @@ static int take_option(struct cli *cli, int option)
 		return -1;
 	case OPT_YES:
 		cli->is_yes = true;
+		return -1;
+	case OPT_NO_WAIT:
+		cli->no_wait = true;
 		return -1;
 	case OPT_VERSION:
 		puts("holdfast " HF_VERSION);
@@ -176,9 +186,11 @@ static int run(struct cli *cli, char **words, int n)
 		fprintf(stderr, "holdfast: unknown command %s; try `holdfast --help`\n", words[0]);
 		return CLI_USAGE;
 	}
-	if (n > (command->argument ? 2 : 1)) {
+	if (n > (command->takes_object ? 3 : command->argument ? 2 : 1)) {
 		fprintf(stderr, "holdfast: %s takes %s\n", command->name,
-			command->argument ? "one argument" : "no arguments");
+			command->takes_object ? "two arguments at most"
+			: command->argument   ? "one argument"
+					      : "no arguments");
 		return CLI_USAGE;
 	}
 	idle = find_idle_filter(cli, command);
@@ -187,6 +199,7 @@ static int run(struct cli *cli, char **words, int n)
 			idle);
 		return CLI_USAGE;
 	}
+	cli->object = n > 2 ? words[2] : NULL;
 	code = cli_find_server(cli);
 	return code == CLI_OK ? command->run(cli, n > 1 ? words[1] : NULL) : code;
 }

@@ -22,7 +22,7 @@ _holdfast_ids() {
 }
 
 _holdfast() {
-	local cur prev words cword split command='' n=0 i
+	local cur prev words cword split command='' argument='' n=0 i
 	_init_completion -s -n : || return
 	case $prev in
 	--state-dir) _filedir -d; return ;;
@@ -34,20 +34,22 @@ _holdfast() {
 	--server) return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --yes --help --version'
+		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --yes --no-wait --help --version'
 		return
 	fi
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
 		--server | --state-dir | --token-file | --client | --share | --status | --protocol) ((i++)) ;;
 		-*) ;;
-		*) ((n++)) || command=${words[i]} ;;
+		*) case $((n++)) in 0) command=${words[i]} ;; 1) argument=${words[i]} ;; esac ;;
 		esac
 	done
 	case $n$command in
-	0) _holdfast_offer 'status clients locks waiters shares grace notify release events top doctor dashboard' ;;
+	0) _holdfast_offer 'status clients locks waiters shares grace notify release cluster events top doctor dashboard' ;;
 	1clients | 1notify | 1release) _holdfast_ids ;;
 	1grace) _holdfast_offer end ;;
+	1cluster) _holdfast_offer 'move take' ;;
+	2cluster) [[ $argument == move ]] && _holdfast_offer "$(_holdfast_ask cluster name)" ;;
 	1doctor) _known_hosts_real -- "$cur" ;;
 	esac
 }

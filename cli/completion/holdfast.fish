@@ -23,6 +23,11 @@ function __holdfast_wants_argument
     test (count $words) -eq 2; and contains -- $words[2] $argv
 end
 
+function __holdfast_wants_node
+    set -l words (__holdfast_words)
+    test (count $words) -eq 3; and test "$words[2] $words[3]" = "cluster move"
+end
+
 # __holdfast_ask COMMAND KEY: the values, of the server that the words so far name
 function __holdfast_ask
     set -l which
@@ -47,12 +52,15 @@ complete -c holdfast -n __holdfast_wants_command -a shares -d "the exports"
 complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period after a restart"
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"
 complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"
+complete -c holdfast -n __holdfast_wants_command -a cluster -d "the nodes of the cluster"
 complete -c holdfast -n __holdfast_wants_command -a events -d "events of the server, live"
 complete -c holdfast -n __holdfast_wants_command -a top -d "a live view, full screen"
 complete -c holdfast -n __holdfast_wants_command -a doctor -d "check this host or a client for problems"
 complete -c holdfast -n __holdfast_wants_command -a dashboard -d "the address of the dashboard"
 complete -c holdfast -n "__holdfast_wants_argument clients notify release" -a "(__holdfast_ask clients id)"
 complete -c holdfast -n "__holdfast_wants_argument grace" -a end
+complete -c holdfast -n "__holdfast_wants_argument cluster" -a "move take"
+complete -c holdfast -n __holdfast_wants_node -a "(__holdfast_ask cluster name)"
 complete -c holdfast -n "__holdfast_wants_argument doctor" -a "(__fish_print_hostnames)"
 complete -c holdfast -l json -d "JSON, for scripts"
 complete -c holdfast -l server -x -d "the API"
@@ -63,5 +71,6 @@ complete -c holdfast -l share -x -a "(__holdfast_ask shares name)" -d "only in t
 complete -c holdfast -l status -x -a "active notified unreachable crashed" -d "only these clients"
 complete -c holdfast -l protocol -x -a "nlm nsm" -d "only these clients"
 complete -c holdfast -l yes -d "do not ask"
+complete -c holdfast -l no-wait -d "do not wait for the result"
 complete -c holdfast -l help -d "print the usage"
 complete -c holdfast -l version -d "print the version"

@@ -238,6 +238,9 @@ void hf_api_tell_takeover(struct hf_api *api)
 	if (!view.last_takeover.at)
 		return;
 	takeover = takeover_of(&view.last_takeover);
+	/* Every event has the time at which it was told. */
+	json_object_set_new(takeover, "time",
+			    json_real((double)(hf_loop_wall(api->options.loop) / HF_NS_PER_MS) / 1000.0));
 	text = json_dumps(takeover, JSON_COMPACT | JSON_REAL_PRECISION(15));
 	if (text)
 		hf_events_add(&api->events, "takeover", text, strlen(text));

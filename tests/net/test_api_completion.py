@@ -51,6 +51,7 @@ class Completion(Play):
         yield "holdfast wai", "holdfast waiters ", {}
         yield "holdfast --json sha", "holdfast --json shares ", {}
         yield "holdfast grace e", "holdfast grace end ", {}
+        yield "holdfast cluster mo", "holdfast cluster move ", {}
         yield f"holdfast release {begun}", f"holdfast release {self.id} ", {}
         yield f"holdfast release --yes {begun}", f"holdfast release --yes {self.id} ", {}
         yield f"holdfast clients {begun}", f"holdfast clients {self.id} ", {}
@@ -118,7 +119,7 @@ class Completion(Play):
         self.assertEqual(self.fish("holdfast "), sorted(self.commands))
         self.assertEqual(self.fish("holdfast --"), self.options)
         self.assertEqual(self.fish("holdfast locks --share "), ["0"])
-        for line in ("holdfast grace end ", f"holdfast release {self.id} ", "holdfast locks "):
+        for line in ("holdfast grace end ", "holdfast cluster take ", f"holdfast release {self.id} ", "holdfast locks "):
             self.assertEqual(self.fish(line), [], "there is nothing more to say")
 
 

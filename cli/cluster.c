@@ -1,0 +1,232 @@
+/* The nodes of the cluster: shows them, and hands the service from one to another. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "cli/cli.h"
+
+#define NO_LIMIT ((size_t)1 << 30)
+#define POLL_MS  200
+#define WAIT_S   60 /* for the result of an order, and four leases: a fence may take long */
+
+static const char *text(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+static double seconds(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
+/* Show */
+
+static void print_lease(const json_t *lease)
+{
+	const char *holder = text(lease, "holder");
+	char clean[512];
+
+	if (!holder) {
+		printf("lease      no node holds it; %g s long\n", seconds(lease, "seconds"));
+		return;
+	}
+	printf("lease      held by %s, renewed %.1f s ago, %g s long",
+	       cli_clean(clean, sizeof(clean), holder), seconds(lease, "renewed_seconds_ago"),
+	       seconds(lease, "seconds"));
+	if (seconds(lease, "seconds_left") > 0)
+		printf(", %.1f s left", seconds(lease, "seconds_left"));
+	putchar('\n');
+}
+
+/* "from a to b in 3.9 s, all locks were held: the lease of a was over" */
+static void print_result(const json_t *takeover)
+{
+	bool is_continued = strcmp(text(takeover, "result"), "continued") == 0;
+	const char *from = text(takeover, "from");
+	char clean[1024];
+
+	if (from)
+		printf("from %s ", cli_clean(clean, sizeof(clean), from));
+	printf("to %s in %.1f s, %s", cli_clean(clean, sizeof(clean), text(takeover, "to")),
+	       seconds(takeover, "seconds"),
+	       is_continued ? "all locks were held" : "clients reclaim their locks");
+	printf(": %s\n", cli_clean(clean, sizeof(clean), text(takeover, "reason")));
+}
+
+static void print_nodes(const struct cli *cli, const json_t *nodes)
+{
+	static const char *const titles[] = { "NODE", "ROLE", "VERSION", "LAST SEEN" };
+	struct cli_table *table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach(nodes, i, node)
+	{
+		cli_table_add(table, (const char *[]){ text(node, "name"), text(node, "role"),
+						       text(node, "version"), text(node, "last_seen") });
+	}
+	cli_table_print(table, stdout, cli->has_colour, NO_LIMIT, NO_LIMIT);
+	cli_table_free(table);
+}
+
+static void print_cluster(const struct cli *cli, const json_t *cluster)
+{
+	const json_t *takeover = json_object_get(cluster, "last_takeover"), *address;
+	const char *role = text(cluster, "role"), *reason = text(cluster, "reason");
+	bool is_well = strcmp(role, "active") == 0 || strcmp(role, "standby") == 0;
+	char clean[1024];
+	size_t i;
+
+	printf("service    %s%s%s, epoch %lld\n", cli_bold(cli),
+	       cli_clean(clean, sizeof(clean), text(cluster, "service")), cli_plain(cli),
+	       (long long)json_integer_value(json_object_get(cluster, "epoch")));
+	printf("node       %s, ", cli_clean(clean, sizeof(clean), text(cluster, "node")));
+	printf("%s%s%s", is_well ? cli_green(cli) : cli_red(cli), role, cli_plain(cli));
+	printf("%s%s\n", reason ? ": " : "", reason ? cli_clean(clean, sizeof(clean), reason) : "");
+	print_lease(json_object_get(cluster, "lease"));
+	printf("takeover   ");
+	if (json_is_object(takeover)) {
+		printf("%s ", text(takeover, "at"));
+		print_result(takeover);
+	} else {
+		puts("there was none");
+	}
+	printf("addresses ");
+	json_array_foreach(json_object_get(cluster, "addresses"), i, address)
+		printf(" %s", cli_clean(clean, sizeof(clean), json_string_value(address)));
+	puts(i ? "" : " moved by another program");
+	printf("fence      %s\n", json_is_true(json_object_get(cluster, "fence")) ? "yes" : "none");
+	printf("automatic  %s\n\n", json_is_true(json_object_get(cluster, "automatic"))
+					    ? "yes"
+					    : "no: takes over only with `holdfast cluster take`");
+	print_nodes(cli, json_object_get(cluster, "nodes"));
+}
+
+static int show(struct cli *cli)
+{
+	int code;
+	json_t *cluster = cli_ask(cli, "GET", "/api/v1/cluster", &code);
+
+	if (cluster && cli->is_json)
+		cli_print_json(cluster);
+	else if (cluster)
+		print_cluster(cli, cluster);
+	json_decref(cluster);
+	return code;
+}
+
+/* Orders */
+
+/* An answer of the node, or NULL: its API ends and starts again while its role changes, maybe at another
+ * port. */
+static json_t *ask_quietly(struct cli *cli, const char *target)
+{
+	struct cli_response response = { 0 };
+	json_t *answer = NULL;
+
+	if (cli_find_server(cli) == CLI_OK && cli_request(cli, "GET", target, &response) == 0 &&
+	    response.status == 200)
+		answer = json_loadb(response.body, response.len, 0, NULL);
+	free(response.body);
+	return answer;
+}
+
+static bool is_ready(struct cli *cli)
+{
+	json_t *ready = ask_quietly(cli, "/readyz");
+	bool is_answered = ready != NULL;
+
+	json_decref(ready);
+	return is_answered;
+}
+
+static bool is_new(const json_t *before, const json_t *after)
+{
+	const json_t *takeover = json_object_get(after, "last_takeover");
+
+	return json_is_object(takeover) && !json_equal(takeover, json_object_get(before, "last_takeover"));
+}
+
+/* A node that takes the service knows itself when it serves. A node that hands it over sees the takeover. */
+static bool is_done(struct cli *cli, const json_t *before, const json_t *after, bool takes)
+{
+	if (!takes)
+		return is_new(before, after);
+	return after && strcmp(text(after, "role"), "active") == 0 && is_ready(cli);
+}
+
+static int wait_for_result(struct cli *cli, const json_t *before, bool takes)
+{
+	double limit = WAIT_S + 4 * seconds(json_object_get(before, "lease"), "seconds");
+	bool has_dots = isatty(STDERR_FILENO);
+	json_t *after = NULL;
+	bool done = false;
+
+	for (int waited = 0; !done && waited < limit * 1000; waited += POLL_MS) {
+		nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
+		if (has_dots && waited % 1000 == 0)
+			fputc('.', stderr);
+		json_decref(after);
+		after = ask_quietly(cli, "/api/v1/cluster");
+		done = is_done(cli, before, after, takes);
+	}
+	if (has_dots)
+		fputc('\n', stderr);
+	if (done && cli->is_json) {
+		cli_print_json(json_object_get(after, "last_takeover"));
+	} else if (done && is_new(before, after)) {
+		printf("The service moved ");
+		print_result(json_object_get(after, "last_takeover"));
+	} else if (done) {
+		puts("This node serves.");
+	} else {
+		fprintf(stderr,
+			"holdfast: the order was accepted, but no node took the service over within %.0f s; "
+			"see `holdfast cluster` and the logs of the nodes\n",
+			limit);
+	}
+	json_decref(after);
+	return done ? CLI_OK : CLI_FAILED;
+}
+
+static int give_order(struct cli *cli, const char *target, bool takes)
+{
+	json_t *before, *answer = NULL;
+	int code;
+
+	before = cli_ask(cli, "GET", "/api/v1/cluster", &code);
+	if (before)
+		answer = cli_ask(cli, "POST", target, &code);
+	if (answer && !cli->no_wait)
+		code = wait_for_result(cli, before, takes);
+	else if (answer && cli->is_json)
+		cli_print_json(answer);
+	else if (answer)
+		puts("The order was accepted; `holdfast cluster` shows its result.");
+	json_decref(before);
+	json_decref(answer);
+	return code;
+}
+
+int cli_cluster(struct cli *cli, const char *argument)
+{
+	char target[8192] = "/api/v1/cluster/move", escaped[4096];
+
+	if (!argument)
+		return show(cli);
+	if (strcmp(argument, "take") == 0 && !cli->object)
+		return give_order(cli, "/api/v1/cluster/take", true);
+	if (strcmp(argument, "move") != 0) {
+		fprintf(stderr,
+			"holdfast: cluster %s%s%s: unknown arguments; use `move`, `move NODE` or `take`\n",
+			argument, cli->object ? " " : "", cli->object ? cli->object : "");
+		return CLI_USAGE;
+	}
+	if (cli->object) {
+		cli_escape(escaped, sizeof(escaped), cli->object);
+		snprintf(target, sizeof(target), "/api/v1/cluster/move?to=%s", escaped);
+	}
+	return give_order(cli, target, false);
+}

@@ -1,0 +1,41 @@
+"""The API of a node as the test wants it: answers by method and path, over HTTP on loopback."""
+
+import http.server
+import json
+import threading
+
+
+class FakeApi:
+    def __init__(self):
+        self.answers = {}  # (method, path) -> (status, body), or a function of this object that gives them
+        self.calls = []
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                api.calls.append((self.command, self.path))
+                found = api.answers.get((self.command, self.path.split("?")[0]), (404, {"error": {"code": "not_found", "message": "No."}}))
+                status, body = found() if callable(found) else found
+                data = (body if isinstance(body, str) else json.dumps(body)).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = answer  # the names are http.server's
+
+            def log_message(self, *_args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def set(self, method, path, status, body):
+        self.answers[(method, path)] = (status, body)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
