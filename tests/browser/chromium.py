@@ -62,10 +62,15 @@ class PagePlay(play.Play):
             self.page.shot(path=os.path.join(folder, f"dashboard-{name}.png"))
 
 
-def main():
+def check():
+    """Ends the test as skipped where there is no browser."""
     for what, is_there in (("node", shutil.which("node")), ("Chromium", shutil.which("chromium")),
                            ("playwright-core", os.path.isdir(os.path.join(MODULES, "playwright-core")))):  # fmt: skip
         if not is_there:
             print(f"skipped: no {what}")
             sys.exit(play.SKIPPED)
+
+
+def main():
+    check()
     play.main()

@@ -49,11 +49,12 @@ function pictureOf(edges, frame) {
 let drawn = null; /* as text, to skip drawing the same picture again */
 function drawGraph(waiters) {
   const all = edgesOf(waiters), edges = all.slice(0, EDGES), frame = frameOf();
-  const text = JSON.stringify([frame.width, all.length, edges]);
+  const text = JSON.stringify([frame.width, all.length, edges, isStandby]);
   if (text === drawn) return;
   drawn = text;
   const rest = `The picture shows ${EDGES} of ${count.format(all.length)} pairs; the table shows all.`;
-  if (!edges.length) $("graph").replaceChildren(make("p", { class: "soft" }, "No client waits for a lock."));
+  const none = isStandby ? "" : "No client waits for a lock."; /* a standby does not know */
+  if (!edges.length) $("graph").replaceChildren(make("p", { class: "soft" }, none));
   else $("graph").replaceChildren(pictureOf(edges, frame), ...(all.length > EDGES ? [make("p", { class: "soft" }, rest)] : []));
 }
 new ResizeObserver(() => drawGraph(tables.waiters.items)).observe($("graph"));

@@ -44,6 +44,22 @@ function hasChanged(id) {
   changed.add(id);
 }
 let isCut = { clients: false, locks: false };
+let isStandby = false; /* of a cluster: the active node has the lists */
+
+/* @note: where the lists are; empty: here */
+function setNote(note) {
+  for (const table of Object.values(tables)) table.note = note;
+}
+
+function showNoLists() {
+  changed.clear();
+  clients.clear();
+  locks.clear();
+  isCut = { clients: false, locks: false };
+  showLists();
+  tables.waiters.set([]);
+  drawGraph([]);
+}
 
 function showLists() {
   tables.clients.set([...clients.values()], isCut.clients);

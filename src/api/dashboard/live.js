@@ -2,7 +2,8 @@
 "use strict";
 
 const TOLD = { registered: "registered", unregistered: "unregistered", crash: "crashed", cleanup: "cleaned up",
-  notify: "SM_NOTIFY", grace_started: "grace has begun", grace_ended: "grace has ended", lost: "events were lost" };
+  notify: "SM_NOTIFY", grace_started: "grace has begun", grace_ended: "grace has ended", takeover: "took the service over",
+  lost: "events were lost" };
 const LINES = 200, FLOOD = 1000;
 
 /* Changed items are loaded soon, everything seldom. Each kind may take a tenth of the time; @most bounds the pause. */
@@ -21,7 +22,12 @@ async function timed(act, most, what) {
 
 async function lookAtAll() {
   due.wantsAll = false;
-  await timed(async () => { await loadStatus(); await loadWaiters(); await loadLists(); }, SELDOM, "all");
+  await timed(async () => {
+    await loadStatus();
+    if (isStandby) return showNoLists();
+    await loadWaiters();
+    await loadLists();
+  }, SELDOM, "all");
   due.changed = performance.now() + SOON;
   due.next = performance.now() + Math.max(ALL, 2 * (due.all - performance.now()));
 }
@@ -29,6 +35,7 @@ async function lookAtAll() {
 async function lookAtChanged() {
   const isAll = await timed(async () => {
     await loadStatus();
+    if (isStandby) return false; /* a look at everything clears the lists */
     await loadWaiters();
     return loadChanged();
   }, LATE, "changed");
@@ -79,7 +86,7 @@ $("token-form").addEventListener("submit", event => {
 
 function lineOf(kind, data) {
   const when = data.time ? new Date(data.time * 1000) : new Date();
-  const parts = [data.client, TOLD[kind], data.result || "", data.reason && `(${data.reason})`,
+  const parts = [data.client ?? data.to, TOLD[kind], data.from && `from ${data.from}`, data.result || "", data.reason && `(${data.reason})`,
     data.locks !== undefined ? some(data.locks, "lock") : "", data.lost ? `${data.lost}` : ""].filter(Boolean);
   const isBad = kind === "crash" || kind === "lost" || data.result === "failed";
   return make("li", { class: isBad ? "bad" : null },
@@ -93,9 +100,10 @@ function take(events) {
     if (events.length > FLOOD && !(kind in TOLD)) { due.wantsAll = true; continue; }
     const data = JSON.parse(text);
     if (data.client) hasChanged(data.client);
-    if (kind === "lost" || kind === "grace_ended" || changed.size > FLOOD) due.wantsAll = true;
+    if (kind === "lost" || kind === "grace_ended" || kind === "takeover" || changed.size > FLOOD) due.wantsAll = true;
     if (kind in TOLD) lines.push([kind, data]);
     if (kind === "crash") say(`${data.client} crashed`);
+    if (kind === "takeover") say(`${data.to} took the service over`);
   }
   $("events").prepend(...lines.slice(-LINES).reverse().map(([kind, data]) => lineOf(kind, data)));
   while ($("events").children.length > LINES) $("events").lastChild.remove();
@@ -109,8 +117,8 @@ function eventOf(part) {
 let last = 0;
 async function listen() {
   const s = await loadStatus();
-  if (epoch !== s.epoch) last = 0; /* a restarted server counts its events anew */
-  epoch = s.epoch;
+  if (term !== `${s.epoch} ${s.role}`) last = 0; /* a server that begins to serve, or to stand by, counts its events anew */
+  term = `${s.epoch} ${s.role}`;
   const response = await fetch(`/api/v1/events?since=${last}`, { headers: headers(), cache: "no-store" });
   if (!response.ok) throw new Error("no events");
   put("live", "live", "good");

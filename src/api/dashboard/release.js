@@ -1,16 +1,15 @@
 /* Releases a client's locks, after asking for confirmation. */
 "use strict";
 
-let asked = null, opener = null;
-
+/* The client's row may be gone when the dialog closes; then the filter of the list gets the focus. */
 function askRelease(id) {
   const client = clients.get(id);
   if (!client) return;
-  asked = id;
-  opener = document.activeElement;
-  put("ask-what", `${id} will be declared crashed: ${some(client.locks, "lock")} released and `
-    + `${some(client.waiters, "waiter")} dropped. The clients that wait for its locks get them.`);
-  $("ask").showModal();
+  ask({ title: "Release this client's locks?",
+    what: `${id} will be declared crashed: ${some(client.locks, "lock")} released and `
+      + `${some(client.waiters, "waiter")} dropped. The clients that wait for its locks get them.`,
+    risk: "A client that is still alive does not learn of it, and may write to files that other clients lock then.",
+    yes: "Release", act: () => release(id), elsewhere: $("clients-filter") });
 }
 
 async function release(id) {
@@ -19,14 +18,8 @@ async function release(id) {
     put("live", `${some(answer.locks_released, "lock")} released`);
     delete $("banner").dataset.order;
   } catch (error) {
-    $("banner").dataset.order = "failed";
-    warn(`Nothing was released: ${error.message}`, error.status === 401);
+    refused("Nothing was released", error);
   }
   hasChanged(id);
   look();
 }
-
-/* The client's row may be gone; then the filter of the list gets the focus. */
-$("ask").addEventListener("close", () => (opener?.isConnected ? opener : $("clients-filter")).focus());
-$("ask-no").addEventListener("click", () => $("ask").close());
-$("ask-yes").addEventListener("click", () => { $("ask").close(); release(asked); });

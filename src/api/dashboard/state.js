@@ -2,7 +2,7 @@
 "use strict";
 
 const POINTS = 120;
-let graceEnds = 0, isInGrace = null, epoch = null;
+let graceEnds = 0, isInGrace = null, term = null;
 
 function showGrace() {
   if (graceEnds) put("state", `grace ${Math.max(0, Math.ceil((graceEnds - performance.now()) / 1000))} s`);
@@ -13,10 +13,15 @@ async function loadStatus() {
   const s = await call("GET", "/api/v1/status");
   put("name", s.name);
   document.title = `${s.name} – Holdfast`;
+  await loadCluster(s.role);
+  isStandby = s.sm_state === null;
+  if (isStandby) return showStandby(s);
+  setNote("");
   put("about", `version ${s.version} · up ${age(s.uptime_seconds)} · state number ${s.sm_state}`);
   graceEnds = s.grace.active ? performance.now() + 1000 * s.grace.ends_in_seconds : 0;
-  $("state").className = s.grace.active ? "warn" : "good";
-  if (s.grace.active) showGrace(); else put("state", "serving");
+  $("state").className = isLeaseOver() ? "bad" : s.grace.active ? "warn" : "good";
+  if (isLeaseOver()) put("state", "lease over");
+  else if (s.grace.active) showGrace(); else put("state", "serving");
   put("state-why", s.grace.active ? `${some(s.grace.unreclaimed, "lock")} still to be reclaimed` : s.grace.reason);
   if (isInGrace !== null && isInGrace !== s.grace.active)
     say(s.grace.active ? `The server was restarted; grace ends in ${age(s.grace.ends_in_seconds)}` : "Grace has ended");
@@ -24,6 +29,20 @@ async function loadStatus() {
   put("store", s.store.healthy ? "healthy" : "failing", s.store.healthy ? "good" : "bad");
   put("store-what", `${s.store.backend}, ${s.store.lock_durability}`);
   for (const key of ["clients", "locks", "waiters"]) put(`n-${key}`, count.format(s[key]));
+  return s;
+}
+
+/* The active node has the clients, the locks and the waiters; the reason names it. */
+function showStandby(s) {
+  put("about", `version ${s.version} · up ${age(s.uptime_seconds)}`);
+  graceEnds = 0;
+  isInGrace = null;
+  put("state", s.role, s.role === "standby" ? "good" : "warn");
+  put("state-why", s.grace.reason);
+  put("store", "–", "");
+  put("store-what", s.store.backend);
+  for (const key of ["clients", "locks", "waiters"]) put(`n-${key}`, "–");
+  setNote(cluster.lease.holder && cluster.lease.holder !== cluster.node ? `${cluster.lease.holder} has them` : "no node serves");
   return s;
 }
 

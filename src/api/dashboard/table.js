@@ -22,6 +22,7 @@ class Table {
     this.rows = new Map(); /* the rows in the document, by key */
     this.texts = new WeakMap(); /* of items, for the filter */
     this.isCut = false; /* the server has more items */
+    this.note = ""; /* shown in place of the number of items */
     this.isStale = true; /* found must be computed again */
     this.isDue = false;
     this.makeFrame();
@@ -152,7 +153,7 @@ class Table {
     this.forth.disabled = this.page === this.lastPage;
     this.place.textContent = `Rows ${count.format(first + 1)} to ${count.format(first + n)} of ${count.format(found.length)}`;
     const all = this.words.length ? `${count.format(found.length)} of ${count.format(items.length)}` : count.format(items.length);
-    put(`${name}-more`, this.isCut ? `${all}; the server has more` : all);
+    put(`${name}-more`, this.note ? this.note : this.isCut ? `${all}; the server has more` : all);
   }
 
   /* Keys of the items on the page */

@@ -1,13 +1,17 @@
-"""The API of a node as the test wants it: answers by method and path, over HTTP on loopback."""
+"""The API of a node as the test wants it: answers by method and path, over HTTP on loopback.
+
+A body is an object for JSON, a text as it is, or a queue: a stream of the texts that are put into it, until None.
+"""
 
 import http.server
 import json
+import queue
 import threading
 
 
 class FakeApi:
     def __init__(self):
-        self.answers = {}  # (method, path) -> (status, body), or a function of this object that gives them
+        self.answers = {}  # (method, path) -> (status, body), or a function that gives them
         self.calls = []
         api = self
 
@@ -16,11 +20,21 @@ class FakeApi:
                 api.calls.append((self.command, self.path))
                 found = api.answers.get((self.command, self.path.split("?")[0]), (404, {"error": {"code": "not_found", "message": "No."}}))
                 status, body = found() if callable(found) else found
+                if isinstance(body, queue.Queue):
+                    self.stream(body)
+                    return
                 data = (body if isinstance(body, str) else json.dumps(body)).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
+
+            def stream(self, texts):
+                self.send_response(200)
+                self.end_headers()
+                for text in iter(texts.get, None):
+                    self.wfile.write(text.encode())
+                    self.wfile.flush()
 
             do_GET = do_POST = do_DELETE = answer  # the names are http.server's
 
