@@ -40,14 +40,14 @@ static void print_lease(const json_t *lease)
 	putchar('\n');
 }
 
-/* "from a to b in 3.9 s, all locks were held: the lease of a was over" */
+/* "from a to b in 3.9 s, all locks were held: the lease was over" */
 static void print_result(const json_t *takeover)
 {
 	bool is_continued = strcmp(text(takeover, "result"), "continued") == 0;
 	const char *from = text(takeover, "from");
 	char clean[1024];
 
-	if (from)
+	if (from && strcmp(from, text(takeover, "to")) != 0)
 		printf("from %s ", cli_clean(clean, sizeof(clean), from));
 	printf("to %s in %.1f s, %s", cli_clean(clean, sizeof(clean), text(takeover, "to")),
 	       seconds(takeover, "seconds"),

@@ -58,9 +58,10 @@ static void tell_of_node(struct cli_findings *findings, const json_t *node, doub
 		cli_find(findings, CLI_NOTE, what, "it cannot take over",
 			 "start holdfastd there, and look at its way to the database");
 	} else if (is(node, "mismatched")) {
-		snprintf(what, sizeof(what), "the node %s is mismatched", text(node, "name"));
+		snprintf(what, sizeof(what), "the node %s is mismatched%s%s", text(node, "name"),
+			 text(node, "reason") ? ": " : "", text(node, "reason") ? text(node, "reason") : "");
 		cli_find(findings, CLI_BAD, what, "it does not take over when the active node is gone",
-			 "run `holdfast doctor` there: it says what differs");
+			 "make its exports and its lease those of the active node, and reload it");
 	} else {
 		snprintf(what, sizeof(what), "the node %s is %s", text(node, "name"), text(node, "role"));
 		cli_find(findings, CLI_FINE, what, NULL, NULL);
@@ -109,30 +110,49 @@ static void check_nodes(struct cli_findings *findings, const json_t *cluster)
 			 "install the same version on all nodes");
 }
 
+/* A node with a reason does less than its role says: it is mismatched, does not serve, or cannot take over.
+ */
 static void check_this_node(struct cli_findings *findings, const json_t *cluster)
 {
-	const char *reason = text(cluster, "reason"),
-		   *holder = text(json_object_get(cluster, "lease"), "holder");
+	const char *reason = text(cluster, "reason");
 	char what[1024];
 
 	snprintf(what, sizeof(what), "this node %s is %s for the service %s%s%s", text(cluster, "node"),
 		 text(cluster, "role"), text(cluster, "service"), reason ? ": " : "", reason ? reason : "");
 	if (is(cluster, "mismatched"))
 		cli_find(findings, CLI_BAD, what, "it does not take over when the active node is gone",
-			 "give it the exports, the lease and the key of the active node, then reload it");
-	else if (is(cluster, "active") && seconds(json_object_get(cluster, "lease"), "seconds_left") <= 0)
-		cli_find(findings, CLI_BAD, "the lease of this node is over", "it answers no client",
+			 "make its exports and its lease those of the active node, and reload it");
+	else if (is(cluster, "stopping"))
+		cli_find(findings, CLI_BAD, what, "it answers no client",
 			 "look at its way to the database, and at the database");
+	else if (reason)
+		cli_find(findings, CLI_BAD, what, "it may not serve when it should",
+			 "look at the log of this node");
 	else
 		cli_find(findings, CLI_FINE, what, NULL, NULL);
-	if (!holder)
-		cli_find(
-			findings, CLI_BAD, "no node serves", "clients wait",
-			"look at the logs of the nodes; `holdfast cluster take` on the one that is to serve");
 	if (!json_is_true(json_object_get(cluster, "automatic")))
 		cli_find(findings, CLI_NOTE, "this node takes over only when told",
 			 "nothing, if another program says `holdfast cluster take`",
 			 "otherwise set cluster.automatic: true");
+}
+
+static void check_lease(struct cli_findings *findings, const json_t *cluster)
+{
+	static const char mend[] =
+		"look at the logs of the nodes; `holdfast cluster take` on the one that is to serve";
+	const json_t *lease = json_object_get(cluster, "lease");
+	const char *holder = text(lease, "holder");
+	double ago = seconds(lease, "renewed_seconds_ago");
+	char what[512];
+
+	if (!holder) {
+		cli_find(findings, CLI_BAD, "no node serves", "clients wait", mend);
+	} else if (ago > 2 * seconds(lease, "seconds")) {
+		snprintf(what, sizeof(what),
+			 "the node %s has not renewed its lease for %.0f s, and no node took over", holder,
+			 ago);
+		cli_find(findings, CLI_BAD, what, "clients wait", mend);
+	}
 }
 
 static void check_fence(struct cli_findings *findings, const json_t *cluster)
@@ -239,6 +259,7 @@ void cli_doctor_cluster(struct cli_findings *findings)
 	if (!cluster)
 		return;
 	check_this_node(findings, cluster);
+	check_lease(findings, cluster);
 	check_nodes(findings, cluster);
 	check_fence(findings, cluster);
 	check_pace(findings, cluster);

@@ -81,11 +81,9 @@ void hf_api_look_ready_in_cluster(struct hf_api_request *request)
 		request->not_ready = view.role == HF_NODE_TAKING || view.role == HF_NODE_ACTIVE
 					     ? "starting"
 					     : hf_node_role_name(view.role);
-	else if (!view.lease_left_ns)
-		fail(request, 503, "lease_over", "The lease of this node is over, so it does not serve%s%s",
-		     *view.reason ? ": " : ".", view.reason);
-	else if (view.role == HF_NODE_STOPPING)
-		request->not_ready = hf_node_role_name(view.role);
+	else if (view.role == HF_NODE_STOPPING || !view.lease_left_ns)
+		fail(request, 503, "not_serving", "This node does not serve now%s%s.",
+		     *view.reason ? ": " : "", view.reason);
 }
 
 void hf_api_look_standby_status(struct hf_api_request *request)
@@ -122,10 +120,11 @@ static json_t *nodes_of(const struct hf_cluster_view *view)
 	for (size_t i = 0; i < view->n_nodes; i++) {
 		const struct hf_cluster_node_view *node = &view->nodes[i];
 
-		json_array_append_new(nodes,
-				      json_pack("{s:s,s:s,s:s,s:o}", "name", node->name, "role",
-						hf_node_role_name(node->role), "version", node->version,
-						"last_seen", hf_api_show_time(node->last_seen)));
+		json_array_append_new(nodes, json_pack("{s:s,s:s,s:o,s:s,s:o}", "name", node->name, "role",
+						       hf_node_role_name(node->role), "reason",
+						       hf_api_show_text(*node->reason ? node->reason : NULL),
+						       "version", node->version, "last_seen",
+						       hf_api_show_time(node->last_seen)));
 	}
 	return nodes;
 }

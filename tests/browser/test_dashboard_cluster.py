@@ -20,8 +20,8 @@ STATUS = {"name": "nfs", "version": "1.0", "uptime_seconds": 5, "epoch": 7, "sm_
 CLUSTER = {
     "service": "nfs", "node": "a", "role": "active", "reason": None, "epoch": 7,
     "lease": {"holder": "a", "renewed_seconds_ago": 0.25, "seconds": 3.0, "seconds_left": 2.75},
-    "nodes": [{"name": "a", "role": "active", "version": "1.0", "last_seen": "2026-01-15T09:00:00.000Z"},
-              {"name": "b", "role": "standby", "version": "1.1", "last_seen": "2026-01-15T08:59:59.000Z"}],
+    "nodes": [{"name": "a", "role": "active", "reason": None, "version": "1.0", "last_seen": "2026-01-15T09:00:00.000Z"},
+              {"name": "b", "role": "standby", "reason": None, "version": "1.1", "last_seen": "2026-01-15T08:59:59.000Z"}],
     "last_takeover": {"at": "2026-01-15T08:00:00.250Z", "from": "b", "to": "a", "reason": "the lease of b was over",
                       "result": "continued", "seconds": 3.912},
     "addresses": [], "fence": True, "automatic": True,
@@ -154,9 +154,10 @@ class Cluster(unittest.TestCase):
         self.page.gone(selector="#clients td", text=CLIENT["id"])
 
     def test_trouble(self):
-        self.cluster["lease"]["seconds_left"] = 0
+        self.cluster.update(role="stopping", reason="the lease is over")
         self.open()
-        self.page.wait(selector="#state.bad", text="lease over")
+        self.page.wait(selector="#state.bad", text="not serving")
+        self.page.wait(selector="#state-why", text="the lease is over")
         self.cluster.update(role="mismatched", reason="/data is missing here")
         self.page.wait(selector="#cluster-role.bad", text="is mismatched: /data is missing here")
 

@@ -23,8 +23,8 @@ TAKEOVER = {"at": "2027-01-15T08:00:00.250Z", "from": "b", "to": "a", "reason": 
 CLUSTER = {
     "service": "nfs", "node": "a", "role": "active", "reason": None, "epoch": 7,
     "lease": {"holder": "a", "renewed_seconds_ago": 0.25, "seconds": 3.0, "seconds_left": 2.75},
-    "nodes": [{"name": "a", "role": "active", "version": "1.0", "last_seen": "2027-01-15T09:00:00.000Z"},
-              {"name": "b", "role": "standby", "version": "1.0", "last_seen": "2027-01-15T08:59:59.000Z"}],
+    "nodes": [{"name": "a", "role": "active", "reason": None, "version": "1.0", "last_seen": "2027-01-15T09:00:00.000Z"},
+              {"name": "b", "role": "standby", "reason": None, "version": "1.0", "last_seen": "2027-01-15T08:59:59.000Z"}],
     "last_takeover": TAKEOVER, "addresses": ["192.0.2.10/24%lo"], "fence": True, "automatic": True,
 }  # fmt: skip
 STATUS = {"name": "localhost", "version": "1.0", "uptime_seconds": 5, "epoch": 7, "sm_state": 3, "role": "active",
@@ -88,6 +88,10 @@ class Show(ClusterPlay):
         for line in ("node       a, mismatched: /data is missing here", "lease      no node holds it; 3 s long", "takeover   there was none",
                      "addresses  moved by another program", "fence      none", "automatic  no: takes over only with `holdfast cluster take`"):  # fmt: skip
             self.assertIn(f"{line}\n", text)
+
+    def test_a_restart_is_no_move(self):
+        self.cluster["last_takeover"].update({"from": "a", "reason": "restart"})
+        self.assertIn("2027-01-15T08:00:00.250Z to a in 3.9 s, all locks were held: restart\n", self.run_cli("cluster").stdout)
 
     def test_json(self):
         self.assertEqual(json.loads(self.run_cli("--json", "cluster").stdout), self.cluster)
@@ -219,8 +223,8 @@ class Doctor(ClusterPlay):
         self.assert_found("bad", "no standby is ready")
 
     def test_mismatched(self):
-        self.cluster["nodes"][1]["role"] = "mismatched"
-        self.assert_found("bad", "the node b is mismatched")
+        self.cluster["nodes"][1].update(role="mismatched", reason="/data is missing there")
+        self.assert_found("bad", "the node b is mismatched: /data is missing there")
         self.cluster.update(node="b", role="mismatched", reason="/data is missing here")
         self.assert_found("bad", "this node b is mismatched", "/data is missing here")
 
@@ -233,11 +237,15 @@ class Doctor(ClusterPlay):
         self.assert_found("bad", "several nodes say that they are active")
 
     def test_lease(self):
-        self.cluster["lease"].update(seconds_left=0)
-        self.assert_found("bad", "the lease of this node is over")
+        self.cluster.update(role="stopping", reason="the lease is over")
+        self.assert_found("bad", "this node a is stopping", "the lease is over")
         self.be_standby()
-        self.cluster["lease"].update(holder=None)
+        self.cluster["lease"].update(renewed_seconds_ago=9)
+        self.assert_found("bad", "the node b has not renewed its lease for 9 s, and no node took over")
+        self.cluster["lease"].update(holder=None, renewed_seconds_ago=None)
         self.assert_found("bad", "no node serves")
+        self.cluster["reason"] = "cluster.fence failed for node b"
+        self.assert_found("bad", "this node a is standby", "cluster.fence failed for node b")
 
     def test_no_fence(self):
         self.cluster["fence"] = False

@@ -4,7 +4,8 @@
 const roleKind = { active: "good", standby: "good", mismatched: "bad", stopping: "warn" };
 let cluster = null, drawnNodes = null;
 
-const isLeaseOver = () => cluster?.role === "active" && cluster.lease.seconds_left === 0;
+/* It hands the service over, or its lease is over; the reason says which. */
+const isStopping = () => cluster?.role === "stopping";
 
 async function give(path, done) {
   try {
@@ -37,14 +38,14 @@ $("take").addEventListener("click", askTake);
 function rowOf(node) {
   const canMove = cluster.role === "active" && node.role === "standby";
   return make("tr", {}, make("td", { class: "id" }, node.name === cluster.node ? `${node.name} (this node)` : node.name),
-    make("td", { class: roleKind[node.role] }, node.role), make("td", {}, node.version), make("td", { class: "n" }, since(node.last_seen)),
+    make("td", { class: roleKind[node.role] }, node.reason ? `${node.role}: ${node.reason}` : node.role), make("td", {}, node.version), make("td", { class: "n" }, since(node.last_seen)),
     make("td", {}, ...(canMove ? [make("button", { class: "act", "aria-label": `Move the service to ${node.name}`,
       onclick: () => askMove(node.name) }, "Move here…")] : [])));
 }
 
 /* Draws the rows only if they changed, so that a button keeps its focus. Ages alone are written into the cells. */
 function drawNodes() {
-  const text = JSON.stringify([cluster.role, cluster.node, cluster.nodes.map(n => [n.name, n.role, n.version])]);
+  const text = JSON.stringify([cluster.role, cluster.node, cluster.nodes.map(n => [n.name, n.role, n.reason, n.version])]);
   const body = $("nodes").tBodies[0];
   if (text !== drawnNodes) body.replaceChildren(...cluster.nodes.map(rowOf));
   drawnNodes = text;
@@ -58,7 +59,7 @@ function leaseText({ holder, renewed_seconds_ago, seconds }) {
 
 function takeoverText(takeover) {
   if (!takeover) return "There was no takeover yet.";
-  const from = takeover.from ? ` from ${takeover.from}` : "";
+  const from = takeover.from && takeover.from !== takeover.to ? ` from ${takeover.from}` : "";
   const locks = takeover.result === "continued" ? "all locks were held" : "clients had to reclaim their locks";
   return `${takeover.to} took over${from} ${since(takeover.at)} ago, in ${age(takeover.seconds)}: ${takeover.reason}; ${locks}.`;
 }

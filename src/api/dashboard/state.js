@@ -18,11 +18,11 @@ async function loadStatus() {
   if (isStandby) return showStandby(s);
   setNote("");
   put("about", `version ${s.version} · up ${age(s.uptime_seconds)} · state number ${s.sm_state}`);
-  graceEnds = s.grace.active ? performance.now() + 1000 * s.grace.ends_in_seconds : 0;
-  $("state").className = isLeaseOver() ? "bad" : s.grace.active ? "warn" : "good";
-  if (isLeaseOver()) put("state", "lease over");
+  graceEnds = s.grace.active && !isStopping() ? performance.now() + 1000 * s.grace.ends_in_seconds : 0;
+  $("state").className = isStopping() ? "bad" : s.grace.active ? "warn" : "good";
+  if (isStopping()) put("state", "not serving");
   else if (s.grace.active) showGrace(); else put("state", "serving");
-  put("state-why", s.grace.active ? `${some(s.grace.unreclaimed, "lock")} still to be reclaimed` : s.grace.reason);
+  put("state-why", isStopping() ? cluster.reason ?? "" : s.grace.active ? `${some(s.grace.unreclaimed, "lock")} still to be reclaimed` : s.grace.reason);
   if (isInGrace !== null && isInGrace !== s.grace.active)
     say(s.grace.active ? `The server was restarted; grace ends in ${age(s.grace.ends_in_seconds)}` : "Grace has ended");
   isInGrace = s.grace.active;

@@ -63,7 +63,7 @@ static void set_view(enum hf_node_role role)
 		.renewed_ago_ns = S / 2,
 		.lease_ns = 3 * S,
 		.n_nodes = 2,
-		.nodes = { { "a", role, "1.0", AT }, { "b", HF_NODE_ACTIVE, "1.1", AT } },
+		.nodes = { { "a", role, "1.0", AT, "" }, { "b", HF_NODE_ACTIVE, "1.1", AT, "" } },
 		.n_continued = 2,
 		.n_reclaimed = 1,
 	};
@@ -209,13 +209,16 @@ static void expect(const char *method, const char *path, int status, const char 
 static void test_the_cluster_is_shown(void **state)
 {
 	set_takeover();
+	strcpy(bed.view.nodes[1].reason, "it waits");
 	expect("GET", "/api/v1/cluster", 200,
 	       "{\"service\":\"nfs\",\"node\":\"a\",\"role\":\"active\",\"reason\":null,\"epoch\":7,"
 	       "\"lease\":{"
 	       "\"holder\":\"a\",\"renewed_seconds_ago\":0.5,\"seconds\":3.0,\"seconds_left\":2.5},\"nodes\":"
 	       "["
-	       "{\"name\":\"a\",\"role\":\"active\",\"version\":\"1.0\",\"last_seen\":\"2027-01-15T08:00:00."
-	       "250Z\"},{\"name\":\"b\",\"role\":\"standby\",\"version\":\"1.1\",\"last_seen\":\"2027-01-"
+	       "{\"name\":\"a\",\"role\":\"active\",\"reason\":null,\"version\":\"1.0\",\"last_seen\":\"2027-"
+	       "01-15T08:00:00."
+	       "250Z\"},{\"name\":\"b\",\"role\":\"standby\",\"reason\":\"it "
+	       "waits\",\"version\":\"1.1\",\"last_seen\":\"2027-01-"
 	       "15T08:"
 	       "00:00.250Z\"}],\"last_takeover\":{\"at\":\"2027-01-15T08:00:00.250Z\",\"from\":\"b\",\"to\":"
 	       "\"a\",\"reason\":\"lease over\",\"result\":\"continued\",\"seconds\":4.125},\"addresses\":["
@@ -378,13 +381,12 @@ static void test_an_active_node_is_ready_while_it_has_its_lease(void **state)
 	expect("GET", "/readyz", 200, "{\"status\":\"ok\"}");
 	assert_non_null(strstr(call("GET", "/api/v1/status", 200), "\"role\":\"active\""));
 	bed.view.role = HF_NODE_STOPPING;
-	expect("GET", "/readyz", 503, "{\"status\":\"stopping\"}");
-	bed.view.role = HF_NODE_ACTIVE;
 	bed.view.lease_left_ns = 0;
-	strcpy(bed.view.reason, "the database does not answer");
+	strcpy(bed.view.reason, "the lease is over: the database was not reached in time");
 	expect("GET", "/readyz", 503,
-	       "{\"error\":{\"code\":\"lease_over\",\"message\":\"The lease of this node is over, so it does "
-	       "not serve: the database does not answer\"}}");
+	       "{\"error\":{\"code\":\"not_serving\",\"message\":\"This node does not serve now: the lease "
+	       "is over: "
+	       "the database was not reached in time.\"}}");
 	call("GET", "/api/v1/locks", 200);
 }
 
