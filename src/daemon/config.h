@@ -22,6 +22,7 @@
 #include "base/addr.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "cluster/address.h"
 
 struct hf_args;
 
@@ -115,9 +116,7 @@ struct hf_config_clients {
 /* An address of the service, which a node of the cluster holds while it serves */
 struct hf_config_service_address {
 	char *text; /* as the operator wrote it */
-	struct hf_addr addr;
-	uint8_t prefix;
-	char interface[16]; /* IFNAMSIZ */
+	struct hf_service_address address;
 };
 
 struct hf_config_service_addresses {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cluster/fence.h"
 #include "daemon/config_endpoint.h"
 #include "daemon/config_load.h"
 #include "store/store.h"
@@ -276,23 +277,13 @@ static int check_after_crash(struct hf_config_load *load)
 static int check_fence(struct hf_config_load *load)
 {
 	const char *command = load->config->cluster.fence;
-	int len = (int)strcspn(command, " \t");
-	char path[4097], quoted[HF_CONFIG_QUOTE_SIZE];
-	const char *problem = NULL;
-	struct stat st;
+	char problem[256];
+	int r = *command ? hf_fence_check(command, problem, sizeof(problem)) : 0;
 
-	if (*command == '\0')
-		return 0;
-	snprintf(path, sizeof(path), "%.*s", len, command);
-	if (stat(path, &st) < 0)
-		problem = strerror(errno);
-	else if (!S_ISREG(st.st_mode) || !(st.st_mode & 0111))
-		problem = "it is not an executable file";
-	if (!problem)
-		return 0;
-	return hf_config_complain(&load->error, source_of(load, "cluster.fence"),
-				  "cluster.fence '%s' cannot be run (%s); give a program that can",
-				  hf_config_quote(quoted, sizeof(quoted), path), problem);
+	if (r != -EINVAL)
+		return r;
+	return hf_config_complain(&load->error, source_of(load, "cluster.fence"), "cluster.fence %s",
+				  problem);
 }
 
 static int check_state_dir(struct hf_config_load *load)

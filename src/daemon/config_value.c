@@ -235,42 +235,19 @@ static int add_client(struct hf_config_clients *list, const char *text, struct h
 	return 0;
 }
 
-/* "192.0.2.10/24%eth0". The prefix is required: without it the host would have no route to its neighbours. */
-static bool parse_service_address(struct hf_config_service_address *address, const char *text)
-{
-	const char *slash = strchr(text, '/'), *percent = slash ? strchr(slash, '%') : NULL;
-	char host[HF_ADDR_TEXT], prefix[4];
-	int64_t bits;
-
-	if (!percent || (size_t)(slash - text) >= sizeof(host) ||
-	    (size_t)(percent - slash - 1) >= sizeof(prefix))
-		return false;
-	snprintf(host, sizeof(host), "%.*s", (int)(slash - text), text);
-	snprintf(prefix, sizeof(prefix), "%.*s", (int)(percent - slash - 1), slash + 1);
-	if (strchr(host, '%') || !hf_addr_parse(&address->addr, host) || !parse_number(&bits, prefix) ||
-	    bits < 0 || bits > (address->addr.family == AF_INET ? 32 : 128))
-		return false;
-	address->prefix = (uint8_t)bits;
-	if (!percent[1] || strlen(percent + 1) >= sizeof(address->interface) || strpbrk(percent + 1, "/% \t"))
-		return false;
-	snprintf(address->interface, sizeof(address->interface), "%s", percent + 1);
-	return true;
-}
-
 static int add_service_address(struct hf_config_service_addresses *list, const char *text,
 			       struct hf_config_why *why)
 {
 	struct hf_config_service_address address = { 0 }, *items;
 	char quoted[HF_CONFIG_QUOTE_SIZE];
+	int r;
 
 	hf_config_quote(quoted, sizeof(quoted), text);
-	if (!parse_service_address(&address, text) || !hf_addr_is_callable(&address.addr))
-		return wrong(why,
-			     "holds '%s'; give an address that clients can mount from, its prefix and its "
-			     "interface, like 192.0.2.10/24%%eth0",
-			     quoted);
+	r = hf_service_address_parse(&address.address, text);
+	if (r)
+		return wrong(why, "holds '%s', which %s", quoted, hf_service_address_explain(r));
 	for (size_t i = 0; i < list->n; i++)
-		if (hf_addr_same_host(&list->items[i].addr, &address.addr))
+		if (hf_addr_same_host(&list->items[i].address.addr, &address.address.addr))
 			return wrong(why, "holds '%s' beside '%s'; give each address once", quoted,
 				     list->items[i].text);
 	items = reallocarray(list->items, list->n + 1, sizeof(*items));
