@@ -36,6 +36,7 @@ class Base(Exported):
     def setUp(self):
         super().setUp()
         self.log_restarted = len(self.daemon.log)
+        self.settle()
         for host in self.hosts:
             host.script = nlm.S_GRANTED
             host.told.items.clear()
@@ -54,6 +55,25 @@ class Base(Exported):
 
     def state(self):
         return state_of(self.network.server)
+
+    def settle(self):
+        """No client is to be told any more, and the store has all that this run knows of its clients and of itself."""
+
+        def is_quiet():
+            notices = self.rest.get("/api/v1/status").json["notifications"]
+            return notices["waiting"] == notices["in_flight"] == 0
+
+        self.until(is_quiet, "no client is to be told")
+        self.stage.settle()
+        self.await_stored()
+
+    def await_stored(self):
+        """A client that is new is registered before its lock is granted. The store writes registrations in the order in
+        which they come, and with them the mark that the next run may go on."""
+        newcomer = self.lock_of(self.c, fh=self.handle_of(self.make_file()), name=f"newcomer{self.n_files}")
+        self.assert_granted(self.c, newcomer)
+        answer = self.rest.call("DELETE", f"/api/v1/clients/{quote(f'nlm:{self.c.address}:{newcomer.name}')}", token=True)
+        self.assertEqual(answer.status, 200)
 
     def assert_goes_on(self):
         self.assertIn(GOES_ON, self.log)
@@ -222,8 +242,7 @@ class Continuing(Base):
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.until(lambda: self.rest.get("/api/v1/grace").json["unreclaimed"] == 0, "all is reclaimed")
         self.rest.call("POST", "/api/v1/grace/end", token=True)
-        # Its registration is stored after the mark that the next run may go on.
-        self.assert_granted(self.c, self.lock_of(self.c, fh=self.handle_of(self.make_file())))
+        self.await_stored()
         self.a.deaf = False
         self.a.told.items.clear()
         self.restart()
