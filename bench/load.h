@@ -49,7 +49,8 @@ int load_answer_start(struct load_echo **echop, const void *reply, size_t len, u
 pid_t load_echo_pid(const struct load_echo *echo);
 void load_echo_stop(struct load_echo *echo);
 
-/* holdfastd (the program beside this one) with a state directory of its own. */
+/* holdfastd (the program beside this one) with a state directory of its own. @settings are KEY=VALUE, or
+ * other options that begin with two dashes. */
 struct load_daemon;
 int load_daemon_start(struct load_daemon **daemonp, const char *program, const char *const *settings,
 		      uint16_t *portp);

@@ -199,7 +199,8 @@ static void exec_daemon(const char *program, const char *dir, const char *const 
 	argv[n++] = "--set";
 	argv[n++] = state;
 	for (; settings && *settings && n < 60; settings++) {
-		argv[n++] = "--set";
+		if (strncmp(*settings, "--", 2) != 0)
+			argv[n++] = "--set";
 		argv[n++] = *settings;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -112,18 +112,18 @@ static int write_config(const char *path, const char *data)
 	return fclose(file) < 0 ? -errno : 0;
 }
 
-static int make_files(const char *data, size_t n_files)
+int peer_make_files(const char *data, size_t n_files)
 {
 	char path[128];
 
-	if (mkdir(data, 0777) < 0)
+	if (mkdir(data, 0777) < 0 && errno != EEXIST)
 		return -errno;
 	for (size_t i = 0; i < n_files; i++) {
 		int fd;
 
 		snprintf(path, sizeof(path), "%s/%zu", data, i);
 		fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-		if (fd < 0)
+		if (fd < 0 || fchmod(fd, 0666) < 0) /* whatever the umask */
 			return -errno;
 		close(fd);
 	}
@@ -220,16 +220,16 @@ static int ask_handle(uint16_t port, const uint8_t *call, size_t len, struct pee
 	return 0;
 }
 
-static int mount_root(const char *data, struct peer_handle *root)
+static int mount_root(uint16_t port, const char *data, struct peer_handle *root)
 {
 	uint8_t call[256];
 	size_t len = put_call(call, 100005, 1);
 
 	len += put_opaque(call + len, data, strlen(data));
-	return ask_handle(MOUNT_PORT, call, len, root);
+	return ask_handle(port, call, len, root);
 }
 
-static int look_up(const struct peer_handle *root, size_t number, struct peer_handle *handle)
+static int look_up(uint16_t port, const struct peer_handle *root, size_t number, struct peer_handle *handle)
 {
 	uint8_t call[256];
 	size_t len = put_call(call, 100003, 3);
@@ -237,16 +237,17 @@ static int look_up(const struct peer_handle *root, size_t number, struct peer_ha
 
 	len += put_opaque(call + len, root->data, root->len);
 	len += put_opaque(call + len, name, (size_t)snprintf(name, sizeof(name), "%zu", number));
-	return ask_handle(NFS_PORT, call, len, handle);
+	return ask_handle(port, call, len, handle);
 }
 
-static int find_handles(const char *data, size_t n_files, struct peer_handle *handles)
+int peer_find_handles(uint16_t mount_port, uint16_t nfs_port, const char *data, size_t n_files,
+		      struct peer_handle *handles)
 {
 	struct peer_handle root;
-	int r = mount_root(data, &root);
+	int r = mount_root(mount_port, data, &root);
 
 	for (size_t i = 0; i < n_files && r == 0; i++)
-		r = look_up(&root, i, &handles[i]);
+		r = look_up(nfs_port, &root, i, &handles[i]);
 	return r;
 }
 
@@ -325,13 +326,13 @@ int peer_start(struct peer **peerp, size_t n_files, struct peer_handle *handles,
 	snprintf(data, sizeof(data), "%s/data", peer->dir);
 	r = cover_directories();
 	if (r == 0)
-		r = make_files(data, n_files);
+		r = peer_make_files(data, n_files);
 	if (r == 0)
 		r = write_config(config, data);
 	if (r == 0)
 		r = start_programs(peer, config);
 	if (r == 0)
-		r = find_handles(data, n_files, handles);
+		r = peer_find_handles(MOUNT_PORT, NFS_PORT, data, n_files, handles);
 	if (r < 0) {
 		peer_stop(peer);
 		return r;
