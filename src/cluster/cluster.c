@@ -45,6 +45,7 @@ struct hf_cluster {
 	char unfit[HF_NODE_REASON]; /* by the daemon */
 
 	/* This term */
+	bool is_present;   /* the addresses are here, and the home loop was told */
 	uint64_t began_at; /* without service since then */
 	char predecessor[HF_NODE_NAME];
 	bool must_report;
@@ -334,6 +335,8 @@ static void claim(struct hf_cluster *cluster)
 	note_reached(cluster, r == 0 || r == -ESTALE);
 	if (r == 0) {
 		snprintf(cluster->predecessor, sizeof(cluster->predecessor), "%s", seen->node);
+		cluster->is_present = false;
+		cluster->news = 0; /* of earlier terms */
 		cluster->began_at = seen->has_lease ? hf_node_changed_at(cluster->node) : sent;
 		hf_node_claimed(cluster->node, owner, sent);
 		tell(cluster, HF_CLUSTER_CLAIMED);
@@ -464,6 +467,15 @@ static void store_connections(struct hf_cluster *cluster)
 
 /* The thread */
 
+static void tell_present(struct hf_cluster *cluster)
+{
+	pthread_mutex_lock(&cluster->lock);
+	if (!cluster->is_present)
+		tell(cluster, HF_CLUSTER_PRESENT);
+	cluster->is_present = true;
+	pthread_mutex_unlock(&cluster->lock);
+}
+
 /* Links and addresses follow the role. Returns when to look again. */
 static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 {
@@ -484,15 +496,15 @@ static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 	role = hf_node_role(cluster->node);
 	serves = role == HF_NODE_ACTIVE && ends > now;
 	pthread_mutex_unlock(&cluster->lock);
-	if (!presence)
-		return now + WAIT_NS;
-	if (serves && ends != cluster->held_until) {
+	if (presence && serves && ends != cluster->held_until) {
 		cluster->held_until = ends;
 		hf_presence_hold(presence, ends - now, now);
-	} else if (!serves && role != HF_NODE_STOPPING) {
+	} else if (presence && !serves && role != HF_NODE_STOPPING) {
 		hf_presence_give_up(presence);
 	}
-	return HF_MIN(now + WAIT_NS, hf_presence_run(presence, now));
+	if (serves)
+		tell_present(cluster);
+	return HF_MIN(now + WAIT_NS, presence ? hf_presence_run(presence, now) : UINT64_MAX);
 }
 
 static void run_step(struct hf_cluster *cluster, enum hf_node_step step)
@@ -590,10 +602,10 @@ int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options
 	hf_task_init(&cluster->task, deliver);
 	cluster->exports = strdup(options->node.exports);
 	r = cluster->exports ? hf_node_new(&cluster->node, &options->node, read_clock()) : -ENOMEM;
-	/* A step must not outlast the lease by much. */
+	/* A database that does not answer is asked again within the lease. */
 	if (r == 0)
 		r = hf_service_new(&cluster->service, options->postgres, options->node.service,
-				   options->node.lease_ns);
+				   options->node.lease_ns / 2);
 	if (r < 0) {
 		hf_cluster_free(cluster);
 		return hf_trace(r);

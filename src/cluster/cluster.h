@@ -59,6 +59,7 @@ enum hf_cluster_news {
 	HF_CLUSTER_DEPOSED,    /* it is another node's: end it at once, as if killed */
 	HF_CLUSTER_HANDS_OVER, /* end it in order, then say hf_cluster_released() */
 	HF_CLUSTER_REFUSED,    /* this node cannot take part: end with an error; the log has the reason */
+	HF_CLUSTER_PRESENT,    /* the addresses of the service are here; after hf_cluster_serves() */
 	HF_CLUSTER_REPORTED,   /* the database has how the service came to this node */
 };
 
@@ -90,6 +91,7 @@ struct hf_cluster_term {
 	uint16_t port;  /* that clients connect to */
 };
 
+/* It listens: the addresses may come. */
 void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term *term);
 /* The service has ended in order: the next node may have it. */
 void hf_cluster_released(struct hf_cluster *cluster);

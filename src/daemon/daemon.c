@@ -138,6 +138,23 @@ static void on_store_taken(void *user)
 	hf_loop_stop(d->loop);
 }
 
+/* The clients hear of a restart, and everything is served. */
+static void begin_to_serve(struct daemon *d)
+{
+	d->result = hf_recovery_start(d->recovery);
+	if (d->result < 0) {
+		hf_log_error("cannot tell the clients of our restart", "error=%s", strerror(-d->result));
+		begin_stop(d);
+		return;
+	}
+	if (d->api)
+		hf_api_set_ready(d->api);
+	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
+		    d->config->exports.n);
+	d->is_serving = true;
+	hf_process_tell_ready("serving");
+}
+
 /* The cluster */
 
 static void on_news(void *user, enum hf_cluster_news news)
@@ -159,6 +176,10 @@ static void on_news(void *user, enum hf_cluster_news news)
 	case HF_CLUSTER_REFUSED:
 		d->result = -EPERM;
 		hf_loop_stop(d->loop);
+		break;
+	case HF_CLUSTER_PRESENT:
+		if (!d->is_stopping)
+			begin_to_serve(d);
 		break;
 	case HF_CLUSTER_REPORTED:
 		if (d->api && !d->is_stopping)
@@ -465,19 +486,10 @@ static void on_found(void *user)
 		begin_stop(d);
 		return;
 	}
-	d->result = hf_recovery_start(d->recovery);
-	if (d->result < 0) {
-		hf_log_error("cannot tell the clients of our restart", "error=%s", strerror(-d->result));
-		begin_stop(d);
-		return;
-	}
-	if (d->api)
-		hf_api_set_ready(d->api);
-	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
-		    d->config->exports.n);
-	d->is_serving = true;
-	tell_cluster(d);
-	hf_process_tell_ready("serving");
+	if (d->cluster)
+		tell_cluster(d); /* and serves when the addresses are here: notices leave from them */
+	else
+		begin_to_serve(d);
 }
 
 static int open_state_dir(struct daemon *d)

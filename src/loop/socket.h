@@ -28,6 +28,7 @@ typedef void (*hf_socket_fn)(void *user, unsigned int events);
 struct hf_socket_bind {
 	struct hf_addr addr; /* family 0: any address; port 0: any free port */
 	bool reserved;       /* a port below 1024 if that is permitted, else any */
+	bool may_be_absent;  /* on a loop with a lease, the address may come later */
 };
 
 /* Opening */

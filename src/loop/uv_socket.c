@@ -118,6 +118,8 @@ static int open_bound(struct hf_loop *loop, int type, int family, const struct h
 		return -errno;
 	if (type == SOCK_STREAM)
 		set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (bind->may_be_absent && loop->lease)
+		set_option(fd, IPPROTO_IP, IP_FREEBIND, 1); /* for IPv6 sockets, too */
 	r = bind_socket(loop, fd, family, bind);
 	if (r < 0)
 		return r;

@@ -214,7 +214,7 @@ static void on_datagrams(void *user, unsigned int events)
 int hf_rpc_server_listen_udp(struct hf_rpc_server *server, const struct hf_addr *addr, uint16_t *portp)
 {
 	struct hf_rpc_lane *lane = server->lanes[0];
-	struct hf_socket_bind bind = { .addr = *addr };
+	struct hf_socket_bind bind = { .addr = *addr, .may_be_absent = true };
 	struct hf_rpc_port *port = calloc(1, sizeof(*port));
 	struct hf_addr local;
 	int r;

@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "store/postgres/internal.h"
 
 /* Drops notices such as "table exists already". */
@@ -116,11 +118,26 @@ static int make_ready(struct hf_pg *pg, PGconn *conn)
 	return r;
 }
 
-int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
+/* One host; NULL: as @conninfo has it. */
+struct place {
+	char *host;
+	char *hostaddr;
+	char *port;
+};
+
+static int dial_one(const char *conninfo, const struct place *place, uint64_t timeout_ns, PGconn **connp,
+		    char message[HF_PG_MAX_MESSAGE])
 {
-	static const char *const keywords[] = { "dbname", "fallback_application_name", "client_encoding",
-						"tcp_user_timeout", NULL };
-	const char *const values[] = { conninfo, "holdfastd", "UTF8", "15000", NULL };
+	static const char *const keywords[] = { "dbname",
+						"fallback_application_name",
+						"client_encoding",
+						"tcp_user_timeout",
+						"host",
+						"hostaddr",
+						"port",
+						NULL };
+	const char *const values[] = { conninfo,    "holdfastd",     "UTF8",      "15000",
+				       place->host, place->hostaddr, place->port, NULL };
 	PGconn *conn = PQconnectStartParams(keywords, values, 1);
 	int r;
 
@@ -132,10 +149,63 @@ int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char m
 		r = -EIO;
 	if (r < 0) {
 		PQfinish(conn);
-		return hf_trace(r);
+		return r;
 	}
 	*connp = conn;
 	return 0;
+}
+
+/* The list that the connection string has for a keyword; NULL: none. */
+static const char *list_of(const PQconninfoOption *options, const char *keyword)
+{
+	for (; options && options->keyword; options++)
+		if (strcmp(options->keyword, keyword) == 0)
+			return options->val;
+	return NULL;
+}
+
+static size_t count(const char *list)
+{
+	size_t n = list && *list;
+
+	for (; list && *list; list++)
+		n += *list == ',';
+	return n;
+}
+
+/* The entry of this number; a list of one entry is for all. To be freed; NULL: there is none. */
+static char *entry_of(const char *list, size_t number)
+{
+	if (count(list) == 0)
+		return NULL;
+	for (size_t i = 0; i < number && count(list) > 1; i++)
+		list += strcspn(list, ",") + 1;
+	return strndup(list, strcspn(list, ","));
+}
+
+/* Of several hosts each gets its part of the time. libpq would wait for a silent one until our time is over,
+ * and never come to the next. */
+int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	const char *hosts = list_of(options, "host"), *addresses = list_of(options, "hostaddr"),
+		   *ports = list_of(options, "port");
+	size_t n = HF_MAX(HF_MAX(count(hosts), count(addresses)), (size_t)1);
+	int r = -ENOTCONN;
+
+	for (size_t i = 0; i < n && r < 0; i++) {
+		struct place place = { 0 };
+
+		if (n > 1)
+			place = (struct place){ entry_of(hosts, i), entry_of(addresses, i),
+						entry_of(ports, i) };
+		r = dial_one(conninfo, &place, timeout_ns / n, connp, message);
+		free(place.host);
+		free(place.hostaddr);
+		free(place.port);
+	}
+	PQconninfoFree(options);
+	return hf_trace(r);
 }
 
 int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
