@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -17,6 +18,7 @@ from until import PATIENCE
 
 HOLDFAST = os.path.abspath(os.environ.get("HOLDFAST") or os.path.join(os.path.dirname(os.environ.get("HOLDFASTD", "")), "holdfast"))
 OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND = range(6)
+CONTRIB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "contrib")
 
 TAKEOVER = {"at": "2027-01-15T08:00:00.250Z", "from": "b", "to": "a", "reason": "the lease of b was over", "result": "continued",
             "seconds": 3.912}  # fmt: skip
@@ -269,6 +271,84 @@ class Doctor(ClusterPlay):
         self.assert_found("ok", "the server answers; it is a standby")
         self.assert_found("ok", "the node b is active")
         self.assert_not_found("port 111")
+
+
+class Agent(ClusterPlay):
+    """contrib/pacemaker/holdfast, with a systemctl of the test's own."""
+
+    OK, GENERIC, UNIMPLEMENTED, INSTALLED, CONFIGURED, NOT_RUNNING = 0, 1, 3, 5, 6, 7
+
+    def setUp(self):
+        super().setUp()
+        self.said = f"{self.state_dir}/said"
+        with open(f"{self.state_dir}/systemctl", "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\necho "$@" >>{self.said}\n[ ! -e {self.state_dir}/dead ]\n')
+        os.chmod(f"{self.state_dir}/systemctl", 0o700)
+
+    def die(self):
+        """holdfastd does not run, and cannot be started."""
+        with open(f"{self.state_dir}/dead", "w", encoding="utf-8"):
+            pass
+        self.api.answers.clear()
+
+    def orders(self):
+        with open(self.said, encoding="utf-8") as file:
+            return [line.strip() for line in file if "is-active" not in line]
+
+    def act(self, action, code, **parameters):
+        settings = {f"OCF_RESKEY_{key}": value for key, value in {"holdfast": HOLDFAST, "state_dir": self.state_dir, **parameters}.items()}
+        env = {**os.environ, **settings, "PATH": f"{self.state_dir}:{os.environ['PATH']}", "HOLDFAST_SERVER": self.api.address}
+        done = subprocess.run(["sh", f"{CONTRIB}/pacemaker/holdfast", action], capture_output=True, text=True, timeout=PATIENCE, check=False,
+                              stdin=subprocess.DEVNULL, env=env)  # fmt: skip
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_description(self):
+        described = xml.etree.ElementTree.fromstring(self.act("meta-data", self.OK).stdout)
+        self.assertEqual([action.get("name") for action in described.iter("action")], ["start", "stop", "monitor", "meta-data", "validate-all"])
+        self.assertEqual([parameter.get("name") for parameter in described.iter("parameter")], ["holdfast", "state_dir", "unit"])
+
+    def test_monitor(self):
+        for role, code in (("active", self.OK), ("standby", self.NOT_RUNNING), ("mismatched", self.NOT_RUNNING), ("stopping", self.GENERIC)):
+            self.cluster["role"] = role
+            self.act("monitor", code)
+        self.api.answers.clear()
+        self.act("monitor", self.GENERIC)
+        self.die()
+        self.act("monitor", self.NOT_RUNNING)
+
+    def test_start(self):
+        self.be_standby()
+
+        def take():
+            self.cluster["role"] = "active"
+            return 202, ACCEPTED
+
+        self.api.answers[("POST", "/api/v1/cluster/take")] = take
+        self.api.set("GET", "/readyz", 200, {"status": "ok"})
+        self.act("start", self.OK)
+        self.act("start", self.OK)
+        self.assertEqual([call for call in self.api.calls if call[0] == "POST"], [("POST", "/api/v1/cluster/take")], "once")
+        self.cluster["role"] = "standby"
+        self.api.set("POST", "/api/v1/cluster/take", 409, refusal("refused", "The exports differ."))
+        self.assertIn("The exports differ.", self.act("start", self.GENERIC).stderr)
+        self.die()
+        self.act("start", self.GENERIC)
+
+    def test_stop(self):
+        self.act("stop", self.OK)
+        self.assertEqual(self.orders(), ["restart holdfastd.service"])
+        self.be_standby()
+        self.act("stop", self.OK, unit="nfs.service")
+        self.die()
+        self.act("stop", self.OK)
+        self.assertEqual(self.orders(), ["restart holdfastd.service"], "nothing more was to be done")
+
+    def test_mistakes(self):
+        self.act("validate-all", self.OK)
+        self.act("validate-all", self.INSTALLED, holdfast="/nonexistent")
+        self.act("start", self.CONFIGURED, state_dir="relative")
+        self.act("promote", self.UNIMPLEMENTED)
 
 
 if __name__ == "__main__":
