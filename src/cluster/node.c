@@ -31,8 +31,7 @@ struct hf_node {
 
 	/* Taking */
 	uint64_t told_until; /* an operator wants this node to serve; 0: none does */
-	bool must_ask;
-	bool is_fenced; /* the owner in @seen cannot write any more */
+	bool is_fenced;      /* the owner in @seen cannot write any more */
 	char claim_reason[HF_NODE_REASON];
 
 	/* Serving */
@@ -252,6 +251,16 @@ static const char *find_claim(struct hf_node *node, uint64_t now)
 	return wants && saw_lease_over(node) ? "the lease was over" : NULL;
 }
 
+/* An operator wants the service here, and the node that serves it does not know that yet. */
+static bool must_ask(const struct hf_node *node, uint64_t now)
+{
+	const struct hf_service_row *row = &node->seen;
+
+	return is_told(node, now) && node->has_seen && node->looked_at && node->role == HF_NODE_STANDBY &&
+	       row->has_lease && *row->lease_owner && !was_ours(node) &&
+	       strcmp(row->wanted, node->options.node) != 0 && now < lease_over_at(node);
+}
+
 void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_service_row *row,
 		 uint64_t sent, uint64_t heard)
 {
@@ -275,7 +284,9 @@ void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_s
 	if (is_standing_by(node))
 		compare(node);
 	node->looked_at = heard;
-	node->next_at = find_claim(node, heard) ? heard : heard + HF_MIN(LOOK_NS, node->options.lease_ns / 6);
+	node->next_at = must_ask(node, heard) || find_claim(node, heard)
+				? heard
+				: heard + HF_MIN(LOOK_NS, node->options.lease_ns / 6);
 }
 
 void hf_node_failed(struct hf_node *node, uint64_t now)
@@ -320,9 +331,10 @@ void hf_node_fenced(struct hf_node *node, bool succeeded, uint64_t now)
 		 node->seen.node);
 }
 
+/* The next look shows whether the row has the wish. */
 void hf_node_asked(struct hf_node *node, uint64_t now)
 {
-	node->must_ask = false;
+	node->looked_at = 0;
 	node->next_at = now;
 }
 
@@ -332,7 +344,7 @@ void hf_node_claimed(struct hf_node *node, const char *owner, uint64_t sent)
 	node->role = HF_NODE_TAKING;
 	node->reason[0] = '\0';
 	node->told_until = 0;
-	node->must_ask = node->is_released = false;
+	node->is_released = false;
 	node->lease_ends = sent + node->options.lease_ns;
 	node->next_at = sent + node->options.lease_ns / 3;
 }
@@ -393,7 +405,7 @@ enum hf_node_step hf_node_next(struct hf_node *node, uint64_t *atp)
 		return HF_NODE_NOTHING;
 	if (!is_standing_by(node))
 		return node->is_released ? HF_NODE_HAND_OVER : HF_NODE_RENEW;
-	if (node->must_ask)
+	if (must_ask(node, node->next_at))
 		return HF_NODE_ASK;
 	why = find_claim(node, node->next_at);
 	if (!why)
@@ -435,7 +447,6 @@ int hf_node_take(struct hf_node *node, uint64_t now, char *why, size_t size)
 		return -EBUSY;
 	}
 	node->told_until = now + TOLD_NS;
-	node->must_ask = node->seen.has_lease && *node->seen.lease_owner && now < lease_over_at(node);
 	node->next_at = now;
 	return 0;
 }

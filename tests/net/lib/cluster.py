@@ -71,6 +71,12 @@ class Cluster:
         settings = ("listen_addresses=", "shared_buffers=16MB", "fsync=off")
         self.server = self._run("postgres", "-k", self.path, *(word for s in settings for word in ("-c", s)))
 
+    def query(self, text):
+        """What psql shows, without ornaments; its error where it has one."""
+        words = [os.path.join(self.bin, "psql"), "-X", "-q", "-A", "-t", "-d", self.connection, "-c", text]
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        return (done.stdout if done.returncode == 0 else done.stderr).strip()
+
     def signal(self, number):
         """To all its processes."""
         children = subprocess.run(["pgrep", "-P", str(self.server.pid)], check=False, capture_output=True).stdout

@@ -6,6 +6,7 @@ The service has 10.98.0.9, which moves with it. Node N has 10.98.0.N of its own.
 import contextlib
 import os
 import signal
+import socket
 
 from daemon import Daemon
 from netns import Namespace
@@ -61,6 +62,7 @@ class Node(Daemon):
     """One holdfastd of the service."""
 
     def __init__(self, program, namespace, number, settings, flags=()):
+        self.number = number
         self.name = f"node{number}"
         super().__init__(program, namespace, [*settings, f"cluster.node={self.name}"], flags)
         self.rest = Rest(self)
@@ -70,17 +72,38 @@ class Node(Daemon):
 
     @property
     def role(self):
-        if self.process is None or self.process.poll() is not None:
+        if not self.runs:
             return None
         with contextlib.suppress(OSError, ValueError, KeyError):
             return self.cluster()["role"]
         return None
 
     def serves(self):
-        """It has the role, and its service is ready."""
+        """It has the role, its service is ready, and the service's address is here."""
         with contextlib.suppress(OSError, ValueError, KeyError):
-            return self.role == "active" and self.rest.get("/readyz").status == 200
+            return self.role == "active" and self.rest.get("/readyz").status == 200 and self.has_address()
         return False
+
+    @property
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def address(self):
+        """Its own."""
+        return f"10.98.0.{self.number}"
+
+    def has_address(self, address=SERVICE):
+        with self.namespace, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind((address, 0))
+            except OSError:
+                return False
+        return True
+
+    def order(self, what):
+        """An operator's POST: its answer."""
+        return self.rest.call("POST", f"/api/v1/cluster/{what}", token=True)
 
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)

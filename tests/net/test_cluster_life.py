@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""The life of a service on two nodes: a standby waits, takes over, hands back; every lock is held and every waiter waits on."""
+
+import os
+import socket
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from nodes import SERVICE
+from play import main
+from rpc import TcpCaller
+from takeover import NfsClient, Takeover
+from until import PATIENCE
+
+BUSY = 5  # seconds that a busy machine may be late
+
+
+class Life(Takeover):
+    # A standby
+
+    def test_standby_serves_no_client(self):
+        for port in (111, 2049):
+            with self.subTest(port=port), self.standby.namespace, socket.socket() as probe:
+                self.assertEqual(probe.connect_ex(("127.0.0.1", port)), 111, "ECONNREFUSED")
+        self.assertFalse(self.standby.has_address())
+
+    def test_standby_shows_its_role(self):
+        shown = self.standby.cluster()
+        self.assertEqual((shown["role"], shown["lease"]["holder"]), ("standby", self.active.name))
+        self.assertEqual({node["name"]: node["role"] for node in shown["nodes"]},
+                         {self.active.name: "active", self.standby.name: "standby"})  # fmt: skip
+        answer = self.standby.rest.get("/readyz")
+        self.assertEqual(answer.status, 503)
+        self.assertIn(b"standby", answer.body)
+        for target in ("locks", "clients", "grace"):
+            with self.subTest(target=target):
+                answer = self.standby.rest.get(f"/api/v1/{target}")
+                self.assertEqual((answer.status, answer.code), (503, "standby"))
+                self.assertIn(self.active.name, answer.json["error"]["message"])
+
+    # The active node dies
+
+    def test_locks_are_held_after_a_kill(self):
+        state, epoch = self.state_of(self.active), self.active.cluster()["epoch"]
+        lock = self.hold()
+        since = time.monotonic()
+        old, new = self.kill_active()
+        self.assert_denied(self.b)
+        waited = time.monotonic() - since
+        self.assertLess(waited, self.lease * 4 / 3 + 2 + BUSY)
+        self.assert_continued(new, state)
+        self.assertEqual(new.cluster()["epoch"], epoch + 1)
+        last = self.takeover_of(new, (old.name, new.name))
+        self.assertEqual((last["reason"], last["result"]), ("the lease was over", "continued"))
+        self.release(lock)
+        self.hold(self.b)
+
+    def test_releases_stay_released(self):
+        lock = self.hold()
+        self.release(lock)
+        self.kill_active()
+        self.hold(self.b)
+
+    def test_waiters_keep_their_order(self):
+        state = self.state_of(self.active)
+        lock = self.hold()
+        waiters = [(host, self.waits(host)) for host in self.hosts[1:4]]
+        _, new = self.kill_active()
+        self.assert_continued(new, state)
+        self.release(lock)
+        for n, (host, waiter) in enumerate(waiters):
+            heard = host.wait_granted(waiter)
+            self.assertEqual(heard.call.peer[0].removeprefix("::ffff:"), SERVICE)
+            for later, _ in waiters[n + 1 :]:
+                self.assertEqual(later.granted_calls, [], f"{later.name} came after {host.name}")
+            self.release(waiter, host)
+
+    def test_unanswered_grant_is_called_again(self):
+        lock = self.hold()
+        self.b.script = self.b.SILENT
+        waiter = self.waits(self.b)
+        self.release(lock)
+        first = self.b.wait_granted(waiter)
+        self.kill_active()
+        n_heard = len(self.b.grants.matching())
+        self.b.script = nlm.S_GRANTED
+        again = self.b.grants.wait(n_heard + 1)[-1]
+        self.assertEqual(again.grant.cookie, first.grant.cookie)
+        self.assert_denied(self.c)
+        self.release(waiter, self.b)
+        self.hold(self.c)
+
+    def test_handles_stay_and_the_write_verifier_does_not(self):
+        with NfsClient(self.a) as client:
+            before = client.write(self.fh, b"one", stable=0)
+        self.kill_active()
+        with NfsClient(self.a) as client:
+            self.assertEqual(client.read(self.fh).data, b"one")
+            after = client.write(self.fh, b"two", stable=0)
+        self.assertEqual((before.stat, after.stat), (0, 0))
+        self.assertNotEqual(before.verifier, after.verifier)
+
+    def test_old_node_returns_as_standby(self):
+        self.hold()
+        old, new = self.kill_active()
+        epoch = new.cluster()["epoch"]
+        old.start()
+        self.assertEqual(self.until_one_serves(), (new, old))
+        self.assertEqual(new.cluster()["epoch"], epoch)
+        self.assert_denied(self.b)
+
+    def test_restart_on_the_same_node_waits_for_no_lease(self):
+        """The other node is stopped, so that a slow start is no takeover."""
+        state, epoch = self.state_of(self.active), self.active.cluster()["epoch"]
+        self.hold()
+        self.standby.pause()
+        self.addCleanup(self.standby.go_on)
+        self.active.crash()
+        self.active.start()
+        self.until_serving(self.active)
+        self.assertIn("reason=restart", self.active.log)
+        self.assert_continued(self.active, state)
+        self.assertEqual(self.active.cluster()["epoch"], epoch + 1)
+        self.assert_denied(self.b)
+
+    def test_both_nodes_are_killed(self):
+        state = self.state_of(self.active)
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.standby.crash()
+        self.active.crash()
+        active, _ = self.settle()
+        self.until_serving(active)
+        self.assert_continued(active, state)
+        self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+    # Planned moves
+
+    def moved(self, to):
+        """Waits until it serves; the locks that it found are held."""
+        self.until_serving(to)
+        last = self.takeover_of(to, (self.active.name, to.name))
+        self.assertEqual((last["reason"], last["result"]), ("handed over", "continued"))
+        self.active, self.standby = self.until_one_serves()
+        self.assertIs(self.active, to)
+
+    def test_move_there_and_back(self):
+        state = self.state_of(self.active)
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        orders = (
+            lambda: self.active.order("move"),
+            lambda: self.active.order(f"move?to={self.standby.name}"),
+            lambda: self.standby.order("take"),
+        )
+        for order in orders:
+            self.assertEqual(order().status, 202)
+            self.moved(self.standby)
+            self.assert_continued(self.active, state)
+            self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+    def test_orders_that_cannot_be_followed(self):
+        for node, what, word in (
+            (self.standby, "move", self.active.name),
+            (self.active, "move?to=elsewhere", "elsewhere"),
+            (self.active, "take", "already"),
+        ):
+            with self.subTest(what=what):
+                answer = node.order(what)
+                self.assertEqual(answer.status, 409)
+                self.assertIn(word, answer.json["error"]["message"])
+        self.standby.stop()
+        self.until(lambda: len(self.active.cluster()["nodes"]) == 1, "the node that stopped is not shown any more")
+        self.assertEqual(self.active.order("move").status, 409)
+        self.assertTrue(self.active.serves())
+
+    def test_stop_hands_over(self):
+        state = self.state_of(self.active)
+        self.hold()
+        old, new = self.active, self.standby
+        old.stop()
+        self.assertFalse(old.has_address())
+        self.until_serving(new)
+        self.assertEqual(self.takeover_of(new, (old.name, new.name))["reason"], "handed over")
+        self.assert_continued(new, state)
+        self.assert_denied(self.b)
+        old.start()
+        self.assertEqual(self.until_one_serves(), (new, old))
+
+    # Addresses and connections
+
+    def test_address_leaves_a_node_that_was_killed(self):
+        self.standby.stop()
+        self.active.crash()
+        self.assertTrue(self.active.has_address(), "the kernel lives, and has it until its time is over")
+        self.until(lambda: not self.active.has_address(), "the address is gone", self.lease + 1 + BUSY)
+
+    def test_client_that_only_waits_is_reset(self):
+        idle = TcpCaller((SERVICE, 2049), (self.a.address, 0), self.a.namespace)
+        self.addCleanup(idle.close)
+        port = idle.sock.getsockname()[1].to_bytes(2, "little").hex()
+
+        def is_stored():
+            return port in self.pg.query("SELECT encode(connections, 'hex') FROM holdfast_leases")
+
+        self.until(is_stored, "the database has the connection", pause=0.2)
+        self.wire.pull(self.active.number)
+        self.addCleanup(self.wire.plug_in, self.active.number)
+        self.until_serving(self.standby)
+        idle.sock.settimeout(PATIENCE)
+        with self.assertRaises(ConnectionResetError):
+            idle.sock.recv(1)
+
+    def test_link_down_hands_over(self):
+        state = self.state_of(self.active)
+        self.hold()
+        old, new = self.active, self.standby
+        self.wire.pull(old.number)
+        self.addCleanup(self.wire.plug_in, old.number)
+        self.until_serving(new)
+        self.assertEqual(self.takeover_of(new, (old.name, new.name))["reason"], "handed over")
+        self.assert_continued(new, state)
+        self.assert_denied(self.b)
+        old.until_role("mismatched")
+        self.assertIn("has no link", old.cluster()["reason"])
+        self.wire.plug_in(old.number)
+        self.assertEqual(self.until_one_serves(), (new, old))
+
+
+if __name__ == "__main__":
+    main()
