@@ -343,6 +343,7 @@ class KeyOverPostgres(Database, OverPostgres, Key):
     def test_m5_handle_changed(self):
         lock = self.held(self.a, 0, 5)
         self.held(self.a, 20, 5)
+        self.until(lambda: self.sql("SELECT count(*) FROM holdfast_journal") == "0", "the locks are in their table")
         self.daemon.crash()
         number = self.sql("SELECT min(lock_id) FROM holdfast_locks")
         self.change_handle()

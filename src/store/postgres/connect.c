@@ -102,13 +102,7 @@ static int make_ready(struct hf_pg *pg, PGconn *conn)
 {
 	int r;
 
-	r = hf_pg_run(
-		conn,
-		"SET client_min_messages = error; SET lock_timeout = '5s'; SET statement_timeout = '15s';"
-		"SET idle_in_transaction_session_timeout = 0; SET standard_conforming_strings = on",
-		pg->message);
-	if (r == 0)
-		r = hf_pg_migrate(conn, -1, pg->message);
+	r = hf_pg_migrate(conn, -1, pg->message);
 	if (r == 0)
 		r = pg->store.has_begun ? come_back(pg, conn) : lock_server(conn, pg->server, pg->message);
 	if (r == 0)
@@ -208,10 +202,30 @@ int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char m
 	return hf_trace(r);
 }
 
+int hf_pg_open(const struct hf_pg *pg, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
+{
+	PGconn *conn;
+	int r = hf_pg_dial(pg->conninfo, HF_PG_TIMEOUT, &conn, message);
+
+	if (r < 0)
+		return r;
+	r = hf_pg_run(conn,
+		      "SET client_min_messages = error; SET lock_timeout = '5s';"
+		      "SET statement_timeout = '15s'; SET idle_in_transaction_session_timeout = 0;"
+		      "SET standard_conforming_strings = on",
+		      message);
+	if (r < 0) {
+		PQfinish(conn);
+		return hf_trace(r);
+	}
+	*connp = conn;
+	return 0;
+}
+
 int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
 {
 	PGconn *conn;
-	int r = hf_pg_dial(pg->conninfo, HF_PG_TIMEOUT, &conn, pg->message);
+	int r = hf_pg_open(pg, &conn, pg->message);
 
 	if (r < 0)
 		return r;

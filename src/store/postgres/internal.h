@@ -3,14 +3,17 @@
  *
  * There is one connection. At the start it is used by blocking calls with a
  * time limit. In service it is in libpq's pipeline mode, and the loop watches
- * it. A batch is one transaction of a few prepared statements; each statement
- * takes all rows of its sort as arrays. Several batches may be in flight.
+ * it. A batch is one transaction. A batch of locks is one row of a journal
+ * (journal.c), which a worker thread folds into the tables over a connection of
+ * its own (fold.c). Every other batch is a few prepared statements, each of which
+ * takes all rows of its sort as arrays (statements.c). Several batches may be in
+ * flight.
  *
  * Every row carries the name of its server. Two things keep a second holdfastd
  * of the same name away. While the connection lasts, a session lock on the name
  * does. Afterwards the row of the service does: it names the run that used the
- * store last, by its epoch and a random number (owner), and each transaction
- * begins by checking it (owner.c).
+ * store last, by its epoch and a random number (owner). No transaction commits
+ * if that row has changed (owner.c, journal.c).
  *
  * Text from peers is stored as printable ASCII, with every other byte as \xNN
  * (text.c), so the database accepts every name.
@@ -32,6 +35,22 @@
 
 struct hf_socket;
 
+/* Ids of locks, reservations and waiters that no table can have. */
+struct hf_pg_ids {
+	uint64_t first;
+	uint64_t n;
+};
+
+/* Rows of the journal that this run has committed, and the records in them. */
+struct hf_pg_rows {
+	uint8_t *data;
+	size_t len;
+	size_t capacity;
+	uint64_t n;           /* rows */
+	uint64_t last_number; /* of the last row */
+	struct hf_pg_ids unknown;
+};
+
 struct hf_pg {
 	struct hf_store store;
 	char *conninfo;
@@ -45,6 +64,22 @@ struct hf_pg {
 	struct hf_timer silence_timer;
 	struct hf_store_batch *flying[HF_PG_MAX_FLYING]; /* in the order in which they were sent */
 	unsigned int n_flying;
+
+	/* The journal. */
+	uint64_t next_number;        /* of a row */
+	size_t max_journal;          /* bytes; more only if a single batch is larger */
+	bool has_term;               /* the connection can write in the journal */
+	struct hf_store_batch *held; /* waits until the journal has room */
+	struct hf_pg_rows unfolded;
+	struct hf_pg_rows folding; /* the worker's while fold_work runs */
+	struct hf_work fold_work;
+	struct hf_timer fold_timer;
+	PGconn *fold_conn; /* the worker's */
+	int fold_result;   /* the worker's */
+	size_t n_vacuum;   /* the worker's: bytes that were folded since the last VACUUM */
+	char fold_message[HF_PG_MAX_MESSAGE];
+	bool has_fold_failed; /* and the log says so */
+	bool is_waiting;      /* to come back, for the end of a fold */
 
 	struct hf_work connect_work;
 	PGconn *fresh; /* the connection that the worker made */
@@ -63,6 +98,8 @@ static inline struct hf_pg *hf_pg_of(struct hf_store *store)
 int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char message[HF_PG_MAX_MESSAGE]);
 /* Makes a connection that is ready for use. Blocks; runs on any thread. */
 int hf_pg_connect(struct hf_pg *pg, PGconn **connp);
+/* Without tables, session lock and statements. */
+int hf_pg_open(const struct hf_pg *pg, PGconn **connp, char message[HF_PG_MAX_MESSAGE]);
 
 /* query.c: blocking statements with a time limit. NULL: failed, see @message. */
 
@@ -72,6 +109,8 @@ PGresult *hf_pg_query(PGconn *conn, const char *sql, int n_params, const char *c
 PGresult *hf_pg_query_within(PGconn *conn, uint64_t timeout_ns, const char *sql, int n_params,
 			     const char *const *params, bool is_binary, char message[HF_PG_MAX_MESSAGE]);
 int hf_pg_run(PGconn *conn, const char *sql, char message[HF_PG_MAX_MESSAGE]); /* 0 or -EIO */
+/* Waits for the results of a pipeline up to its sync, and leaves the pipeline. 0 or -EIO. */
+int hf_pg_await_sync(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
 void hf_pg_note(char message[HF_PG_MAX_MESSAGE], const char *text);
 void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
 
@@ -125,6 +164,10 @@ bool hf_pg_says_taken(const PGresult *result);
 
 /* statements.c */
 int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
+int hf_pg_prepare_tables(PGconn *conn, char message[HF_PG_MAX_MESSAGE]); /* for hf_pg_send_records() */
+/* Sends the statements that bring the tables to the state at the end of @records. Deletes of @unknown ids are
+ * left out. */
+int hf_pg_send_records(PGconn *conn, const char *server, struct hf_bytes records, struct hf_pg_ids unknown);
 /* Sends a batch as one transaction; -errno: it was not sent completely. */
 int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batch);
 
@@ -135,7 +178,26 @@ int hf_pg_load(struct hf_store *store, enum hf_record_type type,
 	       int (*fn)(void *user, const struct hf_record *record), void *user);
 int hf_pg_clear(struct hf_store *store);
 
+/* journal.c */
+void hf_pg_journal_init(struct hf_pg *pg);
+void hf_pg_journal_deinit(struct hf_pg *pg);
+void hf_pg_journal_reset(struct hf_pg *pg); /* the rows are gone, or of no use */
+/* Sends @records as one row. */
+int hf_pg_send_journal(struct hf_pg *pg, PGconn *conn, struct hf_bytes records);
+int hf_pg_journal_add(struct hf_pg *pg, struct hf_bytes records); /* that row is committed; -ENOMEM */
+bool hf_pg_journal_is_full(const struct hf_pg *pg);
+void hf_pg_journal_stop(struct hf_pg *pg); /* blocks until no fold is under way, and forgets the rows */
+
+/* fold.c: both block. */
+/* Folds @rows into the tables in one transaction, over a connection of its own. Runs on a worker. */
+int hf_pg_fold(struct hf_pg *pg, const struct hf_pg_rows *rows);
+/* Folds all rows of the service that the journal has, of any run, within the transaction of @conn. */
+int hf_pg_fold_rest(struct hf_pg *pg, PGconn *conn);
+#define HF_PG_MAX_TERM 64
+void hf_pg_write_term(const struct hf_pg *pg, char name[HF_PG_MAX_TERM]);
+
 /* pipeline.c */
+void hf_pg_go_on(struct hf_pg *pg);         /* a fold has ended */
 int hf_pg_leave_pipeline(struct hf_pg *pg); /* for blocking statements */
 void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch);
 void hf_pg_recover(struct hf_store *store);

@@ -213,7 +213,9 @@ int hf_pg_load(struct hf_store *store, enum hf_record_type type,
 	snprintf(sql, sizeof(sql), "DECLARE loading NO SCROLL CURSOR FOR %s", query_of(type));
 	if (hf_pg_run(pg->conn, "BEGIN", pg->message) < 0)
 		return explain(pg, "the database could not be read");
-	declared = hf_pg_query(pg->conn, sql, 1, params, false, pg->message);
+	/* Before the epoch begins, the journal is folded only for this look: the rollback undoes it. */
+	if (store->has_begun || hf_pg_fold_rest(pg, pg->conn) == 0)
+		declared = hf_pg_query(pg->conn, sql, 1, params, false, pg->message);
 	r = declared ? load_cursor(pg, type, scratch, fn, user)
 		     : explain(pg, "the database could not be read");
 	hf_pg_run(pg->conn, "ROLLBACK", ignored);
@@ -336,8 +338,10 @@ static int write_state(struct hf_pg *pg, const struct hf_store_state *state)
 
 static int drop_locks(struct hf_pg *pg)
 {
-	int r = run_with_server(pg, "DELETE FROM holdfast_locks WHERE server = $1");
+	int r = run_with_server(pg, "DELETE FROM holdfast_journal WHERE server = $1");
 
+	if (r == 0)
+		r = run_with_server(pg, "DELETE FROM holdfast_locks WHERE server = $1");
 	if (r == 0)
 		r = run_with_server(pg, "DELETE FROM holdfast_shares WHERE server = $1");
 	return r < 0 ? r : run_with_server(pg, "DELETE FROM holdfast_waiters WHERE server = $1");
@@ -357,7 +361,7 @@ static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
 	return state ? hf_pg_own(pg, pg->conn, state) : 0;
 }
 
-/* Makes all changes in one synced transaction. */
+/* Makes all changes in one synced transaction. The journal is empty afterwards. */
 static int change(struct hf_pg *pg, const struct hf_store_state *state, bool locks, bool clients)
 {
 	char ignored[HF_PG_MAX_MESSAGE];
@@ -366,11 +370,12 @@ static int change(struct hf_pg *pg, const struct hf_store_state *state, bool loc
 	r = hf_pg_leave_pipeline(pg);
 	if (r < 0)
 		return r;
+	hf_pg_journal_stop(pg);
 	r = hf_pg_run(pg->conn, "BEGIN; SET LOCAL synchronous_commit = on", pg->message);
 	if (r == 0)
 		r = look_at_owner(pg, state);
-	if (r == 0 && locks)
-		r = drop_locks(pg);
+	if (r == 0)
+		r = locks ? drop_locks(pg) : hf_pg_fold_rest(pg, pg->conn);
 	if (r == 0 && clients)
 		r = run_with_server(pg, "DELETE FROM nsm_client_registrations WHERE server = $1");
 	if (r == 0 && state)

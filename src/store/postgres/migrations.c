@@ -171,6 +171,76 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		.down = "DROP TABLE holdfast_nodes;"
 			"DROP TABLE holdfast_leases",
 	},
+	{
+		/* journal.c explains the journal, and the view of a term, which is the right to write in it.
+		 */
+		.name = "a journal of locks",
+		.up = "CREATE TABLE holdfast_journal ("
+		      " server text NOT NULL,"
+		      " number bigint NOT NULL,"
+		      " records bytea NOT NULL)"
+		      " WITH (toast_tuple_target = 8160);"
+		      "ALTER TABLE holdfast_journal ALTER records SET STORAGE EXTERNAL;"
+		      "CREATE FUNCTION holdfast_term(term_epoch bigint, term_owner text) RETURNS text"
+		      " LANGUAGE sql AS $body$"
+		      " SELECT 'holdfast_term_' || to_hex(term_epoch) || '_' || term_owner"
+		      " $body$;"
+		      /* A transaction of that term under way is ended: a process that was stopped within one
+		       * must not hold up the next term. */
+		      "CREATE FUNCTION holdfast_end_term(term text) RETURNS void"
+		      " LANGUAGE plpgsql AS $body$"
+		      " BEGIN"
+		      "  PERFORM pg_terminate_backend(pid) FROM pg_locks"
+		      "   WHERE relation = to_regclass(quote_ident(term)) AND pid <> pg_backend_pid()"
+		      "   AND database = (SELECT oid FROM pg_database WHERE datname = current_database());"
+		      "  EXECUTE format('DROP VIEW IF EXISTS %I', term);"
+		      " END $body$;"
+		      "CREATE FUNCTION holdfast_change_term() RETURNS trigger"
+		      " LANGUAGE plpgsql AS $body$"
+		      " BEGIN"
+		      "  IF TG_OP = 'TRUNCATE' THEN"
+		      "   PERFORM holdfast_end_term(viewname) FROM pg_views"
+		      "    WHERE schemaname = TG_TABLE_SCHEMA AND viewname LIKE 'holdfast\\_term\\_%';"
+		      "   RETURN NULL;"
+		      "  END IF;"
+		      "  IF TG_OP <> 'INSERT' THEN"
+		      "   PERFORM holdfast_end_term(holdfast_term(OLD.epoch, OLD.owner));"
+		      "  END IF;"
+		      "  IF TG_OP <> 'DELETE' THEN"
+		      "   EXECUTE format('CREATE OR REPLACE VIEW %I AS"
+		      "    SELECT server, number, records FROM holdfast_journal',"
+		      "    holdfast_term(NEW.epoch, NEW.owner));"
+		      "  END IF;"
+		      "  RETURN NULL;"
+		      " END $body$;"
+		      "CREATE TRIGGER holdfast_term AFTER INSERT OR DELETE ON holdfast_services"
+		      " FOR EACH ROW EXECUTE FUNCTION holdfast_change_term();"
+		      "CREATE TRIGGER holdfast_next_term AFTER UPDATE ON holdfast_services"
+		      " FOR EACH ROW WHEN (OLD.epoch <> NEW.epoch OR OLD.owner <> NEW.owner)"
+		      " EXECUTE FUNCTION holdfast_change_term();"
+		      "CREATE TRIGGER holdfast_no_term AFTER TRUNCATE ON holdfast_services"
+		      " FOR EACH STATEMENT EXECUTE FUNCTION holdfast_change_term()",
+		/* Only holdfastd can read the records. An orderly stop leaves none. */
+		.down = "DO $body$"
+			" DECLARE term text;"
+			" BEGIN"
+			"  IF EXISTS (SELECT 1 FROM holdfast_journal) THEN"
+			"   RAISE EXCEPTION 'the journal still has locks: start holdfastd and stop it again';"
+			"  END IF;"
+			"  FOR term IN SELECT viewname FROM pg_views WHERE viewname LIKE "
+			"'holdfast\\_term\\_%'"
+			"   AND schemaname = current_schema() LOOP"
+			"   EXECUTE format('DROP VIEW %I', term);"
+			"  END LOOP;"
+			" END $body$;"
+			"DROP TRIGGER holdfast_no_term ON holdfast_services;"
+			"DROP TRIGGER holdfast_next_term ON holdfast_services;"
+			"DROP TRIGGER holdfast_term ON holdfast_services;"
+			"DROP FUNCTION holdfast_change_term();"
+			"DROP FUNCTION holdfast_end_term(text);"
+			"DROP FUNCTION holdfast_term(bigint, text);"
+			"DROP TABLE holdfast_journal",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

@@ -4,6 +4,9 @@
  * fails all batches in flight. A worker thread then makes a new connection,
  * since name lookup and connect may take long. If another run has used the
  * service meanwhile, the store does not reconnect.
+ *
+ * A fold of the journal that is under way ends first: it must not write old facts
+ * over those of the resync.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,7 +24,8 @@ static void on_silence(struct hf_timer *timer)
 {
 	struct hf_pg *pg = hf_container_of(timer, struct hf_pg, silence_timer);
 
-	snprintf(pg->message, sizeof(pg->message), "the database does not answer");
+	snprintf(pg->message, sizeof(pg->message), "%s",
+		 pg->held ? "the journal is full" : "the database does not answer");
 	give_up(pg);
 }
 
@@ -42,16 +46,23 @@ static bool flush(struct hf_pg *pg)
 
 /* Results */
 
-static void finish_first(struct hf_pg *pg)
+static bool finish_first(struct hf_pg *pg)
 {
 	struct hf_store_batch *batch = pg->flying[0];
 
 	assert(pg->n_flying > 0);
+	if (batch->kind == HF_STORE_LOCKS && hf_pg_journal_add(pg, hf_batch_bytes(batch)) < 0) {
+		snprintf(pg->message, sizeof(pg->message), "no memory for the journal");
+		return false;
+	}
+	if (batch->kind == HF_STORE_ALL)
+		hf_pg_journal_reset(pg);
 	pg->n_flying--;
 	memmove(pg->flying, pg->flying + 1, pg->n_flying * sizeof(pg->flying[0]));
-	if (pg->n_flying == 0)
+	if (pg->n_flying == 0 && !pg->held)
 		hf_timer_stop(&pg->silence_timer);
 	hf_store_batch_done(batch, 0);
+	return true;
 }
 
 static bool is_good(struct hf_pg *pg, const PGresult *result)
@@ -82,8 +93,8 @@ static bool take_results(struct hf_pg *pg)
 			continue;
 		if (!is_good(pg, result))
 			return false;
-		if (PQresultStatus(result) == PGRES_PIPELINE_SYNC)
-			finish_first(pg);
+		if (PQresultStatus(result) == PGRES_PIPELINE_SYNC && !finish_first(pg))
+			return false;
 	}
 	return true;
 }
@@ -97,7 +108,7 @@ static void on_ready(void *user, unsigned int events)
 		give_up(pg);
 		return;
 	}
-	if (pg->n_flying)
+	if (pg->n_flying && !pg->held)
 		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 	if (!take_results(pg) || !flush(pg))
 		give_up(pg);
@@ -113,6 +124,7 @@ void hf_pg_disconnect(struct hf_pg *pg)
 	PQfinish(pg->conn);
 	pg->conn = NULL;
 	pg->is_pipelined = false;
+	pg->has_term = false;
 }
 
 static void give_up(struct hf_pg *pg)
@@ -120,8 +132,15 @@ static void give_up(struct hf_pg *pg)
 	if (pg->store.health == HF_STORE_HEALTHY)
 		hf_log_warn("closed the connection to the database", "reason=%s", pg->message);
 	hf_pg_disconnect(pg);
+	hf_pg_journal_reset(pg);
 	if (pg->is_taken)
 		hf_store_taken(&pg->store);
+	if (pg->held) {
+		struct hf_store_batch *batch = pg->held;
+
+		pg->held = NULL;
+		hf_store_batch_done(batch, -ENOTCONN);
+	}
 	while (pg->n_flying) {
 		struct hf_store_batch *batch = pg->flying[--pg->n_flying];
 
@@ -169,6 +188,12 @@ void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch)
 		hf_store_batch_done(batch, r);
 		return;
 	}
+	if (batch->kind == HF_STORE_LOCKS && hf_pg_journal_is_full(pg)) {
+		assert(!pg->held);
+		pg->held = batch;
+		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+		return;
+	}
 	assert(pg->n_flying < HF_PG_MAX_FLYING);
 	pg->flying[pg->n_flying++] = batch;
 	r = enter_pipeline(pg);
@@ -176,7 +201,7 @@ void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch)
 		r = hf_pg_send_batch(pg, pg->conn, batch);
 	if (r < 0 && PQstatus(pg->conn) != CONNECTION_OK)
 		hf_pg_note_error(pg->conn, pg->message);
-	if (r == 0)
+	if (r == 0 && !pg->held)
 		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 	if (r < 0 || !flush(pg))
 		give_up(pg);
@@ -224,14 +249,35 @@ static void on_connected(struct hf_work *work)
 	hf_store_recover_done(&pg->store, r);
 }
 
+static void connect_again(struct hf_pg *pg)
+{
+	int r = hf_work_submit(pg->store.loop, &pg->connect_work, run_connect, on_connected);
+
+	if (r < 0)
+		hf_store_recover_done(&pg->store, r);
+}
+
 void hf_pg_recover(struct hf_store *store)
 {
 	struct hf_pg *pg = hf_pg_of(store);
-	int r;
 
 	if (pg->conn)
 		hf_pg_disconnect(pg);
-	r = hf_work_submit(store->loop, &pg->connect_work, run_connect, on_connected);
-	if (r < 0)
-		hf_store_recover_done(store, r);
+	hf_pg_journal_reset(pg);
+	pg->is_waiting = hf_work_is_running(&pg->fold_work);
+	if (!pg->is_waiting)
+		connect_again(pg);
+}
+
+void hf_pg_go_on(struct hf_pg *pg)
+{
+	struct hf_store_batch *batch = pg->held;
+
+	if (pg->is_waiting) {
+		pg->is_waiting = false;
+		connect_again(pg);
+	} else if (batch && !hf_pg_journal_is_full(pg)) {
+		pg->held = NULL;
+		hf_pg_commit(&pg->store, batch);
+	}
 }

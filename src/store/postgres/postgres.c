@@ -15,6 +15,7 @@ static void pg_free(struct hf_store *store)
 	struct hf_pg *pg = hf_pg_of(store);
 
 	hf_work_cancel(&pg->connect_work);
+	hf_pg_journal_deinit(pg);
 	PQfinish(pg->fresh);
 	if (pg->conn)
 		hf_pg_disconnect(pg);
@@ -55,7 +56,7 @@ static int copy_options(struct hf_pg *pg, const struct hf_store_options *options
 
 static int open_connection(struct hf_pg *pg)
 {
-	PGconn *conn;
+	PGconn *conn = NULL;
 	int r = hf_pg_connect(pg, &conn);
 
 	if (r == 0)
@@ -77,6 +78,7 @@ int hf_store_open_postgres(struct hf_store **storep, struct hf_loop *loop,
 		free(pg);
 		return hf_trace(r);
 	}
+	hf_pg_journal_init(pg);
 	r = copy_options(pg, options);
 	if (r == 0)
 		r = open_connection(pg);

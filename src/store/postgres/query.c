@@ -101,3 +101,27 @@ int hf_pg_run(PGconn *conn, const char *sql, char message[HF_PG_MAX_MESSAGE])
 	PQclear(result);
 	return 0;
 }
+
+int hf_pg_await_sync(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	bool is_over = false;
+	int r = 0;
+
+	message[0] = '\0';
+	while (!is_over && await_result(conn, (int)(HF_PG_TIMEOUT / HF_NS_PER_MS), message)) {
+		hf_cleanup(hf_pg_clearp) PGresult *result = PQgetResult(conn);
+		ExecStatusType status = result ? PQresultStatus(result) : PGRES_COMMAND_OK;
+
+		is_over = status == PGRES_PIPELINE_SYNC;
+		if (is_over || status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+			continue;
+		r = -EIO;
+		if (!message[0])
+			hf_pg_note(message, PQresultErrorMessage(result));
+		if (PQstatus(conn) != CONNECTION_OK)
+			break;
+	}
+	if (!is_over || !PQexitPipelineMode(conn))
+		r = -EIO;
+	return hf_trace(r);
+}

@@ -1,6 +1,6 @@
 /*
- * The statements of service. Each takes the server's name and one array for
- * each column, so a batch needs a handful of statements for any number of rows.
+ * The statements that change the tables. Each takes the server's name and one
+ * array for each column, so any number of records needs a handful of statements.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -178,13 +178,20 @@ static int prepare(PGconn *conn, const struct table *table, char message[HF_PG_M
 	return hf_pg_run(conn, sql, message);
 }
 
-int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+int hf_pg_prepare_tables(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 {
-	int r = hf_pg_prepare_check(conn, message);
+	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < N_STATEMENTS; i++)
 		r = prepare(conn, &tables[i], message);
 	return r;
+}
+
+int hf_pg_prepare(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
+{
+	int r = hf_pg_prepare_check(conn, message);
+
+	return r < 0 ? r : hf_pg_prepare_tables(conn, message);
 }
 
 /* Rows */
@@ -266,8 +273,9 @@ static void add_state(struct hf_pg_array *columns, const struct hf_store_state *
 	hf_pg_array_add_escaped(c++, hf_bytes_of_str(state->medium));
 }
 
-/* Adds the row if @statement is the one for it. */
-static bool add_row(struct hf_pg_array *columns, enum statement statement, const struct hf_last *last)
+/* Adds the row if @statement is the one for it, and if it changes anything. */
+static bool add_row(struct hf_pg_array *columns, enum statement statement, const struct hf_last *last,
+		    const struct hf_pg_ids *unknown)
 {
 	static const enum hf_record_type types[N_STATEMENTS] = {
 		[PUT_LOCKS] = HF_RECORD_LOCK,
@@ -305,6 +313,8 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 	case DELETE_LOCKS:
 	case DELETE_RESERVATIONS:
 	case DELETE_WAITERS:
+		if (record->id - unknown->first < unknown->n)
+			return false;
 		hf_pg_array_add_int(columns, (int64_t)record->id);
 		break;
 	case DELETE_CLIENTS:
@@ -343,8 +353,8 @@ static int send_columns(PGconn *conn, const char *server, const struct table *ta
 	return 0;
 }
 
-static int send_statement(struct hf_pg *pg, PGconn *conn, enum statement statement,
-			  const struct hf_last_table *last)
+static int send_statement(PGconn *conn, const char *server, enum statement statement,
+			  const struct hf_last_table *last, const struct hf_pg_ids *unknown)
 {
 	const struct table *table = &tables[statement];
 	struct hf_pg_array columns[MAX_COLUMNS] = { 0 };
@@ -354,56 +364,67 @@ static int send_statement(struct hf_pg *pg, PGconn *conn, enum statement stateme
 	for (size_t i = 0; table->columns[i].name; i++)
 		hf_pg_array_begin(&columns[i], table->columns[i].type);
 	for (size_t i = 0; r == 0 && i < last->n_slots; i++) {
-		if (!last->slots[i].key || !add_row(columns, statement, &last->slots[i]))
+		if (!last->slots[i].key || !add_row(columns, statement, &last->slots[i], unknown))
 			continue;
 		if (++n_rows == MAX_ROWS) {
-			r = send_columns(conn, pg->server, table, columns, n_rows);
+			r = send_columns(conn, server, table, columns, n_rows);
 			n_rows = 0;
 		}
 	}
 	if (r == 0 && n_rows)
-		r = send_columns(conn, pg->server, table, columns, n_rows);
+		r = send_columns(conn, server, table, columns, n_rows);
 	for (size_t i = 0; i < MAX_COLUMNS; i++)
 		hf_pg_array_deinit(&columns[i]);
 	return r;
 }
 
-static int send_plain(PGconn *conn, const char *sql, const char *server)
+int hf_pg_send_records(PGconn *conn, const char *server, struct hf_bytes records, struct hf_pg_ids unknown)
 {
-	const char *values[] = { server };
+	struct hf_last_table last = { 0 };
+	int r = hf_last_collect(&last, records);
 
-	return PQsendQueryParams(conn, sql, server ? 1 : 0, NULL, values, NULL, NULL, 0) ? 0 : hf_trace(-EIO);
+	for (int i = 0; r == 0 && i < N_STATEMENTS; i++)
+		r = send_statement(conn, server, (enum statement)i, &last, &unknown);
+	hf_last_deinit(&last);
+	return r;
 }
 
-/* If the loss of the database's machine may lose the batch, its commit need not wait for the disk. */
-static bool needs_sync(const struct hf_pg *pg, const struct hf_store_batch *batch)
+static int send_wipes(PGconn *conn, const char *server)
 {
-	return batch->kind != HF_STORE_LOCKS || pg->store.state.durability == HF_STORE_MACHINE;
-}
-
-int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batch)
-{
+	/* The journal comes first: if a fold of it is still under way in the database, this waits for its
+	 * end, and the statements behind see what the fold wrote. */
 	static const char *const wipes[] = {
+		"DELETE FROM holdfast_journal WHERE server = $1",
 		"DELETE FROM holdfast_locks WHERE server = $1",
 		"DELETE FROM holdfast_shares WHERE server = $1",
 		"DELETE FROM holdfast_waiters WHERE server = $1",
 		"DELETE FROM nsm_client_registrations WHERE server = $1",
 	};
-	struct hf_last_table last = { 0 };
-	int r = hf_last_collect(&last, hf_batch_bytes(batch));
+	const char *values[] = { server };
 
-	if (r == 0)
-		r = send_plain(conn, "BEGIN", NULL);
-	if (r == 0)
-		r = hf_pg_send_check(pg, conn, needs_sync(pg, batch));
-	for (size_t i = 0; r == 0 && i < HF_ARRAY_SIZE(wipes) && batch->kind == HF_STORE_ALL; i++)
-		r = send_plain(conn, wipes[i], pg->server);
-	for (int i = 0; r == 0 && i < N_STATEMENTS; i++)
-		r = send_statement(pg, conn, (enum statement)i, &last);
-	if (r == 0)
-		r = send_plain(conn, "COMMIT", NULL);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(wipes); i++) {
+		if (!PQsendQueryParams(conn, wipes[i], 1, NULL, values, NULL, NULL, 0))
+			return hf_trace(-EIO);
+	}
+	return 0;
+}
+
+/* No BEGIN, no COMMIT: up to the sync of the pipeline, all statements are one transaction. */
+int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batch)
+{
+	int r;
+
+	if (batch->kind == HF_STORE_LOCKS) {
+		r = hf_pg_send_journal(pg, conn, hf_batch_bytes(batch));
+	} else {
+		r = hf_pg_send_check(pg, conn, true);
+		if (r == 0 && batch->kind == HF_STORE_ALL)
+			r = send_wipes(conn, pg->server);
+		if (r == 0)
+			r = hf_pg_send_records(conn, pg->server, hf_batch_bytes(batch),
+					       (struct hf_pg_ids){ 0 });
+	}
 	if (r == 0 && !PQpipelineSync(conn))
-		r = -EIO;
-	hf_last_deinit(&last);
+		r = hf_trace(-EIO);
 	return r;
 }

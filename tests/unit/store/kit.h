@@ -22,6 +22,8 @@ struct kit_backend {
 	void (*clean_up)(struct kit *kit);     /* the place goes */
 	void (*break_medium)(struct kit *kit); /* from now on nothing can be written */
 	void (*repair_medium)(struct kit *kit);
+	void (*lose_machine)(
+		struct kit *kit); /* what the machine's death does to the medium; NULL: nothing */
 };
 
 /* The facts that should be stored: encoded records by type and key. */

@@ -29,6 +29,12 @@ static void repair_medium(struct kit *kit)
 	cluster_start(cluster_get());
 }
 
+static void lose_machine(struct kit *kit)
+{
+	cluster_kill(cluster_get());
+	cluster_start(cluster_get());
+}
+
 const struct kit_backend kit_postgres = {
 	.name = "postgres",
 	.open = open_postgres,
@@ -36,4 +42,5 @@ const struct kit_backend kit_postgres = {
 	.clean_up = clean_up,
 	.break_medium = break_medium,
 	.repair_medium = repair_medium,
+	.lose_machine = lose_machine,
 };

@@ -399,8 +399,14 @@ static void test_bounds(void **state)
 
 static void run_before(struct kit *kit, enum hf_store_durability durability, const char *boot_id)
 {
+	bool is_lost = kit->options.boot_id && strcmp(kit->options.boot_id, boot_id) != 0;
+
 	kit->options.durability = durability;
 	kit->options.boot_id = boot_id;
+	if (is_lost && kit->backend->lose_machine) {
+		kit->store = hf_store_free(kit->store);
+		kit->backend->lose_machine(kit);
+	}
 	kit_reopen(kit);
 }
 

@@ -17,6 +17,14 @@ static void expect_answer(struct kit *kit, const char *sql, const char *expected
 	assert_string_equal(found, expected);
 }
 
+static bool is_folded(struct kit *kit)
+{
+	char found[16];
+
+	cluster_query(kit->options.postgres, "SELECT count(*) FROM holdfast_journal", found, sizeof(found));
+	return strcmp(found, "0") == 0;
+}
+
 static void fill(struct kit *kit, unsigned int seed)
 {
 	for (unsigned int i = 0; i < 50; i++) {
@@ -91,8 +99,9 @@ static void test_tables_and_indexes(void **state)
 	expect_answer(&kit,
 		      "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables"
 		      " WHERE schemaname = 'public'",
-		      "holdfast_locks holdfast_migrations holdfast_server_state holdfast_services"
-		      " holdfast_shares holdfast_waiters nsm_client_registrations");
+		      "holdfast_journal holdfast_leases holdfast_locks holdfast_migrations holdfast_nodes"
+		      " holdfast_server_state holdfast_services holdfast_shares holdfast_waiters"
+		      " nsm_client_registrations");
 	expect_answer(&kit,
 		      "SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes"
 		      " WHERE tablename = 'nsm_client_registrations'",
@@ -120,6 +129,11 @@ static void test_migrations_down_and_up(void **state)
 	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
 	kit_open(&kit);
 	fill(&kit, 0);
+	kit_close(&kit);
+	migrate(&kit, 6, -EIO); /* the journal has locks, which only holdfastd can read */
+	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", latest);
+	kit_open(&kit);
+	kit_expect(&kit);
 	kit_close(&kit);
 	for (int i = hf_pg_n_migrations - 1; i >= 0; i--) {
 		char number[16];
@@ -215,6 +229,7 @@ static void test_store_that_another_run_has_used(void **state)
 		take_over(&two, &one);
 		kit_put_lock(&two, hf_store_new_id(two.store), 7);
 		kit_settle(&two);
+		kit_run_until(&two, is_folded);
 		if (has_ended)
 			kit_close(&two);
 		lost = kit_put_lock(&one, hf_store_new_id(one.store), 9);
@@ -240,6 +255,7 @@ static void test_no_transaction_without_a_look_at_the_owner(void **state)
 	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
 	kit_open(&kit);
 	fill(&kit, 0);
+	kit_run_until(&kit, is_folded);
 	cluster_query(kit.path, "UPDATE holdfast_services SET epoch = 2, owner = 'another'", NULL, 0);
 	lost = kit_put_lock(&kit, hf_store_new_id(kit.store), 9);
 	expect_end(&kit, lost);
@@ -304,7 +320,168 @@ static bool has_failed(struct kit *kit)
 /* An error of the database itself, on a connection that is whole. */
 static void test_refused_statement_is_a_failure(void **state)
 {
-	uint64_t ticket;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	cluster_query(kit.path,
+		      "ALTER TABLE nsm_client_registrations ADD CONSTRAINT never CHECK (false) NOT VALID",
+		      NULL, 0);
+	kit_put_client(&kit, 77, 1);
+	kit_run_until(&kit, has_failed);
+	assert_true(kit.first_lost <= kit.last_ticket);
+	assert_true(hf_store_reached(kit.store, HF_STORE_CLIENTS) < kit.last_ticket);
+	cluster_query(kit.path, "ALTER TABLE nsm_client_registrations DROP CONSTRAINT never", NULL, 0);
+	kit_run_until(&kit, has_failed_and_recovered);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* The journal */
+
+/* Rows that put, change and delete the same locks, more than ten of them: the last one counts. */
+static void write_rows(struct kit *kit)
+{
+	uint64_t ids[40];
+
+	for (unsigned int i = 0; i < 40; i++) {
+		ids[i] = hf_store_new_id(kit->store);
+		kit_put_lock(kit, ids[i], i);
+		kit_put_reservation(kit, hf_store_new_id(kit->store), i);
+		kit_settle(kit);
+		if (i % 3 == 0)
+			kit_put_lock(kit, ids[i / 2], i + 1000);
+		if (i % 4 == 0)
+			kit_delete_lock(kit, ids[i - i / 4]);
+		kit_settle(kit);
+	}
+}
+
+static void test_run_that_left_rows_in_the_journal(void **state)
+{
+	struct kit kit;
+
+	for (int durability = HF_STORE_PROCESS; durability <= HF_STORE_MACHINE; durability++) {
+		kit_init(&kit, &kit_postgres, (enum hf_store_durability)durability);
+		kit_open(&kit);
+		write_rows(&kit);
+		assert_false(is_folded(&kit));
+		kit_reopen(&kit);
+		assert_true(is_folded(&kit));
+		kit_expect(&kit);
+		/* What is stored in the tables meets the journal of the next run. */
+		write_rows(&kit);
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		kit_deinit(&kit);
+	}
+}
+
+static void test_fold_in_service(void **state)
+{
+	char found[64];
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (int round = 0; round < 3; round++) {
+		write_rows(&kit);
+		kit_run_until(&kit, is_folded);
+		cluster_query(kit.path,
+			      "SELECT (SELECT count(*) FROM holdfast_locks) + (SELECT count(*) FROM"
+			      " holdfast_shares)",
+			      found, sizeof(found));
+		assert_int_equal(strtoul(found, NULL, 10), kit.facts.n);
+	}
+	assert_int_equal(kit.n_failed, 0);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* Before the epoch begins, the front may look whether there are facts. That look changes nothing. */
+static void test_look_at_facts_in_the_journal(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit.options.handle_key = 7;
+	kit_open(&kit);
+	assert_int_equal(hf_store_name_key(kit.store, 7), 0);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 1);
+	kit_settle(&kit);
+	kit_close(&kit);
+	kit.options.handle_key = 8;
+	assert_int_equal(hf_store_open_postgres(&kit.store, kit.loop, &kit.options), 0);
+	assert_int_equal(hf_store_begin_epoch(kit.store, &kit.start), -EKEYREJECTED);
+	kit_close(&kit);
+	assert_false(is_folded(&kit));
+	kit.options.handle_key = 7;
+	kit_open(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+static void execute(PGconn *conn, const char *sql)
+{
+	PGresult *result = PQexec(conn, sql);
+
+	assert_int_equal(PQresultStatus(result), PGRES_COMMAND_OK);
+	PQclear(result);
+}
+
+static PGconn *block_folds(struct kit *kit)
+{
+	PGconn *conn = PQconnectdb(kit->path);
+
+	execute(conn, "BEGIN; LOCK TABLE holdfast_locks IN ACCESS EXCLUSIVE MODE");
+	return conn;
+}
+
+static bool is_fold_blocked(struct kit *kit)
+{
+	char found[16];
+
+	cluster_query(kit->path, "SELECT count(*) FROM pg_locks WHERE NOT granted", found, sizeof(found));
+	return strcmp(found, "0") != 0;
+}
+
+/* The connections end while a fold is in the middle: the daemon lives, or dies, too. */
+static void test_fold_that_is_interrupted(void **state)
+{
+	for (int dies = 0; dies < 2; dies++) {
+		PGconn *blocker;
+		struct kit kit;
+
+		kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+		kit_open(&kit);
+		write_rows(&kit);
+		blocker = block_folds(&kit);
+		write_rows(&kit);
+		kit_run_until(&kit, is_fold_blocked);
+		kit_put_lock(&kit, hf_store_new_id(kit.store), 5); /* locks are stored meanwhile */
+		kit_settle(&kit);
+		assert_int_equal(kit.n_failed, 0);
+		cut_connections(&kit);
+		PQfinish(blocker);
+		if (!dies)
+			kit_run_until(&kit, has_failed_and_recovered);
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		kit_deinit(&kit);
+	}
+}
+
+static bool has_fold_failed(struct kit *kit)
+{
+	return hf_pg_of(kit->store)->has_fold_failed;
+}
+
+/* A fold that the tables refuse is tried again, and locks are stored meanwhile. */
+static void test_fold_that_is_refused(void **state)
+{
 	struct kit kit;
 
 	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
@@ -312,15 +489,104 @@ static void test_refused_statement_is_a_failure(void **state)
 	fill(&kit, 0);
 	cluster_query(kit.path, "ALTER TABLE holdfast_locks ADD CONSTRAINT never CHECK (false) NOT VALID",
 		      NULL, 0);
-	ticket = kit_put_lock(&kit, hf_store_new_id(kit.store), 5);
-	kit_run_until(&kit, has_failed);
-	assert_true(kit.first_lost <= ticket);
-	assert_true(hf_store_reached(kit.store, HF_STORE_LOCKS) < ticket);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 5);
+	kit_run_until(&kit, has_fold_failed);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 6);
+	kit_settle(&kit);
 	cluster_query(kit.path, "ALTER TABLE holdfast_locks DROP CONSTRAINT never", NULL, 0);
-	kit_run_until(&kit, has_failed_and_recovered);
+	kit_run_until(&kit, is_folded);
+	assert_int_equal(kit.n_failed, 0);
+	expect_answer(&kit, "SELECT count(*) FROM holdfast_locks", "52");
 	kit_reopen(&kit);
 	kit_expect(&kit);
 	kit_deinit(&kit);
+}
+
+static bool is_client_stored(struct kit *kit)
+{
+	return hf_store_reached(kit->store, HF_STORE_CLIENTS) >= kit->last_ticket;
+}
+
+/* When folding falls behind, writes wait until the journal has room. */
+static void test_journal_is_bounded(void **state)
+{
+	PGconn *blocker;
+	struct kit kit;
+	uint64_t ticket = 0;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	hf_pg_of(kit.store)->max_journal = 20000;
+	blocker = block_folds(&kit);
+	for (int i = 0; i < 10000 && !hf_pg_of(kit.store)->held; i++) {
+		ticket = kit_put_lock(&kit, hf_store_new_id(kit.store), 3);
+		kit_turn(&kit);
+	}
+	assert_non_null(hf_pg_of(kit.store)->held);
+	assert_true(hf_store_reached(kit.store, HF_STORE_LOCKS) < ticket);
+	kit_put_client(&kit, 5, 5); /* registrations do not wait */
+	kit_run_until(&kit, is_client_stored);
+	assert_true(hf_store_reached(kit.store, HF_STORE_LOCKS) < ticket);
+	PQfinish(blocker);
+	kit_settle(&kit);
+	assert_true(hf_store_reached(kit.store, HF_STORE_LOCKS) >= ticket);
+	assert_int_equal(kit.n_failed, 0);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* The rows of a run that has lost the service stay in the journal: only the next run folds them. */
+static void test_fold_looks_at_the_owner(void **state)
+{
+	struct kit one, two;
+	uint64_t lost;
+
+	kit_init(&one, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&one);
+	write_rows(&one);
+	cluster_query(one.path, "UPDATE holdfast_services SET epoch = 2, owner = 'another'", NULL, 0);
+	kit_run_until(&one, has_fold_failed);
+	assert_false(is_folded(&one));
+	expect_answer(&one, "SELECT count(*) FROM holdfast_locks", "0");
+	lost = hf_store_new_id(one.store);
+	assert_int_equal(hf_store_put_lock(one.store, &(struct hf_store_lock){ .id = lost }, &lost), 0);
+	expect_end(&one, lost);
+	take_over(&two, &one);
+	two.facts = one.facts;
+	kit_expect(&two);
+	two.facts = (struct kit_facts){ 0 };
+	kit_deinit(&two);
+	kit_deinit(&one);
+}
+
+/* A process that was stopped within a transaction does not hold up the next run. */
+static void test_transaction_that_a_stopped_run_left_open(void **state)
+{
+	char sql[160], term[HF_PG_MAX_TERM];
+	struct kit one, two;
+	PGresult *result;
+	PGconn *left;
+
+	kit_init(&one, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&one);
+	fill(&one, 0);
+	hf_pg_write_term(hf_pg_of(one.store), term);
+	left = PQconnectdb(one.path);
+	snprintf(sql, sizeof(sql), "PREPARE put AS INSERT INTO %s VALUES ('server-1', 999, '')", term);
+	execute(left, sql);
+	execute(left, "EXECUTE put");
+	execute(left, "BEGIN");
+	execute(left, "EXECUTE put"); /* with a plan that was made before this transaction */
+	kit_close(&one);
+	take_over(&two, &one);
+	result = PQexec(left, "COMMIT");
+	assert_int_not_equal(PQresultStatus(result), PGRES_COMMAND_OK);
+	PQclear(result);
+	PQfinish(left);
+	expect_answer(&one, "SELECT count(*) FROM holdfast_locks", "50");
+	kit_deinit(&two);
+	kit_deinit(&one);
 }
 
 /* The database died and came back while we lived: what it lost was written again, and it can be trusted. */
@@ -412,6 +678,14 @@ int main(void)
 		cmocka_unit_test(test_migrations_down_and_up),
 		cmocka_unit_test(test_connection_cut_within_a_pipeline),
 		cmocka_unit_test(test_refused_statement_is_a_failure),
+		cmocka_unit_test(test_run_that_left_rows_in_the_journal),
+		cmocka_unit_test(test_fold_in_service),
+		cmocka_unit_test(test_look_at_facts_in_the_journal),
+		cmocka_unit_test(test_fold_that_is_interrupted),
+		cmocka_unit_test(test_fold_that_is_refused),
+		cmocka_unit_test(test_journal_is_bounded),
+		cmocka_unit_test(test_fold_looks_at_the_owner),
+		cmocka_unit_test(test_transaction_that_a_stopped_run_left_open),
 		cmocka_unit_test(test_database_killed_while_serving),
 		cmocka_unit_test(test_database_and_daemon_killed),
 		cmocka_unit_test(test_any_bytes_as_names),
