@@ -41,7 +41,7 @@ static void plan(struct hf_pg *pg);
 
 /* Rows */
 
-static void begin_rows(struct hf_pg *pg, struct hf_pg_rows *rows)
+static void begin_rows(struct hf_pg_rows *rows)
 {
 	if (rows->capacity > KEEP_BYTES) {
 		free(rows->data);
@@ -50,8 +50,7 @@ static void begin_rows(struct hf_pg *pg, struct hf_pg_rows *rows)
 	}
 	rows->len = 0;
 	rows->n = 0;
-	/* Ids that are given from here on cannot be in a table before these rows are. */
-	rows->unknown.first = pg->store.next_id;
+	rows->unknown = (struct hf_pg_ids){ 0 };
 }
 
 int hf_pg_journal_add(struct hf_pg *pg, struct hf_bytes records)
@@ -94,7 +93,7 @@ static void on_folded(struct hf_work *work)
 	struct hf_pg *pg = hf_container_of(work, struct hf_pg, fold_work);
 
 	if (pg->fold_result == 0) {
-		begin_rows(pg, &pg->folding);
+		begin_rows(&pg->folding);
 		pg->has_fold_failed = false;
 	} else if (pg->store.health == HF_STORE_HEALTHY && !pg->has_fold_failed) {
 		hf_log_warn(
@@ -103,22 +102,30 @@ static void on_folded(struct hf_work *work)
 		pg->has_fold_failed = true;
 	}
 	if (pg->store.health != HF_STORE_HEALTHY)
-		begin_rows(pg, &pg->folding); /* a resync replaces them */
+		begin_rows(&pg->folding); /* a resync replaces them */
 	plan(pg);
 	hf_pg_go_on(pg);
+}
+
+/* Hands the rows to the worker. Ids that are given from here on cannot be in a table before the next rows are
+ * folded. The first rows of a run have no such ids: the tables have those that the run has loaded. */
+static void turn_over(struct hf_pg *pg)
+{
+	struct hf_pg_rows rows = pg->folding;
+
+	pg->folding = pg->unfolded;
+	if (pg->folding.unknown.first)
+		pg->folding.unknown.n = pg->store.next_id - pg->folding.unknown.first;
+	pg->unfolded = rows;
+	begin_rows(&pg->unfolded);
+	pg->unfolded.unknown.first = pg->store.next_id;
 }
 
 /* Rows whose fold failed come before newer ones. */
 static void fold(struct hf_pg *pg)
 {
-	if (pg->folding.n == 0) {
-		struct hf_pg_rows rows = pg->folding;
-
-		pg->folding = pg->unfolded;
-		pg->folding.unknown.n = pg->store.next_id - pg->folding.unknown.first;
-		pg->unfolded = rows;
-		begin_rows(pg, &pg->unfolded);
-	}
+	if (pg->folding.n == 0)
+		turn_over(pg);
 	hf_timer_stop(&pg->fold_timer);
 	if (hf_work_submit(pg->store.loop, &pg->fold_work, run_fold, on_folded) < 0)
 		(void)hf_timer_start(&pg->fold_timer, FOLD_DELAY);
@@ -153,9 +160,9 @@ void hf_pg_journal_init(struct hf_pg *pg)
 void hf_pg_journal_reset(struct hf_pg *pg)
 {
 	hf_timer_stop(&pg->fold_timer);
-	begin_rows(pg, &pg->unfolded);
+	begin_rows(&pg->unfolded);
 	if (!hf_work_is_running(&pg->fold_work))
-		begin_rows(pg, &pg->folding);
+		begin_rows(&pg->folding);
 }
 
 void hf_pg_journal_stop(struct hf_pg *pg)

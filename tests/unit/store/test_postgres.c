@@ -120,6 +120,42 @@ static void migrate(struct kit *kit, int target, int expected)
 	PQfinish(conn);
 }
 
+static int number_of_journal(void)
+{
+	int number = 1;
+
+	while (strcmp(hf_pg_migrations[number - 1].name, "a journal of locks") != 0)
+		number++;
+	return number;
+}
+
+/* Without what only holdfastd can read, and with it. */
+static void test_migration_of_the_journal(void **state)
+{
+	int number = number_of_journal();
+	struct kit kit;
+	char journal[16];
+
+	snprintf(journal, sizeof(journal), "%d", number);
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	kit_close(&kit);
+	migrate(&kit, number - 1, -EIO);
+	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", journal);
+	kit_open(&kit);
+	kit_expect(&kit);
+	kit_close(&kit);
+	migrate(&kit, number - 1, 0);
+	expect_answer(&kit, "SELECT count(*) FROM pg_views WHERE viewname LIKE 'holdfast%'", "0");
+	kit_open(&kit); /* what was stored before there was a journal is taken along */
+	kit_expect(&kit);
+	fill(&kit, 60);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 static void test_migrations_down_and_up(void **state)
 {
 	struct kit kit;
@@ -130,10 +166,7 @@ static void test_migrations_down_and_up(void **state)
 	kit_open(&kit);
 	fill(&kit, 0);
 	kit_close(&kit);
-	migrate(&kit, 6, -EIO); /* the journal has locks, which only holdfastd can read */
-	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", latest);
-	kit_open(&kit);
-	kit_expect(&kit);
+	kit_open(&kit); /* folds the journal */
 	kit_close(&kit);
 	for (int i = hf_pg_n_migrations - 1; i >= 0; i--) {
 		char number[16];
@@ -377,6 +410,44 @@ static void test_run_that_left_rows_in_the_journal(void **state)
 		kit_expect(&kit);
 		kit_deinit(&kit);
 	}
+}
+
+/* A fold looks for no lock that came and went since the last one, but for those that the run has loaded. */
+static void test_delete_of_what_the_last_run_stored(void **state)
+{
+	uint64_t ids[20], before = 0;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (unsigned int i = 0; i < 20; i++)
+		kit_put_lock(&kit, ids[i] = hf_store_new_id(kit.store), i);
+	kit_settle(&kit);
+	for (unsigned int round = 0; round < 5; round++) {
+		uint64_t id;
+
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		for (unsigned int i = 0; i < 2; i++) { /* the first fold of a run, and the second */
+			kit_delete_lock(&kit, ids[2 * round + i]);
+			if (before)
+				kit_delete_lock(&kit, before);
+			before = hf_store_new_id(kit.store);
+			kit_put_lock(&kit, before, i);
+			kit_settle(&kit);
+			id = hf_store_new_id(kit.store);
+			kit_put_lock(&kit, id, i);
+			kit_settle(&kit);
+			kit_delete_lock(&kit, id);
+			kit_settle(&kit);
+			kit_run_until(&kit, is_folded);
+		}
+	}
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	assert_int_equal(kit.facts.n, 11);
+	expect_answer(&kit, "SELECT count(*) FROM holdfast_locks", "11");
+	kit_deinit(&kit);
 }
 
 static void test_fold_in_service(void **state)
@@ -676,9 +747,11 @@ int main(void)
 		cmocka_unit_test(test_database_that_lost_its_rows),
 		cmocka_unit_test(test_no_database_is_an_error_not_a_hang),
 		cmocka_unit_test(test_migrations_down_and_up),
+		cmocka_unit_test(test_migration_of_the_journal),
 		cmocka_unit_test(test_connection_cut_within_a_pipeline),
 		cmocka_unit_test(test_refused_statement_is_a_failure),
 		cmocka_unit_test(test_run_that_left_rows_in_the_journal),
+		cmocka_unit_test(test_delete_of_what_the_last_run_stored),
 		cmocka_unit_test(test_fold_in_service),
 		cmocka_unit_test(test_look_at_facts_in_the_journal),
 		cmocka_unit_test(test_fold_that_is_interrupted),
