@@ -30,8 +30,9 @@ struct hf_node {
 	char unfit[HF_NODE_REASON]; /* why this host cannot serve now; empty: it can */
 
 	/* Taking */
-	uint64_t told_until; /* an operator wants this node to serve; 0: none does */
-	bool is_fenced;      /* the owner in @seen cannot write any more */
+	uint64_t told_until;   /* an operator wants this node to serve; 0: none does */
+	bool is_fenced;        /* the owner in @seen cannot write any more */
+	bool has_fence_failed; /* for that owner, at the last try */
 	char claim_reason[HF_NODE_REASON];
 
 	/* Serving */
@@ -167,6 +168,11 @@ static void compare(struct hf_node *node)
 		snprintf(node->reason, sizeof(node->reason),
 			 "the exports differ from those of node %s (%s); make them equal and reload",
 			 row->node, difference);
+	} else if (node->has_fence_failed) {
+		snprintf(node->reason, sizeof(node->reason),
+			 "cluster.fence failed for node %s: it may still write, so that this node does not "
+			 "take over",
+			 row->node);
 	}
 }
 
@@ -268,7 +274,7 @@ void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_s
 
 	if (!node->has_seen || has_changed(&node->seen, row)) {
 		node->changed_at = heard;
-		node->is_fenced = false;
+		node->is_fenced = node->has_fence_failed = false;
 	}
 	node->has_seen = true;
 	node->name_used_since = 0;
@@ -321,14 +327,13 @@ static bool must_fence(const struct hf_node *node)
 void hf_node_fenced(struct hf_node *node, bool succeeded, uint64_t now)
 {
 	node->is_fenced = succeeded;
+	node->has_fence_failed = !succeeded;
 	node->next_at = now;
 	if (succeeded)
 		return;
 	node->looked_at = 0;
 	node->next_at = now + FENCE_AGAIN_NS;
-	snprintf(node->reason, sizeof(node->reason),
-		 "cluster.fence failed for node %s: it may still write, so that this node does not take over",
-		 node->seen.node);
+	compare(node);
 }
 
 /* The next look shows whether the row has the wish. */
