@@ -352,16 +352,19 @@ static int end_sessions(struct hf_service *service)
 	return run(service, "SELECT pg_terminate_backend(pid) " SESSIONS, 1, params);
 }
 
-/* Locks the rows against every other transaction, and compares them. */
+/* Locks the rows against every other transaction, and compares them. Rows that are not there yet cannot be
+ * locked: claims wait for each other, so that only one of them finds none. */
 static int compare(struct hf_service *service, const struct hf_service_row *seen)
 {
 	const char *params[] = { service->name };
-	hf_cleanup(hf_pg_clearp) PGresult *owner =
-		query(service, "SELECT owner FROM holdfast_services WHERE service = $1 FOR UPDATE", 1,
-		      params);
-	hf_cleanup(hf_pg_clearp) PGresult *lease = NULL;
+	hf_cleanup(hf_pg_clearp) PGresult *owner = NULL, *lease = NULL;
 	bool is_same;
 
+	if (run(service, "SELECT pg_advisory_xact_lock(hashtextextended('holdfast claim:' || $1, 0))", 1,
+		params) < 0)
+		return -EIO;
+	owner = query(service, "SELECT owner FROM holdfast_services WHERE service = $1 FOR UPDATE", 1,
+		      params);
 	if (!owner)
 		return -EIO;
 	lease = query(service, "SELECT owner, renewals FROM holdfast_leases WHERE service = $1 FOR UPDATE", 1,
