@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Faults of a service on two nodes: a process that stands still, a database that is away, lists that may be incomplete.
+
+A deposed node changes nothing and is not heard; what was promised is held, or every client is told.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from dbwire import DatabaseWire
+from nodes import SERVICE
+from play import main
+from rpc import NoReply, TcpCaller, UdpCaller, auth_sys, call_message
+from takeover import Takeover, nfs
+from xdr import Out
+
+SILENCE = 1  # seconds in which an answer would have come
+
+
+def write_message(fh, data):
+    args = Out().opaque(fh).u64(0).u32(len(data)).u32(nfs.FILE_SYNC).opaque(data).bytes()
+    return call_message(nfs.NFS, 3, nfs.WRITE, args, cred=auth_sys("client", 0, 0, ()))
+
+
+def lock_message(procedure, lock):
+    return call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure), cred=auth_sys(lock.name))
+
+
+class Faults(Takeover):
+    # A process that stands still
+
+    def callers(self, node):
+        """Ways of a to @node: by the service's address and by the node's own, which stays there."""
+        where = (self.a.address, 0), self.a.namespace
+        return [kind((address, 2049), *where) for kind in (TcpCaller, UdpCaller) for address in (SERVICE, node.address)]
+
+    def assert_silent(self, caller, seconds=SILENCE):
+        with contextlib.suppress(EOFError, ConnectionError):
+            self.assertRaises(NoReply, caller.receive, seconds)
+
+    def test_t1_node_that_stood_still_is_not_heard(self):
+        """Requests wait in its sockets. When it goes on, its lease is over: it begins none of them."""
+        old, new = self.active, self.standby
+        callers = self.callers(old)
+        targets = [(self.make_file(), self.make_file()) for _ in callers]
+        handles = [(self.handle_of(written), self.handle_of(locked)) for written, locked in targets]
+        kept = self.hold()
+        unlocked = handles[0][1]
+        self.hold(self.c, fh=unlocked)
+        old.pause()
+        self.addCleanup(old.go_on)
+        for caller, (written, locked) in zip(callers, handles):
+            self.addCleanup(caller.close)
+            caller.send(write_message(written, b"new"))
+            if locked is not unlocked:
+                caller.send(lock_message(nlm.LOCK, self.a.lock_of(locked)))
+            caller.send(lock_message(nlm.UNLOCK, kept))
+            caller.send(lock_message(nlm.TEST, self.a.lock_of(unlocked)))
+        self.until_serving(new)
+        self.assert_denied(self.b)
+        old.go_on()
+        old.until_role("standby")
+        for caller in callers:
+            self.assert_silent(caller, 0.2)
+        for path, _ in targets:
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), b"old")
+        for _, locked in handles[1:]:
+            self.assert_free(locked)
+        self.assert_denied(self.b)
+        self.assertTrue(new.serves())
+
+    def test_transaction_that_is_left_open_holds_up_nothing(self):
+        """The database has begun what the stopped node asked for, and cannot finish it before the takeover."""
+        lock = self.hold()
+        words = [os.path.join(self.pg.bin, "psql"), "-X", "-q", "-A", "-t", "-d", self.pg.connection]
+        session = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(session.communicate)
+        session.stdin.write("BEGIN; SELECT 'locked' FROM holdfast_locks FOR UPDATE;\n")
+        session.stdin.flush()
+        self.assertEqual(session.stdout.readline(), "locked\n")
+        caller = self.a.caller("tcp")
+        caller.send(lock_message(nlm.UNLOCK, lock))
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%holdfast_locks%'"
+        self.until(lambda: self.pg.query(waiting) == "1", "its transaction waits", pause=0.1)
+        old, new = self.active, self.standby
+        old.pause()
+        self.addCleanup(old.go_on)
+        self.until(new.serves, "it serves")
+        session.stdin.write("ROLLBACK;\n")
+        session.stdin.flush()
+        old.go_on()
+        old.until_role("standby")
+        self.assert_silent(caller)
+        self.until_serving(new)
+        self.assert_denied(self.b)
+        self.release(lock)
+        self.hold(self.b)
+
+    # The database
+
+    def stop_database(self):
+        self.pg.signal(signal.SIGSTOP)
+
+    def go_on_database(self):
+        self.pg.signal(signal.SIGCONT)
+
+    def pause_standby(self):
+        """So that the row stays the active node's own."""
+        self.standby.pause()
+        self.addCleanup(self.standby.go_on)
+
+    def until_lease_is_over(self, node):
+        def is_over():
+            answer = node.rest.get("/readyz")
+            return answer.status == 503 and b"lease" in answer.body
+
+        self.until(is_over, "it says that its lease is over")
+
+    def test_database_that_stands_still(self):
+        state, epoch = self.state_of(self.active), self.active.cluster()["epoch"]
+        self.hold()
+        self.pause_standby()
+        self.b.test(self.lock_of(self.b))
+        self.stop_database()
+        self.addCleanup(self.go_on_database)
+        self.assertEqual(self.b.test(self.lock_of(self.b)).stat, nlm.S_DENIED, "it serves until its lease ends")
+        self.until_lease_is_over(self.active)
+        caller = UdpCaller((self.active.address, 2049), (self.c.address, 0), self.c.namespace)
+        self.addCleanup(caller.close)
+        caller.send(lock_message(nlm.TEST, self.lock_of(self.c)))
+        caller.send(write_message(self.fh, b"new"))
+        self.assert_silent(caller)
+        with open(self.path, "rb") as file:
+            self.assertEqual(file.read(), b"old")
+        self.assertEqual(self.active.role, "stopping")
+        self.go_on_database()
+        self.until_serving(self.active)
+        self.assertEqual(self.active.cluster()["epoch"], epoch)
+        self.assert_continued(self.active, state)
+        self.assert_denied(self.b)
+
+    def test_standby_waits_while_the_lease_is_renewed(self):
+        epoch = self.active.cluster()["epoch"]
+        renewed = "SELECT renewals FROM holdfast_leases"
+        before = int(self.pg.query(renewed))
+        self.until(lambda: int(self.pg.query(renewed)) > before + 6, "it is renewed for two leases", pause=0.1)
+        self.assertEqual(self.one_serves(), (self.active, self.standby))
+        self.assertEqual(self.active.cluster()["epoch"], epoch)
+
+    def test_database_is_killed_while_the_process_lives(self):
+        """Unsynced commits are lost with it. The active node has all in its memory, and stores it again."""
+        state = self.state_of(self.active)
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.pause_standby()
+        self.pg.kill()
+        self.until_lease_is_over(self.active)
+        self.pg.start()
+        self.until_serving(self.active)
+        self.assert_continued(self.active, state)
+        self.assert_denied(self.c)
+        self.standby.go_on()
+        self.assertEqual(self.until_one_serves(), (self.active, self.standby))
+        _, new = self.kill_active()
+        self.assert_continued(new, state)
+        self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+    def test_database_is_away_for_both_nodes(self):
+        """It does not matter which of them has the service afterwards: nothing is lost, since nothing was."""
+        state = self.state_of(self.active)
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.stop_database()
+        self.addCleanup(self.go_on_database)
+        self.until_lease_is_over(self.active)
+        self.go_on_database()
+        active, _ = self.until_one_serves()
+        self.until_serving(active)
+        self.assert_continued(active, state)
+        self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+
+class Cut(Takeover):
+    """Each node has a way of its own to the database."""
+
+    @classmethod
+    def add_node(cls, *more):
+        wire = DatabaseWire(cls.pg.path)
+        node = super().add_node(*more, f"store.postgres={wire.connection}")
+        node.way = wire
+        cls.addClassCleanup(wire.close)
+        return node
+
+    def check(self, break_way):
+        state = self.state_of(self.active)
+        self.hold()
+        waiter = self.waits(self.b)
+        old, new = self.active, self.standby
+        self.addCleanup(old.way.mend)
+        break_way(old.way)
+        self.until_serving(new)
+        self.assert_continued(new, state)
+        self.assert_denied(self.c)
+        self.assertFalse(old.has_address())
+        old.way.mend()
+        self.assertEqual(self.until_one_serves(), (new, old))
+        self.a.unlock(self.lock_of(self.a))
+        self.b.wait_granted(waiter)
+
+    def test_way_to_the_database_is_cut(self):
+        self.check(DatabaseWire.cut)
+
+    def test_way_to_the_database_stands_still(self):
+        self.check(DatabaseWire.freeze)
+
+
+class StartsOver(Takeover):
+    """Where the list of locks may be incomplete, the state number rises, every client is told, and reclaims."""
+
+    def assert_starts_over(self, node, state, lock):
+        self.assertGreater(self.state_of(node), state)
+        told = self.a.told.wait(1, lambda notice: notice.state > state)[0]
+        self.assertEqual((told.source, told.state), (SERVICE, self.state_of(node)))
+        self.assertTrue(self.is_in_grace(node))
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        node.rest.call("POST", "/api/v1/grace/end", token=True)
+        self.until(lambda: not self.is_in_grace(node), "grace ends")
+        self.assert_denied(self.b)
+        self.release(lock)
+
+    def kill_both(self):
+        self.standby.crash()
+        self.active.crash()
+
+    def test_database_restarted_while_no_node_ran(self):
+        state = self.state_of(self.active)
+        lock = self.hold()
+        self.kill_both()
+        self.pg.kill()
+        self.pg.start()
+        active, _ = self.settle()
+        self.until_serving(active)
+        self.assert_starts_over(active, state, lock)
+
+    def test_t6_database_that_has_gone_back(self):
+        """The copy of a promoted replica is older. Each node remembers the number that it knew last."""
+        lock = self.hold()
+        state = self.state_of(self.active)
+        back = "UPDATE holdfast_server_state SET sm_state = sm_state - 2, epoch = epoch - 1"
+        for first in (1, 0):
+            with self.subTest(node=self.nodes[first].name):
+                self.kill_both()
+                self.assertEqual(self.pg.query(back), "")
+                self.nodes[first].start()
+                self.until_serving(self.nodes[first])
+                now = self.state_of(self.nodes[first])
+                self.assertGreater(now, state)
+                self.assert_starts_over(self.nodes[first], state, lock)
+                state = now
+                self.active, self.standby = self.settle()
+                lock = self.hold()
+
+
+class Unstored(StartsOver):
+    """lock_durability: none."""
+
+    more = ("store.lock_durability=none",)
+
+    def test_takeover(self):
+        state = self.state_of(self.active)
+        lock = self.hold()
+        old, new = self.kill_active()
+        self.assert_starts_over(new, state, lock)
+        self.assertEqual(self.takeover_of(new, (old.name, new.name))["result"], "reclaimed")
+
+    test_database_restarted_while_no_node_ran = None
+    test_t6_database_that_has_gone_back = None
+
+
+class Machine(Takeover):
+    """lock_durability: machine. Nothing is lost with a database that is killed."""
+
+    more = ("store.lock_durability=machine",)
+
+    def check(self, state, lock, waiter):
+        active, _ = self.until_one_serves()
+        self.until_serving(active)
+        self.assert_continued(active, state)
+        self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+    def test_database_is_killed(self):
+        state, lock, waiter = self.state_of(self.active), self.hold(), self.waits(self.b)
+        self.pg.kill()
+        self.pg.start()
+        self.check(state, lock, waiter)
+
+    def test_all_is_killed(self):
+        state, lock, waiter = self.state_of(self.active), self.hold(), self.waits(self.b)
+        self.standby.crash()
+        self.active.crash()
+        self.pg.kill()
+        self.pg.start()
+        self.settle()
+        self.check(state, lock, waiter)
+
+
+if __name__ == "__main__":
+    main()
