@@ -40,7 +40,7 @@ static void print_lease(const json_t *lease)
 	putchar('\n');
 }
 
-/* "from a to b in 3.9 s, all locks were held: the lease was over" */
+/* "from a to b in 3.91 s, all locks were held: the lease was over" */
 static void print_result(const json_t *takeover)
 {
 	bool is_continued = strcmp(text(takeover, "result"), "continued") == 0;
@@ -49,7 +49,7 @@ static void print_result(const json_t *takeover)
 
 	if (from && strcmp(from, text(takeover, "to")) != 0)
 		printf("from %s ", cli_clean(clean, sizeof(clean), from));
-	printf("to %s in %.1f s, %s", cli_clean(clean, sizeof(clean), text(takeover, "to")),
+	printf("to %s in %.2f s, %s", cli_clean(clean, sizeof(clean), text(takeover, "to")),
 	       seconds(takeover, "seconds"),
 	       is_continued ? "all locks were held" : "clients reclaim their locks");
 	printf(": %s\n", cli_clean(clean, sizeof(clean), text(takeover, "reason")));
@@ -157,38 +157,57 @@ static bool is_done(struct cli *cli, const json_t *before, const json_t *after, 
 	return after && strcmp(text(after, "role"), "active") == 0 && is_ready(cli);
 }
 
+/* Another node took the service instead of this one. */
+static bool is_lost(const json_t *before, const json_t *after, bool takes)
+{
+	const json_t *takeover = json_object_get(after, "last_takeover");
+
+	return takes && is_new(before, after) && strcmp(text(takeover, "to"), text(after, "node")) != 0;
+}
+
+static int tell_result(const struct cli *cli, const json_t *before, const json_t *after)
+{
+	const json_t *takeover = json_object_get(after, "last_takeover");
+
+	if (cli->is_json) {
+		cli_print_json(takeover);
+	} else if (is_new(before, after)) {
+		printf("The service moved ");
+		print_result(takeover);
+	} else {
+		puts("This node serves.");
+	}
+	return CLI_OK;
+}
+
 static int wait_for_result(struct cli *cli, const json_t *before, bool takes)
 {
 	double limit = WAIT_S + 4 * seconds(json_object_get(before, "lease"), "seconds");
-	bool has_dots = isatty(STDERR_FILENO);
+	bool has_dots = isatty(STDERR_FILENO), done = false, lost = false;
 	json_t *after = NULL;
-	bool done = false;
+	int code = CLI_FAILED;
 
-	for (int waited = 0; !done && waited < limit * 1000; waited += POLL_MS) {
+	for (int waited = 0; !done && !lost && waited < limit * 1000; waited += POLL_MS) {
 		nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
 		if (has_dots && waited % 1000 == 0)
 			fputc('.', stderr);
 		json_decref(after);
 		after = ask_quietly(cli, "/api/v1/cluster");
 		done = is_done(cli, before, after, takes);
+		lost = !done && is_lost(before, after, takes);
 	}
 	if (has_dots)
 		fputc('\n', stderr);
-	if (done && cli->is_json) {
-		cli_print_json(json_object_get(after, "last_takeover"));
-	} else if (done && is_new(before, after)) {
-		printf("The service moved ");
-		print_result(json_object_get(after, "last_takeover"));
-	} else if (done) {
-		puts("This node serves.");
-	} else {
+	if (done)
+		code = tell_result(cli, before, after);
+	else
 		fprintf(stderr,
-			"holdfast: the order was accepted, but no node took the service over within %.0f s; "
-			"see `holdfast cluster` and the logs of the nodes\n",
-			limit);
-	}
+			"holdfast: the order was accepted, but %s; see `holdfast cluster` and the logs of "
+			"the nodes\n",
+			lost ? "another node took the service over"
+			     : "no node took the service over in time");
 	json_decref(after);
-	return done ? CLI_OK : CLI_FAILED;
+	return code;
 }
 
 static int give_order(struct cli *cli, const char *target, bool takes)

@@ -73,7 +73,7 @@ class Show(ClusterPlay):
             "service    nfs, epoch 7\n"
             "node       a, active\n"
             "lease      held by a, renewed 0.2 s ago, 3 s long, 2.8 s left\n"
-            "takeover   2027-01-15T08:00:00.250Z from b to a in 3.9 s, all locks were held: the lease of b was over\n"
+            "takeover   2027-01-15T08:00:00.250Z from b to a in 3.91 s, all locks were held: the lease of b was over\n"
             "addresses  192.0.2.10/24%lo\n"
             "fence      yes\n"
             "automatic  yes\n\n"
@@ -93,7 +93,7 @@ class Show(ClusterPlay):
 
     def test_a_restart_is_no_move(self):
         self.cluster["last_takeover"].update({"from": "a", "reason": "restart"})
-        self.assertIn("2027-01-15T08:00:00.250Z to a in 3.9 s, all locks were held: restart\n", self.run_cli("cluster").stdout)
+        self.assertIn("2027-01-15T08:00:00.250Z to a in 3.91 s, all locks were held: restart\n", self.run_cli("cluster").stdout)
 
     def test_json(self):
         self.assertEqual(json.loads(self.run_cli("--json", "cluster").stdout), self.cluster)
@@ -142,7 +142,7 @@ class Orders(ClusterPlay):
         stopping = {**self.cluster, "role": "stopping"}
         self.changes(stopping, (503, refusal("stopping", "The server is stopping.")), {**stopping, "role": "standby"}, self.moved())
         self.assertEqual(self.run_cli("cluster", "move").stdout,
-                         "The service moved from a to b in 0.3 s, all locks were held: an operator moved it\n")  # fmt: skip
+                         "The service moved from a to b in 0.31 s, all locks were held: an operator moved it\n")  # fmt: skip
         self.assertEqual([call for call in self.api.calls if call[0] == "POST"], [("POST", "/api/v1/cluster/move")])
 
     def test_move_to_a_node(self):
@@ -164,8 +164,14 @@ class Orders(ClusterPlay):
         taken = copy.deepcopy(self.cluster)
         taken.update(role="active", last_takeover={**TAKEOVER, "at": "2027-01-15T09:00:01.000Z"})
         self.changes(self.cluster, taken)
-        self.assertIn("The service moved from b to a in 3.9 s", self.run_cli("cluster", "take").stdout)
+        self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
         self.assertEqual(ready, [])
+
+    def test_another_node_was_faster(self):
+        self.be_standby()
+        self.api.set("POST", "/api/v1/cluster/take", 202, ACCEPTED)
+        self.changes(self.moved(to="c"))
+        self.assertIn("another node took the service over", self.run_cli("cluster", "take", code=FAILED).stderr)
 
     def test_no_wait(self):
         self.api.set("POST", "/api/v1/cluster/move", 202, ACCEPTED)
