@@ -37,6 +37,7 @@ struct hf_cluster {
 	uint8_t key[HF_CLUSTER_KEY];
 	uint64_t known_epoch;
 	int32_t known_state;
+	bool must_remember; /* what is known is not durable yet */
 	bool must_set_exports;
 	char *exports;              /* of this node; described */
 	bool was_reachable;         /* the database, at the last step */
@@ -233,18 +234,27 @@ static void note_reached(struct hf_cluster *cluster, bool is_reached)
 }
 
 /* Beyond what the database has: it may have gone back. */
-static bool learn(struct hf_cluster *cluster, const struct hf_service_row *row)
+static void learn(struct hf_cluster *cluster, uint64_t epoch, int32_t state)
 {
-	bool is_new = row->epoch > cluster->known_epoch || row->sm_state > cluster->known_state;
-
-	cluster->known_epoch = HF_MAX(cluster->known_epoch, row->epoch);
-	cluster->known_state = HF_MAX(cluster->known_state, row->sm_state);
-	return is_new;
+	cluster->must_remember |= epoch > cluster->known_epoch || state > cluster->known_state;
+	cluster->known_epoch = HF_MAX(cluster->known_epoch, epoch);
+	cluster->known_state = HF_MAX(cluster->known_state, state);
 }
 
 static void remember(struct hf_cluster *cluster)
 {
-	cluster->options.remember(cluster->options.user, cluster->known_epoch, cluster->known_state);
+	uint64_t epoch;
+	int32_t state;
+	bool must;
+
+	pthread_mutex_lock(&cluster->lock);
+	must = cluster->must_remember;
+	cluster->must_remember = false;
+	epoch = cluster->known_epoch;
+	state = cluster->known_state;
+	pthread_mutex_unlock(&cluster->lock);
+	if (must)
+		cluster->options.remember(cluster->options.user, epoch, state);
 }
 
 static void look(struct hf_cluster *cluster, enum hf_node_step step)
@@ -255,7 +265,6 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	struct hf_service_row row;
 	enum hf_node_role before;
 	uint64_t sent, heard;
-	bool is_new = false;
 	int r;
 
 	pthread_mutex_lock(&cluster->lock);
@@ -273,7 +282,7 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	before = hf_node_role(cluster->node);
 	note_reached(cluster, r == 0 || r == -ESTALE || r == -EEXIST);
 	if (r == 0 || r == -ESTALE) {
-		is_new = learn(cluster, &row);
+		learn(cluster, row.epoch, row.sm_state);
 		if (r == 0)
 			hf_node_saw(cluster->node, step, &row, sent, heard);
 		hf_service_row_deinit(&row);
@@ -292,8 +301,7 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	}
 	note_role(cluster, before);
 	pthread_mutex_unlock(&cluster->lock);
-	if (is_new)
-		remember(cluster);
+	remember(cluster);
 }
 
 static void claim(struct hf_cluster *cluster)
@@ -502,6 +510,8 @@ static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 	} else if (presence && !serves && role != HF_NODE_STOPPING) {
 		hf_presence_give_up(presence);
 	}
+	/* Before any client is told of the number. */
+	remember(cluster);
 	if (serves)
 		tell_present(cluster);
 	return HF_MIN(now + WAIT_NS, presence ? hf_presence_run(presence, now) : UINT64_MAX);
@@ -683,8 +693,7 @@ void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term 
 	pthread_mutex_lock(&cluster->lock);
 	hf_node_serves(cluster->node);
 	cluster->port = term->port;
-	cluster->known_epoch = HF_MAX(cluster->known_epoch, term->epoch);
-	cluster->known_state = HF_MAX(cluster->known_state, term->state);
+	learn(cluster, term->epoch, term->state);
 	*takeover = (struct hf_service_takeover){
 		.continued = term->continues,
 		.seconds = (double)(read_clock() - cluster->began_at) / (double)HF_NS_PER_S,
@@ -703,13 +712,13 @@ void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term 
 	pthread_mutex_unlock(&cluster->lock);
 }
 
-void hf_cluster_released(struct hf_cluster *cluster)
+void hf_cluster_released(struct hf_cluster *cluster, bool has_failed)
 {
 	enum hf_node_role before;
 
 	pthread_mutex_lock(&cluster->lock);
 	before = hf_node_role(cluster->node);
-	hf_node_released(cluster->node, read_clock());
+	hf_node_released(cluster->node, has_failed, read_clock());
 	note_role(cluster, before);
 	cluster->news &= ~(1u << HF_CLUSTER_HANDS_OVER);
 	pthread_cond_broadcast(&cluster->wake);
@@ -745,7 +754,7 @@ void hf_cluster_leave(struct hf_cluster *cluster)
 	struct hf_service_self self = { .node = options->node, .instance = options->instance };
 	uint64_t give_up_at = read_clock() + options->lease_ns, now;
 
-	hf_cluster_released(cluster);
+	hf_cluster_released(cluster, false);
 	pthread_mutex_lock(&cluster->lock);
 	while (hf_node_role(cluster->node) == HF_NODE_STOPPING && (now = read_clock()) < give_up_at)
 		wait_until(cluster, give_up_at, now);

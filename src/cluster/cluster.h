@@ -93,8 +93,9 @@ struct hf_cluster_term {
 
 /* It listens: the addresses may come. */
 void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term *term);
-/* The service has ended in order: the next node may have it. */
-void hf_cluster_released(struct hf_cluster *cluster);
+/* The service has ended: the next node may have it. @has_failed: this node could not build it, and leaves it
+ * to the others for a while. */
+void hf_cluster_released(struct hf_cluster *cluster, bool has_failed);
 int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports); /* after a reload */
 /* This node could not serve now; empty: it could. A copy. */
 void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why);

@@ -30,6 +30,7 @@ struct hf_node {
 	char unfit[HF_NODE_REASON]; /* why this host cannot serve now; empty: it can */
 
 	/* Taking */
+	uint64_t not_before;   /* this node could not serve a moment ago */
 	uint64_t told_until;   /* an operator wants this node to serve; 0: none does */
 	bool is_fenced;        /* the owner in @seen cannot write any more */
 	bool has_fence_failed; /* for that owner, at the last try */
@@ -236,7 +237,8 @@ static const char *find_claim(struct hf_node *node, uint64_t now)
 	const struct hf_service_row *row = &node->seen;
 	bool wants = node->options.automatic || is_told(node, now);
 
-	if (!node->has_seen || !node->looked_at || node->role != HF_NODE_STANDBY || node->is_refused)
+	if (!node->has_seen || !node->looked_at || node->role != HF_NODE_STANDBY || node->is_refused ||
+	    now < node->not_before)
 		return NULL;
 	if (!row->has_lease) {
 		if (row->is_locked)
@@ -384,8 +386,10 @@ void hf_node_deposed(struct hf_node *node, uint64_t now)
 	stand_by(node, now);
 }
 
-void hf_node_released(struct hf_node *node, uint64_t now)
+void hf_node_released(struct hf_node *node, bool has_failed, uint64_t now)
 {
+	if (has_failed)
+		node->not_before = now + node->options.lease_ns;
 	if (is_standing_by(node))
 		return;
 	node->role = HF_NODE_STOPPING;

@@ -93,8 +93,9 @@ void hf_node_handed_over(struct hf_node *node, uint64_t now);
 void hf_node_name_is_used(struct hf_node *node, uint64_t now);
 
 /* What the service does. */
-void hf_node_serves(struct hf_node *node);                 /* TAKING -> ACTIVE */
-void hf_node_released(struct hf_node *node, uint64_t now); /* it has ended in order, or could not be built */
+void hf_node_serves(struct hf_node *node); /* TAKING -> ACTIVE */
+/* It has ended in order. @has_failed: it could not be built; for a lease the other nodes come first. */
+void hf_node_released(struct hf_node *node, bool has_failed, uint64_t now);
 
 /* Orders. 0, or -EBUSY with a reason in @why. @to: empty: any node. */
 int hf_node_move(struct hf_node *node, const char *to, uint64_t now, char *why, size_t size);

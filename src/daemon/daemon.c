@@ -72,7 +72,8 @@ struct daemon {
 	int result;
 	bool is_serving;
 	bool is_stopping;
-	bool stands_by; /* the service ends here, and the process goes on as a standby */
+	bool has_failed; /* the store could not be opened; another node may be able to */
+	bool stands_by;  /* the service ends here, and the process goes on as a standby */
 };
 
 /* The service, and with it everything above, is built anew in each term of a cluster. These stay. */
@@ -272,7 +273,8 @@ static int make_reload(struct daemon *d)
 	return hf_reload_new(&d->reload, &options);
 }
 
-/* A reload waits until the loop runs. A signal to stop before that ends the process, as a crash would. */
+/* A reload waits until the loop runs. Without a cluster, a signal to stop before that ends the process, as a
+ * crash would. */
 static int catch_signals(struct daemon *d)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -555,6 +557,9 @@ static int start(struct daemon *d)
 
 	if (r == 0)
 		r = catch_signals(d);
+	/* A node that has claimed the service hands it over, even if it stops before it serves. */
+	if (r == 0 && d->cluster)
+		r = catch_stop(d);
 	if (r == 0)
 		r = make_files(d);
 	if (r == 0)
@@ -571,7 +576,7 @@ static int start(struct daemon *d)
 		r = make_portmap(d);
 	if (r == 0)
 		r = hf_portmap_start(d->portmap, on_found, d);
-	if (r == 0)
+	if (r == 0 && !d->cluster)
 		r = catch_stop(d);
 	if (r == 0)
 		r = hf_crew_start(d->crew);
@@ -617,6 +622,12 @@ static void take_down(struct daemon *d)
 	hf_api_free(d->api);
 }
 
+/* Errors that may be over soon, or that another node does not have; the log has the reason. */
+static bool is_of_database(int r)
+{
+	return r == -ESTALE || r == -EIO || r == -ENOTCONN || r == -ETIMEDOUT || r == -EBUSY;
+}
+
 /* Serves until told to stop, or until the service is another node's. */
 static int run_service(struct daemon *d)
 {
@@ -627,9 +638,10 @@ static int run_service(struct daemon *d)
 	if (d->result == 0) {
 		hf_loop_run(d->loop);
 		hf_log_info("stopped", "%s", "");
-	} else if (d->result == -ESTALE && d->cluster) {
+	} else if (d->cluster && is_of_database(d->result)) {
+		d->has_failed = d->result != -ESTALE; /* else another node was faster */
+		d->stands_by = true;
 		d->result = 0;
-		d->stands_by = true; /* another node was faster */
 	} else {
 		hf_log_error("could not start", "error=%s", strerror(-d->result));
 	}
@@ -664,7 +676,7 @@ static int run_in_cluster(struct daemon *d)
 		r = run_service(d);
 		stands_by = d->stands_by;
 		if (stands_by)
-			hf_cluster_released(d->cluster);
+			hf_cluster_released(d->cluster, d->has_failed);
 	}
 	hf_cluster_leave(d->cluster);
 	return r < 0 ? r : 0;

@@ -72,6 +72,7 @@ struct hf_store {
 	/* (c) the handle key that the facts must have been written with; 0: accept any. */
 	uint64_t handle_key;
 	bool continues;       /* (c) */
+	bool is_claimed;      /* (c) by a node of a cluster, before the epoch begins */
 	uint64_t known_epoch; /* (c) */
 	int32_t known_state;  /* (c) */
 	bool has_begun;

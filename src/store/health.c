@@ -139,9 +139,15 @@ void hf_store_taken(struct hf_store *store)
 
 	if (store->health == HF_STORE_TAKEN)
 		return;
-	hf_log_error("another holdfastd with the same server.name has used the store; this one writes "
-		     "nothing more and stops. Give each its own server.name",
-		     "backend=%s epoch=%llu", store->ops->name, (unsigned long long)store->state.epoch);
+	if (store->is_claimed)
+		hf_log_warn("another node has the service; this one writes nothing more",
+			    "backend=%s epoch=%llu", store->ops->name,
+			    (unsigned long long)store->state.epoch);
+	else
+		hf_log_error(
+			"another holdfastd with the same server.name has used the store; this one writes "
+			"nothing more and stops. Give each its own server.name",
+			"backend=%s epoch=%llu", store->ops->name, (unsigned long long)store->state.epoch);
 	if (could_write)
 		first_lost = give_up_all(store);
 	hf_timer_stop(&store->recover_timer);

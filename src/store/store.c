@@ -32,6 +32,7 @@ int hf_store_init(struct hf_store *store, struct hf_loop *loop, const struct hf_
 	store->state.durability = options->durability;
 	store->handle_key = options->handle_key;
 	store->continues = options->continues;
+	store->is_claimed = options->owner != NULL;
 	store->known_epoch = options->known_epoch;
 	store->known_state = options->known_state;
 	if (options->boot_id) {

@@ -68,11 +68,11 @@ class Setup(Takeover):
     # Exports
 
     def until_mismatched(self, node, *words):
-        node.until_role("mismatched")
-        reason = node.cluster()["reason"]
-        for word in words:
-            self.assertIn(word, reason)
-        return reason
+        def reason():
+            shown = node.cluster()
+            return shown["role"] == "mismatched" and all(word in shown["reason"] for word in words) and shown["reason"]
+
+        return node.until(reason, f"it is mismatched, and says {words}")
 
     def test_exports_that_differ(self):
         self.reload(self.standby, EXPORT, OTHER)

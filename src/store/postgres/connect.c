@@ -87,11 +87,11 @@ static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char
  * another run holds that lock and has begun its epoch, waiting for the lock is useless. */
 static int come_back(struct hf_pg *pg, PGconn *conn)
 {
-	int r = hf_pg_check_owner(pg, conn, !pg->is_claimed, pg->message);
+	int r = hf_pg_check_owner(pg, conn, !pg->store.is_claimed, pg->message);
 
 	if (r == 0)
 		r = lock_server(conn, pg->server, pg->message);
-	if (r == 0 && !pg->is_claimed)
+	if (r == 0 && !pg->store.is_claimed)
 		r = hf_pg_restore_owner(pg, conn, pg->message);
 	if (r == 0)
 		r = hf_pg_check_owner(pg, conn, false, pg->message);

@@ -56,7 +56,6 @@ struct hf_pg {
 	char *conninfo;
 	char *server;                /* escaped, as it is stored */
 	char owner[HF_PG_OWNER + 1]; /* (c) names this run in the row of the service */
-	bool is_claimed;             /* (c) the row has the owner before the epoch begins */
 	PGconn *conn;                /* NULL: not connected */
 	struct hf_socket *socket;
 	bool is_pipelined;

@@ -352,7 +352,7 @@ static int look_at_owner(struct hf_pg *pg, const struct hf_store_state *state)
 {
 	int r;
 
-	if (pg->store.has_begun || pg->is_claimed) {
+	if (pg->store.has_begun || pg->store.is_claimed) {
 		r = hf_pg_check_owner(pg, pg->conn, false, pg->message);
 		pg->is_taken |= r == -ESTALE;
 		if (r < 0)

@@ -45,12 +45,10 @@ static int copy_options(struct hf_pg *pg, const struct hf_store_options *options
 	if (!pg->conninfo || !pg->server)
 		return hf_trace(-ENOMEM);
 	hf_pg_escape(pg->server, server);
-	if (options->owner) {
+	if (options->owner)
 		snprintf(pg->owner, sizeof(pg->owner), "%s", options->owner);
-		pg->is_claimed = true;
-	} else {
+	else
 		hf_pg_make_owner(pg);
-	}
 	return 0;
 }
 

@@ -106,7 +106,17 @@ class Node(Daemon):
         return self.rest.call("POST", f"/api/v1/cluster/{what}", token=True)
 
     def pause(self):
+        """Stops all its threads. A signal is on its way for a moment."""
         self.process.send_signal(signal.SIGSTOP)
+        self.until(self._stands_still, "all its threads have stopped")
+
+    def _stands_still(self):
+        tasks = f"/proc/{self.process.pid}/task"
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/stat", encoding="ascii", errors="replace") as stat:
+                if stat.read().rpartition(")")[2].split()[0] not in "Tt":
+                    return False
+        return True
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
