@@ -52,7 +52,9 @@ struct hf_cluster {
 	bool must_report;
 	struct hf_service_takeover report;
 	uint64_t n_continued, n_reclaimed;
-	uint16_t port; /* that clients connect to */
+	uint16_t port;       /* that clients connect to */
+	bool must_withdraw;  /* ordered, and not done */
+	bool is_withdrawing; /* ordered: the addresses do not come back in this term */
 
 	/* News */
 	struct hf_loop *loop; /* NULL: none */
@@ -124,7 +126,7 @@ static void deliver(struct hf_task *task)
 	news = fn ? cluster->news : 0;
 	cluster->news &= ~news;
 	pthread_mutex_unlock(&cluster->lock);
-	for (enum hf_cluster_news i = HF_CLUSTER_CLAIMED; i <= HF_CLUSTER_REPORTED; i++)
+	for (enum hf_cluster_news i = HF_CLUSTER_CLAIMED; i <= HF_CLUSTER_WITHDRAWN; i++)
 		if (news & 1u << i)
 			fn(user, i);
 }
@@ -346,6 +348,7 @@ static void claim(struct hf_cluster *cluster)
 		cluster->is_present = false;
 		cluster->news = 0; /* of earlier terms */
 		cluster->began_at = seen->has_lease ? hf_node_changed_at(cluster->node) : sent;
+		cluster->must_withdraw = cluster->is_withdrawing = false;
 		hf_node_claimed(cluster->node, owner, sent);
 		tell(cluster, HF_CLUSTER_CLAIMED);
 	} else if (r == -ESTALE) {
@@ -473,6 +476,19 @@ static void store_connections(struct hf_cluster *cluster)
 	bytes = NULL;
 }
 
+/* The next node is told of the connections first. */
+static void withdraw(struct hf_cluster *cluster)
+{
+	if (cluster->options.presence && hf_presence_is_held(cluster->options.presence)) {
+		store_connections(cluster);
+		hf_presence_give_up(cluster->options.presence);
+	}
+	pthread_mutex_lock(&cluster->lock);
+	cluster->must_withdraw = false;
+	tell(cluster, HF_CLUSTER_WITHDRAWN);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
 /* The thread */
 
 static void tell_present(struct hf_cluster *cluster)
@@ -492,7 +508,7 @@ static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 	char why[HF_NODE_REASON] = "";
 	enum hf_node_role before, role;
 	uint64_t ends;
-	bool serves;
+	bool serves, is_withdrawing;
 
 	if (down)
 		snprintf(why, sizeof(why), "the interface %s has no link", down);
@@ -502,12 +518,13 @@ static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 	note_role(cluster, before);
 	ends = hf_node_lease_ends(cluster->node);
 	role = hf_node_role(cluster->node);
-	serves = role == HF_NODE_ACTIVE && ends > now;
+	is_withdrawing = cluster->is_withdrawing;
+	serves = role == HF_NODE_ACTIVE && ends > now && !is_withdrawing;
 	pthread_mutex_unlock(&cluster->lock);
 	if (presence && serves && ends != cluster->held_until) {
 		cluster->held_until = ends;
 		hf_presence_hold(presence, ends - now, now);
-	} else if (presence && !serves && role != HF_NODE_STOPPING) {
+	} else if (presence && !serves && role != HF_NODE_STOPPING && !is_withdrawing) {
 		hf_presence_give_up(presence);
 	}
 	/* Before any client is told of the number. */
@@ -560,7 +577,7 @@ static void *run(void *user)
 
 	for (;;) {
 		uint64_t now = read_clock(), at, attend_at = attend(cluster, now);
-		bool must_report, must_store, is_ending;
+		bool must_report, must_store, must_withdraw, is_ending;
 		enum hf_node_step step;
 
 		pthread_mutex_lock(&cluster->lock);
@@ -571,13 +588,17 @@ static void *run(void *user)
 		must_report = cluster->must_report;
 		must_store = hf_node_role(cluster->node) == HF_NODE_ACTIVE &&
 			     now >= cluster->stored_at + CONNECTIONS_GAP;
+		must_withdraw = cluster->must_withdraw;
 		is_ending = cluster->is_ending;
-		if (!is_ending && at > now && !must_report && !must_store && attend_at > now)
+		if (!is_ending && at > now && !must_report && !must_store && !must_withdraw &&
+		    attend_at > now)
 			wait_until(cluster, HF_MIN(at, attend_at), now);
 		pthread_mutex_unlock(&cluster->lock);
 		if (is_ending)
 			return NULL;
-		if (at <= now)
+		if (must_withdraw)
+			withdraw(cluster);
+		else if (at <= now)
 			run_step(cluster, step);
 		else if (must_report)
 			report(cluster);
@@ -708,6 +729,14 @@ void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term 
 		else
 			cluster->n_reclaimed++;
 	}
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+void hf_cluster_withdraw(struct hf_cluster *cluster)
+{
+	pthread_mutex_lock(&cluster->lock);
+	cluster->must_withdraw = cluster->is_withdrawing = true;
 	pthread_cond_broadcast(&cluster->wake);
 	pthread_mutex_unlock(&cluster->lock);
 }

@@ -61,6 +61,7 @@ enum hf_cluster_news {
 	HF_CLUSTER_REFUSED,    /* this node cannot take part: end with an error; the log has the reason */
 	HF_CLUSTER_PRESENT,    /* the addresses of the service are here; after hf_cluster_serves() */
 	HF_CLUSTER_REPORTED,   /* the database has how the service came to this node */
+	HF_CLUSTER_WITHDRAWN,  /* the addresses are gone from here: connections may be closed */
 };
 
 typedef void (*hf_cluster_news_fn)(void *user, enum hf_cluster_news news);
@@ -93,6 +94,10 @@ struct hf_cluster_term {
 
 /* It listens: the addresses may come. */
 void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term *term);
+/* Removes the addresses, and tells HF_CLUSTER_WITHDRAWN. Connections are closed only then: a client that
+ * finds its connection closed connects again at once. If this host still has the address, it refuses the
+ * client, whose next try comes seconds later. */
+void hf_cluster_withdraw(struct hf_cluster *cluster);
 /* The service has ended: the next node may have it. @has_failed: this node could not build it, and leaves it
  * to the others for a while. */
 void hf_cluster_released(struct hf_cluster *cluster, bool has_failed);

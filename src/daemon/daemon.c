@@ -92,7 +92,8 @@ static void forget_service(struct daemon *d)
 	*d = fresh;
 }
 
-/* Stopping: stop the API and finish the calls under way, withdraw from the port mapper, then end the loop */
+/* Stopping: stop the API, finish the calls under way, and in a cluster give up the addresses; then withdraw
+ * from the port mapper, and end the loop */
 
 static void on_saved(void *user)
 {
@@ -113,7 +114,10 @@ static void on_drained(void *user)
 {
 	struct daemon *d = user;
 
-	hf_portmap_stop(d->portmap, on_withdrawn, d);
+	if (d->cluster)
+		hf_cluster_withdraw(d->cluster);
+	else
+		hf_portmap_stop(d->portmap, on_withdrawn, d);
 }
 
 static void begin_stop(struct daemon *d)
@@ -185,6 +189,10 @@ static void on_news(void *user, enum hf_cluster_news news)
 	case HF_CLUSTER_REPORTED:
 		if (d->api && !d->is_stopping)
 			hf_api_tell_takeover(d->api);
+		break;
+	case HF_CLUSTER_WITHDRAWN:
+		if (d->is_stopping)
+			hf_portmap_stop(d->portmap, on_withdrawn, d);
 		break;
 	case HF_CLUSTER_CLAIMED:
 		break;
