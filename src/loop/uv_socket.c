@@ -128,6 +128,19 @@ static int open_bound(struct hf_loop *loop, int type, int family, const struct h
 	return open;
 }
 
+/*
+ * The address of a service moves from node to node, and clients connect again from the same port. A
+ * connection that this host still tries to end in order would be in the way when the address comes back: the
+ * host answers for it, and the client waits for minutes. So a connection ends at once, with a reset, also
+ * when the process is killed. Accepted sockets inherit it.
+ */
+static void end_at_once(int fd)
+{
+	const struct linger none = { .l_onoff = 1, .l_linger = 0 };
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
 int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind)
 {
 	hf_cleanup(hf_closep) int fd = open_bound(loop, SOCK_STREAM, bind->addr.family, bind);
@@ -137,6 +150,8 @@ int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const str
 	/* Accepted sockets inherit these. */
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	if (loop->lease)
+		end_at_once(fd);
 	if (listen(fd, LISTEN_BACKLOG) < 0)
 		return -errno;
 	return wrap(socketp, loop, bind->addr.family, &fd);

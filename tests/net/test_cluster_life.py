@@ -3,6 +3,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import time
 
@@ -12,8 +13,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 from nodes import SERVICE
 from play import main
-from rpc import TcpCaller
-from takeover import NfsClient, Takeover
+from rpc import TcpCaller, call_message
+from takeover import NfsClient, Takeover, nfs
 from until import PATIENCE
 
 BUSY = 5  # seconds that a busy machine may be late
@@ -218,6 +219,24 @@ class Life(Takeover):
         idle.sock.settimeout(PATIENCE)
         with self.assertRaises(ConnectionResetError):
             idle.sock.recv(1)
+
+    def test_move_leaves_no_connection_behind(self):
+        """A client that finds its connection closed connects again at once. It must not find the old node, which would refuse it.
+        And when the address comes back, the node must know nothing of the connections before."""
+        for _ in range(2):
+            idle = TcpCaller((SERVICE, 2049), (self.a.address, 0), self.a.namespace)
+            self.addCleanup(idle.close)
+            idle.send(call_message(nfs.NFS, 3, 0))
+            idle.receive()  # so it is accepted
+            old = self.active
+            self.assertEqual(old.order("move").status, 202)
+            self.moved(self.standby)
+            idle.sock.settimeout(PATIENCE)
+            with self.assertRaises(ConnectionResetError, msg="the old node has closed it"):
+                idle.sock.recv(1)
+            with old.namespace:
+                left = subprocess.run(["ss", "-tnaH", f"src {SERVICE}"], check=True, capture_output=True, text=True).stdout
+            self.assertEqual([line for line in left.splitlines() if not line.startswith("TIME-WAIT")], [])
 
     def test_link_down_hands_over(self):
         state = self.state_of(self.active)
