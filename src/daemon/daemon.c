@@ -353,6 +353,7 @@ static int make_locks(struct daemon *d)
 		hf_cluster_known(d->cluster, &options.known_epoch, &options.known_state);
 		options.owner = owner;
 		options.server_name = d->config->cluster.service;
+		nlm.store_comes_back = true;
 	}
 	options.store_taken = on_store_taken;
 	options.store_taken_user = d;

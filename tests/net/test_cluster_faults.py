@@ -165,6 +165,18 @@ class Faults(Takeover):
         self.release(lock)
         self.b.wait_granted(waiter)
 
+    def test_lock_while_the_database_is_away(self):
+        """Its client asks again. An error would be the program's, which had better wait."""
+        self.pause_standby()
+        lock = self.lock_of(self.b)
+        self.assertEqual(self.b.lock(lock.but(offset=100, length=1)), nlm.S_GRANTED)
+        self.pg.kill()
+        self.addCleanup(lambda: self.pg.server.poll() is None or self.pg.start())
+        for _ in range(3):  # the commit under way, and those that are not begun
+            self.assertEqual(self.b.lock(lock.but(offset=0, length=1)), nlm.S_GRACE)
+        self.pg.start()
+        self.until(lambda: self.b.lock(lock.but(offset=0, length=1)) == nlm.S_GRANTED, "it is granted", pause=0.1)
+
     def test_database_is_away_for_both_nodes(self):
         """It does not matter which of them has the service afterwards: nothing is lost, since nothing was."""
         state = self.state_of(self.active)

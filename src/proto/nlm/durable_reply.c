@@ -97,6 +97,11 @@ static void downgrade(struct hf_nlm_op *op)
 	hf_nlm_call_off_changed(op->nlm, &op->target);
 }
 
+enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm *nlm)
+{
+	return nlm->options.store_comes_back ? HF_NLM_DENIED_GRACE_PERIOD : HF_NLM_DENIED_NOLOCKS;
+}
+
 /* Suspending until the store has answered */
 
 /*
@@ -125,7 +130,7 @@ static void finish(struct hf_nlm_op *op)
 	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
 		refuse_release(op);
 	} else if (!is_durable) {
-		op->stat = HF_NLM_DENIED_NOLOCKS;
+		op->stat = hf_nlm_not_stored(op->nlm);
 		hf_nlm_undo(op, op->finish);
 	}
 	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
@@ -222,7 +227,7 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	}
 	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 	if (undo->stat)
-		hf_xdr_set_word(undo->stat, HF_NLM_DENIED_NOLOCKS);
+		hf_xdr_set_word(undo->stat, hf_nlm_not_stored(nlm));
 }
 
 /* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
@@ -243,7 +248,7 @@ static void on_batch_promise(struct hf_promise *promise, bool is_durable)
 	batch->is_waiting = false;
 	hf_rpc_delay_change_result(&batch->delay, granted_if_stored,
 				   hf_nlm_stat_name(is_durable ? HF_NLM_GRANTED_STAT
-							       : HF_NLM_DENIED_NOLOCKS));
+							       : hf_nlm_not_stored(batch->nlm)));
 	for (size_t i = 0; !is_durable && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);

@@ -75,6 +75,9 @@ struct hf_nlm_options {
 	void (*send)(void *user, const struct hf_addr *local, const struct hf_addr *to,
 		     struct hf_bytes message);
 	void *send_user;
+	/* The store writes again soon, here or on another node: a client whose lock could not be stored asks
+	 * again, and its program waits. Otherwise the program gets an error. */
+	bool store_comes_back;
 	uint64_t secret;           /* the same in every run; 0: there is none */
 	uint64_t grant_try_ns;     /* for one call to a waiter; 0: 5 s */
 	uint64_t grant_give_up_ns; /* for all calls to it; 0: 30 s */
