@@ -443,7 +443,7 @@ static void report(struct hf_cluster *cluster)
 	if (r == 0 || r == -ESTALE)
 		cluster->must_report = false;
 	pthread_mutex_unlock(&cluster->lock);
-	if (r < 0)
+	if (r < 0 || !*takeover.from)
 		return;
 	look(cluster, HF_NODE_RENEW); /* so that this node shows it, too */
 	pthread_mutex_lock(&cluster->lock);
@@ -722,8 +722,8 @@ void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term 
 	snprintf(takeover->from, sizeof(takeover->from), "%s", cluster->predecessor);
 	snprintf(takeover->to, sizeof(takeover->to), "%s", cluster->options.node.node);
 	snprintf(takeover->reason, sizeof(takeover->reason), "%s", hf_node_claim_reason(cluster->node));
+	cluster->must_report = true;
 	if (*takeover->from) {
-		cluster->must_report = true;
 		if (term->continues)
 			cluster->n_continued++;
 		else

@@ -110,7 +110,8 @@ int hf_service_claim(struct hf_service *service, const struct hf_service_self *s
 int hf_service_hand_over(struct hf_service *service, const char *owner, const char *heir);
 /* Asks the active node to hand over to @node. */
 int hf_service_ask(struct hf_service *service, const char *node);
-/* Writes down how the service came to this node. */
+/* This node has begun to serve: whether commits before its term were synced does not matter any more. Writes
+ * down how the service came to it, if it was another run's before (@takeover->from). */
 int hf_service_report(struct hf_service *service, const char *owner,
 		      const struct hf_service_takeover *takeover);
 /* The clients' connections, for the next node; encoded by the caller. */

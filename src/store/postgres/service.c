@@ -467,6 +467,11 @@ int hf_service_report(struct hf_service *service, const char *owner,
 				 takeover->reason, takeover->continued ? "t" : "f",
 				 seconds };
 
+	if (!*takeover->from)
+		return change_as_owner(service,
+				       "UPDATE holdfast_leases SET was_unsynced = false"
+				       " WHERE service = $1 AND owner = $2",
+				       2, params);
 	snprintf(seconds, sizeof(seconds), "%.6f", takeover->seconds);
 	return change_as_owner(
 		service,
