@@ -31,6 +31,12 @@ class Capture:
             self.tcpdump.terminate()
         self.tcpdump.wait()
 
+    def find(self, what):
+        """The messages on the wire until now for which tshark's filter @what holds, a line each."""
+        self.stop()
+        found = subprocess.run(["tshark", "-r", self.path, "-Y", what, "-t", "r"], capture_output=True, check=False, text=True)
+        return found.stdout.splitlines()
+
     def decode(self):
         """The list of RPC messages, beside it."""
         if not shutil.which("tshark"):

@@ -26,25 +26,41 @@ OTHER_BOOT = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
               'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"']  # fmt: skip
 
 
+def make_export(directory):
+    export = os.path.join(directory, "export")
+    os.mkdir(export)
+    os.chmod(export, 0o1777)
+    return export
+
+
 class Server:
-    def __init__(self, program, namespace, settings, note):
+    """@export: a directory that other servers have, too."""
+
+    name = "server"
+    source = "server:/data"  # what clients mount
+
+    def __init__(self, program, namespace, settings, note, export=None):
         self.note = note
         self.namespace = namespace
         self.daemon = Daemon(program, namespace, [*SETTINGS, *settings])
         self.daemon.launcher = LEASH
         self.rest = Rest(self.daemon)
-        self.export = os.path.join(self.daemon.state_dir, "export")
-        os.mkdir(self.export)
-        os.chmod(self.export, 0o1777)
+        self.export = export or make_export(self.daemon.state_dir)
         os.chmod(self.daemon.state_dir, 0o755)
         self.killed_at = None
 
+    def is_well(self):
+        return self.daemon.process.poll() is None
+
+    def copy_logs(self, directory):
+        shutil.copy(self.daemon.log_path, os.path.join(directory, "holdfastd.log"))
+
     def starts(self, *settings):
-        self.note("server: starts")
+        self.note(f"{self.name}: starts")
         self.daemon.start(*settings, flags=("--export", f"{self.export}:/data"))
 
     def is_killed(self):
-        self.note("server: SIGKILL")
+        self.note(f"{self.name}: SIGKILL")
         self.daemon.crash()
         self.killed_at = time.monotonic()
 
@@ -54,7 +70,7 @@ class Server:
 
     def stops(self):
         """In good order."""
-        self.note("server: stops")
+        self.note(f"{self.name}: stops")
         self.daemon.stop()
 
     def pauses(self):
@@ -76,12 +92,12 @@ class Server:
         """What is in the store now is on the disk; what comes later is not, unless holdfastd sees to it."""
         shutil.rmtree(self.store + ".disk", ignore_errors=True)
         shutil.copytree(self.store, self.store + ".disk")
-        self.note("server: its machine has written everything back")
+        self.note(f"{self.name}: its machine has written everything back")
 
     def loses_power(self):
         """The last state that was synced is all that the next boot finds."""
         self.is_killed()
-        self.note("server: its machine boots")
+        self.note(f"{self.name}: its machine boots")
         if os.path.exists(self.store + ".disk"):
             shutil.rmtree(self.store)
             os.rename(self.store + ".disk", self.store)
@@ -103,13 +119,13 @@ class Server:
 
     def is_not_heard_by(self, client):
         """It hears the client, and all that it answers is lost; until it was killed and is_heard_again."""
-        self.note(f"server: is not heard by {client.name}")
+        self.note(f"{self.name}: is not heard by {client.name}")
         self._nft(f"add table ip mute; add chain ip mute out {{ type filter hook output priority 0; }}; "
                   f"add rule ip mute out ip daddr {client.address} drop")  # fmt: skip
 
     def is_heard_again(self, client):
         self._reset(client)  # else its kernel would repeat the last words of the dead
-        self.note("server: is heard again")
+        self.note(f"{self.name}: is heard again")
         self._nft("delete table ip mute")
 
     def _nft(self, rules):
@@ -133,6 +149,10 @@ class Server:
     def locks(self):
         return self.get("locks?limit=1000")["locks"]
 
+    def ranges(self):
+        """What is held: (offset, length) of each lock."""
+        return [(lock["offset"], lock["length"]) for lock in self.locks if lock["state"] == "held"]
+
     @property
     def clients(self):
         return self.get("clients?limit=1000")["clients"]
@@ -151,7 +171,7 @@ class Server:
         """Waits until test(self) holds."""
         until(lambda: test(self), what, timeout,
               more=lambda: f"status {self.status}, waiters {self.get('waiters')['waiters']}")  # fmt: skip
-        self.note(f"server: {what}")
+        self.note(f"{self.name}: {what}")
 
     def has(self, locks=None, waiters=None, timeout=PATIENCE):
         """Waits until so many are there."""
@@ -174,12 +194,12 @@ class Server:
         assert self.status["grace"]["active"], "grace is over already"
         answer = self.rest.call("POST", "/api/v1/grace/end", token=True)
         assert answer.status == 200, f"{answer.status} {answer.body!r}"
-        self.note("server: is told to end grace")
+        self.note(f"{self.name}: is told to end grace")
 
     def declares_dead(self, guest):
         """As an operator does, by the API; gives the number of locks that it released."""
         client = self.client(guest.address)
         answer = self.rest.call("DELETE", f"/api/v1/clients/{client['id']}", token=True)
         assert answer.status == 200, f"{answer.status} {answer.body!r}"
-        self.note(f"server: DELETE {client['id']}: {answer.json}")
+        self.note(f"{self.name}: DELETE {client['id']}: {answer.json}")
         return answer.json["locks_released"]

@@ -41,6 +41,7 @@ class Stage:
         self.network = netns.Network()
         self.guests = {}
         self.hosts = {}
+        self.machines_of_nodes = []
         self.router = None
         self.reports = []
 
@@ -89,6 +90,8 @@ class Stage:
     def close(self):
         for guest in self.guests.values():
             guest.crash()
+        for machine in self.machines_of_nodes:
+            machine.namespace.close()
         self.network.close()
 
 
@@ -165,7 +168,7 @@ class Client:
             return
         try:
             self.guest.plug()
-            self.guest.run(f"killall -9 locker; hostname {self.name}; grep -q nfs /proc/mounts || exit 0; "
+            self.guest.run(f"killall -9 locker runner; hostname {self.name}; grep -q nfs /proc/mounts || exit 0; "
                            "for m in $(awk '$3 ~ /^nfs/ { print $2 }' /proc/mounts); do /bin/umount $m || exit 1; done",
                            timeout=8)  # fmt: skip
             if self.guest.commands:
@@ -202,7 +205,7 @@ class Play(unittest.TestCase):
         guests = [self.stage.guest(letter) for letter in "ab"]
         self.capture = Capture(self.stage.network.server, os.path.join(self.records, "wire.pcap"), self.captured)
         self.addCleanup(self.capture.stop)
-        self.server = Server(self.stage.program, self.stage.network.server, self.settings, self.note)
+        self.server = self.make_server()
         self.addCleanup(self.server.close)
         self.addCleanup(self._copy_log)
         self.server.starts()
@@ -213,19 +216,22 @@ class Play(unittest.TestCase):
             raise
         self.addCleanup(lambda: [client.tidy() for client in (self.a, self.b)])
         if self.is_mounted:
-            self.a.mounts()
-            self.b.mounts()
+            self.a.mounts(self.server.source)
+            self.b.mounts(self.server.source)
         self.note("-- the play begins")
+
+    def make_server(self):
+        return Server(self.stage.program, self.stage.network.server, self.settings, self.note)
 
     def tearDown(self):
         self.note("-- the play is over")
-        self.assertIsNone(self.server.daemon.process.poll(), "holdfastd is gone")
+        self.assertTrue(self.server.is_well(), "holdfastd is gone")
         for client in (self.a, self.b):
             client.tidy()
         self.server.stops()
 
     def _copy_log(self):
-        shutil.copy(self.server.daemon.log_path, os.path.join(self.records, "holdfastd.log"))
+        self.server.copy_logs(self.records)
 
     def _keep_records(self):
         for guest in self.stage.guests.values():
@@ -234,7 +240,7 @@ class Play(unittest.TestCase):
                 guest.failed_boots = 0
         result = self._outcome.result
         went_wrong = any(test is self for test, _ in result.failures + result.errors) or not self._outcome.success
-        if not went_wrong:
+        if not went_wrong and not os.environ.get("HF_E2E_KEEP"):
             shutil.rmtree(self.records)
             return
         with open(os.path.join(self.records, "transcript"), "w", encoding="utf-8") as file:

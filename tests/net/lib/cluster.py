@@ -17,14 +17,19 @@ def programs():
 
 
 class Cluster:
+    settings = ()  # more of them, KEY=VALUE
+
     def __init__(self):
         self.bin = programs()
         self.path = tempfile.mkdtemp(prefix="hf-pg-")
         self.user = self._user()
         if self.user:
             os.chown(self.path, self.user.pw_uid, self.user.pw_gid)
-        self._run("initdb", "-A", "trust", "-U", "postgres", "-N", "--locale=C", "-E", "UTF8").wait()
         self.server = None
+        self._make()
+
+    def _make(self):
+        self._run("initdb", "-A", "trust", "-U", "postgres", "-N", "--locale=C", "-E", "UTF8").wait()
 
     @staticmethod
     def _user():
@@ -68,7 +73,7 @@ class Cluster:
 
     def _launch(self):
         """Without fsync, which matters to no process that dies: it would sync a thousand files at every start."""
-        settings = ("listen_addresses=", "shared_buffers=16MB", "fsync=off")
+        settings = ("listen_addresses=", "shared_buffers=16MB", "fsync=off", *self.settings)
         self.server = self._run("postgres", "-k", self.path, *(word for s in settings for word in ("-c", s)))
 
     def query(self, text):

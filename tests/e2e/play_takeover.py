@@ -1,0 +1,273 @@
+"""A service of two nodes. The node that serves dies, stops, or is cut off, and the other one goes on: the kernels of the
+clients notice a broken connection and nothing else. No lock is lost, none is held twice, and waiters get the call that they wait
+for, in their order."""
+
+import time
+import unittest
+
+import cluster
+from database import Database
+from load import PingPong, Writer
+from service import DATABASES, Service, machines
+from stage import MOUNT, Play
+from tools import IN, ToolPlay
+from until import lapse
+
+LEASE = 2  # seconds
+RECLAIM = "nlm.procedure_v4 == 2 && nlm.reclaim == 1"
+NOTICE = "stat.procedure_v1 == 6"
+
+
+@unittest.skipUnless(cluster.programs(), "there is no PostgreSQL here")
+class Takeover(Play):
+    settings = (f"cluster.lease_seconds={LEASE}",)
+    captured = 400  # the heads of the messages will do
+    weight = 3
+
+    def make_database(self):
+        """What the nodes connect to."""
+        self.database = Database(self.stage.network.server, DATABASES[0])
+        self.addCleanup(self.database.close)
+        return self.database.start().connection
+
+    def make_server(self):
+        machines(self.stage)  # the database needs its wire
+        return Service(self.stage, self.settings, self.note, self.make_database())
+
+    def setUp(self):
+        super().setUp()
+        self.first, self.second = self.server.nodes
+        self.act()
+
+    def act(self):
+        """Each client has a lock. Of clientb two processes wait for clienta's, and of clienta one waits for clientb's. Both play
+        ping-pong, and clienta writes."""
+        self.ada, self.bob = self.a.opens("f"), self.b.opens("f")
+        self.ada.locks(0, 10)
+        self.bob.locks(10, 10)
+        self.waiters = [self.b.opens("f"), self.b.opens("f"), self.a.opens("f")]
+        self.waiters[0].waits(0, 10)
+        self.server.has(waiters=1)
+        self.waiters[1].waits(0, 10)
+        self.server.has(waiters=2)
+        self.waiters[2].waits(10, 10)
+        self.server.has(waiters=3)
+        self.game = PingPong((self.a, self.b), self.server.export, MOUNT)
+        self.writer = Writer(self.a, "written", MOUNT)
+        self.plays_on()
+
+    def plays_on(self):
+        """The ping-pong has some turns more."""
+        turns = self.game.count() + 4
+        self.server.active.until(lambda: self.game.count() >= turns or any(load.has_failed() for load in self.game.loads),
+                                 "the ping-pong goes on")  # fmt: skip
+
+    def has_new_lock(self):
+        """Of clientb; when it had it."""
+        self.b.opens("g").locks()
+        return time.monotonic()
+
+    def is_as_before(self):
+        """No lock is lost, and no other client or process has it."""
+        for wait in self.waiters:
+            wait.still_waits()
+        self.b.opens("f").is_denied(0, 1)
+        self.a.opens("f").is_denied(10, 1)
+        held = [one for one in self.server.ranges() if one[1] == 10]
+        self.assertEqual(sorted(held), [(0, 10), (10, 10)])
+
+    def goes_on(self):
+        """After the last takeover: everything is as before, and then everything comes to its end."""
+        self.plays_on()
+        self.is_as_before()
+        turns, pause = self.game.ends()
+        self.pause = self.writer.ends_and_is_verified(self.server.export)
+        self.report(f"{turns} turns; the longest took {pause:.1f} s, the longest write {self.pause:.1f} s")
+        began = time.monotonic()
+        self.ada.unlocks(0, 10)
+        self.waiters[0].gets()
+        self.waiters[1].still_waits()
+        self.waiters[0].unlocks(0, 10)
+        self.waiters[1].gets()
+        self.bob.unlocks(10, 10)
+        self.waiters[2].gets()
+        self.assertLess(time.monotonic() - began, 15, "by call-back, not by a poll")
+
+    def tells_no_client(self):
+        """On the wire: nothing was reclaimed, and no notice sent."""
+        self.assertEqual(self.capture.find(f"({RECLAIM}) || ({NOTICE})"), [])
+
+
+class Killed(Takeover):
+    def test_the_active_node(self):
+        self.first.is_killed()
+        took = self.has_new_lock() - self.first.killed_at
+        self.server.is_taken_over()
+        self.report(f"first new lock {took:.1f} s after the kill")
+        self.goes_on()
+        self.tells_no_client()
+        self.first.starts()
+        self.server.is_whole()
+
+    def test_both_nodes(self):
+        for node in self.server.nodes:
+            node.is_killed()
+        for node in self.server.nodes:
+            node.starts()
+        self.server.is_served()
+        self.goes_on()
+        self.tells_no_client()
+        self.server.is_whole()
+
+
+class CutOff(Takeover):
+    """The first node lives, and loses its wires."""
+
+    def is_taken_over_and_mended(self):
+        self.server.is_taken_over()
+        self.has_new_lock()
+        self.first.has_its_wires()
+        self.server.is_whole()
+        self.goes_on()
+        self.tells_no_client()
+
+    def test_from_all(self):
+        self.first.is_cut_off("eth0", "eth1")
+        self.is_taken_over_and_mended()
+
+    def test_from_the_database(self):
+        self.first.is_cut_off("eth1")
+        self.is_taken_over_and_mended()
+
+    def test_from_the_clients_with_the_link(self):
+        """It sees that, and hands the service over."""
+        self.first.loses_link("eth0")
+        self.is_taken_over_and_mended()
+
+    def test_from_the_clients_silently(self):
+        """It cannot see that, and serves on until an operator has it moved."""
+        self.first.is_cut_off("eth0")
+        lapse(2 * LEASE)
+        self.assertEqual((self.first.role, self.second.role), ("active", "standby"))
+        self.second.is_told("take")
+        self.is_taken_over_and_mended()
+
+
+class Stopped(Takeover):
+    def test_and_goes_on_with_requests_in_its_sockets(self):
+        """What it had not read is done by the other node, and the client goes on from there. It must not be done again."""
+        late, later = self.a.opens("h"), self.b.opens("h")
+        late.writes("before")
+        self.first.pauses()
+        late.begins("write late00")
+        later.begins("set w 100 7")
+        self.first.until(self.first.has_requests, "has requests in its sockets")
+        self.server.is_taken_over()
+        late.gets("done")
+        later.gets("granted")
+        late.writes("newest")
+        later.unlocks(100, 7)
+        late.locks(100, 7)
+        self.first.goes_on()
+        self.server.is_whole()
+        self.b.opens("h").reads("newest")
+        later.is_denied(100, 7)
+        self.goes_on()
+        self.tells_no_client()
+
+
+class Moved(Takeover, ToolPlay):
+    """An operator has the service moved, there and back."""
+
+    weight = 6
+
+    def test_there_and_back_under_load(self):
+        base, rounds = f"{MOUNT}/base", 8
+        self.a.does(f"{IN} sqlite3 {base} 'PRAGMA journal_mode=DELETE; CREATE TABLE t (who TEXT, n INTEGER)'")
+        inserts = [client.guest.start(f"for i in $(seq {rounds}); do {IN} sqlite3 {base} '.timeout 120000' "
+                                      f"\"INSERT INTO t VALUES ('{client.name}', $i)\" || exit 1; done")
+                   for client in (self.a, self.b)]  # fmt: skip
+        for _ in range(2):
+            self.plays_on()
+            self.server.active.is_told("move")
+            self.server.is_taken_over()
+            self.server.is_whole()
+        for insert in inserts:
+            self.assertEqual(insert.end(), 0, insert.output)
+        said = self.b.does(f"{IN} sqlite3 {base} 'PRAGMA integrity_check; SELECT who, count(*) FROM t GROUP BY 1'")
+        self.assertEqual(said.split(), ["ok", f"clienta|{rounds}", f"clientb|{rounds}"])
+        self.goes_on()
+        self.tells_no_client()
+        self.assertLess(self.pause, 3, "a client that was refused would wait so long")
+
+
+class Replicated(Takeover):
+    """The database dies, and its replica takes its place."""
+
+    is_synchronous = True
+
+    def make_database(self):
+        super().make_database()
+        self.replica = Database(self.stage.network.server, DATABASES[1], primary=self.database)
+        self.addCleanup(self.replica.close)
+        self.replica.start().until_it_follows()
+        if self.is_synchronous:
+            self.database.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            self.database.ask("SELECT pg_reload_conf()")
+        return self.replica.connection
+
+    def is_promoted(self):
+        self.note("database: dies, and its replica is promoted")
+        self.database.kill()
+        self.replica.is_promoted()
+
+
+class Promoted(Replicated):
+    settings = (*Takeover.settings, "store.lock_durability=machine")  # a commit waits for the replica
+
+    def test_and_the_node_dies_with_it(self):
+        """Each commit was on the replica before a client heard of it: the other node goes on."""
+        self.first.is_killed()
+        self.is_promoted()
+        self.server.is_taken_over()
+        self.goes_on()
+        self.tells_no_client()
+        self.first.starts()
+
+
+class PromotedTooEarly(Replicated):
+    is_synchronous = False
+
+    def test_and_the_node_dies_with_it(self):
+        """Locks may be missing there: the clients are told, and reclaim them."""
+        self.first.is_killed()
+        self.is_promoted()
+        self.server.is_taken_over("reclaimed")
+        self.server.wait("the locks are reclaimed", lambda server: {(0, 10), (10, 10)} <= set(server.ranges()))
+        self.server.is_told_to_end_grace()
+        self.goes_on()
+        self.assertTrue(self.capture.find(NOTICE), "a notice")
+        self.assertTrue(self.capture.find(RECLAIM), "a reclaim")
+        self.first.starts()
+
+
+class PromotedAlone(Replicated):
+    is_long = True
+    is_synchronous = False
+
+    def test_and_the_node_lives(self):
+        """The node has everything in its memory, and the replica gets what it lacks."""
+        self.is_promoted()
+        self.server.is_served()
+        self.goes_on()
+        self.tells_no_client()
+
+
+class DatabaseKilled(Takeover):
+    def test_and_starts_again(self):
+        self.note("database: is killed, and starts again")
+        self.database.kill()
+        self.database.start()
+        self.server.is_served()
+        self.goes_on()
+        self.tells_no_client()
