@@ -77,6 +77,36 @@ class Faults(Takeover):
         self.assert_denied(self.b)
         self.assertTrue(new.serves())
 
+    def calls_under_way(self, node, host):
+        """Bytes that @node's kernel still has to send to @host's lock manager; None: there is no such connection."""
+        rows = []
+        with node.namespace:
+            for name in ("tcp", "tcp6"):
+                with open(f"/proc/thread-self/net/{name}", encoding="ascii") as table:
+                    rows += [line.split() for line in table.readlines()[1:]]
+        found = [int(row[4].split(":")[0], 16) for row in rows if int(row[2].split(":")[1], 16) == host.lockd.tcp_port]
+        return max(found, default=None)
+
+    def test_t1_call_that_was_not_heard_ends_with_its_term(self):
+        """The kernel of a node that was killed would send a GRANTED for minutes, also when the address comes back to it."""
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        self.release(lock)
+        self.b.wait_granted(waiter)  # from here on there is a connection to b
+        self.release(waiter, self.b)
+        self.hold()
+        self.waits(self.b)
+        self.wire.cut_off(self.b.number)
+        self.addCleanup(self.wire.reconnect, self.b.number)
+        self.release(lock)
+        old, new = self.active, self.standby
+        self.until(lambda: self.calls_under_way(old, self.b), "the call has left, and is not heard")
+        old.crash()
+        self.assertIsNone(self.calls_under_way(old, self.b), "the kernel goes on to send it")
+        self.wire.reconnect(self.b.number)
+        self.until_serving(new)
+        self.b.grants.wait(2)
+
     def test_transaction_that_is_left_open_holds_up_nothing(self):
         """As that of a node that was stopped within it: the takeover ends it, and what it wrote is gone."""
         lock = self.hold()

@@ -53,6 +53,13 @@ class Wire:
     def plug_in(self, number):
         self.switch.run("link", "set", f"n{number}", "up")
 
+    def cut_off(self, number):
+        """The wire of a client is cut."""
+        self.switch.run("link", "set", f"p{number}", "down")
+
+    def reconnect(self, number):
+        self.switch.run("link", "set", f"p{number}", "up")
+
     def close(self):
         for namespace in [*self.clients, *self.nodes, self.switch]:
             namespace.close()
