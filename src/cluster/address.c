@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "cluster/host.h"
 #include "cluster/interface.h"
+#include "cluster/neighbour.h"
 #include "cluster/netlink.h"
 
 #define FOREVER UINT32_MAX /* INFINITY_LIFE_TIME in the kernel */
@@ -224,9 +225,22 @@ static int hold(struct hf_host *host, const struct hf_service_address *address, 
 	return r < 0 ? r : add(host, address, interface.index, seconds);
 }
 
-static int give_up(struct hf_host *host, const struct hf_service_address *address)
+/* What waits is dropped before the address goes, while the kernel can tell the sockets of this host, and
+ * again after it, when no more can follow. */
+static int remove_from(struct hf_host *host, const struct hf_service_address *address, int index)
 {
 	struct hf_netlink_request request;
+	int r = hf_neighbours_drop_waiting(host, &address->addr, index), removed;
+
+	begin(&request, RTM_DELADDR, 0, address, index);
+	removed = order(host, &request);
+	if (removed < 0)
+		return removed == -EADDRNOTAVAIL ? r : removed;
+	return hf_neighbours_drop_waiting(host, &address->addr, index);
+}
+
+static int give_up(struct hf_host *host, const struct hf_service_address *address)
+{
 	struct hf_interface interface;
 	int r = is_of_host(host, &address->addr);
 
@@ -234,11 +248,9 @@ static int give_up(struct hf_host *host, const struct hf_service_address *addres
 		return 0;
 	if (r == 0)
 		r = hf_interface_find(&interface, &host->route, address->interface);
-	if (r == 0) {
-		begin(&request, RTM_DELADDR, 0, address, interface.index);
-		r = order(host, &request);
-	}
-	return r == -EADDRNOTAVAIL || r == -ENODEV ? 0 : r;
+	if (r == 0)
+		r = remove_from(host, address, interface.index);
+	return r == -ENODEV ? 0 : r;
 }
 
 int hf_addresses_hold(struct hf_host *host, const struct hf_service_address *addresses, size_t n,

@@ -53,7 +53,7 @@ const char *hf_service_address_explain(int answer);
  * -EEXIST for an address that has no lifetime, because the host's own configuration has it. */
 int hf_addresses_hold(struct hf_host *host, const struct hf_service_address *addresses, size_t n,
 		      uint32_t lifetime_ms, char *error, size_t error_size);
-/* Removes each address. One that is not there, or whose interface is not, is no failure; an address without a
- * lifetime is not ours and stays. */
+/* Removes each address, and drops what still waits to be sent from it. One that is not there, or whose
+ * interface is not, is no failure; an address without a lifetime is not ours and stays. */
 int hf_addresses_give_up(struct hf_host *host, const struct hf_service_address *addresses, size_t n,
 			 char *error, size_t error_size);

@@ -14,6 +14,7 @@
  *	fence.c      the operator's command that stops another node for good
  *
  *	address.c    addresses on this node's interfaces
+ *	neighbour.c  packets that wait for a neighbour
  *	announce.c   tells the neighbours that an address is here now
  *	nudge.c      makes the clients of the node before find out that their connections are gone
  *	link.c       does an interface have its link?

@@ -168,6 +168,25 @@ class Addresses(HostCase):
         self.assertFalse({SERVICE, SERVICE6} & set(self.addresses(self.hosts[0])))
         self.assertEqual(node.tell("give_up"), "ok")  # nothing is there any more
 
+    def test_what_waits_to_be_sent_goes_with_the_addresses(self):
+        """The kernel would send it when the neighbour answers, up to three seconds later."""
+        silent = {"10.97.0.77", "fd97::77"}
+
+        def waiting():
+            with self.hosts[0]:
+                said = subprocess.run(["ip", "-j", "neigh", "show", "dev", "eth0"], check=True, capture_output=True).stdout
+            return {one["dst"] for one in json.loads(said) if "INCOMPLETE" in one["state"]}
+
+        node = self.node(0)
+        self.assertEqual(node.tell("hold 100000"), "ok")
+        for family, source, to in ((socket.AF_INET, SERVICE, "10.97.0.77"), (socket.AF_INET6, SERVICE6, "fd97::77")):
+            with self.hosts[0], socket.socket(family, socket.SOCK_DGRAM) as sender:
+                sender.bind((source, 0))
+                sender.sendto(b"late", (to, PORT))
+        self.assertEqual(waiting(), silent)
+        self.assertEqual(node.tell("give_up"), "ok")
+        self.assertEqual(waiting(), set())
+
     def test_own_addresses_stay(self):
         """Those that the host had before, in the same subnets."""
         before = self.addresses(self.hosts[0])
