@@ -67,6 +67,7 @@ struct hf_pg {
 	/* The journal. */
 	uint64_t next_number;        /* of a row */
 	size_t max_journal;          /* bytes; more only if a single batch is larger */
+	uint64_t fold_delay;         /* after the first row that is not folded, and after a failure */
 	bool has_term;               /* the connection can write in the journal */
 	struct hf_store_batch *held; /* waits until the journal has room */
 	struct hf_pg_rows unfolded;

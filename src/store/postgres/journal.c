@@ -31,7 +31,7 @@
 #include "store/postgres/array.h"
 #include "store/postgres/internal.h"
 
-#define FOLD_DELAY  HF_NS_PER_S       /* after the first row that is not folded, and after a failure */
+#define FOLD_DELAY  HF_NS_PER_S
 #define FOLD_BYTES  ((size_t)4 << 20) /* are folded without delay */
 #define MAX_BYTES   ((size_t)64 << 20)
 #define KEEP_BYTES  (2 * FOLD_BYTES) /* a larger buffer is freed after its fold */
@@ -128,7 +128,7 @@ static void fold(struct hf_pg *pg)
 		turn_over(pg);
 	hf_timer_stop(&pg->fold_timer);
 	if (hf_work_submit(pg->store.loop, &pg->fold_work, run_fold, on_folded) < 0)
-		(void)hf_timer_start(&pg->fold_timer, FOLD_DELAY);
+		(void)hf_timer_start(&pg->fold_timer, pg->fold_delay);
 }
 
 static void on_fold_timer(struct hf_timer *timer)
@@ -154,6 +154,7 @@ void hf_pg_journal_init(struct hf_pg *pg)
 {
 	pg->next_number = 1;
 	pg->max_journal = MAX_BYTES;
+	pg->fold_delay = FOLD_DELAY;
 	hf_timer_init(&pg->fold_timer, pg->store.loop, on_fold_timer);
 }
 

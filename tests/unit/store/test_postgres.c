@@ -503,6 +503,58 @@ static void execute(PGconn *conn, const char *sql)
 	PQclear(result);
 }
 
+/* One change at random of up to 64 locks and reservations, which may be of earlier runs. */
+static void change_one(struct kit *kit, uint64_t *ids, unsigned int number)
+{
+	unsigned int at = number % 64;
+	bool is_lock = at % 4 != 0;
+
+	if (ids[at] && number / 64 % 3 != 0) {
+		if (is_lock)
+			kit_delete_lock(kit, ids[at]);
+		else
+			kit_delete_reservation(kit, ids[at]);
+		ids[at] = 0;
+		return;
+	}
+	if (!ids[at])
+		ids[at] = hf_store_new_id(kit->store);
+	if (is_lock)
+		kit_put_lock(kit, ids[at], number / 64);
+	else
+		kit_put_reservation(kit, ids[at], number / 64);
+}
+
+/* Folds at every moment, and the end of the run, or of its connections, at any. */
+static void test_many_runs_and_folds(void **state)
+{
+	unsigned int seed = 7;
+	uint64_t ids[64] = { 0 };
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (int run = 0; run < 30; run++) {
+		hf_pg_of(kit.store)->fold_delay = (uint64_t)(rand_r(&seed) % 4) * HF_NS_PER_MS;
+		for (int n = rand_r(&seed) % 100; n > 0; n--) {
+			change_one(&kit, ids, (unsigned int)rand_r(&seed));
+			if (rand_r(&seed) % 4 == 0)
+				kit_settle(&kit);
+		}
+		kit_settle(&kit);
+		if (run % 7 == 0) {
+			kit.n_failed = kit.n_recovered = 0;
+			cut_connections(&kit);
+			kit_run_until(&kit, has_failed_and_recovered);
+		}
+		if (run % 3 == 0)
+			kit_run_until(&kit, is_folded);
+		kit_reopen(&kit);
+		kit_expect(&kit);
+	}
+	kit_deinit(&kit);
+}
+
 static PGconn *block_folds(struct kit *kit)
 {
 	PGconn *conn = PQconnectdb(kit->path);
@@ -753,6 +805,7 @@ int main(void)
 		cmocka_unit_test(test_run_that_left_rows_in_the_journal),
 		cmocka_unit_test(test_delete_of_what_the_last_run_stored),
 		cmocka_unit_test(test_fold_in_service),
+		cmocka_unit_test(test_many_runs_and_folds),
 		cmocka_unit_test(test_look_at_facts_in_the_journal),
 		cmocka_unit_test(test_fold_that_is_interrupted),
 		cmocka_unit_test(test_fold_that_is_refused),
