@@ -137,6 +137,60 @@ class UsedByAnother(Database, OverPostgres, Recovering):
         self.held(self.b, 20, 5)
 
 
+class Tables(Database, OverPostgres, Recovering):
+    """Locks go through a journal; the tables that users read have them a moment later, and at once after a start or a stop."""
+
+    def tearDown(self):
+        if self.daemon.process.poll() is not None:
+            self.daemon.start()
+        super().tearDown()
+
+    def starts(self):
+        return self.sql("SELECT string_agg(range_start::text, ',' ORDER BY range_start) FROM holdfast_locks")
+
+    def n_journal(self):
+        return int(self.sql("SELECT count(*) FROM holdfast_journal"))
+
+    def test_lock_and_unlock_reach_the_table(self):
+        lock = self.held(self.a, 30, 5)
+        self.until(lambda: self.starts() == "30", "the lock is in its table")
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.until(lambda: self.starts() == "", "and is gone from it")
+        self.assertNotIn("could not be folded", self.log)
+
+    def test_stop_leaves_nothing_in_the_journal(self):
+        self.held(self.a, 30, 5)
+        self.daemon.stop()
+        self.assertEqual((self.n_journal(), self.starts()), (0, "30"))
+
+    def test_start_after_a_kill_finds_what_the_journal_has(self):
+        """A lock that is in the journal alone, and one that is in its table and is released in the journal alone."""
+        kept, gone = self.held(self.a, 30, 5), self.held(self.b, 0, 5)
+        self.restart()
+        self.assertEqual(self.starts(), "0,30")
+        self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.b.lock(gone.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.b.unlock(gone), nlm.S_GRANTED)
+        self.restart()
+        self.assertEqual(self.starts(), "30")
+        self.assertEqual(self.b.lock(self.lock_of(self.b, 0, 5)), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(kept.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_row_of_the_service_changed_by_hand(self):
+        """Whatever changes it: no lock is stored, and none is granted."""
+        self.held(self.a, 30, 5)
+        self.sql("UPDATE holdfast_services SET epoch = epoch + 1, owner = 'another'")
+        try:
+            self.assertNotEqual(self.b.lock(self.lock_of(self.b, 0, 5)), nlm.S_GRANTED)
+        except (OSError, EOFError):
+            pass
+        self.b.drop_callers()
+        self.until(lambda: self.daemon.process.poll() is not None, "it ends")
+        self.assertIn(USED, self.log)
+        self.daemon.start()
+        self.assertEqual(self.starts(), "30")
+
+
 class Probes(OverPostgres, Recovering):
     def test_healthz_is_not_ok_while_nothing_can_be_promised(self):
         lock = self.held(self.a, 0, 5)

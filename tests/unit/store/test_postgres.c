@@ -597,6 +597,27 @@ static void test_fold_that_is_interrupted(void **state)
 	}
 }
 
+/* Only the connection of the folds ends: no client notices. */
+static void test_fold_without_its_connection(void **state)
+{
+	struct kit kit;
+	char sql[64];
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	write_rows(&kit);
+	kit_run_until(&kit, is_folded);
+	snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%d)",
+		 PQbackendPID(hf_pg_of(kit.store)->fold_conn));
+	cluster_query(kit.path, sql, NULL, 0);
+	write_rows(&kit);
+	kit_run_until(&kit, is_folded);
+	assert_int_equal(kit.n_failed, 0);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 static bool has_fold_failed(struct kit *kit)
 {
 	return hf_pg_of(kit->store)->has_fold_failed;
@@ -808,6 +829,7 @@ int main(void)
 		cmocka_unit_test(test_many_runs_and_folds),
 		cmocka_unit_test(test_look_at_facts_in_the_journal),
 		cmocka_unit_test(test_fold_that_is_interrupted),
+		cmocka_unit_test(test_fold_without_its_connection),
 		cmocka_unit_test(test_fold_that_is_refused),
 		cmocka_unit_test(test_journal_is_bounded),
 		cmocka_unit_test(test_fold_looks_at_the_owner),
