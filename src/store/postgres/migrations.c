@@ -183,7 +183,7 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      "ALTER TABLE holdfast_journal ALTER records SET STORAGE EXTERNAL;"
 		      "CREATE FUNCTION holdfast_term(term_epoch bigint, term_owner text) RETURNS text"
 		      " LANGUAGE sql AS $body$"
-		      " SELECT 'holdfast_term_' || to_hex(term_epoch) || '_' || term_owner"
+		      " SELECT 'holdfast_term_' || to_hex(term_epoch) || '_' || coalesce(term_owner, '')"
 		      " $body$;"
 		      /* A transaction of that term under way is ended: a process that was stopped within one
 		       * must not hold up the next term. */
@@ -216,7 +216,7 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      "CREATE TRIGGER holdfast_term AFTER INSERT OR DELETE ON holdfast_services"
 		      " FOR EACH ROW EXECUTE FUNCTION holdfast_change_term();"
 		      "CREATE TRIGGER holdfast_next_term AFTER UPDATE ON holdfast_services"
-		      " FOR EACH ROW WHEN (OLD.epoch <> NEW.epoch OR OLD.owner <> NEW.owner)"
+		      " FOR EACH ROW WHEN ((OLD.epoch, OLD.owner) IS DISTINCT FROM (NEW.epoch, NEW.owner))"
 		      " EXECUTE FUNCTION holdfast_change_term();"
 		      "CREATE TRIGGER holdfast_no_term AFTER TRUNCATE ON holdfast_services"
 		      " FOR EACH STATEMENT EXECUTE FUNCTION holdfast_change_term()",
