@@ -14,10 +14,11 @@
 #include "cluster/connections.h"
 #include "cluster/fence.h"
 #include "cluster/presence.h"
+#include "cluster/witness.h"
 #include "loop/loop.h"
 
 #define WAIT_NS         (250 * HF_NS_PER_MS) /* so often it looks at links and lease */
-#define CONNECTIONS_GAP HF_NS_PER_S          /* so often connections are stored, if they change */
+#define CONNECTIONS_GAP WAIT_NS              /* so often connections are stored, if they change */
 
 struct hf_cluster {
 	struct hf_cluster_options options; /* (c) */
@@ -172,6 +173,13 @@ static void note_lease(struct hf_cluster *cluster)
 			    "service=%s node=%s", cluster->options.node.service, cluster->options.node.node);
 }
 
+/* From the claim to the end of the term. */
+static void tell_witness(struct hf_cluster *cluster)
+{
+	if (cluster->options.witness)
+		hf_witness_tell(cluster->options.witness, hf_node_owner(cluster->node));
+}
+
 /* A node that is deposed has no service any more; the news that go before it have no meaning. */
 static void note_role(struct hf_cluster *cluster, enum hf_node_role before)
 {
@@ -192,6 +200,8 @@ static void note_role(struct hf_cluster *cluster, enum hf_node_role before)
 	}
 	if (role == before)
 		return;
+	if (role == HF_NODE_TAKING || (was_serving && is_standing_by))
+		tell_witness(cluster);
 	if (role == HF_NODE_STOPPING)
 		tell(cluster, HF_CLUSTER_HANDS_OVER);
 	if (role == HF_NODE_MISMATCHED)

@@ -11,6 +11,7 @@
  *	node.c       what should this node do next? Decides, and does nothing itself
  *	presence.c   the service's addresses are here while this node serves
  *	connections.c   which connections do clients have, as bytes for the next node?
+ *	witness.c    a process that hands the service over when this one is killed
  *	fence.c      the operator's command that stops another node for good
  *
  *	address.c    addresses on this node's interfaces
@@ -18,6 +19,7 @@
  *	announce.c   tells the neighbours that an address is here now
  *	nudge.c      makes the clients of the node before find out that their connections are gone
  *	link.c       does an interface have its link?
+ *	helper.c     how a helper process is forked
  *	host.c       the sockets for all that; interface.c, netlink.c, inet.c: how to ask the kernel
  *
  * The thread has a connection to the database of its own, so that neither a long commit nor a
@@ -38,6 +40,7 @@ struct hf_fence;
 struct hf_lease;
 struct hf_loop;
 struct hf_presence;
+struct hf_witness;
 
 #define HF_CLUSTER_KEY HF_SERVICE_KEY /* bytes of the key of the file handles */
 
@@ -45,6 +48,7 @@ struct hf_cluster_options {
 	const char *postgres;
 	struct hf_node_options node;
 	struct hf_fence *fence;       /* NULL: there is none */
+	struct hf_witness *witness;   /* NULL: there is none */
 	struct hf_presence *presence; /* NULL: another program moves the addresses */
 	/* The last epoch and state number of the service that this node saw, in an earlier process, too. */
 	uint64_t known_epoch;

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/macros.h"
+#include "cluster/helper.h"
 
 #define MAX_COMMAND 4096
 #define MAX_WORDS   64
@@ -329,53 +330,17 @@ static _Noreturn void help(struct helper *helper)
 	_exit(0);
 }
 
-/* Leaves all that is the server's: descriptors, terminal, signals. A stop of the service signals the helper,
- * too; it ends only with the server. */
-static _Noreturn void become_helper(struct helper *helper, int socket)
+static void become_helper(void *user, int socket)
 {
-	static const int ignored[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2 };
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct helper *helper = user;
 	sigset_t set;
 
-	setsid();
-	prctl(PR_SET_NAME, "holdfast-fence");
-	for (size_t i = 0; i < HF_ARRAY_SIZE(ignored); i++)
-		signal(ignored[i], SIG_IGN);
-	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	sigprocmask(SIG_SETMASK, &set, NULL);
-	for (int fd = 0; fd <= 2 && null >= 0; fd++)
-		dup2(null, fd);
-	if (socket != 3)
-		dup3(socket, 3, O_CLOEXEC);
-	closefrom(4);
-	helper->socket = 3;
+	helper->socket = socket;
 	helper->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	help(helper);
-}
-
-/* Forks twice: the helper's parent ends at once, so the server need not wait for the helper later, which the
- * sandbox forbids. */
-static int fork_helper(struct helper *helper, int socket)
-{
-	pid_t between = fork();
-	int status = 0;
-
-	if (between < 0)
-		return hf_trace(-errno);
-	if (between == 0) {
-		pid_t child = fork();
-
-		if (child == 0)
-			become_helper(helper, socket);
-		_exit(child < 0);
-	}
-	while (waitpid(between, &status, 0) < 0) {
-		if (errno != EINTR)
-			return hf_trace(-errno);
-	}
-	return status == 0 ? 0 : hf_trace(-EAGAIN);
 }
 
 /* The server's side */
@@ -384,22 +349,19 @@ int hf_fence_new(struct hf_fence **fencep, const char *command)
 {
 	hf_cleanup(hf_fence_freep) struct hf_fence *fence = calloc(1, sizeof(*fence));
 	hf_cleanup(hf_freep) char *copy = strdup(command);
-	hf_cleanup(hf_closep) int theirs = -1;
 	struct helper helper = { .output = -1 };
-	int pair[2], r;
+	int r;
 
 	if (!fence || !copy)
 		return hf_trace(-ENOMEM);
 	fence->socket = -1;
 	fence->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (fence->cancel < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+	if (fence->cancel < 0)
 		return hf_trace(-errno);
-	fence->socket = pair[0];
-	theirs = pair[1];
 	helper.n_words = split(copy, helper.words);
 	if (helper.n_words == 0)
 		return hf_trace(-EINVAL);
-	r = fork_helper(&helper, theirs);
+	r = hf_helper_fork("holdfast-fence", false, become_helper, &helper, &fence->socket);
 	if (r < 0)
 		return r;
 	*fencep = fence;

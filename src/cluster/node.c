@@ -26,6 +26,8 @@ struct hf_node {
 	struct hf_service_row seen;
 	uint64_t changed_at;
 	uint64_t looked_at;         /* the last look was then; 0: look again before anything else */
+	uint64_t watched_at;        /* the last look that succeeded was then */
+	uint64_t owner_first_until; /* the database was away: the owner comes first when it is back */
 	uint64_t name_used_since;   /* 0: it is not */
 	char unfit[HF_NODE_REASON]; /* why this host cannot serve now; empty: it can */
 
@@ -223,7 +225,7 @@ static uint64_t lease_over_at(const struct hf_node *node)
  * from the database. */
 static bool saw_lease_over(const struct hf_node *node)
 {
-	return node->looked_at >= lease_over_at(node);
+	return node->looked_at >= HF_MAX(lease_over_at(node), node->owner_first_until);
 }
 
 static bool is_told(const struct hf_node *node, uint64_t now)
@@ -278,6 +280,10 @@ void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_s
 		node->changed_at = heard;
 		node->is_fenced = node->has_fence_failed = false;
 	}
+	/* Another node would often have to start over where the owner has all in its memory. */
+	if (node->has_seen && heard - node->watched_at > node->options.lease_ns / 2)
+		node->owner_first_until = heard + node->options.lease_ns / 3;
+	node->watched_at = heard;
 	node->has_seen = true;
 	node->name_used_since = 0;
 	copy_row(node, row);

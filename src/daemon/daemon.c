@@ -539,6 +539,8 @@ static int prepare(struct daemon *d)
 	 * files. */
 	if (r == 0)
 		r = drop_privileges(d);
+	if (r == 0 && d->member)
+		r = hf_member_fork_witness(d->member, d->config);
 	/* While there is only one thread: new threads inherit the filter. */
 	if (r == 0)
 		hf_sandbox_enter();

@@ -12,9 +12,11 @@
 #include "cluster/cluster.h"
 #include "cluster/fence.h"
 #include "cluster/presence.h"
+#include "cluster/witness.h"
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "daemon/options.h"
+#include "daemon/sandbox.h"
 #include "daemon/setup.h"
 #include "daemon/state_dir.h"
 #include "export/seal.h"
@@ -27,6 +29,9 @@
 struct hf_member {
 	struct hf_presence *presence; /* NULL: no addresses */
 	struct hf_fence *fence;       /* NULL: none */
+	struct hf_witness *witness;
+	struct hf_service_address *addresses;
+	size_t n_addresses;
 	struct hf_cluster *cluster;
 	struct hf_state_dir *dir;
 	char node[HF_SETUP_NAME];
@@ -138,24 +143,45 @@ static void remember(void *user, uint64_t epoch, int32_t state)
 
 /* Life */
 
-static int make_presence(struct hf_member *member, const struct hf_config *config)
+static int read_addresses(struct hf_member *member, const struct hf_config *config)
 {
 	const struct hf_config_service_addresses *wanted = &config->cluster.addresses;
-	hf_cleanup(hf_freep) struct hf_service_address *addresses = calloc(wanted->n + 1, sizeof(*addresses));
+
+	member->addresses = calloc(wanted->n + 1, sizeof(*member->addresses));
+	if (!member->addresses)
+		return hf_trace(-ENOMEM);
+	member->n_addresses = wanted->n;
+	for (size_t i = 0; i < wanted->n; i++)
+		if (hf_service_address_parse(&member->addresses[i], wanted->items[i].text))
+			return hf_trace(-EINVAL);
+	return 0;
+}
+
+static int make_presence(struct hf_member *member)
+{
 	char error[ERROR_SIZE] = "";
 	int r;
 
-	if (!addresses)
-		return hf_trace(-ENOMEM);
-	for (size_t i = 0; i < wanted->n; i++)
-		if (hf_service_address_parse(&addresses[i], wanted->items[i].text))
-			return hf_trace(-EINVAL);
-	if (!wanted->n)
+	if (!member->n_addresses)
 		return 0;
-	r = hf_presence_new(&member->presence, addresses, wanted->n, error, sizeof(error));
+	r = hf_presence_new(&member->presence, member->addresses, member->n_addresses, error, sizeof(error));
 	if (r < 0)
 		hf_log_error("cannot use cluster.addresses", "reason=%s", *error ? error : strerror(-r));
 	return r;
+}
+
+int hf_member_fork_witness(struct hf_member *member, const struct hf_config *config)
+{
+	const struct hf_witness_options options = {
+		.postgres = config->store.postgres,
+		.service = config->cluster.service,
+		.lease_ns = (uint64_t)config->cluster.lease_seconds * HF_NS_PER_S,
+		.addresses = member->addresses,
+		.n_addresses = member->n_addresses,
+		.confine = hf_sandbox_enter,
+	};
+
+	return hf_witness_new(&member->witness, &options);
 }
 
 int hf_member_new(struct hf_member **memberp, const struct hf_config *config)
@@ -165,7 +191,9 @@ int hf_member_new(struct hf_member **memberp, const struct hf_config *config)
 
 	if (!member)
 		return hf_trace(-ENOMEM);
-	r = make_presence(member, config);
+	r = read_addresses(member, config);
+	if (r == 0)
+		r = make_presence(member);
 	if (r == 0 && *config->cluster.fence)
 		r = hf_fence_new(&member->fence, config->cluster.fence);
 	if (r < 0)
@@ -180,7 +208,9 @@ struct hf_member *hf_member_free(struct hf_member *member)
 	if (!member)
 		return NULL;
 	hf_cluster_free(member->cluster);
+	hf_witness_free(member->witness);
 	hf_presence_free(member->presence);
+	free(member->addresses);
 	if (member->fence)
 		hf_fence_free(member->fence);
 	free(member->exports);
@@ -202,6 +232,7 @@ int hf_member_start(struct hf_member *member, const struct hf_config *config, st
 			.has_fence = member->fence != NULL,
 		},
 		.fence = member->fence,
+		.witness = member->witness,
 		.presence = member->presence,
 		.remember = remember,
 		.user = member,

@@ -22,6 +22,8 @@ struct hf_member *hf_member_free(struct hf_member *member);
 
 HF_DEFINE_CLEANUP(struct hf_member *, hf_member_free)
 
+/* When the rights are as they stay, before the sandbox: forks the witness. */
+int hf_member_fork_witness(struct hf_member *member, const struct hf_config *config);
 /* After the sandbox: begins to watch the database. Logs what is wrong. */
 int hf_member_start(struct hf_member *member, const struct hf_config *config, struct hf_state_dir *dir);
 struct hf_cluster *hf_member_cluster(struct hf_member *member);

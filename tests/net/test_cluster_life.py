@@ -60,6 +60,30 @@ class Life(Takeover):
         self.release(lock)
         self.hold(self.b)
 
+    def test_process_that_is_killed_is_missed_at_once(self):
+        """Its machine lives: the witness knows that it is dead, and hands over. No node waits for the lease."""
+        state = self.state_of(self.active)
+        lock = self.hold()
+        waiter = self.waits(self.b)
+        old, new = self.active, self.standby
+        self.assertTrue(old.has_witness())
+        old.kill_process()
+        self.until_serving(new)
+        self.assertEqual(self.takeover_of(new, (old.name, new.name))["reason"], "handed over")
+        self.assert_continued(new, state)
+        self.assertFalse(old.has_address())
+        self.until(lambda: not old.has_witness(), "the witness is gone")
+        self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
+    def test_witness_of_a_node_that_does_not_serve_does_nothing(self):
+        state, epoch = self.state_of(self.active), self.active.cluster()["epoch"]
+        self.standby.kill_process()
+        self.until(lambda: not self.standby.has_witness(), "the witness is gone")
+        self.assertTrue(self.active.serves())
+        self.assertEqual((self.state_of(self.active), self.active.cluster()["epoch"]), (state, epoch))
+
     def test_releases_stay_released(self):
         lock = self.hold()
         self.release(lock)

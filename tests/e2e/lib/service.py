@@ -12,6 +12,7 @@ import tempfile
 
 from guest import PATIENCE
 from netns import Namespace
+from nodes import kill_witness
 from server import Server, make_export
 from until import until
 
@@ -59,6 +60,11 @@ class Node(Server):
         self.name = f"node{number}"
         super().__init__(program, machine.namespace, [*settings, f"cluster.node={self.name}"], note, export)
         self.machine = machine
+
+    def is_lost(self):
+        """With its machine: no process of it is left to hand the service over."""
+        kill_witness(self.daemon)
+        self.is_killed()
 
     def call(self, method, target):
         """None: it does not answer, for instance because it changes its role."""

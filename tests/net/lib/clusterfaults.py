@@ -52,7 +52,8 @@ class Faults:
     # Processes
 
     def kill_active(self, active, standby):
-        active.crash()
+        """The machine, or the process alone."""
+        self.random.choice((active.crash, active.kill_process))()
         if self.random.random() < 0.3:
             active.start()  # at once: whichever of them is faster has it
         else:

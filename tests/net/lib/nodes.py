@@ -65,6 +65,21 @@ class Wire:
             namespace.close()
 
 
+def witnesses(daemon):
+    """The process that hands the service over when the server is killed: a fork of it, with its command line."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/comm", encoding="ascii") as name, open(f"/proc/{pid}/cmdline", "rb") as words:
+                if name.read() == "hf-witness\n" and f"server.state_dir={daemon.state_dir}/".encode() in words.read():
+                    yield int(pid)
+
+
+def kill_witness(daemon):
+    for pid in witnesses(daemon):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 class Node(Daemon):
     """One holdfastd of the service."""
 
@@ -111,6 +126,18 @@ class Node(Daemon):
     def order(self, what):
         """An operator's POST: its answer."""
         return self.rest.call("POST", f"/api/v1/cluster/{what}", token=True)
+
+    def crash(self):
+        """As if its machine had died: no process of it is left to say so."""
+        kill_witness(self)
+        super().crash()
+
+    def kill_process(self):
+        """SIGKILL for the server alone. Its machine lives."""
+        super().crash()
+
+    def has_witness(self):
+        return any(True for _ in witnesses(self))
 
     def pause(self):
         """Stops all its threads. A signal is on its way for a moment."""
