@@ -176,6 +176,32 @@ static int join(const PGresult *result, uint8_t **datap, size_t *lenp)
 	return len > UINT32_MAX ? hf_trace(-EFBIG) : 0;
 }
 
+/* Ids rise, so no table has an id beyond the greatest that is stored. If the tables have ids that are
+ * negative to the database, nothing is concluded. */
+static int find_unknown(struct hf_pg *pg, PGconn *conn, struct hf_pg_ids *unknown)
+{
+	const char *params[] = { pg->server };
+	hf_cleanup(hf_pg_clearp) PGresult *result =
+		hf_pg_query(conn,
+			    "SELECT greatest(0, (SELECT max(lock_id) FROM holdfast_locks WHERE server = $1),"
+			    " (SELECT max(share_id) FROM holdfast_shares WHERE server = $1),"
+			    " (SELECT max(waiter_id) FROM holdfast_waiters WHERE server = $1)),"
+			    " least(0, (SELECT min(lock_id) FROM holdfast_locks WHERE server = $1),"
+			    " (SELECT min(share_id) FROM holdfast_shares WHERE server = $1),"
+			    " (SELECT min(waiter_id) FROM holdfast_waiters WHERE server = $1))",
+			    1, params, false, pg->message);
+	uint64_t greatest;
+
+	if (!result)
+		return hf_trace(-EIO);
+	*unknown = (struct hf_pg_ids){ 0 };
+	if (*PQgetvalue(result, 0, 1) == '-')
+		return 0;
+	greatest = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
+	*unknown = (struct hf_pg_ids){ .first = greatest + 1, .n = UINT64_MAX - greatest };
+	return 0;
+}
+
 int hf_pg_fold_rest(struct hf_pg *pg, PGconn *conn)
 {
 	const char *params[] = { pg->server };
@@ -183,6 +209,7 @@ int hf_pg_fold_rest(struct hf_pg *pg, PGconn *conn)
 		hf_pg_query(conn, "DELETE FROM holdfast_journal WHERE server = $1 RETURNING number, records",
 			    1, params, true, pg->message);
 	hf_cleanup(hf_freep) uint8_t *data = NULL;
+	struct hf_pg_ids unknown;
 	size_t len = 0;
 	int r;
 
@@ -196,6 +223,7 @@ int hf_pg_fold_rest(struct hf_pg *pg, PGconn *conn)
 			 r == -EBADMSG ? "a row of holdfast_journal is damaged" : strerror(-r));
 		return r;
 	}
-	return send_records(conn, pg->server, hf_bytes_of(data, (uint32_t)len), (struct hf_pg_ids){ 0 },
-			    pg->message);
+	r = find_unknown(pg, conn, &unknown);
+	return r < 0 ? r
+		     : send_records(conn, pg->server, hf_bytes_of(data, (uint32_t)len), unknown, pg->message);
 }

@@ -450,6 +450,37 @@ static void test_delete_of_what_the_last_run_stored(void **state)
 	kit_deinit(&kit);
 }
 
+/* The same at a start, where the greatest stored id tells them apart; and where ids are negative to the
+ * database. */
+static void test_delete_that_only_the_journal_has(void **state)
+{
+	const uint64_t first[] = { 0, UINT64_MAX - 1000 };
+
+	for (int i = 0; i < 2; i++) {
+		struct kit kit;
+		uint64_t id;
+
+		kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+		kit_open(&kit);
+		id = first[i] ? first[i] : hf_store_new_id(kit.store);
+		kit_put_lock(&kit, id, 1);
+		kit_put_reservation(&kit, hf_store_new_id(kit.store), 2);
+		kit_settle(&kit);
+		kit_reopen(&kit);
+		kit_delete_lock(&kit, id);
+		kit_settle(&kit);
+		id = hf_store_new_id(kit.store);
+		kit_put_lock(&kit, id, 3);
+		kit_settle(&kit);
+		kit_delete_lock(&kit, id);
+		kit_settle(&kit);
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		expect_answer(&kit, "SELECT count(*) FROM holdfast_locks", "0");
+		kit_deinit(&kit);
+	}
+}
+
 static void test_fold_in_service(void **state)
 {
 	char found[64];
@@ -825,6 +856,7 @@ int main(void)
 		cmocka_unit_test(test_refused_statement_is_a_failure),
 		cmocka_unit_test(test_run_that_left_rows_in_the_journal),
 		cmocka_unit_test(test_delete_of_what_the_last_run_stored),
+		cmocka_unit_test(test_delete_that_only_the_journal_has),
 		cmocka_unit_test(test_fold_in_service),
 		cmocka_unit_test(test_many_runs_and_folds),
 		cmocka_unit_test(test_look_at_facts_in_the_journal),
