@@ -352,23 +352,34 @@ static int end_sessions(struct hf_service *service)
 	return run(service, "SELECT pg_terminate_backend(pid) " SESSIONS, 1, params);
 }
 
-/* Locks the rows against every other transaction, and compares them. Rows that are not there yet cannot be
- * locked: claims wait for each other, so that only one of them finds none. */
-static int compare(struct hf_service *service, const struct hf_service_row *seen)
+/* Rows that are not there yet cannot be locked: claims wait for each other, so that only one of them finds
+ * none. */
+static int await_claims(struct hf_service *service)
 {
 	const char *params[] = { service->name };
-	hf_cleanup(hf_pg_clearp) PGresult *owner = NULL, *lease = NULL;
+
+	return run(service, "SELECT pg_advisory_xact_lock(hashtextextended('holdfast claim:' || $1, 0))", 1,
+		   params);
+}
+
+/* Are the rows as they were seen? @lock: from now on no other transaction changes them. */
+static int compare(struct hf_service *service, const struct hf_service_row *seen, bool lock)
+{
+	const char *params[] = { service->name };
+	hf_cleanup(hf_pg_clearp) PGresult *owner =
+		query(service,
+		      lock ? "SELECT owner FROM holdfast_services WHERE service = $1 FOR UPDATE"
+			   : "SELECT owner FROM holdfast_services WHERE service = $1",
+		      1, params);
+	hf_cleanup(hf_pg_clearp) PGresult *lease = NULL;
 	bool is_same;
 
-	if (run(service, "SELECT pg_advisory_xact_lock(hashtextextended('holdfast claim:' || $1, 0))", 1,
-		params) < 0)
-		return -EIO;
-	owner = query(service, "SELECT owner FROM holdfast_services WHERE service = $1 FOR UPDATE", 1,
-		      params);
 	if (!owner)
 		return -EIO;
-	lease = query(service, "SELECT owner, renewals FROM holdfast_leases WHERE service = $1 FOR UPDATE", 1,
-		      params);
+	lease = query(service,
+		      lock ? "SELECT owner, renewals FROM holdfast_leases WHERE service = $1 FOR UPDATE"
+			   : "SELECT owner, renewals FROM holdfast_leases WHERE service = $1",
+		      1, params);
 	if (!lease)
 		return -EIO;
 	is_same = strcmp(PQntuples(owner) ? PQgetvalue(owner, 0, 0) : "", seen->owner) == 0 &&
@@ -413,18 +424,21 @@ static int write_claim(struct hf_service *service, const struct hf_service_self 
 		7, lease);
 }
 
+/* A claim that comes too late must not end the sessions of the node that was faster: it looks before it ends
+ * them. */
 int hf_service_claim(struct hf_service *service, const struct hf_service_self *self,
 		     const struct hf_service_row *seen, const struct hf_service_claim *claim)
 {
-	int r = connect_database(service);
+	int r = begin(service, true);
 
 	if (r == 0)
-		r = end_sessions(service);
-	if (r < 0)
-		return fail(service, r);
-	r = begin(service, true);
+		r = await_claims(service);
 	if (r == 0)
-		r = compare(service, seen);
+		r = compare(service, seen, false);
+	if (r == 0)
+		r = end_sessions(service);
+	if (r == 0)
+		r = compare(service, seen, true);
 	if (r == 0)
 		r = write_claim(service, self, claim);
 	return end(service, r);

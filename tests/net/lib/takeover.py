@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import unittest
@@ -96,7 +97,12 @@ class Takeover(unittest.TestCase):
         """(the node that serves, the first standby), when all others that run stand by; None until then."""
         serving = [node for node in self.nodes if node.serves()]
         standing = self.with_role("standby")
-        n_running = sum(node.runs for node in self.nodes)
+        n_running = 0
+        for node in self.nodes:
+            if node.runs:
+                n_running += 1
+            elif node.process and node.process.returncode not in (0, -signal.SIGKILL):
+                self.fail(f"{node.name} has ended with {node.process.returncode}:\n{node.log[-3000:]}")
         if len(serving) == 1 and len(standing) == n_running - 1:
             return serving[0], standing[0] if standing else None
         return None
