@@ -131,8 +131,9 @@ static int open_bound(struct hf_loop *loop, int type, int family, const struct h
 /*
  * The address of a service moves from node to node, and clients connect again from the same port. A
  * connection that this host still tries to end in order would be in the way when the address comes back: the
- * host answers for it, and the client waits for minutes. So a connection ends at once, with a reset, also
- * when the process is killed. Accepted sockets inherit it.
+ * host answers for it, and the client waits for minutes. And a call of this node that its client has not got
+ * would be heard after one of the next node. So a connection ends at once, with a reset, also when the
+ * process is killed. Accepted sockets inherit it.
  */
 static void end_at_once(int fd)
 {
@@ -172,16 +173,6 @@ int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, s
 	return wrap(socketp, listener->loop, s->family, &fd);
 }
 
-/* What the peer has not got when the connection is closed, or the process ends in any way, is dropped. The
- * kernel would go on to send it for minutes: a call of a run that has ended would be heard after one of the
- * next run, or of another node that has the address by then. */
-static void let_nothing_outlive(int fd)
-{
-	const struct linger none = { .l_onoff = 1, .l_linger = 0 };
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-}
-
 int uv_tcp_connect_to(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
 		      const struct hf_addr *remote)
 {
@@ -192,7 +183,8 @@ int uv_tcp_connect_to(struct hf_socket **socketp, struct hf_loop *loop, const st
 	if (fd < 0)
 		return fd;
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	let_nothing_outlive(fd);
+	if (loop->lease)
+		end_at_once(fd);
 	len = hf_addr_to_sockaddr(remote, &ss);
 	if (connect(fd, (struct sockaddr *)&ss, len) < 0 && errno != EINPROGRESS)
 		return -errno;

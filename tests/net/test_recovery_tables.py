@@ -618,11 +618,16 @@ class Table(Evidence):
         self.until(lambda: not self.in_grace(), "nothing is left to be reclaimed")
         self.assert_granted(self.b, lock.but(name=self.b.name))
 
+    def lose_machine(self):
+        """What else dies with it."""
+
     def reboot(self, **settings):
         """As if the machine had been started anew: another boot id."""
         with open(os.path.join(self.daemon.state_dir, "boot_id"), "w", encoding="ascii") as file:
             file.write(f"{uuid.uuid4()}\n")
         self.daemon.over = {"/proc/sys/kernel/random/boot_id": file.name}
+        self.daemon.crash()
+        self.lose_machine()
         try:
             self.restart(**settings)
         finally:
@@ -713,6 +718,35 @@ class Lmdb(Table):
 
 
 class Postgres(OverPostgres, Table):
+    def lose_machine(self):
+        self.cluster.kill()
+        self.cluster.start()
+
+    def test_crash_within_the_database(self):
+        """It goes on after the death of one of its processes, and has lost what was not synced."""
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        backends = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'"
+        os.kill(int(self.cluster.query(backends)), signal.SIGKILL)
+        self.until(lambda: self.cluster.query("SELECT count(*) FROM holdfast_database") == "0", "it has recovered")
+        self.restart()
+        self.a.told.wait()
+        self.assertTrue(self.in_grace())
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name, offset=10)), nlm.S_GRANTED, "locks may be missing")
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+
+    def test_orderly_restart_of_the_database(self):
+        """It has synced everything: the list of locks is complete."""
+        lock = self.held(self.a, 0, 5)
+        self.daemon.crash()
+        self.cluster.server.send_signal(signal.SIGINT)
+        self.cluster.server.wait()
+        self.cluster.start()
+        self.restart()
+        self.assertEqual(self.reclaim(self.b, lock.but(name=self.b.name, offset=10)), nlm.S_GRACE, "B had none")
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.until(lambda: not self.in_grace(), "all is reclaimed")
+
     def test_given_up_is_said_when_it_is_stored(self):
         for procedure in (nlm.UNLOCK, nlm.UNSHARE, nlm.FREE_ALL):
             with self.subTest(procedure=procedure):

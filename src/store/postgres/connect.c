@@ -67,17 +67,24 @@ static int lock_server(PGconn *conn, const char *server, char message[HF_PG_MAX_
 	return -EBUSY;
 }
 
-/* The process that holds unsynced data: the database server, from its start to its crash. And its timeline:
- * a replica that is promoted begins a new one. */
+/* The database from one crash to the next, which loses unsynced data: a mark that a crash removes. The time
+ * when it was started does not tell: it goes on after the crash of one of its processes. And its timeline: a
+ * replica that is promoted begins a new one. */
 static int read_medium(PGconn *conn, char medium[HF_STORE_MAX_BOOT_ID + 1], char message[HF_PG_MAX_MESSAGE])
 {
-	hf_cleanup(hf_pg_clearp) PGresult *result =
-		hf_pg_query(conn,
-			    "SELECT extract(epoch FROM pg_postmaster_start_time())::text || '/' ||"
-			    " left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)",
-			    0, NULL, false, message);
+	hf_cleanup(hf_pg_clearp) PGresult *result = NULL;
 
-	if (!result)
+	if (hf_pg_run(conn,
+		      "INSERT INTO holdfast_database (mark) SELECT md5(random()::text || "
+		      "clock_timestamp()::text)"
+		      " ON CONFLICT DO NOTHING",
+		      message) == 0)
+		result = hf_pg_query(
+			conn,
+			"SELECT mark || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
+			" FROM holdfast_database",
+			0, NULL, false, message);
+	if (!result || PQntuples(result) != 1)
 		return hf_trace(-EIO);
 	snprintf(medium, HF_STORE_MAX_BOOT_ID + 1, "%s", PQgetvalue(result, 0, 0));
 	return 0;

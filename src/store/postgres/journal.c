@@ -33,7 +33,7 @@
 
 #define FOLD_DELAY  HF_NS_PER_S
 #define FOLD_BYTES  ((size_t)4 << 20) /* are folded without delay */
-#define MAX_BYTES   ((size_t)64 << 20)
+#define MAX_BYTES   ((size_t)16 << 20)
 #define KEEP_BYTES  (2 * FOLD_BYTES) /* a larger buffer is freed after its fold */
 #define FIRST_BYTES ((size_t)64 << 10)
 

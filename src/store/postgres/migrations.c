@@ -241,6 +241,15 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 			"DROP FUNCTION holdfast_term(bigint, text);"
 			"DROP TABLE holdfast_journal",
 	},
+	{
+		/* The database empties an unlogged table after a crash of any of its processes, and a replica
+		 * has none of its rows: a mark that is still there says that no commit was lost. */
+		.name = "a mark that a crash of the database removes",
+		.up = "CREATE UNLOGGED TABLE holdfast_database ("
+		      " is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),"
+		      " mark text NOT NULL)",
+		.down = "DROP TABLE holdfast_database",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

@@ -24,6 +24,11 @@ static void on_silence(struct hf_timer *timer)
 {
 	struct hf_pg *pg = hf_container_of(timer, struct hf_pg, silence_timer);
 
+	/* A long fold delays commits, and is no failure. */
+	if (pg->held && !pg->n_flying && !pg->has_fold_failed) {
+		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+		return;
+	}
 	snprintf(pg->message, sizeof(pg->message), "%s",
 		 pg->held ? "the journal is full" : "the database does not answer");
 	give_up(pg);

@@ -99,7 +99,8 @@ static void test_tables_and_indexes(void **state)
 	expect_answer(&kit,
 		      "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables"
 		      " WHERE schemaname = 'public'",
-		      "holdfast_journal holdfast_leases holdfast_locks holdfast_migrations holdfast_nodes"
+		      "holdfast_database holdfast_journal holdfast_leases holdfast_locks holdfast_migrations "
+		      "holdfast_nodes"
 		      " holdfast_server_state holdfast_services holdfast_shares holdfast_waiters"
 		      " nsm_client_registrations");
 	expect_answer(&kit,
