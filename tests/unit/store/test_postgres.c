@@ -131,6 +131,7 @@ static int number_of_journal(void)
 }
 
 /* Without what only holdfastd can read, and with it. */
+/* Synced: the way down removes the mark that says that the database has not crashed. */
 static void test_migration_of_the_journal(void **state)
 {
 	int number = number_of_journal();
@@ -138,7 +139,7 @@ static void test_migration_of_the_journal(void **state)
 	char journal[16];
 
 	snprintf(journal, sizeof(journal), "%d", number);
-	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_init(&kit, &kit_postgres, HF_STORE_MACHINE);
 	kit_open(&kit);
 	fill(&kit, 0);
 	kit_close(&kit);
