@@ -63,8 +63,8 @@ struct arena {
 };
 
 /* malloc() has no argument that says which arena is meant, so these are global. */
-static struct arena process, outside;
-static bool is_inside;
+static struct arena processes[SIM_ARENAS], outside;
+static struct arena *process; /* whose code runs; NULL: none */
 
 static void arena_open(struct arena *arena)
 {
@@ -149,20 +149,20 @@ static void arena_reset(struct arena *arena)
 
 /* The process */
 
-void sim_arena_enter(void)
+void sim_arena_enter(uint32_t number)
 {
-	is_inside = true;
+	process = &processes[number];
 }
 
 void sim_arena_leave(void)
 {
-	is_inside = false;
+	process = NULL;
 }
 
-void sim_arena_kill(void)
+void sim_arena_kill(uint32_t number)
 {
-	is_inside = false;
-	arena_reset(&process);
+	process = NULL;
+	arena_reset(&processes[number]);
 }
 
 /* Outside */
@@ -195,31 +195,33 @@ void sim_outside_reset(void)
 
 void *__wrap_malloc(size_t size)
 {
-	return is_inside ? arena_take(&process, size, ALIGN) : __real_malloc(size);
+	return process ? arena_take(process, size, ALIGN) : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
 	void *p;
 
-	if (!is_inside)
+	if (!process)
 		return __real_calloc(n, size);
-	p = arena_take(&process, n * size, ALIGN);
+	p = arena_take(process, n * size, ALIGN);
 	memset(p, 0, n * size);
 	return p;
 }
 
 void *__wrap_aligned_alloc(size_t align, size_t size)
 {
-	return is_inside ? arena_take(&process, size, align) : __real_aligned_alloc(align, size);
+	return process ? arena_take(process, size, align) : __real_aligned_alloc(align, size);
 }
 
 void __wrap_free(void *p)
 {
-	if (is_of(&process, p))
-		arena_give(&process, p);
-	else
-		__real_free(p);
+	for (uint32_t i = 0; i < SIM_ARENAS; i++)
+		if (is_of(&processes[i], p)) {
+			arena_give(&processes[i], p);
+			return;
+		}
+	__real_free(p);
 }
 
 void *__wrap_realloc(void *p, size_t size)
@@ -227,14 +229,14 @@ void *__wrap_realloc(void *p, size_t size)
 	void *copy;
 	size_t old;
 
-	if (!is_inside)
+	if (!process)
 		return __real_realloc(p, size);
-	copy = arena_take(&process, size, ALIGN);
+	copy = arena_take(process, size, ALIGN);
 	if (!p)
 		return copy;
 	old = size_of(p);
 	memcpy(copy, p, old < size ? old : size);
-	arena_give(&process, p);
+	arena_give(process, p);
 	return copy;
 }
 
@@ -243,9 +245,9 @@ char *__wrap_strndup(const char *text, size_t n)
 	size_t len = strnlen(text, n);
 	char *copy;
 
-	if (!is_inside)
+	if (!process)
 		return __real_strndup(text, n);
-	copy = arena_take(&process, len + 1, ALIGN);
+	copy = arena_take(process, len + 1, ALIGN);
 	memcpy(copy, text, len);
 	copy[len] = '\0';
 	return copy;
@@ -253,7 +255,7 @@ char *__wrap_strndup(const char *text, size_t n)
 
 char *__wrap_strdup(const char *text)
 {
-	return is_inside ? __wrap_strndup(text, strlen(text)) : __real_strdup(text);
+	return process ? __wrap_strndup(text, strlen(text)) : __real_strdup(text);
 }
 
 int __wrap_asprintf(char **outp, const char *format, ...)

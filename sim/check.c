@@ -150,7 +150,7 @@ static void see(void *user, const struct hf_lock_view *view)
 
 static void read_table(struct table *table, struct world *world, struct matching *matching)
 {
-	struct hf_locks *locks = hf_recovery_locks(world->server.recovery);
+	struct hf_locks *locks = hf_recovery_locks(world->server->recovery);
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view view;
 
@@ -182,7 +182,7 @@ void check_read_table(struct world *world, const struct host *host, uint32_t svi
 static void check_unit(struct world *world, struct proc *proc, int file, int unit, uint8_t in_table,
 		       bool may_forfeit)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	uint8_t has = proc->own->has[file][unit];
 
 	if (has <= in_table)
@@ -219,7 +219,7 @@ static void check_proc(struct world *world, struct proc *proc, const uint8_t in_
 
 static void check_told(struct world *world, const struct table *table)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	bool may_forfeit = server->grace_over &&
 			   (server->grace_by_hand || world->now >= server->started_at + server->window_ns);
 
@@ -308,7 +308,7 @@ static void check_locks_stored(struct world *world, const struct matching *match
 
 static void check_clients_stored(struct world *world)
 {
-	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	struct hf_clients *clients = hf_recovery_clients(world->server->recovery);
 	struct hf_client *client;
 	uint64_t serial = 0;
 	uint32_t n = 0;
@@ -335,8 +335,8 @@ static void check_waiters_stored(struct world *world)
 
 	if (!world->server.continues)
 		return;
-	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
-	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &view))
+	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &view))
 		n_volatile += view.flags & HF_LOCK_VOLATILE ? 1 : 0;
 	if (counters.waiters + counters.grants != n + n_volatile)
 		world_fail(world, "I10",
@@ -346,10 +346,10 @@ static void check_waiters_stored(struct world *world)
 
 static bool is_at_rest(const struct world *world)
 {
-	struct hf_store *store = hf_recovery_store(world->server.recovery);
+	struct hf_store *store = hf_recovery_store(world->server->recovery);
 
 	return hf_store_is_healthy(store) && hf_store_is_idle(store) &&
-	       hf_recovery_can_promise(world->server.recovery);
+	       hf_recovery_can_promise(world->server->recovery);
 }
 
 /* @matching: NULL if locks are not stored */
@@ -382,7 +382,7 @@ static void check_freed_of(struct world *world, struct proc *proc, const uint8_t
  * back. */
 static void check_freed(struct world *world, const struct table *table)
 {
-	if (!world->has_freed || !hf_recovery_can_promise(world->server.recovery))
+	if (!world->has_freed || !hf_recovery_can_promise(world->server->recovery))
 		return;
 	world->has_freed = false;
 	for (uint32_t i = 0; i < world->n_hosts; i++)
@@ -395,7 +395,7 @@ static void check_counts(struct world *world, const struct table *table)
 {
 	struct hf_lock_counters counters;
 
-	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
 	if (counters.locks != table->n || counters.ghosts != table->n_ghosts)
 		world_fail(world, "I10", "there are %u locks and %u ghosts, and %llu and %llu are counted",
 			   table->n, table->n_ghosts, (unsigned long long)counters.locks,
@@ -404,7 +404,7 @@ static void check_counts(struct world *world, const struct table *table)
 
 void check_turn(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct table table;
 	struct matching *matching = NULL;
 	const char *broken;
@@ -437,7 +437,7 @@ void check_turn(struct world *world)
 
 static void check_number(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	int32_t state = hf_recovery_state(server->recovery);
 
 	if (state % 2 != 1 || state < server->state || (state == server->state) != server->has_continued)
@@ -449,17 +449,17 @@ static void check_number(struct world *world)
 
 static void note_feigned(struct world *world)
 {
-	world->server.is_feigning = false;
-	world->server.feigned_at = world->now;
-	world->server.has_continued = false;
+	world->server->is_feigning = false;
+	world->server->feigned_at = world->now;
+	world->server->has_continued = false;
 	check_number(world);
-	SAY(world, "server  has state %d now", world->server.state);
+	SAY(world, "server  has state %d now", world->server->state);
 }
 
 /* What programs were told before holds as if nothing had happened. */
 static void go_on(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_lock_counters counters;
 
 	world->counts->continued++;
@@ -481,7 +481,7 @@ static void go_on(struct world *world)
 
 void check_started(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_grace_info grace;
 
 	server->has_continued = hf_recovery_continues(server->recovery);
@@ -510,7 +510,7 @@ static uint32_t slot_of(const struct hf_addr *addr)
  * The gaps between tries grow, but the last one is not longer than all before it. */
 static void check_unregistered(struct world *world, const struct hf_client *client)
 {
-	const struct server *server = &world->server;
+	const struct server *server = world->server;
 	struct host *host = net_host(world, &client->address);
 
 	if (!server->has_continued && !client->callback.host && client->met_at == 0 &&
@@ -524,7 +524,7 @@ static void check_unregistered(struct world *world, const struct hf_client *clie
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
 {
 	struct server *server = hf_container_of(observer, struct server, observer);
-	struct world *world = hf_container_of(server, struct world, server);
+	struct world *world = server->world;
 
 	switch (event->kind) {
 	case HF_EVENT_GRACE_STARTED:

@@ -62,8 +62,9 @@ static void keep_unsynced(struct disk *disk, const uint8_t *bytes, uint32_t len)
 	disk->unsynced_len[disk->n_unsynced++] = len;
 }
 
-static void carry_out(struct world *world, struct disk_write *write)
+static void carry_out(struct disk_write *write)
 {
+	struct world *world = write->server->world;
 	struct hf_bytes bytes = hf_bytes_of(write->bytes, write->len);
 	struct disk *disk = &world->disk;
 
@@ -71,7 +72,7 @@ static void carry_out(struct world *world, struct disk_write *write)
 		return;
 	write->is_applied = true;
 	disk_view_apply(&disk->cached, bytes, write->kind);
-	if (write->kind == HF_STORE_LOCKS && world->server.durability == HF_STORE_PROCESS) {
+	if (write->kind == HF_STORE_LOCKS && world->server->durability == HF_STORE_PROCESS) {
 		keep_unsynced(disk, write->bytes, write->len);
 		if (rng_chance(&world->disk_rng, WRITEBACKS))
 			sync_all(disk);
@@ -109,9 +110,9 @@ static void on_written(struct hf_timer *timer)
 	struct disk_write *write = hf_container_of(timer, struct disk_write, timer);
 
 	if (write->result == 0)
-		carry_out(write->world, write);
+		carry_out(write);
 	write->is_over = true;
-	server_wake(write->world);
+	server_wake(write->server);
 }
 
 static void finish(struct disk_write *write)
@@ -127,13 +128,13 @@ static void finish(struct disk_write *write)
 static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 {
 	struct world *world = world_of(store);
-	struct disk_write *write = &world->disk.writes[batch->kind];
+	struct disk_write *write = &world->server->writes[batch->kind];
 	struct hf_bytes bytes = hf_batch_bytes(batch);
 	struct rng *rng = &world->disk_rng;
 	uint64_t takes;
 
 	server_tick(world);
-	*write = (struct disk_write){ .world = world, .kind = batch->kind };
+	*write = (struct disk_write){ .server = world->server, .kind = batch->kind };
 	write->bytes = sim_alloc(bytes.len);
 	memcpy(write->bytes, bytes.data, bytes.len);
 	write->len = (uint32_t)bytes.len;
@@ -142,7 +143,7 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 	write->result = fails(world) ? (rng_chance(rng, 500) ? -EIO : -ENOSPC) : 0;
 	takes = delay(world);
 	if (write->result == 0 ? rng_chance(rng, 300) : rng_chance(rng, FAILED_YET))
-		carry_out(world, write);
+		carry_out(write);
 	SAY(world, "disk    write of %s, %u bytes, takes %.3f ms%s",
 	    batch->kind == HF_STORE_LOCKS ? "locks"
 					  : (batch->kind == HF_STORE_ALL ? "everything" : "clients"),
@@ -155,18 +156,17 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 		return;
 	}
 	if (write->result == 0)
-		carry_out(world, write);
+		carry_out(write);
 	server_tick(world);
 	finish(write);
 }
 
 static void on_recovered(struct hf_timer *timer)
 {
-	struct disk *disk = hf_container_of(timer, struct disk, recover_timer);
-	struct world *world = hf_container_of(disk, struct world, disk);
+	struct server *server = hf_container_of(timer, struct server, recover_timer);
 
-	disk->is_recovered = true;
-	server_wake(world);
+	server->is_recovered = true;
+	server_wake(server);
 }
 
 static void op_recover(struct hf_store *store)
@@ -174,31 +174,31 @@ static void op_recover(struct hf_store *store)
 	struct world *world = world_of(store);
 
 	server_tick(world);
-	world->disk.recovering = store;
-	world->disk.is_recovered = false;
-	world_timer(world, &world->disk.recover_timer, on_recovered);
-	hf_timer_start(&world->disk.recover_timer, delay(world) + 1);
+	world->server->recovering = store;
+	world->server->is_recovered = false;
+	world_timer(world, &world->server->recover_timer, on_recovered);
+	hf_timer_start(&world->server->recover_timer, delay(world) + 1);
 }
 
 bool disk_has_completed(const struct world *world)
 {
-	for (size_t i = 0; i < HF_ARRAY_SIZE(world->disk.writes); i++)
-		if (world->disk.writes[i].batch && world->disk.writes[i].is_over)
+	for (size_t i = 0; i < HF_ARRAY_SIZE(world->server->writes); i++)
+		if (world->server->writes[i].batch && world->server->writes[i].is_over)
 			return true;
-	return world->disk.recovering && world->disk.is_recovered;
+	return world->server->recovering && world->server->is_recovered;
 }
 
 void disk_complete(struct world *world)
 {
-	struct disk *disk = &world->disk;
-	struct hf_store *store = disk->recovering;
+	struct server *server = world->server;
+	struct hf_store *store = server->recovering;
 
-	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++)
-		if (disk->writes[i].batch && disk->writes[i].is_over)
-			finish(&disk->writes[i]);
-	if (!store || !disk->is_recovered)
+	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++)
+		if (server->writes[i].batch && server->writes[i].is_over)
+			finish(&server->writes[i]);
+	if (!store || !server->is_recovered)
 		return;
-	disk->recovering = NULL;
+	server->recovering = NULL;
 	hf_store_recover_done(store, fails(world) ? -EIO : 0);
 }
 
@@ -245,23 +245,23 @@ static int op_clear(struct hf_store *store)
 
 static void op_free(struct hf_store *store)
 {
-	struct disk *disk = &world_of(store)->disk;
+	struct server *server = world_of(store)->server;
 
 	/* A backend waits for the writes under way. */
-	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++) {
-		struct disk_write *write = &disk->writes[i];
+	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++) {
+		struct disk_write *write = &server->writes[i];
 
 		if (!write->batch)
 			continue;
 		hf_timer_stop(&write->timer);
 		if (write->result == 0)
-			carry_out(write->world, write);
+			carry_out(write);
 		sim_free(write->bytes);
 		*write = (struct disk_write){ 0 };
 	}
-	if (disk->recovering)
-		hf_timer_stop(&disk->recover_timer);
-	disk->recovering = NULL;
+	if (server->recovering)
+		hf_timer_stop(&server->recover_timer);
+	server->recovering = NULL;
 }
 
 static const struct hf_store_ops ops = {
@@ -283,7 +283,7 @@ int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_st
 	char boot[32];
 	int r;
 
-	snprintf(boot, sizeof(boot), "boot-%u", world->server.boot);
+	snprintf(boot, sizeof(boot), "boot-%u", world->server->boot);
 	changed.boot_id = boot;
 	mine->world = world;
 	r = hf_store_init(&mine->store, loop, &ops, &changed);
@@ -295,22 +295,23 @@ int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_st
 
 void disk_crash(struct world *world, bool is_machine)
 {
+	struct server *server = world->server;
 	struct disk *disk = &world->disk;
 
-	for (size_t i = 0; i < HF_ARRAY_SIZE(disk->writes); i++) {
-		struct disk_write *write = &disk->writes[i];
+	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++) {
+		struct disk_write *write = &server->writes[i];
 
 		if (!write->batch)
 			continue;
 		hf_timer_stop(&write->timer);
 		if (rng_chance(&world->disk_rng, 500))
-			carry_out(world, write);
+			carry_out(write);
 		sim_free(write->bytes);
 		*write = (struct disk_write){ 0 };
 	}
-	if (disk->recovering)
-		hf_timer_stop(&disk->recover_timer);
-	disk->recovering = NULL;
+	if (server->recovering)
+		hf_timer_stop(&server->recover_timer);
+	server->recovering = NULL;
 	if (!is_machine)
 		return;
 	sync_first(disk, (uint32_t)rng_below(&world->disk_rng, disk->n_unsynced + 1));
@@ -324,5 +325,5 @@ void disk_init(struct world *world)
 
 	disk_view_init(&disk->cached);
 	disk_view_init(&disk->synced);
-	memset(&disk->writes, 0, sizeof(*disk) - offsetof(struct disk, writes));
+	memset(&disk->unsynced, 0, sizeof(*disk) - offsetof(struct disk, unsynced));
 }

@@ -176,8 +176,8 @@ static bool is_forged(const struct hf_client *client)
 static void check_forged(struct world *world)
 {
 	const struct flood *flood = &world->flood;
-	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
-	uint64_t max_clients = world->server.max_clients, serial = 0, n_clients = 0, n_things = 0;
+	struct hf_clients *clients = hf_recovery_clients(world->server->recovery);
+	uint64_t max_clients = world->server->max_clients, serial = 0, n_clients = 0, n_things = 0;
 	uint64_t most = HF_MAX(max_clients / PART, HF_MIN((max_clients + 1) / 2, (uint64_t)LEAST_UNMET));
 	struct hf_client *client;
 
@@ -201,7 +201,7 @@ static void check_forged(struct world *world)
 void flood_check(struct world *world)
 {
 	const struct hf_lock_limits *limits = &world->flood.limits;
-	struct hf_recovery *recovery = world->server.recovery;
+	struct hf_recovery *recovery = world->server->recovery;
 	struct hf_lock_counters counters;
 
 	if (!world->flood.exists)
@@ -212,7 +212,7 @@ void flood_check(struct world *world)
 	if (counters.locks > 2 * (uint64_t)limits->locks + 2 * counters.grants)
 		world_fail(world, "LIMIT", "there are %llu locks", (unsigned long long)counters.locks);
 	if (hf_clients_count_registered(hf_recovery_clients(recovery)) >
-	    HF_MAX(world->server.max_clients, world->flood.n_loaded))
+	    HF_MAX(world->server->max_clients, world->flood.n_loaded))
 		world_fail(world, "LIMIT", "more clients are registered than may be");
 	check_forged(world);
 }
@@ -220,7 +220,7 @@ void flood_check(struct world *world)
 /* The server was killed after a lock was stored and before its client was refused: both are loaded. */
 void flood_server_started(struct world *world)
 {
-	world->flood.n_loaded = hf_clients_count_registered(hf_recovery_clients(world->server.recovery));
+	world->flood.n_loaded = hf_clients_count_registered(hf_recovery_clients(world->server->recovery));
 }
 
 void flood_limit(const struct world *world, struct hf_lock_limits *limits)
@@ -245,8 +245,8 @@ void flood_init(struct world *world)
 		.waiters_per_file = (uint32_t)rng_between(rng, 10, 60),
 		.waiters_per_client = (uint32_t)rng_between(rng, 4, 60),
 	};
-	world->server.max_clients = rng_between(rng, 5, 60);
-	world->server.notify_parallel = 1024; /* each host that does not answer takes a place for a moment */
+	world->server->max_clients = rng_between(rng, 5, 60);
+	world->server->notify_parallel = 1024; /* each host that does not answer takes a place for a moment */
 	world_timer(world, &flood->timer, on_timer);
 	hf_timer_start(&flood->timer, rng_below(rng, 10 * SECOND));
 }

@@ -24,7 +24,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 {
 	struct world *world = proc->host->world;
 	struct proc *other = thread_other(proc);
-	const struct server *server = &world->server;
+	const struct server *server = world->server;
 	bool is_firm = server->is_up && sent_at >= server->told_since;
 	bool is_late = server_is_news_old(server, sent_at);
 

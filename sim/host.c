@@ -167,11 +167,11 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	hf_xdr_get_string(in, 1024);
 	state = hf_xdr_get_i32(in);
 	answer_plainly(question, ACCEPT_OK);
-	if (host->promised_in && host->promised_in < world->server.life && !*host->old_name &&
+	if (host->promised_in && host->promised_in < world->server->life && !*host->old_name &&
 	    !host->is_shared && !world->monitor.exists && !hf_addr_same_host(&question->from, &host->server))
 		world_fail(world, "I9", "host %u is notified from an address that it does not know",
 			   host->index);
-	if (state % 2 != 1 || state > world->server.state)
+	if (state % 2 != 1 || state > world->server->state)
 		world_fail(world, "I7", "host %u is notified of state %d", host->index, state);
 	SAY(world, "%s  statd hears of state %d", host->name, state);
 	if (state == host->server_state)
@@ -316,7 +316,7 @@ static void take_result(struct host *host, struct call *call, struct hf_xdr_in *
 
 	if (call->kind == CALL_NOTIFY || call->kind == CALL_FREE_ALL) {
 		/* From an earlier epoch of the server: a copy to the next one may be under way. */
-		if (sent_at < host->world->server.started_at)
+		if (sent_at < host->world->server->started_at)
 			return;
 		acknowledged(host, call);
 		return;

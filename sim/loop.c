@@ -35,25 +35,27 @@ static struct sock *sock_of(struct hf_socket *socket)
 
 /* Sockets, as the kernel has them */
 
-struct sock *sock_new(struct world *world, enum sock_kind kind, const struct hf_addr *local)
+struct sock *sock_new(struct server *server, enum sock_kind kind, const struct hf_addr *local)
 {
+	struct world *world = server->world;
 	struct sock *sock = sim_alloc(sizeof(*sock));
 
-	sock->socket.loop = &world->server.loop->loop;
+	sock->socket.loop = &server->loop->loop;
 	sock->world = world;
+	sock->server = server;
 	sock->kind = kind;
 	sock->local = *local;
 	if (!sock->local.port)
 		sock->local.port = world->next_port++;
 	hf_link_init(&sock->waiting);
 	hf_list_init(&sock->queue);
-	hf_list_push_back(&world->socks, &sock->link);
+	hf_list_push_back(&server->socks, &sock->link);
 	return sock;
 }
 
-struct sock *sock_find(struct world *world, enum sock_kind kind, const struct hf_addr *to)
+struct sock *sock_find(struct server *server, enum sock_kind kind, const struct hf_addr *to)
 {
-	hf_list_for_each(link, &world->socks) {
+	hf_list_for_each(link, &server->socks) {
 		struct sock *sock = hf_list_entry(link, struct sock, link);
 
 		if (sock->kind == kind && !sock->is_closed && sock->local.port == to->port &&
@@ -78,7 +80,7 @@ void sock_free(struct sock *sock)
 
 static void bury(struct world *world)
 {
-	hf_list_for_each_safe(link, &world->socks) {
+	hf_list_for_each_safe(link, &world->server->socks) {
 		struct sock *sock = hf_list_entry(link, struct sock, link);
 
 		if (sock->is_closed)
@@ -97,9 +99,9 @@ static int bind_sock(struct hf_socket **socketp, struct hf_loop *loop, enum sock
 	server_tick(world);
 	if (!local.family)
 		local.family = AF_INET;
-	if (local.port && sock_find(world, kind, &local))
+	if (local.port && sock_find(world->server, kind, &local))
 		return -EADDRINUSE;
-	*socketp = &sock_new(world, kind, &local)->socket;
+	*socketp = &sock_new(world->server, kind, &local)->socket;
 	return 0;
 }
 
@@ -138,7 +140,7 @@ static int op_tcp_connect(struct hf_socket **socketp, struct hf_loop *loop, cons
 	if (!local.family)
 		local = world->server_addrs[0];
 	local.port = 0;
-	sock = sock_new(world, SOCK_BYTES, &local);
+	sock = sock_new(world->server, SOCK_BYTES, &local);
 	sock->conn = stream_connect(world, net_host(world, remote), sock, &sock->local, remote);
 	*socketp = &sock->socket;
 	return 0;
@@ -162,7 +164,7 @@ static void op_close(struct hf_socket *socket)
 
 static int op_watch(struct hf_socket *socket, unsigned int events)
 {
-	server_wake(world_of(socket->loop)); /* it may be ready already */
+	server_wake(sock_of(socket)->server); /* it may be ready already */
 	return 0;
 }
 
@@ -321,7 +323,7 @@ static void op_random(struct hf_loop *loop, void *out, size_t len)
 
 static void op_wake(struct hf_loop *loop)
 {
-	server_wake(world_of(loop));
+	server_wake(((struct sim_loop *)loop)->server);
 }
 
 static void op_free(struct hf_loop *loop)
@@ -366,6 +368,7 @@ struct sim_loop *sim_loop_new(struct world *world)
 
 	hf_loop_init(&loop->loop, &ops);
 	loop->world = world;
+	loop->server = world->server;
 	return loop;
 }
 
@@ -388,11 +391,11 @@ static unsigned int ready_for(const struct sock *sock)
 
 bool sim_loop_has_work(struct world *world)
 {
-	struct hf_loop *loop = &world->server.loop->loop;
+	struct hf_loop *loop = &world->server->loop->loop;
 
 	if (!hf_list_is_empty(&loop->posts) || !hf_list_is_empty(&loop->deferred))
 		return true;
-	hf_list_for_each(link, &world->socks) {
+	hf_list_for_each(link, &world->server->socks) {
 		struct sock *sock = hf_list_entry(link, struct sock, link);
 
 		if (!sock->is_closed && sock->socket.events & ready_for(sock))
@@ -403,9 +406,10 @@ bool sim_loop_has_work(struct world *world)
 
 static void serve_sockets(struct world *world)
 {
-	struct hf_link *last = world->socks.head.prev;
+	struct hf_link *last = world->server->socks.head.prev;
 
-	for (struct hf_link *link = world->socks.head.next; link != &world->socks.head; link = link->next) {
+	for (struct hf_link *link = world->server->socks.head.next; link != &world->server->socks.head;
+	     link = link->next) {
 		struct sock *sock = hf_list_entry(link, struct sock, link);
 		unsigned int events = sock->is_closed ? 0 : sock->socket.events & ready_for(sock);
 
@@ -418,7 +422,7 @@ static void serve_sockets(struct world *world)
 
 void sim_loop_turn(struct world *world)
 {
-	struct hf_loop *loop = &world->server.loop->loop;
+	struct hf_loop *loop = &world->server->loop->loop;
 
 	hf_loop_new_turn(loop);
 	hf_loop_run_posts(loop);

@@ -246,7 +246,7 @@ void monitor_message(struct world *world, const struct hf_addr *from, const uint
 
 static bool is_all_written(const struct world *world)
 {
-	const struct hf_store *store = hf_recovery_store(world->server.recovery);
+	const struct hf_store *store = hf_recovery_store(world->server->recovery);
 
 	return hf_store_is_healthy(store) && hf_store_is_idle(store);
 }
@@ -280,7 +280,7 @@ void monitor_expect(const struct host *host)
 	    host->awakening != BY_NOTIFY)
 		return;
 	watch->expected = host->state;
-	watch->expected_in = world->server.life;
+	watch->expected_in = world->server->life;
 	watch->expected_by = world->now + PATIENCE_NS;
 }
 
@@ -292,7 +292,7 @@ void monitor_check(struct world *world)
 		if (!watch->expected || world->now < watch->expected_by)
 			continue;
 		if (watch->is_on && watch->heard < watch->expected &&
-		    world->server.life == watch->expected_in && !world->server.is_stopping)
+		    world->server->life == watch->expected_in && !world->server->is_stopping)
 			world_fail(world, "MON",
 				   "the restart of host %u is known, and its watcher is not told", i);
 		watch->expected = 0;

@@ -49,7 +49,7 @@ static bool is_leftover(struct world *world, const struct packet *packet)
 	struct host *host = net_host(world, &packet->from);
 	uint32_t xid;
 
-	if (packet->server_life == world->server.life)
+	if (packet->server_life == world->server->life)
 		return false;
 	if (monitor_is(&packet->from))
 		return true;
@@ -59,7 +59,8 @@ static bool is_leftover(struct world *world, const struct packet *packet)
 
 static void to_server(struct world *world, struct packet *packet)
 {
-	struct sock *sock = world->server.is_up ? sock_find(world, SOCK_DATAGRAMS, &packet->to) : NULL;
+	struct sock *sock =
+		world->server->is_up ? sock_find(world->server, SOCK_DATAGRAMS, &packet->to) : NULL;
 
 	if (!sock || is_leftover(world, packet)) {
 		sim_free(packet);
@@ -69,7 +70,7 @@ static void to_server(struct world *world, struct packet *packet)
 	if (!monitor_is(&packet->from)) /* the rogue does not see traffic on the server's own host */
 		rogue_capture(world, packet);
 	hf_list_push_back(&sock->queue, &packet->link);
-	server_wake(world);
+	server_wake(world->server);
 }
 
 static void arrive(struct hf_timer *timer)
@@ -107,7 +108,7 @@ static uint32_t life_of(struct world *world, const struct hf_addr *from, const v
 
 	memcpy(&xid, data, sizeof(xid));
 	call = host ? talk_find_xid(host, ntohl(xid)) : NULL;
-	return call ? call->server_life : world->server.life;
+	return call ? call->server_life : world->server->life;
 }
 
 static void send_one(struct world *world, const struct hf_addr *from, const struct hf_addr *to,
@@ -122,7 +123,7 @@ static void send_one(struct world *world, const struct hf_addr *from, const stru
 	packet->from = *from;
 	packet->to = *to;
 	packet->sent_at = world->now;
-	packet->server_life = net_is_server(world, to) ? life_of(world, from, data) : world->server.life;
+	packet->server_life = net_is_server(world, to) ? life_of(world, from, data) : world->server->life;
 	packet->len = (uint16_t)len;
 	memcpy(packet->bytes, data, len);
 	hf_link_init(&packet->link);

@@ -6,7 +6,7 @@
 
 void order_note_granted(struct world *world, const struct hf_lock_view *waiter)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	uint32_t first = server->n_grants > MAX_SEEN ? server->n_grants - MAX_SEEN : 0;
 
 	for (uint32_t i = first; i < server->n_grants; i++)
@@ -38,7 +38,7 @@ static bool is_in_the_way(const struct grant_seen *grant, const struct hf_lock_v
  * otherwise there would have been a deadlock. */
 void order_note_waiters(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view waiter;
 
@@ -54,7 +54,7 @@ void order_note_waiters(struct world *world)
 /* Nothing is known of what they had when they began to wait. */
 void order_note_restored(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view waiter;
 
@@ -71,7 +71,7 @@ static bool may_pass(const struct server *server, const struct grant_seen *grant
 
 void order_check(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_locks *locks = hf_recovery_locks(server->recovery);
 
 	for (; server->n_grants_checked < server->n_grants; server->n_grants_checked++) {
@@ -95,7 +95,7 @@ void order_check_called_back(struct proc *proc)
 {
 	struct host *host = proc->host;
 	struct world *world = host->world;
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	uint32_t first = server->n_grants > MAX_SEEN ? server->n_grants - MAX_SEEN : 0;
 	struct span its;
 
@@ -140,7 +140,7 @@ static bool waits_within(struct world *world, const struct proc *proc, const str
 	struct hf_lock_view waiter;
 	struct span its;
 
-	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &waiter))
 		if (is_wait_of(world, &waiter, proc, span->file, &its) && its.first >= span->first &&
 		    its.last <= span->last)
 			return true;
@@ -154,9 +154,10 @@ void order_check_stored(const struct call *call)
 	struct hf_lock_view waiter;
 	struct span its;
 
-	if (!world->server.continues || world->server.durability == HF_STORE_NONE || !world->server.recovery)
+	if (!world->server->continues || world->server->durability == HF_STORE_NONE ||
+	    !world->server->recovery)
 		return;
-	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &waiter))
 		if (is_wait_of(world, &waiter, call->proc, call->span.file, &its) &&
 		    waiter.mode == call->span.mode && its.first == call->span.first &&
 		    its.last == call->span.last && !disk_has_waiter(disk_promised(world), &waiter))
@@ -169,7 +170,7 @@ bool order_waits(const struct call *call)
 {
 	struct world *world = call->host->world;
 
-	return !world->server.recovery || waits_within(world, call->proc, &call->span);
+	return !world->server->recovery || waits_within(world, call->proc, &call->span);
 }
 
 /* Does it have, or wait for, anything of that? True if that is not known. */
@@ -179,11 +180,11 @@ bool order_is_involved(struct world *world, const struct proc *proc, const struc
 	struct hf_lock_view waiter;
 	struct span its;
 
-	if (!world->server.is_up || !world->server.recovery)
+	if (!world->server->is_up || !world->server->recovery)
 		return true;
 	if (has_any(world, proc, span))
 		return true;
-	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &waiter))
 		if (is_wait_of(world, &waiter, proc, span->file, &its) && its.first <= span->last &&
 		    span->first <= its.last)
 			return true;
@@ -200,7 +201,8 @@ void order_check_unlocked(const struct call *call)
 	const struct span *span = &call->span;
 	struct world *world = proc->host->world;
 
-	if (proc->host->is_shared || *proc->host->old_name || !world->server.recovery || call->sending.n != 1)
+	if (proc->host->is_shared || *proc->host->old_name || !world->server->recovery ||
+	    call->sending.n != 1)
 		return;
 	if (has_any(world, proc, span) || (call->by_tcp && waits_within(world, proc, span)))
 		world_fail(world, "I5", "%u of host %u is told that file %u, %u-%u is unlocked, and is not",
@@ -211,7 +213,7 @@ void order_check_unlocked(const struct call *call)
 void order_note_locked(struct world *world, struct proc *proc, const struct hf_lock_view *lock)
 {
 	if (proc && lock->mode == HF_LOCK_SHARED &&
-	    hf_lock_is_guarded(hf_recovery_locks(world->server.recovery), &lock->who, lock->range))
+	    hf_lock_is_guarded(hf_recovery_locks(world->server->recovery), &lock->who, lock->range))
 		proc->kept_at = world->now;
 }
 
@@ -225,10 +227,10 @@ void order_check_lowered(const struct call *call)
 	uint8_t has[MAX_FILES][N_UNITS];
 	struct hf_lock_counters counters;
 
-	if (!call->by_tcp || call->sending.n != 1 || thread_other(call->proc) || !world->server.recovery ||
+	if (!call->by_tcp || call->sending.n != 1 || thread_other(call->proc) || !world->server->recovery ||
 	    call->host->is_shared || *call->host->old_name || call->proc->kept_at >= call->made_at)
 		return;
-	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
 	if (counters.grants)
 		return;
 	check_read_table(world, call->host, call->proc->svid, has);
@@ -245,9 +247,9 @@ void order_check_cancelled(const struct proc *proc, const struct span *span)
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view waiter;
 
-	if (!world->server.is_up || !world->server.recovery)
+	if (!world->server->is_up || !world->server->recovery)
 		return;
-	while (hf_lock_next_waiter(hf_recovery_locks(world->server.recovery), NULL, &cursor, &waiter))
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &waiter))
 		if (check_host_of(world, waiter.who.client) == proc->host &&
 		    waiter.who.owner_id == proc->svid && waiter.who.handle.data[0] == span->file &&
 		    waiter.range.start == span_offset(span) && waiter.mode == span->mode &&

@@ -44,7 +44,7 @@ static void break_connections(struct world *world, struct host *host)
 
 static void end_grace(struct world *world, void *user)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	server->grace_by_hand = true;
 	hf_recovery_end_grace(server->recovery);
@@ -53,15 +53,15 @@ static void end_grace(struct world *world, void *user)
 
 static void notify_again(struct world *world, void *user)
 {
-	hf_recovery_notify_again(world->server.recovery, NULL);
-	hf_loop_run_deferred(&world->server.loop->loop);
+	hf_recovery_notify_again(world->server->recovery, NULL);
+	hf_loop_run_deferred(&world->server->loop->loop);
 }
 
 static void crash(struct world *world, const struct fault *fault)
 {
 	enum crash_kind kind = fault->kind == FAULT_MACHINE ? CRASH_MACHINE : CRASH_DAEMON;
 
-	if (fault->number && world->server.is_up)
+	if (fault->number && world->server->is_up)
 		server_arm(world, kind, fault->number);
 	else
 		server_crash(world, kind);
@@ -71,7 +71,7 @@ static void act(struct fault *fault)
 {
 	struct world *world = fault->world;
 	struct host *host = &world->hosts[fault->host];
-	bool is_serving = world->server.is_up && !world->server.is_stopping;
+	bool is_serving = world->server->is_up && !world->server->is_stopping;
 
 	switch (fault->kind) {
 	case FAULT_DAEMON:
@@ -107,7 +107,7 @@ static void act(struct fault *fault)
 		host_rename(host);
 		break;
 	case FAULT_GRACE_END:
-		if (is_serving && world->server.grace_is_on)
+		if (is_serving && world->server->grace_is_on)
 			server_do(world, end_grace, NULL);
 		break;
 	case FAULT_NOTIFY:
@@ -120,7 +120,7 @@ static void act(struct fault *fault)
 	case N_FAULT_KINDS:
 		break;
 	}
-	if (world->server.is_up)
+	if (world->server->is_up)
 		check_turn(world);
 }
 
@@ -208,7 +208,7 @@ static void make_knobs(struct world *world)
 static void configure(struct world *world)
 {
 	struct rng *rng = &world->plan_rng;
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	uint64_t dice = rng_below(rng, 100);
 
 	server->durability = dice < 50 ? HF_STORE_PROCESS : (dice < 88 ? HF_STORE_MACHINE : HF_STORE_NONE);
@@ -225,11 +225,11 @@ static void configure(struct world *world)
 /* In some worlds a client without locks would be unregistered before it was told of a restart. */
 static void shorten_idleness(struct world *world)
 {
-	bool is_short = world->server.notify_retry_ns / SECOND % 4 == 0;
+	bool is_short = world->server->notify_retry_ns / SECOND % 4 == 0;
 
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		is_short = is_short && !world->hosts[i].is_shared;
-	world->server.idle_ns = (is_short ? 12 : 300) * SECOND;
+	world->server->idle_ns = (is_short ? 12 : 300) * SECOND;
 }
 
 void plan_make(struct world *world)
@@ -258,9 +258,9 @@ void plan_make(struct world *world)
 	SAY(world,
 	    "plan    %u hosts, %u files, %u faults; durability %d, window %.0f s, retry %.0f s, "
 	    "parallel %zu, max_clients %zu, early end %d",
-	    world->n_hosts, world->n_files, n, world->server.durability,
-	    (double)world->server.window_ns / 1e9, (double)world->server.notify_retry_ns / 1e9,
-	    world->server.notify_parallel, world->server.max_clients, world->server.early_end);
+	    world->n_hosts, world->n_files, n, world->server->durability,
+	    (double)world->server->window_ns / 1e9, (double)world->server->notify_retry_ns / 1e9,
+	    world->server->notify_parallel, world->server->max_clients, world->server->early_end);
 	SAY(world, "plan    loss %u, doubles %u, slow %u up to %.3f s, lazy %u, failing writes %u (of 1000)",
 	    world->knobs.loss, world->knobs.doubles, world->knobs.slow, (double)world->knobs.longest_ns / 1e9,
 	    world->knobs.lazy, world->knobs.fail);
@@ -273,7 +273,7 @@ void plan_stop(struct world *world)
 		hf_timer_stop(&world->faults[i].timer);
 	fate_stop(world);
 	worker_hurry(world);
-	world->server.crash_in = 0;
+	world->server->crash_in = 0;
 	world->disk.fails_until = world->disk.slow_until = 0;
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		host_set_cut(&world->hosts[i], false, false, 0);

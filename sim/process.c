@@ -263,7 +263,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	if (!host->hides_state && host->statd_state == host->state && !*host->old_name &&
 	    stat != HF_NLM_DENIED_NOLOCKS && !fate_refuses(call, stat) &&
 	    !(stat == HF_NLM_DENIED_GRACE_PERIOD && host->world->options.continues) &&
-	    sent_at >= host->world->server.started_at)
+	    sent_at >= host->world->server->started_at)
 		host->told_life = host->life;
 
 	switch (stat) {

@@ -109,7 +109,7 @@ static void forget_lost(struct host *host)
 
 void reclaim_server_starts(struct host *host)
 {
-	if (host->world->server.is_complete)
+	if (host->world->server->is_complete)
 		return;
 	forget_lost(host);
 	if (!host->is_reclaiming)
@@ -132,7 +132,7 @@ void reclaim_begin(struct host *host, int32_t state)
 		if (proc->blocks && (proc->phase == LOCKING || proc->phase == WAITING))
 			proc_give_up(proc, &proc->span);
 	}
-	if (!host->world->server.is_complete)
+	if (!host->world->server->is_complete)
 		forget_lost(host);
 	hf_timer_stop(&host->reclaim_timer);
 	host->is_reclaiming = true;
@@ -151,7 +151,7 @@ static void check_refusal(struct host *host, const struct call *call, uint32_t s
 			return;
 	if (fate_refuses(call, stat))
 		return;
-	if (host->world->server.is_up && host->world->server.life == call->server_life)
+	if (host->world->server->is_up && host->world->server->life == call->server_life)
 		world_fail(host->world, "I4", "%u of host %u may not reclaim file %u, %u-%u: %u", proc->svid,
 			   host->index, span->file, span->first, span->last, stat);
 }

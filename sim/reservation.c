@@ -87,7 +87,7 @@ static void outdate(const struct proc *proc, uint8_t file)
 
 static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 {
-	const struct server *server = &proc->host->world->server;
+	const struct server *server = proc->host->world->server;
 	struct reservation *reservation = &proc->reservations[file];
 
 	reservation->is_firm = server->is_up && sent_at >= server->started_at;
@@ -123,8 +123,8 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 		reclaim_go_on(host, RETRY_NS);
 		return;
 	}
-	if (stat == HF_NLM_GRANTED_STAT && host->world->server.is_complete &&
-	    host->world->server.durability != HF_STORE_NONE && rng_chance(&host->rng, ASKED_TWICE)) {
+	if (stat == HF_NLM_GRANTED_STAT && host->world->server->is_complete &&
+	    host->world->server->durability != HF_STORE_NONE && rng_chance(&host->rng, ASKED_TWICE)) {
 		SAY(host->world, "%s  does not hear that, and asks again", host->name);
 	} else if (stat == HF_NLM_GRANTED_STAT) {
 		if (reservation->is_lost)
@@ -135,8 +135,8 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 		take(proc, call->span.file, sent_at);
 		host->world->counts->reclaimed++;
 	} else {
-		if (reservation->has && !fate_refuses(call, stat) && host->world->server.is_up &&
-		    host->world->server.life == call->server_life)
+		if (reservation->has && !fate_refuses(call, stat) && host->world->server->is_up &&
+		    host->world->server->life == call->server_life)
 			world_fail(host->world, "I4",
 				   "%u of host %u may not reclaim its reservation of file %u: %u", proc->svid,
 				   host->index, call->span.file, stat);
@@ -204,7 +204,7 @@ void reservation_loosen(struct proc *proc, bool was_over)
 /* A server that does not know what there was counts both. So a program that asked twice closes twice. */
 void reservation_unheard(const struct call *call)
 {
-	if (!call->proc->host->world->server.is_complete)
+	if (!call->proc->host->world->server->is_complete)
 		call->proc->reservations[call->span.file].n_unheard++;
 }
 
@@ -229,7 +229,7 @@ void reservation_check_told(struct world *world, struct proc *proc, const struct
 {
 	uint8_t file = call->span.file;
 
-	if (world->server.durability == HF_STORE_NONE)
+	if (world->server->durability == HF_STORE_NONE)
 		return;
 	if (!disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
 				    &proc->reservations[file]))
@@ -271,7 +271,7 @@ static void see(struct table *table, struct world *world, struct host *host,
 
 static void read_table(struct table *table, struct world *world)
 {
-	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	struct hf_clients *clients = hf_recovery_clients(world->server->recovery);
 	struct hf_client *client;
 	uint64_t serial = 0;
 
@@ -289,7 +289,7 @@ static void read_table(struct table *table, struct world *world)
 /* I3, I6 */
 static void check_one(struct world *world, struct proc *proc, uint8_t file, uint32_t n, bool may_forfeit)
 {
-	const struct server *server = &world->server;
+	const struct server *server = world->server;
 	struct reservation *reservation = &proc->reservations[file];
 
 	if (!reservation->has || n)
@@ -316,8 +316,8 @@ void reservation_check_refused(struct world *world, const struct call *call)
 	const struct proc *proc = call->proc;
 	struct table table;
 
-	if (!call->by_tcp || call->sending.n != 1 || call->server_life != world->server.life ||
-	    !world->server.recovery)
+	if (!call->by_tcp || call->sending.n != 1 || call->server_life != world->server->life ||
+	    !world->server->recovery)
 		return;
 	read_table(&table, world);
 	if (table.n[proc->host->index][proc - proc->host->procs][call->span.file])
@@ -347,7 +347,7 @@ void reservation_check_closed(struct world *world, const struct call *call)
 	read_table(&table, world);
 	n = table.n[proc->host->index][proc - proc->host->procs][file];
 	check_left(world, call, n);
-	if (world->server.grace_is_on)
+	if (world->server->grace_is_on)
 		return; /* the table does not have what is yet to be reclaimed */
 	if (disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
 				   &proc->reservations[file]) > n)
@@ -397,7 +397,7 @@ void reservation_check_stored(struct world *world)
 	struct table table;
 	uint32_t n;
 
-	if (!world->has_reservations || world->server.grace_is_on)
+	if (!world->has_reservations || world->server->grace_is_on)
 		return;
 	read_table(&table, world);
 	n = disk_count_reservations(&world->disk.cached);

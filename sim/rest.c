@@ -24,7 +24,7 @@ static void run_until(struct world *world, uint64_t until)
 
 static bool is_serving(const struct world *world)
 {
-	return world->server.is_up && !world->server.is_stopping;
+	return world->server->is_up && !world->server->is_stopping;
 }
 
 static void run_until_serving(struct world *world)
@@ -60,19 +60,19 @@ static bool can_hear(const struct host *host)
 
 static bool has_heard(const struct host *host)
 {
-	return host->newest_heard == host->world->server.state;
+	return host->newest_heard == host->world->server->state;
 }
 
 static void feign(struct world *world, void *user)
 {
-	hf_recovery_simulate_crash(world->server.recovery);
-	hf_loop_run_deferred(&world->server.loop->loop);
+	hf_recovery_simulate_crash(world->server->recovery);
+	hf_loop_run_deferred(&world->server->loop->loop);
 }
 
 /* Sometimes the server's number rises while hosts are being told of the one before (SM_SIMU_CRASH). */
 static void feign_restart(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	if (!rng_chance(&world->plan_rng, FEIGNED))
 		return;
@@ -88,7 +88,7 @@ static void feign_restart(struct world *world)
 
 static uint64_t numbered_at(const struct world *world)
 {
-	const struct server *server = &world->server;
+	const struct server *server = world->server;
 
 	return server->feigned_at ? server->feigned_at : server->started_at;
 }
@@ -97,7 +97,7 @@ static uint64_t numbered_at(const struct world *world)
  */
 static bool has_left(struct world *world, const struct host *host)
 {
-	return world->server.feigned_at && !is_registered(world, host, false);
+	return world->server->feigned_at && !is_registered(world, host, false);
 }
 
 /* The host that cannot be reached; NULL: it need not be told. */
@@ -115,7 +115,7 @@ static struct host *check_hearing(struct world *world)
 	if (!world->has_failed)
 		feign_restart(world);
 	run_until(world, numbered_at(world) + HEARING_NS);
-	if (world->server.has_continued) /* no host has anything to hear */
+	if (world->server->has_continued) /* no host has anything to hear */
 		memset(must_hear, 0, sizeof(must_hear));
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
 		if (must_hear[i] && &world->hosts[i] != deaf && !has_heard(&world->hosts[i]) &&
@@ -129,7 +129,7 @@ static struct host *check_hearing(struct world *world)
 /* Some partitions end soon, some late. */
 static uint64_t choose_healing(struct world *world)
 {
-	const struct server *server = &world->server;
+	const struct server *server = world->server;
 
 	if (rng_chance(&world->plan_rng, 500))
 		return world->now;
@@ -140,7 +140,7 @@ static uint64_t choose_healing(struct world *world)
 /* The last try has as long as any other. */
 static void check_healed(struct world *world, struct host *deaf)
 {
-	uint64_t until = numbered_at(world) + world->server.notify_retry_ns + HEARING_NS;
+	uint64_t until = numbered_at(world) + world->server->notify_retry_ns + HEARING_NS;
 
 	run_until(world, choose_healing(world));
 	SAY(world, "%s  is connected again", deaf->name);
@@ -164,7 +164,7 @@ static bool is_disbelieved(const struct host *host)
 
 static void declare_dead(struct world *world, void *user)
 {
-	struct hf_clients *clients = hf_recovery_clients(world->server.recovery);
+	struct hf_clients *clients = hf_recovery_clients(world->server->recovery);
 	struct hf_client *client;
 	struct host *host;
 	uint64_t serial = 0;
@@ -173,13 +173,13 @@ static void declare_dead(struct world *world, void *user)
 		serial = client->serial;
 		host = net_host(world, &client->address);
 		if (!host || (is_disbelieved(host) && strcmp(client->protocol, "nlm") == 0))
-			hf_recovery_client_died(world->server.recovery, client, "operator");
+			hf_recovery_client_died(world->server->recovery, client, "operator");
 		hf_client_unref(client);
 	}
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		if (is_disbelieved(&world->hosts[i]))
 			world->hosts[i].told_life = world->hosts[i].life;
-	hf_loop_run_deferred(&world->server.loop->loop);
+	hf_loop_run_deferred(&world->server->loop->loop);
 }
 
 static bool all_at_rest(struct world *world)
@@ -193,7 +193,7 @@ static bool all_at_rest(struct world *world)
 			if (!proc_is_at_rest(&host->procs[j]))
 				return false;
 	}
-	return !world->server.grace_is_on;
+	return !world->server->grace_is_on;
 }
 
 static void announce_all(struct world *world)
@@ -248,7 +248,7 @@ static void come_to_rest(struct world *world)
 /* The sweep may just have begun to unregister a client that has had no locks for long. */
 static void let_store_finish(struct world *world)
 {
-	struct hf_store *store = hf_recovery_store(world->server.recovery);
+	struct hf_store *store = hf_recovery_store(world->server->recovery);
 	uint64_t until = world->now + 10 * SECOND;
 
 	while (!world->has_failed && world->now < until && !hf_store_is_idle(store))
@@ -257,11 +257,11 @@ static void let_store_finish(struct world *world)
 
 static void check_nothing_left(struct world *world)
 {
-	struct hf_store *store = hf_recovery_store(world->server.recovery);
+	struct hf_store *store = hf_recovery_store(world->server->recovery);
 	struct hf_lock_counters counters;
 	uint32_t n_stored = 0;
 
-	hf_lock_count(hf_recovery_locks(world->server.recovery), &counters);
+	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
 	if (counters.locks || counters.waiters || counters.grants || counters.ghosts ||
 	    counters.reservations || counters.unreclaimed)
 		world_fail(world, "REST",

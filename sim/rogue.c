@@ -66,7 +66,7 @@ static void replay(struct world *world)
 	if (!n)
 		return;
 	capture = &all[rng_below(&world->rogue_rng, n)];
-	if (capture->len && capture->server_life == world->server.life &&
+	if (capture->len && capture->server_life == world->server->life &&
 	    world->now - capture->at < FORGETS_NS)
 		net_send(world, &capture->from, &capture->to, capture->bytes, capture->len);
 }
@@ -201,7 +201,7 @@ bool rogue_is_forger(struct world *world)
  * from the host's own. */
 bool rogue_is_false_number_stored(const struct host *host)
 {
-	return host->lied_about_in && host->lied_about_in < host->world->server.life;
+	return host->lied_about_in && host->lied_about_in < host->world->server->life;
 }
 
 /* A host with two names may be two hosts behind one address, and only a connection shows which. A host whose
@@ -216,7 +216,7 @@ static bool is_plain(const struct world *world, const struct host *victim)
 static bool can_deny(const struct world *world, const struct host *victim)
 {
 	/* Until the host has taken a lock since the server's start, the server has not asked it. */
-	return is_plain(world, victim) && victim->promised_in == world->server.life && victim->is_up &&
+	return is_plain(world, victim) && victim->promised_in == world->server->life && victim->is_up &&
 	       victim->told_life == victim->life;
 }
 
@@ -229,7 +229,7 @@ static int32_t guess(struct world *world)
 {
 	int32_t next = 2 * (int32_t)rng_between(&world->rogue_rng, 1, 3);
 
-	return world->server.durability == HF_STORE_NONE ? next : next + FAR_OFF;
+	return world->server->durability == HF_STORE_NONE ? next : next + FAR_OFF;
 }
 
 static void forge_sender(struct world *world, struct host *victim)
@@ -251,7 +251,7 @@ static void forge_sender(struct world *world, struct host *victim)
 	hf_xdr_put_string(&out, is_notice && rng_chance(rng, 300) ? "another" : victim->name);
 	hf_xdr_put_i32(&out, victim->state + guess(world));
 	if (!victim->is_up)
-		victim->lied_about_in = world->server.life;
+		victim->lied_about_in = world->server->life;
 	SAY(world, "rogue   forges %s of %s", is_notice ? "a notice" : "FREE_ALL", victim->name);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }
@@ -267,7 +267,7 @@ static void forge_number(struct world *world, struct host *victim)
 	struct hf_xdr_out out;
 
 	if (!is_plain(world, victim) || !victim->is_up || victim->told_life != victim->life ||
-	    !world->server.is_up || world->server.grace_is_on)
+	    !world->server->is_up || world->server->grace_is_on)
 		return;
 	from.port = rng_chance(rng, 500) ? FORGED_LOW : FORGED_HIGH;
 	hf_xdr_out_init(&out, message, sizeof(message));
@@ -279,7 +279,7 @@ static void forge_number(struct world *world, struct host *victim)
 	hf_xdr_put_bool(&out, true);
 	hf_xdr_put_i32(&out, state);
 	if (!victim->promised_in) /* the server accepts the number, because the host has no locks to lose */
-		victim->lied_about_in = world->server.life;
+		victim->lied_about_in = world->server->life;
 	SAY(world, "rogue   forges a LOCK of %s with the number %d", victim->name, state);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }

@@ -57,7 +57,6 @@ static void world_init(struct world *world, const struct sim_options *options, s
 	world->outside.timers.slots = sim_alloc_head((MAX_TIMERS + 1) * sizeof(struct hf_timer *), 0);
 	world->outside.timers.capacity = MAX_TIMERS;
 	world->now = world->outside.now = 1000 * SECOND;
-	hf_list_init(&world->socks);
 	hf_list_init(&world->conns);
 	world->n_slots = 10;
 	world->next_xid = 1000;
@@ -100,7 +99,8 @@ void sim_run(const struct sim_options *options, struct sim_result *result)
 		is_ready = true;
 	}
 	*result = (struct sim_result){ 0 };
-	sim_arena_kill();
+	for (uint32_t i = 0; i < MAX_NODES; i++)
+		sim_arena_kill(i);
 	sim_outside_reset();
 	if (sigsetjmp(broken, 0) == 0) {
 		world_init(world, options, &result->counts);

@@ -25,7 +25,7 @@
 
 void server_tick(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	if (server->is_running && server->crash_in && --server->crash_in == 0) {
 		world->counts->amid_crashes++;
@@ -33,9 +33,9 @@ void server_tick(struct world *world)
 	}
 }
 
-void server_wake(struct world *world)
+void server_wake(struct server *server)
 {
-	struct server *server = &world->server;
+	struct world *world = server->world;
 	struct rng *rng = &world->server_rng;
 	uint64_t at = world->now;
 
@@ -51,7 +51,7 @@ void server_wake(struct world *world)
 
 uint64_t server_next(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	const struct hf_timer *first;
 	uint64_t at = server->turn_at;
 
@@ -85,7 +85,7 @@ static void forfeit(struct world *world, struct proc *proc)
 /* The server's death takes nothing from programs with locks yet; but the server has to tell them anew. */
 static void loosen(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	bool was_over = server->grace_ran_out ||
 			(server->grace_over &&
 			 (server->grace_by_hand || world->now >= server->started_at + server->window_ns));
@@ -110,7 +110,7 @@ static void close_sockets(struct world *world)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&world->socks)))
+	while ((link = hf_list_first(&world->server->socks)))
 		sock_free(hf_list_entry(link, struct sock, link));
 }
 
@@ -118,7 +118,7 @@ static void close_sockets(struct world *world)
 static void forget_list(struct world *world)
 {
 	const struct disk_view *disk = &world->disk.cached;
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	if (server->durability == HF_STORE_NONE || !disk->has_state || !disk->state.is_complete)
 		server->is_complete = false;
@@ -126,14 +126,14 @@ static void forget_list(struct world *world)
 
 static void vanish(struct world *world, bool is_machine)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	server->is_running = server->is_up = server->is_stopping = false;
 	server->crash_in = 0;
 	server->turn_at = UINT64_MAX;
 	server->has_machine = !is_machine;
 	worker_crash(world);
-	sim_arena_kill();
+	sim_arena_kill(server->index);
 	stream_server_died(world, is_machine);
 	close_sockets(world);
 	loosen(world);
@@ -141,12 +141,12 @@ static void vanish(struct world *world, bool is_machine)
 
 static void start_later(struct world *world, uint64_t delay_ns)
 {
-	hf_timer_start(&world->server.start_timer, delay_ns);
+	hf_timer_start(&world->server->start_timer, delay_ns);
 }
 
 void server_crash(struct world *world, enum crash_kind kind)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	bool is_machine = kind == CRASH_MACHINE;
 	struct rng *rng = &world->server_rng;
 
@@ -177,15 +177,15 @@ void server_crash(struct world *world, enum crash_kind kind)
 
 void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations)
 {
-	world->server.kind = kind;
-	world->server.crash_in = n_operations;
+	world->server->kind = kind;
+	world->server->crash_in = n_operations;
 }
 
 /* Running its code */
 
 void server_do(struct world *world, void (*fn)(struct world *world, void *user), void *user)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	if (!server->is_up)
 		return;
@@ -194,7 +194,7 @@ void server_do(struct world *world, void (*fn)(struct world *world, void *user),
 		return;
 	}
 	server->is_running = true;
-	sim_arena_enter();
+	sim_arena_enter(server->index);
 	fn(world, user);
 	sim_arena_leave();
 	server->is_running = false;
@@ -207,19 +207,19 @@ static void turn(struct world *world, void *user)
 
 static void look_again(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	server->turn_at = UINT64_MAX;
 	if (server->is_up &&
 	    (sim_loop_has_work(world) || disk_has_completed(world) || worker_has_answers(world)))
-		server_wake(world);
+		server_wake(server);
 }
 
 static void finish_stop(struct world *world);
 
 void server_turn(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	world->counts->turns++;
 	world_note(world, 1, server->life);
@@ -239,7 +239,7 @@ static void send_datagram(void *user, const struct hf_addr *local, const struct 
 {
 	struct world *world = user;
 
-	hf_rpc_server_send(world->server.rpc, local, to, message);
+	hf_rpc_server_send(world->server->rpc, local, to, message);
 }
 
 static bool is_export_client(void *user, const struct hf_addr *peer)
@@ -249,7 +249,7 @@ static bool is_export_client(void *user, const struct hf_addr *peer)
 
 static int make_locks(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_loop *loop = &server->loop->loop;
 	struct hf_recovery_options options = {
 		.loop = loop,
@@ -297,7 +297,7 @@ static int make_locks(struct world *world)
 
 static int make_rpc(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct hf_addr any = { .family = AF_INET };
 	uint16_t port = SERVER_PORT;
 	int r = hf_rpc_server_new(&server->rpc, &hf_rpc_default_limits);
@@ -325,7 +325,7 @@ static void observe(struct server *server)
 
 static void begin(struct world *world, void *user)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	int *r = user;
 
 	server->loop = sim_loop_new(world);
@@ -351,7 +351,7 @@ static bool may_go_on(const struct world *world)
 
 void server_start(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	uint32_t life = ++server->life;
 	int r = 0;
 
@@ -389,22 +389,30 @@ void server_start(struct world *world)
 
 static void on_start(struct hf_timer *timer)
 {
-	server_start(hf_container_of(timer, struct world, server.start_timer));
+	server_start(hf_container_of(timer, struct server, start_timer)->world);
 }
 
 void server_init(struct world *world)
 {
-	world->server.turn_at = UINT64_MAX;
-	world->server.has_machine = true;
-	world->server.is_complete = true;
-	world_timer(world, &world->server.start_timer, on_start);
+	for (uint32_t i = 0; i < MAX_NODES; i++) {
+		struct server *server = &world->nodes[i];
+
+		server->world = world;
+		server->index = i;
+		server->turn_at = UINT64_MAX;
+		server->has_machine = true;
+		server->is_complete = true;
+		hf_list_init(&server->socks);
+		world_timer(world, &server->start_timer, on_start);
+	}
+	world->server = &world->nodes[0];
 }
 
 /* An end in order */
 
 static void take_down(struct world *world, void *user)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	hf_link_remove(&server->observer.link);
 	if (server->fair) {
@@ -426,12 +434,12 @@ static void on_stopped(void *user)
 {
 	struct world *world = user;
 
-	world->server.recovery = NULL;
+	world->server->recovery = NULL;
 }
 
 static void begin_stop(struct world *world, void *user)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	hf_rpc_lane_close(server->lane);
 	hf_recovery_stop(server->recovery, on_stopped, world);
@@ -439,7 +447,7 @@ static void begin_stop(struct world *world, void *user)
 
 static void finish_stop(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	struct rng *rng = &world->server_rng;
 	uint32_t n_stored = world->disk.cached.n;
 
@@ -458,7 +466,7 @@ static void finish_stop(struct world *world)
 
 void server_stop(struct world *world)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 
 	if (!server->is_up || server->is_stopping)
 		return;

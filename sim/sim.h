@@ -55,6 +55,7 @@
 #include "rng.h"
 #include "standin/disk_view.h"
 
+#define MAX_NODES  2
 #define MAX_HOSTS  5
 #define MAX_PROCS  3
 #define MAX_FILES  3
@@ -155,7 +156,7 @@ struct span {
 /* DISK */
 struct disk_write {
 	struct hf_store_batch *batch; /* of the process that wrote it; NULL: none */
-	struct world *world;
+	struct server *server;
 	struct hf_timer timer;
 	uint8_t *bytes;
 	uint32_t len;
@@ -168,12 +169,8 @@ struct disk_write {
 #define MAX_UNSYNCED 128
 
 struct disk {
-	struct disk_view cached; /* survives a crash of the process */
-	struct disk_view synced; /* survives a crash of the machine */
-	struct disk_write writes[3];
-	struct hf_store *recovering;
-	struct hf_timer recover_timer;
-	bool is_recovered;
+	struct disk_view cached;         /* survives a crash of the process */
+	struct disk_view synced;         /* survives a crash of the machine */
 	uint8_t *unsynced[MAX_UNSYNCED]; /* batches that are only in the cache */
 	uint32_t unsynced_len[MAX_UNSYNCED];
 	uint32_t n_unsynced;
@@ -191,7 +188,7 @@ struct slow {
 /* WORKER */
 struct answer {
 	struct hf_job *job; /* of the process that asked; NULL: none */
-	struct world *world;
+	struct server *server;
 	struct hf_timer timer;
 	bool is_there;
 };
@@ -202,7 +199,6 @@ struct worker {
 	bool has_one_disk; /* for all files */
 	uint64_t usual_ns, longest_ns;
 	unsigned int n_of_1000; /* answers that never come */
-	struct answer answers[8];
 };
 
 /* FATE */
@@ -248,6 +244,7 @@ struct fates {
 struct sim_loop {
 	struct hf_loop loop; /* first */
 	struct world *world;
+	struct server *server;
 };
 
 /* A waiter that was granted its lock. */
@@ -276,6 +273,8 @@ enum crash_kind {
 };
 
 struct server {
+	struct world *world;
+	uint32_t index; /* of the node that it runs on */
 	struct sim_loop *loop;
 	struct hf_rpc_client *client;
 	struct hf_recovery *recovery; /* NULL: it has stopped in order */
@@ -286,6 +285,12 @@ struct server {
 	struct hf_rpc_lane *lane;
 	struct hf_fair *fair; /* NULL: the server asks for no file */
 	struct hf_recovery_observer observer;
+	struct hf_list socks;
+	struct answer answers[8];
+	struct disk_write writes[3];
+	struct hf_store *recovering;
+	struct hf_timer recover_timer;
+	bool is_recovered;
 
 	bool is_up;        /* the process runs */
 	bool has_machine;  /* it has power */
@@ -619,12 +624,12 @@ struct world {
 	uint32_t n_steps;
 	struct knobs knobs;
 	bool has_forger;
-	struct server server;
+	struct server *server; /* that serves; or, while the code of another one runs, that one */
+	struct server nodes[MAX_NODES];
 	struct disk disk;
 	struct worker worker;
 	struct fates fates;
 	struct slow slow;
-	struct hf_list socks;
 	struct hf_list conns;
 	struct host hosts[MAX_HOSTS];
 	uint32_t n_hosts;
@@ -689,9 +694,10 @@ enum sock_kind {
 
 struct sock {
 	struct hf_socket socket; /* first */
-	struct hf_link link;     /* of world->socks */
+	struct hf_link link;     /* of server->socks */
 	struct hf_link waiting;  /* of a listener's queue */
 	struct world *world;
+	struct server *server;
 	enum sock_kind kind;
 	bool is_closed;
 	struct hf_addr local;
@@ -699,8 +705,8 @@ struct sock {
 	struct hf_list queue; /* LISTENER: socks; DATAGRAMS: packets */
 };
 
-struct sock *sock_new(struct world *world, enum sock_kind kind, const struct hf_addr *local);
-struct sock *sock_find(struct world *world, enum sock_kind kind, const struct hf_addr *to);
+struct sock *sock_new(struct server *server, enum sock_kind kind, const struct hf_addr *local);
+struct sock *sock_find(struct server *server, enum sock_kind kind, const struct hf_addr *to);
 void sock_free(struct sock *sock);
 
 /* NET (net.c) */
@@ -744,6 +750,7 @@ struct conn {
 	struct world *world;
 	struct host *host;
 	uint32_t host_life;
+	struct server *server;
 	uint32_t machine; /* the server's boot */
 	struct hf_addr server_end, client_end;
 	struct hf_timer timer; /* while it opens */
@@ -823,8 +830,8 @@ void fate_check_answer(const struct call *call, uint32_t stat);
 void server_init(struct world *world);
 void server_start(struct world *world);
 void server_turn(struct world *world);
-void server_wake(struct world *world); /* there is something for it to do */
-void server_tick(struct world *world); /* one operation: may not return */
+void server_wake(struct server *server); /* there is something for it to do */
+void server_tick(struct world *world);   /* one operation: may not return */
 void server_crash(struct world *world, enum crash_kind kind);
 /* A promise of an earlier epoch that arrives when the time to reclaim is over. */
 bool server_is_news_old(const struct server *server, uint64_t sent_at);

@@ -56,7 +56,7 @@ bool disk_get_state_of(const struct world *world, const char *id, int32_t *state
 
 const struct disk_view *disk_promised(const struct world *world)
 {
-	return world->server.durability == HF_STORE_MACHINE ? &world->disk.synced : &world->disk.cached;
+	return world->server->durability == HF_STORE_MACHINE ? &world->disk.synced : &world->disk.cached;
 }
 
 static bool is_at(struct hf_bytes client, const struct host *host)

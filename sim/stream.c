@@ -52,7 +52,7 @@ static void server_learns(struct conn *conn, int error)
 {
 	conn->error = error;
 	way_clear(&conn->down);
-	server_wake(conn->world);
+	server_wake(conn->server);
 }
 
 static void client_learns(struct conn *conn)
@@ -84,7 +84,8 @@ struct conn *stream_connect(struct world *world, struct host *host, struct sock 
 	conn->world = world;
 	conn->host = host;
 	conn->host_life = host ? host->life : 0;
-	conn->machine = world->server.boot;
+	conn->server = world->server;
+	conn->machine = conn->server->boot;
 	conn->server_end = *server_end;
 	conn->client_end = *client_end;
 	conn->sock = sock;
@@ -120,7 +121,7 @@ static void open_by_server(struct conn *conn)
 		return;
 	}
 	conn->is_open = conn->has_client = true;
-	server_wake(conn->world);
+	server_wake(conn->server);
 }
 
 static void open_by_client(struct conn *conn)
@@ -128,7 +129,7 @@ static void open_by_client(struct conn *conn)
 	struct world *world = conn->world;
 	struct sock *listener;
 
-	if (is_cut(conn) || !world->server.has_machine) {
+	if (is_cut(conn) || !world->server->has_machine) {
 		if (++conn->tries < MAX_TRIES) {
 			hf_timer_start(&conn->timer, AGAIN_NS);
 			return;
@@ -137,19 +138,19 @@ static void open_by_client(struct conn *conn)
 		release(conn);
 		return;
 	}
-	listener = world->server.is_up ? sock_find(world, SOCK_LISTENER, &conn->server_end) : NULL;
+	listener = world->server->is_up ? sock_find(world->server, SOCK_LISTENER, &conn->server_end) : NULL;
 	if (!listener) {
 		client_learns(conn);
 		release(conn);
 		return;
 	}
-	conn->machine = world->server.boot;
-	conn->sock = sock_new(world, SOCK_BYTES, &conn->server_end);
+	conn->machine = world->server->boot;
+	conn->sock = sock_new(conn->server, SOCK_BYTES, &conn->server_end);
 	conn->sock->conn = conn;
 	conn->is_open = true;
 	conn->heard_at = world->now;
 	hf_list_push_back(&listener->queue, &conn->sock->waiting);
-	server_wake(world);
+	server_wake(conn->server);
 	host_connected(conn->host);
 }
 
@@ -212,7 +213,7 @@ static void take_at_server(struct conn *conn, const struct chunk *chunk)
 	memcpy(conn->in + conn->in_len, chunk->bytes, chunk->len);
 	conn->in_len += chunk->len;
 	world_note_bytes(conn->world, chunk->bytes, chunk->len);
-	server_wake(conn->world);
+	server_wake(conn->server);
 }
 
 /* Complete records, of one fragment each, as the server makes them. */
@@ -297,7 +298,7 @@ static void end_way(struct way *way)
 
 	if (way == &conn->up) {
 		conn->is_ended = true;
-		server_wake(conn->world);
+		server_wake(conn->server);
 	} else {
 		client_learns(conn);
 		release(conn);
@@ -309,7 +310,7 @@ static bool is_blocked(const struct way *way)
 	const struct conn *conn = way->conn;
 
 	if (way == &conn->up)
-		return conn->host->cut_in || !conn->world->server.has_machine;
+		return conn->host->cut_in || !conn->world->server->has_machine;
 	return conn->host->cut_out || !conn->host->is_up;
 }
 

@@ -298,7 +298,7 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->gap = FIRST_GAP;
 	call->made_at = world->now;
 	call->server_state = host->server_state;
-	call->server_life = world->server.life;
+	call->server_life = world->server->life;
 	/* sm-notify knows UDP only. */
 	call->by_tcp = host->flavour == LINUX_TCP && kind != CALL_NOTIFY;
 	world_timer(world, &call->timer, on_timer);

@@ -17,7 +17,7 @@ static void check_registered(struct world *world, struct host *host, const char 
 	char id[96], old_id[96], text[HF_ADDR_TEXT];
 
 	if (!host->promised_in)
-		host->promised_in = world->server.life;
+		host->promised_in = world->server->life;
 	hf_addr_format(&host->addr, text, sizeof(text));
 	snprintf(id, sizeof(id), "nlm:%s:%s", text, host->name);
 	snprintf(old_id, sizeof(old_id), "nlm:%s:%s", text, host->old_name);
@@ -33,7 +33,7 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
 {
 	uint8_t has[MAX_FILES][N_UNITS];
 
-	if (world->server.durability == HF_STORE_NONE)
+	if (world->server->durability == HF_STORE_NONE)
 		return;
 	disk_read_locks(world, disk_promised(world), host, svid, has);
 	for (int unit = span->first; unit <= span->last; unit++)
@@ -48,7 +48,7 @@ static void check_stored(struct world *world, const struct host *host, uint32_t 
  * that. */
 static bool was_dropped(const struct world *world, const struct host *host, const struct call *call)
 {
-	return *host->old_name && world->server.grace_ended_at >= call->made_at;
+	return *host->old_name && world->server->grace_ended_at >= call->made_at;
 }
 
 /* I10: what was given up does not come back after a crash; but a store that had failed when this was first
@@ -59,8 +59,8 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 	const struct span *span = &call->span;
 
 	call->is_excused |=
-		!world->server.continues && (!world->server.could_promise || !world->server.recovery ||
-					     !hf_recovery_can_promise(world->server.recovery));
+		!world->server->continues && (!world->server->could_promise || !world->server->recovery ||
+					      !hf_recovery_can_promise(world->server->recovery));
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
 	if (call->is_excused || was_dropped(world, host, call))
@@ -95,11 +95,11 @@ static bool reclaims_less(struct world *world, const struct host *host, const st
 /* I4: a lock is reclaimed however full the server is; but a store that has failed refuses it for now. */
 static void check_room(struct world *world, const struct host *host, struct call *call)
 {
-	call->is_excused |= !world->server.could_promise || !world->server.recovery ||
-			    !hf_recovery_can_promise(world->server.recovery);
+	call->is_excused |= !world->server->could_promise || !world->server->recovery ||
+			    !hf_recovery_can_promise(world->server->recovery);
 	/* The answer to a call that was sent again may be a copy of one that nothing has seen, made when the
 	 * store had failed. */
-	if (!call->is_excused && call->sending.n == 1 && !*host->old_name && world->server.grace_is_on &&
+	if (!call->is_excused && call->sending.n == 1 && !*host->old_name && world->server->grace_is_on &&
 	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS) &&
 	    !(call->kind == CALL_RECLAIM && reclaims_less(world, host, call)))
 		world_fail(world, "I4", "there is no room for what %u of host %u reclaims", call->proc->svid,
@@ -112,11 +112,11 @@ static void check_room(struct world *world, const struct host *host, struct call
  * polls. */
 static bool is_blocked_late(const struct world *world, struct call *call, uint32_t stat)
 {
-	bool is_again = call->blocked_in == world->server.life;
+	bool is_again = call->blocked_in == world->server->life;
 
 	if (stat != HF_NLM_BLOCKED)
 		return false;
-	call->blocked_in = world->server.life;
+	call->blocked_in = world->server->life;
 	return is_again || !order_waits(call);
 }
 
@@ -135,7 +135,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 	if ((call->kind == CALL_RECLAIM || call->kind == CALL_RESHARE) && stat == HF_NLM_DENIED_NOLOCKS)
 		check_room(world, host, call);
 	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->is_fresh &&
-	    call->sending.n == 1 && call->server_life == world->server.life &&
+	    call->sending.n == 1 && call->server_life == world->server->life &&
 	    order_is_involved(world, call->proc, &call->span))
 		world_fail(world, "I10",
 			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",
@@ -163,7 +163,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		reservation_check_told(world, call->proc, call);
 	else if (!host->is_unmonitored)
 		check_stored(world, host, call->proc->svid, &call->span, "GRANTED");
-	if (is_new && world->server.grace_is_on && call->made_at >= world->server.feigned_at)
+	if (is_new && world->server->grace_is_on && call->made_at >= world->server->feigned_at)
 		world_fail(world, "I3", "%u of host %u gets something new in grace", call->proc->svid,
 			   host->index);
 }
@@ -237,7 +237,7 @@ static void look_at_granted(struct world *world, struct host *host, uint32_t ver
 	span.file = handle.data[0];
 	if (host->is_shared && !nat_has_oh(host, svid, oh))
 		return; /* for the host behind it */
-	if (!world->server.recovery || !host->is_up || svid / 100 != host->life)
+	if (!world->server->recovery || !host->is_up || svid / 100 != host->life)
 		return;                       /* it is dead, and no other host knows */
 	if (proc_awaits(host, svid, &span)) { /* else it has the lock already, and its answer was lost */
 		check_registered(world, host, "GRANTED by call-back");

@@ -18,7 +18,7 @@
 #include "vfs/watch.h"
 
 #define NEVER     (100000 * SECOND)
-#define N_THREADS HF_ARRAY_SIZE(((struct worker *)0)->answers)
+#define N_THREADS HF_ARRAY_SIZE(((struct server *)0)->answers)
 
 int __wrap_hf_jobs_new(struct hf_jobs **jobsp, size_t n_at_once, size_t n_spare);
 void __wrap_hf_jobs_wait(struct hf_jobs *jobs);
@@ -61,7 +61,7 @@ static void on_answer(struct hf_timer *timer)
 	struct answer *answer = hf_container_of(timer, struct answer, timer);
 
 	answer->is_there = true;
-	server_wake(answer->world);
+	server_wake(answer->server);
 }
 
 /* Jobs: @loop is all that they have of the world */
@@ -87,7 +87,7 @@ void __wrap_hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf
 			   void (*run)(struct hf_job *job), void (*done)(struct hf_job *job))
 {
 	struct world *world = ((struct sim_loop *)loop)->world;
-	struct answer *answer = world->worker.answers;
+	struct answer *answer = world->server->answers;
 	uint64_t takes = delay(world);
 
 	server_tick(world);
@@ -95,7 +95,7 @@ void __wrap_hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf
 		answer++; /* src/vfs/fair.c has no more of them than there are threads */
 	job->run = run;
 	job->done = done;
-	*answer = (struct answer){ .job = job, .world = world };
+	*answer = (struct answer){ .job = job, .server = world->server };
 	world_timer(world, &answer->timer, on_answer);
 	hf_timer_start(&answer->timer, takes);
 	world_note(world, 5, takes);
@@ -117,14 +117,14 @@ static void tell(struct answer *answer)
 void worker_complete(struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++)
-		if (world->worker.answers[i].is_there)
-			tell(&world->worker.answers[i]);
+		if (world->server->answers[i].is_there)
+			tell(&world->server->answers[i]);
 }
 
 bool worker_has_answers(const struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++)
-		if (world->worker.answers[i].is_there)
+		if (world->server->answers[i].is_there)
 			return true;
 	return false;
 }
@@ -133,8 +133,8 @@ bool worker_has_answers(const struct world *world)
 void worker_finish(struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++)
-		while (world->worker.answers[i].job) {
-			tell(&world->worker.answers[i]);
+		while (world->server->answers[i].job) {
+			tell(&world->server->answers[i]);
 			i = 0;
 		}
 }
@@ -142,16 +142,16 @@ void worker_finish(struct world *world)
 void worker_hurry(struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++)
-		if (world->worker.answers[i].job && !world->worker.answers[i].is_there)
-			hf_timer_start(&world->worker.answers[i].timer, delay(world));
+		if (world->server->answers[i].job && !world->server->answers[i].is_there)
+			hf_timer_start(&world->server->answers[i].timer, delay(world));
 }
 
 void worker_crash(struct world *world)
 {
 	for (size_t i = 0; i < N_THREADS; i++) {
-		if (world->worker.answers[i].job)
-			hf_timer_stop(&world->worker.answers[i].timer);
-		world->worker.answers[i] = (struct answer){ 0 };
+		if (world->server->answers[i].job)
+			hf_timer_stop(&world->server->answers[i].timer);
+		world->server->answers[i] = (struct answer){ 0 };
 	}
 }
 
@@ -242,7 +242,7 @@ static bool is_secure(void *user, uint32_t export)
 
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
 {
-	struct server *server = &world->server;
+	struct server *server = world->server;
 	int r = hf_fair_new(&server->fair, &server->loop->loop, 0, N_THREADS);
 
 	*files = (struct hf_nlm_files){
