@@ -63,6 +63,25 @@ void hf_loop_set_lease(struct hf_loop *loop, const struct hf_lease *lease)
 	loop->lease = lease;
 }
 
+void hf_lease_set(struct hf_lease *lease, uint64_t ends_at, uint64_t now)
+{
+	if (atomic_load_explicit(&lease->ends_at, memory_order_relaxed) <= now)
+		atomic_store_explicit(&lease->since, now, memory_order_relaxed);
+	atomic_store_explicit(&lease->ends_at, ends_at, memory_order_release);
+}
+
+uint64_t hf_loop_mark_lease(struct hf_loop *loop)
+{
+	return loop->lease ? hf_loop_boottime(loop) : 0;
+}
+
+bool hf_loop_kept_lease(struct hf_loop *loop, uint64_t mark)
+{
+	return HF_LIKELY(!loop->lease) ||
+	       (hf_loop_may_act(loop) &&
+		atomic_load_explicit(&loop->lease->since, memory_order_relaxed) <= mark);
+}
+
 bool hf_loop_may_act(struct hf_loop *loop)
 {
 	return HF_LIKELY(!loop->lease) ||

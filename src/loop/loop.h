@@ -66,11 +66,18 @@ void hf_loop_random(struct hf_loop *loop, void *out, size_t len);
  */
 struct hf_lease {
 	_Atomic uint64_t ends_at; /* by hf_loop_boottime() */
+	_Atomic uint64_t since;   /* it has been renewed in time since then */
 };
+
+void hf_lease_set(struct hf_lease *lease, uint64_t ends_at, uint64_t now); /* one thread alone calls it */
 
 void hf_loop_set_lease(struct hf_loop *loop,
 		       const struct hf_lease *lease); /* before the loop runs; NULL: none */
 bool hf_loop_may_act(struct hf_loop *loop);
+/* Did the lease hold all the time since this mark was made? If not, some of what this process meant to send
+ * was lost, and the silence of a peer means nothing. True without a lease. */
+uint64_t hf_loop_mark_lease(struct hf_loop *loop);
+bool hf_loop_kept_lease(struct hf_loop *loop, uint64_t mark);
 
 /* The number of this turn, for counts within one turn. */
 uint64_t hf_loop_turn(const struct hf_loop *loop);

@@ -39,9 +39,12 @@ struct hf_rpc_pending {
 	hf_rpc_send_fn send;
 	void *send_user;
 	struct hf_timer deadline;
+	uint64_t timeout_ns;
+	uint64_t lease_mark; /* when it began */
 	struct hf_rpc_exchange exchange;
 	struct hf_lookup_waiter waiter;
-	struct hf_lookup_key key;      /* of the port; its transport is the current one */
+	struct hf_lookup_key key; /* of the port; its transport is the current one */
+	enum hf_rpc_path whole_path;
 	enum hf_rpc_transport path[2]; /* in this order */
 	uint8_t n_path;                /* transports still to try, with the current one */
 	bool is_port_given;            /* the caller gave it: no look-up */
@@ -54,6 +57,7 @@ struct hf_rpc_pending {
 };
 
 static void walk(struct hf_rpc_pending *pending);
+static bool begin_again(struct hf_rpc_pending *pending);
 
 static void release(struct hf_rpc_pending *pending, bool timed_out)
 {
@@ -139,6 +143,8 @@ static void after_failure(struct hf_rpc_pending *pending, const struct hf_rpc_re
 		walk(pending);
 		return;
 	}
+	if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark))
+		return; /* at its deadline it begins again */
 	finish(pending, &pending->failure);
 	/* @pending is freed here */
 }
@@ -148,6 +154,8 @@ static void on_deadline(struct hf_timer *timer)
 	struct hf_rpc_pending *pending = hf_container_of(timer, struct hf_rpc_pending, deadline);
 	struct hf_rpc_result result;
 
+	if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark) && begin_again(pending))
+		return;
 	if (pending->waiter.lookup)
 		result = hf_lookup_give_up(&pending->waiter);
 	else
@@ -280,6 +288,33 @@ static void on_start(struct hf_task *task)
 	}
 }
 
+static void set_path(struct hf_rpc_pending *pending, enum hf_rpc_path path)
+{
+	bool udp_first = path == HF_RPC_UDP_ONLY || path == HF_RPC_UDP_THEN_TCP;
+
+	pending->path[0] = udp_first ? HF_RPC_UDP : HF_RPC_TCP;
+	pending->path[1] = udp_first ? HF_RPC_TCP : HF_RPC_UDP;
+	pending->n_path = path == HF_RPC_UDP_THEN_TCP || path == HF_RPC_TCP_THEN_UDP ? 2 : 1;
+}
+
+/* The node had no lease for a while, in which what it sent was lost. */
+static bool begin_again(struct hf_rpc_pending *pending)
+{
+	struct hf_rpc_client *client = pending->client;
+
+	if (hf_timer_start(&pending->deadline, pending->timeout_ns) < 0)
+		return false;
+	hf_lookup_leave(&pending->waiter);
+	hf_exchange_stop(&pending->exchange, false);
+	set_path(pending, pending->whole_path);
+	pending->failure = (struct hf_rpc_result){ 0 };
+	pending->lease_mark = hf_loop_mark_lease(client->loop);
+	hf_link_remove(&pending->link);
+	hf_list_push_back(&client->starting, &pending->link);
+	hf_loop_defer(client->loop, &client->start);
+	return true;
+}
+
 static int check(const struct hf_rpc_client *client, const struct hf_rpc_request *request)
 {
 	if (!hf_addr_is_callable(&request->remote))
@@ -292,15 +327,6 @@ static int check(const struct hf_rpc_client *client, const struct hf_rpc_request
 	    (request->machine && strlen(request->machine) > HF_RPC_MAX_NAME))
 		return -EINVAL;
 	return client->counts.calls >= client->limits.max_calls ? -EBUSY : 0;
-}
-
-static void set_path(struct hf_rpc_pending *pending, enum hf_rpc_path path)
-{
-	bool udp_first = path == HF_RPC_UDP_ONLY || path == HF_RPC_UDP_THEN_TCP;
-
-	pending->path[0] = udp_first ? HF_RPC_UDP : HF_RPC_TCP;
-	pending->path[1] = udp_first ? HF_RPC_TCP : HF_RPC_UDP;
-	pending->n_path = path == HF_RPC_UDP_THEN_TCP || path == HF_RPC_TCP_THEN_UDP ? 2 : 1;
 }
 
 static struct hf_addr without_port(struct hf_addr addr)
@@ -366,6 +392,7 @@ static struct hf_rpc_pending *pending_new(struct hf_rpc_client *client, const st
 					       .program = request->program,
 					       .version = request->version,
 					       .is_fresh = request->fresh_port };
+	pending->whole_path = request->path;
 	set_path(pending, request->path);
 	set_exchange(pending, request);
 	pending->exchange.len = put_message(pending->message + HF_EXCHANGE_MARK, size, request);
@@ -387,6 +414,8 @@ int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pen
 	pending->user = user;
 	pending->send = request->one_way ? request->send : NULL;
 	pending->send_user = request->send_user;
+	pending->timeout_ns = request->timeout_ns;
+	pending->lease_mark = hf_loop_mark_lease(client->loop);
 	r = hf_timer_start(&pending->deadline, request->timeout_ns);
 	if (r < 0) {
 		free(pending);

@@ -75,6 +75,41 @@ static void test_gaps_grow_until_deadline(void **state)
 	scene_close(&s);
 }
 
+/* A node without its lease sends nothing: silence says nothing of the peer. */
+
+struct late_lease {
+	struct hf_lease lease;
+	struct hf_timer timer;
+	struct hf_loop *loop;
+};
+
+static void on_late_lease(struct hf_timer *timer)
+{
+	struct late_lease *late = hf_container_of(timer, struct late_lease, timer);
+
+	hf_lease_set(&late->lease, UINT64_MAX, hf_loop_boottime(late->loop));
+}
+
+static void test_no_timeout_without_the_lease(void **state)
+{
+	struct late_lease late = { 0 };
+	struct scene s;
+	struct outcome o;
+
+	scene_open(&s, NULL, false, script_echo);
+	late.loop = s.world.loop;
+	hf_timer_init(&late.timer, late.loop, on_late_lease);
+	assert_int_equal(hf_timer_start(&late.timer, 500 * MS), 0);
+	hf_loop_set_lease(late.loop, &late.lease);
+	s.request.timeout_ns = 200 * MS;
+	o = scene_call(&s, 4711);
+	assert_outcome(o, HF_RPC_OUTCOME_OK, HF_RPC_STAGE_REPLY);
+	assert_int_equal(o.word, 4711);
+	assert_true(o.done_at >= 490 * MS);
+	hf_loop_set_lease(late.loop, NULL);
+	scene_close(&s);
+}
+
 /* Replies that are none */
 
 static void put_success(uint8_t data[28], uint32_t xid, uint32_t word)
@@ -623,6 +658,7 @@ int main(void)
 		cmocka_unit_test(test_reply),
 		cmocka_unit_test(test_lost_first_packet),
 		cmocka_unit_test(test_gaps_grow_until_deadline),
+		cmocka_unit_test(test_no_timeout_without_the_lease),
 		cmocka_unit_test(test_wrong_sender_ignored),
 		cmocka_unit_test(test_wrong_xid_ignored),
 		cmocka_unit_test(test_late_and_duplicate_ignored),
