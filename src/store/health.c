@@ -192,6 +192,10 @@ static int add_state(struct hf_store *store)
 void hf_store_recover_done(struct hf_store *store, int r)
 {
 	assert(store->health == HF_STORE_TRYING);
+	/* The database may have gone back to what it was when this node served. Only a lease that still runs
+	 * says that no other node has served since. */
+	if (r == 0 && !hf_loop_may_act(store->loop))
+		r = -EAGAIN;
 	if (r < 0) {
 		hf_log_debug("the store still cannot write", "backend=%s error=%s", store->ops->name,
 			     strerror(-r));

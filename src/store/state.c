@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/macros.h"
 
-#define LOST_SM_STATES 1000 /* even; as many restarts may be missing in a promoted replica */
+#define LOST_SM_STATES 1000 /* even; as many restarts may be missing in each promoted replica */
 
 int32_t hf_store_next_sm_state(int32_t before)
 {
@@ -48,13 +50,25 @@ bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_sto
 	return false;
 }
 
-/* A replica that took the place of the database may lack the last state numbers that clients were told. */
+/* The histories of a database are numbered, in hexadecimal digits: each promotion begins the next one. */
+static int64_t count_promotions(const struct hf_store_state *before, const struct hf_store_state *now)
+{
+	long first = strtol(history_of(before->medium) + 1, NULL, 16);
+	long last = strtol(history_of(now->medium) + (*history_of(now->medium) != '\0'), NULL, 16);
+
+	return last > first ? HF_MIN(last - first, 1000L) : 1;
+}
+
+/* A replica that took the place of the database may lack the last state numbers that clients were told. The
+ * one that took its place before that may have told another thousand, and the present one lacks them all. */
 static int32_t last_sm_state(const struct hf_store_state *before, const struct hf_store_state *now)
 {
-	if (before->is_replicated || has_same_history(before, now) ||
-	    before->sm_state > INT32_MAX - LOST_SM_STATES)
+	int64_t state = before->sm_state;
+
+	if (before->is_replicated || has_same_history(before, now))
 		return before->sm_state;
-	return before->sm_state + LOST_SM_STATES;
+	state += LOST_SM_STATES * count_promotions(before, now);
+	return state > INT32_MAX - 2 ? before->sm_state : (int32_t)state;
 }
 
 void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, bool continues,

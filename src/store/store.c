@@ -121,8 +121,8 @@ int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
 		if (r < 0)
 			return hf_trace(r);
 	}
-	if (has_state)
-		remember(store, &before);
+	remember(store, &before);
+	has_state |= before.epoch > 0;
 	hf_store_judge(has_state ? &before : NULL, &store->state, store->continues, startp);
 	if (store->ops->is_volatile)
 		startp->sm_state = store->state.sm_state = clock_sm_state(store->loop);

@@ -103,9 +103,28 @@ static void test_being_away_does_not_excuse_failing(void **state)
 	assert_int_equal(gap_before_try(), 10000);
 }
 
+/* A database that went back may look as if this node still served. */
+static void test_a_node_without_its_lease_does_not_come_back(void **state)
+{
+	struct hf_lease lease = { 0 };
+
+	hf_loop_set_lease(loop, &lease);
+	hf_store_lost(store, -ECONNRESET);
+	assert_int_equal(gap_before_try(), 100);
+	assert_false(hf_store_is_healthy(store));
+	assert_int_equal(disk.n_resyncs, 0);
+	hf_lease_set(&lease, UINT64_MAX, 0);
+	assert_int_equal(gap_before_try(), 200);
+	assert_true(hf_store_is_healthy(store));
+	assert_int_equal(disk.n_resyncs, 1);
+	hf_loop_set_lease(loop, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_node_without_its_lease_does_not_come_back, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_a_medium_that_is_away_is_asked_every_second, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_medium_that_fails_is_written_to_every_ten_seconds,
