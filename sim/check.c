@@ -333,7 +333,7 @@ static void check_waiters_stored(struct world *world)
 	struct hf_lock_counters counters;
 	struct hf_lock_view view;
 
-	if (!world->server.continues)
+	if (!world->server->continues)
 		return;
 	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
 	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &view))

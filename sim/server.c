@@ -345,7 +345,7 @@ static bool may_go_on(const struct world *world)
 {
 	struct rng rng;
 
-	rng_init(&rng, world->options.seed, 700 + world->server.life);
+	rng_init(&rng, world->options.seed, 700 + world->server->life);
 	return world->options.continues && !rng_chance(&rng, STARTS_OVER);
 }
 
