@@ -157,9 +157,10 @@ void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, h
 static void note_lease(struct hf_cluster *cluster)
 {
 	uint64_t ends = hf_node_lease_ends(cluster->node);
-	bool has_lease = ends > read_clock();
+	uint64_t now = read_clock();
+	bool has_lease = ends > now;
 
-	atomic_store_explicit(&cluster->lease.ends_at, ends, memory_order_release);
+	hf_lease_set(&cluster->lease, ends, now);
 	if (has_lease == cluster->had_lease)
 		return;
 	cluster->had_lease = has_lease;
@@ -229,6 +230,7 @@ static void make_self(struct hf_cluster *cluster, struct hf_service_self *self, 
 		.reason = reason,
 		.version = options->version,
 		.gone_ns = options->lease_ns + options->lease_ns / 3,
+		.history = hf_node_history(cluster->node),
 	};
 }
 
@@ -298,6 +300,14 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 		if (r == 0)
 			hf_node_saw(cluster->node, step, &row, sent, heard);
 		hf_service_row_deinit(&row);
+	}
+	/* It was not sure any more that the service is still its own. */
+	if (r == 0 && step == HF_NODE_RENEW && !*hf_node_owner(cluster->node)) {
+		hf_log_warn(
+			"another database has taken the place of the one before while the lease was over: "
+			"this node gives the service up, and takes it again if no other node has it",
+			"service=%s", cluster->options.node.service);
+		tell(cluster, HF_CLUSTER_DEPOSED);
 	}
 	if (r == 0 && exports)
 		cluster->must_set_exports = false;

@@ -25,8 +25,10 @@ struct hf_node {
 	bool has_seen;
 	struct hf_service_row seen;
 	uint64_t changed_at;
+	uint64_t history_at;        /* the database has had its present history since then */
+	bool has_gone_back;         /* it had another one before that */
 	uint64_t looked_at;         /* the last look was then; 0: look again before anything else */
-	uint64_t watched_at;        /* the last look that succeeded was then */
+	uint64_t away_since;        /* the database does not answer since then; 0: it does */
 	uint64_t owner_first_until; /* the database was away: the owner comes first when it is back */
 	uint64_t name_used_since;   /* 0: it is not */
 	char unfit[HF_NODE_REASON]; /* why this host cannot serve now; empty: it can */
@@ -40,9 +42,11 @@ struct hf_node {
 
 	/* Serving */
 	char owner[HF_NODE_ID]; /* empty: this node has no term */
+	bool has_service;       /* what was built for the last term may not have ended yet */
 	uint64_t lease_ends;
 	char heir[HF_NODE_NAME];
-	bool is_released; /* the service has ended, and the row can go */
+	char history[HF_SERVICE_HISTORY]; /* of the database, in which this node is sure of its lease */
+	bool is_released;                 /* the service has ended, and the row can go */
 };
 
 int hf_node_new(struct hf_node **nodep, const struct hf_node_options *options, uint64_t now)
@@ -111,7 +115,9 @@ static bool was_ours(const struct hf_node *node)
 
 static bool has_changed(const struct hf_service_row *before, const struct hf_service_row *now)
 {
+	/* A database that goes back counts again what it has counted before. */
 	return before->has_lease != now->has_lease || before->renewals != now->renewals ||
+	       strcmp(before->history, now->history) != 0 ||
 	       strcmp(before->lease_owner, now->lease_owner) != 0 || strcmp(before->owner, now->owner) != 0;
 }
 
@@ -228,6 +234,17 @@ static bool saw_lease_over(const struct hf_node *node)
 	return node->looked_at >= HF_MAX(lease_over_at(node), node->owner_first_until);
 }
 
+/* A replica has taken the place of the database since the owner was last sure of its lease. The claim of
+ * another node may be lost, which still has its lease. */
+static bool is_in_doubt(const struct hf_node *node)
+{
+	const struct hf_service_row *row = &node->seen;
+	bool is_other = row->has_lease ? strcmp(row->history, row->lease_history) != 0 : node->has_gone_back;
+	uint64_t lease_ns = row->has_lease ? row->lease_ns : node->options.lease_ns;
+
+	return is_other && node->looked_at < node->history_at + lease_ns + lease_ns / 3;
+}
+
 static bool is_told(const struct hf_node *node, uint64_t now)
 {
 	return now < node->told_until;
@@ -241,6 +258,9 @@ static const char *find_claim(struct hf_node *node, uint64_t now)
 
 	if (!node->has_seen || !node->looked_at || node->role != HF_NODE_STANDBY || node->is_refused ||
 	    now < node->not_before)
+		return NULL;
+	/* The service of the term before must not go on with the lease of a new one. */
+	if (is_in_doubt(node) || node->has_service)
 		return NULL;
 	if (!row->has_lease) {
 		if (row->is_locked)
@@ -271,6 +291,16 @@ static bool must_ask(const struct hf_node *node, uint64_t now)
 	       strcmp(row->wanted, node->options.node) != 0 && now < lease_over_at(node);
 }
 
+static void note_history(struct hf_node *node, const struct hf_service_row *row, uint64_t now)
+{
+	if (node->history_at && strcmp(node->seen.history, row->history) == 0)
+		return;
+	node->has_gone_back = node->history_at != 0;
+	node->history_at = now;
+}
+
+static void stand_by(struct hf_node *node, uint64_t now);
+
 void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_service_row *row,
 		 uint64_t sent, uint64_t heard)
 {
@@ -281,13 +311,21 @@ void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_s
 		node->is_fenced = node->has_fence_failed = false;
 	}
 	/* Another node would often have to start over where the owner has all in its memory. */
-	if (node->has_seen && heard - node->watched_at > node->options.lease_ns / 2)
+	if (node->away_since && heard - node->away_since > node->options.lease_ns / 2)
 		node->owner_first_until = heard + node->options.lease_ns / 3;
-	node->watched_at = heard;
+	node->away_since = 0;
+	note_history(node, row, heard);
 	node->has_seen = true;
 	node->name_used_since = 0;
 	copy_row(node, row);
 	if (step == HF_NODE_RENEW) {
+		if (strcmp(row->history, node->history) != 0 && heard >= node->lease_ends) {
+			stand_by(node, heard);
+			return;
+		}
+		memcpy(node->history, row->history, sizeof(node->history));
+		if (node->is_released)
+			return;
 		node->lease_ends = sent + node->options.lease_ns;
 		node->next_at = sent + node->options.lease_ns / 3;
 		heir = node->role == HF_NODE_ACTIVE && *row->wanted ? find_heir(node, row->wanted) : NULL;
@@ -305,6 +343,8 @@ void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_s
 
 void hf_node_failed(struct hf_node *node, uint64_t now)
 {
+	if (!node->away_since)
+		node->away_since = now;
 	node->looked_at = 0;
 	node->next_at = now + HF_MIN(LOOK_NS, node->options.lease_ns / 12);
 }
@@ -358,6 +398,8 @@ void hf_node_claimed(struct hf_node *node, const char *owner, uint64_t sent)
 	node->reason[0] = '\0';
 	node->told_until = 0;
 	node->is_released = false;
+	node->has_service = true;
+	memcpy(node->history, node->seen.history, sizeof(node->history));
 	node->lease_ends = sent + node->options.lease_ns;
 	node->next_at = sent + node->options.lease_ns / 3;
 }
@@ -396,6 +438,8 @@ void hf_node_released(struct hf_node *node, bool has_failed, uint64_t now)
 {
 	if (has_failed)
 		node->not_before = now + node->options.lease_ns;
+	node->has_service = false;
+	node->next_at = now;
 	if (is_standing_by(node))
 		return;
 	node->role = HF_NODE_STOPPING;
@@ -514,6 +558,11 @@ const char *hf_node_owner(const struct hf_node *node)
 const char *hf_node_heir(const struct hf_node *node)
 {
 	return node->heir;
+}
+
+const char *hf_node_history(const struct hf_node *node)
+{
+	return node->history;
 }
 
 const struct hf_service_row *hf_node_seen(const struct hf_node *node)

@@ -18,6 +18,11 @@
  * acknowledged. For the others it ends a lease and a third after they last *saw* the row change.
  * So the owner has stopped before another node claims the service, whatever the delays
  * were, as long as the two clocks run at about the same speed.
+ *
+ * The database may go back: a replica that takes its place lacks the last changes, perhaps the
+ * claim of the node that serves now. So an owner whose lease is over renews it only in the history of the
+ * database in which it was sure of it. And a node that sees another history than the owner's lease is of
+ * claims nothing until a lease of any other node must be over.
  */
 #pragma once
 
@@ -94,7 +99,8 @@ void hf_node_name_is_used(struct hf_node *node, uint64_t now);
 
 /* What the service does. */
 void hf_node_serves(struct hf_node *node); /* TAKING -> ACTIVE */
-/* It has ended in order. @has_failed: it could not be built; for a lease the other nodes come first. */
+/* It has ended, in order or after deposed(). The node claims nothing before that. @has_failed: it could not
+ * be built; for a lease the other nodes come first. */
 void hf_node_released(struct hf_node *node, bool has_failed, uint64_t now);
 
 /* Orders. 0, or -EBUSY with a reason in @why. @to: empty: any node. */
@@ -116,6 +122,8 @@ bool hf_node_is_refused(const struct hf_node *node);    /* it cannot take part a
 uint64_t hf_node_lease_ends(const struct hf_node *node);
 const char *hf_node_owner(const struct hf_node *node); /* of this term */
 const char *hf_node_heir(const struct hf_node *node);  /* for HAND_OVER */
+/* The history of the database in which this node is sure of its lease; for RENEW. */
+const char *hf_node_history(const struct hf_node *node);
 /* The row that a claim must find unchanged, and whom to fence. */
 const struct hf_service_row *hf_node_seen(const struct hf_node *node);
 uint64_t hf_node_changed_at(const struct hf_node *node); /* when it saw the row change last */

@@ -25,6 +25,7 @@ struct hf_service;
 #define HF_SERVICE_OWNER     33
 #define HF_SERVICE_KEY       16
 #define HF_SERVICE_REASON    1024
+#define HF_SERVICE_HISTORY   64
 #define HF_SERVICE_MAX_NODES 16
 
 /* This node, as the others see it. */
@@ -35,6 +36,8 @@ struct hf_service_self {
 	const char *reason;
 	const char *version;
 	uint64_t gone_ns; /* another instance of this name that was not seen for that long is gone */
+	/* For a renewal: the history of the database that the lease is sure of, see hf_node_history(). */
+	const char *history;
 };
 
 struct hf_service_node {
@@ -69,10 +72,14 @@ struct hf_service_row {
 	char instance[HF_SERVICE_OWNER];
 	uint64_t renewals;
 	uint64_t lease_ns;
-	char heir[HF_SERVICE_NAME];   /* the node that it was handed to; empty: any */
-	char wanted[HF_SERVICE_NAME]; /* the node that asked for it; empty: none */
-	uint8_t key[HF_SERVICE_KEY];  /* of the file handles */
-	char *exports;                /* of the active node; never NULL with has_lease */
+	/* The line of the database's history. A replica that takes its place begins another one, and may lack
+	 * the last changes of the row. */
+	char history[HF_SERVICE_HISTORY];       /* now */
+	char lease_history[HF_SERVICE_HISTORY]; /* in which the owner was last sure of its lease */
+	char heir[HF_SERVICE_NAME];             /* the node that it was handed to; empty: any */
+	char wanted[HF_SERVICE_NAME];           /* the node that asked for it; empty: none */
+	uint8_t key[HF_SERVICE_KEY];            /* of the file handles */
+	char *exports;                          /* of the active node; never NULL with has_lease */
 	struct hf_service_takeover takeover;
 	size_t n_nodes;
 	struct hf_service_node nodes[HF_SERVICE_MAX_NODES];

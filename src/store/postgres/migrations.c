@@ -146,6 +146,7 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      " instance text NOT NULL,"
 		      " renewals bigint NOT NULL DEFAULT 0,"
 		      " lease_ms bigint NOT NULL,"
+		      " history text NOT NULL DEFAULT '',"
 		      " heir text NOT NULL DEFAULT '',"
 		      " wanted text NOT NULL DEFAULT '',"
 		      " is_unsynced boolean NOT NULL DEFAULT true,"

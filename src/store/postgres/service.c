@@ -172,6 +172,9 @@ static void read_key(uint8_t key[static HF_SERVICE_KEY], const char *hex)
 	}
 }
 
+/* As in read_medium() of connect.c. */
+#define HISTORY "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
+
 /* The session lock of a store on the name; see connect.c. */
 #define SESSIONS                                                                           \
 	"FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND"       \
@@ -189,7 +192,9 @@ static int look_at_row(struct hf_service *service, struct hf_service_row *row)
 		      "l.wanted,"
 		      " encode(l.handle_key, 'hex'), l.exports,"
 		      " coalesce((extract(epoch FROM l.takeover_at) * 1000000)::bigint, 0), l.takeover_from,"
-		      " l.takeover_to, l.takeover_reason, l.takeover_continued, l.takeover_seconds"
+		      " l.takeover_to, l.takeover_reason, l.takeover_continued, l.takeover_seconds, " HISTORY
+		      ","
+		      " l.history"
 		      " FROM (SELECT $1::text AS service) AS q"
 		      " LEFT JOIN holdfast_services s ON s.service = q.service"
 		      " LEFT JOIN holdfast_server_state st ON st.server = q.service"
@@ -219,6 +224,8 @@ static int look_at_row(struct hf_service *service, struct hf_service_row *row)
 	copy(row->takeover.reason, sizeof(row->takeover.reason), result, 0, 18);
 	row->takeover.continued = is_true(result, 0, 19);
 	row->takeover.seconds = strtod(PQgetvalue(result, 0, 20), NULL);
+	copy(row->history, sizeof(row->history), result, 0, 21);
+	copy(row->lease_history, sizeof(row->lease_history), result, 0, 22);
 	return row->exports ? 0 : hf_trace(-ENOMEM);
 }
 
@@ -303,17 +310,18 @@ int hf_service_look(struct hf_service *service, const struct hf_service_self *se
 
 /* Renewing */
 
-static int add_renewal(struct hf_service *service, const char *owner, const char *exports)
+static int add_renewal(struct hf_service *service, const char *owner, const char *exports,
+		       const char *history)
 {
-	const char *params[] = { service->name, owner, exports };
+	const char *params[] = { service->name, owner, exports, history };
 	/* A promoted replica has all commits only if they waited for it. A commit that does waits for those
 	 * before it, too. */
 	int n = change(service,
 		       "UPDATE holdfast_leases SET renewals = renewals + 1,"
-		       " exports = coalesce($3, exports),"
+		       " exports = coalesce($3, exports), history = $4,"
 		       " is_unsynced = current_setting('synchronous_standby_names') = ''"
 		       " WHERE service = $1 AND owner = $2",
-		       3, params);
+		       4, params);
 
 	return n == 0 ? -ESTALE : n < 0 ? n : 0;
 }
@@ -325,7 +333,7 @@ int hf_service_renew(struct hf_service *service, const struct hf_service_self *s
 	int r = begin(service, true);
 
 	if (r == 0)
-		r = add_renewal(service, owner, exports);
+		r = add_renewal(service, owner, exports, self->history);
 	is_stale = r == -ESTALE;
 	if (r == 0 || is_stale)
 		r = say_here(service, self);
@@ -371,7 +379,7 @@ static int compare(struct hf_service *service, const struct hf_service_row *seen
 		      lock ? "SELECT owner FROM holdfast_services WHERE service = $1 FOR UPDATE"
 			   : "SELECT owner FROM holdfast_services WHERE service = $1",
 		      1, params);
-	hf_cleanup(hf_pg_clearp) PGresult *lease = NULL;
+	hf_cleanup(hf_pg_clearp) PGresult *lease = NULL, *history = NULL;
 	bool is_same;
 
 	if (!owner)
@@ -380,9 +388,12 @@ static int compare(struct hf_service *service, const struct hf_service_row *seen
 		      lock ? "SELECT owner, renewals FROM holdfast_leases WHERE service = $1 FOR UPDATE"
 			   : "SELECT owner, renewals FROM holdfast_leases WHERE service = $1",
 		      1, params);
-	if (!lease)
+	if (lease)
+		history = query(service, "SELECT " HISTORY, 0, NULL);
+	if (!lease || !history)
 		return -EIO;
-	is_same = strcmp(PQntuples(owner) ? PQgetvalue(owner, 0, 0) : "", seen->owner) == 0 &&
+	is_same = strcmp(PQgetvalue(history, 0, 0), seen->history) == 0 &&
+		  strcmp(PQntuples(owner) ? PQgetvalue(owner, 0, 0) : "", seen->owner) == 0 &&
 		  (PQntuples(lease) == 1) == seen->has_lease;
 	if (is_same && seen->has_lease)
 		is_same = strcmp(PQgetvalue(lease, 0, 0), seen->lease_owner) == 0 &&
@@ -414,11 +425,12 @@ static int write_claim(struct hf_service *service, const struct hf_service_self 
 	return run(
 		service,
 		"INSERT INTO holdfast_leases (service, owner, node, instance, lease_ms, handle_key, exports,"
-		" is_unsynced) VALUES ($1, $2, $3, $4, $5, decode($6, 'hex'), $7,"
+		" history, is_unsynced) VALUES ($1, $2, $3, $4, $5, decode($6, 'hex'), $7, " HISTORY ","
 		" current_setting('synchronous_standby_names') = '')"
 		" ON CONFLICT (service) DO UPDATE SET owner = excluded.owner, node = excluded.node,"
 		" instance = excluded.instance, renewals = holdfast_leases.renewals + 1,"
-		" lease_ms = excluded.lease_ms, heir = '', wanted = '', exports = excluded.exports,"
+		" lease_ms = excluded.lease_ms, history = excluded.history, heir = '', wanted = '', exports "
+		"= excluded.exports,"
 		" was_unsynced = holdfast_leases.was_unsynced OR holdfast_leases.is_unsynced,"
 		" is_unsynced = excluded.is_unsynced",
 		7, lease);
