@@ -220,8 +220,8 @@ static void check_proc(struct world *world, struct proc *proc, const uint8_t in_
 static void check_told(struct world *world, const struct table *table)
 {
 	struct server *server = world->server;
-	bool may_forfeit = server->grace_over &&
-			   (server->grace_by_hand || world->now >= server->started_at + server->window_ns);
+	bool may_forfeit = server->grace_over && (server->grace_by_hand || server->has_lost ||
+						  world->now >= server->started_at + server->window_ns);
 
 	server->grace_ran_out |= may_forfeit;
 	if (may_forfeit)
@@ -382,7 +382,8 @@ static void check_freed_of(struct world *world, struct proc *proc, const uint8_t
  * back. */
 static void check_freed(struct world *world, const struct table *table)
 {
-	if (!world->has_freed || !hf_recovery_can_promise(world->server->recovery))
+	if (!world->has_freed || !hf_recovery_can_promise(world->server->recovery) ||
+	    database_is_behind(world))
 		return;
 	world->has_freed = false;
 	for (uint32_t i = 0; i < world->n_hosts; i++)
@@ -412,7 +413,7 @@ void check_turn(struct world *world)
 
 	if (!server->recovery || world->has_failed)
 		return;
-	is_stored = is_at_rest(world);
+	is_stored = is_at_rest(world) && !database_is_behind(world);
 	broken = hf_locks_check(hf_recovery_locks(server->recovery));
 	if (broken)
 		world_fail(world, "I1", "the lock table is broken: %s", broken);

@@ -62,6 +62,47 @@ static void keep_unsynced(struct disk *disk, const uint8_t *bytes, uint32_t len)
 	disk->unsynced_len[disk->n_unsynced++] = len;
 }
 
+/* A cluster */
+
+bool disk_is_fenced(const struct server *server)
+{
+	const struct world *world = server->world;
+	const struct db_row *row = &world->database.row;
+
+	if (!world->options.is_cluster)
+		return false;
+	return strcmp(row->owner, server->node.owner) != 0 ||
+	       (server->store && server->store->has_begun && server->store->state.epoch != row->epoch);
+}
+
+/* T1 */
+static void check_commit(const struct disk_write *write)
+{
+	struct world *world = write->server->world;
+
+	if (!world->options.is_cluster)
+		return;
+	if (strcmp(write->server->node.owner, world->database.term) != 0)
+		world_fail(world, "T1", "node %s changes the store in the term of another",
+			   write->server->node.name);
+	if (write->kind == HF_STORE_ALL)
+		database_was_resynced(world);
+}
+
+void disk_end_session(struct server *server)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++) {
+		struct disk_write *write = &server->writes[i];
+
+		if (!write->batch || write->is_over || write->is_applied)
+			continue;
+		write->result = -ECONNRESET;
+		hf_timer_start(&write->timer, MS);
+	}
+	server->is_session_ended = server->store != NULL;
+	server_wake(server);
+}
+
 static void carry_out(struct disk_write *write)
 {
 	struct world *world = write->server->world;
@@ -70,7 +111,12 @@ static void carry_out(struct disk_write *write)
 
 	if (write->is_applied)
 		return;
+	if (disk_is_fenced(write->server)) {
+		write->result = -ESTALE;
+		return;
+	}
 	write->is_applied = true;
+	check_commit(write);
 	disk_view_apply(&disk->cached, bytes, write->kind);
 	if (write->kind == HF_STORE_LOCKS && world->server->durability == HF_STORE_PROCESS) {
 		keep_unsynced(disk, write->bytes, write->len);
@@ -87,6 +133,8 @@ static void carry_out(struct disk_write *write)
 
 static bool fails(struct world *world)
 {
+	if (world->options.is_cluster && !database_is_reached(world->server))
+		return true;
 	return !world->is_calm &&
 	       (world->disk.fails_until > world->now || rng_chance(&world->disk_rng, world->knobs.fail));
 }
@@ -108,7 +156,11 @@ static uint64_t delay(struct world *world)
 static void on_written(struct hf_timer *timer)
 {
 	struct disk_write *write = hf_container_of(timer, struct disk_write, timer);
+	struct world *world = write->server->world;
 
+	/* The commit may have got there, and its answer does not come. */
+	if (world->options.is_cluster && write->result == 0 && !database_is_reached(write->server))
+		write->result = -EIO;
 	if (write->result == 0)
 		carry_out(write);
 	write->is_over = true;
@@ -122,6 +174,8 @@ static void finish(struct disk_write *write)
 	write->batch = NULL;
 	sim_free(write->bytes);
 	write->bytes = NULL;
+	if (write->result == -ESTALE)
+		hf_store_taken(write->server->store);
 	hf_store_batch_done(batch, write->result);
 }
 
@@ -134,6 +188,7 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 	uint64_t takes;
 
 	server_tick(world);
+	node_point(world);
 	*write = (struct disk_write){ .server = world->server, .kind = batch->kind };
 	write->bytes = sim_alloc(bytes.len);
 	memcpy(write->bytes, bytes.data, bytes.len);
@@ -141,8 +196,9 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 	write->batch = batch;
 	world_note_bytes(world, bytes.data, bytes.len);
 	write->result = fails(world) ? (rng_chance(rng, 500) ? -EIO : -ENOSPC) : 0;
-	takes = delay(world);
-	if (write->result == 0 ? rng_chance(rng, 300) : rng_chance(rng, FAILED_YET))
+	takes = delay(world) + world->server->node.lag;
+	if ((write->result == 0 ? rng_chance(rng, 300) : rng_chance(rng, FAILED_YET)) &&
+	    !world->server->node.lag && (!world->options.is_cluster || database_is_reached(world->server)))
 		carry_out(write);
 	SAY(world, "disk    write of %s, %u bytes, takes %.3f ms%s",
 	    batch->kind == HF_STORE_LOCKS ? "locks"
@@ -185,7 +241,7 @@ bool disk_has_completed(const struct world *world)
 	for (size_t i = 0; i < HF_ARRAY_SIZE(world->server->writes); i++)
 		if (world->server->writes[i].batch && world->server->writes[i].is_over)
 			return true;
-	return world->server->recovering && world->server->is_recovered;
+	return world->server->is_session_ended || (world->server->recovering && world->server->is_recovered);
 }
 
 void disk_complete(struct world *world)
@@ -196,10 +252,21 @@ void disk_complete(struct world *world)
 	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++)
 		if (server->writes[i].batch && server->writes[i].is_over)
 			finish(&server->writes[i]);
+	if (server->is_session_ended && server->store && server->store->has_begun)
+		hf_store_lost(server->store, -ECONNRESET);
+	server->is_session_ended = false;
 	if (!store || !server->is_recovered)
 		return;
 	server->recovering = NULL;
-	hf_store_recover_done(store, fails(world) ? -EIO : 0);
+	if (fails(world)) {
+		hf_store_recover_done(store, -EIO);
+	} else if (disk_is_fenced(server)) {
+		hf_store_taken(store);
+	} else {
+		if (world->options.is_cluster)
+			database_medium(world, store->state.medium, sizeof(store->state.medium));
+		hf_store_recover_done(store, 0);
+	}
 }
 
 /* Starting and stopping */
@@ -211,7 +278,10 @@ static int op_load_state(struct hf_store *store, struct hf_store_state *statep)
 	server_tick(world);
 	if (fails(world))
 		return -EIO;
+	if (disk_is_fenced(world->server))
+		return -ESTALE;
 	*statep = world->disk.cached.state;
+	statep->is_replicated = world->options.is_cluster && !world->database.row.was_unsynced;
 	return world->disk.cached.has_state;
 }
 
@@ -222,6 +292,9 @@ static int op_save_state(struct hf_store *store, const struct hf_store_state *st
 	server_tick(world);
 	if (fails(world))
 		return -EIO;
+	if (disk_is_fenced(world->server))
+		return -ESTALE;
+	world->database.row.epoch = state->epoch;
 	sync_all(&world->disk);
 	disk_view_save_state(&world->disk.cached, state, drop);
 	disk_view_save_state(&world->disk.synced, state, drop);
@@ -247,6 +320,7 @@ static void op_free(struct hf_store *store)
 {
 	struct server *server = world_of(store)->server;
 
+	server->store = NULL;
 	/* A backend waits for the writes under way. */
 	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++) {
 		struct disk_write *write = &server->writes[i];
@@ -283,11 +357,13 @@ int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_st
 	char boot[32];
 	int r;
 
-	snprintf(boot, sizeof(boot), "boot-%u", world->server->boot);
+	snprintf(boot, sizeof(boot), "boot-%u", world->server->boot + 1000 * world->server->index);
 	changed.boot_id = boot;
 	mine->world = world;
 	r = hf_store_init(&mine->store, loop, &ops, &changed);
-	*storep = &mine->store;
+	*storep = world->server->store = &mine->store;
+	if (world->options.is_cluster)
+		database_medium(world, mine->store.state.medium, sizeof(mine->store.state.medium));
 	return r;
 }
 
@@ -296,7 +372,6 @@ int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_st
 void disk_crash(struct world *world, bool is_machine)
 {
 	struct server *server = world->server;
-	struct disk *disk = &world->disk;
 
 	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++) {
 		struct disk_write *write = &server->writes[i];
@@ -312,8 +387,22 @@ void disk_crash(struct world *world, bool is_machine)
 	if (server->recovering)
 		hf_timer_stop(&server->recover_timer);
 	server->recovering = NULL;
-	if (!is_machine)
+	server->store = NULL;
+	server->is_session_ended = false;
+	if (is_machine)
+		disk_lose(world, NULL);
+}
+
+void disk_lose(struct world *world, const struct disk_view *left)
+{
+	struct disk *disk = &world->disk;
+
+	if (left) {
+		forget_unsynced(disk);
+		disk_view_copy(&disk->synced, left);
+		disk_view_copy(&disk->cached, left);
 		return;
+	}
 	sync_first(disk, (uint32_t)rng_below(&world->disk_rng, disk->n_unsynced + 1));
 	forget_unsynced(disk);
 	disk_view_copy(&disk->cached, &disk->synced);
@@ -325,5 +414,6 @@ void disk_init(struct world *world)
 
 	disk_view_init(&disk->cached);
 	disk_view_init(&disk->synced);
+	disk_view_init(&disk->replica);
 	memset(&disk->unsynced, 0, sizeof(*disk) - offsetof(struct disk, unsynced));
 }

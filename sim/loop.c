@@ -123,6 +123,7 @@ static int op_tcp_accept(struct hf_socket **socketp, struct hf_socket *listener,
 	if (!link)
 		return -EAGAIN;
 	server_tick(world_of(listener->loop));
+	node_point(world_of(listener->loop));
 	sock = hf_list_entry(link, struct sock, waiting);
 	*peerp = sock->conn->client_end;
 	*socketp = &sock->socket;
@@ -181,6 +182,7 @@ static ssize_t op_read(struct hf_socket *socket, void *data, size_t len)
 	size_t n = HF_MIN(len, (size_t)conn->in_len);
 
 	server_tick(conn->world);
+	node_point(conn->world);
 	if (n) {
 		memcpy(data, conn->in, n);
 		memmove(conn->in, conn->in + n, conn->in_len - n);
@@ -212,6 +214,7 @@ static ssize_t op_write(struct hf_socket *socket, const struct iovec *iov, int n
 	server_tick(world);
 	if (conn->error)
 		return conn->error;
+	node_sends(conn->server);
 	if (!conn->is_open || unsent(conn) > 32)
 		return -EAGAIN;
 	for (int i = 0; i < n_iov; i++) {
@@ -278,6 +281,7 @@ static int op_receive(struct hf_socket *socket, struct hf_datagram *datagrams, i
 		got++;
 	}
 	server_tick(sock->world);
+	node_point(sock->world);
 	return got ? got : -EAGAIN;
 }
 
@@ -291,6 +295,7 @@ static int op_send(struct hf_socket *socket, const struct hf_datagram *datagrams
 		struct hf_addr from = datagrams[i].local.family ? datagrams[i].local : sock->local;
 
 		server_tick(world); /* it may be killed after some of them */
+		node_sends(sock->server);
 		if (hf_addr_is_any(&from))
 			from = datagrams[i].peer.ip[0] == 127 ? loopback : world->server_addrs[0];
 		from.port = sock->local.port;
@@ -302,9 +307,17 @@ static int op_send(struct hf_socket *socket, const struct hf_datagram *datagrams
 
 /* Operations: the rest */
 
+/* It stands still while the machine sleeps. */
 static uint64_t op_clock(struct hf_loop *loop)
 {
-	return world_of(loop)->now;
+	const struct node *node = &((struct sim_loop *)loop)->server->node;
+
+	return world_of(loop)->now - node->slept_ns;
+}
+
+static uint64_t op_boottime(struct hf_loop *loop)
+{
+	return node_clock(((struct sim_loop *)loop)->server);
 }
 
 static uint64_t op_wall(struct hf_loop *loop)
@@ -341,7 +354,7 @@ static const struct hf_loop_ops ops = {
 	.free = op_free,
 	.wake = op_wake,
 	.clock = op_clock,
-	.boottime = op_clock,
+	.boottime = op_boottime,
 	.wall = op_wall,
 	.random = op_random,
 	.tcp_listen = op_tcp_listen,
@@ -369,6 +382,8 @@ struct sim_loop *sim_loop_new(struct world *world)
 	hf_loop_init(&loop->loop, &ops);
 	loop->world = world;
 	loop->server = world->server;
+	if (world->options.is_cluster)
+		hf_loop_set_lease(&loop->loop, &world->server->node.lease);
 	return loop;
 }
 

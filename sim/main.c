@@ -130,6 +130,11 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	       N(sum->daemon_crashes), N(sum->amid_crashes), N(sum->machine_crashes), N(sum->clean_stops));
 	if (sum->continued)
 		printf("  continued %llu times: the server went on where it had ended\n", N(sum->continued));
+	if (sum->takeovers)
+		printf("  nodes    %llu takeovers; %llu times handed over; halted %llu times, cut off %llu "
+		       "times; the database crashed %llu times, a replica was promoted %llu times\n",
+		       N(sum->takeovers), N(sum->moved), N(sum->halts), N(sum->node_cuts), N(sum->db_crashes),
+		       N(sum->promotions));
 	printf("  clients  crashed %llu times; %llu partitions; the store failed %llu times; %llu forged or "
 	       "replayed messages, %llu of a flood\n",
 	       N(sum->host_crashes), N(sum->partitions), N(sum->store_failures), N(sum->forgeries),
@@ -248,8 +253,9 @@ static int run_one(const struct settings *settings)
 static int usage(void)
 {
 	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] "
-			"[--continue] [--quiet]\n"
-			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue] [--quiet]\n"
+			"[--continue | --cluster] [--quiet]\n"
+			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue | --cluster] "
+			"[--quiet]\n"
 			"LIST: "
 			"loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,fates,patience,host0.."
 			".,fault0...\n");
@@ -268,22 +274,18 @@ static bool read_number(const char *text, uint64_t *numberp)
 static bool read_arguments(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "count", required_argument, NULL, 'n' },
-		{ "start", required_argument, NULL, 'b' },
-		{ "jobs", required_argument, NULL, 'j' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "omit", required_argument, NULL, 'o' },
-		{ "steps", required_argument, NULL, 'e' },
-		{ "continue", no_argument, NULL, 'c' },
-		{ NULL, 0, NULL, 0 },
+		{ "count", required_argument, NULL, 'n' }, { "start", required_argument, NULL, 'b' },
+		{ "jobs", required_argument, NULL, 'j' },  { "quiet", no_argument, NULL, 'q' },
+		{ "seed", required_argument, NULL, 's' },  { "omit", required_argument, NULL, 'o' },
+		{ "steps", required_argument, NULL, 'e' }, { "continue", no_argument, NULL, 'c' },
+		{ "cluster", no_argument, NULL, 'k' },     { NULL, 0, NULL, 0 },
 	};
 	uint64_t number = 0;
 	int which;
 
 	while ((which = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (which == '?' ||
-		    (which != 'q' && which != 'o' && which != 'c' && !read_number(optarg, &number)))
+		if (which == '?' || (which != 'q' && which != 'o' && which != 'c' && which != 'k' &&
+				     !read_number(optarg, &number)))
 			return false;
 		switch (which) {
 		case 'n':
@@ -297,6 +299,9 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			break;
 		case 'c':
 			settings->one.continues = true;
+			break;
+		case 'k':
+			settings->one.continues = settings->one.is_cluster = true;
 			break;
 		case 'q':
 			settings->is_quiet = true;

@@ -328,7 +328,8 @@ void monitor_init(struct world *world)
 
 	rng_init(&monitor->rng, world->options.seed, 200);
 	world_timer(world, &monitor->timer, on_timer);
-	monitor->exists = rng_chance(&monitor->rng, CHANCE);
+	monitor->exists =
+		rng_chance(&monitor->rng, CHANCE) && !world->options.is_cluster; /* it does not move */
 	if (monitor->exists)
 		rest(world);
 }

@@ -59,8 +59,8 @@ static bool is_leftover(struct world *world, const struct packet *packet)
 
 static void to_server(struct world *world, struct packet *packet)
 {
-	struct sock *sock =
-		world->server->is_up ? sock_find(world->server, SOCK_DATAGRAMS, &packet->to) : NULL;
+	struct server *holder = node_holder(world);
+	struct sock *sock = holder && holder->is_up ? sock_find(holder, SOCK_DATAGRAMS, &packet->to) : NULL;
 
 	if (!sock || is_leftover(world, packet)) {
 		sim_free(packet);
@@ -70,7 +70,16 @@ static void to_server(struct world *world, struct packet *packet)
 	if (!monitor_is(&packet->from)) /* the rogue does not see traffic on the server's own host */
 		rogue_capture(world, packet);
 	hf_list_push_back(&sock->queue, &packet->link);
-	server_wake(world->server);
+	server_wake(holder);
+}
+
+/* A node may be cut off from all its clients; and an address that is gone sends nothing. */
+static bool is_node_cut(const struct packet *packet, bool is_up)
+{
+	const struct server *server = is_up ? node_holder(packet->world) : packet->server;
+
+	return packet->world->options.is_cluster && server &&
+	       (server->node.has_no_clients || server != node_holder(packet->world));
 }
 
 static void arrive(struct hf_timer *timer)
@@ -80,7 +89,7 @@ static void arrive(struct hf_timer *timer)
 	bool is_up = net_is_server(world, &packet->to);
 	struct host *host = net_host(world, is_up ? &packet->from : &packet->to);
 
-	if (host && (is_up ? host->cut_in : host->cut_out)) {
+	if ((host && (is_up ? host->cut_in : host->cut_out)) || is_node_cut(packet, is_up)) {
 		world->counts->lost++;
 		sim_free(packet);
 	} else if (is_up) {
@@ -122,6 +131,8 @@ static void send_one(struct world *world, const struct hf_addr *from, const stru
 	packet->world = world;
 	packet->from = *from;
 	packet->to = *to;
+	packet->server = net_is_server(world, from) ? world->server : NULL;
+	delay += packet->server ? packet->server->node.lag : 0;
 	packet->sent_at = world->now;
 	packet->server_life = net_is_server(world, to) ? life_of(world, from, data) : world->server->life;
 	packet->len = (uint16_t)len;

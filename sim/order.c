@@ -155,7 +155,7 @@ void order_check_stored(const struct call *call)
 	struct span its;
 
 	if (!world->server->continues || world->server->durability == HF_STORE_NONE ||
-	    !world->server->recovery)
+	    !world->server->recovery || database_is_behind(world))
 		return;
 	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &waiter))
 		if (is_wait_of(world, &waiter, call->proc, call->span.file, &its) &&

@@ -5,7 +5,7 @@
 
 #include "sim.h"
 
-static const char *const fault_names[N_FAULT_KINDS] = {
+static const char *const fault_names[FAULT_HALT] = {
 	[FAULT_DAEMON] = "the daemon is killed",
 	[FAULT_MACHINE] = "the machine crashes",
 	[FAULT_RESTART] = "the daemon is restarted in order",
@@ -23,7 +23,7 @@ static const char *const fault_names[N_FAULT_KINDS] = {
 };
 
 /* How often each happens, relative to the others. */
-static const uint8_t weights[N_FAULT_KINDS] = {
+static const uint8_t weights[FAULT_HALT] = {
 	[FAULT_DAEMON] = 30, [FAULT_MACHINE] = 10,   [FAULT_RESTART] = 5,   [FAULT_CUT] = 18,
 	[FAULT_HOST] = 18,   [FAULT_HOST_MOVES] = 2, [FAULT_HOST_THEN] = 6, [FAULT_STORE] = 5,
 	[FAULT_SLOW] = 5,    [FAULT_RESET] = 6,      [FAULT_RENAME] = 2,    [FAULT_GRACE_END] = 2,
@@ -79,7 +79,10 @@ static void act(struct fault *fault)
 		crash(world, fault);
 		break;
 	case FAULT_RESTART:
-		server_stop(world);
+		if (world->options.is_cluster)
+			node_leave(world->server);
+		else
+			server_stop(world);
 		break;
 	case FAULT_CUT:
 		world->counts->partitions++;
@@ -117,10 +120,11 @@ static void act(struct fault *fault)
 	case FAULT_ROGUE:
 		rogue_act(world, fault->number);
 		break;
-	case N_FAULT_KINDS:
+	default:
+		failover_act(fault);
 		break;
 	}
-	if (world->server->is_up)
+	if (world->server->is_up && !world->server->node.is_deposed)
 		check_turn(world);
 }
 
@@ -128,8 +132,9 @@ static void on_fault(struct hf_timer *timer)
 {
 	struct fault *fault = hf_container_of(timer, struct fault, timer);
 
-	SAY(fault->world, "FAULT %u: %s (host %u, %.1f s, %u)", fault->index, fault_names[fault->kind],
-	    fault->host, (double)fault->lasts / 1e9, fault->number);
+	SAY(fault->world, "FAULT %u: %s (host %u, %.1f s, %u)", fault->index,
+	    fault->kind >= FAULT_HALT ? failover_name(fault->kind) : fault_names[fault->kind], fault->host,
+	    (double)fault->lasts / 1e9, fault->number);
 	world_note(fault->world, 4, fault->index);
 	act(fault);
 }
@@ -140,15 +145,25 @@ static enum fault_kind choose_kind(struct world *world)
 {
 	unsigned int sum = 0, n;
 
-	for (int i = 0; i < N_FAULT_KINDS; i++)
+	for (int i = 0; i < FAULT_HALT; i++)
 		sum += weights[i];
 	n = (unsigned int)rng_below(&world->plan_rng, sum);
-	for (int i = 0; i < N_FAULT_KINDS; i++) {
+	for (int i = 0; i < FAULT_HALT; i++) {
 		if (n < weights[i])
 			return (enum fault_kind)i;
 		n -= weights[i];
 	}
 	return FAULT_DAEMON;
+}
+
+void plan_arm(struct fault *fault)
+{
+	struct world *world = fault->world;
+
+	world_timer(world, &fault->timer, on_fault);
+	if (!(world->options.omit_faults >> fault->index & 1) &&
+	    !(fault->kind == FAULT_ROGUE && omits(world, OMIT_ROGUE)))
+		hf_timer_start(&fault->timer, fault->at);
 }
 
 static void make_fault(struct world *world, struct fault *fault, uint32_t index)
@@ -184,10 +199,7 @@ static void make_fault(struct world *world, struct fault *fault, uint32_t index)
 	default:
 		break;
 	}
-	world_timer(world, &fault->timer, on_fault);
-	if (!(world->options.omit_faults >> index & 1) &&
-	    !(fault->kind == FAULT_ROGUE && omits(world, OMIT_ROGUE)))
-		hf_timer_start(&fault->timer, fault->at);
+	plan_arm(fault);
 }
 
 static void make_knobs(struct world *world)
@@ -255,6 +267,11 @@ void plan_make(struct world *world)
 	world->n_faults = n;
 	for (uint32_t i = 0; i < n; i++)
 		make_fault(world, &world->faults[i], i);
+	if (world->options.is_cluster) {
+		database_init(world);
+		node_init(world);
+		failover_make(world);
+	}
 	SAY(world,
 	    "plan    %u hosts, %u files, %u faults; durability %d, window %.0f s, retry %.0f s, "
 	    "parallel %zu, max_clients %zu, early end %d",
@@ -274,6 +291,8 @@ void plan_stop(struct world *world)
 	fate_stop(world);
 	worker_hurry(world);
 	world->server->crash_in = 0;
+	if (world->options.is_cluster)
+		failover_calm(world);
 	world->disk.fails_until = world->disk.slow_until = 0;
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		host_set_cut(&world->hosts[i], false, false, 0);

@@ -305,8 +305,11 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		if (call->sending.n == 1 && proc->n_asked == proc->n_put_off + 1)
 			proc_raise_again(proc);
 		/* By UDP a late copy may follow. A LOCK that does not ask to wait ends no wait: a poll may
-		 * have been sent again to a server that was restarted since its call-back. */
-		if (proc->host->flavour == LINUX_TCP && proc->blocks)
+		 * have been sent again to a server that was restarted since its call-back. And a refusal is
+		 * not held back until it is stored that the wait has ended: the next run may have it again.
+		 */
+		if (proc->host->flavour == LINUX_TCP && proc->blocks &&
+		    call->server_life == proc->host->world->server->life)
 			order_check_cancelled(proc, &proc->span);
 		think_again(proc);
 		break;

@@ -229,7 +229,7 @@ void reservation_check_told(struct world *world, struct proc *proc, const struct
 {
 	uint8_t file = call->span.file;
 
-	if (world->server->durability == HF_STORE_NONE)
+	if (world->server->durability == HF_STORE_NONE || database_is_behind(world))
 		return;
 	if (!disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
 				    &proc->reservations[file]))
@@ -298,7 +298,9 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, uint
 	    (!server->is_complete ||
 	     disk_count_reservation(&world->disk.cached, proc->host, proc->svid, file, reservation)))
 		return; /* it must be reclaimed, and the client does not have it before */
-	if (!reservation->is_firm && may_forfeit) {
+	/* A database that went back may lack the number of the host's last restart. SHARE has none, so that
+	 * the next LOCK tells of it, and what was reclaimed before goes. */
+	if ((!reservation->is_firm && may_forfeit) || server->has_lost) {
 		reservation->has = false;
 		reservation->is_phantom = true;
 		world->counts->forfeits++;
@@ -347,7 +349,7 @@ void reservation_check_closed(struct world *world, const struct call *call)
 	read_table(&table, world);
 	n = table.n[proc->host->index][proc - proc->host->procs][file];
 	check_left(world, call, n);
-	if (world->server->grace_is_on)
+	if (world->server->grace_is_on || database_is_behind(world))
 		return; /* the table does not have what is yet to be reclaimed */
 	if (disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
 				   &proc->reservations[file]) > n)

@@ -22,8 +22,10 @@ static void run_until(struct world *world, uint64_t until)
 		world_step(world);
 }
 
-static bool is_serving(const struct world *world)
+static bool is_serving(struct world *world)
 {
+	if (world->options.is_cluster)
+		return node_is_serving(world->server) && node_holder(world) == world->server;
 	return world->server->is_up && !world->server->is_stopping;
 }
 
@@ -73,6 +75,7 @@ static void feign(struct world *world, void *user)
 static void feign_restart(struct world *world)
 {
 	struct server *server = world->server;
+	uint64_t until;
 
 	if (!rng_chance(&world->plan_rng, FEIGNED))
 		return;
@@ -82,8 +85,11 @@ static void feign_restart(struct world *world)
 	SAY(world, "rest    a restart is feigned");
 	server->is_feigning = true;
 	server_do(world, feign, NULL);
-	while (!world->has_failed && server->is_feigning)
+	/* A store that is not back yet refuses it. */
+	until = world->now + GIVES_UP_NS;
+	while (!world->has_failed && server->is_feigning && world->now < until)
 		world_step(world);
+	server->is_feigning = false;
 }
 
 static uint64_t numbered_at(const struct world *world)
@@ -105,6 +111,7 @@ static struct host *check_hearing(struct world *world)
 {
 	struct host *deaf = &world->hosts[rng_below(&world->plan_rng, world->n_hosts)];
 	bool must_hear[MAX_HOSTS];
+	uint32_t life;
 
 	host_set_cut(deaf, true, true, UINT64_MAX / 4);
 	server_crash(world, CRASH_DAEMON);
@@ -112,10 +119,13 @@ static struct host *check_hearing(struct world *world)
 		must_hear[i] = can_hear(&world->hosts[i]) &&
 			       is_registered(world, &world->hosts[i], &world->hosts[i] == deaf);
 	run_until_serving(world);
+	life = world->server->life;
 	if (!world->has_failed)
 		feign_restart(world);
 	run_until(world, numbered_at(world) + HEARING_NS);
-	if (world->server->has_continued) /* no host has anything to hear */
+	/* No host has anything to hear; or a node that was away for too long was fenced, and all begins anew.
+	 */
+	if (world->server->has_continued || world->server->life != life || !is_serving(world))
 		memset(must_hear, 0, sizeof(must_hear));
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
 		if (must_hear[i] && &world->hosts[i] != deaf && !has_heard(&world->hosts[i]) &&
@@ -141,13 +151,14 @@ static uint64_t choose_healing(struct world *world)
 static void check_healed(struct world *world, struct host *deaf)
 {
 	uint64_t until = numbered_at(world) + world->server->notify_retry_ns + HEARING_NS;
+	uint32_t life = world->server->life;
 
 	run_until(world, choose_healing(world));
 	SAY(world, "%s  is connected again", deaf->name);
 	host_set_cut(deaf, false, false, 0);
 	while (!world->has_failed && world->now < until && !has_heard(deaf))
 		world_step(world);
-	if (!world->has_failed && !has_heard(deaf))
+	if (!world->has_failed && !has_heard(deaf) && world->server->life == life)
 		world_fail(world, "I9", "host %u can be reached again, and has not heard of the restart",
 			   deaf->index);
 }

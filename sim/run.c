@@ -41,6 +41,7 @@ static void world_init(struct world *world, const struct sim_options *options, s
 {
 	uint64_t seed = options->seed;
 
+	node_free(world);
 	/* The records of the disk are not touched before they are used. */
 	memset(world, 0, offsetof(struct world, disk));
 	disk_init(world);
@@ -78,7 +79,10 @@ static void play(struct world *world)
 {
 	uint64_t until = world->now + world->knobs.trouble_ns;
 
-	server_start(world);
+	if (world->options.is_cluster)
+		node_begin(world);
+	else
+		server_start(world);
 	while (!is_over(world) && world->now < until)
 		world_step(world);
 	world->n_trouble = world->n_steps;

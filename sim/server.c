@@ -49,9 +49,9 @@ void server_wake(struct server *server)
 	server->turn_at = HF_MIN(server->turn_at, at);
 }
 
-uint64_t server_next(struct world *world)
+uint64_t server_next(struct server *server)
 {
-	struct server *server = world->server;
+	struct world *world = server->world;
 	const struct hf_timer *first;
 	uint64_t at = server->turn_at;
 
@@ -59,8 +59,8 @@ uint64_t server_next(struct world *world)
 		return UINT64_MAX;
 	first = hf_timer_heap_first(&server->loop->loop.timers);
 	if (first)
-		at = HF_MIN(at, HF_MAX(first->deadline, world->now));
-	return at;
+		at = HF_MIN(at, HF_MAX(first->deadline + server->node.slept_ns, world->now));
+	return HF_MAX(at, server->node.halted_until);
 }
 
 bool server_is_news_old(const struct server *server, uint64_t sent_at)
@@ -83,12 +83,12 @@ static void forfeit(struct world *world, struct proc *proc)
 }
 
 /* The server's death takes nothing from programs with locks yet; but the server has to tell them anew. */
-static void loosen(struct world *world)
+void server_loosen(struct world *world)
 {
 	struct server *server = world->server;
 	bool was_over = server->grace_ran_out ||
-			(server->grace_over &&
-			 (server->grace_by_hand || world->now >= server->started_at + server->window_ns));
+			(server->grace_over && (server->grace_by_hand || server->has_lost ||
+						world->now >= server->started_at + server->window_ns));
 
 	if (was_over)
 		server->lost_before = server->started_at;
@@ -115,7 +115,7 @@ static void close_sockets(struct world *world)
 }
 
 /* The server may know that all locks are reclaimed, and not have stored it. */
-static void forget_list(struct world *world)
+void server_forget_list(struct world *world)
 {
 	const struct disk_view *disk = &world->disk.cached;
 	struct server *server = world->server;
@@ -124,7 +124,7 @@ static void forget_list(struct world *world)
 		server->is_complete = false;
 }
 
-static void vanish(struct world *world, bool is_machine)
+void server_vanish(struct world *world, bool is_machine)
 {
 	struct server *server = world->server;
 
@@ -136,7 +136,12 @@ static void vanish(struct world *world, bool is_machine)
 	sim_arena_kill(server->index);
 	stream_server_died(world, is_machine);
 	close_sockets(world);
-	loosen(world);
+	if (!server->node.is_deposed) {
+		server_loosen(world);
+		if (world->options.is_cluster)
+			server_forget_list(world);
+	}
+	server->node.is_deposed = false;
 }
 
 static void start_later(struct world *world, uint64_t delay_ns)
@@ -150,6 +155,10 @@ void server_crash(struct world *world, enum crash_kind kind)
 	bool is_machine = kind == CRASH_MACHINE;
 	struct rng *rng = &world->server_rng;
 
+	if (world->options.is_cluster) {
+		node_crash(server, kind);
+		return;
+	}
 	if (!server->is_up) {
 		if (!is_machine || !server->has_machine)
 			return;
@@ -162,7 +171,7 @@ void server_crash(struct world *world, enum crash_kind kind)
 		world->counts->machine_crashes++;
 	else
 		world->counts->daemon_crashes++;
-	vanish(world, is_machine);
+	server_vanish(world, is_machine);
 	disk_crash(world, is_machine);
 	if (is_machine) {
 		monitor_died(world);
@@ -170,7 +179,7 @@ void server_crash(struct world *world, enum crash_kind kind)
 		if (server->durability != HF_STORE_MACHINE)
 			server->is_complete = false;
 	}
-	forget_list(world);
+	server_forget_list(world);
 	start_later(world, is_machine ? rng_between(rng, 3 * SECOND, 30 * SECOND)
 				      : rng_between(rng, 100 * MS, 5 * SECOND));
 }
@@ -198,6 +207,7 @@ void server_do(struct world *world, void (*fn)(struct world *world, void *user),
 	fn(world, user);
 	sim_arena_leave();
 	server->is_running = false;
+	server->node.lag = 0;
 }
 
 static void turn(struct world *world, void *user)
@@ -228,7 +238,7 @@ void server_turn(struct world *world)
 	if (server->is_up && server->is_stopping && !server->recovery)
 		finish_stop(world);
 	look_again(world);
-	if (server->is_up)
+	if (server->is_up && !server->node.is_deposed)
 		check_turn(world);
 }
 
@@ -247,6 +257,11 @@ static bool is_export_client(void *user, const struct hf_addr *peer)
 	return true;
 }
 
+static void on_store_taken(void *user)
+{
+	node_store_taken(user);
+}
+
 static int make_locks(struct world *world)
 {
 	struct server *server = world->server;
@@ -261,6 +276,11 @@ static int make_locks(struct world *world)
 		.early_end = server->early_end,
 		.continues = server->continues,
 		.handle_key = world->options.continues ? SECRET : 0, /* another write of the start */
+		.owner = world->options.is_cluster ? server->node.owner : NULL,
+		.known_epoch = server->node.known_epoch,
+		.known_state = server->node.known_state,
+		.store_taken = on_store_taken,
+		.store_taken_user = server,
 		.notify_timeout_ns = 5 * SECOND,
 		.notify_parallel = server->notify_parallel,
 		.notify_retry_ns = server->notify_retry_ns,
@@ -377,8 +397,10 @@ void server_start(struct world *world)
 		return; /* it died soon */
 	if (r < 0) {
 		SAY(world, "server  cannot start: %s", strerror(-r));
-		vanish(world, false);
+		server_vanish(world, false);
 		disk_crash(world, false);
+		if (world->options.is_cluster)
+			return; /* node.c decides */
 		start_later(world, TRY_AGAIN);
 		return;
 	}
@@ -389,7 +411,30 @@ void server_start(struct world *world)
 
 static void on_start(struct hf_timer *timer)
 {
-	server_start(hf_container_of(timer, struct server, start_timer)->world);
+	struct server *server = hf_container_of(timer, struct server, start_timer);
+
+	if (server->world->options.is_cluster)
+		node_start(server);
+	else
+		server_start(server->world);
+}
+
+/* What is known of the service, whatever node serves it. */
+void server_inherit(struct server *server, const struct server *from)
+{
+	server->life = from->life;
+	server->told_since = from->told_since;
+	server->state = from->state;
+	server->lost_before = from->lost_before;
+	server->is_complete = from->is_complete;
+	memcpy(server->told_in, from->told_in, sizeof(server->told_in));
+	server->durability = from->durability;
+	server->window_ns = from->window_ns;
+	server->notify_retry_ns = from->notify_retry_ns;
+	server->notify_parallel = from->notify_parallel;
+	server->max_clients = from->max_clients;
+	server->idle_ns = from->idle_ns;
+	server->early_end = from->early_end;
 }
 
 void server_init(struct world *world)
@@ -405,7 +450,7 @@ void server_init(struct world *world)
 		hf_list_init(&server->socks);
 		world_timer(world, &server->start_timer, on_start);
 	}
-	world->server = &world->nodes[0];
+	world->server = world->acting = &world->nodes[0];
 }
 
 /* An end in order */
@@ -458,10 +503,13 @@ static void finish_stop(struct world *world)
 		return; /* killed at the last moment */
 	if (world->disk.cached.state.is_clean && world->disk.cached.n != n_stored)
 		world_fail(world, "I10", "something is stored after the stop was marked as clean");
-	vanish(world, false);
+	server_vanish(world, false);
 	disk_crash(world, false);
-	forget_list(world);
-	start_later(world, rng_between(rng, 100 * MS, 5 * SECOND));
+	server_forget_list(world);
+	if (world->options.is_cluster)
+		node_stopped(server);
+	else
+		start_later(world, rng_between(rng, 100 * MS, 5 * SECOND));
 }
 
 void server_stop(struct world *world)

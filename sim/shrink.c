@@ -62,7 +62,9 @@ static void print_command(const struct sim_options *options)
 	const char *separator = " --omit ";
 
 	printf("./dev sim --seed %llu%s", (unsigned long long)options->seed,
-	       options->continues ? " --continue" : "");
+	       options->is_cluster  ? " --cluster"
+	       : options->continues ? " --continue"
+				    : "");
 	for (size_t i = 0; i < HF_ARRAY_SIZE(omissions); i++)
 		if (options->omit & omissions[i].bit) {
 			printf("%s%s", separator, omissions[i].name);

@@ -14,6 +14,9 @@
  *	disk.c      the store backend: what does a crash leave?
  *	stored.c    what is on the disk
  *	server.c    starts, stops and kills the server
+ *	node.c      a node of a cluster: which one serves, and until when?
+ *	database.c  the database of a cluster: the row of the service, and what a failover leaves
+ *	failover.c  faults of nodes and of their database
  *	plan.c      which faults come, and when
  *	host.c      a client host: lockd, statd, rpcbind
  *	talk.c      its calls
@@ -47,6 +50,7 @@
 
 #include "base/addr.h"
 #include "base/list.h"
+#include "cluster/node.h"
 #include "lock/lock.h"
 #include "loop/backend.h"
 #include "loop/loop.h"
@@ -100,6 +104,7 @@ struct sim_options {
 	uint64_t omit_faults; /* by index */
 	uint32_t n_steps;     /* of the troubled part, at most; 0: as the seed has it */
 	bool continues;       /* recovery.after_crash: the server goes on where it ended, where it can */
+	bool is_cluster;      /* two nodes and a database */
 	bool is_verbose;
 };
 
@@ -131,6 +136,11 @@ struct sim_counts {
 	uint64_t given_up;  /* LOCKs whose reply the program did not wait for */
 	uint64_t never;     /* questions whose answer would come after the end */
 	uint64_t refusals;  /* because of a file */
+	uint64_t takeovers; /* terms that another node began, of which */
+	uint64_t moved;     /* were handed over */
+	uint64_t halts;     /* of processes and machines that went on later */
+	uint64_t node_cuts; /* from the database or from all clients */
+	uint64_t db_crashes, promotions;
 	uint64_t violations;
 };
 
@@ -171,6 +181,7 @@ struct disk_write {
 struct disk {
 	struct disk_view cached;         /* survives a crash of the process */
 	struct disk_view synced;         /* survives a crash of the machine */
+	struct disk_view replica;        /* of the database of a cluster; some seconds old */
 	uint8_t *unsynced[MAX_UNSYNCED]; /* batches that are only in the cache */
 	uint32_t unsynced_len[MAX_UNSYNCED];
 	uint32_t n_unsynced;
@@ -183,6 +194,38 @@ struct slow {
 	struct rng rng;
 	unsigned int n_of_1000; /* writes that take seconds */
 	bool is_next;           /* the next write does */
+};
+
+/* DATABASE */
+
+/* The row of the service; see store/service.h. */
+struct db_row {
+	bool has_lease;
+	char owner[HF_SERVICE_OWNER]; /* that each commit checks, with the epoch */
+	uint64_t epoch;
+	char lease_owner[HF_SERVICE_OWNER];
+	uint32_t node; /* the last one that served */
+	uint64_t renewals;
+	char heir[8], wanted[8];
+	bool is_unsynced, was_unsynced; /* commits did not wait for the replica */
+	uint32_t history;               /* the timeline of which the owner is sure */
+};
+
+struct database {
+	struct rng rng;
+	bool is_away;
+	struct hf_timer timer;   /* until it is back */
+	uint32_t boot;           /* of the process */
+	uint32_t timeline;       /* of its history: a promoted replica begins another one */
+	bool has_synced_replica; /* each synced commit waits for the replica */
+	bool has_lost;           /* the locks in it are not all that clients were told */
+	struct db_row row;
+	uint64_t seen_at[MAX_NODES]; /* when it last heard of the node; 0: never */
+	const char *roles[MAX_NODES];
+	struct hf_timer replica_timer; /* the next time at which an asynchronous replica is up to date */
+	struct db_row replica_row;
+	char term[HF_SERVICE_OWNER]; /* the owner of the newest claim that there ever was */
+	bool is_fenced[MAX_NODES];   /* the command has succeeded since the node last claimed or renewed */
 };
 
 /* WORKER */
@@ -266,6 +309,62 @@ struct waiter_seen {
 
 #define MAX_SEEN 128
 
+/* NODE */
+
+/* A step under way to the database and back. */
+struct request {
+	struct hf_timer timer;
+	struct server *server;
+	bool is_used;
+	bool is_answered;  /* by the database */
+	bool is_abandoned; /* the process that asked is dead */
+	bool is_report;
+	enum hf_node_step step;
+	uint64_t sent; /* by the clock of the node */
+	int result;
+	char owner[HF_SERVICE_OWNER];
+	char heir[8];
+	struct db_row seen;
+	uint32_t timeline; /* of the database, as it was seen, or as the owner is sure of it */
+	struct hf_service_row answer;
+};
+
+enum node_news {
+	NEWS_DEPOSED = 1 << 0,
+	NEWS_CLAIMED = 1 << 1,
+	NEWS_HANDS_OVER = 1 << 2,
+	NEWS_TAKEN = 1 << 3, /* the store says that another run uses it */
+};
+
+struct node {
+	bool has_process;
+	struct hf_node *machine; /* its decisions; NULL: the process is dead */
+	char name[8], instance[8];
+	struct hf_lease lease;
+	int64_t drift; /* of its clock, in a million */
+	uint64_t slept_ns;
+	bool has_no_database; /* it is cut off from it */
+	bool has_no_clients;
+	bool has_no_link; /* from its clients, and it sees that */
+	uint64_t halted_until;
+	uint64_t lag;     /* its process was halted within this turn, and goes on that much later */
+	uint32_t halt_in; /* this many operations from now; 0: not armed */
+	uint64_t halt_ns;
+	char owner[HF_SERVICE_OWNER]; /* of the service that runs */
+	bool is_deposed;              /* a successor has begun, and this service still runs */
+	bool has_address;
+	uint64_t address_until; /* by its clock: the kernel removes it then */
+	uint64_t known_epoch;   /* on its disk */
+	int32_t known_state;
+	unsigned int news;
+	bool must_report;
+	uint64_t unfit_at; /* it could not serve then, for any reason */
+	uint64_t leave_by; /* the process ends when the service is handed over, or then; 0: it stays */
+	struct hf_timer step_timer, news_timer, halt_timer;
+	struct request requests[2]; /* one may be of a process that is dead */
+	struct request *request;    /* under way; NULL: none */
+};
+
 enum crash_kind {
 	CRASH_NONE,
 	CRASH_DAEMON,
@@ -285,12 +384,15 @@ struct server {
 	struct hf_rpc_lane *lane;
 	struct hf_fair *fair; /* NULL: the server asks for no file */
 	struct hf_recovery_observer observer;
+	struct node node;
 	struct hf_list socks;
 	struct answer answers[8];
 	struct disk_write writes[3];
+	struct hf_store *store; /* NULL: not open */
 	struct hf_store *recovering;
 	struct hf_timer recover_timer;
 	bool is_recovered;
+	bool is_session_ended; /* the database has ended the session of its store */
 
 	bool is_up;        /* the process runs */
 	bool has_machine;  /* it has power */
@@ -323,6 +425,7 @@ struct server {
 	uint32_t n_grants, n_grants_checked;
 	struct waiter_seen waiters[MAX_SEEN];
 	bool is_complete; /* the loaded locks are all that there were */
+	bool has_lost; /* the database had lost some, and perhaps the registrations of their clients, too */
 
 	/* As configured, for all epochs */
 	int durability;
@@ -537,6 +640,18 @@ enum fault_kind {
 	FAULT_GRACE_END,
 	FAULT_NOTIFY,
 	FAULT_ROGUE,
+	FAULT_HALT, /* from here on: only in a cluster */
+	FAULT_SLEEP,
+	FAULT_NODE, /* the standby's process is killed */
+	FAULT_BOTH, /* both processes are */
+	FAULT_NO_DATABASE,
+	FAULT_NO_CLIENTS,
+	FAULT_NO_LINK,
+	FAULT_DATABASE,
+	FAULT_DATABASE_CRASH,
+	FAULT_PROMOTION,
+	FAULT_MOVE,
+	FAULT_TAKE,
 	N_FAULT_KINDS,
 };
 
@@ -625,8 +740,10 @@ struct world {
 	struct knobs knobs;
 	bool has_forger;
 	struct server *server; /* that serves; or, while the code of another one runs, that one */
+	struct server *acting; /* that serves, or did last */
 	struct server nodes[MAX_NODES];
 	struct disk disk;
+	struct database database;
 	struct worker worker;
 	struct fates fates;
 	struct slow slow;
@@ -654,6 +771,12 @@ struct world {
 	uint32_t n_trouble; /* steps until the calm */
 	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
 	bool is_calm;       /* no more faults */
+	uint64_t lease_ns;  /* of a cluster */
+	bool has_fence;
+	struct server *announced; /* the node that last said that it has the address */
+	uint64_t served_at;       /* a node that clients can reach has served */
+	uint64_t disturbed_at;    /* no node could */
+	struct hf_timer watch_timer;
 	bool is_ending;
 	uint64_t ending_since;
 	bool has_failed;
@@ -714,6 +837,7 @@ struct packet {
 	struct hf_link link; /* of a socket's queue */
 	struct hf_timer timer;
 	struct world *world;
+	struct server *server; /* that sent it; NULL: a host did */
 	struct hf_addr from, to;
 	uint64_t sent_at;
 	uint32_t server_life;
@@ -801,6 +925,60 @@ uint32_t disk_count_reservation(const struct disk_view *view, const struct host 
 				uint8_t file, const struct reservation *reservation);
 uint32_t disk_count_reservations(const struct disk_view *view);
 
+/* Is it in the way of the store of this process that another node has claimed the service? */
+bool disk_is_fenced(const struct server *server);
+void disk_end_session(struct server *server);                      /* its writes under way end here */
+void disk_lose(struct world *world, const struct disk_view *left); /* NULL: what was not synced */
+
+/* DATABASE (database.c) */
+void database_init(struct world *world);
+bool database_is_reached(const struct server *server);
+uint64_t database_delay(struct world *world);
+void database_medium(const struct world *world, char *medium, size_t size);
+/* Carries out a step; fills in its answer. */
+void database_serve(struct request *request);
+void database_go_away(struct world *world, uint64_t lasts);
+void database_crash(struct world *world, uint64_t lasts);
+void database_promote(struct world *world, uint64_t lasts);
+void database_calm(struct world *world);
+void database_was_resynced(struct world *world);
+/* It has lost something, and the node that serves has not stored it again yet. */
+bool database_is_behind(const struct world *world);
+
+/* NODE (node.c): nothing of it happens without a cluster */
+void node_init(struct world *world);
+void node_free(struct world *world);
+void node_begin(struct world *world); /* both processes start */
+void node_start(struct server *server);
+uint64_t node_clock(const struct server *server);
+bool node_may_act(const struct server *server);
+bool node_is_halted(const struct server *server);
+void node_point(struct world *world); /* the process may be halted here */
+void node_halt(struct server *server, uint64_t ns, bool is_sleep);
+void node_arm_halt(struct server *server, uint64_t ns, uint32_t n_operations);
+void node_crash(struct server *server, enum crash_kind kind);
+void node_stopped(struct server *server); /* its service has ended in order */
+void node_store_taken(struct server *server);
+void node_move(struct world *world);
+void node_take(struct world *world);
+void node_leave(struct server *server);
+void node_set_link(struct server *server, bool has_link);
+bool node_is_serving(const struct server *server);
+struct server *node_standby(struct world *world);
+void node_calm(struct world *world);
+/* Does this node send? Checks that it may. False: its address is elsewhere. */
+bool node_sends(struct server *server);
+/* The node that has the service's address; NULL: none that is on. */
+struct server *node_holder(struct world *world);
+/* Runs @fn with this node in the place of the one that serves. */
+void node_with(struct server *server, void (*fn)(struct world *world, void *user), void *user);
+
+/* FAILOVER (failover.c) */
+void failover_make(struct world *world);
+bool failover_act(struct fault *fault); /* false: it is another kind of fault */
+const char *failover_name(enum fault_kind kind);
+void failover_calm(struct world *world);
+
 /* SLOW (slow.c) */
 void slow_init(struct world *world);
 uint64_t slow_write(struct world *world);
@@ -829,6 +1007,10 @@ void fate_check_answer(const struct call *call, uint32_t stat);
 /* SERVER (server.c) */
 void server_init(struct world *world);
 void server_start(struct world *world);
+void server_vanish(struct world *world, bool is_machine); /* its memory and its sockets are lost */
+void server_loosen(struct world *world);                  /* programs have to be told anew */
+void server_forget_list(struct world *world); /* the list of locks may be incomplete from now on */
+void server_inherit(struct server *server, const struct server *from);
 void server_turn(struct world *world);
 void server_wake(struct server *server); /* there is something for it to do */
 void server_tick(struct world *world);   /* one operation: may not return */
@@ -837,13 +1019,14 @@ void server_crash(struct world *world, enum crash_kind kind);
 bool server_is_news_old(const struct server *server, uint64_t sent_at);
 void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations);
 void server_stop(struct world *world);
-uint64_t server_next(struct world *world); /* when it acts next */
+uint64_t server_next(struct server *server); /* when it acts next */
 /* Calls @fn as the server's own code. */
 void server_do(struct world *world, void (*fn)(struct world *world, void *user), void *user);
 
 /* PLAN (plan.c) */
 void plan_make(struct world *world);
 void plan_stop(struct world *world); /* no further faults */
+void plan_arm(struct fault *fault);
 
 /* HOST (host.c) */
 void host_init(struct world *world, uint32_t index);

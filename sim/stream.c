@@ -101,14 +101,14 @@ struct conn *stream_connect(struct world *world, struct host *host, struct sock 
 
 static bool is_cut(const struct conn *conn)
 {
-	return !conn->host || conn->host->cut_in || conn->host->cut_out;
+	return !conn->host || conn->host->cut_in || conn->host->cut_out || conn->server->node.has_no_clients;
 }
 
 static void open_by_server(struct conn *conn)
 {
 	struct host *host = conn->host;
 
-	if (is_cut(conn) || !host->is_up) {
+	if (is_cut(conn) || !host->is_up || node_holder(conn->world) != conn->server) {
 		if (++conn->tries < MAX_TRIES)
 			hf_timer_start(&conn->timer, AGAIN_NS);
 		else
@@ -127,9 +127,12 @@ static void open_by_server(struct conn *conn)
 static void open_by_client(struct conn *conn)
 {
 	struct world *world = conn->world;
+	struct server *holder = node_holder(world);
 	struct sock *listener;
 
-	if (is_cut(conn) || !world->server->has_machine) {
+	if (holder)
+		conn->server = holder;
+	if (is_cut(conn) || !holder) {
 		if (++conn->tries < MAX_TRIES) {
 			hf_timer_start(&conn->timer, AGAIN_NS);
 			return;
@@ -138,13 +141,13 @@ static void open_by_client(struct conn *conn)
 		release(conn);
 		return;
 	}
-	listener = world->server->is_up ? sock_find(world->server, SOCK_LISTENER, &conn->server_end) : NULL;
+	listener = holder->is_up ? sock_find(holder, SOCK_LISTENER, &conn->server_end) : NULL;
 	if (!listener) {
 		client_learns(conn);
 		release(conn);
 		return;
 	}
-	conn->machine = world->server->boot;
+	conn->machine = holder->boot;
 	conn->sock = sock_new(conn->server, SOCK_BYTES, &conn->server_end);
 	conn->sock->conn = conn;
 	conn->is_open = true;
@@ -175,7 +178,9 @@ static void queue_chunk(struct way *way, const void *data, size_t len)
 	memcpy(chunk->bytes, data, len);
 	hf_list_push_back(&way->chunks, &chunk->link);
 	if (!hf_timer_is_running(&way->timer))
-		hf_timer_start(&way->timer, net_delay(way->conn->world));
+		hf_timer_start(&way->timer,
+			       net_delay(way->conn->world) +
+				       (way == &way->conn->down ? way->conn->server->node.lag : 0));
 }
 
 /* In one segment with bytes that have yet to leave. */
@@ -245,8 +250,8 @@ static bool is_other_end_there(const struct way *way)
 {
 	const struct conn *conn = way->conn;
 
-	if (way == &conn->up)
-		return conn->sock != NULL;
+	if (way == &conn->up) /* the kernel of another node knows nothing of it */
+		return conn->sock != NULL && node_holder(conn->world) == conn->server;
 	return conn->has_client && conn->host->is_up && conn->host->life == conn->host_life;
 }
 
@@ -266,7 +271,7 @@ static void on_probe(struct hf_timer *timer)
 
 	if (!conn->sock || conn->error)
 		return;
-	if (is_cut(conn) || !host->is_up) {
+	if (is_cut(conn) || !host->is_up || node_holder(conn->world) != conn->server) {
 		hf_timer_start(timer, SECOND);
 		return;
 	}
@@ -309,9 +314,13 @@ static bool is_blocked(const struct way *way)
 {
 	const struct conn *conn = way->conn;
 
+	const struct server *holder = node_holder(conn->world);
+
 	if (way == &conn->up)
-		return conn->host->cut_in || !conn->world->server->has_machine;
-	return conn->host->cut_out || !conn->host->is_up;
+		return conn->host->cut_in || !holder || holder->node.has_no_clients;
+	return conn->host->cut_out || !conn->host->is_up ||
+	       (conn->world->options.is_cluster &&
+		(holder != conn->server || conn->server->node.has_no_clients));
 }
 
 static void on_way(struct hf_timer *timer)
@@ -395,7 +404,7 @@ void stream_server_died(struct world *world, bool is_machine)
 	hf_list_for_each_safe(link, &world->conns) {
 		struct conn *conn = hf_list_entry(link, struct conn, link);
 
-		if (!conn->sock)
+		if (!conn->sock || conn->server != world->server)
 			continue;
 		conn->sock = NULL;
 		hf_timer_stop(&conn->timer);

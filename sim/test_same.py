@@ -8,18 +8,19 @@ import subprocess
 import sys
 
 
-def digest(program, seed):
-    done = subprocess.run([program, "--quiet", "--seed", str(seed)], text=True, capture_output=True, check=True)
+def digest(program, seed, *flags):
+    done = subprocess.run([program, "--quiet", *flags, "--seed", str(seed)], text=True, capture_output=True, check=True)
     return done.stdout.split("digest ")[1].split(":")[0]
 
 
 def main():
     digests = set()
-    for seed in range(1, 9):
-        first, second = digest(sys.argv[1], seed), digest(sys.argv[1], seed)
-        assert first == second, f"seed {seed} gives {first} and {second}"
-        digests.add(first)
-    assert len(digests) == 8, digests
+    for flags in ((), ("--cluster",)):
+        for seed in range(1, 9):
+            first, second = (digest(sys.argv[1], seed, *flags) for _ in range(2))
+            assert first == second, f"seed {seed} gives {first} and {second}"
+            digests.add(first)
+    assert len(digests) == 16, digests
 
 
 if __name__ == "__main__":

@@ -74,7 +74,17 @@ static void set_now(struct world *world, uint64_t now)
 void world_step(struct world *world)
 {
 	struct hf_timer *first = hf_timer_heap_first(&world->outside.timers);
-	uint64_t outside = first ? first->deadline : UINT64_MAX, inside = server_next(world);
+	uint64_t outside = first ? first->deadline : UINT64_MAX, inside = UINT64_MAX;
+	struct server *next = NULL;
+
+	for (uint32_t i = 0; i < MAX_NODES; i++) {
+		uint64_t at = server_next(&world->nodes[i]);
+
+		if (at < inside) {
+			inside = at;
+			next = &world->nodes[i];
+		}
+	}
 
 	world->n_steps++;
 	world->counts->steps++;
@@ -87,5 +97,7 @@ void world_step(struct world *world)
 	}
 	if (inside > world->now)
 		set_now(world, inside);
+	world->server = next;
 	server_turn(world);
+	world->server = world->acting;
 }

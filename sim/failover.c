@@ -1,0 +1,147 @@
+/* Faults of a cluster: of its nodes, of the ways between them, the database and the clients, and of the
+ * database. They come on top of those of plan.c. */
+#include "sim.h"
+
+#define MAX_MORE 12
+
+static const struct {
+	const char *name;
+	uint8_t weight;
+} kinds[N_FAULT_KINDS] = {
+	[FAULT_HALT] = { "the process is halted", 24 },
+	[FAULT_SLEEP] = { "the machine sleeps", 6 },
+	[FAULT_NODE] = { "the standby is killed", 8 },
+	[FAULT_BOTH] = { "both nodes are killed", 5 },
+	[FAULT_NO_DATABASE] = { "a node is cut off from the database", 18 },
+	[FAULT_NO_CLIENTS] = { "a node is cut off from all clients", 8 },
+	[FAULT_NO_LINK] = { "a node loses its link to the clients", 6 },
+	[FAULT_DATABASE] = { "the database does not answer", 8 },
+	[FAULT_DATABASE_CRASH] = { "the database crashes", 6 },
+	[FAULT_PROMOTION] = { "the replica takes the database's place", 10 },
+	[FAULT_MOVE] = { "an operator moves the service", 10 },
+	[FAULT_TAKE] = { "an operator has the standby take the service", 8 },
+};
+
+const char *failover_name(enum fault_kind kind)
+{
+	return kinds[kind].name;
+}
+
+/* How each ends */
+static void on_end(struct hf_timer *timer)
+{
+	struct node *node = hf_container_of(timer, struct node, halt_timer);
+
+	node->has_no_database = node->has_no_clients = node->has_no_link = false;
+}
+
+static void cut(struct server *server, struct fault *fault)
+{
+	server->world->counts->node_cuts++;
+	if (fault->kind == FAULT_NO_DATABASE)
+		server->node.has_no_database = true;
+	if (fault->kind == FAULT_NO_LINK)
+		node_set_link(server, false);
+	if (fault->kind == FAULT_NO_CLIENTS || (fault->kind == FAULT_NO_DATABASE && fault->number % 3 == 0))
+		server->node.has_no_clients = true;
+	if (!hf_timer_is_running(&server->node.halt_timer))
+		world_timer(server->world, &server->node.halt_timer, on_end);
+	hf_timer_start(&server->node.halt_timer, fault->lasts);
+}
+
+bool failover_act(struct fault *fault)
+{
+	struct world *world = fault->world;
+	struct server *server = fault->host ? node_standby(world) : world->acting;
+
+	switch (fault->kind) {
+	case FAULT_HALT:
+		if (fault->number && server->is_up)
+			node_arm_halt(server, fault->lasts, fault->number);
+		else
+			node_halt(server, fault->lasts, false);
+		return true;
+	case FAULT_SLEEP:
+		node_halt(server, fault->lasts, true);
+		return true;
+	case FAULT_NODE:
+		node_crash(node_standby(world), fault->number % 4 ? CRASH_DAEMON : CRASH_MACHINE);
+		return true;
+	case FAULT_BOTH:
+		for (uint32_t i = 0; i < MAX_NODES; i++)
+			node_crash(&world->nodes[i], fault->number % 4 ? CRASH_DAEMON : CRASH_MACHINE);
+		return true;
+	case FAULT_NO_DATABASE:
+	case FAULT_NO_CLIENTS:
+	case FAULT_NO_LINK:
+		cut(server, fault);
+		return true;
+	case FAULT_DATABASE:
+		database_go_away(world, fault->lasts);
+		return true;
+	case FAULT_DATABASE_CRASH:
+		database_crash(world, fault->lasts);
+		return true;
+	case FAULT_PROMOTION:
+		database_promote(world, fault->lasts);
+		return true;
+	case FAULT_MOVE:
+		node_move(world);
+		return true;
+	case FAULT_TAKE:
+		node_take(world);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static enum fault_kind choose_kind(struct rng *rng)
+{
+	unsigned int sum = 0, n;
+
+	for (int i = 0; i < N_FAULT_KINDS; i++)
+		sum += kinds[i].weight;
+	n = (unsigned int)rng_below(rng, sum);
+	for (int i = 0; i < N_FAULT_KINDS; i++) {
+		if (n < kinds[i].weight)
+			return (enum fault_kind)i;
+		n -= kinds[i].weight;
+	}
+	return FAULT_HALT;
+}
+
+/* Some last for less than a lease, most for longer. */
+static void make_one(struct world *world, struct fault *fault)
+{
+	struct rng *rng = &world->database.rng;
+
+	fault->kind = choose_kind(rng);
+	fault->at = rng_below(rng, world->knobs.trouble_ns);
+	fault->host = rng_chance(rng, 250);
+	fault->lasts =
+		rng_between(rng, 10 * MS, rng_chance(rng, 300) ? world->lease_ns : 4 * world->lease_ns);
+	fault->number = rng_chance(rng, 600) ? (uint32_t)rng_between(rng, 1, 40) : 0;
+	if (fault->kind >= FAULT_DATABASE && fault->kind <= FAULT_PROMOTION)
+		fault->lasts /= 2;
+}
+
+void failover_make(struct world *world)
+{
+	uint32_t n = (uint32_t)rng_between(&world->database.rng, 1, MAX_MORE);
+
+	for (uint32_t i = 0; i < n && world->n_faults < MAX_FAULTS; i++) {
+		struct fault *fault = &world->faults[world->n_faults];
+
+		fault->world = world;
+		fault->index = world->n_faults++;
+		make_one(world, fault);
+		plan_arm(fault);
+	}
+}
+
+void failover_calm(struct world *world)
+{
+	node_calm(world);
+	database_calm(world);
+}
