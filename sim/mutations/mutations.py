@@ -2,6 +2,7 @@
 
 NLM, NSM, LOCK = "src/proto/nlm", "src/proto/nsm", "src/lock"
 RECOVERY, STORE, CLIENT = "src/recovery", "src/store", "src/client"
+NODE = "src/cluster/node.c"
 
 MUTATIONS = [
     # Told too early
@@ -65,7 +66,7 @@ MUTATIONS = [
     ("a second crash in grace makes the list look complete", f"{STORE}/state.c",
      "next->is_complete = intact && before->is_complete;", "next->is_complete = intact;"),
     ("locks from the page cache believed after the machine crashed", f"{STORE}/state.c",
-     "return strcmp(before->boot_id, now->boot_id) == 0 && strcmp(before->medium, now->medium) == 0;", "return true;"),
+     "return !*now->medium && strcmp(before->boot_id, now->boot_id) == 0;", "return true;"),
     ("stored locks are not loaded", f"{RECOVERY}/restart.c",
      "if (r == 0 && recovery->persist.stores_locks)\n\t\tr = load_locks", "if (r < 0)\n\t\tr = load_locks"),
     ("even state numbers", f"{STORE}/state.c", "return (before + 2) | 1;", "return before + 1;"),
@@ -436,4 +437,83 @@ CONTINUE_MUTATIONS = [
      "if (op->client && HF_UNLIKELY(hf_recovery_is_settling(op->client)))", "if (false)"),
     ("a repeated SHARE counts twice", f"{LOCK}/reservation.c",
      "return reservation && mark && reservation->is_restored && reservation->mark == mark;", "return reservation && mark && false;"),
+]
+
+# Found by schedules of two nodes and a database (--cluster). The world does in sim/ what src/cluster/cluster.c and the SQL of
+# src/store/postgres do: bugs of those are put in there.
+CLUSTER_MUTATIONS = [
+    # The lease
+    ("the lease counts from the answer", NODE,
+     "node->lease_ends = sent + node->options.lease_ns;\n\t\tnode->next_at", "node->lease_ends = heard + node->options.lease_ns;\n\t\tnode->next_at"),
+    ("the lease of a claim counts from the answer", "sim/node.c",
+     "hf_node_claimed(node->machine, request->owner, request->sent);",
+     "hf_node_claimed(node->machine, request->owner, node_clock(server));"),
+    ("a standby waits for the lease without a margin", NODE,
+     "return node->changed_at + node->seen.lease_ns + node->seen.lease_ns / 3;", "return node->changed_at + node->seen.lease_ns;"),
+    ("the counter is compared, not watched", NODE,
+     "before->renewals != now->renewals ||\n\t       strcmp(before->history, now->history) != 0 ||", "before->renewals < now->renewals ||"),
+    ("only a new owner is a change", NODE, "before->renewals != now->renewals ||", ""),
+    ("a reply leaves without the lease", "src/loop/loop.c",
+     "return hf_loop_may_act(socket->loop) ? socket->loop->ops->write(socket, iov, n_iov) : -ESTALE;",
+     "return socket->loop->ops->write(socket, iov, n_iov);"),
+    ("a datagram leaves without the lease", "src/loop/loop.c",
+     "return hf_loop_may_act(socket->loop) ? socket->loop->ops->send(socket, datagrams, n) : n;",
+     "return socket->loop->ops->send(socket, datagrams, n);"),
+    ("an operation begins without the lease", "src/rpc/dispatch.c",
+     "if (HF_UNLIKELY(!hf_loop_may_act(call->lane->loop))) {", "if (!call->lane) {"),
+    ("the lease is measured by a clock that sleeps", "src/loop/loop.c",
+     "hf_loop_boottime(loop) < atomic_load_explicit(&loop->lease->ends_at, memory_order_acquire);",
+     "hf_loop_clock(loop) < atomic_load_explicit(&loop->lease->ends_at, memory_order_acquire);"),
+    ("a node claims before the service of its last term has ended", NODE,
+     "if (is_in_doubt(node) || node->has_service)", "if (is_in_doubt(node))"),
+    ("silence counts that was heard without the lease", "src/rpc/client.c",
+     "if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark) && begin_again(pending))", "if (!timer && begin_again(pending))"),
+    # Fencing
+    ("a commit does not check the owner", "sim/disk.c",
+     "\tif (disk_is_fenced(write->server)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",
+     "\twrite->is_applied = true;"),
+    ("the epoch is not checked", "sim/disk.c",
+     "return strcmp(row->owner, server->node.owner) != 0 ||\n\t       (server->store && server->store->has_begun && server->store->state.epoch != row->epoch);",
+     "return server->store && server->store->has_begun && server->store->state.epoch > row->epoch;"),
+    ("a claim does not compare the row", "sim/database.c",
+     "if (!is_as_seen(&db->row, &request->seen) || db->timeline != request->timeline)", "if (db->timeline != request->timeline)"),
+    ("a claim compares the owner alone", "sim/database.c",
+     "strcmp(row->lease_owner, seen->lease_owner) == 0 && row->renewals == seen->renewals;", "strcmp(row->lease_owner, seen->lease_owner) == 0;"),
+    ("a renewal does not compare the owner", "sim/database.c",
+     "\tif (strcmp(db->row.lease_owner, request->owner) != 0)\n\t\treturn -ESTALE;\n\tdb->row.renewals++;\n\tdb->is_fenced",
+     "\tdb->row.renewals++;\n\tdb->is_fenced"),
+    ("the same instance is any instance", NODE,
+     "return node->seen.has_lease && strcmp(node->seen.instance, node->options.instance) == 0;", "return node->seen.has_lease;"),
+    ("a takeover does not wait for the fence", NODE,
+     "return must_fence(node) ? HF_NODE_FENCE : HF_NODE_CLAIM;", "return HF_NODE_CLAIM;"),
+    ("a fence that failed is one that succeeded", NODE, "node->is_fenced = succeeded;", "node->is_fenced = true;\n\tsucceeded = true;"),
+    # The address
+    ("the address stays", "sim/node.c",
+     "\tserver->node.has_address = false;\n}\n\nstatic void let_go", "}\n\nstatic void let_go"),
+    ("the address outlives the lease", "sim/node.c",
+     "node->address_until = node->lease.ends_at;", "node->address_until = UINT64_MAX;"),
+    # Handing over
+    ("the service is handed over before it has ended", NODE,
+     "return node->is_released ? HF_NODE_HAND_OVER : HF_NODE_RENEW;",
+     "return node->is_released || node->role == HF_NODE_STOPPING ? HF_NODE_HAND_OVER : HF_NODE_RENEW;"),
+    ("a service that was handed over has no heir for ever", NODE,
+     "(wants && (!*row->heir || saw_lease_over(node)))", "(wants && !*row->heir)"),
+    # What a successor finds
+    ("waiters are granted by both nodes", f"{RECOVERY}/recovery.c", "\thf_persist_remove_waiter(recovery, waiter);\n", ""),
+    ("the state number is the node's own", f"{STORE}/store.c",
+     "before->sm_state = HF_MAX(before->sm_state, store->known_state);", "before->sm_state = (int32_t)(2 * store->known_epoch + 1);"),
+    ("a replica is believed to have everything", f"{STORE}/state.c",
+     "return before->is_replicated || has_same_history(before, now);", "return true;"),
+    ("a replica that nothing waited for counts as one that was", "sim/disk.c",
+     "statep->is_replicated = world->options.is_cluster && !world->database.row.was_unsynced;", "statep->is_replicated = true;"),
+    ("a promoted replica goes on with its state number", f"{STORE}/state.c",
+     "state += LOST_SM_STATES * count_promotions(before, now);", "(void)count_promotions;"),
+    ("each promotion skips as many state numbers as the one before", f"{STORE}/state.c",
+     "state += LOST_SM_STATES * count_promotions(before, now);", "(void)count_promotions;\n\tstate += LOST_SM_STATES;"),
+    # A database that goes back
+    ("a lease that is over is renewed in any history", NODE,
+     "if (strcmp(row->history, node->history) != 0 && heard >= node->lease_ends) {", "if (!row) {"),
+    ("a store comes back without a lease", f"{STORE}/health.c", "if (r == 0 && !hf_loop_may_act(store->loop))", "if (r > 0)"),
+    ("a claim that the database lost is not waited for", NODE, "if (is_in_doubt(node) || node->has_service)", "if (node->has_service && !is_in_doubt(node))"),
+    ("a counter that is counted again is no change", NODE, "\t       strcmp(before->history, now->history) != 0 ||\n", ""),
 ]

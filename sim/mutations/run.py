@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--continue] [--omit WHAT-THE-WORLD-LEAVES-OUT]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--continue | --cluster] [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
 Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 # pylint: disable=wrong-import-position
-from mutations import CONTINUE_MUTATIONS, MUTATIONS
+from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, MUTATIONS
 
 COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "meson.build", "meson_options.txt")
 
@@ -80,7 +80,7 @@ def read(tree, mutation):
 
 
 def check():
-    planted = [*MUTATIONS, *CONTINUE_MUTATIONS]
+    planted = [*MUTATIONS, *CONTINUE_MUTATIONS, *CLUSTER_MUTATIONS]
     wrong = [f"{m[0]}: {why}" for m, (_, why) in ((m, read(ROOT, m)) for m in planted) if why]
     print("\n".join(wrong) or f"all {len(planted)} can be put in")
     return 1 if wrong else 0
@@ -112,6 +112,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--omit", default="")
     parser.add_argument("--continue", dest="continues", action="store_true", help="only the bugs of a server that goes on")
+    parser.add_argument("--cluster", action="store_true", help="only the bugs of two nodes")
     args = parser.parse_args()
     if args.check:
         return check()
@@ -124,13 +125,15 @@ def main():
         sys.exit(built.stdout)
     n_bad = 0
     print("| bug put in | file | found by seed | as |\n|---|---|---|---|")
-    for mutation, flags in [*((m, ()) for m in MUTATIONS), *((m, ("--continue",)) for m in CONTINUE_MUTATIONS)]:
+    wanted = "--cluster" if args.cluster else "--continue" if args.continues else None
+    for mutation, flags in [*((m, ()) for m in MUTATIONS), *((m, ("--continue",)) for m in CONTINUE_MUTATIONS),
+                            *((m, ("--cluster",)) for m in CLUSTER_MUTATIONS)]:
         name, file = mutation[:2]
-        if args.only not in name or (args.continues and not flags):
+        if args.only not in name or (wanted and wanted not in flags):
             continue
         seed, rule = try_one(mutation, tree, folder, args, flags)
         n_bad += not seed
-        print(f"| {name} | `{file[4:]}` | {seed if seed else '**not found**'} | {rule} |", flush=True)
+        print(f"| {name} | `{file.removeprefix('src/')}` | {seed if seed else '**not found**'} | {rule} |", flush=True)
     print(f"\n{n_bad} not found" if n_bad else "\nall found")
     return 1 if n_bad else 0
 
