@@ -86,7 +86,7 @@ static void feign_restart(struct world *world)
 	server->is_feigning = true;
 	server_do(world, feign, NULL);
 	/* A store that is not back yet refuses it. */
-	until = world->now + GIVES_UP_NS;
+	until = world->now + 2 * SECOND;
 	while (!world->has_failed && server->is_feigning && world->now < until)
 		world_step(world);
 	server->is_feigning = false;
