@@ -245,11 +245,11 @@ static int op_probe(struct hf_socket *socket, bool is_on)
 	return 0;
 }
 
-static bool op_heard(struct hf_socket *socket, uint64_t *ago_nsp)
+static bool op_heard(struct hf_socket *socket, struct hf_heard *heardp)
 {
 	const struct conn *conn = sock_of(socket)->conn;
 
-	*ago_nsp = conn->world->now - conn->heard_at;
+	*heardp = (struct hf_heard){ conn->world->now - conn->heard_at, conn->is_asked };
 	return true;
 }
 

@@ -213,6 +213,7 @@ void stream_send(struct conn *conn, bool to_server, const void *data, size_t len
 static void take_at_server(struct conn *conn, const struct chunk *chunk)
 {
 	conn->heard_at = conn->world->now;
+	conn->is_asked = false;
 	if (conn->in_len + chunk->len > sizeof(conn->in))
 		return; /* far more than any client here has under way */
 	memcpy(conn->in + conn->in_len, chunk->bytes, chunk->len);
@@ -255,13 +256,13 @@ static bool is_other_end_there(const struct way *way)
 	return conn->has_client && conn->host->is_up && conn->host->life == conn->host_life;
 }
 
-/* A kernel asks when nothing came for a second, and then each second. The answer takes a millisecond. */
+/* A kernel asks when nothing came for a second, and then each second. The answer takes no time. */
 void stream_probe(struct conn *conn)
 {
 	uint64_t silence = conn->world->now - conn->heard_at;
 
 	if (!hf_timer_is_running(&conn->probe_timer))
-		hf_timer_start(&conn->probe_timer, SECOND - HF_MIN(silence, SECOND) + HF_NS_PER_MS);
+		hf_timer_start(&conn->probe_timer, SECOND - HF_MIN(silence, SECOND));
 }
 
 static void on_probe(struct hf_timer *timer)
@@ -271,12 +272,14 @@ static void on_probe(struct hf_timer *timer)
 
 	if (!conn->sock || conn->error)
 		return;
+	conn->is_asked = true;
 	if (is_cut(conn) || !host->is_up || node_holder(conn->world) != conn->server) {
 		hf_timer_start(timer, SECOND);
 		return;
 	}
 	if (conn->has_client && host->life == conn->host_life) {
 		conn->heard_at = conn->world->now;
+		conn->is_asked = false;
 		return;
 	}
 	conn->has_client = false;
@@ -292,6 +295,7 @@ static void refuse(struct way *way)
 		client_learns(conn);
 	} else {
 		conn->has_client = false;
+		conn->is_asked = true;
 		server_learns(conn, -ECONNRESET);
 	}
 	release(conn);

@@ -36,7 +36,7 @@ struct hf_loop_ops {
 	ssize_t (*write)(struct hf_socket *socket, const struct iovec *iov, int n_iov);
 	int (*error)(struct hf_socket *socket);
 	int (*probe)(struct hf_socket *socket, bool is_on);
-	bool (*heard)(struct hf_socket *socket, uint64_t *ago_nsp);
+	bool (*heard)(struct hf_socket *socket, struct hf_heard *heardp);
 	int (*receive)(struct hf_socket *socket, struct hf_datagram *datagrams, int n);
 	int (*send)(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
 	void (*local)(struct hf_socket *socket, struct hf_addr *localp);

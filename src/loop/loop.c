@@ -308,9 +308,9 @@ int hf_socket_probe(struct hf_socket *socket, bool is_on)
 	return socket->loop->ops->probe(socket, is_on);
 }
 
-bool hf_socket_heard(struct hf_socket *socket, uint64_t *ago_nsp)
+bool hf_socket_heard(struct hf_socket *socket, struct hf_heard *heardp)
 {
-	return socket->loop->ops->heard(socket, ago_nsp);
+	return socket->loop->ops->heard(socket, heardp);
 }
 
 int hf_udp_receive(struct hf_socket *socket, struct hf_datagram *datagrams, int n)

@@ -56,8 +56,12 @@ int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or 
 /* Makes the kernel ask the peer, each second, whether it still knows the connection. If it does not, it says
  * so, and reading fails. A silent peer breaks the connection only if this stays on for several seconds. */
 int hf_socket_probe(struct hf_socket *socket, bool is_on);
-/* How long ago anything came from the peer, also an answer to such a question. False: it is not known. */
-bool hf_socket_heard(struct hf_socket *socket, uint64_t *ago_nsp);
+struct hf_heard {
+	uint64_t ago_ns; /* when anything came from the peer, also an answer to such a question */
+	bool is_asked;   /* since then our kernel has asked it, or sent data to it again */
+};
+/* What came from the peer, as far as the kernel knows; also after a reset. False: it is not known. */
+bool hf_socket_heard(struct hf_socket *socket, struct hf_heard *heardp);
 
 /* Datagrams, many in one system call. */
 struct hf_datagram {

@@ -355,7 +355,7 @@ int uv_socket_probe(struct hf_socket *socket, bool is_on)
 	return 0;
 }
 
-bool uv_socket_heard(struct hf_socket *socket, uint64_t *ago_nsp)
+bool uv_socket_heard(struct hf_socket *socket, struct hf_heard *heardp)
 {
 	struct tcp_info info;
 	socklen_t len = sizeof(info);
@@ -363,7 +363,8 @@ bool uv_socket_heard(struct hf_socket *socket, uint64_t *ago_nsp)
 	if (getsockopt(uv_socket_of(socket)->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
 	    len < offsetof(struct tcp_info, tcpi_pmtu))
 		return false;
-	*ago_nsp = HF_MIN(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * HF_NS_PER_MS;
+	heardp->ago_ns = HF_MIN(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * HF_NS_PER_MS;
+	heardp->is_asked = info.tcpi_probes || info.tcpi_retransmits;
 	return true;
 }
 

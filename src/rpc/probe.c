@@ -4,9 +4,8 @@
 
 #include "rpc/server_internal.h"
 
-#define LOOK_NS  (10 * HF_NS_PER_MS)  /* between two looks at what has come */
-#define SLACK_NS (50 * HF_NS_PER_MS)  /* the kernel counts in ticks: a smaller difference may mean nothing */
-#define ASKS_NS  (988 * HF_NS_PER_MS) /* of silence, less a tick, before the kernel asks */
+#define LOOK_NS  (10 * HF_NS_PER_MS) /* between two looks at what has come */
+#define SLACK_NS (50 * HF_NS_PER_MS) /* the kernel counts in ticks: a smaller difference may mean nothing */
 
 struct hf_rpc_probe {
 	struct hf_link link;                  /* of connection->probes */
@@ -81,11 +80,12 @@ static void end(struct hf_rpc_probe *probe, enum hf_rpc_pulse pulse)
 
 static bool when_heard(struct hf_rpc_connection *c, uint64_t *atp)
 {
-	uint64_t ago, now = hf_loop_clock(c->lane->loop);
+	uint64_t now = hf_loop_clock(c->lane->loop);
+	struct hf_heard heard;
 
-	if (!hf_socket_heard(c->socket, &ago))
+	if (!hf_socket_heard(c->socket, &heard))
 		return false;
-	*atp = now - HF_MIN(ago, now);
+	*atp = now - HF_MIN(heard.ago_ns, now);
 	return true;
 }
 
@@ -100,9 +100,13 @@ static bool is_acknowledged(const struct hf_rpc_probe *probe)
  */
 static enum hf_rpc_pulse last_pulse(const struct hf_rpc_probe *probe, bool is_broken)
 {
-	if (!is_broken || hf_loop_clock(probe->timer.loop) < probe->heard_at + ASKS_NS)
+	struct hf_heard heard;
+
+	if (!is_broken || !hf_socket_heard(probe->connection->socket, &heard))
 		return HF_RPC_PULSE_NONE;
-	return is_acknowledged(probe) ? HF_RPC_PULSE_ALIVE : HF_RPC_PULSE_DEAD;
+	if (is_acknowledged(probe))
+		return HF_RPC_PULSE_ALIVE;
+	return heard.is_asked ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;
 }
 
 void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
