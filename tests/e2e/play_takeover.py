@@ -76,7 +76,7 @@ class Takeover(Play):
         held = [one for one in self.server.ranges() if one[1] == 10]
         self.assertEqual(sorted(held), [(0, 10), (10, 10)])
 
-    def goes_on(self):
+    def goes_on(self, keeps_order=True):
         """After the last takeover: everything is as before, and then everything comes to its end."""
         self.plays_on()
         self.is_as_before()
@@ -85,10 +85,14 @@ class Takeover(Play):
         self.report(f"{turns} turns; the longest took {pause:.1f} s, the longest write {self.pause:.1f} s")
         began = time.monotonic()
         self.ada.unlocks(0, 10)
-        self.waiters[0].gets()
-        self.waiters[1].still_waits()
-        self.waiters[0].unlocks(0, 10)
-        self.waiters[1].gets()
+        first, second = self.waiters[:2]
+        if not keeps_order:
+            self.server.wait("one is granted", lambda _: first.command.has_line() or second.command.has_line())
+            first, second = sorted((first, second), key=lambda process: not process.command.has_line())
+        first.gets()
+        second.still_waits()
+        first.unlocks(0, 10)
+        second.gets()
         self.bob.unlocks(10, 10)
         self.waiters[2].gets()
         self.assertLess(time.monotonic() - began, 15, "by call-back, not by a poll")
@@ -212,6 +216,7 @@ class Moved(Takeover, ToolPlay):
 class Replicated(Takeover):
     """The database dies, and its replica takes its place."""
 
+    settings = (*Takeover.settings, "store.lock_durability=machine")  # a commit waits for a synchronous replica
     is_synchronous = True
 
     def make_database(self):
@@ -231,8 +236,6 @@ class Replicated(Takeover):
 
 
 class Promoted(Replicated):
-    settings = (*Takeover.settings, "store.lock_durability=machine")  # a commit waits for the replica
-
     def test_and_the_node_dies_with_it(self):
         """Each commit was on the replica before a client heard of it: the other node goes on."""
         self.first.is_lost()
@@ -253,7 +256,7 @@ class PromotedTooEarly(Replicated):
         self.server.is_taken_over("reclaimed")
         self.server.wait("the locks are reclaimed", lambda server: {(0, 10), (10, 10)} <= set(server.ranges()))
         self.server.is_told_to_end_grace()
-        self.goes_on()
+        self.goes_on(keeps_order=False)  # waiters ask again after grace, each in its own time
         self.assertTrue(self.capture.find(NOTICE), "a notice")
         self.assertTrue(self.capture.find(RECLAIM), "a reclaim")
         self.first.starts()
@@ -273,9 +276,16 @@ class PromotedAlone(Replicated):
 
 class DatabaseKilled(Takeover):
     def test_and_starts_again(self):
-        self.note("database: is killed, and starts again")
+        """A program that asks for a lock meanwhile has it a little later."""
+        eve = self.b.opens("h")
+        self.note("database: is killed")
         self.database.kill()
+        eve.begins("set w 100 7")
+        self.server.wait("clientb is told to ask again",
+                         lambda server: server.answers("DENIED_GRACE_PERIOD") or eve.command.has_line())  # fmt: skip
+        self.note("database: starts again")
         self.database.start()
         self.server.is_served()
+        eve.gets("granted")
         self.goes_on()
         self.tells_no_client()
