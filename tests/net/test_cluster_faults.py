@@ -17,7 +17,7 @@ import nlm
 from dbwire import DatabaseWire
 from nodes import SERVICE
 from play import main
-from rpc import NoReply, TcpCaller, UdpCaller, auth_sys, call_message
+from rpc import NoReply, TcpCaller, UdpCaller, auth_sys, call_message, result_of
 from takeover import Takeover, nfs
 from xdr import Out
 
@@ -250,6 +250,23 @@ class Cut(Takeover):
         self.assertEqual(self.until_one_serves(), (new, old))
         self.a.unlock(self.lock_of(self.a))
         self.b.wait_granted(waiter)
+
+    def test_lock_that_may_be_stored_is_not_refused(self):
+        """The database has stored it, and the node does not hear of that. The client is to ask again: another node may hold it."""
+        self.hold(fh=self.handle_of(self.make_file()))  # a is registered
+        old, new = self.active, self.standby
+        self.addCleanup(old.way.mend)
+        caller, lock = self.a.caller("tcp"), self.lock_of(self.a, svid=5)
+        message = lock_message(nlm.LOCK, lock)
+        old.way.deafen()
+        caller.send(message)
+        self.until(lambda: self.pg.query("SELECT count(*) FROM holdfast_locks WHERE owner = 5") == "1", "it is stored")
+        old.way.cut()
+        with contextlib.suppress(NoReply, EOFError, ConnectionError):
+            self.assertEqual(nlm.res_of(nlm.LOCK, result_of(caller.receive())).stat, nlm.S_GRACE)
+        self.until_serving(new)
+        self.assertEqual(self.a.lock(lock), nlm.S_GRANTED)
+        self.assert_denied(self.b)
 
     def test_way_to_the_database_is_cut(self):
         self.check(DatabaseWire.cut)

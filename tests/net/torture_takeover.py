@@ -13,6 +13,7 @@ and that a node serves again after each fault. The clients are those of torture.
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -33,6 +34,7 @@ from dbwire import DatabaseWire
 from nodes import SERVICE, Node, Wire, settings_of
 from nsm import Host, state_of
 from player import N_FILES, N_UNITS, UNIT, Player, Violation, World
+from reserving import Lost
 from rpc import NoReply, Refused, Stage, TcpCaller
 from takeover import NfsClient
 from until import comes, lapse, until
@@ -58,7 +60,13 @@ class Client(Host):
 
 
 class PatientPlayer(Player):
-    """It waits through takeovers."""
+    """It waits through takeovers. A lock that it is to ask for again may be its own, or not: it gives that back."""
+
+    def ask(self, procedure, lock):
+        stat = super().ask(procedure, lock)
+        if stat == nlm.S_GRACE and procedure == nlm.LOCK:
+            raise Lost
+        return stat
 
     def wait_for(self, key, exclusive, svid):
         patience = self.random.choice((0.05, 0.5, 10))
@@ -90,6 +98,7 @@ class Torture:
             self.add_node()
         self.stranger = self.make_host()
         self.faults = Faults(self)
+        self.differences = []  # between what clients believe to have and what the service has
         self.n = {"terms": 0, "takeovers": 0, "lines": 0}
 
     def add_node(self):
@@ -242,22 +251,29 @@ class Torture:
     def rest(self):
         """All clients stop; then the service has the locks that they believe to have."""
         self.pause()
-        self.wait(self.is_as_believed, "T2, T3: the service holds what its clients believe to have")
+        try:
+            self.wait(self.is_as_believed, "T2, T3: the service holds what its clients believe to have")
+        except AssertionError as error:
+            locks = [node.rest.get("/api/v1/locks").json for node in self.nodes if node.serves()]
+            raise Violation(f"{error}: {self.differences}\nof all these locks: {locks}") from None
         for player in self.players:
             player.pause.clear()
 
+    def holder_of(self, file, unit):
+        lock = nlm.Lock(fh=self.files[file], offset=unit * UNIT, length=UNIT, name="stranger", svid=99)
+        return self.stranger.test(lock).holder
+
     def is_as_believed(self):
+        self.differences = []
         try:
-            for file in range(N_FILES):
-                for unit in range(N_UNITS):
-                    lock = nlm.Lock(fh=self.files[file], offset=unit * UNIT, length=UNIT, name="stranger", svid=99)
-                    is_held = self.stranger.test(lock).stat == nlm.S_DENIED
-                    if is_held != bool(self.world.held.get((file, unit))):
-                        return False
-            return True
+            for file, unit in itertools.product(range(N_FILES), range(N_UNITS)):
+                holder, believed = self.holder_of(file, unit), self.world.held.get((file, unit))
+                if bool(holder) != bool(believed):
+                    self.differences.append((file, unit, holder, [player.host.name for player in believed or ()]))
         except UNREACHED:
             self.stranger.drop_callers()
             return False
+        return not self.differences
 
     def begin(self):
         self.ensure_running()

@@ -102,6 +102,19 @@ enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm *nlm)
 	return nlm->options.store_comes_back ? HF_NLM_DENIED_GRACE_PERIOD : HF_NLM_DENIED_NOLOCKS;
 }
 
+/*
+ * What becomes of a lock or a wait that could not be made durable. The store may have it all the same: its
+ * answer can be lost. A run that goes on from there, or another node, would hold what the client was refused.
+ * So the client is told to ask again, and the next answer is a certain one. A reservation is counted, and
+ * would be counted twice.
+ */
+static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish finish)
+{
+	if (finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(nlm->options.recovery))
+		return HF_NLM_DENIED_GRACE_PERIOD;
+	return HF_NLM_DENIED_NOLOCKS;
+}
+
 /* Suspending until the store has answered */
 
 /*
@@ -130,7 +143,7 @@ static void finish(struct hf_nlm_op *op)
 	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
 		refuse_release(op);
 	} else if (!is_durable) {
-		op->stat = hf_nlm_not_stored(op->nlm);
+		op->stat = refusal(op->nlm, op->finish);
 		hf_nlm_undo(op, op->finish);
 	}
 	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
@@ -227,7 +240,7 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	}
 	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 	if (undo->stat)
-		hf_xdr_set_word(undo->stat, hf_nlm_not_stored(nlm));
+		hf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK));
 }
 
 /* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
@@ -247,8 +260,9 @@ static void on_batch_promise(struct hf_promise *promise, bool is_durable)
 
 	batch->is_waiting = false;
 	hf_rpc_delay_change_result(&batch->delay, granted_if_stored,
-				   hf_nlm_stat_name(is_durable ? HF_NLM_GRANTED_STAT
-							       : hf_nlm_not_stored(batch->nlm)));
+				   hf_nlm_stat_name(is_durable
+							    ? HF_NLM_GRANTED_STAT
+							    : refusal(batch->nlm, HF_NLM_FINISH_NEW_LOCK)));
 	for (size_t i = 0; !is_durable && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);

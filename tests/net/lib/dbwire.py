@@ -25,7 +25,8 @@ class DatabaseWire(threading.Thread):
         self.waker, self.sleeper = socket.socketpair()
         self.selector = selectors.DefaultSelector()
         self.pairs = {}  # each end: the other one
-        self.is_cut = self.is_still = self.is_over = False
+        self.far = set()  # ends at the database
+        self.is_cut = self.is_still = self.is_deaf = self.is_over = False
         for sock in (self.listener, self.sleeper):
             self.selector.register(sock, selectors.EVENT_READ)
         self.start()
@@ -47,8 +48,12 @@ class DatabaseWire(threading.Thread):
         """Nothing arrives any more, and nothing is closed."""
         self._change(is_still=True)
 
+    def deafen(self):
+        """What the node says arrives, and no answer does."""
+        self._change(is_deaf=True)
+
     def mend(self):
-        self._change(is_cut=False, is_still=False)
+        self._change(is_cut=False, is_still=False, is_deaf=False)
 
     def close(self):
         self._change(is_over=True)
@@ -71,17 +76,21 @@ class DatabaseWire(threading.Thread):
                     self._watch()
                 elif key.fileobj is self.listener:
                     self._accept()
-                elif key.fileobj in self.pairs and not self.is_still:
+                elif key.fileobj in self.pairs and not self._is_ignored(key.fileobj):
                     self._forward(key.fileobj)
 
     def _watch(self):
         """What stands still is not looked at."""
         for sock in (self.listener, *self.pairs):
             is_watched = sock.fileno() in self.selector.get_map()
-            if self.is_still and is_watched:
+            must_watch = not self._is_ignored(sock)
+            if is_watched and not must_watch:
                 self.selector.unregister(sock)
-            elif not self.is_still and not is_watched:
+            elif must_watch and not is_watched:
                 self.selector.register(sock, selectors.EVENT_READ)
+
+    def _is_ignored(self, sock):
+        return self.is_still or (self.is_deaf and sock in self.far)
 
     def _accept(self):
         near, _ = self.listener.accept()
@@ -94,9 +103,11 @@ class DatabaseWire(threading.Thread):
             near.close()
             far.close()
             return
+        self.far.add(far)
         for one, other in ((near, far), (far, near)):
             self.pairs[one] = other
-            self.selector.register(one, selectors.EVENT_READ)
+            if not self._is_ignored(one):
+                self.selector.register(one, selectors.EVENT_READ)
 
     def _forward(self, sock):
         try:
@@ -113,6 +124,7 @@ class DatabaseWire(threading.Thread):
         if other is None:
             return
         del self.pairs[other]
+        self.far -= {sock, other}
         for one in (sock, other):
             if one.fileno() in self.selector.get_map():
                 self.selector.unregister(one)
