@@ -80,6 +80,13 @@ void hf_api_wait_for_loop(struct hf_api_request *request)
 	bool is_first;
 
 	pthread_mutex_lock(&api->lock);
+	/* Whatever waits when the API stops has been resumed; what comes after that would wait for ever. */
+	if (atomic_load(&api->is_stopping)) {
+		pthread_mutex_unlock(&api->lock);
+		hf_api_fail(request, 503, "stopping", "The server is stopping.");
+		hf_api_resume(request);
+		return;
+	}
 	hf_list_push_back(&api->waiting, &request->link);
 	is_first = !api->is_posted;
 	api->is_posted = true;
