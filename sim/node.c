@@ -208,7 +208,7 @@ static void take_place(struct world *world, struct server *server)
 static void leave(struct server *server)
 {
 	server->node.leave_by = server->world->now + server->world->lease_ns;
-	hf_node_released(server->node.machine, node_clock(server));
+	hf_node_released(server->node.machine, false, node_clock(server));
 }
 
 static void begin_service(struct server *server)
@@ -222,7 +222,7 @@ static void begin_service(struct server *server)
 	if (strcmp(node->owner, world->database.term) != 0) {
 		if (!disk_is_fenced(server)) /* the database lost the claim of the other node */
 			world->disturbed_at = world->now;
-		hf_node_released(node->machine, node_clock(server));
+		hf_node_released(node->machine, false, node_clock(server));
 		return;
 	}
 	take_place(world, server);
@@ -260,14 +260,14 @@ static void stop_service(struct server *server)
 	if (server->is_up)
 		node_with(server, stop, NULL);
 	else
-		hf_node_released(server->node.machine, node_clock(server));
+		hf_node_released(server->node.machine, false, node_clock(server));
 }
 
 void node_stopped(struct server *server)
 {
 	server->node.has_address = false;
 	if (server->node.machine)
-		hf_node_released(server->node.machine, node_clock(server));
+		hf_node_released(server->node.machine, false, node_clock(server));
 	drive(server);
 }
 
@@ -305,7 +305,7 @@ static void on_news(struct hf_timer *timer)
 	node->news = 0;
 	if (news & (NEWS_DEPOSED | NEWS_TAKEN)) {
 		node_with(server, end_service, NULL);
-		hf_node_released(node->machine, node_clock(server));
+		hf_node_released(node->machine, false, node_clock(server));
 	}
 	if (news & NEWS_CLAIMED && hf_node_role(node->machine) == HF_NODE_TAKING)
 		begin_service(server);

@@ -460,7 +460,7 @@ CLUSTER_MUTATIONS = [
      "return hf_loop_may_act(socket->loop) ? socket->loop->ops->send(socket, datagrams, n) : n;",
      "return socket->loop->ops->send(socket, datagrams, n);"),
     ("an operation begins without the lease", "src/rpc/dispatch.c",
-     "if (HF_UNLIKELY(!hf_loop_may_act(call->lane->loop))) {", "if (!call->lane) {"),
+     "if (HF_UNLIKELY(call->lane->is_ending || !hf_loop_may_act(call->lane->loop))) {", "if (call->lane->is_ending) {"),
     ("the lease is measured by a clock that sleeps", "src/loop/loop.c",
      "hf_loop_boottime(loop) < atomic_load_explicit(&loop->lease->ends_at, memory_order_acquire);",
      "hf_loop_clock(loop) < atomic_load_explicit(&loop->lease->ends_at, memory_order_acquire);"),

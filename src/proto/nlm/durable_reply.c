@@ -106,11 +106,14 @@ enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm *nlm)
  * What becomes of a lock or a wait that could not be made durable. The store may have it all the same: its
  * answer can be lost. A run that goes on from there, or another node, would hold what the client was refused.
  * So the client is told to ask again, and the next answer is a certain one. A reservation is counted, and
- * would be counted twice.
+ * would be counted twice. A client does not repeat a reclaim, and the run of a grace period is not continued.
  */
 static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish finish)
 {
-	if (finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(nlm->options.recovery))
+	struct hf_recovery *recovery = nlm->options.recovery;
+
+	if (finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(recovery) &&
+	    hf_recovery_phase(recovery) == HF_PHASE_SERVING)
 		return HF_NLM_DENIED_GRACE_PERIOD;
 	return HF_NLM_DENIED_NOLOCKS;
 }
@@ -143,7 +146,7 @@ static void finish(struct hf_nlm_op *op)
 	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
 		refuse_release(op);
 	} else if (!is_durable) {
-		op->stat = refusal(op->nlm, op->finish);
+		op->stat = op->args.reclaim ? HF_NLM_DENIED_NOLOCKS : refusal(op->nlm, op->finish);
 		hf_nlm_undo(op, op->finish);
 	}
 	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
