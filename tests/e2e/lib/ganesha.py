@@ -24,7 +24,7 @@ mkdir /run/rpcbind /run/ganesha
 mount --bind {base}/nfs /var/lib/nfs
 rpcbind -w
 rpc.statd --no-notify
-sm-notify
+sm-notify {notify}
 exec ganesha.nfsd -F -f {base}/conf -L {base}/log -p /run/ganesha/pid
 """
 
@@ -34,9 +34,19 @@ def why_not():
 
 
 class Ganesha:
-    def __init__(self, namespace, note):
+    """@like: another one, which has the export and what is remembered of its clients; both are shared.
+    @address: the one that clients know, to notify them from."""
+
+    def __init__(self, namespace, note, like=None, address=None):
         self.namespace = namespace
+        self.address = address
         self.note = note
+        self.process = None
+        self.killed_at = None
+        self.is_owner = like is None
+        if like:
+            self.base = like.base
+            return
         self.base = tempfile.mkdtemp(prefix="hf-ganesha-")
         os.chmod(self.base, 0o755)
         for name in ("export", "nfs", "nfs/sm", "nfs/sm.bak", "nfs/ganesha"):
@@ -46,15 +56,13 @@ class Ganesha:
             shutil.chown(os.path.join(self.base, name), "statd", "nogroup")
         with open(os.path.join(self.base, "conf"), "w", encoding="utf-8") as file:
             file.write(CONFIG.format(export=os.path.join(self.base, "export")))
-        self.process = None
-        self.killed_at = None
 
     def starts(self):
         self.note("ganesha: starts")
         with self.namespace, open(os.devnull, "wb") as nothing:
             self.process = subprocess.Popen(
                 ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c",
-                 HOST.format(base=self.base)],
+                 HOST.format(base=self.base, notify=f"-v {self.address}" if self.address else "")],
                 stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing, preexec_fn=die_with_parent,
             )  # fmt: skip
         until(self._has_started, "ganesha serves", PATIENCE)
@@ -76,6 +84,14 @@ class Ganesha:
         until(lambda: not self._serves(), "ganesha is gone", PATIENCE)
         self.killed_at = time.monotonic()
 
+    def announces(self, address):
+        """That the address is here now."""
+        with self.namespace:
+            subprocess.run(["busybox", "arping", "-U", "-c", "1", "-I", "eth0", address], check=False, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)  # fmt: skip
+
     def close(self):
         self.is_killed()
+        if not self.is_owner:
+            return
         shutil.rmtree(self.base, ignore_errors=True)

@@ -73,3 +73,14 @@ class Writer(Load):
                     f"slot {slot} of {self.name} has not round {wanted} but {found[0] >> 16}")  # fmt: skip
         assert rounds > 0
         return longest
+
+
+class Reader(Load):
+    """Reads a page past the cache, again and again."""
+
+    def __init__(self, client, name, export, at):
+        path = os.path.join(export, name)
+        with open(path, "wb") as file:
+            os.chmod(path, 0o666)
+            file.write(bytes(PAGE))
+        super().__init__(client, "reads", name, at)
