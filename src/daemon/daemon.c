@@ -381,8 +381,10 @@ static int make_locks(struct daemon *d)
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
 		r = hf_nsm_new(&d->nsm, &nsm);
-	if (r == 0)
+	if (r == 0) {
 		hf_nlm_set_monitor(d->nlm, d->nsm);
+		hf_recovery_restore_waiters(d->recovery);
+	}
 	return hf_trace(r);
 }
 

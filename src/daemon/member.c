@@ -240,6 +240,11 @@ int hf_member_start(struct hf_member *member, const struct hf_config *config, st
 	int r;
 
 	member->dir = dir;
+	if (config->store.lock_durability == HF_CONFIG_DURABILITY_NONE)
+		hf_log_warn(
+			"locks are not stored (store.lock_durability: none): clients must reclaim after each "
+			"takeover",
+			"service=%s", config->cluster.service);
 	r = hf_seal_key_find(&member->key, config->server.state_dir);
 	if (r < 0 && r != -ENOENT)
 		return hf_trace(r);

@@ -432,11 +432,17 @@ static int start_over_if_incomplete(struct hf_recovery *recovery)
 	return hf_recovery_simulate_crash(recovery);
 }
 
+void hf_recovery_restore_waiters(struct hf_recovery *recovery)
+{
+	hf_waiting_restore(recovery);
+}
+
 int hf_recovery_start(struct hf_recovery *recovery)
 {
 	int r;
 
-	hf_waiting_restore(recovery);
+	hf_recovery_restore_waiters(recovery);
+	hf_promises_look(recovery); /* grants go on */
 	r = start_over_if_incomplete(recovery);
 	if (r == 0)
 		r = hf_phase_restart_clock(recovery);

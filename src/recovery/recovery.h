@@ -161,6 +161,9 @@ void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
 /* For a protocol whose clients are told; NULL: for now there is no teller, and the notices wait. */
 void hf_recovery_set_teller(struct hf_recovery *recovery, const char *protocol,
 			    const struct hf_recovery_teller *teller);
+/* When the protocol of the waiters is there, before the first call is served: stored waiters are queued
+ * again. Where it is not called, start does that. */
+void hf_recovery_restore_waiters(struct hf_recovery *recovery);
 int hf_recovery_start(struct hf_recovery *recovery);
 void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), void *user);
 /* No reply can be sent any more, so nothing should be granted or given up. */

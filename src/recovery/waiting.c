@@ -9,9 +9,9 @@
  *	                       called again, with the same cookie
  *	waiting                then: in the order in which they came
  *
- * Grants are paused until all of them are queued, and no call is served before that. A
- * run that starts over deletes the stored waiters: their clients ask again after they have
- * reclaimed.
+ * They are queued before any call is served, and grants are paused until the server serves:
+ * only then are clients called. A run that starts over deletes the stored waiters: their clients ask again
+ *after they have reclaimed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -183,7 +183,6 @@ void hf_waiting_restore(struct hf_recovery *recovery)
 	hf_lock_pause_grants(recovery->locks, true);
 	n_granted = restore_some(recovery, true);
 	n_waiting = restore_some(recovery, false);
-	hf_promises_look(recovery);
 	hf_log_info("stored waiters wait again", "granted=%zu waiting=%zu", n_granted, n_waiting);
 	hf_waiting_deinit(recovery);
 }
