@@ -269,26 +269,41 @@ class Stop(DeadDisk):
     def hold(self):
         self.assert_granted(self.b, self.lock_of(self.b, state=3))
 
-    def test_what_waits_for_it_is_not_taken(self):
-        """The disk answers when the stop has begun, and the server can send no reply any more."""
+    def stop_with_a_lock_under_way(self, how_far):
+        """A LOCK waits for the disk, which answers when the stop has come to @how_far; the caller that sent it."""
         self.write_config((LIVING, DYING))
         self.addCleanup(self.write_config, self.exports)
+        n_reloads = self.count(AGAIN)
         self.daemon.process.send_signal(signal.SIGHUP)
-        self.until(lambda: self.count(AGAIN), "the disk is shared")
+        self.until(lambda: self.count(AGAIN) > n_reloads, "the disk is shared")
         lock = self.lock_of(self.b, fh=self.handle_of(os.path.join(self.base, "disk", "f"), "/disk", "disk"))
         self.disk.die()
         caller = self.b.caller()
         caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(uid=9))))
         self.assertTrue(self.disk.was_asked.wait(PATIENCE))
         self.daemon.process.send_signal(signal.SIGTERM)
-        self.until(lambda: self.count("stopping"), "it stops")
+        self.until(lambda: self.count(how_far), "it stops")
         self.disk.live()
         self.daemon.stop()
+        return caller
+
+    def assert_loads(self, n_locks):
         for host in self.hosts:
             host.drop_callers()
         self.daemon.start()
         loaded = [line for line in self.daemon.log[self.log_began :].splitlines() if "stored clients and locks loaded" in line]
-        self.assertIn(" locks=0 ", loaded[-1])
+        self.assertIn(f" locks={n_locks} ", loaded[-1])
+
+    def test_what_waits_for_it_is_not_taken(self):
+        """The disk answers when the calls under way have had their time, and the server can send no reply any more."""
+        self.stop_with_a_lock_under_way('to="stopping"')
+        self.assert_loads(0)
+
+    def test_what_waits_for_it_is_answered(self):
+        """The disk answers in time: what is taken is answered before the end."""
+        caller = self.stop_with_a_lock_under_way("stopping signal=")
+        self.assertEqual(nlm.res_of(nlm.LOCK, result_of(caller.receive())).stat, nlm.S_GRANTED)
+        self.assert_loads(1)
 
     def test_in_a_reload(self):
         self.hold()
