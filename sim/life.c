@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #define LOCKD_PORT 40000
+#define FIXED_PORT 4045 /* which an administrator chose: it says nothing of a restart */
 #define STATD_PORT 50000
 #define CALL_PORT  900 /* the source port of its calls */
 
@@ -13,7 +14,9 @@
 
 static void settle_in(struct host *host)
 {
-	host->lockd_port = (uint16_t)(LOCKD_PORT + host->life);
+	bool is_fixed = host->world->options.has_more_forgers && host->index % 2;
+
+	host->lockd_port = (uint16_t)(is_fixed ? FIXED_PORT : LOCKD_PORT + host->life);
 	host->statd_port = (uint16_t)(STATD_PORT + host->life);
 	host->server_state = host->newest_heard = 0;
 	host->is_reclaiming = false;

@@ -253,8 +253,9 @@ static int run_one(const struct settings *settings)
 static int usage(void)
 {
 	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] "
-			"[--continue | --cluster] [--quiet]\n"
+			"[--continue | --cluster] [--forgers] [--quiet]\n"
 			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue | --cluster] "
+			"[--forgers] "
 			"[--quiet]\n"
 			"LIST: "
 			"loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,fates,patience,host0.."
@@ -274,18 +275,23 @@ static bool read_number(const char *text, uint64_t *numberp)
 static bool read_arguments(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "count", required_argument, NULL, 'n' }, { "start", required_argument, NULL, 'b' },
-		{ "jobs", required_argument, NULL, 'j' },  { "quiet", no_argument, NULL, 'q' },
-		{ "seed", required_argument, NULL, 's' },  { "omit", required_argument, NULL, 'o' },
-		{ "steps", required_argument, NULL, 'e' }, { "continue", no_argument, NULL, 'c' },
-		{ "cluster", no_argument, NULL, 'k' },     { NULL, 0, NULL, 0 },
+		{ "count", required_argument, NULL, 'n' },
+		{ "start", required_argument, NULL, 'b' },
+		{ "jobs", required_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "omit", required_argument, NULL, 'o' },
+		{ "steps", required_argument, NULL, 'e' },
+		{ "continue", no_argument, NULL, 'c' },
+		{ "cluster", no_argument, NULL, 'k' },
+		{ "forgers", no_argument, NULL, 'f' },
+		{ NULL, 0, NULL, 0 },
 	};
 	uint64_t number = 0;
 	int which;
 
 	while ((which = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (which == '?' || (which != 'q' && which != 'o' && which != 'c' && which != 'k' &&
-				     !read_number(optarg, &number)))
+		if (which == '?' || (optarg && which != 'o' && !read_number(optarg, &number)))
 			return false;
 		switch (which) {
 		case 'n':
@@ -302,6 +308,9 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			break;
 		case 'k':
 			settings->one.continues = settings->one.is_cluster = true;
+			break;
+		case 'f':
+			settings->one.has_more_forgers = true;
 			break;
 		case 'q':
 			settings->is_quiet = true;

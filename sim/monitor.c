@@ -328,8 +328,9 @@ void monitor_init(struct world *world)
 
 	rng_init(&monitor->rng, world->options.seed, 200);
 	world_timer(world, &monitor->timer, on_timer);
-	monitor->exists =
-		rng_chance(&monitor->rng, CHANCE) && !world->options.is_cluster; /* it does not move */
+	/* In a cluster it does not move. And where it exists, the rogue forges no notice. */
+	monitor->exists = rng_chance(&monitor->rng, CHANCE) && !world->options.is_cluster &&
+			  !world->options.has_more_forgers;
 	if (monitor->exists)
 		rest(world);
 }

@@ -5,6 +5,8 @@
 
 #include "sim.h"
 
+#define STRIKES 8
+
 static const char *const fault_names[FAULT_HALT] = {
 	[FAULT_DAEMON] = "the daemon is killed",
 	[FAULT_MACHINE] = "the machine crashes",
@@ -30,6 +32,14 @@ static const uint8_t weights[FAULT_HALT] = {
 	[FAULT_NOTIFY] = 2,  [FAULT_ROGUE] = 14,
 };
 
+/* The same with --forgers. A number that a forger has made up counts for the rest of a run of the server, and
+ * shows its effect when the client is restarted. */
+static const uint8_t weights_of_forgers[FAULT_HALT] = {
+	[FAULT_DAEMON] = 10, [FAULT_MACHINE] = 3,   [FAULT_RESTART] = 3,
+	[FAULT_HOST] = 40,   [FAULT_HOST_THEN] = 6, [FAULT_STORE] = 3,
+	[FAULT_SLOW] = 3,    [FAULT_RESET] = 8,     [FAULT_ROGUE] = 40,
+};
+
 /* Acts */
 
 static void break_connections(struct world *world, struct host *host)
@@ -40,6 +50,20 @@ static void break_connections(struct world *world, struct host *host)
 		if (conn->host == host && conn->is_open)
 			stream_reset(conn);
 	}
+}
+
+/* With --forgers they break while what the rogue says is checked. */
+static void break_after_strike(struct fault *fault)
+{
+	struct world *world = fault->world;
+
+	if (world->options.has_more_forgers && !fault->has_struck && !omits(world, OMIT_ROGUE)) {
+		fault->has_struck = true;
+		rogue_act(world, STRIKES);
+		hf_timer_start(&fault->timer, fault->at % SECOND);
+		return;
+	}
+	break_connections(world, &world->hosts[fault->host]);
 }
 
 static void end_grace(struct world *world, void *user)
@@ -104,7 +128,7 @@ static void act(struct fault *fault)
 		world->disk.slow_until = world->now + fault->lasts;
 		break;
 	case FAULT_RESET:
-		break_connections(world, host);
+		break_after_strike(fault);
 		break;
 	case FAULT_RENAME:
 		host_rename(host);
@@ -143,15 +167,16 @@ static void on_fault(struct hf_timer *timer)
 
 static enum fault_kind choose_kind(struct world *world)
 {
+	const uint8_t *often = world->options.has_more_forgers ? weights_of_forgers : weights;
 	unsigned int sum = 0, n;
 
 	for (int i = 0; i < FAULT_HALT; i++)
-		sum += weights[i];
+		sum += often[i];
 	n = (unsigned int)rng_below(&world->plan_rng, sum);
 	for (int i = 0; i < FAULT_HALT; i++) {
-		if (n < weights[i])
+		if (n < often[i])
 			return (enum fault_kind)i;
-		n -= weights[i];
+		n -= often[i];
 	}
 	return FAULT_DAEMON;
 }
@@ -224,6 +249,8 @@ static void configure(struct world *world)
 	uint64_t dice = rng_below(rng, 100);
 
 	server->durability = dice < 50 ? HF_STORE_PROCESS : (dice < 88 ? HF_STORE_MACHINE : HF_STORE_NONE);
+	if (world->options.has_more_forgers && dice % 2)
+		server->durability = HF_STORE_NONE; /* only there does the rogue guess the next number */
 	server->window_ns = rng_between(rng, 5, 25) * SECOND;
 	server->notify_retry_ns = rng_between(rng, 20, 120) * SECOND;
 	/* Some last longer than a client without locks stays registered. */

@@ -194,7 +194,7 @@ bool rogue_is_forger(struct world *world)
 	struct rng rng;
 
 	rng_init(&rng, world->options.seed, 300);
-	return rng_chance(&rng, FORGERS);
+	return rng_chance(&rng, FORGERS) || world->options.has_more_forgers;
 }
 
 /* A number that the rogue has made up may have been stored. After its next start the server cannot tell it

@@ -57,14 +57,20 @@ bool shrink_read_list(struct sim_options *options, const char *list)
 	return true;
 }
 
+static void print_world(const struct sim_options *options)
+{
+	printf("./dev sim --seed %llu%s%s", (unsigned long long)options->seed,
+	       options->is_cluster  ? " --cluster"
+	       : options->continues ? " --continue"
+				    : "",
+	       options->has_more_forgers ? " --forgers" : "");
+}
+
 static void print_command(const struct sim_options *options)
 {
 	const char *separator = " --omit ";
 
-	printf("./dev sim --seed %llu%s", (unsigned long long)options->seed,
-	       options->is_cluster  ? " --cluster"
-	       : options->continues ? " --continue"
-				    : "");
+	print_world(options);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(omissions); i++)
 		if (options->omit & omissions[i].bit) {
 			printf("%s%s", separator, omissions[i].name);
@@ -194,6 +200,7 @@ void shrink_and_show(const struct sim_options *failing)
 	printf("\n%s: %s\nto see it again:\n  ", last.rule, last.what);
 	options.is_verbose = false;
 	print_command(&options);
-	printf("and the whole of it:\n  ./dev sim --seed %llu%s\n", (unsigned long long)failing->seed,
-	       failing->continues ? " --continue" : "");
+	printf("and the whole of it:\n  ");
+	print_world(failing);
+	printf("\n");
 }

@@ -101,10 +101,11 @@ enum {
 struct sim_options {
 	uint64_t seed;
 	uint32_t omit;
-	uint64_t omit_faults; /* by index */
-	uint32_t n_steps;     /* of the troubled part, at most; 0: as the seed has it */
-	bool continues;       /* recovery.after_crash: the server goes on where it ended, where it can */
-	bool is_cluster;      /* two nodes and a database */
+	uint64_t omit_faults;  /* by index */
+	uint32_t n_steps;      /* of the troubled part, at most; 0: as the seed has it */
+	bool continues;        /* recovery.after_crash: the server goes on where it ended, where it can */
+	bool has_more_forgers; /* in every schedule, with more crashes of clients */
+	bool is_cluster;       /* two nodes and a database */
 	bool is_verbose;
 };
 
@@ -664,6 +665,7 @@ struct fault {
 	uint64_t at;
 	uint64_t lasts;
 	uint32_t number; /* as the kind has it */
+	bool has_struck; /* the rogue, before connections break */
 };
 
 struct knobs {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--continue | --cluster] [--omit WHAT-THE-WORLD-LEAVES-OUT]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--continue | --forgers | --cluster] [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
 Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
@@ -19,8 +19,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 # pylint: disable=wrong-import-position
-from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, MUTATIONS
+from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, RARE
 
+LISTS = (((), MUTATIONS), (("--forgers",), FORGER_MUTATIONS), (("--continue",), CONTINUE_MUTATIONS), (("--cluster",), CLUSTER_MUTATIONS))
 COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "meson.build", "meson_options.txt")
 
 
@@ -58,11 +59,14 @@ def build(tree, folder):
     return run("ninja", "-C", folder, "sim/holdfast-sim")
 
 
-def play(folder, args, flags):
+def play(folder, args, flags, name):
     """The first seed that fails, and what it says; (0, "") if none does."""
     program = (os.path.join(folder, "sim", "holdfast-sim"), "--quiet", *flags, *(("--omit", args.omit) if args.omit else ()))
-    found = run(*program, "--jobs", "1", "--start", "1", "--count", str(args.count))
-    match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
+    for which in ("--start", "1", "--count", str(args.count)), ("--start", str(RARE.get(name, 0)), "--count", "1"):
+        found = run(*program, "--jobs", "1", *which)
+        match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
+        if match or name not in RARE:
+            break
     if not match:
         return 0, found.stdout[-200:] if found.returncode else ""
     again = run(*program, "--seed", match[1])
@@ -80,14 +84,14 @@ def read(tree, mutation):
 
 
 def check():
-    planted = [*MUTATIONS, *CONTINUE_MUTATIONS, *CLUSTER_MUTATIONS]
+    planted = [mutation for _, planted_so in LISTS for mutation in planted_so]
     wrong = [f"{m[0]}: {why}" for m, (_, why) in ((m, read(ROOT, m)) for m in planted) if why]
     print("\n".join(wrong) or f"all {len(planted)} can be put in")
     return 1 if wrong else 0
 
 
 def try_one(mutation, tree, folder, args, flags):
-    _, file, before, after = mutation
+    name, file, before, after = mutation
     path = os.path.join(tree, file)
     original, why = read(tree, mutation)
     if why:
@@ -98,7 +102,7 @@ def try_one(mutation, tree, folder, args, flags):
         built = build(tree, folder)
         if built.returncode:
             return None, "does not build:\n" + built.stdout[-2000:]
-        return play(folder, args, flags)
+        return play(folder, args, flags, name)
     finally:
         with open(path, "w", encoding="utf-8") as opened:
             opened.write(original)
@@ -111,8 +115,8 @@ def main():
     parser.add_argument("--count", type=int, default=40000)
     parser.add_argument("--only", default="")
     parser.add_argument("--omit", default="")
-    parser.add_argument("--continue", dest="continues", action="store_true", help="only the bugs of a server that goes on")
-    parser.add_argument("--cluster", action="store_true", help="only the bugs of two nodes")
+    for world, whose in (("continue", "of a server that goes on"), ("forgers", "that a forger uses"), ("cluster", "of two nodes")):
+        parser.add_argument(f"--{world}", dest="world", action="store_const", const=world, help=f"only the bugs {whose}")
     args = parser.parse_args()
     if args.check:
         return check()
@@ -125,11 +129,9 @@ def main():
         sys.exit(built.stdout)
     n_bad = 0
     print("| bug put in | file | found by seed | as |\n|---|---|---|---|")
-    wanted = "--cluster" if args.cluster else "--continue" if args.continues else None
-    for mutation, flags in [*((m, ()) for m in MUTATIONS), *((m, ("--continue",)) for m in CONTINUE_MUTATIONS),
-                            *((m, ("--cluster",)) for m in CLUSTER_MUTATIONS)]:
+    for mutation, flags in ((mutation, flags) for flags, planted in LISTS for mutation in planted):
         name, file = mutation[:2]
-        if args.only not in name or (wanted and wanted not in flags):
+        if args.only not in name or (args.world and f"--{args.world}" not in flags):
             continue
         seed, rule = try_one(mutation, tree, folder, args, flags)
         n_bad += not seed
