@@ -391,5 +391,23 @@ class Users(Forged):
         self.assert_notice_frees(self.a, 7, lock)
 
 
+class Departed(Forged):
+    """There is room for one client: the next one takes the place of a client that holds nothing."""
+
+    settings = (*Forged.settings, "recovery.max_clients=1")
+
+    def test_copy_of_a_notice_after_its_client_has_left(self):
+        """The client comes back without a number and cannot deny the copy, and the server still knows that number."""
+        sure = {"transport": "tcp", "reserved": True}
+        self.a.unlock(self.hold(self.a, **sure), **sure)
+        self.b.unlock(self.hold(self.b))
+        self.a.deaf = True
+        lock = self.hold(self.a, state=0)
+        began = time.monotonic()
+        self.a.notify(5, transport="udp", reserved=True)
+        self.assertLess(time.monotonic() - began, AT_ONCE)
+        self.assert_held(lock, by=lock.svid)
+
+
 if __name__ == "__main__":
     main()
