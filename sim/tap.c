@@ -78,13 +78,27 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 				   call->proc->svid, host->index, span->file, span->first, span->last);
 }
 
-/* The program asked for a lower mode of a part of its lock and got no answer, or was refused for want of
- * room. It reclaims that part in the lower mode, and the rest beside it: more locks than it had. */
+static bool has_twice_its_limit(struct world *world, const struct host *host)
+{
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+	uint32_t n = 0;
+
+	while (hf_lock_next_lock(hf_recovery_locks(world->server.recovery), NULL, &cursor, &lock))
+		n += check_host_of(world, lock.who.client) == host;
+	return n >= 2 * world->flood.limits.locks_per_client;
+}
+
+/* A program asked for a lower mode of a part of its lock and got no answer, or was refused for want of room.
+ * It reclaims that part in the lower mode, and the rest beside it: more locks than it had. There may be no
+ * room for them, nor for what other programs reclaim. */
 static bool reclaims_less(struct world *world, const struct host *host, const struct call *call)
 {
 	uint8_t stored[MAX_FILES][N_UNITS];
 	const struct span *span = &call->span;
 
+	if (world->reclaims_parts && has_twice_its_limit(world, host))
+		return true;
 	disk_read_locks(world, disk_promised(world), host, call->proc->svid, stored);
 	for (int unit = span->first; unit <= span->last; unit++)
 		if (stored[span->file][unit] > span->mode)

@@ -168,7 +168,7 @@ MUTATIONS = [
     ("undo of what was held before", f"{NLM}/lock.c",
      "is_new = !before.has_any && !args->reclaim;", "is_new = !args->reclaim;"),
     ("a held grant is undone and said", f"{NLM}/durable_reply.c",
-     "if (undo->stat)\n\t\thf_xdr_set_word(undo->stat, HF_NLM_DENIED_NOLOCKS);", "(void)undo->stat;"),
+     "if (undo->stat)\n\t\thf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK));", "(void)undo->stat;"),
     ("lowered before that is sure", f"{NLM}/lock.c",
      ".no_downgrade = !args->exclusive,", ".no_downgrade = false,"),
     ("a store that is back is not told of the registrations", f"{RECOVERY}/persist.c", "\tresync_clients(recovery);\n", ""),
