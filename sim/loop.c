@@ -249,7 +249,7 @@ static bool op_heard(struct hf_socket *socket, struct hf_heard *heardp)
 {
 	const struct conn *conn = sock_of(socket)->conn;
 
-	*heardp = (struct hf_heard){ conn->world->now - conn->heard_at, conn->is_asked };
+	*heardp = (struct hf_heard){ conn->world->now - conn->heard_at, conn->n_asked };
 	return true;
 }
 

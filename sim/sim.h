@@ -889,7 +889,7 @@ struct conn {
 	bool is_ended;
 	uint32_t tries;
 	uint64_t heard_at;           /* when the server's kernel last had something of the client's */
-	bool is_asked;               /* since then that kernel has asked the client's, or sent data */
+	uint32_t n_asked;            /* how often that kernel has asked the client's without an answer */
 	struct hf_timer probe_timer; /* the kernel has asked whether the other end is still there */
 	uint32_t in_len, record_len;
 	uint32_t tap_ahead;          /* unwritten bytes that were looked at */

@@ -213,7 +213,6 @@ void stream_send(struct conn *conn, bool to_server, const void *data, size_t len
 static void take_at_server(struct conn *conn, const struct chunk *chunk)
 {
 	conn->heard_at = conn->world->now;
-	conn->is_asked = false;
 	if (conn->in_len + chunk->len > sizeof(conn->in))
 		return; /* far more than any client here has under way */
 	memcpy(conn->in + conn->in_len, chunk->bytes, chunk->len);
@@ -272,14 +271,14 @@ static void on_probe(struct hf_timer *timer)
 
 	if (!conn->sock || conn->error)
 		return;
-	conn->is_asked = true;
+	conn->n_asked++;
 	if (is_cut(conn) || !host->is_up || node_holder(conn->world) != conn->server) {
 		hf_timer_start(timer, SECOND);
 		return;
 	}
 	if (conn->has_client && host->life == conn->host_life) {
 		conn->heard_at = conn->world->now;
-		conn->is_asked = false;
+		conn->n_asked--;
 		return;
 	}
 	conn->has_client = false;
@@ -295,7 +294,7 @@ static void refuse(struct way *way)
 		client_learns(conn);
 	} else {
 		conn->has_client = false;
-		conn->is_asked = true;
+		conn->n_asked++;
 		server_learns(conn, -ECONNRESET);
 	}
 	release(conn);

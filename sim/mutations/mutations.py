@@ -396,7 +396,7 @@ FORGER_MUTATIONS = [
     ("what is taken without a number carries a forged one", "src/client/client.c",
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("any reset is the answer of a host that was restarted", "src/rpc/probe.c",
-     "return heard.is_asked ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;", "return HF_RPC_PULSE_DEAD;"),
+     "return n_asked > probe->n_asked ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;", "return HF_RPC_PULSE_DEAD;"),
 ]
 
 CONTINUE_MUTATIONS = [

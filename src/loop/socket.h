@@ -57,8 +57,8 @@ int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or 
  * so, and reading fails. A silent peer breaks the connection only if this stays on for several seconds. */
 int hf_socket_probe(struct hf_socket *socket, bool is_on);
 struct hf_heard {
-	uint64_t ago_ns; /* when anything came from the peer, also an answer to such a question */
-	bool is_asked;   /* since then our kernel has asked it, or sent data to it again */
+	uint64_t ago_ns;  /* when anything came from the peer, also an answer to such a question */
+	uint32_t n_asked; /* how often our kernel has asked it without an answer, or sent data again */
 };
 /* What came from the peer, as far as the kernel knows; also after a reset. False: it is not known. */
 bool hf_socket_heard(struct hf_socket *socket, struct hf_heard *heardp);

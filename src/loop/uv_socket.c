@@ -361,10 +361,10 @@ bool uv_socket_heard(struct hf_socket *socket, struct hf_heard *heardp)
 	socklen_t len = sizeof(info);
 
 	if (getsockopt(uv_socket_of(socket)->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
-	    len < offsetof(struct tcp_info, tcpi_pmtu))
+	    len < offsetof(struct tcp_info, tcpi_total_retrans) + sizeof(info.tcpi_total_retrans))
 		return false;
 	heardp->ago_ns = HF_MIN(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * HF_NS_PER_MS;
-	heardp->is_asked = info.tcpi_probes || info.tcpi_retransmits;
+	heardp->n_asked = info.tcpi_probes + info.tcpi_total_retrans;
 	return true;
 }
 

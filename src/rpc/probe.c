@@ -13,6 +13,7 @@ struct hf_rpc_probe {
 	enum hf_rpc_pulse pulse;
 	struct hf_timer timer;
 	uint64_t heard_at; /* when anything had come last, at the start */
+	uint32_t n_asked;  /* by then */
 	uint64_t deadline;
 	hf_rpc_pulse_fn fn;
 	void *user;
@@ -78,7 +79,7 @@ static void end(struct hf_rpc_probe *probe, enum hf_rpc_pulse pulse)
 	fn(user, pulse);
 }
 
-static bool when_heard(struct hf_rpc_connection *c, uint64_t *atp)
+static bool when_heard(struct hf_rpc_connection *c, uint64_t *atp, uint32_t *n_askedp)
 {
 	uint64_t now = hf_loop_clock(c->lane->loop);
 	struct hf_heard heard;
@@ -86,27 +87,27 @@ static bool when_heard(struct hf_rpc_connection *c, uint64_t *atp)
 	if (!hf_socket_heard(c->socket, &heard))
 		return false;
 	*atp = now - HF_MIN(heard.ago_ns, now);
+	*n_askedp = heard.n_asked;
 	return true;
 }
 
-static bool is_acknowledged(const struct hf_rpc_probe *probe)
+static bool is_acknowledged(const struct hf_rpc_probe *probe, uint64_t heard_at)
 {
-	uint64_t heard_at;
-
-	return when_heard(probe->connection, &heard_at) && heard_at > probe->heard_at + SLACK_NS;
+	return heard_at > probe->heard_at + SLACK_NS;
 }
 
-/* Before the kernel has asked, a reset is no answer: a host that lives may give up a connection at any time.
- */
+/* Before the kernel has asked, or sent data again, a reset is no answer: a host that lives may give up a
+ * connection at any time. */
 static enum hf_rpc_pulse last_pulse(const struct hf_rpc_probe *probe, bool is_broken)
 {
-	struct hf_heard heard;
+	uint64_t heard_at;
+	uint32_t n_asked;
 
-	if (!is_broken || !hf_socket_heard(probe->connection->socket, &heard))
+	if (!is_broken || !when_heard(probe->connection, &heard_at, &n_asked))
 		return HF_RPC_PULSE_NONE;
-	if (is_acknowledged(probe))
+	if (is_acknowledged(probe, heard_at))
 		return HF_RPC_PULSE_ALIVE;
-	return heard.is_asked ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;
+	return n_asked > probe->n_asked ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;
 }
 
 void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
@@ -126,10 +127,12 @@ void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
 static void on_look(struct hf_timer *timer)
 {
 	struct hf_rpc_probe *probe = hf_container_of(timer, struct hf_rpc_probe, timer);
+	uint64_t heard_at;
+	uint32_t n_asked;
 
 	if (!probe->connection)
 		end(probe, probe->pulse);
-	else if (is_acknowledged(probe))
+	else if (when_heard(probe->connection, &heard_at, &n_asked) && is_acknowledged(probe, heard_at))
 		end(probe, HF_RPC_PULSE_ALIVE);
 	else if (hf_loop_now(timer->loop) >= probe->deadline || hf_timer_start(timer, LOOK_NS) < 0)
 		end(probe, HF_RPC_PULSE_SILENT);
@@ -145,7 +148,7 @@ struct hf_rpc_probe *hf_rpc_probe_start(const struct hf_rpc_call *call, uint64_t
 	if (!probe)
 		return NULL;
 	hf_timer_init(&probe->timer, loop, on_look);
-	if (!when_heard(c, &probe->heard_at) || hf_socket_probe(c->socket, true) < 0 ||
+	if (!when_heard(c, &probe->heard_at, &probe->n_asked) || hf_socket_probe(c->socket, true) < 0 ||
 	    hf_timer_start(&probe->timer, LOOK_NS) < 0) {
 		free(probe);
 		return NULL;

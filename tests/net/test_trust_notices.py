@@ -24,6 +24,7 @@ from play import main
 from rpc import UdpCaller, auth_sys, call_message, exchange
 
 TCP_REPAIR = 19
+FIXED = 4045  # below the ports that a system chooses
 DENIED = "a notice of a restart is denied"
 FREED = "client crashed, locks released"
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; the look at a silent host takes more
@@ -49,13 +50,14 @@ class Notices(Asked):
     def wait_denied(self, n=1):
         self.until(lambda: self.log.count(DENIED), f"{n} denied", passes=lambda seen: seen >= n)
 
-    def reboot(self, host, statd_is_late=False, breaks=True):
-        """Its memory is gone, and with it the connections; a new lock manager is somewhere else."""
+    def reboot(self, host, statd_is_late=False, breaks=True, moves=True):
+        """Its memory is gone, and with it the connections; a new lock manager is somewhere else if it @moves."""
         for caller in host._callers.values():  # pylint: disable=protected-access
             if caller.sock.type == socket.SOCK_STREAM and breaks:
                 caller.sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # closed without a word
         host.drop_callers()
-        host.start_lockd()
+        if moves:
+            host.start_lockd()
         self.next_state += 2
         if not statd_is_late:
             host.state = self.next_state
@@ -168,6 +170,14 @@ class Notices(Asked):
     def test_h3_statd_is_late_and_the_connection_was_closed(self):
         lock = self.hold(self.a)
         self.reboot(self.a, statd_is_late=True, breaks=False)
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_statd_is_late_and_all_ports_are_fixed(self):
+        """Only the old connection tells: the host's kernel does not know it."""
+        self.a.start_lockd(port=FIXED)
+        self.addCleanup(self.a.start_lockd)
+        lock = self.hold(self.a)
+        self.reboot(self.a, statd_is_late=True, moves=False)
         self.assert_cleaned_up_at_once(self.a, lock)
 
     def test_h3_a_lock_taken_while_the_notice_is_checked(self):

@@ -95,12 +95,12 @@ class FakeHost:
 
     # Its services
 
-    def start_lockd(self, transports=("tcp", "udp")):
-        """Also again, after which it is at another port."""
+    def start_lockd(self, transports=("tcp", "udp"), port=0):
+        """Also again, after which it is at another port, unless @port is given."""
         if self.lockd:
             self.lockd.close()
         self.lockd = Service(
-            self.stage, self._on_lockd, ["::"], 0, self.namespace, tcp="tcp" in transports, udp="udp" in transports
+            self.stage, self._on_lockd, ["::"], port, self.namespace, tcp="tcp" in transports, udp="udp" in transports
         )
 
     def start_portmap(self):
