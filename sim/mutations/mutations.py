@@ -108,8 +108,6 @@ MUTATIONS = [
      "if (!doubt->state || doubt->facts.state != doubt->state)\n\t\treturn false;", ""),
     ("a host that answers on its old connection is robbed", f"{NSM}/doubt.c",
      "pulse == HF_RPC_PULSE_ALIVE ? HF_NSM_DENIED : judge_ports(doubt)", "pulse == HF_RPC_PULSE_ALIVE ? HF_NSM_BELIEVED : judge_ports(doubt)"),
-    ("a host with an old statd is disbelieved for good", f"{NSM}/doubt.c",
-     "if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE)\n\t\tverdict = HF_NSM_BELIEVED;", ""),
     ("a lock manager that is elsewhere says nothing", f"{NSM}/doubt.c",
      "if (now->is_lockd_known && has_moved(before->lockd_port, now->lockd_port))\n\t\treturn HF_NSM_BELIEVED;", ""),
     ("what is taken while a notice is checked goes with the rest", f"{CLIENT}/client.c",
