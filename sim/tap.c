@@ -84,7 +84,7 @@ static bool has_twice_its_limit(struct world *world, const struct host *host)
 	struct hf_lock_view lock;
 	uint32_t n = 0;
 
-	while (hf_lock_next_lock(hf_recovery_locks(world->server.recovery), NULL, &cursor, &lock))
+	while (hf_lock_next_lock(hf_recovery_locks(world->server->recovery), NULL, &cursor, &lock))
 		n += check_host_of(world, lock.who.client) == host;
 	return n >= 2 * world->flood.limits.locks_per_client;
 }
