@@ -51,6 +51,14 @@ static int run(const struct hf_args *args)
 	}
 	if (r)
 		return fail(error);
+	if (args->clear_store && hf_config_has_cluster(config)) {
+		hf_config_free(config);
+		return fail(
+			"--clear-store cannot be used in a cluster, where another node may serve: stop all "
+			"nodes, "
+			"and start one of them once with --clear-store, without cluster.service and with the "
+			"name of the service as server.name");
+	}
 	if (args->check || args->print_config) {
 		if (args->print_config)
 			hf_config_print(config, stdout);

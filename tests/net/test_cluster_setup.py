@@ -65,6 +65,16 @@ class Setup(Takeover):
         self.addCleanup(mend)
         node.start()
 
+    def test_clear_store_is_refused(self):
+        """The process would clear it whenever it takes the service over."""
+        node = self.nodes[0]
+        words = [node.program, "--clear-store", *node.flags, "--set", f"server.state_dir={node.state_dir}/other"]
+        for setting in node.settings:
+            words += ["--set", setting]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--clear-store cannot be used in a cluster", done.stderr)
+
     # Exports
 
     def until_mismatched(self, node, *words):
