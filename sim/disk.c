@@ -64,15 +64,24 @@ static void keep_unsynced(struct disk *disk, const uint8_t *bytes, uint32_t len)
 
 /* A cluster */
 
-bool disk_is_fenced(const struct server *server)
+static uint64_t epoch_of(const struct server *server)
+{
+	return server->store && server->store->has_begun ? server->store->state.epoch : 0;
+}
+
+static bool is_fenced(const struct server *server, uint64_t epoch)
 {
 	const struct world *world = server->world;
 	const struct db_row *row = &world->database.row;
 
 	if (!world->options.is_cluster)
 		return false;
-	return strcmp(row->owner, server->node.owner) != 0 ||
-	       (server->store && server->store->has_begun && server->store->state.epoch != row->epoch);
+	return strcmp(row->owner, server->node.owner) != 0 || (epoch && epoch != row->epoch);
+}
+
+bool disk_is_fenced(const struct server *server)
+{
+	return is_fenced(server, epoch_of(server));
 }
 
 /* T1 */
@@ -111,7 +120,7 @@ static void carry_out(struct disk_write *write)
 
 	if (write->is_applied)
 		return;
-	if (disk_is_fenced(write->server)) {
+	if (is_fenced(write->server, write->epoch)) {
 		write->result = -ESTALE;
 		return;
 	}
@@ -194,6 +203,7 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 	memcpy(write->bytes, bytes.data, bytes.len);
 	write->len = (uint32_t)bytes.len;
 	write->batch = batch;
+	write->epoch = epoch_of(write->server);
 	world_note_bytes(world, bytes.data, bytes.len);
 	write->result = fails(world) ? (rng_chance(rng, 500) ? -EIO : -ENOSPC) : 0;
 	takes = delay(world) + world->server->node.lag;

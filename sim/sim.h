@@ -169,6 +169,7 @@ struct disk_write {
 	struct hf_store_batch *batch; /* of the process that wrote it; NULL: none */
 	struct server *server;
 	struct hf_timer timer;
+	uint64_t epoch; /* of the run that wrote it, which may be dead; 0: it has not begun one */
 	uint8_t *bytes;
 	uint32_t len;
 	enum hf_store_kind kind;

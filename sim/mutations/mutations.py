@@ -470,11 +470,10 @@ CLUSTER_MUTATIONS = [
      "if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark) && begin_again(pending))", "if (!timer && begin_again(pending))"),
     # Fencing
     ("a commit does not check the owner", "sim/disk.c",
-     "\tif (disk_is_fenced(write->server)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",
+     "\tif (is_fenced(write->server, write->epoch)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",
      "\twrite->is_applied = true;"),
     ("the epoch is not checked", "sim/disk.c",
-     "return strcmp(row->owner, server->node.owner) != 0 ||\n\t       (server->store && server->store->has_begun && server->store->state.epoch != row->epoch);",
-     "return server->store && server->store->has_begun && server->store->state.epoch > row->epoch;"),
+     "return strcmp(row->owner, server->node.owner) != 0 || (epoch && epoch != row->epoch);", "return epoch > row->epoch;"),
     ("a claim does not compare the row", "sim/database.c",
      "if (!is_as_seen(&db->row, &request->seen) || db->timeline != request->timeline)", "if (db->timeline != request->timeline)"),
     ("a claim compares the owner alone", "sim/database.c",
