@@ -241,7 +241,8 @@ void reservation_check_told(struct world *world, struct proc *proc, const struct
 /* What the lock table has, for all programs. */
 struct table {
 	uint32_t n[MAX_HOSTS][MAX_PROCS][MAX_FILES];
-	uint32_t n_all;
+	bool is_unreclaimed[MAX_HOSTS][MAX_PROCS][MAX_FILES];
+	uint32_t n_all; /* with those that are unreclaimed */
 };
 
 static void see(struct table *table, struct world *world, struct host *host,
@@ -254,7 +255,7 @@ static void see(struct table *table, struct world *world, struct host *host,
 
 	memcpy(text, oh.data, HF_MIN(oh.len, sizeof(text) - 1));
 	svid = (uint32_t)strtoul(text, NULL, 10);
-	table->n_all += reservation->count;
+	table->n_all += reservation->count + reservation->n_unreclaimed;
 	if (!host)
 		return;
 	if (svid / 100 < host->told_life)
@@ -264,8 +265,10 @@ static void see(struct table *table, struct world *world, struct host *host,
 		const struct reservation *mine = &host->procs[i].reservations[file];
 
 		if (host->procs[i].svid == svid && reservation->access == mine->access &&
-		    reservation->deny == mine->deny)
+		    reservation->deny == mine->deny) {
 			table->n[host->index][i][file] = reservation->count;
+			table->is_unreclaimed[host->index][i][file] = reservation->n_unreclaimed != 0;
+		}
 	}
 }
 
@@ -286,17 +289,19 @@ static void read_table(struct table *table, struct world *world)
 	}
 }
 
-/* I3, I6 */
-static void check_one(struct world *world, struct proc *proc, uint8_t file, uint32_t n, bool may_forfeit)
+/* I3, I6. What the store has of it says nothing here: a database may go back while the server runs, and the
+ * server writes everything anew. */
+static void check_one(struct world *world, struct proc *proc, uint8_t file, const struct table *table,
+		      bool may_forfeit)
 {
 	const struct server *server = world->server;
 	struct reservation *reservation = &proc->reservations[file];
+	uint32_t host = proc->host->index, index = (uint32_t)(proc - proc->host->procs);
 
-	if (!reservation->has || n)
+	if (!reservation->has || table->n[host][index][file])
 		return;
 	if (!reservation->is_firm && server->grace_is_on &&
-	    (!server->is_complete ||
-	     disk_count_reservation(&world->disk.cached, proc->host, proc->svid, file, reservation)))
+	    (!server->is_complete || table->is_unreclaimed[host][index][file]))
 		return; /* it must be reclaimed, and the client does not have it before */
 	/* A database that went back may lack the number of the host's last restart. SHARE has none, so that
 	 * the next LOCK tells of it, and what was reclaimed before goes. */
@@ -388,7 +393,7 @@ void reservation_check(struct world *world, bool may_forfeit)
 			for (uint8_t file = 0; file < MAX_FILES; file++) {
 				struct proc *proc = &world->hosts[i].procs[j];
 
-				check_one(world, proc, file, table.n[i][j][file], may_forfeit);
+				check_one(world, proc, file, &table, may_forfeit);
 				check_conflicts(world, proc, file);
 			}
 }
@@ -399,7 +404,7 @@ void reservation_check_stored(struct world *world)
 	struct table table;
 	uint32_t n;
 
-	if (!world->has_reservations || world->server->grace_is_on)
+	if (!world->has_reservations)
 		return;
 	read_table(&table, world);
 	n = disk_count_reservations(&world->disk.cached);
