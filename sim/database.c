@@ -231,8 +231,10 @@ void database_go_away(struct world *world, uint64_t lasts)
 
 static void end_sessions(struct world *world)
 {
-	for (uint32_t i = 0; i < MAX_NODES; i++)
+	for (uint32_t i = 0; i < MAX_NODES; i++) {
 		disk_end_session(&world->nodes[i]);
+		disk_lose_writes(&world->nodes[i]);
+	}
 }
 
 void database_crash(struct world *world, uint64_t lasts)

@@ -112,6 +112,12 @@ void disk_end_session(struct server *server)
 	server_wake(server);
 }
 
+void disk_lose_writes(struct server *server)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(server->writes); i++)
+		server->writes[i].is_gone = true;
+}
+
 static void carry_out(struct disk_write *write)
 {
 	struct world *world = write->server->world;
@@ -198,7 +204,9 @@ static void op_commit(struct hf_store *store, struct hf_store_batch *batch)
 
 	server_tick(world);
 	node_point(world);
-	*write = (struct disk_write){ .server = world->server, .kind = batch->kind };
+	*write = (struct disk_write){ .server = world->server,
+				      .kind = batch->kind,
+				      .sent_at = world->now + world->server->node.lag };
 	write->bytes = sim_alloc(bytes.len);
 	memcpy(write->bytes, bytes.data, bytes.len);
 	write->len = (uint32_t)bytes.len;
@@ -379,6 +387,14 @@ int disk_open(struct hf_store **storep, struct hf_loop *loop, const struct hf_st
 
 /* Crashes */
 
+/* The process of a write that is not over has died. May the database still try to carry it out? Not if the
+ * process was halted before it sent the write, nor if the database that it was sent to is gone. A session
+ * that a claim ends may have one more commit under way, which the check of the owner has to refuse. */
+static bool may_still_get_there(const struct disk_write *write)
+{
+	return !write->is_gone && write->sent_at <= write->server->world->now;
+}
+
 void disk_crash(struct world *world, bool is_machine)
 {
 	struct server *server = world->server;
@@ -389,7 +405,7 @@ void disk_crash(struct world *world, bool is_machine)
 		if (!write->batch)
 			continue;
 		hf_timer_stop(&write->timer);
-		if (rng_chance(&world->disk_rng, 500))
+		if (rng_chance(&world->disk_rng, 500) && may_still_get_there(write))
 			carry_out(write);
 		sim_free(write->bytes);
 		*write = (struct disk_write){ 0 };

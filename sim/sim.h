@@ -173,7 +173,9 @@ struct disk_write {
 	uint8_t *bytes;
 	uint32_t len;
 	enum hf_store_kind kind;
+	uint64_t sent_at;
 	int result;
+	bool is_gone; /* with the database that it was sent to */
 	bool is_applied;
 	bool is_over;
 };
@@ -933,6 +935,7 @@ uint32_t disk_count_reservations(const struct disk_view *view);
 /* Is it in the way of the store of this process that another node has claimed the service? */
 bool disk_is_fenced(const struct server *server);
 void disk_end_session(struct server *server);                      /* its writes under way end here */
+void disk_lose_writes(struct server *server);                      /* with the database */
 void disk_lose(struct world *world, const struct disk_view *left); /* NULL: what was not synced */
 
 /* DATABASE (database.c) */
