@@ -106,13 +106,14 @@ enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm *nlm)
  * What becomes of a lock or a wait that could not be made durable. The store may have it all the same: its
  * answer can be lost. A run that goes on from there, or another node, would hold what the client was refused.
  * So the client is told to ask again, and the next answer is a certain one. A reservation is counted, and
- * would be counted twice. A client does not repeat a reclaim, and the run of a grace period is not continued.
+ * would be counted twice. A client does not repeat a reclaim that is answered so, and grace may be over when
+ * the store fails. The run of a grace period is not continued.
  */
-static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish finish)
+static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish finish, bool is_reclaim)
 {
 	struct hf_recovery *recovery = nlm->options.recovery;
 
-	if (finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(recovery) &&
+	if (!is_reclaim && finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(recovery) &&
 	    hf_recovery_phase(recovery) == HF_PHASE_SERVING)
 		return HF_NLM_DENIED_GRACE_PERIOD;
 	return HF_NLM_DENIED_NOLOCKS;
@@ -146,7 +147,7 @@ static void finish(struct hf_nlm_op *op)
 	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
 		refuse_release(op);
 	} else if (!is_durable) {
-		op->stat = op->args.reclaim ? HF_NLM_DENIED_NOLOCKS : refusal(op->nlm, op->finish);
+		op->stat = refusal(op->nlm, op->finish, op->args.reclaim);
 		hf_nlm_undo(op, op->finish);
 	}
 	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
@@ -218,6 +219,7 @@ struct hf_nlm_undo {
 	uint32_t export;
 	bool is_release; /* nothing is undone, but the client is to ask again */
 	bool is_new;
+	bool is_reclaim;
 	bool waits;
 	uint8_t mode;
 	uint8_t handle_len;
@@ -243,12 +245,13 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	}
 	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 	if (undo->stat)
-		hf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK));
+		hf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK, undo->is_reclaim));
 }
 
-/* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
- * than the result of a reply that is not undone, with the same text. */
+/* The results of a lock and of a reclaim whose replies are batched, for the metrics, until the store has
+ * written: other objects than the result of a reply that is not undone, with the same text. */
 static const char granted_if_stored[] = "GRANTED";
+static const char reclaimed_if_stored[] = "GRANTED";
 
 static void forget_undos(struct hf_nlm_batch *batch)
 {
@@ -257,15 +260,19 @@ static void forget_undos(struct hf_nlm_batch *batch)
 	batch->n_undos = 0;
 }
 
+static const char *result_of(const struct hf_nlm_batch *batch, bool is_durable, bool is_reclaim)
+{
+	return hf_nlm_stat_name(is_durable ? HF_NLM_GRANTED_STAT
+					   : refusal(batch->nlm, HF_NLM_FINISH_NEW_LOCK, is_reclaim));
+}
+
 static void on_batch_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
 
 	batch->is_waiting = false;
-	hf_rpc_delay_change_result(&batch->delay, granted_if_stored,
-				   hf_nlm_stat_name(is_durable
-							    ? HF_NLM_GRANTED_STAT
-							    : refusal(batch->nlm, HF_NLM_FINISH_NEW_LOCK)));
+	hf_rpc_delay_change_result(&batch->delay, granted_if_stored, result_of(batch, is_durable, false));
+	hf_rpc_delay_change_result(&batch->delay, reclaimed_if_stored, result_of(batch, is_durable, true));
 	for (size_t i = 0; !is_durable && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);
@@ -365,12 +372,14 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	undo->export = who->export;
 	undo->is_release = false;
 	undo->is_new = is_new;
+	undo->is_reclaim = op->args.reclaim;
 	undo->waits = op->args.block;
 	undo->mode = hf_nlm_mode(op);
 	undo->handle_len = (uint8_t)who->handle.len;
 	memmove(undo->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
-	undo->stat = put_status(op, HF_NLM_GRANTED_STAT, granted_if_stored);
+	undo->stat = put_status(op, HF_NLM_GRANTED_STAT,
+				undo->is_reclaim ? reclaimed_if_stored : granted_if_stored);
 	hf_nlm_op_end(op);
 	promise_batch(batch);
 	return true;

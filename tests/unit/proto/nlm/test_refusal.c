@@ -1,6 +1,7 @@
 /*
- * A client that waits polls, and there is no memory to look at the file with:
- * two functions fail when told to (ld --wrap). It is refused, and waits no more.
+ * Calls that are refused. A client that waits polls, and there is no memory to look at
+ * the file with: two functions fail when told to (ld --wrap). It is refused, and waits
+ * no more. A client reclaims, and the store fails.
  *
  * The lock manager is called over a socket, about a file of a real export.
  */
@@ -111,13 +112,15 @@ static void make_server(void)
 	bed.fd = rig_connect("127.0.0.1", port, NULL);
 }
 
-static int setup(void **state)
+static int begin(bool in_grace)
 {
 	struct hf_nlm_options options = { .server_name = "server" };
 	struct hf_nlm_files files;
 
 	memset(&bed, 0, sizeof(bed));
 	world_init(&bed.world);
+	bed.world.options.continues = in_grace;
+	bed.world.options.grace = in_grace ? HF_RECOVERY_GRACE_ALWAYS : HF_RECOVERY_GRACE_AUTO;
 	world_up(&bed.world);
 	world_turn(&bed.world);
 	make_files();
@@ -128,6 +131,17 @@ static int setup(void **state)
 	assert_int_equal(hf_nlm_new(&bed.nlm, &options), 0);
 	make_server();
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return begin(false);
+}
+
+/* The next run may go on from this one. */
+static int setup_in_grace(void **state)
+{
+	return begin(true);
 }
 
 static int teardown(void **state)
@@ -190,17 +204,31 @@ static bool has_reply(void)
 	return poll(&wanted, 1, 0) > 0;
 }
 
-/* What the lock manager says, in its fourth version. */
-static enum hf_nlm_stat ask(enum hf_nlm_proc proc, const struct hf_xdr_out *args, const uint8_t *from)
+/* In the fourth version. */
+static void send_call(enum hf_nlm_proc proc, const struct hf_xdr_out *args, const uint8_t *from)
 {
-	uint8_t message[1024], results[64];
+	uint8_t message[1024];
 	size_t len = rig_call(message, ++bed.xid, HF_NLM_PROGRAM, proc, from, (size_t)(args->p - from));
 
 	rig_send_record(bed.fd, message, len);
+}
+
+/* What the lock manager says. */
+static enum hf_nlm_stat hear(void)
+{
+	uint8_t results[64];
+	size_t len;
+
 	turn_until(bed.world.loop, has_reply());
 	len = rig_expect_success(bed.fd, bed.xid, results, sizeof(results));
 	assert_in_range(len, 8, sizeof(results)); /* no cookie was given */
 	return (enum hf_nlm_stat)rig_get(results + 4);
+}
+
+static enum hf_nlm_stat ask(enum hf_nlm_proc proc, const struct hf_xdr_out *args, const uint8_t *from)
+{
+	send_call(proc, args, from);
+	return hear();
 }
 
 static void put_owner(struct hf_xdr_out *out)
@@ -210,25 +238,40 @@ static void put_owner(struct hf_xdr_out *out)
 	hf_xdr_put_opaque(out, hf_bytes_of_str("oh"));
 }
 
+static void put_lock(struct hf_xdr_out *out, enum hf_nlm_proc proc, bool block, bool reclaim)
+{
+	hf_xdr_put_u32(out, 0);
+	if (proc != HF_NLM_TEST)
+		hf_xdr_put_u32(out, block);
+	hf_xdr_put_u32(out, true); /* exclusive */
+	put_owner(out);
+	hf_xdr_put_u32(out, OWNER);
+	hf_xdr_put_u64(out, 0);
+	hf_xdr_put_u64(out, 10);
+	if (proc != HF_NLM_TEST) {
+		hf_xdr_put_u32(out, reclaim);
+		hf_xdr_put_u32(out, 0);
+	}
+}
+
 static enum hf_nlm_stat lock_or_test(enum hf_nlm_proc proc, bool block)
 {
 	uint8_t args[512];
 	struct hf_xdr_out out;
 
 	hf_xdr_out_init(&out, args, sizeof(args));
-	hf_xdr_put_u32(&out, 0);
-	if (proc != HF_NLM_TEST)
-		hf_xdr_put_u32(&out, block);
-	hf_xdr_put_u32(&out, true); /* exclusive */
-	put_owner(&out);
-	hf_xdr_put_u32(&out, OWNER);
-	hf_xdr_put_u64(&out, 0);
-	hf_xdr_put_u64(&out, 10);
-	if (proc != HF_NLM_TEST) {
-		hf_xdr_put_u32(&out, false); /* reclaim */
-		hf_xdr_put_u32(&out, 0);
-	}
+	put_lock(&out, proc, block, false);
 	return ask(proc, &out, args);
+}
+
+static void send_lock(bool reclaim)
+{
+	uint8_t args[512];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, args, sizeof(args));
+	put_lock(&out, HF_NLM_LOCK, false, reclaim);
+	send_call(HF_NLM_LOCK, &out, args);
 }
 
 static enum hf_nlm_stat poll_lock(void)
@@ -307,6 +350,49 @@ static void test_the_wait_is_not_ended_by_others(void **state)
 	assert_int_equal(n_waiters(), 1);
 }
 
+static uint64_t n_locks(void)
+{
+	struct hf_lock_counters n;
+
+	hf_lock_count(bed.nlm->locks, &n);
+	return n.locks;
+}
+
+static void fail_store(void)
+{
+	bed.world.disk.is_broken = true;
+	disk_let_go(&bed.world.disk);
+}
+
+/* The client does not repeat a reclaim that is answered as in grace. Grace is over when the store fails. */
+static void test_a_reclaim_that_cannot_be_stored(void **state)
+{
+	waiting_client();
+	world_turn(&bed.world);
+	assert_true(world_in_grace(&bed.world));
+	bed.world.disk.is_slow = true;
+	send_lock(true);
+	turn_until(bed.world.loop, n_locks() == 1);
+	assert_int_equal(hf_recovery_end_grace(bed.world.recovery), 0);
+	fail_store();
+	assert_int_equal(hear(), HF_NLM_DENIED_NOLOCKS);
+	assert_int_equal(n_locks(), 1); /* the client had it before */
+}
+
+/* The store may have it all the same: the client is to ask again. */
+static void test_a_lock_that_cannot_be_stored(void **state)
+{
+	waiting_client();
+	assert_int_equal(hf_recovery_end_grace(bed.world.recovery), 0);
+	world_turn(&bed.world);
+	bed.world.disk.is_slow = true;
+	send_lock(false);
+	turn_until(bed.world.loop, n_locks() == 1);
+	fail_store();
+	assert_int_equal(hear(), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(n_locks(), 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -317,6 +403,9 @@ int main(void)
 		T(test_a_poll_whose_file_cannot_be_kept_open),
 		T(test_a_poll_from_before_a_restart),
 		T(test_the_wait_is_not_ended_by_others),
+		cmocka_unit_test_setup_teardown(test_a_reclaim_that_cannot_be_stored, setup_in_grace,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_lock_that_cannot_be_stored, setup_in_grace, teardown),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
