@@ -166,7 +166,7 @@ MUTATIONS = [
     ("undo of what was held before", f"{NLM}/lock.c",
      "is_new = !before.has_any && !args->reclaim;", "is_new = !args->reclaim;"),
     ("a held grant is undone and said", f"{NLM}/durable_reply.c",
-     "if (undo->stat)\n\t\thf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK));", "(void)undo->stat;"),
+     "if (undo->stat)\n\t\thf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK, undo->is_reclaim));", "(void)undo->stat;"),
     ("lowered before that is sure", f"{NLM}/lock.c",
      ".no_downgrade = !args->exclusive,", ".no_downgrade = false,"),
     ("a store that is back is not told of the registrations", f"{RECOVERY}/persist.c", "\tresync_clients(recovery);\n", ""),
@@ -509,6 +509,8 @@ CLUSTER_MUTATIONS = [
      "state += LOST_SM_STATES * count_promotions(before, now);", "(void)count_promotions;"),
     ("each promotion skips as many state numbers as the one before", f"{STORE}/state.c",
      "state += LOST_SM_STATES * count_promotions(before, now);", "(void)count_promotions;\n\tstate += LOST_SM_STATES;"),
+    ("a reclaim that waits until grace is over is told to ask again", f"{NLM}/durable_reply.c",
+     "undo->is_reclaim = op->args.reclaim;", "undo->is_reclaim = false;"),
     # A database that goes back
     ("a lease that is over is renewed in any history", NODE,
      "if (strcmp(row->history, node->history) != 0 && heard >= node->lease_ends) {", "if (!row) {"),
