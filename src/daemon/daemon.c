@@ -381,10 +381,8 @@ static int make_locks(struct daemon *d)
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
 		r = hf_nsm_new(&d->nsm, &nsm);
-	if (r == 0) {
+	if (r == 0)
 		hf_nlm_set_monitor(d->nlm, d->nsm);
-		hf_recovery_restore_waiters(d->recovery);
-	}
 	return hf_trace(r);
 }
 
@@ -581,6 +579,8 @@ static int start(struct daemon *d)
 		r = make_locks(d);
 	if (r == 0)
 		r = make_rpc(d);
+	if (r == 0)
+		hf_recovery_restore_waiters(d->recovery); /* before the first call */
 	if (r == 0)
 		r = hf_listen_all(d->rpc, d->home, d->config, &d->ports.rpc, &d->netids);
 	if (r == 0)
