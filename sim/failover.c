@@ -35,6 +35,12 @@ static void on_end(struct hf_timer *timer)
 	node->has_no_database = node->has_no_clients = node->has_no_link = false;
 }
 
+static bool is_cut_from_clients(const struct fault *fault)
+{
+	return fault->kind == FAULT_NO_CLIENTS ||
+	       (fault->kind == FAULT_NO_DATABASE && fault->number % 3 == 0);
+}
+
 static void cut(struct server *server, struct fault *fault)
 {
 	server->world->counts->node_cuts++;
@@ -42,7 +48,7 @@ static void cut(struct server *server, struct fault *fault)
 		server->node.has_no_database = true;
 	if (fault->kind == FAULT_NO_LINK)
 		node_set_link(server, false);
-	if (fault->kind == FAULT_NO_CLIENTS || (fault->kind == FAULT_NO_DATABASE && fault->number % 3 == 0))
+	if (is_cut_from_clients(fault))
 		server->node.has_no_clients = true;
 	if (!hf_timer_is_running(&server->node.halt_timer))
 		world_timer(server->world, &server->node.halt_timer, on_end);
@@ -111,6 +117,15 @@ static enum fault_kind choose_kind(struct rng *rng)
 	return FAULT_HALT;
 }
 
+/* Where messages are forged, a host that is asked can deny: no node is cut off from the clients. */
+static void keep_clients(struct fault *fault)
+{
+	if (fault->kind == FAULT_NO_CLIENTS || fault->kind == FAULT_NO_LINK)
+		fault->kind = FAULT_NO_DATABASE;
+	if (is_cut_from_clients(fault))
+		fault->number++;
+}
+
 /* Some last for less than a lease, most for longer. */
 static void make_one(struct world *world, struct fault *fault)
 {
@@ -124,6 +139,8 @@ static void make_one(struct world *world, struct fault *fault)
 	fault->number = rng_chance(rng, 600) ? (uint32_t)rng_between(rng, 1, 40) : 0;
 	if (fault->kind >= FAULT_DATABASE && fault->kind <= FAULT_PROMOTION)
 		fault->lasts /= 2;
+	if (world->has_forger)
+		keep_clients(fault);
 }
 
 void failover_make(struct world *world)
