@@ -45,14 +45,13 @@ static void look(struct hf_timer *timer)
 	hf_loop_post(lane->server->lanes[0]->loop, &lane->quiet);
 }
 
-/* On the lane's thread. A connection with input that was not served must not wait for its budget to be
- * served. */
+/* On the lane's thread. The server still listens: a client that is refused waits for seconds before it tries
+ * again, and its address may be another node's by then. */
 static void begin(struct hf_task *task)
 {
 	struct hf_rpc_lane *lane = hf_container_of(task, struct hf_rpc_lane, drain);
 
 	lane->is_ending = true;
-	hf_rpc_listeners_close(lane);
 	lane->drain_until = hf_loop_now(lane->loop) + lane->server->drain_ns;
 	look(&lane->drain_timer);
 }
