@@ -80,19 +80,21 @@ static void on_examined(struct hf_work *work)
 	struct standby *standby = hf_container_of(work, struct standby, examine_work);
 
 	hf_cluster_set_unfit(standby->cluster, standby->missing);
-	(void)hf_timer_start(&standby->examine_timer, EXAMINE_NS);
 	if (standby->is_reload_wanted)
 		begin_reload(standby);
 }
 
-/* A reload changes the list that the worker reads. */
+/* A reload changes the list that the worker reads. A worker that waits for a disk since the last time: a
+ * service that was built here would wait, too. */
 static void on_examine(struct hf_timer *timer)
 {
 	struct standby *standby = hf_container_of(timer, struct standby, examine_timer);
 
-	if (hf_work_is_running(&standby->reload_work) ||
-	    hf_work_submit(standby->loop, &standby->examine_work, run_examine, on_examined) < 0)
-		(void)hf_timer_start(&standby->examine_timer, EXAMINE_NS);
+	(void)hf_timer_start(&standby->examine_timer, EXAMINE_NS);
+	if (hf_work_is_running(&standby->examine_work))
+		hf_cluster_set_unfit(standby->cluster, "an exported directory does not answer here");
+	else if (!hf_work_is_running(&standby->reload_work))
+		(void)hf_work_submit(standby->loop, &standby->examine_work, run_examine, on_examined);
 }
 
 /* Reload */

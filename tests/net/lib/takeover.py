@@ -224,6 +224,15 @@ class Takeover(unittest.TestCase):
         self.stage.settle()
         self.assertEqual([host.name for host in self.hosts if host.told.items], [], "no client is told")
 
+    def assert_all_is_there(self, state, lock, waiter):
+        """One node serves: a has its @lock, and b is the next in the queue with its @waiter."""
+        active, _ = self.until_one_serves()
+        self.until_serving(active)
+        self.assert_continued(active, state)
+        self.assert_denied(self.c)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+
     def takeover_of(self, node, wanted):
         """The last takeover as @node shows it, once it is the @wanted one: (from, to)."""
 
