@@ -7,8 +7,10 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "cluster/connections.h"
@@ -17,8 +19,10 @@
 #include "cluster/witness.h"
 #include "loop/loop.h"
 
-#define WAIT_NS         (250 * HF_NS_PER_MS) /* so often it looks at links and lease */
-#define CONNECTIONS_GAP WAIT_NS              /* so often connections are stored, if they change */
+#define WAIT_NS (250 * HF_NS_PER_MS) /* so often it looks at links and lease */
+/* So often connections are stored, if they change. Clients decide how many there are, so many are stored less
+ * often. */
+#define CONNECTIONS_GAP(len) (WAIT_NS * (1 + (len) / 65536))
 
 struct hf_cluster {
 	struct hf_cluster_options options; /* (c) */
@@ -38,11 +42,11 @@ struct hf_cluster {
 	uint8_t key[HF_CLUSTER_KEY];
 	uint64_t known_epoch;
 	int32_t known_state;
-	bool must_remember; /* what is known is not durable yet */
-	bool must_set_exports;
-	char *exports;              /* of this node; described */
+	bool must_remember;         /* what is known is not durable yet */
+	bool must_set_exports;      /* the database has older ones */
 	bool was_reachable;         /* the database, at the last step */
 	bool had_lease;             /* at the last look; for the log */
+	bool is_slow;               /* the database, for this lease; for the log */
 	bool is_refused;            /* and the home loop was told */
 	char unfit[HF_NODE_REASON]; /* by the daemon */
 
@@ -93,8 +97,7 @@ static void make_owner(char owner[static HF_NODE_ID])
 	uint8_t bytes[(HF_NODE_ID - 1) / 2];
 
 	make_random(bytes, sizeof(bytes));
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(owner + 2 * i, 3, "%02x", bytes[i]);
+	*hf_hex_put(owner, bytes, sizeof(bytes)) = '\0';
 }
 
 /* News */
@@ -247,6 +250,19 @@ static void note_reached(struct hf_cluster *cluster, bool is_reached)
 			    cluster->options.node.service, hf_service_message(cluster->service));
 }
 
+/* Three steps must fit into the lease. */
+static void note_pace(struct hf_cluster *cluster, uint64_t took_ns)
+{
+	bool is_slow = took_ns > cluster->options.node.lease_ns / 3;
+
+	if (is_slow && !cluster->is_slow)
+		hf_log_warn("the database is too slow for cluster.lease_seconds: make it longer on all nodes",
+			    "service=%s answer_seconds=%.3f lease_seconds=%g", cluster->options.node.service,
+			    (double)took_ns / (double)HF_NS_PER_S,
+			    (double)cluster->options.node.lease_ns / (double)HF_NS_PER_S);
+	cluster->is_slow = is_slow;
+}
+
 /* Beyond what the database has: it may have gone back. */
 static void learn(struct hf_cluster *cluster, uint64_t epoch, int32_t state)
 {
@@ -285,7 +301,7 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	make_self(cluster, &self, reason);
 	snprintf(owner, sizeof(owner), "%s", hf_node_owner(cluster->node));
 	if (step == HF_NODE_RENEW && cluster->must_set_exports)
-		exports = strdup(cluster->exports);
+		exports = strdup(hf_node_exports(cluster->node));
 	pthread_mutex_unlock(&cluster->lock);
 	sent = read_clock();
 	r = step == HF_NODE_RENEW ? hf_service_renew(cluster->service, &self, owner, exports, &row)
@@ -295,6 +311,7 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	pthread_mutex_lock(&cluster->lock);
 	before = hf_node_role(cluster->node);
 	note_reached(cluster, r == 0 || r == -ESTALE || r == -EEXIST);
+	note_pace(cluster, heard - sent);
 	if (r == 0 || r == -ESTALE) {
 		learn(cluster, row.epoch, row.sm_state);
 		if (r == 0)
@@ -346,7 +363,9 @@ static void claim(struct hf_cluster *cluster)
 	make_self(cluster, &self, reason);
 	if (seen->has_lease)
 		memcpy(cluster->key, seen->key, sizeof(cluster->key));
-	wanted.exports = exports = strdup(cluster->exports);
+	wanted.exports = exports = strdup(hf_node_exports(cluster->node));
+	if (!exports)
+		hf_node_failed(cluster->node, read_clock());
 	pthread_mutex_unlock(&cluster->lock);
 	if (!exports)
 		return;
@@ -369,6 +388,8 @@ static void claim(struct hf_cluster *cluster)
 		cluster->news = 0; /* of earlier terms */
 		cluster->began_at = seen->has_lease ? hf_node_changed_at(cluster->node) : sent;
 		cluster->must_withdraw = cluster->is_withdrawing = false;
+		free(cluster->stored); /* the database has those of the node before */
+		cluster->stored = NULL;
 		hf_node_claimed(cluster->node, owner, sent);
 		tell(cluster, HF_CLUSTER_CLAIMED);
 	} else if (r == -ESTALE) {
@@ -520,6 +541,17 @@ static void tell_present(struct hf_cluster *cluster)
 	pthread_mutex_unlock(&cluster->lock);
 }
 
+/* The home loop hears nothing while it waits for a disk. Without this process another node can serve. */
+static void end_if_stuck(struct hf_cluster *cluster, uint64_t now)
+{
+	if (!hf_node_is_stuck(cluster->node, now))
+		return;
+	hf_log_error("this node has the service and cannot serve it: a disk, for instance, does not answer; "
+		     "it ends, so that another node can take over",
+		     "service=%s node=%s", cluster->options.node.service, cluster->options.node.node);
+	_exit(EXIT_FAILURE);
+}
+
 /* Links and addresses follow the role. Returns when to look again. */
 static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 {
@@ -536,6 +568,7 @@ static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 	before = hf_node_role(cluster->node);
 	hf_node_set_unfit(cluster->node, *why ? why : cluster->unfit, now);
 	note_role(cluster, before);
+	end_if_stuck(cluster, now);
 	ends = hf_node_lease_ends(cluster->node);
 	role = hf_node_role(cluster->node);
 	is_withdrawing = cluster->is_withdrawing;
@@ -588,7 +621,7 @@ static void wait_until(struct hf_cluster *cluster, uint64_t at, uint64_t now)
 	left += (uint64_t)ts.tv_nsec;
 	ts.tv_sec += (time_t)(left / HF_NS_PER_S);
 	ts.tv_nsec = (long)(left % HF_NS_PER_S);
-	pthread_cond_timedwait(&cluster->wake, &cluster->lock, &ts);
+	pthread_cond_clockwait(&cluster->wake, &cluster->lock, CLOCK_MONOTONIC, &ts);
 }
 
 static void *run(void *user)
@@ -607,7 +640,7 @@ static void *run(void *user)
 			at = UINT64_MAX;
 		must_report = cluster->must_report;
 		must_store = hf_node_role(cluster->node) == HF_NODE_ACTIVE &&
-			     now >= cluster->stored_at + CONNECTIONS_GAP;
+			     now >= cluster->stored_at + CONNECTIONS_GAP(cluster->stored_len);
 		must_withdraw = cluster->must_withdraw;
 		is_ending = cluster->is_ending;
 		if (!is_ending && at > now && !must_report && !must_store && !must_withdraw &&
@@ -632,7 +665,6 @@ static void *run(void *user)
 int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options *options)
 {
 	struct hf_cluster *cluster = calloc(1, sizeof(*cluster));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!cluster)
@@ -646,13 +678,9 @@ int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options
 	else
 		make_random(cluster->key, sizeof(cluster->key));
 	pthread_mutex_init(&cluster->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&cluster->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&cluster->wake, NULL);
 	hf_task_init(&cluster->task, deliver);
-	cluster->exports = strdup(options->node.exports);
-	r = cluster->exports ? hf_node_new(&cluster->node, &options->node, read_clock()) : -ENOMEM;
+	r = hf_node_new(&cluster->node, &options->node, read_clock());
 	/* A database that does not answer is asked again within the lease. */
 	if (r == 0)
 		r = hf_service_new(&cluster->service, options->postgres, options->node.service,
@@ -680,7 +708,6 @@ struct hf_cluster *hf_cluster_free(struct hf_cluster *cluster)
 	}
 	hf_service_free(cluster->service);
 	hf_node_free(cluster->node);
-	free(cluster->exports);
 	free(cluster->stored);
 	pthread_cond_destroy(&cluster->wake);
 	pthread_mutex_destroy(&cluster->lock);
@@ -776,16 +803,12 @@ void hf_cluster_released(struct hf_cluster *cluster, bool has_failed)
 
 int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports)
 {
-	char *copy = strdup(exports);
 	int r;
 
-	if (!copy)
-		return hf_trace(-ENOMEM);
 	pthread_mutex_lock(&cluster->lock);
 	r = hf_node_set_exports(cluster->node, exports);
-	free(cluster->exports);
-	cluster->exports = copy;
-	cluster->must_set_exports = true;
+	if (r == 0)
+		cluster->must_set_exports = true;
 	pthread_mutex_unlock(&cluster->lock);
 	return r;
 }

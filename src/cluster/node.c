@@ -11,6 +11,7 @@
 
 #define LOOK_NS        (250 * HF_NS_PER_MS) /* at most this long until a standby sees a change */
 #define FENCE_AGAIN_NS HF_NS_PER_S
+#define TAKING_LEASES  20                 /* to build the service; then something hangs */
 #define TOLD_NS        (60 * HF_NS_PER_S) /* for so long an operator's order to take holds */
 
 struct hf_node {
@@ -42,7 +43,8 @@ struct hf_node {
 
 	/* Serving */
 	char owner[HF_NODE_ID]; /* empty: this node has no term */
-	bool has_service;       /* what was built for the last term may not have ended yet */
+	uint64_t claimed_at;
+	bool has_service; /* what was built for the last term may not have ended yet */
 	uint64_t lease_ends;
 	char heir[HF_NODE_NAME];
 	char history[HF_SERVICE_HISTORY]; /* of the database, in which this node is sure of its lease */
@@ -151,8 +153,13 @@ static void compare(struct hf_node *node)
 		snprintf(node->reason, sizeof(node->reason), "%s", node->unfit);
 		return;
 	}
-	if (!row->has_lease)
+	if (!row->has_lease) {
+		if (row->is_locked)
+			snprintf(node->reason, sizeof(node->reason),
+				 "a holdfastd outside of the cluster uses the store under the same name; "
+				 "stop it");
 		return;
+	}
 	if (node->options.key && memcmp(node->options.key, row->key, HF_SERVICE_KEY) != 0) {
 		node->is_refused = true;
 		snprintf(node->reason, sizeof(node->reason),
@@ -185,14 +192,16 @@ static void compare(struct hf_node *node)
 	}
 }
 
-/* Takes over the text of the exports. */
-static void copy_row(struct hf_node *node, const struct hf_service_row *row)
+static bool copy_row(struct hf_node *node, const struct hf_service_row *row)
 {
 	char *exports = row->exports ? strdup(row->exports) : NULL;
 
+	if (row->exports && !exports)
+		return false;
 	hf_service_row_deinit(&node->seen);
 	node->seen = *row;
 	node->seen.exports = exports;
+	return true;
 }
 
 static const char *find_heir(const struct hf_node *node, const char *wanted)
@@ -251,7 +260,7 @@ static bool is_told(const struct hf_node *node, uint64_t now)
 }
 
 /* Why may this node claim the service, by its last look? NULL: it may not. */
-static const char *find_claim(struct hf_node *node, uint64_t now)
+static const char *find_claim(const struct hf_node *node, uint64_t now)
 {
 	const struct hf_service_row *row = &node->seen;
 	bool wants = node->options.automatic || is_told(node, now);
@@ -263,10 +272,6 @@ static const char *find_claim(struct hf_node *node, uint64_t now)
 	if (is_in_doubt(node) || node->has_service)
 		return NULL;
 	if (!row->has_lease) {
-		if (row->is_locked)
-			snprintf(node->reason, sizeof(node->reason),
-				 "a holdfastd outside of the cluster uses the store under the same name; "
-				 "stop it");
 		if (!wants || row->is_locked)
 			return NULL;
 		return row->exists ? "the store joined the cluster" : "first start";
@@ -291,33 +296,33 @@ static bool must_ask(const struct hf_node *node, uint64_t now)
 	       strcmp(row->wanted, node->options.node) != 0 && now < lease_over_at(node);
 }
 
-static void note_history(struct hf_node *node, const struct hf_service_row *row, uint64_t now)
-{
-	if (node->history_at && strcmp(node->seen.history, row->history) == 0)
-		return;
-	node->has_gone_back = node->history_at != 0;
-	node->history_at = now;
-}
-
 static void stand_by(struct hf_node *node, uint64_t now);
 
 void hf_node_saw(struct hf_node *node, enum hf_node_step step, const struct hf_service_row *row,
 		 uint64_t sent, uint64_t heard)
 {
+	bool is_new = !node->has_seen || has_changed(&node->seen, row);
+	bool is_other = !node->history_at || strcmp(node->seen.history, row->history) != 0;
 	const char *heir;
 
-	if (!node->has_seen || has_changed(&node->seen, row)) {
+	if (!copy_row(node, row)) {
+		hf_node_failed(node, heard);
+		return;
+	}
+	if (is_new) {
 		node->changed_at = heard;
 		node->is_fenced = node->has_fence_failed = false;
+	}
+	if (is_other) {
+		node->has_gone_back = node->history_at != 0;
+		node->history_at = heard;
 	}
 	/* Another node would often have to start over where the owner has all in its memory. */
 	if (node->away_since && heard - node->away_since > node->options.lease_ns / 2)
 		node->owner_first_until = heard + node->options.lease_ns / 3;
 	node->away_since = 0;
-	note_history(node, row, heard);
 	node->has_seen = true;
 	node->name_used_since = 0;
-	copy_row(node, row);
 	if (step == HF_NODE_RENEW) {
 		if (strcmp(row->history, node->history) != 0 && heard >= node->lease_ends) {
 			stand_by(node, heard);
@@ -399,6 +404,7 @@ void hf_node_claimed(struct hf_node *node, const char *owner, uint64_t sent)
 	node->told_until = 0;
 	node->is_released = false;
 	node->has_service = true;
+	node->claimed_at = sent;
 	memcpy(node->history, node->seen.history, sizeof(node->history));
 	node->lease_ends = sent + node->options.lease_ns;
 	node->next_at = sent + node->options.lease_ns / 3;
@@ -540,6 +546,12 @@ const char *hf_node_reason(const struct hf_node *node)
 	return node->reason;
 }
 
+bool hf_node_is_stuck(const struct hf_node *node, uint64_t now)
+{
+	return node->role == HF_NODE_TAKING &&
+	       now > node->claimed_at + TAKING_LEASES * node->options.lease_ns;
+}
+
 bool hf_node_is_refused(const struct hf_node *node)
 {
 	return node->is_refused;
@@ -548,6 +560,11 @@ bool hf_node_is_refused(const struct hf_node *node)
 uint64_t hf_node_lease_ends(const struct hf_node *node)
 {
 	return node->lease_ends;
+}
+
+const char *hf_node_exports(const struct hf_node *node)
+{
+	return node->exports;
 }
 
 const char *hf_node_owner(const struct hf_node *node)

@@ -118,6 +118,9 @@ int hf_node_set_exports(struct hf_node *node, const char *text);
 enum hf_node_role hf_node_role(const struct hf_node *node);
 const char *hf_node_reason(const struct hf_node *node); /* why it is in this role; empty: no more to say */
 bool hf_node_is_refused(const struct hf_node *node);    /* it cannot take part at all */
+/* It has the service, and does not serve it after so long a time: a disk hangs, for instance. */
+bool hf_node_is_stuck(const struct hf_node *node, uint64_t now);
+const char *hf_node_exports(const struct hf_node *node);
 /* Until when may this node act for the service? 0: it is not its own. */
 uint64_t hf_node_lease_ends(const struct hf_node *node);
 const char *hf_node_owner(const struct hf_node *node); /* of this term */

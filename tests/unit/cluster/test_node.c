@@ -176,6 +176,34 @@ static void test_deposed_node_claims_nothing_before_its_service_has_ended(void *
 	hf_node_free(node);
 }
 
+static void test_node_that_could_not_build_the_service_leaves_it_to_others(void **state)
+{
+	struct hf_node *node = make_active(NULL, T);
+	struct hf_service_row row = row_of_a(3);
+
+	hf_node_released(node, true, T + S);
+	assert_int_equal(next(node), HF_NODE_HAND_OVER);
+	hf_node_handed_over(node, T + S);
+	row.lease_owner[0] = '\0';
+	look(node, row, T + S + MS);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	look(node, row, T + S + LEASE);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
+static void test_node_that_never_comes_to_serve_is_stuck(void **state)
+{
+	struct hf_node *node = make(NULL);
+
+	hf_node_claimed(node, "owner-a", T);
+	assert_false(hf_node_is_stuck(node, T + 20 * LEASE));
+	assert_true(hf_node_is_stuck(node, T + 20 * LEASE + 1));
+	hf_node_serves(node);
+	assert_false(hf_node_is_stuck(node, T + 100 * LEASE));
+	hf_node_free(node);
+}
+
 static void test_renewal_that_crosses_the_release_gives_no_lease(void **state)
 {
 	struct hf_node *node = make_active(NULL, T);
@@ -203,6 +231,32 @@ static void test_takes_over_a_lease_and_a_third_after_the_last_change(void **sta
 	look(node, row_of_b(8), T + S + OVER);
 	assert_int_equal(next(node), HF_NODE_CLAIM);
 	assert_string_equal(hf_node_claim_reason(node), "the lease was over");
+	hf_node_free(node);
+}
+
+/* The owner has all in its memory; another node may have to start over. */
+static void test_owner_comes_first_when_the_database_is_back(void **state)
+{
+	struct hf_node *node = make(NULL);
+
+	look(node, row_of_b(7), T);
+	hf_node_failed(node, T + S);
+	hf_node_failed(node, T + 10 * S);
+	look(node, row_of_b(7), T + 20 * S);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	look(node, row_of_b(7), T + 20 * S + LEASE / 3);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
+static void test_database_that_was_away_for_a_moment_delays_nothing(void **state)
+{
+	struct hf_node *node = make(NULL);
+
+	look(node, row_of_b(7), T);
+	hf_node_failed(node, T + OVER - 100 * MS);
+	look(node, row_of_b(7), T + OVER);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
 	hf_node_free(node);
 }
 
@@ -674,6 +728,10 @@ int main(void)
 		cmocka_unit_test(test_order_to_take_does_not_hold_for_ever),
 		cmocka_unit_test(test_fence_before_a_claim_without_consent),
 		cmocka_unit_test(test_no_fence_with_consent),
+		cmocka_unit_test(test_owner_comes_first_when_the_database_is_back),
+		cmocka_unit_test(test_database_that_was_away_for_a_moment_delays_nothing),
+		cmocka_unit_test(test_node_that_could_not_build_the_service_leaves_it_to_others),
+		cmocka_unit_test(test_node_that_never_comes_to_serve_is_stuck),
 		cmocka_unit_test(test_exports_that_differ),
 		cmocka_unit_test(test_leases_that_differ),
 		cmocka_unit_test(test_node_that_served_last_says_what_the_service_is),
