@@ -65,11 +65,11 @@ struct hf_pg {
 	unsigned int n_flying;
 
 	/* The journal. */
-	uint64_t next_number;        /* of a row */
-	size_t max_journal;          /* bytes; more only if a single batch is larger */
-	uint64_t fold_delay;         /* after the first row that is not folded, and after a failure */
-	bool has_term;               /* the connection can write in the journal */
-	struct hf_store_batch *held; /* waits until the journal has room */
+	uint64_t next_number;           /* of a row */
+	size_t max_journal;             /* bytes; more only if a single batch is larger */
+	uint64_t fold_delay;            /* after the first row that is not folded, and after a failure */
+	bool has_term;                  /* the connection can write in the journal */
+	struct hf_store_batch *delayed; /* waits until the journal has room */
 	struct hf_pg_rows unfolded;
 	struct hf_pg_rows folding; /* the worker's while fold_work runs */
 	struct hf_work fold_work;

@@ -25,12 +25,12 @@ static void on_silence(struct hf_timer *timer)
 	struct hf_pg *pg = hf_container_of(timer, struct hf_pg, silence_timer);
 
 	/* A long fold delays commits, and is no failure. */
-	if (pg->held && !pg->n_flying && !pg->has_fold_failed) {
+	if (pg->delayed && !pg->n_flying && !pg->has_fold_failed) {
 		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 		return;
 	}
 	snprintf(pg->message, sizeof(pg->message), "%s",
-		 pg->held ? "the journal is full" : "the database does not answer");
+		 pg->delayed ? "the journal is full" : "the database does not answer");
 	give_up(pg);
 }
 
@@ -64,7 +64,7 @@ static bool finish_first(struct hf_pg *pg)
 		hf_pg_journal_reset(pg);
 	pg->n_flying--;
 	memmove(pg->flying, pg->flying + 1, pg->n_flying * sizeof(pg->flying[0]));
-	if (pg->n_flying == 0 && !pg->held)
+	if (pg->n_flying == 0 && !pg->delayed)
 		hf_timer_stop(&pg->silence_timer);
 	hf_store_batch_done(batch, 0);
 	return true;
@@ -113,7 +113,7 @@ static void on_ready(void *user, unsigned int events)
 		give_up(pg);
 		return;
 	}
-	if (pg->n_flying && !pg->held)
+	if (pg->n_flying && !pg->delayed)
 		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 	if (!take_results(pg) || !flush(pg))
 		give_up(pg);
@@ -140,10 +140,10 @@ static void give_up(struct hf_pg *pg)
 	hf_pg_journal_reset(pg);
 	if (pg->is_taken)
 		hf_store_taken(&pg->store);
-	if (pg->held) {
-		struct hf_store_batch *batch = pg->held;
+	if (pg->delayed) {
+		struct hf_store_batch *batch = pg->delayed;
 
-		pg->held = NULL;
+		pg->delayed = NULL;
 		hf_store_batch_done(batch, -ENOTCONN);
 	}
 	while (pg->n_flying) {
@@ -194,8 +194,8 @@ void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch)
 		return;
 	}
 	if (batch->kind == HF_STORE_LOCKS && hf_pg_journal_is_full(pg)) {
-		assert(!pg->held);
-		pg->held = batch;
+		assert(!pg->delayed);
+		pg->delayed = batch;
 		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 		return;
 	}
@@ -206,7 +206,7 @@ void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch)
 		r = hf_pg_send_batch(pg, pg->conn, batch);
 	if (r < 0 && PQstatus(pg->conn) != CONNECTION_OK)
 		hf_pg_note_error(pg->conn, pg->message);
-	if (r == 0 && !pg->held)
+	if (r == 0 && !pg->delayed)
 		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 	if (r < 0 || !flush(pg))
 		give_up(pg);
@@ -276,13 +276,13 @@ void hf_pg_recover(struct hf_store *store)
 
 void hf_pg_go_on(struct hf_pg *pg)
 {
-	struct hf_store_batch *batch = pg->held;
+	struct hf_store_batch *batch = pg->delayed;
 
 	if (pg->is_waiting) {
 		pg->is_waiting = false;
 		connect_again(pg);
 	} else if (batch && !hf_pg_journal_is_full(pg)) {
-		pg->held = NULL;
+		pg->delayed = NULL;
 		hf_pg_commit(&pg->store, batch);
 	}
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "store/postgres/internal.h"
 
 #define NUMBER 32 /* a number as text */
@@ -291,11 +292,10 @@ static int say_here(struct hf_service *service, const struct hf_service_self *se
 	return -EEXIST;
 }
 
-int hf_service_look(struct hf_service *service, const struct hf_service_self *self,
-		    struct hf_service_row *rowp)
+/* The last part of a transaction, if it went well so far. */
+static int look_and_end(struct hf_service *service, int r, const struct hf_service_self *self,
+			struct hf_service_row *rowp)
 {
-	int r = begin(service, false);
-
 	if (r == 0)
 		r = say_here(service, self);
 	if (r == 0)
@@ -306,6 +306,12 @@ int hf_service_look(struct hf_service *service, const struct hf_service_self *se
 	if (r < 0)
 		hf_service_row_deinit(rowp);
 	return r;
+}
+
+int hf_service_look(struct hf_service *service, const struct hf_service_self *self,
+		    struct hf_service_row *rowp)
+{
+	return look_and_end(service, begin(service, false), self, rowp);
 }
 
 /* Renewing */
@@ -335,18 +341,8 @@ int hf_service_renew(struct hf_service *service, const struct hf_service_self *s
 	if (r == 0)
 		r = add_renewal(service, owner, exports, self->history);
 	is_stale = r == -ESTALE;
-	if (r == 0 || is_stale)
-		r = say_here(service, self);
-	if (r == 0)
-		r = look(service, rowp);
-	if (r < 0)
-		return end(service, r);
-	r = end(service, 0);
-	if (r < 0)
-		hf_service_row_deinit(rowp);
-	else if (is_stale)
-		r = -ESTALE;
-	return r;
+	r = look_and_end(service, is_stale ? 0 : r, self, rowp);
+	return r == 0 && is_stale ? -ESTALE : r;
 }
 
 /* Changing the owner */
@@ -414,8 +410,7 @@ static int write_claim(struct hf_service *service, const struct hf_service_self 
 	int r;
 
 	snprintf(lease_ms, sizeof(lease_ms), "%llu", (unsigned long long)(claim->lease_ns / HF_NS_PER_MS));
-	for (size_t i = 0; i < HF_SERVICE_KEY; i++)
-		snprintf(key + 2 * i, 3, "%02x", claim->key[i]);
+	*hf_hex_put(key, claim->key, HF_SERVICE_KEY) = '\0';
 	r = run(service,
 		"INSERT INTO holdfast_services (service, epoch, owner) VALUES ($1, 0, $2)"
 		" ON CONFLICT (service) DO UPDATE SET owner = excluded.owner",
@@ -456,11 +451,11 @@ int hf_service_claim(struct hf_service *service, const struct hf_service_self *s
 	return end(service, r);
 }
 
-/* One statement of the owner, synced. */
-static int change_as_owner(struct hf_service *service, const char *sql, int n_params,
-			   const char *const *params)
+/* One statement as a transaction. -ESTALE: it found no row, the owner is another one. */
+static int change_once(struct hf_service *service, bool is_synced, const char *sql, int n_params,
+		       const char *const *params)
 {
-	int r = begin(service, true);
+	int r = begin(service, is_synced);
 	int n = r < 0 ? r : change(service, sql, n_params, params);
 
 	return end(service, n == 0 ? -ESTALE : n < 0 ? n : 0);
@@ -470,18 +465,18 @@ int hf_service_hand_over(struct hf_service *service, const char *owner, const ch
 {
 	const char *params[] = { service->name, owner, heir };
 
-	return change_as_owner(service,
-			       "UPDATE holdfast_leases SET owner = '', heir = $3, wanted = '',"
-			       " renewals = renewals + 1 WHERE service = $1 AND owner = $2",
-			       3, params);
+	return change_once(service, true,
+			   "UPDATE holdfast_leases SET owner = '', heir = $3, wanted = '',"
+			   " renewals = renewals + 1 WHERE service = $1 AND owner = $2",
+			   3, params);
 }
 
 int hf_service_ask(struct hf_service *service, const char *node)
 {
 	const char *params[] = { service->name, node };
 
-	return change_as_owner(service, "UPDATE holdfast_leases SET wanted = $2 WHERE service = $1", 2,
-			       params);
+	return change_once(service, true, "UPDATE holdfast_leases SET wanted = $2 WHERE service = $1", 2,
+			   params);
 }
 
 int hf_service_report(struct hf_service *service, const char *owner,
@@ -494,17 +489,16 @@ int hf_service_report(struct hf_service *service, const char *owner,
 				 seconds };
 
 	if (!*takeover->from)
-		return change_as_owner(service,
-				       "UPDATE holdfast_leases SET was_unsynced = false"
-				       " WHERE service = $1 AND owner = $2",
-				       2, params);
+		return change_once(service, true,
+				   "UPDATE holdfast_leases SET was_unsynced = false"
+				   " WHERE service = $1 AND owner = $2",
+				   2, params);
 	snprintf(seconds, sizeof(seconds), "%.6f", takeover->seconds);
-	return change_as_owner(
-		service,
-		"UPDATE holdfast_leases SET takeover_at = clock_timestamp(), takeover_from = $3,"
-		" takeover_to = $4, takeover_reason = $5, takeover_continued = $6,"
-		" takeover_seconds = $7, was_unsynced = false WHERE service = $1 AND owner = $2",
-		7, params);
+	return change_once(service, true,
+			   "UPDATE holdfast_leases SET takeover_at = clock_timestamp(), takeover_from = $3,"
+			   " takeover_to = $4, takeover_reason = $5, takeover_continued = $6,"
+			   " takeover_seconds = $7, was_unsynced = false WHERE service = $1 AND owner = $2",
+			   7, params);
 }
 
 /* Connections of clients */
@@ -513,11 +507,8 @@ static char *hex_of(struct hf_bytes bytes)
 {
 	char *hex = malloc(2 * (size_t)bytes.len + 1);
 
-	if (!hex)
-		return NULL;
-	hex[0] = '\0';
-	for (size_t i = 0; i < bytes.len; i++)
-		snprintf(hex + 2 * i, 3, "%02x", bytes.data[i]);
+	if (hex)
+		*hf_hex_put(hex, bytes.data, bytes.len) = '\0';
 	return hex;
 }
 
@@ -528,10 +519,10 @@ int hf_service_put_connections(struct hf_service *service, const char *owner, st
 
 	if (!hex)
 		return hf_trace(-ENOMEM);
-	return change_as_owner(service,
-			       "UPDATE holdfast_leases SET connections = decode($3, 'hex')"
-			       " WHERE service = $1 AND owner = $2",
-			       3, params);
+	return change_once(service, false,
+			   "UPDATE holdfast_leases SET connections = decode($3, 'hex')"
+			   " WHERE service = $1 AND owner = $2",
+			   3, params);
 }
 
 int hf_service_get_connections(struct hf_service *service, uint8_t **connectionsp, size_t *lenp)
@@ -560,7 +551,7 @@ int hf_service_forget(struct hf_service *service, const struct hf_service_self *
 {
 	const char *params[] = { service->name, self->node, self->instance };
 
-	return change_as_owner(
-		service, "DELETE FROM holdfast_nodes WHERE service = $1 AND node = $2 AND instance = $3", 3,
-		params);
+	return change_once(service, true,
+			   "DELETE FROM holdfast_nodes WHERE service = $1 AND node = $2 AND instance = $3", 3,
+			   params);
 }

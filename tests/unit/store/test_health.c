@@ -5,26 +5,8 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "quiet.h"
 #include "standin/disk.h"
-
-static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
-{
-}
-
-static void on_failed(void *user, uint64_t first_lost)
-{
-}
-
-static void on_nothing(void *user)
-{
-}
-
-static const struct hf_store_events events = {
-	.on_reached = on_reached,
-	.on_failed = on_failed,
-	.on_resync = on_nothing,
-	.on_recovered = on_nothing,
-};
 
 static struct hf_loop *loop;
 static struct disk disk;
@@ -32,7 +14,7 @@ static struct hf_store *store;
 
 static int setup(void **state)
 {
-	const struct hf_store_options options = { .durability = HF_STORE_PROCESS, .events = &events };
+	const struct hf_store_options options = { .durability = HF_STORE_PROCESS, .events = &quiet_events };
 	struct hf_store_start start;
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);

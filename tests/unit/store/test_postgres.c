@@ -695,11 +695,11 @@ static void test_journal_is_bounded(void **state)
 	kit_open(&kit);
 	hf_pg_of(kit.store)->max_journal = 20000;
 	blocker = block_folds(&kit);
-	for (int i = 0; i < 10000 && !hf_pg_of(kit.store)->held; i++) {
+	for (int i = 0; i < 10000 && !hf_pg_of(kit.store)->delayed; i++) {
 		ticket = kit_put_lock(&kit, hf_store_new_id(kit.store), 3);
 		kit_turn(&kit);
 	}
-	assert_non_null(hf_pg_of(kit.store)->held);
+	assert_non_null(hf_pg_of(kit.store)->delayed);
 	assert_true(hf_store_reached(kit.store, HF_STORE_LOCKS) < ticket);
 	kit_put_client(&kit, 5, 5); /* registrations do not wait */
 	kit_run_until(&kit, is_client_stored);

@@ -1,9 +1,12 @@
 /* The row of a service in a real database: who may change it, and what the others see. */
 #include "../test.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "cluster.h"
 #include "loop/loop.h"
@@ -164,9 +167,31 @@ static void test_one_name_for_two_nodes(void **state)
 	hf_service_row_deinit(&row);
 }
 
+/* A host that accepts and says nothing has only its part of the time. */
+static void test_silent_host_in_the_list(void **state)
+{
+	struct both *both = *state;
+	struct sockaddr_in silent = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(silent);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct hf_service *service;
+	char conninfo[1024], *path = both->conninfo + strlen("host=");
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&silent, sizeof(silent)), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&silent, &len), 0);
+	snprintf(conninfo, sizeof(conninfo), "port=%u,5432 host=127.0.0.1,%s", ntohs(silent.sin_port), path);
+	assert_int_equal(hf_service_new(&service, conninfo, "nfs", 4 * HF_NS_PER_S), 0);
+	struct hf_service_row row = look(service, &self_a);
+	hf_service_row_deinit(&row);
+	hf_service_free(service);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_silent_host_in_the_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_of_two_claims_succeeds, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_renewals_are_seen_and_end_with_a_claim, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_handing_over_names_the_heir, setup, teardown),

@@ -5,26 +5,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "quiet.h"
 #include "standin/disk.h"
-
-static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
-{
-}
-
-static void on_failed(void *user, uint64_t first_lost)
-{
-}
-
-static void on_nothing(void *user)
-{
-}
-
-static const struct hf_store_events events = {
-	.on_reached = on_reached,
-	.on_failed = on_failed,
-	.on_resync = on_nothing,
-	.on_recovered = on_nothing,
-};
 
 static struct hf_store_state state_on(const char *medium, int32_t sm_state)
 {
@@ -96,7 +78,7 @@ static struct hf_store_start begin_empty(uint64_t known_epoch, int32_t known_sta
 						  .continues = true,
 						  .known_epoch = known_epoch,
 						  .known_state = known_state,
-						  .events = &events };
+						  .events = &quiet_events };
 	static struct disk disk;
 	struct hf_store_start start;
 	struct hf_store *store;
