@@ -163,7 +163,7 @@ void hf_api_await_answers(struct hf_api *api)
 	bool serves = true;
 	int r = 0;
 
-	clock_gettime(CLOCK_REALTIME, &at);
+	clock_gettime(CLOCK_MONOTONIC, &at);
 	at.tv_nsec += (long)LAST_NS;
 	at.tv_sec += at.tv_nsec / (long)HF_NS_PER_S;
 	at.tv_nsec %= (long)HF_NS_PER_S;
@@ -173,7 +173,7 @@ void hf_api_await_answers(struct hf_api *api)
 		hf_list_for_each(link, &api->doors)
 			serves |= hf_list_entry(link, struct hf_api_door, link)->state == HF_API_DOOR_SERVES;
 		if (serves)
-			r = pthread_cond_timedwait(&api->door_changed, &api->lock, &at);
+			r = pthread_cond_clockwait(&api->door_changed, &api->lock, CLOCK_MONOTONIC, &at);
 	}
 	pthread_mutex_unlock(&api->lock);
 }

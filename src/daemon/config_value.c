@@ -163,6 +163,21 @@ int hf_config_value_set(void *field, const struct hf_option *option, const char 
 	return -EINVAL;
 }
 
+/* The items with one more, whose first member is a copy of @text; NULL: no memory, nothing has changed. */
+static void *append(void *items, size_t n, const void *item, size_t size, const char *text)
+{
+	char *copy = strdup(text);
+	uint8_t *more = copy ? reallocarray(items, n + 1, size) : NULL;
+
+	if (!more) {
+		free(copy);
+		return NULL;
+	}
+	memcpy(more + n * size, item, size);
+	memcpy(more + n * size, &copy, sizeof(copy));
+	return more;
+}
+
 static int add_address(struct hf_config_addresses *list, const char *text, struct hf_config_why *why)
 {
 	struct hf_config_address address = { 0 }, *items;
@@ -184,14 +199,11 @@ static int add_address(struct hf_config_addresses *list, const char *text, struc
 			return wrong(why, "holds '%s' beside '%s', one of which means all; give either",
 				     quoted, other->text);
 	}
-	items = reallocarray(list->items, list->n + 1, sizeof(*items));
+	items = append(list->items, list->n, &address, sizeof(address), text);
 	if (!items)
 		return -ENOMEM;
 	list->items = items;
-	address.text = strdup(text);
-	if (!address.text)
-		return -ENOMEM;
-	list->items[list->n++] = address;
+	list->n++;
 	return 0;
 }
 
@@ -224,14 +236,11 @@ static int add_client(struct hf_config_clients *list, const char *text, struct h
 
 	if (!parse_client(&client, text))
 		return wrong_client(why, text);
-	items = reallocarray(list->items, list->n + 1, sizeof(*items));
+	items = append(list->items, list->n, &client, sizeof(client), text);
 	if (!items)
 		return -ENOMEM;
 	list->items = items;
-	client.text = strdup(text);
-	if (!client.text)
-		return -ENOMEM;
-	list->items[list->n++] = client;
+	list->n++;
 	return 0;
 }
 
@@ -250,14 +259,11 @@ static int add_service_address(struct hf_config_service_addresses *list, const c
 		if (hf_addr_same_host(&list->items[i].address.addr, &address.address.addr))
 			return wrong(why, "holds '%s' beside '%s'; give each address once", quoted,
 				     list->items[i].text);
-	items = reallocarray(list->items, list->n + 1, sizeof(*items));
+	items = append(list->items, list->n, &address, sizeof(address), text);
 	if (!items)
 		return -ENOMEM;
 	list->items = items;
-	address.text = strdup(text);
-	if (!address.text)
-		return -ENOMEM;
-	list->items[list->n++] = address;
+	list->n++;
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "cluster/cluster.h"
 #include "cluster/fence.h"
@@ -114,8 +115,7 @@ static int read_instance(struct hf_member *member)
 		return hf_trace(r);
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return hf_trace(-EIO);
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(member->instance + 2 * i, 3, "%02x", bytes[i]);
+	*hf_hex_put(member->instance, bytes, sizeof(bytes)) = '\0';
 	return hf_trace(hf_state_dir_save(member->dir, INSTANCE, member->instance, HF_NODE_ID - 1));
 }
 

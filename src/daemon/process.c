@@ -110,11 +110,11 @@ static void *end_anyway(void *user)
 	struct timespec at;
 	int r = 0;
 
-	clock_gettime(CLOCK_REALTIME, &at);
+	clock_gettime(CLOCK_MONOTONIC, &at);
 	at.tv_sec += LAST_SECONDS;
 	pthread_mutex_lock(&end->lock);
 	while (!end->is_called_off && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&end->wake, &end->lock, &at);
+		r = pthread_cond_clockwait(&end->wake, &end->lock, CLOCK_MONOTONIC, &at);
 	pthread_mutex_unlock(&end->lock);
 	if (end->is_called_off)
 		return NULL;
