@@ -54,7 +54,8 @@
  * client's state number, the epoch of its grant, and flags. Locks that differ in what
  * matters after a crash (state number, unreclaimed, volatile, provisional) do not
  * merge. Locks that differ only in the epoch merge, and carry the newer one.
- * Unreclaimed locks never merge, so that they stay as the store has them.
+ * Unreclaimed locks never merge, so that they stay as the store has them. Where a
+ * run goes on, the locks of the run before merge only with those of the new one.
  *
  * A request for a range that the owner holds in that mode changes nothing, with
  * three exceptions that make the lock firmer: it is no longer provisional, it takes

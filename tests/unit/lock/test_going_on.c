@@ -40,6 +40,24 @@ static void test_restored_locks_are_held(void **state)
 	assert_locked(bed, 1, "E[0,14]");
 }
 
+/* Two locks that differed in the run before, for instance by a check that was under way, and touch. */
+static void test_restored_locks_that_touch_stay_as_they_are_stored(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_restore(bed, 1, S, 0, 9);
+	bed_restore(bed, 1, S, 10, 19);
+	hf_lock_accept_restored(bed->locks);
+	check(bed);
+	assert_locked(bed, 1, "S[0,9] S[10,19]");
+	bed_lock(bed, 1, S, 20, 29);
+	check(bed);
+	assert_locked(bed, 1, "S[0,9] S[10,29]");
+	bed_unlock(bed, 1, 5, 12);
+	check(bed);
+	assert_locked(bed, 1, "S[0,4] S[13,29]");
+}
+
 static void test_a_client_that_reconnects_still_reclaims(void **state)
 {
 	struct bed *bed = *state;
@@ -135,6 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		bed_test_of(test_restored_locks_are_held),
+		bed_test_of(test_restored_locks_that_touch_stay_as_they_are_stored),
 		bed_test_of(test_a_client_that_reconnects_still_reclaims),
 		bed_test_of(test_waiters_keep_their_order),
 		bed_test_of(test_a_waiter_that_can_run_is_granted_by_an_event),
