@@ -42,17 +42,30 @@ void rogue_capture(struct world *world, const struct packet *packet)
 {
 	struct capture *capture = is_notice(packet) ? &world->notices[world->n_notices++ % N_NOTICES]
 						    : &world->captures[world->n_captures++ % N_CAPTURES];
+	const struct host *host = net_host(world, &packet->from);
 
 	/* Not its own forgeries: their host may be down by then, and cannot deny them. */
 	if (packet->len > sizeof(capture->bytes) || packet->from.port == FORGED_LOW ||
 	    packet->from.port == FORGED_HIGH)
 		return;
+	capture->host_life = host ? host->life : 0;
 	capture->from = packet->from;
 	capture->to = packet->to;
 	capture->server_life = packet->server_life;
 	capture->at = world->now;
 	capture->len = packet->len;
 	memcpy(capture->bytes, packet->bytes, packet->len);
+}
+
+/* A node whose lease is over drops calls, so its replay cache does not have them. The server may not know the
+ * host's number, and then cannot tell such a call of a host's last life from one of its present life. */
+static bool can_replay(struct world *world, const struct capture *capture)
+{
+	const struct host *host = net_host(world, &capture->from);
+
+	return capture->len && capture->server_life == world->server->life &&
+	       world->now - capture->at < FORGETS_NS &&
+	       (!world->options.is_cluster || (host && host->life == capture->host_life));
 }
 
 static void replay(struct world *world)
@@ -66,8 +79,7 @@ static void replay(struct world *world)
 	if (!n)
 		return;
 	capture = &all[rng_below(&world->rogue_rng, n)];
-	if (capture->len && capture->server_life == world->server->life &&
-	    world->now - capture->at < FORGETS_NS)
+	if (can_replay(world, capture))
 		net_send(world, &capture->from, &capture->to, capture->bytes, capture->len);
 }
 

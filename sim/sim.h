@@ -685,6 +685,7 @@ struct capture {
 	struct hf_addr from, to;
 	uint64_t at;
 	uint32_t server_life;
+	uint32_t host_life;
 	uint16_t len;
 	uint8_t bytes[MAX_MESSAGE];
 };
