@@ -467,7 +467,9 @@ CLUSTER_MUTATIONS = [
     ("a node claims before the service of its last term has ended", NODE,
      "if (is_in_doubt(node) || node->has_service)", "if (is_in_doubt(node))"),
     ("silence counts that was heard without the lease", "src/rpc/client.c",
-     "if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark) && begin_again(pending))", "if (!timer && begin_again(pending))"),
+     "return !hf_loop_kept_lease(loop, &pending->mark) ||", "return"),
+    ("silence counts of a process that stood still", "src/rpc/client.c",
+     "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
     # Fencing
     ("a commit does not check the owner", "sim/disk.c",
      "\tif (is_fenced(write->server, write->epoch)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",

@@ -51,6 +51,7 @@ struct hf_loop {
 	uint64_t now;                  /* 0: not read yet in this turn */
 	uint64_t n_turns;
 	const struct hf_lease *lease; /* NULL: none */
+	uint64_t n_standstills;
 	struct hf_timer_heap timers;
 	struct hf_list deferred;
 	_Atomic bool is_stopping;

@@ -70,16 +70,22 @@ void hf_lease_set(struct hf_lease *lease, uint64_t ends_at, uint64_t now)
 	atomic_store_explicit(&lease->ends_at, ends_at, memory_order_release);
 }
 
-uint64_t hf_loop_mark_lease(struct hf_loop *loop)
+struct hf_loop_mark hf_loop_mark(struct hf_loop *loop)
 {
-	return loop->lease ? hf_loop_boottime(loop) : 0;
+	return (struct hf_loop_mark){ .lease_at = loop->lease ? hf_loop_boottime(loop) : 0,
+				      .n_standstills = loop->n_standstills };
 }
 
-bool hf_loop_kept_lease(struct hf_loop *loop, uint64_t mark)
+bool hf_loop_kept_lease(struct hf_loop *loop, const struct hf_loop_mark *since)
 {
 	return HF_LIKELY(!loop->lease) ||
 	       (hf_loop_may_act(loop) &&
-		atomic_load_explicit(&loop->lease->since, memory_order_relaxed) <= mark);
+		atomic_load_explicit(&loop->lease->since, memory_order_relaxed) <= since->lease_at);
+}
+
+bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since)
+{
+	return loop->n_standstills != since->n_standstills;
 }
 
 bool hf_loop_may_act(struct hf_loop *loop)
@@ -175,8 +181,10 @@ void hf_loop_run_timers(struct hf_loop *loop)
 {
 	uint64_t now = hf_loop_now(loop);
 	uint64_t newest = loop->timers.order;
-	struct hf_timer *timer;
+	struct hf_timer *timer = hf_timer_heap_first(&loop->timers);
 
+	if (timer && timer->deadline + HF_LOOP_STANDSTILL_NS < now)
+		loop->n_standstills++;
 	/* A timer that is started here without delay waits for the next turn. Otherwise two timers could
 	 * start each other for ever. */
 	while ((timer = hf_timer_heap_first(&loop->timers)) && timer->deadline <= now &&

@@ -74,10 +74,20 @@ void hf_lease_set(struct hf_lease *lease, uint64_t ends_at, uint64_t now); /* on
 void hf_loop_set_lease(struct hf_loop *loop,
 		       const struct hf_lease *lease); /* before the loop runs; NULL: none */
 bool hf_loop_may_act(struct hf_loop *loop);
-/* Did the lease hold all the time since this mark was made? If not, some of what this process meant to send
- * was lost, and the silence of a peer means nothing. True without a lease. */
-uint64_t hf_loop_mark_lease(struct hf_loop *loop);
-bool hf_loop_kept_lease(struct hf_loop *loop, uint64_t mark);
+
+/*
+ * Has this process listened since a mark was made? If not, the silence of a peer means nothing. Without its
+ * lease the process sent nothing. If it stood still, replies wait in its sockets: a timer runs late then.
+ */
+struct hf_loop_mark {
+	uint64_t lease_at;
+	uint64_t n_standstills;
+};
+#define HF_LOOP_STANDSTILL_NS HF_NS_PER_S
+
+struct hf_loop_mark hf_loop_mark(struct hf_loop *loop);
+bool hf_loop_kept_lease(struct hf_loop *loop, const struct hf_loop_mark *since); /* true without a lease */
+bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since);
 
 /* The number of this turn, for counts within one turn. */
 uint64_t hf_loop_turn(const struct hf_loop *loop);

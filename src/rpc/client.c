@@ -19,6 +19,7 @@
 
 /* The header of a call with AUTH_SYS and the longest name. */
 #define MAX_HEADER 320
+#define MAX_AGAIN  2
 
 const struct hf_rpc_client_limits hf_rpc_client_default_limits = {
 	.max_calls = 65536,
@@ -40,7 +41,8 @@ struct hf_rpc_pending {
 	void *send_user;
 	struct hf_timer deadline;
 	uint64_t timeout_ns;
-	uint64_t lease_mark; /* when it began */
+	struct hf_loop_mark mark; /* when it began */
+	uint8_t n_again;          /* so often it began again */
 	struct hf_rpc_exchange exchange;
 	struct hf_lookup_waiter waiter;
 	struct hf_lookup_key key; /* of the port; its transport is the current one */
@@ -143,10 +145,20 @@ static void after_failure(struct hf_rpc_pending *pending, const struct hf_rpc_re
 		walk(pending);
 		return;
 	}
-	if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark))
+	if (!hf_loop_kept_lease(pending->client->loop, &pending->mark))
 		return; /* at its deadline it begins again */
 	finish(pending, &pending->failure);
 	/* @pending is freed here */
+}
+
+/* Did this process not listen, so that the peer may have answered? A process that stands still again and
+ * again must have an end, too. */
+static bool was_deaf(const struct hf_rpc_pending *pending)
+{
+	struct hf_loop *loop = pending->client->loop;
+
+	return !hf_loop_kept_lease(loop, &pending->mark) ||
+	       (hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);
 }
 
 static void on_deadline(struct hf_timer *timer)
@@ -154,7 +166,7 @@ static void on_deadline(struct hf_timer *timer)
 	struct hf_rpc_pending *pending = hf_container_of(timer, struct hf_rpc_pending, deadline);
 	struct hf_rpc_result result;
 
-	if (!hf_loop_kept_lease(pending->client->loop, pending->lease_mark) && begin_again(pending))
+	if (was_deaf(pending) && begin_again(pending))
 		return;
 	if (pending->waiter.lookup)
 		result = hf_lookup_give_up(&pending->waiter);
@@ -297,7 +309,7 @@ static void set_path(struct hf_rpc_pending *pending, enum hf_rpc_path path)
 	pending->n_path = path == HF_RPC_UDP_THEN_TCP || path == HF_RPC_TCP_THEN_UDP ? 2 : 1;
 }
 
-/* The node had no lease for a while, in which what it sent was lost. */
+/* What was sent may be lost, and what came may be unread. */
 static bool begin_again(struct hf_rpc_pending *pending)
 {
 	struct hf_rpc_client *client = pending->client;
@@ -308,7 +320,9 @@ static bool begin_again(struct hf_rpc_pending *pending)
 	hf_exchange_stop(&pending->exchange, false);
 	set_path(pending, pending->whole_path);
 	pending->failure = (struct hf_rpc_result){ 0 };
-	pending->lease_mark = hf_loop_mark_lease(client->loop);
+	if (pending->n_again < MAX_AGAIN)
+		pending->n_again++;
+	pending->mark = hf_loop_mark(client->loop);
 	hf_link_remove(&pending->link);
 	hf_list_push_back(&client->starting, &pending->link);
 	hf_loop_defer(client->loop, &client->start);
@@ -415,7 +429,7 @@ int hf_rpc_client_call(struct hf_rpc_client *client, struct hf_rpc_pending **pen
 	pending->send = request->one_way ? request->send : NULL;
 	pending->send_user = request->send_user;
 	pending->timeout_ns = request->timeout_ns;
-	pending->lease_mark = hf_loop_mark_lease(client->loop);
+	pending->mark = hf_loop_mark(client->loop);
 	r = hf_timer_start(&pending->deadline, request->timeout_ns);
 	if (r < 0) {
 		free(pending);

@@ -7,8 +7,10 @@ whether the connections of their last life are still known to them.
 """
 
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -22,6 +24,7 @@ from forger import forged
 from nsm import SUCC, Host
 from play import main
 from rpc import UdpCaller, auth_sys, call_message, exchange
+from until import lapse
 
 TCP_REPAIR = 19
 FIXED = 4045  # below the ports that a system chooses
@@ -121,6 +124,24 @@ class Notices(Asked):
         self.a.free_all(state=7, transport="udp", reserved=True)
         self.assert_free(lock)
         self.assertLess(time.monotonic() - began, AT_ONCE)
+
+    def test_h3_forged_notice_while_the_server_stands_still(self):
+        """The time for the host's denial passes while its answers wait in the server's sockets: it was not silent."""
+        lock, asked = self.hold(self.a), threading.Event()
+        port_of = self.a.port_of
+        self.addCleanup(setattr, self.a, "port_of", port_of)
+        self.a.port_of = lambda *which: (asked.set(), port_of(*which))[1]
+        self.a.portmap_delay = 0.5  # the server has stopped by then
+        self.addCleanup(setattr, self.a, "portmap_delay", 0)
+        self.send(self.a, notice(self.a.name, 7), reserved=True)
+        asked.wait(LOOK)
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            lapse(LOOK + 1.5)
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
+        self.wait_denied()
+        self.assert_held(lock, by=lock.svid)
 
     def test_h3_forged_notice_that_says_what_statd_says(self):
         """Any host can ask a statd for its number. So the number does not prove a notice for a client that has sent none."""
