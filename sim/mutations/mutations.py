@@ -278,7 +278,8 @@ MUTATIONS = [
      "\t\top->life.state = state;\n\t\tif (op->life.client)\n\t\t\thf_client_ref(op->life.client);\n"
      "\t\thf_list_push_back(&ahead->queue, &op->queue_link);\n\t}"),
     ("what waits for a disk is served after the stop", f"{NLM}/op.c",
-     "if (hf_recovery_is_stopping(op->nlm->options.recovery)) {", "if (!op) {"),
+     "if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && has_died(life))) {",
+     "if (op->args.reclaim && has_died(life)) {"),
     # Files
     ("a file that is gone is locked", f"{NLM}/file_access.c", "case HF_CHECK_STALE:\n\t\treturn HF_NLM_STALE_FH;",
      "case HF_CHECK_STALE:\n\t\treturn HF_NLM_GRANTED_STAT;"),

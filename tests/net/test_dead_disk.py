@@ -240,6 +240,21 @@ class Slow(Shared):
         self.assertEqual(answers(), [nlm.S_GRANTED])
         self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
 
+    def test_reclaim_may_be_of_the_new_life(self):
+        """A SHARE says no number. It is not refused, because a client does not repeat a reclaim that is refused; the client
+        sends it again."""
+        caller = self.b.caller()
+        self.ask(13, (nlm.SHARE, {"reclaim": True}))
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[1], svid=2, state=5))
+        lives = self.lock_of(self.b, fh=self.of_disk, svid=3, state=5)
+        message = call_message(nlm.PROGRAM, 4, nlm.LOCK, lives.args(nlm.LOCK), cred=auth_sys(uid=13))
+        caller.sock.sendall(record(message))
+        self.disk.live()
+        reply = caller.receive()
+        self.assertEqual(reply[:4], message[:4], "the reply to the LOCK behind it is the first")
+        self.assertEqual(nlm.res_of(nlm.LOCK, result_of(reply)).stat, nlm.S_GRANTED)
+        self.assertRaises(NoReply, caller.receive, 0.5)
+
     def test_call_is_of_the_life_after_the_next(self):
         """It was restarted twice, and we hear of the first time later."""
         answers = self.ask(12, (nlm.LOCK, {"state": 7}))

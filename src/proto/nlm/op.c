@@ -251,11 +251,16 @@ static void leave_stage(struct hf_nlm_op *op)
 	}
 }
 
-/* The caller is looked up anew: what was true of it before may not be true any more. */
+/*
+ * The caller is looked up anew: what was true of it before may not be true any more. A client sends a call
+ * again that is not answered: after the start of a server that stops; and a reclaim of its new life, which
+ * cannot be told from one of the life that has ended (a SHARE has no number). A client does not repeat a
+ * reclaim that is refused.
+ */
 static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
 {
-	if (hf_recovery_is_stopping(op->nlm->options.recovery)) {
-		hf_nlm_op_drop(op); /* the client sends it again after the start */
+	if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && has_died(life))) {
+		hf_nlm_op_drop(op);
 	} else if (has_died(life)) {
 		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
 	} else {
