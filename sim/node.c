@@ -754,14 +754,16 @@ static bool is_fit(const struct server *server)
 }
 
 /* A node that is cut off from its clients, and cannot see that, serves until it is moved. So does one that
- * is halted for less than its lease. And the operator's command takes its time. */
+ * is halted for less than its lease, also before it hears that its claim succeeded. And the operator's
+ * command takes its time. */
 static bool is_serving_in_vain(const struct server *server)
 {
 	const struct request *request = server->node.request;
 	bool is_fencing = request && request->step == HF_NODE_FENCE && !request->is_report;
+	bool is_claiming = request && request->step == HF_NODE_CLAIM && !request->is_report;
 
-	return is_fencing ||
-	       (server->node.machine && *hf_node_owner(server->node.machine) && !is_fit(server));
+	return is_fencing || (server->node.machine && (is_claiming || *hf_node_owner(server->node.machine)) &&
+			      !is_fit(server));
 }
 
 /* An orderly end waits for the commits that are under way, and some seconds for a store that has failed. */

@@ -119,18 +119,6 @@ void reclaim_server_starts(struct host *host)
 	reclaim_go_on(host, RETRY_NS);
 }
 
-/* Has it asked for less of a part of a lock? */
-static bool has_parts(const struct proc *proc)
-{
-	const uint8_t *has = proc->own->has[proc->span.file], *before = proc->downgraded;
-
-	for (int unit = 0; unit < N_UNITS; unit++)
-		if (before[unit] && ((unit > 0 && has[unit - 1] == before[unit]) ||
-				     (unit + 1 < N_UNITS && has[unit + 1] == before[unit])))
-			return true;
-	return false;
-}
-
 void reclaim_begin(struct host *host, int32_t state)
 {
 	if (host->is_unmonitored)
@@ -139,7 +127,6 @@ void reclaim_begin(struct host *host, int32_t state)
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		struct proc *proc = &host->procs[i];
 
-		host->world->reclaims_parts |= has_parts(proc);
 		memset(proc->downgraded, 0, sizeof(proc->downgraded));
 		/* It does not reclaim a lock that it wants to change: the two calls would cross. */
 		if (proc->blocks && (proc->phase == LOCKING || proc->phase == WAITING))

@@ -224,12 +224,13 @@ bool reservation_reclaim(struct host *host)
 
 /* Checks */
 
-/* I3: it would be there after a crash. */
+/* I3: it would be there after a crash. But see check_one() on a database that went back. */
 void reservation_check_told(struct world *world, struct proc *proc, const struct call *call)
 {
 	uint8_t file = call->span.file;
 
-	if (world->server->durability == HF_STORE_NONE || database_is_behind(world))
+	if (world->server->durability == HF_STORE_NONE || database_is_behind(world) ||
+	    world->server->has_lost)
 		return;
 	if (!disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
 				    &proc->reservations[file]))

@@ -776,7 +776,6 @@ struct world {
 	struct flood flood;
 	uint32_t n_trouble;  /* steps until the calm */
 	bool has_freed;      /* a program was told UNLOCK's GRANTED while the store was away */
-	bool reclaims_parts; /* a program reclaimed several parts of what was one lock */
 	bool is_calm;        /* no more faults */
 	uint64_t lease_ns;   /* of a cluster */
 	bool has_fence;

@@ -91,13 +91,13 @@ static bool has_twice_its_limit(struct world *world, const struct host *host)
 
 /* A program asked for a lower mode of a part of its lock and got no answer, or was refused for want of room.
  * It reclaims that part in the lower mode, and the rest beside it: more locks than it had. There may be no
- * room for them, nor for what other programs reclaim. */
+ * room for them, nor for what other programs reclaim: a client never has more than twice its limit. */
 static bool reclaims_less(struct world *world, const struct host *host, const struct call *call)
 {
 	uint8_t stored[MAX_FILES][N_UNITS];
 	const struct span *span = &call->span;
 
-	if (world->reclaims_parts && has_twice_its_limit(world, host))
+	if (has_twice_its_limit(world, host))
 		return true;
 	disk_read_locks(world, disk_promised(world), host, call->proc->svid, stored);
 	for (int unit = span->first; unit <= span->last; unit++)
