@@ -84,6 +84,7 @@ static json_t *export_of(const struct hf_export *export, const struct hf_api_exp
 		json_array_append_new(allowed, json_string(export->settings.clients[i].text));
 	json_object_set_new(item, "allowed", allowed);
 	json_object_set_new(item, "access", json_string(export->settings.read_only ? "ro" : "rw"));
+	json_object_set_new(item, "sync", json_boolean(!export->settings.async));
 	return item;
 }
 

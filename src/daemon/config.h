@@ -134,6 +134,7 @@ struct hf_config_export {
 	int64_t anon_gid;
 	bool secure;
 	enum hf_config_local_locks local_locks;
+	bool sync;
 };
 
 struct hf_config_exports {

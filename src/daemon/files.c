@@ -86,6 +86,7 @@ static void set_export(struct hf_export_settings *settings, const struct hf_conf
 		.anon_uid = (uint32_t) export->anon_uid,
 		.anon_gid = (uint32_t) export->anon_gid,
 		.secure = export->secure,
+		.async = !export->sync,
 		.local_locks = local_locks[export->local_locks],
 	};
 }

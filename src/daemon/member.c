@@ -71,9 +71,10 @@ static void put_export(FILE *out, const struct hf_config_export *export)
 	put_text(out, export->name);
 	fputs(" path=", out);
 	put_text(out, export->path);
-	fprintf(out, " access=%s squash=%s anon=%" PRId64 ":%" PRId64 "%s clients=",
+	fprintf(out, " access=%s squash=%s anon=%" PRId64 ":%" PRId64 "%s%s clients=",
 		export->access == HF_CONFIG_ACCESS_RO ? "ro" : "rw", squashes[export->squash],
-		export->anon_uid, export->anon_gid, export->secure ? " secure" : "");
+		export->anon_uid, export->anon_gid, export->secure ? " secure" : "",
+		export->sync ? "" : " async");
 	for (size_t i = 0; i < export->clients.n; i++) {
 		fputs(i ? "," : "", out);
 		put_text(out, export->clients.items[i].text);

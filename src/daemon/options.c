@@ -85,6 +85,11 @@ const struct hf_option hf_options[] = {
 	  .help = "Take locks in the kernel, too, so that they conflict with the locks of local processes. "
 		  "auto: if the file system is local; on: always, and refuse a lock that the kernel cannot "
 		  "take; off: never. With recovery.after_crash: continue, and in a cluster, auto is off." },
+	{ "exports", "sync", HF_OPTION_BOOL, .preset = "true", EXPORT_AT(sync), .is_live = true,
+	  .help = "false: answer a change of names or attributes (CREATE, REMOVE, RENAME, SETATTR and their "
+		  "like) before it is on the disk, as async in /etc/exports does. When the machine crashes, "
+		  "changes of the last seconds are lost although clients were told that they are done, and "
+		  "no client hears of it. Stable WRITEs and COMMIT wait for the disk all the same." },
 
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },

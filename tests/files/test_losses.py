@@ -13,6 +13,8 @@ from until import until
 
 
 class Losses(server.Case):
+    exports = {"data": "/data,squash=none", "async": "/async,squash=none,async"}
+
     @classmethod
     def setUpClass(cls):
         base = tempfile.TemporaryDirectory(prefix="hf-failing-")
@@ -97,6 +99,20 @@ class Losses(server.Case):
         self.end("fsync")
         self.end("full")
         self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, written.verifier)
+
+    def test_an_export_that_does_not_sync(self):
+        """Names and attributes are answered before they are on the disk; stable data waits for it all the same."""
+        d = self.nfs.root("/async")
+        self.begin("fsync")
+        f = self.ok(self.nfs.create(d, "f", mode=0o644)).fh
+        self.ok(self.nfs.setattr(f, mode=0o600))
+        sub = self.ok(self.nfs.mkdir(d, "sub", mode=0o755)).fh
+        self.ok(self.nfs.link(f, d, "g"))
+        self.ok(self.nfs.rename(d, "g", sub, "h"))
+        self.ok(self.nfs.remove(sub, "h"))
+        self.ok(self.nfs.rmdir(d, "sub"))
+        self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
+        self.refused(nfs.IO, self.nfs.commit(f))
 
     # Several syncs for one answer
 

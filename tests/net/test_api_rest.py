@@ -489,14 +489,15 @@ class Renamed(Exporting):
     def test_both_names_are_counted(self):
         before = f"{self.folder}/data"
         self.lock_a_file(self.a, before, b"before")
-        self.share("name: /data")
+        self.assertEqual([s["sync"] for s in self.rest.get("/api/v1/shares").json["shares"]], [True])
+        self.share("name: /data", "sync: false")
         self.daemon.process.send_signal(signal.SIGHUP)
         self.until(lambda: "configuration loaded again" in self.daemon.log, "it has reloaded")
         self.lock_a_file(self.b, "/data", b"after")
         self.lock_a_file(self.b, "/data", b"after, too")
         shares = self.rest.get("/api/v1/shares").json["shares"]
-        self.assertEqual([(s["name"], s["path"], s["clients"], s["locks"]) for s in shares],
-                         [("/data", before, 1, 2), (before, None, 1, 1)])  # fmt: skip
+        self.assertEqual([(s["name"], s["path"], s["clients"], s["locks"], s.get("sync")) for s in shares],
+                         [("/data", before, 1, 2, False), (before, None, 1, 1, None)])  # fmt: skip
         for share, n in (("/data", 2), (before, 1)):
             self.assertEqual(len(self.rest.get(f"/api/v1/locks?share={quote(share)}").json["locks"]), n)
             self.assertEqual(self.rest.metrics()[f'nlm_locks_held{{share="{share}"}}'], n)

@@ -72,6 +72,7 @@ static void test_whole_file(void **state)
 			  "    anon_uid: 99\n"
 			  "    secure: true\n"
 			  "    local_locks: off\n"
+			  "    sync: false\n"
 			  "  - { path: /usr, clients: *lan }\n"
 			  "store: { backend: postgres, postgres: 'host=db dbname=\"x\"' }\n"
 			  "log: { level: debug, format: json }\n");
@@ -88,6 +89,8 @@ static void test_whole_file(void **state)
 	assert_int_equal(export[0].anon_uid, 99);
 	assert_true(export[0].secure);
 	assert_int_equal(export[0].local_locks, HF_CONFIG_LOCAL_LOCKS_OFF);
+	assert_false(export[0].sync);
+	assert_true(export[1].sync);
 	assert_string_equal(export[1].name, "/usr");
 	assert_string_equal(export[1].clients.items[0].text, "10.0.0.0/8");
 	assert_int_equal(export[1].squash, HF_CONFIG_SQUASH_ROOT);

@@ -24,6 +24,7 @@ static const struct {
 	{ "exports.anon_gid", "65534", true },
 	{ "exports.secure", "false", true },
 	{ "exports.local_locks", "auto", true },
+	{ "exports.sync", "true", true },
 	{ "store.backend", "lmdb", false },
 	{ "store.postgres", "\"\"", false },
 	{ "store.lock_durability", "process", false },
