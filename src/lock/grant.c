@@ -512,3 +512,17 @@ bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_targe
 		guarded = hf_grant_guarded(place.holding, range, NULL);
 	return guarded.start <= guarded.end;
 }
+
+bool hf_lock_has_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	struct hf_place place;
+
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return false;
+	hf_list_for_each(pos, &place.holding->grants)
+		if (hf_range_overlaps(hf_waiter_range(hf_list_entry(pos, struct hf_waiter, in_holding)),
+				      range))
+			return true;
+	return false;
+}

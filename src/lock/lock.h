@@ -397,6 +397,8 @@ bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *
  * part. */
 bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who,
 			struct hf_range range);
+/* Does any grant in flight of this owner overlap @range? */
+bool hf_lock_has_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a lock
  * where the table is full. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);

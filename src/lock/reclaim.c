@@ -14,13 +14,6 @@
 #include "lock/serve.h"
 #include "lock/steps.h"
 
-/* What the owner knows that it has there. A grant that it has not answered came after other owners had the
- * range. */
-static enum hf_lock_mode sure_mode(const struct hf_lock *lock)
-{
-	return (enum hf_lock_mode)(lock->flags & HF_LOCK_PROVISIONAL ? lock->prior_mode : lock->mode);
-}
-
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
 	struct hf_cover cover = { .pos = range.start };
@@ -30,7 +23,7 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 		return false;
 	cover.spot = hf_holding_from(holding, range.start);
 	/* An exclusive lock backs a shared reclaim: no other owner can have held the range. */
-	while (cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && sure_mode(lock) >= mode)
+	while (cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode >= mode)
 		hf_cover_next(&cover);
 	return cover.pos > range.end;
 }

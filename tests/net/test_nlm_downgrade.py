@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A shared LOCK over what was just granted exclusively, before the server has the answer to its GRANTED."""
+"""A LOCK over what was just granted, before the server has the answer to its GRANTED: a shared one over an exclusive grant, and a reclaim."""
 
 import os
 import sys
@@ -63,6 +63,19 @@ class Downgrade(Waiting):
         self.b.answer(self.heard, nlm.S_DENIED)
         self.assertEqual(self.receive(), nlm.S_GRANTED)
         self.assert_shared()
+
+    def test_reclaim_of_a_lock_that_was_lost(self):
+        """The client does not wait for this grant. It reclaims what it lost, and another owner has had that since."""
+        self.send(self.exclusive.but(block=False, reclaim=True))
+        self.assertTrue(self.assert_held(self.exclusive).exclusive)
+        self.b.answer(self.heard, nlm.S_DENIED)
+        self.assertEqual(self.receive(), nlm.S_GRACE)
+
+    def test_reclaim_of_what_was_granted(self):
+        self.send(self.exclusive.but(block=False, reclaim=True))
+        self.b.answer(self.heard, nlm.S_GRANTED)
+        self.assertEqual(self.receive(), nlm.S_GRANTED)
+        self.assertTrue(self.assert_held(self.exclusive).exclusive)
 
     def test_no_answer(self):
         """The server waits a moment for the answer and then replies. The lock stays exclusive, for a thread of the client

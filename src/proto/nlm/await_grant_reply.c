@@ -1,11 +1,16 @@
 /*
- * A shared LOCK over what was granted exclusively, while the client has not answered GRANTED.
+ * A LOCK over what was granted, while the client has not answered GRANTED.
  *
- * A process that downgrades its lock as soon as it has it may be quicker than its client's answer to GRANTED,
- * which takes another path. Served at once, the lock would have to stay exclusive until it is unlocked
- * (lock/grant.c): if the owner has threads, one of them may hear of the grant after another one was told that
- * the owner has less. The answer to GRANTED shows that the client has heard of it. So the LOCK waits for that
- * answer, for a moment; then it is served as things are.
+ * A shared LOCK over an exclusive grant. A process that downgrades its lock as soon as it has it may be
+ * quicker than its client's answer to GRANTED, which takes another path. Served at once, the lock would have
+ * to stay exclusive until it is unlocked (lock/grant.c): if the owner has threads, one of them may hear of
+ * the grant after another one was told that the owner has less. The answer to GRANTED shows that the client
+ * has heard of it.
+ *
+ * A reclaim. The client may have accepted the grant, and reclaims it. Or it reclaims a lock that it lost,
+ * which other owners have had since, and does not wait for this grant. Its answer to GRANTED tells.
+ *
+ * So the LOCK waits for that answer, for a moment; then it is served as things are.
  *
  * No operation queues behind it: any other call of its owner about the file ends the wait.
  */
@@ -31,12 +36,21 @@ static void on_answered(struct hf_task *task)
 		hf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, awaiting.answered));
 }
 
+static bool must_await(const struct hf_nlm_op *op)
+{
+	const struct hf_locks *locks = op->nlm->locks;
+
+	if (op->args.reclaim)
+		return hf_lock_has_grant(locks, &op->target, op->range);
+	return !op->args.exclusive && hf_lock_is_guarded(locks, &op->target, op->range);
+}
+
 bool hf_nlm_await_grant_reply(struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;
 
-	if (HF_LIKELY(!nlm->counts.grants_in_flight) || op->is_impatient ||
-	    !hf_lock_is_guarded(nlm->locks, &op->target, op->range) || !hf_nlm_op_can_suspend(op))
+	if (HF_LIKELY(!nlm->counts.grants_in_flight) || op->is_impatient || !must_await(op) ||
+	    !hf_nlm_op_can_suspend(op))
 		return false;
 	op = hf_nlm_op_suspend(op, HF_NLM_AWAITING_GRANT, op->kind->run);
 	if (!op)

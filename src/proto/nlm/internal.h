@@ -147,7 +147,7 @@ HF_COLD enum hf_nlm_stat hf_nlm_meet_host(struct hf_nlm_op *op);
 /* await_grant_reply.c */
 void hf_nlm_await_init(struct hf_nlm *nlm);
 void hf_nlm_await_deinit(struct hf_nlm *nlm);
-/* True: a shared LOCK is suspended until the client answers the grant in its way. */
+/* True: a shared LOCK or a reclaim is suspended until the client answers the grant in its way. */
 bool hf_nlm_await_grant_reply(struct hf_nlm_op *op);
 /* A grant to this owner is over. */
 void hf_nlm_note_grant_reply(struct hf_nlm *nlm, const struct hf_lock_target *owner);

@@ -123,6 +123,6 @@ void hf_nlm_run_lock(struct hf_nlm_op *op)
 		return;
 	if (stat != HF_NLM_GRANTED_STAT)
 		refuse(op, stat);
-	else if (op->args.exclusive || !hf_nlm_await_grant_reply(op))
+	else if (!hf_nlm_await_grant_reply(op))
 		serve(op);
 }

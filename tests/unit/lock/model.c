@@ -340,12 +340,9 @@ int model_refuse(struct model *m, uint64_t id)
 
 static bool is_backed(const struct model *m, const struct model_request *r)
 {
-	for (int i = r->from; i <= r->to; i++) {
-		const struct cell *cell = &m->cells[r->file][r->owner][i];
-
-		if ((cell->is_provisional ? cell->prior_mode : cell->mode) < r->mode)
+	for (int i = r->from; i <= r->to; i++)
+		if (m->cells[r->file][r->owner][i].mode < r->mode)
 			return false;
-	}
 	return true;
 }
 

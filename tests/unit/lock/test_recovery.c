@@ -268,22 +268,6 @@ static void test_reclaim_that_no_record_backs(void **state)
 	assert_int_equal(bed_reclaim(bed, 2, S, 0, 9, false), HF_LOCK_OK); /* the list is not complete */
 }
 
-/* Another owner had the range since the owner lost it, so the owner must hear that its lock is gone. */
-static void test_a_grant_in_flight_backs_no_reclaim(void **state)
-{
-	struct bed *bed = *state;
-
-	bed_lock(bed, 1, E, 0, 9);
-	bed_lock(bed, 11, S, 20, 29);
-	assert_int_equal(bed_wait(bed, 11, E, 0, 29), HF_LOCK_E_QUEUED);
-	bed_unlock(bed, 1, 0, 9);
-	assert_locked(bed, 11, "E[0,19]? E[20,29]?");
-	assert_int_equal(bed_reclaim(bed, 11, E, 0, 9, true), HF_LOCK_E_NOT_BACKED);
-	assert_int_equal(bed_reclaim(bed, 11, S, 20, 29, true), HF_LOCK_OK);
-	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
-	assert_int_equal(bed_reclaim(bed, 11, E, 0, 9, true), HF_LOCK_OK);
-}
-
 /* Every byte must be backed, not only where the range begins. */
 static void test_reclaim_that_only_its_first_piece_backs(void **state)
 {
@@ -491,7 +475,6 @@ int main(void)
 		bed_test_of(test_reclaim_over_several_records),
 		bed_test_of(test_reclaim_as_shared_of_what_was_exclusive),
 		bed_test_of(test_reclaim_that_no_record_backs),
-		bed_test_of(test_a_grant_in_flight_backs_no_reclaim),
 		bed_test_of(test_reclaim_that_only_its_first_piece_backs),
 		bed_test_of(test_conflicting_reclaim_is_refused_and_not_queued),
 		bed_test_of(test_unlock_in_grace),
