@@ -86,11 +86,13 @@ void proc_be_content(struct proc *proc)
 		proc_lower(proc, &proc->span);
 }
 
+/* What it asked for less of was not granted. A server that was restarted since cannot know that. */
 void proc_raise_again(struct proc *proc)
 {
 	const struct span *span = &proc->span;
+	bool is_sure = proc->waits_since >= proc->host->world->server->started_at;
 
-	for (int unit = span->first; unit <= span->last; unit++)
+	for (int unit = span->first; is_sure && unit <= span->last; unit++)
 		if (proc->downgraded[unit] && proc->own->has[span->file][unit] &&
 		    thread_may_unlock(proc, span))
 			proc->own->has[span->file][unit] = proc->downgraded[unit];
