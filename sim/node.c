@@ -55,6 +55,11 @@ bool node_may_act(const struct server *server)
 	return node_clock(server) < server->node.lease.ends_at;
 }
 
+uint64_t node_lease_end(const struct server *server)
+{
+	return world_time(server, server->node.lease.ends_at);
+}
+
 bool node_is_halted(const struct server *server)
 {
 	return server->world->now < server->node.halted_until;
@@ -282,7 +287,8 @@ static void tell(struct server *server, unsigned int news)
 		node->news = 0;
 	node->news |= news;
 	if (!hf_timer_is_running(&node->news_timer))
-		hf_timer_start(&node->news_timer, rng_below(rng, rng_chance(rng, LATE_NEWS) ? 300 * MS : MS));
+		hf_timer_start(&node->news_timer, rng_below(rng, rng_chance(rng, LATE_NEWS) ? 300 * MS : MS) +
+							  (news & NEWS_DEPOSED ? node->news_ns : 0));
 }
 
 void node_store_taken(struct server *server)
@@ -303,6 +309,7 @@ static void on_news(struct hf_timer *timer)
 		return;
 	}
 	node->news = 0;
+	node->news_ns = 0;
 	if (news & (NEWS_DEPOSED | NEWS_TAKEN)) {
 		node_with(server, end_service, NULL);
 		hf_node_released(node->machine, false, node_clock(server));
@@ -624,6 +631,7 @@ static void forget_process(struct server *server)
 	node->lag = node->halted_until = 0;
 	node->halt_in = 0;
 	node->news = 0;
+	node->news_ns = 0;
 	node->must_report = false;
 	node->leave_by = 0;
 	hf_timer_stop(&node->step_timer);
@@ -729,6 +737,16 @@ void node_take(struct world *world)
 	drive(server);
 }
 
+/* A step that waits for an answer in vain is told so. */
+void node_reconnect(struct server *server)
+{
+	struct request *request = server->node.request;
+
+	server->node.has_no_database = false;
+	if (request && request->is_answered && request->result == -EIO)
+		hf_timer_start(&request->timer, MS);
+}
+
 void node_set_link(struct server *server, bool has_link)
 {
 	server->node.has_no_link = !has_link;
@@ -784,7 +802,8 @@ static void on_watch(struct hf_timer *timer)
 	for (uint32_t i = 0; i < MAX_NODES; i++) {
 		struct server *server = &world->nodes[i];
 
-		is_hindered |= is_serving_in_vain(server) || is_stopping_slowly(server);
+		is_hindered |=
+			is_serving_in_vain(server) || is_stopping_slowly(server) || server->node.news_ns;
 		if (node_is_serving(server) && node_holder(world) == server)
 			world->served_at = world->now;
 		if (!is_fit(server))
@@ -810,6 +829,7 @@ void node_calm(struct world *world)
 
 		node->has_no_database = node->has_no_clients = node->has_no_link = false;
 		node->halt_in = 0;
+		node->news_ns = 0;
 		world->nodes[i].crash_in = 0;
 	}
 }

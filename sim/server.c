@@ -227,6 +227,27 @@ static void look_again(struct world *world)
 
 static void finish_stop(struct world *world);
 
+static uint64_t count_calls(const struct server *server)
+{
+	struct hf_rpc_counts counts = { 0 };
+
+	if (server->is_up && server->rpc)
+		hf_rpc_server_counts(server->rpc, &counts);
+	return counts.calls;
+}
+
+/* T1: the effect of an operation may be outside of the database, where nothing checks the owner. */
+static void turn_without_lease(struct world *world)
+{
+	struct server *server = world->server;
+	uint64_t before = count_calls(server);
+
+	server_do(world, turn, NULL);
+	if (count_calls(server) > before)
+		world_fail(world, "T1", "node %s begins an operation, and its lease is over",
+			   server->node.name);
+}
+
 void server_turn(struct world *world)
 {
 	struct server *server = world->server;
@@ -234,7 +255,10 @@ void server_turn(struct world *world)
 	world->counts->turns++;
 	world_note(world, 1, server->life);
 	server->could_promise = server->recovery && hf_recovery_can_promise(server->recovery);
-	server_do(world, turn, NULL);
+	if (world->options.is_cluster && !node_may_act(server))
+		turn_without_lease(world);
+	else
+		server_do(world, turn, NULL);
 	if (server->is_up && server->is_stopping && !server->recovery)
 		finish_stop(world);
 	look_again(world);

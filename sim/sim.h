@@ -361,6 +361,7 @@ struct node {
 	uint64_t known_epoch;   /* on its disk */
 	int32_t known_state;
 	unsigned int news;
+	uint64_t news_ns; /* its home loop hears of its next deposition that much later */
 	bool must_report;
 	uint64_t unfit_at; /* it could not serve then, for any reason */
 	uint64_t leave_by; /* the process ends when the service is handed over, or then; 0: it stays */
@@ -656,6 +657,8 @@ enum fault_kind {
 	FAULT_PROMOTION,
 	FAULT_MOVE,
 	FAULT_TAKE,
+	FAULT_LAPSE,  /* the rogue strikes just before the lease ends, and the database answers later */
+	FAULT_RETURN, /* the other node takes over and leaves again, while the first one sees nothing of it */
 	N_FAULT_KINDS,
 };
 
@@ -667,8 +670,11 @@ struct fault {
 	uint32_t host;
 	uint64_t at;
 	uint64_t lasts;
-	uint32_t number; /* as the kind has it */
-	bool has_struck; /* the rogue, before connections break */
+	uint32_t number;        /* as the kind has it */
+	bool has_struck;        /* the rogue, before connections break or a lease ends */
+	struct hf_timer sequel; /* of RETURN: looks how far it is */
+	struct server *server;  /* the node that was cut off */
+	uint64_t until;         /* it ends then at the latest */
 };
 
 struct knobs {
@@ -959,6 +965,7 @@ void node_free(struct world *world);
 void node_begin(struct world *world); /* both processes start */
 void node_start(struct server *server);
 uint64_t node_clock(const struct server *server);
+uint64_t node_lease_end(const struct server *server); /* by the world's clock */
 bool node_may_act(const struct server *server);
 bool node_is_halted(const struct server *server);
 void node_point(struct world *world); /* the process may be halted here */
@@ -970,6 +977,7 @@ void node_store_taken(struct server *server);
 void node_move(struct world *world);
 void node_take(struct world *world);
 void node_leave(struct server *server);
+void node_reconnect(struct server *server); /* to the database */
 void node_set_link(struct server *server, bool has_link);
 bool node_is_serving(const struct server *server);
 struct server *node_standby(struct world *world);
