@@ -544,6 +544,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		break;
 	case HF_EVENT_GRANTED:
 		order_note_granted(world, event->lock);
+		flood_note_granted(world);
 		break;
 	case HF_EVENT_BLOCKED: /* now: by the end of the turn the program may have unlocked */
 		order_note_waiters(world);

@@ -8,6 +8,9 @@
  *
  * The forger gives back nothing, except everything at once. In the end an operator declares it dead. Other
  * clients are refused because there is no room, and lose nothing that they have.
+ *
+ * In three of ten of these schedules there are greedy hosts, too, each with a few names. Their rpcbind
+ * answers, so that the server serves them as it serves any client, up to the limits.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -27,6 +30,13 @@
 #define PART        8  /* of each limit: an eighth */
 #define LEAST_UNMET 32 /* clients, but not more than half of all */
 
+#define GREEDY         300 /* in a thousand schedules with a flood */
+#define GREEDY_ADDRESS 205 /* the first */
+#define GREEDY_HOSTS   4
+#define GREEDY_NAMES   3
+#define GREEDY_MOST    200
+#define RPCBIND_PORT   111
+
 enum burst {
 	NAMES,
 	WAITERS,
@@ -37,7 +47,7 @@ enum burst {
 
 static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t procedure)
 {
-	uint64_t cookie = htole64(rng_next(&world->flood.rng));
+	uint64_t cookie = htole64(rng_next(world->flood.dice));
 
 	hf_xdr_put_u32(out, world->next_xid++);
 	hf_xdr_put_u32(out, 0);
@@ -115,7 +125,7 @@ static void free_all(struct world *world, const char *name)
 
 static struct span choose_span(struct world *world)
 {
-	struct rng *rng = &world->flood.rng;
+	struct rng *rng = world->flood.dice;
 	struct span span = { .file = (uint8_t)rng_below(rng, world->n_files) };
 
 	span.first = (uint8_t)rng_below(rng, N_UNITS);
@@ -162,9 +172,65 @@ static void on_timer(struct hf_timer *timer)
 
 	if (world->is_calm)
 		return;
+	world->flood.dice = &world->flood.rng;
 	burst(world);
 	hf_timer_start(timer, rng_between(&world->flood.rng, 100 * MS, 10 * SECOND));
 }
+
+/* Greedy hosts */
+
+static void take_greedily(struct world *world)
+{
+	struct rng *rng = world->flood.dice = &world->flood.greedy_rng;
+	uint32_t n = (uint32_t)rng_between(rng, 1, GREEDY_MOST);
+	bool waits = rng_chance(rng, 500);
+	struct span span = choose_span(world);
+	char name[16];
+
+	span.file = 0;
+	SAY(world, "greedy  %u LOCKs%s, %u-%u", n, waits ? " that wait" : "", span.first, span.last);
+	for (uint32_t i = 0; i < n; i++) {
+		world->counts->floods++;
+		world->flood.source = (uint8_t)(GREEDY_ADDRESS + rng_below(rng, GREEDY_HOSTS));
+		snprintf(name, sizeof(name), "greedy%u", (unsigned int)rng_below(rng, GREEDY_NAMES));
+		span.mode = waits ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED;
+		lock(world, &span, name, 20000 + (uint32_t)rng_below(rng, GREEDY_MOST), waits);
+	}
+}
+
+static void on_greed(struct hf_timer *timer)
+{
+	struct world *world = hf_container_of(timer, struct world, flood.greedy_timer);
+
+	if (world->is_calm)
+		return;
+	take_greedily(world);
+	hf_timer_start(timer, rng_between(&world->flood.greedy_rng, 100 * MS, 10 * SECOND));
+}
+
+bool flood_is_greedy(const struct world *world, const struct hf_addr *addr)
+{
+	return world->flood.is_greedy && addr->family == AF_INET && addr->ip[0] == 10 && addr->ip[2] == 0 &&
+	       addr->ip[3] >= GREEDY_ADDRESS && addr->ip[3] < GREEDY_ADDRESS + GREEDY_HOSTS;
+}
+
+/* Its rpcbind knows of no program. */
+void flood_message(struct world *world, const struct hf_addr *from, const struct hf_addr *to,
+		   const uint8_t *data, size_t len)
+{
+	uint32_t words[6], reply[7] = { 0 };
+
+	if (to->port != RPCBIND_PORT || len < sizeof(words))
+		return;
+	memcpy(words, data, sizeof(words));
+	if (words[1])
+		return; /* no call */
+	reply[0] = words[0];
+	reply[1] = htonl(1);
+	net_send(world, to, from, reply, sizeof(reply) - (words[5] ? 0 : sizeof(reply[0])));
+}
+
+/* What the forger has */
 
 static bool is_forged(const struct hf_client *client)
 {
@@ -196,8 +262,36 @@ static void check_forged(struct world *world)
 			   (unsigned long long)n_things);
 }
 
-/* What others can be made to wait for, or to have no room for, is bounded. Grants that could not be promised
- * go back to the queue, whatever has come in between; unlocks split. */
+/* A waiter is admitted only if there is room. Grants that could not be promised go back to the queue,
+ * whatever has come in between. */
+static void check_waiters(struct world *world)
+{
+	uint32_t n[MAX_FILES] = { 0 }, most = world->flood.limits.waiters_per_file + world->flood.most_grants;
+	struct hf_lock_cursor cursor = { 0 };
+	uint8_t handle[HANDLE_LEN];
+	struct hf_lock_view view;
+
+	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &view))
+		for (uint8_t file = 0; file < MAX_FILES; file++) {
+			talk_handle(handle, file);
+			n[file] += hf_bytes_equal(view.who.handle, hf_bytes_of(handle, sizeof(handle)));
+		}
+	for (uint8_t file = 0; file < MAX_FILES; file++)
+		if (n[file] > most)
+			world_fail(world, "LIMIT", "%u wait for file %u, and %u may", n[file], file, most);
+}
+
+void flood_note_granted(struct world *world)
+{
+	struct hf_lock_counters counters;
+
+	if (!world->flood.exists)
+		return;
+	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
+	world->flood.most_grants = HF_MAX(world->flood.most_grants, (uint32_t)counters.grants);
+}
+
+/* What others can be made to wait for, or to have no room for, is bounded. Unlocks split. */
 void flood_check(struct world *world)
 {
 	const struct hf_lock_limits *limits = &world->flood.limits;
@@ -207,8 +301,8 @@ void flood_check(struct world *world)
 	if (!world->flood.exists)
 		return;
 	hf_lock_count(hf_recovery_locks(recovery), &counters);
-	if (counters.waiters > 2 * (uint64_t)limits->waiters_per_file * world->n_files)
-		world_fail(world, "LIMIT", "%llu wait", (unsigned long long)counters.waiters);
+	if (counters.waiters > limits->waiters_per_file)
+		check_waiters(world);
 	if (counters.locks > 2 * (uint64_t)limits->locks + 2 * counters.grants)
 		world_fail(world, "LIMIT", "there are %llu locks", (unsigned long long)counters.locks);
 	if (hf_clients_count_registered(hf_recovery_clients(recovery)) >
@@ -217,9 +311,14 @@ void flood_check(struct world *world)
 	check_forged(world);
 }
 
-/* The server was killed after a lock was stored and before its client was refused: both are loaded. */
+/* The server was killed after a lock was stored and before its client was refused: both are loaded. So are
+ * the waiters of the run before, and the grants that were in flight. */
 void flood_server_started(struct world *world)
 {
+	struct hf_lock_counters counters;
+
+	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
+	world->flood.most_grants = (uint32_t)(counters.waiters + counters.grants);
 	world->flood.n_loaded = hf_clients_count_registered(hf_recovery_clients(world->server->recovery));
 }
 
@@ -249,4 +348,9 @@ void flood_init(struct world *world)
 	world->server->notify_parallel = 1024; /* each host that does not answer takes a place for a moment */
 	world_timer(world, &flood->timer, on_timer);
 	hf_timer_start(&flood->timer, rng_below(rng, 10 * SECOND));
+	rng_init(&flood->greedy_rng, world->options.seed, 9);
+	flood->is_greedy = rng_chance(&flood->greedy_rng, GREEDY);
+	world_timer(world, &flood->greedy_timer, on_greed);
+	if (flood->is_greedy)
+		hf_timer_start(&flood->greedy_timer, rng_below(&flood->greedy_rng, 10 * SECOND));
 }

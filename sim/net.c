@@ -98,6 +98,10 @@ static void arrive(struct hf_timer *timer)
 		world_note_bytes(world, packet->bytes, packet->len);
 		monitor_message(world, &packet->from, packet->bytes, packet->len);
 		sim_free(packet);
+	} else if (flood_is_greedy(world, &packet->to)) {
+		world_note_bytes(world, packet->bytes, packet->len);
+		flood_message(world, &packet->from, &packet->to, packet->bytes, packet->len);
+		sim_free(packet);
 	} else {
 		if (host && host->is_up && host_listens(host, packet->to.port, false)) {
 			world_note_bytes(world, packet->bytes, packet->len);

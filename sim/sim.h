@@ -730,9 +730,14 @@ struct flood {
 	bool exists;
 	struct rng rng;
 	struct hf_timer timer;
+	bool is_greedy; /* there are hosts that take all that they can get */
+	struct rng greedy_rng;
+	struct hf_timer greedy_timer;
+	struct rng *dice;             /* of the message that is made */
 	uint8_t source;               /* the last byte of its source address */
 	struct hf_lock_limits limits; /* of the server, for all epochs */
 	size_t n_loaded;              /* clients, in this epoch */
+	uint32_t most_grants;         /* in flight at one time, in this epoch */
 };
 
 /* Which program was told that it has the unit, and when. */
@@ -1192,6 +1197,10 @@ void flood_init(struct world *world);
 void flood_limit(const struct world *world, struct hf_lock_limits *limits);
 void flood_server_started(struct world *world);
 void flood_check(struct world *world);
+void flood_note_granted(struct world *world);
+bool flood_is_greedy(const struct world *world, const struct hf_addr *addr); /* one of its hosts is there */
+void flood_message(struct world *world, const struct hf_addr *from, const struct hf_addr *to,
+		   const uint8_t *data, size_t len);
 
 /* TAP (tap.c) */
 void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *data, size_t len);
