@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation find it.
+"""Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation, or a test, find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--continue | --forgers | --cluster] [--omit WHAT-THE-WORLD-LEAVES-OUT]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--plain | --continue | --forgers | --cluster | --tests]
+                          [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
 Prints a table (Markdown) of the seeds that it took. Exits 1 if a bug was not found, or could not be put in any more.
@@ -19,10 +20,13 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 # pylint: disable=wrong-import-position
-from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, RARE
+from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, TEST_MUTATIONS, TESTS
 
-LISTS = (((), MUTATIONS), (("--forgers",), FORGER_MUTATIONS), (("--continue",), CONTINUE_MUTATIONS), (("--cluster",), CLUSTER_MUTATIONS))
-COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "meson.build", "meson_options.txt")
+LISTS = (("plain", MUTATIONS), ("forgers", FORGER_MUTATIONS), ("continue", CONTINUE_MUTATIONS), ("cluster", CLUSTER_MUTATIONS),
+         ("tests", TEST_MUTATIONS))
+COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "tests", "meson.build", "meson_options.txt")
+SIM, TEST = "-Dsim=true", "-Dtests=true"
+SKIPPED = 77
 
 
 def run(*command, **how):
@@ -51,27 +55,41 @@ def copy_file(source, target):
     shutil.copyfile(source, target)
 
 
-def build(tree, folder):
+def build(tree, folder, option, *targets):
     if not os.path.exists(os.path.join(folder, "build.ninja")):
-        made = run("meson", "setup", folder, tree, "-Dsim=true", "-Dbuildtype=debugoptimized", "-Db_lto=false", "-Dwerror=false")
+        made = run("meson", "setup", folder, tree, option, "-Dbuildtype=release", "-Db_lto=false", "-Dwerror=false")
         if made.returncode:
             sys.exit(made.stdout + made.stderr)
-    return run("ninja", "-C", folder, "sim/holdfast-sim")
+    return run("ninja", "-C", folder, *targets)
 
 
-def play(folder, args, flags, name):
+def play(folder, args, world):
     """The first seed that fails, and what it says; (0, "") if none does."""
-    program = (os.path.join(folder, "sim", "holdfast-sim"), "--quiet", *flags, *(("--omit", args.omit) if args.omit else ()))
-    for which in ("--start", "1", "--count", str(args.count)), ("--start", str(RARE.get(name, 0)), "--count", "1"):
-        found = run(*program, "--jobs", "1", *which)
-        match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
-        if match or name not in RARE:
-            break
+    program = (os.path.join(folder, "sim", "holdfast-sim"), "--quiet", *(() if world == "plain" else (f"--{world}",)),
+               *(("--omit", args.omit) if args.omit else ()))
+    found = run(*program, "--jobs", "1", "--start", "1", "--count", str(args.count))
+    match = re.search(r"^seed (\d+) fails$", found.stdout, re.M)
     if not match:
         return 0, found.stdout[-200:] if found.returncode else ""
     again = run(*program, "--seed", match[1])
     said = re.search(r": (\w+)(?:: .*)?$", again.stdout.strip())
     return int(match[1]), said[1] if said else "CRASH"
+
+
+def play_test(tree, folder, test):
+    """The test, if it fails; 0 if it does not."""
+    is_net = test.startswith("net/")
+    command = (sys.executable, os.path.join(tree, "tests", f"{test}.py")) if is_net else (os.path.join(folder, target_of(test)),)
+    how = run(*command, env={**os.environ, "HOLDFASTD": os.path.join(folder, "holdfastd")})
+    return (0, "") if how.returncode in (0, SKIPPED) else (f"`{test}`", "")
+
+
+def target_of(test):
+    """What is built for it: unit/client/test_client is tests/unit/client/test_client_client."""
+    *folders, name = test.split("/")
+    if folders == ["net"]:
+        return "holdfastd"
+    return "/".join(("tests", *folders, f"test_{folders[-1]}_{name.removeprefix('test_')}"))
 
 
 def read(tree, mutation):
@@ -90,8 +108,9 @@ def check():
     return 1 if wrong else 0
 
 
-def try_one(mutation, tree, folder, args, flags):
+def try_one(mutation, scratch, args, world):
     name, file, before, after = mutation
+    tree = os.path.join(scratch, "tree")
     path = os.path.join(tree, file)
     original, why = read(tree, mutation)
     if why:
@@ -99,10 +118,12 @@ def try_one(mutation, tree, folder, args, flags):
     with open(path, "w", encoding="utf-8") as opened:
         opened.write(original.replace(before, after))
     try:
-        built = build(tree, folder)
+        folder = os.path.join(scratch, "tests" if world == "tests" else "build")
+        built = (build(tree, folder, TEST, target_of(TESTS[name])) if world == "tests"
+                 else build(tree, folder, SIM, "sim/holdfast-sim"))
         if built.returncode:
             return None, "does not build:\n" + built.stdout[-2000:]
-        return play(folder, args, flags, name)
+        return play_test(tree, folder, TESTS[name]) if world == "tests" else play(folder, args, world)
     finally:
         with open(path, "w", encoding="utf-8") as opened:
             opened.write(original)
@@ -115,25 +136,22 @@ def main():
     parser.add_argument("--count", type=int, default=40000)
     parser.add_argument("--only", default="")
     parser.add_argument("--omit", default="")
-    for world, whose in (("continue", "of a server that goes on"), ("forgers", "that a forger uses"), ("cluster", "of two nodes")):
+    for world, whose in (("plain", "of the usual world"), ("continue", "of a server that goes on"),
+                         ("forgers", "that a forger uses"), ("cluster", "of two nodes"), ("tests", "that a test finds")):
         parser.add_argument(f"--{world}", dest="world", action="store_const", const=world, help=f"only the bugs {whose}")
     args = parser.parse_args()
     if args.check:
         return check()
     if not args.scratch:
         parser.error("where may it build?")
-    tree, folder = os.path.join(args.scratch, "tree"), os.path.join(args.scratch, "build")
-    copy_tree(tree)
-    built = build(tree, folder)
-    if built.returncode:
-        sys.exit(built.stdout)
+    copy_tree(os.path.join(args.scratch, "tree"))
     n_bad = 0
     print("| bug put in | file | found by seed | as |\n|---|---|---|---|")
-    for mutation, flags in ((mutation, flags) for flags, planted in LISTS for mutation in planted):
+    for mutation, world in ((mutation, world) for world, planted in LISTS for mutation in planted):
         name, file = mutation[:2]
-        if args.only not in name or (args.world and f"--{args.world}" not in flags):
+        if args.only not in name or args.world not in (None, world):
             continue
-        seed, rule = try_one(mutation, tree, folder, args, flags)
+        seed, rule = try_one(mutation, args.scratch, args, world)
         n_bad += not seed
         print(f"| {name} | `{file.removeprefix('src/')}` | {seed if seed else '**not found**'} | {rule} |", flush=True)
     print(f"\n{n_bad} not found" if n_bad else "\nall found")

@@ -214,6 +214,23 @@ class Notices(Asked):
         self.assert_free(lock)
         self.assert_held(new, by=9)
 
+    # Whose word it is
+
+    def test_h3_statd_of_another_host_behind_the_address(self):
+        """The host in front says 5, and the client behind it has 1009: that statd says nothing of the client's restart."""
+        lock = self.hold(self.a, state=1009, reserved=True)
+        self.a.drop_callers()
+        self.next_state = 1011
+        self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_copy_of_a_notice_that_came_before_there_were_locks(self):
+        """The host was restarted since. A connection proves the sender of the copy, and not that it is new."""
+        self.a.notify(7, transport="tcp", reserved=True)
+        self.a.state = 9
+        lock = self.hold(self.a, state=9, reserved=True)
+        self.a.notify(7, transport="tcp", reserved=True)
+        self.assert_held(lock, by=lock.svid)
+
     # Who does not answer
 
     def test_h3_silent_statd(self):
