@@ -357,11 +357,6 @@ MUTATIONS = [
     ("who watches is not told", f"{NSM}/watch.c", "hf_nsm_call_back(nsm, client, event->state);", "(void)client;"),
     ("SM_UNMON does nothing", f"{NSM}/mon.c",
      "if (client && watches(client, mon.mon_name))\n\t\t\thf_client_unregister(client);", ""),
-    ("any client ends a watch", f"{NSM}/mon.c",
-     "\t\tclient = find(nsm, call, &key, mon.mon_name);",
-     "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
-     "\t\thf_addr_parse(&key.address, text);\n"
-     "\t\tclient = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);"),
     ("the call-back has another state number", f"{NSM}/callback.c",
      "callback->state = state;\n\thf_timer_init", "callback->state = state - 1;\n\thf_timer_init"),
 ]
@@ -524,6 +519,11 @@ TEST_MUTATIONS = [
     ("what is taken after a restart has the tag of a notice that is being checked", f"{RECOVERY}/crash.c",
      "client->doubted_state = client->doubt_tag = 0;", ""),
     ("a copy of a notice that came early is believed", f"{NSM}/notify.c", "is_named && !was_early(notice)", "is_named"),
+    ("any client ends a watch", f"{NSM}/mon.c",
+     "\t\tclient = find(nsm, call, &key, mon.mon_name);",
+     "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
+     "\t\thf_addr_parse(&key.address, text);\n"
+     "\t\tclient = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);"),
 ]
 
 TESTS = {
@@ -532,4 +532,5 @@ TESTS = {
     "a number that was forged is not put right": "unit/recovery/test_crash",
     "what is taken after a restart has the tag of a notice that is being checked": "unit/recovery/test_crash",
     "a copy of a notice that came early is believed": "net/test_trust_notices",
+    "any client ends a watch": "net/test_nsm_protocol",
 }
