@@ -18,8 +18,8 @@ struct thread_state {
 	bool is_known;
 	bool can_switch;
 	bool is_on;
-	bool is_changed; /* the ids differ from our own */
-	uint32_t own_uid;
+	bool is_changed;  /* the ids differ from our own */
+	uint32_t own_uid; /* between calls */
 	uint32_t own_gid;
 	uint32_t n_gids; /* the groups of the thread; they stay between calls, because then only the server's
 			    own work runs, as root, which no group restricts */
@@ -40,20 +40,40 @@ static _Thread_local struct thread_state thread;
 #define SETFSUID  SYS_setfsuid
 #endif
 
+/* These two calls never fail: they return the previous id, and keep it if the new one does not exist. */
+static bool set_fsgid(uint32_t gid)
+{
+	syscall(SETFSGID, gid);
+	return (uint32_t)syscall(SETFSGID, UINT32_MAX) == gid;
+}
+
+static bool set_fsuid(uint32_t uid)
+{
+	syscall(SETFSUID, uid);
+	return (uint32_t)syscall(SETFSUID, UINT32_MAX) == uid;
+}
+
+/* In a user namespace with a single user there are no groups to set, nor others to act as. */
+static bool can_become_others(void)
+{
+	const uint64_t needed = HF_CAP(CAP_SETUID) | HF_CAP(CAP_SETGID) | HF_CAP(CAP_DAC_OVERRIDE);
+
+	return (hf_caps_get().effective & needed) == needed && syscall(SETGROUPS, (size_t)0, NULL) == 0;
+}
+
 static void learn(void)
 {
-	uint64_t caps = hf_caps_get().effective;
-
 	/* The umask is part of what threads share (CLONE_FS); give this thread its own. Where that is
 	 * forbidden, as in most containers, clear it for all threads: the server's own files are created with
 	 * explicit modes. */
 	unshare(CLONE_FS);
 	umask(0);
+	thread.can_switch = can_become_others();
+	thread.has_groups = thread.can_switch; /* none */
 	thread.own_uid = (uint32_t)geteuid();
 	thread.own_gid = (uint32_t)getegid();
-	thread.can_switch = thread.own_uid == 0 && (caps & HF_CAP(CAP_SETUID)) &&
-			    (caps & HF_CAP(CAP_SETGID)) && (caps & HF_CAP(CAP_DAC_OVERRIDE));
-	if (caps & HF_CAP(CAP_SYS_RESOURCE)) /* ignores quotas, so it must not act for clients */
+	if (hf_caps_get().effective &
+	    HF_CAP(CAP_SYS_RESOURCE)) /* ignores quotas, so it must not act for clients */
 		hf_caps_lower(CAP_SYS_RESOURCE);
 	thread.is_known = true;
 }
@@ -85,17 +105,15 @@ static int set_groups(const struct hf_identity *identity)
 	return 0;
 }
 
-/* These two calls never fail: they return the previous id, and keep it if the new one does not exist. */
-static bool set_fsgid(uint32_t gid)
+/* Where the server has a user of its own and capabilities, the thread takes the superuser's id for file
+ * access and has it between calls from then on. The kernel drops the capabilities for files when that id
+ * changes from 0 to another, and only then: without this, every client would act with them. */
+static bool become_superuser(void)
 {
-	syscall(SETFSGID, gid);
-	return (uint32_t)syscall(SETFSGID, UINT32_MAX) == gid;
-}
-
-static bool set_fsuid(uint32_t uid)
-{
-	syscall(SETFSUID, uid);
-	return (uint32_t)syscall(SETFSUID, UINT32_MAX) == uid;
+	if (!set_fsuid(0))
+		return false;
+	thread.own_uid = 0;
+	return true;
 }
 
 /* Skips ids that the thread already has, as for the superuser. The superuser's groups restrict nothing and
@@ -104,6 +122,8 @@ static int put_on(const struct hf_identity *identity)
 {
 	int r;
 
+	if (thread.own_uid && !become_superuser())
+		return hf_trace(-EPERM);
 	if (identity->uid == thread.own_uid && identity->gid == thread.own_gid)
 		return 0;
 	r = identity->uid == thread.own_uid ? 0 : set_groups(identity);

@@ -2,9 +2,11 @@
  * Under whose identity a file operation runs.
  *
  * The kernel keeps the identity for file access for each thread. As the
- * superuser, the server takes the caller's user, group and groups around an
- * operation, and the kernel decides on permission, ownership and quota. Without
- * that privilege every operation runs as the server's own user;
+ * superuser, or as a user with the capabilities CAP_SETUID, CAP_SETGID and
+ * CAP_DAC_OVERRIDE, the server takes the caller's user, group and groups around
+ * an operation, and the kernel decides on permission, ownership and quota.
+ * Between operations such a thread acts as the superuser does. Without that
+ * privilege every operation runs as the server's own user;
  * hf_identity_can_switch() tells.
  *
  * The first use on a thread also removes two things that must not affect

@@ -7,10 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/log.h"
 #include "vfs/identity.h"
 
@@ -149,6 +153,120 @@ static void test_quotas_are_not_overlooked(void **state)
 	assert_int_equal(data[0].effective & (1u << CAP_SYS_RESOURCE), 0);
 }
 
+/* Runs @fn in a process of its own, and returns what it returns. */
+static int in_a_process(int (*fn)(const char *path), const char *path)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0)
+		_exit(fn(path));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+struct
+try {
+	const char *path;
+	bool can_switch;
+	bool is_open_to_other, is_open_to_root, is_open_after;
+};
+
+static bool can_open(const char *path, uint32_t uid)
+{
+	struct hf_identity who = { .uid = uid, .gid = uid };
+	int fd = -1;
+
+	if (hf_identity_enter(&who) == 0) {
+		fd = open(path, O_RDONLY);
+		hf_identity_leave();
+	}
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void *try_in_thread(void *user)
+{
+	struct try *try = user;
+	int fd;
+
+	try->can_switch = hf_identity_can_switch();
+	try->is_open_to_other = can_open(try->path, 1234);
+	try->is_open_to_root = can_open(try->path, 0);
+	fd = open(try->path, O_RDONLY);
+	try->is_open_after = fd >= 0;
+	return NULL;
+}
+
+static struct try try_in_new_thread(const char *path)
+{
+	struct try try = { .path = path };
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, try_in_thread, &try) == 0)
+		pthread_join(thread, NULL);
+	return try;
+}
+
+/* As a service manager starts it with a user and capabilities. */
+static int serve_as_own_user(const char *path)
+{
+	const uint64_t caps = HF_CAP(CAP_SETUID) | HF_CAP(CAP_SETGID) | HF_CAP(CAP_DAC_OVERRIDE);
+	struct try try;
+
+	if (prctl(PR_SET_KEEPCAPS, 1) < 0 || setresgid(65534, 65534, 65534) < 0 ||
+	    setresuid(65534, 65534, 65534) < 0 ||
+	    hf_caps_limit((struct hf_caps){ .permitted = caps, .effective = caps }) < 0)
+		return 1;
+	try = try_in_new_thread(path);
+	return try.can_switch && !try.is_open_to_other && try.is_open_to_root && try.is_open_after ? 0 : 2;
+}
+
+static void test_a_user_of_its_own_with_capabilities(void **state)
+{
+	char path[] = "/tmp/hf-identity-XXXXXX";
+
+	if (!hf_identity_can_switch())
+		skip();
+	close(mkstemp(path)); /* the superuser's, 0600 */
+	assert_int_equal(in_a_process(serve_as_own_user, path), 0);
+	unlink(path);
+}
+
+/* All capabilities, but no other user and no groups: each file operation runs as the one user that is there.
+ */
+static int serve_in_user_namespace(const char *path)
+{
+	char map[32];
+	int setgroups, uids;
+	struct try try;
+
+	snprintf(map, sizeof(map), "0 %u 1", (unsigned int)geteuid());
+	if (syscall(SYS_unshare, CLONE_NEWUSER) < 0)
+		return 77;
+	setgroups = open("/proc/self/setgroups", O_WRONLY);
+	uids = open("/proc/self/uid_map", O_WRONLY);
+	if (write(setgroups, "deny", 4) != 4 || write(uids, map, strlen(map)) != (ssize_t)strlen(map))
+		return 77;
+	try = try_in_new_thread(path);
+	return !try.can_switch && try.is_open_to_other && try.is_open_to_root && try.is_open_after ? 0 : 2;
+}
+
+static void test_a_namespace_with_one_user(void **state)
+{
+	char path[] = "/tmp/hf-identity-XXXXXX";
+	int result;
+
+	close(mkstemp(path));
+	result = in_a_process(serve_in_user_namespace, path);
+	unlink(path);
+	if (result == 77)
+		skip();
+	assert_int_equal(result, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +275,8 @@ int main(void)
 		cmocka_unit_test(test_groups_are_those_of_this_call),
 		cmocka_unit_test(test_an_invalid_id_is_refused),
 		cmocka_unit_test(test_quotas_are_not_overlooked),
+		cmocka_unit_test(test_a_user_of_its_own_with_capabilities),
+		cmocka_unit_test(test_a_namespace_with_one_user),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
