@@ -52,6 +52,18 @@ static void print_grace(const struct cli *cli, const json_t *grace)
 	       cli_plain(cli), number(grace, "unreclaimed"), *reason ? ": " : "", reason);
 }
 
+/* A server before this version does not tell. */
+static void print_exports(const struct cli *cli, const json_t *exports)
+{
+	if (json_integer_value(exports) > 0)
+		printf("exports    %lld\n", (long long)json_integer_value(exports));
+	else if (exports)
+		printf("exports    %snone: clients can mount nothing%s; add one to the configuration, and "
+		       "restart "
+		       "holdfastd\n",
+		       cli_yellow(cli), cli_plain(cli));
+}
+
 static void print_status(const struct cli *cli, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store");
@@ -77,6 +89,7 @@ static void print_status(const struct cli *cli, const json_t *status)
 	       text(store, "lock_durability"), is_healthy ? cli_green(cli) : cli_red(cli),
 	       is_healthy ? "healthy" : "FAILING: no lock is granted", cli_plain(cli));
 	print_grace(cli, json_object_get(status, "grace"));
+	print_exports(cli, json_object_get(status, "exports"));
 	printf("clients    %lld\nlocks      %lld\nwaiters    %lld\n", number(status, "clients"),
 	       number(status, "locks"), number(status, "waiters"));
 }

@@ -89,6 +89,7 @@ struct hf_api_status {
 	uint64_t epoch;
 	int32_t sm_state;
 	size_t n_clients, n_registered;
+	size_t n_exports;
 	const char *backend;
 	const char *durability;
 	bool store_is_healthy;

@@ -5,6 +5,7 @@
 #include "api/internal.h"
 #include "base/log.h"
 #include "client/client.h"
+#include "export/export.h"
 #include "proto/nlm/nlm.h"
 #include "store/store.h"
 
@@ -69,6 +70,15 @@ int hf_api_look_ready(struct hf_api_request *request)
 	return request->code || request->not_ready ? HF_API_DONE : hf_api_look_health(request);
 }
 
+static size_t count_exports(struct hf_exports *exports)
+{
+	struct hf_export_list list = { 0 };
+	size_t n = exports && hf_exports_list(exports, &list) == 0 ? list.n : 0;
+
+	hf_export_list_clear(&list);
+	return n;
+}
+
 int hf_api_look_status(struct hf_api_request *request)
 {
 	const struct hf_api_options *options = &request->api->options;
@@ -83,6 +93,7 @@ int hf_api_look_status(struct hf_api_request *request)
 		hf_api_look_standby_status(request);
 		return HF_API_DONE;
 	}
+	status->n_exports = count_exports(options->exports);
 	hf_recovery_grace_info(recovery, &status->grace);
 	/* Copy the reason: the HTTP thread reads it later, and it may not be a constant for ever. */
 	reason = status->grace.reason ? status->grace.reason : "";

@@ -77,6 +77,8 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 			 "notifications", "waiting", (json_int_t)counts->notices_waiting, "in_flight",
 			 (json_int_t)counts->notices_in_flight, "unreachable",
 			 (json_int_t)counts->unreachable);
+	if (!is_standby)
+		json_object_set_new(json, "exports", json_integer((json_int_t)status->n_exports));
 	if (status->role)
 		json_object_set_new(json, "role", json_string(status->role));
 	return json;

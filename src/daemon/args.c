@@ -13,6 +13,7 @@ enum flag_id {
 	FLAG_SET,
 	FLAG_EXPORT,
 	FLAG_CHECK,
+	FLAG_CHECK_PORTS,
 	FLAG_PRINT_CONFIG,
 	FLAG_CLEAR_STORE,
 	FLAG_VERSION,
@@ -37,6 +38,9 @@ static const struct flag flags[] = {
 	[FLAG_CHECK] = { "check", 0, NULL,
 			 "check the configuration, print nothing if it is correct, and exit\n"
 			 "with 0 or 2" },
+	[FLAG_CHECK_PORTS] = { "check-ports", 0, NULL,
+			       "exit with 1 and say so if another server has a configured port,\n"
+			       "with 0 otherwise" },
 	[FLAG_PRINT_CONFIG] = { "print-config", 0, NULL,
 				"print the effective configuration as YAML for --config, with every\n"
 				"key explained and passwords hidden" },
@@ -139,6 +143,9 @@ static int apply(struct reader *reader, struct hf_args *args, enum flag_id id, c
 	case FLAG_CHECK:
 		args->check = true;
 		break;
+	case FLAG_CHECK_PORTS:
+		args->check_ports = true;
+		break;
 	case FLAG_PRINT_CONFIG:
 		args->print_config = true;
 		break;
@@ -176,9 +183,14 @@ static int check_together(struct reader *reader, const struct hf_args *args)
 {
 	if (args->check && args->print_config)
 		return wrong(reader, "--check prints nothing, --print-config does; give one of them");
-	if (args->clear_store && (args->check || args->print_config))
-		return wrong(reader, "--clear-store is for a start; give it without --%s",
+	if (args->check_ports && (args->check || args->print_config))
+		return wrong(reader, "--check-ports looks at ports alone; give it without --%s",
 			     args->check ? "check" : "print-config");
+	if (args->clear_store && (args->check || args->print_config || args->check_ports))
+		return wrong(reader, "--clear-store is for a start; give it without --%s",
+			     args->check          ? "check"
+			     : args->print_config ? "print-config"
+						  : "check-ports");
 	return 0;
 }
 

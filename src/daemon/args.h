@@ -13,6 +13,7 @@ struct hf_args {
 	const char **exports; /* DIR[:NAME], in the given order */
 	size_t n_exports;
 	bool check;
+	bool check_ports;
 	bool print_config;
 	bool clear_store;
 	bool version;

@@ -2,19 +2,23 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "client/client.h"
 #include "cluster/cluster.h"
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "daemon/crew.h"
 #include "daemon/files.h"
 #include "daemon/listen.h"
+#include "daemon/manager.h"
 #include "daemon/member.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
@@ -24,8 +28,10 @@
 #include "daemon/setup.h"
 #include "daemon/standby.h"
 #include "daemon/state_dir.h"
+#include "export/export.h"
 #include "export/local.h"
 #include "export/seal.h"
+#include "lock/lock.h"
 #include "loop/loop.h"
 #include "loop/work.h"
 #include "proto/nlm/nlm.h"
@@ -64,6 +70,7 @@ struct daemon {
 	struct hf_rpc_lane *home;
 	struct hf_portmap *portmap;
 	struct hf_api *api; /* NULL: off */
+	struct hf_manager manager;
 	/* The programs to register with the port mapper. */
 	const struct hf_rpc_program *programs[MAX_PROGRAMS];
 	size_t n_programs;
@@ -128,7 +135,7 @@ static void begin_stop(struct daemon *d)
 	}
 	d->is_stopping = true;
 	hf_reload_stop(d->reload);
-	hf_process_tell_stopping();
+	hf_manager_tell_stopping();
 	hf_api_stop(d->api);
 	hf_rpc_server_drain(d->rpc, DRAIN_NS, on_drained, d);
 }
@@ -141,6 +148,60 @@ static void on_store_taken(void *user)
 	d->stands_by = d->cluster != NULL;
 	d->result = d->cluster ? 0 : -ESTALE;
 	hf_loop_stop(d->loop);
+}
+
+/* What the service manager and the log say */
+
+static size_t count_exports(struct daemon *d)
+{
+	struct hf_export_list list = { 0 };
+	size_t n = 0;
+
+	if (d->config->exports.n && hf_exports_list(hf_file_service_nlm(d->files).exports, &list) == 0)
+		n = list.n;
+	hf_export_list_clear(&list);
+	return n;
+}
+
+static void tell_status(void *user, char out[static HF_MANAGER_STATUS])
+{
+	struct daemon *d = user;
+	size_t n_exports = count_exports(d), len;
+	struct hf_portmap_counts mappings;
+	struct hf_lock_counters locks;
+	struct hf_grace_info grace;
+
+	hf_lock_count(hf_recovery_locks(d->recovery), &locks);
+	hf_recovery_grace_info(d->recovery, &grace);
+	if (n_exports)
+		snprintf(out, HF_MANAGER_STATUS, "serving %zu export%s", n_exports,
+			 n_exports == 1 ? "" : "s");
+	else
+		snprintf(out, HF_MANAGER_STATUS, "no export is configured: clients can mount nothing");
+	len = strlen(out);
+	len += (size_t)snprintf(out + len, HF_MANAGER_STATUS - len,
+				"; port %u, %zu clients, %" PRIu64 " locks", d->ports.rpc,
+				hf_clients_count(hf_recovery_clients(d->recovery)), locks.locks);
+	hf_portmap_counts(d->portmap, &mappings);
+	if (hf_portmap_role(d->portmap) == HF_PORTMAP_REGISTERS && mappings.registered < mappings.wanted)
+		len += (size_t)snprintf(out + len, HF_MANAGER_STATUS - len,
+					"; %zu of %zu registrations are missing at rpcbind: see the log",
+					mappings.wanted - mappings.registered, mappings.wanted);
+	if (grace.is_active)
+		snprintf(out + len, HF_MANAGER_STATUS - len,
+			 "; grace for %" PRIu64 " s more, %" PRIu64 " locks unreclaimed",
+			 grace.ends_in_ns / HF_NS_PER_S, grace.n_unreclaimed);
+}
+
+static void warn_without_exports(const struct daemon *d)
+{
+	if (!d->config->exports.n)
+		hf_log_warn("no export is configured: clients can mount nothing, and the server is the lock "
+			    "service of "
+			    "another NFS server on this host. To export a directory, add it to \"exports\" "
+			    "in the "
+			    "configuration, and restart",
+			    "config=%s", d->args->config_file ? d->args->config_file : "-");
 }
 
 /* The clients hear of a restart, and everything is served. */
@@ -156,8 +217,9 @@ static void begin_to_serve(struct daemon *d)
 		hf_api_set_ready(d->api);
 	hf_log_info("serving", "version=%s port=%u exports=%zu", HF_VERSION, d->ports.rpc,
 		    d->config->exports.n);
+	warn_without_exports(d);
 	d->is_serving = true;
-	hf_process_tell_ready("serving");
+	hf_manager_tell_ready(&d->manager);
 }
 
 /* The cluster */
@@ -235,7 +297,7 @@ static void on_reload_begins(void *user)
 	struct daemon *d = user;
 
 	if (d->is_serving)
-		hf_process_tell_reloading();
+		hf_manager_tell_reloading();
 }
 
 static void on_reload_ended(void *user)
@@ -245,7 +307,7 @@ static void on_reload_ended(void *user)
 	hf_portmap_check(d->portmap);
 	hf_nlm_exports_changed(d->nlm);
 	if (d->is_serving)
-		hf_process_tell_ready("serving");
+		hf_manager_tell_ready(&d->manager);
 }
 
 /* In a cluster: the other nodes compare their exports with these, and the next term of this node serves
@@ -319,6 +381,7 @@ static int make_loops(struct daemon *d)
 	r = hf_loop_new(&d->loop);
 	if (r < 0)
 		return hf_trace(r);
+	hf_manager_init(&d->manager, d->loop, tell_status, d);
 	r = hf_crew_new(&d->crew, n - 1);
 	if (r < 0)
 		return hf_trace(r);
@@ -618,6 +681,7 @@ static void take_down(struct daemon *d)
 	if (d->cluster)
 		hf_cluster_set_listener(d->cluster, NULL, NULL, NULL);
 	hf_ports_file_remove(d->state_dir);
+	hf_manager_deinit(&d->manager);
 	hf_api_stop(d->api);
 	if (d->crew)
 		hf_crew_stop(d->crew);

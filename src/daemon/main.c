@@ -10,6 +10,7 @@
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/port_check.h"
 
 static int fail(const char *error)
 {
@@ -64,6 +65,14 @@ static int run(const struct hf_args *args)
 			hf_config_print(config, stdout);
 		hf_config_free(config);
 		return printed();
+	}
+	if (args->check_ports) {
+		r = hf_port_check(config, error, sizeof(error));
+		hf_config_free(config);
+		if (r == HF_PORTS_FREE)
+			return EXIT_SUCCESS;
+		fprintf(stderr, "holdfastd: %s\n", error);
+		return EXIT_FAILURE;
 	}
 	hf_log_configure(config->log.level, config->log.format);
 	return hf_daemon_run(config, args);

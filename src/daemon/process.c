@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +59,13 @@ static int become(const struct passwd *entry, bool changes_addresses)
 	return r < 0 ? r : retain_rights(changes_addresses);
 }
 
+static int give_and_become(const struct passwd *entry, bool changes_addresses, struct hf_state_dir *dir)
+{
+	int r = hf_state_dir_give(dir, entry->pw_uid, entry->pw_gid);
+
+	return r < 0 ? r : become(entry, changes_addresses);
+}
+
 int hf_process_become(const char *user, bool changes_addresses, struct hf_state_dir *dir, char *error,
 		      size_t error_size)
 {
@@ -73,11 +79,11 @@ int hf_process_become(const char *user, bool changes_addresses, struct hf_state_
 		snprintf(error, error_size, "server.user: there is no user %s on this host", user);
 		return -ENOENT;
 	}
-	if (entry->pw_uid == geteuid())
+	if (entry->pw_uid == 0 && geteuid() == 0)
 		return 0;
-	r = hf_state_dir_give(dir, entry->pw_uid, entry->pw_gid);
-	if (r == 0)
-		r = become(entry, changes_addresses);
+	/* A service manager may have started the server as this user, with capabilities. */
+	r = entry->pw_uid == geteuid() ? retain_rights(changes_addresses)
+				       : give_and_become(entry, changes_addresses, dir);
 	if (r < 0)
 		snprintf(error, error_size,
 			 "cannot become the user %s: %s; start as root, or leave server.user empty", user,
@@ -149,23 +155,4 @@ void hf_process_end_not(struct hf_process_end *end)
 	pthread_mutex_destroy(&end->lock);
 	pthread_cond_destroy(&end->wake);
 	free(end);
-}
-
-void hf_process_tell_ready(const char *status)
-{
-	sd_notifyf(0, "READY=1\nSTATUS=%s\nMAINPID=%ld", status, (long)getpid());
-}
-
-void hf_process_tell_reloading(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
-		   (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000);
-}
-
-void hf_process_tell_stopping(void)
-{
-	sd_notify(0, "STOPPING=1");
 }

@@ -23,8 +23,3 @@ size_t hf_process_count_cores(void);
 struct hf_process_end;
 struct hf_process_end *hf_process_end_soon(int status); /* NULL: no memory */
 void hf_process_end_not(struct hf_process_end *end);    /* all workers were done in time */
-
-/* Tells the service manager, if there is one (sd_notify(3)). */
-void hf_process_tell_ready(const char *status);
-void hf_process_tell_reloading(void);
-void hf_process_tell_stopping(void);

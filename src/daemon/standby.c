@@ -13,10 +13,10 @@
 #include "base/macros.h"
 #include "cluster/cluster.h"
 #include "daemon/config.h"
+#include "daemon/manager.h"
 #include "daemon/member.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
-#include "daemon/process.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "loop/work.h"
@@ -28,6 +28,7 @@ struct standby {
 	struct hf_cluster *cluster;
 	struct hf_loop *loop;
 	struct hf_api *api; /* NULL: off */
+	struct hf_manager manager;
 	int end;
 
 	/* Examining the exports: a worker may wait for a disk */
@@ -139,7 +140,7 @@ static void on_reloaded(struct hf_work *work)
 							: standby->reload_error);
 	hf_config_free(standby->reloaded);
 	standby->reloaded = NULL;
-	hf_process_tell_ready("standby");
+	hf_manager_tell_ready(&standby->manager);
 	if (standby->is_reload_wanted)
 		begin_reload(standby);
 }
@@ -150,9 +151,9 @@ static void begin_reload(struct standby *standby)
 		hf_work_is_running(&standby->examine_work) || hf_work_is_running(&standby->reload_work);
 	if (standby->is_reload_wanted)
 		return;
-	hf_process_tell_reloading();
+	hf_manager_tell_reloading();
 	if (hf_work_submit(standby->loop, &standby->reload_work, run_reload, on_reloaded) < 0)
-		hf_process_tell_ready("standby");
+		hf_manager_tell_ready(&standby->manager);
 }
 
 /* Signals and news */
@@ -189,6 +190,13 @@ static int catch_signals(struct standby *standby)
 
 /* Life */
 
+static void tell_status(void *user, char out[static HF_MANAGER_STATUS])
+{
+	const struct standby *standby = user;
+
+	snprintf(out, HF_MANAGER_STATUS, "standby of %s", standby->options->config->cluster.service);
+}
+
 static int make_api(struct standby *standby)
 {
 	const struct hf_standby_options *options = standby->options;
@@ -217,6 +225,7 @@ static int start(struct standby *standby)
 	if (r < 0)
 		return hf_trace(r);
 	hf_timer_init(&standby->examine_timer, standby->loop, on_examine);
+	hf_manager_init(&standby->manager, standby->loop, tell_status, standby);
 	r = catch_signals(standby);
 	if (r == 0)
 		r = make_api(standby);
@@ -236,6 +245,7 @@ static void take_down(struct standby *standby)
 	hf_api_stop(standby->api);
 	hf_ports_file_remove(standby->options->state_dir);
 	hf_timer_stop(&standby->examine_timer);
+	hf_manager_deinit(&standby->manager);
 	hf_work_cancel(&standby->examine_work);
 	hf_work_cancel(&standby->reload_work);
 	hf_config_free(standby->reloaded);
@@ -255,7 +265,7 @@ int hf_standby_run(const struct hf_standby_options *options)
 	}
 	hf_log_info("standby: watches the service, and serves no client", "service=%s",
 		    options->config->cluster.service);
-	hf_process_tell_ready("standby");
+	hf_manager_tell_ready(&standby.manager);
 	hf_loop_run(standby.loop);
 	take_down(&standby);
 	return standby.end;

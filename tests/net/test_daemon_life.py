@@ -141,6 +141,55 @@ class User(Life):
         daemon.stop()
 
 
+class Capable(Life):
+    """Started as a user with capabilities, as the unit has it: clients act as themselves, and not with the capabilities."""
+
+    def start(self, *settings):
+        daemon = self.daemon(*settings)
+        caps = "chown,dac_override,dac_read_search,fowner,fsetid,setgid,setuid,net_bind_service"
+        up = ",".join(f"+{cap}" for cap in caps.split(","))
+        daemon.launcher = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+                           f"--inh-caps={up}", f"--ambient-caps={up}", "--"]  # fmt: skip
+        os.chown(daemon.state_dir, pwd.getpwnam("nobody").pw_uid, -1)
+        return daemon.start()
+
+    def test_clients_have_their_own_rights(self):
+        os.chmod(self.data, 0o777)
+        for name, uid in ((b"ada", 1000), (b"bob", 1001)):
+            path = os.path.join(self.data, name.decode())
+            with open(path, "wb") as out:
+                out.write(name)
+            os.chown(path, uid, uid)
+            os.chmod(path, 0o600)
+        daemon = self.start("api.listen=127.0.0.1:0")
+        with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
+            said = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        nobody = pwd.getpwnam("nobody").pw_uid
+        self.assertEqual(said["Uid"].split()[:3], 3 * [str(nobody)])  # the fourth is for files alone
+        for name in ("api.token", "handle.key", "ports.json"):
+            self.assertEqual(os.stat(f"{daemon.state_dir}/state/{name}").st_uid, nobody, name)
+        with self.host, nfs.Client(2049, uid=1000, gid=1000) as client:
+            root = client.root("/data")
+            ada, bob = client.lookup(root, b"ada").fh, client.lookup(root, b"bob").fh
+            self.assertEqual(client.read(ada).data, b"ada")
+            self.assertEqual(client.read(bob).stat, 13)  # NFS3ERR_ACCES
+            made = client.create(root, b"new", mode=0o600)
+            self.assertEqual((made.stat, made.attr.uid), (0, 1000))
+        daemon.crash()
+        daemon.start()
+        with self.host, nfs.Client(2049, uid=1000, gid=1000) as client:
+            self.assertEqual(client.read(ada).data, b"ada")  # by its handle, with no file open
+            self.assertEqual(client.read(bob).stat, 13)
+        daemon.stop()
+
+    def test_server_user_gives_the_capabilities_up(self):
+        daemon = self.start("server.user=nobody")
+        with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
+            said = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        self.assertEqual({int(said[name], 16) for name in ("CapEff", "CapPrm")}, {1 << 10})
+        daemon.stop()
+
+
 class Manager(Life):
     """What systemd hears (sd_notify(3))."""
 
@@ -153,9 +202,13 @@ class Manager(Life):
         self.addCleanup(os.environ.pop, "NOTIFY_SOCKET")
         os.environ["NOTIFY_SOCKET"] = os.path.join(self.base, "notify")
 
+    def message(self):
+        """The next one, as {key: value}."""
+        return dict(line.split("=", maxsplit=1) for line in self.heard.recv(4096).decode().splitlines())
+
     def hears(self):
         """The first word of the next message: READY=1, say."""
-        return self.heard.recv(4096).decode().split("\n", maxsplit=1)[0]
+        return "=".join(next(iter(self.message().items())))
 
     def test_life(self):
         daemon = self.daemon().start()
@@ -164,6 +217,30 @@ class Manager(Life):
         self.assertEqual([self.hears(), self.hears()], ["RELOADING=1", "READY=1"])
         daemon.stop()
         self.assertEqual(self.hears(), "STOPPING=1")
+
+    def test_status_says_what_is_served(self):
+        daemon = self.daemon("server.port=0", "server.portmap=off").start()
+        self.assertRegex(self.message()["STATUS"], r"^serving 1 export; port \d+, 0 clients, 0 locks$")
+        daemon.stop()
+
+    def test_without_exports_it_says_so(self):
+        """To the manager, in the log, and in `holdfast status`, with what to do."""
+        daemon = self.daemon("server.portmap=off", "api.listen=127.0.0.1:0", flags=[]).start()
+        self.assertRegex(self.message()["STATUS"], "^no export is configured: clients can mount nothing; ")
+        self.assertRegex(daemon.log, 'warn: no export is configured: .* add it to \\\\?"exports')
+        words = [os.path.join(os.path.dirname(os.environ["HOLDFASTD"]), "holdfast"), "--state-dir", f"{daemon.state_dir}/state"]
+        with self.host:
+            said = subprocess.run([*words, "status"], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+        self.assertRegex(said, r"(?m)^exports +none: clients can mount nothing; add one to the configuration")
+        daemon.stop()
+
+    def test_signs_of_life(self):
+        """Twice in the time after which the manager would kill it."""
+        self.addCleanup(os.environ.pop, "WATCHDOG_USEC")
+        os.environ["WATCHDOG_USEC"] = "1000000"
+        daemon = self.daemon("server.port=0", "server.portmap=off").start()
+        self.assertEqual([self.hears() for _ in range(4)], ["READY=1"] + 3 * ["WATCHDOG=1"])
+        daemon.stop()
 
     def test_reload_before_it_serves(self):
         """A silent rpcbind holds up the start."""
@@ -253,6 +330,30 @@ class NoStart(Life):
         said = self.refused("server.port=0")
         self.assertRegex(said, "another program has the port; stop it, or choose another api.listen address=127.0.0.1:8049 ")
         daemon.stop()
+
+    def check_ports(self, *settings):
+        words = [os.environ["HOLDFASTD"], "--check-ports", *(f"--set={setting}" for setting in settings)]
+        with self.host:
+            return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    def test_another_server_has_the_port(self):
+        """Asked before a start that should step aside for it."""
+        for kind, words in ((socket.SOCK_STREAM, ()), (socket.SOCK_DGRAM, ()), (socket.SOCK_STREAM, ("server.listen=0.0.0.0",))):
+            with self.subTest(kind=kind, words=words):
+                self.assertEqual(self.check_ports(*words).returncode, 0)
+                other = rpc.make_socket(kind, ("0.0.0.0", 2049), self.host)
+                if kind == socket.SOCK_STREAM:
+                    other.listen()
+                done = self.check_ports(*words)
+                other.close()
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, "^holdfastd: another server has port 2049, .* systemctl disable --now nfs-server, .*\n$")
+        other = rpc.make_socket(socket.SOCK_STREAM, ("0.0.0.0", 111), self.host)
+        self.addCleanup(other.close)
+        other.listen()
+        self.assertEqual(self.check_ports().returncode, 0, "it would register there")
+        self.assertEqual(self.check_ports("server.portmap=embedded").returncode, 1)
+        self.assertEqual(self.check_ports("server.port=x").returncode, 2)
 
     def test_places_that_are_not_there(self):
         for setting, words in (

@@ -120,6 +120,10 @@ static void test_wrong_values(void **state)
 		     A("--print-config"));
 	expect_wrong("--clear-store is for a start; give it without --check", A("--clear-store"),
 		     A("--check"));
+	expect_wrong("--clear-store is for a start; give it without --check-ports", A("--clear-store"),
+		     A("--check-ports"));
+	expect_wrong("--check-ports looks at ports alone; give it without --check", A("--check-ports"),
+		     A("--check"));
 }
 
 static void test_help_names_everything(void **state)
