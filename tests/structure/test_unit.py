@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SKIPPED = 77  # meson's word for it
-LIMIT = 3.0
+LIMIT = 2.7
 
 
 def judge(*words):
@@ -65,7 +65,8 @@ def main():
     assert not missing, f"the server needs system calls that its unit refuses: {sorted(missing)}"
     with tempfile.TemporaryDirectory() as folder, open(unit, encoding="utf-8") as file:
         # As it will be once the programs and manuals are installed, which they are not here.
-        text = re.sub(r"^Documentation=.*\n", "", file.read(), flags=re.M).replace("/usr/sbin/holdfastd", "/bin/true")
+        text = re.sub(r"^Documentation=.*\n", "", file.read(), flags=re.M)
+        text = re.sub(r"/\S+/holdfastd\b", "/bin/true", text)
         installed = os.path.join(folder, os.path.basename(unit))
         with open(installed, "w", encoding="utf-8") as out:
             out.write(text)
