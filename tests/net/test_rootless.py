@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""holdfastd without root: in a user namespace with one user, as a rootless container has it, on ports above 1023.
+
+    HOLDFASTD=PATH test_rootless.py [unittest's own arguments]
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(HERE, "..", "files"))
+
+import netns  # noqa: E402
+import nfs  # noqa: E402
+import nlm  # noqa: E402
+from daemon import Daemon  # noqa: E402
+
+SKIPPED = 77
+USER = "nobody"
+PORT, PORTMAP = 12049, 11111
+ROOTLESS = ["setpriv", f"--reuid={USER}", "--regid=nogroup", "--clear-groups", "unshare", "--map-root-user"]
+
+
+class Rootless(unittest.TestCase):
+    def setUp(self):
+        self.base = tempfile.mkdtemp(prefix="hf-net-rootless-")
+        self.addCleanup(shutil.rmtree, self.base, True)
+        self.uid = pwd.getpwnam(USER).pw_uid
+        self.data = os.path.join(self.base, "data")
+        os.mkdir(self.data)
+        for path in (self.base, self.data):
+            os.chown(path, self.uid, -1)
+        self.host = netns.Namespace("host")
+        self.addCleanup(self.host.close)
+        program = shutil.copy(os.environ["HOLDFASTD"], self.base)  # where that user may run it
+        settings = [f"server.port={PORT}", f"server.portmap_port={PORTMAP}", "api.listen=127.0.0.1:0"]
+        self.daemon = Daemon(program, self.host, settings, ["--export", f"{self.data}:/data"])
+        self.addCleanup(self.daemon.close)
+        self.daemon.launcher = ROOTLESS
+        os.chown(self.daemon.state_dir, self.uid, -1)
+
+    def test_files(self):
+        """All clients act as the one user; handles outlast a restart, with no file open."""
+        self.daemon.start()
+        with self.host, nfs.Client(PORT, uid=1000, gid=1000) as client:
+            made = client.create(client.root("/data"), b"file", mode=0o600)
+            self.assertEqual(made.stat, 0)
+            self.assertEqual(client.write(made.fh, b"text").stat, 0)
+        self.assertEqual(os.stat(os.path.join(self.data, "file")).st_uid, self.uid)
+        self.daemon.crash()
+        self.daemon.start()
+        with self.host, nfs.Client(PORT, uid=1001, gid=1001) as client:
+            self.assertEqual(client.read(made.fh).data, b"text")
+        self.assertIn("handles=finder", self.daemon.log)
+        self.assertIn("identity=own", self.daemon.log)
+        self.daemon.stop()
+
+    def stat(self, client, lock):
+        answer = client.call(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK))
+        answer.opaque()  # the cookie
+        return answer.u32()
+
+    def test_locks(self):
+        """They are stored and reclaimed as ever."""
+        self.daemon.start("recovery.window_seconds=3600")
+        with self.host, nfs.Client(PORT, uid=1000, gid=1000) as client:
+            ada = nlm.Lock(fh=client.create(client.root("/data"), b"file", mode=0o600).fh, length=10)
+            self.assertEqual(self.stat(client, ada), nlm.S_GRANTED)
+            self.assertEqual(self.stat(client, ada.but(svid=2)), nlm.S_DENIED)
+        self.daemon.crash()
+        self.daemon.start("recovery.window_seconds=3600")
+        with self.host, nfs.Client(PORT, uid=1000, gid=1000) as client:
+            self.assertEqual(self.stat(client, ada.but(svid=2, offset=100)), nlm.S_GRACE)
+            self.assertEqual(self.stat(client, ada.but(reclaim=True)), nlm.S_GRANTED)
+        self.daemon.stop()
+
+
+if __name__ == "__main__":
+    reason = netns.is_possible()
+    if not reason and subprocess.run([*ROOTLESS, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
+        reason = "no user namespaces here for users without rights"
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)
