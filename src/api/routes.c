@@ -5,11 +5,13 @@ const struct hf_api_route hf_api_routes[] = {
 	{ .method = "GET", .pattern = "/", .is_open = true },
 	{ .method = "GET",
 	  .pattern = "/healthz",
+	  .is_open = true, /* for probes, which have no token */
 	  .on_standby = true,
 	  .look = hf_api_look_health,
 	  .show = hf_api_show_health },
 	{ .method = "GET",
 	  .pattern = "/readyz",
+	  .is_open = true, /* for probes, which have no token */
 	  .on_standby = true,
 	  .look = hf_api_look_ready,
 	  .show = hf_api_show_ready },

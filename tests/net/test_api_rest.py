@@ -405,16 +405,17 @@ class Grace(RestPlay):
 
 
 class Beyond(RestPlay):
-    """Not on loopback: everything needs the token, but for the page, which shows nothing without it."""
+    """Not on loopback: everything needs the token, but for the page, which shows nothing without it, and for probes."""
 
     settings = ("api.listen=10.98.0.1:0",)
     n_hosts = 1
 
     def test_everything_needs_the_token(self):
         rest = Rest(self.daemon, "10.98.0.1", self.hosts[0].namespace)
-        for target in ("/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/events", "/api/v1/openapi.json", "/x"):
+        for target in ("/metrics", "/api/v1/status", "/api/v1/events", "/api/v1/openapi.json", "/x"):
             self.assertEqual(rest.get(target).status, 401, target)
-        self.assertEqual(rest.get("/").status, 200)
+        for target in ("/", "/healthz", "/readyz"):
+            self.assertEqual(rest.get(target).status, 200, target)
         self.assertEqual(rest.get("/api/v1/status", token=True).status, 200)
 
 
