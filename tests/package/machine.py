@@ -11,6 +11,8 @@ import threading
 from guest import KERNEL, MACHINES, Guest, die_with_parent
 from until import until
 
+PATIENCE = 300.0  # seconds: emulated in software on a busy machine, a boot takes minutes
+
 
 class Machine(Guest):
     """@packages: a disk with the packages to install, at /packages."""
@@ -63,7 +65,7 @@ class Machine(Guest):
 
     def waits(self, command, what, test):
         """Until what @command says passes @test."""
-        return until(lambda: self.run(command, status=None), what, 60, passes=test,
+        return until(lambda: self.run(command, status=None), what, PATIENCE, passes=test,
                      more=lambda: self.run("systemctl status --no-pager -l holdfastd", status=None))  # fmt: skip
 
     def files(self):
