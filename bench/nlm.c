@@ -1,73 +1,95 @@
 /*
- * LOCK and UNLOCK in pairs a second, over TCP: beside our own NULL calls, which
- * is what the RPC layer alone can do; beside a bare loop that grants whatever it
- * is asked and looks at nothing, which is what sockets can do with calls of this
- * size; and beside nfs-ganesha, in the same run.
+ * LOCK and UNLOCK in pairs a second, over TCP, as users get them: with one
+ * exported directory on a real file system and every default. Beside it, in the
+ * same run: the same with local_locks off; without any export, where a handle is
+ * only bytes and no file is looked at (opaque); a bare loop that grants whatever
+ * it is asked and looks at nothing, which is what sockets can do with calls of
+ * this size; and nfs-ganesha.
  *
- *	nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES]]
+ *	nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES [apart]]]
  *
- * Each row has the best rate of many short rounds, and the least CPU time of the
- * server for a call in any of them: what remains true on a busy machine.
+ * All servers are measured in turn, in five rounds of SECONDS each. A row has the
+ * median of the rates, of the latencies and of the server's CPU time for a call.
  *
- * Every call under way has a range of its own, so that no call waits for another.
- * The client holds one more lock all the time: ganesha registers a client with
- * statd whenever it takes its first one, and would be measured doing that. Needs
- * root for the namespaces in which ganesha runs; without, or with --alone, it is
- * left out.
+ * A client sends each UNLOCK right behind its LOCK, or (apart) each when the reply
+ * to its LOCK is there, as programs do: then all that is in flight is locked, too.
+ * No call waits for another: each pair has a range of its own.
+ * The client has one more lock all the time: ganesha registers a client with
+ * statd whenever the client takes its first one, and would be measured doing
+ * that. The namespaces in which ganesha runs need root; without root, or with
+ * --alone, ganesha is left out.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "load.h"
 #include "nlm_call.h"
 #include "nlm_peer.h"
 
-#define N_FILES   1000
+#define MAX_FILES 1000
 #define MAX_LANES 64 /* ranges of one connection */
 #define RANGE     4096
-#define N_ROUNDS  20 /* of each measurement; the best counts, because others use the machine, too */
+#define N_ROUNDS  5
 
-static const int connection_counts[] = { 1, 8, 64 };
-static const int depths[] = { 1, 64 };
-static const size_t file_counts[] = { 1, N_FILES };
+static const struct {
+	int n_connections;
+	int depth;
+	size_t n_files;
+	bool are_apart; /* a LOCK and its UNLOCK */
+} shapes[] = {
+	{ 1, 1, 16, false },   { 1, 64, 16, false }, { 16, 16, 16, false },
+	{ 64, 64, 16, false }, { 1, 64, 16, true },  { 64, 64, 16, true },
+};
 
-/* Who is measured. */
-enum {
-	NULLS,
-	NONE,
-	PROCESS,
+enum server {
+	DEFAULT,
+	NO_LOCAL,
+	OPAQUE,
 	LIMIT,
 	GANESHA,
 	N_SERVERS
 };
 
-static const char *const server_names[N_SERVERS] = { "null", "none", "process", "limit", "ganesha" };
+static const char *const server_names[N_SERVERS] = { "default", "local_locks_off", "opaque", "bare_loop",
+						     "ganesha" };
 
 struct target {
 	pid_t pid;
 	uint16_t port;
-	struct peer_handle handles[N_FILES];
+	struct peer_handle handles[MAX_FILES];
 	struct nlm_call lock;
 	struct nlm_call unlock;
-	struct load_message null;
 	size_t n_files; /* of this row */
+	uint64_t depth; /* the same */
+};
+
+struct round {
+	double rate;
+	double p50_us;
+	double p99_us;
+	double cpu_us; /* of the server, for a call */
 };
 
 struct row {
 	int n_connections;
 	int depth;
 	size_t n_files;
-	struct load_result results[N_SERVERS]; /* of the best round; n_calls and n_wrong of all */
-	double cpu_us[N_SERVERS];              /* a call, in the best round */
+	bool are_apart;
+	struct round rounds[N_SERVERS][N_ROUNDS];
+	struct round medians[N_SERVERS];
+	uint64_t n_wrong[N_SERVERS];
 };
 
 /* Messages */
 
-static const struct load_message *next_pair(void *user, int connection, uint64_t n)
+/* The UNLOCK follows its LOCK at once. */
+static const struct load_message *next_of_pair(void *user, int connection, uint64_t n)
 {
 	struct target *target = user;
 	uint64_t pair = n / 2;
@@ -79,12 +101,19 @@ static const struct load_message *next_pair(void *user, int connection, uint64_t
 			     lane * RANGE);
 }
 
-static const struct load_message *next_null(void *user, int connection, uint64_t n)
+/* Each of the calls in flight is of another program, which sends its UNLOCK when the reply to its LOCK is
+ * there: replies come in order, and message n is sent after the reply to message n - depth. */
+static const struct load_message *next_of_program(void *user, int connection, uint64_t n)
 {
-	return &((struct target *)user)->null;
+	struct target *target = user;
+	uint32_t program = (uint32_t)connection * MAX_LANES + (uint32_t)(n % target->depth);
+	const struct peer_handle *handle = &target->handles[(program * 37) % target->n_files];
+
+	return nlm_call_fill(n / target->depth % 2 ? &target->unlock : &target->lock, handle, program + 1,
+			     program * RANGE);
 }
 
-/* The lock that is always held */
+/* The lock that the client has all the time */
 static int hold_one(struct target *target)
 {
 	const struct load_message *lock = nlm_call_fill(&target->lock, &target->handles[0], 1000000,
@@ -105,81 +134,104 @@ static int prepare(struct target *target)
 {
 	nlm_call_make(&target->lock, NLM_LOCK, &target->handles[0], RANGE);
 	nlm_call_make(&target->unlock, NLM_UNLOCK, &target->handles[0], RANGE);
-	target->null.len = load_put_header(target->null.data, NLM, 4, 0);
 	return hold_one(target);
 }
 
-/* To us a handle is bytes. */
+/* Where no file is looked at, any bytes are a handle. */
 static void make_handles(struct target *target)
 {
-	for (uint32_t i = 0; i < N_FILES; i++) {
-		target->handles[i].len = 32;
-		memset(target->handles[i].data, 0x5a, 32);
+	for (uint32_t i = 0; i < MAX_FILES; i++) {
+		target->handles[i].len = 40; /* as long as a handle of ours */
+		memset(target->handles[i].data, 0x5a, 40);
 		memcpy(target->handles[i].data, &i, 4);
 	}
 }
 
 /* Measuring */
 
-static int measure(struct target *target, struct row *row, int server, double seconds)
+static int measure(struct target *target, struct row *row, int server, int round, double seconds)
 {
 	const struct load_setup setup = { .address = "127.0.0.1",
 					  .port = target->port,
 					  .n_connections = row->n_connections,
 					  .depth = row->depth,
-					  .message = server == NULLS ? next_null : next_pair,
+					  .message = row->are_apart ? next_of_program : next_of_pair,
 					  .user = target,
 					  .seconds = seconds,
-					  .reply_offset = server == NULLS ? 20 : NLM_STAT_OFFSET };
-
-	struct load_result result, *best = &row->results[server];
+					  .reply_offset = NLM_STAT_OFFSET };
+	struct load_result result;
 	double cpu = load_cpu(target->pid);
 	int r;
 
 	target->n_files = row->n_files;
+	target->depth = (uint64_t)row->depth;
 	r = load_run(&setup, &result);
 	if (r < 0)
 		return r;
 	cpu = 1e6 * (load_cpu(target->pid) - cpu) / (double)result.n_calls;
-	if (row->cpu_us[server] == 0 || cpu < row->cpu_us[server])
-		row->cpu_us[server] = cpu;
-	result.n_calls += best->n_calls;
-	result.n_wrong += best->n_wrong;
-	if (result.rate > best->rate)
-		*best = result;
-	best->n_calls = result.n_calls;
-	best->n_wrong = result.n_wrong;
+	row->rounds[server][round] = (struct round){ result.rate, result.p50_us, result.p99_us, cpu };
+	row->n_wrong[server] += result.n_wrong;
 	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of one member of the rounds, which are doubles and nothing else */
+static double median(const struct round *rounds, size_t member)
+{
+	double values[N_ROUNDS];
+
+	for (int i = 0; i < N_ROUNDS; i++)
+		memcpy(&values[i], (const char *)&rounds[i] + member, sizeof(double));
+	qsort(values, N_ROUNDS, sizeof(double), by_value);
+	return values[N_ROUNDS / 2];
+}
+
+static void find_medians(struct row *row, int server)
+{
+	const struct round *rounds = row->rounds[server];
+
+	row->medians[server] = (struct round){ median(rounds, offsetof(struct round, rate)),
+					       median(rounds, offsetof(struct round, p50_us)),
+					       median(rounds, offsetof(struct round, p99_us)),
+					       median(rounds, offsetof(struct round, cpu_us)) };
 }
 
 static void print_server(const struct row *row, int server)
 {
-	const struct load_result *result = &row->results[server];
+	const struct round *round = &row->medians[server];
 
-	printf(",\"%s\":{\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"cpu_us\":%.2f,\"wrong\":%llu}",
-	       server_names[server], result->rate, result->p50_us, result->p99_us, row->cpu_us[server],
-	       (unsigned long long)result->n_wrong);
+	printf(",\n   \"%s\":{\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"cpu_us\":%.2f,\"wrong\":%llu}",
+	       server_names[server], round->rate, round->p50_us, round->p99_us, round->cpu_us,
+	       (unsigned long long)row->n_wrong[server]);
 }
 
 static void print_ratio(const struct row *row, int ours, int other)
 {
-	printf(",\"%s_by_%s\":{\"rate\":%.2f,\"cpu\":%.2f}", server_names[ours], server_names[other],
-	       row->results[ours].rate / row->results[other].rate, row->cpu_us[other] / row->cpu_us[ours]);
+	printf(",\"%s_by_%s\":%.2f", server_names[ours], server_names[other],
+	       row->medians[ours].rate / row->medians[other].rate);
 }
 
-static void print_row(const struct row *row, bool has_ganesha, bool is_last)
+static void print_row(struct row *row, bool has_ganesha, bool is_last)
 {
-	printf("  {\"connections\":%d,\"depth\":%d,\"files\":%zu", row->n_connections, row->depth,
-	       row->n_files);
-	for (int i = 0; i < (has_ganesha ? N_SERVERS : GANESHA); i++)
+	printf("  {\"connections\":%d,\"depth\":%d,\"files\":%zu,\"unlock\":\"%s\"", row->n_connections,
+	       row->depth, row->n_files, row->are_apart ? "after the reply" : "at once");
+	for (int i = 0; i < (has_ganesha ? N_SERVERS : GANESHA); i++) {
+		find_medians(row, i);
 		print_server(row, i);
-	for (int i = NONE; i <= PROCESS; i++) {
-		print_ratio(row, i, NULLS);
-		print_ratio(row, i, LIMIT);
-		if (has_ganesha)
-			print_ratio(row, i, GANESHA);
 	}
-	printf("}%s\n", is_last ? "" : ",");
+	printf(",\n   \"ratios\":{\"of\":\"rates\"");
+	print_ratio(row, DEFAULT, LIMIT);
+	print_ratio(row, DEFAULT, NO_LOCAL);
+	print_ratio(row, DEFAULT, OPAQUE);
+	if (has_ganesha)
+		print_ratio(row, DEFAULT, GANESHA);
+	printf("}}%s\n", is_last ? "" : ",");
 	fflush(stdout);
 }
 
@@ -187,9 +239,8 @@ static int measure_row(struct target *const *targets, struct row *row, double se
 {
 	for (int i = 0; i < N_ROUNDS * N_SERVERS; i++) {
 		int server = i % N_SERVERS;
-		/* NULL is asked of the server with no durability */
-		struct target *target = targets[server == NULLS ? NONE : server];
-		int r = target ? measure(target, row, server, seconds / N_ROUNDS) : 0;
+		struct target *target = targets[server];
+		int r = target ? measure(target, row, server, i / N_SERVERS, seconds) : 0;
 
 		if (r < 0)
 			return r;
@@ -198,23 +249,43 @@ static int measure_row(struct target *const *targets, struct row *row, double se
 	return 0;
 }
 
-static int measure_all(struct target *const *targets, double seconds, struct row *only)
+/* The file system on which the exported directory is; its number where it has no name here */
+static const char *file_system(const char *directory, char number[32])
 {
-	const size_t n_counts = sizeof(connection_counts) / sizeof(*connection_counts);
+	static const struct {
+		unsigned int type;
+		const char *name;
+	} known[] = {
+		{ 0xef53, "ext4" }, { 0x58465342, "xfs" }, { 0x9123683e, "btrfs" }, { 0x01021994, "tmpfs" }
+	};
+	struct statfs fs = { 0 };
+
+	statfs(directory, &fs);
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if ((unsigned int)fs.f_type == known[i].type)
+			return known[i].name;
+	snprintf(number, 32, "%#lx", (unsigned long)fs.f_type);
+	return number;
+}
+
+static int measure_all(struct target *const *targets, const char *directory, double seconds,
+		       const struct row *only)
+{
+	const size_t n_shapes = only ? 1 : sizeof(shapes) / sizeof(*shapes);
+	char number[32];
 	int r = 0;
 
-	printf("{\"bench\":\"nlm\",\"unit\":\"calls a second\",\"rows\":[\n");
-	if (only) {
-		r = measure_row(targets, only, seconds, true);
-		printf("]}\n");
-		return r;
-	}
-	for (size_t i = 0; i < n_counts * 4 && r == 0; i++) {
-		struct row row = { .n_connections = connection_counts[i / 4],
-				   .depth = depths[i / 2 % 2],
-				   .n_files = file_counts[i % 2] };
+	printf("{\"bench\":\"nlm\",\"unit\":\"calls a "
+	       "second\",\"file_system\":\"%s\",\"rounds\":%d,\"rows\":[\n",
+	       file_system(directory, number), N_ROUNDS);
+	for (size_t i = 0; i < n_shapes && r == 0; i++) {
+		struct row row = { 0 };
 
-		r = measure_row(targets, &row, seconds, i == n_counts * 4 - 1);
+		row.n_connections = only ? only->n_connections : shapes[i].n_connections;
+		row.depth = only ? only->depth : shapes[i].depth;
+		row.n_files = only ? only->n_files : shapes[i].n_files;
+		row.are_apart = only ? only->are_apart : shapes[i].are_apart;
+		r = measure_row(targets, &row, seconds, i == n_shapes - 1);
 	}
 	printf("]}\n");
 	return r;
@@ -222,20 +293,54 @@ static int measure_all(struct target *const *targets, double seconds, struct row
 
 /* Servers */
 
-static int start_ours(const char *program, const char *durability, struct target *target,
+static int start_ours(const char *program, const char *setting, const char *directory, struct target *target,
 		      struct load_daemon **daemonp)
 {
-	char setting[64];
-	const char *const settings[] = { setting, "recovery.grace=never", "api.listen=127.0.0.1:0", NULL };
-	int r;
+	const char *const settings[] = { "api.listen=127.0.0.1:0", setting, NULL };
+	int r = load_daemon_start(daemonp, program, settings, &target->port);
 
-	snprintf(setting, sizeof(setting), "store.lock_durability=%s", durability);
-	r = load_daemon_start(daemonp, program, settings, &target->port);
 	if (r < 0)
 		return r;
 	target->pid = load_daemon_pid(*daemonp);
-	make_handles(target);
-	return prepare(target);
+	if (directory)
+		r = peer_find_handles(target->port, target->port, directory, MAX_FILES, target->handles);
+	else
+		make_handles(target);
+	return r < 0 ? r : prepare(target);
+}
+
+/* An export with a setting of its own needs a file of configuration. */
+static int write_config(const char *path, const char *directory)
+{
+	FILE *file = fopen(path, "we");
+
+	if (!file)
+		return -errno;
+	fprintf(file, "exports:\n  - path: %s\n    local_locks: off\n", directory);
+	return fclose(file) == 0 ? 0 : -errno;
+}
+
+/* One directory with files, in @base, which two servers export */
+static int start_all_ours(const char *program, const char *base, struct target *const *targets,
+			  struct load_daemon **daemons)
+{
+	char data[64], export[96], path[64], config[96];
+	int r;
+
+	snprintf(data, sizeof(data), "%s/data", base);
+	snprintf(export, sizeof(export), "--export=%s", data);
+	snprintf(path, sizeof(path), "%s/config", base);
+	snprintf(config, sizeof(config), "--config=%s", path);
+	r = peer_make_files(data, MAX_FILES);
+	if (r == 0)
+		r = write_config(path, data);
+	if (r == 0)
+		r = start_ours(program, export, data, targets[DEFAULT], &daemons[DEFAULT]);
+	if (r == 0)
+		r = start_ours(program, config, data, targets[NO_LOCAL], &daemons[NO_LOCAL]);
+	if (r == 0)
+		r = start_ours(program, NULL, NULL, targets[OPAQUE], &daemons[OPAQUE]);
+	return r;
 }
 
 static int start_ganesha(struct target **targetp, struct target *target, struct peer **peerp)
@@ -243,7 +348,7 @@ static int start_ganesha(struct target **targetp, struct target *target, struct 
 	int r = geteuid() == 0 ? peer_enter_namespaces() : -EPERM;
 
 	if (r == 0)
-		r = peer_start(peerp, N_FILES, target->handles, &target->port);
+		r = peer_start(peerp, MAX_FILES, target->handles, &target->port);
 	if (r == 0) {
 		target->pid = peer_pid(*peerp);
 		r = prepare(target);
@@ -276,57 +381,77 @@ static int start_limit(struct target *target, struct load_echo **limitp)
 	return prepare(target);
 }
 
+static void remove_all(const char *base)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", base);
+	if (system(command) != 0)
+		fprintf(stderr, "could not remove %s\n", base);
+}
+
 static int usage(void)
 {
-	fprintf(stderr, "usage: nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES]]\n");
+	fprintf(stderr, "usage: nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES [apart]]]\n");
 	return 2;
 }
 
 static bool read_row(struct row *row, char *const words[])
 {
-	*row = (struct row){ .n_connections = atoi(words[0]),
-			     .depth = atoi(words[1]),
-			     .n_files = strtoul(words[2], NULL, 10) };
+	row->n_connections = atoi(words[0]);
+	row->depth = atoi(words[1]);
+	row->n_files = strtoul(words[2], NULL, 10);
+	row->are_apart = words[3] && strcmp(words[3], "apart") == 0;
 	if (row->n_connections >= 1 && row->n_connections <= MAX_LANES && row->depth >= 1 &&
-	    row->depth <= MAX_LANES && row->n_files >= 1 && row->n_files <= N_FILES)
+	    row->depth <= MAX_LANES && row->n_files >= 1 && row->n_files <= MAX_FILES)
 		return true;
-	fprintf(stderr, "nlm: up to %d connections, depth %d, %d files\n", MAX_LANES, MAX_LANES, N_FILES);
+	fprintf(stderr, "nlm: up to %d connections, depth %d, %d files\n", MAX_LANES, MAX_LANES, MAX_FILES);
 	return false;
 }
 
-int main(int argc, char *argv[])
+static int run(const char *program, bool is_alone, double seconds, const struct row *only)
 {
-	static struct target none, process, limit, ganesha;
-	struct target *targets[N_SERVERS] = { [NONE] = &none, [PROCESS] = &process, [LIMIT] = &limit };
-	bool is_alone = argc > 2 && strcmp(argv[2], "--alone") == 0;
-	char **rest = argv + 2 + is_alone;
-	int n_rest = argc - 2 - is_alone;
-	struct load_daemon *daemons[2] = { NULL };
+	static struct target all[N_SERVERS];
+	struct target *targets[N_SERVERS] = { &all[DEFAULT], &all[NO_LOCAL], &all[OPAQUE], &all[LIMIT] };
+	struct load_daemon *daemons[N_SERVERS] = { NULL };
 	struct load_echo *echo = NULL;
 	struct peer *peer = NULL;
-	struct row only;
+	char base[] = "/tmp/holdfast-bench-XXXXXX";
 	int r;
 
-	if (argc < 2)
-		return usage();
-	if (n_rest > 3 && !read_row(&only, rest + 1))
-		return usage();
+	if (!mkdtemp(base) || chmod(base, 0755) < 0)
+		return -errno;
 	if (!is_alone)
-		start_ganesha(&targets[GANESHA], &ganesha, &peer);
-	r = start_limit(&limit, &echo);
+		start_ganesha(&targets[GANESHA], &all[GANESHA], &peer);
+	r = start_limit(&all[LIMIT], &echo);
 	if (r == 0)
-		r = start_ours(argv[1], "none", &none, &daemons[0]);
+		r = start_all_ours(program, base, targets, daemons);
 	if (r == 0)
-		r = start_ours(argv[1], "process", &process, &daemons[1]);
-	if (r == 0)
-		r = measure_all(targets, n_rest > 0 ? strtod(rest[0], NULL) : 2, n_rest > 3 ? &only : NULL);
-	for (int i = 0; i < 2; i++)
+		r = measure_all(targets, base, seconds, only);
+	for (int i = 0; i < N_SERVERS; i++)
 		if (daemons[i])
 			load_daemon_stop(daemons[i]);
 	if (echo)
 		load_echo_stop(echo);
 	if (peer)
 		peer_stop(peer);
+	remove_all(base);
+	return r;
+}
+
+int main(int argc, char *argv[])
+{
+	bool is_alone = argc > 2 && strcmp(argv[2], "--alone") == 0;
+	char **rest = argv + 2 + is_alone;
+	int n_rest = argc - 2 - is_alone;
+	static struct row only;
+	int r;
+
+	if (argc < 2)
+		return usage();
+	if (n_rest > 3 && !read_row(&only, rest + 1))
+		return usage();
+	r = run(argv[1], is_alone, n_rest > 0 ? strtod(rest[0], NULL) : 0.5, n_rest > 3 ? &only : NULL);
 	if (r < 0)
 		fprintf(stderr, "nlm: %s\n", strerror(-r));
 	return r < 0;

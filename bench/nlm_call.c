@@ -17,12 +17,29 @@ static void put_opaque(struct load_message *message, const void *data, uint32_t 
 	message->len += (len + 3) & ~3u;
 }
 
+/* AUTH_SYS in the place of AUTH_NONE, as kernel clients send it: the user's id, its group and one more. */
+static void put_user(struct load_message *message)
+{
+	message->len -= 16; /* credentials and verifier */
+	put_u32(message, 1);
+	put_u32(message, 36);
+	put_u32(message, 0); /* stamp */
+	put_opaque(message, "bench.net", 9);
+	put_u32(message, 1000);
+	put_u32(message, 1000);
+	put_u32(message, 1);
+	put_u32(message, 100);
+	put_u32(message, 0);
+	put_u32(message, 0);
+}
+
 void nlm_call_make(struct nlm_call *call, uint32_t procedure, const struct peer_handle *handle, uint32_t len)
 {
 	struct load_message *message = &call->message;
 
 	memset(message, 0, sizeof(*message));
 	message->len = load_put_header(message->data, NLM, 4, procedure);
+	put_user(message);
 	put_opaque(message, "cook", 4);
 	if (procedure == NLM_LOCK)
 		put_u32(message, 0); /* block */

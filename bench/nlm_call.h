@@ -19,7 +19,7 @@ struct nlm_call {
 	size_t offset_at;
 };
 
-/* An exclusive lock of caller "bench" that does not wait, @len bytes long. */
+/* By user 1000: an exclusive lock of caller "bench" that does not wait, @len bytes long. */
 void nlm_call_make(struct nlm_call *call, uint32_t procedure, const struct peer_handle *handle, uint32_t len);
 const struct load_message *nlm_call_fill(struct nlm_call *call, const struct peer_handle *handle,
 					 uint32_t svid, uint32_t offset);

@@ -4,8 +4,9 @@
     train.py HOLDFASTD LOADS
 
 HOLDFASTD was built to count (b_pgo=generate); LOADS is the folder with bench_nlm and bench_files, built as usual. Locks of
-one and of many clients with and without durability, then every kind of file operation, each for a moment, all on
-loopback. What was counted is written when the server ends, beside its object files. `./dev release` runs this.
+one and of many clients, in exported files with and without the kernel's locks, and in opaque handles; then every kind of file
+operation, each for a moment, all on loopback. What was counted is written when the server ends, beside its object files.
+`./dev release` runs this.
 """
 
 import os
@@ -16,7 +17,8 @@ import tempfile
 import time
 
 SECONDS = "0.5"
-LOCKS = ((64, 64, 1), (8, 64, 1000), (1, 1, 1000))  # connections, depth, files
+LOCK_SECONDS = "0.1"  # for each of five rounds with each of its servers
+LOCKS = ((64, 64, 16), (1, 64, 16, "apart"), (8, 64, 1000), (1, 1, 16))  # connections, depth, files; how it unlocks
 FILES = ("getattr", "lookup", "create-remove", "readdirplus", "read-64k", "read-1m", "write-64k", "write-1m")
 PATIENCE = 300  # seconds; loads last for a few, and a busy machine takes its time
 
@@ -64,7 +66,7 @@ def train_files(program, loads, base):
 
 def train_locks(program, loads):
     for row in LOCKS:
-        load = [os.path.join(loads, "bench_nlm"), program, "--alone", SECONDS, *map(str, row)]
+        load = [os.path.join(loads, "bench_nlm"), program, "--alone", LOCK_SECONDS, *map(str, row)]
         subprocess.run(load, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
 
 
