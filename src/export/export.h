@@ -172,6 +172,8 @@ struct hf_handle {
 	uint8_t bytes[HF_HANDLE_MAX];
 };
 
+/* Spreads handles over a table: a number of each, its seal. 0: it is too short to be one. */
+uint64_t hf_handle_spread(struct hf_bytes handle);
 void hf_exports_make_handle(struct hf_exports *exports, const struct hf_export *export,
 			    const struct hf_file_id *id, struct hf_handle *handlep);
 

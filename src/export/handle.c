@@ -76,6 +76,11 @@ static bool parse(const struct hf_exports *exports, struct hf_bytes handle, stru
 	       hf_le_get64(wire->seal) == seal_of(exports, wire);
 }
 
+uint64_t hf_handle_spread(struct hf_bytes handle)
+{
+	return handle.len < WIRE_HEAD ? 0 : hf_le_get64(handle.data + offsetof(struct wire, seal));
+}
+
 uint64_t hf_exports_key_print(const struct hf_exports *exports)
 {
 	return hf_seal_key_print(&exports->key);

@@ -3,6 +3,7 @@
 are gone."""
 
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -182,6 +183,46 @@ class Asking(Exported):
         self.c.free_all("only-asks")
         clients = self.rest.get("/api/v1/clients").json["clients"]
         self.assertEqual([client["id"] for client in clients if "only-asks" in client["id"]], [])
+
+
+class KnownHandles(Exported):
+    """The server remembers what a handle is, for one list of exports."""
+
+    BOTH = ("{{path: {base}/data, name: /data, squash: none}}", "{{path: {base}/more, name: /more, squash: none}}")
+    exports = BOTH
+    folders = ("data", "more")
+
+    def reload(self, exports):
+        self.write_config(exports)
+        n = self.daemon.log.count("configuration loaded again")
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.daemon.log.count("configuration loaded again") > n, "it has reloaded")
+
+    def test_an_export_that_is_gone(self):
+        fh = self.handle_of(self.make_file("more"), "/more", "more")
+        lock = self.lock_of(self.a, fh=fh)
+        for _ in range(3):
+            self.assert_granted(self.a, lock)
+            self.release(lock)
+        self.addCleanup(self.reload, self.BOTH)
+        self.reload(self.BOTH[:1])
+        self.assertEqual(self.a.lock(lock), nlm.S_STALE_FH)
+        self.assert_granted(self.a, self.lock_of(self.a))
+        self.release(self.lock_of(self.a))
+        self.reload(self.BOTH)
+        self.assert_granted(self.a, lock)
+        self.release(lock)
+
+    def test_a_handle_that_is_not_quite_a_known_one(self):
+        lock = self.lock_of(self.a)
+        self.assert_granted(self.a, lock)
+        for at in range(len(self.fh)):
+            forged = bytearray(self.fh)
+            forged[at] ^= 1
+            self.assertEqual(self.a.lock(lock.but(fh=bytes(forged), offset=500, length=1)), nlm.S_STALE_FH, at)
+        for changed in (self.fh[:-1], self.fh + b"\0", self.fh[:20], self.fh[:4]):
+            self.assertEqual(self.a.lock(lock.but(fh=changed)), nlm.S_STALE_FH)
+        self.release(lock)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
  * for a second, as long as the kernel tells of no change to the file (vfs/watch.h) and the list of exports is
  * the same. Both are looked at before the memory is used, after the call has been read from its socket: a
  * LOCK that was sent when the right was gone is refused. A right to a file that cannot be watched is not
- * remembered; a refusal is. The memory is a direct-mapped table.
+ * remembered; a refusal is. The memory is a table in which each answer has one of four places.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,8 @@
 #include "vfs/fair.h"
 #include "vfs/watch.h"
 
-#define N_VERDICTS 4096 /* a power of two */
+#define N_SETS     1024 /* a power of two */
+#define SET_SIZE   4    /* places where an answer may be */
 #define VERDICT_NS (1 * HF_NS_PER_S)
 
 /* Life */
@@ -31,30 +32,57 @@ int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files)
 	if (!files)
 		return 0;
 	nlm->files = *files;
-	nlm->verdicts = calloc(N_VERDICTS, sizeof(*nlm->verdicts));
-	return nlm->verdicts ? 0 : hf_trace(-ENOMEM);
+	nlm->verdicts = calloc((size_t)N_SETS * SET_SIZE, sizeof(*nlm->verdicts));
+	return nlm->verdicts ? hf_nlm_known_handles_init(&nlm->known_handles) : hf_trace(-ENOMEM);
 }
 
 void hf_nlm_files_deinit(struct hf_nlm *nlm)
 {
+	hf_nlm_known_handles_deinit(&nlm->known_handles);
 	free(nlm->verdicts);
 	nlm->verdicts = NULL;
 }
 
-bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp,
-		     struct hf_bytes *keyp, struct hf_handle *room)
+/* Which export and file */
+
+/* False: this server did not make the handle. An export without a number is not remembered: it may get one.
+ */
+static bool learn_key(struct hf_nlm *nlm, struct hf_bytes handle, uint64_t n_exports, uint32_t *exportp,
+		      struct hf_bytes *keyp, struct hf_handle *room)
 {
 	uint64_t export_id, home;
+	struct hf_bytes other = { 0 };
+
+	if (!hf_exports_read_handle(nlm->files.exports, handle, &export_id))
+		return false;
+	*exportp = nlm->files.export_number_of(nlm->files.user, export_id, &home);
+	if (home != export_id && hf_exports_rehandle(nlm->files.exports, handle, home, room))
+		*keyp = other = hf_bytes_of(room->bytes, room->len);
+	if (*exportp)
+		hf_nlm_know_handle(&nlm->known_handles, handle, n_exports, *exportp, other);
+	return true;
+}
+
+bool hf_nlm_find_key(struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp, struct hf_bytes *keyp,
+		     struct hf_handle *room)
+{
+	const struct hf_nlm_known_handle *known;
+	uint64_t n_exports;
 
 	*exportp = 0;
 	*keyp = handle;
 	if (!nlm->files.exports)
 		return true;
-	if (!hf_exports_read_handle(nlm->files.exports, handle, &export_id))
-		return false;
-	*exportp = nlm->files.export_number_of(nlm->files.user, export_id, &home);
-	if (home != export_id && hf_exports_rehandle(nlm->files.exports, handle, home, room))
+	n_exports = hf_exports_count_changes(nlm->files.exports);
+	known = hf_nlm_find_known_handle(&nlm->known_handles, handle, n_exports);
+	if (HF_UNLIKELY(!known))
+		return learn_key(nlm, handle, n_exports, exportp, keyp, room);
+	*exportp = known->export;
+	if (known->key_len) {
+		memcpy(room->bytes, known->key, known->key_len);
+		room->len = known->key_len;
 		*keyp = hf_bytes_of(room->bytes, room->len);
+	}
 	return true;
 }
 
@@ -106,6 +134,33 @@ static void make_question(struct hf_nlm_question *question, const struct hf_rpc_
 	memcpy(question->handle, handle.data, handle.len);
 }
 
+/* The same as one number. Only what the call has is hashed: most callers are in few groups. */
+static uint64_t hash_question(const struct hf_nlm *nlm, const struct hf_rpc_call *call,
+			      struct hf_bytes handle, bool for_writing)
+{
+	const struct hf_rpc_cred *cred = hf_rpc_call_cred(call);
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	struct {
+		struct hf_addr peer;
+		uint32_t flavor, uid, gid;
+		uint16_t for_writing, n_gids;
+		uint8_t rest[sizeof(cred->gids) + HF_NLM_MAX_HANDLE]; /* groups, then the handle */
+	} question;
+	size_t len = cred->n_gids * sizeof(cred->gids[0]);
+
+	question.peer = *peer;
+	question.peer.port = hf_addr_has_reserved_port(peer) ? 1 : HF_ADDR_RESERVED_PORTS;
+	question.flavor = cred->flavor;
+	question.uid = cred->uid;
+	question.gid = cred->gid;
+	question.for_writing = for_writing;
+	question.n_gids = (uint16_t)cred->n_gids;
+	memcpy(question.rest, cred->gids, len);
+	memcpy(question.rest + len, handle.data, handle.len);
+	len += handle.len;
+	return hf_siphash(&nlm->key, &question, offsetof(typeof(question), rest) + len) | 1;
+}
+
 static enum hf_nlm_stat stat_from_check(int answer)
 {
 	switch (answer) {
@@ -146,6 +201,40 @@ static void run_question(struct hf_question *asked)
 		asking->opened = hf_local_open(file);
 }
 
+/* Remembering */
+
+static struct hf_nlm_verdict *set_of(const struct hf_nlm *nlm, uint64_t key)
+{
+	return &nlm->verdicts[key % N_SETS * SET_SIZE];
+}
+
+/* NULL: no answer to this question is remembered. */
+static const struct hf_nlm_verdict *find_verdict(const struct hf_nlm *nlm, uint64_t key)
+{
+	const struct hf_nlm_verdict *set = set_of(nlm, key);
+
+	for (size_t i = 0; i < SET_SIZE; i++)
+		if (set[i].key == key)
+			return &set[i];
+	return NULL;
+}
+
+/* In the place of the last answer, or of the oldest one. */
+static void remember(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict)
+{
+	struct hf_nlm_verdict *set = set_of(nlm, verdict->key), *place = set;
+
+	for (size_t i = 0; i < SET_SIZE; i++) {
+		if (set[i].key == verdict->key) {
+			place = &set[i];
+			break;
+		}
+		if (set[i].until < place->until)
+			place = &set[i];
+	}
+	*place = *verdict;
+}
+
 /* The operation has its answer, whether that is remembered for others or not. */
 static void on_answer(struct hf_question *asked)
 {
@@ -155,7 +244,7 @@ static void on_answer(struct hf_question *asked)
 
 	if (asking->verdict.key) {
 		asking->verdict.until = hf_loop_now(nlm->options.loop) + VERDICT_NS;
-		nlm->verdicts[asking->verdict.key % N_VERDICTS] = asking->verdict;
+		remember(nlm, &asking->verdict);
 	}
 	if (asking->opens && hf_local_adopt(nlm->files.local, op->target.handle, asking->opened) < 0)
 		asking->verdict.stat = HF_NLM_DENIED_NOLOCKS;
@@ -216,10 +305,9 @@ static void hear_changes(struct hf_nlm *nlm, const struct hf_rpc_call *call)
 	hf_watch_read(nlm->files.watch);
 }
 
-static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict, uint64_t key,
-		    const struct hf_rpc_call *call)
+static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict, const struct hf_rpc_call *call)
 {
-	if (verdict->key != key || verdict->until <= hf_loop_now(nlm->options.loop) ||
+	if (verdict->until <= hf_loop_now(nlm->options.loop) ||
 	    verdict->n_exports != hf_exports_count_changes(nlm->files.exports))
 		return false;
 	if (!verdict->watch)
@@ -238,12 +326,12 @@ static enum hf_nlm_stat check_right(struct hf_nlm_op *op, bool for_writing)
 
 	if (op->stage == HF_NLM_ASKING)
 		return op->asking.verdict.stat;
-	make_question(&question, op->call, op->args.handle, for_writing);
-	verdict.key = hf_siphash(&nlm->key, &question, sizeof(question)) | 1;
+	verdict.key = hash_question(nlm, op->call, op->args.handle, for_writing);
 	opens = needs_opening(op);
-	known = &nlm->verdicts[verdict.key % N_VERDICTS];
-	if (is_true(nlm, known, verdict.key, op->call) && (!opens || known->stat != HF_NLM_GRANTED_STAT))
+	known = find_verdict(nlm, verdict.key);
+	if (known && is_true(nlm, known, op->call) && (!opens || known->stat != HF_NLM_GRANTED_STAT))
 		return known->stat;
+	make_question(&question, op->call, op->args.handle, for_writing);
 	verdict.n_exports = hf_exports_count_changes(nlm->files.exports);
 	verdict.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
 	return ask(op, &question, verdict, opens);

@@ -13,7 +13,7 @@
 #include "vfs/fair.h"
 #include "vfs/identity.h"
 
-/* Everything that the answer depends on, as one block without gaps, to be hashed. */
+/* Everything that the answer depends on. */
 struct hf_nlm_question {
 	struct hf_addr peer; /* its port counts as reserved or not */
 	uint32_t flavor;

@@ -10,6 +10,7 @@
 #include "export/export.h"
 #include "lock/lock.h"
 #include "loop/loop.h"
+#include "proto/nlm/known_handle.h"
 #include "proto/nlm/nlm.h"
 #include "proto/nlm/reply_route.h"
 #include "proto/nlm/wire.h"
@@ -46,7 +47,8 @@ struct hf_nlm {
 	struct hf_task start_grants;
 	struct hf_siphash_key key;
 	struct hf_nlm_locals locals;
-	struct hf_nlm_files files;       /* exports is NULL: handles are opaque */
+	struct hf_nlm_files files; /* exports is NULL: handles are opaque */
+	struct hf_nlm_known_handles known_handles;
 	struct hf_nlm_verdict *verdicts; /* remembered rights to files */
 	uint64_t heard_at;               /* the turn, and the caller, that changes were read for last */
 	const struct hf_addr *heard_for;
@@ -124,8 +126,8 @@ int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);
 void hf_nlm_files_deinit(struct hf_nlm *nlm);
 /* Which export a handle is of, and what the lock table knows the file by: the same for all handles of one
  * file. False: it is not one of ours. @room: where the key is not the handle itself. */
-bool hf_nlm_find_key(const struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp,
-		     struct hf_bytes *keyp, struct hf_handle *room);
+bool hf_nlm_find_key(struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp, struct hf_bytes *keyp,
+		     struct hf_handle *room);
 /* The way back: the handle that clients of this export have for the file. */
 struct hf_bytes hf_nlm_find_handle(const struct hf_nlm *nlm, uint32_t export, struct hf_bytes key,
 				   struct hf_handle *room);
