@@ -12,6 +12,7 @@
 #include "base/siphash.h"
 #include "export/local_closer.h"
 #include "export/local_file.h"
+#include "export/local_pace.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "vfs/file.h"
@@ -32,6 +33,8 @@ struct entry {
 	uint64_t idle_since;
 	struct hf_timer retry; /* runs while a local process blocks a waiter */
 	uint64_t gap_ns;
+	struct hf_timer uncover; /* runs while the whole file is taken for a moment */
+	struct hf_local_pace pace;
 	struct hf_file *file; /* pinned, or NULL */
 	int error;            /* why file is NULL */
 	struct hf_local_file locked;
@@ -44,6 +47,7 @@ struct hf_local {
 	struct hf_locks *locks;
 	struct hf_siphash_key key;
 	struct hf_hashtable entries;
+	struct entry *last; /* the one that was found last, or NULL */
 	struct hf_list all;
 	size_t n_open;
 	struct hf_local_closer closer;
@@ -59,13 +63,16 @@ static struct hf_bytes key_of(const struct entry *entry)
 
 /* Entries */
 
-static struct entry *find(const struct hf_local *local, struct hf_bytes key)
+/* A LOCK asks for the same file three times. */
+static struct entry *find(struct hf_local *local, struct hf_bytes key)
 {
+	if (local->last && hf_bytes_equal(key_of(local->last), key))
+		return local->last;
 	hf_hash_for_each(node, &local->entries, hf_siphash(&local->key, key.data, key.len)) {
 		struct entry *entry = hf_container_of(node, struct entry, node);
 
 		if (hf_bytes_equal(key_of(entry), key))
-			return entry;
+			return local->last = entry;
 	}
 	return NULL;
 }
@@ -75,6 +82,7 @@ static void close_entry(struct entry *entry, int error)
 {
 	if (!entry->file)
 		return;
+	hf_timer_stop(&entry->uncover);
 	hf_local_closer_unpin(&entry->local->closer, entry->file);
 	hf_local_file_deinit(&entry->locked);
 	entry->file = NULL;
@@ -84,6 +92,8 @@ static void close_entry(struct entry *entry, int error)
 
 static void entry_free(struct entry *entry)
 {
+	if (entry->local->last == entry)
+		entry->local->last = NULL;
 	close_entry(entry, 0);
 	hf_timer_stop(&entry->retry);
 	hf_link_remove(&entry->idle);
@@ -132,6 +142,8 @@ static void on_retry(struct hf_timer *timer)
 	hf_lock_serve_file(entry->local->locks, key_of(entry));
 }
 
+static void on_uncover(struct hf_timer *timer);
+
 static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
@@ -143,6 +155,7 @@ static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
 	hf_link_init(&entry->idle);
 	hf_list_push_back(&local->all, &entry->all);
 	hf_timer_init(&entry->retry, local->options.loop, on_retry);
+	hf_timer_init(&entry->uncover, local->options.loop, on_uncover);
 	entry->key_len = (uint8_t)key.len;
 	memcpy(entry->key, key.data, key.len);
 	hf_hashtable_insert(&local->entries, &entry->node, hf_siphash(&local->key, key.data, key.len));
@@ -151,7 +164,7 @@ static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
 
 /* Opening */
 
-bool hf_local_needs(const struct hf_local *local, uint32_t export, struct hf_bytes key)
+bool hf_local_needs(struct hf_local *local, uint32_t export, struct hf_bytes key)
 {
 	return local->options.policy(local->options.user, export) != HF_LOCAL_LOCKS_OFF && !find(local, key);
 }
@@ -241,6 +254,64 @@ static void try_again_later(struct entry *entry)
 		hf_timer_start(&entry->retry, entry->gap_ns);
 }
 
+static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lock_mode *modep)
+{
+	const struct entry *entry = user;
+
+	return hf_lock_next_locked(entry->local->locks, key_of(entry), pos, rangep, modep);
+}
+
+/* The kernel did not release what no client needs. If no client needs anything, closing the file releases
+ * it. */
+static void release_failed(struct entry *entry, int error, bool has_locks)
+{
+	if (!has_locks)
+		close_entry(entry, error);
+	log_untaken(entry->local, error);
+}
+
+/* Covers */
+
+/* A cover without a timer would stay. */
+static void cover(struct entry *entry, struct hf_range range, uint64_t now)
+{
+	if (hf_timer_start(&entry->uncover, HF_LOCAL_COVER_NS) < 0)
+		return;
+	if (hf_local_file_cover(&entry->locked, range))
+		return;
+	hf_timer_stop(&entry->uncover);
+	hf_local_pace_rest(&entry->pace, now, HF_LOCAL_SHY_NS);
+}
+
+static void on_uncover(struct hf_timer *timer)
+{
+	struct entry *entry = hf_container_of(timer, struct entry, uncover);
+	int r = hf_local_file_uncover(&entry->locked, needed, entry);
+	struct hf_range range;
+	enum hf_lock_mode mode;
+
+	hf_local_pace_rest(&entry->pace, hf_loop_clock(entry->local->options.loop), HF_LOCAL_REST_NS);
+	if (r)
+		release_failed(entry, r > 0 ? -ENOLCK : r, needed(entry, 0, &range, &mode));
+	if (entry->locked.is_covered)
+		hf_timer_start(timer, HF_LOCAL_COVER_NS);
+	if (entry->locked.ranges.n == 0)
+		make_idle(entry);
+}
+
+/* Counts a question to the kernel, and covers a busy file instead. A turn of the loop may be longer than a
+ * rest, so the clock is read anew; the question would take ten times as long. */
+static void note_question(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)
+{
+	uint64_t now;
+
+	if (hf_local_file_has(&entry->locked, range, mode))
+		return;
+	now = hf_loop_clock(entry->local->options.loop);
+	if (hf_local_pace_ask(&entry->pace, now))
+		cover(entry, range, now);
+}
+
 static int take_in(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)
 {
 	int r = hf_local_file_take(&entry->locked, range, mode);
@@ -266,7 +337,10 @@ static int take(void *context, const struct hf_lock_target *who, struct hf_range
 	entry = find(local, who->handle);
 	if (!entry || !entry->file)
 		return untaken(local, who->export, entry ? entry->error : -ENOMEM);
+	note_question(entry, range, mode);
 	r = take_in(entry, range, mode);
+	if (r == HF_LOCK_E_CONFLICT)
+		hf_local_pace_rest(&entry->pace, hf_loop_now(local->options.loop), HF_LOCAL_SHY_NS);
 	if (r < 0 || r == HF_LOCK_E_LIMIT)
 		return untaken(local, who->export, r < 0 ? r : -ENOLCK);
 	return r;
@@ -290,27 +364,18 @@ static int test(void *context, const struct hf_lock_target *who, struct hf_range
 	return r;
 }
 
-static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lock_mode *modep)
-{
-	const struct entry *entry = user;
-
-	return hf_lock_next_locked(entry->local->locks, key_of(entry), pos, rangep, modep);
-}
-
 static void settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
 {
 	struct hf_local *local = context;
 	struct entry *entry = find(local, handle);
 	int r;
 
-	if (!entry || !entry->file || entry->locked.ranges.n == 0)
+	if (!entry || !entry->file || entry->locked.ranges.n == 0 || entry->locked.is_covered)
 		return;
+	hf_local_pace_ask(&entry->pace, hf_loop_clock(local->options.loop));
 	r = hf_local_file_settle(&entry->locked, range, n_locks, needed, entry);
-	r = r > 0 ? -ENOLCK : r;
-	if (r && n_locks == 0)
-		close_entry(entry, r); /* closing releases the locks in the kernel */
 	if (r)
-		log_untaken(local, r);
+		release_failed(entry, r > 0 ? -ENOLCK : r, n_locks > 0);
 	if (n_locks == 0)
 		make_idle(entry);
 }

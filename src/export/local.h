@@ -57,7 +57,7 @@ struct hf_local_opened {
 	int error;
 };
 
-bool hf_local_needs(const struct hf_local *local, uint32_t export, struct hf_bytes key);
+bool hf_local_needs(struct hf_local *local, uint32_t export, struct hf_bytes key);
 /* On any thread. */
 struct hf_local_opened hf_local_open(struct hf_file *file);
 /* Takes the opened file; afterwards hf_local_needs() is false. -ENOMEM: it is still true. */

@@ -56,6 +56,7 @@ void hf_local_file_init(struct hf_local_file *file, int fd)
 void hf_local_file_deinit(struct hf_local_file *file)
 {
 	hf_local_ranges_deinit(&file->ranges);
+	file->is_covered = false;
 }
 
 /* Asking */
@@ -172,12 +173,46 @@ static bool take_whole(struct hf_local_file *file, struct hf_range range, enum h
 	return true;
 }
 
+static void widen(struct hf_range *hull, struct hf_range range)
+{
+	hull->start = HF_MIN(hull->start, range.start);
+	hull->end = HF_MAX(hull->end, range.end);
+}
+
+bool hf_local_file_has(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
+{
+	if (!file->is_covered)
+		return hf_local_ranges_cover(&file->ranges, range, mode);
+	widen(&file->hull, range);
+	return true;
+}
+
+bool hf_local_file_cover(struct hf_local_file *file, struct hf_range range)
+{
+	const struct hf_local_ranges *ranges = &file->ranges;
+	struct hf_range hull = range;
+
+	if (file->is_read_only || hf_local_ranges_reserve(&file->ranges, 1) < 0)
+		return false;
+	if (set(file, whole, HF_LOCK_EXCLUSIVE))
+		return false;
+	if (ranges->n) {
+		widen(&hull, ranges->items[0].range);
+		widen(&hull, ranges->items[ranges->n - 1].range);
+	}
+	hf_local_ranges_set(&file->ranges, whole, HF_LOCK_EXCLUSIVE);
+	file->hull = hull;
+	file->is_covered = true;
+	file->is_whole = false;
+	return true;
+}
+
 int hf_local_file_take(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
 {
 	struct hf_lock_view unwanted;
 	int r;
 
-	if (hf_local_ranges_cover(&file->ranges, range, mode))
+	if (hf_local_file_has(file, range, mode))
 		return HF_LOCK_OK;
 	if (file->is_read_only && mode == HF_LOCK_EXCLUSIVE) {
 		if (hf_local_file_test(file, range, mode, &unwanted))
@@ -238,6 +273,42 @@ static int lower_to_need(struct hf_local_file *file, struct hf_range range, hf_l
 	return r;
 }
 
+/* The pieces that locks need, in order; more than @max are counted as @max + 1. */
+static size_t list_needed(hf_local_needed_fn needed, void *user, struct hf_local_range *pieces, size_t max)
+{
+	uint64_t pos = 0;
+	size_t n = 0;
+
+	while (n <= max && needed(user, pos, &pieces[n].range, &pieces[n].mode)) {
+		uint64_t end = pieces[n++].range.end;
+
+		if (end == HF_RANGE_EOF)
+			break;
+		pos = end + 1;
+	}
+	return n;
+}
+
+/* From the last byte to the first: the kernel then finds what changes at the front of its list. */
+static int lower_to_pieces(struct hf_local_file *file, const struct hf_local_range *pieces, size_t n)
+{
+	uint64_t end = HF_RANGE_EOF;
+	int r = 0;
+
+	for (size_t i = n; i > 0 && r == 0; i--) {
+		const struct hf_local_range *piece = &pieces[i - 1];
+
+		if (piece->range.end < end)
+			r = lower(file, (struct hf_range){ piece->range.end + 1, end }, HF_LOCK_NONE);
+		if (r == 0)
+			r = lower(file, piece->range, piece->mode);
+		if (piece->range.start == 0)
+			return r;
+		end = piece->range.start - 1;
+	}
+	return r ? r : lower(file, (struct hf_range){ 0, end }, HF_LOCK_NONE);
+}
+
 static int give_all(struct hf_local_file *file)
 {
 	int r = file->ranges.n ? set(file, whole, HF_LOCK_NONE) : 0;
@@ -252,6 +323,8 @@ static int give_all(struct hf_local_file *file)
 int hf_local_file_settle(struct hf_local_file *file, struct hf_range range, size_t n_needed,
 			 hf_local_needed_fn needed, void *user)
 {
+	if (file->is_covered)
+		return 0;
 	if (n_needed == 0)
 		return give_all(file);
 	if (!file->is_whole)
@@ -260,4 +333,24 @@ int hf_local_file_settle(struct hf_local_file *file, struct hf_range range, size
 		return 0;
 	file->is_whole = false;
 	return lower_to_need(file, whole, needed, user);
+}
+
+int hf_local_file_uncover(struct hf_local_file *file, hf_local_needed_fn needed, void *user)
+{
+	struct hf_local_range pieces[HF_LOCAL_MAX_RANGES + 1];
+	const struct hf_local_range all = { file->hull, HF_LOCK_EXCLUSIVE };
+	size_t n = list_needed(needed, user, pieces, HF_LOCAL_MAX_RANGES);
+	int r;
+
+	if (n == 0) {
+		r = give_all(file);
+	} else if (n <= HF_LOCAL_MAX_RANGES) {
+		r = lower_to_pieces(file, pieces, n);
+	} else {
+		r = lower_to_pieces(file, &all, 1);
+		file->is_whole = r == 0;
+	}
+	if (r == 0)
+		file->is_covered = false;
+	return r;
 }

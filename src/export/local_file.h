@@ -8,6 +8,9 @@
  * takes everything from the first to the last byte as one range, if no local
  * process is in the way. Until the number of locks falls, the kernel then
  * refuses the gaps to local processes, too.
+ *
+ * The caller may also take the whole file as one range for a moment (a cover).
+ * Meanwhile every lock of a client is taken already, and nothing is given back.
  */
 #pragma once
 
@@ -18,10 +21,12 @@
 #define HF_LOCAL_MOST_RANGES 16384 /* bound if a local process prevents that */
 
 struct hf_local_file {
-	int fd;            /* open; its owner is the caller */
-	bool is_read_only; /* the kernel then gives shared locks only */
-	bool is_whole;     /* one range over all is taken: more than needed */
-	size_t whole_at;   /* number of ranges at which the server tries to take one over all */
+	int fd;               /* open; its owner is the caller */
+	bool is_read_only;    /* the kernel then gives shared locks only */
+	bool is_whole;        /* one range over all is taken: more than needed */
+	bool is_covered;      /* the whole file is taken, until hf_local_file_uncover() */
+	size_t whole_at;      /* number of ranges at which the server tries to take one over all */
+	struct hf_range hull; /* while it is covered: from the first to the last byte that was needed */
 	struct hf_local_ranges ranges;
 };
 
@@ -37,6 +42,15 @@ int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, 
 /* Which locks a range needs: like hf_lock_next_locked(). */
 typedef bool (*hf_local_needed_fn)(void *user, uint64_t pos, struct hf_range *rangep,
 				   enum hf_lock_mode *modep);
-/* Releases what no lock needs any more. @n_needed: the number of locks in the whole file. */
+/* Releases what no lock needs any more; nothing while the file is covered. @n_needed: the number of locks in
+ * the whole file. */
 int hf_local_file_settle(struct hf_local_file *file, struct hf_range range, size_t n_needed,
 			 hf_local_needed_fn needed, void *user);
+
+/* Is this range taken already? Then hf_local_file_take() does not ask the kernel. */
+bool hf_local_file_has(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode);
+/* Takes the whole file, for a lock of @range. False: a local process has a lock in it, or it cannot be taken;
+ * nothing has changed. */
+bool hf_local_file_cover(struct hf_local_file *file, struct hf_range range);
+/* Gives back what no lock needs. -errno: the file is still covered, at least in part. */
+int hf_local_file_uncover(struct hf_local_file *file, hf_local_needed_fn needed, void *user);

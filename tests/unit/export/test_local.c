@@ -1,4 +1,5 @@
-/* The files that local locks are held in: who closes them, and what is left when the kernel keeps a lock. */
+/* The files that local locks are held in: who closes them, what is left when the kernel keeps a lock, and
+ * when a busy one is covered. */
 #include "../test.h"
 #include "../closing.h"
 #include "../said.h"
@@ -261,6 +262,121 @@ static void test_one_release_of_a_clean_up_fails(void **state)
 	assert_true(is_free("b"));
 }
 
+/* COVERS */
+
+static void stop(struct hf_timer *timer)
+{
+	hf_loop_stop(loop);
+}
+
+/* Lets the loop run for so long. */
+static void turn(uint64_t ns)
+{
+	struct hf_timer timer;
+
+	hf_timer_init(&timer, loop, stop);
+	hf_timer_start(&timer, ns);
+	hf_loop_run(loop);
+}
+
+static void await_free(struct hf_timer *timer)
+{
+	if (is_free("a"))
+		hf_loop_stop(loop);
+	else
+		hf_timer_start(timer, HF_NS_PER_MS);
+}
+
+static void expect_free_soon(void)
+{
+	struct hf_timer timer;
+
+	hf_timer_init(&timer, loop, await_free);
+	hf_timer_start(&timer, 0);
+	hf_loop_run(loop);
+	hf_timer_stop(&timer);
+}
+
+/* A client locks and unlocks until the server has the whole file. */
+static void make_busy(struct hf_lock_client *client)
+{
+	const struct hf_lock_target who = { .handle = hf_bytes_of_str("a"), .client = client };
+
+	for (int i = 0; i < 100000 && is_free("a"); i++) {
+		assert_int_equal(ask("a", client, false), HF_LOCK_OK);
+		assert_int_equal(hf_lock_release(locks, &who, piece), HF_LOCK_OK);
+	}
+	assert_false(is_free("a"));
+}
+
+static void test_a_cover_ends(void **state)
+{
+	struct hf_lock_client client;
+
+	hf_lock_client_init(locks, &client);
+	adopt("a", opened("a"));
+	make_busy(&client);
+	expect_free_soon();
+	make_busy(&client);
+	assert_int_equal(ask("a", &client, false), HF_LOCK_OK);
+	hf_lock_client_purge(locks, &client);
+	expect_free_soon();
+}
+
+/* What the server does not need stays in the kernel. Closing the file releases it. */
+static void test_a_cover_that_the_kernel_keeps(void **state)
+{
+	struct hf_local_opened first = opened("a");
+	struct hf_lock_client client;
+
+	hf_lock_client_init(locks, &client);
+	adopt("a", first);
+	make_busy(&client);
+	watch(first.fd);
+	n_kept = 1;
+	expect_closed_elsewhere(loop);
+	assert_int_equal(n_kept, 0);
+	assert_true(is_free("a"));
+}
+
+/* A client has a lock, so the file stays open. The server tries again. */
+static void test_a_cover_that_the_kernel_keeps_for_a_while(void **state)
+{
+	struct hf_lock_client client;
+	const struct hf_lock_target who = { .handle = hf_bytes_of_str("a"), .client = &client };
+	struct flock far = { .l_type = F_WRLCK, .l_start = 1000, .l_len = 1 };
+	int fd, r;
+
+	hf_lock_client_init(locks, &client);
+	adopt("a", opened("a"));
+	make_busy(&client);
+	assert_int_equal(ask("a", &client, false), HF_LOCK_OK);
+	n_kept = 3;
+	fd = openat(volume->mount, "a", O_RDWR);
+	for (int i = 0; i < 10000 && (r = fcntl(fd, F_OFD_SETLK, &far)) < 0; i++)
+		turn(2 * HF_NS_PER_MS);
+	assert_int_equal(r, 0);
+	assert_int_equal(n_kept, 0);
+	assert_int_equal(hf_lock_release(locks, &who, piece), HF_LOCK_OK);
+	close(fd);
+	assert_true(is_free("a"));
+}
+
+/* The file is closed while it is covered: with the server, or since it is not used. */
+static void test_closed_while_it_is_covered(void **state)
+{
+	struct hf_lock_client client;
+
+	hf_lock_client_init(locks, &client);
+	adopt("a", opened("a"));
+	make_busy(&client);
+	hf_local_free(local);
+	local = NULL;
+	for (int i = 0; i < SWEEPS_TO_IDLE; i++)
+		hf_files_sweep(files);
+	assert_true(is_free("a"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +386,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept_too_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_release_of_a_clean_up_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_all_are_closed_at_the_end, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_cover_ends, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_cover_that_the_kernel_keeps, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_cover_that_the_kernel_keeps_for_a_while, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_closed_while_it_is_covered, set_up, tear_down),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);

@@ -2,8 +2,9 @@
  * Locks that are held in the kernel, too: a random sequence of requests to the
  * lock engine, whose outside is a real file, while a local process, played by
  * an open file description of its own, locks and unlocks it. After each step,
- * byte by byte: the kernel has of ours exactly what the engine says is held; the
- * two sides never hold in conflict; and no waiter waits for a free range.
+ * byte by byte: the kernel has of ours exactly what the engine says is held, or
+ * all while the file is covered; the two sides never hold in conflict; and no
+ * waiter waits for a free range.
  *
  *	HF_SEED and HF_STEPS change it.
  */
@@ -37,10 +38,18 @@ struct bed {
 	uint64_t grants[MAX_GRANTS];
 	size_t n_grants;
 	enum hf_lock_mode seen; /* of ours, when something was taken last */
+	bool has_covers;        /* the file is covered now and then */
+	long n_covers, n_uncovered;
 	long n_granted, n_denied, n_blocked, n_local;
 };
 
 static const char handle[] = "the file";
+
+static uint32_t draw(struct bed *bed, uint32_t n)
+{
+	bed->random = bed->random * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(bed->random >> 33) % n;
+}
 
 /* What the kernel has of byte @pos, as an open file description sees it that has none of it. */
 static enum hf_lock_mode seen_by(int fd, uint64_t pos)
@@ -68,6 +77,8 @@ static int take(void *context, const struct hf_lock_target *who, struct hf_range
 	struct bed *bed = context;
 
 	bed->seen = seen_by(bed->local_fd, range.start);
+	if (bed->has_covers && !bed->ours.is_covered && draw(bed, 8) == 0)
+		bed->n_covers += hf_local_file_cover(&bed->ours, range);
 	return hf_local_file_take(&bed->ours, range, mode);
 }
 
@@ -203,7 +214,8 @@ static void check(struct bed *bed)
 		struct hf_range range;
 		enum hf_lock_mode asked = HF_LOCK_NONE;
 
-		assert_int_equal(seen_by(bed->local_fd, pos), mode);
+		assert_int_equal(seen_by(bed->local_fd, pos),
+				 bed->ours.is_covered ? HF_LOCK_EXCLUSIVE : mode);
 		if (hf_lock_next_locked(bed->locks, hf_bytes_of_str(handle), pos, &range, &asked) &&
 		    range.start > pos)
 			asked = HF_LOCK_NONE;
@@ -231,12 +243,6 @@ static void check_waiters(struct bed *bed)
 
 /* Steps */
 
-static uint32_t draw(struct bed *bed, uint32_t n)
-{
-	bed->random = bed->random * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(bed->random >> 33) % n;
-}
-
 static void step_ours(struct bed *bed, uint64_t start, uint64_t end)
 {
 	int owner = (int)draw(bed, OWNERS);
@@ -261,6 +267,15 @@ static void step_grant(struct bed *bed)
 		hf_lock_grant_confirm(bed->locks, id);
 	else
 		hf_lock_grant_refuse(bed->locks, id);
+}
+
+static void step_uncover(struct bed *bed)
+{
+	if (!bed->ours.is_covered || draw(bed, 10))
+		return;
+	assert_int_equal(hf_local_file_uncover(&bed->ours, needed, bed), 0);
+	assert_false(bed->ours.is_covered);
+	bed->n_uncovered++;
 }
 
 static void step(struct bed *bed)
@@ -319,14 +334,26 @@ static void test_random(void **state)
 			unlock(bed, 0, 0, HF_RANGE_EOF);
 			for (int j = 0; j < CLIENTS; j++)
 				hf_lock_client_purge(bed->locks, &bed->clients[j]);
+			if (bed->ours.is_covered)
+				assert_int_equal(hf_local_file_uncover(&bed->ours, needed, bed), 0);
 			local(bed, 0, HF_RANGE_EOF, F_UNLCK);
 			bed->base = HF_RANGE_EOF - BYTES + 1;
 		}
 		step(bed);
+		step_uncover(bed);
 		check(bed);
 	}
 	assert_true(bed->n_granted > steps / 20 && bed->n_denied > steps / 100 &&
 		    bed->n_blocked > steps / 100 && bed->n_local > steps / 100);
+}
+
+static void test_random_with_covers(void **state)
+{
+	struct bed *bed = *state;
+
+	bed->has_covers = true;
+	test_random(state);
+	assert_true(bed->n_covers > 100 && bed->n_uncovered > 100);
 }
 
 /* The ones that a client asks for in the midst of everything else */
@@ -396,6 +423,67 @@ static void test_many_are_taken_as_a_whole(void **state)
 	assert_true(local(bed, 0, HF_RANGE_EOF, F_WRLCK));
 }
 
+static size_t n_needed_by(struct bed *bed)
+{
+	struct hf_range range;
+	enum hf_lock_mode mode;
+	size_t n = 0;
+
+	for (uint64_t pos = 0; needed(bed, pos, &range, &mode); pos = range.end + 1)
+		n++;
+	return n;
+}
+
+static void test_a_cover_ends_at_what_is_needed(void **state)
+{
+	struct bed *bed = *state;
+
+	assert_true(hf_local_file_cover(&bed->ours, (struct hf_range){ 10, 19 }));
+	assert_int_equal(lock(bed, 1, 10, 19, HF_LOCK_EXCLUSIVE, false), HF_LOCK_OK);
+	assert_int_equal(lock(bed, 2, 30, 39, HF_LOCK_SHARED, false), HF_LOCK_OK);
+	assert_int_equal(lock(bed, 3, 50, HF_RANGE_EOF, HF_LOCK_EXCLUSIVE, false), HF_LOCK_OK);
+	unlock(bed, 1, 15, 19);
+	assert_false(local(bed, 0, 0, F_RDLCK));
+	assert_int_equal(bed->ours.ranges.n, 1);
+	assert_int_equal(hf_local_file_uncover(&bed->ours, needed, bed), 0);
+	assert_int_equal(bed->ours.ranges.n, 3);
+	assert_true(local(bed, 0, 9, F_WRLCK) && local(bed, 15, 29, F_WRLCK) && local(bed, 30, 39, F_RDLCK) &&
+		    local(bed, 40, 49, F_WRLCK));
+	assert_false(local(bed, 14, 14, F_RDLCK) || local(bed, 30, 30, F_WRLCK) ||
+		     local(bed, HF_RANGE_EOF, HF_RANGE_EOF, F_RDLCK));
+}
+
+static void test_a_local_lock_anywhere_refuses_a_cover(void **state)
+{
+	struct bed *bed = *state;
+
+	assert_int_equal(lock(bed, 1, 10, 19, HF_LOCK_SHARED, false), HF_LOCK_OK);
+	assert_true(local(bed, HF_RANGE_EOF, HF_RANGE_EOF, F_RDLCK));
+	assert_false(hf_local_file_cover(&bed->ours, (struct hf_range){ 20, 29 }));
+	assert_false(bed->ours.is_covered);
+	check(bed);
+}
+
+static void test_many_stay_one_range_after_a_cover(void **state)
+{
+	struct bed *bed = *state;
+	const uint64_t n = 2 * HF_LOCAL_MAX_RANGES;
+
+	assert_int_equal(lock(bed, 1, 105, 109, HF_LOCK_EXCLUSIVE, false), HF_LOCK_OK);
+	assert_true(hf_local_file_cover(&bed->ours, (struct hf_range){ 200, 204 }));
+	for (uint64_t i = n; i > 0; i--)
+		assert_int_equal(lock(bed, 1, 100 + 10 * i, 104 + 10 * i, HF_LOCK_EXCLUSIVE, false),
+				 HF_LOCK_OK);
+	assert_int_equal(hf_local_file_uncover(&bed->ours, needed, bed), 0);
+	assert_true(bed->ours.is_whole && !bed->ours.is_covered);
+	assert_int_equal(bed->ours.ranges.n, 1);
+	assert_true(local(bed, 0, 104, F_WRLCK) && local(bed, 105 + 10 * n, HF_RANGE_EOF, F_WRLCK));
+	assert_false(local(bed, 105, 105, F_RDLCK) || local(bed, 104 + 10 * n, 104 + 10 * n, F_RDLCK));
+	unlock(bed, 1, 0, 10 * n);
+	assert_int_equal(bed->ours.ranges.n, n_needed_by(bed));
+	assert_true(local(bed, 105, 10 * n, F_WRLCK));
+}
+
 static void test_a_descriptor_for_reading(void **state)
 {
 	struct bed *bed = *state;
@@ -421,8 +509,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_handed_over_without_a_gap, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_local_holder_is_shown, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_are_taken_as_a_whole, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_cover_ends_at_what_is_needed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_local_lock_anywhere_refuses_a_cover, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_stay_one_range_after_a_cover, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_descriptor_for_reading, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_random_with_covers, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,47 @@
+/*
+ * How often the kernel is asked about one file, and whether the server may take
+ * the whole file for a moment instead of asking again and again. See
+ * docs/decisions/0029-busy-files.md.
+ *
+ *	calm ── asked HF_LOCAL_BUSY_CALLS times within HF_LOCAL_BUSY_NS ──► covered
+ *	covered ── HF_LOCAL_COVER_NS are over ──► resting, HF_LOCAL_REST_NS
+ *	any ── a local process is in the way ──► resting, HF_LOCAL_SHY_NS
+ *	resting ── the time is over ──► calm
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "loop/loop.h"
+
+#define HF_LOCAL_BUSY_CALLS 32
+#define HF_LOCAL_BUSY_NS    (4 * HF_NS_PER_MS)
+#define HF_LOCAL_COVER_NS   (8 * HF_NS_PER_MS)
+#define HF_LOCAL_REST_NS    (2 * HF_NS_PER_MS)
+#define HF_LOCAL_SHY_NS     (1 * HF_NS_PER_S)
+
+/* All zero: calm. */
+struct hf_local_pace {
+	uint64_t since;      /* the beginning of the time in which n_calls were made */
+	uint64_t rests_till; /* until then no cover is taken */
+	uint32_t n_calls;
+};
+
+/* The kernel is about to be asked. True: the file is busy, so cover it. */
+static inline bool hf_local_pace_ask(struct hf_local_pace *pace, uint64_t now)
+{
+	if (now - pace->since > HF_LOCAL_BUSY_NS) {
+		pace->since = now;
+		pace->n_calls = 0;
+	}
+	pace->n_calls++;
+	return pace->n_calls > HF_LOCAL_BUSY_CALLS && now >= pace->rests_till;
+}
+
+/* No cover for so long. A longer rest is not shortened. */
+static inline void hf_local_pace_rest(struct hf_local_pace *pace, uint64_t now, uint64_t ns)
+{
+	pace->rests_till = HF_MAX(pace->rests_till, now + ns);
+}
