@@ -275,7 +275,7 @@ static void release_failed(struct entry *entry, int error, bool has_locks)
 /* A cover without a timer would stay. */
 static void cover(struct entry *entry, struct hf_range range, uint64_t now)
 {
-	if (hf_timer_start(&entry->uncover, HF_LOCAL_COVER_NS) < 0)
+	if (hf_timer_start(&entry->uncover, hf_local_pace_cover_ns(entry->locked.ranges.n)) < 0)
 		return;
 	if (hf_local_file_cover(&entry->locked, range))
 		return;

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/macros.h"
 
+#define MOST_QUESTIONS 256 /* to find the locks of local processes between those of clients */
+
 static const struct hf_range whole = { 0, HF_RANGE_EOF };
 
 /* The kernel */
@@ -155,19 +157,59 @@ static enum hf_lock_mode strongest(const struct hf_local_file *file, enum hf_loc
 	return mode;
 }
 
-/* false: a local process is in the way; continue range by range. */
+/* The longest range from @pos on, up to *@endp, in which no local process has a lock against @mode. False:
+ * such a lock is at @pos; *@endp: its last byte. Or there are too many questions. */
+static bool find_room(const struct hf_local_file *file, uint64_t pos, uint64_t *endp, enum hf_lock_mode mode,
+		      int *n_questions)
+{
+	struct hf_lock_view other;
+
+	while (--*n_questions >= 0) {
+		if (!hf_local_file_test(file, (struct hf_range){ pos, *endp }, mode, &other))
+			return true;
+		if (other.range.start <= pos) {
+			*endp = other.range.end;
+			return false;
+		}
+		*endp = other.range.start - 1;
+	}
+	return false;
+}
+
+/* Takes as much of @hull as local processes leave, in few ranges. What is taken already stays. */
+static void take_around(struct hf_local_file *file, struct hf_range hull, enum hf_lock_mode mode)
+{
+	int n_questions = MOST_QUESTIONS;
+	uint64_t end;
+
+	for (uint64_t pos = hull.start; n_questions > 0; pos = end + 1) {
+		end = hull.end;
+		if (find_room(file, pos, &end, mode, &n_questions)) {
+			struct hf_range room = { pos, end };
+
+			if (hf_local_ranges_reserve(&file->ranges, 1) == 0 &&
+			    set(file, room, mode) == HF_LOCK_OK)
+				hf_local_ranges_set(&file->ranges, room, mode);
+		}
+		if (end >= hull.end)
+			return;
+	}
+}
+
+/* Makes few ranges of many. False: there are as many as before, because of as many locks of local processes.
+ */
 static bool take_whole(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode)
 {
 	const struct hf_local_range *items = file->ranges.items;
+	size_t n_before = file->ranges.n;
 	struct hf_range hull = { HF_MIN(range.start, items[0].range.start),
-				 HF_MAX(range.end, items[file->ranges.n - 1].range.end) };
+				 HF_MAX(range.end, items[n_before - 1].range.end) };
 
-	mode = strongest(file, mode);
-	if (set(file, hull, mode)) {
+	take_around(file, hull, strongest(file, mode));
+	if (file->ranges.n > n_before / 2) {
 		file->whole_at *= 2;
 		return false;
 	}
-	hf_local_ranges_set(&file->ranges, hull, mode);
 	file->is_whole = true;
 	file->whole_at = HF_LOCAL_MAX_RANGES;
 	return true;
@@ -221,11 +263,12 @@ int hf_local_file_take(struct hf_local_file *file, struct hf_range range, enum h
 	}
 	if (file->ranges.n >= HF_LOCAL_MOST_RANGES)
 		return HF_LOCK_E_LIMIT;
+	if (file->ranges.n >= file->whole_at && take_whole(file, range, mode) &&
+	    hf_local_ranges_cover(&file->ranges, range, mode))
+		return HF_LOCK_OK;
 	r = hf_local_ranges_reserve(&file->ranges, file->ranges.n + 1);
 	if (r < 0)
 		return hf_trace(r);
-	if (file->ranges.n >= file->whole_at && take_whole(file, range, mode))
-		return HF_LOCK_OK;
 	return mode == HF_LOCK_EXCLUSIVE ? take_exclusive(file, range) : take_shared(file, range);
 }
 

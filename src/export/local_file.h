@@ -5,9 +5,9 @@
  *
  * The kernel keeps the locks of a file in a list and walks all of it for every
  * request. From HF_LOCAL_MAX_RANGES separate ranges on, the server therefore
- * takes everything from the first to the last byte as one range, if no local
- * process is in the way. Until the number of locks falls, the kernel then
- * refuses the gaps to local processes, too.
+ * takes everything from the first to the last byte as one range, or as one range
+ * on each side of the locks of local processes. Until the number of locks falls,
+ * the kernel then refuses the gaps to local processes, too.
  *
  * The caller may also take the whole file as one range for a moment (a cover).
  * Meanwhile every lock of a client is taken already, and nothing is given back.
@@ -18,7 +18,7 @@
 #include "lock/lock.h"
 
 #define HF_LOCAL_MAX_RANGES  256   /* separate ranges; beyond this, take one range over all */
-#define HF_LOCAL_MOST_RANGES 16384 /* bound if a local process prevents that */
+#define HF_LOCAL_MOST_RANGES 16384 /* bound if locks of local processes prevent that */
 
 struct hf_local_file {
 	int fd;               /* open; its owner is the caller */

@@ -4,21 +4,24 @@
  * docs/decisions/0029-busy-files.md.
  *
  *	calm ── asked HF_LOCAL_BUSY_CALLS times within HF_LOCAL_BUSY_NS ──► covered
- *	covered ── HF_LOCAL_COVER_NS are over ──► resting, HF_LOCAL_REST_NS
+ *	covered ── hf_local_pace_cover_ns() are over ──► resting, HF_LOCAL_REST_NS
  *	any ── a local process is in the way ──► resting, HF_LOCAL_SHY_NS
  *	resting ── the time is over ──► calm
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/macros.h"
 #include "loop/loop.h"
 
-#define HF_LOCAL_BUSY_CALLS 32
+#define HF_LOCAL_BUSY_CALLS 64
 #define HF_LOCAL_BUSY_NS    (4 * HF_NS_PER_MS)
 #define HF_LOCAL_COVER_NS   (8 * HF_NS_PER_MS)
+#define HF_LOCAL_RANGE_NS   (HF_NS_PER_MS / 8) /* more for each range */
+#define HF_LOCAL_MOST_NS    (40 * HF_NS_PER_MS)
 #define HF_LOCAL_REST_NS    (2 * HF_NS_PER_MS)
 #define HF_LOCAL_SHY_NS     (1 * HF_NS_PER_S)
 
@@ -44,4 +47,11 @@ static inline bool hf_local_pace_ask(struct hf_local_pace *pace, uint64_t now)
 static inline void hf_local_pace_rest(struct hf_local_pace *pace, uint64_t now, uint64_t ns)
 {
 	pace->rests_till = HF_MAX(pace->rests_till, now + ns);
+}
+
+/* How long a file is covered in which the kernel has @n_ranges: to give the rest back takes about a
+ * microsecond for each. */
+static inline uint64_t hf_local_pace_cover_ns(size_t n_ranges)
+{
+	return HF_MIN(HF_LOCAL_COVER_NS + n_ranges * HF_LOCAL_RANGE_NS, HF_LOCAL_MOST_NS);
 }

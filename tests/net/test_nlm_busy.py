@@ -15,7 +15,7 @@ from local import LocalProcess, held_in_kernel
 from play import main
 
 COVER = ("OFDLCK", "WRITE", 0, None)
-FIRST, N_RANGES, STEP = 100000, 60, 100  # where clients lock and unlock all the time
+FIRST, N_RANGES, STEP = 100000, 120, 100  # where clients lock and unlock all the time
 
 
 class Flood(threading.Thread):

@@ -423,6 +423,49 @@ static void test_many_are_taken_as_a_whole(void **state)
 	assert_true(local(bed, 0, HF_RANGE_EOF, F_WRLCK));
 }
 
+static void test_many_around_local_locks(void **state)
+{
+	struct bed *bed = *state;
+	const uint64_t n = 4 * HF_LOCAL_MAX_RANGES, every = 100;
+
+	for (uint64_t i = 0; i < n; i += every)
+		assert_true(local(bed, 10 * i + 7, 10 * i + 7, i % 200 ? F_RDLCK : F_WRLCK));
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(lock(bed, 1, 10 * i, 10 * i + 4, HF_LOCK_EXCLUSIVE, false), HF_LOCK_OK);
+	assert_true(bed->ours.ranges.n <= HF_LOCAL_MAX_RANGES + n / every);
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(seen_by(bed->local_fd, 10 * i + 4), HF_LOCK_EXCLUSIVE);
+	for (uint64_t i = 0; i < n; i += every) {
+		assert_int_equal(seen_by(bed->local_fd, 10 * i + 7), HF_LOCK_NONE);
+		assert_int_equal(lock(bed, 1, 10 * i + 6, 10 * i + 8, HF_LOCK_EXCLUSIVE, false),
+				 HF_LOCK_E_CONFLICT);
+	}
+	unlock(bed, 1, 0, 10 * (n - 100) - 1);
+	assert_int_equal(bed->ours.ranges.n, 100);
+	unlock(bed, 1, 0, HF_RANGE_EOF);
+	assert_int_equal(bed->ours.ranges.n, 0);
+	assert_true(local(bed, 0, HF_RANGE_EOF, F_WRLCK));
+}
+
+/* A shared lock of a local process covers shared locks of clients. Those stay as they are. */
+static void test_many_under_a_local_lock(void **state)
+{
+	struct bed *bed = *state;
+	const uint64_t n = 2 * HF_LOCAL_MAX_RANGES;
+
+	assert_true(local(bed, 0, 10 * n / 2 - 1, F_RDLCK));
+	assert_int_equal(lock(bed, 1, 20 * n, 20 * n, HF_LOCK_EXCLUSIVE, false), HF_LOCK_OK);
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(lock(bed, 2, 10 * i, 10 * i + 4, HF_LOCK_SHARED, false), HF_LOCK_OK);
+	for (uint64_t i = 0; i < n; i++)
+		assert_true(seen_by(bed->local_fd, 10 * i) >= HF_LOCK_SHARED);
+	for (uint64_t i = 0; i < n / 2; i++)
+		assert_int_equal(seen_by(bed->local_fd, 10 * i + 7), HF_LOCK_NONE);
+	assert_int_equal(seen_by(bed->local_fd, 20 * n), HF_LOCK_EXCLUSIVE);
+	unlock(bed, 2, 0, HF_RANGE_EOF);
+	assert_int_equal(bed->ours.ranges.n, 1);
+}
+
 static size_t n_needed_by(struct bed *bed)
 {
 	struct hf_range range;
@@ -509,6 +552,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_handed_over_without_a_gap, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_local_holder_is_shown, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_are_taken_as_a_whole, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_around_local_locks, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_under_a_local_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_cover_ends_at_what_is_needed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_local_lock_anywhere_refuses_a_cover, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_stay_one_range_after_a_cover, setup, teardown),
