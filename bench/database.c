@@ -1,21 +1,37 @@
 /*
- * LOCK and UNLOCK a second, over TCP, with the PostgreSQL store: beside a bare
- * libpq loop that commits one row at a time in the same database, beside the
- * embedded store, and beside nfs-ganesha, which stores nothing, in the same run.
- * "both" is what one call after the other could do that takes as long as the bare
- * loop and the embedded store together: the way of a LOCK over two sockets.
+ * LOCK and UNLOCK a second, over TCP, with the PostgreSQL store, and what they are
+ * measured by, in the same run:
  *
- *	database PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH]]
+ *	bare          a libpq loop that commits one row of 150 bytes at a time, in a table with a
+ *	              primary key; no call is received or answered. What LOCK at depth 1 is held
+ *	              against: "postgres_by_bare"
+ *	bare_log, bare_fenced, bare_checked
+ *	              the same loop on a table without index; on that table through a view, which
+ *	              is the store's fence; and with a look at a locked row in each transaction
+ *	answering     a server that does nothing but receive a call, commit such a row with libpq,
+ *	              and answer: the same two sockets as ours. Only at depth 1: it has one row in
+ *	              flight
+ *	unfenced      our server, but a plain table replaces the view through which it writes. A call
+ *	              costs the fence: "fence_costs", and "fence_costs_database_cpu"
+ *	cluster       our server as a node of a cluster of one, with a lease
+ *	lmdb          our server with the embedded store
+ *	ganesha       nfs-ganesha, which stores nothing
+ *
+ *	database PATH/holdfastd [--alone] [--first] [SECONDS [CONNECTIONS DEPTH]]
  *
  * One export on the file system of /tmp, defaults but for the store; PostgreSQL on
- * the same machine, as its package configures it. An UNLOCK comes so long after its
- * LOCK that both are stored: none cancels the other out. Each row has the best rate
- * of many short rounds, and the least CPU time for a call in any of them. Needs
- * root for the namespaces in which ganesha runs; without, or with --alone, it is
- * left out.
+ * the same machine, as its package configures it; its commits do not wait for the disk,
+ * in the loops neither. An UNLOCK comes so long after its LOCK that both are stored:
+ * none cancels the other out. All are measured in turn, in many short rounds. A rate
+ * is the best of them, CPU time the least; a ratio is the median of the rounds' ratios.
+ *
+ * --first gives the loops, the servers and the database a real-time priority, the same
+ * for all: other programs of a busy machine then do not take part. Needs root, also for
+ * the namespaces in which ganesha runs; without, or with --alone, it is left out.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +46,7 @@
 #define MAX_CONNECTIONS 64
 #define MAX_DEPTH       256
 #define RANGE           4096
-#define N_ROUNDS        10
+#define N_ROUNDS        20
 
 static const struct {
 	int n_connections;
@@ -39,12 +55,17 @@ static const struct {
 
 enum {
 	OURS,
+	UNFENCED,
+	CLUSTER,
 	EMBEDDED,
+	ANSWERING,
 	GANESHA,
 	N_SERVERS
 };
 
-static const char *const server_names[N_SERVERS] = { "postgres", "lmdb", "ganesha" };
+static const char *const server_names[N_SERVERS] = { "postgres", "unfenced",  "cluster",
+						     "lmdb",     "answering", "ganesha" };
+static const char *const bare_names[DATABASE_TARGETS] = { "bare", "bare_log", "bare_fenced", "bare_checked" };
 
 struct target {
 	pid_t pid;
@@ -55,14 +76,21 @@ struct target {
 	uint64_t distance; /* between a lock and its unlock, in pairs */
 };
 
+/* What one program did, and what it cost. */
+struct figures {
+	double rates[N_ROUNDS];
+	double p50_us; /* of the best round */
+	double p99_us;
+	double cpu_us;      /* a call, its own */
+	double database_us; /* a call, the database's */
+	uint64_t n_wrong;
+};
+
 struct row {
 	int n_connections;
 	int depth;
-	struct load_result results[N_SERVERS];
-	double cpu_us[N_SERVERS]; /* a call */
-	double database_us;       /* a call of ours, of the database's CPU */
-	double bare;              /* commits a second */
-	double fenced;
+	struct figures servers[N_SERVERS];
+	struct figures bare[DATABASE_TARGETS];
 };
 
 /* Messages */
@@ -103,10 +131,45 @@ static int prepare(struct target *target)
 	return hold_one(target);
 }
 
+/* Figures */
+
+static double best_rate(const struct figures *figures)
+{
+	double best = 0;
+
+	for (int i = 0; i < N_ROUNDS; i++)
+		best = figures->rates[i] > best ? figures->rates[i] : best;
+	return best;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* The median of @one by @two in the same round. */
+static double by(const struct figures *one, const struct figures *two)
+{
+	double ratios[N_ROUNDS];
+
+	for (int i = 0; i < N_ROUNDS; i++)
+		ratios[i] = one->rates[i] / two->rates[i];
+	qsort(ratios, N_ROUNDS, sizeof(*ratios), compare);
+	return (ratios[(N_ROUNDS - 1) / 2] + ratios[N_ROUNDS / 2]) / 2;
+}
+
+static void keep_least(double *least, double value)
+{
+	if (*least == 0 || value < *least)
+		*least = value;
+}
+
 /* Measuring */
 
 static int measure(struct target *target, const struct database *database, struct row *row, int server,
-		   double seconds)
+		   int round, double seconds)
 {
 	const struct load_setup setup = { .address = "127.0.0.1",
 					  .port = target->port,
@@ -116,9 +179,9 @@ static int measure(struct target *target, const struct database *database, struc
 					  .user = target,
 					  .seconds = seconds,
 					  .reply_offset = NLM_STAT_OFFSET };
-	double cpu = load_cpu(target->pid), database_cpu_before = database_cpu(database);
-	struct load_result result, *best = &row->results[server];
-	uint64_t n_wrong;
+	double cpu = load_cpu(target->pid), of_database = database_cpu(database);
+	struct figures *figures = &row->servers[server];
+	struct load_result result;
 	int r;
 
 	/* Depth 1 waits for the reply anyway. */
@@ -126,46 +189,70 @@ static int measure(struct target *target, const struct database *database, struc
 	r = load_run(&setup, &result);
 	if (r < 0)
 		return r;
-	n_wrong = best->n_wrong + result.n_wrong;
-	cpu = 1e6 * (load_cpu(target->pid) - cpu) / (double)result.n_calls;
-	if (row->cpu_us[server] == 0 || cpu < row->cpu_us[server])
-		row->cpu_us[server] = cpu;
-	if (server == OURS && result.rate > best->rate)
-		row->database_us =
-			1e6 * (database_cpu(database) - database_cpu_before) / (double)result.n_calls;
-	if (result.rate > best->rate)
-		*best = result;
-	best->n_wrong = n_wrong;
+	keep_least(&figures->cpu_us, 1e6 * (load_cpu(target->pid) - cpu) / (double)result.n_calls);
+	keep_least(&figures->database_us,
+		   1e6 * (database_cpu(database) - of_database) / (double)result.n_calls);
+	if (result.rate > best_rate(figures)) {
+		figures->p50_us = result.p50_us;
+		figures->p99_us = result.p99_us;
+	}
+	figures->rates[round] = result.rate;
+	figures->n_wrong += result.n_wrong;
 	return 0;
 }
 
-static int measure_bare(const struct database *database, bool is_fenced, double seconds, double *bestp)
+/* Each round begins with another one: what comes after a loop or a server bears what that has left behind. */
+static int measure_round(struct target *const *targets, const struct database *database, struct row *row,
+			 int round, double seconds)
 {
-	double rate;
-	int r = database_commits(database, is_fenced, seconds, &rate);
+	const int n = N_SERVERS + DATABASE_TARGETS;
+	int r = 0;
 
-	if (r == 0 && rate > *bestp)
-		*bestp = rate;
+	for (int i = 0; i < n && r == 0; i++) {
+		int which = (i + 3 * round) % n, bare = which - N_SERVERS;
+
+		if (bare >= 0)
+			r = database_commits(database, (enum database_target)bare, seconds,
+					     &row->bare[bare].rates[round]);
+		else if (targets[which] && (which != ANSWERING || row->n_connections * row->depth == 1))
+			r = measure(targets[which], database, row, which, round, seconds);
+	}
 	return r;
+}
+
+static void print_ratios(const struct row *row)
+{
+	const struct figures *servers = row->servers, *ours = &servers[OURS];
+
+	printf(",\"postgres_by_bare\":%.2f,\"cluster_by_postgres\":%.2f", by(ours, &row->bare[DATABASE_ROWS]),
+	       by(&servers[CLUSTER], ours));
+	printf(",\"fence_costs\":%.3f,\"fence_costs_bare\":%.3f,\"fence_costs_database_cpu\":%.3f",
+	       1 - by(ours, &servers[UNFENCED]),
+	       1 - by(&row->bare[DATABASE_FENCED], &row->bare[DATABASE_LOG]),
+	       ours->database_us / servers[UNFENCED].database_us - 1);
+	if (best_rate(&servers[ANSWERING]) > 0)
+		printf(",\"answering_by_bare\":%.2f,\"postgres_by_answering\":%.2f",
+		       by(&servers[ANSWERING], &row->bare[DATABASE_ROWS]), by(ours, &servers[ANSWERING]));
+	if (best_rate(&servers[GANESHA]) > 0)
+		printf(",\"postgres_by_ganesha\":%.2f", by(ours, &servers[GANESHA]));
 }
 
 static void print_row(const struct row *row, bool is_last)
 {
 	printf("  {\"connections\":%d,\"depth\":%d", row->n_connections, row->depth);
 	for (int i = 0; i < N_SERVERS; i++) {
-		const struct load_result *result = &row->results[i];
+		const struct figures *figures = &row->servers[i];
 
-		if (result->rate > 0)
-			printf(",\"%s\":{\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"cpu_us\":%.2f,"
-			       "\"wrong\":%llu}",
-			       server_names[i], result->rate, result->p50_us, result->p99_us, row->cpu_us[i],
-			       (unsigned long long)result->n_wrong);
+		if (best_rate(figures) > 0)
+			printf(",\n   \"%s\":{\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"cpu_us\":%.2f,"
+			       "\"database_cpu_us\":%.2f,\"wrong\":%llu}",
+			       server_names[i], best_rate(figures), figures->p50_us, figures->p99_us,
+			       figures->cpu_us, figures->database_us, (unsigned long long)figures->n_wrong);
 	}
-	printf(",\"database_cpu_us\":%.2f,\"bare\":%.0f,\"bare_fenced\":%.0f,\"postgres_by_bare\":%.2f",
-	       row->database_us, row->bare, row->fenced, row->results[OURS].rate / row->bare);
-	printf(",\"both\":%.0f", 1 / (1 / row->bare + 1 / row->results[EMBEDDED].rate));
-	if (row->results[GANESHA].rate > 0)
-		printf(",\"postgres_by_ganesha\":%.2f", row->results[OURS].rate / row->results[GANESHA].rate);
+	printf(",\n   ");
+	for (int i = 0; i < DATABASE_TARGETS; i++)
+		printf("%s\"%s\":%.0f", i ? "," : "", bare_names[i], best_rate(&row->bare[i]));
+	print_ratios(row);
 	printf("}%s\n", is_last ? "" : ",");
 	fflush(stdout);
 }
@@ -173,17 +260,10 @@ static void print_row(const struct row *row, bool is_last)
 static int measure_row(struct target *const *targets, const struct database *database, struct row *row,
 		       double seconds, bool is_last)
 {
-	double share = seconds / N_ROUNDS;
 	int r = 0;
 
-	for (int i = 0; i < N_ROUNDS && r == 0; i++) {
-		r = measure_bare(database, false, share, &row->bare);
-		if (r == 0)
-			r = measure_bare(database, true, share, &row->fenced);
-		for (int server = 0; server < N_SERVERS && r == 0; server++)
-			if (targets[server])
-				r = measure(targets[server], database, row, server, share);
-	}
+	for (int i = 0; i < N_ROUNDS && r == 0; i++)
+		r = measure_round(targets, database, row, i, seconds / N_ROUNDS);
 	if (r == 0)
 		print_row(row, is_last);
 	return r;
@@ -209,24 +289,24 @@ static int measure_all(struct target *const *targets, const struct database *dat
 
 /* Servers */
 
-/* With @database, or with the embedded store. Each server has a directory of its own: their locks must not
- * meet in the kernel. */
-static int start_ours(const char *program, const char *data, const struct database *database,
+/* With @database, or with the embedded store. Each server has a name and a directory of its own: their locks
+ * must not meet in the database or in the kernel. */
+static int start_ours(const char *program, const char *data, const struct database *database, int server,
 		      struct target *target, struct load_daemon **daemonp)
 {
-	const char *backend = database ? "postgres" : "lmdb";
-	char directory[96], export[128], store[64], connection[256];
-	const char *settings[] = {
-		export, store, "recovery.grace=never", "api.listen=127.0.0.1:0", NULL, NULL
-	};
+	const char *name = server_names[server];
+	char directory[96], export[128], own[64], connection[256];
+	const char *settings[] = { export, "recovery.grace=never", "api.listen=127.0.0.1:0", own, NULL, NULL,
+				   NULL };
 	int r;
 
-	snprintf(directory, sizeof(directory), "%s/%s", data, backend);
+	snprintf(directory, sizeof(directory), "%s/%s", data, name);
 	snprintf(export, sizeof(export), "--export=%s:/bench", directory);
-	snprintf(store, sizeof(store), "store.backend=%s", backend);
-	if (database) {
+	snprintf(own, sizeof(own), "%s=%s", server == CLUSTER ? "cluster.service" : "server.name", name);
+	if (server != EMBEDDED) {
 		snprintf(connection, sizeof(connection), "store.postgres=%s", database_conninfo(database));
-		settings[4] = connection;
+		settings[4] = "store.backend=postgres";
+		settings[5] = connection;
 	}
 	r = peer_make_files(directory, 1);
 	if (r < 0)
@@ -236,7 +316,20 @@ static int start_ours(const char *program, const char *data, const struct databa
 		return r;
 	target->pid = load_daemon_pid(*daemonp);
 	r = peer_find_handles(target->port, target->port, "/bench", 1, &target->handle);
+	if (r == 0 && server == UNFENCED)
+		r = database_unfence(database, name); /* before the first row */
 	return r < 0 ? r : prepare(target);
+}
+
+static int start_answering(const struct database *database, struct target *target,
+			   struct database_peer **peerp)
+{
+	int r = database_peer_start(peerp, database, &target->port);
+
+	if (r < 0)
+		return r;
+	target->pid = database_peer_pid(*peerp);
+	return prepare(target);
 }
 
 static int start_ganesha(struct target **targetp, struct target *target, struct peer **peerp)
@@ -266,34 +359,59 @@ static bool read_row(struct row *row, char *const words[])
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: database PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH]]\n");
+	fprintf(stderr, "usage: database PATH/holdfastd [--alone] [--first] [SECONDS [CONNECTIONS DEPTH]]\n");
 	return 2;
 }
 
-static int run(const char *program, bool is_alone, double seconds, struct row *only)
+/* What this process starts inherits it. */
+static int come_first(void)
 {
-	static struct target ours, embedded, ganesha;
-	struct target *targets[N_SERVERS] = { [OURS] = &ours, [EMBEDDED] = &embedded };
+	const struct sched_param param = { .sched_priority = 10 };
+
+	return sched_setscheduler(0, SCHED_FIFO, &param) < 0 ? -errno : 0;
+}
+
+struct options {
+	const char *program;
+	bool is_alone;
+	bool is_first;
+	double seconds;
+	struct row *only; /* NULL: all rows */
+};
+
+static int run(const struct options *options)
+{
+	static struct target targets[N_SERVERS];
+	struct target *running[N_SERVERS] = { NULL };
 	char data[] = "/tmp/holdfast-bench-XXXXXX", command[96];
-	struct load_daemon *daemons[2] = { NULL };
+	struct load_daemon *daemons[N_SERVERS] = { NULL };
+	struct database_peer *answering = NULL;
 	struct database *database = NULL;
 	struct peer *peer = NULL;
-	int r;
+	int r = options->is_first ? come_first() : 0;
 
-	if (!is_alone)
-		start_ganesha(&targets[GANESHA], &ganesha, &peer);
+	if (r < 0)
+		return r;
+	if (!options->is_alone)
+		start_ganesha(&running[GANESHA], &targets[GANESHA], &peer);
 	r = mkdtemp(data) && chmod(data, 0755) == 0 ? 0 : -errno;
 	if (r == 0)
 		r = database_start(&database);
+	for (int i = OURS; i <= EMBEDDED && r == 0; i++) {
+		running[i] = &targets[i];
+		r = start_ours(options->program, data, database, i, running[i], &daemons[i]);
+	}
+	if (r == 0) {
+		running[ANSWERING] = &targets[ANSWERING];
+		r = start_answering(database, running[ANSWERING], &answering);
+	}
 	if (r == 0)
-		r = start_ours(program, data, database, &ours, &daemons[0]);
-	if (r == 0)
-		r = start_ours(program, data, NULL, &embedded, &daemons[1]);
-	if (r == 0)
-		r = measure_all(targets, database, seconds, only);
-	for (int i = 0; i < 2; i++)
+		r = measure_all(running, database, options->seconds, options->only);
+	for (int i = 0; i < N_SERVERS; i++)
 		if (daemons[i])
 			load_daemon_stop(daemons[i]);
+	if (answering)
+		database_peer_stop(answering);
 	if (database)
 		database_stop(database);
 	if (peer)
@@ -306,14 +424,22 @@ static int run(const char *program, bool is_alone, double seconds, struct row *o
 
 int main(int argc, char *argv[])
 {
-	bool is_alone = argc > 2 && strcmp(argv[2], "--alone") == 0;
-	char **rest = argv + 2 + is_alone;
-	int n_rest = argc - 2 - is_alone, r;
-	struct row only;
+	struct options options = { .seconds = 5 };
+	static struct row only;
+	int i = 2, r;
 
-	if (argc < 2 || (n_rest > 2 && !read_row(&only, rest + 1)))
+	for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+		options.is_alone |= strcmp(argv[i], "--alone") == 0;
+		options.is_first |= strcmp(argv[i], "--first") == 0;
+	}
+	if (argc < 2 || (argc - i > 2 && !read_row(&only, argv + i + 1)))
 		return usage();
-	r = run(argv[1], is_alone, n_rest > 0 ? strtod(rest[0], NULL) : 5, n_rest > 2 ? &only : NULL);
+	options.program = argv[1];
+	if (argc > i)
+		options.seconds = strtod(argv[i], NULL);
+	if (argc - i > 2)
+		options.only = &only;
+	r = run(&options);
 	if (r < 0)
 		fprintf(stderr, "database: %s\n", strerror(-r));
 	return r < 0;

@@ -1,16 +1,20 @@
 #include "database_server.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <grp.h>
 #include <libpq-fe.h>
+#include <netinet/tcp.h>
 #include <pwd.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -188,19 +192,26 @@ static double clock_now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static int commit_rows(PGconn *conn, double seconds, double *ratep)
+static int commit_row(PGconn *conn)
 {
 	static const char row[ROW_SIZE];
 	const char *values[] = { row };
 	const int lengths[] = { sizeof(row) }, formats[] = { 1 };
+	PGresult *result = PQexecPrepared(conn, "put_row", 1, values, lengths, formats, 0);
+	int r = PQresultStatus(result) == PGRES_COMMAND_OK ? 0 : -EIO;
+
+	PQclear(result);
+	return r;
+}
+
+static int commit_rows(PGconn *conn, double seconds, double *ratep)
+{
 	double began = clock_now(), now = began;
 	uint64_t n = 0;
 
 	while (now - began < seconds) {
-		PGresult *result = PQexecPrepared(conn, "put_row", 1, values, lengths, formats, 0);
-		int r = PQresultStatus(result) == PGRES_COMMAND_OK ? 0 : -EIO;
+		int r = commit_row(conn);
 
-		PQclear(result);
 		if (r < 0)
 			return r;
 		n++;
@@ -210,22 +221,142 @@ static int commit_rows(PGconn *conn, double seconds, double *ratep)
 	return 0;
 }
 
-int database_commits(const struct database *database, bool is_fenced, double seconds, double *ratep)
+static const char *const statements[DATABASE_TARGETS] = {
+	[DATABASE_ROWS] = "PREPARE put_row AS INSERT INTO bare_rows (row) VALUES ($1)",
+	[DATABASE_LOG] =
+		"PREPARE put_row AS INSERT INTO bare_log (server, number, row) VALUES ('bench', 1, $1)",
+	[DATABASE_FENCED] =
+		"PREPARE put_row AS INSERT INTO bare_view (server, number, row) VALUES ('bench', 1, $1)",
+	[DATABASE_CHECKED] = "PREPARE put_row AS INSERT INTO bare_log (server, number, row)"
+			     " SELECT 'bench', 1, $1 FROM (SELECT 1 FROM bare_owner"
+			     " WHERE name = 'bench' AND owner = 'me' FOR SHARE) AS mine",
+};
+
+static PGconn *open_target(const struct database *database, enum database_target target)
 {
 	PGconn *conn = PQconnectdb(database->conninfo);
 	int r = run(conn, "SET client_min_messages = error; SET synchronous_commit = off;"
 			  "CREATE TABLE IF NOT EXISTS bare_rows (number bigserial PRIMARY KEY, row bytea);"
+			  "CREATE TABLE IF NOT EXISTS bare_log (server text NOT NULL, number bigint NOT NULL,"
+			  " row bytea NOT NULL);"
+			  "CREATE OR REPLACE VIEW bare_view AS SELECT server, number, row FROM bare_log;"
 			  "CREATE TABLE IF NOT EXISTS bare_owner (name text PRIMARY KEY, owner text);"
-			  "INSERT INTO bare_owner VALUES ('bench', 'me') ON CONFLICT DO NOTHING;"
-			  "TRUNCATE bare_rows");
+			  "INSERT INTO bare_owner VALUES ('bench', 'me') ON CONFLICT DO NOTHING");
 
 	if (r == 0)
-		r = run(conn, is_fenced ? "PREPARE put_row AS INSERT INTO bare_rows (row) SELECT $1 FROM"
-					  " (SELECT 1 FROM bare_owner WHERE name = 'bench' AND owner = 'me'"
-					  " FOR SHARE) AS mine"
-					: "PREPARE put_row AS INSERT INTO bare_rows (row) VALUES ($1)");
+		r = run(conn, statements[target]);
+	if (r == 0)
+		return conn;
+	PQfinish(conn);
+	return NULL;
+}
+
+int database_commits(const struct database *database, enum database_target target, double seconds,
+		     double *ratep)
+{
+	PGconn *conn = open_target(database, target);
+	int r = conn ? run(conn, "TRUNCATE bare_rows, bare_log") : -EIO;
+
 	if (r == 0)
 		r = commit_rows(conn, seconds, ratep);
+	PQfinish(conn);
+	return r;
+}
+
+/* The bare server */
+
+struct database_peer {
+	pid_t pid;
+};
+
+/* A reply to NLM: mark, xid, reply, accepted, no verifier, success; a cookie of four bytes; granted. */
+static bool answer(int fd, const uint8_t *call)
+{
+	uint32_t words[10] = { htonl(0x80000000u | 36), 0, htonl(1), 0, 0, 0, 0, htonl(4), 0, 0 };
+
+	memcpy(&words[1], call + 4, 4);
+	return send(fd, words, sizeof(words), MSG_NOSIGNAL) == sizeof(words);
+}
+
+static void serve(PGconn *conn, int listener)
+{
+	uint8_t call[4096];
+	int fd, one = 1;
+
+	while ((fd = accept(listener, NULL, NULL)) >= 0) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		while (recv(fd, call, sizeof(call), 0) >= 8)
+			if (commit_row(conn) < 0 || !answer(fd, call))
+				break;
+		close(fd);
+	}
+}
+
+static int listen_anywhere(uint16_t *portp)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(to);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0 || listen(fd, 8) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&to, &len) < 0)
+		return -errno;
+	*portp = ntohs(to.sin_port);
+	return fd;
+}
+
+int database_peer_start(struct database_peer **peerp, const struct database *database, uint16_t *portp)
+{
+	struct database_peer *peer = calloc(1, sizeof(*peer));
+	int listener = listen_anywhere(portp);
+	PGconn *conn;
+
+	if (!peer || listener < 0) {
+		free(peer);
+		return listener < 0 ? listener : -ENOMEM;
+	}
+	peer->pid = fork();
+	if (peer->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		conn = open_target(database, DATABASE_ROWS);
+		if (conn)
+			serve(conn, listener);
+		_exit(1);
+	}
+	close(listener);
+	*peerp = peer;
+	return 0;
+}
+
+void database_peer_stop(struct database_peer *peer)
+{
+	kill(peer->pid, SIGKILL);
+	waitpid(peer->pid, NULL, 0);
+	free(peer);
+}
+
+pid_t database_peer_pid(const struct database_peer *peer)
+{
+	return peer->pid;
+}
+
+/* The fence */
+
+int database_unfence(const struct database *database, const char *name)
+{
+	PGconn *conn = PQconnectdb(database->conninfo);
+	char sql[512];
+	int r;
+
+	snprintf(sql, sizeof(sql),
+		 "DO $body$ DECLARE term text; BEGIN"
+		 " SELECT holdfast_term(epoch, owner) INTO STRICT term FROM holdfast_services WHERE service "
+		 "= '%s';"
+		 " EXECUTE format('DROP VIEW %%I', term);"
+		 " EXECUTE format('CREATE TABLE %%I (LIKE holdfast_journal INCLUDING STORAGE)', term);"
+		 " END $body$",
+		 name);
+	r = run(conn, sql);
 	PQfinish(conn);
 	return r;
 }
