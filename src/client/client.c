@@ -189,6 +189,8 @@ bool hf_client_may_be(const struct hf_client *client, const struct hf_client *ol
 
 	if (number && old_number && number != old_number)
 		return false;
+	if (client->registered_at && old->registered_at > client->registered_at)
+		return false;
 	return old->called_at <= client->met_at;
 }
 

@@ -303,10 +303,10 @@ static inline void hf_client_came_by(struct hf_client *client, unsigned int way,
 	client->ports[way] = port;
 }
 
-/* Two clients have one address: may @client be the new name of the host that was @old? No, if @old called
- * since @client was made, or if their state numbers differ: then they are two hosts behind one address. The
- * numbers compared are those in LOCKs, if there are any: a notice of the same host may have another number.
- */
+/* Two clients have one address: may @client be the new name of the host that was @old? No, if @old was
+ * registered after @client, also before a restart of the server, or called since @client was made, or if
+ * their state numbers differ: then they are two hosts behind one address. The numbers compared are those in
+ * LOCKs, if there are any: a notice of the same host may have another number. */
 bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old);
 int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint32_t program, uint32_t version,
 			   uint32_t procedure);

@@ -204,8 +204,24 @@ class Ports(Play):
         super().tearDown()
 
 
-class PortsAfterRestart(Play):
+class AfterRestart(Play):
     settings = ("store.backend=lmdb", "recovery.grace=auto")
+
+    def test_h6_a_neighbour_that_was_there_first_reclaims_nothing(self):
+        """A host takes its name before it takes its locks: the name that was registered first is no new name of the other."""
+        elsewhere = self.lock_of(self.a, name="first", svid=5, fh=os.urandom(8))
+        theirs = self.lock_of(self.a, name="second", svid=5)
+        self.assert_granted(self.a, elsewhere)
+        self.assert_granted(self.a, theirs)
+        self.daemon.crash()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+        self.assertEqual(self.a.lock(theirs.but(name="first", reclaim=True)), nlm.S_GRACE)
+        for lock in (theirs, elsewhere):
+            self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        for name in ("first", "second"):
+            self.a.free_all(name)
 
     def test_m1_holds_after_our_restart(self):
         held = self.lock_of(self.a)
