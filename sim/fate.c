@@ -201,7 +201,8 @@ void fate_check_answer(const struct call *call, uint32_t stat)
 {
 	struct world *world = call->host->world;
 	const struct right *right = right_of(call);
-	uint64_t memory = right->answer < 0 ? MEMORY : 0; /* of errors of a disk */
+	/* Of errors of a disk, by a clock that stands still while the machine sleeps. */
+	uint64_t memory = right->answer < 0 ? MEMORY + world->acting->node.slept_ns : 0;
 	bool has_none = right->answer != HF_CHECK_OK && right->changed_at + memory < call->made_at;
 
 	if (has_none && (stat == HF_NLM_GRANTED_STAT || stat == HF_NLM_BLOCKED))
