@@ -277,6 +277,7 @@ static void cover(struct entry *entry, struct hf_range range, uint64_t now)
 {
 	if (hf_timer_start(&entry->uncover, hf_local_pace_cover_ns(entry->locked.ranges.n)) < 0)
 		return;
+	entry->pace.n_saved = 0;
 	if (hf_local_file_cover(&entry->locked, range))
 		return;
 	hf_timer_stop(&entry->uncover);
@@ -290,7 +291,8 @@ static void on_uncover(struct hf_timer *timer)
 	struct hf_range range;
 	enum hf_lock_mode mode;
 
-	hf_local_pace_rest(&entry->pace, hf_loop_clock(entry->local->options.loop), HF_LOCAL_REST_NS);
+	hf_local_pace_rest(&entry->pace, hf_loop_clock(entry->local->options.loop),
+			   hf_local_pace_rest_ns(&entry->pace, entry->locked.ranges.n));
 	if (r)
 		release_failed(entry, r > 0 ? -ENOLCK : r, needed(entry, 0, &range, &mode));
 	if (entry->locked.is_covered)
@@ -303,12 +305,15 @@ static void on_uncover(struct hf_timer *timer)
  * rest, so the clock is read anew; the question would take ten times as long. */
 static void note_question(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)
 {
+	struct hf_loop *loop = entry->local->options.loop;
 	uint64_t now;
 
-	if (hf_local_file_has(&entry->locked, range, mode))
+	if (hf_local_file_has(&entry->locked, range, mode)) {
+		entry->pace.n_saved++;
 		return;
-	now = hf_loop_clock(entry->local->options.loop);
-	if (hf_local_pace_ask(&entry->pace, now))
+	}
+	now = hf_loop_clock(loop);
+	if (hf_local_pace_ask(&entry->pace, hf_loop_now(loop), now))
 		cover(entry, range, now);
 }
 
@@ -370,9 +375,13 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 	struct entry *entry = find(local, handle);
 	int r;
 
-	if (!entry || !entry->file || entry->locked.ranges.n == 0 || entry->locked.is_covered)
+	if (!entry || !entry->file || entry->locked.ranges.n == 0)
 		return;
-	hf_local_pace_ask(&entry->pace, hf_loop_clock(local->options.loop));
+	if (entry->locked.is_covered) {
+		entry->pace.n_saved++;
+		return;
+	}
+	hf_local_pace_ask(&entry->pace, hf_loop_now(local->options.loop), 0);
 	r = hf_local_file_settle(&entry->locked, range, n_locks, needed, entry);
 	if (r)
 		release_failed(entry, r > 0 ? -ENOLCK : r, n_locks > 0);

@@ -4,7 +4,8 @@
  * docs/decisions/0029-busy-files.md.
  *
  *	calm ── asked HF_LOCAL_BUSY_CALLS times within HF_LOCAL_BUSY_NS ──► covered
- *	covered ── hf_local_pace_cover_ns() are over ──► resting, HF_LOCAL_REST_NS
+ *	covered ── hf_local_pace_cover_ns() are over ──► resting, HF_LOCAL_REST_NS;
+ *	        if the cover saved few questions, HF_LOCAL_SHY_NS
  *	any ── a local process is in the way ──► resting, HF_LOCAL_SHY_NS
  *	resting ── the time is over ──► calm
  */
@@ -30,17 +31,26 @@ struct hf_local_pace {
 	uint64_t since;      /* the beginning of the time in which n_calls were made */
 	uint64_t rests_till; /* until then no cover is taken */
 	uint32_t n_calls;
+	uint32_t n_saved; /* questions that the present cover has saved */
 };
 
-/* The kernel is about to be asked. True: the file is busy, so cover it. */
-static inline bool hf_local_pace_ask(struct hf_local_pace *pace, uint64_t now)
+/* The kernel is about to be asked. @turn: the time of this turn of the loop; all calls of a turn came
+ * together, however long it takes to serve them. @now: the time. True: the file is busy, so cover it. */
+static inline bool hf_local_pace_ask(struct hf_local_pace *pace, uint64_t turn, uint64_t now)
 {
-	if (now - pace->since > HF_LOCAL_BUSY_NS) {
-		pace->since = now;
+	if (turn - pace->since > HF_LOCAL_BUSY_NS) {
+		pace->since = turn;
 		pace->n_calls = 0;
 	}
 	pace->n_calls++;
 	return pace->n_calls > HF_LOCAL_BUSY_CALLS && now >= pace->rests_till;
+}
+
+/* The cover is over, and the kernel has @n_ranges again: so many questions did it take to give the rest back.
+ * How long no cover is taken now. */
+static inline uint64_t hf_local_pace_rest_ns(const struct hf_local_pace *pace, size_t n_ranges)
+{
+	return pace->n_saved < 2 * n_ranges ? HF_LOCAL_SHY_NS : HF_LOCAL_REST_NS;
 }
 
 /* No cover for so long. A longer rest is not shortened. */
