@@ -35,6 +35,7 @@
 #define MAX_FILES 1000
 #define MAX_LANES 64 /* ranges of one connection */
 #define RANGE     4096
+#define APART     (2u * MAX_LANES * MAX_LANES * RANGE) /* a round of pairs may end with locks below that */
 #define N_ROUNDS  5
 
 static const struct {
@@ -110,7 +111,7 @@ static const struct load_message *next_of_program(void *user, int connection, ui
 	const struct peer_handle *handle = &target->handles[(program * 37) % target->n_files];
 
 	return nlm_call_fill(n / target->depth % 2 ? &target->unlock : &target->lock, handle, program + 1,
-			     program * RANGE);
+			     APART + program * RANGE);
 }
 
 /* The lock that the client has all the time */
