@@ -372,7 +372,7 @@ static void test_a_reclaim_that_cannot_be_stored(void **state)
 	assert_true(world_in_grace(&bed.world));
 	bed.world.disk.is_slow = true;
 	send_lock(true);
-	turn_until(bed.world.loop, n_locks() == 1);
+	turn_until(bed.world.loop, n_locks() == 1 && bed.world.disk.n_held);
 	assert_int_equal(hf_recovery_end_grace(bed.world.recovery), 0);
 	fail_store();
 	assert_int_equal(hear(), HF_NLM_DENIED_NOLOCKS);
@@ -387,7 +387,7 @@ static void test_a_lock_that_cannot_be_stored(void **state)
 	world_turn(&bed.world);
 	bed.world.disk.is_slow = true;
 	send_lock(false);
-	turn_until(bed.world.loop, n_locks() == 1);
+	turn_until(bed.world.loop, n_locks() == 1 && bed.world.disk.n_held);
 	fail_store();
 	assert_int_equal(hear(), HF_NLM_DENIED_GRACE_PERIOD);
 	assert_int_equal(n_locks(), 0);
