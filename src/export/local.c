@@ -301,8 +301,10 @@ static void on_uncover(struct hf_timer *timer)
 		make_idle(entry);
 }
 
-/* Counts a question to the kernel, and covers a busy file instead. A turn of the loop may be longer than a
- * rest, so the clock is read anew; the question would take ten times as long. */
+/* Counts a question to the kernel, and covers a busy file instead. Only exclusive locks count: the cover
+ * keeps local readers away, and a client that may only read the file must not be able to do that. A turn of
+ * the loop may be longer than a rest, so the clock is read anew; the question would take ten times as long.
+ */
 static void note_question(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)
 {
 	struct hf_loop *loop = entry->local->options.loop;
@@ -312,6 +314,8 @@ static void note_question(struct entry *entry, struct hf_range range, enum hf_lo
 		entry->pace.n_saved++;
 		return;
 	}
+	if (mode != HF_LOCK_EXCLUSIVE)
+		return;
 	now = hf_loop_clock(loop);
 	if (hf_local_pace_ask(&entry->pace, hf_loop_now(loop), now))
 		cover(entry, range, now);
@@ -381,7 +385,6 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 		entry->pace.n_saved++;
 		return;
 	}
-	hf_local_pace_ask(&entry->pace, hf_loop_now(local->options.loop), 0);
 	r = hf_local_file_settle(&entry->locked, range, n_locks, needed, entry);
 	if (r)
 		release_failed(entry, r > 0 ? -ENOLCK : r, n_locks > 0);

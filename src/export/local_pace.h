@@ -3,7 +3,7 @@
  * the whole file for a moment instead of asking again and again. See
  * docs/decisions/0029-busy-files.md.
  *
- *	calm ── asked HF_LOCAL_BUSY_CALLS times within HF_LOCAL_BUSY_NS ──► covered
+ *	calm ── HF_LOCAL_BUSY_CALLS exclusive locks within HF_LOCAL_BUSY_NS ──► covered
  *	covered ── hf_local_pace_cover_ns() are over ──► resting, HF_LOCAL_REST_NS;
  *	        if the cover saved few questions, HF_LOCAL_SHY_NS
  *	any ── a local process is in the way ──► resting, HF_LOCAL_SHY_NS
@@ -18,7 +18,7 @@
 #include "base/macros.h"
 #include "loop/loop.h"
 
-#define HF_LOCAL_BUSY_CALLS 64
+#define HF_LOCAL_BUSY_CALLS 32
 #define HF_LOCAL_BUSY_NS    (4 * HF_NS_PER_MS)
 #define HF_LOCAL_COVER_NS   (8 * HF_NS_PER_MS)
 #define HF_LOCAL_RANGE_NS   (HF_NS_PER_MS / 8) /* more for each range */
@@ -34,8 +34,9 @@ struct hf_local_pace {
 	uint32_t n_saved; /* questions that the present cover has saved */
 };
 
-/* The kernel is about to be asked. @turn: the time of this turn of the loop; all calls of a turn came
- * together, however long it takes to serve them. @now: the time. True: the file is busy, so cover it. */
+/* The kernel is about to be asked for an exclusive lock. @turn: the time of this turn of the loop; all calls
+ * of a turn came together, however long it takes to serve them. @now: the time. True: the file is busy, so
+ * cover it. */
 static inline bool hf_local_pace_ask(struct hf_local_pace *pace, uint64_t turn, uint64_t now)
 {
 	if (turn - pace->since > HF_LOCAL_BUSY_NS) {

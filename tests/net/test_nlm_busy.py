@@ -21,9 +21,9 @@ FIRST, N_RANGES, STEP = 100000, 120, 100  # where clients lock and unlock all th
 class Flood(threading.Thread):
     """A client that locks and unlocks many ranges, until it is stopped."""
 
-    def __init__(self, host, fh):
+    def __init__(self, host, fh, **how):
         super().__init__(daemon=True)
-        locks = [host.lock_of(fh, FIRST + STEP * i, 10, svid=1000 + i) for i in range(N_RANGES)]
+        locks = [host.lock_of(fh, FIRST + STEP * i, 10, svid=1000 + i, **how) for i in range(N_RANGES)]
         self.calls = [(procedure, lock) for lock in locks for procedure in (nlm.LOCK, nlm.UNLOCK)]
         self.host, self.is_over, self.n_wrong = host, threading.Event(), 0
 
@@ -82,6 +82,15 @@ class Busy(Exported):
                 self.local.wait(start, 1)
                 self.assertTrue(self.local.got())
                 self.local.unlock(start, 1)
+
+    def test_clients_that_read_keep_no_reader_away(self):
+        """A client that may only read a file takes shared locks. Many of them must not be a way to lock the file exclusively."""
+        flood = Flood(self.b, self.fh, exclusive=False)
+        with flood:
+            for _ in range(300):
+                self.assertNotIn(COVER, held_in_kernel(self.path))
+            self.assertTrue(self.local.lock(20, mode="shared"))
+        self.assertEqual(flood.n_wrong, 0)
 
     def test_a_lock_of_a_local_process_ends_the_cover(self):
         with Flood(self.b, self.fh):
