@@ -19,7 +19,7 @@
 
 /* The header of a call with AUTH_SYS and the longest name. */
 #define MAX_HEADER 320
-#define MAX_AGAIN  2
+#define MAX_AGAIN  2 /* a call that began again this often ends at its deadline */
 
 const struct hf_rpc_client_limits hf_rpc_client_default_limits = {
 	.max_calls = 65536,
