@@ -238,6 +238,12 @@ static int op_error(struct hf_socket *socket)
 }
 
 /* The kernel asks the peer's kernel: stream.c decides the answer. */
+static void op_drop_unsent(struct hf_socket *socket)
+{
+	if (sock_of(socket)->conn)
+		sock_of(socket)->conn->drops_unsent = true;
+}
+
 static int op_probe(struct hf_socket *socket, bool is_on)
 {
 	if (is_on)
@@ -367,6 +373,7 @@ static const struct hf_loop_ops ops = {
 	.read = op_read,
 	.write = op_write,
 	.error = op_error,
+	.drop_unsent = op_drop_unsent,
 	.probe = op_probe,
 	.heard = op_heard,
 	.receive = op_receive,

@@ -785,10 +785,10 @@ struct world {
 	uint32_t n_notices;
 	struct monitor monitor;
 	struct flood flood;
-	uint32_t n_trouble;  /* steps until the calm */
-	bool has_freed;      /* a program was told UNLOCK's GRANTED while the store was away */
-	bool is_calm;        /* no more faults */
-	uint64_t lease_ns;   /* of a cluster */
+	uint32_t n_trouble; /* steps until the calm */
+	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
+	bool is_calm;       /* no more faults */
+	uint64_t lease_ns;  /* of a cluster */
 	bool has_fence;
 	struct server *announced; /* the node that last said that it has the address */
 	uint64_t served_at;       /* a node that clients can reach has served */

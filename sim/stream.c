@@ -372,6 +372,8 @@ void stream_close(struct conn *conn, bool by_server)
 	if (by_server) {
 		conn->sock = NULL;
 		hf_timer_stop(&conn->timer);
+		if (conn->drops_unsent)
+			way_clear(&conn->down);
 	} else {
 		/* It will be opened again from the same port, as in Linux: bytes under way on this one do not
 		 * arrive after that. */

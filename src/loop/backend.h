@@ -35,6 +35,7 @@ struct hf_loop_ops {
 	ssize_t (*read)(struct hf_socket *socket, void *data, size_t len);
 	ssize_t (*write)(struct hf_socket *socket, const struct iovec *iov, int n_iov);
 	int (*error)(struct hf_socket *socket);
+	void (*drop_unsent)(struct hf_socket *socket);
 	int (*probe)(struct hf_socket *socket, bool is_on);
 	bool (*heard)(struct hf_socket *socket, struct hf_heard *heardp);
 	int (*receive)(struct hf_socket *socket, struct hf_datagram *datagrams, int n);

@@ -311,6 +311,11 @@ int hf_socket_error(struct hf_socket *socket)
 	return socket->loop->ops->error(socket);
 }
 
+void hf_socket_drop_unsent(struct hf_socket *socket)
+{
+	socket->loop->ops->drop_unsent(socket);
+}
+
 int hf_socket_probe(struct hf_socket *socket, bool is_on)
 {
 	return socket->loop->ops->probe(socket, is_on);

@@ -53,6 +53,9 @@ int hf_socket_move(struct hf_socket **socketp, struct hf_loop *loop);
 ssize_t hf_socket_read(struct hf_socket *socket, void *data, size_t len); /* 0: the peer has closed */
 ssize_t hf_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov);
 int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or -errno */
+/* Closing will reset the connection. Otherwise the kernel goes on sending what the peer has not got, for
+ * minutes after the socket was closed. */
+void hf_socket_drop_unsent(struct hf_socket *socket);
 /* Makes the kernel ask the peer, each second, whether it still knows the connection. If it does not, it says
  * so, and reading fails. A silent peer breaks the connection only if this stays on for several seconds. */
 int hf_socket_probe(struct hf_socket *socket, bool is_on);

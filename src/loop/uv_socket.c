@@ -340,6 +340,13 @@ int uv_socket_error(struct hf_socket *socket)
 	return -error;
 }
 
+void uv_socket_drop_unsent(struct hf_socket *socket)
+{
+	const struct linger none = { .l_onoff = 1, .l_linger = 0 };
+
+	setsockopt(uv_socket_of(socket)->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
 int uv_socket_probe(struct hf_socket *socket, bool is_on)
 {
 	int fd = uv_socket_of(socket)->fd;

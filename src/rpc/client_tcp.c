@@ -3,7 +3,8 @@
  *
  * A shared connection is found by (remote address and port, local address, reserved or not).
  * After a call got no reply in time, its connection takes no new calls: the peer may have
- * rebooted, and no packet will ever tell.
+ * rebooted, and no packet will ever tell. When it is closed, the call must not reach the peer any more: a
+ * GRANTED that arrives a minute late would tell of a lock that its owner has changed since.
  *
  * Only settle() and lost() free a connection, and never while its own events are being served.
  */
@@ -332,8 +333,10 @@ void hf_rpc_client_tcp_detach(struct hf_rpc_exchange *exchange, bool timed_out)
 		return;
 	if (connection->rest_owner == exchange)
 		connection->rest_owner = NULL;
-	if (timed_out)
+	if (timed_out) {
 		withdraw(connection);
+		hf_socket_drop_unsent(connection->socket);
+	}
 	settle(connection);
 	/* @connection may be freed here */
 }

@@ -68,6 +68,7 @@ static void on_line(void *user, unsigned int events)
 		return;
 	if (n <= 0) {
 		peer->n_closed++;
+		peer->n_reset += n == -ECONNRESET;
 		line_close(line);
 		return;
 	}

@@ -50,6 +50,7 @@ struct peer {
 	unsigned int n_heard;
 	unsigned int n_accepted;
 	unsigned int n_closed; /* by the other side */
+	unsigned int n_reset;  /* of those: without sending what was left */
 	uint32_t last_xid;
 	struct hf_addr last_from;
 	uint64_t heard_at[16];

@@ -72,7 +72,7 @@ static void test_calls_under_way_are_answered(void **state)
 	call(fd, 1, RIG_SUSPEND);
 	rig_wait_suspended(&rig, 1);
 	rig_run_on(&rig, 0, drain, &timeout);
-	call(fd, 2, RIG_ECHO); /* comes too late */
+	call(fd, 2, RIG_ECHO);                   /* comes too late */
 	close(rig_connect(HOME, rig.tcp, NULL)); /* is not refused */
 	for (int i = 0; i < 3; i++)
 		rig_run_on(&rig, 0, nothing, NULL);
