@@ -522,6 +522,14 @@ static void check_unregistered(struct world *world, const struct hf_client *clie
 		host->promised_in = 0; /* it has no locks any more, and a client without locks is not told */
 }
 
+static void note_number(struct world *world, const struct hf_recovery_event *event)
+{
+	struct host *host = nat_owner(world, &event->client->address, event->client->name);
+
+	if (host && strcmp(event->reason, "a lock request with a new state number") == 0)
+		host->numbered_at = world->now;
+}
+
 void check_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
 {
 	struct server *server = hf_container_of(observer, struct server, observer);
@@ -559,6 +567,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 	case HF_EVENT_CLEANUP:
 		SAY(world, "server  cleans up after %s: %s, %zu locks", event->client->id, event->reason,
 		    event->n_locks);
+		note_number(world, event);
 		break;
 	default:
 		break;

@@ -192,8 +192,10 @@ static void check_loss(struct world *world, bool has_lost)
 static void forget_promises(struct world *world)
 {
 	world->server->is_complete = false;
-	for (uint32_t i = 0; i < world->n_hosts; i++)
+	for (uint32_t i = 0; i < world->n_hosts; i++) {
+		world->hosts[i].lacks_number = true;
 		world->hosts[i].promised_in = 0;
+	}
 }
 
 static void take_place(struct world *world, struct server *server)

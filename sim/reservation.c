@@ -290,6 +290,13 @@ static void read_table(struct table *table, struct world *world)
 	}
 }
 
+/* A database that went back may lack the number of the host's last restart. SHARE has none. So the next LOCK
+ * tells of that restart, perhaps in a later run of the server, and what was reclaimed before goes. */
+static bool learns_number(const struct host *host)
+{
+	return host->lacks_number && host->numbered_at == host->world->now;
+}
+
 /* I3, I6. What the store has of it says nothing here: a database may go back while the server runs, and the
  * server writes everything anew. */
 static void check_one(struct world *world, struct proc *proc, uint8_t file, const struct table *table,
@@ -304,9 +311,7 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, cons
 	if (!reservation->is_firm && server->grace_is_on &&
 	    (!server->is_complete || table->is_unreclaimed[host][index][file]))
 		return; /* it must be reclaimed, and the client does not have it before */
-	/* A database that went back may lack the number of the host's last restart. SHARE has none, so that
-	 * the next LOCK tells of it, and what was reclaimed before goes. */
-	if ((!reservation->is_firm && may_forfeit) || server->has_lost) {
+	if ((!reservation->is_firm && may_forfeit) || learns_number(proc->host)) {
 		reservation->has = false;
 		reservation->is_phantom = true;
 		world->counts->forfeits++;
@@ -397,6 +402,8 @@ void reservation_check(struct world *world, bool may_forfeit)
 				check_one(world, proc, file, &table, may_forfeit);
 				check_conflicts(world, proc, file);
 			}
+	for (uint32_t i = 0; i < world->n_hosts; i++)
+		world->hosts[i].lacks_number &= !learns_number(&world->hosts[i]);
 }
 
 /* I10 */

@@ -592,6 +592,8 @@ struct host {
 	uint64_t healed_at;   /* when it was last connected again */
 	uint64_t put_off_at;  /* when it last answered so, or that it reclaims */
 	uint32_t promised_in; /* the epoch in which it was first told GRANTED or BLOCKED; 0: none */
+	bool lacks_number;    /* the database went back, and may not have the number of its life */
+	uint64_t numbered_at; /* when a LOCK with a new number last told the server of a restart */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
 	struct hf_timer boot_timer;
@@ -901,6 +903,7 @@ struct conn {
 	bool is_open;
 	int error; /* the server's end: -errno */
 	bool is_ended;
+	bool drops_unsent; /* when the server closes it */
 	uint32_t tries;
 	uint64_t heard_at;           /* when the server's kernel last had something of the client's */
 	uint32_t n_asked;            /* how often that kernel has asked the client's without an answer */
