@@ -245,7 +245,7 @@ MUTATIONS = [
      "\tif (op->stage == HF_NLM_STORING)\n\t\top->next(op);\n",
      "\twhile ((link = hf_list_pop_front(&behind)))\n\t\thf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, queue_link));\n"
      "\tif (op->stage == HF_NLM_STORING)\n\t\top->next(op);\n"),
-    ("a call is served whose client died while it waited", f"{NLM}/op.c", "else if (has_died(life))", "else if (!op)"),
+    ("a call is served whose client died while it waited", f"{NLM}/op.c", "else if (is_of_old_life)", "else if (!op)"),
     ("a call by UDP does not wait for the owner's queue", f"{NLM}/op.c",
      "if (!ahead)\n\t\treturn false;", "if (!ahead || hf_rpc_call_transport(op->call) == HF_RPC_UDP)\n\t\treturn false;"),
     ("UNLOCK is refused for the restart of its client", f"{NLM}/op.c",
@@ -261,8 +261,8 @@ MUTATIONS = [
      "\t\top->life.state = state;\n\t\tif (op->life.client)\n\t\t\thf_client_ref(op->life.client);\n"
      "\t\thf_list_push_back(&ahead->queue, &op->queue_link);\n\t}"),
     ("what waits for a disk is served after the stop", f"{NLM}/op.c",
-     "if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && has_died(life))) {",
-     "if (op->args.reclaim && has_died(life)) {"),
+     "if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && is_of_old_life)) {",
+     "if (op->args.reclaim && is_of_old_life) {"),
     # Files
     ("a file that is gone is locked", f"{NLM}/file_access.c", "case HF_CHECK_STALE:\n\t\treturn HF_NLM_STALE_FH;",
      "case HF_CHECK_STALE:\n\t\treturn HF_NLM_GRANTED_STAT;"),
@@ -524,6 +524,7 @@ TEST_MUTATIONS = [
      "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
      "\t\thf_addr_parse(&key.address, text);\n"
      "\t\tclient = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);"),
+    ("a call that was given up arrives late", "src/rpc/client_tcp.c", "\t\thf_socket_drop_unsent(connection->socket);\n", ""),
 ]
 
 TESTS = {
@@ -533,4 +534,5 @@ TESTS = {
     "what is taken after a restart has the tag of a notice that is being checked": "unit/recovery/test_crash",
     "a copy of a notice that came early is believed": "net/test_trust_notices",
     "any client ends a watch": "net/test_nsm_protocol",
+    "a call that was given up arrives late": "unit/rpc/test_client_tcp",
 }

@@ -259,9 +259,11 @@ static void leave_stage(struct hf_nlm_op *op)
  */
 static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
 {
-	if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && has_died(life))) {
+	bool is_of_old_life = has_died(life);
+
+	if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && is_of_old_life)) {
 		hf_nlm_op_drop(op);
-	} else if (has_died(life)) {
+	} else if (is_of_old_life) {
 		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
 	} else {
 		op->client = hf_client_unref(op->client);
