@@ -61,7 +61,7 @@ static int64_t count_promotions(const struct hf_store_state *before, const struc
 
 /* A replica that took the place of the database may lack the last state numbers that clients were told. The
  * one that took its place before that may have told another thousand, and the present one lacks them all. */
-static int32_t last_sm_state(const struct hf_store_state *before, const struct hf_store_state *now)
+static int32_t skip_lost(const struct hf_store_state *before, const struct hf_store_state *now)
 {
 	int64_t state = before->sm_state;
 
@@ -71,8 +71,17 @@ static int32_t last_sm_state(const struct hf_store_state *before, const struct h
 	return state > INT32_MAX - 2 ? before->sm_state : (int32_t)state;
 }
 
-void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, bool continues,
-		    struct hf_store_start *start)
+/* @known is of a later history than @before. Counted from @known, the promotions before it would count twice,
+ * and the number would be above the one that another node, which does not know @known, counts the next time.
+ */
+static int32_t last_sm_state(const struct hf_store_state *before, const struct hf_store_state *now,
+			     int32_t known)
+{
+	return before ? HF_MAX(skip_lost(before, now), known) : known;
+}
+
+void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, int32_t known_state,
+		    bool continues, struct hf_store_start *start)
 {
 	bool intact = before && hf_store_is_intact(before, next);
 
@@ -87,9 +96,9 @@ void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *
 	next->is_settled =
 		continues && next->is_complete && before->is_settled && next->durability != HF_STORE_NONE;
 	if (next->is_settled)
-		next->sm_state = before->sm_state;
+		next->sm_state = HF_MAX(before->sm_state, known_state);
 	else
-		next->sm_state = hf_store_next_sm_state(before ? last_sm_state(before, next) : 0);
+		next->sm_state = hf_store_next_sm_state(last_sm_state(before, next, known_state));
 
 	*start = (struct hf_store_start){
 		.epoch = next->epoch,

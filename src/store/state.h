@@ -36,11 +36,12 @@ bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_sto
 /*
  * Derives the state of this run, and what the start may rely on, from the state
  * of the last run in @before (NULL: none). The caller has set durability,
- * boot_id and medium in @next. @continues: this run goes on where the last one
- * ended, if what is stored allows it.
+ * boot_id and medium in @next. @known_state: the last state number that this node
+ * knows of; 0: none. @continues: this run goes on where the last one ended, if what
+ * is stored allows it.
  */
-void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, bool continues,
-		    struct hf_store_start *start);
+void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, int32_t known_state,
+		    bool continues, struct hf_store_start *start);
 
 /* Reads the kernel's boot id; 0 or -errno. */
 int hf_store_read_boot_id(char out[HF_STORE_MAX_BOOT_ID + 1]);

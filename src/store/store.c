@@ -102,7 +102,6 @@ static void remember(const struct hf_store *store, struct hf_store_state *before
 		before->epoch = store->known_epoch;
 		before->durability = HF_STORE_NONE;
 	}
-	before->sm_state = HF_MAX(before->sm_state, store->known_state);
 }
 
 int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
@@ -123,7 +122,8 @@ int hf_store_begin_epoch(struct hf_store *store, struct hf_store_start *startp)
 	}
 	remember(store, &before);
 	has_state |= before.epoch > 0;
-	hf_store_judge(has_state ? &before : NULL, &store->state, store->continues, startp);
+	hf_store_judge(has_state ? &before : NULL, &store->state, store->known_state, store->continues,
+		       startp);
 	if (store->ops->is_volatile)
 		startp->sm_state = store->state.sm_state = clock_sm_state(store->loop);
 	r = store->ops->save_state(store, &store->state, startp->dropped_locks);

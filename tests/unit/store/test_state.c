@@ -22,13 +22,18 @@ static struct hf_store_state state_on(const char *medium, int32_t sm_state)
 	return state;
 }
 
-static struct hf_store_start judge(struct hf_store_state before, const char *medium)
+static struct hf_store_start judge_knowing(struct hf_store_state before, const char *medium, int32_t known)
 {
 	struct hf_store_state next = state_on(medium, 0);
 	struct hf_store_start start;
 
-	hf_store_judge(&before, &next, true, &start);
+	hf_store_judge(&before, &next, known, true, &start);
 	return start;
+}
+
+static struct hf_store_start judge(struct hf_store_state before, const char *medium)
+{
+	return judge_knowing(before, medium, 0);
 }
 
 static void test_same_history_goes_on(void **state)
@@ -69,6 +74,17 @@ static void test_each_promotion_skips_more_state_numbers(void **state)
 	assert_int_equal(judge(state_on("1.5/00000002", 3), "9.5/00000001").sm_state, 1005);
 	assert_int_equal(judge(state_on("1.5/00000001", INT32_MAX - 100), "9.5/00000002").sm_state,
 			 INT32_MAX - 98);
+}
+
+/* One node knows of 1005, and starts on a replica that does not. The next start, by a node that does not know
+ * of it either, must give a higher number. */
+static void test_a_number_that_one_node_knows_skips_no_promotion_twice(void **state)
+{
+	int32_t known = judge_knowing(state_on("1.5/00000001", 3), "9.5/00000003", 1005).sm_state;
+
+	assert_int_equal(known, 2005);
+	assert_true(judge(state_on("1.5/00000001", 3), "9.5/00000004").sm_state > known);
+	assert_int_equal(judge_knowing(state_on("1.5/00000001", 3), "9.5/00000002", 1201).sm_state, 1203);
 }
 
 /* Starts on an empty disk. */
@@ -116,6 +132,7 @@ int main(void)
 		cmocka_unit_test(test_replica_that_all_commits_waited_for_goes_on),
 		cmocka_unit_test(test_other_replica_starts_over),
 		cmocka_unit_test(test_each_promotion_skips_more_state_numbers),
+		cmocka_unit_test(test_a_number_that_one_node_knows_skips_no_promotion_twice),
 		cmocka_unit_test(test_database_that_has_forgotten_everything),
 	};
 
