@@ -76,6 +76,8 @@ static void commit_stream(struct hf_store *store, struct hf_store_stream *stream
 	if (store->health != HF_STORE_HEALTHY || hf_store_stream_is_flying(stream) ||
 	    batch->last_ticket <= stream->reached)
 		return;
+	if (store->state.is_clean)
+		return; /* the marker of an orderly stop is the last write, and a timer may still fire */
 	if (hf_batch_is_empty(batch)) {
 		reach(store, batch);
 		return;

@@ -70,6 +70,26 @@ static void test_clean_marker(void **state)
 	kit_deinit(&kit);
 }
 
+/* A timer may fire between the marker and the end of the process. */
+static void test_nothing_is_stored_after_the_clean_marker(void **state)
+{
+	const char *id = "nlm:192.0.2.1:host-1"; /* as kit_put_client() names it */
+	struct kit kit;
+
+	kit_init(&kit, backend, HF_STORE_PROCESS);
+	kit_open(&kit);
+	kit_put_client(&kit, 1, 1);
+	kit_settle(&kit);
+	assert_int_equal(hf_store_mark_clean(kit.store), 0);
+	assert_int_equal(hf_store_delete_client(kit.store, hf_bytes_of_str(id), NULL), 0);
+	for (int i = 0; i < 2000; i++) /* time for a commit, which must not begin */
+		kit_turn(&kit);
+	kit_reopen(&kit);
+	assert_int_equal(kit.start.was_clean, !backend->is_volatile);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 static void test_new_ids_rise_over_restarts(void **state)
 {
 	struct kit kit;
@@ -740,6 +760,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_epoch_and_state_rise),
 		cmocka_unit_test(test_state_number_wraps),
 		cmocka_unit_test(test_clean_marker),
+		cmocka_unit_test(test_nothing_is_stored_after_the_clean_marker),
 		cmocka_unit_test(test_new_ids_rise_over_restarts),
 		cmocka_unit_test(test_reload_equals_what_was_written),
 		cmocka_unit_test(test_last_write_of_a_turn_counts),
