@@ -250,6 +250,7 @@ static void begin_service(struct server *server)
 	node->known_epoch = HF_MAX(node->known_epoch, server->store->state.epoch);
 	node->known_state = HF_MAX(node->known_state, server->state);
 	hf_node_serves(node->machine);
+	world->served_at = world->now; /* the watch may come too late to see it */
 	node->must_report = true;
 	hold_address(server);
 	world->announced = server;

@@ -297,6 +297,7 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 		break;
 	case HF_NLM_DENIED_GRACE_PERIOD:
 		proc->n_put_off += call->sending.n == 1;
+		proc->is_called_back = is_called_back; /* Linux asks again all the same */
 		proc_pause(proc, PAUSING, GRACE_PAUSE);
 		break;
 	default:

@@ -311,7 +311,10 @@ static int make_locks(struct world *world)
 		.max_clients = server->max_clients,
 		.idle_ns = server->idle_ns,
 	};
-	struct hf_nlm_options nlm = { .loop = loop, .server_name = NAME, .secret = SECRET };
+	struct hf_nlm_options nlm = { .loop = loop,
+				      .server_name = NAME,
+				      .secret = SECRET,
+				      .store_comes_back = world->options.is_cluster };
 	struct hf_nlm_files files;
 	struct hf_nsm_options nsm = { .loop = loop, .server_name = NAME };
 	int r = hf_rpc_client_new(&server->client, loop, NULL);

@@ -391,7 +391,7 @@ CONTINUE_MUTATIONS = [
     ("the mark of a settled store overtakes what grace has dropped", f"{RECOVERY}/phase.c",
      "if (hf_promises_await(recovery, promise, recovery->persist.ticket, 0, on_settled))", "if (promise)"),
     ("a run that goes on has a new state number", f"{STORE}/state.c",
-     "next->sm_state = before->sm_state;", "next->sm_state = hf_store_next_sm_state(before->sm_state);"),
+     "next->sm_state = HF_MAX(before->sm_state, known_state);", "next->sm_state = hf_store_next_sm_state(before->sm_state);"),
     ("restored locks must be reclaimed", f"{RECOVERY}/restart.c", "hf_lock_accept_restored(loading->recovery->locks);", ""),
     ("waiters are not stored", f"{RECOVERY}/persist.c",
      "if (!recovery->persist.stores_waiters || view->flags & HF_LOCK_VOLATILE)\n\t\treturn NOT_STORED;\n\ttag = save_waiter",
@@ -457,6 +457,12 @@ CLUSTER_MUTATIONS = [
      "return !hf_loop_kept_lease(loop, &pending->mark) ||", "return"),
     ("silence counts of a process that stood still", "src/rpc/client.c",
      "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
+    ("a reclaim waits for a database that comes back", f"{NLM}/durable_reply.c",
+     "op->nlm->options.store_comes_back && !op->args.reclaim;", "op->nlm->options.store_comes_back;"),
+    ("what a node knows of state numbers is counted from", f"{STORE}/state.c",
+     "return before ? HF_MAX(skip_lost(before, now), known) : known;",
+     "struct hf_store_state last = *(before ? before : now);\n\n\tlast.sm_state = HF_MAX(before ? before->sm_state : 0, known);\n"
+     "\treturn before ? skip_lost(&last, now) : known;"),
     # Fencing
     ("a commit does not check the owner", "sim/disk.c",
      "\tif (is_fenced(write->server, write->epoch)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",
@@ -488,8 +494,8 @@ CLUSTER_MUTATIONS = [
      "(wants && (!*row->heir || saw_lease_over(node)))", "(wants && !*row->heir)"),
     # What a successor finds
     ("waiters are granted by both nodes", f"{RECOVERY}/recovery.c", "\thf_persist_remove_waiter(recovery, waiter);\n", ""),
-    ("the state number is the node's own", f"{STORE}/store.c",
-     "before->sm_state = HF_MAX(before->sm_state, store->known_state);", "before->sm_state = (int32_t)(2 * store->known_epoch + 1);"),
+    ("the state number is the node's own", f"{STORE}/state.c",
+     "return before ? HF_MAX(skip_lost(before, now), known) : known;", "return before && !known ? before->sm_state - before->sm_state : known;"),
     ("a replica is believed to have everything", f"{STORE}/state.c",
      "return before->is_replicated || has_same_history(before, now);", "return true;"),
     ("a replica that nothing waited for counts as one that was", "sim/disk.c",

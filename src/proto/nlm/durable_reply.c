@@ -97,9 +97,12 @@ static void downgrade(struct hf_nlm_op *op)
 	hf_nlm_call_off_changed(op->nlm, &op->target);
 }
 
-enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm *nlm)
+/* A client does not repeat a reclaim that is answered DENIED_GRACE_PERIOD. */
+enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm_op *op)
 {
-	return nlm->options.store_comes_back ? HF_NLM_DENIED_GRACE_PERIOD : HF_NLM_DENIED_NOLOCKS;
+	bool may_wait = op->nlm->options.store_comes_back && !op->args.reclaim;
+
+	return may_wait ? HF_NLM_DENIED_GRACE_PERIOD : HF_NLM_DENIED_NOLOCKS;
 }
 
 /*

@@ -114,7 +114,7 @@ void hf_nlm_run_lock(struct hf_nlm_op *op)
 	if (stat == HF_NLM_LATER)
 		return;
 	if (stat == HF_NLM_GRANTED_STAT && !can_grant(op))
-		stat = op->args.reclaim ? HF_NLM_DENIED_NOLOCKS : hf_nlm_not_stored(op->nlm);
+		stat = hf_nlm_not_stored(op);
 	if (stat == HF_NLM_GRANTED_STAT)
 		stat = op->args.reclaim ? hf_nlm_get_reclaimer(op) : hf_nlm_get_client(op);
 	if (stat == HF_NLM_GRANTED_STAT && HF_UNLIKELY(!op->client->is_confirmed))

@@ -37,7 +37,7 @@ static enum hf_nlm_stat reserve(struct hf_nlm_op *op)
 	bool is_first;
 
 	if (!hf_recovery_can_promise(op->nlm->options.recovery) || !hf_nlm_op_can_suspend(op))
-		return hf_nlm_not_stored(op->nlm);
+		return hf_nlm_not_stored(op);
 	stat = hf_nlm_get_client(op);
 	if (stat == HF_NLM_GRANTED_STAT && HF_UNLIKELY(!op->client->is_confirmed))
 		stat = hf_nlm_meet_host(op);
