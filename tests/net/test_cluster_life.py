@@ -158,12 +158,8 @@ class Life(Takeover):
         waiter = self.waits(self.b)
         self.standby.crash()
         self.active.crash()
-        active, _ = self.settle()
-        self.until_serving(active)
-        self.assert_continued(active, state)
-        self.assert_denied(self.c)
-        self.release(lock)
-        self.b.wait_granted(waiter)
+        self.settle()
+        self.assert_all_is_there(state, lock, waiter)
 
     # Planned moves
 

@@ -134,25 +134,29 @@ class Guest:
         if fresh or not os.path.exists(disk):
             self._make_disk(disk)
         words = f"{KERNEL} hf.name={name or self.name} hf.address={self.address} hf.address6={self.address6}"
+        words += f" hf.statd={'on' if statd else 'off'} hf.gateway={self.gateway or ''}"
+        disks = [f"file={disk},cache=writethrough"]
+        tools = os.path.join(self.image, "tools")
+        if os.path.exists(tools):
+            disks.append(f"file={tools},readonly=on")
+        self.launch(os.path.join(self.image, "vmlinuz"), words, disks, memory=256)
+
+    def launch(self, kernel, words, disks, memory):
+        """Starts qemu with these raw @disks, and listens to the agent in it. @memory: MiB."""
         program, machine, console = MACHINES[platform.machine()]
-        words += f" hf.statd={'on' if statd else 'off'} hf.gateway={self.gateway or ''} console={console}"
         ours, agent = socket.socketpair()
         arguments = [
             program, *machine, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-accel", self.accelerator, "-m", "256", "-smp", "1",
-            "-kernel", os.path.join(self.image, "vmlinuz"), "-initrd", os.path.join(self.image, "initramfs"),
-            "-append", words, "-serial", f"file:{self.directory}/console",
+            "-accel", self.accelerator, "-m", str(memory), "-smp", "1",
+            "-kernel", kernel, "-initrd", os.path.join(self.image, "initramfs"),
+            "-append", f"{words} console={console}", "-serial", f"file:{self.directory}/console",
             "-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no",
             "-device", f"virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:98:00:{self.number - 100:02x}",
-            "-drive", f"if=none,id=d0,format=raw,file={disk},cache=writethrough",
-            "-device", "virtio-blk-pci,drive=d0",
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=c0,fd={agent.fileno()}",
             "-device", "virtserialport,chardev=c0,name=hf.agent",
         ]  # fmt: skip
-        tools = os.path.join(self.image, "tools")
-        if os.path.exists(tools):
-            arguments += ["-drive", f"if=none,id=d1,format=raw,file={tools},readonly=on"]
-            arguments += ["-device", "virtio-blk-pci,drive=d1"]
+        for i, disk in enumerate(disks):
+            arguments += ["-drive", f"if=none,id=d{i},format=raw,{disk}", "-device", f"virtio-blk-pci,drive=d{i}"]
         with open(os.path.join(self.directory, "qemu.log"), "ab") as log, self.namespace, agent:
             self.qemu = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent,
