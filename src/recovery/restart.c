@@ -186,7 +186,7 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 }
 
 /* No LOCK carried a number that marks a doubt. Of several numbers the newest is that of the last LOCK. */
-static void note_lock_state(struct hf_client *client, int32_t state)
+void hf_restart_note_lock_state(struct hf_client *client, int32_t state)
 {
 	bool is_tag = hf_client_stored_number(state) != state;
 
@@ -218,7 +218,7 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 		loading->last = client;
 		loading->last_id = hf_bytes_of_str(client->id);
 	}
-	note_lock_state(client, fact->client_state);
+	hf_restart_note_lock_state(client, fact->client_state);
 	*clientp = client;
 	return 0;
 }
