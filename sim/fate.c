@@ -177,11 +177,17 @@ static const struct right *right_of(const struct call *call)
 	return &world->fates.rights[call->span.file][host->index][for_writing];
 }
 
+/* For so long the server may remember an answer, by a clock that stands still while its machine sleeps. */
+static uint64_t memory_of(const struct world *world)
+{
+	return MEMORY + world->acting->node.slept_ns;
+}
+
 static bool has_changed(const struct call *call)
 {
 	uint64_t changed_at = right_of(call)->changed_at;
 
-	return changed_at && changed_at + MEMORY >= call->made_at;
+	return changed_at && changed_at + memory_of(call->host->world) >= call->made_at;
 }
 
 static bool was_bad(const struct call *call)
@@ -201,8 +207,7 @@ void fate_check_answer(const struct call *call, uint32_t stat)
 {
 	struct world *world = call->host->world;
 	const struct right *right = right_of(call);
-	/* Of errors of a disk, by a clock that stands still while the machine sleeps. */
-	uint64_t memory = right->answer < 0 ? MEMORY + world->acting->node.slept_ns : 0;
+	uint64_t memory = right->answer < 0 ? memory_of(world) : 0; /* of errors of a disk */
 	bool has_none = right->answer != HF_CHECK_OK && right->changed_at + memory < call->made_at;
 
 	if (has_none && (stat == HF_NLM_GRANTED_STAT || stat == HF_NLM_BLOCKED))
