@@ -13,7 +13,7 @@
 /* Life */
 
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
-		const struct hf_file_id *id, int fd, mode_t mode)
+		const struct hf_file_id *id, int fd, const struct stat *st)
 {
 	struct hf_file *file = calloc(1, sizeof(*file));
 
@@ -24,7 +24,8 @@ int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume
 	file->volume = hf_volume_ref(volume);
 	file->id = *id;
 	file->fd = fd;
-	file->type = mode & S_IFMT;
+	file->dev = st->st_dev;
+	file->type = st->st_mode & S_IFMT;
 	file->n_refs = 1;
 	file->read_fd = file->write_fd = file->lock_fd = -1;
 	pthread_mutex_init(&file->change_lock, NULL);

@@ -20,7 +20,7 @@
  *
  *	volume.c         an exported tree: ids and places; fskind.c: types of file systems
  *	finder.c         finds files by inode number where the kernel cannot
- *	file.c, files.c  one open file; the cache of open files
+ *	file.c, files.c  one open file; the cache of open files; names.c: which file a name led to, lately
  *	identity.c       switches to the caller's identity; access.c: may the caller?
  *	tree.c           names; create.c, remove.c: new files; removal and renaming
  *	attr.c, data.c   attributes; bytes; change.h: attributes before and after a change
@@ -54,6 +54,7 @@ struct hf_verdict {
 };
 
 struct hf_files;
+struct hf_names;
 struct hf_pages;
 
 struct hf_file {
@@ -64,6 +65,7 @@ struct hf_file {
 	struct hf_file_id id;     /* (c) */
 	uint64_t hash;            /* (c) */
 	int fd;                   /* (c) O_PATH, or the same as write_fd */
+	dev_t dev;                /* (c) a volume may have several: subvolumes with equal inode numbers */
 	mode_t type;              /* (c) S_IFMT bits */
 	_Atomic unsigned int n_refs;
 	_Atomic unsigned int n_pins; /* changed under lock */
@@ -101,6 +103,7 @@ size_t hf_files_count_fds(const struct hf_files *files);
 uint64_t hf_files_count_losses(const struct hf_files *files);
 void hf_files_note_loss(struct hf_files *files, int error);
 struct hf_pages *hf_files_pages(struct hf_files *files);
+struct hf_names *hf_files_names(struct hf_files *files);
 
 HF_DEFINE_CLEANUP(struct hf_files *, hf_files_free)
 
@@ -110,6 +113,8 @@ int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct 
 /* The same without opening anything: a reference, or NULL. */
 struct hf_file *hf_files_find(struct hf_files *files, const struct hf_volume *volume,
 			      const struct hf_file_id *id);
+/* One with this inode number; see dev. */
+struct hf_file *hf_files_find_inode(struct hf_files *files, const struct hf_volume *volume, uint64_t inode);
 /* The file behind the O_PATH descriptor @fd, and its attributes. Takes @fd in every case. */
 int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
 		  struct stat *stp);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "vfs/files_internal.h"
+#include "vfs/names.h"
 #include "vfs/pages.h"
 
 #define N_SHARDS     32
@@ -34,6 +35,7 @@ struct hf_files {
 	pthread_mutex_t log_lock;
 	struct hf_log_limit log_limit; /* under log_lock */
 	struct hf_pages *pages;        /* (c) */
+	struct hf_names *names;        /* (c) */
 	struct shard shards[N_SHARDS];
 };
 
@@ -45,6 +47,11 @@ void hf_files_count(struct hf_files *files, int n_fds)
 struct hf_pages *hf_files_pages(struct hf_files *files)
 {
 	return files->pages;
+}
+
+struct hf_names *hf_files_names(struct hf_files *files)
+{
+	return files->names;
 }
 
 void hf_file_changed(struct hf_file *file)
@@ -88,9 +95,9 @@ void hf_files_note_loss(struct hf_files *files, int error)
 }
 
 /* Ids arrive only under our own seal (export/handle.h), so a peer cannot choose them to collide. */
-static uint64_t hash_of(const struct hf_volume *volume, const struct hf_file_id *id)
+static uint64_t hash_of(const struct hf_volume *volume, uint64_t inode)
 {
-	uint64_t h = (uint64_t)(uintptr_t)volume ^ id->inode * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t h = (uint64_t)(uintptr_t)volume ^ inode * UINT64_C(0x9e3779b97f4a7c15);
 
 	return (h ^ h >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
 }
@@ -130,12 +137,30 @@ static void take_out(struct shard *shard, struct hf_file *file)
 static struct hf_file *find(struct hf_files *files, const struct hf_volume *volume,
 			    const struct hf_file_id *id)
 {
-	uint64_t hash = hash_of(volume, id);
+	uint64_t hash = hash_of(volume, id->inode);
 	struct shard *shard = shard_of(files, hash);
 	struct hf_file *file;
 
 	pthread_mutex_lock(&shard->lock);
 	file = *place_of(shard, hash, volume, id);
+	if (file) {
+		touch(shard, file);
+		hf_file_ref(file);
+	}
+	pthread_mutex_unlock(&shard->lock);
+	return file;
+}
+
+struct hf_file *hf_files_find_inode(struct hf_files *files, const struct hf_volume *volume, uint64_t inode)
+{
+	uint64_t hash = hash_of(volume, inode);
+	struct shard *shard = shard_of(files, hash);
+	struct hf_file *file;
+
+	pthread_mutex_lock(&shard->lock);
+	file = shard->buckets[hash & (shard->n_buckets - 1)];
+	while (file && !(file->hash == hash && file->volume == volume && file->id.inode == inode))
+		file = file->next;
 	if (file) {
 		touch(shard, file);
 		hf_file_ref(file);
@@ -306,15 +331,15 @@ static struct hf_file *insert(struct shard *shard, struct hf_file *file)
 
 /* @is_made: @fd is open for writing and also serves as write_fd. */
 static int add(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, int fd,
-	       bool is_made, mode_t mode, struct hf_file **filep)
+	       bool is_made, const struct stat *st, struct hf_file **filep)
 {
 	struct hf_file *file;
-	uint64_t hash = hash_of(volume, id);
+	uint64_t hash = hash_of(volume, id->inode);
 	struct shard *shard = shard_of(files, hash);
 	int r;
 
 	make_room(files, shard);
-	r = hf_file_new(&file, files, volume, id, fd, mode);
+	r = hf_file_new(&file, files, volume, id, fd, st);
 	if (r < 0) {
 		close(fd);
 		return r;
@@ -346,7 +371,7 @@ int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct 
 	r = hf_volume_open_id(volume, id, &fd, &st);
 	if (r < 0)
 		return r;
-	return add(files, volume, id, fd, false, st.st_mode, filep);
+	return add(files, volume, id, fd, false, &st, filep);
 }
 
 static int take(struct hf_files *files, struct hf_volume *volume, int fd, bool is_made,
@@ -358,7 +383,7 @@ static int take(struct hf_files *files, struct hf_volume *volume, int fd, bool i
 	if (r == 0) {
 		*filep = find(files, volume, &id);
 		if (!*filep)
-			return add(files, volume, &id, fd, is_made, stp->st_mode, filep);
+			return add(files, volume, &id, fd, is_made, stp, filep);
 	}
 	close(fd);
 	return r;
@@ -389,7 +414,8 @@ int hf_files_new(struct hf_files **filesp, size_t max_fds)
 	files->max_fds = max_fds;
 	files->log_limit = (struct hf_log_limit)HF_LOG_LIMIT(LOG_WINDOW_S);
 	pthread_mutex_init(&files->log_lock, NULL);
-	if (hf_pages_new(&files->pages) < 0) {
+	if (hf_pages_new(&files->pages) < 0 || hf_names_new(&files->names) < 0) {
+		hf_pages_free(files->pages);
 		pthread_mutex_destroy(&files->log_lock);
 		free(files);
 		return hf_trace(-ENOMEM);
@@ -433,6 +459,7 @@ struct hf_files *hf_files_free(struct hf_files *files)
 		pthread_mutex_destroy(&shard->lock);
 	}
 	hf_pages_free(files->pages);
+	hf_names_free(files->names);
 	pthread_mutex_destroy(&files->log_lock);
 	free(files);
 	return NULL;

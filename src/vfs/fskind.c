@@ -32,6 +32,14 @@ bool hf_fskind_is_local(uint64_t magic)
 	return is_among(local, HF_ARRAY_SIZE(local), magic);
 }
 
+bool hf_fskind_has_unique_inodes(uint64_t magic)
+{
+	static const uint64_t kinds[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
+					  F2FS_SUPER_MAGIC };
+
+	return is_among(kinds, HF_ARRAY_SIZE(kinds), magic);
+}
+
 /* The kernel shows for each ext4, by device name, which process writes its journal; "<none>" without a
  * journal. ext2 has the same magic number and is not listed there. */
 bool hf_fskind_has_journal(const char *sysfs, dev_t device)

@@ -8,6 +8,10 @@
 /* Does the kernel give cached data of it without waiting for another host or process? */
 bool hf_fskind_is_local(uint64_t magic);
 
+/* Do two files that exist at once, removed ones that are open included, have different inode numbers on one
+ * device? false: no, or not for sure. tmpfs starts over after 2^32 files, unless told otherwise. */
+bool hf_fskind_has_unique_inodes(uint64_t magic);
+
 /* Is a created file safe once its directory is synced? Yes, if one transaction contains both. false: no, or
  * unknown. An ext4 without journal (and ext2) writes the directory but not the inode. @device: st_dev of the
  * file system. */

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "vfs/access.h"
+#include "vfs/names.h"
 #include "vfs/tree_internal.h"
 
 int hf_name_get(struct hf_name *name, struct hf_bytes bytes)
@@ -105,9 +106,30 @@ int hf_dir_open_entry(struct hf_file *dir, const struct hf_name *name, bool cach
 	r = hf_files_take(dir->files, dir->volume, fd, filep, stp);
 	if (r < 0)
 		return r;
-	if (strcmp(name->text, "..") != 0)
+	if (strcmp(name->text, "..") != 0) {
 		hf_volume_saw(dir->volume, dir->id.inode, name->text, (*filep)->id.inode);
+		hf_names_saw(hf_files_names(dir->files), dir, name->text, (*filep)->id.inode);
+	}
 	return 0;
+}
+
+/* Asks the kernel whether the name leads to a file that is open. No other file has its inode number then. */
+static bool leads_to_open_file(struct hf_file *dir, const struct hf_name *name, struct hf_file **filep,
+			       struct stat *stp)
+{
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	uint64_t inode;
+
+	if (!dir->volume->has_unique_inodes || dir->volume->finder)
+		return false;
+	inode = hf_names_guess(hf_files_names(dir->files), dir, name->text);
+	file = inode ? hf_files_find_inode(dir->files, dir->volume, inode) : NULL;
+	if (!file || fstatat(dir->fd, name->text, stp, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+	    stp->st_ino != inode || stp->st_dev != file->dev)
+		return false;
+	*filep = file;
+	file = NULL;
+	return true;
 }
 
 /* With our own rights, once the kernel has said that the caller may search the directory. That answer is
@@ -128,6 +150,8 @@ int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const s
 		*filep = hf_file_ref(dir);
 		return 0;
 	}
+	if (leads_to_open_file(dir, name, filep, stp))
+		return 0;
 	return hf_dir_open_entry(dir, name, cached, filep, stp);
 }
 

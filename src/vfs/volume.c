@@ -259,6 +259,7 @@ static int learn_about_root(struct hf_volume *volume)
 				(more.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 	volume->magic = (uint64_t)(uint32_t)fs.f_type;
 	volume->is_local = hf_fskind_is_local(volume->magic);
+	volume->has_unique_inodes = hf_fskind_has_unique_inodes(volume->magic);
 	volume->syncs_made_with_dir = hf_fskind_syncs_made_with_dir(volume->magic, volume->root_stat.st_dev);
 	r = identify_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
 	volume->root_id.inode = volume->root_stat.st_ino;

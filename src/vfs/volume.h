@@ -53,6 +53,7 @@ struct hf_volume {
 	bool is_mount_root; /* (c) see above */
 	bool has_ids;       /* (c) the kernel opens files by their ids */
 	bool is_local;      /* (c) hf_fskind_is_local() */
+	bool has_unique_inodes;    /* (c) hf_fskind_has_unique_inodes() */
 	bool syncs_made_with_dir;  /* (c) hf_fskind_syncs_made_with_dir() */
 	uint64_t magic;            /* (c) of the file system: f_type of statfs(2) */
 	struct hf_file_id root_id; /* (c) */

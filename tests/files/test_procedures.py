@@ -184,6 +184,45 @@ class Names(server.Case):
         self.assertEqual(self.nfs.lookup(self.data, "..").fh, self.data)
         self.assertEqual(self.nfs.lookup(self.data, "../..").stat, nfs.ACCES)
 
+    def assert_leads_to(self, name, directory=None):
+        """What the kernel says of the @name, and the same the next time."""
+        path = self.path(f"{directory}/{name}" if directory else name)
+        above = self.find(directory) if directory else self.dir
+        answers = [self.ok(self.nfs.lookup(above, name)) for _ in range(3)]
+        st = os.lstat(path)
+        for answer in answers:
+            self.assertEqual((answer.attr.fileid, answer.attr.size), (st.st_ino, st.st_size))
+            self.assertEqual(self.ok(self.nfs.getattr(answer.fh)).attr.fileid, st.st_ino)
+        self.assertEqual(len({answer.fh for answer in answers}), 1)
+        return answers[0].fh
+
+    def test_a_name_that_was_looked_up_leads_elsewhere(self):
+        """Local processes change what a name leads to while the server has the files open."""
+        os.mkdir(self.path("d"))
+        for name, text in (("f", b"1"), ("g", b"22"), ("d/f", b"333")):
+            self.write_local(name, text)
+        f, g, deep = self.assert_leads_to("f"), self.assert_leads_to("g"), self.assert_leads_to("f", "d")
+        self.assertEqual(len({f, g, deep}), 3)
+        os.rename(self.path("g"), self.path("f"))
+        self.assertEqual(self.assert_leads_to("f"), g)
+        self.refused(nfs.NOENT, self.nfs.lookup(self.dir, "g"))
+        os.rename(self.path("d/f"), self.path("g"))
+        self.assertEqual(self.assert_leads_to("g"), deep)
+        os.link(self.path("g"), self.path("d/f"))
+        self.assertEqual(self.assert_leads_to("f", "d"), deep)
+        self.write_local("g", b"4444")  # it has two names now
+        self.assertEqual(self.assert_leads_to("f", "d"), deep)
+        os.unlink(self.path("g"))
+        os.symlink("f", self.path("g"))
+        self.assertNotIn(self.assert_leads_to("g"), (f, g, deep))
+        os.unlink(self.path("g"))
+        os.mkdir(self.path("g"))
+        self.assert_leads_to("g")
+        for i in range(100):
+            os.unlink(self.path("f"))
+            self.write_local("f", bytes(i))
+            self.assert_leads_to("f")
+
     def test_lookup_refusals(self):
         self.write_local("f")
         self.assertIsNotNone(self.refused(nfs.NOENT, self.nfs.lookup(self.dir, "none")).dir)

@@ -102,12 +102,21 @@ static void test_local(void **state)
 		assert_false(hf_fskind_is_local(remote[i]));
 }
 
+static void test_unique_inodes(void **state)
+{
+	assert_true(hf_fskind_has_unique_inodes(EXT4_SUPER_MAGIC));
+	assert_true(hf_fskind_has_unique_inodes(XFS_SUPER_MAGIC));
+	assert_false(hf_fskind_has_unique_inodes(TMPFS_MAGIC));
+	assert_false(hf_fskind_has_unique_inodes(FUSE_SUPER_MAGIC));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_journal, set_up, tear_down),
 		cmocka_unit_test(test_made_with_dir),
 		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_unique_inodes),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
