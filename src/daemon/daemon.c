@@ -135,7 +135,10 @@ static void begin_stop(struct daemon *d)
 	}
 	d->is_stopping = true;
 	hf_reload_stop(d->reload);
-	hf_manager_tell_stopping();
+	/* A node that hands over lives on as a standby. The manager would kill it after the time for a stop.
+	 */
+	if (!d->stands_by)
+		hf_manager_tell_stopping();
 	hf_api_stop(d->api);
 	hf_rpc_server_drain(d->rpc, DRAIN_NS, on_drained, d);
 }

@@ -33,4 +33,5 @@ void hf_manager_deinit(struct hf_manager *manager);
 /* At the start, and at the end of a reload. From then on the line of status follows what it tells of. */
 void hf_manager_tell_ready(struct hf_manager *manager);
 void hf_manager_tell_reloading(void);
+/* The process ends. A node of a cluster that only hands the service over does not say it. */
 void hf_manager_tell_stopping(void);
