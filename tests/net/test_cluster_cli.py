@@ -288,7 +288,7 @@ class Agent(ClusterPlay):
         super().setUp()
         self.said = f"{self.state_dir}/said"
         with open(f"{self.state_dir}/systemctl", "w", encoding="utf-8") as file:
-            file.write(f'#!/bin/sh\necho "$@" >>{self.said}\n[ ! -e {self.state_dir}/dead ]\n')
+            file.write(f'#!/bin/sh\necho "$@" >>{self.said}\nif [ -e {self.state_dir}/dead ]; then echo inactive; exit 3; fi\necho active\n')
         os.chmod(f"{self.state_dir}/systemctl", 0o700)
 
     def die(self):
@@ -300,6 +300,12 @@ class Agent(ClusterPlay):
     def orders(self):
         with open(self.said, encoding="utf-8") as file:
             return [line.strip() for line in file if "is-active" not in line]
+
+    def is_restarted(self):
+        """The process that systemd started stands by."""
+        if os.path.exists(self.said) and self.orders():
+            self.be_standby()
+        return 200, self.cluster
 
     def act(self, action, code, **parameters):
         settings = {f"OCF_RESKEY_{key}": value for key, value in {"holdfast": HOLDFAST, "state_dir": self.state_dir, **parameters}.items()}
@@ -324,9 +330,13 @@ class Agent(ClusterPlay):
         self.act("monitor", self.NOT_RUNNING)
 
     def test_start(self):
+        """It repeats an order that is refused; a node that cannot serve fails."""
         self.be_standby()
+        refusals = [(409, refusal("refused", "This node has not seen the database yet."))]
 
         def take():
+            if refusals:
+                return refusals.pop()
             self.cluster["role"] = "active"
             return 202, ACCEPTED
 
@@ -334,14 +344,15 @@ class Agent(ClusterPlay):
         self.api.set("GET", "/readyz", 200, {"status": "ok"})
         self.act("start", self.OK)
         self.act("start", self.OK)
-        self.assertEqual([call for call in self.api.calls if call[0] == "POST"], [("POST", "/api/v1/cluster/take")], "once")
-        self.cluster["role"] = "standby"
+        self.assertEqual([call for call in self.api.calls if call[0] == "POST"], 2 * [("POST", "/api/v1/cluster/take")])
+        self.cluster["role"] = "mismatched"
         self.api.set("POST", "/api/v1/cluster/take", 409, refusal("refused", "The exports differ."))
         self.assertIn("The exports differ.", self.act("start", self.GENERIC).stderr)
         self.die()
         self.act("start", self.GENERIC)
 
     def test_stop(self):
+        self.api.answers[("GET", "/api/v1/cluster")] = self.is_restarted
         self.act("stop", self.OK)
         self.assertEqual(self.orders(), ["restart holdfastd.service"])
         self.be_standby()
