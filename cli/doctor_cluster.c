@@ -83,7 +83,8 @@ static void tell_of_counts(struct cli_findings *findings, size_t n_active, size_
 static void check_nodes(struct cli_findings *findings, const json_t *cluster)
 {
 	const json_t *nodes = json_object_get(cluster, "nodes"), *node;
-	double patience = STALE_LEASES * seconds(json_object_get(cluster, "lease"), "seconds") + STALE_S;
+	double lease = seconds(json_object_get(cluster, "lease"), "seconds");
+	double patience = STALE_LEASES * lease + STALE_S;
 	const char *own = text(cluster, "node"), *version = NULL;
 	size_t i, n_active = 0, n_ready = 0;
 	time_t now = last_seen_of_all(nodes);
@@ -98,7 +99,8 @@ static void check_nodes(struct cli_findings *findings, const json_t *cluster)
 			tell_of_node(findings, node, silent, is_gone);
 		if (is_gone)
 			continue;
-		n_active += is(node, "active");
+		/* An active node is seen each third of its lease. One that died keeps its last role. */
+		n_active += is(node, "active") && silent <= lease + 1;
 		n_ready += is(node, "standby");
 		differ |= version && strcmp(version, text(node, "version")) != 0;
 		version = text(node, "version");

@@ -244,6 +244,11 @@ class Doctor(ClusterPlay):
         self.cluster["nodes"][1]["role"] = "active"
         self.assert_found("bad", "several nodes say that they are active")
 
+    def test_node_that_died_while_it_was_active(self):
+        """Its row has the last role that it had."""
+        self.cluster["nodes"][1].update(role="active", last_seen="2027-01-15T08:59:50.000Z")
+        self.assert_not_found("several nodes say that they are active")
+
     def test_lease(self):
         self.cluster.update(role="stopping", reason="the lease is over")
         self.assert_found("bad", "this node a is stopping", "the lease is over")
