@@ -11,7 +11,7 @@
  *
  * The first IPv4 address of a subnet on an interface is its primary one, and
  * the kernel removes the others of the subnet with it, unless
- * net.ipv4.conf.*.promote_secondaries is set, as systemd does. A host that has an
+ * net.ipv4.conf.*.promote_secondaries is set. Debian does not set it. A host that has an
  * address of its own there first, or gives the service's address the prefix
  * /32, does not depend on it.
  *
