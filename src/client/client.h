@@ -104,6 +104,7 @@ struct hf_client {
 	struct hf_client_tag tags[HF_CLIENT_TAGS]; /* inside: of the last checks, the latest first */
 	int32_t refused_state;  /* of proto/nlm: the number of a LOCK over UDP that was not believed */
 	uint64_t refused_until; /* monotonic ns: the number is not checked again before this */
+	bool is_refusal_sure;   /* likewise: its host denied the number */
 	struct hf_client_past past[HF_CLIENT_PAST];
 	enum hf_client_status status;
 	uint64_t registered_at;          /* wall ns; 0: it is not registered */

@@ -81,6 +81,27 @@ class Numbers(Forged):
         self.assert_notice_frees(self.a, 7, lock)
         self.assert_free(other)
 
+    def test_forged_next_number_marks_no_lock_of_a_client_over_a_connection(self):
+        """What a forged LOCK takes must not outlive the restart that brings the forged number."""
+        lock = self.hold(self.a, transport="tcp")
+        other = self.forge_lock(self.a, 7)
+        self.taken(other)
+        self.assert_held(lock, by=lock.svid)
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+        self.assert_free(other)
+
+    def test_number_that_was_denied_marks_no_later_lock(self):
+        """Within a second the same number is not checked again."""
+        lock = self.hold(self.a)
+        others = [self.forge_lock(self.a, 7) for _ in range(3)]
+        for other in others:
+            self.taken(other)
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+        for other in others:
+            self.assert_free(other)
+
     def test_lock_by_udp_of_a_client_that_was_restarted_takes_milliseconds(self):
         """Its statd says the number: what it held goes, and the LOCK is answered at once."""
         took = []

@@ -10,7 +10,8 @@
  * and would release something or replace a number that is known, is checked as a notice is
  * (proto/nsm/doubt.c). The LOCK is suspended meanwhile (CHECKING). If the number is not believed, the LOCK is
  * served all the same, and its number is not noted; for a second the same number is not checked again. If the
- * client took what it holds over a connection, the number in a datagram is not looked at.
+ * client took what it holds over a connection, the number in a datagram is not looked at, and the lock does
+ * not carry it.
  */
 #include <string.h>
 
@@ -27,8 +28,16 @@ static void refuse_number(const struct hf_nlm_op *op, struct hf_client *client)
 {
 	client->refused_state = op->args.state;
 	client->refused_until = hf_loop_now(op->nlm->options.loop) + REFUSED_NS;
+	client->is_refusal_sure = op->checking.verdict == HF_NSM_DENIED;
 	hf_log_debug("the state number of a lock request is not believed", "client=%s state=%d sure=%s",
 		     client->id, op->args.state, op->checking.verdict == HF_NSM_DENIED ? "yes" : "no");
+}
+
+/* What the LOCK takes must not carry a number that the client's host denies: it would outlive the restart that
+ * brings that number. */
+static void drop_number(struct hf_nlm_op *op)
+{
+	op->args.state = 0;
 }
 
 static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict)
@@ -41,10 +50,8 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 		hf_recovery_client_state(op->nlm->options.recovery, client, op->args.state);
 	else
 		refuse_number(op, client);
-	/* What the LOCK takes must not carry a number that the client's host denies: it would outlive the
-	 * restart that brings that number. */
 	if (verdict == HF_NSM_DENIED)
-		op->args.state = 0;
+		drop_number(op);
 	hf_nlm_op_resume(op);
 }
 
@@ -90,8 +97,13 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 	struct hf_client *client = op->client;
 	int32_t state = op->args.state, known = hf_client_life_state(client);
 
-	if ((client->link && hf_rpc_call_transport(op->call) == HF_RPC_UDP) || op->is_number_checked)
+	if (op->is_number_checked)
 		return HF_NLM_GRANTED_STAT;
+	if (client->link && hf_rpc_call_transport(op->call) == HF_RPC_UDP) {
+		if (state != known)
+			drop_number(op);
+		return HF_NLM_GRANTED_STAT;
+	}
 	if (state == client->sm_state) {
 		hf_client_note_lock_state(client, state);
 	} else if (!monitor || hf_nsm_is_superuser(monitor, op->call)) {
@@ -109,6 +121,8 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 		client->lock_state = state;
 	} else if (!was_refused(op)) {
 		return check(op);
+	} else if (client->is_refusal_sure) {
+		drop_number(op);
 	}
 	return HF_NLM_GRANTED_STAT;
 }
