@@ -6,7 +6,7 @@
  * it is asked and looks at nothing, which is what sockets can do with calls of
  * this size; and nfs-ganesha.
  *
- *	nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES [apart]]]
+ *	nlm PATH/holdfastd [--alone] [--beside OTHER/holdfastd] [SECONDS [CONNECTIONS DEPTH FILES [apart]]]
  *
  * All servers are measured in turn, in five rounds of SECONDS each. A row has the
  * median of the rates, of the latencies and of the server's CPU time for a call.
@@ -17,7 +17,9 @@
  * The client has one more lock all the time: ganesha registers a client with
  * statd whenever the client takes its first one, and would be measured doing
  * that. The namespaces in which ganesha runs need root; without root, or with
- * --alone, ganesha is left out.
+ * --alone, ganesha is left out. With --beside, another build is measured in the same
+ * rounds, each of its rows right after the same row of the first: a machine may be
+ * a quarter faster a minute later.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,17 +50,23 @@ static const struct {
 	{ 64, 64, 16, false }, { 1, 64, 16, true },  { 64, 64, 16, true },
 };
 
+/* Behind each of ours is the same of the other build. */
 enum server {
 	DEFAULT,
+	OTHER_DEFAULT,
 	NO_LOCAL,
+	OTHER_NO_LOCAL,
 	OPAQUE,
+	OTHER_OPAQUE,
 	LIMIT,
 	GANESHA,
 	N_SERVERS
 };
 
-static const char *const server_names[N_SERVERS] = { "default", "local_locks_off", "opaque", "bare_loop",
-						     "ganesha" };
+static const char *const server_names[N_SERVERS] = {
+	"default", "other_default", "local_locks_off", "other_local_locks_off",
+	"opaque",  "other_opaque",  "bare_loop",       "ganesha",
+};
 
 struct target {
 	pid_t pid;
@@ -218,11 +226,13 @@ static void print_ratio(const struct row *row, int ours, int other)
 	       row->medians[ours].rate / row->medians[other].rate);
 }
 
-static void print_row(struct row *row, bool has_ganesha, bool is_last)
+static void print_row(struct row *row, struct target *const *targets, bool is_last)
 {
 	printf("  {\"connections\":%d,\"depth\":%d,\"files\":%zu,\"unlock\":\"%s\"", row->n_connections,
 	       row->depth, row->n_files, row->are_apart ? "after the reply" : "at once");
-	for (int i = 0; i < (has_ganesha ? N_SERVERS : GANESHA); i++) {
+	for (int i = 0; i < N_SERVERS; i++) {
+		if (!targets[i])
+			continue;
 		find_medians(row, i);
 		print_server(row, i);
 	}
@@ -230,8 +240,10 @@ static void print_row(struct row *row, bool has_ganesha, bool is_last)
 	print_ratio(row, DEFAULT, LIMIT);
 	print_ratio(row, DEFAULT, NO_LOCAL);
 	print_ratio(row, DEFAULT, OPAQUE);
-	if (has_ganesha)
+	if (targets[GANESHA])
 		print_ratio(row, DEFAULT, GANESHA);
+	for (int i = DEFAULT; i <= OPAQUE && targets[OTHER_DEFAULT]; i += 2)
+		print_ratio(row, i, i + 1);
 	printf("}}%s\n", is_last ? "" : ",");
 	fflush(stdout);
 }
@@ -246,7 +258,7 @@ static int measure_row(struct target *const *targets, struct row *row, double se
 		if (r < 0)
 			return r;
 	}
-	print_row(row, targets[GANESHA] != NULL, is_last);
+	print_row(row, targets, is_last);
 	return 0;
 }
 
@@ -321,26 +333,28 @@ static int write_config(const char *path, const char *directory)
 	return fclose(file) == 0 ? 0 : -errno;
 }
 
-/* One directory with files, in @base, which two servers export */
-static int start_all_ours(const char *program, const char *base, struct target *const *targets,
-			  struct load_daemon **daemons)
+/* @which: 0, or 1 for the other build. Each build has a directory of its own: their locks would meet in the
+ * kernel. */
+static int start_all_ours(const char *program, const char *base, int which, struct target **targets,
+			  struct target *all, struct load_daemon **daemons)
 {
 	char data[64], export[96], path[64], config[96];
 	int r;
 
-	snprintf(data, sizeof(data), "%s/data", base);
+	snprintf(data, sizeof(data), "%s/data%d", base, which);
 	snprintf(export, sizeof(export), "--export=%s", data);
-	snprintf(path, sizeof(path), "%s/config", base);
+	snprintf(path, sizeof(path), "%s/config%d", base, which);
 	snprintf(config, sizeof(config), "--config=%s", path);
 	r = peer_make_files(data, MAX_FILES);
 	if (r == 0)
 		r = write_config(path, data);
-	if (r == 0)
-		r = start_ours(program, export, data, targets[DEFAULT], &daemons[DEFAULT]);
-	if (r == 0)
-		r = start_ours(program, config, data, targets[NO_LOCAL], &daemons[NO_LOCAL]);
-	if (r == 0)
-		r = start_ours(program, NULL, NULL, targets[OPAQUE], &daemons[OPAQUE]);
+	for (int i = DEFAULT; i <= OPAQUE && r == 0; i += 2) {
+		const char *setting = i == DEFAULT ? export : i == NO_LOCAL ? config : NULL;
+		int at = i + which;
+
+		targets[at] = &all[at];
+		r = start_ours(program, setting, setting ? data : NULL, targets[at], &daemons[at]);
+	}
 	return r;
 }
 
@@ -393,7 +407,8 @@ static void remove_all(const char *base)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: nlm PATH/holdfastd [--alone] [SECONDS [CONNECTIONS DEPTH FILES [apart]]]\n");
+	fprintf(stderr, "usage: nlm PATH/holdfastd [--alone] [--beside OTHER/holdfastd] "
+			"[SECONDS [CONNECTIONS DEPTH FILES [apart]]]\n");
 	return 2;
 }
 
@@ -410,10 +425,10 @@ static bool read_row(struct row *row, char *const words[])
 	return false;
 }
 
-static int run(const char *program, bool is_alone, double seconds, const struct row *only)
+static int run(const char *program, const char *other, bool is_alone, double seconds, const struct row *only)
 {
 	static struct target all[N_SERVERS];
-	struct target *targets[N_SERVERS] = { &all[DEFAULT], &all[NO_LOCAL], &all[OPAQUE], &all[LIMIT] };
+	struct target *targets[N_SERVERS] = { [LIMIT] = &all[LIMIT] };
 	struct load_daemon *daemons[N_SERVERS] = { NULL };
 	struct load_echo *echo = NULL;
 	struct peer *peer = NULL;
@@ -426,7 +441,9 @@ static int run(const char *program, bool is_alone, double seconds, const struct 
 		start_ganesha(&targets[GANESHA], &all[GANESHA], &peer);
 	r = start_limit(&all[LIMIT], &echo);
 	if (r == 0)
-		r = start_all_ours(program, base, targets, daemons);
+		r = start_all_ours(program, base, 0, targets, all, daemons);
+	if (r == 0 && other)
+		r = start_all_ours(other, base, 1, targets, all, daemons);
 	if (r == 0)
 		r = measure_all(targets, base, seconds, only);
 	for (int i = 0; i < N_SERVERS; i++)
@@ -442,17 +459,29 @@ static int run(const char *program, bool is_alone, double seconds, const struct 
 
 int main(int argc, char *argv[])
 {
-	bool is_alone = argc > 2 && strcmp(argv[2], "--alone") == 0;
-	char **rest = argv + 2 + is_alone;
-	int n_rest = argc - 2 - is_alone;
+	const char *other = NULL;
+	bool is_alone = false;
+	char **rest = argv + 2;
+	int n_rest = argc - 2;
 	static struct row only;
 	int r;
 
 	if (argc < 2)
 		return usage();
+	for (; n_rest > 0 && strncmp(*rest, "--", 2) == 0; rest++, n_rest--) {
+		if (strcmp(*rest, "--alone") == 0) {
+			is_alone = true;
+		} else if (strcmp(*rest, "--beside") == 0 && n_rest > 1) {
+			other = *++rest;
+			n_rest--;
+		} else {
+			return usage();
+		}
+	}
 	if (n_rest > 3 && !read_row(&only, rest + 1))
 		return usage();
-	r = run(argv[1], is_alone, n_rest > 0 ? strtod(rest[0], NULL) : 0.5, n_rest > 3 ? &only : NULL);
+	r = run(argv[1], other, is_alone, n_rest > 0 ? strtod(rest[0], NULL) : 0.5,
+		n_rest > 3 ? &only : NULL);
 	if (r < 0)
 		fprintf(stderr, "nlm: %s\n", strerror(-r));
 	return r < 0;
