@@ -513,6 +513,23 @@ static const char *check_unreclaimed(struct hf_locks *locks)
 	return NULL;
 }
 
+static const char *check_reservation_order(const struct hf_locks *locks)
+{
+	const struct hf_lock_reservation *before = NULL;
+
+	FAIL_UNLESS(hf_rb_check(&locks->reservation_order) == (int64_t)locks->reservation_pool.n_used);
+	for (struct hf_rb_node *node = hf_rb_first(&locks->reservation_order); node;
+	     node = hf_rb_next(node)) {
+		const struct hf_lock_reservation *next =
+			hf_rb_entry(node, struct hf_lock_reservation, in_order);
+
+		FAIL_UNLESS(!before || before->client->id < next->client->id ||
+			    (before->client == next->client && before->seq < next->seq));
+		before = next;
+	}
+	return NULL;
+}
+
 static const char *check_totals(struct hf_check *check)
 {
 	struct hf_locks *locks = check->locks;
@@ -545,5 +562,6 @@ const char *hf_locks_check(const struct hf_locks *locks)
 	PASS_ON(check_files(&check));
 	PASS_ON(check_owners(&check));
 	PASS_ON(check_graph(&check));
+	PASS_ON(check_reservation_order(locks));
 	return check_totals(&check);
 }

@@ -142,6 +142,8 @@ struct hf_lock_reservation {
 	struct hf_lock_client *client;
 	struct hf_link in_file;
 	struct hf_link in_client;
+	struct hf_rb_node in_order; /* in locks->reservation_order */
+	uint64_t seq;               /* order of creation */
 	struct hf_link unreclaimed; /* in locks->unreclaimed_reservations, while n_unreclaimed */
 	uint64_t tag;
 	uint32_t export;
@@ -187,8 +189,9 @@ struct hf_locks {
 	struct hf_hashtable files;
 	struct hf_hashtable owners;
 	struct hf_hashtable reservations;
-	struct hf_rb_tree by_id;   /* all files */
-	struct hf_rb_tree waiting; /* files with waiters, by id */
+	struct hf_rb_tree reservation_order; /* by client, then by seq; for lists */
+	struct hf_rb_tree by_id;             /* all files */
+	struct hf_rb_tree waiting;           /* files with waiters, by id */
 	size_t n_waiting;
 	struct hf_rb_tree grants;   /* in flight, by id */
 	struct hf_list unreclaimed; /* locks, including ghosts */
@@ -216,6 +219,7 @@ struct hf_locks {
 	uint64_t last_client;
 	uint64_t last_lock;
 	uint64_t last_waiter;
+	uint64_t last_reservation;
 	uint64_t last_walk;
 	struct hf_walk_memo memos[8];
 	uint32_t last_memo;

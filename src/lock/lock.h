@@ -548,6 +548,9 @@ bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope 
 		       struct hf_lock_cursor *cursor, struct hf_lock_view *viewp);
 bool hf_lock_next_waiter(const struct hf_locks *locks, const struct hf_lock_scope *scope,
 			 struct hf_lock_cursor *cursor, struct hf_lock_view *viewp);
+/* The same for reservations; @client NULL: of all clients. Those of a client come one after another. */
+bool hf_lock_next_reservation(const struct hf_locks *locks, const struct hf_lock_client *client,
+			      struct hf_lock_cursor *cursor, struct hf_lock_reservation_view *viewp);
 
 /* COUNT */
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);

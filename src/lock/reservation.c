@@ -107,6 +107,32 @@ static bool conflicts_with_others(const struct hf_lock_file *file, const struct 
 	return false;
 }
 
+/* Is @reservation before the place (@client, @seq) in locks->reservation_order? */
+static bool is_before(const struct hf_lock_reservation *reservation, uint64_t client, uint64_t seq)
+{
+	return reservation->client->id < client ||
+	       (reservation->client->id == client && reservation->seq < seq);
+}
+
+static struct hf_lock_reservation *ordered_of(struct hf_rb_node *node)
+{
+	return node ? hf_rb_entry(node, struct hf_lock_reservation, in_order) : NULL;
+}
+
+static void put_in_order(struct hf_locks *locks, struct hf_lock_reservation *reservation)
+{
+	struct hf_rb_node **link = &locks->reservation_order.root, *parent = NULL;
+
+	reservation->seq = ++locks->last_reservation;
+	while (*link) {
+		parent = *link;
+		link = is_before(ordered_of(parent), reservation->client->id, reservation->seq)
+			       ? &parent->right
+			       : &parent->left;
+	}
+	hf_rb_insert(&locks->reservation_order, &reservation->in_order, parent, link, NULL);
+}
+
 static struct hf_lock_reservation *make(struct hf_locks *locks, struct hf_lock_file *file,
 					const struct hf_lock_target *who, uint8_t access, uint8_t deny)
 {
@@ -124,6 +150,7 @@ static struct hf_lock_reservation *make(struct hf_locks *locks, struct hf_lock_f
 	hf_list_push_back(&file->reservations, &reservation->in_file);
 	hf_list_push_back(&who->client->reservations, &reservation->in_client);
 	hf_hashtable_insert(&locks->reservations, &reservation->node, hash_of(locks, file, who));
+	put_in_order(locks, reservation);
 	file->n_reservation_records++;
 	return reservation;
 }
@@ -172,6 +199,7 @@ static void free_if_empty(struct hf_locks *locks, struct hf_lock_reservation *re
 	if (weight(reservation))
 		return;
 	hf_hashtable_remove(&locks->reservations, &reservation->node);
+	hf_rb_erase(&locks->reservation_order, &reservation->in_order, NULL);
 	hf_link_remove(&reservation->in_file);
 	hf_link_remove(&reservation->in_client);
 	hf_oh_deinit(locks, reservation->client, &reservation->oh);
@@ -439,6 +467,37 @@ void hf_reservations_purge(const struct hf_purge *purge, struct hf_lock_client *
 }
 
 /* WALK */
+
+/* The first record at the place (@client, @seq) or behind it. */
+static struct hf_lock_reservation *first_from(const struct hf_locks *locks, uint64_t client, uint64_t seq)
+{
+	struct hf_rb_node *node = locks->reservation_order.root, *found = NULL;
+
+	while (node) {
+		bool is_early = is_before(ordered_of(node), client, seq);
+
+		if (!is_early)
+			found = node;
+		node = is_early ? node->right : node->left;
+	}
+	return ordered_of(found);
+}
+
+bool hf_lock_next_reservation(const struct hf_locks *locks, const struct hf_lock_client *client,
+			      struct hf_lock_cursor *cursor, struct hf_lock_reservation_view *viewp)
+{
+	struct hf_lock_reservation *next;
+
+	if (client && cursor->owner != client->id)
+		*cursor = (struct hf_lock_cursor){ .owner = client->id };
+	next = first_from(locks, cursor->owner, cursor->id + 1);
+	if (!next || (client && next->client != client))
+		return false;
+	cursor->owner = next->client->id;
+	cursor->id = next->seq;
+	hf_view_reservation(next, viewp);
+	return true;
+}
 
 void hf_lock_tag_all_reservations(struct hf_locks *locks,
 				  uint64_t (*fn)(void *context,

@@ -294,6 +294,55 @@ static void test_limit_in_all(void **state)
 	bed_close(&bed);
 }
 
+/* Which reservations a list shows, each as its client's number and its oh: "0a 1x". */
+static const char *listed(struct bed *bed, const struct hf_lock_client *client, struct hf_lock_cursor *cursor,
+			  size_t max)
+{
+	static char text[256];
+	struct hf_lock_reservation_view view;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < max && hf_lock_next_reservation(bed->locks, client, cursor, &view); i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d%.*s", i ? " " : "",
+			 (int)(view.client - bed->clients), (int)view.oh.len, (const char *)view.oh.data);
+	return text;
+}
+
+static void test_all_are_listed_client_by_client(void **state)
+{
+	struct bed *bed = *state;
+
+	reserve(bed, 11, "x", READ, NONE);
+	reserve(bed, 1, "a", READ, NONE);
+	bed->file = 1;
+	reserve(bed, 1, "b", BOTH, NONE);
+	reserve(bed, 21, "q", READ, NONE);
+	reserve(bed, 1, "b", BOTH, NONE); /* is counted in the same record */
+	assert_string_equal(listed(bed, NULL, &(struct hf_lock_cursor){ 0 }, 10), "0a 0b 1x 2q");
+	assert_string_equal(listed(bed, &bed->clients[0], &(struct hf_lock_cursor){ 0 }, 10), "0a 0b");
+	assert_string_equal(listed(bed, &bed->clients[2], &(struct hf_lock_cursor){ 0 }, 10), "2q");
+	hf_lock_client_purge(bed->locks, &bed->clients[0]);
+	assert_string_equal(listed(bed, &bed->clients[0], &(struct hf_lock_cursor){ 0 }, 10), "");
+	assert_string_equal(listed(bed, NULL, &(struct hf_lock_cursor){ 0 }, 10), "1x 2q");
+}
+
+static void test_a_list_goes_on_while_others_come_and_go(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_cursor all = { 0 }, one = { 0 };
+
+	reserve(bed, 1, "a", READ, NONE);
+	reserve(bed, 1, "b", READ, NONE);
+	reserve(bed, 1, "c", READ, NONE);
+	reserve(bed, 11, "x", READ, NONE);
+	assert_string_equal(listed(bed, NULL, &all, 2), "0a 0b");
+	assert_string_equal(listed(bed, &bed->clients[0], &one, 2), "0a 0b");
+	unreserve(bed, 1, "b", READ, NONE); /* where the cursors are */
+	reserve(bed, 1, "d", READ, NONE);
+	assert_string_equal(listed(bed, NULL, &all, 10), "0c 0d 1x");
+	assert_string_equal(listed(bed, &bed->clients[0], &one, 10), "0c 0d");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +361,8 @@ int main(void)
 		bed_test_of(test_two_that_conflict_cannot_both_be_restored),
 		bed_test_of(test_a_doubted_one_is_not_added_again),
 		bed_test_of(test_tens_of_thousands_in_a_file),
+		bed_test_of(test_all_are_listed_client_by_client),
+		bed_test_of(test_a_list_goes_on_while_others_come_and_go),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_limit_in_all),
 	};
