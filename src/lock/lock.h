@@ -267,6 +267,7 @@ enum hf_lock_cause {
 	HF_LOCK_CAUSE_REQUEST, /* its owner released it, or has something else there now */
 	HF_LOCK_CAUSE_CRASH,   /* purged with its client */
 	HF_LOCK_CAUSE_EXPIRY,  /* unreclaimed, and the time to reclaim it is over */
+	HF_LOCK_CAUSE_ORDER,   /* an operator released it; its client does not know */
 };
 
 /* A lock that was added or is removed: what every callee needs, each field as in a view. */
@@ -404,6 +405,9 @@ bool hf_lock_has_grant(const struct hf_locks *locks, const struct hf_lock_target
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* The same by the server, before the client has heard of the lock. The owner's waiters stay. */
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
+/* By order of an operator: OK, or NOTHING: the owner has no lock with exactly this range. Also ends the
+ * owner's grants in flight that lie within @range. The owner's waiters stay. Needs no memory. */
+int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK: the waiter is gone, or its grant in flight is undone. HELD: the owner holds the whole range in @mode,
  * or partly in a stronger mode. NOTHING: neither. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,

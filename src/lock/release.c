@@ -1,5 +1,6 @@
 /*
- * How does an owner give up a range or a wait: unlock and cancel.
+ * How does an owner give up a range or a wait: unlock and cancel. And how does an
+ * operator take a lock from it?
  *
  * An unlock also ends the owner's waiters and grants in flight within the range.
  * The client's answer to the grant may have been lost, and the client, which knows
@@ -83,6 +84,26 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
 	return release(locks, who, range, false);
+}
+
+int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	struct hf_place place;
+	struct hf_spot own;
+
+	assert(!locks->in_event && hf_range_is_valid(range));
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return HF_LOCK_E_NOTHING;
+	own = hf_holding_from(place.holding, range.start);
+	if (!hf_holding_is_whole(&own, range))
+		return HF_LOCK_E_NOTHING;
+	hf_holding_remove(locks, hf_spot_lock(&own), HF_LOCK_CAUSE_ORDER);
+	end_grants(locks, place.holding, range);
+	hf_holding_free_if_empty(locks, place.holding);
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, who->client);
+	return HF_LOCK_OK;
 }
 
 static bool cancel_waiter(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,

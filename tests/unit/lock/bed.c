@@ -43,7 +43,8 @@ static void note_change(struct bed *bed, char sign, const struct hf_lock_change 
 	assert_int_equal(change->export, lock.who.export);
 	assert_int_equal(change->flags, lock.flags);
 	describe(what, sizeof(what), &lock);
-	snprintf(text, sizeof(text), "%co%d %s", sign, owner_of(&lock), what);
+	snprintf(text, sizeof(text), "%co%d %s%s", sign, owner_of(&lock), what,
+		 change->cause == HF_LOCK_CAUSE_ORDER ? " by order" : "");
 	note(bed, text);
 }
 
@@ -232,6 +233,13 @@ void bed_unlock(struct bed *bed, int owner, uint64_t start, uint64_t end)
 	struct hf_lock_target who = bed_target(bed, owner);
 
 	assert_int_equal(hf_lock_release(bed->locks, &who, (struct hf_range){ start, end }), HF_LOCK_OK);
+}
+
+int bed_revoke(struct bed *bed, int owner, uint64_t start, uint64_t end)
+{
+	struct hf_lock_target who = bed_target(bed, owner);
+
+	return hf_lock_revoke(bed->locks, &who, (struct hf_range){ start, end });
 }
 
 int bed_cancel(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end)

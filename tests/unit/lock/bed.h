@@ -50,6 +50,7 @@ int bed_reclaim(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t sta
 		bool backed_only);
 int bed_test(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end);
 void bed_unlock(struct bed *bed, int owner, uint64_t start, uint64_t end);
+int bed_revoke(struct bed *bed, int owner, uint64_t start, uint64_t end);
 int bed_cancel(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end);
 int bed_restore(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end);
 

@@ -519,7 +519,7 @@ static bool is_within(const struct model_waiter *w, int file, int owner, int fro
 	return w->file == file && w->owner == owner && from <= w->from && w->to <= to;
 }
 
-void model_release(struct model *m, int file, int owner, int from, int to)
+static void give_up(struct model *m, int file, int owner, int from, int to)
 {
 	for (int i = from; i <= to; i++)
 		m->cells[file][owner][i] = (struct cell){ 0 };
@@ -527,6 +527,17 @@ void model_release(struct model *m, int file, int owner, int from, int to)
 		if (is_within(&m->grants.at[i], file, owner, from, to))
 			undo(m, i, HF_LOCK_END_RELEASED);
 	note_change(m, file, owner, from, to, HF_LOCK_NONE);
+}
+
+void model_revoke(struct model *m, int file, int owner, int from, int to)
+{
+	give_up(m, file, owner, from, to);
+	serve(m);
+}
+
+void model_release(struct model *m, int file, int owner, int from, int to)
+{
+	give_up(m, file, owner, from, to);
 	for (int i = m->queues[file].n - 1; i >= 0; i--) {
 		if (is_within(&m->queues[file].at[i], file, owner, from, to)) {
 			struct model_waiter w = take(&m->queues[file], i);

@@ -80,6 +80,7 @@ struct model_request {
 int model_acquire(struct model *m, const struct model_request *request);
 int model_test(const struct model *m, const struct model_request *request);
 void model_release(struct model *m, int file, int owner, int from, int to);
+void model_revoke(struct model *m, int file, int owner, int from, int to); /* its waiters stay */
 int model_cancel(struct model *m, int file, int owner, int from, int to, uint8_t mode);
 int model_confirm(struct model *m, uint64_t id);
 int model_stay(struct model *m, uint64_t id);

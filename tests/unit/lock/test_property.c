@@ -667,6 +667,34 @@ static void do_release(void)
 		keep_changed(r.file, r.owner);
 }
 
+/* A lock that is in the table; or, now and then, a range that is not quite one. */
+static void do_revoke(void)
+{
+	const struct record *record;
+	struct model_request r;
+	struct hf_lock_target who;
+	bool is_lock;
+
+	if (!w.n_store)
+		return;
+	record = &w.store[chance((uint32_t)w.n_store)];
+	r = (struct model_request){
+		.file = record->file, .owner = record->owner, .from = record->from, .to = record->to
+	};
+	is_lock = chance(4) || r.from == r.to;
+	r.to -= !is_lock;
+	snprintf(w.what, sizeof(w.what), "revoke file %d owner %d [%d,%d]", r.file, r.owner, r.from, r.to);
+	who = target_of(r.file, r.owner);
+	expect(hf_lock_revoke(w.locks, &who, range_of(r.file, r.from, r.to)),
+	       is_lock ? HF_LOCK_OK : HF_LOCK_E_NOTHING);
+	if (!is_lock)
+		return;
+	model_revoke(&w.model, r.file, r.owner, r.from, r.to);
+	kernel_does(&r, HF_LOCK_NONE);
+	if (chance(4))
+		keep_changed(r.file, r.owner);
+}
+
 static void do_cancel(void)
 {
 	struct model_request r;
@@ -822,8 +850,10 @@ static void do_something(void)
 
 	if (n < 500)
 		do_acquire();
-	else if (n < 720)
+	else if (n < 715)
 		do_release();
+	else if (n < 720)
+		do_revoke();
 	else if (n < 770)
 		do_cancel();
 	else if (n < 880)

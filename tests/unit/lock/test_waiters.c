@@ -231,6 +231,45 @@ static void test_release_ends_own_waiters_within_the_range(void **state)
 }
 
 /* More than are sorted at once: the queue is walked, and stops at the first that shuts out the rest. */
+static void test_a_revoked_lock_goes_to_the_next_waiter(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	bed_wait(*state, 11, E, 0, 4);
+	bed_told(*state);
+	assert_int_equal(bed_revoke(*state, 1, 0, 9), HF_LOCK_OK);
+	assert_told(*state, "-o1 E[0,9] by order, +o11 E[0,4]?, grant o11");
+	assert_int_equal(bed_revoke(*state, 1, 0, 9), HF_LOCK_E_NOTHING);
+}
+
+/* An operator means the lock that a list shows. */
+static void test_only_the_very_lock_is_revoked(void **state)
+{
+	bed_lock(*state, 1, E, 0, 9);
+	assert_int_equal(bed_revoke(*state, 1, 0, 8), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_revoke(*state, 1, 1, 9), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_revoke(*state, 1, 0, TO_EOF), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_revoke(*state, 2, 0, 9), HF_LOCK_E_NOTHING);
+	assert_locked(*state, 1, "E[0,9]");
+}
+
+static void test_revoke_ends_a_grant_in_flight_and_no_waiter(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 0, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 0, 9);
+	bed_lock(bed, 2, E, 20, 29);
+	bed_wait(bed, 11, E, 20, 29);
+	bed_told(bed);
+	assert_int_equal(bed_revoke(bed, 11, 0, 9), HF_LOCK_OK);
+	assert_told(bed, "-o11 E[0,9]? by order, gone o11 released");
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_int_equal(bed_waiters(bed), 1);
+	assert_int_equal(bed_revoke(bed, 2, 20, 29), HF_LOCK_OK);
+	assert_locked(bed, 11, "E[20,29]?");
+}
+
 static void test_many_waiters_in_order(void **state)
 {
 	struct bed *bed = *state;
@@ -477,6 +516,9 @@ int main(void)
 		bed_test_of(test_partial_release_serves_who_fits),
 		bed_test_of(test_non_blocking_request_leaves_the_own_waiter),
 		bed_test_of(test_release_ends_own_waiters_within_the_range),
+		bed_test_of(test_a_revoked_lock_goes_to_the_next_waiter),
+		bed_test_of(test_only_the_very_lock_is_revoked),
+		bed_test_of(test_revoke_ends_a_grant_in_flight_and_no_waiter),
 		bed_test_of(test_many_waiters_in_order),
 		bed_test_of(test_many_shared_waiters_at_once),
 		bed_test_of(test_deadlock_of_two),
