@@ -99,6 +99,7 @@ int cli_status(struct cli *cli, const char *argument);
 int cli_clients(struct cli *cli, const char *argument);
 int cli_locks(struct cli *cli, const char *argument);
 int cli_waiters(struct cli *cli, const char *argument);
+int cli_reservations(struct cli *cli, const char *argument);
 int cli_shares(struct cli *cli, const char *argument);
 int cli_grace(struct cli *cli, const char *argument);
 int cli_notify(struct cli *cli, const char *argument);

@@ -1,4 +1,4 @@
-/* Commands that show state: status, clients, locks, waiters, shares. */
+/* Commands that show state: status, clients, locks, waiters, reservations, shares. */
 #include <string.h>
 
 #include "base/macros.h"
@@ -92,6 +92,8 @@ static void print_status(const struct cli *cli, const json_t *status)
 	print_exports(cli, json_object_get(status, "exports"));
 	printf("clients    %lld\nlocks      %lld\nwaiters    %lld\n", number(status, "clients"),
 	       number(status, "locks"), number(status, "waiters"));
+	if (number(status, "reservations"))
+		printf("reserved   %lld\n", number(status, "reservations"));
 }
 
 int cli_status(struct cli *cli, const char *argument)
@@ -259,6 +261,52 @@ int cli_waiters(struct cli *cli, const char *argument)
 	}
 	print_list(cli, waiters, table, "There are no waiters.");
 	json_decref(waiters);
+	return code;
+}
+
+/* "read_write" -> "read+write" */
+static const char *access_of(char out[32], const char *name)
+{
+	char *blank;
+
+	snprintf(out, 32, "%s", name ? name : "-");
+	blank = strchr(out, '_');
+	if (blank)
+		*blank = '+';
+	return out;
+}
+
+int cli_reservations(struct cli *cli, const char *argument)
+{
+	static const char *const titles[] = { "SHARE", "FILE",        "ACCESS", "DENIES",
+					      "COUNT", "UNRECLAIMED", "CLIENT", "OWNER" };
+	char target[8192] = "/api/v1/reservations";
+	struct cli_table *table;
+	const json_t *item;
+	json_t *items;
+	size_t i;
+	int code;
+
+	add_filter(target, sizeof(target), "client", cli->client);
+	add_filter(target, sizeof(target), "share", cli->share);
+	items = cli_ask_all(cli, target, "reservations", &code);
+	if (!items)
+		return code;
+	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
+	json_array_foreach(items, i, item)
+	{
+		char file[4096], access[32], denies[32], n[32], unreclaimed[32];
+		const char *mode = text(item, "mode");
+
+		cli_table_add(table, (const char *[]){
+					     text(item, "share"), file_of(file, sizeof(file), item),
+					     access_of(access, text(item, "access")),
+					     access_of(denies, mode ? mode + strlen("deny_") : NULL),
+					     count(n, item, "count"), count(unreclaimed, item, "unreclaimed"),
+					     text(item, "client"), text(item, "owner") });
+	}
+	print_list(cli, items, table, "There are no reservations.");
+	json_decref(items);
 	return code;
 }
 

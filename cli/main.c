@@ -34,6 +34,8 @@ static const struct command commands[] = {
 	{ "locks", NULL, cli_locks, "the locks and their clients", OF_LOCKS },
 	{ "waiters", NULL, cli_waiters, "the waiters, how long they wait, and which clients block them",
 	  OF_LOCKS },
+	{ "reservations", NULL, cli_reservations, "the share reservations (DOS deny modes) and their clients",
+	  OF_LOCKS },
 	{ "shares", NULL, cli_shares, "the exports" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
@@ -51,7 +53,7 @@ static void print_usage(FILE *out)
 {
 	fputs("usage: holdfast [OPTION...] COMMAND [ARGUMENT]\n\ncommands:\n", out);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-9s %-7s  %s\n", commands[i].name,
+		fprintf(out, "  %-12s %-7s  %s\n", commands[i].name,
 			commands[i].argument ? commands[i].argument : "", commands[i].help);
 	fputs("\n"
 	      "options:\n"
@@ -59,7 +61,7 @@ static void print_usage(FILE *out)
 	      "  --server ADDRESS    host:port or unix:/path of the API (default: from the state directory)\n"
 	      "  --state-dir DIR     the server's state directory (default: " DEFAULT_STATE_DIR ")\n"
 	      "  --token-file FILE   the token (default: api.token in the state directory)\n"
-	      "  --client ID, --share NAME           only these locks and waiters\n"
+	      "  --client ID, --share NAME           only these locks, waiters and reservations\n"
 	      "  --status STATUS, --protocol NAME    only these clients\n"
 	      "  --yes               do not ask before a release\n"
 	      "  --no-wait           do not wait for the result of cluster move and cluster take\n"

@@ -48,6 +48,7 @@ complete -c holdfast -n __holdfast_wants_command -a status -d "the server at a g
 complete -c holdfast -n __holdfast_wants_command -a clients -d "the clients"
 complete -c holdfast -n __holdfast_wants_command -a locks -d "the locks and their clients"
 complete -c holdfast -n __holdfast_wants_command -a waiters -d "the waiters and the clients that block them"
+complete -c holdfast -n __holdfast_wants_command -a reservations -d "the share reservations and their clients"
 complete -c holdfast -n __holdfast_wants_command -a shares -d "the exports"
 complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period after a restart"
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"

@@ -45,7 +45,7 @@ struct hf_api_route {
 	bool changes;        /* needs the token, and is logged */
 	bool is_open;        /* never needs the token: shows no state */
 	bool on_standby;     /* a standby serves it, too; it needs no service */
-	bool shows_files;    /* its rows are locks or waiters, whose files have paths */
+	bool shows_files;    /* its rows are locks, waiters or reservations, whose files have paths */
 };
 
 extern const struct hf_api_route hf_api_routes[];
@@ -63,6 +63,7 @@ struct hf_api_client_row {
 	uint64_t registered_at, last_seen;
 };
 
+/* A lock, a waiter or a reservation. */
 struct hf_api_lock_row {
 	const char *export, *client, *owner;
 	const char *file;  /* path of the file; NULL: unknown */
@@ -72,6 +73,9 @@ struct hf_api_lock_row {
 	enum hf_lock_mode mode;
 	uint32_t flags;
 	uint64_t waits_ns;
+	uint8_t access, deny; /* of a reservation; read: 1, write: 2 */
+	uint32_t n_reserved;  /* reservations that the row stands for */
+	uint32_t n_unreclaimed;
 	uint32_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
@@ -236,6 +240,7 @@ int hf_api_look_release(struct hf_api_request *request);
 void hf_api_end_delays(struct hf_api *api); /* requests no longer wait for the store */
 int hf_api_look_locks(struct hf_api_request *request);
 int hf_api_look_waiters(struct hf_api_request *request);
+int hf_api_look_reservations(struct hf_api_request *request);
 int hf_api_look_exports(struct hf_api_request *request);
 int hf_api_look_end_grace(struct hf_api_request *request);
 int hf_api_look_notify(struct hf_api_request *request);
@@ -267,6 +272,7 @@ json_t *hf_api_show_client(struct hf_api_request *request);
 json_t *hf_api_show_released(struct hf_api_request *request);
 json_t *hf_api_show_locks(struct hf_api_request *request);
 json_t *hf_api_show_waiters(struct hf_api_request *request);
+json_t *hf_api_show_reservations(struct hf_api_request *request);
 json_t *hf_api_show_exports(struct hf_api_request *request);
 json_t *hf_api_show_accepted(struct hf_api_request *request);
 json_t *hf_api_show_text(const char *text); /* null for NULL */

@@ -1,5 +1,5 @@
 /*
- * On the loop: clients, locks and waiters, a slice each turn. A position in a
+ * On the loop: clients, locks, waiters and reservations, a slice each turn. A position in a
  * list is a number that only rises. So an entry that exists from the first page
  * to the last appears once, while others come and go.
  */
@@ -191,31 +191,51 @@ static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_r
 	return n;
 }
 
-/* Returns how many locks it examined beside this one. */
-static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
+/* Adds a row with the file and the client. NULL: no memory is left. */
+static struct hf_api_lock_row *add_file_row(struct hf_api_request *request, uint32_t export,
+					    struct hf_bytes key, struct hf_lock_client *client)
 {
+	struct hf_recovery *recovery = request->api->options.recovery;
 	struct hf_api_lock_row *row = hf_api_add_row(request, sizeof(*row));
-	struct hf_bytes export = hf_recovery_export_name(request->api->options.recovery, view->who.export);
-	uint64_t now = hf_loop_now(request->api->options.loop);
+	struct hf_bytes name = hf_recovery_export_name(recovery, export);
 	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct hf_bytes handle;
 
 	if (!row)
+		return NULL;
+	row->export = hf_api_copy(request, name.data, name.len);
+	row->client = copy_text(request, hf_container_of(client, struct hf_client, locking)->id);
+	handle = hf_recovery_handle_of(recovery, export, key, room);
+	row->handle_len = handle.len;
+	memcpy(row->handle, handle.data, handle.len);
+	return row;
+}
+
+/* Returns how many locks it examined beside this one. */
+static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_view *view)
+{
+	struct hf_api_lock_row *row =
+		add_file_row(request, view->who.export, view->who.handle, view->who.client);
+	uint64_t now = hf_loop_now(request->api->options.loop);
+
+	if (!row)
 		return 0;
-	row->export = hf_api_copy(request, export.data, export.len);
-	row->client = copy_text(request, hf_container_of(view->who.client, struct hf_client, locking)->id);
 	row->owner = copy_owner(request, view);
 	row->range = view->range;
 	row->mode = view->mode;
 	row->flags = view->flags;
-	handle = hf_recovery_handle_of(request->api->options.recovery, view->who.export, view->who.handle,
-				       room);
-	row->handle_len = handle.len;
-	memcpy(row->handle, handle.data, handle.len);
 	if (!view->waits)
 		return 0;
 	row->waits_ns = view->stamp && now > view->stamp ? now - view->stamp : 0;
 	return find_blockers(request, row, view);
+}
+
+/* Counts a record that was examined. False: the list does not show it. The record at which the scan ends is
+ * due in any case: the next page begins with it. */
+static bool is_row_due(struct hf_api_request *request, uint32_t export)
+{
+	request->n_scanned++;
+	return is_export_wanted(request, export) || request->n_scanned >= HF_API_MAX_SCAN;
 }
 
 typedef bool (*next_fn)(const struct hf_locks *locks, const struct hf_lock_scope *scope,
@@ -234,8 +254,7 @@ static int walk(struct hf_api_request *request, const struct hf_client *client, 
 
 		if (!next(locks, &scope, &request->at, &view))
 			return HF_API_DONE;
-		request->n_scanned++;
-		if (!is_export_wanted(request, view.who.export) && request->n_scanned < HF_API_MAX_SCAN)
+		if (!is_row_due(request, view.who.export))
 			continue;
 		if (is_page_full(request)) {
 			end_page(request, &before);
@@ -246,17 +265,21 @@ static int walk(struct hf_api_request *request, const struct hf_client *client, 
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }
 
+/* The client that the list is limited to. False: it does not exist, so it holds nothing. */
+static bool find_scope(struct hf_api_request *request, const char *id, struct hf_client **clientp)
+{
+	if (!id)
+		return true;
+	*clientp =
+		hf_clients_find_id(hf_recovery_clients(request->api->options.recovery), hf_bytes_of_str(id));
+	return *clientp;
+}
+
 static int walk_of(struct hf_api_request *request, const char *id, next_fn next)
 {
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 
-	if (id) {
-		client = hf_clients_find_id(hf_recovery_clients(request->api->options.recovery),
-					    hf_bytes_of_str(id));
-		if (!client)
-			return HF_API_DONE; /* a client that is gone holds nothing */
-	}
-	return walk(request, client, next);
+	return find_scope(request, id, &client) ? walk(request, client, next) : HF_API_DONE;
 }
 
 int hf_api_look_locks(struct hf_api_request *request)
@@ -284,4 +307,57 @@ int hf_api_look_client(struct hf_api_request *request)
 		request->limit = HF_API_MAX_LIMIT;
 	}
 	return walk_of(request, request->id, hf_lock_next_lock);
+}
+
+/* Reservations. Their owner is a client and an owner handle, and no process. */
+
+static const char *copy_reservation_owner(struct hf_api_request *request,
+					  const struct hf_lock_reservation_view *view)
+{
+	const struct hf_client *client = hf_container_of(view->client, struct hf_client, locking);
+	char text[HF_API_OWNER_TEXT];
+	size_t len = (size_t)snprintf(text, sizeof(text), "%s:%s:", client->protocol, client->name);
+
+	len = HF_MIN(len, sizeof(text) - 1);
+	*hf_hex_put(text + len, view->oh.data, HF_MIN(view->oh.len, (sizeof(text) - 1 - len) / 2)) = '\0';
+	return hf_api_copy(request, text, strlen(text));
+}
+
+static void copy_reservation(struct hf_api_request *request, const struct hf_lock_reservation_view *view)
+{
+	struct hf_api_lock_row *row = add_file_row(request, view->export, view->handle, view->client);
+
+	if (!row)
+		return;
+	row->owner = copy_reservation_owner(request, view);
+	row->access = view->access;
+	row->deny = view->deny;
+	row->n_reserved = view->count + view->n_unreclaimed;
+	row->n_unreclaimed = view->n_unreclaimed;
+}
+
+int hf_api_look_reservations(struct hf_api_request *request)
+{
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_lock_reservation_view view;
+
+	if (!find_scope(request, hf_api_target_param(&request->target, "client"), &client))
+		return HF_API_DONE;
+	if (!request->has_begun)
+		begin_walk(request);
+	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
+		struct hf_lock_cursor before = request->at;
+
+		if (!hf_lock_next_reservation(locks, client ? &client->locking : NULL, &request->at, &view))
+			return HF_API_DONE;
+		if (!is_row_due(request, view.export))
+			continue;
+		if (is_page_full(request)) {
+			end_page(request, &before);
+			return HF_API_DONE;
+		}
+		copy_reservation(request, &view);
+	}
+	return request->code ? HF_API_DONE : HF_API_MORE;
 }

@@ -197,6 +197,7 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "abandoned", status->grants_abandoned);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "kept", status->grants_kept);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "retried", status->grants_retried);
+	put_value(out, HF_METRIC_RESERVATIONS, status->locks.reservations);
 }
 
 static void put_cluster(FILE *out, struct hf_cluster *cluster)

@@ -78,6 +78,9 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 			 (json_int_t)counts->notices_in_flight, "unreachable",
 			 (json_int_t)counts->unreachable);
 	if (!is_standby)
+		json_object_set_new(json, "reservations",
+				    json_integer((json_int_t)status->locks.reservations));
+	if (!is_standby)
 		json_object_set_new(json, "exports", json_integer((json_int_t)status->n_exports));
 	if (status->role)
 		json_object_set_new(json, "role", json_string(status->role));
@@ -193,6 +196,37 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 		json_array_append_new(items, waiter);
 	}
 	return page_of("waiters", items, request);
+}
+
+static const char *access_name(uint8_t access)
+{
+	static const char *const names[] = { "none", "read", "write", "read_write" };
+
+	return names[access & 3];
+}
+
+static const char *deny_name(uint8_t deny)
+{
+	static const char *const names[] = { "deny_none", "deny_read", "deny_write", "deny_read_write" };
+
+	return names[deny & 3];
+}
+
+json_t *hf_api_show_reservations(struct hf_api_request *request)
+{
+	const struct hf_api_lock_row *rows = request->rows;
+	json_t *items = json_array();
+
+	for (size_t i = 0; i < request->n_rows; i++)
+		json_array_append_new(items,
+				      json_pack("{s:s,s:o,s:o,s:s,s:s,s:s,s:s,s:I,s:I}", "share",
+						rows[i].export, "file", hf_api_show_text(rows[i].file),
+						"handle", handle_of(&rows[i]), "client", rows[i].client,
+						"owner", rows[i].owner, "mode", deny_name(rows[i].deny),
+						"access", access_name(rows[i].access), "count",
+						(json_int_t)rows[i].n_reserved, "unreclaimed",
+						(json_int_t)rows[i].n_unreclaimed));
+	return page_of("reservations", items, request);
 }
 
 json_t *hf_api_show_exports(struct hf_api_request *request)

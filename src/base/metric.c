@@ -50,6 +50,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				   "refused the lock; abandoned: no GRANTED was sent, so the next waiter "
 				   "gets the lock; kept: it is unknown whether the client accepted, so it "
 				   "keeps the lock; retried: attempts after the first." },
+	[HF_METRIC_RESERVATIONS] = { "holdfast_reservations", HF_METRIC_GAUGE, "",
+				     "Share reservations that clients hold, without those that are not "
+				     "reclaimed yet." },
 	[HF_METRIC_NFS_REQUESTS] = { "nfs_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
 				     "NFS version 3 calls that were served." },
 	[HF_METRIC_NFS_DURATION] = { "nfs_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",

@@ -57,7 +57,7 @@ class Cluster(unittest.TestCase):
             ("GET", "/api/v1/cluster"): lambda: (200, self.cluster),
             ("GET", "/api/v1/events"): lambda: (200, self.events),
         })  # fmt: skip
-        for name, items in (("clients", [CLIENT]), ("locks", []), ("waiters", [])):
+        for name, items in (("clients", [CLIENT]), ("locks", []), ("waiters", []), ("reservations", [])):
             self.api.answers[("GET", f"/api/v1/{name}")] = lambda name=name, items=items: self.list(name, items)
 
     def list(self, name, items):

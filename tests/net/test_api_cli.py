@@ -18,26 +18,10 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "
 
 # pylint: disable=wrong-import-position
 import nfs
-from play import Play, main
+from commandline import DENIED, FAILED, NOT_FOUND, OK, UNREACHABLE, USAGE, CliPlay
+from play import main
 from rpc import PATIENCE
 from terminal import Terminal
-
-HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(os.path.dirname(os.environ.get("HOLDFASTD", "")), "holdfast")
-OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND = range(6)
-
-
-class CliPlay(Play):
-    settings = ("api.listen=127.0.0.1:0",)
-
-    def words(self, *words):
-        return [HOLDFAST, "--state-dir", f"{self.daemon.state_dir}/state", *words]
-
-    def run_cli(self, *words, code=OK, env=None):
-        with self.daemon.namespace:
-            done = subprocess.run(self.words(*words), capture_output=True, text=True, timeout=PATIENCE, check=False,
-                                  stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})  # fmt: skip
-        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
-        return done
 
 
 class Cli(CliPlay):
@@ -49,7 +33,7 @@ class Cli(CliPlay):
     def test_tables_and_json(self):
         self.assert_granted(self.a, self.lock_of(self.a, 3, 4))
         self.assert_blocked(self.b, self.lock_of(self.b))
-        for command in ("status", "clients", "locks", "waiters", "shares", "grace"):
+        for command in ("status", "clients", "locks", "waiters", "reservations", "shares", "grace"):
             text = self.run_cli(command).stdout
             self.assertNotIn("\033", text, "no colours in a pipe")
             self.assertTrue(text)

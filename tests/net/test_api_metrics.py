@@ -22,7 +22,7 @@ CONTRACT = set(
     nsm_notification_duration_seconds nsm_crashes_detected_total nsm_crash_cleanups_total
     nsm_locks_cleaned_on_crash_total nlm_requests_total nlm_request_duration_seconds nlm_locks_held nlm_waiters
     nlm_grants_total nfs_requests_total nfs_request_duration_seconds nfs_bytes_total holdfast_grace_active
-    holdfast_store_commit_seconds holdfast_connections""".split()
+    holdfast_store_commit_seconds holdfast_connections holdfast_reservations""".split()
 )
 MOVED = set()  # names that a test here has seen moving
 
@@ -103,6 +103,17 @@ class Locks(MetricsPlay):
              'nlm_request_duration_seconds_count{procedure="UNLOCK"}': 1,
              'nlm_grants_total{result="told"}': 1, "nlm_waiters": -1},
         )  # fmt: skip
+
+    def test_a_reservation_moves_what_it_should(self):
+        share = self.lock_of(self.a, access=3, deny=2)
+        self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(8)))  # known and registered
+        for act, name, by in ((self.a.share, "SHARE", 1), (self.a.unshare, "UNSHARE", -1)):
+            self.assertEqual(
+                self.change(lambda act=act: self.assertEqual(act(share), nlm.S_GRANTED)),
+                {f'nlm_requests_total{{procedure="{name}",result="GRANTED"}}': 1,
+                 f'nlm_request_duration_seconds_count{{procedure="{name}"}}': 1,
+                 "holdfast_reservations": by},
+            )  # fmt: skip
 
     def hand_over_to(self, script):
         """The change that a grant makes which is answered as @script says; until @result has moved."""

@@ -1,5 +1,5 @@
 /*
- * Clients, locks and waiters as the server has them, without loading everything all the time.
+ * Clients, locks, waiters and reservations as the server has them, without loading everything all the time.
  *
  * An event names a client; the page loads that client again, with its locks. It loads everything if too many clients
  * changed or events were lost, and from time to time. Each kind of load may take at most a tenth of the time, so the
@@ -9,6 +9,8 @@
 
 const PAGES = 20, AT_ONCE = 32;
 const statusKind = { active: "good", notified: "good", unreachable: "warn", crashed: "bad" };
+
+const words = name => name.replace("_", " and "); /* read_write */
 
 const tables = {
   clients: new Table("clients", { noun: "client", sort: "locks", down: true, keyOf: c => c.id, columns: [
@@ -33,6 +35,13 @@ const tables = {
       { key: "mode", title: "Mode" }, { key: "client", title: "Client", kind: "id" },
       { key: "blocked_by_clients", title: "Blocked by", kind: "id",
         text: w => [...new Set(w.blocked_by_clients)].join(", ") || "another waiter" }] }),
+  reservations: new Table("reservations", { noun: "reservation", sort: "client", down: false,
+    keyOf: r => `${r.owner} ${r.client} ${r.handle} ${r.mode} ${r.access}`, columns: [
+      { key: "share", title: "Export" }, { key: "file", title: "File", kind: "id", text: file },
+      { key: "access", title: "Access", text: r => words(r.access) }, { key: "mode", title: "Denies", text: r => words(r.mode.slice(5)) },
+      { key: "count", title: "Count", kind: "n" },
+      { key: "unreclaimed", title: "Unreclaimed", kind: "n", mark: r => (r.unreclaimed ? "warn" : "") },
+      { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),
 };
 
 const clients = new Map(); /* by id */
@@ -59,6 +68,7 @@ function showNoLists() {
   showLists();
   tables.waiters.set([]);
   drawGraph([]);
+  showReservations([]);
 }
 
 function showLists() {
@@ -82,6 +92,20 @@ async function loadWaiters() {
   for (const waiter of items) waiter.began = performance.now() - 1000 * waiter.waiting_seconds;
   tables.waiters.set(items, isCut);
   drawGraph(items);
+}
+
+let nReserved = 0; /* as the status said when they were loaded */
+
+function showReservations(items, isCut) {
+  tables.reservations.set(items, isCut);
+  $("reserved").hidden = !items.length;
+}
+
+/* No event tells of a reservation, so their number in the status tells when to load them again. */
+async function loadReservations(n = 0) {
+  const { items, isCut } = await loadAll("reservations");
+  nReserved = n;
+  showReservations(items, isCut);
 }
 
 async function loadLists() {

@@ -23,10 +23,11 @@ async function timed(act, most, what) {
 async function lookAtAll() {
   due.wantsAll = false;
   await timed(async () => {
-    await loadStatus();
+    const s = await loadStatus();
     if (isStandby) return showNoLists();
     await loadWaiters();
     await loadLists();
+    await loadReservations(s.reservations);
   }, SELDOM, "all");
   due.changed = performance.now() + SOON;
   due.next = performance.now() + Math.max(ALL, 2 * (due.all - performance.now()));
@@ -44,7 +45,8 @@ async function lookAtChanged() {
 
 /* The lists are unchanged, but the ages in them are not. */
 async function lookAtStatus() {
-  await loadStatus();
+  const s = await loadStatus();
+  if (!isStandby && (s.reservations ?? 0) !== nReserved) await loadReservations(s.reservations);
   tables.clients.drawSoon();
   tables.waiters.drawSoon();
 }
