@@ -112,6 +112,7 @@ static void on_removed(void *context, const struct hf_lock_change *lock)
 		hf_export_counts_remove(recovery, lock->export, lock->client);
 	if (HF_UNLIKELY(lock->flags & HF_LOCK_UNRECLAIMED))
 		on_unreclaimed_removed(recovery, lock);
+	recovery->counts.locks_revoked += lock->cause == HF_LOCK_CAUSE_ORDER;
 	hf_persist_remove_lock(recovery, lock);
 }
 

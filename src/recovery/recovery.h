@@ -10,6 +10,7 @@
  *	waiting.c        stored waiters -> waiters
  *	notifier.c       tells every registered client of our restart
  *	crash.c          evidence that a client died -> everything of it goes
+ *	order.c          an operator releases one lock
  *	reclaim.c        how is a reclaim to be served?
  *	phase.c          the phases of the server: loading, grace, serving, stopping
  *	protocol.c       how the clients of a protocol come back, and when their state may go
@@ -337,6 +338,9 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 /* The same after that call was checked: what the client has taken since the call came, with that number,
  * stays. */
 void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
+/* An operator releases @lock, which a list has just shown: OK, or NOTHING: it is gone. Waiters are served at
+ * once. The client stays, and believes that it holds the lock. */
+int hf_recovery_revoke(struct hf_recovery *recovery, const struct hf_lock_view *lock);
 /* SM_SIMU_CRASH, as if we had been restarted: a new state number, a grace period, and every client is told.
  * What is held stays so. -EINVAL: the server is stopping. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);
@@ -395,6 +399,7 @@ struct hf_recovery_counts {
 	uint64_t stragglers; /* state numbers from before the last reboot */
 	uint64_t cleanups;   /* of which something had to go */
 	uint64_t locks_cleaned;
+	uint64_t locks_revoked; /* by an operator, one by one */
 	uint64_t late_reclaims; /* granted after grace */
 	size_t notices_waiting; /* clients that are still to be told */
 	size_t notices_in_flight;
