@@ -9,6 +9,7 @@
  *	table.c      aligned columns
  *	commands.c   commands that show state
  *	orders.c     commands that change it
+ *	release.c    the locks of a client, of a file, of several clients
  *	cluster.c    the nodes of the cluster, and orders to them
  *	events.c     the stream of events
  *	top.c        full screen, live
@@ -43,6 +44,10 @@ struct cli {
 	const char *client;
 	const char *status;
 	const char *protocol;
+	const char *file; /* of release: what is released */
+	const char *range;
+	const char *address;
+	const char *silent_for;
 	const char *object; /* the second argument: the node of `cluster move NODE` */
 	FILE *errors;       /* where cli_ask() prints errors */
 	char endpoint[256]; /* the server that was found, in the form of --server */
@@ -80,6 +85,7 @@ void cli_table_add(struct cli_table *table, const char *const *cells); /* copies
 void cli_table_print(const struct cli_table *table, FILE *out, bool has_colour, size_t max_rows,
 		     size_t width);
 void cli_table_free(struct cli_table *table);
+#define CLI_NO_LIMIT ((size_t)1 << 30)
 /* Copies foreign text without characters that a terminal would interpret. Returns @out. */
 const char *cli_clean(char *out, size_t size, const char *text);
 const char *cli_duration(char *out, size_t size, double seconds);
@@ -93,6 +99,8 @@ const char *cli_green(const struct cli *cli);
 const char *cli_yellow(const struct cli *cli);
 const char *cli_bold(const struct cli *cli);
 const char *cli_plain(const struct cli *cli);
+
+void cli_print_locks(const struct cli *cli, FILE *out, const json_t *locks); /* commands.c */
 
 /* Commands; each returns an exit code */
 int cli_status(struct cli *cli, const char *argument);

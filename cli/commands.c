@@ -4,8 +4,6 @@
 #include "base/macros.h"
 #include "cli/cli.h"
 
-#define NO_LIMIT ((size_t)1 << 30)
-
 static const char *text(const json_t *object, const char *key)
 {
 	return json_string_value(json_object_get(object, key));
@@ -129,7 +127,7 @@ static void print_list(struct cli *cli, const json_t *items, struct cli_table *t
 	else if (json_array_size(items) == 0)
 		puts(none);
 	else
-		cli_table_print(table, stdout, cli->has_colour, NO_LIMIT, NO_LIMIT);
+		cli_table_print(table, stdout, cli->has_colour, CLI_NO_LIMIT, CLI_NO_LIMIT);
 	cli_table_free(table);
 }
 
@@ -150,6 +148,14 @@ static struct cli_table *lock_table(const json_t *locks)
 						       text(lock, "client"), text(lock, "owner") });
 	}
 	return table;
+}
+
+void cli_print_locks(const struct cli *cli, FILE *out, const json_t *locks)
+{
+	struct cli_table *table = lock_table(locks);
+
+	cli_table_print(table, out, cli->has_colour, CLI_NO_LIMIT, CLI_NO_LIMIT);
+	cli_table_free(table);
 }
 
 static int show_client(struct cli *cli, const char *id)

@@ -17,6 +17,7 @@ enum filters {
 	NO_FILTERS,
 	OF_CLIENTS, /* --status, --protocol */
 	OF_LOCKS,   /* --client, --share */
+	OF_RELEASE, /* --file, --range, --address, --silent-for */
 };
 
 struct command {
@@ -39,7 +40,9 @@ static const struct command commands[] = {
 	{ "shares", NULL, cli_shares, "the exports" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
-	{ "release", "ID", cli_release, "declare a client crashed: its locks are released" },
+	{ "release", "[ID]", cli_release,
+	  "declare a client crashed: its locks are released; with --file, only its locks in that file",
+	  OF_RELEASE },
 	{ "cluster", "[ORDER]", cli_cluster,
 	  "the nodes of the cluster; move [NODE]: hand the service over; take: serve on this node",
 	  .takes_object = true },
@@ -63,6 +66,11 @@ static void print_usage(FILE *out)
 	      "  --token-file FILE   the token (default: api.token in the state directory)\n"
 	      "  --client ID, --share NAME           only these locks, waiters and reservations\n"
 	      "  --status STATUS, --protocol NAME    only these clients\n"
+	      "  --file FILE, --range RANGE          release only these locks of the client, as `locks` "
+	      "shows "
+	      "them\n"
+	      "  --address ADDRESS, --silent-for SECONDS    release all clients of this address, or silent "
+	      "for so long\n"
 	      "  --yes               do not ask before a release\n"
 	      "  --no-wait           do not wait for the result of cluster move and cluster take\n"
 	      "  --help, --version\n\n"
@@ -79,6 +87,10 @@ enum {
 	OPT_SHARE,
 	OPT_STATUS,
 	OPT_PROTOCOL,
+	OPT_FILE,
+	OPT_RANGE,
+	OPT_ADDRESS,
+	OPT_SILENT_FOR,
 	OPT_YES,
 	OPT_NO_WAIT,
 	OPT_VERSION,
@@ -93,6 +105,10 @@ static const struct option options[] = {
 	{ "share", required_argument, NULL, OPT_SHARE },
 	{ "status", required_argument, NULL, OPT_STATUS },
 	{ "protocol", required_argument, NULL, OPT_PROTOCOL },
+	{ "file", required_argument, NULL, OPT_FILE },
+	{ "range", required_argument, NULL, OPT_RANGE },
+	{ "address", required_argument, NULL, OPT_ADDRESS },
+	{ "silent-for", required_argument, NULL, OPT_SILENT_FOR },
 	{ "yes", no_argument, NULL, OPT_YES },
 	{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
 	{ "version", no_argument, NULL, OPT_VERSION },
@@ -128,6 +144,18 @@ static int take_option(struct cli *cli, int option)
 	case OPT_PROTOCOL:
 		cli->protocol = optarg;
 		return -1;
+	case OPT_FILE:
+		cli->file = optarg;
+		return -1;
+	case OPT_RANGE:
+		cli->range = optarg;
+		return -1;
+	case OPT_ADDRESS:
+		cli->address = optarg;
+		return -1;
+	case OPT_SILENT_FOR:
+		cli->silent_for = optarg;
+		return -1;
 	case OPT_YES:
 		cli->is_yes = true;
 		return -1;
@@ -162,10 +190,10 @@ static const char *find_idle_filter(const struct cli *cli, const struct command 
 		const char *value;
 		enum filters kind;
 	} given[] = {
-		{ "client", cli->client, OF_LOCKS },
-		{ "share", cli->share, OF_LOCKS },
-		{ "status", cli->status, OF_CLIENTS },
-		{ "protocol", cli->protocol, OF_CLIENTS },
+		{ "client", cli->client, OF_LOCKS },     { "share", cli->share, OF_LOCKS },
+		{ "status", cli->status, OF_CLIENTS },   { "protocol", cli->protocol, OF_CLIENTS },
+		{ "file", cli->file, OF_RELEASE },       { "range", cli->range, OF_RELEASE },
+		{ "address", cli->address, OF_RELEASE }, { "silent-for", cli->silent_for, OF_RELEASE },
 	};
 
 	for (size_t i = 0; i < HF_ARRAY_SIZE(given); i++)

@@ -31,15 +31,17 @@ _holdfast() {
 	--protocol) _holdfast_offer 'nlm nsm'; return ;;
 	--client) _holdfast_ids; return ;;
 	--share) _holdfast_offer "$(_holdfast_ask shares name)"; return ;;
-	--server) return ;;
+	--address) _holdfast_offer "$(_holdfast_ask clients address)"; return ;;
+	--file) _holdfast_offer "$(_holdfast_ask locks file)"; return ;;
+	--server | --range | --silent-for) return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --yes --no-wait --help --version'
+		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for --yes --no-wait --help --version'
 		return
 	fi
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
-		--server | --state-dir | --token-file | --client | --share | --status | --protocol) ((i++)) ;;
+		--server | --state-dir | --token-file | --client | --share | --status | --protocol | --file | --range | --address | --silent-for) ((i++)) ;;
 		-*) ;;
 		*) case $((n++)) in 0) command=${words[i]} ;; 1) argument=${words[i]} ;; esac ;;
 		esac

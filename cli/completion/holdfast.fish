@@ -6,7 +6,7 @@ function __holdfast_words
     for word in (commandline -opc)
         if test $skip = 1
             set skip 0
-        else if contains -- $word --server --state-dir --token-file --client --share --status --protocol
+        else if contains -- $word --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for
             set skip 1
         else if not string match -q -- '-*' $word
             echo -- $word
@@ -71,6 +71,10 @@ complete -c holdfast -l client -x -a "(__holdfast_ask clients id)" -d "only of t
 complete -c holdfast -l share -x -a "(__holdfast_ask shares name)" -d "only in this export"
 complete -c holdfast -l status -x -a "active notified unreachable crashed" -d "only these clients"
 complete -c holdfast -l protocol -x -a "nlm nsm" -d "only these clients"
+complete -c holdfast -l file -x -a "(__holdfast_ask locks file)" -d "release only locks in this file"
+complete -c holdfast -l range -x -d "release only this lock"
+complete -c holdfast -l address -x -a "(__holdfast_ask clients address)" -d "release the clients of this address"
+complete -c holdfast -l silent-for -x -d "release clients that were silent for so long"
 complete -c holdfast -l yes -d "do not ask"
 complete -c holdfast -l no-wait -d "do not wait for the result"
 complete -c holdfast -l help -d "print the usage"

@@ -13,6 +13,7 @@
  *	request.c     one request: memory, route, parameters
  *	look.c        on the home loop's thread: copies what a request asks for,
  *	look_lists.c  a slice each turn
+ *	revoke.c      on the loop: an operator releases single locks
  *	names.c       the paths of locked files, found on a file thread (files.c)
  *	show.c        on the HTTP thread: makes JSON of the copy
  *	answer.c      makes the HTTP response

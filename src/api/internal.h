@@ -59,8 +59,9 @@ struct hf_api_client_row {
 	uint32_t program, version, procedure;
 	int32_t sm_state;
 	enum hf_client_status status;
-	uint32_t n_locks, n_waiters;
+	uint32_t n_locks, n_waiters, n_reservations;
 	uint64_t registered_at, last_seen;
+	uint64_t silent_ns; /* since last_seen */
 };
 
 /* A lock, a waiter or a reservation. */
@@ -104,6 +105,17 @@ struct hf_api_status {
 
 struct hf_api_block;
 
+/* Which locks an operator releases: see revoke.c. */
+struct hf_api_revoke {
+	uint32_t handle_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	bool has_range;
+	struct hf_range range;
+	const char *owner; /* NULL: of any owner */
+	bool has_chosen;   /* the first walk is over */
+	uint64_t last_id;  /* of the locks that the first walk has found */
+};
+
 struct hf_api_request {
 	struct hf_link link; /* (q) in api->waiting */
 	struct hf_promise promise;
@@ -145,6 +157,7 @@ struct hf_api_request {
 	struct hf_lock_cursor at;
 	struct hf_api_client_row client;
 	struct hf_api_status status;
+	struct hf_api_revoke revoke;
 	size_t n_released;
 };
 
@@ -237,6 +250,8 @@ int hf_api_look_status(struct hf_api_request *request);
 int hf_api_look_clients(struct hf_api_request *request);
 int hf_api_look_client(struct hf_api_request *request);
 int hf_api_look_release(struct hf_api_request *request);
+/* The answer says that locks are released: it waits until they cannot return after a crash of the server. */
+int hf_api_await_release(struct hf_api_request *request, const struct hf_client *client);
 void hf_api_end_delays(struct hf_api *api); /* requests no longer wait for the store */
 int hf_api_look_locks(struct hf_api_request *request);
 int hf_api_look_waiters(struct hf_api_request *request);
@@ -246,6 +261,9 @@ int hf_api_look_end_grace(struct hf_api_request *request);
 int hf_api_look_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
+
+/* revoke.c: on the loop */
+int hf_api_look_revoke(struct hf_api_request *request);
 
 /* cluster.c: look on the loop, show on the HTTP thread */
 bool hf_api_is_standby(const struct hf_api *api);

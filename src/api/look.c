@@ -215,7 +215,7 @@ static void on_promise(struct hf_promise *promise, bool is_durable)
 		hf_api_fail(
 			request, 503, "not_stored",
 			"The locks are released, but the store cannot write that: if the server dies now, "
-			"the next run has them again. Release the client again when the store can write.");
+			"the next run has them again. Release them again when the store can write.");
 	resume(promise);
 }
 
@@ -224,6 +224,13 @@ void hf_api_end_delays(struct hf_api *api)
 {
 	if (!hf_api_is_standby(api))
 		hf_delays_end(&api->delays, resume);
+}
+
+int hf_api_await_release(struct hf_api_request *request, const struct hf_client *client)
+{
+	return hf_delays_add(&request->api->delays, &request->promise, HF_SAYS_RELEASED, client, on_promise)
+		       ? HF_API_DONE
+		       : HF_API_LATER;
 }
 
 int hf_api_look_release(struct hf_api_request *request)
@@ -238,9 +245,5 @@ int hf_api_look_release(struct hf_api_request *request)
 		    client->locking.n_locks, client->locking.n_waiters);
 	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
 						      "an operator declared it crashed");
-	/* Once the operator is told that the locks are released, they must not return after a crash of the
-	 * server. */
-	return hf_delays_add(&request->api->delays, &request->promise, HF_SAYS_RELEASED, client, on_promise)
-		       ? HF_API_DONE
-		       : HF_API_LATER;
+	return hf_api_await_release(request, client);
 }

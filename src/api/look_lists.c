@@ -41,6 +41,8 @@ static const char *copy_text(struct hf_api_request *request, const char *text)
 static void copy_client(struct hf_api_request *request, struct hf_api_client_row *row,
 			const struct hf_client *client)
 {
+	uint64_t now = hf_loop_wall(request->api->options.loop);
+
 	*row = (struct hf_api_client_row){
 		.id = copy_text(request, client->id),
 		.protocol = client->protocol,
@@ -54,8 +56,10 @@ static void copy_client(struct hf_api_request *request, struct hf_api_client_row
 		.status = client->status,
 		.n_locks = client->locking.n_locks,
 		.n_waiters = client->locking.n_waiters,
+		.n_reservations = client->locking.n_reservations,
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,
+		.silent_ns = now > client->last_seen ? now - client->last_seen : 0,
 	};
 }
 

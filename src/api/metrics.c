@@ -190,6 +190,7 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 	const struct hf_api_status *status = &request->status;
 
 	put_exports(out, request);
+	put_value(out, HF_METRIC_LOCKS_REVOKED, status->recovery.locks_revoked);
 	put_value(out, HF_METRIC_NLM_WAITERS, status->locks.waiters);
 	begin(out, HF_METRIC_NLM_GRANTS);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "told", status->grants_told);

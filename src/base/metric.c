@@ -42,6 +42,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				     "store's sync." },
 	[HF_METRIC_NLM_LOCKS] = { "nlm_locks_held", HF_METRIC_GAUGE, "share",
 				  "Byte-range locks, including those that are not reclaimed yet." },
+	[HF_METRIC_LOCKS_REVOKED] = { "holdfast_locks_released_by_operator_total", HF_METRIC_COUNTER, "",
+				      "Locks that an operator released one by one or file by file. Their "
+				      "clients do not know of it." },
 	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "",
 				    "Waiters: requests that wait for a lock." },
 	[HF_METRIC_NLM_GRANTS] = { "nlm_grants_total", HF_METRIC_COUNTER,

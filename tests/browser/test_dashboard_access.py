@@ -92,11 +92,12 @@ class Access(PagePlay):
             if order[-1] == "events":
                 break
         release = [f"Release the locks of {self.id_of(host)}" for host in (self.a, self.b)]
+        revoke = f"Release the lock of {self.id_of(self.a)} on handle {self.fh.hex()[:16]}…, all"
         # A list that is wider than the page is itself a stop, to scroll it.
         self.assertEqual([stop for stop in order if stop != "wide"], [
             "waiting_seconds", "file", "offset", "mode", "client", "blocked_by_clients",
             "clients-filter", "id", "status", "locks", "waiters", "sm_state", "registered_at", "last_seen", *release,
-            "locks-filter", "share", "file", "offset", "mode", "state", "client", "owner", "events"])  # fmt: skip
+            "locks-filter", "share", "file", "offset", "mode", "state", "client", "owner", revoke, "events"])  # fmt: skip
 
     def test_the_dialog_keeps_the_focus_and_gives_it_back(self):
         self.open_page()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The dashboard in real Chromium: share reservations.
+"""The dashboard in real Chromium: share reservations, and a single lock that is released.
 
     test_dashboard_operator.py PATH/holdfastd
 """
@@ -28,6 +28,62 @@ class Reservations(PagePlay):
         page.gone(selector="#reservations td", text=self.id_of(self.a))
         self.assertTrue(page.evaluate(code=hidden))
         self.assertEqual(page.faults(), [])
+
+
+class Release(PagePlay):
+    def button_of(self, host, text):
+        return f'#locks button[aria-label="Release the lock of {self.id_of(host)} on handle {self.fh.hex()[:16]}…, {text}"]'
+
+    def test_one_lock_is_released_from_the_page(self):
+        page = self.page
+        for offset in (0, 100, 200):
+            self.assert_granted(self.a, self.lock_of(self.a, offset, 10))
+        self.assert_granted(self.a, self.lock_of(self.a, fh=bytes(8)))
+        self.assert_blocked(self.b, self.lock_of(self.b, 100, 10))
+        page.open(url=self.url())
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#waiters td", text=self.id_of(self.b))
+        page.wait(selector="#locks td", text="100 + 10")
+
+        # The warning says what it risks; the safe answer is the first
+        page.click(selector=self.button_of(self.a, "100 + 10"))
+        page.wait(selector="#ask[open] p", text="goes on writing in the belief that it holds the lock")
+        page.wait(selector="#ask[open] p", text=f"lock of {self.id_of(self.a)} on handle")
+        self.assertIn("ask-no", page.focused())
+        page.press(key="Escape")
+        page.gone(selector="#ask[open]", text="")
+        self.assert_held(self.lock_of(self.a, 100, 10), by=1)
+
+        page.click(selector=self.button_of(self.a, "100 + 10"))
+        page.click(selector="#ask-yes")
+        self.b.wait_granted(self.lock_of(self.b, 100, 10))
+        page.wait(selector="#events li", text=f"{self.id_of(self.a)} unlock (an operator released it)")
+        page.gone(selector=self.button_of(self.a, "100 + 10"), text="")
+        page.wait(selector="#locks td", text=self.id_of(self.b))
+        self.assert_held(self.lock_of(self.a, 0, 10), by=1)
+
+        # All of the client in this file, and nothing else
+        page.click(selector=self.button_of(self.a, "200 + 10"))
+        page.wait(selector="#ask-more", text="Release all 2 in this file")
+        page.click(selector="#ask-more")
+        for text in ("0 + 10", "200 + 10"):
+            page.gone(selector=self.button_of(self.a, text), text="")
+        self.assert_free(self.lock_of(self.a, 0, 10))
+        self.assert_held(self.lock_of(self.a, fh=bytes(8)))
+        self.assert_held(self.lock_of(self.b, 100, 10))
+        self.assertEqual(page.faults(), [])
+
+    def test_a_lock_that_is_gone_already(self):
+        page, lock = self.page, self.lock_of(self.a, 5, 5)
+        self.assert_granted(self.a, lock)
+        page.open(url=self.url())
+        page.wait(selector="#locks td", text="5 + 5")
+        page.click(selector=self.button_of(self.a, "5 + 5"))
+        self.a.unlock(lock)
+        self.assertTrue(page.evaluate(code="document.getElementById('ask-more').hidden"), "there is one lock only")
+        page.click(selector="#ask-yes")
+        page.wait(selector="#banner", text="Nothing was released: The client has no such lock.")
+        page.faults()  # the 404
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from rest import Rest
 
 CLIENT_FIELDS = {
     "id", "protocol", "mon_name", "address", "callback", "sm_state", "status", "locks", "waiters",
-    "registered_at", "last_seen",
+    "reservations", "registered_at", "last_seen", "silent_seconds",
 }  # fmt: skip
 LOCK_FIELDS = {"share", "file", "handle", "client", "owner", "offset", "length", "mode", "state"}
 WAITER_FIELDS = {"share", "file", "client", "owner", "offset", "length", "mode", "waiting_seconds", "blocked_by"}
@@ -198,7 +198,7 @@ class Refuses(RestPlay):
             ("POST", "/api/v1/clients/x", "GET, HEAD, DELETE"),
             ("GET", "/api/v1/notify", "POST"),
             ("PUT", "/", "GET, HEAD"),
-            ("OPTIONS", "/api/v1/locks", "GET, HEAD"),
+            ("OPTIONS", "/api/v1/locks", "GET, HEAD, DELETE"),
         ):
             answer = self.rest.call(method, target, token=True)
             self.assert_refused(answer, 405, "method_not_allowed")

@@ -4,6 +4,7 @@
     test_operator.py PATH/holdfastd [unittest's own arguments]
 """
 
+import fcntl
 import json
 import os
 import sys
@@ -13,9 +14,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
-from commandline import CliPlay
+from commandline import FAILED, NOT_FOUND, USAGE, CliPlay
 from exported import Exported
 from play import main
+from rest import Events
+from terminal import Terminal
 
 READ, WRITE, BOTH = 1, 2, 3
 
@@ -91,6 +94,219 @@ class Reservations(CliPlay):
         self.assertRegex(self.run_cli("status").stdout, r"\nreserved   2\n")
         one = json.loads(self.run_cli("--json", "reservations", "--client", self.id_of(self.b)).stdout)
         self.assertEqual([(r["client"], r["access"]) for r in one], [(self.id_of(self.b), "read")])
+
+
+class ReleaseOne(CliPlay):
+    """DELETE /api/v1/locks: one lock, or all that a client has in a file."""
+
+    def target(self, host, fh=None, **more):
+        query = {"client": self.id_of(host), "handle": (fh or self.fh).hex(), **more}
+        return "/api/v1/locks?" + "&".join(f"{key}={quote(str(value))}" for key, value in query.items())
+
+    def release(self, host, token=True, **more):
+        return self.rest.call("DELETE", self.target(host, **more), token=token)
+
+    def assert_refused(self, answer, status, code):
+        self.assertEqual((answer.status, answer.code), (status, code))
+
+    def test_one_lock_goes_to_its_waiter_at_once(self):
+        events = Events(self.rest)
+        self.addCleanup(events.close)
+        for offset in (0, 100, 200):
+            self.assert_granted(self.a, self.lock_of(self.a, offset, 10))
+        self.assert_blocked(self.b, self.lock_of(self.b, 100, 10))
+        before = self.rest.metrics()
+        answer = self.release(self.a, offset=100, length=10)
+        self.assertEqual((answer.status, answer.json), (200, {"locks_released": 1}))
+        self.b.wait_granted(self.lock_of(self.b, 100, 10))
+        self.assertEqual(sorted(self.held_bytes(3)), [0, 1, 2])
+        self.assert_held(self.lock_of(self.a, 200, 10), by=1)
+        after = self.rest.metrics()
+        moved = {key: after[key] - before[key] for key in after if "_seconds" not in key and after[key] != before.get(key, 0)}
+        self.assertEqual(moved["holdfast_locks_released_by_operator_total"], 1)
+        self.assertEqual(moved["nlm_waiters"], -1)
+        self.assertNotIn("nsm_crash_cleanups_total", moved, "no client crashed")
+        event = events.wait("unlock", lambda data: data["handle"] == self.fh.hex())["data"]
+        self.assertEqual((event["client"], event["offset"], event["length"], event["reason"]),
+                         (self.id_of(self.a), 100, 10, "an operator released it"))  # fmt: skip
+        self.assertRegex(self.daemon.log, rf"an operator releases locks of a client in a file\W.*{self.fh.hex()}")
+
+    def test_all_locks_in_a_file_and_no_other(self):
+        other = os.urandom(8)
+        for svid in (1, 2):
+            self.assert_granted(self.a, self.lock_of(self.a, 100 * svid, 10, svid=svid))
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 1, fh=other))
+        self.assert_granted(self.b, self.lock_of(self.b, 900, 10))
+        # Another program of the same client waits: it gets the lock, and keeps it.
+        self.assert_blocked(self.a, self.lock_of(self.a, 100, 10, svid=3))
+        self.assertEqual(self.release(self.a).json, {"locks_released": 2})
+        self.a.wait_granted(self.lock_of(self.a, 100, 10, svid=3))
+        self.assert_held(self.lock_of(self.a, 100, 10), by=3)
+        self.assert_free(self.lock_of(self.a, 200, 10))
+        self.assert_held(self.lock_of(self.a, 0, 1, fh=other))
+        self.assert_held(self.lock_of(self.b, 900, 10))
+
+    def test_more_locks_than_the_loop_examines_in_a_turn(self):
+        for i in range(300):
+            self.assert_granted(self.a, self.lock_of(self.a, 10 * i, 5, svid=i + 1))
+        self.assertEqual(self.release(self.a, offset=2990, length=5).json, {"locks_released": 1})
+        self.assertEqual(self.release(self.a).json, {"locks_released": 299})
+        self.assert_free(self.lock_of(self.a))
+
+    def test_readers_of_one_range_are_told_apart_by_their_owner(self):
+        readers = [self.lock_of(self.a, 0, 0, svid=svid, exclusive=False) for svid in (1, 2, 3)]
+        for lock in readers:
+            self.assert_granted(self.a, lock)
+        owner = lambda lock: f"nlm:{lock.name}:{lock.svid}:{lock.owner.hex()}"
+        self.assertEqual(self.release(self.a, offset=0, length=0, owner=owner(readers[1])).json, {"locks_released": 1})
+        left = self.rest.get(f"/api/v1/locks?client={quote(self.id_of(self.a))}").json["locks"]
+        self.assertEqual([l["owner"] for l in left if l["handle"] == self.fh.hex()], [owner(readers[0]), owner(readers[2])])
+        self.assertEqual(self.release(self.a, offset=0, length=0).json, {"locks_released": 2})
+
+    def test_what_is_refused(self):
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10))
+        self.assert_refused(self.release(self.a, token=False), 401, "no_token")
+        self.assert_refused(self.release(self.a, offset=0, length=9), 404, "no_such_lock")
+        self.assert_refused(self.release(self.a, offset=0, length=0), 404, "no_such_lock")
+        self.assert_refused(self.release(self.a, fh=os.urandom(28)), 404, "no_such_lock")
+        self.assert_refused(self.rest.call("DELETE", f"/api/v1/locks?client=nlm:192.0.2.1:x&handle={self.fh.hex()}", token=True),
+                            404, "not_found")  # fmt: skip
+        for query in ("", f"?client={quote(self.id_of(self.a))}", f"?handle={self.fh.hex()}"):
+            self.assert_refused(self.rest.call("DELETE", f"/api/v1/locks{query}", token=True), 400, "bad_request")
+        for more in ({"offset": 0}, {"length": 10}, {"offset": "x", "length": 10}, {"offset": 2**63, "length": 1}):
+            self.assert_refused(self.release(self.a, **more), 400, "bad_request")
+        for handle in ("0", "xy", "AB", "00" * 65):
+            answer = self.rest.call("DELETE", f"/api/v1/locks?client={quote(self.id_of(self.a))}&handle={handle}", token=True)
+            self.assert_refused(answer, 400, "bad_request")
+        self.assert_held(self.lock_of(self.a, 0, 10), by=1)
+
+    def test_a_grant_on_its_way_is_released_too(self):
+        self.b.script = None  # hears of the grant, and says nothing
+        held = self.lock_of(self.a)
+        self.assert_granted(self.a, held)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.a.unlock(held)
+        self.b.wait_granted(self.lock_of(self.b))
+        self.assertEqual(self.release(self.b).json, {"locks_released": 1})
+        self.assert_granted(self.c, self.lock_of(self.c))
+
+    # By the command line
+
+    def test_release_by_the_command_line(self):
+        for offset in (0, 100):
+            self.assert_granted(self.c, self.lock_of(self.c, offset, 10))
+        file = f"handle:{self.fh.hex()}"
+        terminal = Terminal(self.words("release", self.id_of(self.c), "--file", file, "--range", "100+10"), self.daemon.namespace,
+                            40, 200)  # fmt: skip
+        terminal.wait("Continue?")
+        self.assertIn("100+10", terminal.text)
+        self.assertNotIn("0+10 ", terminal.text.replace("100+10 ", ""))
+        self.assertIn("in the belief that it holds the lock", terminal.text)
+        terminal.write("no\n")
+        terminal.wait("Nothing was changed.")
+        self.assertEqual(terminal.end(), FAILED)
+        self.run_cli("release", self.id_of(self.c), "--file", file, code=USAGE)  # without a terminal it cannot ask
+        self.assert_held(self.lock_of(self.c, 100, 10))
+        said = self.run_cli("release", self.id_of(self.c), "--file", file, "--range", "100+10", "--yes").stdout
+        self.assertEqual(said, "1 locks released.\n")
+        self.assert_free(self.lock_of(self.c, 100, 10))
+        self.assert_held(self.lock_of(self.c, 0, 10))
+        self.assertEqual(json.loads(self.run_cli("--json", "release", self.id_of(self.c), "--file", file, "--yes").stdout),
+                         {"locks_released": 1})  # fmt: skip
+        self.run_cli("release", self.id_of(self.c), "--file", file, "--yes", code=NOT_FOUND)
+
+    def test_command_lines_that_mean_nothing(self):
+        lock = self.lock_of(self.c)
+        self.assert_granted(self.c, lock)
+        for words in ((), ("--file", "x"), (self.id_of(self.c), "--range", "all"), (self.id_of(self.c), "--address", self.c.address),
+                      ("--address", "c"), ("--silent-for", "0"), ("--silent-for", "x"), ("--silent-for", "5x")):  # fmt: skip
+            self.run_cli("release", "--yes", *words, code=USAGE)
+        self.run_cli("locks", "--file", "x", code=USAGE)
+        self.assert_held(lock)
+
+
+class ReleaseMany(CliPlay):
+    """holdfast release --address, --silent-for: shows first, then asks."""
+
+    def test_all_clients_of_an_address(self):
+        for name in ("one", "two"):
+            self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(8), name=name))
+        self.assertEqual(self.a.share(self.lock_of(self.a, fh=os.urandom(8), name="three", access=READ)), nlm.S_GRANTED)
+        self.assert_granted(self.b, self.lock_of(self.b))
+        done = self.run_cli("release", "--address", self.a.address, code=USAGE)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["ID", "LOCKS", "WAITERS", "RESERVATIONS", "SILENT", "FOR"])
+        self.assertEqual([line.split()[:4] for line in lines[1:4]],
+                         [[f"nlm:{self.a.address}:{name}", *n] for name, n in (("one", "100"), ("two", "100"), ("three", "001"))])  # fmt: skip
+        self.assertIn("These 3 clients will be declared crashed", done.stdout)
+        self.assertIn("use --yes", done.stderr)
+        terminal = Terminal(self.words("release", "--address", self.a.address), self.daemon.namespace, 40, 200)
+        terminal.wait("Continue?")
+        terminal.write("no\n")
+        terminal.wait("Nothing was changed.")
+        self.assertEqual(terminal.end(), FAILED)
+        self.assertEqual(len(self.rest.get("/api/v1/locks").json["locks"]), 3)
+        self.assertTrue(self.run_cli("release", "--address", self.a.address, "--yes").stdout.endswith("\n2 locks released.\n"))
+        self.assertEqual([l["client"] for l in self.rest.get("/api/v1/locks").json["locks"]], [self.id_of(self.b)])
+        self.assertEqual(self.rest.get("/api/v1/reservations").json["reservations"], [])
+        self.assertEqual(self.run_cli("release", "--address", self.a.address).stdout, "No such client has anything to release.\n")
+
+    def test_clients_that_are_silent(self):
+        self.assert_granted(self.a, self.lock_of(self.a))
+        silent = lambda host: self.rest.get(f"/api/v1/clients/{quote(self.id_of(host))}").json["silent_seconds"]
+        self.until(lambda: silent(self.a), "it is silent for a while", passes=lambda seconds: seconds >= 1.5)
+        self.assert_granted(self.b, self.lock_of(self.b, fh=os.urandom(8)))
+        self.assertEqual(self.run_cli("release", "--silent-for", "3600").stdout, "No such client has anything to release.\n")
+        self.assertGreater(silent(self.a), silent(self.b))
+        # b may be silent for long, too, until the command runs: so its address is not meant.
+        shown = self.run_cli("release", "--silent-for", "1", "--address", self.a.address, code=USAGE)
+        self.assertIn(self.id_of(self.a), shown.stdout)
+        self.assertNotIn(self.id_of(self.b), shown.stdout)
+        self.run_cli("release", "--silent-for", "1", "--address", self.a.address, "--yes")
+        self.assert_free(self.lock_of(self.a))
+        self.assertEqual([l["client"] for l in self.rest.get("/api/v1/locks").json["locks"]], [self.id_of(self.b)])
+
+
+class ReleasedForGood(Exported):
+    """A lock that an operator released does not return after a crash of the server."""
+
+    n_hosts = 2
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.after_crash=continue", "api.listen=127.0.0.1:0")
+
+    def test_a_released_lock_stays_released_through_a_crash(self):
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10))
+        self.assert_granted(self.a, self.lock_of(self.a, 100, 10))
+        target = f"/api/v1/locks?client={quote(self.id_of(self.a))}&handle={self.fh.hex()}&offset=0&length=10"
+        self.assertEqual(self.rest.call("DELETE", target, token=True).json, {"locks_released": 1})
+        self.restart()
+        self.assertFalse(self.rest.get("/api/v1/status").json["grace"]["active"])
+        locks = self.rest.get("/api/v1/locks").json["locks"]
+        self.assertEqual([(l["offset"], l["length"], l["file"]) for l in locks], [(100, 10, self.path)])
+
+
+class ReleasedLocally(Exported):
+    """Processes on the server see the lock go, too."""
+
+    n_hosts = 1
+    exports = ("{{path: {base}/data, name: /data, squash: none, local_locks: on}}",)
+    settings = ("api.listen=127.0.0.1:0",)
+
+    def try_to_lock(self, file, offset):
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, offset)
+        except OSError:
+            return False
+        return True
+
+    def test_a_released_lock_is_free_for_local_processes(self):
+        for offset in (0, 100):
+            self.assert_granted(self.a, self.lock_of(self.a, offset, 10))
+        with open(self.path, "r+b") as file:
+            self.assertFalse(self.try_to_lock(file, 0))
+            target = f"/api/v1/locks?client={quote(self.id_of(self.a))}&handle={self.fh.hex()}&offset=0&length=10"
+            self.assertEqual(self.rest.call("DELETE", target, token=True).json, {"locks_released": 1})
+            self.until(lambda: self.try_to_lock(file, 0), "the kernel has it, too")
+            self.assertFalse(self.try_to_lock(file, 100))
 
 
 class RestoredReservations(Exported):

@@ -23,8 +23,10 @@ const tables = {
     { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
     { key: "last_seen", title: "Last seen", kind: "n", text: c => since(c.last_seen) }] }),
   locks: new Table("locks", { noun: "lock", sort: "client", down: false,
-    keyOf: l => `${l.owner} ${l.handle} ${l.offset} ${l.mode}`, columns: [
+    keyOf: l => `${l.client} ${l.owner} ${l.handle} ${l.offset} ${l.length} ${l.mode}`, columns: [
       { key: "share", title: "Export" }, { key: "file", title: "File", kind: "id", text: file },
+      { key: null, title: "Action", act: l => make("button", { class: "act", "aria-label": `Release the lock of ${l.client} on ${file(l)}, ${range(l)}`,
+        onclick: () => askRevoke(l) }, "Release…") },
       { key: "offset", title: "Range", text: range }, { key: "mode", title: "Mode" },
       { key: "state", title: "State", mark: l => (l.state === "held" ? "" : "warn") },
       { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),

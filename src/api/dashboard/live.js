@@ -86,11 +86,14 @@ $("token-form").addEventListener("submit", event => {
 
 /* Events, over fetch(), because EventSource cannot send the token */
 
+/* Of all unlocks, those that an operator ordered are news. */
+const isOrder = (kind, data) => kind === "unlock" && data.reason;
+
 function lineOf(kind, data) {
   const when = data.time ? new Date(data.time * 1000) : new Date();
-  const parts = [data.client ?? data.to, TOLD[kind], data.from && `from ${data.from}`, data.result || "", data.reason && `(${data.reason})`,
+  const parts = [data.client ?? data.to, TOLD[kind] ?? kind, data.from && `from ${data.from}`, data.result || "", data.reason && `(${data.reason})`,
     data.locks !== undefined ? some(data.locks, "lock") : "", data.lost ? `${data.lost}` : ""].filter(Boolean);
-  const isBad = kind === "crash" || kind === "lost" || data.result === "failed";
+  const isBad = kind === "crash" || kind === "unlock" || kind === "lost" || data.result === "failed";
   return make("li", { class: isBad ? "bad" : null },
     make("time", { datetime: when.toISOString() }, when.toLocaleTimeString()), parts.join(" "));
 }
@@ -103,7 +106,7 @@ function take(events) {
     const data = JSON.parse(text);
     if (data.client) hasChanged(data.client);
     if (kind === "lost" || kind === "grace_ended" || kind === "takeover" || changed.size > FLOOD) due.wantsAll = true;
-    if (kind in TOLD) lines.push([kind, data]);
+    if (kind in TOLD || isOrder(kind, data)) lines.push([kind, data]);
     if (kind === "crash") say(`${data.client} crashed`);
     if (kind === "takeover") say(`${data.to} took the service over`);
   }

@@ -1,4 +1,4 @@
-/* Releases a client's locks, after asking for confirmation. */
+/* Releases a client's locks, or one of them, after asking for confirmation. */
 "use strict";
 
 /* The client's row may be gone when the dialog closes; then the filter of the list gets the focus. */
@@ -12,9 +12,30 @@ function askRelease(id) {
     yes: "Release", act: () => release(id), elsewhere: $("clients-filter") });
 }
 
-async function release(id) {
+/* One lock, or all that its client has in the file. */
+function askRevoke(lock) {
+  const all = (locks.get(lock.client) ?? []).filter(l => l.handle === lock.handle);
+  ask({ title: "Release this lock?",
+    what: `The ${lock.mode} lock of ${lock.client} on ${file(lock)}, bytes ${range(lock)}, will be released. The clients that wait for it get it.`,
+    risk: "The client does not learn of it. A program that is still alive goes on writing in the belief that it holds the lock, "
+      + "while another program does.",
+    yes: "Release", act: () => revoke(lock, true), elsewhere: $("locks-filter"),
+    ...(all.length > 1 ? { more: `Release all ${count.format(all.length)} in this file`, actMore: () => revoke(lock, false) } : {}) });
+}
+
+function revoke(lock, isOne) {
+  const query = { client: lock.client, handle: lock.handle,
+    ...(isOne ? { offset: lock.offset, length: lock.length, owner: lock.owner } : {}) };
+  const text = Object.entries(query).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+  return releaseBy(`/api/v1/locks?${text}`, lock.client);
+}
+
+const release = id => releaseBy(`/api/v1/clients/${encodeURIComponent(id)}`, id);
+
+/* @id: the client that the order is about */
+async function releaseBy(path, id) {
   try {
-    const answer = await call("DELETE", `/api/v1/clients/${encodeURIComponent(id)}`);
+    const answer = await call("DELETE", path);
     put("live", `${some(answer.locks_released, "lock")} released`);
     delete $("banner").dataset.order;
   } catch (error) {
