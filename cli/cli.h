@@ -11,6 +11,7 @@
  *	orders.c     commands that change it
  *	release.c    the locks of a client, of a file, of several clients
  *	cluster.c    the nodes of the cluster, and orders to them
+ *	store.c      a store whose server is stopped: check, dump, copy
  *	events.c     the stream of events
  *	top.c        full screen, live
  *	doctor*.c    finds problems on this host, or with a client
@@ -48,7 +49,9 @@ struct cli {
 	const char *range;
 	const char *address;
 	const char *silent_for;
+	const char *name;   /* of store: the server's name in a database */
 	const char *object; /* the second argument: the node of `cluster move NODE` */
+	const char *target; /* the third one: where `store copy` writes */
 	FILE *errors;       /* where cli_ask() prints errors */
 	char endpoint[256]; /* the server that was found, in the form of --server */
 	char token[513];    /* the token that was found; empty: none */
@@ -113,6 +116,7 @@ int cli_grace(struct cli *cli, const char *argument);
 int cli_notify(struct cli *cli, const char *argument);
 int cli_release(struct cli *cli, const char *argument);
 int cli_cluster(struct cli *cli, const char *argument);
+int cli_store(struct cli *cli, const char *argument);
 int cli_events(struct cli *cli, const char *argument);
 int cli_top(struct cli *cli, const char *argument);
 int cli_doctor(struct cli *cli, const char *argument);

@@ -18,6 +18,7 @@ enum filters {
 	OF_CLIENTS, /* --status, --protocol */
 	OF_LOCKS,   /* --client, --share */
 	OF_RELEASE, /* --file, --range, --address, --silent-for */
+	OF_STORE,   /* --name */
 };
 
 struct command {
@@ -26,7 +27,8 @@ struct command {
 	int (*run)(struct cli *cli, const char *argument);
 	const char *help;
 	enum filters filters; /* the filters that it takes */
-	bool takes_object;    /* its argument may be followed by another one */
+	int max_words;        /* 0: its argument at most */
+	bool is_offline;      /* it needs no server */
 };
 
 static const struct command commands[] = {
@@ -45,7 +47,11 @@ static const struct command commands[] = {
 	  OF_RELEASE },
 	{ "cluster", "[ORDER]", cli_cluster,
 	  "the nodes of the cluster; move [NODE]: hand the service over; take: serve on this node",
-	  .takes_object = true },
+	  .max_words = 2 },
+	{ "store", "ORDER", cli_store,
+	  "with the server stopped: check, dump [STORE]; copy FROM TO; a STORE is a directory or a "
+	  "connection string",
+	  OF_STORE, .max_words = 3, .is_offline = true },
 	{ "events", NULL, cli_events, "the server's events, live" },
 	{ "top", NULL, cli_top, "a live view, full screen" },
 	{ "doctor", "[HOST]", cli_doctor, "check this host for problems; with HOST, check that client" },
@@ -71,6 +77,7 @@ static void print_usage(FILE *out)
 	      "them\n"
 	      "  --address ADDRESS, --silent-for SECONDS    release all clients of this address, or silent "
 	      "for so long\n"
+	      "  --name NAME         the server's name in a database (default: the host's name)\n"
 	      "  --yes               do not ask before a release\n"
 	      "  --no-wait           do not wait for the result of cluster move and cluster take\n"
 	      "  --help, --version\n\n"
@@ -91,6 +98,7 @@ enum {
 	OPT_RANGE,
 	OPT_ADDRESS,
 	OPT_SILENT_FOR,
+	OPT_NAME,
 	OPT_YES,
 	OPT_NO_WAIT,
 	OPT_VERSION,
@@ -109,6 +117,7 @@ static const struct option options[] = {
 	{ "range", required_argument, NULL, OPT_RANGE },
 	{ "address", required_argument, NULL, OPT_ADDRESS },
 	{ "silent-for", required_argument, NULL, OPT_SILENT_FOR },
+	{ "name", required_argument, NULL, OPT_NAME },
 	{ "yes", no_argument, NULL, OPT_YES },
 	{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
 	{ "version", no_argument, NULL, OPT_VERSION },
@@ -156,6 +165,9 @@ static int take_option(struct cli *cli, int option)
 	case OPT_SILENT_FOR:
 		cli->silent_for = optarg;
 		return -1;
+	case OPT_NAME:
+		cli->name = optarg;
+		return -1;
 	case OPT_YES:
 		cli->is_yes = true;
 		return -1;
@@ -194,12 +206,18 @@ static const char *find_idle_filter(const struct cli *cli, const struct command 
 		{ "status", cli->status, OF_CLIENTS },   { "protocol", cli->protocol, OF_CLIENTS },
 		{ "file", cli->file, OF_RELEASE },       { "range", cli->range, OF_RELEASE },
 		{ "address", cli->address, OF_RELEASE }, { "silent-for", cli->silent_for, OF_RELEASE },
+		{ "name", cli->name, OF_STORE },
 	};
 
 	for (size_t i = 0; i < HF_ARRAY_SIZE(given); i++)
 		if (given[i].value && given[i].kind != command->filters)
 			return given[i].name;
 	return NULL;
+}
+
+static int max_words(const struct command *command)
+{
+	return command->max_words ? command->max_words : command->argument != NULL;
 }
 
 static int run(struct cli *cli, char **words, int n)
@@ -216,11 +234,12 @@ static int run(struct cli *cli, char **words, int n)
 		fprintf(stderr, "holdfast: unknown command %s; try `holdfast --help`\n", words[0]);
 		return CLI_USAGE;
 	}
-	if (n > (command->takes_object ? 3 : command->argument ? 2 : 1)) {
+	if (n - 1 > max_words(command)) {
 		fprintf(stderr, "holdfast: %s takes %s\n", command->name,
-			command->takes_object ? "two arguments at most"
-			: command->argument   ? "one argument"
-					      : "no arguments");
+			max_words(command) == 3   ? "three arguments at most"
+			: max_words(command) == 2 ? "two arguments at most"
+			: command->argument       ? "one argument"
+						  : "no arguments");
 		return CLI_USAGE;
 	}
 	idle = find_idle_filter(cli, command);
@@ -230,7 +249,8 @@ static int run(struct cli *cli, char **words, int n)
 		return CLI_USAGE;
 	}
 	cli->object = n > 2 ? words[2] : NULL;
-	code = cli_find_server(cli);
+	cli->target = n > 3 ? words[3] : NULL;
+	code = command->is_offline ? CLI_OK : cli_find_server(cli);
 	return code == CLI_OK ? command->run(cli, n > 1 ? words[1] : NULL) : code;
 }
 

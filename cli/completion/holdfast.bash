@@ -33,24 +33,26 @@ _holdfast() {
 	--share) _holdfast_offer "$(_holdfast_ask shares name)"; return ;;
 	--address) _holdfast_offer "$(_holdfast_ask clients address)"; return ;;
 	--file) _holdfast_offer "$(_holdfast_ask locks file)"; return ;;
-	--server | --range | --silent-for) return ;;
+	--server | --range | --silent-for | --name) return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for --yes --no-wait --help --version'
+		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for --name --yes --no-wait --help --version'
 		return
 	fi
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
-		--server | --state-dir | --token-file | --client | --share | --status | --protocol | --file | --range | --address | --silent-for) ((i++)) ;;
+		--server | --state-dir | --token-file | --client | --share | --status | --protocol | --file | --range | --address | --silent-for | --name) ((i++)) ;;
 		-*) ;;
 		*) case $((n++)) in 0) command=${words[i]} ;; 1) argument=${words[i]} ;; esac ;;
 		esac
 	done
 	case $n$command in
-	0) _holdfast_offer 'status clients locks waiters reservations shares grace notify release cluster events top doctor dashboard' ;;
+	0) _holdfast_offer 'status clients locks waiters reservations shares grace notify release cluster store events top doctor dashboard' ;;
 	1clients | 1notify | 1release) _holdfast_ids ;;
 	1grace) _holdfast_offer end ;;
 	1cluster) _holdfast_offer 'move take' ;;
+	1store) _holdfast_offer 'check dump copy' ;;
+	2store | 3store) _filedir -d ;;
 	2cluster) [[ $argument == move ]] && _holdfast_offer "$(_holdfast_ask cluster name)" ;;
 	1doctor) _known_hosts_real -- "$cur" ;;
 	esac

@@ -6,7 +6,7 @@ function __holdfast_words
     for word in (commandline -opc)
         if test $skip = 1
             set skip 0
-        else if contains -- $word --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for
+        else if contains -- $word --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for --name
             set skip 1
         else if not string match -q -- '-*' $word
             echo -- $word
@@ -26,6 +26,11 @@ end
 function __holdfast_wants_node
     set -l words (__holdfast_words)
     test (count $words) -eq 3; and test "$words[2] $words[3]" = "cluster move"
+end
+
+function __holdfast_wants_folder
+    set -l words (__holdfast_words)
+    test (count $words) -ge 3; and test "$words[2]" = store
 end
 
 # __holdfast_ask COMMAND KEY: the values, of the server that the words so far name
@@ -54,6 +59,7 @@ complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period a
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"
 complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"
 complete -c holdfast -n __holdfast_wants_command -a cluster -d "the nodes of the cluster"
+complete -c holdfast -n __holdfast_wants_command -a store -d "check, dump or copy a store whose server is stopped"
 complete -c holdfast -n __holdfast_wants_command -a events -d "events of the server, live"
 complete -c holdfast -n __holdfast_wants_command -a top -d "a live view, full screen"
 complete -c holdfast -n __holdfast_wants_command -a doctor -d "check this host or a client for problems"
@@ -61,6 +67,8 @@ complete -c holdfast -n __holdfast_wants_command -a dashboard -d "the address of
 complete -c holdfast -n "__holdfast_wants_argument clients notify release" -a "(__holdfast_ask clients id)"
 complete -c holdfast -n "__holdfast_wants_argument grace" -a end
 complete -c holdfast -n "__holdfast_wants_argument cluster" -a "move take"
+complete -c holdfast -n "__holdfast_wants_argument store" -a "check dump copy"
+complete -c holdfast -n __holdfast_wants_folder -a "(__fish_complete_directories)"
 complete -c holdfast -n __holdfast_wants_node -a "(__holdfast_ask cluster name)"
 complete -c holdfast -n "__holdfast_wants_argument doctor" -a "(__fish_print_hostnames)"
 complete -c holdfast -l json -d "JSON, for scripts"
@@ -75,6 +83,7 @@ complete -c holdfast -l file -x -a "(__holdfast_ask locks file)" -d "release onl
 complete -c holdfast -l range -x -d "release only this lock"
 complete -c holdfast -l address -x -a "(__holdfast_ask clients address)" -d "release the clients of this address"
 complete -c holdfast -l silent-for -x -d "release clients that were silent for so long"
+complete -c holdfast -l name -x -d "the name of the server in a database"
 complete -c holdfast -l yes -d "do not ask"
 complete -c holdfast -l no-wait -d "do not wait for the result"
 complete -c holdfast -l help -d "print the usage"

@@ -8,6 +8,7 @@
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "recovery/recovery.h"
+#include "recovery/reservation.h"
 #include "store/store.h"
 
 /* persist.c: the lock table in the store. */
@@ -178,21 +179,6 @@ void hf_export_counts_deinit(struct hf_recovery *recovery);
 void hf_export_counts_add(struct hf_recovery *recovery, uint32_t export, const struct hf_lock_client *client);
 void hf_export_counts_remove(struct hf_recovery *recovery, uint32_t export,
 			     const struct hf_lock_client *client);
-
-/* RESERVATION: a reservation as the store has it. */
-struct hf_reservation {
-	struct hf_bytes export; /* its name */
-	struct hf_bytes handle;
-	struct hf_bytes client; /* its id */
-	struct hf_bytes oh;
-	uint32_t count;
-	int32_t state;
-	uint8_t access, deny;
-	uint64_t mark; /* of the last request that changed the count; 0: none */
-};
-
-uint32_t hf_reservation_encode(const struct hf_reservation *reservation, uint8_t blob[HF_STORE_MAX_BLOB]);
-bool hf_reservation_decode(struct hf_reservation *reservation, struct hf_bytes blob); /* borrows from it */
 
 /* NOT EXPORTED */
 void hf_not_exported_init(struct hf_recovery *recovery);

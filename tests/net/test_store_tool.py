@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""holdfast store: a store whose server is stopped is checked, written as JSON, and copied between LMDB and PostgreSQL.
+
+    test_store_tool.py PATH/holdfastd [unittest's own arguments]
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import cluster
+import nlm
+from commandline import FAILED, HOLDFAST, NOT_FOUND, OK, USAGE
+from play import Play, main
+from until import PATIENCE
+
+READ, WRITE = 1, 2
+NOBODY = 65534
+N_LOCKS = 1200  # more than one commit of a copy has
+
+
+class StoreTool(Play):
+    n_hosts = 2
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.after_crash=continue", "api.listen=127.0.0.1:0")
+
+    @property
+    def folder(self):
+        return f"{self.daemon.state_dir}/state"
+
+    def run_tool(self, *words, code=OK):
+        done = subprocess.run([HOLDFAST, "--state-dir", self.folder, *words], capture_output=True, text=True, check=False,
+                              timeout=PATIENCE, stdin=subprocess.DEVNULL)  # fmt: skip
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def json_of(self, *words, code=OK):
+        return json.loads(self.run_tool(*words, code=code).stdout)
+
+    def start(self, *more):
+        self.daemon.start(*more)
+        for host in self.hosts:
+            host.drop_callers()
+
+    def facts(self):
+        """a has locks and a reservation, b waits."""
+        for i in range(N_LOCKS):
+            self.assert_granted(self.a, self.lock_of(self.a, 2 * i, 1, exclusive=bool(i % 2)))
+        self.assert_granted(self.a, self.lock_of(self.a, 10**6, 0, svid=2))
+        self.assertEqual(self.a.share(self.lock_of(self.a, access=READ, deny=WRITE)), nlm.S_GRANTED)
+        self.assert_blocked(self.b, self.lock_of(self.b, 10**6, 10))
+
+    def shown(self):
+        """What the server shows, without what the time changes."""
+        locks, cursor = [], ""
+        while cursor is not None:
+            page = self.rest.get(f"/api/v1/locks?limit=1000&cursor={cursor}" if cursor else "/api/v1/locks?limit=1000").json
+            locks += page["locks"]
+            cursor = page["next"]
+        waiters = [{k: w[k] for k in w if k != "waiting_seconds"} for w in self.rest.get("/api/v1/waiters").json["waiters"]]
+        return {"locks": sorted(map(json.dumps, locks)), "waiters": waiters,
+                "reservations": self.rest.get("/api/v1/reservations").json["reservations"]}  # fmt: skip
+
+    @staticmethod
+    def sorted_dump(dump):
+        return {key: sorted(map(json.dumps, dump[key])) for key in ("clients", "locks", "reservations", "waiters")}
+
+    def remove_store(self):
+        for path in glob.glob(f"{self.folder}/store.*") + glob.glob(f"{self.folder}/journal.*"):
+            os.unlink(path)
+
+    def test_check_and_dump(self):
+        self.facts()
+        said = self.run_tool("store", "check", code=FAILED).stderr
+        self.assertIn("in use by another holdfastd", said)
+        self.assertIn("stop holdfastd first", said)
+        self.daemon.crash()
+        try:
+            text = self.run_tool("store", "check").stdout
+            self.assertIn("not stopped in order", text)
+            self.assertIn(f"locks        {N_LOCKS + 1}\n", text)
+            self.assertIn("faults       0\n", text)
+            found = self.json_of("--json", "store", "check", self.folder)
+            self.assertEqual([found[key] for key in ("locks", "reservations", "waiters", "faults")], [N_LOCKS + 1, 1, 1, 0])
+            self.assertTrue(found["state"]["locks_trusted"])
+            dump = self.json_of("store", "dump")
+            self.assertEqual(dump["state"], found["state"])
+            last = next(lock for lock in dump["locks"] if lock["svid"] == 2)
+            self.assertEqual((last["handle"], last["client"], last["offset"], last["length"], last["mode"]),
+                             (self.fh.hex(), self.id_of(self.a), 10**6, 0, "exclusive"))  # fmt: skip
+            (reserved,) = dump["reservations"]
+            self.assertEqual((reserved["access"], reserved["deny"], reserved["count"]), (READ, WRITE, 1))
+            (waiter,) = dump["waiters"]
+            self.assertEqual((waiter["client"], waiter["offset"], waiter["granted"]), (self.id_of(self.b), 10**6, False))
+            self.assertLessEqual({self.id_of(self.a), self.id_of(self.b)}, {client["id"] for client in dump["clients"]})
+            self.assertEqual(self.json_of("store", "dump"), dump, "a look changes nothing")
+        finally:
+            self.start()
+        self.assertFalse(self.rest.get("/api/v1/status").json["grace"]["active"], "and the next run goes on")
+        self.assert_held(self.lock_of(self.a, 10**6, 1), by=2)
+
+    def test_from_lmdb_to_postgres_and_back(self):
+        if not cluster.programs():
+            self.skipTest("no PostgreSQL here")
+        database = cluster.Cluster().start()
+        self.addCleanup(database.close)
+        backend = ("store.backend=postgres", f"store.postgres={database.connection}")
+        self.facts()
+        before = self.shown()
+        self.daemon.crash()
+        dump = self.json_of("store", "dump")
+        self.run_tool("store", "copy", self.folder, database.connection, "--name", "server")
+        copied = self.json_of("store", "dump", database.connection, "--name", "server")
+        self.assertEqual(self.sorted_dump(copied), self.sorted_dump(dump))
+        self.assertEqual({k: copied["state"][k] for k in ("epoch", "sm_state", "complete", "settled", "locks_trusted")},
+                         {k: dump["state"][k] for k in ("epoch", "sm_state", "complete", "settled", "locks_trusted")})  # fmt: skip
+        self.assertIn("copy to an empty store",
+                      self.run_tool("store", "copy", self.folder, database.connection, "--name", "server", code=FAILED).stderr)
+
+        self.start(*backend)
+        self.assertFalse(self.rest.get("/api/v1/status").json["grace"]["active"])
+        self.assertEqual(self.shown(), before)
+        said = self.run_tool("store", "check", database.connection, "--name", "server", code=FAILED).stderr
+        self.assertIn("another holdfastd with the same server.name uses it", said)
+        self.a.unlock(self.lock_of(self.a, 10**6, 0, svid=2))
+        self.b.wait_granted(self.lock_of(self.b, 10**6, 10))
+        self.until(lambda: self.rest.metrics()['nlm_grants_total{result="told"}'], "b has answered", passes=bool)
+        after = self.shown()
+        self.daemon.stop()
+        self.run_tool("store", "check", database.connection, code=NOT_FOUND)  # another name
+
+        # And back, with what has changed
+        self.remove_store()
+        self.run_tool("store", "copy", database.connection, self.folder, "--name", "server")
+        self.start()
+        self.assertEqual(self.rest.get("/api/v1/status").json["store"]["backend"], "lmdb")
+        self.assertEqual(self.shown(), after)
+        self.assert_held(self.lock_of(self.b, 10**6, 1))
+        self.assert_free(self.lock_of(self.a, 10**6 + 10, 0))
+
+    def test_two_owners_of_the_same_bytes_are_a_fault(self):
+        if not cluster.programs():
+            self.skipTest("no PostgreSQL here")
+        database = cluster.Cluster().start()
+        self.addCleanup(database.close)
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10))
+        self.assert_granted(self.b, self.lock_of(self.b, 100, 10))
+        self.daemon.stop()
+        try:
+            self.run_tool("store", "copy", self.folder, database.connection, "--name", "server")
+        finally:
+            self.start()
+        ask = (database.connection, "--name", "server")
+        self.assertEqual(self.json_of("--json", "store", "check", *ask)["faults"], 0)
+        database.query("UPDATE holdfast_locks SET range_end = 1000 WHERE range_start = 0")
+        found = self.json_of("--json", "store", "check", *ask, code=FAILED)
+        self.assertEqual(found["faults"], 1)
+        self.assertEqual(found["first_faults"][0]["fault"], "two owners hold the same bytes")
+        self.assertIn("two owners hold the same bytes", self.run_tool("store", "check", *ask, code=FAILED).stdout)
+
+    def test_the_copy_belongs_to_the_owner_of_its_folder(self):
+        """A server with a user of its own must be able to use what root has copied."""
+        self.assert_granted(self.a, self.lock_of(self.a))
+        self.daemon.stop()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                os.chown(folder, NOBODY, NOBODY)
+                self.run_tool("store", "copy", self.folder, folder)
+                self.assertEqual({os.stat(os.path.join(folder, name)).st_uid for name in os.listdir(folder)}, {NOBODY})
+                self.assertEqual(self.json_of("--json", "store", "check", folder)["locks"], 1)
+        finally:
+            self.start()
+
+    def test_what_is_refused(self):
+        for words in ((), ("check", "a", "b"), ("copy", "a"), ("nonsense",)):
+            self.run_tool("store", *words, code=USAGE)
+        self.assertIn("there is no store in", self.run_tool("store", "check", "/var/empty" if os.path.isdir("/var/empty") else "/tmp",
+                                                            code=NOT_FOUND).stderr)  # fmt: skip
+        self.run_tool("store", "check", "/no/such/folder", code=FAILED)
+        self.daemon.stop()
+        with open(f"{self.folder}/store.mdb", "r+b") as file:
+            whole = file.read()
+            file.seek(8192)  # behind the two first pages, which have a spare each
+            file.write(bytes(255 - byte for byte in whole[8192:]))
+        try:
+            self.assertIn("is refused", self.run_tool("store", "check", code=FAILED).stderr)
+        finally:
+            with open(f"{self.folder}/store.mdb", "wb") as file:
+                file.write(whole)
+            self.start()
+
+
+if __name__ == "__main__":
+    main()
