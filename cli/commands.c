@@ -193,7 +193,8 @@ static int show_client(struct cli *cli, const char *id)
 
 int cli_clients(struct cli *cli, const char *argument)
 {
-	static const char *const titles[] = { "ID", "STATUS", "STATE", "LOCKS", "WAITERS", "LAST SEEN" };
+	static const char *const titles[] = { "ID",      "STATUS",    "STATE",     "LOCKS",
+					      "WAITERS", "LAST SEEN", "SILENT FOR" };
 	char target[8192] = "/api/v1/clients";
 	struct cli_table *table;
 	const json_t *client;
@@ -211,12 +212,17 @@ int cli_clients(struct cli *cli, const char *argument)
 	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
 	json_array_foreach(clients, i, client)
 	{
-		char state[32], locks[32], waiters[32];
+		char state[32], locks[32], waiters[32], silent[32];
+		const json_t *seconds = json_object_get(client, "silent_seconds");
 
-		cli_table_add(table, (const char *[]){
-					     text(client, "id"), text(client, "status"),
-					     count(state, client, "sm_state"), count(locks, client, "locks"),
-					     count(waiters, client, "waiters"), text(client, "last_seen") });
+		cli_table_add(table,
+			      (const char *[]){
+				      text(client, "id"), text(client, "status"),
+				      count(state, client, "sm_state"), count(locks, client, "locks"),
+				      count(waiters, client, "waiters"), text(client, "last_seen"),
+				      json_is_number(seconds) ? cli_duration(silent, sizeof(silent),
+									     json_number_value(seconds))
+							      : NULL });
 	}
 	print_list(cli, clients, table, "There are no clients.");
 	json_decref(clients);

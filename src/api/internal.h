@@ -100,6 +100,7 @@ struct hf_api_status {
 	bool store_is_healthy;
 	uint64_t store_failures;
 	uint64_t uptime_ns;
+	uint64_t silence_ns; /* of /metrics: the longest of a client that holds locks */
 	uint64_t grants_told, grants_refused, grants_abandoned, grants_kept, grants_retried;
 };
 
@@ -247,6 +248,7 @@ bool hf_api_has_room(const struct hf_api_request *request); /* for optional data
 int hf_api_look_health(struct hf_api_request *request);
 int hf_api_look_ready(struct hf_api_request *request);
 int hf_api_look_status(struct hf_api_request *request);
+int hf_api_look_metrics(struct hf_api_request *request);
 int hf_api_look_clients(struct hf_api_request *request);
 int hf_api_look_client(struct hf_api_request *request);
 int hf_api_look_release(struct hf_api_request *request);

@@ -38,11 +38,16 @@ static const char *copy_text(struct hf_api_request *request, const char *text)
 
 /* Clients */
 
-static void copy_client(struct hf_api_request *request, struct hf_api_client_row *row,
-			const struct hf_client *client)
+static uint64_t silence_of(const struct hf_api_request *request, const struct hf_client *client)
 {
 	uint64_t now = hf_loop_wall(request->api->options.loop);
 
+	return client->last_seen && now > client->last_seen ? now - client->last_seen : 0;
+}
+
+static void copy_client(struct hf_api_request *request, struct hf_api_client_row *row,
+			const struct hf_client *client)
+{
 	*row = (struct hf_api_client_row){
 		.id = copy_text(request, client->id),
 		.protocol = client->protocol,
@@ -59,7 +64,7 @@ static void copy_client(struct hf_api_request *request, struct hf_api_client_row
 		.n_reservations = client->locking.n_reservations,
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,
-		.silent_ns = now > client->last_seen ? now - client->last_seen : 0,
+		.silent_ns = silence_of(request, client),
 	};
 }
 
@@ -101,6 +106,30 @@ int hf_api_look_clients(struct hf_api_request *request)
 		}
 		request->cursor[0] = client->serial;
 		request->n_scanned++;
+	}
+	return request->code ? HF_API_DONE : HF_API_MORE;
+}
+
+/* The status, and the silence of clients that hold locks. */
+int hf_api_look_metrics(struct hf_api_request *request)
+{
+	struct hf_api_status *status = &request->status;
+
+	if (!request->has_begun)
+		hf_api_look_status(request);
+	request->has_begun = true;
+	if (hf_api_is_standby(request->api))
+		return HF_API_DONE;
+	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
+		hf_cleanup(hf_client_unrefp) struct hf_client *client =
+			hf_clients_next(hf_recovery_clients(request->api->options.recovery),
+					request->cursor[0]);
+
+		if (!client)
+			return HF_API_DONE;
+		if (client->locking.n_locks)
+			status->silence_ns = HF_MAX(status->silence_ns, silence_of(request, client));
+		request->cursor[0] = client->serial;
 	}
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }

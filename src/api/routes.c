@@ -15,7 +15,7 @@ const struct hf_api_route hf_api_routes[] = {
 	  .on_standby = true,
 	  .look = hf_api_look_ready,
 	  .show = hf_api_show_ready },
-	{ .method = "GET", .pattern = "/metrics", .on_standby = true, .look = hf_api_look_status },
+	{ .method = "GET", .pattern = "/metrics", .on_standby = true, .look = hf_api_look_metrics },
 	{ .method = "GET", .pattern = "/api/v1/openapi.json" },
 	{ .method = "GET", .pattern = "/api/v1/events", .params = { "since" } },
 	{ .method = "GET",

@@ -45,6 +45,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_LOCKS_REVOKED] = { "holdfast_locks_released_by_operator_total", HF_METRIC_COUNTER, "",
 				      "Locks that an operator released one by one or file by file. Their "
 				      "clients do not know of it." },
+	[HF_METRIC_SILENT_LOCK] = { "holdfast_oldest_lock_of_silent_client_seconds", HF_METRIC_GAUGE, "",
+				    "Of all clients that hold locks, the longest time since one of them was "
+				    "heard: its locks are at least so old; 0 if no client holds a lock." },
 	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "",
 				    "Waiters: requests that wait for a lock." },
 	[HF_METRIC_NLM_GRANTS] = { "nlm_grants_total", HF_METRIC_COUNTER,

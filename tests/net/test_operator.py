@@ -267,6 +267,27 @@ class ReleaseMany(CliPlay):
         self.assertEqual([l["client"] for l in self.rest.get("/api/v1/locks").json["locks"]], [self.id_of(self.b)])
 
 
+class Silence(CliPlay):
+    """Clients that are silent: in lists, and as a metric."""
+
+    NAME = "holdfast_oldest_lock_of_silent_client_seconds"
+
+    def test_the_longest_silence_of_a_client_with_locks_is_a_metric(self):
+        self.assertEqual(self.rest.metrics()[self.NAME], 0, "no client holds a lock")
+        self.assert_granted(self.a, self.lock_of(self.a))
+        self.until(lambda: self.rest.metrics()[self.NAME], "it is silent for a while", passes=lambda seconds: seconds >= 1)
+        self.assert_granted(self.b, self.lock_of(self.b, fh=os.urandom(8)))
+        self.assertGreaterEqual(self.rest.metrics()[self.NAME], 1, "of the client that is silent for longer")
+        line = next(l for l in self.run_cli("clients").stdout.splitlines() if self.id_of(self.a) in l)
+        self.assertRegex(line, r" \d+\.\ds$")
+        self.assertIn("SILENT FOR", self.run_cli("clients").stdout)
+        shown = self.rest.get(f"/api/v1/clients/{quote(self.id_of(self.a))}").json
+        self.assertGreaterEqual(shown["silent_seconds"], 1)
+        self.a.unlock(self.lock_of(self.a))
+        self.b.free_all()
+        self.until(lambda: self.rest.metrics()[self.NAME], "no client holds a lock", passes=lambda seconds: seconds == 0)
+
+
 class ReleasedForGood(Exported):
     """A lock that an operator released does not return after a crash of the server."""
 

@@ -10,6 +10,7 @@
 const PAGES = 20, AT_ONCE = 32;
 const statusKind = { active: "good", notified: "good", unreachable: "warn", crashed: "bad" };
 
+const DAY = 86400;
 const words = name => name.replace("_", " and "); /* read_write */
 
 const tables = {
@@ -21,7 +22,8 @@ const tables = {
     { key: "locks", title: "Locks", kind: "n" }, { key: "waiters", title: "Waiters", kind: "n" },
     { key: "sm_state", title: "State number", kind: "n" },
     { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
-    { key: "last_seen", title: "Last seen", kind: "n", text: c => since(c.last_seen) }] }),
+    { key: "last_seen", title: "Silent for", kind: "n", text: c => since(c.last_seen),
+      mark: c => (c.locks && c.silent_seconds > DAY ? "warn" : "") }] }),
   locks: new Table("locks", { noun: "lock", sort: "client", down: false,
     keyOf: l => `${l.client} ${l.owner} ${l.handle} ${l.offset} ${l.length} ${l.mode}`, columns: [
       { key: "share", title: "Export" }, { key: "file", title: "File", kind: "id", text: file },
