@@ -62,6 +62,29 @@ static void print_exports(const struct cli *cli, const json_t *exports)
 		       cli_yellow(cli), cli_plain(cli));
 }
 
+static void print_reload(const struct cli *cli, const json_t *reload)
+{
+	const json_t *keys = json_object_get(reload, "at_next_start"), *key;
+	char clean[64];
+	size_t i;
+
+	if (!json_is_object(reload))
+		return;
+	printf("reload     %s: ", cli_clean(clean, sizeof(clean), text(reload, "at")));
+	if (!json_is_true(json_object_get(reload, "loaded")))
+		printf("%sfailed%s, the old configuration stays; the log says why", cli_red(cli),
+		       cli_plain(cli));
+	else if (json_array_size(keys) == 0)
+		printf("everything is in effect");
+	else
+		printf("%sonly at the next start:%s", cli_yellow(cli), cli_plain(cli));
+	json_array_foreach(keys, i, key)
+	{
+		printf(" %s", cli_clean(clean, sizeof(clean), json_string_value(key)));
+	}
+	putchar('\n');
+}
+
 static void print_status(const struct cli *cli, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store");
@@ -88,6 +111,7 @@ static void print_status(const struct cli *cli, const json_t *status)
 	       is_healthy ? "healthy" : "FAILING: no lock is granted", cli_plain(cli));
 	print_grace(cli, json_object_get(status, "grace"));
 	print_exports(cli, json_object_get(status, "exports"));
+	print_reload(cli, json_object_get(status, "reload"));
 	printf("clients    %lld\nlocks      %lld\nwaiters    %lld\n", number(status, "clients"),
 	       number(status, "locks"), number(status, "waiters"));
 	if (number(status, "reservations"))

@@ -213,6 +213,13 @@ uint16_t hf_api_port(const struct hf_api *api)
 	return api->port;
 }
 
+void hf_api_tell_reload(struct hf_api *api, bool is_loaded, const char *fixed)
+{
+	api->reload.at = hf_loop_wall(api->options.loop);
+	api->reload.is_loaded = is_loaded;
+	snprintf(api->reload.fixed, sizeof(api->reload.fixed), "%s", fixed);
+}
+
 void hf_api_set_ready(struct hf_api *api)
 {
 	atomic_store(&api->is_ready, true);

@@ -103,6 +103,9 @@ HF_DEFINE_CLEANUP(struct hf_api *, hf_api_free)
 uint16_t hf_api_port(const struct hf_api *api); /* 0: it is a Unix socket */
 /* From now on /readyz answers 200. A standby needs no call: /readyz tells its role. */
 void hf_api_set_ready(struct hf_api *api);
+/* The configuration was loaded again: the status says so. @is_loaded: false: the old one stays. @fixed: the
+ * keys that take effect only at the next start, with commas between them. On the home loop's thread. */
+void hf_api_tell_reload(struct hf_api *api, bool is_loaded, const char *fixed);
 /* Tells the readers of events of the cluster's last takeover. The daemon calls it on the home loop's thread,
  * when it serves after a takeover. */
 void hf_api_tell_takeover(struct hf_api *api);

@@ -95,6 +95,9 @@ struct hf_api_status {
 	int32_t sm_state;
 	size_t n_clients, n_registered;
 	size_t n_exports;
+	uint64_t reloaded_at; /* 0: not since the start */
+	bool is_loaded;
+	const char *fixed; /* see hf_api_tell_reload() */
 	const char *backend;
 	const char *durability;
 	bool store_is_healthy;
@@ -182,6 +185,13 @@ struct hf_api_door {
 	uint64_t since; /* when it entered this state */
 };
 
+/* The last reload of the configuration. */
+struct hf_api_reload {
+	uint64_t at; /* wall clock; 0: there was none */
+	bool is_loaded;
+	char fixed[2048]; /* see hf_api_tell_reload() */
+};
+
 /*
  * (c) constant after creation, (l) the loop's thread alone, (h) the HTTP thread
  * alone, (q) under api->lock
@@ -198,13 +208,14 @@ struct hf_api {
 	_Atomic bool is_ready;
 	_Atomic bool is_stopping;
 	pthread_mutex_t lock;
-	struct hf_list waiting;  /* (q) requests for the loop */
-	struct hf_delays delays; /* (l) requests that wait for the store */
-	struct hf_list namings;  /* (l) of requests that wait for paths */
-	size_t n_namings;        /* (l) includes those whose request no longer waits */
-	bool is_posted;          /* (q) */
-	struct hf_list doors;    /* (q) */
-	size_t n_doors;          /* (q) */
+	struct hf_list waiting;      /* (q) requests for the loop */
+	struct hf_delays delays;     /* (l) requests that wait for the store */
+	struct hf_list namings;      /* (l) of requests that wait for paths */
+	size_t n_namings;            /* (l) includes those whose request no longer waits */
+	bool is_posted;              /* (q) */
+	struct hf_api_reload reload; /* (l) */
+	struct hf_list doors;        /* (q) */
+	size_t n_doors;              /* (q) */
 	pthread_cond_t door_changed;
 	struct hf_task task;
 	struct hf_timer sweep; /* (l) */

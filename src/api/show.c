@@ -58,6 +58,28 @@ json_t *hf_api_show_grace(struct hf_api_request *request)
 			 grace->reason, "unreclaimed", (json_int_t)grace->n_unreclaimed);
 }
 
+/* "server.port,server.user" -> an array */
+static json_t *keys_of(const char *text)
+{
+	json_t *keys = json_array();
+
+	while (*text) {
+		size_t len = strcspn(text, ",");
+
+		json_array_append_new(keys, json_stringn(text, len));
+		text += len + (text[len] == ',');
+	}
+	return keys;
+}
+
+static json_t *reload_of(const struct hf_api_status *status)
+{
+	if (!status->reloaded_at)
+		return json_null();
+	return json_pack("{s:o,s:b,s:o}", "at", hf_api_show_time(status->reloaded_at), "loaded",
+			 status->is_loaded, "at_next_start", keys_of(status->fixed));
+}
+
 json_t *hf_api_show_status(struct hf_api_request *request)
 {
 	const struct hf_api_status *status = &request->status;
@@ -80,6 +102,8 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 	if (!is_standby)
 		json_object_set_new(json, "reservations",
 				    json_integer((json_int_t)status->locks.reservations));
+	if (!is_standby)
+		json_object_set_new(json, "reload", reload_of(status));
 	if (!is_standby)
 		json_object_set_new(json, "exports", json_integer((json_int_t)status->n_exports));
 	if (status->role)

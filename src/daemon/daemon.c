@@ -303,10 +303,12 @@ static void on_reload_begins(void *user)
 		hf_manager_tell_reloading();
 }
 
-static void on_reload_ended(void *user)
+static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
 {
 	struct daemon *d = user;
 
+	if (d->api)
+		hf_api_tell_reload(d->api, outcome->is_loaded, outcome->fixed);
 	hf_portmap_check(d->portmap);
 	hf_nlm_exports_changed(d->nlm);
 	if (d->is_serving)

@@ -1,6 +1,7 @@
 #include "daemon/reload.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,11 @@
 #include "base/log.h"
 #include "daemon/config.h"
 #include "daemon/files.h"
+#include "daemon/options.h"
 #include "export/export.h"
 #include "loop/work.h"
+
+#define FIXED_SIZE 2048 /* room for the names of all keys */
 
 struct hf_reload {
 	struct hf_reload_options options;
@@ -23,6 +27,7 @@ struct hf_reload {
 	int exports_result; /* of opening the directories */
 	size_t n_failed;    /* number of directories that cannot be exported */
 	char error[HF_CONFIG_ERROR_SIZE];
+	char fixed[FIXED_SIZE]; /* see struct hf_reload_outcome */
 };
 
 /* Started without exports, the lock service does not interpret handles; that cannot change in a reload. */
@@ -61,24 +66,35 @@ static bool take_exports(struct hf_reload *reload)
 	return r == 0;
 }
 
-static void apply(struct hf_reload *reload)
+/* Exports where there were none: their keys are not fixed, but they, too, wait for the next start. */
+static void add_exports_to_fixed(struct hf_reload *reload)
+{
+	size_t len = strlen(reload->fixed);
+
+	snprintf(reload->fixed + len, sizeof(reload->fixed) - len, "%s" HF_OPTION_LIST, len ? "," : "");
+}
+
+/* True: the configuration is taken, but for what waits for the next start. */
+static bool apply(struct hf_reload *reload)
 {
 	const struct hf_config *started = reload->options.started, *config = reload->config;
 	size_t n_exports = config->exports.n;
-	char fixed[512];
 
-	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), started, config))
-		hf_log_warn("these keys take effect only at the next start", "keys=%s", fixed);
+	if (hf_config_list_fixed_changes(reload->fixed, sizeof(reload->fixed), started, config))
+		hf_log_warn("these keys take effect only at the next start", "keys=%s", reload->fixed);
 	hf_log_configure(config->log.level, started->log.format);
-	if (needs_start(reload))
+	if (needs_start(reload)) {
 		hf_log_warn("started without exports, as the lock service of another server: new exports "
 			    "take effect only at the next start",
 			    "exports=%zu", config->exports.n);
-	else if (!take_exports(reload))
-		return;
-	else if (reload->options.taken)
+		add_exports_to_fixed(reload);
+	} else if (!take_exports(reload)) {
+		return false;
+	} else if (reload->options.taken) {
 		reload->options.taken(reload->options.user, reload->config);
+	}
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
+	return true;
 }
 
 /* Also frees a configuration that was not taken. */
@@ -95,12 +111,15 @@ static void begin(struct hf_reload *reload);
 
 static void end(struct hf_reload *reload)
 {
+	struct hf_reload_outcome outcome = { .fixed = reload->fixed };
+
+	reload->fixed[0] = '\0';
 	if (reload->result == 0)
-		apply(reload);
+		outcome.is_loaded = apply(reload);
 	else
 		hf_log_error("configuration not loaded, the old one stays", "error=%s",
 			     reload->result < 0 ? strerror(-reload->result) : reload->error);
-	reload->options.ended(reload->options.user);
+	reload->options.ended(reload->options.user, &outcome);
 }
 
 static void on_done(struct hf_work *work)

@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/cleanup.h"
 
 struct hf_args;
@@ -17,6 +19,13 @@ struct hf_config;
 struct hf_file_service;
 struct hf_loop;
 struct hf_reload;
+
+/* What became of a reload. The texts are borrowed for the call. */
+struct hf_reload_outcome {
+	bool is_loaded; /* false: the old configuration stays, and the log says why */
+	const char
+		*fixed; /* keys that take effect only at the next start, "server.port,server.user"; or "" */
+};
 
 struct hf_reload_options {
 	struct hf_loop *loop; /* the home loop */
@@ -29,7 +38,7 @@ struct hf_reload_options {
 	/* The exports of @config are served from now on. It may exchange them for others. NULL: not wanted.
 	 */
 	void (*taken)(void *user, struct hf_config *config);
-	void (*ended)(void *user);
+	void (*ended)(void *user, const struct hf_reload_outcome *outcome);
 	void *user;
 };
 

@@ -7,6 +7,7 @@
 import fcntl
 import json
 import os
+import signal
 import sys
 import urllib.parse
 
@@ -328,6 +329,33 @@ class ReleasedLocally(Exported):
             self.assertEqual(self.rest.call("DELETE", target, token=True).json, {"locks_released": 1})
             self.until(lambda: self.try_to_lock(file, 0), "the kernel has it, too")
             self.assertFalse(self.try_to_lock(file, 100))
+
+
+class Reload(Exported, CliPlay):
+    """The status says what became of a reload, and what could not change."""
+
+    n_hosts = 1
+
+    def reload(self, *more):
+        before = self.rest.get("/api/v1/status").json["reload"]
+        with open(self.config, "a", encoding="ascii") as out:
+            out.writelines(f"{line}\n" for line in more)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        return self.until(lambda: self.rest.get("/api/v1/status").json["reload"], "it has reloaded", passes=lambda now: now != before)
+
+    def test_a_reload_says_what_waits_for_the_next_start(self):
+        self.assertIsNone(self.rest.get("/api/v1/status").json["reload"])
+        self.assertNotIn("reload", self.run_cli("status").stdout)
+        said = self.reload()
+        self.assertEqual((said["loaded"], said["at_next_start"]), (True, []))
+        self.assertRegex(self.run_cli("status").stdout, r"\nreload     \S+: everything is in effect\n")
+        said = self.reload("recovery: {window_seconds: 77, max_clients: 99}", "log: {level: info}")
+        self.assertEqual((said["loaded"], said["at_next_start"]), (True, ["recovery.window_seconds", "recovery.max_clients"]))
+        self.assertRegex(self.run_cli("status").stdout,
+                         r"\nreload     \S+: only at the next start: recovery.window_seconds recovery.max_clients\n")  # fmt: skip
+        said = self.reload("nonsense: 1")
+        self.assertEqual((said["loaded"], said["at_next_start"]), (False, []))
+        self.assertIn("failed, the old configuration stays; the log says why", self.run_cli("status").stdout)
 
 
 class RestoredReservations(Exported):

@@ -20,6 +20,8 @@ struct bed {
 	struct hf_file_service *files;
 	struct hf_reload *reload;
 	int n_begun, n_ended;
+	bool is_loaded; /* the last one */
+	char fixed[256];
 };
 
 static inline void bed_on_begins(void *user)
@@ -27,9 +29,13 @@ static inline void bed_on_begins(void *user)
 	((struct bed *)user)->n_begun++;
 }
 
-static inline void bed_on_ended(void *user)
+static inline void bed_on_ended(void *user, const struct hf_reload_outcome *outcome)
 {
-	((struct bed *)user)->n_ended++;
+	struct bed *bed = user;
+
+	bed->n_ended++;
+	bed->is_loaded = outcome->is_loaded;
+	snprintf(bed->fixed, sizeof(bed->fixed), "%s", outcome->fixed);
 }
 
 static inline void bed_make_folder(struct bed *bed)
@@ -45,7 +51,8 @@ static inline int bed_start(struct bed *bed, const char *text)
 	struct hf_reload_options options = { .begins = bed_on_begins, .ended = bed_on_ended, .user = bed };
 
 	bed->started = load_good(text);
-	if (hf_loop_new(&bed->loop) < 0 || hf_file_service_new(&bed->files, bed->loop, bed->started, NULL) < 0)
+	if (hf_loop_new(&bed->loop) < 0 ||
+	    hf_file_service_new(&bed->files, bed->loop, bed->started, NULL) < 0)
 		return -1;
 	options.loop = bed->loop;
 	options.args = &bed->args;

@@ -76,6 +76,24 @@ static void test_the_loop_goes_on_meanwhile(void **state)
 	write_export(bed, fd, "b");
 	bed_until_ended(bed, 1);
 	expect_shared(bed, "/b");
+	assert_true(bed->is_loaded);
+	assert_string_equal(bed->fixed, "");
+}
+
+static void test_it_says_what_waits_for_the_next_start(void **state)
+{
+	struct bed *bed = *state;
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "server: {state_dir: %s, threads: 2, port: 2050}\nexports: [{path: %s, name: /b}]\n",
+		 bed->base, bed->base);
+	hf_reload_ask(bed->reload);
+	write_to(open_pipe(bed), text);
+	bed_until_ended(bed, 1);
+	expect_shared(bed, "/b");
+	assert_true(bed->is_loaded);
+	assert_string_equal(bed->fixed, "server.port,server.threads");
 }
 
 /* The first may have read before the second change was made. */
@@ -108,6 +126,7 @@ static void test_a_mistake_leaves_all_as_it_was(void **state)
 	write_to(open_pipe(bed), "exports: 5\n");
 	bed_until_ended(bed, 1);
 	expect_shared(bed, "/a");
+	assert_false(bed->is_loaded);
 	hf_reload_ask(bed->reload); /* and the next one is read */
 	write_export(bed, open_pipe(bed), "b");
 	bed_until_ended(bed, 2);
@@ -163,6 +182,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		T(test_the_loop_goes_on_meanwhile),
+		T(test_it_says_what_waits_for_the_next_start),
 		T(test_asked_again_meanwhile),
 		T(test_a_mistake_leaves_all_as_it_was),
 		T(test_stopped_meanwhile),
