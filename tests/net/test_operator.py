@@ -331,6 +331,54 @@ class ReleasedLocally(Exported):
             self.assertFalse(self.try_to_lock(file, 100))
 
 
+class ReleaseByPath(Exported, CliPlay):
+    """The command line names files as the list of locks does: by their paths."""
+
+    n_hosts = 2
+
+    def test_a_file_is_named_by_its_path(self):
+        other = self.make_file()
+        locks = [self.lock_of(self.a, offset, 10) for offset in (0, 100)]
+        elsewhere = self.lock_of(self.a, 0, 10, fh=self.handle_of(other))
+        for lock in (*locks, elsewhere):
+            self.assert_granted(self.a, lock)
+        self.assertIn(self.path, self.run_cli("locks").stdout)
+        release = ("release", self.id_of(self.a), "--yes", "--file")
+        self.run_cli(*release, "/no/such/file", code=NOT_FOUND)
+        self.assertEqual(self.run_cli(*release, self.path, "--range", "100+10").stdout, "1 locks released.\n")
+        self.assert_held(locks[0])
+        self.assert_free(locks[1])
+        self.assertEqual(self.run_cli(*release, self.path).stdout, "1 locks released.\n")
+        self.assert_free(locks[0])
+        self.assert_held(elsewhere)
+
+    def test_a_handle_that_is_cut_off_must_name_one_file(self):
+        for path in (self.path, self.make_file()):
+            self.assert_granted(self.a, self.lock_of(self.a, fh=self.handle_of(path)))
+        release = ("release", self.id_of(self.a), "--yes", "--file")
+        said = self.run_cli(*release, f"handle:{self.fh.hex()[:2]}", code=USAGE).stderr
+        self.assertIn("several files have handles that begin so", said)
+        self.assertEqual(self.run_cli(*release, f"handle:{self.fh.hex()}").stdout, "1 locks released.\n")
+
+
+class UnreclaimedLocks(Exported):
+    """In grace an operator may release what is not reclaimed yet."""
+
+    n_hosts = 1
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=300", "api.listen=127.0.0.1:0")
+
+    def test_an_unreclaimed_lock_is_released(self):
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10))
+        self.restart()
+        self.assertTrue(self.rest.get("/api/v1/status").json["grace"]["active"])
+        (shown,) = self.rest.get("/api/v1/locks").json["locks"]
+        self.assertEqual(shown["state"], "unreclaimed")
+        target = f"/api/v1/locks?client={quote(shown['client'])}&handle={shown['handle']}"
+        self.assertEqual(self.rest.call("DELETE", target, token=True).json, {"locks_released": 1})
+        self.assertEqual(self.rest.get("/api/v1/locks").json["locks"], [])
+        self.assertEqual(self.rest.get("/api/v1/status").json["grace"]["unreclaimed"], 0)
+
+
 class Reload(Exported, CliPlay):
     """The status says what became of a reload, and what could not change."""
 
