@@ -58,6 +58,8 @@ struct hf_nsm_doubt {
 	struct hf_client *client; /* a reference */
 	int32_t state;
 	bool was_news;     /* when the first notice came, its number was new */
+	bool is_untold;    /* the ports of a shared address do not tell: the notice is believed for lack of a
+			      denial */
 	uint64_t n_deaths; /* of the client, at that time */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
@@ -142,7 +144,7 @@ static enum company company_of(struct hf_client *client)
 	return company;
 }
 
-static enum hf_nsm_verdict judge_ports(const struct hf_nsm_doubt *doubt)
+static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client), *now = &doubt->facts;
 	enum company company;
@@ -152,7 +154,8 @@ static enum hf_nsm_verdict judge_ports(const struct hf_nsm_doubt *doubt)
 	if (now->is_lockd_known && has_moved(before->lockd_port, now->lockd_port))
 		return HF_NSM_BELIEVED;
 	company = company_of(doubt->client);
-	if (company == SHARED)
+	doubt->is_untold = company == SHARED;
+	if (doubt->is_untold)
 		return HF_NSM_BELIEVED;
 	/* If those datagrams are true, these ports are of another host. */
 	if (company == MAYBE_SHARED || hf_nsm_sight_may_be_of_another(doubt->client))
@@ -221,8 +224,8 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_nsm_facts facts = doubt->facts;
-	bool is_word = has_word(doubt),
-	     can_tell = hf_nsm_sight_facts(client) || says_new(doubt) || hf_client_has_nothing(client);
+	bool is_word = has_word(doubt), can_tell = (hf_nsm_sight_facts(client) && !doubt->is_untold) ||
+						   says_new(doubt) || hf_client_has_nothing(client);
 	struct hf_link *link;
 
 	hf_list_splice(&askers, &doubt->askers);
