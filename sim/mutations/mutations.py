@@ -459,10 +459,6 @@ CLUSTER_MUTATIONS = [
      "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
     ("a reclaim waits for a database that comes back", f"{NLM}/durable_reply.c",
      "op->nlm->options.store_comes_back && !op->args.reclaim;", "op->nlm->options.store_comes_back;"),
-    ("what a node knows of state numbers is counted from", f"{STORE}/state.c",
-     "return before ? HF_MAX(skip_lost(before, now), known) : known;",
-     "struct hf_store_state last = *(before ? before : now);\n\n\tlast.sm_state = HF_MAX(before ? before->sm_state : 0, known);\n"
-     "\treturn before ? skip_lost(&last, now) : known;"),
     # Fencing
     ("a commit does not check the owner", "sim/disk.c",
      "\tif (is_fenced(write->server, write->epoch)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",
@@ -531,6 +527,13 @@ TEST_MUTATIONS = [
      "\t\thf_addr_parse(&key.address, text);\n"
      "\t\tclient = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);"),
     ("a call that was given up arrives late", "src/rpc/client_tcp.c", "\t\thf_socket_drop_unsent(connection->socket);\n", ""),
+    ("a lock carries the number of a datagram though its client has a connection", f"{NLM}/state_number.c",
+     "\t\tif (state != known)\n\t\t\tdrop_number(op);\n\t\treturn", "\t\treturn"),
+    ("a copy is believed for lack of a denial", f"{NSM}/doubt.c", " && !doubt->is_untold;", ";"),
+    ("what a node knows of state numbers is counted from", f"{STORE}/state.c",
+     "return before ? HF_MAX(skip_lost(before, now), known) : known;",
+     "struct hf_store_state last = *(before ? before : now);\n\n\tlast.sm_state = HF_MAX(before ? before->sm_state : 0, known);\n"
+     "\treturn before ? skip_lost(&last, now) : known;"),
 ]
 
 TESTS = {
@@ -541,4 +544,7 @@ TESTS = {
     "a copy of a notice that came early is believed": "net/test_trust_notices",
     "any client ends a watch": "net/test_nsm_protocol",
     "a call that was given up arrives late": "unit/rpc/test_client_tcp",
+    "a lock carries the number of a datagram though its client has a connection": "net/test_trust_numbers",
+    "a copy is believed for lack of a denial": "net/test_trust_numbers",
+    "what a node knows of state numbers is counted from": "unit/store/test_state",
 }

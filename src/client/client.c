@@ -247,6 +247,15 @@ int32_t hf_client_stored_number(int32_t state)
 	return state < 0 && state % 2 == 0 ? (int32_t)((uint32_t)state >> 1 & TAG_NUMBERS) : state;
 }
 
+/* No LOCK said a number that marks a doubt. Of several numbers the newest is that of the last LOCK. */
+void hf_client_note_stored_number(struct hf_client *client, int32_t state)
+{
+	bool is_tag = hf_client_stored_number(state) != state;
+
+	if (!is_tag && (!client->lock_state || hf_client_is_newer(state, client->lock_state)))
+		client->lock_state = state;
+}
+
 static int32_t use_doubt_tag(struct hf_client *client, int32_t said)
 {
 	struct hf_client_tag *last = &client->tags[0];

@@ -337,6 +337,8 @@ size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
  * and a part that is new for each doubt.
  */
 int32_t hf_client_stored_number(int32_t state);
+/* A stored lock or waiter has the number @state, so a LOCK of its client said it. */
+void hf_client_note_stored_number(struct hf_client *client, int32_t state);
 int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial);
 /* Its connection has ended, or ended by the server's restart: its window begins. */
 void hf_client_disconnected(struct hf_client *client);

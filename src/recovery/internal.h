@@ -285,5 +285,3 @@ void hf_waiting_restore(struct hf_recovery *recovery);
 
 /* RESTART: from what is stored to the tables; blocks. */
 int hf_restart_load(struct hf_recovery *recovery);
-/* The number of a stored lock or waiter was in a LOCK of its client. */
-void hf_restart_note_lock_state(struct hf_client *client, int32_t state);

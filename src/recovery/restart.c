@@ -185,15 +185,6 @@ static int make_client(struct loading *loading, struct hf_bytes id, struct hf_cl
 	return -EINVAL;
 }
 
-/* No LOCK carried a number that marks a doubt. Of several numbers the newest is that of the last LOCK. */
-void hf_restart_note_lock_state(struct hf_client *client, int32_t state)
-{
-	bool is_tag = hf_client_stored_number(state) != state;
-
-	if (!is_tag && (!client->lock_state || hf_client_is_newer(state, client->lock_state)))
-		client->lock_state = state;
-}
-
 static int client_of_lock(struct loading *loading, const struct hf_store_lock *fact,
 			  struct hf_client **clientp)
 {
@@ -218,7 +209,7 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 		loading->last = client;
 		loading->last_id = hf_bytes_of_str(client->id);
 	}
-	hf_restart_note_lock_state(client, fact->client_state);
+	hf_client_note_stored_number(client, fact->client_state);
 	*clientp = client;
 	return 0;
 }

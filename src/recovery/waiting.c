@@ -145,7 +145,7 @@ static bool restore(struct hf_recovery *recovery, const struct hf_store_waiter *
 		return false;
 	}
 	note_local(client, route.local);
-	hf_restart_note_lock_state(client, fact->wants.client_state);
+	hf_client_note_stored_number(client, fact->wants.client_state);
 	request.wait = request.must_wait = true;
 	request.tag = fact->wants.id;
 	request.offset = route.offset;

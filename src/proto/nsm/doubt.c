@@ -224,8 +224,8 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_nsm_facts facts = doubt->facts;
-	bool is_word = has_word(doubt), can_tell = (hf_nsm_sight_facts(client) && !doubt->is_untold) ||
-						   says_new(doubt) || hf_client_has_nothing(client);
+	bool is_word = has_word(doubt), has_seen = hf_nsm_sight_facts(client) && !doubt->is_untold;
+	bool can_tell = has_seen || says_new(doubt) || hf_client_has_nothing(client);
 	struct hf_link *link;
 
 	hf_list_splice(&askers, &doubt->askers);
