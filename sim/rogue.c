@@ -13,6 +13,7 @@
  */
 #include <arpa/inet.h>
 #include <endian.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/nlm/wire.h"
@@ -96,17 +97,23 @@ static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t pro
 		hf_xdr_put_u32(out, 0);
 }
 
-/* All locks of the victim's program in a file, as if the rogue had asked for them. */
+/* All locks of the victim's program in a file, as if the program had asked for them. The handle of the owner
+ * is what Linux makes it of. With another one a forged LOCK would keep a renamed host from being known again
+ * (seed 160910863). */
 static void put_lock(struct hf_xdr_out *out, struct world *world, const struct host *victim)
 {
 	struct rng *rng = &world->rogue_rng;
 	uint8_t handle[HANDLE_LEN];
+	uint32_t svid;
+	char oh[64];
 
 	talk_handle(handle, (uint8_t)rng_below(rng, world->n_files));
+	svid = victim->life * 100 + (uint32_t)rng_below(rng, MAX_PROCS);
+	snprintf(oh, sizeof(oh), "%u@%s", svid, victim->name);
 	hf_xdr_put_string(out, victim->name);
 	hf_xdr_put_opaque(out, hf_bytes_of(handle, sizeof(handle)));
-	hf_xdr_put_string(out, "rogue");
-	hf_xdr_put_u32(out, victim->life * 100 + (uint32_t)rng_below(rng, MAX_PROCS));
+	hf_xdr_put_string(out, oh);
+	hf_xdr_put_u32(out, svid);
 	hf_xdr_put_u64(out, 0);
 	hf_xdr_put_u64(out, 0);
 }
