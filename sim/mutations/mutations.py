@@ -376,7 +376,7 @@ FORGER_MUTATIONS = [
     ("after a restart a number that was forged is proven", f"{RECOVERY}/restart.c",
      "client->is_state_proven = !fact->is_state_unproven;", "client->is_state_proven = true;"),
     ("a number that a forger guessed is a copy where the host was not seen", f"{NSM}/doubt.c",
-     "|| says_new(doubt) || hf_client_has_nothing(client);", ";"),
+     "can_tell = hf_nsm_sight_facts(client) || is_told;", "can_tell = hf_nsm_sight_facts(client);"),
     ("what is taken without a number carries a forged one", "src/client/client.c",
      "return said ? said : hf_client_proven_state(client);", "return said ? said : client->sm_state;"),
     ("any reset is the answer of a host that was restarted", "src/rpc/probe.c",
@@ -529,7 +529,8 @@ TEST_MUTATIONS = [
     ("a call that was given up arrives late", "src/rpc/client_tcp.c", "\t\thf_socket_drop_unsent(connection->socket);\n", ""),
     ("a lock carries the number of a datagram though its client has a connection", f"{NLM}/state_number.c",
      "\t\tif (state != known)\n\t\t\tdrop_number(op);\n\t\treturn", "\t\treturn"),
-    ("a copy is believed for lack of a denial", f"{NSM}/doubt.c", " && !doubt->is_untold;", ";"),
+    ("a copy is believed for lack of a denial", f"{NSM}/doubt.c", "is_untold = doubt->is_untold && !is_told;",
+     "is_untold = !doubt && !is_told;"),
     ("what a node knows of state numbers is counted from", f"{STORE}/state.c",
      "return before ? HF_MAX(skip_lost(before, now), known) : known;",
      "struct hf_store_state last = *(before ? before : now);\n\n\tlast.sm_state = HF_MAX(before ? before->sm_state : 0, known);\n"

@@ -187,9 +187,10 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 	return HF_NSM_UNDECIDED;
 }
 
-/* The verdict for one notice of this doubt. */
+/* The verdict for one notice of this doubt. @is_untold: it is believed only for lack of a denial. */
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
-				       const struct hf_nsm_facts *facts, bool is_word, bool can_tell)
+				       const struct hf_nsm_facts *facts, bool is_word, bool can_tell,
+				       bool is_untold)
 {
 	if (asker->wants_word && !is_word)
 		return HF_NSM_DENIED;
@@ -201,7 +202,7 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 	 * has nothing, the notice is believed: it ends LOCKs that wait, and their sender repeats them. */
 	if (asker->is_copy && verdict == HF_NSM_BELIEVED && !can_tell)
 		return HF_NSM_DENIED;
-	return verdict;
+	return asker->is_copy && verdict == HF_NSM_BELIEVED && is_untold ? HF_NSM_UNSURE : verdict;
 }
 
 /* Ends */
@@ -224,8 +225,9 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	struct hf_nsm_facts facts = doubt->facts;
-	bool is_word = has_word(doubt), has_seen = hf_nsm_sight_facts(client) && !doubt->is_untold;
-	bool can_tell = has_seen || says_new(doubt) || hf_client_has_nothing(client);
+	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
+	bool is_word = has_word(doubt), is_untold = doubt->is_untold && !is_told;
+	bool can_tell = hf_nsm_sight_facts(client) || is_told;
 	struct hf_link *link;
 
 	hf_list_splice(&askers, &doubt->askers);
@@ -235,7 +237,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
-		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word, can_tell));
+		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word, can_tell, is_untold));
 		/* @asker may be freed here */
 	}
 	client->doubt_tag = 0;
