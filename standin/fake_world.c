@@ -322,6 +322,11 @@ static ssize_t fake_write(struct hf_socket *socket, const struct iovec *iov, int
 	return written ? (ssize_t)written : -EAGAIN;
 }
 
+/* What is written has arrived. */
+static void fake_drop_unsent(struct hf_socket *socket)
+{
+}
+
 static int fake_error(struct hf_socket *socket)
 {
 	return fake_socket_of(socket)->end.is_reset ? -ECONNRESET : 0;
@@ -632,6 +637,7 @@ static const struct hf_loop_ops fake_ops = {
 	.read = fake_read,
 	.write = fake_write,
 	.error = fake_error,
+	.drop_unsent = fake_drop_unsent,
 	.receive = fake_receive,
 	.send = fake_send,
 	.local = fake_local,
