@@ -392,7 +392,7 @@ static const char *find_fault(const struct cli *cli, const char *id)
 		return "release --range needs --file; see `holdfast locks`";
 	if (cli->address && !is_address(cli->address))
 		return "--address needs an address, as in `holdfast clients`";
-	if (cli->silent_for && (strtod(cli->silent_for, &end) < 1 || *end))
+	if (cli->silent_for && (!(strtod(cli->silent_for, &end) >= 1) || *end)) /* "nan" is no number */
 		return "--silent-for needs a number of seconds, 1 or more";
 	return NULL;
 }

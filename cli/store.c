@@ -117,7 +117,8 @@ static json_t *text_of(struct hf_bytes bytes)
 			memcpy(out + len, bytes.data + i, n);
 			len += n;
 		} else {
-			len += (size_t)sprintf(out + len, "\\x%02x", bytes.data[i]);
+			memcpy(out + len, "\\x", 2);
+			len = (size_t)(hf_hex_put(out + len + 2, bytes.data + i, 1) - out);
 		}
 		i += n ? (uint32_t)n : 1;
 	}
