@@ -32,6 +32,7 @@ struct hf_rpc_call *hf_rpc_call_new(struct hf_rpc_lane *lane, struct hf_bytes me
 	call->own = call->reply = call->scratch = NULL;
 	call->apart = NULL;
 	call->replay = NULL;
+	call->is_uncached = false;
 	call->told = (struct hf_bytes){ 0 };
 	call->begun = 0;
 	return call;
@@ -99,6 +100,11 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 	if (call->replay)
 		hf_replay_forget(call->lane->server->replay, call->replay);
 	free_ended(call);
+}
+
+void hf_rpc_call_uncache(struct hf_rpc_call *call)
+{
+	call->is_uncached = true;
 }
 
 const struct hf_rpc_header *hf_rpc_call_header(const struct hf_rpc_call *call)
@@ -343,6 +349,16 @@ static bool begin(struct hf_rpc_call *call, size_t max)
 	return begin_at(call, reserve(call, prefix + max), prefix, max);
 }
 
+static void finish_replay(struct hf_rpc_call *call, struct hf_bytes reply)
+{
+	struct hf_replay *replay = call->lane->server->replay;
+
+	if (call->is_uncached)
+		hf_replay_finish_once(replay, call->replay, reply);
+	else
+		hf_replay_finish(replay, call->replay, reply);
+}
+
 /* @call is freed here. */
 static void end(struct hf_rpc_call *call)
 {
@@ -353,8 +369,7 @@ static void end(struct hf_rpc_call *call)
 		hf_rpc_meter_end(call, call->result);
 	call->is_replying = false;
 	if (call->replay)
-		hf_replay_finish(call->lane->server->replay, call->replay,
-				 hf_bytes_of(call->reply, (uint32_t)len));
+		finish_replay(call, hf_bytes_of(call->reply, (uint32_t)len));
 	free_ended(call);
 }
 

@@ -74,6 +74,9 @@ HF_COLD void hf_rpc_reply_error(struct hf_rpc_call *call, enum hf_rpc_accept sta
 HF_COLD void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat stat);
 void hf_rpc_call_drop(struct hf_rpc_call *call); /* no reply at all */
 
+/* The reply to the call is not cached: a repeat of it is served anew. */
+void hf_rpc_call_uncache(struct hf_rpc_call *call);
+
 /* Counting: how the call ended, said before it ends, and how much data a file gave or took. @result is a
  * constant; the default is "OK". */
 bool hf_rpc_call_is_measured(const struct hf_rpc_call *call); /* false: calls are not measured */

@@ -11,11 +11,12 @@
 #include "base/list.h"
 
 #define MAX_AGE_NS UINT64_C(120000000000)
+#define RESERVED   1 /* stands for all reserved ports */
 
 struct hf_replay_entry {
 	struct hf_hash_node node; /* in replay->entries; its hash is the checksum of the message */
 	struct hf_link age;       /* in replay->done, oldest first; unlinked while under way */
-	struct hf_addr peer;      /* its port is 0 */
+	struct hf_addr peer;      /* its port is RESERVED or 0 */
 	uint64_t since;
 	uint32_t xid;
 	uint32_t len;
@@ -139,7 +140,7 @@ int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr
 	int r;
 
 	assert(message.len >= 4);
-	like.peer.port = 0;
+	like.peer.port = hf_addr_has_reserved_port(peer) ? RESERVED : 0;
 	memcpy(&like.xid, message.data, 4);
 	like.node.hash = hf_siphash(&replay->key, message.data, message.len);
 
@@ -181,11 +182,16 @@ void hf_replay_finish(struct hf_replay *replay, struct hf_replay_entry *entry, s
 	pthread_mutex_unlock(&replay->lock);
 }
 
-void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry)
+void hf_replay_finish_once(struct hf_replay *replay, struct hf_replay_entry *entry, struct hf_bytes reply)
 {
 	pthread_mutex_lock(&replay->lock);
 	if (entry->follower)
-		entry->told(entry->follower, (struct hf_bytes){ 0 });
+		entry->told(entry->follower, reply);
 	entry_free(replay, entry);
 	pthread_mutex_unlock(&replay->lock);
+}
+
+void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry)
+{
+	hf_replay_finish_once(replay, entry, (struct hf_bytes){ 0 });
 }

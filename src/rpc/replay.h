@@ -1,9 +1,11 @@
 /*
  * The replay cache: the replies to calls that must not be executed twice.
  *
- * The cache knows a request by the peer's address, its xid and a keyed checksum over the whole
- * message. The peer's port does not count: a client that reconnects repeats its call from
- * another one. There is a fixed number of entries, and each stays two minutes at most. The
+ * The cache knows a request by the peer's address, its xid and a keyed checksum
+ * over the whole message. The peer's port does
+ * not count: a client that reconnects repeats its call from another one. Only whether the port is
+ * reserved counts: what a user of the client's host was refused must not be the answer to the
+ * client's own call. There is a fixed number of entries, and each stays two minutes at most. The
  * oldest go first.
  *
  * A repeat of a call that is still being served becomes its follower, and gets the same reply. A
@@ -42,5 +44,8 @@ typedef void (*hf_replay_fn)(void *follower, struct hf_bytes reply); /* empty: t
 int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer,
 		    struct hf_bytes message, void *follower, hf_replay_fn told,
 		    uint8_t reply[HF_REPLAY_MAX_REPLY], uint32_t *lenp, struct hf_replay_entry **entryp);
+/* The reply is for the follower and for later copies. */
 void hf_replay_finish(struct hf_replay *replay, struct hf_replay_entry *entry, struct hf_bytes reply);
+/* The reply is only for the follower: a later copy is served. */
+void hf_replay_finish_once(struct hf_replay *replay, struct hf_replay_entry *entry, struct hf_bytes reply);
 void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry);

@@ -212,6 +212,7 @@ struct hf_rpc_call {
 	uint8_t *scratch;         /* the reply's bytes, if the connection has no room for them */
 	struct hf_segment *apart; /* the reply's bytes, if it is made apart from the connection */
 	struct hf_replay_entry *replay;
+	bool is_uncached;     /* a repeat of the call is served anew */
 	struct hf_bytes told; /* the reply to the same call in another copy; to be freed */
 	struct hf_task telling;
 	struct hf_rpc_call *next_free;

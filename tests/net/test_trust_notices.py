@@ -113,6 +113,18 @@ class Notices(Asked):
         self.notify(self.a)
         self.until(lambda: self.b.lock(lock.but(name=self.b.name, svid=3, state=0)), "b has it", passes=lambda stat: stat == 0)
 
+    def test_h3_forged_free_all_with_the_bytes_of_the_next_true_one(self):
+        """The reply to the forged call does not answer the client's own call."""
+        lock = self.hold(self.a)
+        message = free_all(self.a.name, 7)
+        self.send(self.a, message, reserved=True)
+        self.wait_denied()
+        self.assert_held(lock, by=lock.svid)
+        self.reboot(self.a)
+        self.send(self.a, message, reserved=True)
+        self.until(lambda: self.log.count(FREED), "freed", passes=lambda n: n == 1)
+        self.assert_free(lock)
+
     def test_h3_forged_free_all(self):
         lock = self.hold(self.a)
         for n, state in enumerate((0, 5, 7), 1):

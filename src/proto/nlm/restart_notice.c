@@ -2,6 +2,8 @@
  * FREE_ALL, by which a client says that it has started anew and holds nothing; and procedure 16 (SM_NOTIFY),
  * by which a statd on this host says that of another host. Only a client's own address, or root of this host,
  * is believed. A call that may be forged is checked first: the client's host may deny it (proto/nsm/doubt.c).
+ * A call that its host denies is served anew when it comes again: a forger may have sent the very call that
+ * the client sends when it is restarted.
  */
 #include <string.h>
 
@@ -39,6 +41,7 @@ static void go_on(struct hf_nlm_op *op)
 	/* A call that is denied may be a copy of one that was believed, and is not stored yet. */
 	if (verdict == HF_NSM_DENIED && !hf_recovery_is_settling(client) &&
 	    hf_recovery_can_promise(recovery)) {
+		hf_rpc_call_uncache(op->call);
 		hf_rpc_reply_void(op->call); /* it stays counted as denied */
 		hf_nlm_op_end(op);
 	} else {

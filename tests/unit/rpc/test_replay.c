@@ -76,7 +76,9 @@ static void test_new_then_done(void **state)
 		assert_int_equal(reply_len, 6);
 		assert_memory_equal(reply, "answer", 6);
 	}
-	/* another host, another xid, another message: each is new */
+	/* another host, another kind of port, another xid, another message: each is new */
+	assert_int_equal(begin(2 * SECOND, host(1, 7000), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("of a user");
 	assert_int_equal(begin(2 * SECOND, host(2, 700), message(1, 'a'), NULL), HF_REPLAY_NEW);
 	finish("of host 2");
 	assert_int_equal(begin(2 * SECOND, host(1, 700), message(2, 'a'), NULL), HF_REPLAY_NEW);
@@ -87,6 +89,21 @@ static void test_new_then_done(void **state)
 	assert_memory_equal(reply, "answer", 6);
 	assert_int_equal(begin(2 * SECOND, host(2, 700), message(1, 'a'), NULL), HF_REPLAY_DONE);
 	assert_memory_equal(reply, "of host 2", 9);
+}
+
+static void test_finish_once(void **state)
+{
+	struct follower follower = { 0 };
+	struct hf_replay_entry *mine;
+
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	mine = entry;
+	assert_int_equal(begin(SECOND, host(1, 2), message(1, 'a'), &follower), HF_REPLAY_BUSY);
+	hf_replay_finish_once(replay, mine, hf_bytes_of_str("denied"));
+	assert_int_equal(follower.n_told, 1);
+	assert_memory_equal(follower.text, "denied", 6);
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("answer");
 }
 
 static void test_busy(void **state)
@@ -229,6 +246,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		TEST(test_new_then_done), TEST(test_busy),
+		TEST(test_finish_once),
 		TEST(test_forget),        TEST(test_long_replies),
 		TEST(test_expiry),        TEST(test_clocks_differ),
 		TEST(test_full),          cmocka_unit_test(test_many),
