@@ -53,6 +53,7 @@ struct hf_loop {
 	uint64_t n_turns;
 	const struct hf_lease *lease; /* NULL: none */
 	uint64_t n_standstills;
+	uint64_t stood_still_at; /* monotonic ns, when the last of them was noticed */
 	struct hf_timer_heap timers;
 	struct hf_list deferred;
 	_Atomic bool is_stopping;

@@ -88,6 +88,23 @@ bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since)
 	return loop->n_standstills != since->n_standstills;
 }
 
+static bool is_late(const struct hf_timer *timer, uint64_t now)
+{
+	return timer && timer->deadline + HF_LOOP_STANDSTILL_NS < now;
+}
+
+/* In a turn, sockets are served before timers. */
+bool hf_loop_stood_still_lately(struct hf_loop *loop, uint64_t ns)
+{
+	uint64_t now = hf_loop_now(loop);
+
+	if (is_late(hf_timer_heap_first(&loop->timers), now) ||
+	    (loop->n_standstills && now - loop->stood_still_at < ns))
+		return true;
+	return loop->lease &&
+	       hf_loop_boottime(loop) - atomic_load_explicit(&loop->lease->since, memory_order_relaxed) < ns;
+}
+
 bool hf_loop_may_act(struct hf_loop *loop)
 {
 	return HF_LIKELY(!loop->lease) ||
@@ -183,8 +200,10 @@ void hf_loop_run_timers(struct hf_loop *loop)
 	uint64_t newest = loop->timers.order;
 	struct hf_timer *timer = hf_timer_heap_first(&loop->timers);
 
-	if (timer && timer->deadline + HF_LOOP_STANDSTILL_NS < now)
+	if (is_late(timer, now)) {
 		loop->n_standstills++;
+		loop->stood_still_at = now;
+	}
 	/* A timer that is started here without delay waits for the next turn. Otherwise two timers could
 	 * start each other for ever. */
 	while ((timer = hf_timer_heap_first(&loop->timers)) && timer->deadline <= now &&

@@ -88,6 +88,9 @@ struct hf_loop_mark {
 struct hf_loop_mark hf_loop_mark(struct hf_loop *loop);
 bool hf_loop_kept_lease(struct hf_loop *loop, const struct hf_loop_mark *since); /* true without a lease */
 bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since);
+/* Within the last @ns the process went on after a standstill, or got its lease after it had none. What it
+ * reads now may be old. */
+bool hf_loop_stood_still_lately(struct hf_loop *loop, uint64_t ns);
 
 /* The number of this turn, for counts within one turn. */
 uint64_t hf_loop_turn(const struct hf_loop *loop);

@@ -7,6 +7,7 @@ whether the connections of their last life are still known to them.
 """
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -23,7 +24,7 @@ from fakehost import NSM
 from forger import forged
 from nsm import SUCC, Host
 from play import main
-from rpc import UdpCaller, auth_sys, call_message, exchange
+from rpc import UdpCaller, auth_sys, call_message, exchange, record
 from until import lapse
 
 TCP_REPAIR = 19
@@ -154,6 +155,29 @@ class Notices(Asked):
             self.daemon.process.send_signal(signal.SIGCONT)
         self.wait_denied()
         self.assert_held(lock, by=lock.svid)
+
+    def test_lock_of_a_host_that_died_while_the_server_stood_still(self):
+        """What the host says of itself after that may be of its new life, and does not deny the notice of its restart."""
+        lock = self.lock_of(self.a, state=5)
+        caller = self.a.caller("tcp", reserved=True)
+        exchange(caller, call_message(nlm.PROGRAM, 4, 0))
+        # The server waits for an answer of B: it notices the standstill by a time that has passed.
+        self.assert_granted(self.b, self.lock_of(self.b, fh=bytes(8), state=5), transport="tcp")
+        self.b.asked.wait()
+        self.b.portmap_delay = 2
+        self.addCleanup(setattr, self.b, "portmap_delay", 0)
+        self.send(self.b, notice(self.b.name, 7), reserved=True)
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(self.a.name))))
+            lapse(2.5)
+            self.reboot(self.a, statd_is_late=True)
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
+        self.until(lambda: self.b.test(lock.but(name=self.b.name, svid=2)).stat, "it is locked", passes=lambda s: s == nlm.S_DENIED)
+        self.send(self.a, notice(self.a.name, self.next_state), reserved=True)
+        said = rf"{DENIED} .*name={self.a.name} .*sure=(\w+)"
+        self.until(lambda: re.findall(said, self.log), "judged", passes=lambda seen: seen == ["no"])
 
     def test_h3_forged_notice_that_says_what_statd_says(self):
         """Any host can ask a statd for its number. So the number does not prove a notice for a client that has sent none."""

@@ -17,7 +17,7 @@
 #define AGAIN_NS (300 * HF_NS_PER_S)
 
 /* The host may restart while a call or an answer is under way. After a longer time an answer proves nothing
- * about the call. */
+ * about the call. A call that waited in a socket while the server stood still may be as old. */
 #define PROMPT_NS (2 * HF_NS_PER_S)
 
 #define RAISED_BY 2 /* each restart raises a state number by 2 */
@@ -197,7 +197,8 @@ void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct h
 		hf_client_confirm(client);
 	if (is_first || !client->link)
 		client->link = hf_rpc_call_link(call);
-	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS)
+	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS &&
+	    !hf_loop_stood_still_lately(nsm->options.loop, PROMPT_NS))
 		look_at(nsm, client, said, hf_nsm_is_for_sure(call));
 }
 

@@ -351,6 +351,39 @@ static void repost(struct hf_task *task)
 	}
 }
 
+static void on_late(struct hf_timer *timer)
+{
+	assert_true(hf_loop_stood_still_lately(loop, HF_NS_PER_S));
+	leave('l');
+	hf_loop_stop(loop);
+}
+
+/* The time of a timer has passed while the process did nothing. */
+static void test_standstill(void **state)
+{
+	struct hf_timer timer;
+
+	hf_timer_init(&timer, loop, on_late);
+	assert_false(hf_loop_stood_still_lately(loop, HF_NS_PER_S));
+	assert_int_equal(hf_timer_start_at(&timer, hf_loop_now(loop) - HF_LOOP_STANDSTILL_NS - 1), 0);
+	assert_true(hf_loop_stood_still_lately(loop, HF_NS_PER_S)); /* before any timer has run */
+	assert_int_equal(hf_loop_run(loop), 0);
+	assert_string_equal(trail, "l");
+	assert_false(hf_loop_stood_still_lately(loop, 0));
+}
+
+static void test_standstill_without_the_lease(void **state)
+{
+	uint64_t now = hf_loop_boottime(loop);
+	struct hf_lease lease = { 0 };
+
+	hf_lease_set(&lease, now + HF_NS_PER_S, now - HF_NS_PER_S); /* since a second */
+	hf_loop_set_lease(loop, &lease);
+	assert_false(hf_loop_stood_still_lately(loop, HF_NS_PER_S));
+	assert_true(hf_loop_stood_still_lately(loop, 3600 * HF_NS_PER_S));
+	hf_loop_set_lease(loop, NULL);
+}
+
 static void test_posts_before_the_end(void **state)
 {
 	struct marked a = marked('a'), b = marked('b'), c = marked('c');
@@ -431,6 +464,8 @@ int main(void)
 		TEST(test_clock),
 		TEST(test_first_turn_has_its_own_time),
 		TEST(test_posts),
+		TEST(test_standstill),
+		TEST(test_standstill_without_the_lease),
 		TEST(test_posts_before_the_end),
 		TEST(test_stop),
 		TEST(test_random),
