@@ -283,6 +283,15 @@ size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
 	return n;
 }
 
+void hf_client_end_older_tag(struct hf_client *client, int32_t state)
+{
+	const struct hf_client_tag *last = &client->tags[0];
+
+	if (client->doubt_tag && last->tag == client->doubt_tag && last->said &&
+	    hf_client_is_newer(state, last->said))
+		client->doubt_tag = 0;
+}
+
 int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns)
 {
 	int32_t doubted = client->doubted_state;

@@ -330,6 +330,10 @@ int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age
 #define HF_CLIENT_LIFE_NUMBERS (2 + HF_CLIENT_TAGS)
 size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
 			      uint32_t numbers[HF_CLIENT_LIFE_NUMBERS]);
+/* The LOCKs of the client's present life say @state. If the LOCKs that came during the check said an older
+ * number, the client sent them in an earlier life, and the server read them late. What they took does not
+ * stay: it loses the tag of the check. */
+void hf_client_end_older_tag(struct hf_client *client, int32_t state);
 /*
  * The number to use for a stored lock with the number @state. After a restart the server does not know how
  * a check ended. It treats a tagged lock as taken after the restart that the notice told of. A tag is

@@ -453,6 +453,9 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 	}
 	hf_client_ref(client);
 	become(recovery, client, state);
+	/* This number needed no check, while that of a notice is still being checked. */
+	if (client->doubted_state)
+		hf_client_end_older_tag(client, state);
 	if (known)
 		purge_older(recovery, client, state, true, "a lock request with a new state number");
 	else

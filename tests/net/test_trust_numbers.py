@@ -244,6 +244,22 @@ class Numbers(Forged):
         self.b.test(self.lock_of(self.b), transport="udp")  # behind it in the queue of the same socket
         self.assert_notice_frees(self.a, 7, lock, transport="udp")
 
+    def test_lock_of_the_life_before_that_is_read_while_a_notice_is_checked(self):
+        """The server stood still, and reads the notice before a LOCK that is older. The statd gives the new number."""
+        lock = self.hold(self.a)
+        self.restart(self.a, 7)
+        self.a.portmap_delay = 0.5
+        self.addCleanup(setattr, self.a, "portmap_delay", 0)
+        self.a.lookups.items.clear()
+        caller = self.a.caller("udp", reserved=True)
+        caller.send(notice(self.a.name, 7))
+        self.a.lookups.wait()
+        old = lock.but(fh=os.urandom(20), svid=9)
+        self.assert_granted(self.a, old, transport="udp")
+        caller.receive()
+        self.assert_free(lock)
+        self.assert_free(old)
+
     def test_number_after_the_next_that_was_forged_while_the_host_was_down(self):
         """Its notice is no copy: the host had another number for sure in between, and gave none when it locked."""
         lock = self.hold(self.a)

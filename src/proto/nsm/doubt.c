@@ -232,8 +232,11 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 
 	hf_list_splice(&askers, &doubt->askers);
 	doubt_free(doubt);
+	/* A host puts the number of its statd into its LOCKs. */
 	if (verdict != HF_NSM_BELIEVED)
 		client->doubt_tag = 0;
+	else if (facts.word == HF_NSM_SPEAKS && facts.state == state)
+		hf_client_end_older_tag(client, state);
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 

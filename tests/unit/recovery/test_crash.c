@@ -140,6 +140,38 @@ static void test_what_is_taken_during_a_check_with_several_numbers_has_none(void
 	assert_int_equal(a()->locking.n_locks, 0);
 }
 
+/* The server stood still. It reads the notice of 5 first, then a LOCK that the client sent before its
+ * restart, then a LOCK with the new number. */
+static void test_what_an_old_lock_takes_during_a_check_goes_with_the_life_before(void **state)
+{
+	say_for_sure(3);
+	lock_as(3, "f");
+	doubt(5, 1);
+	lock_as(3, "g");
+	hf_recovery_client_state(w.recovery, a(), 5);
+	assert_int_equal(a()->locking.n_locks, 0);
+	doubt(101, 2);
+	lock_as(5, "f");
+	hf_recovery_client_state(w.recovery, a(), 7);
+	assert_int_equal(a()->locking.n_locks, 0);
+}
+
+/* A statd that was started too early gives the old number, and so do the LOCKs of the new life. Other LOCKs
+ * have no number. */
+static void test_what_a_lock_takes_during_a_check_stays_if_nothing_says_that_it_is_old(void **state)
+{
+	say_for_sure(3);
+	lock_as(3, "f");
+	doubt(5, 1);
+	lock_as(3, "g");
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(a()->locking.n_locks, 1);
+	doubt(7, 2);
+	lock_as(0, "h");
+	hf_recovery_client_state(w.recovery, a(), 7);
+	assert_int_equal(a()->locking.n_locks, 1);
+}
+
 /* A forger guessed 9 while the client was down. Since then the client had 5 for sure. */
 static void test_a_number_that_was_guessed_is_no_copy(void **state)
 {
@@ -470,6 +502,8 @@ int main(void)
 		T(test_only_older_locks_go),
 		T(test_what_is_taken_during_a_check_stays_with_the_number_in_its_lock),
 		T(test_what_is_taken_during_a_check_with_several_numbers_has_none),
+		T(test_what_an_old_lock_takes_during_a_check_goes_with_the_life_before),
+		T(test_what_a_lock_takes_during_a_check_stays_if_nothing_says_that_it_is_old),
 		T(test_a_number_that_was_guessed_is_no_copy),
 		T(test_the_number_above_that_of_the_statd_may_be_a_copy),
 		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
