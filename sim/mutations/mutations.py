@@ -517,7 +517,7 @@ TEST_MUTATIONS = [
     ("the statd of another host behind the address is believed", f"{NSM}/sight.c",
      "return facts &&\n\t       differs(facts,", "return facts && !facts &&\n\t       differs(facts,"),
     ("a number that was forged is not put right", f"{RECOVERY}/crash.c",
-     "if (!client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
+     "else if (is_new && !client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
     ("what is taken after a restart has the tag of a notice that is being checked", f"{RECOVERY}/crash.c",
      "client->doubted_state = client->doubt_tag = 0;", ""),
     ("a copy of a notice that came early is believed", f"{NSM}/notify.c", "is_named && !was_early(notice)", "is_named"),

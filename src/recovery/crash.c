@@ -182,15 +182,11 @@ static void set_state(struct hf_recovery *recovery, struct hf_client *client, in
 	client->is_state_proven = true;
 }
 
-/* True where the number has changed. */
-static bool become(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+static void become(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	bool is_other = client->sm_state != state;
-
 	set_state(recovery, client, state);
 	if (client->lock_state != state) /* else it has taken locks in this life */
 		client->lock_state = 0;
-	return is_other;
 }
 
 /*
@@ -369,9 +365,8 @@ static bool is_news(struct hf_recovery *recovery, const struct hf_client *client
 	return is_new;
 }
 
-/* @is_other: the number has changed. A number that was not proven, and comes again, is stored already, or
- * will be. */
-static void purge_older(struct hf_recovery *recovery, struct hf_client *client, int32_t state, bool is_other,
+/* The number is stored in any case: if it is the last one, it was not proven until now. */
+static void purge_older(struct hf_recovery *recovery, struct hf_client *client, int32_t state,
 			const char *reason)
 {
 	struct holdings before = holdings_of(client);
@@ -385,8 +380,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	/* A notice that is being checked does not end this life by the silence of the host any more. What the
 	 * client takes from now on has the number of this life. */
 	client->doubted_state = client->doubt_tag = 0;
-	if (is_other)
-		settle(recovery, client);
+	settle(recovery, client);
 	report(recovery, client, &before, reason);
 	hf_phase_look(recovery);
 }
@@ -426,7 +420,7 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 	if (is_newer && is_news(recovery, client, state))
 		become(recovery, client, state);
 	hf_client_set_status(client, HF_CLIENT_CRASHED);
-	purge_older(recovery, client, state, true, "free_all");
+	purge_older(recovery, client, state, "free_all");
 	hf_client_unref(client);
 }
 
@@ -438,16 +432,17 @@ static void correct(struct hf_recovery *recovery, struct hf_client *client, int3
 	store_state(client);
 }
 
+/* A forger may have said the number before the client does. Then it is the last number, and not proven, while
+ * the client's LOCKs had an older one: the client was restarted all the same. */
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	int32_t known = hf_client_life_state(client);
+	bool is_new = is_news(recovery, client, state);
 
-	if (state == client->sm_state && state != 0)
-		hf_recovery_client_proves(client, true);
-	if (!is_news(recovery, client, state))
-		return;
-	if (known && !hf_client_is_newer(state, known)) {
-		if (!client->is_state_proven)
+	if (!is_new || (known && !hf_client_is_newer(state, known))) {
+		if (state == client->sm_state && state != 0)
+			hf_recovery_client_proves(client, true);
+		else if (is_new && !client->is_state_proven)
 			correct(recovery, client, state);
 		return;
 	}
@@ -457,7 +452,7 @@ void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *cl
 	if (client->doubted_state)
 		hf_client_end_older_tag(client, state);
 	if (known)
-		purge_older(recovery, client, state, true, "a lock request with a new state number");
+		purge_older(recovery, client, state, "a lock request with a new state number");
 	else
 		store_state(client);
 	hf_client_unref(client);
@@ -473,13 +468,11 @@ void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *cl
 
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	bool is_other;
-
 	if (!is_news(recovery, client, state))
 		return false;
 	hf_client_ref(client);
-	is_other = become(recovery, client, state);
-	purge_older(recovery, client, state, is_other, "it told us of its restart");
+	become(recovery, client, state);
+	purge_older(recovery, client, state, "it told us of its restart");
 	hf_client_unref(client);
 	return true;
 }

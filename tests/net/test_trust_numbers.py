@@ -225,6 +225,22 @@ class Numbers(Forged):
         self.assert_granted(self.a, new, transport="udp")
         self.assert_held(new, by=100)
 
+    def test_restart_that_only_a_lock_tells_of_after_its_number_was_forged(self):
+        """The number is the last one that the server heard, and yet not the number of the client's LOCKs."""
+        self.silence_and_forge(9)
+        lock = self.hold(self.a, state=7)
+        self.restart(self.a, 9)
+        new = lock.but(svid=100, state=9)
+        self.assert_granted(self.a, new, transport="udp")
+        self.assert_held(new, by=100)
+
+    def test_notice_of_a_restart_after_its_number_was_forged(self):
+        """It is no copy: the client's LOCKs had an older number, and its statd gives the one in the notice."""
+        self.silence_and_forge(9)
+        lock = self.hold(self.a, state=7)
+        self.restart(self.a, 9)
+        self.assert_notice_frees(self.a, 9, lock)
+
     def test_forged_low_number_makes_no_number_of_the_client_newer(self):
         """Otherwise the client's own next LOCK would release what it has, if its host is silent."""
         self.silence_and_forge(FAR)

@@ -18,8 +18,13 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 
 	if (!client)
 		return (struct hf_nlm_life){ 0 };
-	return (struct hf_nlm_life){ client, hf_recovery_count_deaths(client), client->sm_state,
-				     op->args.state };
+	return (struct hf_nlm_life){
+		.client = client,
+		.n_deaths = hf_recovery_count_deaths(client),
+		.known_state = client->sm_state,
+		.state = op->args.state,
+		.says_another = op->args.state && op->args.state != hf_client_life_state(client),
+	};
 }
 
 static bool is_older(int32_t state, int32_t than)
@@ -32,12 +37,11 @@ static bool is_older(int32_t state, int32_t than)
 static bool has_died(const struct hf_nlm_life *life)
 {
 	const struct hf_client *client = life->client;
-	bool says_another = life->state && life->state != life->known_state;
 
 	if (!client)
 		return false;
 	if (hf_recovery_count_deaths(client) != life->n_deaths)
-		return !says_another || !hf_recovery_death_state(client) ||
+		return !life->says_another || !hf_recovery_death_state(client) ||
 		       is_older(life->state, hf_recovery_death_state(client));
 	return life->state && client->sm_state != life->known_state &&
 	       is_older(life->state, client->sm_state);

@@ -109,6 +109,7 @@ struct hf_nlm_life {
 	uint64_t n_deaths;        /* when it was suspended */
 	int32_t known_state;      /* the same */
 	int32_t state;            /* as the call says; 0: it does not */
+	bool says_another;        /* than the number of the life in which the client took what it had then */
 };
 
 struct hf_nlm_op {

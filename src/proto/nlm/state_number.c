@@ -33,8 +33,8 @@ static void refuse_number(const struct hf_nlm_op *op, struct hf_client *client)
 		     client->id, op->args.state, op->checking.verdict == HF_NSM_DENIED ? "yes" : "no");
 }
 
-/* What the LOCK takes must not carry a number that the client's host denies: it would outlive the restart that
- * brings that number. */
+/* What the LOCK takes must not carry a number that the client's host denies: it would outlive the restart
+ * that brings that number. */
 static void drop_number(struct hf_nlm_op *op)
 {
 	op->args.state = 0;
@@ -104,7 +104,7 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 			drop_number(op);
 		return HF_NLM_GRANTED_STAT;
 	}
-	if (state == client->sm_state) {
+	if (state == client->sm_state && state == known) {
 		hf_client_note_lock_state(client, state);
 	} else if (!monitor || hf_nsm_is_superuser(monitor, op->call)) {
 		hf_recovery_client_state(recovery, client, state);

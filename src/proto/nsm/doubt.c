@@ -71,14 +71,18 @@ struct hf_nsm_doubt {
 
 /* Verdicts */
 
+/* The statd gives the number in the notice, and the client had another one: a number that is proven, else one
+ * that its statd gave or its LOCKs said. */
 static bool says_new(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
-	int32_t known = hf_client_proven_state(doubt->client);
+	int32_t known = hf_client_proven_state(doubt->client), said = doubt->client->lock_state;
 
 	if (!doubt->state || doubt->facts.state != doubt->state)
 		return false;
-	return known ? hf_client_is_newer(doubt->state, known) : before && before->state != doubt->state;
+	if (known)
+		return hf_client_is_newer(doubt->state, known);
+	return (before && before->state != doubt->state) || (said && hf_client_is_newer(doubt->state, said));
 }
 
 /* The host gives this number now, and gave another one before; and it is the client's host, not another one

@@ -326,6 +326,28 @@ static void test_a_far_number_that_is_not_proven_hides_no_restart(void **state)
 	assert_int_equal(hf_client_life_state(a()), 7);
 }
 
+/* A forger guessed 7 while the client was down. The LOCKs of its next life said 5, those of the life after
+ * that say 7. */
+static void test_a_number_that_was_guessed_hides_no_restart(void **state)
+{
+	assert_int_equal(hf_client_register(a()), 0);
+	say_unproven(7);
+	lock_as(5, "f");
+	hf_client_note_lock_state(a(), 5);
+	world_turn(&w);
+	/* Killed before the end of the lock is stored, the server must not know the number for sure. */
+	w.disk.is_slow = true;
+	hf_recovery_client_state(w.recovery, a(), 7);
+	assert_int_equal(a()->locking.n_locks, 0);
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_CLIENTS);
+	world_turn(&w);
+	w.disk.is_slow = false;
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_true(hf_recovery_is_news(w.recovery, a(), 7));
+}
+
 static void test_a_forged_lock_changes_no_number_of_a_client_with_locks(void **state)
 {
 	hf_client_note_lock_state(a(), 1001);
@@ -492,6 +514,7 @@ int main(void)
 		T(test_a_number_that_is_not_proven_makes_no_notice_old),
 		T(test_a_number_that_is_not_proven_is_put_right),
 		T(test_a_far_number_that_is_not_proven_hides_no_restart),
+		T(test_a_number_that_was_guessed_hides_no_restart),
 		T(test_a_forged_lock_changes_no_number_of_a_client_with_locks),
 		T(test_the_number_of_its_locks_stays_with_a_notice_of_that_number),
 		T(test_an_older_number_does_not_replace_one_that_is_proven),
