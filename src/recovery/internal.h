@@ -218,6 +218,8 @@ void hf_late_reclaim_deinit(struct hf_recovery *recovery);
 void hf_late_reclaim_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock);
 void hf_late_reclaim_granted(struct hf_recovery *recovery,
 			     const struct hf_lock_view *lock); /* only while n > 0 */
+void hf_late_reclaim_unlocked(struct hf_recovery *recovery, const struct hf_lock_target *who,
+			      struct hf_range range); /* only while n > 0 */
 bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_request *request);
 /* The same for reservations, which are counted. */
 void hf_late_reclaim_remember_reservations(struct hf_recovery *recovery,

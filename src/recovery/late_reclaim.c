@@ -3,8 +3,9 @@
  *
  * A client whose reclaim is refused tells its programs nothing, and goes on with a
  * lock that it does not have. So what was dropped at the end of grace is remembered
- * for a while, until another owner gets something that conflicts with it. As long as
- * the record is here, no other owner had it since, and its owner may have it back.
+ * for a while, until another owner gets something that conflicts with it, or its owner
+ * unlocks it. As long as the record is here, no other owner had it since, and its owner
+ * may have it back.
  *
  * Locks and reservations have the same records. They differ in who their owner
  * is and in what conflicts. Reservations are counted, so that each comes back once.
@@ -247,6 +248,58 @@ static uint64_t covered_until(const struct late_file *file, const struct claim *
 		}
 	}
 	return pos;
+}
+
+/* A second record for the end of what @late has. Without room for it the end is forgotten, and its reclaim is
+ * refused, which is safe. */
+static void split(struct hf_recovery *recovery, struct late *late, uint64_t from)
+{
+	bool has_room = recovery->late_reclaims.n < MAX_RECORDS && late->file->n < MAX_PER_FILE;
+	struct late *rest = has_room ? malloc(sizeof(*rest)) : NULL;
+
+	if (!rest)
+		return;
+	*rest = *late;
+	rest->what.range.start = from;
+	rest->what.oh = (struct hf_bytes){ 0 }; /* locks have none here */
+	hf_client_ref(rest->client);
+	hf_link_insert_before(late->in_file.next, &rest->in_file);
+	hf_link_insert_before(late->by_age.next, &rest->by_age);
+	hf_link_insert_before(late->in_client.next, &rest->in_client);
+	rest->file->n++;
+	recovery->late_reclaims.n++;
+}
+
+/* The owner gives up a part of what it had, or all of it. */
+static void give_up(struct hf_recovery *recovery, struct late *late, struct hf_range range)
+{
+	struct hf_range *had = &late->what.range;
+
+	if (range.start > had->start && range.end < had->end)
+		split(recovery, late, range.end + 1);
+	if (range.start > had->start)
+		had->end = range.start - 1;
+	else if (range.end < had->end)
+		had->start = range.end + 1;
+	else
+		forget(recovery, late);
+}
+
+void hf_late_reclaim_unlocked(struct hf_recovery *recovery, const struct hf_lock_target *who,
+			      struct hf_range range)
+{
+	const struct claim what = claim_of_lock(who, range, HF_LOCK_NONE);
+	struct late_file *file = find_file(recovery, who->handle);
+
+	if (!file)
+		return;
+	hf_list_for_each_safe(pos, &file->records) {
+		struct late *late = hf_list_entry(pos, struct late, in_file);
+
+		if (has_same_owner(&late->what, &what) && hf_range_overlaps(late->what.range, range))
+			give_up(recovery, late, range);
+	}
+	put_file(recovery, file);
 }
 
 bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_request *request)

@@ -33,6 +33,13 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 	return HF_RECLAIM_REFUSED;
 }
 
+void hf_recovery_unlocked(struct hf_recovery *recovery, const struct hf_lock_target *who,
+			  struct hf_range range)
+{
+	if (HF_UNLIKELY(recovery->late_reclaims.n))
+		hf_late_reclaim_unlocked(recovery, who, range);
+}
+
 static struct hf_lock_target target_of(const struct hf_lock_reservation_view *reservation)
 {
 	return (struct hf_lock_target){ .export = reservation->export,

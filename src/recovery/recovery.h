@@ -278,6 +278,9 @@ enum hf_recovery_reclaim {
 enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request);
 
+/* The owner has unlocked the range: it does not reclaim any of it after grace. */
+void hf_recovery_unlocked(struct hf_recovery *recovery, const struct hf_lock_target *who,
+			  struct hf_range range);
 /* The same for a reservation. NORMAL and LATE: hf_lock_reserve() with reclaim. BACKED: the owner has it
  * again already, by an earlier copy of this call. REFUSED: the owner did not have it, or another owner may
  * have had it since. */

@@ -559,6 +559,19 @@ class Table(Evidence):
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
 
+    def test_late_reclaim_of_what_its_owner_has_unlocked(self):
+        """A reclaim that comes after the UNLOCK is a delayed copy, or forged."""
+        lock = self.held(self.a, offset=0, length=5)
+        part = self.held(self.a, offset=10, length=5)
+        self.restart(recovery__window_seconds="1")
+        self.until(lambda: not self.in_grace(), "grace ends")
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        for unlocked in (lock, part.but(offset=10, length=2)):
+            self.assertEqual(self.a.unlock(unlocked), nlm.S_GRANTED)
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, part), nlm.S_GRACE)
+        self.assertEqual(self.reclaim(self.a, part.but(offset=12, length=3)), nlm.S_GRANTED)
+
     def test_late_reclaim_of_a_share(self):
         kept = self.lock_of(self.a, access=1, deny=2)
         taken = kept.but(fh=b"another file")

@@ -39,6 +39,8 @@ void hf_nlm_run_unlock(struct hf_nlm_op *op)
 		hf_nlm_tell(op, HF_EVENT_UNLOCK);
 		answer = hf_lock_release(op->nlm->locks, &op->target, op->range);
 		hf_nlm_op_spend(op);
+		if (HF_LIKELY(answer == HF_LOCK_OK))
+			hf_recovery_unlocked(op->nlm->options.recovery, &op->target, op->range);
 		stat = hf_nlm_stat_from_lock(answer); /* a lock may be one too many, when it splits */
 		if (answer == HF_LOCK_E_LIMIT)
 			hf_nlm_say_full(op, false);

@@ -77,6 +77,38 @@ static void test_no_grace_drops_what_was_loaded(void **state)
 	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* late */
 }
 
+static void unlock(uint64_t owner, uint64_t start, uint64_t end)
+{
+	const struct hf_lock_request request = world_request(a(), owner, "f", start, end);
+
+	world_unlock(&w, a(), owner, "f", start, end);
+	hf_recovery_unlocked(w.recovery, &request.who, request.range);
+}
+
+static void test_what_its_owner_unlocks_is_not_reclaimed_late(void **state)
+{
+	w.options.grace = HF_RECOVERY_GRACE_NEVER;
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 99), HF_LOCK_OK);
+	assert_int_equal(world_lock(&w, a(), 2, "f", 200, 299), HF_LOCK_OK);
+	assert_int_equal(hf_client_register(a()), 0);
+	world_turn(&w);
+	world_restart(&w);
+	unlock(1, 40, 49); /* in the midst of it */
+	unlock(1, 0, 9);
+	unlock(1, 90, 250);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 99), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 40, 40), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 90, 99), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 10, 39), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 50, 89), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, a(), 2, "f", 200, 299), HF_LOCK_OK); /* of another owner */
+	unlock(1, 0, 99);
+	unlock(2, 200, 299);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 10, 39), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 2, "f", 200, 299), HF_LOCK_E_NOT_BACKED);
+}
+
 static void test_a_simulated_restart_is_a_whole_grace(void **state)
 {
 	w.options.window_ns = 50 * MS;
@@ -149,6 +181,7 @@ int main(void)
 		T(test_without_early_end_grace_is_whole),
 		T(test_a_list_that_is_not_complete_is_open),
 		T(test_no_grace_drops_what_was_loaded),
+		T(test_what_its_owner_unlocks_is_not_reclaimed_late),
 		T(test_a_simulated_restart_is_a_whole_grace),
 		T(test_stop),
 		T(test_no_simulated_restart_while_stopping),
