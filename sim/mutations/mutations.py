@@ -535,6 +535,9 @@ TEST_MUTATIONS = [
      "return before ? HF_MAX(skip_lost(before, now), known) : known;",
      "struct hf_store_state last = *(before ? before : now);\n\n\tlast.sm_state = HF_MAX(before ? before->sm_state : 0, known);\n"
      "\treturn before ? skip_lost(&last, now) : known;"),
+    ("a stored waiter whose client is not registered is only deleted", f"{RECOVERY}/restart.c",
+     "r = hf_waiting_visit(loading->recovery, find_client_of_waiter, loading);",
+     "(void)find_client_of_waiter;"),
 ]
 
 TESTS = {
@@ -548,4 +551,5 @@ TESTS = {
     "a lock carries the number of a datagram though its client has a connection": "net/test_trust_numbers",
     "a copy is believed for lack of a denial": "net/test_trust_numbers",
     "what a node knows of state numbers is counted from": "unit/store/test_state",
+    "a stored waiter whose client is not registered is only deleted": "unit/recovery/test_restart",
 }

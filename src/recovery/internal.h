@@ -280,6 +280,9 @@ void hf_waiting_init(struct hf_recovery *recovery);
 void hf_waiting_deinit(struct hf_recovery *recovery);
 int hf_waiting_load(struct hf_recovery *recovery);
 void hf_waiting_forget(struct hf_recovery *recovery); /* this run starts over */
+/* What each loaded waiter wants. Ends with the first result that is not 0, and returns it. */
+int hf_waiting_visit(struct hf_recovery *recovery, int (*fn)(void *user, const struct hf_store_lock *wants),
+		     void *user);
 /* Was a grant of this owner loaded that covers the range? */
 bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_client *client, uint64_t owner,
 			  struct hf_range range);

@@ -363,6 +363,21 @@ static int restore_prior(struct loading *loading, const struct provisional *prov
 	return hf_persist_delete(recovery, (struct hf_persist_record){ provisional->id, HF_PERSIST_LOCK });
 }
 
+/* A waiter whose client is not registered. Without the client the waiter would be deleted, and its number
+ * forgotten: killed before that is stored, the next run would find the waiter again, with the client that
+ * registered after its own restart. */
+static int find_client_of_waiter(void *user, const struct hf_store_lock *wants)
+{
+	struct loading *loading = user;
+	struct hf_client *client;
+	int r;
+
+	if (!is_possible(wants) || find_place(loading, wants->export, wants->handle) != EXPORTED)
+		return 0;
+	r = client_of_lock(loading, wants, &client);
+	return r == -EINVAL ? 0 : r;
+}
+
 static int hold_restored(struct loading *loading)
 {
 	int r = 0;
@@ -370,6 +385,8 @@ static int hold_restored(struct loading *loading)
 	hf_lock_accept_restored(loading->recovery->locks);
 	for (size_t i = 0; r == 0 && i < loading->n_provisional; i++)
 		r = restore_prior(loading, &loading->provisional[i]);
+	if (r == 0)
+		r = hf_waiting_visit(loading->recovery, find_client_of_waiter, loading);
 	return r;
 }
 
@@ -497,8 +514,8 @@ static void register_unknown(struct loading *loading)
 
 	if (!loading->n_unknown)
 		return;
-	hf_log_warn("stored locks had clients that were not registered; registered them", "clients=%zu",
-		    loading->n_unknown);
+	hf_log_warn("stored locks or waiters had clients that were not registered; registered them",
+		    "clients=%zu", loading->n_unknown);
 	while ((client = hf_clients_next(loading->recovery->clients, serial))) {
 		serial = client->serial;
 		if (client->last_seen == 0)

@@ -68,6 +68,19 @@ int hf_waiting_load(struct hf_recovery *recovery)
 	return hf_store_load_waiters(recovery->store, load_waiter, recovery);
 }
 
+int hf_waiting_visit(struct hf_recovery *recovery, int (*fn)(void *user, const struct hf_store_lock *wants),
+		     void *user)
+{
+	int r = 0;
+
+	hf_list_for_each(pos, &recovery->waiting.loaded) {
+		r = fn(user, &hf_list_entry(pos, struct loaded, link)->fact.wants);
+		if (r)
+			break;
+	}
+	return r;
+}
+
 void hf_waiting_forget(struct hf_recovery *recovery)
 {
 	hf_list_for_each(pos, &recovery->waiting.loaded)

@@ -302,10 +302,10 @@ static void put_record(const uint8_t *bytes, int len)
 	disk_view_apply(&w.disk.view, hf_bytes_of(bytes, (uint32_t)len), HF_STORE_LOCKS);
 }
 
-static void put_lock(const char *client, const char *export, uint64_t id, uint64_t start, uint64_t end)
+static struct hf_store_lock lock_fact(const char *client, const char *export, uint64_t id, uint64_t start,
+				      uint64_t end)
 {
-	uint8_t out[HF_RECORD_MAX];
-	struct hf_store_lock fact = {
+	return (struct hf_store_lock){
 		.id = id,
 		.export = hf_bytes_of_str(export),
 		.handle = hf_bytes_of_str("f"),
@@ -316,8 +316,22 @@ static void put_lock(const char *client, const char *export, uint64_t id, uint64
 		.client_state = 37,
 		.mode = HF_LOCK_EXCLUSIVE,
 	};
+}
+
+static void put_lock(const char *client, const char *export, uint64_t id, uint64_t start, uint64_t end)
+{
+	uint8_t out[HF_RECORD_MAX];
+	struct hf_store_lock fact = lock_fact(client, export, id, start, end);
 
 	put_record(out, hf_record_encode_lock(out, &fact));
+}
+
+static void put_waiter(const char *client, uint64_t id)
+{
+	uint8_t out[HF_RECORD_MAX];
+	struct hf_store_waiter fact = { .wants = lock_fact(client, "7", id, 0, 9) };
+
+	put_record(out, hf_record_encode_waiter(out, &fact));
 }
 
 /* One of a client's, who has it once. */
@@ -374,6 +388,35 @@ static void test_stored_lock_of_an_unknown_client_dies_with_it(void **state)
 	hf_recovery_client_state(w.recovery, client, 39);
 	assert_int_equal(world_unreclaimed(&w), 0);
 	hf_client_unref(client);
+}
+
+/* So does a waiter that was stored before its client. If it were only deleted, the next run could find it
+ * once more, with the client that registered after its restart. */
+static void test_stored_waiter_of_an_unknown_client_dies_with_it(void **state)
+{
+	struct hf_client *client;
+
+	world_kill(&w);
+	disk_wipe(&w.disk);
+	w.options.continues = true;
+	world_up(&w);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	world_turn(&w);
+	world_kill(&w);
+	put_waiter("nlm:10.0.0.9:stranger", 1);
+	world_restart(&w);
+	assert_true(hf_recovery_continues(w.recovery));
+	client =
+		hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:10.0.0.9:stranger"));
+	assert_non_null(client);
+	assert_true(hf_client_is_registered(client));
+	hf_recovery_client_state(w.recovery, client, 37);
+	assert_int_equal(client->locking.n_waiters + client->locking.n_locks, 1);
+	hf_recovery_client_state(w.recovery, client, 39);
+	assert_int_equal(client->locking.n_waiters + client->locking.n_locks, 0);
+	hf_client_unref(client);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_WAITER), 0);
 }
 
 /* After 2^20 restarts the ids in the store begin anew: a lock that has one keeps it. */
@@ -459,6 +502,7 @@ int main(void)
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
+		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
 		T(test_ids_that_come_round_again),
 		T(test_clear_store),
 		T(test_volatile_locks_are_not_stored),

@@ -95,6 +95,12 @@ static void drop_tellings(struct world *world)
 
 /* What happens */
 
+static bool restore(void *user, struct hf_bytes route, bool was_granted, struct hf_recovery_route *routep)
+{
+	*routep = (struct hf_recovery_route){ 0 };
+	return true;
+}
+
 static void on_granted(void *user, const struct hf_lock_view *waiter)
 {
 	struct world *world = user;
@@ -143,7 +149,9 @@ void world_init(struct world *world)
 
 void world_up(struct world *world)
 {
-	static const struct hf_recovery_waiter_events events = { .granted = on_granted, .waiter_gone = on_gone };
+	static const struct hf_recovery_waiter_events events = { .restore = restore,
+								 .granted = on_granted,
+								 .waiter_gone = on_gone };
 	struct hf_recovery_teller teller = { tell, world };
 
 	disk_in_use = &world->disk;
