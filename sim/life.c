@@ -166,7 +166,11 @@ static void on_rename(struct hf_timer *timer)
 
 	if (!hf_list_is_empty(&host->calls))
 		host->quiet_since = now;
-	if (now - host->quiet_since > STRAGGLER_NS)
+	/* The server knows a renamed host by the port that the old name called from last. A forged LOCK by
+	 * datagram moves it, so that nothing of the old name is taken for the new one's. */
+	if (host->has_forged_lock)
+		host->is_renaming = false;
+	else if (now - host->quiet_since > STRAGGLER_NS)
 		rename_now(host);
 	else
 		hf_timer_start(timer, 200 * MS);

@@ -495,9 +495,10 @@ static void on_request(struct hf_timer *timer)
 	enum hf_node_role before;
 
 	if (!request->is_answered) {
-		if (node_is_halted(server) && !request->is_abandoned &&
-		    rng_chance(&world->database.rng, LOST))
-			hf_timer_start_at(timer, server->node.halted_until); /* it has not left yet */
+		request->is_held = node_is_halted(server) && !request->is_abandoned &&
+				   rng_chance(&world->database.rng, LOST);
+		if (request->is_held)
+			hf_timer_start_at(timer, server->node.halted_until);
 		else
 			reach(request);
 		return;
@@ -536,7 +537,7 @@ static struct request *new_request(struct server *server)
 		release(request);
 	}
 	request->is_used = true;
-	request->is_answered = request->is_abandoned = request->is_report = false;
+	request->is_held = request->is_answered = request->is_abandoned = request->is_report = false;
 	request->server = server;
 	request->sent = node_clock(server);
 	memset(&request->answer, 0, sizeof(request->answer));
@@ -624,6 +625,21 @@ void node_start(struct server *server)
 	drive(server);
 }
 
+/* The database may still carry out the step that the process has sent, and no step that has not left. */
+static void abandon_step(struct node *node)
+{
+	struct request *request = node->request;
+
+	if (!request)
+		return;
+	node->request = NULL;
+	request->is_abandoned = true;
+	if (request->is_held) {
+		hf_timer_stop(&request->timer);
+		release(request);
+	}
+}
+
 static void forget_process(struct server *server)
 {
 	struct node *node = &server->node;
@@ -639,9 +655,7 @@ static void forget_process(struct server *server)
 	node->leave_by = 0;
 	hf_timer_stop(&node->step_timer);
 	hf_timer_stop(&node->news_timer);
-	if (node->request)
-		node->request->is_abandoned = true;
-	node->request = NULL;
+	abandon_step(node);
 }
 
 static void lose_service(struct world *world, void *user)

@@ -40,6 +40,7 @@ static void on_patience(struct hf_timer *timer)
 	SAY(host->world, "%s  %u: does not wait any longer for the answer to xid %u", host->name, proc->svid,
 	    proc->call->sending.xid);
 	host->world->counts->given_up++;
+	proc_had(proc, &proc->span, UINT64_MAX); /* it may be granted at any time (seed 230299428) */
 	talk_drop(proc->call);
 	proc->is_unheard = true;
 	proc_pause(proc, choose_phase(proc), wait);

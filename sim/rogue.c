@@ -84,10 +84,14 @@ static void replay(struct world *world)
 		net_send(world, &capture->from, &capture->to, capture->bytes, capture->len);
 }
 
+/* A host begins to count its calls at random, so that the rogue does not guess the next number. A call that
+ * it makes up never has the number of the host's own call with the same content. */
+#define MADE_UP 0x80000000u
+
 static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t program, uint32_t version,
 		       uint32_t procedure)
 {
-	hf_xdr_put_u32(out, world->next_xid++);
+	hf_xdr_put_u32(out, world->next_xid++ | MADE_UP);
 	hf_xdr_put_u32(out, 0);
 	hf_xdr_put_u32(out, 2);
 	hf_xdr_put_u32(out, program);
@@ -299,6 +303,7 @@ static void forge_number(struct world *world, struct host *victim)
 	hf_xdr_put_i32(&out, state);
 	if (!victim->promised_in) /* the server accepts the number, because the host has no locks to lose */
 		victim->lied_about_in = world->server->life;
+	victim->has_forged_lock = true;
 	SAY(world, "rogue   forges a LOCK of %s with the number %d", victim->name, state);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }

@@ -396,12 +396,22 @@ static bool may_go_on(const struct world *world)
 	return world->options.continues && !rng_chance(&rng, STARTS_OVER);
 }
 
+/* A node that knows of a later term than the database has starts over: what that term granted may be lost.
+ * After that term another node may have begun on an older replica, with lower numbers, and have a complete
+ * list by now. The node cannot know that. */
+static void forget_list_of_lower_epoch(struct world *world)
+{
+	if (world->server->node.known_epoch > world->disk.cached.state.epoch)
+		world->server->is_complete = false;
+}
+
 void server_start(struct world *world)
 {
 	struct server *server = world->server;
 	uint32_t life = ++server->life;
 	int r = 0;
 
+	forget_list_of_lower_epoch(world);
 	server->continues = may_go_on(world);
 	server->has_machine = server->is_up = true;
 	server->turn_at = UINT64_MAX;

@@ -320,6 +320,7 @@ struct request {
 	struct hf_timer timer;
 	struct server *server;
 	bool is_used;
+	bool is_held;      /* the process was halted before the request left */
 	bool is_answered;  /* by the database */
 	bool is_abandoned; /* the process that asked is dead */
 	bool is_report;
@@ -622,6 +623,7 @@ struct host {
 	uint32_t reclaim_at; /* how far its reclaims have come */
 	struct hf_timer reclaim_timer;
 	struct rng reclaim_rng;
+	bool has_forged_lock;      /* the rogue sent a LOCK in its name, from another port */
 	uint32_t lied_about_in;    /* the epoch in which the rogue made up a number for it; 0: none */
 	uint32_t told_life;        /* the server has acknowledged that this life began */
 	uint32_t n_evidence;       /* messages under way that tell of it */
