@@ -250,7 +250,7 @@ static void note_reached(struct hf_cluster *cluster, bool is_reached)
 			    cluster->options.node.service, hf_service_message(cluster->service));
 }
 
-/* Three steps must fit into the lease. */
+/* Three steps must fit into the lease. A step that was not answered says nothing about the pace. */
 static void note_pace(struct hf_cluster *cluster, uint64_t took_ns)
 {
 	bool is_slow = took_ns > cluster->options.node.lease_ns / 3;
@@ -295,6 +295,7 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	struct hf_service_row row;
 	enum hf_node_role before;
 	uint64_t sent, heard;
+	bool is_answered;
 	int r;
 
 	pthread_mutex_lock(&cluster->lock);
@@ -310,8 +311,10 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 
 	pthread_mutex_lock(&cluster->lock);
 	before = hf_node_role(cluster->node);
-	note_reached(cluster, r == 0 || r == -ESTALE || r == -EEXIST);
-	note_pace(cluster, heard - sent);
+	is_answered = r == 0 || r == -ESTALE || r == -EEXIST;
+	note_reached(cluster, is_answered);
+	if (is_answered)
+		note_pace(cluster, heard - sent);
 	if (r == 0 || r == -ESTALE) {
 		learn(cluster, row.epoch, row.sm_state);
 		if (r == 0)

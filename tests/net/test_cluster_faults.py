@@ -6,6 +6,7 @@ A deposed node changes nothing and is not heard; what was promised is held, or e
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from takeover import EXPORT, Takeover, nfs
 from xdr import Out
 
 SILENCE = 1  # seconds in which an answer would have come
+TOO_SLOW = "the database is too slow for cluster.lease_seconds"
 
 
 def write_message(fh, data):
@@ -151,6 +153,7 @@ class Faults(Takeover):
         self.hold()
         self.pause_standby()
         self.b.test(self.lock_of(self.b))
+        begun = len(self.active.log)
         self.stop_database()
         self.addCleanup(self.go_on_database)
         self.assertEqual(self.b.test(self.lock_of(self.b)).stat, nlm.S_DENIED, "it serves until its lease ends")
@@ -163,6 +166,7 @@ class Faults(Takeover):
         with open(self.path, "rb") as file:
             self.assertEqual(file.read(), b"old")
         self.assertEqual(self.active.role, "stopping")
+        self.assertNotIn(TOO_SLOW, self.active.log[begun:], "the database has not answered at all")
         self.go_on_database()
         self.until_serving(self.active)
         self.assertEqual(self.active.cluster()["epoch"], epoch)
@@ -264,6 +268,32 @@ class Cut(Takeover):
         self.until_serving(new)
         self.assertEqual(self.a.lock(lock), nlm.S_GRANTED)
         self.assert_denied(self.b)
+
+    def until_renewed(self, times):
+        renewed = "SELECT renewals FROM holdfast_leases"
+        before = int(self.pg.query(renewed))
+        self.until(lambda: int(self.pg.query(renewed)) >= before + times, f"it is renewed {times} times", pause=0.1)
+
+    def test_database_that_is_too_slow_for_the_lease(self):
+        """A renewal of some six answers takes more than a third of the lease. The node says so once, until it was fast again."""
+        node, late = self.active, self.lease / 15
+
+        def warnings():
+            return [line for line in node.log.splitlines() if TOO_SLOW in line]
+
+        self.addCleanup(node.way.mend)
+        for _ in range(2):
+            self.until_renewed(2)
+            n_before = len(warnings())
+            node.way.slow_down(late)
+            self.until(lambda: len(warnings()) > n_before, "it warns")
+            self.until_renewed(3)
+            self.assertEqual(len(warnings()), n_before + 1)
+            took = float(re.search(r"answer_seconds=([\d.]+)", warnings()[-1])[1])
+            self.assertGreater(took, self.lease / 3)
+            self.assertIn(f"lease_seconds={self.lease}", warnings()[-1])
+            node.way.mend()
+        self.assertEqual(self.until_one_serves(), (node, self.standby))
 
     def test_way_to_the_database_is_cut(self):
         self.check(DatabaseWire.cut)

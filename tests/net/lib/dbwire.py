@@ -7,6 +7,8 @@ import socket
 import tempfile
 import threading
 
+from until import lapse
+
 CHUNK = 65536
 PORT = ".s.PGSQL.5432"
 
@@ -27,6 +29,7 @@ class DatabaseWire(threading.Thread):
         self.pairs = {}  # each end: the other one
         self.far = set()  # ends at the database
         self.is_cut = self.is_still = self.is_deaf = self.is_over = False
+        self.lateness = 0  # seconds, of each answer
         for sock in (self.listener, self.sleeper):
             self.selector.register(sock, selectors.EVENT_READ)
         self.start()
@@ -52,8 +55,12 @@ class DatabaseWire(threading.Thread):
         """What the node says arrives, and no answer does."""
         self._change(is_deaf=True)
 
+    def slow_down(self, seconds):
+        """Each answer comes so much later."""
+        self._change(lateness=seconds)
+
     def mend(self):
-        self._change(is_cut=False, is_still=False, is_deaf=False)
+        self._change(is_cut=False, is_still=False, is_deaf=False, lateness=0)
 
     def close(self):
         self._change(is_over=True)
@@ -112,6 +119,8 @@ class DatabaseWire(threading.Thread):
     def _forward(self, sock):
         try:
             data = sock.recv(CHUNK)
+            if sock in self.far:
+                lapse(self.lateness)
             if data:
                 self.pairs[sock].sendall(data)
         except OSError:
