@@ -10,18 +10,16 @@ import re
 import signal
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
-import fusedisk
 import nlm
 from dbwire import DatabaseWire
 from nodes import SERVICE
 from play import main
 from rpc import NoReply, TcpCaller, UdpCaller, auth_sys, call_message, result_of
-from takeover import EXPORT, Takeover, nfs
+from takeover import Takeover, nfs
 from xdr import Out
 
 SILENCE = 1  # seconds in which an answer would have come
@@ -386,33 +384,6 @@ class Machine(Takeover):
         self.pg.start()
         self.settle()
         self.assert_all_is_there(state, lock, waiter)
-
-
-class DeadDisk(Takeover):
-    """A disk that hangs on the standby."""
-
-    @classmethod
-    def setUpClass(cls):
-        reason = fusedisk.why_not()
-        if reason:
-            raise unittest.SkipTest(reason)
-        super().setUpClass()
-        os.makedirs(os.path.join(cls.base, "disk"))
-        cls.disk = fusedisk.FuseDisk(os.path.join(cls.base, "disk"))
-        cls.addClassCleanup(cls.disk.close)
-        for node in cls.nodes:
-            cls.write_exports(node, EXPORT, EXPORT.replace("data", "disk"))
-
-    def test_standby_whose_disk_does_not_answer_does_not_take_over(self):
-        """It would have the service, and could not serve it."""
-        self.disk.die()
-        self.addCleanup(self.disk.live)
-        self.standby.until_role("mismatched")
-        self.assertIn("does not answer", self.standby.cluster()["reason"])
-        self.active.until(lambda: "mismatched" in [node["role"] for node in self.active.cluster()["nodes"]], "it sees that")
-        self.assertEqual(self.active.order("move").status, 409)
-        self.disk.live()
-        self.standby.until_role("standby")
 
 
 if __name__ == "__main__":

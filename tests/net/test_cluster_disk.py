@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""A disk that hangs on one node of a service: that node does not take over, or ends, and another node serves."""
+
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import fusedisk
+from play import main
+from takeover import EXPORT, Takeover
+from until import PATIENCE
+
+
+class DeadDisk(Takeover):
+    """A disk that hangs on the standby."""
+
+    @classmethod
+    def setUpClass(cls):
+        reason = fusedisk.why_not()
+        if reason:
+            raise unittest.SkipTest(reason)
+        super().setUpClass()
+        os.makedirs(os.path.join(cls.base, "disk"))
+        cls.disk = fusedisk.FuseDisk(os.path.join(cls.base, "disk"))
+        cls.addClassCleanup(cls.disk.close)
+        for node in cls.nodes:
+            cls.write_exports(node, EXPORT, EXPORT.replace("data", "disk"))
+
+    def test_standby_whose_disk_does_not_answer_does_not_take_over(self):
+        """It would have the service, and could not serve it."""
+        self.disk.die()
+        self.addCleanup(self.disk.live)
+        self.standby.until_role("mismatched")
+        self.assertIn("does not answer", self.standby.cluster()["reason"])
+        self.active.until(lambda: "mismatched" in [node["role"] for node in self.active.cluster()["nodes"]], "it sees that")
+        self.assertEqual(self.active.order("move").status, 409)
+        self.disk.live()
+        self.standby.until_role("standby")
+
+
+class StuckDisk(DeadDisk):
+    """A disk that hangs on the second node alone: the first one has another directory there."""
+
+    lease = 1  # a node that takes the service over has twenty leases for that
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        sound = os.path.join(cls.base, "sound")
+        os.mkdir(sound)
+        cls.nodes[0].over = {cls.disk.path: sound}
+
+    def test_node_that_cannot_serve_what_it_took_ends(self):
+        """The disk hangs right when this node takes the service over. It ends, and a node whose disk answers goes on."""
+        sound, stuck = self.nodes
+        if self.active is stuck:
+            self.assertEqual(stuck.order("move").status, 202)
+            self.until_serving(sound)
+            self.until_one_serves()
+        state = self.state_of(sound)
+        lock = self.hold()
+        self.disk.die()
+        self.addCleanup(self.disk.live)
+        sound.kill_process()
+        owner = "SELECT node FROM holdfast_leases WHERE owner <> ''"
+        self.until(lambda: self.pg.query(owner) == stuck.name, "the other node has the service")
+        self.until(lambda: not stuck.runs, "it ends", 20 * self.lease + PATIENCE)
+        self.assertEqual(stuck.process.returncode, 1)
+        self.assertIn("this node has the service and cannot serve it", stuck.log)
+        self.until(lambda: not self.pg.query(owner), "its witness has handed the service over")
+        sound.start()
+        self.until_serving(sound)
+        self.assert_continued(sound, state)
+        self.assert_denied(self.b)
+        self.release(lock)
+
+    test_standby_whose_disk_does_not_answer_does_not_take_over = None
+
+
+if __name__ == "__main__":
+    main()
