@@ -102,7 +102,9 @@ class Network:
         self.server = Namespace("server")
         self.clients = []
         # The bridge has a fixed address. Else it changes with every client, and no client finds the server for a while.
-        lines = ["link add wire address 02:00:00:00:00:01 type bridge", "link set wire up"]
+        # Link-local addresses would come a second later, and a browser in here gives up its requests whenever an address
+        # comes (ERR_NETWORK_CHANGED).
+        lines = ["link add wire address 02:00:00:00:00:01 type bridge", "link set wire addrgenmode none up"]
         lines += [f"addr add {address}/16 dev wire" for address in self.SERVER]
         lines += [f"addr add {address}/64 dev wire nodad" for address in self.SERVER6]
         self.server.batch(lines)
@@ -116,7 +118,7 @@ class Network:
             wire.connect(tap(self.server, f"p{number}"), tap(client, "eth0"))
         else:
             self.server.batch([f"link add p{number} type veth peer name eth0 netns {client.path}"])
-        self.server.batch([f"link set p{number} master wire", f"link set p{number} up"])
+        self.server.batch([f"link set p{number} master wire addrgenmode none up"])
         client.batch(
             [
                 f"addr add 10.98.0.{10 + number}/16 dev eth0",

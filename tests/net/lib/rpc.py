@@ -4,6 +4,7 @@ All fake services run on one thread, the Stage. A service's handler gets a Call;
 never.
 """
 
+import errno
 import os
 import selectors
 import socket
@@ -95,8 +96,8 @@ def split_records(buffer):
     return messages
 
 
-def make_socket(kind, local, namespace=None, reserved=False):
-    """A bound socket of @namespace; @local is (address, port). With @reserved a port under 1024, port being 0."""
+def make_socket(kind, local, namespace=None, reserved=False, below=1024):
+    """A bound socket of @namespace; @local is (address, port). With @reserved a port under @below, port being 0."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     if namespace:
         with namespace:
@@ -107,7 +108,7 @@ def make_socket(kind, local, namespace=None, reserved=False):
     if family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if local[0] == "::" or "." in local[0] else 1)
     if reserved and not local[1]:
-        for port in range(1023, 600, -1):
+        for port in range(below - 1, 600, -1):
             try:
                 sock.bind((local[0], port))
                 return sock
@@ -117,11 +118,25 @@ def make_socket(kind, local, namespace=None, reserved=False):
     return sock
 
 
+def connect(remote, local, namespace, reserved, timeout):
+    """A reserved port may be bound while its last connection to @remote is not forgotten yet; then the next one serves."""
+    below = 1024
+    while True:
+        sock = make_socket(socket.SOCK_STREAM, local, namespace, reserved, below)
+        sock.settimeout(timeout)
+        try:
+            sock.connect(remote)
+            return sock
+        except OSError as error:
+            below = sock.getsockname()[1]
+            sock.close()
+            if error.errno != errno.EADDRNOTAVAIL or not reserved or local[1] or below < 620:
+                raise
+
+
 class TcpCaller:
     def __init__(self, remote, local=("0.0.0.0", 0), namespace=None, reserved=False, timeout=PATIENCE):
-        self.sock = make_socket(socket.SOCK_STREAM, local, namespace, reserved)
-        self.sock.settimeout(timeout)
-        self.sock.connect(remote)
+        self.sock = connect(remote, local, namespace, reserved, timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray()
         self.arrived = []
