@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/macros.h"
-#include "base/utf8.h"
 
 #define MAX_SENTENCE 256 /* longest sentence in JSON: escaped, it must fit a line */
 
@@ -107,25 +107,14 @@ static void put_str(struct line *line, const char *text)
 
 static void put_json_string(struct line *line, const char *text, size_t len)
 {
-	char escape[12];
-	uint32_t code;
+	char character[HF_JSON_CHARACTER];
+	bool is_valid;
+	size_t n;
 
 	put_str(line, "\"");
 	for (size_t i = 0; i < len;) {
-		size_t n = hf_utf8_decode(text + i, len - i, &code);
-
-		if (n == 0) {
-			put_str(line, "\\ufffd");
-		} else if (code == '"' || code == '\\') {
-			snprintf(escape, sizeof(escape), "\\%c", (char)code);
-			put_str(line, escape);
-		} else if (code < 0x20 || code == 0x7f) {
-			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned int)code);
-			put_str(line, escape);
-		} else {
-			put(line, text + i, n);
-		}
-		i += n ? n : 1;
+		i += hf_json_put_character(character, &n, text + i, len - i, &is_valid);
+		put(line, character, n);
 	}
 	put_str(line, "\"");
 }
