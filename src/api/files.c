@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "api/internal.h"
 #include "base/utf8.h"
@@ -24,35 +23,14 @@ static void replace_non_utf8(char *text)
 	}
 }
 
-/* The kernel's path of a file starts at the root of the volume if the volume is a mount tree of its own,
- * otherwise at the host's root. */
-static const char *where_paths_begin(const struct hf_export *export)
-{
-	return export->volume->is_clone && strcmp(export->settings.path, "/") != 0 ? export->settings.path
-										   : "";
-}
-
 bool hf_api_file_path(struct hf_exports *exports, struct hf_bytes handle, char *out, size_t size)
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
 	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
-	char link[64], found[HF_API_MAX_PATH];
-	struct stat is, named;
-	ssize_t n;
-	int len;
 
 	if (!exports || hf_exports_resolve(exports, handle, false, &export, &file) != 0)
 		return false;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
-	n = readlink(link, found, sizeof(found) - 1);
-	if (n <= 0)
-		return false;
-	found[n] = '\0';
-	len = snprintf(out, size, "%s%s", where_paths_begin(export), found);
-	/* For a file that the kernel knows only by its handle, or that has no name any more, the path does
-	 * not lead back to the file. Compare before showing it. */
-	if ((size_t)len >= size || fstat(file->fd, &is) < 0 || lstat(out, &named) < 0 ||
-	    is.st_ino != named.st_ino || is.st_dev != named.st_dev)
+	if (!hf_export_path_of(export, file, true, out, size))
 		return false;
 	replace_non_utf8(out);
 	return true;

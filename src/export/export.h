@@ -200,6 +200,13 @@ enum { /* answers of hf_exports_resolve() */
 int hf_exports_resolve(struct hf_exports *exports, struct hf_bytes handle, bool cached,
 		       struct hf_export **exportp, struct hf_file **filep);
 
+#define HF_EXPORT_MAX_PATH 4096
+
+/* The path of a file on this host; it need not be UTF-8. False: unknown. With @may_wait false it does not
+ * wait for a disk, and gives the last path of a directory that was removed. */
+bool hf_export_path_of(const struct hf_export *export, const struct hf_file *file, bool may_wait, char *out,
+		       size_t size);
+
 /* Watches the file of a handle. Returns the number of the watch, or 0. May block. */
 struct hf_watch;
 int hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch);
