@@ -193,6 +193,7 @@ struct hf_config {
 	struct {
 		enum hf_log_level level;
 		enum hf_log_format format;
+		int64_t slow_ms; /* 0: off */
 	} log;
 };
 

@@ -15,6 +15,7 @@
 #include "loop/timer.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
+#include "proto/nfs3/record.h"
 #include "vfs/fair.h"
 #include "vfs/jobs.h"
 #include "vfs/watch.h"
@@ -29,6 +30,7 @@ struct hf_file_service {
 	struct hf_fair *lock_fair; /* for the questions that locks have about files */
 	struct hf_watch *watch;    /* watches files that locks asked about; NULL: not available */
 	struct hf_nfs3 nfs;
+	struct hf_nfs3_recorder recorder;
 	struct hf_mount mount;
 	bool has_mount; /* mount must be deinitialised */
 	struct hf_timer sweep;
@@ -377,6 +379,14 @@ struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
 	return service->jobs;
 }
 
+/* Only if something is to be written about calls. */
+static void set_recorder(struct hf_file_service *service, const struct hf_config *config)
+{
+	service->recorder.slow_ns = (uint64_t)config->log.slow_ms * HF_NS_PER_MS;
+	if (service->recorder.slow_ns)
+		service->nfs.recorder = &service->recorder;
+}
+
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 			const struct hf_config *config, const struct hf_seal_key *key)
 {
@@ -390,6 +400,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 
 	if (!service)
 		return hf_trace(-ENOMEM);
+	hf_nfs3_recorder_init(&service->recorder);
 	hf_timer_init(&service->sweep, loop, on_sweep);
 	r = hf_exports_new(&service->exports, &options);
 	if (r == 0)
@@ -407,6 +418,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
 	hf_mount_init(&service->mount, service->exports, service->jobs);
 	service->has_mount = true;
+	set_recorder(service, config);
 	r = hf_timer_start(&service->sweep, HF_NS_PER_S);
 	if (r < 0)
 		return hf_trace(r);
@@ -422,6 +434,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 	hf_timer_stop(&service->sweep);
 	if (service->has_mount)
 		hf_mount_deinit(&service->mount);
+	hf_nfs3_recorder_deinit(&service->recorder);
 	hf_local_free(service->local);
 	hf_fair_free(service->lock_fair);
 	hf_watch_free(service->watch);

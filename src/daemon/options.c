@@ -173,6 +173,10 @@ const struct hf_option hf_options[] = {
 	{ "log", "format", HF_OPTION_WORD, .preset = "auto", .words = log_format_words, AT(log.format),
 	  .help = "The format of log lines: text, json (one object a line), or auto: text, without the time "
 		  "if the systemd journal adds its own." },
+	{ "log", "slow_ms", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 3600000, AT(log.slow_ms),
+	  .help = "Log each NFS call that takes at least so many milliseconds, with its client, procedure "
+		  "and "
+		  "file; 0: off." },
 };
 
 const size_t hf_n_options = HF_ARRAY_SIZE(hf_options);

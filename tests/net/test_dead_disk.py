@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -138,6 +139,34 @@ class OneThread(Shared):
         self.disk.close()
         for _ in range(200):
             caller.receive()
+
+
+class SlowCalls(Shared):
+    """log.slow_ms: a call that takes long is in the log, with its client, procedure and file."""
+
+    settings = (*DeadDisk.settings, "log.slow_ms=300")
+
+    def test_a_slow_call_is_logged(self):
+        reader = threading.Thread(target=self.read, daemon=True)
+        began = time.monotonic()
+        reader.start()
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
+        self.until(lambda: time.monotonic() - began, "it takes long", passes=lambda passed: passed > 0.5)
+        self.disk.live()
+        reader.join(PATIENCE)
+        line = self.until(lambda: [l for l in self.daemon.log.splitlines() if "a slow NFS call" in l and "procedure=READ " in l],
+                          "it is in the log")[0]  # fmt: skip
+        self.assertRegex(line, r"peer=127\.0\.0\.1 procedure=READ ms=\d{3,} result=\S+ ")
+        self.assertIn(f"handle={self.of_disk.hex()}", line)
+
+    def test_a_fast_call_is_not(self):
+        with self.network.server, nfs.Client(2049) as client:
+            self.assertEqual(client.getattr(self.files[0]).stat, nfs.OK)
+        self.assertNotIn(self.files[0].hex(), self.daemon.log)
+
+    def read(self):
+        with self.network.server, nfs.Client(2049) as client:
+            client.read(self.of_disk)
 
 
 class Slow(Shared):

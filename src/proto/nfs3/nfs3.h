@@ -12,6 +12,7 @@
  *	program.c   the table of procedures
  *	op.c        one call in progress, on the loop or on a file thread
  *	proc_*.c    the procedures: attributes, I/O, lookup, creating, names, listing, file system
+ *	record.c    what is written about single calls: slow ones
  *	wire.c      the wire format
  */
 #pragma once
@@ -27,10 +28,13 @@
 #define HF_NFS3_MAX_REQUEST ((1 << 20) + 4096)
 #define HF_NFS3_MAX_UDP     32768 /* bytes of data or of a listing in a datagram */
 
+struct hf_nfs3_recorder;
+
 struct hf_nfs3 {
-	struct hf_exports *exports; /* (c) */
-	struct hf_jobs *jobs;       /* (c) */
-	uint64_t first_verifier;    /* (c) write verifier; each lost write adds one */
+	struct hf_exports *exports;        /* (c) */
+	struct hf_jobs *jobs;              /* (c) */
+	uint64_t first_verifier;           /* (c) write verifier; each lost write adds one */
+	struct hf_nfs3_recorder *recorder; /* (c) NULL: nothing is written about calls */
 };
 
 /* The service object of this program is a struct hf_nfs3. */

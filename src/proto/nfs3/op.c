@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "loop/loop.h"
+#include "proto/nfs3/record.h"
 
 static const struct hf_nfs3_proc procs[HF_N_NFSPROC3] = {
 	[NFSPROC3_GETATTR] = { "GETATTR", hf_nfs3_proc_getattr, .on_loop = true },
@@ -56,6 +57,8 @@ static void finish(struct hf_nfs3_op *op)
 		return;
 	}
 	assert(op->result == HF_NFS3_DONE);
+	if (HF_UNLIKELY(op->nfs->recorder != NULL))
+		hf_nfs3_record(op);
 	if (hf_rpc_call_is_measured(op->call)) {
 		hf_rpc_call_note(op->call, hf_nfsstat3_name(op->stat));
 		hf_rpc_call_note_data(op->call, op->n_read, op->n_written);

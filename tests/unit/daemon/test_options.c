@@ -51,6 +51,7 @@ static const struct {
 	{ "metrics.enabled", "true", false },
 	{ "log.level", "info", true },
 	{ "log.format", "auto", false },
+	{ "log.slow_ms", "0", false },
 };
 
 static const struct {
@@ -71,6 +72,7 @@ static const struct {
 	{ "recovery.notify_retry_seconds", 0, 604800 },
 	{ "recovery.max_clients", 1, 10000000 },
 	{ "recovery.max_clients_per_address", 0, 10000000 },
+	{ "log.slow_ms", 0, 3600000 },
 	{ "cluster.lease_seconds", 1, 3600 },
 };
 
