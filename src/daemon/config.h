@@ -194,6 +194,7 @@ struct hf_config {
 		enum hf_log_level level;
 		enum hf_log_format format;
 		int64_t slow_ms; /* 0: off */
+		char *audit;     /* empty: none */
 	} log;
 };
 

@@ -292,6 +292,7 @@ static void on_reload(void *user, int signum)
 {
 	struct daemon *d = user;
 
+	hf_file_service_reopen_audit(d->files);
 	hf_reload_ask(d->reload);
 }
 

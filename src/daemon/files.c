@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/audit.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/config.h"
@@ -31,6 +32,7 @@ struct hf_file_service {
 	struct hf_watch *watch;    /* watches files that locks asked about; NULL: not available */
 	struct hf_nfs3 nfs;
 	struct hf_nfs3_recorder recorder;
+	struct hf_audit *audit; /* NULL: none */
 	struct hf_mount mount;
 	bool has_mount; /* mount must be deinitialised */
 	struct hf_timer sweep;
@@ -379,11 +381,32 @@ struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
 	return service->jobs;
 }
 
+/* An operator who wants an audit log does not want a server without it. */
+static int open_audit(struct hf_file_service *service, const struct hf_config *config)
+{
+	int r;
+
+	if (!*config->log.audit)
+		return 0;
+	r = hf_audit_open(&service->audit, config->log.audit);
+	if (r < 0)
+		hf_log_error("cannot open the audit log", "file=%s error=%s", config->log.audit,
+			     strerror(-r));
+	return r;
+}
+
+void hf_file_service_reopen_audit(struct hf_file_service *service)
+{
+	if (service->audit)
+		hf_audit_reopen(service->audit);
+}
+
 /* Only if something is to be written about calls. */
 static void set_recorder(struct hf_file_service *service, const struct hf_config *config)
 {
 	service->recorder.slow_ns = (uint64_t)config->log.slow_ms * HF_NS_PER_MS;
-	if (service->recorder.slow_ns)
+	service->recorder.audit = service->mount.audit = service->audit;
+	if (service->recorder.slow_ns || service->audit)
 		service->nfs.recorder = &service->recorder;
 }
 
@@ -413,6 +436,8 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 		r = load(service, config);
 	if (r == 0)
 		r = make_local(service, loop);
+	if (r == 0)
+		r = open_audit(service, config);
 	if (r < 0)
 		return hf_trace(r);
 	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
@@ -440,6 +465,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
 	hf_exports_free(service->exports);
+	hf_audit_close(service->audit);
 	hf_export_table_deinit(&service->export_table);
 	free(service);
 	return NULL;

@@ -41,6 +41,7 @@ int hf_file_service_serve(struct hf_file_service *service,
 int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
 			    struct hf_export_list *listp, size_t *n_failedp);
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list);
+void hf_file_service_reopen_audit(struct hf_file_service *service); /* its file may have been moved away */
 /* To stop, after the last call has come: waits until the calls on file threads are done. Their answers have
  * then been posted to the loops. */
 void hf_file_service_wait(struct hf_file_service *service);

@@ -177,6 +177,10 @@ const struct hf_option hf_options[] = {
 	  .help = "Log each NFS call that takes at least so many milliseconds, with its client, procedure "
 		  "and "
 		  "file; 0: off." },
+	{ "log", "audit", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(log.audit),
+	  .help = "The file for the audit log: one JSON object a line for each change of names and rights by "
+		  "a "
+		  "client, and for each refused call; opened again at each reload; empty: none." },
 };
 
 const size_t hf_n_options = HF_ARRAY_SIZE(hf_options);

@@ -31,6 +31,7 @@
 struct hf_mount {
 	struct hf_exports *exports; /* (c) */
 	struct hf_jobs *jobs;       /* (c) */
+	struct hf_audit *audit;     /* (c) NULL: there is no audit log */
 	pthread_mutex_t lock;
 	struct hf_list mounted; /* under lock, like everything below */
 	size_t n_mounted;

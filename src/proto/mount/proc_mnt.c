@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/audit.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "proto/mount/mounted.h"
@@ -144,6 +145,23 @@ static void reply(struct mnt *mnt)
 	hf_rpc_reply_end(mnt->call);
 }
 
+static void write_audit(const struct mnt *mnt)
+{
+	bool is_refusal = mnt->stat == MNT3ERR_ACCES || mnt->stat == MNT3ERR_PERM;
+	const char *result = mnt->stat == MNT3_OK ? "OK" : is_refusal ? "ACCES" : NULL;
+	struct hf_audit_line line;
+	char peer[HF_ADDR_TEXT];
+
+	if (!result)
+		return;
+	hf_addr_format(hf_rpc_call_peer(mnt->call), peer, sizeof(peer));
+	hf_audit_begin(&line, "mount");
+	hf_audit_put_text(&line, "client", peer, strlen(peer));
+	hf_audit_put_text(&line, "path", mnt->path, strlen(mnt->path));
+	hf_audit_put_text(&line, "result", result, strlen(result));
+	hf_audit_end(mnt->mount->audit, &line);
+}
+
 static void on_ran(struct hf_job *job)
 {
 	struct mnt *mnt = hf_container_of(job, struct mnt, job);
@@ -154,6 +172,8 @@ static void on_ran(struct hf_job *job)
 		     hf_log_quote(path, sizeof(path), mnt->path, strlen(mnt->path)), (int)mnt->stat);
 	if (mnt->stat == MNT3_OK)
 		hf_mounted_add(mnt->mount, peer, mnt->path);
+	if (mnt->mount->audit)
+		write_audit(mnt);
 	reply(mnt);
 	free(mnt);
 }

@@ -12,7 +12,7 @@
  *	program.c   the table of procedures
  *	op.c        one call in progress, on the loop or on a file thread
  *	proc_*.c    the procedures: attributes, I/O, lookup, creating, names, listing, file system
- *	record.c    what is written about single calls: slow ones
+ *	record.c    what is written about single calls: slow ones, and the audit log
  *	wire.c      the wire format
  */
 #pragma once

@@ -1,8 +1,10 @@
 #include "proto/nfs3/record.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/audit.h"
 #include "base/cleanup.h"
 #include "base/hex.h"
 #include "loop/loop.h"
@@ -17,6 +19,7 @@ struct place {
 	struct hf_bytes handle;
 	struct hf_bytes name;          /* empty: none */
 	char path[HF_EXPORT_MAX_PATH]; /* of the handle's file; empty: unknown */
+	const char *export;            /* its name; NULL: unknown */
 	struct hf_export *export_ref;
 };
 
@@ -33,6 +36,7 @@ static void find_path(struct hf_nfs3_op *op, struct place *place)
 	place->path[0] = '\0';
 	if (hf_exports_resolve(op->nfs->exports, place->handle, true, &place->export_ref, &file) != 0)
 		return;
+	place->export = place->export_ref->settings.name;
 	if (!hf_export_path_of(place->export_ref, file, false, place->path, sizeof(place->path)))
 		place->path[0] = '\0';
 }
@@ -99,8 +103,142 @@ static void look_at_time(struct hf_nfs3_op *op)
 		log_slow(op, now - op->begun, n_suppressed);
 }
 
+/* The audit log */
+
+static const char *const changes[HF_N_NFSPROC3] = {
+	[NFSPROC3_SETATTR] = "setattr", [NFSPROC3_CREATE] = "create", [NFSPROC3_MKDIR] = "mkdir",
+	[NFSPROC3_SYMLINK] = "symlink", [NFSPROC3_MKNOD] = "mknod",   [NFSPROC3_REMOVE] = "remove",
+	[NFSPROC3_RMDIR] = "rmdir",     [NFSPROC3_RENAME] = "rename", [NFSPROC3_LINK] = "link",
+};
+
+static bool is_refusal(enum nfsstat3 stat)
+{
+	return stat == NFS3ERR_ACCES || stat == NFS3ERR_PERM || stat == NFS3ERR_ROFS;
+}
+
+static void put_handle(struct hf_audit_line *line, const char *key, struct hf_bytes handle)
+{
+	char hex[2 * HF_HANDLE_MAX];
+	size_t len = HF_MIN(handle.len, (size_t)HF_HANDLE_MAX);
+
+	hf_hex_put(hex, handle.data, len);
+	hf_audit_put_text(line, key, hex, 2 * len);
+}
+
+static void put_caller(struct hf_audit_line *line, const struct hf_rpc_call *call)
+{
+	const struct hf_rpc_cred *cred = hf_rpc_call_cred(call);
+	char peer[HF_ADDR_TEXT];
+
+	hf_addr_format(hf_rpc_call_peer(call), peer, sizeof(peer));
+	hf_audit_put_text(line, "client", peer, strlen(peer));
+	if (cred->flavor != HF_RPC_AUTH_SYS)
+		return;
+	hf_audit_put_number(line, "uid", cred->uid);
+	hf_audit_put_number(line, "gid", cred->gid);
+}
+
+static void put_place(struct hf_audit_line *line, const struct place *place, const char *path_key,
+		      const char *name_key)
+{
+	if (*place->path)
+		hf_audit_put_text(line, path_key, place->path, strlen(place->path));
+	if (place->name.len)
+		hf_audit_put_text(line, name_key, place->name.data, place->name.len);
+}
+
+/* The second place of RENAME and LINK: a handle and a name. */
+static void put_target(struct hf_nfs3_op *op, struct hf_audit_line *line)
+{
+	hf_cleanup(place_clear) struct place to = { 0 };
+	struct hf_xdr_in *in;
+
+	hf_rpc_call_rewind(op->call);
+	in = hf_nfs3_args(op);
+	hf_nfs3_get_fh(in);
+	if (number_of(op) == NFSPROC3_RENAME)
+		hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+	to.handle = hf_nfs3_get_fh(in);
+	to.name = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+	if (!hf_xdr_in_is_ok(in))
+		return;
+	find_path(op, &to);
+	put_place(line, &to, "to_path", "to_name");
+}
+
+/* What SETATTR sets. False: nothing but times. */
+static bool get_attributes(struct hf_nfs3_op *op, struct hf_setattr *set)
+{
+	struct hf_xdr_in *in;
+
+	hf_rpc_call_rewind(op->call);
+	in = hf_nfs3_args(op);
+	hf_nfs3_get_fh(in);
+	return hf_nfs3_get_sattr(in, set) && hf_xdr_in_is_ok(in) &&
+	       (set->set_mode || set->set_uid || set->set_gid || set->set_size);
+}
+
+static void put_attributes(struct hf_audit_line *line, const struct hf_setattr *set)
+{
+	char mode[16];
+
+	if (set->set_mode)
+		hf_audit_put_text(line, "mode", mode,
+				  (size_t)snprintf(mode, sizeof(mode), "%04o", set->mode & 07777));
+	if (set->set_uid)
+		hf_audit_put_number(line, "owner", set->uid);
+	if (set->set_gid)
+		hf_audit_put_number(line, "group", set->gid);
+	if (set->set_size)
+		hf_audit_put_number(line, "size", set->size);
+}
+
+static const char *lower(const char *name, char out[32])
+{
+	size_t i;
+
+	for (i = 0; name[i] && i < 31; i++)
+		out[i] = (char)(name[i] | 0x20);
+	out[i] = '\0';
+	return out;
+}
+
+static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
+{
+	hf_cleanup(place_clear) struct place place;
+	enum nfsproc3 number = number_of(op);
+	struct hf_audit_line line;
+	char name[32];
+
+	hf_audit_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name));
+	put_caller(&line, op->call);
+	find_place(op, &place);
+	if (place.export)
+		hf_audit_put_text(&line, "export", place.export, strlen(place.export));
+	put_place(&line, &place, "path", "name");
+	if (!*place.path)
+		put_handle(&line, "handle", place.handle);
+	if (number == NFSPROC3_RENAME || number == NFSPROC3_LINK)
+		put_target(op, &line);
+	put_attributes(&line, set);
+	hf_audit_put_text(&line, "result", hf_nfsstat3_name(op->stat), strlen(hf_nfsstat3_name(op->stat)));
+	hf_audit_end(op->nfs->recorder->audit, &line);
+}
+
+static void look_at_change(struct hf_nfs3_op *op)
+{
+	struct hf_setattr set = { 0 };
+	bool is_setattr = number_of(op) == NFSPROC3_SETATTR;
+
+	if (!is_setattr || get_attributes(op, &set) || op->stat != NFS3_OK)
+		write_audit(op, &set);
+}
+
 void hf_nfs3_record(struct hf_nfs3_op *op)
 {
+	if (op->nfs->recorder->audit &&
+	    ((op->stat == NFS3_OK && changes[number_of(op)]) || is_refusal(op->stat)))
+		look_at_change(op);
 	if (op->nfs->recorder->slow_ns)
 		look_at_time(op);
 }

@@ -1,5 +1,6 @@
 /*
- * What is written about single calls, if the operator wants it: slow calls in the log. Without that, hf_nfs3 has no recorder, and a call
+ * What is written about single calls, if the operator wants it: slow calls in the log; in the audit log
+ * changes of names and rights, and calls that were refused. Without that, hf_nfs3 has no recorder, and a call
  * costs one comparison.
  *
  * All loops use one recorder.
@@ -11,11 +12,13 @@
 
 #include "base/log.h"
 
+struct hf_audit;
 struct hf_nfs3_op;
 
 struct hf_nfs3_recorder {
-	uint64_t slow_ns;     /* (c) 0: slow calls are not logged */
-	pthread_mutex_t lock; /* of what follows */
+	struct hf_audit *audit; /* (c) NULL: there is no audit log */
+	uint64_t slow_ns;       /* (c) 0: slow calls are not logged */
+	pthread_mutex_t lock;   /* of what follows */
 	struct hf_log_limit slow_log;
 };
 

@@ -52,6 +52,7 @@ static const struct {
 	{ "log.level", "info", true },
 	{ "log.format", "auto", false },
 	{ "log.slow_ms", "0", false },
+	{ "log.audit", "\"\"", false },
 };
 
 static const struct {

@@ -1,0 +1,334 @@
+#include "base/audit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/hex.h"
+#include "base/json_text.h"
+#include "base/log.h"
+
+#define BUFFER    (1 << 20)
+#define MAX_VALUE 3000 /* bytes that a text may take in the line */
+#define TAIL      64   /* room that texts leave for the end of the line */
+
+struct buffer {
+	size_t len;
+	uint64_t n_lines;
+	char *text; /* BUFFER bytes */
+};
+
+struct hf_audit {
+	char *path; /* (c) */
+	pthread_t thread;
+	int fd;               /* of the thread */
+	bool has_failed;      /* of the thread: the log has said so */
+	pthread_mutex_t lock; /* of all that follows */
+	pthread_cond_t wake;
+	struct buffer filling;
+	struct buffer writing; /* of the thread while it writes */
+	uint64_t n_lost;
+	uint64_t n_lost_said;
+	bool wants_reopen;
+	bool is_ending;
+};
+
+/* Lines */
+
+static void put(struct hf_audit_line *line, const char *text, size_t len)
+{
+	if (line->len + len > HF_AUDIT_LINE - TAIL) {
+		line->is_cut = true;
+		return;
+	}
+	memcpy(line->text + line->len, text, len);
+	line->len += len;
+}
+
+static void put_key(struct hf_audit_line *line, const char *key, const char *suffix)
+{
+	put(line, ",\"", 2);
+	put(line, key, strlen(key));
+	put(line, suffix, strlen(suffix));
+	put(line, "\":", 2);
+}
+
+void hf_audit_begin(struct hf_audit_line *line, const char *op)
+{
+	struct timespec now;
+	struct tm tm;
+	char text[64];
+	size_t len;
+
+	line->len = 0;
+	line->is_cut = false;
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	len = strftime(text, sizeof(text), "{\"time\":\"%Y-%m-%dT%H:%M:%S", &tm);
+	len += (size_t)snprintf(text + len, sizeof(text) - len, ".%03ldZ\"", now.tv_nsec / 1000000);
+	put(line, text, len);
+	put_key(line, "op", "");
+	put(line, "\"", 1);
+	put(line, op, strlen(op));
+	put(line, "\"", 1);
+}
+
+static bool fits(const struct hf_audit_line *line, const char *key, size_t len)
+{
+	return line->len + strlen(key) + len + 16 <= HF_AUDIT_LINE - TAIL;
+}
+
+static void put_hex(struct hf_audit_line *line, const char *key, const void *text, size_t len)
+{
+	if (!fits(line, key, 2 * len + 4)) {
+		line->is_cut = true;
+		return;
+	}
+	put_key(line, key, "_hex");
+	put(line, "\"", 1);
+	line->len = (size_t)(hf_hex_put(line->text + line->len, text, len) - line->text);
+	put(line, "\"", 1);
+}
+
+/* Returns the bytes of @text that it used; *is_valid: they are a character. */
+static size_t put_character(struct hf_audit_line *line, const char *text, size_t len, bool *is_valid)
+{
+	char character[HF_JSON_CHARACTER];
+	size_t n, used = hf_json_put_character(character, &n, text, len, is_valid);
+
+	put(line, character, n);
+	return used;
+}
+
+void hf_audit_put_text(struct hf_audit_line *line, const char *key, const void *text, size_t len)
+{
+	bool is_utf8 = true, is_valid;
+	size_t end = line->len + MAX_VALUE, used = 0;
+
+	if (!fits(line, key, 0)) {
+		line->is_cut = true;
+		return;
+	}
+	put_key(line, key, "");
+	put(line, "\"", 1);
+	while (used < len && line->len + 8 < end && line->len + 8 <= HF_AUDIT_LINE - TAIL) {
+		used += put_character(line, (const char *)text + used, len - used, &is_valid);
+		is_utf8 = is_utf8 && is_valid;
+	}
+	line->is_cut |= used < len;
+	put(line, "\"", 1);
+	if (!is_utf8)
+		put_hex(line, key, text, len);
+}
+
+void hf_audit_put_number(struct hf_audit_line *line, const char *key, uint64_t number)
+{
+	char text[32];
+	size_t len = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+
+	if (!fits(line, key, len)) {
+		line->is_cut = true;
+		return;
+	}
+	put_key(line, key, "");
+	put(line, text, len);
+}
+
+/* The buffer */
+
+static bool add(struct buffer *buffer, const char *text, size_t len)
+{
+	if (buffer->len + len > BUFFER)
+		return false;
+	memcpy(buffer->text + buffer->len, text, len);
+	buffer->len += len;
+	buffer->n_lines++;
+	return true;
+}
+
+void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
+{
+	static const char cut[] = ",\"cut\":true";
+	bool was_empty;
+
+	if (line->is_cut) {
+		memcpy(line->text + line->len, cut, sizeof(cut) - 1);
+		line->len += sizeof(cut) - 1;
+	}
+	memcpy(line->text + line->len, "}\n", 2);
+	line->len += 2;
+	pthread_mutex_lock(&audit->lock);
+	was_empty = audit->filling.len == 0;
+	if (!add(&audit->filling, line->text, line->len))
+		audit->n_lost++;
+	pthread_mutex_unlock(&audit->lock);
+	if (was_empty)
+		pthread_cond_signal(&audit->wake);
+}
+
+/* The thread that writes */
+
+static int open_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static void reopen(struct hf_audit *audit)
+{
+	int fd = open_file(audit->path);
+
+	if (fd < 0) {
+		hf_log_error("cannot open the audit log again; the old file stays open", "file=%s error=%s",
+			     audit->path, strerrorname_np(-fd));
+		return;
+	}
+	close(audit->fd);
+	audit->fd = fd;
+	audit->has_failed = false;
+}
+
+/* False: not all of it could be written. */
+static bool write_all(int fd, const char *text, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, text, len);
+
+		if (n < 0 && errno != EINTR)
+			return false;
+		if (n > 0) {
+			text += n;
+			len -= (size_t)n;
+		}
+	}
+	return true;
+}
+
+/* How many were lost before what comes next. */
+static void say_lost(struct hf_audit *audit, uint64_t n_lost)
+{
+	char text[128];
+	int len = snprintf(text, sizeof(text), "{\"op\":\"lost\",\"lines\":%llu}\n",
+			   (unsigned long long)n_lost);
+
+	hf_log_warn("lines of the audit log are lost: its disk is full or slow", "file=%s lines=%llu",
+		    audit->path, (unsigned long long)n_lost);
+	if (write_all(audit->fd, text, (size_t)len))
+		audit->n_lost_said += n_lost;
+}
+
+static void write_buffer(struct hf_audit *audit, uint64_t n_unsaid)
+{
+	struct buffer *buffer = &audit->writing;
+
+	if (buffer->len && !write_all(audit->fd, buffer->text, buffer->len)) {
+		if (!audit->has_failed)
+			hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s",
+				     audit->path, strerrorname_np(errno));
+		audit->has_failed = true;
+		pthread_mutex_lock(&audit->lock);
+		audit->n_lost += buffer->n_lines;
+		pthread_mutex_unlock(&audit->lock);
+	} else if (buffer->len) {
+		audit->has_failed = false;
+	}
+	if (n_unsaid && !audit->has_failed)
+		say_lost(audit, n_unsaid);
+	buffer->len = 0;
+	buffer->n_lines = 0;
+}
+
+static void *run(void *user)
+{
+	struct hf_audit *audit = user;
+	bool is_ending, wants_reopen;
+	uint64_t n_unsaid;
+
+	do {
+		struct buffer full;
+
+		pthread_mutex_lock(&audit->lock);
+		while (!audit->filling.len && !audit->wants_reopen && !audit->is_ending)
+			pthread_cond_wait(&audit->wake, &audit->lock);
+		full = audit->filling;
+		audit->filling = audit->writing;
+		audit->writing = full;
+		wants_reopen = audit->wants_reopen;
+		audit->wants_reopen = false;
+		is_ending = audit->is_ending;
+		n_unsaid = audit->n_lost - audit->n_lost_said;
+		pthread_mutex_unlock(&audit->lock);
+		write_buffer(audit, n_unsaid);
+		if (wants_reopen)
+			reopen(audit);
+	} while (!is_ending);
+	return NULL;
+}
+
+void hf_audit_reopen(struct hf_audit *audit)
+{
+	pthread_mutex_lock(&audit->lock);
+	audit->wants_reopen = true;
+	pthread_mutex_unlock(&audit->lock);
+	pthread_cond_signal(&audit->wake);
+}
+
+/* Life */
+
+static void audit_free(struct hf_audit *audit)
+{
+	if (audit->fd >= 0)
+		close(audit->fd);
+	pthread_mutex_destroy(&audit->lock);
+	pthread_cond_destroy(&audit->wake);
+	free(audit->filling.text);
+	free(audit->writing.text);
+	free(audit->path);
+	free(audit);
+}
+
+struct hf_audit *hf_audit_close(struct hf_audit *audit)
+{
+	if (!audit)
+		return NULL;
+	pthread_mutex_lock(&audit->lock);
+	audit->is_ending = true;
+	pthread_mutex_unlock(&audit->lock);
+	pthread_cond_signal(&audit->wake);
+	pthread_join(audit->thread, NULL);
+	audit_free(audit);
+	return NULL;
+}
+
+int hf_audit_open(struct hf_audit **auditp, const char *path)
+{
+	struct hf_audit *audit = calloc(1, sizeof(*audit));
+	int r;
+
+	if (!audit)
+		return hf_trace(-ENOMEM);
+	pthread_mutex_init(&audit->lock, NULL);
+	pthread_cond_init(&audit->wake, NULL);
+	audit->fd = -1;
+	audit->path = strdup(path);
+	audit->filling.text = malloc(BUFFER);
+	audit->writing.text = malloc(BUFFER);
+	r = audit->path && audit->filling.text && audit->writing.text ? 0 : -ENOMEM;
+	if (r == 0)
+		audit->fd = r = open_file(path);
+	if (r >= 0)
+		r = -pthread_create(&audit->thread, NULL, run, audit);
+	if (r < 0) {
+		audit_free(audit);
+		return r;
+	}
+	*auditp = audit;
+	return 0;
+}

@@ -1,0 +1,40 @@
+/*
+ * The audit log: a file of JSON lines, one for each event.
+ *
+ * Any thread adds lines, and none waits for the disk: a line goes into a buffer, and one thread
+ * writes what is in it. If the buffer is full, because the disk is slow or full, the line is
+ * lost. The next line that is written says how many were lost.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+
+struct hf_audit;
+
+/* Opens or creates the file, to append to it. -errno: it cannot be opened. */
+int hf_audit_open(struct hf_audit **auditp, const char *path);
+struct hf_audit *hf_audit_close(struct hf_audit *audit); /* writes what is left; takes NULL. Returns NULL */
+/* The file was moved away: opens the path again, soon. If that fails, the old file stays open. */
+void hf_audit_reopen(struct hf_audit *audit);
+
+HF_DEFINE_CLEANUP(struct hf_audit *, hf_audit_close)
+
+/* One line. A text that is too long is cut, and the line has "cut":true then. */
+#define HF_AUDIT_LINE 8192
+
+struct hf_audit_line {
+	size_t len;
+	bool is_cut;
+	char text[HF_AUDIT_LINE];
+};
+
+/* Begins with the time and "op":@op, a constant. */
+void hf_audit_begin(struct hf_audit_line *line, const char *op);
+/* @key is a constant. Bytes that are not UTF-8 become U+FFFD, and @key with "_hex" has all bytes. */
+void hf_audit_put_text(struct hf_audit_line *line, const char *key, const void *text, size_t len);
+void hf_audit_put_number(struct hf_audit_line *line, const char *key, uint64_t number);
+void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line);
