@@ -112,6 +112,9 @@ int cli_locks(struct cli *cli, const char *argument);
 int cli_waiters(struct cli *cli, const char *argument);
 int cli_reservations(struct cli *cli, const char *argument);
 int cli_shares(struct cli *cli, const char *argument);
+int cli_limits(struct cli *cli, const char *argument);
+void cli_print_tight_limits(
+	struct cli *cli); /* limits.c: one line, if a limit is nearly used up or has refused calls */
 int cli_grace(struct cli *cli, const char *argument);
 int cli_notify(struct cli *cli, const char *argument);
 int cli_release(struct cli *cli, const char *argument);

@@ -85,7 +85,7 @@ static void print_reload(const struct cli *cli, const json_t *reload)
 	putchar('\n');
 }
 
-static void print_status(const struct cli *cli, const json_t *status)
+static void print_status(struct cli *cli, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store");
 	bool is_healthy = json_is_true(json_object_get(store, "healthy"));
@@ -116,6 +116,7 @@ static void print_status(const struct cli *cli, const json_t *status)
 	       number(status, "locks"), number(status, "waiters"));
 	if (number(status, "reservations"))
 		printf("reserved   %lld\n", number(status, "reservations"));
+	cli_print_tight_limits(cli);
 }
 
 int cli_status(struct cli *cli, const char *argument)

@@ -40,6 +40,7 @@ static const struct command commands[] = {
 	{ "reservations", NULL, cli_reservations, "the share reservations (DOS deny modes) and their clients",
 	  OF_LOCKS },
 	{ "shares", NULL, cli_shares, "the exports" },
+	{ "limits", NULL, cli_limits, "the limits, how much of each is used, and what they refused" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
 	{ "release", "[ID]", cli_release,

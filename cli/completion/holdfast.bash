@@ -47,7 +47,7 @@ _holdfast() {
 		esac
 	done
 	case $n$command in
-	0) _holdfast_offer 'status clients locks waiters reservations shares grace notify release cluster store events top doctor dashboard' ;;
+	0) _holdfast_offer 'status clients locks waiters reservations shares limits grace notify release cluster store events top doctor dashboard' ;;
 	1clients | 1notify | 1release) _holdfast_ids ;;
 	1grace) _holdfast_offer end ;;
 	1cluster) _holdfast_offer 'move take' ;;

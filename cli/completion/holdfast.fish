@@ -55,6 +55,7 @@ complete -c holdfast -n __holdfast_wants_command -a locks -d "the locks and thei
 complete -c holdfast -n __holdfast_wants_command -a waiters -d "the waiters and the clients that block them"
 complete -c holdfast -n __holdfast_wants_command -a reservations -d "the share reservations and their clients"
 complete -c holdfast -n __holdfast_wants_command -a shares -d "the exports"
+complete -c holdfast -n __holdfast_wants_command -a limits -d "the limits and how much of each is used"
 complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period after a restart"
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"
 complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"

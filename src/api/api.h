@@ -14,6 +14,7 @@
  *	look.c        on the home loop's thread: copies what a request asks for,
  *	look_lists.c  a slice each turn
  *	revoke.c      on the loop: an operator releases single locks
+ *	limits.c      what uses up which limit
  *	names.c       the paths of locked files, found on a file thread (files.c)
  *	show.c        on the HTTP thread: makes JSON of the copy
  *	answer.c      makes the HTTP response
@@ -35,6 +36,7 @@
 
 #include "base/addr.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 
 struct hf_api;
 struct hf_call_meter;
@@ -73,6 +75,12 @@ struct hf_api_cluster {
 	bool is_automatic;
 };
 
+/* The limits of the parts that the API does not know. On the home loop's thread. */
+struct hf_api_limits {
+	void (*show)(void *user, struct hf_limit_use uses[HF_N_LIMITS]); /* NULL: there are none */
+	void *user;
+};
+
 struct hf_api_options {
 	struct hf_loop *loop;         /* the home loop */
 	struct hf_recovery *recovery; /* NULL: a standby, which has no service to show */
@@ -80,6 +88,7 @@ struct hf_api_options {
 	struct hf_exports *exports;   /* or NULL: exports appear under the names in the store */
 	struct hf_jobs *jobs; /* threads that may look up the paths of files; NULL: no paths are shown */
 	struct hf_api_rpc rpc;
+	struct hf_api_limits limits;
 	struct hf_api_cluster cluster;
 	struct hf_addr listen;   /* family 0: see path */
 	const char *path;        /* of a Unix socket; NULL: see listen */

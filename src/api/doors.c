@@ -66,8 +66,10 @@ static void add(struct hf_api *api, struct hf_api_door *door)
 {
 	pthread_mutex_lock(&api->lock);
 	hf_list_push_back(&api->doors, &door->link);
-	if (++api->n_doors > HF_API_MAX_DOORS)
+	if (++api->n_doors > HF_API_MAX_DOORS) {
+		api->n_doors_shut++;
 		make_room(api, door);
+	}
 	pthread_mutex_unlock(&api->lock);
 }
 
@@ -144,6 +146,15 @@ void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 		    (door->state == HF_API_DOOR_WAITS && now > door->since + HF_API_REQUEST_NS))
 			shut(door);
 	}
+	pthread_mutex_unlock(&api->lock);
+}
+
+void hf_api_show_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	pthread_mutex_lock(&api->lock);
+	uses[HF_LIMIT_API_CONNECTIONS] = (struct hf_limit_use){ .used = api->n_doors,
+								.max = HF_API_MAX_DOORS,
+								.refused = api->n_doors_shut };
 	pthread_mutex_unlock(&api->lock);
 }
 

@@ -219,12 +219,22 @@ static void on_end(void *user)
 	free(reader);
 }
 
+void hf_events_show_limit(struct hf_events *events, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	pthread_mutex_lock(&events->lock);
+	uses[HF_LIMIT_EVENT_READERS] = (struct hf_limit_use){ .used = events->n_readers,
+							      .max = HF_EVENTS_MAX_READERS,
+							      .refused = events->n_refused };
+	pthread_mutex_unlock(&events->lock);
+}
+
 static bool add_reader(struct hf_events *events, struct reader *reader, uint64_t since)
 {
 	bool is_room;
 
 	pthread_mutex_lock(&events->lock);
 	is_room = events->n_readers < HF_EVENTS_MAX_READERS && !events->is_closed;
+	events->n_refused += !is_room;
 	if (is_room) {
 		/* A reader from the beginning (0) has lost nothing that is already gone. A number in the
 		 * future comes from before a restart of this server. */

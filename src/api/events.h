@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/limit.h"
 #include "base/list.h"
 #include "loop/timer.h"
 
@@ -39,6 +40,7 @@ struct hf_events {
 	size_t n_bytes;                    /* (q) */
 	struct hf_list readers;            /* (q) */
 	size_t n_readers;                  /* (q) */
+	uint64_t n_refused;                /* (q) readers that were too many */
 	bool is_closed;                    /* (q) */
 	struct hf_list pending;            /* (l) not in the ring yet */
 	size_t n_pending, n_pending_bytes; /* (l) */
@@ -57,6 +59,8 @@ void hf_events_deinit(struct hf_events *events);
 
 /* On the loop. @data is one line of JSON. */
 void hf_events_add(struct hf_events *events, const char *kind, const char *data, size_t len);
+
+void hf_events_show_limit(struct hf_events *events, struct hf_limit_use uses[HF_N_LIMITS]); /* any thread */
 
 /* On the HTTP thread: opens a stream that starts with event @since (UINT64_MAX: with the next one). NULL:
  * there are too many readers, or no memory. */

@@ -161,6 +161,9 @@ struct hf_api_request {
 	struct hf_lock_cursor at;
 	struct hf_api_client_row client;
 	struct hf_api_status status;
+	struct hf_limit_use limits[HF_N_LIMITS];
+	uint64_t limit_users[HF_N_LIMITS]; /* the serial of the client that uses the most; 0: none */
+	const char *limit_by[HF_N_LIMITS]; /* its id or address; NULL: none */
 	struct hf_api_revoke revoke;
 	size_t n_released;
 };
@@ -216,6 +219,7 @@ struct hf_api {
 	struct hf_api_reload reload; /* (l) */
 	struct hf_list doors;        /* (q) */
 	size_t n_doors;              /* (q) */
+	uint64_t n_doors_shut;       /* (q) because there were too many */
 	pthread_cond_t door_changed;
 	struct hf_task task;
 	struct hf_timer sweep; /* (l) */
@@ -235,6 +239,7 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state);
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
+void hf_api_show_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
 /* For the end: waits a moment for answers that are on their way. */
 void hf_api_await_answers(struct hf_api *api);
 
@@ -274,6 +279,12 @@ int hf_api_look_end_grace(struct hf_api_request *request);
 int hf_api_look_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
+
+/* limits.c: look and note on the loop, show on the HTTP thread */
+int hf_api_look_limits(struct hf_api_request *request);
+void hf_api_begin_limits(struct hf_api_request *request);
+void hf_api_note_limits(struct hf_api_request *request, const struct hf_client *client);
+json_t *hf_api_show_limits(struct hf_api_request *request);
 
 /* revoke.c: on the loop */
 int hf_api_look_revoke(struct hf_api_request *request);

@@ -110,7 +110,7 @@ int hf_api_look_clients(struct hf_api_request *request)
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }
 
-/* The status, and the silence of clients that hold locks. */
+/* The status, the limits, and the silence of clients that hold locks. */
 int hf_api_look_metrics(struct hf_api_request *request)
 {
 	struct hf_api_status *status = &request->status;
@@ -120,6 +120,8 @@ int hf_api_look_metrics(struct hf_api_request *request)
 	request->has_begun = true;
 	if (hf_api_is_standby(request->api))
 		return HF_API_DONE;
+	if (!request->limits[HF_LIMIT_LOCKS].max)
+		hf_api_begin_limits(request);
 	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
 		hf_cleanup(hf_client_unrefp) struct hf_client *client =
 			hf_clients_next(hf_recovery_clients(request->api->options.recovery),
@@ -129,6 +131,7 @@ int hf_api_look_metrics(struct hf_api_request *request)
 			return HF_API_DONE;
 		if (client->locking.n_locks)
 			status->silence_ns = HF_MAX(status->silence_ns, silence_of(request, client));
+		hf_api_note_limits(request, client);
 		request->cursor[0] = client->serial;
 	}
 	return request->code ? HF_API_DONE : HF_API_MORE;

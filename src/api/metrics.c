@@ -245,6 +245,22 @@ static void put_service(FILE *out, const struct hf_api_request *request,
 	put_value(out, HF_METRIC_LOCK_BYTES, status->locks.bytes);
 }
 
+static void put_limits(FILE *out, const struct hf_limit_use *uses)
+{
+	static const enum hf_metric metrics[] = { HF_METRIC_LIMIT_USED, HF_METRIC_LIMIT_MAX,
+						  HF_METRIC_LIMIT_REFUSED };
+
+	for (size_t m = 0; m < HF_ARRAY_SIZE(metrics); m++) {
+		begin(out, metrics[m]);
+		for (size_t i = 0; i < HF_N_LIMITS; i++) {
+			const uint64_t values[] = { uses[i].used, uses[i].max, uses[i].refused };
+
+			if (uses[i].max && values[m] != HF_LIMIT_USE_UNKNOWN)
+				put_label(out, metrics[m], "limit", hf_limits[i].name, values[m]);
+		}
+	}
+}
+
 static void put_server(FILE *out, const struct hf_api_request *request,
 		       const struct hf_api_rpc_counts *counts)
 {
@@ -277,6 +293,7 @@ char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
 		put_nsm(out, &request->status, &request->api->notices);
 		put_nlm(out, request);
 		put_service(out, request, &counts);
+		put_limits(out, request->limits);
 	}
 	if (options->cluster.cluster)
 		put_cluster(out, options->cluster.cluster);

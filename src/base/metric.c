@@ -105,6 +105,17 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				       "Retransmitted calls that got the first reply again." },
 	[HF_METRIC_LOCK_BYTES] = { "holdfast_lock_table_bytes", HF_METRIC_GAUGE, "",
 				   "Memory of the lock table." },
+	[HF_METRIC_LIMIT_USED] = { "holdfast_limit_used", HF_METRIC_GAUGE, "limit",
+				   "How much of a limit is used; of a limit for each client or address: by "
+				   "the "
+				   "one that uses the most. Absent where it is not counted." },
+	[HF_METRIC_LIMIT_MAX] = { "holdfast_limit_max", HF_METRIC_GAUGE, "limit",
+				  "The limit. Beyond it the server refuses or drops calls, or closes "
+				  "connections." },
+	[HF_METRIC_LIMIT_REFUSED] = { "holdfast_limit_refused_total", HF_METRIC_COUNTER, "limit",
+				      "Calls that were refused or dropped, and connections that were refused "
+				      "or "
+				      "closed, because the limit was reached." },
 	[HF_METRIC_EVENTS_LOST] = { "holdfast_events_lost_total", HF_METRIC_COUNTER, "",
 				    "Events that readers of /api/v1/events missed because they were too "
 				    "slow." },

@@ -353,5 +353,7 @@ void hf_client_crash(struct hf_client *client);
 size_t hf_clients_count(const struct hf_clients *clients);
 size_t hf_clients_count_registered(const struct hf_clients *clients);
 size_t hf_clients_count_unmet(const struct hf_clients *clients); /* of the registered; see places.c */
+/* The limits of this folder. */
+void hf_clients_show_limits(const struct hf_clients *clients, struct hf_limit_use uses[HF_N_LIMITS]);
 /* Clients that were unregistered for a new one. */
 uint64_t hf_clients_count_evicted(const struct hf_clients *clients);

@@ -59,6 +59,7 @@ struct hf_clients {
 	size_t max_unmet;
 	uint64_t serial;
 	uint64_t n_evicted;
+	uint64_t refused[HF_N_LIMITS];
 	struct hf_log_limit refusals;
 	struct hf_log_limit evictions;
 };

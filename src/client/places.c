@@ -263,9 +263,15 @@ static void say_refused(struct hf_clients *clients, const struct hf_client *clie
 		[OF_ALL] = "a client is refused: recovery.max_clients clients are registered, and each has "
 			   "locks",
 	};
+	static const enum hf_limit limits[] = {
+		[OF_UNMET] = HF_LIMIT_CLIENTS_UNCONFIRMED,
+		[AT_ADDRESS] = HF_LIMIT_CLIENTS_PER_ADDRESS,
+		[OF_ALL] = HF_LIMIT_CLIENTS,
+	};
 	uint64_t n_suppressed;
 	char quoted[256];
 
+	clients->refused[limits[what]]++;
 	if (!hf_log_limit_allow(&clients->refusals, hf_loop_now(clients->options.loop), &n_suppressed))
 		return;
 	hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id));
@@ -341,4 +347,26 @@ void hf_places_sweep(struct hf_clients *clients, uint64_t limit)
 				hf_client_unregister(client);
 		}
 	}
+}
+
+/* The address with the most clients is the last one. */
+static size_t most_at_an_address(const struct hf_clients *clients)
+{
+	struct hf_rb_node *node = clients->by_size.root;
+
+	while (node && node->right)
+		node = node->right;
+	return node ? hf_rb_entry(node, struct hf_clients_host, by_size)->n_registered : 0;
+}
+
+void hf_clients_show_limits(const struct hf_clients *clients, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	uses[HF_LIMIT_CLIENTS] = (struct hf_limit_use){ .used = clients->n_registered,
+							.max = clients->options.max_registered };
+	uses[HF_LIMIT_CLIENTS_PER_ADDRESS] = (struct hf_limit_use){ .used = most_at_an_address(clients),
+								    .max = clients->options.max_per_address };
+	uses[HF_LIMIT_CLIENTS_UNCONFIRMED] =
+		(struct hf_limit_use){ .used = clients->n_unmet, .max = clients->max_unmet };
+	for (size_t i = HF_LIMIT_CLIENTS; i <= HF_LIMIT_CLIENTS_UNCONFIRMED; i++)
+		uses[i].refused = clients->refused[i];
 }

@@ -496,6 +496,16 @@ static int make_rpc(struct daemon *d)
 
 /* The operator's interface */
 
+static void show_limits(void *user, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	struct daemon *d = user;
+
+	hf_rpc_server_show_limits(d->rpc, uses);
+	hf_nsm_show_limits(d->nsm, uses);
+	if (d->portmap)
+		hf_portmap_show_limits(d->portmap, uses);
+}
+
 static int make_api(struct daemon *d)
 {
 	struct hf_operator_parts parts = {
@@ -505,6 +515,7 @@ static int make_api(struct daemon *d)
 		.rpc = d->rpc,
 		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
 		.jobs = d->config->exports.n ? hf_file_service_jobs(d->files) : NULL,
+		.limits = { show_limits, d },
 		.server_name = d->name,
 		.cluster = d->cluster,
 		.port = d->ports.api,

@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hf_api;
+#include "api/api.h"
+
 struct hf_cluster;
 struct hf_config;
 struct hf_exports;
@@ -23,6 +24,7 @@ struct hf_operator_parts {
 	struct hf_cluster *cluster;   /* or NULL: no cluster */
 	struct hf_exports *exports;   /* or NULL */
 	struct hf_jobs *jobs;         /* or NULL */
+	struct hf_api_limits limits;
 	const char *server_name;
 	uint16_t port; /* of the API where the configuration lets it choose one; 0: any */
 };

@@ -211,7 +211,8 @@ static int take_now(struct attempt *try)
 	bool has_protected_part = has_protected(try);
 
 	if (!has_room_to_take(try, growth))
-		return HF_LOCK_E_LIMIT;
+		return hf_room_refuse(locks, try->place.file, &request->who, HF_ROOM_TO_LOCK,
+				      (uint64_t)growth);
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
 		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS +
@@ -265,10 +266,10 @@ static int enqueue(struct attempt *try)
 	if (try->is_deadlock)
 		return HF_LOCK_E_DEADLOCK;
 	/* What a restart restores was within the limits, and waited for no owner that waited for it. */
-	if (!request->must_wait &&
-	    (try->is_unclear || is_too_much_work(try) ||
-	     !hf_room_to_wait(locks, try->place.file, &request->who, try->place.owner)))
-		return HF_LOCK_E_LIMIT;
+	if (!request->must_wait && (try->is_unclear || is_too_much_work(try)))
+		return hf_room_refuse(locks, try->place.file, &request->who, HF_ROOM_TO_SEARCH, 0);
+	if (!request->must_wait && !hf_room_to_wait(locks, try->place.file, &request->who, try->place.owner))
+		return hf_room_refuse(locks, try->place.file, &request->who, HF_ROOM_TO_WAIT, 1);
 	r = hf_place_reserve(locks, &request->who, &try->place);
 	if (!r)
 		r = hf_pool_reserve(&locks->waiter_pool, 1);

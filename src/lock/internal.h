@@ -223,9 +223,10 @@ struct hf_locks {
 	uint64_t last_walk;
 	struct hf_walk_memo memos[8];
 	uint32_t last_memo;
-	struct hf_lock_group alone; /* the group of clients that have joined none */
-	struct hf_lock_steps steps; /* charged to all groups together */
-	uint64_t bytes;             /* of all records except locks, see room.c */
+	struct hf_lock_group alone;    /* the group of clients that have joined none */
+	struct hf_lock_steps steps;    /* charged to all groups together */
+	uint64_t refused[HF_N_LIMITS]; /* requests, by the limit that was reached */
+	uint64_t bytes;                /* of all records except locks, see room.c */
 	uint64_t oh_bytes;
 	uint64_t least_locks; /* the least of the limits of locks */
 	uint64_t least_bytes; /* the least of the limits of bytes */
@@ -270,6 +271,15 @@ bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 		     const struct hf_lock_target *who, const struct hf_owner *owner);
 bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,
 			     const struct hf_lock_target *who, bool is_new);
+/* A request was refused: counts it for the limit that is reached. Returns HF_LOCK_E_LIMIT. */
+enum hf_room_request {
+	HF_ROOM_TO_LOCK,
+	HF_ROOM_TO_WAIT,
+	HF_ROOM_TO_RESERVE,
+	HF_ROOM_TO_SEARCH, /* it would take too many steps */
+};
+HF_NOINLINE int hf_room_refuse(struct hf_locks *locks, const struct hf_lock_file *file,
+			       const struct hf_lock_target *who, enum hf_room_request what, uint64_t n);
 bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *client, struct hf_bytes oh);
 /* May an unlock split a lock in two? Up to twice the limits of locks. */
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,

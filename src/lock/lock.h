@@ -100,6 +100,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "base/list.h"
 #include "base/rbtree.h"
 #include "base/siphash.h"
@@ -557,6 +558,12 @@ bool hf_lock_next_reservation(const struct hf_locks *locks, const struct hf_lock
 			      struct hf_lock_cursor *cursor, struct hf_lock_reservation_view *viewp);
 
 /* COUNT */
+/* The limits of this folder: what the whole table uses, and the refusals. The use of a limit for each file is
+ * unknown. */
+void hf_lock_show_limits(const struct hf_locks *locks, struct hf_limit_use uses[HF_N_LIMITS]);
+/* The same for one client and its address. */
+void hf_lock_show_client_limits(const struct hf_locks *locks, const struct hf_lock_client *client,
+				struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);
 /* How many steps of searches were charged to clients since the last call of this function. A step takes 10 to
  * 100 ns. */

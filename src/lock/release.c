@@ -60,7 +60,7 @@ static int release(struct hf_locks *locks, const struct hf_lock_target *who, str
 		own = hf_holding_from(place.holding, range.start);
 		if (!hf_holding_is_whole(&own, range)) {
 			if (splits_too_many(locks, &place, &own, range))
-				return HF_LOCK_E_LIMIT;
+				return hf_room_refuse(locks, place.file, who, HF_ROOM_TO_LOCK, 1);
 			r = hf_holding_reserve(locks, HF_REPLACE_RECORDS);
 		}
 		if (r < 0)

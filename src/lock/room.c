@@ -17,6 +17,7 @@
  * Only requests that add records are refused. A load is never refused.
  */
 #include "lock/internal.h"
+#include "lock/steps.h"
 
 #define SCARCE_PART 8 /* see hf_lock_is_scarce() */
 
@@ -167,4 +168,102 @@ bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *f
 	       (is_alone(locks, client) || client->group->n_locks < 2 * (uint64_t)limits->locks_per_group) &&
 	       file->n_locks < 2 * (uint64_t)limits->locks_per_file &&
 	       locks->n.locks < 2 * (uint64_t)limits->locks;
+}
+
+/* Limits, as operators see them */
+
+static void show_maxima(const struct hf_lock_limits *limits, struct hf_limit_use *uses)
+{
+	uses[HF_LIMIT_WAITERS_PER_CLIENT].max = limits->waiters_per_client;
+	uses[HF_LIMIT_WAITERS_PER_ADDRESS].max = limits->waiters_per_group;
+	uses[HF_LIMIT_WAITERS_PER_FILE].max = limits->waiters_per_file;
+	uses[HF_LIMIT_WAITERS].max = limits->waiters;
+	uses[HF_LIMIT_LOCKS_PER_CLIENT].max = limits->locks_per_client;
+	uses[HF_LIMIT_LOCKS_PER_ADDRESS].max = limits->locks_per_group;
+	uses[HF_LIMIT_LOCKS_PER_FILE].max = limits->locks_per_file;
+	uses[HF_LIMIT_LOCKS].max = limits->locks;
+	uses[HF_LIMIT_LOCK_BYTES_PER_CLIENT].max = limits->bytes_per_client;
+	uses[HF_LIMIT_LOCK_BYTES_PER_ADDRESS].max = limits->bytes_per_group;
+	uses[HF_LIMIT_LOCK_BYTES].max = limits->bytes;
+	uses[HF_LIMIT_OWNER_BYTES].max = limits->oh_bytes;
+	uses[HF_LIMIT_RESERVATIONS_PER_CLIENT].max = limits->reservations_per_client;
+	uses[HF_LIMIT_RESERVATIONS_PER_ADDRESS].max = limits->reservations_per_group;
+	uses[HF_LIMIT_RESERVATIONS_PER_FILE].max = limits->reservations_per_file;
+	uses[HF_LIMIT_RESERVATIONS].max = limits->reservations;
+	uses[HF_LIMIT_LOCK_SEARCHES].max = HF_STEPS_OF_A_GROUP;
+}
+
+static void show_file(const struct hf_lock_file *file, struct hf_limit_use *uses)
+{
+	uses[HF_LIMIT_WAITERS_PER_FILE].used = file->n_waiters;
+	uses[HF_LIMIT_LOCKS_PER_FILE].used = (uint64_t)file->n_locks + file->n_waiters;
+	uses[HF_LIMIT_RESERVATIONS_PER_FILE].used = file->n_reservations;
+}
+
+void hf_lock_show_limits(const struct hf_locks *locks, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	show_maxima(&locks->limits, uses);
+	uses[HF_LIMIT_WAITERS].used = locks->n.waiters + locks->n.grants;
+	uses[HF_LIMIT_LOCKS].used = locks->n.locks + locks->n.waiters;
+	uses[HF_LIMIT_LOCK_BYTES].used = sum(locks->bytes, locks->n.locks);
+	uses[HF_LIMIT_OWNER_BYTES].used = locks->oh_bytes;
+	uses[HF_LIMIT_RESERVATIONS].used = locks->n.reservations;
+	uses[HF_LIMIT_WAITERS_PER_FILE].used = HF_LIMIT_USE_UNKNOWN;
+	uses[HF_LIMIT_LOCKS_PER_FILE].used = HF_LIMIT_USE_UNKNOWN;
+	uses[HF_LIMIT_RESERVATIONS_PER_FILE].used = HF_LIMIT_USE_UNKNOWN;
+	uses[HF_LIMIT_LOCK_SEARCHES].used = HF_LIMIT_USE_UNKNOWN;
+	for (size_t i = HF_LIMIT_WAITERS_PER_CLIENT; i <= HF_LIMIT_LOCK_SEARCHES; i++)
+		uses[i].refused = locks->refused[i];
+}
+
+void hf_lock_show_client_limits(const struct hf_locks *locks, const struct hf_lock_client *client,
+				struct hf_limit_use uses[HF_N_LIMITS])
+{
+	const struct hf_lock_group *group = client->group;
+
+	uses[HF_LIMIT_WAITERS_PER_CLIENT].used = (uint64_t)client->n_waiters + client->n_grants;
+	uses[HF_LIMIT_LOCKS_PER_CLIENT].used = (uint64_t)client->n_locks + client->n_waiters;
+	uses[HF_LIMIT_LOCK_BYTES_PER_CLIENT].used = sum(client->bytes, client->n_locks);
+	uses[HF_LIMIT_RESERVATIONS_PER_CLIENT].used = client->n_reservations;
+	if (is_alone(locks, client))
+		return;
+	uses[HF_LIMIT_WAITERS_PER_ADDRESS].used = group->n_waiters;
+	uses[HF_LIMIT_LOCKS_PER_ADDRESS].used = (uint64_t)group->n_locks + group->n_waiters;
+	uses[HF_LIMIT_LOCK_BYTES_PER_ADDRESS].used = sum(group->bytes, group->n_locks);
+	uses[HF_LIMIT_RESERVATIONS_PER_ADDRESS].used = group->n_reservations;
+}
+
+/* The first limit that is reached. An owner handle has limits for clients and addresses, too. In a long queue
+ * an address may have half of the file's waiters. */
+static enum hf_limit find_reached(const struct hf_limit_use *uses, enum hf_limit first, enum hf_limit last,
+				  uint64_t n, enum hf_limit otherwise)
+{
+	for (enum hf_limit i = first; i <= last; i++)
+		if (uses[i].used != HF_LIMIT_USE_UNKNOWN && uses[i].used + n > uses[i].max)
+			return i;
+	return otherwise;
+}
+
+int hf_room_refuse(struct hf_locks *locks, const struct hf_lock_file *file, const struct hf_lock_target *who,
+		   enum hf_room_request what, uint64_t n)
+{
+	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
+	bool is_oh = !hf_room_for_oh(locks, who->client, who->oh);
+	enum hf_limit reached = HF_LIMIT_LOCK_SEARCHES;
+
+	hf_lock_show_limits(locks, uses);
+	hf_lock_show_client_limits(locks, who->client, uses);
+	if (file)
+		show_file(file, uses);
+	if (what == HF_ROOM_TO_LOCK)
+		reached = find_reached(uses, HF_LIMIT_LOCKS_PER_CLIENT, HF_LIMIT_LOCK_BYTES, n,
+				       HF_LIMIT_OWNER_BYTES);
+	else if (what == HF_ROOM_TO_WAIT)
+		reached = find_reached(uses, HF_LIMIT_WAITERS_PER_CLIENT, HF_LIMIT_LOCK_BYTES, n,
+				       is_oh ? HF_LIMIT_OWNER_BYTES : HF_LIMIT_WAITERS_PER_FILE);
+	else if (what == HF_ROOM_TO_RESERVE)
+		reached = find_reached(uses, HF_LIMIT_RESERVATIONS_PER_CLIENT, HF_LIMIT_RESERVATIONS, n,
+				       is_oh ? HF_LIMIT_OWNER_BYTES : HF_LIMIT_LOCK_BYTES);
+	locks->refused[reached]++;
+	return HF_LOCK_E_LIMIT;
 }

@@ -18,7 +18,7 @@
 #include "lock/steps.h"
 
 #define RATE        (UINT64_C(1) << 20) /* a second */
-#define CAP         (UINT64_C(1) << 18)
+#define CAP         HF_STEPS_OF_A_GROUP
 #define N_PARTS     2 /* all groups together have the steps of so many */
 #define FREE        256
 #define NS_PER_STEP (UINT64_C(1000000000) / RATE)

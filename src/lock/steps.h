@@ -3,6 +3,8 @@
 
 #include "lock/internal.h"
 
+#define HF_STEPS_OF_A_GROUP (UINT64_C(1) << 18) /* at once */
+
 /* How many steps a search may take for @client now. */
 uint64_t hf_steps_left(struct hf_locks *locks, struct hf_lock_client *client, uint64_t now);
 /* Has @client only the FREE steps left that each request has? */

@@ -301,7 +301,8 @@ static void relieve(struct hf_rpc_lane *lane)
 		worst = choose_worst(largest);
 		if (!worst)
 			return;
-		hf_rpc_note_refusal(lane, &worst->peer, "connection closed: it leaves replies unread",
+		hf_rpc_note_refusal(lane, HF_LIMIT_CALL_BYTES, &worst->peer,
+				    "connection closed: it leaves replies unread",
 				    "memory-for-replies-is-short");
 		hf_rpc_connection_close(worst);
 	}
@@ -335,6 +336,8 @@ static void give_back(struct hf_rpc_lane *lane)
 
 void hf_rpc_budget_sweep(struct hf_rpc_lane *lane)
 {
+	atomic_store_explicit(&lane->used_gathering, lane->n_gathering, memory_order_relaxed);
+	atomic_store_explicit(&lane->used_charged, lane->charged, memory_order_relaxed);
 	relieve(lane);
 	give_back(lane);
 	if (!hf_list_is_empty(&lane->tired) || !hf_list_is_empty(&lane->wanting))
@@ -370,8 +373,8 @@ bool hf_rpc_budget_evict(struct hf_rpc_lane *lane, struct hf_host_part *part, ui
 	if (!c)
 		return false;
 	if (!unused_ns)
-		hf_rpc_note_refusal(lane, &c->peer, "connection closed to make room for another",
-				    "its-address-has-the-most");
+		hf_rpc_note_refusal(lane, HF_LIMIT_CONNECTIONS, &c->peer,
+				    "connection closed to make room for another", "its-address-has-the-most");
 	hf_rpc_connection_close(c);
 	return true;
 }

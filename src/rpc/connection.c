@@ -236,7 +236,8 @@ static void limit_gathering(struct hf_rpc_lane *lane, struct hf_rpc_connection *
 		}
 		if (!victim)
 			return;
-		hf_rpc_note_refusal(lane, &victim->peer, "connection closed in the middle of a record",
+		hf_rpc_note_refusal(lane, HF_LIMIT_RECORD_BYTES, &victim->peer,
+				    "connection closed in the middle of a record",
 				    "incomplete-records-of-all-are-too-long");
 		hf_rpc_connection_close(victim);
 	}

@@ -176,6 +176,16 @@ void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host)
 	pthread_mutex_unlock(&hosts->lock);
 }
 
+size_t hf_hosts_most(struct hf_hosts *hosts)
+{
+	size_t most;
+
+	pthread_mutex_lock(&hosts->lock);
+	most = hosts->top;
+	pthread_mutex_unlock(&hosts->lock);
+	return most;
+}
+
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane)
 {
 	assert(lane < host->n_parts);

@@ -47,6 +47,8 @@ void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host);
 /* A closed connection has ended its last call. @host may be freed here. */
 void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
+size_t hf_hosts_most(struct hf_hosts *hosts); /* connections of the address that has the most */
+
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
 
 /* The address that gives up a connection when there are too many. */

@@ -20,16 +20,23 @@ struct listener {
 
 static void on_connection(void *user, unsigned int events);
 
-void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
-			 const char *why)
+void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
+		       const char *why)
 {
 	char text[HF_ADDR_TEXT];
 	uint64_t n_suppressed;
 
-	hf_rpc_count(&lane->n_refused);
 	if (hf_log_limit_allow(&lane->refusals, hf_loop_now(lane->loop), &n_suppressed))
 		hf_log_warn(what, "peer=%s reason=%s more=%llu", hf_addr_format(peer, text, sizeof(text)),
 			    why, (unsigned long long)n_suppressed);
+}
+
+void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
+			 const char *what, const char *why)
+{
+	hf_rpc_count(&lane->n_refused);
+	hf_rpc_count(&lane->refused[limit]);
+	hf_rpc_log_closed(lane, peer, what, why);
 }
 
 /* Arrivals */
@@ -53,10 +60,10 @@ static bool is_over(const struct hf_rpc_server *server, size_t more)
 	       server->limits.max_connections;
 }
 
-static void refuse(struct hf_rpc_lane *lane, struct hf_socket *socket, const struct hf_addr *peer,
-		   const char *why)
+static void refuse(struct hf_rpc_lane *lane, struct hf_socket *socket, enum hf_limit limit,
+		   const struct hf_addr *peer, const char *why)
 {
-	hf_rpc_note_refusal(lane, peer, "connection refused", why);
+	hf_rpc_note_refusal(lane, limit, peer, "connection refused", why);
 	hf_socket_close(socket);
 }
 
@@ -86,7 +93,7 @@ static void arrive(const struct arrival *arrival)
 		hf_rpc_connection_start(arrival->lane, arrival->socket, &arrival->peer, arrival->host);
 		return;
 	}
-	refuse(arrival->lane, arrival->socket, &arrival->peer, "too-many-connections");
+	refuse(arrival->lane, arrival->socket, HF_LIMIT_CONNECTIONS, &arrival->peer, "too-many-connections");
 	atomic_fetch_sub_explicit(&server->n_connections, 1, memory_order_relaxed);
 	hf_hosts_close(server->hosts, arrival->host);
 	hf_hosts_leave(server->hosts, arrival->host);
@@ -142,13 +149,14 @@ static void admit(struct hf_rpc_lane *home, struct hf_socket *socket, const stru
 
 	arrival.host = hf_hosts_enter(server->hosts, peer, server->n_lanes);
 	if (!arrival.host) {
-		refuse(home, socket, peer, "too-many-connections-from-this-address");
+		refuse(home, socket, HF_LIMIT_CONNECTIONS_PER_ADDRESS, peer,
+		       "too-many-connections-from-this-address");
 		return;
 	}
 	if (!is_over(server, 1)) {
 		arrival.lane = server->lanes[server->n_dealt++ % server->n_lanes];
 	} else if (!choose_victim(server, &arrival)) {
-		refuse(home, socket, peer, "too-many-connections");
+		refuse(home, socket, HF_LIMIT_CONNECTIONS, peer, "too-many-connections");
 		hf_hosts_close(server->hosts, arrival.host);
 		hf_hosts_leave(server->hosts, arrival.host);
 		return;

@@ -167,6 +167,35 @@ void hf_rpc_server_begin_no_more(struct hf_rpc_server *server)
 
 /* Counters */
 
+static void add_lane(const struct hf_rpc_lane *lane, struct hf_limit_use *uses)
+{
+	size_t gathering = atomic_load_explicit(&lane->used_gathering, memory_order_relaxed);
+	size_t charged = atomic_load_explicit(&lane->used_charged, memory_order_relaxed);
+
+	uses[HF_LIMIT_RECORD_BYTES].used = HF_MAX(uses[HF_LIMIT_RECORD_BYTES].used, gathering);
+	uses[HF_LIMIT_CALL_BYTES].used = HF_MAX(uses[HF_LIMIT_CALL_BYTES].used, charged);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(lane->refused); i++)
+		uses[i].refused += atomic_load_explicit(&lane->refused[i], memory_order_relaxed);
+	uses[HF_LIMIT_UDP_CALLS].refused += atomic_load_explicit(&lane->n_dropped, memory_order_relaxed);
+}
+
+void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	const struct hf_rpc_limits *limits = &server->limits;
+
+	uses[HF_LIMIT_CONNECTIONS].used = atomic_load_explicit(&server->n_connections, memory_order_relaxed) +
+					  atomic_load_explicit(&server->n_shells, memory_order_relaxed);
+	uses[HF_LIMIT_CONNECTIONS].max = limits->max_connections;
+	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].used = hf_hosts_most(server->hosts);
+	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].max = limits->max_connections_per_host;
+	uses[HF_LIMIT_RECORD_BYTES].max = limits->max_gathering;
+	uses[HF_LIMIT_CALL_BYTES].max = limits->max_charged;
+	uses[HF_LIMIT_UDP_CALLS].used = atomic_load_explicit(&server->n_datagrams, memory_order_relaxed);
+	uses[HF_LIMIT_UDP_CALLS].max = 16 * limits->max_suspended_per_connection;
+	for (size_t i = 0; i < server->n_lanes; i++)
+		add_lane(server->lanes[i], uses);
+}
+
 void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_counts *countsp)
 {
 	*countsp = (struct hf_rpc_counts){

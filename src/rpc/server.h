@@ -19,6 +19,7 @@
 #include "base/addr.h"
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "rpc/program.h"
 
 struct hf_call_meter;
@@ -89,6 +90,8 @@ struct hf_rpc_counts {
 	uint64_t replayed; /* calls answered from the replay cache */
 };
 
+/* The limits of this folder; from any thread. */
+void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_counts *countsp);
 
 /* Measures calls by procedure and result. Ask for it after the last lane was added and before a loop runs.

@@ -33,6 +33,7 @@
 
 #include <stdatomic.h>
 
+#include "base/limit.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/metric.h"
@@ -132,6 +133,9 @@ struct hf_rpc_lane {
 	const struct hf_rpc_version *last_version;
 	/* Only this lane writes the counts. Any thread may read them. */
 	_Atomic uint64_t n_refused;
+	_Atomic uint64_t refused[HF_LIMIT_CALL_BYTES + 1]; /* of them, by limit */
+	_Atomic size_t used_gathering; /* n_gathering and charged, as the last sweep saw them */
+	_Atomic size_t used_charged;
 	_Atomic uint64_t n_dropped;
 	_Atomic uint64_t n_calls;
 	_Atomic uint64_t n_replayed;
@@ -342,9 +346,12 @@ void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf
 bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: another lane owns it now */
 
 /* listener.c */
-/* Counts a refusal, and logs it at a limited rate; @what happened to a connection of @peer. */
-void hf_rpc_note_refusal(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
-			 const char *why);
+/* Logs at a limited rate; @what happened to a connection of @peer. */
+void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
+		       const char *why);
+/* The same, and counts a refusal: a limit is reached. */
+void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
+			 const char *what, const char *why);
 void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
 
 /* drain.c */

@@ -27,6 +27,7 @@ class Access(PagePlay):
         self.page.wait(selector="#live", text="live")
         self.page.wait(selector="#waiters td", text=self.id_of(self.b))
         self.page.wait(selector="#locks td", text=self.id_of(self.a))
+        self.page.wait(selector="#limits td", text="Locks and waiters")
         for host in (self.a, self.b):
             self.page.wait(selector="#clients td", text=self.id_of(host))
 
@@ -52,9 +53,9 @@ class Access(PagePlay):
         roles = [role for role, _, _ in tree]
         for role in ("banner", "main", "status"):
             self.assertEqual(roles.count(role), 1, role)
-        self.assertEqual(self.names("heading"), ["Holdfast server", "Waiters", "Clients", "Locks", "Time line", "Load"])
-        self.assertLessEqual({"Waiters", "Clients", "Locks", "Time line", "Load"}, set(self.names("region")))
-        self.assertEqual(self.names("table"), ["Waiters", "Clients", "Locks"])
+        self.assertEqual(self.names("heading"), ["Holdfast server", "Waiters", "Clients", "Locks", "Limits", "Time line", "Load"])
+        self.assertLessEqual({"Waiters", "Clients", "Locks", "Limits", "Time line", "Load"}, set(self.names("region")))
+        self.assertEqual(self.names("table"), ["Waiters", "Clients", "Locks", "Limits"])
         self.assertEqual(self.names("image"), [f"{self.id_of(self.b)} waits for {self.id_of(self.a)}"])
         self.assertEqual([(role, props) for role, name, props in tree if role in ACTORS and not name.strip()], [])
         self.assertNotIn("", self.names("columnheader"))
@@ -97,7 +98,8 @@ class Access(PagePlay):
         self.assertEqual([stop for stop in order if stop != "wide"], [
             "waiting_seconds", "file", "offset", "mode", "client", "blocked_by_clients",
             "clients-filter", "id", "status", "locks", "waiters", "sm_state", "registered_at", "last_seen", *release,
-            "locks-filter", "share", "file", "offset", "mode", "state", "client", "owner", revoke, "events"])  # fmt: skip
+            "locks-filter", "share", "file", "offset", "mode", "state", "client", "owner", revoke,
+            "what", "share", "used", "max", "refused", "by", "events"])  # fmt: skip
 
     def test_the_dialog_keeps_the_focus_and_gives_it_back(self):
         self.open_page()

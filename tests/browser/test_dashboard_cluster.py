@@ -55,6 +55,7 @@ class Cluster(unittest.TestCase):
             ("GET", "/metrics"): (200, ""),
             ("GET", "/api/v1/status"): lambda: (200, self.status),
             ("GET", "/api/v1/cluster"): lambda: (200, self.cluster),
+            ("GET", "/api/v1/limits"): (200, {"limits": []}),
             ("GET", "/api/v1/events"): lambda: (200, self.events),
         })  # fmt: skip
         for name, items in (("clients", [CLIENT]), ("locks", []), ("waiters", []), ("reservations", [])):

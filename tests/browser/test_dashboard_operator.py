@@ -30,6 +30,20 @@ class Reservations(PagePlay):
         self.assertEqual(page.faults(), [])
 
 
+class Limits(PagePlay):
+    def test_limits_in_use_are_on_the_page(self):
+        page = self.page
+        for offset in range(3):
+            self.assert_granted(self.a, self.lock_of(self.a, 2 * offset, 1))
+        page.open(url=self.url())
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#limits td", text="Locks and waiters of one client")
+        rows = page.evaluate(code="[...document.querySelectorAll('#limits tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+        row = next(r for r in rows if r[0] == "Locks and waiters of one client")
+        self.assertEqual(row[1:], ["0 %", "3", "262,144", "0", self.id_of(self.a)])
+        self.assertEqual(page.faults(), [])
+
+
 class Release(PagePlay):
     def button_of(self, host, text):
         return f'#locks button[aria-label="Release the lock of {self.id_of(host)} on handle {self.fh.hex()[:16]}…, {text}"]'

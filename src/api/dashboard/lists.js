@@ -10,7 +10,7 @@
 const PAGES = 20, AT_ONCE = 32;
 const statusKind = { active: "good", notified: "good", unreachable: "warn", crashed: "bad" };
 
-const DAY = 86400;
+const DAY = 86400, TIGHT = 0.8;
 const words = name => name.replace("_", " and "); /* read_write */
 
 const tables = {
@@ -46,6 +46,14 @@ const tables = {
       { key: "count", title: "Count", kind: "n" },
       { key: "unreclaimed", title: "Unreclaimed", kind: "n", mark: r => (r.unreclaimed ? "warn" : "") },
       { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),
+  limits: new Table("limits", { noun: "limit", sort: "share", down: true, keyOf: l => l.name, columns: [
+    { key: "what", title: "Limit", kind: "id" },
+    { key: "share", title: "Use", kind: "n", text: l => (l.used === null ? "–" : `${Math.round(100 * l.share)} %`),
+      mark: l => (l.share >= 1 ? "bad" : l.share >= TIGHT ? "warn" : "") },
+    { key: "used", title: "Used", kind: "n", text: l => (l.used === null ? "–" : l.used.toLocaleString("en")) },
+    { key: "max", title: "At most", kind: "n", text: l => l.max.toLocaleString("en") },
+    { key: "refused", title: "Refused", kind: "n", mark: l => (l.refused ? "warn" : "") },
+    { key: "by", title: "Most by", kind: "id", text: l => l.by ?? "" }] }),
 };
 
 const clients = new Map(); /* by id */
@@ -73,6 +81,7 @@ function showNoLists() {
   tables.waiters.set([]);
   drawGraph([]);
   showReservations([]);
+  tables.limits.set([]);
 }
 
 function showLists() {
@@ -110,6 +119,13 @@ async function loadReservations(n = 0) {
   const { items, isCut } = await loadAll("reservations");
   nReserved = n;
   showReservations(items, isCut);
+}
+
+/* Those of which anything is used, or that have refused anything. */
+async function loadLimits() {
+  const { limits } = await call("GET", "/api/v1/limits");
+  for (const limit of limits) limit.share = limit.used === null ? 0 : limit.used / limit.max;
+  tables.limits.set(limits.filter(l => l.used || l.refused));
 }
 
 async function loadLists() {

@@ -28,6 +28,7 @@ async function lookAtAll() {
     await loadWaiters();
     await loadLists();
     await loadReservations(s.reservations);
+    await loadLimits();
   }, SELDOM, "all");
   due.changed = performance.now() + SOON;
   due.next = performance.now() + Math.max(ALL, 2 * (due.all - performance.now()));

@@ -87,6 +87,7 @@ struct hf_nsm {
 	struct hf_hashtable meetings; /* addresses that are being asked whether a host is there; by address */
 	struct hf_list meetings_by_age;
 	size_t n_guests; /* calls that wait for those */
+	uint64_t n_guests_refused, n_visitors_refused;
 };
 
 /* Names and addresses (who.c) */
@@ -205,11 +206,13 @@ void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
 /* Calls over UDP from another host, served only after that host has answered (visit.c) */
 void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered));
+void hf_nsm_visitors_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_nsm_visitors_deinit(struct hf_nsm *nsm);
 
 /* Is there a host at an address? (meet.c). See nsm.h. */
 int hf_nsm_meetings_init(struct hf_nsm *nsm);
 void hf_nsm_meetings_deinit(struct hf_nsm *nsm);
+void hf_nsm_meetings_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]);
 
 /* Handlers, by file */
 void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call);

@@ -151,9 +151,12 @@ int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_ns
 
 	host.port = 0;
 	meeting = find(nsm, &host);
-	if (meeting && meeting->n_guests >= MAX_FROM_ONE_HOST)
+	if (meeting && meeting->n_guests >= MAX_FROM_ONE_HOST) {
+		nsm->n_guests_refused++;
 		return -EBUSY;
+	}
 	if (nsm->n_guests >= MAX_GUESTS || nsm->meetings.n >= MAX_GUESTS) {
+		nsm->n_guests_refused++;
 		give_up_oldest(nsm);
 		meeting = find(nsm, &host); /* it may be the one that was given up */
 	}
@@ -178,6 +181,13 @@ void hf_nsm_guest_leave(struct hf_nsm_guest *guest)
 	guest->meeting = NULL;
 	meeting->n_guests--;
 	meeting->nsm->n_guests--;
+}
+
+void hf_nsm_meetings_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	uses[HF_LIMIT_UDP_LOCKS_UNCONFIRMED] = (struct hf_limit_use){ .used = nsm->n_guests,
+								      .max = MAX_GUESTS,
+								      .refused = nsm->n_guests_refused };
 }
 
 int hf_nsm_meetings_init(struct hf_nsm *nsm)

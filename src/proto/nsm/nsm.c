@@ -146,3 +146,9 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	free(nsm);
 	return NULL;
 }
+
+void hf_nsm_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	hf_nsm_meetings_show_limit(nsm, uses);
+	hf_nsm_visitors_show_limit(nsm, uses);
+}

@@ -48,6 +48,7 @@
 #include "base/addr.h"
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "base/list.h"
 #include "rpc/program.h"
 
@@ -84,6 +85,8 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options);
 struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm);
 
 HF_DEFINE_CLEANUP(struct hf_nsm *, hf_nsm_free)
+
+void hf_nsm_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]); /* of this folder */
 
 /*
  * Doubt: checks a call that releases a client's locks and may be forged. The client's host is asked, and

@@ -118,6 +118,7 @@ static bool make_room_for(struct hf_nsm *nsm, const struct hf_addr *peer)
 
 		n += hf_addr_same_host(hf_rpc_call_peer(visitor->call), peer);
 	}
+	nsm->n_visitors_refused += n >= MAX_FROM_ONE_HOST || nsm->n_visitors >= MAX_VISITORS;
 	if (n >= MAX_FROM_ONE_HOST)
 		return false;
 	if (nsm->n_visitors >= MAX_VISITORS)
@@ -152,6 +153,13 @@ void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		hf_rpc_pending_cancel(visitor->pending);
 		visitor_free(visitor);
 	}
+}
+
+void hf_nsm_visitors_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	uses[HF_LIMIT_UDP_MON_UNCONFIRMED] = (struct hf_limit_use){ .used = nsm->n_visitors,
+								    .max = MAX_VISITORS,
+								    .refused = nsm->n_visitors_refused };
 }
 
 void hf_nsm_visitors_deinit(struct hf_nsm *nsm)

@@ -91,8 +91,13 @@ int hf_mappings_set(struct hf_mappings *mappings, const struct hf_mapping *mappi
 	found = hf_mappings_find(mappings, mapping->program, mapping->version, mapping->netid);
 	if (found)
 		return set_again(mappings, &mappings->all[found - mappings->all], mapping);
-	if (is_full(mappings, mapping->owner))
+	if (is_full(mappings, mapping->owner)) {
+		if (mappings->n_foreign < HF_MAPPINGS_MAX_FOREIGN)
+			mappings->n_refused_unknown++;
+		else
+			mappings->n_refused++;
 		return HF_MAPPINGS_E_LIMIT;
+	}
 	return append(mappings, mapping);
 }
 

@@ -44,6 +44,8 @@ struct hf_mappings {
 	size_t n_foreign;
 	size_t n_unknown; /* those of HF_OWNER_UNKNOWN */
 	size_t capacity;
+	uint64_t n_refused;         /* beyond HF_MAPPINGS_MAX_FOREIGN */
+	uint64_t n_refused_unknown; /* beyond HF_MAPPINGS_MAX_UNKNOWN */
 };
 
 /* Answers */

@@ -341,3 +341,19 @@ void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_count
 		.foreign = rpcbind ? rpcbind->mappings.n_foreign : 0,
 	};
 }
+
+void hf_portmap_show_limits(const struct hf_portmap *portmap, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	const struct hf_mappings *mappings;
+
+	if (!portmap->embedded)
+		return;
+	mappings = &hf_embedded_rpcbind(portmap->embedded)->mappings;
+	uses[HF_LIMIT_MAPPINGS] = (struct hf_limit_use){ .used = mappings->n_foreign,
+							 .max = HF_MAPPINGS_MAX_FOREIGN,
+							 .refused = mappings->n_refused };
+	uses[HF_LIMIT_MAPPINGS_UNPRIVILEGED] =
+		(struct hf_limit_use){ .used = mappings->n_unknown,
+				       .max = HF_MAPPINGS_MAX_UNKNOWN,
+				       .refused = mappings->n_refused_unknown };
+}

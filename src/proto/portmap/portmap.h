@@ -28,6 +28,7 @@
 
 #include "base/addr.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "proto/portmap/netid.h"
 #include "rpc/program.h"
 
@@ -98,4 +99,6 @@ struct hf_portmap_counts {
 	size_t foreign;    /* mappings of other programs that we serve */
 };
 
+/* The limits of the embedded port mapper. */
+void hf_portmap_show_limits(const struct hf_portmap *portmap, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_counts *countsp);

@@ -95,6 +95,46 @@ static void test_half_of_the_locks(void **state)
 	assert_int_equal(lock(1, 1, 1), HF_LOCK_OK); /* it has that */
 }
 
+static struct hf_limit_use use_of(enum hf_limit limit, int client)
+{
+	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
+
+	hf_lock_show_limits(rig.locks, uses);
+	if (client >= 0)
+		hf_lock_show_client_limits(rig.locks, &rig.clients[client], uses);
+	return uses[limit];
+}
+
+static void expect_use(enum hf_limit limit, int client, uint64_t used, uint64_t max, uint64_t refused)
+{
+	struct hf_limit_use use = use_of(limit, client);
+
+	assert_int_equal(use.used, used);
+	assert_int_equal(use.max, max);
+	assert_int_equal(use.refused, refused);
+}
+
+/* A refusal counts for the limit that was reached, and for no other. */
+static void test_refusals_are_counted_by_limit(void **state)
+{
+	open_with((struct hf_lock_limits){
+		.locks = 40, .locks_per_client = 4, .waiters_per_file = 4, .reservations_per_client = 2 });
+	for (uint64_t i = 0; i < 6; i++)
+		assert_int_equal(lock(0, 1, i), i < 4 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
+	expect_use(HF_LIMIT_LOCKS_PER_CLIENT, 0, 4, 4, 2);
+	expect_use(HF_LIMIT_LOCKS_PER_ADDRESS, 1, 4, 20, 0); /* the address of both */
+	expect_use(HF_LIMIT_LOCKS, -1, 4, 40, 0);
+	for (uint64_t i = 0; i < 3; i++) /* half of the queue is for one address */
+		assert_int_equal(ask(2, 10 + i, "f", 0, 0, true), i < 2 ? HF_LOCK_E_QUEUED : HF_LOCK_E_LIMIT);
+	expect_use(HF_LIMIT_WAITERS_PER_FILE, -1, HF_LIMIT_USE_UNKNOWN, 4, 1);
+	expect_use(HF_LIMIT_WAITERS, -1, 2, 262144, 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(reserve(3, "f", 8), i < 2 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);
+	expect_use(HF_LIMIT_RESERVATIONS_PER_CLIENT, 3, 2, 2, 1);
+	assert_int_equal(use_of(HF_LIMIT_LOCK_SEARCHES, -1).refused, 0);
+	assert_int_equal(use_of(HF_LIMIT_OWNER_BYTES, -1).refused, 0);
+}
+
 static void test_half_of_the_waiters(void **state)
 {
 	char file[8];
@@ -219,9 +259,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_teardown(name, teardown)
-		T(test_half_of_the_locks),         T(test_half_of_the_waiters),
-		T(test_half_of_the_reservations),  T(test_bytes),
-		T(test_long_owner_handles),        T(test_bytes_are_not_too_few),
+		T(test_half_of_the_locks),
+		T(test_refusals_are_counted_by_limit),
+		T(test_half_of_the_waiters),
+		T(test_half_of_the_reservations),
+		T(test_bytes),
+		T(test_long_owner_handles),
+		T(test_bytes_are_not_too_few),
 		T(test_an_eighth_makes_it_scarce),
 	};
 

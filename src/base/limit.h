@@ -1,0 +1,64 @@
+/*
+ * The limits that bound what peers can cause, one row each. The folder that has a limit counts
+ * its use and its refusals, and shows them in an array with an entry for each row. GET
+ * /api/v1/limits, /metrics and the manual page holdfast-metrics(7) are made from the table.
+ */
+#pragma once
+
+#include <stdint.h>
+
+enum hf_limit {
+	/* src/rpc */
+	HF_LIMIT_CONNECTIONS,
+	HF_LIMIT_CONNECTIONS_PER_ADDRESS,
+	HF_LIMIT_RECORD_BYTES,
+	HF_LIMIT_CALL_BYTES,
+	HF_LIMIT_UDP_CALLS,
+	/* src/lock, in the order in which a request is refused */
+	HF_LIMIT_WAITERS_PER_CLIENT,
+	HF_LIMIT_WAITERS_PER_ADDRESS,
+	HF_LIMIT_WAITERS_PER_FILE,
+	HF_LIMIT_WAITERS,
+	HF_LIMIT_LOCKS_PER_CLIENT,
+	HF_LIMIT_LOCKS_PER_ADDRESS,
+	HF_LIMIT_LOCKS_PER_FILE,
+	HF_LIMIT_LOCKS,
+	HF_LIMIT_LOCK_BYTES_PER_CLIENT,
+	HF_LIMIT_LOCK_BYTES_PER_ADDRESS,
+	HF_LIMIT_LOCK_BYTES,
+	HF_LIMIT_OWNER_BYTES,
+	HF_LIMIT_RESERVATIONS_PER_CLIENT,
+	HF_LIMIT_RESERVATIONS_PER_ADDRESS,
+	HF_LIMIT_RESERVATIONS_PER_FILE,
+	HF_LIMIT_RESERVATIONS,
+	HF_LIMIT_LOCK_SEARCHES,
+	/* src/client */
+	HF_LIMIT_CLIENTS,
+	HF_LIMIT_CLIENTS_PER_ADDRESS,
+	HF_LIMIT_CLIENTS_UNCONFIRMED,
+	/* src/proto */
+	HF_LIMIT_UDP_LOCKS_UNCONFIRMED,
+	HF_LIMIT_UDP_MON_UNCONFIRMED,
+	HF_LIMIT_MAPPINGS,
+	HF_LIMIT_MAPPINGS_UNPRIVILEGED,
+	/* src/api */
+	HF_LIMIT_API_CONNECTIONS,
+	HF_LIMIT_EVENT_READERS,
+	HF_N_LIMITS,
+};
+
+struct hf_limit_row {
+	const char *name; /* in metrics and JSON */
+	const char *help; /* what is counted, without a full stop */
+};
+
+extern const struct hf_limit_row hf_limits[HF_N_LIMITS];
+
+#define HF_LIMIT_USE_UNKNOWN UINT64_MAX
+
+/* Of a limit for each client, address or file: the one that uses the most. */
+struct hf_limit_use {
+	uint64_t used; /* or HF_LIMIT_USE_UNKNOWN */
+	uint64_t max;  /* 0: this server does not have the limit */
+	uint64_t refused;
+};

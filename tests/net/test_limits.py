@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""The limits: how much of each is used, by which client, and what they refused.
+
+    test_limits.py PATH/holdfastd [unittest's own arguments]
+"""
+
+import json
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from commandline import CliPlay
+from play import main
+from rest import Events
+
+DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "guide", "limits.md")
+READERS = 64
+
+
+class Limits(CliPlay):
+    settings = ("api.listen=127.0.0.1:0", "recovery.max_clients=8", "recovery.max_clients_per_address=4")
+
+    def limit(self, name):
+        return next(l for l in self.rest.get("/api/v1/limits").json["limits"] if l["name"] == name)
+
+    def metric(self, kind, name):
+        return self.rest.metrics()[f'holdfast_limit_{kind}{{limit="{name}"}}']
+
+    def assert_shown(self, name, used, top, refused):
+        """In all three places."""
+        shown = self.limit(name)
+        self.assertEqual((shown["used"], shown["max"], shown["refused"]), (used, top, refused), name)
+        self.assertEqual([self.metric(kind, name) for kind in ("used", "max", "refused_total")], [used, top, refused])
+        row = next(l for l in self.run_cli("limits").stdout.splitlines() if l.startswith(f"{name} ")).split()
+        self.assertEqual(row[1:5], [str(used), str(top), f"{100 * used / top:.0f}%", str(refused)])
+        return shown
+
+    def test_clients_at_an_address(self):
+        name = "clients_per_address"
+        self.assertNotIn(name, self.run_cli("status").stdout)
+        before = self.limit(name)["refused"]
+        for number in range(4):
+            self.assert_granted(self.a, self.lock_of(self.a, number, 1, name=f"limited{number}"))
+        self.assert_shown(name, 4, 4, before)
+        self.assert_shown("clients", 4, 8, 0)
+        self.assertRegex(self.run_cli("status").stdout, rf"\nlimits     .*{name} 100% used")
+        self.assertEqual(self.a.lock(self.lock_of(self.a, 100, 5, name="onemore")), nlm.S_NOLOCKS)
+        self.assert_shown(name, 4, 4, before + 1)
+        self.assertRegex(self.run_cli("status").stdout, rf"{name} 100% used, {before + 1} refused.*; see `holdfast limits`\n")
+        for number in range(4):
+            self.a.free_all(f"limited{number}")
+
+    def test_locks_of_the_client_that_has_the_most(self):
+        for offset in range(5):
+            self.assert_granted(self.b, self.lock_of(self.b, 2 * offset, 1))
+        self.assert_granted(self.c, self.lock_of(self.c, 100, 1))
+        self.assert_blocked(self.c, self.lock_of(self.c, 0, 1))
+        self.assertEqual(self.assert_shown("locks_per_client", 5, 262144, 0)["by"], self.id_of(self.b))
+        self.assertEqual(self.assert_shown("locks_per_address", 5, 4194304, 0)["by"], self.b.address)
+        self.assertEqual(self.assert_shown("waiters_per_client", 1, 4096, 0)["by"], self.id_of(self.c))
+        self.assertEqual(self.assert_shown("locks", 7, 8388608, 0)["by"], None)
+        self.assertGreater(self.limit("lock_bytes")["used"], 0)
+        self.assertIsNone(self.limit("locks_per_file")["used"])
+        self.assertNotIn('holdfast_limit_used{limit="locks_per_file"}', self.rest.metrics())
+        self.assertEqual(self.metric("max", "locks_per_file"), 1048576)
+
+    def test_waiters_in_one_file(self):
+        """An address has half of them."""
+        self.assert_granted(self.b, self.lock_of(self.b, 0, 1))
+        refused = self.limit("waiters_per_file")["refused"]
+        for svid in range(1024):
+            self.assert_blocked(self.c, self.lock_of(self.c, 0, 1, svid=svid))
+        for _ in range(3):
+            self.assertEqual(self.c.lock(self.lock_of(self.c, 0, 1, svid=5000, block=True)), nlm.S_NOLOCKS)
+        self.assertEqual(self.limit("waiters_per_file")["refused"], refused + 3)
+        self.assertEqual(self.metric("used", "waiters_per_address"), 1024)
+
+    def test_readers_of_events(self):
+        before = self.limit("event_readers")
+        readers = [Events(self.rest) for _ in range(READERS - before["used"])]
+        for reader in readers:
+            self.addCleanup(reader.close)
+        self.assertEqual(self.rest.get("/api/v1/events").status, 503)
+        self.assert_shown("event_readers", READERS, READERS, before["refused"] + 1)
+
+    def test_connections(self):
+        self.a.lock(self.lock_of(self.a))
+        self.assertGreaterEqual(self.limit("connections")["used"], 1)
+        self.assertGreaterEqual(self.limit("connections_per_address")["used"], 1)
+        self.assertEqual(self.limit("connections_per_address")["max"], 2048)
+
+    def test_the_guide_has_each_limit(self):
+        with open(DOCUMENT, encoding="utf-8") as document:
+            named = set(re.findall(r"^\| `(\w+)`", document.read(), re.MULTILINE))
+        shown = json.loads(self.run_cli("--json", "limits").stdout)
+        self.assertEqual({l["name"] for l in shown} - named, set())
+        self.assertEqual(named - {l["name"] for l in shown}, set())
+
+
+if __name__ == "__main__":
+    main()
