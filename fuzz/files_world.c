@@ -88,6 +88,8 @@ static void make_trees(const struct files_world *world)
 static void load(struct files_world *world)
 {
 	static const struct hf_client_rule any = { .text = "*", .kind = HF_CLIENT_ANY };
+	static const struct hf_export_rule writers = { .clients = &any, .n_clients = 1 };
+	static const struct hf_export_rule readers = { .clients = &any, .n_clients = 1, .read_only = true };
 	char rw[80], ro[80];
 	struct hf_export_settings settings[2];
 	size_t n_failed;
@@ -95,12 +97,12 @@ static void load(struct files_world *world)
 	snprintf(rw, sizeof(rw), "%s/rw", world->base);
 	snprintf(ro, sizeof(ro), "%s/ro", world->base);
 	settings[0] = (struct hf_export_settings){
-		.path = rw, .name = "/rw", .clients = &any, .n_clients = 1, .async = true
+		.path = rw, .name = "/rw", .rules = &writers, .n_rules = 1, .async = true
 	};
 	settings[1] = settings[0];
 	settings[1].path = ro;
 	settings[1].name = "/ro";
-	settings[1].read_only = true;
+	settings[1].rules = &readers;
 	must(hf_exports_load(world->exports, settings, 2, &n_failed) == 0 && n_failed == 0);
 }
 

@@ -33,9 +33,10 @@ static void must(bool truth)
 static struct state *make_state(void)
 {
 	static const struct hf_client_rule any = { .text = "*", .kind = HF_CLIENT_ANY };
+	static const struct hf_export_rule rule = { .clients = &any, .n_clients = 1 };
 	char key[80];
 	struct state *state = calloc(1, sizeof(*state));
-	struct hf_export_settings settings = { .path = base, .name = "/x", .clients = &any, .n_clients = 1 };
+	struct hf_export_settings settings = { .path = base, .name = "/x", .rules = &rule, .n_rules = 1 };
 	struct hf_export_list list = { 0 };
 	size_t n_failed;
 

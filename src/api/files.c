@@ -53,15 +53,47 @@ static json_t *export_of_row(const char *name, const char *path, const struct hf
 			 (json_int_t)(row ? row->n_waiters : 0));
 }
 
+static json_t *clients_of(const struct hf_export_rule *rule)
+{
+	json_t *clients = json_array();
+
+	for (size_t i = 0; i < rule->n_clients; i++)
+		json_array_append_new(clients, json_string(rule->clients[i].text));
+	return clients;
+}
+
+/* Takes @clients. */
+static json_t *rule_of(const struct hf_export_rule *rule, json_t *clients)
+{
+	static const char *const squashes[] = {
+		[HF_SQUASH_NONE] = "none",
+		[HF_SQUASH_ROOT] = "root",
+		[HF_SQUASH_ALL] = "all",
+	};
+
+	return json_pack("{s:o,s:s,s:s,s:I,s:I,s:b}", "clients", clients, "access",
+			 rule->read_only ? "ro" : "rw", "squash", squashes[rule->squash], "anon_uid",
+			 (json_int_t)rule->anon_uid, "anon_gid", (json_int_t)rule->anon_gid, "secure",
+			 (int)rule->secure);
+}
+
 static json_t *export_of(const struct hf_export *export, const struct hf_api_export_row *row)
 {
 	json_t *item = export_of_row(export->settings.name, export->settings.path, row);
-	json_t *allowed = json_array();
+	json_t *allowed = json_array(), *rules = json_array();
+	bool is_read_only = true;
 
-	for (size_t i = 0; i < export->settings.n_clients; i++)
-		json_array_append_new(allowed, json_string(export->settings.clients[i].text));
+	for (size_t i = 0; i < export->settings.n_rules; i++) {
+		const struct hf_export_rule *rule = &export->settings.rules[i];
+		json_t *clients = clients_of(rule);
+
+		json_array_extend(allowed, clients);
+		json_array_append_new(rules, rule_of(rule, clients));
+		is_read_only &= rule->read_only;
+	}
 	json_object_set_new(item, "allowed", allowed);
-	json_object_set_new(item, "access", json_string(export->settings.read_only ? "ro" : "rw"));
+	json_object_set_new(item, "access", json_string(is_read_only ? "ro" : "rw"));
+	json_object_set_new(item, "rules", rules);
 	json_object_set_new(item, "sync", json_boolean(!export->settings.async));
 	return item;
 }

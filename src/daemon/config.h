@@ -113,6 +113,21 @@ struct hf_config_clients {
 	size_t n;
 };
 
+/* What some of the clients of an export may do there; see struct hf_config_export */
+struct hf_config_rule {
+	struct hf_config_clients clients;
+	enum hf_config_access access;
+	enum hf_config_squash squash;
+	int64_t anon_uid;
+	int64_t anon_gid;
+	bool secure;
+};
+
+struct hf_config_rules {
+	struct hf_config_rule *items;
+	size_t n;
+};
+
 /* An address of the service, which a node of the cluster holds while it serves */
 struct hf_config_service_address {
 	char *text; /* as the operator wrote it */
@@ -127,12 +142,13 @@ struct hf_config_service_addresses {
 struct hf_config_export {
 	char *path; /* absolute, without empty, "." or ".." parts, without a slash at the end */
 	char *name; /* the same form; the path if no name was given, never empty */
-	struct hf_config_clients clients;
-	enum hf_config_access access;
+	struct hf_config_clients clients; /* of an export without rules */
+	enum hf_config_access access;     /* this and the next four: also the defaults of the rules */
 	enum hf_config_squash squash;
 	int64_t anon_uid;
 	int64_t anon_gid;
 	bool secure;
+	struct hf_config_rules rules; /* the first one that has the client applies; none: the keys above */
 	enum hf_config_local_locks local_locks;
 	bool sync;
 };
@@ -218,6 +234,19 @@ HF_DEFINE_CLEANUP(struct hf_config *, hf_config_free)
 static inline bool hf_config_has_cluster(const struct hf_config *config)
 {
 	return *config->cluster.service != '\0';
+}
+
+/* The keys of an export without rules, as its only rule; the clients are borrowed. */
+static inline struct hf_config_rule hf_config_own_rule(const struct hf_config_export *export)
+{
+	return (struct hf_config_rule){
+		.clients = export->clients,
+		.access = export->access,
+		.squash = export->squash,
+		.anon_uid = export->anon_uid,
+		.anon_gid = export->anon_gid,
+		.secure = export->secure,
+	};
 }
 
 /* Output: YAML that loads to the same configuration. */

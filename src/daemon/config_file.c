@@ -1,4 +1,5 @@
 /* Reads the YAML tree of a configuration file into the struct, key by key. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -10,6 +11,14 @@ struct walk {
 	struct hf_config_load *load;
 	const struct hf_yaml *yaml;
 	const char *file;
+	const struct hf_yaml_node *rules; /* of the export that is read; NULL: none yet */
+};
+
+/* Where keys are read into: a section, an export or a rule of one */
+struct place {
+	const char *section;
+	void *base;
+	bool is_rule;
 };
 
 #define complain(w, line_number, ...)                                                              \
@@ -79,12 +88,12 @@ static int walk_scalar(struct walk *w, const struct hf_option *option, void *fie
 	return report(w, r, option, node->line, &why);
 }
 
-static int walk_value(struct walk *w, const struct hf_option *option, void *base,
+static int walk_value(struct walk *w, const struct hf_option *option, void *field,
 		      const struct hf_yaml_node *node)
 {
-	enum hf_yaml_kind kind = hf_option_is_list(option) ? HF_YAML_LIST : HF_YAML_SCALAR;
+	bool is_rules = option->type == HF_OPTION_RULES;
+	enum hf_yaml_kind kind = hf_option_is_list(option) || is_rules ? HF_YAML_LIST : HF_YAML_SCALAR;
 	char name[HF_OPTION_NAME_SIZE], expected[HF_OPTION_TEXT_SIZE];
-	void *field = hf_config_field(base, option);
 
 	hf_option_name(option, name);
 	hf_option_expects(option, expected);
@@ -92,6 +101,11 @@ static int walk_value(struct walk *w, const struct hf_option *option, void *base
 		return complain(w, node->line, "%s has no value; give %s", name, expected);
 	if (node->kind != kind)
 		return complain(w, node->line, "%s is %s; give %s", name, kind_name(node), expected);
+	if (is_rules) {
+		w->rules = node; /* for later: keys of the export that follow are defaults of the rules, too
+				  */
+		return 0;
+	}
 	if (kind == HF_YAML_LIST)
 		return walk_list(w, option, field, node);
 	return walk_scalar(w, option, field, node);
@@ -137,8 +151,17 @@ static int check_key(struct walk *w, const struct hf_yaml_node *key)
 	return complain(w, key->line, "%s where a key should be; write 'key: value'", kind_name(key));
 }
 
-/* Reads the keys of a section or of one export. @base is the struct; @lines records the line of each key. */
-static int walk_keys(struct walk *w, const char *section, void *base, const struct hf_yaml_node *node,
+static int not_of_rule(struct walk *w, const struct hf_option *option, unsigned int line)
+{
+	char name[HF_OPTION_NAME_SIZE];
+
+	return complain(w, line,
+			"%s is the same for all clients of an export; move it from the rule to the export",
+			hf_option_name(option, name));
+}
+
+/* @lines records the line of each key. */
+static int walk_keys(struct walk *w, struct place place, const struct hf_yaml_node *node,
 		     unsigned int lines[HF_OPTION_MAX])
 {
 	struct hf_yaml_cursor cursor = hf_yaml_children(w->yaml, node);
@@ -153,15 +176,20 @@ static int walk_keys(struct walk *w, const char *section, void *base, const stru
 		r = check_key(w, key);
 		if (r)
 			return r;
-		option = hf_option_find(section, key->text);
+		option = hf_option_find(place.section, key->text);
 		if (!option)
-			return unknown_key(w, section, key);
+			return unknown_key(w, place.section, key);
+		if (place.is_rule && !option->in_rules)
+			return not_of_rule(w, option, key->line);
 		linep = &lines[hf_option_index(option)];
 		if (*linep)
 			return complain(w, key->line, "%s is given twice, first in line %u; remove one",
 					hf_option_name(option, name), *linep);
 		*linep = key->line;
-		r = walk_value(w, option, base, value);
+		r = walk_value(w, option,
+			       place.is_rule ? hf_config_rule_field(place.base, option)
+					     : hf_config_field(place.base, option),
+			       value);
 		if (r)
 			return r;
 	}
@@ -178,16 +206,58 @@ static int walk_section(struct walk *w, const char *section, const struct hf_yam
 	if (node->kind != HF_YAML_MAP)
 		return complain(w, node->line, "%s is %s; give its keys, indented, on lines below it",
 				section, kind_name(node));
-	r = walk_keys(w, section, w->load->config, node, lines);
+	r = walk_keys(w, (struct place){ section, w->load->config, false }, node, lines);
 	for (size_t i = 0; i < hf_n_options; i++)
 		if (lines[i])
 			w->load->sources[i] = (struct hf_config_source){ .file = w->file, .line = lines[i] };
 	return r;
 }
 
+static int walk_rule(struct walk *w, struct hf_config_export *export, const struct hf_yaml_node *node)
+{
+	size_t clients = hf_option_index(hf_option_find(HF_OPTION_LIST, "clients"));
+	unsigned int lines[HF_OPTION_MAX] = { 0 };
+	struct hf_config_rule *rule;
+	int r;
+
+	if (node->kind != HF_YAML_MAP)
+		return complain(w, node->line, "a rule of an export is %s; start it with '- clients: [...]'",
+				hf_yaml_is_null(node) ? "empty" : kind_name(node));
+	if (export->rules.n == HF_CONFIG_MAX_ITEMS)
+		return complain(w, node->line, "exports.rules has more than %d entries; give at most that",
+				HF_CONFIG_MAX_ITEMS);
+	rule = hf_config_add_rule(export);
+	if (!rule)
+		return -ENOMEM;
+	r = walk_keys(w, (struct place){ HF_OPTION_LIST, rule, true }, node, lines);
+	if (r == 0 && !lines[clients])
+		return complain(w, node->line,
+				"a rule without clients; give it some, like 'clients: [192.0.2.0/24]'");
+	return r;
+}
+
+static int walk_rules(struct walk *w, struct hf_config_export *export, unsigned int clients_line)
+{
+	struct hf_yaml_cursor cursor = hf_yaml_children(w->yaml, w->rules);
+	const struct hf_yaml_node *node;
+	int r;
+
+	while ((node = hf_yaml_next(&cursor))) {
+		if (clients_line)
+			return complain(w, clients_line,
+					"exports.clients is given, and exports.rules, too; put these clients "
+					"into a rule");
+		r = walk_rule(w, export, node);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
 static int walk_export(struct walk *w, const struct hf_yaml_node *node)
 {
 	struct hf_config_source source = { .file = w->file, .line = node->line };
+	const unsigned int *lines;
 	struct hf_config_export *export;
 	int r;
 
@@ -197,8 +267,12 @@ static int walk_export(struct walk *w, const struct hf_yaml_node *node)
 	r = hf_config_add_export(w->load, &source, &export);
 	if (r)
 		return r;
-	r = walk_keys(w, HF_OPTION_LIST, export, node,
+	w->rules = NULL;
+	r = walk_keys(w, (struct place){ HF_OPTION_LIST, export, false }, node,
 		      w->load->exports[w->load->config->exports.n - 1].lines);
+	lines = w->load->exports[w->load->config->exports.n - 1].lines;
+	if (r == 0 && w->rules)
+		r = walk_rules(w, export, lines[hf_option_index(hf_option_find(HF_OPTION_LIST, "clients"))]);
 	if (r)
 		return r;
 	if (*export->path == '\0')
@@ -311,7 +385,7 @@ static unsigned int count_lines(const char *text, size_t len)
 int hf_config_read_yaml(struct hf_config_load *load, const char *file, const void *text, size_t len)
 {
 	hf_cleanup(hf_yaml_deinit) struct hf_yaml yaml = { 0 };
-	struct walk w = { load, &yaml, file };
+	struct walk w = { load, &yaml, file, NULL };
 	const struct hf_yaml_node *root;
 	int r;
 

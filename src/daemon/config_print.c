@@ -80,6 +80,8 @@ static void print_export(FILE *out, const struct hf_config_export *export, bool 
 
 		if (!hf_option_is_per_export(option))
 			continue;
+		if (option->type == HF_OPTION_CLIENTS && export->rules.n)
+			continue; /* the rules are in its place */
 		if (with_help)
 			print_help(out, "    ", option);
 		fprintf(out, "%s%s: ", lead, option->key);

@@ -158,6 +158,10 @@ int hf_config_value_set(void *field, const struct hf_option *option, const char 
 	case HF_OPTION_CLIENTS:
 	case HF_OPTION_SERVICE_ADDRESSES:
 		break;
+	case HF_OPTION_RULES:
+		if (strcmp(text, "[]") == 0)
+			return 0;
+		return wrong_value(why, option, text);
 	}
 	assert(!"a list is read with hf_config_value_add()");
 	return -EINVAL;
@@ -373,6 +377,21 @@ static bool lists_equal(const void *a, const void *b, const struct hf_option *op
 	return true;
 }
 
+static bool rules_equal(const struct hf_config_rules *a, const struct hf_config_rules *b)
+{
+	bool are_equal = a->n == b->n;
+
+	for (size_t i = 0; i < a->n && are_equal; i++)
+		for (size_t j = 0; j < hf_n_options && are_equal; j++)
+			if (hf_options[j].in_rules)
+				are_equal = hf_config_value_equal(hf_config_rule_field_const(&a->items[i],
+											     &hf_options[j]),
+								  hf_config_rule_field_const(&b->items[i],
+											     &hf_options[j]),
+								  &hf_options[j]);
+	return are_equal;
+}
+
 bool hf_config_value_equal(const void *a, const void *b, const struct hf_option *option)
 {
 	switch (option->type) {
@@ -389,6 +408,8 @@ bool hf_config_value_equal(const void *a, const void *b, const struct hf_option 
 	case HF_OPTION_CLIENTS:
 	case HF_OPTION_SERVICE_ADDRESSES:
 		return lists_equal(a, b, option);
+	case HF_OPTION_RULES:
+		return rules_equal(a, b);
 	}
 	return false;
 }
@@ -422,6 +443,31 @@ static void print_list(const void *field, const struct hf_option *option, FILE *
 	putc(']', out);
 }
 
+static void print_rule(const struct hf_config_rule *rule, FILE *out)
+{
+	const char *lead = "{";
+
+	for (size_t i = 0; i < hf_n_options; i++) {
+		if (!hf_options[i].in_rules)
+			continue;
+		fprintf(out, "%s%s: ", lead, hf_options[i].key);
+		hf_config_value_print(hf_config_rule_field_const(rule, &hf_options[i]), &hf_options[i], out);
+		lead = ", ";
+	}
+	putc('}', out);
+}
+
+/* A line for each. */
+static void print_rules(const struct hf_config_rules *rules, FILE *out)
+{
+	putc('[', out);
+	for (size_t i = 0; i < rules->n; i++) {
+		fputs(i ? ",\n      " : "\n      ", out);
+		print_rule(&rules->items[i], out);
+	}
+	putc(']', out);
+}
+
 void hf_config_value_print(const void *field, const struct hf_option *option, FILE *out)
 {
 	switch (option->type) {
@@ -442,6 +488,9 @@ void hf_config_value_print(const void *field, const struct hf_option *option, FI
 	case HF_OPTION_CLIENTS:
 	case HF_OPTION_SERVICE_ADDRESSES:
 		print_list(field, option, out);
+		break;
+	case HF_OPTION_RULES:
+		print_rules(field, out);
 		break;
 	}
 }
@@ -470,6 +519,27 @@ static void clear_service_addresses(struct hf_config_service_addresses *list)
 	*list = (struct hf_config_service_addresses){ 0 };
 }
 
+struct hf_config_rule *hf_config_add_rule(struct hf_config_export *export)
+{
+	struct hf_config_rules *rules = &export->rules;
+	struct hf_config_rule *items = reallocarray(rules->items, rules->n + 1, sizeof(*items));
+
+	if (!items)
+		return NULL;
+	rules->items = items;
+	items[rules->n] = hf_config_own_rule(export);
+	items[rules->n].clients = (struct hf_config_clients){ 0 };
+	return &items[rules->n++];
+}
+
+static void clear_rules(struct hf_config_rules *rules)
+{
+	for (size_t i = 0; i < rules->n; i++)
+		clear_clients(&rules->items[i].clients);
+	free(rules->items);
+	*rules = (struct hf_config_rules){ 0 };
+}
+
 void hf_config_value_clear(void *field, const struct hf_option *option)
 {
 	switch (option->type) {
@@ -486,6 +556,9 @@ void hf_config_value_clear(void *field, const struct hf_option *option)
 		break;
 	case HF_OPTION_SERVICE_ADDRESSES:
 		clear_service_addresses(field);
+		break;
+	case HF_OPTION_RULES:
+		clear_rules(field);
 		break;
 	case HF_OPTION_NUMBER:
 	case HF_OPTION_BOOL:

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "daemon/config.h"
 #include "daemon/config_text.h"
 #include "daemon/options.h"
 
@@ -21,6 +22,18 @@ static inline void *hf_config_field(void *base, const struct hf_option *option)
 static inline const void *hf_config_field_const(const void *base, const struct hf_option *option)
 {
 	return (const char *)base + option->offset;
+}
+
+/* The field of an option with in_rules */
+static inline void *hf_config_rule_field(struct hf_config_rule *rule, const struct hf_option *option)
+{
+	return (char *)rule + option->rule_offset;
+}
+
+static inline const void *hf_config_rule_field_const(const struct hf_config_rule *rule,
+						     const struct hf_option *option)
+{
+	return (const char *)rule + option->rule_offset;
 }
 
 /* Reading. 0, HF_CONFIG_E_WRONG with a reason to follow the option's name, or -ENOMEM. Replaces the present
@@ -39,3 +52,6 @@ int hf_config_value_read(void *field, const struct hf_option *option, const char
 bool hf_config_value_equal(const void *a, const void *b, const struct hf_option *option);
 void hf_config_value_print(const void *field, const struct hf_option *option, FILE *out); /* as YAML */
 void hf_config_value_clear(void *field, const struct hf_option *option);
+
+/* One more rule, without clients, otherwise as its export. NULL: out of memory. */
+struct hf_config_rule *hf_config_add_rule(struct hf_config_export *export);

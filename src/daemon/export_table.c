@@ -59,7 +59,9 @@ void hf_export_table_note(struct hf_export_table *table, const struct hf_export 
 		entry->device = device;
 	}
 	entry->local_locks = hf_export_local_locks(export);
-	entry->is_secure = export->settings.secure;
+	entry->is_secure = false;
+	for (size_t i = 0; i < export->settings.n_rules; i++)
+		entry->is_secure |= export->settings.rules[i].secure;
 }
 
 uint32_t hf_export_table_number(const struct hf_export_table *table, uint64_t export_id)

@@ -25,7 +25,7 @@ struct hf_export_entry {
 	uint64_t home;                   /* id of the home export */
 	dev_t device;                    /* of the file system; 0: not exported yet */
 	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
-	bool is_secure;                  /* as in the last configuration that had it */
+	bool is_secure;                  /* one of its rules is, in the last configuration that had it */
 	char *name;
 };
 

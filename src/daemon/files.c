@@ -55,7 +55,7 @@ static enum hf_squash squash_of(enum hf_config_squash squash)
 	}
 }
 
-static void set_rules(struct hf_client_rule *rules, const struct hf_config_clients *clients)
+static void set_clients(struct hf_client_rule *rules, const struct hf_config_clients *clients)
 {
 	static const enum hf_client_rule_kind kinds[] = {
 		[HF_CONFIG_CLIENT_NETWORK] = HF_CLIENT_NETWORK,
@@ -71,8 +71,66 @@ static void set_rules(struct hf_client_rule *rules, const struct hf_config_clien
 		};
 }
 
+/* Room for what the settings of exports refer to */
+struct room {
+	struct hf_export_rule *rules;
+	size_t n_rules;
+	struct hf_client_rule *clients;
+	size_t n_clients;
+};
+
+static void set_rule(struct room *room, const struct hf_config_rule *rule)
+{
+	struct hf_client_rule *clients = room->clients + room->n_clients;
+
+	set_clients(clients, &rule->clients);
+	room->n_clients += rule->clients.n;
+	room->rules[room->n_rules++] = (struct hf_export_rule){
+		.clients = clients,
+		.n_clients = rule->clients.n,
+		.read_only = rule->access == HF_CONFIG_ACCESS_RO,
+		.squash = squash_of(rule->squash),
+		.anon_uid = (uint32_t)rule->anon_uid,
+		.anon_gid = (uint32_t)rule->anon_gid,
+		.secure = rule->secure,
+	};
+}
+
+static void set_rules(struct room *room, const struct hf_config_export *export)
+{
+	const struct hf_config_rule only = hf_config_own_rule(export);
+
+	if (!export->rules.n)
+		set_rule(room, &only);
+	for (size_t i = 0; i < export->rules.n; i++)
+		set_rule(room, &export->rules.items[i]);
+}
+
+static int make_room(struct room *room, const struct hf_config_exports *exports)
+{
+	size_t n_rules = 0, n_clients = 0;
+
+	for (size_t i = 0; i < exports->n; i++) {
+		const struct hf_config_export *export = &exports->items[i];
+
+		n_rules += export->rules.n + 1;
+		n_clients += export->clients.n;
+		for (size_t j = 0; j < export->rules.n; j++)
+			n_clients += export->rules.items[j].clients.n;
+	}
+	room->rules = calloc(n_rules + 1, sizeof(*room->rules));
+	room->clients = calloc(n_clients + 1, sizeof(*room->clients));
+	return room->rules && room->clients ? 0 : hf_trace(-ENOMEM);
+}
+
+static void clear_room(struct room *room)
+{
+	free(room->rules);
+	free(room->clients);
+}
+
 static void set_export(struct hf_export_settings *settings, const struct hf_config_export *export,
-		       const struct hf_client_rule *rules)
+		       const struct hf_export_rule *rules, size_t n_rules)
 {
 	static const enum hf_local_locks local_locks[] = {
 		[HF_CONFIG_LOCAL_LOCKS_AUTO] = HF_LOCAL_LOCKS_AUTO,
@@ -83,13 +141,8 @@ static void set_export(struct hf_export_settings *settings, const struct hf_conf
 	*settings = (struct hf_export_settings){
 		.path = export->path,
 		.name = export->name,
-		.clients = rules,
-		.n_clients = export->clients.n,
-		.read_only = export->access == HF_CONFIG_ACCESS_RO,
-		.squash = squash_of(export->squash),
-		.anon_uid = (uint32_t) export->anon_uid,
-		.anon_gid = (uint32_t) export->anon_gid,
-		.secure = export->secure,
+		.rules = rules,
+		.n_rules = n_rules,
 		.async = !export->sync,
 		.local_locks = local_locks[export->local_locks],
 	};
@@ -125,20 +178,16 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 {
 	const struct hf_config_exports *exports = &config->exports;
 	hf_cleanup(hf_freep) struct hf_export_settings *settings = calloc(exports->n + 1, sizeof(*settings));
-	hf_cleanup(hf_freep) struct hf_client_rule *rules = NULL;
-	size_t n_rules = 0;
-	int r;
+	hf_cleanup(clear_room) struct room room = { 0 };
+	int r = make_room(&room, exports);
 
-	for (size_t i = 0; i < exports->n; i++)
-		n_rules += exports->items[i].clients.n;
-	rules = calloc(n_rules + 1, sizeof(*rules));
-	if (!settings || !rules)
+	if (r < 0 || !settings)
 		return hf_trace(-ENOMEM);
-	n_rules = 0;
 	for (size_t i = 0; i < exports->n; i++) {
-		set_rules(rules + n_rules, &exports->items[i].clients);
-		set_export(&settings[i], &exports->items[i], rules + n_rules);
-		n_rules += exports->items[i].clients.n;
+		size_t first = room.n_rules;
+
+		set_rules(&room, &exports->items[i]);
+		set_export(&settings[i], &exports->items[i], room.rules + first, room.n_rules - first);
 	}
 	r = hf_exports_prepare(service->exports, settings, exports->n, listp, n_failedp);
 	if (r < 0)
@@ -333,7 +382,7 @@ bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 	if (hf_exports_list(service->exports, &list) < 0)
 		return false;
 	for (size_t i = 0; i < list.n && !is_client; i++)
-		is_client = hf_export_admit(list.items[i], peer) != HF_REFUSED_ADDRESS;
+		is_client = hf_export_admit(list.items[i], peer, NULL) != HF_REFUSED_ADDRESS;
 	hf_export_list_clear(&list);
 	return is_client;
 }

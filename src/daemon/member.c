@@ -60,7 +60,7 @@ static void put_text(FILE *out, const char *text)
 			fprintf(out, "\\x%02x", (unsigned char)*text);
 }
 
-static void put_export(FILE *out, const struct hf_config_export *export)
+static void put_rule(FILE *out, const struct hf_config_rule *rule, bool is_sync)
 {
 	static const char *const squashes[] = {
 		[HF_CONFIG_SQUASH_NONE] = "none",
@@ -68,17 +68,26 @@ static void put_export(FILE *out, const struct hf_config_export *export)
 		[HF_CONFIG_SQUASH_ALL] = "all",
 	};
 
+	fprintf(out, " access=%s squash=%s anon=%" PRId64 ":%" PRId64 "%s%s clients=",
+		rule->access == HF_CONFIG_ACCESS_RO ? "ro" : "rw", squashes[rule->squash], rule->anon_uid,
+		rule->anon_gid, rule->secure ? " secure" : "", is_sync ? "" : " async");
+	for (size_t i = 0; i < rule->clients.n; i++) {
+		fputs(i ? "," : "", out);
+		put_text(out, rule->clients.items[i].text);
+	}
+}
+
+static void put_export(FILE *out, const struct hf_config_export *export)
+{
+	const struct hf_config_rule only = hf_config_own_rule(export);
+
 	put_text(out, export->name);
 	fputs(" path=", out);
 	put_text(out, export->path);
-	fprintf(out, " access=%s squash=%s anon=%" PRId64 ":%" PRId64 "%s%s clients=",
-		export->access == HF_CONFIG_ACCESS_RO ? "ro" : "rw", squashes[export->squash],
-		export->anon_uid, export->anon_gid, export->secure ? " secure" : "",
-		export->sync ? "" : " async");
-	for (size_t i = 0; i < export->clients.n; i++) {
-		fputs(i ? "," : "", out);
-		put_text(out, export->clients.items[i].text);
-	}
+	if (!export->rules.n)
+		put_rule(out, &only, export->sync);
+	for (size_t i = 0; i < export->rules.n; i++)
+		put_rule(out, &export->rules.items[i], export->sync);
 	fputc('\n', out);
 }
 

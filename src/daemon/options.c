@@ -38,6 +38,8 @@ const size_t hf_n_option_sections = HF_ARRAY_SIZE(hf_option_sections);
 
 #define AT(member)        .offset = offsetof(struct hf_config, member)
 #define EXPORT_AT(member) .offset = offsetof(struct hf_config_export, member)
+#define RULE_AT(member) \
+	EXPORT_AT(member), .in_rules = true, .rule_offset = offsetof(struct hf_config_rule, member)
 
 const struct hf_option hf_options[] = {
 	{ "server", "name", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(server.name),
@@ -67,19 +69,24 @@ const struct hf_option hf_options[] = {
 	  .is_live = true,
 	  .help = "The name that a client mounts; empty: the path. The path can always be mounted, too." },
 	{ "exports", "clients", HF_OPTION_CLIENTS, .preset = "private", .min = 1, .max = HF_CONFIG_MAX_ITEMS,
-	  EXPORT_AT(clients), .is_live = true,
+	  RULE_AT(clients), .is_live = true,
 	  .help = "Which clients may use it: addresses, networks, or the words private (loopback, RFC 1918, "
 		  "unique local) and any." },
-	{ "exports", "access", HF_OPTION_WORD, .preset = "rw", .words = access_words, EXPORT_AT(access),
+	{ "exports", "access", HF_OPTION_WORD, .preset = "rw", .words = access_words, RULE_AT(access),
 	  .is_live = true, .help = "Whether clients may write (rw) or only read (ro)." },
-	{ "exports", "squash", HF_OPTION_WORD, .preset = "root", .words = squash_words, EXPORT_AT(squash),
+	{ "exports", "squash", HF_OPTION_WORD, .preset = "root", .words = squash_words, RULE_AT(squash),
 	  .is_live = true, .help = "Which callers become the anonymous user: none, root, or all." },
 	{ "exports", "anon_uid", HF_OPTION_NUMBER, .preset = "65534", .min = 0, .max = UINT32_MAX - 1,
-	  EXPORT_AT(anon_uid), .is_live = true, .help = "The user id of the anonymous user." },
+	  RULE_AT(anon_uid), .is_live = true, .help = "The user id of the anonymous user." },
 	{ "exports", "anon_gid", HF_OPTION_NUMBER, .preset = "65534", .min = 0, .max = UINT32_MAX - 1,
-	  EXPORT_AT(anon_gid), .is_live = true, .help = "The group id of the anonymous user." },
-	{ "exports", "secure", HF_OPTION_BOOL, .preset = "false", EXPORT_AT(secure), .is_live = true,
+	  RULE_AT(anon_gid), .is_live = true, .help = "The group id of the anonymous user." },
+	{ "exports", "secure", HF_OPTION_BOOL, .preset = "false", RULE_AT(secure), .is_live = true,
 	  .help = "Serve only calls that come from a reserved source port (below 1024)." },
+	{ "exports", "rules", HF_OPTION_RULES, .preset = "[]", .max = HF_CONFIG_MAX_ITEMS, EXPORT_AT(rules),
+	  .is_live = true,
+	  .help = "Different rights for different clients, in place of clients: a list, each entry with its "
+		  "own clients and, where they differ from the export's, access, squash, anon_uid, anon_gid "
+		  "and secure. The first entry that has the client applies to it." },
 	{ "exports", "local_locks", HF_OPTION_WORD, .preset = "auto", .words = local_locks_words,
 	  EXPORT_AT(local_locks), .is_live = true,
 	  .help = "Take locks in the kernel, too, so that they conflict with the locks of local processes. "
@@ -300,6 +307,10 @@ const char *hf_option_expects(const struct hf_option *option, char out[HF_OPTION
 		break;
 	case HF_OPTION_SERVICE_ADDRESSES:
 		snprintf(out, HF_OPTION_TEXT_SIZE, "a list, like [192.0.2.10/24%%eth0]");
+		break;
+	case HF_OPTION_RULES:
+		snprintf(out, HF_OPTION_TEXT_SIZE,
+			 "a list of rules, like [{clients: [192.0.2.7]}, {clients: [private], access: ro}]");
 		break;
 	}
 	return out;

@@ -18,6 +18,7 @@ enum hf_option_type {
 	HF_OPTION_ADDRESSES,         /* struct hf_config_addresses */
 	HF_OPTION_CLIENTS,           /* struct hf_config_clients */
 	HF_OPTION_SERVICE_ADDRESSES, /* struct hf_config_service_addresses */
+	HF_OPTION_RULES,             /* struct hf_config_rules; each rule has the keys with in_rules */
 };
 
 /* Checks of a text beyond its length */
@@ -39,6 +40,8 @@ struct hf_option {
 	int64_t max;
 	const char *const *words; /* ends with NULL */
 	size_t offset;            /* in struct hf_config; for "exports" in struct hf_config_export */
+	bool in_rules;            /* a rule of an export may have it, too */
+	size_t rule_offset;       /* in struct hf_config_rule */
 	bool is_live;             /* SIGHUP may change it */
 	bool has_secrets;         /* a connection string: shown without its passwords */
 	const char *help;         /* one sentence */

@@ -8,38 +8,56 @@
 
 #define REFUSAL_NS (600 * HF_NS_PER_S) /* at most one line in this time for each host, export and rule */
 
-static bool rule_matches(const struct hf_client_rule *rule, const struct hf_addr *peer)
+static inline bool is_client(const struct hf_client_rule *client, const struct hf_addr *peer)
 {
-	switch (rule->kind) {
+	switch (client->kind) {
 	case HF_CLIENT_NETWORK:
-		return hf_network_contains(&rule->network, peer);
+		return hf_network_contains(&client->network, peer);
 	case HF_CLIENT_PRIVATE:
 		return hf_addr_is_private(peer);
 	case HF_CLIENT_ANY:
-		break;
+		return true;
 	}
-	return true;
+	return false;
 }
 
-int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer)
+static inline bool has_client(const struct hf_export_rule *rule, const struct hf_addr *peer)
+{
+	for (size_t i = 0; i < rule->n_clients; i++)
+		if (is_client(&rule->clients[i], peer))
+			return true;
+	return false;
+}
+
+static inline int admit_by(const struct hf_export_rule *rule, const struct hf_addr *peer,
+			   const struct hf_export_rule **rulep)
+{
+	if (rulep)
+		*rulep = rule;
+	return rule->secure && !hf_addr_has_reserved_port(peer) ? HF_REFUSED_PORT : HF_ADMITTED;
+}
+
+int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer,
+		    const struct hf_export_rule **rulep)
 {
 	const struct hf_export_settings *settings = &export->settings;
-	bool is_client = false;
 
-	for (size_t i = 0; i < settings->n_clients && !is_client; i++)
-		is_client = rule_matches(&settings->clients[i], peer);
-	if (!is_client)
-		return HF_REFUSED_ADDRESS;
-	if (settings->secure && !hf_addr_has_reserved_port(peer))
-		return HF_REFUSED_PORT;
-	return HF_ADMITTED;
+	for (size_t i = 0; i < settings->n_rules; i++) {
+		const struct hf_export_rule *rule = &settings->rules[i];
+
+		if (has_client(rule, peer))
+			return admit_by(rule, peer, rulep);
+	}
+	if (rulep)
+		*rulep = NULL;
+	return HF_REFUSED_ADDRESS;
 }
 
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer)
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = hf_exports_by_id(exports, export_id);
 
-	return export ? hf_export_admit(export, peer) : HF_REFUSED_EXPORT;
+	return export ? hf_export_admit(export, peer, NULL) : HF_REFUSED_EXPORT;
 }
 
 /* An expired entry is reused. The table is bounded, so a peer that forges many addresses cannot fill the
@@ -62,6 +80,14 @@ static bool is_news(struct hf_exports *exports, const struct hf_refusal *refusal
 	return vacant != NULL;
 }
 
+static const struct {
+	const char *sentence;
+	const char *key;
+} refusal_texts[] = {
+	[HF_REFUSED_ADDRESS] = { "client refused: its address is not among the export's clients", "clients" },
+	[HF_REFUSED_PORT] = { "client refused: the export requires a source port below 1024", "secure" },
+};
+
 void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,
 			    const struct hf_addr *peer, int rule, const char *program, uint64_t now)
 {
@@ -74,42 +100,39 @@ void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *
 	pthread_mutex_unlock(&exports->refusals_lock);
 	if (!news)
 		return;
-	hf_log_warn(rule == HF_REFUSED_PORT ? "client refused: the export requires a source port below 1024"
-					    : "client refused: its address is not among the export's clients",
-		    "peer=%s export=%s rule=%s program=%s",
+	hf_log_warn(refusal_texts[rule].sentence, "peer=%s export=%s rule=%s program=%s",
 		    hf_addr_format_with_port(peer, host, sizeof(host)),
 		    hf_log_quote(name, sizeof(name), export->settings.name, strlen(export->settings.name)),
-		    rule == HF_REFUSED_PORT ? "secure" : "clients", program);
+		    refusal_texts[rule].key, program);
 }
 
 /* Squashing */
 
-static void become_anonymous(const struct hf_export *export, struct hf_identity *identity)
+static void become_anonymous(const struct hf_export_rule *rule, struct hf_identity *identity)
 {
-	*identity =
-		(struct hf_identity){ .uid = export->settings.anon_uid, .gid = export->settings.anon_gid };
+	*identity = (struct hf_identity){ .uid = rule->anon_uid, .gid = rule->anon_gid };
 }
 
 /* Group 0 gives access to as much as user 0. */
-static void squash_groups(const struct hf_export *export, struct hf_identity *identity)
+static void squash_groups(const struct hf_export_rule *rule, struct hf_identity *identity)
 {
 	if (identity->gid == 0)
-		identity->gid = export->settings.anon_gid;
+		identity->gid = rule->anon_gid;
 	for (uint32_t i = 0; i < identity->n_gids; i++)
 		if (identity->gids[i] == 0)
-			identity->gids[i] = export->settings.anon_gid;
+			identity->gids[i] = rule->anon_gid;
 }
 
-void hf_export_squash(const struct hf_export *export, const struct hf_identity *claimed,
+void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *claimed,
 		      struct hf_identity *identityp)
 {
-	enum hf_squash squash = export->settings.squash;
+	enum hf_squash squash = rule->squash;
 
 	if (!claimed || squash == HF_SQUASH_ALL || (squash == HF_SQUASH_ROOT && claimed->uid == 0)) {
-		become_anonymous(export, identityp);
+		become_anonymous(rule, identityp);
 		return;
 	}
 	*identityp = *claimed;
 	if (squash == HF_SQUASH_ROOT)
-		squash_groups(export, identityp);
+		squash_groups(rule, identityp);
 }

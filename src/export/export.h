@@ -57,9 +57,8 @@ enum hf_local_locks {
 	HF_LOCAL_LOCKS_OFF,
 };
 
-struct hf_export_settings {
-	const char *path; /* absolute, without a slash at the end */
-	const char *name; /* the same form; the name that a client mounts */
+/* What some of the clients of an export may do there */
+struct hf_export_rule {
 	const struct hf_client_rule *clients;
 	size_t n_clients;
 	bool read_only;
@@ -67,7 +66,14 @@ struct hf_export_settings {
 	uint32_t anon_uid;
 	uint32_t anon_gid;
 	bool secure; /* only callers with a port below 1024 */
-	bool async;  /* reply before names and attributes are on stable storage, against RFC 1813 */
+};
+
+struct hf_export_settings {
+	const char *path;                   /* absolute, without a slash at the end */
+	const char *name;                   /* the same form; the name that a client mounts */
+	const struct hf_export_rule *rules; /* the first one that has the client applies */
+	size_t n_rules;
+	bool async; /* reply before names and attributes are on stable storage, against RFC 1813 */
 	enum hf_local_locks local_locks;
 };
 
@@ -146,21 +152,24 @@ struct hf_export *hf_exports_find(struct hf_exports *exports, const char *path, 
 
 enum { /* answers of hf_export_admit(); each protocol translates them for its clients */
 	HF_ADMITTED = 0,
-	HF_REFUSED_ADDRESS, /* not in clients */
-	HF_REFUSED_PORT,    /* the export is secure, and the port is 1024 or above */
-	HF_REFUSED_EXPORT,  /* of hf_exports_admit(): there is no such export */
+	HF_REFUSED_ADDRESS,   /* not in the clients of any rule */
+	HF_REFUSED_PORT,      /* its rule is secure, and the port is 1024 or above */
+	HF_REFUSED_EXPORT,    /* of hf_exports_admit(): there is no such export */
 };
 
-int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer);
-/* The same for the export with this number, as configured now. Does not block. */
+/* *rulep, if wanted, is the rule for this client; it belongs to the export, and is NULL if no rule has the
+ * client. */
+int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer,
+		    const struct hf_export_rule **rulep);
+/* The same as hf_export_admit() for the export with this number, as configured now. Does not block. */
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
 /* Logs a refusal and its rule, at most once in a while for each host, export and rule. @now is the loop's
  * time. */
 void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,
 			    const struct hf_addr *peer, int refusal, const char *program, uint64_t now);
 
-/* The identity of a caller in this export. @claimed is NULL for a caller with AUTH_NONE. */
-void hf_export_squash(const struct hf_export *export, const struct hf_identity *claimed,
+/* The identity of a caller under the rule for its client. @claimed is NULL for a caller with AUTH_NONE. */
+void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *claimed,
 		      struct hf_identity *identityp);
 
 /* Handles */

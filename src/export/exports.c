@@ -27,11 +27,18 @@ static void free_text(const char *text)
 	free((void *)(uintptr_t)text);
 }
 
+static void clear_rule(const struct hf_export_rule *rule)
+{
+	for (size_t i = 0; i < rule->n_clients; i++)
+		free_text(rule->clients[i].text);
+	free((void *)(uintptr_t)rule->clients);
+}
+
 static void clear_settings(struct hf_export_settings *settings)
 {
-	for (size_t i = 0; settings->clients && i < settings->n_clients; i++)
-		free_text(settings->clients[i].text);
-	free((void *)(uintptr_t)settings->clients);
+	for (size_t i = 0; i < settings->n_rules; i++)
+		clear_rule(&settings->rules[i]);
+	free((void *)(uintptr_t)settings->rules);
 	free_text(settings->path);
 	free_text(settings->name);
 }
@@ -46,21 +53,37 @@ struct hf_export *hf_export_unref(struct hf_export *export)
 	return NULL;
 }
 
-static int copy_clients(struct hf_export_settings *to, const struct hf_export_settings *from)
+static int copy_rule(struct hf_export_rule *to, const struct hf_export_rule *from)
 {
-	struct hf_client_rule *rules = calloc(from->n_clients ? from->n_clients : 1, sizeof(*rules));
+	struct hf_client_rule *clients = calloc(from->n_clients ? from->n_clients : 1, sizeof(*clients));
 
-	to->clients = rules;
-	to->n_clients = rules ? from->n_clients : 0;
-	for (size_t i = 0; i < to->n_clients; i++) {
-		rules[i] = from->clients[i];
-		rules[i].text = strdup(from->clients[i].text);
-		if (!rules[i].text) {
-			to->n_clients = i;
+	*to = *from;
+	to->clients = clients;
+	to->n_clients = 0;
+	if (!clients)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->n_clients; i++) {
+		clients[i] = from->clients[i];
+		clients[i].text = strdup(from->clients[i].text);
+		if (!clients[i].text)
 			return -ENOMEM;
-		}
+		to->n_clients++;
 	}
-	return rules ? 0 : -ENOMEM;
+	return 0;
+}
+
+static int copy_rules(struct hf_export_settings *to, const struct hf_export_settings *from)
+{
+	struct hf_export_rule *rules = calloc(from->n_rules ? from->n_rules : 1, sizeof(*rules));
+	int r = rules ? 0 : -ENOMEM;
+
+	to->rules = rules;
+	to->n_rules = 0;
+	for (size_t i = 0; i < from->n_rules && r == 0; i++) {
+		r = copy_rule(&rules[i], &from->rules[i]);
+		to->n_rules++;
+	}
+	return r;
 }
 
 /* Only the operator chooses the hashed text, so a fixed key is enough. It must never change: it determines
@@ -99,10 +122,11 @@ static int export_new(struct hf_export **exportp, const struct hf_export_setting
 	export->n_refs = 1;
 	export->id = id_of(settings);
 	export->settings = *settings;
-	export->settings.clients = NULL;
+	export->settings.rules = NULL;
+	export->settings.n_rules = 0;
 	export->settings.path = strdup(settings->path);
 	export->settings.name = strdup(settings->name);
-	r = copy_clients(&export->settings, settings);
+	r = copy_rules(&export->settings, settings);
 	if (r < 0 || !export->settings.path || !export->settings.name)
 		return hf_trace(-ENOMEM);
 	export->volume = find_open(before, settings);
@@ -123,6 +147,17 @@ enum hf_local_locks hf_export_local_locks(const struct hf_export *export)
 
 /* Loading */
 
+static const char *access_text(const struct hf_export_settings *settings)
+{
+	size_t n_read_only = 0;
+
+	for (size_t i = 0; i < settings->n_rules; i++)
+		n_read_only += settings->rules[i].read_only;
+	if (n_read_only == 0)
+		return "rw";
+	return n_read_only == settings->n_rules ? "ro" : "by_rule";
+}
+
 static void log_loaded(const struct hf_export *export)
 {
 	const struct hf_export_settings *s = &export->settings;
@@ -132,7 +167,7 @@ static void log_loaded(const struct hf_export *export)
 	hf_log_info("exporting a directory",
 		    "path=%s name=%s access=%s handles=%s identity=%s local_locks=%s",
 		    hf_log_quote(path, sizeof(path), s->path, strlen(s->path)),
-		    hf_log_quote(name, sizeof(name), s->name, strlen(s->name)), s->read_only ? "ro" : "rw",
+		    hf_log_quote(name, sizeof(name), s->name, strlen(s->name)), access_text(s),
 		    volume->has_ids ? "kernel" : "finder", hf_identity_can_switch() ? "callers" : "own",
 		    hf_export_local_locks(export) == HF_LOCAL_LOCKS_OFF ? "off" : "on");
 	if (s->local_locks == HF_LOCAL_LOCKS_ON && !volume->is_local)

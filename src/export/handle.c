@@ -184,16 +184,18 @@ int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, c
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
 	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+	const struct hf_export_rule *rule;
 	struct hf_identity identity;
 	int r = hf_exports_resolve(exports, handle, false, &export, &file);
 
 	if (r != HF_RESOLVED)
 		return r < 0 ? r : HF_CHECK_STALE;
-	if (hf_export_admit(export, peer) != HF_ADMITTED)
+	r = hf_export_admit(export, peer, &rule);
+	if (r != HF_ADMITTED)
 		return HF_CHECK_ACCESS;
-	if (want_write && export->settings.read_only)
+	if (want_write && rule->read_only)
 		return HF_CHECK_READ_ONLY;
-	hf_export_squash(export, claimed, &identity);
+	hf_export_squash(rule, claimed, &identity);
 	r = check_file(file, &identity, want_write);
 	if (r != HF_CHECK_OK)
 		return r;

@@ -76,9 +76,10 @@ def _post_op_fh(data):
 class Client:
     """One caller: a connection (or a datagram socket) and an identity."""
 
-    def __init__(self, port, uid=0, gid=0, gids=(), udp=False, cred=None, reserved=False):
+    def __init__(self, port, uid=0, gid=0, gids=(), udp=False, cred=None, reserved=False, remote="127.0.0.1",
+                 local="127.0.0.1"):  # fmt: skip
         self.port = port
-        where = {"remote": ("127.0.0.1", port), "local": ("127.0.0.1", 0), "reserved": reserved}
+        where = {"remote": (remote, port), "local": (local, 0), "reserved": reserved}
         self.caller = UdpCaller(**where) if udp else TcpCaller(**where)
         self.cred = cred or auth_sys("client", uid, gid, gids)
 

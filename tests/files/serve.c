@@ -31,6 +31,7 @@
 #include "vfs/jobs.h"
 
 #define MAX_EXPORTS 64
+#define MAX_RULES   8
 #define MAX_LANES   16
 
 struct options {
@@ -39,7 +40,8 @@ struct options {
 	size_t n_lanes;
 	size_t n_threads;
 	struct hf_export_settings settings[MAX_EXPORTS];
-	struct hf_client_rule rules[MAX_EXPORTS];
+	struct hf_export_rule rules[MAX_EXPORTS][MAX_RULES];
+	struct hf_client_rule clients[MAX_EXPORTS][MAX_RULES];
 	size_t n_exports;
 };
 
@@ -60,42 +62,77 @@ static void die(const char *what, int r)
 
 /* Options */
 
-static void parse_word(struct hf_export_settings *settings, struct hf_client_rule *rule, char *word)
+static const struct hf_client_rule all = { .text = "*", .kind = HF_CLIENT_ANY };
+
+static void add_rule(struct options *options)
 {
+	struct hf_export_settings *settings = &options->settings[options->n_exports];
+	struct hf_export_rule *rules = options->rules[options->n_exports];
+
+	if (settings->n_rules == MAX_RULES)
+		die("rules", -EINVAL);
+	rules[settings->n_rules++] = (struct hf_export_rule){ .clients = &all,
+							      .n_clients = 1,
+							      .squash = HF_SQUASH_ROOT,
+							      .anon_uid = 65534,
+							      .anon_gid = 65534 };
+	settings->rules = rules;
+}
+
+/* The first one is that of the rule so far; each that follows begins another rule. */
+static void parse_client(struct options *options, const char *text)
+{
+	struct hf_export_settings *settings = &options->settings[options->n_exports];
+	struct hf_client_rule *client;
+
+	if (settings->rules[settings->n_rules - 1].clients != &all)
+		add_rule(options);
+	client = &options->clients[options->n_exports][settings->n_rules - 1];
+	client->kind = HF_CLIENT_NETWORK;
+	client->text = text;
+	if (!hf_network_parse(&client->network, text))
+		die(text, -EINVAL);
+	options->rules[options->n_exports][settings->n_rules - 1].clients = client;
+}
+
+static void parse_word(struct options *options, char *word)
+{
+	struct hf_export_settings *settings = &options->settings[options->n_exports];
+	struct hf_export_rule *rule = &options->rules[options->n_exports][settings->n_rules - 1];
+
 	if (strcmp(word, "ro") == 0)
-		settings->read_only = true;
+		rule->read_only = true;
 	else if (strcmp(word, "secure") == 0)
-		settings->secure = true;
+		rule->secure = true;
 	else if (strcmp(word, "async") == 0)
 		settings->async = true;
 	else if (strcmp(word, "squash=none") == 0)
-		settings->squash = HF_SQUASH_NONE;
+		rule->squash = HF_SQUASH_NONE;
 	else if (strcmp(word, "squash=root") == 0)
-		settings->squash = HF_SQUASH_ROOT;
+		rule->squash = HF_SQUASH_ROOT;
 	else if (strcmp(word, "squash=all") == 0)
-		settings->squash = HF_SQUASH_ALL;
-	else if (strncmp(word, "client=", 7) == 0 && hf_network_parse(&rule->network, word + 7)) {
-		rule->kind = HF_CLIENT_NETWORK;
-		rule->text = word + 7;
-	} else
+		rule->squash = HF_SQUASH_ALL;
+	else if (strncmp(word, "anon=", 5) == 0)
+		rule->anon_uid = rule->anon_gid = (uint32_t)atoi(word + 5);
+	else if (strncmp(word, "client=", 7) == 0)
+		parse_client(options, word + 7);
+	else
 		die(word, -EINVAL);
 }
 
 static void parse_export(struct options *options, char *text)
 {
 	struct hf_export_settings *settings = &options->settings[options->n_exports];
-	struct hf_client_rule *rule = &options->rules[options->n_exports++];
 	char *save, *word;
 
-	*rule = (struct hf_client_rule){ .text = "*", .kind = HF_CLIENT_ANY };
-	*settings = (struct hf_export_settings){ .clients = rule, .n_clients = 1, .squash = HF_SQUASH_ROOT };
-	settings->anon_uid = settings->anon_gid = 65534;
+	add_rule(options);
 	settings->path = strtok_r(text, ",", &save);
 	settings->name = strtok_r(NULL, ",", &save);
 	if (!settings->name)
 		die(text, -EINVAL);
 	while ((word = strtok_r(NULL, ",", &save)))
-		parse_word(settings, rule, word);
+		parse_word(options, word);
+	options->n_exports++;
 }
 
 static void parse_options(struct options *options, int argc, char **argv)

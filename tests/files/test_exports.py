@@ -22,6 +22,8 @@ class Mount(server.Case):
         "root": "/root",
         "secure": "/secure,secure,squash=none",
         "far": "/far,client=192.0.2.0/24",
+        "rules": "/rules,client=127.0.0.2,squash=none,client=127.0.0.3,squash=all,anon=4321,client=127.0.0.4,secure,"
+        "client=127.0.0.0/29,ro,client=127.0.0.6",
     }
 
     def test_by_name_and_by_path(self):
@@ -92,7 +94,8 @@ class Mount(server.Case):
 
     def test_exports(self):
         with self.server.client() as other:
-            shown = {"/data": [], "/ro": [], "/all": [], "/root": [], "/secure": [], "/far": ["192.0.2.0/24"]}
+            shown = {"/data": [], "/ro": [], "/all": [], "/root": [], "/secure": [], "/far": ["192.0.2.0/24"],
+                     "/rules": ["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.0/29", "127.0.0.6"]}  # fmt: skip
             self.assertEqual(other.exports(3), shown)
             self.assertEqual(other.exports(1), shown)
             self.assertEqual(other.exports(1, 6), shown)
@@ -125,6 +128,28 @@ class Mount(server.Case):
         fh = low.root("/secure")
         self.ok(low.getattr(fh))
         self.refused(nfs.PERM, self.nfs.getattr(fh))
+
+    def test_rules_of_one_export(self):
+        """The first rule that has the client applies, with its own access, squash and anonymous user."""
+        os.chmod(self.server.path("rules"), 0o777)
+        owners = {"127.0.0.2": (0, 0), "127.0.0.3": (4321, 4321)}
+        for address, owner in owners.items():
+            client = self.client(local=address)
+            root = client.root("/rules")
+            self.ok(client.create(root, address))
+            st = os.lstat(self.server.path("rules", address))
+            self.assertEqual((st.st_uid, st.st_gid), owner)
+            self.assertEqual(client.access(root).bits, 31)
+        self.assertEqual(self.client(local="127.0.0.4").mnt("/rules").stat, 1)
+        self.ok(self.client(local="127.0.0.4", reserved=True).create(root, "x"))
+        for address in ("127.0.0.5", "127.0.0.6"):  # the rule of 127.0.0.6 alone comes too late
+            client = self.client(local=address)
+            self.assertEqual(client.root("/rules"), root)
+            self.refused(nfs.ROFS, client.create(root, "y"))
+            self.assertEqual(client.access(root).bits, 3)
+            self.assertEqual(self.ok(client.lookup(root, "x")).attr.uid, 65534)
+        self.assertEqual(self.client(local="127.0.0.9").mnt("/rules").stat, 13)
+        self.refused(nfs.ACCES, self.client(local="127.0.0.9").getattr(root))
 
     def test_read_only(self):
         with open(self.server.path("ro", "f"), "wb") as out:

@@ -63,8 +63,9 @@ static size_t export_room(const struct hf_export *export)
 {
 	size_t room = 4 + text_room(export->settings.name) + 4;
 
-	for (size_t i = 0; i < export->settings.n_clients; i++)
-		room += 4 + text_room(export->settings.clients[i].text);
+	for (size_t i = 0; i < export->settings.n_rules; i++)
+		for (size_t j = 0; j < export->settings.rules[i].n_clients; j++)
+			room += 4 + text_room(export->settings.rules[i].clients[j].text);
 	return room;
 }
 
@@ -73,18 +74,32 @@ static void put_text(struct hf_xdr_out *out, const char *text, size_t max)
 	hf_xdr_put_opaque(out, hf_bytes_of(text, (uint32_t)HF_MIN(strlen(text), max)));
 }
 
+/* showmount takes an empty list for "all clients". */
+static bool is_for_all(const struct hf_export_settings *settings)
+{
+	for (size_t i = 0; i < settings->n_rules; i++)
+		for (size_t j = 0; j < settings->rules[i].n_clients; j++)
+			if (settings->rules[i].clients[j].kind == HF_CLIENT_ANY)
+				return true;
+	return false;
+}
+
+static void put_clients(struct hf_xdr_out *out, const struct hf_export_rule *rule)
+{
+	for (size_t i = 0; i < rule->n_clients; i++) {
+		hf_xdr_put_bool(out, true);
+		put_text(out, rule->clients[i].text, MNTNAMLEN);
+	}
+}
+
 static void put_export(struct hf_xdr_out *out, const struct hf_export *export)
 {
-	hf_xdr_put_bool(out, true);
-	put_text(out, export->settings.name, MNTPATHLEN);
-	for (size_t i = 0; i < export->settings.n_clients; i++) {
-		const struct hf_client_rule *rule = &export->settings.clients[i];
+	const struct hf_export_settings *settings = &export->settings;
 
-		if (rule->kind == HF_CLIENT_ANY)
-			continue; /* showmount takes an empty list for "all clients" */
-		hf_xdr_put_bool(out, true);
-		put_text(out, rule->text, MNTNAMLEN);
-	}
+	hf_xdr_put_bool(out, true);
+	put_text(out, settings->name, MNTPATHLEN);
+	for (size_t i = 0; i < settings->n_rules && !is_for_all(settings); i++)
+		put_clients(out, &settings->rules[i]);
 	hf_xdr_put_bool(out, false);
 }
 

@@ -214,20 +214,20 @@ void hf_nfs3_object_clear(struct hf_nfs3_object *object)
 	object->export = NULL;
 }
 
-static void identify(const struct hf_rpc_cred *cred, const struct hf_export *export,
+static void identify(const struct hf_rpc_cred *cred, const struct hf_export_rule *rule,
 		     struct hf_identity *identityp)
 {
 	struct hf_identity claimed;
 
 	if (cred->flavor != HF_RPC_AUTH_SYS) {
-		hf_export_squash(export, NULL, identityp);
+		hf_export_squash(rule, NULL, identityp);
 		return;
 	}
 	claimed.uid = cred->uid;
 	claimed.gid = cred->gid;
 	claimed.n_gids = HF_MIN(cred->n_gids, (uint32_t)HF_IDENTITY_MAX_GIDS);
 	memcpy(claimed.gids, cred->gids, claimed.n_gids * sizeof(claimed.gids[0]));
-	hf_export_squash(export, &claimed, identityp);
+	hf_export_squash(rule, &claimed, identityp);
 }
 
 static enum nfsstat3 refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
@@ -254,7 +254,7 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 		return NFS3ERR_STALE;
 	if (r < 0)
 		return hf_nfsstat3_of(r);
-	r = hf_export_admit(objectp->export, hf_rpc_call_peer(op->call));
+	r = hf_export_admit(objectp->export, hf_rpc_call_peer(op->call), &objectp->rule);
 	if (r != HF_ADMITTED)
 		return refuse(op, objectp, r);
 	if (!op->may_block && !objectp->export->volume->is_local) {
@@ -266,8 +266,8 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 		hf_nfs3_object_clear(objectp);
 		return NFS3ERR_JUKEBOX;
 	}
-	identify(hf_rpc_call_cred(op->call), objectp->export, &objectp->caller);
-	return want == HF_NFS3_CHANGES && objectp->export->settings.read_only ? NFS3ERR_ROFS : NFS3_OK;
+	identify(hf_rpc_call_cred(op->call), objectp->rule, &objectp->caller);
+	return want == HF_NFS3_CHANGES && objectp->rule->read_only ? NFS3ERR_ROFS : NFS3_OK;
 }
 
 int hf_nfs3_find_only(struct hf_nfs3_op *op, struct hf_nfs3_object *objectp)

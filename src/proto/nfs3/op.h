@@ -55,9 +55,11 @@ struct hf_nfs3_op {
 /* Serves @call with the procedure of this number. */
 void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number);
 
-/* What a handle refers to: the file, its export, and the caller's identity there. */
+/* What a handle refers to: the file, its export, the rule there for the client, and the caller's identity
+ * under that rule. */
 struct hf_nfs3_object {
 	struct hf_export *export;
+	const struct hf_export_rule *rule; /* of export */
 	struct hf_file *file;
 	struct hf_identity caller;
 };
@@ -66,7 +68,7 @@ void hf_nfs3_object_clear(struct hf_nfs3_object *object);
 
 enum hf_nfs3_want {
 	HF_NFS3_READS,
-	HF_NFS3_CHANGES, /* answers ROFS on a read-only export */
+	HF_NFS3_CHANGES, /* answers ROFS to a client that may only read */
 };
 
 /* Call it after reading the arguments: returns GARBAGE if they were invalid. Otherwise a status (NFS3_OK

@@ -67,7 +67,7 @@ static uint32_t granted(const struct hf_nfs3_object *object, int allowed)
 	bool is_dir = S_ISDIR(object->file->type);
 	uint32_t bits = 0;
 
-	if (object->export->settings.read_only)
+	if (object->rule->read_only)
 		allowed &= ~W_OK;
 	if (allowed & R_OK)
 		bits |= ACCESS3_READ;

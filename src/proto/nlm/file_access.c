@@ -370,7 +370,7 @@ bool hf_nlm_bars_port(const struct hf_nlm_op *op)
 	const struct hf_nlm_files *files = &op->nlm->files;
 
 	return !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)) && files->exports &&
-	       files->is_secure(files->user, op->target.export);
+	       files->is_secure(files->user, op->target.export) && hf_nlm_admit(op) != HF_NLM_GRANTED_STAT;
 }
 
 enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)

@@ -60,7 +60,7 @@ struct hf_nlm_files {
 	 */
 	uint32_t (*export_number_of)(void *user, uint64_t export_id, uint64_t *homep);
 	uint64_t (*export_id_of)(void *user, uint32_t export);
-	bool (*is_secure)(void *user, uint32_t export); /* that export wants reserved ports */
+	bool (*is_secure)(void *user, uint32_t export); /* that export wants reserved ports of some clients */
 	void *user;
 };
 

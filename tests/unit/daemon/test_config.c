@@ -100,6 +100,72 @@ static void test_whole_file(void **state)
 	hf_config_free(config);
 }
 
+static void test_rules(void **state)
+{
+	struct hf_config *config = load_good("exports:\n"
+					     "  - path: /tmp\n"
+					     "    access: ro\n"
+					     "    rules:\n"
+					     "      - clients: [192.0.2.7, private]\n"
+					     "        access: rw\n"
+					     "        anon_gid: 7\n"
+					     "      - {clients: [any], secure: false, squash: none}\n"
+					     "    secure: true\n"
+					     "    anon_uid: 99\n"
+					     "  - {path: /usr, clients: [any], rules: []}\n");
+	const struct hf_config_export *export = config->exports.items;
+	const struct hf_config_rule *rule = export[0].rules.items;
+	struct hf_config *again;
+	char *text;
+
+	assert_int_equal(export[0].rules.n, 2);
+	assert_int_equal(rule[0].clients.n, 2);
+	assert_string_equal(rule[0].clients.items[0].text, "192.0.2.7");
+	assert_int_equal(rule[0].access, HF_CONFIG_ACCESS_RW);
+	assert_int_equal(rule[0].squash, HF_CONFIG_SQUASH_ROOT);
+	assert_true(rule[0].secure); /* what a rule does not have is as in its export, wherever that has it */
+	assert_int_equal(rule[0].anon_uid, 99);
+	assert_int_equal(rule[0].anon_gid, 7);
+	assert_int_equal(rule[1].clients.items[0].kind, HF_CONFIG_CLIENT_ANY);
+	assert_int_equal(rule[1].access, HF_CONFIG_ACCESS_RO);
+	assert_int_equal(rule[1].squash, HF_CONFIG_SQUASH_NONE);
+	assert_false(rule[1].secure);
+	assert_int_equal(export[1].rules.n, 0);
+	text = print(config);
+	again = load_good(text);
+	assert_true(hf_config_value_equal(&export[0].rules, &again->exports.items[0].rules,
+					  hf_option_find("exports", "rules")));
+	again->exports.items[0].rules.items[1].anon_uid = 5;
+	assert_false(hf_config_value_equal(&export[0].rules, &again->exports.items[0].rules,
+					   hf_option_find("exports", "rules")));
+	free(text);
+	hf_config_free(again);
+	hf_config_free(config);
+}
+
+static void test_wrong_rules(void **state)
+{
+	expect_wrong("exports:\n- path: /tmp\n  rules: 5\n",
+		     "f.yaml:3: exports.rules is a single value; give a list of rules, like "
+		     "[{clients: [192.0.2.7]}, {clients: [private], access: ro}]");
+	expect_wrong("exports:\n- path: /tmp\n  rules:\n  - any\n",
+		     "f.yaml:4: a rule of an export is a single value; start it with '- clients: [...]'");
+	expect_wrong("exports:\n- path: /tmp\n  rules:\n  - access: ro\n",
+		     "f.yaml:4: a rule without clients; give it some, like 'clients: [192.0.2.0/24]'");
+	expect_wrong(
+		"exports:\n- path: /tmp\n  rules:\n  - clients: [any]\n    sync: false\n",
+		"f.yaml:5: exports.sync is the same for all clients of an export; move it from the rule to "
+		"the export");
+	expect_wrong("exports:\n- path: /tmp\n  rules:\n  - clients: [any]\n    acces: ro\n",
+		     "f.yaml:5: unknown key exports.acces; did you mean exports.access?");
+	expect_wrong("exports:\n- path: /tmp\n  rules:\n  - clients: []\n",
+		     "f.yaml:4: exports.clients is an empty list; give a list, like [private] or "
+		     "[192.0.2.7, 10.0.0.0/8]");
+	expect_wrong(
+		"exports:\n- path: /tmp\n  rules: [{clients: [any]}]\n  clients: [any]\n",
+		"f.yaml:4: exports.clients is given, and exports.rules, too; put these clients into a rule");
+}
+
 static void test_crlf_and_bom(void **state)
 {
 	struct hf_config *config = load_good("\xef\xbb\xbfserver:\r\n  port: 5\r\n  name: x\r\n");
@@ -729,6 +795,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_means_defaults),
 		cmocka_unit_test(test_whole_file),
+		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_wrong_rules),
 		cmocka_unit_test(test_crlf_and_bom),
 		cmocka_unit_test(test_unknown_keys),
 		cmocka_unit_test(test_duplicates),

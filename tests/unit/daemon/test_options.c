@@ -23,6 +23,7 @@ static const struct {
 	{ "exports.anon_uid", "65534", true },
 	{ "exports.anon_gid", "65534", true },
 	{ "exports.secure", "false", true },
+	{ "exports.rules", "[]", true },
 	{ "exports.local_locks", "auto", true },
 	{ "exports.sync", "true", true },
 	{ "store.backend", "lmdb", false },

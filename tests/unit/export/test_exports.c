@@ -11,6 +11,9 @@
 #include "base/macros.h"
 
 static const struct hf_client_rule any = { .text = "*", .kind = HF_CLIENT_ANY };
+static const struct hf_export_rule for_all = {
+	.clients = &any, .n_clients = 1, .anon_uid = 65534, .anon_gid = 65533
+};
 
 static const char *path_of(const char *name)
 {
@@ -24,12 +27,7 @@ static const char *path_of(const char *name)
 
 static struct hf_export_settings settings_of(const char *path, const char *name)
 {
-	return (struct hf_export_settings){ .path = path,
-					    .name = name,
-					    .clients = &any,
-					    .n_clients = 1,
-					    .anon_uid = 65534,
-					    .anon_gid = 65533 };
+	return (struct hf_export_settings){ .path = path, .name = name, .rules = &for_all, .n_rules = 1 };
 }
 
 static void load(const struct hf_export_settings *settings, size_t n)
@@ -112,6 +110,7 @@ static void test_admit(void **state)
 		{ .text = "2001:db8::/32", .kind = HF_CLIENT_NETWORK },
 	};
 	struct hf_export_settings settings = settings_of(path_of("/a"), "/a");
+	struct hf_export_rule rule;
 	struct hf_export_list list = { 0 };
 	struct hf_addr in, in6, out, local;
 
@@ -121,54 +120,100 @@ static void test_admit(void **state)
 	local = addr_of("127.0.0.1", 5);
 	assert_true(hf_network_parse(&rules[0].network, rules[0].text));
 	assert_true(hf_network_parse(&rules[1].network, rules[1].text));
-	settings.clients = rules;
-	settings.n_clients = 2;
+	settings.rules = &rule;
+	rule = (struct hf_export_rule){ .clients = rules, .n_clients = 2 };
 	load(&settings, 1);
 	assert_int_equal(hf_exports_list(exports, &list), 0);
-	assert_int_equal(hf_export_admit(list.items[0], &in), HF_ADMITTED);
-	assert_int_equal(hf_export_admit(list.items[0], &in6), HF_ADMITTED);
-	assert_int_equal(hf_export_admit(list.items[0], &out), HF_REFUSED_ADDRESS);
-	assert_int_equal(hf_export_admit(list.items[0], &local), HF_REFUSED_ADDRESS);
+	assert_int_equal(hf_export_admit(list.items[0], &in, NULL), HF_ADMITTED);
+	assert_int_equal(hf_export_admit(list.items[0], &in6, NULL), HF_ADMITTED);
+	assert_int_equal(hf_export_admit(list.items[0], &out, NULL), HF_REFUSED_ADDRESS);
+	assert_int_equal(hf_export_admit(list.items[0], &local, NULL), HF_REFUSED_ADDRESS);
 	hf_export_list_clear(&list);
 
-	settings.secure = true;
+	rule.secure = true;
 	load(&settings, 1);
 	assert_int_equal(hf_exports_list(exports, &list), 0);
-	assert_int_equal(hf_export_admit(list.items[0], &in), HF_ADMITTED);
-	assert_int_equal(hf_export_admit(list.items[0], &in6), HF_REFUSED_PORT);
+	assert_int_equal(hf_export_admit(list.items[0], &in, NULL), HF_ADMITTED);
+	assert_int_equal(hf_export_admit(list.items[0], &in6, NULL), HF_REFUSED_PORT);
 	in.port = 1024;
-	assert_int_equal(hf_export_admit(list.items[0], &in), HF_REFUSED_PORT);
+	assert_int_equal(hf_export_admit(list.items[0], &in, NULL), HF_REFUSED_PORT);
 	hf_export_list_clear(&list);
 
 	rules[0].kind = HF_CLIENT_PRIVATE;
-	settings.secure = false;
-	settings.n_clients = 1;
+	rule.secure = false;
+	rule.n_clients = 1;
 	load(&settings, 1);
 	assert_int_equal(hf_exports_list(exports, &list), 0);
-	assert_int_equal(hf_export_admit(list.items[0], &local), HF_ADMITTED);
-	assert_int_equal(hf_export_admit(list.items[0], &in), HF_REFUSED_ADDRESS);
+	assert_int_equal(hf_export_admit(list.items[0], &local, NULL), HF_ADMITTED);
+	assert_int_equal(hf_export_admit(list.items[0], &in, NULL), HF_REFUSED_ADDRESS);
 	hf_export_list_clear(&list);
 
-	settings.n_clients = 0; /* no client is admitted */
+	rule.n_clients = 0; /* no client is admitted */
 	load(&settings, 1);
 	assert_int_equal(hf_exports_list(exports, &list), 0);
-	assert_int_equal(hf_export_admit(list.items[0], &local), HF_REFUSED_ADDRESS);
+	assert_int_equal(hf_export_admit(list.items[0], &local, NULL), HF_REFUSED_ADDRESS);
+	hf_export_list_clear(&list);
+}
+
+static struct hf_client_rule client_of(const char *text)
+{
+	struct hf_client_rule client = { .text = text, .kind = HF_CLIENT_NETWORK };
+
+	assert_true(hf_network_parse(&client.network, text));
+	return client;
+}
+
+/* The first rule that has the client applies, also if a later one is more specific. */
+static void test_rules(void **state)
+{
+	struct hf_client_rule one[] = { client_of("192.0.2.7"), client_of("192.0.2.8") };
+	struct hf_client_rule net = client_of("192.0.2.0/24"), inside = client_of("192.0.2.9");
+	struct hf_export_rule rules[] = {
+		{ .clients = one, .n_clients = 2, .squash = HF_SQUASH_NONE },
+		{ .clients = &net, .n_clients = 1, .read_only = true, .secure = true },
+		{ .clients = &inside, .n_clients = 1 },
+	};
+	static const struct {
+		const char *peer;
+		int answer, rule;
+	} cases[] = {
+		{ "192.0.2.7", HF_ADMITTED, 0 },         { "192.0.2.8", HF_ADMITTED, 0 },
+		{ "192.0.2.9", HF_REFUSED_PORT, 1 },     { "192.0.2.10", HF_REFUSED_PORT, 1 },
+		{ "192.0.3.1", HF_REFUSED_ADDRESS, -1 },
+	};
+	struct hf_export_settings settings = settings_of(path_of("/a"), "/a");
+	struct hf_export_list list = { 0 };
+
+	settings.rules = rules;
+	settings.n_rules = HF_ARRAY_SIZE(rules);
+	load(&settings, 1);
+	assert_int_equal(hf_exports_list(exports, &list), 0);
+	for (size_t i = 0; i < HF_ARRAY_SIZE(cases); i++) {
+		struct hf_addr peer = addr_of(cases[i].peer, 4000);
+		const struct hf_export_rule *rule;
+
+		assert_int_equal(hf_export_admit(list.items[0], &peer, &rule), cases[i].answer);
+		if (cases[i].rule < 0)
+			assert_null(rule);
+		else
+			assert_ptr_equal(rule, &list.items[0]->settings.rules[cases[i].rule]);
+	}
 	hf_export_list_clear(&list);
 }
 
 static void expect_squashed(enum hf_squash squash, uint32_t uid, uint32_t gid, uint32_t expected_uid,
 			    uint32_t expected_gid, uint32_t expected_n)
 {
-	struct hf_export export = { .settings = { .squash = squash, .anon_uid = 65534, .anon_gid = 65533 } };
+	struct hf_export_rule rule = { .squash = squash, .anon_uid = 65534, .anon_gid = 65533 };
 	struct hf_identity claimed = { .uid = uid, .gid = gid, .n_gids = 2, .gids = { 0, 7 } }, identity;
 
-	hf_export_squash(&export, &claimed, &identity);
+	hf_export_squash(&rule, &claimed, &identity);
 	assert_int_equal(identity.uid, expected_uid);
 	assert_int_equal(identity.gid, expected_gid);
 	assert_int_equal(identity.n_gids, expected_n);
 	if (expected_n)
 		assert_int_equal(identity.gids[0], squash == HF_SQUASH_NONE ? 0 : 65533);
-	hf_export_squash(&export, NULL, &identity);
+	hf_export_squash(&rule, NULL, &identity);
 	assert_int_equal(identity.uid, 65534);
 	assert_int_equal(identity.n_gids, 0);
 }
@@ -262,10 +307,12 @@ static int check(const struct hf_handle *handle, uint32_t uid, bool want_write)
 static void test_check_for_locks(void **state)
 {
 	struct hf_export_settings settings = settings_of(path_of("/a"), "/a");
+	struct hf_export_rule rule = for_all;
 	struct hf_handle file, dir;
 
 	if (geteuid() != 0)
 		skip();
+	settings.rules = &rule;
 	load(&settings, 1);
 	close(open(path_of("/a/f"), O_CREAT | O_WRONLY, 0644));
 	assert_int_equal(chown(path_of("/a/f"), 1000, 1000), 0);
@@ -279,14 +326,14 @@ static void test_check_for_locks(void **state)
 	assert_int_equal(check(&file, 2000, false), HF_CHECK_OK);
 	assert_int_equal(check(&file, 2000, true), HF_CHECK_ACCESS);
 	assert_int_equal(check(&dir, 1000, false), HF_CHECK_NOT_REGULAR);
-	settings.read_only = true;
+	rule.read_only = true;
 	load(&settings, 1);
 	assert_int_equal(check(&file, 1000, true), HF_CHECK_READ_ONLY);
 	assert_int_equal(check(&file, 1000, false), HF_CHECK_OK);
-	settings.n_clients = 0;
+	rule.n_clients = 0;
 	load(&settings, 1);
 	assert_int_equal(check(&file, 1000, false), HF_CHECK_ACCESS);
-	settings.n_clients = 1;
+	rule.n_clients = 1;
 	load(&settings, 1);
 	unlink(path_of("/a/f"));
 	assert_int_equal(check(&file, 1000, false), HF_CHECK_STALE);
@@ -309,6 +356,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_find, set_up, close_exports),
 		cmocka_unit_test_setup_teardown(test_admit, set_up, close_exports),
+		cmocka_unit_test_setup_teardown(test_rules, set_up, close_exports),
 		cmocka_unit_test(test_squash),
 		cmocka_unit_test_setup_teardown(test_handles, set_up, close_exports),
 		cmocka_unit_test_setup_teardown(test_check_for_locks, set_up, close_exports),
