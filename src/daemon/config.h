@@ -98,6 +98,8 @@ struct hf_config_addresses {
 /* Which clients may use an export */
 enum hf_config_client_kind {
 	HF_CONFIG_CLIENT_NETWORK,
+	HF_CONFIG_CLIENT_HOST,    /* by name */
+	HF_CONFIG_CLIENT_DOMAIN,  /* by a pattern of names */
 	HF_CONFIG_CLIENT_PRIVATE, /* hf_addr_is_private() */
 	HF_CONFIG_CLIENT_ANY,
 };

@@ -13,6 +13,7 @@
 #include "daemon/config.h"
 #include "daemon/config_endpoint.h"
 #include "daemon/config_error.h"
+#include "export/client_names.h"
 
 /* Words are stored through an int pointer. */
 static_assert(sizeof(enum hf_config_portmap) == sizeof(int), "enums are as wide as int");
@@ -211,14 +212,27 @@ static int add_address(struct hf_config_addresses *list, const char *text, struc
 	return 0;
 }
 
+/* A word that is nearly private or any is a mistake, and no host. */
+static bool parse_name(struct hf_config_client *client, const char *text)
+{
+	struct hf_config_guess guess = { .word = text };
+
+	if (!hf_client_name_is_valid(text))
+		return false;
+	hf_config_guess_offer(&guess, "private");
+	hf_config_guess_offer(&guess, "any");
+	client->kind = hf_client_name_is_pattern(text) ? HF_CONFIG_CLIENT_DOMAIN : HF_CONFIG_CLIENT_HOST;
+	return !guess.best;
+}
+
 static bool parse_client(struct hf_config_client *client, const char *text)
 {
 	if (strcmp(text, "any") == 0)
 		client->kind = HF_CONFIG_CLIENT_ANY;
 	else if (strcmp(text, "private") == 0)
 		client->kind = HF_CONFIG_CLIENT_PRIVATE;
-	else
-		return hf_network_parse(&client->network, text);
+	else if (!hf_network_parse(&client->network, text))
+		return parse_name(client, text);
 	return true;
 }
 
@@ -229,7 +243,9 @@ static int wrong_client(struct hf_config_why *why, const char *text)
 
 	hf_config_guess_offer(&guess, "private");
 	hf_config_guess_offer(&guess, "any");
-	return wrong(why, "holds '%s'; give addresses, networks like 10.0.0.0/8, private or any%s%s%s",
+	return wrong(why,
+		     "holds '%s'; give addresses, networks like 10.0.0.0/8, host names, domains like "
+		     "*.example.org, private or any%s%s%s",
 		     hf_config_quote(quoted, sizeof(quoted), text), guess.best ? " (did you mean " : "",
 		     guess.best ? guess.best : "", guess.best ? "?)" : "");
 }

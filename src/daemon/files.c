@@ -59,6 +59,8 @@ static void set_clients(struct hf_client_rule *rules, const struct hf_config_cli
 {
 	static const enum hf_client_rule_kind kinds[] = {
 		[HF_CONFIG_CLIENT_NETWORK] = HF_CLIENT_NETWORK,
+		[HF_CONFIG_CLIENT_HOST] = HF_CLIENT_HOST,
+		[HF_CONFIG_CLIENT_DOMAIN] = HF_CLIENT_DOMAIN,
 		[HF_CONFIG_CLIENT_PRIVATE] = HF_CLIENT_PRIVATE,
 		[HF_CONFIG_CLIENT_ANY] = HF_CLIENT_ANY,
 	};
@@ -381,8 +383,11 @@ bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 
 	if (hf_exports_list(service->exports, &list) < 0)
 		return false;
-	for (size_t i = 0; i < list.n && !is_client; i++)
-		is_client = hf_export_admit(list.items[i], peer, NULL) != HF_REFUSED_ADDRESS;
+	for (size_t i = 0; i < list.n && !is_client; i++) {
+		int answer = hf_export_admit(list.items[i], peer, NULL);
+
+		is_client = answer == HF_ADMITTED || answer == HF_REFUSED_PORT;
+	}
 	hf_export_list_clear(&list);
 	return is_client;
 }

@@ -70,8 +70,10 @@ const struct hf_option hf_options[] = {
 	  .help = "The name that a client mounts; empty: the path. The path can always be mounted, too." },
 	{ "exports", "clients", HF_OPTION_CLIENTS, .preset = "private", .min = 1, .max = HF_CONFIG_MAX_ITEMS,
 	  RULE_AT(clients), .is_live = true,
-	  .help = "Which clients may use it: addresses, networks, or the words private (loopback, RFC 1918, "
-		  "unique local) and any." },
+	  .help = "Which clients may use it: addresses, networks, host names, domains like *.example.org, or "
+		  "the words private (loopback, RFC 1918, unique local) and any. Names are looked up while "
+		  "the "
+		  "server runs." },
 	{ "exports", "access", HF_OPTION_WORD, .preset = "rw", .words = access_words, RULE_AT(access),
 	  .is_live = true, .help = "Whether clients may write (rw) or only read (ro)." },
 	{ "exports", "squash", HF_OPTION_WORD, .preset = "root", .words = squash_words, RULE_AT(squash),

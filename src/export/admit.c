@@ -1,12 +1,16 @@
 /* Which clients may use an export, and under which identity. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/macros.h"
 #include "export/exports_internal.h"
+#include "export/client_names.h"
 #include "loop/loop.h"
 
-#define REFUSAL_NS (600 * HF_NS_PER_S) /* at most one line in this time for each host, export and rule */
+#define MAX_PATIENT 2 /* of the threads for files; the others serve other clients meanwhile */
+#define PATIENCE_NS (2 * HF_NS_PER_S)
+#define REFUSAL_NS  (600 * HF_NS_PER_S) /* at most one line in this time for each host, export and rule */
 
 static inline bool is_client(const struct hf_client_rule *client, const struct hf_addr *peer)
 {
@@ -17,6 +21,9 @@ static inline bool is_client(const struct hf_client_rule *client, const struct h
 		return hf_addr_is_private(peer);
 	case HF_CLIENT_ANY:
 		return true;
+	case HF_CLIENT_HOST:
+	case HF_CLIENT_DOMAIN:
+		break; /* has_named_client() */
 	}
 	return false;
 }
@@ -29,6 +36,41 @@ static inline bool has_client(const struct hf_export_rule *rule, const struct hf
 	return false;
 }
 
+static enum hf_named ask_name(struct hf_client_names *names, const struct hf_client_rule *client,
+			      const struct hf_addr *peer)
+{
+	if (client->kind == HF_CLIENT_HOST)
+		return hf_client_names_is_host(names, client->text, peer);
+	if (client->kind == HF_CLIENT_DOMAIN)
+		return hf_client_names_is_in_domain(names, client->text, peer);
+	return HF_NAMED_NO;
+}
+
+/* UNKNOWN: *unknownp, if wanted, is the client of the rule that is not known yet. All names are asked, so
+ * that the look-ups run together. */
+static HF_NOINLINE enum hf_named has_named_client(struct hf_client_names *names,
+						  const struct hf_export_rule *rule,
+						  const struct hf_addr *peer,
+						  const struct hf_client_rule **unknownp)
+{
+	enum hf_named answer = HF_NAMED_NO;
+
+	for (size_t i = 0; i < rule->n_clients; i++) {
+		switch (ask_name(names, &rule->clients[i], peer)) {
+		case HF_NAMED_YES:
+			return HF_NAMED_YES;
+		case HF_NAMED_UNKNOWN:
+			answer = HF_NAMED_UNKNOWN;
+			if (unknownp)
+				*unknownp = &rule->clients[i];
+			break;
+		case HF_NAMED_NO:
+			break;
+		}
+	}
+	return answer;
+}
+
 static inline int admit_by(const struct hf_export_rule *rule, const struct hf_addr *peer,
 			   const struct hf_export_rule **rulep)
 {
@@ -37,20 +79,70 @@ static inline int admit_by(const struct hf_export_rule *rule, const struct hf_ad
 	return rule->secure && !hf_addr_has_reserved_port(peer) ? HF_REFUSED_PORT : HF_ADMITTED;
 }
 
+/* A rule that may have the client hides those after it: they may give more. */
 int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer,
 		    const struct hf_export_rule **rulep)
 {
 	const struct hf_export_settings *settings = &export->settings;
+	enum hf_named named = HF_NAMED_NO;
 
-	for (size_t i = 0; i < settings->n_rules; i++) {
+	for (size_t i = 0; i < settings->n_rules && named == HF_NAMED_NO; i++) {
 		const struct hf_export_rule *rule = &settings->rules[i];
 
 		if (has_client(rule, peer))
 			return admit_by(rule, peer, rulep);
+		if (HF_UNLIKELY(rule->has_names))
+			named = has_named_client(export->names, rule, peer, NULL);
+		if (named == HF_NAMED_YES)
+			return admit_by(rule, peer, rulep);
 	}
 	if (rulep)
 		*rulep = NULL;
-	return HF_REFUSED_ADDRESS;
+	return named == HF_NAMED_UNKNOWN ? HF_REFUSED_UNKNOWN : HF_REFUSED_ADDRESS;
+}
+
+/* The client of a rule that must be looked up first; NULL: there is none. */
+static const struct hf_client_rule *find_unknown(const struct hf_export *export, const struct hf_addr *peer)
+{
+	const struct hf_export_settings *settings = &export->settings;
+	const struct hf_client_rule *unknown = NULL;
+
+	for (size_t i = 0; i < settings->n_rules; i++) {
+		if (has_client(&settings->rules[i], peer))
+			return NULL;
+		switch (has_named_client(export->names, &settings->rules[i], peer, &unknown)) {
+		case HF_NAMED_YES:
+			return NULL;
+		case HF_NAMED_UNKNOWN:
+			return unknown;
+		case HF_NAMED_NO:
+			break;
+		}
+	}
+	return NULL;
+}
+
+/* Each look-up that is waited for leads to an answer, or to the next one. */
+static void await_names(const struct hf_export *export, const struct hf_addr *peer)
+{
+	const struct hf_client_rule *unknown;
+
+	for (uint64_t ns = PATIENCE_NS; ns && (unknown = find_unknown(export, peer)); ns /= 2)
+		hf_client_names_wait(export->names, unknown->kind == HF_CLIENT_HOST ? unknown->text : NULL,
+				     peer, ns);
+}
+
+int hf_exports_admit_patiently(struct hf_exports *exports, const struct hf_export *export,
+			       const struct hf_addr *peer)
+{
+	int answer = hf_export_admit(export, peer, NULL);
+
+	if (answer != HF_REFUSED_UNKNOWN)
+		return answer;
+	if (atomic_fetch_add(&exports->n_patient, 1) < MAX_PATIENT)
+		await_names(export, peer);
+	atomic_fetch_sub(&exports->n_patient, 1);
+	return hf_export_admit(export, peer, NULL);
 }
 
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer)
@@ -86,6 +178,10 @@ static const struct {
 } refusal_texts[] = {
 	[HF_REFUSED_ADDRESS] = { "client refused: its address is not among the export's clients", "clients" },
 	[HF_REFUSED_PORT] = { "client refused: the export requires a source port below 1024", "secure" },
+	[HF_REFUSED_UNKNOWN] = { "client refused for now: the names of the export's clients are not looked "
+				 "up "
+				 "yet",
+				 "clients" },
 };
 
 void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,

@@ -13,6 +13,7 @@
  *
  *	exports.c        the list: made from settings, replaced, searched
  *	admit.c          which clients may use an export, and under which identity
+ *	client_names.c   clients by host name and domain; lookups.c: asks, and remembers the answers
  *	handle.c         handles; seal.c, seal_key.c: their seal and its key
  *	local.c          local_locks: the lock table's "outside"
  *	local_file.c     our locks in one file in the kernel; local_ranges.c: their ranges
@@ -35,6 +36,8 @@
 
 enum hf_client_rule_kind {
 	HF_CLIENT_NETWORK,
+	HF_CLIENT_HOST,    /* text is its name */
+	HF_CLIENT_DOMAIN,  /* text is a pattern of names */
 	HF_CLIENT_PRIVATE, /* hf_addr_is_private() */
 	HF_CLIENT_ANY,
 };
@@ -61,6 +64,7 @@ enum hf_local_locks {
 struct hf_export_rule {
 	const struct hf_client_rule *clients;
 	size_t n_clients;
+	bool has_names; /* a host or a domain is among the clients; the export knows, settings need not */
 	bool read_only;
 	enum hf_squash squash;
 	uint32_t anon_uid;
@@ -83,6 +87,7 @@ struct hf_export {
 	_Atomic unsigned int n_refs;
 	uint64_t id;
 	struct hf_export_settings settings; /* its own copies */
+	struct hf_client_names *names;      /* of hf_exports */
 	struct hf_volume *volume;
 };
 
@@ -98,14 +103,17 @@ enum hf_local_locks hf_export_local_locks(const struct hf_export *export);
 /* All exports */
 
 struct hf_exports;
+struct hf_client_names;
+struct hf_resolver;
 struct hf_loop;
 struct hf_seal_key;
 
 struct hf_exports_options {
-	const struct hf_seal_key *key; /* that seals handles; NULL: that of state_dir */
-	const char *state_dir;         /* the folder of handle.key, which the first start creates */
-	size_t max_open_fds;           /* of the cache; 0: half of RLIMIT_NOFILE */
-	struct hf_loop *loop;          /* its random bytes make the key */
+	const struct hf_seal_key *key;      /* that seals handles; NULL: that of state_dir */
+	const char *state_dir;              /* the folder of handle.key, which the first start creates */
+	size_t max_open_fds;                /* of the cache; 0: half of RLIMIT_NOFILE */
+	struct hf_loop *loop;               /* its random bytes make the key */
+	const struct hf_resolver *resolver; /* looks clients up by name; NULL: the system's */
 };
 
 /* Starts with an empty list. If the key file cannot be read or created, or is no key, logs the error and
@@ -154,6 +162,7 @@ enum { /* answers of hf_export_admit(); each protocol translates them for its cl
 	HF_ADMITTED = 0,
 	HF_REFUSED_ADDRESS,   /* not in the clients of any rule */
 	HF_REFUSED_PORT,      /* its rule is secure, and the port is 1024 or above */
+	HF_REFUSED_UNKNOWN,   /* a name is being looked up: let the client try again */
 	HF_REFUSED_EXPORT,    /* of hf_exports_admit(): there is no such export */
 };
 
@@ -161,6 +170,10 @@ enum { /* answers of hf_export_admit(); each protocol translates them for its cl
  * client. */
 int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer,
 		    const struct hf_export_rule **rulep);
+/* The same on a thread that may wait, and for the first call of a client: waits a moment for a look-up,
+ * unless too many others do. */
+int hf_exports_admit_patiently(struct hf_exports *exports, const struct hf_export *export,
+			       const struct hf_addr *peer);
 /* The same as hf_export_admit() for the export with this number, as configured now. Does not block. */
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
 /* Logs a refusal and its rule, at most once in a while for each host, export and rule. @now is the loop's
@@ -227,6 +240,7 @@ enum {
 	HF_CHECK_ACCESS,
 	HF_CHECK_READ_ONLY,
 	HF_CHECK_NOT_REGULAR,
+	HF_CHECK_UNKNOWN, /* a name is being looked up: let the client try again */
 };
 
 /* May block. On HF_CHECK_OK *filep, if wanted, is a reference to the file: hf_file_pin() gives the open file

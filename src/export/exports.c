@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "export/exports_internal.h"
+#include "export/client_names.h"
 
 #define LEAST_FDS 64
 #define MOST_FDS  131072
@@ -60,10 +61,12 @@ static int copy_rule(struct hf_export_rule *to, const struct hf_export_rule *fro
 	*to = *from;
 	to->clients = clients;
 	to->n_clients = 0;
+	to->has_names = false;
 	if (!clients)
 		return -ENOMEM;
 	for (size_t i = 0; i < from->n_clients; i++) {
 		clients[i] = from->clients[i];
+		to->has_names |= clients[i].kind == HF_CLIENT_HOST || clients[i].kind == HF_CLIENT_DOMAIN;
 		clients[i].text = strdup(from->clients[i].text);
 		if (!clients[i].text)
 			return -ENOMEM;
@@ -112,7 +115,7 @@ static struct hf_volume *find_open(const struct hf_export_list *list,
 }
 
 static int export_new(struct hf_export **exportp, const struct hf_export_settings *settings,
-		      const struct hf_export_list *before)
+		      const struct hf_export_list *before, struct hf_client_names *names)
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = calloc(1, sizeof(*export));
 	int r;
@@ -124,6 +127,7 @@ static int export_new(struct hf_export **exportp, const struct hf_export_setting
 	export->settings = *settings;
 	export->settings.rules = NULL;
 	export->settings.n_rules = 0;
+	export->names = names;
 	export->settings.path = strdup(settings->path);
 	export->settings.name = strdup(settings->name);
 	r = copy_rules(&export->settings, settings);
@@ -192,14 +196,15 @@ void hf_export_list_clear(struct hf_export_list *list)
 	*list = (struct hf_export_list){ 0 };
 }
 
-static int make_list(struct hf_export_list *list, const struct hf_export_settings *settings, size_t n,
-		     const struct hf_export_list *before, size_t *n_failedp)
+static int make_list(struct hf_exports *exports, struct hf_export_list *list,
+		     const struct hf_export_settings *settings, size_t n, const struct hf_export_list *before,
+		     size_t *n_failedp)
 {
 	list->items = calloc(n ? n : 1, sizeof(struct hf_export *));
 	if (!list->items)
 		return hf_trace(-ENOMEM);
 	for (size_t i = 0; i < n; i++) {
-		int r = export_new(&list->items[list->n], &settings[i], before);
+		int r = export_new(&list->items[list->n], &settings[i], before, exports->names);
 
 		if (r == -ENOMEM)
 			return r;
@@ -226,6 +231,18 @@ static void forget_unless_shared(struct hf_exports *exports, const struct hf_vol
 		hf_files_forget_volume(exports->files, volume);
 }
 
+/* Looks the hosts up before their clients come. */
+static void look_up_hosts(const struct hf_export *export)
+{
+	static const struct hf_addr none;
+
+	for (size_t i = 0; i < export->settings.n_rules; i++)
+		for (size_t j = 0; j < export->settings.rules[i].n_clients; j++)
+			if (export->settings.rules[i].clients[j].kind == HF_CLIENT_HOST)
+				hf_client_names_is_host(export->names,
+							export->settings.rules[i].clients[j].text, &none);
+}
+
 /* Closing the files of former exports may wait for a disk, so the sweep does it. */
 int hf_exports_publish(struct hf_exports *exports, struct hf_export_list *list)
 {
@@ -233,8 +250,10 @@ int hf_exports_publish(struct hf_exports *exports, struct hf_export_list *list)
 
 	if (!retired)
 		return hf_trace(-ENOMEM);
-	for (size_t i = 0; i < list->n; i++)
+	for (size_t i = 0; i < list->n; i++) {
 		log_loaded(list->items[i]);
+		look_up_hosts(list->items[i]);
+	}
 	pthread_rwlock_wrlock(&exports->lock);
 	retired->list = exports->list;
 	retired->next = exports->retired;
@@ -260,7 +279,7 @@ int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settin
 	*n_failedp = 0;
 	r = hf_exports_list(exports, &before);
 	if (r == 0)
-		r = make_list(&list, settings, n, &before, n_failedp);
+		r = make_list(exports, &list, settings, n, &before, n_failedp);
 	if (r < 0)
 		return r;
 	*listp = list;
@@ -383,6 +402,9 @@ int hf_exports_new(struct hf_exports **exportsp, const struct hf_exports_options
 		exports->key = *options->key;
 	r = options->key ? 0 : hf_seal_key_load(&exports->key, options->state_dir, options->loop);
 	if (r == 0)
+		r = hf_client_names_new(&exports->names,
+					options->resolver ? options->resolver : &hf_system_resolver);
+	if (r == 0)
 		r = hf_files_new(&exports->files,
 				 options->max_open_fds ? options->max_open_fds : default_fds());
 	if (r < 0)
@@ -399,6 +421,7 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports)
 	forget_retired(exports);
 	hf_files_free(exports->files);
 	hf_export_list_clear(&exports->list);
+	hf_client_names_free(exports->names);
 	pthread_mutex_destroy(&exports->refusals_lock);
 	pthread_rwlock_destroy(&exports->lock);
 	free(exports);

@@ -23,8 +23,10 @@ struct hf_retired {
 };
 
 struct hf_exports {
-	struct hf_seal_key key; /* (c) */
-	struct hf_files *files; /* (c) */
+	struct hf_seal_key key;         /* (c) */
+	struct hf_files *files;         /* (c) */
+	struct hf_client_names *names;  /* (c) */
+	_Atomic unsigned int n_patient; /* threads that wait for a look-up */
 	pthread_rwlock_t lock;
 	struct hf_export_list list; /* under lock */
 	struct hf_retired *retired; /* under lock; the next sweep frees them */

@@ -192,7 +192,7 @@ int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, c
 		return r < 0 ? r : HF_CHECK_STALE;
 	r = hf_export_admit(export, peer, &rule);
 	if (r != HF_ADMITTED)
-		return HF_CHECK_ACCESS;
+		return r == HF_REFUSED_UNKNOWN ? HF_CHECK_UNKNOWN : HF_CHECK_ACCESS;
 	if (want_write && rule->read_only)
 		return HF_CHECK_READ_ONLY;
 	hf_export_squash(rule, claimed, &identity);

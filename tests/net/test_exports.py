@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports as the operator writes them, across a wire: rules for different clients.
+"""Exports as the operator writes them, across a wire: rules for different clients, and clients by name.
 
     HOLDFASTD=PATH test_exports.py [unittest's own arguments]
 """
@@ -7,13 +7,16 @@
 import os
 import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
 import nlm
 from exported import Exported, nfs
+from nameserver import NameServer
 from play import main
+from rpc import NoReply, auth_sys, call_message, exchange
 from until import until
 
 LOADED = "configuration loaded again"
@@ -75,6 +78,102 @@ class Rules(Exports):
         self.assertEqual(share["allowed"], ["10.98.0.10", "::1", "127.0.0.0/8", "10.98.0.0/24"])
         self.assertEqual(share["rules"][1], {"clients": ["10.98.0.0/24"], "access": "ro", "squash": "all", "anon_uid": 4321,
                                              "anon_gid": 4322, "secure": False})  # fmt: skip
+
+
+class Names(Exports):
+    """Clients by name: alpha (the host a) reads, all of lab (b, and d from its first call on) write, all others of
+    example.org have nothing. A name server of the test's own knows them."""
+
+    n_hosts = 6
+    exports = (
+        "{{path: {base}/data, name: /data, squash: none, rules: [{{clients: [127.0.0.0/8, '::1']}}, "
+        "{{clients: [alpha.example.org], access: ro}}, {{clients: ['*.lab.example.org', gone.example.org]}}]}}",
+    )
+
+    @classmethod
+    def make_daemon(cls, settings):
+        cls.names = NameServer(cls.network.server)
+        cls.addClassCleanup(cls.names.close)
+        daemon = super().make_daemon(settings)
+        for path, text in (("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
+                           ("/etc/nsswitch.conf", "hosts: dns\npasswd: files\ngroup: files\n")):  # fmt: skip
+            daemon.over[path] = os.path.join(cls.base, os.path.basename(path))
+            with open(daemon.over[path], "w", encoding="ascii") as out:
+                out.write(text)
+        for number, name in enumerate(("alpha", "ws1.lab", "liar.lab", "ws2.lab", "ws3.lab", "other")):
+            address = f"10.98.0.{10 + number}"
+            cls.names.add(f"{name}.example.org", "192.0.2.1" if name == "liar.lab" else address)
+            cls.names.add_reverse(address, f"{name}.example.org")
+        return daemon
+
+    def setUp(self):
+        super().setUp()
+        self.names.is_silent = False
+        self.d, self.e, self.f = self.hosts[3:]
+
+    def test_hosts_and_domains(self):
+        a, b = self.client(self.a), self.client(self.b)
+        # The very first call waits for the look-up, but on a busy machine not long enough.
+        root = self.until(lambda: a.mnt("/data"), "a may mount", passes=lambda answer: answer.stat == 0).fh
+        self.assertEqual(self.until(lambda: b.mnt("/data"), "b may mount", passes=lambda answer: answer.stat == 0).fh, root)
+        self.assertEqual(a.write(self.fh, b"x").stat, nfs.ROFS)
+        self.assertEqual(b.write(self.fh, b"x").stat, nfs.OK)
+        for host in (self.c, self.f):  # c: its name has another address
+            client = self.client(host)
+            self.assertEqual(client.mnt("/data").stat, 13)
+            self.until(lambda: client.getattr(self.fh).stat, "it is refused", passes=lambda stat: stat == nfs.ACCES)
+        self.assertEqual(self.daemon.log.count("a host of an export has no address; its clients are refused host=gone"), 1)
+        asked = len(self.names.asked)
+        for _ in range(100):
+            self.assertEqual(b.getattr(root).stat, nfs.OK)
+        self.assertEqual(len(self.names.asked), asked, "what is known is not asked again at once")
+
+    def test_while_a_name_is_not_known(self):
+        """The name server does not answer: the client is to try again, and others are served meanwhile."""
+        self.names.is_silent = True
+        d, near = self.client(self.d), nfs_near(self)
+        begun = time.monotonic()
+        self.assertEqual(d.getattr(self.fh).stat, nfs.JUKEBOX)
+        self.assertEqual(d.write(self.fh, b"x").stat, nfs.JUKEBOX)
+        self.assertEqual(near.getattr(self.fh).stat, nfs.OK)
+        self.assertLess(time.monotonic() - begun, 3, "nothing waited for the name server")
+        lock = self.lock_of(self.d, 0, 10)
+        self.assertEqual(self.d.ask(nlm.LOCK, lock).stat, nlm.S_GRACE)
+        self.assertEqual(self.d.ask(nlm.TEST, lock).stat, nlm.S_GRACE)
+        # A client takes S_GRACE for a final no to a reclaim: it gets no answer, and asks again.
+        message = call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.but(reclaim=True).args(nlm.LOCK), cred=auth_sys(self.d.name))
+        self.assertRaises(NoReply, exchange, self.d.caller("tcp"), message, 0.5)
+        self.d.drop_callers()
+        self.until(lambda: "cannot look up the name of a client; it is tried again peer=10.98.0.13" in self.daemon.log,
+                   "the failure is logged")  # fmt: skip
+        self.names.is_silent = False
+        self.until(lambda: d.getattr(self.fh).stat, "it is known", passes=lambda stat: stat == nfs.OK)
+        self.assertEqual(d.write(self.fh, b"x").stat, nfs.OK)
+        self.assert_granted(self.d, lock)
+        self.assertEqual(self.daemon.log.count("it is tried again peer=10.98.0.13"), 1)
+
+    def test_mount_does_not_wait_for_ever(self):
+        self.names.is_silent = True
+        e, near = self.client(self.e), nfs_near(self)
+        begun = time.monotonic()
+        self.assertEqual(e.mnt("/data").stat, 13)
+        self.assertLess(time.monotonic() - begun, 20)
+        self.assertIn("client refused for now: the names of the export's clients are not looked up yet", self.daemon.log)
+        self.assertEqual(near.mnt("/data").stat, 0)
+        self.names.is_silent = False
+        self.until(lambda: e.mnt("/data").stat, "it may mount", passes=lambda stat: stat == 0)
+
+    def test_shown(self):
+        with self.network.server, nfs.Client(2049) as client:
+            self.assertEqual(client.exports()["/data"][2:], ["alpha.example.org", "*.lab.example.org", "gone.example.org"])
+
+
+def nfs_near(test):
+    """A client that needs no look-up."""
+    with test.network.server:
+        client = nfs.Client(2049)
+    test.addCleanup(client.close)
+    return client
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ static enum mountstat3 serve(struct mnt *mnt)
 	export = hf_exports_find(mnt->mount->exports, mnt->path, &rest);
 	if (!export)
 		return MNT3ERR_NOENT;
-	refusal = hf_export_admit(export, hf_rpc_call_peer(mnt->call), NULL);
+	refusal = hf_exports_admit_patiently(mnt->mount->exports, export, hf_rpc_call_peer(mnt->call));
 	if (refusal != HF_ADMITTED)
 		return refuse(mnt, export, refusal);
 	return stat_of(find_dir(mnt, export, rest));

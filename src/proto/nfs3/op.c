@@ -232,9 +232,12 @@ static void identify(const struct hf_rpc_cred *cred, const struct hf_export_rule
 
 static enum nfsstat3 refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
 {
-	hf_exports_log_refusal(op->nfs->exports, object->export, hf_rpc_call_peer(op->call), refusal, "nfs",
-			       op->begun);
+	if (refusal != HF_REFUSED_UNKNOWN)
+		hf_exports_log_refusal(op->nfs->exports, object->export, hf_rpc_call_peer(op->call), refusal,
+				       "nfs", op->begun);
 	hf_nfs3_object_clear(object);
+	if (refusal == HF_REFUSED_UNKNOWN)
+		return NFS3ERR_JUKEBOX;
 	return refusal == HF_REFUSED_PORT ? NFS3ERR_PERM : NFS3ERR_ACCES;
 }
 

@@ -170,6 +170,8 @@ static enum hf_nlm_stat stat_from_check(int answer)
 		return HF_NLM_STALE_FH;
 	case HF_CHECK_READ_ONLY:
 		return HF_NLM_ROFS;
+	case HF_CHECK_UNKNOWN:
+		return HF_NLM_DENIED_GRACE_PERIOD; /* the client asks again */
 	default:
 		return HF_NLM_FAILED; /* no right, not a file, or trouble; not DENIED, which would pass */
 	}
@@ -242,10 +244,14 @@ static void on_answer(struct hf_question *asked)
 	struct hf_nlm_op *op = hf_container_of(asking, struct hf_nlm_op, asking);
 	struct hf_nlm *nlm = op->nlm;
 
-	if (asking->verdict.key) {
+	if (asking->verdict.key && asking->verdict.stat != HF_NLM_DENIED_GRACE_PERIOD) {
 		asking->verdict.until = hf_loop_now(nlm->options.loop) + VERDICT_NS;
 		remember(nlm, &asking->verdict);
 	}
+	/* A client that reclaims takes this status for a final no, and the lock would be lost. It sends a
+	 * call again that is not answered. */
+	if (asking->verdict.stat == HF_NLM_DENIED_GRACE_PERIOD && op->args.reclaim)
+		op->next = hf_nlm_op_drop;
 	if (asking->opens && hf_local_adopt(nlm->files.local, op->target.handle, asking->opened) < 0)
 		asking->verdict.stat = HF_NLM_DENIED_NOLOCKS;
 	hf_nlm_op_resume(op);
@@ -360,6 +366,8 @@ enum hf_nlm_stat hf_nlm_admit(const struct hf_nlm_op *op)
 		return HF_NLM_GRANTED_STAT;
 	case HF_REFUSED_EXPORT:
 		return HF_NLM_STALE_FH;
+	case HF_REFUSED_UNKNOWN:
+		return HF_NLM_DENIED_GRACE_PERIOD; /* the client asks again */
 	default:
 		return HF_NLM_FAILED;
 	}
@@ -394,10 +402,12 @@ static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter
 	const struct hf_client *client = hf_container_of(waiter->who.client, struct hf_client, locking);
 	const struct hf_nlm_files *files = &nlm->files;
 	struct hf_addr peer = client->address;
+	int answer;
 
 	peer.port = client->is_privileged ? 1 : HF_ADDR_RESERVED_PORTS;
-	return hf_exports_admit(files->exports, files->export_id_of(files->user, waiter->who.export),
-				&peer) == HF_ADMITTED;
+	answer =
+		hf_exports_admit(files->exports, files->export_id_of(files->user, waiter->who.export), &peer);
+	return answer == HF_ADMITTED || answer == HF_REFUSED_UNKNOWN;
 }
 
 static void leave_queue(struct hf_nlm *nlm, struct hf_lock_view waiter)

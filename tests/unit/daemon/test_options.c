@@ -330,10 +330,10 @@ static void test_addresses(void **state)
 static void test_clients(void **state)
 {
 	struct hf_config *config = load_good("exports:\n- path: /tmp\n  clients: [private, 10.0.0.0/8, any, "
-					     "\"2001:db8::/32\", 192.0.2.7]\n");
+					     "\"2001:db8::/32\", 192.0.2.7, ws1, \"*.lab.example.org\"]\n");
 	const struct hf_config_clients *clients = &config->exports.items[0].clients;
 
-	assert_int_equal(clients->n, 5);
+	assert_int_equal(clients->n, 7);
 	assert_int_equal(clients->items[0].kind, HF_CONFIG_CLIENT_PRIVATE);
 	assert_int_equal(clients->items[1].kind, HF_CONFIG_CLIENT_NETWORK);
 	assert_int_equal(clients->items[1].network.bits, 8);
@@ -341,6 +341,8 @@ static void test_clients(void **state)
 	assert_int_equal(clients->items[2].kind, HF_CONFIG_CLIENT_ANY);
 	assert_int_equal(clients->items[3].network.bits, 32);
 	assert_int_equal(clients->items[4].network.bits, 32);
+	assert_int_equal(clients->items[5].kind, HF_CONFIG_CLIENT_HOST);
+	assert_int_equal(clients->items[6].kind, HF_CONFIG_CLIENT_DOMAIN);
 	hf_config_free(config);
 }
 
@@ -352,19 +354,22 @@ static void test_wrong_clients(void **state)
 	} cases[] = {
 		{ "privat", " (did you mean private?)" },
 		{ "*", " (did you mean any?)" },
-		{ "unknown", "" },
+		{ "an", " (did you mean any?)" },
 		{ "10.0.0.0/33", "" },
-		{ "*.example.org", "" },
+		{ "10.0.0", "" },
+		{ "10.0.*", "" },
+		{ "ws*", "" },
+		{ "host name", "" },
 		{ "@netgroup", "" },
 	};
-	char text[128], message[256];
+	char text[128], message[512];
 
 	for (size_t i = 0; i < HF_ARRAY_SIZE(cases); i++) {
 		snprintf(text, sizeof(text), "exports:\n- path: /tmp\n  clients:\n  - any\n  - \"%s\"\n",
 			 cases[i].client);
 		snprintf(message, sizeof(message),
 			 "f.yaml:5: exports.clients holds '%s'; give addresses, networks like 10.0.0.0/8, "
-			 "private or any%s",
+			 "host names, domains like *.example.org, private or any%s",
 			 cases[i].client, cases[i].guess);
 		expect_wrong(text, message);
 	}
