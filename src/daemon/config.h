@@ -170,6 +170,7 @@ struct hf_config {
 		char *state_dir; /* absolute */
 		char *user;      /* empty: do not change the user */
 		int64_t threads; /* 0: number of cores */
+		bool manage_gids;
 	} server;
 	struct hf_config_exports exports;
 	struct {

@@ -11,6 +11,7 @@
 #include "daemon/process.h"
 #include "daemon/export_table.h"
 #include "export/export.h"
+#include "export/groups.h"
 #include "export/local.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
@@ -472,6 +473,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 		.key = key,
 		.state_dir = config->server.state_dir,
 		.loop = loop,
+		.group_source = config->server.manage_gids ? &hf_system_groups : NULL,
 	};
 	int r;
 

@@ -1,4 +1,5 @@
 /* Which clients may use an export, and under which identity. */
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -231,4 +232,38 @@ void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identit
 	*identityp = *claimed;
 	if (squash == HF_SQUASH_ROOT)
 		squash_groups(rule, identityp);
+}
+
+/* Groups */
+
+static int find_groups(struct hf_exports *exports, uint32_t uid, bool may_wait,
+		       const struct hf_group_list **listp)
+{
+	int r = hf_groups_find(exports->groups, uid, listp);
+
+	if (r != -EAGAIN || !may_wait)
+		return r;
+	if (atomic_fetch_add(&exports->n_patient, 1) < MAX_PATIENT)
+		hf_groups_wait(exports->groups, uid, PATIENCE_NS);
+	atomic_fetch_sub(&exports->n_patient, 1);
+	return hf_groups_find(exports->groups, uid, listp);
+}
+
+/* Neither the anonymous user nor root needs groups. */
+int hf_exports_identify(struct hf_exports *exports, const struct hf_export_rule *rule,
+			const struct hf_identity *claimed, bool may_wait, struct hf_identity *identityp)
+{
+	const struct hf_group_list *list;
+	int r;
+
+	hf_export_squash(rule, claimed, identityp);
+	if (HF_LIKELY(!exports->groups) || !claimed || claimed->uid == 0 || rule->squash == HF_SQUASH_ALL)
+		return 0;
+	r = find_groups(exports, claimed->uid, may_wait, &list);
+	if (r == 0 && list) {
+		identityp->n_gids = 0;
+		identityp->list = list;
+		identityp->list_id = list->id;
+	}
+	return r;
 }

@@ -14,6 +14,7 @@
  *	exports.c        the list: made from settings, replaced, searched
  *	admit.c          which clients may use an export, and under which identity
  *	client_names.c   clients by host name and domain; lookups.c: asks, and remembers the answers
+ *	groups.c         groups of users who are in more than a call has room for
  *	handle.c         handles; seal.c, seal_key.c: their seal and its key
  *	local.c          local_locks: the lock table's "outside"
  *	local_file.c     our locks in one file in the kernel; local_ranges.c: their ranges
@@ -104,6 +105,7 @@ enum hf_local_locks hf_export_local_locks(const struct hf_export *export);
 
 struct hf_exports;
 struct hf_client_names;
+struct hf_group_source;
 struct hf_resolver;
 struct hf_loop;
 struct hf_seal_key;
@@ -114,6 +116,8 @@ struct hf_exports_options {
 	size_t max_open_fds;                /* of the cache; 0: half of RLIMIT_NOFILE */
 	struct hf_loop *loop;               /* its random bytes make the key */
 	const struct hf_resolver *resolver; /* looks clients up by name; NULL: the system's */
+	const struct hf_group_source
+		*group_source; /* where groups of users are looked up; NULL: they are not */
 };
 
 /* Starts with an empty list. If the key file cannot be read or created, or is no key, logs the error and
@@ -185,6 +189,11 @@ void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *
 void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *claimed,
 		      struct hf_identity *identityp);
 
+/* The same, with the groups that are looked up for the caller, if they are. -EAGAIN: they are being looked
+ * up; with @may_wait, this lasts for a while. *identityp is for this thread, until the next call. */
+int hf_exports_identify(struct hf_exports *exports, const struct hf_export_rule *rule,
+			const struct hf_identity *claimed, bool may_wait, struct hf_identity *identityp);
+
 /* Handles */
 
 #define HF_HANDLE_MAX 64
@@ -240,7 +249,7 @@ enum {
 	HF_CHECK_ACCESS,
 	HF_CHECK_READ_ONLY,
 	HF_CHECK_NOT_REGULAR,
-	HF_CHECK_UNKNOWN, /* a name is being looked up: let the client try again */
+	HF_CHECK_UNKNOWN, /* a name, or groups, are being looked up: let the client try again */
 };
 
 /* May block. On HF_CHECK_OK *filep, if wanted, is a reference to the file: hf_file_pin() gives the open file

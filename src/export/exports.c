@@ -404,6 +404,8 @@ int hf_exports_new(struct hf_exports **exportsp, const struct hf_exports_options
 	if (r == 0)
 		r = hf_client_names_new(&exports->names,
 					options->resolver ? options->resolver : &hf_system_resolver);
+	if (r == 0 && options->group_source)
+		r = hf_groups_new(&exports->groups, options->group_source);
 	if (r == 0)
 		r = hf_files_new(&exports->files,
 				 options->max_open_fds ? options->max_open_fds : default_fds());
@@ -422,6 +424,7 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports)
 	hf_files_free(exports->files);
 	hf_export_list_clear(&exports->list);
 	hf_client_names_free(exports->names);
+	hf_groups_free(exports->groups);
 	pthread_mutex_destroy(&exports->refusals_lock);
 	pthread_rwlock_destroy(&exports->lock);
 	free(exports);

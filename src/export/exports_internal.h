@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "export/export.h"
+#include "export/groups.h"
 #include "export/seal.h"
 
 #define HF_N_REFUSALS 64
@@ -26,6 +27,7 @@ struct hf_exports {
 	struct hf_seal_key key;         /* (c) */
 	struct hf_files *files;         /* (c) */
 	struct hf_client_names *names;  /* (c) */
+	struct hf_groups *groups;       /* (c) NULL: groups are not looked up */
 	_Atomic unsigned int n_patient; /* threads that wait for a look-up */
 	pthread_rwlock_t lock;
 	struct hf_export_list list; /* under lock */

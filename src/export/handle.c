@@ -195,7 +195,8 @@ int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, c
 		return r == HF_REFUSED_UNKNOWN ? HF_CHECK_UNKNOWN : HF_CHECK_ACCESS;
 	if (want_write && rule->read_only)
 		return HF_CHECK_READ_ONLY;
-	hf_export_squash(rule, claimed, &identity);
+	if (hf_exports_identify(exports, rule, claimed, true, &identity) < 0)
+		return HF_CHECK_UNKNOWN;
 	r = check_file(file, &identity, want_write);
 	if (r != HF_CHECK_OK)
 		return r;

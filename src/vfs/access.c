@@ -14,7 +14,7 @@
 
 static bool same_identity(const struct hf_identity *a, const struct hf_identity *b)
 {
-	return a->uid == b->uid && a->gid == b->gid && a->n_gids == b->n_gids &&
+	return a->uid == b->uid && a->gid == b->gid && a->list_id == b->list_id && a->n_gids == b->n_gids &&
 	       memcmp(a->gids, b->gids, a->n_gids * sizeof(a->gids[0])) == 0;
 }
 
@@ -58,6 +58,7 @@ static void remember(struct hf_file *file, const struct hf_identity *caller, con
 	pthread_mutex_lock(&file->lock);
 	verdict = &file->verdicts[file->next_verdict++ % HF_FILE_N_VERDICTS];
 	verdict->who = *caller;
+	verdict->who.list = NULL; /* borrowed; its number stays */
 	verdict->is_set = true;
 	verdict->ctime = st->st_ctim;
 	verdict->allowed = (uint8_t)allowed;

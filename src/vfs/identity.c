@@ -24,6 +24,7 @@ struct thread_state {
 	uint32_t n_gids; /* the groups of the thread; they stay between calls, because then only the server's
 			    own work runs, as root, which no group restricts */
 	uint32_t gids[HF_IDENTITY_MAX_GIDS];
+	uint64_t list_id; /* the groups are those of this list; 0: they are gids */
 	bool has_groups;
 };
 
@@ -90,17 +91,31 @@ uint32_t hf_identity_acting_uid(const struct hf_identity *identity)
 	return hf_identity_can_switch() ? identity->uid : thread.own_uid;
 }
 
+static int set_listed_groups(const struct hf_group_list *list)
+{
+	if (thread.has_groups && thread.list_id == list->id)
+		return 0;
+	if (syscall(SETGROUPS, (size_t)list->n, list->gids) < 0)
+		return hf_trace(-EPERM);
+	thread.list_id = list->id;
+	thread.has_groups = true;
+	return 0;
+}
+
 static int set_groups(const struct hf_identity *identity)
 {
 	size_t size = identity->n_gids * sizeof(identity->gids[0]);
 
-	if (thread.has_groups && thread.n_gids == identity->n_gids &&
+	if (identity->list)
+		return set_listed_groups(identity->list);
+	if (thread.has_groups && !thread.list_id && thread.n_gids == identity->n_gids &&
 	    memcmp(thread.gids, identity->gids, size) == 0)
 		return 0;
 	if (syscall(SETGROUPS, (size_t)identity->n_gids, identity->gids) < 0)
 		return hf_trace(-EPERM);
 	memcpy(thread.gids, identity->gids, size);
 	thread.n_gids = identity->n_gids;
+	thread.list_id = 0;
 	thread.has_groups = true;
 	return 0;
 }

@@ -20,11 +20,22 @@
 
 #define HF_IDENTITY_MAX_GIDS 16
 
+#define HF_IDENTITY_MAX_LISTED 1024
+
+/* More groups than an identity has room for. Lists with the same number have the same groups. */
+struct hf_group_list {
+	uint64_t id; /* never 0 */
+	uint32_t n;
+	uint32_t gids[HF_IDENTITY_MAX_LISTED];
+};
+
 struct hf_identity {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t n_gids;
 	uint32_t gids[HF_IDENTITY_MAX_GIDS];
+	uint64_t list_id;                 /* 0: there is no list */
+	const struct hf_group_list *list; /* in place of gids, and borrowed; NULL: none */
 };
 
 /* May this process act as other users? */

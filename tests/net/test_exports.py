@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Exports as the operator writes them, across a wire: rules for different clients, and clients by name.
+"""Exports as the operator writes them, across a wire: rules for different clients, clients by name, groups of
+users who are in many.
 
     HOLDFASTD=PATH test_exports.py [unittest's own arguments]
 """
@@ -174,6 +175,90 @@ def nfs_near(test):
         client = nfs.Client(2049)
     test.addCleanup(client.close)
     return client
+
+
+class Groups(Exports):
+    """server.manage_gids: the groups that this host knows of a user count, and not those that the client names."""
+
+    N = 40
+    settings = ("server.manage_gids=true",)
+    exports = ("{{path: {base}/data, name: /data, squash: none}}",)
+
+    @classmethod
+    def make_daemon(cls, settings):
+        daemon = super().make_daemon(settings)
+        members = "".join(f"g{i}:x:{6000 + i}:many\n" for i in range(cls.N))
+        for path, text in (
+            ("/etc/passwd", "root:x:0:0::/:/bin/sh\nmany:x:5000:5000::/:/bin/sh\nfew:x:5001:5001::/:/bin/sh\n"),
+            ("/etc/group", f"root:x:0:many\nmany:x:5000:\nfew:x:5001:\n{members}"),
+            ("/etc/nsswitch.conf", "hosts: files\npasswd: files\ngroup: files\n"),
+        ):
+            daemon.over[path] = os.path.join(cls.base, os.path.basename(path))
+            with open(daemon.over[path], "w", encoding="ascii") as out:
+                out.write(text)
+        return daemon
+
+    def belongs_to(self, gid):
+        os.chown(self.path, 0, gid)
+        os.chmod(self.path, 0o660)
+
+    def read_stat(self, host, **who):
+        """The client tries again while the groups are being looked up."""
+        client = self.client(host, **who)
+        return self.until(lambda: client.read(self.fh, 0, 1), "it is answered", passes=lambda answer: answer.stat != nfs.JUKEBOX).stat
+
+    def lock_stat(self, uid):
+        lock = self.lock_of(self.a, 0, 10)
+        cred = auth_sys(self.a.name, uid, uid, ())
+        ask = lambda: exchange(self.a.caller("tcp"), call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=cred))
+        return self.until(lambda: nlm.res_of(nlm.LOCK, ask()), "it is answered", passes=lambda answer: answer.stat != nlm.S_GRACE).stat
+
+    def test_a_user_of_many_groups(self):
+        gids = tuple(range(6000, 6016))  # all that fit
+        for gid in (6000, 6017, 6000 + self.N - 1, 5000):
+            self.belongs_to(gid)
+            self.assertEqual(self.read_stat(self.a, uid=5000, gid=5000, gids=gids), nfs.OK, gid)
+        self.belongs_to(6000 + self.N)
+        self.assertEqual(self.read_stat(self.a, uid=5000, gid=5000, gids=gids), nfs.ACCES)
+
+    def test_locks(self):
+        self.belongs_to(6030)
+        self.assertEqual(self.lock_stat(5000), nlm.S_GRANTED)
+        self.assertEqual(self.lock_stat(5001), nlm.S_FAILED)
+
+    def test_what_the_client_names_does_not_count(self):
+        self.belongs_to(6030)
+        self.assertEqual(self.read_stat(self.a, uid=5001, gid=5001, gids=(6030,)), nfs.ACCES)
+
+    def test_a_user_that_is_not_known_here(self):
+        self.belongs_to(6030)
+        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6030,)), nfs.OK)
+        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6031,)), nfs.ACCES)
+
+    def test_group_0_is_never_looked_up(self):
+        self.belongs_to(0)
+        self.assertEqual(self.read_stat(self.a, uid=5000, gid=5000), nfs.ACCES)
+        self.assertEqual(self.read_stat(self.a, uid=0, gid=0), nfs.OK)
+
+
+class FewGroups(Groups):
+    """Without it, those that the client names count, and no others."""
+
+    settings = ("server.manage_gids=false",)
+
+    def test_a_user_of_many_groups(self):
+        gids = tuple(range(6000, 6016))
+        for gid, stat in ((6000, nfs.OK), (6015, nfs.OK), (6017, nfs.ACCES), (6030, nfs.ACCES)):
+            self.belongs_to(gid)
+            self.assertEqual(self.read_stat(self.a, uid=5000, gid=5000, gids=gids), stat, gid)
+
+    def test_locks(self):
+        self.belongs_to(6030)
+        self.assertEqual(self.lock_stat(5000), nlm.S_FAILED)
+
+    def test_what_the_client_names_does_not_count(self):
+        self.belongs_to(6030)
+        self.assertEqual(self.read_stat(self.a, uid=5001, gid=5001, gids=(6030,)), nfs.OK)
 
 
 if __name__ == "__main__":

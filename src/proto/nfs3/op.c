@@ -214,20 +214,21 @@ void hf_nfs3_object_clear(struct hf_nfs3_object *object)
 	object->export = NULL;
 }
 
-static void identify(const struct hf_rpc_cred *cred, const struct hf_export_rule *rule,
-		     struct hf_identity *identityp)
+static int identify(const struct hf_nfs3_op *op, const struct hf_export_rule *rule,
+		    struct hf_identity *identityp)
 {
+	const struct hf_rpc_cred *cred = hf_rpc_call_cred(op->call);
 	struct hf_identity claimed;
 
-	if (cred->flavor != HF_RPC_AUTH_SYS) {
-		hf_export_squash(rule, NULL, identityp);
-		return;
-	}
+	if (cred->flavor != HF_RPC_AUTH_SYS)
+		return hf_exports_identify(op->nfs->exports, rule, NULL, false, identityp);
 	claimed.uid = cred->uid;
 	claimed.gid = cred->gid;
 	claimed.n_gids = HF_MIN(cred->n_gids, (uint32_t)HF_IDENTITY_MAX_GIDS);
 	memcpy(claimed.gids, cred->gids, claimed.n_gids * sizeof(claimed.gids[0]));
-	hf_export_squash(rule, &claimed, identityp);
+	claimed.list_id = 0;
+	claimed.list = NULL;
+	return hf_exports_identify(op->nfs->exports, rule, &claimed, op->may_block, identityp);
 }
 
 static enum nfsstat3 refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
@@ -269,7 +270,11 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 		hf_nfs3_object_clear(objectp);
 		return NFS3ERR_JUKEBOX;
 	}
-	identify(hf_rpc_call_cred(op->call), objectp->rule, &objectp->caller);
+	r = identify(op, objectp->rule, &objectp->caller);
+	if (HF_UNLIKELY(r < 0)) { /* the caller's groups are being looked up */
+		hf_nfs3_object_clear(objectp);
+		return op->may_block ? NFS3ERR_JUKEBOX : -EAGAIN;
+	}
 	return want == HF_NFS3_CHANGES && objectp->rule->read_only ? NFS3ERR_ROFS : NFS3_OK;
 }
 

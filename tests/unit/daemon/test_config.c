@@ -202,7 +202,7 @@ static void test_unknown_keys(void **state)
 	expect_wrong("? [a, b]\n: 1\n", "f.yaml:1: a list where a key should be; write 'key: value'");
 	expect_wrong("server: {\"\": 1}\n", "f.yaml:1: unknown key server.; the keys of server are name, "
 					    "listen, port, portmap, portmap_port, "
-					    "state_dir, user, threads");
+					    "state_dir, user, threads, manage_gids");
 }
 
 static void test_duplicates(void **state)

@@ -15,6 +15,7 @@ static const struct {
 	{ "server.state_dir", "\"/var/lib/holdfast\"", false },
 	{ "server.user", "\"\"", false },
 	{ "server.threads", "0", false },
+	{ "server.manage_gids", "false", false },
 	{ "exports.path", "\"/tmp\"", true },
 	{ "exports.name", "\"/tmp\"", true },
 	{ "exports.clients", "[\"private\"]", true },
@@ -96,8 +97,8 @@ static const struct {
 	{ "log.format", { "auto", "text", "json" }, "auto, text or json" },
 };
 
-static const char *const bools[] = { "recovery.early_end", "metrics.enabled", "exports.secure",
-				     "cluster.automatic" };
+static const char *const bools[] = { "server.manage_gids", "recovery.early_end", "metrics.enabled",
+				     "exports.secure", "cluster.automatic" };
 
 /* "server.port" and "5" as a file: the value is in line 2, or in line 3 for a key of an export. */
 static unsigned int file_with(char *out, size_t size, const char *name, const char *value)

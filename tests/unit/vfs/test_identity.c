@@ -67,6 +67,32 @@ static void test_files_belong_to_the_caller(void **state)
 	rmdir(dir);
 }
 
+static void test_a_list_of_groups(void **state)
+{
+	static struct hf_group_list list = { .id = 7, .n = 100 },
+				    other = { .id = 9, .n = 3, .gids = { 1, 2, 3 } };
+	struct hf_identity few = { .uid = 1234, .gid = 5, .n_gids = 2, .gids = { 6, 7 } }, many = few;
+	gid_t groups[HF_IDENTITY_MAX_LISTED];
+
+	if (!hf_identity_can_switch())
+		skip();
+	for (uint32_t i = 0; i < list.n; i++)
+		list.gids[i] = 3000 + i;
+	for (int i = 0; i < 2; i++) {
+		many.list = i ? &other : &list;
+		many.list_id = many.list->id;
+		assert_int_equal(hf_identity_enter(&few), 0);
+		assert_int_equal(getgroups(HF_IDENTITY_MAX_LISTED, groups), 2);
+		hf_identity_leave();
+		for (int again = 0; again < 2; again++) {
+			assert_int_equal(hf_identity_enter(&many), 0);
+			assert_int_equal(getgroups(HF_IDENTITY_MAX_LISTED, groups), many.list->n);
+			assert_memory_equal(groups, many.list->gids, many.list->n * sizeof(groups[0]));
+			hf_identity_leave();
+		}
+	}
+}
+
 static void *make_file(void *path)
 {
 	struct hf_identity who = { .uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid() };
@@ -271,6 +297,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_files_belong_to_the_caller),
+		cmocka_unit_test(test_a_list_of_groups),
 		cmocka_unit_test(test_no_umask_in_a_container),
 		cmocka_unit_test(test_groups_are_those_of_this_call),
 		cmocka_unit_test(test_an_invalid_id_is_refused),

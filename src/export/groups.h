@@ -1,0 +1,40 @@
+/*
+ * The groups of a user as this host knows them. AUTH_SYS has room for 16; a user
+ * who is in more has rights by all of them only if the server looks them up.
+ *
+ * Look-ups are asked and remembered as in lookups.h. If there is no such user
+ * here, or the look-up fails, the groups that the client names count, and no
+ * others. Group 0 is never among those that are looked up.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "vfs/identity.h"
+
+/* Where groups are looked up. */
+struct hf_group_source {
+	/* Blocks. 0: *np groups of the user, at most @max. -ENOENT: there is no such user. Another error: the
+	 * question could not be answered now. */
+	int (*find)(void *user, uint32_t uid, uint32_t *gids, size_t max, size_t *np);
+	uint64_t (*now)(void *user); /* NULL: the system's clock */
+	void *user;
+};
+
+extern const struct hf_group_source hf_system_groups; /* getpwuid() and getgrouplist() */
+
+struct hf_groups;
+
+/* @source must outlive the threads that ask. */
+int hf_groups_new(struct hf_groups **groupsp, const struct hf_group_source *source);
+struct hf_groups *hf_groups_free(struct hf_groups *groups);
+
+HF_DEFINE_CLEANUP(struct hf_groups *, hf_groups_free)
+
+/* 0: *listp has the groups; it belongs to this thread, until its next call. NULL: those count that the client
+ * names. -EAGAIN: they are being looked up. Does not block. */
+int hf_groups_find(struct hf_groups *groups, uint32_t uid, const struct hf_group_list **listp);
+/* On a thread that may wait: until they have been looked up; at most @ns. */
+void hf_groups_wait(struct hf_groups *groups, uint32_t uid, uint64_t ns);

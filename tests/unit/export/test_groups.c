@@ -1,0 +1,168 @@
+/* Groups that are looked up, with a database of the test's own. */
+#include "../exports.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "export/groups.h"
+
+#define LONG UINT64_C(60000000000)
+
+enum {               /* users */
+	MANY = 1000, /* in groups 2000 to 2099, and in group 0 */
+	ROOTISH,     /* only in group 0 */
+	STRANGER,    /* not in the database */
+	BROKEN,      /* cannot be looked up */
+	SLOW,        /* the question waits */
+	CROWDED,     /* in all groups that fit */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool is_slow;
+
+static void set_slow(bool slow)
+{
+	pthread_mutex_lock(&lock);
+	is_slow = slow;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+static int find(void *user, uint32_t uid, uint32_t *gids, size_t max, size_t *np)
+{
+	if (uid == STRANGER)
+		return -ENOENT;
+	if (uid == BROKEN)
+		return -EIO;
+	pthread_mutex_lock(&lock);
+	while (uid == SLOW && is_slow)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+	*np = uid == ROOTISH ? 1 : uid == CROWDED ? max : 101;
+	for (size_t i = 0; i < *np; i++)
+		gids[i] = i ? (uint32_t)(1999 + i) : 0;
+	return 0;
+}
+
+static const struct hf_group_source source = { .find = find };
+static struct hf_groups *groups;
+
+static int set_up(void **state)
+{
+	return hf_groups_new(&groups, &source);
+}
+
+static int tear_down(void **state)
+{
+	hf_groups_free(groups);
+	return 0;
+}
+
+static const struct hf_group_list *list_of(uint32_t uid)
+{
+	const struct hf_group_list *list;
+
+	hf_groups_wait(groups, uid, LONG);
+	assert_int_equal(hf_groups_find(groups, uid, &list), 0);
+	return list;
+}
+
+static void test_lists(void **state)
+{
+	const struct hf_group_list *list;
+	uint64_t id;
+
+	assert_int_equal(hf_groups_find(groups, MANY, &list), -EAGAIN);
+	assert_null(list);
+	list = list_of(MANY);
+	assert_int_equal(list->n, 100); /* group 0 is not among them */
+	assert_int_equal(list->gids[0], 2000);
+	assert_int_equal(list->gids[99], 2099);
+	id = list->id;
+	assert_int_not_equal(id, 0);
+	list = list_of(ROOTISH); /* this host knows the user: what the client says does not count */
+	assert_int_equal(list->n, 0);
+	assert_true(list->id != 0 && list->id != id);
+	assert_true(list_of(MANY)->id == id);
+	assert_int_equal(list_of(CROWDED)->n, HF_IDENTITY_MAX_LISTED - 1);
+	assert_null(list_of(STRANGER));
+	assert_null(list_of(BROKEN));
+}
+
+static int identify(const struct hf_export_rule *rule, uint32_t uid, bool may_wait,
+		    struct hf_identity *identity)
+{
+	struct hf_identity claimed = { .uid = uid, .gid = 5, .n_gids = 2, .gids = { 6, 0 } };
+
+	return hf_exports_identify(exports, rule, &claimed, may_wait, identity);
+}
+
+/* Where groups are looked up, the client's do not count; where they cannot be, no others do. */
+static void test_identities(void **state)
+{
+	struct hf_exports_options options = { .state_dir = base,
+					      .max_open_fds = 64,
+					      .group_source = &source };
+	struct hf_export_rule rule = { .squash = HF_SQUASH_ROOT, .anon_uid = 65534, .anon_gid = 65533 };
+	struct hf_identity who;
+
+	strcpy(base, "/tmp/hf-exports-XXXXXX");
+	assert_non_null(mkdtemp(base));
+	assert_int_equal(hf_loop_new(&loop), 0);
+	options.loop = loop;
+	assert_int_equal(hf_exports_new(&exports, &options), 0);
+
+	assert_int_equal(identify(&rule, MANY, false, &who), -EAGAIN);
+	assert_int_equal(identify(&rule, MANY, true, &who), 0);
+	assert_true(who.uid == MANY && who.gid == 5 && who.n_gids == 0 && who.list->n == 100);
+	assert_true(who.list_id == who.list->id);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(identify(&rule, i ? STRANGER : BROKEN, true, &who), 0);
+		assert_true(!who.list && who.list_id == 0 && who.n_gids == 2);
+		assert_true(who.gids[0] == 6 && who.gids[1] == 65533);
+	}
+	assert_int_equal(identify(&rule, 0, false, &who), 0); /* squashed: nothing is looked up */
+	assert_true(who.uid == 65534 && !who.list && who.n_gids == 0);
+	rule.squash = HF_SQUASH_ALL;
+	assert_int_equal(identify(&rule, SLOW, false, &who), 0);
+	assert_true(who.uid == 65534 && !who.list);
+	rule.squash = HF_SQUASH_NONE;
+	assert_int_equal(identify(&rule, 0, false, &who), 0);
+	assert_true(who.uid == 0 && !who.list && who.n_gids == 2);
+	assert_int_equal(hf_exports_identify(exports, &rule, NULL, false, &who), 0);
+	assert_true(who.uid == 65534 && !who.list);
+
+	set_slow(true);
+	assert_int_equal(identify(&rule, SLOW, false, &who), -EAGAIN);
+	set_slow(false);
+	assert_int_equal(identify(&rule, SLOW, true, &who), 0);
+	assert_non_null(who.list);
+	close_exports(NULL);
+}
+
+/* The host's own database: root is in it, and this number hardly is. */
+static void test_system(void **state)
+{
+	uint32_t gids[HF_IDENTITY_MAX_LISTED];
+	size_t n = 0;
+
+	assert_int_equal(hf_system_groups.find(NULL, 0, gids, HF_IDENTITY_MAX_LISTED, &n), 0);
+	assert_true(n >= 1 && gids[0] == 0);
+	assert_int_equal(hf_system_groups.find(NULL, 4000000123, gids, HF_IDENTITY_MAX_LISTED, &n), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_lists, set_up, tear_down),
+		cmocka_unit_test(test_identities),
+		cmocka_unit_test(test_system),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
