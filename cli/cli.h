@@ -12,6 +12,7 @@
  *	release.c    the locks of a client, of a file, of several clients
  *	cluster.c    the nodes of the cluster, and orders to them
  *	store.c      a store whose server is stopped: check, dump, copy
+ *	exports*.c   /etc/exports as the exports of a configuration
  *	events.c     the stream of events
  *	top.c        full screen, live
  *	doctor*.c    finds problems on this host, or with a client
@@ -120,6 +121,7 @@ int cli_notify(struct cli *cli, const char *argument);
 int cli_release(struct cli *cli, const char *argument);
 int cli_cluster(struct cli *cli, const char *argument);
 int cli_store(struct cli *cli, const char *argument);
+int cli_exports(struct cli *cli, const char *argument);
 int cli_events(struct cli *cli, const char *argument);
 int cli_top(struct cli *cli, const char *argument);
 int cli_doctor(struct cli *cli, const char *argument);

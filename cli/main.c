@@ -53,6 +53,10 @@ static const struct command commands[] = {
 	  "with the server stopped: check, dump [STORE]; copy FROM TO; a STORE is a directory or a "
 	  "connection string",
 	  OF_STORE, .max_words = 3, .is_offline = true },
+	{ "exports", "import", cli_exports,
+	  "import [FILE]: write /etc/exports as the exports of a configuration, and what that cannot take "
+	  "over",
+	  .max_words = 2, .is_offline = true },
 	{ "events", NULL, cli_events, "the server's events, live" },
 	{ "top", NULL, cli_top, "a live view, full screen" },
 	{ "doctor", "[HOST]", cli_doctor, "check this host for problems; with HOST, check that client" },

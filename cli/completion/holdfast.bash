@@ -47,12 +47,14 @@ _holdfast() {
 		esac
 	done
 	case $n$command in
-	0) _holdfast_offer 'status clients locks waiters reservations shares limits grace notify release cluster store events top doctor dashboard' ;;
+	0) _holdfast_offer 'status clients locks waiters reservations shares limits grace notify release cluster store exports events top doctor dashboard' ;;
 	1clients | 1notify | 1release) _holdfast_ids ;;
 	1grace) _holdfast_offer end ;;
 	1cluster) _holdfast_offer 'move take' ;;
 	1store) _holdfast_offer 'check dump copy' ;;
 	2store | 3store) _filedir -d ;;
+	1exports) _holdfast_offer import ;;
+	2exports) _filedir ;;
 	2cluster) [[ $argument == move ]] && _holdfast_offer "$(_holdfast_ask cluster name)" ;;
 	1doctor) _known_hosts_real -- "$cur" ;;
 	esac

@@ -33,6 +33,11 @@ function __holdfast_wants_folder
     test (count $words) -ge 3; and test "$words[2]" = store
 end
 
+function __holdfast_wants_exports_file
+    set -l words (__holdfast_words)
+    test (count $words) -eq 3; and test "$words[2]" = exports
+end
+
 # __holdfast_ask COMMAND KEY: the values, of the server that the words so far name
 function __holdfast_ask
     set -l which
@@ -61,6 +66,7 @@ complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY ag
 complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"
 complete -c holdfast -n __holdfast_wants_command -a cluster -d "the nodes of the cluster"
 complete -c holdfast -n __holdfast_wants_command -a store -d "check, dump or copy a store whose server is stopped"
+complete -c holdfast -n __holdfast_wants_command -a exports -d "write /etc/exports as the exports of a configuration"
 complete -c holdfast -n __holdfast_wants_command -a events -d "events of the server, live"
 complete -c holdfast -n __holdfast_wants_command -a top -d "a live view, full screen"
 complete -c holdfast -n __holdfast_wants_command -a doctor -d "check this host or a client for problems"
@@ -69,6 +75,8 @@ complete -c holdfast -n "__holdfast_wants_argument clients notify release" -a "(
 complete -c holdfast -n "__holdfast_wants_argument grace" -a end
 complete -c holdfast -n "__holdfast_wants_argument cluster" -a "move take"
 complete -c holdfast -n "__holdfast_wants_argument store" -a "check dump copy"
+complete -c holdfast -n "__holdfast_wants_argument exports" -a import
+complete -c holdfast -n __holdfast_wants_exports_file -F
 complete -c holdfast -n __holdfast_wants_folder -a "(__fish_complete_directories)"
 complete -c holdfast -n __holdfast_wants_node -a "(__holdfast_ask cluster name)"
 complete -c holdfast -n "__holdfast_wants_argument doctor" -a "(__fish_print_hostnames)"

@@ -53,6 +53,7 @@ class Completion(Play):
         yield "holdfast grace e", "holdfast grace end ", {}
         yield "holdfast cluster mo", "holdfast cluster move ", {}
         yield "holdfast store che", "holdfast store check ", {}
+        yield "holdfast exports im", "holdfast exports import ", {}
         yield f"holdfast release {begun}", f"holdfast release {self.id} ", {}
         yield f"holdfast release --yes {begun}", f"holdfast release --yes {self.id} ", {}
         yield f"holdfast clients {begun}", f"holdfast clients {self.id} ", {}

@@ -1,0 +1,340 @@
+/* `exports import`: /etc/exports as the exports of a configuration. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+#include "cli/exports.h"
+
+#define FILE_NAME    "/etc/exports"
+#define MORE_NAMES   "/etc/exports.d/*.exports"
+#define MAX_BYTES    1048576
+#define MAX_CLIENT   1024
+#define MAX_REPORT   2048
+#define ANONYMOUS_ID 65534
+
+void import_say(struct import *import, unsigned int line, const char *format, ...)
+{
+	char text[MAX_REPORT], shown[MAX_REPORT];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(import->errors, "%s:%u: %s\n", import->file, line, cli_clean(shown, sizeof(shown), text));
+	import->n_left_out++;
+}
+
+/* Entries */
+
+static bool is_plain(const char *text)
+{
+	size_t len = strlen(text), n;
+	uint32_t code;
+
+	for (size_t i = 0; i < len; i += n) {
+		n = hf_utf8_decode(text + i, len - i, &code);
+		if (n == 0 || !hf_utf8_is_plain(code))
+			return false;
+	}
+	return true;
+}
+
+static bool has_dots(const char *path)
+{
+	while ((path = strchr(path, '/'))) {
+		size_t len = strcspn(++path, "/");
+
+		if ((len == 1 && path[0] == '.') || (len == 2 && path[0] == '.' && path[1] == '.'))
+			return true;
+	}
+	return false;
+}
+
+static bool check_path(struct import *import, const char *path)
+{
+	const char *why = NULL;
+
+	if (*path != '/')
+		why = "it does not start with /";
+	else if (!is_plain(path))
+		why = "it has characters that are not printable UTF-8; export a directory above it";
+	else if (has_dots(path))
+		why = "it has parts . or ..";
+	if (why)
+		import_say(import, import->line, "path %s: %s", path, why);
+	return !why;
+}
+
+/* The export of a path, also if several lines are for it. NULL: out of memory. */
+static struct import_export *find_export(struct import *import, const char *path)
+{
+	struct import_export *exports;
+	char *copy;
+
+	for (size_t i = 0; i < import->n; i++)
+		if (strcmp(import->exports[i].path, path) == 0)
+			return &import->exports[i];
+	copy = strdup(path);
+	exports = copy ? reallocarray(import->exports, import->n + 1, sizeof(*exports)) : NULL;
+	if (!exports) {
+		free(copy);
+		return NULL;
+	}
+	import->exports = exports;
+	exports[import->n] = (struct import_export){ .path = copy, .line = import->line };
+	return &exports[import->n++];
+}
+
+static bool is_known(const struct import_export *export, const char *client)
+{
+	for (size_t i = 0; i < export->n; i++)
+		if (strcmp(export->entries[i].client, client) == 0)
+			return true;
+	return false;
+}
+
+int import_add(struct import *import, const char *path, char *client, const struct import_options *options)
+{
+	hf_cleanup(hf_freep) char *given = client;
+	struct import_entry entry = { .options = *options, .line = import->line }, *entries;
+	struct import_export *export;
+	char name[MAX_CLIENT];
+	bool is_client;
+
+	if (!check_path(import, path))
+		return 0;
+	export = find_export(import, path);
+	if (!export)
+		return -ENOMEM;
+	is_client = import_read_client(import, given, &entry.kind, name, sizeof(name));
+	export->is_held |= !is_client || options->is_held;
+	if (!is_client)
+		return 0;
+	if (is_known(export, name)) {
+		import_say(import, import->line, "client %s: it is given twice for %s; the first one applies",
+			   name, path);
+		return 0;
+	}
+	entry.client = strdup(name);
+	entries = entry.client ? reallocarray(export->entries, export->n + 1, sizeof(*entries)) : NULL;
+	if (!entries) {
+		free(entry.client);
+		return -ENOMEM;
+	}
+	export->entries = entries;
+	entries[export->n++] = entry;
+	return 0;
+}
+
+static void import_deinit(struct import *import)
+{
+	for (size_t i = 0; i < import->n; i++) {
+		for (size_t j = 0; j < import->exports[i].n; j++)
+			free(import->exports[i].entries[j].client);
+		free(import->exports[i].entries);
+		free(import->exports[i].path);
+	}
+	free(import->exports);
+}
+
+/* The order of rules: the first one that has the client applies in our configuration, so rules stand in the
+ * order in which the kernel's server tries them. */
+static void sort_entries(struct import_export *export)
+{
+	for (size_t i = 1; i < export->n; i++) {
+		struct import_entry entry = export->entries[i];
+		size_t j = i;
+
+		for (; j > 0 && export->entries[j - 1].kind > entry.kind; j--)
+			export->entries[j] = export->entries[j - 1];
+		export->entries[j] = entry;
+	}
+}
+
+/* Output */
+
+static void print_quoted(const char *text)
+{
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			putchar('\\');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+static const char *squash_of(const struct import_options *options)
+{
+	if (options->squashes_all)
+		return "all";
+	return options->keeps_root ? "none" : "root";
+}
+
+static bool are_alike(const struct import_options *a, const struct import_options *b)
+{
+	return a->is_writable == b->is_writable && a->is_insecure == b->is_insecure &&
+	       strcmp(squash_of(a), squash_of(b)) == 0 && a->anon_uid == b->anon_uid &&
+	       a->anon_gid == b->anon_gid;
+}
+
+/* The entries from @i that one rule covers */
+static size_t count_alike(const struct import_export *export, size_t i)
+{
+	size_t n = 1;
+
+	while (i + n < export->n && are_alike(&export->entries[i].options, &export->entries[i + n].options))
+		n++;
+	return n;
+}
+
+/* @first begins the first line, @next the others. */
+static void print_rule(const struct import_entry *entries, size_t n, const char *first, const char *next)
+{
+	const struct import_options *options = &entries->options;
+
+	printf("%sclients: [", first);
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? ", " : "", stdout);
+		print_quoted(entries[i].client);
+	}
+	printf("]\n%saccess: %s\n", next, options->is_writable ? "rw" : "ro");
+	if (options->squashes_all || options->keeps_root)
+		printf("%ssquash: %s\n", next, squash_of(options));
+	if (options->anon_uid != ANONYMOUS_ID)
+		printf("%sanon_uid: %u\n", next, options->anon_uid);
+	if (options->anon_gid != ANONYMOUS_ID)
+		printf("%sanon_gid: %u\n", next, options->anon_gid);
+	if (!options->is_insecure)
+		printf("%ssecure: true\n", next);
+}
+
+static void print_rules(const struct import_export *export, const char *mark)
+{
+	char first[32], next[32];
+	size_t n;
+
+	if (export->n && count_alike(export, 0) == export->n) {
+		snprintf(next, sizeof(next), "%s    ", mark);
+		print_rule(export->entries, export->n, next, next);
+		return;
+	}
+	snprintf(first, sizeof(first), "%s      - ", mark);
+	snprintf(next, sizeof(next), "%s        ", mark);
+	printf("%s    rules:\n", mark);
+	for (size_t i = 0; i < export->n; i += n) {
+		n = count_alike(export, i);
+		print_rule(&export->entries[i], n, first, next);
+	}
+}
+
+/* async is the same for all clients of an export here. */
+static bool is_async(struct import *import, const struct import_export *export)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < export->n; i++)
+		n += export->entries[i].options.is_async;
+	if (n && n < export->n)
+		import_say(import, export->line,
+			   "async: sync and async are the same for all clients of an export; %s stays sync",
+			   export->path);
+	return n && n == export->n;
+}
+
+static void print_export(struct import *import, struct import_export *export)
+{
+	const char *mark = export->is_held ? "#" : "";
+
+	sort_entries(export);
+	if (export->is_held)
+		printf("# Line %u: not all of this could be taken over, and without it clients could get "
+		       "more. "
+		       "Decide, and remove the #.\n",
+		       export->line);
+	printf("%s  - path: ", mark);
+	print_quoted(export->path);
+	putchar('\n');
+	print_rules(export, mark);
+	if (is_async(import, export))
+		printf("%s    sync: false\n", mark);
+}
+
+/* Input */
+
+static char *read_all(int fd, size_t *lenp)
+{
+	char *text = malloc(MAX_BYTES + 1);
+	ssize_t n = text ? 1 : -1;
+
+	for (*lenp = 0; n > 0 && *lenp <= MAX_BYTES; *lenp += (size_t)n) {
+		n = read(fd, text + *lenp, MAX_BYTES + 1 - *lenp);
+		if (n < 0)
+			break;
+	}
+	if (n >= 0 && *lenp <= MAX_BYTES)
+		return text;
+	if (n >= 0)
+		errno = EFBIG;
+	free(text);
+	return NULL;
+}
+
+static int read_file(struct import *import, const char *file)
+{
+	hf_cleanup(hf_closep) int fd =
+		strcmp(file, "-") == 0 ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC);
+	hf_cleanup(hf_freep) char *text = NULL;
+	size_t len = 0;
+	int r;
+
+	text = fd < 0 ? NULL : read_all(fd, &len);
+	r = text ? 0 : -errno;
+	import->file = strcmp(file, "-") == 0 ? "stdin" : file;
+	if (r == 0)
+		r = import_read(import, text, len);
+	if (r < 0)
+		fprintf(stderr, "holdfast: %s cannot be read: %s\n", import->file, strerror(-r));
+	return r;
+}
+
+/* As the kernel's server: the file, and those of a folder beside it. */
+static int read_default_files(struct import *import, glob_t *more)
+{
+	int r = access(FILE_NAME, F_OK) == 0 || more->gl_pathc == 0 ? read_file(import, FILE_NAME) : 0;
+
+	for (size_t i = 0; i < more->gl_pathc && r == 0; i++)
+		r = read_file(import, more->gl_pathv[i]);
+	return r;
+}
+
+int cli_exports(struct cli *cli, const char *argument)
+{
+	hf_cleanup(import_deinit) struct import import = { .errors = stderr };
+	glob_t more = { 0 };
+	int r;
+
+	if (!argument || strcmp(argument, "import") != 0) {
+		fputs("holdfast: exports takes `import [FILE]`\n", stderr);
+		return CLI_USAGE;
+	}
+	if (!cli->object && glob(MORE_NAMES, 0, NULL, &more) != 0)
+		more.gl_pathc = 0;
+	r = cli->object ? read_file(&import, cli->object) : read_default_files(&import, &more);
+	if (r == 0) {
+		printf("# Made by `holdfast exports import`.\nexports:%s\n", import.n ? "" : " []");
+		for (size_t i = 0; i < import.n; i++)
+			print_export(&import, &import.exports[i]);
+	}
+	globfree(&more);
+	if (r < 0)
+		return CLI_NOT_FOUND;
+	return import.n_left_out ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,68 @@
+/* The clients of /etc/exports in the words of our configuration. */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "cli/exports.h"
+#include "export/client_names.h"
+
+static bool refuse(struct import *import, const char *text, const char *why)
+{
+	import_say(import, import->line, "client %s: %s", text, why);
+	return false;
+}
+
+/* The number of leading ones. -1: ones follow a zero. */
+static int bits_of(uint32_t mask)
+{
+	int n = 0;
+
+	for (; mask & 0x80000000; mask <<= 1)
+		n++;
+	return mask ? -1 : n;
+}
+
+/* "10.0.0.0/255.0.0.0" as "10.0.0.0/8" */
+static bool read_network(struct import *import, const char *text, char *out, size_t size)
+{
+	const char *slash = strchr(text, '/');
+	struct hf_network network;
+	struct in_addr mask;
+
+	if (inet_pton(AF_INET, slash + 1, &mask) == 1 && bits_of(ntohl(mask.s_addr)) >= 0)
+		snprintf(out, size, "%.*s/%d", (int)(slash - text), text, bits_of(ntohl(mask.s_addr)));
+	else
+		snprintf(out, size, "%s", text);
+	return hf_network_parse(&network, out) || refuse(import, text, "it is not a network");
+}
+
+bool import_read_client(struct import *import, const char *text, enum import_kind *kindp, char *out,
+			size_t size)
+{
+	struct hf_addr addr;
+
+	snprintf(out, size, "%s", text);
+	*kindp = IMPORT_HOST;
+	if (*text == '\0' || strcmp(text, "*") == 0) {
+		*kindp = IMPORT_ALL;
+		snprintf(out, size, "any");
+		return true;
+	}
+	if (*text == '@') {
+		*kindp = IMPORT_NETGROUP;
+		return refuse(import, text, "there are no netgroups; list the hosts");
+	}
+	if (strncmp(text, "gss/", 4) == 0)
+		return refuse(import, text, "AUTH_SYS alone is served");
+	if (hf_client_name_is_pattern(text)) {
+		*kindp = IMPORT_PATTERN;
+		return hf_client_name_is_valid(text) ||
+		       refuse(import, text, "a pattern of names ends with a domain, as in *.example.org");
+	}
+	if (strchr(text, '/')) {
+		*kindp = IMPORT_NETWORK;
+		return read_network(import, text, out, size);
+	}
+	return hf_addr_parse(&addr, text) || hf_client_name_is_valid(text) ||
+	       refuse(import, text, "it is neither an address nor a host name");
+}

@@ -1,0 +1,217 @@
+/* The options of /etc/exports, and what becomes of each. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/exports.h"
+
+#define ANONYMOUS 65534
+
+const struct import_options import_defaults = { .anon_uid = ANONYMOUS, .anon_gid = ANONYMOUS };
+
+enum action {
+	NOTHING, /* the server does this anyway, or has no need of it */
+	RO,
+	RW,
+	SECURE,
+	INSECURE,
+	SYNC,
+	ASYNC,
+	ROOT_SQUASH,
+	NO_ROOT_SQUASH,
+	ALL_SQUASH,
+	NO_ALL_SQUASH,
+	ANON_UID,
+	ANON_GID,
+	FLAVOURS,
+	TRANSPORT,
+	LEAVE_OUT, /* clients get no more without it */
+	HOLD,      /* without it, clients could get more */
+};
+
+static const struct row {
+	const char *name;
+	enum action action;
+	const char *why;
+} rows[] = {
+	{ "ro", RO, NULL },
+	{ "rw", RW, NULL },
+	{ "secure", SECURE, NULL },
+	{ "insecure", INSECURE, NULL },
+	{ "sync", SYNC, NULL },
+	{ "async", ASYNC, NULL },
+	{ "root_squash", ROOT_SQUASH, NULL },
+	{ "no_root_squash", NO_ROOT_SQUASH, NULL },
+	{ "all_squash", ALL_SQUASH, NULL },
+	{ "no_all_squash", NO_ALL_SQUASH, NULL },
+	{ "anonuid", ANON_UID, NULL },
+	{ "anongid", ANON_GID, NULL },
+	{ "sec", FLAVOURS, NULL },
+	{ "xprtsec", TRANSPORT, NULL },
+	{ "subtree_check", NOTHING, NULL },
+	{ "no_subtree_check", NOTHING, NULL },
+	{ "wdelay", NOTHING, NULL },
+	{ "no_wdelay", NOTHING, NULL },
+	{ "hide", NOTHING, NULL },
+	{ "auth_nlm", NOTHING, NULL },
+	{ "secure_locks", NOTHING, NULL },
+	{ "acl", NOTHING, NULL },
+	{ "no_acl", NOTHING, NULL },
+	{ "no_pnfs", NOTHING, NULL },
+	{ "rdirplus", NOTHING, NULL },
+	{ "nohide", LEAVE_OUT, "a file system that is mounted below an export needs an export of its own" },
+	{ "crossmnt", LEAVE_OUT,
+	  "each file system that is mounted below the export needs an export of its own" },
+	{ "fsid", LEAVE_OUT, "file handles need no number of the file system; NFSv4 is not served" },
+	{ "no_auth_nlm", LEAVE_OUT, "the rights to a file are checked for each lock" },
+	{ "insecure_locks", LEAVE_OUT, "the rights to a file are checked for each lock" },
+	{ "nordirplus", LEAVE_OUT, "READDIRPLUS is always served; mount with nordirplus" },
+	{ "pnfs", LEAVE_OUT, "it is of NFSv4, which is not served" },
+	{ "refer", LEAVE_OUT, "it is of NFSv4, which is not served" },
+	{ "replicas", LEAVE_OUT, "it is of NFSv4, which is not served" },
+	{ "security_label", LEAVE_OUT, "it is of NFSv4, which is not served" },
+	{ "mountpoint", HOLD, "the directory would be exported also if nothing is mounted there" },
+	{ "mp", HOLD, "the directory would be exported also if nothing is mounted there" },
+	{ "squash_uids", HOLD, "there are no lists of users to squash" },
+	{ "squash_gids", HOLD, "there are no lists of groups to squash" },
+};
+
+static const struct row *find(const char *name)
+{
+	for (size_t i = 0; i < HF_ARRAY_SIZE(rows); i++)
+		if (strcmp(rows[i].name, name) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+/* Ids may be negative in the file: -2 is the last but one. The last one means "no change" to the kernel. */
+static void set_id(struct import *import, struct import_options *options, uint32_t *idp, const char *name,
+		   const char *value)
+{
+	char *end = NULL;
+	long long id = 0;
+
+	errno = 0;
+	if (value)
+		id = strtoll(value, &end, 10);
+	if (!value || *value == '\0' || *end || errno || id < -2147483647LL || id == -1 || id >= UINT32_MAX) {
+		import_say(import, import->line, "%s=%s: it is not an id", name, value ? value : "");
+		options->is_held = true;
+		return;
+	}
+	*idp = (uint32_t)id;
+}
+
+/* Is @word one of "a:b:c"? */
+static bool has_word(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (; list; list = strchr(list, ':')) {
+		list += *list == ':';
+		if (strncmp(list, word, len) == 0 && (list[len] == '\0' || list[len] == ':'))
+			return true;
+		if (*list == '\0')
+			break;
+	}
+	return false;
+}
+
+static void set_flavours(struct import *import, struct import_options *options, const char *value)
+{
+	const char *list = value ? value : "";
+
+	if (options->n_flavours++) {
+		import_say(import, import->line,
+			   "sec=%s: rights that depend on the security flavour are not there; AUTH_SYS alone "
+			   "is served",
+			   list);
+		options->is_held = true;
+	} else if (!has_word(list, "sys")) {
+		import_say(import, import->line,
+			   "sec=%s: AUTH_SYS alone is served, where the client names the user", list);
+		options->is_held = true;
+	} else if (strcmp(list, "sys") != 0) {
+		import_say(import, import->line, "sec=%s: of these, sys alone is served", list);
+	}
+}
+
+static void set_transport(struct import *import, struct import_options *options, const char *value)
+{
+	const char *list = value ? value : "";
+
+	if (strcmp(list, "none") == 0)
+		return;
+	import_say(import, import->line, "xprtsec=%s: the importer does not set up TLS", list);
+	if (!has_word(list, "none"))
+		options->is_held = true;
+}
+
+static void apply(struct import *import, struct import_options *options, const struct row *row,
+		  const char *value)
+{
+	switch (row->action) {
+	case NOTHING:
+		break;
+	case RO:
+	case RW:
+		options->is_writable = row->action == RW;
+		break;
+	case SECURE:
+	case INSECURE:
+		options->is_insecure = row->action == INSECURE;
+		break;
+	case SYNC:
+	case ASYNC:
+		options->is_async = row->action == ASYNC;
+		break;
+	case ROOT_SQUASH:
+	case NO_ROOT_SQUASH:
+		options->keeps_root = row->action == NO_ROOT_SQUASH;
+		break;
+	case ALL_SQUASH:
+	case NO_ALL_SQUASH:
+		options->squashes_all = row->action == ALL_SQUASH;
+		break;
+	case ANON_UID:
+		set_id(import, options, &options->anon_uid, row->name, value);
+		break;
+	case ANON_GID:
+		set_id(import, options, &options->anon_gid, row->name, value);
+		break;
+	case FLAVOURS:
+		set_flavours(import, options, value);
+		break;
+	case TRANSPORT:
+		set_transport(import, options, value);
+		break;
+	case LEAVE_OUT:
+	case HOLD:
+		import_say(import, import->line, "%s%s%s: %s", row->name, value ? "=" : "",
+			   value ? value : "", row->why);
+		options->is_held |= row->action == HOLD;
+		break;
+	}
+}
+
+void import_read_options(struct import *import, struct import_options *options, char *text)
+{
+	char *name, *value;
+
+	while ((name = strsep(&text, ","))) {
+		const struct row *row;
+
+		if (*name == '\0')
+			continue;
+		value = strchr(name, '=');
+		if (value)
+			*value++ = '\0';
+		row = find(name);
+		if (row) {
+			apply(import, options, row, value);
+			continue;
+		}
+		import_say(import, import->line, "%s: an unknown option", name);
+		options->is_held = true;
+	}
+}
