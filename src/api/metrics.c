@@ -193,6 +193,7 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 	put_value(out, HF_METRIC_LOCKS_REVOKED, status->recovery.locks_revoked);
 	begin(out, HF_METRIC_SILENT_LOCK);
 	fprintf(out, "%s %.3f\n", hf_metrics[HF_METRIC_SILENT_LOCK].name, (double)status->silence_ns / 1e9);
+	put_value(out, HF_METRIC_SILENT_RELEASED, status->recovery.silent_released);
 	put_value(out, HF_METRIC_NLM_WAITERS, status->locks.waiters);
 	begin(out, HF_METRIC_NLM_GRANTS);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "told", status->grants_told);

@@ -48,6 +48,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_SILENT_LOCK] = { "holdfast_oldest_lock_of_silent_client_seconds", HF_METRIC_GAUGE, "",
 				    "Of all clients that hold locks, the longest time since one of them was "
 				    "heard: its locks are at least so old; 0 if no client holds a lock." },
+	[HF_METRIC_SILENT_RELEASED] = { "holdfast_silent_clients_released_total", HF_METRIC_COUNTER, "",
+					"Clients whose locks were released because they gave no sign of life "
+					"for recovery.release_silent_seconds while others waited." },
 	[HF_METRIC_NLM_WAITERS] = { "nlm_waiters", HF_METRIC_GAUGE, "",
 				    "Waiters: requests that wait for a lock." },
 	[HF_METRIC_NLM_GRANTS] = { "nlm_grants_total", HF_METRIC_COUNTER,

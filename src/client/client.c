@@ -139,6 +139,7 @@ void hf_client_confirm(struct hf_client *client)
 
 void hf_client_answered(struct hf_client *client)
 {
+	client->has_answered = true;
 	if (client->is_confirmed || !hf_places_may_confirm(client))
 		return;
 	client->is_confirmed = true;

@@ -123,6 +123,7 @@ struct hf_client {
 	bool is_pinned; /* stays registered even without locks: it must still be told of the server's restart,
 			 * or may reclaim locks that the store does not have */
 	bool is_confirmed; /* it called over TCP or from this host, or its host answered the server */
+	bool has_answered; /* its host answered a call of the server since the server's start */
 	bool is_certain;   /* it called over TCP or from this host: no other host can do that in its name */
 	uint8_t standing;  /* inside: the group that it is counted in, see places.c */
 	uint8_t idle_rank; /* inside: the list that idle_link is in */

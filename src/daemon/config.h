@@ -190,6 +190,7 @@ struct hf_config {
 		int64_t max_clients;
 		int64_t max_clients_per_address;
 		enum hf_config_after_crash after_crash;
+		int64_t release_silent_seconds; /* 0: never */
 	} recovery;
 	struct {
 		enum hf_config_allow_mon allow_mon;

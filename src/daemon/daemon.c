@@ -406,6 +406,13 @@ static void send_datagram(void *user, const struct hf_addr *local, const struct 
 	hf_rpc_server_send(d->rpc, local, to, message);
 }
 
+static bool has_connection(void *user, const struct hf_addr *peer)
+{
+	struct daemon *d = user;
+
+	return hf_rpc_server_has_connection(d->rpc, peer);
+}
+
 static int make_locks(struct daemon *d)
 {
 	struct hf_recovery_options options;
@@ -446,6 +453,8 @@ static int make_locks(struct daemon *d)
 	nsm.allow_mon = (enum hf_nsm_allow)d->config->nsm.allow_mon;
 	nsm.is_export_client = hf_file_service_is_client;
 	nsm.user = d->files;
+	nsm.has_connection = has_connection;
+	nsm.connection_user = d;
 	nsm.timeout_ns = options.notify_timeout_ns;
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
@@ -480,6 +489,10 @@ static int make_rpc(struct daemon *d)
 
 	limits.max_connections =
 		HF_MIN(limits.max_connections, files > 2 * OTHER_FILES ? files - OTHER_FILES : files / 2);
+	/* A connection of a host that is gone ends within half of the time that silent clients have. */
+	if (d->config->recovery.release_silent_seconds)
+		limits.keepalive_s =
+			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)
 		r = hf_file_service_serve(d->files, d->config->exports.n ? serve : serve_unnamed, d);

@@ -83,6 +83,7 @@ void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_conf
 		.notify_retry_ns = (uint64_t)config->recovery.notify_retry_seconds * HF_NS_PER_S,
 		.max_clients = (size_t)config->recovery.max_clients,
 		.max_clients_per_address = (size_t)config->recovery.max_clients_per_address,
+		.release_silent_ns = (uint64_t)config->recovery.release_silent_seconds * HF_NS_PER_S,
 		.continues = config->recovery.after_crash == HF_CONFIG_AFTER_CRASH_CONTINUE,
 		.clear_store = args->clear_store,
 		.measures = config->metrics.enabled,

@@ -29,6 +29,9 @@ struct hf_socket_bind {
 	struct hf_addr addr; /* family 0: any address; port 0: any free port */
 	bool reserved;       /* a port below 1024 if that is permitted, else any */
 	bool may_be_absent;  /* on a loop with a lease, the address may come later */
+	/* Listening: a connection that is quiet for so many seconds is asked for a sign of life, and ends
+	 * after three times as many without one; 0: as the kernel likes. */
+	int keepalive_s;
 };
 
 /* Opening */

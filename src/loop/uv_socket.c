@@ -27,6 +27,7 @@
 #define KEEPALIVE_IDLE_S     7200
 #define KEEPALIVE_INTERVAL_S 75
 #define PROBE_S              1
+#define KEEPALIVE_N          3 /* questions without an answer end a connection, if bind->keepalive_s */
 
 /* Well-known services are below 512; rpc.statd and similar programs choose from here, too. */
 #define RESERVED_FIRST 600
@@ -151,6 +152,11 @@ int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const str
 	/* Accepted sockets inherit these. */
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	if (bind->keepalive_s) {
+		set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, bind->keepalive_s);
+		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, bind->keepalive_s);
+		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_N);
+	}
 	if (loop->lease)
 		end_at_once(fd);
 	if (listen(fd, LISTEN_BACKLOG) < 0)

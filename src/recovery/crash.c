@@ -121,6 +121,26 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 	return (size_t)(recovery->counts.locks_cleaned - before);
 }
 
+/* As far as we know the client was not restarted, so the event has no state number. */
+void hf_crash_release_silent(struct hf_recovery *recovery, struct hf_client *client, uint64_t silent_ns)
+{
+	const char *reason = "it is silent, and others wait for its locks";
+	struct holdings before = holdings_of(client);
+	char quoted[256];
+
+	hf_log_warn("a client is silent: its locks are released, because others wait for them",
+		    "client=%s silent_seconds=%llu locks=%zu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
+		    (unsigned long long)(silent_ns / HF_NS_PER_S), before.n_locks);
+	recovery->counts.silent_released++;
+	hf_client_set_status(client, HF_CLIENT_CRASHED);
+	note_death(client);
+	tell_crash(recovery, client, 0, reason);
+	hf_late_reclaim_forget(recovery, client);
+	hf_lock_client_purge(recovery->locks, &client->locking);
+	report(recovery, client, &before, reason);
+}
+
 /* A client that could not be told of our restart. As far as we know it was not restarted itself, so the event
  * has no state number, and the hosts that monitor the client are not told. A client that loses no lock is
  * only unreachable: nothing was cleaned up, and nothing says that it crashed. */

@@ -103,6 +103,17 @@ struct hf_notifier {
 	uint64_t wave_wall; /* the same by the calendar */
 };
 
+/* silent.c */
+struct hf_silents {
+	struct hf_recovery_asker asker; /* ask is NULL while there is none */
+	struct hf_timer timer;
+	struct hf_lock_cursor at; /* of the walk */
+	uint64_t round;           /* the number of the walk */
+	uint64_t began;           /* monotonic ns, when the server began to listen */
+	struct hf_list cases;
+	size_t n;
+};
+
 /* protocol.c */
 struct hf_protocol {
 	struct hf_recovery_protocol rules; /* with its own window */
@@ -136,6 +147,7 @@ struct hf_recovery {
 	struct hf_promises promises;
 	struct hf_late_reclaims late_reclaims;
 	struct hf_notifier notifier;
+	struct hf_silents silents;
 
 	struct hf_list settlings;      /* of crash.c */
 	struct hf_log_limit crash_log; /* a client can say that it was restarted as often as it likes */
@@ -149,15 +161,17 @@ struct hf_recovery {
 /* What this folder knows of a client: src/client makes it, cleared, and frees it with the client. */
 struct hf_recovery_client {
 	struct hf_protocol *protocol;
-	struct hf_notice *notice;    /* the client is being told of our restart */
-	struct hf_list late;         /* what it may still reclaim after grace */
-	uint64_t n_deaths;           /* how often what it had was released since it died */
-	int32_t death_state;         /* the state number that it had at the last of them */
-	uint32_t n_settling;         /* reasons for its new state number not to be stored yet */
-	uint32_t n_held;             /* of these: not because of its old locks */
-	int32_t stored_state;        /* what the stored registration says, while n_settling */
-	bool is_stored_state_proven; /* likewise */
-	int32_t told_state;          /* the last state number of ours that it knows */
+	struct hf_notice *notice;      /* the client is being told of our restart */
+	struct hf_list late;           /* what it may still reclaim after grace */
+	uint64_t n_deaths;             /* how often what it had was released since it died */
+	int32_t death_state;           /* the state number that it had at the last of them */
+	uint32_t n_settling;           /* reasons for its new state number not to be stored yet */
+	uint32_t n_held;               /* of these: not because of its old locks */
+	int32_t stored_state;          /* what the stored registration says, while n_settling */
+	bool is_stored_state_proven;   /* likewise */
+	int32_t told_state;            /* the last state number of ours that it knows */
+	struct hf_silent_case *silent; /* it may never come back */
+	uint64_t answered_at;          /* monotonic ns, when its host answered silent.c */
 };
 
 static inline struct hf_client *hf_client_of(struct hf_lock_client *locking)
@@ -266,7 +280,14 @@ bool hf_phase_is_over(const struct hf_recovery *recovery); /* nothing is served 
 void hf_crash_init(struct hf_recovery *recovery);
 void hf_crash_deinit(struct hf_recovery *recovery);
 void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
+/* It gave no sign of life for @silent_ns, and others wait for its locks. */
+void hf_crash_release_silent(struct hf_recovery *recovery, struct hf_client *client, uint64_t silent_ns);
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client);
+
+/* SILENT */
+void hf_silents_init(struct hf_recovery *recovery);
+int hf_silents_start(struct hf_recovery *recovery);
+void hf_silents_deinit(struct hf_recovery *recovery);
 
 /* NOTIFIER */
 void hf_notifier_init(struct hf_recovery *recovery);

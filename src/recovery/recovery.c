@@ -410,6 +410,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_not_exported_init(recovery);
 	hf_waiting_init(recovery);
 	hf_protocols_init(recovery);
+	hf_silents_init(recovery);
 	r = hf_export_counts_init(recovery);
 	if (r == 0)
 		r = hf_late_reclaim_init(recovery);
@@ -450,6 +451,8 @@ int hf_recovery_start(struct hf_recovery *recovery)
 	if (r == 0)
 		r = hf_notifier_start(recovery);
 	if (r == 0)
+		r = hf_silents_start(recovery);
+	if (r == 0)
 		hf_protocols_start(recovery, hf_phase_pins(recovery));
 	return hf_trace(r);
 }
@@ -463,6 +466,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	hf_phase_enter(recovery, HF_PHASE_STOPPED, "freed");
 	if (recovery->stop_timer.loop)
 		hf_timer_stop(&recovery->stop_timer);
+	hf_silents_deinit(recovery);
 	hf_notifier_deinit(recovery);
 	hf_late_reclaim_deinit(recovery);
 	hf_phase_deinit(recovery);

@@ -9,6 +9,7 @@
  *	restart.c        stored records -> locks and reservations, unreclaimed or held
  *	waiting.c        stored waiters -> waiters
  *	notifier.c       tells every registered client of our restart
+ *	silent.c         which clients never come back, while others wait for their locks?
  *	crash.c          evidence that a client died -> everything of it goes
  *	order.c          an operator releases one lock
  *	reclaim.c        how is a reclaim to be served?
@@ -78,6 +79,16 @@ struct hf_recovery_teller {
 	void *user;
 };
 
+/* Looks for a sign of life of a client (silent.c). */
+struct hf_recovery_asker {
+	/* Asks its host for any answer. done comes later, exactly once, unless this asker ends before. An
+	 * error: the host was not asked. */
+	int (*ask)(void *user, struct hf_client *client, void (*done)(void *context, bool has_answered),
+		   void *context);
+	bool (*has_connection)(void *user, const struct hf_client *client); /* from its address */
+	void *user;
+};
+
 /* How a protocol tells the client of a waiter that it has its lock. */
 struct hf_recovery_route {
 	uint64_t offset; /* as the client wrote them */
@@ -139,6 +150,7 @@ struct hf_recovery_options {
 	uint64_t notify_retry_ns;
 	size_t max_clients;
 	size_t max_clients_per_address; /* 0: half of max_clients */
+	uint64_t release_silent_ns;     /* 0: never; see silent.c */
 	uint64_t idle_ns;               /* until a client that holds nothing is unregistered; 0: 300 s */
 	struct hf_lock_limits lock_limits;
 	const struct hf_lock_outside *outside; /* of the lock table; NULL: there is none */
@@ -162,6 +174,8 @@ void hf_recovery_set_waiter_events(struct hf_recovery *recovery,
 /* For a protocol whose clients are told; NULL: for now there is no teller, and the notices wait. */
 void hf_recovery_set_teller(struct hf_recovery *recovery, const char *protocol,
 			    const struct hf_recovery_teller *teller);
+/* NULL: it ends, and has dropped its questions. */
+void hf_recovery_set_asker(struct hf_recovery *recovery, const struct hf_recovery_asker *asker);
 /* When the protocol of the waiters is there, before the first call is served: stored waiters are queued
  * again. Where it is not called, start does that. */
 void hf_recovery_restore_waiters(struct hf_recovery *recovery);
@@ -402,9 +416,10 @@ struct hf_recovery_counts {
 	uint64_t stragglers; /* state numbers from before the last reboot */
 	uint64_t cleanups;   /* of which something had to go */
 	uint64_t locks_cleaned;
-	uint64_t locks_revoked; /* by an operator, one by one */
-	uint64_t late_reclaims; /* granted after grace */
-	size_t notices_waiting; /* clients that are still to be told */
+	uint64_t locks_revoked;   /* by an operator, one by one */
+	uint64_t silent_released; /* clients that lost their locks by silent.c */
+	uint64_t late_reclaims;   /* granted after grace */
+	size_t notices_waiting;   /* clients that are still to be told */
 	size_t notices_in_flight;
 	size_t unreachable;  /* could not be told so far */
 	size_t late_records; /* remembered for reclaims after grace */

@@ -186,6 +186,20 @@ size_t hf_hosts_most(struct hf_hosts *hosts)
 	return most;
 }
 
+bool hf_hosts_has_open(struct hf_hosts *hosts, const struct hf_addr *addr)
+{
+	struct hf_addr key = *addr;
+	const struct hf_host *host;
+	bool has_open;
+
+	key.port = 0;
+	pthread_mutex_lock(&hosts->lock);
+	host = find(hosts, &key, hf_siphash(&hosts->key, &key, sizeof(key)));
+	has_open = host && host->n_open;
+	pthread_mutex_unlock(&hosts->lock);
+	return has_open;
+}
+
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane)
 {
 	assert(lane < host->n_parts);

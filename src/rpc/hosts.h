@@ -48,6 +48,7 @@ void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host);
 void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
 size_t hf_hosts_most(struct hf_hosts *hosts); /* connections of the address that has the most */
+bool hf_hosts_has_open(struct hf_hosts *hosts, const struct hf_addr *addr);
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
 

@@ -234,7 +234,9 @@ static void listener_free(struct listener *listener)
 int hf_rpc_server_listen_tcp(struct hf_rpc_server *server, const struct hf_addr *addr, uint16_t *portp)
 {
 	struct hf_rpc_lane *lane = server->lanes[0];
-	struct hf_socket_bind bind = { .addr = *addr, .may_be_absent = true };
+	struct hf_socket_bind bind = { .addr = *addr,
+				       .may_be_absent = true,
+				       .keepalive_s = server->limits.keepalive_s };
 	struct listener *listener = calloc(1, sizeof(*listener));
 	struct hf_addr local;
 	int r;

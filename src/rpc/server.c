@@ -167,6 +167,11 @@ void hf_rpc_server_begin_no_more(struct hf_rpc_server *server)
 
 /* Counters */
 
+bool hf_rpc_server_has_connection(const struct hf_rpc_server *server, const struct hf_addr *peer)
+{
+	return hf_hosts_has_open(server->hosts, peer);
+}
+
 static void add_lane(const struct hf_rpc_lane *lane, struct hf_limit_use *uses)
 {
 	size_t gathering = atomic_load_explicit(&lane->used_gathering, memory_order_relaxed);

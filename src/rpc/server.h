@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,7 @@ struct hf_rpc_limits {
 			     * have half of it, or less while others have some (budget.c) */
 	size_t max_reply;   /* of the longest reply: this much must be free before a call that may have it
 			     * begins */
+	int keepalive_s;    /* see struct hf_socket_bind */
 	uint64_t idle_ns;   /* until a connection without work is closed */
 	uint64_t stall_ns; /* until a connection is closed in the middle of a record, or with a reply that its
 			    * peer does not read */
@@ -79,6 +81,9 @@ void hf_rpc_server_drain(struct hf_rpc_server *server, uint64_t timeout_ns, void
 			 void *user);
 /* After the loops have stopped: calls under way may still end and be answered, but no further call begins. */
 void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
+
+/* Is a connection from this address open? From any thread. */
+bool hf_rpc_server_has_connection(const struct hf_rpc_server *server, const struct hf_addr *peer);
 
 /* Counters */
 struct hf_rpc_counts {

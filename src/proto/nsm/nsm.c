@@ -88,6 +88,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 {
 	hf_cleanup(hf_nsm_freep) struct hf_nsm *nsm = calloc(1, sizeof(*nsm));
 	struct hf_recovery_teller teller = hf_nsm_teller;
+	struct hf_recovery_asker asker = hf_nsm_asker;
 	int r;
 
 	if (!nsm)
@@ -98,6 +99,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_loop_random(options->loop, &nsm->n_doubted, sizeof(nsm->n_doubted));
 	nsm->delays.recovery = options->recovery;
 	hf_list_init(&nsm->tellings);
+	hf_list_init(&nsm->lives);
 	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);
 	hf_list_init(&nsm->inquiries);
@@ -122,6 +124,9 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 		return hf_trace(r);
 	teller.user = nsm;
 	set_teller(options->recovery, &teller);
+	asker.user = nsm;
+	if (options->has_connection)
+		hf_recovery_set_asker(options->recovery, &asker);
 	*nsmp = nsm;
 	nsm = NULL;
 	return 0;
@@ -132,6 +137,8 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	if (!nsm)
 		return NULL;
 	set_teller(nsm->options.recovery, NULL);
+	hf_nsm_lives_deinit(nsm);
+	hf_recovery_set_asker(nsm->options.recovery, NULL);
 	hf_nsm_doubts_deinit(nsm);
 	hf_nsm_sights_deinit(nsm);
 	hf_nsm_visitors_deinit(nsm);

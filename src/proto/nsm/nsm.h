@@ -10,6 +10,7 @@
  *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
  *	meet.c        is there a host at the address that a datagram came from?
  *	knock.c       does a host accept a connection to its rpcbind, or refuse it?
+ *	life.c        does a host give any sign of life?
  *	tell.c        how is one client told of the server's restart?
  *	callback.c    how is a lock manager of this host told of a peer's restart?
  *	watch.c       which lock managers of this host watch a peer by its name?
@@ -74,6 +75,10 @@ struct hf_nsm_options {
 	enum hf_nsm_allow allow_mon;
 	/* May this address use an export? NULL: no address may. */
 	bool (*is_export_client)(void *user, const struct hf_addr *peer);
+	/* Is a connection from this address open? NULL: it is not known, and so no silent client loses its
+	 * locks. */
+	bool (*has_connection)(void *user, const struct hf_addr *peer);
+	void *connection_user;
 	void *user;
 	uint64_t timeout_ns; /* for all questions to a host about itself; 0: 5 s */
 };

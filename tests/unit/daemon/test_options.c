@@ -41,6 +41,7 @@ static const struct {
 	{ "recovery.max_clients", "10000", false },
 	{ "recovery.max_clients_per_address", "0", false },
 	{ "recovery.after_crash", "reclaim", false },
+	{ "recovery.release_silent_seconds", "0", false },
 	{ "nsm.allow_mon", "exports", false },
 	{ "cluster.service", "\"\"", false },
 	{ "cluster.node", "\"\"", false },
@@ -75,6 +76,7 @@ static const struct {
 	{ "recovery.notify_retry_seconds", 0, 604800 },
 	{ "recovery.max_clients", 1, 10000000 },
 	{ "recovery.max_clients_per_address", 0, 10000000 },
+	{ "recovery.release_silent_seconds", 0, 31536000 },
 	{ "log.slow_ms", 0, 3600000 },
 	{ "cluster.lease_seconds", 1, 3600 },
 };

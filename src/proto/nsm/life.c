@@ -1,0 +1,128 @@
+/*
+ * Does a host give any sign of life? The server calls its rpcbind over UDP and over TCP, its
+ * status monitor and its lock manager. Any reply is an answer, and so is a connection that the
+ * host accepts or refuses. All calls together have options.timeout_ns.
+ *
+ * The calls leave from whatever address the kernel chooses: the address that the client called
+ * may be gone since.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "proto/nsm/internal.h"
+
+#define LOCKD         100021
+#define LOCKD_VERSION 4
+#define N_CALLS       4
+
+struct life {
+	struct hf_link link; /* of nsm->lives */
+	struct hf_nsm *nsm;
+	struct life_call {
+		struct life *life;
+		struct hf_rpc_pending *pending; /* NULL: not under way */
+	} calls[N_CALLS];
+	unsigned int n_under_way;
+	void (*done)(void *context, bool has_answered);
+	void *context;
+};
+
+static void life_free(struct life *life)
+{
+	hf_link_remove(&life->link);
+	for (size_t i = 0; i < N_CALLS; i++)
+		hf_rpc_pending_cancel(life->calls[i].pending);
+	free(life);
+}
+
+static bool is_answer(const struct hf_rpc_result *result)
+{
+	if (result->outcome != HF_RPC_OUTCOME_TIMEOUT && result->outcome != HF_RPC_OUTCOME_UNREACHABLE)
+		return true;
+	return result->transport == HF_RPC_TCP && result->stage == HF_RPC_STAGE_REPLY; /* it connected */
+}
+
+static void on_result(void *user, const struct hf_rpc_result *result)
+{
+	struct life_call *call = user;
+	struct life *life = call->life;
+	void (*done)(void *context, bool has_answered) = life->done;
+	void *context = life->context;
+	bool has_answered = is_answer(result);
+
+	call->pending = NULL;
+	if (--life->n_under_way && !has_answered)
+		return;
+	life_free(life);
+	done(context, has_answered);
+}
+
+static int call(struct life *life, size_t i, const struct hf_addr *host)
+{
+	static const struct {
+		uint32_t program, version;
+		enum hf_rpc_path path;
+	} calls[N_CALLS] = {
+		{ HF_NSM_RPCBIND, HF_NSM_RPCBIND_VERSION, HF_RPC_UDP_ONLY },
+		{ HF_NSM_RPCBIND, HF_NSM_RPCBIND_VERSION, HF_RPC_TCP_ONLY },
+		{ HF_NSM_PROGRAM, 1, HF_RPC_UDP_THEN_TCP },
+		{ LOCKD, LOCKD_VERSION, HF_RPC_UDP_THEN_TCP },
+	};
+	struct hf_rpc_client *client = life->nsm->options.client;
+	struct hf_rpc_request request = {
+		.remote = *host,
+		.program = calls[i].program,
+		.version = calls[i].version,
+		.path = calls[i].path,
+		.timeout_ns = life->nsm->options.timeout_ns,
+		.fresh_connection = true,
+	};
+	int r;
+
+	request.remote.port = calls[i].program == HF_NSM_RPCBIND ? hf_rpc_client_rpcbind_port(client) : 0;
+	life->calls[i].life = life;
+	r = hf_rpc_client_call(client, &life->calls[i].pending, &request, on_result, &life->calls[i]);
+	if (r < 0)
+		life->calls[i].pending = NULL;
+	else
+		life->n_under_way++;
+	return r;
+}
+
+static int ask(void *user, struct hf_client *client, void (*done)(void *context, bool has_answered),
+	       void *context)
+{
+	struct hf_nsm *nsm = user;
+	struct life *life = calloc(1, sizeof(*life));
+	int r = 0;
+
+	if (!life)
+		return hf_trace(-ENOMEM);
+	life->nsm = nsm;
+	life->done = done;
+	life->context = context;
+	hf_list_push_back(&nsm->lives, &life->link);
+	for (size_t i = 0; i < N_CALLS && r == 0; i++)
+		r = call(life, i, &client->address);
+	if (r < 0)
+		life_free(life);
+	return r;
+}
+
+static bool has_connection(void *user, const struct hf_client *client)
+{
+	const struct hf_nsm_options *options = &((const struct hf_nsm *)user)->options;
+
+	return options->has_connection(options->connection_user, &client->address);
+}
+
+const struct hf_recovery_asker hf_nsm_asker = { .ask = ask, .has_connection = has_connection };
+
+void hf_nsm_lives_deinit(struct hf_nsm *nsm)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(&nsm->lives)))
+		life_free(hf_list_entry(link, struct life, link));
+}

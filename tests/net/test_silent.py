@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""recovery.release_silent_seconds: a client that never comes back gives way to those that wait.
+
+    test_silent.py PATH/holdfastd [unittest's own arguments]
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+from commandline import CliPlay
+from play import main
+from rest import Events
+
+TIME = 2  # seconds
+RELEASED = "holdfast_silent_clients_released_total"
+REASON = "it is silent, and others wait for its locks"
+
+
+class Silent(CliPlay):
+    n_hosts = 3
+    settings = (
+        "api.listen=127.0.0.1:0",
+        f"recovery.release_silent_seconds={TIME}",
+        "recovery.notify_timeout_ms=400",
+        "store.backend=lmdb",
+        "recovery.grace=auto",
+        "recovery.after_crash=continue",
+    )
+
+    def setUp(self):
+        super().setUp()
+        for host in self.hosts:
+            host.grants.items.clear()
+            self.plug(host)
+
+    def filter(self, host, *rules):
+        """The host's own firewall drops all of this; nothing: it drops nothing."""
+        lines = ["add table inet f", "flush table inet f", "add chain inet f in { type filter hook input priority 0; }"]
+        with host.namespace:
+            subprocess.run(["nft", "; ".join(lines + [f"add rule inet f in {rule} drop" for rule in rules])], check=True)
+
+    def plug(self, host):
+        self.filter(host)
+
+    def unplug(self, host):
+        """Nothing reaches it any more."""
+        self.filter(host, "iifname eth0")
+
+    def tearDown(self):
+        for host in self.hosts:
+            self.plug(host)
+            host.drop_callers()  # the server may have ended them
+        super().tearDown()
+
+    def released(self):
+        return self.rest.metrics()[RELEASED]
+
+    def is_known(self, host):
+        """Its host has answered the server, so that its silence means something."""
+        for program in (100021, 100024):
+            host.lookups.wait(1, lambda item, program=program: item[1] == program)
+
+    def questions(self, host):
+        """How often the host was asked for its lock manager's port."""
+        return len(host.lookups.matching(lambda item: item[1] == 100021))
+
+    def hold(self, host):
+        host.lookups.items.clear()
+        lock = self.lock_of(host)
+        self.assert_granted(host, lock)
+        self.is_known(host)
+        return lock
+
+    def test_a_client_that_is_gone_gives_way_to_one_that_waits(self):
+        before, began = self.released(), time.monotonic()
+        events = Events(self.rest)
+        self.addCleanup(events.close)
+        self.hold(self.a)
+        self.unplug(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.b.grants.wait(1)
+        self.assertGreaterEqual(time.monotonic() - began, TIME)
+        self.assertEqual(self.released() - before, 1)
+        for kind in ("crash", "cleanup"):
+            event = events.wait(kind, lambda data: data["client"] == self.id_of(self.a))
+            self.assertEqual(event["data"]["reason"], REASON)
+        shown = self.rest.get(f"/api/v1/clients/{urllib.parse.quote(self.id_of(self.a), safe='')}").json
+        self.assertEqual((shown["status"], shown["locks"]), ("crashed", []))
+        self.assertRegex(self.daemon.log, r"a client is silent: its locks are released.*client=\S*" + self.a.name)
+
+    def test_a_quiet_client_is_asked_and_keeps_its_locks(self):
+        before = self.released()
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        asked = self.questions(self.a)
+        self.until(lambda: self.questions(self.a), "it is asked again and again", passes=lambda n: n >= asked + 3)
+        self.assertEqual(self.released(), before)
+        self.assert_held(self.lock_of(self.c))
+        self.assertEqual(self.b.grants.items, [])
+        self.unplug(self.a)  # and now it is gone
+        self.b.grants.wait(1)
+        self.assertEqual(self.released() - before, 1)
+
+    def test_without_a_waiter_nothing_is_released_and_no_host_is_asked(self):
+        before = self.released()
+        self.hold(self.a)
+        asked = self.questions(self.a)
+        seen = f"/api/v1/clients/{urllib.parse.quote(self.id_of(self.a), safe='')}"
+        self.until(lambda: self.rest.get(seen).json["silent_seconds"], "it is silent", passes=lambda s: s > 2 * TIME)
+        self.assertEqual((self.released(), self.questions(self.a)), (before, asked))
+        self.assert_held(self.lock_of(self.c))
+
+    def test_a_server_that_is_cut_off_releases_nothing(self):
+        before = self.released()
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.unplug(self.a)
+        self.unplug(self.b)
+        reason = "the host of the waiter does not answer either"
+        self.until(lambda: self.daemon.log, "the server says why", passes=lambda log: reason in log)
+        self.assertEqual(self.released(), before)
+        self.plug(self.b)
+        self.b.grants.wait(1)
+        self.assertEqual(self.released() - before, 1)
+
+    def test_a_client_that_has_never_answered_keeps_its_locks(self):
+        """After a start that goes on, no host has answered yet."""
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.daemon.crash()
+        self.unplug(self.a)
+        self.c.drop_callers()
+        self.daemon.start()
+        reason = "its host has never answered the server"
+        self.until(lambda: self.daemon.log, "the server says why", passes=lambda log: reason in log)
+        self.assertEqual(self.released(), 0)
+        self.assert_held(self.lock_of(self.c))
+        self.plug(self.a)
+        asked = self.questions(self.a)
+        self.until(lambda: self.questions(self.a), "it answers", passes=lambda n: n > asked)
+        self.unplug(self.a)
+        self.b.grants.wait(1)
+
+    def test_a_client_behind_a_new_firewall_keeps_its_locks_while_it_is_connected(self):
+        """Every question is dropped; its connection still acknowledges the kernel's."""
+        before = self.released()
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.filter(self.a, "tcp flags & (syn|ack) == syn", "meta l4proto udp")
+        shown = f"/api/v1/clients/{urllib.parse.quote(self.id_of(self.a), safe='')}"
+        self.until(lambda: self.rest.get(shown).json["silent_seconds"], "it is silent", passes=lambda s: s > 3 * TIME)
+        self.assertEqual(self.released(), before)
+        self.a.drop_callers()
+        self.b.grants.wait(1)  # nothing tells it from a host that is gone
+        self.assertEqual(self.released() - before, 1)
+
+    def test_a_server_that_stood_still_asks_anew(self):
+        """What came meanwhile is in its sockets."""
+        before = self.released()
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        began = time.monotonic()
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.until(lambda: time.monotonic() - began, "the time is over", passes=lambda passed: passed > 2 * TIME)
+        self.daemon.process.send_signal(signal.SIGCONT)
+        asked = self.questions(self.a)
+        self.until(lambda: self.questions(self.a), "it is asked", passes=lambda n: n >= asked + 2)
+        self.assertEqual(self.released(), before)
+        self.assert_held(self.lock_of(self.c))
+
+
+if __name__ == "__main__":
+    main()
