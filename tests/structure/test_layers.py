@@ -14,6 +14,7 @@ ROWS = [
     {"recovery"},
     {"lock", "client", "export", "vfs", "cluster"},
     {"store", "rpc"},
+    {"tls"},
     {"loop"},
     {"base"},
 ]
@@ -22,6 +23,8 @@ LEVEL = {folder: i for i, row in enumerate(ROWS) for folder in row}
 MAY_INCLUDE_RPC = {"rpc", "proto", "daemon"}
 # libuv is the loop's own business, so that a simulation can take its place.
 UV_ONLY_IN = "loop"
+# One folder answers for how OpenSSL is used.
+OPENSSL_ONLY_IN = "tls"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 SYSTEM = re.compile(r"^\s*#\s*include\s+<([^>]+)>", re.M)
 
@@ -45,6 +48,8 @@ def faults(src):
                 yield f"{path}: {folder}/ includes \"{name}\"; only {sorted(MAY_INCLUDE_RPC)} may"
         if "uv.h" in SYSTEM.findall(text) and folder != UV_ONLY_IN:
             yield f"{path}: includes <uv.h>; only {UV_ONLY_IN}/ may"
+        if any(name.startswith("openssl/") for name in SYSTEM.findall(text)) and folder != OPENSSL_ONLY_IN:
+            yield f"{path}: includes OpenSSL; only {OPENSSL_ONLY_IN}/ may"
 
 
 def main():
