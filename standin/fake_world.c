@@ -2,8 +2,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "loop/backend.h"
@@ -63,6 +66,7 @@ struct fake_socket {
 	struct hf_addr local;
 	struct hf_addr peer;
 	struct end end;
+	int bridge[2];        /* STREAM: descriptors of the library and of the world; 0: none */
 	struct hf_list queue; /* LISTENER: sockets to accept; DATAGRAMS: those that came */
 	size_t n_queue;
 };
@@ -267,6 +271,48 @@ static int fake_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd)
 	return -ENOTSUP;
 }
 
+/* A library that reads and writes by itself needs a descriptor: a pair of real sockets. The world carries
+ * bytes between its own end of them and the stream, whenever it looks at the socket. */
+
+static int fake_descriptor(struct hf_socket *socket)
+{
+	struct fake_socket *s = fake_socket_of(socket);
+
+	if (!s->bridge[0] &&
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, s->bridge) < 0)
+		return -errno;
+	return s->bridge[0];
+}
+
+static void carry(struct fake_socket *s)
+{
+	struct end *end = &s->end;
+	uint8_t data[4096];
+	size_t room;
+	ssize_t n;
+
+	while (end->len && (n = send(s->bridge[1], end->data + end->start, end->len, MSG_NOSIGNAL)) > 0) {
+		end->start += (size_t)n;
+		end->len -= (size_t)n;
+	}
+	if (end->is_reset || (end->is_ended && !end->len))
+		shutdown(s->bridge[1], SHUT_WR);
+	while (end->other && (room = HF_MIN(end->other->room - end->other->len, sizeof(data))) > 0 &&
+	       (n = read(s->bridge[1], data, room)) > 0)
+		end_put(end->other, data, (size_t)n);
+}
+
+static unsigned int ready_for_library(struct fake_socket *s)
+{
+	struct pollfd look = { .fd = s->bridge[0], .events = POLLIN | POLLOUT };
+
+	carry(s);
+	if (poll(&look, 1, 0) < 0)
+		return 0;
+	return (look.revents & (POLLIN | POLLHUP) ? HF_SOCKET_READ : 0) |
+	       (look.revents & POLLOUT ? HF_SOCKET_WRITE : 0);
+}
+
 static void fake_close(struct hf_socket *socket)
 {
 	struct fake_socket *s = fake_socket_of(socket);
@@ -275,6 +321,11 @@ static void fake_close(struct hf_socket *socket)
 	assert(!s->is_closed);
 	s->is_closed = true; /* freed when no turn looks at it any more */
 	s->socket.events = 0;
+	if (s->bridge[0]) {
+		carry(s); /* its last words */
+		close(s->bridge[0]);
+		close(s->bridge[1]);
+	}
 	if (s->kind == STREAM)
 		end_close(&s->end);
 	while ((link = hf_list_pop_front(&s->queue))) {
@@ -466,12 +517,14 @@ static bool run_works(struct fake_loop *fake)
 	return any;
 }
 
-static unsigned int ready_for(const struct fake_socket *s)
+static unsigned int ready_for(struct fake_socket *s)
 {
 	const struct end *end = &s->end;
 
 	if (s->kind != STREAM)
 		return (s->n_queue ? HF_SOCKET_READ : 0) | (s->kind == DATAGRAMS ? HF_SOCKET_WRITE : 0);
+	if (s->bridge[0] && !s->is_closed)
+		return ready_for_library(s);
 	if (end->is_reset)
 		return HF_SOCKET_READ | HF_SOCKET_WRITE;
 	return (end->len || end->is_ended ? HF_SOCKET_READ : 0) |
@@ -641,6 +694,7 @@ static const struct hf_loop_ops fake_ops = {
 	.receive = fake_receive,
 	.send = fake_send,
 	.local = fake_local,
+	.descriptor = fake_descriptor,
 	.work_submit = fake_work_submit,
 	.work_cancel = fake_work_cancel,
 };

@@ -7,6 +7,7 @@ const struct hf_limit_row hf_limits[HF_N_LIMITS] = {
 	[HF_LIMIT_RECORD_BYTES] = { "record_bytes", "Bytes of incomplete calls, in one loop" },
 	[HF_LIMIT_CALL_BYTES] = { "call_bytes",
 				  "Bytes of calls in progress and unread replies, in one loop" },
+	[HF_LIMIT_HANDSHAKES] = { "tls_handshakes", "TLS handshakes under way in each loop" },
 	[HF_LIMIT_UDP_CALLS] = { "udp_calls", "Calls over UDP in progress" },
 	[HF_LIMIT_WAITERS_PER_CLIENT] = { "waiters_per_client", "Waiters of one client" },
 	[HF_LIMIT_WAITERS_PER_ADDRESS] = { "waiters_per_address", "Waiters of one address" },

@@ -13,6 +13,7 @@ enum hf_limit {
 	HF_LIMIT_CONNECTIONS_PER_ADDRESS,
 	HF_LIMIT_RECORD_BYTES,
 	HF_LIMIT_CALL_BYTES,
+	HF_LIMIT_HANDSHAKES,
 	HF_LIMIT_UDP_CALLS,
 	/* src/lock, in the order in which a request is refused */
 	HF_LIMIT_WAITERS_PER_CLIENT,

@@ -41,6 +41,7 @@ struct hf_loop_ops {
 	int (*receive)(struct hf_socket *socket, struct hf_datagram *datagrams, int n);
 	int (*send)(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
 	void (*local)(struct hf_socket *socket, struct hf_addr *localp);
+	int (*descriptor)(struct hf_socket *socket); /* NULL: this world has none */
 
 	int (*work_submit)(struct hf_loop *loop, struct hf_work *work);
 	void (*work_cancel)(struct hf_work *work);

@@ -359,3 +359,10 @@ void hf_socket_local(struct hf_socket *socket, struct hf_addr *localp)
 {
 	socket->loop->ops->local(socket, localp);
 }
+
+int hf_socket_descriptor(struct hf_socket *socket)
+{
+	const struct hf_loop_ops *ops = socket->loop->ops;
+
+	return ops->descriptor ? ops->descriptor(socket) : -ENOTSUP;
+}

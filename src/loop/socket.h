@@ -87,3 +87,6 @@ int hf_udp_send(struct hf_socket *socket, const struct hf_datagram *datagrams, i
 
 /* Questions */
 void hf_socket_local(struct hf_socket *socket, struct hf_addr *localp);
+/* For a library that reads and writes a connection by itself. It stays the socket's. -ENOTSUP in a world
+ * without descriptors. */
+int hf_socket_descriptor(struct hf_socket *socket);

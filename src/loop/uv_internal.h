@@ -58,6 +58,7 @@ bool uv_socket_heard(struct hf_socket *socket, struct hf_heard *heardp);
 int uv_udp_receive_batch(struct hf_socket *socket, struct hf_datagram *datagrams, int n);
 int uv_udp_send_batch(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
 void uv_socket_local(struct hf_socket *socket, struct hf_addr *localp);
+int uv_socket_descriptor(struct hf_socket *socket);
 
 int uv_work_submit_to(struct hf_loop *loop, struct hf_work *work);
 void uv_work_cancel_of(struct hf_work *work);

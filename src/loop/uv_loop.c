@@ -190,6 +190,7 @@ static const struct hf_loop_ops world_ops = {
 	.receive = uv_udp_receive_batch,
 	.send = uv_udp_send_batch,
 	.local = uv_socket_local,
+	.descriptor = uv_socket_descriptor,
 	.work_submit = uv_work_submit_to,
 	.work_cancel = uv_work_cancel_of,
 };

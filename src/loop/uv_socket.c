@@ -391,6 +391,11 @@ void uv_socket_local(struct hf_socket *socket, struct hf_addr *localp)
 		memset(localp, 0, sizeof(*localp));
 }
 
+int uv_socket_descriptor(struct hf_socket *socket)
+{
+	return uv_socket_of(socket)->fd;
+}
+
 /* Datagrams */
 
 union control {

@@ -437,6 +437,7 @@ void hf_rpc_reply_garbage(struct hf_rpc_call *call)
 	hf_rpc_reply_error(call, HF_RPC_GARBAGE_ARGS);
 }
 
+/* The same call may be served when it comes again: over TLS, or after a reload. So its reply is not kept. */
 void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat stat)
 {
 	if (!begin(call, HF_RPC_REPLY_LEN)) {
@@ -445,6 +446,7 @@ void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat sta
 	}
 	hf_rpc_put_auth_error(&call->out, call->header.xid, stat);
 	call->result = "AUTH_ERROR";
+	hf_rpc_call_uncache(call);
 	end(call);
 }
 

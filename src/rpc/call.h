@@ -19,6 +19,7 @@
 
 struct hf_loop;
 struct hf_rpc_call;
+struct hf_tls_peer;
 
 enum hf_rpc_transport {
 	HF_RPC_UDP,
@@ -39,6 +40,14 @@ struct hf_addr hf_rpc_call_payer(const struct hf_rpc_call *call);
 /* A number for the connection that it came over, which no other connection of this server has or had; 0: a
  * datagram. For programs that are served at home. */
 uint64_t hf_rpc_call_link(struct hf_rpc_call *call);
+
+/* The other end of the TLS session that it came over; NULL: it came in the clear. Any thread may ask while
+ * the call is under way. */
+const struct hf_tls_peer *hf_rpc_call_tls(const struct hf_rpc_call *call);
+
+/* How the caller is known, to compare calls: 0 in the clear; a number for each set of names that a
+ * client's certificate has; another one for clients with TLS and without a certificate. */
+uint64_t hf_rpc_call_channel(const struct hf_rpc_call *call);
 
 /* Arguments. Ask hf_xdr_in_is_ok() when all are read. */
 struct hf_xdr_in *hf_rpc_call_args(struct hf_rpc_call *call);

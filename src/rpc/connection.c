@@ -2,9 +2,9 @@
  * One TCP connection: records in, replies out.
  *
  * Reading stops (is_paused) while the peer leaves too many replies unread, has too many calls
- * under way, is about to move to another lane, or must wait for budget or for memory that all
- * connections share (budget.c). Input that was already read waits in the backlog. A connection
- * whose replies are delayed (delay.h) sends nothing; they count like unread ones. In a late turn
+ * under way, is about to move to another lane, shakes hands for TLS (secure.c), or must wait for budget or
+ * for memory that all connections share (budget.c). Input that was already read waits in the backlog. A
+ * connection whose replies are delayed (delay.h) sends nothing; they count like unread ones. In a late turn
  * of the loop each connection is served only a little. So even with many busy connections the
  * last one is served soon.
  *
@@ -72,6 +72,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 
 	if (c->socket) {
 		hf_rpc_probes_end(c, c->is_broken);
+		hf_rpc_secure_close(c);
 		hf_socket_close(c->socket);
 		c->socket = NULL;
 		hf_link_remove(&c->link);
@@ -97,6 +98,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 	assert(!c->charged);
 	hf_hosts_leave(lane->server->hosts, c->host);
 	atomic_fetch_sub_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
+	hf_rpc_secure_free(c);
 	free(c);
 }
 
@@ -150,7 +152,11 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 	if (c->delay || (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane)))
 		return true;
 	hf_rpc_meters_settle(c->lane);
-	r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
+	/* The answer STARTTLS leaves in the clear. */
+	if (HF_UNLIKELY(c->secure != NULL) && hf_rpc_secure_is_open(c->secure))
+		r = hf_rpc_secure_write(c->secure, &c->out, &c->lane->segments);
+	else
+		r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
 	hf_rpc_budget_note_sent(c, before - c->out.n_bytes);
 	*progressp |= c->out.n_bytes < before;
 	c->is_broken = r == -ECONNRESET;
@@ -177,7 +183,7 @@ static bool has_too_many_calls(const struct hf_rpc_connection *c)
 
 static bool must_pause(const struct hf_rpc_connection *c)
 {
-	return c->is_moving || c->lane->is_ending ||
+	return c->is_moving || c->lane->is_ending || hf_rpc_is_securing(c) ||
 	       c->out.n_allocated > c->lane->server->limits.max_unread || has_too_many_calls(c);
 }
 
@@ -284,6 +290,18 @@ static bool put_back(struct hf_rpc_connection *c, struct hf_bytes *input, const 
 	return save_backlog(c, hf_bytes_of(again, HF_RECORD_MARK + record.len), rest);
 }
 
+/* The client asked for TLS. It sends nothing more until it has the answer: what came behind its question may
+ * be an attacker's. */
+static bool ends_clear_text(struct hf_rpc_connection *c, const struct hf_bytes *input)
+{
+	c->is_paused = true;
+	if (!input->len)
+		return true;
+	hf_rpc_log_closed(c->lane, &c->peer, "connection closed: clear text follows the question for TLS",
+			  "starttls-injection");
+	return false;
+}
+
 /* Takes records from @input until none is left or reading must pause. *input is then the rest. */
 static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, bool *progressp)
 {
@@ -302,7 +320,10 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		if (HF_UNLIKELY(dispatched != HF_RPC_DISPATCHED)) {
 			if (dispatched == HF_RPC_MUST_WAIT)
 				return put_back(c, input, begin, record);
-			if (dispatched != HF_RPC_GOES_HOME)
+			if (dispatched == HF_RPC_IS_LAST)
+				(void)flush(c, progressp);
+			if (dispatched != HF_RPC_GOES_HOME &&
+			    (dispatched != HF_RPC_STARTS_TLS || !ends_clear_text(c, input)))
 				return false;
 		}
 		*progressp = true;
@@ -355,11 +376,14 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 	}
 	if (hf_rpc_budget_is_late(c->lane))
 		room = HF_MIN(room, (size_t)(is_direct ? LATE_PIECE : LATE_READ));
-	n = hf_socket_read(c->socket, space, room);
+	if (HF_UNLIKELY(c->secure != NULL))
+		n = hf_rpc_secure_read(c->secure, space, room);
+	else
+		n = hf_socket_read(c->socket, space, room);
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n <= 0) {
-		c->is_broken = n < 0;
+		c->is_broken = n < 0 && n != -EPROTO; /* broken rules of TLS say nothing about the peer */
 		return -ECONNRESET;
 	}
 	if (is_direct) {
@@ -367,7 +391,11 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 			*progressp = true;
 			enum hf_rpc_dispatched dispatched = serve_record(c, record);
 
-			if (dispatched == HF_RPC_NONSENSE || dispatched == HF_RPC_MAY_NOT)
+			if (dispatched == HF_RPC_IS_LAST)
+				(void)flush(c, progressp);
+			/* A record that is read in this way is too long to start TLS. */
+			if (dispatched == HF_RPC_NONSENSE || dispatched == HF_RPC_MAY_NOT ||
+			    dispatched == HF_RPC_IS_LAST)
 				return -EPROTO;
 		} else {
 			hf_rpc_budget_spend(c, 1);
@@ -401,7 +429,7 @@ static bool resume(struct hf_rpc_connection *c, bool *progressp)
 	size_t before = c->reader.capacity;
 	bool ok;
 
-	if (!c->is_paused || c->is_moving || c->lane->is_ending ||
+	if (!c->is_paused || c->is_moving || c->lane->is_ending || hf_rpc_is_securing(c) ||
 	    c->out.n_allocated > c->lane->server->limits.max_unread / 2 || has_too_many_calls(c))
 		return true;
 	hf_rpc_budget_settle(c);
@@ -421,12 +449,41 @@ static bool is_waiting(const struct hf_rpc_connection *c)
 	return hf_link_is_linked(&c->wait_link);
 }
 
+/* From the question for TLS to the end of the handshake: sends the answer, then shakes hands. True: calls may
+ * come. */
+static HF_NOINLINE bool serve_securing(struct hf_rpc_connection *c, bool is_queued)
+{
+	unsigned int events = HF_SOCKET_WRITE;
+	bool progress = false;
+
+	if (c->lane->is_ending || !flush(c, &progress)) {
+		hf_rpc_connection_close(c);
+		return false;
+	}
+	if (!c->out.n_bytes) {
+		switch (hf_rpc_secure_serve(c, is_queued, &events)) {
+		case HF_RPC_SECURED:
+			c->is_paused = false;
+			return true;
+		case HF_RPC_GAVE_UP:
+			return false;
+		case HF_RPC_SECURING:
+			break;
+		}
+	}
+	if (hf_socket_watch(c->socket, events, on_ready, c) < 0)
+		hf_rpc_connection_close(c);
+	return false;
+}
+
 /* Serves a connection once: write, continue, read, write. */
 static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_queued)
 {
 	bool progress = false;
 	bool ok = true;
 
+	if (hf_rpc_is_securing(c) && !serve_securing(c, is_queued))
+		return;
 	hf_rpc_meters_settle(c->lane); /* a group of the meters has the time of one turn */
 	hf_rpc_budget_begin(c, is_queued);
 	c->is_reading = true;
@@ -452,6 +509,13 @@ static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_que
 		return;
 	enlist(c, progress);
 	limit_gathering(c->lane, c);
+	if (HF_UNLIKELY(c->secure != NULL)) {
+		if (hf_rpc_is_securing(c)) { /* it has just asked; it takes no calls before the handshake */
+			(void)serve_securing(c, false);
+			return;
+		}
+		hf_rpc_secure_settle(c);
+	}
 	/* As a rule a tired connection is served again before the loop looks at its sockets. So its socket
 	 * stays watched for input until that proves wrong: each change costs two system calls. */
 	if (!is_waiting(c) || c->out.n_bytes)
@@ -515,6 +579,7 @@ void hf_rpc_sweep_connections(struct hf_timer *timer)
 
 	close_older(lane, &lane->busy, limits->stall_ns);
 	close_older(lane, &lane->idle, limits->idle_ns);
+	hf_rpc_secure_sweep(lane);
 	hf_rpc_budget_sweep(lane);
 	hf_timer_start(timer, HF_MIN(SWEEP_NS, HF_MIN(limits->idle_ns, limits->stall_ns)));
 }

@@ -97,8 +97,8 @@ static int begin_replay(struct hf_rpc_call *call, struct hf_rpc_call *follower, 
 			uint32_t *lenp)
 {
 	return hf_replay_begin(call->lane->server->replay, hf_loop_now(call->lane->loop),
-			       hf_rpc_call_peer(call), call->message, follower, on_told, reply, lenp,
-			       &call->replay);
+			       hf_rpc_call_peer(call), hf_rpc_call_channel(call), call->message, follower,
+			       on_told, reply, lenp, &call->replay);
 }
 
 /* True: the call has ended or follows another one. */
@@ -214,6 +214,57 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 	return HF_RPC_DISPATCHED;
 }
 
+/* Asking for TLS */
+
+static HF_NOINLINE void reply_starttls(struct hf_rpc_call *call)
+{
+	uint8_t reply[HF_RPC_STARTTLS_LEN];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, reply, sizeof(reply));
+	hf_rpc_put_starttls(&out, call->header.xid);
+	hf_rpc_reply_bytes(call, hf_bytes_of(reply, (uint32_t)(out.p - reply)));
+}
+
+static bool offers_tls(const struct hf_rpc_call *call)
+{
+	const struct hf_tls *tls = call->lane->server->tls;
+
+	return tls && call->connection && hf_tls_is_on(tls);
+}
+
+/* RFC 9289, section 4.1. Any lane answers, whatever the program: no connection moves for it. */
+static HF_NOINLINE enum hf_rpc_dispatched serve_question(struct hf_rpc_call *call)
+{
+	struct hf_rpc_connection *c = call->connection;
+	const struct hf_rpc_entry *entry;
+
+	hf_rpc_count(&call->lane->n_calls);
+	if (c && c->secure) {
+		hf_rpc_reply_auth_error(call, HF_RPC_AUTH_BADCRED);
+		return HF_RPC_IS_LAST;
+	}
+	entry = find_program(call->lane, call->header.program);
+	if (!offers_tls(call))
+		hf_rpc_reply_auth_error(call, HF_RPC_AUTH_REJECTEDCRED);
+	else if (call->header.procedure != 0)
+		hf_rpc_reply_auth_error(call, HF_RPC_AUTH_BADCRED);
+	else if (!entry)
+		hf_rpc_reply_error(call, HF_RPC_PROG_UNAVAIL);
+	else if (!find_version(call->lane, call->header.version))
+		reply_mismatch(call, entry->program);
+	else if (call->args_at != call->message.len)
+		hf_rpc_reply_garbage(call);
+	else if (hf_rpc_secure_ask(c)) {
+		reply_starttls(call);
+		return HF_RPC_STARTS_TLS;
+	} else {
+		hf_rpc_call_free(call);
+		return HF_RPC_NONSENSE;
+	}
+	return HF_RPC_DISPATCHED;
+}
+
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call)
 {
 	enum hf_rpc_auth_stat stat;
@@ -227,6 +278,9 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call)
 	case HF_RPC_CALL:
 		call->args_at = (uint32_t)(call->args.p - call->message.data);
 		return serve(call);
+	case HF_RPC_ASKS_TLS:
+		call->args_at = (uint32_t)(call->args.p - call->message.data);
+		return serve_question(call);
 	case HF_RPC_BAD_VERSION:
 		reply_rpc_mismatch(call);
 		return HF_RPC_DISPATCHED;

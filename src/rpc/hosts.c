@@ -85,6 +85,7 @@ static struct hf_host *new_host(const struct hf_addr *addr, size_t n_parts)
 		hf_list_init(&part->proven);
 		hf_list_init(&part->tired);
 		hf_list_init(&part->wanting);
+		hf_list_init(&part->securing);
 		hf_link_init(&part->tired_link);
 		hf_link_init(&part->want_link);
 		hf_link_init(&part->charged_link);

@@ -28,8 +28,10 @@ struct hf_host_part {
 	struct hf_link want_link;    /* in lane->wanting */
 	struct hf_link charged_link; /* in lane->charged_parts, while it uses memory */
 	size_t charged;              /* bytes, of all connections of this address on this lane */
-	uint64_t turn;               /* the turn of the loop in which @spent was spent */
-	uint64_t spent;              /* units of work, for input from this address */
+	struct hf_list securing; /* connections between their question for TLS and the end of the handshake */
+	size_t n_securing;
+	uint64_t turn;  /* the turn of the loop in which @spent was spent */
+	uint64_t spent; /* units of work, for input from this address */
 	_Atomic size_t n_fresh;
 	_Atomic size_t n_open;
 	size_t n_chosen; /* under the lock of the hosts: connections that the lane must close, and has not

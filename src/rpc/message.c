@@ -34,6 +34,10 @@ static enum hf_rpc_auth_stat parse_cred(struct hf_rpc_cred *cred, uint32_t flavo
 {
 	cred->flavor = flavor;
 	switch (flavor) {
+	case HF_RPC_AUTH_TLS:
+		if (body.len)
+			return HF_RPC_AUTH_BADCRED;
+		HF_FALLTHROUGH;
 	case HF_RPC_AUTH_NONE:
 		cred->uid = cred->gid = UINT32_MAX; /* no known user */
 		cred->n_gids = 0;
@@ -76,7 +80,9 @@ static enum hf_rpc_parse parse_auth(struct hf_rpc_header *header, enum hf_rpc_au
 	if (!hf_xdr_in_is_ok(in))
 		return HF_RPC_BAD_HEADER;
 	*statp = parse_cred(&header->cred, flavor, body);
-	return *statp == HF_RPC_AUTH_OK ? HF_RPC_CALL : HF_RPC_BAD_AUTH;
+	if (*statp != HF_RPC_AUTH_OK)
+		return HF_RPC_BAD_AUTH;
+	return HF_LIKELY(flavor != HF_RPC_AUTH_TLS) ? HF_RPC_CALL : HF_RPC_ASKS_TLS;
 }
 
 enum hf_rpc_parse hf_rpc_parse_call(struct hf_rpc_header *header, enum hf_rpc_auth_stat *statp,
@@ -126,6 +132,16 @@ static void put_accepted(struct hf_xdr_out *out, uint32_t xid, enum hf_rpc_accep
 void hf_rpc_put_success(struct hf_xdr_out *out, uint32_t xid)
 {
 	put_accepted(out, xid, HF_RPC_SUCCESS);
+}
+
+void hf_rpc_put_starttls(struct hf_xdr_out *out, uint32_t xid)
+{
+	hf_xdr_put_u32(out, xid);
+	hf_xdr_put_u32(out, MSG_REPLY);
+	hf_xdr_put_u32(out, REPLY_ACCEPTED);
+	hf_xdr_put_u32(out, HF_RPC_AUTH_NONE);
+	hf_xdr_put_string(out, "STARTTLS");
+	hf_xdr_put_u32(out, HF_RPC_SUCCESS);
 }
 
 void hf_rpc_put_accept_error(struct hf_xdr_out *out, uint32_t xid, enum hf_rpc_accept stat)

@@ -16,6 +16,7 @@
 enum hf_rpc_flavor {
 	HF_RPC_AUTH_NONE = 0,
 	HF_RPC_AUTH_SYS = 1,
+	HF_RPC_AUTH_TLS = 7, /* the caller asks for TLS (RFC 9289) */
 };
 
 enum hf_rpc_accept {
@@ -56,6 +57,7 @@ struct hf_rpc_header {
 /* What did a server receive? */
 enum hf_rpc_parse {
 	HF_RPC_CALL = 0,
+	HF_RPC_ASKS_TLS,    /* a call with the credential AUTH_TLS */
 	HF_RPC_NOT_A_CALL,  /* a reply, or too short for anything: there is no caller to answer */
 	HF_RPC_BAD_VERSION, /* answer RPC_MISMATCH */
 	HF_RPC_BAD_AUTH,    /* answer AUTH_ERROR with *statp */
@@ -68,6 +70,8 @@ enum hf_rpc_parse hf_rpc_parse_call(struct hf_rpc_header *header, enum hf_rpc_au
 
 /* Replies */
 void hf_rpc_put_success(struct hf_xdr_out *out, uint32_t xid);
+#define HF_RPC_STARTTLS_LEN (HF_RPC_REPLY_LEN + 8)
+void hf_rpc_put_starttls(struct hf_xdr_out *out, uint32_t xid); /* success, and TLS may begin */
 void hf_rpc_put_accept_error(struct hf_xdr_out *out, uint32_t xid, enum hf_rpc_accept stat);
 void hf_rpc_put_prog_mismatch(struct hf_xdr_out *out, uint32_t xid, uint32_t low, uint32_t high);
 void hf_rpc_put_rpc_mismatch(struct hf_xdr_out *out, uint32_t xid);

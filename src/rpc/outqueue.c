@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 
+#include "base/macros.h"
 #include "loop/socket.h"
+#include "tls/tls.h"
 
 #define SEGMENT_SIZE     32768
 #define POOL_MAX         64
@@ -173,12 +175,15 @@ static void consume(struct hf_outqueue *queue, struct hf_segment_pool *pool, siz
 	}
 }
 
-int hf_outqueue_write(struct hf_outqueue *queue, struct hf_segment_pool *pool, struct hf_socket *socket)
+typedef ssize_t (*write_fn)(void *to, const struct iovec *iov, int n_iov);
+
+static HF_ALWAYS_INLINE int write_by(struct hf_outqueue *queue, struct hf_segment_pool *pool, write_fn write,
+				     void *to)
 {
 	struct iovec iov[SEGMENTS_AT_ONCE];
 
 	while (queue->n_bytes) {
-		ssize_t n = hf_socket_write(socket, iov, gather(queue, iov));
+		ssize_t n = write(to, iov, gather(queue, iov));
 
 		if (n == -EINTR)
 			continue;
@@ -188,4 +193,25 @@ int hf_outqueue_write(struct hf_outqueue *queue, struct hf_segment_pool *pool, s
 	}
 	hf_outqueue_clear(queue, pool); /* a segment that was reserved and never committed */
 	return 0;
+}
+
+static ssize_t to_socket(void *to, const struct iovec *iov, int n_iov)
+{
+	return hf_socket_write(to, iov, n_iov);
+}
+
+int hf_outqueue_write(struct hf_outqueue *queue, struct hf_segment_pool *pool, struct hf_socket *socket)
+{
+	return write_by(queue, pool, to_socket, socket);
+}
+
+static ssize_t to_session(void *to, const struct iovec *iov, int n_iov)
+{
+	return hf_tls_session_write(to, iov, n_iov);
+}
+
+int hf_outqueue_write_tls(struct hf_outqueue *queue, struct hf_segment_pool *pool,
+			  struct hf_tls_session *session)
+{
+	return write_by(queue, pool, to_session, session);
 }

@@ -10,6 +10,7 @@
 #include "base/list.h"
 
 struct hf_socket;
+struct hf_tls_session;
 
 /* Segments to use again. Each lane has its own, so there is no lock. */
 struct hf_segment_pool {
@@ -43,3 +44,6 @@ void hf_outqueue_append(struct hf_outqueue *queue, struct hf_segment *segment, s
 
 /* Writes what the socket takes: 0 if all is out, -EAGAIN if some is left, or the error. */
 int hf_outqueue_write(struct hf_outqueue *queue, struct hf_segment_pool *pool, struct hf_socket *socket);
+/* The same through a TLS session. After -EAGAIN the next write begins with the same bytes. */
+int hf_outqueue_write_tls(struct hf_outqueue *queue, struct hf_segment_pool *pool,
+			  struct hf_tls_session *session);

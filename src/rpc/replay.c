@@ -17,6 +17,7 @@ struct hf_replay_entry {
 	struct hf_hash_node node; /* in replay->entries; its hash is the checksum of the message */
 	struct hf_link age;       /* in replay->done, oldest first; unlinked while under way */
 	struct hf_addr peer;      /* its port is RESERVED or 0 */
+	uint64_t channel;
 	uint64_t since;
 	uint32_t xid;
 	uint32_t len;
@@ -79,7 +80,8 @@ static struct hf_replay_entry *find(struct hf_replay *replay, const struct hf_re
 	hf_hash_for_each(node, &replay->entries, like->node.hash) {
 		struct hf_replay_entry *entry = hf_container_of(node, struct hf_replay_entry, node);
 
-		if (entry->xid == like->xid && hf_addr_equal(&entry->peer, &like->peer))
+		if (entry->xid == like->xid && entry->channel == like->channel &&
+		    hf_addr_equal(&entry->peer, &like->peer))
 			return entry;
 	}
 	return NULL;
@@ -132,11 +134,11 @@ static void follow(struct hf_replay_entry *entry, void *follower, hf_replay_fn t
 		before_told(before, (struct hf_bytes){ 0 });
 }
 
-int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer,
+int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer, uint64_t channel,
 		    struct hf_bytes message, void *follower, hf_replay_fn told,
 		    uint8_t reply[HF_REPLAY_MAX_REPLY], uint32_t *lenp, struct hf_replay_entry **entryp)
 {
-	struct hf_replay_entry like = { .peer = *peer, .since = now }, *entry;
+	struct hf_replay_entry like = { .peer = *peer, .channel = channel, .since = now }, *entry;
 	int r;
 
 	assert(message.len >= 4);

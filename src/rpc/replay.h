@@ -1,8 +1,8 @@
 /*
  * The replay cache: the replies to calls that must not be executed twice.
  *
- * The cache knows a request by the peer's address, its xid and a keyed checksum
- * over the whole message. The peer's port does
+ * The cache knows a request by the peer's address, its channel, its xid and a keyed checksum
+ * over the whole message. A channel is clear text (0), or TLS of one client. The peer's port does
  * not count: a client that reconnects repeats its call from another one. Only whether the port is
  * reserved counts: what a user of the client's host was refused must not be the answer to the
  * client's own call. There is a fixed number of entries, and each stays two minutes at most. The
@@ -41,7 +41,7 @@ enum {
 /* Tells a follower the reply; @follower is what hf_replay_begin() got. */
 typedef void (*hf_replay_fn)(void *follower, struct hf_bytes reply); /* empty: there will be no reply */
 
-int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer,
+int hf_replay_begin(struct hf_replay *replay, uint64_t now, const struct hf_addr *peer, uint64_t channel,
 		    struct hf_bytes message, void *follower, hf_replay_fn told,
 		    uint8_t reply[HF_REPLAY_MAX_REPLY], uint32_t *lenp, struct hf_replay_entry **entryp);
 /* The reply is for the follower and for later copies. */

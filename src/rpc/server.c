@@ -23,6 +23,9 @@ const struct hf_rpc_limits hf_rpc_default_limits = {
 	.idle_ns = 600 * HF_NS_PER_S, /* Linux clients close idle connections after 300 s */
 	.stall_ns = 120 * HF_NS_PER_S,
 	.stuck_ns = 5 * HF_NS_PER_S,
+	.max_handshakes = 512,
+	.max_handshakes_per_host = 64,
+	.handshake_ns = 10 * HF_NS_PER_S,
 };
 
 int hf_rpc_server_new(struct hf_rpc_server **serverp, const struct hf_rpc_limits *limits)
@@ -44,6 +47,7 @@ static int make_tables(struct hf_rpc_server *server, struct hf_loop *loop)
 	int r;
 
 	hf_loop_random(loop, keys, sizeof(keys));
+	server->channel_key = keys[1];
 	r = hf_hosts_new(&server->hosts, &keys[0], server->limits.max_connections_per_host);
 	if (r < 0)
 		return hf_trace(r);
@@ -87,6 +91,12 @@ int hf_rpc_server_add_program(struct hf_rpc_server *server, const struct hf_rpc_
 	return 0;
 }
 
+void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls)
+{
+	assert(server->limits.max_handshakes > 0 && server->limits.max_handshakes_per_host > 0);
+	server->tls = tls;
+}
+
 /* Lanes */
 
 int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, struct hf_rpc_lane **lanep)
@@ -114,6 +124,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_list_init(&lane->tired);
 	hf_list_init(&lane->wanting);
 	hf_list_init(&lane->charged_parts);
+	hf_list_init(&lane->securing);
 	hf_list_init(&lane->suspended);
 	hf_task_init(&lane->flush, hf_rpc_flush_connections);
 	hf_timer_init(&lane->sweep, loop, hf_rpc_sweep_connections);
@@ -195,6 +206,8 @@ void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_lim
 	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].max = limits->max_connections_per_host;
 	uses[HF_LIMIT_RECORD_BYTES].max = limits->max_gathering;
 	uses[HF_LIMIT_CALL_BYTES].max = limits->max_charged;
+	uses[HF_LIMIT_HANDSHAKES].used = HF_LIMIT_USE_UNKNOWN;
+	uses[HF_LIMIT_HANDSHAKES].max = server->tls ? limits->max_handshakes : 0;
 	uses[HF_LIMIT_UDP_CALLS].used = atomic_load_explicit(&server->n_datagrams, memory_order_relaxed);
 	uses[HF_LIMIT_UDP_CALLS].max = 16 * limits->max_suspended_per_connection;
 	for (size_t i = 0; i < server->n_lanes; i++)
@@ -205,6 +218,8 @@ void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_coun
 {
 	*countsp = (struct hf_rpc_counts){
 		.connections = atomic_load_explicit(&server->n_connections, memory_order_relaxed),
+		.tls = atomic_load_explicit(&server->n_tls, memory_order_relaxed),
+		.mtls = atomic_load_explicit(&server->n_mtls, memory_order_relaxed),
 		.datagrams = atomic_load_explicit(&server->n_datagrams, memory_order_relaxed),
 	};
 	for (size_t i = 0; i < server->n_lanes; i++) {

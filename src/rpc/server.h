@@ -27,6 +27,7 @@ struct hf_call_meter;
 struct hf_loop;
 struct hf_rpc_lane;
 struct hf_rpc_server;
+struct hf_tls;
 
 struct hf_rpc_limits {
 	size_t max_connections;          /* in all; a closed connection counts until its calls have ended */
@@ -46,7 +47,10 @@ struct hf_rpc_limits {
 	uint64_t idle_ns;   /* until a connection without work is closed */
 	uint64_t stall_ns; /* until a connection is closed in the middle of a record, or with a reply that its
 			    * peer does not read */
-	uint64_t stuck_ns; /* the same while other connections wait for memory */
+	size_t max_handshakes;          /* TLS handshakes under way, per lane */
+	size_t max_handshakes_per_host; /* of one address, per lane */
+	uint64_t handshake_ns;          /* until a handshake must be done */
+	uint64_t stuck_ns;              /* the same while other connections wait for memory */
 };
 
 extern const struct hf_rpc_limits hf_rpc_default_limits;
@@ -61,6 +65,9 @@ int hf_rpc_server_add_program(struct hf_rpc_server *server, const struct hf_rpc_
 			      void *service);
 /* The first lane is home. The server owns the lane. */
 int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, struct hf_rpc_lane **lanep);
+
+/* Before a loop runs: clients may ask for what @tls offers then. It is borrowed. */
+void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls);
 
 /* Listening, at home, before its loop runs or on its thread. *portp: in, the wanted port, 0 for any; out, the
  * actual one. */
@@ -87,10 +94,12 @@ bool hf_rpc_server_has_connection(const struct hf_rpc_server *server, const stru
 
 /* Counters */
 struct hf_rpc_counts {
-	size_t connections;
-	size_t datagrams; /* calls over UDP, begun and not ended */
-	uint64_t refused; /* connections beyond a limit, new ones and those with too much under way */
-	uint64_t dropped; /* datagrams that came while too many calls were under way */
+	size_t connections; /* in all */
+	size_t tls;         /* of these, with TLS of a client without certificate */
+	size_t mtls;        /* of these, with TLS of a client with one */
+	size_t datagrams;   /* calls over UDP, begun and not ended */
+	uint64_t refused;   /* connections beyond a limit, new ones and those with too much under way */
+	uint64_t dropped;   /* datagrams that came while too many calls were under way */
 	uint64_t calls;
 	uint64_t replayed; /* calls answered from the replay cache */
 };

@@ -11,6 +11,7 @@
  *	server.c       the server and its lanes: life, counts
  *	listener.c     does the server accept a connection, and which lane gets it?
  *	connection.c   records in, replies out, on one connection
+ *	secure.c       how does a connection change from clear text to TLS?
  *	move.c         how does a connection move to the home lane?
  *	budget.c       how much memory and time may a connection and its address have?
  *	hosts.c        how many connections has each address?
@@ -49,6 +50,7 @@
 #include "rpc/record.h"
 #include "rpc/replay.h"
 #include "rpc/server.h"
+#include "tls/tls.h"
 
 #define HF_RPC_MAX_PROGRAMS 16
 #define HF_RPC_MAX_LANES    64
@@ -76,6 +78,8 @@ struct hf_rpc_server {
 	uint64_t n_numbered;                              /* connections with a number, by home's thread */
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
+	struct hf_tls *tls;                /* (c) NULL: none */
+	struct hf_siphash_key channel_key; /* (c) */
 	bool is_freeing;
 	uint64_t drain_ns; /* (c) once it drains */
 	size_t n_draining; /* lanes, by home's thread */
@@ -84,6 +88,8 @@ struct hf_rpc_server {
 	_Atomic size_t n_connections;
 	_Atomic size_t n_shells;    /* connections that broke while calls of theirs were under way */
 	_Atomic size_t n_datagrams; /* calls over UDP, begun and not ended */
+	_Atomic size_t n_tls;       /* connections with a TLS session of a client without certificate */
+	_Atomic size_t n_mtls;      /* the same with one */
 	_Atomic size_t n_arriving;  /* connections on their way to a lane that must make room for them */
 };
 
@@ -101,7 +107,9 @@ struct hf_rpc_lane {
 	struct hf_list tired;         /* host parts with connections that have used up their budget */
 	struct hf_list wanting;       /* host parts with connections that wait for memory */
 	struct hf_list charged_parts; /* host parts with memory in use */
-	struct hf_task service;       /* serves the tired and the wanting */
+	struct hf_list securing;      /* connections whose TLS handshake is not done, the oldest first */
+	size_t n_securing;
+	struct hf_task service; /* serves the tired and the wanting */
 	struct hf_timer next_service;
 	struct hf_task flush;
 	struct hf_timer sweep;
@@ -133,7 +141,7 @@ struct hf_rpc_lane {
 	const struct hf_rpc_version *last_version;
 	/* Only this lane writes the counts. Any thread may read them. */
 	_Atomic uint64_t n_refused;
-	_Atomic uint64_t refused[HF_LIMIT_CALL_BYTES + 1]; /* of them, by limit */
+	_Atomic uint64_t refused[HF_LIMIT_HANDSHAKES + 1]; /* of them, by limit */
 	_Atomic size_t used_gathering; /* n_gathering and charged, as the last sweep saw them */
 	_Atomic size_t used_charged;
 	_Atomic uint64_t n_dropped;
@@ -163,7 +171,8 @@ struct hf_rpc_connection {
 	struct hf_link wait_link;  /* in part->tired or part->wanting */
 	struct hf_task arrival;    /* runs when it arrives at another lane */
 	struct hf_rpc_lane *lane;
-	struct hf_socket *socket; /* NULL: broken */
+	struct hf_socket *socket;     /* NULL: broken */
+	struct hf_rpc_secure *secure; /* NULL: clear text */
 	struct hf_addr peer;
 	struct hf_addr local;
 	struct hf_record_reader reader;
@@ -238,9 +247,11 @@ enum hf_rpc_dispatched {
 	HF_RPC_DISPATCHED = 0, /* the call has ended or is suspended */
 	HF_RPC_GOES_HOME,      /* not begun: this lane may not serve it; the call is freed */
 	HF_RPC_MUST_WAIT,      /* not begun: no memory is left for its reply; the call is freed */
-	HF_RPC_MAY_NOT,  /* not begun: this server ends, or another node may serve it; close the connection;
-			    the call is freed */
-	HF_RPC_NONSENSE, /* no call, or a broken header: close the connection; the call is freed */
+	HF_RPC_MAY_NOT,    /* not begun: this server ends, or another node may serve it; close the connection;
+			      the call is freed */
+	HF_RPC_STARTS_TLS, /* the answer is queued; nothing more may be read in the clear */
+	HF_RPC_IS_LAST,    /* the reply is queued: send it, and close the connection */
+	HF_RPC_NONSENSE,   /* no call, or a broken header: close the connection; the call is freed */
 };
 
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
@@ -264,6 +275,38 @@ void hf_rpc_connection_replied(struct hf_rpc_connection *connection); /* there a
 void hf_rpc_connection_serve(struct hf_rpc_connection *connection);   /* it waited, and may go on now */
 void hf_rpc_flush_connections(struct hf_task *task);
 void hf_rpc_sweep_connections(struct hf_timer *timer);
+
+/* secure.c */
+/* The client asks for TLS: from now on nothing is read in the clear. False: it may not, close the
+ * connection. */
+bool hf_rpc_secure_ask(struct hf_rpc_connection *connection);
+bool hf_rpc_secure_is_open(const struct hf_rpc_secure *secure); /* the handshake is done */
+
+enum hf_rpc_secured {
+	HF_RPC_SECURING = 0, /* the handshake goes on when one of *eventsp happens, or in its turn */
+	HF_RPC_SECURED,      /* calls may come */
+	HF_RPC_GAVE_UP,      /* the connection is closed, and may be freed */
+};
+
+/* When the answer STARTTLS is sent, and whenever the socket is ready until the handshake is done. */
+enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *connection, bool is_queued,
+					unsigned int *eventsp);
+/* Charges the records that it reads to the budget. */
+ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len);
+int hf_rpc_secure_write(struct hf_rpc_secure *secure, struct hf_outqueue *queue,
+			struct hf_segment_pool *segments);
+/* After the connection was served: it is served again if the session has input that the kernel does not tell
+ * of. */
+void hf_rpc_secure_settle(struct hf_rpc_connection *connection);
+void hf_rpc_secure_close(struct hf_rpc_connection *connection); /* its calls still know their peer */
+void hf_rpc_secure_free(struct hf_rpc_connection *connection);
+void hf_rpc_secure_sweep(struct hf_rpc_lane *lane);
+
+/* Between the question for TLS and the end of the handshake? */
+static inline bool hf_rpc_is_securing(const struct hf_rpc_connection *c)
+{
+	return HF_UNLIKELY(c->secure != NULL) && !hf_rpc_secure_is_open(c->secure);
+}
 
 /* budget.c */
 #define HF_RPC_FEW_BYTES     8192 /* of memory, that a connection may use while memory is short */

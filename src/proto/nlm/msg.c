@@ -73,7 +73,8 @@ bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call, struct h
 	if (!is_udp(call))
 		return false;
 	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(call),
-				hf_rpc_call_message(call), NULL, NULL, results, &len, repeatp)) {
+				hf_rpc_call_channel(call), hf_rpc_call_message(call), NULL, NULL, results,
+				&len, repeatp)) {
 	case HF_REPLAY_DONE:
 		send_res(nlm, call, hf_bytes_of(results, len));
 		hf_rpc_reply_void(call);

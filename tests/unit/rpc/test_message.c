@@ -178,8 +178,34 @@ static void test_flavours(void **state)
 	for (uint32_t flavor = 2; flavor < 10; flavor++) {
 		assert_int_equal(parse(&header, &stat, data, make_call(data, flavor, body, 12), &left),
 				 HF_RPC_BAD_AUTH);
-		assert_int_equal(stat, HF_RPC_AUTH_REJECTEDCRED);
+		assert_int_equal(stat,
+				 flavor == HF_RPC_AUTH_TLS ? HF_RPC_AUTH_BADCRED : HF_RPC_AUTH_REJECTEDCRED);
 	}
+}
+
+static void test_starttls(void **state)
+{
+	static const uint8_t reply[HF_RPC_STARTTLS_LEN] = "\0\0\0\x05"
+							  "\0\0\0\x01"
+							  "\0\0\0\0"
+							  "\0\0\0\0"
+							  "\0\0\0\x08"
+							  "STARTTLS"
+							  "\0\0\0";
+	uint8_t data[1024] = { 0 }, made[HF_RPC_STARTTLS_LEN];
+	struct hf_rpc_header header;
+	enum hf_rpc_auth_stat stat;
+	struct hf_xdr_out out;
+	size_t left;
+
+	assert_int_equal(parse(&header, &stat, data, make_call(data, HF_RPC_AUTH_TLS, data, 0), &left),
+			 HF_RPC_ASKS_TLS);
+	assert_int_equal(header.cred.uid, UINT32_MAX);
+	hf_xdr_out_init(&out, made, sizeof(made));
+	hf_rpc_put_starttls(&out, 5);
+	assert_true(hf_xdr_out_is_ok(&out));
+	assert_int_equal(out.p - made, sizeof(reply));
+	assert_memory_equal(made, reply, sizeof(reply));
 }
 
 /* Cut short anywhere in the header, it is never taken for a whole one. */
@@ -367,6 +393,7 @@ int main(void)
 		cmocka_unit_test(test_calls_out),
 		cmocka_unit_test(test_auth_sys_limits),
 		cmocka_unit_test(test_flavours),
+		cmocka_unit_test(test_starttls),
 		cmocka_unit_test(test_header_truncations),
 		cmocka_unit_test(test_tirpc_calls_in),
 		cmocka_unit_test(test_tirpc_calls_out),

@@ -5,6 +5,7 @@
 #include "rpc/replay.h"
 
 #define SECOND UINT64_C(1000000000)
+#define CLEAR  0 /* the channel of clear text */
 
 static struct hf_replay *replay;
 static uint8_t reply[HF_REPLAY_MAX_REPLY];
@@ -58,7 +59,7 @@ static void on_told(void *user, struct hf_bytes told)
 static int begin(uint64_t now, struct hf_addr peer, struct hf_bytes m, struct follower *follower)
 {
 	entry = NULL;
-	return hf_replay_begin(replay, now, &peer, m, follower, on_told, reply, &reply_len, &entry);
+	return hf_replay_begin(replay, now, &peer, CLEAR, m, follower, on_told, reply, &reply_len, &entry);
 }
 
 static void finish(const char *text)
@@ -89,6 +90,29 @@ static void test_new_then_done(void **state)
 	assert_memory_equal(reply, "answer", 6);
 	assert_int_equal(begin(2 * SECOND, host(2, 700), message(1, 'a'), NULL), HF_REPLAY_DONE);
 	assert_memory_equal(reply, "of host 2", 9);
+}
+
+static int begin_on(uint64_t channel, struct hf_bytes m)
+{
+	struct hf_addr peer = host(1, 700);
+
+	entry = NULL;
+	return hf_replay_begin(replay, SECOND, &peer, channel, m, NULL, on_told, reply, &reply_len, &entry);
+}
+
+/* Neither does a copy in the clear get the reply that was made for TLS, nor the other way round. */
+static void test_channels_are_apart(void **state)
+{
+	static const char *const texts[] = { "clear", "alpha", "beta" };
+
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(begin_on(i, message(1, 'a')), HF_REPLAY_NEW);
+		finish(texts[i]);
+	}
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(begin_on(i, message(1, 'a')), HF_REPLAY_DONE);
+		assert_memory_equal(reply, texts[i], reply_len);
+	}
 }
 
 static void test_finish_once(void **state)
@@ -226,8 +250,8 @@ static void test_many(void **state)
 	assert_int_equal(hf_replay_new(&many, &key, 5000), 0);
 	for (int round = 0; round < 2; round++) {
 		for (uint32_t i = 0; i < 5000; i++) {
-			int r = hf_replay_begin(many, SECOND, &peer, message(i, (uint8_t)i), NULL, NULL,
-						reply, &reply_len, &entry);
+			int r = hf_replay_begin(many, SECOND, &peer, CLEAR, message(i, (uint8_t)i), NULL,
+						NULL, reply, &reply_len, &entry);
 
 			assert_int_equal(r, round ? HF_REPLAY_DONE : HF_REPLAY_NEW);
 			if (round) {
@@ -246,7 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		TEST(test_new_then_done), TEST(test_busy),
-		TEST(test_finish_once),
+		TEST(test_finish_once),   TEST(test_channels_are_apart),
 		TEST(test_forget),        TEST(test_long_replies),
 		TEST(test_expiry),        TEST(test_clocks_differ),
 		TEST(test_full),          cmocka_unit_test(test_many),

@@ -1,0 +1,179 @@
+/* The gate to TLS under load: whose handshake makes room for another, and what many records cost. */
+#include "../test.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <openssl/ssl.h>
+
+#include "../tls/made.h"
+#include "rig.h"
+#include "tls/tls.h"
+
+#define HOME     "127.0.0.1"
+#define AUTH_TLS 7
+
+static struct rig rig;
+static struct hf_tls *tls;
+static SSL_CTX *ctx;
+
+static void set_tls(struct rig *of, void *arg)
+{
+	hf_rpc_server_set_tls(of->server, tls);
+}
+
+static void start(size_t max_handshakes, size_t max_handshakes_per_host)
+{
+	struct hf_rpc_limits limits = rig_limits;
+
+	limits.max_handshakes = max_handshakes;
+	limits.max_handshakes_per_host = max_handshakes_per_host;
+	limits.handshake_ns = 600 * HF_NS_PER_S;
+	rig_start(&rig, &limits, 1, HOME);
+	rig_run_on(&rig, 0, set_tls, NULL);
+}
+
+static int set_up_keys(void **state)
+{
+	char folder[] = "/tmp/hf-secure-XXXXXX", certificate[64], key[64], problem[HF_TLS_PROBLEM_SIZE];
+	struct made ca = make_certificate("ca", NULL, 30, NULL);
+	const struct hf_tls_files files = { certificate, key, "" };
+	struct hf_tls_keys *keys = NULL;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(certificate, sizeof(certificate), "%s/ca.pem", folder);
+	snprintf(key, sizeof(key), "%s/ca.key", folder);
+	write_certificate(&ca, certificate);
+	write_key(&ca, key);
+	assert_int_equal(hf_tls_new(&tls), 0);
+	assert_int_equal(hf_tls_keys_load(&keys, &files, problem), 0);
+	hf_tls_set_keys(tls, keys);
+	ctx = SSL_CTX_new(TLS_client_method());
+	unlink(certificate);
+	unlink(key);
+	rmdir(folder);
+	made_free(&ca);
+	return 0;
+}
+
+static int forget_keys(void **state)
+{
+	SSL_CTX_free(ctx);
+	hf_tls_free(tls);
+	return 0;
+}
+
+/* A connection from @from that has got STARTTLS */
+static int ask(const char *from)
+{
+	static const uint32_t starttls[] = { 1, 1, 0, 0, 8, 0x53544152, 0x54544c53, 0 };
+	int fd = rig_connect(HOME, rig.tcp, from);
+	uint8_t call[64];
+	size_t len = rig_call(call, 1, RIG_PROGRAM, RIG_VOID, NULL, 0);
+
+	rig_put(call + 24, AUTH_TLS);
+	rig_send_record(fd, call, len);
+	rig_expect_words(fd, starttls, 8);
+	return fd;
+}
+
+static bool is_open(int fd)
+{
+	struct pollfd asked = { .fd = fd, .events = POLLIN };
+
+	return poll(&asked, 1, 0) == 0;
+}
+
+/* Handshakes */
+
+static void the_address_with_the_most_makes_room(void **state)
+{
+	int honest, many[4], others[8];
+
+	start(6, 4);
+	honest = ask("127.0.0.2"); /* the oldest of all */
+	for (int i = 0; i < 4; i++)
+		many[i] = ask("127.0.0.3");
+	others[0] = ask("127.0.0.4");
+	others[1] = ask("127.0.0.5"); /* the seventh */
+	assert_true(rig_is_closed(many[0]));
+	others[2] = ask("127.0.0.6");
+	assert_true(rig_is_closed(many[1]));
+	others[3] = ask("127.0.0.6"); /* it has two, too: its own goes rather than one of others */
+	assert_true(is_open(honest));
+	assert_true(rig_is_closed(others[2]));
+	assert_true(is_open(many[2]) && is_open(many[3]));
+	others[4] = ask("127.0.0.7");
+	assert_true(rig_is_closed(many[2]));
+	/* Now each has one, and the oldest of all goes. */
+	others[5] = ask("127.0.0.8");
+	assert_true(rig_is_closed(honest));
+	close(honest);
+	for (int i = 0; i < 4; i++)
+		close(many[i]);
+	for (int i = 0; i < 6; i++)
+		close(others[i]);
+	rig_stop(&rig);
+}
+
+/* Records */
+
+static SSL *secure(int fd)
+{
+	SSL *client = SSL_new(ctx);
+
+	SSL_set_fd(client, fd);
+	assert_int_equal(SSL_connect(client), 1);
+	return client;
+}
+
+static void add_call_in_bytes(SSL *client, uint32_t xid)
+{
+	uint8_t call[64];
+	size_t len = rig_call_word(call + 4, xid, RIG_PROGRAM, RIG_WORK, 0);
+
+	rig_put(call, 0x80000000u | (uint32_t)len);
+	for (size_t i = 0; i < 4 + len; i++)
+		assert_int_equal(SSL_write(client, call + i, 1), 1);
+}
+
+/* A call whose bytes come in records of their own costs as much as the records. */
+static void calls_in_tiny_records_are_charged(void **state)
+{
+	BIO *held = BIO_new(BIO_s_mem());
+	uint8_t reply[64];
+	SSL *client;
+	char *data;
+	long len;
+	int fd;
+
+	start(6, 4);
+	fd = ask(NULL);
+	client = secure(fd);
+	SSL_set0_wbio(client, held);
+	for (uint32_t i = 0; i < 200; i++)
+		add_call_in_bytes(client, i);
+	len = BIO_get_mem_data(held, &data);
+	rig_send_all(fd, data, (size_t)len);
+	for (uint32_t i = 0; i < 200; i++) {
+		assert_int_equal(SSL_read(client, reply, 28), 28);
+		assert_int_equal(rig_get(reply + 4), i);
+	}
+	/* 1024 units are served of one address, and each call has 48 records. */
+	assert_in_range(atomic_load(&rig.most_in_turn), 1, 1024 / 48 + 16);
+	SSL_free(client);
+	close(fd);
+	rig_stop(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_address_with_the_most_makes_room),
+		cmocka_unit_test(calls_in_tiny_records_are_charged),
+	};
+
+	return cmocka_run_group_tests(tests, set_up_keys, forget_keys);
+}
