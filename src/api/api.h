@@ -46,13 +46,16 @@ struct hf_loop;
 struct hf_jobs;
 struct hf_nlm;
 struct hf_recovery;
+struct hf_tls;
 
 typedef void (*hf_api_meter_fn)(void *context, uint32_t program, uint32_t number, const char *procedure,
 				const struct hf_call_meter *meter);
 
 struct hf_api_rpc_counts {
-	size_t connections;
-	size_t datagrams; /* calls over UDP in progress */
+	size_t connections; /* in all */
+	size_t tls;         /* of these, with TLS of a client without certificate */
+	size_t mtls;        /* of these, with TLS of a client with one */
+	size_t datagrams;   /* calls over UDP in progress */
 	uint64_t refused;
 	uint64_t dropped;
 	uint64_t replayed;
@@ -86,6 +89,7 @@ struct hf_api_options {
 	struct hf_recovery *recovery; /* NULL: a standby, which has no service to show */
 	struct hf_nlm *nlm;           /* or NULL */
 	struct hf_exports *exports;   /* or NULL: exports appear under the names in the store */
+	struct hf_tls *tls;           /* or NULL */
 	struct hf_jobs *jobs; /* threads that may look up the paths of files; NULL: no paths are shown */
 	struct hf_api_rpc rpc;
 	struct hf_api_limits limits;

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/files.h"
 #include "api/internal.h"
 #include "base/macros.h"
 #include "cluster/cluster.h"
+#include "tls/tls.h"
 
 #define MAX_PROGRAMS 4
 #define MAX_PROCS    64
@@ -246,6 +248,21 @@ static void put_service(FILE *out, const struct hf_api_request *request,
 	put_value(out, HF_METRIC_LOCK_BYTES, status->locks.bytes);
 }
 
+static void put_tls(FILE *out, struct hf_tls *tls)
+{
+	int64_t end;
+
+	begin(out, HF_METRIC_TLS_HANDSHAKES);
+	for (int i = 0; i < HF_TLS_N_RESULTS; i++)
+		put_label(out, HF_METRIC_TLS_HANDSHAKES, "result", hf_tls_result_names[i],
+			  hf_tls_counted(tls, (enum hf_tls_result)i));
+	if (!hf_tls_expires(tls, &end))
+		return;
+	begin(out, HF_METRIC_TLS_EXPIRES);
+	fprintf(out, "%s %lld\n", hf_metrics[HF_METRIC_TLS_EXPIRES].name,
+		(long long)end - (long long)time(NULL));
+}
+
 static void put_limits(FILE *out, const struct hf_limit_use *uses)
 {
 	static const enum hf_metric metrics[] = { HF_METRIC_LIMIT_USED, HF_METRIC_LIMIT_MAX,
@@ -268,7 +285,11 @@ static void put_server(FILE *out, const struct hf_api_request *request,
 	const struct hf_api *api = request->api;
 
 	begin(out, HF_METRIC_CONNECTIONS);
-	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tcp", counts->connections);
+	/* The counts are read one after the other: one may have changed meanwhile. */
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tcp",
+		  counts->connections - HF_MIN(counts->connections, counts->tls + counts->mtls));
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "tls", counts->tls);
+	put_label(out, HF_METRIC_CONNECTIONS, "transport", "mtls", counts->mtls);
 	put_label(out, HF_METRIC_CONNECTIONS, "transport", "udp", counts->datagrams);
 	put_label(out, HF_METRIC_CONNECTIONS, "transport", "http", hf_api_count_doors(request->api));
 	put_value(out, HF_METRIC_EVENTS_LOST, hf_metric_read(&api->events.n_lost));
@@ -298,6 +319,8 @@ char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
 	}
 	if (options->cluster.cluster)
 		put_cluster(out, options->cluster.cluster);
+	if (options->tls)
+		put_tls(out, options->tls);
 	put_server(out, request, &counts);
 	if (ferror(out) | fclose(out)) {
 		free(text);

@@ -95,13 +95,27 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_CLUSTER_LEASE] = { "holdfast_cluster_lease_seconds", HF_METRIC_GAUGE, "",
 				      "Seconds that the active node may still serve without an answer of the "
 				      "database; 0 on any other node. Absent without a cluster." },
-	[HF_METRIC_CONNECTIONS] = { "holdfast_connections", HF_METRIC_GAUGE, "transport: tcp, udp, http",
-				    "Open connections of clients, and of operators (http). For udp: calls in "
+	[HF_METRIC_CONNECTIONS] = { "holdfast_connections", HF_METRIC_GAUGE,
+				    "transport: tcp, tls, mtls, udp, http",
+				    "Open connections of clients: in the clear (tcp), with TLS (tls), with "
+				    "TLS and a client certificate (mtls); and of operators (http). For udp: "
+				    "calls in "
 				    "progress." },
 	[HF_METRIC_CONNECTIONS_REFUSED] = { "holdfast_connections_refused_total", HF_METRIC_COUNTER, "",
 					    "Connections refused or closed because of a limit: on their "
 					    "number, or on "
 					    "the bytes of incomplete records." },
+	[HF_METRIC_TLS_HANDSHAKES] = { "holdfast_tls_handshakes_total", HF_METRIC_COUNTER,
+				       "result: ok, bad_certificate, failed, closed, timeout, too_many",
+				       "TLS handshakes of RPC connections. bad_certificate: the client's was "
+				       "refused; failed: the client broke the rules of TLS 1.3; closed: the "
+				       "client "
+				       "closed the connection; timeout: it did not finish in time; too_many: "
+				       "the "
+				       "handshake made room for a newer one." },
+	[HF_METRIC_TLS_EXPIRES] = { "holdfast_tls_certificate_expires_seconds", HF_METRIC_GAUGE, "",
+				    "Seconds until the server's TLS certificate expires; negative: it has "
+				    "expired. Absent without TLS." },
 	[HF_METRIC_CALLS_DROPPED] = { "holdfast_calls_dropped_total", HF_METRIC_COUNTER, "",
 				      "UDP calls dropped because too many were in progress." },
 	[HF_METRIC_CALLS_REPLAYED] = { "holdfast_calls_replayed_total", HF_METRIC_COUNTER, "",

@@ -18,6 +18,21 @@ static void clear_export(struct hf_config_export *export)
 			hf_config_value_clear(hf_config_field(export, &hf_options[i]), &hf_options[i]);
 }
 
+static void exchange(char **a, char **b)
+{
+	char *text = *a;
+
+	*a = *b;
+	*b = text;
+}
+
+void hf_config_exchange_certificates(struct hf_config *config, struct hf_config *other)
+{
+	exchange(&config->tls.certificate, &other->tls.certificate);
+	exchange(&config->tls.key, &other->tls.key);
+	exchange(&config->tls.client_ca, &other->tls.client_ca);
+}
+
 void hf_config_free(struct hf_config *config)
 {
 	if (!config)

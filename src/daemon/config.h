@@ -55,6 +55,12 @@ enum hf_config_local_locks {
 	HF_CONFIG_LOCAL_LOCKS_OFF,
 };
 
+enum hf_config_transport {
+	HF_CONFIG_TRANSPORT_ANY,
+	HF_CONFIG_TRANSPORT_TLS,
+	HF_CONFIG_TRANSPORT_MTLS,
+};
+
 enum hf_config_backend {
 	HF_CONFIG_BACKEND_MEMORY,
 	HF_CONFIG_BACKEND_LMDB,
@@ -141,6 +147,16 @@ struct hf_config_service_addresses {
 	size_t n;
 };
 
+/* A name in a client's certificate */
+struct hf_config_name {
+	char *text;
+};
+
+struct hf_config_names {
+	struct hf_config_name *items;
+	size_t n;
+};
+
 struct hf_config_export {
 	char *path; /* absolute, without empty, "." or ".." parts, without a slash at the end */
 	char *name; /* the same form; the path if no name was given, never empty */
@@ -153,6 +169,8 @@ struct hf_config_export {
 	struct hf_config_rules rules; /* the first one that has the client applies; none: the keys above */
 	enum hf_config_local_locks local_locks;
 	bool sync;
+	enum hf_config_transport transport;
+	struct hf_config_names identities;
 };
 
 struct hf_config_exports {
@@ -204,6 +222,12 @@ struct hf_config {
 		bool automatic;
 	} cluster;
 	struct {
+		char *certificate; /* empty: no TLS */
+		char *key;
+		char *client_ca; /* empty: clients have no certificates */
+		int64_t grace_seconds;
+	} tls;
+	struct {
 		char *listen; /* hf_endpoint_parse() reads it */
 		char *token_file;
 	} api;
@@ -239,6 +263,9 @@ static inline bool hf_config_has_cluster(const struct hf_config *config)
 {
 	return *config->cluster.service != '\0';
 }
+
+/* Gives each the other's TLS files. */
+void hf_config_exchange_certificates(struct hf_config *config, struct hf_config *other);
 
 /* The keys of an export without rules, as its only rule; the clients are borrowed. */
 static inline struct hf_config_rule hf_config_own_rule(const struct hf_config_export *export)

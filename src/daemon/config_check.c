@@ -10,6 +10,7 @@
 #include "daemon/config_endpoint.h"
 #include "daemon/config_load.h"
 #include "store/store.h"
+#include "tls/tls.h"
 
 /* The source of a key of export @i: its line, or the line of the entry if the key was not given */
 static struct hf_config_source export_source(const struct hf_config_load *load, size_t i, const char *key)
@@ -189,6 +190,63 @@ static int check_cluster(struct hf_config_load *load)
 	return 0;
 }
 
+/* Keys that do nothing without a certificate are mistakes: their operator thinks that there is TLS. */
+static int check_tls_keys(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	bool is_on = *config->tls.certificate != '\0';
+
+	if (is_on && *config->tls.key == '\0')
+		return hf_config_complain(
+			&load->error, source_of(load, "tls.certificate"),
+			"tls.certificate is set, but tls.key is empty; give the certificate's private key");
+	if (!is_on && *config->tls.key)
+		return hf_config_complain(
+			&load->error, source_of(load, "tls.key"),
+			"tls.key is set, but tls.certificate is empty: there is no TLS; give "
+			"the key's certificate");
+	if (!is_on && *config->tls.client_ca)
+		return hf_config_complain(
+			&load->error, source_of(load, "tls.client_ca"),
+			"tls.client_ca is set, but tls.certificate is empty: there is no TLS; "
+			"give tls.certificate and tls.key");
+	return 0;
+}
+
+static int check_transport(struct hf_config_load *load, size_t i)
+{
+	const struct hf_config *config = load->config;
+	const struct hf_config_export *export = &config->exports.items[i];
+	struct hf_config_source transport = export_source(load, i, "transport");
+	struct hf_config_source identities = export_source(load, i, "identities");
+	bool is_mtls = export->transport == HF_CONFIG_TRANSPORT_MTLS;
+
+	if (export->transport != HF_CONFIG_TRANSPORT_ANY && *config->tls.certificate == '\0')
+		return hf_config_complain(&load->error, &transport,
+					  "exports.transport is %s, but tls.certificate is empty: no client "
+					  "could use the export; give tls.certificate and tls.key",
+					  is_mtls ? "mtls" : "tls");
+	if (is_mtls && *config->tls.client_ca == '\0')
+		return hf_config_complain(&load->error, &transport,
+					  "exports.transport is mtls, but tls.client_ca is empty: no client "
+					  "could use the export; give the CA of the clients' certificates");
+	if (export->identities.n && !is_mtls)
+		return hf_config_complain(
+			&load->error, &identities,
+			"exports.identities is set, but exports.transport is not mtls: clients "
+			"need no certificate; give transport: mtls, or no identities");
+	return 0;
+}
+
+static int check_tls(struct hf_config_load *load)
+{
+	int r = check_tls_keys(load);
+
+	for (size_t i = 0; i < load->config->exports.n && r == 0; i++)
+		r = check_transport(load, i);
+	return r;
+}
+
 int hf_config_check(struct hf_config_load *load)
 {
 	int r;
@@ -203,6 +261,9 @@ int hf_config_check(struct hf_config_load *load)
 	if (r)
 		return r;
 	r = check_postgres(load);
+	if (r)
+		return r;
+	r = check_tls(load);
 	if (r)
 		return r;
 	return check_cluster(load);
@@ -301,6 +362,30 @@ static int check_state_dir(struct hf_config_load *load)
 		hf_config_quote(quoted, sizeof(quoted), path));
 }
 
+/* A certificate that cannot be used is found now, not when the first client comes. */
+static int check_certificates(struct hf_config_load *load)
+{
+	static const char *const keys[] = {
+		[HF_TLS_E_CERTIFICATE] = "tls.certificate",
+		[HF_TLS_E_KEY] = "tls.key",
+		[HF_TLS_E_CLIENT_CA] = "tls.client_ca",
+	};
+	const struct hf_config *config = load->config;
+	const struct hf_tls_files files = { config->tls.certificate, config->tls.key, config->tls.client_ca };
+	const char *const paths[] = { NULL, files.certificate, files.key, files.client_ca };
+	hf_cleanup(hf_tls_keys_freep) struct hf_tls_keys *loaded = NULL;
+	char quoted[HF_CONFIG_QUOTE_SIZE], problem[HF_TLS_PROBLEM_SIZE];
+	int r;
+
+	if (*files.certificate == '\0')
+		return 0;
+	r = hf_tls_keys_load(&loaded, &files, problem);
+	if (r <= 0)
+		return r;
+	return hf_config_complain(&load->error, source_of(load, keys[r]), "%s '%s' %s", keys[r],
+				  hf_config_quote(quoted, sizeof(quoted), paths[r]), problem);
+}
+
 static int check_user(struct hf_config_load *load)
 {
 	const char *user = load->config->server.user;
@@ -329,6 +414,9 @@ int hf_config_check_host(struct hf_config_load *load)
 	if (r)
 		return r;
 	r = check_fence(load);
+	if (r)
+		return r;
+	r = check_certificates(load);
 	if (r)
 		return r;
 	r = check_state_dir(load);

@@ -14,6 +14,7 @@
 #include "daemon/config_endpoint.h"
 #include "daemon/config_error.h"
 #include "export/client_names.h"
+#include "tls/tls.h"
 
 /* Words are stored through an int pointer. */
 static_assert(sizeof(enum hf_config_portmap) == sizeof(int), "enums are as wide as int");
@@ -158,6 +159,7 @@ int hf_config_value_set(void *field, const struct hf_option *option, const char 
 	case HF_OPTION_ADDRESSES:
 	case HF_OPTION_CLIENTS:
 	case HF_OPTION_SERVICE_ADDRESSES:
+	case HF_OPTION_NAMES:
 		break;
 	case HF_OPTION_RULES:
 		if (strcmp(text, "[]") == 0)
@@ -287,12 +289,44 @@ static int add_service_address(struct hf_config_service_addresses *list, const c
 	return 0;
 }
 
+static bool is_visible(const char *text)
+{
+	for (; *text; text++)
+		if (*text <= ' ' || *text > '~')
+			return false;
+	return true;
+}
+
+static int add_name(struct hf_config_names *list, const char *text, struct hf_config_why *why)
+{
+	struct hf_config_name name = { 0 }, *items;
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+
+	hf_config_quote(quoted, sizeof(quoted), text);
+	if (*text == '\0' || strlen(text) > HF_TLS_MAX_NAME || !is_visible(text))
+		return wrong(why,
+			     "holds '%s', which is no name of a certificate; give names like "
+			     "client1.example.com, of at most %d visible characters",
+			     quoted, HF_TLS_MAX_NAME);
+	for (size_t i = 0; i < list->n; i++)
+		if (strcasecmp(list->items[i].text, text) == 0)
+			return wrong(why, "holds '%s' twice; give each name once", quoted);
+	items = append(list->items, list->n, &name, sizeof(name), text);
+	if (!items)
+		return -ENOMEM;
+	list->items = items;
+	list->n++;
+	return 0;
+}
+
 static size_t list_length(const void *field, const struct hf_option *option)
 {
 	if (option->type == HF_OPTION_ADDRESSES)
 		return ((const struct hf_config_addresses *)field)->n;
 	if (option->type == HF_OPTION_SERVICE_ADDRESSES)
 		return ((const struct hf_config_service_addresses *)field)->n;
+	if (option->type == HF_OPTION_NAMES)
+		return ((const struct hf_config_names *)field)->n;
 	return ((const struct hf_config_clients *)field)->n;
 }
 
@@ -302,6 +336,8 @@ static const char *list_text(const void *field, const struct hf_option *option, 
 		return ((const struct hf_config_addresses *)field)->items[i].text;
 	if (option->type == HF_OPTION_SERVICE_ADDRESSES)
 		return ((const struct hf_config_service_addresses *)field)->items[i].text;
+	if (option->type == HF_OPTION_NAMES)
+		return ((const struct hf_config_names *)field)->items[i].text;
 	return ((const struct hf_config_clients *)field)->items[i].text;
 }
 
@@ -317,6 +353,8 @@ int hf_config_value_add(void *field, const struct hf_option *option, const char 
 		return add_address(field, text, why);
 	if (option->type == HF_OPTION_SERVICE_ADDRESSES)
 		return add_service_address(field, text, why);
+	if (option->type == HF_OPTION_NAMES)
+		return add_name(field, text, why);
 	return add_client(field, text, why);
 }
 
@@ -423,6 +461,7 @@ bool hf_config_value_equal(const void *a, const void *b, const struct hf_option 
 	case HF_OPTION_ADDRESSES:
 	case HF_OPTION_CLIENTS:
 	case HF_OPTION_SERVICE_ADDRESSES:
+	case HF_OPTION_NAMES:
 		return lists_equal(a, b, option);
 	case HF_OPTION_RULES:
 		return rules_equal(a, b);
@@ -503,6 +542,7 @@ void hf_config_value_print(const void *field, const struct hf_option *option, FI
 	case HF_OPTION_ADDRESSES:
 	case HF_OPTION_CLIENTS:
 	case HF_OPTION_SERVICE_ADDRESSES:
+	case HF_OPTION_NAMES:
 		print_list(field, option, out);
 		break;
 	case HF_OPTION_RULES:
@@ -533,6 +573,14 @@ static void clear_service_addresses(struct hf_config_service_addresses *list)
 		free(list->items[i].text);
 	free(list->items);
 	*list = (struct hf_config_service_addresses){ 0 };
+}
+
+static void clear_names(struct hf_config_names *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free(list->items[i].text);
+	free(list->items);
+	*list = (struct hf_config_names){ 0 };
 }
 
 struct hf_config_rule *hf_config_add_rule(struct hf_config_export *export)
@@ -572,6 +620,9 @@ void hf_config_value_clear(void *field, const struct hf_option *option)
 		break;
 	case HF_OPTION_SERVICE_ADDRESSES:
 		clear_service_addresses(field);
+		break;
+	case HF_OPTION_NAMES:
+		clear_names(field);
 		break;
 	case HF_OPTION_RULES:
 		clear_rules(field);

@@ -14,6 +14,7 @@
 #include "client/client.h"
 #include "cluster/cluster.h"
 #include "daemon/args.h"
+#include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/crew.h"
 #include "daemon/files.h"
@@ -40,6 +41,7 @@
 #include "recovery/recovery.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
+#include "tls/tls.h"
 
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
@@ -66,6 +68,7 @@ struct daemon {
 	struct hf_recovery *recovery;
 	struct hf_nlm *nlm;
 	struct hf_nsm *nsm;
+	struct hf_tls *tls;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *home;
 	struct hf_portmap *portmap;
@@ -317,7 +320,7 @@ static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
 }
 
 /* In a cluster: the other nodes compare their exports with these, and the next term of this node serves
- * them. */
+ * them, with these certificates. */
 static void on_exports_taken(void *user, struct hf_config *config)
 {
 	struct daemon *d = user;
@@ -331,6 +334,7 @@ static void on_exports_taken(void *user, struct hf_config *config)
 	}
 	d->config->exports = config->exports;
 	config->exports = before;
+	hf_config_exchange_certificates(d->config, config);
 }
 
 static int make_reload(struct daemon *d)
@@ -340,6 +344,7 @@ static int make_reload(struct daemon *d)
 		.args = d->args,
 		.started = d->config,
 		.files = d->files,
+		.tls = d->tls,
 		.begins = on_reload_begins,
 		.taken = d->cluster ? on_exports_taken : NULL,
 		.ended = on_reload_ended,
@@ -480,6 +485,18 @@ static int serve_unnamed(void *user, const struct hf_rpc_program *program, void 
 	return hf_rpc_server_add_program(d->rpc, program, service);
 }
 
+static int make_tls(struct daemon *d)
+{
+	struct hf_tls_keys *keys = NULL;
+	int r = hf_tls_new(&d->tls);
+
+	if (r == 0)
+		r = hf_certificates_load(&keys, d->config);
+	if (r == 0)
+		hf_certificates_take(d->tls, keys);
+	return hf_trace(r);
+}
+
 static int make_rpc(struct daemon *d)
 {
 	struct hf_rpc_limits limits = hf_rpc_default_limits;
@@ -494,6 +511,8 @@ static int make_rpc(struct daemon *d)
 		limits.keepalive_s =
 			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
 	r = hf_rpc_server_new(&d->rpc, &limits);
+	if (r == 0)
+		hf_rpc_server_set_tls(d->rpc, d->tls);
 	if (r == 0)
 		r = hf_file_service_serve(d->files, d->config->exports.n ? serve : serve_unnamed, d);
 	if (r == 0)
@@ -526,6 +545,7 @@ static int make_api(struct daemon *d)
 		.recovery = d->recovery,
 		.nlm = d->nlm,
 		.rpc = d->rpc,
+		.tls = d->tls,
 		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
 		.jobs = d->config->exports.n ? hf_file_service_jobs(d->files) : NULL,
 		.limits = { show_limits, d },
@@ -667,6 +687,8 @@ static int start(struct daemon *d)
 	if (r == 0)
 		r = make_files(d);
 	if (r == 0)
+		r = make_tls(d);
+	if (r == 0)
 		r = make_reload(d);
 	if (r == 0)
 		r = make_locks(d);
@@ -722,6 +744,7 @@ static void take_down(struct daemon *d)
 	hf_nlm_free(d->nlm);
 	hf_recovery_free(d->recovery); /* promises that are still open are members of calls */
 	hf_rpc_server_free(d->rpc);
+	hf_tls_free(d->tls);
 	hf_file_service_free(d->files);
 	hf_rpc_client_free(d->client);
 	hf_crew_free(d->crew);

@@ -80,6 +80,8 @@ struct room {
 	size_t n_rules;
 	struct hf_client_rule *clients;
 	size_t n_clients;
+	const char **identities;
+	size_t n_identities;
 };
 
 static void set_rule(struct room *room, const struct hf_config_rule *rule)
@@ -109,36 +111,55 @@ static void set_rules(struct room *room, const struct hf_config_export *export)
 		set_rule(room, &export->rules.items[i]);
 }
 
+static const char *const *set_identities(struct room *room, const struct hf_config_export *export)
+{
+	const char **identities = room->identities + room->n_identities;
+
+	for (size_t i = 0; i < export->identities.n; i++)
+		identities[i] = export->identities.items[i].text;
+	room->n_identities += export->identities.n;
+	return identities;
+}
+
 static int make_room(struct room *room, const struct hf_config_exports *exports)
 {
-	size_t n_rules = 0, n_clients = 0;
+	size_t n_rules = 0, n_clients = 0, n_identities = 0;
 
 	for (size_t i = 0; i < exports->n; i++) {
 		const struct hf_config_export *export = &exports->items[i];
 
 		n_rules += export->rules.n + 1;
 		n_clients += export->clients.n;
+		n_identities += export->identities.n;
 		for (size_t j = 0; j < export->rules.n; j++)
 			n_clients += export->rules.items[j].clients.n;
 	}
 	room->rules = calloc(n_rules + 1, sizeof(*room->rules));
 	room->clients = calloc(n_clients + 1, sizeof(*room->clients));
-	return room->rules && room->clients ? 0 : hf_trace(-ENOMEM);
+	room->identities = calloc(n_identities + 1, sizeof(*room->identities));
+	return room->rules && room->clients && room->identities ? 0 : hf_trace(-ENOMEM);
 }
 
 static void clear_room(struct room *room)
 {
 	free(room->rules);
 	free(room->clients);
+	free(room->identities);
 }
 
 static void set_export(struct hf_export_settings *settings, const struct hf_config_export *export,
-		       const struct hf_export_rule *rules, size_t n_rules)
+		       const struct hf_export_rule *rules, size_t n_rules, const char *const *identities)
 {
 	static const enum hf_local_locks local_locks[] = {
 		[HF_CONFIG_LOCAL_LOCKS_AUTO] = HF_LOCAL_LOCKS_AUTO,
 		[HF_CONFIG_LOCAL_LOCKS_ON] = HF_LOCAL_LOCKS_ON,
 		[HF_CONFIG_LOCAL_LOCKS_OFF] = HF_LOCAL_LOCKS_OFF,
+	};
+
+	static const enum hf_transport transports[] = {
+		[HF_CONFIG_TRANSPORT_ANY] = HF_TRANSPORT_ANY,
+		[HF_CONFIG_TRANSPORT_TLS] = HF_TRANSPORT_TLS,
+		[HF_CONFIG_TRANSPORT_MTLS] = HF_TRANSPORT_MTLS,
 	};
 
 	*settings = (struct hf_export_settings){
@@ -148,6 +169,9 @@ static void set_export(struct hf_export_settings *settings, const struct hf_conf
 		.n_rules = n_rules,
 		.async = !export->sync,
 		.local_locks = local_locks[export->local_locks],
+		.transport = transports[export->transport],
+		.identities = identities,
+		.n_identities = export->identities.n,
 	};
 }
 
@@ -176,6 +200,48 @@ static void warn_of_own_files(const struct hf_config *config)
 	}
 }
 
+static void warn_of_weak_way(const struct hf_config_export *strong, const struct hf_config_export *weak)
+{
+	char strong_text[256], weak_text[256];
+
+	hf_log_warn(
+		"an export lies inside another one that demands less of a client: its files can be reached "
+		"through that one. Demand as much there, or move one of them",
+		"path=%s inside=%s",
+		hf_log_quote(strong_text, sizeof(strong_text), strong->path, strlen(strong->path)),
+		hf_log_quote(weak_text, sizeof(weak_text), weak->path, strlen(weak->path)));
+}
+
+/* Two lists of identities are not compared: where both exports have one, the operator has thought of it. */
+static bool demands_less(const struct hf_config_export *one, const struct hf_config_export *other)
+{
+	if (one->transport != other->transport)
+		return one->transport < other->transport;
+	return other->identities.n && !one->identities.n;
+}
+
+/* A handle of a file in the inner directory that was looked up through the outer export belongs to the outer
+ * export. */
+static void warn_of_weak_ways(const struct hf_config *config)
+{
+	const struct hf_config_exports *exports = &config->exports;
+
+	for (size_t i = 0; i < exports->n; i++) {
+		const struct hf_config_export *strong = &exports->items[i];
+		hf_cleanup(hf_freep) char *inner =
+			strong->transport != HF_CONFIG_TRANSPORT_ANY ? realpath(strong->path, NULL) : NULL;
+
+		for (size_t j = 0; inner && j < exports->n; j++) {
+			const struct hf_config_export *weak = &exports->items[j];
+			hf_cleanup(hf_freep) char *outer =
+				demands_less(weak, strong) ? realpath(weak->path, NULL) : NULL;
+
+			if (outer && is_within(inner, outer))
+				warn_of_weak_way(strong, weak);
+		}
+	}
+}
+
 int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
 			    struct hf_export_list *listp, size_t *n_failedp)
 {
@@ -190,12 +256,14 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 		size_t first = room.n_rules;
 
 		set_rules(&room, &exports->items[i]);
-		set_export(&settings[i], &exports->items[i], room.rules + first, room.n_rules - first);
+		set_export(&settings[i], &exports->items[i], room.rules + first, room.n_rules - first,
+			   set_identities(&room, &exports->items[i]));
 	}
 	r = hf_exports_prepare(service->exports, settings, exports->n, listp, n_failedp);
 	if (r < 0)
 		return hf_trace(r);
 	warn_of_own_files(config);
+	warn_of_weak_ways(config);
 	return 0;
 }
 

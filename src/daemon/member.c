@@ -60,6 +60,18 @@ static void put_text(FILE *out, const char *text)
 			fprintf(out, "\\x%02x", (unsigned char)*text);
 }
 
+/* Nothing for an export that demands nothing: nodes of older versions describe theirs so. */
+static void put_transport(FILE *out, const struct hf_config_export *export)
+{
+	if (export->transport == HF_CONFIG_TRANSPORT_ANY)
+		return;
+	fprintf(out, " transport=%s", export->transport == HF_CONFIG_TRANSPORT_TLS ? "tls" : "mtls");
+	for (size_t i = 0; i < export->identities.n; i++) {
+		fputs(i ? "," : " identities=", out);
+		put_text(out, export->identities.items[i].text);
+	}
+}
+
 static void put_rule(FILE *out, const struct hf_config_rule *rule, bool is_sync)
 {
 	static const char *const squashes[] = {
@@ -88,6 +100,7 @@ static void put_export(FILE *out, const struct hf_config_export *export)
 		put_rule(out, &only, export->sync);
 	for (size_t i = 0; i < export->rules.n; i++)
 		put_rule(out, &export->rules.items[i], export->sync);
+	put_transport(out, export);
 	fputc('\n', out);
 }
 

@@ -16,6 +16,8 @@ static void show_counts(void *user, struct hf_api_rpc_counts *countsp)
 
 	hf_rpc_server_counts(user, &counts);
 	countsp->connections = counts.connections;
+	countsp->tls = counts.tls;
+	countsp->mtls = counts.mtls;
 	countsp->datagrams = counts.datagrams;
 	countsp->refused = counts.refused;
 	countsp->dropped = counts.dropped;
@@ -55,6 +57,7 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		.loop = parts->loop,
 		.recovery = parts->recovery,
 		.nlm = parts->nlm,
+		.tls = parts->tls,
 		.exports = parts->exports,
 		.jobs = parts->jobs,
 		.limits = parts->limits,

@@ -14,6 +14,7 @@ struct hf_loop;
 struct hf_nlm;
 struct hf_recovery;
 struct hf_rpc_server;
+struct hf_tls;
 
 /* A standby has only a loop, a cluster and a name. */
 struct hf_operator_parts {
@@ -21,6 +22,7 @@ struct hf_operator_parts {
 	struct hf_recovery *recovery; /* or NULL: a standby */
 	struct hf_nlm *nlm;           /* or NULL */
 	struct hf_rpc_server *rpc;    /* or NULL */
+	struct hf_tls *tls;           /* or NULL */
 	struct hf_cluster *cluster;   /* or NULL: no cluster */
 	struct hf_exports *exports;   /* or NULL */
 	struct hf_jobs *jobs;         /* or NULL */

@@ -14,6 +14,7 @@ static const char *const portmap_words[] = { "auto", "embedded", "system", "off"
 static const char *const access_words[] = { "rw", "ro", NULL };
 static const char *const squash_words[] = { "none", "root", "all", NULL };
 static const char *const local_locks_words[] = { "auto", "on", "off", NULL };
+static const char *const transport_words[] = { "any", "tls", "mtls", NULL };
 static const char *const backend_words[] = { "memory", "lmdb", "postgres", NULL };
 static const char *const durability_words[] = { "none", "process", "machine", NULL };
 static const char *const after_crash_words[] = { "reclaim", "continue", NULL };
@@ -29,6 +30,7 @@ const struct hf_option_section hf_option_sections[] = {
 	{ "recovery", "Recovery after a restart of the server or of a client." },
 	{ "nsm", "The status monitor, which replaces rpc.statd." },
 	{ "cluster", "Several nodes that serve one service in turn; only with store.backend: postgres." },
+	{ "tls", "RPC-with-TLS (RFC 9289); off if certificate is empty." },
 	{ "api", "REST, metrics and the dashboard." },
 	{ "metrics", "Metrics for Prometheus." },
 	{ "log", "The log, which goes to stderr." },
@@ -105,6 +107,21 @@ const struct hf_option hf_options[] = {
 		  "changes of the last seconds are lost although clients were told that they are done, and "
 		  "no client hears of it. Stable WRITEs and COMMIT wait for the disk all the same." },
 
+	{ "exports", "transport", HF_OPTION_WORD, .preset = "any", .words = transport_words,
+	  EXPORT_AT(transport), .is_live = true,
+	  .help = "What NFS calls on this export must come over: any; tls (mount with xprtsec=tls); or mtls: "
+		  "TLS, and a client certificate of tls.client_ca (xprtsec=mtls). Other NFS calls are "
+		  "refused with "
+		  "AUTH_TOOWEAK. MOUNT is served in the clear, because Linux asks for the root handle before "
+		  "it has a "
+		  "TLS connection." },
+	{ "exports", "identities", HF_OPTION_NAMES, .preset = "", .min = 0, .max = HF_CONFIG_MAX_ITEMS,
+	  EXPORT_AT(identities), .is_live = true,
+	  .help = "With transport: mtls, the names in client certificates that may use it: a subjectAltName "
+		  "of the "
+		  "kind DNS, or the common name of a certificate without one. Empty: every certificate of "
+		  "tls.client_ca." },
+
 	{ "store", "backend", HF_OPTION_WORD, .preset = "lmdb", .words = backend_words, AT(store.backend),
 	  .help = "The store: memory (lost with the daemon), lmdb (a file in state_dir), postgres." },
 	{ "store", "postgres", HF_OPTION_TEXT, .preset = "", .min = 0, .max = 4096, AT(store.postgres),
@@ -178,6 +195,26 @@ const struct hf_option hf_options[] = {
 	{ "cluster", "automatic", HF_OPTION_BOOL, .preset = "true", AT(cluster.automatic),
 	  .help = "Take over when the active node is gone; false: only on the order of an operator." },
 
+	{ "tls", "certificate", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(tls.certificate),
+	  .is_live = true,
+	  .help = "The PEM file with the server's certificate, followed by those between it and its CA; "
+		  "empty: no "
+		  "TLS. A reload reads the three files again; connections go on with what they have." },
+	{ "tls", "key", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(tls.key), .is_live = true,
+	  .help = "The PEM file with the certificate's private key, without passphrase. The server's user "
+		  "must be "
+		  "able to read it." },
+	{ "tls", "client_ca", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(tls.client_ca),
+	  .is_live = true,
+	  .help = "The PEM file with the CAs of client certificates. If it has lists of revoked "
+		  "certificates, too, "
+		  "each of these CAs needs a valid one. Empty: clients are not asked for a certificate." },
+	{ "tls", "grace_seconds", HF_OPTION_NUMBER, .preset = "60", .min = 0, .max = DAY,
+	  AT(tls.grace_seconds),
+	  .help = "How long after its last TLS connection a client's NLM calls in the clear are still served "
+		  "on "
+		  "exports that demand TLS." },
+
 	{ "api", "listen", HF_OPTION_TEXT, HF_OPTION_ENDPOINT, "127.0.0.1:8049", 0, 255, AT(api.listen),
 	  .help = "Where HTTP is served, as address:port or unix:/path; port 0: any free port; empty: off." },
 	{ "api", "token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.token_file),
@@ -235,7 +272,7 @@ bool hf_option_is_section(const char *name)
 bool hf_option_is_list(const struct hf_option *option)
 {
 	return option->type == HF_OPTION_ADDRESSES || option->type == HF_OPTION_CLIENTS ||
-	       option->type == HF_OPTION_SERVICE_ADDRESSES;
+	       option->type == HF_OPTION_SERVICE_ADDRESSES || option->type == HF_OPTION_NAMES;
 }
 
 bool hf_option_is_per_export(const struct hf_option *option)
@@ -319,6 +356,9 @@ const char *hf_option_expects(const struct hf_option *option, char out[HF_OPTION
 		break;
 	case HF_OPTION_SERVICE_ADDRESSES:
 		snprintf(out, HF_OPTION_TEXT_SIZE, "a list, like [192.0.2.10/24%%eth0]");
+		break;
+	case HF_OPTION_NAMES:
+		snprintf(out, HF_OPTION_TEXT_SIZE, "a list of names, like [client1.example.com]");
 		break;
 	case HF_OPTION_RULES:
 		snprintf(out, HF_OPTION_TEXT_SIZE,

@@ -18,6 +18,7 @@ enum hf_option_type {
 	HF_OPTION_ADDRESSES,         /* struct hf_config_addresses */
 	HF_OPTION_CLIENTS,           /* struct hf_config_clients */
 	HF_OPTION_SERVICE_ADDRESSES, /* struct hf_config_service_addresses */
+	HF_OPTION_NAMES,             /* struct hf_config_names */
 	HF_OPTION_RULES,             /* struct hf_config_rules; each rule has the keys with in_rules */
 };
 

@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/files.h"
 #include "daemon/options.h"
 #include "export/export.h"
 #include "loop/work.h"
+#include "tls/tls.h"
 
 #define FIXED_SIZE 2048 /* room for the names of all keys */
 
@@ -23,8 +25,10 @@ struct hf_reload {
 	/* The current reload; the worker owns these until it is done */
 	struct hf_config *config;
 	struct hf_export_list exports;
+	struct hf_tls_keys *keys;
 	int result;         /* of reading, as from hf_config_load() */
 	int exports_result; /* of opening the directories */
+	int keys_result;    /* of loading the certificates */
 	size_t n_failed;    /* number of directories that cannot be exported */
 	char error[HF_CONFIG_ERROR_SIZE];
 	char fixed[FIXED_SIZE]; /* see struct hf_reload_outcome */
@@ -46,6 +50,8 @@ static void run(struct hf_work *work)
 	if (reload->result == 0 && !needs_start(reload))
 		reload->exports_result = hf_file_service_prepare(reload->options.files, reload->config,
 								 &reload->exports, &reload->n_failed);
+	if (reload->result == 0)
+		reload->keys_result = hf_certificates_load(&reload->keys, reload->config);
 }
 
 /* Takes all exports or none, so that the operator who misses one finds the reason in the log. */
@@ -66,6 +72,22 @@ static bool take_exports(struct hf_reload *reload)
 	return r == 0;
 }
 
+/* The configuration was checked with its certificates. Here they changed since, or memory is short. */
+static bool has_certificates(const struct hf_reload *reload)
+{
+	if (reload->keys_result < 0)
+		hf_log_error("the new TLS certificates could not be loaded; the old ones and the old exports "
+			     "stay. Reload again",
+			     "error=%s", strerror(-reload->keys_result));
+	return reload->keys_result == 0;
+}
+
+static void take_certificates(struct hf_reload *reload)
+{
+	hf_certificates_take(reload->options.tls, reload->keys);
+	reload->keys = NULL;
+}
+
 /* Exports where there were none: their keys are not fixed, but they, too, wait for the next start. */
 static void add_exports_to_fixed(struct hf_reload *reload)
 {
@@ -83,6 +105,8 @@ static bool apply(struct hf_reload *reload)
 	if (hf_config_list_fixed_changes(reload->fixed, sizeof(reload->fixed), started, config))
 		hf_log_warn("these keys take effect only at the next start", "keys=%s", reload->fixed);
 	hf_log_configure(config->log.level, started->log.format);
+	if (!has_certificates(reload))
+		return false;
 	if (needs_start(reload)) {
 		hf_log_warn("started without exports, as the lock service of another server: new exports "
 			    "take effect only at the next start",
@@ -93,6 +117,7 @@ static bool apply(struct hf_reload *reload)
 	} else if (reload->options.taken) {
 		reload->options.taken(reload->options.user, reload->config);
 	}
+	take_certificates(reload);
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
 	return true;
 }
@@ -101,9 +126,10 @@ static bool apply(struct hf_reload *reload)
 static void clear(struct hf_reload *reload)
 {
 	hf_export_list_clear(&reload->exports);
+	reload->keys = hf_tls_keys_free(reload->keys);
 	hf_config_free(reload->config);
 	reload->config = NULL;
-	reload->exports_result = 0;
+	reload->exports_result = reload->keys_result = 0;
 	reload->n_failed = 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Reads the configuration again (SIGHUP). The exports and the log level change;
- * other keys wait for the next start.
+ * Reads the configuration again (SIGHUP). The exports, the TLS certificates and
+ * the log level change; other keys wait for the next start.
  *
  * Reading the file, opening the exported directories and looking up the user
  * may wait for a disk or a name service, so a worker thread does that while
@@ -19,6 +19,7 @@ struct hf_config;
 struct hf_file_service;
 struct hf_loop;
 struct hf_reload;
+struct hf_tls;
 
 /* What became of a reload. The texts are borrowed for the call. */
 struct hf_reload_outcome {
@@ -32,11 +33,12 @@ struct hf_reload_options {
 	const struct hf_args *args;
 	const struct hf_config *started; /* the configuration that the server runs with */
 	struct hf_file_service *files;
+	struct hf_tls *tls;
 	/* On the home loop. Each begins() is followed by one ended(), whether the configuration was loaded or
 	 * not, unless hf_reload_stop() comes between. */
 	void (*begins)(void *user);
-	/* The exports of @config are served from now on. It may exchange them for others. NULL: not wanted.
-	 */
+	/* The exports of @config are served, and its certificates used, from now on. It may exchange them for
+	 * others. NULL: not wanted. */
 	void (*taken)(void *user, struct hf_config *config);
 	void (*ended)(void *user, const struct hf_reload_outcome *outcome);
 	void *user;

@@ -125,6 +125,7 @@ static void take_reloaded(struct standby *standby)
 	}
 	config->exports = standby->reloaded->exports;
 	standby->reloaded->exports = before;
+	hf_config_exchange_certificates(config, standby->reloaded);
 	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
 }
 

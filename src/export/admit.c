@@ -8,6 +8,7 @@
 #include "export/exports_internal.h"
 #include "export/client_names.h"
 #include "loop/loop.h"
+#include "tls/tls.h"
 
 #define MAX_PATIENT 2 /* of the threads for files; the others serve other clients meanwhile */
 #define PATIENCE_NS (2 * HF_NS_PER_S)
@@ -146,6 +147,25 @@ int hf_exports_admit_patiently(struct hf_exports *exports, const struct hf_expor
 	return hf_export_admit(export, peer, NULL);
 }
 
+static bool is_named(const struct hf_export_settings *settings, const struct hf_tls_peer *tls)
+{
+	for (size_t i = 0; i < settings->n_identities; i++)
+		if (hf_tls_peer_has_name(tls, settings->identities[i]))
+			return true;
+	return settings->n_identities == 0;
+}
+
+int hf_export_admit_transport(const struct hf_export *export, const struct hf_tls_peer *tls)
+{
+	const struct hf_export_settings *settings = &export->settings;
+
+	if (HF_LIKELY(settings->transport == HF_TRANSPORT_ANY))
+		return HF_ADMITTED;
+	if (!tls || (settings->transport == HF_TRANSPORT_MTLS && !tls->is_authenticated))
+		return HF_REFUSED_TRANSPORT;
+	return is_named(settings, tls) ? HF_ADMITTED : HF_REFUSED_IDENTITY;
+}
+
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer)
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = hf_exports_by_id(exports, export_id);
@@ -179,10 +199,16 @@ static const struct {
 } refusal_texts[] = {
 	[HF_REFUSED_ADDRESS] = { "client refused: its address is not among the export's clients", "clients" },
 	[HF_REFUSED_PORT] = { "client refused: the export requires a source port below 1024", "secure" },
+	[HF_REFUSED_TRANSPORT] = { "client refused: the export requires TLS, or a certificate that the "
+				   "client does not have; mount with xprtsec=tls or xprtsec=mtls",
+				   "transport" },
 	[HF_REFUSED_UNKNOWN] = { "client refused for now: the names of the export's clients are not looked "
 				 "up "
 				 "yet",
 				 "clients" },
+	[HF_REFUSED_IDENTITY] = { "client refused: no name of its certificate is among the export's "
+				  "identities",
+				  "identities" },
 };
 
 void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,

@@ -61,6 +61,13 @@ enum hf_local_locks {
 	HF_LOCAL_LOCKS_OFF,
 };
 
+/* What NFS calls must come over */
+enum hf_transport {
+	HF_TRANSPORT_ANY,
+	HF_TRANSPORT_TLS,
+	HF_TRANSPORT_MTLS, /* TLS, and the client has a certificate */
+};
+
 /* What some of the clients of an export may do there */
 struct hf_export_rule {
 	const struct hf_client_rule *clients;
@@ -80,6 +87,9 @@ struct hf_export_settings {
 	size_t n_rules;
 	bool async; /* reply before names and attributes are on stable storage, against RFC 1813 */
 	enum hf_local_locks local_locks;
+	enum hf_transport transport;
+	const char *const *identities; /* with MTLS: names in certificates that may use it; none: all */
+	size_t n_identities;
 };
 
 /* An export; it never changes after its creation */
@@ -107,6 +117,7 @@ struct hf_exports;
 struct hf_client_names;
 struct hf_group_source;
 struct hf_resolver;
+struct hf_tls_peer;
 struct hf_loop;
 struct hf_seal_key;
 
@@ -166,6 +177,9 @@ enum { /* answers of hf_export_admit(); each protocol translates them for its cl
 	HF_ADMITTED = 0,
 	HF_REFUSED_ADDRESS,   /* not in the clients of any rule */
 	HF_REFUSED_PORT,      /* its rule is secure, and the port is 1024 or above */
+	HF_REFUSED_TRANSPORT, /* of hf_export_admit_transport(): the call came over less than the export
+				 demands */
+	HF_REFUSED_IDENTITY,  /* the same: no name of the client's certificate is in identities */
 	HF_REFUSED_UNKNOWN,   /* a name is being looked up: let the client try again */
 	HF_REFUSED_EXPORT,    /* of hf_exports_admit(): there is no such export */
 };
@@ -178,6 +192,8 @@ int hf_export_admit(const struct hf_export *export, const struct hf_addr *peer,
  * unless too many others do. */
 int hf_exports_admit_patiently(struct hf_exports *exports, const struct hf_export *export,
 			       const struct hf_addr *peer);
+/* For calls that read or change files. @tls is NULL for a call in the clear. Ask hf_export_admit(), too. */
+int hf_export_admit_transport(const struct hf_export *export, const struct hf_tls_peer *tls);
 /* The same as hf_export_admit() for the export with this number, as configured now. Does not block. */
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
 /* Logs a refusal and its rule, at most once in a while for each host, export and rule. @now is the loop's

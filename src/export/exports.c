@@ -40,6 +40,9 @@ static void clear_settings(struct hf_export_settings *settings)
 	for (size_t i = 0; i < settings->n_rules; i++)
 		clear_rule(&settings->rules[i]);
 	free((void *)(uintptr_t)settings->rules);
+	for (size_t i = 0; settings->identities && i < settings->n_identities; i++)
+		free_text(settings->identities[i]);
+	free((void *)(uintptr_t)settings->identities);
 	free_text(settings->path);
 	free_text(settings->name);
 }
@@ -89,6 +92,23 @@ static int copy_rules(struct hf_export_settings *to, const struct hf_export_sett
 	return r;
 }
 
+static int copy_identities(struct hf_export_settings *to, const struct hf_export_settings *from)
+{
+	const char **names = calloc(from->n_identities ? from->n_identities : 1, sizeof(*names));
+
+	to->identities = names;
+	to->n_identities = 0;
+	if (!names)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->n_identities; i++) {
+		names[i] = strdup(from->identities[i]);
+		if (!names[i])
+			return -ENOMEM;
+		to->n_identities++;
+	}
+	return 0;
+}
+
 /* Only the operator chooses the hashed text, so a fixed key is enough. It must never change: it determines
  * the numbers in handles. */
 static uint64_t id_of(const struct hf_export_settings *settings)
@@ -127,10 +147,13 @@ static int export_new(struct hf_export **exportp, const struct hf_export_setting
 	export->settings = *settings;
 	export->settings.rules = NULL;
 	export->settings.n_rules = 0;
+	export->settings.identities = NULL;
 	export->names = names;
 	export->settings.path = strdup(settings->path);
 	export->settings.name = strdup(settings->name);
 	r = copy_rules(&export->settings, settings);
+	if (r == 0)
+		r = copy_identities(&export->settings, settings);
 	if (r < 0 || !export->settings.path || !export->settings.name)
 		return hf_trace(-ENOMEM);
 	export->volume = find_open(before, settings);

@@ -56,6 +56,10 @@ static void finish(struct hf_nfs3_op *op)
 		hf_rpc_reply_garbage(op->call);
 		return;
 	}
+	if (op->result == HF_NFS3_TOO_WEAK) {
+		hf_rpc_reply_auth_error(op->call, HF_RPC_AUTH_TOOWEAK);
+		return;
+	}
 	assert(op->result == HF_NFS3_DONE);
 	if (HF_UNLIKELY(op->nfs->recorder != NULL))
 		hf_nfs3_record(op);
@@ -231,12 +235,14 @@ static int identify(const struct hf_nfs3_op *op, const struct hf_export_rule *ru
 	return hf_exports_identify(op->nfs->exports, rule, &claimed, op->may_block, identityp);
 }
 
-static enum nfsstat3 refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
+static int refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
 {
 	if (refusal != HF_REFUSED_UNKNOWN)
 		hf_exports_log_refusal(op->nfs->exports, object->export, hf_rpc_call_peer(op->call), refusal,
 				       "nfs", op->begun);
 	hf_nfs3_object_clear(object);
+	if (refusal == HF_REFUSED_TRANSPORT)
+		return HF_NFS3_TOO_WEAK;
 	if (refusal == HF_REFUSED_UNKNOWN)
 		return NFS3ERR_JUKEBOX;
 	return refusal == HF_REFUSED_PORT ? NFS3ERR_PERM : NFS3ERR_ACCES;
@@ -259,6 +265,8 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 	if (r < 0)
 		return hf_nfsstat3_of(r);
 	r = hf_export_admit(objectp->export, hf_rpc_call_peer(op->call), &objectp->rule);
+	if (HF_LIKELY(r == HF_ADMITTED))
+		r = hf_export_admit_transport(objectp->export, hf_rpc_call_tls(op->call));
 	if (r != HF_ADMITTED)
 		return refuse(op, objectp, r);
 	if (!op->may_block && !objectp->export->volume->is_local) {

@@ -25,6 +25,7 @@ struct hf_nfs3_op;
 enum { /* answers of a procedure, besides -EAGAIN */
 	HF_NFS3_DONE = 0,
 	HF_NFS3_GARBAGE = -EBADMSG, /* the arguments cannot be decoded */
+	HF_NFS3_TOO_WEAK = -EPROTO, /* the export demands TLS, or a certificate */
 };
 
 typedef int (*hf_nfs3_fn)(struct hf_nfs3_op *op);
@@ -72,8 +73,8 @@ enum hf_nfs3_want {
 };
 
 /* Call it after reading the arguments: returns GARBAGE if they were invalid. Otherwise a status (NFS3_OK
- * fills *objectp) or -EAGAIN. With any status other than NFS3_OK and NFS3ERR_ROFS there is no export, so the
- * reply has no attributes. */
+ * fills *objectp), TOO_WEAK or -EAGAIN. With any status other than NFS3_OK and NFS3ERR_ROFS there is no
+ * export, so the reply has no attributes. */
 int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_want want,
 		 struct hf_nfs3_object *objectp);
 

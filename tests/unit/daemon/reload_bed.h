@@ -10,6 +10,7 @@
 #include "daemon/files.h"
 #include "daemon/reload.h"
 #include "export/export.h"
+#include "tls/tls.h"
 
 struct bed {
 	char base[32];
@@ -18,6 +19,7 @@ struct bed {
 	struct hf_loop *loop;
 	struct hf_config *started;
 	struct hf_file_service *files;
+	struct hf_tls *tls;
 	struct hf_reload *reload;
 	int n_begun, n_ended;
 	bool is_loaded; /* the last one */
@@ -52,12 +54,13 @@ static inline int bed_start(struct bed *bed, const char *text)
 
 	bed->started = load_good(text);
 	if (hf_loop_new(&bed->loop) < 0 ||
-	    hf_file_service_new(&bed->files, bed->loop, bed->started, NULL) < 0)
+	    hf_file_service_new(&bed->files, bed->loop, bed->started, NULL) < 0 || hf_tls_new(&bed->tls) < 0)
 		return -1;
 	options.loop = bed->loop;
 	options.args = &bed->args;
 	options.started = bed->started;
 	options.files = bed->files;
+	options.tls = bed->tls;
 	return hf_reload_new(&bed->reload, &options);
 }
 
@@ -70,6 +73,7 @@ static inline int bed_end(struct bed *bed)
 	while (hf_loop_drain(bed->loop))
 		;
 	hf_file_service_free(bed->files);
+	hf_tls_free(bed->tls);
 	hf_loop_free(bed->loop);
 	hf_config_free(bed->started);
 	snprintf(command, sizeof(command), "rm -r %s", bed->base);

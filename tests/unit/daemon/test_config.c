@@ -176,7 +176,7 @@ static void test_crlf_and_bom(void **state)
 	expect_wrong("server:\r\n  port: 5\r\n  prt: 5\r\n",
 		     "f.yaml:3: unknown key server.prt; did you mean server.port?");
 	expect_wrong("\xef\xbb\xbfprt: 5\n", "f.yaml:1: unknown key prt; the keys are server, exports, "
-					     "store, recovery, nsm, cluster, api, metrics and log");
+					     "store, recovery, nsm, cluster, tls, api, metrics and log");
 }
 
 /* Errors, each word of them: these are what an operator reads. */
@@ -319,7 +319,7 @@ static void test_bytes_that_are_no_text(void **state)
 		     "control character; give printable UTF-8");
 	expect_wrong("\"\\e[31m\\n\": 1\n",
 		     "f.yaml:1: unknown key \\x1b[31m\\x0a; the keys are server, exports, store, "
-		     "recovery, nsm, cluster, api, metrics and log");
+		     "recovery, nsm, cluster, tls, api, metrics and log");
 	expect_wrong("server:\n  name: \"a\\0b\"\n", "f.yaml:2: a NUL character in a value; remove it");
 	assert_int_equal(load_bytes(&config, "\xff\xfes\0e\0", 6, error), HF_CONFIG_E_WRONG);
 	assert_string_equal(error, "f.yaml:1: the byte 0xff is not UTF-8; save the file as UTF-8");
@@ -412,7 +412,7 @@ static void test_alias_bombs(void **state)
 {
 	expect_wrong(
 		"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\n",
-		"f.yaml:1: unknown key a; the keys are server, exports, store, recovery, nsm, cluster, api, "
+		"f.yaml:1: unknown key a; the keys are server, exports, store, recovery, nsm, cluster, tls, api, "
 		"metrics and log");
 	expect_wrong("exports: &a [*a]\n",
 		     "f.yaml:1: the alias '*a' is inside the value that it refers to; write the value out");

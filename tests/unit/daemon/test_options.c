@@ -27,6 +27,8 @@ static const struct {
 	{ "exports.rules", "[]", true },
 	{ "exports.local_locks", "auto", true },
 	{ "exports.sync", "true", true },
+	{ "exports.transport", "any", true },
+	{ "exports.identities", "[]", true },
 	{ "store.backend", "lmdb", false },
 	{ "store.postgres", "\"\"", false },
 	{ "store.lock_durability", "process", false },
@@ -49,6 +51,10 @@ static const struct {
 	{ "cluster.addresses", "[]", false },
 	{ "cluster.fence", "\"\"", false },
 	{ "cluster.automatic", "true", false },
+	{ "tls.certificate", "\"\"", true },
+	{ "tls.key", "\"\"", true },
+	{ "tls.client_ca", "\"\"", true },
+	{ "tls.grace_seconds", "60", false },
 	{ "api.listen", "\"127.0.0.1:8049\"", false },
 	{ "api.token_file", "\"\"", false },
 	{ "metrics.enabled", "true", false },
@@ -79,6 +85,7 @@ static const struct {
 	{ "recovery.release_silent_seconds", 0, 31536000 },
 	{ "log.slow_ms", 0, 3600000 },
 	{ "cluster.lease_seconds", 1, 3600 },
+	{ "tls.grace_seconds", 0, 86400 },
 };
 
 static const struct {
