@@ -41,7 +41,9 @@ def page_text():
     return re.sub(r'<script src="([^":]+)"></script>', lambda m: f"<script>{read(m[1])}</script>", text)
 
 
-class Cluster(unittest.TestCase):
+class PageOfApi(unittest.TestCase):
+    """A page beside an API that the test answers for."""
+
     def setUp(self):
         self.page = Page(contextlib.nullcontext())
         self.addCleanup(self.page.close)
@@ -66,6 +68,12 @@ class Cluster(unittest.TestCase):
             return 503, {"error": {"code": "standby", "message": "The node a is a standby; b is active."}}
         return 200, {name: items, "next": None}
 
+    def open(self):
+        self.page.open(url=f"http://{self.api.address}/#token=x")
+        self.page.wait(selector="#live", text="live")
+
+
+class Cluster(PageOfApi):
     def be_standby(self):
         self.cluster["role"] = "standby"
         self.cluster["lease"].update(holder="b", seconds_left=0)
@@ -73,10 +81,6 @@ class Cluster(unittest.TestCase):
         self.status.update(role="standby", sm_state=None, clients=0)
         self.status["store"].update(lock_durability=None, healthy=None)
         self.status["grace"]["reason"] = "this node is a standby; b is active"
-
-    def open(self):
-        self.page.open(url=f"http://{self.api.address}/#token=x")
-        self.page.wait(selector="#live", text="live")
 
     def orders(self):
         return [call for call in self.api.calls if call[0] == "POST"]

@@ -55,6 +55,17 @@ function range(lock) {
 
 const file = lock => lock.file || `handle ${lock.handle.slice(0, 16)}…`;
 
+/*
+ * The owner of a lock is nlm:HOST:NUMBER:HEX, that of a reservation nlm:HOST:HEX. The last part is what the host calls it: most
+ * hosts write a text there, such as 1200@build3, which names the process. The column beside it names the host.
+ */
+function owner(item) {
+  const parts = item.owner.split(":"), hex = parts.at(-1), number = parts.length > 3 ? parts.at(-2) : "";
+  const text = (hex.match(/../g) ?? []).map(byte => String.fromCharCode(parseInt(byte, 16))).join("");
+  if (!/^[!-~]+$/.test(text)) return item.owner;
+  return text.startsWith(`${number}@`) || !/^[0-9]+$/.test(number) ? text : `${number}, ${text}`;
+}
+
 /* The token comes in the fragment, which a browser never sends. It leaves the address bar at once. */
 
 let token = sessionStorage.getItem("token") || "";

@@ -31,7 +31,7 @@ const tables = {
         onclick: () => askRevoke(l) }, "Release…") },
       { key: "offset", title: "Range", text: range }, { key: "mode", title: "Mode" },
       { key: "state", title: "State", mark: l => (l.state === "held" ? "" : "warn") },
-      { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),
+      { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id", text: owner }] }),
   waiters: new Table("waiters", { noun: "waiter", sort: "waiting_seconds", down: true,
     keyOf: w => `${w.owner} ${w.handle} ${w.offset} ${w.length}`, columns: [
       { key: "waiting_seconds", title: "Waiting", kind: "n", text: w => age((performance.now() - w.began) / 1000) },
@@ -45,7 +45,7 @@ const tables = {
       { key: "access", title: "Access", text: r => words(r.access) }, { key: "mode", title: "Denies", text: r => words(r.mode.slice(5)) },
       { key: "count", title: "Count", kind: "n" },
       { key: "unreclaimed", title: "Unreclaimed", kind: "n", mark: r => (r.unreclaimed ? "warn" : "") },
-      { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id" }] }),
+      { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id", text: owner }] }),
   limits: new Table("limits", { noun: "limit", sort: "share", down: true, keyOf: l => l.name, columns: [
     { key: "what", title: "Limit", kind: "id" },
     { key: "share", title: "Use", kind: "n", text: l => (l.used === null ? "–" : `${Math.round(100 * l.share)} %`),

@@ -74,7 +74,7 @@ async function look() {
   isBusy = false;
 }
 setInterval(look, 100);
-setInterval(() => { if (!document.hidden) loadMetrics().catch(() => {}); }, 2000);
+setInterval(() => { if (!document.hidden) loadMetrics().catch(() => {}); }, 1000 * EVERY);
 document.addEventListener("visibilitychange", () => { due.wantsAll = true; look(); });
 $("token-form").addEventListener("submit", event => {
   event.preventDefault();
@@ -89,6 +89,16 @@ $("token-form").addEventListener("submit", event => {
 
 /* Of all unlocks, those that an operator ordered are news. */
 const isOrder = (kind, data) => kind === "unlock" && data.reason;
+
+/* The server registers a client again when it learns more about it, such as its state number. Only the first time is news. */
+const registered = new Set();
+function isNews(kind, data) {
+  const isKnown = registered.has(data.client);
+  if (kind === "registered") registered.add(data.client);
+  if (kind === "unregistered") registered.delete(data.client);
+  if (kind === "lost") registered.clear();
+  return kind === "registered" ? !isKnown : kind in TOLD || isOrder(kind, data);
+}
 
 function lineOf(kind, data) {
   const when = data.time ? new Date(data.time * 1000) : new Date();
@@ -107,7 +117,7 @@ function take(events) {
     const data = JSON.parse(text);
     if (data.client) hasChanged(data.client);
     if (kind === "lost" || kind === "grace_ended" || kind === "takeover" || changed.size > FLOOD) due.wantsAll = true;
-    if (kind in TOLD || isOrder(kind, data)) lines.push([kind, data]);
+    if (isNews(kind, data)) lines.push([kind, data]);
     if (kind === "crash") say(`${data.client} crashed`);
     if (kind === "takeover") say(`${data.to} took the service over`);
   }

@@ -1,7 +1,7 @@
 /* The server at a glance: serving or in grace, its store, its load. */
 "use strict";
 
-const POINTS = 120;
+const EVERY = 2, POINTS = 300; /* a reading of /metrics every 2 s: a plot shows ten minutes */
 let graceEnds = 0, isInGrace = null, term = null;
 
 function showGrace() {
@@ -22,7 +22,10 @@ async function loadStatus() {
   $("state").className = isStopping() ? "bad" : s.grace.active ? "warn" : "good";
   if (isStopping()) put("state", "not serving");
   else if (s.grace.active) showGrace(); else put("state", "serving");
-  put("state-why", isStopping() ? cluster.reason ?? "" : s.grace.active ? `${some(s.grace.unreclaimed, "lock")} still to be reclaimed` : s.grace.reason);
+  /* The server counts reservations, too. */
+  const n = s.grace.unreclaimed, both = n === 1 ? "lock or reservation" : "locks or reservations";
+  const left = `${tables.reservations.items.some(r => r.unreclaimed) ? `${count.format(n)} ${both}` : some(n, "lock")} still to be reclaimed`;
+  put("state-why", isStopping() ? cluster.reason ?? "" : s.grace.active ? left : s.grace.reason);
   if (isInGrace !== null && isInGrace !== s.grace.active)
     say(s.grace.active ? `The server was restarted; grace ends in ${age(s.grace.ends_in_seconds)}` : "Grace has ended");
   isInGrace = s.grace.active;
@@ -49,13 +52,17 @@ function showStandby(s) {
 /* Load: the difference between two readings of /metrics */
 
 const series = { rate: [], latency: [] };
+const texts = { rate: rate => rate.toFixed(rate < 10 ? 1 : 0),
+  latency: seconds => seconds < 0.01 ? `${(seconds * 1e6).toFixed(0)} µs` : `${(seconds * 1e3).toFixed(0)} ms` };
 let before = null;
 
-function plot(id, values) {
-  const top = Math.max(...values, 1e-9), step = 400 / (POINTS - 1);
-  const points = values.map((v, i) => `${((POINTS - values.length + i) * step).toFixed(1)},${(58 - 54 * v / top).toFixed(1)}`);
-  $(id).replaceChildren(svg("svg", { viewBox: "0 0 400 60", "aria-hidden": "true" },
+/* The text below a plot is its scale: the time that it shows, and its highest point. */
+function plot(name) {
+  const values = series[name], top = Math.max(...values), step = 400 / (POINTS - 1);
+  const points = values.map((v, i) => `${((POINTS - values.length + i) * step).toFixed(1)},${(58 - 54 * v / (top || 1)).toFixed(1)}`);
+  $(`${name}-plot`).replaceChildren(svg("svg", { viewBox: "0 0 400 60", "aria-hidden": "true" },
     svg("line", { x1: 0, y1: 59, x2: 400, y2: 59, class: "base" }), svg("polyline", { class: "plot", points: points.join(" ") })));
+  put(`${name}-scale`, `${age(EVERY * values.length)}, at most ${texts[name](top)}`);
 }
 
 function sumsOf(text) {
@@ -76,10 +83,10 @@ async function loadMetrics() {
     const latency = n > 0 ? (now.sum - before.sum) / n : 0;
     for (const [name, value] of [["rate", rate], ["latency", latency]])
       series[name] = [...series[name], Math.max(0, value)].slice(-POINTS);
-    put("rate", rate.toFixed(rate < 10 ? 1 : 0));
-    put("latency", n > 0 ? `${(latency * 1e6).toFixed(0)} µs` : "–");
-    plot("rate-plot", series.rate);
-    plot("latency-plot", series.latency);
+    put("rate", texts.rate(rate));
+    put("latency", n > 0 ? texts.latency(latency) : "–");
+    plot("rate");
+    plot("latency");
   }
   before = now;
 }
