@@ -19,7 +19,8 @@ async function main() {
       if (Date.now() > end) throw new Error(`does not come: ${what}`);
   };
   const verbs = {
-    async open({ url, width = 1280, height = 900, dark = false }) {
+    // body: the page's text, in place of the server's
+    async open({ url, width = 1280, height = 900, dark = false, body = null }) {
       const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light" });
       page = await context.newPage();
       page.on("console", m => { if (m.type() === "error") faults.push(m.text()); });
@@ -33,7 +34,13 @@ async function main() {
         await new Promise(done => setTimeout(done, lag * Math.random()));
         await route.continue().catch(() => {}); // the page has gone on without it
       });
+      if (body) await page.route(at => at.pathname === "/", route => route.fulfill({ body, contentType: "text/html; charset=utf-8" }));
       await page.goto(url, { timeout: PATIENCE });
+    },
+    // The same page, as it is, in another window or other colours.
+    async dress({ width = 1280, height = 900, dark = false }) {
+      await page.setViewportSize({ width, height });
+      await page.emulateMedia({ colorScheme: dark ? "dark" : "light" });
     },
     async wait({ selector, text }) { await until(() => has(selector, text), `${text} in ${selector}`); },
     async gone({ selector, text }) { await until(async () => !(await has(selector, text)), `no ${text} in ${selector}`); },
@@ -43,7 +50,10 @@ async function main() {
     async press({ key }) { await page.keyboard.press(key); },
     async focused() { return page.evaluate(() => document.activeElement.outerHTML.slice(0, 200)); },
     async evaluate({ code }) { return page.evaluate(code); },
-    async shot({ path }) { await page.screenshot({ path, fullPage: true }); },
+    async shot({ path, selector }) {
+      if (selector) await page.locator(selector).first().screenshot({ path, timeout: PATIENCE });
+      else await page.screenshot({ path, fullPage: true, timeout: PATIENCE });
+    },
     // What it cost so far: CPU seconds of its main thread; nodes that are alive, after a collection.
     async cost() {
       await devtools.send("HeapProfiler.collectGarbage");
