@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """NFSv3 beside nfs-ganesha on the same directory in the same run, and beside what the kernel can do as the limit.
 
-    files.py BUILD_DIR [--seconds S] [--rounds N] [--dir DIR] [--image FS] [--lanes N] [--only WORKLOAD]...
+    files.py BUILD_DIR [--beside OTHER/holdfastd] [--alone] [--seconds S] [--rounds N] [--dir DIR] [--image FS]
+             [--connections N] [--depth N] [--only WORKLOAD]...
 
-BUILD_DIR has bench_files and the others that begin so (-Dbench=true). Runs in namespaces of its own; needs root, and
-nfs-ganesha with nfs-ganesha-vfs for the comparison. Prints a table to stderr and JSON to stdout.
+BUILD_DIR has holdfastd, bench_files and the others that begin so (-Dbench=true). Ours is holdfastd with one export and every
+default. With --beside, another build is measured in the same rounds. Runs in namespaces of its own; needs root, and
+nfs-ganesha with nfs-ganesha-vfs for the comparison; --alone leaves ganesha out. Prints a table to stderr and JSON to stdout.
 
 The limit of READ and WRITE is a plain file and a socket. That of CREATE and REMOVE is plain system calls without a socket,
 by one thread or by as many as there are connections, whichever is better, and with the same durability: ours answer when
-names are on stable storage. Ganesha's do not: it syncs nothing. create-remove-async is an export of ours with `async`, which
-promises as little. What the kernel takes for either hangs on the file system and its disk, so all are measured in turn,
+names are on stable storage. Ganesha's do not: it syncs nothing. create-remove-async is an export of ours with `sync: false`,
+which promises as little; another build is not asked for it, since older ones do not know it. What the kernel takes for either hangs on the file system and its disk, so all are measured in turn,
 each round in a directory of its own (ext4 without a journal passes over all inodes that were freed within a minute, one by
 one). With --image FS (ext4, xfs, btrfs) all happens on a new file system in a file of DIR, so that no neighbour's data goes
 with every sync.
@@ -28,6 +30,7 @@ import time
 NAMES, NAMES_ASYNC = "create-remove", "create-remove-async"
 WORKLOADS = ("getattr", "lookup", NAMES, NAMES_ASYNC, "readdirplus", "read-64k", "read-1m", "write-64k", "write-1m")
 WIDTH = 1 + max(map(len, WORKLOADS))
+COLUMNS = ("ours", "other", "ganesha", "plain")
 PATIENCE = 60
 IMAGE_SIZE = 2 << 30
 
@@ -76,15 +79,28 @@ def prepare(base):
 
 
 class Ours:
-    def __init__(self, args, base, data):
-        state = os.path.join(base, "state")
-        os.makedirs(state, exist_ok=True)
-        exports = [f"{data},/bench,squash=none", f"{data},/async,squash=none,async"]
-        program = os.path.join(args.build, "bench/bench_files_serve")
-        self.process = subprocess.Popen(
-            [program, state, "0", f"lanes={args.lanes}", f"threads={args.threads}", *exports],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
-        self.where = ["127.0.0.1", *[str(int(self.process.stdout.readline()))] * 2, "/bench"]
+    """The daemon with its defaults. With is_async, a second export of the same directory has sync: false."""
+
+    def __init__(self, program, base, data, is_async):
+        state = tempfile.mkdtemp(prefix="state-", dir=base)
+        exports = [{"path": data, "name": "/bench", "squash": "none"}]
+        if is_async:
+            exports.append({"path": data, "name": "/async", "squash": "none", "sync": False})
+        config = os.path.join(state, "holdfast.yaml")
+        with open(config, "w", encoding="ascii") as out:
+            json.dump({"server": {"port": 0, "portmap": "off", "state_dir": state}, "api": {"listen": ""}, "exports": exports}, out)
+        self.process = subprocess.Popen([program, "--config", config], stderr=subprocess.DEVNULL)
+        port = str(self.await_port(os.path.join(state, "ports.json")))
+        self.where = ["127.0.0.1", port, port, "/bench"]
+
+    def await_port(self, path):
+        end = time.monotonic() + PATIENCE
+        while not os.path.exists(path):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"{self.process.args[0]} does not serve")
+            time.sleep(0.05)
+        with open(path, encoding="ascii") as ports:
+            return json.load(ports)["rpc"]
 
     def where_of(self, workload):
         return [*self.where[:-1], "/async"] if workload == NAMES_ASYNC else self.where
@@ -211,6 +227,8 @@ def limit_of_names(args, names, how):
 def measure_round(args, servers, names, workload):
     found = {}
     for name, held in servers.items():
+        if name == "other" and workload == NAMES_ASYNC:
+            continue
         if name != "plain":
             found[name] = measure_once(args, names, held, workload)
         elif workload.startswith(("read-", "write-")):
@@ -227,7 +245,7 @@ def compare(args, servers, names, workload):
         for name, measured in measure_round(args, servers, names, workload).items():
             best[name] = max(best.get(name, measured), measured)
     row = {}
-    for name in ("ours", "ganesha", "plain"):
+    for name in COLUMNS:
         if name in best:
             row[name], row[name + "_cpu_us"] = best[name]
     return row
@@ -235,8 +253,9 @@ def compare(args, servers, names, workload):
 
 def line_of(workload, row):
     cells = [f"{workload:{WIDTH}}"]
-    for name in ("ours", "ganesha", "plain"):
+    for name in COLUMNS:
         cells.append(f"{row[name]:10.0f}{row[name + '_cpu_us']:8.1f}" if name in row else " " * 18)
+    cells.append(f"{row['ours'] / row['other']:10.2f}" if row.get("other") else " " * 10)
     cells.append(f"{row['ours'] / row['ganesha']:10.2f}" if row.get("ganesha") else " " * 10)
     cells.append(f"{100 * row['ours'] / row['plain']:8.0f} %" if row.get("plain") else "")
     return "".join(cells)
@@ -249,8 +268,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--dir", default=tempfile.gettempdir())
     parser.add_argument("--image", choices=("ext4", "xfs", "btrfs"))
-    parser.add_argument("--lanes", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--beside")
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--only", action="append")
@@ -264,15 +283,17 @@ def main():
         where = mount_image(base, args.image) if args.image else base
         data = prepare(where)
         names = Names(data)
-        servers["ours"] = Ours(args, base, data)
-        if shutil.which("ganesha.nfsd"):
+        servers["ours"] = Ours(os.path.join(args.build, "holdfastd"), base, data, True)
+        if args.beside:
+            servers["other"] = Ours(os.path.abspath(args.beside), base, data, False)
+        if shutil.which("ganesha.nfsd") and not args.alone:
             servers["ganesha"] = Ganesha(base, data)
         servers["plain"] = Plain(args, data)
-        for name in ("ours", "ganesha"):
+        for name in ("ours", "other", "ganesha"):
             if name in servers:
                 wait_for(args, servers[name].where)
-        print(f"{'':{WIDTH}}{'ours':>10}{'cpu us':>8}{'ganesha':>10}{'cpu us':>8}{'limit':>10}{'cpu us':>8}{'x ganesha':>10}"
-              f"{'of limit':>10}", file=sys.stderr)  # fmt: skip
+        heads = [f"{name:>10}{'cpu us':>8}" for name in ("ours", "other", "ganesha", "limit")]
+        print(f"{'':{WIDTH}}{''.join(heads)}{'x other':>10}{'x ganesha':>10}{'of limit':>10}", file=sys.stderr)
         for workload in args.only or WORKLOADS:
             rows[workload] = compare(args, servers, names, workload)
             print(line_of(workload, rows[workload]), file=sys.stderr, flush=True)
