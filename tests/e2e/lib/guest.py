@@ -38,11 +38,17 @@ def find_machine():
     return None if os.path.exists("/dev/net/tun") else "this kernel has no tap devices for the machines"
 
 
+def emulator_of(image):
+    """The machine may need another qemu than the one that is installed."""
+    own = os.path.join(image, "qemu")
+    return own if os.path.exists(own) else MACHINES[platform.machine()][0]
+
+
 def find_accelerator(image):
     """KVM where it works, else emulation in software. That /dev/kvm opens proves little: in a machine that is itself
     virtual it may creep. So a bare kernel has to come to its end, the panic for want of a root, in the time it takes."""
-    program, machine, _ = MACHINES[platform.machine()]
-    probe = [program, *machine, "-nodefaults", "-display", "none", "-no-reboot", "-accel", "kvm", "-m", "256"]
+    _, machine, _ = MACHINES[platform.machine()]
+    probe = [emulator_of(image), *machine, "-nodefaults", "-display", "none", "-no-reboot", "-accel", "kvm", "-m", "256"]
     probe += ["-kernel", os.path.join(image, "vmlinuz"), "-append", "panic=-1"]
     try:
         subprocess.run(probe, check=True, timeout=4, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -143,10 +149,10 @@ class Guest:
 
     def launch(self, kernel, words, disks, memory):
         """Starts qemu with these raw @disks, and listens to the agent in it. @memory: MiB."""
-        program, machine, console = MACHINES[platform.machine()]
+        _, machine, console = MACHINES[platform.machine()]
         ours, agent = socket.socketpair()
         arguments = [
-            program, *machine, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            emulator_of(self.image), *machine, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-accel", self.accelerator, "-m", str(memory), "-smp", "1",
             "-kernel", kernel, "-initrd", os.path.join(self.image, "initramfs"),
             "-append", f"{words} console={console}", "-serial", f"file:{self.directory}/console",
