@@ -24,6 +24,16 @@ void cli_print_json(const json_t *json)
 
 static int say_unreachable(const struct cli *cli, int r)
 {
+	char clean[512];
+
+	if (r == -EKEYREJECTED) {
+		fprintf(cli->errors,
+			"holdfast: the server at %s is not asked: %s\n"
+			"          Give the CA of its certificate with --ca, and a name in that certificate "
+			"with --server.\n",
+			cli->endpoint, cli_clean(clean, sizeof(clean), cli->problem));
+		return CLI_UNREACHABLE;
+	}
 	fprintf(cli->errors,
 		"holdfast: no server answers at %s: %s\n"
 		"          Is holdfastd running? Give its address with --server, or its --state-dir.\n",
@@ -42,7 +52,7 @@ static int say_error(struct cli *cli, int status, const json_t *answer)
 		fprintf(cli->errors,
 			"          No token was found in %s; give --token-file or HOLDFAST_TOKEN.\n",
 			cli->token_file ? cli->token_file : cli->state_dir);
-	if (status == 401)
+	if (status == 401 || status == 403)
 		return CLI_DENIED;
 	return status == 404 ? CLI_NOT_FOUND : CLI_FAILED;
 }

@@ -5,7 +5,7 @@
  *	ask.c        one question and its answer, or the reason why there is none
  *	main.c       words and options
  *	server.c     finds the server and its token
- *	http.c       one request over TCP or a Unix socket
+ *	http.c       one request over TCP, TLS or a Unix socket
  *	table.c      aligned columns
  *	commands.c   commands that show state
  *	orders.c     commands that change it
@@ -35,9 +35,11 @@ enum { /* exit codes, as in holdfast(1) */
 };
 
 struct cli {
-	const char *server;     /* --server: host:port, or unix:/path */
+	const char *server;     /* --server: host:port, https://host:port, or unix:/path */
 	const char *state_dir;  /* --state-dir */
 	const char *token_file; /* --token-file */
+	const char *ca;         /* --ca; NULL: the system's */
+	bool is_insecure;       /* --insecure: any certificate will do */
 	bool is_json;
 	bool is_yes;
 	bool no_wait; /* --no-wait: an order to the cluster does not wait for its result */
@@ -54,8 +56,12 @@ struct cli {
 	const char *object; /* the second argument: the node of `cluster move NODE` */
 	const char *target; /* the third one: where `store copy` writes */
 	FILE *errors;       /* where cli_ask() prints errors */
-	char endpoint[256]; /* the server that was found, in the form of --server */
-	char token[513];    /* the token that was found; empty: none */
+	char endpoint[256]; /* the server that was found: host:port, or unix:/path */
+	bool is_https;
+	char pins[2][65];  /* of the state directory: SHA-256 of the certificates that the server may show */
+	size_t n_pins;     /* 0: CA and name of its certificate count */
+	char problem[512]; /* of -EKEYREJECTED: what is wrong with TLS, to follow the server's name */
+	char token[513];   /* the token that was found; empty: none */
 };
 
 /* server.c */
@@ -68,11 +74,13 @@ struct cli_response {
 	size_t len;
 };
 
-/* -errno if no server answers. The caller frees the body. */
-int cli_request(const struct cli *cli, const char *method, const char *target, struct cli_response *response);
+/* -errno if no server answers; -EKEYREJECTED: see cli->problem. The caller frees the body. */
+int cli_request(struct cli *cli, const char *method, const char *target, struct cli_response *response);
+/* A socket to the server, or -errno. */
+int cli_connect(const struct cli *cli);
 /* A stream: calls @fn for each line, until it returns false or the server ends the stream. */
-int cli_stream(const struct cli *cli, const char *target, bool (*fn)(void *user, const char *line),
-	       void *user, int *statusp);
+int cli_stream(struct cli *cli, const char *target, bool (*fn)(void *user, const char *line), void *user,
+	       int *statusp);
 
 /* Returns the answer as a new reference, or NULL with the exit code in *codep after printing what is
  * wrong. */

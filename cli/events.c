@@ -73,7 +73,9 @@ int cli_events(struct cli *cli, const char *argument)
 	}
 	if (status != 200) {
 		fprintf(stderr, "holdfast: no events from %s: %s\n", cli->endpoint,
-			r < 0 ? strerror(-r) : "there are too many readers");
+			r == -EKEYREJECTED ? cli->problem
+			: r < 0            ? strerror(-r)
+					   : "there are too many readers");
 		return r < 0 ? CLI_UNREACHABLE : CLI_FAILED;
 	}
 	if (r < 0)

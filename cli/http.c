@@ -1,4 +1,4 @@
-/* One HTTP/1.1 request, over TCP or a Unix socket; every answer is bounded in time and size. */
+/* One HTTP/1.1 request, over TCP, TLS or a Unix socket; every answer is bounded in time and size. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "cli/cli.h"
+#include "tls/tls.h"
 
 #define CONNECT_SECONDS 5
 #define TIMEOUT_SECONDS 30
@@ -100,21 +101,113 @@ static int connect_tcp(const char *endpoint)
 	return fd;
 }
 
-static FILE *open_connection(const struct cli *cli)
+/* TLS, as a stream */
+
+struct secured {
+	int fd;
+	struct hf_tls_client *tls;
+};
+
+static ssize_t answer(ssize_t n, ssize_t failed)
+{
+	if (n >= 0)
+		return n;
+	errno = (int)-n;
+	return failed;
+}
+
+static ssize_t read_secured(void *user, char *data, size_t len)
+{
+	const struct secured *secured = user;
+
+	return answer(hf_tls_client_read(secured->tls, data, len), -1);
+}
+
+static ssize_t write_secured(void *user, const char *data, size_t len)
+{
+	const struct secured *secured = user;
+
+	return answer(hf_tls_client_write(secured->tls, data, len), 0);
+}
+
+static int close_secured(void *user)
+{
+	struct secured *secured = user;
+
+	hf_tls_client_free(secured->tls);
+	close(secured->fd);
+	free(secured);
+	return 0;
+}
+
+static FILE *open_stream(int fd, struct hf_tls_client *tls)
+{
+	static const cookie_io_functions_t functions = { read_secured, write_secured, NULL, close_secured };
+	struct secured *secured = malloc(sizeof(*secured));
+	FILE *stream;
+
+	if (!secured)
+		return NULL;
+	*secured = (struct secured){ fd, tls };
+	stream = fopencookie(secured, "r+", functions);
+	if (!stream)
+		free(secured);
+	return stream;
+}
+
+static FILE *secure(struct cli *cli, int fd)
+{
+	const char *const pins[] = { cli->pins[0], cli->pins[1] };
+	struct hf_tls_client_options options = { .ca = cli->ca,
+						 .pins = pins,
+						 .n_pins = cli->is_insecure ? 0 : cli->n_pins,
+						 .protocol = "http/1.1",
+						 .is_unchecked = cli->is_insecure };
+	struct hf_tls_client *tls = NULL;
+	char host[256];
+	const char *port;
+	FILE *stream;
+
+	if (split(cli->endpoint, host, sizeof(host), &port))
+		options.host = host;
+	if (hf_tls_client_new(&tls, fd, &options, cli->problem) != 0) {
+		errno = EKEYREJECTED;
+		return NULL;
+	}
+	stream = open_stream(fd, tls);
+	if (!stream)
+		hf_tls_client_free(tls);
+	return stream;
+}
+
+int cli_connect(const struct cli *cli)
 {
 	int fd = strncmp(cli->endpoint, "unix:", 5) == 0 ? connect_unix(cli->endpoint + 5)
 							 : connect_tcp(cli->endpoint);
+
+	if (fd < 0)
+		return fd;
+	set_patience(fd, SO_RCVTIMEO, TIMEOUT_SECONDS);
+	set_patience(fd, SO_SNDTIMEO, TIMEOUT_SECONDS);
+	return fd;
+}
+
+static FILE *open_connection(struct cli *cli)
+{
+	int fd = cli_connect(cli);
 	FILE *stream;
 
 	if (fd < 0) {
 		errno = -fd;
 		return NULL;
 	}
-	set_patience(fd, SO_RCVTIMEO, TIMEOUT_SECONDS);
-	set_patience(fd, SO_SNDTIMEO, TIMEOUT_SECONDS);
-	stream = fdopen(fd, "r+");
-	if (!stream)
+	stream = cli->is_https ? secure(cli, fd) : fdopen(fd, "r+");
+	if (!stream) {
+		int error = errno;
+
 		close(fd);
+		errno = error;
+	}
 	return stream;
 }
 
@@ -184,7 +277,7 @@ static int read_all(FILE *stream, struct cli_response *response)
 	return ferror(stream) ? -EIO : 0;
 }
 
-int cli_request(const struct cli *cli, const char *method, const char *target, struct cli_response *response)
+int cli_request(struct cli *cli, const char *method, const char *target, struct cli_response *response)
 {
 	hf_cleanup(closep) FILE *stream = open_connection(cli);
 	bool is_chunked;
@@ -250,8 +343,8 @@ static int read_chunks(FILE *stream, bool (*fn)(void *user, const char *line), v
 	return -ECONNRESET;
 }
 
-int cli_stream(const struct cli *cli, const char *target, bool (*fn)(void *user, const char *line),
-	       void *user, int *statusp)
+int cli_stream(struct cli *cli, const char *target, bool (*fn)(void *user, const char *line), void *user,
+	       int *statusp)
 {
 	hf_cleanup(closep) FILE *stream = open_connection(cli);
 	bool is_chunked;

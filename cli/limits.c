@@ -68,7 +68,7 @@ int cli_limits(struct cli *cli, const char *argument)
 }
 
 /* A server before this version does not know the call, and this is no reason to fail. */
-static json_t *ask_quietly(const struct cli *cli)
+static json_t *ask_quietly(struct cli *cli)
 {
 	struct cli_response response = { 0 };
 	json_t *answer = NULL;

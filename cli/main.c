@@ -72,7 +72,10 @@ static void print_usage(FILE *out)
 	fputs("\n"
 	      "options:\n"
 	      "  --json              JSON, for scripts\n"
-	      "  --server ADDRESS    host:port or unix:/path of the API (default: from the state directory)\n"
+	      "  --server ADDRESS    [https://]host:port or unix:/path of the API (default: from the state "
+	      "directory)\n"
+	      "  --ca FILE           the CA of the API's certificate (default: those of the system)\n"
+	      "  --insecure          do not check the API's certificate\n"
 	      "  --state-dir DIR     the server's state directory (default: " DEFAULT_STATE_DIR ")\n"
 	      "  --token-file FILE   the token (default: api.token in the state directory)\n"
 	      "  --client ID, --share NAME           only these locks, waiters and reservations\n"
@@ -95,6 +98,8 @@ enum {
 	OPT_SERVER,
 	OPT_STATE_DIR,
 	OPT_TOKEN_FILE,
+	OPT_CA,
+	OPT_INSECURE,
 	OPT_CLIENT,
 	OPT_SHARE,
 	OPT_STATUS,
@@ -114,6 +119,8 @@ static const struct option options[] = {
 	{ "server", required_argument, NULL, OPT_SERVER },
 	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
 	{ "token-file", required_argument, NULL, OPT_TOKEN_FILE },
+	{ "ca", required_argument, NULL, OPT_CA },
+	{ "insecure", no_argument, NULL, OPT_INSECURE },
 	{ "client", required_argument, NULL, OPT_CLIENT },
 	{ "share", required_argument, NULL, OPT_SHARE },
 	{ "status", required_argument, NULL, OPT_STATUS },
@@ -145,6 +152,12 @@ static int take_option(struct cli *cli, int option)
 		return -1;
 	case OPT_TOKEN_FILE:
 		cli->token_file = optarg;
+		return -1;
+	case OPT_CA:
+		cli->ca = optarg;
+		return -1;
+	case OPT_INSECURE:
+		cli->is_insecure = true;
 		return -1;
 	case OPT_CLIENT:
 		cli->client = optarg;
@@ -298,6 +311,8 @@ int main(int argc, char **argv)
 		if (code >= 0)
 			return printed(code);
 	}
+	if (cli.is_insecure)
+		fputs("holdfast: --insecure: the server's certificate is not checked\n", stderr);
 	cli.has_colour = wants_colour(&cli);
 	return printed(run(&cli, argv + optind, argc - optind));
 }

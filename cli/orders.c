@@ -60,6 +60,7 @@ int cli_dashboard(struct cli *cli, const char *argument)
 		fputs("holdfast: the API is on a Unix socket, which no browser can open\n", stderr);
 		return CLI_FAILED;
 	}
-	printf("http://%s/%s%s\n", cli->endpoint, *cli->token ? "#token=" : "", cli->token);
+	printf("%s://%s/%s%s\n", cli->is_https ? "https" : "http", cli->endpoint,
+	       *cli->token ? "#token=" : "", cli->token);
 	return CLI_OK;
 }

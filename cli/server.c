@@ -2,7 +2,8 @@
  * Finds the server and its token. The server comes from the first of: --server,
  * HOLDFAST_SERVER, the file api.address in the state directory, 127.0.0.1:8049.
  * The token comes from --token-file, HOLDFAST_TOKEN, or api.token in the state
- * directory.
+ * directory. The CAs of an HTTPS server come from --ca, HOLDFAST_CA, or the
+ * system; but api.address names the certificates of its own server.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -58,10 +59,22 @@ static bool has_port(const char *given, size_t len)
 	return colon && !memchr(colon + 1, ':', (size_t)(end - colon - 1));
 }
 
+/* What follows "http://" or "https://"; empty for other schemes. */
+static const char *skip_scheme(struct cli *cli, const char *given)
+{
+	const char *end = strstr(given, "://");
+	size_t len = end ? (size_t)(end - given) : 0;
+
+	cli->is_https = len == 5 && memcmp(given, "https", 5) == 0;
+	if (cli->is_https || (len == 4 && memcmp(given, "http", 4) == 0))
+		return end + 3;
+	return end && strncmp(given, "unix:", 5) != 0 ? "" : given;
+}
+
 /* Accepts "http://host:port/" as "host:port"; the port may be left out. */
 static int take_endpoint(struct cli *cli, const char *given)
 {
-	const char *host = strncmp(given, "http://", 7) == 0 ? given + 7 : given;
+	const char *host = skip_scheme(cli, given);
 	size_t len = strcspn(host, "/");
 	bool is_bare_v6 = *host != '[' && memchr(host, ':', len) && !has_port(host, len);
 	int n;
@@ -71,23 +84,57 @@ static int take_endpoint(struct cli *cli, const char *given)
 	else
 		n = snprintf(cli->endpoint, sizeof(cli->endpoint), "%s%.*s%s%s", is_bare_v6 ? "[" : "",
 			     (int)len, host, is_bare_v6 ? "]" : "", has_port(host, len) ? "" : DEFAULT_PORT);
-	if (strncmp(given, "https:", 6) != 0 && len && (size_t)n < sizeof(cli->endpoint))
+	if (len && (size_t)n < sizeof(cli->endpoint))
 		return CLI_OK;
-	fprintf(stderr, "holdfast: %s is not the address of a server; give host:port, or unix:/path\n",
+	fprintf(stderr,
+		"holdfast: %s is not the address of a server; give host:port, https://host:port, or "
+		"unix:/path\n",
 		given);
 	return CLI_USAGE;
+}
+
+static void find_ca(struct cli *cli)
+{
+	const char *given = getenv("HOLDFAST_CA");
+
+	if (!cli->ca && given && *given)
+		cli->ca = given;
+}
+
+/* The first line is the address. The others are the certificates that the server may show. */
+static bool read_address(struct cli *cli, char *out, size_t size)
+{
+	char path[4096], line[128];
+	FILE *file;
+	bool is_read;
+
+	snprintf(path, sizeof(path), "%s/api.address", cli->state_dir);
+	file = fopen(path, "re");
+	is_read = file && fgets(out, (int)size, file);
+	if (is_read)
+		out[strcspn(out, "\n")] = '\0';
+	while (is_read && cli->n_pins < sizeof(cli->pins) / sizeof(cli->pins[0]) &&
+	       fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strlen(line) == sizeof(cli->pins[0]) - 1)
+			memcpy(cli->pins[cli->n_pins++], line, sizeof(cli->pins[0]));
+	}
+	if (file)
+		fclose(file);
+	return is_read && *out;
 }
 
 int cli_find_server(struct cli *cli)
 {
 	const char *given = cli->server ? cli->server : getenv("HOLDFAST_SERVER");
-	char path[4096];
+	char address[256];
 
 	find_token(cli);
+	find_ca(cli);
+	cli->n_pins = 0;
 	if (given && *given)
 		return take_endpoint(cli, given);
-	snprintf(path, sizeof(path), "%s/api.address", cli->state_dir);
-	if (!read_line(path, "\n", cli->endpoint, sizeof(cli->endpoint)))
-		snprintf(cli->endpoint, sizeof(cli->endpoint), "%s", DEFAULT_ENDPOINT);
-	return CLI_OK;
+	if (!read_address(cli, address, sizeof(address)))
+		snprintf(address, sizeof(address), "%s", DEFAULT_ENDPOINT);
+	return take_endpoint(cli, address);
 }

@@ -5,8 +5,8 @@ _holdfast_ask() {
 	local i which=()
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
-		--server | --state-dir | --token-file) which+=("${words[i]}" "${words[i + 1]}") ;;
-		--server=* | --state-dir=* | --token-file=*) which+=("${words[i]}") ;;
+		--server | --state-dir | --token-file | --ca) which+=("${words[i]}" "${words[i + 1]}") ;;
+		--server=* | --state-dir=* | --token-file=* | --ca=* | --insecure) which+=("${words[i]}") ;;
 		esac
 	done
 	holdfast "${which[@]}" --json "$1" 2>/dev/null | sed -n 's/^ *"'"$2"'": "\(.*\)",\{0,1\}$/\1/p'
@@ -26,7 +26,7 @@ _holdfast() {
 	_init_completion -s -n : || return
 	case $prev in
 	--state-dir) _filedir -d; return ;;
-	--token-file) _filedir; return ;;
+	--token-file | --ca) _filedir; return ;;
 	--status) _holdfast_offer 'active notified unreachable crashed'; return ;;
 	--protocol) _holdfast_offer 'nlm nsm'; return ;;
 	--client) _holdfast_ids; return ;;
@@ -36,12 +36,12 @@ _holdfast() {
 	--server | --range | --silent-for | --name) return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		_holdfast_offer '--json --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for --name --yes --no-wait --help --version'
+		_holdfast_offer '--json --server --state-dir --token-file --ca --insecure --client --share --status --protocol --file --range --address --silent-for --name --yes --no-wait --help --version'
 		return
 	fi
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
-		--server | --state-dir | --token-file | --client | --share | --status | --protocol | --file | --range | --address | --silent-for | --name) ((i++)) ;;
+		--server | --state-dir | --token-file | --ca | --client | --share | --status | --protocol | --file | --range | --address | --silent-for | --name) ((i++)) ;;
 		-*) ;;
 		*) case $((n++)) in 0) command=${words[i]} ;; 1) argument=${words[i]} ;; esac ;;
 		esac

@@ -6,7 +6,7 @@ function __holdfast_words
     for word in (commandline -opc)
         if test $skip = 1
             set skip 0
-        else if contains -- $word --server --state-dir --token-file --client --share --status --protocol --file --range --address --silent-for --name
+        else if contains -- $word --server --state-dir --token-file --ca --client --share --status --protocol --file --range --address --silent-for --name
             set skip 1
         else if not string match -q -- '-*' $word
             echo -- $word
@@ -44,9 +44,9 @@ function __holdfast_ask
     set -l words (commandline -opc)
     for i in (seq (count $words))
         switch $words[$i]
-            case --server --state-dir --token-file
+            case --server --state-dir --token-file --ca
                 set -a which $words[$i] $words[(math $i + 1)]
-            case '--server=*' '--state-dir=*' '--token-file=*'
+            case '--server=*' '--state-dir=*' '--token-file=*' '--ca=*' --insecure
                 set -a which $words[$i]
         end
     end
@@ -84,6 +84,8 @@ complete -c holdfast -l json -d "JSON, for scripts"
 complete -c holdfast -l server -x -d "the API"
 complete -c holdfast -l state-dir -x -a "(__fish_complete_directories)" -d "the state directory"
 complete -c holdfast -l token-file -r -F -d "the token"
+complete -c holdfast -l ca -r -F -d "the CA of the API"
+complete -c holdfast -l insecure -d "do not check the certificate of the API"
 complete -c holdfast -l client -x -a "(__holdfast_ask clients id)" -d "only of this client"
 complete -c holdfast -l share -x -a "(__holdfast_ask shares name)" -d "only in this export"
 complete -c holdfast -l status -x -a "active notified unreachable crashed" -d "only these clients"

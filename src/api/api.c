@@ -115,15 +115,35 @@ static int copy_texts(struct hf_api *api)
 	options->state_dir = strdup(options->state_dir);
 	options->server_name = strdup(options->server_name);
 	options->path = has_path ? strdup(options->path) : NULL;
+	options->view_token_file = strdup(options->view_token_file ? options->view_token_file : "");
 	if (options->token_file && *options->token_file)
 		token_file = strdup(options->token_file);
 	else if (!options->state_dir || asprintf(&token_file, "%s/api.token", options->state_dir) < 0)
 		token_file = NULL;
 	options->token_file = token_file;
 	if (!options->state_dir || !options->server_name || !token_file || (has_path && !options->path) ||
-	    !options->cluster.addresses)
+	    !options->cluster.addresses || !options->view_token_file)
 		return hf_trace(-ENOMEM);
 	return 0;
+}
+
+static int load_tokens(struct hf_api *api)
+{
+	const struct hf_api_options *options = &api->options;
+	struct hf_api_guard *guard = &api->guard;
+	int r = hf_api_token_load(guard->token, options->token_file, options->loop);
+	char quoted[512];
+
+	if (r == 0 && *options->view_token_file)
+		r = hf_api_token_load(guard->view_token, options->view_token_file, options->loop);
+	if (r < 0 || strcmp(guard->token, guard->view_token) != 0)
+		return r;
+	hf_log_error("the token that may only look is the same as the one that may change something; remove "
+		     "its file to get a new one",
+		     "file=%s",
+		     hf_log_quote(quoted, sizeof(quoted), options->view_token_file,
+				  strlen(options->view_token_file)));
+	return -EINVAL;
 }
 
 int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
@@ -134,6 +154,9 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	if (!api)
 		return hf_trace(-ENOMEM);
 	api->options = *options;
+	api->options.keys = NULL; /* they change */
+	api->keys = hf_api_keys_ref(options->keys);
+	api->is_https = options->keys != NULL;
 	api->fd = -1;
 	api->refusals = (struct hf_log_limit)HF_LOG_LIMIT(REFUSALS_WINDOW_S);
 	api->refusals.max_lines = REFUSALS_MAX_LINES;
@@ -151,13 +174,18 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	api->started_wall = hf_loop_wall(options->loop);
 	r = copy_texts(api);
 	if (r == 0)
-		r = hf_api_token_load(api->guard.token, api->options.token_file, options->loop);
+		r = load_tokens(api);
 	if (r == 0)
 		r = hf_api_listen(api);
 	if (r < 0)
 		return r;
 	api->guard.is_loopback = !options->path && hf_addr_is_loopback(&options->listen);
 	api->guard.needs_token = !options->path && !api->guard.is_loopback;
+	api->guard.is_https = api->is_https;
+	if (api->guard.needs_token && !api->is_https)
+		hf_log_warn("the API is reachable from other hosts without TLS: the network can read its "
+			    "tokens. Set api.certificate and api.key",
+			    "%s", "");
 	*apip = api;
 	api = NULL;
 	return 0;
@@ -204,6 +232,8 @@ struct hf_api *hf_api_free(struct hf_api *api)
 	free((void *)(uintptr_t)api->options.server_name);
 	free((void *)(uintptr_t)api->options.path);
 	free((void *)(uintptr_t)api->options.token_file);
+	free((void *)(uintptr_t)api->options.view_token_file);
+	hf_api_keys_unref(api->keys);
 	free(api);
 	return NULL;
 }

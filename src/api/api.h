@@ -5,6 +5,7 @@
  * decides nothing.
  *
  *	http.c        libmicrohttpd, whose one thread talks to the callers
+ *	https.c       TLS on its connections; keys.c: certificate and key
  *	listen.c      the TCP port or Unix socket
  *	doors.c       the connections, and which one is closed when there are too many
  *	guard.c       checks Host, Origin and token; token.c reads or creates the token file
@@ -39,6 +40,7 @@
 #include "base/limit.h"
 
 struct hf_api;
+struct hf_api_keys;
 struct hf_call_meter;
 struct hf_cluster;
 struct hf_exports;
@@ -94,12 +96,14 @@ struct hf_api_options {
 	struct hf_api_rpc rpc;
 	struct hf_api_limits limits;
 	struct hf_api_cluster cluster;
-	struct hf_addr listen;   /* family 0: see path */
-	const char *path;        /* of a Unix socket; NULL: see listen */
-	const char *token_file;  /* empty: api.token in state_dir */
-	const char *state_dir;   /* absolute */
-	const char *server_name; /* the name that peers know us by */
-	bool measures;           /* metrics.enabled */
+	struct hf_addr listen;       /* family 0: see path */
+	const char *path;            /* of a Unix socket; NULL: see listen */
+	struct hf_api_keys *keys;    /* HTTPS with these; borrowed. NULL: plain HTTP */
+	const char *token_file;      /* empty: api.token in state_dir */
+	const char *view_token_file; /* empty: there is no token that may only look */
+	const char *state_dir;       /* absolute */
+	const char *server_name;     /* the name that peers know us by */
+	bool measures;               /* metrics.enabled */
 };
 
 /* Life, all on the home loop's thread. new() listens, and reads or creates the token; it logs errors. start()
@@ -114,6 +118,11 @@ void hf_api_stop(struct hf_api *api);
 HF_DEFINE_CLEANUP(struct hf_api *, hf_api_free)
 
 uint16_t hf_api_port(const struct hf_api *api); /* 0: it is a Unix socket */
+bool hf_api_is_https(const struct hf_api *api);
+/* The fingerprint of its certificate (api/keys.h), or "" without HTTPS; room for HF_API_PIN_TEXT. */
+void hf_api_pin(struct hf_api *api, char *out);
+/* New connections use @keys, which it takes. Only if the API speaks HTTPS. */
+void hf_api_set_keys(struct hf_api *api, struct hf_api_keys *keys);
 /* From now on /readyz answers 200. A standby needs no call: /readyz tells its role. */
 void hf_api_set_ready(struct hf_api *api);
 /* The configuration was loaded again: the status says so. @is_loaded: false: the old one stays. @fixed: the

@@ -101,8 +101,10 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		*contextp = door = door_new(api, connection);
-		if (door)
-			add(api, door);
+		if (!door)
+			return;
+		hf_api_secure_door(api, connection, door);
+		add(api, door);
 		return;
 	}
 	if (!door)
@@ -111,6 +113,7 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 	hf_link_remove(&door->link);
 	api->n_doors--;
 	pthread_mutex_unlock(&api->lock);
+	hf_api_keys_unref(door->keys);
 	free(door);
 	*contextp = NULL;
 }

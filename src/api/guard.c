@@ -49,17 +49,17 @@ static bool is_loopback_name(const char *text)
 }
 
 /* Our own page has the host that it calls as its origin. */
-static bool is_own_origin(const struct hf_api_caller *caller)
+static bool is_own_origin(const struct hf_api_guard *guard, const struct hf_api_caller *caller)
 {
-	static const char scheme[] = "http://";
+	const char *scheme = guard->is_https ? "https://" : "http://";
 
-	return caller->host && strncmp(caller->origin, scheme, sizeof(scheme) - 1) == 0 &&
-	       strcasecmp(caller->origin + sizeof(scheme) - 1, caller->host) == 0;
+	return caller->host && strncmp(caller->origin, scheme, strlen(scheme)) == 0 &&
+	       strcasecmp(caller->origin + strlen(scheme), caller->host) == 0;
 }
 
-static bool is_own_page(const struct hf_api_caller *caller)
+static bool is_own_page(const struct hf_api_guard *guard, const struct hf_api_caller *caller)
 {
-	if (caller->origin && !is_own_origin(caller))
+	if (caller->origin && !is_own_origin(guard, caller))
 		return false;
 	if (caller->is_visitor) /* the user followed a link from another site; that page cannot read the
 				   answer */
@@ -68,21 +68,42 @@ static bool is_own_page(const struct hf_api_caller *caller)
 	       strcmp(caller->fetch_site, "none") == 0;
 }
 
-enum hf_api_verdict hf_api_guard_ask(const struct hf_api_guard *guard, const struct hf_api_caller *caller,
-				     bool wants_token)
+/* NULL: the caller sent none. */
+static const char *token_of(const struct hf_api_caller *caller)
 {
 	static const char bearer[] = "Bearer ";
 	const char *given = caller->authorization;
 
+	if (!given || strncasecmp(given, bearer, sizeof(bearer) - 1) != 0)
+		return NULL;
+	given += sizeof(bearer) - 1;
+	return given + strspn(given, " ");
+}
+
+/* Always compares with both tokens: the time does not tell which one a guess resembles. */
+enum hf_api_access hf_api_guard_access(const struct hf_api_guard *guard, const struct hf_api_caller *caller)
+{
+	const char *given = token_of(caller);
+	bool may_change = given && hf_api_token_equal(guard->token, given);
+	bool may_view = given && hf_api_token_equal(guard->view_token, given);
+
+	if (may_change)
+		return HF_API_ACCESS_CHANGE;
+	return may_view ? HF_API_ACCESS_VIEW : HF_API_ACCESS_NONE;
+}
+
+enum hf_api_verdict hf_api_guard_ask(const struct hf_api_guard *guard, const struct hf_api_caller *caller,
+				     enum hf_api_access needed)
+{
+	enum hf_api_access access = hf_api_guard_access(guard, caller);
+
 	if (caller->is_sent_twice || (guard->is_loopback && !is_loopback_name(caller->host)))
 		return HF_API_BAD_HOST;
-	if (!is_own_page(caller))
+	if (!is_own_page(guard, caller))
 		return HF_API_BAD_ORIGIN;
-	if (!wants_token)
+	if (access >= needed)
 		return HF_API_MAY;
-	if (!given || strncasecmp(given, bearer, sizeof(bearer) - 1) != 0)
-		return HF_API_NO_TOKEN;
-	given += sizeof(bearer) - 1;
-	given += strspn(given, " ");
-	return hf_api_token_equal(guard->token, given) ? HF_API_MAY : HF_API_BAD_TOKEN;
+	if (access == HF_API_ACCESS_VIEW)
+		return HF_API_VIEW_ONLY;
+	return token_of(caller) ? HF_API_BAD_TOKEN : HF_API_NO_TOKEN;
 }

@@ -5,7 +5,7 @@
  *	         name that points at this server is useless (rebinding)
  *	Origin   if a browser sends it, it must be that of our own page
  *	token    required for every change; beyond loopback for everything but the
- *	         page itself
+ *	         page itself. A second token may look, and change nothing.
  */
 #pragma once
 
@@ -30,21 +30,33 @@ enum hf_api_verdict {
 	HF_API_BAD_ORIGIN,
 	HF_API_NO_TOKEN,  /* a token is required */
 	HF_API_BAD_TOKEN, /* the token is wrong */
+	HF_API_VIEW_ONLY, /* the token may only look */
+};
+
+/* What a caller may do, and what a call needs. Each includes the one before. */
+enum hf_api_access {
+	HF_API_ACCESS_NONE = 0, /* what needs no token */
+	HF_API_ACCESS_VIEW,
+	HF_API_ACCESS_CHANGE,
 };
 
 struct hf_api_guard {
 	bool is_loopback; /* a TCP socket on loopback: check Host */
-	bool needs_token; /* reachable from other hosts: every call needs the token */
+	bool needs_token; /* reachable from other hosts: every call needs a token */
+	bool is_https;    /* our page's origin begins with https:// */
 	char token[HF_API_TOKEN_MAX + 1];
+	char view_token[HF_API_TOKEN_MAX + 1]; /* may only look; empty: there is none */
 };
 
 enum hf_api_verdict hf_api_guard_ask(const struct hf_api_guard *guard, const struct hf_api_caller *caller,
-				     bool wants_token);
+				     enum hf_api_access needed);
+/* What the caller's token is worth. */
+enum hf_api_access hf_api_guard_access(const struct hf_api_guard *guard, const struct hf_api_caller *caller);
 
 /* Takes a time that does not depend on where the texts differ. */
 bool hf_api_token_equal(const char *ours, const char *theirs);
 
 struct hf_loop;
 
-/* Reads the token from @path, or creates it, readable by our user alone. Logs errors. */
+/* Reads a token from @path, or creates it, readable by our user alone. Logs errors. */
 int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop);

@@ -104,17 +104,24 @@ static void log_refusal(struct hf_api_request *request)
 			    (unsigned long long)n_suppressed);
 }
 
+static enum hf_api_access needs(const struct hf_api_guard *guard, const struct hf_api_route *route)
+{
+	if (route && route->changes)
+		return HF_API_ACCESS_CHANGE;
+	return guard->needs_token && !(route && route->is_open) ? HF_API_ACCESS_VIEW : HF_API_ACCESS_NONE;
+}
+
 static void ask_guard(struct hf_api_request *request)
 {
 	const struct hf_api_guard *guard = &request->api->guard;
 	const struct hf_api_route *route = request->route;
-	bool wants_token =
-		route ? route->changes || (guard->needs_token && !route->is_open) : guard->needs_token;
+	enum hf_api_access needed = needs(guard, route);
 	struct hf_api_caller caller = { .is_visitor = route && route->is_open };
 	struct header_search search = { .caller = &caller };
 
 	MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &search);
-	switch (hf_api_guard_ask(guard, &caller, wants_token)) {
+	request->access = hf_api_guard_access(guard, &caller);
+	switch (hf_api_guard_ask(guard, &caller, needed)) {
 	case HF_API_BAD_HOST:
 		hf_api_fail(request, 421, "wrong_host",
 			    "The Host header is wrong; call the server by a loopback address.");
@@ -129,6 +136,10 @@ static void ask_guard(struct hf_api_request *request)
 		break;
 	case HF_API_BAD_TOKEN:
 		hf_api_fail(request, 401, "wrong_token", "The token is wrong.");
+		break;
+	case HF_API_VIEW_ONLY:
+		hf_api_fail(request, 403, "view_only",
+			    "This token may only look; a change needs the token of api.token_file.");
 		break;
 	case HF_API_MAY:
 		return;
@@ -231,9 +242,16 @@ static void log_nothing(void *user, const char *format, va_list args)
 
 int hf_api_http_start(struct hf_api *api)
 {
+	const struct MHD_OptionItem plain[] = { { MHD_OPTION_END, 0, NULL } };
+	const struct MHD_OptionItem https[] = {
+		{ MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)hf_api_tls_priorities },
+		{ MHD_OPTION_HTTPS_CERT_CALLBACK, 0, hf_api_no_certificate() },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+
 	api->http =
 		MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
-					 MHD_USE_ERROR_LOG,
+					 MHD_USE_ERROR_LOG | (api->is_https ? (unsigned int)MHD_USE_TLS : 0),
 				 0, NULL, NULL, on_request, api, MHD_OPTION_EXTERNAL_LOGGER, log_nothing,
 				 NULL, MHD_OPTION_LISTEN_SOCKET, api->fd, MHD_OPTION_URI_LOG_CALLBACK,
 				 on_target, api, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
@@ -241,7 +259,8 @@ int hf_api_http_start(struct hf_api *api)
 				 hf_api_on_connection, api, MHD_OPTION_CONNECTION_LIMIT,
 				 (unsigned int)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 				 (size_t)MAX_HEADERS, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_SECONDS,
-				 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+				 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
+				 api->is_https ? https : plain, MHD_OPTION_END);
 	if (!api->http)
 		return hf_trace(-EIO);
 	return 0;

@@ -9,6 +9,7 @@
 #include "api/api.h"
 #include "api/events.h"
 #include "api/guard.h"
+#include "api/keys.h"
 #include "api/target.h"
 #include "base/bytes.h"
 #include "base/list.h"
@@ -42,8 +43,8 @@ struct hf_api_route {
 	int (*look)(struct hf_api_request *request);
 	json_t *(*show)(struct hf_api_request *request);
 	unsigned int status; /* on success; 0: 200 */
-	bool changes;        /* needs the token, and is logged */
-	bool is_open;        /* never needs the token: shows no state */
+	bool changes;        /* needs the token that may change something, and is logged */
+	bool is_open;        /* never needs a token: shows no state */
 	bool on_standby;     /* a standby serves it, too; it needs no service */
 	bool shows_files;    /* its rows are locks, waiters or reservations, whose files have paths */
 };
@@ -132,6 +133,7 @@ struct hf_api_request {
 	struct hf_api_target target;
 	size_t n_body;
 	char peer[HF_ADDR_TEXT];
+	enum hf_api_access access;
 	enum {
 		HF_API_FRESH,
 		HF_API_ACCEPTED, /* waits for the body */
@@ -185,7 +187,9 @@ struct hf_api_door {
 	int fd;              /* (c) */
 	struct hf_addr host; /* (c) */
 	enum hf_api_door_state state;
-	uint64_t since; /* when it entered this state */
+	uint64_t since;           /* when it entered this state */
+	struct hf_api_keys *keys; /* (h) HTTPS: those of its session */
+	bool has_begun;           /* (h) HTTPS: the first byte was one of TLS */
 };
 
 /* The last reload of the configuration. */
@@ -202,6 +206,8 @@ struct hf_api_reload {
 struct hf_api {
 	struct hf_api_options options; /* (c) with copies of the texts */
 	struct hf_api_guard guard;     /* (c) */
+	bool is_https;                 /* (c) */
+	struct hf_api_keys *keys;      /* (q) of new connections; NULL: plain HTTP */
 	struct hf_log_limit refusals;  /* (h) limits the log lines about refused calls */
 	int fd;                        /* (c) listening socket */
 	uint16_t port;                 /* (c) */
@@ -242,6 +248,12 @@ size_t hf_api_count_doors(struct hf_api *api);
 void hf_api_show_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
 /* For the end: waits a moment for answers that are on their way. */
 void hf_api_await_answers(struct hf_api *api);
+
+/* https.c: on the HTTP thread, and for its start */
+extern const char hf_api_tls_priorities[];
+void hf_api_secure_door(struct hf_api *api, struct MHD_Connection *connection, struct hf_api_door *door);
+void *hf_api_no_certificate(void);                       /* for MHD_OPTION_HTTPS_CERT_CALLBACK */
+bool hf_api_expires(struct hf_api *api, int64_t *unixp); /* any thread; false: there is no certificate */
 
 /* listen.c: sets api->fd and api->port. Logs errors. */
 int hf_api_listen(struct hf_api *api);

@@ -263,6 +263,17 @@ static void put_tls(FILE *out, struct hf_tls *tls)
 		(long long)end - (long long)time(NULL));
 }
 
+static void put_api_certificate(FILE *out, struct hf_api *api)
+{
+	int64_t end;
+
+	if (!hf_api_expires(api, &end))
+		return;
+	begin(out, HF_METRIC_API_EXPIRES);
+	fprintf(out, "%s %lld\n", hf_metrics[HF_METRIC_API_EXPIRES].name,
+		(long long)end - (long long)time(NULL));
+}
+
 static void put_limits(FILE *out, const struct hf_limit_use *uses)
 {
 	static const enum hf_metric metrics[] = { HF_METRIC_LIMIT_USED, HF_METRIC_LIMIT_MAX,
@@ -321,6 +332,7 @@ char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
 		put_cluster(out, options->cluster.cluster);
 	if (options->tls)
 		put_tls(out, options->tls);
+	put_api_certificate(out, request->api);
 	put_server(out, request, &counts);
 	if (ferror(out) | fclose(out)) {
 		free(text);

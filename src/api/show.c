@@ -80,6 +80,16 @@ static json_t *reload_of(const struct hf_api_status *status)
 			 status->is_loaded, "at_next_start", keys_of(status->fixed));
 }
 
+/* What the caller's token is worth; NULL: it sent none, or a wrong one. */
+static const char *access_of(const struct hf_api_request *request)
+{
+	static const char *const names[] = {
+		[HF_API_ACCESS_VIEW] = "view", [HF_API_ACCESS_CHANGE] = "change"
+	};
+
+	return names[request->access];
+}
+
 json_t *hf_api_show_status(struct hf_api_request *request)
 {
 	const struct hf_api_status *status = &request->status;
@@ -108,6 +118,7 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 		json_object_set_new(json, "exports", json_integer((json_int_t)status->n_exports));
 	if (status->role)
 		json_object_set_new(json, "role", json_string(status->role));
+	json_object_set_new(json, "access", hf_api_show_text(access_of(request)));
 	return json;
 }
 

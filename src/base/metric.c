@@ -116,6 +116,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_TLS_EXPIRES] = { "holdfast_tls_certificate_expires_seconds", HF_METRIC_GAUGE, "",
 				    "Seconds until the server's TLS certificate expires; negative: it has "
 				    "expired. Absent without TLS." },
+	[HF_METRIC_API_EXPIRES] = { "holdfast_api_certificate_expires_seconds", HF_METRIC_GAUGE, "",
+				    "Seconds until the certificate of the API (HTTPS) expires; negative: it "
+				    "has expired. Absent without HTTPS." },
 	[HF_METRIC_CALLS_DROPPED] = { "holdfast_calls_dropped_total", HF_METRIC_COUNTER, "",
 				      "UDP calls dropped because too many were in progress." },
 	[HF_METRIC_CALLS_REPLAYED] = { "holdfast_calls_replayed_total", HF_METRIC_COUNTER, "",

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api.h"
+#include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/config.h"
@@ -14,13 +16,23 @@
 #define DAY       86400
 #define WARN_DAYS 14
 
+/* @problem follows the name of the key. */
+static int refuse(const char *key, const char *path, const char *problem)
+{
+	char sentence[HF_TLS_PROBLEM_SIZE + 32], quoted[512];
+
+	snprintf(sentence, sizeof(sentence), "%s %s", key, problem);
+	hf_log_error(sentence, "file=%s", hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
+	return -EINVAL;
+}
+
 /* The configuration was checked with these files. Here the server has the rights of server.user. */
 int hf_certificates_load(struct hf_tls_keys **keysp, const struct hf_config *config)
 {
 	const struct hf_tls_files files = { config->tls.certificate, config->tls.key, config->tls.client_ca };
 	const char *const paths[] = { NULL, files.certificate, files.key, files.client_ca };
 	static const char *const keys[] = { NULL, "tls.certificate", "tls.key", "tls.client_ca" };
-	char problem[HF_TLS_PROBLEM_SIZE], sentence[HF_TLS_PROBLEM_SIZE + 32], path[512];
+	char problem[HF_TLS_PROBLEM_SIZE];
 	int r;
 
 	*keysp = NULL;
@@ -29,15 +41,27 @@ int hf_certificates_load(struct hf_tls_keys **keysp, const struct hf_config *con
 	r = hf_tls_keys_load(keysp, &files, problem);
 	if (r <= 0)
 		return hf_trace(r);
-	snprintf(sentence, sizeof(sentence), "%s %s", keys[r], problem);
-	hf_log_error(sentence, "file=%s", hf_log_quote(path, sizeof(path), paths[r], strlen(paths[r])));
-	return -EINVAL;
+	return refuse(keys[r], paths[r], problem);
+}
+
+static void tell_end(const char *key, int64_t end)
+{
+	int64_t left = end - (int64_t)time(NULL);
+
+	if (left <= 0)
+		hf_log_warn("the TLS certificate has expired: clients refuse it. Renew it, and reload",
+			    "key=%s expired_days_ago=%" PRId64, key, -left / DAY);
+	else if (left < WARN_DAYS * DAY)
+		hf_log_warn("the TLS certificate expires soon. Renew it, and reload", "key=%s days=%" PRId64,
+			    key, left / DAY);
+	else
+		hf_log_info("TLS is offered", "key=%s expires_in_days=%" PRId64, key, left / DAY);
 }
 
 void hf_certificates_take(struct hf_tls *tls, struct hf_tls_keys *keys)
 {
 	bool was_on = hf_tls_is_on(tls);
-	int64_t left = 0, end;
+	int64_t end;
 
 	hf_tls_set_keys(tls, keys);
 	if (!hf_tls_expires(tls, &end)) {
@@ -45,13 +69,41 @@ void hf_certificates_take(struct hf_tls *tls, struct hf_tls_keys *keys)
 			hf_log_info("TLS is not offered any more; connections that use it go on", "%s", "");
 		return;
 	}
-	left = end - (int64_t)time(NULL);
-	if (left <= 0)
-		hf_log_warn("the TLS certificate has expired: clients refuse it. Renew it, and reload",
-			    "expired_days_ago=%" PRId64, -left / DAY);
-	else if (left < WARN_DAYS * DAY)
-		hf_log_warn("the TLS certificate expires soon. Renew it, and reload", "days=%" PRId64,
-			    left / DAY);
-	else
-		hf_log_info("TLS is offered", "expires_in_days=%" PRId64, left / DAY);
+	tell_end("tls.certificate", end);
+}
+
+/* The API */
+
+int hf_certificates_load_api(struct hf_api_keys **keysp, const struct hf_config *config)
+{
+	const char *const paths[] = { NULL, config->api.certificate, config->api.key };
+	static const char *const keys[] = { NULL, "api.certificate", "api.key" };
+	char problem[HF_API_PROBLEM_SIZE];
+	int r;
+
+	*keysp = NULL;
+	if (*config->api.certificate == '\0')
+		return 0;
+	r = hf_api_keys_load(keysp, config->api.certificate, config->api.key, problem);
+	if (r <= 0)
+		return hf_trace(r);
+	return refuse(keys[r], paths[r], problem);
+}
+
+void hf_certificates_tell_api(const struct hf_api_keys *keys)
+{
+	if (keys)
+		tell_end("api.certificate", hf_api_keys_expire(keys));
+}
+
+bool hf_certificates_take_api(struct hf_api *api, struct hf_api_keys *keys)
+{
+	if (!api || hf_api_is_https(api) != (keys != NULL)) {
+		hf_api_keys_unref(keys);
+		return !api;
+	}
+	hf_certificates_tell_api(keys);
+	if (keys)
+		hf_api_set_keys(api, keys);
+	return true;
 }

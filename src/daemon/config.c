@@ -31,6 +31,8 @@ void hf_config_exchange_certificates(struct hf_config *config, struct hf_config 
 	exchange(&config->tls.certificate, &other->tls.certificate);
 	exchange(&config->tls.key, &other->tls.key);
 	exchange(&config->tls.client_ca, &other->tls.client_ca);
+	exchange(&config->api.certificate, &other->api.certificate);
+	exchange(&config->api.key, &other->api.key);
 }
 
 void hf_config_free(struct hf_config *config)

@@ -228,8 +228,11 @@ struct hf_config {
 		int64_t grace_seconds;
 	} tls;
 	struct {
-		char *listen; /* hf_endpoint_parse() reads it */
+		char *listen;      /* hf_endpoint_parse() reads it */
+		char *certificate; /* empty: plain HTTP */
+		char *key;
 		char *token_file;
+		char *view_token_file; /* empty: none */
 	} api;
 	struct {
 		bool enabled;
@@ -264,7 +267,7 @@ static inline bool hf_config_has_cluster(const struct hf_config *config)
 	return *config->cluster.service != '\0';
 }
 
-/* Gives each the other's TLS files. */
+/* Gives each the other's TLS files, those of the API included. */
 void hf_config_exchange_certificates(struct hf_config *config, struct hf_config *other);
 
 /* The keys of an export without rules, as its only rule; the clients are borrowed. */

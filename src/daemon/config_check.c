@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/keys.h"
 #include "cluster/fence.h"
 #include "daemon/config_endpoint.h"
 #include "daemon/config_load.h"
@@ -247,6 +248,34 @@ static int check_tls(struct hf_config_load *load)
 	return r;
 }
 
+/* As with tls: a key that does nothing is a mistake of an operator who thinks that there is HTTPS. */
+static int check_api(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	bool is_on = *config->api.certificate != '\0';
+	struct hf_endpoint endpoint;
+
+	if (is_on && *config->api.key == '\0')
+		return hf_config_complain(
+			&load->error, source_of(load, "api.certificate"),
+			"api.certificate is set, but api.key is empty; give the certificate's private key");
+	if (!is_on && *config->api.key)
+		return hf_config_complain(&load->error, source_of(load, "api.key"),
+					  "api.key is set, but api.certificate is empty: there is no HTTPS; "
+					  "give the key's certificate");
+	if (is_on && hf_endpoint_parse(&endpoint, config->api.listen) && endpoint.kind != HF_ENDPOINT_TCP)
+		return hf_config_complain(
+			&load->error, source_of(load, "api.certificate"),
+			"api.certificate is set, but api.listen is no TCP port: there is no HTTPS; give "
+			"api.listen as address:port, or no api.certificate");
+	if (*config->api.view_token_file && strcmp(config->api.view_token_file, config->api.token_file) == 0)
+		return hf_config_complain(
+			&load->error, source_of(load, "api.view_token_file"),
+			"api.view_token_file and api.token_file are the same file: a token that may "
+			"only look must be another one; give it a file of its own");
+	return 0;
+}
+
 int hf_config_check(struct hf_config_load *load)
 {
 	int r;
@@ -264,6 +293,9 @@ int hf_config_check(struct hf_config_load *load)
 	if (r)
 		return r;
 	r = check_tls(load);
+	if (r)
+		return r;
+	r = check_api(load);
 	if (r)
 		return r;
 	return check_cluster(load);
@@ -386,6 +418,27 @@ static int check_certificates(struct hf_config_load *load)
 				  hf_config_quote(quoted, sizeof(quoted), paths[r]), problem);
 }
 
+static int check_api_certificate(struct hf_config_load *load)
+{
+	static const char *const keys[] = {
+		[HF_API_E_CERTIFICATE] = "api.certificate",
+		[HF_API_E_KEY] = "api.key",
+	};
+	const struct hf_config *config = load->config;
+	const char *const paths[] = { NULL, config->api.certificate, config->api.key };
+	hf_cleanup(hf_api_keys_unrefp) struct hf_api_keys *loaded = NULL;
+	char quoted[HF_CONFIG_QUOTE_SIZE], problem[HF_API_PROBLEM_SIZE];
+	int r;
+
+	if (*config->api.certificate == '\0')
+		return 0;
+	r = hf_api_keys_load(&loaded, config->api.certificate, config->api.key, problem);
+	if (r <= 0)
+		return r;
+	return hf_config_complain(&load->error, source_of(load, keys[r]), "%s '%s' %s", keys[r],
+				  hf_config_quote(quoted, sizeof(quoted), paths[r]), problem);
+}
+
 static int check_user(struct hf_config_load *load)
 {
 	const char *user = load->config->server.user;
@@ -417,6 +470,9 @@ int hf_config_check_host(struct hf_config_load *load)
 	if (r)
 		return r;
 	r = check_certificates(load);
+	if (r)
+		return r;
+	r = check_api_certificate(load);
 	if (r)
 		return r;
 	r = check_state_dir(load);

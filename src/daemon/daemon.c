@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "client/client.h"
@@ -337,6 +338,29 @@ static void on_exports_taken(void *user, struct hf_config *config)
 	hf_config_exchange_certificates(d->config, config);
 }
 
+/* holdfast(1) on this host believes only the certificates in api.address. */
+static void on_api_keys_come(void *user, const struct hf_api_keys *keys)
+{
+	struct daemon *d = user;
+	int r = hf_ports_file_announce(d->state_dir, &d->ports, hf_api_keys_pin(keys));
+
+	if (r < 0)
+		hf_log_warn("cannot write api.address: holdfast(1) will not know the API's new certificate. "
+			    "Reload again",
+			    "state_dir=%s error=%s", d->config->server.state_dir, strerror(-r));
+}
+
+static bool on_api_keys(void *user, struct hf_api_keys *keys)
+{
+	struct daemon *d = user;
+
+	if (!hf_certificates_take_api(d->api, keys))
+		return false;
+	if (d->api)
+		hf_api_pin(d->api, d->ports.api_pin);
+	return true;
+}
+
 static int make_reload(struct daemon *d)
 {
 	const struct hf_reload_options options = {
@@ -347,6 +371,8 @@ static int make_reload(struct daemon *d)
 		.tls = d->tls,
 		.begins = on_reload_begins,
 		.taken = d->cluster ? on_exports_taken : NULL,
+		.announce = on_api_keys_come,
+		.take_api = on_api_keys,
 		.ended = on_reload_ended,
 		.user = d,
 	};
@@ -557,9 +583,7 @@ static int make_api(struct daemon *d)
 
 	if (r == 0)
 		r = hf_operator_new(&d->api, d->config, &parts);
-	if (r == 0 && d->api)
-		d->ports.api = hf_api_port(d->api);
-	hf_operator_address(d->config, d->ports.api, d->ports.api_address, sizeof(d->ports.api_address));
+	hf_operator_tell(d->api, d->config, &d->ports);
 	return r;
 }
 
@@ -739,6 +763,7 @@ static void take_down(struct daemon *d)
 		hf_crew_stop(d->crew);
 	hf_portmap_free(d->portmap);
 	hf_reload_free(d->reload);
+	hf_ports_file_remove(d->state_dir); /* the last reload may have written it again */
 	finish_calls(d);
 	hf_nsm_free(d->nsm); /* the RPC server owns the calls that they still hold */
 	hf_nlm_free(d->nlm);

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "api/keys.h"
 #include "base/error.h"
+#include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/config_endpoint.h"
+#include "daemon/ports_file.h"
 #include "rpc/server.h"
 
 static void show_counts(void *user, struct hf_api_rpc_counts *countsp)
@@ -52,6 +55,7 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		    const struct hf_operator_parts *parts)
 {
 	hf_cleanup(hf_freep) char *addresses = NULL;
+	hf_cleanup(hf_api_keys_unrefp) struct hf_api_keys *keys = NULL;
 	struct hf_endpoint endpoint;
 	struct hf_api_options options = {
 		.loop = parts->loop,
@@ -65,10 +69,12 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 			     .has_fence = *config->cluster.fence != '\0',
 			     .is_automatic = config->cluster.automatic },
 		.token_file = config->api.token_file,
+		.view_token_file = config->api.view_token_file,
 		.state_dir = config->server.state_dir,
 		.server_name = parts->server_name,
 		.measures = config->metrics.enabled,
 	};
+	int r;
 
 	if (!hf_endpoint_parse(&endpoint, config->api.listen) || endpoint.kind == HF_ENDPOINT_OFF)
 		return 0;
@@ -84,23 +90,34 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		options.listen = endpoint.addr;
 	if (!options.listen.port)
 		options.listen.port = parts->port;
-	return hf_api_new(apip, &options);
+	r = hf_certificates_load_api(&keys, config);
+	if (r < 0)
+		return r;
+	options.keys = keys;
+	r = hf_api_new(apip, &options);
+	if (r == 0)
+		hf_certificates_tell_api(keys);
+	return r;
 }
 
-void hf_operator_address(const struct hf_config *config, uint16_t port, char *out, size_t size)
+void hf_operator_tell(struct hf_api *api, const struct hf_config *config, struct hf_ports *ports)
 {
 	struct hf_endpoint endpoint;
 	struct hf_addr *addr = &endpoint.addr;
+	char text[HF_ADDR_TEXT];
 
-	*out = '\0';
-	if (!hf_endpoint_parse(&endpoint, config->api.listen) || endpoint.kind == HF_ENDPOINT_OFF)
+	*ports->api_address = *ports->api_pin = '\0';
+	if (!api || !hf_endpoint_parse(&endpoint, config->api.listen))
 		return;
+	ports->api = hf_api_port(api);
 	if (endpoint.kind == HF_ENDPOINT_UNIX) {
-		snprintf(out, size, "unix:%s", endpoint.path);
+		snprintf(ports->api_address, sizeof(ports->api_address), "unix:%s", endpoint.path);
 		return;
 	}
 	if (hf_addr_is_any(addr))
 		hf_addr_parse(addr, addr->family == AF_INET6 ? "::1" : "127.0.0.1");
-	addr->port = port;
-	hf_addr_format_with_port(addr, out, size);
+	addr->port = ports->api;
+	snprintf(ports->api_address, sizeof(ports->api_address), "%s%s",
+		 hf_api_is_https(api) ? "https://" : "", hf_addr_format_with_port(addr, text, sizeof(text)));
+	hf_api_pin(api, ports->api_pin);
 }

@@ -12,6 +12,7 @@ struct hf_exports;
 struct hf_jobs;
 struct hf_loop;
 struct hf_nlm;
+struct hf_ports;
 struct hf_recovery;
 struct hf_rpc_server;
 struct hf_tls;
@@ -34,6 +35,5 @@ struct hf_operator_parts {
 /* Leaves *apip NULL if api.listen is empty. */
 int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		    const struct hf_operator_parts *parts);
-/* The address of the API for callers on this host, as host:port or unix:/path; @port is the port in use.
- * Empty: the API is off. */
-void hf_operator_address(const struct hf_config *config, uint16_t port, char *out, size_t size);
+/* Fills in how callers on this host find @api; NULL: it is off. */
+void hf_operator_tell(struct hf_api *api, const struct hf_config *config, struct hf_ports *ports);

@@ -217,9 +217,21 @@ const struct hf_option hf_options[] = {
 
 	{ "api", "listen", HF_OPTION_TEXT, HF_OPTION_ENDPOINT, "127.0.0.1:8049", 0, 255, AT(api.listen),
 	  .help = "Where HTTP is served, as address:port or unix:/path; port 0: any free port; empty: off." },
+	{ "api", "certificate", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.certificate),
+	  .is_live = true,
+	  .help = "The PEM file with the certificate of the API, followed by those between it and its CA: "
+		  "the API speaks HTTPS (TLS 1.2 or 1.3). Empty: plain HTTP. A reload reads both files "
+		  "again; a change between HTTP and HTTPS waits for the next start." },
+	{ "api", "key", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.key), .is_live = true,
+	  .help = "The PEM file with the private key of api.certificate, without passphrase. The server's "
+		  "user must be able to read it." },
 	{ "api", "token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.token_file),
 	  .help = "The file with the bearer token for every call that changes something, and for all calls "
 		  "if listen is not loopback; empty: api.token in state_dir, created at the first start." },
+	{ "api", "view_token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024,
+	  AT(api.view_token_file),
+	  .help = "The file with a second bearer token that may only look: calls that change something "
+		  "answer 403. Created at the start if it is missing; empty: there is no such token." },
 
 	{ "metrics", "enabled", HF_OPTION_BOOL, .preset = "true", AT(metrics.enabled),
 	  .help = "Count and time requests; false: the hot path does no metrics work at all." },

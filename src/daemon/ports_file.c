@@ -9,17 +9,29 @@
 #define PORTS   "ports.json"
 #define ADDRESS "api.address"
 
+static int write_address(struct hf_state_dir *dir, const struct hf_ports *ports, const char *more)
+{
+	char text[HF_PORTS_ADDRESS + 2 * HF_API_PIN_TEXT + 4];
+
+	snprintf(text, sizeof(text), "%s\n%s%s%s%s", ports->api_address, ports->api_pin,
+		 *ports->api_pin ? "\n" : "", more, *more ? "\n" : "");
+	return hf_state_dir_write(dir, ADDRESS, text, strlen(text));
+}
+
+int hf_ports_file_announce(struct hf_state_dir *dir, const struct hf_ports *ports, const char *pin)
+{
+	return *ports->api_pin ? write_address(dir, ports, pin) : 0;
+}
+
 int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports)
 {
-	char text[HF_PORTS_ADDRESS + 1];
+	char text[128];
 	int r = 0;
 
-	if (*ports->api_address) {
-		snprintf(text, sizeof(text), "%s\n", ports->api_address);
-		r = hf_state_dir_write(dir, ADDRESS, text, strlen(text));
-	} else {
+	if (*ports->api_address)
+		r = write_address(dir, ports, "");
+	else
 		(void)hf_state_dir_remove(dir, ADDRESS); /* left by a run that was killed */
-	}
 	if (r < 0)
 		return r;
 	snprintf(text, sizeof(text), "{\"rpc\":%u,\"portmap\":%u,\"api\":%u,\"pid\":%ld}\n", ports->rpc,

@@ -3,11 +3,15 @@
  * is ready.
  *
  *	ports.json   the ports in use, for a caller that started it with port 0
- *	api.address  where holdfast(1) reaches the API, in the form of --server
+ *	api.address  where holdfast(1) reaches the API, in the form of --server. With
+ *	             HTTPS, each further line is the SHA-256 of a certificate that the
+ *	             API may show: on this host its names need not be the server's.
  */
 #pragma once
 
 #include <stdint.h>
+
+#include "api/keys.h"
 
 struct hf_state_dir;
 
@@ -18,7 +22,10 @@ struct hf_ports {
 	uint16_t portmap;                   /* 0: we serve no port mapper */
 	uint16_t api;                       /* 0: off, or a Unix socket */
 	char api_address[HF_PORTS_ADDRESS]; /* empty: off */
+	char api_pin[HF_API_PIN_TEXT];      /* of the API's certificate; empty: no HTTPS */
 };
 
 int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports);
+/* Before the API shows a certificate with @pin. Any thread, while the ports do not change. */
+int hf_ports_file_announce(struct hf_state_dir *dir, const struct hf_ports *ports, const char *pin);
 void hf_ports_file_remove(struct hf_state_dir *dir);

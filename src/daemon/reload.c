@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/certificates.h"
@@ -26,6 +27,7 @@ struct hf_reload {
 	struct hf_config *config;
 	struct hf_export_list exports;
 	struct hf_tls_keys *keys;
+	struct hf_api_keys *api_keys;
 	int result;         /* of reading, as from hf_config_load() */
 	int exports_result; /* of opening the directories */
 	int keys_result;    /* of loading the certificates */
@@ -52,6 +54,10 @@ static void run(struct hf_work *work)
 								 &reload->exports, &reload->n_failed);
 	if (reload->result == 0)
 		reload->keys_result = hf_certificates_load(&reload->keys, reload->config);
+	if (reload->result == 0 && reload->keys_result == 0)
+		reload->keys_result = hf_certificates_load_api(&reload->api_keys, reload->config);
+	if (reload->api_keys && reload->options.announce)
+		reload->options.announce(reload->options.user, reload->api_keys);
 }
 
 /* Takes all exports or none, so that the operator who misses one finds the reason in the log. */
@@ -72,6 +78,14 @@ static bool take_exports(struct hf_reload *reload)
 	return r == 0;
 }
 
+/* Keys that are not fixed, but wait for the next start in this case. */
+static void add_to_fixed(struct hf_reload *reload, const char *key)
+{
+	size_t len = strlen(reload->fixed);
+
+	snprintf(reload->fixed + len, sizeof(reload->fixed) - len, "%s%s", len ? "," : "", key);
+}
+
 /* The configuration was checked with its certificates. Here they changed since, or memory is short. */
 static bool has_certificates(const struct hf_reload *reload)
 {
@@ -84,16 +98,17 @@ static bool has_certificates(const struct hf_reload *reload)
 
 static void take_certificates(struct hf_reload *reload)
 {
+	struct hf_api_keys *api_keys = reload->api_keys;
+
 	hf_certificates_take(reload->options.tls, reload->keys);
 	reload->keys = NULL;
-}
-
-/* Exports where there were none: their keys are not fixed, but they, too, wait for the next start. */
-static void add_exports_to_fixed(struct hf_reload *reload)
-{
-	size_t len = strlen(reload->fixed);
-
-	snprintf(reload->fixed + len, sizeof(reload->fixed) - len, "%s" HF_OPTION_LIST, len ? "," : "");
+	if (!reload->options.take_api)
+		return;
+	reload->api_keys = NULL;
+	if (reload->options.take_api(reload->options.user, api_keys))
+		return;
+	hf_log_warn("the API changes between HTTP and HTTPS only at the next start", "keys=api.certificate");
+	add_to_fixed(reload, "api.certificate");
 }
 
 /* True: the configuration is taken, but for what waits for the next start. */
@@ -111,7 +126,7 @@ static bool apply(struct hf_reload *reload)
 		hf_log_warn("started without exports, as the lock service of another server: new exports "
 			    "take effect only at the next start",
 			    "exports=%zu", config->exports.n);
-		add_exports_to_fixed(reload);
+		add_to_fixed(reload, HF_OPTION_LIST); /* exports where there were none */
 	} else if (!take_exports(reload)) {
 		return false;
 	} else if (reload->options.taken) {
@@ -127,6 +142,7 @@ static void clear(struct hf_reload *reload)
 {
 	hf_export_list_clear(&reload->exports);
 	reload->keys = hf_tls_keys_free(reload->keys);
+	reload->api_keys = hf_api_keys_unref(reload->api_keys);
 	hf_config_free(reload->config);
 	reload->config = NULL;
 	reload->exports_result = reload->keys_result = 0;

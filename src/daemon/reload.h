@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 
+struct hf_api_keys;
 struct hf_args;
 struct hf_config;
 struct hf_file_service;
@@ -40,6 +41,11 @@ struct hf_reload_options {
 	/* The exports of @config are served, and its certificates used, from now on. It may exchange them for
 	 * others. NULL: not wanted. */
 	void (*taken)(void *user, struct hf_config *config);
+	/* On the worker: the API will use @keys, unless the reload fails. NULL: not wanted. */
+	void (*announce)(void *user, const struct hf_api_keys *keys);
+	/* Takes the keys of the API; NULL: it has none. False: they wait for the next start. NULL: there is
+	 * no API. */
+	bool (*take_api)(void *user, struct hf_api_keys *keys);
 	void (*ended)(void *user, const struct hf_reload_outcome *outcome);
 	void *user;
 };

@@ -8,10 +8,12 @@
 #include <sys/stat.h>
 
 #include "api/api.h"
+#include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "cluster/cluster.h"
+#include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/manager.h"
 #include "daemon/member.h"
@@ -40,6 +42,7 @@ struct standby {
 	struct hf_work reload_work;
 	bool is_reload_wanted;
 	struct hf_config *reloaded;
+	struct hf_api_keys *reloaded_keys; /* of the API */
 	int reload_result;
 	char reload_error[HF_CONFIG_ERROR_SIZE];
 };
@@ -106,6 +109,23 @@ static void run_reload(struct hf_work *work)
 
 	standby->reload_result = hf_config_load(&standby->reloaded, standby->options->args,
 						standby->reload_error, sizeof(standby->reload_error));
+	if (standby->reload_result == 0)
+		standby->reload_result = hf_certificates_load_api(&standby->reloaded_keys, standby->reloaded);
+	if (standby->reload_result == 0 && standby->reloaded_keys)
+		(void)hf_ports_file_announce(standby->options->state_dir, standby->options->ports,
+					     hf_api_keys_pin(standby->reloaded_keys));
+}
+
+static void take_api_keys(struct standby *standby)
+{
+	struct hf_api_keys *keys = standby->reloaded_keys;
+
+	standby->reloaded_keys = NULL;
+	if (!hf_certificates_take_api(standby->api, keys))
+		hf_log_warn("the API changes between HTTP and HTTPS only at the next start",
+			    "keys=api.certificate");
+	if (standby->api)
+		hf_api_pin(standby->api, standby->options->ports->api_pin);
 }
 
 static void take_reloaded(struct standby *standby)
@@ -126,7 +146,15 @@ static void take_reloaded(struct standby *standby)
 	config->exports = standby->reloaded->exports;
 	standby->reloaded->exports = before;
 	hf_config_exchange_certificates(config, standby->reloaded);
+	take_api_keys(standby);
 	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
+}
+
+static void clear_reloaded(struct standby *standby)
+{
+	standby->reloaded_keys = hf_api_keys_unref(standby->reloaded_keys);
+	hf_config_free(standby->reloaded);
+	standby->reloaded = NULL;
 }
 
 static void on_reloaded(struct hf_work *work)
@@ -139,8 +167,7 @@ static void on_reloaded(struct hf_work *work)
 		hf_log_error("configuration not loaded, the old one stays", "error=%s",
 			     standby->reload_result < 0 ? strerror(-standby->reload_result)
 							: standby->reload_error);
-	hf_config_free(standby->reloaded);
-	standby->reloaded = NULL;
+	clear_reloaded(standby);
 	hf_manager_tell_ready(&standby->manager);
 	if (standby->is_reload_wanted)
 		begin_reload(standby);
@@ -209,13 +236,10 @@ static int make_api(struct standby *standby)
 	};
 	int r = hf_operator_new(&standby->api, options->config, &parts);
 
-	if (r == 0 && standby->api) {
-		options->ports->api = hf_api_port(standby->api);
+	hf_operator_tell(standby->api, options->config, options->ports);
+	if (r == 0 && standby->api)
 		r = hf_api_start(standby->api);
-	}
 	options->ports->rpc = options->ports->portmap = 0;
-	hf_operator_address(options->config, options->ports->api, options->ports->api_address,
-			    sizeof(options->ports->api_address));
 	return r;
 }
 
@@ -249,7 +273,8 @@ static void take_down(struct standby *standby)
 	hf_manager_deinit(&standby->manager);
 	hf_work_cancel(&standby->examine_work);
 	hf_work_cancel(&standby->reload_work);
-	hf_config_free(standby->reloaded);
+	hf_ports_file_remove(standby->options->state_dir); /* the last reload may have written it again */
+	clear_reloaded(standby);
 	hf_loop_free(standby->loop);
 	hf_api_free(standby->api);
 }

@@ -1,5 +1,6 @@
 /*
- * TLS for RPC connections (RFC 9289), by OpenSSL. No other folder includes OpenSSL.
+ * TLS for RPC connections (RFC 9289), by OpenSSL, and the client's end for
+ * holdfast(1). No other folder includes OpenSSL.
  *
  * Keys are what the operator configured, loaded from files: they never change. hf_tls is what
  * the server offers now. A reload gives it other keys. Sessions that have begun keep theirs.
@@ -13,6 +14,7 @@
  *	offer.c     hf_tls: the keys of new sessions, and what became of the handshakes
  *	session.c   one connection: handshake, reading, writing, its end
  *	peer.c      the names in a client's certificate
+ *	client.c    the client's end, for a program that may wait
  *
  * Any thread may use keys and hf_tls. One thread at a time may use a session.
  */
@@ -133,3 +135,36 @@ void hf_tls_session_end(struct hf_tls_session *session);
 
 /* After the handshake, until the session is freed; any thread may read it. */
 const struct hf_tls_peer *hf_tls_session_peer(const struct hf_tls_session *session);
+
+/* The client's end: on a socket that waits, for a program that may */
+
+struct hf_tls_client;
+
+#define HF_TLS_PIN_TEXT 65 /* room for the SHA-256 of a certificate in hexadecimal digits, and its NUL */
+
+struct hf_tls_client_options {
+	const char *host;        /* the certificate must have this name or address; NULL: any */
+	const char *ca;          /* PEM file of the CAs that count; NULL: those of the system */
+	const char *const *pins; /* the certificate must be one of these, whatever its CA and names */
+	size_t n_pins;           /* 0: CA and names count */
+	const char *protocol;    /* for ALPN; NULL: none */
+	bool is_unchecked;       /* any certificate will do */
+};
+
+enum { /* answers of hf_tls_client_new() */
+	HF_TLS_CLIENT_OK = 0,
+	HF_TLS_E_REFUSED, /* the server, or what it shows; @problem says why, to follow its name */
+};
+
+/* Makes the handshake on the connected socket @fd, which stays the caller's. */
+int hf_tls_client_new(struct hf_tls_client **clientp, int fd, const struct hf_tls_client_options *options,
+		      char problem[static HF_TLS_PROBLEM_SIZE]);
+struct hf_tls_client *hf_tls_client_free(struct hf_tls_client *client);
+
+HF_DEFINE_CLEANUP(struct hf_tls_client *, hf_tls_client_free)
+
+const char *hf_tls_client_version(const struct hf_tls_client *client); /* "TLSv1.3" */
+const char *hf_tls_client_pin(const struct hf_tls_client *client);     /* of the server's certificate */
+/* As read(2) and write(2), but -errno. An end that the server did not announce is -ECONNRESET. */
+ssize_t hf_tls_client_read(struct hf_tls_client *client, void *data, size_t len);
+ssize_t hf_tls_client_write(struct hf_tls_client *client, const void *data, size_t len);

@@ -87,7 +87,7 @@ class Cli(CliPlay):
                 self.daemon.stop()
         finally:
             self.start_again()
-        for name in ("https://127.0.0.1", "http://", "/", "x" * 300, "unix:/" + "x" * 300):
+        for name in ("ftp://127.0.0.1", "http://", "https://", "/", "x" * 300, "unix:/" + "x" * 300):
             with self.subTest(name[:20]):
                 self.assertIn("is not the address of a server", self.run_cli("status", "--server", name, code=USAGE).stderr)
 

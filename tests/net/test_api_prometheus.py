@@ -77,7 +77,7 @@ class Contrib(OneExport, Play):
 
     def test_only_real_metrics_are_named(self):
         names = set(re.findall(r"^# TYPE (\S+) ", self.rest.get("/metrics").body.decode(), re.M))
-        names |= set(re.findall(r'"(holdfast_(?:cluster|tls)_\w+)"', read(TABLE)))  # it is no node of a cluster, and has no certificate
+        names |= set(re.findall(r'"(holdfast_(?:cluster|tls|api)_\w+)"', read(TABLE)))  # it is no node of a cluster, and has no certificates
         for path in (RULES, BOARD):
             used = set(re.findall(r"\b((?:nsm|nlm|nfs|mount|holdfast)_[a-z_]+[a-z])\{?", read(path)))
             used = {re.sub("_bucket$", "", name) for name in used}

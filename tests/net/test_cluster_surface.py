@@ -4,6 +4,8 @@
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,9 @@ import cluster
 import netns
 import play
 import test_api_description
+from certs import Authority
 from daemon import Daemon
+from https import HttpsRest
 from rest import Rest
 from until import PATIENCE, until
 
@@ -24,8 +28,8 @@ HOLDFAST = os.path.abspath(os.environ.get("HOLDFAST") or os.path.join(os.path.di
 OK, FAILED = 0, 1
 
 
-class Surface(unittest.TestCase):
-    check = test_api_description.Described.check
+class Nodes(unittest.TestCase):
+    more = ()  # settings
 
     @classmethod
     def setUpClass(cls):
@@ -40,13 +44,17 @@ class Surface(unittest.TestCase):
         for name in "ab":
             cls.nodes[name].start()
             until(lambda name=name: cls.role(name) == ("active" if name == "a" else "standby"), f"{name} has its role")
-        cls.doc = Rest(cls.nodes["a"]).get("/api/v1/openapi.json").json
+        cls.doc = cls.rest("a").get("/api/v1/openapi.json").json
+
+    @classmethod
+    def rest(cls, name):
+        return Rest(cls.nodes[name])
 
     @classmethod
     def make_node(cls, name):
         settings = ["server.port=0", "server.portmap=off", "api.listen=127.0.0.1:0", "store.backend=postgres",
                     f"store.postgres={cls.database.connection}", "cluster.service=nfs", f"cluster.node={name}",
-                    "cluster.lease_seconds=2"]  # fmt: skip
+                    "cluster.lease_seconds=2", *cls.more]  # fmt: skip
         node = Daemon(os.path.abspath(os.environ["HOLDFASTD"]), cls.namespace, settings, ["--export", f"{cls.export}:/data"])
         cls.addClassCleanup(node.close)
         return node
@@ -60,7 +68,7 @@ class Surface(unittest.TestCase):
     def ask(cls, name, path):
         """None: its API ends and starts again with every change of its role."""
         try:
-            return Rest(cls.nodes[name]).get(path)
+            return cls.rest(name).get(path)
         except (OSError, ValueError):
             return None
 
@@ -70,7 +78,7 @@ class Surface(unittest.TestCase):
         return answer and answer.status == 200 and answer.json["role"]
 
     def order(self, name, path):
-        return Rest(self.nodes[name]).call("POST", path, token=True)
+        return self.rest(name).call("POST", path, token=True)
 
     def run_cli(self, name, *words, code=OK):
         with self.namespace:
@@ -85,6 +93,52 @@ class Surface(unittest.TestCase):
         until(lambda: all(self.role(n) == ("active" if n == name else "standby") for n in self.nodes), "all have their roles")
         until(lambda: all(self.ask(n, "/api/v1/cluster").json["lease"]["holder"] == name for n in self.nodes), "all know the active node")
         return next(n for n in self.nodes if n != name)
+
+
+class OverHttps(Nodes):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="hf-surface-keys-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.ca = Authority(os.path.join(cls.folder, "ca"))
+        cls.use("first")
+        cls.more = (f"api.certificate={cls.folder}/api.pem", f"api.key={cls.folder}/api.key")
+        super().setUpClass()
+
+    @classmethod
+    def rest(cls, name):
+        return HttpsRest(cls.nodes[name], cls.ca.certificate)
+
+    @classmethod
+    def use(cls, name):
+        for source, target in zip(cls.ca.issue(name, "IP:127.0.0.1"), ("api.pem", "api.key")):
+            shutil.copy(source, os.path.join(cls.folder, target))
+
+    def reload(self, name):
+        node = self.nodes[name]
+        before = len(node.log)
+        node.process.send_signal(signal.SIGHUP)
+        until(lambda: "configuration loaded again" in node.log[before:], "it is loaded again", more=lambda: node.log)
+
+    def test_a_standby_reloads_its_certificate_and_keeps_it_when_it_serves(self):
+        standby = self.serve_on("a")
+        self.assertEqual([self.rest(name).shown() for name in self.nodes], ["first", "first"])
+        self.use("second")
+        self.reload(standby)
+        self.assertEqual((self.rest("a").shown(), self.rest(standby).shown()), ("first", "second"))
+        self.run_cli(standby, "status")
+        self.serve_on(standby)
+        self.assertEqual(self.rest(standby).shown(), "second")
+        self.run_cli(standby, "status")
+        self.use("third")
+        self.reload(standby)
+        self.assertEqual(self.rest(standby).shown(), "third")
+        self.run_cli(standby, "status")
+
+
+class Surface(Nodes):
+    check = test_api_description.Described.check
 
     def test_each_node_shows_the_cluster(self):
         standby = self.serve_on("a")

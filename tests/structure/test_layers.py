@@ -25,6 +25,8 @@ MAY_INCLUDE_RPC = {"rpc", "proto", "daemon"}
 UV_ONLY_IN = "loop"
 # One folder answers for how OpenSSL is used.
 OPENSSL_ONLY_IN = "tls"
+# libmicrohttpd speaks TLS with GnuTLS; two files answer for that.
+GNUTLS_ONLY_IN = {"api/https.c", "api/keys.c", "api/keys_internal.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 SYSTEM = re.compile(r"^\s*#\s*include\s+<([^>]+)>", re.M)
 
@@ -50,6 +52,8 @@ def faults(src):
             yield f"{path}: includes <uv.h>; only {UV_ONLY_IN}/ may"
         if any(name.startswith("openssl/") for name in SYSTEM.findall(text)) and folder != OPENSSL_ONLY_IN:
             yield f"{path}: includes OpenSSL; only {OPENSSL_ONLY_IN}/ may"
+        if any(name.startswith("gnutls/") for name in SYSTEM.findall(text)) and str(path.relative_to(src)) not in GNUTLS_ONLY_IN:
+            yield f"{path}: includes GnuTLS; only {sorted(GNUTLS_ONLY_IN)} may"
 
 
 def main():

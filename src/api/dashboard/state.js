@@ -9,10 +9,17 @@ function showGrace() {
 }
 setInterval(showGrace, 250);
 
+/* A token that may only look gets no buttons for orders: the server would refuse them. */
+function showAccess(access) {
+  document.body.classList.toggle("view-only", access === "view");
+  $("access").hidden = access !== "view";
+}
+
 async function loadStatus() {
   const s = await call("GET", "/api/v1/status");
   put("name", s.name);
   document.title = `${s.name} – Holdfast`;
+  showAccess(s.access);
   await loadCluster(s.role);
   isStandby = s.sm_state === null;
   if (isStandby) return showStandby(s);

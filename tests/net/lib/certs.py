@@ -75,8 +75,8 @@ class Authority:
         run("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", path)
 
     def issue(self, name, alternatives="", ends=None, extension=""):
-        """The paths of a new certificate and its key. @alternatives: as in "DNS:a,DNS:b"; @ends: a date of the past, as in
-        20200101000000Z."""
+        """The paths of a new certificate and its key. @alternatives: as in "DNS:a,DNS:b"; @ends: a date, as in
+        20200101000000Z; without it, 30 days from now."""
         base = os.path.join(self.folder, name.replace("/", "_"))
         key, request, certificate, extensions = (base + end for end in (".key", ".csr", ".pem", ".ext"))
         self.make_key(key)

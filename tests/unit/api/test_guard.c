@@ -9,6 +9,9 @@
 
 static const struct hf_api_guard here = { .is_loopback = true, .token = "0123456789abcdef" };
 static const struct hf_api_guard everywhere = { .needs_token = true, .token = "0123456789abcdef" };
+static const struct hf_api_guard with_view = { .is_loopback = true,
+					       .token = "0123456789abcdef",
+					       .view_token = "fedcba9876543210" };
 
 #define HERE "localhost:8049"
 
@@ -22,11 +25,12 @@ static const char *shown(const char *text)
 	return text ? text : "(none)";
 }
 
-static void check(const struct question *questions, size_t n, bool is_change)
+static void check(const struct hf_api_guard *guard, const struct question *questions, size_t n,
+		  enum hf_api_access needed)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct hf_api_caller *caller = &questions[i].caller;
-		enum hf_api_verdict verdict = hf_api_guard_ask(&here, caller, is_change);
+		enum hf_api_verdict verdict = hf_api_guard_ask(guard, caller, needed);
 
 		if (verdict != questions[i].verdict)
 			fail_msg("host %s, origin %s, site %s, authorization %s: %d, not %d",
@@ -54,10 +58,10 @@ static void test_hosts(void **state)
 		{ { .host = "[::1]evil" }, HF_API_BAD_HOST },
 	};
 
-	check(questions, HF_ARRAY_SIZE(questions), false);
+	check(&here, questions, HF_ARRAY_SIZE(questions), HF_API_ACCESS_NONE);
 	/* Where everything needs the token, a foreign name is of no use to an attacker. */
 	assert_int_equal(hf_api_guard_ask(&everywhere, &(struct hf_api_caller){ .host = "nas.example" },
-					  false),
+					  HF_API_ACCESS_NONE),
 			 HF_API_MAY);
 }
 
@@ -81,7 +85,21 @@ static void test_origins(void **state)
 		{ { .host = HERE, .origin = "http://localhost:8049.evil.example" }, HF_API_BAD_ORIGIN },
 	};
 
-	check(questions, HF_ARRAY_SIZE(questions), false);
+	check(&here, questions, HF_ARRAY_SIZE(questions), HF_API_ACCESS_NONE);
+}
+
+static void test_origins_of_https(void **state)
+{
+	static const struct hf_api_guard https = { .is_loopback = true, .is_https = true, .token = "x" };
+	static const struct question questions[] = {
+		{ { .host = HERE, .origin = "https://localhost:8049", .fetch_site = "same-origin" },
+		  HF_API_MAY },
+		{ { .host = HERE, .origin = "http://localhost:8049", .fetch_site = "same-origin" },
+		  HF_API_BAD_ORIGIN },
+		{ { .host = HERE, .origin = "https://evil.example" }, HF_API_BAD_ORIGIN },
+	};
+
+	check(&https, questions, HF_ARRAY_SIZE(questions), HF_API_ACCESS_NONE);
 }
 
 static void test_tokens(void **state)
@@ -101,8 +119,36 @@ static void test_tokens(void **state)
 		  HF_API_BAD_TOKEN },
 	};
 
-	check(questions, HF_ARRAY_SIZE(questions), true);
+	check(&here, questions, HF_ARRAY_SIZE(questions), HF_API_ACCESS_CHANGE);
 	assert_false(hf_api_token_equal("", ""));
+}
+
+static void test_roles(void **state)
+{
+	static const struct question changes[] = {
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcdef" }, HF_API_MAY },
+		{ { .host = HERE, .authorization = "Bearer fedcba9876543210" }, HF_API_VIEW_ONLY },
+		{ { .host = HERE, .authorization = "Bearer fedcba987654321" }, HF_API_BAD_TOKEN },
+		{ { .host = HERE, .authorization = "Bearer " }, HF_API_BAD_TOKEN },
+		{ { .host = HERE }, HF_API_NO_TOKEN },
+		/* The other checks come first. */
+		{ { .host = "evil.example", .authorization = "Bearer fedcba9876543210" }, HF_API_BAD_HOST },
+	};
+	static const struct question looks[] = {
+		{ { .host = HERE, .authorization = "Bearer 0123456789abcdef" }, HF_API_MAY },
+		{ { .host = HERE, .authorization = "Bearer fedcba9876543210" }, HF_API_MAY },
+		{ { .host = HERE, .authorization = "Bearer fedcba9876543211" }, HF_API_BAD_TOKEN },
+		{ { .host = HERE }, HF_API_NO_TOKEN },
+	};
+	const struct hf_api_caller empty = { .host = HERE, .authorization = "Bearer " };
+
+	check(&with_view, changes, HF_ARRAY_SIZE(changes), HF_API_ACCESS_CHANGE);
+	check(&with_view, looks, HF_ARRAY_SIZE(looks), HF_API_ACCESS_VIEW);
+	assert_int_equal(hf_api_guard_access(&with_view, &changes[0].caller), HF_API_ACCESS_CHANGE);
+	assert_int_equal(hf_api_guard_access(&with_view, &changes[1].caller), HF_API_ACCESS_VIEW);
+	assert_int_equal(hf_api_guard_access(&with_view, &changes[2].caller), HF_API_ACCESS_NONE);
+	/* Without a second token, the empty text is none. */
+	assert_int_equal(hf_api_guard_access(&here, &empty), HF_API_ACCESS_NONE);
 }
 
 /* CPU time of comparing */
@@ -145,7 +191,7 @@ static void test_sent_twice(void **state)
 					.authorization = "Bearer 0123456789abcdef",
 					.is_sent_twice = true };
 
-	assert_int_not_equal(hf_api_guard_ask(&here, &caller, true), HF_API_MAY);
+	assert_int_not_equal(hf_api_guard_ask(&here, &caller, HF_API_ACCESS_CHANGE), HF_API_MAY);
 }
 
 int main(void)
@@ -153,7 +199,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hosts),      cmocka_unit_test(test_origins),
 		cmocka_unit_test(test_tokens),     cmocka_unit_test(test_time_tells_nothing),
-		cmocka_unit_test(test_sent_twice),
+		cmocka_unit_test(test_sent_twice), cmocka_unit_test(test_origins_of_https),
+		cmocka_unit_test(test_roles),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
