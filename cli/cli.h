@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/addr.h"
+
 enum { /* exit codes, as in holdfast(1) */
 	CLI_OK = 0,
 	CLI_FAILED = 1,      /* the server answered with an error, or doctor found a problem */
@@ -153,5 +155,9 @@ void cli_find(struct cli_findings *findings, enum cli_finding kind, const char *
 	      const char *mend);
 void cli_doctor_cluster(struct cli_findings *findings); /* nothing without a cluster */
 void cli_doctor_host(struct cli_findings *findings, const char *host);
+/* Checks certificates, keys and TLS of the server with this @pid; 0: nothing. @port: as below. */
+void cli_doctor_tls(struct cli_findings *findings, long pid, uint16_t port);
+/* Where clients find the server, seen from this host; this need not be 127.0.0.1. */
+struct hf_addr cli_address_of_server(uint16_t port);
 /* Checks port 111, and other programs that want it. @port: our RPC port; 0: unknown. */
 void cli_doctor_port(struct cli_findings *findings, uint16_t port);

@@ -59,7 +59,7 @@ static bool check_server(struct cli_findings *findings, char *name, size_t size)
 	struct cli_response response;
 	const json_t *healthy;
 	const char *called;
-	char what[512];
+	char what[1024];
 	json_t *status = NULL;
 	bool is_standby;
 	int r = cli_request(findings->cli, "GET", "/api/v1/status", &response);
@@ -70,7 +70,9 @@ static bool check_server(struct cli_findings *findings, char *name, size_t size)
 	is_standby = json_is_null(healthy);
 	if (r < 0 || response.status != 200) {
 		snprintf(what, sizeof(what), "no server answers at %s: %s", findings->cli->endpoint,
-			 r < 0 ? strerror(-r) : "it refuses");
+			 r == -EKEYREJECTED ? findings->cli->problem
+			 : r < 0            ? strerror(-r)
+					    : "it refuses");
 		cli_find(findings, CLI_BAD, what,
 			 "clients are not served, or the server's state cannot be seen",
 			 "start holdfastd, or name the right one with --server or --state-dir");
@@ -233,6 +235,8 @@ int cli_doctor(struct cli *cli, const char *argument)
 			cli_doctor_port(&findings,
 					(uint16_t)json_integer_value(json_object_get(ports, "rpc")));
 		cli_doctor_cluster(&findings);
+		cli_doctor_tls(&findings, (long)json_integer_value(json_object_get(ports, "pid")),
+			       (uint16_t)json_integer_value(json_object_get(ports, "rpc")));
 		check_name(&findings, name);
 		check_state_dir(&findings);
 		check_clock(&findings);

@@ -159,8 +159,7 @@ static void check_owner(struct cli_findings *findings)
 	cli_find(findings, CLI_FINE, what, NULL, NULL);
 }
 
-/* Where clients find the server, seen from this host; this need not be 127.0.0.1. */
-static struct hf_addr address_of_server(uint16_t port)
+struct hf_addr cli_address_of_server(uint16_t port)
 {
 	struct listener listener = find_listener(port);
 	struct hf_addr addr = listener.addr;
@@ -184,7 +183,7 @@ static void check_registrations(struct cli_findings *findings, uint16_t port)
 		{ "the status monitor", 100024, 1, 0, HF_RPC_UDP_ONLY },
 		{ "the status monitor", 100024, 1, 0, HF_RPC_TCP_ONLY },
 	};
-	struct hf_addr here = address_of_server(port);
+	struct hf_addr here = cli_address_of_server(port);
 	size_t n_bad = 0;
 	char what[512];
 

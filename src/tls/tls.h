@@ -15,6 +15,7 @@
  *	session.c   one connection: handshake, reading, writing, its end
  *	peer.c      the names in a client's certificate
  *	client.c    the client's end, for a program that may wait
+ *	inspect.c   what is wrong, or soon will be, with the files of a certificate
  *
  * Any thread may use keys and hf_tls. One thread at a time may use a session.
  */
@@ -168,3 +169,24 @@ const char *hf_tls_client_pin(const struct hf_tls_client *client);     /* of the
 /* As read(2) and write(2), but -errno. An end that the server did not announce is -ECONNRESET. */
 ssize_t hf_tls_client_read(struct hf_tls_client *client, void *data, size_t len);
 ssize_t hf_tls_client_write(struct hf_tls_client *client, const void *data, size_t len);
+
+/* Files, examined: for a program that reports, not for one that uses them */
+
+#define HF_TLS_MAX_FAULTS 16
+
+struct hf_tls_fault {
+	bool is_bad; /* false: worth knowing */
+	char what[HF_TLS_PROBLEM_SIZE];
+};
+
+struct hf_tls_report {
+	char pin[HF_TLS_PIN_TEXT]; /* of the first certificate; empty: there is none */
+	int64_t expires;           /* of the first certificate of the chain to end */
+	size_t n_faults;
+	struct hf_tls_fault faults[HF_TLS_MAX_FAULTS];
+};
+
+/* @now: Unix seconds. Dates, the order of the chain, and whether the certificate may be a server's. */
+void hf_tls_inspect_certificate(struct hf_tls_report *report, const char *path, int64_t now);
+/* Dates of CAs and of their lists of revoked certificates; whether each CA has a list, if one has. */
+void hf_tls_inspect_client_ca(struct hf_tls_report *report, const char *path, int64_t now);
