@@ -99,6 +99,8 @@ void cli_table_add(struct cli_table *table, const char *const *cells); /* copies
 void cli_table_print(const struct cli_table *table, FILE *out, bool has_colour, size_t max_rows,
 		     size_t width);
 void cli_table_free(struct cli_table *table);
+/* A whole list: as JSON, as a table, or, if it is empty, @none. Frees @table. */
+void cli_print_list(const struct cli *cli, const json_t *items, struct cli_table *table, const char *none);
 #define CLI_NO_LIMIT ((size_t)1 << 30)
 /* Copies foreign text without characters that a terminal would interpret. Returns @out. */
 const char *cli_clean(char *out, size_t size, const char *text);

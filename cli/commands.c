@@ -145,17 +145,6 @@ static void add_filter(char *target, size_t size, const char *name, const char *
 	snprintf(target + len, size - len, "%c%s=%s", strchr(target, '?') ? '&' : '?', name, escaped);
 }
 
-static void print_list(struct cli *cli, const json_t *items, struct cli_table *table, const char *none)
-{
-	if (cli->is_json)
-		cli_print_json(items);
-	else if (json_array_size(items) == 0)
-		puts(none);
-	else
-		cli_table_print(table, stdout, cli->has_colour, CLI_NO_LIMIT, CLI_NO_LIMIT);
-	cli_table_free(table);
-}
-
 static struct cli_table *lock_table(const json_t *locks)
 {
 	static const char *const titles[] = { "SHARE", "FILE", "RANGE", "MODE", "STATE", "CLIENT", "OWNER" };
@@ -207,7 +196,7 @@ static int show_client(struct cli *cli, const char *id)
 		       number(client, "sm_state"), seen ? seen : "never");
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
-		print_list(cli, locks, lock_table(locks), "It has no locks.");
+		cli_print_list(cli, locks, lock_table(locks), "It has no locks.");
 		if (json_is_true(json_object_get(client, "has_more_locks")))
 			printf("\nThese are the first %zu; `holdfast locks --client %s` shows all.\n",
 			       json_array_size(locks), clean);
@@ -249,7 +238,7 @@ int cli_clients(struct cli *cli, const char *argument)
 									     json_number_value(seconds))
 							      : NULL });
 	}
-	print_list(cli, clients, table, "There are no clients.");
+	cli_print_list(cli, clients, table, "There are no clients.");
 	json_decref(clients);
 	return code;
 }
@@ -264,7 +253,7 @@ int cli_locks(struct cli *cli, const char *argument)
 	add_filter(target, sizeof(target), "share", cli->share);
 	locks = cli_ask_all(cli, target, "locks", &code);
 	if (locks)
-		print_list(cli, locks, lock_table(locks), "There are no locks.");
+		cli_print_list(cli, locks, lock_table(locks), "There are no locks.");
 	json_decref(locks);
 	return code;
 }
@@ -296,7 +285,7 @@ int cli_waiters(struct cli *cli, const char *argument)
 						       text(waiter, "mode"), text(waiter, "client"),
 						       cli_blockers(blockers, sizeof(blockers), waiter) });
 	}
-	print_list(cli, waiters, table, "There are no waiters.");
+	cli_print_list(cli, waiters, table, "There are no waiters.");
 	json_decref(waiters);
 	return code;
 }
@@ -342,7 +331,7 @@ int cli_reservations(struct cli *cli, const char *argument)
 					     count(n, item, "count"), count(unreclaimed, item, "unreclaimed"),
 					     text(item, "client"), text(item, "owner") });
 	}
-	print_list(cli, items, table, "There are no reservations.");
+	cli_print_list(cli, items, table, "There are no reservations.");
 	json_decref(items);
 	return code;
 }
@@ -369,7 +358,7 @@ int cli_shares(struct cli *cli, const char *argument)
 						       count(locks, share, "locks"),
 						       count(waiters, share, "waiters") });
 	}
-	print_list(cli, shares, table, "There are no exports.");
+	cli_print_list(cli, shares, table, "There are no exports.");
 	json_decref(shares);
 	return code;
 }

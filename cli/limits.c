@@ -34,7 +34,7 @@ int cli_limits(struct cli *cli, const char *argument)
 {
 	static const char *const titles[] = { "LIMIT", "USED", "MAX", "USE", "REFUSED", "BY", "WHAT" };
 	struct cli_table *table;
-	const json_t *limit;
+	const json_t *limits, *limit;
 	json_t *answer;
 	size_t i;
 	int code;
@@ -42,13 +42,9 @@ int cli_limits(struct cli *cli, const char *argument)
 	answer = cli_ask(cli, "GET", "/api/v1/limits", &code);
 	if (!answer)
 		return code;
-	if (cli->is_json) {
-		cli_print_json(json_object_get(answer, "limits"));
-		json_decref(answer);
-		return code;
-	}
+	limits = json_object_get(answer, "limits");
 	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
-	json_array_foreach(json_object_get(answer, "limits"), i, limit)
+	json_array_foreach(limits, i, limit)
 	{
 		char used[32], max[32], use[32], refused[32];
 
@@ -61,8 +57,7 @@ int cli_limits(struct cli *cli, const char *argument)
 						json_string_value(json_object_get(limit, "by")),
 						json_string_value(json_object_get(limit, "what")) });
 	}
-	cli_table_print(table, stdout, cli->has_colour, CLI_NO_LIMIT, CLI_NO_LIMIT);
-	cli_table_free(table);
+	cli_print_list(cli, limits, table, "There are no limits.");
 	json_decref(answer);
 	return code;
 }

@@ -161,6 +161,17 @@ void cli_table_free(struct cli_table *table)
 	free(table);
 }
 
+void cli_print_list(const struct cli *cli, const json_t *items, struct cli_table *table, const char *none)
+{
+	if (cli->is_json)
+		cli_print_json(items);
+	else if (json_array_size(items) == 0)
+		puts(none);
+	else
+		cli_table_print(table, stdout, cli->has_colour, CLI_NO_LIMIT, CLI_NO_LIMIT);
+	cli_table_free(table);
+}
+
 /* Texts of values */
 
 const char *cli_duration(char *out, size_t size, double seconds)
